@@ -61,7 +61,7 @@ run: all
 
 ## make check      the quickest tests of every room, in less than a minute: before each commit
 ## make test       install what is missing, build and run the tests, a few minutes (SAN=1: under ASan and UBSan)
-## make verify     all there is: every mesh and algorithm, every fault, the fuzzers; an hour or so
+## make verify     all there is: every mesh and algorithm, every fault, the fuzzers; hours (PART=2/8: the second of eight parts)
 verify: DEPS_FOR := faults
 check test verify: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory $(ORRERY) $$(TIER=$@ bash tests/run.sh $(B) --programs) $(if $(filter verify,$@),$(OBJECTS_emulated))

@@ -7,8 +7,10 @@
 #     tier: check         already in `make check`; `tier: verify`: only in `make verify`; otherwise from `make test` on
 #     ranks: 1 2 3        on so many devices, in `make check` on up to 4 of them; without this line it is one plain process
 #     verify ranks: 6 8   and on these in `make verify`
+#     verify parts: 24    a script that takes long: in `make verify` 24 runs, of which run k gets SHARE=k/24 and does its share
 # Every run has a limit, no run can read this script's input, and one failing run does not stop the others.
 # $JOBS runs go side by side (on 2 cores 3): one works while another waits.
+# $PART, such as 2/6: the second of six parts.  Run i of all is in part N of M if i mod M = N - 1, counted from 0.
 set -u
 case ${1:--} in -*) sed -n '2,4s/^# //p' "$0" >&2; exit 2 ;; esac
 build=$1; shift
@@ -21,9 +23,15 @@ case $TIER in
     *) echo "tests/run.sh: TIER=$TIER: must be check, test or verify" >&2; exit 2 ;;
 esac
 limit=${TIMEOUT:-$limit}
+part=${PART:-1/1}
+if ! [[ $part =~ ^([1-9][0-9]{0,3})/([1-9][0-9]{0,3})$ ]] || [ "${BASH_REMATCH[1]}" -gt "${BASH_REMATCH[2]}" ]; then
+    echo "tests/run.sh: PART=$part: must be N/M, two numbers with 1 <= N <= M, such as 2/6" >&2; exit 2
+fi
+part_number=${BASH_REMATCH[1]} part_count=${BASH_REMATCH[2]} place=0
+unset PART                                      # a test that starts this script starts all of its own runs
 cores=$(nproc)
 jobs=${JOBS:-$((cores > 4 ? cores / 2 : cores > 1 ? 3 : 1))}
-passed=0 failed=0 begun=$EPOCHREALTIME
+passed=0 failed=0 used=0 begun=$EPOCHREALTIME
 broken=() times=()
 export OPENBLAS_NUM_THREADS OMP_NUM_THREADS OMP_WAIT_POLICY=passive MPIEXEC_TIMEOUT=$limit
 # What costs processor time and computes nothing, as emulated_devices/cli/launch has it too: threads of the BLAS that yield for 25 ms
@@ -79,19 +87,20 @@ run() {                                         # run NAME LOG COMMAND...
         printf '  FAIL  %-52s status %d: %s\n' "$name" "$rc" "$*"
         sed 's/^/        | /' "$log" | tail -n 40
     fi >"$log.lines"
-    echo "$ok $bad $time $name" >"$log.numbers"
+    echo "$ok $bad $time $cpu $name" >"$log.numbers"
 }
 
 # Print and count the runs that have ended.
 collect() {
-    local log still=() ok bad time name
+    local log still=() ok bad time cpu name
     for log in "${running[@]}"; do
         if ! [ -s "$log.numbers" ]; then still+=("$log"); continue; fi
-        read -r ok bad time name <"$log.numbers"
+        read -r ok bad time cpu name <"$log.numbers"
         cat "$log.lines"
         rm "$log.lines" "$log.numbers"
         times+=("$time $name")
         passed=$((passed + ok)) failed=$((failed + bad))
+        used=$(awk "BEGIN { printf \"%.1f\", $used + $cpu }")
         [ "$bad" -eq 0 ] || broken+=("$name")
     done
     running=("${still[@]}")
@@ -99,6 +108,7 @@ collect() {
 
 running=()
 start() {                                       # start NAME LOG COMMAND...: as soon as one of the $jobs places is free
+    [ $((place++ % part_count)) -eq $((part_number - 1)) ] || return 0
     while [ ${#running[@]} -ge "$jobs" ]; do wait -n; collect; done
     rm -f "$2.numbers"
     run "$@" &
@@ -109,7 +119,14 @@ run_file() {                                    # run_file FILE: as often as its
     local file=$1 base=${1%.*} p
     local name=${base#tests/} bin=$build/$base
     case $file in
-        *.sh) OMP_NUM_THREADS=$cores start "$name" "$bin.log" bash "$file"; return ;;
+        *.sh)                                   # as a user starts it
+            local as_user=(env -u OMP_NUM_THREADS -u OPENBLAS_NUM_THREADS) parts
+            parts=$([ "$TIER" != verify ] || says "$file" 'verify parts')
+            if [ -z "$parts" ]; then start "$name" "$bin.log" "${as_user[@]}" bash "$file"; return; fi
+            for ((p = 1; p <= parts; p++)); do
+                SHARE=$p/$parts start "$name, part $p of $parts" "$bin.$p.log" "${as_user[@]}" bash "$file"
+            done
+            return ;;
     esac
     if ! grep -q '^ \* ranks: ' "$file"; then
         OMP_NUM_THREADS=$cores OPENBLAS_NUM_THREADS=$cores start "$name" "$bin.log" "$bin"
@@ -137,6 +154,8 @@ collect
 echo
 echo "longest: $(printf '%s\n' "${times[@]}" | sort -rn | awk 'NR <= 5 { s = $1; sub(/^[^ ]* /, ""); printf "%s%s %ss", sep, $0, s; sep = "; " }')"
 for name in "${broken[@]}"; do echo "failed: $name"; done
-echo "$passed passed, $failed failed    ($TIER, $(since "$begun") s on $cores cores)"
+what=$TIER
+[ "$part_count" = 1 ] || what="$TIER, part $part_number of $part_count"
+echo "$passed passed, $failed failed    ($what, $(since "$begun") s on $cores cores, of processors ${used%.*} s)"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

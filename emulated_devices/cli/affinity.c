@@ -7,7 +7,6 @@
 #include "ref/io/output.h"
 #include "ref/io/text.h"
 #include "ref/model/weights.h"
-#include "ref/ops/threads.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +32,7 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *help,
         { "--batch", "N", OPTION_INT, &a->batch, .min = 1, .max = 1e6, .help = "sequences of a batch" },
         { "--seq", "N", OPTION_INT, &a->seq, .min = 0, .max = 1e6, .help = "tokens of a sequence; 0: the model's" },
         { "--seed", "N", OPTION_UINT64, &a->seed, .help = "seed of the batches, and of a preset's weights" },
+        THREADS_OPTION,
         { 0 }
     };
     return parse_command("affinity", "OUT --ep N [options]",
@@ -198,7 +198,6 @@ enum error_code command_affinity(int argc, char **argv, int *status, struct erro
     (void)status;
     enum error_code e = parse(&a, argc, argv, &help, err);
     if (e || help) return e;
-    use_cores(1);
     e = find_model(&config, a.model, &dir, err);
     if (!e) e = check_model(&config, &a, err);
     if (!e) e = text_load_named(&text, a.data, err);

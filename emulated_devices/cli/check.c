@@ -1,13 +1,14 @@
 /* check.c -- `orrery check GOLDEN ACTUAL`: compares a program's tensors with a golden file. */
 #include "emulated_devices/cli/check_operations.h"
 #include "emulated_devices/cli/check_progress.h"
+#include "emulated_devices/cli/check_verdict.h"
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/cli/installed.h"
-#include "emulated_devices/verify/check/checked_kinds.h"
 #include "emulated_devices/verify/check/copies.h"
 #include "emulated_devices/verify/check/stale.h"
 #include "ref/io/columns.h"
 #include "ref/io/document.h"
+#include "ref/io/pair.h"
 #include "ref/io/terminal.h"
 #include <math.h>
 #include <stdio.h>
@@ -30,7 +31,9 @@ struct verdicts {
     struct single_result copy;          /* the first that is wrong by itself on ranks whose copies are; without a name:
                                          * there is none, or the first tensor that differs has no other copies */
     int copy_of;                        /* which tensor that is */
-    bool enough;
+    struct checked_kinds kinds;
+    const struct single_result *first_by_itself;        /* that is named; NULL: the first of `whole` is */
+    enum check_verdict verdict;
 };
 
 static bool all_hold(const struct verdicts *v) { return v->whole->first < 0 && v->single->found[SINGLE_WRONG] == 0; }
@@ -48,7 +51,8 @@ static enum error_code parse(struct check_options *o, int argc, char **argv, str
         { "--sums", "NAME", OPTION_CHOICE, &o->sums, .choices = formats,
           .help = "number format in which products are summed; default: fp32, or fp64 if --dtype is" },
         { "--parts", "N", OPTION_INT, &o->parts, .min = 1, .max = 64,
-          .help = "parts of a product that are stored and then added; default: what the map's mesh has" },
+          .help = "parts of a product that are stored and then added; default: what the mesh of the map or dump has, "
+                  "of gradients of weights also its microbatches" },
         { "--fused", NULL, OPTION_SWITCH, &o->fused,
           .help = "hold each operation to one rounding: no step inside it stores its result" },
         { "--stored-norms", NULL, OPTION_SWITCH, &o->stored_norms,
@@ -62,6 +66,7 @@ static enum error_code parse(struct check_options *o, int argc, char **argv, str
         { "--as", "PROFILE", OPTION_STRING, &o->as,
           .help = "the profile of ACTUAL's steps; a golden file whose steps have another is refused" },
         { "--all", NULL, OPTION_SWITCH, &o->all, .help = "print a line for every tensor" },
+        THREADS_OPTION,
         { "--json", "FILE", OPTION_STRING, &o->json,
           .help = "write all results as JSON; -: to standard output, and the report for people to standard error" },
         { 0 }
@@ -100,14 +105,24 @@ static enum dtype widest(const struct actual *a)
 
 /* ---- for a person ------------------------------------------------------------------------------------------------ */
 
-struct numbers { char text[80]; };
+struct numbers { char text[140]; };
 
 static struct numbers numbers_of(const struct checked *c)
 {
-    struct numbers n;
-    snprintf(n.text, sizeof n.text, "error %.2e, bound %.2e, error/bound %.3g", fabs(c->error), c->bound,
-             fabs(checked_ratio(c)));          /* a NaN without its sign */
+    struct numbers n;                           /* a NaN without its sign */
+    const struct pair_text two = pair_text('e', 2, fabs(c->error), c->bound),
+                           ratio = pair_text('g', 3, fabs(checked_ratio(c)), 1);
+    snprintf(n.text, sizeof n.text, "error %s, bound %s, error/bound %s", two.first, two.second, ratio.first);
     return n;
+}
+
+/* In 16 bits bounds are wide, and the first tensor outside its own may be far behind the mistake. */
+static void print_first_by_itself(FILE *out, const struct single_result *r, const char *where)
+{
+    char text[300];
+    say(out, 2, "first to be wrong by itself, in order of execution: %s, %s", r->name, r->made_by);
+    if (where[0]) say(out, 12, "  only on   %s", where);
+    say(out, 12, "  it is     %s", single_describe(r, text, sizeof text));
 }
 
 static void print_first(FILE *out, const struct verdicts *v, const struct actual *a)
@@ -156,8 +171,7 @@ static void print_all(FILE *out, const struct check_result *r, const struct sing
         const bool compared = c->finding == HOLDS || c->finding == DIFFERS;
         columns_add(&t, LEFT_ALIGNED, "%s", c->name);
         if (compared)
-            columns_add(&t, LEFT_ALIGNED, "error %.2e, bound %.2e, error/bound %.3g", c->error, c->bound,
-                        checked_ratio(c));
+            columns_add(&t, LEFT_ALIGNED, "%s", numbers_of(c).text);
         else columns_add(&t, LEFT_ALIGNED, "%s", "");
         const struct single_result *by_itself = singles_find(single, c->name);
         if (c->finding != HOLDS) columns_add(&t, LEFT_ALIGNED, "%s", finding_words(c->finding));
@@ -166,33 +180,19 @@ static void print_all(FILE *out, const struct check_result *r, const struct sing
     } while (columns_again(&t));
 }
 
-/* How much the verdict is about: "OK: 7 of 9 tensors compared; not compared: 2 act". */
-static void print_verdict(FILE *out, const char *verdict, const struct checked_kinds *n)
-{
-    int all = 0, compared = 0, used;
-    char text[400];
-    for (int k = 0; k < CHECKED_KIND_COUNT; k++) all += n->all[k], compared += n->compared[k];
-    used = snprintf(text, sizeof text, "%s: %d of %d tensors compared", verdict, compared, all);
-    const char *before = "; not compared: ";
-    for (int k = 0; k < CHECKED_KIND_COUNT; k++) {
-        if (n->compared[k] == n->all[k]) continue;
-        used += snprintf(text + used, sizeof text - (size_t)used, "%s%d %s", before, n->all[k] - n->compared[k],
-                         checked_kind_name((enum checked_kind)k));
-        before = ", ";
-    }
-    fprintf(out, "\n");
-    say_verdict(out, strcmp(verdict, "OK") == 0 ? GOOD_NEWS : BAD_NEWS, text);
-}
-
 static void print_result(FILE *out, const struct check_options *o, const struct verdicts *v, const struct actual *a,
-                         enum dtype format, const struct checked_kinds *kinds)
+                         enum dtype format)
 {
     const struct check_result *r = v->whole;
+    const char *const as_a_whole = r->first >= 0 ? r->all[r->first].name : NULL,
+               *const first = v->first_by_itself ? v->first_by_itself->name : as_a_whole;
     say(out, 8, "golden  %s", o->golden);
     say(out, 8, "actual  %s, %d file%s, computed in %s", o->actual, a->files, plural(a->files), dtype_name(format));
     if (a->program) say(out, 8, "program %s", printable(a->program).text);
     fprintf(out, "\n");
     if (o->all) print_all(out, r, v->single);
+    if (r->first >= 0 && v->first_by_itself)
+        print_first_by_itself(out, v->first_by_itself, v->single->where[v->first_by_itself - v->single->all]);
     if (r->first >= 0) print_first(out, v, a);
     if (r->worst >= 0)
         say(out, 2, "%s: %s, %s", r->first >= 0 ? "largest error/bound" : "nearest to its bound", r->all[r->worst].name,
@@ -201,12 +201,13 @@ static void print_result(FILE *out, const struct check_options *o, const struct 
     print_counts(out, r);
     fprintf(out, "\n");
     operations_print(out, v->single, o->all);
-    print_verdict(out, !all_hold(v) ? "FAILED" : v->enough ? "OK" : "NOT ENOUGH", kinds);
+    check_verdict_print(out, v->verdict, &v->kinds, first);
 }
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
-static void add_checked(cJSON *list, const struct checked *c, const struct actual *a)
+static void add_checked(cJSON *list, const struct checked *c, const struct single_result *by_itself,
+                        const struct actual *a)
 {
     char text[160];
     cJSON *o = cJSON_CreateObject();
@@ -214,6 +215,7 @@ static void add_checked(cJSON *list, const struct checked *c, const struct actua
     cJSON_AddStringToObject(o, "tensor", c->name);
     cJSON_AddBoolToObject(o, "fails", finding_fails(c->finding));
     cJSON_AddStringToObject(o, "finding", finding_words(c->finding));
+    cJSON_AddStringToObject(o, "judged", judgement_words(judgement_of(c, by_itself)));
     cJSON_AddNumberToObject(o, "bound", c->bound);
     if (c->why[0]) cJSON_AddStringToObject(o, "why", c->why);
     if (c->copies[0]) cJSON_AddStringToObject(o, "copies", c->copies);
@@ -232,12 +234,13 @@ static enum error_code write_json(const char *path, const struct verdicts *v, co
 {
     const struct check_result *r = v->whole;
     cJSON *root = document_start("orrery check");
-    cJSON_AddBoolToObject(root, "holds", all_hold(v) && v->enough);
+    cJSON_AddBoolToObject(root, "holds", v->verdict == CHECK_OK);
+    cJSON_AddStringToObject(root, "verdict", check_verdict_word(v->verdict));
     cJSON_AddStringToObject(root, "dtype", dtype_name(format));
     if (r->first >= 0) cJSON_AddStringToObject(root, "first", r->all[r->first].name);
     if (r->worst >= 0) cJSON_AddStringToObject(root, "worst", r->all[r->worst].name);
     cJSON *list = cJSON_AddArrayToObject(root, "tensors"), *extra = cJSON_AddArrayToObject(root, "extra");
-    for (int i = 0; i < r->count; i++) add_checked(list, &r->all[i], a);
+    for (int i = 0; i < r->count; i++) add_checked(list, &r->all[i], singles_find(v->single, r->all[i].name), a);
     for (int i = 0; i < r->extras; i++) cJSON_AddItemToArray(extra, cJSON_CreateString(r->extra[i]));
     operations_json(root, v->single);
     enum error_code e = json_write(path, root, err);
@@ -288,29 +291,35 @@ static enum error_code fail_by_copies(const struct verdicts *v, const struct act
                 single_describe(&v->copy, text, sizeof text));
 }
 
-static enum error_code report(const struct check_options *o, const struct verdicts *found, const struct actual *a,
-                              enum dtype format, struct error *err)
+/* What is wrong first. */
+static enum error_code fail_by_first(const struct verdicts *v, const struct actual *a, struct error *err)
 {
-    const struct check_result *r = found->whole;
-    const struct checked_kinds kinds = checked_kinds_count(r);
-    struct error lacking = { 0 };
-    const enum error_code enough = checked_kinds_enough(&kinds, o->required, &lacking);
-    struct verdicts v = *found;
-    v.enough = !enough;
-    print_result(o->json && strcmp(o->json, "-") == 0 ? stderr : stdout, o, &v, a, format, &kinds);
-    enum error_code e = o->json ? fail_about(err, write_json(o->json, &v, a, format, err), "--json") : OK;
-    if (e) return e;
-    if (all_hold(&v)) return enough ? fail(err, ERR_CHECK, "%s", lacking.text) : OK;
-    const struct single_result *by_itself = first_by_itself(r, v.single);
-    if (by_itself) return fail_by_itself(by_itself, v.single->where[by_itself - v.single->all], err);
+    const struct check_result *r = v->whole;
+    if (v->first_by_itself)
+        return fail_by_itself(v->first_by_itself, v->single->where[v->first_by_itself - v->single->all], err);
     const struct checked *c = &r->all[r->first];
-    if (c->finding == DIFFERS && c->apart) return fail_by_copies(&v, a, c, err);
+    if (c->finding == DIFFERS && c->apart) return fail_by_copies(v, a, c, err);
     if (c->finding == NOT_FINITE && c->on && a->mesh.devices > 1) {
         char place[160];
         return fail(err, ERR_CHECK, "%s %s on %s", c->name, finding_words(c->finding),
                     diagnose_place(place, sizeof place, &a->mesh, c->on));
     }
     return fail(err, ERR_CHECK, "%s %s%s%.250s", c->name, finding_words(c->finding), c->why[0] ? ": " : "", c->why);
+}
+
+static enum error_code report(const struct check_options *o, const struct verdicts *found, const struct actual *a,
+                              enum dtype format, struct error *err)
+{
+    struct error lacking = { 0 };
+    struct verdicts v = *found;
+    v.kinds = checked_kinds_count(v.whole, v.single);
+    const enum error_code enough = checked_kinds_enough(&v.kinds, v.whole, format, o->required, &lacking);
+    v.verdict = !all_hold(&v) ? CHECK_FAILED : enough ? CHECK_NOT_ENOUGH : CHECK_OK;
+    v.first_by_itself = first_by_itself(v.whole, v.single);
+    print_result(o->json && strcmp(o->json, "-") == 0 ? stderr : stdout, o, &v, a, format);
+    const enum error_code e = o->json ? fail_about(err, write_json(o->json, &v, a, format, err), "--json") : OK;
+    if (e || v.verdict == CHECK_OK) return e;
+    return v.verdict == CHECK_FAILED ? fail_by_first(&v, a, err) : fail(err, ERR_CHECK, "%s", lacking.text);
 }
 
 enum { MOST_COPIES = 4 };               /* tensors whose copies are looked at: a state may be listed after its weight */
@@ -343,6 +352,7 @@ static enum error_code compare(const struct check_options *o, const struct golde
     struct check_progress progress;
     rounding.fused = o->fused, rounding.stored_norms = o->stored_norms;
     rounding.stored_states = o->stored_states;
+    if (o->parts == 0) rounding.gradient_parts = singles_gradient_parts(golden, actual);
     check_progress_begin(&progress, golden, actual);
     enum error_code e = check_files(golden, actual, format, &result, err);
     check_progress_next(&progress);
@@ -350,6 +360,7 @@ static enum error_code compare(const struct check_options *o, const struct golde
     if (!e) e = singles_check(golden, actual, format, rounding, &singles, err);
     const bool recomputed = !e;
     if (recomputed) copies_explain(&result, &singles);
+    if (!e) e = singles_find_parts(golden, actual, format, rounding, &singles, err);
     struct verdicts v = { .golden = golden, .whole = &result, .single = &singles };
     if (!e) e = check_copies(&v, actual, format, rounding, err);
     check_progress_end(&progress);

@@ -1,4 +1,5 @@
 #include "emulated_devices/cli/check_operations.h"
+#include "ref/io/pair.h"
 #include "ref/io/terminal.h"
 #include <string.h>
 
@@ -24,8 +25,9 @@ static void print_wrong(FILE *out, const struct single_result *r, const char *wh
     say(out, 12, "  wrong     %s, %s", r->name, r->made_by);
     say(out, 12, "            %s", single_describe(r, text, sizeof text));
     if (where[0]) say(out, 12, "            only on %s", where);
-    say(out, 12, "            largest error/bound %.3g, in row %lld, column %lld: %.6g, its inputs give %.6g",
-            r->ratio, (long long)(r->worst / r->cols), (long long)(r->worst % r->cols), r->have, r->want);
+    const struct pair_text two = pair_text('g', 6, r->have, r->want);
+    say(out, 12, "            largest error/bound %.3g, in row %lld, column %lld: %s, its inputs give %s",
+            r->ratio, (long long)(r->worst / r->cols), (long long)(r->worst % r->cols), two.first, two.second);
 }
 
 /* Whether no result before it has the same maker. */
@@ -53,8 +55,9 @@ void operations_print(FILE *out, const struct singles *s, bool all)
         if (s->all[i].verdict == SINGLE_WRONG && (wrong++ < MOST || all))
             print_wrong(out, &s->all[i], s->where[i]);
     if (wrong > MOST && !all) say(out, 12, "  ...       %d more are wrong: --all", wrong - MOST);
-    if (wrong > 0 && s->parts == 1)
-        say(out, 12, "  (products whose parts are stored and then added, as along tp, need --parts N)");
+    if (s->parts > 0)
+        say(out, 12, "  parts     with --parts %d the first of them is right: if the program stores %d parts of a sum "
+            "and then adds them, as of microbatches or along tp", s->parts, s->parts);
     for (int i = 0; i < s->count; i++)
         if (s->all[i].verdict == SINGLE_LACKS) {
             say(out, 12, "  missing   %s, for %s%s; such results have only the bounds of the whole pass",

@@ -34,9 +34,10 @@ void check_progress_begin(struct check_progress *p, const struct golden *g, stru
     if (!p->line.shown) return;
     for (int i = 0; i < g->file.count; i++) {
         const struct safetensors_entry *t = &g->file.entry[i];
-        if (golden_is_input(t->name) || !actual_has(a, t->name)) continue;
+        const bool weight = strncmp(t->name, "start/", 6) == 0;
+        if ((golden_is_input(t->name) && !weight) || !actual_has(a, t->name)) continue;
         p->all[0] += (double)t->count;
-        if (is_recomputed(g, t->name)) p->all[1] += (double)t->count;
+        if (!weight && is_recomputed(g, t->name)) p->all[1] += (double)t->count;
     }
     a->seen = see, a->seen_context = p;
 }

@@ -5,6 +5,7 @@
 #include "ref/numeric/dtype.h"
 #include "ref/error.h"
 #include "ref/io/options.h"
+#include "ref/machine/threads.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -39,6 +40,10 @@ command_fn show_attention, show_cluster, show_collective, show_data, show_dispat
 #define WAIT_LIMIT_OPTION(seconds) { "--wait-limit", "SECONDS", OPTION_DOUBLE, &(seconds), .min = 0.1, .max = 1e9, \
     .help = "end the job, and say which devices wait for which, when no device has computed and no message " \
             "has moved for so long" }
+/* The option --threads of every command that computes.  parse_command and be_a_device set as many. */
+#define THREADS_OPTION { "--threads", "N", OPTION_INT, &threads_asked, .min = 1, .max = THREADS_MOST, \
+    .help = "threads of each device; default: OMP_NUM_THREADS, or else the cores that it has for itself; " \
+            "docs/runs.md" }
 /* How attention schemes of two dimensions arrange the devices that share a sequence; split: a struct context_split. */
 #define CONTEXT_SPLIT_OPTIONS(split)                                                                                   \
     { "--head-parallel", "N", OPTION_INT, &(split).heads, .min = 1, .max = 4096,                                       \
@@ -171,7 +176,8 @@ enum error_code be_a_device(enum dtype dtype, const struct cluster *cluster, dev
  * Run this program again, with the same words, as several processes under mpiexec, and wait for it.
  *
  * Their output is passed on; what mpiexec itself prints is not.  A signal that stops this process first stops all of
- * them.  After a caught signal, or if the reader of the output is gone (SIGPIPE), this process ends by that signal.
+ * them.  After a caught signal, this process ends by that signal.  If the reader of the output has gone, the rest of
+ * the output is dropped, and the devices finish.
  * @param[out] status  the devices' exit status.
  * @return OK if the devices have printed their own errors; ERR_COMM if mpiexec cannot be started, or a device died,
  *         which is named; ERR_FILE if the output cannot be written.

@@ -6,6 +6,7 @@
 #include "ref/io/json.h"
 #include "ref/io/output.h"
 #include "ref/io/terminal.h"
+#include "ref/machine/cores.h"
 #include "ref/model/config.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,6 +81,7 @@ enum error_code parse_command(const char *command, const char *usage, const char
     if (!e && *help && launcher_rank() == 0) print_help_of(command, usage, what, all);
     if (!e && !*help && launcher_rank() == 0) e = probe_json(all, err);
     free(all);
+    if (!e && !*help) threads_use(cores_usable());
     if (e || *help || launcher_rank() != 0) return e;
     return document_open(command, argc, argv, to.json, to.quiet, err);
 }

@@ -3,7 +3,6 @@
 #include "ref/golden/batch.h"
 #include "ref/golden/replay.h"
 #include "ref/model/weights.h"
-#include "ref/ops/threads.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -24,6 +23,7 @@ static enum error_code parse(struct dump_options *o, int argc, char **argv, bool
         { "--dtype", "NAME", OPTION_CHOICE, &o->dtype, .choices = number_formats, .help = "number format" },
         { "--seed", "N", OPTION_UINT64, &o->seed, .help = "seed of the initial weights of a preset" },
         { "--save", "DIR", OPTION_STRING, &o->save, .help = "also save the model as a Hugging Face folder" },
+        THREADS_OPTION,
         { 0 }
     };
     return parse_command(
@@ -51,7 +51,6 @@ enum error_code command_dump(int argc, char **argv, int *status, struct error *e
     (void)status;
     enum error_code e = parse(&o, argc, argv, &help, err);
     if (e || help) return e;
-    use_cores(1);
     e = find_model(&g.config, o.model, &dir, err);
     if (!e) e = fail_about(err, batch_read(&g, o.batch, 1, err), "--batch");
     g.seed = o.seed;

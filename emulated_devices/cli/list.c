@@ -3,6 +3,7 @@
 #include "emulated_devices/plan/compose.h"
 #include "emulated_devices/schemes/tensor/tensor_sbp.h"
 #include "emulated_devices/search/planner.h"
+#include "ref/io/figures.h"
 #include "ref/optim/conventions.h"
 #include "ref/optim/loss_scale.h"
 #include "ref/routers/router.h"
@@ -155,6 +156,7 @@ static void list_schemes(enum scheme_kind kind, const char *memory, void (*more)
         if (more) more(s);
         if (s->memory) field("%s %s", memory, s->memory);
         field("equals %s", equality_meaning(s->equality));
+        for (const struct invariant *v = s->invariants; v && v->name; v++) field("holds %s", v->sentence);
         field("from %s", s->source);
     }
 }
@@ -269,14 +271,15 @@ static void list_links(const struct cluster *c)
 {
     for (int l = 0; l < c->levels; l++) {
         const struct link *k = &c->link[l];
-        char gap[64] = "", eager[80] = "", devices[32] = "";
+        char gap[96] = "", eager[96] = "", devices[32] = "";
         if (k->gap > 0)
-            snprintf(gap, sizeof gap, ", each message occupies a port for %g us more", (double)k->gap * 1e-6);
+            snprintf(gap, sizeof gap, ", each message occupies a port for %s more",
+                     picoseconds_exact(k->gap).text);
         if (k->eager != ALWAYS_EAGER)
             snprintf(eager, sizeof eager, ", above %s a message waits for its receiver", size_format(k->eager).text);
         if (k->devices > 0) snprintf(devices, sizeof devices, "; %d devices", k->devices);
-        field("%-8s %g us, %g GB/s%s%s%s", k->level, (double)k->latency * 1e-6, (double)k->rate * 1e-3, gap, eager,
-              devices);
+        field("%-8s %s, %g GB/s%s%s%s", k->level, picoseconds_exact(k->latency).text, (double)k->rate * 1e-3, gap,
+              eager, devices);
         field("from %s", k->source);
     }
 }
@@ -290,19 +293,23 @@ static void list_device(const struct cluster *c)
             used += snprintf(text + used, sizeof text - (size_t)used, " %s %g TFLOP/s,", dtype_name(t),
                              (double)c->flop_rate[t] * 1e-6);
     if (c->memory_rate > 0)
-        snprintf(text + used, sizeof text - (size_t)used, " memory %g GB/s", (double)c->memory_rate * 1e-3);
+        used += snprintf(text + used, sizeof text - (size_t)used, " memory %g GB/s",
+                         (double)c->memory_rate * 1e-3);
+    if (c->memory > 0)
+        snprintf(text + used, sizeof text - (size_t)used, "%s of %s", c->memory_rate > 0 ? "" : " memory",
+                 memory_format(c->memory).text);
     field("device  %s%s", c->flop_rate[F32] == 0 ? " computing takes no time" : "", text);
 }
 
 static void list_kernels(const struct kernels *k)
 {
     if (k->source[0] == '\0') return;
-    if (k->units == 0) field("kernels %g us each", (double)k->launch * 1e-6);
+    if (k->units == 0) field("kernels %s each", picoseconds_exact(k->launch).text);
     else
-        field("kernels %lld units of %lld x %lld; %g %% of operations, half at depth %lld; %g %% of memory; %g us each",
+        field("kernels %lld units of %lld x %lld; %g %% of operations, half at depth %lld; %g %% of memory; %s each",
               (long long)k->units, (long long)k->tile_rows, (long long)k->tile_columns,
               (double)k->matrix_permille / 10, (long long)k->half_depth, (double)k->memory_permille / 10,
-              (double)k->launch * 1e-6);
+              picoseconds_exact(k->launch).text);
     field("from %s", k->source);
 }
 

@@ -2,12 +2,14 @@
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/comm/comm.h"
 #include "ref/io/document.h"
+#include "ref/io/output.h"
 #include "ref/io/terminal.h"
 #include "ref/version.h"
 #include <cblas.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 const struct command commands[] = {
     { NULL, "Train, and plan", NULL },
@@ -105,7 +107,7 @@ int main(int argc, char **argv)
     e = c ? c->run(argc, argv, &status, &err) : ERR_USAGE;
     e = close_document(e, status, &err);
     errno = 0;
-    if ((fflush(stdout) != 0 || ferror(stdout)) && e == OK)
+    if ((fflush(stdout) != 0 || ferror(stdout)) && e == OK && !output_reader_has_left(STDOUT_FILENO))
         e = fail(&err, ERR_FILE, "standard output: cannot be written%s%s", errno ? ": " : "",
                  errno ? strerror(errno) : "");
     return e == OK ? end_process(status) : end_with(e, &err);

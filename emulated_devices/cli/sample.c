@@ -7,7 +7,6 @@
 #include "ref/io/output.h"
 #include "ref/io/terminal.h"
 #include "ref/io/text.h"
-#include "ref/ops/threads.h"
 #include "ref/text/generate.h"
 #include <stdlib.h>
 #include <string.h>
@@ -58,6 +57,7 @@ static enum error_code parse(struct sample_options *o, int argc, char **argv, bo
         { "--endless", NULL, OPTION_SWITCH, &o->endless,
           .help = "go on after a token that ends a text (eos_token_id of the model's files)" },
         { "--dtype", "NAME", OPTION_CHOICE, &o->dtype, .choices = number_formats, .help = "number format" },
+        THREADS_OPTION,
         { 0 }
     };
     return parse_command("sample", "--model DIR|NAME --prompt TEXT [options]",
@@ -227,7 +227,6 @@ enum error_code command_sample(int argc, char **argv, int *status, struct error 
     enum error_code e = parse(&o, argc, argv, &help, err);
     if (e || help) return e;
     o.how.top_k = o.top_k;
-    use_cores(1);
     e = open_model(&s, err);
     if (!e) e = open_tokenizer(&s, err);
     if (!e) find_stops(&s);

@@ -17,6 +17,7 @@
 #include "emulated_devices/cli/train/train.h"
 #include "ref/io/child.h"
 #include "ref/io/columns.h"
+#include "ref/io/figures.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
 #include "ref/io/yaml.h"
@@ -212,11 +213,28 @@ static void read_result(const struct sweep *s, int run, struct result *r)
     cJSON_Delete(root);
 }
 
-static void cell(struct columns *t, const char *format, double x)
+static void loss_cell(struct columns *t, double loss)
 {
-    char text[32] = "";
-    if (isfinite(x)) snprintf(text, sizeof text, format, x);
-    columns_add(t, RIGHT_ALIGNED, "%s", text);
+    if (isfinite(loss)) columns_add(t, RIGHT_ALIGNED, "%.4f", loss);
+    else columns_add(t, RIGHT_ALIGNED, "%s", "");
+}
+
+static void time_cell(struct columns *t, const struct figure_scale *scale, double seconds)
+{
+    columns_add(t, RIGHT_ALIGNED, "%s", isfinite(seconds) ? scale_format(scale, seconds).text : "");
+}
+
+static double virtual_seconds(const struct result *r) { return 1e-12 * r->virtual_ps; }
+static double median_seconds(const struct result *r) { return r->seconds; }
+
+/* The unit of a column. */
+static struct figure_scale column_scale_of(const struct sweep *s, const struct result *result,
+                                  double (*seconds)(const struct result *))
+{
+    double longest = 0;
+    for (int run = 0; run < s->runs; run++)
+        if (isfinite(seconds(&result[run]))) longest = fmax(longest, seconds(&result[run]));
+    return time_scale(longest);
 }
 
 static const char *status_name(int how)
@@ -226,13 +244,16 @@ static const char *status_name(int how)
 
 static void print_table(const struct sweep *s, const struct result *result)
 {
-    static const char *const title[] = { "loss", "held-out", "median ms", "virtual us" };
+    const struct figure_scale wall = column_scale_of(s, result, median_seconds),
+                              clock = column_scale_of(s, result, virtual_seconds);
     struct columns t = columns_start(stdout);
     t.keys = 1;
     do {
         columns_add(&t, RIGHT_ALIGNED, "run");
         for (int a = 0; a < s->axes; a++) columns_add(&t, RIGHT_ALIGNED, "%s", s->axis[a]->key);
-        for (int i = 0; i < 4; i++) columns_add(&t, RIGHT_ALIGNED, "%s", title[i]);
+        columns_add(&t, RIGHT_ALIGNED, "loss"), columns_add(&t, RIGHT_ALIGNED, "held-out");
+        columns_add(&t, RIGHT_ALIGNED, "median %s", wall.name);
+        columns_add(&t, RIGHT_ALIGNED, "virtual %s", clock.name);
         columns_add(&t, LEFT_ALIGNED, "status");
         columns_end_row(&t);
         for (int run = 0; run < s->runs; run++) {
@@ -240,8 +261,8 @@ static void print_table(const struct sweep *s, const struct result *result)
             columns_add(&t, RIGHT_ALIGNED, "%03d", run + 1);
             for (int a = 0; a < s->axes; a++)
                 columns_add(&t, RIGHT_ALIGNED, "%s", printable(value_of(s, run, a)).text);
-            cell(&t, "%.4f", r->loss), cell(&t, "%.4f", r->validation);
-            cell(&t, "%.1f", 1e3 * r->seconds), cell(&t, "%.1f", 1e-6 * r->virtual_ps);
+            loss_cell(&t, r->loss), loss_cell(&t, r->validation);
+            time_cell(&t, &wall, median_seconds(r)), time_cell(&t, &clock, virtual_seconds(r));
             columns_add(&t, LEFT_ALIGNED, "%s", status_name(r->how));
             columns_end_row(&t);
         }

@@ -2,6 +2,7 @@
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/cli/measure.h"
 #include "ref/io/document.h"
+#include "ref/io/figures.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
 #include "ref/text/token_file.h"
@@ -63,8 +64,8 @@ static enum error_code encode(struct tokenizer *t, const struct tokenize_options
     if (!e && o->out) e = token_file_write(o->out, o->layout, &ids, tokenizer_vocabulary(t), err);
     if (!e && !o->out) e = print_tokens(t, &ids, err);
     if (!e && o->out)
-        printf("%zu bytes are %lld tokens, %.2f bytes each; %.1f MB/s\n", bytes, (long long)ids.count,
-               ids.count ? (double)bytes / (double)ids.count : 0, 1e-6 * (double)bytes / seconds);
+        printf("%zu bytes are %lld tokens, %.2f bytes each; %s\n", bytes, (long long)ids.count,
+               ids.count ? (double)bytes / (double)ids.count : 0, byte_rate_format((double)bytes / seconds).text);
     if (!e && !o->out) add_summary(bytes, &ids, wrong, seconds);
     token_ids_free(&ids);
     return e;

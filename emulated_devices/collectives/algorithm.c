@@ -53,6 +53,13 @@ bool turns_with_equal_blocks(int P, const struct collective *c)
     return c->counts ? P * block_longest(c, P) == block_total(c, P) : turns_with_equal_parts(P, c);
 }
 
+bool turns_with_equal_counts(int P, const struct collective *c)
+{
+    bool equal = true;
+    for (int i = 0; i < P; i++) equal = equal && given_to(c, i) == given_to(c, 0) && taken_from(c, i) == given_to(c, 0);
+    return equal;
+}
+
 int64_t block_total(const struct collective *c, int P)
 {
     return block_first(c, P, P);

@@ -70,6 +70,9 @@ bool turns_always(int P, const struct collective *);
 bool turns_with_equal_blocks(int P, const struct collective *);
 bool turns_with_equal_parts(int P, const struct collective *);
 
+/* Of an all-to-all: if each member sends as much to each, by what this one sends and gets. */
+bool turns_with_equal_counts(int P, const struct collective *);
+
 /* Send some elements to one member, and add others from another member to `into`, where that lies apart from what is
  * sent.  to: -1: nothing is sent.  scratch: for n elements. */
 static inline enum error_code send_and_add(struct exchange *x, const struct collective *c, int to, const void *give,

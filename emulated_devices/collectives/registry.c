@@ -148,8 +148,9 @@ enum error_code collective_run(struct group *g, enum operation op, const char *a
     traffic_add(&g->comm->expected.of[g->kind].of[op], &expected);
     g->call = contract_number(op, a, c, g->size);
     g->turns = a->turns && a->turns(g->size, c);
+    g->lists = !device_holds_zeros(g->comm->device, c->in ? c->in : c->out);
     code = trivial ? OK : a->run(g, c, err);
-    g->call = 0, g->turns = false;
+    g->call = 0, g->turns = g->lists = false;
     if (in_line) sending_done(&g->comm->device->clock);
     if (code == ERR_COMM) comm_give_up(g->comm, err);
     return code;

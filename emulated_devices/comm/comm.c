@@ -1,5 +1,6 @@
 /* comm.c -- the world of devices, and agreement on errors. */
 #include "emulated_devices/comm/transport.h"
+#include "emulated_devices/comm/watch.h"
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,12 +27,14 @@ static enum error_code streams_open(struct comm *c, struct error *err)
     if (e || d->streams.when == FLIGHT_OFF) return e;
     struct flight *f = flight_open(d->streams, c->rank, &d->arena);
     d->clock.flight = d->arena.flight = f;
-    return f != NULL ? OK : fail(err, ERR_COMM, "device %d has no memory to follow what is in flight", c->rank);
+    if (f == NULL) return fail(err, ERR_COMM, "device %d has no memory to follow what is in flight", c->rank);
+    return watch_open(c, err);
 }
 
 static void streams_close(struct comm *c)
 {
     struct device *d = c->device;
+    watch_close(c);
     flight_settle(d->clock.flight);
     flight_close(d->clock.flight);
     d->clock.flight = d->arena.flight = NULL;
@@ -58,9 +61,20 @@ enum error_code comm_open(struct comm *c, struct device *d, struct error *err)
     return code;
 }
 
+/* Nobody could report it later.  A job that has failed already ends with its own status. */
+static void report_late(struct comm *c, bool failed, const struct error *err)
+{
+    if (c->rank != 0) return;                           /* which ends the job */
+    fprintf(stderr, "orrery: %s\n", err->text);
+    if (!failed) comm_abort(c, error_exit_status(err->code));
+}
+
 void comm_close(struct comm *c)
 {
-    comm_barrier(c);
+    const bool failed = c->failed;
+    struct error err;
+    messages_have_ended(c, "when the device disconnects");
+    if (comm_agree(c, OK, &err) != OK) report_late(c, failed, &err);
     group_close(c->everyone);
     free(c->everyone);
     free(c->contexts);
@@ -76,7 +90,10 @@ void comm_abort(struct comm *c, int exit_status)
 
 void comm_give_up(struct comm *c, const struct error *err)
 {
-    fprintf(stderr, "orrery: device %d: %s\n", c->rank, err->text);
+    struct error before;
+    const bool knows_more = watch_verdict(c, OK, &before) != OK;
+    fprintf(stderr, "orrery: device %d: %s%s%s\n", c->rank, err->text, knows_more ? "; before that, " : "",
+            knows_more ? before.text : "");
     comm_abort(c, error_exit_status(err->code));
 }
 
@@ -128,12 +145,20 @@ static enum error_code tell_text(struct exchange *x, int from, char *text, uint6
     return code == OK ? tell_down(x, text, bytes, err) : code;
 }
 
+/* Memory is freed now, and messages are left. */
+static void note_failure(struct comm *c)
+{
+    c->failed = true;
+    watch_forgive(c);
+}
+
 enum error_code group_agree(struct group *g, enum error_code local, struct error *err)
 {
     struct exchange x = exchange_begin(g, CONTROL);
     struct verdict worst = { .member = local == OK ? g->size : g->rank, .code = local };
     struct error said = { .code = OK };
 
+    if (g->size == 1 && local != OK) note_failure(g->comm);
     if (g->size == 1) return local;
     if (g->comm->carrier && g->comm->carrier->agree) return g->comm->carrier->agree(g, local, err);
     struct error broken = { .code = OK };
@@ -141,6 +166,7 @@ enum error_code group_agree(struct group *g, enum error_code local, struct error
     if (code == OK) code = tell_down(&x, &worst, sizeof worst, &broken);
     if (code == OK && worst.member == g->size) return OK;
 
+    note_failure(g->comm);
     if (worst.member == g->rank && err != NULL) said = *err;
     if (code == OK) code = tell_text(&x, worst.member, said.text, sizeof said.text, &broken);
     if (code != OK) comm_give_up(g->comm, &broken);
@@ -160,8 +186,9 @@ enum error_code group_same(struct group *g, const void *own, uint64_t bytes, con
 }
 
 /* Also report a buffer that was reused too early: no call could return this error. */
-static enum error_code with_streams(const struct comm *c, enum error_code local, struct error *err)
+static enum error_code with_streams(struct comm *c, enum error_code local, struct error *err)
 {
+    local = watch_verdict(c, local, err);
     const char *trouble = flight_trouble(c->device->clock.flight);
     return local != OK || trouble[0] == '\0' ? local : fail(err, ERR_CHECK, "device %d: %s", c->rank, trouble);
 }

@@ -41,6 +41,7 @@ enum { WAIT_LIMIT = 120 };              /* seconds, unless the environment says 
 struct comm {
     struct device *device;
     int rank, size;
+    int cores;                                  /* of this process for itself (sharing.h), the same on every device */
     uint32_t *contexts;                         /* [size] groups made so far together with each device */
     struct ledger counted;                      /* every message and addition so far */
     struct ledger expected;                     /* the formulas' sum over all calls so far */
@@ -49,6 +50,8 @@ struct comm {
     struct transport *transport;                /* MPI's side of it */
     struct post *post;                          /* a crew's side of it */
     struct group *everyone;                     /* for agreement and barriers */
+    struct message_watch *watch;                /* of the buffers of messages (watch.h); NULL: nobody watches */
+    bool failed;                                /* devices have agreed on an error */
     bool checks_calls;                          /* collectives check that all members call them alike */
     const struct listener *listener;            /* called for arrived messages and sums, or NULL */
 };
@@ -140,6 +143,8 @@ struct group {
     uint32_t exchanges;                         /* begun so far */
     enum group_folds folds;
     bool turns;                                 /* a collective runs in which all members do the same */
+    bool lists;                                 /* a collective runs on memory that has numbers on every backend, and so
+                                                   has its scratch */
     uint64_t call; /* a number for the arguments of the collective that is running, or 0.  In every message:
                                                    members that were called with other arguments
                                                    do not take each other's data */
@@ -195,6 +200,14 @@ struct message message_receive(struct exchange *, int peer, void *data, uint64_t
  * @return OK, or ERR_COMM: the message had another length than was expected, or the transport failed.
  */
 enum error_code message_wait(struct comm *, struct message, struct error *);
+
+/**
+ * Say that all messages of this device have been waited for, where a part of the program ends.  If one has not, and
+ * the device follows what is in flight (device/flight.h), the next comm_agree reports it.
+ * Local.
+ * @param when  "at the end of step 3", for the report.
+ */
+void messages_have_ended(struct comm *, const char *when);
 
 /**
  * Sleep until all messages of a list that this device receives are here, or cannot come, and then, if `sent`, until all

@@ -2,10 +2,11 @@
 #include "emulated_devices/comm/transport.h"
 #include "emulated_devices/comm/farewell.h"
 #include "emulated_devices/comm/patience.h"
+#include "emulated_devices/comm/sharing.h"
+#include "ref/machine/cores.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static double environment(const char *name, double otherwise)
 {
@@ -149,13 +150,15 @@ enum error_code transport_open(struct comm *c, enum error_code local, struct err
         .heads = MPI_COMM_NULL, .bodies = MPI_COMM_NULL, .answers = MPI_COMM_NULL, .first_free = -1, .piece = 1u << 30
     };
     struct transport *t = malloc(sizeof *t);
-    if (!near_make(&made.near, c->rank, c->size) && t != NULL) free(t), t = NULL;
+    struct place *room = sharing_make(c->size);
+    if ((!near_make(&made.near, c->rank, c->size) || room == NULL) && t != NULL) free(t), t = NULL;
     if (t == NULL && local == OK) local = fail(err, ERR_COMM, "device %d has no memory for the transport", c->rank);
     if (local == OK) local = choose_direct(c, &made.direct, err);
     const enum error_code connected = connect(c, &made, local == OK ? err : NULL);
     const enum error_code code = agree_to_connect(c, local != OK ? local : connected, err);
     if (code != OK) {
         near_close(&made.near);
+        free(room);
         free_communicators(&made);
         free(t);
         finalize(false, 0);
@@ -164,8 +167,11 @@ enum error_code transport_open(struct comm *c, enum error_code local, struct err
     bells_open(&made.bells, made.heads);
     progress_open(&made.progress, made.heads, environment("ORRERY_WAIT_LIMIT", WAIT_LIMIT));
     near_open(&made.near, made.heads, !made.direct && environment("ORRERY_MAPPED", 1) != 0);
+    const struct sharing sharing = sharing_find(room, cores_usable(), made.heads);
+    free(room);
+    c->cores = sharing.cores;
     /* MPI's messages need looks of both sides, between which no bell rings */
-    made.bells.crowded = made.near.devices == c->size && c->size > sysconf(_SC_NPROCESSORS_ONLN);
+    made.bells.crowded = made.near.devices == c->size && sharing.crowded;
     made.synchronous = environment("ORRERY_SYNCHRONOUS", 0) != 0;
     made.delay = (uint64_t)(environment("ORRERY_DELAY", 0) * 1000);
     made.random = 0x9e3779b97f4a7c15u * (uint64_t)(c->rank + 1);

@@ -1,4 +1,5 @@
 #include "emulated_devices/comm/carrier.h"
+#include "emulated_devices/comm/watch.h"
 #include "emulated_devices/device/trace.h"
 #include <stdio.h>
 
@@ -50,7 +51,7 @@ static void must_turn(const struct exchange *x)
 
 struct message message_send(struct exchange *x, int peer, const void *data, uint64_t bytes)
 {
-    const struct comm *c = x->group->comm;
+    struct comm *c = x->group->comm;
     struct clock *clock = &c->device->clock;
     struct passage p = { .charged = false };
     struct traffic *t = counted(x);
@@ -67,12 +68,14 @@ struct message message_send(struct exchange *x, int peer, const void *data, uint
     }
     if (x->operation != CONTROL) flight_read(clock->flight, clock->now, data, bytes);
     /* the slot and MPI take void *; a send only reads the buffer */
-    return (struct message){ c->carrier->start(x, peer, (void *)(uintptr_t)data, bytes, &p, SENDS) };
+    const struct message m = { c->carrier->start(x, peer, (void *)(uintptr_t)data, bytes, &p, SENDS) };
+    watch_begin(c, m.slot, x, peer, data, bytes, true);
+    return m;
 }
 
 static struct message receive(struct exchange *x, int peer, void *data, uint64_t bytes, enum side side)
 {
-    const struct comm *c = x->group->comm;
+    struct comm *c = x->group->comm;
     struct passage p = { .charged = false };
     struct traffic *t = counted(x);
     if (c->rehearsal != NULL) return (struct message){ 0 };
@@ -82,7 +85,9 @@ static struct message receive(struct exchange *x, int peer, void *data, uint64_t
         c->device->clock.label = (uint8_t)x->group->kind;
         p = clock_post(&c->device->clock, x->group->member[peer], c->rank, bytes);
     }
-    return (struct message){ c->carrier->start(x, peer, data, bytes, &p, side) };
+    const struct message m = { c->carrier->start(x, peer, data, bytes, &p, side) };
+    watch_begin(c, m.slot, x, peer, data, bytes, false);
+    return m;
 }
 
 struct message message_receive(struct exchange *x, int peer, void *data, uint64_t bytes)
@@ -127,12 +132,16 @@ enum error_code message_wait(struct comm *c, struct message m, struct error *err
     struct delivery d;
     if (c->rehearsal != NULL) return OK;
     if (m.slot < 0) return fail(err, ERR_COMM, "device %d has no memory for another message", c->rank);
+    watch_end(c, m.slot);
     const enum error_code code = c->carrier->wait(c, m.slot, &d, err);
+    if (code != OK) watch_forgive(c);
     if (code != OK || !d.passage.charged) return code;
     if (d.sending) clock_sent(&c->device->clock, &d.passage);
     else arrived(c, &d);
     return OK;
 }
+
+void messages_have_ended(struct comm *c, const char *when) { watch_nothing_left(c, NULL, when); }
 
 /* The receive is posted before the send, so that the peer's data has a destination. */
 enum error_code exchange_both(struct exchange *x, int to, const void *out, uint64_t out_bytes,
@@ -153,8 +162,9 @@ static char nothing;                            /* stands for memory in a rehear
 
 void *exchange_scratch(struct exchange *x, uint64_t bytes)
 {
+    struct arena *const a = &x->group->comm->device->arena;
     if (x->group->comm->rehearsal != NULL) return &nothing;
-    return arena_alloc(&x->group->comm->device->arena, BUFFERS, bytes);
+    return x->group->lists ? arena_alloc_list(a, BUFFERS, bytes) : arena_alloc(a, BUFFERS, bytes);
 }
 
 void exchange_release(struct exchange *x, void *scratch)

@@ -1,4 +1,5 @@
 #include "emulated_devices/comm/carrier.h"
+#include "emulated_devices/comm/watch.h"
 #include <stdlib.h>
 
 /* Take ownership of the list, find this device in it, and count one more group with each member. */
@@ -86,6 +87,7 @@ void ledger_additions(struct ledger *l, const struct group *g, enum operation op
 
 void group_close(struct group *g)
 {
+    if (g->comm != NULL && g->member != NULL) watch_nothing_left(g->comm, g, "when its group is closed");
     free(g->member);
     free(g->context);
     g->member = NULL;

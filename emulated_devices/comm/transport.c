@@ -122,8 +122,7 @@ static void start_send_now(struct comm *c, int slot)
 {
     struct slot *s = &c->transport->slot[slot];
     s->late = copy_aside(c, s);
-    if (s->late) s->hash = flight_hash(s->aside, s->bytes);
-    else slot_open_view(c, s);
+    if (!s->late) slot_open_view(c, s);
     if (copy_to_pool(c, s)) start(c, slot);
     else s->failed = MPI_ERR_NO_MEM;
     if (!has_body(s)) slot_close_view(c, s);                    /* the head has all of it */
@@ -161,12 +160,12 @@ static void begin_send(struct comm *c, int slot)
 static void begin_receive(struct comm *c, int slot)
 {
     struct slot *s = &c->transport->slot[slot];
-    s->late = flight_late(flight_of(c, s));
-    if (s->late && has_body(s)) s->late = slot_make_room_aside(s);
+    s->late = flight_of(c, s) != NULL;
     flight_reuse(flight_of(c, s), s->stream, s->data, s->bytes);
     if (s->late) arena_poison(&c->device->arena, s->data, s->bytes);
     slot_open_view(c, s);
-    start(c, slot);
+    if (!s->late || !has_body(s) || slot_make_room_aside(s)) start(c, slot);
+    else s->failed = MPI_ERR_NO_MEM;
 }
 
 /* Bytes of a body that stays with its sender until it is looked at.  A copy of fewer takes less time than the wait of a
@@ -205,14 +204,6 @@ int transport_start(struct exchange *x, int peer, void *data, uint64_t bytes, co
 /* ---- what can be wrong with a message ---------------------------------------------------------------------------- */
 
 static int self_of(const struct slot *s) { return s->exchange.group->comm->rank; }
-
-static enum error_code changed(const struct slot *s, struct error *err)
-{
-    return message_wrong(&s->exchange, err,
-                         "device %d changed the %llu bytes that it sends to device %d before they had left: a buffer "
-                         "is used again before message_wait",
-                         self_of(s), (unsigned long long)s->bytes, peer_of(s));
-}
 
 static enum error_code mpi_failed(const struct slot *s, int rc, struct error *err)
 {
@@ -447,12 +438,6 @@ const void *transport_look(struct comm *c, int slot)
     return s->whole ? s->data : NULL;
 }
 
-/* Whether a send's data has changed since it was started.  Reuses the memory of the copy that was sent. */
-static bool has_changed(struct comm *c, struct slot *s)
-{
-    return s->late && copy_aside(c, s) && flight_hash(s->aside, s->bytes) != s->hash;
-}
-
 static enum error_code finish_send(struct comm *c, struct slot *s, struct error *err)
 {
     int rc = s->near ? finish_awaited(c, s, &(struct awaited){ .near = has_left })
@@ -462,7 +447,7 @@ static enum error_code finish_send(struct comm *c, struct slot *s, struct error 
     if (rc == MPI_SUCCESS && s->passage.rendezvous) rc = finish_answer(c, s);
     if (rc != MPI_SUCCESS) return mpi_failed(s, rc, err);
     slot_close_view(c, s);
-    return has_changed(c, s) ? changed(s, err) : OK;
+    return OK;
 }
 
 static bool abandon_request(MPI_Request *request, bool sending)

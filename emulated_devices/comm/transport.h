@@ -78,11 +78,10 @@ struct slot {
     int got;                            /* bytes received with the head, itself included */
     struct receipt *receipt;            /* in the pool, for what this slot sends; NULL: no device is near */
     enum stream stream;                 /* that sends or receives */
-    bool late;                          /* the body is aside: of a receive until it is waited for; of a send, what its
-                                         * stream read, or a copy in the pool */
+    bool late;                          /* the body is aside: of a receive that a flight follows (flight.h), until it is
+                                         * waited for; of a send, what its stream read, or a copy in the pool */
     char *aside;                        /* [aside_room] kept for the next user of the slot if it is not large */
     uint64_t aside_room;
-    uint64_t hash;                      /* of what is sent, when it started, if a flight follows it (flight.h) */
     int failed;                         /* what MPI said when it could not start; MPI_SUCCESS else */
     int next_free;
 };

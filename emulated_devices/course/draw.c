@@ -1,5 +1,6 @@
 /* draw.c -- what the devices of a run did, as text: a column for each device, a line for each time. */
 #include "emulated_devices/course/trial.h"
+#include "ref/io/figures.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,12 +34,13 @@ static void put_text(char *to, size_t size, size_t *used, const char *text)
 }
 
 /* One line: what happens at this time, at most one event a device.  Marks those that it has shown. */
-static void draw_line(const struct event *e, bool *shown, int events, int devices, picoseconds at, char *line)
+static void draw_line(const struct event *e, bool *shown, int events, int devices, picoseconds at,
+                      const struct figure_scale *scale, char *line)
 {
     memset(line, ' ', LINE - 1);
     line[LINE - 1] = 0;
     char text[40];
-    int n = snprintf(text, sizeof text, "%11.3f", (double)at * 1e-6);
+    int n = snprintf(text, sizeof text, "%11s", scale_format(scale, 1e-12 * (double)at).text);
     memcpy(line, text, (size_t)n);
     for (int d = 0; d < devices; d++)
         for (int i = 0; i < events; i++) {
@@ -86,7 +88,9 @@ void trial_draw(const struct trial *r, char *to, size_t size)
     if (e && shown && (r->events > 0 || r->deadlock)) {
         memcpy(e, r->event, sizeof r->event);
         qsort(e, (size_t)r->events, sizeof *e, by_time);
-        put_text(to, size, &used, "    time us");
+        const struct figure_scale scale = time_scale(1e-12 * (double)shown_at(&e[r->events > 0 ? r->events - 1 : 0]));
+        snprintf(line, sizeof line, "%11s", scale.name);
+        put_text(to, size, &used, line);
         for (int d = 0; d < devices; d++) {
             snprintf(line, sizeof line, "  %-*s", COLUMN - 2, d == DRAWN_DEVICES - 1 && r->devices > devices
                      ? "device 4  (...)" : (char[16]){ 'd', 'e', 'v', 'i', 'c', 'e', ' ', (char)('0' + d), 0 });
@@ -97,7 +101,7 @@ void trial_draw(const struct trial *r, char *to, size_t size)
         int lines = 0;
         for (int i = 0; i < r->events && lines < DRAWN_LINES; i++) {
             if (shown[i] || e[i].device >= devices) continue;
-            draw_line(e, shown, r->events, devices, shown_at(&e[i]), line);
+            draw_line(e, shown, r->events, devices, shown_at(&e[i]), &scale, line);
             put_text(to, size, &used, line);
             if (!shown[i]) i--;
             lines++;

@@ -1,5 +1,5 @@
 #include "emulated_devices/course/findings.h"
-#include "ref/io/options.h"
+#include "ref/io/figures.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -58,8 +58,8 @@ void findings_explain(struct judge *j, const struct findings *f)
     size_t n = (size_t)snprintf(to, size, "the fullest device\n");
     n += list(to + n, size - n, "holds", kinds, f->of, FINDINGS_KINDS);
     n += list(to + n, size - n, "sends", links, f->sent, FINDINGS_LINKS);
-    n += (size_t)snprintf(to + n, size - n, "all devices, on average, of %.4g ms\n  %-10s%.1f %%\n  waits for ",
-                          1e-9 * (double)f->step, "computes", percent(f->computing, f->step));
+    n += (size_t)snprintf(to + n, size - n, "all devices, on average, of %s\n  %-10s%.1f %%\n  waits for ",
+                          picoseconds_format((double)f->step).text, "computes", percent(f->computing, f->step));
     int64_t other = f->step - f->computing;
     for (int i = 0; i < FINDINGS_LINKS; i++) {
         n += (size_t)snprintf(to + n, size - n, "%s%s %.1f %%", before(i), links[i], percent(f->waiting[i], f->step));

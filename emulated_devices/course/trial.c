@@ -5,6 +5,7 @@
 #include "emulated_devices/course/serve.h"
 #include "emulated_devices/device/interval.h"
 #include "ref/io/child.h"
+#include "ref/io/figures.h"
 #include <errno.h>
 #include <math.h>
 #include <pwd.h>
@@ -241,7 +242,7 @@ bool trial_expect_time(struct trial *r, picoseconds want, const char *formula)
 {
     const picoseconds got = trial_time(r);
     if (got == want) return true;
-    return trial_fails(r, "it took %.6f us of virtual time; it should take %.6f us (%s)%s", (double)got * 1e-6,
-                     (double)want * 1e-6, formula,
+    return trial_fails(r, "it took %s of virtual time; it should take %s (%s)%s", picoseconds_exact(got).text,
+                       picoseconds_exact(want).text, formula,
                        got < want ? ": less than this way can take; is there something without its cost?" : "");
 }

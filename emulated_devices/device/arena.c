@@ -13,6 +13,7 @@ struct arena_block {
     uint64_t bytes;
     enum arena_tag tag;
     bool uncounted;                     /* passed on: no longer counted as the device's memory */
+    bool on_host;                       /* of a backend without numbers, though it has some */
 };
 
 enum { GUARD = 64 };
@@ -31,6 +32,17 @@ const char *arena_tag_name(enum arena_tag tag)
     return tag < ARENA_TAG_COUNT ? name[tag] : "unknown";
 }
 
+const char *doing_describe(const struct doing *d, char *text, size_t size)
+{
+    char micro[40] = "", layer[24] = "";
+    if (d->pass == NULL) return snprintf(text, size, "before the first pass"), text;
+    if (d->micro >= 0) snprintf(micro, sizeof micro, " of microbatch %d", d->micro);
+    if (d->part && strcmp(d->part, "layer") == 0) snprintf(layer, sizeof layer, " %d", d->layer);
+    snprintf(text, size, "%s%s%s%s%s%s%s", d->pass, micro, d->part ? ", " : "", d->part ? d->part : "", layer,
+             d->what ? ", " : "", d->what ? d->what : "");
+    return text;
+}
+
 void arena_open(struct arena *a, struct device *d, uint64_t budget)
 {
     *a = (struct arena){ .device = d, .budget = budget };
@@ -41,7 +53,8 @@ void arena_open(struct arena *a, struct device *d, uint64_t budget)
 
 static void give_back(struct arena *a, struct arena_block *b)
 {
-    a->device->backend->release(a->device, b->data - GUARD, b->bytes + 2 * GUARD);
+    if (b->on_host) free(b->data - GUARD);
+    else a->device->backend->release(a->device, b->data - GUARD, b->bytes + 2 * GUARD);
     free(b);
 }
 
@@ -70,10 +83,10 @@ static struct arena_block **held_at(struct arena *a, const void *data)
 /* Training steps request the same sizes again and again.  New memory from the system costs a page fault for each 4 KB,
  * which for large tensors takes longer than computing with them.  So freed blocks are kept for the next request of
  * their size. */
-static struct arena_block *take_spare(struct arena *a, uint64_t bytes)
+static struct arena_block *take_spare(struct arena *a, uint64_t bytes, bool on_host)
 {
     for (struct arena_block **at = &a->spare[list_of(bytes)]; *at != NULL; at = &(*at)->next)
-        if ((*at)->bytes == bytes) {
+        if ((*at)->bytes == bytes && (*at)->on_host == on_host) {
             struct arena_block *b = *at;
             *at = b->next;
             a->spare_bytes -= bytes;
@@ -82,10 +95,12 @@ static struct arena_block *take_spare(struct arena *a, uint64_t bytes)
     return NULL;
 }
 
-static struct arena_block *take_new(struct arena *a, uint64_t bytes)
+static struct arena_block *take_new(struct arena *a, uint64_t bytes, bool on_host)
 {
-    struct arena_block *b = bytes <= SIZE_MAX - 2 * GUARD ? malloc(sizeof *b) : NULL;
-    unsigned char *memory = b != NULL ? a->device->backend->allocate(a->device, (size_t)bytes + 2 * GUARD) : NULL;
+    struct arena_block *b = bytes <= SIZE_MAX - 3 * GUARD ? malloc(sizeof *b) : NULL;
+    unsigned char *memory = NULL;
+    if (b != NULL && on_host) memory = aligned_alloc(GUARD, ((size_t)bytes + 3 * GUARD - 1) / GUARD * GUARD);
+    else if (b != NULL) memory = a->device->backend->allocate(a->device, (size_t)bytes + 2 * GUARD);
     if (memory == NULL) {
         free(b);
         return NULL;
@@ -107,18 +122,38 @@ static void keep_or_free(struct arena *a, struct arena_block *b)
     a->spare_bytes += b->bytes;
 }
 
+/* The arena's own looks at memory are no uses of it, so they are not watched. */
+static unsigned char *own_view(const struct arena *a, void *data, uint64_t bytes)
+{
+    return a->device->backend->host_write(a->device, data, (size_t)bytes);
+}
+
 void arena_poison(const struct arena *a, void *data, uint64_t bytes)
 {
     if (bytes == 0) return;
-    unsigned char *const view = host_write(a->device, data, bytes), *p = view;
+    unsigned char *const view = own_view(a, data, bytes), *p = view;
     for (; bytes >= sizeof POISON; p += sizeof POISON, bytes -= sizeof POISON) memcpy(p, &POISON, sizeof POISON);
     memcpy(p, &POISON, bytes);
     host_done(a->device, view);
 }
 
+bool arena_is_poison(const struct arena *a, const void *data, uint64_t bytes)
+{
+    if (bytes == 0) return true;
+    const unsigned char *const view = a->device->backend->host_read(a->device, data, (size_t)bytes), *p = view;
+    uint64_t differs = 0, word = POISON;
+    for (; bytes >= sizeof POISON; p += sizeof POISON, bytes -= sizeof POISON) {
+        memcpy(&word, p, sizeof word);
+        differs |= word ^ POISON;
+    }
+    const bool same = differs == 0 && memcmp(p, &POISON, bytes) == 0;
+    host_done(a->device, view);
+    return same;
+}
+
 static void write_guard(struct arena *a, unsigned char *guard)
 {
-    unsigned char *view = host_write(a->device, guard, GUARD);
+    unsigned char *view = own_view(a, guard, GUARD);
     memset(view, GUARD_BYTE, GUARD);
     host_done(a->device, view);
 }
@@ -162,14 +197,14 @@ static void count(struct arena *a, enum arena_tag tag, uint64_t bytes)
     note(a);
 }
 
-void *arena_alloc(struct arena *a, enum arena_tag tag, uint64_t bytes)
+static void *alloc(struct arena *a, enum arena_tag tag, uint64_t bytes, bool on_host)
 {
-    struct arena_block *b = take_spare(a, bytes);
-    if (b == NULL) b = take_new(a, bytes);
+    struct arena_block *b = take_spare(a, bytes, on_host);
+    if (b == NULL) b = take_new(a, bytes, on_host);
     if (b == NULL) return NULL;
 
     struct arena_block **list = &a->held[list_of((uint64_t)(uintptr_t)b->data)];
-    *b = (struct arena_block){ .next = *list, .data = b->data, .bytes = bytes, .tag = tag };
+    *b = (struct arena_block){ .next = *list, .data = b->data, .bytes = bytes, .tag = tag, .on_host = on_host };
     *list = b;
     count(a, tag, bytes);
     if (a->poison) {
@@ -179,12 +214,20 @@ void *arena_alloc(struct arena *a, enum arena_tag tag, uint64_t bytes)
     return b->data;
 }
 
+void *arena_alloc(struct arena *a, enum arena_tag tag, uint64_t bytes) { return alloc(a, tag, bytes, false); }
+
+void *arena_alloc_list(struct arena *a, enum arena_tag tag, uint64_t bytes)
+{
+    return alloc(a, tag, bytes, !a->device->backend->has_numbers);
+}
+
 void arena_free(struct arena *a, void *data)
 {
     if (data == NULL) return;
     struct arena_block **at = held_at(a, data), *b = *at;
     int64_t offset;
 
+    const bool stays = device_used(a->device, MEMORY_FREED, data, b->bytes, NULL);
     flight_freed(a->flight, data, b->bytes);
     if (a->poison && !guards_intact(a, b, &offset)) {
         fprintf(stderr, "arena: something wrote at byte %lld of a block of %llu bytes (%s)\n",
@@ -193,20 +236,21 @@ void arena_free(struct arena *a, void *data)
     }
     if (a->poison) arena_poison(a, data, b->bytes);
     arena_hand_over(a, data);
+    if (stays) return;                          /* until arena_close */
     *at = b->next;
     keep_or_free(a, b);
 }
 
-bool arena_look(const struct arena *a, const void *p, enum arena_tag *tag, uint64_t *bytes)
+const void *arena_look(const struct arena *a, const void *p, enum arena_tag *tag, uint64_t *bytes)
 {
     for (int i = 0; i < ARENA_LISTS; i++)
         for (const struct arena_block *b = a->held[i]; b != NULL; b = b->next) {
             const unsigned char *at = p;
             if (at < b->data || at >= b->data + b->bytes) continue;
             *tag = b->tag, *bytes = b->bytes;
-            return true;
+            return b->data;
         }
-    return false;
+    return NULL;
 }
 
 void arena_hand_over(struct arena *a, void *data)

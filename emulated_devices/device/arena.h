@@ -40,6 +40,9 @@ struct doing {
     int micro, layer;                   /* the microbatch, -1: none; the number of a layer */
 };
 
+/** "forward of microbatch 0, layer 1, attn.q"; "before the first pass".  @return text. */
+const char *doing_describe(const struct doing *, char *text, size_t size);
+
 struct device;
 
 enum { ARENA_LISTS = 64 };
@@ -74,14 +77,22 @@ void arena_close(struct arena *);
  */
 void *arena_alloc(struct arena *, enum arena_tag, uint64_t bytes);
 
+/** The same for integers that the host and other devices read, such as lists of rows: on a backend without numbers they
+ *  are in the host's memory, and real.  For arena_free. */
+void *arena_alloc_list(struct arena *, enum arena_tag, uint64_t bytes);
+
 /** Free a block; NULL is allowed.  In poison builds, aborts if a guard band was overwritten. */
 void arena_free(struct arena *, void *);
 
-/** Whether an address is in a block that has not been freed; the block's tag and length. */
-bool arena_look(const struct arena *, const void *, enum arena_tag *, uint64_t *bytes);
+/** Find the block with an address that has not been freed; its tag and length.
+ *  @return the block's first byte; NULL: it is in none. */
+const void *arena_look(const struct arena *, const void *, enum arena_tag *, uint64_t *bytes);
 
 /** Fill device or host memory with a pattern that is NaN as two floats and as one double. */
 void arena_poison(const struct arena *, void *, uint64_t bytes);
+
+/** Whether memory has that pattern still. */
+bool arena_is_poison(const struct arena *, const void *, uint64_t bytes);
 
 /** Stop counting a block that the network owns now.  It exists until arena_free. */
 void arena_hand_over(struct arena *, void *);

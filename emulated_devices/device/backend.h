@@ -265,11 +265,13 @@ void device_copy_rows(struct device *, void *to, uint64_t to_pitch, const void *
 
 static inline const void *host_read(struct device *d, const void *data, uint64_t bytes)
 {
+    device_used(d, MEMORY_READ, data, bytes, "a host view");
     return d->backend->host_read(d, data, (size_t)bytes);
 }
 
 static inline void *host_write(struct device *d, void *data, uint64_t bytes)
 {
+    device_used(d, MEMORY_WRITTEN, data, bytes, "a host view");
     return d->backend->host_write(d, data, (size_t)bytes);
 }
 
@@ -297,6 +299,43 @@ struct tensor view_write(struct views *, struct tensor);
 
 /** Give all of them back. */
 void views_end(struct views *);
+
+/* ---- operations whose operands are watched ----------------------------------------------------------------------- */
+
+static inline bool device_is_watched(const struct device *d) { return d->watch && d->watch->first != d->watch->end; }
+
+static inline void device_operands(const struct device *d, const char *operation, const struct tensor *t, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (t[i].data != NULL) device_used(d, MEMORY_OPERAND, t[i].data, tensor_bytes(t[i]), operation);
+}
+
+/* The tensors among up to 12 arguments of an operation; tensor_none in the places of the others. */
+#define OPERAND(x) _Generic((x), struct tensor: (x), default: tensor_none)
+#define OPERANDS_1(x) OPERAND(x)
+#define OPERANDS_2(x, ...) OPERAND(x), OPERANDS_1(__VA_ARGS__)
+#define OPERANDS_3(x, ...) OPERAND(x), OPERANDS_2(__VA_ARGS__)
+#define OPERANDS_4(x, ...) OPERAND(x), OPERANDS_3(__VA_ARGS__)
+#define OPERANDS_5(x, ...) OPERAND(x), OPERANDS_4(__VA_ARGS__)
+#define OPERANDS_6(x, ...) OPERAND(x), OPERANDS_5(__VA_ARGS__)
+#define OPERANDS_7(x, ...) OPERAND(x), OPERANDS_6(__VA_ARGS__)
+#define OPERANDS_8(x, ...) OPERAND(x), OPERANDS_7(__VA_ARGS__)
+#define OPERANDS_9(x, ...) OPERAND(x), OPERANDS_8(__VA_ARGS__)
+#define OPERANDS_10(x, ...) OPERAND(x), OPERANDS_9(__VA_ARGS__)
+#define OPERANDS_11(x, ...) OPERAND(x), OPERANDS_10(__VA_ARGS__)
+#define OPERANDS_12(x, ...) OPERAND(x), OPERANDS_11(__VA_ARGS__)
+#define OPERANDS_AS(_1, _2, _3, _4, _5, _6, _7, _8, _9, _10, _11, _12, macro, ...) macro
+#define OPERANDS(...)                                                                                             \
+    OPERANDS_AS(__VA_ARGS__, OPERANDS_12, OPERANDS_11, OPERANDS_10, OPERANDS_9, OPERANDS_8, OPERANDS_7, OPERANDS_6, \
+                OPERANDS_5, OPERANDS_4, OPERANDS_3, OPERANDS_2, OPERANDS_1, )(__VA_ARGS__)
+
+/* Tell who watches of an operation's tensors. */
+#define WATCH_OPERANDS(d, operation, ...)                                                              \
+    do {                                                                                               \
+        if (!device_is_watched(d)) break;                                                              \
+        const struct tensor operands_[] = { OPERANDS(__VA_ARGS__) };                                   \
+        device_operands(d, #operation, operands_, (int)(sizeof operands_ / sizeof operands_[0]));      \
+    } while (0)
 
 /* ---- operations for any backend ---------------------------------------------------------------------------------- */
 

@@ -24,12 +24,16 @@ static inline void backend_end(struct device *d)
 #define REQUIRED(d, operation, ...)                                         \
     do {                                                                    \
         if ((d)->ops == NULL) break;                    /* no numbers */    \
+        WATCH_OPERANDS(d, operation, __VA_ARGS__);                          \
         backend_begin(d), (d)->ops->operation(__VA_ARGS__), backend_end(d); \
     } while (0)
 #define OPTIONAL(d, operation, ...)                                         \
     do {                                                                    \
         if ((d)->ops == NULL || (d)->ops->operation != NULL) REQUIRED(d, operation, __VA_ARGS__); \
-        else generic_##operation(d, __VA_ARGS__);                           \
+        else {                                                              \
+            WATCH_OPERANDS(d, operation, __VA_ARGS__);                      \
+            generic_##operation(d, __VA_ARGS__);                            \
+        }                                                                   \
     } while (0)
 
 /* Charge an elementwise operation: `tensors` tensors of the size of X, `flops_each` operations per element. */
@@ -240,6 +244,7 @@ static inline void dev_products(struct device *d, enum product_pass pass, const 
         sum.flops += one.flops, sum.bytes += one.bytes;
     }
     if (sum.bytes == 0) return;
+    for (int i = 0; i < count; i++) WATCH_OPERANDS(d, products, list[i].Y, list[i].X, list[i].W, list[i].b);
     device_products(d, pass, list, count);
     device_charge(d, what[pass], sum);
 }
@@ -394,6 +399,14 @@ static inline void dev_route_forward(struct device *d, struct tensor weights, st
                                      struct tensor logits, const struct router_rule *rule, const double *bias)
 {
     OPTIONAL(d, route_forward, weights, experts, logits, rule, bias);
+    dev_charge(d, "route forward", logits, 1, (double)tensor_cols(weights) + 2);
+}
+
+/* The weights of experts that are given.  Costs what choosing them costs: a router that is told still has its scores. */
+static inline void dev_route_weights(struct device *d, struct tensor weights, struct tensor experts,
+                                     struct tensor logits, const struct router_rule *rule)
+{
+    REQUIRED(d, route_weights, weights, experts, logits, rule);
     dev_charge(d, "route forward", logits, 1, (double)tensor_cols(weights) + 2);
 }
 

@@ -54,6 +54,13 @@ struct tensor device_tensor_in(struct device *d, enum arena_tag tag, enum dtype 
     return t;
 }
 
+struct tensor device_list(struct device *d, int64_t n)
+{
+    struct tensor t = tensor_1d(NULL, I32, n);
+    t.data = arena_alloc_list(&d->arena, BUFFERS, tensor_bytes(t));
+    return t;
+}
+
 struct tensor device_tensor_2d(struct device *d, enum arena_tag tag, int64_t rows, int64_t cols)
 {
     struct tensor t = tensor_2d(NULL, d->dtype, rows, cols);

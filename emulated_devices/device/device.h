@@ -8,17 +8,38 @@
 
 struct backend;
 
+/* What is done with memory.  An operand is read or written. */
+enum memory_use { MEMORY_READ, MEMORY_WRITTEN, MEMORY_OPERAND, MEMORY_RECEIVED, MEMORY_FREED };
+
+/* Who is told of each use of memory between two addresses: comm, of the buffers of messages (comm/watch.h). */
+struct watch {
+    const char *first, *end;            /* equal: no memory is watched */
+    /* @return of memory that is freed: whether it has to stay, because a message will still be received there. */
+    bool (*used)(struct watch *, enum memory_use, const void *data, uint64_t bytes, const char *by);
+};
+
 struct device {
     const struct backend *backend;
     void *state;                        /* the backend's */
     struct arena arena;
     struct clock clock;
     struct flight_mode streams;         /* whether what is in flight can be seen; looked at by comm_open */
+    struct watch *watch;                /* NULL: nobody is told */
     enum dtype dtype;                   /* of weights, activations and gradients */
     uint64_t operations;                /* charged so far, and what they came to */
     struct op_cost done;
     const struct ops *ops;   /* the backend's for that format, called through compute.h only; NULL: it has no numbers */
 };
+
+/** Tell who watches of a use of memory.  @param by  the operation that uses it, for people, or NULL.
+ *  @return as watch.used. */
+static inline bool device_used(const struct device *d, enum memory_use use, const void *data, uint64_t bytes,
+                               const char *by)
+{
+    struct watch *const w = d->watch;
+    if (w == NULL || (const char *)data >= w->end || (const char *)data + bytes <= w->first) return false;
+    return w->used(w, use, data, bytes, by);
+}
 
 /**
  * Prepare a device that computes in one number format.
@@ -41,6 +62,9 @@ struct tensor device_tensor_2d(struct device *, enum arena_tag, int64_t rows, in
 
 /** The same in another format: for gradients and optimizer state of 16-bit weights. */
 struct tensor device_tensor_in(struct device *, enum arena_tag, enum dtype, int64_t n);
+
+/** Integers in BUFFERS that the host and other devices read: real on every backend (arena_alloc_list). */
+struct tensor device_list(struct device *, int64_t n);
 
 /** Statistics that operations keep (ops.h): fp32 where the device's format has 16 bits.  cols 0: a vector. */
 struct tensor device_statistics(struct device *, enum arena_tag, int64_t rows, int64_t cols);

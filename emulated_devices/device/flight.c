@@ -1,6 +1,7 @@
 #include "emulated_devices/device/flight.h"
 #include "emulated_devices/device/streams.h"
 #include "emulated_devices/device/backend.h"
+#include "ref/io/figures.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,33 +77,46 @@ bool flight_late(struct flight *f)
     return z >> 63;
 }
 
+/* One to one in each of both. */
+static inline uint64_t mix(uint64_t h, uint64_t word)
+{
+    h = (h ^ word) * 0x9e3779b97f4a7c15u;
+    return h ^ h >> 29;
+}
+
+/* Multiplications of four sums do not wait for each other. */
 uint64_t flight_hash(const void *data, uint64_t bytes)
 {
+    enum { SUMS = 4 };
     const char *p = data;
-    uint64_t h = bytes, word = 0;
+    uint64_t h[SUMS] = { bytes, 1, 2, 3 }, word[SUMS];
     for (; bytes >= sizeof word; p += sizeof word, bytes -= sizeof word) {
-        memcpy(&word, p, sizeof word);
-        h = (h ^ word) * 0x9e3779b97f4a7c15u;
-        h ^= h >> 29;
+        memcpy(word, p, sizeof word);
+        for (int i = 0; i < SUMS; i++) h[i] = mix(h[i], word[i]);
     }
-    word = 0;
-    if (bytes > 0) memcpy(&word, p, (size_t)bytes);
-    return (h ^ word) * 0x9e3779b97f4a7c15u;
+    memset(word, 0, sizeof word);
+    if (bytes > 0) memcpy(word, p, (size_t)bytes);
+    for (int i = 0; i < SUMS; i++) h[i] = mix(h[i], word[i]);
+    return mix(mix(mix(h[0], h[1]), h[2]), h[3]);
 }
 
 const char *flight_trouble(const struct flight *f) { return f != NULL ? f->trouble : ""; }
 
-/* Both sides of a move, and hashed memory, may be the device's or the host's. */
+/* Both sides of a move, and hashed memory, may be the device's or the host's.  Neither is a use of memory that comm
+ * watches. */
 static void move(const struct flight *f, void *to, const void *from, uint64_t bytes)
 {
-    device_copy(f->arena->device, to, from, bytes);
+    struct device *const d = f->arena->device;
+    if (bytes > 0) d->backend->copy(d, to, (size_t)bytes, from, (size_t)bytes, (size_t)bytes, 1);
 }
 
 static uint64_t hash_of(const struct flight *f, const void *data, uint64_t bytes)
 {
-    const void *view = host_read(f->arena->device, data, bytes);
+    struct device *const d = f->arena->device;
+    if (bytes == 0) return 0;
+    const void *view = d->backend->host_read(d, data, (size_t)bytes);
     const uint64_t hash = flight_hash(view, bytes);
-    host_done(f->arena->device, view);
+    d->backend->host_done(d, view);
     return hash;
 }
 
@@ -142,10 +156,10 @@ static void judge_source(struct flight *f, const struct pending *p)
     uint64_t block;
     if (hash_of(f, p->from, p->bytes) == p->hash || f->trouble[0] != '\0') return;
     snprintf(f->trouble, sizeof f->trouble,
-             "%llu bytes of %s were changed while the %s stream still read them, until %.3f us: a buffer is used "
+             "%llu bytes of %s were changed while the %s stream still read them, until %s: a buffer is used "
              "again too early",
              (unsigned long long)p->bytes, arena_look(f->arena, p->from, &tag, &block) ? arena_tag_name(tag) : "memory",
-             stream_name(p->stream), (double)p->done / 1e6);
+             stream_name(p->stream), picoseconds_format((double)p->done).text);
 }
 
 static void land(struct flight *f, int i)
@@ -302,6 +316,25 @@ void flight_snapshot(const struct flight *f, enum stream s, void *to, const void
         const char *const from = p->to > first ? p->to : first, *const end = p->to + p->bytes;
         memcpy((char *)to + (from - first), p->aside + (from - p->to), (size_t)((end < last ? end : last) - from));
     }
+}
+
+static bool has_aside(const struct flight *f, enum stream s, const void *data, uint64_t bytes)
+{
+    for (int i = 0; i < f->count; i++) {
+        const struct pending *p = &f->list[i];
+        if (p->kind == RESULT && p->stream == s && !p->open && meets(p->to, p->bytes, data, bytes)) return true;
+    }
+    return false;
+}
+
+uint64_t flight_hash_sent(const struct flight *f, enum stream s, const void *data, uint64_t bytes)
+{
+    char *seen = has_aside(f, s, data, bytes) ? malloc((size_t)bytes) : NULL;
+    if (seen == NULL) return hash_of(f, data, bytes);
+    flight_snapshot(f, s, seen, data, bytes);
+    const uint64_t hash = flight_hash(seen, bytes);
+    free(seen);
+    return hash;
 }
 
 /* ---- what is read and written ------------------------------------------------------------------------------------ */

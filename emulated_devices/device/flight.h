@@ -78,8 +78,11 @@ void flight_settle(struct flight *);
 /** Called by the arena, before it frees the memory. */
 void flight_freed(struct flight *, const void *data, uint64_t bytes);
 
-/** A hash of the content of a source, to detect changes. */
+/** A hash of the content of a source, to detect changes: never that of content with one other word. */
 uint64_t flight_hash(const void *data, uint64_t bytes);
+
+/** The hash of what a stream's message sends: see flight_snapshot. */
+uint64_t flight_hash_sent(const struct flight *, enum stream, const void *data, uint64_t bytes);
 
 /** A message about the first source that was changed too early; empty: none was. */
 const char *flight_trouble(const struct flight *);

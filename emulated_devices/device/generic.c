@@ -26,16 +26,26 @@ void views_end(struct views *v)
     v->count = 0;
 }
 
+static void tell_of_rows(const struct device *d, const char *to, uint64_t to_pitch, const char *from,
+                         uint64_t from_pitch, uint64_t width, int64_t rows)
+{
+    for (int64_t i = 0; i < rows; i++) {
+        device_used(d, MEMORY_READ, from + (uint64_t)i * from_pitch, width, "a copy");
+        device_used(d, MEMORY_WRITTEN, to + (uint64_t)i * to_pitch, width, "a copy");
+    }
+}
+
 void device_copy(struct device *d, void *to, const void *from, uint64_t bytes)
 {
-    if (bytes > 0 && to != from) d->backend->copy(d, to, (size_t)bytes, from, (size_t)bytes, (size_t)bytes, 1);
+    device_copy_rows(d, to, bytes, from, bytes, bytes, to != from);
 }
 
 void device_copy_rows(struct device *d, void *to, uint64_t to_pitch, const void *from, uint64_t from_pitch,
                       uint64_t width, int64_t rows)
 {
-    if (width > 0 && rows > 0) d->backend->copy(d, to, (size_t)to_pitch, from, (size_t)from_pitch, (size_t)width,
-                                                (size_t)rows);
+    if (width == 0 || rows <= 0) return;
+    if (device_is_watched(d)) tell_of_rows(d, to, to_pitch, from, from_pitch, width, rows);
+    d->backend->copy(d, to, (size_t)to_pitch, from, (size_t)from_pitch, (size_t)width, (size_t)rows);
 }
 
 /* ---- operations on any tensors ----------------------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 /* collective.c -- draws a collective: each step's messages, and what every device has after the step. */
 #include "emulated_devices/draw/collective.h"
 #include "ref/io/document.h"
+#include "ref/io/figures.h"
 #include "ref/io/terminal.h"
 #include <cjson/cJSON.h>
 #include <stdio.h>
@@ -288,8 +289,10 @@ static void print_step(const struct state *s, int64_t step)
         if (e->time > last) last = e->time;
     }
     if (last == 0) return;
-    printf("\nstep %lld   arrives at %.3f us", (long long)step, (double)first * 1e-6);
-    if (last != first) printf(" to %.3f us", (double)last * 1e-6);
+    const struct figure_scale scale = time_scale(1e-12 * (double)last);
+    printf("\nstep %lld   arrives at %s", (long long)step, scale_format(&scale, 1e-12 * (double)first).text);
+    if (last != first) printf(" to %s", scale_format(&scale, 1e-12 * (double)last).text);
+    printf(" %s", scale.name);
     printf("\n");
     print_messages(s, step);
 }
@@ -305,7 +308,7 @@ static void print_end(const struct state *s, int64_t steps)
         if (c->bytes_sent > most) most = c->bytes_sent;
         messages += c->messages_sent, bytes += c->bytes_sent, additions += c->additions;
     }
-    printf("\n%lld steps, %.3f us on %s\n", (long long)steps, (double)end * 1e-6, t->cluster->name);
+    printf("\n%lld steps, %s on %s\n", (long long)steps, picoseconds_format((double)end).text, t->cluster->name);
     say(stdout, 0, "%llu messages, %llu bytes and %llu additions in all; at most %llu bytes from one device",
            (unsigned long long)messages,
            (unsigned long long)bytes, (unsigned long long)additions, (unsigned long long)most);

@@ -1,5 +1,6 @@
 #include "emulated_devices/draw/step.h"
 #include "emulated_devices/schemes/data/units.h"
+#include "ref/io/figures.h"
 #include "ref/io/options.h"
 #include "ref/io/output.h"
 #include <stdlib.h>
@@ -192,9 +193,9 @@ static void draw_cell(FILE *to, const struct step_record *r, const struct step_l
     fprintf(to, "  %c%c", !whole_w ? 'w' : l->used & bit(u) ? 'W' : '=', whole_g ? 'G' : 'g');
 }
 
-static void draw_heads(FILE *to, const struct step_drawing *d, int shown)
+static void draw_heads(FILE *to, const struct step_drawing *d, int shown, const char *unit)
 {
-    fprintf(to, "  %8s  %-13s", "us", "pass");
+    fprintf(to, "  %8s  %-13s", unit, "pass");
     for (int u = 0, n = 0; u < d->record->units && n < shown; u++) {
         char name[12];
         if (d->record->there & bit(u)) fprintf(to, "%4s", step_unit(d, u, name, sizeof name)), n++;
@@ -202,10 +203,12 @@ static void draw_heads(FILE *to, const struct step_drawing *d, int shown)
     fprintf(to, "  sends\n");
 }
 
-static void draw_line(FILE *to, const struct step_drawing *d, const struct step_line *l, int shown)
+static void draw_line(FILE *to, const struct step_drawing *d, const struct step_line *l, int shown,
+                      const struct figure_scale *scale)
 {
     char name[40];
-    fprintf(to, "  %8.1f  %-13s", 1e-6 * (double)l->start, short_name(d, l, name, sizeof name));
+    fprintf(to, "  %8s  %-13s", scale_format(scale, 1e-12 * (double)l->start).text,
+            short_name(d, l, name, sizeof name));
     for (int u = 0, n = 0; u < d->record->units && n < shown; u++)
         if (d->record->there & bit(u)) draw_cell(to, d->record, l, u), n++;
     if (l->bytes > 0) fprintf(to, "  %s", size_format(l->bytes).text);
@@ -227,15 +230,16 @@ void step_draw_data(FILE *to, const struct step_drawing *d)
              "positions, of each layer, and at the end. W: whole weights, in use; =: whole, not in use; w: its part of "
              "them; G: whole gradient; g: its part", d->device);
     fprintf(to, "\n"), print_wrapped_at(to, 0, WIDE, text), fprintf(to, "\n");
-    draw_heads(to, d, shown);
+    const struct figure_scale scale = time_scale(1e-12 * (double)r->end);
+    draw_heads(to, d, shown, scale.name);
     for (int i = 0; i < r->lines; i++) {
         bytes += r->line[i].bytes, messages += r->line[i].messages;
-        if (i < lines) draw_line(to, d, &r->line[i], shown);
+        if (i < lines) draw_line(to, d, &r->line[i], shown, &scale);
     }
     if (lines < r->lines) fprintf(to, "  .. and %d more passes\n", r->lines - lines);
     if (shown < units) fprintf(to, "  (the first %d of %d groups of parameters)\n", shown, units);
-    fprintf(to, "\n  %.1f us, %s sent in %llu messages for weights and gradients\n", 1e-6 * (double)r->end,
-            size_format(bytes).text, (unsigned long long)messages);
+    fprintf(to, "\n  %s, %s sent in %llu messages for weights and gradients\n",
+            picoseconds_format((double)r->end).text, size_format(bytes).text, (unsigned long long)messages);
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */

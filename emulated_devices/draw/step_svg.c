@@ -1,7 +1,7 @@
 /* step_svg.c -- the drawings of a step as SVG: units over time, memory over time. */
 #include "emulated_devices/draw/step.h"
 #include "emulated_devices/draw/svg.h"
-#include "ref/io/options.h"
+#include "ref/io/figures.h"
 #include <string.h>
 
 enum { WIDTH = 1000, LEFT = 110, RIGHT = 20, TOP = 84, HIGH = 26, BAR = 20, AXIS = 40, HEIGHT = 260 };

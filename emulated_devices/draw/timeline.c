@@ -2,6 +2,7 @@
 #include "emulated_devices/draw/schedule.h"
 #include "emulated_devices/draw/svg.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
+#include "ref/io/figures.h"
 #include "ref/io/terminal.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,8 +59,8 @@ static enum error_code draw(const struct schedule *s, struct timing *t, const ch
     timing_summarise(t, s);
     fprintf(out, "\nlast step's pipeline, in virtual time\n");
     schedule_draw_text(out, s, t, picture_columns(out), terminal_has_colours(out));
-    fprintf(out, "\n  time      %.3f us from the first action to the last\n  bubble    %.2f %%",
-            1e-6 * (double)t->makespan, 100 * t->bubble);
+    fprintf(out, "\n  time      %s from the first action to the last\n  bubble    %.2f %%",
+            picoseconds_format((double)t->makespan).text, 100 * t->bubble);
     if (t->makespan > t->span) fprintf(out, ", and %.2f %% with fill and drain", 100 * t->idle);
     fprintf(out, "\n");
     timeline_say_rest(out, s);

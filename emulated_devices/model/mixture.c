@@ -28,6 +28,7 @@ enum error_code routers_open(struct trainer *t, struct error *err)
 void routers_close(struct trainer *t)
 {
     free(t->routers.sums), free(t->routers.slope), free(t->routers.bias), free(t->routers.lost);
+    free(t->routers.chosen);
 }
 
 /* The number of rows that the routers of all layers process. */
@@ -39,6 +40,7 @@ void routers_begin(struct trainer *t)
     if (!is_mixture(p)) return;
     memset(t->routers.sums, 0, (size_t)sums_of(p) * sizeof(double));
     *t->routers.lost = INFINITY;
+    t->routers.step = t->step;
     t->routers.sequence_slope = t->loss_scale.scale * p->model.mixture.sequence_coefficient / (double)p->B;
     t->routers.z_slope = t->loss_scale.scale * 2 * p->model.mixture.z_coefficient / rows_of(p);
     for (int c = 0; c < p->chunks; c++) t->stage[c].routers = t->routers;
@@ -99,6 +101,46 @@ void routers_update(struct trainer *t)
         if (layer_mlp(&t->plan.model, l) == MLP_MIXTURE)
             router_move_bias(&x->router, t->routers.bias + l * E, t->routers.sums + (2 + l) * E + 2, x->E, x->zero,
                              x->k);
+}
+
+/* ---- choices ----------------------------------------------------------------------------------------------------- */
+
+/* In place of a choice: another device's. */
+enum { CHOICE_ELSEWHERE = CHOICE_NONE + 1 };
+
+static int64_t choices_of_layer(const struct plan *p) { return plan_stream_rows(p) * p->model.mixture.k; }
+
+static void forget_choices(struct trainer *t)
+{
+    const int64_t n = t->plan.model.L * choices_of_layer(&t->plan);
+    for (int64_t i = 0; i < n; i++) t->routers.chosen[i] = CHOICE_ELSEWHERE;
+}
+
+enum error_code routers_watch(struct trainer *t, struct error *err)
+{
+    const int64_t n = t->plan.model.L * choices_of_layer(&t->plan);
+    t->routers.chosen = malloc((size_t)n * sizeof *t->routers.chosen + 1);
+    if (t->routers.chosen == NULL) return fail(err, ERR_MEMORY, "no memory for %lld choices", (long long)n);
+    forget_choices(t);
+    return OK;
+}
+
+enum error_code routers_bring(struct trainer *t, int32_t *choice, struct error *err)
+{
+    const int64_t n = choices_of_layer(&t->plan);
+    const bool first = t->comm->rank == 0;
+    int32_t *all = first ? malloc((size_t)(n * t->comm->size) * sizeof *all + 1) : NULL;
+    enum error_code e = all || !first ? OK : fail(err, ERR_MEMORY, "no memory for %lld choices", (long long)n);
+    e = comm_agree(t->comm, e, err);
+    for (int64_t l = 0; l < t->plan.model.L && !e; l++) {
+        if (layer_mlp(&t->plan.model, l) != MLP_MIXTURE) continue;
+        e = comm_bring(t->comm, t->routers.chosen + l * n, (uint64_t)n * sizeof *all, all, err);
+        for (int64_t i = 0; i < n * t->comm->size && first && !e; i++)
+            if (all[i] != CHOICE_ELSEWHERE) choice[l * n + i % n] = all[i];
+    }
+    free(all);
+    forget_choices(t);
+    return e;
 }
 
 /* The sum over the devices of all loads; what devices along ep count alike only once. */

@@ -34,6 +34,15 @@ void routers_update(struct trainer *);
  * @param[out] owners  on rank 0, for expert_owners_free; elsewhere none.  @return OK, ERR_MEMORY or ERR_COMM. */
 enum error_code experts_place(struct trainer *, struct expert_owners *owners, struct error *);
 
+/** From now on keep the choices of this device's rows of a step.  Local.  @return OK or ERR_MEMORY. */
+enum error_code routers_watch(struct trainer *, struct error *);
+
+/** After a step: bring the choices of all devices' rows to rank 0, and forget this device's.  Collective over all
+ *  devices; counted as CONTROL.
+ *  @param[out] choice  [L, rows of the batch, k] on rank 0, of layers that are mixtures: as in a load's file.
+ *  @return OK, ERR_MEMORY or ERR_COMM. */
+enum error_code routers_bring(struct trainer *, int32_t *choice, struct error *);
+
 /** What sharing the sums sends. */
 struct account routers_cost(const struct trainer *);
 

@@ -69,6 +69,14 @@ static void say_node(struct words *w, const struct model_config *c, const struct
         name);
 }
 
+/* The node whose result a name is: past a node that does nothing in this model, the one before it. */
+static const struct node *running_maker(const struct node *table, const struct model_config *c, const char *name)
+{
+    const struct node *maker = maker_of(table, name);
+    while (maker && node_does_nothing(c, maker) && maker_of(table, maker->in[0])) maker = maker_of(table, maker->in[0]);
+    return maker;
+}
+
 static bool reads(const struct node *n, const char *name)
 {
     for (int k = 0; k < NODE_INPUTS && n->in[k]; k++)
@@ -77,16 +85,20 @@ static bool reads(const struct node *n, const char *name)
 }
 
 /* List the readers from the last to the first, the order in which backward adds their gradients.  For a node that
- * passes its gradient on, name the gradient of its output. */
+ * passes its gradient on, name the gradient of its output; for one that does nothing, its readers. */
 static void say_readers(struct words *w, const struct model_config *c, const struct node *table, const char *name,
                         int layer)
 {
-    int count = 0, given = 0;
+    int count = 0;
     while (table[count].op != OP_END) count++;
     for (int i = count - 1; i >= 0; i--) {
         const struct node *n = &table[i];
         if (!reads(n, name)) continue;
-        say(w, given++ ? ", added to %s" : "%s",
+        if (node_does_nothing(c, n)) {
+            say_readers(w, c, table, n->out, layer);
+            continue;
+        }
+        say(w, w->used ? ", added to %s" : "%s",
             operation_info(n->op)->passes_on ? "the gradient of " : "the backward pass of ");
         say_node(w, c, n, layer);
         if (operation_info(n->op)->has_weight_pass) say(w, "%s", " for its input");
@@ -103,8 +115,8 @@ void activation_made_by(char *out, size_t size, const struct model_config *c, co
     if (table == NULL || !shows(table, name)) return;
     const struct node *last = table;
     while (last[1].op != OP_END) last++;
-    if (!gradient) say_node(&w, c, maker_of(table, name), layer);
-    else if (last->out && strcmp(last->out, name) == 0)
+    if (!gradient) say_node(&w, c, running_maker(table, c, name), layer);
+    else if (last->out && running_maker(table, c, name) == running_maker(table, c, last->out))
         say_readers(&w, c, program_part(p, c, layer + 1), "in", layer + 1);
     else say_readers(&w, c, table, name, layer);
 }

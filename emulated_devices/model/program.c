@@ -35,6 +35,17 @@ const struct node *program_part(const struct program *p, const struct model_conf
     return layer_mlp(c, layer) == c->mlp ? p->block : p->dense_block;
 }
 
+double node_drops(const struct model_config *c, const struct node *n)
+{
+    if (n->op != OP_DROPOUT) return 0;
+    return strcmp(n->place, "embedding") == 0 ? c->dropout_embedding : c->dropout_residual;
+}
+
+bool node_does_nothing(const struct model_config *c, const struct node *n)
+{
+    return n->op == OP_DROPOUT && node_drops(c, n) == 0;
+}
+
 /* Experts' matrices, the last of a block, belong to no node. */
 struct layer_names program_names(const struct model_config *c, int layer)
 {

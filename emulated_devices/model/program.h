@@ -79,6 +79,12 @@ extern const struct node llama_embedding[], llama_loss[],       /* also Mixtral'
 /** The program of a model, or NULL if devices have none for it. */
 const struct program *program_of(const struct model_config *);
 
+/** The probability with which a node drops a number; 0 if it is no dropout of the stream. */
+double node_drops(const struct model_config *, const struct node *);
+
+/** Whether a node does nothing in this model, so that devices do not run it: a dropout that drops nothing. */
+bool node_does_nothing(const struct model_config *, const struct node *);
+
 /** The table of a part: a layer's block, of the kind that this layer has; of -1 the embedding, of L the loss. */
 const struct node *program_part(const struct program *, const struct model_config *, int layer);
 

@@ -172,7 +172,7 @@ enum error_code stage_open(struct stage *s, const struct plan *plan, struct devi
     enum error_code e = ok ? link_parts(s, err) : OK;
     for (int i = 0; ok && !e && i < plan->micros; i++)
         ok = (s->micro[i].tensor = calloc((size_t)s->buffers, sizeof *s->micro[i].tensor)) != NULL &&
-             (seams->ep.scheme->announce == NULL || make_routing(s, &s->micro[i]));
+             (plan->model.mlp != MLP_MIXTURE || make_routing(s, &s->micro[i]));
     if (ok && !e) e = stage_cut(s, err);
     if (!ok) e = fail(err, ERR_MEMORY, "no memory for the lists of %d microbatches", plan->micros);
     if (e) stage_close(s);

@@ -35,7 +35,7 @@ struct microbatch {
     struct tensor labels;                       /* I32 [tokens] */
     struct tensor sorted;                       /* I32 [N] the places of rows in the order of the batch, in which
                                                  * attention needs them; tensor_none: they are so */
-    struct expert_routing *routing;             /* [parts] of an expert scheme that announces; NULL: it does not */
+    struct expert_routing *routing;             /* [parts] of a mixture's layers; NULL: the model is none */
     struct context_plan plan;                   /* of an attention scheme that makes plans */
     struct tensor mask;                         /* I32 [sequences*S, 2]: what a token of packed samples sees; with a
                                                  * plan always, and all sequences are numbered as one */
@@ -57,6 +57,9 @@ struct routers {
     double *slope;                      /* [E] of the balance loss by each row's probabilities, times the loss scale */
     double z_slope;                     /* the same for the z loss */
     double sequence_slope;              /* the same for the balance loss of each sequence */
+    int64_t step;                       /* that a load deals rows for */
+    int32_t *chosen;                    /* [L, rows of the batch, k] the choices of this device's rows, where they are
+                                         * wanted (routers_bring); NULL: nowhere */
     double *lost;                       /* [1] layer * rows of the batch + row, of the first logits that are not
                                          * finite; INFINITY: none */
     double *bias;                       /* [L,E] corrections of a biased router: state, the same on all devices */

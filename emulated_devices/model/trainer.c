@@ -3,6 +3,7 @@
 #include "emulated_devices/model/apart.h"
 #include "emulated_devices/model/mixture.h"
 #include "emulated_devices/model/zeroth.h"
+#include "ref/io/figures.h"
 #include <math.h>
 
 /* ---- an optimizer step, at the end of a step or inside it -------------------------------------------------------- */
@@ -121,11 +122,20 @@ static enum error_code only_loss(struct trainer *t, struct step_result *out, str
     return e ? e : share_result(t, loss, out, err);
 }
 
+/* Messages of a step are waited for in it. */
+static void end_messages(struct trainer *t, const char *part)
+{
+    char when[80];
+    snprintf(when, sizeof when, "at the end of %sstep %lld", part, (long long)t->step + 1);
+    messages_have_ended(t->comm, when);
+}
+
 enum error_code trainer_gradients(struct trainer *t, struct step_result *out, struct error *err)
 {
     enum error_code e = trainer_take_batch(t, err);
     if (!e) e = draws(t) ? zeroth_losses(t, out, err) : infers(t) ? only_loss(t, out, err) : gradients(t, out, err);
     if (e) comm_give_up(t->comm, err);
+    end_messages(t, "the passes of ");
     if (plan_cuts_experts(&t->plan)) trainer_note_held(t);      /* now the routings are known */
     return OK;
 }
@@ -138,9 +148,9 @@ static enum error_code check_budget(struct trainer *t, struct error *err)
     char where[64];
     enum error_code e = OK;
     if (arena_over(a))
-        e = fail(err, ERR_MEMORY, "device %d (%s) needs %llu bytes of memory; its budget is %llu", t->comm->rank,
-                 mesh_describe(&t->plan.mesh, t->comm->rank, where, sizeof where), (unsigned long long)a->peak.total,
-                 (unsigned long long)a->budget);
+        e = fail(err, ERR_MEMORY, "device %d (%s) needs %s of memory; its budget is %s", t->comm->rank,
+                 mesh_describe(&t->plan.mesh, t->comm->rank, where, sizeof where), size_format(a->peak.total).text,
+                 memory_format(a->budget).text);
     return comm_agree(t->comm, e, err);
 }
 
@@ -163,6 +173,7 @@ enum error_code trainer_update(struct trainer *t, struct step_result *out, struc
     if (!out->skipped) routers_update(t), encoders_update(t, clip_scale(&t->plan.hyper, t->norm));
     if (t->seams.ep.scheme->step) t->seams.ep.scheme->step(&t->seams.ep);
     if (e) comm_give_up(t->comm, err);
+    end_messages(t, "");
     t->step++;
     out->lr = learning_rate(&t->plan.hyper, t->step * t->plan.updates - t->skipped);
     return check_budget(t, err);

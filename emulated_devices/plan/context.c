@@ -132,47 +132,54 @@ static int sample_lengths(const struct plan *p, struct interval sequences, int64
  * all devices are alike. */
 static struct { const struct attention_scheme *by; struct context_load load; struct context_plan plan; } last;
 
-/* Make a plan, or copy the last one.  @param length  of the samples; in the end freed, or kept. */
-static enum error_code make_or_copy(const struct attention_scheme *s, const struct context_load *l, int64_t *length,
-                                    struct context_plan *out, struct error *err)
+/* Make a plan, or copy the last one.  In the end the load is freed, or kept. */
+static enum error_code make_or_copy(const struct attention_scheme *s, struct context_load *l, struct context_plan *out,
+                                    struct error *err)
 {
     const bool same = last.by == s && context_load_same(&last.load, l);
     enum error_code e = same ? context_plan_copy(out, &last.plan, err) : s->plan(out, l, err);
     struct context_plan kept;
     if (e || same || l->sees || context_plan_copy(&kept, out, NULL)) {
-        free(length);
+        context_load_free(l);
         return e;
     }
-    free((void *)(uintptr_t)last.load.length), context_plan_free(&last.plan);
+    context_load_free(&last.load), context_plan_free(&last.plan);
     last.by = s, last.load = *l, last.plan = kept;
     return OK;
 }
 
-enum error_code plan_context(const struct plan *p, int dp, int micro, struct tensor mask, struct context_plan *out,
-                             struct error *err)
+enum error_code plan_context_load(const struct plan *p, int dp, int micro, struct context_load *out, struct error *err)
 {
     const struct interval own = plan_sequences(p, dp, micro);
-    const struct attention_scheme *s;
-    *out = (struct context_plan){ 0 };
-    const enum error_code e = attention_scheme_find(&s, p->attention, err);
-    if (e || s->plan == NULL || own.count == 0) return e;
     const struct model_config *c = &p->model;
     const int64_t tokens = own.count * p->S;
     int64_t *const length = malloc((size_t)tokens * sizeof *length);
     if (length == NULL) return fail(err, ERR_MEMORY, "no memory for the samples of %lld tokens", (long long)tokens);
-    const int samples = sample_lengths(p, own, length);
-    const struct context_load load = {
-        .length = length, .samples = samples, .tokens = tokens, .devices = p->mesh.size[CP],
+    *out = (struct context_load){
+        .length = length, .samples = sample_lengths(p, own, length), .tokens = tokens, .devices = p->mesh.size[CP],
         .node = node_of_context(p), .micros = plans_steps(p) ? p->micros : 1,
         .micro = plans_steps(p) ? micro : 0,
-        .sees = mask.data, .ranges = (int)(tensor_cols(mask) / 2),
         .query_width = c->H * c->A, .key_width = 2 * c->K * c->A,
         .heads = fewest_heads(p), .per_element = per_element(p),
         .layers = (int)block_at(c->L, p->stages > 0 ? p->stages : 1, 0).count,
         .per_kept = per_kept(p), .per_pair = 4 * (double)(c->H * c->A),
         .per_token = model_forward_flops(c, 1, 1) / (double)c->L,
     };
-    return make_or_copy(s, &load, length, out, err);
+    return OK;
+}
+
+enum error_code plan_context(const struct plan *p, int dp, int micro, struct tensor mask, struct context_plan *out,
+                             struct error *err)
+{
+    const struct attention_scheme *s;
+    struct context_load load;
+    *out = (struct context_plan){ 0 };
+    enum error_code e = attention_scheme_find(&s, p->attention, err);
+    if (e || s->plan == NULL || plan_sequences(p, dp, micro).count == 0) return e;
+    e = plan_context_load(p, dp, micro, &load, err);
+    if (e) return e;
+    load.sees = mask.data, load.ranges = (int)(tensor_cols(mask) / 2);
+    return make_or_copy(s, &load, out, err);
 }
 
 /* This device's tokens of one stream. */

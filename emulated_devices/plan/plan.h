@@ -13,6 +13,7 @@
 #include "emulated_devices/schemes/experts/owners.h"
 #include "emulated_devices/schemes/pipeline/schedule.h"
 #include "emulated_devices/schemes/seams.h"
+#include "ref/model/load.h"
 #include "ref/optim/loss_scale.h"
 
 enum { PLAN_MOST_STAGES = 1024 };
@@ -50,6 +51,8 @@ struct plan {
     int degree;                         /* of --dispatch tutel; -1: it chooses */
     struct expert_copying copying;      /* of --dispatch fssdp */
     struct encoder_request encoders;    /* of what is not text */
+    const struct load *load;            /* to which experts tokens go (load.h).  NULL: where their routers send them;
+                                         * without numbers evenly to all */
     bool experts_wait;                  /* a mixture on a shortcut does not exchange rows beside other blocks */
     const struct expert_owners *owners; /* of the same; NULL: the nth device has the nth range of each layer */
     const struct affinity *affinity;    /* of --dispatch speculative; NULL: nothing is known of any token */
@@ -168,6 +171,9 @@ struct interval plan_sequences(const struct plan *, int dp, int micro);
 /** The dp coordinates of a replica's copies. */
 struct interval plan_replica_copies(const struct plan *, int replica);
 
+/** The rows of a batch of S tokens in each of B sequences, in each parallel stream. */
+static inline int64_t plan_stream_rows(const struct plan *p) { return STREAMS(&p->model) * p->B * p->S; }
+
 /** Whether the samples of a step's batch decide which tokens each device has. */
 bool plan_follows_data(const struct plan *);
 
@@ -188,6 +194,10 @@ static inline bool plan_changes(const struct plan *p)
 {
     return p->batches || plan_follows_data(p) || plan_shuffles(p);
 }
+
+/** What an attention scheme that makes plans knows of a microbatch with at least one sequence, causal samples.
+ *  @return OK, for context_load_free; or ERR_MEMORY, with nothing to free. */
+enum error_code plan_context_load(const struct plan *, int dp, int micro, struct context_load *, struct error *);
 
 /**
  * The plan of a microbatch, from an attention scheme that makes plans; empty from one that cuts every sequence alike,

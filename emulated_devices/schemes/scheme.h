@@ -12,13 +12,14 @@
  *     SPATIAL    -     fields on the sphere: no model's, no plan's     spatial/spatial.h
  *
  * The list, the command line, verification and counters need only the head.  A new scheme is a file and a line in
- * registry.c.
+ * registry.c.  One that plans or adapts has invariants as well: right results do not show that it does so.
  */
 #ifndef ORRERY_SCHEME_H
 #define ORRERY_SCHEME_H
 
 #include "ref/error.h"
 #include <stdbool.h>
+#include <stdint.h>
 
 enum scheme_kind {
     TENSOR_SCHEME, ATTENTION_SCHEME, EXPERT_SCHEME, DATA_SCHEME, PIPELINE_SCHEME,
@@ -33,6 +34,18 @@ enum equality {
     DIFFERS,                            /* another function by design; the one-device run computes the same one */
 };
 
+/* What a scheme that plans or adapts does, besides right results: what it moves, copies or chooses, and that this is the
+ * least.  `orrery verify` holds every microbatch of its cases to it. */
+struct invariant {
+    const char *name, *sentence;        /* the sentence says what holds */
+    /* Compare what was done with what holds, which is computed without the scheme's own code.  Local.
+     * @param seen              of the scheme's kind: struct context_seen, struct expert_seen.
+     * @param[in,out] checked   grows by what was compared; it stays where nothing was to be decided.
+     * @return OK; ERR_CHECK with both numbers; ERR_MEMORY. */
+    enum error_code (*holds)(const void *seen, int64_t *checked, struct error *);
+};
+enum { INVARIANTS_MOST = 4 };           /* of a scheme */
+
 struct scheme {
     enum scheme_kind kind;
     enum equality equality;
@@ -40,6 +53,7 @@ struct scheme {
     const char *description, *source;   /* one line; the paper or program that defines it */
     const char *volume, *memory;        /* formulas: what a device sends, and what it holds */
     const char *needs;                  /* the required group, as text; NULL: any group */
+    const struct invariant *invariants; /* at most INVARIANTS_MOST, then one without a name; NULL: it decides nothing */
 };
 
 /* The names of a kind of schemes. */

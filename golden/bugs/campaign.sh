@@ -48,7 +48,7 @@ bug() {                                 # bug FORMAT NAME MODEL RUN CHECK OPERAT
     "$orrery" check "$3.safetensors" dump $5 >out 2>err || status=$?
     name=$(operation) words=$(said "$name") verdict=''
     add "$1 all"
-    if [ $status = 3 ]; then add "$1 found"; else verdict=' NOT FOUND'; fi
+    if [ $status = 3 ] && grep -q '^FAILED: ' out; then add "$1 found"; else verdict=' NOT FOUND'; fi
     if is_one_of "$name" "$6"; then add "$1 named"; else verdict="$verdict NOT NAMED: $6"; fi
     if [ -z "$7" ]; then :; elif [[ $words == *"$7"* ]]; then add "$1 diagnosed"; else verdict="$verdict NOT DIAGNOSED: $7"; fi
     [ -z "$verdict" ] || wrong=1
@@ -74,11 +74,14 @@ bugs() {
 # The i-th of a list, for digits of a number in mixed radix.
 pick() { local n=$(($# - 1)); eval "picked=\${$((2 + digits % n))}"; digits=$((digits / n)); }
 
-# The list has 21504 runs; steps of a number without common factors with them go through all.
+# In 16 bits rounding may explain any gradient of a later step, as of most mixtures.  All else must be right.
+later='^NOT ENOUGH: [^;]*; [0-9]+ cannot be judged [(][^)]*[)]:( [0-9]+ (adamw|sgd)/([23]/grad|loss),?)+(;.*)?$'
+
+# The list has 64512 runs; steps of a number without common factors with them go through all.
 clean() {
-    local i digits picked model run check status alarms=0
+    local i digits picked kernels model run check status alarms=0 open=0
     for ((i = 0; i < $1; i++)); do
-        digits=$((i * 1009 % 21504))
+        digits=$((i * 1009 % 64512))
         pick - gpt2 llama moe dropout; model=${2:-$picked}
         pick - fp32 bf16 fp16; run="dtype $picked"
         pick - sequential reversed blocked pairwise shuffled shuffled apart; run="$run order $picked seed $i"
@@ -90,14 +93,17 @@ clean() {
         pick - 1 2; [ $model = moe ] || run="$run micros $picked"
         pick - adamw sgd; run="$run optimizer $picked"
         pick - shown rounded; run="$run masters $picked"
-        pick - Prescott Haswell; golden $model              # OpenBLAS's kernels, with and without vectors of eight
+        pick - Prescott Haswell; kernels=$picked; golden $model     # OpenBLAS's, with and without vectors of eight
+        pick - fp32 stored sums; [ $model = moe ] || run="$run gradients $picked"
         ./buggy run $model.safetensors dump $run || exit 1
-        status=0; OPENBLAS_CORETYPE=$picked "$orrery" check $model.safetensors dump $check >out 2>err || status=$?
+        status=0; OPENBLAS_CORETYPE=$kernels "$orrery" check $model.safetensors dump $check >out 2>err || status=$?
         [ $status = 0 ] && continue
+        if [ $status = 3 ] && [[ $run != *fp32* ]] && grep -qE "$later" out; then open=$((open + 1)); continue; fi
         alarms=$((alarms + 1)) wrong=1
         printf 'ALARM: %s %s %s %s\n' "$model" "$run" "$check" "$(cat err)"
     done
     printf '%d right runs, %d alarms\n' "$1" $alarms
+    printf '%d of them with gradients of later steps that cannot be judged\n' $open
 }
 
 wrong=0

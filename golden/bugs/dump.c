@@ -58,19 +58,21 @@ void dump(int r, const char *name, const float *x, bool in_fp32, float times, st
     const size_t n = (size_t)dim[0] * dim[1];
     /* fp16 is written in fp32, which has the same numbers */
     const enum format f = in_fp32 || set.format != BF16 ? FP32 : BF16;
-    char text[256];
+    char text[256], key[128];
     r += ranks * (at.last_stage ? set.pp - 1 : stage_of(name));
+    if (at.micro) snprintf(key, sizeof key, "%s#%d", name, at.micro - 1), name = key;
     void *data = malloc(n * sizeof(float));
     if (out[r].file == NULL) out[r].file = tensors_new();
     tensors_add(out[r].file, name, f == BF16 ? "BF16" : "F32", dim[1] > 1 ? 2 : 1, dim, data, encode(data, x, n, f));
     free(data);
-    if (at.row == NULL && at.col == NULL && times == 1 && !at.partial) return;
+    if (at.row == NULL && at.col == NULL && times == 1 && !at.partial && at.micro == 0) return;
     snprintf(text, sizeof text, "%s\\\"%s\\\":{\\\"of\\\":[%d,%d],\\\"times\\\":%.9g", out[r].used ? "," : "", name, at.rows,
              at.cols, times);
     say(r, text);
     if (at.row) say_cut(r, "rows", at.row);
     if (at.col) say_cut(r, "cols", at.col);
     if (at.partial) say(r, ",\\\"partial\\\":[\\\"tp\\\"]");
+    if (at.micro) snprintf(text, sizeof text, ",\\\"micro\\\":%d", at.micro - 1), say(r, text);
     say(r, "}");
 }
 

@@ -48,11 +48,13 @@ static void option(const char *what, const char *text)
 {
     static const char *const formats[] = { "fp32", "bf16", "fp16" },
                       *const orders[] = { "sequential", "reversed", "blocked", "pairwise", "shuffled", "apart" }, *const stores[] = { "results", "steps" },
-                      *const masters[] = { "shown", "rounded" };
+                      *const masters[] = { "shown", "rounded" },
+                      *const gradients[] = { "fp32", "stored", "sums" };
     if (strcmp(what, "dtype") == 0) set.format = (enum format)choose(what, text, formats, 3);
     else if (strcmp(what, "order") == 0) set.order = (enum order)choose(what, text, orders, 6);
     else if (strcmp(what, "store") == 0) set.steps = choose(what, text, stores, 2);
     else if (strcmp(what, "masters") == 0) set.rounded = choose(what, text, masters, 2);
+    else if (strcmp(what, "gradients") == 0) set.gradients = (enum accumulation)choose(what, text, gradients, 3);
     else if (strcmp(what, "parts") == 0) set.parts = number(what, text);
     else if (strcmp(what, "pp") == 0) set.pp = number(what, text);
     else if (strcmp(what, "dp") == 0) set.dp = number(what, text);
@@ -67,7 +69,8 @@ static void option(const char *what, const char *text)
 static int usage(void)
 {
     fprintf(stderr, "usage: buggy list | model gpt2|llama|moe|dropout DIR | run GOLDEN OUT [dtype fp32|bf16|fp16] [bug NAME] [pp N] [dp N] [tp N] [micros N]\n"
-                    "             [order sequential|reversed|blocked|pairwise|shuffled|apart] [seed N] [parts N] [store results|steps] [masters shown|rounded] [optimizer NAME]\n");
+                    "             [order sequential|reversed|blocked|pairwise|shuffled|apart] [seed N] [parts N] [store results|steps] [masters shown|rounded] [optimizer NAME]\n"
+                    "             [gradients fp32|stored|sums]\n");
     return 2;
 }
 

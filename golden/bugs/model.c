@@ -468,22 +468,61 @@ static bool is_shown(enum slot s)
     return s == ROTATED ? m.llama : s == NORMED || s == ROUTER || s == WEIGHTS || s == EXPERTS_OUT ? m.moe : true;
 }
 
-static void dump_slot(int r, int l, enum slot s)
+/* part: of the rows; -1: all of them. */
+static void dump_rows(int r, int l, enum slot s, int part)
 {
     struct cut tokens = { 0 };
     char name[96];
     const char *const kind[] = { "act", "grad" };
-    if (!is_shown(s)) return;
+    const int skip = part < 0 ? 0 : begin_of(rank[r].count, set.micros, part),
+              end = part < 0 ? rank[r].count : begin_of(rank[r].count, set.micros, part + 1);
     if (rows_each(s) > 1) mixture_rows(r, l, &tokens);
-    else extend(&tokens, rank[r].first * m.S, (rank[r].first + rank[r].count) * m.S);
+    else extend(&tokens, (rank[r].first + skip) * m.S, (rank[r].first + end) * m.S);
     for (int g = 0; g < 2; g++) {
         if (l < m.L) snprintf(name, sizeof name, "%s/h.%d.%s", kind[g], l, slot_name[s]);
         else snprintf(name, sizeof name, "%s/%s", kind[g], slot_name[s]);
-        const struct place at = { m.N * rows_each(s), width_of(s), set.dp > 1 ? &tokens : NULL,
+        const struct place at = { m.N * rows_each(s), width_of(s), set.dp > 1 || part >= 0 ? &tokens : NULL,
                                   axis_of(s) != WHOLE && set.tp > 1 ? cut_of(axis_of(s), width_of(s), rank[r].tp) : NULL,
-                                  s == EXPERTS_OUT && g == 0 && set.tp > 1, false };
-        dump(r, name, g ? grad[r][l][s] : act[r][l][s], false, g ? 1 / set.scale : 1, at);
+                                  s == EXPERTS_OUT && g == 0 && set.tp > 1, false, part + 1 };
+        const int own = at.col ? at.col->count : at.cols;
+        dump(r, name, (g ? grad : act)[r][l][s] + skip * m.S * own, false, g ? 1 / set.scale : 1, at);
     }
+}
+
+static void dump_slot(int r, int l, enum slot s)
+{
+    if (!is_shown(s)) return;
+    if (set.micros == 1) dump_rows(r, l, s, -1);
+    for (int k = 0; set.micros > 1 && k < set.micros; k++)
+        if (begin_of(rank[r].count, set.micros, k) < begin_of(rank[r].count, set.micros, k + 1)) dump_rows(r, l, s, k);
+}
+
+/* ---- gradients of weights ---------------------------------------------------------------------------------------- */
+
+static int own_count(int r, int p)
+{
+    return cut_of(param[p].row_axis, param[p].rows, rank[r].tp)->count *
+           cut_of(param[p].col_axis, param[p].cols, rank[r].tp)->count;
+}
+
+/* What microbatches before have added up, while the next computes its own gradient. */
+static float *before[MOST_RANKS][MOST_PARAMS + 1];
+
+static void exchange(int r, int p, float *dw, int n, bool back)
+{
+    if (before[r][p] == NULL) before[r][p] = calloc((size_t)n, sizeof(float));
+    for (int i = 0; i < n; i++) {
+        const float sum = before[r][p][i] + stored(dw[i]);
+        if (back) dw[i] = set.gradients == SUMS_STORED ? stored(sum) : sum;
+        else before[r][p][i] = dw[i], dw[i] = 0;
+    }
+}
+
+static void set_aside(bool back)
+{
+    if (set.gradients == IN_FP32) return;
+    RANKS for (int p = 0; p < params; p++) exchange(r, p, rank[r].dw[p], own_count(r, p), back);
+    if (!m.llama) RANKS exchange(r, params, rank[r].dw_head, m.V * m.D, back);
 }
 
 /* Both ends of the pipeline then have the gradient of the tied matrix. */
@@ -496,9 +535,7 @@ static void sum_tied(int r)
 void pass(bool dumped)
 {
     loss_now = 0;
-    RANKS for (int p = 0; p < params; p++)
-        memset(rank[r].dw[p], 0, sizeof(float) * (size_t)cut_of(param[p].row_axis, param[p].rows, rank[r].tp)->count *
-                                     cut_of(param[p].col_axis, param[p].cols, rank[r].tp)->count);
+    RANKS for (int p = 0; p < params; p++) memset(rank[r].dw[p], 0, sizeof(float) * (size_t)own_count(r, p));
     if (!m.llama) RANKS memset(rank[r].dw_head, 0, sizeof(float) * (size_t)m.V * m.D);
     for (micro = 0; micro < set.micros; micro++) {
         RANKS embed(r);
@@ -508,7 +545,9 @@ void pass(bool dumped)
             bug = was;
         }
         loss_forward();
+        set_aside(false);
         backward();
+        set_aside(true);
     }
     if (!m.llama && !IS(TIED_NOT_SUMMED)) RANKS sum_tied(r);
     if (dumped)

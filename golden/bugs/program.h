@@ -7,7 +7,7 @@
  *     ./buggy list                               all bugs, one a line
  *
  * It shares nothing with Orrery, and needs only libm.  The files that it reads are trusted.  16 bits are emulated: what
- * is stored is rounded, sums and gradients of weights are in fp32.
+ * is stored is rounded, sums and gradients of weights are in fp32, unless microbatches store theirs.
  */
 #ifndef BUGGY_PROGRAM_H
 #define BUGGY_PROGRAM_H
@@ -34,6 +34,9 @@ void list_bugs(void);
 
 enum format { FP32, BF16, FP16 };
 enum order { SEQUENTIAL, REVERSED, BLOCKED, PAIRWISE, SHUFFLED, APART };
+/* The gradient of a weight: added up in fp32 over all microbatches; or each one's is stored, and they are added in fp32,
+ * or in the format. */
+enum accumulation { IN_FP32, EACH_STORED, SUMS_STORED };
 
 struct setting {
     enum format format;
@@ -41,6 +44,7 @@ struct setting {
     bool steps;                         /* what is between the steps of an operation is stored */
     bool rounded;                       /* masters and moments are dumped in the format, though they are in fp32 */
     int parts;                          /* of a product, stored and then added */
+    enum accumulation gradients;
     int pp, dp, tp, micros;             /* pp: stages, which only say whose a tensor is */
     unsigned long long seed;            /* of a shuffled order; apart: each sum has its own, so that copies differ by rounding */
     const char *optimizer;
@@ -148,6 +152,7 @@ struct place {
     const struct cut *row, *col;
     bool partial;                       /* a part of a sum over tp */
     bool last_stage;                    /* a copy that the last stage has */
+    int micro;                          /* 1 + the microbatch that it is of; 0: it is of none */
 };
 void dump(int rank, const char *name, const float *x, bool in_fp32, float times, struct place);
 void dump_write(const char *path);

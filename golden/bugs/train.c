@@ -116,7 +116,7 @@ static void dump_gradients(const char *prefix)
             snprintf(name, sizeof name, "%.80s/%.63s", prefix, q->name);
             dump(r, name, rank[r].dw[p], true, IS(SCALE_AFTER_CLIP) ? 1 / set.scale : 1,
                  (struct place){ q->rows, q->cols, q->row_axis == WHOLE ? NULL : cut_of(q->row_axis, q->rows, rank[r].tp),
-                                 q->col_axis == WHOLE ? NULL : cut_of(q->col_axis, q->cols, rank[r].tp), false, false });
+                                 q->col_axis == WHOLE ? NULL : cut_of(q->col_axis, q->cols, rank[r].tp), false, false, 0 });
             if (set.pp > 1 && strcmp(q->name, "wte.weight") == 0)
                 dump(r, name, IS(TIED_NOT_SUMMED) ? rank[r].dw_head : rank[r].dw[p], true, IS(TIED_NOT_SUMMED) ? 1 / set.scale : 1,
                      (struct place){ .rows = q->rows, .cols = q->cols, .last_stage = true });

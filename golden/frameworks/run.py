@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 FORMATS = ("fp32", "bf16")
+LATER = re.compile(r"[a-z]+/([0-9]+/grad/.*|loss)")                  # gradients and losses of the steps after the first
 
 # name: script and its variant
 RUNS = {
@@ -92,18 +94,26 @@ def execute(name, golden, out, formats, bug=None):
 
 
 def check(orrery, golden, folder):
-    """@return (whether it holds, tensors compared, first wrong, what it is)"""
+    """@return (verdict, tensors compared as a whole, first wrong, what it is)"""
     done = subprocess.run([orrery, "check", golden, folder, "--json", f"{folder}.json"], capture_output=True, text=True)
     if done.returncode not in (0, 3):
-        return False, 0, "", done.stderr.strip()
+        return "FAILED", 0, "", done.stderr.strip()
     result = json.loads(pathlib.Path(f"{folder}.json").read_text())
     compared = sum(t["finding"] in ("holds", "differs") for t in result["tensors"])
     wrong = next((t for t in result["tensors"] if t["fails"]), None)
     alone = next((o for o in result["operations"] if o["verdict"] == "wrong"), None)
     if wrong is None and alone:                                     # plausible as a whole, but not what its own inputs give
-        return False, compared, alone["result"], f"by itself, {alone['made_by']}"
+        return "FAILED", compared, alone["result"], f"by itself, {alone['made_by']}"
     text = "" if wrong is None else "; ".join(str(wrong[k]) for k in ("why", "wrong_on", "scale") if wrong.get(k))
-    return done.returncode == 0, compared, wrong["tensor"] if wrong else "", text
+    return result["verdict"], compared, wrong["tensor"] if wrong else "", text
+
+
+def is_as_expected(verdict, dtype, folder):
+    """OK; in 16 bits rounding may explain any gradient of a later step, until passes are judged one by one."""
+    if verdict == "OK":
+        return True
+    open_ = [t["tensor"] for t in json.loads(pathlib.Path(f"{folder}.json").read_text())["tensors"] if t["judged"] == "cannot be judged"]
+    return verdict == "NOT ENOUGH" and dtype != "fp32" and open_ != [] and all(LATER.fullmatch(name) for name in open_)
 
 
 def table(rows):
@@ -123,9 +133,9 @@ def all_runs(names, given, golden):
             for folder in (given.work / name / dtype, given.work / name / f"{dtype}-before"):
                 if why or ("-before" in folder.name and not folder.is_dir()):
                     continue
-                holds, compared, first, text = check(given.orrery, of, folder)
-                failed += not holds
-                rows.append((name + (" before" if "-before" in folder.name else ""), dtype, compared, "OK" if holds else "FAILED", f"{first} {text}"))
+                verdict, compared, first, text = check(given.orrery, of, folder)
+                failed += not is_as_expected(verdict, dtype, folder)
+                rows.append((name + (" before" if "-before" in folder.name else ""), dtype, compared, verdict, f"{first} {text}"))
         if why:
             failed += 1
             rows.append((name, "", "", "FAILED", why))
@@ -140,8 +150,8 @@ def all_bugs(names, given, golden):
             continue
         out = given.work / f"{name}-{bug}"
         why = execute(name, golden, out, [dtype], bug)
-        holds, _, wrong, text = check(given.orrery, golden, out / dtype) if why is None else (True, 0, "", why)
-        found = not holds and wrong == first
+        verdict, _, wrong, text = check(given.orrery, golden, out / dtype) if why is None else ("OK", 0, "", why)
+        found = verdict == "FAILED" and wrong == first
         failed += not found
         rows.append((name, bug, dtype, "yes" if found else f"NO: expected {first}", wrong, text, reported))
     if len(rows) > 1:

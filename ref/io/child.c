@@ -88,6 +88,7 @@ static void become_child(pid_t parent)
     when_stopped = NULL;
     count = 0, caught = 0;
     for (int i = 0; i < MOST; i++) running[i] = 0;
+    signal(SIGPIPE, SIG_DFL);                           /* other programs expect to be stopped by it */
     setpgid(0, 0);                                      /* what it starts gets signals, too; Ctrl-C comes from us */
     child_ends_with(parent);
 }

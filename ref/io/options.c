@@ -1,4 +1,5 @@
 #include "ref/io/options.h"
+#include "ref/io/figures.h"
 #include "ref/io/output.h"
 #include "ref/io/terminal.h"
 #include <assert.h>
@@ -24,7 +25,7 @@ static struct printable wanted(const struct option *o)
 {
     struct printable s;
     const char *what = o->kind == OPTION_INT || o->kind == OPTION_UINT64 ? "a whole number"
-                     : o->kind == OPTION_SIZE                            ? "a size such as 512, 64K or 1.5G"
+                     : o->kind == OPTION_SIZE                            ? "a size such as 512, 64K, 1.5GiB or 80GB"
                      : o->kind == OPTION_BOOL                            ? "yes or no"
                                                                          : "a number";
     if (o->kind == OPTION_INT)
@@ -34,10 +35,10 @@ static struct printable wanted(const struct option *o)
         snprintf(s.text, sizeof s.text, "%s from 0 to %" PRIu64, what, UINT64_MAX);
     else if (!has_range(o)) snprintf(s.text, sizeof s.text, "%s", what);
     else if (o->kind == OPTION_SIZE && o->max < 0x1p64)
-        snprintf(s.text, sizeof s.text, "%.40s from %.15s to %.15s", what, size_format((uint64_t)o->min).text,
-                 size_format((uint64_t)o->max).text);
+        snprintf(s.text, sizeof s.text, "%.40s from %.20s to %.20s", what, size_word((uint64_t)o->min).text,
+                 size_word((uint64_t)o->max).text);
     else if (o->kind == OPTION_SIZE)
-        snprintf(s.text, sizeof s.text, "%.40s, at least %.15s", what, size_format((uint64_t)o->min).text);
+        snprintf(s.text, sizeof s.text, "%.40s, at least %.20s", what, size_word((uint64_t)o->min).text);
     else if (isinf(o->max)) snprintf(s.text, sizeof s.text, "%s of at least %.10g", what, o->min);
     else snprintf(s.text, sizeof s.text, "%s from %.10g to %.10g", what, o->min, o->max);
     return s;
@@ -284,7 +285,7 @@ static struct printable standing(const struct option *o)
     else if (o->kind == OPTION_DOUBLE) snprintf(s.text, sizeof s.text, " [%.10g]", *(const double *)o->to);
     else if (o->kind == OPTION_BOOL) snprintf(s.text, sizeof s.text, " [%s]", *(const bool *)o->to ? "yes" : "no");
     else if (o->kind == OPTION_SIZE && *(const uint64_t *)o->to > 0)
-        snprintf(s.text, sizeof s.text, " [%s]", size_format(*(const uint64_t *)o->to).text);
+        snprintf(s.text, sizeof s.text, " [%s]", size_word(*(const uint64_t *)o->to).text);
     return s;
 }
 

@@ -33,7 +33,7 @@ enum option_kind {
     OPTION_INT,                         /* int: a whole number */
     OPTION_UINT64,                      /* uint64_t: a whole number, such as a seed */
     OPTION_DOUBLE,                      /* double: a finite number */
-    OPTION_SIZE,                        /* uint64_t: bytes, with an optional suffix K, M, G or T of 1024 */
+    OPTION_SIZE,                        /* uint64_t: bytes, as size_parse (figures.h) reads them */
     OPTION_STRING,                      /* const char *: points into argv */
     OPTION_CHOICE,                      /* const char *: one of .choices; points into .choices */
 };
@@ -123,13 +123,5 @@ struct real_text { char text[32]; };
 
 /** The shortest decimal number that is read as this one, bit for bit. */
 struct real_text real_format(double);
-
-/** Parse a size such as "4096", "64M", "1.5G".  @return whether the whole text is one, in the range of uint64_t. */
-bool size_parse(const char *text, uint64_t *bytes);
-
-struct size_text { char text[24]; };
-
-/** Print a size: exactly if it is a whole number of K, M, G or T ("64M"), else with one decimal ("1.5G"). */
-struct size_text size_format(uint64_t bytes);
 
 #endif

@@ -1,11 +1,7 @@
-/* options_words.c -- the part of options.h that needs no table: nearest names, numbers, and sizes such as "64M". */
+/* options_words.c -- the part of options.h that needs no table: nearest names and numbers. */
 #include "ref/io/options.h"
 #include "ref/io/output.h"
-#include <ctype.h>
-#include <errno.h>
-#include <inttypes.h>
 #include <limits.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,42 +70,5 @@ struct real_text real_format(double x)
     int digits = 1;
     do snprintf(s.text, sizeof s.text, "%.*g", digits, x);
     while (strtod(s.text, NULL) != x && digits++ < 17);
-    return s;
-}
-
-/* ---- sizes ------------------------------------------------------------------------------------------------------- */
-
-static const char SUFFIX[] = "KMGT";
-
-bool size_parse(const char *text, uint64_t *bytes)
-{
-    static const char digits[] = "0123456789";
-    const size_t whole = strspn(text, digits);
-    const size_t all = text[whole] == '.' ? whole + 1 + strspn(text + whole + 1, digits) : whole;
-    const char *s = text[all] != '\0' ? strchr(SUFFIX, toupper((unsigned char)text[all])) : NULL;
-    const int shift = s != NULL ? 10 * (int)(s - SUFFIX + 1) : 0;
-    if (whole == 0 || text[all + (s != NULL)] != '\0') return false;
-    if (all > whole) {
-        const double x = ldexp(strtod(text, NULL), shift);
-        if (!(x < 0x1p64) || x != floor(x)) return false;
-        *bytes = (uint64_t)x;
-        return true;
-    }
-    errno = 0;
-    const uint64_t x = strtoull(text, NULL, 10);        /* not as a double: exact above 2^53, too */
-    if (errno != 0 || x << shift >> shift != x) return false;
-    *bytes = x << shift;
-    return true;
-}
-
-struct size_text size_format(uint64_t bytes)
-{
-    struct size_text s;
-    int k = 0;
-    for (uint64_t x = bytes; x >= 1024 && k < 4; x >>= 10) k++;
-    const uint64_t unit = UINT64_C(1) << (10 * k);
-    if (k == 0) snprintf(s.text, sizeof s.text, "%" PRIu64, bytes);
-    else if (bytes % unit == 0) snprintf(s.text, sizeof s.text, "%" PRIu64 "%c", bytes / unit, SUFFIX[k - 1]);
-    else snprintf(s.text, sizeof s.text, "%.1f%c", (double)bytes / (double)unit, SUFFIX[k - 1]);
     return s;
 }

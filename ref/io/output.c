@@ -3,6 +3,7 @@
 #include "ref/io/disk.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,16 +134,25 @@ enum error_code output_write(struct output *o, const void *data, size_t bytes, i
         errno = ESPIPE;
         return give_up(o, err, "cannot be written in pieces");
     }
+    const bool to_stdout = o->stream && strcmp(o->path, "-") == 0;
     const char *from = data;
     while (bytes > 0) {
         const ssize_t n = o->stream ? disk_write(o->fd, from, bytes) : disk_write_at(o->fd, from, bytes, at);
         if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == EPIPE && to_stdout) break;        /* the reader has seen enough, as head */
         if (n == 0) errno = ENOSPC;                     /* POSIX sets no errno if nothing was written */
         if (n <= 0) return give_up(o, err, "writing failed");
         from += n, at += n, bytes -= (size_t)n;
         o->written += n;
     }
+    o->written += (int64_t)bytes;                       /* nobody reads the rest */
     return OK;
+}
+
+bool output_reader_has_left(int fd)
+{
+    struct pollfd p = { .fd = fd, .events = POLLOUT };
+    return poll(&p, 1, 0) == 1 && p.revents & POLLERR;
 }
 
 enum error_code output_probe(const char *path, struct error *err)

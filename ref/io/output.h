@@ -29,8 +29,15 @@ enum error_code output_join(struct output *, const char *path, const char *temp,
 /** Set the length of the file; bytes never written read as zeros.  A stream is unchanged.  @return as output_write. */
 enum error_code output_resize(struct output *, int64_t bytes, struct error *);
 
-/** Write bytes at an offset; of a stream it must be the next one.  @return OK; ERR_FILE: the output is aborted. */
+/**
+ * Write bytes at an offset; of a stream it must be the next one.  A standard output whose reader has left takes the rest
+ * without an error.
+ * @return OK; ERR_FILE: the output is aborted.
+ */
 enum error_code output_write(struct output *, const void *data, size_t bytes, int64_t at, struct error *);
+
+/** @return whether nobody can read any more what is written to a pipe or socket: its reader has closed it, as head does. */
+bool output_reader_has_left(int fd);
 
 /** Check that a file can be created: creates and removes its temporary file.  A stream is not touched.
  *  @return OK, ERR_FILE or ERR_MEMORY. */

@@ -1,7 +1,9 @@
 /* table.c -- see table.h. */
 #include "ref/io/table.h"
 #include "ref/io/document.h"
+#include "ref/io/figures.h"
 #include "ref/io/terminal.h"
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,12 +70,13 @@ static int count_columns(const struct table *t)
     return most < TABLE_COLUMNS ? most : TABLE_COLUMNS;
 }
 
-/* A number, perhaps with a short unit: "12.5", "+3", "<= 7", "4.1x", "64K", "1.2e-07". */
+/* A number, perhaps with a short unit: "12.5", "+3", "<= 7", "4.1x", "64 KiB", "1.2e-07". */
 static bool looks_like_number(struct cell c)
 {
     const int sign = (int)strspn(c.text, "+-<>=~ "), digits = (int)strspn(c.text + sign, "0123456789.e+-");
     const bool begins = sign < c.length && c.text[sign] >= '0' && c.text[sign] <= '9';
-    return begins && c.length - sign - digits <= 2;
+    const int unit = c.length - sign - digits;
+    return begins && (unit <= 2 || (unit <= 4 && c.text[c.length - 1] == 'B'));
 }
 
 static bool is_of_numbers(const struct table *t, int c)
@@ -86,6 +89,61 @@ static bool is_of_numbers(const struct table *t, int c)
         numbers++;
     }
     return numbers > 0;
+}
+
+/* ---- units of time ----------------------------------------------------------------------------------------------- */
+
+/* The seconds of the unit with which a title ends: "us", "virtual ms"; 0: none. */
+static double unit_of_title(struct cell title)
+{
+    const char *end = title.text + title.length;
+    if (title.length < 2 || end[-1] != 's' || (title.length > 2 && end[-3] != ' ')) return 0;
+    return end[-2] == 'u' ? 1e-6 : end[-2] == 'm' ? 1e-3 : 0;
+}
+
+static double longest_of(const struct table *t, int c)
+{
+    double longest = 0;
+    for (int i = 1; i < t->rows; i++) longest = fmax(longest, fabs(strtod(cell_of(t->row[i], c).text, NULL)));
+    return isfinite(longest) ? longest : 0;
+}
+
+/* Put a text in the place of a cell of a kept row. */
+static void replace_cell(struct table *t, int row, struct cell cell, const char *text)
+{
+    char *old = t->row[row];
+    const size_t before = (size_t)(cell.text - old), added = strlen(text);
+    char *joined = malloc(strlen(old) + added + 1);
+    if (joined == NULL) {
+        t->failed = true;
+        return;
+    }
+    memcpy(joined, old, before);
+    memcpy(joined + before, text, added);
+    strcpy(joined + before + added, cell.text + cell.length);
+    t->row[row] = joined;
+    free(old);
+}
+
+/* Give a column of times the unit of its longest one, if that has four digits or more. */
+static void choose_unit(struct table *t, int c)
+{
+    const struct cell title = cell_of(t->row[0], c);
+    const double unit = unit_of_title(title), longest = longest_of(t, c);
+    if (unit == 0 || longest < 999.95) return;
+    const struct figure_scale scale = time_scale(unit * longest);
+    char text[TABLE_CELL];
+    snprintf(text, sizeof text, "%.*s%s", title.length - 2, title.text, scale.name);
+    replace_cell(t, 0, title, text);
+    for (int i = 1; i < t->rows && !t->failed; i++) {
+        const struct cell cell = cell_of(t->row[i], c);
+        char *rest;
+        const double time = strtod(cell.text, &rest);
+        if (cell.length == 0 || rest == cell.text || !isfinite(time)) continue;
+        snprintf(text, sizeof text, "%s%.*s", scale_format(&scale, unit * time).text,
+                 (int)(cell.text + cell.length - rest), rest);
+        replace_cell(t, i, cell, text);
+    }
 }
 
 /* ---- printing ---------------------------------------------------------------------------------------------------- */
@@ -209,7 +267,9 @@ void table_drop(struct table *t)
 
 void table_end(struct table *t)
 {
-    print_table(t);
+    const int columns = count_columns(t);
     add_to_document(t);
+    for (int c = 0; c < columns && !t->failed; c++) choose_unit(t, c);
+    print_table(t);
     table_drop(t);
 }

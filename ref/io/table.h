@@ -4,10 +4,11 @@
  *     table_row(&t, "%s\t%d\t%.2f", name, chunks, bubble);
  *     table_end(&t);
  *
- * Cells are separated by tabs.  A column of numbers stands to the right, any other to the left.  On a terminal that is
- * too narrow the widest column of words is folded; if that is not enough, the columns are printed in parts below each
- * other, each of which begins with the same first columns.  In a file or a pipe nothing is folded.  Rows can be printed
- * only when all are known: what takes minutes should say on stderr how far it is.
+ * Cells are separated by tabs.  A column of numbers stands to the right, any other to the left.  A column whose title
+ * ends with "us" or "ms" is printed in the unit of its longest time; the document has the numbers as they were given.
+ * On a terminal that is too narrow the widest column of words is folded; if that is not enough, the columns are printed
+ * in parts below each other, each of which begins with the same first columns.  In a file or a pipe nothing is folded.
+ * Rows can be printed only when all are known: what takes minutes should say on stderr how far it is.
  */
 #ifndef ORRERY_TABLE_H
 #define ORRERY_TABLE_H

@@ -413,4 +413,8 @@ double model_step_flops(const struct model_config *, int64_t B, int64_t S);
 /** The same for the forward pass alone. */
 double model_forward_flops(const struct model_config *, int64_t B, int64_t S);
 
+/** The same, with attention of each token to all tokens of its sequence, as if there were no mask and no window.  Three
+ *  times the one or the other are the operations of a step by which utilizations are published: docs/words.md. */
+double model_forward_flops_whole(const struct model_config *, int64_t B, int64_t S);
+
 #endif

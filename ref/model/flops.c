@@ -3,7 +3,7 @@
 #include "ref/ops/ops.h"
 
 /* linear: of the forward pass; a step has as many again for the inputs and for the weights. */
-struct flops { double linear, attention_forward, attention_backward; };
+struct flops { double linear, attention_forward, attention_backward, attention_whole; };
 
 /* Of all layers of one stream. */
 static double attention_flops(const struct model_config *c, int64_t N, int64_t S,
@@ -58,16 +58,18 @@ static struct flops flops_of(const struct model_config *c, int64_t B, int64_t S)
     const double P = (double)STREAMS(c), L = (double)c->L * P, pairs = (double)(N * c->streams.prefix);
     const double heads = blocks * (into_heads_flops(c, N) + linear_cost(N, values_width(c), c->D, F32).flops);
     double ends = linear_cost(N, c->D, c->V, F32).flops;
-    double forward = P * blocks * attention_flops(c, N, S, attention_forward_cost),
+    double whole = L * blocks * attention_part_forward_cost((double)N * (double)S, N, N, a, F32).flops,
+           forward = P * blocks * attention_flops(c, N, S, attention_forward_cost),
            backward = P * blocks * attention_flops(c, N, S, attention_backward_cost);
     if (P > 1) {
         const int64_t D = c->D, keys = B * c->streams.prefix;
         ends += linear_cost(N, D * STREAMS(c), D, F32).flops + linear_cost(N, D, STREAMS(c), F32).flops;
         forward += L * attention_part_forward_cost(pairs, N, keys, a, F32).flops;
+        whole += L * attention_part_forward_cost(pairs, N, keys, a, F32).flops;
         backward += L * attention_part_backward_cost(pairs, N, keys, a, F32).flops;
     }
     return (struct flops){ .linear = L * heads + P * feeds_flops(c, N) + ends, .attention_forward = forward,
-                           .attention_backward = backward };
+                           .attention_backward = backward, .attention_whole = whole };
 }
 
 double model_step_flops(const struct model_config *c, int64_t B, int64_t S)
@@ -80,4 +82,10 @@ double model_forward_flops(const struct model_config *c, int64_t B, int64_t S)
 {
     const struct flops f = flops_of(c, B, S);
     return f.linear + f.attention_forward;
+}
+
+double model_forward_flops_whole(const struct model_config *c, int64_t B, int64_t S)
+{
+    const struct flops f = flops_of(c, B, S);
+    return f.linear + f.attention_whole;
 }

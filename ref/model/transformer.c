@@ -337,7 +337,7 @@ struct attention attention_of_layer(const struct model_config *c, int64_t layer,
     return (struct attention){ .S = S, .H = c->H, .K = c->K, .A = c->A, .scale = attention_scale(c),
                                .cap = c->score_cap,
                                .neighbours = c->rotary.neighbours, .normed_together = c->normed_together,
-                               .window = model_window(c, layer) };
+                               .window = model_window(c, layer), .more = c->sinks || c->streams.prefix > 0 };
 }
 
 uint64_t dropout_seed(uint64_t seed, int64_t step) { return seed + 0x9E3779B97F4A7C15u * ((uint64_t)step + 1); }

@@ -3,11 +3,14 @@
 
 struct rounding rounding_of(enum dtype results, enum dtype sums, int parts)
 {
+    const enum dtype adds = sums == DTYPE_COUNT ? dtype_wide(results) : sums;
     return (struct rounding){ .results = results,
-                              .sum = dtype_unit(sums == DTYPE_COUNT ? dtype_wide(results) : sums),
+                              .sum = dtype_unit(adds),
                               .store = dtype_unit(results),
                               .tiny = dtype_step(results) / 2,
-                              .parts = parts };
+                              .sum_tiny = dtype_step(adds) / 2,
+                              .parts = parts,
+                              .gradient_parts = parts };
 }
 
 double rounding_of_sum(double u, int64_t n)

@@ -6,6 +6,9 @@
  * probability at most 2 exp(-lambda^2 / 2), 4e-22 for lambda = 10.  So the smaller of the two is used.
  *
  * A result that is stored is rounded once more.
+ *
+ * A subnormal number is off by up to half the smallest step of its format, whatever its size.  Sums of subnormal
+ * numbers are exact; products are not.
  */
 #ifndef ORRERY_ROUNDING_H
 #define ORRERY_ROUNDING_H
@@ -21,7 +24,9 @@ struct rounding {
     double sum;                         /* unit roundoff of the format that adds */
     double store;                       /* unit roundoff of the format of results */
     double tiny;                        /* what underflow moves a stored number by: half its smallest step */
+    double sum_tiny;                    /* the same of a number of the format that adds, such as a product */
     int parts;                          /* of each product that are stored and then added: devices along tp, split-K */
+    int gradient_parts;                 /* the same of a gradient of weights: also microbatches; at least parts */
     bool fused;                         /* what is between the steps of an operation is not stored */
     bool stored_norms;                  /* norms store the statistics of a row */
     bool stored_states;                 /* weights and states of steps are kept in the format, without masters */

@@ -10,6 +10,7 @@
  * Sinks     lse = log(sum_keys exp(s) + exp(sink)): the sink is one more key, of value 0, with a logit of its own
  * Backward  dv = sum_queries(m p do)
  *           ds = p (m do v^T - D) times the slope of the cap,  D = do . o
+ *           ds = 0 where a query sees one key and nothing more: its p is 1 whatever s is (m do v^T - D is rounding)
  *           dq = scale sum_keys(ds k),  dk = scale sum_queries(ds q)
  *           p is computed again from lse; dk and dv of a group sum over all its query heads
  *           dsink = -sum_queries(exp(sink - lse) D), by attention_sinks.c

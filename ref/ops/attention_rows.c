@@ -134,6 +134,20 @@ static void part_seen(const struct view *v, int64_t i, int64_t S, int64_t *first
     *first = first_of(v, i) < *end ? first_of(v, i) : *end;
 }
 
+/* Whether a query sees one key of its sequence, and nothing more: the probability of that key is 1, whatever its score
+ * is. */
+static bool sees_one(const struct head *t, const struct attention *a, int64_t query)
+{
+    struct view v;
+    int64_t seen = 0, first, end;
+    look(&v, t, query);
+    for (int64_t i = 0; i < v.count && seen < 2; i++) {
+        part_seen(&v, i, a->S, &first, &end);
+        seen += end - first;
+    }
+    return seen == 1 && !a->more && !tensor_present(a->sinks);
+}
+
 real FN(attention_row_softmax)(real *x, const struct head *t, const struct attention *a, int64_t query)
 {
     struct view v;
@@ -234,8 +248,10 @@ void FN(attention_rows_backward)(struct FN(head_gradients) g, const real *d_o, i
         FN(score_tile)(p, t, a, q0, rows, k0, cols, seen);
         FN(gemm)(AS_IS, TRANSPOSED, rows, cols, a->A, 1, d_o, ld_o, v, t->ld_kv, 0, ds, TILE);
         FN(attention_drop)(ds, TILE, t, a, q0, rows, k0, cols);
-        for (int64_t r = 0; r < rows; r++)
+        for (int64_t r = 0; r < rows; r++) {
             FN(score_gradients)(p + r * TILE, ds + r * TILE, lse[r], D[r], (real)a->cap, cols);
+            if (sees_one(t, a, q0 + r)) FN(clear_columns)(ds + r * TILE, 0, 1, cols);
+        }
         FN(gemm)(AS_IS, AS_IS, rows, a->A, cols, a->scale, ds, TILE, k, t->ld_kv, 1, g.dq + q0 * g.ld_dq, g.ld_dq);
         FN(gemm)(TRANSPOSED, AS_IS, cols, a->A, rows, a->scale, ds, TILE, q, t->ld_q, 1, dk, g.ld_dkv);
         FN(attention_drop)(p, TILE, t, a, q0, rows, k0, cols);

@@ -52,6 +52,7 @@ struct attention {
                                  * its own; 0: all */
     struct tensor sinks;        /* [H], or none: the logit of each head's sink, which a query sees beside its keys, and
                                  * which has no value.  Parts of the keys: of one of them alone */
+    bool more;                  /* queries also see what is not among the keys of this sequence: a sink, a prefix */
     int64_t each;               /* tokens of each of several sequences that dropout numbers, if one of S holds them;
                                  * 0: S */
     double pairs;               /* with a mask: attention_pairs, for the cost */
@@ -176,6 +177,8 @@ struct ops {
 
     /* O [N, H*A] = softmax(scale Q K^T, causal) V;  lse [B,H,S] = log(sum of exp(scores)) of each query.
      * No S x S matrix is stored; backward recomputes the probabilities from lse.  dQKV has the shape of QKV.
+     * A query that sees one key and nothing more (a.more) adds exactly 0 to gradients of queries and keys: the
+     * probability of that key is 1, whatever their product is.
      * sinks_backward: dsinks [H] += the gradient of the sinks, from lse [BH,n] of all keys and the sink. */
     void (*attention_forward)(struct tensor O, struct tensor lse, struct tensor QKV, struct attention a);
     void (*attention_backward_input)(struct tensor dQKV, struct tensor dO, struct tensor O, struct tensor lse,

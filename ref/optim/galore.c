@@ -3,7 +3,7 @@
 #include "ref/optim/galore.h"
 #include "ref/numeric/convert.h"
 #include "ref/ops/gemm.h"
-#include "ref/ops/threads.h"
+#include "ref/machine/threads.h"
 #include "ref/optim/loss_scale.h"
 #include "ref/optim/table.h"
 
@@ -84,9 +84,9 @@ enum error_code galore_refresh(struct low_rank p, struct tensor P, struct tensor
     const struct tensor whole = tensor_2d(product, F64, p.a, p.a);
     if (!tensors_finite(&whole, 1)) return OK;          /* also if squares overflow */
     /* With several threads dsyevd's bits differ from call to call, and copies on several devices would drift apart. */
-    const int threads = blas_threads(1);
+    const int threads = threads_set_blas(1);
     dsyevd_("V", "L", &a, product, &a, value, work, &doubles, iwork, &ints, &info);
-    blas_threads(threads);
+    threads_set_blas(threads);
     if (info != 0)
         return fail(err, ERR_CHECK, "the singular vectors of a [%lld,%lld] gradient: LAPACK's dsyevd returns %d",
                     (long long)m, (long long)n, info);

@@ -1,91 +1,121 @@
 /* activations.c -- gelu, silu, swiglu, geglu, the clamped swiglu, and a gate of rows.
  *
  * A few units of roundoff of the terms bound the error of each; a step's result that is stored adds the unit of the
- * format.
+ * format.  A step's result that is subnormal is off by `tiny`, times what the steps after it multiply by.
  */
 #include "ref/single/parts.h"
 
 #define ROOT_2_OVER_PI 0.79788456080286535587989211986876
 #define CUBIC 0.044715
 
-/* y = x (1 + tanh t) / 2.  Programs that compute 1 + tanh lose digits where tanh is near -1: an absolute error. */
-static struct element gelu(double x, double u)
+/* tanh t, t = sqrt(2/pi) (x + c x^3), and how far it is off.  t's steps: x^2, x^3, its product with c, and t. */
+static struct element gelu_tanh(double x, struct unit o)
 {
     const double t = ROOT_2_OVER_PI * x * (1 + CUBIC * x * x), T = tanh(t),
-                 off_T = (1 - T * T) * 6 * u * fabs(t) + 2 * u * fabs(T);
-    return (struct element){ x / 2 * (1 + T), fabs(x) / 2 * (off_T + u * (1 + T)) + 2 * u * fabs(x / 2 * (1 + T)) };
+                 times = 1 + ROOT_2_OVER_PI * (1 + CUBIC * (1 + fabs(x)));
+    return (struct element){ T, (1 - T * T) * (6 * o.u * fabs(t) + o.tiny * times) + 2 * o.u * fabs(T) + o.tiny };
 }
 
-static struct element gelu_slope(double x, double u)
+/* y = x (1 + tanh t) / 2.  Programs that compute 1 + tanh lose digits where tanh is near -1: an absolute error. */
+static struct element gelu(double x, struct unit o)
 {
-    const double t = ROOT_2_OVER_PI * x * (1 + CUBIC * x * x), T = tanh(t),
-                 slope = ROOT_2_OVER_PI * (1 + 3 * CUBIC * x * x), second = x / 2 * (1 - T * T) * slope,
-                 off_T = (1 - T * T) * 6 * u * fabs(t) + 2 * u * fabs(T);
+    const struct element tanh = gelu_tanh(x, o);
+    const double T = tanh.y, y = x / 2 * (1 + T);
+    return (struct element){ y, fabs(x) / 2 * (tanh.off + o.u * (1 + T)) + 2 * o.u * fabs(y) + o.tiny * (1 + T) };
+}
+
+static struct element gelu_slope(double x, struct unit o)
+{
+    const struct element tanh = gelu_tanh(x, o);
+    const double T = tanh.y, slope = ROOT_2_OVER_PI * (1 + 3 * CUBIC * x * x), second = x / 2 * (1 - T * T) * slope;
     return (struct element){ (1 + T) / 2 + second,
-                             off_T + u * (1 + T) + fabs(x) * slope * (fabs(T) * off_T + u * T * T) +
-                                 10 * u * fabs(second) };
+                             tanh.off + o.u * (1 + T) + fabs(x) * slope * (fabs(T) * tanh.off + o.u * T * T) +
+                                 10 * o.u * fabs(second) + o.tiny * (2 + slope * (1 + fabs(x))) };
+}
+
+/* Backward, where the gradient is multiplied by one factor after another: (1 + tanh) / 2 on one way; x / 2,
+ * 1 - tanh^2, sqrt(2/pi), c and 3 x^2 on the other. */
+static double gelu_chain(double x, struct unit o)
+{
+    const double T = gelu_tanh(x, o).y, cubic = 1 + 3 * CUBIC * x * x;
+    return o.tiny * (1.5 + ROOT_2_OVER_PI * cubic * (2 - T * T) + cubic + 3 * x * x + 1);
 }
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
+/* Of gate sigmoid(gate) up, in any order: the sigmoid, and its product with the gate or with up. */
+static double tiny_silu(double gate, double up, double g) { return fabs(gate * up) + fmax(fabs(up), g); }
+
 /* The element of the result that column f of gate and up makes. */
-static struct element swiglu(double gate, double up, double u)
+static struct element swiglu(double gate, double up, struct unit o)
 {
-    const double y = gate * sigmoid(gate) * up;
-    return (struct element){ y, (6 + fabs(gate)) * u * fabs(y) };
+    const double g = sigmoid(gate), y = gate * g * up;
+    return (struct element){ y, (6 + fabs(gate)) * o.u * fabs(y) + o.tiny * tiny_silu(gate, up, g) };
 }
 
 /* What is stored before the product with up: the exponential, 1 plus it, the quotient, its product with the gate. */
-static double silu_steps(double gate, double up, double store)
+static double silu_steps(double gate, double up, struct unit o)
 {
     const double g = sigmoid(gate);
-    return (4 - g) * store * fabs(gate * g * up);
+    return (4 - g) * o.u * fabs(gate * g * up) + o.tiny * tiny_silu(gate, up, g);
 }
 
+/* Of the gradient of x sigmoid(a x), s: sigmoid: the gradient that comes, times slope; its product with the sigmoid;
+ * its products with x, 1 - s, s and a, one after another. */
+static double tiny_slope(double slope, double s, double a) { return fabs(slope) + 1 + a * (s * (1 - s) + s + 1) + 1; }
+
 /* dgate (first) or dup. */
-static struct element swiglu_slope(double dy, double gate, double up, bool first, double u)
+static struct element swiglu_slope(double dy, double gate, double up, bool first, struct unit o)
 {
-    const double g = sigmoid(gate), silu = gate * g, slope = g + silu * (1 - g);
-    if (!first) return (struct element){ dy * silu, (6 + fabs(gate)) * u * fabs(dy * silu) };
-    return (struct element){ dy * up * slope, fabs(dy * up) * (8 + fabs(gate)) * u * (g + fabs(silu) * (1 - g)) };
+    const double g = sigmoid(gate), silu = gate * g, slope = g + silu * (1 - g), u = o.u, from = 1 + fabs(gate);
+    if (!first)
+        return (struct element){ dy * silu, (6 + fabs(gate)) * u * fabs(dy * silu) + o.tiny * fabs(dy) * from };
+    return (struct element){ dy * up * slope, fabs(dy * up) * (8 + fabs(gate)) * u * (g + fabs(silu) * (1 - g)) +
+                                                  o.tiny * (fabs(dy * up) * from + tiny_slope(slope, g, 1)) };
 }
 
 /* Of a geglu: the same two, from gelu's own errors. */
-static struct element geglu(double gate, double up, double u)
+static struct element geglu(double gate, double up, struct unit o)
 {
-    const struct element g = gelu(gate, u);
-    return (struct element){ g.y * up, g.off * fabs(up) + 2 * u * fabs(g.y * up) };
+    const struct element g = gelu(gate, o);
+    return (struct element){ g.y * up, (g.off + o.tiny) * fabs(up) + 2 * o.u * fabs(g.y * up) };
 }
 
-static struct element geglu_slope(double dy, double gate, double up, bool first, double u)
+static struct element geglu_slope(double dy, double gate, double up, bool first, struct unit o)
 {
-    const struct element g = first ? gelu_slope(gate, u) : gelu(gate, u);
-    const double by = first ? dy * up : dy;
-    return (struct element){ by * g.y, fabs(by) * (g.off + 3 * u * fabs(g.y)) };
+    const struct element g = first ? gelu_slope(gate, o) : gelu(gate, o);
+    const double by = first ? dy * up : dy,
+                 tiny = first ? o.tiny * fabs(g.y) + gelu_chain(gate, o) : o.tiny * fabs(dy);
+    return (struct element){ by * g.y, fabs(by) * (g.off + 3 * o.u * fabs(g.y)) + tiny };
 }
 
 /* Of a clamped swiglu: the same two.  Beyond the limit there is no gradient. */
-static struct element clamped(double gate, double up, struct clamped c, double u)
+static struct element clamped(double gate, double up, struct clamped c, struct unit o)
 {
-    const double g = fmin(gate, c.limit), y = g * sigmoid(c.alpha * g) * (fmax(-c.limit, fmin(up, c.limit)) + 1);
-    return (struct element){ y, (9 + fabs(c.alpha * g)) * u * fabs(y) };
+    const double g = fmin(gate, c.limit), s = sigmoid(c.alpha * g), v = fmax(-c.limit, fmin(up, c.limit)) + 1,
+                 y = g * s * v;
+    return (struct element){ y, (9 + fabs(c.alpha * g)) * o.u * fabs(y) + o.tiny * (tiny_silu(g, v, s) + fabs(y)) };
 }
 
 /* What is stored besides: the sigmoid's argument, and up plus 1. */
-static double clamped_steps(double gate, double up, struct clamped c, double store)
-{
-    const double y = fabs(clamped(gate, up, c, store).y), a = fabs(c.alpha * fmin(gate, c.limit));
-    return (5 + 2 * a) * store * y;
-}
-
-static struct element clamped_slope(double dy, double gate, double up, bool first, struct clamped c, double u)
+static double clamped_steps(double gate, double up, struct clamped c, struct unit o)
 {
     const double g = fmin(gate, c.limit), s = sigmoid(c.alpha * g), v = fmax(-c.limit, fmin(up, c.limit)) + 1,
-                 a = c.alpha * g;
+                 y = fabs(g * s * v);
+    return (5 + 2 * fabs(c.alpha * g)) * o.u * y + o.tiny * (tiny_silu(g, v, s) + y);
+}
+
+static struct element clamped_slope(double dy, double gate, double up, bool first, struct clamped c, struct unit o)
+{
+    const double g = fmin(gate, c.limit), s = sigmoid(c.alpha * g), v = fmax(-c.limit, fmin(up, c.limit)) + 1,
+                 a = c.alpha * g, slope = s * (1 + a * (1 - s));
     if (first ? gate > c.limit : fabs(up) > c.limit) return (struct element){ 0, 0 };
-    if (!first) return (struct element){ dy * g * s, (8 + fabs(a)) * u * fabs(dy * g * s) };
-    return (struct element){ dy * v * s * (1 + a * (1 - s)),
-                             fabs(dy * v) * (12 + 2 * fabs(a)) * u * (s + fabs(a) * s * (1 - s)) };
+    if (!first)
+        return (struct element){ dy * g * s, (8 + fabs(a)) * o.u * fabs(dy * g * s) +
+                                                 o.tiny * fabs(dy) * (1 + fabs(g)) };
+    return (struct element){ dy * v * slope,
+                             fabs(dy * v) * (12 + 2 * fabs(a)) * o.u * (s + fabs(a) * s * (1 - s)) +
+                                 o.tiny * (fabs(dy * v) * (1 + fabs(a)) + tiny_slope(slope, s, c.alpha)) };
 }
 
 static struct single_value clamped_forward(struct single *s, const struct single_node *n)
@@ -97,7 +127,7 @@ static struct single_value clamped_forward(struct single *s, const struct single
     const struct single_value v = single_value_new(s, tensor_rows(X), F);
     for (int64_t i = 0; !s->failed && i < tensor_count(v.y); i++) {
         const double *row = numbers(X) + i / F * 2 * F, gate = row[i % F], up = row[F + i % F];
-        single_put(v, i, clamped(gate, up, c, s->rounding.sum), clamped_steps(gate, up, c, s->rounding.store));
+        single_put(v, i, clamped(gate, up, c, unit_computed(s)), clamped_steps(gate, up, c, unit_stored(s)));
     }
     return v;
 }
@@ -113,8 +143,8 @@ static struct single_value clamped_input(struct single *s, const struct single_n
         const int64_t row = i / (2 * F), f = i % F;
         const bool first = i % (2 * F) < F;
         const double *x = numbers(X) + row * 2 * F, d = numbers(dY)[row * F + f];
-        single_put(v, i, clamped_slope(d, x[f], x[F + f], first, c, s->rounding.sum),
-                   clamped_slope(d, x[f], x[F + f], first, c, s->rounding.store).off);
+        single_put(v, i, clamped_slope(d, x[f], x[F + f], first, c, unit_computed(s)),
+                   clamped_slope(d, x[f], x[F + f], first, c, unit_stored(s)).off);
     }
     return v;
 }
@@ -134,7 +164,7 @@ static struct single_value gelu_forward(struct single *s, const struct single_no
     const struct single_value v = single_value_new(s, tensor_rows(X), tensor_cols(X));
     for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
         const double x = numbers(X)[i];
-        single_put(v, i, gelu(x, s->rounding.sum), gelu(x, s->rounding.store).off);
+        single_put(v, i, gelu(x, unit_computed(s)), gelu(x, unit_stored(s)).off);
     }
     return v;
 }
@@ -145,22 +175,24 @@ static struct single_value gelu_input(struct single *s, const struct single_node
     if (!single_going(s)) return single_none;
     const struct single_value v = single_value_new(s, tensor_rows(X), tensor_cols(X));
     for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
-        const double x = numbers(X)[i], d = numbers(dY)[i], u = s->rounding.sum;
-        const struct element slope = gelu_slope(x, u);
-        single_put(v, i, (struct element){ d * slope.y, fabs(d) * slope.off + u * fabs(d * slope.y) },
-                   fabs(d) * gelu_slope(x, s->rounding.store).off);
+        const double x = numbers(X)[i], d = numbers(dY)[i];
+        const struct unit computed = unit_computed(s), stored = unit_stored(s);
+        const struct element slope = gelu_slope(x, computed);
+        single_put(v, i, (struct element){ d * slope.y, fabs(d) * slope.off + computed.u * fabs(d * slope.y) +
+                                                            gelu_chain(x, computed) },
+                   fabs(d) * gelu_slope(x, stored).off + gelu_chain(x, stored));
     }
     return v;
 }
 
 /* What is between the matrices of a gated feed-forward. */
 struct gated {
-    struct element (*y)(double gate, double up, double u);
-    double (*steps)(double gate, double up, double store);
-    struct element (*slope)(double dy, double gate, double up, bool first, double u);
+    struct element (*y)(double gate, double up, struct unit);
+    double (*steps)(double gate, double up, struct unit);
+    struct element (*slope)(double dy, double gate, double up, bool first, struct unit);
 };
 
-static double geglu_steps(double gate, double up, double store) { return geglu(gate, up, store).off; }
+static double geglu_steps(double gate, double up, struct unit o) { return geglu(gate, up, o).off; }
 
 static const struct gated of_swiglu = { swiglu, silu_steps, swiglu_slope },
                           of_geglu = { geglu, geglu_steps, geglu_slope };
@@ -173,7 +205,7 @@ static struct single_value gated_forward(struct single *s, const struct single_n
     const struct single_value v = single_value_new(s, tensor_rows(X), F);
     for (int64_t i = 0; !s->failed && i < tensor_count(v.y); i++) {
         const double *row = numbers(X) + i / F * 2 * F, gate = row[i % F], up = row[F + i % F];
-        single_put(v, i, of->y(gate, up, s->rounding.sum), of->steps(gate, up, s->rounding.store));
+        single_put(v, i, of->y(gate, up, unit_computed(s)), of->steps(gate, up, unit_stored(s)));
     }
     return v;
 }
@@ -188,8 +220,8 @@ static struct single_value gated_input(struct single *s, const struct single_nod
         const int64_t row = i / (2 * F), f = i % F;
         const bool first = i % (2 * F) < F;
         const double *x = numbers(X) + row * 2 * F, d = numbers(dY)[row * F + f];
-        single_put(v, i, of->slope(d, x[f], x[F + f], first, s->rounding.sum),
-                   of->slope(d, x[f], x[F + f], first, s->rounding.store).off);
+        single_put(v, i, of->slope(d, x[f], x[F + f], first, unit_computed(s)),
+                   of->slope(d, x[f], x[F + f], first, unit_stored(s)).off);
     }
     return v;
 }
@@ -247,7 +279,7 @@ static struct single_value silu_forward(struct single *s, const struct single_no
     const struct single_value v = single_value_new(s, tensor_rows(X), tensor_cols(X));
     for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
         const double x = numbers(X)[i];
-        single_put(v, i, swiglu(x, 1, s->rounding.sum), silu_steps(x, 1, s->rounding.store));
+        single_put(v, i, swiglu(x, 1, unit_computed(s)), silu_steps(x, 1, unit_stored(s)));
     }
     return v;
 }
@@ -259,8 +291,8 @@ static struct single_value silu_input(struct single *s, const struct single_node
     const struct single_value v = single_value_new(s, tensor_rows(X), tensor_cols(X));
     for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
         const double x = numbers(X)[i], d = numbers(dY)[i];
-        single_put(v, i, swiglu_slope(d, x, 1, true, s->rounding.sum),
-                   swiglu_slope(d, x, 1, true, s->rounding.store).off);
+        single_put(v, i, swiglu_slope(d, x, 1, true, unit_computed(s)),
+                   swiglu_slope(d, x, 1, true, unit_stored(s)).off);
     }
     return v;
 }
@@ -280,9 +312,11 @@ static struct single_value gate_times(struct single *s, struct tensor X, struct 
     if (!single_going(s)) return single_none;
     const struct single_value v = single_value_new(s, tensor_rows(X), tensor_cols(X));
     for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
-        const double x = numbers(logits)[i / tensor_cols(X)], y = sigmoid(x) * numbers(X)[i];
-        single_put(v, i, (struct element){ y, (5 + fabs(x)) * s->rounding.sum * fabs(y) },
-                   s->rounding.store * fabs(y));
+        const double x = numbers(logits)[i / tensor_cols(X)], times = fabs(numbers(X)[i]),
+                     y = sigmoid(x) * numbers(X)[i];
+        single_put(v, i,
+                   (struct element){ y, (5 + fabs(x)) * s->rounding.sum * fabs(y) + s->rounding.sum_tiny * times },
+                   s->rounding.store * fabs(y) + s->rounding.tiny * times);
     }
     return v;
 }
@@ -313,11 +347,13 @@ static struct single_value gate_logits(struct single *s, const struct single_nod
             const double term = numbers(dY)[d] * numbers(X)[d];
             sum += term, absolute += fabs(term);
         }
-        const double x = numbers(logits)[i], slope = sigmoid(x) * sigmoid(-x);
+        const double x = numbers(logits)[i], slope = sigmoid(x) * sigmoid(-x), after = 1 + fabs(sum);
         single_put(v, i,
                    (struct element){ sum * slope, slope * (rounding_of_sum(r->sum, D) * absolute +
-                                                           (10 + 2 * fabs(x)) * r->sum * fabs(sum)) },
-                   slope * r->store * (absolute + 5 * fabs(sum)) + 2 * r->store * sigmoid(x) * fabs(sum));
+                                                           (10 + 2 * fabs(x)) * r->sum * fabs(sum)) +
+                                                      tiny_terms(r->sum_tiny, D) * slope + r->sum_tiny * after },
+                   slope * r->store * (absolute + 5 * fabs(sum)) + 2 * r->store * sigmoid(x) * fabs(sum) +
+                       tiny_terms(r->tiny, D) * slope + r->tiny * (after + slope));
     }
     return v;
 }

@@ -14,7 +14,7 @@
  * Always allowed: the probabilities, and the gradients of scores, are stored before they are multiplied; d is computed
  * from the y that is stored, even if that is wrong; as in T. Dao et al., "FlashAttention", arXiv:2205.14135.  By steps:
  * scores and a_j are stored twice, and so are the gradients of each query head before those of heads that share a key
- * head are added.
+ * head are added.  Each of these that is subnormal is off by `tiny`, times what it is multiplied by.
  */
 #include "ref/model/transformer.h"
 #include "ref/single/parts.h"
@@ -129,14 +129,20 @@ static void gather(struct sums g, double a, const double *x, const double off[WA
 static struct single_value finish(struct single *s, const struct gathered *g, int64_t terms)
 {
     const struct rounding *r = &s->rounding;
-    const double sum = rounding_of_sum(r->sum, terms);
+    const double sum = rounding_of_sum(r->sum, terms), tiny = tiny_terms(r->sum_tiny, terms);
     for (int64_t i = 0; !s->failed && i < tensor_count(g->y); i++) {
         const double all = numbers(g->absolute)[i],
                      stored = rounding_of_terms(r->store, all, sqrt(numbers(g->square)[i]));
-        numbers(g->off[FUSED])[i] += 2 * sum * all + stored;
-        numbers(g->off[STEPS])[i] += 2 * sum * all + 2 * stored;
+        numbers(g->off[FUSED])[i] += 2 * sum * all + stored + tiny;
+        numbers(g->off[STEPS])[i] += 2 * sum * all + 2 * stored + tiny;
     }
     return (struct single_value){ .y = g->y, .fused = g->off[FUSED], .steps = g->off[STEPS] };
+}
+
+/* What parts of a parameter's gradient that are stored and then added move it by. */
+static double off_parts(const struct single *s, double absolute)
+{
+    return (s->rounding.gradient_parts - 1) * 2 * (s->rounding.store * absolute + s->rounding.tiny);
 }
 
 static double dot(const double *a, const double *b, int64_t n, double *absolute)
@@ -171,6 +177,12 @@ static struct tensor query_scratch(struct single *s, const struct rows *r, int64
     return single_new(s, QUERY_ARRAYS * heads, keys > s->config->A ? keys : s->config->A);
 }
 
+/* How far a probability that is subnormal is off; by steps its exponential is, too. */
+static void tiny_probability(const struct single *s, double tiny[WAYS])
+{
+    tiny[FUSED] = s->rounding.tiny, tiny[STEPS] = 2 * s->rounding.tiny;
+}
+
 /* A score becomes its soft cap; by steps, quotient, tanh and product are stored. */
 static void cap_score(const struct single *s, struct query *q, int64_t j)
 {
@@ -181,7 +193,7 @@ static void cap_score(const struct single *s, struct query *q, int64_t j)
     for (int way = 0; way < WAYS; way++) {
         const double store = way == STEPS ? s->rounding.store : 0;
         q->off[way][j] = q->slope[j] * (q->off[way][j] + (2 * u + store) * fabs(x)) +
-                         (4 * u + 2 * store) * fabs(cap * T);
+                         (4 * u + 2 * store) * fabs(cap * T) + (way == STEPS ? s->rounding.tiny * cap * 2 : 0);
     }
 }
 
@@ -192,7 +204,7 @@ static void take_sink(const struct single *s, struct query *q, double logit, dou
     q->sink = exp(logit - top), *sum += q->sink;
     q->sink /= *sum;
     q->off_sink[FUSED] = s->rounding.sum * (4 + 3 * fabs(logit) + 2 * fabs(top));
-    q->off_sink[STEPS] = q->off_sink[FUSED] + s->rounding.store * (fabs(logit) + fabs(top));
+    q->off_sink[STEPS] = q->off_sink[FUSED] + s->rounding.store * (fabs(logit) + fabs(top)) + 2 * s->rounding.tiny;
     for (int way = 0; way < WAYS; way++) q->mean_off[way] += q->sink * q->off_sink[way];
 }
 
@@ -210,8 +222,8 @@ static struct query query_of(const struct single *s, const struct rows *r, int64
     double top = logit, sum = 0, absolute;
     for (int64_t j = 0; j < q.keys; j++) {
         q.p[j] = scale * dot(mine, row_at(r, key_row(r, n, j), q.at.key), c->A, &absolute);
-        q.off[FUSED][j] = g * scale * absolute;
-        q.off[STEPS][j] = q.off[FUSED][j] + 2 * s->rounding.store * fabs(q.p[j]);
+        q.off[FUSED][j] = g * scale * absolute + scale * tiny_terms(s->rounding.sum_tiny, c->A);
+        q.off[STEPS][j] = q.off[FUSED][j] + 2 * s->rounding.store * fabs(q.p[j]) + (1 + scale) * s->rounding.tiny;
         cap_score(s, &q, j);
         q.times[j] = times_of(s, r, n, h, first_row(r, n) % r->S + j);
         top = fmax(top, q.p[j]);
@@ -230,11 +242,13 @@ static struct query query_of(const struct single *s, const struct rows *r, int64
 }
 
 /* If all probabilities count once, errors that all scores have in common cancel. */
-static void gather_row(const struct query *q, const struct rows *r, struct sums to, int64_t A)
+static void gather_row(const struct query *q, const struct rows *r, struct sums to, int64_t A,
+                       const double tiny_p[WAYS])
 {
     const bool all = !tensor_present(r->mask);
     for (int64_t j = 0; j < q->keys; j++)
-        gather(to, q->p[j] * q->times[j], row_at(r, key_row(r, q->row, j), q->at.value), (double[WAYS]){ 0, 0 }, A);
+        gather(to, q->p[j] * q->times[j], row_at(r, key_row(r, q->row, j), q->at.value),
+               (double[WAYS]){ tiny_p[FUSED] * q->times[j], tiny_p[STEPS] * q->times[j] }, A);
     for (int64_t j = 0; j < q->keys; j++) {
         const double *value = row_at(r, key_row(r, q->row, j), q->at.value);
         for (int64_t a = 0; a < A; a++) {
@@ -255,12 +269,14 @@ static struct single_value forward(struct single *s, const struct single_node *n
     const struct gathered g = gathered_new(s, r.tokens, single_slot(s, n->out)->cols);
     const struct tensor scratch = query_scratch(s, &r, c->H);
     const int64_t room = tensor_cols(scratch);
+    double tiny_p[WAYS];
     if (s->failed) return single_none;
+    tiny_probability(s, tiny_p);
     #pragma omp parallel for schedule(static)
     for (int64_t h = 0; h < c->H; h++)
         for (int64_t row = 0; row < r.tokens; row++) {
             const struct query q = query_of(s, &r, row, h, numbers(scratch) + h * QUERY_ARRAYS * room, room);
-            gather_row(&q, &r, sums_at(&g, (row * c->H + h) * value_width(c)), value_width(c));
+            gather_row(&q, &r, sums_at(&g, (row * c->H + h) * value_width(c)), value_width(c), tiny_p);
         }
     return finish(s, &g, r.S + r.T);
 }
@@ -298,22 +314,26 @@ static void slopes(const struct single *s, const struct rows *w, struct query *q
     const struct rounding *r = &s->rounding;
     const int64_t V = value_width(c);
     const double g = rounding_of_sum(r->sum, V), scale = attention_scale(c);
-    double d = 0, absolute, absolute_d, d_of_result;
+    double d = 0, absolute, absolute_d, d_of_result, tiny_p[WAYS];
+    tiny_probability(s, tiny_p);
     for (int64_t j = 0; j < q->keys; j++) {
         q->x[j] = q->times[j] * dot(dy, row_at(w, key_row(w, q->row, j), q->at.value), V, &absolute);
-        q->off_x[FUSED][j] = g * q->times[j] * absolute;
-        q->off_x[STEPS][j] = q->off_x[FUSED][j] + 2 * r->store * fabs(q->x[j]);
+        q->off_x[FUSED][j] = (g * absolute + tiny_terms(r->sum_tiny, V)) * q->times[j];
+        q->off_x[STEPS][j] = q->off_x[FUSED][j] + 2 * r->store * fabs(q->x[j]) + (1 + q->times[j]) * r->tiny;
         d += q->p[j] * q->x[j];
     }
     result_of(w, q, dy, result, V, &absolute_d, &d_of_result);
     for (int way = 0; way < WAYS; way++) {
-        double off = (rounding_of_sum(r->sum, V + q->keys) + 3 * r->sum) * absolute_d + fabs(d_of_result);
+        double off = (rounding_of_sum(r->sum, V + q->keys) + 3 * r->sum) * absolute_d + fabs(d_of_result) +
+                     tiny_terms(r->sum_tiny, V + q->keys) + (way == STEPS ? r->tiny : 0);
         for (int64_t j = 0; j < q->keys; j++) {
             const double apart = fabs(q->x[j] - d), own = q->off_x[way][j];
-            off += q->p[j] * (q->off[way][j] * apart + (way == STEPS ? own : g * fabs(q->x[j])));
+            off += q->p[j] * (q->off[way][j] * apart + (way == STEPS ? own : g * fabs(q->x[j]))) +
+                   tiny_p[way] * fabs(q->x[j]);
             q->off_x[way][j] = scale * q->p[j] * ((q->off[way][j] + q->mean_off[way] + 4 * r->sum) * apart + own +
                                                   r->sum * (fabs(q->x[j]) + fabs(d)));
-            q->off_x[way][j] += (way == STEPS ? 2 * r->store : 0) * scale * q->p[j] * apart + r->tiny;
+            q->off_x[way][j] += (way == STEPS ? 2 * r->store : 0) * scale * q->p[j] * apart + r->tiny +
+                                scale * (tiny_p[way] * apart + (way == STEPS ? r->tiny : r->sum_tiny));
             q->off_x[way][j] = q->slope[j] * q->off_x[way][j] + scale * q->p[j] * apart * off_slope(s, q, j, way);
         }
         off += q->sink * q->off_sink[way] * fabs(d);
@@ -324,10 +344,12 @@ static void slopes(const struct single *s, const struct rows *w, struct query *q
 }
 
 /* Add what a query contributes to the gradients of itself, its keys and values, which have V numbers. */
-static void spread(const struct gathered *g, const struct rows *r, const struct query *q, const double common[WAYS],
-                   const double *dy, int64_t A, int64_t V)
+static void spread(const struct single *s, const struct gathered *g, const struct rows *r, const struct query *q,
+                   const double common[WAYS], const double *dy)
 {
-    const int64_t width = tensor_cols(g->y);
+    const int64_t width = tensor_cols(g->y), A = s->config->A, V = value_width(s->config);
+    double tiny_p[WAYS];
+    tiny_probability(s, tiny_p);
     const struct sums my = sums_at(g, q->row * width + q->at.query);
     const double *mine = row_at(r, q->row, q->at.query);
     double *const mean = q->y;                                  /* of the keys; y has been used */
@@ -338,7 +360,7 @@ static void spread(const struct gathered *g, const struct rows *r, const struct 
         double off[3][WAYS];
         for (int way = 0; way < WAYS; way++) {
             off[0][way] = q->off_x[way][j], off[1][way] = q->off_x[way][j] + q->p[j] * q->slope[j] * common[way];
-            off[2][way] = p * (q->off[way][j] + q->mean_off[way]);
+            off[2][way] = p * (q->off[way][j] + q->mean_off[way]) + tiny_p[way] * q->times[j];
         }
         gather(my, q->x[j], key, off[0], A);
         gather(sums_at(g, row * width + q->at.key), q->x[j], mine, off[1], A);
@@ -357,7 +379,7 @@ static void store_head(const struct single *s, const struct gathered *g, double 
         for (int64_t a = 0; a < 2 * A; a++) {
             const int64_t to = n * tensor_cols(g->y) + (a < A ? at.key + a : at.value + a - A);
             const double now = numbers(g->y)[to];
-            numbers(g->off[STEPS])[to] += s->rounding.store * (fabs(now - before[to]) + fabs(now));
+            numbers(g->off[STEPS])[to] += s->rounding.store * (fabs(now - before[to]) + fabs(now)) + s->rounding.tiny;
             before[to] = now;
         }
 }
@@ -372,7 +394,7 @@ static void gather_head(const struct single *s, const struct rows *r, struct ten
         struct query q = query_of(s, r, n, h, scratch, room);
         double common[WAYS];
         slopes(s, r, &q, my_dy, my_y, common);
-        spread(g, r, &q, common, my_dy, c->A, value_width(c));
+        spread(s, g, r, &q, common, my_dy);
     }
 }
 
@@ -465,7 +487,12 @@ static struct single_value weight(struct single *s, const struct single_node *n)
             store_head(s, &all, numbers(before), heads_of(c, k * (c->H / c->K) + i));
     }
     if (!single_going(s)) return single_none;
-    return part_of(s, finish(s, &all, s->all.S * (c->H / c->K) * s->all.B), 0, rows, q);
+    const struct single_value v = finish(s, &all, s->all.S * (c->H / c->K) * s->all.B);
+    for (int64_t i = 0; single_going(s) && i < tensor_count(v.y); i++) {
+        const double off = off_parts(s, numbers(all.absolute)[i]);
+        numbers(v.fused)[i] += off, numbers(v.steps)[i] += off;
+    }
+    return part_of(s, v, 0, rows, q);
 }
 
 /* Of each sink [H]: the sum over rows of -p d, where p is the sink's probability; absolute and squared terms. */
@@ -505,7 +532,9 @@ static struct single_value sink_weight(struct single *s, const struct single_nod
     for (int64_t h = 0; h < H && single_going(s); h++) {
         const double all = numbers(sums.all)[h], sum = rounding_of_sum(s->rounding.sum, s->N) * all,
                      stored = rounding_of_terms(s->rounding.store, all, sqrt(numbers(sums.square)[h]));
-        numbers(sums.v.fused)[h] += sum, numbers(sums.v.steps)[h] += sum + 3 * stored;
+        const double fused = sum + tiny_terms(s->rounding.sum_tiny, s->N) + off_parts(s, all);
+        numbers(sums.v.fused)[h] += fused;
+        numbers(sums.v.steps)[h] += fused + 3 * (stored + tiny_terms(s->rounding.tiny, s->N));
     }
     return single_going(s) ? sums.v : single_none;
 }

@@ -398,7 +398,7 @@ void single_diagnose_number(struct single *s, const struct single_value *v)
                          .best = INFINITY };
     const struct tensor y = single_new(s, 1, 1);
     if (s->failed || s->now.rows * s->now.cols != 1 || !(p.off > CLEARLY * bound[0])) return;
-    s->rounding.store = s->rounding.sum;
+    s->rounding.store = s->rounding.sum, s->rounding.tiny = s->rounding.sum_tiny;
     if (strcmp(s->now.name, "norm") == 0) suspect_gradient_norm(&p);
     for (int t = 0; t < s->terms; t++) try_operation(&p, &s->term[t], numbers(y));
     s->rounding = was, s->now = found;

@@ -1,7 +1,7 @@
 /* elementwise.c -- operations of a few terms for each element: sums, dropout and rotations.
  *
  * The sum of absolute terms times a few units of roundoff bounds the error of each; a step's result that is stored adds
- * the unit of the format.
+ * the unit of the format, or, if it is subnormal, `tiny` times what follows multiplies by.
  */
 #include "ref/model/rotary.h"
 #include "ref/model/transformer.h"
@@ -39,8 +39,10 @@ static struct single_value drop(struct single *s, const struct single_node *n, s
     const struct single_value v = single_value_new(s, tensor_rows(X.y), tensor_cols(X.y));
     for (int64_t i = 0; !s->failed && i < tensor_count(v.y); i++) {
         const double times = numbers(m)[i] / (1 - n->rate), y = numbers(X.y)[i] * times;
-        single_put(v, i, (struct element){ y, times * numbers(X.fused)[i] + 2 * s->rounding.sum * fabs(y) },
-                   times * (numbers(X.steps)[i] - numbers(X.fused)[i]) + s->rounding.store * fabs(y));
+        single_put(v, i, (struct element){ y, times * numbers(X.fused)[i] + 2 * s->rounding.sum * fabs(y) +
+                                                  s->rounding.sum_tiny * (1 + times) },
+                   times * (numbers(X.steps)[i] - numbers(X.fused)[i]) + s->rounding.store * fabs(y) +
+                       s->rounding.tiny * times);
     }
     return v;
 }
@@ -70,7 +72,7 @@ static struct single_value scaled(struct single *s, struct single_value x)
     if (!single_going(s)) return single_none;
     const struct single_value v = single_value_new(s, tensor_rows(x.y), tensor_cols(x.y));
     for (int64_t i = 0; !s->failed && i < tensor_count(v.y); i++) {
-        const double y = a * numbers(x.y)[i], off = s->rounding.sum * fabs(y);
+        const double y = a * numbers(x.y)[i], off = s->rounding.sum * fabs(y) + s->rounding.sum_tiny;
         numbers(v.y)[i] = y;
         numbers(v.fused)[i] = a * numbers(x.fused)[i] + off, numbers(v.steps)[i] = a * numbers(x.steps)[i] + off;
     }
@@ -102,12 +104,13 @@ static struct single_value soft_cap(struct single *s, const struct single_node *
 {
     const struct tensor X = single_act(s, n->in[0]);
     if (!single_going(s)) return single_none;
-    const double cap = s->config->logit_cap, u = s->rounding.sum, store = s->rounding.store;
+    const struct rounding *r = &s->rounding;
+    const double cap = s->config->logit_cap;
     const struct single_value v = single_value_new(s, tensor_rows(X), tensor_cols(X));
     for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
-        const double x = numbers(X)[i], T = tanh(x / cap), y = cap * T, slope = 1 - T * T;
-        single_put(v, i, (struct element){ y, u * (2 * slope * fabs(x) + 4 * fabs(y)) },
-                   store * (slope * fabs(x) + fabs(y)));
+        const double x = numbers(X)[i], T = tanh(x / cap), y = cap * T, slope = 1 - T * T, times = cap * (1 + slope);
+        single_put(v, i, (struct element){ y, r->sum * (2 * slope * fabs(x) + 4 * fabs(y)) + r->sum_tiny * times },
+                   r->store * (slope * fabs(x) + fabs(y)) + r->tiny * times);
     }
     return v;
 }
@@ -118,13 +121,14 @@ static struct single_value soft_cap_input(struct single *s, const struct single_
 {
     const struct tensor dY = single_grad(s, n->out), Y = single_act(s, n->out);
     if (!single_going(s)) return single_none;
-    const double cap = s->config->logit_cap, u = s->rounding.sum, store = s->rounding.store;
+    const struct rounding *r = &s->rounding;
+    const double cap = s->config->logit_cap, u = r->sum;
     const struct single_value v = single_value_new(s, tensor_rows(Y), tensor_cols(Y));
     for (int64_t i = 0; !s->failed && i < tensor_count(Y); i++) {
         const double dy = numbers(dY)[i], T = numbers(Y)[i] / cap, slope = 1 - T * T,
-                     off_T = (6 * u + 2 * store) * fabs(T);
-        single_put(v, i, (struct element){ dy * slope, fabs(dy) * (2 * fabs(T) * off_T + 4 * u) },
-                   fabs(dy) * store * 2 * fabs(slope));
+                     off_T = (6 * u + 2 * r->store) * fabs(T) + r->tiny, times = (1 + fabs(slope)) / cap;
+        single_put(v, i, (struct element){ dy * slope, fabs(dy) * (2 * fabs(T) * off_T + 4 * u) + r->sum_tiny * times },
+                   fabs(dy) * r->store * 2 * fabs(slope) + r->tiny * times);
     }
     return v;
 }
@@ -144,11 +148,14 @@ static void turn(struct single *s, struct single_value v, struct tensor X, int64
                  double size)
 {
     const double x = numbers(X)[i] * size, y = numbers(X)[j] * size,
-                 c = cos(angle), d = sin(angle), u = s->rounding.sum,
-                 store = s->rounding.store, far = 4 * u * fabs(angle) + 4 * u;
+                 c = cos(angle), d = sin(angle), u = s->rounding.sum, store = s->rounding.store,
+                 far = 4 * u * fabs(angle) + 4 * u, times = 2 + fabs(x) + fabs(y),
+                 tiny = s->rounding.tiny * times, sum_tiny = s->rounding.sum_tiny * times;
     const double first = fabs(x * c) + fabs(y * d), second = fabs(y * c) + fabs(x * d);
-    single_put(v, i, (struct element){ x * c - y * d, far * second + 3 * u * first }, 3 * store * first);
-    single_put(v, j, (struct element){ y * c + x * d, far * first + 3 * u * second }, 3 * store * second);
+    single_put(v, i, (struct element){ x * c - y * d, far * second + 3 * u * first + sum_tiny },
+               3 * store * first + tiny);
+    single_put(v, j, (struct element){ y * c + x * d, far * first + 3 * u * second + sum_tiny },
+               3 * store * second + tiny);
 }
 
 static struct single_value rotate(struct single *s, struct tensor X, int layer, double sign)

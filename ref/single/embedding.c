@@ -81,7 +81,8 @@ static struct single_value scatter(struct single *s, const struct single_node *n
     for (int64_t i = 0; !s->failed && i < rows * D; i++) {
         const int64_t terms = (int64_t)numbers(count)[i / D];
         const double off = rounding_of_sum(s->rounding.sum, terms) * numbers(absolute)[i],
-                     parts = s->rounding.parts > 1 ? 2 * s->rounding.store * numbers(absolute)[i] : 0;
+                     parts = s->rounding.gradient_parts > 1 ? s->rounding.gradient_parts * s->rounding.store *
+                                                                  numbers(absolute)[i] : 0;
         single_put(v, i, (struct element){ numbers(v.y)[i], numbers(v.fused)[i] + (terms > 0 ? off + parts : 0) },
                    numbers(v.steps)[i]);
         v.terms = terms > v.terms ? terms : v.terms;

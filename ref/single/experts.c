@@ -101,12 +101,13 @@ static struct single_value sum_rows(struct single *s, const struct routing *r, s
         const double w = times ? times[((const int32_t *)r->order.data)[i / D]] : 1;
         numbers(v.y)[at] += w * numbers(rows.y)[i], numbers(absolute)[at] += fabs(w) * numbers(sizes.absolute)[i];
         numbers(v.fused)[at] += fabs(w) * numbers(rows.fused)[i];
-        numbers(v.steps)[at] += fabs(w) * numbers(rows.steps)[i] +
+        numbers(v.steps)[at] += fabs(w) * numbers(rows.steps)[i] + s->rounding.tiny +
                                 s->rounding.store * (parts ? numbers(absolute)[at] : fabs(numbers(v.y)[at]));
     }
     for (int64_t i = 0; !s->failed && i < N * D; i++) {
         const double size = numbers(absolute)[i],
                      off = (rounding_of_sum(s->rounding.sum, r->k) + s->rounding.sum) * size +
+                           (double)r->k * s->rounding.sum_tiny +
                            (parts ? (sizes.parts - 1) * rounding_when_stored(&s->rounding, size, 0) : 0);
         numbers(v.fused)[i] += off, numbers(v.steps)[i] += off + s->rounding.store * size;
     }
@@ -205,8 +206,9 @@ static struct single_value identity(struct single *s, const struct routing *r, s
         for (int64_t d = n * D; d < (n + 1) * D; d++) {
             const double size = absolute * fabs(numbers(X)[d]);
             single_put(v, d, (struct element){ sum * numbers(X)[d],
-                                               (rounding_of_sum(s->rounding.sum, r->k) + 3 * s->rounding.sum) * size },
-                       3 * s->rounding.store * size);
+                                               (rounding_of_sum(s->rounding.sum, r->k) + 3 * s->rounding.sum) * size +
+                                                   (double)r->k * s->rounding.sum_tiny },
+                       3 * s->rounding.store * size + (double)r->k * s->rounding.tiny);
         }
     }
     return v;
@@ -240,10 +242,12 @@ static struct single_value combine_rows(struct single *s, const struct single_no
     if (!single_going(s)) return single_none;
     const int64_t D = tensor_cols(dY);
     const struct single_value v = single_value_new(s, r.rows, D);
+    const double times = routing_times(s, &r);
     for (int64_t i = 0; !s->failed && i < r.rows * D; i++) {
         const double y = routing_weight(&r, i / D, w) * numbers(dY)[routing_token(&r, i / D) * D + i % D];
         /* Others multiply by a score, then divide by the sum of scores. */
-        single_put(v, i, (struct element){ y, 8 * s->rounding.sum * fabs(y) }, s->rounding.store * fabs(y));
+        single_put(v, i, (struct element){ y, 8 * s->rounding.sum * fabs(y) + s->rounding.sum_tiny * times },
+                   s->rounding.store * fabs(y) + s->rounding.tiny * times);
     }
     return v;
 }
@@ -256,8 +260,9 @@ static void put_dot(struct single *s, struct single_value v, int64_t at, const d
     double sum = 0, absolute = 0;
     for (int64_t d = 0; d < D; d++) sum += a[d] * b[d], absolute += fabs((size ? size[d] : a[d]) * b[d]);
     const double added = parts > 1 ? (parts - 1) * rounding_when_stored(&s->rounding, absolute, 0) : 0;
-    single_put(v, at, (struct element){ sum, rounding_of_sum(s->rounding.sum, D) * absolute + added },
-               s->rounding.store * absolute);
+    single_put(v, at, (struct element){ sum, rounding_of_sum(s->rounding.sum, D) * absolute + added +
+                                                 tiny_terms(s->rounding.sum_tiny, D) },
+               s->rounding.store * absolute + tiny_terms(s->rounding.tiny, D));
 }
 
 static struct single_value combine_weights(struct single *s, const struct single_node *n)

@@ -66,9 +66,10 @@ static void add_heads(const struct single *s, struct single_value v, int64_t to,
         y += x, absolute += fabs(x), square += x * x;
         fused += numbers(from.fused)[i], steps += numbers(from.steps)[i];
     }
-    const double own = rounding_of_sum(r->sum, H) * absolute + (r->parts - 1) * 2 * r->store * absolute;
+    const double own = rounding_of_sum(r->sum, H) * absolute +
+                       (r->parts - 1) * 2 * (r->store * absolute + r->tiny);
     single_put(v, to, (struct element){ y, fused + own },
-               steps - fused + 2 * rounding_of_terms(r->store, absolute, sqrt(square)));
+               steps - fused + 2 * rounding_of_terms(r->store, absolute, sqrt(square)) + tiny_terms(r->tiny, H));
     numbers(v.absolute)[to] = absolute;
 }
 

@@ -2,7 +2,7 @@
  *
  * Of a row of V logits x, with the label's logit t: log p = t - max - log(sum of exp(x - max)).  Differences from the
  * largest logit are exact to a unit of themselves, exponentials to a unit more, the sum to rounding_of_sum(V).  By
- * steps, log p is stored, and so is the share of a label, 1/count.
+ * steps, log p is stored, and so are p and the share of a label, 1/count: subnormal in fp16 from 2^14 labels on.
  *
  * A loss, or a norm, with more bits than 16 have has been added up in more.  Then what is added, losses of tokens or
  * norms of parameters, may have been stored, and be off independently; and once a mean of them, as of a microbatch.
@@ -61,8 +61,9 @@ static void add_losses(const struct single *s, struct tensor X, struct losses *l
 static double stored_losses(const struct single *s, const struct losses *l, double count, double total, bool routers)
 {
     const double store = s->rounding.store;
-    if (single_is_wide(s)) return rounding_of_terms(store, l->absolute, sqrt(l->squares)) / count + store * total;
-    return 2 * store * l->absolute / count + 4 * routers * store * total;
+    if (single_is_wide(s))
+        return rounding_of_terms(store, l->absolute, sqrt(l->squares)) / count + store * total + s->rounding.tiny;
+    return 2 * store * l->absolute / count + 4 * routers * store * total + 2 * s->rounding.tiny;
 }
 
 static struct single_value forward(struct single *s, const struct single_node *n)
@@ -97,8 +98,10 @@ static void row_input(struct single *s, const double *x, int32_t label, double c
         const double log_p = x[i] - row.top - row.lse, p = exp(log_p), one = i == label ? 1 : 0,
                      off = p * (rounding_of_sum(r->sum, V) +
                                 r->sum * (4 + 2 * fabs(x[i]) + 2 * fabs(row.top) + 2 * row.lse)) + r->sum * one,
-                     more = p * (expm1(r->store * fabs(log_p)) + 3 * r->store) + 2 * r->store * one;
-        single_put(v, at + i, (struct element){ (p - one) / count, off / count }, more / count);
+                     more = p * (expm1(r->store * fabs(log_p)) + 3 * r->store) + 2 * r->store * one,
+                     times = 1 / count + fabs(p - one) + p;
+        single_put(v, at + i, (struct element){ (p - one) / count, off / count + r->sum_tiny * times },
+                   more / count + r->tiny * times);
     }
 }
 
@@ -155,6 +158,13 @@ double single_stored_norms(const struct single *s, double norm, double fourth)
     return rounding_of_terms(u, norm, sqrt(fourth) / norm);
 }
 
+/* Squares are subnormal where numbers are still far from it. */
+double single_tiny_squares(const struct single *s, double norm, int64_t count)
+{
+    const double off = tiny_terms(s->rounding.sum_tiny, count);
+    return sqrt(norm * norm + off) - norm;
+}
+
 void single_gradient_norm(struct single *s)
 {
     int64_t n = 0;
@@ -166,7 +176,8 @@ void single_gradient_norm(struct single *s)
         sum += one, fourth += one * one, n += (p.ndim > 1 ? p.dim[0] : 1) * p.dim[p.ndim - 1];
     }
     struct single_value v = single_value_new(s, 1, 1);
-    const double norm = sqrt(sum), off = norm * (rounding_of_sum(s->rounding.sum, n) / 2 + 2 * s->rounding.sum);
+    const double norm = sqrt(sum), off = norm * (rounding_of_sum(s->rounding.sum, n) / 2 + 2 * s->rounding.sum) +
+                                         single_tiny_squares(s, norm, n);
     if (!s->failed) single_put(v, 0, (struct element){ norm, off }, single_stored_norms(s, norm, fourth));
     v.number = true;
     single_end(s, v);

@@ -2,19 +2,21 @@
  *
  * Y = X W^T + b.  The error of a sum in one format is rounding_of_sum() times |X| |W|^T + |b|; the result is stored.
  *
- * A product in P parts (rounding.parts; by steps also the parts of a matrix: queries, keys, values) stores each part
- * and each sum of parts.  Which terms are in which part is not known, so their sizes are estimated: a sum of some of
+ * A product in P parts (rounding.parts, of a gradient rounding.gradient_parts; by steps also the parts of a matrix:
+ * queries, keys, values) stores each part
+ * and each sum of parts.  A product that is subnormal, and a stored part that is, are off by half the smallest step.
+ * Which terms are in which part is not known, so their sizes are estimated: a sum of some of
  * the terms is a random walk, and seldom larger than |y| + 3 sqrt(sum of squared terms); all P parts together than
  * |y| + 3 sqrt(P sum of squares).
  */
 #include "ref/single/products.h"
 #include <string.h>
 
-/* matrices: that other programs multiply with one by one. */
-static struct product_sum adding_new(struct single *s, int64_t rows, int64_t cols, int matrices)
+/* parts: that are stored, the most. */
+static struct product_sum adding_new(struct single *s, int64_t rows, int64_t cols, int parts)
 {
     struct product_sum a = { .sum = single_new(s, rows, cols), .absolute = single_new(s, rows, cols) };
-    if (s->rounding.parts * matrices > 1) a.square = single_new(s, rows, cols);
+    if (parts > 1) a.square = single_new(s, rows, cols);
     return a;
 }
 
@@ -26,16 +28,18 @@ static double parts_stored(double y, double absolute, double square, int parts)
     return parts < 2 ? 0 : all < most ? all : most;
 }
 
-static void bound(struct single *s, const struct product_sum *a, double sum, int parts, bool stored, struct tensor b)
+static void bound(struct single *s, const struct product_sum *a, int64_t terms, int parts, bool stored, struct tensor b)
 {
     const struct rounding *r = &s->rounding;
     stored = stored && tensor_present(a->stored);
+    const double sum = rounding_of_sum(r->sum, terms),
+                 tiny = tiny_terms(r->sum_tiny, terms) + (parts > 1 ? 2 * parts * r->tiny : 0) + (stored ? r->tiny : 0);
     #pragma omp parallel for schedule(static) if (tensor_count(b) > SINGLE_PARALLEL_FROM)
     for (int64_t i = 0; i < (s->failed ? 0 : tensor_count(b)); i++) {
         const double y = numbers(a->sum)[i], absolute = numbers(a->absolute)[i],
                      on_the_way = (parts > 1 ? parts_stored(y, absolute, numbers(a->square)[i], parts) : 0) +
                                   (stored ? numbers(a->stored)[i] : 0);
-        numbers(b)[i] = sum * absolute + r->store * on_the_way + (parts > 1 ? 2 * parts * r->tiny : 0);
+        numbers(b)[i] = sum * absolute + r->store * on_the_way + tiny;
     }
 }
 
@@ -93,14 +97,13 @@ static void add_bias(struct product_sum *a, struct tensor bias)
 }
 
 /* matrices: that other programs multiply with one by one, and whose results they add. */
-static struct single_value finish(struct single *s, const struct product_sum *a, int64_t terms, int matrices)
+static struct single_value finish(struct single *s, const struct product_sum *a, int64_t terms, int parts, int matrices)
 {
-    const double sum = rounding_of_sum(s->rounding.sum, terms);
     const int64_t rows = tensor_rows(a->sum), cols = tensor_cols(a->sum);
     const struct single_value v = { .y = a->sum, .fused = single_new(s, rows, cols),
                                     .steps = single_new(s, rows, cols) };
-    bound(s, a, sum, s->rounding.parts, false, v.fused);
-    bound(s, a, sum, s->rounding.parts * matrices, true, v.steps);
+    bound(s, a, terms, parts, false, v.fused);
+    bound(s, a, terms, parts * matrices, true, v.steps);
     return v;
 }
 
@@ -113,19 +116,19 @@ static void add_stored(struct single *s, struct product_sum *a)
 
 struct single_value product(struct single *s, struct tensor X, struct tensor W, struct tensor b)
 {
-    struct product_sum a = adding_new(s, tensor_rows(X), tensor_rows(W), 1);
+    struct product_sum a = adding_new(s, tensor_rows(X), tensor_rows(W), s->rounding.parts);
     const bool biased = tensor_present(b);
     add_product(s, &a, by_transpose, X, W);
     if (!s->failed && biased) add_stored(s, &a);
     if (!s->failed && biased) add_bias(&a, b);
-    return finish(s, &a, tensor_cols(W) + biased, 1);
+    return finish(s, &a, tensor_cols(W) + biased, s->rounding.parts, 1);
 }
 
 struct single_value product_input(struct single *s, struct tensor dY, struct tensor W, int matrices)
 {
-    struct product_sum a = adding_new(s, tensor_rows(dY), tensor_cols(W), matrices);
+    struct product_sum a = adding_new(s, tensor_rows(dY), tensor_cols(W), s->rounding.parts * matrices);
     add_product(s, &a, as_it_is, dY, W);
-    return finish(s, &a, tensor_rows(W), matrices);
+    return finish(s, &a, tensor_rows(W), s->rounding.parts, matrices);
 }
 
 /* Some columns of a matrix; of a vector, some of its numbers. */
@@ -178,20 +181,24 @@ static struct single_value input(struct single *s, const struct single_node *n)
     const struct param_spec p = model_param(s->config, n->weight);
     const struct tensor dY = single_grad(s, n->out);
     if (!single_going(s)) return single_none;
-    struct product_sum a = adding_new(s, tensor_rows(dY), p.dim[1], n->matrices);
+    struct product_sum a = adding_new(s, tensor_rows(dY), p.dim[1], s->rounding.parts * n->matrices);
     const int used = s->used;
     for (struct single_block block = { 0, 0 }; next_block(s, p, &block);) {
         const struct tensor W = single_param_block(s, n->weight, block), dy = columns_of(s, dY, block);
         if (single_going(s)) add_product(s, &a, as_it_is, dy, W);
         single_release(s, used);
     }
-    return single_going(s) ? finish(s, &a, p.dim[0], n->matrices) : single_none;
+    return single_going(s) ? finish(s, &a, p.dim[0], s->rounding.parts, n->matrices) : single_none;
 }
 
 /* ---- gradients: sums over rows ----------------------------------------------------------------------------------- */
 
-struct product_sum product_weight_begin(struct single *s, int64_t out, int64_t in) { return adding_new(s, out, in, 1); }
-struct product_sum product_bias_begin(struct single *s, int64_t out) { return adding_new(s, 1, out, 1); }
+struct product_sum product_weight_begin(struct single *s, int64_t out, int64_t in)
+{
+    return adding_new(s, out, in, s->rounding.gradient_parts);
+}
+
+struct product_sum product_bias_begin(struct single *s, int64_t out) { return product_weight_begin(s, 1, out); }
 
 void product_weight_add(struct single *s, struct product_sum *a, struct tensor dY, struct tensor X)
 {
@@ -212,7 +219,7 @@ void product_bias_add(struct single *s, struct product_sum *a, struct tensor dY)
 
 struct single_value product_weight_end(struct single *s, const struct product_sum *a)
 {
-    return finish(s, a, a->terms, 1);
+    return finish(s, a, a->terms, s->rounding.gradient_parts, 1);
 }
 
 /* dW and its bounds, or some rows of it, tile after tile. */

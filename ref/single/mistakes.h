@@ -102,9 +102,9 @@ void suspect_gradient_norm(struct suspect *);
 
 /* Squared norms of gradients: of all, of the tied matrix, and of what each of P ranks of a cut has; whole: of what all
  * of them have, with and without the matrices of the vocabulary; of these the norms of heads, all vectors, and routers.
- * Of the gradients "KIND" and a parameter's name. */
+ * Of the gradients "KIND" and a parameter's name.  share: shares_of(). */
 struct suspect_squares { double all, tied, rank[SUSPECT_RANKS], whole, whole_inside, heads, vectors, routers; };
-struct suspect_squares suspect_squares(struct single *, const char *kind, enum share_cut, int parts);
+struct suspect_squares suspect_squares(struct single *, const char *kind, const struct share *share, int parts);
 
 /* The first step's gradients of n copies of the model, each from its part of the batch: their norms, and what part of
  * the labels each has.  n is 0 if they are not known. */

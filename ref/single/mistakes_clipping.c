@@ -39,17 +39,69 @@ static const char *const words_of[SHARE_CUTS] = {
     [SHARE_FLAT_ALL_NORMS] = "each of %d ranks clips by the norm of its flat shard of all parameters",
 };
 
-/* Norms of what each of P ranks has. */
+static const struct share *shares_in(const struct stepping *t, enum share_cut cut)
+{
+    if (t->shares[cut] == NULL) t->shares[cut] = shares_of(t->s->config, cut);
+    if (t->shares[cut] == NULL)
+        t->s->failed = fail(t->s->err, ERR_MEMORY, "no memory to diagnose %s", t->s->now.name);
+    return t->shares[cut];
+}
+
+/* Whether so many ranks are tried: as many as a sum has parts, and the usual numbers. */
+static bool is_tried(const struct single *s, int parts)
+{
+    return parts == s->rounding.parts || parts == 2 || parts == 3 || parts == 4 || parts == 8;
+}
+
+/* Squared norms: of what one rank has, and of what all have. */
+struct own_squares { double rank[SUSPECT_RANKS], whole; };
+
+/* What a parameter's gradient adds, for every number of ranks that is tried. */
+static void add_squares(const struct single *s, struct own_squares of[SUSPECT_RANKS + 1], const struct share *share,
+                        const double *g, int64_t count)
+{
+    const int64_t cols = share->spec.dim[share->spec.ndim - 1];
+    for (int parts = 2; parts <= SUSPECT_RANKS; parts++)
+        for (int64_t i = 0, end; is_tried(s, parts) && i < count; i = end) {
+            const int owner = share_owner(share, i / cols, i % cols, parts);
+            double sum = 0;
+            end = share_end(share, i, parts);
+            for (int64_t j = i; j < end; j++) sum += g[j] * g[j];
+            if (owner < 0) of[parts].whole += sum;
+            else of[parts].rank[owner] += sum;
+        }
+}
+
+/* All cuts at once, so that each gradient is read once in a step. */
+static void add_up_own(const struct stepping *t)
+{
+    struct single *s = t->s;
+    struct own_squares of[SHARE_CUTS][SUSPECT_RANKS + 1] = { 0 };
+    const struct single_name kind = stepping_gradient(t->o, t->k, "");
+    const int used = s->used;
+    s->now.lacks[0] = 0, s->unknown = false;
+    for (int i = 0; i < model_param_count(s->config) && single_going(s); i++) {
+        const struct param_spec p = model_param(s->config, i);
+        const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1];
+        const struct tensor g = single_input(s, single_param_name(s, kind.text, i), rows, cols);
+        for (int cut = 0; cut < SHARE_CUTS && single_going(s); cut++) {
+            const struct share *share = shares_in(t, (enum share_cut)cut);
+            if (share) add_squares(s, of[cut], &share[i], numbers(g), rows * cols);
+        }
+        single_release(s, used);
+    }
+    t->norms->known = true, t->norms->has = single_going(s);
+    for (int cut = 0; cut < SHARE_CUTS; cut++)
+        for (int parts = 2; parts <= SUSPECT_RANKS; parts++)
+            for (int k = 0; k < parts; k++)
+                t->norms->own[cut][parts][k] = sqrt(of[cut][parts].rank[k] + of[cut][parts].whole);
+}
+
+/* Norms of what each of P ranks has; NULL: a gradient is missing.  They are the same for all parameters of a step. */
 static const double *own_norms(const struct stepping *t, enum share_cut cut, int parts)
 {
-    struct own_norms *own = &t->norms->own[cut][parts];
-    const struct single_name kind = stepping_gradient(t->o, t->k, "");
-    if (own->known) return own->norm;
-    const struct suspect_squares q = suspect_squares(t->s, kind.text, cut, parts);
-    if (!single_going(t->s)) return NULL;
-    own->known = true;
-    for (int k = 0; k < parts; k++) own->norm[k] = sqrt(q.rank[k] + q.whole);
-    return own->norm;
+    if (!t->norms->known) add_up_own(t);
+    return t->norms->has ? t->norms->own[cut][parts] : NULL;
 }
 
 /* What all have is shown by the first. */
@@ -57,11 +109,13 @@ static void try_own_norms(struct suspect *p, const struct stepping *t, enum shar
                           const struct clipping *u, double *y)
 {
     if (parts < 2 || parts > SUSPECT_RANKS || (cut == SHARE_ALONG_TP && parts > t->s->config->K)) return;
-    const struct share share = share_of(t->s->config, cut, t->number);
     const double *norm = own_norms(t, cut, parts);
-    for (int64_t i = 0; norm && i < p->count; i++) {
-        const int owner = share_owner(&share, i / t->cols, i % t->cols, parts);
-        y[i] = clip_scale(&t->o->hyper, norm[owner < 0 ? 0 : owner]) * u->g[i];
+    const struct share *share = norm ? &shares_in(t, cut)[t->number] : NULL;
+    for (int64_t i = 0, end; norm && i < p->count; i = end) {
+        const int owner = share_owner(share, i / t->cols, i % t->cols, parts);
+        const double times = clip_scale(&t->o->hyper, norm[owner < 0 ? 0 : owner]);
+        end = share_end(share, i, parts);
+        for (int64_t j = i; j < end; j++) y[j] = times * u->g[j];
     }
     if (norm) made_of(p, u, y), suspect_explained(p, y, words_of[cut], parts);
 }
@@ -112,7 +166,8 @@ void suspect_clipping(struct suspect *p, const struct stepping *t, struct clippi
     try_loss_scale(p, &u, y);
     if (t->o->hyper.clip == 0) return;
     for (int k = 0; k < 5 * SHARE_CUTS && p->words[0] == 0 && !p->s->failed; k++)
-        try_own_norms(p, t, (enum share_cut)(k / 5), tried[k % 5], &u, y);
+        if (k % 5 == 0 || tried[k % 5] != tried[0])
+            try_own_norms(p, t, (enum share_cut)(k / 5), tried[k % 5], &u, y);
     if (t->k > 0 || p->words[0]) return;
     try_copies(p, t, &u, true, y);
     try_copies(p, t, &u, false, y);

@@ -1,6 +1,7 @@
 /* mistakes_gradient_norm.c -- what the norm of all gradients is if something counts too often, or not at all. */
 #include "ref/single/mistakes.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool is_of_heads(const struct param_spec *p)
@@ -20,9 +21,11 @@ static void add_param(struct single *s, const char *kind, const struct share *sh
     const int64_t rows = p->ndim > 1 ? p->dim[0] : 1, cols = p->dim[p->ndim - 1];
     const struct tensor g = single_input(s, single_param_name(s, kind, share->param), rows, cols);
     const bool vocabulary = p->ndim > 1 && rows == s->config->V;
-    for (int64_t i = 0; single_going(s) && i < rows * cols; i++) {
-        const double x = numbers(g)[i] * numbers(g)[i];
+    for (int64_t i = 0, end; single_going(s) && i < rows * cols; i = end) {
         const int k = share_owner(share, i / cols, i % cols, parts);
+        double x = 0;
+        end = share_end(share, i, parts);
+        for (int64_t j = i; j < end; j++) x += numbers(g)[j] * numbers(g)[j];
         sum->all += x, sum->tied += vocabulary ? x : 0;
         if (k >= 0) sum->rank[k] += x;
         if (k >= 0) continue;
@@ -31,24 +34,23 @@ static void add_param(struct single *s, const char *kind, const struct share *sh
     }
 }
 
-struct suspect_squares suspect_squares(struct single *s, const char *kind, enum share_cut cut, int parts)
+struct suspect_squares suspect_squares(struct single *s, const char *kind, const struct share *share, int parts)
 {
     struct suspect_squares sum = { 0 };
     const int used = s->used;
     s->now.lacks[0] = 0, s->unknown = false;
     for (int i = 0; i < model_param_count(s->config) && single_going(s); i++) {
-        const struct share share = share_of(s->config, cut, i);
-        add_param(s, kind, &share, parts, &sum);
+        add_param(s, kind, &share[i], parts, &sum);
         single_release(s, used);
     }
     return sum;
 }
 
-static void try_ranks(struct suspect *p, int parts)
+static void try_ranks(struct suspect *p, const struct share *share, int parts)
 {
     struct single *s = p->s;
     if (parts < 2 || parts > SUSPECT_RANKS || parts > s->config->K) return;
-    const struct suspect_squares q = suspect_squares(s, "grad/", SHARE_ALONG_TP, parts);
+    const struct suspect_squares q = suspect_squares(s, "grad/", share, parts);
     if (!single_going(s)) return;
     const double times = parts - 1, copies = sqrt(q.all + times * q.whole),
                  inside = sqrt(q.all + times * q.whole_inside), first = sqrt(q.whole + q.rank[0]),
@@ -79,9 +81,9 @@ static void try_copies(struct suspect *p)
     if (c.n > 1) suspect_near(p, &root, "the squares of %d copies are added up before their gradients are", c.n);
 }
 
-void suspect_gradient_norm(struct suspect *p)
+static void try_all(struct suspect *p, const struct share *share)
 {
-    const struct suspect_squares q = suspect_squares(p->s, "grad/", SHARE_ALONG_TP, 1);
+    const struct suspect_squares q = suspect_squares(p->s, "grad/", share, 1);
     if (!single_going(p->s)) return;
     const double squared = q.all, twice = sqrt(q.all + q.tied), none = sqrt(q.all - q.tied);
     suspect_explained(p, &squared, "the sum of squares in place of its root");
@@ -91,6 +93,14 @@ void suspect_gradient_norm(struct suspect *p)
     if (scale >= SUSPECT_LEAST_SCALE)
         suspect_explained(p, &scaled, "it is taken before a loss scale of %.0f is divided out", scale);
     const int tried[] = { p->s->rounding.parts, 2, 3, 4, 8 };
-    for (int k = 0; k < 5 && p->words[0] == 0; k++) try_ranks(p, tried[k]);
+    for (int k = 0; k < 5 && p->words[0] == 0; k++) try_ranks(p, share, tried[k]);
     if (p->words[0] == 0) try_copies(p);
+}
+
+void suspect_gradient_norm(struct suspect *p)
+{
+    struct share *share = shares_of(p->s->config, SHARE_ALONG_TP);
+    if (share) try_all(p, share);
+    else p->s->failed = fail(p->s->err, ERR_MEMORY, "no memory to diagnose %s", p->s->now.name);
+    free(share);
 }

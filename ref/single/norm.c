@@ -13,6 +13,8 @@
  * dx = r (h - mean(h) - xhat mean(h xhat)), h = dy w.
  *
  * Where a norm's factors are 1 + its weights, w is that sum, one more rounding, which some programs store.
+ *
+ * A step's result that is subnormal is off by `tiny`, times what the steps after it multiply by: r, w or xhat.
  */
 #include "ref/single/parts.h"
 
@@ -75,7 +77,7 @@ static struct row row_of(const struct single *s, const struct pieces *p, const d
     for (int64_t i = 0; i < p->width; i++) centred += (x[i] - w.mean) * (x[i] - w.mean);
     w.r = 1 / sqrt(centred / n + p->eps);
     w.off_mean = p->has_mean ? g * absolute / n : 0;
-    w.off_r = g * w.r * w.r * squares / n / 2 + 4 * s->rounding.sum;
+    w.off_r = g * w.r * w.r * squares / n / 2 + 4 * s->rounding.sum + w.r * w.r * s->rounding.sum_tiny;
     return w;
 }
 
@@ -83,7 +85,7 @@ static struct row row_of(const struct single *s, const struct pieces *p, const d
 static double off_xhat(const struct single *s, const struct row *w, double x)
 {
     const double xhat = (x - w->mean) * w->r;
-    return w->r * w->off_mean + fabs(xhat) * (w->off_r + 2 * s->rounding.sum);
+    return w->r * w->off_mean + fabs(xhat) * (w->off_r + 2 * s->rounding.sum) + s->rounding.sum_tiny;
 }
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
@@ -96,8 +98,9 @@ static struct element element_of(const struct single *s, const struct pieces *p,
                                  const struct row *row, int64_t i, double *more)
 {
     const double scaled = (o->x[i] - row->mean) * row->r * o->w[i],
-                 off = off_xhat(s, row, o->x[i]) * fabs(o->w[i]) + (2 + p->roundings) * s->rounding.sum * fabs(scaled);
-    *more = s->rounding.store * (o->stores + p->roundings) * fabs(scaled);
+                 off = off_xhat(s, row, o->x[i]) * fabs(o->w[i]) + (2 + p->roundings) * s->rounding.sum * fabs(scaled) +
+                       s->rounding.sum_tiny;
+    *more = s->rounding.store * (o->stores + p->roundings) * fabs(scaled) + s->rounding.tiny * (1 + fabs(o->w[i]));
     return (struct element){ scaled + (o->b ? o->b[i] : 0), off };
 }
 
@@ -181,29 +184,30 @@ static struct single_value forward_of(struct single *s, const struct single_node
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 
-/* One piece of dx, and how far it is off if the steps' results have unit roundoff u. */
+/* One piece of dx, and how far it is off if the steps' results are stored: unit of 0 if they are not. */
 static void piece_input(const struct single *s, const struct pieces *p, const double *dy, const double *x,
-                        const double *w, double u, double *dx, double *off)
+                        const double *w, struct unit stored, double *dx, double *off)
 {
-    const double sum = s->rounding.sum, g = rounding_of_sum(sum, p->width), n = (double)p->width, more = p->roundings;
+    const double sum = s->rounding.sum, g = rounding_of_sum(sum, p->width), n = (double)p->width, more = p->roundings,
+                 u = stored.u, tiny = stored.tiny + s->rounding.sum_tiny;
     struct row row = row_of(s, p, x);
     row.off_mean += u * fabs(row.mean), row.off_r += u;
     double h = 0, abs_h = 0, hx = 0, abs_hx = 0, h_off = 0;
     for (int64_t i = 0; i < p->width; i++) {
         const double hi = dy[i] * w[i], xhat = (x[i] - row.mean) * row.r;
         h += hi / n, abs_h += fabs(hi) / n, hx += hi * xhat / n, abs_hx += fabs(hi * xhat) / n;
-        h_off += fabs(hi) * (off_xhat(s, &row, x[i]) + u * fabs(xhat)) / n;
+        h_off += (fabs(hi) * (off_xhat(s, &row, x[i]) + u * fabs(xhat) + tiny) + tiny * fabs(xhat)) / n;
     }
     if (!p->has_mean) h = abs_h = 0;
-    const double off_h = (g + (2 + more) * sum + (1 + more) * u) * abs_h,
-                 off_hx = (g + (3 + more) * sum + (2 + more) * u) * abs_hx + h_off;
+    const double off_h = (g + (2 + more) * sum + (1 + more) * u) * abs_h + 2 * tiny * p->has_mean,
+                 off_hx = (g + (3 + more) * sum + (2 + more) * u) * abs_hx + h_off + 2 * tiny;
     for (int64_t i = 0; i < p->width; i++) {
         const double hi = dy[i] * w[i], xhat = (x[i] - row.mean) * row.r, inner = hi - h - xhat * hx;
         dx[i] = row.r * inner;
         off[i] = row.r * (((1 + more) * u + (4 + more) * sum) * (fabs(hi) + fabs(h) + fabs(xhat * hx)) + off_h +
-                          fabs(xhat) * off_hx +
-                          (off_xhat(s, &row, x[i]) + u * fabs(xhat)) * fabs(hx)) +
-                 fabs(dx[i]) * (row.off_r + u);
+                          fabs(xhat) * off_hx + 2 * tiny +
+                          (off_xhat(s, &row, x[i]) + u * fabs(xhat) + tiny) * fabs(hx)) +
+                 fabs(dx[i]) * (row.off_r + u) + tiny * fabs(inner);
     }
 }
 
@@ -219,8 +223,8 @@ static struct single_value input_of(struct single *s, const struct single_node *
             const int64_t at = row * ld + h * p.width;
             const double *y = numbers(dY) + at, *x = numbers(X) + at, *wh = numbers(w) + weight_of(&p, h);
             const struct pieces one = one_of(p, h);
-            piece_input(s, &one, y, x, wh, 0, numbers(v.y) + at, numbers(v.fused) + at);
-            piece_input(s, &one, y, x, wh, s->rounding.store, numbers(v.y) + at, numbers(v.steps) + at);
+            piece_input(s, &one, y, x, wh, (struct unit){ 0, 0 }, numbers(v.y) + at, numbers(v.fused) + at);
+            piece_input(s, &one, y, x, wh, unit_stored(s), numbers(v.y) + at, numbers(v.steps) + at);
         }
     return v;
 }
@@ -246,7 +250,7 @@ static void piece_weight(const struct single *s, const struct pieces *p, const d
     for (int64_t i = 0; i < p->width; i++) {
         const double off = off_xhat(s, &exact, x[i]);
         add_term(s, g, first + i, dy[i] * (x[i] - exact.mean) * exact.r, fabs(dy[i]) * off,
-                 fabs(dy[i]) * (off_xhat(s, &row, x[i]) - off));
+                 fabs(dy[i]) * (off_xhat(s, &row, x[i]) - off + s->rounding.tiny));
     }
 }
 
@@ -257,9 +261,10 @@ static struct single_value summed(struct single *s, struct sums *g)
     for (int64_t c = 0; !s->failed && c < tensor_count(g->v.y); c++) {
         const double absolute = numbers(g->absolute)[c];
         double *const f = &numbers(g->v.fused)[c];
-        *f += rounding_of_sum(r->sum, g->terms + 2) * absolute;
-        *f += r->parts > 1 ? (r->parts - 1) * 2 * r->store * absolute : 0;
-        numbers(g->v.steps)[c] += *f + 2 * rounding_of_terms(r->store, absolute, sqrt(numbers(g->square)[c]));
+        *f += rounding_of_sum(r->sum, g->terms + 2) * absolute + tiny_terms(r->sum_tiny, g->terms);
+        *f += (r->gradient_parts - 1) * 2 * (r->store * absolute + r->tiny);
+        numbers(g->v.steps)[c] += *f + 2 * rounding_of_terms(r->store, absolute, sqrt(numbers(g->square)[c])) +
+                                  tiny_terms(r->tiny, g->terms);
     }
     return g->v;
 }

@@ -98,15 +98,23 @@ static double off_score(const struct single *s, const double *x, int64_t columns
     return 2 * rounding_of_sum(s->rounding.sum, columns) + s->rounding.sum * (16 + 6 * most) + 4 * u;
 }
 
+double routing_times(const struct single *s, const struct routing *r)
+{
+    const struct router_rule *rule = &s->config->mixture.router;
+    return fabs(rule->scale) * (rule->normalized ? (double)tensor_cols(r->logits) / (double)r->k : 1);
+}
+
 static struct single_value forward(struct single *s, const struct single_node *n)
 {
     const struct routing r = routing_of(s, n->in[0]);
     if (!single_going(s)) return single_none;
     const int64_t columns = tensor_cols(r.logits);
     const struct single_value v = single_value_new(s, tensor_rows(r.logits), r.k);
+    const double times = 1 + routing_times(s, &r);
     for (int64_t i = 0; !s->failed && i < tensor_count(v.y); i++) {
         const double *x = numbers(r.logits) + i / r.k * columns, y = numbers(r.weights)[i];
-        single_put(v, i, (struct element){ y, off_score(s, x, columns, 0) * fabs(y) }, 4 * s->rounding.store * fabs(y));
+        single_put(v, i, (struct element){ y, off_score(s, x, columns, 0) * fabs(y) + s->rounding.sum_tiny * times },
+                   4 * s->rounding.store * fabs(y) + s->rounding.tiny * times);
     }
     return v;
 }
@@ -150,6 +158,8 @@ struct single_value router_weights_input(struct single *s, const struct single_n
     const struct tensor size = single_new(s, 2, columns);
     double *const beside = numbers(size) + columns;
     if (s->failed) return v;
+    /* The gradients of scores, their products with weights, and those with scores, which are at most 1. */
+    const double times = 4 + ((double)r->k + 2) * routing_times(s, r);
     s->ops->route_backward_input(v.y, dW, r->weights, r->experts, r->logits, &s->config->mixture.router);
     for (int64_t row = 0; row < N; row++) {
         const double *x = numbers(r->logits) + row * columns, g = off_score(s, x, columns, 0) +
@@ -157,8 +167,9 @@ struct single_value router_weights_input(struct single *s, const struct single_n
         row_magnitude(s, r, row, numbers(dW) + row * r->k, numbers(size), beside);
         for (int64_t e = 0; e < columns; e++)
             single_put(v, row * columns + e,
-                       (struct element){ numbers(v.y)[row * columns + e], g * (numbers(size)[e] + beside[e]) },
-                       s->rounding.store * (8 * numbers(size)[e] + 3 * beside[e]));
+                       (struct element){ numbers(v.y)[row * columns + e],
+                                         g * (numbers(size)[e] + beside[e]) + s->rounding.sum_tiny * times },
+                       s->rounding.store * (8 * numbers(size)[e] + 3 * beside[e]) + s->rounding.tiny * times);
     }
     return v;
 }
@@ -212,7 +223,8 @@ struct router_losses router_losses_of(struct single *s)
 static struct single_value number(struct single *s, double y, double off)
 {
     struct single_value v = single_value_new(s, 1, 1);
-    if (!s->failed) single_put(v, 0, (struct element){ y, off }, 4 * s->rounding.store * fabs(y));
+    if (!s->failed)
+        single_put(v, 0, (struct element){ y, off }, 4 * (s->rounding.store * fabs(y) + s->rounding.tiny));
     v.number = true;
     return v;
 }
@@ -258,8 +270,10 @@ struct single_value router_losses_input(struct single *s, const struct routing *
         for (int64_t e = 0; e < columns; e++) {
             const double size = exp(x[e] - top) / total * (numbers(slope)[e] + inner + sequence +
                                                            pull * (fabs(top) + fabs(log(total)) + 1));
-            single_put(v, row * columns + e, (struct element){ numbers(v.y)[row * columns + e], g * size },
-                       8 * s->rounding.store * size);
+            const double times = 4 + (double)columns * exp(x[e] - top) / total;
+            single_put(v, row * columns + e,
+                       (struct element){ numbers(v.y)[row * columns + e], g * size + s->rounding.sum_tiny * times },
+                       8 * s->rounding.store * size + s->rounding.tiny * times);
         }
     }
     return v;

@@ -56,6 +56,10 @@ static inline int64_t routing_count(const struct routing *r, int64_t expert)
     return ((const int32_t *)r->counts.data)[expert];
 }
 
+/* By what a score's error is multiplied in a weight: weights may be divided by their sum, which is at least that share
+ * of all scores if they are a softmax. */
+double routing_times(const struct single *, const struct routing *);
+
 /* The routers' losses, of all layers together, and how far they may be off. */
 struct router_losses { double balance, z, sequence, off_balance, off_z, off_sequence; };
 struct router_losses router_losses_of(struct single *);

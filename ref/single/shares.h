@@ -23,12 +23,17 @@ struct share {
     enum share_cut cut;
     int param;
     struct param_spec spec;
+    enum block_param block;             /* along tp: the matrix or bias of a block that it is; BLOCK_PARAMS: not cut */
     int64_t before, unit;               /* of flat shards: elements of its unit, before it and in all */
 };
 
-struct share share_of(const struct model_config *, enum share_cut, int param);
+/** Those of all parameters, in a cut.  @return [model_param_count()] for free(); NULL: no memory. */
+struct share *shares_of(const struct model_config *, enum share_cut);
 
 /** The rank that has row r, column c; -1: all have it. */
 int share_owner(const struct share *, int64_t r, int64_t c, int parts);
+
+/** Elements from one on, row by row, that the rank has which has this one: the index after them. */
+int64_t share_end(const struct share *, int64_t at, int parts);
 
 #endif

@@ -322,7 +322,7 @@ bool single_is_wide(const struct single *s)
 static struct single_value stored_at_last(struct single *s, struct single_value v)
 {
     const struct rounding was = s->rounding;
-    if (v.number && single_is_wide(s)) s->rounding.store = s->rounding.sum, s->rounding.tiny = 0;
+    if (v.number && single_is_wide(s)) s->rounding.store = s->rounding.sum, s->rounding.tiny = s->rounding.sum_tiny;
     if (!v.stored) {
         v.absolute = tensor_none, v = single_settled(s, v);
         s->rounding = was;

@@ -7,10 +7,10 @@
 #include "ref/single/mistakes.h"
 #include "ref/single/steps.h"
 
-/* What diagnoses of a step have added up, once they have asked for it. */
-struct own_norms { bool known; double norm[SUSPECT_RANKS]; };
+/* What diagnoses of a step have added up, once one has asked for it: for all parameters. */
 struct stepping_norms {
-    struct own_norms own[SHARE_CUTS][SUSPECT_RANKS + 1];        /* of what each of P ranks has, by cut and P */
+    bool known, has;                    /* has: no gradient is missing */
+    double own[SHARE_CUTS][SUSPECT_RANKS + 1][SUSPECT_RANKS];   /* of what each of P ranks has, by cut and P */
     bool copies_known;
     struct suspect_copies copies;
 };
@@ -24,8 +24,9 @@ struct stepping {
     int64_t rows, cols;                 /* that are now computed */
     int64_t first, whole;               /* the first of these rows; rows of the parameter */
     int number;                         /* of the parameter */
+    struct share **shares;              /* [SHARE_CUTS] of all steps; NULL: nobody has asked for a cut */
     struct stepping_norms *norms;       /* of this step */
-    double u;                           /* unit roundoff of what computes the step */
+    double u, tiny;                     /* unit roundoff of what computes the step, and half its smallest step */
     int state;                          /* the result: a state of the optimizer; -1: the weight */
     struct kept kept;                   /* what is known of it so far */
 };

@@ -2,6 +2,7 @@
 #include "ref/optim/factors.h"
 #include "ref/single/stepping.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
@@ -75,7 +76,7 @@ static bool begin(struct stepping *t, const char *what, const char *words, const
         return false;
     t->s->rounding = *usual;
     t->s->rounding.store = unit_of(t, t->s->have);
-    if (t->s->rounding.store == t->u) t->s->rounding.tiny = 0x1p-150 * (t->u > 0x1p-40);
+    if (t->s->rounding.store == t->u) t->s->rounding.tiny = t->tiny;
     return true;
 }
 
@@ -129,7 +130,8 @@ static struct single_value mean(struct stepping *t, const char *what, double kee
         note_kept(t, &m, i, old, new + decay);
         single_put(v, i,
                    (struct element){ old + new + decay, m.tiny + (m.off + 3 * t->u) * fabs(old) + 8 * t->u * fabs(new) +
-                                                            moved + (w.off + 3 * t->u) * fabs(decay) },
+                                                            moved + (w.off + 3 * t->u) * fabs(decay) +
+                                                            t->tiny * (3 + part * (1 + 2 * fabs(x) * squared)) },
                    t->u * (fabs(new) / part + fabs(old) + fabs(decay)));
     }
     return v;
@@ -165,14 +167,15 @@ static struct single_value weight(struct stepping *t)
         const double old = numbers(w.x)[i],
                      step = adam ? f.rate * numbers(x)[i] / (sqrt(numbers(y)[i]) * f.root + f.eps)
                                  : lr * (c.clip * numbers(x)[i] + coupled * old),
-                     left = adam ? f.after * f.before * old : d.keep * old, rest = adam ? -f.after * step : -step;
+                     left = adam ? f.after * f.before * old : d.keep * old, rest = adam ? -f.after * step : -step,
+                     times = adam ? 2 * f.rate / (sqrt(numbers(y)[i]) * f.root + f.eps) : lr;
         note_kept(t, &w, i, left, rest);
         single_put(v, i,
                    (struct element){ left + rest,
                                      w.tiny + (w.off + 4 * t->u) * fabs(old) +
                                          (off_x + off_y + 16 * t->u) * fabs(step) +
                                          (off_y > 0 ? off_by_underflow(t, &f, numbers(x)[i], numbers(y)[i]) : 0) +
-                                         (plain ? lr * off_by_parts(t, &c, i) : 0) },
+                                         (plain ? lr * off_by_parts(t, &c, i) : 0) + t->tiny * (4 + times) },
                    adam ? t->u * (1 / f.c1 + 1 / f.c2) * fabs(step) : 0);
     }
     return v;
@@ -291,7 +294,8 @@ static void check_norms(struct single *s, const struct single_steps *o)
         const struct squares all = squares_of(s, o, k);
         const double norm = sqrt(all.sum), off = norm > 0 ? all.off * s->rounding.sum / norm / 2 : all.off;
         single_put(v, k, (struct element){ norm, norm * (rounding_of_sum(s->rounding.sum, all.terms) / 2 +
-                                                         2 * s->rounding.sum) + off },
+                                                         2 * s->rounding.sum) + off +
+                                                     single_tiny_squares(s, norm, all.terms) },
                    single_stored_norms(s, norm, all.fourth));
     }
     v.number = true;
@@ -328,17 +332,21 @@ enum error_code single_check_steps(const struct model_config *c, const struct si
 {
     struct single s = { .config = c, .ops = ops_for(F64), .rounding = rounding, .source = source, .err = err };
     const struct optimizer *is = find(o->optimizer);
+    struct share *shares[SHARE_CUTS] = { NULL };
     check_norms(&s, o);
     for (int64_t k = 0; k < o->steps; k++) {
         struct stepping_norms norms = { 0 };
         for (int i = 0; i < model_param_count(c) && !s.failed; i++) {
             struct stepping t = { &s, o, is, k, model_param(c, i), .number = i, .norms = &norms,
-                                  .u = dtype_unit(dtype_wide(o->format)) };
+                                  .shares = shares,
+                                  .u = dtype_unit(dtype_wide(o->format)),
+                                  .tiny = dtype_step(dtype_wide(o->format)) / 2 };
             t.rows = t.whole = t.param.ndim > 1 ? t.param.dim[0] : 1, t.cols = t.param.dim[t.param.ndim - 1];
             if (is_known(is)) check_parameter(&t);
             else report_unknown(&t);
         }
     }
+    for (int cut = 0; cut < SHARE_CUTS; cut++) free(shares[cut]);
     single_close(&s);
     return s.failed;
 }
@@ -391,7 +399,7 @@ static struct single_value bound_sum(struct single *s, const struct added *a, st
                  each = rounding_of_sum(s->rounding.sum, a->micros) + s->rounding.store;
     for (int64_t i = 0; single_going(s) && i < tensor_count(v.y); i++)
         single_put(v, i, (struct element){ numbers(v.y)[i], at_once + each * numbers(v.fused)[i] },
-                   numbers(v.steps)[i]);
+                   numbers(v.steps)[i] + (double)a->micros * s->rounding.tiny);
     return single_going(s) ? v : single_none;
 }
 

@@ -3,7 +3,7 @@
  * Of a token, with weights w_i = (1-eps) p_i + eps/P, p = softmax(logits): y = sum of w_i h_i; backward, with
  * g_i = dy . h_i, the gradient of logit i is (1-eps) p_i (g_i - sum_j(p_j g_j)).  A probability is off by a few units
  * of itself, so g_i minus the mean is off by the errors of both, even if they cancel.  By steps p, w, products and g
- * are stored.
+ * are stored; each that is subnormal is off by `tiny`.
  */
 #include "ref/single/parts.h"
 
@@ -84,11 +84,11 @@ static struct single_value mix_forward(struct single *s, const struct single_nod
     const struct tensor p = single_new(s, 2, P);
     for (int64_t at = 0; !s->failed && at < s->N * D; at++) {
         const double *x = numbers(logits) + at / D * P, *h = numbers(X) + at * P, *w = numbers(p) + P;
-        double y = 0, absolute = 0;
+        double y = 0, absolute = 0, times = (double)P;
         weights_of(s, x, numbers(p), numbers(p) + P);
-        for (int64_t i = 0; i < P; i++) y += w[i] * h[i], absolute += fabs(w[i] * h[i]);
-        single_put(v, at, (struct element){ y, (off_p(s, x, 0) + sum) * absolute },
-                   (off_p(s, x, u) + (2 + (double)P) * u) * absolute);
+        for (int64_t i = 0; i < P; i++) y += w[i] * h[i], absolute += fabs(w[i] * h[i]), times += 2 * fabs(h[i]);
+        single_put(v, at, (struct element){ y, (off_p(s, x, 0) + sum) * absolute + s->rounding.sum_tiny * times },
+                   (off_p(s, x, u) + (2 + (double)P) * u) * absolute + s->rounding.tiny * times);
     }
     return v;
 }
@@ -104,22 +104,24 @@ static struct single_value mix_streams(struct single *s, const struct single_nod
         const double *x = numbers(logits) + at / D * P, *w = numbers(p) + P;
         weights_of(s, x, numbers(p), numbers(p) + P);
         for (int64_t i = 0; i < P; i++) {
-            const double y = w[i] * numbers(dY)[at];
-            single_put(v, at * P + i, (struct element){ y, (off_p(s, x, 0) + 4 * s->rounding.sum) * fabs(y) },
-                       (off_p(s, x, s->rounding.store) + 2 * s->rounding.store) * fabs(y));
+            const double y = w[i] * numbers(dY)[at], times = 2 * fabs(numbers(dY)[at]);
+            single_put(v, at * P + i, (struct element){ y, (off_p(s, x, 0) + 4 * s->rounding.sum) * fabs(y) +
+                                                               s->rounding.sum_tiny * times },
+                       (off_p(s, x, s->rounding.store) + 2 * s->rounding.store) * fabs(y) + s->rounding.tiny * times);
         }
     }
     return v;
 }
 
-/* The gradients of a token's logits; u: unit roundoff of steps. */
+/* The gradients of a token's logits; stored: what steps are stored with, or 0. */
 static void mix_row(const struct single *s, const double *dy, const double *h, const double *x, int64_t D,
-                    double *scratch, double u, double *y, double *off)
+                    double *scratch, struct unit stored, double *y, double *off)
 {
+    const double u = stored.u, tiny = stored.tiny + s->rounding.sum_tiny;
     const int64_t P = STREAMS(s->config);
     double *p = scratch, *g = scratch + 2 * P, *absolute = scratch + 3 * P, mean = 0, off_mean = 0;
     const double part = rounding_of_sum(s->rounding.sum, D) + 2 * u, eps = s->config->streams.smoothing,
-                 of_p = off_p(s, x, u);
+                 of_p = off_p(s, x, u), tiny_g = tiny_terms(tiny, D) + tiny;
     weights_of(s, x, p, scratch + P);
     for (int64_t i = 0; i < P; i++) g[i] = absolute[i] = 0;
     for (int64_t d = 0; d < D; d++)
@@ -127,13 +129,14 @@ static void mix_row(const struct single *s, const double *dy, const double *h, c
             g[i] += dy[d] * h[d * P + i], absolute[i] += fabs(dy[d] * h[d * P + i]);
     for (int64_t i = 0; i < P; i++) {
         mean += p[i] * g[i];
-        off_mean += p[i] * (part * absolute[i] + (of_p + 2 * u + 4 * s->rounding.sum) * fabs(g[i]));
+        off_mean += p[i] * (part * absolute[i] + tiny_g + (of_p + 2 * u + 4 * s->rounding.sum) * fabs(g[i])) +
+                    tiny * (1 + fabs(g[i]));
     }
     for (int64_t i = 0; i < P; i++) {
         y[i] = (1 - eps) * p[i] * (g[i] - mean);
-        off[i] = (1 - eps) * p[i] * (part * absolute[i] + off_mean +
+        off[i] = (1 - eps) * p[i] * (part * absolute[i] + tiny_g + off_mean +
                                      (u + 2 * s->rounding.sum) * (fabs(g[i]) + fabs(mean))) +
-                 (of_p + 3 * u + 4 * s->rounding.sum) * fabs(y[i]);
+                 (of_p + 3 * u + 4 * s->rounding.sum) * fabs(y[i]) + tiny * (1 + fabs(g[i] - mean));
     }
 }
 
@@ -146,8 +149,9 @@ static struct single_value mix_logits(struct single *s, const struct single_node
     const struct tensor scratch = single_new(s, 4, P);
     for (int64_t i = 0; !s->failed && i < s->N; i++) {
         const double *dy = numbers(dY) + i * D, *h = numbers(X) + i * D * P, *x = numbers(logits) + i * P;
-        mix_row(s, dy, h, x, D, numbers(scratch), 0, numbers(v.y) + i * P, numbers(v.fused) + i * P);
-        mix_row(s, dy, h, x, D, numbers(scratch), s->rounding.store, numbers(v.y) + i * P, numbers(v.steps) + i * P);
+        mix_row(s, dy, h, x, D, numbers(scratch), (struct unit){ 0, 0 }, numbers(v.y) + i * P,
+                numbers(v.fused) + i * P);
+        mix_row(s, dy, h, x, D, numbers(scratch), unit_stored(s), numbers(v.y) + i * P, numbers(v.steps) + i * P);
     }
     return v;
 }

@@ -209,6 +209,16 @@ static const char *words_of(const struct single_node *n, const char *words)
     return words ? words : n->operation && n->operation->words ? n->operation->words : n->words;
 }
 
+/* Dropout of rate 0 computes nothing. */
+static bool is_nothing(const struct single_node *n) { return n->operation == &single_dropout && n->rate == 0; }
+
+/* The words for a value: those of the first node before it that computes something. */
+static const char *value_words(const struct single *s, const struct single_node *n)
+{
+    while (is_nothing(n) && n->in[0] >= 0) n = &s->graph->node[single_slot(s, n->in[0])->maker];
+    return words_of(n, NULL);
+}
+
 /* The same of the rows that experts compute of a tile's tokens. */
 static bool begin_routed(struct single *s, struct single_name name, const char *words, const struct single_slot *slot)
 {
@@ -265,7 +275,7 @@ static bool right_in_tiles(struct single *s, const struct made *m)
 static void check_forward(struct single *s, const struct single_node *n)
 {
     const struct single_slot *slot = single_slot(s, n->out);
-    const struct made made = { .slot = slot, .node = n, .words = words_of(n, NULL) };
+    const struct made made = { .slot = slot, .node = n, .words = value_words(s, n) };
     if (slot->unseen || right_in_tiles(s, &made) || !begin(s, act_name(slot), made.words, slot)) return;
     single_end(s, noted(s, n, SINGLE_FORWARD, n->operation ? n->operation->forward : NULL, forward(s, n)));
 }
@@ -285,7 +295,7 @@ static const char *gradient_words(const struct single *s, int slot)
         const struct single_node *n = &s->graph->node[v];
         const struct single_operation *is = n->operation;
         if (!reads(n, slot) || (words && is && is->passes_on)) continue;
-        words = words_of(n, is ? is->input_words : NULL);
+        words = is_nothing(n) ? gradient_words(s, n->out) : words_of(n, is ? is->input_words : NULL);
         if (is == NULL || !is->passes_on) return words;
     }
     return words;

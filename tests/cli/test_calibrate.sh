@@ -5,7 +5,7 @@ test_measures() {
     run calibrate --devices 2 --rounds 1 --out this.json --json all.json; expect_status 0; expect_silent
     expect_columns 160; expect_file this.json
     expect_out '^2 devices on [0-9]+ cores?, [0-9]+ threads? each, fp32; all work at once, the least of 1 rounds$'
-    expect_out '^  product 256 x 96 x 384 +[0-9.]+ '; expect_out '^  dropout, '; expect_out '^  8 messages of 1K '
+    expect_out '^  product 256 x 96 x 384 +[0-9.]+ '; expect_out '^  dropout, '; expect_out '^  8 messages of 1 KiB '
     expect_out '^link    latency '; expect_out '^written this.json'
     grep -q '"format":	"orrery calibrate"' all.json || complain 'its JSON has no format'
     grep -q '"dropout":	[0-9]' this.json || complain 'the file has no share of dropout'

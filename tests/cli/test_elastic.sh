@@ -19,7 +19,7 @@ test_refused() {
 
 # Copies of a task average by tokens with all others: the loss is that of one device with all samples.  A step takes as
 # long as the device with most samples, so tasks of 8, 4, 2 and 2 take less than a third of the time on 8 devices.
-picoseconds() { sed -n 's/^virtual \([0-9]*\)\..*/\1/p' "$place/out"; }
+picoseconds() { sed -n 's/^\t"virtual_step_ps":\t\([0-9]*\),*$/\1/p' run.json; }
 test_trains() {
     local ref='--check ref --seq 7 --dtype fp64 --optimizer sgd --steps 2' few=4
     [ "$TIER" != verify ] || few=8
@@ -29,11 +29,11 @@ test_trains() {
     run show elastic 8,4,2,2 --devices 8;       cp "$place/out" shared
     run show elastic 8,4,2,2 --devices 4;       cp "$place/out" single
     make_text
-    run train --model small --data "$text" --steps 1 --cluster laptop-flat --dp 8 --batches shared
+    run train --model small --data "$text" --steps 1 --cluster laptop-flat --dp 8 --batches shared --json run.json
     expect_status 0; local many=$(picoseconds)
-    run train --model small --data "$text" --steps 1 --cluster laptop-flat --dp 4 --batches single
+    run train --model small --data "$text" --steps 1 --cluster laptop-flat --dp 4 --batches single --json run.json
     expect_status 0; local one=$(picoseconds)
-    [ $((3 * many)) -lt "$one" ] || complain "a step takes $one us with one replica each, $many us with more"
+    [ $((3 * many)) -lt "$one" ] || complain "a step takes $one ps with one replica each, $many ps with more"
 }
 
 run_tests test_published_sizes test_refused test_trains

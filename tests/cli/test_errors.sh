@@ -125,32 +125,33 @@ test_outputs_that_cannot_be_written() {
 }
 
 # A budget that cannot hold the plan is refused before there are devices: without mpiexec none could start.
-too_little='needs at least [0-9]+ bytes: weights [0-9]+, gradients [0-9]+, optimizer [0-9]+, activations [0-9]+ at their peaks; '
+size='[0-9.]+ [KM]?i?B' enough='--memory [0-9]+[KM]iB'
+too_little="needs at least $size: weights $size, gradients $size, optimizer $size, activations $size at their peaks; "
 test_memory_that_cannot_do() {
     local without="env PATH=/nowhere" memory; make_text
-    train --steps 3 --memory 100K;          refuses 2 "--memory 100K: device 0 \(the only device\) ${too_little}give it --memory [0-9]+K or more"
+    train --steps 3 --memory 100K;          refuses 2 "--memory 100KiB: device 0 \(the only device\) ${too_little}give it $enough or more"
     command='PATH=/nowhere orrery train --pp 2 --tp 2 --memory 100K'
     watched $without "$program" train --model tiny --data "$text" --pp 2 --tp 2 --steps 3 --memory 100K
-    refuses 2 "--memory 100K: device [01] \(pp=0 tp=[01]\) ${too_little}give it"; expect_no_out '.'
-    train_under 2 --dp 2 --memory 100K;     refuses 2 "--memory 100K: device [01] \(dp=[01]\) ${too_little}give it"; expect_no_out '.'
-    train --steps 0 --memory 1K;            refuses 2 '--memory 1K: device 0 .*needs at least 1774592 bytes: weights 443648, gradients 443648, optimizer 887296, activations 0 '
+    refuses 2 "--memory 100KiB: device [01] \(pp=0 tp=[01]\) ${too_little}give it"; expect_no_out '.'
+    train_under 2 --dp 2 --memory 100K;     refuses 2 "--memory 100KiB: device [01] \(dp=[01]\) ${too_little}give it"; expect_no_out '.'
+    train --steps 0 --memory 1K;            refuses 2 '--memory 1KiB: device 0 .*needs at least 1\.69 MiB: weights 433\.2 KiB, gradients 433\.2 KiB, optimizer 866\.5 KiB, activations 0 B '
     # What it says would do, does.
     memory='--dp 4 --steps 1 --batch 4 --seq 4 --memory 1400K'
-    train $memory;                          refuses 2 "${too_little}--zero 3 would take [0-9]+, or give it --memory [0-9]+K or more"
+    train $memory;                          refuses 2 "${too_little}--zero 3 would take $size, or give it $enough or more"
     train $memory --zero 3;                 expect_status 0; expect_silent
 }
 
 # Where only a step can tell how much is needed, one table says who holds what; what the line says would do, does.
 test_memory() {
     local least
-    train --steps 3 --pp 2 --tp 2 --memory 1K;  least=$(sed -n 's/.* --memory \([0-9]*\)K or more$/\1/p' "$place/err")
+    train --steps 3 --pp 2 --tp 2 --memory 1K;  least=$(sed -n 's/.* --memory \([0-9]*\)KiB or more$/\1/p' "$place/err")
     train --steps 3 --pp 2 --tp 2 --memory "${least}K"
-    refuses 1 "--memory [0-9.]+[KM]: device [01] \(pp=0 tp=[01]\) needs [0-9]+ bytes; --memory [0-9]+K would be enough"
+    refuses 1 "--memory [0-9.]+[KM]iB: device [01] \(pp=0 tp=[01]\) needs $size; $enough would be enough"
     expect_out 'weights +gradients +optimizer +activations +buffers +in all'; expect_out '^ +0-1 +pp=0 '; expect_out '^ +2-3 +pp=1 '
     expect_no_out '^step'
-    local enough; enough=$(sed -n 's/.*--memory \([0-9]*\)K would.*/\1/p' "$place/err")
-    train --steps 3 --pp 2 --tp 2 --memory "${enough}K";         expect_status 0; expect_silent
-    train --steps 3 --pp 2 --tp 2 --memory "$((enough - 1))K";   expect_status 1
+    local suffices; suffices=$(sed -n 's/.*--memory \([0-9]*\)KiB would.*/\1/p' "$place/err")
+    train --steps 3 --pp 2 --tp 2 --memory "${suffices}K";         expect_status 0; expect_silent
+    train --steps 3 --pp 2 --tp 2 --memory "$((suffices - 1))K";   expect_status 1
 }
 
 # A model that is not ours, one thing wrong at a time.  break NAME COMMAND...: the command works in a copy of the folder.

@@ -5,7 +5,7 @@ infer() { make_text; run infer --data "$text" --steps 2 --batch 4 --seq 8 "$@"; 
 
 test_as_one_device() {
     infer --model tiny --check ref;                         expect_status 0; expect_silent
-    expect_out '^step +2/2 .* loss +[0-9.]+ +[0-9]+ tokens/s$'
+    expect_out '^step +2/2 .* loss +[0-9.]+ +[0-9.]+K? tokens/s$'
     expect_out '^OK: every activation and loss of every device is what one device computes\.$'
     infer --model tiny --check ref --dp 2 --tp 2 --offload weights --zero 3 --ring 5; expect_status 0
     expect_out 'and those of the slow tier, equal the formulas on every device$'

@@ -144,16 +144,29 @@ test_input_is_not_eaten() {
     expect_same lines "$place/out"
 }
 
-# The reader has seen enough, the disk is full, nobody listens.
+# A reader that has seen enough, as head, changes no status and stops no work.
+test_reader_that_leaves() {
+    make_text
+    local mesh words
+    into_head() { command="orrery $* | head -n 1"; timeout -k 5 300 "$program" "$@" </dev/null 2>"$place/err" | head -n 1 >"$place/out"; status=${PIPESTATUS[0]}; look; }
+    for mesh in '--dp 1' '--dp 2'; do
+        into_head train --model tiny --data "$text" --steps 300 $mesh --save kept
+        expect_status 0; expect_silent; expect_out '^model'; expect_file kept/training.json
+        rm -r kept
+    done
+    into_head train --model tiny --data "$text" --steps 4 --dp 2 --tp 2 --check ref;  expect_status 0; expect_silent
+    into_head train --model tiny --data "$text" --steps 1 --memory 1K;                expect_status 2
+    into_head list;                                                                   expect_status 0; expect_silent
+    into_head show schedule 1f1b --pp 64 --micro 200 --json -;                        expect_status 0; expect_silent
+    into_head show schedule nothing;                                                  expect_status 2
+}
+
+# The disk is full, nobody listens.
 test_output_that_ends_early() {
     make_text
     local mesh
     for mesh in '--dp 1' '--dp 2'; do
-        local words="train --model tiny --data ../text --steps 1000000 $mesh"
-        command="orrery $words | head -n 1"
-        timeout -k 5 300 "$program" $words </dev/null 2>"$place/err" | head -n 1 >"$place/out"
-        status=${PIPESTATUS[0]}; look
-        expect_status 141; expect_silent; expect_out '^model'
+        local words="train --model tiny --data ../text --steps 2 $mesh"
         if [ -e /dev/full ]; then
             command="orrery $words >/dev/full"
             status=0; timeout -k 5 300 "$program" train --model tiny --data "$text" --steps 2 $mesh </dev/null 2>"$place/err" >/dev/full || status=$?; look
@@ -193,7 +206,7 @@ test_machine_that_is_too_small() {
     # Were it not refused there would be no mpiexec to start them: thousands of devices would stop the machine.
     [ -r /proc/meminfo ] && [ "$(awk '/^MemAvailable/ { print $2 }' /proc/meminfo)" -lt 37000000 ] || return 0
     PATH=/nowhere run_without_path --dp 4096 --batch 4096
-    expect_status 1; expect_error '4096 devices need [34][0-9.]*G of memory, at least [0-9.]*[MG] of it for the model; this machine has .* left'
+    expect_status 1; expect_error '4096 devices need [34][0-9.]* GiB of memory, at least [0-9.]* [MG]iB of it for the model; this machine has .* left'
 }
 
 # Docker's /dev/shm has 64 MB, others none at all, or one that cannot be written.
@@ -212,4 +225,5 @@ test_small_shared_memory() {
 }
 
 run_tests test_machine_that_is_too_small test_small_shared_memory test_one_copy_under_mpiexec test_same_with_and_without_launcher test_killed_device_is_named test_killed_device_behind_a_pipe \
-          test_device_that_hangs test_signals_end_everything test_srun_without_pmi test_without_mpiexec test_mpiexec_that_hangs test_mpiexec_that_does_not_end test_input_is_not_eaten test_output_that_ends_early
+          test_device_that_hangs test_signals_end_everything test_srun_without_pmi test_without_mpiexec test_mpiexec_that_hangs test_mpiexec_that_does_not_end test_input_is_not_eaten test_reader_that_leaves \
+          test_output_that_ends_early

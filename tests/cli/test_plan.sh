@@ -48,8 +48,34 @@ test_many_devices() {
     run plan --dp 16 --tp 8 --pp 4 --batch 64 --micro 4
     expect_status 0; expect_silent; expect_out '^mesh    pp=4 x dp=16 x tp=8, 512 devices$'; expect_out '^fits    yes: '
     run plan --model llama3-8b --dtype bf16 --tp 8 --dp 4 --zero 3 --batch 8 --seq 4096 --cluster h100-infiniband
-    expect_status 0; expect_out '^model   llama3-8b: .* 8030\.26M parameters'; expect_out 'model FLOP utilization'
+    expect_status 0; expect_out '^model   llama3-8b: .* 8\.03B parameters'; expect_out '^        [0-9.]+ TFLOP/s/device, MFU [0-9.]+ % .attention by half.$'
     expect_columns 120
+}
+
+# Utilization of GPT-2's shape, by formulas of docs/words.md: three times the forward pass, over what 4 devices of 100 GFLOP/s could do.
+test_utilization() {
+    run plan --model tiny --dp 2 --tp 2 --batch 8 --seq 32 --cluster toy --json plan.json; expect_status 0
+    expect_out '^        [0-9.]+K tokens/s/device$'; expect_out '^        [0-9.]+ GFLOP/s/device, MFU [0-9.]+ % .attention whole.$'
+    local numbers; numbers=$(tr -d '\t\n' <plan.json | grep -oE '"(L|D|F|V|virtual_step_ps|tokens_per_second_per_device|attention_(by_half|whole))":[0-9.e+-]+' | cut -d: -f2 | tr '\n' ' ')
+    awk -v numbers="$numbers" 'function far(x, y) { return x < y * (1 - 1e-9) || x > y * (1 + 1e-9) }
+        BEGIN {
+            if (split(numbers, n, " ") != 10) exit 1
+            L = n[1]; D = n[2]; F = n[3]; V = n[4]; seconds = n[5] * 1e-12; N = 8 * 32; S = 32
+            products = N * (2 * D * V + L * (2 * D * 3 * D + 2 * D * D + 4 * D * F))
+            half = 3 * (products + L * 4 * D * N * (S + 1) / 2); whole = 3 * (products + L * 4 * D * N * S)
+            exit far(n[6], N / seconds / 4) || far(n[7], half / seconds / 4) || far(n[8], whole / seconds / 4) || far(n[9], half / seconds / 4e11) || far(n[10], whole / seconds / 4e11)
+        }' || complain "not the utilization of the formulas: $numbers"
+}
+
+# Devices that are alike share a line, though their numbers are no neighbours: on 1024 devices there are as many lines as stages.
+test_classes() {
+    run plan --dp 16 --tp 8 --pp 8 --batch 64 --micro 4 --cluster toy; expect_status 0
+    expect_out '^ +0-127  pp=0 '; [ "$(wc -l <"$place/out")" -lt 70 ] || complain "a plan of 1024 devices has $(wc -l <"$place/out") lines"
+    expect_out '^ +128-895  pp=1-6 +192\.0 in 8  106\.1 in 30  672\.0 in 224$'
+    run plan --dp 2 --tp 3 --model tiny --batch 4; expect_status 0
+    expect_out '^ +1, 4  tp=1, all 2 dp +0\.154 +0\.154 '; expect_out '^ +1, 4  tp=1, all 2 dp +157\.3 in 2 +363\.7 in 144$'
+    run plan --dp 3 --tp 2 --batch 8 --seq 8 --model tiny --zero 3; expect_status 0
+    expect_out '^      0-3  dp=0-1 +[0-9.]+ +[0-9.]+ '; expect_out '^      4-5  dp=2 +[0-9.]+ +[0-9.]+ '
 }
 
 sum() { awk '{ sum += $1 } END { printf "%.0f", sum }'; }
@@ -59,8 +85,8 @@ test_where_time_goes() {
     run plan --dp 2 --tp 2 --pp 2 --micro 4 --schedule zb-h1 --json plan.json; expect_status 0
     expect_out '^critical path of the step'; expect_out '^    tensor messages, node +[0-9.]+ '; expect_out '^    together +[0-9.]+  100.0$'
     expect_out '^bubble  [0-9.]+ % of a step'; expect_out '^exposed [0-9.]+ % of a step.*: tensor [0-9.]+'
-    expect_out '^peak    of device [0-7], [0-9.]+M: in (back|for)ward.* of microbatch [0-3], layer [0-7], '
-    expect_out '^held    .* parameters \([0-9]+\), .* activations \([0-9]+\)'
+    expect_out '^peak    of device [0-7], [0-9.]+ MiB: in (back|for)ward.* of microbatch [0-3], layer [0-7], '
+    expect_out '^        held at the peak, in [KM]iB:$'; expect_out '^ +[0-9.]+  parameters \([0-9]+ tensors\)$'; expect_out '^ +[0-9.]+  activations \([0-9]+ tensors\)$'
     local step path waits
     step=$(sed -n 's/^\t"virtual_step_ps":\t\([0-9]*\),*$/\1/p' plan.json)
     path=$(sed -n '/"critical_path"/,/\]/s/.*"ps":\t\([0-9]*\),*$/\1/p' plan.json | sum)
@@ -74,21 +100,41 @@ test_where_time_goes() {
     [ "$path" = "$step" ] || complain "with shared links: the path takes $path ps, the step $step"
 }
 
+# Operations of the path, one a line.
+operations() { sed -n '/"critical_path"/,/\]/s/.*"what":\t"\([^"]*\)",*$/\1/p' plan.json; }
+
+# What no framework runs takes no time: a dropout that drops nothing, and copies of a gradient that two read.
+test_nothing_runs_that_does_nothing() {
+    local model operation
+    for model in llama-tiny 'tiny --dropout 0' gptj-tiny gemma2-tiny 'parscale-tiny' 'llama-tiny --recompute full'; do
+        run plan --model $model --json plan.json; expect_status 0
+        for operation in dropout copy; do
+            operations | grep -qx "$operation" && complain "--model $model: there is an operation \"$operation\""
+        done
+    done
+    run plan --model tiny --dropout 0.1 --json plan.json; expect_status 0
+    operations | grep -qx dropout || complain "with --dropout 0.1 there is no dropout"
+    run plan --model llama-tiny --tp 2 --tensor 1d-sp --json plan.json; expect_status 0      # a row of others is gathered beside
+    operations | grep -qx dropout && complain "sequence parallelism drops"
+    operations | grep -qx copy || complain "the rows that are gathered with others' are not copied"
+}
+
 test_what_does_not_fit() {
     run plan --model llama3-70b --dtype bf16 --dp 8 --batch 8 --seq 512 --cluster h100-infiniband
-    expect_status 3; expect_out '^fits    NO: device 0 .*over by'; expect_error '--memory 74.5G: device 0 .dp=0. needs [0-9.]+T, [0-9.]+T more'
-    run plan --model small --dp 8 --batch 16 --memory 14M; expect_status 3; expect_error '--memory 14M: device 0 .dp=0. needs [0-9.]+M, [0-9.]+M more; what would fit: --.* [(][0-9.]+M, [0-9.]+ us[)], or --.*, or --'
+    expect_status 3; expect_out '^fits    NO: device 0 .dp=0. needs [0-9.]+ TiB of 74\.5 GiB \(80 GB\), [0-9.]+ TiB too much$'; expect_error '--memory 80GB: device 0 .dp=0. needs [0-9.]+ TiB, [0-9.]+ TiB more$'
+    run plan --model small --dp 8 --batch 16 --memory 14M; expect_status 3; expect_error '--memory 14MiB: device 0 .dp=0. needs [0-9.]+ MiB, [0-9.]+ MiB more$'
+    [ "$(sed -n '/^        what would fit:$/,$p' "$place/out" | grep -cE '^ +[0-9.]+ MiB +[0-9.]+ ms a step  --')" = 3 ] || complain 'not three changes, a line each'
     run plan --model llama3-8b --dtype bf16 --dp 8 --memory 20G --cluster h100-infiniband; expect_status 3      # four changes at once
-    expect_error '; what would fit: --data-parallel [a-z0-9]+ --recompute [a-z+]+ --offload optimizer --micro [0-9]+ [(]1[0-9.]+G, '
     run plan --model llama3-8b --memory 0 --cluster toy --batch 1 --seq 64; expect_status 0; expect_silent; expect_no_out '^fits'      # no limit
     run plan --model llama3-8b --cluster toy --batch 1 --seq 64; expect_status 3; expect_out '^fits    NO'       # the cluster's
-    run plan --dp 2 --memory 1M; expect_status 3; expect_error '--memory 1M: device [01] .dp=[01]. needs [0-9.]+M, [0-9.]+M more; none of the changes that were tried would fit$'
+    expect_out '^ +1[0-9.]+ GiB +[0-9.]+ (ms|s ) a step  --data-parallel [a-z0-9]+ --recompute [a-z+]+ --offload optimizer --micro [0-9]+$'
+    run plan --dp 2 --memory 1M; expect_status 3; expect_error '--memory 1MiB: device [01] .dp=[01]. needs [0-9.]+ MiB, [0-9.]+ MiB more$'; expect_out '^        none of the changes that were tried would fit$'
 }
 
 # More than a process has addresses for; and longer than virtual time counts.
 test_beyond_all_bounds() {
     run plan --model llama3-8b --batch 1024 --memory 1000T --cluster h100-infiniband
-    expect_status 0; expect_out '^held .* 72\.[0-9]T activations'
+    expect_status 0; expect_out '^ +72\.[0-9]+  activations'; expect_out 'held at the peak, in TiB:'
     run plan --model llama3-405b --dp 2 --offload optimizer
     expect_status 2; expect_error '--cluster toy: a step of 512 sequences computes for 617 days; virtual time counts up to 50$'
 }
@@ -106,7 +152,7 @@ test_shared_links() {
     run plan --dp 8 --tp 1 --zero 3 --cluster tpu-v4 --json -;      expect_status 0
     expect_out '"virtual_step_replayed_ps":'
     run plan --dp 4 --tp 2 --cluster frontier;                      expect_status 0
-    expect_out '^ +[0-9.]+ us a step with the links that devices share, replayed in order of time$'
+    expect_out '^ +[0-9.]+ (us|ms) a step with the links that devices share, replayed in order of time$'
     run plan --dp 4 --tp 2;                                         expect_no_out 'links that devices share'
     run plan --dp 128 --batch 128 --cluster tpu-v4;                 expect_status 2
     expect_error 'its torus cube has places for 64 devices; the mesh has 128'
@@ -116,7 +162,7 @@ test_shared_links() {
 test_hindered() {
     local with without path
     run plan --dp 4 --zero 3 --model small --cluster ethernet-1g --json plan.json; expect_status 0
-    expect_out '^ +[0-9.]+ us a step with no progress while a device computes, replayed in order of time; [0-9.]+ us without this$'
+    expect_out '^ +[0-9.]+ ms a step with no progress while a device computes, replayed in order of time; [0-9.]+ ms without this$'
     with=$(sed -n 's/^\t"virtual_step_replayed_ps":\t\([0-9]*\),*$/\1/p' plan.json)
     without=$(sed -n 's/^\t"virtual_step_unhindered_ps":\t\([0-9]*\),*$/\1/p' plan.json)
     path=$(sed -n '/"critical_path"/,/\]/s/.*"ps":\t\([0-9]*\),*$/\1/p' plan.json | sum)
@@ -125,7 +171,7 @@ test_hindered() {
     sed 's/"compute_percent": 119/"compute_percent": 300/; s/"contention"/"progress": "none", "contention"/' \
         "$top/emulated_devices/device/clusters/h100-contended.json" > slow.json
     run plan --dp 4 --tp 2 --zero 3 --model small --cluster ./slow.json --json plan.json; expect_status 0
-    expect_out 'us a step with computing slowed by messages and no progress while a device computes, .* us without these two$'
+    expect_out '[um]s a step with computing slowed by messages and no progress while a device computes, .* [um]s without these two$'
     with=$(sed -n 's/^\t"virtual_step_replayed_ps":\t\([0-9]*\),*$/\1/p' plan.json)
     path=$(sed -n '/"critical_path"/,/\]/s/.*"ps":\t\([0-9]*\),*$/\1/p' plan.json | sum)
     [ "$path" = "$with" ] || complain "slowed: the path takes $path ps, the step $with"
@@ -168,4 +214,4 @@ test_refusals() {
 
 every=(test_as_many_runs)
 [ "$TIER" = verify ] || every=()
-run_tests test_as_a_run test_where_time_goes test_many_devices test_what_does_not_fit test_beyond_all_bounds test_offloaded test_shared_links test_hindered test_overlap test_refusals "${every[@]}"
+run_tests test_as_a_run test_utilization test_classes test_where_time_goes test_nothing_runs_that_does_nothing test_many_devices test_what_does_not_fit test_beyond_all_bounds test_offloaded test_shared_links test_hindered test_overlap test_refusals "${every[@]}"

@@ -1,6 +1,12 @@
 # `orrery show data`, `memory` and `plan`: pictures of a plan, with the numbers of `orrery plan`.
 . "$(dirname "$0")/lib.sh"
 
+# Bytes as the program prints them.
+printed() {
+    awk -v x="$1" 'BEGIN { split("B KiB MiB GiB", unit); for (k = 1; x >= 1023.95; k++) x /= 1024
+        printf (x == int(x) ? "%d %s" : x < 9.995 ? "%.2f %s" : "%.1f %s"), x, unit[k] }'
+}
+
 # Every data scheme is drawn in 80 columns; what its passes send is what the plan says.
 test_every_data_scheme() {
     local name more said=
@@ -8,8 +14,9 @@ test_every_data_scheme() {
     for name in $(sed -n 's/^  \([a-z][a-z0-9-]*\)  *[^ ].*/\1/p' "$place/out"); do
         more=
         case $name in hsdp|mics|hpz) more='--shard-group 2' ;; chain) more='--shards 1,2,4' ;; esac
-        run plan --model tiny --dp 4 --data-parallel "$name" $more
-        expect_status 0; said=$(sed -n '/^sent by each/,/^$/s/^ *0-3 .* \([0-9.]*[KM]*\) in \([0-9]*\)$/\1 sent in \2 messages/p' "$place/out")
+        run plan --model tiny --dp 4 --data-parallel "$name" $more --json plan.json
+        expect_status 0; said=$(sed -n '/^sent by each/,/^$/s/^ *0-3 .* [0-9.]* in \([0-9]*\)$/ sent in \1 messages/p' "$place/out")
+        [ -z "$said" ] || said=$(printed "$(sed -n '/^\t*"data":/,/}/s/^\t*"bytes":\t\([0-9]*\),*$/\1/p' plan.json | head -n 1)")$said
         run show data "$name" $more
         expect_status 0; expect_silent; expect_columns 80; expect_out "^$name: "
         [ -z "$said" ] || expect_out "$said"
@@ -35,12 +42,12 @@ test_memory_is_the_plans() {
     local options peak
     for options in '--dp 4 --zero 3' '--pp 4 --micro 8 --batch 8' '--dp 2 --tp 2 --recompute full'; do
         run plan --model tiny $options
-        expect_status 0; peak=$(sed -n 's/^fits .* needs \([0-9.]*[KMG]\) of .*/\1/p' "$place/out")
+        expect_status 0; peak=$(sed -n 's/^fits .* needs \([0-9.]* [KMG]iB\) of .*/\1/p' "$place/out")
         run show memory $options
         expect_status 0; expect_silent; expect_columns 80; expect_out "  [WGOAB]+ +$peak\$"
     done
     run show memory --dp 4 --zero 3
-    expect_out '^  reductions  +W+G+O+  +433\.2K$'       # a quarter of 16 bytes for each of 110,912 parameters
+    expect_out '^  reductions  +W+G+O+  +433\.2 KiB$'       # a quarter of 16 bytes for each of 110,912 parameters
 }
 
 test_plans() {

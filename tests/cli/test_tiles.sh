@@ -7,9 +7,9 @@ everything='--offload optimizer,gradients,weights'
 test_what_fits() {
     make_text
     local large="--model 11m --data ../text --dp 4 --batch 4 --seq 16 --steps 1 --memory 8M --zero 3 $everything"
-    run train $large;                           expect_status 2; expect_error '--memory 8M: device 0 \(dp=0\) needs at least [0-9]+ bytes'
+    run train $large;                           expect_status 2; expect_error '--memory 8MiB: device 0 \(dp=0\) needs at least [0-9.]+ MiB'
     run train $large --tiles 4;                 expect_status 0; expect_silent
-    expect_out '^ +0-3 +all +1\.3M +739\.5K +864K '
+    expect_out '^ +0-3 +all +1\.285 +0\.722 +0\.844 '
     expect_out '^traffic .*, and those of the slow tier, equal the formulas on every device$'
     expect_out '^memory .* equal the formulas on every device$'
 }
@@ -18,10 +18,10 @@ test_what_fits() {
 test_prefetching() {
     local t=() i
     for i in yes no; do
-        train --dp 2 --zero 3 --tiles 4 --steps 1 --prefetch $i; expect_status 0
-        t+=("$(sed -n 's/^virtual \([0-9.]*\) us.*/\1/p' <<<"$out")")
+        train --dp 2 --zero 3 --tiles 4 --steps 1 --prefetch $i --json run.json; expect_status 0
+        t+=("$(sed -n 's/^\t"virtual_step_ps":\t\([0-9]*\),*$/\1/p' run.json)")
     done
-    awk -v a="${t[0]}" -v b="${t[1]}" 'BEGIN { exit !(a > 0 && a < b) }' || complain "with prefetching a step takes ${t[0]} us, without ${t[1]} us"
+    awk -v a="${t[0]}" -v b="${t[1]}" 'BEGIN { exit !(a > 0 && a < b) }' || complain "with prefetching a step takes ${t[0]} ps, without ${t[1]} ps"
 }
 
 # Files have whole tensors: from whole layers to tiles of any number and back.

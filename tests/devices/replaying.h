@@ -34,6 +34,7 @@ struct dump {
     enum dtype format, sums;            /* sums: as declared to the check */
     int parts;
     bool fused, stored_norms;           /* declared to the check */
+    bool scaled;                        /* gradients are those of the loss times loss_scale */
     int64_t tile;                       /* numbers that are read at a time; 0: whole tensors */
     int whole;                          /* how often a block's activation, or the embedding's, is read whole */
     int64_t most;                       /* bytes of matrices that a check has had at once */
@@ -112,7 +113,7 @@ static void see(void *context, const char *name, int layer, bool gradient, struc
     k->values.data = malloc((size_t)tensor_count(t) * sizeof(double));
     assert_non_null(k->values.data);
     for (int64_t i = 0; i < tensor_count(t); i++)
-        tensor_set(k->values, i, tensor_get(t, i) / (gradient ? d->model.loss_scale : 1));
+        tensor_set(k->values, i, tensor_get(t, i) / (gradient && !d->scaled ? d->model.loss_scale : 1));
 }
 
 /* change: of the shape; NULL: none. */

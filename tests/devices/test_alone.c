@@ -50,13 +50,15 @@ static void test_equals_a_run_on_one_device(void **state)
     for (size_t k = 0; k < sizeof mesh / sizeof *mesh; k++) {
         struct plan one = case_plan(1, 1, 1), p;
         picoseconds alone = 0;
+        uint64_t kept = 0;
         one.cluster = &toy, one.dtype = k == 1 ? BF16 : F32, one.micros = 1;
         if (k == 2) one.optimizer = optimizers[1], one.hyper = one.optimizer->usual;
         p = case_plan(mesh[k][0], mesh[k][1], mesh[k][2]);
         p.model = one.model, p.cluster = &toy, p.dtype = one.dtype, p.optimizer = one.optimizer, p.hyper = one.hyper;
         p.recompute = k == 3 ? "full" : NULL, p.B = one.B;
         MUST(plan_check(&p, &err));
-        MUST(alone_step_time(&p, &alone, &err));
+        MUST(alone_step_time(&p, &alone, &kept, &err));
+        if (k == 0) assert_int_equal(kept, 8 * model_elements(&p.model));       /* fp32, and SGD keeps nothing */
         const picoseconds real = run(one);
         if (alone <= 0 || alone != real)
             fail_msg("mesh %zu: alone_step_time says %lld ps, a run on one device takes %lld", k, (long long)alone,
@@ -68,11 +70,12 @@ static void test_refusals(void **state)
 {
     struct cluster toy;
     picoseconds alone;
+    uint64_t kept;
     (void)state;
     MUST(cluster_find(&toy, CLUSTER_USUAL, &err));
     struct plan p = case_plan(1, 1, 1);
     p.cluster = &toy, p.optimizer = &no_optimizer;
-    assert_int_equal(alone_step_time(&p, &alone, &err), ERR_PLAN);
+    assert_int_equal(alone_step_time(&p, &alone, &kept, &err), ERR_PLAN);
 }
 
 int main(void)

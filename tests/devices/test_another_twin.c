@@ -120,19 +120,6 @@ static void test_projected(void **state)
     grow(p, 2);
 }
 
-static void test_known_bounds(void **state)
-{
-    struct reference ref;
-    struct plan p = case_plan(1, 1, 1);
-    const struct known_bounds known = { 0 };
-    (void)state;
-    open(&ref, &p);
-    ref.known = &known;
-    assert_false(another(&ref));
-    ref.known = NULL;
-    reference_close(&ref);
-}
-
 /* What reference.h says of a single random number, whose twins' deviation is three times as large: the chance that it
  * is beyond so many times the largest of n twins. */
 static double chance_beyond(double times, int n)
@@ -208,7 +195,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bounds_grow),          cmocka_unit_test(test_projected),
-        cmocka_unit_test(test_known_bounds),         cmocka_unit_test(test_chances),
+        cmocka_unit_test(test_chances),
         cmocka_unit_test(test_overflow_by_rounding), cmocka_unit_test(test_overflow_unscaled),
     };
     return cmocka_run_group_tests_name("another twin", tests, NULL, NULL);

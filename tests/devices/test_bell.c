@@ -7,6 +7,7 @@
  */
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/comm/transport.h"
+#include "ref/machine/cores.h"
 #include <glob.h>
 #include <stdio.h>
 #include <time.h>
@@ -124,7 +125,7 @@ static void test_who_listens_for_several_rings_sleeps_until_the_last(void **stat
 /* A yield passes the core on to nobody where each device is a session: launchers make it one. */
 static void test_where_cores_are_shared_a_wait_soon_sleeps(void **state)
 {
-    const bool shared = comm.size > sysconf(_SC_NPROCESSORS_ONLN);
+    const bool shared = comm.size > cores_usable();
     const struct near *near = &comm.transport->near;
     struct bells ours = bells;
     struct patience p = { .bells = &ours, .since = patience_now() - MILLISECOND / 10 };

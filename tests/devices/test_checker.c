@@ -133,20 +133,128 @@ enum { N = 21, D = 21, V = 61, F = 37 };
 
 static void test_what_is_enough(void **state)
 {
-    struct checked_kinds n = { .all = { 2, 3 }, .compared = { 2, 0 } };
+    struct checked_kinds n = { .all = { 2, 3 }, .of[KIND_LOSS][JUDGED_RIGHT] = 2 };
+    struct check_result r = { 0 };
     unsigned set;
     (void)state;
     assert_int_equal(checked_kind_of("adamw/norm"), KIND_LOSS);
     assert_int_equal(checked_kind_of("grad/h.0.router.weights"), KIND_ACT_GRAD);
     assert_int_equal(checked_kind_of("grad/h.0.ln_1.weight"), KIND_GRAD);
-    assert_int_equal(checked_kinds_enough(&n, 0, &err), ERR_CHECK);     /* losses alone */
+    assert_int_equal(checked_kinds_enough(&n, &r, F32, 0, &err), ERR_CHECK);    /* losses alone */
     assert_int_equal(checked_kinds_read("loss,act", &set, &err), OK);
     assert_int_equal(set, 1u << KIND_LOSS | 1u << KIND_ACT);
-    assert_int_equal(checked_kinds_enough(&n, set, &err), ERR_CHECK);
-    n.compared[KIND_ACT] = 1;
-    assert_int_equal(checked_kinds_enough(&n, set, &err), OK);
-    assert_int_equal(checked_kinds_enough(&n, 0, &err), OK);
+    assert_int_equal(checked_kinds_enough(&n, &r, F32, set, &err), ERR_CHECK);
+    n.of[KIND_ACT][JUDGED_LOOSELY] = 1;
+    assert_int_equal(checked_kinds_enough(&n, &r, F32, set, &err), OK);
+    assert_int_equal(checked_kinds_enough(&n, &r, F32, 0, &err), OK);
     assert_int_equal(checked_kinds_read("act,", &set, &err), ERR_USAGE);
+    r.unknown = 1;
+    assert_int_equal(checked_kinds_enough(&n, &r, F32, 0, &err), ERR_CHECK);    /* names that are not known */
+    r.unknown = 0, n.of[KIND_STEP][CANNOT_BE_JUDGED] = 1, n.first_open = "adamw/2/grad/wte.weight";
+    assert_int_equal(checked_kinds_enough(&n, &r, BF16, set, &err), ERR_CHECK);
+    assert_non_null(strstr(err.text, "1 tensor cannot be judged, adamw/2/grad/wte.weight: in bf16"));
+    n.lacks = "act/h.0.ln_1";
+    assert_int_equal(checked_kinds_enough(&n, &r, BF16, 0, &err), ERR_CHECK);
+    assert_non_null(strstr(err.text, "dump act/h.0.ln_1"));
+}
+
+/* A tensor is right as a whole or by itself, and wrong if it is so in either way. */
+static void test_what_is_judged(void **state)
+{
+    static const struct { enum finding as_a_whole; double bound; int by_itself; enum judgement is; } of[] = {
+        { HOLDS, 0.05, -1, JUDGED_RIGHT },          { HOLDS, 0.5, -1, JUDGED_LOOSELY },
+        { HOLDS, 0.5, SINGLE_RIGHT, JUDGED_RIGHT }, { HOLDS, 0.05, SINGLE_WRONG, JUDGED_WRONG },
+        { HOLDS, 0.5, SINGLE_LACKS, JUDGED_LOOSELY }, { HOLDS, 0.05, SINGLE_UNKNOWN, JUDGED_RIGHT },
+        { OPEN, 2, -1, CANNOT_BE_JUDGED },          { OPEN, 2, SINGLE_LACKS, CANNOT_BE_JUDGED },
+        { OPEN, 2, SINGLE_STEPWISE, JUDGED_RIGHT }, { ELSEWHERE, 0.01, -1, CANNOT_BE_JUDGED },
+        { ELSEWHERE, 0.01, SINGLE_RIGHT, JUDGED_RIGHT }, { DIFFERS, 0.5, SINGLE_RIGHT, JUDGED_WRONG },
+        { MISSING, 0.01, -1, JUDGED_WRONG },        { LEFT_OUT, 0.01, -1, NOT_JUDGED },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        const struct checked c = { .finding = of[i].as_a_whole, .bound = of[i].bound };
+        const struct single_result r = { .verdict = (enum single_verdict)of[i].by_itself };
+        assert_int_equal(judgement_of(&c, of[i].by_itself < 0 ? NULL : &r), of[i].is);
+    }
+}
+
+/* Tensors that cannot be judged are counted by kind and step. */
+static void test_what_cannot_be_judged(void **state)
+{
+    struct checked all[] = { { .name = "act/h.0.ln_1", .finding = HOLDS, .bound = 0.01 },
+                             { .name = "adamw/2/grad/wte.weight", .finding = OPEN, .bound = 1.5 },
+                             { .name = "adamw/2/grad/wpe.weight", .finding = OPEN, .bound = 1.5 },
+                             { .name = "adamw/3/grad/wpe.weight", .finding = HOLDS, .bound = 0.7 },
+                             { .name = "adamw/loss", .finding = OPEN, .bound = 1.5 } };
+    const struct check_result r = { .count = 5, .all = all };
+    const struct singles none = { 0 };
+    const struct checked_kinds n = checked_kinds_count(&r, &none);
+    (void)state;
+    assert_int_equal(checked_kinds_of(&n, CANNOT_BE_JUDGED), 3);
+    assert_int_equal(checked_kinds_of(&n, JUDGED_LOOSELY), 1);
+    assert_int_equal(n.groups, 2);
+    assert_string_equal(n.group[0].name, "adamw/2/grad");
+    assert_int_equal(n.group[0].tensors, 2);
+    assert_string_equal(n.group[1].name, "adamw/loss");
+    assert_string_equal(n.first_open, "adamw/2/grad/wte.weight");
+    assert_true(n.loosest == 0.7);
+}
+
+/* Tensors of golden kinds under other names than the golden ones. */
+static void test_names_that_are_not_golden(void **state)
+{
+    static const struct { const char *name; int unknown; } of[] = {
+        { "act/blocks.0.norm", 1 }, { "grad/transformer.wte.weight", 1 }, { "adamw/weight/transformer.wte.weight", 1 },
+        { "micro/0/grad/wte.weight", 1 }, { "slowmo/weight/wte.weight", 0 }, { "debug/wte.weight", 0 }, { "ids", 0 },
+    };
+    struct check_result r;
+    (void)state;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        struct dump d = { 0 };
+        add(&d, "loss", 1, 0, values("loss")), add(&d, of[i].name, 1, 0, values("loss"));
+        write_dump(&d, "x.safetensors");
+        assert_int_equal(check(place("x.safetensors"), NULL, &r), OK);
+        if (r.unknown != of[i].unknown) fail_msg("%s: %d", of[i].name, r.unknown);
+        check_result_free(&r);
+    }
+    struct dump d = { 0 };                  /* the kind is there: what is beside it is the program's own */
+    add(&d, MID, N, D, values(MID)), add(&d, "act/h.0.mine", N, D, values(MID));
+    write_dump(&d, "x.safetensors");
+    assert_int_equal(check(place("x.safetensors"), NULL, &r), OK);
+    assert_int_equal(r.unknown, 0);
+    assert_int_equal(r.extras, 1);
+    check_result_free(&r);
+    unlink(place("x.safetensors"));
+}
+
+/* What a program begins with may be rounded, and is not anything else: in 16 bits, too. */
+static void test_first_weights(void **state)
+{
+    static const char name[] = "start/wte.weight";
+    static const enum dtype formats[] = { F64, F32, BF16, F16 };
+    (void)state;
+    for (int t = 0; t < 4; t++)
+        for (int wrong = 0; wrong < 2; wrong++) {
+            struct dump d = { 0 };
+            struct check_result r;
+            struct actual a;
+            double *w = values(name), buffer;
+            for (int i = 0; i < V * D; i++) {
+                const struct tensor one = tensor_1d(&buffer, formats[t], 1);
+                tensor_set(one, 0, wrong && i / D == 3 ? 1.25 * w[i] : w[i]);
+                w[i] = tensor_get(one, 0);
+            }
+            add(&d, "loss", 1, 0, values("loss")), add(&d, name, V, D, w);
+            write_dump(&d, "x.safetensors");
+            assert_int_equal(actual_open(&a, place("x.safetensors"), NULL, &err), OK);
+            assert_int_equal(check_files(&golden, &a, formats[t], &r, &err), OK);
+            if (!wrong && r.first >= 0) fail_msg("%s: %s %s", dtype_name(formats[t]), r.all[r.first].name,
+                                                 finding_words(r.all[r.first].finding));
+            if (wrong) assert_string_equal(r.all[r.first].name, name);
+            check_result_free(&r);
+            actual_close(&a);
+        }
+    unlink(place("x.safetensors"));
 }
 
 static void test_itself(void **state)
@@ -156,6 +264,14 @@ static void test_itself(void **state)
     assert_int_equal(check(golden_path, NULL, &r), OK);
     assert_int_equal(r.first, -1);
     assert_true(r.found[HOLDS] > 220);
+    int at[3] = { -1, -1, -1 };             /* weights are made from states: they come after them */
+    for (int i = 0; i < r.count; i++)
+        for (int k = 0; k < 3; k++) {
+            static const char *const of[] = { "adamw/exp_avg/wte.weight", "adamw/exp_avg_sq/ln_f.bias",
+                                              "adamw/weight/h.0.ln_1.bias" };
+            if (strcmp(r.all[i].name, of[k]) == 0) at[k] = i;
+        }
+    assert_true(at[0] >= 0 && at[1] > at[0] && at[2] > at[1]);
     check_result_free(&r);
 }
 
@@ -621,7 +737,9 @@ static void test_bad_maps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_enough), cmocka_unit_test(test_itself),
+        cmocka_unit_test(test_what_is_enough), cmocka_unit_test(test_what_is_judged),
+        cmocka_unit_test(test_what_cannot_be_judged), cmocka_unit_test(test_names_that_are_not_golden),
+        cmocka_unit_test(test_first_weights), cmocka_unit_test(test_itself),
         cmocka_unit_test(test_tensor_parallel), cmocka_unit_test(test_by_name),
         cmocka_unit_test(test_zigzag_boxes_and_transpose), cmocka_unit_test(test_broken_on_an_axis),
             cmocka_unit_test(test_what_fails), cmocka_unit_test_setup_teardown(test_other_experts, take_mixtral,

@@ -31,11 +31,13 @@ static struct sums differ_by(double error)
     return (struct sums){ .difference = error * error, .elements = 1, .expected = 1 };
 }
 
-/* A gradient on one device, of norm 1. */
+#define SMALL 0x1p-10                  /* bounds of so many are small enough to call what exceeds them wrong */
+
+/* A gradient on one device, of norm 1; error and bound in units of SMALL. */
 static void hold(const char *tensor, int rank, double error, double bound)
 {
-    struct worst found = { .bound = bound, .rank = rank, .step = 1 };
-    const struct sums s = differ_by(error);
+    struct worst found = { .bound = bound * SMALL, .rank = rank, .step = 1 };
+    const struct sums s = differ_by(error * SMALL);
     snprintf(found.tensor, sizeof found.tensor, "%s", tensor);
     comparison_tensor(&c, &c.gradient, "gradient", found, &s, 1);
 }
@@ -135,14 +137,14 @@ static void test_border(void **state)
 static void test_error_is_of_the_whole(void **state)
 {
     (void)state;
-    struct worst found = { .tensor = "w", .bound = 0.25, .rank = 3, .step = 2 };
+    struct worst found = { .tensor = "w", .bound = 0x1p-4, .rank = 3, .step = 2 };
     const struct sums s = { .difference = 4, .actual = 25, .product = 15, .truth = 9, .elements = 7, .expected = 7 };
-    comparison_tensor(&c, &c.weight, "weight", found, &s, 16);
-    assert_true(c.weight.error == 2. / 16 && c.weight.bound == 0.25 && c.weight.ratio == 0.5 && c.weight.truth == 9);
+    comparison_tensor(&c, &c.weight, "weight", found, &s, 64);
+    assert_true(c.weight.error == 2. / 64 && c.weight.bound == 0x1p-4 && c.weight.ratio == 0.5 && c.weight.truth == 9);
     assert_true(c.weight.scale.factor == 15. / 9 && c.weight.scale.residual == 0);
-    assert_true(c.weight.rank == 3 && c.weight.step == 2 && !c.failed && c.largest.error == 2. / 16);
-    comparison_tensor(&c, &c.weight, "weight", found, &s, 4);
-    assert_true(c.failed && c.first.error == 0.5 && c.first.ratio == 2 && c.compared == 2 && c.wrong == 1);
+    assert_true(c.weight.rank == 3 && c.weight.step == 2 && !c.failed && c.largest.error == 2. / 64);
+    comparison_tensor(&c, &c.weight, "weight", found, &s, 16);
+    assert_true(c.failed && c.first.error == 0.125 && c.first.ratio == 2 && c.compared == 2 && c.wrong == 1);
 }
 
 static void test_missing_elements(void **state)
@@ -167,14 +169,14 @@ static void test_numbers(void **state)
 {
     (void)state;
     for (int sign = -1; sign <= 1; sign += 2) {
-        assert_true(number_holds(sign * 4.5, sign * 4, 0.5) && number_holds(sign * 3.5, sign * 4, 0.5));
-        assert_false(number_holds(sign * 4.5078125, sign * 4, 0.5) || number_holds(sign * 3.4921875, sign * 4, 0.5));
-        assert_false(number_holds(-sign * 4, sign * 4, 0.5));
+        assert_true(number_holds(sign * 4.25, sign * 4, 0.25) && number_holds(sign * 3.75, sign * 4, 0.25));
+        assert_false(number_holds(sign * 4.2578125, sign * 4, 0.25) || number_holds(sign * 3.7421875, sign * 4, 0.25));
+        assert_false(number_holds(-sign * 4, sign * 4, 0.25));
     }
     assert_true(number_holds(0, 0, 0) && number_holds(0, 0, 0.5) && number_holds(4, 4, 0));
     assert_false(number_holds(1, 0, 0.5) || number_holds(NAN, 4, 0.5) || number_holds(INFINITY, 4, 0.5));
-    assert_false(number_holds(8, 4, 0.5));
-    assert_true(c.number && c.where.on.number && c.first.error == 1 && c.first.bound == 0.125 &&
+    assert_false(number_holds(8, 4, 0.25));
+    assert_true(c.number && c.where.on.number && c.first.error == 1 && c.first.bound == 0.0625 &&
                 c.first.scale.factor == 2);
     assert_string_equal(c.first.tensor, "loss");
 }
@@ -248,7 +250,7 @@ static void test_worst_is_by_ratio(void **state)
     hold("c", 2, 0.25, 0.25);
     assert_string_equal(c.gradient.tensor, "b");
     assert_int_equal(c.gradient.rank, 1);
-    assert_true(c.gradient.ratio == 1 && c.largest.error == 0.5 && !c.failed && c.compared == 3 && c.wrong == 0);
+    assert_true(c.gradient.ratio == 1 && c.largest.error == 0.5 * SMALL && !c.failed && c.compared == 3 && c.wrong == 0);
     assert_true(c.loss.tensor[0] == 0 && c.weight.tensor[0] == 0);
 }
 
@@ -276,14 +278,14 @@ static void test_first(void **state)
     hold("b", 2, 4, 1);
     hold("b", 3, 3, 1);
     hold("c", 3, 64, 1);
-    struct worst next = { .tensor = "b", .bound = 1, .rank = 4, .step = 2 };        /* the same in the next step */
-    const struct sums s = differ_by(128);
+    struct worst next = { .tensor = "b", .bound = SMALL, .rank = 4, .step = 2 };    /* the same in the next step */
+    const struct sums s = differ_by(128 * SMALL);
     comparison_tensor(&c, &c.gradient, "gradient", next, &s, 1);
     assert_string_equal(c.first.tensor, "b");
     assert_string_equal(c.first_kind, "gradient");
     assert_string_equal(c.before, "gradient a");
     assert_true(c.first.rank == 2 && c.first.ratio == 4 && c.first.step == 1 && !c.number && !c.excess);
-    assert_true(c.wrong == 5 && c.compared == 7 && c.largest.error == 128);
+    assert_true(c.wrong == 5 && c.compared == 7 && c.largest.error == 128 * SMALL);
     for (int r = 0; r < 6; r++) {
         assert_int_equal(devices_have(&c.where.on.holding, r), r < 4);
         assert_int_equal(devices_have(&c.where.on.failing, r), r >= 1 && r < 4);
@@ -297,7 +299,7 @@ static void test_holders_after_the_failure(void **state)
     hold("b", 0, 2, 1);
     hold("b", 1, 0, 1);
     assert_true(devices_count(&c.where.on.holding) == 2 && devices_count(&c.where.on.failing) == 1);
-    assert_true(c.where.on.rounding == 1);
+    assert_true(c.where.on.rounding == SMALL);
     assert_string_equal(c.before, "");
 }
 
@@ -374,7 +376,7 @@ static void test_words(void **state)
     (void)state;
     for (int r = 0; r < 6; r++) {
         const bool wrong = r % 3 == 1;
-        struct worst found = { .tensor = "h.0.ln_1.bias", .bound = 0.25, .rank = r, .step = 7 };
+        struct worst found = { .tensor = "h.0.ln_1.bias", .bound = 0.0625, .rank = r, .step = 7 };
         const double factor = wrong ? 2 : 1;
         const struct sums s = { .difference = wrong ? 4 : 0,
                                 .actual = 4 * factor * factor,
@@ -385,17 +387,82 @@ static void test_words(void **state)
         comparison_tensor(&c, &c.gradient, "gradient", found, &s, 2);
     }
     expect_words("step 7: gradient h.0.ln_1.bias on device 1 (dp=0 tp=1) differs from the one-device run by 1; its "
-                 "bound is 0.25; "
+                 "bound is 0.0625; "
                  "wrong on tp=1, any dp; it is expected times 2.0000 = dp");
-    assert_false(number_holds(12, 4, 0.5));
+    assert_false(number_holds(12, 4, 0.25));
     expect_words(
-        "step 1: loss differs from the one-device run by 2; its bound is 0.125; it is expected times 3.0000 = tp");
+        "step 1: loss differs from the one-device run by 2; its bound is 0.0625; it is expected times 3.0000 = tp");
     c = (struct comparison){ 0 };
     double excess[] = { 1.5 };
     comparison_excess(&c, (struct worst){ .tensor = "wte.weight", .rank = 5, .step = 2 }, tensor_1d(excess, F64, 1));
     expect_words("step 2: quantised gradient wte.weight on device 5 (dp=1 tp=2) differs from the sum of what was "
                  "quantised, in units of what "
                  "that allows, by 1.5; its bound is 1; wrong on dp=1, tp=2");
+}
+
+/* ---- right, wrong, cannot be judged ------------------------------------------------------------------------------ */
+
+static void test_judgements(void **state)
+{
+    (void)state;
+    const double wide = WIDE_BOUND, above = WIDE_BOUND * (1 + 0x1p-40);
+    const struct { double error, bound; enum judgement is; } cases[] = {
+        { 0, 0, JUDGED_RIGHT },       { wide, wide, JUDGED_RIGHT },         { above, wide, JUDGED_WRONG },
+        { 9e9, wide, JUDGED_WRONG },  { above, above, JUDGED_RIGHT },       { 0.9, 0.99, JUDGED_RIGHT },
+        { 0.5, above, CANNOT_BE_JUDGED },                                   { 9e9, 0.5, CANNOT_BE_JUDGED },
+        { 0.5, 1, CANNOT_BE_JUDGED }, { 2, 1.5, CANNOT_BE_JUDGED },         { 0, 1.5, JUDGED_RIGHT },
+        { 0.5, INFINITY, CANNOT_BE_JUDGED },                                { 0.5, NAN, CANNOT_BE_JUDGED },
+        { NAN, 0.5, JUDGED_WRONG },   { INFINITY, 1.5, JUDGED_WRONG },      { 0x1p-60, 0, JUDGED_WRONG },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (judge_error(cases[i].error, cases[i].bound) != cases[i].is)
+            fail_msg("error %g, bound %g: %d", cases[i].error, cases[i].bound,
+                     (int)judge_error(cases[i].error, cases[i].bound));
+}
+
+/* What cannot be judged is no failure, but does not hold either; wide bounds are named, the widest of them. */
+static void test_unjudged(void **state)
+{
+    (void)state;
+    const struct plan p = plan_2x3();
+    char text[400];
+    hold("a", 0, 0.5, 1);
+    assert_true(comparison_holds(&c));
+    assert_string_equal(comparison_warning(text, sizeof text, &c, &p), "");
+    hold("b", 1, 1 / SMALL / 8, 1 / SMALL / 4);
+    hold("d", 4, 1 / SMALL / 8, 1 / SMALL / 2);
+    hold("e", 2, 0, 1 / SMALL / 2);                             /* equal: nothing to warn of */
+    hold("f", 5, 1 / SMALL / 4, 1 / SMALL / 2);
+    assert_true(comparison_holds(&c) && c.warned == 3 && c.unjudged == 0);
+    assert_string_equal(comparison_warning(text, sizeof text, &c, &p),
+                        "3 of 5 comparisons hold by a bound above 0.1, the widest 0.5: gradient d, step 1, device 4 "
+                        "(dp=1 tp=1)");
+    hold("g", 1, 1 / SMALL / 2, 1 / SMALL / 4);
+    hold("i", 0, 2 / SMALL, 1 / SMALL);
+    assert_true(!comparison_holds(&c) && !c.failed && c.wrong == 0 && c.unjudged == 2);
+    assert_string_equal(comparison_unjudged(text, sizeof text, &c, &p),
+                        "2 of 7 comparisons cannot be judged, first gradient g, step 1, device 1 (dp=0 tp=1): it "
+                        "differs by 0.5, and rounding alone may change it by 0.25");
+    hold("k", 0, 2, 1);
+    assert_true(c.failed && c.wrong == 1 && c.unjudged == 2);
+    c = (struct comparison){ 0 };
+    assert_true(!number_holds(5, 4, 0.25) && number_holds(5, 4, 0.5) && !comparison_holds(&c));
+    assert_string_equal(comparison_unjudged(text, sizeof text, &c, &p),
+                        "1 of 1 comparisons cannot be judged, first loss, step 1: it differs by 0.25, and rounding "
+                        "alone may change it by 0.125");
+}
+
+/* A norm of 0 makes error and bound absolute: no such bound is wide. */
+static void test_absolute_bounds_are_not_wide(void **state)
+{
+    (void)state;
+    struct worst found = { .tensor = "w", .bound = 4 };
+    struct sums s = differ_by(2);
+    comparison_tensor(&c, &c.gradient, "gradient", found, &s, 0);
+    assert_true(comparison_holds(&c) && c.warned == 0);
+    s = differ_by(8);
+    comparison_tensor(&c, &c.gradient, "gradient", found, &s, 0);
+    assert_true(c.failed && c.unjudged == 0);
 }
 
 #define FRESH(f) cmocka_unit_test_setup(f, forget)
@@ -410,7 +477,8 @@ int main(void)
         FRESH(test_zero_truth), FRESH(test_skipped_step), FRESH(test_worst_is_by_ratio), FRESH(test_nan_stays),
             FRESH(test_first),
         FRESH(test_holders_after_the_failure), FRESH(test_every_kind_is_reported), FRESH(test_excess),
-            FRESH(test_words),
+            FRESH(test_words), cmocka_unit_test(test_judgements), FRESH(test_unjudged),
+            FRESH(test_absolute_bounds_are_not_wide),
     };
     return cmocka_run_group_tests_name("compare", tests, NULL, NULL);
 }

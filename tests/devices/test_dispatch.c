@@ -156,7 +156,7 @@ static void run_call(struct dispatch *d)
 {
     const struct expert_scheme *s = d->ep.scheme;
     const int64_t n = tokens_of(test_rank);
-    enum error_code e = s->announce(&d->routing, &d->ep, d->call.experts, &err);
+    enum error_code e = expert_call_announce(&d->call, &err);
     for (int i = 0; i < s->slots; i++) {
         d->call.kept[i] = s->kept(&d->ep, i, n);
         d->call.kept[i].data = arena_alloc(&device.arena, ACTIVATIONS, tensor_bytes(d->call.kept[i]));

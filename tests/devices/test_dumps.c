@@ -3,6 +3,7 @@
  * tier: check
  */
 #include "emulated_devices/verify/check/checker.h"
+#include "emulated_devices/verify/check/singles.h"
 #include "ref/io/output.h"
 
 #include <math.h>
@@ -252,6 +253,36 @@ static void test_coordinates(void **state)
     assert_non_null(strstr(found(&r, "loss")->copies, "rank 2 (dp=0 tp=1)"));
     check_result_free(&r);
     actual_close(&a);
+}
+
+/* Parts of a gradient of weights: what the dump says; else the microbatches of its layout, or ranks, if they are
+ * more. */
+static void test_parts_of_gradients(void **state)
+{
+    static const struct { const char *mesh, *parts; int micros, gradient, other; } of[] = {
+        { "{\"dp\": 1}", NULL, 1, 1, 1 },  { "{\"dp\": 1}", NULL, 4, 4, 1 },      { "{\"dp\": 1}", "3", 4, 3, 3 },
+        { "{\"dp\": 1}", NULL, 0, 1, 1 },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        struct actual a;
+        struct file f = begin("0", of[i].mesh);
+        if (of[i].micros == 0) add(&f, MID, N, D, values(MID), NULL);
+        for (int m = 0; m < of[i].micros; m++) {
+            char key[64], entry[96];
+            const int first = N * m / of[i].micros, count = N * (m + 1) / of[i].micros - first;
+            snprintf(key, sizeof key, "%s#%d", MID, m);
+            snprintf(entry, sizeof entry, "{\"rows\": [[%d, %d]], \"micro\": %d}", first, count, m);
+            add(&f, key, count, D, cut(MID, D, first, count, 0, D, 1), entry);
+        }
+        if (of[i].parts) say(&f, "parts", of[i].parts);
+        put(&f, "0.safetensors");
+        assert_int_equal(actual_open(&a, folder, NULL, &err), OK);
+        assert_int_equal(singles_gradient_parts(&golden, &a), of[i].gradient);
+        assert_int_equal(singles_parts(&a), of[i].other);
+        actual_close(&a);
+        clear(NULL);
+    }
 }
 
 /* One of four microbatches of one rank has another row's numbers. */
@@ -508,6 +539,7 @@ int main(void)
         cmocka_unit_test_teardown(test_kinds_of_pieces, clear),
         cmocka_unit_test_teardown(test_coordinates, clear),
         cmocka_unit_test_teardown(test_microbatches, clear),
+        cmocka_unit_test_teardown(test_parts_of_gradients, clear),
         cmocka_unit_test_teardown(test_copies, clear),
         cmocka_unit_test_teardown(test_pieces_that_do_not_fit, clear),
         cmocka_unit_test_teardown(test_overlap_in_a_rank, clear),

@@ -264,11 +264,13 @@ static void test_waiting_for_one_stream_is_no_waiting_for_another(void **state)
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
+/* Early receives, too: so what is read before its wait is never right by chance. */
 static void test_received_buffers_are_poison_until_the_wait(void **state)
 {
     (void)state;
-    for (int64_t n = N; n <= LONG; n += LONG - N) {
-        open_streams(FLIGHT_LATEST, 0);
+    for (int c = 0; c < 4; c++) {
+        const int64_t n = c % 2 ? LONG : N;
+        open_streams(c / 2 ? FLIGHT_LATEST : FLIGHT_EARLIEST, 0);
         const int P = comm.size, left = (comm.rank + P - 1) % P, to = (comm.rank + 1) % P;
         struct tensor in = numbers(n, 0), out = numbers(n, comm.rank);
         struct exchange x = exchange_begin(comm.everyone, POINT_TO_POINT);
@@ -285,7 +287,7 @@ static void test_received_buffers_are_poison_until_the_wait(void **state)
     }
 }
 
-/* A send that is late sends what its buffer is used for next; of one that is early the sender hears. */
+/* A send that is late sends what its buffer is used for next.  All devices hear who has changed it, late or not. */
 static void test_sends_read_their_buffer_late(void **state)
 {
     (void)state;
@@ -302,13 +304,155 @@ static void test_sends_read_their_buffer_late(void **state)
             if (late)
                 ASSERT_ALL(right(in, 10) == n - 1 && tensor_get(in, 3) == -1,
                            "%d of %lld numbers are those before the change", right(in, 10), (long long)n);
-            const enum error_code e = message_wait(&comm, send, &err);
-            if (late) ASSERT_ALL(e == OK, "%s", err.text);
-            else
-                ASSERT_ALL(e == ERR_COMM && strstr(err.text, "allgather over") && strstr(err.text, "changed the"),
-                           "%d %s", e, err.text);
+            ASSERT_ALL(message_wait(&comm, send, &err) == OK, "%s", err.text);
+            const enum error_code e = comm_agree(&comm, OK, &err);
+            ASSERT_ALL(e == ERR_CHECK && strstr(err.text, "other allgather over") &&
+                           strstr(err.text, "device 0 sends") && strstr(err.text, "changes them before message_wait"),
+                       "%d %s", e, err.text);
             close_streams();
         }
+}
+
+/* ---- buffers that are used before their messages have been waited for -------------------------------------------- */
+
+static struct tensor spare;
+
+static void use_nothing(struct tensor t) { (void)t; }
+static void use_set(struct tensor t) { tensor_set(t, 3, -1); }
+static void use_zero(struct tensor t) { device_zero(&device, t); }
+static void use_same_again(struct tensor t) { device_copy(&device, t.data, spare.data, tensor_bytes(t)); }
+static void use_read(struct tensor t) { device_copy(&device, spare.data, t.data, tensor_bytes(t)); }
+static void use_compute(struct tensor t) { dev_add(&device, spare, spare, t); }
+static void use_free(struct tensor t) { device_free(&device, t); }
+static void use_end(struct tensor t) { (void)t, messages_have_ended(&comm, "at the end of the test"); }
+
+static const struct early {
+    bool of_send;
+    void (*use)(struct tensor);
+    const char *says;                   /* NULL: it may be used so */
+} early[] = {
+    { true, use_nothing, NULL },
+    { true, use_read, NULL },
+    { true, use_compute, NULL },
+    { true, use_same_again, NULL },
+    { true, use_set, "and changes them before message_wait" },
+    { true, use_zero, "and changes them before message_wait: a host view" },
+    { true, use_free, "and frees them before message_wait" },
+    { true, use_end, "and has not waited for the message at the end of the test" },
+    { false, use_set, "and writes to them before message_wait" },
+    { false, use_zero, "and writes to them before message_wait: a host view" },
+    { false, use_same_again, "and writes to them before message_wait: a copy" },
+    { false, use_read, "and reads them before message_wait: a copy" },
+    { false, use_compute, "and computes with them before message_wait: add" },
+    { false, use_free, "and frees them before message_wait" },
+    { false, use_end, "and has not waited for the message at the end of the test" },
+};
+
+/* The last device uses a buffer early; then it waits, so that the others go on.  No talk of the harness in between: a
+ * neighbour's send waits until this device takes it. */
+static enum error_code use_early(const struct early *u, int64_t n)
+{
+    const int P = comm.size, left = (comm.rank + P - 1) % P, to = (comm.rank + 1) % P;
+    struct tensor in = numbers(n, 0), out = numbers(n, 10);
+    struct exchange x = exchange_begin(comm.everyone, POINT_TO_POINT);
+    spare = numbers(n, 10);
+    device.arena.doing = (struct doing){ .pass = "forward", .micro = 2 };
+    struct message receive = message_receive(&x, left, in.data, tensor_bytes(in)),
+                   send = message_send(&x, to, out.data, tensor_bytes(out));
+    const bool only = u->use == use_end;                /* the message that is left is the only one */
+    bool ok = true;
+    if (only) ok = message_wait(&comm, u->of_send ? receive : send, &err) == OK;
+    if (comm.rank == P - 1) u->use(u->of_send ? out : in);
+    if (!only || !u->of_send) ok = message_wait(&comm, receive, &err) == OK && ok;
+    if (!only || u->of_send) ok = message_wait(&comm, send, &err) == OK && ok;
+    return ok ? comm_agree(&comm, OK, &err) : ERR_COMM;
+}
+
+static void test_early_uses_are_named(void **state)
+{
+    static const enum flight_when when[] = { FLIGHT_EARLIEST, FLIGHT_LATEST, FLIGHT_RANDOM };
+    char who[200];
+    (void)state;
+    for (size_t i = 0; i < sizeof early / sizeof *early; i++)
+        for (int c = 0; c < 6; c++) {
+            const int64_t n = c % 2 ? LONG : N;
+            const struct early *u = &early[i];
+            open_streams(when[c / 2], 1);
+            ASSERT_ALL(use_early(&(struct early){ true, use_nothing, NULL }, n) == OK, "%s", err.text);
+            const enum error_code e = use_early(u, n);
+            const int P = comm.size, last = P - 1, peer = u->of_send ? 0 : (last + P - 1) % P;
+            snprintf(who, sizeof who,
+                     "other send over all devices, exchange %u: device %d %s bytes 0 to %d of a block of %d (buffers) "
+                     "%s device %d (forward of microbatch 2)",
+                     (unsigned)comm.everyone->exchanges - 2, last, u->of_send ? "sends" : "receives", (int)n * 8 - 1,
+                     (int)n * 8, u->of_send ? "to" : "from", peer);
+            if (u->says == NULL) ASSERT_ALL(e == OK, "case %d: %s", (int)i, err.text);
+            else
+                ASSERT_ALL(e == ERR_CHECK && strstr(err.text, who) && strstr(err.text, u->says),
+                           "case %d, %d: %s; not: %s %s", (int)i, c, err.text, who, u->says);
+            ASSERT_ALL(comm_agree(&comm, OK, &err) == OK, "it is reported again: %s", err.text);
+            close_streams();
+        }
+}
+
+/* Memory that is still being sent is received into: as a ring does that does not wait for its sends. */
+static void test_a_sent_buffer_is_not_received_into(void **state)
+{
+    (void)state;
+    open_streams(FLIGHT_EARLIEST, 0);
+    const int P = comm.size, left = (comm.rank + P - 1) % P, to = (comm.rank + 1) % P;
+    struct tensor a = numbers(N, 0), b = numbers(N, 10);
+    struct exchange x = exchange_begin(comm.everyone, POINT_TO_POINT);
+    const struct message in = message_receive(&x, left, b.data, tensor_bytes(b)),
+                         out = message_send(&x, to, a.data, tensor_bytes(a));
+    bool ok = message_wait(&comm, in, &err) == OK;
+    const struct message again = message_receive(&x, left, a.data, tensor_bytes(a)),
+                         on = message_send(&x, to, b.data, tensor_bytes(b));
+    ok = ok && message_wait(&comm, out, &err) == OK && message_wait(&comm, again, &err) == OK &&
+         message_wait(&comm, on, &err) == OK;
+    ASSERT_ALL(ok, "%s", err.text);
+    const enum error_code e = comm_agree(&comm, OK, &err);
+    ASSERT_ALL(e == ERR_CHECK && strstr(err.text, "device 0 sends bytes 0 to 127 of a block of 128") &&
+                   strstr(err.text, "receives into them before message_wait"), "%d %s", e, err.text);
+    close_streams();
+}
+
+static void test_a_group_is_closed_too_early(void **state)
+{
+    (void)state;
+    struct group g;
+    int members[3] = { 0, 1, 2 };
+    open_streams(FLIGHT_RANDOM, 0);
+    const int P = comm.size, left = (comm.rank + P - 1) % P, to = (comm.rank + 1) % P;
+    ASSERT_ALL(group_of(&g, &comm, members, P, TRAFFIC_ATTENTION, AXIS_BIT(CP), &err) == OK, "%s", err.text);
+    struct tensor a = numbers(N, 0), b = numbers(N, 10);
+    struct exchange x = exchange_named(&g, POINT_TO_POINT, 7);
+    const struct message in = message_receive(&x, left, b.data, tensor_bytes(b));
+    message_send(&x, to, a.data, tensor_bytes(a));
+    ASSERT_ALL(message_wait(&comm, in, &err) == OK, "%s", err.text);
+    group_close(&g);
+    const enum error_code e = comm_agree(&comm, OK, &err);
+    ASSERT_ALL(e == ERR_CHECK && strstr(err.text, "attention send over cp, named 7: device 0 sends") &&
+                   strstr(err.text, "has not waited for the message when its group is closed"), "%d %s", e, err.text);
+    close_streams();
+}
+
+/* One word decides, wherever it is; and so does the length. */
+static void test_every_word_is_hashed(void **state)
+{
+    enum { MOST = 100 };
+    unsigned char data[MOST] = { 0 };
+    (void)state;
+    for (uint64_t bytes = 0; bytes <= MOST; bytes++) {
+        const uint64_t hash = flight_hash(data, bytes);
+        for (uint64_t i = 0; i < bytes; i++)
+            for (int bit = 0; bit < 8; bit++) {
+                data[i] ^= (unsigned char)(1 << bit);
+                assert_true(flight_hash(data, bytes) != hash);
+                data[i] ^= (unsigned char)(1 << bit);
+            }
+        assert_true(bytes == MOST || flight_hash(data, bytes + 1) != hash);
+    }
 }
 
 /* ---- the mode ---------------------------------------------------------------------------------------------------- */
@@ -385,8 +529,10 @@ int main(void)
         MPI_TEST(test_engines_wait_for_each_other), MPI_TEST(test_waiting_for_a_copy_is_waiting_for_what_it_waited_for),
         MPI_TEST(test_waiting_for_one_stream_is_no_waiting_for_another),
         MPI_TEST(test_received_buffers_are_poison_until_the_wait),
-        MPI_TEST(test_sends_read_their_buffer_late), MPI_TEST(test_a_stream_sends_its_own_results),
-            MPI_TEST(test_modes), MPI_TEST(test_draws),
+        MPI_TEST(test_sends_read_their_buffer_late), MPI_TEST(test_early_uses_are_named),
+        MPI_TEST(test_a_sent_buffer_is_not_received_into), MPI_TEST(test_a_group_is_closed_too_early),
+        MPI_TEST(test_a_stream_sends_its_own_results), MPI_TEST(test_every_word_is_hashed), MPI_TEST(test_modes),
+        MPI_TEST(test_draws),
     };
     unsetenv("ORRERY_STREAMS");
     return MPI_RUN("flight", tests);

@@ -4,6 +4,7 @@
  * A case (verify/cases/case.h) holds the prediction of each device to what its arena has counted: with == what is
  * exact, and the least total to be no more.  Here: plans in which something else is largest.
  */
+#include "ref/io/figures.h"
 #include "tests/devices/trained.h"
 #include "emulated_devices/model/dry_run/plan_memory.h"
 
@@ -162,13 +163,12 @@ static void test_budget(void **state)
     assert_int_equal(plan_check_budget(&p, 0, 1, &m, &err), OK);
     assert_int_equal(plan_check_budget(&p, need, 1, &m, &err), OK);
     assert_int_equal(plan_check_budget(&p, need - 1, 1, &m, &err), ERR_PLAN);
-    snprintf(words, sizeof words, "device %d (dp=%d) needs at least %llu bytes", m.most, m.most,
-             (unsigned long long)need);
+    snprintf(words, sizeof words, "device %d (dp=%d) needs at least %s:", m.most, m.most, size_format(need).text);
     expect_says(words);
     struct plan shared = p;
     shared.data.scheme = "zero3";
     shared = checked(shared);
-    snprintf(words, sizeof words, "--zero 3 would take %llu", (unsigned long long)of_all(&shared).of_most.peak.total);
+    snprintf(words, sizeof words, "--zero 3 would take %s,", size_format(of_all(&shared).of_most.peak.total).text);
     expect_says(words);
     assert_int_equal(plan_check_budget(&p, 1, 1, &m, &err), ERR_PLAN);
     assert_null(strstr(err.text, "would take"));                                /* nothing would */

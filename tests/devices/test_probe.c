@@ -274,13 +274,16 @@ static void test_nan_is_named(void **state)
 }
 
 /* Of every parameter the gradient, the weight and a state, each on another device, first or last element: each is the
- * worst of its kind, and nothing else is wrong. */
+ * worst of its kind.  Beside a weight and a state nothing else is wrong; beside a gradient the step that the device has
+ * taken, which is another gradient's. */
 static void test_each_kept_tensor_is_named(void **state)
 {
     (void)state;
     struct plan p = mesh_of_test();
     const int params = model_param_count(&p.model), thin = tier_now() == TIER_VERIFY ? 1 : 5;
-    for (int i = test_size % thin; i < params; i += thin) {
+    for (int run_of = 0; run_of < 2 * params; run_of++) {
+        const int i = run_of / 2, first = run_of % 2 ? 1 : 0, end = run_of % 2 ? 3 : 1;
+        if (i % thin != test_size % thin) continue;
         p = mesh_of_test();
         ASSERT_ALL(optimizer_find(&p.optimizer, "adamw", &err) == OK, "%s", err.text);
         p.hyper = p.optimizer->usual;
@@ -290,20 +293,21 @@ static void test_each_kept_tensor_is_named(void **state)
         snprintf(of, sizeof of, "%s of %.70s", p.optimizer->state_name[second], spec.name);
         const enum tensor_kind kinds[] = { KIND_GRADIENT, KIND_WEIGHT, KIND_STATE + (enum tensor_kind)second };
         no_slips();
-        for (int k = 0; k < 3; k++) slips[k] = (struct slip){ kinds[k], i, (i + k) % test_size, (i + k) % 2, 3 };
+        for (int k = first; k < end; k++) slips[k] = (struct slip){ kinds[k], i, (i + k) % test_size, (i + k) % 2, 3 };
         const struct comparison c = run(&p, &none, false);
         no_slips();
         const struct worst *worst[] = { &c.gradient, &c.weight, &c.state };
-        const char *name[] = { spec.name, spec.name, of };
-        for (int k = 0; k < 3; k++) {
+        const char *name[] = { spec.name, spec.name, of }, *kind[] = { "gradient", "weight", "state" };
+        for (int k = first; k < end; k++) {
             ASSERT_ALL(test_rank != 0 || (worst[k]->ratio > 2 && strcmp(worst[k]->tensor, name[k]) == 0),
                        "%s was broken, the worst is %s", name[k], worst[k]->tensor);
             ASSERT_ALL(test_rank != 0 || worst[k]->rank == (i + k) % test_size,
                        "%s was broken on device %d, the report names %d", name[k], (i + k) % test_size, worst[k]->rank);
         }
-        ASSERT_ALL(test_rank != 0 || c.wrong == 3, "%s: %lld comparisons do not hold, expected 3", spec.name,
-                   (long long)c.wrong);
-        ASSERT_ALL(test_rank != 0 || (strcmp(c.first_kind, "gradient") == 0 && strcmp(c.first.tensor, spec.name) == 0),
+        ASSERT_ALL(test_rank != 0 || (first == 0 ? c.wrong > 0 : c.wrong == 2),
+                   "%s: %lld comparisons do not hold, expected 2", spec.name, (long long)c.wrong);
+        ASSERT_ALL(test_rank != 0 ||
+                       (strcmp(c.first_kind, kind[first]) == 0 && strcmp(c.first.tensor, name[first]) == 0),
                    "%s %s is named first", c.first_kind, c.first.tensor);
     }
 }

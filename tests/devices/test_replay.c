@@ -304,6 +304,24 @@ static void the_place_is_named(void **state)
     }
 }
 
+/* Dropout of rate 0 makes nothing. */
+static void makers_are_named(void **state)
+{
+    static const struct { const char *name, *made_by; } of[] = {
+        { "act/embedding", "the embedding" }, { "act/h.0.attn.out", "the product with its matrix" },
+        { "grad/h.0.attn.out", "the sum, backward" },
+        { "grad/embedding", "the backward pass of the norm for its input" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        struct dump d;
+        open_dump(&d, files[0], F32);
+        assert_true(is_found(&d, of[i].name, TIMES));
+        assert_string_equal(d.first.made_by, of[i].made_by);
+        close_dump(&d);
+    }
+}
+
 /* Of several independent errors each is found, and nothing else. */
 static void all_errors_are_found(void **state)
 {
@@ -428,7 +446,8 @@ int main(void)
         cmocka_unit_test(tiles_change_nothing),
         cmocka_unit_test(memory_grows_with_neither_batch_nor_matrices),
         cmocka_unit_test(a_factor_is_found),        cmocka_unit_test(one_element_is_found),
-        cmocka_unit_test(the_place_is_named),       cmocka_unit_test(all_errors_are_found),
+        cmocka_unit_test(the_place_is_named),       cmocka_unit_test(makers_are_named),
+        cmocka_unit_test(all_errors_are_found),
         cmocka_unit_test(what_lacks_is_named),      cmocka_unit_test(sums_are_as_declared),
         cmocka_unit_test(stored_statistics_are_as_declared),
         cmocka_unit_test(golden_files_are_right),   cmocka_unit_test(what_is_not_recomputed_is_named),

@@ -116,6 +116,33 @@ static bool shows_nothing(const struct kept *k, const struct model_config *c)
                      (strstr(k->name, ".shared.out") && !c->mixture.shared_gate)));
 }
 
+/* Gradients that are nearly all subnormal numbers of the format: only that of the logits, which is not what the loss
+ * gives, is wrong, and their norm. */
+static void subnormal_gradients_are_right(void **state)
+{
+    static const double scale[] = { [F32] = 0x1p-138, [BF16] = 0x1p-122, [F16] = 0x1p-14 };
+    (void)state;
+    for (int i = 0; i < SUBJECTS; i++)
+        for (int t = 1; t < FORMATS; t++) {
+            struct dump d;
+            open_subject(&d, &subjects[i], formats[t]);
+            struct mixture_config *const m[] = { &d.golden.config.mixture, &d.model.config.mixture };
+            for (int k = 0; k < 2; k++)
+                m[k]->balance_coefficient = m[k]->z_coefficient = m[k]->sequence_coefficient = 0;
+            d.scaled = true, d.model.loss_scale = scale[formats[t]];
+            run(&d), check(&d);
+            print_message("%s, %s, in %s: %d operations, %d only by steps\n", subjects[i].file, subjects[i].what,
+                          dtype_name(formats[t]), d.checked, d.stepwise);
+            const char *const loss = d.golden.config.logit_cap > 0 ? "grad/capped" : "grad/logits";
+            if (d.wrong > 2 || strcmp(d.first.name, loss) != 0 ||
+                (d.wrong == 2 && strcmp(d.second.name, "norm") != 0))
+                fail_msg("%s, %s, in %s: %d are wrong, such as %s, %g times its bound, and %s, %g times",
+                         subjects[i].file, subjects[i].what, dtype_name(formats[t]), d.wrong, d.first.name,
+                         d.first.ratio, d.second.name, d.second.ratio);
+            close_dump(&d);
+        }
+}
+
 static void a_factor_is_found(void **state)
 {
     static char name[MOST][SINGLE_NAME];
@@ -396,6 +423,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clean_runs_are_right),       cmocka_unit_test(tiles_change_nothing),
+        cmocka_unit_test(subnormal_gradients_are_right),
         cmocka_unit_test(a_factor_is_found),          cmocka_unit_test(an_expert_is_named),
         cmocka_unit_test(rows_may_be_parts),          cmocka_unit_test(sums_of_parts_are_rounded),
         cmocka_unit_test(equal_logits_have_any_order),

@@ -94,6 +94,8 @@ static void test_operations(void **state)
                  less = model_step_flops(&full.model, 2, 9) - model_step_flops(c, 2, 9);
     const double layers = (double)model_windowed_layers(c);
     ASSERT_ALL(less == 3.5 * 4 * (double)(c->H * c->A) * pairs * B * layers, "windows save %g operations", less);
+    ASSERT_ALL(model_forward_flops_whole(&full.model, 2, 9) == model_forward_flops_whole(c, 2, 9),
+               "windows change what counts all pairs");
 }
 
 int main(void)

@@ -6,6 +6,7 @@
 # Of each fault only the changed files are compiled; linked before the tree's own archives, they take the place of theirs.  Kernels
 # (.cu, .cuh) are compiled by the check, `orrery kernel $KERNELS/FILE.cu --check`.
 # Exit status: 0, or 3 if a fault survived, no longer applies, changes nothing, or a check fails on the tree as it is.
+# $SHARE, such as 3/24: the third of 24 shares of these faults; shares of one build folder wait for each other.
 set -u
 build=$1 quick=; shift
 if [ "${1:-}" = --quick ]; then quick=yes; shift; fi
@@ -251,6 +252,13 @@ for file in $(for glob in "${@:-*}"; do (cd "$faults" && ls $glob.fault 2>/dev/n
 done
 [ ${#names[@]} -gt 0 ] || { echo "there is no fault called ${*:-}" >&2; exit 2; }
 mkdir -p "$out/clean"
+if [ -n "${SHARE:-}" ]; then
+    mine=()
+    for i in "${!names[@]}"; do [ $((i % ${SHARE#*/})) -eq $((${SHARE%/*} - 1)) ] && mine+=("${names[i]}"); done
+    [ ${#mine[@]} -gt 0 ] || { echo "0 passed, 0 failed: there are fewer faults than shares"; exit 0; }
+    names=("${mine[@]}")
+    exec 9>"$out/lock" && flock 9
+fi
 clean=$(for name in "${names[@]}"; do checks "$name" | cut -f 1; done | sort -u | at_once one_clean)
 [ -z "$clean" ] || printf '%s\n' "$clean"
 printf '%s\n' "${names[@]}" | at_once one_fault | if [ -n "$quick" ]; then cat; else sed -u 's/^\[       OK \]/  ok   /; s/^\[  FAILED  \]/  FAIL /'; fi

@@ -2,6 +2,7 @@
  * accepted.
  * tier: check
  */
+#include "ref/io/figures.h"
 #include "ref/io/options.h"
 #include "tests/fuzz/fuzz.h"
 

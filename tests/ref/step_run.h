@@ -31,6 +31,7 @@ struct run {
     enum error_code (*parts)(void *, const char *, int64_t, int64_t, struct tensor, int *, struct error *);
     int64_t tile;                       /* the same; 0: tensors are read whole */
     int whole;                          /* matrices that have been read whole */
+    int gradients;                      /* gradients that have been read */
 };
 
 static void open_run(struct run *r, const char *path, enum dtype t)
@@ -61,6 +62,7 @@ static enum error_code fetch(void *context, const char *name, struct tensor out,
     struct run *r = context;
     const struct tensor *have = record_of(r, name);
     r->whole += tensor_rows(out) > 1;
+    r->gradients += strncmp(name, "grad/", 5) == 0 || strstr(name, "/grad/") != NULL;
     *found = SINGLE_HAS;
     if (r->more && r->more(r, name, out)) return OK;
     *found = have || strncmp(name, "start/", 6) == 0 ? SINGLE_HAS : SINGLE_HAS_NOT;

@@ -59,6 +59,38 @@ static void test_sinks(void **state)
         }
 }
 
+/* Numbers of queries and keys' gradients that are not 0. */
+static int64_t score_gradients_left(void)
+{
+    int64_t left = 0;
+    const int64_t width = tensor_cols(dQKV);
+    for (int64_t i = 0; i < tensor_count(dQKV); i++)
+        left += i % width < (a.H + a.K) * a.A && tensor_get(dQKV, i) != 0;
+    return left;
+}
+
+/* The softmax over one key is 1: gradients of queries and keys are 0, not the rounding of two equal sums, and those of
+ * values are as ever.  A prefix or a sink is one more key. */
+static void test_one_key(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op)
+        for (int i = 0; i < 4; i++) {
+            setup(op, 3, (struct attention){ .S = i % 2 ? 67 : 1, .H = 4, .K = 2, .A = 23, .scale = 0.7,
+                                             .window = i % 2, .cap = i / 2 * 1.5,
+                                             .drop = { .p = i / 2 * 0.3, .seed = 3, .stream = 4 } }, 3);
+            run(op);
+            assert_int_equal(score_gradients_left(), 0);
+            check_all(3);
+            a.more = true;
+            for (int64_t n = 0; n < tensor_count(lse); n++) tensor_set(lse, n, tensor_get(lse, n) + 0.5);
+            for (int64_t n = 0; n < tensor_count(O); n++) tensor_set(O, n, tensor_get(O, n) / 2);
+            op->attention_backward_input(dQKV, dO, O, lse, QKV, a);
+            assert_true(score_gradients_left() > 0);
+            check_guards_and_free();
+        }
+}
+
 static void test_empty_shapes(void **state)
 {
     (void)state;
@@ -214,7 +246,7 @@ static void test_threads_do_not_matter(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attention), cmocka_unit_test(test_sinks),
+        cmocka_unit_test(test_attention), cmocka_unit_test(test_sinks), cmocka_unit_test(test_one_key),
         cmocka_unit_test(test_empty_shapes), cmocka_unit_test(test_gradient),
         cmocka_unit_test(test_large_scores), cmocka_unit_test(test_heads_cut_in_two),
         cmocka_unit_test(test_sequences_cut_in_two), cmocka_unit_test(test_threads_do_not_matter),

@@ -1,6 +1,7 @@
 /* Lesson 15. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
+#include "ref/io/figures.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -367,8 +368,8 @@ static bool is_safe(struct trial *r, const struct file *manifest, const struct d
 {
     static const char *const name[] = { "", "writes", "has synced", "renames to", "removes" };
     char when[120];
-    snprintf(when, sizeof when, "a crash at %.3f us, after device %d %s file %lld", (double)o->time * 1e-6, o->device,
-             name[o->what], (long long)o->file);
+    snprintf(when, sizeof when, "a crash at %s, after device %d %s file %lld", picoseconds_exact(o->time).text,
+             o->device, name[o->what], (long long)o->file);
     if (!manifest->there) return trial_fails(r, "%s: there is no manifest", when);
     if (!manifest->synced) return trial_fails(r, "%s: the manifest may be empty, it was not synced", when);
     for (int d = 0; d < r->devices; d++) {
@@ -432,8 +433,8 @@ static void look_at_save(struct trial *r, int64_t before, int64_t step, double s
     const picoseconds most = (picoseconds)(1e6 * slowest * (200 + 301 + 1)) +
         2 * 2 * r->devices * r->cluster.link[0].latency;
     if (trial_time(r) > most)
-        trial_fails(r, "it took %.3f us; %.3f us are enough, if all devices write at the same time",
-                    (double)trial_time(r) * 1e-6, (double)most * 1e-6);
+        trial_fails(r, "it took %s; %s are enough, if all devices write at the same time",
+                    picoseconds_exact(trial_time(r)).text, picoseconds_exact(most).text);
 }
 
 static void try_saves(struct judge *j, enum view view)

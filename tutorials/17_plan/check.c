@@ -1,6 +1,6 @@
 /* Lesson 17. */
 #include "emulated_devices/course/findings.h"
-#include "ref/io/options.h"
+#include "ref/io/figures.h"
 #include <stdio.h>
 
 enum { DEVICES = 64 };
@@ -38,7 +38,7 @@ static bool plan(struct judge *j, const struct task *t, struct findings *f)
         if (f->devices != DEVICES)
             judge_fails(j, "%s: it uses %lld of %d devices; all are needed", t->name, (long long)f->devices, DEVICES);
         else if (f->peak > (int64_t)memory << 30)
-            judge_fails(j, "%s: a device needs %s, and may have %dG", t->name, size_format((uint64_t)f->peak).text,
+            judge_fails(j, "%s: a device needs %s, and may have %d GiB", t->name, size_format((uint64_t)f->peak).text,
                         memory);
         if (j->failed) findings_explain(j, f);
     }
@@ -51,7 +51,7 @@ static void check_time(struct judge *j, const struct task *t, const int limit[2]
     struct findings f;
     const int most = limit[judge_choice(j, t->choice)];
     if (!plan(j, t, &f) || f.step <= most * INT64_C(1000000000)) return;
-    judge_fails(j, "%s: a step takes %.1f ms; %d are asked for", t->name, 1e-9 * (double)f.step, most);
+    judge_fails(j, "%s: a step takes %s; %d ms are asked for", t->name, picoseconds_exact(f.step).text, most);
     findings_explain(j, &f);
 }
 

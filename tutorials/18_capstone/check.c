@@ -1,6 +1,6 @@
 /* Lesson 18. */
 #include "emulated_devices/course/findings.h"
-#include "ref/io/options.h"
+#include "ref/io/figures.h"
 #include <stdio.h>
 
 enum { DEVICES = 8 };
@@ -57,7 +57,7 @@ static bool plan(struct judge *j, struct findings *f)
     struct command_report r;
     const int has = budget[judge_choice(j, "BUDGET")];
     if (run(j, "plan", "--memory 0", &r, f) && f->peak > (int64_t)has << 20) {
-        judge_fails(j, "a device needs %s, and may have %dM", size_format((uint64_t)f->peak).text, has);
+        judge_fails(j, "a device needs %s, and may have %d MiB", size_format((uint64_t)f->peak).text, has);
         findings_explain(j, f);
     }
     command_report_free(&r);
@@ -71,7 +71,8 @@ static void check_time(struct judge *j, enum tier tier)
     struct findings f;
     const int64_t limit = most[tier][judge_choice(j, "BUDGET")];
     if (!plan(j, &f) || f.step <= limit * 1000000) return;
-    judge_fails(j, "a step takes %.0f us; %lld are asked for", 1e-6 * (double)f.step, (long long)limit);
+    judge_fails(j, "a step takes %s; %s are asked for", picoseconds_exact(f.step).text,
+                picoseconds_exact(limit * 1000000).text);
     findings_explain(j, &f);
 }
 

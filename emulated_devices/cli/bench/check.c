@@ -39,6 +39,7 @@ static enum error_code parse(struct asked *a, int argc, char **argv, struct erro
         { "--sequences", "N", OPTION_INT, &a->sequences, .min = 1, .max = 1 << 20, .help = "sequences in the batch" },
         { "--tokens", "N", OPTION_INT, &a->tokens, .min = 1, .max = 1 << 20, .help = "tokens in a sequence" },
         { "--ranks", "N", OPTION_INT, &a->ranks, .min = 1, .max = MOST_RANKS, .help = "ranks that write the dump" },
+        THREADS_OPTION,
         { "--json", "FILE", OPTION_STRING, &a->json, .help = "also write the numbers as JSON" },
         { 0 }
     };

@@ -217,6 +217,7 @@ enum error_code bench_offload_topic(int argc, char **argv, int *status, struct e
         { "--mib", "N", OPTION_INT, &a.megabytes, .min = 1, .max = 1024, .help = "weights to load" },
         { "--slice", "N", OPTION_INT, &a.slice, .min = 64, .max = 1e6, .help = "elements of a slice" },
         CLUSTER_OPTION(a.cluster_name, "the machine"),
+        THREADS_OPTION,
         { 0 }
     };
     enum error_code e = parse_command(

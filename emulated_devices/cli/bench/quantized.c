@@ -175,6 +175,7 @@ enum error_code bench_quantized_topic(int argc, char **argv, int *status, struct
         { "--code", "CODE", OPTION_CHOICE, &a.code, .choices = codes, .help = "measure only this code" },
         { "--block", "N", OPTION_INT, &a.block, .min = 1, .max = 1e9, .help = "elements that share a scale" },
         CLUSTER_OPTION(a.cluster_name, "whose nodes the two steps follow"),
+        THREADS_OPTION,
         { 0 }
     };
     enum error_code e = parse_command(

@@ -2,6 +2,7 @@
  * many lengths and beside a fixed one. */
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/collectives/collective.h"
+#include "ref/io/figures.h"
 #include "ref/io/options.h"
 #include "ref/io/output.h"
 #include "ref/io/table.h"

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE                     /* sched_setaffinity */
 #include "emulated_devices/cli/bench/steal.h"
+#include "ref/machine/cores.h"
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -33,16 +34,18 @@ static bool start(struct thieves *t, int core)
 
 enum error_code steal_cores(struct thieves *t, int cores, struct error *err)
 {
-    const int all = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    struct cores own;
+    cores_bound(&own);
     *t = (struct thieves){ 0 };
-    if (cores > all)
-        return fail(err, ERR_USAGE, "--steal %d: this machine has %d core%s", cores, all, all == 1 ? "" : "s");
-    for (int i = 0; i < cores; i++) {
-        if (start(t, all - 1 - i)) continue;
+    for (int core = CORES_MOST - 1; core >= 0 && t->count < cores; core--) {
+        if (!cores_has(&own, core) || start(t, core)) continue;
         steal_end(t);
-        return fail(err, ERR_USAGE, "--steal %d: no process can be tied to core %d", cores, all - 1 - i);
+        return fail(err, ERR_USAGE, "--steal %d: no process can be tied to core %d", cores, core);
     }
-    return OK;
+    const int had = t->count;
+    if (had == cores) return OK;
+    steal_end(t);
+    return fail(err, ERR_USAGE, "--steal %d: this process may use %d core%s", cores, had, had == 1 ? "" : "s");
 }
 
 void steal_end(struct thieves *t)

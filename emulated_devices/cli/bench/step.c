@@ -11,7 +11,8 @@
 #include "ref/io/terminal.h"
 #include "ref/model/transformer.h"
 #include "ref/optim/optimizer.h"
-#include "ref/ops/threads.h"
+#include "ref/machine/cores.h"
+#include "ref/machine/threads.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -189,9 +190,9 @@ static void measure_serial(struct bench_step *b, struct gemm *g, struct pace *p,
     for (int i = 0; i < b->runs; i++) {
         gemm[i] = gemm_seconds(g);
         step[i] = serial_step(&b->serial, b->state, b->ids, b->ids + 1, b->batch, ++b->steps);
-        use_threads(1);
+        threads_set(1);
         single[i] = serial_step(&b->serial, b->state, b->ids, b->ids + 1, b->batch, ++b->steps);
-        use_threads(b->threads);
+        threads_set(b->threads);
     }
     p->gemm[round] = measure_median(gemm, b->runs);
     p->step[round] = measure_median(step, b->runs);
@@ -445,7 +446,7 @@ static enum error_code bench_step(struct bench_step *b, const char *program, str
     int64_t usual;
     static struct pace pace;
     static struct gemm g;               /* its device stays where it is */
-    b->threads = use_cores(1);
+    b->threads = threads_use(cores_usable());
     enum error_code e = model_config_preset(&c, &usual, b->model, err);
     if (e) return e;
     if (b->batch == 0) b->batch = usual > MOST_COPIES ? usual : MOST_COPIES;
@@ -493,6 +494,7 @@ enum error_code bench_step_topic(int argc, char **argv, int *status, struct erro
           .help = "format of their weights and activations; the one device of ref/ computes in fp32" },
         { "--steal", "N", OPTION_INT, &b.steal, .max = STEAL_MOST,
           .help = "busy processes beside all that is measured, each on a core of its own: a noisy neighbour" },
+        THREADS_OPTION,
         { "--json", "FILE", OPTION_STRING, &b.json, .help = "every row as JSON; - for stdout, without the table" },
         { 0 }
     };

@@ -2,14 +2,15 @@
 #include "emulated_devices/cli/calibrate/calibrate.h"
 #include "emulated_devices/comm/comm.h"
 #include "ref/io/document.h"
+#include "ref/io/figures.h"
 #include "ref/io/json.h"
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"
+#include "ref/machine/cores.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { USUAL_ROUNDS = 60, QUICK_ROUNDS = 10, CHECK_ROUNDS = 3 };
 
@@ -43,7 +44,7 @@ static void print_rows(const struct result *r)
     for (int i = 0; i < r->m->volleys; i++) {
         const struct volley *v = &r->m->volley[i];
         const double clock = volley_time(&r->c->link[0], v);
-        char what[48];
+        char what[80];
         name_of_volley(v, what, sizeof what);
         table_row(&t, "%s\t%.1f\t%.1f\t%.1f\t%+.1f", what, 1e6 * v->took.least, 1e6 * v->took.median, 1e6 * clock,
                   percent(clock, v->took.least));
@@ -65,7 +66,7 @@ static void print_report(const struct result *r)
     const struct calibration *m = r->m;
     const struct kernels *k = &r->c->kernels;
     const struct link *l = &r->c->link[0];
-    const double rate = 1e-3 * (double)r->c->flop_rate[m->dtype];
+    const double rate = 1e6 * (double)r->c->flop_rate[m->dtype];
     say(stdout, 0, "%d device%s on %d core%s, %d thread%s each, %s; all work at once, the least of %d rounds",
         m->devices, plural(m->devices), m->cores, plural(m->cores), m->threads, plural(m->threads),
         dtype_name(m->dtype), m->rounds);
@@ -74,15 +75,15 @@ static void print_report(const struct result *r)
     printf("\n");
     print_rows(r);
     printf("\n");
-    say(stdout, 8, "device  %.1f GFLOP/s in products, half of it at depth %lld, tiles of %lld x %lld",
-        rate * (double)k->matrix_permille / 1000, (long long)k->half_depth, (long long)k->tile_rows,
-        (long long)k->tile_columns);
-    say(stdout, 8, "        %.1f GFLOP/s in attention, half of it in heads of %lld; memory %.1f GB/s; %.2f us a call",
-        rate * (double)k->other_permille / 1000, (long long)k->other_half_depth, 1e-3 * (double)r->c->memory_rate,
-        1e-6 * (double)k->launch);
+    say(stdout, 8, "device  %s in products, half of it at depth %lld, tiles of %lld x %lld",
+        flop_rate_format(rate * (double)k->matrix_permille / 1000).text, (long long)k->half_depth,
+        (long long)k->tile_rows, (long long)k->tile_columns);
+    say(stdout, 8, "        %s in attention, half of it in heads of %lld; memory %s; %s a call",
+        flop_rate_format(rate * (double)k->other_permille / 1000).text, (long long)k->other_half_depth,
+        byte_rate_format(1e6 * (double)r->c->memory_rate).text, picoseconds_format((double)k->launch).text);
     if (m->volleys > 0)
-        say(stdout, 8, "link    latency %.2f us, gap %.2f us, %.2f GB/s", 1e-6 * (double)l->latency,
-            1e-6 * (double)l->gap, 1e-3 * (double)l->rate);
+        say(stdout, 8, "link    latency %s, gap %s, %s", picoseconds_format((double)l->latency).text,
+            picoseconds_format((double)l->gap).text, byte_rate_format(1e6 * (double)l->rate).text);
     say(stdout, 8, "misfit  products %.1f %%, attention %.1f %%, other operations %.1f %%, messages %.1f %%",
         100 * r->far->kind[WORK_PRODUCT], 100 * r->far->kind[WORK_ATTENTION], 100 * r->far->kind[WORK_MEMORY],
         100 * r->far->volleys);
@@ -119,7 +120,7 @@ static enum error_code write_json(const char *path, const struct result *r, stru
         add_row(rows, m->work[i].name, kind[m->work[i].kind], &m->work[i].took,
                 work_time(r->c, m->dtype, &m->work[i]));
     for (int i = 0; i < m->volleys; i++) {
-        char what[48];
+        char what[80];
         name_of_volley(&m->volley[i], what, sizeof what);
         add_row(rows, what, "messages", &m->volley[i].took, volley_time(&r->c->link[0], &m->volley[i]));
     }
@@ -182,6 +183,7 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *help,
           .help = "everything is timed once a round, and the least counts; default: 60; with --check runs of each "
                   "mesh, 3" },
         { "--quick", NULL, OPTION_SWITCH, &a->quick, .help = "10 rounds; with --check 1, and fewer steps" },
+        THREADS_OPTION,
         { .kind = OPTION_HEADING, .help = "Hold the clock against this machine" },
         { "--check", NULL, OPTION_SWITCH, &a->check,
           .help = "train on some meshes: virtual time beside the wall clock's, the error in per cent" },
@@ -209,7 +211,7 @@ static enum error_code take(struct asked *a, struct error *err)
     if (!a->check && (a->models_given || a->cluster_given || a->steps_given))
         return fail(err, ERR_USAGE, "%s: only with --check",
                     a->models_given ? "--model" : a->cluster_given ? "--cluster" : "--steps");
-    if (!a->devices_given) a->devices = a->check ? 4 : (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (!a->devices_given) a->devices = a->check ? 4 : cores_usable();
     if (a->devices > CALIBRATE_MOST_DEVICES) a->devices = CALIBRATE_MOST_DEVICES;
     if (!a->rounds_given) a->rounds = a->check ? (a->quick ? 1 : CHECK_ROUNDS) : a->quick ? QUICK_ROUNDS : USUAL_ROUNDS;
     if (a->quick && !a->steps_given) a->steps = 5;

@@ -5,12 +5,12 @@
 #include "ref/io/json.h"
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"
+#include "ref/machine/cores.h"
 #include "ref/model/config.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* The word of each axis, and of schemes that are not the usual. */
 static const struct meshed { int devices; const char *name, *words[9]; } meshes[] = {
@@ -43,8 +43,6 @@ struct check {
     struct row *row;
     int rows;
 };
-
-static int cores(void) { return (int)sysconf(_SC_NPROCESSORS_ONLN); }
 
 /* ---- clusters ---------------------------------------------------------------------------------------------------- */
 
@@ -110,7 +108,7 @@ static void print_mean(const struct check *c, bool shared, const char *what)
     int n = 0;
     for (int i = 0; i < c->rows; i++) {
         const double far = fabs(error_of(&c->row[i]));
-        if ((c->row[i].mesh->devices > cores()) != shared) continue;
+        if ((c->row[i].mesh->devices > cores_usable()) != shared) continue;
         sum += far, most = far > most ? far : most, n++;
     }
     if (n > 0) say(stdout, 8, "%s %d steps: error %.1f %% on average, at most %.1f %%", what, n, sum / n, most);
@@ -125,7 +123,8 @@ static void print_report(const struct check *c)
                   1e3 * r->took.median, error_of(r));
     }
     say(stdout, 0, "A training step: virtual time, and the wall clock's on %d core%s (least and median of %d run%s "
-        "of %d steps)", cores(), plural(cores()), c->asked->rounds, plural(c->asked->rounds), c->asked->steps - 1);
+        "of %d steps)", cores_usable(), plural(cores_usable()), c->asked->rounds, plural(c->asked->rounds),
+        c->asked->steps - 1);
     printf("\n");
     table_end(&t);
     printf("\n");
@@ -136,7 +135,7 @@ static void print_report(const struct check *c)
 static enum error_code write_json(const struct check *c, struct error *err)
 {
     cJSON *root = document_start("orrery calibrate --check");
-    cJSON_AddNumberToObject(root, "cores", cores());
+    cJSON_AddNumberToObject(root, "cores", cores_usable());
     cJSON_AddStringToObject(root, "dtype", c->asked->dtype);
     cJSON *rows = cJSON_AddArrayToObject(root, "rows");
     for (int i = 0; i < c->rows; i++) {

@@ -9,13 +9,14 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/device/events.h"
 #include "emulated_devices/schemes/data/stages/stage.h"
+#include "ref/io/figures.h"
 #include "ref/io/options.h"
 #include "ref/optim/optimizer.h"
-#include "ref/ops/threads.h"
+#include "ref/machine/cores.h"
+#include "ref/machine/threads.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { BUFFERS_OF_A_DEVICE = 6, ROOM = 1 << 20, ROOM_OF_VECTORS = 1 << 13 };        /* numbers */
 /* A time is of about a millisecond, if so many repeats make it: shorter than what a core is taken away for. */
@@ -291,9 +292,9 @@ static void choose_work(struct timer *t, struct item *item)
     for (int k = 0; k < COUNT(others); k++)
         for (int i = 0; i < COUNT(layers); i++) {
             struct work *w = add_work(t, item, WORK_MEMORY, &others[k], 1, &layers[i]);
-            const struct size_text size = size_format((uint64_t)w->call[0].cost.bytes);
+            const struct figure size = size_format((uint64_t)w->call[0].cost.bytes);
             memcpy(w->name, w->call[0].name, sizeof w->call[0].name);
-            snprintf(w->name + strlen(w->name), 12, ", %.9s", size.text);
+            snprintf(w->name + strlen(w->name), 14, ", %.11s", size.text);
         }
 }
 
@@ -473,8 +474,8 @@ static enum error_code time_all(struct timer *t, struct error *err)
 enum error_code calibration_measure(struct comm *world, struct calibration *m, struct error *err)
 {
     struct timer t = { .world = world, .d = world->device, .m = m };
-    m->devices = world->size, m->cores = (int)sysconf(_SC_NPROCESSORS_ONLN), m->works = m->volleys = 0;
-    m->dtype = world->device->dtype, m->threads = use_cores(world->size);
+    m->devices = world->size, m->cores = cores_usable(), m->works = m->volleys = 0;
+    m->dtype = world->device->dtype, m->threads = threads_use(world->cores);
     enum error_code e = open_buffers(&t) ? OK : fail(err, ERR_MEMORY, "no memory for the tensors of a layer");
     e = comm_agree(world, e, err);
     if (!e) e = time_all(&t, err);

@@ -130,7 +130,7 @@ static enum error_code watch_lesson(struct folder *f, const struct lesson *l, co
     char path[PATH_MAX];
     enum error_code e = OK;
     folder_file(f, l, path, sizeof path);
-    for (struct timespec last = { .tv_sec = -1 }; !e;) {
+    for (struct timespec last = { .tv_sec = -1 }; !e && !output_reader_has_left(STDOUT_FILENO);) {
         const struct timespec now = written(path);
         if (now.tv_sec != last.tv_sec || now.tv_nsec != last.tv_nsec) {
             if (on_terminal()) printf("\033[H\033[2J");

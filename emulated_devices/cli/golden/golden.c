@@ -4,7 +4,6 @@
 #include "ref/golden/bounds.h"
 #include "ref/io/terminal.h"
 #include "ref/numeric/distance.h"
-#include "ref/ops/threads.h"
 #include <glob.h>
 #include <math.h>
 #include <stdio.h>
@@ -30,6 +29,7 @@ static enum error_code parse(struct golden_options *o, int argc, char **argv, bo
         { "--runs", "N", OPTION_INT, &o->runs, .min = 0, .max = 1000000,
           .help = "also make N correct runs of each file, with random rounding errors, in fp32, bf16 and fp16; count "
                   "the false alarms" },
+        THREADS_OPTION,
         { 0 }
     };
     return parse_command(
@@ -252,7 +252,6 @@ enum error_code command_golden(int argc, char **argv, int *status, struct error 
         short_name(name, found.gl_pathv[i]);
         if ((int)strlen(name) > name_width) name_width = (int)strlen(name);
     }
-    use_cores(1);
     printf("%-*s %-5s %13s  %-8s\n", name_width, "file", "", "", "error/bound, largest");
     for (size_t i = 0; i < found.gl_pathc && !e; i++) e = do_file(found.gl_pathv[i], &o, err);
     globfree(&found);

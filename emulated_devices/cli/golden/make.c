@@ -4,7 +4,6 @@
 #include "ref/golden/bounds.h"
 #include "ref/golden/make.h"
 #include "ref/io/text.h"
-#include "ref/ops/threads.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,6 +60,7 @@ static enum error_code parse(struct make_options *o, int argc, char **argv, bool
           .help = "probability, wherever the model has dropout; the masks are in the file" },
         { "--keep", "STEPS", OPTION_CHOICE, &o->kept, .choices = kept,
           .help = "all: gradients, weights and states of every step; last: weights and states of the last" },
+        THREADS_OPTION,
         { 0 }
     };
     return parse_command(
@@ -191,7 +191,6 @@ enum error_code golden_make_command(int argc, char **argv, int *status, struct e
     (void)status;
     enum error_code e = parse(&o, argc, argv, &help, err);
     if (e || help) return e;
-    use_cores(1);
     q.path = o.out;
     e = take_optimizers(&q, &o, err);
     if (!e) e = take_model(&g, &o, &q.weights, err);

@@ -98,6 +98,7 @@ enum error_code run_aside(const char *const *words, double limit, struct error *
     fflush(NULL);
     const pid_t child = child_start();
     if (child == 0) {
+        threads_pass_on();
         if (freopen("/dev/null", "r", stdin) == NULL || freopen("/dev/null", "w", stdout) == NULL ||
             freopen(said, "w", stderr) == NULL) _exit(1);
         execvp(words[0], (char *const *)(uintptr_t)words);

@@ -1,7 +1,7 @@
 /* device.c -- runs one device of a job, for commands that run something on devices and then end. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/comm/comm.h"
-#include "ref/ops/threads.h"
+#include "ref/machine/threads.h"
 #include <stdio.h>
 
 enum error_code be_a_device(enum dtype dtype, const struct cluster *cluster, device_fn *run, const void *asked,
@@ -17,7 +17,7 @@ enum error_code be_a_device(enum dtype dtype, const struct cluster *cluster, dev
     if (!e) {
         snprintf(place, sizeof place, "of %d", world.size);
         announce_process(world.rank, place);
-        use_cores(world.size);
+        threads_use(world.cores);
         e = run(&world, asked, err);
         comm_close(&world);
     }

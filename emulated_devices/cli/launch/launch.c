@@ -213,6 +213,7 @@ static void run_mpiexec(pid_t launcher, int devices, int argc, char **argv, stru
     for (int i = 0; i < argc; i++) words[3 + i] = argv[i];
     permit_open_mpi();
     family_mark(launcher);
+    threads_pass_on();
     char columns[16];
     snprintf(columns, sizeof columns, "%d", terminal_columns(stdout));
     setenv(TERMINAL_VARIABLE, columns, 1);
@@ -391,7 +392,6 @@ enum error_code launch_devices(int devices, int argc, char **argv, int *status, 
     if (!e) e = open_watch(&w, devices, &into, &lifeline, err);
     if (e) return e;
     fflush(stdout);
-    signal(SIGPIPE, SIG_IGN);
     catch_signals(before);
     family_adopt();
     f.job = fork();
@@ -409,13 +409,11 @@ enum error_code launch_devices(int devices, int argc, char **argv, int *status, 
     close(lifeline);
     read_rest(&w);                                      /* also announces their ranks */
     family_sweep(&w);
-    signal(SIGPIPE, SIG_DFL);
     for (int i = 0; i < STOPPING; i++) sigaction(stopping[i], &before[i], NULL);
     if (caught) {
         say_stopped(left, devices);
         die_of(caught);
     }
-    if (w.write_errno == EPIPE) die_of(SIGPIPE);        /* the reader is gone */
     e = f.job < 0 ? fail(err, ERR_COMM, "cannot start %s: there is no room for another process", ORRERY_MPIEXEC)
                   : report_end_of_job(&w, f.how, devices, status, err);
     free(w.process);

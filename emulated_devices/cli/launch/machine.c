@@ -2,7 +2,9 @@
 #define _GNU_SOURCE                     /* MAP_NORESERVE */
 #endif
 #include "emulated_devices/cli/launch/machine.h"
+#include "ref/io/figures.h"
 #include "ref/io/options.h"
+#include "ref/machine/cgroup.h"
 #include <ctype.h>
 #include <dirent.h>
 #include <inttypes.h>
@@ -48,20 +50,16 @@ static uint64_t difference(uint64_t limit, uint64_t used)
     return limit == UNLIMITED ? UNLIMITED : limit > used ? limit - used : 0;
 }
 
-/* A control group's limit minus its use.  In a container its folder is the root. */
+/* A limit of this process's control groups minus its use: the least of all groups above the process. */
 static uint64_t left_in_group(const char *limit, const char *used)
 {
-    char own[128] = "", path[512];
+    char path[CGROUP_PATH + 32];
     uint64_t left = UNLIMITED;
-    FILE *f = fopen("/proc/self/cgroup", "r");
-    while (f != NULL && fgets(path, sizeof path, f) != NULL)
-        if (strncmp(path, "0::/", 4) == 0) snprintf(own, sizeof own, "%.*s", (int)strcspn(path + 3, "\n"), path + 3);
-    if (f != NULL) fclose(f);
-    const char *const folder[] = { own, "" };
-    for (int i = 0; i < 2; i++) {
-        snprintf(path, sizeof path, "/sys/fs/cgroup%s/%s", folder[i], limit);
+    struct cgroup g;
+    for (bool more = cgroup_own(&g, "", NULL); more; more = cgroup_up(&g)) {
+        snprintf(path, sizeof path, "%s/%s", g.folder, limit);
         const uint64_t most = number_in(path, NULL);
-        snprintf(path, sizeof path, "/sys/fs/cgroup%s/%s", folder[i], used);
+        snprintf(path, sizeof path, "%s/%s", g.folder, used);
         if (most != UNLIMITED) left = less(left, difference(most, number_in(path, NULL)));
     }
     return left;
@@ -120,7 +118,7 @@ static enum error_code check_files(int devices, struct error *err)
 enum error_code machine_check_memory(int devices, uint64_t model, struct error *err)
 {
     const uint64_t bytes = (uint64_t)devices * DEVICE_BYTES + model, memory = free_memory();
-    char of_it[64] = "not counting the model";
+    char of_it[80] = "not counting the model";
     if (bytes <= memory) return OK;
     if (model > 0) snprintf(of_it, sizeof of_it, "at least %s of it for the model", size_format(model).text);
     return fail(err, ERR_MEMORY, "%d device%s need%s %s of memory, %s; this machine has %s left", devices,

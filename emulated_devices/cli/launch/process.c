@@ -156,6 +156,7 @@ void prepare_process(char **argv)
 {
     open_missing_streams();
     signal(SIGXFSZ, SIG_IGN);                       /* a too large file is an error to report, not a death */
+    signal(SIGPIPE, SIG_IGN);                       /* a reader such as head may leave: the work and its status stay */
     signal(SIGCHLD, SIG_DFL);                       /* whoever started us may ignore it: nobody could be waited for */
     if (settle_environment()) execvp(argv[0], argv);
     if (!under_launcher()) {

@@ -18,6 +18,7 @@ static void write_all(struct watch *w, int to, const char *data, size_t bytes)
         if (n < 0 && errno == EAGAIN) poll(&(struct pollfd){ .fd = to, .events = POLLOUT }, 1, -1);
         else if (n < 0 && errno != EINTR) {
             if (to == STDERR_FILENO) return;            /* nowhere left to complain */
+            if (errno == EPIPE) return;                 /* the reader has seen enough, as head: the work goes on */
             w->write_errno = errno;
         }
         if (n > 0) data += n, bytes -= (size_t)n;

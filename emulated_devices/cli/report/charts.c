@@ -144,7 +144,7 @@ static void draw_piece(FILE *f, const cJSON *piece, double end)
     fprintf(f, "<i style=\"left:%.3f%%;width:%.3f%%;background:var(--c%d);opacity:%.2f\" title=\"%s", 100 * from / end,
             100 * (to - from) / end, passes[pass].colour, micro % 2 == 1 ? 0.65 : 1.0, passes[pass].what);
     if (micro >= 0) fprintf(f, ", microbatch %d", micro);
-    fprintf(f, ": %s to %s\"></i>", page_time(from).text, page_time(to).text);
+    fprintf(f, ": %s to %s\"></i>", picoseconds_format(from).text, picoseconds_format(to).text);
 }
 
 void chart_timeline(FILE *f, const cJSON *profile)
@@ -168,7 +168,7 @@ void chart_timeline(FILE *f, const cJSON *profile)
             fprintf(f, "<span><i class=\"key\" style=\"background:var(--c%d)\"></i>%s</span> ", passes[i].colour,
                     passes[i].what);
     fprintf(f, "</p><p class=\"soft\">A row is a device; what is empty waits. Microbatches take turns in strength. "
-            "%s in all, in virtual time.</p>\n", page_time(end).text);
+            "%s in all, in virtual time.</p>\n", picoseconds_format(end).text);
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
@@ -225,7 +225,7 @@ void chart_memory(FILE *f, const cJSON *profile)
     fputs("</p>\n", f);
     chart_begin(f, &y, "bytes", page_bytes);
     for (int tags = ARENA_TAG_COUNT; tags > 0; tags--) band(f, memory, tags, &x, &y);
-    chart_end(f, &x, "virtual time", page_time);
+    chart_end(f, &x, "virtual time", picoseconds_format);
     fprintf(f, "<p class=\"soft\">Of device %d, which holds most.</p>\n", fullest);
 }
 
@@ -322,11 +322,11 @@ static void table_of_work(FILE *f, const struct work *w, int n)
         fputs("<tr><td>", f);
         if (is_drawn(&w[i])) fprintf(f, "<i class=\"key\" style=\"background:var(--c%d)\"></i>", i % COLOURS);
         page_text(f, w[i].name);
-        fprintf(f, "</td><td class=\"n\">%s</td><td class=\"n\">%.1f %%</td>", page_time(w[i].ps).text,
+        fprintf(f, "</td><td class=\"n\">%s</td><td class=\"n\">%.1f %%</td>", picoseconds_format(w[i].ps).text,
                 100 * w[i].ps / all);
         fprintf(f, "<td class=\"n\">%s</td><td class=\"n\">%s</td></tr>\n",
                 is_drawn(&w[i]) ? page_plain(intensity(&w[i])).text : "",
-                is_drawn(&w[i]) ? page_rate(speed(&w[i])).text : "");
+                is_drawn(&w[i]) ? flop_rate_format(speed(&w[i])).text : "");
     }
     fputs("</table></div>\n", f);
 }
@@ -343,7 +343,7 @@ void chart_roofline(FILE *f, const cJSON *profile)
     if (x.least > x.most || !(flops > 0) || !(memory > 0)) return;
     axis_take(&x, flops / memory), axis_take(&y, flops);
     x.least /= 2, x.most *= 2, y.least /= 2, y.most *= 1.5;
-    chart_begin(f, &y, "FLOP/s of a device, and what it could do", page_rate);
+    chart_begin(f, &y, "FLOP/s of a device, and what it could do", flop_rate_format);
     roof(f, &x, &y, flops, memory);
     for (int i = n; i-- > 0;)
         if (is_drawn(&w[i]))

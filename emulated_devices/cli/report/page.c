@@ -15,37 +15,12 @@ void page_text(FILE *f, const char *text)
     }
 }
 
-/* A number with a letter for its thousands. */
-static struct page_number scaled(double x, double base, const char *const *unit, int units)
-{
-    struct page_number n;
-    int k = 0;
-    while (k + 1 < units && fabs(x) >= base) x /= base, k++;
-    snprintf(n.text, sizeof n.text, "%.3g %s", x, unit[k]);
-    return n;
-}
+/* A number that is no number of bytes is 0. */
+struct figure page_bytes(double x) { return size_format(x >= 0 && x < 0x1p64 ? (uint64_t)x : 0); }
 
-struct page_number page_bytes(double x)
+struct figure page_plain(double x)
 {
-    static const char *const unit[] = { "B", "KB", "MB", "GB", "TB" };
-    return scaled(x, 1024, unit, 5);
-}
-
-struct page_number page_rate(double x)
-{
-    static const char *const unit[] = { "FLOP/s", "KFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s" };
-    return scaled(x, 1000, unit, 6);
-}
-
-struct page_number page_time(double ps)
-{
-    static const char *const unit[] = { "ps", "ns", "\xc2\xb5s", "ms", "s" };
-    return scaled(ps, 1000, unit, 5);
-}
-
-struct page_number page_plain(double x)
-{
-    struct page_number n;
+    struct figure n;
     snprintf(n.text, sizeof n.text, "%.4g", x);
     return n;
 }
@@ -132,7 +107,7 @@ static double middle(const struct axis_range *r)
     return r->log ? sqrt(r->least * r->most) : (r->least + r->most) / 2;
 }
 
-void chart_begin(FILE *f, const struct axis_range *y, const char *y_name, struct page_number (*label)(double))
+void chart_begin(FILE *f, const struct axis_range *y, const char *y_name, struct figure (*label)(double))
 {
     fprintf(f, "<div class=\"chart\"><div class=\"name\">%s</div>\n<div class=\"y\"><span>%s</span><span>%s</span>"
             "<span>%s</span></div>\n<svg viewBox=\"0 0 1000 1000\" preserveAspectRatio=\"none\" role=\"img\" "
@@ -140,7 +115,7 @@ void chart_begin(FILE *f, const struct axis_range *y, const char *y_name, struct
             label(y->most).text, label(middle(y)).text, label(y->least).text, y_name);
 }
 
-void chart_end(FILE *f, const struct axis_range *x, const char *x_name, struct page_number (*label)(double))
+void chart_end(FILE *f, const struct axis_range *x, const char *x_name, struct figure (*label)(double))
 {
     fprintf(f, "</svg>\n<div class=\"x\"><span>%s</span><span>%s %s</span><span>%s</span></div></div>\n",
             label(x->least).text, x_name, label(middle(x)).text, label(x->most).text);

@@ -7,6 +7,7 @@
 #define ORRERY_REPORT_PAGE_H
 
 #include "emulated_devices/cli/report/runs.h"
+#include "ref/io/figures.h"
 #include <stdio.h>
 
 /** Text with HTML's signs replaced. */
@@ -19,11 +20,9 @@ void page_end(FILE *);
 void page_part(FILE *, const char *title, bool wide);
 void page_part_end(FILE *);
 
-/** A number of bytes, operations or seconds for people: "1.5 MB", "12.5 GFLOP/s". */
-struct page_number { char text[32]; };
-struct page_number page_bytes(double);
-struct page_number page_rate(double per_second);
-struct page_number page_time(double picoseconds);
+/** Bytes that a file of JSON gives, and a number without a unit, as labels of an axis. */
+struct figure page_bytes(double);
+struct figure page_plain(double);
 
 /* The range of an axis; logarithmic if `log`. */
 struct axis_range { double least, most; bool log; };
@@ -32,9 +31,8 @@ double axis_at(const struct axis_range *, double x);        /* 0 to 1 */
 
 /** A field for a chart, with the axis of y: labels at its ends and in its middle.  Inside, SVG of 1000 x 1000 units, x
  *  to the right, y down.  chart_end ends it, with the axis of x. */
-void chart_begin(FILE *, const struct axis_range *y, const char *y_name, struct page_number (*label)(double));
-void chart_end(FILE *, const struct axis_range *x, const char *x_name, struct page_number (*label)(double));
-struct page_number page_plain(double);
+void chart_begin(FILE *, const struct axis_range *y, const char *y_name, struct figure (*label)(double));
+void chart_end(FILE *, const struct axis_range *x, const char *x_name, struct figure (*label)(double));
 
 /* charts.c: of runs */
 void chart_losses(FILE *, const struct told_run *, int runs);

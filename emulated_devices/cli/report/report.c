@@ -30,12 +30,16 @@ static void say_check(FILE *f, const cJSON *check)
 {
     char text[200];
     const bool holds = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(check, "holds"));
+    const double wrong = run_number(check, "wrong", 0), unjudged = run_number(check, "cannot_be_judged", 0);
     if (holds)
         snprintf(text, sizeof text, "Equal to one device: %.0f tensors compared, all within their bounds.",
                  run_number(check, "compared", 0));
+    else if (wrong == 0 && unjudged > 0)
+        snprintf(text, sizeof text, "NOT ENOUGH: %.0f of %.0f comparisons with one device cannot be judged.", unjudged,
+                 run_number(check, "compared", 0));
     else
-        snprintf(text, sizeof text, "DIFFERS from one device: %.0f of %.0f comparisons do not hold.",
-                 run_number(check, "wrong", 0), run_number(check, "compared", 0));
+        snprintf(text, sizeof text, "DIFFERS from one device: %.0f of %.0f comparisons do not hold.", wrong,
+                 run_number(check, "compared", 0));
     say_verdict_of(f, holds, text);
 }
 
@@ -136,7 +140,7 @@ static void heads(FILE *f, const struct told_run *run, int runs)
 
 /* A number of every run, as people write it. */
 static void measured(FILE *f, const char *name, const struct told_run *run, int runs, const char *key, double unit,
-                     struct page_number (*format)(double))
+                     struct figure (*format)(double))
 {
     bool there = false;
     for (int i = 0; i < runs; i++) there = there || isfinite(run_number(run[i].root, key, NAN));
@@ -154,9 +158,9 @@ static void results(FILE *f, const struct told_run *run, int runs)
     page_part(f, runs > 1 ? "Results, and what differs" : "Results, and what was set", true);
     heads(f, run, runs);
     measured(f, "loss on held-out text", run, runs, "validation_loss", 1, page_plain);
-    measured(f, "median step", run, runs, "median_step_seconds", 1e12, page_time);
-    measured(f, "virtual step", run, runs, "virtual_step_ps", 1, page_time);
-    measured(f, "FLOP of a step", run, runs, "step_flops", 1, page_plain);
+    measured(f, "median step", run, runs, "median_step_seconds", 1e12, picoseconds_format);
+    measured(f, "virtual step", run, runs, "virtual_step_ps", 1, picoseconds_format);
+    measured(f, "FLOP of a step", run, runs, "step_flops", 1, flop_format);
     measured(f, "saved at step", run, runs, "saved_step", 1, page_plain);
     rows(f, run, runs, "settings", runs > 1);
     rows(f, run, runs, "written_by", runs > 1);

@@ -81,6 +81,7 @@ enum error_code show_attention(int argc, char **argv, int *status, struct error 
           .help = "query heads; 0: one for each device" },
         CONTEXT_SPLIT_OPTIONS(a.split),
         WAIT_LIMIT_OPTION(limit),
+        THREADS_OPTION,
         { 0 }
     };
     enum error_code e = parse_command(

@@ -5,6 +5,7 @@
 #include "emulated_devices/draw/svg.h"
 #include "ref/io/columns.h"
 #include "ref/io/document.h"
+#include "ref/io/figures.h"
 #include "ref/io/terminal.h"
 #include <cjson/cJSON.h>
 
@@ -26,22 +27,39 @@ static void add_row(const struct link *l, uint64_t bytes)
     cJSON_AddBoolToObject(row, "waits_for_receiver", bytes > l->eager);
 }
 
+/* A column of times has one unit, that of its longest. */
+static struct figure_scale scale_of(const struct cluster *c, uint64_t bytes)
+{
+    picoseconds longest = 0;
+    for (int l = 0; l < c->levels; l++)
+        longest = takes(&c->link[l], bytes) > longest ? takes(&c->link[l], bytes) : longest;
+    return time_scale(1e-12 * (double)longest);
+}
+
+static void print_level(struct columns *t, const struct link *l, const struct figure_scale *scale)
+{
+    columns_add(t, LEFT_ALIGNED, "%s", l->level);
+    for (int i = 0; i < SIZES; i++)
+        columns_add(t, RIGHT_ALIGNED, "%s%s", scale_format(&scale[i], 1e-12 * (double)takes(l, sizes[i])).text,
+                    sizes[i] > l->eager ? "*" : "");
+    columns_end_row(t);
+}
+
 static void print_messages(const struct cluster *c)
 {
     struct columns t = columns_start(stdout);
+    struct figure_scale scale[SIZES];
     bool waits = false;
     for (int l = 0; l < c->levels; l++) waits = waits || sizes[SIZES - 1] > c->link[l].eager;
+    for (int i = 0; i < SIZES; i++) scale[i] = scale_of(c, sizes[i]);
     do {
-        columns_add(&t, LEFT_ALIGNED, "us");
+        columns_add(&t, LEFT_ALIGNED, "bytes");
         for (int i = 0; i < SIZES; i++) columns_add(&t, RIGHT_ALIGNED, "%s", size_format(sizes[i]).text);
         columns_end_row(&t);
-        for (int l = 0; l < c->levels; l++) {
-            columns_add(&t, LEFT_ALIGNED, "%s", c->link[l].level);
-            for (int i = 0; i < SIZES; i++)
-                columns_add(&t, RIGHT_ALIGNED, "%.1f%s", (double)takes(&c->link[l], sizes[i]) * 1e-6,
-                            sizes[i] > c->link[l].eager ? "*" : "");
-            columns_end_row(&t);
-        }
+        columns_add(&t, LEFT_ALIGNED, "time in");
+        for (int i = 0; i < SIZES; i++) columns_add(&t, RIGHT_ALIGNED, "%s", scale[i].name);
+        columns_end_row(&t);
+        for (int l = 0; l < c->levels; l++) print_level(&t, &c->link[l], scale);
     } while (columns_again(&t));
     if (waits) printf("  * waits until its receive is posted\n");
     if (document_table("messages"))

@@ -194,6 +194,7 @@ enum error_code show_collective(int argc, char **argv, int *status, struct error
           .help = "for collectives that have one" },
         CLUSTER_OPTION(cluster, "whose times are shown"),
         WAIT_LIMIT_OPTION(limit),
+        THREADS_OPTION,
         { "--plain", NULL, OPTION_SWITCH, &a.plain, .help = "no colours" },
         { 0 }
     };

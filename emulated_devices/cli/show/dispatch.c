@@ -85,6 +85,7 @@ enum error_code show_dispatch(int argc, char **argv, int *status, struct error *
         { "--tokens", "N", OPTION_INT, &a.tokens, .min = 1, .max = SHOW_DISPATCH_TOKENS, .help = "of each device" },
         { "--choices", "K", OPTION_INT, &a.choices, .min = 1, .max = 8, .help = "experts of each token" },
         WAIT_LIMIT_OPTION(limit),
+        THREADS_OPTION,
         { 0 }
     };
     enum error_code e = parse_command(

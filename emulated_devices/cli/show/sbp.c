@@ -4,6 +4,7 @@
 #include "emulated_devices/schemes/sbp/graph_file.h"
 #include "emulated_devices/schemes/sbp/trial.h"
 #include "ref/io/document.h"
+#include "ref/io/figures.h"
 #include "ref/io/output.h"
 #include "ref/io/terminal.h"
 #include <cjson/cJSON.h>
@@ -119,8 +120,8 @@ static enum error_code print_summary(const struct sbp_graph *g, const struct ass
     say(stdout, 0, "%lld elements are sent by all %d devices together, at most %lld by one, and %lld of all tensors "
         "kept by the fullest; %s", (long long)a->elements, devices, (long long)most, (long long)a->kept, what);
     if (timed)
-        say(stdout, 0, "%.1f us on %s for all operations and journeys one after another, in fp64",
-            (double)a->time / 1e6, a->mesh.cluster->name);
+        say(stdout, 0, "%s on %s for all operations and journeys one after another, in fp64",
+            picoseconds_format((double)a->time).text, a->mesh.cluster->name);
     if (document_data()) {
         cJSON_AddNumberToObject(document_data(), "devices", devices);
         cJSON_AddNumberToObject(document_data(), "elements", (double)a->elements);
@@ -148,9 +149,10 @@ static enum error_code show_run(const struct sbp_graph *g, const struct assignme
     if (e) return e;
     printf("\n");
     say(stdout, 0, "run in fp64 with random numbers on %d devices: %llu bytes sent in %llu messages, at most %llu held "
-        "by a device; %.1f us on %s; %d tensors compared with one device, the furthest by %.1e (%s)",
+        "by a device; %s on %s; %d tensors compared with one device, the furthest by %.1e (%s)",
         sbp_devices(&a->mesh), (unsigned long long)t.bytes, (unsigned long long)t.messages,
-        (unsigned long long)t.peak, (double)t.time / 1e6, c->name, t.compared, t.off, g->tensor[t.farthest].name);
+        (unsigned long long)t.peak, picoseconds_format((double)t.time).text, c->name, t.compared, t.off,
+        g->tensor[t.farthest].name);
     if (document_data()) {
         cJSON *run = cJSON_AddObjectToObject(document_data(), "run");
         cJSON_AddNumberToObject(run, "bytes", (double)t.bytes);

@@ -131,6 +131,7 @@ enum error_code show_tensor(int argc, char **argv, int *status, struct error *er
         { "--role", "ROLE", OPTION_STRING, &a.role,
           .help = "which matrix of a block: qkv, out (of attention), up, down, or head" },
         WAIT_LIMIT_OPTION(limit),
+        THREADS_OPTION,
         { 0 }
     };
     enum error_code e = parse_command(

@@ -1,11 +1,11 @@
 #include "emulated_devices/cli/train/origin.h"
 #include "ref/io/settings.h"
 #include "emulated_devices/cli/train/train.h"
+#include "ref/machine/cores.h"
 #include "ref/version.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 /* The machine of rank 0. */
 struct machine { char host[256], system[256], processor[128]; long cores; };
@@ -23,7 +23,7 @@ static void find_processor(struct machine *m, const char *architecture)
 
 static struct machine this_machine(void)
 {
-    struct machine m = { .cores = sysconf(_SC_NPROCESSORS_ONLN) };
+    struct machine m = { .cores = cores_usable() };
     struct utsname u;
     if (uname(&u) != 0) return m;
     snprintf(m.host, sizeof m.host, "%s", u.nodename);

@@ -4,11 +4,13 @@
  * and virtual time are the same, to the byte and the picosecond.
  */
 #include "emulated_devices/cli/train/report/plan_report.h"
+#include "emulated_devices/cli/train/report/report_changes.h"
 #include "emulated_devices/device/contention.h"
 #include "emulated_devices/draw/timeline.h"
 #include "emulated_devices/model/dry_run/alone.h"
 #include "emulated_devices/search/search.h"
 #include "emulated_devices/cli/measure.h"
+#include "ref/io/figures.h"
 #include "ref/io/terminal.h"
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +18,9 @@
 /* Options of a run that has numbers, text and processes. */
 #define OF_NUMBERS                                                                                  \
     "--data", "--eval-data", "--pack", "--sample", "--check", "--dump", "--isolate", "--paranoid",  \
-    "--backend", "--direct", "--wait-limit", "--save", "--save-every", "--keep", "--log",           \
-    "--log-every", "--tensorboard", "--eval-every", "--owners-out", "--resume", "--override",       \
+    "--backend", "--direct", "--wait-limit", "--threads", "--save", "--save-every", "--keep",       \
+    "--log", "--log-every", "--tensorboard", "--eval-every", "--owners-out", "--save-load",         \
+    "--resume", "--override",                                                                       \
     "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule", "--lr-decay", "--clip",          \
     "--weight-decay", "--seed", "--trace", "--trace-steps", "--trace-format", "--modalities",       \
     "--encoders", "--bridge-chunks", "--encoder-slack", "--dry-run"
@@ -133,32 +136,19 @@ static enum error_code replay(struct train_record *r, struct events **events, st
 
 static const struct device_report *fullest(const struct train_record *r) { return &r->device[r->plan->fullest]; }
 
+/* The memory that is missing, or what of it is used. */
 static void report_fit(const struct train_record *r)
 {
     const struct train_options *o = r->options;
     const struct device_report *d = fullest(r);
-    const uint64_t has = train_plan_memory(o);
-    char place[64];
+    const uint64_t has = report_budget(o), needs = d->peak.total;
+    char place[64], how[80];
     if (has == 0) return;
-    say(r->out, 8, "fits    %s: device %d (%s) needs %s of %s, %s%.1f %%", d->peak.total <= has ? "yes" : "NO",
-            d->rank, mesh_describe(&o->plan.mesh, d->rank, place, sizeof place), size_format(d->peak.total).text,
-            size_format(has).text, d->peak.total <= has ? "" : "over by ",
-            d->peak.total <= has ? 100 * (double)d->peak.total / (double)has
-                                 : 100 * ((double)d->peak.total / (double)has - 1));
-}
-
-/* The model's operations over what the devices could do in that time. */
-static void report_speed(const struct train_record *r)
-{
-    const struct train_options *o = r->options;
-    const double step = r->replayed > 0 ? (double)r->replayed / (double)r->steps : report_virtual_step(r);
-    const double seconds = 1e-12 * step, flops = report_step_flops(&o->plan);
-    const double rate = 1e6 * (double)o->cluster.flop_rate[o->plan.dtype] * o->plan.mesh.devices;
-    char use[120] = "";
-    if (rate > 0)
-        snprintf(use, sizeof use, "; %.1f %% model FLOP utilization (%.4g FLOP a step, attention counted by half)",
-                 100 * flops / seconds / rate, flops);
-    say(r->out, 8, "speed   %.4g tokens/s%s", (double)(o->plan.B * o->plan.S) / seconds, use);
+    if (needs > has) snprintf(how, sizeof how, "%s too much", size_format(needs - has).text);
+    else snprintf(how, sizeof how, "%.1f %%", 100 * (double)needs / (double)has);
+    say(r->out, 8, "fits    %s: device %d (%s) needs %s of %s, %s", needs <= has ? "yes" : "NO", d->rank,
+        mesh_describe(&o->plan.mesh, d->rank, place, sizeof place), size_format(needs).text, memory_format(has).text,
+        how);
 }
 
 static void report_folding(const struct train_record *r)
@@ -171,54 +161,55 @@ static void report_folding(const struct train_record *r)
             f->why[0] ? " (" : "", f->why, f->why[0] ? ")" : "");
 }
 
+enum { CHANGES = 3 };                    /* that are named if a plan does not fit */
+
+/* What would fit, a line each. */
+static void report_changes(const struct train_record *r)
+{
+    const struct train_options *o = r->options;
+    struct plan_space near = { .base = &o->plan, .devices = o->plan.mesh.devices };
+    struct change change[CHANGES];
+    struct error unread;
+    near.only[BY_OFFLOAD] = "none,optimizer";
+    if (plan_space_open(&near, &unread)) return;
+    const int n = search_changes(&near, &o->plan, report_budget(o), change, CHANGES);
+    plan_space_close(&near);
+    report_changes_print(r->out, change, n);
+}
+
+static bool is_too_full(const struct train_record *r)
+{
+    const uint64_t has = report_budget(r->options);
+    return has > 0 && fullest(r)->peak.total > has;
+}
+
 static void report(const struct train_record *r)
 {
     report_memory(r);
     report_traffic(r);
     fprintf(r->out, "\n");
-    report_fit(r);
     plan_report_peak(r);
     plan_report_path(r);
     report_virtual_time(r);
-    report_speed(r);
     plan_report_waits(r);
     report_folding(r);
-    fprintf(r->out, "planned in %.1f s, without numbers\n", r->seconds[0]);
+    report_fit(r);
+    if (is_too_full(r)) report_changes(r);
+    fprintf(r->out, "planned in %s, without numbers\n", time_format(r->seconds[0]).text);
 }
-
-enum { CHANGES = 3 };                    /* that are named if a plan does not fit */
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
-
-/* What would fit, as text. */
-static void name_changes(const struct train_options *o, char *text, size_t size)
-{
-    struct plan_space near = { .base = &o->plan, .devices = o->plan.mesh.devices };
-    struct change change[CHANGES];
-    struct error unread;
-    int used = 0;
-    near.only[BY_OFFLOAD] = "none,optimizer";
-    text[0] = '\0';
-    if (plan_space_open(&near, &unread)) return;
-    const int n = search_changes(&near, &o->plan, train_plan_memory(o), change, CHANGES);
-    plan_space_close(&near);
-    if (n == 0) snprintf(text, size, "; none of the changes that were tried would fit");
-    for (int i = 0; i < n && used < (int)size; i++)
-        used += snprintf(text + used, size - (size_t)used, "%s%s (%s, %.1f us)", i ? ", or " : "; what would fit: ",
-                         change[i].words, size_format(change[i].peak).text, 1e-6 * (double)change[i].time);
-}
 
 static enum error_code exceeds(const struct train_record *r, struct error *err)
 {
     const struct train_options *o = r->options;
     const struct device_report *d = fullest(r);
-    const uint64_t has = train_plan_memory(o);
-    char place[64], changes[CHANGES * (PLAN_WORDS + 40)];
-    if (has == 0 || d->peak.total <= has) return OK;
-    name_changes(o, changes, sizeof changes);
-    return fail(err, ERR_CHECK, "--memory %s: device %d (%s) needs %s, %s more%s", size_format(has).text, d->rank,
+    const uint64_t has = report_budget(o);
+    char place[64];
+    if (!is_too_full(r)) return OK;
+    return fail(err, ERR_CHECK, "--memory %s: device %d (%s) needs %s, %s more", size_word(has).text, d->rank,
                 mesh_describe(&o->plan.mesh, d->rank, place, sizeof place), size_format(d->peak.total).text,
-                size_format(d->peak.total - has).text, changes);
+                size_format(d->peak.total - has).text);
 }
 
 static enum error_code run(const struct train_options *o, struct train_record *r, struct error *err)
@@ -240,7 +231,7 @@ static enum error_code run(const struct train_options *o, struct train_record *r
     if (e) return e;
     spread(r, &r->folded.folding);
     r->steps = o->steps, r->seconds[0] = measure_now() - start;
-    if (o->plan.mesh.devices == 1 || alone_step_time(&o->plan, &r->alone, NULL)) r->alone = 0;
+    if (o->plan.mesh.devices == 1 || alone_step_time(&o->plan, &r->alone, &r->alone_kept, NULL)) r->alone = 0;
     report(r);
     if (o->json) e = fail_about(err, report_json(r, "orrery plan", o->json, err), "--json");
     return e ? e : exceeds(r, err);

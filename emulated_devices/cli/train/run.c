@@ -169,6 +169,8 @@ cJSON *train_run(const struct train_options *o, const struct train_data *data, i
     else add_whole(&l, "--batch", o->plan.B);
     add_whole(&l, "--seq", o->plan.S);
     add_optimizer(&l, o);
+    if (o->load_word && o->load.kind == LOAD_FILE) add_path(&l, "--load", o->load_word);
+    else if (o->load_word) add(&l, "--load", "%s", o->load_word);
     add_formats(&l, &o->plan);
     add_replicas(&l, &o->plan);
     e = add_schedule(&l, &o->plan, err);

@@ -1,10 +1,12 @@
 /* search.c -- `orrery search`: the best plans of a number of devices. */
 #include "emulated_devices/cli/train/train.h"
+#include "emulated_devices/cli/train/report/report_changes.h"
 #include "emulated_devices/search/planner.h"
 #include "emulated_devices/cli/measure.h"
 #include "emulated_devices/cli/time_left.h"
 #include "ref/io/columns.h"
 #include "ref/io/document.h"
+#include "ref/io/figures.h"
 #include "ref/io/terminal.h"
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +14,9 @@
 /* Options of a run that has numbers, or of one plan. */
 static const char *const of_one_plan[] = {
     "--data", "--pack", "--sample", "--check", "--dump", "--isolate", "--paranoid", "--backend", "--direct",
-    "--wait-limit",
+    "--wait-limit", "--threads",
     "--save", "--save-every", "--keep", "--log", "--log-every", "--tensorboard", "--eval-every", "--owners-out",
-    "--resume", "--override", "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule",
+    "--save-load", "--resume", "--override", "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule",
     "--lr-decay", "--clip", "--weight-decay", "--seed", "--trace", "--trace-steps", "--trace-format", "--timeline",
     "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--steps", "--batches", "--unfolded",
     "--print-config", "--dry-run",
@@ -99,7 +101,7 @@ static void print_head(const struct report *r)
     const struct search *s = &r->search;
     say(r->out, 8, "search  %d devices of %s for %s in %s: %lld sequences of %lld tokens a step, %s a device",
         s->space->devices, o->cluster.name, o->plan.model.name, dtype_name(o->plan.dtype), (long long)o->plan.B,
-        (long long)o->plan.S, s->memory ? size_format(s->memory).text : "any memory");
+        (long long)o->plan.S, s->memory ? memory_format(s->memory).text : "any memory");
     say(r->out, 8, "looked  at %d legal plans (%s: %s)", s->count, r->planner->name, r->planner->description);
     say(r->out, 8,
         "        a lower bound says of %lld that they need more memory; %lld were planned, and %d of these fit",
@@ -111,20 +113,42 @@ static void print_head(const struct report *r)
             r->beaten ? "the others are slower even without it" : "without it, others are faster than some of these");
 }
 
+/* The units of the times and sizes of all ranked plans. */
+struct units { struct figure_scale time, size; };
+
+static struct units units_of(const struct report *r)
+{
+    picoseconds longest = 0;
+    uint64_t most = 0;
+    for (int i = 0; i < r->ranked; i++) {
+        const struct candidate *c = &r->search.of[i];
+        longest = c->time > longest ? c->time : longest, most = c->peak > most ? c->peak : most;
+    }
+    return (struct units){ time_scale(1e-12 * (double)longest), size_scale(most) };
+}
+
+static struct figure time_in(const struct units *u, picoseconds time)
+{
+    return scale_format(&u->time, 1e-12 * (double)time);
+}
+
 static void print_plans(const struct report *r)
 {
+    const struct units u = units_of(r);
     struct columns t = columns_start(r->out);
     char text[PLAN_WORDS];
     fprintf(r->out, "\n");
     do {
-        static const char *const titles[] = { "plan", "us a step", "peak", "compute %", "exposed %", "bubble %" };
-        for (int i = 0; i < 6; i++) columns_add(&t, RIGHT_ALIGNED, "%s", titles[i]);
+        static const char *const titles[] = { "compute %", "exposed %", "bubble %" };
+        columns_add(&t, RIGHT_ALIGNED, "plan"), columns_add(&t, RIGHT_ALIGNED, "%s a step", u.time.name);
+        columns_add(&t, RIGHT_ALIGNED, "peak %s", u.size.name);
+        for (int i = 0; i < 3; i++) columns_add(&t, RIGHT_ALIGNED, "%s", titles[i]);
         columns_end_row(&t);
         for (int i = 0; i < r->shown; i++) {
             const struct candidate *c = &r->search.of[i];
             columns_add(&t, RIGHT_ALIGNED, "%d", i + 1);
-            columns_add(&t, RIGHT_ALIGNED, "%.3f", 1e-6 * (double)c->time);
-            columns_add(&t, RIGHT_ALIGNED, "%s", size_format(c->peak).text);
+            columns_add(&t, RIGHT_ALIGNED, "%s", time_in(&u, c->time).text);
+            columns_add(&t, RIGHT_ALIGNED, "%s", scale_format(&u.size, (double)c->peak).text);
             columns_add(&t, RIGHT_ALIGNED, "%.1f", percent_of(c->share.computing, c));
             columns_add(&t, RIGHT_ALIGNED, "%.1f", percent_of(step_share_exposed(&c->share), c));
             columns_add(&t, RIGHT_ALIGNED, "%.1f", percent_of(step_share_bubble(&c->share), c));
@@ -136,6 +160,15 @@ static void print_plans(const struct report *r)
     say(r->out, 6, "      each behind: orrery train%s%s", r->common[0] ? " " : "", r->common);
 }
 
+/* A difference of times, with its sign. */
+static struct figure change_of(picoseconds more)
+{
+    const struct figure size = picoseconds_format((double)more);
+    struct figure change;
+    snprintf(change.text, sizeof change.text, "%s%.30s", more > 0 ? "+" : "", size.text);
+    return change;
+}
+
 /* What the other plan spends more on each thing; together it is the difference of their times, but for rounding. */
 static void print_why(const struct report *r, int other)
 {
@@ -143,17 +176,17 @@ static void print_why(const struct report *r, int other)
     char kinds[300] = "";
     int used = 0;
     for (enum traffic_kind k = 0; k < TRAFFIC_KIND_COUNT; k++) {
-        const double more = 1e-6 * (double)(b->share.waiting[k] - a->share.waiting[k]);
-        if (k == TRAFFIC_PIPELINE || k == TRAFFIC_RESULT || (more < 5e-4 && more > -5e-4) || used > 200) continue;
-        used += snprintf(kinds + used, sizeof kinds - (size_t)used, "%s%s %+.3f", used ? ", " : " (",
-                         traffic_kind_name(k), more);
+        const picoseconds more = b->share.waiting[k] - a->share.waiting[k];
+        if (k == TRAFFIC_PIPELINE || k == TRAFFIC_RESULT || more == 0 || used > 200) continue;
+        used += snprintf(kinds + used, sizeof kinds - (size_t)used, "%s%s %s", used ? ", " : " (",
+                         traffic_kind_name(k), change_of(more).text);
     }
-    say(r->out, 8, "why     plan %d takes %.3f us more than plan 1, %.2f %%:", other + 1,
-        1e-6 * (double)(b->time - a->time), 100 * ((double)b->time / (double)a->time - 1));
-    say(r->out, 8, "        computing %+.3f, bubble %+.3f, exposed communication %+.3f%s%s",
-        1e-6 * (double)(b->share.computing - a->share.computing),
-        1e-6 * (double)(step_share_bubble(&b->share) - step_share_bubble(&a->share)),
-        1e-6 * (double)(step_share_exposed(&b->share) - step_share_exposed(&a->share)), kinds, used ? ")" : "");
+    say(r->out, 8, "why     plan %d takes %s more than plan 1, %.2f %%:", other + 1,
+        picoseconds_format((double)(b->time - a->time)).text, 100 * ((double)b->time / (double)a->time - 1));
+    say(r->out, 8, "        computing %s, bubble %s, exposed communication %s%s%s",
+        change_of(b->share.computing - a->share.computing).text,
+        change_of(step_share_bubble(&b->share) - step_share_bubble(&a->share)).text,
+        change_of(step_share_exposed(&b->share) - step_share_exposed(&a->share)).text, kinds, used ? ")" : "");
 }
 
 /* The first plan that takes longer than the winner; the first of those on another mesh; 0: there is none. */
@@ -173,13 +206,14 @@ static int other_mesh(const struct report *r)
 
 static void print_frontier(const struct report *r)
 {
+    const struct units u = units_of(r);
     char text[PLAN_WORDS];
     if (r->frontiers < 2) return;
     fprintf(r->out, "\nless memory for more time, of the plans that were planned\n");
     for (int i = 0; i < r->frontiers; i++) {
         const struct candidate *c = &r->search.of[r->frontier[i]];
-        say(r->out, 28, "%12.3f us  %9s  %s", 1e-6 * (double)c->time, size_format(c->peak).text,
-            words_of(r, r->frontier[i], text));
+        say(r->out, 28, "%9s %-2s  %7s %-3s  %s", time_in(&u, c->time).text, u.time.name,
+            scale_format(&u.size, (double)c->peak).text, u.size.name, words_of(r, r->frontier[i], text));
     }
 }
 
@@ -191,7 +225,7 @@ static void print_report(const struct report *r)
     if (slower(r) > 0) print_why(r, slower(r));
     if (other_mesh(r) > slower(r)) print_why(r, other_mesh(r));
     print_frontier(r);
-    fprintf(r->out, "searched in %.1f s\n", r->seconds);
+    fprintf(r->out, "searched in %s\n", time_format(r->seconds).text);
 }
 
 /* ---- the smallest ----------------------------------------------------------------------------------------------- */
@@ -273,7 +307,7 @@ static enum error_code write_json(const struct report *r, struct error *err)
 static enum error_code nothing_fits(const struct report *r, struct error *err)
 {
     const struct search *s = &r->search;
-    char words[PLAN_WORDS];
+    char words[PLAN_WORDS], more[64] = "and was not planned (--plans)";
     struct plan p;
     if (s->count == 0)
         return fail(err, ERR_PLAN, "--devices %d: no mesh, scheme and number of microbatches can be combined",
@@ -282,22 +316,18 @@ static enum error_code nothing_fits(const struct report *r, struct error *err)
     const uint64_t needs = needs_of(&s->of[at]);
     struct plan_space wider = *s->space;
     struct change change[3];
-    char changes[3 * PLAN_WORDS] = "";
-    int used = 0, n = 0;
+    int n = 0;
     wider.only[BY_OFFLOAD] = "none,optimizer";
     if (plan_space_make(s->space, &s->of[at].choice, &p)) n = search_changes(&wider, &p, s->memory, change, 3);
-    for (int i = 0; i < n; i++)
-        used += snprintf(changes + used, sizeof changes - (size_t)used, "%s%s (%s, %.1f us)", i ? ", or " : "",
-                         change[i].words, size_format(change[i].peak).text, 1e-6 * (double)change[i].time);
-    return fail(err, ERR_CHECK,
-                "--memory %s: none of %d plans fits: the smallest, %s, needs at least %s, %.1f %% more%s%s",
-                size_format(s->memory).text, s->count, words_of(r, at, words), size_format(needs).text,
-                100 * ((double)needs / (double)s->memory - 1), n ? "; what would fit: " : "", changes);
+    if (n > 0) report_changes_print(r->out, change, n);
+    if (needs > s->memory) snprintf(more, sizeof more, "%s more", size_format(needs - s->memory).text);
+    return fail(err, ERR_CHECK, "--memory %s: none of %d plans fits: the smallest, %s, needs at least %s, %s",
+                size_word(s->memory).text, s->count, words_of(r, at, words), size_format(needs).text, more);
 }
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
-/* The words of the command line that are of `orrery train`, too. */
+/* The words of the command line that are of `orrery train`, too; and where rows of a mixture go if none says it. */
 static void take_common(struct report *r)
 {
     const struct train_options *o = r->options;
@@ -315,6 +345,9 @@ static void take_common(struct report *r)
         if (used + strlen(o->argv[i]) + 2 < sizeof r->common)
             used += (size_t)snprintf(r->common + used, sizeof r->common - used, "%s%s", used ? " " : "", o->argv[i]);
     }
+    const char *load = o->plan.model.mlp == MLP_MIXTURE && o->load_word == NULL ? "--load even" : "";
+    if (*load && used + strlen(load) + 2 < sizeof r->common)
+        snprintf(r->common + used, sizeof r->common - used, "%s%s", used ? " " : "", load);
 }
 
 static void see_plan(void *line, int64_t planned, int64_t of)
@@ -357,7 +390,7 @@ static enum error_code run(const struct train_options *o, struct error *err)
     if (!e) e = cluster_check(&o->cluster, asked.devices, o->plan.dtype, err);
     if (!e) e = plan_space_open(&asked.space, err);
     if (e) return e;
-    r.search = (struct search){ .space = &asked.space, .memory = train_plan_memory(o),
+    r.search = (struct search){ .space = &asked.space, .memory = report_budget(o),
                                 .most = asked.plans_given ? asked.plans : r.planner->most };
     take_common(&r);
     e = search(&r, err);

@@ -16,6 +16,7 @@ struct session {
     struct trace trace;
     char *profile;                      /* this device's first step (profile.h), for free(); NULL: none has ended */
     struct events events;               /* for --trace-format chakra and goal */
+    int32_t *chosen;                    /* [steps, L, rows, k] for --save-load, on rank 0 */
     struct run_log log;                 /* on rank 0 */
     bool checking, speaks;
     int stopped;                        /* the signal that ends the run; 0: none; the same on every device */

@@ -3,6 +3,7 @@
 #include "emulated_devices/cli/train/series.h"
 #include "emulated_devices/cli/train/options/words.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
+#include "ref/io/figures.h"
 #include "ref/io/output.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -296,6 +297,30 @@ static enum error_code take_owners(struct train_options *o, const char *file, st
     return OK;
 }
 
+/* Which experts tokens go to, and whether that is written. */
+static enum error_code take_load(struct train_options *o, bool batches, struct error *err)
+{
+    struct plan *p = &o->plan;
+    const char *const flag = o->load_word ? "--load" : "--save-load", *word = o->load_word ? o->load_word : o->save_load;
+    if (word == NULL) return OK;
+    if (p->model.mlp != MLP_MIXTURE)
+        return fail(err, ERR_USAGE, "%s %s: --model %s has no experts", flag, printable(word).text, p->model.name);
+    if (o->golden)
+        return fail(err, ERR_USAGE, "%s %s: in a golden file's run its routers have chosen; use --check ref", flag,
+                    printable(word).text);
+    if (batches && o->save_load)
+        return fail(err, ERR_USAGE, "--save-load %s: with --batches steps have different numbers of tokens",
+                    printable(o->save_load).text);
+    if (o->load_word == NULL) return OK;
+    const enum error_code e = load_open(&o->load, o->load_word, &p->model, plan_stream_rows(p), err);
+    if (e) return fail_about(err, ERR_USAGE, "--load");
+    if (batches && o->load.kind == LOAD_FILE)
+        return fail(err, ERR_USAGE, "--load %s: with --batches steps have different numbers of tokens; use even or "
+                    "zipf:S", printable(o->load_word).text);
+    p->load = &o->load;
+    return OK;
+}
+
 static const char *usual_attention(const struct plan *p)
 {
     if (p->mesh.size[CP] == 1) return attention_scheme_at(0)->head.name;
@@ -387,7 +412,7 @@ static enum error_code take_parts(struct train_options *o, const struct run_kind
     p->B = w->batch ? w->batch : usual_batch;
     p->S = w->seq ? w->seq : p->model.S;
     p->packed = o->pack != NULL;
-    return OK;
+    return take_load(o, w->batches != NULL, err);
 }
 
 /* What is kept where, and in which format. */
@@ -415,7 +440,7 @@ static enum error_code take_rule(struct train_options *o, const struct train_wor
     if (e) return e;
     p->model.initial = (int)convention(&p->hyper.as, INITIAL);
     e = take_distance(o, w->distance, w->grad_dtype != NULL, err);
-    return !e && o->golden ? train_take_golden(o, err) : e;
+    return !e && o->golden ? train_take_golden(o, options_given(w->argc, w->argv, "--optimizer"), err) : e;
 }
 
 static enum error_code take_microbatches(struct train_options *o, const struct train_words *w, struct error *err)

@@ -13,9 +13,10 @@
 #include "emulated_devices/model/dry_run/plan_memory.h"
 #include "emulated_devices/verify/reference/encoders.h"
 #include "emulated_devices/verify/reference/replicas.h"
+#include "ref/io/figures.h"
 #include "ref/io/output.h"
 #include "ref/io/terminal.h"
-#include "ref/ops/threads.h"
+#include "ref/machine/threads.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,6 +39,7 @@ static enum error_code probe_outputs(const struct train_options *o, struct error
     if (!e && o->timeline) e = fail_about(err, output_probe(o->timeline, err), "--timeline");
     if (!e && o->json) e = fail_about(err, output_probe(o->json, err), "--json");
     if (!e && o->owners_out) e = fail_about(err, output_probe(o->owners_out, err), "--owners-out");
+    if (!e && o->save_load) e = fail_about(err, output_probe(o->save_load, err), "--save-load");
     return e;
 }
 
@@ -161,9 +163,9 @@ static enum error_code say_memory(const struct train_record *r, enum error_code 
     if (budget == 0 || need <= budget) return e;
     report_memory(r);
     return fail(err, ERR_MEMORY,
-                "--memory %s: device %d (%s) needs %llu bytes; --memory %lluK would be enough for every device",
-                size_format(budget).text, most, mesh_describe(m, most, place, sizeof place), (unsigned long long)need,
-                (unsigned long long)(need + 1023) / 1024);
+                "--memory %s: device %d (%s) needs %s; --memory %s would be enough for every device",
+                size_word(budget).text, most, mesh_describe(m, most, place, sizeof place), size_format(need).text,
+                size_enough(need).text);
 }
 
 /* Collect every device's report on rank 0; also after a run that ran out of memory. */
@@ -202,6 +204,39 @@ static enum error_code write_owners(struct session *r, struct error *err)
     return comm_agree(r->trainer.comm, e, err);
 }
 
+/* ---- choices ----------------------------------------------------------------------------------------------------- */
+
+static int64_t choices_of_step(const struct plan *p)
+{
+    return p->model.L * plan_stream_rows(p) * p->model.mixture.k;
+}
+
+static enum error_code watch_choices(struct session *r, struct error *err)
+{
+    const struct train_options *o = r->options;
+    if (o->save_load == NULL) return OK;
+    enum error_code e = routers_watch(&r->trainer, err);
+    if (!e && r->speaks) r->chosen = calloc((size_t)(o->steps * choices_of_step(&o->plan)) + 1, sizeof *r->chosen);
+    if (!e && r->speaks && r->chosen == NULL)
+        e = fail(err, ERR_MEMORY, "no memory for the choices of %lld steps", (long long)o->steps);
+    return comm_agree(r->trainer.comm, e, err);
+}
+
+static enum error_code bring_choices(struct session *r, int64_t i, struct error *err)
+{
+    if (r->options->save_load == NULL) return OK;
+    int32_t *const to = r->speaks ? r->chosen + i * choices_of_step(&r->options->plan) : NULL;
+    return comm_agree(r->trainer.comm, routers_bring(&r->trainer, to, err), err);
+}
+
+static enum error_code write_choices(struct session *r, struct error *err)
+{
+    const struct plan *p = &r->options->plan;
+    const enum error_code e = r->speaks ? load_write(r->options->save_load, &p->model, r->chosen, r->record.steps,
+                                                     plan_stream_rows(p), err) : OK;
+    return comm_agree(r->trainer.comm, e, err);
+}
+
 /* The error with which a reported run ends. */
 static enum error_code verdict(const struct session *r, struct error *err)
 {
@@ -211,6 +246,9 @@ static enum error_code verdict(const struct session *r, struct error *err)
         return fail(err, ERR_CHECK, "%s",
                     comparison_describe(text, sizeof text, &r->record.comparison, &r->options->plan));
     if (r->record.divergence.what) return fail_diverged(&r->record, err);
+    if (!comparison_holds(&r->record.comparison))
+        return fail(err, ERR_CHECK, "%s",
+                    comparison_unjudged(text, sizeof text, &r->record.comparison, &r->options->plan));
     return check_counts(&r->record, err);
 }
 
@@ -219,7 +257,7 @@ static void time_alone(struct train_record *r)
 {
     struct plan p = r->options->plan;
     p.cluster = &r->options->cluster;
-    if (p.mesh.devices == 1 || alone_step_time(&p, &r->alone, NULL)) r->alone = 0;
+    if (p.mesh.devices == 1 || alone_step_time(&p, &r->alone, &r->alone_kept, NULL)) r->alone = 0;
 }
 
 /* ---- traces ----------------------------------------------------------------------------------------------------- */
@@ -281,6 +319,7 @@ static enum error_code train_steps(struct session *r, const struct train_data *d
         e = one_step(r, i, err);
         if (i == 0 && has_profile(o)) r->profile = profile_describe(&r->trace, r->trainer.comm->size);
         if (!e && r->speaks) report_step(&r->record, i);
+        if (!e) e = bring_choices(r, i, err);
         if (!e) e = between_steps(r, data, i, err);
         end_trace(r, i + 1);
     }
@@ -298,6 +337,7 @@ static enum error_code train_steps(struct session *r, const struct train_data *d
         e = profile_gather(r->trainer.comm, r->profile, &r->record.profile, err);
     if (!e && r->speaks) e = run_log_end(&r->log, err);
     if (!e && o->owners_out) e = fail_about(err, write_owners(r, err), "--owners-out");
+    if (!e && o->save_load) e = fail_about(err, write_choices(r, err), "--save-load");
     const char *const format = o->infers ? "orrery infer" : "orrery train";
     if (!e && r->speaks && o->json) e = fail_about(err, report_json(&r->record, format, o->json, err), "--json");
     if (!e && r->speaks) e = verdict(r, err);
@@ -306,7 +346,7 @@ static enum error_code train_steps(struct session *r, const struct train_data *d
 }
 
 static enum error_code run_on_device(struct comm *comm, const struct train_options *o, const struct train_data *data,
-                                     const char *overridden, int threads, int *status, struct error *err)
+                                     const char *overridden, int *status, struct error *err)
 {
     struct session r = { .options = o, .checking = o->check != NULL, .speaks = comm->rank == 0, .saved = -1,
                          .log = { .fd = -1, .events = { .fd = -1 } } };
@@ -314,7 +354,7 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
     const struct batch_source source = { fill, &tokens };
     enum error_code e = trainer_open(&r.trainer, &o->plan, comm, source, err);
     if (e) return e;
-    r.record = (struct train_record){ .options = o, .threads = threads, .out = report_stream(o),
+    r.record = (struct train_record){ .options = o, .arithmetic = arithmetic_now(), .out = report_stream(o),
                                       .has_numbers = comm->device->backend->has_numbers, .truth = "the one-device run",
                                       .overridden = overridden };
     r.record.step = calloc((size_t)o->steps + 1, sizeof *r.record.step);
@@ -327,6 +367,7 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
     begin_trace(&r);
     if (!e) e = load_weights(&r, err);
     if (!e && r.checking) e = start_reference(&r, source, err);
+    if (!e) e = watch_choices(&r, err);
     if (!e && r.speaks) report_start(&r.record, data);
     if (!e) e = train_steps(&r, data, err);
     if (!e && r.stopped) *status = 128 + r.stopped;
@@ -334,7 +375,7 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
     if (r.checking && r.speaks) reference_close(&r.reference);
     end_trace(&r, INT64_MAX);
     cJSON_Delete(r.record.profile);
-    free(r.profile);
+    free(r.profile), free(r.chosen);
     trace_free(&r.trace);
     events_free(&r.events);
     free(r.record.step), free(r.record.seconds), free(r.record.processor), free(r.record.device);
@@ -358,12 +399,11 @@ static enum error_code train_device(const struct train_options *o, int *status, 
     struct comm comm;
     struct train_data data = { 0 };
     char place[64], overridden[240] = "";
-    const int threads = use_cores(o->plan.mesh.devices);
     uint64_t together;
     enum error_code e = device_open(&device, NULL, o->plan.dtype, o->memory, err);
     if (e) return e;
     clock_open(&device.clock, &o->cluster, o->plan.dtype);
-    if (o->check || o->golden) device.streams = (struct flight_mode){ FLIGHT_RANDOM, o->plan.seed };
+    if (o->check || o->golden || o->paranoid) device.streams = (struct flight_mode){ FLIGHT_RANDOM, o->plan.seed };
     e = comm_open(&comm, &device, err);
     if (e) {
         device_close(&device);
@@ -377,6 +417,7 @@ static enum error_code train_device(const struct train_options *o, int *status, 
                  "the launcher started %d process%s, but --dp %d --tp %d --pp %d --cp %d --ep %d is a mesh of %d",
                  comm.size, comm.size == 1 ? "" : "es", o->plan.mesh.size[DP], o->plan.mesh.size[TP],
                  o->plan.mesh.size[PP], o->plan.mesh.size[CP], o->plan.mesh.size[EP], o->plan.mesh.devices);
+    threads_use(comm.cores);
     if (!e) {
         announce_process(comm.rank, mesh_describe(&o->plan.mesh, comm.rank, place, sizeof place));
         e = group_same(comm.everyone, o->words.digest.text, sizeof o->words.digest.text - 1, "--config: the file", err);
@@ -389,7 +430,7 @@ static enum error_code train_device(const struct train_options *o, int *status, 
         if (!e && !o->golden) e = agree_on_data(&comm, &data, err);
     }
     if (!e && o->golden) e = train_golden(&comm, o, &data, err);
-    else if (!e) e = run_on_device(&comm, o, &data, overridden, threads, status, err);
+    else if (!e) e = run_on_device(&comm, o, &data, overridden, status, err);
     train_data_free(&data);
     comm_close(&comm);
     device_close(&device);

@@ -34,13 +34,15 @@ struct train_options {
     const char *model_dir;              /* folder of initial weights; NULL: drawn from the seed */
     const char *pack;                   /* lengths of samples that are packed into sequences; NULL: none are */
     const char *data, *eval_data, *tokenizer;
-    const char *check, *dump, *save, *resume, *json, *trace, *timeline, *owners_out, *log, *tensorboard;
+    const char *check, *dump, *save, *resume, *json, *trace, *timeline, *owners_out, *log, *tensorboard, *save_load;
     int log_every, eval_every, save_every;      /* steps; 0: never */
     int keep;                           /* checkpoints of --save-every; 0: all */
     char resumed[4096];                 /* the checkpoint that --resume has found, where it is not the word itself */
     struct batch_plan batches;          /* of --batches; its sequences are NULL without */
     struct affinity affinity;           /* of --affinity; empty without */
     struct expert_owners owners;        /* of --owners; empty without */
+    const char *load_word;              /* as typed behind --load; NULL: routers choose, in plans the load is even */
+    struct load load;                   /* likewise */
     struct cluster cluster;             /* for virtual time */
     int trace_steps;                    /* number of this run's steps in the trace */
     const char *trace_format;           /* chrome, chakra, goal */
@@ -63,15 +65,13 @@ struct train_options {
     char *settings;                     /* what they set, as YAML; owned */
 };
 
-/** Bytes that a device of a plan may hold: those of --memory, without it those of the cluster; 0: no limit. */
-uint64_t train_plan_memory(const struct train_options *);
-
 /** Read the command line, add a checkpoint's settings and then defaults, and check the plan.  The same on every device.
  *  Call train_options_free afterwards, also after a failure. */
 enum error_code train_parse(struct train_options *, const struct run_kind *, int argc, char **argv, struct error *);
 void train_options_free(struct train_options *);
 
-/** Whether `orrery train --config` would take a setting.  @param file  names it in messages.  @return as settings_check. */
+/** Whether `orrery train --config` would take a setting.
+ *  @param file  names it in messages.  @return as settings_check. */
 enum error_code train_check_setting(const struct yaml *setting, const char *file, struct error *);
 
 /** What `orrery plan` says of a step of a run, in this process.  @return OK; ERR_CHECK if it does not fit; ERR_USAGE if
@@ -123,8 +123,10 @@ enum { OFFLOAD_SLICE = 1 << 16 };       /* elements, by default */
 
 enum error_code train_take_offload(struct plan *, const struct offload_flags *, struct error *);
 
-/** Take model, batch, steps and the optimizer's numbers from the golden file of --check.  The optimizer must be set. */
-enum error_code train_take_golden(struct train_options *, struct error *);
+/** Take model, batch, steps and the optimizer's numbers from the golden file of --check.  The optimizer must be set.
+ *  @param chosen  whether the command line says it: else, if the file has none of its steps, it is the first whose steps
+ *                 the file has. */
+enum error_code train_take_golden(struct train_options *, bool chosen, struct error *);
 
 /** Train the golden file's run, and compare all its tensors with the file.  Collective over all devices. */
 enum error_code train_golden(struct comm *, const struct train_options *, const struct train_data *, struct error *);
@@ -170,6 +172,7 @@ struct train_record {
     struct device_report *device;       /* [devices] */
     bool has_numbers;                   /* of the backend */
     picoseconds alone;                  /* virtual time of a step on one device; 0: there is no such step */
+    uint64_t alone_kept;                /* bytes that this device would keep between steps */
     picoseconds replayed;               /* of all steps, replayed with all devices; 0: the cluster needs no replay */
     picoseconds unhindered;             /* the same, if computing and messages did not slow each other; 0: as it */
     double validation;                  /* loss on the validation text */
@@ -178,7 +181,7 @@ struct train_record {
     struct divergence divergence;
     int stopped;                        /* the signal that ended it before its last step; 0: none */
     cJSON *profile;                     /* of the first steps (profile.h); NULL: there is none */
-    int threads;
+    struct arithmetic arithmetic;       /* of the devices; threads 0: of a plan, which has no numbers */
     struct backend_calls calls;         /* of device 0 in the last step; zeros: the backend does not count them */
     struct dry_run folded;              /* of a plan */
     struct plan_findings *plan;         /* likewise (plan_report.h); NULL: of a run */
@@ -198,6 +201,8 @@ void report_virtual_time(const struct train_record *);
 double report_virtual_step(const struct train_record *);        /* picoseconds, of the slowest device */
 double report_median(const struct train_record *, const double *seconds);       /* [steps], without the first */
 double report_step_flops(const struct plan *);  /* of the model's matrices and attention */
+double report_mean_sequences(const struct train_record *);      /* of a step */
+uint64_t report_budget(const struct train_options *);   /* of a device: --memory, else its cluster's; 0: no limit */
 void report_copies(const struct train_record *);        /* the result of --paranoid */
 void report_end(const struct train_record *);
 

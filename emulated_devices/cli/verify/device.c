@@ -59,6 +59,7 @@ static enum error_code write_job(struct job *j, const char *path, struct error *
     cJSON_AddNumberToObject(root, "run", j->count.cases);
     cJSON_AddNumberToObject(root, "passed", j->count.passed);
     cJSON_AddNumberToObject(root, "refused", j->count.refused);
+    cJSON_AddNumberToObject(root, "invariants", (double)j->count.invariants);
     cJSON_AddItemReferenceToObject(root, "cases", j->cases);
     enum error_code e = json_write(path, root, err);
     cJSON_Delete(root);
@@ -69,6 +70,7 @@ void verify_print_count(struct verify_count all)
 {
     printf("%d case%s, %d passed", all.cases, plural(all.cases), all.passed);
     if (all.refused) printf("; %d refused", all.refused);
+    printf("; invariants compared %lld times", (long long)all.invariants);
 }
 
 static void print_count(const struct job *j)

@@ -2,6 +2,7 @@
  * prints. */
 #include "emulated_devices/cli/verify/verify.h"
 #include "emulated_devices/verify/cases/cases.h"
+#include "emulated_devices/verify/cases/drawn.h"
 #include "ref/io/terminal.h"
 #include <stdio.h>
 #include <string.h>
@@ -45,6 +46,46 @@ static void print_case(const struct cases *c, const struct choice *x, const stru
     fflush(stdout);
 }
 
+/* ---- invariants of schemes that plan or adapt -------------------------------------------------------------------- */
+
+/* How often each was compared, of the schemes of a kind: in cases, and for drawn inputs. */
+struct tally { struct invariant_counts of[SCHEMES_MOST]; };
+
+static void add_counts(struct job *j, struct tally *t, const struct invariant_counts *c)
+{
+    int i = 0;
+    if (c->scheme == NULL || c->scheme->invariants == NULL) return;
+    while (t->of[i].scheme && t->of[i].scheme != c->scheme) i++;
+    t->of[i].scheme = c->scheme;
+    for (int k = 0; k < INVARIANTS_MOST; k++) t->of[i].checked[k] += c->checked[k];
+    j->count.invariants += invariants_checked(c);
+}
+
+static void record_counts(cJSON *to, const struct invariant_counts *c)
+{
+    for (int i = 0; c->scheme && c->scheme->invariants && c->scheme->invariants[i].name; i++) {
+        char name[80];
+        snprintf(name, sizeof name, "%s %s", c->scheme->name, c->scheme->invariants[i].name);
+        cJSON_AddNumberToObject(to, name, (double)c->checked[i]);
+    }
+}
+
+/* A line for each scheme that has some; 0 where nothing was to be decided, as on one device. */
+static void print_tally(const struct tally *t)
+{
+    for (int i = 0; t->of[i].scheme; i++) {
+        const struct invariant_counts *const c = &t->of[i];
+        char text[400];
+        int used = 0;
+        for (int k = 0; c->scheme->invariants[k].name; k++)
+            used += snprintf(text + used, sizeof text - (size_t)used, "%s%s %lld", k ? ", " : "",
+                             c->scheme->invariants[k].name, (long long)c->checked[k]);
+        if (i == 0) printf("  invariants, and how often they were compared\n");
+        printf("    %-12s ", c->scheme->name);
+        print_wrapped(stdout, 4 + 12 + 1, text);
+    }
+}
+
 static void record_case(struct job *j, const struct cases *c, const struct choice *x, const struct plan *p,
                         const struct case_outcome *o)
 {
@@ -71,6 +112,32 @@ static void record_case(struct job *j, const struct cases *c, const struct choic
     add_worst(to, "weights", &r->weight);
     cJSON_AddBoolToObject(to, "traffic_equals_formulas", o->outcome.traffic.code == OK);
     cJSON_AddBoolToObject(to, "memory_equals_formulas", o->outcome.memory.code == OK);
+    cJSON *invariants = cJSON_AddObjectToObject(to, "invariants");
+    record_counts(invariants, &o->outcome.attention), record_counts(invariants, &o->outcome.experts);
+}
+
+/* A case of each scheme of the kind that plans or adapts: drawn inputs, in which there is much to adapt to. */
+static enum error_code run_drawn(struct job *j, enum scheme_kind kind, struct tally *t, struct error *err)
+{
+    const struct scheme *s;
+    enum error_code e = OK;
+    for (int i = 0; (s = scheme_at(kind, i)) != NULL && !e; i++) {
+        struct invariant_counts c;
+        struct error found = { 0 };
+        if (s->invariants == NULL || !verify_takes(j)) continue;
+        e = adaptation_drawn(s, j->world, &c, &found);
+        if (e && e != ERR_CHECK) return fail(err, e, "%s", found.text);
+        add_counts(j, t, &c);
+        e = OK;
+        if (!j->speaks) continue;
+        cJSON *to = verify_begin_case(j, scheme_kind_info(kind)->family, s->name, &found);
+        cJSON_AddStringToObject(cJSON_AddObjectToObject(to, "with"), "inputs", "drawn");
+        record_counts(cJSON_AddObjectToObject(to, "invariants"), &c);
+        if (j->prints)
+            printf("  %-14s %-14s %s\n", "drawn inputs", s->name, found.code ? "FAILED" : "ok");
+        if (j->prints && found.code) printf("%*s%s\n", WITH_INDENT, "", found.text);
+    }
+    return e;
 }
 
 /* Report two values that no plan can have together, and the reason. */
@@ -87,12 +154,14 @@ static void refuse_pair(struct job *j, const struct cases *c, const struct next_
     verify_refuse(j, scheme_kind_info(c->space.kind)->family, text, &n->why);
 }
 
-static enum error_code run_case(struct job *j, struct cases *c, const struct choice *x, struct error *err)
+static enum error_code run_case(struct job *j, struct cases *c, const struct choice *x, struct tally *t,
+                                struct error *err)
 {
     struct plan plan;
     struct case_outcome o;
     const enum error_code e = cases_run(c, x, &plan, &o, err);
     if (e || !j->speaks) return e;
+    add_counts(j, t, &o.outcome.attention), add_counts(j, t, &o.outcome.experts);
     record_case(j, c, x, &plan, &o);
     if (j->prints) print_case(c, x, &plan, &o);
     return OK;
@@ -102,6 +171,7 @@ enum error_code verify_schemes(struct job *j, struct cases *c, enum scheme_kind 
 {
     const int P = j->world->size;
     struct next_case n;
+    struct tally tally = { 0 };
     enum error_code e;
     cases_begin(c, kind);
     if (j->prints)
@@ -110,7 +180,9 @@ enum error_code verify_schemes(struct job *j, struct cases *c, enum scheme_kind 
     while ((e = cases_next(c, &n, err)) == OK && n.result != COVERING_DONE) {
         if (!verify_takes(j)) continue;
         if (n.result == COVERING_REFUSED) refuse_pair(j, c, &n);
-        else if ((e = run_case(j, c, &n.choice, err)) != OK) break;
+        else if ((e = run_case(j, c, &n.choice, &tally, err)) != OK) break;
     }
+    if (!e) e = run_drawn(j, kind, &tally, err);
+    if (j->prints) print_tally(&tally);
     return e;
 }

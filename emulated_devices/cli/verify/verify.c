@@ -37,6 +37,7 @@ static enum error_code parse(struct verify_options *o, int argc, char **argv, bo
         { "--backend", "NAME", OPTION_STRING, &backend,
           .help = "what executes operations; `orrery list backends` shows them; default: cpu" },
         WAIT_LIMIT_OPTION(limit),
+        THREADS_OPTION,
         { "--quiet", NULL, OPTION_SWITCH, &o->quiet, .help = "no text output" },
         { "--json", "FILE", OPTION_STRING, &o->json, .help = "every case as JSON; - for stdout, without text output" },
         { 0 }
@@ -64,12 +65,14 @@ static enum error_code parse(struct verify_options *o, int argc, char **argv, bo
 static enum error_code add_job(cJSON *root, const char *path, struct verify_count *all, struct error *err)
 {
     cJSON *job;
-    int64_t passed = 0, cases = 0, refused = 0;
+    int64_t passed = 0, cases = 0, refused = 0, invariants = 0;
     enum error_code e = json_read(path, &job, err);
     if (e) return e;
     e = json_int(job, path, "passed", 0, INT32_MAX, &passed, err);
     if (!e) e = json_int(job, path, "run", 0, INT32_MAX, &cases, err);
     if (!e) e = json_int(job, path, "refused", 0, INT32_MAX, &refused, err);
+    if (!e) e = json_int(job, path, "invariants", 0, INT64_MAX, &invariants, err);
+    all->invariants += invariants;
     all->passed += (int)passed, all->cases += (int)cases, all->refused += (int)refused;
     cJSON *list = cJSON_GetObjectItem(root, "cases"), *one;
     while (!e && (one = cJSON_DetachItemFromArray(cJSON_GetObjectItem(job, "cases"), 0)) != NULL)
@@ -130,6 +133,7 @@ static enum error_code report(const struct verify_options *o, cJSON *root, struc
     cJSON_AddNumberToObject(root, "run", all.cases);
     cJSON_AddNumberToObject(root, "passed", all.passed);
     cJSON_AddNumberToObject(root, "refused", all.refused);
+    cJSON_AddNumberToObject(root, "invariants", (double)all.invariants);
     enum error_code e = o->json ? json_write(o->json, root, err) : OK;
     if (e || all.passed == all.cases) return e;
     return fail(err, ERR_CHECK, "%d of %d cases did not hold", all.cases - all.passed, all.cases);

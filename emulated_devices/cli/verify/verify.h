@@ -27,7 +27,7 @@ struct verify_options {
 const char *verify_family(int place);
 
 /** Numbers of cases that passed, of all cases, and of cases that were refused and not run. */
-struct verify_count { int passed, cases, refused; };
+struct verify_count { int passed, cases, refused; int64_t invariants; };
 
 /** Print a count as text, without an end of line. */
 void verify_print_count(struct verify_count);

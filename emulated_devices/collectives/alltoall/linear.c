@@ -57,4 +57,5 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 const struct algorithm alltoall_linear = {
     .operation = ALLTOALL, .name = "linear", .description = "everything at once",
     .source = "NCCL grouped send and receive", .cost_formula = "a + n(P-1)/P b", .run = run, .cost = cost,
+    .turns = turns_with_equal_counts,
 };

@@ -56,4 +56,5 @@ const struct algorithm alltoall_pairwise_shift = {
     .description = "to the device k further on, for every k in turn: no port is used twice",
     .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
     .cost_formula = "(P-1) a + n(P-1)/P b", .run = run, .cost = cost,
+    .turns = turns_with_equal_counts,
 };

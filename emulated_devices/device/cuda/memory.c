@@ -1,7 +1,7 @@
 #include "emulated_devices/device/cuda/operands.h"
 #include "emulated_devices/device/cuda/parts.h"
 #include "ref/error_memory.h"
-#include "ref/io/options.h"
+#include "ref/io/figures.h"
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* checkpoint.c -- reads checkpoints; checkpoint_write.c writes them. */
 #include "emulated_devices/model/checkpoint/checkpoint.h"
 #include "emulated_devices/model/checkpoint/checkpoint_states.h"
+#include "ref/machine/threads.h"
 #include "ref/model/weights.h"
 #include "ref/numeric/convert.h"
 #include <math.h>
@@ -142,6 +143,25 @@ static enum error_code read_progress(struct trainer *t, const struct checkpoint 
     enum error_code e = check_replicas(t, c->root, path, err);
     if (!e) e = read_biases(&t->plan.model, c, t->routers.bias, err);
     return e ? e : read_loss_scale(t, c->root, path, err);
+}
+
+void checkpoint_compare_arithmetic(const struct checkpoint *c, char *text, size_t size)
+{
+    const struct arithmetic now = arithmetic_now();
+    const cJSON *saved = cJSON_GetObjectItemCaseSensitive(c->root, "arithmetic"),
+                *threads = cJSON_GetObjectItemCaseSensitive(saved, "threads");
+    const struct { const char *name, *now; } word[] = { { "kernel", now.kernel }, { "blas", now.blas } };
+    size_t used = 0;
+    text[0] = '\0';
+    if (cJSON_IsNumber(threads) && threads->valueint != now.threads)
+        used = (size_t)snprintf(text, size, "threads %d, not %d", now.threads, threads->valueint);
+    for (int i = 0; i < 2 && used < size; i++) {
+        const cJSON *was = cJSON_GetObjectItemCaseSensitive(saved, word[i].name);
+        if (!cJSON_IsString(was) || strcmp(was->valuestring, word[i].now) == 0) continue;
+        snprintf(text + used, size - used, "%s%s %s, not %.160s", used ? "; " : "", word[i].name, word[i].now,
+                 printable(was->valuestring).text);
+        return;                         /* OpenBLAS's own words for how it was built name the kernel again */
+    }
 }
 
 enum error_code checkpoint_open(struct checkpoint *c, const char *dir, struct error *err)

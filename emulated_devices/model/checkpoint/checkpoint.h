@@ -4,8 +4,8 @@
  *   DIR/model.safetensors       the weights (see ref/model/weights.h); of 16-bit models the fp32 masters.  Folders from
  *                               elsewhere may have several such files with an index
  *   DIR/optimizer.safetensors   the optimizer's state, "NAME.exp_avg" and so on
- *   DIR/training.json           steps done and skipped, loss scale, and the settings of the run that must not change:
- *                               flags and text
+ *   DIR/training.json           steps done and skipped, loss scale, what bits depend on (ref/machine/threads.h), and
+ *                               the settings of the run that must not change: flags and text
  *   DIR/run.yaml                what wrote it: program, command, machine and settings, as the caller says
  *   DIR/checkpoint.sha256       the checksums of these five
  *
@@ -51,6 +51,13 @@ struct checkpoint {
  *  On failure there is nothing to close. */
 enum error_code checkpoint_open(struct checkpoint *, const char *dir, struct error *);
 void checkpoint_close(struct checkpoint *);
+
+/**
+ * Compare the arithmetic of this process with that of the run that saved a checkpoint: with others its bits may differ.
+ * @param[out] text  "threads 2, not 1; kernel Haswell, not Zen"; empty: there is no difference, or the checkpoint does
+ *                   not tell.
+ */
+void checkpoint_compare_arithmetic(const struct checkpoint *, char *text, size_t size);
 
 /** The shape of its model.  @return OK, or the error in config.json. */
 enum error_code checkpoint_config(const struct checkpoint *, struct model_config *, struct error *);

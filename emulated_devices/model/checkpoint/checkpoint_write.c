@@ -2,6 +2,7 @@
 #include "emulated_devices/model/checkpoint/checkpoint.h"
 #include "emulated_devices/model/checkpoint/checkpoint_states.h"
 #include "ref/io/output.h"
+#include "ref/machine/threads.h"
 #include "ref/model/weights.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,6 +71,15 @@ static bool add_biases(const struct trainer *t, cJSON *root)
     return ok;
 }
 
+/* What bits depend on besides the settings of the run. */
+static bool add_arithmetic(cJSON *root)
+{
+    const struct arithmetic a = arithmetic_now();
+    cJSON *o = cJSON_AddObjectToObject(root, "arithmetic");
+    return o && cJSON_AddNumberToObject(o, "threads", a.threads) && cJSON_AddStringToObject(o, "kernel", a.kernel) &&
+           cJSON_AddStringToObject(o, "blas", a.blas);
+}
+
 /* Everything that is not a tensor.  Numbers are saved as text where JSON would not keep every bit. */
 static enum error_code write_training(const struct trainer *t, const cJSON *run, const char *path, struct error *err)
 {
@@ -84,7 +94,7 @@ static enum error_code write_training(const struct trainer *t, const cJSON *run,
         ok = cJSON_AddNumberToObject(root, "overflows_left", (double)t->loss_scale.left) != NULL;
     if (ok && t->data.shards.apart)
         ok = cJSON_AddNumberToObject(root, "replicas", shards_replicas(&t->data.shards)) != NULL;
-    ok = ok && add_biases(t, root);
+    ok = ok && add_biases(t, root) && add_arithmetic(root);
     if (!ok || copy == NULL || !cJSON_AddItemToObject(root, "run", copy)) {
         if (copy && !cJSON_HasObjectItem(root, "run")) cJSON_Delete(copy);
         cJSON_Delete(root);

@@ -41,7 +41,6 @@ static bool same_links(const struct cluster *c, const struct folding *f, enum ax
 static const char *differs_everywhere(const struct plan *p)
 {
     if (p->batches || p->packed || plan_changes(p)) return "the samples differ";
-    if (plan_cuts_experts(p)) return "the experts differ";
     if (plan_replicas(p) > 1) return "replicas train apart";
     if (optimizer_draws(p->optimizer)) return "losses are summed over all devices at once";
     if (p->encoders.kinds > 0) return "the encoders differ";
@@ -71,10 +70,65 @@ static bool same_parts(const struct plan *p)
            c->mlp != MLP_MIXTURE && c->streams.P <= 1 && divides(p->S / p->mesh.size[CP], t);
 }
 
+/* ---- mixtures: has each device as many rows for each expert? ----------------------------------------------------- */
+
+/* What a load deals to a device's share of a microbatch; for free().  NULL: no memory. */
+static int32_t *deal_share(const struct plan *p, int rank, int micro, struct choices *dealt)
+{
+    const struct tensor_parallel tp = plan_tensor_share(p, rank);
+    const struct expert_parallel ep = plan_expert_share(p, &tp, rank);
+    const int64_t k = p->model.mixture.k;
+    struct intervals all = plan_rows(p, rank, micro), rows = { 0 };
+    intervals_add_part(&rows, &all, tensor_rows_at(&tp, STREAM, intervals_total(&all)));
+    const struct interval own = plan_cuts_experts(p) ? expert_share(&ep, intervals_total(&rows))
+                                                     : (struct interval){ 0, intervals_total(&rows) };
+    int32_t *const to = malloc((size_t)(intervals_total(&rows) * k + 1) * sizeof *to), *next = to;
+    bool ok = to != NULL && !intervals_lost(&rows);
+    for (int i = 0; i < rows.count && ok; next += rows.at[i++].count * k)
+        ok = load_deal(p->load, &p->model, p->S, 0, 0, rows.at[i].first, rows.at[i].count, next, NULL) == OK;
+    intervals_free(&all), intervals_free(&rows);
+    *dealt = (struct choices){ to + own.first * k, own.count, k };
+    if (ok) return to;
+    free(to);
+    return NULL;
+}
+
+static bool is_even(const struct plan *p, int rank, int micro)
+{
+    const int64_t E = p->model.mixture.E;
+    struct choices dealt;
+    int32_t *const list = deal_share(p, rank, micro, &dealt), *const count = calloc((size_t)E, sizeof *count);
+    bool even = list && count;
+    if (even) choices_count(&dealt, E, count);
+    for (int64_t e = 1; e < E && even; e++) even = count[e] == count[0];
+    free(list), free(count);
+    return even;
+}
+
+/* Copies along dp have the same choices if each sequence has; then it is enough to look at the first copy. */
+static const char *mixture_differs(const struct plan *p)
+{
+    const struct mixture_config *m = &p->model.mixture;
+    const struct expert_scheme *s;
+    if (p->model.mlp != MLP_MIXTURE) return NULL;
+    if (p->load && p->load->kind != LOAD_EVEN) return "the experts have different loads";
+    if (p->S * m->k % mixture_columns(m) != 0) return "a sequence has more rows for some experts";
+    if (!plan_cuts_experts(p)) return NULL;
+    if (expert_scheme_find(&s, p->dispatch, NULL) || !s->turns || p->owners) return "the experts differ";
+    if (m->E % plan_ep(p) != 0) return "the devices have different numbers of experts";
+    for (int rank = 0; rank < p->mesh.size[CP] * p->mesh.size[TP]; rank++)
+        for (int i = 0; i < p->micros; i++)
+            if ((i == 0 || plan_microbatch(p, 0, i).count != plan_microbatch(p, 0, i - 1).count) &&
+                !is_even(p, rank, i))
+                return "a device has more rows for some experts";
+    return NULL;
+}
+
 static const char *differs(const struct plan *p, const struct folding *f, enum axis a)
 {
     static const struct cluster flat = { .levels = 1 };
     const char *everywhere = differs_everywhere(p);
+    if (everywhere == NULL) everywhere = mixture_differs(p);
     if (everywhere) return everywhere;
     if (a == DP && !same_batches(p, f->every[DP])) return "copies have different numbers of sequences";
     if (a == TP && f->every[TP] != 1) return "parts of a layer are folded to one, or not";

@@ -11,7 +11,7 @@ static enum error_code plan_alone(struct plan *one, const struct plan *p, struct
         return fail(err, ERR_PLAN, "there is no such step on one device");
     *one = (struct plan){
         .model = p->model, .B = p->B, .S = p->S, .packed = p->packed, .micros = 1, .chunks = 1, .dtype = p->dtype,
-        .loss_scale = p->loss_scale, .seed = p->seed, .cluster = p->cluster, .degree = -1,
+        .load = p->load, .loss_scale = p->loss_scale, .seed = p->seed, .cluster = p->cluster, .degree = -1,
         .data = { .scheme = data_scheme_at(0)->head.name, .bucket = p->data.bucket,
                   .offload_slice = p->data.offload_slice, .narrow_gradients = p->data.narrow_gradients },
         .tensor = tensor_scheme_at(0)->head.name, .attention = attention_scheme_at(0)->head.name,
@@ -61,13 +61,16 @@ static enum error_code step(const struct plan *one, struct comm *nobody, struct 
     return e;
 }
 
-enum error_code alone_step_time(const struct plan *p, picoseconds *time, struct error *err)
+enum error_code alone_step_time(const struct plan *p, picoseconds *time, uint64_t *kept, struct error *err)
 {
+    struct plan_memory memory = { .offloaded = 0 };
     struct plan one;
     struct device device;
     struct comm nobody;
     enum error_code e = plan_alone(&one, p, err);
     if (!e) e = cut_to_fit(&one, err);
+    if (!e) e = plan_memory(&one, 0, 0, &memory, err);
+    *kept = memory.peak.total;
     if (!e) e = device_open(&device, backend_find("count"), one.dtype, 0, err);
     if (e) return e;
     e = comm_alone(&nobody, &device, err);

@@ -10,9 +10,10 @@
  * `count` charges each operation.
  * Local: any process may call it, also one without MPI.
  * @param p  checked, with a cluster.
+ * @param[out] kept  bytes of weights, gradients and optimizer state, which the device keeps between steps.
  * @return OK; ERR_PLAN if there is no such step: batches from a file, inputs other than text, no backward pass;
  *         ERR_MEMORY.
  */
-enum error_code alone_step_time(const struct plan *p, picoseconds *time, struct error *);
+enum error_code alone_step_time(const struct plan *p, picoseconds *time, uint64_t *kept, struct error *);
 
 #endif

@@ -1,6 +1,6 @@
 #include "emulated_devices/model/dry_run/plan_memory.h"
 #include "emulated_devices/model/trainer.h"
-#include "ref/io/options.h"
+#include "ref/io/figures.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -120,19 +120,18 @@ enum error_code plan_check_budget(const struct plan *p, uint64_t budget, int64_t
                                   const struct plan_memories *known, struct error *err)
 {
     const struct arena_use *need = &known->of_most.peak;
-    char place[64], flags[80], help[128] = "";
+    char place[64], flags[80], help[160] = "";
     uint64_t then;
     if (budget == 0 || need->total <= budget) return OK;
     const unsigned remedy = find_remedy(p, budget, steps, &then);
     if (remedy)
-        snprintf(help, sizeof help, "%s would take %llu, or ", name_remedies(remedy, flags, sizeof flags),
-                 (unsigned long long)then);
+        snprintf(help, sizeof help, "%s would take %s, or ", name_remedies(remedy, flags, sizeof flags),
+                 size_format(then).text);
     return fail(err, ERR_PLAN,
-                "--memory %s: device %d (%s) needs at least %llu bytes: weights %llu, gradients %llu, optimizer %llu, "
-                "activations "
-                "%llu at their peaks; %sgive it --memory %lluK or more",
-                size_format(budget).text, known->most, mesh_describe(&p->mesh, known->most, place, sizeof place),
-                (unsigned long long)need->total, (unsigned long long)need->tag[PARAMETERS],
-                (unsigned long long)need->tag[GRADIENTS], (unsigned long long)need->tag[OPTIMIZER],
-                (unsigned long long)need->tag[ACTIVATIONS], help, (unsigned long long)(need->total + 1023) / 1024);
+                "--memory %s: device %d (%s) needs at least %s: weights %s, gradients %s, optimizer %s, activations "
+                "%s at their peaks; %sgive it --memory %s or more",
+                size_word(budget).text, known->most, mesh_describe(&p->mesh, known->most, place, sizeof place),
+                size_format(need->total).text, size_format(need->tag[PARAMETERS]).text,
+                size_format(need->tag[GRADIENTS]).text, size_format(need->tag[OPTIMIZER]).text,
+                size_format(need->tag[ACTIVATIONS]).text, help, size_enough(need->total).text);
 }

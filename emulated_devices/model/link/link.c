@@ -7,14 +7,29 @@ static const struct operation_info *info(const struct linked_node *n) { return o
 
 static bool is_input_of_the_batch(const char *name) { return strcmp(name, "ids") == 0; }
 
+static bool is_named(const struct slot *s, const char *name)
+{
+    return strcmp(s->name, name) == 0 || (s->other_name && strcmp(s->other_name, name) == 0);
+}
+
 static int find_slot(const struct linked *l, const char *name)
 {
     for (int s = 0; s < l->slots; s++)
-        if (l->slot[s].name && strcmp(l->slot[s].name, name) == 0) return s;
+        if (is_named(&l->slot[s], name)) return s;
     return -1;
 }
 
-static enum error_code add_node(struct linked *l, const struct node *is, struct error *err)
+/* Give the input of a node that is not linked its output's name as well.  The slot is shown under the name that the
+ * one-device model observes. */
+static void name_again(struct slot *s, const struct node *is)
+{
+    const bool renamed = s->unseen && !is->unseen;
+    s->other_name = renamed ? s->name : is->out;
+    if (renamed) s->name = is->out, s->unseen = false;
+}
+
+static enum error_code add_node(struct linked *l, const struct model_config *c, const struct node *is,
+                                struct error *err)
 {
     if (l->nodes == LINK_NODES) return fail(err, ERR_PLAN, "a part of the model has more than %d nodes", LINK_NODES);
     struct linked_node *n = &l->node[l->nodes];
@@ -26,10 +41,12 @@ static enum error_code add_node(struct linked *l, const struct node *is, struct 
             return fail(err, ERR_PLAN, "node %d of a part of the model reads %s, which nobody has made before it",
                         l->nodes, is->in[k]);
     }
+    if (node_does_nothing(c, is) && n->in[0] >= 0) return name_again(&l->slot[n->in[0]], is), OK;
     const enum activation_width in = n->in[0] < 0 ? WIDTH_MODEL : l->slot[n->in[0]].width;
     if (is->out) {
         n->out = l->slots++;
-        l->slot[n->out] = (struct slot){ .name = is->out, .width = operation_width(is, in), .maker = l->nodes };
+        l->slot[n->out] = (struct slot){ .name = is->out, .unseen = is->unseen, .width = operation_width(is, in),
+                                         .maker = l->nodes };
     }
     l->nodes++;
     return OK;
@@ -190,6 +207,76 @@ static bool maker_reads_output(const struct linked *l, int slot)
     return maker >= 0 && (input_reads(l, &l->node[maker]) | info(&l->node[maker])->weight_reads) & READS_OUT;
 }
 
+/* Whether no node before v reads the slot: after v's backward pass its gradient is complete. */
+static bool is_first_reader(const struct linked *l, int v, int slot)
+{
+    for (int u = 0; u < v; u++)
+        if (reads(&l->node[u], slot)) return false;
+    return true;
+}
+
+/* Whether the backward pass for the weights reads a slot's gradient, or that of what was summed in it. */
+static bool is_read_later(const struct linked *l, int slot)
+{
+    const struct slot *s = &l->slot[slot];
+    bool later = maker_has_weight_pass(l, slot);
+    for (int k = 0; k < NODE_INPUTS && s->maker >= 0 && info(&l->node[s->maker])->passes_on; k++)
+        later = later || (l->node[s->maker].in[k] > 0 && is_read_later(l, l->node[s->maker].in[k]));
+    return later;
+}
+
+/* How many gradients that begin as a slot's, its own or those of what was summed in it, are added to after node v. */
+static int slots_added_to(const struct linked *l, int v, int slot)
+{
+    const int maker = l->slot[slot].maker;
+    int sum = 0;
+    if (!is_first_reader(l, v, slot)) return 1;
+    for (int k = 0; k < NODE_INPUTS && maker >= 0 && info(&l->node[maker])->passes_on; k++)
+        if (l->node[maker].in[k] >= 0) sum += slots_added_to(l, maker, l->node[maker].in[k]);
+    return sum;
+}
+
+static bool needs_more_rows(const struct linked *l, const struct seams *seams, int slot)
+{
+    return place_of_gradient(l, slot) == GRADIENT && seams->tp && tensor_has_room_for_more(seams->tp, GRADIENT);
+}
+
+/* A sum passes the stream's gradient on to the stream and a branch.  The branch's is read later, when other gradients
+ * have been added to the stream's, so it needs memory of its own: that of the stream's gradient, if one addition will
+ * write the latter into other memory; else a copy. */
+static bool may_exchange(const struct linked *l, const struct seams *seams, int v)
+{
+    const struct linked_node *n = &l->node[v];
+    int later = 0, added = 0;
+    for (int k = 0; k < NODE_INPUTS; k++) {
+        if (n->in[k] < 0) continue;
+        if (needs_more_rows(l, seams, n->in[k])) return false;
+        later += is_read_later(l, n->in[k]), added += slots_added_to(l, v, n->in[k]);
+    }
+    return later > 0 && added == 1;
+}
+
+static int add_kept_gradient(struct linked *l, enum tensor_place rows, int slot, bool holds_stream)
+{
+    return add_buffer(l, (struct buffer){ .rows = rows, .width = l->slot[slot].width, .tag = BUFFERS, .kept = true,
+                                          .holds_stream = holds_stream });
+}
+
+/* Place the gradients of a sum's inputs whose memory is that of the gradient of the stream. */
+static void place_branches(struct linked *l, const struct seams *seams, int v)
+{
+    struct linked_node *n = &l->node[v];
+    const int exchanged = may_exchange(l, seams, v) ? add_kept_gradient(l, STREAM, n->out, true) : BUFFER_NONE;
+    for (int k = 0; k < NODE_INPUTS; k++) {
+        struct slot *s = n->in[k] < 0 ? NULL : &l->slot[n->in[k]];
+        if (s == NULL || s->gradient != BUFFER_NONE) continue;
+        const bool more = needs_more_rows(l, seams, n->in[k]),
+                   own = slots_added_to(l, v, n->in[k]) == 0 && (more || is_read_later(l, n->in[k]));
+        s->gradient = n->dx[k] = exchanged != BUFFER_NONE ? exchanged
+                               : own ? add_kept_gradient(l, more ? GRADIENT : STREAM, n->in[k], false) : n->dy;
+    }
+}
+
 /* The buffer to which the first gradient of a slot is written.  d: the buffer of the gradient of node v's output. */
 static int place_gradient(struct linked *l, int v, int k, int d, bool d_goes_on)
 {
@@ -204,21 +291,25 @@ static int place_gradient(struct linked *l, int v, int k, int d, bool d_goes_on)
                              .rows = place_of_gradient(l, slot), .width = l->slot[slot].width, .tag = BUFFERS });
 }
 
-/* Choose the buffer of each gradient, from the last node back.  The gradient of a sum is also that of the stream that
- * was added, in the same buffer. */
-static void place_gradients(struct linked *l)
+/* Choose the buffer of each gradient, from the last node back. */
+static void place_gradients(struct linked *l, const struct seams *seams)
 {
     for (int s = 0; s < l->slots; s++) l->slot[s].gradient = BUFFER_NONE;
     if (l->node[l->nodes - 1].out >= 0) l->slot[l->slots - 1].gradient = BUFFER_GRADIENT;
     for (int v = l->nodes - 1; v >= 0; v--) {
         struct linked_node *n = &l->node[v];
         n->dy = n->out < 0 ? BUFFER_NONE : l->slot[n->out].gradient;
+        const bool goes_on = (n->dy == BUFFER_GRADIENT && has_inputs(l)) ||
+                             (n->dy >= 0 && l->buffer[n->dy].holds_stream);
+        for (int k = 0; k < NODE_INPUTS; k++) {
+            n->dx[k] = BUFFER_NONE, n->before[k] = n->in[k] < 0 ? BUFFER_NONE : l->slot[n->in[k]].gradient;
+            if (n->before[k] != BUFFER_NONE && l->buffer[n->before[k]].holds_stream)
+                l->slot[n->in[k]].gradient = BUFFER_GRADIENT;
+        }
+        if (info(n)->passes_on && n->dy == BUFFER_GRADIENT && has_inputs(l)) place_branches(l, seams, v);
         for (int k = 0; k < NODE_INPUTS; k++) {
             struct slot *s = n->in[k] < 0 ? NULL : &l->slot[n->in[k]];
-            n->dx[k] = BUFFER_NONE;
-            if (s == NULL || s->gradient != BUFFER_NONE) continue;
-            const bool goes_on = n->dy == BUFFER_GRADIENT && has_inputs(l);
-            s->gradient = n->dx[k] = place_gradient(l, v, k, n->dy, goes_on);
+            if (s && s->gradient == BUFFER_NONE) s->gradient = n->dx[k] = place_gradient(l, v, k, n->dy, goes_on);
         }
     }
     for (int s = 1; s < l->slots; s++)
@@ -251,7 +342,7 @@ static bool in_parts(const struct linked_node *n) { return n->end > 0; }
 static int node_with_output(const struct linked *l, const char *out)
 {
     int v = 0;
-    while (v < l->nodes && !(l->node[v].out >= 0 && strcmp(l->slot[l->node[v].out].name, out) == 0)) v++;
+    while (v < l->nodes && !(l->node[v].out >= 0 && is_named(&l->slot[l->node[v].out], out))) v++;
     return v;
 }
 
@@ -278,7 +369,7 @@ static void run_forward(struct linked *l, struct steps *list, int v)
     const struct linked_node *n = &l->node[v];
     const bool left = list == &l->list[LIST_AGAIN] && leaves_part(n);
     add_step(list, STEP_RUN, v);
-    if (n->out >= 0 && !n->is->unseen && !left) add_step(list, STEP_SHOW, n->out);
+    if (n->out >= 0 && !l->slot[n->out].unseen && !left) add_step(list, STEP_SHOW, n->out);
 }
 
 static bool is_own_transient(const struct linked *l, int b)
@@ -417,19 +508,6 @@ static void list_again(struct linked *l)
     run_nodes(l, &l->list[LIST_AGAIN], runs);
 }
 
-/* Whether no node before v reads the slot: after v's backward pass its gradient is complete. */
-static bool is_first_reader(const struct linked *l, int v, int slot)
-{
-    for (int u = 0; u < v; u++)
-        if (reads(&l->node[u], slot)) return false;
-    return true;
-}
-
-static bool is_unseen(const struct linked *l, int slot)
-{
-    return l->slot[slot].maker >= 0 && l->node[l->slot[slot].maker].is->unseen;
-}
-
 /* The first part of a mixture writes the gradient of the weights of its choices. */
 static bool made_by_parts(const struct linked_node *n, int input) { return in_parts(n) && input == 1; }
 
@@ -439,6 +517,17 @@ static int scratch_of(const struct linked *l, const int scratch[], int slot)
     int i = 0;
     while (l->buffer[scratch[i]].width != l->slot[slot].width) i++;
     return scratch[i];
+}
+
+/* Give the inputs of a sum the gradient of its output, where theirs is not in the same buffer. */
+static void pass_on(struct steps *list, const struct linked *l, const struct linked_node *n)
+{
+    for (int k = 0; k < NODE_INPUTS; k++) {
+        const int b = n->in[k] < 0 ? BUFFER_NONE : n->dx[k];
+        if (b == BUFFER_NONE || b == n->dy || (k > 0 && b == n->dx[0])) continue;
+        list->step[list->count++] = (struct part_step){ .kind = l->buffer[b].holds_stream ? STEP_EXCHANGE : STEP_COPY,
+                                                        .at = b, .from = n->dy };
+    }
 }
 
 /* One node of the input pass.  scratch: the buffers for gradients that are added to existing ones. */
@@ -452,15 +541,17 @@ static void input_of_node(struct linked *l, struct steps *list, int v, const int
         if (n->dx[k] == BUFFER_NONE) n->dx[k] = scratch_of(l, scratch, n->in[k]), added[k] = true;
         else if (d != n->dy && is_own_transient(l, d) && !made_by_parts(n, k)) add_step(list, STEP_MAKE, d);
     }
-    if (!info(n)->passes_on) add_step(list, STEP_RUN, v);
+    if (info(n)->passes_on) pass_on(list, l, n);
+    else add_step(list, STEP_RUN, v);
     if (n->dy != n->dx[0] && n->dy != n->dx[1] && n->dy != n->dx[2] && is_own_transient(l, n->dy))
         add_step(list, STEP_DROP, n->dy);
     for (int k = 0; k < NODE_INPUTS; k++) {
         if (n->in[k] < 0) continue;
         if (added[k])
             list->step[list->count++] =
-                (struct part_step){ .kind = STEP_ADD, .at = l->slot[n->in[k]].gradient, .from = n->dx[k] };
-        if (is_first_reader(l, v, n->in[k]) && !is_unseen(l, n->in[k])) add_step(list, STEP_SHOW_GRADIENT, n->in[k]);
+                (struct part_step){ .kind = STEP_ADD, .at = l->slot[n->in[k]].gradient, .from = n->dx[k],
+                                    .before = n->before[k] };
+        if (is_first_reader(l, v, n->in[k]) && !l->slot[n->in[k]].unseen) add_step(list, STEP_SHOW_GRADIENT, n->in[k]);
     }
 }
 
@@ -531,7 +622,7 @@ enum error_code link_part(struct linked *l, const struct node *table, const stru
                           .slot = { { .name = "in", .width = WIDTH_MODEL, .maker = -1 } }, .buffers = BUFFER_FIRST_OWN,
                           .buffer = { [BUFFER_IN] = stream, [BUFFER_OUT] = stream, [BUFFER_GRADIENT] = stream } };
     l->buffer[BUFFER_GRADIENT].tag = BUFFERS;
-    for (const struct node *n = table; n->op != OP_END && !e; n++) e = add_node(l, n, err);
+    for (const struct node *n = table; n->op != OP_END && !e; n++) e = add_node(l, c, n, err);
     if (e) return e;
     place_parts(l, seams);
     place_values(l);
@@ -541,7 +632,7 @@ enum error_code link_part(struct linked *l, const struct node *table, const stru
     list_forward(l, forward_only);
     if (forward_only) return OK;
     list_again(l);
-    place_gradients(l);
+    place_gradients(l, seams);
     list_input(l);
     list_weight(l);
     return OK;

@@ -6,9 +6,14 @@
  *   forward   allocates what is kept, runs the nodes, drops what will be recomputed
  *   again     before backward: allocates and recomputes what was dropped
  *   input     backward for the inputs: nodes in reverse order.  If a slot has several readers, their gradients come in
- *             reverse order: the first is written, each later one goes to a scratch buffer and is added
+ *             reverse order: the first is written, each later one goes to a scratch buffer and is added.  A branch's
+ *             gradient is that of the sum it ends in: the branch keeps its memory, and the next addition writes the
+ *             stream's gradient into new memory.  So nothing is copied, unless the branch needs room for more rows
  *   weight    backward for the weights: nodes in reverse order (in a part without inputs: in forward order); drops
  *             everything that was kept
+ *
+ * A node that does nothing in this model, a dropout with probability 0, is not linked: its output is its input, under
+ * two names.
  */
 #ifndef ORRERY_LINK_H
 #define ORRERY_LINK_H
@@ -32,10 +37,13 @@ struct buffer {
     bool kept;                          /* a value: from forward to the end of backward; a gradient: from backward for
                                          * the inputs to backward for the weights */
     bool dropped;                       /* dropped after forward, recomputed before backward */
+    bool holds_stream;                  /* a gradient: it took over the memory of the stream's gradient */
 };
 
 struct slot {
-    const char *name;
+    const char *name;                   /* under which it is shown */
+    const char *other_name;             /* NULL, or of the input or output of a node that was not linked */
+    bool unseen;                        /* the one-device model does not observe it */
     enum activation_width width;
     int maker;                          /* the node that writes it; -1: the part before */
     int value, gradient;                /* buffers */
@@ -48,17 +56,23 @@ struct linked_node {
     int x[NODE_INPUTS], y;              /* values */
     int statistic[NODE_STATISTICS], gradient[NODE_GRADIENTS];
     int dx[NODE_INPUTS], dy;            /* where gradients of the inputs are written; the gradient of the output */
+    int before[NODE_INPUTS];            /* where an input's gradient is before this node's is added to it */
     int middle, end;                    /* of a node that runs in three parts: the nodes before which the second and the
                                          * third run forward; 0: it runs at once */
 };
 
-/* BEGIN and MIDDLE: the first parts of a node that runs in three, of which RUN is the last. */
-enum step_kind { STEP_MAKE, STEP_DROP, STEP_RUN, STEP_BEGIN, STEP_MIDDLE, STEP_ADD, STEP_SHOW, STEP_SHOW_GRADIENT };
+/* BEGIN and MIDDLE: the first parts of a node that runs in three, of which RUN is the last.  ADD: at = before + from.
+ * EXCHANGE: the two buffers exchange their memory, and nothing is copied.  COPY: this device's rows of `at` are those
+ * of `from`. */
+enum step_kind {
+    STEP_MAKE, STEP_DROP, STEP_RUN, STEP_BEGIN, STEP_MIDDLE, STEP_ADD, STEP_EXCHANGE, STEP_COPY, STEP_SHOW,
+    STEP_SHOW_GRADIENT
+};
 
 struct part_step {
     enum step_kind kind;
     int at;                             /* RUN: a node; SHOW: a slot; others: a buffer */
-    int from;                           /* ADD: the buffer that is added */
+    int from, before;                   /* ADD, EXCHANGE, COPY: buffers */
 };
 
 struct steps { int count; struct part_step step[LINK_STEPS]; };

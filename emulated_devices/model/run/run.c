@@ -24,6 +24,21 @@ static void drop(struct stage *s, struct tensor *t)
     *t = tensor_none;
 }
 
+/* The two buffers have one shape and one tag. */
+static void exchange(struct tensor *a, struct tensor *b)
+{
+    const struct tensor before = *a;
+    *a = *b, *b = before;
+}
+
+static void copy_rows(struct stage *s, const struct microbatch *m, const struct model_part *p, struct part_step step,
+                      struct tensor to, struct tensor from)
+{
+    const struct tensor own = tensor_own_rows(s->tp, to, stage_rows(s, m, p->linked.buffer[step.at].width));
+    device_copy(s->device, own.data, from.data, tensor_bytes(from));
+    dev_charge(s->device, "copy", from, 2, 0);
+}
+
 void run_drop(struct stage *s, struct microbatch *m, const struct model_part *p)
 {
     drop(s, stage_buffer(m, p, BUFFER_IN));
@@ -46,11 +61,16 @@ static void show(struct stage *s, struct microbatch *m, const struct model_part 
 static enum error_code run_step(struct stage *s, struct microbatch *m, const struct model_part *p, enum list which,
                                 struct part_step step, struct error *err)
 {
-    struct tensor *t = step.kind == STEP_ADD || step.kind == STEP_DROP ? stage_buffer(m, p, step.at) : NULL;
+    const bool of_node = step.kind == STEP_RUN || step.kind == STEP_BEGIN || step.kind == STEP_MIDDLE,
+               of_slot = step.kind == STEP_SHOW || step.kind == STEP_SHOW_GRADIENT;
+    struct tensor *t = of_node || of_slot ? NULL : stage_buffer(m, p, step.at),
+                  *from = t ? stage_buffer(m, p, step.from) : NULL;
     switch (step.kind) {
     case STEP_MAKE:          return make(s, m, p, step.at, err);
     case STEP_DROP:          return drop(s, t), OK;
-    case STEP_ADD:           return dev_add(s->device, *t, *t, *stage_buffer(m, p, step.from)), OK;
+    case STEP_ADD:           return dev_add(s->device, *t, *stage_buffer(m, p, step.before), *from), OK;
+    case STEP_EXCHANGE:      return exchange(t, from), OK;
+    case STEP_COPY:          return copy_rows(s, m, p, step, *t, *from), OK;
     case STEP_SHOW:          return show(s, m, p, step.at, false), OK;
     case STEP_SHOW_GRADIENT: return show(s, m, p, step.at, true), OK;
     default: break;

@@ -7,6 +7,8 @@
 #include "emulated_devices/model/whole_sequences.h"
 #include "emulated_devices/device/compute.h"
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 static struct tensor kept(const struct node_call *c, int which) { return node_buffer(c, c->node->statistic[which]); }
 static const struct mixture_config *mixture(const struct node_call *c) { return &c->stage->plan->model.mixture; }
@@ -52,14 +54,17 @@ static void enter_pass(const struct node_call *c, enum tensor_pass pass)
     account_add(&c->stage->dispatched, f.sum, 1);
 }
 
-static enum error_code announce(const struct node_call *c, struct tensor choices, struct error *err)
+/* Announce the choices of this device's rows, [rows, k]. */
+static enum error_code announce(const struct node_call *c, const int32_t *chosen, struct error *err)
 {
     struct expert_parallel *ep = experts_here(c);
     struct forecast f = { .tp = c->stage->tp };
-    if (ep->scheme->announce == NULL) return OK;
-    const enum error_code e =
-        ep->scheme->announce(&c->micro->routing[c->part - c->stage->part], ep, own_share(ep, choices), err);
-    if (!e) ep->scheme->announce_cost(&f, ep);
+    const struct tensor own = own_share(ep, kept(c, 0));
+    const int64_t rows = tensor_rows(kept(c, 0)), k = mixture(c)->k;
+    const int64_t first = ep->scheme->cuts_experts ? expert_share(ep, rows).first : 0;
+    const struct choices told = { chosen + first * k, tensor_rows(own), k };
+    const enum error_code e = ep->scheme->announce(&c->micro->routing[c->part - c->stage->part], ep, &told, err);
+    if (!e && ep->scheme->announce_cost) ep->scheme->announce_cost(&f, ep);
     account_add(&c->stage->dispatched, f.sum, 1);
     return e;
 }
@@ -74,8 +79,16 @@ static void count_choices(const struct node_call *c, struct tensor choices)
     struct views v = views_of(c->stage->device);
     const int32_t *expert = view_read(&v, choices).data;
     for (int64_t i = 0; i < tensor_count(choices) && counts; i++)
-        if (expert[i] != CHOICE_NONE) count[expert[i]]++;
+        if (expert[i] != CHOICE_NONE) count[choice_made(expert[i])]++;
     views_end(&v);
+}
+
+/* The rows of the batch that this device routes; for intervals_free. */
+static struct intervals routed_rows(const struct node_call *c)
+{
+    struct intervals rows = { 0 };
+    intervals_add_part(&rows, &c->micro->rows, tensor_rows_at(c->stage->tp, STREAM, c->micro->N));
+    return rows;
 }
 
 /* A row whose logits are not finite makes the sum of the z loss so. */
@@ -83,8 +96,7 @@ static void find_lost(const struct node_call *c, struct tensor logits)
 {
     const int64_t before = c->part->layer * c->stage->plan->B * c->stage->plan->S, E = columns(c);
     double *lost = c->stage->routers.lost;
-    struct intervals rows = { 0 };
-    intervals_add_part(&rows, &c->micro->rows, tensor_rows_at(c->stage->tp, STREAM, c->micro->N));
+    struct intervals rows = routed_rows(c);
     struct views v = views_of(c->stage->device);
     const struct tensor x = view_read(&v, logits);
     for (int i = 0, n = 0; i < rows.count; i++)
@@ -108,26 +120,91 @@ static void judge(const struct node_call *c, struct tensor logits, struct tensor
     if (!isfinite(sums[2 * columns(c)])) find_lost(c, logits);
 }
 
-enum error_code node_route_forward(const struct node_call *c, struct error *err)
+/* Whether a load says where rows go: the plan's, or, where no router has numbers, one that is even. */
+static bool deals(const struct node_call *c)
+{
+    return c->stage->plan->load != NULL || !c->stage->device->backend->has_numbers;
+}
+
+/* What a load deals to this device's rows. */
+static enum error_code deal(const struct node_call *c, int32_t *chosen, struct error *err)
+{
+    const struct plan *p = c->stage->plan;
+    struct intervals rows = routed_rows(c);
+    enum error_code e = intervals_lost(&rows) ? fail(err, ERR_MEMORY, "no memory for the rows of a router") : OK;
+    for (int i = 0; i < rows.count && !e; chosen += rows.at[i++].count * mixture(c)->k)
+        e = load_deal(p->load, &p->model, p->S, c->stage->routers.step, c->part->layer, rows.at[i].first,
+                      rows.at[i].count, chosen, err);
+    intervals_free(&rows);
+    return e;
+}
+
+/* The experts of this device's rows, on the device; chosen: the same in the host's memory, if a load deals them. */
+static enum error_code choose(const struct node_call *c, struct tensor logits, struct tensor weights, int32_t *chosen,
+                              struct error *err)
+{
+    struct device *d = c->stage->device;
+    const struct tensor experts = kept(c, 0);
+    if (!deals(c)) {
+        dev_route_forward(d, weights, experts, logits, &mixture(c)->router,
+                          c->stage->routers.bias + c->part->layer * columns(c));
+        return OK;
+    }
+    const enum error_code e = deal(c, chosen, err);
+    if (!e && d->backend->has_numbers) device_copy(d, experts.data, chosen, tensor_bytes(experts));
+    if (!e) dev_route_weights(d, weights, experts, logits, &mixture(c)->router);
+    return e;
+}
+
+/* Drop choices for which there is no room.  A load has done so: only weights are left to clear. */
+static void drop(const struct node_call *c, struct whole_sequences *whole, struct tensor weights)
+{
+    const struct mixture_config *m = mixture(c);
+    const int64_t S = c->stage->plan->S, room = deals(c) ? S * m->k : mixture_capacity(m, S);
+    dev_route_drop(c->stage->device, whole->weights, whole->experts, S, m->E, room, m->drops_by_weight);
+    whole_sequences_return(whole, kept(c, 0), weights);
+}
+
+/* Read what the device has chosen, if no load has dealt it; then who wants to know is told. */
+static enum error_code tell_choices(const struct node_call *c, int32_t *chosen, struct error *err)
+{
+    const struct tensor experts = kept(c, 0);
+    const struct plan *p = c->stage->plan;
+    const size_t row = (size_t)mixture(c)->k * sizeof *chosen;
+    int32_t *const all = c->stage->routers.chosen;
+    if (!deals(c) && tensor_count(experts) > 0) device_copy(c->stage->device, chosen, experts.data, tensor_bytes(experts));
+    if (all == NULL) return announce(c, chosen, err);
+    struct intervals rows = routed_rows(c);
+    const int32_t *from = chosen;
+    for (int i = 0; i < rows.count; from += rows.at[i++].count * mixture(c)->k)
+        memcpy(all + (c->part->layer * plan_stream_rows(p) + rows.at[i].first) * mixture(c)->k, from,
+               (size_t)rows.at[i].count * row);
+    intervals_free(&rows);
+    return announce(c, chosen, err);
+}
+
+static enum error_code route(const struct node_call *c, int32_t *chosen, struct error *err)
 {
     const struct tensor logits = node_buffer(c, c->node->x[0]), weights = node_buffer(c, c->node->y);
     const struct context_parallel cp = stage_seams(c->stage, c->micro, c->part).cp;
     const bool drops = mixture(c)->capacity_factor > 0, balances = mixture(c)->sequence_coefficient > 0 && !c->again;
-    const int64_t S = c->stage->plan->S;
     struct whole_sequences whole = { .cp = &cp };
-    enum error_code e = OK;
-    dev_route_forward(c->stage->device, weights, kept(c, 0), logits, &mixture(c)->router,
-                      c->stage->routers.bias + c->part->layer * columns(c));
-    if (drops || balances) e = whole_sequences_open(&whole, &cp, kept(c, 0), drops ? weights : tensor_none, err);
+    enum error_code e = choose(c, logits, weights, chosen, err);
+    if (!e && (drops || balances)) e = whole_sequences_open(&whole, &cp, kept(c, 0), drops ? weights : tensor_none, err);
     if (!e && !c->again) judge(c, logits, whole.experts);
-    if (!e && drops) {
-        dev_route_drop(c->stage->device, whole.weights, whole.experts, S, mixture(c)->E,
-                       mixture_capacity(mixture(c), S), mixture(c)->drops_by_weight);
-        whole_sequences_return(&whole, kept(c, 0), weights);
-    }
+    if (!e && drops) drop(c, &whole, weights);
     whole_sequences_close(&whole);
     if (!e && !c->again) stage_show(c->stage, c->micro, "router.experts", c->part->layer, false, kept(c, 0));
-    return e || c->again ? e : announce(c, kept(c, 0), err);
+    return e || c->again ? e : tell_choices(c, chosen, err);
+}
+
+enum error_code node_route_forward(const struct node_call *c, struct error *err)
+{
+    int32_t *chosen = malloc(tensor_bytes(kept(c, 0)) + 1);
+    const enum error_code e = chosen ? route(c, chosen, err)
+                                     : fail(err, ERR_MEMORY, "no memory for the choices of a router");
+    free(chosen);
+    return e;
 }
 
 enum error_code node_route_input(const struct node_call *c, struct error *err)

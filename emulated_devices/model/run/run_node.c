@@ -1,7 +1,6 @@
 #include "emulated_devices/model/run/run_node.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/model/run/matrix.h"
-#include <string.h>
 
 typedef enum error_code run(const struct node_call *, struct error *);
 
@@ -27,16 +26,13 @@ static struct matrix matrix(const struct node_call *c)
     return (struct matrix){ c->node->is->role, c->part->weight[index_of(c)], c->part->bias[index_of(c)] };
 }
 
-/* Dropout of the residual stream, Y of X, for each run of rows that are adjacent in the batch; if nothing is dropped,
- * rows need no numbers of their own. */
+/* Dropout of the residual stream, Y of X, for each run of rows that are adjacent in the batch. */
 static enum error_code drop(const struct node_call *c, struct tensor Y, struct tensor X, struct error *err)
 {
     const struct stage *s = c->stage;
     const struct model_config *model = &s->plan->model;
-    const char *place = c->node->is->place;
-    const double p = strcmp(place, "embedding") == 0 ? model->dropout_embedding : model->dropout_residual;
-    struct dropout at = dropout_at(p, s->dropout_seed, node_layer(c), place, 0, s->tp->channels.first, model->D);
-    if (p == 0) return dev_dropout(s->device, Y, X, at), OK;
+    struct dropout at = dropout_at(node_drops(model, c->node->is), s->dropout_seed, node_layer(c), c->node->is->place, 0,
+                                   s->tp->channels.first, model->D);
     struct intervals rows = { 0 };
     intervals_add_part(&rows, &c->micro->rows, tensor_rows_at(s->tp, STREAM, c->micro->N));
     for (int64_t i = 0, before = 0; i < rows.count; before += rows.at[i++].count) {

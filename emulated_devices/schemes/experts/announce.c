@@ -13,22 +13,18 @@ static enum error_code no_memory(struct error *err)
     return fail(err, ERR_MEMORY, "no memory to list rows of experts");
 }
 
-static bool is_computed(const struct expert_parallel *ep, int32_t choice)
-{
-    return choice >= 0 && choice < ep->tp->config->mixture.E;
-}
-
-static void count_choices(const struct expert_parallel *ep, const struct choices *c, int32_t *of_expert)
+void choices_count(const struct choices *c, int64_t E, int32_t *of_expert)
 {
     for (int64_t i = 0; i < c->rows * c->each; i++)
-        if (is_computed(ep, c->expert[i])) of_expert[c->expert[i]]++;
+        if (choice_is_computed(c->expert[i], E)) of_expert[c->expert[i]]++;
 }
 
 /* How many rows a device sends: each once, or once for each choice that an expert computes. */
 static int64_t rows_sent(const struct expert_parallel *ep, const struct choices *c)
 {
     int64_t n = 0;
-    for (int64_t i = 0; i < c->rows * c->each; i++) n += is_computed(ep, c->expert[i]);
+    for (int64_t i = 0; i < c->rows * c->each; i++)
+        n += choice_is_computed(c->expert[i], ep->tp->config->mixture.E);
     return ep->scheme->weighs_there ? c->rows : n;
 }
 
@@ -49,14 +45,13 @@ static enum error_code tell(struct expert_routing *r, const struct expert_parall
 {
     struct device *d = ep->tp->device;
     const int64_t W = numbers_told(ep);
-    struct tensor mine = device_tensor_in(d, BUFFERS, I32, W),
-                  all = device_tensor_in(d, BUFFERS, I32, W * told_group(ep)->size);
+    struct tensor mine = device_list(d, W), all = device_list(d, W * told_group(ep)->size);
     enum error_code e = mine.data && all.data && r->table ? OK : no_memory(err);
     struct views v = views_of(d);
     if (!e) {
         int32_t *said = memset(view_write(&v, mine).data, 0, tensor_bytes(mine));
         if (ep->scheme->tell) ep->scheme->tell(ep, own, said);
-        else count_choices(ep, own, said);
+        else choices_count(own, ep->tp->config->mixture.E, said);
     }
     views_end(&v);
     struct collective call = telling(ep);
@@ -79,8 +74,10 @@ int64_t dispatch_expert_rows(const struct expert_parallel *ep, const struct expe
 
 int64_t dispatch_rows(const struct expert_parallel *ep, const struct expert_routing *r, int from, int to)
 {
+    const bool anywhere = ep->scheme->rows_to != NULL;
+    const struct interval theirs = anywhere ? (struct interval){ 0, ep->tp->config->mixture.E } : experts_of(ep, to);
     int64_t sum = 0;
-    for (int64_t e = 0; e < ep->tp->config->mixture.E; e++) sum += dispatch_expert_rows(ep, r, e, from, to);
+    for (int64_t e = theirs.first; e < interval_end(theirs); e++) sum += dispatch_expert_rows(ep, r, e, from, to);
     return sum;
 }
 
@@ -101,8 +98,8 @@ static enum error_code move_choices(const struct expert_parallel *ep, const stru
 {
     struct device *d = ep->tp->device;
     const int64_t rows = hop_arrives(h), k = held->each;
-    struct tensor in = tensor_2d(device_tensor_in(d, BUFFERS, I32, held->rows * k).data, I32, held->rows, k),
-                  out = tensor_2d(device_tensor_in(d, BUFFERS, I32, rows * k).data, I32, rows, k);
+    struct tensor in = tensor_2d(device_list(d, held->rows * k).data, I32, held->rows, k),
+                  out = tensor_2d(device_list(d, rows * k).data, I32, rows, k);
     int32_t *arrived = malloc((size_t)(rows * k + 1) * sizeof *arrived);
     enum error_code e = in.data && out.data && arrived ? OK : no_memory(err);
     struct views v = views_of(d);
@@ -143,16 +140,25 @@ static enum error_code sort_choices(struct expert_routing *r, const struct exper
                                     struct error *err)
 {
     const struct interval own = r->experts;
-    const int64_t all = c->rows * c->each;
-    int32_t *next = malloc((size_t)(all + 1) * sizeof *next);
-    r->order = tensor_1d(next, I32, 0), r->counts = calloc((size_t)ep->tp->config->mixture.E, sizeof *r->counts);
-    if (next == NULL || r->counts == NULL) return no_memory(err);
-    for (int64_t e = own.first; e < interval_end(own); e++)
-        for (int32_t i = 0; i < all; i++)
-            if (c->expert[i] == e) *next++ = i, r->counts[e]++;
-    r->received = next - (int32_t *)r->order.data;
-    r->order = tensor_1d(r->order.data, I32, r->received);
-    return OK;
+    const int64_t E = ep->tp->config->mixture.E;
+    int64_t *next = calloc((size_t)E + 1, sizeof *next);        /* the place of each expert's next choice */
+    r->counts = calloc((size_t)E, sizeof *r->counts);
+    if (next == NULL || r->counts == NULL) {
+        free(next);
+        return no_memory(err);
+    }
+    choices_count(c, E, r->counts);
+    for (int64_t e = 0; e < E; e++) {
+        if (e < own.first || e >= interval_end(own)) r->counts[e] = 0;
+        next[e + 1] = next[e] + r->counts[e];
+    }
+    r->received = next[E];
+    r->order = tensor_1d(malloc((size_t)(r->received + 1) * sizeof (int32_t)), I32, r->received);
+    for (int64_t i = 0; i < c->rows * c->each && r->order.data; i++)
+        if (c->expert[i] >= own.first && c->expert[i] < interval_end(own))
+            ((int32_t *)r->order.data)[next[c->expert[i]]++] = (int32_t)i;
+    free(next);
+    return r->order.data ? OK : no_memory(err);
 }
 
 static enum error_code plan_hops(struct expert_routing *r, const struct expert_parallel *ep, struct choices *held,
@@ -190,7 +196,7 @@ static enum error_code gather_slices(struct expert_routing *r, const struct expe
     struct device *d = ep->tp->device;
     struct group *along = row_group(ep, r);
     struct expert_hop *h = &r->hop[r->hops];
-    struct tensor own = device_tensor_in(d, BUFFERS, I32, 1), all = device_tensor_in(d, BUFFERS, I32, along->size);
+    struct tensor own = device_list(d, 1), all = device_list(d, along->size);
     enum error_code e = own.data && all.data ? hop_make(h, along, ALLGATHER, -1, err) : no_memory(err);
     struct views v = views_of(d);
     if (!e) *(int32_t *)view_write(&v, own).data = (int32_t)r->pool;
@@ -209,35 +215,36 @@ static enum error_code gather_slices(struct expert_routing *r, const struct expe
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
-/* This device's choices, in memory of their own. */
-static enum error_code own_choices(const struct expert_parallel *ep, struct tensor experts, struct choices *own,
-                                   int32_t **memory, struct error *err)
+/* Without numbers nothing reads the lists, once they are counted; a plan has them of all layers and microbatches. */
+static void drop_lists(struct expert_routing *r)
 {
-    *memory = malloc(tensor_bytes(experts) + 1);
-    *own = (struct choices){ *memory, tensor_rows(experts), tensor_cols(experts) };
-    if (*memory == NULL) return no_memory(err);
-    struct views v = views_of(ep->tp->device);
-    if (tensor_count(experts)) memcpy(*memory, view_read(&v, experts).data, tensor_bytes(experts));
-    views_end(&v);
-    return OK;
+    void *table = realloc(r->table, sizeof *r->table), *order = realloc(r->order.data, sizeof (int32_t));
+    if (table) r->table = table;
+    if (order) r->order.data = order;
+    for (int i = 0; i < r->hops; i++) {
+        if (!tensor_present(r->hop[i].order)) continue;
+        void *shorter = realloc(r->hop[i].order.data, sizeof (int32_t));
+        if (shorter) r->hop[i].order.data = shorter;
+    }
 }
 
-enum error_code dispatch_announce(struct expert_routing *r, const struct expert_parallel *ep, struct tensor experts,
+enum error_code dispatch_announce(struct expert_routing *r, const struct expert_parallel *ep, const struct choices *own,
                                   struct error *err)
 {
-    struct choices held;
-    int32_t *memory;
+    struct choices held = *own;
+    int32_t *memory = NULL;             /* of what is held, once that is no longer `own` */
     expert_routing_clear(r);
     r->experts = experts_of(ep, ep->rank), r->columns = expert_columns(ep), r->degree = ep->slices;
     r->table = malloc((size_t)(numbers_told(ep) * told_group(ep)->size) * sizeof *r->table);
-    enum error_code e = own_choices(ep, experts, &held, &memory, err);
-    if (!e) r->sent = rows_sent(ep, &held), e = tell(r, ep, &held, err);
+    r->sent = rows_sent(ep, own);
+    enum error_code e = tell(r, ep, own, err);
     if (!e && ep->scheme->choose) e = ep->scheme->choose(ep, r, err);
     if (!e) e = plan_hops(r, ep, &held, &memory, err);
     if (!e && !ep->scheme->weighs_there) free(memory), e = list_choices(ep, r, &held, &memory, err);
     if (!e && row_group(ep, r)->size > 1) e = gather_slices(r, ep, &held, &memory, err);
     if (!e) e = sort_choices(r, ep, &held, err);
     free(memory);
+    if (!e && !ep->tp->device->backend->has_numbers) drop_lists(r);
     return e;
 }
 

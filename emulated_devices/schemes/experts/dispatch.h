@@ -39,7 +39,7 @@ void dispatch_transpose(const int64_t length[], int a, int b, int32_t *order);
 /* For struct expert_scheme.  dispatch_hop: one all-to-all of a row a choice, for schemes with no other hop. */
 enum error_code dispatch_hop(const struct expert_parallel *, const struct expert_routing *, const struct choices *,
                              int index, struct expert_hop *, struct error *);
-enum error_code dispatch_announce(struct expert_routing *, const struct expert_parallel *, struct tensor experts,
+enum error_code dispatch_announce(struct expert_routing *, const struct expert_parallel *, const struct choices *own,
                                   struct error *);
 struct tensor dispatch_kept(const struct expert_parallel *, int slot, int64_t rows);
 struct tensor dispatch_left(const struct expert_parallel *, int slot, int64_t rows);

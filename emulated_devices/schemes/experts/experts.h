@@ -45,6 +45,7 @@ struct expert_routing {
     int32_t *counts;                    /* I32 [E]: rows of each expert that is computed here; others have none */
     struct interval experts, columns;   /* those that are computed here, and of F */
     int degree;                         /* of a scheme that chooses one: tutel.c */
+    int32_t *told;                      /* likewise: [ep x etp, E] what all these devices have told; else NULL */
     int32_t *owner;                     /* of a scheme that copies experts: [E] members */
     bool *held;                         /* [E, P] which members have which */
     int64_t *copied;                    /* [E] numbers of each expert that has copies; 0 of the others */
@@ -103,7 +104,7 @@ enum expert_phase { SEND_ROWS = 1, COMPUTE_ROWS = 2, RETURN_ROWS = 4, ALL_PHASES
  * absent: forward then computes only what is kept. */
 struct mixture_call {
     struct expert_parallel *ep;
-    struct expert_routing *routing;     /* of the call; NULL: the scheme announces nothing */
+    struct expert_routing *routing;     /* of the call */
     unsigned phases;                    /* to run; if not all, exchanges take place beside what is computed until the
                                          * next: SENDS_ROWS of streams.h */
     struct expert_body body;
@@ -116,6 +117,8 @@ struct mixture_call {
 struct expert_scheme {
     struct scheme head;
     bool cuts_experts;                  /* a device has some experts, whole; else all of them, cut over tp */
+    bool turns;                         /* with as many rows for each expert on every device, and as many experts on
+                                         * each, member r does to member q what r + 1 does to q + 1 (comm/folding.h) */
     bool predicts;                      /* rows are ordered by where their experts are likely to be: affinity.h */
     /* Whether these devices can share a model's experts.  @return NULL, or what the scheme needs, as text. */
     const char *(*refuses)(const struct expert_parallel *, const struct model_config *);
@@ -151,9 +154,9 @@ struct expert_scheme {
                                struct error *);
     void (*compute_cost)(struct forecast *, const struct expert_parallel *, enum tensor_pass);
 
-    /* Tell the devices how many rows they will get.  Collective over the ep group.  NULL: nothing is sent.
-     * @param experts  I32 [n,k] of this device's share of the rows.  @return OK, ERR_MEMORY or ERR_COMM. */
-    enum error_code (*announce)(struct expert_routing *, const struct expert_parallel *, struct tensor experts,
+    /* Take this device's choices, and tell the other devices how many rows they will get.  Collective over the ep
+     * group; a scheme that moves no rows only counts.  @return OK, ERR_MEMORY or ERR_COMM. */
+    enum error_code (*announce)(struct expert_routing *, const struct expert_parallel *, const struct choices *own,
                                 struct error *);
     /* kept, left: the shape of a slot for `rows` rows of the stream, as a tensor without memory. */
     int slots, gradient_slots;
@@ -199,6 +202,10 @@ static inline struct interval expert_share(const struct expert_parallel *ep, int
 {
     return experts_share_rows(ep) ? block_at(rows, ep->tp->devices, ep->tp->rank) : (struct interval){ 0, rows };
 }
+
+/** Whether one of the E experts computes a choice; count how often each is chosen: adds to of_expert [E]. */
+static inline bool choice_is_computed(int32_t choice, int64_t E) { return choice >= 0 && choice < E; }
+void choices_count(const struct choices *, int64_t E, int32_t *of_expert);
 
 /** Free all that announcing has allocated. */
 void expert_routing_clear(struct expert_routing *);

@@ -17,6 +17,7 @@
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/experts/dispatch.h"
+#include "emulated_devices/schemes/experts/expert_invariants.h"
 #include <stdlib.h>
 
 enum { COPIES = EXPERT_SLOTS - 1 };     /* the last slot: weights of copies, one expert after another */
@@ -308,7 +309,7 @@ const struct expert_scheme expert_scheme_fssdp = {
               .source = "Hecate, arXiv:2502.02581",
               .volume = "as alltoall for the rows that move; 3 F D elements of weights and of gradients for each copy",
               .memory = "as alltoall; 3 F D for each copy",
-              .needs = "P a divisor of dp x cp x tp, --etp 1" },
+              .needs = "P a divisor of dp x cp x tp, --etp 1", .invariants = fssdp_invariants },
     DISPATCH_PASSES, .slots = EXPERT_SLOTS, .kept = kept, .refuses = refuses, .open = open_loads, .close = close_loads,
     .step = end_step, .hops = 1, .hop = plan_hop, .copies = true, .choose = place, .rows_to = rows_to,
     .compute = compute, .compute_cost = compute_cost,

@@ -9,6 +9,7 @@
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/experts/experts.h"
+#include <stdlib.h>
 
 enum { ORDER, COUNTS, ROWS, UP, ACT, RESULTS };
 enum { D_RESULTS, D_UP };
@@ -39,29 +40,37 @@ static struct tensor left(const struct expert_parallel *ep, int slot, int64_t ro
     return kept(ep, slot == D_UP ? UP : RESULTS, rows);
 }
 
+static enum error_code announce(struct expert_routing *r, const struct expert_parallel *ep, const struct choices *own,
+                                struct error *err)
+{
+    const int64_t E = ep->tp->config->mixture.E;
+    expert_routing_clear(r);
+    r->experts = (struct interval){ 0, E };
+    r->counts = calloc((size_t)E, sizeof *r->counts);
+    if (r->counts == NULL) return fail(err, ERR_MEMORY, "no memory to count rows of %lld experts", (long long)E);
+    choices_count(own, E, r->counts);
+    for (int64_t e = 0; e < E; e++) r->received += r->counts[e];
+    return OK;
+}
+
 /* What a call keeps has room for all choices; its rows are those that an expert computes. */
 static struct mixture_call present(const struct mixture_call *c)
 {
     struct mixture_call p = *c;
-    struct views v = views_of(c->ep->tp->device);
-    const int32_t *counts = view_read(&v, c->kept[COUNTS]).data;
-    int64_t rows = 0;
-    for (int64_t e = 0; e < tensor_count(c->kept[COUNTS]); e++) rows += counts[e];
-    views_end(&v);
+    const int64_t rows = c->routing->received;
     for (int i = ORDER; i <= RESULTS; i++)
         if (i != COUNTS) p.kept[i] = tensor_first(c->kept[i], rows);
     for (int i = D_RESULTS; i <= D_UP; i++) p.left[i] = tensor_first(c->left[i], rows);
     return p;
 }
 
-/* The tensors of a call.  The host can read the counts until the views end. */
-static struct expert_rows rows_of(const struct mixture_call *c, struct views *v)
+static struct expert_rows rows_of(const struct mixture_call *c)
 {
     return (struct expert_rows){ .rows = c->kept[ROWS],
                                  .up = c->kept[UP],
                                  .act = c->kept[ACT],
                                  .results = c->kept[RESULTS],
-                                 .counts = view_read(v, c->kept[COUNTS]).data };
+                                 .counts = c->routing->counts };
 }
 
 static enum error_code forward(struct mixture_call *c, struct error *err)
@@ -71,9 +80,7 @@ static enum error_code forward(struct mixture_call *c, struct error *err)
     dev_expert_order(d, c->kept[ORDER], c->kept[COUNTS], c->experts);
     const struct mixture_call p = present(c);
     dev_gather_forward(d, p.kept[ROWS], p.x, p.kept[ORDER], tensor_cols(p.experts));
-    struct views v = views_of(d);
-    const enum error_code e = p.body.forward(p.body.context, rows_of(&p, &v), err);
-    views_end(&v);
+    const enum error_code e = p.body.forward(p.body.context, rows_of(&p), err);
     if (!e && tensor_present(p.y)) dev_combine_forward(d, p.y, p.kept[RESULTS], p.kept[ORDER], p.weights);
     return e;
 }
@@ -92,9 +99,7 @@ static enum error_code input(struct mixture_call *c, struct error *err)
     const bool room = act.data && rows.data;
     if (room) {
         dev_combine_backward_input(d, g.results, p.d_weights, p.dy, p.kept[RESULTS], p.kept[ORDER], p.weights);
-        struct views v = views_of(d);
-        p.body.input(p.body.context, rows_of(&p, &v), g);
-        views_end(&v);
+        p.body.input(p.body.context, rows_of(&p), g);
         dev_gather_backward_input(d, p.dx, g.rows, p.kept[ORDER], tensor_cols(p.experts));
     }
     device_free(d, act), device_free(d, rows);
@@ -104,11 +109,9 @@ static enum error_code input(struct mixture_call *c, struct error *err)
 static enum error_code weight(struct mixture_call *c, struct error *err)
 {
     const struct mixture_call p = present(c);
-    struct views v = views_of(p.ep->tp->device);
     (void)err;
-    p.body.weight(p.body.context, rows_of(&p, &v),
+    p.body.weight(p.body.context, rows_of(&p),
                   (struct expert_gradients){ .results = p.left[D_RESULTS], .up = p.left[D_UP] });
-    views_end(&v);
     return OK;
 }
 
@@ -117,6 +120,6 @@ const struct expert_scheme expert_scheme_here = {
               .source = "the one-device operation", .volume = "nothing",
               .memory = "k rows for each token: D, up, F and D wide",
               .needs = "--ep 1 and --etp 1" },
-    .refuses = refuses, .slots = 6, .gradient_slots = 2, .kept = kept, .left = left, .forward = forward,
+    .refuses = refuses, .announce = announce, .slots = 6, .gradient_slots = 2, .kept = kept, .left = left, .forward = forward,
     .input = input, .weight = weight,
 };

@@ -18,7 +18,7 @@ enum error_code hop_make(struct expert_hop *h, struct group *g, enum operation o
 void expert_routing_clear(struct expert_routing *r)
 {
     for (int i = 0; i < EXPERT_HOPS; i++) free(r->hop[i].sent), free(r->hop[i].got), free(r->hop[i].order.data);
-    free(r->table), free(r->order.data), free(r->counts),
+    free(r->table), free(r->told), free(r->order.data), free(r->counts),
     free(r->owner), free(r->held), free(r->copied);
     *r = (struct expert_routing){ 0 };
 }
@@ -78,7 +78,8 @@ static void pick(struct device *d, struct tensor to, struct tensor from, struct 
 
 static struct tensor make_rows(struct device *d, enum dtype dtype, int64_t rows, int64_t cols)
 {
-    return tensor_2d(device_tensor_in(d, BUFFERS, dtype, rows * cols).data, dtype, rows, cols);
+    const struct tensor t = dtype == I32 ? device_list(d, rows * cols) : device_tensor_in(d, BUFFERS, dtype, rows * cols);
+    return tensor_2d(t.data, dtype, rows, cols);
 }
 
 static enum error_code no_memory(struct error *err) { return fail(err, ERR_MEMORY, "no memory for rows of experts"); }

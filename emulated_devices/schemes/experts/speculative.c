@@ -18,6 +18,7 @@
  * Equals   reassociates, as alltoall.  No result depends on the table: a wrong prediction only sends more
  */
 #include "emulated_devices/schemes/experts/dispatch.h"
+#include "emulated_devices/schemes/experts/expert_invariants.h"
 
 static const char *refuses(const struct expert_parallel *ep, const struct model_config *c)
 {
@@ -31,6 +32,6 @@ const struct expert_scheme expert_scheme_speculative = {
               .source = "Semantic parallelism (Sem-MoE), arXiv:2503.04398",
               .volume = "2 (1-a) k n D elements a layer forward, where a of the choices are local; backward as many",
               .memory = "as alltoall; in attention its rows twice",
-              .needs = "--affinity FILE; rows are shared out along tp" },
+              .needs = "--affinity FILE; rows are shared out along tp", .invariants = speculative_invariants },
     DISPATCH_SCHEME, .refuses = refuses, .hops = 1, .hop = dispatch_hop, .predicts = true,
 };

@@ -19,6 +19,7 @@
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/experts/dispatch.h"
+#include "emulated_devices/schemes/experts/expert_invariants.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,10 +120,12 @@ static int best_degree(const struct expert_parallel *ep, const int32_t *table)
 static enum error_code choose(const struct expert_parallel *ep, struct expert_routing *r, struct error *err)
 {
     const int64_t E = ep->tp->config->mixture.E, F = ep->tp->config->F;
-    (void)err;
-    r->degree = ep->degree >= 0 ? ep->degree : best_degree(ep, r->table);
+    int32_t *const table = malloc((size_t)(ep->devices * E) * sizeof *table);
+    if (table == NULL) return fail(err, ERR_MEMORY, "no memory for the choices of %d devices", ep->devices);
+    r->told = r->table, r->table = table;
+    r->degree = ep->degree >= 0 ? ep->degree : best_degree(ep, r->told);
     for (int m = 0; m < ep->devices; m++)               /* of the ep group, whose members have the same slice */
-        memmove(r->table + m * E, r->table + (m * ep->slices + ep->slice) * E, (size_t)E * sizeof *r->table);
+        memcpy(table + m * E, r->told + (m * ep->slices + ep->slice) * E, (size_t)E * sizeof *table);
     if (r->degree == 0) {
         r->experts = (struct interval){ 0, E }, r->columns = (struct interval){ 0, F };
         return OK;
@@ -333,7 +336,7 @@ const struct expert_scheme expert_scheme_tutel = {
               .volume = "the least of 4 k n D ((ep-1)/ep + r-1) + 9 F D E/ep (1/r - 1/etp) elements for r that divide "
                         "etp, and of all weights; forward and backward",
               .memory = "as alltoall; in a pass the gathered slices",
-              .needs = "ep x etp a divisor of dp x cp x tp" },
+              .needs = "ep x etp a divisor of dp x cp x tp", .invariants = tutel_invariants },
     DISPATCH_SCHEME, .refuses = refuses, .open = open_groups, .hops = 1, .hop = dispatch_hop, .has_degrees = true,
     .choose = choose, .slices = slices, .compute = compute, .compute_cost = compute_cost,
 };

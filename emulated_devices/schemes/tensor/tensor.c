@@ -122,14 +122,24 @@ static int64_t row_edge(const struct tensor_parallel *tp, int64_t N, int parts, 
     return unit * block_start(N / unit, parts, index);
 }
 
+static bool has_all_rows(const struct tensor_scheme *s, enum tensor_place place)
+{
+    return (place == INPUT && s->keeps_inputs) || (place == GRADIENT && s->keeps_gradients);
+}
+
 struct interval tensor_rows_at(const struct tensor_parallel *tp, enum tensor_place place, int64_t N)
 {
     const struct tensor_scheme *s = tp->scheme;
     const unsigned cut = tensor_cut_at(s, place).rows;
-    const bool whole = (place == INPUT && s->keeps_inputs) || (place == GRADIENT && s->keeps_gradients);
+    const bool whole = has_all_rows(s, place);
     const int parts = whole ? 1 : axes_size(tp, cut), index = whole ? 0 : axes_index(tp, cut);
     const int64_t first = row_edge(tp, N, parts, index);
     return (struct interval){ .first = first, .count = row_edge(tp, N, parts, index + 1) - first };
+}
+
+bool tensor_has_room_for_more(const struct tensor_parallel *tp, enum tensor_place place)
+{
+    return has_all_rows(tp->scheme, place) && axes_size(tp, tensor_cut_at(tp->scheme, place).rows) > 1;
 }
 
 int64_t tensor_row_counts(const struct tensor_parallel *tp, unsigned cut, unsigned axes, int64_t N, int64_t counts[])

@@ -206,6 +206,9 @@ int64_t tensor_counted(const struct tensor_parallel *, const struct param_spec *
 /** The tokens of a microbatch of N that this device has. */
 struct interval tensor_rows_at(const struct tensor_parallel *, enum tensor_place, int64_t N);
 
+/** Whether a tensor at INPUT or GRADIENT has room for more rows than this device's own.  Pure. */
+bool tensor_has_room_for_more(const struct tensor_parallel *, enum tensor_place);
+
 /** The number of rows of each member of tp->along[axes], if rows of the stream are cut over `cut` (which contains
  *  axes).
  *  @param[out] counts  [members], in rows.  @return their sum. */

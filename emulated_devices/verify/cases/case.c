@@ -4,6 +4,7 @@
 #include "emulated_devices/verify/hash.h"
 #include "emulated_devices/verify/reference/encoders.h"
 #include "emulated_devices/verify/reference/replicas.h"
+#include "ref/io/pair.h"
 #include "ref/numeric/philox.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,12 +87,14 @@ static enum error_code judge_numbers(const struct outcome *o, const struct plan 
         return fail(err, ERR_CHECK,
                     "the one-device run diverges, first in %s at step %lld: there is nothing to compare with",
                     spread_name(text, sizeof text, &c->divergence), (long long)c->divergence.step);
+    if (!comparison_holds(c)) return fail(err, ERR_CHECK, "%s", comparison_unjudged(text, sizeof text, c, p));
     if (p->dtype == F64 && optimizer_draws(p->optimizer) && !(c->loss.error <= CASE_FP64_ERROR))
         return fail(err, ERR_CHECK, "error %.3g of %s", c->loss.error, c->loss.tensor);
+    const struct pair_text two = pair_text('g', 3, c->largest.error, fp64_error(p));
     if (p->dtype == F64 && !(c->largest.error <= fp64_error(p) || c->largest.bound <= CASE_FP64_BOUND))
-        return fail(err, ERR_CHECK, "error %.3g of %s %s on device %d, step %lld: within its bound of %.3g, but more "
-                    "than the %.3g that fp64 may have", c->largest.error, c->largest_kind, c->largest.tensor,
-                    c->largest.rank, (long long)c->largest.step, c->largest.bound, fp64_error(p));
+        return fail(err, ERR_CHECK, "error %s of %s %s on device %d, step %lld: within its bound of %.3g, but more "
+                    "than the %s that fp64 may have", two.first, c->largest_kind, c->largest.tensor,
+                    c->largest.rank, (long long)c->largest.step, c->largest.bound, two.second);
     return OK;
 }
 
@@ -102,11 +105,13 @@ static void judge(struct outcome *o, const struct trainer *t)
     const int64_t done = case_steps(&t->plan);
     o->traffic.code = comm_agree(t->comm, traffic_check(t, done, &o->traffic), &o->traffic);
     o->memory.code = comm_agree(t->comm, memory_check(t, done, &o->memory), &o->memory);
+    o->adapts.code = comm_agree(t->comm, o->adapts.code, &o->adapts);
     if (t->comm->rank == 0 && o->encoders.code == OK) e = judge_numbers(o, &t->plan, &o->verdict);
     if (t->comm->rank == 0 && o->encoders.code != OK) o->verdict = o->encoders, e = ERR_CHECK;
     o->verdict.code = comm_agree(t->comm, e, &o->verdict);
     if (o->verdict.code == OK)
-        o->verdict = o->copies.code != OK ? o->copies : o->traffic.code != OK ? o->traffic : o->memory;
+        o->verdict = o->copies.code != OK ? o->copies : o->traffic.code != OK ? o->traffic
+                   : o->adapts.code != OK ? o->adapts : o->memory;
 }
 
 /* Copies that differ are a verdict, not an error.  The first is kept; later checks are skipped. */
@@ -132,18 +137,33 @@ static enum error_code check_encoders(struct trainer *t, const struct reference 
     return e;
 }
 
+/* A broken invariant is a verdict; the first is kept. */
+static enum error_code check_adaptation(struct trainer *t, struct adaptation *a, struct outcome *o, struct error *err)
+{
+    struct error found;
+    const enum error_code e = adaptation_check(a, t, &found);
+    if (e == ERR_CHECK && !o->adapts.code) o->adapts = found;
+    o->attention = a->attention, o->experts = a->experts;
+    if (!e || e == ERR_CHECK) return OK;
+    *err = found;
+    return e;
+}
+
 static enum error_code steps(struct trainer *t, struct reference *ref, struct outcome *o, struct error *err)
 {
     const bool here = t->comm->rank == 0;
     struct step_result result = { 0 };
     struct probes probes;
-    enum error_code e = compare_weights(t, ref, &o->comparison, err);
+    struct adaptation adaptation;
+    enum error_code e = adaptation_open(&adaptation, t, err);
+    if (!e) e = compare_weights(t, ref, &o->comparison, err);
     o->initial_equal = o->comparison.largest.error == 0;
     o->comparison.codes = low_rank_has_codes(&t->plan.hyper);
     probes_open(&probes, t, false);
     for (int s = 0; s < case_steps(&t->plan) && !e; s++) {
         e = compare_begin(&probes, ref, err);
         if (!e) e = trainer_gradients(t, &result, err);
+        if (!e) e = check_adaptation(t, &adaptation, o, err);
         if (!e) e = check_copies(t, BEFORE_OPTIMIZER, o, err);
         if (!e) e = compare_gradients(&probes, ref, &result, &o->comparison, err);
         if (!e) e = check_encoders(t, ref, true, o, err);
@@ -157,6 +177,7 @@ static enum error_code steps(struct trainer *t, struct reference *ref, struct ou
             reference_follow(ref, t);
     }
     probes_close(&probes);
+    adaptation_close(&adaptation);
     o->loss = result.loss;
     o->skipped = t->skipped;
     return e;

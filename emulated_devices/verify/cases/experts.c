@@ -167,11 +167,20 @@ void expert_layer_close(struct expert_layer *l)
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
+enum error_code expert_call_announce(const struct mixture_call *c, struct error *err)
+{
+    struct views v = views_of(c->ep->tp->device);
+    const struct choices own = { view_read(&v, c->experts).data, tensor_rows(c->experts), tensor_cols(c->experts) };
+    const enum error_code e = c->ep->scheme->announce(c->routing, c->ep, &own, err);
+    views_end(&v);
+    return e;
+}
+
 enum error_code expert_layer_learn(struct expert_layer *l, struct error *err)
 {
     const struct expert_scheme *s = l->ep.scheme;
     if (s->step == NULL) return OK;
-    const enum error_code e = s->announce(&l->routing, &l->ep, l->call.experts, err);
+    const enum error_code e = expert_call_announce(&l->call, err);
     s->step(&l->ep);
     return e;
 }
@@ -180,7 +189,7 @@ enum error_code expert_layer_announce(struct expert_layer *l, struct error *err)
 {
     const struct expert_scheme *s = l->ep.scheme;
     struct device *d = l->tp.device;
-    const enum error_code e = s->announce ? s->announce(&l->routing, &l->ep, l->call.experts, err) : OK;
+    const enum error_code e = expert_call_announce(&l->call, err);
     bool room = true;
     for (int i = 0; i < s->slots + s->gradient_slots && !e; i++) {
         struct tensor *t = i < s->slots ? &l->call.kept[i] : &l->call.left[i - s->slots];

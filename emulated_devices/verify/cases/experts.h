@@ -38,6 +38,9 @@ enum error_code expert_layer_open(struct expert_layer *, struct comm *, const st
                                   struct expert_shape, struct error *);
 void expert_layer_close(struct expert_layer *);
 
+/** Announce what the call's tokens choose.  Collective over all devices.  @return the scheme's error. */
+enum error_code expert_call_announce(const struct mixture_call *, struct error *);
+
 /** For schemes that expect loads: a step with these choices has been.  Collective over all devices.
  *  @return as expert_layer_announce. */
 enum error_code expert_layer_learn(struct expert_layer *, struct error *);

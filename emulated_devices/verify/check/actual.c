@@ -300,6 +300,16 @@ bool actual_has(const struct actual *a, const char *ours)
     return false;
 }
 
+int actual_micros(const struct actual *a)
+{
+    int most = 0;
+    for (int i = 0; i < a->entries; i++) {
+        const cJSON *micro = cJSON_GetObjectItemCaseSensitive(a->entry[i].layout, "micro");
+        if (micro && micro->valueint + 1 > most) most = micro->valueint + 1;
+    }
+    return most;
+}
+
 bool actual_is_sum(const struct actual *a, const char *ours)
 {
     int count = 0;

@@ -88,6 +88,9 @@ const char *actual_name(const struct actual *, const char *ours, char *out, size
 /** Whether some rank has a piece of one of our tensors. */
 bool actual_has(const struct actual *, const char *ours);
 
+/** Microbatches that a dump's layout numbers; 0: it numbers none. */
+int actual_micros(const struct actual *);
+
 /** Whether some rank says that what it has of one of our tensors is a part of a sum. */
 bool actual_is_sum(const struct actual *, const char *ours);
 

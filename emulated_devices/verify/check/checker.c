@@ -1,5 +1,6 @@
 #include "emulated_devices/verify/check/checker.h"
 #include "emulated_devices/verify/sums.h"
+#include "ref/io/pair.h"
 #include "ref/numeric/finite.h"
 #include "ref/numeric/distance.h"
 #include <math.h>
@@ -128,17 +129,20 @@ static void check_complete(struct comparing *c, const struct assembly *all)
              (long long)(all->hole % c->dim[1]));
 }
 
-/* In 16 bits bounds are as wide as what they bound, so that copies may not be as far apart: 4 units of roundoff. */
+/* In 16 bits bounds are as wide as what they bound, so that copies may not be as far apart: twice what two numbers are
+ * that rounding has parted. */
 static void check_copies(struct comparing *c, const struct copies *copies)
 {
     char first[96], second[96];
-    const double most = dtype_wide(c->format) == c->format ? c->out->bound : 4 * dtype_unit(c->format);
+    const double most = dtype_is_narrow(c->format)
+                            ? 2 * relative_when_stored(0, c->norm, c->dim[0] * c->dim[1], c->format) : c->out->bound;
     if (copies->elements == 0) return;
-    snprintf(c->out->copies, sizeof c->out->copies, "%s has %.6g in row %lld, column %lld, but %s has %.6g; "
+    const struct pair_text two = pair_text('g', 6, copies->value[1], copies->value[0]);
+    snprintf(c->out->copies, sizeof c->out->copies, "%s has %s in row %lld, column %lld, but %s has %s; "
              "%lld copies are not the same",
-             assembly_rank(c->actual, copies->rank[1], second, sizeof second), copies->value[1],
+             assembly_rank(c->actual, copies->rank[1], second, sizeof second), two.first,
              (long long)(copies->worst / c->dim[1]), (long long)(copies->worst % c->dim[1]),
-             assembly_rank(c->actual, copies->rank[0], first, sizeof first), copies->value[0],
+             assembly_rank(c->actual, copies->rank[0], first, sizeof first), two.second,
              (long long)copies->elements);
     c->out->distance = sqrt(copies->apart) / c->norm;
     c->out->apart = !(sqrt(copies->apart) <= fmin(most, c->out->bound) * c->norm);
@@ -214,6 +218,9 @@ static enum error_code compare_all(struct comparing *c, struct error *err)
     return OK;
 }
 
+/* In place of a bound: what is not computed may only have been rounded, in any direction. */
+static const double OF_STORING = -1;
+
 static enum error_code check_tensor(const struct golden *g, const struct actual *a, struct checked *out,
                                     enum dtype format, struct error *err)
 {
@@ -223,6 +230,7 @@ static enum error_code check_tensor(const struct golden *g, const struct actual 
         return OK;
     }
     enum error_code e = measure_truth(&c, err);
+    if (out->bound == OF_STORING) out->bound = relative_or_absolute(0, c.norm, c.dim[0] * c.dim[1], format);
     if (!e) e = compare_all(&c, err);
     if (out->finding == HOLDS && !bound_decides(out->bound)) out->finding = OPEN;
     if (!e) actual_seen(a, out->name, c.dim[0] * c.dim[1]);
@@ -232,101 +240,13 @@ static enum error_code check_tensor(const struct golden *g, const struct actual 
     return e;
 }
 
-/* ---- missing tensors --------------------------------------------------------------------------------------------- */
+/* ---- mixtures in 16 bits ----------------------------------------------------------------------------------------- */
 
 static bool ends(const char *name, const char *with)
 {
     const size_t n = strlen(name), m = strlen(with);
     return n >= m && strcmp(name + n - m, with) == 0;
 }
-
-/* A program that dumps one tensor of a kind must dump all of them.  Kinds: "act", "grad" of activations, "grad" of
- * weights, "adamw/weight", ... */
-static bool same_kind(const char *a, const char *b)
-{
-    const char *slash_a = strrchr(a, '/'), *slash_b = strrchr(b, '/');
-    const size_t n = slash_a ? (size_t)(slash_a - a) : 0, m = slash_b ? (size_t)(slash_b - b) : 0;
-    const bool weight_a = ends(a, ".weight") || ends(a, ".bias"), weight_b = ends(b, ".weight") || ends(b, ".bias");
-    if (n == 0 || m == 0) return strcmp(a, b) == 0;
-    return n == m && strncmp(a, b, n) == 0 && weight_a == weight_b;
-}
-
-static void forgive_left_out(struct check_result *r)
-{
-    for (int i = 0; i < r->count; i++) {
-        bool given = false;
-        if (r->all[i].finding != MISSING) continue;
-        for (int j = 0; j < r->count && !given; j++)
-            given = r->all[j].finding != MISSING && r->all[j].finding != LEFT_OUT &&
-                    same_kind(r->all[i].name, r->all[j].name);
-        if (!given) r->all[i].finding = LEFT_OUT;
-    }
-}
-
-/* An input, such as ids, is in the file, but not computed.  Only a map has other names than ours. */
-static bool is_expected(const struct golden *g, const struct actual *a, const struct check_result *r,
-                        const char *theirs)
-{
-    char name[256];
-    if (safetensors_find(&g->file, theirs) != NULL) return true;
-    for (int i = 0; a->map && i < r->count; i++)
-        if (strcmp(actual_name(a, r->all[i].name, name, sizeof name), theirs) == 0) return true;
-    return false;
-}
-
-static enum error_code add_extra(struct check_result *r, const char *name, struct error *err)
-{
-    for (int k = 0; k < r->extras; k++)
-        if (strcmp(r->extra[k], name) == 0) return OK;
-    void *grown = realloc(r->extra, (size_t)(r->extras + 1) * sizeof *r->extra);
-    if (grown == NULL) return fail(err, ERR_MEMORY, "no memory for the names of extra tensors");
-    r->extra = grown;
-    memcpy(r->extra[r->extras++], name, sizeof *r->extra);
-    return OK;
-}
-
-/* "adamw/7/weight/NAME": a step that the golden file does not have is no tensor of one's own, but a wrong number.
- * After the last step names have none, and the gradients of the first are those of the pass. */
-static enum error_code check_step(const struct golden *g, const struct actual_file *file, const char *name,
-                                  struct error *err)
-{
-    char optimizer[32];
-    for (const char *at = golden_next_optimizer(g, NULL, optimizer); at; at = golden_next_optimizer(g, at, optimizer)) {
-        const size_t n = strlen(optimizer);
-        if (strncmp(name, optimizer, n) != 0 || name[n] != '/') continue;
-        char *end;
-        const long long step = strtoll(name + n + 1, &end, 10);
-        if (end == name + n + 1 || *end != '/') return OK;
-        const bool gradient = strncmp(end, "/grad/", 6) == 0;
-        const long long first = gradient ? 2 : 1, last = gradient ? (long long)g->steps : (long long)g->steps - 1;
-        if (step >= first && step <= last) return OK;
-        return fail(err, ERR_FORMAT, "%s: \"%s\" is of step %lld; the golden file has steps 1 to %lld, %s",
-                    printable_path(file->st.path).text, printable(name).text, step, (long long)g->steps,
-                    gradient ? "and the gradients of step 1 as \"grad/NAME\""
-                             : "and what is there after the last without a number");
-    }
-    return OK;
-}
-
-static enum error_code list_extras(const struct golden *g, const struct actual *a, struct check_result *r,
-                                   struct error *err)
-{
-    enum error_code e = OK;
-    for (int f = 0; f < a->files; f++)
-        for (int i = 0; i < a->file[f].st.count && !e; i++) {
-            const char *key = a->file[f].st.entry[i].name;
-            char name[256], shown[sizeof *r->extra];
-            snprintf(name, sizeof name, "%.*s", a->dump ? (int)strcspn(key, "#") : 255, key);
-            if (is_expected(g, a, r, name)) continue;
-            e = check_step(g, &a->file[f], name, err);
-            if (e) break;
-            snprintf(shown, sizeof shown, "%.95s", printable(name).text);
-            e = add_extra(r, shown, err);
-        }
-    return e;
-}
-
-/* ---- mixtures in 16 bits ----------------------------------------------------------------------------------------- */
 
 /* From the first router with a different choice to the end of the pass, tensors cannot be judged.  Later tensors are
  * the optimizers'; their bounds allow for it. */
@@ -380,21 +300,77 @@ static enum error_code summarize(struct check_result *r, const struct actual *a,
                 a->file[0].st.count ? printable(a->file[0].st.entry[0].name).text : "");
 }
 
+/* Where tensors after a name end that differ from it only after its last slash. */
+static int end_of_group(const struct golden_list *l, int first)
+{
+    const char *name = l->all[first].name, *last = strrchr(name, '/');
+    const size_t n = last ? (size_t)(last - name) + 1 : strlen(name) + 1;
+    int end = first + 1;
+    while (end < l->count && strncmp(l->all[end].name, name, n) == 0 && strchr(l->all[end].name + n, '/') == NULL)
+        end++;
+    return end;
+}
+
+/* "adamw/2/exp_avg/NAME" is a state of "adamw/2/weight/NAME". */
+static bool is_state_of(const char *name, const char *weight)
+{
+    const char *is = strstr(weight, "/weight/"), *last = strrchr(name, '/');
+    const size_t n = is ? (size_t)(is - weight) + 1 : 0;
+    return is && last && (size_t)(last - name) > n && strncmp(name, weight, n) == 0 &&
+           (size_t)(last - name) == n + strcspn(name + n, "/") && strncmp(name + n, "grad/", 5) != 0;
+}
+
+/* A step makes the states first, and the weights from them. */
+static enum error_code put_states_first(struct golden_list *l, struct error *err)
+{
+    struct golden_tensor *weights = calloc((size_t)l->count + 1, sizeof *weights);
+    if (weights == NULL) return fail(err, ERR_MEMORY, "no memory for %d tensors", l->count);
+    for (int first = 0, end; first < l->count; first = end) {
+        end = end_of_group(l, first);
+        if (strstr(l->all[first].name, "/weight/") == NULL) continue;
+        const int n = end - first;
+        memcpy(weights, &l->all[first], (size_t)n * sizeof *weights);
+        while (end < l->count && is_state_of(l->all[end].name, weights->name)) end++;
+        memmove(&l->all[first], &l->all[first + n], (size_t)(end - first - n) * sizeof *weights);
+        memcpy(&l->all[end - n], weights, (size_t)n * sizeof *weights);
+    }
+    free(weights);
+    return OK;
+}
+
+/* The weights that ACTUAL begins with are what all is recomputed from.  Those that are not the golden file's are
+ * wrong. */
+static enum error_code check_starts(const struct golden *g, const struct actual *a, enum dtype format,
+                                    struct check_result *r, struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0; i < g->file.count && !e; i++) {
+        const char *name = g->file.entry[i].name;
+        struct checked one = { .name = name, .bound = OF_STORING };
+        if (strncmp(name, "start/", 6) != 0 || !actual_has(a, name)) continue;
+        e = check_tensor(g, a, &one, format, err);
+        if (finding_fails(one.finding)) r->all[r->count++] = one;
+    }
+    return e;
+}
+
 enum error_code check_files(const struct golden *g, const struct actual *a, enum dtype format, struct check_result *r,
                             struct error *err)
 {
     *r = (struct check_result){ 0 };
     enum error_code e = golden_measure(g, format, 1, 1, &r->list, err);
     if (e) return e;
-    r->all = calloc((size_t)r->list.count + 1, sizeof *r->all);
-    if (r->all == NULL) e = fail(err, ERR_MEMORY, "no memory for %d tensors", r->list.count);
+    e = put_states_first(&r->list, err);
+    r->all = e ? NULL : calloc((size_t)r->list.count + (size_t)g->file.count + 1, sizeof *r->all);
+    if (!e && r->all == NULL) e = fail(err, ERR_MEMORY, "no memory for %d tensors", r->list.count);
+    if (!e) e = check_starts(g, a, format, r, err);
     for (int i = 0; i < r->list.count && !e; i++) {
         r->all[r->count] = (struct checked){ .name = r->list.all[i].name, .bound = r->list.all[i].bound };
         e = check_tensor(g, a, &r->all[r->count++], format, err);
     }
     if (!e && dtype_wide(format) != format) e = forgive_elsewhere(g, a, r, err);
-    if (!e) forgive_left_out(r);
-    if (!e) e = list_extras(g, a, r, err);
+    if (!e) checker_forgive_left_out(r);
+    if (!e) e = checker_list_extras(g, a, r, err);
     if (!e) e = summarize(r, a, err);
     if (e) check_result_free(r);
     return e;

@@ -9,8 +9,8 @@
 /* X(id, text, whether the check then fails) */
 #define FINDINGS(X)                                                     \
     X(HOLDS,     "holds",                                               false)  \
-    X(OPEN,      "cannot be judged: rounding alone may change all of it", false) \
-    X(ELSEWHERE, "cannot be judged: rounding has sent a token to another expert before", false) \
+    X(OPEN,      "cannot be judged as a whole: rounding explains anything there", false) \
+    X(ELSEWHERE, "cannot be judged as a whole: rounding has sent a token to another expert", false) \
     X(LEFT_OUT,  "left out, as is all of its kind",                     false)  \
     X(DIFFERS,   "differs",                                             true)   \
     X(NOT_FINITE, "has NaN or infinity",                                true)   \
@@ -53,6 +53,8 @@ struct check_result {
     int first, worst;                   /* indices: the first that fails; the largest error/bound; -1: none */
     char (*extra)[96];                  /* [extras] ACTUAL's names that match no golden tensor */
     int extras;
+    int unknown;                        /* of ACTUAL's tensors: of golden kinds of which it has no golden name */
+    char first_unknown[96];
     struct golden_list list;
 };
 
@@ -67,6 +69,13 @@ void check_result_free(struct check_result *);
 
 /** Count the findings, and find the first that fails, again: some have changed. */
 void check_result_count(struct check_result *);
+
+/** Of a kind of which ACTUAL has none, tensors are left out, not missing. */
+void checker_forgive_left_out(struct check_result *);
+
+/** List ACTUAL's tensors that are not golden.  @return OK; ERR_FORMAT: one is of a step that the file does not have. */
+enum error_code checker_list_extras(const struct golden *, const struct actual *, struct check_result *,
+                                    struct error *);
 
 /**
  * Whether ACTUAL's router logits choose the golden experts in a layer.

@@ -28,6 +28,7 @@ struct building {
     int64_t N;                          /* tokens */
     struct single_graph graph;
     enum activation_width *width;       /* of each slot */
+    const struct node *table;           /* of this part */
     int first, before;                  /* of this part's slots; "in": the last of the part before; -1: none */
     int layer;                          /* -1: the embedding; L: the loss */
 };
@@ -55,7 +56,18 @@ static int find_slot(const struct building *b, const char *name)
     name_slot(b, name, full);
     for (int i = b->graph.slots - 1; i >= b->first; i--)
         if (strcmp(b->graph.slot[i].name, full) == 0) return i;
+    for (const struct node *n = b->table; n->op != OP_END; n++)         /* the output of a node that does nothing */
+        if (n->out && strcmp(n->out, name) == 0 && node_does_nothing(b->config, n)) return find_slot(b, n->in[0]);
     return -1;
+}
+
+/* A node that does nothing is no operation.  If only its output is seen, its input gets the output's name. */
+static void skip(struct building *b, const struct node *n)
+{
+    struct single_slot *slot = &b->graph.slot[find_slot(b, n->in[0])];
+    if (!slot->unseen || n->unseen) return;
+    slot->unseen = false;
+    name_slot(b, n->out, slot->name);
 }
 
 static int64_t columns_of(const struct building *b, enum activation_width w)
@@ -95,8 +107,7 @@ static int add_slot(struct building *b, const struct node *n, enum activation_wi
 static void add_mask(const struct building *b, const struct node *n, struct single_node *node)
 {
     const struct model_config *c = b->config;
-    if (n->op == OP_DROPOUT) node->rate = in_block(b) ? c->dropout_residual : c->dropout_embedding;
-    else if (is_attention(n->op)) node->rate = c->dropout_attention;
+    node->rate = is_attention(n->op) ? c->dropout_attention : node_drops(c, n);
     if (node->rate == 0) return;
     char name[SINGLE_NAME];
     snprintf(name, sizeof name, "%s%s", n->second ? "second." : "", n->place ? n->place : "probabilities");
@@ -198,10 +209,11 @@ static enum error_code add_node(struct building *b, const struct node *n, struct
 
 static enum error_code add_part(struct building *b, const struct node *table, int layer, struct error *err)
 {
-    b->layer = layer, b->before = b->graph.slots - 1, b->first = b->graph.slots;
+    b->layer = layer, b->before = b->graph.slots - 1, b->first = b->graph.slots, b->table = table;
     enum error_code e = OK;
     for (const struct node *n = table; n->op != OP_END && !e; n++)
-        if (n->op == OP_NARROW) narrow(b, n);
+        if (node_does_nothing(b->config, n)) skip(b, n);
+        else if (n->op == OP_NARROW) narrow(b, n);
         else e = add_node(b, n, err);
     return e;
 }

@@ -34,13 +34,6 @@ struct checking {
     bool *mixed;                        /* [results] that */
 };
 
-int singles_parts(const struct actual *a)
-{
-    if (a->parts > 0) return a->parts;
-    const int tp = a->mesh.size[TP], others = a->mesh.devices / a->mesh.size[PP] / tp;
-    return tp > others ? tp : others;
-}
-
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 /* Rows and columns as the comparison counts them: of a vector each element is a row. */
@@ -271,7 +264,7 @@ static enum error_code check(const struct golden *g, const struct actual *a, enu
     struct checking c = { .golden = g, .actual = a, .format = format, .out = out, .view = view,
                           .copies = model_copies_of(g, a->mesh.size[DP]) };
     const struct single_batch batch = { g->ids, g->labels, g->B, g->S };
-    *out = (struct singles){ .parts = rounding.parts };
+    *out = (struct singles){ 0 };
     const struct single_source source = { .fetch = fetch, .fetch_rows = fetch_rows, .found = note, .parts = parts_of,
                                           .context = &c, .copies = c.copies.n, .only = view.only,
                                           .some = view.last != NULL };
@@ -283,6 +276,7 @@ static enum error_code check(const struct golden *g, const struct actual *a, enu
     if (!e) e = check_steps(&c, rounding, source, err);
     if (!e && c.failed) e = fail(err, c.failed, "no memory for the results of all operations");
     if (!e && view.only == NULL) e = judge_copies(&c, rounding, err);
+    if (!e) e = singles_sort(out, err);
     model_copies_free(&c.copies);
     free(c.apart), free(c.mixed);
     if (e) singles_free(out);
@@ -426,13 +420,6 @@ enum error_code singles_check_copy(const struct golden *g, const struct actual *
 
 void singles_free(struct singles *s)
 {
-    free(s->all), free(s->where), free(s->each);
+    free(s->all), free(s->where), free(s->each), free(s->by_name);
     *s = (struct singles){ 0 };
-}
-
-const struct single_result *singles_find(const struct singles *s, const char *name)
-{
-    for (int i = 0; i < s->count; i++)
-        if (strcmp(s->all[i].name, name) == 0) return &s->all[i];
-    return NULL;
 }

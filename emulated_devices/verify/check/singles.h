@@ -15,16 +15,20 @@ struct singles {
     char (*where)[120];                 /* [count] of a wrong one: the ranks and microbatches that have what is wrong,
                                          * if not all do; else empty */
     bool *each;                         /* [count] its copies differ, and each is what its own inputs give */
+    int *by_name;                       /* [count] their numbers, sorted by name */
     int count;
     int found[SINGLE_VERDICTS];        /* of each verdict */
-    int parts;                          /* of a product, as declared */
+    int parts;                          /* that wrong sums must have to be right, each of them stored; 0: unknown */
     bool golden_weights;                /* some weights are the golden file's */
     char why_none[200];                 /* if the model's operations are not recomputed: why; else empty */
 };
 
-/** Parts of a product that are added: what a dump says; else devices along tp, or along all other axes but pp if these
- *  are more. */
+/** Parts of a product that are stored and then added: what a dump says; else devices along tp, or along all other axes
+ *  but pp if these are more. */
 int singles_parts(const struct actual *);
+
+/** The same of a gradient of weights: the microbatches of ACTUAL, if these are more. */
+int singles_gradient_parts(const struct golden *, const struct actual *);
 
 /**
  * Recompute all operations whose results ACTUAL has.
@@ -43,7 +47,20 @@ void singles_free(struct singles *);
 enum error_code singles_check_copy(const struct golden *, const struct actual *, enum dtype format, struct rounding,
                                    const char *name, const struct devices *, struct single_result *r, struct error *);
 
-/** The result for a tensor of this name; NULL: it was not recomputed. */
+/**
+ * Find how many parts a sum must have, each of them stored, so that the first wrong result of 16 bits is right.
+ * @param[out] out  its `parts`; 0 if no such number, up to 8, makes it right.
+ * @return as singles_check().
+ */
+enum error_code singles_find_parts(const struct golden *, const struct actual *, enum dtype format, struct rounding,
+                                   struct singles *out, struct error *);
+
+/** Sort the results by name, once all are there.  @return OK or ERR_MEMORY. */
+enum error_code singles_sort(struct singles *, struct error *);
+
+/** The result for a tensor of this name, if there are several a wrong one; NULL: it was not recomputed. */
 const struct single_result *singles_find(const struct singles *, const char *name);
+/** How many results of this name are wrong: a gradient may also be a sum over microbatches. */
+int singles_wrong(const struct singles *, const char *name);
 
 #endif

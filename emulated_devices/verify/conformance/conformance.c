@@ -1,5 +1,6 @@
 #include "emulated_devices/verify/conformance/conformance.h"
 #include "emulated_devices/verify/conformance/operations.h"
+#include "ref/io/pair.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -186,7 +187,8 @@ static double compare(const struct told *told, const struct operation *op, enum 
                      ratio = error / bound;
         worst = worse(worst, ratio);
         if (ratio <= 1) continue;
-        snprintf(what, sizeof what, "operand %d: error %.1e, bound %.1e", k, error, bound);
+        const struct pair_text two = pair_text('e', 1, error, bound);
+        snprintf(what, sizeof what, "operand %d: error %s, bound %s", k, two.first, two.second);
         tell(told, op, t, what);
     }
     return worst;

@@ -25,7 +25,8 @@ static int listed(struct operand *to, const struct operand of[], size_t count)
 }
 
 static const struct router_rule rule = { .normalized = true, .scale = 1 };
-#define heads ((struct attention){ .S = S, .H = H, .K = 1, .A = A, .scale = 2 / (double)A, .cap = 4,                   \
+/* Statistics are drawn, not those of a softmax over one key: .more. */
+#define heads ((struct attention){ .S = S, .H = H, .K = 1, .A = A, .scale = 2 / (double)A, .cap = 4, .more = true,     \
                                    .drop = { .p = 0.25, .seed = 3, .cols = H } })
 /* The positions of the rows of a sequence, in the host's memory, which is its own view. */
 static struct tensor positions(void)
@@ -179,13 +180,6 @@ static double sums[2 * E + 1], result;
 #include "emulated_devices/verify/conformance/variants.h"
 
 #define UNPACK(...) __VA_ARGS__
-/* REQUIRED, and called by no scheme. */
-static void dev_route_weights(struct device *d, struct tensor weights, struct tensor experts, struct tensor logits,
-                              const struct router_rule *r)
-{
-    if (d->ops == NULL) return;
-    backend_begin(d), d->ops->route_weights(weights, experts, logits, r), backend_end(d);
-}
 #define X(name, operands, arguments) VARIANT(name, , operands, arguments)
 #define VARIANT(name, how, operands, arguments)                                                                        \
     static void run_##name##how(struct device *d, struct tensor *t) { (void)t, dev_##name arguments; }                 \

@@ -7,8 +7,9 @@
 #define ORRERY_CONFORMANCE_VARIANTS_H
 
 /* Two query heads for each of H key heads; as many key heads as query heads; dropout of a piece of a larger tensor. */
-#define grouped ((struct attention){ .S = S, .H = 2 * H, .K = H, .A = A, .scale = 1.5 / (double)A })
-#define each_its_keys ((struct attention){ .S = S, .H = H, .K = H, .A = A, .scale = 1.5 / (double)A })
+#define grouped ((struct attention){ .S = S, .H = 2 * H, .K = H, .A = A, .scale = 1.5 / (double)A, .more = true })
+#define each_its_keys                                                                                                  \
+    ((struct attention){ .S = S, .H = H, .K = H, .A = A, .scale = 1.5 / (double)A, .more = true })
 #define a_piece ((struct dropout){ .p = 0.25, .seed = 3, .stream = 9, .row0 = 5, .col0 = 2, .cols = 2 * H + 3 })
 #define GROUPED_QKV (4 * H * A)
 #define OWN_QKV (3 * H * A)
@@ -17,6 +18,14 @@ static struct attention windowed(void)
 {
     struct attention a = grouped;
     a.window = 3, a.drop = a_piece;
+    return a;
+}
+
+/* Each query sees its own key and nothing more: gradients of queries and keys are 0. */
+static struct attention of_one_key(void)
+{
+    struct attention a = grouped;
+    a.window = 1, a.more = false;
     return a;
 }
 
@@ -138,6 +147,9 @@ static const struct router_rule nearby = { .scores = SCORES_NEAR, .scale = 1, .n
     X(attention_backward_input, packed,                                                                                \
       (NUMBERS(N, GROUPED_QKV), NUMBERS(N, 2 * D), NUMBERS(N, 2 * D), STATISTIC(2 * N * H), NUMBERS(N, GROUPED_QKV)),  \
       (d, t[0], t[1], t[2], t[3], t[4], packed()))                                                                     \
+    X(attention_backward_input, of_one_key,                                                                            \
+      (NUMBERS(N, GROUPED_QKV), NUMBERS(N, 2 * D), NUMBERS(N, 2 * D), STATISTIC(2 * N * H), NUMBERS(N, GROUPED_QKV)),  \
+      (d, t[0], t[1], t[2], t[3], t[4], of_one_key()))                                                                 \
     X(attention_part_forward, of_wider_rows, (NUMBERS(N, D), STATISTIC(N * H), NUMBERS(N, QKV), NUMBERS(N, QKV)),      \
       (d, t[0], t[1], t[2], t[3], later_positions(), positions(), halves(), 12))                                       \
     X(attention_part_backward, of_wider_rows,                                                                          \

@@ -1,6 +1,9 @@
 #include "emulated_devices/verify/reference/compare.h"
+#include "emulated_devices/verify/reference/golden_truth.h"
 #include "emulated_devices/verify/reference/reference_low_rank.h"
-#include "ref/ops/threads.h"
+#include "ref/machine/cores.h"
+#include "ref/machine/threads.h"
+#include "ref/numeric/distance.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,11 +13,11 @@
 
 /* The other devices sleep meanwhile, so the reference may use all cores. */
 static enum error_code on_all_cores(enum error_code (*compute)(struct reference *, struct error *),
-                                    struct reference *ref, int devices, struct error *err)
+                                    struct reference *ref, const struct comm *comm, struct error *err)
 {
-    use_cores(1);
+    threads_use(cores_usable());
     const enum error_code e = compute(ref, err);
-    use_cores(devices);
+    threads_use(comm->cores);
     return e;
 }
 
@@ -27,15 +30,12 @@ static bool another_twin(const struct comparison *c, struct reference *ref, stru
     bool more = false;
     if (c->failed || c->diverged || !isfinite(error) || !(error > bound)) return false;
     if (ref->twins >= FEW_TWINS && error > HOPELESS * bound) return false;
-    use_cores(1);
+    threads_use(cores_usable());
     const enum error_code e = reference_another_twin(ref, &more, &err);
-    use_cores(comm->size);
+    threads_use(comm->cores);
     if (e) comm_give_up(comm, &err);
     return more;
 }
-
-/* A file's bounds are relative: of a tensor that is zero they say nothing, and only zero is right. */
-static double of_file(double bound, double size) { return size == 0 && isfinite(bound) ? 0 : bound; }
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
@@ -79,9 +79,8 @@ static void compare_activation(void *context, int tensor, int rank, const struct
     if (v->ref->routing.L > 0 && !a->gradient && strcmp(a->name, "router.weights") == 0) compare_choices(v, a->layer);
     const bool failed = c->failed;
     double bound = recorded_bound(v->record, a);
-    if (v->ignored || (v->record->bounds_known && bound == 0)) return;
-    if (v->record->bounds_known) bound = of_file(bound, a->norm);
-    while (another_twin(c, v->ref, v->probes->trainer->comm, held_error(s, a->norm), bound))
+    if (v->ignored) return;
+    while (a->known == 0 && another_twin(c, v->ref, v->probes->trainer->comm, held_error(s, a->norm), bound))
         bound = recorded_bound(v->record, a);
     struct worst found = { .rank = rank, .step = v->step, .bound = bound };
     activation_name(found.tensor, sizeof found.tensor, a->name, a->layer, (int)v->model->L);
@@ -95,6 +94,7 @@ static void compare_activation(void *context, int tensor, int rank, const struct
 struct held_to {
     struct tensor truth;
     double size, bound;                 /* norm of the whole truth; its relative bound */
+    bool of_file;                       /* the truth is a golden file's, and so is the bound */
 };
 
 struct job {
@@ -105,7 +105,7 @@ struct job {
     struct held_to *to;                 /* [replicas] rank 0: truth and bound of each replica */
     struct comm *comm;
     int64_t step;
-    bool ignored;                       /* the truth is not finite, so the step is skipped; or there is no bound */
+    bool ignored;                       /* the truth is not finite, so the step is skipped */
     int parameter, state;               /* state: -1: not the optimizer's */
     enum tensor_kind tensor;
 };
@@ -145,7 +145,7 @@ static void compare_piece(void *context, const struct piece *p)
     if (j->state >= 0) b.piece = reference_numbers(j->ref, j->parameter, j->state, p->data, DEVICES_ROOM);
     if (b.piece.data == p->data.data) layout_each_run_within(p->layout, p->kept.first, p->kept.count, add_run, &b);
     else add_run(&b, (struct run){ .length = b.sums.expected = tensor_count(b.piece) });
-    while (is_gradient(j->tensor) && another_twin(j->result, j->ref, j->comm, held_error(&b.sums, to->size), to->bound))
+    while (is_gradient(j->tensor) && !to->of_file && another_twin(j->result, j->ref, j->comm, held_error(&b.sums, to->size), to->bound))
         to->bound = bound_of(reference_replica(j->ref, p->replica), j->parameter, j->tensor);
     struct worst found = { .bound = to->bound, .rank = p->rank, .step = j->step };
     snprintf(found.tensor, sizeof found.tensor, "%.15s%.79s", j->of, p->spec->name);
@@ -166,9 +166,10 @@ static void compare_one(struct trainer *t, struct reference *ref, int i, enum te
         j.to[r].bound = bound_of(of, i, kind);
         j.to[r].truth = reference_tensor(&of->truth, i, kind);
         if (j.state >= 0) j.to[r].truth = reference_numbers(of, i, j.state, j.to[r].truth, TRUTHS_ROOM);
-        j.to[r].size = norm_of(of, j.to[r].truth);
-        j.ignored = j.ignored || (of->known && j.to[r].bound == 0);
-        if (of->known) j.to[r].bound = of_file(j.to[r].bound, j.to[r].size);
+        if (ref->golden && golden_truth_tensor(ref->golden, ref, i, kind, &j.to[r].truth, &j.to[r].bound,
+                                               &j.to[r].of_file, &err))
+            comm_give_up(t->comm, &err);
+        j.to[r].size = sqrt(squared_distance(j.to[r].truth, tensor_none));
     }
     j.step = t->step + is_gradient(kind);
     collect_pieces(t, i, kind, compare_piece, &j);
@@ -200,7 +201,8 @@ enum error_code compare_begin(struct probes *p, struct reference *ref, struct er
 {
     struct comm *comm = p->trainer->comm;
     trainer_read_batch(p->trainer);                             /* sets each device's rows */
-    enum error_code e = comm->rank == 0 ? on_all_cores(reference_gradients, ref, comm->size, err) : OK;
+    enum error_code e = comm->rank == 0 ? on_all_cores(reference_gradients, ref, comm, err) : OK;
+    if (!e && comm->rank == 0 && ref->golden) e = golden_truth_record(ref->golden, ref, err);
     e = comm_agree(comm, e, err);
     return e ? e : probes_deliver(p, comm->rank == 0 ? &ref->record : NULL, err);
 }
@@ -215,8 +217,10 @@ static enum error_code take_routes(struct probes *p, struct reference *ref, stru
     if (p->routers == 0) return OK;
     enum error_code e = OK;
     probes_gather_routes(p, here ? ref->routing.theirs : NULL);
-    if (here) other = ref->replace == NULL && routing_differs(&ref->routing);
-    if (other) e = on_all_cores(reference_take_routes, ref, comm->size, err);
+    if (here) other = routing_differs(&ref->routing);
+    if (here && ref->golden) other = golden_truth_leaves(ref->golden, ref) || other;
+    if (other) e = on_all_cores(reference_take_routes, ref, comm, err);
+    if (other && !e && ref->golden) e = golden_truth_record(ref->golden, ref, err);
     e = comm_agree(comm, e, err);
     if (!e) probes_compare_again(p, other ? &ref->record : NULL);
     return e;
@@ -235,25 +239,42 @@ static void compare_sides(struct comparison *c, const struct reference *ref, con
     if (!failed && c->failed) c->where.on.sides = true;
 }
 
-/* Of bounds that were measured elsewhere, 0 stands for none. */
-static bool is_bounded(const struct known_bounds *known, double bound) { return known == NULL || bound > 0; }
+/* One number of the whole model: its bound may grow with another twin. */
+struct number {
+    const char *name;
+    double actual, truth;               /* the device's, the one-device run's */
+    double (*bound_of)(const struct reference *);
+    bool twins;                         /* whether another twin can be measured */
+};
+
+/* Compare it with the one-device run's, or with the golden file's if that is the better truth. */
+static void compare_number(const struct trainer *t, struct reference *ref, struct comparison *c, struct worst *of,
+                           struct number n)
+{
+    struct error err;
+    double bound = n.bound_of(ref);
+    bool of_file = false;
+    if (ref->golden && golden_truth_number(ref->golden, ref, n.name, &n.truth, &bound, &of_file, &err))
+        comm_give_up(t->comm, &err);
+    while (n.twins && !of_file && another_twin(c, ref, t->comm, fabs(n.actual - n.truth), bound))
+        bound = n.bound_of(ref);
+    comparison_number(c, of, n.name, n.actual, n.truth, bound, t->step + 1);
+}
 
 static void compare_loss(const struct trainer *t, struct reference *ref, const struct step_result *result,
                          struct comparison *c)
 {
-    const double truth = reference_loss(ref), off = fabs(result->loss - truth);
-    while (another_twin(c, ref, t->comm, off, reference_loss_bound(ref))) continue;
-    comparison_number(c, &c->loss, "loss", result->loss, truth, reference_loss_bound(ref), t->step + 1);
+    compare_number(t, ref, c, &c->loss,
+                   (struct number){ "loss", result->loss, reference_loss(ref), reference_loss_bound, true });
 }
 
 /* If the truth has taken the devices' gradients, there is nothing left from which another twin could be measured. */
 static void compare_norm(const struct trainer *t, struct reference *ref, const struct step_result *result,
                          struct comparison *c)
 {
-    const double truth = reference_norm(ref), off = fabs(result->norm - truth);
-    const bool own = !data_tracks(&t->data);
-    while (own && another_twin(c, ref, t->comm, off, reference_norm_bound(ref))) continue;
-    comparison_number(c, &c->norm, "norm", result->norm, truth, reference_norm_bound(ref), t->step + 1);
+    compare_number(t, ref, c, &c->norm,
+                   (struct number){ "norm", result->norm, reference_norm(ref), reference_norm_bound,
+                                    !data_tracks(&t->data) });
 }
 
 /* Steps are counted from 1, so that a step's gradients and its new weights have the same number.  Weight gradients are
@@ -275,7 +296,7 @@ enum error_code compare_gradients(struct probes *p, struct reference *ref, const
     if (optimizer_draws(t->plan.optimizer)) return OK;
     if (here) v.record = &ref->record;
     e = probes_collect(p, false, compare_activation, &v, err);
-    if (here && is_bounded(ref->known, ref->known ? ref->known->loss : 0)) compare_loss(t, ref, result, c);
+    if (here) compare_loss(t, ref, result, c);
     if (e || t->plan.optimizer->infers) return e;
     v.ignored = overflow;
     if (!e) e = probes_collect(p, true, compare_activation, &v, err);
@@ -286,9 +307,8 @@ enum error_code compare_gradients(struct probes *p, struct reference *ref, const
         else compare_one(t, ref, i, KIND_GRADIENT, j);
     }
     if (!e && data_tracks(&t->data)) e = reference_take_gradients(ref, t, err);
-    if (here && !e && is_bounded(ref->known, ref->known ? ref->known->norm : 0) &&
-        !ref->adopts && !(overflow && !isfinite(result->norm)))
-        compare_norm(t, ref, result, c);
+    if (here && !e && !ref->adopts && !(overflow && !isfinite(result->norm))) compare_norm(t, ref, result, c);
+    if (!e && !data_tracks(&t->data)) e = reference_take_gradients(ref, t, err);
     return e;
 }
 

@@ -1,4 +1,5 @@
 #include "emulated_devices/verify/reference/comparison.h"
+#include "ref/io/pair.h"
 #include "ref/numeric/distance.h"
 #include "ref/ops/ops.h"
 #include <math.h>
@@ -67,6 +68,20 @@ static void note_failure(struct comparison *c, const struct worst *of, const cha
     }
 }
 
+static void note_unjudged(struct comparison *c, const char *kind, const struct worst *found)
+{
+    if (c->unjudged++ > 0) return;
+    c->open = *found;
+    snprintf(c->open_kind, sizeof c->open_kind, "%s", kind);
+}
+
+static void note_warning(struct comparison *c, const char *kind, const struct worst *found)
+{
+    if (c->warned++ > 0 && !(found->bound > c->wide.bound)) return;
+    c->wide = *found;
+    snprintf(c->wide_kind, sizeof c->wide_kind, "%s", kind);
+}
+
 static void note(struct comparison *c, struct worst *of, const char *kind, struct worst found)
 {
     enter(c, kind, &found);
@@ -78,10 +93,14 @@ static void note(struct comparison *c, struct worst *of, const char *kind, struc
         snprintf(c->largest_kind, sizeof c->largest_kind, "%s", kind);
     }
     found.ratio = found.error == 0 ? 0 : found.error / found.bound;
-    const bool fails = !(found.ratio <= 1);
+    const enum judgement judgement = found.absolute ? (found.ratio <= 1 ? JUDGED_RIGHT : JUDGED_WRONG)
+                                                    : judge_error(found.error, found.bound);
     c->current.on.rounding = found.bound;
-    evidence_add(&c->current.on, found.rank, fails, found.scale, found.truth);
-    if (fails) note_failure(c, of, kind, &found);
+    evidence_add(&c->current.on, found.rank, judgement != JUDGED_RIGHT, found.scale, found.truth);
+    if (judgement == JUDGED_WRONG) note_failure(c, of, kind, &found);
+    if (judgement == CANNOT_BE_JUDGED) note_unjudged(c, kind, &found);
+    if (judgement == JUDGED_RIGHT && !found.absolute && found.error > 0 && bound_is_wide(found.bound))
+        note_warning(c, kind, &found);
     if (c->failed && same_tensor(&c->current, &c->where)) c->where = c->current;
     if (of->tensor[0] == 0 || exceeds(found.ratio, of->ratio)) *of = found;
 }
@@ -92,6 +111,7 @@ void comparison_tensor(struct comparison *c, struct worst *of, const char *kind,
                        const struct sums *s, double size)
 {
     found.error = held_error(s, size), found.scale = sums_scale(s), found.truth = s->truth;
+    found.absolute = size == 0;
     if (!diverges(c, kind, &found, size)) note(c, of, kind, found);
 }
 
@@ -110,7 +130,7 @@ void comparison_number(struct comparison *c, struct worst *of, const char *name,
 
 void comparison_excess(struct comparison *c, struct worst found, struct tensor excess)
 {
-    found.bound = 1, found.scale = (struct scale){ NAN, NAN };
+    found.bound = 1, found.scale = (struct scale){ NAN, NAN }, found.absolute = true;
     for (int64_t i = 0; i < tensor_count(excess); i++)
         if (exceeds(tensor_get(excess, i), found.error)) found.error = tensor_get(excess, i);
     if (!c->diverged) note(c, &c->quantised, "quantised gradient", found);
@@ -119,7 +139,7 @@ void comparison_excess(struct comparison *c, struct worst found, struct tensor e
 void comparison_choice(struct comparison *c, struct worst found, int own, int theirs)
 {
     const bool failed = c->failed;
-    found.scale = (struct scale){ NAN, NAN };
+    found.scale = (struct scale){ NAN, NAN }, found.absolute = true;
     if (c->diverged) return;
     note(c, &c->choice, "choice of experts", found);
     if (!failed && c->failed) c->expert[0] = own, c->expert[1] = theirs;
@@ -157,6 +177,42 @@ static void describe_choice(char *out, size_t size, int own, int theirs)
     else snprintf(out, size, "is expert %d instead of %d, whose score is larger", theirs, own);
 }
 
+/* "activation h.0.attn.q, step 1, device 3 (cp=3)"; a number of the whole model is no device's. */
+static const char *where_is(char *out, size_t size, const char *kind, const struct worst *f, const struct plan *p)
+{
+    char device[64];
+    const bool number = strcmp(kind, f->tensor) == 0;
+    const int used = snprintf(out, size, "%s%s%s, step %lld", number ? "" : kind, number ? "" : " ", f->tensor,
+                              (long long)f->step);
+    if (!number && used > 0 && (size_t)used < size)
+        snprintf(out + used, size - (size_t)used, ", device %d (%s)", f->rank,
+                 mesh_describe(&p->mesh, f->rank, device, sizeof device));
+    return out;
+}
+
+bool comparison_holds(const struct comparison *c) { return !c->failed && c->unjudged == 0; }
+
+const char *comparison_unjudged(char *out, size_t size, const struct comparison *c, const struct plan *p)
+{
+    char place[240];
+    const struct worst *f = &c->open;
+    snprintf(out, size, "%lld of %lld comparisons cannot be judged, first %s: it differs by %.3g, and rounding alone "
+             "may change it by %.3g", (long long)c->unjudged, (long long)c->compared,
+             where_is(place, sizeof place, c->open_kind, f, p), f->error, f->bound);
+    return out;
+}
+
+const char *comparison_warning(char *out, size_t size, const struct comparison *c, const struct plan *p)
+{
+    char place[240];
+    out[0] = '\0';
+    if (c->warned > 0)
+        snprintf(out, size, "%lld of %lld comparisons hold by a bound above %g, the widest %.2g: %s",
+                 (long long)c->warned, (long long)c->compared, WIDE_BOUND, c->wide.bound,
+                 where_is(place, sizeof place, c->wide_kind, &c->wide, p));
+    return out;
+}
+
 const char *comparison_describe(char *out, size_t size, const struct comparison *c, const struct plan *p)
 {
     const struct worst *f = &c->first;
@@ -170,8 +226,9 @@ const char *comparison_describe(char *out, size_t size, const struct comparison 
     const char *differs = c->excess ? "differs from the sum of what was quantised, in units of what that allows,"
                           : c->expert[0] != c->expert[1] ? choice
                                                          : "differs from the one-device run";
-    snprintf(out, size, "step %lld: %s%s%s%s %s by %.3g; its bound is %.3g%s%s%s%s", (long long)f->step,
-             c->number ? "" : c->first_kind, c->number ? "" : " ", f->tensor, where, differs, f->error, f->bound,
+    const struct pair_text two = pair_text('g', 3, f->error, f->bound);
+    snprintf(out, size, "step %lld: %s%s%s%s %s by %s; its bound is %s%s%s%s%s", (long long)f->step,
+             c->number ? "" : c->first_kind, c->number ? "" : " ", f->tensor, where, differs, two.first, two.second,
              c->number ? "" : "; wrong on ", c->number ? "" : place, scale[0] ? "; it is " : "", scale);
     return out;
 }

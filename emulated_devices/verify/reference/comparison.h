@@ -7,6 +7,7 @@
 #define ORRERY_COMPARISON_H
 
 #include "emulated_devices/plan/plan.h"
+#include "emulated_devices/verify/judgement.h"
 #include "emulated_devices/verify/sums.h"
 
 /* The worst of its kind so far: error and bound are relative, norm over norm of the whole tensor; if that is zero,
@@ -14,6 +15,7 @@
 struct worst {
     double ratio;                       /* error / bound; above 1, or NaN, the comparison fails */
     double error, bound;
+    bool absolute;                      /* they are not relative to a norm: none of them is too large to judge by */
     struct scale scale;                 /* the device's numbers as a multiple of the truth's */
     double truth;                       /* squared norm of the device's part of the truth */
     char tensor[PARAM_NAME];
@@ -52,7 +54,16 @@ struct comparison {
     bool passing;                       /* a divergence in this step ends with it: loss scaling skips the step */
     int64_t compared;                   /* tensors, over all devices and steps */
     int64_t wrong;                      /* the number of these that failed */
+    int64_t unjudged;                   /* the number of these that cannot be judged: judgement.h */
+    struct worst open;                  /* the first of them in order of execution */
+    char open_kind[24];
+    int64_t warned;                     /* the number of these that are right by a wide bound */
+    struct worst wide;                  /* the one with the widest */
+    char wide_kind[24];
 };
+
+/** Whether all that was compared is right: the only verdict that is OK. */
+bool comparison_holds(const struct comparison *);
 
 /** Begin a step.  @param scaled  with a dynamic loss scale a step that overflows is skipped, and a divergence ends with
  *  it. */
@@ -83,6 +94,12 @@ void comparison_choice(struct comparison *, struct worst found, int own, int the
 /** The same for a quantised gradient.  @param excess  each element's distance from the exact sum, in units of its
  *  bound. */
 void comparison_excess(struct comparison *, struct worst found, struct tensor excess);
+
+/** In one line: how many cannot be judged, and of the first one tensor, step, device and why.  @return out. */
+const char *comparison_unjudged(char *out, size_t size, const struct comparison *, const struct plan *);
+
+/** In one line: how many are right by a wide bound, and the one with the widest; empty if none are.  @return out. */
+const char *comparison_warning(char *out, size_t size, const struct comparison *, const struct plan *);
 
 /** A tensor's name for a sentence: "gradient h.0.ln_1.bias", "loss".  @return out. */
 const char *spread_name(char *out, size_t size, const struct spread *);

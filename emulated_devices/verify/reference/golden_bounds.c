@@ -47,7 +47,7 @@ static enum error_code make_list(const struct replay *r, const double bound[], s
     return OK;
 }
 
-/* ---- a sealed file: its tensors are ours as they stand there ----------------------------------------------------- */
+/* ---- bounds as they are stored; a sealed file's tensors are ours as they stand there ------------------------------ */
 
 /* Every tensor that was computed has a bound, and is in the file. */
 static enum error_code take_bounds(const struct golden *g, const cJSON *bounds, const char *path,
@@ -71,8 +71,9 @@ static enum error_code take_bounds(const struct golden *g, const cJSON *bounds, 
                                                path, list->count, computed);
 }
 
-static enum error_code take_sealed(const struct golden *g, enum dtype t, struct golden_list *list, struct error *err)
+enum error_code golden_stored(const struct golden *g, enum dtype t, struct golden_list *list, struct error *err)
 {
+    *list = (struct golden_list){ 0 };
     const struct bounds_path path = bounds_beside(g->file.path);
     const cJSON *format = NULL, *bounds;
     cJSON *root;
@@ -92,7 +93,7 @@ enum error_code golden_measure(const struct golden *g, enum dtype t, int parts, 
     struct replay plain;
     if (!dtype_is_narrow(t)) parts = gradient_parts = 1;
     *list = (struct golden_list){ 0 };
-    if (g->seal && parts <= BOUND_PARTS && gradient_parts <= BOUND_PARTS) return take_sealed(g, t, list, err);
+    if (g->seal && parts <= BOUND_PARTS && gradient_parts <= BOUND_PARTS) return golden_stored(g, t, list, err);
     enum error_code e = replay_run(&plain, g, bound_base(t), NULL, err);
     if (e) return e;
     double *bound = calloc((size_t)plain.records + 1, sizeof *bound);

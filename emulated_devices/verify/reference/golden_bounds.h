@@ -18,6 +18,10 @@ struct golden_list {
     struct golden_tensor *all;          /* [count] in order of execution */
 };
 
+/** All computed tensors of the file, with the bounds stored beside it for this format.  Nothing is computed.
+ *  @return OK; ERR_FILE if there are none; ERR_FORMAT, ERR_MEMORY. */
+enum error_code golden_stored(const struct golden *, enum dtype, struct golden_list *, struct error *);
+
 /** All computed tensors of the file, with their bounds for this format.
  *  @param parts, gradient_parts  the number of summands, each stored in 16 bits, of a device's result and of a gradient
  *      of weights.  Stored bounds allow for BOUND_PARTS; for more they are measured.

@@ -16,7 +16,7 @@ struct recorded {
     struct tensor truth;                /* [B*S, columns] */
     double norm;                        /* of the truth */
     double distance;                    /* norm of twin - truth, the largest of all twins */
-    double known;                       /* with bounds_known: its bound, 0 if it has none */
+    double known;                       /* the bound of a truth from elsewhere, whose twin it is not; 0: none */
 };
 
 struct recording {
@@ -25,7 +25,6 @@ struct recording {
     int count, room;
     int next;                           /* the next one expected */
     struct error error;                 /* an error inside an observer, which cannot return it */
-    bool bounds_known;                  /* bounds come from elsewhere; the twin's are not used */
     struct observer disturb;            /* applied to the twin's tensors before they are measured */
 };
 
@@ -38,7 +37,7 @@ struct observer measuring_observer(struct recording *, struct observer disturb);
 /** Call before each pass, of the truth or of a twin. */
 static inline void record_rewind(struct recording *r) { r->next = 0; }
 
-/** The bound of a tensor, norm over norm, with the rounding of what is stored.  0 if it is not compared. */
+/** The bound of a tensor, norm over norm, with the rounding of what is stored. */
 double recorded_bound(const struct recording *, const struct recorded *);
 
 /** Its full name: "h.3.attn.qkv", "ln_f".  @return out. */

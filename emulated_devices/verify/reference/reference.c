@@ -105,7 +105,7 @@ static void close_one(struct reference *r)
     serial_close(&r->truth);
     serial_close(&r->twin);
     rule_free(&r->rule);
-    free(r->ids), free(r->labels), free(r->within), free(r->counting);
+    free(r->ids), free(r->labels), free(r->within), free(r->counting), free(r->dealt);
     free(r->response), free(r->state_response), free(r->turn), free(r->earlier);
     for (int i = 0; i < 3; i++) free(r->room[i]);
     record_free(&r->record);
@@ -134,8 +134,10 @@ static enum error_code open_one(struct reference *r, const struct plan *plan, st
         calloc((size_t)model_param_count(&plan->model) * OPTIMIZER_MAX_STATES, sizeof *r->state_response);
     r->turn = calloc((size_t)model_param_count(&plan->model), sizeof *r->turn);
     r->earlier = calloc((size_t)model_param_count(&plan->model), sizeof *r->earlier);
+    const size_t choices = tokens * (size_t)(STREAMS(&plan->model) * plan->model.L * plan->model.mixture.k);
+    if (plan->load) r->dealt = calloc(choices + 1, sizeof *r->dealt);
     const bool ok = r->ids && r->labels && r->within && r->counting && r->response && r->state_response && r->turn &&
-                    r->earlier;
+                    r->earlier && (r->dealt || !plan->load);
     enum error_code e = ok ? OK : fail(err, ERR_MEMORY, "no memory for a batch of %zu tokens", tokens);
     if (!e) e = rule_of_plan(&r->rule, plan, replica, err);
     if (!e) e = serial_open(&r->truth, plan, &r->rule, err);
@@ -290,8 +292,16 @@ static double clipped_off(const struct reference *r)
     return takes_gradients(r) && r->truth.norm > 0 ? reference_norm_bound(r) / r->truth.norm : 0;
 }
 
+/* Where the gradients are the devices' own: by how much, relative to it, each result of an optimizer's step may be off.
+ * Adam's longest chain of operations has about a dozen; perturb.h says why the root of their number. */
+enum { STEP_OPERATIONS = 16 };
+static double rounding_of_step(const struct reference *r, int i)
+{
+    return r->took ? PERTURB_LAMBDA * sqrt(STEP_OPERATIONS) * dtype_unit(r->truth.master[i].dtype) : 0;
+}
+
 /* Before the truth's step is taken: try it with each gradient higher and lower by `off` and by the errors of rounding
- * and clipping.  Where moments become codes, twice that: the largest number of a block, which decides the codes of all,
+ * and clipping.  The rounding of the step itself is that of the gradient, or of what is added.  Where moments become codes, twice that: the largest number of a block, which decides the codes of all,
  * may move the other way. */
 static void respond(struct reference *r, int i, double off, char *memory)
 {
@@ -301,8 +311,9 @@ static void respond(struct reference *r, int i, double off, char *memory)
     struct tensor plain[KINDS], up[KINDS], down[KINDS];
     const struct step s = step_of(r, &r->truth, i);
     const bool codes = low_rank_has_codes(s.hyper);
-    const double clipped = clipped_off(r), reach = codes ? 2 : 1, u = r->stored * dtype_unit(r->plan->dtype),
-                 step = r->stored * dtype_step(r->plan->dtype);
+    const int stored = r->took ? 0 : r->stored;
+    const double clipped = clipped_off(r) + rounding_of_step(r, i), reach = codes ? 2 : 1,
+                 u = stored * dtype_unit(r->plan->dtype), step = stored * dtype_step(r->plan->dtype);
     copy_parameter(r, i, memory, plain), copy_parameter(r, i, memory + one, up),
         copy_parameter(r, i, memory + 2 * one, down);
     for (int64_t n = 0; n < tensor_count(plain[1]); n++) {
@@ -313,14 +324,17 @@ static void respond(struct reference *r, int i, double off, char *memory)
     struct tensor *const tried[] = { plain, up, down };
     for (int k = 0; k < 3; k++) galore_parts_step(r->plan->optimizer, &p, tried[k][0], tried[k][1], &tried[k][2], s);
     r->response[i] += projected ? hypot(tensor_distance(up[0], plain[0]), tensor_distance(down[0], plain[0]))
-                                : farther(plain[0], up[0], down[0]);
+                                : farther(plain[0], up[0], down[0]) +
+                                      rounding_of_step(r, i) * tensor_distance(plain[0], r->truth.master[i]);
     /* after the step, plain[1] has N */
     if (projected) r->response[i] += s.hyper->galore_scale * galore_rate(s) * r->turn[i].P * norm_of(r, plain[1]);
-    const bool states = is_mixed(r->plan) || projected || takes_gradients(r) || codes;
-    for (int k = 0; k < r->plan->optimizer->states && states; k++) {
+    for (int k = 0; k < r->plan->optimizer->states; k++) {
         struct tensor after[3];
         for (int n = 0; n < 3; n++) after[n] = reference_numbers(r, i, k, tried[n][2 + k], n);
         r->state_response[i * OPTIMIZER_MAX_STATES + k] += farther(after[0], after[1], after[2]);
+        if (r->took)
+            r->state_response[i * OPTIMIZER_MAX_STATES + k] +=
+                rounding_of_step(r, i) * tensor_distance(after[0], r->truth.state[i * OPTIMIZER_MAX_STATES + k]);
     }
 }
 
@@ -348,7 +362,7 @@ static enum error_code update_both(struct reference *r, struct error *err)
         char *memory = malloc(3 * copy_bytes(r, i));
         if (memory == NULL)
             return fail(err, ERR_MEMORY, "no memory to try the optimizer on %s", r->truth.model.spec[i].name);
-        const double off = gradient_reach(r, i) + r->turn[i].R;
+        const double off = r->took ? 0 : gradient_reach(r, i) + r->turn[i].R;
         update(r, &r->twin, i);
         respond(r, i, off, memory);
         update(r, &r->truth, i);
@@ -433,7 +447,7 @@ static enum error_code gradients(struct reference *r, struct serial_run *run, st
     exchange_gathered(run);
     run->model.patch = r->plan->encoders.kinds ? r->encoders.at : NULL;
     run->model.patches = r->encoders.rows, run->model.d_patches = r->encoders.d_rows;
-    run->model.route = r->routing.L > 0 && (run == &r->twin || r->routing.deciding) ? r->routing.experts : NULL;
+    run->model.route = r->routing.L > 0 && (run == &r->twin || r->routing.deciding) ? r->routing.experts : r->dealt;
     if (!e) e = transformer_forward(&run->model, r->ids, r->counting, r->rule.own.count, r->plan->S, &loss, err);
     if (!e && !r->plan->optimizer->infers) transformer_backward(&run->model);
     run->model.packed = NULL;
@@ -502,7 +516,7 @@ static enum error_code another_twin(struct reference *r, struct error *err)
 enum error_code reference_another_twin(struct reference *r, bool *more, struct error *err)
 {
     enum error_code e = OK;
-    *more = r->known == NULL && r->replace == NULL && !draws(r->plan) && r->twins < MOST_TWINS;
+    *more = !draws(r->plan) && r->twins < MOST_TWINS;
     for (int i = 0; i < r->replicas && *more && !e; i++) e = another_twin(reference_replica(r, i), err);
     return e;
 }
@@ -549,13 +563,27 @@ static enum error_code take_step(struct reference *r, struct error *err)
     return e;
 }
 
+/* What a load says of this step; a mixture's replicas do not train apart, so it is of the whole batch. */
+static enum error_code deal(struct reference *r, struct error *err)
+{
+    const struct model_config *c = &r->plan->model;
+    const int64_t rows = plan_stream_rows(r->plan);
+    enum error_code e = OK;
+    for (int64_t l = 0; l < c->L && r->dealt && !e; l++)
+        if (layer_mlp(c, l) == MLP_MIXTURE)
+            e = load_deal(r->plan->load, c, r->plan->S, r->step, l, 0, rows, r->dealt + l * rows * c->mixture.k, err);
+    return e;
+}
+
 static enum error_code gradients_one(struct reference *r, struct error *err)
 {
     enum error_code e = take_step(r, err);
+    if (!e) e = deal(r, err);
     if (e) return e;
     r->source.fill(r->source.context, r->step, r->rule.own.first, r->rule.own.count, r->ids, r->labels,
                    r->plan->packed ? r->within : NULL);
     r->counted = 0;
+    r->took = false;
     r->loss_spread = r->truth.loss = r->twin.loss = 0;
     memset(r->response, 0, (size_t)r->truth.model.params * sizeof *r->response);
     memset(r->turn, 0, (size_t)r->truth.model.params * sizeof *r->turn);
@@ -573,7 +601,7 @@ enum error_code reference_gradients(struct reference *r, struct error *err)
 {
     enum error_code e = OK;
     for (int i = 0; i < r->replicas && !e; i++) e = gradients_one(reference_replica(r, i), err);
-    return e || r->replace == NULL ? e : r->replace(r->replace_context, r, err);
+    return e;
 }
 
 enum error_code reference_take_routes(struct reference *r, struct error *err)

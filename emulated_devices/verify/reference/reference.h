@@ -29,12 +29,7 @@ struct serial_run {
                                          * outer step */
 };
 
-/* Bounds that were measured elsewhere.  Relative; 0: no bound, the tensor is not compared. */
-struct known_bounds {
-    double loss, norm;
-    double *gradient, *weight;          /* [params] */
-    double *state;                      /* [params * OPTIMIZER_MAX_STATES] */
-};
+struct golden_truth;                    /* golden_truth.h */
 
 /* How far the singular vectors computed in this step may be from another correct program's: norms of the differences of
  * P, and of R caused by it. */
@@ -58,6 +53,7 @@ struct reference {
     struct serial_encoders encoders;    /* of what is not text; the twin gets the same embeddings */
     struct recording record;            /* the truth's activations in this step, and the twin's distances from them */
     struct routing routing;             /* of a mixture of which activations are recorded */
+    int32_t *dealt;                     /* [L, rows, k] the choices of a load in this step; NULL: routers choose */
     double *response;                   /* [params] norm of the last step's responses: reference_update */
     int32_t *ids, *labels;              /* [B*S] */
     int32_t *within;                    /* [B*S] positions in packed samples */
@@ -81,11 +77,9 @@ struct reference {
     struct loss_scale loss_scale;
     int64_t skipped;                    /* steps skipped */
     bool adopts;                        /* in the first replica: reference_adopts_overflow in this step */
-    /* Replaces the numbers that the one-device run has just computed by a better truth (a golden file's); NULL:
-     * none. */
-    enum error_code (*replace)(void *context, struct reference *, struct error *);
-    void *replace_context;
-    const struct known_bounds *known;   /* used instead of the twin's bounds, except in record; NULL: the twin's */
+    bool took;                          /* the gradients of this step are the devices' own, bit for bit */
+    struct golden_truth *golden;        /* a better truth for what it has; NULL: there is none.  The one-device run
+                                         * itself never goes on from its numbers */
 };
 
 /** One of the replicas that train apart, by its number; without such replicas, 0.  The functions below work on all
@@ -130,7 +124,7 @@ enum error_code reference_gradients(struct reference *, struct error *);
  * elements there are.  A correct program's, a third of a twin's, is then above that of one twin in 1 of 5 cases, and
  * above the largest of all in fewer than 1 of a million; above HOPELESS times the largest of FEW_TWINS in fewer than 1
  * of 10 million (`make check`: test_another_twin computes them).
- * @param[out] more  whether there was one; false after MOST_TWINS, and if bounds come from elsewhere.
+ * @param[out] more  whether there was one; false after MOST_TWINS.
  * @return as reference_gradients.
  */
 enum error_code reference_another_twin(struct reference *, bool *more, struct error *);
@@ -161,8 +155,11 @@ enum error_code reference_losses(struct reference *, struct error *);
 enum error_code reference_update(struct reference *, struct error *);
 
 /**
- * After the comparison of gradients that devices have quantised: continue from the devices' gradients and their norm.
- * The twin's distance from the truth stays the same.  Collective, as reference_follow.
+ * After the comparison of gradients: continue from the devices' gradients and their norm.  So the comparison of weights
+ * and states is one of an optimizer step, and has its rounding alone; not that of Adam's reaction to a difference, which
+ * makes a full-sized step of noise.  Of gradients that devices have quantised, the twin's distance from the truth stays
+ * the same.  Does nothing for optimizers that project gradients, and for a step that is skipped.  Collective, as
+ * reference_follow.
  */
 enum error_code reference_take_gradients(struct reference *, struct trainer *, struct error *);
 
@@ -204,8 +201,8 @@ double reference_norm(const struct reference *);
  *  summand, provided that none is larger than the sum. */
 double reference_gradient_bound(const struct reference *, int param);
 
-/** The bound for a state of the optimizer: norm of (twin - truth) over norm of truth, plus 2u.  For 16-bit models also
- *  its responses: if few elements dominate a state of squares, the twin may be close to the truth by chance. */
+/** The bound for a state of the optimizer: norm of (twin - truth), plus that of its responses, over norm of truth, plus
+ *  2u.  (If few elements dominate a state of squares, the twin may be close to the truth by chance.) */
 double reference_state_bound(const struct reference *, int param, int state);
 
 /** The bound for the global norm of all gradients, absolute: the norm of (twin - truth) over all parameters, which is

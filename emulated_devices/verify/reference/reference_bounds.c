@@ -9,6 +9,8 @@
 
 double tensor_distance(struct tensor a, struct tensor b) { return sqrt(squared_distance(a, b)); }
 
+double norm_of(const struct reference *r, struct tensor t) { return sqrt(r->truth.model.ops->sum_of_squares(t)); }
+
 double tensor_farthest(struct tensor a, struct tensor b)
 {
     double most = 0;
@@ -33,8 +35,10 @@ struct gradient_distance gradient_distance(const struct reference *r, int i)
 
 double gradient_reach(const struct reference *r, int i)
 {
+    const struct tensor g = r->truth.model.g[i];
     const struct gradient_distance d = gradient_distance(r, i);
-    return fmax(d.farthest, fmin(d.norm, 4 * d.norm / sqrt((double)tensor_count(r->truth.model.g[i]))));
+    const double norm = d.norm + 2 * dtype_unit(g.dtype) * norm_of(r, g);
+    return fmax(d.farthest, norm * fmin(1, 4 / sqrt((double)tensor_count(g))));
 }
 
 void twins_keep(struct reference *r)
@@ -44,8 +48,6 @@ void twins_keep(struct reference *r)
 }
 
 /* ---- bounds ------------------------------------------------------------------------------------------------------ */
-
-double norm_of(const struct reference *r, struct tensor t) { return sqrt(r->truth.model.ops->sum_of_squares(t)); }
 
 /* The bound of the masters or, with their rounding, of the weights. */
 static double bound_in(const struct reference *r, int i, enum dtype t)
@@ -57,18 +59,15 @@ static double bound_in(const struct reference *r, int i, enum dtype t)
 
 double reference_weight_bound(const struct reference *r, int i)
 {
-    return quantised_after_step(r->plan) ? 0
-           : r->known                    ? r->known->weight[i]
-                                         : bound_in(r, i, r->truth.model.w[i].dtype);
+    return quantised_after_step(r->plan) ? 0 : bound_in(r, i, r->truth.model.w[i].dtype);
 }
 double reference_master_bound(const struct reference *r, int i)
 {
-    return r->known ? r->known->weight[i] : bound_in(r, i, r->truth.master[i].dtype);
+    return bound_in(r, i, r->truth.master[i].dtype);
 }
 
 double reference_gradient_bound(const struct reference *r, int i)
 {
-    if (r->known) return r->known->gradient[i];
     const struct tensor g = r->truth.model.g[i];
     const double size = norm_of(r, g);
     return relative_or_absolute(gradient_distance(r, i).norm + r->turn[i].R, size, tensor_count(g), g.dtype) +
@@ -77,7 +76,6 @@ double reference_gradient_bound(const struct reference *r, int i)
 
 double reference_state_bound(const struct reference *r, int i, int state)
 {
-    if (r->known) return r->known->state[i * OPTIMIZER_MAX_STATES + state];
     const int at = i * OPTIMIZER_MAX_STATES + state;
     const struct tensor s = reference_numbers(r, i, state, r->truth.state[at], 0),
                         twin = reference_numbers(r, i, state, r->twin.state[at], 1);
@@ -101,7 +99,6 @@ static double squared_norm_bound(const struct reference *r)
  * most that of the vector of differences. */
 double reference_norm_bound(const struct reference *r)
 {
-    if (r->known) return r->known->norm * r->truth.norm;
     double sum = squared_norm_bound(r);
     for (int i = 1; i < r->replicas; i++) sum += squared_norm_bound(&r->other[i - 1]);
     const double rounded = dtype_unit(r->truth.model.g[0].dtype) + r->stored * dtype_unit(r->plan->dtype);
@@ -134,7 +131,6 @@ double reference_mean_bound(const struct reference *r, double spread, double mea
 
 double reference_loss_bound(const struct reference *r)
 {
-    if (r->known) return r->known->loss * fabs(r->truth.loss);
     double spread = r->loss_spread;
     for (int i = 1; i < r->replicas; i++) spread += r->other[i - 1].loss_spread;
     return reference_mean_bound(r, spread, reference_loss(r));

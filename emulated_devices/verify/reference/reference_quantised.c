@@ -1,4 +1,5 @@
-/* reference_quantised.c -- the reference when devices send codes: it continues from the numbers they have received. */
+/* reference_quantised.c -- the reference continues from the devices' gradients, also from those that are sent as
+ * codes. */
 #include "emulated_devices/verify/reference/quantised.h"
 #include "emulated_devices/verify/reference/reference.h"
 #include "ref/numeric/convert.h"
@@ -26,7 +27,14 @@ static void go_on_from(struct tensor theirs, struct tensor truth, struct tensor 
     tensor_convert(truth, theirs);
 }
 
-enum error_code reference_take_gradients(struct reference *r, struct trainer *t, struct error *err)
+static void measure_norms(struct reference *r)
+{
+    struct serial_run *const runs[] = { &r->truth, &r->twin };
+    for (int i = 0; i < 2; i++)
+        runs[i]->norm = transformer_gradient_norm(&runs[i]->model) / runs[i]->model.loss_scale;
+}
+
+static enum error_code take_quantised(struct reference *r, struct trainer *t, struct error *err)
 {
     const bool here = t->comm->rank == 0;
     enum error_code e = OK;
@@ -36,10 +44,25 @@ enum error_code reference_take_gradients(struct reference *r, struct trainer *t,
         if (!e && here) go_on_from(theirs, r->truth.model.g[i], r->twin.model.g[i]);
         free(theirs.data);
     }
-    struct serial_run *const runs[] = { &r->truth, &r->twin };
-    for (int i = 0; i < 2 && here && !e; i++)
-        runs[i]->norm = transformer_gradient_norm(&runs[i]->model) / runs[i]->model.loss_scale;
+    if (here && !e) measure_norms(r);
     return e;
+}
+
+enum error_code reference_take_gradients(struct reference *r, struct trainer *t, struct error *err)
+{
+    const bool here = t->comm->rank == 0;
+    int skipped = here && (r->adopts || reference_overflows(r));
+    if (data_tracks(&t->data)) return take_quantised(r, t, err);
+    if (t->plan.optimizer->low_rank) return OK;
+    struct error unread;
+    skipped = comm_agree(t->comm, skipped ? fail(&unread, ERR_CHECK, "skipped") : OK, &unread) != OK;
+    for (int k = 0; k < plan_replicas(&t->plan) && !skipped; k++) {
+        struct reference *const one = here ? reference_replica(r, k) : NULL;
+        for (int i = 0; i < model_param_count(&t->plan.model); i++)
+            reference_follow_one(one, k, t, i, KIND_GRADIENT);
+        if (one) measure_norms(one), one->took = true;
+    }
+    return OK;
 }
 
 enum error_code reference_renew(struct reference *r, struct trainer *t, struct error *err)

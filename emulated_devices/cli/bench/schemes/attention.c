@@ -7,10 +7,10 @@
 #include "ref/io/json.h"
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"
+#include "ref/machine/cores.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { LIST = 16, WALL_DEVICES = 8 };
 
@@ -43,6 +43,7 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *help,
           .help = "also compute sequences of S tokens on 8 devices and on one, by the wall clock; 0: not" },
         { "--runs", "N", OPTION_INT, &j->runs, .min = 0, .max = BENCH_ATTENTION_RUNS,
           .help = "repeats by the wall clock; the median is shown" },
+        THREADS_OPTION,
         { "--quiet", NULL, OPTION_SWITCH, &a->quiet, .help = "no tables" },
         { "--json", "FILE", OPTION_STRING, &j->json, .help = "every row as JSON; - for stdout, without the tables" },
         { 0 }
@@ -243,9 +244,9 @@ static enum error_code compare_by_wall_clock(const struct asked *a, char *progra
     if (!a->quiet)
         printf("\n"),
             say(stdout, 0,
-               "By the wall clock, on %ld cores, median of %d: %d tokens, 2 heads of width 32, fp32.  ring-zigzag\n"
+               "By the wall clock, on %d cores, median of %d: %d tokens, 2 heads of width 32, fp32.  ring-zigzag\n"
                "on %d devices takes %.3f s, one device takes %.3f s: %.2f times as long (goal: at most 1.5).",
-               sysconf(_SC_NPROCESSORS_ONLN), a->job.runs, a->wall, WALL_DEVICES, all, one, all / one);
+               cores_usable(), a->job.runs, a->wall, WALL_DEVICES, all, one, all / one);
     return OK;
 }
 

@@ -1,6 +1,7 @@
 /* collectives.c -- `orrery bench collectives`: a job for each number of devices, one after the other. */
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/bench/schemes/collectives.h"
+#include "ref/io/figures.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
 #include <stdio.h>
@@ -30,6 +31,7 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *help,
         CLUSTER_OPTION(a->cluster, "whose virtual times are shown"),
         { "--runs", "N", OPTION_INT, &a->runs, .min = 1, .max = BENCH_MOST_RUNS,
           .help = "number of runs; median and least are shown" },
+        THREADS_OPTION,
         { "--quiet", NULL, OPTION_SWITCH, &a->quiet, .help = "no table" },
         { "--json", "FILE", OPTION_STRING, &a->json, .help = "every row as JSON; - for stdout, without the table" },
         { 0 }

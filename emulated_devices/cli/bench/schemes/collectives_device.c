@@ -6,13 +6,14 @@
 #include "emulated_devices/device/pool.h"
 #include "emulated_devices/verify/cases/exact.h"
 #include "ref/io/document.h"
+#include "ref/io/figures.h"
 #include "ref/io/json.h"
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"
+#include "ref/machine/cores.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* One row of the comparison: one of our algorithms, a way to call MPI's, or a limit: all devices at once copy, each in
  * memory of its own, as many bytes as have to reach a device, in blocks as long as those of a ring.  LIMIT: call after
@@ -84,7 +85,7 @@ static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static int turns_of(const struct bench *b, size_t vectors)
 {
     const uint64_t all_at_most = UINT64_C(1) << 30;
-    const uint64_t P = (uint64_t)b->call.P, cores = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN),
+    const uint64_t P = (uint64_t)b->call.P, cores = (uint64_t)cores_usable(),
                    wanted = (P + cores - 1) / cores, room = all_at_most / P / (vectors + 1);
     return (int)(room < 1 ? 1 : least(wanted, room));
 }
@@ -215,8 +216,8 @@ static void print_head(const struct bench *b)
 {
     const struct cluster *m = &b->world->device->clock.cluster;
     printf("\n");
-    say(stdout, 0, "%s, %d device%s on %ld cores, fp32, sum; medians of %d, all in turn; virtual time on %s",
-        operation_name(b->call.operation), b->call.P, plural(b->call.P), sysconf(_SC_NPROCESSORS_ONLN),
+    say(stdout, 0, "%s, %d device%s on %d core%s, fp32, sum; medians of %d, all in turn; virtual time on %s",
+        operation_name(b->call.operation), b->call.P, plural(b->call.P), cores_usable(), plural(cores_usable()),
         b->asked->runs, m->name);
     printf("\n");
 }
@@ -314,7 +315,7 @@ static enum error_code write_rows(struct bench *b, struct error *err)
     cJSON_AddStringToObject(root, "operation", operation_name(b->call.operation));
     cJSON_AddStringToObject(root, "dtype", dtype_name(b->call.args.dtype));
     cJSON_AddStringToObject(root, "cluster", b->world->device->clock.cluster.name);
-    cJSON_AddNumberToObject(root, "cores", (double)sysconf(_SC_NPROCESSORS_ONLN));
+    cJSON_AddNumberToObject(root, "cores", cores_usable());
     cJSON_AddNumberToObject(root, "runs", b->asked->runs);
     cJSON_AddItemToObject(root, "rows", b->rows);
     b->rows = NULL;

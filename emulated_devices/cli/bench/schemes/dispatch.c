@@ -312,6 +312,7 @@ enum error_code bench_dispatch_topic(int argc, char **argv, int *status, struct 
         { "--inner", "F", OPTION_INT, &a.inner, .min = 1, .max = 4096,
           .help = "width inside each expert, for schemes that may move weights" },
         CLUSTER_OPTION(a.cluster, "whose virtual times are shown"),
+        THREADS_OPTION,
         { "--quiet", NULL, OPTION_SWITCH, &a.quiet, .help = "no tables" },
         { "--json", "FILE", OPTION_STRING, &a.json, .help = "every row as JSON; - for stdout, without the tables" },
         { 0 }

@@ -9,11 +9,11 @@
 #include "ref/io/output.h"
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"
+#include "ref/machine/cores.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* The words as typed. */
 struct asked {
@@ -36,6 +36,7 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *help,
           .help = "runs of every scheme, in turn; the median is shown" },
         { "--dtype", "NAME", OPTION_CHOICE, &a->dtype, .choices = number_formats, .help = "number format" },
         CLUSTER_OPTION(a->cluster, "whose virtual times are shown"),
+        THREADS_OPTION,
         { "--quiet", NULL, OPTION_SWITCH, &a->quiet, .help = "no tables" },
         { "--json", "FILE", OPTION_STRING, &a->json, .help = "every row as JSON; - for stdout, without the tables" },
         { 0 }
@@ -160,9 +161,9 @@ static void print_head(const struct bench_tensor *b)
            "%s. By formula: sends of the device that sends most, MB of weights and of what is\n"
            "kept for backward, and the transfers' time one after another on %s.\n"
            "Counted, where the layer was computed: virtual time, the compute time in it, buffers, and\n"
-           "wall time on %ld cores, median of %d.",
+           "wall time on %d cores, median of %d.",
            (long long)shape_tokens(s), (long long)s->B, (long long)s->D, (long long)s->H, dtype_name(b->dtype),
-           b->cluster.name, sysconf(_SC_NPROCESSORS_ONLN), b->runs);
+           b->cluster.name, cores_usable(), b->runs);
     printf("\n");
 }
 
@@ -259,7 +260,7 @@ static cJSON *document(const struct bench_tensor *b)
     cJSON_AddNumberToObject(root, "B", (double)b->shape.B);
     cJSON_AddStringToObject(root, "dtype", dtype_name(b->dtype));
     cJSON_AddStringToObject(root, "cluster", b->cluster.name);
-    cJSON_AddNumberToObject(root, "cores", (double)sysconf(_SC_NPROCESSORS_ONLN));
+    cJSON_AddNumberToObject(root, "cores", cores_usable());
     cJSON_AddArrayToObject(root, "rows");
     return root;
 }

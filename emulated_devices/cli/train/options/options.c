@@ -83,11 +83,6 @@ static enum error_code describe(char **text, const struct option *table, const s
     return f && fclose(f) == 0 ? OK : fail(err, ERR_MEMORY, "no memory for the run's settings");
 }
 
-uint64_t train_plan_memory(const struct train_options *o)
-{
-    return options_given(o->words.argc, o->words.argv, "--memory") ? o->memory : o->cluster.memory;
-}
-
 /* Read the words; those of --config stand before them. */
 static enum error_code parse(struct train_options *o, const struct run_kind *kind, struct train_words *w,
                              const struct option_list *own, const struct option_list *all, struct error *err)
@@ -141,4 +136,5 @@ void train_options_free(struct train_options *o)
     batch_plan_free(&o->batches);
     affinity_free(&o->affinity);
     expert_owners_free(&o->owners);
+    load_close(&o->load);
 }

@@ -35,8 +35,10 @@ void output_options(struct option_list *to, struct train_options *o, struct trai
           .help = "whether MPI gets addresses of the backend's memory, as a CUDA-aware one takes them; auto: if MPI "
                   "says that it does; default: no, but copies in the host's memory" },
         { "--memory", "SIZE", OPTION_SIZE, &o->memory,
-          .help = "memory of a device, such as 64M; 0: no limit; default: 0, of plan and search the cluster's" },
+          .help = "memory of a device, such as 64MiB or 80GB; K, M, G, T alone are KiB, MiB, GiB, TiB; 0: no limit; "
+                  "default: 0, of plan and search the cluster's" },
         WAIT_LIMIT_OPTION(w->limit),
+        THREADS_OPTION,
         { "--log", "FILE", OPTION_STRING, &o->log,
           .help = "write every step while it runs: FILE.jsonl, lines of JSON, or FILE.csv; docs/runs.md" },
         { "--tensorboard", "DIR", OPTION_STRING, &o->tensorboard, .help = "the same as a file of events in a folder" },
@@ -52,6 +54,8 @@ void output_options(struct option_list *to, struct train_options *o, struct trai
           .help = "with --save-every: remove all but the newest K; default: none is removed" },
         { "--owners-out", "FILE", OPTION_STRING, &o->owners_out,
           .help = "for fssdp: write who should own which experts, by their loads in the last steps; for --owners" },
+        { "--save-load", "FILE", OPTION_STRING, &o->save_load,
+          .help = "of a mixture: write which experts every token went to in each step; for --load" },
         { "--resume", "DIR|auto", OPTION_STRING, &o->resume,
           .help = "continue from a checkpoint, or the newest of --save-every; auto: from that of --save, or begin if "
                   "there is none: text, model, training and formats are those saved; options that make "

@@ -43,6 +43,10 @@ void scheme_options(struct option_list *to, struct train_options *o, struct trai
                   "nth device has the nth range of each layer" },
         { "--affinity", "FILE", OPTION_STRING, &w->affinity,
           .help = "for speculative: where the experts of each token are likely to be, as `orrery affinity` writes it" },
+        { "--load", "LOAD", OPTION_STRING, &o->load_word,
+          .help = "of a mixture: even, zipf:S, uniform for S = 0, or a FILE of --save-load: which experts tokens go to, "
+                  "whatever the router's scores, which still weigh them; default: the router decides, and in a plan, "
+                  "where it cannot, even" },
         { "--recompute", "WHAT", OPTION_STRING, &o->plan.recompute,
           .help = "activations to recompute in backward: none, selective, selective++ (all but attention), full, or "
                   "a list of layers to recompute in full, such as 0,2-5" },

@@ -1,6 +1,7 @@
 #include "emulated_devices/cli/train/report/plan_report.h"
 #include "emulated_devices/device/streams.h"
 #include "ref/io/columns.h"
+#include "ref/io/figures.h"
 #include "ref/io/terminal.h"
 #include <stdlib.h>
 #include <string.h>
@@ -111,8 +112,9 @@ static picoseconds rest_of(const struct plan_path *p)
 static void path_row(struct columns *t, const char *what, picoseconds takes, const struct plan_path *p,
                      const struct path_row *row)
 {
+    const struct figure_scale scale = time_scale(1e-12 * (double)p->total);
     columns_add(t, LEFT_ALIGNED, "  %s", what);
-    columns_add(t, RIGHT_ALIGNED, "%.3f", 1e-6 * (double)takes);
+    columns_add(t, RIGHT_ALIGNED, "%s", scale_format(&scale, 1e-12 * (double)takes).text);
     columns_add(t, RIGHT_ALIGNED, "%.1f", 100 * (double)takes / (double)p->total);
     if (row) columns_add(t, RIGHT_ALIGNED, "%d", row->pieces), columns_add(t, RIGHT_ALIGNED, "%d", row->devices);
     columns_end_row(t);
@@ -133,7 +135,8 @@ void plan_report_path(const struct train_record *r)
         r->steps == 1 ? "the step" : "all steps");
     do {
         columns_add(&t, LEFT_ALIGNED, "  what");
-        columns_add(&t, RIGHT_ALIGNED, "us"), columns_add(&t, RIGHT_ALIGNED, "%%");
+        columns_add(&t, RIGHT_ALIGNED, "%s", time_scale(1e-12 * (double)p->total).name);
+        columns_add(&t, RIGHT_ALIGNED, "%%");
         columns_add(&t, RIGHT_ALIGNED, "pieces"), columns_add(&t, RIGHT_ALIGNED, "devices");
         columns_end_row(&t);
         for (int i = 0; i < p->rows && i < SHOWN; i++)
@@ -173,29 +176,18 @@ void plan_report_waits(const struct train_record *r)
         percent(step_share_exposed(&p->share), p), kinds);
 }
 
-static const char *describe_doing(const struct doing *d, char *text, size_t size)
-{
-    char micro[40] = "", layer[24] = "";
-    if (d->pass == NULL) return snprintf(text, size, "before the first pass"), text;
-    if (d->micro >= 0) snprintf(micro, sizeof micro, " of microbatch %d", d->micro);
-    if (d->part && strcmp(d->part, "layer") == 0) snprintf(layer, sizeof layer, " %d", d->layer);
-    snprintf(text, size, "%s%s%s%s%s%s%s", d->pass, micro, d->part ? ", " : "", d->part ? d->part : "", layer,
-             d->what ? ", " : "", d->what ? d->what : "");
-    return text;
-}
-
 void plan_report_peak(const struct train_record *r)
 {
     const struct plan_peak *p = &r->plan->peak[r->plan->fullest];
-    char when[160], held[300] = "";
-    int used = 0;
-    for (int tag = 0; tag < ARENA_TAG_COUNT; tag++)
-        if (p->use.tag[tag] > 0 && used < 240)
-            used += snprintf(held + used, sizeof held - (size_t)used, "%s%s %s (%u)", used ? ", " : "",
-                             size_format(p->use.tag[tag]).text, arena_tag_name(tag), p->blocks[tag]);
+    const struct figure_scale scale = size_scale(p->use.total);
+    char when[160];
     say(r->out, 8, "peak    of device %d, %s: in %s", r->plan->fullest, size_format(p->use.total).text,
-        describe_doing(&p->doing, when, sizeof when));
-    say(r->out, 8, "held    %s", held);
+        doing_describe(&p->doing, when, sizeof when));
+    fprintf(r->out, "        held at the peak, in %s:\n", scale.name);
+    for (int tag = 0; tag < ARENA_TAG_COUNT; tag++)
+        if (p->use.tag[tag] > 0)
+            fprintf(r->out, "        %9s  %s (%u tensor%s)\n", scale_format(&scale, (double)p->use.tag[tag]).text,
+                    arena_tag_name(tag), p->blocks[tag], plural((int)p->blocks[tag]));
 }
 
 /* ---- as JSON ----------------------------------------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 /* report.c -- what `orrery train` prints as a run starts, and of each step. */
 #include "emulated_devices/cli/time_left.h"
 #include "emulated_devices/cli/train/train.h"
+#include "ref/io/figures.h"
 #include "ref/io/terminal.h"
 #include <math.h>
 #include <stdio.h>
@@ -20,16 +21,16 @@ static void report_packing(FILE *out, const struct packing *p)
 void report_shape(const struct train_record *r)
 {
     const struct plan *p = &r->options->plan;
-    const int threads = r->threads;
+    const int threads = r->arithmetic.threads;
     char mesh[64] = "one device", slices[64] = "";
     int used = 0;
     for (int a = 0; a < AXIS_COUNT; a++)
         if (p->mesh.size[a] > 1)
             used += snprintf(mesh + used, sizeof mesh - (size_t)used, "%s%s=%d", used ? " x " : "", axis_name(a),
                              p->mesh.size[a]);
-    say(r->out, 8, "model   %s: L=%lld H=%lld D=%lld F=%lld V=%lld, %.2fM parameters, %s%s", p->model.name,
+    say(r->out, 8, "model   %s: L=%lld H=%lld D=%lld F=%lld V=%lld, %s parameters, %s%s", p->model.name,
             (long long)p->model.L, (long long)p->model.H, (long long)p->model.D, (long long)p->model.F,
-            (long long)p->model.V, (double)model_elements(&p->model) / 1e6, dtype_name(p->dtype),
+            (long long)p->model.V, count_format((double)model_elements(&p->model)).text, dtype_name(p->dtype),
             !dtype_is_narrow(p->dtype) ? ""
             : p->data.narrow_gradients       ? " with gradients, fp32 masters"
                                              : " with fp32 gradients and masters");
@@ -41,6 +42,10 @@ void report_shape(const struct train_record *r)
         say(r->out, 8, "experts %lld of each layer in %d part%s, %son neighbours; each part on %d device%s of a stage",
             (long long)p->model.mixture.E, plan_ep(p), plural(plan_ep(p)), slices, plan_expert_copies(p),
             plural(plan_expert_copies(p)));
+    if (p->model.mlp == MLP_MIXTURE && (r->plan || r->options->load_word))
+        say(r->out, 8, "load    %s: %s", r->options->load_word ? r->options->load_word : "even",
+            p->load && p->load->kind != LOAD_EVEN ? "tokens go to these experts, whatever their routers prefer"
+                                                  : "all experts get as many tokens, whatever their routers prefer");
     say(r->out, 8, "batch   %s%lld sequences of %lld tokens, %s%d microbatch%s a copy", p->batches ? "up to " : "",
             (long long)plan_most_sequences(p), (long long)p->S, p->batches ? "up to " : "", p->micros,
             p->micros == 1 ? "" : "es");
@@ -71,6 +76,14 @@ static void report_data(FILE *out, const struct train_data *data, const struct p
         say(out, 8, "warning model V=%lld, but the text is bytes, 0 to 255: --tokenizer PATH", (long long)p->model.V);
 }
 
+/* A resumed run has the bits of one that was not stopped only with the same arithmetic. */
+static void report_arithmetic(const struct train_record *r)
+{
+    char differs[400];
+    checkpoint_compare_arithmetic(&r->options->saved, differs, sizeof differs);
+    if (differs[0]) say(r->out, 8, "warning bits may differ from the saved run's: %s", differs);
+}
+
 void report_start(const struct train_record *r, const struct train_data *data)
 {
     const struct train_options *o = r->options;
@@ -78,6 +91,7 @@ void report_start(const struct train_record *r, const struct train_data *data)
     report_data(r->out, data, &o->plan);
     if (o->resume)
         say(r->out, 8, "resumed %s, at step %lld", printable_path(o->resume).text, (long long)o->saved.step);
+    if (o->resume) report_arithmetic(r);
     if (r->overridden[0]) say(r->out, 8, "differs from the saved run: %s", r->overridden);
     if (o->check)
         say(r->out, 8, "check   against one device, with bounds measured by adding random rounding errors to a second "
@@ -121,7 +135,7 @@ void report_step(const struct train_record *r, int64_t i)
             (long long)(r->first_step + last + 1), bar, r->step[i].loss);
     if (!p->optimizer->infers)
         fprintf(r->out, "%s %7.4f  ", slope ? "slope" : "norm", slope ? r->step[i].slope : r->step[i].norm);
-    fprintf(r->out, "%6.0f tokens/s", tokens);
+    fprintf(r->out, "%6s tokens/s", count_format(tokens).text);
     if (r->step[i].skipped) fprintf(r->out, "  skipped: overflow at loss scale %g", r->step[i].loss_scale);
     if (!live || stays) fprintf(r->out, "\n");
     fflush(r->out);

@@ -3,6 +3,7 @@
 #include "emulated_devices/cli/train/train.h"
 #include "ref/io/columns.h"
 #include "ref/io/json.h"
+#include "ref/io/pair.h"
 #include "ref/io/terminal.h"
 #include <stdio.h>
 #include <string.h>
@@ -13,13 +14,14 @@ static void print_failure(FILE *out, const struct comparison *c, const struct pl
     const struct worst *f = &c->first;
     const struct evidence *on = &c->where.on;
     char text[160];
+    const struct pair_text two = pair_text('e', 2, f->error, f->bound);
     fprintf(out, "\nfirst to differ, in order of execution: %s%s%s, step %lld\n", c->number ? "" : c->first_kind,
             c->number ? "" : " ", f->tensor, (long long)f->step);
     if (!c->number) fprintf(out, "  device    %d (%s)\n", f->rank, mesh_describe(&p->mesh, f->rank, text, sizeof text));
     if (c->expert[0] != c->expert[1])
-        say(out, 12, "  it is     expert %d; the score of expert %d is larger by %.2e; rounding explains %.2e",
-            c->expert[1], c->expert[0], f->error, f->bound);
-    else fprintf(out, "  error     %.2e, norm over norm; its bound is %.2e\n", f->error, f->bound);
+        say(out, 12, "  it is     expert %d; the score of expert %d is larger by %s; rounding explains %s",
+            c->expert[1], c->expert[0], two.first, two.second);
+    else fprintf(out, "  error     %s, norm over norm; its bound is %s\n", two.first, two.second);
     if (!c->number && p->mesh.devices > 1)
         say(out, 12, "  wrong on  %s: %d of the %d devices that have it",
             diagnose_place(text, sizeof text, &p->mesh, on), devices_count(&on->failing), devices_count(&on->holding));
@@ -31,10 +33,15 @@ static void print_failure(FILE *out, const struct comparison *c, const struct pl
 
 static bool failed(const struct train_record *r) { return r->comparison.failed || r->encoders.code; }
 
-static const char *verdict(const struct train_record *r)
+static const char *verdict(char *text, size_t size, const struct train_record *r)
 {
     if (failed(r)) return "FAILED: the plan does not compute what one device computes.";
     if (r->divergence.what) return "DIVERGED: no error was found in the plan, but the loss or norm is not finite.";
+    if (!comparison_holds(&r->comparison)) {
+        snprintf(text, size, "NOT ENOUGH: ");
+        comparison_unjudged(text + strlen(text), size - strlen(text), &r->comparison, &r->options->plan);
+        return text;
+    }
     if (r->options->infers) return "OK: every activation and loss of every device is what one device computes.";
     if (r->options->plan.optimizer->forward_only)
         return "OK: both losses, the slope and every weight of every device are what one device computes.";
@@ -86,7 +93,7 @@ static void print_choices(FILE *out, const struct comparison *c)
 void report_check(const struct train_record *r)
 {
     const struct comparison *c = &r->comparison;
-    char text[128];
+    char text[500];
     if (c->failed) print_failure(r->out, c, &r->options->plan);
     if (c->diverged)
         say(r->out, 0, "the one-device run is not finite either; first, in order of execution: %s, step %lld",
@@ -97,7 +104,11 @@ void report_check(const struct train_record *r)
     print_all_worst(r->out, c);
     print_choices(r->out, c);
     fprintf(r->out, "\n");
-    say_verdict(r->out, failed(r) || r->divergence.what ? BAD_NEWS : GOOD_NEWS, verdict(r));
+    if (comparison_warning(text, sizeof text, c, &r->options->plan)[0]) say(r->out, 9, "warning: %s", text);
+    if (c->failed && c->unjudged > 0)
+        say(r->out, 0, "%s", comparison_unjudged(text, sizeof text, c, &r->options->plan));
+    say_verdict(r->out, failed(r) || r->divergence.what || !comparison_holds(c) ? BAD_NEWS : GOOD_NEWS,
+                verdict(text, sizeof text, r));
     fflush(r->out);
 }
 
@@ -129,9 +140,13 @@ void report_check_json(const struct train_record *r, cJSON *root)
     const struct worst *w;
     const char *name;
     cJSON *check = cJSON_AddObjectToObject(root, "check");
-    cJSON_AddBoolToObject(check, "holds", !c->failed && !c->diverged);
+    cJSON_AddBoolToObject(check, "holds", comparison_holds(c) && !c->diverged);
     cJSON_AddNumberToObject(check, "compared", (double)c->compared);
     cJSON_AddNumberToObject(check, "wrong", (double)c->wrong);
+    cJSON_AddNumberToObject(check, "cannot_be_judged", (double)c->unjudged);
+    cJSON_AddNumberToObject(check, "warned", (double)c->warned);
+    if (c->unjudged > 0) cJSON_AddStringToObject(add_worst_ratio(check, "first_unjudged", &c->open), "kind", c->open_kind);
+    if (c->warned > 0) cJSON_AddStringToObject(add_worst_ratio(check, "widest", &c->wide), "kind", c->wide_kind);
     for (int i = 0; (w = comparison_kind(c, i, &name)) != NULL; i++)
         add_worst_ratio(check, strcmp(name, "their gradients") == 0 ? "activation_gradients"
                                : strcmp(name, "as quantised") == 0  ? "as_quantised" : name, w);

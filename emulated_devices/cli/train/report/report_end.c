@@ -1,25 +1,11 @@
-/* report_end.c -- the lines after a run: memory, messages, speed, virtual time, verdicts. */
+/* report_end.c -- the lines after a run: memory, messages, speed, verdicts. */
 #include "emulated_devices/cli/measure.h"
 #include "emulated_devices/cli/train/train.h"
+#include "ref/io/figures.h"
 #include "ref/io/terminal.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The mean number of sequences of a step. */
-static double mean_sequences(const struct train_record *r)
-{
-    int64_t sum = 0;
-    for (int64_t i = 0; i < r->steps; i++) sum += plan_sequences_of(&r->options->plan, r->first_step + i);
-    return (double)sum / (double)r->steps;
-}
-
-/* Floating-point operations of the model's matrices and attention, for the plan's B sequences. */
-double report_step_flops(const struct plan *p)
-{
-    return p->optimizer->forward_only ? plan_passes(p) * model_forward_flops(&p->model, p->B, p->S)
-                                      : model_step_flops(&p->model, p->B, p->S);
-}
 
 /* A run's first step does not count if there are others: it also loads kernels, and touches memory for the first time;
  * on a GPU it takes several times as long. */
@@ -56,15 +42,6 @@ static bool all_exact(const struct train_record *r, bool memory)
     return exact;
 }
 
-/* Picoseconds per step of the slowest device. */
-double report_virtual_step(const struct train_record *r)
-{
-    int64_t most = 0;
-    for (int d = 0; d < r->options->plan.mesh.devices; d++)
-        if (r->device[d].virtual_time > most) most = r->device[d].virtual_time;
-    return r->steps > 0 ? (double)most / (double)r->steps : 0;
-}
-
 /* What the hosts' memory saves their drives. */
 static void report_cache(const struct train_record *r)
 {
@@ -75,9 +52,9 @@ static void report_cache(const struct train_record *r)
         all.requests += one.requests, all.hits += one.hits;
     }
     if (r->options->plan.data.host_cache > 0)
-        say(r->out, 8, "cache   hosts had %llu of %llu requested blocks in memory; drives read %llu bytes and wrote "
-            "%llu", (unsigned long long)all.hits, (unsigned long long)all.requests,
-                (unsigned long long)all.moved.bytes_read, (unsigned long long)all.moved.bytes_written);
+        say(r->out, 8, "cache   hosts had %llu of %llu requested blocks in memory; drives read %s and wrote %s",
+            (unsigned long long)all.hits, (unsigned long long)all.requests, size_format(all.moved.bytes_read).text,
+            size_format(all.moved.bytes_written).text);
 }
 
 /* With replicas that train apart: report the rounds, and the steps after the last outer step. */
@@ -109,45 +86,17 @@ void report_copies(const struct train_record *r)
             (unsigned long long)r->copies);
 }
 
-static void report_replay(const struct train_record *r)
-{
-    const struct cluster *c = &r->options->cluster;
-    const bool slows = c->contention.compute_percent > 0;
-    char without[80] = "";
-    if (r->unhindered > 0)
-        snprintf(without, sizeof without, "; %.1f us without %s", 1e-6 * (double)r->unhindered / (double)r->steps,
-                 slows && c->no_progress ? "these two" : "this");
-    say(r->out, 8, "        %.1f us a step with %s%s%s%s%s, replayed in order of time%s",
-        1e-6 * (double)r->replayed / (double)r->steps, c->shares > 0 ? "the links that devices share" : "",
-        c->shares > 0 && (slows || c->no_progress) ? " and " : "", slows ? "computing slowed by messages" : "",
-        slows && c->no_progress ? " and " : "", c->no_progress ? "no progress while a device computes" : "", without);
-}
-
-void report_virtual_time(const struct train_record *r)
-{
-    const double step = report_virtual_step(r);
-    char beside[80] = "";
-    if (r->alone > 0 && step > 0)
-        snprintf(beside, sizeof beside, "; on one device of it %.1f us, speed-up %.2f", 1e-6 * (double)r->alone,
-                 (double)r->alone / step);
-    say(r->out, 8, "virtual %.1f us a step on cluster %s%s", 1e-6 * step, r->options->cluster.name, beside);
-    if (r->replayed > 0) report_replay(r);
-    else if (cluster_replays(&r->options->cluster))
-        say(r->out, 8, "        (without contention: `orrery plan` replays the step with what devices of this cluster "
-            "share, slow or leave to each other)");
-    else fprintf(r->out, "        (contention is not modelled)\n");
-}
-
 void report_end(const struct train_record *r)
 {
     const struct plan *p = &r->options->plan;
     report_memory(r);
     report_traffic(r);
     if (r->steps > 0) {
-        const double s = report_median(r, r->seconds), B = mean_sequences(r);
+        const double s = report_median(r, r->seconds), B = report_mean_sequences(r);
         fprintf(r->out, "\n");
-        say(r->out, 8, "speed   median step %.1f ms, %.0f tokens/s, %.1f GFLOP/s on all devices together", 1e3 * s,
-            B * (double)p->S / s, report_step_flops(p) * B / (double)p->B / s / 1e9);
+        say(r->out, 8, "speed   median step %s, %s tokens/s, %s on all devices together", time_format(s).text,
+            count_format(B * (double)p->S / s).text,
+            flop_rate_format(report_step_flops(p) * B / (double)p->B / s).text);
         report_virtual_time(r);
     }
     report_rounds(r);

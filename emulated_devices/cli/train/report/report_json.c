@@ -1,6 +1,7 @@
 /* report_json.c -- the report of `orrery train` as JSON (docs/json.md). */
 #include "emulated_devices/cli/train/origin.h"
 #include "emulated_devices/cli/train/report/plan_report.h"
+#include "emulated_devices/cli/train/report/report_speed.h"
 #include "emulated_devices/cli/train/stopping.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
@@ -29,6 +30,15 @@ static void add_plan(cJSON *root, const struct train_options *o)
     cJSON_AddNumberToObject(root, "seed", (double)p->seed);
     if (data_outer(&p->data).every > 0)
         cJSON_AddNumberToObject(root, "local_steps", (double)data_outer(&p->data).every);
+}
+
+static void add_arithmetic(cJSON *root, const struct arithmetic *a)
+{
+    cJSON *o = a->threads > 0 ? cJSON_AddObjectToObject(root, "arithmetic") : NULL;
+    if (o == NULL) return;
+    cJSON_AddNumberToObject(o, "threads", a->threads);
+    cJSON_AddStringToObject(o, "kernel", a->kernel);
+    cJSON_AddStringToObject(o, "blas", a->blas);
 }
 
 static void add_sent(cJSON *to, uint64_t messages, uint64_t bytes)
@@ -138,6 +148,7 @@ cJSON *report_object(const struct train_record *r, const char *format, bool step
         return NULL;
     }
     add_plan(root, r->options);
+    add_arithmetic(root, &r->arithmetic);
     if (steps) add_steps(root, r);
     if (r->profile) cJSON_AddItemToObject(root, "profile", cJSON_Duplicate(r->profile, true));
     cJSON *devices = cJSON_AddArrayToObject(root, "devices");
@@ -159,6 +170,7 @@ cJSON *report_object(const struct train_record *r, const char *format, bool step
         cJSON_AddNumberToObject(root, "virtual_step_unhindered_ps", (double)r->unhindered / (double)r->steps);
     if (r->alone > 0) cJSON_AddNumberToObject(root, "virtual_step_of_one_device_ps", (double)r->alone);
     cJSON_AddNumberToObject(root, "step_flops", report_step_flops(&r->options->plan));
+    report_speed_json(root, r);
     if (r->options->check) report_check_json(r, root);
     if (r->plan) plan_report_json(root, r);
     return root;

@@ -1,97 +1,212 @@
-/* report_tables.c -- the tables of `orrery train`: memory and messages, one line for neighbours that are alike. */
+/* report_tables.c -- the tables of `orrery train`: memory and messages, one line for all devices that are alike. */
 #include "emulated_devices/cli/train/train.h"
 #include "ref/io/columns.h"
+#include "ref/io/figures.h"
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-static bool same_memory(const struct device_report *a, const struct device_report *b)
+/* ---- devices that are alike -------------------------------------------------------------------------------------- */
+
+enum { NUMBERS_MOST = 2 * TRAFFIC_KIND_COUNT > 8 ? 2 * TRAFFIC_KIND_COUNT : 8, SHOWN_RANKS = 40, SHOWN_PLACE = 120 };
+
+/* A device's numbers, what tells printed ones apart, and its rank. */
+struct device_numbers { uint64_t number[NUMBERS_MOST], printed[NUMBERS_MOST]; int rank; };
+
+/* Devices whose printed numbers are equal, and that fill a part of the mesh: some coordinates on each axis, in every
+ * combination. */
+struct device_box { const struct device_numbers *like; char ranks[SHOWN_RANKS], place[SHOWN_PLACE]; };
+
+struct box_list { const struct mesh *mesh; struct device_box *of; int count; };
+
+static int by_numbers(const void *a, const void *b)
 {
-    return a->parameters == b->parameters && memcmp(&a->peak, &b->peak, sizeof a->peak) == 0;
+    const struct device_numbers *x = a, *y = b;
+    for (int i = 0; i < NUMBERS_MOST; i++)
+        if (x->printed[i] != y->printed[i]) return x->printed[i] < y->printed[i] ? -1 : 1;
+    return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-static bool same_tier(const struct device_report *a, const struct device_report *b)
+static int by_first_rank(const void *a, const void *b)
 {
-    return memcmp(&a->offloaded, &b->offloaded, sizeof a->offloaded) == 0 &&
-           a->activations_away == b->activations_away &&
-           memcmp(&a->tier, &b->tier, sizeof a->tier) == 0;
+    const int x = ((const struct device_box *)a)->like->rank, y = ((const struct device_box *)b)->like->rank;
+    return (x > y) - (x < y);
 }
 
-static bool same_traffic(const struct device_report *a, const struct device_report *b)
+/* The coordinates of some devices on an axis, as marks. @return how many there are. */
+static int mark_coordinates(const struct mesh *m, enum axis a, const struct device_numbers *d, int n, bool *marked)
 {
-    for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT; kind++) {
-        const struct traffic one = ledger_kind(&a->counted, kind), other = ledger_kind(&b->counted, kind);
-        if (one.messages_sent != other.messages_sent || one.bytes_sent != other.bytes_sent) return false;
+    int count = 0;
+    memset(marked, 0, sizeof *marked * (size_t)m->size[a]);
+    for (int i = 0; i < n; i++) {
+        bool *mark = &marked[mesh_coordinate(m, d[i].rank, a)];
+        count += !*mark;
+        *mark = true;
     }
-    return true;
+    return count;
 }
 
-/* Print the coordinates that devices first .. last have in common. */
-static void print_place(struct columns *t, const struct mesh *m, int first, int last)
+/* Text such as "pp=0", "tp=1-7", "dp=0,2-3". */
+static int describe_coordinates(const struct mesh *m, enum axis a, const bool *marked, char *text, size_t size)
 {
-    char place[64] = "";
+    int used = snprintf(text, size, "%s=", axis_name(a));
+    for (int first = 0, last, n = 0; first < m->size[a] && used < (int)size; first = last + 1) {
+        last = first;
+        if (!marked[first]) continue;
+        while (last + 1 < m->size[a] && marked[last + 1]) last++;
+        used += snprintf(text + used, size - (size_t)used, "%s%d", n++ ? "," : "", first);
+        if (last > first && used < (int)size) used += snprintf(text + used, size - (size_t)used, "-%d", last);
+    }
+    return used;
+}
+
+/* Ranks "3", "0-7", "0, 8, .."; places "pp=0 tp=1-7", or "pp=0 tp=0, all 256 dp" where the ranks do not say so. */
+static void describe_box(struct device_box *b, const struct mesh *m, const struct device_numbers *d, int n,
+                         bool *marked)
+{
+    const bool neighbours = d[n - 1].rank - d[0].rank == n - 1;
     int used = 0;
-    for (enum axis a = 0; a < AXIS_COUNT; a++) {
-        bool shared = m->size[a] > 1;
-        for (int d = first; d <= last; d++) shared = shared && mesh_coordinate(m, d, a) == mesh_coordinate(m, first, a);
-        if (shared)
-            used += snprintf(place + used, sizeof place - (size_t)used, "%s%s=%d", used ? " " : "", axis_name(a),
-                             mesh_coordinate(m, first, a));
+    b->like = d;
+    b->place[0] = '\0';
+    if (n == 1) snprintf(b->ranks, SHOWN_RANKS, "%d", d[0].rank);
+    else if (neighbours) snprintf(b->ranks, SHOWN_RANKS, "%d-%d", d[0].rank, d[n - 1].rank);
+    else snprintf(b->ranks, SHOWN_RANKS, "%d, %d%s", d[0].rank, d[1].rank, n > 2 ? ", .." : "");
+    for (enum axis a = 0; a < AXIS_COUNT && used < SHOWN_PLACE - 2; a++) {
+        if (m->size[a] == 1 || mark_coordinates(m, a, d, n, marked) == m->size[a]) continue;
+        if (used) b->place[used++] = ' ';
+        used += describe_coordinates(m, a, marked, b->place + used, (size_t)(SHOWN_PLACE - used));
     }
-    if (first == last) columns_add(t, RIGHT_ALIGNED, "%d", first);
-    else columns_add(t, RIGHT_ALIGNED, "%d-%d", first, last);
-    columns_add(t, LEFT_ALIGNED, "%s", used ? place : m->devices > 1 ? "all" : "the only device");
+    for (enum axis a = 0; a < AXIS_COUNT && used < SHOWN_PLACE && !neighbours; a++)
+        if (m->size[a] > 1 && mark_coordinates(m, a, d, n, marked) == m->size[a])
+            used += snprintf(b->place + used, (size_t)(SHOWN_PLACE - used), "%sall %d %s", used ? ", " : "", m->size[a],
+                             axis_name(a));
+    if (b->place[0] == '\0') snprintf(b->place, SHOWN_PLACE, "%s", m->devices > 1 ? "all" : "the only device");
 }
 
-static void head(struct columns *t, const char *const *names)
+/* Add n devices whose printed numbers are equal, in order of rank.  Those that are no box are cut by their coordinates
+ * on the first axis on which they differ. */
+static void add_boxes(struct box_list *list, struct device_numbers *d, int n, bool *marked)
 {
-    columns_add(t, RIGHT_ALIGNED, "devices");
-    columns_add(t, LEFT_ALIGNED, "where");
-    for (; *names; names++) columns_add(t, RIGHT_ALIGNED, "%s", *names);
-    columns_end_row(t);
+    const struct mesh *m = list->mesh;
+    enum axis cut = AXIS_COUNT;
+    int64_t combinations = 1;
+    for (enum axis a = 0; a < AXIS_COUNT; a++) {
+        const int count = mark_coordinates(m, a, d, n, marked);
+        if (count > 1 && cut == AXIS_COUNT) cut = a;
+        combinations *= count;
+    }
+    if (combinations == n) {
+        describe_box(&list->of[list->count++], m, d, n, marked);
+        return;
+    }
+    for (int first = 0, end; first < n; first = end) {          /* ranks are in order of the first such axis */
+        const int at = mesh_coordinate(m, d[first].rank, cut);
+        for (end = first + 1; end < n && mesh_coordinate(m, d[end].rank, cut) == at; end++) continue;
+        add_boxes(list, d + first, end - first, marked);
+    }
 }
 
-static void size(struct columns *t, uint64_t bytes) { columns_add(t, RIGHT_ALIGNED, "%s", size_format(bytes).text); }
+/* ---- printing ---------------------------------------------------------------------------------------------------- */
 
-static void size_in(struct columns *t, uint64_t bytes, uint64_t pieces)
+/* A table: each column has bytes, or in the last ones bytes and pieces; a device's numbers are in this order. */
+struct number_table {
+    const char *what, *in;              /* "peak memory of each device", "and messages" */
+    const char *const *names;
+    int sizes, pairs;
+    void (*fill)(const struct plan *, const struct device_report *, uint64_t *number);
+};
+
+static bool is_bytes(const struct number_table *t, int k) { return k < t->sizes || (k - t->sizes) % 2 == 0; }
+
+static uint64_t most_bytes(const struct number_table *t, const struct device_numbers *d, int n)
 {
-    columns_add(t, RIGHT_ALIGNED, "%s in %llu", size_format(bytes).text, (unsigned long long)pieces);
+    uint64_t most = 0;
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < t->sizes + 2 * t->pairs; k++)
+            if (is_bytes(t, k) && d[i].number[k] > most) most = d[i].number[k];
+    return most;
 }
 
-/* A table with a row for each range of devices with equal values. */
-static void print_ranges(const struct train_record *r, const char *const *names,
-                         bool (*same)(const struct device_report *, const struct device_report *),
-                         void (*row)(struct columns *, const struct plan *, const struct device_report *))
+/* Bytes as digits of their scale; what is not 0 is not printed as 0. */
+static void round_numbers(struct device_numbers *d, const struct number_table *t, const struct figure_scale *scale)
+{
+    const double digit = scale->per * pow(10, -scale->decimals);
+    for (int k = 0; k < t->sizes + 2 * t->pairs; k++) {
+        d->printed[k] = d->number[k];
+        if (is_bytes(t, k) && d->number[k] > 0) d->printed[k] = 1 + (uint64_t)llround((double)d->number[k] / digit);
+    }
+}
+
+static void print_row(struct columns *c, const struct number_table *t, const struct device_box *b,
+                      const struct figure_scale *scale)
+{
+    const uint64_t *number = b->like->number, *pair = number + t->sizes;
+    columns_add(c, RIGHT_ALIGNED, "%s", b->ranks);
+    columns_add(c, LEFT_ALIGNED, "%s", b->place);
+    for (int k = 0; k < t->sizes; k++)
+        columns_add(c, RIGHT_ALIGNED, "%s", scale_format(scale, (double)number[k]).text);
+    for (int k = 0; k < t->pairs; k++)
+        columns_add(c, RIGHT_ALIGNED, "%s in %llu", scale_format(scale, (double)pair[2 * k]).text,
+                    (unsigned long long)pair[2 * k + 1]);
+    columns_end_row(c);
+}
+
+static void print_boxes(FILE *out, const struct number_table *t, const struct box_list *list,
+                        const struct figure_scale *scale)
+{
+    struct columns c = columns_start(out);
+    c.keys = 2;
+    fprintf(out, "\n%s, in %s%s\n", t->what, strcmp(scale->name, "B") == 0 ? "bytes" : scale->name, t->in);
+    do {
+        columns_add(&c, RIGHT_ALIGNED, "devices");
+        columns_add(&c, LEFT_ALIGNED, "where");
+        for (int k = 0; k < t->sizes + t->pairs; k++) columns_add(&c, RIGHT_ALIGNED, "%s", t->names[k]);
+        columns_end_row(&c);
+        for (int i = 0; i < list->count; i++) print_row(&c, t, &list->of[i], scale);
+    } while (columns_again(&c));
+}
+
+static void print_table(const struct train_record *r, const struct number_table *t)
 {
     const struct mesh *m = &r->options->plan.mesh;
-    struct columns t = columns_start(r->out);
-    t.keys = 2;
-    do {
-        head(&t, names);
-        for (int first = 0, last; first < m->devices; first = last + 1) {
-            for (last = first; last + 1 < m->devices && same(&r->device[first], &r->device[last + 1]); last++) continue;
-            print_place(&t, m, first, last);
-            row(&t, &r->options->plan, &r->device[first]);
-            columns_end_row(&t);
+    struct device_numbers *d = calloc((size_t)m->devices, sizeof *d);
+    bool *marked = calloc((size_t)m->devices, sizeof *marked);
+    struct box_list list = { m, calloc((size_t)m->devices, sizeof *list.of), 0 };
+    if (d && marked && list.of) {
+        for (int i = 0; i < m->devices; i++) {
+            d[i].rank = i;
+            t->fill(&r->options->plan, &r->device[i], d[i].number);
         }
-    } while (columns_again(&t));
+        const struct figure_scale scale = size_scale(most_bytes(t, d, m->devices));
+        for (int i = 0; i < m->devices; i++) round_numbers(&d[i], t, &scale);
+        qsort(d, (size_t)m->devices, sizeof *d, by_numbers);
+        for (int first = 0, end; first < m->devices; first = end) {
+            for (end = first + 1; end < m->devices; end++)
+                if (memcmp(d[first].printed, d[end].printed, sizeof d->printed) != 0) break;
+            add_boxes(&list, d + first, end - first, marked);
+        }
+        qsort(list.of, (size_t)list.count, sizeof *list.of, by_first_rank);
+        print_boxes(r->out, t, &list, &scale);
+    } else fprintf(r->out, "\n%s: no memory for the table\n", t->what);
+    free(d), free(marked), free(list.of);
 }
 
-static void memory_row(struct columns *t, const struct plan *p, const struct device_report *x)
+/* ---- what they show ---------------------------------------------------------------------------------------------- */
+
+static void fill_memory(const struct plan *p, const struct device_report *x, uint64_t *number)
 {
     (void)p;
-    for (int tag = 0; tag < ARENA_TAG_COUNT; tag++) size(t, x->peak.tag[tag]);
-    size(t, x->peak.total);
+    for (int tag = 0; tag < ARENA_TAG_COUNT; tag++) number[tag] = x->peak.tag[tag];
+    number[ARENA_TAG_COUNT] = x->peak.total;
 }
 
-static void tier_row(struct columns *t, const struct plan *p, const struct device_report *x)
+static void fill_tier(const struct plan *p, const struct device_report *x, uint64_t *number)
 {
+    const uint64_t all[] = { x->offloaded.weights, x->offloaded.gradients, x->offloaded.optimizer, x->activations_away,
+                             x->tier.bytes_read, x->tier.reads, x->tier.bytes_written, x->tier.writes };
     (void)p;
-    size(t, x->offloaded.weights);
-    size(t, x->offloaded.gradients);
-    size(t, x->offloaded.optimizer);
-    size(t, x->activations_away);
-    size_in(t, x->tier.bytes_read, x->tier.reads);
-    size_in(t, x->tier.bytes_written, x->tier.writes);
+    memcpy(number, all, sizeof all);
 }
 
 /* The axis over which each kind of scheme sends; encoders: over all. */
@@ -121,35 +236,32 @@ static bool sends_kind(const struct plan *p, int i)
            (kind == TRAFFIC_DATA && (p->mesh.size[CP] > 1 || (plan_cuts_experts(p) && plan_expert_copies(p) > 1)));
 }
 
-static void traffic_row(struct columns *t, const struct plan *p, const struct device_report *x)
+static void fill_traffic(const struct plan *p, const struct device_report *x, uint64_t *number)
 {
     for (int i = 0; i < KINDS_WITH_AXIS; i++) {
         if (!sends_kind(p, i)) continue;
         const struct traffic all = ledger_kind(&x->counted, kind_axis[i].kind);
-        size_in(t, all.bytes_sent, all.messages_sent);
+        *number++ = all.bytes_sent, *number++ = all.messages_sent;
     }
 }
 
 void report_memory(const struct train_record *r)
 {
-    static const char *const memory[] = { "weights",     "gradients", "optimizer",
-                                          "activations", "buffers",   "in all", NULL };
-    static const char *const tier[] = { "weights", "gradients", "optimizer", "activations", "read", "written", NULL };
-    fprintf(r->out, "\npeak memory of each device, in bytes\n");
-    print_ranges(r, memory, same_memory, memory_row);
-    if (!plan_has_tier(&r->options->plan)) return;
-    fprintf(r->out, "\nslow tier of each device: stored, read and written, in bytes and operations\n");
-    print_ranges(r, tier, same_tier, tier_row);
+    static const char *const memory[] = { "weights", "gradients", "optimizer", "activations", "buffers", "in all" };
+    static const char *const tier[] = { "weights", "gradients", "optimizer", "activations", "read", "written" };
+    print_table(r, &(struct number_table){ "peak memory of each device", "", memory, ARENA_TAG_COUNT + 1, 0,
+                                           fill_memory });
+    if (plan_has_tier(&r->options->plan))
+        print_table(r, &(struct number_table){ "slow tier of each device: stored, read and written", " and operations",
+                                               tier, 4, 2, fill_tier });
 }
 
 void report_traffic(const struct train_record *r)
 {
-    const struct mesh *m = &r->options->plan.mesh;
-    const char *titles[KINDS_WITH_AXIS + 1] = { NULL };
+    const char *titles[KINDS_WITH_AXIS] = { NULL };
     int n = 0;
-    if (m->devices == 1) return;
+    if (r->options->plan.mesh.devices == 1) return;
     for (int i = 0; i < KINDS_WITH_AXIS; i++)
         if (sends_kind(&r->options->plan, i)) titles[n++] = kind_axis[i].title;
-    fprintf(r->out, "\nsent by each device, in bytes and messages\n");
-    print_ranges(r, titles, same_traffic, traffic_row);
+    print_table(r, &(struct number_table){ "sent by each device", " and messages", titles, 0, n, fill_traffic });
 }

@@ -30,6 +30,19 @@ __device__ __forceinline__ bool sees(const struct cuda_attention &a, int64_t b, 
     return false;
 }
 
+/* Whether query q of sequence b sees one key, and nothing more: its probability is 1, whatever its score is. */
+__device__ __forceinline__ bool sees_one(const struct cuda_attention &a, int64_t b, int64_t q)
+{
+    const int64_t from = a.window > 0 && q + 1 > a.window ? q + 1 - a.window : 0;
+    int64_t seen = a.mask == NULL ? q + 1 - from : 0;
+    const int32_t *range = a.mask + ((a.mask_each ? b * a.S : 0) + q) * 2 * a.ranges;
+    for (int64_t i = 0; i < a.ranges && a.mask != NULL; i++) {
+        const int64_t first = range[2 * i] > from ? range[2 * i] : from, end = range[2 * i + 1];
+        seen += first < end && first < a.S ? (end < a.S ? end : a.S) - first : 0;
+    }
+    return seen == 1 && !a.more && a.sinks == NULL;
+}
+
 /* Dropout's factor of a probability, as ref/ops/attention_rows.c numbers them. */
 template <typename W>
 __device__ __forceinline__ W drop_factor(const struct cuda_attention &a, int64_t b, int64_t h, int64_t q, int64_t k)

@@ -53,11 +53,13 @@ attention_backward_queries(T *dQKV, const T *dO, const wide<T> *delta, const wid
     const matrix_rows<T> Q = rows_of(rows + h * A, ld, at.row, S, A);
     const matrix_rows<T> dout = rows_of(dO + (b * S * a.H + h) * A, a.H * A, at.row, S, A);
     W dq[B::EACH][B::EACH * SPANS] = { }, top[B::EACH], D[B::EACH];
+    bool one[B::EACH];
 
     UNROLL for (int i = 0; i < B::EACH; i++) {
         const int64_t q = at.row + first + i;
         top[i] = q < S ? lse[(b * a.H + h) * S + q] : (W)0;
         D[i] = q < S ? delta[(b * S + q) * a.H + h] : (W)0;
+        one[i] = q < S && sees_one(a, b, q);
     }
     for (int64_t k0 = first_key<B::TILE>(a, at.row); k0 < end_key<B::TILE>(a, at.row); k0 += B::TILE) {
         const matrix_rows<T> K = rows_of(rows + (a.H + kv) * A, ld, k0, S, A);
@@ -69,7 +71,7 @@ attention_backward_queries(T *dQKV, const T *dO, const wide<T> *delta, const wid
                 const W score = score_of(a, s[i][j]);
                 const int64_t q = at.row + first + i, k = k0 + x * B::EACH + j;
                 const probability<W> is = probability_of(a, b, h, q, k, score, top[i]);
-                s[i][j] = is.p * (dp[i][j] * is.factor - D[i]) * score_slope(a, score);
+                s[i][j] = one[i] ? (W)0 : is.p * (dp[i][j] * is.factor - D[i]) * score_slope(a, score);
             }
             put(&ds[first + i][x * B::EACH], s[i]);
         }
@@ -109,11 +111,12 @@ attention_backward_keys(T *dQKV, const T *dO, const wide<T> *delta, const wide<T
                 const int64_t q = q0 + x * B::EACH + j;
                 const W top = q < S ? lse[(b * a.H + h) * S + q] : (W)0;
                 const W D = q < S ? delta[(b * S + q) * a.H + h] : (W)0;
+                const bool one = q < S && sees_one(a, b, q);
                 UNROLL for (int i = 0; i < B::EACH; i++) {
                     const W score = score_of(a, s[i][j]);
                     const probability<W> is = probability_of(a, b, h, q, at.row + first + i, score, top);
                     s[i][j] = is.p * is.factor;
-                    dp[i][j] = is.p * (dp[i][j] * is.factor - D) * score_slope(a, score);
+                    dp[i][j] = one ? (W)0 : is.p * (dp[i][j] * is.factor - D) * score_slope(a, score);
                 }
             }
             UNROLL for (int i = 0; i < B::EACH; i++) put(&p[first + i][x * B::EACH], s[i]);

@@ -22,6 +22,7 @@ struct cuda_attention {
     double scale, cap;                  /* of scores: factor, soft cap or 0 */
     const int32_t *mask;                /* NULL: causal */
     bool mask_each;                     /* a mask for each sequence */
+    bool more;                          /* queries also see what is not among these keys: a prefix */
     const void *sinks;                  /* [H], in the format of numbers; NULL: none */
     struct cuda_dropout drop;
 };

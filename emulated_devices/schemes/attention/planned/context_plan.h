@@ -14,6 +14,7 @@
 #include "emulated_devices/device/interval.h"
 #include "ref/error.h"
 #include "ref/io/sha256.h"
+#include <stdlib.h>
 
 /* What a planner knows.  Samples lie one after another. */
 struct context_load {
@@ -104,6 +105,13 @@ void context_plan_free(struct context_plan *);
 
 /** The same plan in memory of its own.  @return OK or ERR_MEMORY, with nothing to free. */
 enum error_code context_plan_copy(struct context_plan *, const struct context_plan *from, struct error *);
+
+/** Free the lengths, if they are memory of their own. */
+static inline void context_load_free(struct context_load *l)
+{
+    free((void *)(uintptr_t)l->length);
+    l->length = NULL;
+}
 
 /** Whether planners know the same of both, so that they make the same plan; not of masked ones. */
 bool context_load_same(const struct context_load *, const struct context_load *);

@@ -24,6 +24,7 @@
  * Memory   kept: the log-sum-exp.  In a pass: every block that was moved here
  * Equals   reassociates
  */
+#include "emulated_devices/schemes/attention/planned/context_invariants.h"
 #include "emulated_devices/schemes/attention/planned/hypergraph.h"
 #include "emulated_devices/schemes/attention/planned/planned.h"
 #include "emulated_devices/schemes/attention/rings/ring.h"
@@ -213,6 +214,6 @@ const struct attention_scheme attention_scheme_dcp = {
               .source = "DCP, arXiv:2510.10620",
               .volume = "2 n K A elements for keys of n tokens that move, 2 n H A for queries and results",
               .memory = "log-sum-exp: H numbers a token; in a pass all blocks that moved here",
-              .needs = "nothing" },
+              .needs = "nothing", .invariants = dcp_invariants },
     .plan = plan, PLANNED_SCHEME,
 };

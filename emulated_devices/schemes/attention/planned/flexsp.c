@@ -22,6 +22,7 @@
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/attention/planned/buckets.h"
+#include "emulated_devices/schemes/attention/planned/context_invariants.h"
 #include "emulated_devices/schemes/attention/planned/flexsp_plan.h"
 #include "emulated_devices/schemes/attention/heads/head_exchange.h"
 #include "emulated_devices/schemes/attention/pass.h"
@@ -193,7 +194,7 @@ const struct attention_scheme attention_scheme_flexsp = {
               .source = "FlexSP, arXiv:2412.01523",
               .volume = "T/d (d-1)/d (2 H + 2 K) A elements a layer forward for T tokens in a group of d; backward too",
               .memory = "queries, keys, values, results and log-sum-exp of the group's tokens and 1/d of the heads",
-              .needs = "nothing" },
+              .needs = "nothing", .invariants = flexsp_invariants },
     .refuses = refuses, .plan = plan, .open = open_groups, .slots = SLOTS, .exchanged = LSE, .kept = kept,
     .forward = forward, .backward_input = backward_input, .exchange = exchange, .cost = cost,
 };

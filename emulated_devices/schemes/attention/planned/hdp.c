@@ -26,6 +26,7 @@
  * Memory   kept: the log-sum-exp.  In a pass: keys and values of the sample's other devices
  * Equals   permutes whole samples; reassociates those on several devices
  */
+#include "emulated_devices/schemes/attention/planned/context_invariants.h"
 #include "emulated_devices/schemes/attention/planned/planned.h"
 #include "emulated_devices/schemes/attention/rings/ring.h"
 #include <math.h>
@@ -164,6 +165,6 @@ const struct attention_scheme attention_scheme_hdp = {
               .volume = "2 n K A (D-1) elements a layer forward for n tokens of a sample on D devices; backward twice",
               .memory = "log-sum-exp: H numbers a token; in a pass keys of the samples' other devices; with --offload "
                         "activations long samples leave less on the device, and need fewer",
-              .needs = "nothing" },
+              .needs = "nothing", .invariants = hdp_invariants },
     .plans_steps = true, .plan = plan, PLANNED_SCHEME,
 };

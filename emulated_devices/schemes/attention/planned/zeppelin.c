@@ -27,6 +27,7 @@
  * Memory   kept: the log-sum-exp.  In a pass: see planned.h
  * Equals   permutes rows and messages; reassociates samples on several devices
  */
+#include "emulated_devices/schemes/attention/planned/context_invariants.h"
 #include "emulated_devices/schemes/attention/planned/planned.h"
 #include "emulated_devices/schemes/attention/planned/remap.h"
 #include <math.h>
@@ -280,6 +281,6 @@ const struct attention_scheme attention_scheme_zeppelin = {
               .source = "Zeppelin, arXiv:2509.21841",
               .volume = "2 n K A (D-1) elements a layer forward for n tokens of a sample on D devices, and its rows",
               .memory = "log-sum-exp: H numbers a token; in a pass keys of the samples' other devices, and its rows",
-              .needs = "nothing" },
+              .needs = "nothing", .invariants = zeppelin_invariants },
     .plan = plan, PLANNED_SCHEME,
 };

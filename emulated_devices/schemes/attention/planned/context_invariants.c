@@ -1,0 +1,379 @@
+#include "emulated_devices/schemes/attention/planned/context_invariants.h"
+#include "emulated_devices/comm/mesh.h"
+#include <math.h>
+#include <stdlib.h>
+
+typedef long long wide;
+
+static int64_t divided_up(int64_t n, int64_t by) { return (n + by - 1) / by; }
+static int64_t at_least_0(int64_t n) { return n > 0 ? n : 0; }
+static bool is_planned(const struct context_seen *s) { return s->plan->tokens > 0 && s->plan->devices > 1; }
+
+/* ---- what is moved ----------------------------------------------------------------------------------------------- */
+
+/* Whether a device computes with a block that it does not have. */
+static bool needs(const struct context_plan *p, enum context_data data, int block, int device)
+{
+    for (int w = 0; w < p->works; w++)
+        if (p->work[w].device == device && (data == CONTEXT_KEYS ? p->work[w].key : p->work[w].query) == block)
+            return p->block[block].home != device;
+    return false;
+}
+
+static int times_moved(const struct context_plan *p, enum context_data data, int block, int device)
+{
+    int times = 0;
+    for (int i = 0; i < p->moves; i++)
+        times += p->move[i].data == data && p->move[i].block == block && p->move[i].to == device;
+    return times;
+}
+
+static enum error_code moves_are_needed(const void *seen, int64_t *checked, struct error *err)
+{
+    const struct context_plan *const p = ((const struct context_seen *)seen)->plan;
+    for (int b = 0; b < p->blocks && is_planned(seen) && p->groups == 0; b++)
+        for (int d = 0; d < p->devices; d++)
+            for (enum context_data data = CONTEXT_QUERIES; data <= CONTEXT_KEYS; data++) {
+                const int moved = times_moved(p, data, b, d), wanted = needs(p, data, b, d);
+                if (moved != wanted)
+                    return fail(err, ERR_CHECK, "the %s of block %d go to device %d %d times, and it needs them %d times",
+                                data == CONTEXT_KEYS ? "keys" : "queries", b, d, moved, wanted);
+                *checked += wanted;
+            }
+    return OK;
+}
+
+/* Tokens of a device that are in its blocks and in its rows outside attention: they do not move. */
+static int64_t tokens_that_stay(const struct context_plan *p, int device)
+{
+    int64_t stay = 0;
+    for (int r = 0; r < p->rows; r++)
+        for (int b = 0; b < p->blocks; b++)
+            for (int i = 0; i < 2; i++)
+                if (p->row[r].device == device && p->block[b].home == device)
+                    stay += interval_meet(p->row[r].tokens, p->block[b].tokens[i]).count;
+    return stay;
+}
+
+/* Tokens of a device in attention, and outside it. */
+struct tokens_of_device { int64_t attended, outside, stay; };
+
+static void count_tokens(const struct context_plan *p, struct tokens_of_device of[])
+{
+    for (int d = 0; d < p->devices; d++) of[d] = (struct tokens_of_device){ 0 };
+    for (int b = 0; b < p->blocks; b++) of[p->block[b].home].attended += context_block_tokens(&p->block[b]);
+    for (int r = 0; r < p->rows; r++) of[p->row[r].device].outside += p->row[r].tokens.count;
+    for (int d = 0; d < p->devices; d++) {
+        if (p->rows == 0) of[d].outside = of[d].stay = of[d].attended;
+        else of[d].stay = tokens_that_stay(p, d);
+    }
+}
+
+/* Every device gets T/P tokens, and T mod P of them one more.  Each one more at a device with more than T/P tokens
+ * saves one that would move. */
+static int64_t fewest_that_move(const struct tokens_of_device of[], int P)
+{
+    int64_t total = 0, over = 0, above = 0;
+    for (int d = 0; d < P; d++) total += of[d].attended;
+    for (int d = 0; d < P; d++)
+        over += at_least_0(of[d].attended - total / P), above += of[d].attended > total / P;
+    return over - (above < total % P ? above : total % P);
+}
+
+static enum error_code fewest_rows_move(const void *seen, int64_t *checked, struct error *err)
+{
+    const struct context_plan *const p = ((const struct context_seen *)seen)->plan;
+    struct tokens_of_device of[MESH_MOST_DEVICES];
+    int64_t moved = 0, least = INT64_MAX, most = 0;
+    if (!is_planned(seen)) return OK;
+    count_tokens(p, of);
+    for (int d = 0; d < p->devices; d++) {
+        moved += of[d].attended - of[d].stay;
+        if (of[d].outside < least) least = of[d].outside;
+        if (of[d].outside > most) most = of[d].outside;
+    }
+    const int64_t fewest = fewest_that_move(of, p->devices);
+    *checked += 1;
+    if (most - least > 1)
+        return fail(err, ERR_CHECK, "outside attention devices have %lld to %lld rows", (wide)least, (wide)most);
+    return moved == fewest ? OK : fail(err, ERR_CHECK, "%lld rows move between attention and other layers; %lld would do",
+                                       (wide)moved, (wide)fewest);
+}
+
+/* What crosses nodes, given how many rows each device has in and outside attention. */
+static enum error_code fewest_rows_cross(const void *seen, int64_t *checked, struct error *err)
+{
+    const struct context_seen *const s = seen;
+    const struct context_plan *const p = s->plan;
+    const int node = s->load->node;
+    struct tokens_of_device of[MESH_MOST_DEVICES];
+    int64_t crossed = 0, fewest = 0;
+    if (!is_planned(seen) || node < 1 || node >= p->devices || p->rows == 0) return OK;
+    count_tokens(p, of);
+    for (int first = 0; first < p->devices; first += node) {
+        int64_t over = 0;
+        for (int d = first; d < first + node && d < p->devices; d++) over += of[d].attended - of[d].outside;
+        fewest += at_least_0(over);
+    }
+    for (int r = 0; r < p->rows; r++)
+        for (int b = 0; b < p->blocks; b++)
+            for (int i = 0; i < 2; i++)
+                if (p->row[r].device / node != p->block[b].home / node)
+                    crossed += interval_meet(p->row[r].tokens, p->block[b].tokens[i]).count;
+    *checked += 1;
+    return crossed == fewest ? OK : fail(err, ERR_CHECK, "%lld rows cross nodes between attention and other layers; "
+                                         "%lld would do", (wide)crossed, (wide)fewest);
+}
+
+/* ---- who has a sample -------------------------------------------------------------------------------------------- */
+
+/* The devices of a sample, and the pairs of tokens that each computes if queries stay where they are. */
+struct sample_share { int devices; double least, most; };
+
+static struct sample_share share_of(const struct context_plan *p, struct interval sample)
+{
+    struct sample_share share = { 0 };
+    for (int d = 0; d < p->devices; d++) {
+        double pairs = 0;
+        for (int b = 0; b < p->blocks; b++)
+            for (int i = 0; i < 2 && p->block[b].home == d; i++) {
+                const struct interval own = interval_meet(p->block[b].tokens[i], sample);
+                const double first = (double)(own.first - sample.first), n = (double)own.count;
+                pairs += n > 0 ? n * first + n * (n + 1) / 2 : 0;
+            }
+        if (pairs <= 0) continue;
+        if (share.devices == 0 || pairs < share.least) share.least = pairs;
+        if (pairs > share.most) share.most = pairs;
+        share.devices++;
+    }
+    return share;
+}
+
+static bool leaves_for_tier(const struct context_load *l) { return l->per_kept > 0 && l->layers > 2; }
+
+static enum error_code as_many_devices_as_needed(const void *seen, int64_t *checked, struct error *err)
+{
+    const struct context_seen *const s = seen;
+    const struct context_load *const l = s->load;
+    const int64_t room = divided_up(l->tokens, (int64_t)l->devices * (l->micros > 1 ? l->micros : 1));
+    if (!is_planned(seen) || leaves_for_tier(l)) return OK;
+    for (int64_t i = 0, first = 0; i < l->samples; first += l->length[i++]) {
+        const int has = share_of(s->plan, (struct interval){ first, l->length[i] }).devices;
+        const int64_t needed = divided_up(l->length[i], room), want = needed < l->devices ? needed : l->devices;
+        if (has == 0 && l->micros > 1) continue;                /* in another microbatch */
+        if (has != want)
+            return fail(err, ERR_CHECK, "a sample of %lld tokens is on %d devices; with room for %lld tokens each it "
+                        "needs %lld", (wide)l->length[i], has, (wide)room, (wide)want);
+        *checked += 1;
+    }
+    return OK;
+}
+
+/* The 2D parts of a sample differ by a token at most, so a device has at most two tokens more, each with at most s
+ * pairs, and its parts begin together at most 2D tokens later, which is s pairs at most. */
+static enum error_code devices_share_evenly(const void *seen, int64_t *checked, struct error *err)
+{
+    const struct context_seen *const s = seen;
+    for (int64_t i = 0, first = 0; i < s->load->samples && is_planned(seen); first += s->load->length[i++]) {
+        const struct sample_share h = share_of(s->plan, (struct interval){ first, s->load->length[i] });
+        if (h.devices < 2) continue;
+        if (h.most - h.least > 3 * (double)s->load->length[i])
+            return fail(err, ERR_CHECK, "of a sample of %lld tokens its %d devices compute %.0f to %.0f pairs",
+                        (wide)s->load->length[i], h.devices, h.least, h.most);
+        *checked += 1;
+    }
+    return OK;
+}
+
+/* ---- groups ------------------------------------------------------------------------------------------------------ */
+
+enum { MOST_TRIED_SAMPLES = 6, MOST_TRIED_GROUPS = 4 };
+
+/* Ways to cut the devices, and where the samples are, the longest first. */
+struct grouping {
+    const struct context_load *load;
+    const struct interval *sample;
+    int groups, size[MESH_MOST_DEVICES];
+    double busy[MESH_MOST_DEVICES];
+    int64_t tokens[MESH_MOST_DEVICES], room;
+    double best;                        /* negative: none fits */
+};
+
+/* Of a sample in a group of d devices: its pairs, its tokens, and what they exchange, of which each does a d-th. */
+static double time_of_sample(const struct context_load *l, int64_t s, int d)
+{
+    const double n = (double)s, exchanged = n * (double)(2 * l->query_width + l->key_width) * (1 - 1.0 / d);
+    return (n * (n + 1) / 2 * l->per_pair + n * l->per_token + exchanged * l->per_element) / d;
+}
+
+static bool has_room(const struct grouping *g, int group, int64_t s)
+{
+    return divided_up(g->tokens[group] + s, g->size[group]) <= g->room;
+}
+
+static void keep_if_best(struct grouping *g)
+{
+    double slowest = 0;
+    for (int i = 0; i < g->groups; i++) slowest = fmax(slowest, g->busy[i]);
+    if (g->best < 0 || slowest < g->best) g->best = slowest;
+}
+
+/* Every way to put the samples from this one on into groups. */
+static void try_all(struct grouping *g, int sample)
+{
+    if (sample == g->load->samples) {
+        keep_if_best(g);
+        return;
+    }
+    const int64_t s = g->sample[sample].count;
+    for (int i = 0; i < g->groups; i++) {
+        const double before = g->busy[i];
+        if (!has_room(g, i, s)) continue;
+        g->busy[i] += time_of_sample(g->load, s, g->size[i]), g->tokens[i] += s;
+        try_all(g, sample + 1);
+        g->busy[i] = before, g->tokens[i] -= s;
+    }
+}
+
+/* The longest sample first, each where it ends first. */
+static void try_longest_first(struct grouping *g)
+{
+    for (int k = 0; k < g->load->samples; k++) {
+        int at = -1;
+        double ends = 0;
+        for (int i = 0; i < g->groups; i++) {
+            const double then = g->busy[i] + time_of_sample(g->load, g->sample[k].count, g->size[i]);
+            if (has_room(g, i, g->sample[k].count) && (at < 0 || then < ends)) at = i, ends = then;
+        }
+        if (at < 0) return;
+        g->busy[at] = ends, g->tokens[at] += g->sample[k].count;
+    }
+    keep_if_best(g);
+}
+
+static void empty_groups(struct grouping *g)
+{
+    for (int i = 0; i < g->groups; i++) g->busy[i] = 0, g->tokens[i] = 0;
+}
+
+/* All ways to cut so many devices into groups whose sizes fall; or, of more, into groups of one size. */
+static void try_groups(struct grouping *g, int devices, int largest, bool small)
+{
+    if (devices == 0) {
+        empty_groups(g);
+        if (small) try_all(g, 0);
+        else try_longest_first(g);
+        return;
+    }
+    for (int d = 1; d <= largest; d *= 2) {
+        const int as_many = small ? 1 : devices / d;
+        if (d > devices || (!small && devices % d != 0)) continue;
+        for (int i = 0; i < as_many; i++) g->size[g->groups++] = d;
+        try_groups(g, devices - as_many * d, d, small);
+        g->groups -= as_many;
+    }
+}
+
+static double time_of_plan(const struct context_seen *s)
+{
+    double busy[MESH_MOST_DEVICES] = { 0 }, slowest = 0;
+    const struct context_plan *const p = s->plan;
+    for (int64_t i = 0, first = 0; i < s->load->samples; first += s->load->length[i++])
+        for (int b = 0; b < p->blocks; b++) {
+            const int group = context_group_of(p, p->block[b].home);
+            if (p->block[b].tokens[0].first != first) continue;
+            busy[group] += time_of_sample(s->load, s->load->length[i], p->group[group].devices);
+        }
+    for (int i = 0; i < p->groups; i++) slowest = fmax(slowest, busy[i]);
+    return slowest;
+}
+
+static enum error_code groups_are_fastest(const void *seen, int64_t *checked, struct error *err)
+{
+    const struct context_seen *const s = seen;
+    const struct context_load *const l = s->load;
+    if (!is_planned(seen)) return OK;
+    struct interval *const sample = context_samples(l);
+    struct grouping g = { .load = l, .sample = sample, .best = -1, .room = 2 * divided_up(l->tokens, l->devices) };
+    int largest = 1;
+    while (2 * largest <= l->devices && 2 * largest <= l->heads) largest *= 2;
+    if (sample == NULL) return fail(err, ERR_MEMORY, "no memory to check a plan");
+    const bool small = l->samples <= MOST_TRIED_SAMPLES && l->devices <= MOST_TRIED_GROUPS;
+    try_groups(&g, l->devices, largest, small);
+    free(sample);
+    const double time = time_of_plan(s);
+    if (g.best < 0) return OK;                          /* one group takes what it must */
+    *checked += 1;
+    return time <= g.best * (1 + 1e-9) ? OK
+         : fail(err, ERR_CHECK, "the slowest group computes %.6g operations; %s take %.6g", time,
+                small ? "the best of all groups" : "groups of one size", g.best);
+}
+
+/* ---- balance ----------------------------------------------------------------------------------------------------- */
+
+enum { WORK, TOKENS };
+static const char *const weights[] = { "pairs", "tokens" };
+
+/* A twentieth more than a share, or the heaviest vertex more. */
+static double allowed(double share, double heaviest) { return share + fmax(share / 20, heaviest); }
+
+static void weigh(const struct context_seen *s, int kind, double of[], double *heaviest)
+{
+    const struct context_plan *const p = s->plan;
+    for (int i = 0; i < (kind == WORK ? p->works : p->blocks); i++) {
+        const struct context_block *const b = &p->block[kind == WORK ? p->work[i].query : i];
+        const double n = kind == TOKENS ? (double)context_block_tokens(b)
+                                        : context_pairs(s->load, b, &p->block[p->work[i].key]);
+        of[kind == WORK ? p->work[i].device : b->home] += n;
+        *heaviest = fmax(*heaviest, n);
+    }
+}
+
+static enum error_code is_balanced(const void *seen, int64_t *checked, struct error *err)
+{
+    const struct context_seen *const s = seen;
+    const int P = s->plan->devices, node = s->load->node > 0 && s->load->node < P ? s->load->node : P;
+    for (int kind = WORK; kind <= TOKENS && is_planned(seen); kind++) {
+        double of[MESH_MOST_DEVICES] = { 0 }, heaviest = 0, all = 0;
+        weigh(s, kind, of, &heaviest);
+        for (int d = 0; d < P; d++) all += of[d];
+        for (int first = 0; first < P; first += node) {
+            const int here = first + node <= P ? node : P - first;
+            double sum = 0;
+            for (int d = first; d < first + here; d++) sum += of[d];
+            if (sum > allowed(all * here / P, heaviest) + 1)
+                return fail(err, ERR_CHECK, "a node has %.0f of %.0f %s", sum, all, weights[kind]);
+            for (int d = first; d < first + here; d++, *checked += 1)
+                if (of[d] > allowed(sum / here, heaviest) + 1)
+                    return fail(err, ERR_CHECK, "device %d has %.0f of %.0f %s on %d devices", d, of[d], sum,
+                                weights[kind], here);
+        }
+    }
+    return OK;
+}
+
+/* ---- of each scheme ---------------------------------------------------------------------------------------------- */
+
+#define NEEDED_MOVES { "moves", "a block is sent once to each device that computes with it, and to no other", \
+                       moves_are_needed }
+#define EVEN_SHARES  { "shares", "the devices of a sample compute equally many pairs, to 3 for each token", \
+                       devices_share_evenly }
+
+const struct invariant zeppelin_invariants[] = {
+    { "remap", "outside attention rows are even to one, and the fewest move that will do", fewest_rows_move },
+    { "remap nodes", "of these the fewest cross nodes", fewest_rows_cross },
+    NEEDED_MOVES, EVEN_SHARES, { NULL },
+};
+const struct invariant hdp_invariants[] = {
+    { "devices", "a sample of s tokens is on ceil(s/C) devices, if each has room for C", as_many_devices_as_needed },
+    NEEDED_MOVES, EVEN_SHARES, { NULL },
+};
+const struct invariant flexsp_invariants[] = {
+    { "groups", "no groups of one size are faster; with up to 6 samples on 4 devices no groups at all",
+      groups_are_fastest },
+    { NULL },
+};
+const struct invariant dcp_invariants[] = {
+    { "balance", "pairs and tokens are even to a twentieth or one block", is_balanced },
+    NEEDED_MOVES, { NULL },
+};

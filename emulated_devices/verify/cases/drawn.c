@@ -1,0 +1,131 @@
+#include "emulated_devices/verify/cases/drawn.h"
+#include "emulated_devices/schemes/attention/planned/context_invariants.h"
+#include "emulated_devices/schemes/experts/expert_invariants.h"
+#include "emulated_devices/verify/cases/experts.h"
+#include "ref/numeric/philox.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- lengths ----------------------------------------------------------------------------------------------------- */
+
+enum { MOST_DRAWN_SAMPLES = 64, KINDS_OF_LENGTHS = 6 };
+
+/* Of P devices, 29 tokens each, in samples that are: few; alike; lognormal; short beside one long; and so on. */
+static int draw_lengths(int kind, int P, int64_t length[], int64_t *tokens)
+{
+    static const int least[KINDS_OF_LENGTHS] = { 11, 7, 1, 2, 3, 1 };
+    int64_t left = 29 * (int64_t)P + kind;
+    int n = 0;
+    *tokens = left;
+    while (left > 0 && n < MOST_DRAWN_SAMPLES) {
+        const double u = random_uniform(7, (uint64_t)kind, (uint64_t)n), v = random_uniform(8, (uint64_t)kind, (uint64_t)n);
+        int64_t s = least[kind];
+        if (kind == 2 || kind == 5) s += (int64_t)exp(1.2 + 1.1 * sqrt(-2 * log(u + 1e-9)) * cos(6.283185307179586 * v));
+        if (kind == 0) s += (int64_t)(u * 8 * P);
+        if (kind == 3 && n == 0) s = left / 2;
+        if (kind == 4) s += (int64_t)(u * u * 3 * P) + (int64_t)(v * 5);
+        if (s > left || n + 1 == MOST_DRAWN_SAMPLES) s = left;
+        length[n++] = s, left -= s;
+    }
+    return n;
+}
+
+static enum error_code check_drawn(const struct attention_scheme *s, const struct context_load *l,
+                                   struct invariant_counts *c, struct error *err)
+{
+    struct context_plan plan;
+    enum error_code e = s->plan(&plan, l, err);
+    if (e) return e;
+    const struct context_seen seen = { l, &plan };
+    struct error found;
+    for (int i = 0; s->head.invariants[i].name && !e; i++) {
+        e = s->head.invariants[i].holds(&seen, &c->checked[i], &found);
+        if (e) fail(err, e, "%s: of %d drawn lengths on %d devices, nodes of %d: %s: %s", s->head.name, l->samples,
+                    l->devices, l->node, s->head.invariants[i].sentence, found.text);
+    }
+    context_plan_free(&plan);
+    return e;
+}
+
+/* Plans are the same on every device, so nothing is sent. */
+static enum error_code draw_plans(const struct attention_scheme *s, int P, struct invariant_counts *c,
+                                  struct error *err)
+{
+    int64_t length[MOST_DRAWN_SAMPLES], tokens;
+    enum error_code e = OK;
+    for (int kind = 0; kind < KINDS_OF_LENGTHS; kind++)
+        for (int node = 1; node <= P; node++)
+            for (int micros = 1; micros <= (s->plans_steps ? 3 : 1); micros++) {
+                if (P % node != 0) continue;
+                const int n = draw_lengths(kind, P, length, &tokens);
+                const struct context_load load = {
+                    .length = length, .samples = n, .tokens = tokens, .micros = micros, .micro = micros - 1,
+                    .devices = P, .node = node, .per_pair = 128, .per_token = 6000, .per_element = 500, .layers = 4,
+                    .heads = 8, .query_width = 32, .key_width = 16,
+                };
+                e = check_drawn(s, &load, c, err);
+                if (e) return e;
+            }
+    return e;
+}
+
+/* ---- loads ------------------------------------------------------------------------------------------------------- */
+
+enum { DRAWN_STEPS = LOAD_WINDOW + 2 };
+
+/* One layer over several steps with the same choices, which are counted beside the scheme. */
+static enum error_code learn_layer(const struct expert_scheme *s, struct comm *world, struct expert_shape shape,
+                                   struct invariant_counts *c, struct error *err)
+{
+    struct expert_layer l;
+    struct error found;
+    int64_t load[MOST_DRAWN_SAMPLES] = { 0 }, step[MOST_DRAWN_SAMPLES];
+    enum error_code e = expert_layer_open(&l, world, s, shape, err);
+    for (int n = 0; n < DRAWN_STEPS && !e; n++) {
+        e = s->announce(&l.routing, &l.ep, l.call.experts, err);
+        const struct expert_seen seen = { .ep = &l.ep, .load = load };
+        for (int i = 0; s->head.invariants[i].name && !e; i++) {
+            e = s->head.invariants[i].holds(&seen, &c->checked[i], &found);
+            if (e) fail(err, e, "%s: %lld experts on %d devices, drawn loads: %s: %s", s->head.name, (long long)shape.E,
+                        world->size, s->head.invariants[i].sentence, found.text);
+        }
+        if (s->step) s->step(&l.ep);
+        memset(step, 0, sizeof step);
+        for (int m = 0; m < shape.ep && !e; m++)
+            for (int64_t x = 0; x < shape.E; x++) step[x] += l.routing.table[m * shape.E + x];
+        for (int64_t x = 0; x < shape.E && n < LOAD_WINDOW; x++) load[x] += step[x];     /* later steps replace equal ones */
+    }
+    expert_layer_close(&l);
+    return comm_agree(world, e, err);
+}
+
+static enum error_code draw_loads(const struct expert_scheme *s, struct comm *world, struct invariant_counts *c,
+                                  struct error *err)
+{
+    const int P = world->size;
+    enum error_code e = OK;
+    for (int etp = 1; etp <= P && !e; etp++)
+        for (int64_t tokens = 1; tokens <= 256 && !e; tokens *= s->has_degrees ? 4 : 256)
+            for (int slots = 1; slots <= (s->copies ? 3 : 1) && !e; slots++) {
+                if (P % etp != 0 || (s->copies && etp > 1)) continue;
+                const struct expert_shape shape = {
+                    .E = P / etp + 5, .k = 2, .tokens = s->has_degrees ? tokens : 32, .D = 4, .F = 4 * etp, .ep = P / etp,
+                    .etp = etp, .zipf = true, .copying = { .slots = slots, .top = slots == 3 ? 2 : 0 },
+                };
+                e = learn_layer(s, world, shape, c, err);
+            }
+    return e;
+}
+
+enum error_code adaptation_drawn(const struct scheme *s, struct comm *world, struct invariant_counts *c,
+                                 struct error *err)
+{
+    const struct expert_scheme *const experts = (const struct expert_scheme *)s;
+    const struct attention_scheme *const attention = (const struct attention_scheme *)s;
+    *c = (struct invariant_counts){ .scheme = s };
+    if (s->invariants == NULL || world->size == 1) return OK;
+    if (s->kind == ATTENTION_SCHEME)
+        return comm_agree(world, draw_plans(attention, world->size, c, err), err);
+    return s->kind == EXPERT_SCHEME && experts->choose ? draw_loads(experts, world, c, err) : OK;
+}

@@ -1,0 +1,31 @@
+/* adaptation.h -- holds schemes that plan or adapt to their invariants (schemes/scheme.h): the plans and choices of a
+ * run.  Those for drawn inputs, which differ more than those of a small run: verify/cases/drawn.h.
+ */
+#ifndef ORRERY_VERIFY_ADAPTATION_H
+#define ORRERY_VERIFY_ADAPTATION_H
+
+#include "emulated_devices/model/trainer.h"
+
+/* How often each invariant of a scheme was compared. */
+struct invariant_counts { const struct scheme *scheme; int64_t checked[INVARIANTS_MOST]; };
+
+/** The sum. */
+int64_t invariants_checked(const struct invariant_counts *);
+
+/* A run's schemes, and the choices of experts by layer and step, which are counted here once more. */
+struct adaptation {
+    struct invariant_counts attention, experts;
+    int64_t *chosen;                    /* [LOAD_WINDOW + 1, L, E] of the last steps; last of this one */
+    int64_t steps;
+};
+
+/** Local.  @return OK or ERR_MEMORY; call adaptation_close after both. */
+enum error_code adaptation_open(struct adaptation *, const struct trainer *, struct error *);
+void adaptation_close(struct adaptation *);
+
+/** Hold what this device has planned and chosen in a step to the invariants, after its passes and before its update;
+ *  then end the step.  Local.
+ *  @return OK; ERR_CHECK naming scheme, invariant and what was found; ERR_MEMORY. */
+enum error_code adaptation_check(struct adaptation *, const struct trainer *, struct error *);
+
+#endif

@@ -1,0 +1,259 @@
+#include "ref/io/figures.h"
+#include <ctype.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BINARY = 1024, DECIMAL = 1000 };
+
+/* ---- one number -------------------------------------------------------------------------------------------------- */
+
+/* Decimals with which a number has three or four digits. */
+static int decimals_of(double x)
+{
+    if (x == floor(x) && fabs(x) < 1e6) return 0;
+    return fabs(x) < 9.995 ? 2 : 1;
+}
+
+/* Print a number with the first of some units in which the number is below the base, once it is rounded. */
+static struct figure scaled(double x, double base, const char *const *unit, int units, const char *blank)
+{
+    struct figure s;
+    int k = 0;
+    if (!isfinite(x)) {
+        snprintf(s.text, sizeof s.text, "%g", x);
+        return s;
+    }
+    while (k + 1 < units && fabs(x) >= base - 0.05) x /= base, k++;
+    if (fabs(x) >= 1e6) snprintf(s.text, sizeof s.text, "%.3g%s%s", x, *unit[k] ? blank : "", unit[k]);
+    else snprintf(s.text, sizeof s.text, "%.*f%s%s", decimals_of(x), x, *unit[k] ? blank : "", unit[k]);
+    return s;
+}
+
+struct figure count_format(double x)
+{
+    static const char *const unit[] = { "", "K", "M", "B", "T" };
+    return scaled(x, DECIMAL, unit, 5, "");
+}
+
+struct figure flop_format(double x)
+{
+    static const char *const unit[] = { "FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP", "ZFLOP" };
+    return scaled(x, DECIMAL, unit, 8, " ");
+}
+
+struct figure flop_rate_format(double x)
+{
+    static const char *const unit[] = { "FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s", "EFLOP/s" };
+    return scaled(x, DECIMAL, unit, 7, " ");
+}
+
+struct figure byte_rate_format(double x)
+{
+    static const char *const unit[] = { "B/s", "kB/s", "MB/s", "GB/s", "TB/s", "PB/s" };
+    return scaled(x, DECIMAL, unit, 6, " ");
+}
+
+/* ---- times ------------------------------------------------------------------------------------------------------- */
+
+enum { MINUTE = 60, HOUR = 3600, DAY = 86400, LONGEST_DAYS = 10000 };
+
+/* Whole parts of a long time, of which the smaller is rounded. */
+static void two_units(struct figure *s, double seconds, double small, double large, const char *names)
+{
+    const double parts = round(seconds / small), whole = floor(parts * small / large);
+    snprintf(s->text, sizeof s->text, names, whole, parts - whole * (large / small));
+}
+
+static struct figure long_time(double seconds)
+{
+    struct figure s, negative = { "-" };
+    const double x = fabs(seconds);
+    if (round(x) < 2 * HOUR) two_units(&s, x, 1, MINUTE, "%.0f min %.0f s");
+    else if (round(x / MINUTE) < 2 * DAY / MINUTE) two_units(&s, x, MINUTE, HOUR, "%.0f h %.0f min");
+    else if (x < (double)LONGEST_DAYS * DAY) two_units(&s, x, HOUR, DAY, "%.0f days %.0f h");
+    else snprintf(s.text, sizeof s.text, "%.3g years", x / (365.25 * DAY));
+    if (seconds >= 0) return s;
+    memcpy(negative.text + 1, s.text, sizeof s.text - 2);
+    negative.text[sizeof s.text - 1] = '\0';
+    return negative;
+}
+
+struct figure picoseconds_format(double ps)
+{
+    static const char *const unit[] = { "ps", "ns", "us", "ms", "s" };
+    if (ps == 0) return (struct figure){ "0 s" };
+    if (isfinite(ps) && fabs(ps) >= 119.95e12) return long_time(1e-12 * ps);
+    return scaled(ps, DECIMAL, unit, 5, " ");
+}
+
+struct figure time_format(double seconds) { return picoseconds_format(1e12 * seconds); }
+
+struct figure picoseconds_exact(int64_t ps)
+{
+    static const char *const unit[] = { "ps", "ns", "us", "ms", "s" };
+    struct figure s;
+    const uint64_t all = ps < 0 ? 0 - (uint64_t)ps : (uint64_t)ps;
+    uint64_t per = 1;
+    int k = 0, used, digits;
+    for (; k < 4 && all / per >= DECIMAL; k++) per *= DECIMAL;
+    used = snprintf(s.text, sizeof s.text, "%s%" PRIu64, ps < 0 ? "-" : "", all / per);
+    uint64_t rest = all % per;
+    for (digits = 3 * k; rest > 0 && rest % 10 == 0; digits--) rest /= 10;
+    if (rest > 0) used += snprintf(s.text + used, sizeof s.text - (size_t)used, ".%0*" PRIu64, digits, rest);
+    snprintf(s.text + used, sizeof s.text - (size_t)used, " %s", ps == 0 ? "s" : unit[k]);
+    return s;
+}
+
+/* ---- bytes ------------------------------------------------------------------------------------------------------- */
+
+static const char PREFIX[] = "KMGT";
+enum { PREFIXES = 4 };
+
+/* To the power of a prefix: 0 is none. */
+static uint64_t unit_of(int base, int prefix)
+{
+    uint64_t unit = 1;
+    while (prefix-- > 0) unit *= (uint64_t)base;
+    return unit;
+}
+
+/* The largest prefix of which these bytes are a whole number; 0: none. */
+static int whole_prefix(uint64_t bytes, int base)
+{
+    int k = 0;
+    while (k < PREFIXES && bytes > 0 && bytes % unit_of(base, k + 1) == 0) k++;
+    return k;
+}
+
+struct figure size_format(uint64_t bytes)
+{
+    static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+    return scaled((double)bytes, BINARY, unit, 5, " ");
+}
+
+struct figure memory_format(uint64_t bytes)
+{
+    struct figure s = size_format(bytes);
+    const int decimal = whole_prefix(bytes, DECIMAL);
+    const size_t used = strlen(s.text);
+    if (decimal > whole_prefix(bytes, BINARY))
+        snprintf(s.text + used, sizeof s.text - used, " (%" PRIu64 " %cB)", bytes / unit_of(DECIMAL, decimal),
+                 decimal == 1 ? 'k' : PREFIX[decimal - 1]);
+    return s;
+}
+
+struct figure size_word(uint64_t bytes)
+{
+    struct figure s;
+    const int decimal = whole_prefix(bytes, DECIMAL), binary = whole_prefix(bytes, BINARY);
+    if (decimal > binary)
+        snprintf(s.text, sizeof s.text, "%" PRIu64 "%cB", bytes / unit_of(DECIMAL, decimal), PREFIX[decimal - 1]);
+    else if (binary > 0)
+        snprintf(s.text, sizeof s.text, "%" PRIu64 "%ciB", bytes / unit_of(BINARY, binary), PREFIX[binary - 1]);
+    else snprintf(s.text, sizeof s.text, "%" PRIu64, bytes);
+    return s;
+}
+
+struct figure size_enough(uint64_t bytes)
+{
+    struct figure s;
+    int k = 0;
+    while (k < PREFIXES && bytes / unit_of(BINARY, k + 1) >= 100) k++;
+    const uint64_t unit = unit_of(BINARY, k), whole = bytes / unit + (bytes % unit > 0);
+    if (k == 0) snprintf(s.text, sizeof s.text, "%" PRIu64, bytes);
+    else snprintf(s.text, sizeof s.text, "%" PRIu64 "%ciB", whole, PREFIX[k - 1]);
+    return s;
+}
+
+/* ---- reading a size ---------------------------------------------------------------------------------------------- */
+
+static const char DIGITS[] = "0123456789";
+
+/* The factor of a unit such as "", "B", "G", "GiB" or "GB"; 0: there is no such unit.  All letters may be small, but
+ * "Gb" would be bits. */
+static uint64_t factor_of(const char *unit)
+{
+    const char *p = *unit ? strchr(PREFIX, toupper((unsigned char)*unit)) : NULL;
+    if (p == NULL) return *unit == '\0' || strcmp(unit, "B") == 0 ? 1 : 0;
+    const int prefix = (int)(p - PREFIX) + 1;
+    const bool small = islower((unsigned char)*unit) != 0;
+    unit++;
+    if (*unit == '\0' || strcmp(unit, "iB") == 0 || (small && strcmp(unit, "ib") == 0)) return unit_of(BINARY, prefix);
+    if (strcmp(unit, "B") == 0 || (small && strcmp(unit, "b") == 0)) return unit_of(DECIMAL, prefix);
+    return 0;
+}
+
+/* The length of "12", "1.5", "1e9"; 0: there is no number. */
+static size_t number_length(const char *text, bool *whole)
+{
+    size_t n = strspn(text, DIGITS);
+    *whole = true;
+    if (n == 0) return 0;
+    if (text[n] == '.') n += 1 + strspn(text + n + 1, DIGITS), *whole = false;
+    const size_t power = text[n] == 'e' ? strspn(text + n + 1, DIGITS) : 0;
+    if (power > 0) n += 1 + power, *whole = false;
+    return n;
+}
+
+bool size_parse(const char *text, uint64_t *bytes)
+{
+    bool whole;
+    const size_t n = number_length(text, &whole);
+    const uint64_t factor = n > 0 ? factor_of(text + n) : 0;
+    if (factor == 0) return false;
+    if (!whole) {
+        const double x = strtod(text, NULL) * (double)factor;
+        if (!(x < 0x1p64) || (factor == 1 && x != floor(x))) return false;
+        *bytes = (uint64_t)x;
+        return true;
+    }
+    uint64_t x = 0;                                             /* not as a double: exact above 2^53, too */
+    for (const char *c = text; c < text + n; c++) {
+        const uint64_t digit = (uint64_t)(*c - '0');
+        if (x > (UINT64_MAX - digit) / 10) return false;
+        x = 10 * x + digit;
+    }
+    if (x > UINT64_MAX / factor) return false;
+    *bytes = x * factor;
+    return true;
+}
+
+/* ---- one unit for a column --------------------------------------------------------------------------------------- */
+
+/* A scale whose first unit is 1, of which there are no parts. */
+static struct figure_scale scale_of(double most, double base, const char *const *unit, int units)
+{
+    struct figure_scale s = { 1, unit[0], 0 };
+    for (int k = 1; k < units && most / s.per >= base - 0.05; k++) s.per *= base, s.name = unit[k];
+    const double x = most / s.per;
+    if (s.per > 1) s.decimals = x < 9.9995 ? 3 : x < 99.995 ? 2 : x < 999.95 ? 1 : 0;
+    return s;
+}
+
+struct figure_scale time_scale(double longest)
+{
+    static const char *const unit[] = { "ps", "ns", "us", "ms", "s" };
+    struct figure_scale s = scale_of(fabs(1e12 * longest), DECIMAL, unit, 5);
+    s.per *= 1e-12;
+    return s;
+}
+
+struct figure_scale size_scale(uint64_t most)
+{
+    static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+    return scale_of((double)most, BINARY, unit, 5);
+}
+
+struct figure scale_format(const struct figure_scale *scale, double value)
+{
+    struct figure s;
+    const double x = value / scale->per, least = pow(10, -scale->decimals);
+    if (value == 0) snprintf(s.text, sizeof s.text, "0");
+    else if (fabs(x) < least / 2)
+        snprintf(s.text, sizeof s.text, "%s%.*f", value < 0 ? ">-" : "<", scale->decimals, least);
+    else snprintf(s.text, sizeof s.text, "%.*f", scale->decimals, x);
+    return s;
+}

@@ -1,0 +1,14 @@
+/* pair.h -- two numbers as text, with as many digits as it takes to tell them apart. */
+#ifndef ORRERY_PAIR_H
+#define ORRERY_PAIR_H
+
+struct pair_text { char first[32], second[32]; };
+
+/**
+ * Write two numbers, of which a reader compares one with the other.
+ * @param format  'e' or 'g', as of printf.
+ * @param digits  its precision, more where both texts would be the same though the numbers are not.
+ */
+struct pair_text pair_text(char format, int digits, double first, double second);
+
+#endif

@@ -1,0 +1,58 @@
+#include "ref/machine/threads.h"
+#include <cblas.h>
+#include <stdio.h>
+#include <stdlib.h>
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+
+int threads_asked;
+
+void threads_set(int threads)
+{
+#if defined(_OPENMP)
+    omp_set_dynamic(0);
+    omp_set_num_threads(threads);
+#endif
+    openblas_set_num_threads(threads);
+}
+
+/* OpenMP's variable may have a number for each level of nesting: "4,2". */
+static int threads_told(void)
+{
+    const char *told = getenv("OMP_NUM_THREADS");
+    char *end;
+    const long threads = told != NULL ? strtol(told, &end, 10) : 0;
+    return threads > 0 && threads <= THREADS_MOST ? (int)threads : 0;
+}
+
+int threads_use(int cores)
+{
+    const int told = threads_asked > 0 ? threads_asked : threads_told();
+    const int threads = told > 0 ? told : cores > 1 ? cores : 1;
+    threads_set(threads);
+    return threads;
+}
+
+int threads_set_blas(int threads)
+{
+    const int before = openblas_get_num_threads();
+    openblas_set_num_threads(threads);
+    return before;
+}
+
+void threads_pass_on(void)
+{
+    char text[16];
+    if (threads_asked == 0) return;
+    snprintf(text, sizeof text, "%d", threads_asked);
+    setenv("OMP_NUM_THREADS", text, 1);
+}
+
+struct arithmetic arithmetic_now(void)
+{
+    struct arithmetic a = { .threads = openblas_get_num_threads() };
+    snprintf(a.kernel, sizeof a.kernel, "%s", openblas_get_corename());
+    snprintf(a.blas, sizeof a.blas, "%s", openblas_get_config());
+    return a;
+}

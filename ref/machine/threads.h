@@ -1,0 +1,41 @@
+/* threads.h -- how many threads operations use, and what else of this process their bits may depend on.
+ *
+ * The order of every sum is fixed but for those inside matrix products: there the BLAS chooses it, by its kernel for
+ * this processor and by its number of threads.  Who compares bits has to compare these two.
+ */
+#ifndef ORRERY_THREADS_H
+#define ORRERY_THREADS_H
+
+enum { THREADS_MOST = 1024 };
+
+/* The option --threads of every command that computes; 0: not given. */
+extern int threads_asked;
+
+/**
+ * Set the threads of OpenMP and OpenBLAS: those of --threads, else the first number of OMP_NUM_THREADS, else as many as
+ * this process has cores.
+ * @param cores  that it has for itself; less than 1 counts as 1.
+ * @return the number of threads.
+ */
+int threads_use(int cores);
+
+/** Set the threads of OpenMP and OpenBLAS. */
+void threads_set(int threads);
+
+/** Set the threads of OpenBLAS alone.  @return how many it had. */
+int threads_set_blas(int threads);
+
+/** From now on processes that this one starts have the threads of --threads, unless their own words say otherwise. */
+void threads_pass_on(void);
+
+/* What the bits of a result depend on besides the program and its input. */
+struct arithmetic {
+    int threads;
+    char kernel[32];                    /* OpenBLAS's for this processor, such as Haswell */
+    char blas[160];                     /* OpenBLAS's version, and how it was built */
+};
+
+/** As it is now. */
+struct arithmetic arithmetic_now(void);
+
+#endif
