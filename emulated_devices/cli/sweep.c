@@ -14,6 +14,7 @@
 #include "emulated_devices/cli/measure.h"
 #include "emulated_devices/cli/time_left.h"
 #include "emulated_devices/cli/train/series.h"
+#include "emulated_devices/cli/train/train.h"
 #include "ref/io/child.h"
 #include "ref/io/columns.h"
 #include "ref/io/figures.h"
@@ -78,6 +79,21 @@ static enum error_code read_sweep(struct sweep *s, struct error *err)
         if (y->kind != YAML_TEXT) e = refuse(s, y, "must be one value; lists are for `grid`", err);
     for (const struct yaml *y = grid ? grid->child : NULL; y && !e; y = y->next) e = read_axis(s, y, err);
     return !e && s->axes == 0 ? fail(err, ERR_USAGE, "%s: has no grid", printable_path(s->file).text) : e;
+}
+
+/* Every key and every value, before the first run: a wrong one would end all runs, or the last of them after hours. */
+static enum error_code check_settings(const struct sweep *s, struct error *err)
+{
+    enum error_code e = OK;
+    for (const struct yaml *y = s->set ? s->set->child : NULL; y && !e; y = y->next)
+        e = train_check_setting(y, s->file, err);
+    for (int a = 0; a < s->axes; a++)
+        for (const struct yaml *v = s->axis[a]->child; v && !e; v = v->next) {
+            struct yaml one = *v;
+            one.key = s->axis[a]->key;
+            e = train_check_setting(&one, s->file, err);
+        }
+    return e;
 }
 
 /* The value of an axis in a run; the last axis changes first. */
@@ -212,7 +228,7 @@ static double virtual_seconds(const struct result *r) { return 1e-12 * r->virtua
 static double median_seconds(const struct result *r) { return r->seconds; }
 
 /* The unit of a column. */
-static struct figure_scale scale_of(const struct sweep *s, const struct result *result,
+static struct figure_scale column_scale_of(const struct sweep *s, const struct result *result,
                                   double (*seconds)(const struct result *))
 {
     double longest = 0;
@@ -228,7 +244,8 @@ static const char *status_name(int how)
 
 static void print_table(const struct sweep *s, const struct result *result)
 {
-    const struct figure_scale wall = scale_of(s, result, median_seconds), clock = scale_of(s, result, virtual_seconds);
+    const struct figure_scale wall = column_scale_of(s, result, median_seconds),
+                              clock = column_scale_of(s, result, virtual_seconds);
     struct columns t = columns_start(stdout);
     t.keys = 1;
     do {
@@ -306,6 +323,7 @@ enum error_code command_sweep(int argc, char **argv, int *status, struct error *
     if (e || help) return e;
     if (under_launcher()) return fail(err, ERR_USAGE, "sweep: starts its runs itself; not under a launcher");
     e = read_sweep(&s, err);
+    if (!e) e = check_settings(&s, err);
     if (!e) e = fail_about(err, series_make(s.dir, err), "--out");
     struct result *result = e ? NULL : calloc((size_t)s.runs, sizeof *result);
     if (!e && result == NULL) e = fail(err, ERR_MEMORY, "no memory for %d results", s.runs);

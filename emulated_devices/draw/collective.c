@@ -265,6 +265,7 @@ static void print_head(const struct state *s)
     say(stdout, 2, "%s, %s: %s", operation_name(op), a->name, a->description);
     say(stdout, 8, "  cost  %s", a->cost_formula);
     say(stdout, 8, "  from  %s", a->source);
+    if (op != BARRIER) say(stdout, 8, "  size  a number has %zu bytes", sizeof(int64_t));
     printf("\n");
     if (op == BARRIER) return;
     if (op == ALLTOALL)

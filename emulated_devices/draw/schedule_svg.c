@@ -61,8 +61,10 @@ static void heading(FILE *to, const struct schedule *s, const struct timing *t)
     snprintf(name, sizeof name, "%s", s->name);
     for (char *c = name; *c != '\0'; c++)
         if ((unsigned char)*c > '~') *c = '?';          /* a name may come from a file, in any encoding */
-    svg_text(to, LEFT, 28, "start", 17, "%s: %d devices, %d microbatches, %d chunk%s a device, bubble %.2f %%", name,
-             s->devices, s->micros, s->chunks, s->chunks == 1 ? "" : "s", 100 * t->bubble);
+    char idle[48] = "";
+    if (t->makespan > t->span) snprintf(idle, sizeof idle, ", with fill and drain %.2f %%", 100 * t->idle);
+    svg_text(to, LEFT, 28, "start", 17, "%s: %d devices, %d microbatches, %d chunk%s a device, bubble %.2f %%%s", name,
+             s->devices, s->micros, s->chunks, s->chunks == 1 ? "" : "s", 100 * t->bubble, idle);
 }
 
 enum error_code schedule_draw_svg(FILE *to, const struct schedule *s, const struct timing *t, bool picoseconds,

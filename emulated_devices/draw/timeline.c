@@ -59,8 +59,10 @@ static enum error_code draw(const struct schedule *s, struct timing *t, const ch
     timing_summarise(t, s);
     fprintf(out, "\nlast step's pipeline, in virtual time\n");
     schedule_draw_text(out, s, t, picture_columns(out), terminal_has_colours(out));
-    fprintf(out, "\n  time      %s from the first action to the last\n  bubble    %.2f %%\n",
+    fprintf(out, "\n  time      %s from the first action to the last\n  bubble    %.2f %%",
             picoseconds_format((double)t->makespan).text, 100 * t->bubble);
+    if (t->makespan > t->span) fprintf(out, ", and %.2f %% with fill and drain", 100 * t->idle);
+    fprintf(out, "\n");
     timeline_say_rest(out, s);
     return timeline_to_file(path, s, t, true, err);
 }

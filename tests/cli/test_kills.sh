@@ -46,7 +46,7 @@ find_target() {
 
 # start MODE: a run that takes a second or so and saves what it has learnt.
 start_job() {
-    local words="train --model tiny --data $text --steps 30 --dp 3 --save saved"
+    local words="train --model tiny --data ../text --steps 30 --dp 3 --save saved"
     rm -rf saved
     if [ "$1" = own ]; then ORRERY_KILLED_JOB=$mark "$program" $words </dev/null >/dev/null 2>"$place/err" &
     else ORRERY_KILLED_JOB=$mark "${MPIEXEC:-mpiexec}" -n 3 "$program" $words </dev/null >/dev/null 2>"$place/err" & fi

@@ -6,8 +6,8 @@ everything='--offload optimizer,gradients,weights'
 # 0.8M parameters in 8M of each device are too many for ddp, 11M in 32M for zero3.
 test_what_fits() {
     make_text
-    local small="--model small --data $text --dp 4 --batch 4 --seq 16 --steps 1 --memory 8M"
-    local large="--model 11m --data $text --dp 4 --batch 4 --seq 16 --steps 1 --memory 32M"
+    local small="--model small --data ../text --dp 4 --batch 4 --seq 16 --steps 1 --memory 8M"
+    local large="--model 11m --data ../text --dp 4 --batch 4 --seq 16 --steps 1 --memory 32M"
     run train $small --zero 0;                  expect_status 2; expect_error '--memory 8MiB: device 0 \(dp=0\) needs at least [0-9.]+ MiB'
     run train $small --zero 3;                  expect_status 0; expect_silent
     run train $large --zero 3;                  expect_status 2; expect_error '--memory 32MiB: device 0 \(dp=0\) needs at least [0-9.]+ MiB'

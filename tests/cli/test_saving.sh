@@ -78,7 +78,7 @@ test_places() {
 within_limit() { (ulimit -f 9000; exec "$program" "$@"); }
 test_disk_full() {
     make_text
-    local small="--model small --dtype fp64 --batch 2 --steps 1 --data $text"
+    local small="--model small --dtype fp64 --batch 2 --steps 1 --data ../text"
     run train $small --save kept;           expect_status 0
     cp -r kept before
     for mesh in '--dp 1' '--dp 2'; do

@@ -28,6 +28,11 @@ test_numbers() {
     expect_out '^  bubble    27.27 %: 48 of work, in 66 '
     expect_out '^  memory    4 3 2 1 microbatches'
     expect_out '^  messages  48$'                                                             # 2 M (P - 1)
+    run show schedule zb-v --pp 4 --micro 8 --plain --svg zb-v.svg --json zb-v.json
+    expect_out '^  bubble    0.00 %: 48 of work, in 48 '                                        # no device waits between its actions
+    expect_out '^            5.88 % with fill and drain, in 51$'                                # 3 of 51
+    grep -q 'bubble 0.00 %, with fill and drain 5.88 %' zb-v.svg || complain 'the picture has one of them'
+    grep -q '"idle":	0.0588' zb-v.json || complain 'JSON has one of them'
 }
 
 # Latency and bytes, by hand; a platform has two ports for each device and level, the cards, and a route for each two devices.

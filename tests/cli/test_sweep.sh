@@ -48,9 +48,14 @@ test_what_is_refused() {
     refused 'set:\n  dp: [1]\ngrid:\n  tp: [1]\n' 'bad\.yaml: line 2: dp: must be one value; lists are for `grid`$'
     run sweep none.yaml --out S;            expect_status 1; expect_error 'sweep none\.yaml: '
     run sweep bad.yaml;                     expect_status 2; expect_error 'sweep needs --out DIR'
-    printf 'grid:\n  lrr: [1]\n' >bad.yaml
+    refused 'grid:\n  lrr: [1]\n' 'bad\.yaml: line 2: lrr: is no setting of train; did you mean lr\?$'
+    refused 'set:\n  stepz: 20\ngrid:\n  dp: [1, 2]\n' 'bad\.yaml: line 2: stepz: is no setting of train; did you mean steps\?$'
+    refused 'grid:\n  lr: [1e-3, 3e-3, high]\n' 'bad\.yaml: line 2: --lr .*high'
+    refused 'set:\n  dtype: fp31\ngrid:\n  dp: [1, 2]\n' 'bad\.yaml: line 2: --dtype fp31: '
+    refused 'grid:\n  config: [a, b]\n' 'bad\.yaml: line 2: config: is for the command line alone$'
+    printf 'set:\n  model: tiny\n  batch: 4\n  steps: 1\ngrid:\n  dp: [5]\n' >bad.yaml         # each is a setting; not all can be combined
     run sweep bad.yaml --out S;             expect_status 1; expect_error 'run 001 ended with status 2: see S/001/out\.txt$'
-    grep -q 'line 1: lrr: is no setting of train; did you mean lr?' S/001/out.txt || complain 'the run does not say what is wrong'
+    grep -q 'orrery: ' S/001/out.txt || complain 'the run does not say what is wrong'
 }
 
 run_tests test_grid test_interrupted test_what_is_refused

@@ -6,7 +6,7 @@ everything='--offload optimizer,gradients,weights'
 # 11M parameters in 8M of each device.
 test_what_fits() {
     make_text
-    local large="--model 11m --data $text --dp 4 --batch 4 --seq 16 --steps 1 --memory 8M --zero 3 $everything"
+    local large="--model 11m --data ../text --dp 4 --batch 4 --seq 16 --steps 1 --memory 8M --zero 3 $everything"
     run train $large;                           expect_status 2; expect_error '--memory 8MiB: device 0 \(dp=0\) needs at least [0-9.]+ MiB'
     run train $large --tiles 4;                 expect_status 0; expect_silent
     expect_out '^ +0-3 +all +1\.285 +0\.722 +0\.844 '

@@ -1,5 +1,6 @@
 /* collective.c -- runs a collective on symbols, on all devices, and collects the events on rank 0. */
 #include "emulated_devices/cli/cli.h"
+#include "ref/io/terminal.h"
 #include "emulated_devices/draw/record.h"
 #include "emulated_devices/draw/collective.h"
 #include <stdio.h>
@@ -117,7 +118,7 @@ static enum error_code draw(struct show_trace *t, const struct record *steps, co
                             struct error *err)
 {
     enum error_code e = join(t, steps, times, err);
-    if (!e) e = show_draw(t, !plain && on_terminal(), err);
+    if (!e) e = show_draw(t, !plain && terminal_has_colours(stdout), err);
     if (!e) e = show_verdict_print(t, err);
     free(t->event);
     return e;
@@ -188,7 +189,7 @@ enum error_code show_collective(int argc, char **argv, int *status, struct error
                   "`orrery list collectives`" },
         { "--devices", "P", OPTION_INT, &a.devices, .min = 1, .max = SHOW_MOST_DEVICES, .help = "number of devices" },
         { "--count", "N", OPTION_INT, &a.count, .min = 0, .max = 1 << 20,
-          .help = "elements of the vector; -1: one for each device" },
+          .help = "elements of the vector, of 8 bytes each; -1: one for each device" },
         { "--root", "R", OPTION_INT, &a.root, .min = 0, .max = SHOW_MOST_DEVICES - 1,
           .help = "for collectives that have one" },
         CLUSTER_OPTION(cluster, "whose times are shown"),

@@ -102,6 +102,8 @@ static void say_numbers(FILE *to, const struct schedule *s, const struct timing 
             (unsigned long long)a->backward_weight, (unsigned long long)a->communication);
     say(to, 12, "  bubble    %.2f %%: %lld of work, in %lld from a device's first action to its last",
             100 * t->bubble, (long long)busiest(t), (long long)t->span);
+    if (t->makespan > t->span)
+        say(to, 12, "            %.2f %% with fill and drain, in %lld", 100 * t->idle, (long long)t->makespan);
     timeline_say_rest(to, s);
 }
 
@@ -116,6 +118,7 @@ static void add_to_document(const struct schedule *s, const struct timing *t)
     cJSON_AddNumberToObject(data, "chunks", s->chunks);
     cJSON_AddNumberToObject(data, "time", (double)t->makespan);
     cJSON_AddNumberToObject(data, "bubble", t->bubble);
+    cJSON_AddNumberToObject(data, "idle", t->idle);
     document_table("passes");
     for (int d = 0; d < s->devices; d++)
         for (int i = 0; i < s->count[d]; i++) {

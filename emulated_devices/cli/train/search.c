@@ -390,7 +390,7 @@ static enum error_code run(const struct train_options *o, struct error *err)
     if (!e) e = cluster_check(&o->cluster, asked.devices, o->plan.dtype, err);
     if (!e) e = plan_space_open(&asked.space, err);
     if (e) return e;
-    r.search = (struct search){ .space = &asked.space, .memory = o->memory ? o->memory : o->cluster.memory,
+    r.search = (struct search){ .space = &asked.space, .memory = report_budget(o),
                                 .most = asked.plans_given ? asked.plans : r.planner->most };
     take_common(&r);
     e = search(&r, err);

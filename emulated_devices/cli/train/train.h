@@ -71,6 +71,10 @@ struct train_options {
 enum error_code train_parse(struct train_options *, const struct run_kind *, int argc, char **argv, struct error *);
 void train_options_free(struct train_options *);
 
+/** Whether `orrery train --config` would take a setting.
+ *  @param file  names it in messages.  @return as settings_check. */
+enum error_code train_check_setting(const struct yaml *setting, const char *file, struct error *);
+
 /** What `orrery plan` says of a step of a run, in this process.  @return OK; ERR_CHECK if it does not fit; ERR_USAGE if
  *  it has batches that only a run knows. */
 enum error_code train_plan(const struct train_options *, struct error *);
@@ -200,7 +204,7 @@ void report_virtual_time(const struct train_record *);
 double report_virtual_step(const struct train_record *);        /* picoseconds, of the slowest device */
 double report_median(const struct train_record *, const double *seconds);       /* [steps], without the first */
 double report_mean_sequences(const struct train_record *);      /* of a step */
-uint64_t report_budget(const struct train_options *);   /* bytes that a device may hold; 0: nobody says */
+uint64_t report_budget(const struct train_options *);   /* of a device: --memory, else its cluster's; 0: no limit */
 void report_copies(const struct train_record *);        /* the result of --paranoid */
 void report_end(const struct train_record *);
 

@@ -55,6 +55,7 @@ static void summarise(struct timing *t, const struct schedule *s)
         if (t->busy[d] > most_busy) most_busy = t->busy[d];
     }
     t->bubble = t->span > 0 ? 1 - (double)most_busy / (double)t->span : 0;
+    t->idle = t->makespan > 0 ? 1 - (double)most_busy / (double)t->makespan : 0;
 }
 
 static int64_t **rows(const struct schedule *s)

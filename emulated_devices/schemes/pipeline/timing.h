@@ -21,6 +21,7 @@ struct timing {
     int64_t makespan;                   /* from 0 to the last end */
     int64_t span;                       /* longest time of a device from its first start to its last end */
     double bubble;                      /* 1 - (busiest device's work) / span: the published bubble rate */
+    double idle;                        /* 1 - (busiest device's work) / makespan: with the pipeline's fill and drain */
     int64_t *busy;                      /* [devices] */
     int64_t **start, **end;             /* [devices][count[device]]; a receive ends when its message arrives */
 };

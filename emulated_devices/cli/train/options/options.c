@@ -115,6 +115,19 @@ enum error_code train_parse(struct train_options *o, const struct run_kind *kind
     return e;
 }
 
+enum error_code train_check_setting(const struct yaml *setting, const char *file, struct error *err)
+{
+    struct train_options o = usual_options();
+    struct train_words w = usual_words(&run_train);
+    struct option_list all, own;
+    bool passed;
+    all_options(&all, &o, &w);
+    own_options(&own, &run_train, &all);
+    const enum error_code e = settings_check("train", own.of, all.of, setting, file, &passed, err);
+    train_options_free(&o);
+    return e;
+}
+
 void train_options_free(struct train_options *o)
 {
     settings_free(&o->words);

@@ -35,8 +35,9 @@ void output_options(struct option_list *to, struct train_options *o, struct trai
         { "--direct", "WHEN", OPTION_CHOICE, &w->direct, .choices = whens,
           .help = "whether MPI gets addresses of the backend's memory, as a CUDA-aware one takes them; auto: if MPI "
                   "says that it does; default: no, but copies in the host's memory" },
-        { "--memory", "SIZE", OPTION_SIZE, &o->memory, 
-          .help = "memory of a device, such as 64MiB or 80GB; K, M, G, T alone are KiB, MiB, GiB, TiB; 0: no limit" },
+        { "--memory", "SIZE", OPTION_SIZE, &o->memory,
+          .help = "memory of a device, such as 64MiB or 80GB; K, M, G, T alone are KiB, MiB, GiB, TiB; 0: no limit; "
+                  "default: 0, of plan and search the cluster's" },
         WAIT_LIMIT_OPTION(w->limit),
         THREADS_OPTION,
         { "--log", "FILE", OPTION_STRING, &o->log,

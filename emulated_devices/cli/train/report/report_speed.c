@@ -63,7 +63,10 @@ static void report_replay(const struct train_record *r)
         slows && c->no_progress ? " and " : "", c->no_progress ? "no progress while a device computes" : "", without);
 }
 
-uint64_t report_budget(const struct train_options *o) { return o->memory ? o->memory : o->cluster.memory; }
+uint64_t report_budget(const struct train_options *o)
+{
+    return options_given(o->words.argc, o->words.argv, "--memory") ? o->memory : o->cluster.memory;
+}
 
 /* Whether one device of the cluster could hold what it keeps of the model: otherwise there is no speed-up over it. */
 static bool fits_alone(const struct train_record *r)
