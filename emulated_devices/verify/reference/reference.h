@@ -161,9 +161,8 @@ enum error_code reference_update(struct reference *, struct error *);
 /**
  * After the comparison of gradients: continue from the devices' gradients and their norm.  So the comparison of weights
  * and states is one of an optimizer step, and has its rounding alone; not that of Adam's reaction to a difference, which
- * makes a full-sized step of noise.  Of gradients that devices have quantised, the twin's distance from the truth stays
- * the same.  Does nothing for optimizers that project gradients, and for a step that is skipped.  Collective, as
- * reference_follow.
+ * makes a full-sized step of noise.  What was projected before has the devices' directions.  Of gradients that devices have quantised, the twin's distance from the truth stays
+ * the same.  Does nothing for a step that is skipped.  Collective, as reference_follow.
  */
 enum error_code reference_take_gradients(struct reference *, struct trainer *, struct error *);
 
