@@ -299,7 +299,8 @@ static double rounding_of_step(const struct reference *r, int i)
 }
 
 /* Before the truth's step is taken: try it with each gradient higher and lower by `off` and by the errors of rounding
- * and clipping.  The rounding of the step itself is that of the gradient, or of what is added.  Where moments become codes, twice that: the largest number of a block, which decides the codes of all,
+ * and clipping.  The rounding of the step itself is that of the gradient, or of what is added.
+ * Where moments become codes, twice that: the largest number of a block, which decides the codes of all,
  * may move the other way. */
 static void respond(struct reference *r, int i, double off, char *memory)
 {
