@@ -126,8 +126,8 @@ enum { OFFLOAD_SLICE = 1 << 16 };       /* elements, by default */
 enum error_code train_take_offload(struct plan *, const struct offload_flags *, struct error *);
 
 /** Take model, batch, steps and the optimizer's numbers from the golden file of --check.  The optimizer must be set.
- *  @param chosen  whether the command line says it: else, if the file has none of its steps, it is the first whose steps
- *                 the file has. */
+ *  @param chosen  whether the command line says it.  Else, if the file has no steps of it, it becomes the first whose
+ *      steps the file has. */
 enum error_code train_take_golden(struct train_options *, bool chosen, struct error *);
 
 /** Train the golden file's run, and compare all its tensors with the file.  Collective over all devices. */

@@ -199,8 +199,8 @@ static struct cuda_dropout dropout_of(struct dropout d)
 
 static struct cuda_attention attention_of(struct operands *s, struct attention a)
 {
-    return (struct cuda_attention){ .S = a.S, .H = a.H, .K = a.K, .A = a.A, .window = a.window,
-                                    .each = a.each > 0 ? a.each : a.S, .ranges = tensor_cols(a.mask) / 2, .more = a.more,
+    return (struct cuda_attention){ .S = a.S, .H = a.H, .K = a.K, .A = a.A, .window = a.window, .more = a.more,
+                                    .each = a.each > 0 ? a.each : a.S, .ranges = tensor_cols(a.mask) / 2,
                                     .scale = a.scale, .cap = a.cap, .mask = input(s, a.mask),
                                     .mask_each = tensor_present(a.mask) && tensor_rows(a.mask) != a.S,
                                     .sinks = input(s, a.sinks), .drop = dropout_of(a.drop) };

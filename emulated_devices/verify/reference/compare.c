@@ -145,7 +145,8 @@ static void compare_piece(void *context, const struct piece *p)
     if (j->state >= 0) b.piece = reference_numbers(j->ref, j->parameter, j->state, p->data, DEVICES_ROOM);
     if (b.piece.data == p->data.data) layout_each_run_within(p->layout, p->kept.first, p->kept.count, add_run, &b);
     else add_run(&b, (struct run){ .length = b.sums.expected = tensor_count(b.piece) });
-    while (is_gradient(j->tensor) && !to->of_file && another_twin(j->result, j->ref, j->comm, held_error(&b.sums, to->size), to->bound))
+    const bool may_grow = is_gradient(j->tensor) && !to->of_file;
+    while (may_grow && another_twin(j->result, j->ref, j->comm, held_error(&b.sums, to->size), to->bound))
         to->bound = bound_of(reference_replica(j->ref, p->replica), j->parameter, j->tensor);
     struct worst found = { .bound = to->bound, .rank = p->rank, .step = j->step };
     snprintf(found.tensor, sizeof found.tensor, "%.15s%.79s", j->of, p->spec->name);

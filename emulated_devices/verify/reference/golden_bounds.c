@@ -47,7 +47,7 @@ static enum error_code make_list(const struct replay *r, const double bound[], s
     return OK;
 }
 
-/* ---- bounds as they are stored; a sealed file's tensors are ours as they stand there ------------------------------ */
+/* ---- bounds as they are stored ----------------------------------------------------------------------------------- */
 
 /* Every tensor that was computed has a bound, and is in the file. */
 static enum error_code take_bounds(const struct golden *g, const cJSON *bounds, const char *path,

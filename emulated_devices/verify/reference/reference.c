@@ -301,7 +301,8 @@ static double rounding_of_step(const struct reference *r, int i)
 }
 
 /* Before the truth's step is taken: try it with each gradient higher and lower by `off` and by the errors of rounding
- * and clipping.  The rounding of the step itself is that of the gradient, or of what is added.  Where moments become codes, twice that: the largest number of a block, which decides the codes of all,
+ * and clipping.  The rounding of the step itself is that of the gradient, or of what is added.
+ * Where moments become codes, twice that: the largest number of a block, which decides the codes of all,
  * may move the other way. */
 static void respond(struct reference *r, int i, double off, char *memory)
 {
@@ -332,7 +333,7 @@ static void respond(struct reference *r, int i, double off, char *memory)
         struct tensor after[3];
         for (int n = 0; n < 3; n++) after[n] = reference_numbers(r, i, k, tried[n][2 + k], n);
         r->state_response[i * OPTIMIZER_MAX_STATES + k] += farther(after[0], after[1], after[2]);
-        if (r->took)
+        if (r->took && after[0].data == plain[2 + k].data)      /* numbers, not codes */
             r->state_response[i * OPTIMIZER_MAX_STATES + k] +=
                 rounding_of_step(r, i) * tensor_distance(after[0], r->truth.state[i * OPTIMIZER_MAX_STATES + k]);
     }
@@ -362,7 +363,7 @@ static enum error_code update_both(struct reference *r, struct error *err)
         char *memory = malloc(3 * copy_bytes(r, i));
         if (memory == NULL)
             return fail(err, ERR_MEMORY, "no memory to try the optimizer on %s", r->truth.model.spec[i].name);
-        const double off = r->took ? 0 : gradient_reach(r, i) + r->turn[i].R;
+        const double off = (r->took ? 0 : gradient_reach(r, i)) + r->turn[i].R;
         update(r, &r->twin, i);
         respond(r, i, off, memory);
         update(r, &r->truth, i);

@@ -138,8 +138,8 @@ enum error_code reference_take_routes(struct reference *, struct error *);
 enum error_code reference_losses(struct reference *, struct error *);
 
 /** After both losses have been compared: go on from the devices'.  So the slope is compared as what follows from two
- *  numbers; between two runs it has their rounding times 1/(2 eps), often more than its own size.  The gradients are the
- *  slope times the direction. */
+ *  numbers.  Between two runs it has the losses' rounding times 1/(2 eps), often more than its own size.  The gradients
+ *  are the slope times the direction. */
 void reference_take_sides(struct reference *, const double side[2]);
 
 /**
@@ -161,10 +161,9 @@ enum error_code reference_update(struct reference *, struct error *);
 
 /**
  * After the comparison of gradients: continue from the devices' gradients and their norm.  So the comparison of weights
- * and states is one of an optimizer step, and has its rounding alone; not that of Adam's reaction to a difference, which
- * makes a full-sized step of noise.  Of gradients that devices have quantised, the twin's distance from the truth stays
- * the same.  Does nothing for optimizers that project gradients, and for a step that is skipped.  Collective, as
- * reference_follow.
+ * and states is one of an optimizer step, and has its rounding alone.  Adam's reaction to a difference would be a
+ * full-sized step of noise.  What was projected before has the devices' directions.  Of gradients that devices have quantised, the twin's distance from the truth stays
+ * the same.  Does nothing for a step that is skipped.  Collective, as reference_follow.
  */
 enum error_code reference_take_gradients(struct reference *, struct trainer *, struct error *);
 

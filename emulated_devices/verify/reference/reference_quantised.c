@@ -53,13 +53,13 @@ enum error_code reference_take_gradients(struct reference *r, struct trainer *t,
     const bool here = t->comm->rank == 0;
     int skipped = here && (r->adopts || reference_overflows(r));
     if (data_tracks(&t->data)) return take_quantised(r, t, err);
-    if (t->plan.optimizer->low_rank) return OK;
     struct error unread;
     skipped = comm_agree(t->comm, skipped ? fail(&unread, ERR_CHECK, "skipped") : OK, &unread) != OK;
     for (int k = 0; k < plan_replicas(&t->plan) && !skipped; k++) {
         struct reference *const one = here ? reference_replica(r, k) : NULL;
         for (int i = 0; i < model_param_count(&t->plan.model); i++)
             reference_follow_one(one, k, t, i, KIND_GRADIENT);
+        for (int i = 0; i < model_param_count(&t->plan.model) && one; i++) one->turn[i].R = 0;
         if (one) measure_norms(one), one->took = true;
     }
     return OK;

@@ -145,7 +145,8 @@ void report_check_json(const struct train_record *r, cJSON *root)
     cJSON_AddNumberToObject(check, "wrong", (double)c->wrong);
     cJSON_AddNumberToObject(check, "cannot_be_judged", (double)c->unjudged);
     cJSON_AddNumberToObject(check, "warned", (double)c->warned);
-    if (c->unjudged > 0) cJSON_AddStringToObject(add_worst_ratio(check, "first_unjudged", &c->open), "kind", c->open_kind);
+    if (c->unjudged > 0)
+        cJSON_AddStringToObject(add_worst_ratio(check, "first_unjudged", &c->open), "kind", c->open_kind);
     if (c->warned > 0) cJSON_AddStringToObject(add_worst_ratio(check, "widest", &c->wide), "kind", c->wide_kind);
     for (int i = 0; (w = comparison_kind(c, i, &name)) != NULL; i++)
         add_worst_ratio(check, strcmp(name, "their gradients") == 0 ? "activation_gradients"
