@@ -206,6 +206,7 @@ static void *alloc(struct arena *a, enum arena_tag tag, uint64_t bytes, bool on_
     struct arena_block **list = &a->held[list_of((uint64_t)(uintptr_t)b->data)];
     *b = (struct arena_block){ .next = *list, .data = b->data, .bytes = bytes, .tag = tag, .on_host = on_host };
     *list = b;
+    if (on_host) memset(b->data, 0, (size_t)bytes);     /* as its other memory shows zeros, also in a run given up */
     count(a, tag, bytes);
     if (a->poison) {
         write_guard(a, b->data - GUARD), write_guard(a, b->data + bytes);

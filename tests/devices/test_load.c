@@ -6,6 +6,7 @@
 #include "emulated_devices/model/dry_run/dry_run.h"
 #include "emulated_devices/model/mixture.h"
 #include "emulated_devices/verify/cases/case.h"
+#include "ref/io/output.h"
 #include "ref/numeric/philox.h"
 #include "tests/devices/on_crew.h"
 #include <setjmp.h>
@@ -139,7 +140,8 @@ static void expect_experts(const struct plan *p, const struct deeds *run, const 
 /* Choices of a run as a load. */
 static void take_choices(struct load *load, const struct plan *p, const int32_t *chosen, const char *what)
 {
-    char path[] = "orrery-load-XXXXXX";
+    char path[300];
+    snprintf(path, sizeof path, "%s/orrery-load-XXXXXX", temporary_folder());
     const int fd = mkstemp(path);
     assert_true(fd >= 0);
     close(fd);
