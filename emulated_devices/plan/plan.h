@@ -26,7 +26,8 @@ struct plan {
     int64_t batch_step;                 /* with a batch plan: the step whose B and microbatches these are */
     bool packed;                        /* sequences hold several samples, which do not see each other */
     const int32_t *within;              /* [B*S] of packed samples in this step: the position of each token in its
-                                         * sample, and what is padding (sample_mask.h).  NULL: not known yet, and taken as one sample a sequence */
+                                         * sample, and what is padding (sample_mask.h).  NULL: not known yet, and taken
+                                         * as one sample a sequence */
     int micros;                         /* microbatches of each data-parallel copy, M */
     int chunks;                         /* stages on each device of a pipeline, v; plan_check sets the schedule's */
     int stages;                         /* of the pipeline; set by plan_check from the schedule */

@@ -60,7 +60,8 @@ struct transformer {
     int64_t first;                              /* number of the batch's first sequence, for dropout; initially 0 */
     double loss_scale;                          /* factor on the loss in gradients (loss_scale.h); initially 1 */
     const int32_t *packed;                      /* [B*S] of packed samples, the position of each token in its sample,
-                                                 * and what is padding (sample_mask.h); NULL: a sequence is one sample */
+                                                 * and what is padding (sample_mask.h); NULL: a sequence is one
+                                                 * sample */
     const bool *passes_by;                      /* [L*B] whether a sequence skips a layer (partial.h); NULL: none */
 
     struct past *past;                          /* keys and values of the tokens before the batch's (past.h); NULL:

@@ -26,8 +26,8 @@ static void check_batch(const struct text *t)
     samples_batch(t, 3, 2, 1, SEQUENCES, ids, labels, within);
     for (int i = 0; i < SEQUENCES * S; i++)
         must(sample_position(within[i]) == 0 ||
-             (i % S > 0 && sample_position(within[i]) == sample_position(within[i - 1]) + 1), "token %d is number %d of its sample", i,
-             (int)within[i]);
+             (i % S > 0 && sample_position(within[i]) == sample_position(within[i - 1]) + 1),
+             "token %d is number %d of its sample", i, (int)within[i]);
 }
 
 static void try(const uint8_t *data, size_t size)

@@ -218,7 +218,8 @@ static void gradients_leave_padding_out(void **state)
 /* Marks are part of a sample: padding cannot begin inside one. */
 static void padding_is_a_sample(void **state)
 {
-    int32_t sees[2 * 4], good[] = { 0, 1, padding_at(0), padding_at(1) }, bad[] = { 0, 1, padding_at(2), padding_at(3) };
+    int32_t sees[2 * 4], good[] = { 0, 1, padding_at(0), padding_at(1) },
+            bad[] = { 0, 1, padding_at(2), padding_at(3) };
     int64_t first = 0;
     (void)state;
     assert_int_equal(sample_mask(sees, good, 1, 4, &err), OK);

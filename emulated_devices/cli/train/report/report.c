@@ -94,8 +94,8 @@ void report_start(const struct train_record *r, const struct train_data *data)
     if (o->resume) report_arithmetic(r);
     if (r->overridden[0]) say(r->out, 8, "differs from the saved run: %s", r->overridden);
     if (o->save && o->plan.model.mixture.z_coefficient > 0)
-        say(r->out, 8, "warning the z loss (--z-loss) is ours: of the saved folder transformers computes the loss without "
-            "it, whatever router_z_loss_coef says");
+        say(r->out, 8, "warning the z loss (--z-loss) is ours: of the saved folder transformers computes the loss "
+            "without it, whatever router_z_loss_coef says");
     if (o->check)
         say(r->out, 8, "check   against one device, with bounds measured by adding random rounding errors to a second "
             "one-device run");
