@@ -31,7 +31,8 @@ static enum error_code drop(const struct node_call *c, struct tensor Y, struct t
 {
     const struct stage *s = c->stage;
     const struct model_config *model = &s->plan->model;
-    struct dropout at = dropout_at(node_drops(model, c->node->is), s->dropout_seed, node_layer(c), c->node->is->place, 0,
+    const struct node *is = c->node->is;
+    struct dropout at = dropout_at(node_drops(model, is), s->dropout_seed, node_layer(c), is->place, 0,
                                    s->tp->channels.first, model->D);
     struct intervals rows = { 0 };
     intervals_add_part(&rows, &c->micro->rows, tensor_rows_at(s->tp, STREAM, c->micro->N));

@@ -2,7 +2,11 @@
 
 typedef long long wide;
 
-static const struct expert_routing *routing_of(const void *seen) { return ((const struct expert_seen *)seen)->ep->routing; }
+static const struct expert_routing *routing_of(const void *seen)
+{
+    return ((const struct expert_seen *)seen)->ep->routing;
+}
+
 static int64_t experts_in(const struct expert_parallel *ep) { return ep->tp->config->mixture.E; }
 
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
@@ -23,7 +27,11 @@ static int64_t copies_on(const struct expert_parallel *ep, int device)
     return n;
 }
 
-static int64_t room_for_copies(const struct expert_parallel *ep) { return ep->copying.slots > 0 ? ep->copying.slots : 1; }
+static int64_t room_for_copies(const struct expert_parallel *ep)
+{
+    return ep->copying.slots > 0 ? ep->copying.slots : 1;
+}
+
 static bool copies_top(const struct expert_parallel *ep)
 {
     return ep->copying.top > 0 && ep->copying.top <= room_for_copies(ep);
@@ -52,8 +60,8 @@ static enum error_code room_is_used(const void *seen, int64_t *checked, struct e
                         (wide)ep->layer, d, (wide)copies_on(ep, d), (wide)room_for_copies(ep));
     for (int64_t e = 0; e < experts_in(ep) && has_copies_to_judge(s) && !copies_top(ep); e++) {
         if (s->load[e] > 0 && could_be_copied(ep, e))
-            return fail(err, ERR_CHECK, "layer %lld: expert %lld was chosen %lld times in the last steps and is on %lld "
-                        "of %d devices, and another has room for it", (wide)ep->layer, (wide)e, (wide)s->load[e],
+            return fail(err, ERR_CHECK, "layer %lld: expert %lld was chosen %lld times in the last steps and is on "
+                        "%lld of %d devices, and another has room for it", (wide)ep->layer, (wide)e, (wide)s->load[e],
                         (wide)holders_of(ep, e), ep->devices);
         *checked += s->load[e] > 0;
     }
@@ -151,8 +159,8 @@ static enum error_code rows_are_where_predicted(const void *seen, int64_t *check
             for (int64_t i = own.first; i < interval_end(own) && s->own[d] == q; i++) there += s->part[i] == q;
         }
         if (there != (all < room ? all : room))
-            return fail(err, ERR_CHECK, "of %lld rows whose experts are probably in part %d, %lld are there; it has room "
-                        "for %lld", (wide)all, q, (wide)there, (wide)room);
+            return fail(err, ERR_CHECK, "of %lld rows whose experts are probably in part %d, %lld are there; it has "
+                        "room for %lld", (wide)all, q, (wide)there, (wide)room);
         *checked += all > 0 && room > 0;
     }
     return OK;

@@ -19,9 +19,11 @@ static int draw_lengths(int kind, int P, int64_t length[], int64_t *tokens)
     int n = 0;
     *tokens = left;
     while (left > 0 && n < MOST_DRAWN_SAMPLES) {
-        const double u = random_uniform(7, (uint64_t)kind, (uint64_t)n), v = random_uniform(8, (uint64_t)kind, (uint64_t)n);
+        const double u = random_uniform(7, (uint64_t)kind, (uint64_t)n),
+                     v = random_uniform(8, (uint64_t)kind, (uint64_t)n),
+                     normal = sqrt(-2 * log(u + 1e-9)) * cos(6.283185307179586 * v);
         int64_t s = least[kind];
-        if (kind == 2 || kind == 5) s += (int64_t)exp(1.2 + 1.1 * sqrt(-2 * log(u + 1e-9)) * cos(6.283185307179586 * v));
+        if (kind == 2 || kind == 5) s += (int64_t)exp(1.2 + 1.1 * normal);
         if (kind == 0) s += (int64_t)(u * 8 * P);
         if (kind == 3 && n == 0) s = left / 2;
         if (kind == 4) s += (int64_t)(u * u * 3 * P) + (int64_t)(v * 5);
@@ -94,7 +96,7 @@ static enum error_code learn_layer(const struct expert_scheme *s, struct comm *w
         memset(step, 0, sizeof step);
         for (int m = 0; m < shape.ep && !e; m++)
             for (int64_t x = 0; x < shape.E; x++) step[x] += l.routing.table[m * shape.E + x];
-        for (int64_t x = 0; x < shape.E && n < LOAD_WINDOW; x++) load[x] += step[x];     /* later steps replace equal ones */
+        for (int64_t x = 0; x < shape.E && n < LOAD_WINDOW; x++) load[x] += step[x];    /* later ones replace equals */
     }
     expert_layer_close(&l);
     return comm_agree(world, e, err);
@@ -110,8 +112,8 @@ static enum error_code draw_loads(const struct expert_scheme *s, struct comm *wo
             for (int slots = 1; slots <= (s->copies ? 3 : 1) && !e; slots++) {
                 if (P % etp != 0 || (s->copies && etp > 1)) continue;
                 const struct expert_shape shape = {
-                    .E = P / etp + 5, .k = 2, .tokens = s->has_degrees ? tokens : 32, .D = 4, .F = 4 * etp, .ep = P / etp,
-                    .etp = etp, .zipf = true, .copying = { .slots = slots, .top = slots == 3 ? 2 : 0 },
+                    .E = P / etp + 5, .k = 2, .tokens = s->has_degrees ? tokens : 32, .D = 4, .F = 4 * etp,
+                    .ep = P / etp, .etp = etp, .zipf = true, .copying = { .slots = slots, .top = slots == 3 ? 2 : 0 },
                 };
                 e = learn_layer(s, world, shape, c, err);
             }

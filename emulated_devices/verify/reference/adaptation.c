@@ -68,8 +68,9 @@ static int64_t *chosen_in(const struct adaptation *a, const struct trainer *t, i
 static void count_choices(struct adaptation *a, const struct trainer *t, const struct expert_parallel *ep)
 {
     int64_t *const now = chosen_in(a, t, LOAD_WINDOW, ep->layer);
+    const int64_t E = t->plan.model.mixture.E;
     for (int m = 0; m < ep->devices && tells_choices(ep); m++)
-        for (int64_t e = 0; e < t->plan.model.mixture.E; e++) now[e] += ep->routing->table[m * t->plan.model.mixture.E + e];
+        for (int64_t e = 0; e < E; e++) now[e] += ep->routing->table[m * E + e];
 }
 
 /* Of the steps before this one. */

@@ -55,8 +55,8 @@ static enum error_code moves_are_needed(const void *seen, int64_t *checked, stru
             for (enum context_data data = CONTEXT_QUERIES; data <= CONTEXT_KEYS; data++) {
                 const int moved = times_moved(p, data, b, d), wanted = needs(p, data, b, d);
                 if (moved != wanted && !(moved > wanted && has_one_token(seen, b, d)))
-                    return fail(err, ERR_CHECK, "the %s of block %d go %d times to device %d, which needs them %d times",
-                                data == CONTEXT_KEYS ? "keys" : "queries", b, moved, d, wanted);
+                    return fail(err, ERR_CHECK, "the %s of block %d go %d times to device %d, which needs them %d "
+                                "times", data == CONTEXT_KEYS ? "keys" : "queries", b, moved, d, wanted);
                 *checked += wanted;
             }
     return OK;
@@ -115,8 +115,8 @@ static enum error_code fewest_rows_move(const void *seen, int64_t *checked, stru
     *checked += 1;
     if (most - least > 1)
         return fail(err, ERR_CHECK, "outside attention devices have %lld to %lld rows", (wide)least, (wide)most);
-    return moved == fewest ? OK : fail(err, ERR_CHECK, "%lld rows move between attention and other layers; %lld would do",
-                                       (wide)moved, (wide)fewest);
+    return moved == fewest ? OK : fail(err, ERR_CHECK, "%lld rows move between attention and other layers; %lld would "
+                                       "do", (wide)moved, (wide)fewest);
 }
 
 /* What crosses nodes, given how many rows each device has in and outside attention. */
