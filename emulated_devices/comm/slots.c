@@ -83,8 +83,6 @@ bool slot_make_room_aside(struct slot *s)
     return s->aside != NULL;
 }
 
-enum { KEPT_ASIDE = 1 << 20 };          /* the most bytes that are kept for the slot's next message */
-
 void slot_free(struct transport *t, int slot)
 {
     if (t->slot[slot].aside_room > KEPT_ASIDE) drop_aside(&t->slot[slot]);

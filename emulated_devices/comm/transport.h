@@ -123,6 +123,8 @@ void slot_free(struct transport *, int slot);
 /** Have host memory for the body beside the device's.  @return false: there is none. */
 bool slot_make_room_aside(struct slot *);
 
+enum { KEPT_ASIDE = 1 << 23 };          /* the most bytes of it that are kept for the slot's next message */
+
 /** Free all slots, at the end. */
 void transport_free_slots(struct comm *);
 

@@ -77,27 +77,43 @@ bool flight_late(struct flight *f)
     return z >> 63;
 }
 
-/* One to one in each of both. */
 static inline uint64_t mix(uint64_t h, uint64_t word)
 {
     h = (h ^ word) * 0x9e3779b97f4a7c15u;
     return h ^ h >> 29;
 }
 
-/* Multiplications of four sums do not wait for each other. */
+/* Sums of words, and of products of their halves: there are no products of 64 bits, which take long in vector
+ * instructions.  Keys differ by place, so that words that change places are noticed. */
+enum { LANES = 8 };
+struct lanes { uint64_t key[LANES], plain[LANES], mixed[LANES]; };
+
+static inline void take_words(struct lanes *l, const char *from)
+{
+    uint64_t word[LANES];
+    memcpy(word, from, sizeof word);
+    for (int i = 0; i < LANES; i++) {
+        const uint64_t d = word[i] ^ l->key[i];
+        l->plain[i] += word[i];
+        l->mixed[i] += (d & 0xffffffffu) * (d >> 32);
+        l->key[i] += 0xd1342543de82ef95u;
+    }
+}
+
 uint64_t flight_hash(const void *data, uint64_t bytes)
 {
-    enum { SUMS = 4 };
-    const char *p = data;
-    uint64_t h[SUMS] = { bytes, 1, 2, 3 }, word[SUMS];
-    for (; bytes >= sizeof word; p += sizeof word, bytes -= sizeof word) {
-        memcpy(word, p, sizeof word);
-        for (int i = 0; i < SUMS; i++) h[i] = mix(h[i], word[i]);
-    }
-    memset(word, 0, sizeof word);
-    if (bytes > 0) memcpy(word, p, (size_t)bytes);
-    for (int i = 0; i < SUMS; i++) h[i] = mix(h[i], word[i]);
-    return mix(mix(mix(h[0], h[1]), h[2]), h[3]);
+    enum { BLOCK = LANES * (int)sizeof(uint64_t) };
+    const uint64_t blocks = bytes / BLOCK, rest = bytes % BLOCK;
+    const char *const p = data;
+    char last[BLOCK] = { 0 };
+    struct lanes l = { .plain = { bytes } };
+    uint64_t h = 0;
+    for (int i = 0; i < LANES; i++) l.key[i] = mix(1, (uint64_t)i);
+    for (uint64_t b = 0; b < blocks; b++) take_words(&l, p + b * BLOCK);
+    if (rest > 0) memcpy(last, p + blocks * BLOCK, (size_t)rest);
+    take_words(&l, last);
+    for (int i = 0; i < LANES; i++) h = mix(mix(h, l.plain[i]), l.mixed[i]);
+    return h;
 }
 
 const char *flight_trouble(const struct flight *f) { return f != NULL ? f->trouble : ""; }

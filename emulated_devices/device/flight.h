@@ -79,7 +79,7 @@ void flight_settle(struct flight *);
 /** Called by the arena, before it frees the memory. */
 void flight_freed(struct flight *, const void *data, uint64_t bytes);
 
-/** A hash of the content of a source, to detect changes: never that of content with one other word. */
+/** A hash of the content of a source, to detect changes. */
 uint64_t flight_hash(const void *data, uint64_t bytes);
 
 /** The hash of what a stream's message sends: see flight_snapshot. */
