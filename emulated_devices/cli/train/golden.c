@@ -205,12 +205,12 @@ static void say_truth(const struct session *s)
     if (g->others == 0) return;
     fprintf(s->record.out, "\n");
     if (g->apart >= 0)
-        say(s->record.out, 8,
-            "truth   the file up to the router of layer %d, where a token goes to another expert than in the file; then "
-            "the one-device run", g->apart);
+        say(s->record.out, 8, "truth   the file up to the router of layer %d, where a token goes to another expert "
+            "than in the file; then the one-device run", g->apart);
     else
         say(s->record.out, 8, "truth   the file, and the one-device run for %lld of its tensors: %s",
-            (long long)g->others, dtype_is_narrow(s->options->plan.dtype) ? "the bounds of the file are wider" : "they are zero");
+            (long long)g->others,
+            dtype_is_narrow(s->options->plan.dtype) ? "the bounds of the file are wider" : "they are zero");
 }
 
 static enum error_code conclude(struct session *s, struct error *err)

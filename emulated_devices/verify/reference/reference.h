@@ -162,8 +162,9 @@ enum error_code reference_update(struct reference *, struct error *);
 /**
  * After the comparison of gradients: continue from the devices' gradients and their norm.  So the comparison of weights
  * and states is one of an optimizer step, and has its rounding alone.  Adam's reaction to a difference would be a
- * full-sized step of noise.  What was projected before has the devices' directions.  Of gradients that devices have quantised, the twin's distance from the truth stays
- * the same.  Does nothing for a step that is skipped.  Collective, as reference_follow.
+ * full-sized step of noise.  What was projected before has the devices' directions.  Of gradients that devices have
+ * quantised, the twin's distance from the truth stays the same.  Does nothing for a step that is skipped.  Collective,
+ * as reference_follow.
  */
 enum error_code reference_take_gradients(struct reference *, struct trainer *, struct error *);
 

@@ -14,9 +14,9 @@ void twins_keep(struct reference *);
 struct gradient_distance gradient_distance(const struct reference *, int param);
 
 /** By how much one element of that gradient may be off: by as much as a twin's farthest element, or four times the root
- *  mean square of what the whole gradient may be off by, its rounding included.  Of few numbers the farthest, too, may by
- *  chance be near the truth.  Of at most 16 four times the root mean square is at least the norm, and no element is
- *  further off than all together: so a gradient that holds there is within its reach whatever the twins are. */
+ *  mean square of what the whole gradient may be off by, its rounding included.  Of few numbers the farthest, too, may
+ *  by chance be near the truth.  Of at most 16 four times the root mean square is at least the norm, and no element is
+ *  further off than all together.  So a gradient that holds there is within its reach, whatever the twins are. */
 double gradient_reach(const struct reference *, int param);
 
 #endif
