@@ -85,7 +85,7 @@ static enum error_code learn_layer(const struct expert_scheme *s, struct comm *w
     int64_t load[MOST_DRAWN_SAMPLES] = { 0 }, step[MOST_DRAWN_SAMPLES];
     enum error_code e = expert_layer_open(&l, world, s, shape, err);
     for (int n = 0; n < DRAWN_STEPS && !e; n++) {
-        e = s->announce(&l.routing, &l.ep, l.call.experts, err);
+        e = expert_call_announce(&l.call, err);
         const struct expert_seen seen = { .ep = &l.ep, .load = load };
         for (int i = 0; s->head.invariants[i].name && !e; i++) {
             e = s->head.invariants[i].holds(&seen, &c->checked[i], &found);
