@@ -30,13 +30,13 @@ enum error_code output_join(struct output *, const char *path, const char *temp,
 enum error_code output_resize(struct output *, int64_t bytes, struct error *);
 
 /**
- * Write bytes at an offset; of a stream it must be the next one.  A standard output whose reader has left takes the rest
- * without an error.
+ * Write bytes at an offset; of a stream it must be the next one.  A standard output whose reader has left takes the
+ * rest without an error.
  * @return OK; ERR_FILE: the output is aborted.
  */
 enum error_code output_write(struct output *, const void *data, size_t bytes, int64_t at, struct error *);
 
-/** @return whether nobody can read any more what is written to a pipe or socket: its reader has closed it, as head does. */
+/** @return whether the reader of a pipe or socket has closed it, as head does: nobody can read what is written. */
 bool output_reader_has_left(int fd);
 
 /** Check that a file can be created: creates and removes its temporary file.  A stream is not touched.

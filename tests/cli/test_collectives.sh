@@ -98,7 +98,7 @@ test_bench() {
     run bench collectives allreduce --algo ring,doubling --devices 2,3 --bytes 64,1K --runs 2 --json all.json
     expect_status 0; expect_silent; expect_file all.json
     expect_out '^allreduce, 2 devices on [0-9]+ cores'; expect_out '^allreduce, 3 devices on '
-    expect_out '^ +64 +16  ring +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +4 +'    # 2(P-1) messages with P = 3
+    expect_out '^ +64 B +16  ring +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +4 +'    # 2(P-1) messages with P = 3
     expect_out 'best: (ring|doubling), .*;  auto: '
     [ "$(rows all.json)" = 16 ] || complain "$(rows all.json) rows in the file, expected 16: 2 groups, 2 sizes, 2 algorithms and 2 of MPI"
     [ "$(grep -c '"errors":.*[^0-9]0,$' all.json)" = 16 ] || complain 'a row without "errors": 0'

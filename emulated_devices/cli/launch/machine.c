@@ -160,17 +160,24 @@ static bool can_map(size_t bytes, int protection)
     return at != MAP_FAILED;
 }
 
-/* As OpenBLAS counts its threads: the first of these variables that is a positive number, and no more than cores. */
-static size_t blas_threads(char *const *environment)
+/* The first of some variables that is a positive number, and no more than cores; all cores if none is. */
+static size_t threads_asked_by(char *const *environment, const char *const *name, size_t names)
 {
-    static const char *const name[] = { "OPENBLAS_NUM_THREADS=", "GOTO_NUM_THREADS=", "OMP_NUM_THREADS=" };
     const long cores = sysconf(_SC_NPROCESSORS_ONLN), most = cores > 0 ? cores : 1;
-    for (size_t k = 0; k < sizeof name / sizeof *name; k++)
+    for (size_t k = 0; k < names; k++)
         for (char *const *v = environment; *v != NULL; v++) {
             const long asked = strncmp(*v, name[k], strlen(name[k])) == 0 ? atol(*v + strlen(name[k])) : 0;
             if (asked > 0) return (size_t)(asked < most ? asked : most);
         }
     return (size_t)most;
+}
+
+/* OpenBLAS starts with as many threads as the first of its variables says; Orrery sets them anew (threads_use). */
+static size_t blas_threads(char *const *environment)
+{
+    static const char *const name[] = { "OPENBLAS_NUM_THREADS=", "GOTO_NUM_THREADS=", "OMP_NUM_THREADS=" };
+    const size_t loaded = threads_asked_by(environment, name, 3), set = threads_asked_by(environment, name + 2, 1);
+    return loaded > set ? loaded : set;
 }
 
 /* The dynamic linker calls this before the constructors of libraries; getenv does not work yet. */

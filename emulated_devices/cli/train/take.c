@@ -314,7 +314,7 @@ static enum error_code take_load(struct train_options *o, bool batches, struct e
                     printable(o->save_load).text);
     if (o->load_word == NULL) return OK;
     const enum error_code e = load_open(&o->load, o->load_word, &p->model, plan_stream_rows(p), err);
-    if (e) return fail_about(err, ERR_USAGE, "--load");
+    if (e) return fail_about(err, e, "--load");
     if (batches && o->load.kind == LOAD_FILE)
         return fail(err, ERR_USAGE, "--load %s: with --batches steps have different numbers of tokens; use even or "
                     "zipf:S", printable(o->load_word).text);
