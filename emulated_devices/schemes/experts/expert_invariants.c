@@ -68,8 +68,9 @@ static enum error_code room_is_used(const void *seen, int64_t *checked, struct e
     return OK;
 }
 
-/* A copy of expert a was made when a had one device less.  Then its load for each device was at least that of every b,
- * which had at most as many devices as now.  b may have been left out only where no device had room for it. */
+/* The last copy of expert a was made when a had one device less.  Then its load for each device was at least that of
+ * every b with room, which had at most as many devices as now.  Which copy was the last is not known: b had room where
+ * that copy is if b is on none of the devices with a copy of a. */
 static enum error_code copies_follow_load(const void *seen, int64_t *checked, struct error *err)
 {
     const struct expert_seen *const s = seen;
@@ -81,11 +82,11 @@ static enum error_code copies_follow_load(const void *seen, int64_t *checked, st
             const int64_t of_b = holders_of(ep, b);
             const bool above = copies_top(ep) ? s->load[b] > s->load[a] && of_b == 1
                                               : s->load[b] * (of_a - 1) > s->load[a] * of_b;
-            bool same_room = false;     /* b could have taken the place of a copy of a */
+            bool had_room = true;       /* b could have taken the place of the last copy of a */
             for (int d = 0; d < ep->devices; d++)
-                same_room = same_room || (ep->routing->held[a * ep->devices + d] && ep->routing->owner[a] != d &&
-                                          !ep->routing->held[b * ep->devices + d]);
-            if (above && same_room)
+                had_room = had_room && !(ep->routing->held[a * ep->devices + d] && ep->routing->owner[a] != d &&
+                                         ep->routing->held[b * ep->devices + d]);
+            if (above && (copies_top(ep) || had_room))
                 return fail(err, ERR_CHECK, "layer %lld: expert %lld, chosen %lld times in the last steps, is on %lld "
                             "devices, and expert %lld, chosen %lld times, on %lld", (wide)ep->layer, (wide)a,
                             (wide)s->load[a], (wide)of_a, (wide)b, (wide)s->load[b], (wide)of_b);

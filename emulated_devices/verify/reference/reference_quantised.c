@@ -54,7 +54,7 @@ enum error_code reference_take_gradients(struct reference *r, struct trainer *t,
     int skipped = here && (r->adopts || reference_overflows(r));
     if (data_tracks(&t->data)) return take_quantised(r, t, err);
     struct error unread;
-    skipped = comm_agree(t->comm, skipped ? fail(&unread, ERR_CHECK, "skipped") : OK, &unread) != OK;
+    skipped = group_agree(t->comm->everyone, skipped ? fail(&unread, ERR_CHECK, "skipped") : OK, &unread) != OK;
     for (int k = 0; k < plan_replicas(&t->plan) && !skipped; k++) {
         struct reference *const one = here ? reference_replica(r, k) : NULL;
         for (int i = 0; i < model_param_count(&t->plan.model); i++)
