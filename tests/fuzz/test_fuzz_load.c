@@ -24,7 +24,8 @@ static void try(const uint8_t *data, size_t size)
     struct error err = { 0 };
     int64_t batch;
     must(model_config_preset(&c, &batch, "mixtral-tiny", &err) == OK, "no model");
-    if (load_open(&load, as_file(data, size), &c, ROWS, &err) != OK) must(err.text[0] != '\0', "refused without a word");
+    if (load_open(&load, as_file(data, size), &c, ROWS, &err) != OK)
+        must(err.text[0] != '\0', "refused without a word");
     else
         for (int64_t step = 0; step < load.steps && step < 4; step++)
             for (int64_t layer = 0; layer < c.L; layer++) check_layer(&load, &c, step, layer);
