@@ -85,8 +85,9 @@ int search_group(const struct candidate *, int ranked, int first[]);
 
 /**
  * Replay ranked plans, on a cluster that needs it: the frontier, then one after another by the clocks, until `best`
- * groups of replayed ones take no longer than the next by the clocks, or until `most` plans were replayed.  Sharing mostly takes time, so the
- * others are hardly faster; where messages of several devices pass in another order, a replay can save a little.
+ * groups of replayed ones take no longer than the next by the clocks, or until `most` plans were replayed.
+ * Sharing mostly takes time, so the others are hardly faster; where messages of several devices pass in another order,
+ * a replay can save a little.
  * Replayed ones are first then, by their new times.  Elsewhere nothing changes.
  * @param[in,out] ranked  how many are ranked; after a replay how many were replayed.
  * @param[out] beaten  whether each of the others takes longer by the clocks than the first `best` groups do replayed.

@@ -284,7 +284,7 @@ static void test_groups(void **state)
     search_close(&search), plan_space_close(&s);
 }
 
-/* Of a step with more events than are kept, time and peak are known all the same, and its share is said to be unknown. */
+/* A step with more events than are kept has its time and peak all the same, and its share is said to be unknown. */
 static void test_too_many_events(void **state)
 {
     (void)state;

@@ -250,7 +250,8 @@ static void print_why(const struct report *r, int other)
     say(r->out, 8, "why     plan %d%s takes %s more than plan 1, %.2f %%%s", other + 1, words,
         picoseconds_format((double)(b->time - a->time)).text, 100 * ((double)b->time / (double)a->time - 1),
         a->share_known && b->share_known ? ":" : "; on what is not known");
-    if (a->share_known && b->share_known) say(r->out, 8, "        computing %s, bubble %s, exposed communication %s%s%s",
+    if (!a->share_known || !b->share_known) return;
+    say(r->out, 8, "        computing %s, bubble %s, exposed communication %s%s%s",
         change_of(b->share.computing - a->share.computing).text,
         change_of(step_share_bubble(&b->share) - step_share_bubble(&a->share)).text,
         change_of(step_share_exposed(&b->share) - step_share_exposed(&a->share)).text, kinds, used ? ")" : "");
