@@ -318,22 +318,74 @@ static void add_words(char *text, size_t size, const char *format, ...)
     va_end(args);
 }
 
+/* The dimensions that have words, in the order of these words. */
+static const enum dimension told[] = {
+    BY_TENSOR, BY_ATTENTION, BY_EXPERTS, BY_DATA, BY_SCHEDULE, BY_CHUNKS, BY_RECOMPUTE, BY_OFFLOAD, BY_MICROS
+};
+enum { TOLD = sizeof told / sizeof *told };
+
+struct value_word { char text[64]; };
+
+/* What stands behind the flag of a dimension. */
+static struct value_word value_word(const struct plan *p, enum dimension d)
+{
+    const char *const name[DIMENSION_COUNT] = {
+        [BY_TENSOR] = p->tensor, [BY_ATTENTION] = p->attention, [BY_EXPERTS] = p->dispatch, [BY_DATA] = p->data.scheme,
+        [BY_SCHEDULE] = p->schedule, [BY_RECOMPUTE] = p->recompute, [BY_OFFLOAD] = p->data.offload ? "optimizer" : NULL,
+    };
+    const int number = d == BY_MICROS ? p->micros : p->chunks > 1 ? p->chunks : 1;
+    struct value_word word;
+    if (d == BY_MICROS || d == BY_CHUNKS) snprintf(word.text, sizeof word.text, "%d", number);
+    else snprintf(word.text, sizeof word.text, "%s", name[d] ? name[d] : "none");
+    return word;
+}
+
+/* Whether the plan has a value of this dimension that is to be said. */
+static bool has_word(const struct plan *p, enum dimension d)
+{
+    const int kind = kind_of(d);
+    if (kind >= 0) return splits(p, (enum scheme_kind)kind);
+    return d == BY_MICROS || (d == BY_CHUNKS ? p->chunks > 1 : d == BY_RECOMPUTE ? p->recompute != NULL
+                                                                                  : p->data.offload != 0);
+}
+
+static bool differs(const struct plan *a, const struct plan *b, enum dimension d)
+{
+    return (has_word(a, d) || has_word(b, d)) && strcmp(value_word(a, d).text, value_word(b, d).text) != 0;
+}
+
+static void end_words(char *text)
+{
+    const size_t used = strlen(text);
+    if (used > 0 && text[used - 1] == ' ') text[used - 1] = '\0';
+}
+
 const char *plan_space_words(const struct plan *p, char *text, size_t size)
 {
-    const char *const name[] = {
-        [TENSOR_SCHEME] = p->tensor, [ATTENTION_SCHEME] = p->attention, [EXPERT_SCHEME] = p->dispatch,
-        [DATA_SCHEME] = p->data.scheme, [PIPELINE_SCHEME] = p->schedule,
-    };
     text[0] = '\0';
     for (enum axis a = 0; a < AXIS_COUNT; a++) {
         const int n = a == EP ? p->ep : p->mesh.size[a];
         if (n > 1) add_words(text, size, "--%s %d ", axis_name(a), n);
     }
-    for (int i = 0; i < KINDS; i++)
-        if (splits(p, kinds[i].kind)) add_words(text, size, "%s %s ", flags[kinds[i].dimension], name[kinds[i].kind]);
-    if (p->chunks > 1) add_words(text, size, "--chunks %d ", p->chunks);
-    if (p->recompute) add_words(text, size, "--recompute %s ", p->recompute);
-    if (p->data.offload) add_words(text, size, "--offload optimizer ");
-    add_words(text, size, "--micro %d", p->micros);
+    for (int i = 0; i < TOLD; i++)
+        if (has_word(p, told[i])) add_words(text, size, "%s %s ", flags[told[i]], value_word(p, told[i]).text);
+    end_words(text);
     return text;
+}
+
+const char *plan_space_difference(const struct plan *from, const struct plan *to, char *text, size_t size)
+{
+    text[0] = '\0';
+    for (int i = 0; i < TOLD; i++)
+        if (differs(from, to, told[i])) add_words(text, size, "%s %s ", flags[told[i]], value_word(to, told[i]).text);
+    end_words(text);
+    return text;
+}
+
+int plan_space_unusual(const struct plan *base, const struct plan *p)
+{
+    int n = 0;
+    for (int i = 0; i < TOLD; i++)
+        n += has_word(p, told[i]) && strcmp(value_word(base, told[i]).text, value_word(p, told[i]).text) != 0;
+    return n;
 }

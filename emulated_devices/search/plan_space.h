@@ -73,4 +73,10 @@ enum { PLAN_WORDS = 400 };
 /** The words of `orrery train` that choose this plan, beside those that all plans have in common.  @return text. */
 const char *plan_space_words(const struct plan *, char *text, size_t size);
 
+/** The words in which a plan differs from another one on the same mesh.  @return text. */
+const char *plan_space_difference(const struct plan *from, const struct plan *to, char *text, size_t size);
+
+/** How many of these words differ from those of a plan of the space's base. */
+int plan_space_unusual(const struct plan *base, const struct plan *);
+
 #endif

@@ -62,7 +62,7 @@ enum error_code search_bound(const struct plan *p, uint64_t *least, struct error
 enum error_code search_add(struct search *s, const struct plan *p, const struct choice *c, bool estimates, int *place,
                            struct error *err)
 {
-    struct candidate new = { .choice = *c };
+    struct candidate new = { .choice = *c, .unusual = plan_space_unusual(s->space->base, p) };
     if (s->count == s->room && !grow(s)) return fail(err, ERR_MEMORY, "no memory for %d plans", s->count + 1);
     if (estimates && estimate_step(&s->estimator, p, &new.estimate, err) == ERR_MEMORY) return ERR_MEMORY;
     if (place) *place = s->count;
@@ -86,7 +86,7 @@ enum error_code search_lacks(struct search *s, int place, uint64_t *lacks, struc
 
 /* ---- planning ---------------------------------------------------------------------------------------------------- */
 
-struct planned { picoseconds time; uint64_t peak; };
+struct planned { picoseconds time; uint64_t peak, sent; };       /* sent: by the devices that ran */
 
 static enum error_code note(struct trainer *t, void *context, struct error *err)
 {
@@ -94,6 +94,8 @@ static enum error_code note(struct trainer *t, void *context, struct error *err)
     (void)err;
     if (t->device->clock.now > n->time) n->time = t->device->clock.now;
     if (t->device->arena.peak.total > n->peak) n->peak = t->device->arena.peak.total;
+    for (enum traffic_kind k = 0; k < TRAFFIC_KIND_COUNT; k++)
+        n->sent += ledger_kind(&t->comm->counted, k).bytes_sent;
     return OK;
 }
 
@@ -116,8 +118,6 @@ static struct step_share mean_share(const struct folding *f, const struct events
     return sum;
 }
 
-enum { MOST_EVENTS = 1 << 22 };
-
 static enum error_code replay(const struct plan *p, struct events **events, picoseconds *time, struct error *err)
 {
     const int P = p->mesh.devices;
@@ -131,30 +131,41 @@ static enum error_code replay(const struct plan *p, struct events **events, pico
 }
 
 /* A step on the plan's cluster; a replay needs all events of all devices. */
-static enum error_code run_step(const struct plan *p, struct candidate *c, struct error *err)
+static enum error_code run_step(const struct plan *p, int64_t most_events, struct candidate *c, struct error *err)
 {
     const size_t n = (size_t)p->mesh.devices;
     const bool replays = cluster_replays(p->cluster);
     struct events *list = calloc(n, sizeof *list), **events = calloc(n, sizeof *events);
     struct planned noted = { 0 };
     struct dry_run d;
-    int64_t left = MOST_EVENTS;
+    int64_t left = most_events > 0 ? most_events : STEP_MOST_EVENTS;
     enum error_code e = list && events ? OK : fail(err, ERR_MEMORY, "no memory for the events of %zu devices", n);
     for (size_t i = 0; i < n && !e; i++) events[i] = &list[i], list[i].left = replays ? NULL : &left;
     if (!e) e = dry_run(p, 1, false, events, NULL, note, &noted, &d, err);
     if (!e && replays) e = replay(p, events, &noted.time, err);
-    if (!e) c->time = noted.time, c->peak = noted.peak, c->share = mean_share(&d.folding, list, events);
+    if (!e) {
+        c->time = noted.time, c->peak = noted.peak;
+        c->sent = noted.sent * (n / (size_t)folding_lives(&d.folding));
+        c->share = mean_share(&d.folding, list, events);
+        c->share_known = step_end(&d.folding, events) >= 0;
+    }
     for (size_t i = 0; i < n && list; i++) events_free(&list[i]);
     free(list), free(events);
     return e;
 }
 
-enum error_code search_plan(const struct plan *p, struct candidate *c, struct error *err)
+static enum error_code plan_by_clocks(const struct plan *p, int64_t most_events, struct candidate *c,
+                                      struct error *err)
 {
     const struct cluster alone = cluster_without_replay(p->cluster);
     struct plan q = *p;
     q.cluster = &alone;
-    return run_step(&q, c, err);
+    return run_step(&q, most_events, c, err);
+}
+
+enum error_code search_plan(const struct plan *p, struct candidate *c, struct error *err)
+{
+    return plan_by_clocks(p, 0, c, err);
 }
 
 /* ---- ranking ----------------------------------------------------------------------------------------------------- */
@@ -186,6 +197,8 @@ static int fastest(const void *a, const void *b)
     if ((x->clocks > 0) != (y->clocks > 0)) return x->clocks > 0 ? -1 : 1;
     if (x->time != y->time) return x->time < y->time ? -1 : 1;
     if (x->peak != y->peak) return x->peak < y->peak ? -1 : 1;
+    if (x->sent != y->sent) return x->sent < y->sent ? -1 : 1;
+    if (x->unusual != y->unusual) return x->unusual < y->unusual ? -1 : 1;
     return in_order(&x->choice, &y->choice);
 }
 
@@ -209,7 +222,7 @@ enum error_code search_rank(struct search *s, int *ranked, struct error *err)
         e = search_lacks(s, i, &lacks, err);
         if (e || (lacks > 0 && !s->plans_all)) continue;
         if (s->of[i].time > 0 || !plan_space_make(s->space, &s->of[i].choice, &p)) continue;
-        e = search_plan(&p, &s->of[i], err);
+        e = plan_by_clocks(&p, s->most_events, &s->of[i], err);
         s->planned++;
         if (s->seen) s->seen(s->seen_context, s->planned, s->most > 0 && s->most < s->count ? s->most : s->count);
     }
@@ -227,6 +240,35 @@ int search_frontier(const struct candidate *c, int ranked, int place[])
     return n;
 }
 
+/* ---- groups ------------------------------------------------------------------------------------------------------ */
+
+static bool same_mesh(const struct candidate *a, const struct candidate *b)
+{
+    return a->choice.value[BY_MESH] == b->choice.value[BY_MESH];
+}
+
+bool search_equal(const struct candidate *a, const struct candidate *b)
+{
+    return same_mesh(a, b) && a->time == b->time && a->peak == b->peak && a->sent == b->sent;
+}
+
+static bool gains_nothing(const struct candidate *c, const struct candidate *first)
+{
+    return same_mesh(c, first) && (double)c->time < (1 + SEARCH_NEAR) * (double)first->time &&
+           (double)c->peak > (1 - SEARCH_NEAR) * (double)first->peak;
+}
+
+int search_group(const struct candidate *c, int ranked, int first[])
+{
+    int groups = 0;
+    for (int i = 0; i < ranked; i++) {
+        first[i] = 0;
+        while (first[i] < i && (first[first[i]] != first[i] || !gains_nothing(&c[i], &c[first[i]]))) first[i]++;
+        groups += first[i] == i;
+    }
+    return groups;
+}
+
 /* ---- finalists --------------------------------------------------------------------------------------------------- */
 
 static enum error_code replay_one(struct search *s, int place, int *replayed, struct error *err)
@@ -235,17 +277,21 @@ static enum error_code replay_one(struct search *s, int place, int *replayed, st
     struct plan p;
     const picoseconds clocks = c->time;
     if (c->clocks > 0 || !plan_space_make(s->space, &c->choice, &p)) return OK;
-    const enum error_code e = run_step(&p, c, err);
+    const enum error_code e = run_step(&p, s->most_events, c, err);
     c->clocks = clocks, ++*replayed;
     return e;
 }
 
-/* How many of the first n have been replayed, and take no longer than `time`. */
-static int within(const struct search *s, int n, picoseconds time)
+/* How many groups those of the first n are that have been replayed and take no longer than `time`.
+ * done, first: [n], to work with. */
+static int groups_within(const struct search *s, int n, picoseconds time, struct candidate *done, int *first)
 {
     int count = 0;
-    for (int i = 0; i < n; i++) count += s->of[i].clocks > 0 && s->of[i].time <= time;
-    return count;
+    for (int i = 0; i < n; i++)
+        if (s->of[i].clocks > 0 && s->of[i].time <= time) done[count++] = s->of[i];
+    memory_to_rank = &s->memory;
+    qsort(done, (size_t)count, sizeof *done, fastest);
+    return search_group(done, count, first);
 }
 
 enum error_code search_replay(struct search *s, int best, int most, int *ranked, bool *beaten, struct error *err)
@@ -256,17 +302,21 @@ enum error_code search_replay(struct search *s, int best, int most, int *ranked,
     *beaten = true;
     if (n == 0 || !cluster_replays(s->space->base->cluster)) return OK;
     int *place = calloc((size_t)n, sizeof *place);
-    if (place == NULL) return fail(err, ERR_MEMORY, "no memory for a list of plans");
+    struct candidate *done = calloc((size_t)n, sizeof *done);
+    if (place == NULL || done == NULL) {
+        free(place), free(done);
+        return fail(err, ERR_MEMORY, "no memory for a list of plans");
+    }
     const int frontiers = search_frontier(s->of, n, place);
     for (int i = 0; i < frontiers && replayed < most && !e; i++) e = replay_one(s, place[i], &replayed, err);
     for (; next < n && replayed < most && !e; next++) {
         if (s->of[next].clocks > 0) continue;
-        if (within(s, n, s->of[next].time) >= best) break;
+        if (groups_within(s, n, s->of[next].time, done, place) >= best) break;
         e = replay_one(s, next, &replayed, err);
     }
     while (next < n && s->of[next].clocks > 0) next++;
-    *beaten = next == n || within(s, n, s->of[next].time) >= best;
-    free(place);
+    *beaten = next == n || groups_within(s, n, s->of[next].time, done, place) >= best;
+    free(place), free(done);
     sort(s, fastest);
     *ranked = replayed;
     return e;

@@ -25,7 +25,10 @@ struct candidate {
     picoseconds time;                   /* of a step: by the clocks, or replayed; 0: not planned */
     picoseconds clocks;                 /* of a replayed one, by the clocks; 0: it was not replayed */
     uint64_t peak;                      /* of the fullest device */
+    uint64_t sent;                      /* bytes that all devices send in a step */
+    int unusual;                        /* choices that differ from the defaults of `orrery train` */
     struct step_share share;            /* of the mean device; together they are the time, but for rounding */
+    bool share_known;                   /* false: not planned, or its events were too many to keep */
 };
 
 struct search {
@@ -33,6 +36,7 @@ struct search {
     uint64_t memory;                    /* of a device; 0: no limit */
     int most;                           /* plans that are planned at most; 0: all */
     bool plans_all;                     /* also what the lower bound says does not fit: for tests */
+    int64_t most_events;                /* kept of a step; 0: STEP_MOST_EVENTS; less: for tests */
     struct candidate *of;               /* [count] plans that were looked at */
     int count, room;
     int *slot, slots;                   /* where a choice is among them, by its bytes: place + 1; 0: free */
@@ -63,17 +67,30 @@ enum error_code search_bound(const struct plan *, uint64_t *least, struct error 
 enum error_code search_plan(const struct plan *, struct candidate *, struct error *);
 
 /** Plan the candidates that promise most, by estimate, until `most` of them are, and put those that are planned and fit
- *  first: by time, then peak, then in the order of the space.
+ *  first: by time, peak, bytes sent and choices that differ from the defaults, then in the order of the space.
  *  @param[out] ranked  how many.  @return OK or an error. */
 enum error_code search_rank(struct search *, int *ranked, struct error *);
 
+/* A plan that takes less than this share longer than another one is no idea of its own.  The time of a plan is that of
+ * a model of the machine, and the model misses published steps by 2 to 4 % in the mean (docs/virtual_clock.md). */
+#define SEARCH_NEAR 0.01
+
+/** Whether two planned candidates are one plan to its user: same mesh, time, peak and bytes sent. */
+bool search_equal(const struct candidate *, const struct candidate *);
+
+/** Put ranked plans into groups of one idea.  A plan joins the first group on its mesh whose first plan is faster by
+ *  less than SEARCH_NEAR, and needs no more memory but for that share.
+ *  @param[out] first  [ranked] the place of the first plan of each plan's group.  @return how many groups. */
+int search_group(const struct candidate *, int ranked, int first[]);
+
 /**
  * Replay ranked plans, on a cluster that needs it: the frontier, then one after another by the clocks, until `best`
- * replayed ones take no longer than the next by the clocks, or until `most` were.  Sharing mostly takes time, so the
- * others are hardly faster; where messages of several devices pass in another order, a replay can save a little.
+ * groups of replayed ones take no longer than the next by the clocks, or until `most` plans were replayed.
+ * Sharing mostly takes time, so the others are hardly faster; where messages of several devices pass in another order,
+ * a replay can save a little.
  * Replayed ones are first then, by their new times.  Elsewhere nothing changes.
  * @param[in,out] ranked  how many are ranked; after a replay how many were replayed.
- * @param[out] beaten  whether each of the others takes longer by the clocks than the first `best` do replayed.
+ * @param[out] beaten  whether each of the others takes longer by the clocks than the first `best` groups do replayed.
  * @return OK or an error.
  */
 enum error_code search_replay(struct search *, int best, int most, int *ranked, bool *beaten, struct error *);

@@ -4,6 +4,9 @@ here=$(cd "$(dirname "$0")/../.." && pwd)
 
 few='--devices 4 --model tiny --micro 2 --tensor 1d,1d-sp --attention ring-zigzag --data-parallel ddp,zero3 --schedule 1f1b,zb-h1 --recompute none,full'
 
+# Number, time and peak of the first rows of a report.
+rows_of() { grep -E '^ +[0-9]+ +[0-9.]+ +[0-9.]+ ' <<<"$1" | awk -v most="$2" '$1 <= most { print $1, $2, $3 }'; }
+
 # Each printed plan, as `orrery train` and as `orrery plan`: the same virtual time and peak.
 test_plans_run() {
     local words step peak n=0
@@ -18,7 +21,25 @@ test_plans_run() {
         [ "$(sed -n 's/.*"total":\t\([0-9]*\),*$/\1/p' run.json | sort -n | tail -n 1)" = "$peak" ] || complain "the search says $peak bytes"
     done < <(sed -n '/"plans":/,/"frontier":/p' search.json |
         awk -F'\t' '/"words"/ { gsub(/[",]/, "", $NF); w = $NF } /"virtual_step_ps"/ { sub(/,/, "", $NF); s = $NF } /"peak_bytes"/ { sub(/,/, "", $NF); print w "|" s "|" $NF }')
-    [ "$n" = 3 ] || complain "$n plans are printed, not 3"
+    [ "$n" -ge 3 ] || complain "$n plans are printed, not 3 or more"
+}
+
+# No two rows of the example of README.md are one plan; what was merged is said, and the JSON has it with its row.
+test_rows_differ() {
+    local example rows n
+    example=$(sed -n 's|^    ./orrery \(search .*[0-9A-Z]\) *#.*|\1|p' "$here/README.md")
+    run $example --top 8 --json search.json; expect_status 0; expect_silent
+    rows=$(rows_of "$out" 8)
+    [ "$(wc -l <<<"$rows")" = 8 ] || complain "not 8 rows: $rows"
+    [ "$(sort -u -k 2 <<<"$rows" | wc -l)" = 8 ] || complain "two rows have the same time and memory: $rows"
+    expect_out '^ +1  --pp 2 --dp 4 --data-parallel zero1 '
+    expect_out '^      the same time, memory and bytes: --data-parallel buff$'
+    expect_out '^      less than 1 % slower, saves less than 1 % of memory: --data-parallel ddp$'
+    expect_out '^why     plan 2 takes '
+    n=$(sed -n '/"plans":/,/"frontier":/p' search.json | grep -c '"words"')
+    [ "$(sed -n '/"plans":/,/"frontier":/p' search.json | sed -n 's/.*"group":\t\([0-9]*\),$/\1/p' | sort -nu | tr '\n' ' ')" = '1 2 3 4 5 6 7 8 ' ] || complain 'not the groups 1 to 8'
+    [ "$n" -gt 8 ] || complain "the JSON has $n plans, so none that was merged"
+    run $example --top 1; expect_status 0; expect_out '^why     plan 2 \(--pp 2 --dp 4 .*\) takes '
 }
 
 # The usual planner; a memory that leaves the fastest out; JSON alone on the standard output.
@@ -49,6 +70,11 @@ test_replayed() {
     step=$(sed -n 's/^\t"replayed":\t\([0-9]*\),*$/\1/p' search.json)
     [ "$step" -ge 3 ] || complain "$step plans were replayed"
     run search $few --json -; expect_out '^	"replayed":	0,$'
+    run search --devices 4 --pp 1 --model small --batch 16 --recompute none --cluster ethernet-1g --top 12; expect_status 0
+    rows=$(rows_of "$out" 4)
+    run search --devices 4 --pp 1 --model small --batch 16 --recompute none --cluster ethernet-1g --top 4; expect_status 0
+    [ "$(wc -l <<<"$rows")" = 4 ] || complain "not 4 rows: $rows"
+    [ "$rows" = "$(rows_of "$out" 4)" ] || complain "--top 4 has other rows than the first of --top 12: $rows"
 }
 
 # The first plan of a mixture, run with the load that the search names: in the same time.
@@ -84,4 +110,4 @@ test_refusals() {
     run list planners;                                      expect_status 0; expect_out '^  beam '; expect_out '^  exhaustive '
 }
 
-run_tests test_plans_run test_memory test_replayed test_mixture test_what_takes_part test_refusals
+run_tests test_plans_run test_rows_differ test_memory test_replayed test_mixture test_what_takes_part test_refusals

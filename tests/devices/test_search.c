@@ -249,6 +249,74 @@ static enum error_code look_for(const struct plan *p, const struct choice *c, vo
     return OK;
 }
 
+/* ---- groups ------------------------------------------------------------------------------------------------------ */
+
+static bool is_near(const struct candidate *first, const struct candidate *c)
+{
+    return first->choice.value[BY_MESH] == c->choice.value[BY_MESH] && (double)c->time < 1.01 * (double)first->time &&
+           (double)c->peak > 0.99 * (double)first->peak;
+}
+
+/* Every plan is near the first of its group and of no earlier group; of equal ones the usual words stand first. */
+static void test_groups(void **state)
+{
+    (void)state;
+    struct plan_space s = space_of(4);
+    s.only[BY_DATA] = "fsdp,zero3,buff,zero1,ddp";
+    struct search search = { .space = &s };
+    const int ranked = run_planner(&search, "exhaustive");
+    int *first = calloc((size_t)ranked, sizeof *first), equal = 0, firsts = 0;
+    const int groups = search_group(search.of, ranked, first);
+    for (int i = 0; i < ranked; i++) {
+        const struct candidate *c = search.of;
+        firsts += first[i] == i;
+        assert_true(first[i] == i || (first[i] < i && first[first[i]] == first[i] && is_near(&c[first[i]], &c[i])));
+        for (int k = 0; k < first[i]; k++) assert_false(first[k] == k && is_near(&c[k], &c[i]));
+        if (i == 0 || !search_equal(&c[i - 1], &c[i])) continue;
+        assert_int_equal(first[i - 1], first[i]);
+        assert_true(c[i - 1].unusual <= c[i].unusual);
+        equal++;
+    }
+    printf("%d plans, %d groups, %d equal to the one before\n", ranked, groups, equal);
+    assert_int_equal(firsts, groups);
+    assert_true(equal > 0 && groups < ranked - equal);
+    free(first);
+    search_close(&search), plan_space_close(&s);
+}
+
+/* A step with more events than are kept has its time and peak all the same, and its share is said to be unknown. */
+static void test_too_many_events(void **state)
+{
+    (void)state;
+    struct plan_space s = space_of(2);
+    struct search kept = { .space = &s }, lost = { .space = &s, .most_events = 100 };
+    const int ranked = run_planner(&kept, "exhaustive");
+    assert_int_equal(run_planner(&lost, "exhaustive"), ranked);
+    for (int i = 0; i < ranked; i++) {
+        assert_true(kept.of[i].share_known && !lost.of[i].share_known);
+        assert_true(kept.of[i].share.computing > 0 && kept.of[i].sent > 0);
+        assert_true(kept.of[i].time == lost.of[i].time && kept.of[i].peak == lost.of[i].peak);
+    }
+    search_close(&kept), search_close(&lost), plan_space_close(&s);
+}
+
+/* A difference has the values of the second plan, also those that its words leave out. */
+static void test_difference(void **state)
+{
+    (void)state;
+    struct plan a = base, b;
+    char text[PLAN_WORDS];
+    const int size[AXIS_COUNT] = { [PP] = 1, [DP] = 4, [CP] = 1, [EP] = 1, [TP] = 1 };
+    assert_int_equal(mesh_make(&a.mesh, size, &err), OK);
+    a.micros = 2, a.data.scheme = "ddp", a.recompute = "full", b = a;
+    b.micros = 1, b.data.scheme = "buff", b.recompute = NULL;
+    assert_string_equal(plan_space_words(&b, text, sizeof text), "--dp 4 --data-parallel buff --micro 1");
+    assert_string_equal(plan_space_difference(&a, &b, text, sizeof text),
+                        "--data-parallel buff --recompute none --micro 1");
+    assert_string_equal(plan_space_difference(&a, &a, text, sizeof text), "");
+    assert_int_equal(plan_space_unusual(&a, &b), 2);
+}
+
 /* What is registered takes part, unless it trains another function. */
 static void test_registered(void **state)
 {
@@ -325,6 +393,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_brute_force), cmocka_unit_test(test_order),      cmocka_unit_test(test_beam),
         cmocka_unit_test(test_estimates),   cmocka_unit_test(test_changes),    cmocka_unit_test(test_wrong_words),
+        cmocka_unit_test(test_groups),      cmocka_unit_test(test_too_many_events), cmocka_unit_test(test_difference),
         cmocka_unit_test(test_registered),
     };
     return cmocka_run_group_tests(tests, open_base, NULL);

@@ -83,9 +83,6 @@ static void spread(const struct train_record *r, const struct folding *f)
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
 
-/* Kept for the critical path, if there are no more of all devices; a replay needs all of them. */
-enum { MOST_EVENTS = 1 << 23 };
-
 static void close_events(struct events **events, int devices)
 {
     for (int d = 0; d < devices && events; d++) {
@@ -217,7 +214,7 @@ static enum error_code run(const struct train_options *o, struct train_record *r
 {
     const int devices = o->plan.mesh.devices;
     const bool replays = cluster_replays(&o->cluster);
-    int64_t left = MOST_EVENTS;
+    int64_t left = STEP_MOST_EVENTS;   /* for the path; a replay needs all */
     struct events **events = open_events(devices, replays ? NULL : &left, err);
     struct plan p = o->plan;
     const double start = measure_now();

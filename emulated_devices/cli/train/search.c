@@ -42,7 +42,7 @@ static const struct option own_options[] = {
     { "--planner", "NAME", OPTION_STRING, &asked.planner, .help = "how plans are chosen: `orrery list planners`" },
     { "--plans", "N", OPTION_INT, &asked.plans, .min = 1, .max = 1e6, .given = &asked.plans_given,
       .help = "how many of them are planned, the most promising first; default: the planner's" },
-    { "--top", "N", OPTION_INT, &asked.top, .min = 1, .max = 1000, .help = "plans that are printed" },
+    { "--top", "N", OPTION_INT, &asked.top, .min = 1, .max = 1000, .help = "different plans that are printed" },
     LIST("--dp", asked.space.sizes[DP], "copies of the model"),
     LIST("--tp", asked.space.sizes[TP], "parts of each layer"),
     LIST("--pp", asked.space.sizes[PP], "pipeline stages"),
@@ -76,12 +76,37 @@ struct report {
     const struct train_options *options;
     struct search search;
     const struct planner *planner;
-    int fit, ranked, shown, *frontier, frontiers;       /* ranked: of those that fit, the ones that are compared */
+    int fit, ranked, *frontier, frontiers;      /* ranked: of those that fit, the ones that are compared */
+    int *first;                         /* [ranked] the first plan of each one's group (search_group) */
+    int *row, rows, shown;              /* [rows] the first plans of all groups; the first `shown` are printed */
     bool beaten;                        /* the others take longer by the clocks (search_replay) */
     double seconds;
     char common[1024];                  /* words that all plans have */
     FILE *out;
 };
+
+/* The place of a row's first plan, and the row of a place. */
+static const struct candidate *in_row(const struct report *r, int row) { return &r->search.of[r->row[row]]; }
+static int row_of(const struct report *r, int place)
+{
+    int row = 0;
+    while (r->row[row] != r->first[place]) row++;
+    return row;
+}
+
+static enum error_code make_rows(struct report *r, struct error *err)
+{
+    const size_t n = (size_t)r->ranked;
+    r->frontier = calloc(n, sizeof *r->frontier), r->first = calloc(n, sizeof *r->first);
+    r->row = calloc(n, sizeof *r->row);
+    if (!r->frontier || !r->first || !r->row) return fail(err, ERR_MEMORY, "no memory for a list of plans");
+    r->frontiers = search_frontier(r->search.of, r->ranked, r->frontier);
+    search_group(r->search.of, r->ranked, r->first);
+    for (int i = 0; i < r->ranked; i++)
+        if (r->first[i] == i) r->row[r->rows++] = i;
+    r->shown = r->rows < asked.top ? r->rows : asked.top;
+    return OK;
+}
 
 static const char *words_of(const struct report *r, int place, char *text)
 {
@@ -132,11 +157,50 @@ static struct figure time_in(const struct units *u, picoseconds time)
     return scale_format(&u->time, 1e-12 * (double)time);
 }
 
+static void add_percent(struct columns *t, const struct candidate *c, picoseconds part)
+{
+    if (c->share_known) columns_add(t, RIGHT_ALIGNED, "%.1f", percent_of(part, c));
+    else columns_add(t, RIGHT_ALIGNED, "-");
+}
+
+/* Plans of a row's group besides its first: those that are equal to the first, or the others. */
+static void print_group(const struct report *r, int row, bool equal, const char *title)
+{
+    enum { MOST = 3 };
+    const int at = r->row[row];
+    char list[MOST * PLAN_WORDS] = "", more[64] = "", text[PLAN_WORDS];
+    struct plan first, p;
+    int n = 0;
+    plan_space_make(r->search.space, &r->search.of[at].choice, &first);
+    for (int i = at + 1; i < r->ranked; i++) {
+        if (r->first[i] != at || search_equal(&r->search.of[i], &r->search.of[at]) != equal || ++n > MOST) continue;
+        plan_space_make(r->search.space, &r->search.of[i].choice, &p);
+        const size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s%s", used ? "; " : "",
+                 plan_space_difference(&first, &p, text, sizeof text));
+    }
+    if (n > MOST) snprintf(more, sizeof more, "; and %d more (--json)", n - MOST);
+    if (n > 0) say(r->out, 6, "      %s: %s%s", title, list, more);
+}
+
+static void print_words(const struct report *r)
+{
+    char text[PLAN_WORDS], near[80];
+    snprintf(near, sizeof near, "less than %g %% slower, saves less than %g %% of memory", 100 * SEARCH_NEAR,
+             100 * SEARCH_NEAR);
+    for (int i = 0; i < r->shown; i++) {
+        say(r->out, 6, "%4d  %s", i + 1, words_of(r, r->row[i], text));
+        print_group(r, i, true, "the same time, memory and bytes");
+        print_group(r, i, false, near);
+    }
+    say(r->out, 6, "      each behind: orrery train%s%s", r->common[0] ? " " : "", r->common);
+}
+
 static void print_plans(const struct report *r)
 {
     const struct units u = units_of(r);
     struct columns t = columns_start(r->out);
-    char text[PLAN_WORDS];
+    bool known = true;
     fprintf(r->out, "\n");
     do {
         static const char *const titles[] = { "compute %", "exposed %", "bubble %" };
@@ -145,19 +209,20 @@ static void print_plans(const struct report *r)
         for (int i = 0; i < 3; i++) columns_add(&t, RIGHT_ALIGNED, "%s", titles[i]);
         columns_end_row(&t);
         for (int i = 0; i < r->shown; i++) {
-            const struct candidate *c = &r->search.of[i];
+            const struct candidate *c = in_row(r, i);
             columns_add(&t, RIGHT_ALIGNED, "%d", i + 1);
             columns_add(&t, RIGHT_ALIGNED, "%s", time_in(&u, c->time).text);
             columns_add(&t, RIGHT_ALIGNED, "%s", scale_format(&u.size, (double)c->peak).text);
-            columns_add(&t, RIGHT_ALIGNED, "%.1f", percent_of(c->share.computing, c));
-            columns_add(&t, RIGHT_ALIGNED, "%.1f", percent_of(step_share_exposed(&c->share), c));
-            columns_add(&t, RIGHT_ALIGNED, "%.1f", percent_of(step_share_bubble(&c->share), c));
+            add_percent(&t, c, c->share.computing);
+            add_percent(&t, c, step_share_exposed(&c->share));
+            add_percent(&t, c, step_share_bubble(&c->share));
             columns_end_row(&t);
+            known = known && c->share_known;
         }
     } while (columns_again(&t));
+    if (!known) say(r->out, 6, "   -  not known: a step of this plan has too many events to keep");
     fprintf(r->out, "\n");
-    for (int i = 0; i < r->shown; i++) say(r->out, 6, "%4d  %s", i + 1, words_of(r, i, text));
-    say(r->out, 6, "      each behind: orrery train%s%s", r->common[0] ? " " : "", r->common);
+    print_words(r);
 }
 
 /* A difference of times, with its sign. */
@@ -172,36 +237,39 @@ static struct figure change_of(picoseconds more)
 /* What the other plan spends more on each thing; together it is the difference of their times, but for rounding. */
 static void print_why(const struct report *r, int other)
 {
-    const struct candidate *a = &r->search.of[0], *b = &r->search.of[other];
-    char kinds[300] = "";
+    const struct candidate *a = in_row(r, 0), *b = in_row(r, other);
+    char kinds[300] = "", words[PLAN_WORDS + 16] = "", text[PLAN_WORDS];
     int used = 0;
+    if (other >= r->shown) snprintf(words, sizeof words, " (%s)", words_of(r, r->row[other], text));
     for (enum traffic_kind k = 0; k < TRAFFIC_KIND_COUNT; k++) {
         const picoseconds more = b->share.waiting[k] - a->share.waiting[k];
         if (k == TRAFFIC_PIPELINE || k == TRAFFIC_RESULT || more == 0 || used > 200) continue;
         used += snprintf(kinds + used, sizeof kinds - (size_t)used, "%s%s %s", used ? ", " : " (",
                          traffic_kind_name(k), change_of(more).text);
     }
-    say(r->out, 8, "why     plan %d takes %s more than plan 1, %.2f %%:", other + 1,
-        picoseconds_format((double)(b->time - a->time)).text, 100 * ((double)b->time / (double)a->time - 1));
+    say(r->out, 8, "why     plan %d%s takes %s more than plan 1, %.2f %%%s", other + 1, words,
+        picoseconds_format((double)(b->time - a->time)).text, 100 * ((double)b->time / (double)a->time - 1),
+        a->share_known && b->share_known ? ":" : "; on what is not known");
+    if (!a->share_known || !b->share_known) return;
     say(r->out, 8, "        computing %s, bubble %s, exposed communication %s%s%s",
         change_of(b->share.computing - a->share.computing).text,
         change_of(step_share_bubble(&b->share) - step_share_bubble(&a->share)).text,
         change_of(step_share_exposed(&b->share) - step_share_exposed(&a->share)).text, kinds, used ? ")" : "");
 }
 
-/* The first plan that takes longer than the winner; the first of those on another mesh; 0: there is none. */
+/* The first row that takes longer than the winner; the first of those on another mesh; 0: there is none. */
 static int slower(const struct report *r)
 {
     int i = 1;
-    while (i < r->ranked && r->search.of[i].time == r->search.of[0].time) i++;
-    return i < r->ranked ? i : 0;
+    while (i < r->rows && in_row(r, i)->time == in_row(r, 0)->time) i++;
+    return i < r->rows ? i : 0;
 }
 static int other_mesh(const struct report *r)
 {
-    const struct candidate *c = r->search.of;
+    const int mesh = in_row(r, 0)->choice.value[BY_MESH];
     int i = slower(r);
-    while (i > 0 && i < r->ranked && c[i].choice.value[BY_MESH] == c[0].choice.value[BY_MESH]) i++;
-    return i < r->ranked ? i : 0;
+    while (i > 0 && i < r->rows && in_row(r, i)->choice.value[BY_MESH] == mesh) i++;
+    return i < r->rows ? i : 0;
 }
 
 static void print_frontier(const struct report *r)
@@ -250,11 +318,14 @@ static void add_candidate(cJSON *list, const struct report *r, int place)
     char text[PLAN_WORDS];
     cJSON_AddItemToArray(list, o);
     cJSON_AddStringToObject(o, "words", words_of(r, place, text));
+    cJSON_AddNumberToObject(o, "group", row_of(r, place) + 1);
     cJSON_AddNumberToObject(o, "virtual_step_ps", (double)c->time);
     if (c->clocks > 0) cJSON_AddNumberToObject(o, "virtual_step_by_clocks_ps", (double)c->clocks);
     cJSON_AddNumberToObject(o, "peak_bytes", (double)c->peak);
     cJSON_AddNumberToObject(o, "least_bytes", (double)c->least);
     if (c->estimate > 0) cJSON_AddNumberToObject(o, "estimated_step_ps", (double)c->estimate);
+    cJSON_AddNumberToObject(o, "sent_bytes", (double)c->sent);
+    if (!c->share_known) return;
     cJSON_AddNumberToObject(o, "computing_ps", (double)c->share.computing);
     cJSON_AddNumberToObject(o, "exposed_ps", (double)step_share_exposed(&c->share));
     cJSON_AddNumberToObject(o, "bubble_ps", (double)step_share_bubble(&c->share));
@@ -293,7 +364,8 @@ static enum error_code write_json(const struct report *r, struct error *err)
     cJSON_AddBoolToObject(root, "others_beaten", r->beaten);
     cJSON_AddBoolToObject(root, "all_planned", s->planned + s->over >= s->count);
     plans = cJSON_AddArrayToObject(root, "plans");
-    for (int i = 0; i < r->shown; i++) add_candidate(plans, r, i);
+    for (int i = 0; i < r->ranked; i++)
+        if (row_of(r, i) < r->shown) add_candidate(plans, r, i);
     frontier = cJSON_AddArrayToObject(root, "frontier");
     for (int i = 0; i < r->frontiers; i++) add_candidate(frontier, r, r->frontier[i]);
     if (r->fit == 0) add_smallest(root, r);
@@ -374,10 +446,8 @@ static enum error_code search(struct report *r, struct error *err)
     if (!e && r->ranked == 0 && r->search.count > 0 && r->options->json) e = write_json(r, err);
     if (!e && r->ranked == 0) e = nothing_fits(r, err);
     if (e) return e;
-    r->shown = r->ranked < asked.top ? r->ranked : asked.top;
-    r->frontier = calloc((size_t)r->ranked, sizeof *r->frontier);
-    if (r->frontier == NULL) return fail(err, ERR_MEMORY, "no memory for a list of plans");
-    r->frontiers = search_frontier(r->search.of, r->ranked, r->frontier);
+    e = make_rows(r, err);
+    if (e) return e;
     print_report(r);
     return r->options->json ? write_json(r, err) : OK;
 }
@@ -394,7 +464,7 @@ static enum error_code run(const struct train_options *o, struct error *err)
                                 .most = asked.plans_given ? asked.plans : r.planner->most };
     take_common(&r);
     e = search(&r, err);
-    free(r.frontier);
+    free(r.frontier), free(r.first), free(r.row);
     search_close(&r.search);
     plan_space_close(&asked.space);
     return e;

@@ -17,6 +17,9 @@
 #include "emulated_devices/device/clock.h"
 #include "emulated_devices/device/events.h"
 
+/* Events of all devices that are kept at most for a path or for shares: 320 MiB. */
+enum { STEP_MOST_EVENTS = 1 << 23 };
+
 enum path_kind {
     PATH_WORK,                          /* a stream or an engine works */
     PATH_MESSAGE,                       /* a message is on its way: latency, bytes, and its turn at ports and links */
