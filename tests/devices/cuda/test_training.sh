@@ -46,7 +46,7 @@ refuses() {                             # refuses NAME PRETENDED WORDS [COMMAND.
 refuses no_gpu gpus=0 'there is no GPU on this machine'
 refuses an_old_driver driver=old 'driver is missing, or older'
 refuses an_architecture_that_was_not_built arch=none 'were not built for'
-refuses a_gpu_that_is_full memory=100000 'no memory for .*(GPU 0, emulated on the CPU: [0-9.]*K* of 97.7K free)'
+refuses a_gpu_that_is_full memory=100000 'no memory for .*(GPU 0, emulated on the CPU: [0-9.]* [KMG]*i*B of 97.7 KiB free)'
 refuses no_gpu_for_four_devices gpus=0 'there is no GPU on this machine' train --dp 2 --tp 2
 refuses a_gpu_that_is_full_for_two memory=100000 '(GPU 0, emulated on the CPU: .* free)' train --dp 2 --zero 3
 refuses nothing_to_verify_with driver=old 'driver is missing, or older' verify collectives --devices 2
