@@ -33,7 +33,7 @@ void watch_end(struct comm *, int slot);
 
 /** No message may be under way any more.  Those that are, are watched no longer.
  *  @param group  its messages alone; NULL: all.  @param when  "at the end of step 3", for the report. */
-void watch_nothing_left(struct comm *, const struct group *, const char *when);
+void watch_nothing_left(struct comm *, const struct group *group, const char *when);
 
 /** An error is known: what is in flight is watched no longer, because memory is freed and messages are left. */
 void watch_forgive(struct comm *);

@@ -52,7 +52,7 @@ void load_close(struct load *);
  * @param[out] choice  [count, k]: columns of the router, or what ops.h says of those that are dropped.
  * @return OK, or ERR_MEMORY.
  */
-enum error_code load_deal(const struct load *, const struct model_config *, int64_t S, int64_t step, int64_t layer,
+enum error_code load_deal(const struct load *load, const struct model_config *, int64_t S, int64_t step, int64_t layer,
                           int64_t first, int64_t count, int32_t *choice, struct error *);
 
 /** Write choices as a file.  @param choice  [steps, L, rows, k].  @return OK, ERR_FILE or ERR_MEMORY. */
