@@ -291,7 +291,7 @@ static enum error_code fail_by_copies(const struct verdicts *v, const struct act
                 single_describe(&v->copy, text, sizeof text));
 }
 
-/* What is wrong first. */
+/* Say the first thing that is wrong. */
 static enum error_code fail_by_first(const struct verdicts *v, const struct actual *a, struct error *err)
 {
     const struct check_result *r = v->whole;

@@ -45,7 +45,7 @@ static void add_open(struct line *l, const struct checked_kinds *n)
     if (n->groups > OPEN_GROUPS) add(l, ", ...");
 }
 
-/* What ACTUAL does not have, by kind. */
+/* Count the tensors that ACTUAL lacks, by kind. */
 static void add_left_out(struct line *l, const struct checked_kinds *n)
 {
     const char *before = "; not compared: ";

@@ -70,7 +70,7 @@ bool turns_always(int P, const struct collective *);
 bool turns_with_equal_blocks(int P, const struct collective *);
 bool turns_with_equal_parts(int P, const struct collective *);
 
-/* Of an all-to-all: if each member sends as much to each, by what this one sends and gets. */
+/* All-to-all: say whether each member sends as much to each, by what this one sends and gets. */
 bool turns_with_equal_counts(int P, const struct collective *);
 
 /* Send some elements to one member, and add others from another member to `into`, where that lies apart from what is

@@ -8,7 +8,7 @@
 
 struct backend;
 
-/* What is done with memory.  An operand is read or written. */
+/* The ways in which memory is used.  An operand is read or written. */
 enum memory_use { MEMORY_READ, MEMORY_WRITTEN, MEMORY_OPERAND, MEMORY_RECEIVED, MEMORY_FREED };
 
 /* Who is told of each use of memory between two addresses: comm, of the buffers of messages (comm/watch.h). */

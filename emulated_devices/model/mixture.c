@@ -112,7 +112,7 @@ void routers_update(struct trainer *t)
 
 /* ---- choices ----------------------------------------------------------------------------------------------------- */
 
-/* In place of a choice: another device's. */
+/* This value stands for a choice that another device made. */
 enum { CHOICE_ELSEWHERE = CHOICE_NONE + 1 };
 
 static int64_t choices_of_layer(const struct plan *p) { return plan_stream_rows(p) * p->model.mixture.k; }

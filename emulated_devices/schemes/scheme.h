@@ -34,8 +34,8 @@ enum equality {
     DIFFERS,                            /* another function by design; the one-device run computes the same one */
 };
 
-/* What a scheme that plans or adapts does, besides right results: what it moves, copies or chooses, and that this is
- * the least.  `orrery verify` holds every microbatch of its cases to it. */
+/* Each names one thing that a scheme which plans or adapts must do, besides right results: what it moves, copies or
+ * chooses is the least.  `orrery verify` holds every microbatch of its cases to it. */
 struct invariant {
     const char *name, *sentence;        /* the sentence says what holds */
     /* Compare what was done with what holds, which is computed without the scheme's own code.  Local.

@@ -326,7 +326,7 @@ enum { TOLD = sizeof told / sizeof *told };
 
 struct value_word { char text[64]; };
 
-/* What stands behind the flag of a dimension. */
+/* Return the word behind the flag of a dimension. */
 static struct value_word value_word(const struct plan *p, enum dimension d)
 {
     const char *const name[DIMENSION_COUNT] = {

@@ -505,7 +505,7 @@ static int own_count(int r, int p)
            cut_of(param[p].col_axis, param[p].cols, rank[r].tp)->count;
 }
 
-/* What microbatches before have added up, while the next computes its own gradient. */
+/* The sum of the microbatches before, while the next computes its own gradient. */
 static float *before[MOST_RANKS][MOST_PARAMS + 1];
 
 static void exchange(int r, int p, float *dw, int n, bool back)

@@ -28,7 +28,7 @@ int threads_set_blas(int threads);
 /** From now on processes that this one starts have the threads of --threads, unless their own words say otherwise. */
 void threads_pass_on(void);
 
-/* What the bits of a result depend on besides the program and its input. */
+/* The bits of a result depend on these, and on the program and its input. */
 struct arithmetic {
     int threads;
     char kernel[32];                    /* OpenBLAS's for this processor, such as Haswell */

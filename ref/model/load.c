@@ -203,7 +203,7 @@ static void deal_row(const struct load *load, const struct model_config *c, int6
                 (size_t)k * sizeof *choice);
 }
 
-/* What a sequence has dealt so far, and drops: choices of each expert that computes. */
+/* The choices that a sequence has dealt so far, and drops, of each expert that computes. */
 struct sequence { int32_t *taken, *unread; int64_t capacity; };
 
 static void drop_choices(const struct mixture_config *m, struct sequence *s, int32_t *choice)

@@ -76,7 +76,7 @@ static void drop(const struct transformer *m, struct block_activations *a)
         if (((const int32_t *)a->experts.data)[i] < 0) tensor_set(a->weights, i, 0);
 }
 
-/* What the losses need of the rows that are no padding, and the choices by which biases move: as they were made, before
+/* Keep what losses need of rows that are no padding, and the choices by which biases move: as they were made, before
  * any is dropped. */
 static void judge(struct transformer *m, const struct block_activations *a, int layer)
 {

@@ -43,7 +43,7 @@ static double gelu_chain(double x, struct unit o)
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
-/* Of gate sigmoid(gate) up, in any order: the sigmoid, and its product with the gate or with up. */
+/* The product gate sigmoid(gate) up, in any order: the sigmoid, and its product with the gate or with up. */
 static double tiny_silu(double gate, double up, double g) { return fabs(gate * up) + fmax(fabs(up), g); }
 
 /* The element of the result that column f of gate and up makes. */
@@ -60,7 +60,7 @@ static double silu_steps(double gate, double up, struct unit o)
     return (4 - g) * o.u * fabs(gate * g * up) + o.tiny * tiny_silu(gate, up, g);
 }
 
-/* Of the gradient of x sigmoid(a x), s: sigmoid: the gradient that comes, times slope; its product with the sigmoid;
+/* The gradient of x sigmoid(a x), s: sigmoid: the gradient that comes, times slope; its product with the sigmoid;
  * its products with x, 1 - s, s and a, one after another. */
 static double tiny_slope(double slope, double s, double a) { return fabs(slope) + 1 + a * (s * (1 - s) + s + 1) + 1; }
 

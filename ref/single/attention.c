@@ -139,7 +139,7 @@ static struct single_value finish(struct single *s, const struct gathered *g, in
     return (struct single_value){ .y = g->y, .fused = g->off[FUSED], .steps = g->off[STEPS] };
 }
 
-/* What parts of a parameter's gradient that are stored and then added move it by. */
+/* Parts of a parameter's gradient that are stored and then added move the sum by this. */
 static double off_parts(const struct single *s, double absolute)
 {
     return (s->rounding.gradient_parts - 1) * 2 * (s->rounding.store * absolute + s->rounding.tiny);

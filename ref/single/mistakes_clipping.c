@@ -56,7 +56,7 @@ static bool is_tried(const struct single *s, int parts)
 /* Squared norms: of what one rank has, and of what all have. */
 struct own_squares { double rank[SUSPECT_RANKS], whole; };
 
-/* What a parameter's gradient adds, for every number of ranks that is tried. */
+/* The squares that a parameter's gradient adds, for every number of ranks that is tried. */
 static void add_squares(const struct single *s, struct own_squares of[SUSPECT_RANKS + 1], const struct share *share,
                         const double *g, int64_t count)
 {

@@ -145,7 +145,7 @@ static inline void single_put(struct single_value v, int64_t i, struct element o
 /* How far the result of a step is off: relative, and absolutely where it is subnormal. */
 struct unit { double u, tiny; };
 
-/* Of a step that is computed, and of one whose result is stored. */
+/* The rounding of a step that is computed, and of one whose result is stored. */
 static inline struct unit unit_computed(const struct single *s)
 {
     return (struct unit){ s->rounding.sum, s->rounding.sum_tiny };
@@ -155,7 +155,7 @@ static inline struct unit unit_stored(const struct single *s)
     return (struct unit){ s->rounding.store, s->rounding.tiny };
 }
 
-/* What `count` terms of a sum, each off by as much as a subnormal number, move it by. */
+/* `count` terms of a sum, each off by as much as a subnormal number, move the sum by this. */
 static inline double tiny_terms(double tiny, int64_t count)
 {
     return rounding_of_terms(tiny, (double)count, sqrt((double)count));
@@ -252,7 +252,7 @@ double single_norm_eps(const struct single *, const struct single_node *);
 void single_gradient_norm(struct single *);
 /* What it may be off by steps, where norms of parameters are stored.  fourth: the sum of their fourth powers. */
 double single_stored_norms(const struct single *, double norm, double fourth);
-/* What it may be off, because squares of its numbers are subnormal. */
+/* A norm may be off by this, because squares of its numbers are subnormal. */
 double single_tiny_squares(const struct single *, double norm, int64_t count);
 
 #endif

@@ -7,7 +7,7 @@
 #include "ref/single/mistakes.h"
 #include "ref/single/steps.h"
 
-/* What diagnoses of a step have added up, once one has asked for it: for all parameters. */
+/* The sums that diagnoses of a step share, once one has asked for them: for all parameters. */
 struct stepping_norms {
     bool known, has;                    /* has: no gradient is missing */
     double own[SHARE_CUTS][SUSPECT_RANKS + 1][SUSPECT_RANKS];   /* of what each of P ranks has, by cut and P */

@@ -227,7 +227,7 @@ static void test_names_that_are_not_golden(void **state)
     unlink(place("x.safetensors"));
 }
 
-/* What a program begins with may be rounded, and is not anything else: in 16 bits, too. */
+/* First weights may be rounded, and may not be anything else: in 16 bits, too. */
 static void test_first_weights(void **state)
 {
     static const char name[] = "start/wte.weight";

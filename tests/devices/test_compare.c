@@ -421,7 +421,7 @@ static void test_judgements(void **state)
                      (int)judge_error(cases[i].error, cases[i].bound));
 }
 
-/* What cannot be judged is no failure, but does not hold either; wide bounds are named, the widest of them. */
+/* A tensor that cannot be judged is no failure, but does not hold either; wide bounds are named, the widest of them. */
 static void test_unjudged(void **state)
 {
     (void)state;

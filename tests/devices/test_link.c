@@ -243,7 +243,7 @@ static void test_memory_balances(void **state)
 
 /* ---- every gradient, by symbols ---------------------------------------------------------------------------------- */
 
-/* What a node's pass adds to a gradient is a symbol; SYMBOLS is the gradient that enters the part. */
+/* A node's pass adds a symbol to a gradient; SYMBOLS is the gradient that enters the part. */
 enum { SYMBOLS = LINK_NODES * NODE_INPUTS };
 struct sum { bool has[SYMBOLS + 1]; };
 static struct sum in_memory[LINK_BUFFERS];
@@ -320,7 +320,7 @@ static int backward_by_symbols(void)
     return copies;
 }
 
-/* Of every preset: on a device alone nothing is copied, with rows of others each matrix back to the stream copies its
+/* Try every preset: on a device alone nothing is copied, with rows of others each matrix back to the stream copies its
  * own rows; with dropout and without, whatever is recomputed. */
 static void test_gradients_by_symbols(void **state)
 {

@@ -40,7 +40,7 @@ static enum error_code note(struct trainer *t, void *context, struct error *e)
     return OK;
 }
 
-/* Of speculative dispatch the order of rows follows from the text; a plan's has only zeros. */
+/* Speculative dispatch orders rows by the text; a plan's has only zeros. */
 static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
                  int32_t *within)
 {

@@ -226,7 +226,7 @@ static int gradients_read(struct run *r, int wrong)
     return r->gradients;
 }
 
-/* What each rank has of all gradients is added up once in a step, not again for every number of ranks and tensor. */
+/* The squares of each rank's gradients are added up once in a step, not again for every number of ranks and tensor. */
 static void norms_are_added_up_once(void **state)
 {
     enum { WRONG = 12 };

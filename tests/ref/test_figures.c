@@ -59,7 +59,7 @@ static void tells_counts_and_rates(void **state)
     assert_examples("the rate", byte_rate_format, byte_rates);
 }
 
-/* What is read as these bytes; how they are printed, and the shortest text that is read as them. */
+/* Texts that are read as these bytes; how bytes are printed, and the shortest text that is read as them. */
 static void reads_and_writes_sizes(void **state)
 {
     (void)state;

@@ -191,7 +191,7 @@ static void the_model_leaves_padding_out(void **state)
     model_case("mixtral-tiny", whole);
 }
 
-/* Of elements of the first two routers' matrices, which the losses reach through all later layers, too. */
+/* Some elements of the first two routers' matrices, which the losses reach through all later layers, too. */
 static void gradients_leave_padding_out(void **state)
 {
     (void)state;

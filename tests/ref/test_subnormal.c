@@ -50,7 +50,7 @@ static double silu_input(double d, double x, double a)
     return stored(times(d, g) + times(of_sigmoid, a));
 }
 
-/* The same with 1 - sigmoid and sigmoid one after another, as autograd does. */
+/* Autograd's order: 1 - sigmoid and sigmoid one after another. */
 static double silu_input_in_turn(double d, double x, double a)
 {
     const double g = sigmoid(times(a, x));

@@ -161,7 +161,7 @@ static void report_folding(const struct train_record *r)
 
 enum { CHANGES = 3 };                    /* that are named if a plan does not fit */
 
-/* What would fit, a line each. */
+/* List the changes that would fit, a line each. */
 static void report_changes(const struct train_record *r)
 {
     const struct train_options *o = r->options;

@@ -297,7 +297,7 @@ static enum error_code take_owners(struct train_options *o, const char *file, st
     return OK;
 }
 
-/* Which experts tokens go to, and whether that is written. */
+/* Take the load that says which experts tokens go to, and the file for their choices. */
 static enum error_code take_load(struct train_options *o, bool batches, struct error *err)
 {
     struct plan *p = &o->plan;

@@ -71,7 +71,7 @@ static bool add_biases(const struct trainer *t, cJSON *root)
     return ok;
 }
 
-/* What bits depend on besides the settings of the run. */
+/* Write the threads and kernels on which bits depend, too. */
 static bool add_arithmetic(cJSON *root)
 {
     const struct arithmetic a = arithmetic_now();

@@ -72,7 +72,7 @@ static bool same_parts(const struct plan *p)
 
 /* ---- mixtures: has each device as many rows for each expert? ----------------------------------------------------- */
 
-/* What a load deals to a device's share of a microbatch; for free().  NULL: no memory. */
+/* The choices that a load deals to a device's share of a microbatch; for free().  NULL: no memory. */
 static int32_t *deal_share(const struct plan *p, int rank, int micro, struct choices *dealt)
 {
     const struct tensor_parallel tp = plan_tensor_share(p, rank);

@@ -80,7 +80,7 @@ static struct intervals routed_rows(const struct node_call *c)
     return rows;
 }
 
-/* Which of n rows that this device routes are no padding: the routers' losses and biases are of these (routers.md). */
+/* Find the rows, of n that this device routes, that are no padding: losses and biases are of these (routers.md). */
 static struct intervals judged_rows(const struct node_call *c, int64_t n)
 {
     const int32_t *const within = c->stage->plan->within;
@@ -153,7 +153,7 @@ static bool deals(const struct node_call *c)
     return c->stage->plan->load != NULL || !c->stage->device->backend->has_numbers;
 }
 
-/* What a load deals to this device's rows. */
+/* Deal the load's choices to this device's rows. */
 static enum error_code deal(const struct node_call *c, int32_t *chosen, struct error *err)
 {
     const struct plan *p = c->stage->plan;

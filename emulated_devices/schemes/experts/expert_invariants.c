@@ -105,7 +105,7 @@ const struct invariant fssdp_invariants[] = {
 
 /* ---- degrees ----------------------------------------------------------------------------------------------------- */
 
-/* What the devices send in a layer, of each row and of each slice of weights, device by device, with a degree. */
+/* Count the bytes that devices send in a layer with a degree: of each row and each slice of weights. */
 static int64_t bytes_with_degree(const struct expert_parallel *ep, const int32_t *told, int degree)
 {
     const struct model_config *const c = ep->tp->config;

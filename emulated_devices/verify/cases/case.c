@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of packed samples: the next position of a sample, or the first of another one, which may be padding. */
+/* Go to the next position of a packed sample, or to the first of another one, which may be padding. */
 static int32_t next_position(int32_t last, bool begins, bool padding_begins)
 {
     const bool padding = begins ? padding_begins : is_padding(last);

@@ -11,7 +11,7 @@
 
 enum { MOST_DRAWN_SAMPLES = 64, KINDS_OF_LENGTHS = 6 };
 
-/* Of P devices, 29 tokens each, in samples that are: few; alike; lognormal; short beside one long; and so on. */
+/* Draw samples for P devices, 29 tokens each, that are: few; alike; lognormal; short beside one long; and so on. */
 static int draw_lengths(int kind, int P, int64_t length[], int64_t *tokens)
 {
     static const int least[KINDS_OF_LENGTHS] = { 11, 7, 1, 2, 3, 1 };

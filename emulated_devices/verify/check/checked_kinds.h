@@ -24,7 +24,7 @@ const char *checked_kind_name(enum checked_kind);
 /** The kind of a golden tensor, by its name. */
 enum checked_kind checked_kind_of(const char *name);
 
-/* What is known of a tensor.  It is right if it is what its own inputs give, or within a bound below 1 of the golden
+/* The verdict on a tensor.  It is right if it is what its own inputs give, or within a bound below 1 of the golden
  * one; loosely, if it is only within a bound above LOOSE_BOUND. */
 enum judgement { NOT_JUDGED, JUDGED_RIGHT, JUDGED_LOOSELY, JUDGED_WRONG, CANNOT_BE_JUDGED, JUDGEMENTS };
 #define LOOSE_BOUND 0.1

@@ -218,7 +218,7 @@ static enum error_code compare_all(struct comparing *c, struct error *err)
     return OK;
 }
 
-/* In place of a bound: what is not computed may only have been rounded, in any direction. */
+/* This stands for a bound: what is not computed may only have been rounded, in any direction. */
 static const double OF_STORING = -1;
 
 static enum error_code check_tensor(const struct golden *g, const struct actual *a, struct checked *out,

@@ -73,7 +73,7 @@ static void count_choices(struct adaptation *a, const struct trainer *t, const s
         for (int64_t e = 0; e < E; e++) now[e] += ep->routing->table[m * E + e];
 }
 
-/* Of the steps before this one. */
+/* Add up the steps before this one. */
 static void add_steps(const struct adaptation *a, const struct trainer *t, int64_t layer, int64_t load[])
 {
     for (int64_t e = 0; e < t->plan.model.mixture.E; e++) {

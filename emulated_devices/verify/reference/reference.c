@@ -564,7 +564,7 @@ static enum error_code take_step(struct reference *r, struct error *err)
     return e;
 }
 
-/* What a load says of this step; a mixture's replicas do not train apart, so it is of the whole batch. */
+/* Deal the load of this step; a mixture's replicas do not train apart, so it is of the whole batch. */
 static enum error_code deal(struct reference *r, struct error *err)
 {
     const struct model_config *c = &r->plan->model;

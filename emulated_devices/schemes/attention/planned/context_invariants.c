@@ -119,7 +119,7 @@ static enum error_code fewest_rows_move(const void *seen, int64_t *checked, stru
                                        "do", (wide)moved, (wide)fewest);
 }
 
-/* What crosses nodes, given how many rows each device has in and outside attention. */
+/* Count the rows that cross nodes, given how many rows each device has in and outside attention. */
 static enum error_code fewest_rows_cross(const void *seen, int64_t *checked, struct error *err)
 {
     const struct context_seen *const s = seen;
@@ -218,7 +218,7 @@ struct grouping {
     double best;                        /* negative: none fits */
 };
 
-/* Of a sample in a group of d devices: its pairs, its tokens, and what they exchange, of which each does a d-th. */
+/* A sample in a group of d devices has pairs and tokens, and exchanges some; each device does a d-th of these. */
 static double time_of_sample(const struct context_load *l, int64_t s, int d)
 {
     const double n = (double)s, exchanged = n * (double)(2 * l->query_width + l->key_width) * (1 - 1.0 / d);
