@@ -72,7 +72,7 @@ static void drop(struct message_watch *w, int i)
     if (w->count == 0) w->watch.first = w->watch.end = NULL;
 }
 
-static struct watched *add(struct message_watch *w)
+static struct watched *watch_add(struct message_watch *w)
 {
     if (w->count == w->room) {
         const int room = w->room > 0 ? 2 * w->room : 16;
@@ -140,7 +140,7 @@ void watch_begin(struct comm *c, int slot, const struct exchange *x, int peer, c
     if (w == NULL || slot < 0) return;
     const struct device *const d = c->device;
     device_used(d, sends ? MEMORY_READ : MEMORY_RECEIVED, data, bytes, sends ? "a send" : NULL);
-    struct watched *const m = add(w);
+    struct watched *const m = watch_add(w);
     if (m == NULL) return;
     *m = (struct watched){ .slot = slot, .peer = peer, .exchange = *x, .sends = sends, .data = data, .bytes = bytes,
                            .poisoned = !sends && x->operation != CONTROL, .stream = d->clock.current,
