@@ -221,7 +221,8 @@ struct backend {
     X(sequence_balance_backward_input,                                                                                 \
       (T dlogits, T logits, T experts, T whole, int64_t S, const struct router_rule *rule, double slope),              \
       (OUT(dlogits), IN(logits), IN(experts), IN(whole), S, rule, slope))                                              \
-    X(router_losses_forward, (double *sums, T logits, T experts), (sums, IN(logits), IN(experts)))                     \
+    X(router_losses_forward, (double *sums, T logits, T experts, int64_t counted),                                     \
+      (sums, IN(logits), IN(experts), counted))                                                                      \
     X(router_losses_backward_input, (T dlogits, T logits, const double *slope, double z_slope),                        \
       (OUT(dlogits), IN(logits), slope, z_slope))
 

@@ -474,9 +474,9 @@ static inline void dev_identity_backward_weights(struct device *d, struct tensor
 }
 
 static inline void dev_router_losses_forward(struct device *d, double *sums, struct tensor logits,
-                                             struct tensor experts)
+                                             struct tensor experts, int64_t counted)
 {
-    OPTIONAL(d, router_losses_forward, sums, logits, experts);
+    OPTIONAL(d, router_losses_forward, sums, logits, experts, counted);
     dev_charge(d, "router losses forward", logits, 1, 4);
 }
 

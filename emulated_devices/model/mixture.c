@@ -1,4 +1,6 @@
 #include "emulated_devices/model/mixture.h"
+#include "emulated_devices/model/balance.h"
+#include "ref/model/balance.h"
 #include "ref/model/sample_mask.h"
 #include "ref/routers/router.h"
 #include <math.h>
@@ -10,25 +12,23 @@ static bool is_mixture(const struct plan *p) { return p->model.mlp == MLP_MIXTUR
 static int sums_of(const struct plan *p)
 {
     const struct mixture_config *x = &p->model.mixture;
-    return (int)(mixture_columns(x) * (2 + (x->router.biased ? p->model.L : 0)) + 2);
+    return ROUTERS_CHOICES + (int)(mixture_columns(x) * (x->router.biased ? p->model.L : 0));
 }
-static bool balances(const struct plan *p) { return is_mixture(p) && p->model.mixture.balance_coefficient > 0; }
 
 enum error_code routers_open(struct trainer *t, struct error *err)
 {
     const int E = (int)mixture_columns(&t->plan.model.mixture);
     if (!is_mixture(&t->plan)) return OK;
     t->routers.sums = calloc((size_t)sums_of(&t->plan), sizeof(double));
-    t->routers.slope = calloc((size_t)E, sizeof(double));
     t->routers.bias = calloc((size_t)(t->plan.model.L * E), sizeof(double));
     t->routers.lost = calloc(1, sizeof(double));
-    const bool ok = t->routers.sums && t->routers.slope && t->routers.bias && t->routers.lost;
+    const bool ok = t->routers.sums && t->routers.bias && t->routers.lost;
     return ok ? OK : fail(err, ERR_MEMORY, "no memory for the sums of %d experts", E);
 }
 
 void routers_close(struct trainer *t)
 {
-    free(t->routers.sums), free(t->routers.slope), free(t->routers.bias), free(t->routers.lost);
+    free(t->routers.sums), free(t->routers.bias), free(t->routers.lost);
     free(t->routers.chosen);
 }
 
@@ -53,25 +53,66 @@ void routers_begin(struct trainer *t)
     for (int c = 0; c < p->chunks; c++) t->stage[c].routers = t->routers;
 }
 
+/* ---- a balance loss of the whole batch --------------------------------------------------------------------------- */
+
 /* If devices along tp have routed the same rows, only the first contributes its sums. */
-static enum error_code share_sums(struct trainer *t, struct error *err)
+static bool contributes(const struct trainer *t)
 {
-    if (experts_share_rows(&t->stage[0].seams->ep) && t->tp.rank != 0)
-        memset(t->routers.sums, 0, (size_t)sums_of(&t->plan) * sizeof(double));
-    return result_reduce(t, t->routers.sums, sums_of(&t->plan), SUM, err);
+    return !experts_share_rows(&t->stage[0].seams->ep) || t->tp.rank == 0;
+}
+
+/* The losses of the whole model: the first of a stage's losses is this one. */
+static int64_t first_loss(const struct trainer *t, const struct stage *s)
+{
+    return balance_loss_of(&t->plan.model.mixture, s->first_layer);
+}
+
+static int64_t batch_losses(const struct trainer *t)
+{
+    return balance_losses(&t->plan.model.mixture, t->plan.model.L);
+}
+
+/* Call f for each loss of each microbatch of this device's stages, with the place of its counts. */
+static void each_loss(struct trainer *t, double *counts,
+                      void (*f)(struct stage *, struct microbatch *, int64_t loss, double *counts))
+{
+    const int64_t E = mixture_columns(&t->plan.model.mixture);
+    for (int c = 0; c < t->plan.chunks; c++)
+        for (int i = 0; i < t->plan.micros; i++) {
+            struct stage *const s = &t->stage[c];
+            struct microbatch *const m = &s->micro[i];
+            for (int64_t n = 0; n < balance_losses_here(s, m); n++)
+                f(s, m, n, counts + (first_loss(t, s) + n) * (E + 1));
+        }
+}
+
+static void add_counts(struct stage *s, struct microbatch *m, int64_t loss, double *counts)
+{
+    const int64_t E = mixture_columns(&s->plan->model.mixture);
+    const double *const own = balance_sums_of(s, m, loss) + E;
+    for (int64_t i = 0; i <= E; i++) counts[i] += own[i];
+}
+
+static void set_slope(struct stage *s, struct microbatch *m, int64_t loss, double *counts)
+{
+    balance_set_slope(s, m, loss, counts);
 }
 
 enum error_code routers_share(struct trainer *t, struct error *err)
 {
-    const struct mixture_config *x = &t->plan.model.mixture;
-    const int64_t E = mixture_columns(x);
-    const double rows = rows_of(&t->plan), *chosen = t->routers.sums + E;
-    if (!balances(&t->plan)) return OK;
-    const enum error_code e = share_sums(t, err);
-    for (int64_t i = 0; i < E && !e; i++)
-        t->routers.slope[i] = t->loss_scale.scale * x->balance_coefficient * ((double)E * (chosen[i] / rows)) / rows;
+    const int64_t E = mixture_columns(&t->plan.model.mixture);
+    if (!balance_is_of_batch(&t->plan)) return OK;
+    const int64_t n = batch_losses(t) * (E + 1);
+    double *const counts = calloc((size_t)n, sizeof *counts);
+    enum error_code e = counts ? OK : fail(err, ERR_MEMORY, "no memory for the choices of %lld experts", (long long)E);
+    if (!e && contributes(t)) each_loss(t, counts, add_counts);
+    if (!e) e = result_reduce(t, counts, n, SUM, err);
+    if (!e) each_loss(t, counts, set_slope);
+    free(counts);
     return e;
 }
+
+/* ---- the loss ---------------------------------------------------------------------------------------------------- */
 
 /* The first row of all devices whose logits are not finite.  Only diverged steps send this. */
 static enum error_code share_lost(struct trainer *t, struct step_result *out, struct error *err)
@@ -88,16 +129,14 @@ static enum error_code share_lost(struct trainer *t, struct step_result *out, st
 enum error_code routers_loss(struct trainer *t, double *loss, struct step_result *out, struct error *err)
 {
     const struct mixture_config *x = &t->plan.model.mixture;
-    const int64_t E = mixture_columns(x);
-    const double rows = rows_of(&t->plan), *probability = t->routers.sums, *chosen = probability + E;
-    double balance = 0;
+    double *const sums = t->routers.sums;
     *loss = 0, out->lost_layer = out->lost_row = 0;
     if (!is_mixture(&t->plan)) return OK;
-    const enum error_code e = balances(&t->plan) ? OK : share_sums(t, err);
-    for (int64_t i = 0; i < E; i++) balance += (double)E * (chosen[i] / rows) * (probability[i] / rows);
-    *loss = x->balance_coefficient * balance + x->z_coefficient * (t->routers.sums[2 * E] / rows) +
-            x->sequence_coefficient * (t->routers.sums[2 * E + 1] / (double)t->plan.B);
-    return e || isfinite(t->routers.sums[2 * E]) ? e : share_lost(t, out, err);
+    if (!contributes(t)) memset(sums, 0, (size_t)sums_of(&t->plan) * sizeof *sums);
+    const enum error_code e = result_reduce(t, sums, sums_of(&t->plan), SUM, err);
+    *loss = x->balance_coefficient * sums[ROUTERS_BALANCE] + x->z_coefficient * (sums[ROUTERS_Z] / rows_of(&t->plan)) +
+            x->sequence_coefficient * (sums[ROUTERS_SEQUENCE] / (double)t->plan.B);
+    return e || isfinite(sums[ROUTERS_Z]) ? e : share_lost(t, out, err);
 }
 
 void routers_update(struct trainer *t)
@@ -106,8 +145,8 @@ void routers_update(struct trainer *t)
     const int64_t E = mixture_columns(x);
     for (int64_t l = 0; l < t->plan.model.L && is_mixture(&t->plan) && x->router.biased; l++)
         if (layer_mlp(&t->plan.model, l) == MLP_MIXTURE)
-            router_move_bias(&x->router, t->routers.bias + l * E, t->routers.sums + (2 + l) * E + 2, x->E, x->zero,
-                             x->k);
+            router_move_bias(&x->router, t->routers.bias + l * E, t->routers.sums + ROUTERS_CHOICES + l * E, x->E,
+                             x->zero, x->k);
 }
 
 /* ---- choices ----------------------------------------------------------------------------------------------------- */
@@ -179,6 +218,10 @@ enum error_code experts_place(struct trainer *t, struct expert_owners *owners, s
 
 struct account routers_cost(const struct trainer *t)
 {
-    const struct account none = { 0 };
-    return is_mixture(&t->plan) ? result_reduce_cost(t, sums_of(&t->plan), SUM) : none;
+    struct account sum = { 0 };
+    if (!is_mixture(&t->plan)) return sum;
+    const int64_t counts = batch_losses(t) * (mixture_columns(&t->plan.model.mixture) + 1);
+    if (balance_is_of_batch(&t->plan)) account_add(&sum, result_reduce_cost(t, counts, SUM), 1);
+    account_add(&sum, result_reduce_cost(t, sums_of(&t->plan), SUM), 1);
+    return sum;
 }

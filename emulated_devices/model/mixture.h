@@ -1,9 +1,8 @@
 /* mixture.h -- a mixture of experts on many devices: the terms that its routers add to the loss.
  *
- * The balance loss is E sum_e f_e p_e, where f_e is the share of choices of expert e and p_e its mean probability, both
- * over all tokens of the batch and all layers (transformers' Mixtral; ref/model/mixture.c).  Its gradient by a
- * probability is therefore unknown until the last forward pass of the whole batch.  Then one small all-reduce gives all
- * devices the sums, and backward passes can start.
+ * balance.h has the balance loss of each microbatch or sequence.  The gradient of a balance loss of the whole batch is
+ * unknown until the last forward pass.  Then one small all-reduce gives all devices the counts, and backward passes can
+ * start.
  */
 #ifndef ORRERY_MIXTURE_H
 #define ORRERY_MIXTURE_H
@@ -17,8 +16,8 @@ void routers_close(struct trainer *);
 /** Before a step: set the sums to zero. */
 void routers_begin(struct trainer *);
 
-/** After all forward passes of a model with a balance loss: reduce the sums over all devices and compute the slopes.
- *  Collective over all devices.  @return OK or ERR_COMM. */
+/** After all forward passes of a model with a balance loss of the whole batch: add the counts of all devices and set
+ *  the slopes.  Collective over all devices.  @return OK, ERR_MEMORY or ERR_COMM. */
 enum error_code routers_share(struct trainer *, struct error *);
 
 /** After the passes: what the routers add to the mean loss, the same on every device.  If it is not finite, also where

@@ -1,5 +1,6 @@
 #include "emulated_devices/model/stage.h"
 #include "emulated_devices/model/away.h"
+#include "emulated_devices/model/balance.h"
 #include "emulated_devices/model/link/link_cost.h"
 #include "emulated_devices/model/run/run.h"
 #include "ref/model/rotary.h"
@@ -81,6 +82,7 @@ static void drop_cut(struct microbatch *m)
     free(m->ids.data);
     intervals_free(&m->rows), intervals_free(&m->tokens);
     context_plan_free(&m->plan);
+    balance_close(m);
     m->ids = tensor_none;
 }
 
@@ -140,7 +142,8 @@ static enum error_code cut_microbatch(const struct stage *s, struct microbatch *
     if (ints && plans) mask_sequences(m, s->plan->S);
     m->sorted = shuffled && ints ? tensor_1d(ints + 3 * m->N + 2 * masked, I32, m->N) : tensor_none;
     const bool sorted = !shuffled || (ints && sort_places(m));
-    const bool ok = ints && sorted && !intervals_lost(&m->rows) && !intervals_lost(&m->tokens);
+    const bool counts = s->plan->model.mlp != MLP_MIXTURE || balance_open(s, m);
+    const bool ok = ints && sorted && counts && !intervals_lost(&m->rows) && !intervals_lost(&m->tokens);
     return ok ? OK : fail(err, ERR_MEMORY, "no memory for the rows of a microbatch");
 }
 
@@ -235,6 +238,11 @@ struct tensor stage_take_output(struct stage *s, int micro)
 }
 struct tensor stage_take_input_gradient(struct stage *s, int micro) { return take(&s->micro[micro].gradient); }
 
+struct stage_note stage_note(const struct stage *s, int micro, bool gradient)
+{
+    return balance_note(s, &s->micro[micro], gradient);
+}
+
 /* ---- the operations ---------------------------------------------------------------------------------------------- */
 
 /* Allocate a part's output.  An output for the next stage will be sent; it is not kept. */
@@ -273,12 +281,14 @@ static enum error_code forward_part(struct stage *s, struct microbatch *m, const
 enum error_code stage_forward(struct stage *s, int micro, struct error *err)
 {
     struct microbatch *m = &s->micro[micro];
+    balance_begin(s, m);
     enum error_code e = s->first ? forward_part(s, m, embedding_of(s), err) : OK;
     for (int l = 0; l < s->layers && !e; l++) {
         e = forward_part(s, m, layer_of(s, l), err);
         if (!e) e = away_after_forward(s, m, l, err);
     }
-    return !e && s->last ? forward_part(s, m, loss_of(s), err) : e;
+    if (!e && s->last) e = forward_part(s, m, loss_of(s), err);
+    return e ? e : balance_after_forward(s, m, err);
 }
 
 /* First recompute what was dropped. */
@@ -383,6 +393,7 @@ struct account stage_attention_cost(const struct stage *s, int micro)
     struct account sum = { 0 };
     for (int i = 0; i < s->layers + 2; i++)
         account_add(&sum, linked_attention_cost(&s->part[i].linked, &cp, s->micro[micro].N), 1);
+    account_add(&sum, balance_cost(s, &s->micro[micro], CP), 1);
     return sum;
 }
 
@@ -391,5 +402,6 @@ struct account stage_cost(const struct stage *s, int micro)
     struct account sum = { 0 };
     for (int i = 0; i < s->layers + 2; i++)
         account_add(&sum, linked_cost(&s->part[i].linked, s->seams, s->micro[micro].N), 1);
+    account_add(&sum, balance_cost(s, &s->micro[micro], TP), 1);
     return sum;
 }

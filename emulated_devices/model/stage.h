@@ -13,6 +13,7 @@
 #include "emulated_devices/model/link/link.h"
 #include "emulated_devices/model/probe.h"
 #include "emulated_devices/schemes/attention/streams.h"
+#include "emulated_devices/schemes/pipeline/execute.h"
 #include "ref/model/transformer.h"
 
 /* A linked part of the model: the embedding, a layer, or the loss. */
@@ -22,6 +23,12 @@ struct model_part {
     struct linked linked;
     int weight[LINK_NODES], bias[LINK_NODES];   /* each node's parameters, as indices in the model's list; -1: none */
     int first_buffer;                           /* index of its first buffer among a microbatch's tensors */
+};
+
+/* What the routers of a microbatch have chosen on a stage, and the slopes of its balance losses: balance.h. */
+struct balance_sums {
+    double *sums;                               /* [losses, 2E+1]; NULL: the model is no mixture */
+    double *slope;                              /* [losses, E] by each row's probabilities, times the loss scale */
 };
 
 /* One microbatch in flight. */
@@ -35,6 +42,7 @@ struct microbatch {
     struct tensor labels;                       /* I32 [tokens] */
     struct tensor sorted;                       /* I32 [N] the places of rows in the order of the batch, in which
                                                  * attention needs them; tensor_none: they are so */
+    struct balance_sums balance;                /* of a mixture's routers */
     struct expert_routing *routing;             /* [parts] of a mixture's layers; NULL: the model is none */
     struct context_plan plan;                   /* of an attention scheme that makes plans */
     struct tensor mask;                         /* I32 [sequences*S, 2]: what a token of packed samples sees; with a
@@ -49,14 +57,18 @@ struct microbatch {
     struct tensor gradient;                     /* of the stream, at the current point of backward: [stream] */
 };
 
-/* What the routers of a step's microbatches add to the loss: see router_losses_forward in ref/ops/ops.h.  It depends on
- * all tokens of the batch and all layers, so it and its slope are known only when all forward passes are done. */
+/* What the routers of a step's microbatches add to the loss: of this device's tokens and layers, and after the
+ * all-reduce of all devices. */
+enum {
+    ROUTERS_Z,                          /* the sum of squared log(sum exp) of rows: router_losses_forward in ops.h */
+    ROUTERS_SEQUENCE,                   /* the balance losses of sequences by themselves */
+    ROUTERS_BALANCE,                    /* the balance loss, without its coefficient: balance.h */
+    ROUTERS_CHOICES                     /* of biased routers how often each expert was chosen: [L,E] */
+};
 struct routers {
-    double *sums;                       /* of this device's tokens and layers, after the all-reduce of all: [2E+1], the
-                                         * sequences' balance losses, of a biased router choices [L,E] */
-    double *slope;                      /* [E] of the balance loss by each row's probabilities, times the loss scale */
-    double z_slope;                     /* the same for the z loss */
-    double sequence_slope;              /* the same for the balance loss of each sequence */
+    double *sums;                       /* [ROUTERS_CHOICES], then the choices */
+    double z_slope;                     /* of the z loss by each row's log(sum exp), times the loss scale */
+    double sequence_slope;              /* of the balance loss of each sequence, times the loss scale */
     int64_t step;                       /* that a load deals rows for */
     int32_t *chosen;                    /* [L, rows of the batch, k] the choices of this device's rows, where they are
                                          * wanted (routers_bring); NULL: nowhere */
@@ -142,6 +154,7 @@ struct tensor stage_input(struct stage *, int micro);
 struct tensor stage_output_gradient(struct stage *, int micro);
 struct tensor stage_take_output(struct stage *, int micro);
 struct tensor stage_take_input_gradient(struct stage *, int micro);
+struct stage_note stage_note(const struct stage *, int micro, bool gradient);
 
 /** A count of memory, updated operation by operation, in bytes: ACTIVATIONS held now and at most, BUFFERS held now, and
  *  weights or gradients allocated for the current pass.  `together` is a lower bound of the peak of all three.

@@ -63,11 +63,16 @@ PLACE(take_output)
 PLACE(take_input_gradient)
 #undef PLACE
 
+static struct stage_note note(void *context, int chunk, int micro, bool gradient)
+{
+    return stage_note(&((struct trainer *)context)->stage[chunk], micro, gradient);
+}
+
 static enum error_code backward_begins(void *context, struct error *err) { return routers_share(context, err); }
 
 static const struct stage_operations stage_operations = {
     .compute = compute, .input = input, .output_gradient = output_gradient, .take_output = take_output,
-    .take_input_gradient = take_input_gradient, .backward_begins = backward_begins,
+    .take_input_gradient = take_input_gradient, .note = note, .backward_begins = backward_begins,
 };
 
 /* ---- a step, its two halves -------------------------------------------------------------------------------------- */

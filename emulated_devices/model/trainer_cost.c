@@ -12,6 +12,12 @@ static uint64_t activation_message(const void *context, int micro)
     return stage_message_bytes(&t->stage[0], micro);
 }
 
+static uint64_t note_message(const void *context, int micro, bool gradient)
+{
+    const struct trainer *t = context;
+    return stage_note(&t->stage[0], micro, gradient).bytes;
+}
+
 /* Walk the list of actions.  A received input is held from when its receive is posted, everything else from forward on;
  * both until the end of backward for the weights. */
 struct held trainer_activations(const struct trainer *t)
@@ -80,7 +86,8 @@ static struct account pipeline_cost(const struct trainer *t)
 {
     struct account sum = { 0 };
     struct ledger shared = { 0 };
-    account_add(&sum, schedule_cost(&t->schedule, &t->pp, activation_message, t), plan_passes(&t->plan));
+    const struct stage_sizes sizes = { activation_message, note_message };
+    account_add(&sum, schedule_cost(&t->schedule, &t->pp, &sizes, t), plan_passes(&t->plan));
     for (int u = 0; u < t->data.units && !forward_only(t); u++) enter_shared(&shared, t, &t->data.unit[u]);
     account_add(&sum, shared.of[TRAFFIC_PIPELINE], t->plan.updates);
     return sum;

@@ -32,6 +32,10 @@ static const struct clash clashes[] = {
     { HAS_context_plan, HAS_by_sequence, "a plan has parts of samples, and @ balances or drops in whole sequences",
       "--attention ring-zigzag" },
 
+    { HAS_plans_steps, HAS_balance_of_sequence,
+      "may divide a sequence between microbatches, and with @ its choices are needed in one of them",
+      "--balance-over microbatch" },
+
     { HAS_context_plan, HAS_experts_predicted,
       "orders tokens by its plan, and @ by their experts", "--attention whole or ring-zigzag" },
 
@@ -162,9 +166,9 @@ static const struct clash clashes[] = {
       "@ steps the weights after a fixed number of microbatches", "schedules with one version and one step" },
     { HAS_skips_stages, HAS_mixture,
       "leaves out stages, and the router losses of @ are means over all tokens and layers", NULL },
-    { HAS_backward_before_last, HAS_balance_loss,
-      "the gradient of the balance loss of @ is known only after the last forward pass of the batch; use --schedule "
-      "gpipe, which does all forward passes first", NULL },
+    { HAS_backward_before_last, HAS_balance_of_batch,
+      "begins backward passes before the last forward pass, and only after that the gradient of a balance loss of the "
+      "whole batch is known, @", "--balance-over microbatch, or --schedule gpipe" },
 
     { HAS_clip, HAS_several_steps,
       "@ steps the weights inside the schedule, where the norm of all gradients is not known", "--clip 0" },

@@ -32,6 +32,7 @@ struct facts {
     X(cp,                      "--cp P")                                                            \
     X(split_cp,                "--head-parallel or --context-first")                                \
     X(context_plan,            "--attention hdp")                                                    \
+    X(plans_steps,             "--attention hdp with several microbatches")                          \
     X(windows,                 "a model whose attention has windows")                               \
     X(sinks,                   "a model whose attention has sinks")                                 \
     X(stored_scores,           "--attention rsa")                                                   \
@@ -97,7 +98,8 @@ struct facts {
     X(narrow_gradients,        "--grad-dtype of 16 bits")                                           \
     X(mixture,                 "a mixture of experts")                                              \
     X(no_mixture,              "a model without experts")                                           \
-    X(balance_loss,            "a mixture of experts")                                              \
+    X(balance_of_batch,        "--balance-over batch")                                              \
+    X(balance_of_sequence,     "--balance-over sequence")                                           \
     X(by_sequence,             "a capacity or a balance loss of each sequence")                                   \
     X(streams,                 "--streams P")                                                       \
     X(packed,                  "--pack FILE")                                                       \

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 /* Where microbatches differ in what they compute, or have sizes that were asked for, they stay as they are. */
-static bool plans_steps(const struct plan *p)
+bool plan_plans_steps(const struct plan *p)
 {
     const struct attention_scheme *s;
     return !attention_scheme_find(&s, p->attention, NULL) && s->plans_steps && p->mesh.size[CP] > 1 &&
@@ -14,7 +14,7 @@ static bool plans_steps(const struct plan *p)
 
 struct interval plan_sequences(const struct plan *p, int dp, int micro)
 {
-    if (!plans_steps(p)) return plan_microbatch(p, dp, micro);
+    if (!plan_plans_steps(p)) return plan_microbatch(p, dp, micro);
     const struct interval first = plan_microbatch(p, dp, 0), last = plan_microbatch(p, dp, p->micros - 1);
     return (struct interval){ first.first, interval_end(last) - first.first };
 }
@@ -158,8 +158,8 @@ enum error_code plan_context_load(const struct plan *p, int dp, int micro, struc
     if (length == NULL) return fail(err, ERR_MEMORY, "no memory for the samples of %lld tokens", (long long)tokens);
     *out = (struct context_load){
         .length = length, .samples = sample_lengths(p, own, length), .tokens = tokens, .devices = p->mesh.size[CP],
-        .node = node_of_context(p), .micros = plans_steps(p) ? p->micros : 1,
-        .micro = plans_steps(p) ? micro : 0,
+        .node = node_of_context(p), .micros = plan_plans_steps(p) ? p->micros : 1,
+        .micro = plan_plans_steps(p) ? micro : 0,
         .query_width = c->H * c->A, .key_width = 2 * c->K * c->A,
         .heads = fewest_heads(p), .per_element = per_element(p),
         .layers = (int)block_at(c->L, p->stages > 0 ? p->stages : 1, 0).count,
@@ -237,4 +237,22 @@ struct intervals plan_rows(const struct plan *p, int rank, int micro) { return p
 struct intervals plan_loss_rows(const struct plan *p, int rank, int micro)
 {
     return planned(p, rank, micro, plan_loss_rows_by);
+}
+
+enum error_code plan_name_microbatches(const struct plan *p, int32_t *micro_of, struct error *err)
+{
+    const int64_t N = p->B * p->S;
+    bool known = true;
+    for (int rank = 0; rank < p->mesh.devices && known; rank++) {
+        if (mesh_coordinate(&p->mesh, rank, PP) > 0 || mesh_coordinate(&p->mesh, rank, TP) > 0) continue;
+        for (int micro = 0; micro < p->micros && known; micro++) {
+            struct intervals rows = plan_rows(p, rank, micro);
+            known = !intervals_lost(&rows);
+            for (int i = 0; i < rows.count && known; i++)
+                for (int64_t row = rows.at[i].first; row < interval_end(rows.at[i]); row++)
+                    micro_of[row % N] = mesh_coordinate(&p->mesh, rank, DP) * p->micros + micro;
+            intervals_free(&rows);
+        }
+    }
+    return known ? OK : fail(err, ERR_MEMORY, "no memory for the microbatches of %lld tokens", (long long)N);
 }

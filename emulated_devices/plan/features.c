@@ -131,6 +131,12 @@ static bool context_plan(const struct facts *f, struct typed *t)
     return !attention_scheme_find(&s, f->plan->attention, NULL) && s->plan && say_attention(f, t);
 }
 
+static bool plans_steps(const struct facts *f, struct typed *t)
+{
+    return plan_plans_steps(f->plan) && f->plan->micros > 1 &&
+           say(t, "--attention %s with %d microbatches", f->plan->attention, f->plan->micros);
+}
+
 static bool windows(const struct facts *f, struct typed *t)
 {
     const struct model_config *c = &f->plan->model;
@@ -531,9 +537,20 @@ static bool mixture(const struct facts *f, struct typed *t)
 
 static bool no_mixture(const struct facts *f, struct typed *t) { return !mixture(f, NULL) && say_model(f, t); }
 
-static bool balance_loss(const struct facts *f, struct typed *t)
+static bool balances_over(const struct facts *f, int over)
 {
-    return f->plan->model.mlp == MLP_MIXTURE && f->plan->model.mixture.balance_coefficient > 0 && say_model(f, t);
+    const struct mixture_config *m = &f->plan->model.mixture;
+    return f->plan->model.mlp == MLP_MIXTURE && m->balance_coefficient > 0 && m->balance.over == over;
+}
+
+static bool balance_of_batch(const struct facts *f, struct typed *t)
+{
+    return balances_over(f, OVER_BATCH) && say(t, "--balance-over batch");
+}
+
+static bool balance_of_sequence(const struct facts *f, struct typed *t)
+{
+    return balances_over(f, OVER_SEQUENCE) && say(t, "--balance-over sequence");
 }
 
 static bool by_sequence(const struct facts *f, struct typed *t)

@@ -169,6 +169,13 @@ struct interval plan_microbatch(const struct plan *, int dp, int micro);
  *  those of all microbatches of the copy. */
 struct interval plan_sequences(const struct plan *, int dp, int micro);
 
+/** Whether the attention scheme plans whole steps: which tokens each microbatch of a copy has. */
+bool plan_plans_steps(const struct plan *);
+
+/** The microbatch that each token of a step's batch is in, numbered over all copies.  Pure, of the plan's samples.
+ *  @param[out] micro_of  [B*S], dp coordinate * microbatches + microbatch.  @return OK or ERR_MEMORY. */
+enum error_code plan_name_microbatches(const struct plan *, int32_t *micro_of, struct error *);
+
 /** The dp coordinates of a replica's copies. */
 struct interval plan_replica_copies(const struct plan *, int replica);
 

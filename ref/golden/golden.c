@@ -1,5 +1,6 @@
 #include "ref/golden/seal.h"
 #include "ref/io/json.h"
+#include "ref/model/balance.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,12 +79,26 @@ static enum error_code read_batches(struct golden *g, struct error *err)
     return e ? e : read_tokens(g, "labels", &g->labels, err);
 }
 
+enum error_code golden_take_conventions(struct golden *g, const char *as, struct error *err)
+{
+    const bool balances = g->config.mlp == MLP_MIXTURE && g->config.mixture.balance_coefficient > 0;
+    char text[CONVENTIONS_TEXT + 64];
+    snprintf(text, sizeof text, "%s,balance-over=batch", as ? as : profile_names[AS_ORRERY]);
+    const bool whole = balances && (as == NULL || strstr(as, "balance-over=") == NULL);
+    enum error_code e = whole ? conventions_parse(&g->as, text, err) : as ? conventions_parse(&g->as, as, err) : OK;
+    g->config.mixture.balance = balance_rule_of(&g->as);
+    if (!e && balances && g->config.mixture.balance.over == OVER_MICROBATCH && g->micros == 0)
+        e = fail(err, ERR_FORMAT, "balance-over=microbatch: there are no microbatches");
+    return e;
+}
+
 static enum error_code read_conventions(struct golden *g, struct error *err)
 {
     const char *as = safetensors_metadata(&g->file, "as");
-    if (as == NULL || conventions_parse(&g->as, as, NULL) == OK) return OK;
-    return fail(err, ERR_FORMAT, "%s: its metadata has steps as %s; `orrery list profiles` has what there is",
-                printable_path(g->file.path).text, printable(as).text);
+    struct error why;
+    if (golden_take_conventions(g, as, &why) == OK) return OK;
+    return fail(err, ERR_FORMAT, "%s: its metadata has steps as %s; `orrery list profiles` has what there is (%s)",
+                printable_path(g->file.path).text, printable(as ? as : "").text, why.text);
 }
 
 /* What else the file has: microbatches, every step, and whose steps they are. */
@@ -92,10 +107,8 @@ static enum error_code read_extent(struct golden *g, struct error *err)
     const char *micros = safetensors_metadata(&g->file, "microbatches"),
                *kept = safetensors_metadata(&g->file, "steps_kept");
     g->every_step = kept != NULL && strcmp(kept, "all") == 0;
-    const enum error_code e = read_conventions(g, err);
-    if (e || micros == NULL) return e;
-    g->micros = strtoll(micros, NULL, 10);
-    if (g->micros >= 1 && g->micros <= g->B) return OK;
+    g->micros = micros ? strtoll(micros, NULL, 10) : 0;
+    if (micros == NULL || (g->micros >= 1 && g->micros <= g->B)) return read_conventions(g, err);
     return fail(err, ERR_FORMAT, "%s: its metadata has %s microbatches; a batch of %lld sequences has 1 to %lld",
                 printable_path(g->file.path).text, printable(micros).text, (long long)g->B, (long long)g->B);
 }

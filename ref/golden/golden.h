@@ -29,6 +29,14 @@ struct golden {
 enum error_code golden_open(struct golden *, const char *path, struct error *);
 void golden_close(struct golden *);
 
+/**
+ * Take the conventions of a file's steps.  Unless they say otherwise, the balance loss of a mixture is of the whole
+ * batch: programs that make golden files compute a batch at once.  Pure.
+ * @param as  as typed; NULL: this program's own.
+ * @return OK; ERR_USAGE; ERR_FORMAT if balance losses are of microbatches and the file has none.
+ */
+enum error_code golden_take_conventions(struct golden *, const char *as, struct error *);
+
 /** Read a tensor of `count` elements, converted to a format.
  *  @return OK; ERR_FORMAT if it is missing, has another size or, read in its own format, is not what was sealed;
  *          ERR_FILE. */
@@ -63,6 +71,12 @@ static inline int64_t golden_micro(const struct golden *g, int64_t k, int64_t *c
     const int64_t least = g->B / g->micros, more = g->B % g->micros;
     *count = least + (k < more);
     return k * least + (k < more ? k : more);
+}
+
+/** The microbatches that balance losses are of; 0: they are not of microbatches, or there is none. */
+static inline int64_t golden_balance_micros(const struct golden *g)
+{
+    return g->config.mlp == MLP_MIXTURE && g->config.mixture.balance.over == OVER_MICROBATCH ? g->micros : 0;
 }
 
 /** The hyperparameters of an optimizer in the file's metadata; missing ones are 0. */

@@ -180,12 +180,30 @@ static enum error_code open_inputs(struct golden *inputs, const struct golden_te
 
 /* ---- the results ------------------------------------------------------------------------------------------------- */
 
+/* Whether each microbatch of the first step has the share of the batch's labels that it has of the sequences. */
+static bool labels_are_even(const struct golden *g)
+{
+    int64_t all = 0;
+    bool even = true;
+    for (int64_t i = 0; i < g->B * g->S; i++) all += g->labels[i] != IGNORE_LABEL;
+    for (int64_t k = 0; k < g->micros; k++) {
+        int64_t count, own = 0, first = golden_micro(g, k, &count);
+        for (int64_t i = first * g->S; i < (first + count) * g->S; i++) own += g->labels[i] != IGNORE_LABEL;
+        even = even && own * g->B == all * count;
+    }
+    return even;
+}
+
 static enum error_code check_request(const struct golden *g, struct error *err)
 {
     const struct model_config *c = &g->config;
-    if (c->mlp == MLP_MIXTURE && g->micros > 0)
-        return fail(err, ERR_PLAN, "model %s: the balance loss of a mixture is not a sum over microbatches; without "
-                    "microbatches", c->name);
+    if (c->mlp == MLP_MIXTURE && c->mixture.balance_coefficient > 0 && g->micros > 0 &&
+        c->mixture.balance.over == OVER_BATCH)
+        return fail(err, ERR_PLAN, "model %s: a balance loss of the whole batch is not a sum over microbatches; "
+                    "without microbatches, or with --as %s,balance-over=microbatch", c->name, profile_names[AS_ORRERY]);
+    if (c->mlp == MLP_MIXTURE && g->micros > 0 && !labels_are_even(g))
+        return fail(err, ERR_PLAN, "model %s: routers' losses count tokens, the cross entropy counts labels; with "
+                    "microbatches each must have the same share of both", c->name);
     if (c->shortcut && drops(c))
         return fail(err, ERR_PLAN, "model %s: dropout beside a shortcut has no masks here; it must be 0", c->name);
     return OK;

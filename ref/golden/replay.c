@@ -179,8 +179,10 @@ static enum error_code forward_backward(struct replay *r, int64_t step, double *
     const struct golden *g = r->golden;
     const int64_t at = step * g->B * g->S;
     r->model.seed = dropout_seed(g->seed, step);
+    r->model.micro_of = r->micro_of;
     const enum error_code e = transformer_forward(&r->model, g->ids + at, g->labels + at, g->B, g->S, loss, err);
     if (!e) transformer_backward(&r->model);
+    r->model.micro_of = NULL;
     return e;
 }
 
@@ -333,6 +335,19 @@ static bool make_masters(struct replay *r)
     return r->master != NULL;
 }
 
+/* Number the microbatches of tokens, if balance losses are of microbatches.  @return whether there was memory. */
+static bool name_microbatches(struct replay *r)
+{
+    const struct golden *g = r->golden;
+    if (golden_balance_micros(g) == 0) return true;
+    r->micro_of = malloc((size_t)(g->B * g->S) * sizeof *r->micro_of);
+    for (int64_t k = 0; k < g->micros && r->micro_of; k++) {
+        int64_t count, first = golden_micro(g, k, &count);
+        for (int64_t i = first * g->S; i < (first + count) * g->S; i++) r->micro_of[i] = (int32_t)k;
+    }
+    return r->micro_of != NULL;
+}
+
 static enum error_code open_replay(struct replay *r, enum dtype t, struct error *err)
 {
     enum error_code e = transformer_open(&r->model, &r->golden->config, t, r->golden->seed, err);
@@ -347,6 +362,7 @@ static enum error_code open_replay(struct replay *r, enum dtype t, struct error 
         r->state[i].data = malloc(tensor_bytes(r->state[i]));
         ok = r->state[i].data != NULL;
     }
+    ok = ok && name_microbatches(r);
     return ok ? OK : fail(err, ERR_MEMORY, "no memory to run %s", r->golden->config.name);
 }
 
@@ -420,7 +436,7 @@ void replay_free(struct replay *r)
     for (int i = 0; r->state && i < r->model.params * OPTIMIZER_MAX_STATES; i++) free(r->state[i].data);
     for (int i = 0; r->master && i < r->model.params; i++)
         if (r->master[i].data != r->model.w[i].data) free(r->master[i].data);
-    free(r->record), free(r->state), free(r->master), free(r->choice);
+    free(r->record), free(r->state), free(r->master), free(r->choice), free(r->micro_of);
     if (r->model.params) transformer_close(&r->model);
     *r = (struct replay){ 0 };
 }

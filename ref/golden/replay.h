@@ -24,6 +24,7 @@ struct replay {
     int records;
     struct perturbation disturbance;
     struct observer disturb;            /* see == NULL: an undisturbed run */
+    int32_t *micro_of;                  /* [B*S] the microbatch of each token, if balance losses are of microbatches */
     bool keeping;                       /* record every tensor of this pass */
     uint64_t route;                     /* hash of the choices so far */
     int32_t *choice;                    /* [choices] experts of each layer's tokens in the recorded pass */

@@ -55,6 +55,9 @@ struct windows {
     uint64_t layers[WINDOW_LAYERS / 64];        /* a bit for each layer that has one */
 };
 
+/* How the balance loss of a mixture is taken: three conventions (conventions.h), not in files; balance.h computes. */
+struct balance_rule { int over, layers, choices; };
+
 /* A mixture of experts, which are swiglus, instead of one feed-forward layer. */
 struct mixture_config {
     int64_t E, k;                               /* experts; experts per token */
@@ -62,6 +65,7 @@ struct mixture_config {
     bool zero_is_null;                          /* they return 0, else what they get */
     struct router_rule router;                  /* how they are chosen and weighed */
     double balance_coefficient, z_coefficient;  /* of the auxiliary losses; 0: no such loss */
+    struct balance_rule balance;                /* of which tokens and layers one balance loss is */
     double sequence_coefficient;                /* of the balance loss of each sequence */
     double capacity_factor;     /* of the mean load: how many choices an expert keeps in a sequence; 0: all */
     bool drops_by_weight;       /* those with the largest weights are kept, else those of the first tokens */

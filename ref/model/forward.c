@@ -222,10 +222,10 @@ enum error_code transformer_forward(struct transformer *m, const int32_t *ids, c
         return fail(err, ERR_USAGE, "parallel streams run neither packed samples nor layers that sequences skip");
     enum error_code e = transformer_make_buffers(m, B, S, err);
     if (!e) e = take_batch(m, ids, labels, err);
+    if (!e) e = router_losses_begin(m, err);
     if (e) return e;
 
     embed(m);
-    router_losses_begin(m);
     for (int l = 0; l < L; l++) {
         const struct tensor out = l + 1 < L ? m->block[l + 1].in : m->last;
         if (c->parallel) parallel_forward(m, l, out);

@@ -3,13 +3,15 @@
  *
  * Rows are sorted by expert, so each expert computes products of consecutive rows; an expert without rows is skipped.
  * A choice that no expert computes has no row: a dropped one, or one of an expert that returns what it gets, or 0.
- * The routers' losses depend on all layers together, so their gradient is known only after the last layer: see
+ * A balance loss may be of all layers together, so its gradient is known only after the last layer: see balance.h and
  * ref/ops/router_losses.c.
  */
 #include "ref/model/transformer_parts.h"
+#include "ref/model/balance.h"
 #include "ref/model/sample_mask.h"
 #include "ref/routers/router.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int64_t count_of(const struct block_activations *a, int64_t expert)
@@ -76,15 +78,43 @@ static void drop(const struct transformer *m, struct block_activations *a)
         if (((const int32_t *)a->experts.data)[i] < 0) tensor_set(a->weights, i, 0);
 }
 
+/* The group of tokens in which a token is judged. */
+static int64_t group_of(const struct transformer *m, int64_t token)
+{
+    switch (m->config.mixture.balance.over) {
+    case OVER_SEQUENCE: return token / m->S;
+    case OVER_BATCH:    return 0;
+    default:            return m->micro_of ? m->micro_of[token] : 0;
+    }
+}
+
+/* The balance loss that a row of a layer is of. */
+static int64_t loss_of(const struct transformer *m, int layer, int64_t row)
+{
+    const struct mixture_config *x = &m->config.mixture;
+    return group_of(m, row) * balance_losses(x, m->config.L) + balance_loss_of(x, layer);
+}
+
+/* The next rows of one group that are no padding, from *first on.  @return how many; 0: there are none. */
+static int64_t judged_rows(const struct transformer *m, int64_t *first)
+{
+    const int64_t n = tokens_without_padding(m->packed, m->B * m->S, first);
+    int64_t same = 0;
+    while (same < n && group_of(m, *first + same) == group_of(m, *first)) same++;
+    return same;
+}
+
 /* Keep what losses need of rows that are no padding, and the choices by which biases move: as they were made, before
  * any is dropped. */
 static void judge(struct transformer *m, const struct block_activations *a, int layer)
 {
-    const int64_t k = m->config.mixture.k;
-    double *const choices = m->router_choices + layer * mixture_columns(&m->config.mixture);
-    for (int64_t first = 0, n; (n = tokens_without_padding(m->packed, m->B * m->S, &first)) > 0; first += n) {
-        m->ops->router_losses_forward(m->router_sums, tensor_rows_of(a->router, first, n),
-                                      tensor_rows_of(a->experts, first, n));
+    const struct mixture_config *x = &m->config.mixture;
+    const int64_t k = x->k, columns = mixture_columns(x);
+    double *const choices = m->router_choices + layer * columns;
+    for (int64_t first = 0, n; (n = judged_rows(m, &first)) > 0; first += n) {
+        m->ops->router_losses_forward(m->router_sums + loss_of(m, layer, first) * (2 * columns + 1),
+                                      tensor_rows_of(a->router, first, n), tensor_rows_of(a->experts, first, n),
+                                      balance_counted(x));
         for (int64_t i = first * k; i < (first + n) * k; i++) {
             const int32_t chosen = choice_made(((const int32_t *)a->experts.data)[i]);
             if (chosen != CHOICE_NONE) choices[chosen]++;
@@ -170,9 +200,10 @@ static void router_backward(struct transformer *m, int layer)
     const struct mixture_config *x = &m->config.mixture;
     struct block_activations *a = &m->block[layer];
     op->route_backward_input(m->d_router, m->d_weights, a->weights, a->experts, a->router, &x->router);
-    for (int64_t first = 0, n; (n = tokens_without_padding(m->packed, m->B * m->S, &first)) > 0; first += n)
+    for (int64_t first = 0, n; (n = judged_rows(m, &first)) > 0; first += n)
         op->router_losses_backward_input(tensor_rows_of(m->d_router, first, n), tensor_rows_of(a->router, first, n),
-                                         m->router_slope, m->loss_scale * 2 * x->z_coefficient / router_rows(m));
+                                         m->router_slope + loss_of(m, layer, first) * mixture_columns(x),
+                                         m->loss_scale * 2 * x->z_coefficient / router_rows(m));
     if (x->sequence_coefficient > 0)
         op->sequence_balance_backward_input(m->d_router, a->router, a->experts, a->experts, m->S, &x->router,
                                             m->loss_scale * x->sequence_coefficient / (double)m->B);
@@ -236,29 +267,66 @@ void mixture_backward(struct transformer *m, int layer)
 
 /* ---- router losses ----------------------------------------------------------------------------------------------- */
 
-void router_losses_begin(struct transformer *m)
+static int64_t losses_of_batch(const struct transformer *m)
+{
+    return m->balance_groups * balance_losses(&m->config.mixture, m->config.L);
+}
+
+enum error_code router_losses_begin(struct transformer *m, struct error *err)
 {
     const struct model_config *c = &m->config;
-    m->sequence_loss = 0;
-    if (c->mlp != MLP_MIXTURE) return;
     const int64_t columns = mixture_columns(&c->mixture);
-    memset(m->router_sums, 0, (size_t)(2 * columns + 1) * sizeof *m->router_sums);
+    m->sequence_loss = 0;
+    if (c->mlp != MLP_MIXTURE) return OK;
+    m->balance_groups = 1;
+    for (int64_t n = 0; n < m->B * m->S; n++)
+        if (group_of(m, n) >= m->balance_groups) m->balance_groups = group_of(m, n) + 1;
+    free(m->router_sums), free(m->router_slope);
+    m->router_sums = calloc((size_t)(losses_of_batch(m) * (2 * columns + 1)), sizeof *m->router_sums);
+    m->router_slope = calloc((size_t)(losses_of_batch(m) * columns), sizeof *m->router_slope);
     memset(m->router_choices, 0, (size_t)(c->L * columns) * sizeof *m->router_choices);
+    return m->router_sums && m->router_slope
+               ? OK
+               : fail(err, ERR_MEMORY, "no memory for %lld balance losses", (long long)losses_of_batch(m));
+}
+
+/* The tokens of a group that are no padding. */
+static int64_t tokens_of_group(const struct transformer *m, int64_t group)
+{
+    int64_t tokens = 0;
+    for (int64_t first = 0, n; (n = judged_rows(m, &first)) > 0; first += n)
+        tokens += group_of(m, first) == group ? n : 0;
+    return tokens;
+}
+
+/* The balance losses of a group of tokens, and their slopes. */
+static double balance_of_group(struct transformer *m, int64_t group)
+{
+    const struct mixture_config *x = &m->config.mixture;
+    const int64_t columns = mixture_columns(x), losses = balance_losses(x, m->config.L);
+    const struct balance_rows rows = balance_rows_of(x, tokens_of_group(m, group), m->judged,
+                                                     mixture_layers(&m->config));
+    double loss = 0;
+    for (int64_t i = group * losses; i < (group + 1) * losses; i++) {
+        const double *probability = m->router_sums + i * (2 * columns + 1), *chosen = probability + columns;
+        for (int64_t e = 0; e < columns; e++) {
+            const double slope = balance_slope(x, rows, chosen[e]);
+            loss += slope * probability[e];
+            m->router_slope[i * columns + e] = m->loss_scale * x->balance_coefficient * slope;
+        }
+    }
+    return loss;
 }
 
 double router_losses_end(struct transformer *m)
 {
     const struct mixture_config *x = &m->config.mixture;
     const int64_t columns = mixture_columns(x);
-    const double rows = router_rows(m), *probability = m->router_sums, *chosen = m->router_sums + columns;
     if (m->config.mlp != MLP_MIXTURE) return 0;
-    m->balance_loss = 0;
-    for (int64_t e = 0; e < columns; e++) {
-        const double share = (double)columns * (chosen[e] / rows);
-        m->balance_loss += share * (probability[e] / rows);
-        m->router_slope[e] = m->loss_scale * x->balance_coefficient * share / rows;
-    }
-    m->z_loss = m->router_sums[2 * columns] / rows;
+    m->balance_loss = m->z_loss = 0;
+    for (int64_t g = 0; g < m->balance_groups; g++) m->balance_loss += balance_of_group(m, g);
+    for (int64_t i = 0; i < losses_of_batch(m); i++) m->z_loss += m->router_sums[i * (2 * columns + 1) + 2 * columns];
+    m->z_loss /= router_rows(m);
     m->sequence_loss /= (double)m->B;
     return x->balance_coefficient * m->balance_loss + x->z_coefficient * m->z_loss +
            x->sequence_coefficient * m->sequence_loss;

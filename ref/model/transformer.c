@@ -258,12 +258,9 @@ enum error_code transformer_open(struct transformer *m, const struct model_confi
     m->g = calloc((size_t)n, sizeof *m->g);
     m->block = calloc((size_t)block_count(c), sizeof *m->block);
     const int64_t columns = mixture_columns(&c->mixture);
-    m->router_sums = calloc((size_t)(2 * columns) + 1, sizeof *m->router_sums);
-    m->router_slope = calloc((size_t)columns + 1, sizeof *m->router_slope);
     m->router_bias = calloc((size_t)(c->L * columns) + 1, sizeof *m->router_bias);
     m->router_choices = calloc((size_t)(c->L * columns) + 1, sizeof *m->router_choices);
-    bool ok = m->spec && m->w && m->g && m->block && m->router_sums && m->router_slope;
-    ok = ok && m->router_bias && m->router_choices;
+    bool ok = m->spec && m->w && m->g && m->block && m->router_bias && m->router_choices;
     for (int i = 0; ok && i < n; i++) {
         struct param_spec s = m->spec[i] = model_param(c, i);
         ok = make(&m->w[i], t, s.dim[0], s.dim[1]) && make(&m->g[i], t, s.dim[0], s.dim[1]);

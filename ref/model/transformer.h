@@ -62,6 +62,8 @@ struct transformer {
     const int32_t *packed;                      /* [B*S] of packed samples, the position of each token in its sample,
                                                  * and what is padding (sample_mask.h); NULL: a sequence is one
                                                  * sample */
+    const int32_t *micro_of;                    /* [B*S] the microbatch of each token, 0, 1, ..., for a balance loss of
+                                                 * each; NULL: the batch is one */
     const bool *passes_by;                      /* [L*B] whether a sequence skips a layer (partial.h); NULL: none */
 
     struct past *past;                          /* keys and values of the tokens before the batch's (past.h); NULL:
@@ -98,11 +100,15 @@ struct transformer {
     int64_t counted;                            /* labels of the batch that are not ignored */
     int64_t judged;                             /* tokens of the batch that are no padding: a mixture's losses are of
                                                  * their rows */
-    double *router_sums;                        /* [2E+1] over all layers: see router_losses_forward in ops.h */
-    double *router_slope;                       /* [E] derivative of the balance loss by a row's probabilities */
+    int64_t balance_groups;                     /* of the last forward: balance.h; its losses are groups x those of a
+                                                 * group */
+    double *router_sums;                        /* [losses,2E+1]: see router_losses_forward in ops.h */
+    double *router_slope;                       /* [losses,E] derivative of the balance loss by a row's probabilities,
+                                                 * times its coefficient and loss_scale */
     double *router_bias;                        /* [L,E] corrections of a biased router; zeros at first */
     double *router_choices;                     /* [L,E] of the last forward: how often each expert was chosen */
-    double balance_loss, z_loss, sequence_loss; /* of the last forward, without coefficients; 0 without a mixture */
+    double balance_loss, z_loss, sequence_loss; /* of the last forward, without coefficients; 0 without a mixture, or
+                                                 * without a balance coefficient */
 };
 
 enum { IGNORE_LABEL = -1 };                     /* label of tokens without loss and gradient */

@@ -172,8 +172,9 @@ void mixture_backward(struct transformer *, int layer);
 void shared_forward(struct transformer *, int layer);
 void shared_backward(struct transformer *, int layer);
 
-/* Set the sums to zero, before a forward pass. */
-void router_losses_begin(struct transformer *);
+/* Make room for the sums of this batch's groups and set them to zero, before a forward pass.
+ * @return OK or ERR_MEMORY. */
+enum error_code router_losses_begin(struct transformer *, struct error *);
 
 /* The routers' losses, each times its coefficient.  Call it after all blocks. */
 double router_losses_end(struct transformer *);

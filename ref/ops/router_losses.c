@@ -6,7 +6,8 @@
  * Losses    over T rows, which are the rows of all layers together:
  *           balance = E sum_e f_e P_e,  f_e = choices of e / T,  P_e = mean over rows of p_e,  p = softmax(row)
  *           z       = mean over rows of (log sum exp row)^2
- * Forward   adds to sums: for each e the sum of p_e; then for each e the choices of e; then the sum of (log sum exp)^2
+ * Forward   adds to sums: for each e the sum of p_e; then for each e the choices of e among the first `counted` of a
+ *           row's k; then the sum of (log sum exp)^2
  * Backward  dlogits_j += p_j (slope_j - sum_e(slope_e p_e)) + z_slope lse p_j;  the caller passes
  *           slope_e = c E f_e / T and z_slope = 2 c_z / T.  Choices have no gradient.
  * Rounding  rows in order; probabilities in the format, sums over rows in double
@@ -22,9 +23,9 @@ static real FN(row_total)(const real *x, int64_t E, real top)
     return total;
 }
 
-void FN(router_losses_forward)(double *sums, struct tensor logits, struct tensor experts)
+void FN(router_losses_forward)(double *sums, struct tensor logits, struct tensor experts, int64_t counted)
 {
-    const int64_t N = tensor_rows(logits), E = tensor_cols(logits), places = tensor_count(experts);
+    const int64_t N = tensor_rows(logits), E = tensor_cols(logits), k = N > 0 ? tensor_count(experts) / N : 1;
     const int32_t *expert = experts.data;
     for (int64_t n = 0; n < N; n++) {
         const real *x = CONST_DATA(logits) + n * E, top = FN(max)(x, E), total = FN(row_total)(x, E, top);
@@ -32,8 +33,8 @@ void FN(router_losses_forward)(double *sums, struct tensor logits, struct tensor
         for (int64_t e = 0; e < E; e++) sums[e] += FN(fast_exp)(x[e] - top) / total;
         sums[2 * E] += (double)lse * (double)lse;
     }
-    for (int64_t i = 0; i < places; i++)
-        if (expert[i] != CHOICE_NONE) sums[E + choice_made(expert[i])] += 1;
+    for (int64_t i = 0; i < N * k; i++)
+        if (expert[i] != CHOICE_NONE && i % k < counted) sums[E + choice_made(expert[i])] += 1;
 }
 
 void FN(router_losses_backward_input)(struct tensor dlogits, struct tensor logits, const double *slope, double z_slope)

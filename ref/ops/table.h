@@ -73,7 +73,7 @@ void FN(combine_forward)(T Y, T rows, T order, T weights);
 void FN(combine_backward_input)(T drows, T dweights, T dY, T rows, T order, T weights);
 void FN(identity_forward)(T Y, T X, T experts, T weights, int64_t E);
 void FN(identity_backward_weights)(T dweights, T dY, T X, T experts, int64_t E);
-void FN(router_losses_forward)(double *sums, T logits, T experts);
+void FN(router_losses_forward)(double *sums, T logits, T experts, int64_t counted);
 void FN(router_losses_backward_input)(T dlogits, T logits, const double *slope, double z_slope);
 void FN(sequence_balance_forward)(double *sum, T logits, T experts, T whole, int64_t S, const struct router_rule *);
 void FN(sequence_balance_backward_input)(T dlogits, T logits, T experts, T whole, int64_t S,

@@ -600,10 +600,10 @@ static void sequence_balance_backward_input(T dlogits, T logits, T experts, T wh
     store(dlogits, dx), end(&s);
 }
 
-static void router_losses_forward(double *sums, T logits, T experts)
+static void router_losses_forward(double *sums, T logits, T experts, int64_t counted)
 {
     struct scratch s = { 0 };
-    ops_f32.router_losses_forward(sums, wide(&s, logits), experts);
+    ops_f32.router_losses_forward(sums, wide(&s, logits), experts, counted);
     end(&s);
 }
 

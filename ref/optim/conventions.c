@@ -22,6 +22,9 @@ const char *const profile_packages[PROFILES] = {
 #define ADAM                                                                                                        \
     "torch optim/adam.py; apex csrc/multi_tensor_adam.cu; deepspeed csrc/adam/multi_tensor_adam.cu; "               \
     "galore_torch/adamw.py"
+#define BALANCE                                                                                                     \
+    "transformers models/mixtral/modeling_mixtral.py, in a PyTorch loop; megatron/core/transformer/moe/router.py and "  \
+    "moe_utils.py; deepspeed moe/sharded_moe.py"
 #define SCALER                                                                                                      \
     "torch amp/grad_scaler.py; megatron/core/optimizer/grad_scaler.py and optimizer_config.py; deepspeed "          \
     "runtime/fp16/loss_scaler.py and runtime/precision_config.py"
@@ -80,6 +83,20 @@ const struct convention_row convention_rows[CONVENTIONS] = {
         "the module's; transformers models/llama/modeling_llama.py, for the authors' script",
         .choices = LIST("scaled", "plain", "layers"),
         .value = { INITIAL_SCALED, INITIAL_LAYERS, INITIAL_SCALED, INITIAL_LAYERS, INITIAL_PLAIN } },
+    [BALANCE_OVER] = {
+        "balance-over", "the tokens of one balance loss of a mixture: those of each microbatch of a replica, of each "
+                        "sequence, or of the batch.  The loss is the mean over tokens of these; --balance-over "
+                        "replaces this",
+        BALANCE, .choices = LIST("microbatch", "sequence", "batch") },
+    [BALANCE_LAYERS] = {
+        "balance-layers", "one balance loss of all layers together, or the sum of one of each layer",
+        BALANCE, .choices = LIST("together", "each"),
+        .value = { LAYERS_TOGETHER, LAYERS_TOGETHER, LAYERS_EACH, LAYERS_EACH, LAYERS_TOGETHER } },
+    [BALANCE_CHOICES] = {
+        "balance-choices", "an expert's share in it: its choices per token, the same divided by k, or, where k is 2, "
+                           "its first choices per token and, where k is more, choices divided by k",
+        BALANCE, .choices = LIST("all", "mean", "first"),
+        .value = { CHOICES_ALL, CHOICES_ALL, CHOICES_MEAN, CHOICES_FIRST, CHOICES_ALL } },
     [SCALE_START] = {
         "scale-start", "loss scale that training in fp16 begins with; --loss-scale replaces it", SCALER,
         .least = LEAST_SCALE, .most = MOST_SCALE, .value = { 0x1p16, 0x1p16, 0x1p32, 0x1p16, 0x1p16 } },

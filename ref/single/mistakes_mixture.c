@@ -155,8 +155,8 @@ static struct tensor balance_of_parts(struct single *s, const struct single_node
 {
     const struct mixture_config *m = &s->config->mixture;
     struct pulls p;
-    if (!pulls_of(s, n, &p) || !tensor_present(p.losses) || parts > s->batch.B || m->z_coefficient > 0 ||
-        m->sequence_coefficient > 0 || tensor_cols(p.r.logits) > MOST_EXPERTS)
+    if (!router_balances_all(s) || !pulls_of(s, n, &p) || !tensor_present(p.losses) || parts > s->batch.B ||
+        m->z_coefficient > 0 || m->sequence_coefficient > 0 || tensor_cols(p.r.logits) > MOST_EXPERTS)
         return tensor_none;
     const int64_t E = tensor_cols(p.r.logits);
     const struct tensor dx = single_new(s, s->N, E);

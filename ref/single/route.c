@@ -9,6 +9,7 @@
  * chosen, too, although its gradient is 0.  The gradients of the routers' losses have the same form, and are added.
  */
 #include "ref/single/routing.h"
+#include "ref/model/balance.h"
 #include "ref/routers/router.h"
 #include <string.h>
 
@@ -68,7 +69,7 @@ struct routing routing_of_all(struct single *s, int logits)
     const struct param_spec corrected = model_router_bias(s->config, layer);
     const struct tensor bias = corrected.ndim == 0 ? tensor_none
                                                    : single_input(s, single_name("start/", corrected.name), 1, m->E);
-    struct routing r = { .E = m->E, .k = m->k, .logits = single_act(s, logits) };
+    struct routing r = { .layer = layer, .E = m->E, .k = m->k, .logits = single_act(s, logits) };
     if (!single_going(s)) return r;
     routing_room(s, &r);
     if (s->failed) return r;
@@ -176,30 +177,92 @@ struct single_value router_weights_input(struct single *s, const struct single_n
 
 /* ---- the routers' losses ----------------------------------------------------------------------------------------- */
 
-/* Sums over all layers: of probabilities, of choices, of squared log(sum exp). */
-struct tally { int64_t layers; struct tensor sums; double sequence, off_z; };
+/* Sums by balance loss: of probabilities, of choices, of squared log(sum exp).  layers: those that have a router. */
+struct tally { int64_t layers, losses; struct tensor sums; double sequence, off_z; };
+
+/* How many groups of sequences balance losses are of. */
+static int64_t groups_of(const struct single *s)
+{
+    switch (s->config->mixture.balance.over) {
+    case OVER_SEQUENCE: return s->batch.B;
+    case OVER_BATCH:    return 1;
+    default:            return s->batch.micros > 0 ? s->batch.micros : 1;
+    }
+}
+
+/* The first sequence of a group: the first B % groups groups have one more. */
+static int64_t group_begins(const struct single *s, int64_t group)
+{
+    const int64_t groups = groups_of(s), least = s->batch.B / groups, more = s->batch.B % groups;
+    return group * least + (group < more ? group : more);
+}
+
+static int64_t group_rows(const struct single *s, int64_t group)
+{
+    return (group_begins(s, group + 1) - group_begins(s, group)) * s->batch.S;
+}
+
+static int64_t loss_at(const struct single *s, int64_t group, int layer)
+{
+    const struct mixture_config *m = &s->config->mixture;
+    return group * balance_losses(m, s->config->L) + balance_loss_of(m, layer);
+}
+
+static double *sums_of(const struct single *s, const struct tally *t, int64_t loss)
+{
+    return numbers(t->sums) + loss * (2 * mixture_columns(&s->config->mixture) + 1);
+}
+
+static struct tensor rows_of_group(const struct single *s, struct tensor t, int64_t group)
+{
+    return tensor_rows_of(t, group_begins(s, group) * s->batch.S, group_rows(s, group));
+}
+
+/* Add what a layer's router has chosen. */
+static void tally_layer(struct single *s, struct tally *t, const struct routing *r)
+{
+    const struct mixture_config *m = &s->config->mixture;
+    const int64_t columns = tensor_cols(r->logits);
+    for (int64_t g = 0; g < groups_of(s); g++)
+        s->ops->router_losses_forward(sums_of(s, t, loss_at(s, g, r->layer)), rows_of_group(s, r->logits, g),
+                                      rows_of_group(s, r->experts, g), balance_counted(m));
+    if (m->sequence_coefficient > 0)
+        s->ops->sequence_balance_forward(&t->sequence, r->logits, r->experts, r->experts, s->batch.S, &m->router);
+    t->layers++;
+    for (int64_t row = 0; row < tensor_rows(r->logits); row++) {
+        double most = 0;
+        for (int64_t e = 0; e < columns; e++) most = fmax(most, fabs(numbers(r->logits)[row * columns + e]));
+        t->off_z = fmax(t->off_z, most);
+    }
+}
 
 static struct tally tally_of(struct single *s)
 {
     const struct mixture_config *m = &s->config->mixture;
-    struct tally t = { .sums = single_new(s, 1, 2 * mixture_columns(m) + 1) };
+    struct tally t = { .losses = groups_of(s) * balance_losses(m, s->config->L) };
+    t.sums = single_new(s, t.losses, 2 * mixture_columns(m) + 1);
     for (int v = 0; v < s->graph->nodes && single_going(s); v++) {
         const struct single_node *n = &s->graph->node[v];
         if (n->operation != &single_route) continue;
         const struct routing r = routing_of(s, n->in[0]);
         if (!single_going(s)) break;
-        s->ops->router_losses_forward(numbers(t.sums), r.logits, r.experts);
-        if (m->sequence_coefficient > 0)
-            s->ops->sequence_balance_forward(&t.sequence, r.logits, r.experts, r.experts, s->batch.S, &m->router);
-        t.layers++;
-        for (int64_t row = 0; row < tensor_rows(r.logits); row++) {
-            double most = 0;
-            for (int64_t e = 0; e < tensor_cols(r.logits); e++)
-                most = fmax(most, fabs(numbers(r.logits)[row * tensor_cols(r.logits) + e]));
-            t.off_z = fmax(t.off_z, most);
-        }
+        tally_layer(s, &t, &r);
     }
     return t;
+}
+
+bool router_balances_all(const struct single *s)
+{
+    const struct balance_rule *b = &s->config->mixture.balance;
+    return groups_of(s) == 1 && b->layers == LAYERS_TOGETHER && b->choices == CHOICES_ALL;
+}
+
+/* The slope of the balance loss by a probability for expert e. */
+static double slope_of(const struct single *s, const struct tally *t, int64_t group, int64_t loss, int64_t e)
+{
+    const struct mixture_config *m = &s->config->mixture;
+    const struct balance_rows rows = balance_rows_of(m, group_rows(s, group), s->N, t->layers);
+    return balance_slope(m, rows, sums_of(s, t, loss)[mixture_columns(m) + e]);
 }
 
 /* A probability and a log(sum exp) are off by a few units, and so are means of them. */
@@ -207,14 +270,17 @@ struct router_losses router_losses_of(struct single *s)
 {
     const struct mixture_config *m = &s->config->mixture;
     const struct tally t = tally_of(s);
-    const int64_t columns = mixture_columns(m);
+    const int64_t columns = mixture_columns(m), losses = balance_losses(m, s->config->L);
     struct router_losses l = { 0 };
     if (!single_going(s)) return l;
-    const double rows = (double)(s->N * t.layers), *p = numbers(t.sums), *chosen = p + columns,
+    const double rows = (double)(s->N * t.layers),
                  g = rounding_of_sum(s->rounding.sum, columns) + rounding_of_sum(s->rounding.sum, s->N * t.layers) +
                      s->rounding.sum * (8 + 4 * t.off_z);
-    for (int64_t e = 0; e < columns; e++) l.balance += (double)columns * chosen[e] / rows * p[e] / rows;
-    l.z = p[2 * columns] / rows, l.sequence = t.sequence / (double)s->batch.B;
+    for (int64_t i = 0; i < t.losses; i++) {
+        for (int64_t e = 0; e < columns; e++) l.balance += slope_of(s, &t, i / losses, i, e) * sums_of(s, &t, i)[e];
+        l.z += sums_of(s, &t, i)[2 * columns] / rows;
+    }
+    l.sequence = t.sequence / (double)s->batch.B;
     l.off_balance = g * l.balance, l.off_sequence = g * l.sequence;
     l.off_z = 2 * g * (l.z + (1 + t.off_z) * sqrt(l.z));
     return l;
@@ -243,39 +309,51 @@ static struct single_value z(struct single *s, const struct single_node *n)
     return single_going(s) ? number(s, l.z, l.off_z) : single_none;
 }
 
+/* How far the gradient of a row's logits is off, by slopes and the z loss. */
+static void put_row(struct single *s, struct single_value v, const struct routing *r, int64_t row, const double *slope,
+                    double pull)
+{
+    const int64_t columns = tensor_cols(r->logits);
+    const double *x = numbers(r->logits) + row * columns, g = off_score(s, x, columns, 0);
+    double top = x[0], total = 0, inner = 0;
+    for (int64_t e = 1; e < columns; e++) top = fmax(top, x[e]);
+    for (int64_t e = 0; e < columns; e++) total += exp(x[e] - top);
+    for (int64_t e = 0; e < columns; e++) inner += slope[e] * exp(x[e] - top) / total;
+    /* of a sequence's loss: f is at most the number of columns */
+    const double sequence = s->config->mixture.sequence_coefficient * 2 * (double)columns / (double)s->N;
+    for (int64_t e = 0; e < columns; e++) {
+        const double size = exp(x[e] - top) / total * (slope[e] + inner + sequence +
+                                                       pull * (fabs(top) + fabs(log(total)) + 1));
+        const double times = 4 + (double)columns * exp(x[e] - top) / total;
+        single_put(v, row * columns + e,
+                   (struct element){ numbers(v.y)[row * columns + e], g * size + s->rounding.sum_tiny * times },
+                   8 * s->rounding.store * size + s->rounding.tiny * times);
+    }
+}
+
 struct single_value router_losses_input(struct single *s, const struct routing *r)
 {
     const struct mixture_config *m = &s->config->mixture;
     const struct tally t = tally_of(s);
     if (!single_going(s)) return single_none;
     const int64_t columns = mixture_columns(m), N = tensor_rows(r->logits);
-    const double rows = (double)(s->N * t.layers), pull = 2 * m->z_coefficient / rows;
+    const double pull = 2 * m->z_coefficient / (double)(s->N * t.layers);
     const struct single_value v = single_value_new(s, N, columns);
-    const struct tensor slope = single_new(s, 1, columns);
+    const struct tensor slope = single_new(s, groups_of(s), columns);
     if (s->failed) return v;
-    for (int64_t e = 0; e < columns; e++)
-        numbers(slope)[e] = m->balance_coefficient * (double)columns * numbers(t.sums)[columns + e] / rows / rows;
-    s->ops->router_losses_backward_input(v.y, r->logits, numbers(slope), pull);
+    for (int64_t i = 0; i < groups_of(s); i++) {
+        for (int64_t e = 0; e < columns; e++)
+            numbers(slope)[i * columns + e] =
+                m->balance_coefficient * slope_of(s, &t, i, loss_at(s, i, r->layer), e);
+        s->ops->router_losses_backward_input(rows_of_group(s, v.y, i), rows_of_group(s, r->logits, i),
+                                             numbers(slope) + i * columns, pull);
+    }
     if (m->sequence_coefficient > 0)
         s->ops->sequence_balance_backward_input(v.y, r->logits, r->experts, r->experts, s->batch.S, &m->router,
                                                 m->sequence_coefficient / (double)s->batch.B);
-    for (int64_t row = 0; row < N; row++) {
-        const double *x = numbers(r->logits) + row * columns, g = off_score(s, x, columns, 0);
-        double top = x[0], total = 0, inner = 0;
-        for (int64_t e = 1; e < columns; e++) top = fmax(top, x[e]);
-        for (int64_t e = 0; e < columns; e++) total += exp(x[e] - top);
-        for (int64_t e = 0; e < columns; e++) inner += numbers(slope)[e] * exp(x[e] - top) / total;
-        /* of a sequence's loss: f is at most the number of columns */
-        const double sequence = m->sequence_coefficient * 2 * (double)columns / (double)s->N;
-        for (int64_t e = 0; e < columns; e++) {
-            const double size = exp(x[e] - top) / total * (numbers(slope)[e] + inner + sequence +
-                                                           pull * (fabs(top) + fabs(log(total)) + 1));
-            const double times = 4 + (double)columns * exp(x[e] - top) / total;
-            single_put(v, row * columns + e,
-                       (struct element){ numbers(v.y)[row * columns + e], g * size + s->rounding.sum_tiny * times },
-                       8 * s->rounding.store * size + s->rounding.tiny * times);
-        }
-    }
+    for (int64_t i = 0; i < groups_of(s); i++)
+        for (int64_t row = 0, first = group_begins(s, i) * s->batch.S; row < group_rows(s, i); row++)
+            put_row(s, v, r, first + row, numbers(slope) + i * columns, pull);
     return v;
 }
 

@@ -61,7 +61,8 @@ static void find_starts(const struct single *s, struct routing *r)
 struct routing routing_of(struct single *s, int logits)
 {
     if (!single_is_tile(s)) return routing_of_all(s, logits);
-    struct routing r = { .E = s->config->mixture.E, .k = s->config->mixture.k, .logits = single_act(s, logits) };
+    struct routing r = { .layer = s->graph->node[single_slot(s, logits)->maker].layer, .E = s->config->mixture.E,
+                         .k = s->config->mixture.k, .logits = single_act(s, logits) };
     if (!single_going(s) || !know_all(s, logits)) return r;
     routing_room(s, &r);
     const struct tensor start = single_new(s, 1, r.E);

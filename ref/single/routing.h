@@ -5,6 +5,7 @@
 #include "ref/single/parts.h"
 
 struct routing {
+    int layer;
     int64_t E, k;                       /* experts that compute; choices of a token */
     int64_t rows;                       /* choices that an expert computes */
     struct tensor logits, weights;      /* [N, E + those without computation], [N,k]: recomputed, dropped ones 0 */
@@ -60,7 +61,10 @@ static inline int64_t routing_count(const struct routing *r, int64_t expert)
  * of all scores if they are a softmax. */
 double routing_times(const struct single *, const struct routing *);
 
-/* The routers' losses, of all layers together, and how far they may be off. */
+/* Whether there is one balance loss, of the whole batch and all layers together, as transformers has it. */
+bool router_balances_all(const struct single *);
+
+/* The routers' losses, of all layers, and how far they may be off. */
 struct router_losses { double balance, z, sequence, off_balance, off_z, off_sequence; };
 struct router_losses router_losses_of(struct single *);
 

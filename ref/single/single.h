@@ -91,8 +91,9 @@ struct single_source {
     int copies;
 };
 
-/* One batch of B sequences of S tokens; a label below 0 is ignored. */
-struct single_batch { const int32_t *ids, *labels; int64_t B, S; };
+/* One batch of B sequences of S tokens; a label below 0 is ignored.  micros: where a mixture's balance losses are of
+ * microbatches, into how many they divide the batch (balance.h); 0: the batch is one. */
+struct single_batch { const int32_t *ids, *labels; int64_t B, S, micros; };
 
 /** How wrong numbers follow from right ones: "expected times 1.1000; 399 of 441 elements outside the bound".
  *  @return out. */

@@ -37,7 +37,7 @@ static enum error_code two_steps(struct trainer *t)
     return e;
 }
 
-static struct spent train(const char *backend, struct plan *p)
+static struct spent train(const char *backend, struct plan *p, enum flight_when when)
 {
     static struct device device;
     static struct comm comm;
@@ -45,6 +45,7 @@ static struct spent train(const char *backend, struct plan *p)
     struct spent s = { 0 };
     ASSERT_ALL(plan_check(p, &err) == OK && device_open(&device, backend_find(backend), p->dtype, 0, &err) == OK,
                "%s", err.text);
+    device.streams.when = when;
     ASSERT_ALL(comm_open(&comm, &device, &err) == OK, "%s", err.text);
     ASSERT_ALL(trainer_open(&trainer, p, &comm, (struct batch_source){ fill, p }, &err) == OK, "%s", err.text);
     ASSERT_ALL(two_steps(&trainer) == OK, "%s: %s", backend, err.text);
@@ -58,7 +59,7 @@ static struct spent train(const char *backend, struct plan *p)
 
 static void expect_the_same_costs(const char *what, struct plan *p)
 {
-    const struct spent want = train("cpu", p), got = train("count", p);
+    const struct spent want = train("cpu", p, FLIGHT_OFF), got = train("count", p, FLIGHT_OFF);
     ASSERT_ALL(want.operations > 100 && want.done.flops > 1e4 && want.done.bytes > 1e4 && want.time > 0,
                "%s costs nothing", what);
     ASSERT_ALL(got.operations == want.operations && got.done.flops == want.done.flops
@@ -73,6 +74,14 @@ static void expect_the_same_costs(const char *what, struct plan *p)
     ASSERT_ALL(memcmp(&got.sent, &want.sent, sizeof want.sent) == 0, "%s: other messages than with numbers", what);
 }
 
+/* Messages are watched on a device that has no bytes, too. */
+static void expect_watched(struct plan *p)
+{
+    const struct spent plain = train("count", p, FLIGHT_OFF), watched = train("count", p, FLIGHT_LATEST);
+    ASSERT_ALL(watched.time == plain.time, "watched messages take %lld ps, others %lld", (long long)watched.time,
+               (long long)plain.time);
+}
+
 /* Data, tensor and pipeline parallelism, a slow tier. */
 static void test_costs_without_numbers(void **state)
 {
@@ -83,6 +92,7 @@ static void test_costs_without_numbers(void **state)
         if (mesh[m][0] != test_size) continue;
         struct plan p = case_plan(mesh[m][1], mesh[m][2], mesh[m][3]);
         expect_the_same_costs("ddp", &p);
+        expect_watched(&p);
         p.data.scheme = "zero3", p.data.bucket = 0;
         if (mesh[m][1] > 1) expect_the_same_costs("zero3", &p);
         p.data.offload = 1u << PARAMETERS | 1u << GRADIENTS | 1u << OPTIMIZER, p.data.offload_slice = 100;

@@ -79,6 +79,7 @@ static void take(struct plan *p, enum feature f)
     case HAS_tp_cuts_rows: split(p, TP, 2), p->tensor = "1d-sp"; break;
     case HAS_tp_cuts_sequences: split(p, TP, 4), p->tensor = "2d"; break;
     case HAS_context_plan: p->attention = "hdp"; break;
+    case HAS_plans_steps: case_take_context(p, 2, "hdp"), p->micros = 2; break;
     case HAS_split_cp: p->split.heads = 1; break;
     case HAS_ring_window: p->split.window = 1; break;
     case HAS_one_dimension: case HAS_one_ring: p->attention = "whole"; break;
@@ -151,10 +152,12 @@ static void take(struct plan *p, enum feature f)
         take(p, HAS_mixture);
         p->dispatch = f == HAS_experts_apart ? "alltoall" : "speculative";
         break;
-    case HAS_mixture: case HAS_balance_loss: case HAS_by_sequence: case HAS_experts_here: {
+    case HAS_mixture: case HAS_balance_of_batch: case HAS_balance_of_sequence: case HAS_by_sequence:
+    case HAS_experts_here: {
         const char *schedule = p->schedule;
         case_take_mixtral(p);
-        if (f != HAS_balance_loss) p->model.mixture.balance_coefficient = 0;
+        p->model.mixture.balance.over = f == HAS_balance_of_batch ? OVER_BATCH : OVER_SEQUENCE;
+        if (f != HAS_balance_of_batch && f != HAS_balance_of_sequence) p->model.mixture.balance_coefficient = 0;
         if (f == HAS_by_sequence) p->model.mixture.sequence_coefficient = 0.1, p->dispatch = "alltoall";
         p->schedule = schedule;
         break;

@@ -4,8 +4,8 @@
  * verify ranks: 5 6 8
  *
  * Loss, activations, gradients and weights of three SGD steps in fp64 to 1e-12; messages, bytes, additions and memory
- * peaks by formula.  The balance loss is of all tokens of the batch in all layers: with the tokens of one microbatch,
- * copy or stage alone it would be another.
+ * peaks by formula.  A balance loss is of the tokens of a group in all layers, or in one: with those of another group,
+ * copy or stage it would be another.
  */
 #include "tests/devices/trained.h"
 #include "tests/tier.h"
@@ -72,8 +72,29 @@ static void test_recomputation(void **state)
     }
 }
 
-/* Weights of the chosen experts that do not add up to 1; a single choice;
- * no auxiliary loss, which any schedule takes. */
+/* Every schedule of the registry, with the balance losses of microbatches, sequences and the batch, of all layers
+ * together and of each; the two batches of a copy differ in size, and along pp the stages in layers. */
+static void test_every_schedule_and_scope(void **state)
+{
+    static const struct balance_rule rules[] = {
+        { OVER_MICROBATCH, LAYERS_TOGETHER, CHOICES_ALL }, { OVER_MICROBATCH, LAYERS_EACH, CHOICES_MEAN },
+        { OVER_SEQUENCE, LAYERS_TOGETHER, CHOICES_FIRST }, { OVER_SEQUENCE, LAYERS_EACH, CHOICES_ALL },
+        { OVER_BATCH, LAYERS_EACH, CHOICES_FIRST }, { OVER_BATCH, LAYERS_TOGETHER, CHOICES_MEAN },
+    };
+    int checked = 0;
+    (void)state;
+    for (int i = 0; schedule_generator_at(i) && in_sample(); i++)
+        for (size_t r = 0; r < sizeof rules / sizeof *rules; r++) {
+            struct plan p = mixtral(1, test_size);
+            const enum error_code e = case_take_schedule(&p, schedule_generator_at(i)->head.name, &err);
+            p.model.mixture.balance = rules[r];
+            if (tier_now() != TIER_VERIFY && (i + (int)r) % 3 != 0) continue;
+            if (e == OK && plan_check(&p, &err) == OK) check(&p), checked++;
+        }
+    ASSERT_ALL(checked > 0 || !in_sample(), "no schedule takes a balance loss on %d devices", test_size);
+}
+
+/* Weights of the chosen experts that do not add up to 1; a single choice; no auxiliary loss. */
 static void test_rules(void **state)
 {
     (void)state;
@@ -102,8 +123,8 @@ static void test_refusals(void **state)
     (void)state;
     struct plan p = mixtral(1, 1);
     const int two[AXIS_COUNT] = { [DP] = 1, [TP] = 2, [PP] = 1, [CP] = 1, [EP] = 1 };
-    p.micros = 2, p.schedule = "1f1b";
-    expect_refused(p, "use --schedule gpipe, which does all forward passes first");
+    p.micros = 2, p.schedule = "1f1b", p.model.mixture.balance.over = OVER_BATCH;
+    expect_refused(p, "use --balance-over microbatch, or --schedule gpipe");
     p.schedule = "gpipe", p.data.scheme = "zero3", p.data.tiles = 2;
     expect_refused(p, "--tiles 2");
     p = mixtral(1, 1);
@@ -119,7 +140,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         MPI_TEST(test_every_mesh), MPI_TEST(test_inside_experts), MPI_TEST(test_every_data_scheme),
-            MPI_TEST(test_recomputation), MPI_TEST(test_rules), MPI_TEST(test_refusals),
+            MPI_TEST(test_recomputation), MPI_TEST(test_every_schedule_and_scope), MPI_TEST(test_rules), MPI_TEST(test_refusals),
     };
     return MPI_RUN("mixture", tests);
 }

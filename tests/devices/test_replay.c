@@ -396,7 +396,7 @@ static void golden_files_are_right(void **state)
         d = (struct dump){ 0 };
         if (golden_open(&d.golden, all.gl_pathv[i], &err) != OK) continue;
         const struct golden *g = &d.golden;
-        const struct single_batch batch = { g->ids, g->labels, g->B, g->S };
+        const struct single_batch batch = { g->ids, g->labels, g->B, g->S, golden_balance_micros(g) };
         if (replay_check(&g->config, batch, rounding_of(F64, F64, 1),
                          (struct single_source){ .fetch = fetch_golden, .found = found, .context = &d }, &err) != OK)
             fail_msg("%s: %s", all.gl_pathv[i], err.text);
@@ -427,7 +427,7 @@ static void what_is_not_recomputed_is_named(void **state)
     struct single_node node[] = { { &single_embed, "", { -1, -1, -1 }, 0, .weight = PARAM_WTE, .bias = -1 },
                                   { NULL, "a new operation", { 0, -1, -1 }, 1, .weight = -1, .bias = -1 } };
     const struct single_graph graph = { slot, node, 2, 2 };
-    if (single_check(&g->config, &graph, (struct single_batch){ g->ids, g->labels, g->B, g->S },
+    if (single_check(&g->config, &graph, (struct single_batch){ g->ids, g->labels, g->B, g->S, golden_balance_micros(g) },
                      rounding_of(F64, F64, 1),
                      (struct single_source){ .fetch = fetch, .found = found, .context = &d }, &err) != OK)
         fail_msg("%s", err.text);

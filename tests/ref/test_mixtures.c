@@ -104,7 +104,7 @@ static void open_layer(struct transformer *m, const char *name)
     }
     take(name, "x", 0, m->block[0].ln2);
     transformer_zero_gradients(m);
-    router_losses_begin(m);
+    if (router_losses_begin(m, &err) != OK) fail_msg("%s", err.text);
 }
 
 static void expect_choices(const struct transformer *m, const char *name)

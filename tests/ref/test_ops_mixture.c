@@ -207,7 +207,7 @@ static double share_of(int e)
 static void losses_again(void)
 {
     double sums[2 * EXPERTS + 1] = { 0 }, total = 0;
-    now->router_losses_forward(sums, logits, experts);
+    now->router_losses_forward(sums, logits, experts, CHOICES);
     for (int e = 0; e < EXPERTS; e++) {
         assert_true(sums[EXPERTS + e] == ROWS * share_of(e));
         total += c_balance * EXPERTS * share_of(e) * sums[e] / ROWS;
@@ -225,7 +225,7 @@ static void test_router_losses(void **state)
     set_format(F64);
     logits = fill(matrix(F64, ROWS, EXPERTS), 3, "logits"), experts = integers(ROWS * CHOICES, 0, EXPERTS, "experts");
     loss = vector(F64, 1), one = fill_with(vector(F64, 1), 1), dlogits = fill_with(matrix(F64, ROWS, EXPERTS), 0);
-    now->router_losses_forward(sums, logits, experts);
+    now->router_losses_forward(sums, logits, experts, CHOICES);
     for (int n = 0; n < ROWS; n++) {
         long double total = 0;
         for (int e = 0; e < EXPERTS; e++) total += expl(tensor_get(logits, n * EXPERTS + e));

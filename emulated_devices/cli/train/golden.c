@@ -63,6 +63,7 @@ enum error_code train_take_golden(struct train_options *o, bool chosen, struct e
     p->B = g.B, p->S = g.S, p->seed = g.seed;
     if (p->dtype == F16 && p->loss_scale == 0) p->loss_scale = REPLAY_LOSS_SCALE;
     o->steps = g.steps;
+    o->golden_micros = golden_balance_micros(&g);
     free(rates);
     golden_close(&g);
     return e;

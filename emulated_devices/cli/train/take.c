@@ -5,6 +5,7 @@
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include "ref/io/figures.h"
 #include "ref/io/output.h"
+#include "ref/model/balance.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -366,7 +367,7 @@ static enum error_code take_check(struct train_options *o, const struct train_wo
         (w->model || o->resume || o->data || o->tokenizer || w->vocabulary || o->save || o->trace ||
          w->batch || w->seq || w->lr >= 0 ||
          w->dropout >= 0 || w->untied || m->router || m->z_loss >= 0 || m->zero || m->top_p > 0 || m->streams ||
-         m->prefix || w->as))
+         m->prefix || w->as || w->balance_over))
         return fail(err, ERR_USAGE,
                     "--check %s: the golden file says what is trained; of the model, the text and the training only "
                     "--optimizer can be chosen",
@@ -433,16 +434,30 @@ static enum error_code take_storage(struct train_options *o, const struct train_
     return e ? e : train_take_offload(p, &w->offload, err);
 }
 
+/* The conventions as typed; --balance-over is one of them. */
+static enum error_code take_conventions(struct plan *p, const struct train_words *w, struct error *err)
+{
+    char text[CONVENTIONS_TEXT + 64];
+    if (w->balance_over && !(p->model.mlp == MLP_MIXTURE && p->model.mixture.balance_coefficient > 0))
+        return fail(err, ERR_USAGE, "--balance-over %s: is for mixtures with a balance loss; model %s has none",
+                    printable(w->balance_over).text, p->model.name);
+    if (w->balance_over == NULL) return w->as ? conventions_parse(&p->hyper.as, w->as, err) : OK;
+    snprintf(text, sizeof text, "%s,balance-over=%s", w->as ? w->as : profile_names[AS_ORRERY], w->balance_over);
+    return conventions_parse(&p->hyper.as, text, err);
+}
+
 /* The conventions of the optimizer's step, then what a golden file says of it. */
 static enum error_code take_rule(struct train_options *o, const struct train_words *w, struct error *err)
 {
     struct plan *const p = &o->plan;
     if (!o->golden) p->hyper = p->optimizer->usual;
-    enum error_code e = w->as ? conventions_parse(&p->hyper.as, w->as, err) : OK;
+    enum error_code e = take_conventions(p, w, err);
     if (e) return e;
     p->model.initial = (int)convention(&p->hyper.as, INITIAL);
     e = take_distance(o, w->distance, w->grad_dtype != NULL, err);
-    return !e && o->golden ? train_take_golden(o, options_given(w->argc, w->argv, "--optimizer"), err) : e;
+    if (!e && o->golden) e = train_take_golden(o, options_given(w->argc, w->argv, "--optimizer"), err);
+    p->model.mixture.balance = balance_rule_of(&p->hyper.as);
+    return e;
 }
 
 static enum error_code take_microbatches(struct train_options *o, const struct train_words *w, struct error *err)
@@ -451,8 +466,13 @@ static enum error_code take_microbatches(struct train_options *o, const struct t
     const int usual = w->size[PP] * p->chunks;
     p->micros = w->micro ? w->micro : p->B >= (int64_t)w->size[DP] * usual ? usual : 1;
     if (o->pack && o->golden) return fail(err, ERR_USAGE, "--pack: a golden file has its own batches");
-    const enum error_code e = w->batches ? take_batches(o, w->batches, w->batch, w->micro, err) : OK;
-    return e ? e : take_schedule(p, w->chunks_given, w->micro > 0 || w->batches, err);
+    enum error_code e = w->batches ? take_batches(o, w->batches, w->batch, w->micro, err) : OK;
+    if (!e) e = take_schedule(p, w->chunks_given, w->micro > 0 || w->batches, err);
+    const int64_t micros = (int64_t)w->size[DP] * p->micros;
+    if (!e && o->golden_micros > 0 && o->golden_micros != micros)
+        e = fail(err, ERR_USAGE, "--check: the golden file's balance losses are of %lld microbatches; with --dp %d and "
+                 "--micro %d there are %lld", (long long)o->golden_micros, w->size[DP], p->micros, (long long)micros);
+    return e;
 }
 
 static enum error_code take_numbers(struct train_options *o, const struct train_words *w, struct error *err)

@@ -55,6 +55,7 @@ struct train_options {
     struct checkpoint saved;            /* of --resume, or of --model's folder: settings that are not given */
     bool override;                      /* continue although settings differ from the saved run */
     bool golden;                        /* check is the path of a golden file */
+    int64_t golden_micros;              /* microbatches that its balance losses are of; 0: they are of none */
     bool paranoid;                      /* compare copies bit by bit */
     bool unfolded;                      /* of a plan: every device runs */
     bool dry_run;                       /* a step is planned, and nothing trained */

@@ -4,8 +4,10 @@
  * Source  as ref/model/mixture.c, whose order of operations this follows
  */
 #include "emulated_devices/model/run/run_node.h"
+#include "emulated_devices/model/balance.h"
 #include "emulated_devices/model/whole_sequences.h"
 #include "emulated_devices/device/compute.h"
+#include "ref/model/balance.h"
 #include "ref/model/sample_mask.h"
 #include <math.h>
 #include <stdlib.h>
@@ -80,29 +82,52 @@ static struct intervals routed_rows(const struct node_call *c)
     return rows;
 }
 
-/* Find the rows, of n that this device routes, that are no padding: losses and biases are of these (routers.md). */
-static struct intervals judged_rows(const struct node_call *c, int64_t n)
+/* Consecutive rows that this device routes, of one balance loss and without padding: where they are among its rows. */
+struct judged { struct interval rows; int64_t loss; };
+struct judged_rows { struct judged *at; int count; };
+
+/* Add consecutive rows of the batch: `at` is the place of the first among this device's, cut where the loss changes. */
+static void add_judged(const struct node_call *c, struct judged_rows *judged, int64_t at, struct interval rows)
+{
+    const int64_t S = c->stage->plan->S;
+    for (int64_t row = rows.first, n; row < interval_end(rows); row += n, at += n) {
+        struct judged *const last = judged->count > 0 ? &judged->at[judged->count - 1] : NULL;
+        const int64_t loss = balance_loss_at(c->stage, c->micro, c->part->layer, row), left = S - row % S;
+        n = interval_end(rows) - row < left ? interval_end(rows) - row : left;
+        if (last && last->loss == loss && interval_end(last->rows) == at) last->rows.count += n;
+        else judged->at[judged->count++] = (struct judged){ { at, n }, loss };
+    }
+}
+
+/* Find the rows that this device routes and that are no padding: losses and biases are of these (routers.md).
+ * @return false without memory; else for free(judged->at). */
+static bool find_judged(const struct node_call *c, struct judged_rows *judged)
 {
     const int32_t *const within = c->stage->plan->within;
-    if (within == NULL) return intervals_whole(n);
-    struct intervals rows = routed_rows(c), judged = { 0 };
+    struct intervals rows = routed_rows(c);
     int64_t at = 0;
-    for (int i = 0; i < rows.count; at += rows.at[i++].count) {
-        const int32_t *const here = within + rows.at[i].first;
-        for (int64_t first = 0, some; (some = tokens_without_padding(here, rows.at[i].count, &first)) > 0;
-             first += some)
-            intervals_add(&judged, (struct interval){ at + first, some });
+    *judged = (struct judged_rows){ malloc((size_t)(intervals_total(&rows) + 1) * sizeof *judged->at), 0 };
+    const bool found = judged->at && !intervals_lost(&rows);
+    for (int i = 0; i < rows.count && found; at += rows.at[i++].count) {
+        const int32_t *const here = within ? within + rows.at[i].first : NULL;
+        for (int64_t first = 0, n; (n = tokens_without_padding(here, rows.at[i].count, &first)) > 0; first += n)
+            add_judged(c, judged, at + first, (struct interval){ rows.at[i].first + first, n });
     }
-    if (intervals_lost(&rows)) judged.room = -1;
     intervals_free(&rows);
-    return judged;
+    if (!found) free(judged->at), judged->at = NULL;
+    return found;
+}
+
+static enum error_code no_memory_to_judge(struct error *err)
+{
+    return fail(err, ERR_MEMORY, "no memory for the rows of a router");
 }
 
 /* Count the choices of a biased router's layer.  On devices without numbers nobody reads them. */
 static void count_choices(const struct node_call *c, struct tensor choices)
 {
     const bool counts = mixture(c)->router.biased && c->stage->device->backend->has_numbers;
-    double *count = c->stage->routers.sums + (2 + c->part->layer) * columns(c) + 2;
+    double *count = c->stage->routers.sums + ROUTERS_CHOICES + c->part->layer * columns(c);
     struct views v = views_of(c->stage->device);
     const int32_t *expert = view_read(&v, choices).data;
     for (int64_t i = 0; i < tensor_count(choices) && counts; i++)
@@ -126,25 +151,35 @@ static void find_lost(const struct node_call *c, struct tensor logits)
     intervals_free(&rows);
 }
 
+/* Add rows to the sums of their balance loss, whose last number counts rows, and to that of the z loss. */
+static void add_to_sums(const struct node_call *c, const struct judged *j, struct tensor logits, struct tensor choices)
+{
+    double *const sums = balance_sums_of(c->stage, c->micro, j->loss), *const z = &sums[2 * columns(c)], rows = *z;
+    *z = 0;
+    dev_router_losses_forward(c->stage->device, sums, tensor_rows_of(logits, j->rows.first, j->rows.count), choices,
+                              balance_counted(mixture(c)));
+    c->stage->routers.sums[ROUTERS_Z] += *z;
+    *z = rows + (double)j->rows.count;
+}
+
 /* Losses and biases are of choices as they were made, before any is dropped. */
 static enum error_code judge(const struct node_call *c, struct tensor logits, struct tensor whole, struct error *err)
 {
-    struct device *d = c->stage->device;
-    double *sums = c->stage->routers.sums;
-    struct intervals rows = judged_rows(c, tensor_rows(logits));
-    if (intervals_lost(&rows)) return fail(err, ERR_MEMORY, "no memory for the rows of a router");
-    for (int i = 0; i < rows.count; i++) {
-        const struct interval own = rows.at[i];
+    struct judged_rows judged;
+    double *const sums = c->stage->routers.sums;
+    if (!find_judged(c, &judged)) return no_memory_to_judge(err);
+    for (int i = 0; i < judged.count; i++) {
+        const struct interval own = judged.at[i].rows;
         const struct tensor choices = tensor_rows_of(kept(c, 0), own.first, own.count);
-        dev_router_losses_forward(d, sums, tensor_rows_of(logits, own.first, own.count), choices);
+        add_to_sums(c, &judged.at[i], logits, choices);
         count_choices(c, choices);
     }
-    intervals_free(&rows);
+    free(judged.at);
     if (mixture(c)->sequence_coefficient > 0)
-        dev_sequence_balance_forward(d, &sums[2 * columns(c) + 1], logits, kept(c, 0), whole, c->stage->plan->S,
-                                     &mixture(c)->router);
-    if (!isfinite(sums[2 * columns(c)])) find_lost(c, logits);
-    return OK;
+        dev_sequence_balance_forward(c->stage->device, &sums[ROUTERS_SEQUENCE], logits, kept(c, 0), whole,
+                                     c->stage->plan->S, &mixture(c)->router);
+    if (!isfinite(sums[ROUTERS_Z])) find_lost(c, logits);
+    return balance_after_layer(c->stage, c->micro, c->part->layer, err);
 }
 
 /* Whether a load says where rows go: the plan's, or, where no router has numbers, one that is even. */
@@ -235,28 +270,37 @@ enum error_code node_route_forward(const struct node_call *c, struct error *err)
     return e;
 }
 
+/* The gradients of the balance loss and the z loss. */
+static enum error_code losses_input(const struct node_call *c, struct tensor d_logits, struct tensor logits,
+                                    struct error *err)
+{
+    struct judged_rows judged;
+    if (!find_judged(c, &judged)) return no_memory_to_judge(err);
+    for (int i = 0; i < judged.count; i++) {
+        const struct interval own = judged.at[i].rows;
+        dev_router_losses_backward_input(c->stage->device, tensor_rows_of(d_logits, own.first, own.count),
+                                         tensor_rows_of(logits, own.first, own.count),
+                                         balance_slope_of(c->stage, c->micro, judged.at[i].loss),
+                                         c->stage->routers.z_slope);
+    }
+    free(judged.at);
+    return OK;
+}
+
 enum error_code node_route_input(const struct node_call *c, struct error *err)
 {
     const struct linked_node *n = c->node;
-    const struct routers *r = &c->stage->routers;
+    const struct tensor d_logits = node_buffer(c, n->dx[0]), logits = node_buffer(c, n->x[0]);
     const struct context_parallel cp = stage_seams(c->stage, c->micro, c->part).cp;
     struct whole_sequences whole;
-    struct intervals rows = judged_rows(c, tensor_rows(node_buffer(c, n->x[0])));
-    if (intervals_lost(&rows)) return fail(err, ERR_MEMORY, "no memory for the rows of a router");
-    dev_route_backward_input(c->stage->device, node_buffer(c, n->dx[0]), node_buffer(c, n->dy), node_buffer(c, n->y),
-                             kept(c, 0), node_buffer(c, n->x[0]), &mixture(c)->router);
-    for (int i = 0; i < rows.count; i++)
-        dev_router_losses_backward_input(c->stage->device,
-                                         tensor_rows_of(node_buffer(c, n->dx[0]), rows.at[i].first, rows.at[i].count),
-                                         tensor_rows_of(node_buffer(c, n->x[0]), rows.at[i].first, rows.at[i].count),
-                                         r->slope, r->z_slope);
-    intervals_free(&rows);
-    if (mixture(c)->sequence_coefficient == 0) return OK;
-    const enum error_code e = whole_sequences_open(&whole, &cp, kept(c, 0), tensor_none, err);
+    dev_route_backward_input(c->stage->device, d_logits, node_buffer(c, n->dy), node_buffer(c, n->y), kept(c, 0),
+                             logits, &mixture(c)->router);
+    enum error_code e = losses_input(c, d_logits, logits, err);
+    if (e || mixture(c)->sequence_coefficient == 0) return e;
+    e = whole_sequences_open(&whole, &cp, kept(c, 0), tensor_none, err);
     if (!e)
-        dev_sequence_balance_backward_input(c->stage->device, node_buffer(c, n->dx[0]), node_buffer(c, n->x[0]),
-                                            kept(c, 0), whole.experts, c->stage->plan->S, &mixture(c)->router,
-                                            r->sequence_slope);
+        dev_sequence_balance_backward_input(c->stage->device, d_logits, logits, kept(c, 0), whole.experts,
+                                            c->stage->plan->S, &mixture(c)->router, c->stage->routers.sequence_slope);
     whole_sequences_close(&whole);
     return e;
 }

@@ -1,9 +1,13 @@
 #include "emulated_devices/schemes/pipeline/execute.h"
 #include "emulated_devices/device/trace.h"
 #include <stdlib.h>
+#include <string.h>
 
-/* A tensor that is being sent to another device. */
+/* A tensor that is being sent to another device, or a note: tensor_none. */
 struct sending { struct message message; struct tensor tensor; };
+
+/* The posted receives of a tensor and of the note beside it. */
+struct expected { struct message tensor, note; bool noted; };
 
 struct run_state {
     const struct schedule *schedule;
@@ -13,25 +17,47 @@ struct run_state {
     void *context;
     struct sending *sending;
     int sends;
-    struct message *posted;             /* [actions] receives that are posted */
+    struct expected *posted;            /* [actions] receives that are posted */
     struct posting posting;
     struct pass_work work;              /* of a pass that has another beside it */
     bool beside;                        /* in that other pass */
 };
 
-/* The number of a message within the pp group: unique for each microbatch, receiving stage and direction. */
-static uint32_t message_name(const struct schedule *s, int micro, int stage, bool gradient)
+/* The number of a message within the pp group: unique for each microbatch, receiving stage and direction, and for a
+ * tensor and the note beside it. */
+static uint32_t message_name(const struct schedule *s, int micro, int stage, bool gradient, bool note)
 {
-    return ((uint32_t)micro * (uint32_t)s->stages + (uint32_t)stage) * 2 + gradient;
+    return (((uint32_t)micro * (uint32_t)s->stages + (uint32_t)stage) * 2 + gradient) * 2 + note;
+}
+
+static struct exchange exchange_of(const struct run_state *x, const struct action *a, int stage, bool gradient,
+                                   bool note)
+{
+    return exchange_named(x->group, POINT_TO_POINT, message_name(x->schedule, a->micro, stage, gradient, note));
+}
+
+static struct stage_note note_of(const struct run_state *x, int chunk, int micro, bool gradient)
+{
+    return x->ops->note ? x->ops->note(x->context, chunk, micro, gradient) : (struct stage_note){ 0 };
+}
+
+/* A note stays where it is: the stage does not write it again in this step. */
+static void send_note(struct run_state *x, const struct action *a, int to_stage, bool gradient)
+{
+    const struct stage_note n = note_of(x, a->chunk, a->micro, gradient);
+    if (n.bytes == 0) return;
+    struct exchange e = exchange_of(x, a, to_stage, gradient, true);
+    ledger_messages(&x->group->comm->expected, x->group, POINT_TO_POINT, a->peer, n.bytes, 1);
+    x->sending[x->sends++] = (struct sending){ message_send(&e, a->peer, n.numbers, n.bytes), tensor_none };
 }
 
 static void send_tensor(struct run_state *x, const struct action *a, struct tensor t, int to_stage, bool gradient)
 {
-    struct exchange e =
-        exchange_named(x->group, POINT_TO_POINT, message_name(x->schedule, a->micro, to_stage, gradient));
+    struct exchange e = exchange_of(x, a, to_stage, gradient, false);
     ledger_messages(&x->group->comm->expected, x->group, POINT_TO_POINT, a->peer, tensor_bytes(t), 1);
     x->sending[x->sends++] = (struct sending){ message_send(&e, a->peer, t.data, tensor_bytes(t)), t };
     arena_hand_over(&x->device->arena, t.data);
+    send_note(x, a, to_stage, gradient);
 }
 
 static enum error_code post(struct run_state *x, int i, struct error *err)
@@ -39,10 +65,13 @@ static enum error_code post(struct run_state *x, int i, struct error *err)
     const struct action *a = &x->schedule->actions[x->group->rank][i];
     const int stage = x->schedule->stage_of[x->group->rank][a->chunk];
     const bool gradient = a->kind == RECEIVE_GRADIENT;
-    struct exchange e = exchange_named(x->group, POINT_TO_POINT, message_name(x->schedule, a->micro, stage, gradient));
+    struct exchange e = exchange_of(x, a, stage, gradient, false), beside = exchange_of(x, a, stage, gradient, true);
+    const struct stage_note note = note_of(x, a->chunk, a->micro, gradient);
     const struct tensor t = (gradient ? x->ops->output_gradient : x->ops->input)(x->context, a->chunk, a->micro);
     if (t.data == NULL) return fail(err, ERR_MEMORY, "no memory to receive microbatch %d of stage %d", a->micro, stage);
-    x->posted[i] = message_receive(&e, a->peer, t.data, tensor_bytes(t));
+    x->posted[i] = (struct expected){ .tensor = message_receive(&e, a->peer, t.data, tensor_bytes(t)),
+                                      .noted = note.bytes > 0 };
+    if (note.bytes > 0) x->posted[i].note = message_receive(&beside, a->peer, note.numbers, note.bytes);
     return OK;
 }
 
@@ -57,7 +86,8 @@ static enum error_code post_before(struct run_state *x, int i, struct error *err
 static enum error_code receive(struct run_state *x, int i, struct error *err)
 {
     x->posting.open--;
-    return message_wait(x->group->comm, x->posted[i], err);
+    const enum error_code e = message_wait(x->group->comm, x->posted[i].tensor, err);
+    return e || !x->posted[i].noted ? e : message_wait(x->group->comm, x->posted[i].note, err);
 }
 
 /* Copy a tensor to the next stage on the same device, right after the action that computed it. */
@@ -69,6 +99,13 @@ static enum error_code hand_over(struct run_state *x, struct tensor from, struct
     return OK;
 }
 
+static void hand_over_note(const struct run_state *x, const struct action *a, int to_chunk, bool gradient)
+{
+    const struct stage_note from = note_of(x, a->chunk, a->micro, gradient),
+                            to = note_of(x, to_chunk, a->micro, gradient);
+    if (from.bytes > 0) memcpy(to.numbers, from.numbers, from.bytes);
+}
+
 static enum error_code compute(struct run_state *x, const struct action *a, struct error *err)
 {
     const struct schedule *s = x->schedule;
@@ -78,11 +115,13 @@ static enum error_code compute(struct run_state *x, const struct action *a, stru
     if (a->kind == FORWARD) {
         const struct place next = place_after(s, a->micro, stage);
         if (next.device != self) return OK;
+        hand_over_note(x, a, next.chunk, false);
         return hand_over(x, x->ops->take_output(x->context, a->chunk, a->micro),
                          x->ops->input(x->context, next.chunk, a->micro), err);
     }
     const struct place before = place_before(s, a->micro, stage);
     if (before.device != self) return OK;
+    hand_over_note(x, a, before.chunk, true);
     return hand_over(x, x->ops->take_input_gradient(x->context, a->chunk, a->micro),
                      x->ops->output_gradient(x->context, before.chunk, a->micro), err);
 }
@@ -139,7 +178,7 @@ enum error_code schedule_execute(const struct schedule *s, struct group *group, 
         .schedule = s, .group = group, .device = group->comm->device, .ops = ops, .context = context
     };
     const int n = s->count[group->rank];
-    x.sending = calloc((size_t)n + 1, sizeof *x.sending);
+    x.sending = calloc(2 * (size_t)n + 1, sizeof *x.sending);
     x.posted = calloc((size_t)n + 1, sizeof *x.posted);
     enum error_code e = x.sending && x.posted ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d messages", n);
     bool backward = false;
@@ -165,14 +204,16 @@ enum error_code schedule_execute(const struct schedule *s, struct group *group, 
     return e;
 }
 
-struct account schedule_cost(const struct schedule *s, const struct group *group, uint64_t (*bytes)(const void *, int),
+struct account schedule_cost(const struct schedule *s, const struct group *group, const struct stage_sizes *sizes,
                              const void *context)
 {
     struct ledger l = { 0 };
     for (int i = 0; i < s->count[group->rank]; i++) {
         const struct action *a = &s->actions[group->rank][i];
         if (a->kind != SEND_ACTIVATION && a->kind != SEND_GRADIENT) continue;
-        ledger_messages(&l, group, POINT_TO_POINT, a->peer, bytes(context, a->micro), 1);
+        const uint64_t note = sizes->note ? sizes->note(context, a->micro, a->kind == SEND_GRADIENT) : 0;
+        ledger_messages(&l, group, POINT_TO_POINT, a->peer, sizes->tensor(context, a->micro), 1);
+        if (note > 0) ledger_messages(&l, group, POINT_TO_POINT, a->peer, note, 1);
     }
     return l.of[group->kind];
 }

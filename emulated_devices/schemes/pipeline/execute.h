@@ -5,6 +5,9 @@
 #include "emulated_devices/comm/comm.h"
 #include "emulated_devices/schemes/pipeline/schedule.h"
 
+/* Numbers in the host's memory that travel beside a microbatch's tensor from stage to stage; bytes 0: none do. */
+struct stage_note { void *numbers; uint64_t bytes; };
+
 /* The model's functions that the executor calls.  chunk: which of the device's stages; micro: which microbatch. */
 struct stage_operations {
     /* FORWARD, BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT or UPDATE. */
@@ -16,6 +19,9 @@ struct stage_operations {
     /* A stage's output, or the gradient of its input: arena memory that the executor owns from now on. */
     struct tensor (*take_output)(void *context, int chunk, int micro);
     struct tensor (*take_input_gradient)(void *context, int chunk, int micro);
+    /* What travels beside a stage's output, or beside the gradient of its input: where a stage has its note to the next
+     * one, and where the next one takes the note.  Equally long on both.  NULL: nothing. */
+    struct stage_note (*note)(void *context, int chunk, int micro, bool gradient);
     /* Called before the first action of the list that belongs to the backward pass; NULL: nothing.  In a schedule with
      * all forward passes first, devices may communicate here. */
     enum error_code (*backward_begins)(void *context, struct error *);
@@ -35,9 +41,14 @@ struct action_time { int64_t start, end; };
 enum error_code schedule_execute(const struct schedule *, struct group *, const struct stage_operations *,
                                  void *context, struct action_time *times, struct error *);
 
-/** What this device sends for one execution on a pp group; bytes(context, micro) is the size of a microbatch's
- *  activations between stages, and of their gradient. */
-struct account schedule_cost(const struct schedule *, const struct group *,
-                             uint64_t (*bytes)(const void *context, int micro), const void *context);
+/* The size of a microbatch's activations between stages, and of their gradient; of the notes beside one of them. */
+struct stage_sizes {
+    uint64_t (*tensor)(const void *context, int micro);
+    uint64_t (*note)(const void *context, int micro, bool gradient);     /* NULL: there are no notes */
+};
+
+/** What this device sends for one execution on a pp group. */
+struct account schedule_cost(const struct schedule *, const struct group *, const struct stage_sizes *,
+                             const void *context);
 
 #endif

@@ -75,7 +75,7 @@ static void add_model(uint64_t *h, const struct plan *p)
     const int n = model_config_numbers(c, of);
     for (int i = 0; i < n; i++) ADD(*h, of[i].value);
     add_text(h, c->name), add_text(h, p->batches ? p->batches->digest.text : NULL);
-    ADD(*h, shape), ADD(*h, number);
+    ADD(*h, shape), ADD(*h, number), ADD(*h, c->mixture.balance);
 }
 
 enum error_code case_bits_key(const struct plan *p, uint64_t *key, struct error *err)

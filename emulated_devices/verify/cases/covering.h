@@ -14,7 +14,7 @@
 #include "ref/error.h"
 #include <stdbool.h>
 
-enum { COVERING_MOST_DIMENSIONS = 24 };
+enum { COVERING_MOST_DIMENSIONS = 25 };
 
 /* A case: one value of each dimension. */
 struct choice { int value[COVERING_MOST_DIMENSIONS]; };

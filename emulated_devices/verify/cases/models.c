@@ -133,7 +133,6 @@ void case_take_mixtral(struct plan *p)
     p->model.F = 13, p->model.mlp = MLP_MIXTURE;
     p->model.mixture = (struct mixture_config){ .E = 5, .k = 2, .router = { .normalized = true, .scale = 1 },
                                                 .balance_coefficient = 0.5, .z_coefficient = 0.1 };
-    p->schedule = "gpipe";
 }
 
 /* Norms of heads; with three layers the second is dense, and with one none. */

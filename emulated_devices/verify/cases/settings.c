@@ -1,5 +1,6 @@
 /* settings.c -- what a case sets in a plan beside its model: schemes, optimizer, conventions, speeds. */
 #include "emulated_devices/verify/cases/case.h"
+#include "ref/model/balance.h"
 #include <string.h>
 
 enum { MOST_PARTS = 64 };
@@ -101,6 +102,7 @@ void case_take_profile(struct plan *p, int profile)
 {
     (void)conventions_parse(&p->hyper.as, profile_names[profile], NULL);
     if (!p->optimizer->low_rank) p->model.initial = (int)convention(&p->hyper.as, INITIAL);
+    p->model.mixture.balance = balance_rule_of(&p->hyper.as);
     if (!p->optimizer->forward_only) p->hyper.weight_decay = 0.1, p->hyper.clip = 1;
 }
 

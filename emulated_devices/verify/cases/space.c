@@ -87,6 +87,18 @@ static void take_router(struct plan *p, int value)
     if (value) case_take_router(p, routers[value]);
 }
 
+/* Every scope and rule of layers, and every count of choices, with the default first. */
+static const struct { const char *name; struct balance_rule rule; } balances[] = {
+    { "balance", { OVER_MICROBATCH, LAYERS_TOGETHER, CHOICES_ALL } },
+    { "balance in microbatches of each layer", { OVER_MICROBATCH, LAYERS_EACH, CHOICES_MEAN } },
+    { "balance in sequences", { OVER_SEQUENCE, LAYERS_TOGETHER, CHOICES_FIRST } },
+    { "balance in sequences of each layer", { OVER_SEQUENCE, LAYERS_EACH, CHOICES_ALL } },
+    { "balance in the batch", { OVER_BATCH, LAYERS_TOGETHER, CHOICES_ALL } },
+    { "balance in the batch of each layer", { OVER_BATCH, LAYERS_EACH, CHOICES_FIRST } },
+};
+static const char *balance_word(int value) { return balances[value].name; }
+static void take_balance(struct plan *p, int value) { p->model.mixture.balance = balances[value].rule; }
+
 /* ---- schemes ----------------------------------------------------------------------------------------------------- */
 
 static const char *tensor_word(int value) { return tensor_scheme_at(value)->head.name; }
@@ -224,7 +236,6 @@ static void show_data(const struct space *s, int value, struct value_name *n)
 }
 
 static const char *schedule_word(int value) { return schedule_generator_at(value)->head.name; }
-/* Where the schedule does not vary it stays the model's: a mixture has its own. */
 static void take_schedule(const struct space *s, struct plan *p, int value)
 {
     const struct schedule_generator *g = schedule_generator_at(value);
@@ -398,13 +409,16 @@ static const struct info info[DIMENSIONS] = {
     [DIM_MODEL]     = { "model", EVERY, .take = take_model, .word = model_word },
     [DIM_EMBEDDING] = { "embedding", EVERY, LENGTH(embeddings), take_embedding, .words = embeddings },
     [DIM_ROUTER]    = { "router", ONLY_EXPERTS, .take = take_router, .word = router_word },
+    [DIM_BALANCE]   = { "balance", ONLY_EXPERTS | ONLY_PIPELINE, LENGTH(balances), take_balance,
+                        .word = balance_word },
     [DIM_TENSOR]    = { "tensor", EVERY, .take = take_tensor, .word = tensor_word },
     [DIM_ATTENTION] = { "attention", EVERY, .take = take_attention, .word = attention_word },
     [DIM_SPLIT]     = { "split", ONLY_ATTENTION, .take_of = take_split, .show = show_split },
     [DIM_EXPERTS]   = { "experts", EVERY, .take_of = take_experts, .show = show_experts },
     [DIM_DATA]      = { "data", ONLY_DATA, .take_of = take_data, .show = show_data },
-    [DIM_SCHEDULE]  = { "schedule", ONLY_DATA | ONLY_PIPELINE, .take_of = take_schedule, .word = schedule_word },
-    [DIM_MICROS]    = { "microbatches", ONLY_DATA | ONLY_PIPELINE, SPACE_MICROS, take_micros, .format = "M=%d",
+    [DIM_SCHEDULE]  = { "schedule", ONLY_DATA | ONLY_PIPELINE | ONLY_EXPERTS, .take_of = take_schedule,
+                        .word = schedule_word },
+    [DIM_MICROS]    = { "microbatches", ONLY_DATA | ONLY_PIPELINE | ONLY_EXPERTS, SPACE_MICROS, take_micros, .format = "M=%d",
                         .numbers = micros },
     [DIM_BATCHES]   = { "batches", ONLY_DATA | ONLY_PIPELINE, LENGTH(batches), .take_of = take_batches,
                         .words = batches },
@@ -521,6 +535,8 @@ enum error_code space_check(const void *context, const struct choice *x, struct 
     struct plan p = space_plan(s, x);
     if (p.model.mlp != MLP_MIXTURE && x->value[DIM_ROUTER])
         return fail(err, ERR_USAGE, "only a mixture has a router");
+    if ((p.model.mlp != MLP_MIXTURE || p.model.mixture.balance_coefficient == 0) && x->value[DIM_BALANCE])
+        return fail(err, ERR_USAGE, "only a mixture has a balance loss");
     if (s->kind == EXPERT_SCHEME && x->value[DIM_OFFLOAD] && !offloads_[x->value[DIM_OFFLOAD]].experts)
         return fail(err, ERR_USAGE, "what else leaves is in the cases of data schemes");
     if (offloads_[x->value[DIM_OFFLOAD]].chosen && (x->value[DIM_OPTIMIZER] || x->value[DIM_PROFILE]))

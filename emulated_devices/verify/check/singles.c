@@ -241,7 +241,7 @@ static enum error_code check_steps(struct checking *c, struct rounding rounding,
                                    struct error *err)
 {
     const struct golden *g = c->golden;
-    const struct single_batch batch = { g->ids, g->labels, g->B, g->S };
+    const struct single_batch batch = { g->ids, g->labels, g->B, g->S, golden_balance_micros(g) };
     double lr[GOLDEN_MOST_STEPS];
     char optimizer[32], name[64];
     enum error_code e = single_check_micros(&g->config, g->micros, batch, rounding, source, err);
@@ -263,7 +263,7 @@ static enum error_code check(const struct golden *g, const struct actual *a, enu
 {
     struct checking c = { .golden = g, .actual = a, .format = format, .out = out, .view = view,
                           .copies = model_copies_of(g, a->mesh.size[DP]) };
-    const struct single_batch batch = { g->ids, g->labels, g->B, g->S };
+    const struct single_batch batch = { g->ids, g->labels, g->B, g->S, golden_balance_micros(g) };
     *out = (struct singles){ 0 };
     const struct single_source source = { .fetch = fetch, .fetch_rows = fetch_rows, .found = note, .parts = parts_of,
                                           .context = &c, .copies = c.copies.n, .only = view.only,

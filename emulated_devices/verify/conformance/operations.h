@@ -150,7 +150,7 @@ static double sums[2 * E + 1], result;
     X(sequence_balance_forward, (NUMBERS(N, E), WHOLE(N, K, E)), (d, sums, t[0], t[1], t[1], S, &rule))                \
     X(sequence_balance_backward_input, (NUMBERS(N, E), NUMBERS(N, E), WHOLE(N, K, E)),                                 \
       (d, t[0], t[1], t[2], t[2], S, &rule, 0.5))                                                                      \
-    X(router_losses_forward, (NUMBERS(N, E), WHOLE(N, K, E)), (d, sums, t[0], t[1]))                                   \
+    X(router_losses_forward, (NUMBERS(N, E), WHOLE(N, K, E)), (d, sums, t[0], t[1], K - 1))                            \
     X(router_losses_backward_input, (NUMBERS(N, E), NUMBERS(N, E)), (d, t[0], t[1], slopes, 0.5))                      \
     X(gelu_forward, (X_Y), (d, t[0], t[1]))                                                                            \
     X(gelu_backward_input, (X_Y, NUMBERS(N, D)), (d, t[0], t[1], t[2]))                                                \

@@ -105,7 +105,7 @@ static void close_one(struct reference *r)
     serial_close(&r->truth);
     serial_close(&r->twin);
     rule_free(&r->rule);
-    free(r->ids), free(r->labels), free(r->within), free(r->counting), free(r->dealt);
+    free(r->ids), free(r->labels), free(r->within), free(r->counting), free(r->dealt), free(r->micro_of);
     free(r->response), free(r->state_response), free(r->turn), free(r->earlier);
     for (int i = 0; i < 3; i++) free(r->room[i]);
     record_free(&r->record);
@@ -129,6 +129,7 @@ static enum error_code open_one(struct reference *r, const struct plan *plan, st
     r->within = calloc(tokens, sizeof *r->within);
     r->labels = calloc(tokens, sizeof *r->labels);
     r->counting = calloc(tokens, sizeof *r->counting);
+    r->micro_of = calloc(tokens, sizeof *r->micro_of);
     r->response = calloc((size_t)model_param_count(&plan->model), sizeof *r->response);
     r->state_response =
         calloc((size_t)model_param_count(&plan->model) * OPTIMIZER_MAX_STATES, sizeof *r->state_response);
@@ -136,8 +137,8 @@ static enum error_code open_one(struct reference *r, const struct plan *plan, st
     r->earlier = calloc((size_t)model_param_count(&plan->model), sizeof *r->earlier);
     const size_t choices = tokens * (size_t)(STREAMS(&plan->model) * plan->model.L * plan->model.mixture.k);
     if (plan->load) r->dealt = calloc(choices + 1, sizeof *r->dealt);
-    const bool ok = r->ids && r->labels && r->within && r->counting && r->response && r->state_response && r->turn &&
-                    r->earlier && (r->dealt || !plan->load);
+    const bool ok = r->ids && r->labels && r->within && r->counting && r->micro_of && r->response &&
+                    r->state_response && r->turn && r->earlier && (r->dealt || !plan->load);
     enum error_code e = ok ? OK : fail(err, ERR_MEMORY, "no memory for a batch of %zu tokens", tokens);
     if (!e) e = rule_of_plan(&r->rule, plan, replica, err);
     if (!e) e = serial_open(&r->truth, plan, &r->rule, err);
@@ -576,6 +577,18 @@ static enum error_code deal(struct reference *r, struct error *err)
     return e;
 }
 
+/* Number the microbatches of this step's tokens, whose samples may decide them.  A mixture's replicas do not train
+ * apart, so they are of the whole batch. */
+static enum error_code name_microbatches(struct reference *r, struct error *err)
+{
+    const struct mixture_config *m = &r->plan->model.mixture;
+    if (r->plan->model.mlp != MLP_MIXTURE || m->balance.over != OVER_MICROBATCH) return OK;
+    struct plan now = *r->plan;
+    now.ids = r->ids, now.within = now.packed ? r->within : NULL;
+    r->truth.model.micro_of = r->twin.model.micro_of = r->micro_of;
+    return plan_name_microbatches(&now, r->micro_of, err);
+}
+
 static enum error_code gradients_one(struct reference *r, struct error *err)
 {
     enum error_code e = take_step(r, err);
@@ -583,6 +596,8 @@ static enum error_code gradients_one(struct reference *r, struct error *err)
     if (e) return e;
     r->source.fill(r->source.context, r->step, r->rule.own.first, r->rule.own.count, r->ids, r->labels,
                    r->plan->packed ? r->within : NULL);
+    e = name_microbatches(r, err);
+    if (e) return e;
     r->counted = 0;
     r->took = false;
     r->loss_spread = r->truth.loss = r->twin.loss = 0;

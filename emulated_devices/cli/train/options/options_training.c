@@ -90,6 +90,8 @@ void training_options(struct option_list *to, struct train_options *o, struct tr
         { "--as", "PROFILE", OPTION_STRING, &w->as,
           .help = "conventions of a package: torch, megatron, deepspeed, galore-torch; or "
                   "PROFILE,CONVENTION=VALUE,...: orrery list profiles, docs/profiles.md" },
+        { "--balance-over", "TOKENS", OPTION_CHOICE, &w->balance_over, .choices = convention_rows[BALANCE_OVER].choices,
+          .help = "the tokens of one balance loss of a mixture; default: the profile's, microbatch" },
         { "--seed", "N", OPTION_UINT64, &o->plan.seed, .help = "seed of initial weights, batches and dropout" },
         { .kind = OPTION_HEADING, .help = "Low-rank optimizers: galore, natural-galore" },
         { "--rank", "R", OPTION_INT, &w->low_rank.rank, .min = 1, .max = 1e6,

@@ -21,7 +21,8 @@ struct train_words {
     bool print_config;
     int argc;                           /* the words from which they were read */
     char *const *argv;
-    const char *attention, *dispatch, *affinity, *owners, *encoders, *batches, *model, *backend, *grad_dtype, *as;
+    const char *attention, *dispatch, *affinity, *owners, *encoders, *batches, *model, *backend, *grad_dtype, *as,
+                *balance_over;
                                         /* NULL: not given */
     const char *placement, *dtype, *cluster, *optimizer, *direct;
     int size[AXIS_COUNT];

@@ -1,0 +1,27 @@
+#include "ref/model/balance.h"
+
+struct balance_rule balance_rule_of(const struct conventions *as)
+{
+    return (struct balance_rule){ .over = (int)convention(as, BALANCE_OVER),
+                                  .layers = (int)convention(as, BALANCE_LAYERS),
+                                  .choices = (int)convention(as, BALANCE_CHOICES) };
+}
+
+/* DeepSpeed's gates for one and for two experts count the first choice alone, its gate for more counts all. */
+int64_t balance_counted(const struct mixture_config *m)
+{
+    return m->balance.choices == CHOICES_FIRST && m->k <= 2 ? 1 : m->k;
+}
+
+struct balance_rows balance_rows_of(const struct mixture_config *m, int64_t tokens, int64_t all, int64_t layers)
+{
+    const double times = m->balance.layers == LAYERS_EACH ? 1 : (double)layers;
+    return (struct balance_rows){ .of_loss = (double)tokens * times, .of_batch = (double)all * times };
+}
+
+double balance_slope(const struct mixture_config *m, struct balance_rows rows, double chosen)
+{
+    const int64_t counted = balance_counted(m);
+    const double share = chosen / rows.of_loss / (m->balance.choices == CHOICES_ALL ? 1 : (double)counted);
+    return rows.of_loss > 0 ? (double)mixture_columns(m) * share / rows.of_batch : 0;
+}
