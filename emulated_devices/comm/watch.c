@@ -143,8 +143,8 @@ void watch_begin(struct comm *c, int slot, const struct exchange *x, int peer, c
     struct watched *const m = watch_add(w);
     if (m == NULL) return;
     *m = (struct watched){ .slot = slot, .peer = peer, .exchange = *x, .sends = sends, .data = data, .bytes = bytes,
-                           .poisoned = !sends && x->operation != CONTROL && d->backend->has_numbers, .stream = d->clock.current,
-                           .started = d->arena.doing };
+                           .poisoned = !sends && x->operation != CONTROL && d->backend->has_numbers,
+                           .stream = d->clock.current, .started = d->arena.doing };
     if (sends) m->hash = flight_hash_sent(d->clock.flight, m->stream, data, bytes);
     widen(&w->watch, data, bytes);
 }

@@ -7,8 +7,8 @@
  *     stage; the slopes travel back beside the gradients;
  *   - along dp, of a loss of the whole batch: after all forward passes all devices add their counts (mixture.h).
  * So with losses of each microbatch, or of each sequence, a schedule can begin a microbatch's backward pass before
- * the last forward pass.  Devices do not share probabilities: the loss is the sum of slopes times probabilities, to which
- * each adds those of its own rows.
+ * the last forward pass.  Devices do not share probabilities: the loss is the sum of slopes times probabilities, to
+ * which each adds those of its own rows.
  */
 #ifndef ORRERY_DEVICE_BALANCE_H
 #define ORRERY_DEVICE_BALANCE_H

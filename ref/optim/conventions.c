@@ -23,8 +23,8 @@ const char *const profile_packages[PROFILES] = {
     "torch optim/adam.py; apex csrc/multi_tensor_adam.cu; deepspeed csrc/adam/multi_tensor_adam.cu; "               \
     "galore_torch/adamw.py"
 #define BALANCE                                                                                                     \
-    "transformers models/mixtral/modeling_mixtral.py, in a PyTorch loop; megatron/core/transformer/moe/router.py and "  \
-    "moe_utils.py; deepspeed moe/sharded_moe.py"
+    "transformers models/mixtral/modeling_mixtral.py, in a PyTorch loop; megatron/core/transformer/moe/router.py "  \
+    "and moe_utils.py; deepspeed moe/sharded_moe.py"
 #define SCALER                                                                                                      \
     "torch amp/grad_scaler.py; megatron/core/optimizer/grad_scaler.py and optimizer_config.py; deepspeed "          \
     "runtime/fp16/loss_scaler.py and runtime/precision_config.py"

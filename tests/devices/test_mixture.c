@@ -140,7 +140,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         MPI_TEST(test_every_mesh), MPI_TEST(test_inside_experts), MPI_TEST(test_every_data_scheme),
-            MPI_TEST(test_recomputation), MPI_TEST(test_every_schedule_and_scope), MPI_TEST(test_rules), MPI_TEST(test_refusals),
+            MPI_TEST(test_recomputation), MPI_TEST(test_every_schedule_and_scope), MPI_TEST(test_rules),
+            MPI_TEST(test_refusals),
     };
     return MPI_RUN("mixture", tests);
 }

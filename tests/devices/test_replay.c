@@ -427,7 +427,8 @@ static void what_is_not_recomputed_is_named(void **state)
     struct single_node node[] = { { &single_embed, "", { -1, -1, -1 }, 0, .weight = PARAM_WTE, .bias = -1 },
                                   { NULL, "a new operation", { 0, -1, -1 }, 1, .weight = -1, .bias = -1 } };
     const struct single_graph graph = { slot, node, 2, 2 };
-    if (single_check(&g->config, &graph, (struct single_batch){ g->ids, g->labels, g->B, g->S, golden_balance_micros(g) },
+    if (single_check(&g->config, &graph,
+                     (struct single_batch){ g->ids, g->labels, g->B, g->S, golden_balance_micros(g) },
                      rounding_of(F64, F64, 1),
                      (struct single_source){ .fetch = fetch, .found = found, .context = &d }, &err) != OK)
         fail_msg("%s", err.text);
