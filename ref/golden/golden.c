@@ -88,7 +88,7 @@ enum error_code golden_take_conventions(struct golden *g, const char *as, struct
     enum error_code e = whole ? conventions_parse(&g->as, text, err) : as ? conventions_parse(&g->as, as, err) : OK;
     g->config.mixture.balance = balance_rule_of(&g->as);
     if (!e && balances && g->config.mixture.balance.over == OVER_MICROBATCH && g->micros == 0)
-        e = fail(err, ERR_FORMAT, "balance-over=microbatch: there are no microbatches");
+        e = fail(err, ERR_USAGE, "--as: balance-over=microbatch: the golden file has no microbatches");
     return e;
 }
 
@@ -136,6 +136,13 @@ void golden_close(struct golden *g)
     cJSON_Delete(g->seal);
     if (g->file.path) safetensors_close(&g->file);
     *g = (struct golden){ 0 };
+}
+
+int64_t golden_labels(const struct golden *g, int64_t first, int64_t count)
+{
+    int64_t labels = 0;
+    for (int64_t i = first * g->S; i < (first + count) * g->S; i++) labels += g->labels[i] >= 0;
+    return labels;
 }
 
 bool golden_is_own(const struct golden *g)

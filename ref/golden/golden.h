@@ -33,7 +33,7 @@ void golden_close(struct golden *);
  * Take the conventions of a file's steps.  Unless they say otherwise, the balance loss of a mixture is of the whole
  * batch: programs that make golden files compute a batch at once.  Pure.
  * @param as  as typed; NULL: this program's own.
- * @return OK; ERR_USAGE; ERR_FORMAT if balance losses are of microbatches and the file has none.
+ * @return OK; ERR_USAGE, also if balance losses are of microbatches and the file has none.
  */
 enum error_code golden_take_conventions(struct golden *, const char *as, struct error *);
 
@@ -72,6 +72,9 @@ static inline int64_t golden_micro(const struct golden *g, int64_t k, int64_t *c
     *count = least + (k < more);
     return k * least + (k < more ? k : more);
 }
+
+/** The labels of some sequences of the first batch that are not ignored. */
+int64_t golden_labels(const struct golden *, int64_t first, int64_t count);
 
 /** The microbatches that balance losses are of; 0: they are not of microbatches, or there is none. */
 static inline int64_t golden_balance_micros(const struct golden *g)

@@ -231,19 +231,17 @@ static enum error_code microbatches(struct replay *r, struct error *err)
     struct transformer *m = &r->model;
     const double scale = m->loss_scale;
     double *loss = calloc((size_t)g->micros + 1, sizeof *loss);
-    int64_t all = 0;
+    const int64_t all = golden_labels(g, 0, g->B);
     enum error_code e = loss ? start(r, err) : fail(err, ERR_MEMORY, "no memory for %d losses", (int)g->micros);
-    for (int64_t i = 0; i < g->B * g->S; i++) all += g->labels[i] != IGNORE_LABEL;
     m->seed = dropout_seed(g->seed, 0);
     for (int64_t k = 0; k < g->micros && !e; k++) {
         int64_t count, first = golden_micro(g, k, &count);
         char folder[FOLDER];
-        m->first = first;
+        const double share = (double)golden_labels(g, first, count) / (double)(all ? all : 1);
+        m->first = first, m->loss_scale = scale * share;        /* the forward pass sets slopes of routers' losses */
         e = transformer_forward(m, g->ids + first * g->S, g->labels + first * g->S, count, g->S, &loss[k], err);
         if (e) break;
-        const double share = (double)m->counted / (double)(all ? all : 1);
         loss[k] *= share;
-        m->loss_scale = scale * share;
         transformer_backward(m);
         snprintf(folder, sizeof folder, "micro/%lld/grad", (long long)k);
         keep_parameters(r, folder, m->g, 1, scale);

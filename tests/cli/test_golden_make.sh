@@ -105,10 +105,25 @@ test_refusals() {
     refused 2 '--optimizer adam: .* did you mean adamw' "${to[@]}" --optimizer adam
     refused 2 '--optimizer galore: golden files have steps of' "${to[@]}" --optimizer galore
     refused 2 '--optimizer sgd: is there twice' "${to[@]}" --optimizer sgd,sgd
-    refused 2 'mixture is not a sum over microbatches' "${to[@]}" --model mixtral-tiny --micro 2
+    refused 2 'a balance loss of the whole batch is not a sum over microbatches' "${to[@]}" --model mixtral-tiny --micro 2
+    refused 2 '--as: balance-over=microbatch: the golden file has no microbatches' "${to[@]}" --model mixtral-tiny --as torch,balance-over=microbatch
     refused 1 'is not finite: element' "${to[@]}" --optimizer sgd --lr 1e300 --clip 0 --steps 3
     refused 2 '--steps' "${to[@]}" --steps 65
     run golden make --help;             expect_status 0; expect_out '^usage: orrery golden make'; expect_columns 100
+}
+
+# Balance losses of microbatches: the parts add up to the whole, and devices train with as many microbatches or not at all.
+test_a_mixture_in_microbatches() {
+    local own=(--model mixtral-tiny --text "$text" --sequences 4 --tokens 8 --steps 2 --optimizer sgd)
+    make_text
+    run golden make --out own.safetensors "${own[@]}" --micro 4 --as megatron,balance-over=microbatch;     expect_status 0
+    run check own.safetensors own.safetensors;                                      expect_status 0; expect_out '^OK: '
+    run train --check own.safetensors --dp 2 --micro 2 --pp 2;                      expect_status 0; expect_out '^OK: '
+    run train --check own.safetensors --dp 2
+    expect_status 2; expect_error 'balance losses are of 4 microbatches; with --dp 2 and --micro 1 there are 2'
+    run golden make --out own.safetensors "${own[@]}" --micro 2 --as torch,balance-over=sequence;     expect_status 0
+    run check own.safetensors own.safetensors;                                      expect_status 0; expect_out '^OK: '
+    run train --check own.safetensors --pp 2 --dp 2 --schedule zb-v;                expect_status 0; expect_out '^OK: '
 }
 
 # What cannot be finished leaves what was there.

@@ -163,7 +163,7 @@ static enum error_code take_model(struct golden *g, const struct make_options *o
     enum error_code e = find_model(&g->config, o->model, dir, err);
     g->seed = o->seed;
     g->micros = o->micros;
-    if (!e) e = fail_about(err, golden_take_conventions(g, o->as, err), "--as");
+    if (!e) e = golden_take_conventions(g, o->as, err);
     g->config.initial = (int)convention(&g->as, INITIAL);
     g->every_step = strcmp(o->kept, "all") == 0;
     g->config.dropout_embedding = g->config.dropout_residual = g->config.dropout_attention = o->dropout;
