@@ -8,6 +8,7 @@
  * copy or stage it would be another.
  */
 #include "tests/devices/trained.h"
+#include "emulated_devices/schemes/experts/experts.h"
 #include "tests/tier.h"
 #include <string.h>
 
@@ -72,15 +73,16 @@ static void test_recomputation(void **state)
     }
 }
 
-/* Every schedule of the registry, with the balance losses of microbatches, sequences and the batch, of all layers
- * together and of each; the two batches of a copy differ in size, and along pp the stages in layers. */
+/* Balance losses of microbatches, sequences and the batch, of all layers together and of each. */
+static const struct balance_rule rules[] = {
+    { OVER_MICROBATCH, LAYERS_TOGETHER, CHOICES_ALL }, { OVER_MICROBATCH, LAYERS_EACH, CHOICES_MEAN },
+    { OVER_SEQUENCE, LAYERS_TOGETHER, CHOICES_FIRST }, { OVER_SEQUENCE, LAYERS_EACH, CHOICES_ALL },
+    { OVER_BATCH, LAYERS_EACH, CHOICES_FIRST }, { OVER_BATCH, LAYERS_TOGETHER, CHOICES_MEAN },
+};
+
+/* Every schedule of the registry; along pp stages differ in layers. */
 static void test_every_schedule_and_scope(void **state)
 {
-    static const struct balance_rule rules[] = {
-        { OVER_MICROBATCH, LAYERS_TOGETHER, CHOICES_ALL }, { OVER_MICROBATCH, LAYERS_EACH, CHOICES_MEAN },
-        { OVER_SEQUENCE, LAYERS_TOGETHER, CHOICES_FIRST }, { OVER_SEQUENCE, LAYERS_EACH, CHOICES_ALL },
-        { OVER_BATCH, LAYERS_EACH, CHOICES_FIRST }, { OVER_BATCH, LAYERS_TOGETHER, CHOICES_MEAN },
-    };
     int checked = 0;
     (void)state;
     for (int i = 0; schedule_generator_at(i) && in_sample(); i++)
@@ -92,6 +94,25 @@ static void test_every_schedule_and_scope(void **state)
             if (e == OK && plan_check(&p, &err) == OK) check(&p), checked++;
         }
     ASSERT_ALL(checked > 0 || !in_sample(), "no schedule takes a balance loss on %d devices", test_size);
+}
+
+/* Every schedule x balance loss x expert scheme, on two stages of the copies that share experts; below `make verify`
+ * one in 41. */
+static void test_every_schedule_scope_and_dispatch(void **state)
+{
+    const int copies = test_size / 2, step = tier_now() != TIER_VERIFY ? 41 : test_size > 4 ? 5 : 1;
+    int n = 0;
+    (void)state;
+    for (int i = 0; schedule_generator_at(i) && test_size % 2 == 0 && copies > 1; i++)
+        for (size_t r = 0; r < sizeof rules / sizeof *rules; r++)
+            for (int d = 0; expert_scheme_at(d); d++) {
+                struct plan p = mixtral(copies, 2);
+                const enum error_code e = case_take_schedule(&p, schedule_generator_at(i)->head.name, &err);
+                p.model.mixture.balance = rules[r];
+                if (!expert_scheme_at(d)->cuts_experts || n++ % step != 0 || e) continue;
+                case_take_experts(&p, copies, expert_scheme_at(d)->head.name);
+                if (plan_check(&p, &err) == OK) check(&p);
+            }
 }
 
 /* Weights of the chosen experts that do not add up to 1; a single choice; no auxiliary loss. */
@@ -141,7 +162,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         MPI_TEST(test_every_mesh), MPI_TEST(test_inside_experts), MPI_TEST(test_every_data_scheme),
             MPI_TEST(test_recomputation), MPI_TEST(test_every_schedule_and_scope), MPI_TEST(test_rules),
-            MPI_TEST(test_refusals),
+            MPI_TEST(test_every_schedule_scope_and_dispatch), MPI_TEST(test_refusals),
     };
     return MPI_RUN("mixture", tests);
 }
