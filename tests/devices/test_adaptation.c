@@ -6,6 +6,7 @@
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/verify/cases/case.h"
 #include "emulated_devices/verify/cases/drawn.h"
+#include "ref/routers/router.h"
 #include <string.h>
 
 static struct error err;
@@ -70,7 +71,7 @@ static void run_mixture_by(const char *dispatch, const char *tensor, int tp)
     ASSERT_ALL(plan_check(&p, &err) == OK, "%s: %s", dispatch, err.text);
     ASSERT_ALL(case_run(&p, &o, &err) == OK, "%s: %s", dispatch, err.text);
     ASSERT_ALL(o.verdict.code == OK, "%s: %s", dispatch, o.verdict.text);
-    ASSERT_ALL(o.experts.checked[0] > 0, "%s: its first invariant was not compared", dispatch);
+    ASSERT_ALL(o.adapted[ADAPTS_EXPERTS].checked[0] > 0, "%s: its first invariant was not compared", dispatch);
 }
 
 /* In a run: loads of experts that differ from step to step; rows by their ids. */
@@ -94,7 +95,33 @@ static void test_plans_of_a_run(void **state)
         p.packed = true;
         ASSERT_ALL(plan_check(&p, &err) == OK && case_run(&p, &o, &err) == OK, "%s: %s", names[i], err.text);
         ASSERT_ALL(o.verdict.code == OK, "%s: %s", names[i], o.verdict.text);
-        ASSERT_ALL(o.attention.checked[0] > 0, "%s: its first invariant was not compared", names[i]);
+        ASSERT_ALL(o.adapted[ADAPTS_ATTENTION].checked[0] > 0, "%s: its first invariant was not compared", names[i]);
+    }
+}
+
+static int64_t compared(const struct outcome *o, enum adapting which)
+{
+    return invariants_checked(&o->adapted[which]);
+}
+
+/* Layers by speed, and routers with correction biases, moved by sign and by share. */
+static void test_without_a_scheme(void **state)
+{
+    struct outcome o;
+    struct plan p = case_plan(1, 1, test_size);
+    (void)state;
+    case_take_speeds(&p);
+    ASSERT_ALL(plan_check(&p, &err) == OK && case_run(&p, &o, &err) == OK, "%s", err.text);
+    ASSERT_ALL(o.verdict.code == OK, "%s", o.verdict.text);
+    ASSERT_ALL(compared(&o, ADAPTS_PLACEMENT) == (test_size - 1), "%lld stages were compared with the slowest",
+               (long long)compared(&o, ADAPTS_PLACEMENT));
+    for (int i = 0; routers[i]; i++) {
+        if (!routers[i]->rule.biased) continue;
+        p = case_plan(test_size, 1, 1);
+        case_take_mixtral(&p), case_take_router(&p, routers[i]);
+        ASSERT_ALL(plan_check(&p, &err) == OK && case_run(&p, &o, &err) == OK, "%s", err.text);
+        ASSERT_ALL(o.verdict.code == OK, "%s: %s", routers[i]->name, o.verdict.text);
+        ASSERT_ALL(compared(&o, ADAPTS_ROUTERS) > 0, "%s: no biases were compared", routers[i]->name);
     }
 }
 
@@ -102,7 +129,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         MPI_TEST(test_who_adapts_has_invariants), MPI_TEST(test_drawn_inputs), MPI_TEST(test_in_a_run),
-        MPI_TEST(test_plans_of_a_run),
+        MPI_TEST(test_plans_of_a_run), MPI_TEST(test_without_a_scheme),
     };
     return MPI_RUN("adaptation", tests);
 }

@@ -113,7 +113,7 @@ static void record_case(struct job *j, const struct cases *c, const struct choic
     cJSON_AddBoolToObject(to, "traffic_equals_formulas", o->outcome.traffic.code == OK);
     cJSON_AddBoolToObject(to, "memory_equals_formulas", o->outcome.memory.code == OK);
     cJSON *invariants = cJSON_AddObjectToObject(to, "invariants");
-    record_counts(invariants, &o->outcome.attention), record_counts(invariants, &o->outcome.experts);
+    for (int i = 0; i < ADAPTING; i++) record_counts(invariants, &o->outcome.adapted[i]);
 }
 
 /* A case of each scheme of the kind that plans or adapts: drawn inputs, in which there is much to adapt to. */
@@ -161,7 +161,9 @@ static enum error_code run_case(struct job *j, struct cases *c, const struct cho
     struct case_outcome o;
     const enum error_code e = cases_run(c, x, &plan, &o, err);
     if (e || !j->speaks) return e;
-    add_counts(j, t, &o.outcome.attention), add_counts(j, t, &o.outcome.experts);
+    for (int i = 0; i < ADAPTING; i++)         /* what has no scheme is listed where something was to be decided */
+        if (i < ADAPTS_PLACEMENT || invariants_checked(&o.outcome.adapted[i]) > 0)
+            add_counts(j, t, &o.outcome.adapted[i]);
     record_case(j, c, x, &plan, &o);
     if (j->prints) print_case(c, x, &plan, &o);
     return OK;

@@ -156,7 +156,7 @@ static enum error_code check_adaptation(struct trainer *t, struct adaptation *a,
     struct error found;
     const enum error_code e = adaptation_check(a, t, &found);
     if (e == ERR_CHECK && !o->adapts.code) o->adapts = found;
-    o->attention = a->attention, o->experts = a->experts;
+    memcpy(o->adapted, a->of, sizeof o->adapted);
     if (!e || e == ERR_CHECK) return OK;
     *err = found;
     return e;

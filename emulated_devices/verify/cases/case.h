@@ -29,7 +29,7 @@ struct outcome {
     struct error traffic, memory;       /* OK, or ERR_CHECK naming a device whose counter differs from its formula */
     struct error copies;                /* OK, or ERR_CHECK naming devices whose copies differ: replicas.h */
     struct error adapts;                /* OK, or ERR_CHECK: the first invariant that does not hold: adaptation.h */
-    struct invariant_counts attention, experts;         /* this device's */
+    struct invariant_counts adapted[ADAPTING];          /* this device's */
     struct error encoders;              /* OK, or ERR_CHECK: of what is not text */
     uint64_t bridge;                    /* bytes of this device's buffers for embeddings, at most */
     uint64_t bridged;                   /* rank 0: bytes that all devices have sent for these */

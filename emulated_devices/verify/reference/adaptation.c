@@ -1,6 +1,7 @@
 #include "emulated_devices/verify/reference/adaptation.h"
 #include "emulated_devices/schemes/attention/planned/context_invariants.h"
 #include "emulated_devices/schemes/experts/expert_invariants.h"
+#include "emulated_devices/verify/reference/model_invariants.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,16 +28,20 @@ static enum error_code hold(struct invariant_counts *c, const void *seen, struct
 enum error_code adaptation_open(struct adaptation *a, const struct trainer *t, struct error *err)
 {
     const int64_t L = t->plan.model.L, E = t->plan.model.mixture.E;
-    *a = (struct adaptation){ .attention.scheme = &t->seams.cp.scheme->head,
-                              .experts.scheme = &t->seams.ep.scheme->head };
+    const size_t biases = (size_t)(L * mixture_columns(&t->plan.model.mixture)) + 1;
+    *a = (struct adaptation){ .of = { [ADAPTS_ATTENTION].scheme = &t->seams.cp.scheme->head,
+                                      [ADAPTS_EXPERTS].scheme = &t->seams.ep.scheme->head,
+                                      [ADAPTS_PLACEMENT].scheme = &placement_by_speed,
+                                      [ADAPTS_ROUTERS].scheme = &router_biases } };
     a->chosen = calloc((size_t)((LOAD_WINDOW + 1) * L * E + 1), sizeof *a->chosen);
-    return a->chosen ? OK : fail(err, ERR_MEMORY, "no memory to count choices of %lld experts", (long long)E);
+    a->bias = calloc(biases, sizeof *a->bias), a->choices = calloc(biases, sizeof *a->choices);
+    return a->chosen && a->bias && a->choices ? OK : fail(err, ERR_MEMORY, "no memory to count choices of %lld experts", (long long)E);
 }
 
 void adaptation_close(struct adaptation *a)
 {
-    free(a->chosen);
-    a->chosen = NULL;
+    free(a->chosen), free(a->bias), free(a->choices);
+    a->chosen = NULL, a->bias = a->choices = NULL;
 }
 
 /* ---- attention: a microbatch's plan ------------------------------------------------------------------------------ */
@@ -49,7 +54,7 @@ static enum error_code check_plan(struct adaptation *a, const struct trainer *t,
     enum error_code e =
         plan_context_load(&t->plan, mesh_coordinate(&t->plan.mesh, t->comm->rank, DP), micro, &load, err);
     if (e) return e;
-    e = hold(&a->attention, &(struct context_seen){ &load, plan }, err);
+    e = hold(&a->of[ADAPTS_ATTENTION], &(struct context_seen){ &load, plan }, err);
     context_load_free(&load);
     return e;
 }
@@ -94,7 +99,7 @@ static enum error_code check_layer(struct adaptation *a, const struct trainer *t
     if (load == NULL) return fail(err, ERR_MEMORY, "no memory for the loads of a layer");
     add_steps(a, t, ep.layer, load);
     const enum error_code e =
-        hold(&a->experts, &(struct expert_seen){ .ep = &ep, .load = sees_all_routings(t) ? load : NULL }, err);
+        hold(&a->of[ADAPTS_EXPERTS], &(struct expert_seen){ .ep = &ep, .load = sees_all_routings(t) ? load : NULL }, err);
     count_choices(a, t, &ep);
     free(load);
     return e;
@@ -128,9 +133,35 @@ static enum error_code check_order(struct adaptation *a, const struct trainer *t
     for (int r = 0; r < p->mesh.size[TP]; r++)
         own[r] = plan_expert_place(p, mesh_neighbour(&p->mesh, t->comm->rank, TP, r), EXPERT_PARTS);
     const struct expert_parallel *const ep = &t->seams.ep;
-    const enum error_code e = hold(&a->experts, &(struct expert_seen){ .ep = ep, .part = part, .own = own, .rows = n,
-                                                                       .sharing = p->mesh.size[TP] }, err);
+    const struct expert_seen seen = { .ep = ep, .part = part, .own = own, .rows = n, .sharing = p->mesh.size[TP] };
+    const enum error_code e = hold(&a->of[ADAPTS_EXPERTS], &seen, err);
     free(part);
+    return e;
+}
+
+/* ---- layers by speed, biases of routers --------------------------------------------------------------------------- */
+
+static enum error_code check_placement(struct adaptation *a, const struct trainer *t, struct error *err)
+{
+    bool given = false;
+    for (int d = 0; d < t->schedule.devices && d < PLAN_MOST_STAGES; d++) given = given || t->plan.speed[d] != 0;
+    if (!given || a->steps > 0) return OK;
+    return hold(&a->of[ADAPTS_PLACEMENT], &(struct placement_seen){ &t->plan, &t->schedule }, err);
+}
+
+/* The biases have been moved since the last step by the choices of its whole batch. */
+static enum error_code check_biases(struct adaptation *a, const struct trainer *t, struct error *err)
+{
+    const struct mixture_config *const x = &t->plan.model.mixture;
+    const int64_t columns = mixture_columns(x);
+    enum error_code e = OK;
+    if (t->plan.model.mlp != MLP_MIXTURE || !x->router.biased || t->plan.optimizer->forward_only) return OK;
+    for (int64_t l = 0; l < t->plan.model.L && a->steps > 0 && t->skipped == 0 && !e; l++)
+        e = hold(&a->of[ADAPTS_ROUTERS], &(struct bias_seen){ l, x->E, a->bias + l * columns,
+                                                              t->routers.bias + l * columns, a->choices + l * columns },
+                 err);
+    const size_t bytes = (size_t)(t->plan.model.L * columns) * sizeof *a->bias;
+    memcpy(a->bias, t->routers.bias, bytes), memcpy(a->choices, t->routers.sums + ROUTERS_CHOICES, bytes);
     return e;
 }
 
@@ -146,7 +177,8 @@ static void end_step(struct adaptation *a, const struct trainer *t)
 
 enum error_code adaptation_check(struct adaptation *a, const struct trainer *t, struct error *err)
 {
-    enum error_code e = OK;
+    enum error_code e = check_placement(a, t, err);
+    if (!e) e = check_biases(a, t, err);
     for (int i = 0; i < t->plan.micros && !e; i++) {
         e = check_plan(a, t, i, err);
         if (!e) e = check_order(a, t, i, err);

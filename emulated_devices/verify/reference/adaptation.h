@@ -12,10 +12,15 @@ struct invariant_counts { const struct scheme *scheme; int64_t checked[INVARIANT
 /** The sum. */
 int64_t invariants_checked(const struct invariant_counts *);
 
-/* A run's schemes, and the choices of experts by layer and step, which are counted here once more. */
+/* What adapts in a run: its schemes, and what has no scheme (model_invariants.h). */
+enum adapting { ADAPTS_ATTENTION, ADAPTS_EXPERTS, ADAPTS_PLACEMENT, ADAPTS_ROUTERS, ADAPTING };
+
+/* A run's invariants; the choices of experts by layer and step, which are counted here once more; the last step's
+ * biases and choices of routers. */
 struct adaptation {
-    struct invariant_counts attention, experts;
+    struct invariant_counts of[ADAPTING];
     int64_t *chosen;                    /* [LOAD_WINDOW + 1, L, E] of the last steps; last of this one */
+    double *bias, *choices;             /* [L, columns of a router] */
     int64_t steps;
 };
 
