@@ -126,7 +126,8 @@ static bool used(struct watch *watch, enum memory_use use, const void *data, uin
         struct watched *const m = &w->list[i];
         if (m->gone || first >= m->data + m->bytes || m->data >= first + bytes) continue;
         if (m->sends) send_used(w, m, use, by);
-        else receive_used(w, m, use, by), stays = stays || use == MEMORY_FREED;
+        else receive_used(w, m, use, by);
+        stays = stays || use == MEMORY_FREED;           /* a late send still reads the bytes, a receive writes them */
     }
     return stays;
 }
