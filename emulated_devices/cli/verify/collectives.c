@@ -45,6 +45,18 @@ static void record_algorithm(struct job *j, const struct algorithm *a, const str
     if (j->prints && o->verdict.code) printf("      %s\n", o->verdict.text);
 }
 
+/* What `auto` chooses, after the algorithms of an operation that has several and takes counts alone. */
+static enum error_code run_choice(struct job *j, struct group *g, enum operation op, struct tally *t, struct error *err)
+{
+    struct algorithm_outcome o;
+    const struct algorithm named = { .name = ALGORITHM_AUTO, .operation = op };
+    const bool sparse = op == SPARSE_ALLGATHER || op == SPARSE_REDUCE_SCATTER;
+    if (sparse || g->size == 1 || !verify_takes(j)) return OK;
+    const enum error_code e = verify_choice(g, op, &o, err);
+    if (!e && j->speaks) record_algorithm(j, &named, &o, t);
+    return e;
+}
+
 static enum error_code run_algorithm(struct job *j, struct group *g, const struct algorithm *a, struct tally *t,
                                      struct error *err)
 {
@@ -77,6 +89,8 @@ enum error_code verify_collectives(struct job *j, struct error *err)
     for (int i = 0; algorithms[i] && !e; i++) {
         if (verify_takes(j)) e = run_algorithm(j, &g, algorithms[i], &t, err);
         if (e || (algorithms[i + 1] && algorithms[i + 1]->operation == algorithms[i]->operation)) continue;
+        e = run_choice(j, &g, algorithms[i]->operation, &t, err);
+        if (e) break;
         if (j->prints && (t.calls || t.refused[0])) print_tally(algorithms[i]->operation, &t);    /* after its last */
         t = (struct tally){ .calls = 0 };
     }

@@ -1,5 +1,6 @@
 #include "emulated_devices/verify/cases/collectives.h"
 #include "emulated_devices/verify/cases/exact.h"
+#include "ref/io/figures.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -180,4 +181,57 @@ enum error_code verify_algorithm(struct group *g, const struct algorithm *a, str
     o->verdict = (struct error){ .code = ERR_CHECK };           /* a refused call is also a failure */
     memcpy(o->verdict.text, err->text, sizeof err->text);
     return OK;
+}
+
+/* ---- what `auto` chooses ----------------------------------------------------------------------------------------- */
+
+/* The virtual time of a call by devices that start together: that of the last one to end; known on rank 0. */
+static enum error_code time_call(struct group *g, const char *name, enum operation op, struct collective c,
+                                 picoseconds *time, struct error *err)
+{
+    struct comm *const comm = g->comm;
+    struct clock *const clock = &comm->device->clock;
+    picoseconds all[MESH_MOST_DEVICES];
+    const struct cluster cluster = clock->cluster;
+    clock_restart(clock, &cluster, c.dtype);
+    enum error_code e = collective_run(g, op, name, &c, err);
+    if (!e) e = comm_bring(comm, &clock->now, sizeof clock->now, all, err);
+    *time = 0;
+    for (int r = 0; r < comm->size && comm->rank == 0 && !e; r++) *time = all[r] > *time ? all[r] : *time;
+    return e;
+}
+
+/* Time a call by `auto` and by each algorithm that takes it.  The verdict is on rank 0. */
+static enum error_code compare_choice(struct group *g, enum operation op, struct collective c,
+                                      struct algorithm_outcome *o, struct error *err)
+{
+    picoseconds chosen, time;
+    enum error_code e = time_call(g, ALGORITHM_AUTO, op, c, &chosen, err);
+    for (int i = 0; algorithms[i] && !e; i++) {
+        const struct algorithm *const a = algorithms[i];
+        if (a->operation != op || a->cost_formula[0] == '\0' || algorithm_refuses(a, g->size, &c)) continue;
+        e = time_call(g, a->name, op, c, &time, err);
+        o->calls++;
+        if (!e && g->comm->rank == 0 && time < chosen && !o->verdict.code)
+            fail(&o->verdict, ERR_CHECK, "%s of %lld %s: auto takes %s, %s only %s", operation_name(op),
+                 (long long)c.count, dtype_name(c.dtype), time_format(chosen).text, a->name, time_format(time).text);
+    }
+    return e;
+}
+
+enum error_code verify_choice(struct group *g, enum operation op, struct algorithm_outcome *o, struct error *err)
+{
+    static const int64_t counts[] = { 1, 24, 1000, 30030 };
+    enum error_code e = OK;
+    *o = (struct algorithm_outcome){ 0 };
+    for (int i = 0; i < 4 && !e; i++) {
+        struct exact_call c = { op, g->size, g->rank, { .count = counts[i], .dtype = F32, .nodes = group_nodes(g) },
+                                false };
+        const size_t bytes = bytes_of(&c, exact_in_length(&c) + exact_out_length(&c));
+        char *const memory = calloc(bytes + 1, 1);
+        e = group_agree(g, memory ? OK : fail(err, ERR_MEMORY, "no memory for %zu bytes", bytes), err);
+        if (!e) lay_out(&c, memory, false), e = compare_choice(g, op, c.args, o, err);
+        free(memory);
+    }
+    return e;
 }
