@@ -13,6 +13,7 @@
 #undef I
 
 void emulated_product_writes(void *C, size_t pitch, size_t width, size_t rows);
+int emulated_product_reaches(const char *matrix, const void *data, size_t pitch, size_t width, size_t columns);
 
 struct emulated_cublas { int opened; };
 
@@ -93,6 +94,13 @@ static void product_of_16_bits(cublasOperation_t op_a, cublasOperation_t op_b, i
     free(a), free(b), free(c);
 }
 
+/* Whether a matrix of stored columns, `ld` numbers apart, each of `rows` numbers, lies where a kernel may use it. */
+static bool lies_well(const char *matrix, const void *X, enum dtype t, int ld, int rows, int columns)
+{
+    const size_t size = dtype_size(t);
+    return emulated_product_reaches(matrix, X, (size_t)ld * size, (size_t)rows * size, (size_t)columns);
+}
+
 cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
                             const void *alpha, const void *A, cudaDataType A_type, int lda, const void *B,
                             cudaDataType B_type, int ldb, const void *beta, void *C, cudaDataType C_type, int ldc,
@@ -108,6 +116,10 @@ cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t op_a, cublasOper
     if ((ta == F64) != (compute == CUBLAS_COMPUTE_64F) || ta != tb || (tc != ta && tc != F32))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (m == 0 || n == 0) return CUBLAS_STATUS_SUCCESS;
+    if (!lies_well("C", C, tc, ldc, m, n) ||
+        !lies_well("A", A, ta, lda, op_a == CUBLAS_OP_N ? m : k, op_a == CUBLAS_OP_N ? k : m) ||
+        !lies_well("B", B, tb, ldb, op_b == CUBLAS_OP_N ? k : n, op_b == CUBLAS_OP_N ? n : k))
+        return CUBLAS_STATUS_EXECUTION_FAILED;
     emulated_product_writes(C, (size_t)ldc * dtype_size(tc), (size_t)m * dtype_size(tc), (size_t)n);
     const int trans_a = op_a == CUBLAS_OP_N ? CblasNoTrans : CblasTrans;
     const int trans_b = op_b == CUBLAS_OP_N ? CblasNoTrans : CblasTrans;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 /* ---- bits -------------------------------------------------------------------------------------------------------- */
@@ -86,11 +87,12 @@ static inline float __fdividef(float a, float b) { return a / b; }
 #define __cosf(x) cosf(x)
 #define __tanf(x) tanf(x)
 
-/* To the nearest, to zero, down, up; what does not fit is the nearest number that does, and NaN is 0. */
+/* To the nearest, to zero, down, up; what does not fit is the nearest number that does.  NaN is 0, and of a double the
+ * least number: cvt of the PTX ISA. */
 template <typename I, typename F> static inline I __emulated_whole(F x)
 {
     const F most = (F)(I)(((typename std::make_unsigned<I>::type)~0) >> std::is_signed<I>::value);
-    if (x != x) return 0;
+    if (x != x) return sizeof x == 8 ? std::numeric_limits<I>::min() : 0;
     if (x >= most) return (I)(((typename std::make_unsigned<I>::type)~0) >> std::is_signed<I>::value);
     return std::is_signed<I>::value ? x <= -most ? (I)(-most) : (I)x : x <= 0 ? 0 : (I)x;
 }
@@ -107,8 +109,9 @@ static inline float __int2float_rn(int x) { return (float)x; }
 static inline float __uint2float_rn(unsigned x) { return (float)x; }
 static inline double __int2double_rn(int x) { return x; }
 
-template <typename T> static inline T min(T a, T b) { return b < a ? b : a; }
-template <typename T> static inline T max(T a, T b) { return a < b ? b : a; }
+/* Of two floats one of which is NaN the other one, as fminf and fmaxf: crt/math_functions.hpp of CUDA. */
+template <typename T> static inline T min(T a, T b) { return a != a || b < a ? b : a; }
+template <typename T> static inline T max(T a, T b) { return a != a || a < b ? b : a; }
 /* Of two kinds of numbers, as NVIDIA's headers have them: two floats, or integers that differ in their sign alone. */
 #define UNSIGNED_OF(T) std::make_unsigned_t<std::conditional_t<std::is_integral<T>::value, decltype(+T()), int>>
 #define OF_TWO(A, B) std::enable_if_t<std::is_arithmetic<A>::value && std::is_arithmetic<B>::value                     \

@@ -257,3 +257,19 @@ extern "C" void emulated_product_writes(void *C, size_t pitch, size_t width, siz
 {
     for (size_t r = 0; watcher && r < rows; r++) watcher->set(static_cast<char *>(C) + r * pitch, width);
 }
+
+/* Nor does a product run off the end of what it is given.  Without columns nothing is used. */
+extern "C" int emulated_product_reaches(const char *matrix, const void *data, size_t pitch, size_t width,
+                                        size_t columns)
+{
+    static thread_local char text[160];
+    const size_t there = bytes_from(data), bytes = columns > 0 && width > 0 ? (columns - 1) * pitch + width : 0;
+    if (bytes == 0 || bytes <= there) return 1;
+    if (there == 0)
+        snprintf(text, sizeof text, "cublasGemmEx with a matrix %s that is not the device's memory", matrix);
+    else
+        snprintf(text, sizeof text, "cublasGemmEx with a matrix %s of %zu bytes, by its leading dimension, where the "
+                 "allocation has %zu", matrix, bytes, there);
+    wrong(text);
+    return 0;
+}
