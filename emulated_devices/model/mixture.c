@@ -32,13 +32,13 @@ void routers_close(struct trainer *t)
     free(t->routers.chosen);
 }
 
-/* The number of rows that the routers of all layers are judged by: padding is not. */
+/* The rows that losses of the batch are means over: padding is not judged. */
 static double rows_of(const struct plan *p)
 {
     int64_t tokens = 0;
     for (int64_t first = 0, n; (n = tokens_without_padding(p->within, p->B * p->S, &first)) > 0; first += n)
         tokens += n;
-    return (double)(tokens * mixture_layers(&p->model));
+    return balance_rows_of(&p->model.mixture, 0, tokens, mixture_layers(&p->model)).of_batch;
 }
 
 void routers_begin(struct trainer *t)

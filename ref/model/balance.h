@@ -5,7 +5,8 @@
  * The rows of a loss are those of a group in all layers together, or in one layer (balance-layers); then losses of
  * layers are added.  The loss of a step is the mean of its groups' losses, each counted by its rows: as Megatron Core
  * counts them with calculate_per_token_loss, and as the cross entropy is a mean over labels.  So with equal
- * microbatches and no padding it is the mean over microbatches.  Padding belongs to no group.
+ * microbatches and no padding it is the mean over microbatches.  Padding belongs to no group.  The z loss has no
+ * groups: it is the mean over the rows of the batch in all layers together, or the sum of such means of each layer.
  *
  * Source  balance-over, balance-layers, balance-choices of conventions.h; held to the released code of transformers,
  *         Megatron Core and DeepSpeed by tests/ref/test_balance.c

@@ -165,8 +165,11 @@ void mixture_forward(struct transformer *m, int layer)
     computed(m, "mlp.out", layer, m->branch, c->mixture.shared > 0 ? 1 : c->mixture.k);
 }
 
-/* Number of rows that the routers of all layers are judged by: padding is not. */
-static double router_rows(const struct transformer *m) { return (double)(m->judged * mixture_layers(&m->config)); }
+/* The rows that losses of the batch are means over: padding is not judged. */
+static double router_rows(const struct transformer *m)
+{
+    return balance_rows_of(&m->config.mixture, 0, m->judged, mixture_layers(&m->config)).of_batch;
+}
 
 static void experts_backward(struct transformer *m, int layer)
 {

@@ -89,7 +89,7 @@ const struct convention_row convention_rows[CONVENTIONS] = {
                         "replaces this",
         BALANCE, .choices = LIST("microbatch", "sequence", "batch") },
     [BALANCE_LAYERS] = {
-        "balance-layers", "one balance loss of all layers together, or the sum of one of each layer",
+        "balance-layers", "one balance loss of all layers together, or the sum of one of each layer; so is the z loss",
         BALANCE, .choices = LIST("together", "each"),
         .value = { LAYERS_TOGETHER, LAYERS_TOGETHER, LAYERS_EACH, LAYERS_EACH, LAYERS_TOGETHER } },
     [BALANCE_CHOICES] = {

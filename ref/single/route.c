@@ -257,6 +257,12 @@ bool router_balances_all(const struct single *s)
     return groups_of(s) == 1 && b->layers == LAYERS_TOGETHER && b->choices == CHOICES_ALL;
 }
 
+/* The rows that losses of the batch are means over. */
+static double rows_of_batch(const struct single *s, const struct tally *t)
+{
+    return balance_rows_of(&s->config->mixture, 0, s->N, t->layers).of_batch;
+}
+
 /* The slope of the balance loss by a probability for expert e. */
 static double slope_of(const struct single *s, const struct tally *t, int64_t group, int64_t loss, int64_t e)
 {
@@ -273,7 +279,7 @@ struct router_losses router_losses_of(struct single *s)
     const int64_t columns = mixture_columns(m), losses = balance_losses(m, s->config->L);
     struct router_losses l = { 0 };
     if (!single_going(s)) return l;
-    const double rows = (double)(s->N * t.layers),
+    const double rows = rows_of_batch(s, &t),
                  g = rounding_of_sum(s->rounding.sum, columns) + rounding_of_sum(s->rounding.sum, s->N * t.layers) +
                      s->rounding.sum * (8 + 4 * t.off_z);
     for (int64_t i = 0; i < t.losses; i++) {
@@ -282,7 +288,7 @@ struct router_losses router_losses_of(struct single *s)
     }
     l.sequence = t.sequence / (double)s->batch.B;
     l.off_balance = g * l.balance, l.off_sequence = g * l.sequence;
-    l.off_z = 2 * g * (l.z + (1 + t.off_z) * sqrt(l.z));
+    l.off_z = 2 * g * (l.z + (1 + t.off_z) * sqrt(l.z * (double)(s->N * t.layers) / rows));
     return l;
 }
 
@@ -337,7 +343,7 @@ struct single_value router_losses_input(struct single *s, const struct routing *
     const struct tally t = tally_of(s);
     if (!single_going(s)) return single_none;
     const int64_t columns = mixture_columns(m), N = tensor_rows(r->logits);
-    const double pull = 2 * m->z_coefficient / (double)(s->N * t.layers);
+    const double pull = 2 * m->z_coefficient / rows_of_batch(s, &t);
     const struct single_value v = single_value_new(s, N, columns);
     const struct tensor slope = single_new(s, groups_of(s), columns);
     if (s->failed) return v;
