@@ -84,6 +84,9 @@ static size_t names_of(enum dimension d, const char *name[])
     return n;
 }
 
+/* Whether an expert scheme orders rows by a table of tokens, which is made for one plan. */
+static bool needs_table(int scheme) { return expert_scheme_at(scheme)->predicts; }
+
 static enum error_code check_names(enum dimension d, const char *list, struct error *err)
 {
     const char *name[SCHEMES_MOST];
@@ -94,6 +97,9 @@ static enum error_code check_names(enum dimension d, const char *list, struct er
         snprintf(word, sizeof word, "%.*s", (int)strcspn(at, ","), at);
         while (i < n && strcmp(name[i], word) != 0) i++;
         if (i == n) return fail_unknown_name(err, flags[d], word, name, n);
+        if (d == BY_EXPERTS && needs_table((int)i))
+            return fail(err, ERR_USAGE, "--dispatch %s: needs a table of tokens, --affinity, and a search has none",
+                        word);
     }
     return OK;
 }
@@ -218,6 +224,7 @@ static bool set_scheme(const struct plan_space *s, enum dimension d, struct plan
     const enum scheme_kind kind = (enum scheme_kind)kind_of(d);
     const struct scheme *scheme = scheme_at(kind, value);
     set_name(p, kind, scheme->name);
+    if (kind == EXPERT_SCHEME && needs_table(value)) return false;
     return !splits(p, kind) || (scheme->equality != DIFFERS && list_has(s->only[d], scheme->name));
 }
 

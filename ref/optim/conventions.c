@@ -225,3 +225,31 @@ enum error_code conventions_parse(struct conventions *c, const char *text, struc
     if (!e && strcmp(text, profile_names[AS_ORRERY]) != 0) snprintf(c->text, sizeof c->text, "%s", text);
     return e;
 }
+
+/* The text without a row. */
+static void drop_row(const char *text, const char *row, char out[CONVENTIONS_TEXT])
+{
+    const size_t n = strlen(row);
+    size_t used = 0;
+    for (const char *at = text; *at; ) {
+        const size_t word = strcspn(at, ",");
+        if (at == text || strncmp(at, row, n) != 0 || at[n] != '=') {
+            if (at != text) out[used++] = ',';
+            memcpy(out + used, at, word), used += word;
+        }
+        at += word + (at[word] == ',');
+    }
+    out[used] = '\0';
+}
+
+enum error_code conventions_change(struct conventions *c, enum convention row, const char *value, struct error *err)
+{
+    char word[64], rest[CONVENTIONS_TEXT], text[CONVENTIONS_TEXT + 64];
+    struct conventions with = *c;
+    snprintf(word, sizeof word, "%s=%s", convention_rows[row].name, value);
+    const enum error_code e = take_row(&with, word, err);
+    if (e || with.value[row] == convention(c, row)) return e;
+    drop_row(c->text[0] ? c->text : profile_names[AS_ORRERY], convention_rows[row].name, rest);
+    snprintf(text, sizeof text, "%s,%s=%s", rest, convention_rows[row].name, value);
+    return conventions_parse(c, text, err);
+}

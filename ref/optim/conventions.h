@@ -66,6 +66,12 @@ struct conventions {
  */
 enum error_code conventions_parse(struct conventions *, const char *text, struct error *);
 
+/**
+ * Change one row of conventions and of their text; a value that the row already has changes neither.
+ * @return OK; ERR_USAGE, naming --as, the value and what there is: then nothing has changed.
+ */
+enum error_code conventions_change(struct conventions *, enum convention, const char *value, struct error *);
+
 /** The value of a row. */
 double convention(const struct conventions *, enum convention);
 

@@ -61,8 +61,8 @@ expect_file() { [ -s "$1" ] || complain "$1 is not there, or empty"; }
 # A JSON report without who wrote it, what computed it, and what the clock of the wall and the system say.
 results() { sed '/^	"written_by"/,/^	}/d; /^	"settings"/,/^	}/d; /^	"arithmetic"/,/^	}/d; /seconds/d; /resident/d' "$1"; }
 
-# What a plan and a run both write of every device and step: without what only numbers can say, and what only a plan has, such as a replay.
-planned() { results "$1" | sed '/^\t"profile"/,/^\t}/d; /^\t"plan":/,/^\t}/d' | grep -vE '"(format|loss|norm|lr|loss_scale|validation_loss|skipped|step|virtual_step_(replayed|unhindered)_ps)"' | sed 's/,$//'; }
+# What a plan and a run both write of every device and step: without what only numbers can say, and what only a plan has, such as a replay, and the speed by it.
+planned() { results "$1" | sed '/^\t"profile"/,/^\t}/d; /^\t"plan":/,/^\t}/d; /^\t"virtual_speed"/,/^\t}/d' | grep -vE '"(format|loss|norm|lr|loss_scale|validation_loss|skipped|step|virtual_step_(replayed|unhindered)_ps)"' | sed 's/,$//'; }
 
 # The list of a checkpoint whose files were changed on purpose, made anew: what is wrong in them is then looked at.
 reseal() {                                          # reseal DIR

@@ -11,7 +11,7 @@ models=$(named models | grep 'tiny$') tensor=$(named tensor) attention=$(named a
 dispatch=$(named dispatch | grep -v -e here -e speculative)     # that one needs a file
 data=$(named data | grep '^[a-z]') pipeline=$(named schedules)
 
-# Of a mixture most plans are refused: only gpipe has a place for its balance loss, and most layouts along tp are not for experts.
+# Of a mixture most plans are refused: most layouts along tp are not for experts, and only gpipe has a place for a balance loss of the batch.
 draw() {
     local model dp tp pp cp ep=1 micro mixture=
     model=$(one_of $models)
@@ -24,8 +24,9 @@ draw() {
     plan+=" --batch $((dp * ep * micro * $(one_of 1 1 2) + $(one_of 0 0 1))) --optimizer $(one_of sgd sgd adamw momentum galore)"
     ((dp == 1)) || plan+=" --data-parallel $(one_of $data)"
     ((tp == 1)) || plan+=" --tensor $([ "$mixture" ] && now_and_then 70 && echo 1d || one_of $tensor)"
-    if [ "$mixture" ]; then plan+=" --schedule gpipe --load $(one_of even zipf:0 zipf:1.3)"
-    elif ((pp > 1)); then plan+=" --schedule $(one_of $pipeline)"; fi
+    ((pp == 1)) || plan+=" --schedule $(one_of $pipeline)"
+    [ -z "$mixture" ] || plan+=" --load $(one_of even zipf:0 zipf:1.3)"
+    case $model in mixtral*|qwen3-moe*) plan+=" --balance-over $(one_of microbatch microbatch sequence batch)" ;; esac
     ((cp == 1)) || plan+=" --attention $(one_of $attention)"
     ((ep == 1)) || plan+=" --ep $ep --dispatch $(one_of $dispatch)"
     plan+=" --dtype $(one_of fp64 fp64 bf16 fp16)"

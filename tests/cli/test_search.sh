@@ -87,6 +87,27 @@ test_mixture() {
     grep -q "\"virtual_step_ps\":$(printf '\t')$step,*\$" run.json || complain "$words: the search says $step ps, the run $(grep virtual_step_ps run.json)"
 }
 
+# Mixtures with a balance loss on pipelines that begin backward passes early: every row is the plan of its words, with the same scope of the
+# loss; a loss of the whole batch leaves gpipe and those that forward all first.
+test_balance() {
+    local scope words step rows
+    for scope in microbatch sequence; do
+        run search --devices 4 --model mixtral-tiny --batch 8 --pp 2,4 --recompute none --balance-over $scope --schedule gpipe,1f1b,interleaved,zb-h1,zb-v,dualpipev --top 30 --json search.json
+        expect_status 0; expect_out "each behind: orrery train --model mixtral-tiny --batch 8 --balance-over $scope --load even\$"
+        rows=$(sed -n '/"plans":/,/"frontier":/p' search.json | awk -F'\t' '{ sub(/,$/, "", $NF) } /"words"/ { gsub(/"/, "", $NF); w = $NF } /"virtual_step_ps"/ { print $NF "|" w }')
+        for words in interleaved zb-h1 zb-v dualpipev; do grep -q -e "--schedule $words" <<<"$rows" || complain "no plan has $words"; done
+        while IFS='|' read -r step words; do
+            run plan --model mixtral-tiny --batch 8 --balance-over $scope $words --json plan.json; expect_status 0
+            grep -q "\"virtual_step_ps\":$(printf '\t')$step,*\$" plan.json || complain "$words: the search says $step ps, the plan $(grep virtual_step_ps plan.json)"
+        done < <(head -n 12 <<<"$rows")
+    done
+    run search --devices 4 --model mixtral-tiny --batch 8 --pp 4 --micro 4 --recompute none --balance-over batch --schedule gpipe,1f1b,zb-h1 --top 30
+    expect_status 0; expect_out '--schedule gpipe'; expect_no_out '--schedule (1f1b|zb-h1)'
+    run search --devices 4 --model mixtral-tiny --batch 8 --pp 4 --micro 4 --balance-over batch --schedule 1f1b,zb-h1;   expect_status 2
+    run search --devices 4 --model tiny --balance-over sequence;    expect_status 2; expect_error '--balance-over sequence: is for mixtures with a balance loss'
+    run search --devices 4 --model mixtral-tiny --dispatch speculative; expect_status 2; expect_error '--dispatch speculative: needs a table of tokens'
+}
+
 # A mixture's experts, and a scheme of a plug-in, take part.
 test_what_takes_part() {
     run search --devices 2 --model mixtral-tiny --batch 4 --micro 1,2 --recompute none --data-parallel zero1,zero3 --dispatch alltoall,allgather --json -
@@ -110,4 +131,4 @@ test_refusals() {
     run list planners;                                      expect_status 0; expect_out '^  beam '; expect_out '^  exhaustive '
 }
 
-run_tests test_plans_run test_rows_differ test_memory test_replayed test_mixture test_what_takes_part test_refusals
+run_tests test_plans_run test_rows_differ test_memory test_replayed test_mixture test_balance test_what_takes_part test_refusals

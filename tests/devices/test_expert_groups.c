@@ -25,8 +25,8 @@ static struct plan plan_of(int tp, int cp, int dp, int pp, int ep, int etp)
     return p;
 }
 
-/* Count through all coordinates, the fastest first: etp, ep, copies, pp.  Two ranks are in a group of an axis if they
- * differ in this coordinate alone. */
+/* Count through all coordinates, the fastest first.  Two ranks are in a group of an axis if they differ in this
+ * coordinate alone. */
 static bool brute_force(int world, const int size[4], int axis, int a, int b)
 {
     int at[2][4] = { { 0 } };
@@ -45,9 +45,24 @@ static bool brute_force(int world, const int size[4], int axis, int a, int b)
     return true;
 }
 
+/* The group of a rank along an axis of an arrangement: its n members are those that brute force finds. */
+static void check_group(const struct plan *p, const int size[4], int axis, const char *name, int rank,
+                        const int member[], int n)
+{
+    const int *const m = p->mesh.size;
+    int found = 0;
+    bool same = true;
+    for (int other = 0; other < p->mesh.devices && same; other++)
+        if (brute_force(p->mesh.devices, size, axis, rank, other)) same = found < n && member[found++] == other;
+    if (!same || found != n)
+        STOP("tp=%d cp=%d dp=%d pp=%d ep=%d etp=%d: the group of device %d along %s is another one", m[TP], m[CP], m[DP],
+             m[PP], p->ep, p->etp, rank, name);
+}
+
 static const char *const axis_names[] = { "etp", "ep", "the copies of experts" };
 
-static void check_groups(const struct plan *p)
+/* Experts are etp x ep x copies x pp. */
+static void check_groups_of_experts(const struct plan *p)
 {
     const int world = p->mesh.devices,
               size[4] = { p->etp, p->ep, world / p->mesh.size[PP] / p->ep / p->etp, p->mesh.size[PP] };
@@ -55,28 +70,45 @@ static void check_groups(const struct plan *p)
     for (int rank = 0; rank < world; rank++)
         for (enum expert_axis axis = EXPERT_SLICES; axis <= EXPERT_COPIES; axis++) {
             const int n = plan_expert_members(p, rank, axis, member);
-            int found = 0;
-            for (int other = 0; other < world; other++)
-                if (brute_force(world, size, (int)axis, rank, other) && (found >= n || member[found++] != other))
-                    STOP("%d devices, ep=%d etp=%d pp=%d: the group of device %d along %s lacks device %d", world,
-                             p->ep, p->etp, size[3], rank, axis_names[axis], other);
-            if (found != n || member[plan_expert_place(p, rank, axis)] != rank)
+            check_group(p, size, (int)axis, axis_names[axis], rank, member, n);
+            if (member[plan_expert_place(p, rank, axis)] != rank)
                 STOP("%d devices, ep=%d etp=%d: device %d has another place along %s", world, p->ep, p->etp, rank,
-                         axis_names[axis]);
+                     axis_names[axis]);
         }
 }
 
+/* Attention is tp x cp x dp x pp.  The stages of both arrangements are the same devices. */
+static void check_groups(const struct plan *p)
+{
+    static const enum axis axes[4] = { TP, CP, DP, PP };
+    const int size[4] = { p->mesh.size[TP], p->mesh.size[CP], p->mesh.size[DP], p->mesh.size[PP] };
+    int member[64];
+    for (int rank = 0; rank < p->mesh.devices; rank++)
+        for (int i = 0; i < 4; i++) {
+            const int n = mesh_members(&p->mesh, rank, AXIS_BIT(axes[i]), member);
+            check_group(p, size, i, axis_name(axes[i]), rank, member, n);
+        }
+    check_groups_of_experts(p);
+}
+
+/* All arrangements of stages of up to 12 devices, in up to 4 stages. */
 static void test_all_meshes(void **state)
 {
+    int checked = 0;
     (void)state;
     for (int stage = 1; stage <= 12; stage++)
-        for (int pp = 1; pp <= 2; pp++)
+        for (int pp = 1; pp <= 4; pp++)
             for (int ep = 1; ep <= stage; ep++)
                 for (int etp = 1; ep * etp <= stage; etp++) {
                     if (stage % (ep * etp) != 0) continue;
-                    const struct plan p = plan_of(1, 1, stage, pp, ep, etp);
-                    check_groups(&p);
+                    for (int tp = 1; tp <= stage; tp++)
+                        for (int cp = 1; tp * cp <= stage; cp++) {
+                            if (stage % (tp * cp) != 0 || checked++ % 3 != 0) continue;
+                            const struct plan p = plan_of(tp, cp, stage / (tp * cp), pp, ep, etp);
+                            check_groups(&p);
+                        }
                 }
+    assert_true(checked > 1000);
 }
 
 static void expect_group(const struct plan *p, int rank, enum expert_axis axis, const int want[], int n)
@@ -156,23 +188,55 @@ static void test_as_released(void **state)
     assert_true(groups > 500);
 }
 
-/* TP 4, CP 2, DP 8, PP 4: without folding ep is at most dp, 8; folded it may be all 64 devices of a stage. */
+/* ---- the published counts ---------------------------------------------------------------------------------------- */
+
+/* The largest ep that divides a stage, if an expert's devices must be found along these axes of attention. */
+static int largest_ep(struct plan p, unsigned axes)
+{
+    int member[64], allowed[64], most = 0;
+    for (p.ep = 1; p.ep <= p.mesh.devices / p.mesh.size[PP]; p.ep++) {
+        if (p.mesh.devices / p.mesh.size[PP] % p.ep != 0) continue;
+        const int n = plan_expert_members(&p, 0, EXPERT_PARTS, member), all = mesh_members(&p.mesh, 0, axes, allowed);
+        if (n == p.ep && n <= all) most = n;
+    }
+    return most;
+}
+
+/* TP 4, CP 2, DP 8, PP 4: in the data-parallel group ep is at most 8; folded it may be all 64 devices of a stage. */
 static void test_all_of_a_stage(void **state)
 {
     const struct plan p = plan_of(4, 2, 8, 4, 64, 1);
     int member[64];
     (void)state;
+    assert_int_equal(largest_ep(p, AXIS_BIT(DP)), 8);
+    assert_int_equal(largest_ep(p, AXIS_BIT(DP) | AXIS_BIT(CP) | AXIS_BIT(TP)), 64);
     assert_int_equal(plan_expert_members(&p, 130, EXPERT_PARTS, member), 64);
     assert_int_equal(member[0], 128);
     assert_int_equal(member[63], 191);
     assert_int_equal(plan_expert_copies(&p), 1);
 }
 
+/* CP 8 with EP 8: 64 devices if an expert's devices must be copies along dp; folded 8, and both groups are the same. */
+static void test_context_and_experts(void **state)
+{
+    int parts[64], context[64];
+    (void)state;
+    for (int dp = 1; dp < 8; dp++) assert_true(largest_ep(plan_of(1, 8, dp, 1, 8, 1), AXIS_BIT(DP)) < 8);
+    const struct plan apart = plan_of(1, 8, 8, 1, 8, 1), folded = plan_of(1, 8, 1, 1, 8, 1);
+    assert_int_equal(apart.mesh.devices, 64);
+    assert_int_equal(largest_ep(apart, AXIS_BIT(DP)), 8);
+    assert_int_equal(folded.mesh.devices, 8);
+    assert_int_equal(largest_ep(folded, AXIS_BIT(CP)), 8);
+    assert_int_equal(plan_expert_members(&folded, 5, EXPERT_PARTS, parts), 8);
+    assert_int_equal(mesh_members(&folded.mesh, 5, AXIS_BIT(CP), context), 8);
+    assert_memory_equal(parts, context, 8 * sizeof *parts);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_meshes), cmocka_unit_test(test_64_devices), cmocka_unit_test(test_as_released),
-        cmocka_unit_test(test_all_of_a_stage),
+        cmocka_unit_test(test_all_of_a_stage), cmocka_unit_test(test_context_and_experts),
     };
     return cmocka_run_group_tests_name("expert groups", tests, NULL, NULL);
 }

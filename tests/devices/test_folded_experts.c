@@ -62,6 +62,34 @@ static void test_folded_meshes(void **state)
                 }
 }
 
+/* Five axes: a pipeline whose backward passes begin early, on all arrangements of a stage for attention and for experts;
+ * without a capacity and with one that drops choices; with the balance losses of microbatches and of sequences. */
+static void test_pipelines(void **state)
+{
+    static const char *const schedules[] = { "interleaved", "1f1b", "zb-h1", "zb-v", "dualpipev" };
+    static const struct { int size, dp, tp, cp; } stages[] = {
+        { 4, 1, 2, 1 }, { 4, 1, 1, 2 }, { 4, 2, 1, 1 }, { 8, 1, 2, 2 }, { 8, 2, 1, 2 }, { 8, 2, 2, 1 },
+    };
+    int n = 0, trained = 0;
+    (void)state;
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
+        for (int ep = 1; ep <= 4; ep++)
+            for (int etp = 1; ep * etp <= 4; etp++) {
+                if (stages[i].size != test_size || ep * etp == 1 || test_size / 2 % (ep * etp) != 0) continue;
+                struct plan p = mixtral(stages[i].dp, stages[i].tp, 2, stages[i].cp, ep);
+                p.etp = etp, p.dispatch = etp > 1 ? "alltoall" : nth_scheme(n);
+                p.model.mixture.capacity_factor = n % 2 ? 0.75 : 0;
+                p.model.mixture.balance.over = n % 3 == 2 ? OVER_SEQUENCE : OVER_MICROBATCH;
+                p.model.mixture.balance.layers = n % 2 ? LAYERS_EACH : LAYERS_TOGETHER;
+                if (stages[i].tp > 1 && n % 2 == 0) p.tensor = "1d-sp";
+                if (stages[i].dp > 1) p.data.scheme = "zero1";
+                const enum error_code e = case_take_schedule(&p, schedules[n++ % 5], &err);
+                ASSERT_ALL(e == OK, "%s: %s", schedules[(n - 1) % 5], err.text);
+                train(&p), trained++;
+            }
+    ASSERT_ALL(trained == (test_size == 4 ? 6 : test_size == 8 ? 15 : 0), "%d plans were trained", trained);
+}
+
 /* Weights of experts are in shards of fewer devices than all else, of one, or of more. */
 static void test_every_data_scheme(void **state)
 {
@@ -175,7 +203,7 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        MPI_TEST(test_folded_meshes), MPI_TEST(test_every_data_scheme),
+        MPI_TEST(test_folded_meshes), MPI_TEST(test_pipelines), MPI_TEST(test_every_data_scheme),
         MPI_TEST(test_few_experts), MPI_TEST(test_degrees), MPI_TEST(test_sixteen_bits),
         MPI_TEST(test_refusals),
     };

@@ -191,7 +191,7 @@ static const int meshes[][6] = {        /* dp, tp, pp, cp, ep, etp */
     { 2, 1, 1, 1, 2, 1 }, { 2, 2, 1, 1, 2, 2 }, { 4, 1, 1, 1, 4, 1 }, { 2, 2, 1, 1, 1, 1 }, { 2, 1, 2, 1, 2, 1 },
     { 1, 2, 1, 2, 2, 1 }, { 4, 1, 1, 1, 1, 1 }, { 2, 2, 1, 1, 4, 1 }, { 3, 1, 1, 1, 3, 1 }, { 1, 1, 1, 1, 1, 1 },
     { 1, 4, 1, 1, 2, 2 }, { 8, 1, 1, 1, 8, 1 }, { 4, 2, 1, 1, 4, 2 }, { 2, 2, 2, 1, 2, 1 }, { 1, 2, 1, 2, 4, 1 },
-    { 4, 1, 1, 1, 2, 1 },
+    { 4, 1, 1, 1, 2, 1 }, { 1, 2, 2, 2, 4, 1 }, { 1, 1, 2, 2, 2, 1 }, { 2, 1, 2, 2, 2, 2 },
 };
 enum { MESHES = sizeof meshes / sizeof *meshes };
 
@@ -219,18 +219,67 @@ static bool take_plan(struct plan *p, const int mesh[6], void (*take)(struct pla
     return plan_check(p, &err) == OK;
 }
 
+/* Take a plan with another setting, where it can be had. */
+static void try_plan(struct plan *p, struct plan with)
+{
+    if (plan_check(&with, &err) == OK) *p = with;
+}
+
+/* The nth schedule, and the nth way to divide tokens and layers between balance losses. */
+static void take_pipeline(struct plan *p, int n)
+{
+    static const int scopes[][2] = {
+        { OVER_MICROBATCH, LAYERS_TOGETHER }, { OVER_SEQUENCE, LAYERS_TOGETHER }, { OVER_MICROBATCH, LAYERS_EACH },
+        { OVER_BATCH, LAYERS_TOGETHER }, { OVER_SEQUENCE, LAYERS_EACH }, { OVER_BATCH, LAYERS_EACH },
+    };
+    int schedules = 0;
+    struct plan with = *p;
+    while (schedule_generator_at(schedules)) schedules++;
+    if (p->mesh.size[PP] > 1 &&
+        case_take_schedule(&with, schedule_generator_at(n % schedules)->head.name, &err) == OK) *p = with;
+    with = *p;
+    with.model.mixture.balance.over = scopes[n % 6][0], with.model.mixture.balance.layers = scopes[n % 6][1];
+    try_plan(p, with);
+}
+
 static void compare_nth(struct plan p, int n, const char *name)
 {
-    char what[200];
+    char what[260];
     const char *const load = loads[n % 3];
     if (n % 4 == 1) p.recompute = "full";
     if (n % 5 == 2) p.dtype = F32;
     if (n % 2) p.cluster = &clusters[1];
     if (plan_check(&p, &err)) p.cluster = &clusters[0];         /* its nodes do not fit */
-    snprintf(what, sizeof what, "%s dp=%d tp=%d pp=%d cp=%d ep=%d etp=%d %s, load %s, %s%s", name, p.mesh.size[DP],
-             p.mesh.size[TP], p.mesh.size[PP], p.mesh.size[CP], p.ep, p.etp, p.dispatch, load, p.cluster->name,
+    take_pipeline(&p, n);
+    snprintf(what, sizeof what, "%s dp=%d tp=%d pp=%d cp=%d ep=%d etp=%d %s %s, losses %d %d, load %s, %s%s", name,
+             p.mesh.size[DP], p.mesh.size[TP], p.mesh.size[PP], p.mesh.size[CP], p.ep, p.etp, p.dispatch, p.schedule,
+             p.model.mixture.balance.over, p.model.mixture.balance.layers, load, p.cluster->name,
              p.recompute ? ", recomputed" : "");
     compare(p, load, what);
+}
+
+/* Every schedule by every dispatch scheme, on a pipeline over which experts are folded. */
+static void test_schedules(void **state)
+{
+    static const int mesh[6] = { 2, 2, 2, 1, 4, 1 };
+    const int part = tier_now() == TIER_VERIFY ? 1 : tier_now() == TIER_TEST ? 4 : 23;
+    int n = 0, compared = 0;
+    (void)state;
+    for (int s = 0; schedule_generator_at(s); s++)
+        for (int i = 0; expert_scheme_at(i); i++)
+            for (int pairs = 0; pairs < 2; pairs++) {
+                struct plan p;
+                if (!take_plan(&p, mesh, case_take_mixtral, NULL, expert_scheme_at(i)->head.name)) continue;
+                p.pairs = pairs;
+                if (case_take_schedule(&p, schedule_generator_at(s)->head.name, &err) || n++ % part != 0) continue;
+                char what[120];
+                snprintf(what, sizeof what, "%s%s, %s", p.schedule, pairs ? " in pairs" : "", p.dispatch);
+                p.model.mixture.balance.over = n % 2 ? OVER_MICROBATCH : OVER_SEQUENCE;
+                compare(p, loads[n % 3], what);
+                compared++;
+            }
+    printf("%d plans of %d\n", compared, n);
+    assert_true(n > 80 && compared >= n / part);
 }
 
 /* Every family on every mesh by every scheme; below `make verify` some of them. */
@@ -428,7 +477,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_even), cmocka_unit_test(test_even_order), cmocka_unit_test(test_capacity),
-        cmocka_unit_test(test_zipf), cmocka_unit_test(test_refused), cmocka_unit_test(test_families),
+        cmocka_unit_test(test_zipf), cmocka_unit_test(test_refused), cmocka_unit_test(test_schedules),
+        cmocka_unit_test(test_families),
         cmocka_unit_test(test_routers), cmocka_unit_test(test_folds),
     };
     return cmocka_run_group_tests(tests, open_clusters, NULL);

@@ -105,6 +105,16 @@ static void add_replicas(struct run_list *l, const struct plan *p)
     add_whole(l, "replicas", plan_replicas(p));
 }
 
+static const char balance_microbatches[] = "microbatches of balance losses";
+
+/* How many microbatches balance losses are of: with another number the loss is another one. */
+static void add_balance(struct run_list *l, const struct plan *p)
+{
+    const struct mixture_config *m = &p->model.mixture;
+    if (p->model.mlp == MLP_MIXTURE && m->balance_coefficient > 0 && m->balance.over == OVER_MICROBATCH)
+        add_whole(l, balance_microbatches, (int64_t)p->mesh.size[DP] * p->micros);
+}
+
 /* A schedule that does not compute plain training changes the function, as do its numbers of microbatches and
  * places. */
 static enum error_code add_schedule(struct run_list *l, const struct plan *p, struct error *err)
@@ -174,6 +184,7 @@ cJSON *train_run(const struct train_options *o, const struct train_data *data, i
     else if (o->load_word) add(&l, "--load", "%s", o->load_word);
     add_formats(&l, &o->plan);
     add_replicas(&l, &o->plan);
+    add_balance(&l, &o->plan);
     e = add_schedule(&l, &o->plan, err);
     if (!e && l.full) e = fail(err, ERR_MEMORY, "no memory to write down what this run is");
     if (e) cJSON_Delete(l.run);
@@ -236,6 +247,12 @@ void train_take_dropout(const struct checkpoint *c, struct model_config *m)
         const double p = cJSON_IsString(f) ? strtod(f->valuestring, &end) : -1;
         if (end && *end == '\0' && p >= 0 && p < 1) *dropout[i] = p;
     }
+}
+
+int64_t train_saved_microbatches(const struct checkpoint *c)
+{
+    const cJSON *f = cJSON_GetObjectItemCaseSensitive(c->run, balance_microbatches);
+    return cJSON_IsString(f) ? strtoll(f->valuestring, NULL, 10) : 0;
 }
 
 /* ---- holding to it ----------------------------------------------------------------------------------------------- */

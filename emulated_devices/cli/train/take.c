@@ -434,16 +434,18 @@ static enum error_code take_storage(struct train_options *o, const struct train_
     return e ? e : train_take_offload(p, &w->offload, err);
 }
 
-/* The conventions as typed; --balance-over is one of them. */
+/* The conventions as typed, or of a run that goes on; then --balance-over, which is one of them. */
 static enum error_code take_conventions(struct plan *p, const struct train_words *w, struct error *err)
 {
-    char text[CONVENTIONS_TEXT + 64];
-    if (w->balance_over && !(p->model.mlp == MLP_MIXTURE && p->model.mixture.balance_coefficient > 0))
+    const enum error_code e = w->as ? conventions_parse(&p->hyper.as, w->as, err) : OK;
+    if (e || w->balance_over == NULL) return e;
+    if (!(p->model.mlp == MLP_MIXTURE && p->model.mixture.balance_coefficient > 0))
         return fail(err, ERR_USAGE, "--balance-over %s: is for mixtures with a balance loss; model %s has none",
                     printable(w->balance_over).text, p->model.name);
-    if (w->balance_over == NULL) return w->as ? conventions_parse(&p->hyper.as, w->as, err) : OK;
-    snprintf(text, sizeof text, "%s,balance-over=%s", w->as ? w->as : profile_names[AS_ORRERY], w->balance_over);
-    return conventions_parse(&p->hyper.as, text, err);
+    if (options_given(w->argc, w->argv, "--as") && strstr(w->as, "balance-over="))
+        return fail(err, ERR_USAGE, "--balance-over %s: --as %s says it already; give one of them", w->balance_over,
+                    printable(w->as).text);
+    return conventions_change(&p->hyper.as, BALANCE_OVER, w->balance_over, err);
 }
 
 /* The conventions of the optimizer's step, then what a golden file says of it. */
@@ -460,11 +462,19 @@ static enum error_code take_rule(struct train_options *o, const struct train_wor
     return e;
 }
 
+/* As many microbatches as fill the pipeline; in a run that goes on, as many as its balance losses are of. */
+static int usual_microbatches(const struct train_options *o, const struct train_words *w)
+{
+    const int usual = w->size[PP] * o->plan.chunks, dp = w->size[DP];
+    const int64_t saved = o->resume ? train_saved_microbatches(&o->saved) : 0;
+    if (saved >= dp && saved % dp == 0 && saved <= o->plan.B) return (int)(saved / dp);
+    return o->plan.B >= (int64_t)dp * usual ? usual : 1;
+}
+
 static enum error_code take_microbatches(struct train_options *o, const struct train_words *w, struct error *err)
 {
     struct plan *const p = &o->plan;
-    const int usual = w->size[PP] * p->chunks;
-    p->micros = w->micro ? w->micro : p->B >= (int64_t)w->size[DP] * usual ? usual : 1;
+    p->micros = w->micro ? w->micro : usual_microbatches(o, w);
     if (o->pack && o->golden) return fail(err, ERR_USAGE, "--pack: a golden file has its own batches");
     enum error_code e = w->batches ? take_batches(o, w->batches, w->batch, w->micro, err) : OK;
     if (!e) e = take_schedule(p, w->chunks_given, w->micro > 0 || w->batches, err);

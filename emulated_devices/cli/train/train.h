@@ -102,6 +102,9 @@ void train_take_dropout(const struct checkpoint *, struct model_config *);
 enum error_code train_check_saved(const struct train_options *, const struct train_data *, char *differences,
                                   size_t size, struct error *);
 
+/** How many microbatches the balance losses of a saved run are of; 0: they are of none. */
+int64_t train_saved_microbatches(const struct checkpoint *);
+
 /** Whether the command line of a resumed run has another initial loss scale than the saved run: then the saved current
  *  scale is not used. */
 bool train_changes_loss_scale(const struct train_options *);

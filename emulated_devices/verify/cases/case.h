@@ -79,7 +79,7 @@ void case_take_phi3(struct plan *);
 void case_take_olmo2(struct plan *);
 void case_take_streams(struct plan *);
 
-/** Train a Mixtral instead: 5 experts, 2 for each token, a balance loss and a z loss, all forward passes first. */
+/** Train a Mixtral instead: 5 experts, 2 for each token, a balance loss and a z loss. */
 void case_take_mixtral(struct plan *);
 void case_take_scmoe(struct plan *);
 
