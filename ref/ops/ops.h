@@ -296,8 +296,8 @@ struct ops {
                                       int64_t E);
 
     /* The auxiliary losses of a router.  sums double [2E+1] += sum over rows of softmax(row), choices of each expert
-     * among the first `counted` of a row, sum of logsumexp(row)^2.  dlogits += p (slope - slope . p) + z_slope logsumexp
-     * p for each row. */
+     * among the first `counted` of a row, sum of logsumexp(row)^2.  dlogits += p (slope - slope . p) + z_slope p
+     * logsumexp for each row. */
     void (*router_losses_forward)(double *sums, struct tensor logits, struct tensor experts, int64_t counted);
     void (*router_losses_backward_input)(struct tensor dlogits, struct tensor logits, const double *slope,
                                          double z_slope);

@@ -35,7 +35,8 @@ enum error_code adaptation_open(struct adaptation *a, const struct trainer *t, s
                                       [ADAPTS_ROUTERS].scheme = &router_biases } };
     a->chosen = calloc((size_t)((LOAD_WINDOW + 1) * L * E + 1), sizeof *a->chosen);
     a->bias = calloc(biases, sizeof *a->bias), a->choices = calloc(biases, sizeof *a->choices);
-    return a->chosen && a->bias && a->choices ? OK : fail(err, ERR_MEMORY, "no memory to count choices of %lld experts", (long long)E);
+    const bool ok = a->chosen && a->bias && a->choices;
+    return ok ? OK : fail(err, ERR_MEMORY, "no memory to count choices of %lld experts", (long long)E);
 }
 
 void adaptation_close(struct adaptation *a)
@@ -98,8 +99,8 @@ static enum error_code check_layer(struct adaptation *a, const struct trainer *t
     ep.layer = p->layer;
     if (load == NULL) return fail(err, ERR_MEMORY, "no memory for the loads of a layer");
     add_steps(a, t, ep.layer, load);
-    const enum error_code e =
-        hold(&a->of[ADAPTS_EXPERTS], &(struct expert_seen){ .ep = &ep, .load = sees_all_routings(t) ? load : NULL }, err);
+    const struct expert_seen seen = { .ep = &ep, .load = sees_all_routings(t) ? load : NULL };
+    const enum error_code e = hold(&a->of[ADAPTS_EXPERTS], &seen, err);
     count_choices(a, t, &ep);
     free(load);
     return e;
@@ -139,7 +140,7 @@ static enum error_code check_order(struct adaptation *a, const struct trainer *t
     return e;
 }
 
-/* ---- layers by speed, biases of routers --------------------------------------------------------------------------- */
+/* ---- layers by speed, biases of routers -------------------------------------------------------------------------- */
 
 static enum error_code check_placement(struct adaptation *a, const struct trainer *t, struct error *err)
 {
