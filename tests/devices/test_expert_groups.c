@@ -55,8 +55,8 @@ static void check_group(const struct plan *p, const int size[4], int axis, const
     for (int other = 0; other < p->mesh.devices && same; other++)
         if (brute_force(p->mesh.devices, size, axis, rank, other)) same = found < n && member[found++] == other;
     if (!same || found != n)
-        STOP("tp=%d cp=%d dp=%d pp=%d ep=%d etp=%d: the group of device %d along %s is another one", m[TP], m[CP], m[DP],
-             m[PP], p->ep, p->etp, rank, name);
+        STOP("tp=%d cp=%d dp=%d pp=%d ep=%d etp=%d: the group of device %d along %s is another one", m[TP], m[CP],
+             m[DP], m[PP], p->ep, p->etp, rank, name);
 }
 
 static const char *const axis_names[] = { "etp", "ep", "the copies of experts" };
