@@ -63,7 +63,7 @@ static void test_folded_meshes(void **state)
 }
 
 /* Five axes: a pipeline whose backward passes begin early, on all arrangements of a stage for attention and for
- * experts; without a capacity and with one that drops choices; with the balance losses of microbatches and of sequences. */
+ * experts; without a capacity and with one that drops choices; with balance losses of microbatches and of sequences. */
 static void test_pipelines(void **state)
 {
     static const char *const schedules[] = { "interleaved", "1f1b", "zb-h1", "zb-v", "dualpipev" };
