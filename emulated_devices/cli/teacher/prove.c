@@ -11,7 +11,7 @@
  * loses: the names of all checks that must fail, by themselves; points that others lose because of wrong values are not
  * named.  `loses compile`: the file must be refused.  says (optional): words of the text of one of them.
  */
-#include "emulated_devices/cli/course/course.h"
+#include "emulated_devices/cli/teacher/teacher.h"
 #include "emulated_devices/course/annotated.h"
 #include "emulated_devices/course/build.h"
 #include "ref/io/output.h"
