@@ -188,7 +188,7 @@ define make_ready
 $(if $(V),,@echo '  CXX  $@')
 $(Q)sh $(BUILD_ONE) '$(CURDIR)' --ready '$(CURDIR)/$@' $(1) 2>$@.log || { [ $$? -eq 10 ] || cat $@.log; }
 endef
-$(READY): $(BUILD_ONE) $(wildcard $(CUDA_DIR)/emulated/*.h $(CUDA_DIR)/emulated/*.cpp $(CUDA_DIR)/emulated/judge/*.h $(CUDA_DIR)/emulated/judge/*.cpp)
+$(READY): $(BUILD_ONE) $(CUDA_DIR)/emulated/judge/calls.txt $(wildcard $(CUDA_DIR)/emulated/*.h $(CUDA_DIR)/emulated/*.cpp $(CUDA_DIR)/emulated/judge/*.h $(CUDA_DIR)/emulated/judge/*.cpp)
 build/kernels/judge.o build/kernels/judge-openmp.o:
 	$(make_ready)
 build/kernels/%.o: tutorials/%/calls.cu $(wildcard tutorials/*/*.h) $(wildcard $(CUDA_DIR)/kernels/*.h $(CUDA_DIR)/kernels/*.cuh) ref/numeric/float16.h
@@ -239,11 +239,11 @@ $(B)/cuda-emulated/%.cu.o: %.cu Makefile
 	$(call compile_as,$(CXX) $(CXXFLAGS) -x c++)
 OPTIMIZERS := $(CUDA_DIR)/kernels/optimizers.cu.o
 $(B)/cuda-emulated/$(OPTIMIZERS) $(B)/cuda-judge/$(OPTIMIZERS): override CXXFLAGS += -ffp-contract=off
-$(B)/cuda-judge/%.cu.o: %.cu $(CUDA_DIR)/emulated/judge/red_zones.awk Makefile
+$(B)/cuda-judge/%.cu.o: %.cu $(CUDA_DIR)/emulated/judge/red_zones.awk $(CUDA_DIR)/emulated/judge/calls.txt Makefile
 	@mkdir -p $(@D)
 	$(if $(V),,@echo '  CC   $@')
 	$(Q)$(CXX) $(WATCHED) -x c++ -S $< -o $@.s -MF $(@:.o=.d) -MT $@
-	$(Q)awk -f $(CUDA_DIR)/emulated/judge/red_zones.awk $@.s >$@.zones.s && $(CXX) -c $@.zones.s -o $@ && rm $@.s $@.zones.s
+	$(Q)awk -f $(CUDA_DIR)/emulated/judge/red_zones.awk $@.s >$@.zones.s && $(CXX) -c $@.zones.s -o $@ && objcopy --redefine-syms=$(CUDA_DIR)/emulated/judge/calls.txt $@ && rm $@.s $@.zones.s
 # The same functions by two headers: the emulator's, and NVIDIA's where there are any.
 $(B)/cuda-judge/halves.emulated.o: tests/devices/cuda/halves.cpp Makefile
 	$(call compile_as,$(CXX) $(CXXFLAGS))
