@@ -168,11 +168,12 @@ static int64_t blocks(const struct layers *l, int W, int d, const float *whole, 
     return used;
 }
 
-/* In which order layers are visited: as zero.h says, or as one may mistake it. */
-enum order { RIGHT, BACKWARD_FROM_0, LAYER_BY_LAYER, FORWARD_FROM_LAST, ORDERS };
+/* In which order layers are visited: as zero.h says, or as one may mistake it.  Backward from layer 0 gives the same
+ * numbers whether all of forward or only its own layer came before. */
+enum order { RIGHT, BACKWARD_FROM_0, FORWARD_FROM_LAST, ORDERS };
 static const char *const mistaken[ORDERS] = {
-    NULL, "backward begins at layer 0; its error comes from the layer above, so it begins at the last",
-    "each layer goes forward and backward before the next one; the error comes from above, so all go forward first",
+    NULL, "backward begins at layer 0, perhaps before forward has ended; a layer needs the error of the one above, so "
+    "backward begins at the last layer, after all of forward",
     "forward begins at the last layer; each needs what the layer before gives, so it begins at layer 0",
 };
 
@@ -201,11 +202,8 @@ static void train_layers(const struct judge *j, const struct layers *l, int W, i
     memset(seen, 0, sizeof *seen * LAYERS);
     for (int s = 0; s < steps; s++) {
         float error = 0;
-        for (int k = 0; k < L; k++) {
-            forward(l, order == FORWARD_FROM_LAST ? L - 1 - k : k, seen);
-            if (order == LAYER_BY_LAYER) backward(j, l, W, k, seen, &error);
-        }
-        for (int k = 0; order != LAYER_BY_LAYER && k < L; k++)
+        for (int k = 0; k < L; k++) forward(l, order == FORWARD_FROM_LAST ? L - 1 - k : k, seen);
+        for (int k = 0; k < L; k++)
             backward(j, l, W, order == BACKWARD_FROM_0 ? k : L - 1 - k, seen, &error);
     }
 }
@@ -268,7 +266,7 @@ static void try_third(struct judge *j, enum look look)
                 buffer(r, d, 1, target[d], l.n, BUFFER_IN);
                 buffer(r, d, 2, own, blocks(&l, *W, d, weights, own), BUFFER_BOTH);
                 buffer(r, d, 3, own, blocks(&l, *W, d, v, own), BUFFER_BOTH);
-                trial_buffer(r, d, 4, 4 * (uint64_t)l.count, BUFFER_OUT);
+                trial_buffer(r, d, 4, 4 * (uint64_t)l.count, look == AT_ORDER ? BUFFER_BOTH : BUFFER_OUT);
                 set(r, d, l.count, steps);
             }
             if (trial_call(r)) look_at_third(j, r, &l, look);

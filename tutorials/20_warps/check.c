@@ -143,6 +143,7 @@ const struct lesson lesson_20_warps = {
         { 1, "sums-judge", "sums of rows: masks name who comes, and nothing is out of bounds", 4, check_sums_judge,
           { "The mask of a shuffle names all lanes that call it, and each of these must call it.",
             "With 5 rows the second block has warps without a row.  May they read x?",
+            "A race in shared memory: shuffles and votes order no memory, __syncwarp() does.",
             "All lanes of a warp have the same row, so they can return together." } },
         { 2, "softmax", "softmax: within its bound", 3, check_softmax,
           { "First the largest number of the row, then the sum, then the quotients.",
