@@ -18,7 +18,7 @@ static void draw(struct judge *j, int W, int64_t n)
     for (int d = 0; d < W; d++) judge_rough(j, target[d], n);
 }
 
-/* A number's step with the mean of all gradients, to each of which `error` is added; every product and sum is rounded. */
+/* A number's step with the mean of all gradients, to each of which `error` is added; products and sums are rounded. */
 static void step_alone(const struct judge *j, int W, int64_t k, float error)
 {
     float sum = weights[k] - target[0][k];

@@ -42,8 +42,8 @@ static bool same_by_all(struct judge *j, const struct kernel_trial *t)
 {
     if (!same(j, t)) return false;
     return t->accesses <= ACCESSES ||
-           kernel_fails(j, t, "%s with n = %d: the sums are right, but a thread reads and writes %ld times, and must at "
-                        "most %d times: do all threads of a block add, in log2 n steps?",
+           kernel_fails(j, t, "%s with n = %d: the sums are right, but a thread reads and writes %ld times, and may "
+                        "at most %d times: do all threads of a block add, in log2 n steps?",
                         t->which == BLOCK ? "scan_block" : "scan_all", t->n, t->accesses, ACCESSES);
 }
 

@@ -78,13 +78,16 @@ static bool by_lanes(struct judge *j, const struct kernel_trial *t)
 {
     const long most = 4 * ((t->number[1] + LANES - 1) / LANES) + 32;
     return t->accesses <= most ||
-           kernel_fails(j, t, "%s of %s: the numbers are right, but a thread reads and writes %ld times, and must at most "
-                        "%ld times: a row is the work of a warp, a 32nd of its columns that of a lane",
+           kernel_fails(j, t, "%s of %s: the numbers are right, but a thread reads and writes %ld times, and may at "
+                        "most %ld times: a row is the work of a warp, a 32nd of its columns that of a lane",
                         names[t->which], shape_text(t).text, t->accesses, most);
 }
 
 static bool same_by_lanes(struct judge *j, const struct kernel_trial *t) { return same_sums(j, t) && by_lanes(j, t); }
-static bool near_by_lanes(struct judge *j, const struct kernel_trial *t) { return near_softmax(j, t) && by_lanes(j, t); }
+static bool near_by_lanes(struct judge *j, const struct kernel_trial *t)
+{
+    return near_softmax(j, t) && by_lanes(j, t);
+}
 
 static bool clean(struct judge *j, const struct kernel_trial *t)
 {

@@ -2,8 +2,8 @@
  * judge of kernels has seen.  calls.cu of a lesson includes it.
  *
  * argv: the call's number, numbers of the result, then whole numbers for the call.  Standard input: fp32 numbers, all
- * that there are.  Standard output: the count of reports, a line each; a line of what was launched; then the result, fp32.
- * Where no thread can go on there are only reports.
+ * that there are.  Standard output: the count of reports, a line each; a line with the most accesses of a thread; then
+ * the result, fp32.  Where no thread can go on there are only reports.
  */
 #ifndef ORRERY_WORKER_KERNEL_H
 #define ORRERY_WORKER_KERNEL_H
