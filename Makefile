@@ -141,15 +141,8 @@ $(B)/simgrid/smpi: tests/simgrid/smpi.c Makefile
 golden-check: all
 	$(Q)./$(ORRERY) golden
 
-## make course     a course of the lessons in tutorials/: OUT/student and OUT/teacher (OUT=dir SEED=n: a variant)
-course: export OUT := $(OUT)
-course: all
-	$(if $(OUT),,$(error make course: OUT=dir is missing))
-	$(if $(findstring $$,$(value OUT)),$(error OUT cannot have a $$: make would replace it and what follows))
-	$(Q)mkdir -p -- "$$OUT"
-	$(Q)./$(ORRERY) course --student "$$OUT/student" --teacher "$$OUT/teacher" --variant $(or $(SEED),0)
-	$(Q)bash tutorials/teacher/kit.sh "$$OUT/teacher" $(or $(SEED),0)
-	@printf '  COURSE %s %s\n' "$$OUT/student" "$$OUT/teacher"
+# `make course` is the teacher's: a student's tree has no such folder.
+-include tutorials/teacher/course.mk
 
 ## make docs       the manual, in build/docs/html (needs Doxygen), and are all links alive; draws the pictures of docs/concepts again
 docs: all
@@ -168,9 +161,9 @@ install uninstall place: export DESTDIR := $(DESTDIR)
 place:
 	$(if $(findstring $$,$(value PREFIX)$(value DESTDIR)),$(error PREFIX and DESTDIR cannot have a $$: make would replace it and what follows))
 	$(Q)$(INSTALL) check
-install: place all $(B)/liborrery.so
+install: place all $(B)/liborrery.so $(B)/student/orrery
 	@printf '  INSTALL %s\n' "$$DESTDIR$$PREFIX"
-	$(Q)$(INSTALL) install ./$(ORRERY) $(B)/liborrery.so $(VERSION) $(CUDA_DIR) $(READY)
+	$(Q)$(INSTALL) install $(B)/student/orrery ./$(ORRERY) $(B)/liborrery.so $(VERSION) $(CUDA_DIR) $(READY)
 
 ## make uninstall  remove what `make install` has put there, with the same PREFIX and DESTDIR
 uninstall: place
@@ -182,7 +175,7 @@ clean:
 
 ## make help       this list
 help:
-	@sed -n 's/^## //p' $(firstword $(MAKEFILE_LIST))
+	@sed -n 's/^## //p' $(firstword $(MAKEFILE_LIST)) $(wildcard tutorials/teacher/course.mk)
 
 # ---- what surrounds kernels that are tried (docs/backends.md, docs/teaching.md) ----------------------------------
 # The emulator, the judge and the calls of lessons, so that `orrery learn` and `orrery kernel` compile the kernels alone.  They are the same
@@ -196,7 +189,7 @@ define make_ready
 $(if $(V),,@echo '  CXX  $@')
 $(Q)sh $(BUILD_ONE) '$(CURDIR)' --ready '$(CURDIR)/$@' $(1) 2>$@.log || { [ $$? -eq 10 ] || cat $@.log; }
 endef
-$(READY): $(BUILD_ONE) $(wildcard $(CUDA_DIR)/emulated/*.h $(CUDA_DIR)/emulated/*.cpp $(CUDA_DIR)/emulated/judge/*.h $(CUDA_DIR)/emulated/judge/*.cpp)
+$(READY): $(BUILD_ONE) $(CUDA_DIR)/emulated/judge/calls.txt $(wildcard $(CUDA_DIR)/emulated/*.h $(CUDA_DIR)/emulated/*.cpp $(CUDA_DIR)/emulated/judge/*.h $(CUDA_DIR)/emulated/judge/*.cpp)
 build/kernels/judge.o build/kernels/judge-openmp.o:
 	$(make_ready)
 build/kernels/%.o: tutorials/%/calls.cu $(wildcard tutorials/*/*.h) $(wildcard $(CUDA_DIR)/kernels/*.h $(CUDA_DIR)/kernels/*.cuh) ref/numeric/float16.h
@@ -247,11 +240,11 @@ $(B)/cuda-emulated/%.cu.o: %.cu Makefile
 	$(call compile_as,$(CXX) $(CXXFLAGS) -x c++)
 OPTIMIZERS := $(CUDA_DIR)/kernels/optimizers.cu.o
 $(B)/cuda-emulated/$(OPTIMIZERS) $(B)/cuda-judge/$(OPTIMIZERS): override CXXFLAGS += -ffp-contract=off
-$(B)/cuda-judge/%.cu.o: %.cu $(CUDA_DIR)/emulated/judge/red_zones.awk Makefile
+$(B)/cuda-judge/%.cu.o: %.cu $(CUDA_DIR)/emulated/judge/red_zones.awk $(CUDA_DIR)/emulated/judge/calls.txt Makefile
 	@mkdir -p $(@D)
 	$(if $(V),,@echo '  CC   $@')
 	$(Q)$(CXX) $(WATCHED) -x c++ -S $< -o $@.s -MF $(@:.o=.d) -MT $@
-	$(Q)awk -f $(CUDA_DIR)/emulated/judge/red_zones.awk $@.s >$@.zones.s && $(CXX) -c $@.zones.s -o $@ && rm $@.s $@.zones.s
+	$(Q)awk -f $(CUDA_DIR)/emulated/judge/red_zones.awk $@.s >$@.zones.s && $(CXX) -c $@.zones.s -o $@ && objcopy --redefine-syms=$(CUDA_DIR)/emulated/judge/calls.txt $@ && rm $@.s $@.zones.s
 # The same functions by two headers: the emulator's, and NVIDIA's where there are any.
 $(B)/cuda-judge/halves.emulated.o: tests/devices/cuda/halves.cpp Makefile
 	$(call compile_as,$(CXX) $(CXXFLAGS))
@@ -383,6 +376,14 @@ $(Q)$(MPICC) $(CFLAGS) $(filter %.o,$^) $(filter %/libdevices.a,$^) $(filter %/l
 endef
 $(if $(SAN),$(B)/orrery,orrery): $(B)/emulated_devices/cli/main.o $(OBJECTS_$(CUDA_KIND)) $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a $(B)/cuda.is | ready
 	$(call link,-rdynamic $(LIBS_$(CUDA_KIND)))
+# The program that is installed: without what makes solutions of lessons, which the linker then does not take from libdevices.a.
+$(B)/student/main.o: emulated_devices/cli/main.c Makefile
+	$(call compile,$(MPICC),-DWITHOUT_TEACHER)
+$(B)/student/orrery: $(B)/student/main.o $(OBJECTS_$(CUDA_KIND)) $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a $(B)/cuda.is | ready
+	$(call link,-rdynamic $(LIBS_$(CUDA_KIND)))
+ifeq ($(wildcard emulated_devices/cli/teacher),)
+$(B)/emulated_devices/cli/main.o: override CFLAGS += -DWITHOUT_TEACHER
+endif
 # The library exports what begins with orrery_ (exports.map), and has no more of the program than that needs.
 LIBRARY := emulated_devices/library
 $(B)/liborrery.so: $(B)/$(LIBRARY)/commands.o $(B)/$(LIBRARY)/tensors.o $(B)/libref.a $(LIBRARY)/exports.map
@@ -392,5 +393,5 @@ $(TESTS): $(B)/%: $(B)/%.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
 	$(call link,$(if $(FUZZ),-fsanitize=fuzzer,-lcmocka))
 
 -include $(shell find $(B) -path $(B)/faults -prune -o -name '*.d' -print 2>/dev/null)
-.PHONY: always ready place simgrid test-cuda cuda-objects has-nvcc all run check test verify bench golden golden-check frameworks faults fuzz fuzzers course docs install uninstall clean help deps
+.PHONY: always ready place simgrid test-cuda cuda-objects has-nvcc all run check test verify bench golden golden-check frameworks faults fuzz fuzzers docs install uninstall clean help deps
 .SECONDARY:

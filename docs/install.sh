@@ -2,9 +2,10 @@
 # Put what is built into $DESTDIR$PREFIX, or remove what was put there.  Usage, from the top of the tree:
 #
 #   install.sh check                                                        is PREFIX a path where files can go
-#   install.sh install PROGRAM LIBRARY VERSION KERNELS_FOLDER OBJECT...     OBJECT: what is ready of kernels, each with a key beside it
+#   install.sh install PROGRAM BUILT LIBRARY VERSION KERNELS_FOLDER OBJECT...   OBJECT: what is ready of kernels, each with a key beside it
 #   install.sh uninstall
 #
+# PROGRAM is installed; BUILT is ./orrery, which a teacher's tree has besides, and which cuts the solutions out of the lessons.
 # `make install` and `make uninstall` have PREFIX and DESTDIR in the environment, where none of their letters means anything to a shell.
 # The list share/orrery/installed.txt in PREFIX has a line for each file that was written, and a line that ends with / for each folder
 # that was made.  Exit status: 0, 1 if something cannot be written, 2 for a wrong use.
@@ -26,14 +27,15 @@ check() {
 }
 
 # All that is installed, as it will lie in PREFIX, in the folder $stage.
-stage_files() {                                             # stage_files PROGRAM LIBRARY VERSION KERNELS_FOLDER OBJECT...
-    local program=$1 library=$2 version=$3 kernels=$4 object words; shift 4
+stage_files() {                                             # stage_files PROGRAM BUILT LIBRARY VERSION KERNELS_FOLDER OBJECT...
+    local program=$1 built=$2 library=$3 version=$4 kernels=$5 object words; shift 5
     mkdir -p "$stage"/bin "$stage"/include/orrery "$stage"/lib/{orrery/kernels,orrery/course,pkgconfig} "$stage"/share/orrery "$stage"/share/man/man1 \
         "$stage"/share/{bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}
     install -m 755 "$program" "$stage/bin/orrery"
-    { find tutorials docs/concepts -type f
+    { find tutorials docs/concepts -type f -not -path 'tutorials/teacher/*' -not -path 'tutorials/[0-9]*/check.c' -not -name mutants.txt
       find golden -type f \( -name '*.safetensors' -o -name '*.json' -o -name '*.txt' \) -not -path 'golden/frameworks/*'; } | tar cf - -T - | tar xof - -C "$stage/share/orrery"
-    { find ref emulated_devices -name '*.h'
+    [ ! -d emulated_devices/cli/teacher ] || "$built" course --skeletons "$stage/share/orrery/tutorials"
+    { find ref emulated_devices -name '*.h' -not -path 'emulated_devices/cli/teacher/*'
       find "$kernels" -type f ! -name '*.h'; } | tar cf - -T - | tar xof - -C "$stage/include/orrery"
     for object in "$@"; do
         [ ! -s "$object.key" ] || install -m 644 "$object" "$object.key" "$stage/lib/orrery/kernels"

@@ -36,7 +36,9 @@ const struct command commands[] = {
     { NULL, "Learn, and teach", NULL },
     { "learn", "exercises on emulated devices: where you are, and what is wrong first", command_learn },
     { "grade", "points for exercises, for a person, Gradescope or JUnit", command_grade },
+#ifndef WITHOUT_TEACHER                 /* a student's program has no solutions, and nothing that makes them */
     { "course", "make the folders of a course, and prove its grader", command_course },
+#endif
     { "manual", "the man page, and completion for bash, zsh and fish", command_manual },
     { 0 }
 };

@@ -162,6 +162,8 @@ char *annotated_cut(const char *text, enum cut cut, const struct lesson *l, uint
     return out;
 }
 
+char *annotated_strip(const char *text, struct error *err) { return cut_markers(text, CUT_SKELETON, err); }
+
 /* ---- changes ----------------------------------------------------------------------------------------------------- */
 
 static bool same_line(const char *a, size_t n, const char *b, size_t m)

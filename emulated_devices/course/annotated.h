@@ -20,6 +20,9 @@ enum cut { CUT_SKELETON, CUT_SOLUTION };
 /** @return the text for free(), or NULL with ERR_FORMAT (a marker without its end) or ERR_MEMORY. */
 char *annotated_cut(const char *text, enum cut, const struct lesson *, uint64_t variant, struct error *);
 
+/** The text without its solution, and with all of its choices.  @return as annotated_cut. */
+char *annotated_strip(const char *text, struct error *);
+
 /**
  * A wrong solution: blocks of lines with `-` (goes), `+` (comes) or a blank (stays), as in tests/faults; those that go
  * and stay are together in the text exactly once.

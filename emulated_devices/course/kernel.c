@@ -8,6 +8,7 @@
 #include <grp.h>
 #include <math.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +55,11 @@ static bool write_all(int to, const void *data, size_t bytes)
     return true;
 }
 
-/* Reports, a line each, of which the first is kept; then the numbers. */
+/* The host's own accesses end a program on a GPU, whatever else is wrong. */
+static const char deadly[] = "host access: ";
+static bool is_deadly(const struct kernel_trial *t) { return strncmp(t->report, deadly, sizeof deadly - 1) == 0; }
+
+/* Reports, a line each, of which one is kept; then the most accesses of a thread, and the numbers. */
 static bool read_result(struct kernel_trial *t, FILE *from)
 {
     char line[JUDGE_TEXT];
@@ -65,12 +70,26 @@ static bool read_result(struct kernel_trial *t, FILE *from)
         line[strcspn(line, "\n")] = 0;
         /* kernels share its memory */
         for (char *at = line; *at; at++) *at = iscntrl((unsigned char)*at) ? '?' : *at;
-        if (i == 0) memcpy(t->report, line, sizeof t->report);
+        if (i == 0 || (!is_deadly(t) && strncmp(line, deadly, sizeof deadly - 1) == 0))
+            memcpy(t->report, line, sizeof t->report);
     }
+    if (fgets(line, sizeof line, from) == NULL) return false;
+    t->accesses = atol(line);
     return fread(t->y, sizeof *t->y, (size_t)t->m, from) == (size_t)t->m;
 }
 
-static bool came_back(struct judge *j, int how, bool read)
+bool kernel_fails(struct judge *j, const struct kernel_trial *t, const char *format, ...)
+{
+    char text[JUDGE_TEXT];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    if (t->reports == 0) return judge_fails(j, "%s", text);
+    return judge_fails(j, "%s.  The judge has seen: %s%s", text, t->report, t->reports > 1 ? "; and more" : "");
+}
+
+static bool came_back(struct judge *j, const struct kernel_trial *t, int how, bool read)
 {
     if (WIFSIGNALED(how) && (WTERMSIG(how) == SIGALRM || WTERMSIG(how) == SIGXCPU || WTERMSIG(how) == SIGKILL))
         return judge_fails(j, "the kernels have not ended in %d s", KERNEL_SECONDS);
@@ -78,7 +97,8 @@ static bool came_back(struct judge *j, int how, bool read)
         return judge_fails(j, "the kernels ask the operating system for something");
     if (WIFSIGNALED(how)) return judge_fails(j, "the kernels end with signal %d", WTERMSIG(how));
     if (WEXITSTATUS(how) == 3)
-        return judge_fails(j, "no thread can go on: a barrier, or a mask, that not all of them reach");
+        return kernel_fails(j, t, "no thread can go on: a barrier, or a mask, that not all of them reach");
+    if (read && is_deadly(t)) return judge_fails(j, "%s", t->report);
     return read || judge_fails(j, "the kernels end early, with status %d", WEXITSTATUS(how));
 }
 
@@ -92,6 +112,7 @@ bool kernel_try(struct judge *j, struct kernel_trial *t)
     int in[2], out[2];
     struct child_end end = { 0 };
     signal(SIGPIPE, SIG_IGN);                   /* the check's own process */
+    t->reports = 0, t->report[0] = 0;
     if (judge_used_up(j)) return false;
     if (t->m > KERNEL_MOST || pipe(in) != 0) return judge_fails(j, "no pipe for the kernels");
     if (pipe(out) != 0) return close(in[0]), close(in[1]), judge_fails(j, "no pipe for the kernels");
@@ -108,5 +129,5 @@ bool kernel_try(struct judge *j, struct kernel_trial *t)
     if (from) fclose(from);
     else close(out[0]);
     if (child > 0) child_wait(child, 0, &end);
-    return child > 0 ? came_back(j, end.how, read) : judge_fails(j, "the kernels do not start");
+    return child > 0 ? came_back(j, t, end.how, read) : judge_fails(j, "the kernels do not start");
 }

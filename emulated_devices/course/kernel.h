@@ -20,11 +20,17 @@ struct kernel_trial {
     int n, m;
     float y[KERNEL_MOST];               /* [m] */
     int reports;                        /* of the judge */
-    char report[JUDGE_TEXT];            /* the first one */
+    char report[JUDGE_TEXT];            /* the first one, or the first that ends a program on a GPU */
+    long accesses;                      /* the most that one thread made, of memory that other threads see */
 };
 
-/** Run a call.  @return false: it has not come back, and the check has failed. */
+/** Run a call.  @return false: it has not come back, or would not on a GPU, and the check has failed. */
 bool kernel_try(struct judge *, struct kernel_trial *);
+
+/** The check fails, for this reason; behind it stands what the judge of kernels has seen first, if anything.
+ *  @return false. */
+bool kernel_fails(struct judge *, const struct kernel_trial *, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /** What a result may mean, to be written behind it; "" if nothing is strange about it. */
 const char *kernel_meaning(float);

@@ -23,6 +23,10 @@ test_install() {
         share/orrery/golden/gpt2-tied.safetensors share/orrery/golden/published/megatron-2021.txt share/orrery/tutorials/worker/worker.c share/orrery/docs/concepts/data.md; do
         expect_file "$to/$f"
     done
+    # What makes solutions, and they themselves, stay in the tree (test_student_tree.sh): lessons are as students get them.
+    ! grep -rlE 'SOLUTION\*/|#SOLUTION' "$to"/share/orrery/tutorials/[0-9]* || complain 'solutions are installed'
+    [ -z "$(find "$to" -name 'mutants.txt' -o -path '*tutorials/teacher*' -o -path '*tutorials/*/check.c')" ] || complain 'what teachers have is installed'
+    command='orrery course'; watched "$to/bin/orrery" course --teacher "$ground/stolen"; expect_status 2; expect_error 'course: there is no such command'
     [ "$(command -v nm)" ] || return
     ! nm -D --defined-only "$to/lib/liborrery.so" | awk '$2 != "A" { print $3 }' | grep -v '^orrery_' >"$place/others" || complain "exported: $(head -n 3 "$place/others")"
     readelf -d "$to/lib/liborrery.so" | grep -q 'SONAME.*liborrery\.so\.[0-9]*\]' || complain 'the library has no version'

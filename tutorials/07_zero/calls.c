@@ -18,7 +18,8 @@ static void zero1(struct call *c)
 static void zero3(struct call *c)
 {
     const struct optimizer o = optimizer(c);
-    struct shared_model m = { (int)c->number[0], c->buffer[0], c->buffer[1], c->buffer[2], c->buffer[3], c->buffer[4] };
+    struct shared_model m = { .layers = (int)c->number[0], .count = c->buffer[0], .target = c->buffer[1],
+                              .weights = c->buffer[2], .v = c->buffer[3], .seen = c->buffer[4] };
     for (int64_t i = 0; i < c->number[1]; i++) zero3_step(&c->group[0], &o, &m);
 }
 

@@ -18,20 +18,27 @@ static void draw(struct judge *j, int W, int64_t n)
     for (int d = 0; d < W; d++) judge_rough(j, target[d], n);
 }
 
-/* One device's steps with the mean of all gradients; every product and sum is rounded. */
+/* A number's step with the mean of all gradients, to each of which `error` is added; products and sums are rounded. */
+static void step_alone(const struct judge *j, int W, int64_t k, float error)
+{
+    float sum = weights[k] - target[0][k];
+    sum += error;
+    for (int d = 1; d < W; d++) {
+        float one = weights[k] - target[d][k];
+        one += error;
+        sum += one;
+    }
+    const float mean = sum / (float)W;
+    const volatile float old = beta * v[k], new = judge_choice(j, "MOMENTUM") == 1 ? (1 - beta) * mean : mean;
+    v[k] = old + new;
+    const volatile float moved = rate * v[k];
+    weights[k] -= moved;
+}
+
 static void train_alone(const struct judge *j, int W, int64_t n, int steps)
 {
-    const bool scaled = judge_choice(j, "MOMENTUM") == 1;
     for (int s = 0; s < steps; s++)
-        for (int64_t k = 0; k < n; k++) {
-            float sum = weights[k] - target[0][k];
-            for (int d = 1; d < W; d++) sum += weights[k] - target[d][k];
-            const float mean = sum / (float)W;
-            const volatile float old = beta * v[k], new = scaled ? (1 - beta) * mean : mean;
-            v[k] = old + new;
-            const volatile float moved = rate * v[k];
-            weights[k] -= moved;
-        }
+        for (int64_t k = 0; k < n; k++) step_alone(j, W, k, 0);
 }
 
 /* What all devices send together: each collective sends all blocks but one's own from or to each. */
@@ -64,7 +71,7 @@ static void *buffer(struct trial *r, int d, int i, const float *from, int64_t co
     return memcpy(trial_buffer(r, d, i, sizeof *from * (uint64_t)count, way), from, sizeof *from * (size_t)count);
 }
 
-enum look { AT_VALUES, AT_SENT, AT_MEMORY };
+enum look { AT_ORDER, AT_VALUES, AT_SENT, AT_MEMORY };   /* AT_ORDER: one step, and in which order of layers */
 
 /* ---- the table of the paper -------------------------------------------------------------------------------------- */
 
@@ -161,23 +168,71 @@ static int64_t blocks(const struct layers *l, int W, int d, const float *whole, 
     return used;
 }
 
-/* The sums that the forward pass of the last step makes. */
-static void forward(const struct layers *l, float *seen)
+/* In which order layers are visited: as zero.h says, or as one may mistake it.  Backward from layer 0 gives the same
+ * numbers whether all of forward or only its own layer came before. */
+enum order { RIGHT, BACKWARD_FROM_0, FORWARD_FROM_LAST, ORDERS };
+static const char *const mistaken[ORDERS] = {
+    NULL, "backward begins at layer 0, perhaps before forward has ended; a layer needs the error of the one above, so "
+    "backward begins at the last layer, after all of forward",
+    "forward begins at the last layer; each needs what the layer before gives, so it begins at layer 0",
+};
+
+static void forward(const struct layers *l, int k, float *seen)
 {
     const float *at = weights;
-    for (int k = 0; k < l->count; at += l->of[k], k++) {
-        seen[k] = 0;
-        for (int64_t i = 0; i < l->of[k]; i++) seen[k] += at[i];
+    float sum = 0;
+    for (int i = 0; i < k; i++) at += l->of[i];
+    for (int64_t i = 0; i < l->of[k]; i++) sum += at[i];
+    seen[k] = (k > 0 ? seen[k - 1] / 2 : 0) + sum / (float)l->of[k];
+}
+
+static void backward(const struct judge *j, const struct layers *l, int W, int k, const float *seen, float *error)
+{
+    int64_t place = 0;
+    for (int i = 0; i < k; i++) place += l->of[i];
+    if (k == l->count - 1) *error = seen[k];
+    for (int64_t i = 0; i < l->of[k]; i++) step_alone(j, W, place + i, *error);
+    *error /= 2;
+}
+
+/* One device's steps, layer by layer.  seen: of the last step. */
+static void train_layers(const struct judge *j, const struct layers *l, int W, int steps, enum order order, float *seen)
+{
+    const int L = l->count;
+    memset(seen, 0, sizeof *seen * LAYERS);
+    for (int s = 0; s < steps; s++) {
+        float error = 0;
+        for (int k = 0; k < L; k++) forward(l, order == FORWARD_FROM_LAST ? L - 1 - k : k, seen);
+        for (int k = 0; k < L; k++)
+            backward(j, l, W, order == BACKWARD_FROM_0 ? k : L - 1 - k, seen, &error);
     }
+}
+
+/* Whether a device has what one step in a mistaken order gives; the check has failed then, with its name. */
+static bool look_for_order(struct judge *j, struct trial *r, const struct layers *l, const float *first,
+                           const float *first_v)
+{
+    float seen[LAYERS], own[MOST];
+    for (int order = RIGHT + 1; order < ORDERS && l->count > 1; order++) {
+        memcpy(weights, first, sizeof *weights * (size_t)l->n), memcpy(v, first_v, sizeof *v * (size_t)l->n);
+        train_layers(j, l, r->devices, 1, (enum order)order, seen);
+        const size_t bytes = sizeof *own * (size_t)blocks(l, r->devices, 0, weights, own);
+        if (memcmp(own, r->device[0].buffer[2].data, bytes) != 0 ||
+            memcmp(seen, r->device[0].buffer[4].data, sizeof *seen * (size_t)l->count) != 0) continue;
+        return !trial_fails(r, "the weights are those of another order: %s", mistaken[order]);
+    }
+    return false;
 }
 
 static void look_at_third(struct judge *j, struct trial *r, const struct layers *l, enum look look)
 {
     const int W = r->devices, kept = judge_choice(j, "KEEP") == 1;
+    static float first[MOST], first_v[MOST];
     float seen[LAYERS], own[MOST];
-    train_alone(j, W, l->n, look == AT_VALUES ? STEPS - 1 : 0);
-    forward(l, seen);
-    train_alone(j, W, l->n, 1);
+    memcpy(first, weights, sizeof first), memcpy(first_v, v, sizeof first_v);
+    if (look == AT_ORDER && look_for_order(j, r, l, first, first_v)) return;
+    memcpy(weights, first, sizeof first), memcpy(v, first_v, sizeof first_v);
+    train_layers(j, l, W, look == AT_VALUES ? STEPS : 1, RIGHT, seen);
     for (int d = 0; d < W && !j->failed; d++) {
         trial_expect_floats(r, d, 4, seen, l->count, "seen");
         if (!j->failed) trial_expect_floats(r, d, 2, own, blocks(l, W, d, weights, own), "weights");
@@ -211,7 +266,7 @@ static void try_third(struct judge *j, enum look look)
                 buffer(r, d, 1, target[d], l.n, BUFFER_IN);
                 buffer(r, d, 2, own, blocks(&l, *W, d, weights, own), BUFFER_BOTH);
                 buffer(r, d, 3, own, blocks(&l, *W, d, v, own), BUFFER_BOTH);
-                trial_buffer(r, d, 4, 4 * (uint64_t)l.count, BUFFER_OUT);
+                trial_buffer(r, d, 4, 4 * (uint64_t)l.count, look == AT_ORDER ? BUFFER_BOTH : BUFFER_OUT);
                 set(r, d, l.count, steps);
             }
             if (trial_call(r)) look_at_third(j, r, &l, look);
@@ -219,7 +274,11 @@ static void try_third(struct judge *j, enum look look)
         }
 }
 
-static void check_third(struct judge *j) { try_third(j, AT_VALUES); }
+static void check_third(struct judge *j)
+{
+    try_third(j, AT_ORDER);
+    if (!j->failed) try_third(j, AT_VALUES);
+}
 static void check_third_sent(struct judge *j) { try_third(j, AT_SENT); }
 static void check_third_memory(struct judge *j) { try_third(j, AT_MEMORY); }
 
@@ -247,7 +306,7 @@ const struct lesson lesson_07_zero = {
           { "Write a function that gathers a layer: where does this device's block of layer l begin in m->weights?",
             "Blocks of different layers differ in length: add the lengths of those before.",
             "backward needs the layer's old weights; the update changes only this device's block.",
-            "Forward passes of all layers come before the first backward pass." } },
+            "Forward passes of all layers come before the first backward pass, which is that of the last layer." } },
         { 3, "zero3-sent", "each layer is gathered as often as it must be", 2, check_third_sent,
           { "Count: how often does each layer need all of its weights?",
             "zero.h says what happens with the weights of the last layer." } },

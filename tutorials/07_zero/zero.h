@@ -42,13 +42,18 @@ void zero1_step(const struct group *, const struct optimizer *, float *weights,
 
 /* ---- ZeRO-3: states, gradients and weights are shared, layer by layer --- */
 
+/* A layer halves what comes from the layer before and adds the mean of its
+ * weights: seen[l] = seen[l-1] / 2 + mean.  So the error that backward hands
+ * down from a layer is half of what came from above, and that of the last
+ * layer is what it gave: a layer's gradient needs all layers above it. */
 struct shared_model {
     int layers;                         /* 1 or more */
-    const int64_t *count;               /* numbers of each layer */
+    const int64_t *count;               /* numbers of each layer, 1 or more */
     const float *target;                /* of layer 0, then of layer 1, .. */
     /* this device's block of layer 0, then its block of layer 1, .. */
     float *weights, *v;
-    float *seen;                        /* for forward */
+    float *seen;                        /* what each layer gives, by forward */
+    float error;                        /* from the layer above, by backward */
 };
 
 /** Where layer l begins in `target`. */
@@ -62,16 +67,21 @@ static inline int64_t layer_place(const struct shared_model *m, int l)
 /** The forward pass of layer l, with all of its weights. */
 static inline void forward(struct shared_model *m, int l, const float *weights)
 {
-    m->seen[l] = 0;
-    for (int64_t k = 0; k < m->count[l]; k++) m->seen[l] += weights[k];
+    float sum = 0;
+    for (int64_t k = 0; k < m->count[l]; k++) sum += weights[k];
+    m->seen[l] = (l > 0 ? m->seen[l - 1] / 2 : 0) + sum / (float)m->count[l];
 }
 
-/** This device's gradient of layer l, from all of its weights. */
-static inline void backward(const struct shared_model *m, int l,
+/** This device's gradient of layer l, from all of its weights and the error of
+ *  the layer above; leaves the error for the layer below. */
+static inline void backward(struct shared_model *m, int l,
                             const float *weights, float *gradient)
 {
+    if (l == m->layers - 1) m->error = m->seen[l];
     whole_gradient(weights, m->target + layer_place(m, l), gradient,
                    m->count[l]);
+    for (int64_t k = 0; k < m->count[l]; k++) gradient[k] += m->error;
+    m->error = m->error / 2;
 }
 
 /** A step: forward from layer 0 to the last, then backward from the last to

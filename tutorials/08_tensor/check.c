@@ -136,10 +136,12 @@ static void forward(const struct judge *j, int W, const struct shape *s)
     for (int64_t i = 0; !before && i < s->T * s->D; i++) Y[i] += b[i % s->D];
 }
 
-static void sum_rows(const float *x, int64_t rows, int64_t columns, float *sum)
+static void sums_of_columns(const float *x, int64_t rows, int64_t columns, float *sum)
 {
-    memset(sum, 0, sizeof *sum * (size_t)columns);
-    for (int64_t i = 0; i < rows * columns; i++) sum[i % columns] += x[i];
+    for (int64_t k = 0; k < columns; k++) {
+        sum[k] = 0;
+        for (int64_t i = 0; i < rows; i++) sum[k] += x[i * columns + k];
+    }
 }
 
 static void backward(int W, const struct shape *s)
@@ -147,12 +149,12 @@ static void backward(int W, const struct shape *s)
     float one[TOKENS * WIDTH], dH[TOKENS * HIDDEN];
     for (int d = 0; d < W; d++) {
         struct part *p = &part[d];
-        sum_rows(dY, s->T, s->D, p->db);
+        sums_of_columns(dY, s->T, s->D, p->db);
         judge_matrix_product(p->dB, p->hidden, dY, p->own, s->T, s->D, true, false);
         judge_matrix_product(dH, dY, p->B, s->T, s->D, p->own, false, true);
         for (int64_t i = 0; i < s->T * p->own; i++)
             if (!(p->hidden[i] > 0)) dH[i] = 0;
-        sum_rows(dH, s->T, p->own, p->da);
+        sums_of_columns(dH, s->T, p->own, p->da);
         judge_matrix_product(p->dA, X, dH, s->D, s->T, p->own, true, false);
         judge_matrix_product(one, dH, p->A, s->T, p->own, s->D, false, true);
         add_part(dX, one, s->T * s->D, d);

@@ -46,8 +46,8 @@ static bool same_sums(struct judge *j, const struct kernel_trial *t)
     for (int r = 0; r < t->number[0]; r++) {
         const float want = row_sum(j, t->x + r * t->number[1], t->number[1]);
         if (!(t->y[r] == want))
-            return judge_fails(j, "row_sums of %s: the sum of row %d is %.9g%s, and must be %.9g, to the bit",
-                               shape_text(t).text, r, (double)t->y[r], kernel_meaning(t->y[r]), (double)want);
+            return kernel_fails(j, t, "row_sums of %s: the sum of row %d is %.9g%s, and must be %.9g, to the bit",
+                                shape_text(t).text, r, (double)t->y[r], kernel_meaning(t->y[r]), (double)want);
     }
     return true;
 }
@@ -65,11 +65,28 @@ static bool near_softmax(struct judge *j, const struct kernel_trial *t)
             const double want = exp(x[i] - most) / sum, got = t->y[r * cols + i];
             const double bound = want * (40 + 2 * fabs(x[i] - most)) * 0x1p-24 + 0x1p-126;
             if (!(fabs(got - want) <= bound))
-                return judge_fails(j, "softmax of %s: y[%d,%d] is %.7g%s, and must be %.7g; its bound is %.1e",
-                                   shape_text(t).text, r, i, got, kernel_meaning((float)got), want, bound);
+                return kernel_fails(j, t, "softmax of %s: y[%d,%d] is %.7g%s, and must be %.7g; its bound is %.1e",
+                                    shape_text(t).text, r, i, got, kernel_meaning((float)got), want, bound);
         }
     }
     return true;
+}
+
+/* A lane has a 32nd of the columns, which a softmax reads three times and writes once; what lanes hand each other by
+ * memory may be as much as by shuffles. */
+static bool by_lanes(struct judge *j, const struct kernel_trial *t)
+{
+    const long most = 4 * ((t->number[1] + LANES - 1) / LANES) + 32;
+    return t->accesses <= most ||
+           kernel_fails(j, t, "%s of %s: the numbers are right, but a thread reads and writes %ld times, and may at "
+                        "most %ld times: a row is the work of a warp, a 32nd of its columns that of a lane",
+                        names[t->which], shape_text(t).text, t->accesses, most);
+}
+
+static bool same_by_lanes(struct judge *j, const struct kernel_trial *t) { return same_sums(j, t) && by_lanes(j, t); }
+static bool near_by_lanes(struct judge *j, const struct kernel_trial *t)
+{
+    return near_softmax(j, t) && by_lanes(j, t);
 }
 
 static bool clean(struct judge *j, const struct kernel_trial *t)
@@ -99,13 +116,13 @@ static bool run(struct judge *j, int which, int first, float middle, const char 
     return true;
 }
 
-static void check_sums(struct judge *j) { run(j, SUMS, 0, 0, "forward", same_sums); }
+static void check_sums(struct judge *j) { run(j, SUMS, 0, 0, "forward", same_by_lanes); }
 static void check_sums_judge(struct judge *j) { run(j, SUMS, 3, 0, "forward", clean); }
 static void check_sums_orders(struct judge *j)
 {
     if (run(j, SUMS, SIZES - 2, 0, "reverse", same_sums)) run(j, SUMS, SIZES - 1, 0, "7", same_sums);
 }
-static void check_softmax(struct judge *j) { run(j, SOFTMAX, 0, 0, "forward", near_softmax); }
+static void check_softmax(struct judge *j) { run(j, SOFTMAX, 0, 0, "forward", near_by_lanes); }
 static void check_softmax_large(struct judge *j)
 {
     if (run(j, SOFTMAX, SIZES - 2, 1000, "reverse", near_softmax)) run(j, SOFTMAX, SIZES - 1, -1000, "7", near_softmax);
@@ -129,6 +146,7 @@ const struct lesson lesson_20_warps = {
         { 1, "sums-judge", "sums of rows: masks name who comes, and nothing is out of bounds", 4, check_sums_judge,
           { "The mask of a shuffle names all lanes that call it, and each of these must call it.",
             "With 5 rows the second block has warps without a row.  May they read x?",
+            "A race in shared memory: shuffles and votes order no memory, __syncwarp() does.",
             "All lanes of a warp have the same row, so they can return together." } },
         { 2, "softmax", "softmax: within its bound", 3, check_softmax,
           { "First the largest number of the row, then the sum, then the quotients.",

@@ -2,7 +2,8 @@
  * judge of kernels has seen.  calls.cu of a lesson includes it.
  *
  * argv: the call's number, numbers of the result, then whole numbers for the call.  Standard input: fp32 numbers, all
- * that there are.  Standard output: the count of reports, a line each; then the result, fp32.
+ * that there are.  Standard output: the count of reports, a line each; a line with the most accesses of a thread; then
+ * the result, fp32.  Where no thread can go on there are only reports.
  */
 #ifndef ORRERY_WORKER_KERNEL_H
 #define ORRERY_WORKER_KERNEL_H
@@ -18,6 +19,8 @@ extern "C" {
 int judge_reports(void);
 const char *judge_report(int);
 void judge_print(bool now);
+long judge_most_accesses(void);
+extern void (*judge_gives_up)(void);
 bool judge_lines_apart(void);
 }
 
@@ -43,6 +46,14 @@ static inline std::vector<float> numbers_of_input()
     return x;
 }
 
+static inline void print_reports()
+{
+    const cudaError_t e = cudaGetLastError();
+    printf("%d\n", judge_reports() + (e != cudaSuccess));
+    for (int i = 0; i < judge_reports(); i++) printf("%s\n", judge_report(i));
+    if (e != cudaSuccess) printf("a launch fails: %s\n", cudaGetErrorString(e));
+}
+
 static inline int kernel_main(int argc, char **argv, void (*call)(const kernel_call &))
 {
     const std::vector<float> x = numbers_of_input();
@@ -58,12 +69,11 @@ static inline int kernel_main(int argc, char **argv, void (*call)(const kernel_c
     static char buffer[1 << 16];
     setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
     if (!lock_in()) _Exit(4);
+    judge_gives_up = print_reports;
     call({ atoi(argv[1]), dy, m, dx, (int)x.size(), number.data() });
-    const cudaError_t e = cudaGetLastError();
     cudaMemcpy(y.data(), dy, (size_t)m * sizeof(float), cudaMemcpyDeviceToHost);
-    printf("%d\n", judge_reports() + (e != cudaSuccess));
-    for (int i = 0; i < judge_reports(); i++) printf("%s\n", judge_report(i));
-    if (e != cudaSuccess) printf("a launch fails: %s\n", cudaGetErrorString(e));
+    print_reports();
+    printf("%ld\n", judge_most_accesses());
     fwrite(y.data(), sizeof(float), (size_t)m, stdout);
     fflush(stdout);
     _Exit(0);

@@ -1,4 +1,4 @@
-/* course.h -- what orrery learn, grade and course share. */
+/* course.h -- what orrery learn, grade and course share.  The teacher's part is in cli/teacher. */
 #ifndef ORRERY_CLI_COURSE_H
 #define ORRERY_CLI_COURSE_H
 
@@ -50,20 +50,24 @@ enum error_code write_junit(const char *path, const struct score *, int scores, 
 
 /* ---- trees.c ----------------------------------------------------------------------------------------------------- */
 
-/** Write a student's tree into a new folder: pages, contracts, skeletons, of one variant; and pages on the words. */
+/** Write a student's folder, which must be new: pages, contracts, skeletons, of one variant; and pages on the words. */
 enum error_code write_student_tree(const char *folder, uint64_t variant, struct error *);
 
-/** Write a teacher's: solutions, mutants, hidden seed, what Gradescope and GitHub need. */
-enum error_code write_teacher_tree(const char *folder, uint64_t variant, struct error *);
+/** A text of tutorials/ as it stands there.  @return for free(), or NULL. */
+char *tutorial_text(const char *inside, struct error *);
 
 /** The text of a lesson's file in tutorials/, as a student or a teacher gets it.  @return for free(), or NULL. */
 char *lesson_text(const struct lesson *, const char *file, bool solution, uint64_t variant, struct error *);
 
-/* ---- prove.c ----------------------------------------------------------------------------------------------------- */
+/** Names of the files of a lesson that a student gets.  @return how many. */
+int lesson_files(const struct lesson *, const char *names[LESSON_GIVEN + 3]);
 
-/** Try the grader: the skeleton must have 0 points, the solution all, each mutant must lose what it says.
- *  @param most  mutants of each lesson; 0: all.  @return OK, ERR_CHECK if one does not. */
-enum error_code prove_lessons(const bool chosen[MOST_LESSONS], uint64_t variant, int most, bool sanitize,
-                              struct error *);
+/* What is written into a folder of a course; inside: "" is the folder itself. */
+enum error_code tree_make_folder(const char *folder, const char *inside, struct error *);
+enum error_code tree_write_file(const char *folder, const char *inside, const char *text, struct error *);
+enum error_code tree_copy_text(const char *folder, const char *from, const char *to, struct error *);
+enum error_code tree_write_lesson(const char *folder, const struct lesson *, bool solution, uint64_t variant,
+                                  struct error *);
+enum error_code tree_write_mark(const char *folder, uint64_t variant, struct error *);
 
 #endif

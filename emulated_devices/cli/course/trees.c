@@ -1,4 +1,4 @@
-/* trees.c -- the folders of a course: the student's, and the teacher's. */
+/* trees.c -- the texts of tutorials/, and the folder in which a student works. */
 #include "emulated_devices/cli/course/course.h"
 #include "emulated_devices/course/annotated.h"
 #include "emulated_devices/course/build.h"
@@ -14,7 +14,7 @@ enum { FILE_MOST = 4 << 20 };
 
 /* ---- texts of tutorials/ ----------------------------------------------------------------------------------------- */
 
-static char *read_text(const char *inside, struct error *err)
+char *tutorial_text(const char *inside, struct error *err)
 {
     char tutorials[PATH_MAX / 2], path[PATH_MAX], *text = NULL;
     size_t bytes;
@@ -27,7 +27,7 @@ char *lesson_text(const struct lesson *l, const char *file, bool solution, uint6
 {
     char inside[PATH_MAX];
     path_of(inside, sizeof inside, l->folder, file);
-    char *text = read_text(inside, err);
+    char *text = tutorial_text(inside, err);
     char *out = text ? annotated_cut(text, solution ? CUT_SOLUTION : CUT_SKELETON, l, variant, err) : NULL;
     if (text && out == NULL) fail_about(err, err->code, inside);
     free(text);
@@ -36,7 +36,7 @@ char *lesson_text(const struct lesson *l, const char *file, bool solution, uint6
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-static enum error_code make_folder(const char *folder, const char *inside, struct error *err)
+enum error_code tree_make_folder(const char *folder, const char *inside, struct error *err)
 {
     char path[PATH_MAX];
     if (inside[0]) path_of(path, sizeof path, folder, inside);
@@ -45,50 +45,52 @@ static enum error_code make_folder(const char *folder, const char *inside, struc
     return fail(err, ERR_FILE, "%s: %s", printable_path(path).text, strerror(errno));
 }
 
-static enum error_code write_file(const char *folder, const char *inside, const char *text, struct error *err)
+enum error_code tree_write_file(const char *folder, const char *inside, const char *text, struct error *err)
 {
     char path[PATH_MAX];
     path_of(path, sizeof path, folder, inside);
     return file_write_all(path, text, strlen(text), err);
 }
 
-static enum error_code copy_text(const char *folder, const char *from, const char *to, struct error *err)
+enum error_code tree_copy_text(const char *folder, const char *from, const char *to, struct error *err)
 {
-    char *text = read_text(from, err);
-    enum error_code e = text ? write_file(folder, to, text, err) : err->code;
+    char *text = tutorial_text(from, err);
+    enum error_code e = text ? tree_write_file(folder, to, text, err) : err->code;
     free(text);
     return e;
 }
 
-/* A contract: the .h beside the .c. */
-static void contract_of(const struct lesson *l, char *to, size_t size)
+int lesson_files(const struct lesson *l, const char *names[LESSON_GIVEN + 3])
 {
-    snprintf(to, size, "%.*sh", (int)strlen(l->file) - 1, l->file);
+    static char contract[100];                  /* the .h beside the .c */
+    int n = 0;
+    names[n++] = "README.md", names[n++] = l->file;
+    snprintf(contract, sizeof contract, "%.*sh", (int)strlen(l->file) - 1, l->file);
+    if (l->functions) names[n++] = contract;
+    for (int i = 0; i < LESSON_GIVEN && l->given[i]; i++) names[n++] = l->given[i];
+    return n;
 }
 
-static enum error_code write_lesson(const char *folder, const struct lesson *l, bool solution, uint64_t variant,
-                                    struct error *err)
+enum error_code tree_write_lesson(const char *folder, const struct lesson *l, bool solution, uint64_t variant,
+                                  struct error *err)
 {
-    char contract[100];
-    const char *names[LESSON_GIVEN + 3] = { "README.md", l->file };
-    int n = 2;
-    if (l->functions) contract_of(l, contract, sizeof contract), names[n++] = contract;
-    for (int i = 0; i < LESSON_GIVEN && l->given[i]; i++) names[n++] = l->given[i];
-    enum error_code e = make_folder(folder, l->folder, err);
+    const char *names[LESSON_GIVEN + 3];
+    const int n = lesson_files(l, names);
+    enum error_code e = tree_make_folder(folder, l->folder, err);
     for (int i = 0; i < n && !e; i++) {
         char inside[PATH_MAX], *text = lesson_text(l, names[i], solution, variant, err);
         path_of(inside, sizeof inside, l->folder, names[i]);
-        e = text ? write_file(folder, inside, text, err) : err->code;
+        e = text ? tree_write_file(folder, inside, text, err) : err->code;
         free(text);
     }
     return e;
 }
 
-static enum error_code write_mark(const char *folder, uint64_t variant, struct error *err)
+enum error_code tree_write_mark(const char *folder, uint64_t variant, struct error *err)
 {
     char text[100];
     snprintf(text, sizeof text, "{ \"orrery course\": 1, \"variant\": %llu }\n", (unsigned long long)variant);
-    return write_file(folder, COURSE_FILE, text, err);
+    return tree_write_file(folder, COURSE_FILE, text, err);
 }
 
 /* ---- pages for who is new to the words --------------------------------------------------------------------------- */
@@ -123,12 +125,12 @@ static enum error_code copy_concept(const char *folder, const char *name, struct
     char from[PATH_MAX], to[PATH_MAX], *out = NULL;
     size_t size;
     path_of(from, sizeof from, CONCEPTS, name), path_of(to, sizeof to, "concepts", name);
-    if (ends_with(name, ".svg")) return copy_text(folder, from, to, err);
-    char *text = read_text(from, err);
+    if (ends_with(name, ".svg")) return tree_copy_text(folder, from, to, err);
+    char *text = tutorial_text(from, err);
     FILE *f = text ? open_memstream(&out, &size) : NULL;
     enum error_code e = text ? ERR_MEMORY : err->code;
     if (f) write_page(f, text);
-    if (f && fclose(f) == 0) e = write_file(folder, to, out, err);
+    if (f && fclose(f) == 0) e = tree_write_file(folder, to, out, err);
     else if (text) fail(err, ERR_MEMORY, "no memory for %s", name);
     free(out), free(text);
     return e;
@@ -142,7 +144,7 @@ static enum error_code write_concepts(const char *folder, struct error *err)
     path_of(path, sizeof path, tutorials, CONCEPTS);
     DIR *d = opendir(path);
     if (d == NULL) return OK;                   /* ORRERY_TUTORIALS may name a folder with nothing beside it */
-    e = make_folder(folder, "concepts", err);
+    e = tree_make_folder(folder, "concepts", err);
     for (const struct dirent *one; !e && (one = readdir(d)) != NULL;)
         if (ends_with(one->d_name, ".md") || ends_with(one->d_name, ".svg")) e = copy_concept(folder, one->d_name, err);
     closedir(d);
@@ -152,84 +154,11 @@ static enum error_code write_concepts(const char *folder, struct error *err)
 enum error_code write_student_tree(const char *folder, uint64_t variant, struct error *err)
 {
     if (variant > INT32_MAX) return fail(err, ERR_USAGE, "--variant: at most %d", INT32_MAX);
-    enum error_code e = make_folder(folder, "", err);
-    if (!e) e = copy_text(folder, "student/README.md", "README.md", err);
-    if (!e) e = copy_text(folder, "student/AGENTS.md", "AGENTS.md", err);
-    if (!e) e = copy_text(folder, "course.h", "course.h", err);
+    enum error_code e = tree_make_folder(folder, "", err);
+    if (!e) e = tree_copy_text(folder, "student/README.md", "README.md", err);
+    if (!e) e = tree_copy_text(folder, "student/AGENTS.md", "AGENTS.md", err);
+    if (!e) e = tree_copy_text(folder, "course.h", "course.h", err);
     if (!e) e = write_concepts(folder, err);
-    for (int i = 0; lessons[i] && !e; i++) e = write_lesson(folder, lessons[i], false, variant, err);
-    return e ? e : write_mark(folder, variant, err);
-}
-
-/* ---- the teacher's -------------------------------------------------------------------------------------------- */
-
-static enum error_code write_mutants(const char *folder, const struct lesson *l, uint64_t variant, struct error *err)
-{
-    char inside[PATH_MAX];
-    snprintf(inside, sizeof inside, "mutants/%s.txt", l->folder);
-    char *text = lesson_text(l, "mutants.txt", true, variant, err);
-    enum error_code e = text ? write_file(folder, inside, text, err) : err->code;
-    free(text);
-    return e;
-}
-
-/* Every check with its points and hints. */
-static enum error_code write_rubric(const char *folder, struct error *err)
-{
-    char *text = NULL;
-    size_t size;
-    int sum = 0;
-    FILE *f = open_memstream(&text, &size);
-    if (f == NULL) return fail(err, ERR_MEMORY, "no memory for rubric.md");
-    fprintf(f, "# Points\n\nThe first check of a part is its gate: if it fails, the others of the part have no "
-            "points.\n");
-    for (int i = 0; lessons[i]; i++) {
-        const struct lesson *l = lessons[i];
-        sum += lesson_points(l);
-        fprintf(f, "\n## %02d %s: %d points\n\n| part | check | points | holds | hints |\n|---|---|---|---|---|\n",
-                lesson_number(l), l->title, lesson_points(l));
-        for (const struct check *c = l->check; c->run; c++) {
-            fprintf(f, "| %d | %s | %d | %s |", c->part, c->name, c->points, c->title);
-            for (int h = 0; h < CHECK_HINTS && c->hint[h]; h++) {
-                fprintf(f, " %d. ", h + 1);
-                for (const char *at = c->hint[h]; *at; at++) fprintf(f, "%s%c", *at == '|' ? "\\" : "", *at);
-            }
-            fprintf(f, " |\n");
-        }
-    }
-    fprintf(f, "\nAll lessons: %d points.\n", sum);
-    enum error_code e = fclose(f) == 0 ? OK : fail(err, ERR_MEMORY, "no memory for rubric.md");
-    if (!e) e = write_file(folder, "rubric.md", text, err);
-    free(text);
-    return e;
-}
-
-/* 32 hexadecimal digits from the system. */
-static enum error_code write_secret(const char *folder, struct error *err)
-{
-    unsigned char bytes[16];
-    char text[40];
-    FILE *f = fopen("/dev/urandom", "rb");
-    const bool well = f && fread(bytes, sizeof bytes, 1, f) == 1;
-    if (f) fclose(f);
-    if (!well) return fail(err, ERR_FILE, "/dev/urandom cannot be read");
-    for (int i = 0; i < 16; i++) snprintf(text + 2 * i, 3, "%02x", (unsigned)bytes[i]);
-    strcpy(text + 32, "\n");
-    return write_file(folder, "secret", text, err);
-}
-
-enum error_code write_teacher_tree(const char *folder, uint64_t variant, struct error *err)
-{
-    char inside[PATH_MAX];
-    enum error_code e = make_folder(folder, "", err);
-    if (!e) e = make_folder(folder, "solutions", err);
-    if (!e) e = make_folder(folder, "mutants", err);
-    path_of(inside, sizeof inside, folder, "solutions");
-    for (int i = 0; lessons[i] && !e; i++) e = write_lesson(inside, lessons[i], true, variant, err);
-    for (int i = 0; lessons[i] && !e; i++) e = write_mutants(folder, lessons[i], variant, err);
-    if (!e) e = write_rubric(folder, err);
-    if (!e) e = write_secret(folder, err);
-    if (!e) e = copy_text(folder, "teacher/README.md", "README.md", err);
-    if (!e) e = copy_text(folder, "teacher/classroom.yml", "classroom.yml", err);
-    return e ? e : write_mark(folder, variant, err);
+    for (int i = 0; lessons[i] && !e; i++) e = tree_write_lesson(folder, lessons[i], false, variant, err);
+    return e ? e : tree_write_mark(folder, variant, err);
 }

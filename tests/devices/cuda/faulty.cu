@@ -480,6 +480,105 @@ template <int FAULT> static int run_host(void)
     return 0;
 }
 
+/* ---- lanes that hand numbers to each other by shared memory, and what does not order it -------------------------- */
+
+template <int FAULT> __global__ void neighbours(float *y, const float *x)
+{
+    __shared__ float s[32];
+    const int lane = threadIdx.x;
+    s[lane] = x[lane];
+    if (FAULT == 1) __ballot_sync(0xffffffffu, 1);              /* a vote is no barrier of memory */
+    else if (FAULT == 2) __shfl_xor_sync(0xffffffffu, 1, 1);    /* nor is a shuffle */
+    else __syncwarp();
+    y[lane] = s[lane ^ 1];
+}
+
+template <int FAULT> static int run_neighbours(void)
+{
+    ramp x(32);
+    numbers<float> y(32);
+    float got[32], want[32];
+    for (int i = 0; i < 32; i++) want[i] = x.host[i ^ 1];
+    LAUNCH(neighbours<FAULT>, dim3(1), dim3(32), 0, y.data, x.data);
+    y.get(got);
+    return differ(got, want, 32);
+}
+
+/* ---- variables of the file --------------------------------------------------------------------------------------- */
+
+__device__ float of_block[4];
+__device__ int is_there[4];
+__device__ unsigned counted;
+
+template <int FAULT> __global__ void blocks_in_turn(float *y, const float *x, int n)
+{
+    const int b = blockIdx.x;
+    float before = 0;
+    if (FAULT == 1) {                                           /* read by others, with no order at all */
+        of_block[b] = x[b], is_there[b] = 1;
+        for (int k = 0; k < b; k++) {
+            while (is_there[k] == 0) continue;
+            before += of_block[k];
+        }
+    } else {
+        if (FAULT == 2) counted++;                              /* by all blocks */
+        else atomicAdd(&counted, 1u);
+        for (int k = 0; k < b; k++) before += x[k];
+    }
+    if (b < n) y[b] = before;
+}
+
+template <int FAULT> static int run_blocks_in_turn(void)
+{
+    ramp x(4);
+    numbers<float> y(4);
+    float got[4], want[4] = { 0 };
+    const unsigned none = 0;
+    cudaMemcpyToSymbol(counted, &none, sizeof none);
+    for (int i = 1; i < 4; i++) want[i] = want[i - 1] + x.host[i - 1];
+    LAUNCH(blocks_in_turn<FAULT>, dim3(4), dim3(1), 0, y.data, x.data, 4);
+    y.get(got);
+    return differ(got, want, 4);
+}
+
+/* ---- the host computes what a kernel should ---------------------------------------------------------------------- */
+
+static float of_the_host[4];
+template <int FAULT> __global__ void copies(float *y, const float *x)
+{
+    y[threadIdx.x] = FAULT == 2 ? of_the_host[threadIdx.x] : 2 * x[threadIdx.x];
+}
+
+template <int FAULT> static int run_copies(void)
+{
+    ramp x(4);
+    numbers<float> y(4);
+    float got[4], want[4];
+    for (int i = 0; i < 4; i++) want[i] = 2 * x.host[i];
+    if (FAULT == 2) for (int i = 0; i < 4; i++) of_the_host[i] = 2 * x.host[i];
+    LAUNCH(copies<FAULT>, dim3(1), dim3(4), 0, y.data, x.data);
+    if (FAULT == 1) for (int i = 0; i < 4; i++) y.data[i] = 2 * x.data[i];
+    y.get(got);
+    return differ(got, want, 4);
+}
+
+/* ---- memcpy in a kernel ------------------------------------------------------------------------------------------ */
+
+template <int FAULT> __global__ void copy_rows(float *y, const float *x, int cols)
+{
+    memcpy(y + threadIdx.x * cols, x + threadIdx.x * cols, (size_t)(cols + (FAULT == 1)) * sizeof *y);
+}
+
+template <int FAULT> static int run_copy_rows(void)
+{
+    ramp x(12);
+    numbers<float> y(12);
+    float got[12];
+    LAUNCH(copy_rows<FAULT>, dim3(1), dim3(4), 0, y.data, x.data, 3);
+    y.get(got);
+    return differ(got, x.host, 12);
+}
+
 const struct judged faulty_kernels[] = {
     { "block sums: no barrier in the tree", "race", run_block_sums<1> },
     { "block sums: no barrier before the tree", "race", run_block_sums<2> },
@@ -555,6 +654,13 @@ const struct judged faulty_kernels[] = {
     { "host: no blocks", "kernel add_one<0>: it is not launched: its grid has no blocks", run_host<8> },
     { "host: too many threads", "it is not launched: its blocks have more than 1024", run_host<9> },
     { "host: too much shared memory", "more dynamic shared memory than 48 KiB", run_host<10> },
+    { "neighbours: a vote as a barrier", "race", run_neighbours<1> },
+    { "neighbours: a shuffle as a barrier", "race", run_neighbours<2> },
+    { "blocks in turn: no fence and no atomic", "not ordered: variable is_there, byte", run_blocks_in_turn<1> },
+    { "blocks in turn: a lost update", "not ordered: variable counted, byte", run_blocks_in_turn<2> },
+    { "copies: by the host", "host access: a read of 4 bytes by the host at faulty.cu", run_copies<1> },
+    { "copies: a variable of the host", "variable of_the_host is used by the host and by kernels", run_copies<2> },
+    { "copy rows: a number too many", "race", run_copy_rows<1> },
     { NULL, NULL, NULL },
 };
 
@@ -567,5 +673,7 @@ extern const struct judged right_kernels[] = {
     { "far and wide", NULL, run_far_and_wide<0> }, { "reversed", NULL, run_reversed<0> },
     { "signed bins", NULL, run_signed_bins<0> },
     { "both tiles", NULL, run_both_tiles<0> }, { "host", NULL, run_host<0> },
+    { "neighbours", NULL, run_neighbours<0> }, { "blocks in turn", NULL, run_blocks_in_turn<0> },
+    { "copies", NULL, run_copies<0> }, { "copy rows", NULL, run_copy_rows<0> },
     { NULL, NULL, NULL },
 };

@@ -167,14 +167,14 @@ template <typename T>
 static inline cudaError_t cudaMemcpyToSymbol(T &to, const void *from, size_t bytes, size_t offset = 0)
 {
     if (offset > sizeof to || bytes > sizeof to - offset) return cudaErrorInvalidValue;
-    memcpy(reinterpret_cast<char *>(&to) + offset, from, bytes);
+    emulated::copy_variable(reinterpret_cast<char *>(&to) + offset, from, bytes);
     return cudaSuccess;
 }
 template <typename T>
 static inline cudaError_t cudaMemcpyFromSymbol(void *to, T &from, size_t bytes, size_t offset = 0)
 {
     if (offset > sizeof from || bytes > sizeof from - offset) return cudaErrorInvalidValue;
-    memcpy(to, reinterpret_cast<char *>(&from) + offset, bytes);
+    emulated::copy_variable(to, reinterpret_cast<char *>(&from) + offset, bytes);
     return cudaSuccess;
 }
 

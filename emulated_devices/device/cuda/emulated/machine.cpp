@@ -248,10 +248,20 @@ static uint64_t gives(const machine *m, int first, int lane, const together &op)
     return warp[from].op.value;
 }
 
+/* Whether the lanes that have come are in __syncwarp. */
+static bool in_syncwarp(const machine *m, int first, unsigned mask)
+{
+    for (int i = 0; i < WARP; i++)
+        if (mask >> i & 1 && first + i < m->count && m->threads[(size_t)(first + i)].state == IN_WARP
+            && m->threads[(size_t)(first + i)].op.how != WARP_SYNC)
+            return false;
+    return true;
+}
+
 /* All lanes of the mask have come: each gets its result. */
 void machine::meet(int first, unsigned mask)
 {
-    if (watcher) watcher->warp_meets(first, mask);
+    if (watcher && in_syncwarp(this, first, mask)) watcher->warp_meets(first, mask);
     for (int i = 0; i < WARP; i++)
         if (mask >> i & 1 && first + i < count && threads[(size_t)(first + i)].state == IN_WARP)
             threads[(size_t)(first + i)].result = gives(this, first, i, threads[(size_t)(first + i)].op);

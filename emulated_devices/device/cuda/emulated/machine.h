@@ -100,7 +100,7 @@ struct watcher {
     void (*thread_ends)(int thread);
     void (*block_meets)();                                      /* all of the block that have not ended */
     void (*block_diverges)(where, int thread, where other, int other_thread);  /* two barriers, or NULL: it has ended */
-    void (*warp_meets)(int first_thread, unsigned mask);
+    void (*warp_meets)(int first_thread, unsigned mask);        /* in __syncwarp: other functions order no memory */
     void (*bad_mask)(const char *why, const together &, int thread);
     void (*fences)();
     void (*atomic)(const void *, size_t bytes, const void *pc, bool compares);
@@ -125,6 +125,9 @@ extern size_t red_zone;
 
 /* A kernel was launched as it cannot be: what cudaGetLastError says. */
 void launch_failed(const char *kernel, const char *why);
+
+/* To or from a variable of the device: by the runtime, not by the host's own code. */
+void copy_variable(void *to, const void *from, size_t bytes);
 
 /* Bytes of dynamic shared memory that launches may ask for: more than usual after cudaFuncSetAttribute. */
 extern size_t shared_allowed;

@@ -22,6 +22,12 @@ void emulated::launch_failed(const char *kernel, const char *why)
 
 size_t emulated::shared_allowed = SHARED_USUAL;
 
+void emulated::copy_variable(void *to, const void *from, size_t bytes)
+{
+    if (watcher) watcher->copied(to, from, bytes);
+    memcpy(to, from, bytes);
+}
+
 /* What ORRERY_CUDA_EMULATED says after "name="; NULL: nothing. */
 static const char *pretended(const char *name)
 {

@@ -97,6 +97,8 @@ mkdir "$work/kernel"
 $cxx $plus -Wall -Wextra -Wno-unknown-pragmas -fsanitize=thread,alignment ${lesson:+-I"$lesson"} -x c++ -S "$kernel" -o "$work/kernel/s" || exit 1
 awk -f $cuda/emulated/judge/red_zones.awk "$work/kernel/s" >"$work/kernel/zones.s" && $cxx -c "$work/kernel/zones.s" -o "$work/kernel.o" || exit 1
 
+objcopy --redefine-syms=$cuda/emulated/judge/calls.txt "$work/kernel.o" || exit 1
+
 # extern __shared__ T name[]: whatever its name is, it is the emulator's dynamic_shared.
 for name in $(readelf -sW "$work/kernel.o" | awk '$4 == "TLS" && $7 == "UND" && $8 !~ /^(dynamic_shared|emulated_indices)$/ { print $8 }'); do
     objcopy --redefine-sym "$name=dynamic_shared" "$work/kernel.o" || exit 1
@@ -105,7 +107,7 @@ done
 # A program runs where its author has no rights: its kernels use the emulator, and what compilers and arithmetic need.
 if [ -n "$calls" ]; then
     other=$(nm -u "$work/kernel.o" | awk '{ print $NF }' |
-            grep -vE '^(_ZN8emulated|_ZTHN8emulated|_ZGV|__tsan_|__ubsan_handle_type_mismatch_v1$|_GLOBAL_OFFSET_TABLE_|__tls_get_addr|__stack_chk_fail|__cxa_guard|__g(xx|cc)_personality|_Unwind|mem(cpy|set|move|cmp)$|(exp|log|sqrt|fabs|fmax|fmin|floor|ceil|tanh|pow)f?$|cudaGetLastError|dynamic_shared|emulated_)' | head -n 1)
+            grep -vE '^(_ZN8emulated|_ZTHN8emulated|_ZGV|__tsan_|__ubsan_handle_type_mismatch_v1$|_GLOBAL_OFFSET_TABLE_|__tls_get_addr|__stack_chk_fail|__cxa_guard|__g(xx|cc)_personality|_Unwind|judge_mem(cpy|set|move)$|memcmp$|(exp|log|sqrt|fabs|fmax|fmin|floor|ceil|tanh|pow)f?$|cudaGetLastError|dynamic_shared|emulated_)' | head -n 1)
     if [ -n "$other" ]; then echo "the kernels cannot call $other" >&2; exit 1; fi
     # Before main runs what the judge needs, 8 bytes of addresses, and nothing of theirs.
     early=$(readelf -SW "$work/kernel.o" | sed 's/^ *\[ *[0-9]*\]//' | awk '$1 ~ /^\.(init|fini|preinit|ctors|dtors)/ { print $5 }' | tr '\n' ' ')

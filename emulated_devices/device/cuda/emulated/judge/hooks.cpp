@@ -1,6 +1,7 @@
 /* hooks.cpp -- what -fsanitize=thread calls, and what the machine tells (machine.h). */
 #include "emulated_devices/device/cuda/emulated/judge/judge.h"
 #include <cstdlib>
+#include <cstring>
 
 namespace emulated {
 
@@ -19,6 +20,21 @@ HOOK(8)
 HOOK(16)
 extern "C" void __tsan_read_range(void *p, size_t bytes) { shadow_access(p, bytes, 0, PC); }
 extern "C" void __tsan_write_range(void *p, size_t bytes) { shadow_access(p, bytes, WRITE, PC); }
+/* What kernels call for memcpy, memmove and memset (calls.txt). */
+#define MOVES(name)                                                                                                    \
+    extern "C" void *name(void *to, const void *from, size_t bytes)                                                    \
+    {                                                                                                                  \
+        shadow_access_any(from, bytes, 0, PC), shadow_access_any(to, bytes, WRITE, PC);                                \
+        return memmove(to, from, bytes);                                                                               \
+    }
+MOVES(judge_memcpy)
+MOVES(judge_memmove)
+extern "C" void *judge_memset(void *to, int value, size_t bytes)
+{
+    shadow_access_any(to, bytes, WRITE, PC);
+    return memset(to, value, bytes);
+}
+
 extern "C" void __tsan_vptr_update(void **, void *) { }
 extern "C" void __tsan_func_entry(void *) { }
 extern "C" void __tsan_func_exit(void) { }
@@ -102,6 +118,7 @@ static void atomic(const void *p, size_t bytes, const void *pc, bool compares)
 static void stuck()
 {
     report("stuck", nullptr, nullptr, "no thread can go on: lanes or threads that others wait for never come");
+    if (judge_gives_up) judge_gives_up();
     fflush(nullptr);
     _Exit(3);
 }

@@ -51,6 +51,8 @@ extern running now;
 struct cell { access write[2], read[2]; };
 
 struct allocation {
+    std::string name;                   /* of a variable of the .cu file; "": it was allocated */
+    bool by_host, by_kernel;            /* a variable: who has used it */
     char *base;
     size_t bytes;
     bool live;
@@ -69,6 +71,7 @@ struct place {
     bool is_dynamic;                    /* its size is the launch's */
 };
 place find_place(const void *);
+place find_place_of_host(const void *); /* GLOBAL, or NOTHING that is watched */
 size_t shared_room();                   /* bytes of the thread's own memory, in which the shared arrays lie */
 std::vector<allocation *> live_allocations();
 void places_begin();
@@ -88,6 +91,7 @@ bool order_before(const access &, int thread);
 /* ---- the others -------------------------------------------------------------------------------------------------- */
 
 void shadow_access(const void *, size_t bytes, int kind, const void *pc);
+void shadow_access_any(const void *, size_t bytes, int kind, const void *pc);      /* at an address of any alignment */
 void shadow_begin_block();
 bool shadow_uses_array(size_t tls);     /* whether this launch has, of that begin */
 void shadow_ends(int thread);
@@ -96,6 +100,8 @@ void shadow_wrote_by_host(void *, const void *from, size_t bytes);    /* from: N
 
 /* kind: "race", "out of bounds", ...; once for each kind, pair of lines and shared array. */
 void report(const char *kind, const void *pc, const void *other_pc, const std::string &text);
+/* Of the host's own code: without the name of a kernel. */
+void report_host(const char *kind, const void *pc, const std::string &text);
 /* Once for each kind and KEY, which says where and what. */
 void report_once(const char *kind, const std::string &key, const std::string &text);
 std::string thread_name(uint32_t block, int thread);
@@ -115,7 +121,9 @@ const char *judge_report(int);
 void judge_forget(void);
 void judge_look_for_leaks(void);
 void judge_print(bool now);             /* whether reports are printed when they are made */
+long judge_most_accesses(void);         /* that one thread has made in a launch, of memory that others can see */
 bool judge_lines_apart(void);            /* from now on another process looks up lines: this one may start none soon */
+extern void (*judge_gives_up)(void);    /* called when no thread can go on, before the program ends; may be NULL */
 void judge_counts(void);                /* print what count.cpp counted */
 }
 

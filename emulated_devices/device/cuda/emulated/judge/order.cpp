@@ -1,11 +1,12 @@
 /* order.cpp -- which accesses are ordered.
  *
  * A thread has a clock for each lane of its warp: how much it knows of it.  Its own goes on whenever it tells others:
- * when lanes of a mask meet, and when it stores by an atomic after a fence.  Barriers of the block count phases.  An
+ * when lanes of a mask meet in __syncwarp (shuffles and votes "do not imply a memory barrier", CUDA C++ Programming
+ * Guide, Warp Vote Functions), and when it stores by an atomic after a fence.  Barriers of the block count phases.  An
  * access is before another if
  *   - it is the same thread's, or of an earlier launch;
  *   - the block has met since;
- *   - the lanes of a mask have met since, both among them;
+ *   - the lanes of a mask have met in __syncwarp since, both among them;
  *   - the other has got to know of it: it read, by an atomic, a word into which somebody stored, by an atomic and after
  *     a fence, who knew it.  So a counter of finished blocks orders them, if no fence is missing.
  */

@@ -2,6 +2,7 @@
  *
  * Shared arrays are variables of the processor's thread: their names, places and sizes stand in the symbol table of the
  * program.  red_zones.awk leaves room behind each, so that an index that is too large does not meet the next array.
+ * Other variables of the .cu file stand there, too: they are watched as if they had been allocated and zeroed.
  */
 #include "emulated_devices/device/cuda/emulated/judge/judge.h"
 #include <cstdio>
@@ -25,6 +26,8 @@ struct array { std::string name; size_t bytes; };     /* no name: the compiler's
 struct module {
     std::string file;
     std::map<size_t, array> arrays;     /* by their place in the module's thread memory */
+    std::map<size_t, array> variables;  /* by their place behind `base` */
+    const char *base;                   /* where it is loaded */
     const char *tls;                    /* of the thread that runs kernels */
     size_t tls_bytes, first;            /* first: of its bytes among those of all modules */
     const char *low, *high;             /* the program itself: constants, and variables of the device */
@@ -47,6 +50,16 @@ static std::string array_name(const char *symbol)
     return strncmp(symbol, "_ZGV", 4) == 0 ? "" : demangled(symbol);
 }
 
+/* Whether a variable may be one of a .cu file: no table of the compiler's, of the library's or of the emulator's. */
+static bool is_of_kernels(const char *name)
+{
+    static const char *const others[] = { "_ZN8emulated", "_ZNK8emulated", "_ZGV", "_ZTV", "_ZTI", "_ZTS", "_ZSt", "_ZNSt",
+                                          "_ZN9__gnu_cxx", "__", "_IO_", "_DYNAMIC", "emulated_" };
+    for (const char *other : others)
+        if (strncmp(name, other, strlen(other)) == 0) return false;
+    return true;
+}
+
 static void read_symbols(module *m)
 {
     std::ifstream in(m->file, std::ios::binary);
@@ -58,9 +71,15 @@ static void read_symbols(module *m)
         if (s[i].sh_type != SHT_SYMTAB && s[i].sh_type != SHT_DYNSYM) continue;
         const ElfW(Sym) *symbol = reinterpret_cast<const ElfW(Sym) *>(f.data() + s[i].sh_offset);
         const char *names = f.data() + s[s[i].sh_link].sh_offset;
-        for (size_t k = 0; k < s[i].sh_size / sizeof *symbol; k++)
-            if ((symbol[k].st_info & 0xf) == STT_TLS && symbol[k].st_shndx != SHN_UNDEF && symbol[k].st_size > 0)
-                m->arrays[symbol[k].st_value] = { array_name(names + symbol[k].st_name), symbol[k].st_size };
+        for (size_t k = 0; k < s[i].sh_size / sizeof *symbol; k++) {
+            const int type = symbol[k].st_info & 0xf;
+            const char *name = names + symbol[k].st_name;
+            if (symbol[k].st_shndx == SHN_UNDEF || symbol[k].st_size == 0) continue;
+            if (type == STT_TLS) m->arrays[symbol[k].st_value] = { array_name(name), symbol[k].st_size };
+            const bool changes = symbol[k].st_shndx < h->e_shnum && s[symbol[k].st_shndx].sh_flags & SHF_WRITE;
+            if (type == STT_OBJECT && changes && is_of_kernels(name))
+                m->variables[symbol[k].st_value] = { demangled(name), symbol[k].st_size };
+        }
     }
 }
 
@@ -68,6 +87,7 @@ static int see_module(struct dl_phdr_info *info, size_t, void *)
 {
     module m = {};
     m.file = info->dlpi_name[0] ? info->dlpi_name : "/proc/self/exe";
+    m.base = reinterpret_cast<const char *>(info->dlpi_addr);
     for (const module &known : modules)
         if (known.file == m.file) return 0;
     for (int i = 0; i < info->dlpi_phnum; i++) {
@@ -183,6 +203,35 @@ static allocation *memory_at(const char *p)
     return nullptr;
 }
 
+/* A variable at this address, as an allocation of its own. */
+static allocation *variable_at(const char *p)
+{
+    static std::map<const char *, allocation> known;
+    for (const module &m : modules) {
+        if (p < m.low || p >= m.high) continue;
+        const size_t at = (size_t)(p - m.base);
+        auto next = m.variables.upper_bound(at);
+        if (next == m.variables.begin() || at >= (--next)->first + next->second.bytes) return nullptr;
+        const char *begin = m.base + next->first;
+        auto found = known.find(begin);
+        if (found != known.end()) return &found->second;
+        allocation a = {};
+        a.name = next->second.name, a.base = const_cast<char *>(begin), a.bytes = next->second.bytes, a.live = true;
+        a.written.assign(a.bytes, 1);
+        return &known.emplace(begin, std::move(a)).first->second;
+    }
+    return nullptr;
+}
+
+place find_place_of_host(const void *address)
+{
+    const char *p = static_cast<const char *>(address);
+    if (modules.empty()) places_begin();
+    allocation *a = memory_at(p);
+    if (a == nullptr) a = variable_at(p);
+    return a == nullptr ? place{} : place{ GLOBAL, a, (size_t)(p - a->base), nullptr, 0, 0, false };
+}
+
 place find_place(const void *address)
 {
     const char *p = static_cast<const char *>(address), *low, *high;
@@ -196,6 +245,7 @@ place find_place(const void *address)
         return place{ GLOBAL, last, (size_t)(p - last->base), nullptr, 0, 0, false };
     if (in_shared(p, &found)) return found;
     if (allocation *a = memory_at(p)) return place{ GLOBAL, a, (size_t)(p - a->base), nullptr, 0, 0, false };
+    if (allocation *a = variable_at(p)) return place{ GLOBAL, a, (size_t)(p - a->base), nullptr, 0, 0, false };
     for (const module &m : modules)
         if (p >= m.low && p < m.high) return found.kind = OWN, found;
     return found;

@@ -124,13 +124,23 @@ void report(const char *kind, const void *pc, const void *other_pc, const std::s
     report_once(kind, pc == nullptr ? text : std::min(a, b) + " " + std::max(a, b) + " " + array, text);
 }
 
+static void add_report(const std::string &text)
+{
+    reports.push_back(text);
+    if (!printing) return;
+    if (reports.size() <= PRINTED_MOST) fprintf(stderr, "judge: %s\n", text.c_str());
+    else if (reports.size() == PRINTED_MOST + 1) fprintf(stderr, "judge: ...\n");
+}
+
+void report_host(const char *kind, const void *pc, const std::string &text)
+{
+    if (said.insert(std::string(kind) + " " + key_of(pc)).second) add_report(std::string(kind) + ": " + text);
+}
+
 void report_once(const char *kind, const std::string &key, const std::string &text)
 {
     if (!said.insert(std::string(kind) + " " + key).second) return;
-    reports.push_back(std::string(kind) + ": " + (now.kernel.empty() ? "" : "kernel " + now.kernel + ": ") + text);
-    if (!printing) return;
-    if (reports.size() <= PRINTED_MOST) fprintf(stderr, "judge: %s\n", reports.back().c_str());
-    else if (reports.size() == PRINTED_MOST + 1) fprintf(stderr, "judge: ...\n");
+    add_report(std::string(kind) + ": " + (now.kernel.empty() ? "" : "kernel " + now.kernel + ": ") + text);
 }
 
 }
@@ -178,5 +188,7 @@ static void at_the_end()
     fprintf(stderr, "judge: %zu faults of kernels\n", reports.size());
     _exit(3);
 }
+
+void (*judge_gives_up)(void);
 
 static const struct ends { ends() { atexit(at_the_end); } } ends_at_exit;

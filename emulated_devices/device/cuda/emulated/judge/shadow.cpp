@@ -14,8 +14,13 @@ static std::vector<uint32_t> shared_written;    /* by byte: the number of the bl
 static std::vector<uint8_t> shared_by;          /* by byte: bytes of the access that wrote it */
 static std::vector<uint32_t> shared_used;       /* by an array's first byte: the last launch that used it */
 
+/* Of memory that other threads see, by each thread of the block; and the most of all launches. */
+static std::vector<long> accesses;
+static long most_accesses;
+
 void shadow_begin_block()
 {
+    accesses.clear();
     const size_t bytes = shared_room();
     if (shared_written.size() >= bytes) return;
     shared_written.assign(bytes, 0), shared_by.assign(bytes, 0), shared_used.assign(bytes, 0);
@@ -57,7 +62,8 @@ static const char *word_for(int kind)
 static std::string what_it_is(const place &at)
 {
     if (at.kind == SHARED) return "shared array " + std::string(at.array) + ", byte " + std::to_string(at.offset);
-    return "global memory, byte " + std::to_string(at.offset) + " of " + std::to_string(at.memory->bytes);
+    return (at.memory->name.empty() ? "global memory" : "variable " + at.memory->name) + ", byte "
+           + std::to_string(at.offset) + " of " + std::to_string(at.memory->bytes);
 }
 
 static std::string word_of(const access &a, bool sizes)
@@ -115,6 +121,12 @@ static void see(cell *c, const access &a, const place &at)
             if (r.launch == a.launch && r.block == a.block && r.thread == a.thread) r.kind = ATOMIC, r.size = a.size;
     }
     *room_in(a.kind & WRITE ? c->write : c->read, a) = a;
+}
+
+static std::string shared_with_host(const allocation &m, const std::string &what)
+{
+    return what + ": variable " + m.name + " is used by the host and by kernels; on a GPU one of them has another copy, or "
+           "none (__device__, cudaMemcpyToSymbol)";
 }
 
 static std::string many(size_t n) { return std::to_string(n) + (n == 1 ? " byte" : " bytes"); }
@@ -223,14 +235,40 @@ static void mark_written(const place &at, size_t bytes)
         else at.memory->written[at.offset + i] = by;
 }
 
-void shadow_access(const void *p, size_t bytes, int kind, const void *pc)
+/* The host cannot use the device's memory, and a variable of a .cu file is the host's or the device's. */
+static void host_access(const void *p, size_t bytes, int kind, const void *pc)
+{
+    const place at = find_place_of_host(p);
+    if (at.kind != GLOBAL || !at.memory->live || at.offset >= at.memory->bytes) return;
+    const std::string what = std::string(word_for(kind)) + " of " + many(bytes) + " by the host at " + line_of(pc);
+    if (at.memory->name.empty())
+        report_host("host access", pc, what + ": the memory is the device's; on a GPU the program ends here.  A kernel can "
+                    "compute with it, and cudaMemcpy copies it");
+    else if (at.memory->by_kernel) report_host("host access", pc, shared_with_host(*at.memory, what));
+    at.memory->by_host = true;
+}
+
+static void count_thread(int thread)
+{
+    if ((size_t)thread >= accesses.size()) accesses.resize((size_t)thread + 1);
+    most_accesses = std::max(most_accesses, ++accesses[(size_t)thread]);
+}
+
+static void access_at(const void *p, size_t bytes, int kind, const void *pc, bool any_alignment)
 {
     const int thread = thread_now();
-    if (thread < 0) return;                                     /* the host's own code */
+    if (thread < 0) return host_access(p, bytes, kind, pc);
     place at = find_place(p);
     if (at.kind == OWN) return;
+    count_thread(thread);
+    if (at.kind == GLOBAL && !at.memory->name.empty()) {
+        at.memory->by_kernel = true;
+        if (at.memory->by_host)
+            report("host access", pc, nullptr, shared_with_host(*at.memory, std::string(word_for(kind)) + " of " + many(bytes)
+                   + " by " + thread_name(now.block, thread) + " at " + line_of(pc)));
+    }
     const size_t side = bytes > 8 ? 8 : bytes;                  /* 16: of a struct, or of a vector, of which hooks.cpp hears */
-    const bool misaligned = (bytes & (bytes - 1)) == 0 && (uintptr_t)p % side != 0;
+    const bool misaligned = !any_alignment && (bytes & (bytes - 1)) == 0 && (uintptr_t)p % side != 0;
     if (misaligned)
         report("misaligned", pc, nullptr, std::string(word_for(kind)) + " of " + many(bytes) + " by "
                + thread_name(now.block, thread) + " at " + line_of(pc) + ": the address is not a multiple of "
@@ -260,6 +298,13 @@ void shadow_access(const void *p, size_t bytes, int kind, const void *pc)
     }
 }
 
+void shadow_access(const void *p, size_t bytes, int kind, const void *pc) { access_at(p, bytes, kind, pc, false); }
+
+void shadow_access_any(const void *p, size_t bytes, int kind, const void *pc)
+{
+    if (bytes > 0) access_at(p, bytes, kind, pc, true);
+}
+
 /* What the host gets and nobody has written: bits that were there before. */
 static void check_copied(const void *from, size_t bytes)
 {
@@ -286,3 +331,5 @@ void shadow_wrote_by_host(void *to, const void *from, size_t bytes)
 }
 
 }
+
+long judge_most_accesses(void) { return emulated::most_accesses; }

@@ -3,29 +3,33 @@
  * A lesson's mutants.txt has wrong solutions, each as
  *
  *     mutant sends-twice: a message too many
+ *     page  one message a device
  *     loses messages
  *     says  sent 4 messages
  *     -    old line
  *     +    new line
  *
  * loses: the names of all checks that must fail, by themselves; points that others lose because of wrong values are not
- * named.  `loses compile`: the file must be refused.  says (optional): words of the text of one of them.
+ * named.  `loses compile`: the file must be refused.  says (optional): words of the text of one of them.  page
+ * (optional): the words of the page or of a contract that it breaks, which must stand there in this variant.
  */
-#include "emulated_devices/cli/course/course.h"
+#include "emulated_devices/cli/teacher/teacher.h"
 #include "emulated_devices/course/annotated.h"
 #include "emulated_devices/course/build.h"
 #include "ref/io/output.h"
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-struct mutant { char name[100], loses[300], says[300]; char *change; };
+struct mutant { char name[100], page[300], loses[300], says[300]; char *change; };
 
 struct proof {
     const struct lesson *lesson;
     struct judging how;
     struct score *score;
+    char *page;                         /* letters and digits of what students read of it */
     int wrong;                          /* that were not as they must be */
 };
 
@@ -60,11 +64,54 @@ static bool has_word(const char *list, const char *word)
     return false;
 }
 
+/* Letters and digits alone: lines are broken, and words are marked, in different ways. */
+static void squeeze(char *text)
+{
+    char *to = text;
+    for (const char *at = text; *at; at++)
+        if (isalnum((unsigned char)*at)) *to++ = (char)tolower((unsigned char)*at);
+    *to = 0;
+}
+
+/* What students read of a lesson but for the file that they complete.  @return for free(), or NULL. */
+static char *page_of(const struct lesson *l, uint64_t variant, struct error *err)
+{
+    const char *names[LESSON_GIVEN + 3];
+    char *all = NULL;
+    size_t size;
+    const int n = lesson_files(l, names);
+    FILE *to = open_memstream(&all, &size);
+    enum error_code e = to ? OK : fail(err, ERR_MEMORY, "no memory for a page");
+    for (int i = 0; i < n && !e; i++) {
+        char *text = names[i] == l->file ? NULL : lesson_text(l, names[i], false, variant, err);
+        if (text) fputs(text, to);
+        else if (names[i] != l->file) e = err->code;
+        free(text);
+    }
+    if (to) fclose(to);
+    if (!e) squeeze(all);
+    else free(all), all = NULL;
+    return all;
+}
+
+static bool stands_there(const char *page, const char *words)
+{
+    char text[sizeof((struct mutant *)0)->page];
+    snprintf(text, sizeof text, "%s", words);
+    squeeze(text);
+    return strstr(page, text) != NULL;
+}
+
 /* Whether exactly the named checks failed, and one of them says the words. */
 static void compare(struct proof *p, const struct mutant *m)
 {
     bool said = m->says[0] == 0, any = false;
     char why[700] = "";
+    if (!stands_there(p->page, m->page)) {
+        snprintf(why, sizeof why, "its page does not say \"%.300s\"", m->page);
+        is_wrong(p, m->name, why);
+        return;
+    }
     if (!p->score->compiled && strcmp(m->loses, "compile") != 0) {
         snprintf(why, sizeof why, "does not compile: %.300s", p->score->why_not);
         is_wrong(p, m->name, why);
@@ -122,7 +169,8 @@ static bool next_mutant(const char **at, struct mutant *m)
     if (!take(*at, "mutant", m->name, sizeof m->name)) return false;
     m->name[strcspn(m->name, ":")] = 0;
     const char *from = *at += line_length(*at);
-    while (take(*at, "loses", m->loses, sizeof m->loses) || take(*at, "says", m->says, sizeof m->says))
+    while (take(*at, "page", m->page, sizeof m->page) || take(*at, "loses", m->loses, sizeof m->loses) ||
+           take(*at, "says", m->says, sizeof m->says))
         from = *at += line_length(*at);
     while (**at && strncmp(*at, "mutant ", 7) != 0) *at += line_length(*at);
     m->change = calloc(1, (size_t)(*at - from) + 1);
@@ -191,14 +239,15 @@ static enum error_code prove_lesson(struct proof *p, int most, struct error *err
     const struct lesson *l = p->lesson;
     char *solution = lesson_text(l, l->file, true, p->how.variant, err);
     char *skeleton = solution ? lesson_text(l, l->file, false, p->how.variant, err) : NULL;
-    enum error_code e = skeleton ? OK : err->code;
+    p->page = skeleton ? page_of(l, p->how.variant, err) : NULL;
+    enum error_code e = p->page ? OK : err->code;
     printf("%s\n", l->folder);
     if (!e) e = expect_points(p, "skeleton", skeleton, false, err);
     const bool skipped = e == ERR_FILE && lesson_has_kernels(l) && strstr(err->text, "there is no C++ compiler");
     if (skipped) printf("  skip   %s\n", err->text);
     if (!e) e = expect_points(p, "solution", solution, true, err);
     if (!e && p->score->tenths == p->score->of) e = try_mutants(p, solution, most, err);
-    free(solution), free(skeleton);
+    free(solution), free(skeleton), free(p->page);
     return skipped ? OK : e;
 }
 

@@ -1,18 +1,24 @@
 /* course.c -- `orrery course`: a course's folders, and a proof of its grader. */
-#include "emulated_devices/cli/course/course.h"
+#include "emulated_devices/cli/teacher/teacher.h"
 #include <stdio.h>
 
-struct asked { const char *student, *teacher, *lessons; uint64_t variant; int mutants; bool prove, sanitize; };
+struct asked {
+    const char *student, *teacher, *skeletons, *lessons;
+    uint64_t variant;
+    int mutants;
+    bool prove, sanitize;
+};
 
 static enum error_code do_course(const struct asked *a, struct error *err)
 {
     bool chosen[MOST_LESSONS];
     enum error_code e = lessons_chosen(a->lessons, chosen, err);
-    if (!e && !a->prove && !a->student && !a->teacher)
+    if (!e && !a->prove && !a->student && !a->teacher && !a->skeletons)
         e = fail(err, ERR_USAGE, "course: give --student FOLDER, --teacher FOLDER or --prove");
     if (!e && a->prove) e = prove_lessons(chosen, a->variant, a->mutants, a->sanitize, err);
     if (!e && a->student) e = write_student_tree(a->student, a->variant, err);
     if (!e && a->teacher) e = write_teacher_tree(a->teacher, a->variant, err);
+    if (!e && a->skeletons) e = write_skeletons(a->skeletons, err);
     return e;
 }
 
@@ -24,6 +30,8 @@ enum error_code command_course(int argc, char **argv, int *status, struct error 
     const struct option table[] = {
         { "--student", "FOLDER", OPTION_STRING, &a.student, .help = "make the student's tree: pages and skeletons" },
         { "--teacher", "FOLDER", OPTION_STRING, &a.teacher, .help = "make the teacher's tree: solutions and graders" },
+        { "--skeletons", "FOLDER", OPTION_STRING, &a.skeletons,
+          .help = "put the lessons without solutions into a copy of tutorials/: what students' programs read" },
         { "--variant", "N", OPTION_UINT64, &a.variant, .help = "which of the variants of the exercises" },
         { "--prove", NULL, OPTION_SWITCH, &a.prove,
           .help = "try the grader: skeletons have no points, solutions all, wrong solutions lose the right ones" },

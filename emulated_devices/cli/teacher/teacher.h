@@ -1,0 +1,23 @@
+/* teacher.h -- what teachers have and students have not: solutions, wrong solutions, and what makes folders of them.
+ *
+ * A student's source tree is without this folder (tutorials/teacher/student_tree.sh), and the installed program without
+ * its objects (the Makefile's student program), so that `orrery course` is no command there.
+ */
+#ifndef ORRERY_CLI_TEACHER_H
+#define ORRERY_CLI_TEACHER_H
+
+#include "emulated_devices/cli/course/course.h"
+
+/** Write a teacher's folder, which must be new: solutions, mutants, hidden seed, what Gradescope and GitHub need. */
+enum error_code write_teacher_tree(const char *folder, uint64_t variant, struct error *);
+
+/** Write the lessons' files without their solutions, with the choices of all variants, into the lessons' folders in
+ *  this one: a tutorials/ for programs of students. */
+enum error_code write_skeletons(const char *folder, struct error *);
+
+/** Try the grader: the skeleton must have 0 points, the solution all, each mutant must lose what it says.
+ *  @param most  mutants of each lesson; 0: all.  @return OK, ERR_CHECK if one does not. */
+enum error_code prove_lessons(const bool chosen[MOST_LESSONS], uint64_t variant, int most, bool sanitize,
+                              struct error *);
+
+#endif
