@@ -15,7 +15,7 @@ static void check_micros(struct run *r)
     struct error err;
     r->checked = r->wrong = r->lacking = r->unknown = 0, r->largest = 0;
     const struct golden *g = &r->golden;
-    if (single_check_micros(&g->config, STEP_RUN_MICROS, (struct single_batch){ g->ids, g->labels, g->B, g->S },
+    if (single_check_micros(&g->config, STEP_RUN_MICROS, (struct single_batch){ g->ids, g->labels, g->B, g->S, 0 },
                             rounding_of(r->format, DTYPE_COUNT, 1),
                             (struct single_source){ .fetch = fetch, .fetch_rows = r->tile ? fetch_rows : NULL,
                                                     .tile = r->tile, .found = found, .context = r }, &err) != OK)

@@ -253,7 +253,7 @@ static void check(struct run *r)
     const struct rounding rounding = rounding_of(format, DTYPE_COUNT, 1);
     struct error err;
     r->results = r->wrong = 0;
-    if (single_check(&config, &graph, (struct single_batch){ ids, labels, 1, ROWS }, rounding,
+    if (single_check(&config, &graph, (struct single_batch){ ids, labels, 1, ROWS, 0 }, rounding,
                      (struct single_source){ .fetch = fetch, .found = found, .context = r }, &err) != OK)
         fail_msg("%s", err.text);
 }
