@@ -363,6 +363,7 @@ enum error_code build_worker(struct build *b, const struct lesson *l, const char
                              const struct judging *how, char *why, size_t size, struct error *err)
 {
     char tutorials[PATH_MAX / 2], name[PATH_MAX], contract[80];
+    struct error broken = { OK, "" };
     *b = (struct build){ 0 };
     why[0] = 0;
     if (err) err->code = OK;
@@ -370,6 +371,7 @@ enum error_code build_worker(struct build *b, const struct lesson *l, const char
     enum error_code e = course_folder(tutorials, sizeof tutorials, err);
     if (!e) e = build_open(b, false, how, err);
     if (!e) e = lay_out(b, l, tutorials, err);
+    if (e) return check_compiler(false, how, &broken) ? fail(err, broken.code, "%s", broken.text) : e;
     path_of(name, sizeof name, "in", l->file), path_of(b->source, sizeof b->source, b->folder, name);
     if (!e) e = build_put(b, name, text, bytes, err);
     if (e) return e;

@@ -9,6 +9,9 @@
 enum { COMPILE_SECONDS = 600 };         /* on the clock: a compiler that has not ended by then is stopped */
 enum { RESULT_MOST = 32 << 20 };        /* bytes of a file that a compiler makes */
 
+/* For programs with sanitizers: a crash is one, and they look at no other process. */
+#define SANITIZERS "ASAN_OPTIONS=detect_leaks=0:handle_segv=0:handle_sigbus=0:handle_sigfpe=0"
+
 /* A folder of this process, which holds what a file becomes:
  *     in/    the student's file and its public headers: a compiler reads them
  *     with/  what it is linked with

@@ -3,6 +3,7 @@
 #include "emulated_devices/course/cage.h"
 #include "ref/io/child.h"
 #include "ref/io/output.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -264,13 +265,29 @@ static enum error_code make_rules(struct cage *c, const struct cage_view *v, str
 
 /* ---- entering ---------------------------------------------------------------------------------------------------- */
 
+/* Threads that the user of this process has now: a limit of their number counts them all, in whatever program. */
+static uint64_t threads_of_user(void)
+{
+    char path[300];
+    struct stat st;
+    uint64_t count = 0;
+    DIR *d = opendir("/proc");
+    for (const struct dirent *one; d && (one = readdir(d)) != NULL;) {
+        if (one->d_name[0] < '0' || one->d_name[0] > '9') continue;
+        snprintf(path, sizeof path, "/proc/%s/task", one->d_name);
+        if (stat(path, &st) == 0 && st.st_uid == geteuid() && st.st_nlink > 2) count += (uint64_t)st.st_nlink - 2;
+    }
+    if (d) closedir(d);
+    return count;
+}
+
 enum error_code cage_enter(struct cage *c, const struct cage_view *v, struct error *err)
 {
     *c = (struct cage){ .kind = cage_kind(), .rules = -1 };
     if (!cage_user(v->user, &c->user, &c->group))
         return fail(err, ERR_USAGE, "--user %s: there is no such user", printable(v->user).text);
     if (geteuid() != 0) c->user = c->group = -1;
-    c->counted = c->user >= 0 || c->kind == CAGE_NAMESPACES;
+    if (c->user < 0 && c->kind != CAGE_NAMESPACES) c->others = threads_of_user();
     if (c->kind == CAGE_NAMESPACES) return enter_namespaces(v, err);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     prctl(PR_SET_DUMPABLE, 0);
@@ -362,7 +379,7 @@ bool cage_become(const struct cage *c, const struct cage_limits *most)
 {
     const pid_t parent = getppid();
     bool well = limit(RLIMIT_CPU, (uint64_t)most->seconds) && limit(RLIMIT_AS, most->memory) &&
-                limit(RLIMIT_FSIZE, most->file) && (!c->counted || limit(RLIMIT_NPROC, (uint64_t)most->processes)) &&
+                limit(RLIMIT_FSIZE, most->file) && limit(RLIMIT_NPROC, c->others + (uint64_t)most->processes) &&
                 setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 }) == 0;
     if (c->user >= 0)
         well = well && setgroups(0, NULL) == 0 && setgid((gid_t)c->group) == 0 && setuid((uid_t)c->user) == 0;
@@ -394,6 +411,7 @@ void cage_clear(void)
         else kill_listed();
         /* All that were there end now; what they leave behind comes to this process, and the next turn ends that. */
         if (waitpid(-1, NULL, 0) < 0 && errno == ECHILD) return;
+        while (waitpid(-1, NULL, WNOHANG) > 0) continue;
     }
 }
 

@@ -54,7 +54,7 @@ struct cage {
     enum cage_kind kind;
     int32_t user, group;                /* -1: stay */
     int rules;                          /* of Landlock; -1: none */
-    bool counted;                       /* the number of its processes can be limited */
+    uint64_t others;                    /* processes of the same user, which a limit of their number would count */
 };
 
 /**

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { KERNEL_SECONDS = 20, WALL_SECONDS = 300, WORD = 16, MEMORY = 512 << 20, PROCESSES = 512 };
+enum { KERNEL_SECONDS = 20, WALL_SECONDS = 300, WORD = 16, MEMORY = 512 << 20, PROCESSES = 256 };
 
 /* In the child: the program of the kernels, with little. */
 static void become_kernels(const struct judge *j, const struct kernel_trial *t, int in, int out)

@@ -13,6 +13,7 @@
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/comm/crew.h"
 #include "emulated_devices/course/alike.h"
+#include "emulated_devices/course/build.h"
 #include "emulated_devices/course/cage.h"
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/course/sanitized.h"
@@ -30,13 +31,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A crash is one, also under sanitizers. */
-#define SANITIZERS "ASAN_OPTIONS=detect_leaks=0:handle_segv=0:handle_sigbus=0:handle_sigfpe=0"
-
 /* The processor time that all devices of a run may take together: so an endless loop on eight of them is seen as soon
  * as one on one.  Under sanitizers everything takes longer. */
 enum { GROUPS = 64, RUN_MILLISECONDS = 3000, LEAST_MILLISECONDS = 250, SANITIZED = 6, WALL_SECONDS = 300,
-       PROCESSES = 512, RUN_MEGABYTES = 192 };
+       PROCESSES = 256, RUN_MEGABYTES = 192,
+       START_SECONDS = 60 };
 
 static uint32_t milliseconds_each(const struct trial *r)
 {
@@ -538,7 +537,8 @@ static void become_program(const struct trial *r, bool heard, const int *at, int
     char path[PATH_MAX], words[3][16];
     char *const none[] = { NULL }, *const sane[] = { (char *)SANITIZERS, path, NULL };  /* clang's calls a program */
     char *const word[WORKER_WORDS + 1] = { (char *)"worker", words[0], words[1], words[2], NULL };
-    const struct cage_limits no_more = { .processes = PROCESSES };        /* the worker limits itself (worker.c) */
+    /* Of memory and time the worker takes less later (worker.c). */
+    const struct cage_limits no_more = { .seconds = START_SECONDS, .file = 1, .processes = PROCESSES };
     snprintf(path, sizeof path, "PATH=/usr/local/bin:/usr/bin:/bin");
     snprintf(words[0], sizeof words[0], "%d", first), snprintf(words[1], sizeof words[1], "%d", r->devices);
     snprintf(words[2], sizeof words[2], "%d", heard);

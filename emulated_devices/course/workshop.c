@@ -6,6 +6,7 @@
 #define _DEFAULT_SOURCE                 /* chown, O_NOFOLLOW */
 #include "emulated_devices/course/build.h"
 #include "ref/io/output.h"
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,8 +18,8 @@
 #include <unistd.h>
 
 /* Of a processor, for a command; it is looked at every 20 ms, so that 30 seconds are never reached. */
-enum { SECONDS = 26, EACH = 512, ALL = 560, FILES = 96, SAID = 1 << 20, PROCESSES = 64, USERS = 512 };
-enum { DEEP = 32 };
+enum { SECONDS = 26, EACH = 512, ALL = 560, FILES = 96, SAID = 1 << 20, PROCESSES = 64, USERS = 128 };
+enum { DEEP = 32, STOPPED = 100 };      /* STOPPED: bytes for what was over its limit */
 
 void path_of(char *to, size_t size, const char *folder, const char *inside)
 {
@@ -233,7 +234,8 @@ static void copy_without(const char *folder, const char *said, char *to, size_t 
     size_t used = 0;
     while (*said && used + 1 < size) {
         if (strncmp(said, folder, n) != 0 || said[n] != '/') {
-            to[used++] = *said++;
+            const bool plain = *said == '\n' || *said == '\t' || !iscntrl((unsigned char)*said);
+            to[used++] = plain ? *said : '?', said++;
             continue;
         }
         said += n + 1;
@@ -276,7 +278,8 @@ bool build_run(struct words *w, const struct build *b, bool linking, const char 
     w->word[w->count] = NULL;
     why[0] = '\0', *how = 0;
     if (cage_run(&c, &end, err) != OK) return false;
-    copy_without(b->folder, end.said, why, size);
+    const size_t room = end.over && size > STOPPED ? size - STOPPED : size;
+    copy_without(b->folder, end.said, why, room);
     *how = end.how;
     if (end.over) {
         const size_t n = strlen(why);
@@ -292,9 +295,9 @@ bool build_run(struct words *w, const struct build *b, bool linking, const char 
 bool build_runs(const struct build *b)
 {
     char path[PATH_MAX];
-    const char *const word[] = { path, NULL }, *const nothing[] = { NULL };
-    const struct cage_command c = { .word = word, .environment = nothing, .view = build_view(b),
-                                    .each = { SECONDS, 0, RESULT_MOST, USERS }, .all = { .wall = COMPILE_SECONDS } };
+    const char *const word[] = { path, NULL }, *const environment[] = { SANITIZERS, NULL };
+    const struct cage_command c = { .word = word, .environment = environment,
+                                    .view = build_view(b), .each = { SECONDS, 0, RESULT_MOST, USERS }, .all = { .wall = COMPILE_SECONDS } };
     struct cage_end end;
     path_of(path, sizeof path, b->folder, "run/worker");
     return cage_run(&c, &end, NULL) == OK && WIFEXITED(end.how) && WEXITSTATUS(end.how) == 0;
