@@ -57,17 +57,17 @@ test_code_that_calls_the_system() {
 
 test_code_that_is_refused() {
     solutions
-    outside '#include <unistd.h>' 'it includes unistd.h'
+    outside '#include <unistd.h>\nint give(void) { return fork(); }' 'it includes unistd.h'; expect_out 'it uses fork'
     outside '#include "..\/..\/..\/..\/etc\/passwd"' 'it includes'
     outside '%:include "secret"' 'it includes secret'
     outside '\/**\/ #\/*\n*\/include "secret"' 'it includes secret'
     outside '#inc\\  \nlude "secret"' 'it includes secret'
     outside '#import "secret"' 'it includes something'
     outside '#define Cmath "secret"\n#include Cmath.h"' 'it includes something'
-    outside '__a\\\nsm__("nop");' 'no assembly'
+    outside '__a\\\nsm__(".globl main\\nmain:");' 'no assembly'; expect_out 'it defines main'
     outside '#define F "secret"\n#include F' 'it includes something'
-    outside 'static volatile int seen;\n__attribute__((constructor)) static void early(void) { seen = 1; }' '__attribute__ cannot be used'
-    outside 'static int one(void) { return 1; }\nstatic int (*pick(void))(void) { return one; }\nint chosen(void) __attribute__((ifunc("pick")));' '__attribute__ cannot be used'
+    outside 'static volatile int seen;\n__attribute__((constructor)) static void early(void) { seen = 1; }' 'before or after'
+    outside 'static int one(void) { return 1; }\nstatic int (*pick(void))(void) { return one; }\nint chosen(void) __attribute__((ifunc("pick")));' 'chosen when the program starts'
     outside 'static volatile char big[1ul << 34];\nchar *give(void) { return (char *)big; }' ''
     outside 'void message_wait(struct message m) { (void)m; }' 'it defines message_wait'
     outside 'int main(void) { return 0; }' 'it defines main'
