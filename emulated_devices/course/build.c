@@ -77,7 +77,9 @@ static void add_worker(struct words *w, const char *compiler, bool sanitize)
 }
 
 /* Paths in the folder, as options and as words of a command line. */
-struct paths { char in[PATH_MAX], with[PATH_MAX], object[PATH_MAX], calls[PATH_MAX], common[PATH_MAX], made[PATH_MAX]; };
+struct paths {
+    char in[PATH_MAX], with[PATH_MAX], object[PATH_MAX], calls[PATH_MAX], common[PATH_MAX], made[PATH_MAX];
+};
 
 static void name_paths(const struct build *b, struct paths *p)
 {

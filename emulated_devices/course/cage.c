@@ -145,7 +145,8 @@ static bool open_namespaces(void)
     char map[2][40];
     if (user == 0) return unshare(flags) == 0;
     if (unshare(flags | CLONE_NEWUSER) != 0) return false;
-    snprintf(map[0], sizeof map[0], "%u %u 1\n", user, user), snprintf(map[1], sizeof map[1], "%u %u 1\n", group, group);
+    snprintf(map[0], sizeof map[0], "%u %u 1\n", user, user);
+    snprintf(map[1], sizeof map[1], "%u %u 1\n", group, group);
     return write_to("/proc/self/setgroups", "deny") && write_to("/proc/self/uid_map", map[0]) &&
            write_to("/proc/self/gid_map", map[1]);
 }
@@ -153,7 +154,8 @@ static bool open_namespaces(void)
 static enum error_code change_root(const struct cage_view *v, struct error *err)
 {
     char root[PATH_MAX], proc[PATH_MAX + 8];
-    if (snprintf(root, sizeof root, "%s/root", v->inside) >= PATH_MAX - 8) return errno = ENAMETOOLONG, cannot(err, root);
+    errno = ENAMETOOLONG;
+    if (snprintf(root, sizeof root, "%s/root", v->inside) >= PATH_MAX - 8) return cannot(err, root);
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) return cannot(err, "mount /");
     if (mkdir(root, 0755) != 0 && errno != EEXIST) return cannot(err, root);
     if (mount("cage", root, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755") != 0) return cannot(err, "mount tmpfs");

@@ -21,10 +21,11 @@ static bool is_within(const char *path, const char *folder)
 /* A folder that holds a whole system, or everybody's files, is no compiler's. */
 static bool is_too_wide(const char *path)
 {
-    static const char *const wide[] = { "/", "/usr", "/usr/local", "/home", "/root", "/tmp", "/var", "/opt", "/etc",
-                                        "/proc", "/sys", "/dev", "/run" };
-    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++) if (strcmp(path, wide[i]) == 0) return true;
-    return false;
+    static const char *const compilers[] = { "/usr/local", "/usr" };
+    int parts = 0;
+    for (const char *at = path; *at; at++) parts += *at == '/' && at[1] != '\0';
+    for (int i = 0; i < 2; i++) if (strcmp(path, compilers[i]) == 0) return true;
+    return parts < 2 && strncmp(path, "/lib", 4) != 0 && strncmp(path, "/bin", 4) != 0;
 }
 
 static void add_path(struct cage_files *f, const char *path, bool library)

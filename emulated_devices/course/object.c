@@ -109,7 +109,8 @@ static void look_at_sections(const struct object *o, struct finding *f)
             strncmp(name, ".dtors", 6) == 0 || strncmp(name, ".preinit", 8) == 0)
             find(f, "it has code that runs before or after the function that is called (section %.40s)\n",
                  printable(name).text);
-        else if (!is_usual(name)) find(f, "it has a section %.40s, which is not of a text in C\n", printable(name).text);
+        else if (!is_usual(name))
+            find(f, "it has a section %.40s, which is not of a text in C\n", printable(name).text);
         if ((s->sh_flags & SHF_WRITE) && (s->sh_flags & SHF_EXECINSTR))
             find(f, "it has memory that can be written and executed (section %.40s)\n", printable(name).text);
         if ((s->sh_flags & SHF_WRITE) && (s->sh_flags & SHF_ALLOC))

@@ -174,8 +174,8 @@ static void hold(struct desk *k, uint64_t bytes)
 {
     held += bytes;
     if (held > (uint64_t)RUN_MEGABYTES << 20)
-        end_trial(k, RUN_BROKEN, "there is no memory for %llu bytes: all devices of a run have %d MiB for messages that "
-                  "nobody has received, and for allocate()", (unsigned long long)bytes, RUN_MEGABYTES);
+        end_trial(k, RUN_BROKEN, "there is no memory for %llu bytes: all devices of a run have %d MiB for messages "
+                  "that nobody has received, and for allocate()", (unsigned long long)bytes, RUN_MEGABYTES);
 }
 
 static void *memory(struct desk *k, uint64_t bytes)

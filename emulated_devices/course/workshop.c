@@ -38,7 +38,8 @@ static bool find_program(const char *word, char *to, size_t size)
 {
     char here[PATH_MAX], copy[4 * PATH_MAX];
     if (strchr(word, '/') && word[0] != '/')
-        return getcwd(here, sizeof here) && snprintf(to, size, "%s/%s", here, word) < (int)size && access(to, F_OK) == 0;
+        return getcwd(here, sizeof here) && snprintf(to, size, "%s/%s", here, word) < (int)size &&
+               access(to, F_OK) == 0;
     if (strchr(word, '/')) return snprintf(to, size, "%s", word) < (int)size && access(to, F_OK) == 0;
     snprintf(copy, sizeof copy, "%s", getenv("PATH") ? getenv("PATH") : "/usr/local/bin:/usr/bin:/bin");
     for (char *rest = NULL, *one = strtok_r(copy, ":", &rest); one; one = strtok_r(NULL, ":", &rest))
@@ -267,7 +268,8 @@ bool build_run(struct words *w, const struct build *b, bool linking, const char 
                                         temporary, compiler, NULL };
     struct cage_command c = { .word = w->word, .environment = environment,
                               .each = { SECONDS, (uint64_t)EACH << 20, RESULT_MOST, USERS },
-                              .all = { SECONDS, (uint64_t)ALL << 20, (uint64_t)FILES << 20, SAID, PROCESSES, COMPILE_SECONDS } };
+                              .all = { .seconds = SECONDS, .memory = (uint64_t)ALL << 20, .disk = (uint64_t)FILES << 20,
+                                       .said = SAID, .processes = PROCESSES, .wall = COMPILE_SECONDS } };
     struct cage_end end;
     c.view = build_view(b);
     c.view.build = true, c.view.processes = false, c.view.writes = "work", c.view.reads[0] = "in";
@@ -297,7 +299,8 @@ bool build_runs(const struct build *b)
     char path[PATH_MAX];
     const char *const word[] = { path, NULL }, *const environment[] = { SANITIZERS, NULL };
     const struct cage_command c = { .word = word, .environment = environment,
-                                    .view = build_view(b), .each = { SECONDS, 0, RESULT_MOST, USERS }, .all = { .wall = COMPILE_SECONDS } };
+                                    .view = build_view(b), .each = { SECONDS, 0, RESULT_MOST, USERS },
+                                    .all = { .wall = COMPILE_SECONDS } };
     struct cage_end end;
     path_of(path, sizeof path, b->folder, "run/worker");
     return cage_run(&c, &end, NULL) == OK && WIFEXITED(end.how) && WEXITSTATUS(end.how) == 0;

@@ -79,7 +79,7 @@ test_code_that_reads_files() {
     solutions; echo 'a-secret' >secret
     stolen() { outside "$1" "$2"; expect_no_out 'a-secret'; ! grep -q a-secret left/results.json || complain "$1: the report has the secret"; }
     for name in section weakref symver; do
-        stolen "static int x __attribute__(($name(\".data,\\\\\"aw\\\\\"\\\\n.incbin \\\\\"$path\\\\\"\\\\n#\"))) = 1;" '__attribute__ cannot be used'
+        stolen "static int x __attribute__((used, $name(\".data,\\\\\"aw\\\\\"\\\\n.incbin \\\\\"$path\\\\\"\\\\n#\"))) = 1;" '__attribute__ cannot be used'
     done
     stolen "__attribute((section(\".data\"))) int x;" '__attribute cannot be used'
     stolen "[[gnu::section(\".data\")]] int x;" 'gnu cannot be used'

@@ -115,8 +115,8 @@ static enum error_code grade(struct grading *g, int *status, struct error *err)
         e = fail(err, ERR_USAGE, "grade %s: a single file needs --lessons with its lesson",
                  printable_path(g->submission).text);
     if (!e && !g->own_code && cage_kind() == CAGE_NONE)
-        e = fail(err, ERR_USAGE, "grade: this system allows neither namespaces nor Landlock, so a submission could read "
-                 "files; --own-code grades code that you trust");
+        e = fail(err, ERR_USAGE, "grade: this system allows neither namespaces nor Landlock, so a submission could "
+                 "read files; --own-code grades code that you trust");
     if (!e && g->secret) e = read_secret(g->secret, &how.secret, err);
     if (!e) e = check_compilers(&how, chosen, err);
     if (e) return e;
