@@ -140,7 +140,7 @@ test_a_text() {
 test_kernels() {
     local before='s@^__global__@__device__ void never();\n&@'
     solutions
-    attack 19_scan scan.cu '0,/^__global__/s@^__global__@#include <unistd.h>\n&@' '0 of 15' 'it includes'
+    attack 19_scan scan.cu '0,/^__global__/s@^__global__@#include <unistd.h>\nint give() { return fork(); }\n&@' '0 of 15' 'it includes|cannot call fork'
     attack 19_scan scan.cu '0,/^__global__/s@^__global__@extern "C" int fork();\nstatic int child = fork();\n&@' '0 of 15' 'cannot call fork|before or after'
     attack 19_scan scan.cu '0,/^__global__/s@^__global__@static float one() { return (float)threadIdx.x; }\nfloat early = one();\n&@' '0 of 15' 'before or after'
     attack 19_scan scan.cu '/^void scan_block/,/^\}/s@^\{@{ for (volatile int i = 0; i < 2;) continue;@' '7 of 15' 'have not ended'
