@@ -237,9 +237,9 @@ test_what_the_judge_takes() {
     measured 'a huge constant' in/sums.c 1 32 '0 of 14'
     sed '/^void shift/,/^}/s@^{@{ if (g->size > 1) { float *b = allocate(4 << 20); memset(b, 1, 4 << 20); for (int i = 0; i < 1000; i++) message_send(g, mod(g->rank + 1, g->size), b, 4 << 20); }@' $m >in/messages.c
     measured 'a flood of messages' in/messages.c 2 60 '12 of 19'
-    sed '/^void shift/,/^}/s@^{@{ if (g->size == 8) { for (int i = 0; i < 46; i++) memset(allocate(1 << 20), 1, 1 << 20); for (volatile int i = 0; i < 2;) continue; }@' $m >in/messages.c
+    sed '/^void shift/,/^}/s@^{@{ if (g->size == 8) { for (int i = 0; i < 46; i++) memset(allocate(1 << 20), 1, 1 << 20); }@' $m >in/messages.c
     measured 'all memory of all devices' in/messages.c 2 60 '12 of 19'
-    sed '/^void shift/,/^}/s@^{@{ if (g->size == 8) { volatile char *all = allocate(4); for (int i = 0; i < 47 << 20; i += 4096) all[i] = 1; for (volatile int i = 0; i < 2;) continue; }@' $m >in/messages.c
+    sed '/^void shift/,/^}/s@^{@{ if (g->size == 8) { volatile char *all = allocate(4); for (int i = 0; i < 47 << 20; i += 4096) all[i] = 1; float y[1] = { 0 }; for (int i = 0; i < 300; i++) all_reduce(g, y, 1); }@' $m >in/messages.c
     measured 'memory that nobody has given' in/messages.c 2 60 '12 of 19'
     { echo 'static inline double q(double *a) {'; for i in {1..9000}; do echo "a[$((i % 13))] += a[$((i % 11))] * a[$((i * 7 % 12))] > $i ? a[$((i % 5))] / $i : a[$((i * 3 % 13))] - $i;"; done; echo 'return a[0]; }'; cat $solution; echo 'double (*volatile keep)(double *) = q;'; } >in/sums.c
     measured 'a function that takes long to compile' in/sums.c 1 32 '0 of 14'
