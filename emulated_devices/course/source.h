@@ -1,4 +1,4 @@
-/* source.h -- words of a student's text that a lesson does not need: hints for who wrote it.  Private to this folder. */
+/* source.h -- words of a text that a lesson does not need: hints for the student.  Private to this folder. */
 #ifndef ORRERY_COURSE_SOURCE_H
 #define ORRERY_COURSE_SOURCE_H
 
