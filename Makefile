@@ -196,7 +196,7 @@ build/kernels/%.o: tutorials/%/calls.cu $(wildcard tutorials/*/*.h) $(wildcard $
 	$(call make_ready,'$(CURDIR)/$<')
 # What is the same in all workers of lessons in C.  The key says of what compiler, options and texts (emulated_devices/course/build.c).
 WORKER    := tutorials/worker/worker.c tutorials/worker/cage.h tutorials/worker/calls.h tutorials/worker/protocol.h tutorials/worker/streams.h tutorials/course.h
-WORKER_BY := $(CC) -std=c11 -O2 -g -ffp-contract=off -fno-stack-protector -O1 -g0
+WORKER_BY := $(CC) -std=c11 -O2 -g -ffp-contract=off -fno-stack-protector -fno-lto -O1 -g0
 build/course/worker.o: $(WORKER) Makefile
 	@mkdir -p $(@D)
 	$(if $(V),,@echo '  CC   $@')
@@ -323,7 +323,7 @@ $(B)/ref/%.o: ref/%.c Makefile
 $(B)/%.o: %.c Makefile
 	$(call compile,$(MPICC),-DORRERY_MPIEXEC='"$(notdir $(MPIEXEC))"')
 
-$(B)/emulated_devices/cli/plugin.o $(B)/emulated_devices/course/build.o: override CFLAGS += $(PLUGINS)
+$(B)/emulated_devices/cli/plugin.o $(B)/emulated_devices/course/build.o $(B)/emulated_devices/course/workshop.o: override CFLAGS += $(PLUGINS)
 
 # The shipped cluster descriptions become strings of the program, so that an installed one has them.
 $(B)/clusters.c: $(CLUSTERS) Makefile

@@ -1,33 +1,16 @@
-/* build.c -- compiles a student's file, in a folder of its own, with limits. */
-#define _DEFAULT_SOURCE                 /* RLIMIT_AS, setgroups */
+/* build.c -- compiles a student's file in the cage (workshop.c), and links it with what calls it. */
+#define _DEFAULT_SOURCE                 /* mkstemp */
 #include "emulated_devices/course/build.h"
 #include "emulated_devices/course/object.h"
-#include "emulated_devices/course/serve.h"
 #include "emulated_devices/course/source.h"
-#include "ref/io/child.h"
 #include "ref/io/output.h"
 #include <errno.h>
-#include <fcntl.h>
-#include <grp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-enum { WORDS = 48 };
-
-void path_of(char *to, size_t size, const char *folder, const char *inside)
-{
-    const size_t n = strlen(folder), m = strlen(inside);
-    to[0] = 0;
-    if (n + m + 2 > size) return;               /* no file has the name "" */
-    memcpy(to, folder, n);
-    to[n] = '/';
-    memcpy(to + n + 1, inside, m + 1);
-}
 
 enum error_code course_folder(char *to, size_t size, struct error *err)
 {
@@ -64,98 +47,16 @@ bool source_folder(char *out, size_t size)
     return false;
 }
 
-/* ---- running the compiler ---------------------------------------------------------------------------------------- */
+/* ---- what a compiler is called with ------------------------------------------------------------------------------ */
 
-struct words { const char *word[WORDS]; int count; };
-
-static void add(struct words *w, const char *word) { if (w->count < WORDS - 1) w->word[w->count++] = word; }
-
-static void limit(int what, rlim_t most) { setrlimit((__rlimit_resource_t)what, &(struct rlimit){ most, most }); }
-
-/* The student's text decides what the compiler does, so it has as few rights as a worker. */
-static void become_compiler(const struct words *w, const char *folder, const char *user)
+/* The same bits on every machine: no contraction to fused multiply-add, nothing of this processor alone.  And no
+ * optimization at link time: it would take other code from an object than the one that is looked at. */
+static void add_how(struct words *w, bool sanitize)
 {
-    char log[PATH_MAX], *const clean[] = { "PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C.UTF-8", NULL };
-    int32_t number, group;
-    const pid_t parent = getppid();
-    path_of(log, sizeof log, folder, "log");
-    const int out = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0600), in = open("/dev/null", O_RDONLY);
-    if (out < 0 || in < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0) _exit(126);
-    limit(RLIMIT_CPU, 30), limit(RLIMIT_AS, (rlim_t)3 << 30), limit(RLIMIT_FSIZE, 64 << 20), limit(RLIMIT_CORE, 0);
-    alarm(COMPILE_SECONDS);
-    if (serve_user(user, &number, &group) && geteuid() == 0 &&
-        (setgroups(0, NULL) != 0 || setgid((gid_t)group) != 0 || setuid((uid_t)number) != 0)) _exit(126);
-    child_ends_with(parent);
-    extern char **environ;
-    if (user) environ = (char **)(uintptr_t)clean;
-    execvp(w->word[0], (char *const *)(uintptr_t)w->word);
-    dprintf(STDERR_FILENO, "%s\n", strerror(errno));
-    _exit(127);
-}
-
-/* What the compiler says, without the folder's name, which is another one each time. */
-static void copy_without(const char *folder, const char *said, char *to, size_t size)
-{
-    const size_t n = strlen(folder);
-    size_t used = 0;
-    while (*said && used + 1 < size)
-        if (strncmp(said, folder, n) == 0 && said[n] == '/') said += n + 1;
-        else to[used++] = *said++;
-    to[used] = 0;
-}
-
-/* @return whether it ends well; what it says is in `why`, which is empty if it has said nothing.  *how: as it ended. */
-static bool run_words(struct words *w, const struct build *b, const char *user, char *why, size_t size, int *how,
-                      struct error *err)
-{
-    char log[PATH_MAX], *said = NULL;
-    struct child_end end;
-    size_t bytes;
-    w->word[w->count] = NULL;
-    fflush(NULL);
-    const pid_t child = child_start();
-    if (child == 0) become_compiler(w, b->folder, user);
-    if (child < 0) return fail(err, ERR_MEMORY, "the compiler does not start: %s", strerror(errno)), false;
-    child_wait(child, 0, &end);                         /* the system stops it, by its limits */
-    *how = end.how;
-    path_of(log, sizeof log, b->folder, "log");
-    if (file_read_all(log, 1 << 20, &said, &bytes, NULL) == OK) copy_without(b->folder, said, why, size);
-    free(said);
-    if (WIFEXITED(*how) && WEXITSTATUS(*how) == 127 && strstr(why, strerror(EACCES)))
-        return fail(err, ERR_FILE, "%s: the compiler cannot be used%s%s: %s; CC names another", w->word[0],
-                    user ? " by user " : "", user ? user : "", strerror(EACCES)), false;
-    if (WIFEXITED(*how) && WEXITSTATUS(*how) == 127)
-        return fail(err, ERR_FILE, "%s: there is no such compiler; CC names one", w->word[0]), false;
-    if (WIFEXITED(*how) && WEXITSTATUS(*how) == 126)
-        return fail(err, ERR_FILE, "%s: the compiler cannot start there", b->folder), false;
-    return WIFEXITED(*how) && WEXITSTATUS(*how) == 0;
-}
-
-/* @return whether it compiles; what the compiler says is in `why`. */
-static bool compile(struct words *w, const struct build *b, const char *user, char *why, size_t size, struct error *err)
-{
-    int how = 0;
-    if (run_words(w, b, user, why, size, &how, err)) return true;
-    if (WIFEXITED(how) && WEXITSTATUS(how) >= 10 && WEXITSTATUS(how) <= 13)       /* of KERNEL_BUILD alone */
-        return fail(err, ERR_FILE, "kernels: %s", kernel_build_failure(WEXITSTATUS(how))), false;
-    if (why[0] == 0) snprintf(why, size, "the compiler ended early: too long, or too much memory\n");
-    return false;
-}
-
-/* Words of a text, cut at spaces. */
-static void add_compiler(struct words *w, char *text)
-{
-    for (char *rest = NULL, *one = strtok_r(text, " ", &rest); one && w->count < 16; one = strtok_r(NULL, " ", &rest))
-        add(w, one);
-}
-
-/* The same bits on every machine: no contraction to fused multiply-add, nothing of this processor alone. */
-static void add_how(struct words *w, const struct judging *how, const char *include[2])
-{
-    static const char *const always[] = { "-std=c11", "-O2", "-g", "-ffp-contract=off", "-fno-stack-protector", NULL };
-    for (int i = 0; always[i]; i++) add(w, always[i]);
-    for (int i = 0; i < 2 && include[i]; i++) add(w, include[i]);
-    if (how->sanitize) add(w, "-fsanitize=address,undefined"), add(w, "-fno-sanitize-recover=all");
+    static const char *const always[] = { "-std=c11", "-O2", "-g", "-ffp-contract=off", "-fno-stack-protector",
+                                          "-fno-lto", NULL };
+    for (int i = 0; always[i]; i++) add_word(w, always[i]);
+    if (sanitize) add_word(w, "-fsanitize=address,undefined"), add_word(w, "-fno-sanitize-recover=all");
 }
 
 /* Large arrays belong into allocate(), where they are counted. */
@@ -165,63 +66,49 @@ static void add_warnings(struct words *w)
                                        "-Wno-unknown-pragmas", "-fdiagnostics-color=never", "-Werror=vla",
                                        "-Werror=alloca", "-Werror=implicit-function-declaration",
                                        "-Wframe-larger-than=2048", "-Werror=return-type", NULL };
-    for (int i = 0; all[i]; i++) add(w, all[i]);
+    for (int i = 0; all[i]; i++) add_word(w, all[i]);
 }
 
-/* ---- a worker ---------------------------------------------------------------------------------------------------- */
-
-static enum error_code open_folder(struct build *b, const char *user, struct error *err)
+/* How a worker is compiled but for the student's object, which has its own flags.  -O1: half the time. */
+static void add_worker(struct words *w, const char *compiler, bool sanitize)
 {
-    int32_t number, group;
-    b->worker[0] = 0;
-    snprintf(b->folder, sizeof b->folder, "%s/orrery-course-XXXXXX", temporary_folder());
-    if (mkdtemp(b->folder) == NULL) {
-        enum error_code e = fail(err, ERR_FILE, "%s: %s", b->folder, strerror(errno));
-        b->folder[0] = 0;
-        return e;
-    }
-    if (serve_user(user, &number, &group) && geteuid() == 0 && chown(b->folder, (uid_t)number, (gid_t)group) != 0)
-        return fail(err, ERR_FILE, "%s: %s", b->folder, strerror(errno));
-    return OK;
+    add_compiler(w, compiler), add_how(w, sanitize);
+    add_word(w, "-O1"), add_word(w, sanitize ? "-g1" : "-g0");
 }
 
-static enum error_code write_text(const char *path, const char *text, size_t bytes, struct error *err)
+/* Paths in the folder, as options and as words of a command line. */
+struct paths {
+    char in[PATH_MAX], with[PATH_MAX], object[PATH_MAX], calls[PATH_MAX], common[PATH_MAX], made[PATH_MAX];
+};
+
+static void name_paths(const struct build *b, struct paths *p)
 {
-    FILE *f = fopen(path, "wb");
-    const bool well = f && fwrite(text, 1, bytes, f) == bytes;
-    if (f == NULL || fclose(f) != 0 || !well) return fail(err, ERR_FILE, "%s: %s", path, strerror(errno));
-    return chmod(path, 0644) == 0 ? OK : fail(err, ERR_FILE, "%s: %s", path, strerror(errno));
+    snprintf(p->in, sizeof p->in, "-I%s/in", b->folder), snprintf(p->with, sizeof p->with, "-I%s/with", b->folder);
+    path_of(p->object, sizeof p->object, b->folder, "with/student.o");
+    path_of(p->calls, sizeof p->calls, b->folder, "with/calls.c");
+    path_of(p->common, sizeof p->common, b->folder, "with/worker.o");
+    path_of(p->made, sizeof p->made, b->folder, "work/made");
 }
 
 /* ---- whether anything can be compiled ---------------------------------------------------------------------------- */
 
-static void name_compiler(bool kernels, const char *user, char *to, size_t size)
-{
-    const char *asked = getenv(kernels ? "CXX" : "CC");
-    if (kernels && user) asked = NULL;          /* a script asks for it, which has nothing of our environment then */
-    snprintf(to, size, "%s", asked && asked[0] ? asked : kernels ? "c++" : ORRERY_CC);
-}
-
 /* As a student's file: an object, which caches keep, and then a program. */
-static bool makes_program(const struct build *b, bool kernels, const struct judging *how, const char *name,
-                          const char *program, char *said, size_t size, struct error *err)
+static bool makes_program(const struct build *b, char *said, size_t size, struct error *err)
 {
-    char object[PATH_MAX], text[200];
-    const char *nowhere[2] = { NULL, NULL };
+    struct paths p;
     bool well = true;
-    path_of(object, sizeof object, b->folder, "student.o");
+    name_paths(b, &p);
     for (int linking = 0; linking < 2 && well; linking++) {
         struct words w = { 0 };
-        int ended;
-        snprintf(text, sizeof text, "%s", name);
-        add_compiler(&w, text);
-        if (!kernels) add_how(&w, how, nowhere);
-        if (kernels && !linking) add(&w, "-x"), add(&w, "c++");
-        if (linking) add(&w, object);
-        else add(&w, "-c"), add(&w, b->source);
-        add(&w, "-o"), add(&w, linking ? program : object);
-        well = run_words(&w, b, how->user, said, size, &ended, err) &&
-               access(linking ? program : object, F_OK) == 0;
+        int how;
+        add_compiler(&w, b->compiler);
+        if (!b->plus) add_how(&w, b->sanitize);
+        if (b->plus && !linking) add_word(&w, "-x"), add_word(&w, "c++");
+        if (linking) add_word(&w, p.object);
+        else add_word(&w, "-c"), add_word(&w, b->source);
+        add_word(&w, "-o"), add_word(&w, p.made);
+        well = build_run(&w, b, linking, NULL, said, size, &how, err) &&
+               build_take(b, "made", linking ? "run/worker" : "with/student.o", NULL) == OK;
     }
     if (said[0] == 0) snprintf(said, size, "it makes no program");
     return well;
@@ -231,27 +118,19 @@ enum error_code check_compiler(bool kernels, const struct judging *how, struct e
 {
     static const char empty[] = "int main(void) { return 0; }\n";
     const char *by = how->user ? " by user " : "", *user = how->user ? how->user : "";
-    char name[200], program[PATH_MAX], said[1000] = "";
-    struct words own = { .word = { program }, .count = 1 };
+    char said[1000] = "", name[PATH_MAX];
     struct error ours = { OK, "" };
-    struct build b = { 0 };
-    int32_t number, group, ended;
-    if (how->user && !serve_user(how->user, &number, &group))
-        return fail(err, ERR_USAGE, "--user %s: there is no such user", printable(how->user).text);
-    enum error_code e = open_folder(&b, how->user, err);
-    path_of(b.source, sizeof b.source, b.folder, "empty.c");
-    path_of(program, sizeof program, b.folder, "worker");
-    name_compiler(kernels, how->user, name, sizeof name);
-    if (!e) e = write_text(b.source, empty, sizeof empty - 1, err);
-    const bool well = !e && makes_program(&b, kernels, how, name, program, said, sizeof said, &ours);
-    if (!e && !well && kernels && strstr(ours.text, "there is no such compiler"))
-        e = fail(err, ERR_FILE, "kernels: %s", kernel_build_failure(10));
-    else if (!e && ours.code) e = fail(err, ours.code, "%s", ours.text);
+    struct build b;
+    enum error_code e = build_open(&b, kernels, how, err);
+    path_of(b.source, sizeof b.source, b.folder, "in/empty.c");
+    if (!e) e = build_put(&b, "in/empty.c", empty, sizeof empty - 1, err);
+    const bool well = !e && makes_program(&b, said, sizeof said, &ours);
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(b.compiler, " "), b.compiler);
+    if (!e && ours.code) e = fail(err, ours.code, "%s", ours.text);
     else if (!e && !well)
         e = fail(err, ERR_FILE, "%s: the compiler cannot be used%s%s: %.*s; %s names another", name, by, user,
                  (int)strcspn(said, "\n"), said, kernels ? "CXX" : "CC");
-    /* Sanitizers need more memory than a compiler may have. */
-    if (!e && !how->sanitize && !run_words(&own, &b, how->user, said, sizeof said, &ended, &ours))
+    if (!e && !build_runs(&b))
         e = fail(err, ERR_FILE, "%s: programs cannot be run there%s%s; TMPDIR names another folder", temporary_folder(),
                  by, user);
     build_remove(&b);
@@ -293,47 +172,18 @@ static void advise_calls(char *why, size_t size)
     advise(why, size, "\n");
 }
 
-/* With sanitizers the object that is looked at is one without, which has no more than the student's text. */
-static bool compile_and_look(const struct build *b, const struct lesson *l, const struct judging *how, char *compiler,
-                             const char *include[2], const char *source, char *why, size_t size, struct error *err)
+/* The text is looked at only for words that help: what may be done is decided elsewhere. */
+static void advise_text(char *why, size_t size, const char *text, const char *contract)
 {
-    char object[PATH_MAX], text[200];
-    const struct judging plain = { .user = how->user };
-    struct words w = { 0 };
-    snprintf(text, sizeof text, "%s", compiler);
-    path_of(object, sizeof object, b->folder, "student.o");
-    add_compiler(&w, text), add_how(&w, &plain, include), add_warnings(&w);
-    add(&w, "-c"), add(&w, source), add(&w, "-o"), add(&w, object);
-    const bool well = compile(&w, b, how->user, why, size, err);
-    const bool large = strstr(why, "frame-larger-than");        /* an error; compilers differ in how to call it one */
-    if (large || strstr(why, "-Werror=vla") || strstr(why, "-Werror,-Wvla"))
-        advise(why, size, "memory for an array that is long, or as long as a variable says: allocate()\n");
-    if (!well) advise_calls(why, size);
-    if (!well || large) return false;
-    char found[1000];
-    if (object_is_fine(object, l->functions, found, sizeof found)) return true;
-    snprintf(why, size, "%s", found);
-    return false;
+    char found[300];
+    if (source_is_fine(text, contract, found, sizeof found)) return;
+    advise(why, size, found);
+    if (strstr(found, "includes stdio.h")) advise(why, size, "say() of course.h prints a line\n");
+    if (strstr(found, "includes stdlib.h"))
+        advise(why, size, "allocate() and release() of course.h give and take memory; for abs() use fabs()\n");
 }
 
 /* ---- what is the same in all workers ----------------------------------------------------------------------------- */
-
-/* A file of this process, in which a compiler with few rights leaves something for other compilations. */
-static enum error_code open_kept(char *path, size_t size, const char *name, const char *user, struct error *err)
-{
-    int32_t number, group;
-    snprintf(path, size, "%s/orrery-%s-XXXXXX", temporary_folder(), name);
-    const int fd = mkstemp(path);
-    if (fd < 0) {
-        const enum error_code e = fail(err, ERR_FILE, "%s: %s", path, strerror(errno));
-        path[0] = 0;
-        return e;
-    }
-    close(fd);
-    if (serve_user(user, &number, &group) && geteuid() == 0 && chown(path, (uid_t)number, (gid_t)group) != 0)
-        return fail(err, ERR_FILE, "%s: %s", path, strerror(errno));
-    return OK;
-}
 
 /* What `make` has compiled and `make install` put into lib/orrery/course: beside it lies a key, the compiler's words, a
  * line, and all texts that were compiled.  Another compiler, or another text, and it is of no use. */
@@ -379,22 +229,14 @@ static void remove_workers(void)
     for (int i = 0; i < 2; i++) if (worker_object[i].ours) unlink(worker_object[i].path);
 }
 
-/* How a worker is compiled but for the student's object, which has its own flags.  -O1: half the time. */
-static void add_worker(struct words *w, const struct judging *how, char *compiler, const char *include[2])
-{
-    add_compiler(w, compiler), add_how(w, how, include);
-    add(w, "-O1"), add(w, how->sanitize ? "-g1" : "-g0");
-}
-
 /* The words of the key: the compiler and what of its options does not depend on the place. */
-static bool take_ready(const struct judging *how, const char *compiler, const char *tutorials)
+static bool take_ready(const struct build *b, const char *tutorials)
 {
-    char text[200], words[400], *path = worker_object[0].path;
-    const char *nowhere[2] = { NULL, NULL };
+    char words[400], *path = worker_object[0].path;
+    const char *asked = getenv("CC");
     struct words w = { 0 };
-    if (how->sanitize) return false;
-    snprintf(text, sizeof text, "%s", compiler);
-    add_worker(&w, how, text, nowhere);
+    if (b->sanitize) return false;
+    add_worker(&w, asked && asked[0] ? asked : ORRERY_CC, b->sanitize);
     words[0] = 0;
     for (int i = 0; i < w.count; i++) {
         const size_t n = strlen(words);
@@ -406,76 +248,140 @@ static bool take_ready(const struct judging *how, const char *compiler, const ch
     return worker_object[0].done;
 }
 
-/* Nobody else may change it afterwards.  That it does not compile is never the student's mistake. */
-static bool compile_common(const struct build *b, const struct judging *how, const char *compiler,
-                           const char *include[2], const char *tutorials, struct error *err)
+/* A file of this process, in which an object is kept for other files. */
+static enum error_code keep_object(const struct build *b, const char *made, char *path, size_t size, struct error *err)
 {
-    char source[PATH_MAX], text[200], said[1000] = "", *path = worker_object[how->sanitize].path;
-    struct words w = { 0 };
-    if (worker_object[how->sanitize].done || take_ready(how, compiler, tutorials)) return true;
-    if (path[0] == 0 && open_kept(path, sizeof worker_object->path, "worker", how->user, err) != OK) return false;
-    worker_object[how->sanitize].ours = true;
-    if (!worker_object[!how->sanitize].ours) atexit(remove_workers);
-    snprintf(text, sizeof text, "%s", compiler);
-    path_of(source, sizeof source, tutorials, "worker/worker.c");
-    add_worker(&w, how, text, include);
-    add(&w, "-c"), add(&w, source), add(&w, "-o"), add(&w, path);
-    if (!compile(&w, b, how->user, said, sizeof said, err)) {
-        if (!err->code) fail(err, ERR_FILE, "%s does not compile: %.*s", source, (int)strcspn(said, "\n"), said);
-        return false;
+    char from[PATH_MAX], *bytes = NULL;
+    size_t count;
+    path_of(from, sizeof from, b->folder, made);
+    enum error_code e = file_read_all(from, RESULT_MOST, &bytes, &count, err);
+    if (e) return e;
+    snprintf(path, size, "%s/orrery-object-XXXXXX", temporary_folder());
+    const int fd = mkstemp(path);
+    const bool well = fd >= 0 && write(fd, bytes, count) == (ssize_t)count;
+    if (fd < 0 || close(fd) != 0 || !well) {
+        e = fail(err, ERR_FILE, "%s: %s", path, strerror(errno));
+        if (fd < 0) path[0] = '\0';
     }
-    if ((geteuid() == 0 && chown(path, 0, 0) != 0) || chmod(path, 0644) != 0)
-        return fail(err, ERR_FILE, "%s: %s", path, strerror(errno)), false;
-    return worker_object[how->sanitize].done = true;
+    free(bytes);
+    return e;
 }
 
-static bool link_worker(struct build *b, const struct lesson *l, const struct judging *how, char *compiler,
-                        const char *include[2], const char *tutorials, const char *source, char *why, size_t size,
-                        struct error *err)
+/* Before the student's file is there.  That it does not compile is never the student's mistake. */
+static enum error_code compile_common(const struct build *b, const char *tutorials, struct error *err)
 {
-    char object[PATH_MAX], calls[PATH_MAX], to[PATH_MAX], text[200], said[4000] = "";
+    char source[PATH_MAX], said[1000] = "", *path = worker_object[b->sanitize].path;
     struct words w = { 0 };
-    if (!compile_common(b, how, compiler, include, tutorials, err)) return false;
-    snprintf(text, sizeof text, "%s", compiler);
-    path_of(object, sizeof object, b->folder, "student.o");
-    snprintf(calls, sizeof calls, "%s/%s/calls.c", tutorials, l->folder);
-    path_of(to, sizeof to, b->folder, "worker");
-    add_worker(&w, how, text, include);
-    add(&w, how->sanitize ? source : object), add(&w, calls), add(&w, worker_object[how->sanitize].path);
-    add(&w, "-lm"), add(&w, "-o"), add(&w, to);
-    if (!compile(&w, b, how->user, said, sizeof said, err)) return snprintf(why, size, "%s", said), false;
-    snprintf(b->worker, sizeof b->worker, "%s", to);            /* `why` keeps the warnings about the student's text */
+    struct paths p;
+    int how;
+    if (worker_object[b->sanitize].done || take_ready(b, tutorials)) return OK;
+    name_paths(b, &p);
+    path_of(source, sizeof source, b->folder, "with/worker/worker.c");
+    add_worker(&w, b->compiler, b->sanitize), add_word(&w, p.in), add_word(&w, p.with);
+    add_word(&w, "-c"), add_word(&w, source), add_word(&w, "-o"), add_word(&w, p.made);
+    if (!build_run(&w, b, true, NULL, said, sizeof said, &how, err)) {
+        if (err->code) return err->code;
+        return fail(err, ERR_FILE, "worker.c does not compile: %.*s", (int)strcspn(said, "\n"), said);
+    }
+    enum error_code e = build_take(b, "made", "with/made", err);
+    if (!e) e = keep_object(b, "with/made", path, sizeof worker_object->path, err);
+    if (path[0]) worker_object[b->sanitize].ours = true;
+    if (path[0] && !worker_object[!b->sanitize].ours) atexit(remove_workers);
+    worker_object[b->sanitize].done = !e;
+    return e;
+}
+
+/* ---- a worker ---------------------------------------------------------------------------------------------------- */
+
+/* What the student's file is compiled with, and what it is linked with. */
+static enum error_code lay_out(struct build *b, const struct lesson *l, const char *tutorials, struct error *err)
+{
+    char from[PATH_MAX], folder[PATH_MAX];
+    path_of(folder, sizeof folder, tutorials, l->folder);
+    path_of(from, sizeof from, tutorials, "course.h");
+    enum error_code e = build_copy(b, from, "in/course.h", err);
+    if (!e) e = build_copy_all(b, folder, ".h", "in", err);
+    path_of(from, sizeof from, folder, "calls.c");
+    if (!e) e = build_copy(b, from, "with/calls.c", err);
+    path_of(from, sizeof from, tutorials, "worker");
+    if (!e) e = build_copy_all(b, from, ".h", "with/worker", err);
+    if (!e) e = build_copy_all(b, from, ".c", "with/worker", err);
+    if (!e) e = compile_common(b, tutorials, err);
+    return e ? e : build_copy(b, worker_object[b->sanitize].path, "with/worker.o", err);
+}
+
+/* With sanitizers the object that is looked at is one without, which has no more than the student's text. */
+static bool compile_student(const struct build *b, bool sanitize, char *why, size_t size, struct error *err)
+{
+    struct words w = { 0 };
+    struct paths p;
+    int how;
+    name_paths(b, &p);
+    add_compiler(&w, b->compiler), add_how(&w, sanitize), add_warnings(&w), add_word(&w, p.in);
+    add_word(&w, "-c"), add_word(&w, b->source), add_word(&w, "-o"), add_word(&w, p.made);
+    const bool well = build_run(&w, b, false, NULL, why, size, &how, err);
+    const bool large = strstr(why, "frame-larger-than");        /* an error; compilers differ in how to call it one */
+    if (large || strstr(why, "-Werror=vla") || strstr(why, "-Werror,-Wvla"))
+        advise(why, size, "memory for an array that is long, or as long as a variable says: allocate()\n");
+    if (!well) advise_calls(why, size);
+    return well && !large;
+}
+
+static bool take_object(const struct build *b, char *why, size_t size)
+{
+    struct error err = { OK, "" };
+    if (build_take(b, "made", "with/student.o", &err) == OK) return true;
+    snprintf(why, size, "%s\n", err.text);
+    return false;
+}
+
+static bool compile_and_look(const struct build *b, const struct lesson *l, char *why, size_t size, struct error *err)
+{
+    struct paths p;
+    char found[1000], more[4000];
+    name_paths(b, &p);
+    if (!compile_student(b, false, why, size, err) || !take_object(b, why, size)) return false;
+    if (!object_is_fine(p.object, l->functions, found, sizeof found)) return snprintf(why, size, "%s", found), false;
+    return !b->sanitize || (compile_student(b, true, more, sizeof more, err) && take_object(b, why, size));
+}
+
+static bool link_worker(struct build *b, char *why, size_t size, struct error *err)
+{
+    char said[4000] = "";
+    struct words w = { 0 };
+    struct paths p;
+    int how;
+    name_paths(b, &p);
+    add_worker(&w, b->compiler, b->sanitize), add_word(&w, p.in), add_word(&w, p.with);
+    add_word(&w, p.object), add_word(&w, p.calls), add_word(&w, p.common);
+    add_word(&w, "-lm"), add_word(&w, "-o"), add_word(&w, p.made);
+    if (!build_run(&w, b, true, NULL, said, sizeof said, &how, err)) return snprintf(why, size, "%s", said), false;
+    if (build_take(b, "made", "run/worker", err) != OK) return false;
+    path_of(b->worker, sizeof b->worker, b->folder, "run/worker");      /* `why` keeps warnings about the text */
     return true;
 }
 
 enum error_code build_worker(struct build *b, const struct lesson *l, const char *text, size_t bytes,
                              const struct judging *how, char *why, size_t size, struct error *err)
 {
-    char tutorials[PATH_MAX / 2], folder[PATH_MAX], own[PATH_MAX], compiler[200], contract[80];
+    char tutorials[PATH_MAX / 2], name[PATH_MAX], contract[80];
+    struct error broken = { OK, "" };
     *b = (struct build){ 0 };
     why[0] = 0;
     if (err) err->code = OK;
-    snprintf(contract, sizeof contract, "%.*sh", (int)strlen(l->file) - 1, l->file);
-    if (strlen(text) != bytes) snprintf(why, size, "it has a NUL character\n");
-    if (strlen(text) != bytes || !source_is_fine(text, contract, why, size)) {
-        if (strstr(why, "includes stdio.h")) advise(why, size, "say() of course.h prints a line\n");
-        if (strstr(why, "includes stdlib.h"))
-            advise(why, size, "allocate() and release() of course.h give and take memory; for abs() use fabs()\n");
-        return OK;
-    }
+    if (strlen(text) != bytes) return snprintf(why, size, "it has a NUL character\n"), OK;
     enum error_code e = course_folder(tutorials, sizeof tutorials, err);
-    if (!e) e = open_folder(b, how->user, err);
-    path_of(b->source, sizeof b->source, b->folder, l->file);
-    if (!e) e = write_text(b->source, text, bytes, err);
+    if (!e) e = build_open(b, false, how, err);
+    if (!e) e = lay_out(b, l, tutorials, err);
+    if (e) return check_compiler(false, how, &broken) ? fail(err, broken.code, "%s", broken.text) : e;
+    path_of(name, sizeof name, "in", l->file), path_of(b->source, sizeof b->source, b->folder, name);
+    if (!e) e = build_put(b, name, text, bytes, err);
     if (e) return e;
-    name_compiler(false, how->user, compiler, sizeof compiler);
-    snprintf(folder, sizeof folder, "-I%s", tutorials);
-    snprintf(own, sizeof own, "-I%s/%s", tutorials, l->folder);
-    const char *include[] = { folder, own };
-    if (compile_and_look(b, l, how, compiler, include, b->source, why, size, err))
-        link_worker(b, l, how, compiler, include, tutorials, b->source, why, size, err);
-    if (b->worker[0] == 0 && !err->code) check_compiler(false, how, err);       /* is it the student's mistake? */
-    return err->code;
+    if (compile_and_look(b, l, why, size, err)) link_worker(b, why, size, err);
+    if (b->worker[0] || err->code) return err->code;
+    snprintf(contract, sizeof contract, "%.*sh", (int)strlen(l->file) - 1, l->file);
+    advise_text(why, size, text, contract);
+    return check_compiler(false, how, err);             /* is it the student's mistake? */
 }
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
@@ -491,56 +397,108 @@ const char *kernel_build_failure(int status)
     }
 }
 
-/* The compiled emulator and judge, for all files that this process judges. */
-static char judge_object[PATH_MAX];
+/* The compiled emulator and judge, for all files that this process judges; "": ready since `make`. */
+static struct { char path[PATH_MAX]; bool done; } judge_object;
 
-static void remove_judge(void) { unlink(judge_object); }
+static void remove_judge(void) { unlink(judge_object.path); }
 
-static enum error_code open_judge(const char *user, struct error *err)
+/* What KERNEL_BUILD reads in the tree. */
+struct kernel_tree { char script[PATH_MAX], cuda[PATH_MAX], numbers[PATH_MAX], ready[PATH_MAX]; };
+
+static void name_tree(const char *tree, struct kernel_tree *t, const char *shown[CAGE_READS])
 {
-    if (judge_object[0]) return OK;
-    const enum error_code e = open_kept(judge_object, sizeof judge_object, "judge", user, err);
-    if (judge_object[0]) atexit(remove_judge);
-    return e;
+    static const char installed[] = "/include/orrery";
+    const size_t n = strlen(tree), m = sizeof installed - 1;
+    path_of(t->script, sizeof t->script, tree, KERNEL_BUILD);
+    path_of(t->cuda, sizeof t->cuda, tree, "emulated_devices/device/cuda");
+    path_of(t->numbers, sizeof t->numbers, tree, "ref/numeric/float16.h");
+    if (n > m && strcmp(tree + n - m, installed) == 0)
+        snprintf(t->ready, sizeof t->ready, "%.*s/lib/orrery/kernels", (int)(n - m), tree);
+    else path_of(t->ready, sizeof t->ready, tree, "build/kernels");
+    shown[0] = t->cuda, shown[1] = t->numbers, shown[2] = t->ready;
+}
+
+static bool run_script(const struct build *b, const char *const *word, const char *const tree[CAGE_READS], char *why,
+                       size_t size, struct error *err)
+{
+    struct words w = { 0 };
+    int how;
+    while (*word) add_word(&w, *word++);
+    if (build_run(&w, b, true, tree, why, size, &how, err)) return true;
+    if (!(err && err->code) && WIFEXITED(how) && WEXITSTATUS(how) >= 10 && WEXITSTATUS(how) <= 13)
+        fail(err, ERR_FILE, "kernels: %s", kernel_build_failure(WEXITSTATUS(how)));
+    return false;
+}
+
+/* What surrounds the kernels is compiled before the student's file is there, if `make` has not done it. */
+static enum error_code compile_judge(const struct build *b, const char *folder, struct error *err)
+{
+    char said[1000], path[PATH_MAX], made[PATH_MAX];
+    struct kernel_tree t;
+    const char *tree[CAGE_READS];
+    name_tree(folder, &t, tree);
+    path_of(made, sizeof made, b->folder, "work/made"), path_of(path, sizeof path, b->folder, "with/judge.o");
+    const char *const word[] = { "/bin/sh", t.script, folder, "--needed", made, NULL };
+    enum error_code e = OK;
+    if (!judge_object.done) {
+        if (!run_script(b, word, tree, said, sizeof said, err))
+            return err->code ? err->code : fail(err, ERR_FILE, "kernels: %s", kernel_build_failure(13));
+        const bool ready = access(made, F_OK) != 0;
+        e = build_take(b, "made", "with/judge.o", ready ? NULL : err);
+        if (ready) e = OK;
+        else if (!e) e = keep_object(b, "with/judge.o", judge_object.path, sizeof judge_object.path, err);
+        if (judge_object.path[0]) atexit(remove_judge);
+        judge_object.done = !e;
+        return e;
+    }
+    return judge_object.path[0] ? build_copy(b, judge_object.path, "with/judge.o", err) : OK;
+}
+
+static enum error_code lay_out_kernels(const struct build *b, const struct lesson *l, const char *tutorials,
+                                       const char *tree, struct error *err)
+{
+    char from[PATH_MAX], folder[PATH_MAX], to[PATH_MAX];
+    path_of(folder, sizeof folder, tutorials, l->folder);
+    snprintf(to, sizeof to, "%s/with/%s", b->folder, l->folder);
+    enum error_code e = mkdir(to, 0755) == 0 && chmod(to, 0755) == 0
+                      ? OK : fail(err, ERR_FILE, "%s: %s", to, strerror(errno));
+    path_of(to, sizeof to, "with", l->folder);
+    if (!e) e = build_copy_all(b, folder, ".h", to, err);
+    if (!e) e = build_copy_all(b, folder, ".h", "in", err);
+    path_of(from, sizeof from, folder, "calls.cu");
+    snprintf(to, sizeof to, "with/%s/calls.cu", l->folder);
+    if (!e) e = build_copy(b, from, to, err);
+    path_of(from, sizeof from, tutorials, "worker");
+    if (!e) e = build_copy_all(b, from, ".h", "with/worker", err);
+    return e ? e : compile_judge(b, tree, err);
 }
 
 enum error_code build_kernels(struct build *b, const struct lesson *l, const char *text, size_t bytes,
                               const struct judging *how, char *why, size_t size, struct error *err)
 {
-    char tree[PATH_MAX / 2], tutorials[PATH_MAX / 2], script[PATH_MAX], calls[PATH_MAX], program[PATH_MAX];
-    char contract[80];
+    char folder[PATH_MAX / 2], tutorials[PATH_MAX / 2], calls[PATH_MAX], judge[PATH_MAX], name[PATH_MAX], contract[80];
+    struct kernel_tree t;
+    struct paths p;
+    const char *tree[CAGE_READS];
     *b = (struct build){ 0 };
     why[0] = 0;
     if (err) err->code = OK;
-    snprintf(contract, sizeof contract, "%.*sh", (int)strlen(l->file) - 2, l->file);
-    if (strlen(text) != bytes) snprintf(why, size, "it has a NUL character\n");
-    if (strlen(text) != bytes || !source_is_fine(text, contract, why, size)) return OK;
-    if (!source_folder(tree, sizeof tree)) return fail(err, ERR_FILE, "Orrery's sources are not found");
+    if (strlen(text) != bytes) return snprintf(why, size, "it has a NUL character\n"), OK;
+    if (!source_folder(folder, sizeof folder)) return fail(err, ERR_FILE, "Orrery's sources are not found");
     enum error_code e = course_folder(tutorials, sizeof tutorials, err);
-    if (!e) e = open_folder(b, how->user, err);
-    if (!e) e = open_judge(how->user, err);
-    path_of(b->source, sizeof b->source, b->folder, l->file);
-    if (!e) e = write_text(b->source, text, bytes, err);
+    if (!e) e = build_open(b, true, how, err);
+    if (!e) e = lay_out_kernels(b, l, tutorials, folder, err);
+    path_of(name, sizeof name, "in", l->file), path_of(b->source, sizeof b->source, b->folder, name);
+    if (!e) e = build_put(b, name, text, bytes, err);
     if (e) return e;
-    path_of(script, sizeof script, tree, KERNEL_BUILD);
-    snprintf(calls, sizeof calls, "%s/%s/calls.cu", tutorials, l->folder);
-    path_of(program, sizeof program, b->folder, "worker");
-    struct words w = { .word = { "sh", script, tree, b->source, program, calls, judge_object }, .count = 7 };
-    if (compile(&w, b, how->user, why, size, err)) snprintf(b->worker, sizeof b->worker, "%s", program);
-    else if (!err->code) check_compiler(true, how, err);
-    return err->code;
-}
-
-void build_remove(struct build *b)
-{
-    static const char *const names[] = { "student.o", "worker", "log" };
-    char path[PATH_MAX];
-    if (b->folder[0] == 0) return;
-    for (int i = 0; i < 3; i++) {
-        path_of(path, sizeof path, b->folder, names[i]);
-        unlink(path);
-    }
-    if (b->source[0]) unlink(b->source);
-    rmdir(b->folder);
-    b->folder[0] = 0;
+    name_tree(folder, &t, tree), name_paths(b, &p);
+    snprintf(calls, sizeof calls, "%s/with/%s/calls.cu", b->folder, l->folder);
+    path_of(judge, sizeof judge, b->folder, "with/judge.o");
+    const char *const word[] = { "/bin/sh", t.script, folder, b->source, p.made, calls, judge, NULL };
+    if (run_script(b, word, tree, why, size, err) && build_take(b, "made", "run/worker", err) == OK)
+        path_of(b->worker, sizeof b->worker, b->folder, "run/worker");
+    if (b->worker[0] || err->code) return err->code;
+    snprintf(contract, sizeof contract, "%.*sh", (int)strlen(l->file) - 2, l->file);
+    advise_text(why, size, text, contract);
+    return check_compiler(true, how, err);
 }

@@ -2,22 +2,41 @@
 #ifndef ORRERY_COURSE_BUILD_H
 #define ORRERY_COURSE_BUILD_H
 
+#include "emulated_devices/course/cage.h"
 #include "emulated_devices/course/judge.h"
 #include <limits.h>
 
 enum { COMPILE_SECONDS = 600 };         /* on the clock: a compiler that has not ended by then is stopped */
+enum { RESULT_MOST = 32 << 20 };        /* bytes of a file that a compiler makes */
 
-struct build { char folder[PATH_MAX / 2], worker[PATH_MAX], source[PATH_MAX]; };
+/* For programs with sanitizers: a crash is one, and they look at no other process. */
+#define SANITIZERS "ASAN_OPTIONS=detect_leaks=0:handle_segv=0:handle_sigbus=0:handle_sigfpe=0"
+
+/* A folder of this process, which holds what a file becomes:
+ *     in/    the student's file and its public headers: a compiler reads them
+ *     with/  what it is linked with
+ *     work/  the only folder in which a compiler can write
+ *     run/   the program, which this process has taken from there
+ *     root/  where the cage mounts its file system */
+struct build {
+    char folder[PATH_MAX / 2], worker[PATH_MAX], source[PATH_MAX], compiler[PATH_MAX];
+    bool plus;                          /* C++ */
+    const char *user;                   /* as struct judging */
+    bool sanitize;
+};
 
 /**
  * Compile a student's text in a new folder, look at what came out (object.h), and link it with worker.c and the
- * lesson's calls.c.
+ * lesson's calls.c; all that in the cage.
  * @param[out] b    .worker: the program, or "" if the text has to be changed: then `why` says how.
  * @return OK also then; ERR_FILE, ERR_MEMORY: nothing can be compiled at all.
  */
 enum error_code build_worker(struct build *b, const struct lesson *, const char *text, size_t bytes,
                              const struct judging *, char *why, size_t size, struct error *);
 void build_remove(struct build *);
+
+/** What a program that was built sees when it runs: itself and libraries.  Valid as long as the build. */
+struct cage_view build_view(const struct build *);
 
 /**
  * Whether an empty file becomes a program that runs, with the compiler and the user that students' files have.  Called
@@ -28,7 +47,7 @@ enum error_code check_compiler(bool kernels, const struct judging *, struct erro
 
 /** The folder tutorials/: $ORRERY_TUTORIALS, that of an installed program, or of the sources.
  *  @return OK or ERR_FILE. */
-enum error_code course_folder(char *to, size_t size, struct error *);
+enum error_code course_folder(char *to, size_t size, struct error *err);
 
 /** The folder that has ref/ and emulated_devices/: ORRERY_INCLUDE, that of an installed program, or the sources.
  *  @return false: there is none. */
@@ -50,5 +69,43 @@ enum error_code build_kernels(struct build *, const struct lesson *, const char 
 
 /** folder/inside; "" if that is too long. */
 void path_of(char *to, size_t size, const char *folder, const char *inside);
+
+/* ---- workshop.c: the folder, and commands in it ------------------------------------------------------------------ */
+
+/** Make the folder, for this compiler.  @return OK; ERR_FILE: also if there is no such compiler, or no such user. */
+enum error_code build_open(struct build *, bool kernels, const struct judging *, struct error *);
+
+/** Write a text into the folder: "in/ring.c". */
+enum error_code build_put(const struct build *, const char *name, const char *text, size_t bytes, struct error *);
+/** Copy a file that is this program's own into the folder. */
+enum error_code build_copy(const struct build *, const char *from, const char *name, struct error *);
+/** The same, of all files of a folder whose names end so: headers. */
+enum error_code build_copy_all(const struct build *, const char *from, const char *end, const char *name,
+                               struct error *);
+
+/** Take a file from work/ to another place in the folder, and make work/ empty.  It is taken only if it is a file, no
+ *  link, and of at most RESULT_MOST bytes. */
+enum error_code build_take(const struct build *, const char *name, const char *to, struct error *);
+
+/* Words of a command line. */
+enum { BUILD_WORDS = 48 };
+struct words { const char *word[BUILD_WORDS]; int count; char text[400]; };
+void add_word(struct words *, const char *word);
+/** The words of the compiler; they stay in the struct. */
+void add_compiler(struct words *, const char *compiler);
+
+/**
+ * Run a command in the cage, where it sees the compiler's files, and writes into work/.
+ * @param linking  it also sees with/.
+ * @param tree     more that it sees, absolute paths; may be NULL.
+ * @param[out] why  what it says; empty if it has said nothing.
+ * @param[out] how  as it ended.
+ * @return whether it has ended well; `err`: it cannot run at all.
+ */
+bool build_run(struct words *, const struct build *, bool linking, const char *const tree[CAGE_READS], char *why,
+               size_t size, int *how, struct error *);
+
+/** Run the program run/worker, without words and in its view.  @return whether it ends with status 0. */
+bool build_runs(const struct build *);
 
 #endif

@@ -1,7 +1,7 @@
 #define _DEFAULT_SOURCE                 /* MAP_ANONYMOUS */
 #include "emulated_devices/course/judge.h"
 #include "emulated_devices/course/build.h"
-#include "emulated_devices/course/serve.h"
+#include "emulated_devices/course/cage.h"
 #include "ref/io/child.h"
 #include "ref/io/output.h"
 #include <errno.h>
@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -59,20 +58,30 @@ bool judge_used_up(struct judge *j)
     return true;
 }
 
+/* Lessons with a program: in the cage, so that nothing is left behind, and the program sees what there is. */
+static void be_the_check(struct judge *j)
+{
+    struct cage cage;
+    struct error err = { OK, "" };
+    signal(SIGALRM, SIG_DFL);
+    alarm(CHECK_SECONDS);
+    if (j->view && cage_enter(&cage, j->view, &err) != OK) {
+        snprintf(j->broken, sizeof j->broken, "%s", err.text);
+        _exit(0);
+    }
+    j->cage = &cage;
+    j->check->run(j);
+    j->computed += computed_here();
+    _exit(0);
+}
+
 /* One check, in a process of its own: what goes wrong in it costs this check, not the score. */
 static void run_check(struct judge *j)
 {
     struct child_end end;
     fflush(NULL);
     const pid_t child = child_start();
-    if (child == 0) {
-        signal(SIGALRM, SIG_DFL);
-        alarm(CHECK_SECONDS);
-        prctl(PR_SET_CHILD_SUBREAPER, 1);       /* waits for what a run leaves behind */
-        j->check->run(j);
-        j->computed += computed_here();
-        _exit(0);
-    }
+    if (child == 0) be_the_check(j);
     if (child < 0) {
         judge_fails(j, "the check cannot start: %s", strerror(errno));
         return;
@@ -118,15 +127,18 @@ static void judge_one(struct score *s, struct outcome *o, struct judge *j)
     if (!o->hidden) memcpy(o->drawing, j->drawing, sizeof o->drawing);
 }
 
-static void judge_all(struct score *s, const struct judging *how, const char *worker, const char *text)
+static enum error_code judge_all(struct score *s, const struct judging *how, const struct build *b, const char *text,
+                                 struct error *err)
 {
+    const struct cage_view view = b ? build_view(b) : (struct cage_view){ 0 };
+    enum error_code e = OK;
     char program[PATH_MAX];
     const ssize_t bytes = readlink("/proc/self/exe", program, sizeof program - 1);
     program[bytes > 0 ? bytes : 0] = '\0';
     struct judge *j = mmap(NULL, sizeof *j, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     bool stop = false;
     if (j == MAP_FAILED) abort();
-    for (int i = 0; i < s->count; i++) {
+    for (int i = 0; i < s->count && !e; i++) {
         struct outcome *o = &s->outcome[i];
         if (stop) {
             o->verdict = SKIPPED;
@@ -135,15 +147,17 @@ static void judge_all(struct score *s, const struct judging *how, const char *wo
         const double computed = j->computed;
         memset(j, 0, sizeof *j);
         j->computed = computed, j->lesson = s->lesson, j->check = o->check;
-        j->worker = worker, j->text = text, j->hidden = o->hidden;
-        j->seed = o->hidden ? how->secret : how->seed, j->variant = how->variant, j->user = how->user;
+        j->worker = b ? b->worker : NULL, j->view = b ? &view : NULL, j->text = text, j->hidden = o->hidden;
+        j->seed = o->hidden ? how->secret : how->seed, j->variant = how->variant;
         j->caged = !how->sanitize, j->program = program;
         judge_one(s, o, j);
+        if (j->broken[0]) e = fail(err, ERR_FILE, "%s", j->broken);
         s->tenths += o->tenths;
         stop = how->first_failure && o->verdict == FAILED;
         if (how->after) how->after(how->context, s);
     }
     munmap(j, sizeof *j);
+    return e;
 }
 
 /* No points at all: every check says why. */
@@ -164,7 +178,7 @@ enum error_code judge_file(struct score *s, const struct lesson *l, const char *
     size_t bytes;
     score_begin(s, l, how);
     int32_t user, group;
-    if (how->user && !serve_user(how->user, &user, &group))
+    if (!cage_user(how->user, &user, &group))
         return fail(err, ERR_USAGE, "--user %s: there is no such user", printable(how->user).text);
     struct error why = { OK, "" };
     struct stat st;
@@ -182,12 +196,12 @@ enum error_code judge_file(struct score *s, const struct lesson *l, const char *
     const bool kernels = lesson_has_kernels(l);
     if (l->functions == NULL && !kernels) {
         s->compiled = strlen(text) == bytes;
-        if (s->compiled) judge_all(s, how, NULL, text);
+        if (s->compiled) e = judge_all(s, how, NULL, text, err);
         else snprintf(s->why_not, sizeof s->why_not, "it has a NUL character, and must be text\n"), fail_all(s, how);
     } else {
         e = (kernels ? build_kernels : build_worker)(&b, l, text, bytes, how, s->why_not, sizeof s->why_not, err);
         s->compiled = !e && b.worker[0] != 0;
-        if (s->compiled) judge_all(s, how, b.worker, text);
+        if (s->compiled) e = judge_all(s, how, &b, text, err);
         else if (!e) fail_all(s, how);
         build_remove(&b);
     }

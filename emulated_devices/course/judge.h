@@ -25,7 +25,7 @@ struct score {
 
 struct judging {
     uint64_t variant, seed, secret;     /* secret: the seed of hidden inputs; 0: there are none */
-    const char *user;                   /* as struct judge */
+    const char *user;                   /* who the student's code runs as; NULL: as root "nobody", else as this user */
     bool sanitize, first_failure;       /* stop at the first check that fails */
     void (*after)(void *context, const struct score *);         /* after each check; may be NULL */
     void *context;

@@ -1,24 +1,20 @@
-#define _DEFAULT_SOURCE                 /* RLIMIT_AS, setgroups */
+#define _DEFAULT_SOURCE
 #include "emulated_devices/course/kernel.h"
-#include "emulated_devices/course/serve.h"
+#include "emulated_devices/course/cage.h"
 #include "ref/io/child.h"
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { KERNEL_SECONDS = 20, WALL_SECONDS = 300, WORD = 16, MEMORY = 512 << 20 };
-
-static void limit(int what, rlim_t most) { setrlimit((__rlimit_resource_t)what, &(struct rlimit){ most, most }); }
+enum { KERNEL_SECONDS = 20, WALL_SECONDS = 300, WORD = 16, MEMORY = 512 << 20, PROCESSES = 256 };
 
 /* In the child: the program of the kernels, with little. */
 static void become_kernels(const struct judge *j, const struct kernel_trial *t, int in, int out)
@@ -26,19 +22,16 @@ static void become_kernels(const struct judge *j, const struct kernel_trial *t, 
     char which[WORD], m[WORD], number[KERNEL_NUMBERS][WORD], order[64];
     const char *words[KERNEL_NUMBERS + 4] = { j->worker, which, m };
     char *environment[] = { (char *)"PATH=/usr/local/bin:/usr/bin:/bin", (char *)"OMP_NUM_THREADS=1", order, NULL };
-    int32_t user, group;
-    const pid_t parent = getppid();
+    const struct cage_limits most = { KERNEL_SECONDS, MEMORY, 1, PROCESSES };
     const int nothing = open("/dev/null", O_WRONLY);
     snprintf(which, sizeof which, "%d", t->which), snprintf(m, sizeof m, "%d", t->m);
     snprintf(order, sizeof order, "ORRERY_CUDA_ORDER=%s", t->order ? t->order : "forward");
     for (int i = 0; i < KERNEL_NUMBERS; i++)
         snprintf(number[i], sizeof number[i], "%d", t->number[i]), words[3 + i] = number[i];
     if (nothing < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(nothing, 2) < 0) _exit(126);
-    limit(RLIMIT_CPU, KERNEL_SECONDS), limit(RLIMIT_AS, (rlim_t)MEMORY), limit(RLIMIT_FSIZE, 0), limit(RLIMIT_CORE, 0);
     alarm(WALL_SECONDS);
-    if (serve_user(j->user, &user, &group) && geteuid() == 0 &&
-        (setgroups(0, NULL) != 0 || setgid((gid_t)group) != 0 || setuid((uid_t)user) != 0)) _exit(126);
-    child_ends_with(parent);
+    cage_close_at_exec();
+    if (!cage_become(j->cage, &most)) _exit(126);
     execve(j->worker, (char *const *)(uintptr_t)words, environment);
     _exit(127);
 }
@@ -128,6 +121,6 @@ bool kernel_try(struct judge *j, struct kernel_trial *t)
     const bool read = child > 0 && from && read_result(t, from);
     if (from) fclose(from);
     else close(out[0]);
-    if (child > 0) child_wait(child, 0, &end);
+    if (child > 0) child_wait(child, 0, &end), cage_clear();
     return child > 0 ? came_back(j, t, end.how, read) : judge_fails(j, "the kernels do not start");
 }

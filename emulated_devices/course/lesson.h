@@ -15,6 +15,9 @@
 enum { JUDGE_TEXT = 1600, JUDGE_DRAWING = 6000, CHECK_HINTS = 4 };
 enum { LESSON_CHECKS = 24, LESSON_VARIES = 6, LESSON_GIVEN = 12 };
 
+struct cage;
+struct cage_view;
+
 /* What a check sees and what it says.  One check runs in a process of its own. */
 struct judge {
     const struct lesson *lesson;
@@ -25,8 +28,10 @@ struct judge {
     uint64_t seed;                      /* of inputs: another one if they are hidden */
     bool hidden;                        /* inputs that the student has not seen: also draw other sizes */
     uint64_t variant;                   /* of the course */
-    const char *user;                   /* run the student's code as this user; NULL: as this one */
+    const struct cage_view *view;       /* of the student's program (cage.h); NULL: the lesson is a text */
+    const struct cage *cage;            /* which the check's process has entered */
     bool caged;                         /* false: under sanitizers */
+    char broken[JUDGE_TEXT];            /* why nothing could be tried; nobody's mistake in a lesson */
     double computed;                    /* seconds of processor that the lesson's runs took in earlier checks */
     uint64_t stream;                    /* of random numbers, known from the first on */
     uint64_t drawn;                     /* numbers so far: judge_draw */

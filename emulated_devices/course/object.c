@@ -82,6 +82,22 @@ static const char *string_at(const struct object *o, uint32_t table, uint64_t at
     return o->bytes + s->sh_offset + at;
 }
 
+/* Sections that compilers make of a text in C, and what begins so: ".text.unlikely".  Others may be code for somebody
+ * else, such as a linker that optimizes. */
+static bool is_usual(const char *name)
+{
+    static const char *const usual[] = { ".text", ".rodata", ".data", ".bss", ".tdata", ".tbss", ".comment", ".note",
+                                         ".eh_frame", ".debug", ".symtab", ".strtab", ".shstrtab", ".group",
+                                         ".llvm_addrsig", ".rela.text", ".rela.rodata", ".rela.data", ".rela.eh_frame",
+                                         ".rela.debug", NULL };
+    if (name[0] == '\0') return true;
+    for (int i = 0; usual[i]; i++) {
+        const size_t n = strlen(usual[i]);
+        if (strncmp(name, usual[i], n) == 0 && (name[n] == '\0' || name[n] == '.' || name[n] == '_')) return true;
+    }
+    return false;
+}
+
 static void look_at_sections(const struct object *o, struct finding *f)
 {
     uint64_t memory = 0;
@@ -93,6 +109,8 @@ static void look_at_sections(const struct object *o, struct finding *f)
             strncmp(name, ".dtors", 6) == 0 || strncmp(name, ".preinit", 8) == 0)
             find(f, "it has code that runs before or after the function that is called (section %.40s)\n",
                  printable(name).text);
+        else if (!is_usual(name))
+            find(f, "it has a section %.40s, which is not of a text in C\n", printable(name).text);
         if ((s->sh_flags & SHF_WRITE) && (s->sh_flags & SHF_EXECINSTR))
             find(f, "it has memory that can be written and executed (section %.40s)\n", printable(name).text);
         if ((s->sh_flags & SHF_WRITE) && (s->sh_flags & SHF_ALLOC))

@@ -7,7 +7,8 @@
 
 /**
  * Look at an object file (ELF, 64 bits): the names that it uses must be of course.h or of a short list, those that it
- * defines must be exactly those of the lesson, nothing may run before main, and it may have only little static memory.
+ * defines must be exactly those of the lesson, nothing may run before main, it may have only little static memory, and
+ * only sections that a text in C has.
  * @param must_define  ends with NULL.
  * @param[out] why    a line for each thing that must be changed.
  * @return whether all is well.

@@ -13,6 +13,8 @@
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/comm/crew.h"
 #include "emulated_devices/course/alike.h"
+#include "emulated_devices/course/build.h"
+#include "emulated_devices/course/cage.h"
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/course/sanitized.h"
 #include "emulated_devices/device/compute.h"
@@ -20,23 +22,20 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A crash is one, also under sanitizers. */
-#define SANITIZERS "ASAN_OPTIONS=detect_leaks=0:handle_segv=0:handle_sigbus=0:handle_sigfpe=0"
-
 /* The processor time that all devices of a run may take together: so an endless loop on eight of them is seen as soon
  * as one on one.  Under sanitizers everything takes longer. */
-enum { GROUPS = 64, RUN_MILLISECONDS = 3000, LEAST_MILLISECONDS = 250, SANITIZED = 6, WALL_SECONDS = 300 };
+enum { GROUPS = 64, RUN_MILLISECONDS = 3000, LEAST_MILLISECONDS = 250, SANITIZED = 6, WALL_SECONDS = 300,
+       PROCESSES = 256, RUN_MEGABYTES = 192,
+       START_SECONDS = 60 };
 
 static uint32_t milliseconds_each(const struct trial *r)
 {
@@ -60,6 +59,7 @@ struct desk {
     struct { bool used, sending, both; struct message message; void *data; uint64_t bytes; int peer; }
         mail[WORKER_MESSAGES];                  /* both: exchange_both receives it */
     void *block[WORKER_MESSAGES];
+    uint64_t block_bytes[WORKER_MESSAGES];
     unsigned char kept[4096];                   /* small pieces, so that the worker is woken once for an answer */
     uint64_t kept_bytes;
     bool apart, unjoined;       /* between stream_begin and stream_end; no stream_join since stream_begin */
@@ -167,11 +167,29 @@ static void answer(struct desk *k, int64_t value, const void *payload, uint64_t 
 
 static void forged(struct desk *k) { end_trial(k, RUN_BROKEN, "it sent a request that course.h cannot have made"); }
 
+/* Bytes that all devices of the run hold here for their workers: messages on their way, blocks, operands. */
+static uint64_t held;
+
+static void hold(struct desk *k, uint64_t bytes)
+{
+    held += bytes;
+    if (held > (uint64_t)RUN_MEGABYTES << 20)
+        end_trial(k, RUN_BROKEN, "there is no memory for %llu bytes: all devices of a run have %d MiB for messages "
+                  "that nobody has received, and for allocate()", (unsigned long long)bytes, RUN_MEGABYTES);
+}
+
 static void *memory(struct desk *k, uint64_t bytes)
 {
+    hold(k, bytes);
     void *p = bytes <= WORKER_POOL ? calloc(1, bytes + 1) : NULL;
     if (p == NULL) end_trial(k, RUN_BROKEN, "there is no memory for %llu bytes", (unsigned long long)bytes);
     return p;
+}
+
+static void give_memory(void *p, uint64_t bytes)
+{
+    free(p);
+    held -= bytes;
 }
 
 static void must(struct desk *k, enum error_code e, const struct error *err)
@@ -241,21 +259,22 @@ static void wait_message(struct desk *k, const struct request *q)
     doing(k, NOT_WAITING, 0, 0);
     if (!sending) note(k, EVENT_RECEIVE, peer, bytes, from);
     answer(k, 0, k->mail[q->number].data, sending ? 0 : bytes);
-    free(k->mail[q->number].data);
+    give_memory(k->mail[q->number].data, bytes);
     k->mail[q->number].used = false;
 }
 
 static void take_block(struct desk *k, const struct request *q)
 {
     if (q->number < 0 || q->number >= WORKER_MESSAGES || k->block[q->number] || q->bytes > WORKER_POOL) forged(k);
-    k->block[q->number] = arena_alloc(&k->device->arena, ACTIVATIONS, q->bytes);
+    hold(k, q->bytes);
+    k->block[q->number] = arena_alloc(&k->device->arena, ACTIVATIONS, q->bytes), k->block_bytes[q->number] = q->bytes;
     if (k->block[q->number] == NULL) end_trial(k, RUN_BROKEN, "there is no memory for the devices");
 }
 
 static void give_block(struct desk *k, const struct request *q)
 {
     if (q->number < 0 || q->number >= WORKER_MESSAGES || k->block[q->number] == NULL) forged(k);
-    arena_free(&k->device->arena, k->block[q->number]);
+    arena_free(&k->device->arena, k->block[q->number]), held -= k->block_bytes[q->number];
     k->block[q->number] = NULL;
 }
 
@@ -267,7 +286,7 @@ static void add(struct desk *k, const struct request *q)
     void *zeros = memory(k, 4 * (uint64_t)q->a), *more = memory(k, 4 * (uint64_t)q->a);
     reduce_local(&k->exchange[0], SUM, F32, zeros, more, q->a);
     k->own->additions += (uint64_t)q->a;
-    free(zeros), free(more);
+    give_memory(zeros, 4 * (uint64_t)q->a), give_memory(more, 4 * (uint64_t)q->a);
     note(k, EVENT_COMPUTE, 0, 4 * (uint64_t)q->a, from);
 }
 
@@ -357,7 +376,7 @@ static void do_collective(struct desk *k, const struct request *q)
     k->own->collectives++;
     note(k, EVENT_COLLECTIVE, q->number, 4 * (uint64_t)q->a, from);
     answer(k, 0, out, 4 * (uint64_t)outs);
-    free(in), free(out), free(counts);
+    give_memory(in, q->payload - head), give_memory(out, 4 * (uint64_t)outs), give_memory(counts, head);
 }
 
 static void use_stream(struct desk *k, const struct request *q)
@@ -445,10 +464,9 @@ static void open_groups(struct desk *k, struct start *s)
 
 static void send_call(struct desk *k)
 {
-    struct start s = { .rank = k->rank, .size = k->run->devices, .groups = k->run->groups, .user = -1,
+    struct start s = { .rank = k->rank, .size = k->run->devices, .groups = k->run->groups,
                        .milliseconds = milliseconds_each(k->run), .caged = k->run->judge->caged };
     snprintf(s.function, sizeof s.function, "%s", k->run->function);
-    serve_user(k->run->judge->user, &s.user, &s.of_group);
     open_groups(k, &s);
     memcpy(s.number, k->own->number, sizeof s.number);
     memcpy(s.given, k->own->given, sizeof s.given);
@@ -495,15 +513,6 @@ static void no_start(struct trial *r, int rank, const char *why)
     _exit(1);
 }
 
-/* Nothing that is open here is there for a program that is started. */
-static void close_at_start(void)
-{
-#ifdef SYS_close_range
-    if (syscall(SYS_close_range, 3u, ~0u, 4u) == 0) return;         /* 4: CLOSE_RANGE_CLOEXEC, of Linux 5.11 */
-#endif
-    for (int i = 3; i < 256; i++) fcntl(i, F_SETFD, FD_CLOEXEC);
-}
-
 /* The devices' ends of their sockets, then of the pipes for what sanitizers say: at[].  @return the largest. */
 static int open_ends(const struct trial *r, bool heard, int *at)
 {
@@ -522,25 +531,33 @@ static int open_ends(const struct trial *r, bool heard, int *at)
     return most;
 }
 
-/* A program that makes a process of itself for each device, and ends: what it has made is then waited for here. */
-static int start_program(const struct trial *r, bool heard, const int *at, int first)
+/* In the child: the program, which has no rights. */
+static void become_program(const struct trial *r, bool heard, const int *at, int first)
 {
     char path[PATH_MAX], words[3][16];
     char *const none[] = { NULL }, *const sane[] = { (char *)SANITIZERS, path, NULL };  /* clang's calls a program */
-    char *const word[WORKER_WORDS + 1] = { "worker", words[0], words[1], words[2], NULL };
-    posix_spawn_file_actions_t actions;
-    pid_t program;
-    int how = 0;
-    snprintf(path, sizeof path, "PATH=%s", getenv("PATH") ? getenv("PATH") : "/usr/bin:/bin");
+    char *const word[WORKER_WORDS + 1] = { (char *)"worker", words[0], words[1], words[2], NULL };
+    /* Of memory and time the worker takes less later (worker.c). */
+    const struct cage_limits no_more = { .seconds = START_SECONDS, .file = 1, .processes = PROCESSES };
+    snprintf(path, sizeof path, "PATH=/usr/local/bin:/usr/bin:/bin");
     snprintf(words[0], sizeof words[0], "%d", first), snprintf(words[1], sizeof words[1], "%d", r->devices);
     snprintf(words[2], sizeof words[2], "%d", heard);
-    posix_spawn_file_actions_init(&actions);
-    for (int fd = 0; fd < 3; fd++) posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_RDWR, 0);
-    for (int i = 0; i < (heard ? 2 : 1) * r->devices; i++)
-        posix_spawn_file_actions_adddup2(&actions, at[i], first + i);
-    const int e = posix_spawn(&program, r->judge->worker, &actions, NULL, word, heard ? sane : none);
-    posix_spawn_file_actions_destroy(&actions);
-    if (e) return e;
+    const int nothing = open("/dev/null", O_RDWR);
+    for (int fd = 0; fd < 3; fd++) if (nothing < 0 || dup2(nothing, fd) < 0) _exit(126);
+    cage_close_at_exec();
+    for (int i = 0; i < (heard ? 2 : 1) * r->devices; i++) if (dup2(at[i], first + i) < 0) _exit(126);
+    if (!cage_become(r->judge->cage, &no_more)) _exit(126);
+    execve(r->judge->worker, word, heard ? sane : none);
+    _exit(127);
+}
+
+/* A program that makes a process of itself for each device, and ends: what it has made is then waited for here. */
+static int start_program(const struct trial *r, bool heard, const int *at, int first)
+{
+    int how = 0;
+    const pid_t program = fork();
+    if (program < 0) return errno;
+    if (program == 0) become_program(r, heard, at, first);
     while (waitpid(program, &how, 0) < 0 && errno == EINTR) continue;
     return WIFEXITED(how) && WEXITSTATUS(how) == 0 ? 0 : EAGAIN;
 }
@@ -571,7 +588,7 @@ void serve_trial(struct trial *r)
     alarm(WALL_SECONDS);
     const int nowhere = open("/dev/null", O_WRONLY);        /* a crew says by itself what it thinks of a deadlock */
     if (nowhere >= 0) dup2(nowhere, STDERR_FILENO);
-    close_at_start();
+    cage_close_at_exec();
     start_workers(r);
     if (crew_run(r->devices, be_a_device, &r, &err) == OK) r->ended = RUN_DONE;
     else snprintf(r->why, sizeof r->why, "%s", err.text), r->ended = RUN_BROKEN;

@@ -8,7 +8,4 @@
  *  is in the run, which is in shared memory; with `ended` still RUN_UNKNOWN the devices wait for each other. */
 void serve_trial(struct trial *) __attribute__((noreturn));
 
-/** The numbers of a user.  @param name  NULL: none, -1.  @return whether there is one of this name. */
-bool serve_user(const char *name, int32_t *user, int32_t *group);
-
 #endif

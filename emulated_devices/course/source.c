@@ -1,8 +1,8 @@
-/* source.c -- what a student's text may have in it.
+/* source.c -- words of a student's text that a lesson does not need.
  *
  * The text is read as a compiler reads it: lines that a backslash continues are one, comments are blanks, also those of
  * several lines, and what stands in quotes is no comment.  So a directive that begins behind a comment is seen.  Where
- * two compilers could read it in two ways it is refused.
+ * two compilers could read it in two ways it says so.
  */
 #include "emulated_devices/course/source.h"
 #include <ctype.h>

@@ -1,4 +1,4 @@
-/* source.h -- what a student's text may have in it, before it is compiled.  Private to this folder. */
+/* source.h -- words of a text that a lesson does not need: hints for the student.  Private to this folder. */
 #ifndef ORRERY_COURSE_SOURCE_H
 #define ORRERY_COURSE_SOURCE_H
 
@@ -6,8 +6,8 @@
 #include <stddef.h>
 
 /**
- * Look at a text: it may include course.h, its contract and a few headers of C, so that the compiler reads no other
- * file; and it has no assembly, which could talk to the devices behind course.h.  object.h looks at what came out.
+ * Look at a text: a lesson needs course.h, its contract and a few headers of C, and no assembly.  What is found helps
+ * where a text does not compile.  What a text can do is decided by the cage (cage.h) and by the object (object.h).
  * @param contract  "ring.h".
  * @param[out] why  one line, with the line's number.
  */

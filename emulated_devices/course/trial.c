@@ -1,6 +1,7 @@
 #define _DEFAULT_SOURCE                 /* MAP_ANONYMOUS, MAP_NORESERVE */
 #include "emulated_devices/course/trial.h"
 #include "emulated_devices/course/alike.h"
+#include "emulated_devices/course/cage.h"
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/course/serve.h"
 #include "emulated_devices/device/interval.h"
@@ -8,7 +9,6 @@
 #include "ref/io/figures.h"
 #include <errno.h>
 #include <math.h>
-#include <pwd.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -21,13 +21,6 @@
 enum { SHARED = 512 << 20 };            /* bytes of addresses; memory is taken when it is touched */
 
 const char *const trial_collectives[] = { "all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all" };
-
-bool serve_user(const char *name, int32_t *user, int32_t *group)
-{
-    const struct passwd *p = name ? getpwnam(name) : NULL;
-    *user = p ? (int32_t)p->pw_uid : -1, *group = p ? (int32_t)p->pw_gid : -1;
-    return p != NULL;
-}
 
 /* ---- a run ------------------------------------------------------------------------------------------------------- */
 
@@ -125,8 +118,7 @@ bool trial_call(struct trial *r)
     if (child < 0) abort();
     if (child == 0) serve_trial(r);
     child_wait(child, 0, &end);
-    kill(-child, SIGKILL);
-    while (waitpid(-child, NULL, 0) > 0 || errno == EINTR) continue;      /* workers, so that their time is counted */
+    cage_clear();                               /* workers; so their time is counted */
     snprintf(r->judge->lines, sizeof r->judge->lines, "%s", r->lines);
     if (r->ended == RUN_DONE) return true;
     report(r, end.how);

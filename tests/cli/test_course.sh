@@ -149,14 +149,14 @@ test_hostile_code() {
     change() { sed "$1" sums.c >h.c; cmp -s sums.c h.c && complain "nothing was changed: $1"; points h.c; }
     change 's/return sum + lost;/*(volatile int *)0 = 1; return sum;/';         expect_points '10 of 14'     # crashes
     change 's/return sum + lost;/return n ? 1 \/ (n - n) : 0;/';                expect_points '10 of 14'
-    change 's/#include "sums.h"/#include "sums.h"\n#include <stdio.h>/';        expect_points '0 of 14'
+    change 's/#include "sums.h"/#include "sums.h"\n#include <stdio.h>/; s/return sum + lost/puts(""); return sum + lost/'; expect_points '0 of 14'
     change 's/#include "sums.h"/#include "sums.h"\n#include "\/etc\/passwd"/';  expect_points '0 of 14'
     change 's/#include "sums.h"/#include "sums.h"\nlong write(int f, const void *p, unsigned long n) { return n; }/'; expect_points '0 of 14'
     change 's/#include "sums.h"/#include "sums.h"\nint main(void) { return 0; }/'; expect_points '0 of 14'
     change 's/#include "sums.h"/#include "sums.h"\nstatic volatile float big[100000];/;s/return sum + lost/big[n] = sum; return sum + lost/'; expect_points '0 of 14'
     change 's/#include "sums.h"/#include "sums.h"\nextern int fork(void);/;s/return sum + lost/fork(); return sum + lost/'; expect_points '0 of 14'
     change 's/#include "sums.h"/#include "sums.h"\nextern int MPI_Init(void *, void *);/;s/return sum + lost/MPI_Init(0, 0); return sum + lost/'; expect_points '0 of 14'
-    change 's/#include "sums.h"/#include "sums.h"\n__a\\\nsm__("nop");/';       expect_points '0 of 14'
+    change 's/#include "sums.h"/#include "sums.h"\n__a\\\nsm__(".globl main\\nmain:");/'; expect_points '0 of 14'
 }
 
 # The cage itself: even code that was linked past all that is ended as soon as it asks the system for something.
@@ -216,7 +216,7 @@ test_a_compiler_that_cannot_be_used() {
     sed -i '1i not C' mine/01_sums/sums.c; CC=cc run learn 1 --in mine; expect_status 3; expect_out 'sums.c:1'      # this one is
     if type c++ >/dev/null 2>&1; then CXX=$PWD/broken run grade teacher/solutions --lessons 19 --json report.json; refused 'broken: the compiler cannot be used: cc: error: no licence; CXX names'; fi
     [ "$(id -u)" = 0 ] || return 0
-    CC=$PWD/roots run grade sums.c --lessons 1; expect_status 0
+    CC=$PWD/roots run grade sums.c --lessons 1; refused 'roots: the compiler cannot be used: cache: error: Permission denied; CC names'
     sed -i 's/^\[/case "$*" in *" -c "*) ;; *) exec cc "$@" ;; esac; &/' roots         # as a cache, which only looks at what is compiled alone
     CC=$PWD/roots run grade sums.c --lessons 1 --user nobody --json report.json; refused 'roots: the compiler cannot be used by user nobody: cache: error: Permission denied; CC names'
     CC=$PWD/private run grade sums.c --lessons 1 --user nobody --json report.json; refused 'private: the compiler cannot be used by user nobody: Permission denied; CC names'

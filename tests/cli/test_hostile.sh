@@ -57,17 +57,17 @@ test_code_that_calls_the_system() {
 
 test_code_that_is_refused() {
     solutions
-    outside '#include <unistd.h>' 'it includes unistd.h'
+    outside '#include <unistd.h>\nint give(void) { return fork(); }' 'it includes unistd.h'; expect_out 'it uses fork'
     outside '#include "..\/..\/..\/..\/etc\/passwd"' 'it includes'
     outside '%:include "secret"' 'it includes secret'
     outside '\/**\/ #\/*\n*\/include "secret"' 'it includes secret'
     outside '#inc\\  \nlude "secret"' 'it includes secret'
     outside '#import "secret"' 'it includes something'
     outside '#define Cmath "secret"\n#include Cmath.h"' 'it includes something'
-    outside '__a\\\nsm__("nop");' 'no assembly'
+    outside '__a\\\nsm__(".globl main\\nmain:");' 'no assembly'; expect_out 'it defines main'
     outside '#define F "secret"\n#include F' 'it includes something'
-    outside 'static volatile int seen;\n__attribute__((constructor)) static void early(void) { seen = 1; }' '__attribute__ cannot be used'
-    outside 'static int one(void) { return 1; }\nstatic int (*pick(void))(void) { return one; }\nint chosen(void) __attribute__((ifunc("pick")));' '__attribute__ cannot be used'
+    outside 'static volatile int seen;\n__attribute__((constructor)) static void early(void) { seen = 1; }' 'before or after'
+    outside 'static int one(void) { return 1; }\nstatic int (*pick(void))(void) { return one; }\nint chosen(void) __attribute__((ifunc("pick")));' 'chosen when the program starts'
     outside 'static volatile char big[1ul << 34];\nchar *give(void) { return (char *)big; }' ''
     outside 'void message_wait(struct message m) { (void)m; }' 'it defines message_wait'
     outside 'int main(void) { return 0; }' 'it defines main'
@@ -79,7 +79,7 @@ test_code_that_reads_files() {
     solutions; echo 'a-secret' >secret
     stolen() { outside "$1" "$2"; expect_no_out 'a-secret'; ! grep -q a-secret left/results.json || complain "$1: the report has the secret"; }
     for name in section weakref symver; do
-        stolen "static int x __attribute__(($name(\".data,\\\\\"aw\\\\\"\\\\n.incbin \\\\\"$path\\\\\"\\\\n#\"))) = 1;" '__attribute__ cannot be used'
+        stolen "static int x __attribute__((used, $name(\".data,\\\\\"aw\\\\\"\\\\n.incbin \\\\\"$path\\\\\"\\\\n#\"))) = 1;" '__attribute__ cannot be used'
     done
     stolen "__attribute((section(\".data\"))) int x;" '__attribute cannot be used'
     stolen "[[gnu::section(\".data\")]] int x;" 'gnu cannot be used'
@@ -140,7 +140,7 @@ test_a_text() {
 test_kernels() {
     local before='s@^__global__@__device__ void never();\n&@'
     solutions
-    attack 19_scan scan.cu '0,/^__global__/s@^__global__@#include <unistd.h>\n&@' '0 of 15' 'it includes'
+    attack 19_scan scan.cu '0,/^__global__/s@^__global__@#include <unistd.h>\nint give() { return fork(); }\n&@' '0 of 15' 'it includes|cannot call fork'
     attack 19_scan scan.cu '0,/^__global__/s@^__global__@extern "C" int fork();\nstatic int child = fork();\n&@' '0 of 15' 'cannot call fork|before or after'
     attack 19_scan scan.cu '0,/^__global__/s@^__global__@static float one() { return (float)threadIdx.x; }\nfloat early = one();\n&@' '0 of 15' 'before or after'
     attack 19_scan scan.cu '/^void scan_block/,/^\}/s@^\{@{ for (volatile int i = 0; i < 2;) continue;@' '7 of 15' 'have not ended'

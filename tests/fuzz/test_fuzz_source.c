@@ -1,5 +1,4 @@
-/* A text of C from anybody: it may be compiled, or a line says why not; and what a compiler would include is in the
- * text as it stands.
+/* A text of C from anybody: nothing is found in it, or one line with its number says what.
  * tier: check
  */
 #include "emulated_devices/course/source.h"

@@ -61,7 +61,6 @@ struct start {
     int64_t number[WORKER_NUMBERS];
     double given[WORKER_NUMBERS];
     uint32_t milliseconds;                      /* of the processor, which the function may take */
-    int32_t user, of_group;                     /* become this user; -1: stay */
     int32_t caged;                              /* whether the system is out of reach: not under sanitizers */
 };
 

@@ -496,10 +496,6 @@ static void give_up_rights(void)
     limit(RLIMIT_CPU, begun.milliseconds / 1000 + 2);
     const struct itimerval most = { .it_value = { begun.milliseconds / 1000, begun.milliseconds % 1000 * 1000 } };
     if (setitimer(ITIMER_PROF, &most, NULL) != 0) misuse("cannot limit the time of a processor");
-    if (begun.user >= 0 && (syscall(SYS_setgroups, 0, NULL) != 0 || setgid((gid_t)begun.of_group) != 0 ||
-                            setuid((uid_t)begun.user) != 0))
-        misuse("cannot become user %d", begun.user);
-    prctl(PR_SET_PDEATHSIG, 9);                 /* who becomes another user forgets it */
     if (!begun.caged) return;
     limit(RLIMIT_STACK, 1 << 20), limit(RLIMIT_NPROC, 0), limit(RLIMIT_AS, WORKER_POOL + (32 << 20));
     lock_in();

@@ -1,6 +1,7 @@
 /* grade.c -- `orrery grade`: points for a submission, and reports for other programs. */
 #include "emulated_devices/cli/course/course.h"
 #include "emulated_devices/course/build.h"
+#include "emulated_devices/course/cage.h"
 #include "ref/io/output.h"
 #include <errno.h>
 #include <stdio.h>
@@ -11,7 +12,7 @@
 
 struct grading {
     const char *submission, *lessons, *json, *junit, *secret, *user;
-    bool sanitize, quiet;
+    bool sanitize, quiet, own_code;
     uint64_t variant;
     struct score *score;                /* of each chosen lesson */
     int scores;
@@ -113,6 +114,9 @@ static enum error_code grade(struct grading *g, int *status, struct error *err)
     if (!e && S_ISREG(st.st_mode) && n != 1)
         e = fail(err, ERR_USAGE, "grade %s: a single file needs --lessons with its lesson",
                  printable_path(g->submission).text);
+    if (!e && !g->own_code && cage_kind() == CAGE_NONE)
+        e = fail(err, ERR_USAGE, "grade: this system allows neither namespaces nor Landlock, so a submission could "
+                 "read files; --own-code grades code that you trust");
     if (!e && g->secret) e = read_secret(g->secret, &how.secret, err);
     if (!e) e = check_compilers(&how, chosen, err);
     if (e) return e;
@@ -143,7 +147,9 @@ enum error_code command_grade(int argc, char **argv, int *status, struct error *
           .help = "three tenths of the points are for inputs that are drawn from this file's bytes" },
         { "--variant", "N", OPTION_UINT64, &g.variant, .help = "of the course" },
         { "--user", "NAME", OPTION_STRING, &g.user,
-          .help = "run the student's code, and compile it, as this user (as root)" },
+          .help = "run the student's code, and compile it, as this user (as root; default: nobody)" },
+        { "--own-code", NULL, OPTION_SWITCH, &g.own_code,
+          .help = "grade also where a system cannot hide files from the submission" },
         { "--sanitize", NULL, OPTION_SWITCH, &g.sanitize,
           .help = "compile with sanitizers; without locking processes in" },
         { "--quiet", NULL, OPTION_SWITCH, &g.quiet, .help = "print only the sum" },

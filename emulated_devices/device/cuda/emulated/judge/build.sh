@@ -3,8 +3,9 @@
 # for what alone.c has in their place.
 #
 #   build.sh TREE KERNEL.cu OUT.so                  with the backend that calls them, the emulator and the judge: a shared object
-#   build.sh TREE KERNEL.cu OUT CALLS.cu JUDGE.o    with CALLS.cu, which has main, the emulator and the judge: a program.  JUDGE.o keeps
-#                                                   the last two; it is made if it is empty.  The kernels may call little (see below)
+#   build.sh TREE --needed JUDGE.o                  the last two, if they are not ready (see below); else nothing
+#   build.sh TREE KERNEL.cu OUT CALLS.cu JUDGE.o    with CALLS.cu, which has main, the emulator and the judge: a program.  The last two are
+#                                                   JUDGE.o, if there is such a file.  The kernels may call little (see below)
 #   build.sh TREE --ready OBJECT [CALLS.cu]         what they need besides the kernels: judge.o, judge-openmp.o, or that of CALLS.cu
 #
 # `make` makes these objects ready, in build/kernels, and `make install` puts them into lib/orrery/kernels.  OBJECT.key says of what text,
@@ -16,7 +17,7 @@ set -u
 tree=$1 kernel=$2 out=$3 calls=${4:-} judge=${5:-} cxx=${CXX:-c++} cc=${CC:-cc} cuda=emulated_devices/device/cuda
 cd "$tree" || exit 13
 command -v "${cxx##* }" >/dev/null || exit 10
-command -v "${cc##* }" >/dev/null || exit 11
+if [ -z "$calls" ] && [ "$kernel" != --needed ]; then command -v "${cc##* }" >/dev/null || exit 11; fi
 command -v awk >/dev/null || exit 12
 work=$(mktemp -d) || exit 13
 trap 'rm -rf "$work"' EXIT
@@ -24,9 +25,10 @@ trap 'rm -rf "$work"' EXIT
 # A program has one thread: no more than that is lent to it.
 around=judge-openmp.o openmp=-fopenmp lesson=
 if [ "$kernel" = --ready ]; then around=$(basename "$out"); fi
-if [ -n "$calls" ]; then around=judge.o lesson=$(cd "$(dirname "$calls")" && pwd); fi
+if [ "$kernel" = --needed ] || [ -n "$calls" ]; then around=judge.o; fi
+if [ -n "$calls" ]; then lesson=$(cd "$(dirname "$calls")" && pwd); fi
 if [ "$around" = judge.o ]; then openmp=; fi
-flags="-I. -I$cuda/emulated -O1 -gdwarf-4 -fPIC -fno-math-errno -ffp-contract=fast $openmp"
+flags="-I. -I$cuda/emulated -O1 -gdwarf-4 -fPIC -fno-math-errno -ffp-contract=fast -fno-lto $openmp"
 plus="-std=gnu++17 $flags -I$cuda/kernels"
 if $cxx -fno-extern-tls-init -E -x c++ /dev/null >/dev/null 2>&1; then plus="$plus -fno-extern-tls-init"; fi       # not before clang 15
 
@@ -79,6 +81,14 @@ if [ "$kernel" = --ready ]; then
     exit 0
 fi
 
+if [ "$kernel" = --needed ]; then
+    if is_ready judge.o judge_key; then exit 0; fi
+    compile_judge
+    finish
+    cp "$work/judge.o" "$out" || exit 13
+    exit 0
+fi
+
 judge_object=$work/judge.o calls_object=$work/calls.o
 if is_ready $around judge_key; then judge_object=$ready/$around
 elif [ -s "$judge" ]; then judge_object=$judge
@@ -110,6 +120,10 @@ if [ -n "$calls" ]; then
             grep -vE '^(_ZN8emulated|_ZTHN8emulated|_ZGV|__tsan_|__ubsan_handle_type_mismatch_v1$|_GLOBAL_OFFSET_TABLE_|__tls_get_addr|__stack_chk_fail|__cxa_guard|__g(xx|cc)_personality|_Unwind|judge_mem(cpy|set|move)$|memcmp$|(exp|log|sqrt|fabs|fmax|fmin|floor|ceil|tanh|pow)f?$|cudaGetLastError|dynamic_shared|emulated_)' | head -n 1)
     if [ -n "$other" ]; then echo "the kernels cannot call $other" >&2; exit 1; fi
     # Before main runs what the judge needs, 8 bytes of addresses, and nothing of theirs.
+    strange=$(readelf -SW "$work/kernel.o" | sed -n 's/^ *\[ *[1-9][0-9]*\] *//p' | awk '{ print $1 }' |
+              grep -vE '^\.(rela\.)?(text|rodata|data|bss|tbss|tdata|init_array|fini|preinit|ctors|dtors|init|comment|note|eh_frame|gcc_except_table|debug|stab|group|symtab|strtab|shstrtab|llvm_addrsig)' |
+              grep -vE '^(NULL|STRTAB|SYMTAB|PROGBITS|NOBITS|RELA|GROUP)$' | head -n 1)
+    if [ -n "$strange" ]; then echo "the kernels have a section $strange, which is not of a text in C++" >&2; exit 1; fi
     early=$(readelf -SW "$work/kernel.o" | sed 's/^ *\[ *[0-9]*\]//' | awk '$1 ~ /^\.(init|fini|preinit|ctors|dtors)/ { print $5 }' | tr '\n' ' ')
     if [ -n "$early" ] && [ "$early" != '000008 ' ]; then echo 'the kernels have code that runs before or after the functions that are called' >&2; exit 1; fi
 fi
@@ -125,6 +139,5 @@ if [ -z "$calls" ]; then
     # The program may have an emulator of its own: -Bsymbolic.
     $cxx -shared -fopenmp -Wl,-Bsymbolic -Wl,-z,lazy "$work"/kernel.o "$work"/*.c.o "$judge_object" -o "$out" || exit 13
 else
-    if [ "$judge_object" = "$work/judge.o" ]; then cp "$judge_object" "$judge" || exit 13; fi
     $cxx -rdynamic "$work/kernel.o" "$calls_object" "$judge_object" -ldl -o "$out" || exit 13
 fi

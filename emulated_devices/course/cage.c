@@ -1,0 +1,443 @@
+/* cage.c -- a process shuts itself in: what it can see, who it is, and what it may ask the system for. */
+#define _GNU_SOURCE                     /* unshare, clone flags, syscall */
+#include "emulated_devices/course/cage.h"
+#include "ref/io/child.h"
+#include "ref/io/output.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/landlock.h>
+#include <linux/seccomp.h>
+#include <pwd.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { NOBODY = 65534, LINKS = 16 };
+
+bool cage_user(const char *name, int32_t *user, int32_t *group)
+{
+    const struct passwd *p = name ? getpwnam(name) : NULL;
+    *user = p ? (int32_t)p->pw_uid : -1, *group = p ? (int32_t)p->pw_gid : -1;
+    if (name || geteuid() != 0) return p != NULL || name == NULL;
+    p = getpwnam("nobody");
+    *user = p ? (int32_t)p->pw_uid : NOBODY, *group = p ? (int32_t)p->pw_gid : NOBODY;
+    return true;
+}
+
+/* ---- namespaces: a file system of its own ------------------------------------------------------------------------ */
+
+static enum error_code cannot(struct error *err, const char *what)
+{
+    return fail(err, ERR_FILE, "the cage for students' code cannot be made: %s: %s", what, strerror(errno));
+}
+
+static bool join(char *to, const char *root, const char *path)
+{
+    return snprintf(to, PATH_MAX, "%s%s", root, path) < PATH_MAX;
+}
+
+/* A mount keeps the flags that it has; a user's namespace may not take them away. */
+static bool mount_read_only(const char *path)
+{
+    struct statvfs s;
+    if (statvfs(path, &s) != 0) return false;
+    unsigned long flags = MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID;
+    if (s.f_flag & ST_NODEV) flags |= MS_NODEV;
+    if (s.f_flag & ST_NOEXEC) flags |= MS_NOEXEC;
+    if (s.f_flag & ST_NOATIME) flags |= MS_NOATIME;
+    if (s.f_flag & ST_NODIRATIME) flags |= MS_NODIRATIME;
+    if (s.f_flag & ST_RELATIME) flags |= MS_RELATIME;
+    return mount(NULL, path, NULL, flags, NULL) == 0;
+}
+
+static bool bind_path(const char *root, const char *path, bool folder, bool read_only)
+{
+    char to[PATH_MAX];
+    if (!join(to, root, path)) return false;
+    const int fd = folder ? -1 : open(to, O_CREAT | O_WRONLY, 0600);
+    if (fd >= 0) close(fd);
+    if (folder && mkdir(to, 0755) != 0 && errno != EEXIST) return false;
+    return mount(path, to, NULL, MS_BIND | MS_REC, NULL) == 0 && (!read_only || mount_read_only(to));
+}
+
+/* Show a path at its own place under another root: links on the way to it are made again, and followed.
+ * What is not there is not shown. */
+static bool show_path(const char *root, const char *path, bool read_only, int links)
+{
+    char part[PATH_MAX], to[PATH_MAX], target[PATH_MAX], next[2 * PATH_MAX];
+    struct stat st, there;
+    for (const char *end = path; *end;) {
+        end += 1 + strcspn(end + 1, "/");
+        snprintf(part, sizeof part, "%.*s", (int)(end - path), path);
+        if (!join(to, root, part)) return false;
+        if (lstat(part, &st) != 0) return true;
+        const bool made = lstat(to, &there) == 0;
+        if (S_ISLNK(st.st_mode)) {
+            const ssize_t n = readlink(part, target, sizeof target - 1);
+            if (n < 0 || links == 0) return false;
+            target[n] = '\0';
+            if (!made && symlink(target, to) != 0) return false;
+            if (target[0] == '/') snprintf(next, sizeof next, "%s%s", target, end);
+            else snprintf(next, sizeof next, "%.*s/%s%s", (int)(strrchr(part, '/') - part), part, target, end);
+            char *real = realpath(next, NULL);                  /* without ".."; a chain of links is shown whole */
+            const bool direct = strstr(next, "/../") == NULL;
+            const bool well = real == NULL || show_path(root, direct ? next : real, read_only, links - 1);
+            return free(real), well;
+        }
+        if (*end) {
+            if (!made && mkdir(to, 0755) != 0) return false;
+            continue;
+        }
+        return bind_path(root, part, S_ISDIR(st.st_mode), read_only);
+    }
+    return true;
+}
+
+static bool show_inside(const char *root, const struct cage_view *v, const char *name, bool read_only)
+{
+    char path[PATH_MAX];
+    if (name == NULL || name[0] == '\0') return true;
+    return snprintf(path, sizeof path, "%s/%s", v->inside, name) < PATH_MAX &&
+           show_path(root, path, read_only, LINKS);
+}
+
+static bool show_all(const char *root, const struct cage_view *v)
+{
+    static const char *const devices[] = { "/dev/null", "/dev/urandom" };
+    bool well = true;
+    for (int i = 0; v->files && i < v->files->count && well; i++)
+        if (v->build || v->files->library[i]) well = show_path(root, v->files->path[i], true, LINKS);
+    for (int i = 0; i < CAGE_READS && well; i++) {
+        well = show_inside(root, v, v->reads[i], true);
+        if (well && v->tree[i]) well = show_path(root, v->tree[i], true, LINKS);
+    }
+    for (int i = 0; i < 2 && well; i++) well = show_path(root, devices[i], false, LINKS);
+    return well && show_inside(root, v, v->writes, false);
+}
+
+static bool write_to(const char *path, const char *text)
+{
+    const int fd = open(path, O_WRONLY | O_CLOEXEC);
+    const bool well = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+    if (fd >= 0) close(fd);
+    return well;
+}
+
+/* Who is not root is so in a namespace of users, where this user and group are the only ones. */
+static bool open_namespaces(void)
+{
+    const unsigned user = (unsigned)geteuid(), group = (unsigned)getegid();
+    const int flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC;
+    char map[2][40];
+    if (user == 0) return unshare(flags) == 0;
+    if (unshare(flags | CLONE_NEWUSER) != 0) return false;
+    snprintf(map[0], sizeof map[0], "%u %u 1\n", user, user);
+    snprintf(map[1], sizeof map[1], "%u %u 1\n", group, group);
+    return write_to("/proc/self/setgroups", "deny") && write_to("/proc/self/uid_map", map[0]) &&
+           write_to("/proc/self/gid_map", map[1]);
+}
+
+static enum error_code change_root(const struct cage_view *v, struct error *err)
+{
+    char root[PATH_MAX], proc[PATH_MAX + 8];
+    errno = ENAMETOOLONG;
+    if (snprintf(root, sizeof root, "%s/root", v->inside) >= PATH_MAX - 8) return cannot(err, root);
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) return cannot(err, "mount /");
+    if (mkdir(root, 0755) != 0 && errno != EEXIST) return cannot(err, root);
+    if (mount("cage", root, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755") != 0) return cannot(err, "mount tmpfs");
+    if (!show_all(root, v)) return cannot(err, "mount");
+    snprintf(proc, sizeof proc, "%s/proc", root);
+    if (v->processes && mkdir(proc, 0755) != 0) return cannot(err, proc);
+    if (chdir(root) != 0 || syscall(SYS_pivot_root, ".", ".") != 0) return cannot(err, "pivot_root");
+    /* The old root is where processes' files are mounted from: it goes when they are there (enter_processes). */
+    return OK;
+}
+
+/* In the new process, whose namespace of processes begins with it. */
+static enum error_code enter_processes(const struct cage_view *v, struct error *err)
+{
+    if (v->processes && mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) != 0)
+        return cannot(err, "mount /proc");
+    if (umount2(".", MNT_DETACH) != 0 || chdir("/") != 0) return cannot(err, "umount");
+    if (mount(NULL, "/", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) != 0)
+        return cannot(err, "mount / read-only");
+    return OK;
+}
+
+/* The process that stays outside: it ends as the one in the cage does. */
+static void pass_on_end(pid_t inner)
+{
+    int how = 0;
+    while (waitpid(inner, &how, 0) < 0 && errno == EINTR) continue;
+    if (WIFEXITED(how)) _exit(WEXITSTATUS(how));
+    signal(WTERMSIG(how), SIG_DFL);
+    kill(getpid(), WTERMSIG(how));
+    _exit(127);
+}
+
+static enum error_code enter_namespaces(const struct cage_view *v, struct error *err)
+{
+    if (!open_namespaces()) return cannot(err, "unshare");
+    const enum error_code e = change_root(v, err);
+    if (e) return e;
+    const pid_t inner = fork();
+    if (inner < 0) return cannot(err, "fork");
+    if (inner > 0) pass_on_end(inner);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_DUMPABLE, 0);
+    return enter_processes(v, err);
+}
+
+/* ---- Landlock: other paths cannot be opened ---------------------------------------------------------------------- */
+
+#ifndef LANDLOCK_ACCESS_FS_REFER
+#define LANDLOCK_ACCESS_FS_REFER (1ULL << 13)
+#endif
+#ifndef LANDLOCK_ACCESS_FS_TRUNCATE
+#define LANDLOCK_ACCESS_FS_TRUNCATE (1ULL << 14)
+#endif
+#define ALL_OF_THE_FIRST ((LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1)
+#define FILE_READS (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_EXECUTE)
+#define FOLDER_READS (FILE_READS | LANDLOCK_ACCESS_FS_READ_DIR)
+
+static long landlock_version(void)
+{
+    return syscall(SYS_landlock_create_ruleset, NULL, (size_t)0, LANDLOCK_CREATE_RULESET_VERSION);
+}
+
+/* Versions of Landlock know more kinds of access each: what one does not know cannot be asked of it. */
+static uint64_t all_accesses(void)
+{
+    const long version = landlock_version();
+    return ALL_OF_THE_FIRST | (version >= 2 ? LANDLOCK_ACCESS_FS_REFER : 0) |
+           (version >= 3 ? LANDLOCK_ACCESS_FS_TRUNCATE : 0);
+}
+
+static bool add_rule(int rules, const char *path, bool write)
+{
+    struct stat st;
+    const int fd = open(path, O_PATH | O_CLOEXEC);
+    if (fd < 0) return true;                    /* what is not there is not shown */
+    uint64_t may = FILE_READS;
+    if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) may = FOLDER_READS;
+    if (write) may = S_ISDIR(st.st_mode) ? all_accesses() : FILE_READS | LANDLOCK_ACCESS_FS_WRITE_FILE;
+    const struct landlock_path_beneath_attr one = { .allowed_access = may, .parent_fd = fd };
+    const bool well = syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &one, 0) == 0;
+    close(fd);
+    return well;
+}
+
+static bool add_inside(int rules, const struct cage_view *v, const char *name, bool write)
+{
+    char path[PATH_MAX];
+    if (name == NULL || name[0] == '\0') return true;
+    return snprintf(path, sizeof path, "%s/%s", v->inside, name) < PATH_MAX && add_rule(rules, path, write);
+}
+
+static enum error_code make_rules(struct cage *c, const struct cage_view *v, struct error *err)
+{
+    const struct landlock_ruleset_attr all = { .handled_access_fs = all_accesses() };
+    c->rules = (int)syscall(SYS_landlock_create_ruleset, &all, sizeof all.handled_access_fs, 0);
+    if (c->rules < 0) return cannot(err, "landlock");
+    fcntl(c->rules, F_SETFD, FD_CLOEXEC);
+    bool well = add_rule(c->rules, "/dev/null", true) && add_rule(c->rules, "/dev/urandom", false);
+    if (v->processes) well &= add_rule(c->rules, "/proc", false);
+    for (int i = 0; v->files && i < v->files->count; i++)
+        if (v->build || v->files->library[i]) well &= add_rule(c->rules, v->files->path[i], false);
+    for (int i = 0; i < CAGE_READS; i++) {
+        well &= add_inside(c->rules, v, v->reads[i], false);
+        if (v->tree[i]) well &= add_rule(c->rules, v->tree[i], false);
+    }
+    return well && add_inside(c->rules, v, v->writes, true) ? OK : cannot(err, "landlock");
+}
+
+/* ---- entering ---------------------------------------------------------------------------------------------------- */
+
+/* Threads that the user of this process has now: a limit of their number counts them all, in whatever program. */
+static uint64_t threads_of_user(void)
+{
+    char path[300];
+    struct stat st;
+    uint64_t count = 0;
+    DIR *d = opendir("/proc");
+    for (const struct dirent *one; d && (one = readdir(d)) != NULL;) {
+        if (one->d_name[0] < '0' || one->d_name[0] > '9') continue;
+        snprintf(path, sizeof path, "/proc/%s/task", one->d_name);
+        if (stat(path, &st) == 0 && st.st_uid == geteuid() && st.st_nlink > 2) count += (uint64_t)st.st_nlink - 2;
+    }
+    if (d) closedir(d);
+    return count;
+}
+
+enum error_code cage_enter(struct cage *c, const struct cage_view *v, struct error *err)
+{
+    *c = (struct cage){ .kind = cage_kind(), .rules = -1 };
+    if (!cage_user(v->user, &c->user, &c->group))
+        return fail(err, ERR_USAGE, "--user %s: there is no such user", printable(v->user).text);
+    if (geteuid() != 0) c->user = c->group = -1;
+    if (c->user < 0 && c->kind != CAGE_NAMESPACES) c->others = threads_of_user();
+    if (c->kind == CAGE_NAMESPACES) return enter_namespaces(v, err);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    prctl(PR_SET_DUMPABLE, 0);
+    return c->kind == CAGE_LANDLOCK ? make_rules(c, v, err) : OK;
+}
+
+/* ---- becoming somebody with nothing ------------------------------------------------------------------------------ */
+
+#if defined __x86_64__
+#define THIS_MACHINE AUDIT_ARCH_X86_64
+#elif defined __aarch64__
+#define THIS_MACHINE AUDIT_ARCH_AARCH64
+#endif
+
+/* What concerns other processes, the network, the state of the system, or names and rights of files by a path: Landlock
+ * does not look at the latter. */
+static const int refused[] = {
+    SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev, SYS_kill, SYS_tkill, SYS_tgkill, SYS_rt_sigqueueinfo,
+    SYS_rt_tgsigqueueinfo, SYS_setpriority, SYS_sched_setscheduler, SYS_sched_setparam, SYS_sched_setattr,
+    SYS_sched_setaffinity, SYS_kcmp, SYS_socket, SYS_socketpair, SYS_bpf, SYS_perf_event_open, SYS_userfaultfd,
+    SYS_keyctl, SYS_add_key, SYS_request_key, SYS_unshare, SYS_setns, SYS_mount, SYS_umount2, SYS_pivot_root,
+    SYS_chroot, SYS_truncate, SYS_fchmodat, SYS_fchownat, SYS_fchown, SYS_setxattr, SYS_lsetxattr, SYS_fsetxattr,
+    SYS_utimensat, SYS_shmget, SYS_shmat, SYS_msgget, SYS_semget, SYS_mq_open, SYS_personality, SYS_init_module,
+    SYS_finit_module, SYS_kexec_load, SYS_reboot, SYS_swapon, SYS_swapoff, SYS_syslog, SYS_acct, SYS_quotactl,
+    SYS_memfd_create, SYS_open_by_handle_at, SYS_name_to_handle_at,
+#ifdef SYS_chmod
+    SYS_chmod, SYS_chown, SYS_lchown, SYS_utime, SYS_utimes, SYS_futimesat, SYS_mknod,
+#endif
+#ifdef SYS_io_uring_setup
+    SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register,
+#endif
+#ifdef SYS_pidfd_open
+    SYS_pidfd_open, SYS_pidfd_send_signal, SYS_pidfd_getfd,
+#endif
+#ifdef SYS_open_tree
+    SYS_open_tree, SYS_move_mount, SYS_fsopen, SYS_fsmount, SYS_mount_setattr,
+#endif
+    SYS_mknodat,
+};
+
+#define FIELD(name) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, name))
+#define ENDS(what)  BPF_STMT(BPF_RET | BPF_K, what)
+#define IF_SAME(number, yes, no) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)(number), yes, no)
+#define REFUSE (SECCOMP_RET_ERRNO | EPERM)
+
+/* prlimit64 only for oneself; clone without namespaces; clone3 hides its flags, so libc falls back to clone. */
+static bool refuse_calls(void)
+{
+#ifdef THIS_MACHINE
+    enum { COUNT = sizeof refused / sizeof *refused };
+    const unsigned spaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
+    struct sock_filter f[2 * COUNT + 24];
+    int n = 0;
+#define ADD(...) f[n++] = (struct sock_filter)__VA_ARGS__
+    ADD(FIELD(arch)), ADD(IF_SAME(THIS_MACHINE, 1, 0)), ADD(ENDS(SECCOMP_RET_KILL_PROCESS)), ADD(FIELD(nr));
+    ADD(BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000u, 0, 1)), ADD(ENDS(SECCOMP_RET_KILL_PROCESS));      /* x32 */
+    for (int i = 0; i < COUNT; i++) ADD(IF_SAME(refused[i], 0, 1)), ADD(ENDS(REFUSE));
+    ADD(IF_SAME(SYS_clone3, 0, 1)), ADD(ENDS(SECCOMP_RET_ERRNO | ENOSYS));
+    ADD(IF_SAME(SYS_prlimit64, 0, 4)), ADD(FIELD(args[0])), ADD(IF_SAME(0, 0, 1)), ADD(ENDS(SECCOMP_RET_ALLOW));
+    ADD(ENDS(REFUSE));
+    ADD(IF_SAME(SYS_clone, 0, 3)), ADD(FIELD(args[0])), ADD(BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, spaces, 0, 1));
+    ADD(ENDS(REFUSE)), ADD(ENDS(SECCOMP_RET_ALLOW));
+#undef ADD
+    const struct sock_fprog program = { (unsigned short)n, f };
+    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+#else
+    return true;
+#endif
+}
+
+static bool limit(int what, uint64_t most)
+{
+    struct rlimit now;
+    if (most == 0) return true;
+    if (getrlimit((__rlimit_resource_t)what, &now) != 0) return false;
+    if (now.rlim_max < most) most = now.rlim_max;
+    return setrlimit((__rlimit_resource_t)what, &(struct rlimit){ most, most }) == 0;
+}
+
+void cage_close_at_exec(void)
+{
+#ifdef SYS_close_range
+    if (syscall(SYS_close_range, 3u, ~0u, 4u) == 0) return;         /* 4: CLOSE_RANGE_CLOEXEC, of Linux 5.11 */
+#endif
+    for (int i = 3; i < 256; i++) fcntl(i, F_SETFD, FD_CLOEXEC);
+}
+
+bool cage_become(const struct cage *c, const struct cage_limits *most)
+{
+    const pid_t parent = getppid();
+    bool well = limit(RLIMIT_CPU, (uint64_t)most->seconds) && limit(RLIMIT_AS, most->memory) &&
+                limit(RLIMIT_FSIZE, most->file) && limit(RLIMIT_NPROC, c->others + (uint64_t)most->processes) &&
+                setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 }) == 0;
+    if (c->user >= 0)
+        well = well && setgroups(0, NULL) == 0 && setgid((gid_t)c->group) == 0 && setuid((uid_t)c->user) == 0;
+    umask(022);
+    well = well && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
+    if (c->rules >= 0) well = well && syscall(SYS_landlock_restrict_self, c->rules, 0) == 0;
+    well = well && refuse_calls();
+    child_ends_with(parent);                    /* who becomes another user forgets it */
+    return well;
+}
+
+/* ---- ending what was started ------------------------------------------------------------------------------------- */
+
+/* Where there is no namespace of processes: those that the system lists as this one's. */
+static void kill_listed(void)
+{
+    char path[64];
+    long one;
+    snprintf(path, sizeof path, "/proc/self/task/%ld/children", (long)getpid());
+    FILE *f = fopen(path, "re");
+    while (f && fscanf(f, "%ld", &one) == 1) kill((pid_t)one, SIGKILL);
+    if (f) fclose(f);
+}
+
+void cage_clear(void)
+{
+    for (;;) {
+        if (getpid() == 1) kill(-1, SIGKILL);   /* in its namespace */
+        else kill_listed();
+        /* All that were there end now; what they leave behind comes to this process, and the next turn ends that. */
+        if (waitpid(-1, NULL, 0) < 0 && errno == ECHILD) return;
+        while (waitpid(-1, NULL, WNOHANG) > 0) continue;
+    }
+}
+
+/* ---- which mechanism there is ------------------------------------------------------------------------------------ */
+
+/* In a child: the whole way into an empty cage. */
+static bool namespaces_work(void)
+{
+    char folder[PATH_MAX / 2], root[PATH_MAX];
+    struct child_end end = { .how = 1 };
+    snprintf(folder, sizeof folder, "%s/orrery-cage-XXXXXX", temporary_folder());
+    if (mkdtemp(folder) == NULL) return false;
+    fflush(NULL);
+    const pid_t child = child_start();
+    if (child == 0) _exit(enter_namespaces(&(struct cage_view){ .inside = folder }, NULL) == OK ? 0 : 1);
+    if (child > 0) child_wait(child, 0, &end);
+    snprintf(root, sizeof root, "%s/root", folder);
+    rmdir(root), rmdir(folder);
+    return WIFEXITED(end.how) && WEXITSTATUS(end.how) == 0;
+}
+
+enum cage_kind cage_kind(void)
+{
+    static int known = -1;
+    if (known < 0) known = namespaces_work() ? CAGE_NAMESPACES : landlock_version() > 0 ? CAGE_LANDLOCK : CAGE_NONE;
+    return (enum cage_kind)known;
+}

@@ -1,0 +1,111 @@
+/* cage.h -- where compilers, linkers and programs of a student run: as a user with few rights, and with few files.
+ *
+ *     struct cage c;
+ *     const struct cage_view v = { .files = cage_files(compiler), .build = true, .inside = folder, .reads = { "in" },
+ *                                  .writes = "work", .user = "nobody" };
+ *     enum error_code e = cage_enter(&c, &v, err);            in a new process, which is ours and has no threads
+ *     if (fork() == 0) cage_become(&c, &limits), execve(..)   what is started may be anybody's
+ *     cage_clear();                                           ends all that was started
+ *
+ * Two mechanisms of Linux hide files.  Namespaces: the process sees a file system of its own, in which only the view's
+ * paths exist, and process numbers of its own.  Landlock, where a container allows no namespaces: other paths cannot be
+ * opened.  In both, system calls that concern other processes, the network or the system's state are refused.
+ */
+#ifndef ORRERY_COURSE_CAGE_H
+#define ORRERY_COURSE_CAGE_H
+
+#include "ref/error.h"
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum cage_kind { CAGE_NONE, CAGE_LANDLOCK, CAGE_NAMESPACES };
+
+/** What this system allows; it is tried once in a process. */
+enum cage_kind cage_kind(void);
+
+enum { CAGE_PATHS = 48, CAGE_READS = 3 };
+
+/* Files of a compiler and of libc, as absolute paths: found by asking the compiler (cage_files.c). */
+struct cage_files {
+    char path[CAGE_PATHS][PATH_MAX / 4];
+    bool library[CAGE_PATHS];           /* programs that were compiled need these, too */
+    int count;
+};
+
+/** What a compiler reads: its programs, headers and libraries.
+ *  @param compiler  its words, such as "gcc -m64"; they stay valid until another compiler is asked.
+ *  @param plus      it compiles C++. */
+const struct cage_files *cage_files(const char *compiler, bool plus);
+
+struct cage_view {
+    const struct cage_files *files;
+    bool build;                         /* false: only libraries */
+    bool processes;                     /* /proc, of the cage's own processes: sanitizers read it */
+    const char *inside;                 /* a folder of this process, in which the rest of the view lies */
+    const char *reads[CAGE_READS];      /* names in it, "" or NULL: none */
+    const char *tree[CAGE_READS];       /* absolute paths, to be read */
+    const char *writes;                 /* the name of the only folder that can be written; NULL: none */
+    const char *user;                   /* as cage_user */
+};
+
+struct cage {
+    enum cage_kind kind;
+    int32_t user, group;                /* -1: stay */
+    int rules;                          /* of Landlock; -1: none */
+    uint64_t others;                    /* processes of the same user, which a limit of their number would count */
+};
+
+/**
+ * The numbers of the user that a student's code has.
+ * @param name  NULL: for root "nobody", for others no change (-1).
+ * @return whether there is one of this name.
+ */
+bool cage_user(const char *name, int32_t *user, int32_t *group);
+
+/**
+ * Enter the cage: afterwards this process sees what the view has, but keeps its rights, and can start others that have
+ * none.  With namespaces it goes on as a new process, whose end the old one passes on.
+ * @return OK or ERR_FILE; then the process can only end.
+ */
+enum error_code cage_enter(struct cage *, const struct cage_view *, struct error *);
+
+/* seconds: of a processor; memory: of addresses; 0: no limit.  file: the size of a file, processes: their number. */
+struct cage_limits { int seconds; uint64_t memory, file; int processes; };
+
+/** In a child that will execute a program: give up all rights for good.  Open files above 2 are closed by execve.
+ *  @return false: it cannot be done, and nothing may be executed. */
+bool cage_become(const struct cage *, const struct cage_limits *);
+
+/** End all processes that this one has started, and those that they have left to it, and wait for them. */
+void cage_clear(void);
+
+/** Open file descriptors from 3 on are not for programs that are started. */
+void cage_close_at_exec(void);
+
+/* ---- a command in the cage (cage_run.c) -------------------------------------------------------------------------- */
+
+/* What all processes of a command may take together, however many they are. */
+struct cage_total { int seconds; uint64_t memory, disk, said; int processes, wall; };
+
+struct cage_command {
+    const char *const *word;            /* [0]: an absolute path; ends with NULL */
+    const char *const *environment;     /* ends with NULL */
+    struct cage_view view;
+    struct cage_limits each;
+    struct cage_total all;
+};
+
+struct cage_end {
+    int how;                            /* for WIFEXITED and its like */
+    const char *over;                   /* which limit of all ended it, "it ..": NULL: none */
+    char said[4096];                    /* the beginning of what it wrote to both outputs */
+    bool unstarted;                     /* there was no cage or no program: said has why */
+};
+
+/** Run a command until it and all that it has started have ended.
+ *  @return OK; ERR_MEMORY: there is no room for a process. */
+enum error_code cage_run(const struct cage_command *, struct cage_end *, struct error *);
+
+#endif

@@ -1,0 +1,133 @@
+/* cage_files.c -- a compiler is asked which files it reads; the answers are paths that the cage shows. */
+#define _DEFAULT_SOURCE                 /* realpath */
+#include "emulated_devices/course/cage.h"
+#include "ref/io/child.h"
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ANSWER = 1 << 16, WORDS = 24 };
+
+static struct { char compiler[400]; bool plus; struct cage_files files; } known;
+
+static bool is_within(const char *path, const char *folder)
+{
+    const size_t n = strlen(folder);
+    return strncmp(path, folder, n) == 0 && (path[n] == '/' || path[n] == '\0');
+}
+
+/* A folder that holds a whole system, or everybody's files, is no compiler's. */
+static bool is_too_wide(const char *path)
+{
+    static const char *const compilers[] = { "/usr/local", "/usr" };
+    int parts = 0;
+    for (const char *at = path; *at; at++) parts += *at == '/' && at[1] != '\0';
+    for (int i = 0; i < 2; i++) if (strcmp(path, compilers[i]) == 0) return true;
+    return parts < 2 && strncmp(path, "/lib", 4) != 0 && strncmp(path, "/bin", 4) != 0;
+}
+
+static void add_path(struct cage_files *f, const char *path, bool library)
+{
+    char real[PATH_MAX];
+    if (path[0] != '/' || f->count == CAGE_PATHS || strlen(path) >= sizeof f->path[0]) return;
+    if (realpath(path, real) == NULL || is_too_wide(real)) return;
+    for (int i = 0; i < f->count; i++)
+        if (is_within(path, f->path[i]) && f->library[i] >= library) return;
+    snprintf(f->path[f->count], sizeof f->path[0], "%s", path);
+    f->library[f->count++] = library;
+}
+
+/* A folder as the compiler says it, with ".." in it: its real path. */
+static void add_real(struct cage_files *f, const char *path, bool library)
+{
+    char real[PATH_MAX];
+    if (path[0] == '/' && realpath(path, real) != NULL) add_path(f, real, library);
+}
+
+/* ---- asking ------------------------------------------------------------------------------------------------------ */
+
+/* What the compiler says when it is called with these words more. */
+static void ask(const char *compiler, const char *const *more, char *answer)
+{
+    char text[400], *words[WORDS], *const environment[] = { (char *)"PATH=/usr/local/bin:/usr/bin:/bin",
+                                                            (char *)"LC_ALL=C", (char *)"CCACHE_DISABLE=1", NULL };
+    int ends[2], n = 0;
+    size_t used = 0;
+    struct child_end end;
+    answer[0] = '\0';
+    snprintf(text, sizeof text, "%s", compiler);
+    for (char *rest = NULL, *one = strtok_r(text, " ", &rest); one && n < WORDS / 2; one = strtok_r(NULL, " ", &rest))
+        words[n++] = one;
+    while (*more && n < WORDS - 1) words[n++] = (char *)(uintptr_t)*more++;
+    words[n] = NULL;
+    if (pipe(ends) != 0) return;
+    const pid_t child = child_start();
+    if (child == 0) {
+        const int in = open("/dev/null", O_RDONLY);
+        if (in < 0 || dup2(in, 0) < 0 || dup2(ends[1], 1) < 0 || dup2(ends[1], 2) < 0) _exit(126);
+        cage_close_at_exec();
+        execve(words[0], words, environment);
+        _exit(127);
+    }
+    close(ends[1]);
+    for (ssize_t got; used < ANSWER - 1; used += (size_t)got) {
+        got = read(ends[0], answer + used, ANSWER - 1 - used);
+        if (got <= 0) break;
+    }
+    answer[used] = '\0';
+    close(ends[0]);
+    if (child > 0) child_wait(child, 0, &end);
+}
+
+/* Folders behind a word at the beginning of a line, between colons. */
+static void add_list(struct cage_files *f, const char *answer, const char *word)
+{
+    char path[PATH_MAX];
+    const char *at = strstr(answer, word);
+    if (at == NULL) return;
+    for (at += strlen(word); *at && *at != '\n'; at += *at == ':') {
+        const size_t n = strcspn(at, ":\n");
+        if (n < sizeof path) snprintf(path, sizeof path, "%.*s", (int)n, at), add_real(f, path, true);
+        at += n;
+    }
+}
+
+/* Lines of one folder each, between two others. */
+static void add_headers(struct cage_files *f, const char *answer)
+{
+    char path[PATH_MAX];
+    const char *at = strstr(answer, "#include <...> search starts here:"), *end = at ? strstr(at, "End of search") : 0;
+    while (end && (at = strchr(at, '\n')) != NULL && ++at < end) {
+        while (*at == ' ') at++;
+        const size_t n = strcspn(at, "\n");
+        if (n < sizeof path) snprintf(path, sizeof path, "%.*s", (int)n, at), add_real(f, path, false);
+    }
+}
+
+const struct cage_files *cage_files(const char *compiler, bool plus)
+{
+    static const char *const folders[] = { "-print-search-dirs", NULL };
+    static const char *const c[] = { "-v", "-E", "-x", "c", "/dev/null", NULL };
+    static const char *const cpp[] = { "-v", "-E", "-x", "c++", "/dev/null", NULL };
+    struct cage_files *f = &known.files;
+    char program[400], *answer = malloc(ANSWER);
+    if (answer == NULL) abort();
+    if (f->count > 0 && strcmp(known.compiler, compiler) == 0 && known.plus == plus) return free(answer), f;
+    *f = (struct cage_files){ 0 };
+    snprintf(known.compiler, sizeof known.compiler, "%s", compiler), known.plus = plus;
+    /* What loads programs, and the system's own: shells, assemblers, linkers. */
+    static const char *const always[] = { "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache" };
+    static const char *const programs[] = { "/bin", "/usr/bin", "/etc/alternatives" };
+    for (size_t i = 0; i < sizeof always / sizeof *always; i++) add_path(f, always[i], true);
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) add_path(f, programs[i], false);
+    snprintf(program, sizeof program, "%.*s", (int)strcspn(compiler, " "), compiler);
+    add_path(f, program, false), add_real(f, program, false);
+    ask(compiler, folders, answer);
+    add_list(f, answer, "install: "), add_list(f, answer, "programs: ="), add_list(f, answer, "libraries: =");
+    ask(compiler, plus ? cpp : c, answer);
+    add_headers(f, answer);
+    free(answer);
+    return f;
+}

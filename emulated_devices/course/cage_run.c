@@ -1,0 +1,191 @@
+/* cage_run.c -- a command in the cage, watched from outside: what all its processes take together has limits. */
+#define _DEFAULT_SOURCE                 /* DT_REG */
+#include "emulated_devices/course/cage.h"
+#include "ref/io/child.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LOOK_MS = 20, FIRST_LOOKS = 3, DEPTH = 8 };
+enum { NOT_STARTED = 125 };             /* exit status of the process between us and the command */
+
+/* ---- what a tree of processes takes ------------------------------------------------------------------------------ */
+
+struct taken { double seconds; uint64_t memory, disk; int processes; };
+
+static void add_process(long process, struct taken *t)
+{
+    char path[64], line[1024], *at;
+    unsigned long user, system, resident;
+    long waited[2];
+    snprintf(path, sizeof path, "/proc/%ld/stat", process);
+    FILE *f = fopen(path, "re");
+    if (f == NULL) return;
+    const bool read = fgets(line, sizeof line, f) != NULL;
+    fclose(f);
+    t->processes++;
+    if (read && (at = strrchr(line, ')')) != NULL &&
+        sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %ld %ld", &user, &system, &waited[0],
+               &waited[1]) == 4)
+        t->seconds += ((double)(user + system) + (double)(waited[0] + waited[1])) / (double)sysconf(_SC_CLK_TCK);
+    snprintf(path, sizeof path, "/proc/%ld/statm", process);
+    if ((f = fopen(path, "re")) == NULL) return;
+    if (fscanf(f, "%*u %lu", &resident) == 1) t->memory += (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
+    fclose(f);
+}
+
+static void add_tree(long process, int depth, struct taken *t)
+{
+    char path[64];
+    long one;
+    add_process(process, t);
+    snprintf(path, sizeof path, "/proc/%ld/task/%ld/children", process, process);
+    FILE *f = depth < DEPTH ? fopen(path, "re") : NULL;
+    while (f && fscanf(f, "%ld", &one) == 1 && t->processes < 4096) add_tree(one, depth + 1, t);
+    if (f) fclose(f);
+}
+
+/* Links are not followed: what lies elsewhere was not written here. */
+static void add_folder(int in, const char *name, int depth, struct taken *t)
+{
+    const int fd = openat(in, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    struct stat st;
+    if (d == NULL) {
+        if (fd >= 0) close(fd);
+        return;
+    }
+    for (const struct dirent *one; (one = readdir(d)) != NULL;) {
+        if (strcmp(one->d_name, ".") == 0 || strcmp(one->d_name, "..") == 0) continue;
+        t->disk += 4096;
+        if (fstatat(fd, one->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0) continue;
+        if (S_ISDIR(st.st_mode) && depth < DEPTH) add_folder(fd, one->d_name, depth + 1, t);
+        else t->disk += (uint64_t)st.st_blocks * 512;
+    }
+    closedir(d);
+}
+
+/* @return what is over its limit, or NULL. */
+static const char *look(const struct cage_command *c, pid_t child, uint64_t said, double waited)
+{
+    char path[PATH_MAX];
+    struct taken t = { 0 };
+    add_tree((long)child, 0, &t);
+    if (c->view.writes) snprintf(path, sizeof path, "%s/%s", c->view.inside, c->view.writes);
+    if (c->view.writes) add_folder(AT_FDCWD, path, 0, &t);
+    if (c->all.memory && t.memory > c->all.memory) return "it needs too much memory";
+    if (c->all.seconds && t.seconds > c->all.seconds) return "it takes too long";
+    if (c->all.disk && t.disk > c->all.disk) return "it writes too many bytes";
+    if (c->all.processes && t.processes > c->all.processes) return "it starts too many processes";
+    if (c->all.said && said > c->all.said) return "it says too much";
+    return c->all.wall && waited > c->all.wall ? "it takes too long by the clock" : NULL;
+}
+
+/* ---- in the child ------------------------------------------------------------------------------------------------ */
+
+static void become_command(const struct cage_command *c, const struct cage *cage)
+{
+    if (chdir(c->view.inside) != 0 || (c->view.writes && chdir(c->view.writes) != 0)) {
+        dprintf(STDERR_FILENO, "%s: %s\n", c->view.inside, strerror(errno));
+        _exit(NOT_STARTED);
+    }
+    cage_close_at_exec();
+    if (!cage_become(cage, &c->each)) {
+        dprintf(STDERR_FILENO, "the rights cannot be given up: %s\n", strerror(errno));
+        _exit(NOT_STARTED);
+    }
+    execve(c->word[0], (char *const *)(uintptr_t)c->word, (char *const *)(uintptr_t)c->environment);
+    dprintf(STDERR_FILENO, "%s\n", strerror(errno));
+    _exit(127);
+}
+
+/* Enters the cage, starts the command there, ends what that leaves behind, and ends as it has. */
+static void keep_command(const struct cage_command *c, int out)
+{
+    struct cage cage;
+    struct error err = { OK, "" };
+    int how = 0;
+    const int in = open("/dev/null", O_RDONLY);
+    if (in < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0) _exit(NOT_STARTED);
+    if (cage_enter(&cage, &c->view, &err) != OK) {
+        dprintf(STDERR_FILENO, "%s\n", err.text);
+        _exit(NOT_STARTED);
+    }
+    const pid_t command = fork();
+    if (command == 0) become_command(c, &cage);
+    if (command < 0) _exit(NOT_STARTED);
+    /* What the command has left to this process ends before or behind it: only the command's end counts. */
+    for (pid_t one; (one = waitpid(-1, &how, 0)) != command;)
+        if (one < 0 && errno != EINTR) _exit(NOT_STARTED);
+    cage_clear();
+    if (WIFEXITED(how)) _exit(WEXITSTATUS(how));
+    _exit(128 + WTERMSIG(how));         /* the first process of a namespace cannot end by a signal of its own */
+}
+
+/* ---- outside ----------------------------------------------------------------------------------------------------- */
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* All that it says, of which the beginning is kept, until the last process that could say something has ended. */
+static void listen_to(const struct cage_command *c, pid_t child, int from, struct cage_end *end)
+{
+    char part[4096];
+    uint64_t said = 0;
+    const double begin = now();
+    double next = begin + FIRST_LOOKS * LOOK_MS / 1000.0;
+    for (;;) {
+        struct pollfd p = { .fd = from, .events = POLLIN };
+        const int ready = poll(&p, 1, LOOK_MS);
+        const ssize_t n = ready > 0 ? read(from, part, sizeof part) : -1;
+        if (ready > 0 && (n == 0 || (n < 0 && errno != EINTR))) return;
+        if (n > 0) {
+            const size_t used = strlen(end->said), room = sizeof end->said - 1 - used;
+            const size_t take = (size_t)n < room ? (size_t)n : room;
+            for (size_t i = 0; i < take; i++) end->said[used + i] = part[i] ? part[i] : '?';
+            end->said[used + take] = '\0', said += (uint64_t)n;
+        }
+        const double when = now();
+        if (when < next || end->over) continue;
+        next = when + LOOK_MS / 1000.0;
+        end->over = look(c, child, said, when - begin);
+        if (end->over) kill(-child, SIGKILL);   /* the first process of a namespace takes all others with it */
+        if (end->over && cage_kind() != CAGE_NAMESPACES) cage_clear();
+    }
+}
+
+enum error_code cage_run(const struct cage_command *c, struct cage_end *end, struct error *err)
+{
+    int ends[2];
+    struct child_end child_end = { 0 };
+    *end = (struct cage_end){ 0 };
+    if (cage_kind() != CAGE_NAMESPACES) prctl(PR_SET_CHILD_SUBREAPER, 1);       /* for what outlives its keeper */
+    if (pipe(ends) != 0) return fail(err, ERR_MEMORY, "no pipe for the compiler: %s", strerror(errno));
+    fcntl(ends[0], F_SETFD, FD_CLOEXEC), fcntl(ends[1], F_SETFD, FD_CLOEXEC);
+    fflush(NULL);
+    const pid_t child = child_start();
+    if (child == 0) keep_command(c, ends[1]);
+    const int why = errno;
+    close(ends[1]);
+    if (child > 0) listen_to(c, child, ends[0], end), child_wait(child, 0, &child_end);
+    close(ends[0]);
+    if (child < 0) return fail(err, ERR_MEMORY, "the compiler does not start: %s", strerror(why));
+    end->how = child_end.how;
+    if (WIFEXITED(end->how) && WEXITSTATUS(end->how) > 128) end->how = WEXITSTATUS(end->how) - 128;     /* a signal */
+    end->unstarted = WIFEXITED(end->how) && WEXITSTATUS(end->how) == NOT_STARTED;
+    return OK;
+}

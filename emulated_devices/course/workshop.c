@@ -1,0 +1,307 @@
+/* workshop.c -- the folder in which a student's file becomes a program, and commands that run there in the cage.
+ *
+ * Whatever a command has left in work/ is the student's.  This process opens nothing there but a result, and that only
+ * if it is a plain file.
+ */
+#define _DEFAULT_SOURCE                 /* chown, O_NOFOLLOW */
+#include "emulated_devices/course/build.h"
+#include "ref/io/output.h"
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Of a processor, for a command; it is looked at every 20 ms, so that 30 seconds are never reached. */
+enum { SECONDS = 26, EACH = 512, ALL = 560, FILES = 96, SAID = 1 << 20, PROCESSES = 64, USERS = 128 };
+enum { DEEP = 32, STOPPED = 100 };      /* STOPPED: bytes for what was over its limit */
+
+void path_of(char *to, size_t size, const char *folder, const char *inside)
+{
+    const size_t n = strlen(folder), m = strlen(inside);
+    to[0] = 0;
+    if (n + m + 2 > size) return;               /* no file has the name "" */
+    memcpy(to, folder, n);
+    to[n] = '/';
+    memcpy(to + n + 1, inside, m + 1);
+}
+
+/* ---- the folder -------------------------------------------------------------------------------------------------- */
+
+/* The program that a word names, as an absolute path; its links stay, because some programs look at their own name. */
+static bool find_program(const char *word, char *to, size_t size)
+{
+    char here[PATH_MAX], copy[4 * PATH_MAX];
+    if (strchr(word, '/') && word[0] != '/')
+        return getcwd(here, sizeof here) && snprintf(to, size, "%s/%s", here, word) < (int)size &&
+               access(to, F_OK) == 0;
+    if (strchr(word, '/')) return snprintf(to, size, "%s", word) < (int)size && access(to, F_OK) == 0;
+    snprintf(copy, sizeof copy, "%s", getenv("PATH") ? getenv("PATH") : "/usr/local/bin:/usr/bin:/bin");
+    for (char *rest = NULL, *one = strtok_r(copy, ":", &rest); one; one = strtok_r(NULL, ":", &rest))
+        if (one[0] == '/' && snprintf(to, size, "%s/%s", one, word) < (int)size && access(to, X_OK) == 0) return true;
+    return false;
+}
+
+/* CC or CXX, with its first word as an absolute path. */
+static enum error_code find_compiler(struct build *b, struct error *err)
+{
+    const char *asked = getenv(b->plus ? "CXX" : "CC");
+    char word[400], path[PATH_MAX];
+    if (asked == NULL || asked[0] == '\0') asked = b->plus ? "c++" : ORRERY_CC;
+    const int n = (int)strcspn(asked, " ");
+    snprintf(word, sizeof word, "%.*s", n, asked);
+    if (find_program(word, path, sizeof path) &&
+        snprintf(b->compiler, sizeof b->compiler, "%s%s", path, asked + n) < (int)sizeof b->compiler) return OK;
+    if (b->plus) return fail(err, ERR_FILE, "kernels: %s", kernel_build_failure(10));
+    return fail(err, ERR_FILE, "%s: there is no such compiler; CC names one", word);
+}
+
+static enum error_code make_inside(const struct build *b, const char *name, mode_t mode, struct error *err)
+{
+    char path[PATH_MAX];
+    path_of(path, sizeof path, b->folder, name);
+    if (mkdir(path, mode) == 0 && chmod(path, mode) == 0) return OK;
+    return fail(err, ERR_FILE, "%s: %s", path, strerror(errno));
+}
+
+/* The folder that a command can write is its user's. */
+static enum error_code make_work(const struct build *b, struct error *err)
+{
+    char path[PATH_MAX];
+    int32_t user, group;
+    const enum error_code e = make_inside(b, "work", 0700, err);
+    path_of(path, sizeof path, b->folder, "work");
+    cage_user(b->user, &user, &group);
+    if (!e && geteuid() == 0 && chown(path, (uid_t)user, (gid_t)group) != 0)
+        return fail(err, ERR_FILE, "%s: %s", path, strerror(errno));
+    return e;
+}
+
+enum error_code build_open(struct build *b, bool kernels, const struct judging *how, struct error *err)
+{
+    int32_t user, group;
+    *b = (struct build){ .plus = kernels, .user = how->user, .sanitize = how->sanitize };
+    if (!cage_user(how->user, &user, &group))
+        return fail(err, ERR_USAGE, "--user %s: there is no such user", printable(how->user).text);
+    enum error_code e = find_compiler(b, err);
+    if (e) return e;
+    snprintf(b->folder, sizeof b->folder, "%s/orrery-course-XXXXXX", temporary_folder());
+    if (mkdtemp(b->folder) == NULL) {
+        e = fail(err, ERR_FILE, "%s: %s", b->folder, strerror(errno));
+        return b->folder[0] = 0, e;
+    }
+    if (chmod(b->folder, 0711) != 0) e = fail(err, ERR_FILE, "%s: %s", b->folder, strerror(errno));
+    static const char *const ours[] = { "in", "with", "with/worker", "run", "root" };
+    for (size_t i = 0; i < sizeof ours / sizeof *ours && !e; i++) e = make_inside(b, ours[i], 0755, err);
+    return e ? e : make_work(b, err);
+}
+
+/* Anything may lie in it: links are removed, not followed. */
+static void remove_tree(int in, const char *name, int depth)
+{
+    const int fd = depth < DEEP ? openat(in, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    if (d == NULL && fd >= 0) close(fd);
+    for (const struct dirent *one; d && (one = readdir(d)) != NULL;) {
+        if (strcmp(one->d_name, ".") == 0 || strcmp(one->d_name, "..") == 0) continue;
+        if (unlinkat(fd, one->d_name, 0) != 0) remove_tree(fd, one->d_name, depth + 1);
+    }
+    if (d) closedir(d);
+    unlinkat(in, name, AT_REMOVEDIR);
+}
+
+void build_remove(struct build *b)
+{
+    if (b->folder[0]) remove_tree(AT_FDCWD, b->folder, 0);
+    b->folder[0] = 0;
+}
+
+/* ---- files in it ------------------------------------------------------------------------------------------------- */
+
+static enum error_code put_file(const struct build *b, const char *name, const char *bytes, size_t count, mode_t mode,
+                                struct error *err)
+{
+    char path[PATH_MAX];
+    path_of(path, sizeof path, b->folder, name);
+    FILE *f = fopen(path, "wbe");
+    const bool well = f && fwrite(bytes, 1, count, f) == count;
+    if (f == NULL || fclose(f) != 0 || !well || chmod(path, mode) != 0)
+        return fail(err, ERR_FILE, "%s: %s", path, strerror(errno));
+    return OK;
+}
+
+enum error_code build_put(const struct build *b, const char *name, const char *text, size_t bytes, struct error *err)
+{
+    return put_file(b, name, text, bytes, 0644, err);
+}
+
+enum error_code build_copy(const struct build *b, const char *from, const char *name, struct error *err)
+{
+    char *text = NULL;
+    size_t bytes;
+    enum error_code e = file_read_all(from, RESULT_MOST, &text, &bytes, err);
+    if (!e) e = build_put(b, name, text, bytes, err);
+    free(text);
+    return e;
+}
+
+static bool ends_with(const char *name, const char *end)
+{
+    const size_t n = strlen(name), m = strlen(end);
+    return n > m && strcmp(name + n - m, end) == 0;
+}
+
+enum error_code build_copy_all(const struct build *b, const char *from, const char *end, const char *name,
+                               struct error *err)
+{
+    char path[PATH_MAX], to[PATH_MAX];
+    enum error_code e = OK;
+    DIR *d = opendir(from);
+    if (d == NULL) return fail(err, ERR_FILE, "%s: %s", from, strerror(errno));
+    for (const struct dirent *one; !e && (one = readdir(d)) != NULL;) {
+        if (!ends_with(one->d_name, end)) continue;
+        path_of(path, sizeof path, from, one->d_name), path_of(to, sizeof to, name, one->d_name);
+        e = build_copy(b, path, to, err);
+    }
+    closedir(d);
+    return e;
+}
+
+/* @return its bytes for free(), or NULL. */
+static char *read_result(const char *path, size_t *count, struct error *err)
+{
+    struct stat st;
+    char *bytes = NULL;
+    size_t used = 0;
+    const int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    const bool well = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= RESULT_MOST;
+    if (well) bytes = malloc((size_t)st.st_size + 1);
+    for (ssize_t n; bytes && used < (size_t)st.st_size; used += (size_t)n) {
+        n = read(fd, bytes + used, (size_t)st.st_size - used);
+        if (n <= 0) break;
+    }
+    if (fd >= 0) close(fd);
+    if (bytes && used == (size_t)st.st_size) return *count = used, bytes;
+    free(bytes);
+    return fail(err, ERR_FILE, "the compiler has made no file, or none of at most %d bytes", RESULT_MOST), NULL;
+}
+
+enum error_code build_take(const struct build *b, const char *name, const char *to, struct error *err)
+{
+    char path[PATH_MAX], inside[PATH_MAX];
+    size_t count;
+    path_of(inside, sizeof inside, "work", name);
+    path_of(path, sizeof path, b->folder, inside);
+    char *bytes = read_result(path, &count, err);
+    enum error_code e = bytes ? put_file(b, to, bytes, count, 0755, err) : ERR_FILE;
+    free(bytes);
+    path_of(path, sizeof path, b->folder, "work");
+    remove_tree(AT_FDCWD, path, 0);
+    const enum error_code made = make_work(b, e ? NULL : err);
+    return e ? e : made;
+}
+
+/* ---- commands ---------------------------------------------------------------------------------------------------- */
+
+void add_word(struct words *w, const char *word)
+{
+    if (w->count < BUILD_WORDS - 1) w->word[w->count++] = word;
+}
+
+void add_compiler(struct words *w, const char *compiler)
+{
+    snprintf(w->text, sizeof w->text, "%s", compiler);
+    for (char *rest = NULL, *one = strtok_r(w->text, " ", &rest); one && w->count < 16;
+         one = strtok_r(NULL, " ", &rest)) add_word(w, one);
+}
+
+/* Who names lines of the text, sanitizers and the judge of kernels, reads /proc/self and starts a program for it. */
+struct cage_view build_view(const struct build *b)
+{
+    const bool names_lines = b->sanitize || b->plus;
+    return (struct cage_view){ .files = cage_files(b->compiler, b->plus), .inside = b->folder, .reads = { "run" },
+                               .build = names_lines, .processes = names_lines, .user = b->user };
+}
+
+/* What the compiler says, without the folder's name, which is another one each time. */
+static void copy_without(const char *folder, const char *said, char *to, size_t size)
+{
+    const size_t n = strlen(folder);
+    size_t used = 0;
+    while (*said && used + 1 < size) {
+        if (strncmp(said, folder, n) != 0 || said[n] != '/') {
+            const bool plain = *said == '\n' || *said == '\t' || !iscntrl((unsigned char)*said);
+            to[used++] = plain ? *said : '?', said++;
+            continue;
+        }
+        said += n + 1;
+        said += strncmp(said, "in/", 3) == 0 ? 3 : 0;
+    }
+    to[used] = 0;
+}
+
+static bool tell_end(const struct words *w, const struct build *b, const struct cage_end *end, struct error *err)
+{
+    const bool exited = WIFEXITED(end->how);
+    const int status = exited ? WEXITSTATUS(end->how) : -1;
+    const char *by = b->user ? " by user " : "", *user = b->user ? b->user : "", *said = end->said;
+    if (end->unstarted) return fail(err, ERR_FILE, "%.*s", (int)strcspn(said, "\n"), said), false;
+    if (status == 127 && strstr(said, strerror(EACCES)))
+        return fail(err, ERR_FILE, "%s: the compiler cannot be used%s%s: %s; %s names another", w->word[0], by, user,
+                    strerror(EACCES), b->plus ? "CXX" : "CC"), false;
+    if (status == 127)
+        return fail(err, ERR_FILE, "%s: there is no such compiler; %s names one", w->word[0], b->plus ? "CXX" : "CC"),
+               false;
+    return status == 0;
+}
+
+bool build_run(struct words *w, const struct build *b, bool linking, const char *const tree[CAGE_READS], char *why,
+               size_t size, int *how, struct error *err)
+{
+    char temporary[PATH_MAX], compiler[PATH_MAX + 8];
+    const char *const environment[] = { "PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C.UTF-8", "CCACHE_DISABLE=1",
+                                        temporary, compiler, NULL };
+    struct cage_command c = { .word = w->word, .environment = environment,
+                              .each = { SECONDS, (uint64_t)EACH << 20, RESULT_MOST, USERS },
+                              .all = { .seconds = SECONDS, .memory = (uint64_t)ALL << 20, .disk = (uint64_t)FILES << 20,
+                                       .said = SAID, .processes = PROCESSES, .wall = COMPILE_SECONDS } };
+    struct cage_end end;
+    c.view = build_view(b);
+    c.view.build = true, c.view.processes = false, c.view.writes = "work", c.view.reads[0] = "in";
+    if (linking) c.view.reads[1] = "with";
+    for (int i = 0; tree && i < CAGE_READS; i++) c.view.tree[i] = tree[i];
+    snprintf(temporary, sizeof temporary, "TMPDIR=%s/work", b->folder);
+    snprintf(compiler, sizeof compiler, "CXX=%s", b->plus ? b->compiler : "c++");
+    w->word[w->count] = NULL;
+    why[0] = '\0', *how = 0;
+    if (cage_run(&c, &end, err) != OK) return false;
+    const size_t room = end.over && size > STOPPED ? size - STOPPED : size;
+    copy_without(b->folder, end.said, why, room);
+    *how = end.how;
+    if (end.over) {
+        const size_t n = strlen(why);
+        snprintf(why + n, size - n, "%sthe compiler was stopped: %s\n", n && why[n - 1] != '\n' ? "\n" : "", end.over);
+        return false;
+    }
+    const bool well = tell_end(w, b, &end, err);
+    if (!well && why[0] == '\0' && !(err && err->code))
+        snprintf(why, size, "the compiler ended early: too long, or too much memory\n");
+    return well;
+}
+
+bool build_runs(const struct build *b)
+{
+    char path[PATH_MAX];
+    const char *const word[] = { path, NULL }, *const environment[] = { SANITIZERS, NULL };
+    const struct cage_command c = { .word = word, .environment = environment,
+                                    .view = build_view(b), .each = { SECONDS, 0, RESULT_MOST, USERS },
+                                    .all = { .wall = COMPILE_SECONDS } };
+    struct cage_end end;
+    path_of(path, sizeof path, b->folder, "run/worker");
+    return cage_run(&c, &end, NULL) == OK && WIFEXITED(end.how) && WEXITSTATUS(end.how) == 0;
+}

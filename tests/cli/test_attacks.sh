@@ -1,0 +1,256 @@
+# Attacks on the grader, of ten kinds: files, environment, compiler, linker, assembler, processes, memory, output, signals, time.  None has an effect
+# beyond its own points: no word of a secret comes out, no file changes, no process stays, and the points are those of the rest of the lesson.
+# Three hands attack: what a student wrote, a compiler that does what it likes (as if a student's text had taken it over), and a program that
+# runs code before it is locked in (as if an object had passed that should not).
+# tier: test
+. "$(dirname "$0")/lib.sh"
+
+nobody=(setpriv --reuid nobody --regid nogroup --clear-groups)
+who=() deny=()
+type setpriv >/dev/null 2>&1 && [ "$(id -u)" = 0 ] || nobody=()
+
+prepare() {
+    [ -d teacher ] && return
+    chmod 711 . .. ../..
+    run course --teacher teacher; expect_status 0
+    solution=teacher/solutions/01_sums/sums.c
+    mkdir in left tmp kept; chmod 777 left; chmod 1777 tmp
+    echo 'a-secret' >secret; chmod 644 secret; cp secret kept/canary; chmod 666 kept/canary; chmod 777 kept
+    export GRADERS_TOKEN=a-secret TMPDIR=$PWD/tmp
+}
+
+# grade_it LESSON FILE: as root or nobody, on a system that may allow less, with hands that are named by CC and ORRERY_TUTORIALS.
+grade_it() {
+    rm -rf left; mkdir left; chmod 777 left
+    command="${who[*]} orrery grade $2 ($name)"
+    watched "${who[@]}" "${deny[@]}" "$program" grade "$2" --lessons "$1" --json left/results.json
+}
+
+# What must hold after every attack.
+expect_harmless() {
+    expect_no_out 'a-secret'; ! grep -q 'a-secret' "$place/err" left/results.json 2>/dev/null || complain 'a secret came out'
+    ! grep -qs 'root:x:' "$place/out" left/results.json || complain '/etc/passwd came out'
+    [ "$(ls left)" = results.json ] || complain "it left $(ls left)"
+    cmp -s secret kept/canary && [ "$(ls kept)" = canary ] || complain "it changed files: $(ls kept)"
+    [ -z "$(ls tmp)" ] || { complain "it left in TMPDIR: $(ls tmp)"; rm -rf tmp/*; }
+    ! ps -e -o args= | grep -q '^sleep 9876' || complain 'a process stays'
+}
+
+expect_points() { [ "$(tail -n 1 "$place/out")" = "$1 points" ] || complain "expected $1 points"; }
+
+# text NAME POINTS OUT: the file in/sums.c has so many points; what is said matches OUT.
+text() { name=$1; grade_it 1 in/sums.c; expect_points "$2"; [ -z "$3" ] || expect_out "$3"; expect_harmless; }
+
+# before NAME POINTS OUT LINES: the solution with lines of C before it.
+before() { { printf '%b\n' "$4"; cat $solution; } >in/sums.c; text "$1" "$2" "$3"; }
+
+# inside NAME POINTS OUT STATEMENTS: the solution with statements in sum_careful, which has 4 of 14 points.
+inside() { awk -v code="$4" '/^float sum_careful/ { hit = 1 } { print } hit && /^\{/ { print code; hit = 0 }' <(printf '%s\n' "$system"; cat $solution) >in/sums.c; text "$1" "$2" "$3"; }
+
+# A call of the system without libc.
+system='#if defined __x86_64__
+static long sys(long n, long a, long b, long c) { register long d __asm__("r10") = 0; long r; __asm__ volatile("syscall" : "=a"(r) : "a"(n), "D"(a), "S"(b), "d"(c), "r"(d) : "rcx", "r11", "memory"); return r; }
+enum { OPEN = 257, KILL = 62, FORK = 57, PTRACE = 101, SOCKET = 41, SLEEP = 35, MMAP = 9, GETPPID = 110, PRLIMIT = 302, MEMFD = 319, SENDMSG = 46, PAUSE = 34 };
+#else
+static long sys(long n, long a, long b, long c) { register long x8 __asm__("x8") = n; register long x0 __asm__("x0") = a; register long x1 __asm__("x1") = b; register long x2 __asm__("x2") = c; __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2) : "memory"); return x0; }
+enum { OPEN = 56, KILL = 129, FORK = 220, PTRACE = 117, SOCKET = 198, SLEEP = 101, MMAP = 222, GETPPID = 173, PRLIMIT = 261, MEMFD = 279, SENDMSG = 211, PAUSE = 73 };
+#endif'
+
+# compiler NAME POINTS OUT COMMANDS: a compiler that runs commands of a shell each time that it compiles the student's file, then does its work.
+compiler() {
+    cp $solution in/sums.c
+    printf '#!/bin/sh\ncase "$*" in *sums.c*) %s ;; esac\nexec %s "$@"\n' "$4" "$(command -v cc)" >hostile; chmod 755 hostile
+    name=$1; CC=$PWD/hostile grade_it 1 in/sums.c; expect_points "$2"; [ -z "$3" ] || expect_out "$3"; expect_harmless
+}
+
+# program NAME POINTS OUT STATEMENTS: code that runs before main, in a program that was linked with it.
+program() {
+    cp $solution in/sums.c; rm -rf t; cp -r "$top/tutorials" t; chmod -R a+rX t
+    printf '#define _GNU_SOURCE\n#include <fcntl.h>\n#include <signal.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n#include <sys/resource.h>\n#include <sys/socket.h>\n#include <sys/stat.h>\n#include <sys/uio.h>\nextern char **environ;\n__attribute__((constructor)) static void early(void) { %s }\n' "$4" |
+        cat - "$top/tutorials/01_sums/calls.c" >t/01_sums/calls.c
+    name=$1; ORRERY_TUTORIALS=$PWD/t grade_it 1 in/sums.c; expect_points "$2"; [ -z "$3" ] || expect_out "$3"; expect_harmless
+}
+
+# ---- files -----------------------------------------------------------------------------------------------------------------------
+attack_files() {
+    local p=$PWD/secret s=$PWD/$solution
+    before 'an include behind a trigraph'     '0 of 14' 'No such file|Permission denied' "/* *??/\n/\n#include \"$p\"\n/* */"
+    before 'an include behind a mark of UTF-8' '0 of 14' 'No such file|Permission denied' "\xef\xbb\xbf#include \"$p\""
+    before 'an include behind a lone return'  '0 of 14' 'No such file|Permission denied' "#if 0\n/\r*\n#endif\n#include \"$p\"\n/* */"
+    printf '/* *??/\n/\n#include "%s"\n/* */\n' "$s" >in/sums.c; text 'the solution by an include' '0 of 14' 'No such file|Permission denied'
+    before 'an include of a macro'            '0 of 14' 'No such file|Permission denied' "#define F \"$p\"\n#include F"
+    before 'a file of the system'             '0 of 14' 'No such file|Permission denied' '#include "/etc/passwd"'
+    before 'a device'                         '0 of 14' '' '#include "/dev/stdin"\n#include "/proc/self/environ"'
+    compiler 'a compiler that looks for secrets' '14 of 14' '' "cat $p $s /etc/passwd /etc/shadow /proc/1/environ >&2; find $PWD -name '*secret*' -exec cat {} + >&2"
+    compiler 'a compiler that writes'         '14 of 14' '' "echo x >$PWD/kept/canary; touch $PWD/kept/new $PWD/left/new $PWD/tmp/new; rm -rf $PWD/kept; chmod 600 $PWD/kept/canary"
+    compiler 'a result that is a link'        '0 of 14' 'made no file' "shift \$((\$# - 1)); ln -sf $p \"\$1\"; exit 0"
+    compiler 'a result that is a pipe'        '0 of 14' 'made no file' "shift \$((\$# - 1)); mkfifo \"\$1\"; mkdir -p a/b/c/d; exit 0"
+    program 'a program that reads'            '14 of 14' '' "char b[99]; int f = open(\"$p\", O_RDONLY); if (f >= 0 && read(f, b, 99) > 0) _exit(1); f = open(\"$PWD/kept/new\", O_CREAT | O_WRONLY, 0600); if (f >= 0) _exit(1);"
+    inside 'a file at run time'               '10 of 14' 'asked the operating system' "sys(OPEN, -100, (long)\"$PWD/kept/new\", 0101);"
+}
+
+# ---- environment -----------------------------------------------------------------------------------------------------------------
+attack_environment() {
+    mkdir -p paths; cp secret paths/math.h
+    compiler 'a compiler that reads the environment' '14 of 14' '' 'env >&2; echo "$GRADERS_TOKEN" >&2; cat /proc/*/environ >&2'
+    program 'a program that reads it'         '14 of 14' '' 'for (char **e = environ; *e; e++) _exit(1);'
+    cp $solution in/sums.c; name='folders of headers'
+    CPATH=$PWD/paths C_INCLUDE_PATH=$PWD/paths LIBRARY_PATH=$PWD/paths LD_PRELOAD='' GCC_EXEC_PREFIX=$PWD/paths/ grade_it 1 in/sums.c; expect_points '14 of 14'; expect_harmless
+    mkdir -p in/sub; cp $solution in/sub/sums.c; cp secret in/sub/course.h; cp secret in/sub/math.h; printf 'all:\n\ttouch %s/kept/made\n' "$PWD" >in/sub/Makefile
+    name='files beside it'; grade_it 1 in/sub/sums.c; expect_points '14 of 14'; expect_harmless
+    cp $solution in/sums.c; name='a folder that can be written'; (cd kept && name=$name who=("${who[@]}") watched "${who[@]}" "${deny[@]}" "$program" grade ../in/sums.c --lessons 1 --json ../left/results.json); expect_points '14 of 14'; expect_harmless
+}
+
+# ---- compiler --------------------------------------------------------------------------------------------------------------------
+attack_compiler() {
+    before 'a file that includes itself'      '0 of 14' '' '#include __FILE__'
+    before 'options by a pragma'              '14 of 14' '' '#pragma GCC optimize ("O0")\n#pragma GCC poison nothing_of_ours'
+    before 'names of headers'                 '0 of 14' '' "#if __has_include(\"$PWD/secret\")\n#error it is there\n#endif\n#if 1\n#error over\n#endif"; expect_no_out 'it is there'
+    before 'lines of another file'            '14 of 14' '' "# 1 \"$PWD/secret\"\nint warned(int x) ;"
+    before 'an error in lines of another file' '0 of 14' 'error' "# 1 \"$PWD/secret\"\nint x = ;"
+    before 'parentheses without an end'       '14 of 14' '' "static inline int q(void) { return $(printf '(%.0s' {1..30000})1$(printf ')%.0s' {1..30000}); }"
+}
+
+# ---- linker ----------------------------------------------------------------------------------------------------------------------
+attack_linker() {
+    before 'sections for a linker that optimizes' '0 of 14' 'section .gnu.lto' '__asm__(".section .gnu.lto_.opts,\\"e\\",@progbits\\n.ascii \\"x\\"\\n.text\\n.globl __gnu_lto_slim\\n.comm __gnu_lto_slim,1,1");'
+    before 'code that runs early'             '0 of 14' 'before or after' '__asm__(".section .init_array,\\"aw\\"\\n.quad 0\\n.text");'
+    before 'an attribute that runs early'     '0 of 14' 'before or after' 'static volatile int seen;\n__attribute__((constructor)) static void early(void) { seen = 1; }'
+    before 'a function of the judge'          '0 of 14' 'it defines message_wait' '#include "course.h"\nvoid message_wait(struct message m) { (void)m; }'
+    before 'another main'                     '0 of 14' 'it defines main' 'int main(void) { return 0; }'
+    before 'another loader'                   '0 of 14' 'section .interp' "__asm__(\".section .interp,\\\\\"a\\\\\"\\\\n.asciz \\\\\"$PWD/secret\\\\\"\\\\n.text\");"
+    before 'words for the linker'             '0 of 14' 'section' '__asm__(".section .gnu.warning.main,\\"\\"\\n.asciz \\"a\\"\\n.section .drectve,\\"\\"\\n.asciz \\"-T x\\"\\n.text");'
+    before 'a function chosen at the start'   '0 of 14' 'chosen when' 'static int one(void) { return 1; }\nstatic int (*pick(void))(void) { return one; }\nint chosen(void) __attribute__((ifunc("pick")));'
+}
+
+# ---- assembler -------------------------------------------------------------------------------------------------------------------
+attack_assembler() {
+    before 'a file by the assembler'          '0 of 14' '' "__asm__(\".section .rodata\\\\n.incbin \\\\\"$PWD/secret\\\\\"\\\\n.text\");"
+    before 'a text by the assembler'          '0 of 14' '' "__asm__(\".include \\\\\"$PWD/secret\\\\\"\");"
+    before 'a file in an attribute'           '0 of 14' '' "static int x __attribute__((used, section(\".data,\\\\\"aw\\\\\"\\\\n.incbin \\\\\"$PWD/secret\\\\\"\\\\n#\"))) = 1;"
+    before 'a huge object'                    '0 of 14' '' '__asm__(".data\\n.fill 3000000000,1,1\\n.text");'
+    before 'repetition'                       '0 of 14' '' '__asm__(".rept 4000000\\n.quad 1,2,3,4,5,6,7,8\\n.endr");'
+    before 'a macro that calls itself'        '0 of 14' '' '__asm__(".macro m\\nm\\nm\\n.endm\\nm");'
+}
+
+# ---- processes, signals ----------------------------------------------------------------------------------------------------------
+attack_processes() {
+    inside 'a process at run time'            '10 of 14' 'asked the operating system' 'sys(FORK, 17, 0, 0);'
+    inside 'another process is watched'       '10 of 14' 'asked the operating system' 'sys(PTRACE, 16, sys(GETPPID, 0, 0, 0), 0);'
+    inside 'the network'                      '10 of 14' 'asked the operating system' 'sys(SOCKET, 2, 1, 0);'
+    compiler 'a process that stays'           '14 of 14' '' 'setsid sleep 9876 >/dev/null 2>&1 & (setsid sh -c "sleep 9876 & sleep 9876" >/dev/null 2>&1 &)'
+    compiler 'processes without end'          '0 of 14' '' 'b() { b | b & }; b; sleep 9876'
+    program 'a program that leaves a process' '14 of 14' '' 'if (fork() == 0) { setsid(); for (int i = 0; i < 70; i++) close(i); execl("/bin/sleep", "sleep", "9876", (char *)0); for (;;) pause(); }'
+    program 'a program that reads the judge'  '14 of 14' '' 'char b[64]; struct iovec l = { b, 64 }, r = { (void *)early, 64 }; if (process_vm_readv(getppid(), &l, 1, &r, 1, 0) >= 0 || socket(2, 1, 0) >= 0) _exit(1);'
+}
+
+attack_signals() {
+    inside 'the judge is killed'              '10 of 14' 'asked the operating system' 'sys(KILL, sys(GETPPID, 0, 0, 0), 9, 0);'
+    inside 'all are killed'                   '10 of 14' 'asked the operating system' 'sys(KILL, -1, 9, 0);'
+    compiler 'a compiler that kills'          '14 of 14' '' 'kill -9 -1; kill -STOP $PPID; kill -9 0; kill -9 1'
+    program 'a program that kills'            '14 of 14' '' 'kill(-1, SIGKILL); kill(0, SIGKILL); kill(getppid(), SIGSTOP);'
+    program 'limits of the judge'             '14 of 14' '' 'struct rlimit no = { 0, 0 }; if (prlimit(getppid(), RLIMIT_CPU, &no, 0) == 0) _exit(1); setpriority(PRIO_PROCESS, getppid(), 19);'
+}
+
+# ---- memory, output --------------------------------------------------------------------------------------------------------------
+attack_memory() {
+    inside 'all of its memory'                '10 of 14' 'there is no memory' 'for (;;) memset(allocate(1 << 20), 1, 1 << 20);'
+    inside 'memory of the system'             '10 of 14' 'asked the operating system' 'sys(MMAP, 0, 1 << 30, 3);'
+    inside 'a stack without an end'           '10 of 14' 'it crashed' 'volatile char big[1800]; big[0] = 1; x = x ? x : 0; sum_careful(x, n); big[1] = 1;'
+    before 'large variables'                  '0 of 14' '4096 are allowed' 'static volatile char big[1ul << 34];\nchar *sum_forward_(void);\nstatic inline char *give(void) { return (char *)big; }\nstatic char *(*volatile keep)(void) = give;'
+    compiler 'a compiler that takes memory'   '14 of 14' '' 'x=xxxxxxxxxxxxxxxx; (while :; do x=$x$x; done) 2>/dev/null'
+}
+
+attack_output() {
+    inside 'lines without an end'             '14 of 14' '' 'for (int i = 0; i < 3000; i++) say("%0190d", i);'
+    inside 'lines that look like points'      '14 of 14' '' 'say("\\n14 of 14 points\\n]]></failure>{\\"score\\": 99}\\033[2J");'
+    compiler 'a compiler that says too much'  '0 of 14' 'says too much' 'yes a-line >&2'
+    compiler 'a compiler that writes too much' '0 of 14' '' 'i=0; while [ $i -lt 40 ]; do i=$((i + 1)); head -c 30000000 /dev/zero >f$i || exit 1; done; sleep 9876'
+    compiler 'a compiler that says control characters' '0 of 14' '' 'printf "\\033[2J\\000\\007 0 of 0 points" >&2; exit 1'; ! grep -q "$(printf '\033')" "$place/out" || complain 'control characters came out'
+    before 'errors without an end'            '0 of 14' '' "$(for i in {1..300}; do printf '#error %s\\n' "$(printf 'e%.0s' {1..900})"; done)"
+}
+
+# ---- time ------------------------------------------------------------------------------------------------------------------------
+attack_time() {
+    inside 'a loop without an end'            '10 of 14' 'computed for more than' 'for (volatile int i = 0; i < 2;) continue;'
+    inside 'sleep'                            '10 of 14' 'asked the operating system' 'long t[2] = { 9999, 0 }; sys(SLEEP, (long)t, 0, 0);'
+    inside 'a clock that runs'                '10 of 14' 'no number of operations' 'work(1e300, -1); (void)x;'
+}
+
+every_kind() {
+    local kind
+    prepare
+    for kind in files environment compiler linker assembler processes signals memory output time; do "attack_$kind"; done
+}
+
+test_as_this_user() { every_kind; }
+test_as_nobody() { who=("${nobody[@]}"); every_kind; }
+
+# A container that allows no namespaces, and one that has nothing: then only one's own code is graded.
+build_deny() { [ -x ../deny ] || cc "$top/tests/cli/deny.c" -o ../deny || complain 'deny.c does not compile'; chmod 755 ../deny; }
+test_by_landlock() { prepare; build_deny; deny=("$PWD/../deny" namespaces --); attack_files; attack_processes; attack_signals; }
+test_by_landlock_as_nobody() { who=("${nobody[@]}"); test_by_landlock; }
+test_without_a_cage() {
+    prepare; build_deny; deny=("$PWD/../deny" namespaces landlock --); cp $solution in/sums.c; name=uncaged
+    grade_it 1 in/sums.c; expect_status 2; expect_error 'neither namespaces nor Landlock.*--own-code'; [ -z "$out" ] || complain 'it gives points'
+    watched "${deny[@]}" "$program" grade in/sums.c --lessons 1 --own-code; expect_status 0; expect_out '^14 of 14 points'
+    run learn --start mine; cp $solution mine/01_sums/; watched "${deny[@]}" "$program" learn 1 --in mine; expect_status 0
+}
+
+# ---- kernels ---------------------------------------------------------------------------------------------------------------------
+test_kernels() {
+    local s p=$PWD/secret
+    prepare; s=teacher/solutions/19_scan/scan.cu
+    { printf '/* *??/\n/\n#include "%s"\n/* */\n' "$p"; cat $s; } >in/scan.cu; name='C++ has no trigraphs'; grade_it 19 in/scan.cu; expect_points '15 of 15'; expect_harmless
+    for hide in "\xef\xbb\xbf#include \"$p\"" "#if 0\n/\r*\n#endif\n#include \"$p\"\n/* */" "#include \"$PWD/$s\"" "__asm__(\".incbin \\\\\"$p\\\\\"\");"; do
+        { printf '%b\n' "$hide"; cat $s; } >in/scan.cu; name=$hide; grade_it 19 in/scan.cu; expect_points '0 of 15'; expect_harmless
+    done
+    cp $s in/scan.cu; name='the solution'; grade_it 19 in/scan.cu; expect_points '15 of 15'; expect_harmless
+}
+
+# ---- what the whole tree of the judge takes --------------------------------------------------------------------------------------
+# measured NAME POINTS: in/FILE is graded; all processes together stay under 750 MB, and take less than so many seconds of a processor.
+measured() {
+    local job peak=0 now tree seconds
+    name=$1; rm -rf left; mkdir left; command="orrery grade ($1)"
+    TIMEFORMAT='%U %S'
+    { time "$program" grade "$2" --lessons "$3" --json left/results.json >"$place/out" 2>"$place/err" </dev/null; } 2>"$place/time" & job=$!
+    while kill -0 $job 2>/dev/null; do
+        now=$(ps -e -o pid=,ppid=,rss= | awk -v top=$job '{ parent[$1] = $2; rss[$1] = $3 } END { for (p in rss) { q = p; while (q in parent && q != top) q = parent[q]; if (q == top) sum += rss[p] } print int(sum / 1000) }')
+        [ "$now" -le "$peak" ] || peak=$now
+        sleep 0.05
+    done
+    wait $job; look
+    seconds=$(awk '{ print int($1 + $2) }' "$place/time")
+    [ "$peak" -le 750 ] || complain "its processes took $peak MB"
+    [ "$seconds" -lt "$4" ] || complain "it took $seconds seconds of a processor"
+    expect_points "$5"; expect_harmless
+    echo "    $1: $peak MB, $seconds s"
+}
+
+test_what_the_judge_takes() {
+    local i m=teacher/solutions/02_messages/messages.c
+    prepare
+    { for i in 1 2 3 4 5 6 7 8 9; do printf '#define A%d(x) A%d(A%d(x))\n' $i $((i - 1)) $((i - 1)); done | sed '1i #define A0(x) x x x x x x x x x x'; echo 'static inline int q(void) { return 0 A5(+1); }'; cat $solution; } >in/sums.c
+    measured 'a bomb of macros' in/sums.c 1 32 '0 of 14'
+    { echo 'static const char z[(1ul << 27) - 64] = {1};'; echo 'static inline const char *zz(void) { return z; }'; cat $solution; echo 'const char *(*volatile keep)(void) = zz;'; } >in/sums.c
+    measured 'a huge constant' in/sums.c 1 32 '0 of 14'
+    sed '/^void shift/,/^}/s@^{@{ if (g->size > 1) { float *b = allocate(4 << 20); memset(b, 1, 4 << 20); for (int i = 0; i < 1000; i++) message_send(g, mod(g->rank + 1, g->size), b, 4 << 20); }@' $m >in/messages.c
+    measured 'a flood of messages' in/messages.c 2 60 '12 of 19'
+    sed '/^void shift/,/^}/s@^{@{ if (g->size == 8) { for (int i = 0; i < 46; i++) memset(allocate(1 << 20), 1, 1 << 20); }@' $m >in/messages.c
+    measured 'all memory of all devices' in/messages.c 2 60 '12 of 19'
+    sed '/^void shift/,/^}/s@^{@{ if (g->size == 8) { volatile char *all = allocate(4); for (int i = 0; i < 47 << 20; i += 4096) all[i] = 1; float y[1] = { 0 }; for (int i = 0; i < 300; i++) all_reduce(g, y, 1); }@' $m >in/messages.c
+    measured 'memory that nobody has given' in/messages.c 2 60 '12 of 19'
+    { echo 'static inline double q(double *a) {'; for i in {1..9000}; do echo "a[$((i % 13))] += a[$((i % 11))] * a[$((i * 7 % 12))] > $i ? a[$((i % 5))] / $i : a[$((i * 3 % 13))] - $i;"; done; echo 'return a[0]; }'; cat $solution; echo 'double (*volatile keep)(double *) = q;'; } >in/sums.c
+    measured 'a function that takes long to compile' in/sums.c 1 32 '0 of 14'
+    sed '/^void shift/,/^}/s@^{@{ for (int i = 0; i < 100000; i++) say("%0190d", i);@' $m >in/messages.c
+    measured 'a flood of lines' in/messages.c 2 60 '0 of 19'
+}
+
+some=(test_as_this_user test_by_landlock test_without_a_cage)
+if [ "$TIER" = verify ]; then
+    some+=(test_what_the_judge_takes)
+    [ ${#nobody[@]} = 0 ] || some+=(test_as_nobody test_by_landlock_as_nobody)
+    if type "${CXX:-c++}" >/dev/null 2>&1; then some+=(test_kernels); fi
+fi
+run_tests "${some[@]}"
