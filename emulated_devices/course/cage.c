@@ -28,11 +28,22 @@
 
 enum { NOBODY = 65534, LINKS = 16 };
 
+bool cage_rules_users(void)
+{
+    FILE *f = geteuid() == 0 ? fopen("/proc/self/uid_map", "r") : NULL;
+    unsigned long first, outside, count;
+    bool has = false;
+    while (f && fscanf(f, "%lu %lu %lu", &first, &outside, &count) == 3)
+        has = has || (first <= NOBODY && NOBODY - first < count);
+    if (f) fclose(f);
+    return has;
+}
+
 bool cage_user(const char *name, int32_t *user, int32_t *group)
 {
     const struct passwd *p = name ? getpwnam(name) : NULL;
     *user = p ? (int32_t)p->pw_uid : -1, *group = p ? (int32_t)p->pw_gid : -1;
-    if (name || geteuid() != 0) return p != NULL || name == NULL;
+    if (name || !cage_rules_users()) return p != NULL || name == NULL;
     p = getpwnam("nobody");
     *user = p ? (int32_t)p->pw_uid : NOBODY, *group = p ? (int32_t)p->pw_gid : NOBODY;
     return true;
@@ -137,16 +148,16 @@ static bool write_to(const char *path, const char *text)
     return well;
 }
 
-/* Who is not root is so in a namespace of users, where this user and group are the only ones. */
+/* Who does not rule users is alone in a namespace of users: with the own numbers, and who is called root as nobody. */
 static bool open_namespaces(void)
 {
     const unsigned user = (unsigned)geteuid(), group = (unsigned)getegid();
     const int flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC;
     char map[2][40];
-    if (user == 0) return unshare(flags) == 0;
+    if (cage_rules_users()) return unshare(flags) == 0;
     if (unshare(flags | CLONE_NEWUSER) != 0) return false;
-    snprintf(map[0], sizeof map[0], "%u %u 1\n", user, user);
-    snprintf(map[1], sizeof map[1], "%u %u 1\n", group, group);
+    snprintf(map[0], sizeof map[0], "%u %u 1\n", user ? user : NOBODY, user);
+    snprintf(map[1], sizeof map[1], "%u %u 1\n", group ? group : NOBODY, group);
     return write_to("/proc/self/setgroups", "deny") && write_to("/proc/self/uid_map", map[0]) &&
            write_to("/proc/self/gid_map", map[1]);
 }
@@ -288,7 +299,7 @@ enum error_code cage_enter(struct cage *c, const struct cage_view *v, struct err
     *c = (struct cage){ .kind = cage_kind(), .rules = -1 };
     if (!cage_user(v->user, &c->user, &c->group))
         return fail(err, ERR_USAGE, "--user %s: there is no such user", printable(v->user).text);
-    if (geteuid() != 0) c->user = c->group = -1;
+    if (!cage_rules_users()) c->user = c->group = -1;
     if (c->user < 0 && c->kind != CAGE_NAMESPACES) c->others = threads_of_user();
     if (c->kind == CAGE_NAMESPACES) return enter_namespaces(v, err);
     prctl(PR_SET_CHILD_SUBREAPER, 1);

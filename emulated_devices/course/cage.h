@@ -57,9 +57,13 @@ struct cage {
     uint64_t others;                    /* processes of the same user, which a limit of their number would count */
 };
 
+/** Whether this process can become any user: root, and not one of a namespace that has no other users, such as that of
+ *  `unshare -r`. */
+bool cage_rules_users(void);
+
 /**
  * The numbers of the user that a student's code has.
- * @param name  NULL: for root "nobody", for others no change (-1).
+ * @param name  NULL: for who rules users "nobody", for others no change (-1).
  * @return whether there is one of this name.
  */
 bool cage_user(const char *name, int32_t *user, int32_t *group);

@@ -77,7 +77,7 @@ static enum error_code make_work(const struct build *b, struct error *err)
     const enum error_code e = make_inside(b, "work", 0700, err);
     path_of(path, sizeof path, b->folder, "work");
     cage_user(b->user, &user, &group);
-    if (!e && geteuid() == 0 && chown(path, (uid_t)user, (gid_t)group) != 0)
+    if (!e && user >= 0 && cage_rules_users() && chown(path, (uid_t)user, (gid_t)group) != 0)
         return fail(err, ERR_FILE, "%s: %s", path, strerror(errno));
     return e;
 }

@@ -2,7 +2,6 @@
 # beyond its own points: no word of a secret comes out, no file changes, no process stays, and the points are those of the rest of the lesson.
 # Three hands attack: what a student wrote, a compiler that does what it likes (as if a student's text had taken it over), and a program that
 # runs code before it is locked in (as if an object had passed that should not).
-# tier: test
 . "$(dirname "$0")/lib.sh"
 
 nobody=(setpriv --reuid nobody --regid nogroup --clear-groups)
@@ -188,6 +187,14 @@ test_as_nobody() { who=("${nobody[@]}"); every_kind; }
 
 # A container that allows no namespaces, and one that has nothing: then only one's own code is graded.
 build_deny() { [ -x ../deny ] || cc "$top/tests/cli/deny.c" -o ../deny || complain 'deny.c does not compile'; chmod 755 ../deny; }
+# Called root in a namespace that has no other users, as in a container without root: the code is nobody's all the same.
+test_root_of_a_namespace() {
+    unshare -rm true 2>/dev/null || { echo 'skipped: no namespaces'; return; }
+    prepare; cp $solution in/sums.c; name='root of a namespace'
+    watched unshare -rm "$program" grade in/sums.c --lessons 1; expect_status 0; expect_out '^14 of 14 points'
+    run learn --start mine; cp $solution mine/01_sums/; watched unshare -rm "$program" learn 1 --in mine; expect_status 0
+}
+
 test_by_landlock() { prepare; build_deny; deny=("$PWD/../deny" namespaces --); attack_files; attack_processes; attack_signals; }
 test_by_landlock_as_nobody() { who=("${nobody[@]}"); test_by_landlock; }
 test_without_a_cage() {
