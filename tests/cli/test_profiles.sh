@@ -8,7 +8,7 @@ test_the_page_has_the_table() {
     run list profiles;                                                      expect_status 0
     awk '/^  [a-z]/ && !/this program|PyTorch 2|Megatron Core|DeepSpeed 0|galore-torch 1/ { name = $1; text = "" }
          { text = text " " $0 }
-         /^ *from (torch|megatron)/ && name { sub(/ from (torch|megatron).*/, "", text); gsub(/ +/, " ", text)
+         /^ *from (torch|megatron|transformers)/ && name { sub(/ from (torch|megatron|transformers).*/, "", text); gsub(/ +/, " ", text)
              n = match(text, / orrery [^ ]+, torch /); split(substr(text, n + 1), v, /, /)
              printf "| `%s`", name
              for (i = 1; i <= 5; i++) { sub(/^[a-z-]+ /, "", v[i]); sub(/ *$/, "", v[i]); printf " | %s", v[i] }
