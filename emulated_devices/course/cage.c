@@ -406,15 +406,43 @@ bool cage_become(const struct cage *c, const struct cage_limits *most)
 
 /* ---- ending what was started ------------------------------------------------------------------------------------- */
 
-/* Where there is no namespace of processes: those that the system lists as this one's. */
-static void kill_listed(void)
+/* Whether a process can start others: it has neither been stopped nor ended. */
+static bool process_runs(long process)
+{
+    char path[64], state = 'X';
+    snprintf(path, sizeof path, "/proc/%ld/stat", process);
+    FILE *f = fopen(path, "re");
+    if (f == NULL) return false;
+    const bool known = fscanf(f, "%*d (%*[^)]) %c", &state) == 1;
+    fclose(f);
+    return known && strchr("TtZX", state) == NULL;
+}
+
+enum { FAMILY_DEPTH = 64, STOP_PASSES = 2000 };
+
+/* Send a signal to the descendants of a process that the system lists.  @return how many of them still run. */
+static int signal_family(long process, int signal, int depth)
 {
     char path[64];
     long one;
-    snprintf(path, sizeof path, "/proc/self/task/%ld/children", (long)getpid());
-    FILE *f = fopen(path, "re");
-    while (f && fscanf(f, "%ld", &one) == 1) kill((pid_t)one, SIGKILL);
+    int running = 0;
+    snprintf(path, sizeof path, "/proc/%ld/task/%ld/children", process, process);
+    FILE *f = depth < FAMILY_DEPTH ? fopen(path, "re") : NULL;
+    while (f && fscanf(f, "%ld", &one) == 1) {
+        running += process_runs(one);
+        kill((pid_t)one, signal);
+        running += signal_family(one, signal, depth + 1);
+    }
     if (f) fclose(f);
+    return running;
+}
+
+/* Where there is no namespace of processes.  Processes that only end leave room for others, which those that still run
+ * start meanwhile; so all are stopped first: who is stopped starts none, and counts in the limit of their number. */
+static void kill_listed(void)
+{
+    for (int pass = 0; pass < STOP_PASSES && signal_family(getpid(), SIGSTOP, 0) > 0; pass++) usleep(1000);
+    signal_family(getpid(), SIGKILL, 0);
 }
 
 void cage_clear(void)

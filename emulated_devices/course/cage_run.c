@@ -160,9 +160,9 @@ static void listen_to(const struct cage_command *c, pid_t child, int from, struc
             end->said[used + take] = '\0', said += (uint64_t)n;
         }
         const double when = now();
-        if (when < next || end->over) continue;
+        if (when < next) continue;
         next = when + LOOK_MS / 1000.0;
-        end->over = look(c, child, said, when - begin);
+        if (!end->over) end->over = look(c, child, said, when - begin);
         if (end->over) kill(-child, SIGKILL);   /* the first process of a namespace takes all others with it */
         if (end->over && cage_kind() != CAGE_NAMESPACES) cage_clear();
     }

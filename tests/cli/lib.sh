@@ -13,7 +13,17 @@ shopt -s extglob
 # Run orrery; nothing can read this script's input, and nothing runs for ever.
 run() {
     command="orrery $*"
-    watched "$program" "$@"
+    if [ "$1" = grade ] && without_cage; then watched "$program" "$@" --own-code; else watched "$program" "$@"; fi
+}
+
+# Where the system has neither namespaces nor Landlock, tests grade what they have written as their own code.
+caged=
+without_cage() {
+    if [ -z "$caged" ]; then
+        caged=yes; : >"$place/none.c"
+        "$program" grade "$place/none.c" --lessons 1 </dev/null 2>&1 | grep -q 'neither namespaces nor Landlock' && caged=no
+    fi
+    [ $caged = no ]
 }
 
 # The same under mpiexec: run_under N WORDS...

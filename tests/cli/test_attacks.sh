@@ -138,7 +138,7 @@ attack_processes() {
     inside 'another process is watched'       '10 of 14' 'asked the operating system' 'sys(PTRACE, 16, sys(GETPPID, 0, 0, 0), 0);'
     inside 'the network'                      '10 of 14' 'asked the operating system' 'sys(SOCKET, 2, 1, 0);'
     compiler 'a process that stays'           '14 of 14' '' 'setsid sleep 9876 >/dev/null 2>&1 & (setsid sh -c "sleep 9876 & sleep 9876" >/dev/null 2>&1 &)'
-    compiler 'processes without end'          '0 of 14' '' 'b() { b | b & }; b; sleep 9876'
+    compiler 'processes without end'          '0 of 14' '' 'b() { b | b & }; b; sleep 3; exit 1'
     program 'a program that leaves a process' '14 of 14' '' 'if (fork() == 0) { setsid(); for (int i = 0; i < 70; i++) close(i); execl("/bin/sleep", "sleep", "9876", (char *)0); for (;;) pause(); }'
     program 'a program that reads the judge'  '14 of 14' '' 'char b[64]; struct iovec l = { b, 64 }, r = { (void *)early, 64 }; if (process_vm_readv(getppid(), &l, 1, &r, 1, 0) >= 0 || socket(2, 1, 0) >= 0) _exit(1);'
 }
@@ -254,10 +254,11 @@ test_what_the_judge_takes() {
     measured 'a flood of lines' in/messages.c 2 60 '0 of 19'
 }
 
-some=(test_as_this_user test_by_landlock test_without_a_cage)
+some=(test_as_this_user test_root_of_a_namespace test_by_landlock test_without_a_cage)
 if [ "$TIER" = verify ]; then
     some+=(test_what_the_judge_takes)
     [ ${#nobody[@]} = 0 ] || some+=(test_as_nobody test_by_landlock_as_nobody)
     if type "${CXX:-c++}" >/dev/null 2>&1; then some+=(test_kernels); fi
 fi
+! place=${TMPDIR:-/tmp} without_cage || { some=(test_without_a_cage); echo 'skipped: no cage here'; }
 run_tests "${some[@]}"
