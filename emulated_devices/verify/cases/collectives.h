@@ -31,6 +31,6 @@ enum error_code verify_algorithm(struct group *, const struct algorithm *, struc
  * @param[out] o  on rank 0: the calls that were timed, and ERR_CHECK with the first faster algorithm.
  * @return OK; ERR_MEMORY or ERR_COMM on every member.
  */
-enum error_code verify_choice(struct group *, enum operation, struct algorithm_outcome *, struct error *);
+enum error_code verify_choice(struct group *, enum operation, struct algorithm_outcome *o, struct error *);
 
 #endif
