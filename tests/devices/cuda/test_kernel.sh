@@ -64,8 +64,8 @@ run 3 "$place/rmsnorm.cu" --check --only rmsnorm_forward
 says 'rmsnorm_forward: ends with signal '
 end
 
-# once STATEMENT: rmsnorm.cu, with this in its forward kernel at the first use of it.
-once() { sed "s|const W x = widen(X\[r \* D + d\]);|& static bool begun; if (!begun) { begun = true; $1 }|; 1i #include <unistd.h>" $kernels/rmsnorm.cu >"$place/rmsnorm.cu"; }
+# once STATEMENT: rmsnorm.cu, with this in its forward kernel at the first use of it, by one thread.
+once() { sed "s|const W x = widen(X\[r \* D + d\]);|& static bool begun; if (r + threadIdx.x == 0) if (!begun) { begun = true; $1 }|; 1i #include <unistd.h>" $kernels/rmsnorm.cu >"$place/rmsnorm.cu"; }
 
 begin one_that_computes_for_ever_is_named
 once 'for (volatile int more = 1; more;) { }'
