@@ -49,8 +49,8 @@ bool source_folder(char *out, size_t size)
 
 /* ---- what a compiler is called with ------------------------------------------------------------------------------ */
 
-/* The same bits on every machine: no contraction to fused multiply-add, nothing of this processor alone.  And no
- * optimization at link time: it would take other code from an object than the one that is looked at. */
+/* These words give every machine the same bits: the compiler forms no fused multiply-add and uses no special processor.
+ * Without optimization at link time the linked code is that of the object that was checked. */
 static void add_how(struct words *w, bool sanitize)
 {
     static const char *const always[] = { "-std=c11", "-O2", "-g", "-ffp-contract=off", "-fno-stack-protector",
@@ -137,7 +137,7 @@ enum error_code check_compiler(bool kernels, const struct judging *how, struct e
     return e;
 }
 
-/* What helps, behind what a compiler says. */
+/* Append hints to a compiler's messages. */
 static void advise(char *why, size_t size, const char *text)
 {
     const size_t said = strlen(why);
@@ -185,8 +185,8 @@ static void advise_text(char *why, size_t size, const char *text, const char *co
 
 /* ---- what is the same in all workers ----------------------------------------------------------------------------- */
 
-/* What `make` has compiled and `make install` put into lib/orrery/course: beside it lies a key, the compiler's words, a
- * line, and all texts that were compiled.  Another compiler, or another text, and it is of no use. */
+/* Whether an object that `make` compiled can be used.  A key lies beside the object: the compiler's words, and all
+ * texts that were compiled.  With another compiler or another text the object is not used. */
 static bool is_ready(const char *object, const char *tutorials, const char *words)
 {
     static const char *const of[] = { "worker/worker.c", "worker/cage.h", "worker/calls.h", "worker/protocol.h",
@@ -293,7 +293,7 @@ static enum error_code compile_common(const struct build *b, const char *tutoria
 
 /* ---- a worker ---------------------------------------------------------------------------------------------------- */
 
-/* What the student's file is compiled with, and what it is linked with. */
+/* A build compiles the student's file with these files, and links it with them. */
 static enum error_code lay_out(struct build *b, const struct lesson *l, const char *tutorials, struct error *err)
 {
     char from[PATH_MAX], folder[PATH_MAX];
@@ -402,7 +402,7 @@ static struct { char path[PATH_MAX]; bool done; } judge_object;
 
 static void remove_judge(void) { unlink(judge_object.path); }
 
-/* What KERNEL_BUILD reads in the tree. */
+/* KERNEL_BUILD reads these files of the tree. */
 struct kernel_tree { char script[PATH_MAX], cuda[PATH_MAX], numbers[PATH_MAX], ready[PATH_MAX]; };
 
 static void name_tree(const char *tree, struct kernel_tree *t, const char *shown[CAGE_READS])
@@ -430,7 +430,7 @@ static bool run_script(const struct build *b, const char *const *word, const cha
     return false;
 }
 
-/* What surrounds the kernels is compiled before the student's file is there, if `make` has not done it. */
+/* Compile the files around the kernels before the student's file is there, if `make` has not done so. */
 static enum error_code compile_judge(const struct build *b, const char *folder, struct error *err)
 {
     char said[1000], path[PATH_MAX], made[PATH_MAX];

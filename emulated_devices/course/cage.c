@@ -86,7 +86,7 @@ static bool bind_path(const char *root, const char *path, bool folder, bool read
 }
 
 /* Show a path at its own place under another root: links on the way to it are made again, and followed.
- * What is not there is not shown. */
+ * A path that does not exist is not shown. */
 static bool show_path(const char *root, const char *path, bool read_only, int links)
 {
     char part[PATH_MAX], to[PATH_MAX], target[PATH_MAX], next[2 * PATH_MAX];
@@ -315,8 +315,8 @@ enum error_code cage_enter(struct cage *c, const struct cage_view *v, struct err
 #define THIS_MACHINE AUDIT_ARCH_AARCH64
 #endif
 
-/* What concerns other processes, the network, the state of the system, or names and rights of files by a path: Landlock
- * does not look at the latter. */
+/* A student's code may make none of these system calls: they concern other processes, the network, the system's state,
+ * or names and rights of files, which Landlock does not check. */
 static const int refused[] = {
     SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev, SYS_kill, SYS_tkill, SYS_tgkill, SYS_rt_sigqueueinfo,
     SYS_rt_tgsigqueueinfo, SYS_setpriority, SYS_sched_setscheduler, SYS_sched_setparam, SYS_sched_setattr,

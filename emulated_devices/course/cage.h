@@ -90,7 +90,7 @@ void cage_close_at_exec(void);
 
 /* ---- a command in the cage (cage_run.c) -------------------------------------------------------------------------- */
 
-/* What all processes of a command may take together, however many they are. */
+/* All processes of a command together may take so much, however many they are. */
 struct cage_total { int seconds; uint64_t memory, disk, said; int processes, wall; };
 
 struct cage_command {

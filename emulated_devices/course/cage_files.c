@@ -48,7 +48,7 @@ static void add_real(struct cage_files *f, const char *path, bool library)
 
 /* ---- asking ------------------------------------------------------------------------------------------------------ */
 
-/* What the compiler says when it is called with these words more. */
+/* Read the compiler's answer to these further words. */
 static void ask(const char *compiler, const char *const *more, char *answer)
 {
     char text[400], *words[WORDS], *const environment[] = { (char *)"PATH=/usr/local/bin:/usr/bin:/bin",
@@ -117,7 +117,7 @@ const struct cage_files *cage_files(const char *compiler, bool plus)
     if (f->count > 0 && strcmp(known.compiler, compiler) == 0 && known.plus == plus) return free(answer), f;
     *f = (struct cage_files){ 0 };
     snprintf(known.compiler, sizeof known.compiler, "%s", compiler), known.plus = plus;
-    /* What loads programs, and the system's own: shells, assemblers, linkers. */
+    /* The compiler also starts the loader and the system's shells, assemblers and linkers. */
     static const char *const always[] = { "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache" };
     static const char *const programs[] = { "/bin", "/usr/bin", "/etc/alternatives" };
     for (size_t i = 0; i < sizeof always / sizeof *always; i++) add_path(f, always[i], true);

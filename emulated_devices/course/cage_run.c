@@ -124,7 +124,7 @@ static void keep_command(const struct cage_command *c, int out)
     const pid_t command = fork();
     if (command == 0) become_command(c, &cage);
     if (command < 0) _exit(NOT_STARTED);
-    /* What the command has left to this process ends before or behind it: only the command's end counts. */
+    /* Processes that the command leaves behind may end before it or after it: only the command's end counts. */
     for (pid_t one; (one = waitpid(-1, &how, 0)) != command;)
         if (one < 0 && errno != EINTR) _exit(NOT_STARTED);
     cage_clear();

@@ -228,7 +228,7 @@ struct cage_view build_view(const struct build *b)
                                .build = names_lines, .processes = names_lines, .user = b->user };
 }
 
-/* What the compiler says, without the folder's name, which is another one each time. */
+/* Copy the compiler's messages without the folder's name, which differs from run to run. */
 static void copy_without(const char *folder, const char *said, char *to, size_t size)
 {
     const size_t n = strlen(folder);

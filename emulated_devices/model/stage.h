@@ -25,7 +25,7 @@ struct model_part {
     int first_buffer;                           /* index of its first buffer among a microbatch's tensors */
 };
 
-/* What the routers of a microbatch have chosen on a stage, and the slopes of its balance losses: balance.h. */
+/* A stage counts here what the routers of a microbatch choose, and keeps the slopes of balance losses: balance.h. */
 struct balance_sums {
     double *sums;                               /* [losses, 2E+1]; NULL: the model is no mixture */
     double *slope;                              /* [losses, E] by each row's probabilities, times the loss scale */
@@ -57,7 +57,7 @@ struct microbatch {
     struct tensor gradient;                     /* of the stream, at the current point of backward: [stream] */
 };
 
-/* What the routers of a step's microbatches add to the loss: of this device's tokens and layers, and after the
+/* The routers of a step's microbatches add these sums to the loss: first of this device's tokens and layers, after the
  * all-reduce of all devices. */
 enum {
     ROUTERS_Z,                          /* the sum of squared log(sum exp) of rows: router_losses_forward in ops.h */

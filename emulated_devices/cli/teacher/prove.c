@@ -73,7 +73,7 @@ static void squeeze(char *text)
     *to = 0;
 }
 
-/* What students read of a lesson but for the file that they complete.  @return for free(), or NULL. */
+/* Read the pages and headers of a lesson, without the file that students complete.  @return for free(), or NULL. */
 static char *page_of(const struct lesson *l, uint64_t variant, struct error *err)
 {
     const char *names[LESSON_GIVEN + 3];

@@ -45,7 +45,7 @@ static void record_algorithm(struct job *j, const struct algorithm *a, const str
     if (j->prints && o->verdict.code) printf("      %s\n", o->verdict.text);
 }
 
-/* What `auto` chooses, after the algorithms of an operation that has several and takes counts alone. */
+/* Time the choice of `auto` after the algorithms of an operation, unless blocks have places of their own. */
 static enum error_code run_choice(struct job *j, struct group *g, enum operation op, struct tally *t, struct error *err)
 {
     struct algorithm_outcome o;

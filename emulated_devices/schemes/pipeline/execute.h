@@ -19,8 +19,8 @@ struct stage_operations {
     /* A stage's output, or the gradient of its input: arena memory that the executor owns from now on. */
     struct tensor (*take_output)(void *context, int chunk, int micro);
     struct tensor (*take_input_gradient)(void *context, int chunk, int micro);
-    /* What travels beside a stage's output, or beside the gradient of its input: where a stage has its note to the next
-     * one, and where the next one takes the note.  Equally long on both.  NULL: nothing. */
+    /* The place of a stage's note, which travels beside its output, or beside the gradient of its input.  The next
+     * stage receives the note at its own place.  Both are equally long.  NULL: there are no notes. */
     struct stage_note (*note)(void *context, int chunk, int micro, bool gradient);
     /* Called before the first action of the list that belongs to the backward pass; NULL: nothing.  In a schedule with
      * all forward passes first, devices may communicate here. */
