@@ -543,7 +543,14 @@ template <int FAULT> static int run_blocks_in_turn(void)
 
 /* ---- the host computes what a kernel should ---------------------------------------------------------------------- */
 
-static float of_the_host[4];
+/* nvcc refuses a kernel that reads a variable of the host, so there the kernel reads a device's variable, which the host's
+ * writes do not reach. */
+#ifdef __CUDACC__
+__device__
+#else
+static
+#endif
+float of_the_host[4];
 template <int FAULT> __global__ void copies(float *y, const float *x)
 {
     y[threadIdx.x] = FAULT == 2 ? of_the_host[threadIdx.x] : 2 * x[threadIdx.x];
