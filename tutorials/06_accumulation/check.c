@@ -80,8 +80,8 @@ static void look_at_backwards(struct trial *r, int d, enum look look)
     for (int i = 0; i < r->events; i++)
         times += r->event[i].device == d && r->event[i].kind == EVENT_COMPUTE && r->event[i].bytes == 0;
     if (times < device[d].micros || (times > device[d].micros && look == AT_CALLS))
-        trial_fails(r, "device %d calls micro_backward %d times; it has %d microbatch%s, and each is computed once, also "
-                    "without labels", d, times, device[d].micros, device[d].micros == 1 ? "" : "es");
+        trial_fails(r, "device %d calls micro_backward %d times; it has %d microbatch%s, and each is computed once, "
+                    "also without labels", d, times, device[d].micros, device[d].micros == 1 ? "" : "es");
 }
 
 /* Labels and losses travel with the gradients: nothing is sent besides. */
@@ -202,8 +202,8 @@ const struct lesson lesson_06_accumulation = {
             "From a mean and a number of labels you get back the sum: a product.",
             "The number of all labels is known only after the devices have talked to each other." } },
         { 2, "empty", "microbatches and devices without labels", 2, check_empty,
-          { "0/0 is not a number, and a sum with it is none either.  0 times it, too.  micro_backward is called all the "
-            "same.",
+          { "0/0 is not a number, and a sum with it is none either.  0 times it, too.  micro_backward is called all "
+            "the same.",
             "A device without labels has nothing to add, and must still call all_reduce: the others wait for it.",
             "After the all_reduce every device knows the number of all labels.  If it is 0, nothing is divided." } },
         { 2, "calls", "one all_reduce for all, each microbatch once", 2, check_calls,
