@@ -38,10 +38,19 @@ static void fill(struct judge *j, struct trial *r, int d, int i, int64_t n, enum
 
 static int modulo(int i, int P) { return (i % P + P) % P; }
 
+enum look { AT_RESULTS, AT_SENT, AT_MEMORY, AT_TIME };
+
+/* All messages of a call are on their way at the same time. */
+static void expect_one_message(struct trial *r, int64_t n)
+{
+    trial_expect_time(r, n > 0 ? 10000000 + 80 * n : 0, n > 0 ? "all devices send at the same time, and none waits for "
+                      "another's turn: 10 us + 4n/50 GB/s" : "nothing is sent");
+}
+
 /* ---- shift ------------------------------------------------------------------------------------------------------- */
 
-/* Try many shifts; after each, look at the results, or at what was sent. */
-static void try_shifts(struct judge *j, bool meets, bool sent)
+/* Try many shifts; after each, look at the results, at what was sent, or at the time. */
+static void try_shifts(struct judge *j, bool meets, enum look look)
 {
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++) {
         const int shifts[] = { 1, -1, *W, *W + 2, j->hidden ? (int)judge_draw(j, -20, 20) : 2 };
@@ -56,26 +65,27 @@ static void try_shifts(struct judge *j, bool meets, bool sent)
                 r->device[d].number[1] = k;
             }
             r->meets = meets;
-            if (trial_call(r))
+            if (trial_call(r)) {
+                const bool alone = modulo(k, *W) == 0;
                 for (int d = 0; d < *W && !j->failed; d++) {
-                    const bool alone = modulo(k, *W) == 0;
                     expect_of(r, d, 1, modulo(d - k, *W), (const float (*)[MOST])given, n, "out");
-                    if (sent)
+                    if (look == AT_SENT)
                         trial_expect_sent(r, d, alone ? 0 : 1, alone ? 0 : 4 * (uint64_t)n,
                                           alone ? "it has its own numbers" : "one message of 4n");
                 }
+                if (look == AT_TIME) expect_one_message(r, alone ? 0 : n);
+            }
             trial_close(r);
         }
     }
 }
 
-static void check_shift(struct judge *j) { try_shifts(j, false, false); }
-static void check_shift_meets(struct judge *j) { try_shifts(j, true, false); }
-static void check_shift_sent(struct judge *j) { try_shifts(j, false, true); }
+static void check_shift(struct judge *j) { try_shifts(j, false, AT_RESULTS); }
+static void check_shift_meets(struct judge *j) { try_shifts(j, true, AT_RESULTS); }
+static void check_shift_sent(struct judge *j) { try_shifts(j, false, AT_SENT); }
+static void check_shift_time(struct judge *j) { try_shifts(j, false, AT_TIME); }
 
 /* ---- swap_pairs -------------------------------------------------------------------------------------------------- */
-
-enum look { AT_RESULTS, AT_SENT, AT_MEMORY, AT_TIME };
 
 static void try_swaps(struct judge *j, bool meets, enum look look)
 {
@@ -86,7 +96,7 @@ static void try_swaps(struct judge *j, bool meets, enum look look)
                                          meets ? ", every message waits for its receiver" : "");
             for (int d = 0; d < *W; d++) fill(j, r, d, 0, n, BUFFER_BOTH);
             r->meets = meets;
-            if (trial_call(r))
+            if (trial_call(r)) {
                 for (int d = 0; d < *W && !j->failed; d++) {
                     const int partner = (d ^ 1) < *W ? d ^ 1 : d;
                     expect_of(r, d, 0, partner, (const float (*)[MOST])given, n, "x");
@@ -95,6 +105,8 @@ static void try_swaps(struct judge *j, bool meets, enum look look)
                         trial_expect_sent(r, d, partner != d, partner != d ? 4 * (uint64_t)n : 0,
                                           partner != d ? "one message of 4n" : "it has no partner");
                 }
+                if (look == AT_TIME) expect_one_message(r, *W > 1 ? n : 0);
+            }
             trial_close(r);
         }
 }
@@ -103,6 +115,7 @@ static void check_swap(struct judge *j) { try_swaps(j, false, AT_RESULTS); }
 static void check_swap_meets(struct judge *j) { try_swaps(j, true, AT_RESULTS); }
 static void check_swap_sent(struct judge *j) { try_swaps(j, false, AT_SENT); }
 static void check_swap_memory(struct judge *j) { try_swaps(j, false, AT_MEMORY); }
+static void check_swap_time(struct judge *j) { try_swaps(j, false, AT_TIME); }
 
 /* ---- running_sum ------------------------------------------------------------------------------------------------- */
 
@@ -178,8 +191,11 @@ const struct lesson lesson_02_messages = {
         { 1, "shift-meets", "shift: no deadlock, even if every message waits", 2, check_shift_meets,
           { "If everybody first waits until its message is received, who receives it?",
             "Start both messages, then wait for both: exchange_both does it." } },
-        { 1, "shift-sent", "shift: one message, or none", 2, check_shift_sent,
+        { 1, "shift-sent", "shift: one message, or none", 1, check_shift_sent,
           { "What does a device do if k is 0, or W, or 2 W?" } },
+        { 1, "shift-time", "shift: the time of one message", 1, check_shift_time,
+          { "Look at the drawing: which device sends only when it has received?",
+            "Taking turns avoids a deadlock, but then one message waits for another.  exchange_both starts both." } },
         { 2, "swap", "swap_pairs: everybody has its partner's numbers", 2, check_swap,
           { "The partner of 0 is 1, of 1 is 0, of 2 is 3: which operation on the bits of a number does that?",
             "rank ^ 1; of an odd number of devices the last one has no partner.",
@@ -190,12 +206,14 @@ const struct lesson lesson_02_messages = {
         { 2, "swap-sent", "swap_pairs: one message", 1, check_swap_sent, { "Only pairs exchange something." } },
         { 2, "swap-memory", "swap_pairs: memory for n numbers", 1, check_swap_memory,
           { "One array is enough: yours can be sent from where it is." } },
+        { 2, "swap-time", "swap_pairs: the time of one message", 1, check_swap_time,
+          { "Look at the drawing: do both of a pair send at the same time?" } },
         { 3, "sum", "running_sum: the sums, to the bit", 3, check_sum,
           { "A device can only add when it has received, and only send when it has added.",
             "The first of the line receives nothing; the last sends nothing.",
             "messages.h says which device begins; the drawing shows who sends to whom." } },
         { 3, "sum-meets", "running_sum: no deadlock", 1, check_sum_meets, { "Every send needs its receive." } },
-        { 3, "sum-sent", "running_sum: one message to the next", 2, check_sum_sent,
+        { 3, "sum-sent", "running_sum: one message to the next", 1, check_sum_sent,
           { "Send the sum so far, not the numbers of all devices before." } },
         { 3, "sum-time", "running_sum: the time of W-1 messages", 1, check_sum_time,
           { "Look at the drawing: does a device wait for something that it does not need?" } },

@@ -145,7 +145,7 @@ static void try_ring(struct judge *j, enum what what, bool meets, enum look look
 {
     static const char *const names[] = { "ring_reduce_scatter", "ring_all_gather", "ring_all_reduce" };
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
-        for (int i = 0; i < ((look == AT_RESULTS || look == AT_SENT) && !meets ? SIZES : 1) && !j->failed; i++) {
+        for (int i = 0; i < (look != AT_TIME && !meets ? SIZES : 1) && !j->failed; i++) {
             const int64_t n = look == AT_TIME ? *W * 100 : length(j, i, *W);
             struct trial *r = trial_open(j, names[what], *W, "n = %lld%s", (long long)n,
                                          meets ? ", every message waits for its receiver" : "");

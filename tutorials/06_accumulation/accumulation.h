@@ -22,8 +22,8 @@ struct batch {
 /** Forward and backward of microbatch m, as frameworks have it: `into` becomes
  *  the gradient of the mean loss over the labels of this microbatch, n
  *  numbers.  Returns that mean.  Without labels all of them are 0/0, not a
- *  number.  Call it once for each microbatch, from the {ORDER: first to the
- *  last|last to the first}. */
+ *  number.  Call it once for each microbatch, also for those without labels,
+ *  from the {ORDER: first to the last|last to the first}. */
 static inline float micro_backward(const struct batch *b, int m, float *into)
 {
     memcpy(into, b->means + m * b->n, sizeof *into * (size_t)b->n);

@@ -34,11 +34,24 @@ static void out(struct trial *r, int d, int i, int64_t count)
     trial_buffer(r, d, i, sizeof(float) * (uint64_t)count, BUFFER_OUT);
 }
 
-enum look { AT_VALUES, AT_WEIGHTS, AT_SENT, AT_MEMORY, AT_TIME };
+enum look { AT_VALUES, AT_WEIGHTS, AT_SENT, AT_MEMORY, AT_TIME, AT_WORK };
 
 /* ---- gather and reduce ------------------------------------------------------------------------------------------- */
 
 static float rows[WORKER_MOST_DEVICES][MOST];
+
+/* One message from each device to each other one. */
+static void expect_pairs(struct trial *r)
+{
+    int count[WORKER_MOST_DEVICES][WORKER_MOST_DEVICES] = { { 0 } };
+    for (int i = 0; i < r->events; i++)
+        if (r->event[i].kind == EVENT_SEND) count[r->event[i].device][r->event[i].peer]++;
+    for (int d = 0; d < r->devices; d++)
+        for (int p = 0; p < r->devices; p++)
+            if (p != d && count[d][p] != 1)
+                trial_fails(r, "device %d sends %d messages to device %d; it sends one to each other device", d,
+                            count[d][p], p);
+}
 
 static void look_at_move(struct judge *j, struct trial *r, bool reduces, int64_t T, int64_t D, enum look look)
 {
@@ -56,6 +69,7 @@ static void look_at_move(struct judge *j, struct trial *r, bool reduces, int64_t
             trial_expect_peak(r, d, reduces ? 4 * (uint64_t)own : 0,
                               reduces ? "this device's tokens" : "tokens can be received where they belong");
     }
+    if (look == AT_SENT && !j->failed) expect_pairs(r);
     if (look == AT_TIME && !j->failed)
         trial_expect_time(r, (W - 1) * (10000000 + 80 * (T / W) * D),
                           "W-1 steps of 10 us + T/W tokens of 4 D bytes at 50 GB/s");
@@ -89,6 +103,7 @@ static void check_gather_meets(struct judge *j) { try_move(j, false, true, AT_VA
 static void check_gather_sent(struct judge *j) { try_move(j, false, false, AT_SENT); }
 static void check_gather_memory(struct judge *j) { try_move(j, false, false, AT_MEMORY); }
 static void check_reduce(struct judge *j) { try_move(j, true, false, AT_VALUES); }
+static void check_reduce_meets(struct judge *j) { try_move(j, true, true, AT_VALUES); }
 static void check_reduce_sent(struct judge *j) { try_move(j, true, false, AT_SENT); }
 static void check_reduce_memory(struct judge *j) { try_move(j, true, false, AT_MEMORY); }
 static void check_reduce_time(struct judge *j) { try_move(j, true, false, AT_TIME); }
@@ -232,6 +247,22 @@ static void expect_sent(struct judge *j, struct trial *r, const struct shape *s,
                     : again ? "5 (W-1) 4 T D + 2 (W-1) 4 D, both passes" : "4 (W-1) 4 T D + 2 (W-1) 4 D, both passes");
 }
 
+/* What the products of its own hidden numbers and the norms of its own tokens take (norm of sequence.h).  Whoever
+ * counts relu and the sum with x, by work(), may do so. */
+static void expect_work(struct trial *r, int d, const struct shape *s, int64_t tokens)
+{
+    const int64_t products = 2 * 2 * s->T * s->D * part[d].own, norms = 4 * tokens * s->D;
+    const int64_t others = s->T * part[d].own + tokens * s->D;
+    int64_t got = 0;
+    for (int i = 0; i < r->events; i++) {
+        const struct event *e = &r->event[i];
+        if (e->device == d && e->kind == EVENT_COMPUTE && e->bytes == 0) got += e->until - e->from;
+    }
+    if (got > products + norms + others)
+        trial_fails(r, "device %d computes %lld operations; it should be %lld for the products and %lld for the norms "
+                    "of its own tokens", d, (long long)got, (long long)products, (long long)norms);
+}
+
 static void look_at_layer(struct judge *j, struct trial *r, const struct shape *s, bool back, enum look look)
 {
     const bool again = judge_choice(j, "KEEP") == 0;
@@ -244,6 +275,7 @@ static void look_at_layer(struct judge *j, struct trial *r, const struct shape *
             trial_expect_peak(r, d, 4 * (uint64_t)((again ? 1 : 2) * s->T * s->D + 2 * s->T * part[d].own +
                                                    (again ? 2 : 1) * own.count * s->D),
                               again ? "T D + 2 T own + 2 n D" : "2 T D + 2 T own + n D");
+        if (look == AT_WORK && !j->failed) expect_work(r, d, s, own.count);
     }
     if (look == AT_SENT && !j->failed) expect_sent(j, r, s, back);
 }
@@ -254,6 +286,7 @@ static void try_layer(struct judge *j, bool back, enum look look)
         for (int i = 0; i < (look <= AT_WEIGHTS ? 3 : 1) && !j->failed; i++) {
             const struct shape s = shape(j, i);
             struct trial *r = prepare(j, *W, &s, back);
+            if (look == AT_WORK) r->cluster.flop_rate[F32] = 1000000;      /* so an operation takes a picosecond */
             if (trial_call(r)) look_at_layer(j, r, &s, back, look);
             trial_close(r);
         }
@@ -261,6 +294,7 @@ static void try_layer(struct judge *j, bool back, enum look look)
 
 static void check_forward(struct judge *j) { try_layer(j, false, AT_VALUES); }
 static void check_forward_sent(struct judge *j) { try_layer(j, false, AT_SENT); }
+static void check_forward_work(struct judge *j) { try_layer(j, false, AT_WORK); }
 static void check_backward(struct judge *j) { try_layer(j, true, AT_VALUES); }
 static void check_weights(struct judge *j) { try_layer(j, true, AT_WEIGHTS); }
 static void check_backward_sent(struct judge *j) { try_layer(j, true, AT_SENT); }
@@ -290,7 +324,9 @@ const struct lesson lesson_09_sequence = {
             "What arrives are summands of this device's own tokens: they have its length, not the sender's.",
             "The order of additions is fixed: its own, then one neighbour's, then that of the neighbour's neighbour.",
             "In step i what arrives is from i devices away; so what leaves goes i devices in the other direction." } },
-        { 2, "reduce-sent", "W-1 messages, everything but its own tokens", 2, check_reduce_sent,
+        { 2, "reduce-meets", "no deadlock, even if every message waits", 1, check_reduce_meets,
+          { "Who waits until its message is received must have started to receive: exchange_both starts both." } },
+        { 2, "reduce-sent", "W-1 messages, everything but its own tokens", 1, check_reduce_sent,
           { "Only the tokens that belong to the receiver are sent to it." } },
         { 2, "reduce-memory", "memory for this device's tokens, once", 1, check_reduce_memory,
           { "One summand at a time waits for its addition; the sum grows in `own`." } },
@@ -300,8 +336,11 @@ const struct lesson lesson_09_sequence = {
           { "The norm works on each token alone; the products with A need all tokens, because A's columns are cut.",
             "The products with B are parts of sums for all tokens.  Who needs which of these sums?",
             "The sum of x and what comes out of B is made token by token, after the reduce." } },
-        { 3, "forward-sent", "a gather and a reduce: the bytes of one all-reduce", 2, check_forward_sent,
+        { 3, "forward-sent", "a gather and a reduce: the bytes of one all-reduce", 1, check_forward_sent,
           { "An all-reduce is a reduce-scatter and an all-gather.  Here they are at different places." } },
+        { 3, "forward-work", "norms of its own tokens, and of no others", 1, check_forward_work,
+          { "Which of the two comes first, the norm or the gather?",
+            "If tokens are gathered before the norm, all devices do the norms of all tokens, as in lesson 08." } },
         { 4, "backward", "the gradient of the inputs, to the bit", 4, check_backward,
           { "Forward: gather, A, B, reduce.  Backward, each step's opposite: gather dy, B, A, reduce.",
             "relu is between: dH is 0 where hidden is 0.",

@@ -3,6 +3,7 @@
  * All devices call a function together.  There are T tokens, each a row of D
  * numbers.  Between pairs of matrices the tokens are shared: device r has
  * those of {ROWS: block_of(T, W, r)|block_of(T, W, W - 1 - r)}, or none.
+ * Every function works also if every message waits for its receiver.
  */
 #ifndef SEQUENCE_H
 #define SEQUENCE_H
@@ -12,16 +13,16 @@
 /* ---- tokens of all devices, and back ------------------------------------ */
 
 /** all, T rows, becomes the tokens of all devices, in the order of the text;
- *  own has this device's.  W-1 messages, each with some tokens, also if there
- *  are none of them; allocates nothing. */
+ *  own has this device's.  W-1 messages, one to each other device with this
+ *  device's tokens, also if there are none of them; allocates nothing. */
 void gather_tokens(const struct group *, const float *own, int64_t T, int64_t D,
                    float *all);
 
 /** own becomes this device's tokens of the sum of all devices' `all`, which
  *  stay as they are.  On device r that is its own summand, and to it is added
  *  that of device {NEXT: r - 1, then that of r - 2|r + 1, then that of r + 2},
- *  and so on, modulo W.  W-1 messages, also empty ones; allocates as many
- *  numbers as `own` has. */
+ *  and so on, modulo W.  W-1 messages, one to each other device with its
+ *  tokens, also empty ones; allocates as many numbers as `own` has. */
 void reduce_tokens(const struct group *, const float *all, int64_t T, int64_t D,
                    float *own);
 
@@ -38,6 +39,7 @@ static inline void norm(const float *x, const float *w, int64_t rows, int64_t D,
         const float r = 1 / sqrtf(squares / (float)D + 1e-5f);
         for (int64_t i = 0; i < D; i++) y[i] = x[i] * r * w[i];
     }
+    work(4.0 * (double)rows * (double)D, 0);
 }
 
 /** From dy, the gradient of y: dx, and dw, the sum over these rows.  dx may be
@@ -58,6 +60,7 @@ static inline void norm_backward(const float *x, const float *w,
             dx[i] = (dy[i] * w[i] - x[i] * back) * r;
         }
     }
+    work(11.0 * (double)rows * (double)D, 0);
 }
 
 /* y = x + relu(norm(x) A) B.  A is cut by columns, B by rows, as in lesson 08;
@@ -79,8 +82,8 @@ struct kept {
     float *hidden;                      /* relu(..), T rows of `own` numbers */
 };
 
-/** From x to y, both this device's tokens.  Fills `kept`.  A gather_tokens, a
- *  reduce_tokens. */
+/** From x to y, both this device's tokens.  Fills `kept`.  The norm of this
+ *  device's tokens, and of no others; a gather_tokens, a reduce_tokens. */
 void layer_forward(const struct group *, const struct layer *, const float *x,
                    struct kept *, float *y);
 

@@ -5,13 +5,17 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ROWS = 6, COLUMNS = 130 };
+enum { ROWS = 6, COLUMNS = 130, SHAPES = 4 };
 
 /* The whole problem. */
 static float logits[ROWS][COLUMNS];
 static int64_t labels[ROWS];
 
-struct shape { int T; int64_t V; double smoothing; bool large, unlabelled; };
+/* large: logits of thousands; wide: in a row they differ by thousands, so that most probabilities are 0 in fp32. */
+struct shape { int T; int64_t V; double smoothing; bool large, wide, unlabelled; };
+
+/* How far below the largest logit of a row another one can be. */
+static double spread(const struct shape *s) { return s->wide ? 2000 : 15; }
 
 static int64_t own_columns(const struct judge *j, int64_t V, int W, int d)
 {
@@ -28,15 +32,17 @@ static void draw(struct judge *j, const struct shape *s)
 {
     for (int t = 0; t < s->T; t++) {
         const double middle = s->large ? (double)judge_draw(j, -10000, 10000) : 0;
-        for (int64_t v = 0; v < s->V; v++) logits[t][v] = (float)(middle + (double)judge_draw(j, -60, 60) / 8);
+        const int64_t range = (int64_t)(spread(s) * 8 / 2);
+        for (int64_t v = 0; v < s->V; v++) logits[t][v] = (float)(middle + (double)judge_draw(j, -range, range) / 8);
         labels[t] = s->unlabelled || t == 2 ? -1 : judge_draw(j, 0, s->V - 1);
     }
 }
 
 static struct trial *prepare(struct judge *j, const char *function, int W, const struct shape *s)
 {
-    struct trial *r = trial_open(j, function, W, "%d rows, %lld columns%s%s", s->T, (long long)s->V,
-                                 s->large ? ", logits of thousands" : "", s->smoothing > 0 ? ", smoothing" : "");
+    struct trial *r = trial_open(j, function, W, "%d rows, %lld columns%s%s%s", s->T, (long long)s->V,
+                                 s->large ? ", logits of thousands" : "", s->wide ? ", unlikely labels" : "",
+                                 s->smoothing > 0 ? ", smoothing" : "");
     draw(j, s);
     for (int d = 0; d < W; d++) {
         const int64_t own = own_columns(j, s->V, W, d);
@@ -56,8 +62,8 @@ static struct trial *prepare(struct judge *j, const char *function, int W, const
 
 static struct shape shape(struct judge *j, int i)
 {
-    static const struct shape usual[] = {
-        { .T = 6, .V = 101 }, { .T = 3, .V = 5 }, { .T = 6, .V = 64, .large = true }
+    static const struct shape usual[SHAPES] = {
+        { .T = 6, .V = 101 }, { .T = 3, .V = 5 }, { .T = 6, .V = 64, .large = true }, { .T = 6, .V = 30, .wide = true }
     };
     struct shape s = usual[i];
     if (j->hidden) s.T = (int)judge_draw(j, 3, ROWS), s.V = judge_draw(j, 2, COLUMNS);
@@ -74,7 +80,7 @@ static float largest(const struct shape *s, int t)
 static void check_max(struct judge *j)
 {
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
-        for (int i = 0; i < 3 && !j->failed; i++) {
+        for (int i = 0; i < SHAPES && !j->failed; i++) {
             const struct shape s = shape(j, i);
             struct trial *r = prepare(j, "vocabulary_max", *W, &s);
             float want[ROWS];
@@ -98,6 +104,7 @@ static void add_rows(const struct shape *s)
     }
 }
 
+static double log_probability(int t, int64_t v) { return (double)logits[t][v] - row[t].most - log(row[t].sum); }
 static double probability(int t, int64_t v) { return exp((double)logits[t][v] - row[t].most) / row[t].sum; }
 
 static int labelled(const struct shape *s)
@@ -113,8 +120,8 @@ static double whole_loss(const struct shape *s)
     add_rows(s);
     for (int t = 0; t < s->T; t++) {
         if (labels[t] < 0) continue;
-        sum -= (1 - s->smoothing) * log(probability(t, labels[t]));
-        for (int64_t v = 0; v < s->V; v++) sum -= s->smoothing / (double)s->V * log(probability(t, v));
+        sum -= (1 - s->smoothing) * log_probability(t, labels[t]);
+        for (int64_t v = 0; v < s->V; v++) sum -= s->smoothing / (double)s->V * log_probability(t, v);
     }
     return labelled(s) ? sum / labelled(s) : 0;
 }
@@ -128,8 +135,8 @@ static void expect_loss(struct trial *r, const struct shape *s)
     const double want = whole_loss(s);
     for (int d = 0; d < r->devices; d++) {
         const double got = r->device[d].real;
-        /* the sum of all logits may be 15 V, and is rounded V times */
-        if (!(fabs(got - want) <= allowed(s, 1 + fabs(want) + s->smoothing * 15))) {
+        /* the sum of all logits may be so many V, and is rounded V times */
+        if (!(fabs(got - want) <= allowed(s, 1 + fabs(want) + s->smoothing * spread(s)))) {
             trial_fails(r, "device %d: the loss is %.9g%s and should be %.9g", d, got, trial_meaning(got), want);
             return;
         }
@@ -149,7 +156,7 @@ static void expect_gradient(const struct judge *j, struct trial *r, const struct
                 const double p = probability(t, v), chosen = (v == labels[t]) * (1 - s->smoothing);
                 const double evenly = s->smoothing / (double)s->V;
                 want[t * own + k] = labels[t] < 0 ? 0 : (p - chosen - evenly) / rows;
-                bound[t * own + k] = labels[t] < 0 ? 0 : allowed(s, p + chosen + evenly) / rows + 1e-40;
+                bound[t * own + k] = labels[t] < 0 ? 0 : allowed(s, p + chosen + evenly) / rows + 0x1p-126;
             }
         trial_expect_near(r, d, 2, want, bound, s->T * own, "gradient");
     }
@@ -178,7 +185,7 @@ static void expect_use(struct judge *j, struct trial *r, const struct shape *s, 
 static void try_loss(struct judge *j, double smoothing, bool unlabelled, enum look look)
 {
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
-        for (int i = 0; i < (look < AT_SENT && !unlabelled ? 3 : 1) && !j->failed; i++) {
+        for (int i = 0; i < (look < AT_SENT && !unlabelled ? SHAPES : 1) && !j->failed; i++) {
             struct shape s = shape(j, i);
             s.smoothing = smoothing, s.unlabelled = unlabelled;
             struct trial *r = prepare(j, "vocabulary_loss", *W, &s);
@@ -213,7 +220,8 @@ const struct lesson lesson_10_vocabulary = {
         { 2, "loss", "the mean over all rows with a label", 4, check_loss,
           { "log p[label] = (logit[label] - max) - log of the sum of exp(logit - max).  What of it does a device have?",
             "Only one device has the label's column; the others add 0.",
-            "exp(10000) is infinite, exp(10000 - max) is not.  All devices must subtract the same maximum." } },
+            "exp(10000) is infinite, exp(10000 - max) is not.  All devices must subtract the same maximum.",
+            "exp(-1000) is 0, and log 0 is infinite: log p is made of the logit, not of p." } },
         { 2, "gradient", "each device's columns of the gradient", 4, check_gradient,
           { "The gradient of a row is (p - 1 at the label) / number of rows with a label.",
             "After the all_reduce every device knows the row's sum; its own exponentials it computes again.",
