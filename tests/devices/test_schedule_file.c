@@ -121,7 +121,7 @@ static void test_one_of_several(void **state)
     assert_int_equal(schedule_read_named(&s, SEVERAL, "fourth", "f", &err), ERR_FORMAT);
     assert_string_equal(err.text, "f: has no schedule with a line \"name fourth\"");
     assert_int_equal(schedule_read_named(&s, SEVERAL SEVERAL, "second", "f", &err), ERR_FORMAT);
-    assert_string_equal(err.text, "f:37: a second schedule has the name second, the first is at line 12");
+    assert_string_equal(err.text, "f:38: a second schedule has the name second, the first is at line 13");
     assert_int_equal(schedule_read_named(&s, "name mine\n", "mine", "f", &err), ERR_FORMAT);
     assert_int_equal(schedule_read_named(&s, "", "", "f", &err), ERR_FORMAT);
 }
