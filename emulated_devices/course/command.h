@@ -44,6 +44,10 @@ struct command_report {
 bool command_take(struct judge *, const char *head, const char *name, const struct allowed_flag *allowed,
                   struct command *);
 
+/** Whether the flags keep the function that one device computes: some schedules do not, by design.
+ * @param name  of the part of the text, for messages.  @return false: the check has failed. */
+bool command_keeps_function(struct judge *, const char *name, const struct command *);
+
 /** Add words of the lesson's own, separated by blanks. */
 void command_add(struct command *, const char *words);
 

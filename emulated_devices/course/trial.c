@@ -205,6 +205,21 @@ bool trial_expect_sent(struct trial *r, int device, uint64_t messages, uint64_t 
                      (unsigned long long)messages, (unsigned long long)bytes, formula);
 }
 
+bool trial_expect_collectives(struct trial *r, int device, uint64_t calls, const char *where)
+{
+    const uint64_t called = r->device[device].collectives;
+    for (int i = 0; i < r->events; i++) {
+        const struct event *e = &r->event[i];
+        if (e->kind == EVENT_SEND && e->device == device)
+            return trial_fails(r, "device %d sends a message of its own, to device %d; only collective operations are "
+                               "to send here", device, e->peer);
+    }
+    return called == calls ||
+           trial_fails(r, "device %d calls collective operations %llu time%s; it should be %llu time%s%s", device,
+                       (unsigned long long)called, called == 1 ? "" : "s", (unsigned long long)calls,
+                       calls == 1 ? "" : "s", where);
+}
+
 bool trial_expect_peak(struct trial *r, int device, uint64_t most, const char *formula)
 {
     const struct trial_device *d = &r->device[device];

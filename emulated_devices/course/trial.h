@@ -115,6 +115,10 @@ bool trial_expect_near(struct trial *, int device, int i, const double *want, co
 /** Messages and bytes that a device sent.  @param formula  for the student: "2 (W-1)". */
 bool trial_expect_sent(struct trial *, int device, uint64_t messages, uint64_t bytes, const char *formula);
 
+/** Calls of collective operations of a device, which sends nothing by itself.
+ *  @param where  behind the number that is asked for: "", or " in both passes". */
+bool trial_expect_collectives(struct trial *, int device, uint64_t calls, const char *where);
+
 /** Most bytes that a device allocated at once. */
 bool trial_expect_peak(struct trial *, int device, uint64_t most, const char *formula);
 

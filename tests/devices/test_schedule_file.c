@@ -91,6 +91,7 @@ static void test_messages_are_put_in(void **state)
     if (schedule_read(&s, f, "own", &err) != OK) fail_msg("%s", err.text);
     assert_string_equal(s.name, "mine");
     assert_int_equal(schedule_messages(&s), 4);
+    assert_false(s.messages_given);
     assert_int_equal(s.actions[0][1].kind, SEND_ACTIVATION);
     assert_int_equal(s.actions[0][4].kind, RECEIVE_GRADIENT);
     schedule_free(&s);
@@ -119,6 +120,8 @@ static void test_one_of_several(void **state)
                                   "what W needs)");
     assert_int_equal(schedule_read_named(&s, SEVERAL, "fourth", "f", &err), ERR_FORMAT);
     assert_string_equal(err.text, "f: has no schedule with a line \"name fourth\"");
+    assert_int_equal(schedule_read_named(&s, SEVERAL SEVERAL, "second", "f", &err), ERR_FORMAT);
+    assert_string_equal(err.text, "f:38: a second schedule has the name second, the first is at line 13");
     assert_int_equal(schedule_read_named(&s, "name mine\n", "mine", "f", &err), ERR_FORMAT);
     assert_int_equal(schedule_read_named(&s, "", "", "f", &err), ERR_FORMAT);
 }

@@ -57,6 +57,11 @@ static bool has_size(struct judge *j, const struct task *t, const struct schedul
         if (s->stage_of[d][0] != d)
             return judge_fails(j, "%s: device %d has stage %d; it must have stage %d", t->name, d, s->stage_of[d][0],
                                d);
+    for (int micro = 0; micro < M; micro++)
+        for (int stage = 0; stage < P; stage++)
+            if (place_of(s, micro, stage).device < 0)
+                return judge_fails(j, "%s: microbatch %d skips stage %d; each must pass through all stages", t->name,
+                                   micro, stage);
     return true;
 }
 
@@ -125,12 +130,28 @@ static void check_flushed(struct judge *j, const struct task *t)
     check_span(j, t, e, (micros(j, t) + t->devices - 1) * whole(e), "(M + P - 1) (F + I + W)");
 }
 
+static bool is_backward(enum action_kind kind)
+{
+    return kind == BACKWARD || kind == BACKWARD_INPUT || kind == BACKWARD_WEIGHT;
+}
+
+/* All forwards of a device come first. */
+static bool has_forwards_first(const struct schedule *s, int device)
+{
+    bool backwards = false;
+    for (int i = 0; i < s->count[device]; i++) {
+        if (backwards && s->actions[device][i].kind == FORWARD) return false;
+        backwards |= is_backward(s->actions[device][i].kind);
+    }
+    return true;
+}
+
 static void check_gpipe(struct judge *j)
 {
     struct schedule s;
     if (!take(j, &gpipe, &s)) return;
     for (int d = 0; d < s.devices && !j->failed; d++)
-        if (schedule_peak(&s, d) < s.micros)
+        if (!has_forwards_first(&s, d))
             judge_fails(j, "gpipe: device %d begins a backward before its last forward", d);
     if (j->failed) draw(j, &s, UNITS);
     schedule_free(&s);
@@ -139,23 +160,24 @@ static void check_gpipe(struct judge *j)
 static void check_gpipe_time(struct judge *j) { check_flushed(j, &gpipe); }
 static void check_one(struct judge *j) { check_runs(j, &one); }
 static void check_one_time(struct judge *j) { check_flushed(j, &one); }
-static void check_sent(struct judge *j) { check_runs(j, &sent); }
-static void check_sent_time(struct judge *j) { check_flushed(j, &sent); }
 
-/* Whether the student has written messages into the schedule of part 3, or they were put in. */
-static bool has_messages(const char *text)
+static void check_sent(struct judge *j)
 {
-    const char *from = strstr(text, "\nname messages"), *to = from ? strstr(from, "\norrery ") : NULL;
-    const char *send = from ? strchr(from, '>') : NULL;
-    return send && (to == NULL || send < to);
+    struct schedule s;
+    if (!take(j, &sent, &s)) return;
+    if (!s.messages_given)
+        judge_fails(j, "messages: it has no sends and receives; this part is to write them: sa0>1, ra0<0, ..");
+    schedule_free(&s);
 }
+
+static void check_sent_time(struct judge *j) { check_flushed(j, &sent); }
 
 static void check_blocking(struct judge *j)
 {
     struct schedule s;
     struct error err = { OK, "" };
     if (!take(j, &sent, &s)) return;
-    if (schedule_blocks(&s, has_messages(j->text) ? FROM_ONE : FROM_ONE_WITHOUT_MESSAGES, &err) != OK)
+    if (schedule_blocks(&s, FROM_ONE, &err) != OK)
         judge_fails(j, "messages: it hangs if each send waits until its receive begins: %s", err.text);
     schedule_free(&s);
 }

@@ -40,10 +40,10 @@ void attend(int64_t S, int W, int r, int s, const float *q, const float *k,
 /** Attention with one head: out, for this device's queries.  q, k, v and out
  *  have this device's tokens, A numbers each.  Keys and values go round: W
  *  times a device computes with those that it has, while it passes them on to
- *  device {RING: r + 1|r - 1}, keys first, then values, and receives others.
- *  2 (W-1) messages.  Allocates at most 4 R A + 2 n numbers, where n is the
- *  number of this device's tokens, and R = 2 ceil(S / 2 W), as many as any
- *  device has. */
+ *  device {RING: r + 1|r - 1} and receives others, keys and values in messages
+ *  of their own: 2 (W-1) messages.  Allocates at most 4 R A + 2 n numbers,
+ *  where n is the number of this device's tokens, and R = 2 ceil(S / 2 W), as
+ *  many as any device has. */
 void ring_attention(const struct group *, const float *q, const float *k,
                     const float *v, int64_t S, int64_t A, float *out);
 

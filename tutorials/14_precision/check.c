@@ -298,6 +298,9 @@ static void expect_trace(struct trial *r, int d, int steps)
 
 enum view { AT_MODEL, AT_OVERFLOW, AT_SCALE, AT_PEAK };
 
+/* As fp16, 60000: two of them are more than any fp16, but a float. */
+enum { LARGE = 0x7b53 };
+
 /* Steps from one scale on, a set of which is spoiled. */
 static void try_steps(struct judge *j, int W, int64_t n, float scale, int steps, unsigned spoiled, enum view view)
 {
@@ -305,13 +308,16 @@ static void try_steps(struct judge *j, int W, int64_t n, float scale, int steps,
     for (int s = 0; s < steps; s++) too_large += spoiled >> s & 1;
     char spoiled_steps[80] = "";
     if (too_large)
-        snprintf(spoiled_steps, sizeof spoiled_steps, ", %d with a gradient that is not finite", too_large);
+        snprintf(spoiled_steps, sizeof spoiled_steps, ", %d with a gradient that is not finite%s", too_large,
+                 view == AT_OVERFLOW ? ", a finite sum above 65504" : "");
     struct trial *r = trial_open(j, "mixed_step", W, "n = %lld, scale %g, %d step%s%s", (long long)n, (double)scale,
                                  steps, steps == 1 ? "" : "s", spoiled_steps);
     draw_model(j, n, scale, view == AT_SCALE ? 2 : 100);
     for (int d = 0; d < W; d++) give_model(r, d, steps);
     for (int s = 0; s < steps; s++) {
         draw_gradients(j, W, s, spoiled >> s & 1);
+        if (view == AT_OVERFLOW && !(spoiled >> s & 1))
+            for (int d = 0; d < W; d++) gradient[d][s][0] = LARGE;
         step_alone(j, W, s);
     }
     for (int d = 0; d < W; d++) {
@@ -322,6 +328,7 @@ static void try_steps(struct judge *j, int W, int64_t n, float scale, int steps,
         for (int d = 0; d < W && !j->failed; d++) {
             if (view == AT_SCALE) expect_trace(r, d, steps);
             if (!j->failed) expect_model(r, d);
+            if (view == AT_OVERFLOW && !j->failed) trial_expect_collectives(r, d, (uint64_t)steps, ": one a step");
             if (view == AT_PEAK && !j->failed) trial_expect_peak(r, d, 4 * (uint64_t)n, "4 n");
         }
     trial_close(r);
@@ -399,7 +406,8 @@ const struct lesson lesson_14_precision = {
           { "An infinity on one device must stop all of them.  Does it show in the sum?",
             "Infinity minus infinity is NaN, which is not larger than anything.  fabsf(x) < INFINITY is true for "
                 "neither.",
-            "Look at the whole sum before the first weight is changed." } },
+            "Look at the whole sum before the first weight is changed.",
+            "The sum of all devices is a float, and says it all: no other message is needed." } },
         { 4, "scale", "the scale after each step", 2, check_scale,
           { "A step that is left out makes the scale smaller; grow_after good steps in a row make it larger.",
             "After each change counting begins at 0.  At least 1, at most 2^24." } },

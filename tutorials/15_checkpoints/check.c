@@ -281,8 +281,10 @@ static void look_at_plan(const struct judge *j, struct trial *r, struct mesh the
 
 static void try_plans(struct judge *j, bool few)
 {
-    for (int i = 0; i < 2 * MESHES && !j->failed; i++) {
-        const struct mesh then = draw_mesh(j, i), now = draw_mesh(j, i < MESHES ? (3 * i + 1) % 8 : 7 - i % 8);
+    for (int i = 0; i <= 2 * MESHES && !j->failed; i++) {
+        const bool same = i == 2 * MESHES;              /* the mesh has not changed */
+        const struct mesh then = draw_mesh(j, same ? 3 : i);
+        const struct mesh now = same ? then : draw_mesh(j, i < MESHES ? (3 * i + 1) % 8 : 7 - i % 8);
         draw_model(j, i / MESHES);
         list_files(j, then);
         struct trial *r = trial_open(j, "plan_reads", now.dp * now.tp, "dp = %d, tp = %d; files of dp = %d, tp = %d",

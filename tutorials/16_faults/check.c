@@ -80,7 +80,7 @@ static int field_named(const char *word)
     return -1;
 }
 
-/* The answers of one case. */
+/* The answers of one case.  `#` starts a comment. */
 static bool read_case(struct judge *j, int number, struct answers *a)
 {
     char wanted[12], word[FIELD], rest[FIELD];
@@ -90,10 +90,10 @@ static bool read_case(struct judge *j, int number, struct answers *a)
     snprintf(wanted, sizeof wanted, "%d", number);
     for (const char *at = j->text; *at; line++) {
         const size_t n = strcspn(at, "\n");
-        cut(at, n, word, rest);
+        cut(at, strcspn(at, "#\n"), word, rest);
         at += n + (at[n] == '\n');
         const int f = field_named(word);
-        if (word[0] == 0 || word[0] == '#') continue;
+        if (word[0] == 0) continue;
         if (strcmp(word, "case") == 0) {
             in = strcmp(rest, wanted) == 0;
             if (in && found) return judge_fails(j, "%s:%d: case %d is there twice", j->lesson->file, line, number);

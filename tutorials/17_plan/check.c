@@ -31,6 +31,7 @@ static bool plan(struct judge *j, const struct task *t, struct findings *f)
     char words[200];
     const int memory = t->memory[judge_choice(j, t->choice)];
     if (j->hidden || !command_take(j, "plan", t->name, allowed, &c)) return false;
+    if (!command_keeps_function(j, t->name, &c)) return false;
     snprintf(words, sizeof words, "%s --cluster h100-infiniband --dtype bf16 --memory 0", t->flags);    /* seen here */
     command_add(&c, words);
     if (command_run(j, "plan", &c, &r)) {

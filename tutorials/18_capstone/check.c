@@ -27,6 +27,7 @@ static bool run(struct judge *j, const char *name, const char *words, struct com
     struct command c;
     *r = (struct command_report){ 0 };
     if (j->hidden || !command_take(j, "run", "mine", allowed, &c)) return false;
+    if (!command_keeps_function(j, "mine", &c)) return false;
     command_add(&c, SETTING);
     command_add(&c, words);
     if (!command_run(j, name, &c, r)) return false;

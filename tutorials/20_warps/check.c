@@ -8,7 +8,7 @@ enum { SUMS = 1, SOFTMAX = 2, SIZES = 7, LANES = 32 };
 static const char *const names[] = { "", "row_sums", "softmax" };
 
 /* rows, cols */
-static const int sizes[SIZES][2] = { { 1, 1 }, { 4, 32 }, { 3, 31 }, { 5, 33 }, { 0, 7 }, { 9, 100 }, { 6, 257 } };
+static const int sizes[SIZES][2] = { { 1, 1 }, { 100, 32 }, { 3, 31 }, { 5, 33 }, { 0, 7 }, { 9, 300 }, { 6, 257 } };
 
 static void size(struct judge *j, int i, int *rows, int *cols)
 {
@@ -98,8 +98,8 @@ static bool clean(struct judge *j, const struct kernel_trial *t)
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 
-/* Sizes first .. of numbers around `middle`; what must hold of each run. */
-static bool run(struct judge *j, int which, int first, float middle, const char *order,
+/* Sizes first .. of numbers around `middle`, or around that and its negative in turn; what must hold of each run. */
+static bool run(struct judge *j, int which, int first, float middle, bool both, const char *order,
                 bool (*holds)(struct judge *, const struct kernel_trial *))
 {
     static struct kernel_trial t;
@@ -110,24 +110,26 @@ static bool run(struct judge *j, int which, int first, float middle, const char 
         t = (struct kernel_trial){ .which = which, .number = { rows, cols }, .order = order, .x = x, .n = rows * cols };
         t.m = which == SUMS ? rows : rows * cols;
         judge_rough(j, x, t.n);
-        for (int k = 0; k < t.n; k++) x[k] += middle;
+        for (int k = 0; k < t.n; k++) x[k] += both && k % 2 == 0 ? -middle : middle;
         if (!kernel_try(j, &t) || !holds(j, &t)) return false;
     }
     return true;
 }
 
-static void check_sums(struct judge *j) { run(j, SUMS, 0, 0, "forward", same_by_lanes); }
-static void check_sums_judge(struct judge *j) { run(j, SUMS, 3, 0, "forward", clean); }
+static void check_sums(struct judge *j) { run(j, SUMS, 0, 0, false, "forward", same_by_lanes); }
+static void check_sums_judge(struct judge *j) { run(j, SUMS, 3, 0, false, "forward", clean); }
 static void check_sums_orders(struct judge *j)
 {
-    if (run(j, SUMS, SIZES - 2, 0, "reverse", same_sums)) run(j, SUMS, SIZES - 1, 0, "7", same_sums);
+    if (run(j, SUMS, SIZES - 2, 0, false, "reverse", same_sums)) run(j, SUMS, SIZES - 1, 0, false, "7", same_sums);
 }
-static void check_softmax(struct judge *j) { run(j, SOFTMAX, 0, 0, "forward", near_by_lanes); }
+static void check_softmax(struct judge *j) { run(j, SOFTMAX, 0, 0, false, "forward", near_by_lanes); }
 static void check_softmax_large(struct judge *j)
 {
-    if (run(j, SOFTMAX, SIZES - 2, 1000, "reverse", near_softmax)) run(j, SOFTMAX, SIZES - 1, -1000, "7", near_softmax);
+    if (run(j, SOFTMAX, SIZES - 2, 1000, false, "reverse", near_softmax) &&
+        run(j, SOFTMAX, SIZES - 1, -1000, false, "7", near_softmax))
+        run(j, SOFTMAX, SIZES - 1, 1000, true, "forward", near_softmax);
 }
-static void check_softmax_judge(struct judge *j) { run(j, SOFTMAX, 3, 0, "forward", clean); }
+static void check_softmax_judge(struct judge *j) { run(j, SOFTMAX, 3, 0, false, "forward", clean); }
 
 const struct lesson lesson_20_warps = {
     .folder = "20_warps", .title = "Kernels: a warp a row, shuffles and their masks", .file = "warps.cu",
@@ -152,9 +154,10 @@ const struct lesson lesson_20_warps = {
           { "First the largest number of the row, then the sum, then the quotients.",
             "Every lane needs the largest number and the sum: what does a xor-shuffle leave in lane 5?",
             "A lane that is not in its own mask gets its own number back.  Do all 32 stand in it?" } },
-        { 2, "softmax-large", "softmax: of numbers around 1000 and -1000", 2, check_softmax_large,
+        { 2, "softmax-large", "softmax: of numbers around 1000 and -1000, also in one row", 2, check_softmax_large,
           { "exp(1000) is no float.  exp(x - most) / sum of exp(x - most) is the same quotient.",
-            "What is the largest number of a row that is all below zero?  And of a lane without a column?" } },
+            "What is the largest number of a row that is all below zero?  And of a lane without a column?",
+            "Another number of the row in the place of the largest: exp of what is far above it is no float." } },
         { 2, "softmax-judge", "softmax: nothing that the judge sees", 3, check_softmax_judge,
           { "Its report names the line, and the lane." } },
     },

@@ -71,6 +71,7 @@ struct schedule {
     int weight_versions;                /* copies of the weights on a device: 1; 2 with updates inside the schedule */
     int update_every;                   /* microbatches of one optimizer step; == micros: one step, after the list */
     bool pairs;                         /* some pass is beside the one before it */
+    bool messages_given;                /* a file has the sends and receives; false: they were put in */
     int receives_ahead;                 /* that a device posts before it comes to them: as many as are then not waited
                                          * for; 0: each is posted where it is waited for */
 };

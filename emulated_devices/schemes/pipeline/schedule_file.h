@@ -47,9 +47,9 @@ enum error_code schedule_read(struct schedule *, FILE *from, const char *file, s
 /**
  * Read one of the schedules of a text: that with a line `name NAME`.  Lines are counted from the text's beginning.
  * @param text  all of it; lines before the first "orrery schedule 1" are not looked at.
- * @param name  which one; if several have it, the first.
+ * @param name  which one.
  * @param file  the text's name, for messages.
- * @return as schedule_read; ERR_FORMAT also if there is none of that name.
+ * @return as schedule_read; ERR_FORMAT also if there is none of that name, or more than one.
  */
 enum error_code schedule_read_named(struct schedule *, const char *text, const char *name, const char *file,
                                     struct error *);

@@ -30,30 +30,39 @@ static bool is_first(const char *at, size_t n)
     return line_has(at, n, (const char *const[]){ "orrery", "schedule", "1", NULL });
 }
 
-/* Where the schedule of that name begins, and how many bytes it has.  @return NULL: there is none. */
-static const char *find(const char *text, const char *name, size_t *bytes)
+/* Where the schedule of a name is in a text. */
+struct named { const char *first; size_t bytes; int line[2], count; };         /* line: of the name, in two of them */
+
+static struct named named_in(const char *text, const char *name)
 {
+    struct named found = { .first = NULL };
     const char *first = NULL;
-    bool found = false;
-    for (const char *at = text; *at; at += line_length(at)) {
+    bool inside = false;                        /* the schedule that has the name */
+    int line = 1;
+    for (const char *at = text; *at; at += line_length(at), line++) {
         const size_t n = line_length(at);
-        if (is_first(at, n)) {
-            if (found) break;
-            first = at;
+        if (is_first(at, n)) first = at, inside = false;
+        if (first && !inside && line_has(at, n, (const char *const[]){ "name", name, NULL })) {
+            if (found.count < 2) found.line[found.count] = line;
+            if (found.count++ == 0) found.first = first;
+            inside = true;
         }
-        found |= first && line_has(at, n, (const char *const[]){ "name", name, NULL });
-        if (first) *bytes = (size_t)(at + n - first);
+        if (inside && found.count == 1) found.bytes = (size_t)(at + n - first);
     }
-    return found ? first : NULL;
+    return found;
 }
 
 enum error_code schedule_read_named(struct schedule *s, const char *text, const char *name, const char *file,
                                     struct error *err)
 {
-    size_t bytes = 0;
-    const char *first = find(text, name, &bytes);
+    const struct named found = named_in(text, name);
+    const char *first = found.first;
+    const size_t bytes = found.bytes;
     if (first == NULL)
         return fail(err, ERR_FORMAT, "%s: has no schedule with a line \"name %s\"", file, printable(name).text);
+    if (found.count > 1)
+        return fail(err, ERR_FORMAT, "%s:%d: a second schedule has the name %s, the first is at line %d", file,
+                    found.line[1], printable(name).text, found.line[0]);
     const size_t before = (size_t)(first - text);
     char *alone = strndup(text, before + bytes);
     FILE *f = alone ? fmemopen(alone, before + bytes, "r") : NULL;

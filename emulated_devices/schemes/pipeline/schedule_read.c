@@ -19,7 +19,6 @@ struct reader {
     char name[32];
     int devices, micros, chunks;        /* 0: not read yet */
     bool begun;
-    int messages, computations;         /* numbers of actions read */
     int **line_of;                      /* [devices][most_actions] */
     int *last_line;                     /* [devices] the last line of a device's list; 0: none */
     struct error *err;
@@ -230,8 +229,7 @@ static enum error_code add_action(struct reader *r, int device, char *w)
     r->line_of[device][s->count[device]] = r->line;
     s->actions[device][s->count[device]++] = a;
     s->pairs = s->pairs || a.beside;
-    if (action_is_message(a.kind)) r->messages++;
-    else r->computations++;
+    s->messages_given = s->messages_given || action_is_message(a.kind);
     return OK;
 }
 
@@ -322,7 +320,7 @@ static int line_of_action(const struct reader *r, int device, int index)
 {
     if (device < 0) return 0;
     if (index < 0 || r->line_of[device] == NULL) return r->last_line[device];
-    if (r->messages > 0) return r->line_of[device][index];
+    if (r->s->messages_given) return r->line_of[device][index];
     int done = 0;
     for (int i = 0; i < index; i++) done += !action_is_message(r->s->actions[device][i].kind);
     return r->line_of[device][done];
@@ -332,7 +330,7 @@ static enum error_code check(struct reader *r)
 {
     struct error why = { OK, "" };
     int device, index;
-    const enum numbering numbering = r->messages > 0 ? FROM_ONE : FROM_ONE_WITHOUT_MESSAGES;
+    const enum numbering numbering = r->s->messages_given ? FROM_ONE : FROM_ONE_WITHOUT_MESSAGES;
     const enum error_code code = schedule_validate_at(r->s, numbering, &device, &index, &why);
     if (code == OK) return OK;
     const int line = line_of_action(r, device, index);
@@ -349,7 +347,7 @@ static enum error_code complete(struct reader *r)
                     r->file, r->line);
     if (s->stages == 0) return fail(r->err, ERR_FORMAT, "%s: no place holds a stage", r->file);
     if (s->routes == 0 && only_route(s, r->err) != OK) return r->err->code;
-    if (r->messages > 0) return check(r);
+    if (s->messages_given) return check(r);
     if (schedule_finish(s, r->err) != OK) return r->err->code;
     return check(r);
 }
