@@ -33,9 +33,13 @@ override CFLAGS += $(if $(FUZZ),$(SANITIZE) -fsanitize=fuzzer-no-link -DFUZZING 
 PLUGINS  := -DORRERY_CC='"$(CC)"' -DORRERY_SOURCES='"$(CURDIR)"'
 LDLIBS   := $(if $(BLAS_LIB),-L$(BLAS_LIB) -Wl$(,)-rpath$(,)$(BLAS_LIB)) -lopenblas -lcjson -lyaml -lpcre2-8 -lutf8proc -lm -lrt -ldl -pthread
 
+# Each object is compiled again when this file has changed, or the flags: those of CI=1 or OPT= are other ones.
+ALSO     := Makefile $(B)/flags.is
+
 # ---- what there is ---------------------------------------------------------------------------------------------
 FORMATS  := F32 F64
-OPS_SRC  := $(filter-out ref/ops/ops.c ref/ops/widened.c ref/optim/optimizer.c ref/optim/galore.c ref/optim/galore_parts.c ref/optim/loss_scale.c ref/optim/conventions.c ref/optim/factors.c ref/optim/rates.c ref/optim/outer%.c,$(wildcard ref/ops/*.c ref/optim/*.c))   # once per format
+# An operation's source includes real.h, and is compiled once per format.
+OPS_SRC  := $(shell grep -l '^.include "ref/ops/real.h"' ref/ops/*.c ref/optim/*.c)
 REF_SRC  := $(filter-out $(OPS_SRC),$(wildcard ref/*.c ref/*/*.c ref/*/*/*.c))
 DEV_SRC  := $(filter-out emulated_devices/device/cuda/% emulated_devices/collectives/nccl.c emulated_devices/cli/$(if $(FUZZ),%,main.c),$(sort $(shell find emulated_devices/*/ -name '*.c')))
 LESSONS  := $(sort $(wildcard tutorials/*/check.c))       # each defines struct lesson lesson_NN_name
@@ -224,9 +228,9 @@ LIBS_judge       := -lstdc++ -rdynamic
 WATCHED   = $(filter-out -O%,$(CXXFLAGS)) -O1 -g -fsanitize=thread,alignment
 
 define kind
-$(B)/cuda-$(1)/%.cpp.o: %.cpp Makefile
+$(B)/cuda-$(1)/%.cpp.o: %.cpp $(ALSO)
 	$$(call compile_as,$$(CXX) $$(CXXFLAGS))
-$(B)/cuda-$(1)/%.c.o: %.c Makefile
+$(B)/cuda-$(1)/%.c.o: %.c $(ALSO)
 	$$(call compile_as,$$(MPICC) $$(CFLAGS) -I$(CUDA_DIR)/emulated -DCUDA_EMULATED)
 $(B)/cuda-$(1)/tests/%: $(B)/tests/%.o $$(OBJECTS_$(1)) $(if $(filter judge,$(1)),$(TEST_KERNELS:%=$(B)/cuda-$(1)/%.o) $(HALVES)) $$(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
 	$$(call link,-lcmocka $$(LIBS_$(1)))
@@ -236,19 +240,19 @@ define compile_as
 $(if $(V),,@echo '  CC   $@')
 $(Q)$(1) -c $< -o $@
 endef
-$(B)/cuda-emulated/%.cu.o: %.cu Makefile
+$(B)/cuda-emulated/%.cu.o: %.cu $(ALSO)
 	$(call compile_as,$(CXX) $(CXXFLAGS) -x c++)
 OPTIMIZERS := $(CUDA_DIR)/kernels/optimizers.cu.o
 $(B)/cuda-emulated/$(OPTIMIZERS) $(B)/cuda-judge/$(OPTIMIZERS): override CXXFLAGS += -ffp-contract=off
-$(B)/cuda-judge/%.cu.o: %.cu $(CUDA_DIR)/emulated/judge/red_zones.awk $(CUDA_DIR)/emulated/judge/calls.txt Makefile
+$(B)/cuda-judge/%.cu.o: %.cu $(CUDA_DIR)/emulated/judge/red_zones.awk $(CUDA_DIR)/emulated/judge/calls.txt $(ALSO)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo '  CC   $@')
 	$(Q)$(CXX) $(WATCHED) -x c++ -S $< -o $@.s -MF $(@:.o=.d) -MT $@
 	$(Q)awk -f $(CUDA_DIR)/emulated/judge/red_zones.awk $@.s >$@.zones.s && $(CXX) -c $@.zones.s -o $@ && objcopy --redefine-syms=$(CUDA_DIR)/emulated/judge/calls.txt $@ && rm $@.s $@.zones.s
 # The same functions by two headers: the emulator's, and NVIDIA's where there are any.
-$(B)/cuda-judge/halves.emulated.o: tests/devices/cuda/halves.cpp Makefile
+$(B)/cuda-judge/halves.emulated.o: tests/devices/cuda/halves.cpp $(ALSO)
 	$(call compile_as,$(CXX) $(CXXFLAGS))
-$(B)/cuda-judge/halves.nvidia.o: tests/devices/cuda/halves.cpp Makefile
+$(B)/cuda-judge/halves.nvidia.o: tests/devices/cuda/halves.cpp $(ALSO)
 	$(call compile_as,$(CXX) $(filter-out -I$(CUDA_DIR)/emulated,$(CXXFLAGS)) -DNVIDIA -isystem $(CUDA_HOME)/include)
 $(eval $(call kind,emulated))
 $(eval $(call kind,judge))
@@ -271,10 +275,10 @@ NCCL_HOME ?= $(CUDA_HOME)
 NCCL_BUILT   := $(wildcard $(NCCL_HOME)/include/nccl.h)
 OBJECTS_nvcc := $(patsubst %,$(B)/cuda-nvcc/%.o,$(KERNELS) $(CUDA_HOST) $(if $(NCCL_BUILT),$(NCCL_SRC)))
 LIBS_nvcc    := -L$(CUDA_HOME)/lib64 -Wl$(,)-rpath$(,)$(CUDA_HOME)/lib64 -lcublas -lcudart -lstdc++
-$(B)/cuda-nvcc/%.cu.o: %.cu Makefile
+$(B)/cuda-nvcc/%.cu.o: %.cu $(ALSO)
 	$(call compile_as,$(NVCC) -std=c++17 -O3 $(NVCCFLAGS) -I. -gencode arch=compute_$(CUDA_ARCH)$(,)code=[sm_$(CUDA_ARCH)$(,)compute_$(CUDA_ARCH)] -MD)
 $(B)/cuda-nvcc/$(OPTIMIZERS): NVCCFLAGS += -fmad=false
-$(B)/cuda-nvcc/%.c.o: %.c Makefile
+$(B)/cuda-nvcc/%.c.o: %.c $(ALSO)
 	$(call compile_as,$(MPICC) $(CFLAGS) -isystem $(CUDA_HOME)/include -isystem $(NCCL_HOME)/include)
 $(B)/cuda-nvcc/tests/%: $(B)/tests/%.o $(OBJECTS_nvcc) $(TEST_KERNELS:%=$(B)/cuda-nvcc/%.o) $(B)/libdevices.a $(B)/libref.a
 	$(call link,-lcmocka $(LIBS_nvcc))
@@ -304,6 +308,13 @@ deps:
 	@bash docs/requirements.sh $(DEPS_FOR)
 
 # ---- how it is built ---------------------------------------------------------------------------------------------
+# The flags of the whole command; a target's own are added later.
+FLAGS := $(CC) $(MPICC) $(CFLAGS) $(CXX) $(CXXFLAGS) $(NVCC) $(NVCCFLAGS) $(CUDA_ARCH) $(PLUGINS)
+QUOTED := '$(subst ','\'',$(FLAGS))'
+$(B)/flags.is: always
+	@mkdir -p $(@D)
+	@echo $(QUOTED) | cmp -s - $@ || echo $(QUOTED) >$@
+
 define compile
 @mkdir -p $(@D)
 $(if $(V),,@echo '  CC   $@')
@@ -311,16 +322,16 @@ $(Q)$(1) $(CFLAGS) $(2) -c $< -o $@
 endef
 
 define compile_format
-$(B)/ref/%.$(1).o: ref/%.c Makefile
+$(B)/ref/%.$(1).o: ref/%.c $(ALSO)
 	$$(call compile,$$(CC),-DREAL=$(1))
 endef
 $(foreach f,$(FORMATS),$(eval $(call compile_format,$(f))))
 
 # An optimizer's step has the same bits on every machine and GPU: each product and each sum is rounded.
 $(B)/ref/optim/%.o: override CFLAGS += -ffp-contract=off
-$(B)/ref/%.o: ref/%.c Makefile
+$(B)/ref/%.o: ref/%.c $(ALSO)
 	$(call compile,$(CC))
-$(B)/%.o: %.c Makefile
+$(B)/%.o: %.c $(ALSO)
 	$(call compile,$(MPICC),-DORRERY_MPIEXEC='"$(notdir $(MPIEXEC))"')
 
 $(B)/emulated_devices/cli/plugin.o $(B)/emulated_devices/course/build.o $(B)/emulated_devices/course/workshop.o: override CFLAGS += $(PLUGINS)
@@ -330,7 +341,7 @@ $(B)/clusters.c: $(CLUSTERS) Makefile
 	@mkdir -p $(@D)
 	$(Q){ echo '#include "emulated_devices/device/cluster.h"'; echo 'const char *const cluster_texts[] = {'; \
 	  for f in $(CLUSTERS); do sed 's/["\\]/\\&/g; s/.*/"&\\n"/' $$f; echo ','; done; echo 'NULL };'; } >$@
-$(B)/clusters.o: $(B)/clusters.c
+$(B)/clusters.o: $(B)/clusters.c $(ALSO)
 	$(call compile,$(MPICC))
 
 # The shipped layouts of tensor parallelism, name and text in turn.
@@ -339,7 +350,7 @@ $(B)/layouts.c: $(LAYOUTS) Makefile
 	$(Q){ echo '#include "emulated_devices/schemes/tensor/tensor_sbp.h"'; echo 'const char *const sbp_layout_texts[] = {'; \
 	  for f in $(LAYOUTS); do echo '"'$$(basename $$f .sbp)'",'; sed 's/["\\]/\\&/g; s/.*/"&\\n"/' $$f; echo ','; done; \
 	  echo 'NULL };'; } >$@
-$(B)/layouts.o: $(B)/layouts.c
+$(B)/layouts.o: $(B)/layouts.c $(ALSO)
 	$(call compile,$(MPICC))
 
 # A text to train on, for programs without their sources.
@@ -347,7 +358,7 @@ $(B)/plays.c: ref/text/plays.txt Makefile
 	@mkdir -p $(@D)
 	$(Q){ echo '#include "ref/io/text.h"'; echo 'const char text_plays[] ='; sed 's/["\\]/\\&/g; s/.*/"&\\n"/' $<; \
 	  echo ';'; echo 'const size_t text_plays_bytes = sizeof text_plays - 1;'; } >$@
-$(B)/plays.o: $(B)/plays.c
+$(B)/plays.o: $(B)/plays.c $(ALSO)
 	$(call compile,$(CC))
 
 # The list of lessons: a folder of tutorials/ with a check.c is one.
@@ -356,7 +367,7 @@ $(B)/lessons.c: $(LESSONS) Makefile
 	@mkdir -p $(@D)
 	$(Q){ echo '#include "emulated_devices/course/lesson.h"'; printf 'extern const struct lesson %s;\n' $(LESSON_NAMES); \
 	  echo 'const struct lesson *const lessons[] = {'; printf '&%s,\n' $(LESSON_NAMES); echo 'NULL };'; } >$@
-$(B)/lessons.o: $(B)/lessons.c
+$(B)/lessons.o: $(B)/lessons.c $(ALSO)
 	$(call compile,$(MPICC))
 
 define archive
@@ -377,7 +388,7 @@ endef
 $(if $(SAN),$(B)/orrery,orrery): $(B)/emulated_devices/cli/main.o $(OBJECTS_$(CUDA_KIND)) $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a $(B)/cuda.is | ready
 	$(call link,-rdynamic $(LIBS_$(CUDA_KIND)))
 # The program that is installed: without what makes solutions of lessons, which the linker then does not take from libdevices.a.
-$(B)/student/main.o: emulated_devices/cli/main.c Makefile
+$(B)/student/main.o: emulated_devices/cli/main.c $(ALSO)
 	$(call compile,$(MPICC),-DWITHOUT_TEACHER)
 $(B)/student/orrery: $(B)/student/main.o $(OBJECTS_$(CUDA_KIND)) $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a $(B)/cuda.is | ready
 	$(call link,-rdynamic $(LIBS_$(CUDA_KIND)))

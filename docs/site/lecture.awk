@@ -3,13 +3,19 @@
 #     awk -f docs/site/lecture.awk ref/ops/layernorm.c                from the top of the tree
 #     awk -v title=1 -f docs/site/lecture.awk FILE                    only the page's title
 #
-# The first line of the head, up to ": " or " -- ", is the title.  The rest of the head has drawings and columns, so it stays as it is typed.
+# The first line of the head, up to ": " or " -- ", is the title; "allreduce, ring" becomes "ring all-reduce", as a reader would look for it.  The rest of the head has drawings and columns, so it stays as it is typed.
 
 function escape(s) { gsub(/[\\@<>#*_`$%&|~\[\]]/, "\\\\&", s); return s }
 function sentence(s) { return escape(toupper(substr(s, 1, 1)) substr(s, 2)) }
 function heading(s,    at) {
     at = match(s, /(: | -- )/)
     if (at) { about = substr(s, at + RLENGTH); s = substr(s, 1, at - 1) } else about = ""
+    at = index(s, ", ")
+    if (at && at + 1 == match(s, / [^ ,]+( [^ ,]+)?$/)) s = substr(s, at + 2) " " group_of(substr(s, 1, at - 1))
+    return s
+}
+function group_of(s) {
+    sub(/allreduce/, "all-reduce", s); sub(/allgather/, "all-gather", s); sub(/alltoall/, "all-to-all", s); sub(/^experts$/, "dispatch of experts", s)
     return s
 }
 function fence(on) { if (on != fenced) print on ? "```{.c}" : "```\n"; fenced = on }

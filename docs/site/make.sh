@@ -17,7 +17,7 @@ lectures() {                                    # makes their pages, and says th
     rm -rf "$to/lectures" && mkdir -p "$to/lectures"
     for room in "${LECTURES[@]}"; do
         chapter "$room"
-        for source in "$room"/*.c; do
+        for source in $(find "$room" -name "*.c" | sort); do
             case $(head -c 2 "$source") in '/*') ;; *) continue ;; esac
             local page=${source//[!A-Za-z0-9]/_}
             awk -f "$site/lecture.awk" "$source" >"$to/lectures/$page.md"
@@ -46,7 +46,7 @@ layout() {
     chapter Lectures; lectures; echo '</tab>'
     echo '<tab type="pages" visible="no"/>
           <tab type="filelist" visible="yes" title="Headers"/><tab type="globals" visible="yes" title="Functions"/>
-          <tab type="structlist" visible="yes" title="Structures"/></navindex></doxygenlayout>'
+          <tab type="classlist" visible="yes" title="Structures"/></navindex></doxygenlayout>'
 }
 
 # What a page links to that is no page, such as a schema, stands beside the pages.
@@ -72,3 +72,24 @@ rm -rf "$to/html"
 copies
 find . -name '*.md' -not -path './build*' -not -path '*/corpus/*' -exec awk -f "$site/links.awk" {} +
 find "$to/html" \( -name '*.html' -o -name '*.js' ! -name search.js ! -name jquery.js ! -name resize.js ! -name dynsections.js \) -exec awk -v html=1 -f "$site/links.awk" {} +
+
+# ---- what the manual must have ---------------------------------------------------------------------------------------------------
+complain() { echo "docs/site/make.sh: $1" >&2; missed=1; }
+missed=
+
+# Every source of these rooms that begins with a comment is a page.
+for source in $(find "${LECTURES[@]}" -name '*.c' -exec awk 'FNR == 1 && /^\/\*/ { print FILENAME }' {} +); do
+    ls "$to/html/${source//[!A-Za-z0-9]/_}.html" >/dev/null 2>&1 || complain "$source has no page"
+done
+
+# A reader finds an algorithm and a scheme by their names.
+for words in 'ring_20all_2dreduce' 'zero3'; do
+    grep -qil "'$words" "$to"/html/search/pages_*.js || complain "the search does not find $words among titles of pages"
+done
+
+# FIELDS_TOLD of 100 fields of structs have a text; a change may raise that number.
+FIELDS_TOLD=72
+read -r told fields < <(awk -f "$site/told.awk" "$to"/xml/struct*.xml)
+echo "  FIELDS $told of $fields have a text"
+[ $((told * 100)) -ge $((fields * FIELDS_TOLD)) ] || complain "only $told of $fields fields of structs have a text"
+[ -z "$missed" ]

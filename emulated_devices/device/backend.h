@@ -25,7 +25,9 @@
 #include "emulated_devices/device/reduction.h"
 #include "ref/numeric/block_quantise.h"
 #include "ref/numeric/exact_sum.h"
-#include "ref/optim/galore.h"
+
+struct low_rank;
+struct low_rank_parts;
 
 /* ---- lists of products ------------------------------------------------------------------------------------------- */
 

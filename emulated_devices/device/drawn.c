@@ -1,4 +1,5 @@
 #include "emulated_devices/device/drawn.h"
+#include "ref/model/mezo.h"
 #include "ref/numeric/convert.h"
 
 enum { DRAWN_AT_ONCE = 512 };

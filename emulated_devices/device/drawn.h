@@ -8,8 +8,9 @@
 #define ORRERY_DRAWN_H
 
 #include "emulated_devices/device/layout.h"
-#include "ref/model/mezo.h"
 #include "ref/optim/optimizer.h"
+
+struct param_spec;
 
 /* Which elements of a parameter a tensor holds: elements `first` .. of the piece that a layout cuts out. */
 struct drawn { const struct param_spec *spec; const struct layout *layout; int64_t first; };

@@ -2,6 +2,7 @@
  * bits. */
 #include "emulated_devices/device/compute.h"
 #include "ref/numeric/convert.h"
+#include "ref/optim/galore.h"
 #include <string.h>
 
 struct tensor view_read(struct views *v, struct tensor t)

@@ -11,6 +11,7 @@
 #define ORRERY_PROGRAM_H
 
 #include "emulated_devices/schemes/tensor/tensor.h"
+#include "ref/model/config.h"
 
 enum op {
     OP_END,                             /* ends a table */

@@ -14,7 +14,7 @@
 #include "emulated_devices/model/probe.h"
 #include "emulated_devices/schemes/attention/streams.h"
 #include "emulated_devices/schemes/pipeline/execute.h"
-#include "ref/model/transformer.h"
+#include "ref/model/operands.h"
 
 /* A linked part of the model: the embedding, a layer, or the loss. */
 struct model_part {

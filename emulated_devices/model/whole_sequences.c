@@ -1,6 +1,7 @@
 #include "emulated_devices/model/whole_sequences.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/attention/positions.h"
+#include "ref/model/config.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -13,6 +13,7 @@
 #include "emulated_devices/schemes/experts/owners.h"
 #include "emulated_devices/schemes/pipeline/schedule.h"
 #include "emulated_devices/schemes/seams.h"
+#include "ref/model/config.h"
 #include "ref/model/load.h"
 #include "ref/optim/loss_scale.h"
 

@@ -4,7 +4,7 @@
 
 #include "emulated_devices/device/device.h"
 #include "emulated_devices/device/layout.h"
-#include "ref/model/config.h"
+#include "ref/model/param.h"
 #include "ref/optim/optimizer.h"
 
 struct parameter {

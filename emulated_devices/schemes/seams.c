@@ -1,4 +1,5 @@
 #include "emulated_devices/schemes/seams.h"
+#include "ref/model/config.h"
 
 struct seams seams_alone(const struct tensor_parallel *tp)
 {

@@ -1,6 +1,7 @@
 #include "ref/model/load.h"
 #include "ref/io/output.h"
 #include "ref/io/safetensors.h"
+#include "ref/model/config.h"
 #include "ref/numeric/permutation.h"
 #include "ref/numeric/philox.h"
 #include "ref/ops/ops.h"

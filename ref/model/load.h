@@ -24,7 +24,10 @@
 #ifndef ORRERY_LOAD_H
 #define ORRERY_LOAD_H
 
-#include "ref/model/config.h"
+#include "ref/error.h"
+#include <stdint.h>
+
+struct model_config;
 
 enum load_kind { LOAD_EVEN, LOAD_ZIPF, LOAD_FILE };
 

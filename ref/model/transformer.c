@@ -216,35 +216,6 @@ enum error_code transformer_make_buffers(struct transformer *m, int64_t B, int64
     return OK;
 }
 
-enum { DRAWN_AT_ONCE = 1024 };
-
-/* What is added to the mean. */
-static void draw(double *x, const struct param_spec *spec, uint64_t seed, uint64_t stream, int64_t first, int64_t n)
-{
-    float u[DRAWN_AT_ONCE];
-    if (spec->uniform) {
-        random_uniforms(u, n, seed, stream, (uint64_t)first);
-        for (int64_t i = 0; i < n; i++) x[i] = spec->std * (2 * (double)u[i] - 1);
-    } else if (spec->std > 0) {
-        random_normals(x, n, seed, stream, (uint64_t)first);
-        for (int64_t i = 0; i < n; i++) x[i] *= spec->std;
-    } else {
-        for (int64_t i = 0; i < n; i++) x[i] = 0;
-    }
-}
-
-void param_init(const struct param_spec *spec, uint64_t seed, enum dtype t, int64_t first, int64_t n, void *out)
-{
-    const uint64_t stream = random_stream(spec->name);
-    for (int64_t done = 0; done < n; done += DRAWN_AT_ONCE) {
-        const int64_t many = n - done < DRAWN_AT_ONCE ? n - done : DRAWN_AT_ONCE;
-        double x[DRAWN_AT_ONCE];
-        draw(x, spec, seed, stream, first + done, many);
-        for (int64_t i = 0; i < many; i++) x[i] = spec->mean + x[i];
-        convert_numbers((char *)out + (size_t)done * dtype_size(t), t, x, F64, many);
-    }
-}
-
 enum error_code transformer_open(struct transformer *m, const struct model_config *c, enum dtype t, uint64_t seed,
                                  struct error *err)
 {
@@ -310,41 +281,4 @@ double transformer_gradient_norm(const struct transformer *m)
     double sum = 0;
     for (int i = 0; i < m->params; i++) sum += m->ops->sum_of_squares(m->g[i]);
     return sqrt(sum);
-}
-
-double embedding_factor(const struct model_config *c, enum dtype t)
-{
-    double rounded = 1;
-    const struct tensor one = tensor_1d(&rounded, t, 1);
-    if (!c->scaled_embedding) return 1;
-    tensor_set(one, 0, sqrt((double)c->D));
-    return tensor_get(one, 0);
-}
-
-double attention_scale(const struct model_config *c)
-{
-    const struct rotary *r = &c->rotary;
-    const double more = LATENT(c) && r->scaling == SCALING_YARN && r->factor > 1 && r->all_dim > 0
-                            ? 0.1 * r->all_dim * log(r->factor) + 1 : 1;
-    return more * more / sqrt(c->score_width > 0 ? c->score_width : (double)c->A);
-}
-
-struct attention attention_of_layer(const struct model_config *c, int64_t layer, int64_t S)
-{
-    return (struct attention){ .S = S, .H = c->H, .K = c->K, .A = c->A, .scale = attention_scale(c),
-                               .cap = c->score_cap,
-                               .neighbours = c->rotary.neighbours, .normed_together = c->normed_together,
-                               .window = model_window(c, layer), .more = c->sinks || c->streams.prefix > 0 };
-}
-
-uint64_t dropout_seed(uint64_t seed, int64_t step) { return seed + 0x9E3779B97F4A7C15u * ((uint64_t)step + 1); }
-
-struct dropout dropout_at(double p, uint64_t seed, int layer, const char *where, int64_t row0, int64_t col0,
-                          int64_t cols)
-{
-    char name[64];
-    snprintf(name, sizeof name, "dropout.%d.%s", layer, where);
-    return (struct dropout){
-        .p = p, .seed = seed, .stream = random_stream(name), .row0 = row0, .col0 = col0, .cols = cols
-    };
 }

@@ -14,6 +14,7 @@
 #define ORRERY_TRANSFORMER_H
 
 #include "ref/model/config.h"
+#include "ref/model/operands.h"
 #include "ref/ops/ops.h"
 
 /* Receives each tensor just after it was computed, and may change it. */
@@ -111,8 +112,6 @@ struct transformer {
                                                  * without a balance coefficient */
 };
 
-enum { IGNORE_LABEL = -1 };                     /* label of tokens without loss and gradient */
-
 /** A model with initial weights drawn from the seed. @return OK, ERR_PLAN or ERR_MEMORY with nothing to close. */
 enum error_code transformer_open(struct transformer *, const struct model_config *, enum dtype, uint64_t seed,
                                  struct error *);
@@ -151,24 +150,5 @@ void transformer_move_biases(struct transformer *);
 
 /** The square root of the sum of squares of all gradients, including loss_scale. */
 double transformer_gradient_norm(const struct transformer *);
-
-/** Initial values of elements [first, first + n) of a parameter: a pure function of (seed, name, element). */
-void param_init(const struct param_spec *, uint64_t seed, enum dtype, int64_t first, int64_t n, void *out);
-
-/** The factor on embeddings, rounded to the format of the weights, as in transformers; 1 of most models. */
-double embedding_factor(const struct model_config *, enum dtype);
-
-/** The factor on scores of attention: with latent attention YaRN also sharpens the softmax. */
-double attention_scale(const struct model_config *);
-
-/** Attention of a layer on sequences of S tokens: all heads, no dropout. */
-struct attention attention_of_layer(const struct model_config *, int64_t layer, int64_t S);
-
-/** The dropout seed of a step, from 0, of a run with this seed. */
-uint64_t dropout_seed(uint64_t seed, int64_t step);
-
-/** The dropout at a place of the model, the same on every device.  `where`: "embedding", "attention", "mlp". */
-struct dropout dropout_at(double p, uint64_t seed, int layer, const char *where, int64_t row0, int64_t col0,
-                          int64_t cols);
 
 #endif

@@ -6,6 +6,7 @@
  * Backward  dA = dY,  dB = dY: nothing to compute, so there is no function for it
  * Rounding  elementwise, once
  */
+#include "ref/ops/real.h"
 #include "ref/ops/table.h"
 #include "ref/ops/reduce.h"
 

@@ -21,6 +21,7 @@
  *           tile as one product, so the bits depend neither on the number of threads nor on the heads of a call.
  */
 #include "ref/ops/attention_rows.h"
+#include "ref/ops/real.h"
 #include "ref/ops/reduce.h"
 #include "ref/ops/table.h"
 #include <string.h>

@@ -7,6 +7,7 @@
  * Delta     delta = dO . O for each query and head: what backward over any part needs of the output
  * Rounding  a result that saw no key (lse = -infinity) leaves the other one's bits
  */
+#include "ref/ops/real.h"
 #include "ref/ops/table.h"
 #include "ref/ops/exp.h"
 #include "ref/ops/reduce.h"

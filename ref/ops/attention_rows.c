@@ -1,6 +1,7 @@
 #include "ref/ops/attention_rows.h"
 #include "ref/ops/exp.h"
 #include "ref/ops/gemm.h"
+#include "ref/ops/real.h"
 #include "ref/ops/reduce.h"
 #include "ref/ops/soft_cap.h"
 #include "ref/numeric/philox.h"

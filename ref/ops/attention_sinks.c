@@ -7,6 +7,7 @@
  * Rounding  each head's rows in order
  */
 #include "ref/ops/exp.h"
+#include "ref/ops/real.h"
 #include "ref/ops/reduce.h"
 #include "ref/ops/table.h"
 

@@ -8,6 +8,7 @@
  *           du = dy g' s;  0 where u is outside
  * Rounding  elementwise; a NaN stays one
  */
+#include "ref/ops/real.h"
 #include "ref/ops/table.h"
 #include "ref/ops/exp.h"
 #include "ref/ops/reduce.h"

@@ -6,6 +6,7 @@
  *           gradients are added
  * Rounding  none; with add each addition
  */
+#include "ref/ops/real.h"
 #include "ref/ops/table.h"
 #include "ref/ops/reduce.h"
 

@@ -13,6 +13,7 @@
  * Rounding  total in LANES interleaved partial sums in the format; the loss in double, rows in order.  exp does not
  *           overflow: its argument is <= 0.  A row whose logits are all -infinity has no softmax: its loss is NaN.
  */
+#include "ref/ops/real.h"
 #include "ref/ops/table.h"
 #include "ref/ops/exp.h"
 #include "ref/ops/reduce.h"

@@ -7,6 +7,7 @@
  * Backward  dX = the same function of dY: the mask is drawn again, not stored
  * Rounding  elementwise: 1/(1-p) is rounded to the format, the product once more
  */
+#include "ref/ops/real.h"
 #include "ref/ops/table.h"
 #include "ref/ops/reduce.h"
 #include "ref/numeric/philox.h"

@@ -7,6 +7,7 @@
  * Backward  dW[ids[n] - first,:] += dY[n,:]
  * Rounding  forward copies bits (accumulate: adds once).  dW adds the rows of equal id in order of n.
  */
+#include "ref/ops/real.h"
 #include "ref/ops/table.h"
 #include "ref/ops/reduce.h"
 

@@ -6,6 +6,7 @@
  * Backward  dx = dy s;  dlogit = (dy . x) s (1-s),  1-s = 1/(1 + e^logit)
  * Rounding  the sum of a row as reduce.h does it; else elementwise
  */
+#include "ref/ops/real.h"
 #include "ref/ops/table.h"
 #include "ref/ops/exp.h"
 #include "ref/ops/reduce.h"

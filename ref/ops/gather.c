@@ -13,6 +13,7 @@
  *           the rows, as on expert-parallel devices, sum to the whole.
  * Rounding  gather copies bits.  The sums over r run in order of r, so in order of experts; each starts from 0.
  */
+#include "ref/ops/real.h"
 #include "ref/ops/table.h"
 #include "ref/ops/reduce.h"
 #include <string.h>

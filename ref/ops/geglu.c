@@ -6,6 +6,7 @@
  * Backward  dg = dy u gelu'(g);   du = dy gelu(g)
  * Rounding  elementwise
  */
+#include "ref/ops/real.h"
 #include "ref/ops/table.h"
 #include "ref/ops/gelu.h"
 #include "ref/ops/reduce.h"

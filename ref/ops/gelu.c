@@ -8,6 +8,7 @@
  * Rounding  elementwise.  For large negative x, y has the relative error of e^(2u), about 2|u| units of roundoff; |y|
  *           itself is about |x| e^(2u).
  */
+#include "ref/ops/real.h"
 #include "ref/ops/table.h"
 #include "ref/ops/gelu.h"
 #include "ref/ops/reduce.h"

@@ -11,6 +11,7 @@
  *           dw += sum(dy * xhat) over rows and heads
  * Rounding  as rmsnorm; weight gradients sum the heads of a row, rows in order.
  */
+#include "ref/ops/real.h"
 #include "ref/ops/table.h"
 #include "ref/ops/reduce.h"
 

@@ -7,6 +7,7 @@
  * Backward  dX = the same of dY, so forward computes it;  dweights[n,i] = X[n,:] . dY[n,:] of these choices
  * Rounding  a row's weights are added first, in order
  */
+#include "ref/ops/real.h"
 #include "ref/ops/table.h"
 #include "ref/ops/reduce.h"
 

@@ -10,6 +10,7 @@
  * Rounding  row sums in the format itself, in LANES interleaved partial sums: a fixed order that vectorises; two passes
  *           for the variance.  Weight gradients sum rows in order.
  */
+#include "ref/ops/real.h"
 #include "ref/ops/table.h"
 #include "ref/ops/reduce.h"
 

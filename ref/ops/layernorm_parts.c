@@ -12,6 +12,7 @@
  *           for the weights, layernorm's function is used: it works on each column separately
  * Rounding  as layernorm: LANES interleaved partial sums in the format, two passes for the variance
  */
+#include "ref/ops/real.h"
 #include "ref/ops/table.h"
 #include "ref/ops/reduce.h"
 

@@ -13,6 +13,7 @@
  *           gamma_n * sum |a||b| (n = I + 1 forward, O for dX, N + 1 for dW), not bit for bit.  db sums rows in order.
  * Speed     Y is set to b and the product is added to it: otherwise the BLAS would need the same pass to write zeros.
  */
+#include "ref/ops/real.h"
 #include "ref/ops/table.h"
 #include "ref/ops/gemm.h"
 #include "ref/ops/reduce.h"

@@ -112,6 +112,8 @@ static inline bool choice_is_open(const double *x, int64_t columns, const int32_
     return false;
 }
 
+enum { IGNORE_LABEL = -1 };             /* label of tokens without loss and gradient */
+
 struct ops {
     enum dtype dtype;
 

@@ -1,4 +1,5 @@
-/* real.h -- included by every operation's file; the Makefile compiles each file with -DREAL=F32 and with -DREAL=F64.
+/* real.h -- included by every source of an operation.  The Makefile compiles who includes it twice: with -DREAL=F32 and
+ * with -DREAL=F64.
  *
  *   real          the C type               R(2.5)        a constant of that type
  *   FN(name)      name_f32 or name_f64     REAL_FN(exp)  expf or exp

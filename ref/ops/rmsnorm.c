@@ -9,6 +9,7 @@
  *           dw += sum_rows(dY * xhat)
  * Rounding  as layernorm: row sums in LANES interleaved partial sums; weight gradients sum rows in order.
  */
+#include "ref/ops/real.h"
 #include "ref/ops/table.h"
 #include "ref/ops/reduce.h"
 

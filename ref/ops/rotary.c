@@ -8,6 +8,7 @@
  * Backward  the rotation back: (dx, dy) = (dx cos + dy sin, dy cos - dx sin)
  * Rounding  elementwise, two products and a sum
  */
+#include "ref/ops/real.h"
 #include "ref/ops/table.h"
 #include "ref/ops/reduce.h"
 

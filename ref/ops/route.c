@@ -26,6 +26,7 @@
  *           The choice itself has no gradient.
  * Rounding  sums of a row from left to right
  */
+#include "ref/ops/real.h"
 #include "ref/ops/table.h"
 #include "ref/ops/exp.h"
 #include "ref/ops/reduce.h"

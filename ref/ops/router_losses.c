@@ -12,6 +12,7 @@
  *           slope_e = c E f_e / T and z_slope = 2 c_z / T.  Choices have no gradient.
  * Rounding  rows in order; probabilities in the format, sums over rows in double
  */
+#include "ref/ops/real.h"
 #include "ref/ops/table.h"
 #include "ref/ops/exp.h"
 #include "ref/ops/reduce.h"

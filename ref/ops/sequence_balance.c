@@ -12,6 +12,7 @@
  *           sigmoid: dlogits_j += s_j (1 - s_j) / (sum of s) (g_j - sum_e(g_e s'_e)).  Choices have no gradient.
  * Rounding  scores in the format, sums over rows in double
  */
+#include "ref/ops/real.h"
 #include "ref/ops/table.h"
 #include "ref/ops/exp.h"
 #include "ref/ops/reduce.h"

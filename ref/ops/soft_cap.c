@@ -7,6 +7,7 @@
  * Backward  dx = dy (1 - (y / cap)^2): of the result alone
  * Rounding  elementwise
  */
+#include "ref/ops/real.h"
 #include "ref/ops/soft_cap.h"
 #include "ref/ops/reduce.h"
 #include "ref/ops/table.h"

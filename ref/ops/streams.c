@@ -10,6 +10,7 @@
  * Silu      y = x s,  s = 1/(1 + e^(-x));  dx = dy s (1 + x (1-s)),  1-s = 1/(1 + e^x)
  * Rounding  streams, and the columns of a dot product, in order
  */
+#include "ref/ops/real.h"
 #include "ref/ops/table.h"
 #include "ref/ops/exp.h"
 #include "ref/ops/reduce.h"

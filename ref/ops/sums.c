@@ -8,6 +8,7 @@
  *           in order.  Squares of fp32 numbers are exact in double.  scale rounds a to the format, then each product
  *           once.
  */
+#include "ref/ops/real.h"
 #include "ref/ops/table.h"
 #include "ref/ops/reduce.h"
 

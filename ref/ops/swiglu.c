@@ -6,6 +6,7 @@
  * Backward  dg = dy u s (1 + g (1-s)),  1-s = 1/(1 + e^g);   du = dy g s
  * Rounding  elementwise
  */
+#include "ref/ops/real.h"
 #include "ref/ops/table.h"
 #include "ref/ops/exp.h"
 #include "ref/ops/reduce.h"

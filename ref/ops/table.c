@@ -1,4 +1,5 @@
 /* The table of operations in one format.  A new operation needs a file, a prototype in table.h and a line here. */
+#include "ref/ops/real.h"
 #include "ref/ops/table.h"
 
 const struct ops FN(ops) = {

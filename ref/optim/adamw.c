@@ -9,6 +9,7 @@
  * Released code differs in where weights decay, where eps stands, and in what the factors are computed: conventions.h.
  * All of that is in the factors (factors.c).
  */
+#include "ref/ops/real.h"
 #include "ref/ops/reduce.h"
 #include "ref/optim/factors.h"
 #include "ref/optim/table.h"

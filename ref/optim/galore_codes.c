@@ -14,6 +14,7 @@
  *          GALORE_CODED_FROM numbers, the numbers.  Both are bytes, U8, in the state's tensor
  */
 #include "ref/numeric/dynamic_code.h"
+#include "ref/ops/real.h"
 #include "ref/ops/reduce.h"
 #include "ref/optim/table.h"
 #include <string.h>

@@ -10,6 +10,7 @@
  * With moments as codes (conventions.h) the authors' adamw8bit.py: galore_codes.c
  */
 #include "ref/ops/gemm.h"
+#include "ref/ops/real.h"
 #include "ref/ops/reduce.h"
 #include "ref/optim/table.h"
 #include <string.h>

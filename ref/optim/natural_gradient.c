@@ -8,6 +8,7 @@
  *          the matrix is symmetric and positive definite.  Sums in double.  Unused rows are 0 and change nothing.  The
  *          result is not linear in R: reduce R over the devices first.
  */
+#include "ref/ops/real.h"
 #include "ref/ops/reduce.h"
 #include "ref/optim/table.h"
 #include <string.h>

@@ -5,13 +5,12 @@
 #include "ref/error.h"
 #include "ref/numeric/tensor.h"
 #include "ref/optim/conventions.h"
-#include "ref/optim/rates.h"
 
 struct hyperparameters {
     double lr, beta1, beta2, eps, weight_decay, momentum;
     double clip;                        /* largest global gradient norm; 0: no clipping */
     double distance;                    /* of a forward-only optimizer: eps of mezo.h */
-    enum rate_schedule schedule;        /* of the learning rate: rates.h */
+    int schedule;                       /* of the learning rate: enum rate_schedule of rates.h */
     int64_t warmup, steps, decay;       /* linear warm-up over `warmup` steps; min_lr at `steps`; the last `decay` of
                                          * them fall, with a schedule that has a decay */
     double min_lr;

@@ -1,4 +1,5 @@
 #include "ref/optim/optimizer.h"
+#include "ref/optim/rates.h"
 #include <math.h>
 #include <string.h>
 

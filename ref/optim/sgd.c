@@ -7,6 +7,7 @@
  *          b  = momentum b + g'               (plain: b = g', no state)
  *          w  = w - lr * decay * w - lr * b   (with coupled decay: w - lr * b)
  */
+#include "ref/ops/real.h"
 #include "ref/ops/reduce.h"
 #include "ref/optim/factors.h"
 #include "ref/optim/table.h"

@@ -145,8 +145,8 @@ test_step_in_time() {
     expect_out '^--seconds 0: too short for one round; 4 meshes are left out$'
     expect_out '^gemm 2048 cubed, fp32, backend cpu: '
     [ "$(grep -c '"rounds":	1$' j)" = 2 ] || complain 'not only the rows of one device'
-    run bench step --model 11m --runs 1 --rounds 1 --devices 2 --run-limit 0.1
-    expect_status 1; expect_error 'orrery train --model 11m --dp [12] .*: had not ended after 0.1 s, and was stopped'
+    run bench step --model small --runs 1 --rounds 1 --devices 2 --run-limit 0.1
+    expect_status 1; expect_error 'orrery train --model small --dp [12] .*: had not ended after 0.1 s, and was stopped'
     run bench step --devices 9;                         expect_status 2; expect_error '--devices 9'
 }
 

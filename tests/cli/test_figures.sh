@@ -49,7 +49,7 @@ show sbp gpt2 --mesh 2 --by time --cluster ethernet-1g
 list clusters
 bench segments --devices 4 --bytes 64M --cluster ethernet-1g
 bench streams
-bench plan
+bench plan --model tiny --devices 64
 END
 }
 

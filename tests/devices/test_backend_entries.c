@@ -9,7 +9,10 @@
 #include <cmocka.h>
 #undef fail
 #include "emulated_devices/device/compute.h"
+#include "ref/model/config.h"
+#include "ref/model/mezo.h"
 #include "ref/numeric/convert.h"
+#include "ref/optim/galore.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

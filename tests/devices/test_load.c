@@ -7,8 +7,10 @@
 #include "emulated_devices/model/mixture.h"
 #include "emulated_devices/verify/cases/case.h"
 #include "ref/io/output.h"
+#include "ref/model/config.h"
 #include "ref/numeric/philox.h"
 #include "tests/devices/on_crew.h"
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

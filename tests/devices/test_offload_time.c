@@ -4,6 +4,7 @@
  * ranks: 1 4
  */
 #include "emulated_devices/schemes/data/data.h"
+#include "ref/model/config.h"
 #include "emulated_devices/schemes/data/stages/load.h"
 
 /* Everything is a multiple of 32. */

@@ -8,6 +8,7 @@
  * for bit, since the numbers are small integers.
  */
 #include "tests/mpi_cmocka.h"
+#include "ref/model/config.h"
 #include <math.h>
 #include "emulated_devices/schemes/tensor/tensor.h"
 

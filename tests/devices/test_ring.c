@@ -6,6 +6,7 @@
  * and K - 1 more before the first.
  */
 #include "emulated_devices/schemes/data/data.h"
+#include "ref/model/config.h"
 
 /* All parts but the first and the last have equal weights. */
 static const struct model_config even = {

@@ -7,8 +7,10 @@
  * additions and memory peaks by formula.  A router whose logits are not finite is named, with the row of the batch.
  */
 #include "emulated_devices/verify/reference/counts.h"
+#include "ref/model/config.h"
 #include "tests/devices/trained.h"
 #include "tests/tier.h"
+#include <math.h>
 #include <string.h>
 
 static struct plan routed(int dp, int tp, int pp, const struct router *r)

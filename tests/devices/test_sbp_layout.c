@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #undef fail                             /* cmocka's macro; ref/error.h has a function of that name */
 #include "emulated_devices/schemes/tensor/tensor_sbp.h"
+#include "ref/model/config.h"
 #include "ref/io/output.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,6 +4,7 @@
  * ranks: 1 2 3 4 8
  */
 #include "emulated_devices/schemes/data/data.h"
+#include "ref/model/config.h"
 #include <math.h>
 
 /* Everything is a multiple of 8, so that blocks are equal on 1, 2, 4 and 8 devices. */

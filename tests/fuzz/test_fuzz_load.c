@@ -1,5 +1,6 @@
 /* Choices of experts from anybody: what is read deals only experts of the model, each token k different ones. */
 #include "ref/model/load.h"
+#include "ref/model/config.h"
 #include "ref/ops/ops.h"
 #include "tests/fuzz/fuzz.h"
 

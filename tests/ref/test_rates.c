@@ -2,6 +2,7 @@
  * tier: check
  */
 #include "ref/optim/optimizer.h"
+#include "ref/optim/rates.h"
 #include "tests/ref/test_ops.h"
 #include <stdlib.h>
 #include <string.h>

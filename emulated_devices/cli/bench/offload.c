@@ -10,6 +10,7 @@
 #include "emulated_devices/schemes/data/stages/load.h"
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"
+#include "ref/model/config.h"
 #include <stdio.h>
 #include <stdlib.h>
 

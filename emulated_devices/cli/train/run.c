@@ -8,6 +8,7 @@
 #include "emulated_devices/cli/train/train.h"
 #include "ref/io/samples.h"
 #include "ref/io/sha256.h"
+#include "ref/optim/rates.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

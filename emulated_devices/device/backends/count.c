@@ -7,6 +7,7 @@
  */
 #include "emulated_devices/device/backend.h"
 #include "emulated_devices/device/backends/range.h"
+#include "ref/optim/galore.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -28,6 +28,8 @@
 #include "ref/io/bundle.h"
 #include "ref/io/json.h"
 
+struct transformer;
+
 #define CONFIG_FILE     "config.json"
 #define WEIGHTS_FILE    "model.safetensors"
 #define STATES_FILE     "optimizer.safetensors"

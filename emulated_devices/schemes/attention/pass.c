@@ -1,5 +1,6 @@
 #include "emulated_devices/schemes/attention/pass.h"
 #include "emulated_devices/device/compute.h"
+#include "ref/model/config.h"
 
 int cp_before(const struct context_parallel *cp, int steps)
 {

@@ -13,6 +13,7 @@
 #include "emulated_devices/schemes/attention/streams.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/attention/whole.h"
+#include "ref/model/config.h"
 
 struct interval streams_of(const struct context_parallel *cp, int member)
 {

@@ -1,6 +1,7 @@
 /* data.c -- the seam: passes each call to the plan's chain of stages. */
 #include "emulated_devices/schemes/data/stages/stage.h"
 #include "emulated_devices/schemes/data/units.h"
+#include "ref/model/config.h"
 
 int data_units_of(const struct model_config *c, int part, int unit[])
 {

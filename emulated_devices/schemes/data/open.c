@@ -1,7 +1,7 @@
 /* open.c -- creates the engine's units and their memory, with each stage of the chain. */
 #include "emulated_devices/schemes/data/stages/stage.h"
 #include "emulated_devices/schemes/data/units.h"
-#include "ref/model/transformer.h"
+#include "ref/model/config.h"
 #include <stdlib.h>
 
 /* ---- units ------------------------------------------------------------------------------------------------------- */

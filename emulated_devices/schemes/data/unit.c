@@ -1,5 +1,8 @@
 #include "emulated_devices/schemes/data/unit.h"
+#include "ref/model/config.h"
 #include <string.h>
+
+int unit_count(const struct model_config *c) { return UNIT_BLOCKS + (int)c->L + 1; }
 
 /* ---- the row ----------------------------------------------------------------------------------------------------- */
 

@@ -25,7 +25,12 @@
 enum { UNIT_TOKENS, UNIT_POSITIONS, UNIT_BLOCKS };
 enum { PART_UNITS = 4 };                        /* the most units that a pass over a part of the model needs */
 
-static inline int unit_count(const struct model_config *c) { return UNIT_BLOCKS + (int)c->L + 1; }
+struct model_config;
+
+/** The number of units of a model. */
+int unit_count(const struct model_config *);
+
+/** The unit of a parameter. */
 static inline int unit_of(const struct param_spec *s)
 {
     return s->role == ROLE_TOKENS ? UNIT_TOKENS : s->layer < 0 ? UNIT_POSITIONS : UNIT_BLOCKS + s->layer;

@@ -1,5 +1,6 @@
 #include "emulated_devices/schemes/data/units.h"
 #include "emulated_devices/schemes/data/tiles.h"
+#include "ref/model/config.h"
 
 enum { BLOCK_MATRICES = 4 };
 

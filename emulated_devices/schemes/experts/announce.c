@@ -1,5 +1,6 @@
 /* announce.c -- before rows move: the devices tell each other how many will come, and list them by expert. */
 #include "emulated_devices/schemes/experts/dispatch.h"
+#include "ref/model/config.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,6 +63,11 @@ static enum error_code tell(struct expert_routing *r, const struct expert_parall
     views_end(&v);
     device_free(d, mine), device_free(d, all);
     return e;
+}
+
+int64_t dispatch_told(const struct expert_parallel *ep, const struct expert_routing *r, int64_t expert, int from)
+{
+    return r->table[from * ep->tp->config->mixture.E + expert];
 }
 
 int64_t dispatch_expert_rows(const struct expert_parallel *ep, const struct expert_routing *r, int64_t expert, int from,

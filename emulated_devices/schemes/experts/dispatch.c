@@ -1,6 +1,7 @@
 #include "emulated_devices/schemes/experts/dispatch.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/device/streams.h"
+#include "ref/model/config.h"
 
 enum { ROWS, UP, ACT, RESULTS, PER_FORM, COUNTS };
 enum { ORDER = PER_FORM, WEIGHTS = PER_FORM };          /* of a row a choice; of weighs_there */
@@ -8,6 +9,18 @@ enum { D_RESULTS, D_UP };
 
 /* A router's weights and their gradients are not rounded to the 16 bits of what they weigh. */
 static enum dtype format_of_weights(const struct expert_parallel *ep) { return dtype_wide(ep->tp->device->dtype); }
+
+/* ---- a member's part --------------------------------------------------------------------------------------------- */
+
+struct interval experts_of(const struct expert_parallel *ep, int member)
+{
+    return block_at(ep->tp->config->mixture.E, ep->devices, member);
+}
+
+struct interval expert_columns(const struct expert_parallel *ep)
+{
+    return block_at(ep->tp->config->F, ep->slices, ep->slice);
+}
 
 /* ---- what is kept ------------------------------------------------------------------------------------------------ */
 

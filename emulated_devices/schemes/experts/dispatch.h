@@ -21,11 +21,7 @@
 #include "emulated_devices/schemes/experts/hops.h"
 
 /** Choices of a member's rows for an expert; of these, those that go to another member. */
-static inline int64_t dispatch_told(const struct expert_parallel *ep, const struct expert_routing *r, int64_t expert,
-                                    int from)
-{
-    return r->table[from * ep->tp->config->mixture.E + expert];
-}
+int64_t dispatch_told(const struct expert_parallel *, const struct expert_routing *, int64_t expert, int from);
 int64_t dispatch_expert_rows(const struct expert_parallel *, const struct expert_routing *, int64_t expert, int from,
                              int to);
 

@@ -1,4 +1,5 @@
 #include "emulated_devices/schemes/experts/expert_invariants.h"
+#include "ref/model/config.h"
 
 typedef long long wide;
 

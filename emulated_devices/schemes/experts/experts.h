@@ -172,17 +172,11 @@ struct expert_scheme {
     void (*cost)(struct forecast *, const struct expert_parallel *, enum tensor_pass);
 };
 
-/* The experts of a member, and of this device. */
-static inline struct interval experts_of(const struct expert_parallel *ep, int member)
-{
-    return block_at(ep->tp->config->mixture.E, ep->devices, member);
-}
+/** The experts of a member. */
+struct interval experts_of(const struct expert_parallel *, int member);
 
-/* This device's columns of F of its experts. */
-static inline struct interval expert_columns(const struct expert_parallel *ep)
-{
-    return block_at(ep->tp->config->F, ep->slices, ep->slice);
-}
+/** This device's columns of F of its experts. */
+struct interval expert_columns(const struct expert_parallel *);
 
 /* Whether devices along tp have the same rows of the stream, else each has its own (sequence parallelism). */
 static inline bool experts_share_rows(const struct expert_parallel *ep)

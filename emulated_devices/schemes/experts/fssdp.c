@@ -18,6 +18,7 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/experts/dispatch.h"
 #include "emulated_devices/schemes/experts/expert_invariants.h"
+#include "ref/model/config.h"
 #include <stdlib.h>
 
 enum { COPIES = EXPERT_SLOTS - 1 };     /* the last slot: weights of copies, one expert after another */

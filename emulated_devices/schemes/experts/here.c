@@ -9,6 +9,7 @@
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/experts/experts.h"
+#include "ref/model/config.h"
 #include <stdlib.h>
 
 enum { ORDER, COUNTS, ROWS, UP, ACT, RESULTS };

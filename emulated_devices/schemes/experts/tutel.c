@@ -20,6 +20,7 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/experts/dispatch.h"
 #include "emulated_devices/schemes/experts/expert_invariants.h"
+#include "ref/model/config.h"
 #include <stdlib.h>
 #include <string.h>
 

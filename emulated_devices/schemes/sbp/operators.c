@@ -2,7 +2,7 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/sbp/graph.h"
 #include "ref/model/rotary.h"
-#include "ref/model/transformer.h"
+#include "ref/model/operands.h"
 #include <stdlib.h>
 
 /* All but the first dimension in one. */

@@ -1,5 +1,6 @@
 /* cost.c -- what one operation's pass costs on the tp group: the collectives of norms, matrices and loss. */
 #include "emulated_devices/schemes/tensor/tensor.h"
+#include "ref/model/config.h"
 
 static enum dtype own_format(const struct forecast *f)
 {

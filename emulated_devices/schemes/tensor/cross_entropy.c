@@ -5,7 +5,6 @@
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
-#include "ref/model/transformer.h"
 
 static struct tensor half(struct tensor sums, int which)
 {

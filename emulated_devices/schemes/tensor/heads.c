@@ -15,6 +15,7 @@
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
+#include "ref/model/config.h"
 
 struct heads heads_at(const struct model_config *c, int parts, int index)
 {
@@ -31,6 +32,11 @@ struct heads heads_at(const struct model_config *c, int parts, int index)
     return (struct heads){
         .queries = { key * group + of_group.first, of_group.count }, .keys = { key, 1 }, .copy = copy, .copies = copies
     };
+}
+
+struct interval heads_columns(const struct model_config *c, struct interval heads)
+{
+    return (struct interval){ heads.first * c->A, heads.count * c->A };
 }
 
 enum error_code heads_open(struct tensor_parallel *tp, struct error *err)

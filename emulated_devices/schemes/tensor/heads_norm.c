@@ -15,6 +15,7 @@
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
+#include "ref/model/config.h"
 
 static struct group *other_heads(struct tensor_parallel *tp) { return &tp->along[tp->scheme->heads.columns]; }
 

@@ -11,6 +11,7 @@
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
+#include "ref/model/config.h"
 
 static bool is_rms(const struct tensor_parallel *tp) { return tp->config->norm == NORM_RMS; }
 

@@ -1,6 +1,7 @@
 /* parts.c -- sums partial results over the devices that share the inner side: for experts cut in F, which use no matrix
  * product of a scheme. */
 #include "emulated_devices/schemes/tensor/tensor.h"
+#include "ref/model/config.h"
 
 /* With rows of its own, a device has no parts. */
 static bool has_parts(const struct tensor_parallel *tp) { return tp->scheme->stream.rows == 0; }

@@ -8,6 +8,7 @@
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
+#include "ref/model/config.h"
 
 enum error_code tensor_buffer(struct tensor_parallel *tp, struct tensor *t, int64_t rows, int64_t cols,
                               struct error *err)

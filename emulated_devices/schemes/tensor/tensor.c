@@ -1,5 +1,6 @@
 /* tensor.c -- each device's share: everything that follows from the axes over which a scheme cuts. */
 #include "emulated_devices/schemes/tensor/tensor.h"
+#include "ref/model/config.h"
 #include <assert.h>
 #include <stdio.h>
 

@@ -20,7 +20,9 @@
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/device/part.h"
 #include "emulated_devices/schemes/scheme.h"
-#include "ref/model/config.h"
+#include "ref/model/param.h"
+
+struct model_config;
 
 enum { TENSOR_AXES = 3, TENSOR_AXIS_SETS = 1 << TENSOR_AXES };
 
@@ -276,10 +278,7 @@ enum error_code local_embedding_backward_weight(struct tensor_parallel *, struct
 struct heads heads_at(const struct model_config *, int parts, int index);
 
 /** The columns of these heads, side by side. */
-static inline struct interval heads_columns(const struct model_config *c, struct interval heads)
-{
-    return (struct interval){ heads.first * c->A, heads.count * c->A };
-}
+struct interval heads_columns(const struct model_config *, struct interval heads);
 
 /** Create the group of devices with the same keys and values.  Local.  @return OK or ERR_MEMORY. */
 enum error_code heads_open(struct tensor_parallel *, struct error *);

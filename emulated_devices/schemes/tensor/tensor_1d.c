@@ -26,6 +26,7 @@
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
+#include "ref/model/config.h"
 
 #define ALL MESH_AXIS(2)
 

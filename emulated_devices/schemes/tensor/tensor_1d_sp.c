@@ -25,6 +25,7 @@
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/sequence.h"
+#include "ref/model/config.h"
 
 const char *sequence_mesh(int P, int size[TENSOR_AXES])
 {

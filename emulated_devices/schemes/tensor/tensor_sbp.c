@@ -23,6 +23,7 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor_sbp.h"
 #include "ref/io/output.h"
+#include "ref/model/config.h"
 
 #define ALL MESH_AXIS(2)
 

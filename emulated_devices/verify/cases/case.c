@@ -7,6 +7,7 @@
 #include "ref/io/pair.h"
 #include "ref/model/sample_mask.h"
 #include "ref/numeric/philox.h"
+#include "ref/optim/galore.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -7,6 +7,7 @@
 #define ORRERY_VERIFY_EXPERTS_H
 
 #include "emulated_devices/schemes/experts/experts.h"
+#include "ref/model/config.h"
 
 /* E experts of width F, k choices of each token, tokens of each device, D numbers of a row; devices = ep x etp. */
 struct expert_shape {

@@ -5,6 +5,7 @@
 
 #include "emulated_devices/model/probe.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
+#include "ref/model/config.h"
 
 /* Y [N,O] = X [N,I] W [O,I]^T and their gradients. */
 #define LINEAR_MATRICES(X) X(X) X(W) X(Y) X(dX) X(dY) X(dW)

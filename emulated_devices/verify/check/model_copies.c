@@ -1,4 +1,5 @@
 #include "emulated_devices/verify/check/model_copies.h"
+#include "ref/model/operands.h"
 #include "ref/model/transformer.h"
 #include <stdio.h>
 #include <stdlib.h>

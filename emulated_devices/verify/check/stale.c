@@ -1,4 +1,5 @@
 #include "emulated_devices/verify/check/stale.h"
+#include "ref/model/operands.h"
 #include "ref/model/transformer.h"
 #include "ref/single/turns.h"
 #include <math.h>

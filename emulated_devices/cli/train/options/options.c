@@ -1,5 +1,6 @@
 /* options.c -- reads the command line of `orrery train`, and of commands with most of its options. */
 #include "emulated_devices/cli/train/options/words.h"
+#include "ref/optim/rates.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* options_training.c -- options of the model, its text and its training. */
 #include "emulated_devices/cli/train/options/words.h"
+#include "ref/optim/rates.h"
 
 void training_options(struct option_list *to, struct train_options *o, struct train_words *w)
 {

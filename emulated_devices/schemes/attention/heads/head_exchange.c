@@ -1,6 +1,7 @@
 /* head_exchange.c -- packs blocks, member by member, and exchanges them by one all-to-all. */
 #include "emulated_devices/schemes/attention/heads/head_exchange.h"
 #include "emulated_devices/device/compute.h"
+#include "ref/model/config.h"
 
 struct heads head_exchange_heads(const struct head_exchange *x, int member)
 {

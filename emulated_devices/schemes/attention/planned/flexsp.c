@@ -26,6 +26,7 @@
 #include "emulated_devices/schemes/attention/planned/flexsp_plan.h"
 #include "emulated_devices/schemes/attention/heads/head_exchange.h"
 #include "emulated_devices/schemes/attention/pass.h"
+#include "ref/model/config.h"
 
 static enum error_code plan(struct context_plan *plan, const struct context_load *l, struct error *err)
 {

@@ -3,6 +3,7 @@
 #include "emulated_devices/schemes/attention/planned/proxies.h"
 #include "emulated_devices/schemes/attention/planned/remap.h"
 #include "emulated_devices/schemes/attention/rings/ring.h"
+#include "ref/model/config.h"
 
 struct tensor planned_kept(const struct context_parallel *cp, int slot, int64_t rows)
 {

@@ -28,6 +28,7 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/attention/blocks.h"
 #include "emulated_devices/schemes/attention/rings/ring.h"
+#include "ref/model/config.h"
 
 /* ---- what travels ------------------------------------------------------------------------------------------------ */
 

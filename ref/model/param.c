@@ -1,0 +1,33 @@
+/* param.c -- the initial values of a parameter. */
+#include "ref/model/param.h"
+#include "ref/numeric/convert.h"
+#include "ref/numeric/philox.h"
+
+enum { DRAWN_AT_ONCE = 1024 };
+
+/* What is added to the mean. */
+static void draw(double *x, const struct param_spec *spec, uint64_t seed, uint64_t stream, int64_t first, int64_t n)
+{
+    float u[DRAWN_AT_ONCE];
+    if (spec->uniform) {
+        random_uniforms(u, n, seed, stream, (uint64_t)first);
+        for (int64_t i = 0; i < n; i++) x[i] = spec->std * (2 * (double)u[i] - 1);
+    } else if (spec->std > 0) {
+        random_normals(x, n, seed, stream, (uint64_t)first);
+        for (int64_t i = 0; i < n; i++) x[i] *= spec->std;
+    } else {
+        for (int64_t i = 0; i < n; i++) x[i] = 0;
+    }
+}
+
+void param_init(const struct param_spec *spec, uint64_t seed, enum dtype t, int64_t first, int64_t n, void *out)
+{
+    const uint64_t stream = random_stream(spec->name);
+    for (int64_t done = 0; done < n; done += DRAWN_AT_ONCE) {
+        const int64_t many = n - done < DRAWN_AT_ONCE ? n - done : DRAWN_AT_ONCE;
+        double x[DRAWN_AT_ONCE];
+        draw(x, spec, seed, stream, first + done, many);
+        for (int64_t i = 0; i < many; i++) x[i] = spec->mean + x[i];
+        convert_numbers((char *)out + (size_t)done * dtype_size(t), t, x, F64, many);
+    }
+}

@@ -1,0 +1,18 @@
+# How many objects of the program each of these headers is in.  A header that is in many makes a change of it a long build, and lets its
+# readers see what they need not know.  A change may lower these numbers.
+# tier: check
+
+limits='ref/model/config.h 290
+ref/model/transformer.h 105
+ref/model/mezo.h 4
+ref/optim/galore.h 18
+ref/optim/rates.h 8'
+
+echo "[ RUN      ] headers_are_in_few_objects"
+failed=
+while read -r header most; do
+    objects=$(find "$BUILD/ref" "$BUILD/emulated_devices" -name '*.d' -exec grep -lE "(^| )$header( |:|\$)" {} + | sed -E 's/(\.F(32|64))?\.d$//' | sort -u | wc -l)
+    [ "$objects" -gt 0 ] || { echo "$header: no object has it: was it renamed?"; failed=1; }
+    [ "$objects" -le "$most" ] || { echo "$header is in $objects objects, and $most are the limit: include less in headers, or declare the struct"; failed=1; }
+done <<<"$limits"
+if [ -z "$failed" ]; then echo "[       OK ] headers_are_in_few_objects"; else echo "[  FAILED  ] headers_are_in_few_objects"; exit 1; fi
