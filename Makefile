@@ -240,11 +240,12 @@ $(B)/cuda-emulated/%.cu.o: %.cu Makefile
 	$(call compile_as,$(CXX) $(CXXFLAGS) -x c++)
 OPTIMIZERS := $(CUDA_DIR)/kernels/optimizers.cu.o
 $(B)/cuda-emulated/$(OPTIMIZERS) $(B)/cuda-judge/$(OPTIMIZERS): override CXXFLAGS += -ffp-contract=off
-$(B)/cuda-judge/%.cu.o: %.cu $(CUDA_DIR)/emulated/judge/red_zones.awk $(CUDA_DIR)/emulated/judge/calls.txt Makefile
+$(B)/cuda-judge/%.cu.o: %.cu $(wildcard $(CUDA_DIR)/emulated/judge/*.awk) $(CUDA_DIR)/emulated/judge/calls.txt Makefile
 	@mkdir -p $(@D)
 	$(if $(V),,@echo '  CC   $@')
-	$(Q)$(CXX) $(WATCHED) -x c++ -S $< -o $@.s -MF $(@:.o=.d) -MT $@
-	$(Q)awk -f $(CUDA_DIR)/emulated/judge/red_zones.awk $@.s >$@.zones.s && $(CXX) -c $@.zones.s -o $@ && objcopy --redefine-syms=$(CUDA_DIR)/emulated/judge/calls.txt $@ && rm $@.s $@.zones.s
+	$(Q)$(CXX) $(WATCHED) -DEMULATED_BOUNDS -x c++ -E $< -o $@.i -MF $(@:.o=.d) -MT $@
+	$(Q)awk -f $(CUDA_DIR)/emulated/judge/launch_bounds.awk $@.i >$@.ii && $(CXX) $(filter-out -M%,$(WATCHED)) -x c++-cpp-output -S $@.ii -o $@.s
+	$(Q)awk -f $(CUDA_DIR)/emulated/judge/red_zones.awk $@.s >$@.zones.s && $(CXX) -c $@.zones.s -o $@ && objcopy --redefine-syms=$(CUDA_DIR)/emulated/judge/calls.txt $@ && rm $@.i $@.ii $@.s $@.zones.s
 # The same functions by two headers: the emulator's, and NVIDIA's where there are any.
 $(B)/cuda-judge/halves.emulated.o: tests/devices/cuda/halves.cpp Makefile
 	$(call compile_as,$(CXX) $(CXXFLAGS))
