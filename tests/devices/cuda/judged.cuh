@@ -56,24 +56,23 @@ struct alone {
 };
 
 #define PARAMETERS float *y, float *z, unsigned *n, const float *x
-#define KERNEL_ALONE(name, blocks, threads, says, ends)                                                                \
+#define KERNEL_ALONE(name, blocks, threads, says, ...)                                                                 \
     static __global__ void name(PARAMETERS);                                                                           \
     static int run_##name(void)                                                                                        \
     {                                                                                                                  \
         alone a;                                                                                                       \
         LAUNCH(name, dim3(blocks), dim3(threads), 0, a.y.data, a.z.data, a.n.data, a.x.data);                          \
         a.y.get(a.got);                                                                                                \
-        ends                                                                                                           \
+        __VA_ARGS__                                                                                                    \
     }                                                                                                                  \
     static constexpr judged name##_ = { #name, says, run_##name };                                                     \
     static __global__ void name(PARAMETERS)
 #define WRONG(name, blocks, threads, says) KERNEL_ALONE(name, blocks, threads, says, return 0;)
 #define RIGHT(name, blocks, threads, want)                                                                             \
     KERNEL_ALONE(name, blocks, threads, NULL, {                                                                        \
-        const float *v = a.x.host;                                                                                     \
+        const auto wanted = [](const float *v, int i) -> float { return (void)v, (void)i, (float)(want); };            \
         int wrong = 0;                                                                                                 \
-        (void)v;                                                                                                       \
-        for (int i = 0; i < ROOM; i++) wrong += !(a.got[i] == (float)(want));                                          \
+        for (int i = 0; i < ROOM; i++) wrong += !(a.got[i] == wanted(a.x.host, i));                                    \
         return wrong;                                                                                                  \
     })
 /* A thread's places. */

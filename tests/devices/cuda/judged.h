@@ -1,4 +1,4 @@
-/* judged.h -- kernels with one mistake each, and right ones that look wrong: for test_judge.c. */
+/* judged.h -- kernels with one mistake each, and right ones that look wrong: for test_judge.c and on_gpu.c. */
 #ifndef ORRERY_TESTS_JUDGED_H
 #define ORRERY_TESTS_JUDGED_H
 

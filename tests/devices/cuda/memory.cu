@@ -30,10 +30,10 @@ WRONG(behind_the_first_array, 1, 32, "shared array first has 128 bytes, and this
 WRONG(before_the_tile, 1, 32, "shared array tile has 128 bytes, and this is 4 bytes before it")
 {
     PLACES;
-    __shared__ float tile[32];
-    tile[t] = x[t];
+    __shared__ float other[32], tile[32];
+    other[t] = 0, tile[t] = x[t];
     __syncthreads();
-    y[t] = tile[t - 1];                                         /* HERE */
+    y[t] = tile[t - 1] + other[t];                              /* HERE */
 }
 WRONG(more_dynamic_memory_than_none, 1, 32, "shared array dynamic_shared has 0 bytes")
 {
@@ -55,6 +55,7 @@ WRONG(memset_behind_the_array, 1, 1, "out of bounds")
     PLACES;
     __shared__ float s[8];
     memset(s + 4, 0, (n[0] + 8) * sizeof *s);                   /* HERE */
+    y[0] = s[4];
 }
 WRONG(a_vector_over_the_end, 1, 64, "out of bounds") { PLACES; ((float4 *)y)[t + 1] = make_float4(0, 0, 0, 0); /* HERE */ }
 

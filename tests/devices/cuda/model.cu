@@ -234,11 +234,16 @@ WRONG(a_block_atomic_for_others, 2, 64, "an atomic of a block is none for other 
 
 /* ---- fences ------------------------------------------------------------------------------------------------------ */
 
+static __device__ void wait_for(unsigned *word, unsigned count)
+{
+    while (atomicAdd(word, 0u) < count) continue;
+}
+
 RIGHT(fence_and_atomic, 2, 1, i == 1 ? v[0] : 0)
 {
     PLACES;
     if (b == 0) z[0] = x[0], __threadfence(), atomicExch(n, 1u);
-    else if (atomicAdd(n, 0u) == 1) y[1] = z[0];
+    else wait_for(n, 1), y[1] = z[0];
 }
 WRONG(atomic_without_fence, 2, 1, "race")
 {
@@ -267,7 +272,7 @@ RIGHT(a_write_between, 2, 1, i == 1 ? v[0] : 0)
     PLACES;
     __shared__ float spare;
     if (b == 0) z[0] = x[0], __threadfence(), spare = 1, y[0] = spare - 1, atomicExch(n, 1u);
-    else if (atomicAdd(n, 0u) == 1) y[1] = z[0];
+    else wait_for(n, 1), y[1] = z[0];
 }
 WRONG(a_write_behind_the_fence, 2, 1, "race")
 {
@@ -280,8 +285,8 @@ RIGHT(a_chain_of_three, 3, 1, i == 2 ? v[0] : 0)
 {
     PLACES;
     if (b == 0) z[0] = x[0], __threadfence(), atomicExch(n, 1u);
-    else if (b == 1 && atomicAdd(n, 0u) == 1) __threadfence(), atomicExch(n + 1, 1u);
-    else if (b == 2 && atomicAdd(n + 1, 0u) == 1) y[2] = z[0];
+    else if (b == 1) wait_for(n, 1), __threadfence(), atomicExch(n + 1, 1u);
+    else wait_for(n + 1, 1), y[2] = z[0];
 }
 WRONG(a_chain_with_a_gap, 3, 1, "race")
 {
@@ -363,8 +368,8 @@ RIGHT(a_block_fence_and_then_a_wide_one, 2, 64, i == 0 ? v[0] : 0)
     PLACES;
     if (b == 0 && t == 0) z[0] = x[0], __threadfence_block(), atomicExch(n, 1u);
     __syncthreads();
-    if (b == 0 && t == 32 && atomicAdd(n, 0u) == 1) __threadfence(), atomicExch(n + 1, 1u);
-    if (b == 1 && t == 0 && atomicAdd(n + 1, 0u) == 1) y[0] = z[0];
+    if (b == 0 && t == 32) wait_for(n, 1), __threadfence(), atomicExch(n + 1, 1u);
+    if (b == 1 && t == 0) wait_for(n + 1, 1), y[0] = z[0];
 }
 WRONG(a_wide_fence_and_a_block_atomic, 2, 1, "race")
 {
@@ -379,7 +384,7 @@ RIGHT(all_readers_signal, 5, 1, i < 4 ? 0 : i == 4)
 {
     PLACES;
     if (b < 4) z[b + 1] = z[0], __threadfence(), atomicAdd(n, 1u);
-    else if (atomicAdd(n, 0u) == 4) z[0] = 7, y[4] = 1;
+    else wait_for(n, 4), z[0] = 7, y[4] = 1;
 }
 WRONG(a_reader_forgets_to_signal, 5, 1, "block (1,0,0)")
 {
@@ -395,7 +400,7 @@ RIGHT(all_atomics_signal, 5, 1, i == 4 ? 4 : 0)
 {
     PLACES;
     if (b < 4) atomicAdd(n + 1, 1u), __threadfence(), atomicAdd(n, 1u);
-    else if (atomicAdd(n, 0u) == 4) y[4] = (float)n[1];
+    else wait_for(n, 4), y[4] = (float)n[1];
 }
 WRONG(an_atomic_forgets_to_signal, 5, 1, "an atomic by block (1,0,0)")
 {

@@ -136,7 +136,7 @@ static bool in_shared(const char *p, place *found)
         if (next != m.arrays.begin()) --next;           /* else it is before the first */
         if (next->second.name.empty()) return found->kind = OWN, true;
         const auto after = std::next(next);
-        if (after != m.arrays.end() && is_before(m, at, next->first + next->second.bytes, *next, *after)) next = after;
+        if (p >= m.tls && after != m.arrays.end() && is_before(m, at, next->first + next->second.bytes, *next, *after)) next = after;
         const bool dynamic = next->second.name == "dynamic_shared";
         *found = { SHARED, nullptr, at - next->first, next->second.name.c_str(),
                    dynamic ? now.shared_bytes : next->second.bytes, m.first + at, dynamic };
