@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct judged *const lists[] = { faulty_kernels, right_kernels, tricky_kernels, model_kernels, memory_kernels,
-                                              host_kernels, NULL };
+static const struct judged *const lists[] = { faulty_kernels, right_kernels, tricky_kernels, model_kernels,
+                                              memory_kernels, host_kernels, NULL };
 
 /* The n-th kernel that is right, or wrong; NULL: there are not so many. */
 static const struct judged *kernel_at(bool right, int n)

@@ -99,7 +99,8 @@ static void product_of_16_bits(cublasOperation_t op_a, cublasOperation_t op_b, i
 /* A matrix of stored columns, `ld` numbers apart, each of `rows` numbers. */
 struct stored { const char *name; const void *X; enum dtype t; int ld, rows, columns; };
 
-static struct stored stored(const char *name, const void *X, enum dtype t, int ld, bool transposed, int rows, int columns)
+static struct stored stored(const char *name, const void *X, enum dtype t, int ld, bool transposed, int rows,
+                            int columns)
 {
     return (struct stored){ name, X, t, ld, transposed ? columns : rows, transposed ? rows : columns };
 }
@@ -109,8 +110,8 @@ static bool has_shape(const struct stored *m)
 {
     static _Thread_local char text[120];
     if (m->rows >= 0 && m->columns >= 0 && m->ld >= m->rows) return true;
-    snprintf(text, sizeof text, "cublasGemmEx with a matrix %s of columns of %d numbers whose leading dimension is %d", m->name,
-             m->rows, m->ld);
+    snprintf(text, sizeof text, "cublasGemmEx with a matrix %s of columns of %d numbers whose leading dimension is %d",
+             m->name, m->rows, m->ld);
     emulated_product_refused(text);
     return false;
 }
@@ -138,7 +139,8 @@ cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t op_a, cublasOper
     emulated_calls.products++;
     const enum dtype ta = format_of(A_type), tb = format_of(B_type), tc = format_of(C_type);
     const struct stored a = stored("A", A, ta, lda, op_a != CUBLAS_OP_N, m, k);
-    const struct stored b = stored("B", B, tb, ldb, op_b != CUBLAS_OP_N, k, n), c = stored("C", C, tc, ldc, false, m, n);
+    const struct stored b = stored("B", B, tb, ldb, op_b != CUBLAS_OP_N, k, n);
+    const struct stored c = stored("C", C, tc, ldc, false, m, n);
     (void)algo;
     if (h == NULL) return emulated_product_refused("cublasGemmEx without a handle"), CUBLAS_STATUS_NOT_INITIALIZED;
     if (!has_shape(&a) || !has_shape(&b) || !has_shape(&c)) return CUBLAS_STATUS_INVALID_VALUE;

@@ -166,7 +166,7 @@ ATOMIC_CAS(atomicCAS_block, IN_BLOCK)
 #undef ATOMIC_CAS
 
 /* Read-only while the kernel runs.  It is not watched: it says itself what it reads. */
-template <typename T> __attribute__((noinline, no_sanitize("thread,alignment"))) static T __ldg(const T *p)
+template <typename T> __attribute__((noinline, no_sanitize("thread", "alignment"))) static T __ldg(const T *p)
 {
     if (emulated::watcher && emulated::watcher->reads_for_good)
         emulated::watcher->reads_for_good(p, sizeof *p, alignof(T), __builtin_return_address(0));

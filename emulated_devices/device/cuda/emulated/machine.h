@@ -81,7 +81,8 @@ template <typename A> static inline decltype(auto) or_null_of(A &a)
     else return (a);
 }
 
-template <typename Kernel, typename Held> static inline void launch_with(const launched &l, const Kernel &kernel, Held &&held)
+template <typename Kernel, typename Held>
+static inline void launch_with(const launched &l, const Kernel &kernel, Held &&held)
 {
     const std::pair<Kernel, Held> all{ kernel, std::move(held) };
     launch_threads(l, [](const void *p) {
@@ -111,7 +112,8 @@ static inline void launch(const launched &l, const Takes &, const Types &, const
     else {
         constexpr bool as_they_are = std::is_invocable<Takes, const std::decay_t<A> &...>::value;
         constexpr bool with_null = !as_they_are && std::is_invocable<Takes, const or_null<std::decay_t<A>> &...>::value;
-        typedef std::conditional_t<with_null, std::tuple<or_null<std::decay_t<A>>...>, std::tuple<std::decay_t<A>...>> held;
+        typedef std::conditional_t<with_null, std::tuple<or_null<std::decay_t<A>>...>,
+                                   std::tuple<std::decay_t<A>...>> held;
         launch_with(l, kernel, held{ { arguments }... });
     }
 }
@@ -154,7 +156,7 @@ struct watcher {
     void (*bad_mask)(const char *why, const together &, int thread);
     void (*fences)(enum scope);
     void (*atomic)(const void *, size_t bytes, const void *pc, enum scope, bool compares);
-    void (*reads_for_good)(const void *, size_t bytes, size_t alignment, const void *pc);         /* __ldg: nobody may write there */
+    void (*reads_for_good)(const void *, size_t bytes, size_t alignment, const void *pc);       /* by __ldg */
     void (*stuck)();                                            /* nobody can go on; each that waits has been named */
     void (*allocated)(void *, size_t bytes);
     void (*freed)(void *);

@@ -22,8 +22,8 @@ namespace emulated {
 
 /* ---- what happens ------------------------------------------------------------------------------------------------ */
 
-/* COMPARES: an atomic that stores only over a number that it was told.  OF_BLOCK: an atomic for the block's threads alone.
- * FOR_GOOD: a read that nobody may write to while the kernel runs. */
+/* COMPARES: an atomic that stores only over a number that it was told.  OF_BLOCK: one for the block's threads alone.
+ * FOR_GOOD: a read of what nobody may write while the kernel runs. */
 enum { WRITE = 1, ATOMIC = 2, COMPARES = 4, OF_BLOCK = 8, FOR_GOOD = 16 };
 
 /* Accesses to a word of 4 bytes: of lanes of a warp, at the same clock of each. */
