@@ -14,9 +14,12 @@ static struct { std::mutex lock; std::map<const char *, size_t> at; size_t bytes
 
 struct emulated_calls emulated_calls;
 
+static char failed_launch[300] = "invalid configuration argument";
+
 void emulated::launch_failed(const char *kernel, const char *why)
 {
     all.error = cudaErrorInvalidConfiguration;
+    snprintf(failed_launch, sizeof failed_launch, "invalid configuration argument: kernel %s: %s", kernel, why);
     if (watcher) watcher->bad_call(kernel, why);
 }
 
@@ -248,7 +251,7 @@ const char *cudaGetErrorString(cudaError_t e)
     switch (e) {
     case cudaSuccess: return "no error";
     case cudaErrorMemoryAllocation: return "out of memory";
-    case cudaErrorInvalidConfiguration: return "invalid configuration argument";
+    case cudaErrorInvalidConfiguration: return failed_launch;
     case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";
     case cudaErrorNoDevice: return "no CUDA-capable device is detected";
     case cudaErrorInvalidDevice: return "invalid device ordinal";

@@ -107,7 +107,7 @@ mkdir "$work/kernel"
 watched="$plus -Wall -Wextra -Wno-unknown-pragmas -fsanitize=thread,alignment"
 $cxx $watched -DEMULATED_BOUNDS ${lesson:+-I"$lesson"} -x c++ -E "$kernel" -o "$work/kernel/text" || exit 1
 awk -f $cuda/emulated/judge/launch_bounds.awk "$work/kernel/text" >"$work/kernel/checks.ii" || exit 1
-if ! $cxx $watched -Wno-unused-command-line-argument -x c++-cpp-output -S "$work/kernel/checks.ii" -o "$work/kernel/s"; then
+if ! $cxx $(echo "$watched" | sed 's/-I *[^ ]*//g') -x c++-cpp-output -S "$work/kernel/checks.ii" -o "$work/kernel/s"; then
     if grep -q '<<<' "$work/kernel/checks.ii"; then
         echo 'a launch is written LAUNCH(kernel, grid, block, bytes, arguments...) here, which is <<<grid, block, bytes>>> under nvcc' >&2
     fi
