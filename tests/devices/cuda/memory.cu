@@ -66,6 +66,7 @@ WRONG(a_vector_in_a_row_of_odd_length, 1, 1, "is not a multiple of 16")
     PLACES;
     __shared__ __align__(16) float s[2][7];
     *(float4 *)s[1] = make_float4(1, 2, 3, 4);                  /* HERE */
+    y[0] = s[1][2];
 }
 WRONG(a_double_behind_one_float, 1, 1, "is not a multiple of 8") { PLACES; *(double *)(y + 1) = 1; /* HERE */ }
 WRONG(an_atomic_behind_one_int, 1, 1, "is not a multiple of 8") { PLACES; atomicAdd((unsigned long long *)(n + 1), 1ull); /* HERE */ }

@@ -235,8 +235,8 @@ static bool is_written(const place &at, size_t i)
     return shared_written[at.tls + i] == (uint32_t)now.block_number;
 }
 
-/* How many bytes of some that are read nobody has written, and the first; padding: NULL, or by byte of a type whether a
- * number of the type lies there. */
+/* How many bytes of some that are read nobody has written, and the first; numbers: NULL, or by byte of a type
+ * whether a number lies there, and not only room between numbers. */
 static size_t not_written(const place &at, size_t bytes, const unsigned char *numbers, size_t type_bytes, size_t *first)
 {
     size_t count = 0;
