@@ -108,17 +108,20 @@ frameworks: all
 ## make faults     break the program on purpose, in every way of tests/faults, and see who notices (FAULTS='tp-*' JOBS=n)
 faults: DEPS_FOR := faults
 faults: deps
-	$(Q)$(MAKE) -j$$(nproc) --no-print-directory $(ORRERY) $(FAULT_TESTS) $(if $(CUDA_FAULTS),$(OBJECTS_emulated))
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory $(ORRERY) $(FAULT_TESTS) $(if $(CUDA_FAULTS),$(OBJECTS_emulated)) $(if $(JUDGE_FAULTS),$(B)/cuda-judge/tests/devices/cuda/test_judge)
 	$(Q)ORRERY="$(CURDIR)/$(ORRERY)" MPIEXEC="$(MPIEXEC)" bash tests/faults/run.sh $(B) $(FAULTS)
 FAULT_FILES = $(patsubst %,tests/faults/%.fault,$(or $(FAULTS),*))
 FAULT_TESTS = $(filter $(addprefix %/,$(sort $(shell sed -n 's/^caught by: .*\(test_[a-z0-9_]*\).*/\1/p' $(FAULT_FILES)))),$(TESTS))
 CUDA_FAULTS = $(shell grep -l '^caught by: .*cuda-emulated' $(FAULT_FILES))
+JUDGE_FAULTS = $(shell grep -l '^caught by: test_judge' $(FAULT_FILES))
 # How a file is compiled and a program linked, for tests/faults/run.sh.
 test verify faults: export HOW_REF   = $(CC) $(CFLAGS)
 test verify faults: export HOW_DEV   = $(MPICC) $(CFLAGS) -DORRERY_MPIEXEC='"$(notdir $(MPIEXEC))"'
 test verify faults: export HOW_LIBS  = $(LDLIBS)
 test verify faults: export HOW_EMULATED = $(HOW_DEV) -I$(CUDA_DIR)/emulated -DCUDA_EMULATED
 test verify faults: export HOW_CUDA  = $(OBJECTS_emulated)
+test verify faults: export HOW_JUDGE = $(CXX) $(CXXFLAGS)
+test verify faults: export HOW_JUDGED = $(OBJECTS_judge) $(TEST_KERNELS:%=$(B)/cuda-judge/%.o) $(HALVES)
 test verify faults: export HOW_TWICE = $(OPS_SRC)
 test verify faults: export HOW_FORMATS = $(FORMATS)
 
@@ -244,11 +247,12 @@ $(B)/cuda-emulated/%.cu.o: %.cu $(ALSO)
 	$(call compile_as,$(CXX) $(CXXFLAGS) -x c++)
 OPTIMIZERS := $(CUDA_DIR)/kernels/optimizers.cu.o
 $(B)/cuda-emulated/$(OPTIMIZERS) $(B)/cuda-judge/$(OPTIMIZERS): override CXXFLAGS += -ffp-contract=off
-$(B)/cuda-judge/%.cu.o: %.cu $(CUDA_DIR)/emulated/judge/red_zones.awk $(CUDA_DIR)/emulated/judge/calls.txt $(ALSO)
+$(B)/cuda-judge/%.cu.o: %.cu $(wildcard $(CUDA_DIR)/emulated/judge/*.awk) $(CUDA_DIR)/emulated/judge/calls.txt $(ALSO)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo '  CC   $@')
-	$(Q)$(CXX) $(WATCHED) -x c++ -S $< -o $@.s -MF $(@:.o=.d) -MT $@
-	$(Q)awk -f $(CUDA_DIR)/emulated/judge/red_zones.awk $@.s >$@.zones.s && $(CXX) -c $@.zones.s -o $@ && objcopy --redefine-syms=$(CUDA_DIR)/emulated/judge/calls.txt $@ && rm $@.s $@.zones.s
+	$(Q)$(CXX) $(WATCHED) -DEMULATED_BOUNDS -x c++ -E $< -o $@.i -MF $(@:.o=.d) -MT $@
+	$(Q)awk -f $(CUDA_DIR)/emulated/judge/launch_bounds.awk $@.i >$@.ii && $(CXX) $(filter-out -M%,$(WATCHED)) -x c++-cpp-output -S $@.ii -o $@.s
+	$(Q)awk -f $(CUDA_DIR)/emulated/judge/red_zones.awk $@.s >$@.zones.s && $(CXX) -c $@.zones.s -o $@ && objcopy --redefine-syms=$(CUDA_DIR)/emulated/judge/calls.txt $@ && rm $@.i $@.ii $@.s $@.zones.s
 # The same functions by two headers: the emulator's, and NVIDIA's where there are any.
 $(B)/cuda-judge/halves.emulated.o: tests/devices/cuda/halves.cpp $(ALSO)
 	$(call compile_as,$(CXX) $(CXXFLAGS))

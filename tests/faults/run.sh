@@ -28,9 +28,10 @@ kind() { sed -E 's/^mpiexec -n [0-9]+ //; s/^orrery (verify [a-z]+|[a-z]+).*/\1/
 # ---- building -----------------------------------------------------------------------------------------------------------------
 # compile SOURCE OBJECT NAME: as the Makefile compiles NAME; without debug information, so that equal code is an equal object.
 compile() {
-    local formats=- format how=$HOW_DEV
+    local formats=- format how=$HOW_DEV kind=c
     case $3 in
         ref/*) how=$HOW_REF ;;
+        *.cpp) how=$HOW_JUDGE kind=c++ ;;
         emulated_devices/device/cuda/* | emulated_devices/collectives/nccl.c) how=$HOW_EMULATED ;;
     esac
     how=${how//-MMD -MP/}                       # nobody asks what it depends on
@@ -38,7 +39,7 @@ compile() {
     for format in $formats; do
         local object=$2.$format.o define=
         [ $format = - ] || define=-DREAL=$format
-        eval "$how $define -w -g0 -c -x c - -o $object.new" <"$1" && mv "$object.new" "$object" || return 1
+        eval "$how $define -w -g0 -c -x $kind - -o $object.new" <"$1" && mv "$object.new" "$object" || return 1
     done
 }
 
@@ -59,20 +60,23 @@ is_new() { [ -e "$1" ] && [ -z "$(find $HOW_CUDA "$build/libdevices.a" "$build/l
 # Whether a check needs the backend cuda-emulated.
 needs_cuda() { [[ $1 == *cuda-emulated* ]]; }
 
-# Its objects, but those that DIR has others of.
+# Its objects, or those of the judge, but the ones that DIR has others of.
 cuda_objects() {
     local object name
-    for object in $HOW_CUDA; do
-        name=${object#"$build/cuda-emulated/"}
-        [ -e "$1/${name%.c.o}.-.o" ] || echo "$object"
+    for object in $2; do
+        name=${object#"$build/cuda-emulated/"} name=${name#"$build/cuda-judge/"} name=${name%.o}
+        [ -e "$1/${name%.c}.-.o" ] || echo "$object"
     done
 }
 
 # link FOLDER PROGRAM CHECKS OBJECT...: the program as it is, with these objects in place of its own, and with what these checks need.
 link() {
     local folder=$1 program=$2 main=$build/emulated_devices/cli/main.o libs=-rdynamic checks=$3; shift 3
-    case $program in test_*) main=$(ls "$build"/tests/*/"$program".o) libs=-lcmocka ;; esac
-    if needs_cuda "$checks"; then main="$main $(cuda_objects "${folder%/bin}" | tr '\n' ' ')" libs="$libs -lstdc++"; fi
+    case $program in
+        test_judge) main="$build/tests/devices/cuda/test_judge.o $(cuda_objects "${folder%/bin}" "$HOW_JUDGED" | tr '\n' ' ')" libs="-lcmocka -lstdc++ -rdynamic" ;;
+        test_*) main=$(ls "$build"/tests/*/"$program".o) libs=-lcmocka ;;
+    esac
+    if needs_cuda "$checks"; then main="$main $(cuda_objects "${folder%/bin}" "$HOW_CUDA" | tr '\n' ' ')" libs="$libs -lstdc++"; fi
     mkdir -p "$folder"
     [ -n "$(ls "$build"/tests/sanitizers.o 2>/dev/null)" ] && main="$main $build/tests/sanitizers.o"
     eval "$HOW_DEV $* $main $build/libdevices.a $build/libref.a -o $folder/$program $libs $HOW_LIBS"
@@ -80,7 +84,11 @@ link() {
 
 # The program of the tree.
 put_program() {
-    case $2 in orrery) ln -sf "$ORRERY" "$1/orrery" ;; *) ln -sf "$(ls -d "$PWD/$build"/tests/*/"$2")" "$1/" ;; esac
+    case $2 in
+        orrery) ln -sf "$ORRERY" "$1/orrery" ;;
+        test_judge) ln -sf "$PWD/$build/cuda-judge/tests/devices/cuda/test_judge" "$1/" ;;
+        *) ln -sf "$(ls -d "$PWD/$build"/tests/*/"$2")" "$1/" ;;
+    esac
 }
 
 # Checks say mpiexec; which one that is the Makefile knows.  (No link: MPICH's looks for its helpers beside itself.)

@@ -98,7 +98,7 @@ const struct lesson lesson_19_scan = {
             "Read into a variable, barrier, then write, barrier." } },
         { 1, "judge", "one block: no race, and nothing out of bounds", 4, check_judge,
           { "The report names both accesses, with their lines.  Which barrier stands between them?",
-            "A barrier that some threads do not reach is none: no return before it.",
+            "A barrier orders nothing of a thread that has returned before it.",
             "x has n numbers, and the block THREADS threads." } },
         { 2, "all-values", "all blocks: the sums, in one order of threads", 3, check_all_values,
           { "Each block can sum its part as in part 1.  What is missing in block 5?",

@@ -40,4 +40,44 @@ static inline int differ(const float *a, const float *b, int n)
     return 0;
 }
 
+/* A kernel by itself.  Each gets y and z [256] and n [256], which are zeros, and x [256], and runs alone.
+ *
+ *   WRONG(name, blocks, threads, says) { ... }     a report says this, and names each line with the word HERE
+ *   RIGHT(name, blocks, threads, want) { ... }     there is no report, and y[i] is `want` for i below 256
+ */
+enum { ROOM = 256 };
+
+struct alone {
+    ramp x;
+    numbers<float> y, z;
+    numbers<unsigned> n;
+    float got[ROOM];
+    alone() : x(ROOM), y(ROOM), z(ROOM), n(ROOM) { y.zero(), z.zero(), n.zero(); }
+};
+
+#define PARAMETERS float *y, float *z, unsigned *n, const float *x
+#define KERNEL_ALONE(name, blocks, threads, says, ...)                                                                 \
+    static __global__ void name(PARAMETERS);                                                                           \
+    static int run_##name(void)                                                                                        \
+    {                                                                                                                  \
+        alone a;                                                                                                       \
+        LAUNCH(name, dim3(blocks), dim3(threads), 0, a.y.data, a.z.data, a.n.data, a.x.data);                          \
+        a.y.get(a.got);                                                                                                \
+        __VA_ARGS__                                                                                                    \
+    }                                                                                                                  \
+    static constexpr judged name##_ = { #name, says, run_##name };                                                     \
+    static __global__ void name(PARAMETERS)
+#define WRONG(name, blocks, threads, says) KERNEL_ALONE(name, blocks, threads, says, return 0;)
+#define RIGHT(name, blocks, threads, want)                                                                             \
+    KERNEL_ALONE(name, blocks, threads, NULL, {                                                                        \
+        const auto wanted = [](const float *v, int i) -> float { return (void)v, (void)i, (float)(want); };            \
+        int wrong = 0;                                                                                                 \
+        for (int i = 0; i < ROOM; i++) wrong += !(a.got[i] == wanted(a.x.host, i));                                    \
+        return wrong;                                                                                                  \
+    })
+/* A thread's places. */
+#define PLACES                                                                                                         \
+    const int t = threadIdx.x, b = blockIdx.x, lane = t % 32;                                                          \
+    (void)y, (void)z, (void)n, (void)x, (void)t, (void)b, (void)lane
+
 #endif

@@ -1,4 +1,4 @@
-/* judged.h -- kernels with one mistake each, and right ones that look wrong: for test_judge.c. */
+/* judged.h -- kernels with one mistake each, and right ones that look wrong: for test_judge.c and on_gpu.c. */
 #ifndef ORRERY_TESTS_JUDGED_H
 #define ORRERY_TESTS_JUDGED_H
 
@@ -11,7 +11,9 @@ struct judged {
 #ifdef __cplusplus
 extern "C" {
 #endif
-extern const struct judged faulty_kernels[], tricky_kernels[];  /* end with a name of NULL */
+/* Each ends with a name of NULL. */
+extern const struct judged faulty_kernels[], right_kernels[], tricky_kernels[];
+extern const struct judged model_kernels[], memory_kernels[], host_kernels[];       /* wrong ones and right ones */
 #ifdef __cplusplus
 }
 #endif

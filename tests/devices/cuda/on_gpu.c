@@ -11,34 +11,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern const struct judged right_kernels[];
+static const struct judged *const lists[] = { faulty_kernels, right_kernels, tricky_kernels, model_kernels,
+                                              memory_kernels, host_kernels, NULL };
 
-static int count_of(const struct judged *k)
+/* The n-th kernel that is right, or wrong; NULL: there are not so many. */
+static const struct judged *kernel_at(bool right, int n)
 {
-    int n = 0;
-    while (k[n].name != NULL) n++;
-    return n;
+    for (int l = 0; lists[l] != NULL; l++)
+        for (const struct judged *k = lists[l]; k->name != NULL; k++)
+            if ((k->says == NULL) == right && n-- == 0) return k;
+    return NULL;
 }
 
-static int wrong_of(const struct judged *k)
+static int count_of(bool right)
 {
-    int wrong = 0;
-    for (; k->name != NULL; k++)
-        if (k->run()) printf("%s: its numbers are wrong\n", k->name), wrong++;
-    return wrong;
+    int n = 0;
+    while (kernel_at(right, n) != NULL) n++;
+    return n;
 }
 
 int main(int argc, char **argv)
 {
     if (argc < 2) {
-        const int wrong = wrong_of(right_kernels) + wrong_of(tricky_kernels);
-        printf("%d right kernels, %d with wrong numbers\n", count_of(right_kernels) + count_of(tricky_kernels), wrong);
+        int n = 0, wrong = 0;
+        for (const struct judged *k; (k = kernel_at(true, n)) != NULL; n++)
+            if (k->run()) printf("%s: its numbers are wrong\n", k->name), wrong++;
+        printf("%d right kernels, %d with wrong numbers\n", n, wrong);
         return wrong != 0;
     }
     const bool name = argc > 2 && strcmp(argv[1], "NAME") == 0;
-    const int count = count_of(faulty_kernels), n = atoi(argv[name ? 2 : 1]);
+    const int count = count_of(false), n = atoi(argv[name ? 2 : 1]);
     if (strcmp(argv[1], "COUNT") == 0) return printf("%d\n", count) < 0;
     if (n < 0 || n >= count) return fprintf(stderr, "on_gpu: 0 to %d\n", count - 1), 2;
-    if (name) return printf("%s\t%s\n", faulty_kernels[n].name, faulty_kernels[n].says) < 0;
-    return faulty_kernels[n].run() != 0;
+    const struct judged *k = kernel_at(false, n);
+    if (name) return printf("%s\t%s\n", k->name, k->says) < 0;
+    return k->run() != 0;
 }

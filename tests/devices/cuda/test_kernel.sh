@@ -30,6 +30,19 @@ run 1 "$place/least.cu"
 says 'least\.cu.*no matching function for call to .*min'
 end
 
+begin a_launch_with_angles_says_how_to_write_it
+{ cat $kernels/gate.cu; echo '__global__ void one(double *y) { *y = 1; } void ones(double *y) { one<<<1, 1>>>(y); }'; } >"$place/angles.cu"
+run 1 "$place/angles.cu"
+says 'a launch is written LAUNCH\(kernel, grid, block, bytes, arguments'
+end
+
+begin launch_bounds_hold
+sed 's/__global__ void gate_slopes(/__global__ void __launch_bounds__(2 * 4) gate_slopes(/' $kernels/gate.cu >"$place/bounds.cu"
+grep -q __launch_bounds__ "$place/bounds.cu" || { broken=yes; echo 'gate.cu has no such kernel'; }
+run 3 "$place/bounds.cu" --check --only gate_backward_input
+says 'invalid configuration argument: kernel .*gate_slopes<T>.*: its blocks have [0-9]+ threads, and its __launch_bounds__ allow 8$'
+end
+
 begin an_installed_program_finds_what_it_needs
 mkdir -p "$place/tree"
 cp --parents $(find ref emulated_devices -name '*.h') $(find emulated_devices/device/cuda -type f ! -name '*.h') "$place/tree"

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #undef I
 
+void emulated_product_refused(const char *why);
+void emulated_product_reads(const char *matrix, const void *X, size_t pitch, size_t width, size_t rows);
 void emulated_product_writes(void *C, size_t pitch, size_t width, size_t rows);
 int emulated_product_reaches(const char *matrix, const void *data, size_t pitch, size_t width, size_t columns);
 
@@ -94,12 +96,40 @@ static void product_of_16_bits(cublasOperation_t op_a, cublasOperation_t op_b, i
     free(a), free(b), free(c);
 }
 
-/* Whether a matrix of stored columns, `ld` numbers apart, each of `rows` numbers, lies where a kernel may use it. */
-static bool lies_well(const char *matrix, const void *X, enum dtype t, int ld, int rows, int columns)
+/* A matrix of stored columns, `ld` numbers apart, each of `rows` numbers. */
+struct stored { const char *name; const void *X; enum dtype t; int ld, rows, columns; };
+
+static struct stored stored(const char *name, const void *X, enum dtype t, int ld, bool transposed, int rows,
+                            int columns)
 {
-    const size_t size = dtype_size(t);
-    return emulated_product_reaches(matrix, X, (size_t)ld * size, (size_t)rows * size, (size_t)columns);
+    return (struct stored){ name, X, t, ld, transposed ? columns : rows, transposed ? rows : columns };
 }
+
+/* A GPU's library returns an error, which is easily not looked at. */
+static bool has_shape(const struct stored *m)
+{
+    static _Thread_local char text[120];
+    if (m->rows >= 0 && m->columns >= 0 && m->ld >= m->rows) return true;
+    snprintf(text, sizeof text, "cublasGemmEx with a matrix %s of columns of %d numbers whose leading dimension is %d",
+             m->name, m->rows, m->ld);
+    emulated_product_refused(text);
+    return false;
+}
+
+/* Whether it lies where a kernel may use it. */
+static bool lies_well(const struct stored *m)
+{
+    const size_t size = dtype_size(m->t);
+    return emulated_product_reaches(m->name, m->X, (size_t)m->ld * size, (size_t)m->rows * size, (size_t)m->columns);
+}
+
+static void is_read(const struct stored *m)
+{
+    const size_t size = dtype_size(m->t);
+    emulated_product_reads(m->name, m->X, (size_t)m->ld * size, (size_t)m->rows * size, (size_t)m->columns);
+}
+
+static bool is_zero(const void *x, enum dtype t) { return t == F64 ? *(const double *)x == 0 : *(const float *)x == 0; }
 
 cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
                             const void *alpha, const void *A, cudaDataType A_type, int lda, const void *B,
@@ -108,18 +138,20 @@ cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t op_a, cublasOper
 {
     emulated_calls.products++;
     const enum dtype ta = format_of(A_type), tb = format_of(B_type), tc = format_of(C_type);
+    const struct stored a = stored("A", A, ta, lda, op_a != CUBLAS_OP_N, m, k);
+    const struct stored b = stored("B", B, tb, ldb, op_b != CUBLAS_OP_N, k, n);
+    const struct stored c = stored("C", C, tc, ldc, false, m, n);
     (void)algo;
-    if (h == NULL) return CUBLAS_STATUS_NOT_INITIALIZED;
-    if (m < 0 || n < 0 || k < 0 || lda < (op_a == CUBLAS_OP_N ? m : k) || ldb < (op_b == CUBLAS_OP_N ? k : n)
-        || ldc < m)
-        return CUBLAS_STATUS_INVALID_VALUE;
-    if ((ta == F64) != (compute == CUBLAS_COMPUTE_64F) || ta != tb || (tc != ta && tc != F32))
+    if (h == NULL) return emulated_product_refused("cublasGemmEx without a handle"), CUBLAS_STATUS_NOT_INITIALIZED;
+    if (!has_shape(&a) || !has_shape(&b) || !has_shape(&c)) return CUBLAS_STATUS_INVALID_VALUE;
+    if ((ta == F64) != (compute == CUBLAS_COMPUTE_64F) || ta != tb || (tc != ta && tc != F32)) {
+        emulated_product_refused("cublasGemmEx with formats that do not go together");
         return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
     if (m == 0 || n == 0) return CUBLAS_STATUS_SUCCESS;
-    if (!lies_well("C", C, tc, ldc, m, n) ||
-        !lies_well("A", A, ta, lda, op_a == CUBLAS_OP_N ? m : k, op_a == CUBLAS_OP_N ? k : m) ||
-        !lies_well("B", B, tb, ldb, op_b == CUBLAS_OP_N ? k : n, op_b == CUBLAS_OP_N ? n : k))
-        return CUBLAS_STATUS_EXECUTION_FAILED;
+    if (!lies_well(&c) || !lies_well(&a) || !lies_well(&b)) return CUBLAS_STATUS_EXECUTION_FAILED;
+    if (!is_zero(alpha, ta)) is_read(&a), is_read(&b);
+    if (!is_zero(beta, ta)) is_read(&c);
     emulated_product_writes(C, (size_t)ldc * dtype_size(tc), (size_t)m * dtype_size(tc), (size_t)n);
     const int trans_a = op_a == CUBLAS_OP_N ? CblasNoTrans : CblasTrans;
     const int trans_b = op_b == CUBLAS_OP_N ? CblasNoTrans : CblasTrans;

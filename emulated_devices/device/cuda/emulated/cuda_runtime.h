@@ -32,7 +32,9 @@
 #define __constant__
 #define __shared__ thread_local
 #define __align__(n) __attribute__((aligned(n)))
+#ifndef EMULATED_BOUNDS         /* launch_bounds.awk makes a check of them */
 #define __launch_bounds__(...)
+#endif
 #define __grid_constant__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
@@ -107,19 +109,20 @@ template <typename T> static inline unsigned __match_all_sync(unsigned mask, T x
 }
 static inline unsigned __activemask() { return emulated::active_lanes(); }
 
-static inline void __threadfence(WHERE) { emulated::fence(HERE); }
-static inline void __threadfence_system(WHERE) { emulated::fence(HERE); }
-static inline void __threadfence_block(WHERE) { emulated::fence(HERE); }
+static inline void __threadfence() { emulated::fence(emulated::IN_DEVICE); }
+static inline void __threadfence_system() { emulated::fence(emulated::IN_DEVICE); }
+static inline void __threadfence_block() { emulated::fence(emulated::IN_BLOCK); }
 
 /* ---- atomics ----------------------------------------------------------------------------------------------------- */
 
 /* What f makes of the number at p is stored there; the old one is returned.  The processor's own instruction is in
  * machine.cpp, which is not watched. */
 namespace emulated {
-template <typename T, typename F> static inline T atomic(T *p, const void *pc, F f, bool compares = false)
+template <typename T, typename F>
+static inline T atomic(T *p, const void *pc, enum scope reach, F f, bool compares = false)
 {
     static_assert(std::is_integral<T>::value, "atomics of floats add in no fixed order: they are not emulated");
-    uint64_t bits = atomic_begins(p, sizeof *p, pc, compares), next;
+    uint64_t bits = atomic_begins(p, sizeof *p, pc, reach, compares), next;
     T old, made;
     do {
         memcpy(&old, &bits, sizeof old);
@@ -129,11 +132,15 @@ template <typename T, typename F> static inline T atomic(T *p, const void *pc, F
     return old;
 }
 }
-#define ATOMIC(name, result)                                                                                           \
+#define ATOMIC_IN(name, reach, result)                                                                                 \
     template <typename T> __attribute__((noinline)) static T name(T *p, typename std::common_type<T>::type x)          \
     {                                                                                                                  \
-        return emulated::atomic(p, __builtin_return_address(0), [=](T old) -> T { return result; });                   \
+        return emulated::atomic(p, __builtin_return_address(0), emulated::reach, [=](T old) -> T { return result; });  \
     }
+#define ATOMIC(name, result)                                                                                           \
+    ATOMIC_IN(name, IN_DEVICE, result)                                                                                 \
+    ATOMIC_IN(name##_system, IN_DEVICE, result)                                                                        \
+    ATOMIC_IN(name##_block, IN_BLOCK, result)
 ATOMIC(atomicAdd, (T)(old + x))
 ATOMIC(atomicSub, (T)(old - x))
 ATOMIC(atomicExch, ((void)old, x))
@@ -145,11 +152,25 @@ ATOMIC(atomicXor, (T)(old ^ x))
 ATOMIC(atomicInc, (T)(old >= x ? 0 : old + 1))
 ATOMIC(atomicDec, (T)(old == 0 || old > x ? x : old - 1))
 #undef ATOMIC
-template <typename T> __attribute__((noinline)) static T atomicCAS(T *p, typename std::common_type<T>::type compare,
-                                                                   typename std::common_type<T>::type x)
+#undef ATOMIC_IN
+#define ATOMIC_CAS(name, reach)                                                                                        \
+    template <typename T> __attribute__((noinline)) static T name(T *p, typename std::common_type<T>::type compare,    \
+                                                                  typename std::common_type<T>::type x)                \
+    {                                                                                                                  \
+        return emulated::atomic(p, __builtin_return_address(0), emulated::reach,                                       \
+                                [=](T old) -> T { return old == compare ? x : old; }, true);                           \
+    }
+ATOMIC_CAS(atomicCAS, IN_DEVICE)
+ATOMIC_CAS(atomicCAS_system, IN_DEVICE)
+ATOMIC_CAS(atomicCAS_block, IN_BLOCK)
+#undef ATOMIC_CAS
+
+/* Read-only while the kernel runs.  It is not watched: it says itself what it reads. */
+template <typename T> __attribute__((noinline, no_sanitize("thread", "alignment"))) static T __ldg(const T *p)
 {
-    return emulated::atomic(p, __builtin_return_address(0), [=](T old) -> T { return old == compare ? x : old; },
-                            true);
+    if (emulated::watcher && emulated::watcher->reads_for_good)
+        emulated::watcher->reads_for_good(p, sizeof *p, alignof(T), __builtin_return_address(0));
+    return *p;
 }
 
 /* ---- what the runtime has for C++ only --------------------------------------------------------------------------- */
@@ -162,19 +183,27 @@ template <typename T> static inline cudaError_t cudaMalloc(T **p, size_t bytes)
     return e;
 }
 
+/* To an array of some type: what lies between its numbers need not be there. */
+template <typename T, typename From>
+static inline cudaError_t cudaMemcpy(T *to, const From *from, size_t bytes, enum cudaMemcpyKind kind)
+{
+    return emulated::copy_numbers(to, from, bytes, kind, emulated::numbers_of<T>());
+}
+
 /* Of a variable of the device, which is one of the program. */
 template <typename T>
 static inline cudaError_t cudaMemcpyToSymbol(T &to, const void *from, size_t bytes, size_t offset = 0)
 {
     if (offset > sizeof to || bytes > sizeof to - offset) return cudaErrorInvalidValue;
-    emulated::copy_variable(reinterpret_cast<char *>(&to) + offset, from, bytes);
+    emulated::copy_variable(reinterpret_cast<char *>(&to) + offset, from, bytes, emulated::type_of_numbers{});
     return cudaSuccess;
 }
 template <typename T>
 static inline cudaError_t cudaMemcpyFromSymbol(void *to, T &from, size_t bytes, size_t offset = 0)
 {
     if (offset > sizeof from || bytes > sizeof from - offset) return cudaErrorInvalidValue;
-    emulated::copy_variable(to, reinterpret_cast<char *>(&from) + offset, bytes);
+    emulated::copy_variable(to, reinterpret_cast<char *>(&from) + offset, bytes,
+                            emulated::numbers_of<std::remove_all_extents_t<T>>());
     return cudaSuccess;
 }
 

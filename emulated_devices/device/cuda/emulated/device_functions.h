@@ -123,6 +123,4 @@ template <typename A, typename B, typename C = OF_TWO(A, B)> static inline C max
 #undef OF_TWO
 #undef UNSIGNED_OF
 
-template <typename T> static inline T __ldg(const T *p) { return *p; }
-
 #endif

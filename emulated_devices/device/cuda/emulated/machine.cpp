@@ -174,6 +174,7 @@ void machine::run_block()
 
 static bool same(where a, where b) { return a.line == b.line && (a.file == b.file || strcmp(a.file, b.file) == 0); }
 
+/* All that have not ended must wait at one place: "all non-exited threads", CUDA C++ Programming Guide. */
 static void look_for_divergence(const std::vector<thread> &threads)
 {
     int first = -1;
@@ -181,11 +182,8 @@ static void look_for_divergence(const std::vector<thread> &threads)
         if (threads[(size_t)t].state == AT_BARRIER) first = t;
     for (int t = 0; t < (int)threads.size(); t++) {
         const thread &other = threads[(size_t)t];
-        if (other.state == ENDED) watcher->block_diverges(threads[(size_t)first].at, first, where{ nullptr, 0 }, t);
-        else if (!same(other.at, threads[(size_t)first].at))
-            watcher->block_diverges(threads[(size_t)first].at, first, other.at, t);
-        else continue;
-        return;
+        if (other.state == ENDED || same(other.at, threads[(size_t)first].at)) continue;
+        return watcher->block_diverges(threads[(size_t)first].at, first, other.at, t);
     }
 }
 
@@ -261,7 +259,10 @@ static bool in_syncwarp(const machine *m, int first, unsigned mask)
 /* All lanes of the mask have come: each gets its result. */
 void machine::meet(int first, unsigned mask)
 {
-    if (watcher && in_syncwarp(this, first, mask)) watcher->warp_meets(first, mask);
+    unsigned here = 0;
+    for (int i = 0; i < WARP; i++)
+        if (mask >> i & 1 && first + i < count && threads[(size_t)(first + i)].state == IN_WARP) here |= 1u << i;
+    if (watcher && in_syncwarp(this, first, mask)) watcher->warp_meets(first, here);
     for (int i = 0; i < WARP; i++)
         if (mask >> i & 1 && first + i < count && threads[(size_t)(first + i)].state == IN_WARP)
             threads[(size_t)(first + i)].result = gives(this, first, i, threads[(size_t)(first + i)].op);
@@ -289,7 +290,6 @@ static const char *wrong_mask(const machine *m, int first, const together &op)
     for (int i = 0; i < WARP; i++) {
         if (!(op.mask >> i & 1)) continue;
         if (first + i >= m->count) return "the mask names a lane that the block does not have";
-        if (m->threads[(size_t)(first + i)].state == ENDED) return "the mask names a lane that has ended";
         const thread &t = m->threads[(size_t)(first + i)];
         if (t.state == IN_WARP && t.op.mask == op.mask && first + i != m->now && t.op.how != op.how)
             return "lanes of one mask call different functions";
@@ -297,7 +297,7 @@ static const char *wrong_mask(const machine *m, int first, const together &op)
     return nullptr;
 }
 
-/* As on a GPU, a lane that ends is not waited for any more; but a mask that names it is wrong. */
+/* A mask may name a lane that has ended: only "non-exited threads named in mask" are waited for (the same guide). */
 void machine::release_lanes_that_wait_for(int gone)
 {
     const int first = gone / WARP * WARP;
@@ -305,7 +305,6 @@ void machine::release_lanes_that_wait_for(int gone)
         if (threads[(size_t)t].state != IN_WARP) continue;
         const together op = threads[(size_t)t].op;
         if (!(op.mask >> (gone - first) & 1)) continue;
-        if (watcher) watcher->bad_mask("the mask names a lane that ends without coming", op, t);
         if (all_here(this, first, op.mask)) meet(first, op.mask);
     }
 }
@@ -332,15 +331,15 @@ unsigned active_lanes()
     return 1u << mine.now % WARP;
 }
 
-void fence(where)
+void fence(enum scope reach)
 {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    if (watcher) watcher->fences();
+    if (watcher) watcher->fences(reach);
 }
 
-uint64_t atomic_begins(void *p, size_t bytes, const void *pc, bool compares)
+uint64_t atomic_begins(void *p, size_t bytes, const void *pc, enum scope reach, bool compares)
 {
-    if (watcher) watcher->atomic(p, bytes, pc, compares);
+    if (watcher) watcher->atomic(p, bytes, pc, reach, compares);
     if (bytes == 8) return __atomic_load_n(static_cast<uint64_t *>(p), __ATOMIC_RELAXED);
     if (bytes == 4) return __atomic_load_n(static_cast<uint32_t *>(p), __ATOMIC_RELAXED);
     return __atomic_load_n(static_cast<uint16_t *>(p), __ATOMIC_RELAXED);
@@ -442,6 +441,15 @@ static const char *cannot_be(dim3 grid, dim3 block, int64_t threads, int64_t blo
     if (bytes > shared_allowed)
         return "it asks for more dynamic shared memory than 48 KiB, or than cudaFuncSetAttribute has allowed";
     return nullptr;
+}
+
+void bounded_thread(int threads)
+{
+    if (mine.count <= threads) return;
+    char why[100];
+    snprintf(why, sizeof why, "its blocks have %d threads, and its __launch_bounds__ allow %d", mine.count, threads);
+    launch_failed(mine.kernel, why);
+    abandon_thread();
 }
 
 std::nullptr_t null::not_null()

@@ -11,6 +11,7 @@
 #define ORRERY_EMULATED_MACHINE_H
 
 #include "emulated_devices/device/cuda/emulated/vector_types.h"
+#include <cuda_runtime_api.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cstddef>
@@ -50,10 +51,13 @@ struct together {
 uint64_t with_warp(const together &);
 
 unsigned active_lanes();
-void fence(where);
+
+/* Whom a fence or an atomic reaches: the threads of the block, or all of the device. */
+enum scope { IN_BLOCK, IN_DEVICE };
+void fence(enum scope);
 /* The bits at p; and next stored there, if they are still the same, else what they have become.  compares: whether it
  * stores only over a number that it was told. */
-uint64_t atomic_begins(void *p, size_t bytes, const void *pc, bool compares);
+uint64_t atomic_begins(void *p, size_t bytes, const void *pc, enum scope, bool compares);
 bool atomic_stores(void *p, size_t bytes, uint64_t *bits, uint64_t next);
 
 /* ---- for launches ------------------------------------------------------------------------------------------------ */
@@ -71,22 +75,70 @@ struct null {
     [[noreturn]] static std::nullptr_t not_null();
 };
 template <typename A> using or_null = std::conditional_t<std::is_same<A, long>::value, null, A>;
-
-/* Arguments are computed once, and each thread gets a copy.  KERNEL_TAKES is never called: it only has a type. */
-template <typename Takes, typename Kernel, typename... A>
-static inline void launch(const launched &l, const Takes &, const Kernel &kernel, A... arguments)
+template <typename A> static inline decltype(auto) or_null_of(A &a)
 {
-    constexpr bool as_they_are = std::is_invocable<Takes, const A &...>::value;
-    constexpr bool with_null = !as_they_are && std::is_invocable<Takes, const or_null<A> &...>::value;
-    typedef std::conditional_t<with_null, std::tuple<or_null<A>...>, std::tuple<A...>> held;
-    const std::pair<Kernel, held> all{ kernel, held{ { arguments }... } };
+    if constexpr (std::is_same<std::remove_const_t<A>, long>::value) return null{ a };
+    else return (a);
+}
+
+template <typename Kernel, typename Held>
+static inline void launch_with(const launched &l, const Kernel &kernel, Held &&held)
+{
+    const std::pair<Kernel, Held> all{ kernel, std::move(held) };
     launch_threads(l, [](const void *p) {
-        const auto &all = *static_cast<const std::pair<Kernel, held> *>(p);
+        const auto &all = *static_cast<const std::pair<Kernel, Held> *>(p);
         std::apply(all.first, all.second);
     }, &all, sizeof all);
 }
 
+/* What a kernel's parameters are, if its name stands for one kernel. */
+template <typename... P> std::tuple<std::decay_t<P>...> parameters_of(int, void (*)(P...));
+
+template <typename Types, bool one_kernel = std::is_invocable<Types, int>::value> struct held_by {
+    template <typename... A> struct from { enum { possible = false }; };
+};
+template <typename Types> struct held_by<Types, true> {
+    typedef std::invoke_result_t<Types, int> type;
+    template <typename... A> struct from { enum { possible = std::is_constructible<type, A...>::value }; };
+};
+
+/* Arguments are computed once, converted to the kernel's parameters once, and each thread gets a copy.  TAKES and TYPES
+ * are never called: they only have types. */
+template <typename Takes, typename Types, typename Kernel, typename... A>
+static inline void launch(const launched &l, const Takes &, const Types &, const Kernel &kernel, A &&...arguments)
+{
+    if constexpr (held_by<Types>::template from<decltype(or_null_of(arguments))...>::possible)
+        launch_with(l, kernel, typename held_by<Types>::type(or_null_of(arguments)...));
+    else {
+        constexpr bool as_they_are = std::is_invocable<Takes, const std::decay_t<A> &...>::value;
+        constexpr bool with_null = !as_they_are && std::is_invocable<Takes, const or_null<std::decay_t<A>> &...>::value;
+        typedef std::conditional_t<with_null, std::tuple<or_null<std::decay_t<A>>...>,
+                                   std::tuple<std::decay_t<A>...>> held;
+        launch_with(l, kernel, held{ { arguments }... });
+    }
+}
+
 /* ---- for a judge, which sees all that happens (judge.h); NULL in fast mode --------------------------------------- */
+
+/* By byte of a type: whether a number lies there, or only room between numbers.  NULL: everywhere a number. */
+struct type_of_numbers { const unsigned char *numbers; size_t bytes; };
+
+template <typename T> static inline type_of_numbers numbers_of()
+{
+#if defined __has_builtin
+#if __has_builtin(__builtin_clear_padding)
+    if constexpr (std::is_class<T>::value && std::is_trivially_copyable<T>::value) {
+        alignas(T) static unsigned char numbers[sizeof(T)];
+        if (numbers[0] == 0) {
+            for (unsigned char &byte : numbers) byte = 0xff;
+            __builtin_clear_padding(reinterpret_cast<T *>(numbers));
+        }
+        return { numbers, sizeof(T) };
+    }
+#endif
+#endif
+    return { nullptr, 0 };
+}
 
 struct thread;
 struct watcher {
@@ -99,16 +151,18 @@ struct watcher {
     void (*thread_begins)(int thread);
     void (*thread_ends)(int thread);
     void (*block_meets)();                                      /* all of the block that have not ended */
-    void (*block_diverges)(where, int thread, where other, int other_thread);  /* two barriers, or NULL: it has ended */
+    void (*block_diverges)(where, int thread, where other, int other_thread);  /* they wait at two barriers */
     void (*warp_meets)(int first_thread, unsigned mask);        /* in __syncwarp: other functions order no memory */
     void (*bad_mask)(const char *why, const together &, int thread);
-    void (*fences)();
-    void (*atomic)(const void *, size_t bytes, const void *pc, bool compares);
+    void (*fences)(enum scope);
+    void (*atomic)(const void *, size_t bytes, const void *pc, enum scope, bool compares);
+    void (*reads_for_good)(const void *, size_t bytes, size_t alignment, const void *pc);       /* by __ldg */
     void (*stuck)();                                            /* nobody can go on; each that waits has been named */
     void (*allocated)(void *, size_t bytes);
     void (*freed)(void *);
-    void (*copied)(void *to, const void *from, size_t bytes);
+    void (*copied)(void *to, const void *from, size_t bytes, const type_of_numbers &);
     void (*set)(void *, size_t bytes);
+    void (*product_reads)(const char *matrix, const void *, size_t bytes);
     void (*bad_call)(const char *kernel, const char *why);      /* by the host; kernel: NULL, or which is launched */
 };
 extern const struct watcher *watcher;
@@ -126,8 +180,15 @@ extern size_t red_zone;
 /* A kernel was launched as it cannot be: what cudaGetLastError says. */
 void launch_failed(const char *kernel, const char *why);
 
+/* At the begin of a kernel with __launch_bounds__(threads, ...): a launch with more of them does nothing. */
+void bounded_thread(int threads);
+static inline void bounded(int threads, int = 0, int = 0) { bounded_thread(threads); }
+
 /* To or from a variable of the device: by the runtime, not by the host's own code. */
-void copy_variable(void *to, const void *from, size_t bytes);
+void copy_variable(void *to, const void *from, size_t bytes, const type_of_numbers &);
+
+/* cudaMemcpy to an array of some type. */
+cudaError_t copy_numbers(void *to, const void *from, size_t bytes, enum cudaMemcpyKind, const type_of_numbers &);
 
 /* Bytes of dynamic shared memory that launches may ask for: more than usual after cudaFuncSetAttribute. */
 extern size_t shared_allowed;

@@ -14,17 +14,20 @@ static struct { std::mutex lock; std::map<const char *, size_t> at; size_t bytes
 
 struct emulated_calls emulated_calls;
 
+static char failed_launch[300] = "invalid configuration argument";
+
 void emulated::launch_failed(const char *kernel, const char *why)
 {
     all.error = cudaErrorInvalidConfiguration;
+    snprintf(failed_launch, sizeof failed_launch, "invalid configuration argument: kernel %s: %s", kernel, why);
     if (watcher) watcher->bad_call(kernel, why);
 }
 
 size_t emulated::shared_allowed = SHARED_USUAL;
 
-void emulated::copy_variable(void *to, const void *from, size_t bytes)
+void emulated::copy_variable(void *to, const void *from, size_t bytes, const type_of_numbers &type)
 {
-    if (watcher) watcher->copied(to, from, bytes);
+    if (watcher) watcher->copied(to, from, bytes, type);
     memcpy(to, from, bytes);
 }
 
@@ -169,28 +172,41 @@ static const char *wrong_copy(const void *to, size_t to_bytes, const void *from,
     return nullptr;
 }
 
-static void copy(void *to, const void *from, size_t bytes)
+static void copy(void *to, const void *from, size_t bytes, const type_of_numbers &type)
 {
     memmove(to, from, bytes);
-    if (watcher) watcher->copied(to, from, bytes);
+    if (watcher) watcher->copied(to, from, bytes, type);
+}
+
+cudaError_t emulated::copy_numbers(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                                   const type_of_numbers &type)
+{
+    if (bytes == 0) return cudaSuccess;
+    if (const char *why = wrong_copy(to, bytes, from, bytes, kind)) return wrong(why);
+    copy(to, from, bytes, type);
+    return cudaSuccess;
 }
 
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
-    if (bytes == 0) return cudaSuccess;
-    if (const char *why = wrong_copy(to, bytes, from, bytes, kind)) return wrong(why);
-    copy(to, from, bytes);
-    return cudaSuccess;
+    return copy_numbers(to, from, bytes, kind, type_of_numbers{});
 }
 
 cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t rows,
                          enum cudaMemcpyKind kind)
 {
     if (width == 0 || rows == 0) return cudaSuccess;
+    if (to_pitch < width || from_pitch < width) {
+        static char text[100];
+        snprintf(text, sizeof text, "cudaMemcpy2D with rows of %zu bytes that are %zu bytes apart", width,
+                 to_pitch < from_pitch ? to_pitch : from_pitch);
+        return wrong(text);
+    }
     if (const char *why = wrong_copy(to, (rows - 1) * to_pitch + width, from, (rows - 1) * from_pitch + width, kind))
         return wrong(why);
     for (size_t r = 0; r < rows; r++)
-        copy(static_cast<char *>(to) + r * to_pitch, static_cast<const char *>(from) + r * from_pitch, width);
+        copy(static_cast<char *>(to) + r * to_pitch, static_cast<const char *>(from) + r * from_pitch, width,
+             type_of_numbers{});
     return cudaSuccess;
 }
 
@@ -235,7 +251,7 @@ const char *cudaGetErrorString(cudaError_t e)
     switch (e) {
     case cudaSuccess: return "no error";
     case cudaErrorMemoryAllocation: return "out of memory";
-    case cudaErrorInvalidConfiguration: return "invalid configuration argument";
+    case cudaErrorInvalidConfiguration: return failed_launch;
     case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";
     case cudaErrorNoDevice: return "no CUDA-capable device is detected";
     case cudaErrorInvalidDevice: return "invalid device ordinal";
@@ -264,6 +280,12 @@ extern "C" void emulated_product_writes(void *C, size_t pitch, size_t width, siz
     for (size_t r = 0; watcher && r < rows; r++) watcher->set(static_cast<char *>(C) + r * pitch, width);
 }
 
+extern "C" void emulated_product_reads(const char *matrix, const void *X, size_t pitch, size_t width, size_t rows)
+{
+    for (size_t r = 0; watcher && r < rows; r++)
+        watcher->product_reads(matrix, static_cast<const char *>(X) + r * pitch, width);
+}
+
 /* Nor does a product run off the end of what it is given.  Without columns nothing is used. */
 extern "C" int emulated_product_reaches(const char *matrix, const void *data, size_t pitch, size_t width,
                                         size_t columns)
@@ -279,3 +301,5 @@ extern "C" int emulated_product_reaches(const char *matrix, const void *data, si
     wrong(text);
     return 0;
 }
+
+extern "C" void emulated_product_refused(const char *why) { wrong(why); }

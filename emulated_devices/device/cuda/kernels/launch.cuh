@@ -17,10 +17,11 @@
 #ifdef __CUDACC__
 #define LAUNCH_NOW(kernel, grid, block, bytes, ...) (kernel)<<<grid, block, bytes>>>(__VA_ARGS__)
 #else
-/* Twice: the first lambda only says whether the kernel takes such arguments. */
+/* Three times: the first lambdas only say whether the kernel takes such arguments, and which parameters it has. */
 #define LAUNCH_NOW(kernel, grid, block, bytes, ...)                                                                    \
     emulated::launch(emulated::launched{ #kernel, grid, block, bytes, { __FILE__, __LINE__ } },                        \
                      [=](const auto &...a) -> decltype((kernel)(a...)) { return (kernel)(a...); },                     \
+                     [=](auto one) -> decltype(emulated::parameters_of(one, kernel)) { return {}; },                   \
                      [=](const auto &...a) { (kernel)(a...); }, ##__VA_ARGS__)
 #endif
 

@@ -104,7 +104,15 @@ fi
 
 # ---- the kernels -----------------------------------------------------------------------------------------------------------------
 mkdir "$work/kernel"
-$cxx $plus -Wall -Wextra -Wno-unknown-pragmas -fsanitize=thread,alignment ${lesson:+-I"$lesson"} -x c++ -S "$kernel" -o "$work/kernel/s" || exit 1
+watched="$plus -Wall -Wextra -Wno-unknown-pragmas -fsanitize=thread,alignment"
+$cxx $watched -DEMULATED_BOUNDS ${lesson:+-I"$lesson"} -x c++ -E "$kernel" -o "$work/kernel/text" || exit 1
+awk -f $cuda/emulated/judge/launch_bounds.awk "$work/kernel/text" >"$work/kernel/checks.ii" || exit 1
+if ! $cxx $(echo "$watched" | sed 's/-I *[^ ]*//g') -x c++-cpp-output -S "$work/kernel/checks.ii" -o "$work/kernel/s"; then
+    if grep -q '<<<' "$work/kernel/checks.ii"; then
+        echo 'a launch is written LAUNCH(kernel, grid, block, bytes, arguments...) here, which is <<<grid, block, bytes>>> under nvcc' >&2
+    fi
+    exit 1
+fi
 awk -f $cuda/emulated/judge/red_zones.awk "$work/kernel/s" >"$work/kernel/zones.s" && $cxx -c "$work/kernel/zones.s" -o "$work/kernel.o" || exit 1
 
 objcopy --redefine-syms=$cuda/emulated/judge/calls.txt "$work/kernel.o" || exit 1
@@ -116,7 +124,7 @@ done
 
 # A program runs where its author has no rights: its kernels use the emulator, and what compilers and arithmetic need.
 if [ -n "$calls" ]; then
-    other=$(nm -u "$work/kernel.o" | awk '{ print $NF }' |
+    other=$(nm -u "$work/kernel.o" | awk '{ print $NF }' | sed 's/^_ZN8emulated12copy_numbers.*/cudaMemcpy/' |
             grep -vE '^(_ZN8emulated|_ZTHN8emulated|_ZGV|__tsan_|__ubsan_handle_type_mismatch_v1$|_GLOBAL_OFFSET_TABLE_|__tls_get_addr|__stack_chk_fail|__cxa_guard|__g(xx|cc)_personality|_Unwind|judge_mem(cpy|set|move)$|memcmp$|(exp|log|sqrt|fabs|fmax|fmin|floor|ceil|tanh|pow)f?$|cudaGetLastError|dynamic_shared|emulated_)' | head -n 1)
     if [ -n "$other" ]; then echo "the kernels cannot call $other" >&2; exit 1; fi
     # Before main runs what the judge needs, 8 bytes of addresses, and nothing of theirs.

@@ -24,7 +24,7 @@ extern "C" void __tsan_write_range(void *p, size_t bytes) { shadow_access(p, byt
 #define MOVES(name)                                                                                                    \
     extern "C" void *name(void *to, const void *from, size_t bytes)                                                    \
     {                                                                                                                  \
-        shadow_access_any(from, bytes, 0, PC), shadow_access_any(to, bytes, WRITE, PC);                                \
+        shadow_access_any(to, bytes, WRITE, PC), shadow_access_any(from, bytes, 0, PC);                                \
         return memmove(to, from, bytes);                                                                               \
     }
 MOVES(judge_memcpy)
@@ -95,8 +95,7 @@ static void block_diverges(where at, int thread, where other, int other_thread)
 {
     const std::string first = thread_name(now.block, thread) + " waits at __syncthreads at " + line_of(at);
     report("divergent barrier", nullptr, nullptr,
-           other.file == nullptr ? first + "; " + thread_name(now.block, other_thread) + " has ended without it"
-                                 : first + "; " + thread_name(now.block, other_thread) + " at " + line_of(other));
+           first + "; " + thread_name(now.block, other_thread) + " at " + line_of(other));
 }
 
 static void bad_mask(const char *why, const together &op, int thread)
@@ -106,13 +105,23 @@ static void bad_mask(const char *why, const together &op, int thread)
     report_once("bad mask", line_of(op.at) + why, thread_name(now.block, thread) + " at " + line_of(op.at) + ": " + why + mask);
 }
 
-static void fences() { order_fence(thread_now()); }
+static void fences(enum scope reach) { order_fence(thread_now(), reach); }
 
-static void atomic(const void *p, size_t bytes, const void *pc, bool compares)
+static void atomic(const void *p, size_t bytes, const void *pc, enum scope reach, bool compares)
 {
     if (thread_now() < 0) return;
-    shadow_access(p, bytes, WRITE | ATOMIC | (compares ? COMPARES : 0), pc);
-    order_atomic(thread_now(), p);
+    shadow_access(p, bytes, WRITE | ATOMIC | (compares ? COMPARES : 0) | (reach == IN_BLOCK ? OF_BLOCK : 0), pc);
+    order_atomic(thread_now(), p, reach);
+}
+
+static void thread_ends(int thread) { shadow_ends(thread), order_ends(thread); }
+
+static void reads_for_good(const void *p, size_t bytes, size_t alignment, const void *pc)
+{
+    if ((uintptr_t)p % alignment == 0) return shadow_access_any(p, bytes, FOR_GOOD, pc);
+    report("misaligned", pc, nullptr, "a read by " + thread_name(now.block, thread_now()) + " at " + line_of(pc)
+           + ": the address is not a multiple of " + std::to_string(alignment));
+    abandon_thread();
 }
 
 static void stuck()
@@ -123,9 +132,7 @@ static void stuck()
     _Exit(3);
 }
 
-static void copied(void *to, const void *from, size_t bytes) { shadow_wrote_by_host(to, from, bytes); }
-
-static void set(void *p, size_t bytes) { shadow_wrote_by_host(p, nullptr, bytes); }
+static void set(void *p, size_t bytes) { shadow_wrote_by_host(p, nullptr, bytes, type_of_numbers{}); }
 
 static void bad_call(const char *kernel, const char *why)
 {
@@ -137,9 +144,10 @@ static void bad_call(const char *kernel, const char *why)
 /* places.cpp fills in allocated and freed. */
 struct watcher judge_watcher = { .sequential = true, .launch_begins = launch_begins, .launch_ends = launch_ends,
                                  .block_begins = block_begins, .block_ends = block_ends, .thread_begins = thread_begins,
-                                 .thread_ends = shadow_ends, .block_meets = block_meets, .block_diverges = block_diverges,
+                                 .thread_ends = thread_ends, .block_meets = block_meets, .block_diverges = block_diverges,
                                  .warp_meets = order_warp, .bad_mask = bad_mask, .fences = fences, .atomic = atomic,
-                                 .stuck = stuck, .allocated = nullptr, .freed = nullptr, .copied = copied, .set = set,
+                                 .reads_for_good = reads_for_good, .stuck = stuck, .allocated = nullptr, .freed = nullptr,
+                                 .copied = shadow_wrote_by_host, .set = set, .product_reads = shadow_product_reads,
                                  .bad_call = bad_call };
 
 static const struct begins {

@@ -22,15 +22,16 @@ namespace emulated {
 
 /* ---- what happens ------------------------------------------------------------------------------------------------ */
 
-/* COMPARES: an atomic that stores only over a number that it was told. */
-enum { WRITE = 1, ATOMIC = 2, COMPARES = 4 };
+/* COMPARES: an atomic that stores only over a number that it was told.  OF_BLOCK: one for the block's threads alone.
+ * FOR_GOOD: a read of what nobody may write while the kernel runs. */
+enum { WRITE = 1, ATOMIC = 2, COMPARES = 4, OF_BLOCK = 8, FOR_GOOD = 16 };
 
-/* An access to a word of 4 bytes. */
+/* Accesses to a word of 4 bytes: of lanes of a warp, at the same clock of each. */
 struct access {
-    uint32_t launch, block, phase, clock;
+    uint32_t launch, block, phase, clock, lanes;
     const void *pc;
-    uint16_t thread;
-    uint8_t bytes, kind;                /* a bit for each byte; WRITE, ATOMIC */
+    uint16_t warp;
+    uint8_t bytes, kind;                /* a bit for each byte; WRITE, ATOMIC, ... */
     uint8_t size;                       /* of an atomic, in bytes */
 };
 
@@ -48,7 +49,9 @@ extern running now;
 
 /* ---- places ------------------------------------------------------------------------------------------------------ */
 
-struct cell { access write[2], read[2]; };
+/* What later accesses must be ordered behind. */
+struct accesses { access newest; std::vector<access> older; };
+struct cell { accesses writes, reads; };
 
 struct allocation {
     std::string name;                   /* of a variable of the .cu file; "": it was allocated */
@@ -56,7 +59,7 @@ struct allocation {
     char *base;
     size_t bytes;
     bool live;
-    std::vector<uint8_t> written;       /* by byte: 0, or bytes of the access that wrote it; by the host: 1 */
+    std::vector<uint8_t> written;       /* by byte: whether somebody has */
     std::vector<cell> cells;            /* by word; made when first used */
     uint32_t launch;                    /* before which it was made, or freed */
 };
@@ -81,12 +84,14 @@ void places_begin();
 void order_begin_launch();
 void order_begin_block(int threads);
 void order_barrier();
+void order_ends(int thread);
 void order_warp(int first, unsigned mask);
-void order_fence(int thread);
-void order_wrote(int thread);
-void order_atomic(int thread, const void *);
+void order_fence(int thread, enum scope);
+void order_atomic(int thread, const void *, enum scope);
 void order_stamp(access *, int thread);
-bool order_before(const access &, int thread);
+uint32_t order_open_lanes(const access &, int thread);  /* those that are not before what the thread does now */
+bool order_is_silent(uint32_t block);   /* an earlier block, of which no other one can know */
+bool order_has_left(const access &, int lane);          /* whether its thread ended before a barrier of its block */
 
 /* ---- the others -------------------------------------------------------------------------------------------------- */
 
@@ -96,7 +101,9 @@ void shadow_begin_block();
 bool shadow_uses_array(size_t tls);     /* whether this launch has, of that begin */
 void shadow_ends(int thread);
 void shadow_block_meets();
-void shadow_wrote_by_host(void *, const void *from, size_t bytes);    /* from: NULL, or whose bits are taken over */
+/* from: NULL, or whose bits are taken over. */
+void shadow_wrote_by_host(void *, const void *from, size_t bytes, const type_of_numbers &);
+void shadow_product_reads(const char *matrix, const void *, size_t bytes);
 
 /* kind: "race", "out of bounds", ...; once for each kind, pair of lines and shared array. */
 void report(const char *kind, const void *pc, const void *other_pc, const std::string &text);

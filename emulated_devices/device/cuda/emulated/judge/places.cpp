@@ -1,8 +1,8 @@
 /* places.cpp -- what an address is.
  *
  * Shared arrays are variables of the processor's thread: their names, places and sizes stand in the symbol table of the
- * program.  red_zones.awk leaves room behind each, so that an index that is too large does not meet the next array.
- * Other variables of the .cu file stand there, too: they are watched as if they had been allocated and zeroed.
+ * program.  Other variables of the .cu file stand there, too: they are watched as if they had been allocated and zeroed.
+ * red_zones.awk leaves room behind each, so that an index that is too large does not meet the next one.
  */
 #include "emulated_devices/device/cuda/emulated/judge/judge.h"
 #include <cstdio>
@@ -23,17 +23,20 @@ namespace emulated {
 /* ---- shared arrays ----------------------------------------------------------------------------------------------- */
 
 struct array { std::string name; size_t bytes; };     /* no name: the compiler's note whether an array has been made */
+struct variable { std::string symbol; size_t bytes; };  /* no symbol: none of a .cu file */
 struct module {
     std::string file;
     std::map<size_t, array> arrays;     /* by their place in the module's thread memory */
-    std::map<size_t, array> variables;  /* by their place behind `base` */
+    std::map<size_t, variable> variables;               /* by their place behind `base` */
     const char *base;                   /* where it is loaded */
     const char *tls;                    /* of the thread that runs kernels */
     size_t tls_bytes, first;            /* first: of its bytes among those of all modules */
     const char *low, *high;             /* the program itself: constants, and variables of the device */
+    const char *changes, *changes_end;  /* its part that may be written */
 };
 static std::vector<module> modules;
 static size_t room;
+enum { ZONE = 256 };
 
 static std::string demangled(const char *name)
 {
@@ -45,11 +48,6 @@ static std::string demangled(const char *name)
     return at == std::string::npos ? found : found.substr(at + 2);
 }
 
-static std::string array_name(const char *symbol)
-{
-    return strncmp(symbol, "_ZGV", 4) == 0 ? "" : demangled(symbol);
-}
-
 /* Whether a variable may be one of a .cu file: no table of the compiler's, of the library's or of the emulator's. */
 static bool is_of_kernels(const char *name)
 {
@@ -58,6 +56,14 @@ static bool is_of_kernels(const char *name)
     for (const char *other : others)
         if (strncmp(name, other, strlen(other)) == 0) return false;
     return true;
+}
+
+static void read_symbol(module *m, const ElfW(Sym) &s, const char *name, const ElfW(Shdr) &section)
+{
+    const int type = s.st_info & 0xf;
+    const bool is_note = strncmp(name, "_ZGV", 4) == 0, is_theirs = is_of_kernels(name), changes = section.sh_flags & SHF_WRITE;
+    if (type == STT_TLS && (is_note || is_theirs)) m->arrays[s.st_value] = { is_note ? "" : demangled(name), s.st_size };
+    if (type == STT_OBJECT && changes) m->variables[s.st_value] = { is_theirs ? name : "", s.st_size };
 }
 
 static void read_symbols(module *m)
@@ -72,13 +78,9 @@ static void read_symbols(module *m)
         const ElfW(Sym) *symbol = reinterpret_cast<const ElfW(Sym) *>(f.data() + s[i].sh_offset);
         const char *names = f.data() + s[s[i].sh_link].sh_offset;
         for (size_t k = 0; k < s[i].sh_size / sizeof *symbol; k++) {
-            const int type = symbol[k].st_info & 0xf;
-            const char *name = names + symbol[k].st_name;
-            if (symbol[k].st_shndx == SHN_UNDEF || symbol[k].st_size == 0) continue;
-            if (type == STT_TLS) m->arrays[symbol[k].st_value] = { array_name(name), symbol[k].st_size };
-            const bool changes = symbol[k].st_shndx < h->e_shnum && s[symbol[k].st_shndx].sh_flags & SHF_WRITE;
-            if (type == STT_OBJECT && changes && is_of_kernels(name))
-                m->variables[symbol[k].st_value] = { demangled(name), symbol[k].st_size };
+            const unsigned section = symbol[k].st_shndx;
+            if (section != SHN_UNDEF && section < h->e_shnum && symbol[k].st_size > 0)
+                read_symbol(m, symbol[k], names + symbol[k].st_name, s[section]);
         }
     }
 }
@@ -95,6 +97,7 @@ static int see_module(struct dl_phdr_info *info, size_t, void *)
         const char *at = reinterpret_cast<const char *>(info->dlpi_addr + p.p_vaddr);
         if (p.p_type == PT_LOAD && (m.low == nullptr || at < m.low)) m.low = at;
         if (p.p_type == PT_LOAD && at + p.p_memsz > m.high) m.high = at + p.p_memsz;
+        if (p.p_type == PT_LOAD && p.p_flags & PF_W) m.changes = at, m.changes_end = at + p.p_memsz;
         if (p.p_type == PT_TLS) m.tls_bytes = p.p_memsz, m.tls = static_cast<const char *>(info->dlpi_tls_data);
     }
     if (m.tls != nullptr) read_symbols(&m), m.first = room, room += m.tls_bytes;
@@ -127,14 +130,13 @@ static bool is_before(const module &m, size_t at, size_t end, const std::pair<co
 static bool in_shared(const char *p, place *found)
 {
     for (const module &m : modules) {
-        if (m.tls == nullptr || p < m.tls || p >= m.tls + m.tls_bytes) continue;
+        if (m.tls == nullptr || m.arrays.empty() || p < m.tls - ZONE || p >= m.tls + m.tls_bytes) continue;
         const size_t at = (size_t)(p - m.tls);
-        auto next = m.arrays.upper_bound(at);
-        if (m.arrays.empty()) return false;
+        auto next = p < m.tls ? m.arrays.begin() : m.arrays.upper_bound(at);
         if (next != m.arrays.begin()) --next;           /* else it is before the first */
         if (next->second.name.empty()) return found->kind = OWN, true;
         const auto after = std::next(next);
-        if (after != m.arrays.end() && is_before(m, at, next->first + next->second.bytes, *next, *after)) next = after;
+        if (p >= m.tls && after != m.arrays.end() && is_before(m, at, next->first + next->second.bytes, *next, *after)) next = after;
         const bool dynamic = next->second.name == "dynamic_shared";
         *found = { SHARED, nullptr, at - next->first, next->second.name.c_str(),
                    dynamic ? now.shared_bytes : next->second.bytes, m.first + at, dynamic };
@@ -203,20 +205,36 @@ static allocation *memory_at(const char *p)
     return nullptr;
 }
 
-/* A variable at this address, as an allocation of its own. */
+typedef std::pair<const size_t, variable> placed;
+
+/* The variable at a place, or the one that an access has missed: the nearer one, if nothing else lies there. */
+static const placed *variable_near(const module &m, const char *p)
+{
+    const size_t at = (size_t)(p - m.base);
+    if (p < m.changes || p >= m.changes_end) return nullptr;
+    auto next = m.variables.upper_bound(at);
+    const placed *after = next != m.variables.end() && next->first - at <= ZONE / 2 ? &*next : nullptr;
+    if (next == m.variables.begin()) return after;
+    const placed *before = &*--next;
+    const size_t end = before->first + before->second.bytes;
+    if (at >= end && after != nullptr && !after->second.symbol.empty() && after->first - at < at - end) return after;
+    return before;
+}
+
+/* A variable at this address or near it, as an allocation of its own. */
 static allocation *variable_at(const char *p)
 {
     static std::map<const char *, allocation> known;
     for (const module &m : modules) {
         if (p < m.low || p >= m.high) continue;
-        const size_t at = (size_t)(p - m.base);
-        auto next = m.variables.upper_bound(at);
-        if (next == m.variables.begin() || at >= (--next)->first + next->second.bytes) return nullptr;
-        const char *begin = m.base + next->first;
+        const placed *near = variable_near(m, p);
+        if (near == nullptr || near->second.symbol.empty()) return nullptr;
+        const char *begin = m.base + near->first;
         auto found = known.find(begin);
         if (found != known.end()) return &found->second;
         allocation a = {};
-        a.name = next->second.name, a.base = const_cast<char *>(begin), a.bytes = next->second.bytes, a.live = true;
+        a.name = demangled(near->second.symbol.c_str()), a.base = const_cast<char *>(begin), a.bytes = near->second.bytes;
+        a.live = true;
         a.written.assign(a.bytes, 1);
         return &known.emplace(begin, std::move(a)).first->second;
     }

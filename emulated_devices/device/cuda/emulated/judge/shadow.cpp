@@ -1,7 +1,7 @@
 /* shadow.cpp -- what each word was last used by.
  *
- * A cell has the last two writes and the last two reads of a word of 4 bytes, each by another thread, or of other bytes.
- * What is ordered before a new access makes room first.
+ * A cell has the writes and the reads of a word of 4 bytes that a later access must be ordered behind: of atomics and
+ * reads all that are not ordered among each other.
  */
 #include "emulated_devices/device/cuda/emulated/judge/judge.h"
 #include <algorithm>
@@ -11,19 +11,18 @@ namespace emulated {
 
 static std::vector<cell> shared_cells;
 static std::vector<uint32_t> shared_written;    /* by byte: the number of the block that wrote it */
-static std::vector<uint8_t> shared_by;          /* by byte: bytes of the access that wrote it */
 static std::vector<uint32_t> shared_used;       /* by an array's first byte: the last launch that used it */
 
 /* Of memory that other threads see, by each thread of the block; and the most of all launches. */
-static std::vector<long> accesses;
+static std::vector<long> of_threads;
 static long most_accesses;
 
 void shadow_begin_block()
 {
-    accesses.clear();
+    of_threads.clear();
     const size_t bytes = shared_room();
     if (shared_written.size() >= bytes) return;
-    shared_written.assign(bytes, 0), shared_by.assign(bytes, 0), shared_used.assign(bytes, 0);
+    shared_written.assign(bytes, 0), shared_used.assign(bytes, 0);
     shared_cells.assign(bytes / 4 + 2, cell{});
 }
 
@@ -34,12 +33,11 @@ static std::vector<unsure> open_races;
 
 static void decide(int thread)
 {
-    for (size_t i = 0; i < open_races.size();) {
-        const unsure u = open_races[i];
-        if (thread >= 0 && u.thread != thread) { i++; continue; }
-        open_races.erase(open_races.begin() + (ptrdiff_t)i);
-        report("race", u.pc, u.other_pc, u.text);
-    }
+    std::vector<unsure> others;
+    for (const unsure &u : open_races)
+        if (thread >= 0 && u.thread != thread) others.push_back(u);
+        else report("race", u.pc, u.other_pc, u.text);
+    open_races.swap(others);
 }
 
 void shadow_ends(int thread) { decide(thread); }
@@ -51,8 +49,6 @@ static void forgive(int thread, const void *word)
         if (open_races[i].thread == thread && open_races[i].word == word) open_races.erase(open_races.begin() + (ptrdiff_t)i);
         else i++;
 }
-
-static bool used(const access &a) { return a.bytes != 0; }
 
 static const char *word_for(int kind)
 {
@@ -71,56 +67,124 @@ static std::string word_of(const access &a, bool sizes)
     return word_for(a.kind) + (sizes ? " of " + std::to_string(a.size) + " bytes" : "");
 }
 
-static void look_for_race(const access &before, const access &a, const void *word, const place &at)
+static std::string whose(const access &a, int lane, bool sizes)
 {
-    if (!used(before) || !(before.bytes & a.bytes)) return;
-    const bool atomics = before.kind & a.kind & ATOMIC;
-    if (!((before.kind | a.kind) & WRITE) || (atomics && before.size == a.size)) return;
-    if (order_before(before, a.thread)) return;
-    const bool sure = a.kind != 0 || !(before.kind & ATOMIC);
-    for (const unsure &u : open_races)
-        if (!sure && u.thread == a.thread && u.word == word && u.pc == a.pc && u.other_pc == before.pc) return;
-    const std::string text = word_of(a, atomics) + " by " + thread_name(a.block, a.thread) + " at " + line_of(a.pc)
-                             + " and " + word_of(before, atomics) + " by " + thread_name(before.block, before.thread) + " at "
-                             + line_of(before.pc) + " are not ordered: " + what_it_is(at);
-    if (sure) report("race", a.pc, before.pc, text);
-    else open_races.push_back({ a.thread, word, a.pc, before.pc, text });
+    return word_of(a, sizes) + " by " + thread_name(a.block, a.warp * WARP + lane) + " at " + line_of(a.pc);
 }
 
-/* The place of a new access among two. */
-static access *room_in(access two[2], const access &a)
+/* Whether two atomics are so for each other. */
+static bool go_together(const access &a, const access &b)
 {
-    for (int i = 0; i < 2; i++)
-        if (!used(two[i]) || (two[i].launch == a.launch && two[i].block == a.block && two[i].thread == a.thread
-                              && !(two[i].bytes & ~a.bytes)))
-            return &two[i];
-    for (int i = 0; i < 2; i++)
-        if (two[i].launch != a.launch || (order_before(two[i], a.thread) && !(two[i].bytes & ~a.bytes))) return &two[i];
-    for (int i = 0; i < 2; i++)
-        if (order_before(two[i], a.thread)) return &two[i];
-    return &two[1];
+    return a.kind & b.kind & ATOMIC && a.size == b.size && (a.block == b.block || !((a.kind | b.kind) & OF_BLOCK));
+}
+
+static void look_for_race(const access &before, const access &a, int thread, const void *word, const place &at)
+{
+    const int both = before.kind | a.kind;
+    if (!(before.bytes & a.bytes) || !(both & WRITE) || before.launch != a.launch || go_together(before, a)) return;
+    const uint32_t open = order_open_lanes(before, thread);
+    const bool for_good = both & FOR_GOOD;
+    if (open == 0 && !for_good) return;
+    const bool sizes = before.kind & a.kind & ATOMIC && before.size != a.size, of_block = both & OF_BLOCK && both & ATOMIC;
+    const int lane = __builtin_ctz(open != 0 ? open : before.lanes);
+    const std::string pair = whose(a, thread % WARP, sizes) + " and " + whose(before, lane, sizes);
+    if (for_good)
+        return report("read-only", a.pc, before.pc, pair + ": what __ldg reads, nobody may write while the kernel runs: "
+                      + what_it_is(at));
+    const bool sure = a.kind != 0 || !(before.kind & ATOMIC);
+    for (const unsure &u : open_races)
+        if (!sure && u.thread == thread && u.word == word && u.pc == a.pc && u.other_pc == before.pc) return;
+    const std::string text = pair + " are not ordered: " + what_it_is(at)
+                             + (order_has_left(before, lane) ? "; the latter thread ended before a barrier of its block" : "")
+                             + (of_block ? "; an atomic of a block is none for other blocks" : "");
+    if (sure) report("race", a.pc, before.pc, text);
+    else open_races.push_back({ thread, word, a.pc, before.pc, text });
+}
+
+static bool is_one_epoch(const access &a, const access &b)
+{
+    return a.launch == b.launch && a.block == b.block && a.phase == b.phase && a.clock == b.clock && a.warp == b.warp
+           && a.bytes == b.bytes && a.kind == b.kind && a.size == b.size && a.lanes != 0;
+}
+
+/* Whether all that conflicts with an older access does so with a newer one, too. */
+static bool stands_for(const access &a, const access &older)
+{
+    return !(older.bytes & ~a.bytes) && older.kind == a.kind && older.size == a.size;
+}
+
+template <typename F> static void drop(accesses *all, F is_old)
+{
+    if (is_old(all->newest)) all->newest = access{};
+    if (all->older.empty()) return;
+    all->older.erase(std::remove_if(all->older.begin(), all->older.end(), is_old), all->older.end());
+}
+
+/* A plain write stands for all before it: what comes behind it is ordered, or has been reported. */
+static void add_write(cell *c, const access &a)
+{
+    const auto is_old = [&](const access &o) { return o.launch != a.launch || !(o.bytes & ~a.bytes); };
+    drop(&c->reads, is_old), drop(&c->writes, is_old);
+    if (c->writes.newest.lanes != 0) c->writes.older.push_back(c->writes.newest);
+    c->writes.newest = a;
+}
+
+/* Reads and atomics are many at once.  One that is known stands for those before it; of blocks that nobody can know any
+ * one is enough. */
+static void add_shared(accesses *all, const access &a, int thread)
+{
+    if (is_one_epoch(all->newest, a)) {
+        if (all->newest.lanes == a.lanes) all->newest.pc = a.pc;
+        all->newest.lanes |= a.lanes;
+        return;
+    }
+    for (access &o : all->older) {
+        if (!is_one_epoch(o, a)) continue;
+        o.lanes |= a.lanes;
+        return std::swap(o, all->newest);
+    }
+    access silent = {};
+    const auto is_old = [&](const access &o) {
+        if (o.launch != a.launch || o.lanes == 0) return true;
+        if (o.block == a.block) return stands_for(a, o) && order_open_lanes(o, thread) == 0;
+        if (!order_is_silent(o.block)) return false;
+        if (stands_for(silent, o)) return true;
+        silent = o;
+        return false;
+    };
+    if (!all->older.empty() || !is_old(all->newest)) {
+        silent = access{};
+        all->older.push_back(all->newest);
+        all->older.erase(std::remove_if(all->older.begin(), all->older.end(), is_old), all->older.end());
+    }
+    all->newest = a;
 }
 
 /* Another block's shared memory is other memory, though it lies at the same place. */
-static void forget_other_blocks(access two[2], const access &a)
+static void forget_other_blocks(accesses *all, const access &a)
 {
-    for (int i = 0; i < 2; i++)
-        if (two[i].launch != a.launch || two[i].block != a.block) two[i] = access{};
+    drop(all, [&](const access &o) { return o.launch != a.launch || o.block != a.block; });
 }
 
-static void see(cell *c, const access &a, const place &at)
+static void see(cell *c, const access &a, int thread, const place &at)
 {
-    if (at.kind == SHARED) forget_other_blocks(c->write, a), forget_other_blocks(c->read, a);
-    for (int i = 0; i < 2; i++) {
-        look_for_race(c->write[i], a, c, at);
-        if (a.kind & WRITE) look_for_race(c->read[i], a, c, at);
+    if (at.kind == SHARED) forget_other_blocks(&c->writes, a), forget_other_blocks(&c->reads, a);
+    look_for_race(c->writes.newest, a, thread, c, at);
+    for (const access &w : c->writes.older) look_for_race(w, a, thread, c, at);
+    if (a.kind & WRITE) {
+        look_for_race(c->reads.newest, a, thread, c, at);
+        for (const access &r : c->reads.older) look_for_race(r, a, thread, c, at);
     }
-    if (a.kind & COMPARES) {
-        forgive(a.thread, c);
-        for (access &r : c->read)
-            if (r.launch == a.launch && r.block == a.block && r.thread == a.thread) r.kind = ATOMIC, r.size = a.size;
+    if (a.kind & COMPARES) {                    /* which stands for the read that has told the number */
+        forgive(thread, c);
+        const auto forget = [&](access *r) {
+            if (r->launch == a.launch && r->block == a.block && r->warp == a.warp && !(r->kind & FOR_GOOD)) r->lanes &= ~a.lanes;
+        };
+        forget(&c->reads.newest);
+        for (access &r : c->reads.older) forget(&r);
     }
-    *room_in(a.kind & WRITE ? c->write : c->read, a) = a;
+    if (a.kind == WRITE) add_write(c, a);
+    else add_shared(a.kind & WRITE ? &c->writes : &c->reads, a, thread);
 }
 
 static std::string shared_with_host(const allocation &m, const std::string &what)
@@ -159,51 +223,67 @@ static bool check_place(const place &at, const void *p, size_t bytes, int kind, 
     if (c < m.base || c + bytes > m.base + m.bytes) {
         report("out of bounds", pc, nullptr, who + ": "
                + (c < m.base ? many((size_t)(m.base - c)) + " before" : many((size_t)(c + bytes - m.base - m.bytes)) + " behind")
-               + " memory of " + many(m.bytes));
+               + (m.name.empty() ? " memory of " : " variable " + m.name + " of ") + many(m.bytes));
         return false;
     }
     return true;
 }
 
-/* Bytes of the access that wrote the i-th byte behind a place; 0: nobody has. */
-static size_t written_by(const place &at, size_t i)
+static bool is_written(const place &at, size_t i)
 {
-    if (at.kind == GLOBAL) return at.memory->written[at.offset + i];
-    return shared_written[at.tls + i] == (uint32_t)now.block_number ? shared_by[at.tls + i] : 0;
+    if (at.kind == GLOBAL) return at.memory->written[at.offset + i] != 0;
+    return shared_written[at.tls + i] == (uint32_t)now.block_number;
 }
 
-/* Whether bytes that nobody has written may lie between the members of a struct, or behind them: they end where a number
- * of A bytes may begin, a smaller one stands before them, and beside them somebody has written A bytes at once. */
-static bool is_padding(const place &at, const char *p, size_t begin, size_t end, size_t bytes)
-{
-    enum { BESIDE = 64 };
-    size_t widest = 0;
-    for (size_t i = begin > BESIDE ? begin - BESIDE : 0; i < std::min(bytes, end + BESIDE); i++)
-        widest = std::max(widest, written_by(at, i));
-    for (size_t A = 2; A <= std::min(widest, (size_t)8); A *= 2)
-        if (begin > 0 && (uintptr_t)(p + end) % A == 0 && end - begin < A) return true;
-    return false;
-}
-
-/* How many bytes of some that are read nobody has written, without padding. */
-static size_t not_written(const place &at, const char *p, size_t bytes, size_t *first)
+/* How many bytes of some that are read nobody has written, and the first; numbers: NULL, or by byte of a type
+ * whether a number lies there, and not only room between numbers. */
+static size_t not_written(const place &at, size_t bytes, const unsigned char *numbers, size_t type_bytes, size_t *first)
 {
     size_t count = 0;
-    for (size_t i = 0, end; i < bytes; i = end + 1) {
-        for (end = i; end < bytes && written_by(at, end) == 0;) end++;
-        if (end == i || is_padding(at, p, i, end, bytes)) continue;
-        if (count == 0) *first = i;
-        count += end - i;
+    *first = 0;
+    for (size_t i = 0; i < bytes; i++) {
+        if (is_written(at, i) || (numbers != nullptr && numbers[i % type_bytes] == 0)) continue;
+        if (count++ == 0) *first = i;
     }
     return count;
 }
 
-static void check_written(const place &at, const void *p, size_t bytes, const void *pc, int thread)
+static void mark(const place &at, size_t i, bool written)
+{
+    if (at.kind == SHARED) shared_written[at.tls + i] = written ? (uint32_t)now.block_number : 0;
+    else at.memory->written[at.offset + i] = written;
+}
+
+static bool is_inside(const place &at, size_t bytes)
+{
+    return at.kind == SHARED ? at.offset < at.array_bytes && at.offset + bytes <= at.array_bytes
+                             : at.kind == GLOBAL && at.memory->live && at.offset < at.memory->bytes
+                                   && at.offset + bytes <= at.memory->bytes;
+}
+
+/* A copy of something larger than a number is a write, and then a read, of as many bytes by one line; of the latter the
+ * compiler tells later.  What is copied and nobody has written stays unwritten, as the room between a struct's members. */
+static struct { const void *p, *pc; size_t bytes; int thread; } last_write;
+
+static bool is_copied(const place &from, size_t bytes, const void *pc, int thread)
+{
+    if (last_write.p == nullptr || last_write.bytes != bytes || last_write.thread != thread) return false;
+    const place to = find_place(last_write.p);
+    if (!is_inside(to, bytes) || line_of(pc) != line_of(last_write.pc)) return false;
+    for (size_t i = 0; i < bytes; i++)
+        if (!is_written(from, i)) mark(to, i, false);
+    return true;
+}
+
+static void check_written(const place &at, size_t bytes, int kind, const void *pc, int thread)
 {
     size_t first;
-    if (not_written(at, static_cast<const char *>(p), bytes, &first) == 0) return;
+    const size_t missing = not_written(at, bytes, nullptr, 0, &first);
+    if (missing == 0 || (missing < bytes && !(kind & ATOMIC) && is_copied(at, bytes, pc, thread))) return;
+    place there = at;
+    there.offset += first;
     report("not written", pc, nullptr, "a read by " + thread_name(now.block, thread) + " at " + line_of(pc)
-           + " of what nobody has written: " + what_it_is(at));
+           + " of what nobody has written: " + what_it_is(there));
 }
 
 /* The shared arrays that a launch has used: what nvcc adds up for a kernel, which uses no others. */
@@ -227,14 +307,6 @@ static void sum_arrays(const place &at)
                     + " of dynamic shared memory are more than a block may have: " + arrays.names);
 }
 
-static void mark_written(const place &at, size_t bytes)
-{
-    const uint8_t by = (uint8_t)std::min(bytes, (size_t)255);
-    for (size_t i = 0; i < bytes; i++)
-        if (at.kind == SHARED) shared_written[at.tls + i] = (uint32_t)now.block_number, shared_by[at.tls + i] = by;
-        else at.memory->written[at.offset + i] = by;
-}
-
 /* The host cannot use the device's memory, and a variable of a .cu file is the host's or the device's. */
 static void host_access(const void *p, size_t bytes, int kind, const void *pc)
 {
@@ -250,8 +322,8 @@ static void host_access(const void *p, size_t bytes, int kind, const void *pc)
 
 static void count_thread(int thread)
 {
-    if ((size_t)thread >= accesses.size()) accesses.resize((size_t)thread + 1);
-    most_accesses = std::max(most_accesses, ++accesses[(size_t)thread]);
+    if ((size_t)thread >= of_threads.size()) of_threads.resize((size_t)thread + 1);
+    most_accesses = std::max(most_accesses, ++of_threads[(size_t)thread]);
 }
 
 static void access_at(const void *p, size_t bytes, int kind, const void *pc, bool any_alignment)
@@ -274,17 +346,15 @@ static void access_at(const void *p, size_t bytes, int kind, const void *pc, boo
                + thread_name(now.block, thread) + " at " + line_of(pc) + ": the address is not a multiple of "
                + std::to_string(side));
     /* Texts are made for reports only. */
-    const bool fine = at.kind == SHARED ? at.offset < at.array_bytes && at.offset + bytes <= at.array_bytes
-                                        : at.kind == GLOBAL && at.memory->live
-                                              && static_cast<const char *>(p) >= at.memory->base
-                                              && at.offset + bytes <= at.memory->bytes;
+    const bool fine = is_inside(at, bytes);
     if (misaligned || (!fine && !check_place(at, p, bytes, kind, pc, thread) && at.kind == NOTHING)) abandon_thread();
     if (!fine) return;
     if (at.kind == SHARED) sum_arrays(at);
     if (counting) count_access(p, bytes, at.kind == SHARED, pc, thread);
-    if (!(kind & WRITE) || kind & ATOMIC) check_written(at, p, bytes, pc, thread);
-    if (kind & WRITE) mark_written(at, bytes);
-    if (kind == WRITE) order_wrote(thread);
+    if (!(kind & WRITE) || kind & ATOMIC) check_written(at, bytes, kind, pc, thread);
+    for (size_t i = 0; kind & WRITE && i < bytes; i++) mark(at, i, true);
+    if (kind == WRITE) last_write = { p, pc, bytes, thread };
+    else last_write.p = nullptr;
     if (at.kind == GLOBAL && at.memory->cells.empty()) at.memory->cells.resize(at.memory->bytes / 4 + 2);
     access a = {};
     order_stamp(&a, thread);
@@ -293,7 +363,7 @@ static void access_at(const void *p, size_t bytes, int kind, const void *pc, boo
     for (size_t i = 0; i < bytes;) {
         const size_t byte = (first + i) % 4, n = std::min(bytes - i, 4 - byte);
         a.bytes = (uint8_t)(((1u << n) - 1) << byte);
-        see(at.kind == SHARED ? &shared_cells[(first + i) / 4] : &at.memory->cells[(first + i) / 4], a, at);
+        see(at.kind == SHARED ? &shared_cells[(first + i) / 4] : &at.memory->cells[(first + i) / 4], a, thread, at);
         i += n;
     }
 }
@@ -305,13 +375,13 @@ void shadow_access_any(const void *p, size_t bytes, int kind, const void *pc)
     if (bytes > 0) access_at(p, bytes, kind, pc, true);
 }
 
-/* What the host gets and nobody has written: bits that were there before. */
-static void check_copied(const void *from, size_t bytes)
+/* What the host takes, as numbers of some type, and nobody has written: bits that were there before. */
+static void check_copied(const void *from, size_t bytes, const type_of_numbers &type)
 {
     const place here = find_place(from);
     size_t first;
     if (here.kind != GLOBAL || !here.memory->live || here.offset + bytes > here.memory->bytes) return;
-    const size_t missing = not_written(here, static_cast<const char *>(from), bytes, &first);
+    const size_t missing = not_written(here, bytes, type.numbers, type.bytes, &first);
     if (missing == 0) return;
     report("not written", nullptr, nullptr, (now.kernel.empty() ? "" : "after it ") + ("a copy of " + many(bytes))
            + " to the host takes " + many(missing) + " that nobody has written, first byte "
@@ -319,15 +389,26 @@ static void check_copied(const void *from, size_t bytes)
 }
 
 /* A copy between memories of the device takes over what is not written. */
-void shadow_wrote_by_host(void *to, const void *from, size_t bytes)
+void shadow_wrote_by_host(void *to, const void *from, size_t bytes, const type_of_numbers &type)
 {
     const place there = find_place(to);
-    if (there.kind != GLOBAL && from != nullptr) check_copied(from, bytes);
+    if (there.kind != GLOBAL && from != nullptr) check_copied(from, bytes, type);
     if (there.kind != GLOBAL || there.offset + bytes > there.memory->bytes) return;
     const place here = from != nullptr ? find_place(from) : place{};
     const bool takes = here.kind == GLOBAL && here.memory->live && here.offset + bytes <= here.memory->bytes;
     for (size_t i = 0; i < bytes; i++)
         there.memory->written[there.offset + i] = takes ? here.memory->written[here.offset + i] : 1;
+}
+
+/* Of a product of cuBLAS, which is not watched. */
+void shadow_product_reads(const char *matrix, const void *p, size_t bytes)
+{
+    const place at = find_place(p);
+    size_t first;
+    if (at.kind != GLOBAL || !at.memory->live || at.offset + bytes > at.memory->bytes) return;
+    if (not_written(at, bytes, nullptr, 0, &first) == 0) return;
+    report("not written", nullptr, nullptr, (now.kernel.empty() ? "" : "after it ") + std::string("cublasGemmEx reads of ")
+           + matrix + " what nobody has written: " + what_it_is(place{ GLOBAL, at.memory, at.offset + first, nullptr, 0, 0, false }));
 }
 
 }
