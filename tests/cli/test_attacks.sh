@@ -1,4 +1,4 @@
-# Attacks on the grader, of ten kinds: files, environment, compiler, linker, assembler, processes, memory, output, signals, time.  None has an effect
+# Attacks on the grader, of eleven kinds: files, environment, compiler, linker, assembler, processes, memory, output, signals, time, texts.  None has an effect
 # beyond its own points: no word of a secret comes out, no file changes, no process stays, and the points are those of the rest of the lesson.
 # Three hands attack: what a student wrote, a compiler that does what it likes (as if a student's text had taken it over), and a program that
 # runs code before it is locked in (as if an object had passed that should not).
@@ -176,10 +176,55 @@ attack_time() {
     inside 'a clock that runs'                '10 of 14' 'no number of operations' 'work(1e300, -1); (void)x;'
 }
 
+# ---- texts: lessons whose exercise is no code -------------------------------------------------------------------------------------
+# worded LESSON FILE NAME OUT TEXT: a text has no points, and what is said of it, in words that this may break into lines, matches OUT.
+worded() {
+    printf '%b\n' "$5" >"in/$2"; name=$3; grade_it "$1" "in/$2"; expect_status 3
+    tr -s ' \n' ' ' <"$place/out" >words; grep -qE -- "$4" words || complain "it does not say: $4"
+    expect_no_out 'please tell|ended early'; ! grep -q "$(printf '[\033\007]')" "$place/out" left/results.json || complain 'control characters came out'
+    expect_harmless
+}
+plan() { worded 17 plan.txt "$1" "$2" "plan roomy\n$3"; }
+
+attack_texts() {
+    local flag
+    mkdir -p here; cp secret here/own.txt; cd here || return
+    mkdir -p in left tmp kept; cp ../kept/canary kept; cp ../secret .; chmod 777 left; export TMPDIR=$PWD/tmp; chmod 1777 tmp; chmod 777 kept
+    for flag in --config --plugin --data --json --out --trace --log --save --resume --model --cluster --batches --dump; do
+        plan "a text with $flag" "$flag: is not one of --dp" "$flag secret"
+        [ "$TIER" = verify ] || [ $flag != --data ] || break
+    done
+    plan 'a path'                             '/etc/passwd:x: a word of letters' '--schedule /etc/passwd:x'
+    plan 'a path upwards'                     '../secret:x: a word of letters' '--schedule ../secret:x'
+    plan 'the folder above'                   'is not a regular file' '--schedule ..:x --dp 64'
+    plan 'a file that lies beside'            'own.txt: No such file' '--schedule own.txt:own --pp 64 --micro 64'
+    plan 'a variable'                         'a word of letters' '--tensor $GRADERS_TOKEN'
+    plan 'commands of a shell'                'a word of letters' '--tensor `cat<secret`'
+    plan 'control characters'                 'a word of letters' '--tensor \033[2J\007'
+    plan 'no value'                           'its value is expected' '--schedule --dp'
+    plan 'an option in a value'               'its value is expected' '--schedule --config=secret'
+    plan 'too many devices'                   'must be a whole number' '--dp 2147483647'
+    plan 'thousands of devices'               'uses 4096 of 64 devices|was stopped' '--dp 64 --cp 64'
+    plan 'too many words'                     'there are too many words' "$(printf -- '--dp 2 %.0s' {1..90})"
+    plan 'a long word'                        'a word of letters' "--schedule $(printf 'x%.0s' {1..3000})"
+    worded 17 plan.txt 'a text without flags' 'no flags under' "$(printf 'plan plan plan\\n%.0s' {1..20000})"
+    worded 11 schedules.txt 'devices without end' 'expected a number, 1' 'orrery schedule 1\nname gpipe\ndevices 2000000000\nmicros 2000000000\nchunks 2000000000'
+    worded 11 schedules.txt 'actions without end' 'micro|F' "orrery schedule 1\nname gpipe\ndevices 3\nmicros 4\nchunks 1\nplace 0: 0\nplace 1: 1\nplace 2: 2\ndevice 0: $(printf 'F0 %.0s' {1..60000})"
+    worded 11 schedules.txt 'schedules without end' 'name' "$(printf 'orrery schedule 1\\nname x\\n%.0s' {1..20000})"
+    worded 16 faults.txt 'a case of control characters' 'case' 'case 1\ntensor \033[2J\007\ncause \033'
+    worded 16 faults.txt 'words without end'  'case' "case 1\ntensor $(printf 'x%.0s' {1..90000})"
+    worded 18 capstone.txt 'an option of files' '--data: is not one of' 'run mine\n--data own.txt'
+    worded 18 capstone.txt 'a schedule of its own without end' 'says: --schedule capstone.txt' 'run mine\n--pp 8 --micro 16 --schedule capstone.txt:own\norrery schedule 1\nname own\ndevices 8\nmicros 1000000000\nchunks 1'
+    head -c 3000000 /dev/zero | tr '\0' 'x' >in/plan.txt; name='a huge file'; grade_it 17 in/plan.txt; expect_points '0 of 18'; expect_harmless
+    ln -sf ../secret in/plan.txt; name='a link'; grade_it 17 in/plan.txt; expect_points '0 of 18'; expect_harmless; rm in/plan.txt
+    if [ "$TIER" = verify ]; then worded 18 capstone.txt 'a plan without end' 'was stopped: it takes too long' 'run mine\n--dp 8 --bucket 1'; fi
+    cd ..; TMPDIR=$PWD/tmp
+}
+
 every_kind() {
     local kind
     prepare
-    for kind in files environment compiler linker assembler processes signals memory output time; do "attack_$kind"; done
+    for kind in files environment compiler linker assembler processes signals memory output time texts; do "attack_$kind"; done
 }
 
 test_as_this_user() { every_kind; }
@@ -195,7 +240,7 @@ test_root_of_a_namespace() {
     run learn --start mine; cp $solution mine/01_sums/; watched unshare -rm "$program" learn 1 --in mine; expect_status 0
 }
 
-test_by_landlock() { prepare; build_deny; deny=("$PWD/../deny" namespaces --); attack_files; attack_processes; attack_signals; }
+test_by_landlock() { prepare; build_deny; deny=("$PWD/../deny" namespaces --); attack_files; attack_processes; attack_signals; attack_texts; }
 test_by_landlock_as_nobody() { who=("${nobody[@]}"); test_by_landlock; }
 test_without_a_cage() {
     prepare; build_deny; deny=("$PWD/../deny" namespaces landlock --); cp $solution in/sums.c; name=uncaged

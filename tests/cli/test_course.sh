@@ -109,6 +109,9 @@ test_what_is_refused() {
     run grade there --lessons 77;       expect_status 2; expect_error '77'
     run grade there --secret nothing;   expect_status 1; expect_error '--secret'
     run grade there --user no-such-user-there; expect_status 2; expect_error 'there is no such user'
+    run grade there --user root;        expect_status 2; expect_error '--user root: it has the rights of root'
+    run grade there --lessons 11 --user "$(id -un)"; expect_status 2; expect_error '--user .*(rights of root|own user)'
+    [ "$(id -u)" = 0 ] || { run grade there --user daemon; expect_status 2; expect_error 'only root can run code as another user'; }
     run grade there --lessons 1 --json no/such/folder; expect_status 1; expect_error 'no/such/folder'
     printf 'orrery schedule 1\0\n' >nul.txt
     run grade nul.txt --lessons 11;     expect_status 3; expect_out 'it has a NUL character'; expect_out '^0 of 27 points'
@@ -189,7 +192,7 @@ test_the_kit() {
     tar tzf teacher/autograder/orrery.tar.gz >names
     grep -q '^tutorials/01_sums/check.c$' names && grep -q '^tutorials/19_scan/calls.cu$' names || complain 'the autograder lacks checks'
     mkdir -p a/orrery a/source; cp -r teacher/solutions a/submission; cp teacher/autograder/* a/source; ln -s "$program" a/orrery/orrery; echo 1-2 >a/source/lessons
-    points=$(cd "$top" && AUTOGRADER=$OLDPWD/a STUDENT=$(id -un) CC=cc ORRERY_TUTORIALS=$top/tutorials bash "$OLDPWD/a/source/run_autograder")
+    points=$(cd "$top" && AUTOGRADER=$OLDPWD/a STUDENT=nobody CC=cc ORRERY_TUTORIALS=$top/tutorials bash "$OLDPWD/a/source/run_autograder")
     [ "$points" = '33 of 33 points' ] || complain "the autograder says: $points"
     grep -q '"hidden inputs"\|hidden inputs' a/results/results.json || complain 'no hidden inputs'
 }

@@ -53,8 +53,8 @@ enum error_code session_run(struct comm *comm, const struct train_options *, int
 /** Whether ORRERY_ONE_PROCESS=1 asks for all devices in this process. */
 bool one_process(void);
 
-/** Run with all devices in this process, as a crew (crew.h): without MPI, without other processes, on one core.  Numbers,
- *  counters and virtual time are those of devices with a process each.  @return as session_run. */
+/** Run with all devices in this process, as a crew (crew.h): without MPI, without other processes, on one core.
+ *  Numbers, counters and virtual time are those of devices with a process each.  @return as session_run. */
 enum error_code train_in_one_process(const struct train_options *, int *status, struct error *);
 
 #endif
