@@ -70,7 +70,7 @@ static int run_command(const struct build *b, const char *program, struct comman
                   .reads = { "in" }, .writes = "work", .user = b->user },
         .each = { seconds, 0, (uint64_t)FILE_MOST << 20, USER_PROCESSES },
         .all = { .seconds = seconds, .asleep = ASLEEP_SECONDS, .wall = COMMAND_SECONDS,
-                 .memory = BUILT_WITH_SANITIZERS ? 0 : (uint64_t)MEMORY << 20, .disk = (uint64_t)FILES << 20,
+                 .memory = (uint64_t)MEMORY << (BUILT_WITH_SANITIZERS ? 22 : 20), .disk = (uint64_t)FILES << 20,
                  .said = SAID, .processes = PROCESSES } };
     return cage_run(&c, end, err);
 }
@@ -80,7 +80,8 @@ enum error_code command_serve(const struct build *b, const char *program, struct
 {
     struct cage_end end;
     end_texts(q);
-    q->over[0] = q->said[0] = '\0', q->bytes = 0;
+    q->over[0] = q->said[0] = '\0', q->bytes = 0, q->status = -1;
+    if (*left <= 0) return snprintf(q->over, sizeof q->over, "all runs together have computed for too long"), OK;
     enum error_code e = build_empty(b, err);
     if (!e) e = run_command(b, program, q, *left, &end, err);
     if (e) return e;

@@ -44,13 +44,17 @@ void score_begin(struct score *s, const struct lesson *l, const struct judging *
     for (int i = 0; i < s->count; i++) s->of += s->outcome[i].of;
 }
 
+static double seconds_of(const struct rusage *used)
+{
+    return (double)(used->ru_utime.tv_sec + used->ru_stime.tv_sec) +
+           1e-6 * (double)(used->ru_utime.tv_usec + used->ru_stime.tv_usec);
+}
+
 /* Seconds of processor that the processes have taken which this check has started and waited for. */
 static double computed_here(void)
 {
     struct rusage all;
-    if (getrusage(RUSAGE_CHILDREN, &all) != 0) return 0;
-    return (double)(all.ru_utime.tv_sec + all.ru_stime.tv_sec) +
-           1e-6 * (double)(all.ru_utime.tv_usec + all.ru_stime.tv_usec);
+    return getrusage(RUSAGE_CHILDREN, &all) == 0 ? seconds_of(&all) : 0;
 }
 
 bool judge_used_up(struct judge *j)
@@ -147,7 +151,7 @@ static enum error_code run_text_check(struct judge *j, struct text_desk *t, stru
     close(ask[0]), close(hear[1]);
     if (child > 0) child_wait(child, 0, &end);
     if (e) return e;
-    t->left -= (double)(end.used.ru_utime.tv_sec + end.used.ru_stime.tv_sec);
+    t->left -= seconds_of(&end.used);
     make_plain(j->said, sizeof j->said), make_plain(j->drawing, sizeof j->drawing);
     make_plain(j->lines, sizeof j->lines), make_plain(j->broken, sizeof j->broken);
     if (too_much(end.how)) judge_fails(j, "to read it takes too long, or too much memory");
