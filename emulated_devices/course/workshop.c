@@ -285,9 +285,9 @@ static bool tell_end(const struct words *w, const struct build *b, const struct 
 bool build_run(struct words *w, const struct build *b, bool linking, const char *const tree[CAGE_READS], char *why,
                size_t size, int *how, struct error *err)
 {
-    char temporary[PATH_MAX], compiler[PATH_MAX + 8];
+    char temporary[PATH_MAX], home[PATH_MAX], compiler[PATH_MAX + 8];
     const char *const environment[] = { "PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C.UTF-8", "CCACHE_DISABLE=1",
-                                        temporary, compiler, NULL };
+                                        temporary, home, compiler, NULL };     /* ccache wants a home, to do nothing */
     struct cage_command c = { .word = w->word, .environment = environment,
                               .each = { SECONDS, (uint64_t)EACH << 20, RESULT_MOST, USER_PROCESSES },
                               .all = { .seconds = SECONDS, .memory = (uint64_t)ALL << 20, .disk = (uint64_t)FILES << 20,
@@ -299,6 +299,7 @@ bool build_run(struct words *w, const struct build *b, bool linking, const char 
     if (linking) c.view.reads[1] = "with";
     for (int i = 0; tree && i < CAGE_READS; i++) c.view.tree[i] = tree[i];
     snprintf(temporary, sizeof temporary, "TMPDIR=%s/work", b->folder);
+    snprintf(home, sizeof home, "HOME=%s/work", b->folder);
     snprintf(compiler, sizeof compiler, "CXX=%s", b->plus ? b->compiler : "c++");
     w->word[w->count] = NULL;
     why[0] = '\0', *how = 0;
