@@ -83,7 +83,8 @@ const struct cage_files *cage_program_files(const char *program)
 static void ask(const char *compiler, const char *const *more, char *answer)
 {
     char text[400], *words[WORDS], *const environment[] = { (char *)"PATH=/usr/local/bin:/usr/bin:/bin",
-                                                            (char *)"LC_ALL=C", (char *)"CCACHE_DISABLE=1", NULL };
+                                                            (char *)"LC_ALL=C", (char *)"CCACHE_DISABLE=1",
+                                                            (char *)"HOME=/", NULL };
     int ends[2], n = 0;
     size_t used = 0;
     struct child_end end;

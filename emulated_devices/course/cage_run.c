@@ -83,8 +83,8 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* How long a command has been watched, and how long all of it slept then. */
-struct watched { double begin, last, asleep; };
+/* How long a command has been watched, how long all of it slept then, and what it has taken of a processor. */
+struct watched { double begin, last, asleep, seconds; };
 
 /* @return what is over its limit, or NULL. */
 static const char *look(const struct cage_command *c, pid_t child, uint64_t said, struct watched *w)
@@ -95,6 +95,7 @@ static const char *look(const struct cage_command *c, pid_t child, uint64_t said
     add_tree((long)child, 0, &t);
     if (t.awake == 0) w->asleep += since < one ? since : one;   /* this process may have waited, too */
     w->last = when;
+    if (t.seconds > w->seconds) w->seconds = t.seconds;
     if (c->view.writes) snprintf(path, sizeof path, "%s/%s", c->view.inside, c->view.writes);
     if (c->view.writes) add_folder(AT_FDCWD, path, 0, &t);
     if (c->all.memory && t.memory > c->all.memory) return "it needs too much memory";
@@ -180,6 +181,7 @@ static void listen_to(const struct cage_command *c, pid_t child, int from, struc
         if (when < next) continue;
         next = when + LOOK_MS / 1000.0;
         if (!end->over) end->over = look(c, child, said, &w);
+        end->seconds = w.seconds;
         /* The first process of a namespace takes all others with it; else the process before the command ends them. */
         if (end->over && cage_kind() == CAGE_NAMESPACES) kill(-child, SIGKILL);
         else if (end->over) kill(child, SIGTERM);
@@ -202,8 +204,10 @@ enum error_code cage_run(const struct cage_command *c, struct cage_end *end, str
     close(ends[0]);
     if (child < 0) return fail(err, ERR_MEMORY, "the compiler does not start: %s", strerror(why));
     end->how = child_end.how;
-    end->seconds = (double)(child_end.used.ru_utime.tv_sec + child_end.used.ru_stime.tv_sec) +
-                   1e-6 * (double)(child_end.used.ru_utime.tv_usec + child_end.used.ru_stime.tv_usec);
+    const struct rusage *used = &child_end.used;        /* without those whose parents were killed */
+    const double ended = (double)(used->ru_utime.tv_sec + used->ru_stime.tv_sec) +
+                         1e-6 * (double)(used->ru_utime.tv_usec + used->ru_stime.tv_usec);
+    if (ended > end->seconds) end->seconds = ended;
     if (WIFEXITED(end->how) && WEXITSTATUS(end->how) > 128) end->how = WEXITSTATUS(end->how) - 128;     /* a signal */
     end->unstarted = WIFEXITED(end->how) && WEXITSTATUS(end->how) == NOT_STARTED;
     return OK;

@@ -217,6 +217,8 @@ test_a_compiler_that_cannot_be_used() {
         CC=$PWD/${cc%%:*} run learn 1 --in mine; refused "${cc#*:}"
     done
     sed -i '1i not C' mine/01_sums/sums.c; CC=cc run learn 1 --in mine; expect_status 3; expect_out 'sums.c:1'      # this one is
+    printf '#!/bin/sh\n[ -n "$HOME" ] || { echo "ccache: error: no home directory" >&2; exit 1; }\nexec cc "$@"\n' >homely; chmod 755 homely
+    CC=$PWD/homely run grade teacher/solutions --lessons 1; expect_status 0; expect_out '^14 of 14 points'      # as ccache, which wants a home even where it is told to do nothing
     if type c++ >/dev/null 2>&1; then CXX=$PWD/broken run grade teacher/solutions --lessons 19 --json report.json; refused 'broken: the compiler cannot be used: cc: error: no licence; CXX names'; fi
     [ "$(id -u)" = 0 ] || return 0
     CC=$PWD/roots run grade sums.c --lessons 1; refused 'roots: the compiler cannot be used: cache: error: Permission denied; CC names'
