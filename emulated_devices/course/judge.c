@@ -88,11 +88,12 @@ static void be_the_check(struct judge *j)
 {
     struct cage cage;
     struct error err = { OK, "" };
-    const struct cage_limits text = { .seconds = LESSON_SECONDS, .memory = text_memory(), .file = 1, .processes = 1 };
+    struct cage_limits text = { .seconds = LESSON_SECONDS, .memory = text_memory(), .file = 1 };
     signal(SIGALRM, SIG_DFL);
     alarm(CHECK_SECONDS);
     if (cage_enter(&cage, j->view, &err) != OK) break_off(j, err.text);
     j->cage = &cage;
+    text.processes = cage.others ? 0 : 1;       /* with those of its user that are there: no more of them */
     if (j->worker == NULL && !cage_become(&cage, &text)) break_off(j, "the rights cannot be given up");
     j->check->run(j);
     j->computed += computed_here();
