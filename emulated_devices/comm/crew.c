@@ -442,6 +442,13 @@ static void crew_close(struct comm *c)
     free(c->post);
 }
 
+void crew_agree_by_messages(struct comm *c)
+{
+    static const struct carrier carrier = { .start = crew_start, .wait = crew_wait, .abort = crew_abort,
+                                            .close = crew_close, .folds = crew_folds, .uneven = crew_uneven };
+    c->carrier = &carrier;
+}
+
 enum error_code crew_join(struct comm *c, struct crew *crew, int rank, struct device *d, struct error *err)
 {
     static const struct carrier carrier = { .start = crew_start, .wait = crew_wait, .abort = crew_abort,

@@ -52,6 +52,10 @@ enum error_code crew_run_folded(const struct folding *, crew_fn *run, const void
  *  @return OK, or ERR_MEMORY with nothing to close. */
 enum error_code crew_join(struct comm *, struct crew *, int rank, struct device *, struct error *);
 
+/** Devices with numbers whose run goes on after one has failed: from now on they agree on outcomes with messages, as
+ *  processes do, and all learn of an error.  Called on each device after crew_join; not in a folded crew. */
+void crew_agree_by_messages(struct comm *);
+
 /** Whether the run means nothing already (crew_outcome.inexact): work that is left need not be done. */
 bool crew_is_inexact(const struct crew *);
 

@@ -173,7 +173,7 @@ static void advise_calls(char *why, size_t size)
 }
 
 /* The text is looked at only for words that help: what may be done is decided elsewhere. */
-static void advise_text(char *why, size_t size, const char *text, const char *contract)
+void build_advise(char *why, size_t size, const char *text, const char *contract)
 {
     char found[300];
     if (source_is_fine(text, contract, found, sizeof found)) return;
@@ -248,8 +248,7 @@ static bool take_ready(const struct build *b, const char *tutorials)
     return worker_object[0].done;
 }
 
-/* A file of this process, in which an object is kept for other files. */
-static enum error_code keep_object(const struct build *b, const char *made, char *path, size_t size, struct error *err)
+enum error_code build_keep(const struct build *b, const char *made, char *path, size_t size, struct error *err)
 {
     char from[PATH_MAX], *bytes = NULL;
     size_t count;
@@ -284,7 +283,7 @@ static enum error_code compile_common(const struct build *b, const char *tutoria
         return fail(err, ERR_FILE, "worker.c does not compile: %.*s", (int)strcspn(said, "\n"), said);
     }
     enum error_code e = build_take(b, "made", "with/made", err);
-    if (!e) e = keep_object(b, "with/made", path, sizeof worker_object->path, err);
+    if (!e) e = build_keep(b, "with/made", path, sizeof worker_object->path, err);
     if (path[0]) worker_object[b->sanitize].ours = true;
     if (path[0] && !worker_object[!b->sanitize].ours) atexit(remove_workers);
     worker_object[b->sanitize].done = !e;
@@ -380,125 +379,6 @@ enum error_code build_worker(struct build *b, const struct lesson *l, const char
     if (compile_and_look(b, l, why, size, err)) link_worker(b, why, size, err);
     if (b->worker[0] || err->code) return err->code;
     snprintf(contract, sizeof contract, "%.*sh", (int)strlen(l->file) - 1, l->file);
-    advise_text(why, size, text, contract);
+    build_advise(why, size, text, contract);
     return check_compiler(false, how, err);             /* is it the student's mistake? */
-}
-
-/* ---- kernels ----------------------------------------------------------------------------------------------------- */
-
-const char *kernel_build_failure(int status)
-{
-    switch (status) {
-    case 1: return "does not compile";
-    case 10: return "cannot be compiled: there is no C++ compiler; CXX names one";
-    case 11: return "cannot be compiled: there is no C compiler; CC names one";
-    case 12: return "cannot be compiled: there is no awk";
-    default: return "cannot be compiled: the emulator around it does not compile here";
-    }
-}
-
-/* The compiled emulator and judge, for all files that this process judges; "": ready since `make`. */
-static struct { char path[PATH_MAX]; bool done; } judge_object;
-
-static void remove_judge(void) { unlink(judge_object.path); }
-
-/* KERNEL_BUILD reads these files of the tree. */
-struct kernel_tree { char script[PATH_MAX], cuda[PATH_MAX], numbers[PATH_MAX], ready[PATH_MAX]; };
-
-static void name_tree(const char *tree, struct kernel_tree *t, const char *shown[CAGE_READS])
-{
-    static const char installed[] = "/include/orrery";
-    const size_t n = strlen(tree), m = sizeof installed - 1;
-    path_of(t->script, sizeof t->script, tree, KERNEL_BUILD);
-    path_of(t->cuda, sizeof t->cuda, tree, "emulated_devices/device/cuda");
-    path_of(t->numbers, sizeof t->numbers, tree, "ref/numeric/float16.h");
-    if (n > m && strcmp(tree + n - m, installed) == 0)
-        snprintf(t->ready, sizeof t->ready, "%.*s/lib/orrery/kernels", (int)(n - m), tree);
-    else path_of(t->ready, sizeof t->ready, tree, "build/kernels");
-    shown[0] = t->cuda, shown[1] = t->numbers, shown[2] = t->ready;
-}
-
-static bool run_script(const struct build *b, const char *const *word, const char *const tree[CAGE_READS], char *why,
-                       size_t size, struct error *err)
-{
-    struct words w = { 0 };
-    int how;
-    while (*word) add_word(&w, *word++);
-    if (build_run(&w, b, true, tree, why, size, &how, err)) return true;
-    if (!(err && err->code) && WIFEXITED(how) && WEXITSTATUS(how) >= 10 && WEXITSTATUS(how) <= 13)
-        fail(err, ERR_FILE, "kernels: %s", kernel_build_failure(WEXITSTATUS(how)));
-    return false;
-}
-
-/* Compile the files around the kernels before the student's file is there, if `make` has not done so. */
-static enum error_code compile_judge(const struct build *b, const char *folder, struct error *err)
-{
-    char said[1000], path[PATH_MAX], made[PATH_MAX];
-    struct kernel_tree t;
-    const char *tree[CAGE_READS];
-    name_tree(folder, &t, tree);
-    path_of(made, sizeof made, b->folder, "work/made"), path_of(path, sizeof path, b->folder, "with/judge.o");
-    const char *const word[] = { "/bin/sh", t.script, folder, "--needed", made, NULL };
-    enum error_code e = OK;
-    if (!judge_object.done) {
-        if (!run_script(b, word, tree, said, sizeof said, err))
-            return err->code ? err->code : fail(err, ERR_FILE, "kernels: %s", kernel_build_failure(13));
-        const bool ready = access(made, F_OK) != 0;
-        e = build_take(b, "made", "with/judge.o", ready ? NULL : err);
-        if (ready) e = OK;
-        else if (!e) e = keep_object(b, "with/judge.o", judge_object.path, sizeof judge_object.path, err);
-        if (judge_object.path[0]) atexit(remove_judge);
-        judge_object.done = !e;
-        return e;
-    }
-    return judge_object.path[0] ? build_copy(b, judge_object.path, "with/judge.o", err) : OK;
-}
-
-static enum error_code lay_out_kernels(const struct build *b, const struct lesson *l, const char *tutorials,
-                                       const char *tree, struct error *err)
-{
-    char from[PATH_MAX], folder[PATH_MAX], to[PATH_MAX];
-    path_of(folder, sizeof folder, tutorials, l->folder);
-    snprintf(to, sizeof to, "%s/with/%s", b->folder, l->folder);
-    enum error_code e = mkdir(to, 0755) == 0 && chmod(to, 0755) == 0
-                      ? OK : fail(err, ERR_FILE, "%s: %s", to, strerror(errno));
-    path_of(to, sizeof to, "with", l->folder);
-    if (!e) e = build_copy_all(b, folder, ".h", to, err);
-    if (!e) e = build_copy_all(b, folder, ".h", "in", err);
-    path_of(from, sizeof from, folder, "calls.cu");
-    snprintf(to, sizeof to, "with/%s/calls.cu", l->folder);
-    if (!e) e = build_copy(b, from, to, err);
-    path_of(from, sizeof from, tutorials, "worker");
-    if (!e) e = build_copy_all(b, from, ".h", "with/worker", err);
-    return e ? e : compile_judge(b, tree, err);
-}
-
-enum error_code build_kernels(struct build *b, const struct lesson *l, const char *text, size_t bytes,
-                              const struct judging *how, char *why, size_t size, struct error *err)
-{
-    char folder[PATH_MAX / 2], tutorials[PATH_MAX / 2], calls[PATH_MAX], judge[PATH_MAX], name[PATH_MAX], contract[80];
-    struct kernel_tree t;
-    struct paths p;
-    const char *tree[CAGE_READS];
-    *b = (struct build){ 0 };
-    why[0] = 0;
-    if (err) err->code = OK;
-    if (strlen(text) != bytes) return snprintf(why, size, "it has a NUL character\n"), OK;
-    if (!source_folder(folder, sizeof folder)) return fail(err, ERR_FILE, "Orrery's sources are not found");
-    enum error_code e = course_folder(tutorials, sizeof tutorials, err);
-    if (!e) e = build_open(b, true, how, err);
-    if (!e) e = lay_out_kernels(b, l, tutorials, folder, err);
-    path_of(name, sizeof name, "in", l->file), path_of(b->source, sizeof b->source, b->folder, name);
-    if (!e) e = build_put(b, name, text, bytes, err);
-    if (e) return e;
-    name_tree(folder, &t, tree), name_paths(b, &p);
-    snprintf(calls, sizeof calls, "%s/with/%s/calls.cu", b->folder, l->folder);
-    path_of(judge, sizeof judge, b->folder, "with/judge.o");
-    const char *const word[] = { "/bin/sh", t.script, folder, b->source, p.made, calls, judge, NULL };
-    if (run_script(b, word, tree, why, size, err) && build_take(b, "made", "run/worker", err) == OK)
-        path_of(b->worker, sizeof b->worker, b->folder, "run/worker");
-    if (b->worker[0] || err->code) return err->code;
-    snprintf(contract, sizeof contract, "%.*sh", (int)strlen(l->file) - 2, l->file);
-    advise_text(why, size, text, contract);
-    return check_compiler(true, how, err);
 }

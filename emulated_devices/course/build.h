@@ -6,11 +6,21 @@
 #include "emulated_devices/course/judge.h"
 #include <limits.h>
 
-enum { COMPILE_SECONDS = 600 };         /* on the clock: a compiler that has not ended by then is stopped */
+/* Seconds in which a command does not even want to compute, and seconds by the clock: then it is stopped.  On a busy
+ * machine a command that computes for some seconds takes minutes; so the second number is large. */
+enum { ASLEEP_SECONDS = 20, COMMAND_SECONDS = 300 };
+enum { COMPILE_SECONDS = 600 };         /* by the clock, for a plug-in or kernels of whoever calls this program */
 enum { RESULT_MOST = 32 << 20 };        /* bytes of a file that a compiler makes */
+enum { USER_PROCESSES = 128 };          /* of the student's user: the system counts those of other commands, too */
 
 /* For programs with sanitizers: a crash is one, and they look at no other process. */
 #define SANITIZERS "ASAN_OPTIONS=detect_leaks=0:handle_segv=0:handle_sigbus=0:handle_sigfpe=0"
+
+#if defined __SANITIZE_ADDRESS__
+enum { BUILT_WITH_SANITIZERS = 1 };     /* this program has as many addresses as there are, and reads /proc */
+#else
+enum { BUILT_WITH_SANITIZERS = 0 };
+#endif
 
 /* A folder of this process, which holds what a file becomes:
  *     in/    the student's file and its public headers: a compiler reads them
@@ -67,6 +77,15 @@ const char *kernel_build_failure(int status);
 enum error_code build_kernels(struct build *, const struct lesson *, const char *text, size_t bytes,
                               const struct judging *, char *why, size_t size, struct error *);
 
+/** Keep an object that this process has compiled itself, for files that come later.
+ *  @param made  its name in the folder.  @param[out] path  a new file of this process, to be removed; "": none.
+ *  @return OK, ERR_FILE or ERR_MEMORY. */
+enum error_code build_keep(const struct build *, const char *made, char *path, size_t size, struct error *);
+
+/** Append to a compiler's messages which words of the text a lesson does not need (source.h).
+ *  @param contract  "ring.h". */
+void build_advise(char *why, size_t size, const char *text, const char *contract);
+
 /** folder/inside; "" if that is too long. */
 void path_of(char *to, size_t size, const char *folder, const char *inside);
 
@@ -74,6 +93,9 @@ void path_of(char *to, size_t size, const char *folder, const char *inside);
 
 /** Make the folder, for this compiler.  @return OK; ERR_FILE: also if there is no such compiler, or no such user. */
 enum error_code build_open(struct build *, bool kernels, const struct judging *, struct error *);
+
+/** Make the folder, for a text that nobody compiles.  @return as build_open. */
+enum error_code build_open_text(struct build *, const struct judging *, struct error *);
 
 /** Write a text into the folder: "in/ring.c". */
 enum error_code build_put(const struct build *, const char *name, const char *text, size_t bytes, struct error *);
@@ -83,8 +105,15 @@ enum error_code build_copy(const struct build *, const char *from, const char *n
 enum error_code build_copy_all(const struct build *, const char *from, const char *end, const char *name,
                                struct error *);
 
-/** Take a file from work/ to another place in the folder, and make work/ empty.  It is taken only if it is a file, no
- *  link, and of at most RESULT_MOST bytes. */
+/** Make work/ empty. */
+enum error_code build_empty(const struct build *, struct error *);
+
+/** Read a file in work/.  It is read only if it is a file, no link, and of at most so many bytes.
+ *  @return its bytes for free(), or NULL with ERR_FILE. */
+char *build_read(const struct build *, const char *name, size_t most, size_t *count, struct error *);
+
+/** Take a file from work/ to another place in the folder, and make work/ empty.  @return as build_read, of RESULT_MOST
+ *  bytes. */
 enum error_code build_take(const struct build *, const char *name, const char *to, struct error *);
 
 /* Words of a command line. */

@@ -7,10 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
 #include <linux/landlock.h>
-#include <linux/seccomp.h>
 #include <pwd.h>
 #include <sched.h>
 #include <signal.h>
@@ -39,14 +36,34 @@ bool cage_rules_users(void)
     return has;
 }
 
-bool cage_user(const char *name, int32_t *user, int32_t *group)
+/* A user that was named on the command line. */
+static enum error_code check_user(const char *name, const struct passwd *p, struct error *err)
+{
+    const struct printable said = printable(name);
+    if (p == NULL) return fail(err, ERR_USAGE, "--user %s: there is no such user", said.text);
+    if (p->pw_uid == 0 || p->pw_gid == 0)
+        return fail(err, ERR_USAGE, "--user %s: it has the rights of root, which a student's code must not have; name "
+                    "a user who owns nothing", said.text);
+    if (p->pw_uid == geteuid())
+        return fail(err, ERR_USAGE, "--user %s: it is the grader's own user, who can read solutions; without --user "
+                    "the cage hides them", said.text);
+    if (!cage_rules_users())
+        return fail(err, ERR_USAGE, "--user %s: only root can run code as another user; without --user it is run as "
+                    "this one, without rights", said.text);
+    return OK;
+}
+
+enum error_code cage_user(const char *name, int32_t *user, int32_t *group, struct error *err)
 {
     const struct passwd *p = name ? getpwnam(name) : NULL;
-    *user = p ? (int32_t)p->pw_uid : -1, *group = p ? (int32_t)p->pw_gid : -1;
-    if (name || !cage_rules_users()) return p != NULL || name == NULL;
+    const enum error_code e = name ? check_user(name, p, err) : OK;
+    *user = *group = -1;
+    if (e) return e;
+    if (name) return *user = (int32_t)p->pw_uid, *group = (int32_t)p->pw_gid, OK;
+    if (!cage_rules_users()) return OK;
     p = getpwnam("nobody");
     *user = p ? (int32_t)p->pw_uid : NOBODY, *group = p ? (int32_t)p->pw_gid : NOBODY;
-    return true;
+    return OK;
 }
 
 /* ---- namespaces: a file system of its own ------------------------------------------------------------------------ */
@@ -297,9 +314,8 @@ static uint64_t threads_of_user(void)
 enum error_code cage_enter(struct cage *c, const struct cage_view *v, struct error *err)
 {
     *c = (struct cage){ .kind = cage_kind(), .rules = -1 };
-    if (!cage_user(v->user, &c->user, &c->group))
-        return fail(err, ERR_USAGE, "--user %s: there is no such user", printable(v->user).text);
-    if (!cage_rules_users()) c->user = c->group = -1;
+    const enum error_code e = cage_user(v->user, &c->user, &c->group, err);
+    if (e) return e;
     if (c->user < 0 && c->kind != CAGE_NAMESPACES) c->others = threads_of_user();
     if (c->kind == CAGE_NAMESPACES) return enter_namespaces(v, err);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -308,68 +324,6 @@ enum error_code cage_enter(struct cage *c, const struct cage_view *v, struct err
 }
 
 /* ---- becoming somebody with nothing ------------------------------------------------------------------------------ */
-
-#if defined __x86_64__
-#define THIS_MACHINE AUDIT_ARCH_X86_64
-#elif defined __aarch64__
-#define THIS_MACHINE AUDIT_ARCH_AARCH64
-#endif
-
-/* A student's code may make none of these system calls: they concern other processes, the network, the system's state,
- * or names and rights of files, which Landlock does not check. */
-static const int refused[] = {
-    SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev, SYS_kill, SYS_tkill, SYS_tgkill, SYS_rt_sigqueueinfo,
-    SYS_rt_tgsigqueueinfo, SYS_setpriority, SYS_sched_setscheduler, SYS_sched_setparam, SYS_sched_setattr,
-    SYS_sched_setaffinity, SYS_kcmp, SYS_socket, SYS_socketpair, SYS_bpf, SYS_perf_event_open, SYS_userfaultfd,
-    SYS_keyctl, SYS_add_key, SYS_request_key, SYS_unshare, SYS_setns, SYS_mount, SYS_umount2, SYS_pivot_root,
-    SYS_chroot, SYS_truncate, SYS_fchmodat, SYS_fchownat, SYS_fchown, SYS_setxattr, SYS_lsetxattr, SYS_fsetxattr,
-    SYS_utimensat, SYS_shmget, SYS_shmat, SYS_msgget, SYS_semget, SYS_mq_open, SYS_personality, SYS_init_module,
-    SYS_finit_module, SYS_kexec_load, SYS_reboot, SYS_swapon, SYS_swapoff, SYS_syslog, SYS_acct, SYS_quotactl,
-    SYS_memfd_create, SYS_open_by_handle_at, SYS_name_to_handle_at,
-#ifdef SYS_chmod
-    SYS_chmod, SYS_chown, SYS_lchown, SYS_utime, SYS_utimes, SYS_futimesat, SYS_mknod,
-#endif
-#ifdef SYS_io_uring_setup
-    SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register,
-#endif
-#ifdef SYS_pidfd_open
-    SYS_pidfd_open, SYS_pidfd_send_signal, SYS_pidfd_getfd,
-#endif
-#ifdef SYS_open_tree
-    SYS_open_tree, SYS_move_mount, SYS_fsopen, SYS_fsmount, SYS_mount_setattr,
-#endif
-    SYS_mknodat,
-};
-
-#define FIELD(name) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, name))
-#define ENDS(what)  BPF_STMT(BPF_RET | BPF_K, what)
-#define IF_SAME(number, yes, no) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)(number), yes, no)
-#define REFUSE (SECCOMP_RET_ERRNO | EPERM)
-
-/* prlimit64 only for oneself; clone without namespaces; clone3 hides its flags, so libc falls back to clone. */
-static bool refuse_calls(void)
-{
-#ifdef THIS_MACHINE
-    enum { COUNT = sizeof refused / sizeof *refused };
-    const unsigned spaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
-    struct sock_filter f[2 * COUNT + 24];
-    int n = 0;
-#define ADD(...) f[n++] = (struct sock_filter)__VA_ARGS__
-    ADD(FIELD(arch)), ADD(IF_SAME(THIS_MACHINE, 1, 0)), ADD(ENDS(SECCOMP_RET_KILL_PROCESS)), ADD(FIELD(nr));
-    ADD(BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000u, 0, 1)), ADD(ENDS(SECCOMP_RET_KILL_PROCESS));      /* x32 */
-    for (int i = 0; i < COUNT; i++) ADD(IF_SAME(refused[i], 0, 1)), ADD(ENDS(REFUSE));
-    ADD(IF_SAME(SYS_clone3, 0, 1)), ADD(ENDS(SECCOMP_RET_ERRNO | ENOSYS));
-    ADD(IF_SAME(SYS_prlimit64, 0, 4)), ADD(FIELD(args[0])), ADD(IF_SAME(0, 0, 1)), ADD(ENDS(SECCOMP_RET_ALLOW));
-    ADD(ENDS(REFUSE));
-    ADD(IF_SAME(SYS_clone, 0, 3)), ADD(FIELD(args[0])), ADD(BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, spaces, 0, 1));
-    ADD(ENDS(REFUSE)), ADD(ENDS(SECCOMP_RET_ALLOW));
-#undef ADD
-    const struct sock_fprog program = { (unsigned short)n, f };
-    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-#else
-    return true;
-#endif
-}
 
 static bool limit(int what, uint64_t most)
 {
@@ -399,7 +353,7 @@ bool cage_become(const struct cage *c, const struct cage_limits *most)
     umask(022);
     well = well && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
     if (c->rules >= 0) well = well && syscall(SYS_landlock_restrict_self, c->rules, 0) == 0;
-    well = well && refuse_calls();
+    well = well && cage_refuse_calls();
     child_ends_with(parent);                    /* who becomes another user forgets it */
     return well;
 }

@@ -34,6 +34,10 @@ struct cage_files {
     int count;
 };
 
+/** What this program reads when it is started again: itself and its libraries.  They stay valid until this is called
+ *  again. */
+const struct cage_files *cage_program_files(const char *program);
+
 /** What a compiler reads: its programs, headers and libraries.
  *  @param compiler  its words, such as "gcc -m64"; they stay valid until another compiler is asked.
  *  @param plus      it compiles C++. */
@@ -64,9 +68,10 @@ bool cage_rules_users(void);
 /**
  * The numbers of the user that a student's code has.
  * @param name  NULL: for who rules users "nobody", for others no change (-1).
- * @return whether there is one of this name.
+ * @return OK; ERR_USAGE: there is no user of this name, this process cannot become another user, or the user has
+ *         rights that a student's code must not have: root's, root's group, or this process's own.
  */
-bool cage_user(const char *name, int32_t *user, int32_t *group);
+enum error_code cage_user(const char *name, int32_t *user, int32_t *group, struct error *);
 
 /**
  * Enter the cage: afterwards this process sees what the view has, but keeps its rights, and can start others that have
@@ -82,6 +87,10 @@ struct cage_limits { int seconds; uint64_t memory, file; int processes; };
  *  @return false: it cannot be done, and nothing may be executed. */
 bool cage_become(const struct cage *, const struct cage_limits *);
 
+/** A part of cage_become (cage_calls.c): from now on system calls that concern other processes, the network, the
+ *  system's state or rights of files fail, also in programs that are executed.  @return false: it cannot be done. */
+bool cage_refuse_calls(void);
+
 /** End all processes that this one has started, and those that they have left to it, and wait for them. */
 void cage_clear(void);
 
@@ -90,8 +99,11 @@ void cage_close_at_exec(void);
 
 /* ---- a command in the cage (cage_run.c) -------------------------------------------------------------------------- */
 
-/* All processes of a command together may take so much, however many they are. */
-struct cage_total { int seconds; uint64_t memory, disk, said; int processes, wall; };
+/* All processes of a command together may take so much, however many they are; 0: no limit.
+ * seconds   of a processor
+ * asleep    seconds in which none of them computes, or wants to: a machine that is busy does not lengthen them
+ * wall      seconds by the clock, if all else fails */
+struct cage_total { int seconds, asleep, wall; uint64_t memory, disk, said; int processes; };
 
 struct cage_command {
     const char *const *word;            /* [0]: an absolute path; ends with NULL */
@@ -99,11 +111,14 @@ struct cage_command {
     struct cage_view view;
     struct cage_limits each;
     struct cage_total all;
+    const char *starts_in;              /* the name of a folder in view.inside; NULL: view.writes */
+    bool errors_only;                   /* what it writes to its output is lost, and is not said */
 };
 
 struct cage_end {
     int how;                            /* for WIFEXITED and its like */
     const char *over;                   /* which limit of all ended it, "it ..": NULL: none */
+    double seconds;                     /* of a processor, that all its processes took */
     char said[4096];                    /* the beginning of what it wrote to both outputs */
     bool unstarted;                     /* there was no cage or no program: said has why */
 };

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { ANSWER = 1 << 16, WORDS = 24 };
@@ -32,7 +33,8 @@ static void add_path(struct cage_files *f, const char *path, bool library)
 {
     char real[PATH_MAX];
     if (path[0] != '/' || f->count == CAGE_PATHS || strlen(path) >= sizeof f->path[0]) return;
-    if (realpath(path, real) == NULL || is_too_wide(real)) return;
+    struct stat st;
+    if (realpath(path, real) == NULL || stat(real, &st) != 0 || (S_ISDIR(st.st_mode) && is_too_wide(real))) return;
     for (int i = 0; i < f->count; i++)
         if (is_within(path, f->path[i]) && f->library[i] >= library) return;
     snprintf(f->path[f->count], sizeof f->path[0], "%s", path);
@@ -46,13 +48,43 @@ static void add_real(struct cage_files *f, const char *path, bool library)
     if (path[0] == '/' && realpath(path, real) != NULL) add_path(f, real, library);
 }
 
+/* The loader and libraries of the system. */
+static void add_system(struct cage_files *f)
+{
+    static const char *const always[] = { "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache" };
+    for (size_t i = 0; i < sizeof always / sizeof *always; i++) add_path(f, always[i], true);
+}
+
+/* ---- this program ------------------------------------------------------------------------------------------------ */
+
+static struct cage_files own;
+
+/* Libraries may lie anywhere, and links to them in /etc/alternatives: the system lists those that this process has. */
+const struct cage_files *cage_program_files(const char *program)
+{
+    char line[PATH_MAX + 200];
+    own = (struct cage_files){ 0 };
+    add_system(&own);
+    add_path(&own, "/etc/alternatives", true);
+    add_path(&own, program, true);
+    FILE *f = fopen("/proc/self/maps", "re");
+    while (f && fgets(line, sizeof line, f)) {
+        char *path = strchr(line, '/');
+        line[strcspn(line, "\n")] = '\0';
+        if (path && strstr(line, " r-xp ")) add_path(&own, path, true);
+    }
+    if (f) fclose(f);
+    return &own;
+}
+
 /* ---- asking ------------------------------------------------------------------------------------------------------ */
 
 /* Read the compiler's answer to these further words. */
 static void ask(const char *compiler, const char *const *more, char *answer)
 {
     char text[400], *words[WORDS], *const environment[] = { (char *)"PATH=/usr/local/bin:/usr/bin:/bin",
-                                                            (char *)"LC_ALL=C", (char *)"CCACHE_DISABLE=1", NULL };
+                                                            (char *)"LC_ALL=C", (char *)"CCACHE_DISABLE=1",
+                                                            (char *)"HOME=/", NULL };
     int ends[2], n = 0;
     size_t used = 0;
     struct child_end end;
@@ -118,9 +150,8 @@ const struct cage_files *cage_files(const char *compiler, bool plus)
     *f = (struct cage_files){ 0 };
     snprintf(known.compiler, sizeof known.compiler, "%s", compiler), known.plus = plus;
     /* The compiler also starts the loader and the system's shells, assemblers and linkers. */
-    static const char *const always[] = { "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache" };
     static const char *const programs[] = { "/bin", "/usr/bin", "/etc/alternatives" };
-    for (size_t i = 0; i < sizeof always / sizeof *always; i++) add_path(f, always[i], true);
+    add_system(f);
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) add_path(f, programs[i], false);
     snprintf(program, sizeof program, "%.*s", (int)strcspn(compiler, " "), compiler);
     add_path(f, program, false), add_real(f, program, false);

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -21,11 +20,11 @@ enum { NOT_STARTED = 125 };             /* exit status of the process between us
 
 /* ---- what a tree of processes takes ------------------------------------------------------------------------------ */
 
-struct taken { double seconds; uint64_t memory, disk; int processes; };
+struct taken { double seconds; uint64_t memory, disk; int processes, awake; };
 
 static void add_process(long process, struct taken *t)
 {
-    char path[64], line[1024], *at;
+    char path[64], line[1024], state, *at;
     unsigned long user, system, resident;
     long waited[2];
     snprintf(path, sizeof path, "/proc/%ld/stat", process);
@@ -35,9 +34,11 @@ static void add_process(long process, struct taken *t)
     fclose(f);
     t->processes++;
     if (read && (at = strrchr(line, ')')) != NULL &&
-        sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %ld %ld", &user, &system, &waited[0],
-               &waited[1]) == 4)
+        sscanf(at + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %ld %ld", &state, &user, &system,
+               &waited[0], &waited[1]) == 5) {
+        t->awake += strchr("STtZX", state) == NULL;
         t->seconds += ((double)(user + system) + (double)(waited[0] + waited[1])) / (double)sysconf(_SC_CLK_TCK);
+    }
     snprintf(path, sizeof path, "/proc/%ld/statm", process);
     if ((f = fopen(path, "re")) == NULL) return;
     if (fscanf(f, "%*u %lu", &resident) == 1) t->memory += (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
@@ -75,12 +76,26 @@ static void add_folder(int in, const char *name, int depth, struct taken *t)
     closedir(d);
 }
 
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* How long a command has been watched, how long all of it slept then, and what it has taken of a processor. */
+struct watched { double begin, last, asleep, seconds; };
+
 /* @return what is over its limit, or NULL. */
-static const char *look(const struct cage_command *c, pid_t child, uint64_t said, double waited)
+static const char *look(const struct cage_command *c, pid_t child, uint64_t said, struct watched *w)
 {
     char path[PATH_MAX];
     struct taken t = { 0 };
+    const double when = now(), since = when - w->last, one = 2 * LOOK_MS / 1000.0;
     add_tree((long)child, 0, &t);
+    if (t.awake == 0) w->asleep += since < one ? since : one;   /* this process may have waited, too */
+    w->last = when;
+    if (t.seconds > w->seconds) w->seconds = t.seconds;
     if (c->view.writes) snprintf(path, sizeof path, "%s/%s", c->view.inside, c->view.writes);
     if (c->view.writes) add_folder(AT_FDCWD, path, 0, &t);
     if (c->all.memory && t.memory > c->all.memory) return "it needs too much memory";
@@ -88,14 +103,16 @@ static const char *look(const struct cage_command *c, pid_t child, uint64_t said
     if (c->all.disk && t.disk > c->all.disk) return "it writes too many bytes";
     if (c->all.processes && t.processes > c->all.processes) return "it starts too many processes";
     if (c->all.said && said > c->all.said) return "it says too much";
-    return c->all.wall && waited > c->all.wall ? "it takes too long by the clock" : NULL;
+    if (c->all.asleep && w->asleep > c->all.asleep) return "it waits, and does not compute";
+    return c->all.wall && when - w->begin > c->all.wall ? "it takes too long by the clock" : NULL;
 }
 
 /* ---- in the child ------------------------------------------------------------------------------------------------ */
 
 static void become_command(const struct cage_command *c, const struct cage *cage)
 {
-    if (chdir(c->view.inside) != 0 || (c->view.writes && chdir(c->view.writes) != 0)) {
+    const char *in = c->starts_in ? c->starts_in : c->view.writes;
+    if (chdir(c->view.inside) != 0 || (in && chdir(in) != 0)) {
         dprintf(STDERR_FILENO, "%s: %s\n", c->view.inside, strerror(errno));
         _exit(NOT_STARTED);
     }
@@ -109,45 +126,46 @@ static void become_command(const struct cage_command *c, const struct cage *cage
     _exit(127);
 }
 
-/* Enters the cage, starts the command there, ends what that leaves behind, and ends as it has. */
+static volatile sig_atomic_t told_to_end;
+
+static void tell_to_end(int number) { (void)number, told_to_end = 1; }
+
+/* Enters the cage, starts the command there, ends what that leaves behind, and ends as it has.  Without a namespace of
+ * processes nobody else can end all of them: SIGTERM asks this process to do so. */
 static void keep_command(const struct cage_command *c, int out)
 {
     struct cage cage;
     struct error err = { OK, "" };
     int how = 0;
-    const int in = open("/dev/null", O_RDONLY);
-    if (in < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0) _exit(NOT_STARTED);
+    const int nothing = open("/dev/null", O_RDWR);
+    if (nothing < 0 || dup2(nothing, 0) < 0 || dup2(c->errors_only ? nothing : out, 1) < 0 || dup2(out, 2) < 0)
+        _exit(NOT_STARTED);
     if (cage_enter(&cage, &c->view, &err) != OK) {
         dprintf(STDERR_FILENO, "%s\n", err.text);
         _exit(NOT_STARTED);
     }
+    if (cage.kind != CAGE_NAMESPACES) sigaction(SIGTERM, &(struct sigaction){ .sa_handler = tell_to_end }, NULL);
     const pid_t command = fork();
     if (command == 0) become_command(c, &cage);
     if (command < 0) _exit(NOT_STARTED);
     /* Processes that the command leaves behind may end before it or after it: only the command's end counts. */
-    for (pid_t one; (one = waitpid(-1, &how, 0)) != command;)
+    for (pid_t one; !told_to_end && (one = waitpid(-1, &how, 0)) != command;)
         if (one < 0 && errno != EINTR) _exit(NOT_STARTED);
     cage_clear();
+    if (told_to_end) _exit(128 + SIGKILL);
     if (WIFEXITED(how)) _exit(WEXITSTATUS(how));
     _exit(128 + WTERMSIG(how));         /* the first process of a namespace cannot end by a signal of its own */
 }
 
 /* ---- outside ----------------------------------------------------------------------------------------------------- */
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* All that it says, of which the beginning is kept, until the last process that could say something has ended. */
 static void listen_to(const struct cage_command *c, pid_t child, int from, struct cage_end *end)
 {
     char part[4096];
     uint64_t said = 0;
-    const double begin = now();
-    double next = begin + FIRST_LOOKS * LOOK_MS / 1000.0;
+    struct watched w = { .begin = now(), .last = now() };
+    double next = w.begin + FIRST_LOOKS * LOOK_MS / 1000.0;
     for (;;) {
         struct pollfd p = { .fd = from, .events = POLLIN };
         const int ready = poll(&p, 1, LOOK_MS);
@@ -162,9 +180,11 @@ static void listen_to(const struct cage_command *c, pid_t child, int from, struc
         const double when = now();
         if (when < next) continue;
         next = when + LOOK_MS / 1000.0;
-        if (!end->over) end->over = look(c, child, said, when - begin);
-        if (end->over) kill(-child, SIGKILL);   /* the first process of a namespace takes all others with it */
-        if (end->over && cage_kind() != CAGE_NAMESPACES) cage_clear();
+        if (!end->over) end->over = look(c, child, said, &w);
+        end->seconds = w.seconds;
+        /* The first process of a namespace takes all others with it; else the process before the command ends them. */
+        if (end->over && cage_kind() == CAGE_NAMESPACES) kill(-child, SIGKILL);
+        else if (end->over) kill(child, SIGTERM);
     }
 }
 
@@ -173,7 +193,6 @@ enum error_code cage_run(const struct cage_command *c, struct cage_end *end, str
     int ends[2];
     struct child_end child_end = { 0 };
     *end = (struct cage_end){ 0 };
-    if (cage_kind() != CAGE_NAMESPACES) prctl(PR_SET_CHILD_SUBREAPER, 1);       /* for what outlives its keeper */
     if (pipe(ends) != 0) return fail(err, ERR_MEMORY, "no pipe for the compiler: %s", strerror(errno));
     fcntl(ends[0], F_SETFD, FD_CLOEXEC), fcntl(ends[1], F_SETFD, FD_CLOEXEC);
     fflush(NULL);
@@ -185,6 +204,10 @@ enum error_code cage_run(const struct cage_command *c, struct cage_end *end, str
     close(ends[0]);
     if (child < 0) return fail(err, ERR_MEMORY, "the compiler does not start: %s", strerror(why));
     end->how = child_end.how;
+    const struct rusage *used = &child_end.used;        /* without those whose parents were killed */
+    const double ended = (double)(used->ru_utime.tv_sec + used->ru_stime.tv_sec) +
+                         1e-6 * (double)(used->ru_utime.tv_usec + used->ru_stime.tv_usec);
+    if (ended > end->seconds) end->seconds = ended;
     if (WIFEXITED(end->how) && WEXITSTATUS(end->how) > 128) end->how = WEXITSTATUS(end->how) - 128;     /* a signal */
     end->unstarted = WIFEXITED(end->how) && WEXITSTATUS(end->how) == NOT_STARTED;
     return OK;

@@ -1,21 +1,10 @@
-#define _DEFAULT_SOURCE                 /* mkdtemp */
+/* command.c -- the flags of a text, and the check's side of a command: command_serve.c is the judge's. */
 #include "emulated_devices/course/command.h"
-#include "emulated_devices/course/build.h"
-#include "ref/io/child.h"
 #include "ref/io/output.h"
 #include <ctype.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-enum { COMMAND_SECONDS = 30, COMMAND_FILE = 1 << 26 };          /* of each process */
-enum { WALL_SECONDS = 600, FILE_MOST = 1 << 20 };
 
 /* ---- from a text ------------------------------------------------------------------------------------------------- */
 
@@ -134,104 +123,25 @@ void command_add(struct command *c, const char *words)
         snprintf(c->word[c->count++], COMMAND_WORD, "%s", word);
 }
 
-/* ---- running it -------------------------------------------------------------------------------------------------- */
-
-static const char COURSE[] = "course.h", REPORT[] = "report.json", OUT[] = "out", SAID[] = "said";
-
-static bool write_file(struct judge *j, const char *folder, const char *name, const char *text)
-{
-    char path[PATH_MAX];
-    path_of(path, sizeof path, folder, name);
-    FILE *f = fopen(path, "w");
-    const bool well = f && fputs(text, f) >= 0;
-    if (f && fclose(f) == 0 && well) return true;
-    return judge_fails(j, "the command's folder cannot be written: %s", strerror(errno));
-}
-
-/* A student's folder in small: the text, and course.h, which `orrery train` reads as text to train on. */
-static bool open_folder(struct judge *j, char folder[PATH_MAX / 2])
-{
-    char tutorials[PATH_MAX / 2], path[PATH_MAX], *text = NULL;
-    struct error err = { OK, "" };
-    size_t bytes;
-    snprintf(folder, PATH_MAX / 2, "%s/orrery-course-XXXXXX", temporary_folder());
-    if (mkdtemp(folder) == NULL) return judge_fails(j, "no folder can be made for the command: %s", strerror(errno));
-    if (course_folder(tutorials, sizeof tutorials, &err) == OK) {
-        path_of(path, sizeof path, tutorials, COURSE);
-        file_read_all(path, FILE_MOST, &text, &bytes, &err);
-    }
-    const bool well = text ? write_file(j, folder, COURSE, text) && write_file(j, folder, j->lesson->file, j->text)
-                           : judge_fails(j, "%s", err.text);
-    free(text);
-    return well;
-}
-
-static void remove_folder(const struct judge *j, const char *folder)
-{
-    const char *const names[] = { j->lesson->file, COURSE, REPORT, OUT, SAID };
-    char path[PATH_MAX];
-    for (int i = 0; i < 5; i++) path_of(path, sizeof path, folder, names[i]), unlink(path);
-    rmdir(folder);
-}
-
-static void become(const char *folder, const char *program, const char *name, const struct command *c)
-{
-    char *words[COMMAND_WORDS + 8], second[COMMAND_WORD], json[] = "--json", file[sizeof REPORT];
-    int n = 0;
-    snprintf(second, sizeof second, "%s", name), memcpy(file, REPORT, sizeof REPORT);
-    words[n++] = (char *)(uintptr_t)program, words[n++] = second;      /* devices are started by the first word */
-    for (int i = 0; i < c->count; i++) words[n++] = (char *)(uintptr_t)c->word[i];
-    words[n++] = json, words[n++] = file, words[n] = NULL;
-    signal(SIGALRM, SIG_DFL);
-    setrlimit(RLIMIT_CPU, &(struct rlimit){ COMMAND_SECONDS, COMMAND_SECONDS + 1 });
-    setrlimit(RLIMIT_FSIZE, &(struct rlimit){ COMMAND_FILE, COMMAND_FILE });
-    alarm(WALL_SECONDS);
-    if (chdir(folder) != 0) _exit(126);
-    const int in = open("/dev/null", O_RDONLY), out = open(OUT, O_WRONLY | O_CREAT | O_TRUNC, 0600),
-              said = open(SAID, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    if (in < 0 || out < 0 || said < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(said, 2) < 0) _exit(126);
-    execv(program, words);
-    _exit(127);
-}
-
-/* The first line of its errors that is one of ours. */
-static void read_said(const char *folder, char *to, size_t size)
-{
-    char path[PATH_MAX], *text = NULL;
-    size_t bytes;
-    path_of(path, sizeof path, folder, SAID);
-    if (file_read_all(path, FILE_MOST, &text, &bytes, NULL) != OK) return;
-    const char *at = strncmp(text, "orrery: ", 8) == 0 ? text : strstr(text, "\norrery: ");
-    if (at) at = strstr(at, "orrery: ") + 8;
-    if (at) snprintf(to, size, "%.*s", (int)strcspn(at, "\n"), at);
-    free(text);
-}
+/* ---- asking for it ----------------------------------------------------------------------------------------------- */
 
 bool command_run(struct judge *j, const char *name, const struct command *c, struct command_report *r)
 {
-    char folder[PATH_MAX / 2], path[PATH_MAX];
-    struct child_end end = { 0 };
+    struct command_request *q = j->request;
+    char word = 0;
     *r = (struct command_report){ .status = -1 };
-    if (j->program == NULL) return judge_fails(j, "there is no program that could run `orrery %s`", name);
-    if (!open_folder(j, folder)) {
-        remove_folder(j, folder);
-        return false;
-    }
-    fflush(NULL);
-    const pid_t child = child_start();
-    if (child == 0) become(folder, j->program, name, c);
-    if (child > 0) child_wait(child, 0, &end);          /* it has limits of its own */
-    const int how = end.how;
-    r->status = child > 0 && WIFEXITED(how) ? WEXITSTATUS(how) : -1;
-    path_of(path, sizeof path, folder, REPORT);
-    if (access(path, R_OK) == 0) json_read(path, &r->json, NULL);
-    read_said(folder, r->said, sizeof r->said);
-    remove_folder(j, folder);
+    if (q == NULL) return judge_fails(j, "there is no program that could run `orrery %s`", name);
+    snprintf(q->name, sizeof q->name, "%s", name);
+    q->command = *c;
+    if (write(j->asks, &word, 1) != 1 || read(j->hears, &word, 1) != 1)
+        return judge_fails(j, "`orrery %s` cannot be asked for", name);
+    r->status = q->status;
+    snprintf(r->said, sizeof r->said, "%s", q->said);
+    if (q->bytes > 0) json_parse(q->report, q->bytes, "the report", &r->json, NULL);
     if (r->json && (r->status == 0 || r->status == 3)) return true;
+    if (q->over[0]) return judge_fails(j, "`orrery %s` was stopped: %s", name, q->over);
     if (r->said[0]) return judge_fails(j, "`orrery %s` says: %s", name, r->said);
-    const int by = child > 0 && WIFSIGNALED(how) ? WTERMSIG(how) : 0;
-    const bool late = by == SIGALRM || by == SIGXCPU || by == SIGKILL;
-    return judge_fails(j, "`orrery %s` ended without a report%s", name, late ? ": it computes for too long" : "");
+    return judge_fails(j, "`orrery %s` ended without a report", name);
 }
 
 void command_report_free(struct command_report *r)

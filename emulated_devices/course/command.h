@@ -11,9 +11,9 @@
  * with `orrery`, where a schedule begins (schedule_file.h).  `#` starts a comment.
  *
  * Nothing in the text is trusted.  Only flags that the lesson allows are taken, with words of letters, digits and
- * "._:,+-", which can name no file elsewhere.  The command runs in a process and a folder of its own, which has the
- * student's text under its own name, so that `--schedule FILE:NAME` finds a schedule in it, and course.h, a text to
- * train on.
+ * "._:,+-", which can name no file elsewhere.  A check of a text runs in the cage (cage.h), where there is no file and
+ * no program; so it asks its judge for the command.  That runs in a cage of its own: it sees this program, its
+ * libraries and a folder with the student's text under its own name, so that `--schedule FILE:NAME` finds a schedule.
  */
 #ifndef ORRERY_COURSE_COMMAND_H
 #define ORRERY_COURSE_COMMAND_H
@@ -28,11 +28,25 @@ struct allowed_flag { const char *flag; bool alone; };
 
 struct command { char word[COMMAND_WORDS][COMMAND_WORD]; int count; };
 
+enum { COMMAND_SAID = 600, COMMAND_REPORT = 4 << 20 };
+
 /* What came of it. */
 struct command_report {
     int status;                         /* of the process; see `orrery --help`: 0, or 3 if a check of its own failed */
     cJSON *json;                        /* of --json; NULL: it wrote none */
-    char said[600];                     /* its error, without "orrery: "; "" if there was none */
+    char said[COMMAND_SAID];            /* its error, without "orrery: "; "" if there was none */
+};
+
+/* A check's wish, and the judge's answer to it, in memory that both share.  Neither trusts what the other has written:
+ * texts end where their arrays end. */
+struct command_request {
+    char name[COMMAND_WORD];            /* of the command */
+    struct command command;
+    int32_t status;
+    char over[80];                      /* which limit ended it; "": none */
+    char said[COMMAND_SAID];
+    uint64_t bytes;                     /* of its report; 0: there is none */
+    char report[COMMAND_REPORT + 1];
 };
 
 /**
@@ -52,8 +66,7 @@ bool command_keeps_function(struct judge *, const char *name, const struct comma
 void command_add(struct command *, const char *words);
 
 /**
- * Run a command of orrery with these words, and with a JSON report; each of its processes may compute for half a
- * minute.
+ * Run a command of orrery with these words, and with a JSON report, within the limits of command_serve.c.
  * @param name  of the command.
  * @param[out] r  for command_report_free, also on failure.
  * @return whether it ended by itself with a report; else the check has failed, for the reason that the command says.

@@ -1,10 +1,12 @@
-#define _DEFAULT_SOURCE                 /* MAP_ANONYMOUS */
+#define _GNU_SOURCE                     /* MAP_ANONYMOUS, pipe2 */
 #include "emulated_devices/course/judge.h"
 #include "emulated_devices/course/build.h"
 #include "emulated_devices/course/cage.h"
+#include "emulated_devices/course/command_serve.h"
 #include "ref/io/child.h"
 #include "ref/io/output.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +19,7 @@
 
 enum { CHECK_SECONDS = 900 };           /* on the wall, if all else fails: everything that runs has limits of its own */
 enum { LESSON_SECONDS = 30, SANITIZED = 6 };    /* of processor, for all runs of a lesson; with sanitizers 6 times */
+enum { TEXT_MEGABYTES = 256 };          /* for the check of a text */
 enum { FILE_MOST = 1 << 20, HIDDEN_TENTHS = 3 };        /* of a point: what hidden inputs are worth */
 
 struct points_text points_text(int tenths)
@@ -41,13 +44,17 @@ void score_begin(struct score *s, const struct lesson *l, const struct judging *
     for (int i = 0; i < s->count; i++) s->of += s->outcome[i].of;
 }
 
+static double seconds_of(const struct rusage *used)
+{
+    return (double)(used->ru_utime.tv_sec + used->ru_stime.tv_sec) +
+           1e-6 * (double)(used->ru_utime.tv_usec + used->ru_stime.tv_usec);
+}
+
 /* Seconds of processor that the processes have taken which this check has started and waited for. */
 static double computed_here(void)
 {
     struct rusage all;
-    if (getrusage(RUSAGE_CHILDREN, &all) != 0) return 0;
-    return (double)(all.ru_utime.tv_sec + all.ru_stime.tv_sec) +
-           1e-6 * (double)(all.ru_utime.tv_usec + all.ru_stime.tv_usec);
+    return getrusage(RUSAGE_CHILDREN, &all) == 0 ? seconds_of(&all) : 0;
 }
 
 bool judge_used_up(struct judge *j)
@@ -58,40 +65,119 @@ bool judge_used_up(struct judge *j)
     return true;
 }
 
-/* Lessons with a program: in the cage, so that nothing is left behind, and the program sees what there is. */
+static void break_off(struct judge *j, const char *why)
+{
+    snprintf(j->broken, sizeof j->broken, "%s", why);
+    _exit(0);
+}
+
+/* More memory than this process has now, as a limit of its addresses. */
+static uint64_t text_memory(void)
+{
+    unsigned long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "re");
+    const bool known = f && fscanf(f, "%lu", &pages) == 1;
+    if (f) fclose(f);
+    if (BUILT_WITH_SANITIZERS || !known) return 0;
+    return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) + ((uint64_t)TEXT_MEGABYTES << 20);
+}
+
+/* In the cage, so that nothing is left behind, and a program sees what there is.  A check of a text reads the text
+ * itself: so it has no rights either. */
 static void be_the_check(struct judge *j)
 {
     struct cage cage;
     struct error err = { OK, "" };
+    struct cage_limits text = { .seconds = LESSON_SECONDS, .memory = text_memory(), .file = 1 };
     signal(SIGALRM, SIG_DFL);
     alarm(CHECK_SECONDS);
-    if (j->view && cage_enter(&cage, j->view, &err) != OK) {
-        snprintf(j->broken, sizeof j->broken, "%s", err.text);
-        _exit(0);
-    }
+    if (cage_enter(&cage, j->view, &err) != OK) break_off(j, err.text);
     j->cage = &cage;
+    text.processes = cage.others ? 0 : 1;       /* with those of its user that are there: no more of them */
+    if (j->worker == NULL && !cage_become(&cage, &text)) break_off(j, "the rights cannot be given up");
     j->check->run(j);
     j->computed += computed_here();
     _exit(0);
 }
 
+/* ---- checks of a text -------------------------------------------------------------------------------------------- */
+
+/* What a judge has for a text.  left: seconds of a processor for the lesson's commands and checks. */
+struct text_desk { struct command_request *request; const struct build *build; char program[PATH_MAX]; double left; };
+
+/* A process that was taken over by its text may have written anything. */
+static void make_plain(char *text, size_t size)
+{
+    text[size - 1] = '\0';
+    for (; *text; text++)
+        if (*text != '\n' && ((unsigned char)*text < ' ' || *text == 127)) *text = '?';
+}
+
+/* Until the check has ended: its ends of the pipes are closed then. */
+static enum error_code answer_check(struct text_desk *t, int asked, int answers, struct error *err)
+{
+    enum error_code e = OK;
+    char word;
+    for (ssize_t n; !e;) {
+        n = read(asked, &word, 1);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return OK;
+        e = command_serve(t->build, t->program, t->request, &t->left, err);
+        if (!e && write(answers, &word, 1) != 1) return OK;
+    }
+    return e;
+}
+
+static void close_ends(const int *ends) { close(ends[0]), close(ends[1]); }
+
+static bool too_much(int how)
+{
+    return WIFSIGNALED(how) && (WTERMSIG(how) == SIGXCPU || WTERMSIG(how) == SIGKILL);
+}
+
+/* What the check has left in the shared memory is the text's; what it needs to go on is kept here. */
+static enum error_code run_text_check(struct judge *j, struct text_desk *t, struct error *err)
+{
+    struct child_end end = { 0 };
+    int ask[2], hear[2];
+    if (pipe2(ask, O_CLOEXEC) != 0) return fail(err, ERR_MEMORY, "no pipe for a check: %s", strerror(errno));
+    if (pipe2(hear, O_CLOEXEC) != 0) return close_ends(ask), fail(err, ERR_MEMORY, "no pipe for a check");
+    fflush(NULL);
+    j->request = t->request, j->asks = ask[1], j->hears = hear[0];
+    const pid_t child = child_start();
+    if (child == 0) close(ask[0]), close(hear[1]), be_the_check(j);
+    close(ask[1]), close(hear[0]);
+    enum error_code e = child < 0 ? fail(err, ERR_MEMORY, "a check cannot start: %s", strerror(errno)) : OK;
+    if (!e) e = answer_check(t, ask[0], hear[1], err);
+    close(ask[0]), close(hear[1]);
+    if (child > 0) child_wait(child, 0, &end);
+    if (e) return e;
+    t->left -= seconds_of(&end.used);
+    make_plain(j->said, sizeof j->said), make_plain(j->drawing, sizeof j->drawing);
+    make_plain(j->lines, sizeof j->lines), make_plain(j->broken, sizeof j->broken);
+    if (too_much(end.how)) judge_fails(j, "to read it takes too long, or too much memory");
+    else if (!WIFEXITED(end.how) || WEXITSTATUS(end.how) != 0)
+        judge_fails(j, "it cannot be read: the check ended early");
+    return j->broken[0] ? fail(err, ERR_FILE, "%s", j->broken) : OK;
+}
+
+/* ---- one check --------------------------------------------------------------------------------------------------- */
+
 /* One check, in a process of its own: what goes wrong in it costs this check, not the score. */
-static void run_check(struct judge *j)
+static enum error_code run_check(struct judge *j, struct error *err)
 {
     struct child_end end;
     fflush(NULL);
     const pid_t child = child_start();
     if (child == 0) be_the_check(j);
-    if (child < 0) {
-        judge_fails(j, "the check cannot start: %s", strerror(errno));
-        return;
-    }
+    if (child < 0) return judge_fails(j, "the check cannot start: %s", strerror(errno)), OK;
     child_wait(child, 0, &end);
     const int how = end.how;
     if (WIFSIGNALED(how) && WTERMSIG(how) == SIGALRM) judge_fails(j, "the check took longer than %d s", CHECK_SECONDS);
     else if (!WIFEXITED(how) || WEXITSTATUS(how) != 0)
         judge_fails(j, "the check itself ended early (%s %d): please tell who runs the course",
                     WIFSIGNALED(how) ? "signal" : "status", WIFSIGNALED(how) ? WTERMSIG(how) : WEXITSTATUS(how));
+    return j->broken[0] ? fail(err, ERR_FILE, "%s", j->broken) : OK;
 }
 
 /* Whether the values of its part are wrong: those of the open inputs, or of its own. */
@@ -105,39 +191,49 @@ static bool values_are_wrong(const struct score *s, const struct outcome *o)
     return false;
 }
 
-static void judge_one(struct score *s, struct outcome *o, struct judge *j)
+static enum error_code judge_one(struct score *s, struct outcome *o, struct judge *j, struct text_desk *t,
+                                 struct error *err)
 {
     if (o->hidden)
         for (int i = 0; i < s->count; i++)
             if (s->outcome[i].check == o->check && !s->outcome[i].hidden && s->outcome[i].verdict != PASSED) {
                 o->verdict = GATED;
                 snprintf(o->said, sizeof o->said, "not tried: it fails on open inputs");
-                return;
+                return OK;
             }
     if (values_are_wrong(s, o)) {
         o->verdict = GATED;
         snprintf(o->said, sizeof o->said, "no points before the results of part %d are right", o->check->part);
-        return;
+        return OK;
     }
-    run_check(j);
+    const enum error_code e = t->request ? run_text_check(j, t, err) : run_check(j, err);
     o->verdict = j->failed ? FAILED : PASSED;
     o->tenths = j->failed ? 0 : o->of;
     memcpy(o->said, j->said, sizeof o->said);
     memcpy(o->lines, j->lines, sizeof o->lines);
     if (!o->hidden) memcpy(o->drawing, j->drawing, sizeof o->drawing);
+    return e;
+}
+
+static void *share(size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) abort();
+    return p;
 }
 
 static enum error_code judge_all(struct score *s, const struct judging *how, const struct build *b, const char *text,
                                  struct error *err)
 {
-    const struct cage_view view = b ? build_view(b) : (struct cage_view){ 0 };
+    const bool is_text = b->worker[0] == '\0';
+    const struct cage_view view = is_text ? (struct cage_view){ .inside = b->folder, .user = b->user } : build_view(b);
     enum error_code e = OK;
-    char program[PATH_MAX];
-    const ssize_t bytes = readlink("/proc/self/exe", program, sizeof program - 1);
-    program[bytes > 0 ? bytes : 0] = '\0';
-    struct judge *j = mmap(NULL, sizeof *j, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct text_desk desk = { .build = b, .left = LESSON_SECONDS };
+    const ssize_t bytes = readlink("/proc/self/exe", desk.program, sizeof desk.program - 1);
+    desk.program[bytes > 0 ? bytes : 0] = '\0';
+    struct judge *j = share(sizeof *j);
     bool stop = false;
-    if (j == MAP_FAILED) abort();
+    if (is_text) desk.request = share(sizeof *desk.request);
     for (int i = 0; i < s->count && !e; i++) {
         struct outcome *o = &s->outcome[i];
         if (stop) {
@@ -147,16 +243,16 @@ static enum error_code judge_all(struct score *s, const struct judging *how, con
         const double computed = j->computed;
         memset(j, 0, sizeof *j);
         j->computed = computed, j->lesson = s->lesson, j->check = o->check;
-        j->worker = b ? b->worker : NULL, j->view = b ? &view : NULL, j->text = text, j->hidden = o->hidden;
+        j->worker = is_text ? NULL : b->worker, j->view = &view, j->text = text, j->hidden = o->hidden;
         j->seed = o->hidden ? how->secret : how->seed, j->variant = how->variant;
-        j->caged = !how->sanitize, j->program = program;
-        judge_one(s, o, j);
-        if (j->broken[0]) e = fail(err, ERR_FILE, "%s", j->broken);
+        j->caged = !how->sanitize;
+        e = judge_one(s, o, j, &desk, err);
         s->tenths += o->tenths;
         stop = how->first_failure && o->verdict == FAILED;
         if (how->after) how->after(how->context, s);
     }
     munmap(j, sizeof *j);
+    if (is_text) munmap(desk.request, sizeof *desk.request);
     return e;
 }
 
@@ -170,6 +266,19 @@ static void fail_all(struct score *s, const struct judging *how)
     if (how->after) how->after(how->context, s);
 }
 
+/* What stands for a build where nothing is compiled. */
+static enum error_code take_text(struct build *b, struct score *s, const char *text, size_t bytes,
+                                 const struct judging *how, struct error *err)
+{
+    char name[PATH_MAX];
+    path_of(name, sizeof name, "in", s->lesson->file);
+    enum error_code e = build_open_text(b, how, err);
+    if (!e) e = build_put(b, name, text, bytes, err);
+    s->compiled = !e && strlen(text) == bytes;
+    if (!e && !s->compiled) snprintf(s->why_not, sizeof s->why_not, "it has a NUL character, and must be text\n");
+    return e;
+}
+
 enum error_code judge_file(struct score *s, const struct lesson *l, const char *path, const struct judging *how,
                            struct error *err)
 {
@@ -178,8 +287,8 @@ enum error_code judge_file(struct score *s, const struct lesson *l, const char *
     size_t bytes;
     score_begin(s, l, how);
     int32_t user, group;
-    if (!cage_user(how->user, &user, &group))
-        return fail(err, ERR_USAGE, "--user %s: there is no such user", printable(how->user).text);
+    enum error_code e = cage_user(how->user, &user, &group, err);
+    if (e) return e;
     struct error why = { OK, "" };
     struct stat st;
     if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode)) {        /* a link may lead to what only the grader can read */
@@ -192,19 +301,15 @@ enum error_code judge_file(struct score *s, const struct lesson *l, const char *
         fail_all(s, how);
         return OK;
     }
-    enum error_code e = OK;
     const bool kernels = lesson_has_kernels(l);
-    if (l->functions == NULL && !kernels) {
-        s->compiled = strlen(text) == bytes;
-        if (s->compiled) e = judge_all(s, how, NULL, text, err);
-        else snprintf(s->why_not, sizeof s->why_not, "it has a NUL character, and must be text\n"), fail_all(s, how);
-    } else {
+    if (l->functions == NULL && !kernels) e = take_text(&b, s, text, bytes, how, err);
+    else {
         e = (kernels ? build_kernels : build_worker)(&b, l, text, bytes, how, s->why_not, sizeof s->why_not, err);
         s->compiled = !e && b.worker[0] != 0;
-        if (s->compiled) e = judge_all(s, how, &b, text, err);
-        else if (!e) fail_all(s, how);
-        build_remove(&b);
     }
+    if (s->compiled) e = judge_all(s, how, &b, text, err);
+    else if (!e) fail_all(s, how);
+    build_remove(&b);
     free(text);
     return e;
 }

@@ -17,6 +17,7 @@ enum { LESSON_CHECKS = 24, LESSON_VARIES = 6, LESSON_GIVEN = 12 };
 
 struct cage;
 struct cage_view;
+struct command_request;
 
 /* What a check sees and what it says.  One check runs in a process of its own. */
 struct judge {
@@ -24,11 +25,12 @@ struct judge {
     const struct check *check;
     const char *worker;                 /* program with the student's functions; NULL: the lesson is a text */
     const char *text;                   /* of the student's file, without NUL characters */
-    const char *program;                /* orrery, for command.h; NULL: commands cannot be run */
+    struct command_request *request;    /* of a text: what command.h asks for; NULL: commands cannot be run */
+    int asks, hears;                    /* ends of pipes: a byte says that the request, or its answer, is there */
     uint64_t seed;                      /* of inputs: another one if they are hidden */
     bool hidden;                        /* inputs that the student has not seen: also draw other sizes */
     uint64_t variant;                   /* of the course */
-    const struct cage_view *view;       /* of the student's program (cage.h); NULL: the lesson is a text */
+    const struct cage_view *view;       /* of the student's program (cage.h); of a text: nothing */
     const struct cage *cage;            /* which the check's process has entered */
     bool caged;                         /* false: under sanitizers */
     char broken[JUDGE_TEXT];            /* why nothing could be tried; nobody's mistake in a lesson */

@@ -1,7 +1,7 @@
 /* serve.c -- the devices of a run: a crew in a process of its own, whose devices do what the workers ask for.
  *
  *     judge          one process for a check: compares                      (judge.c)
- *       devices      one for a run: a crew, the clock, the counters         (this file)
+ *       devices      one for a run: a crew, the clock, the counters         (this file, serve_requests.c)
  *         workers    one for each device: the student's code                (tutorials/worker/worker.c)
  *
  * A device reads the requests of its worker one after another.  It waits for messages as every device of a crew does;
@@ -12,12 +12,11 @@
 #include "emulated_devices/course/serve.h"
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/comm/crew.h"
-#include "emulated_devices/course/alike.h"
 #include "emulated_devices/course/build.h"
 #include "emulated_devices/course/cage.h"
+#include "emulated_devices/course/desk.h"
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/course/sanitized.h"
-#include "emulated_devices/device/compute.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -33,9 +32,8 @@
 
 /* The processor time that all devices of a run may take together: so an endless loop on eight of them is seen as soon
  * as one on one.  Under sanitizers everything takes longer. */
-enum { GROUPS = 64, RUN_MILLISECONDS = 3000, LEAST_MILLISECONDS = 250, SANITIZED = 6, WALL_SECONDS = 300,
-       PROCESSES = 256, RUN_MEGABYTES = 192,
-       START_SECONDS = 60 };
+enum { RUN_MILLISECONDS = 3000, LEAST_MILLISECONDS = 250, SANITIZED = 6, WALL_SECONDS = 300,
+       PROCESSES = 256, START_SECONDS = 60 };
 
 static uint32_t milliseconds_each(const struct trial *r)
 {
@@ -46,30 +44,9 @@ static uint32_t milliseconds_each(const struct trial *r)
 /* said: where a sanitizer's report comes out. */
 static struct { pid_t process; int socket, said; } worker[WORKER_MOST_DEVICES];
 
-/* What a device has for its worker. */
-struct desk {
-    struct trial *run;
-    struct trial_device *own;
-    struct device *device;
-    struct comm *comm;
-    int rank, socket, groups;
-    struct group group[GROUPS];
-    bool in[GROUPS];
-    struct exchange exchange[GROUPS];           /* the messages of the group */
-    struct { bool used, sending, both; struct message message; void *data; uint64_t bytes; int peer; }
-        mail[WORKER_MESSAGES];                  /* both: exchange_both receives it */
-    void *block[WORKER_MESSAGES];
-    uint64_t block_bytes[WORKER_MESSAGES];
-    unsigned char kept[4096];                   /* small pieces, so that the worker is woken once for an answer */
-    uint64_t kept_bytes;
-    bool apart, unjoined;       /* between stream_begin and stream_end; no stream_join since stream_begin */
-};
-
 /* ---- how a run ends before its end ------------------------------------------------------------------------------- */
 
-static void end_trial(struct desk *k, enum trial_end how, const char *format, ...)
-    __attribute__((format(printf, 3, 4), noreturn));
-static void end_trial(struct desk *k, enum trial_end how, const char *format, ...)
+void desk_end(struct desk *k, enum trial_end how, const char *format, ...)
 {
     va_list list;
     va_start(list, format);
@@ -79,9 +56,7 @@ static void end_trial(struct desk *k, enum trial_end how, const char *format, ..
     _exit(1);
 }
 
-/* No device alone is wrong. */
-static void end_together(struct desk *k, const char *why) __attribute__((noreturn));
-static void end_together(struct desk *k, const char *why)
+void desk_end_together(struct desk *k, const char *why)
 {
     snprintf(k->run->why, sizeof k->run->why, "%s", why);
     k->run->ended = RUN_MISUSED, k->run->culprit = -1;
@@ -109,18 +84,18 @@ static void worker_ended(struct desk *k)
     while (waitpid(worker[k->rank].process, &how, 0) < 0 && errno == EINTR) continue;
     const int s = WIFSIGNALED(how) ? WTERMSIG(how) : 0;
     if (s == SIGPROF || s == SIGXCPU || s == SIGKILL)
-        end_trial(k, RUN_BROKEN, "it computed for more than %g seconds: does a loop never end?",
+        desk_end(k, RUN_BROKEN, "it computed for more than %g seconds: does a loop never end?",
                   milliseconds_each(k->run) / 1000.0);
     if (s == SIGSYS)
-        end_trial(k, RUN_BROKEN,
+        desk_end(k, RUN_BROKEN,
                   "it asked the operating system for something; your code may only call what course.h has");
     if (s == SIGSEGV || s == SIGBUS)
-        end_trial(k, RUN_BROKEN, "it crashed: it read or wrote where it has no memory (an index, or a pointer that is "
+        desk_end(k, RUN_BROKEN, "it crashed: it read or wrote where it has no memory (an index, or a pointer that is "
                                  "not set), or a function called itself without end");
-    if (s == SIGFPE) end_trial(k, RUN_BROKEN, "it crashed: a division by zero");
-    if (s) end_trial(k, RUN_BROKEN, "it crashed: signal %d, %s", s, strsignal(s));
-    if (sanitizer_found(k, found, sizeof found)) end_trial(k, RUN_BROKEN, "%s", found);
-    end_trial(k, RUN_BROKEN, "its process ended with status %d, before the function returned",
+    if (s == SIGFPE) desk_end(k, RUN_BROKEN, "it crashed: a division by zero");
+    if (s) desk_end(k, RUN_BROKEN, "it crashed: signal %d, %s", s, strsignal(s));
+    if (sanitizer_found(k, found, sizeof found)) desk_end(k, RUN_BROKEN, "%s", found);
+    desk_end(k, RUN_BROKEN, "its process ended with status %d, before the function returned",
             WIFEXITED(how) ? WEXITSTATUS(how) : -1);
 }
 
@@ -140,14 +115,14 @@ static void flush(struct desk *k)
     k->kept_bytes = 0;
 }
 
-static void tell(struct desk *k, const void *from, uint64_t bytes)
+void desk_tell(struct desk *k, const void *from, uint64_t bytes)
 {
     if (k->kept_bytes + bytes > sizeof k->kept) flush(k);
     if (bytes > sizeof k->kept) write_all(k, from, bytes);
     else if (bytes > 0) memcpy(k->kept + k->kept_bytes, from, bytes), k->kept_bytes += bytes;
 }
 
-static void hear(struct desk *k, void *to, uint64_t bytes)
+void desk_hear(struct desk *k, void *to, uint64_t bytes)
 {
     flush(k);
     for (char *at = to; bytes > 0;) {
@@ -158,292 +133,18 @@ static void hear(struct desk *k, void *to, uint64_t bytes)
     }
 }
 
-static void answer(struct desk *k, int64_t value, const void *payload, uint64_t bytes)
+void desk_answer(struct desk *k, int64_t value, const void *payload, uint64_t bytes)
 {
     const struct answer a = { value, bytes };
-    tell(k, &a, sizeof a);
-    tell(k, payload, bytes);
+    desk_tell(k, &a, sizeof a);
+    desk_tell(k, payload, bytes);
 }
 
-static void forged(struct desk *k) { end_trial(k, RUN_BROKEN, "it sent a request that course.h cannot have made"); }
+void desk_forged(struct desk *k) { desk_end(k, RUN_BROKEN, "it sent a request that course.h cannot have made"); }
 
-/* Bytes that all devices of the run hold here for their workers: messages on their way, blocks, operands. */
-static uint64_t held;
-
-static void hold(struct desk *k, uint64_t bytes)
+void desk_must(struct desk *k, enum error_code e, const struct error *err)
 {
-    held += bytes;
-    if (held > (uint64_t)RUN_MEGABYTES << 20)
-        end_trial(k, RUN_BROKEN, "there is no memory for %llu bytes: all devices of a run have %d MiB for messages "
-                  "that nobody has received, and for allocate()", (unsigned long long)bytes, RUN_MEGABYTES);
-}
-
-static void *memory(struct desk *k, uint64_t bytes)
-{
-    hold(k, bytes);
-    void *p = bytes <= WORKER_POOL ? calloc(1, bytes + 1) : NULL;
-    if (p == NULL) end_trial(k, RUN_BROKEN, "there is no memory for %llu bytes", (unsigned long long)bytes);
-    return p;
-}
-
-static void give_memory(void *p, uint64_t bytes)
-{
-    free(p);
-    held -= bytes;
-}
-
-static void must(struct desk *k, enum error_code e, const struct error *err)
-{
-    if (e) end_trial(k, RUN_MISUSED, "%s", err->text);
-}
-
-/* ---- what happened ----------------------------------------------------------------------------------------------- */
-
-static void note(struct desk *k, enum event_kind kind, int peer, uint64_t bytes, picoseconds from)
-{
-    struct trial *r = k->run;
-    if (r->events == RUN_EVENTS) return;
-    r->event[r->events++] = (struct event){ (int32_t)kind, k->rank, peer, bytes, from, k->device->clock.now };
-}
-
-static void doing(struct desk *k, enum waiting what, int peer, uint64_t bytes)
-{
-    k->own->doing = (int32_t)what, k->own->peer = peer, k->own->waits_bytes = bytes;
-}
-
-/* ---- requests ---------------------------------------------------------------------------------------------------- */
-
-static struct group *group_asked(struct desk *k, const struct request *q, bool with_peer)
-{
-    if (q->group < 0 || q->group >= k->groups || !k->in[q->group]) forged(k);
-    struct group *g = &k->group[q->group];
-    if (with_peer && (q->peer < 0 || q->peer >= g->size || q->peer == g->rank)) forged(k);
-    return g;
-}
-
-static void start_message(struct desk *k, const struct request *q)
-{
-    struct group *g = group_asked(k, q, true);
-    struct exchange *x = &k->exchange[q->group];
-    const bool sending = q->kind == ASK_SEND;
-    if (q->number < 0 || q->number >= WORKER_MESSAGES || k->mail[q->number].used || (sending && q->payload != q->bytes))
-        forged(k);
-    void *data = memory(k, q->bytes);
-    if (sending) hear(k, data, q->bytes);
-    k->mail[q->number].used = true, k->mail[q->number].sending = sending, k->mail[q->number].data = data;
-    k->mail[q->number].bytes = q->bytes, k->mail[q->number].peer = g->member[q->peer];
-    k->mail[q->number].both = q->a != 0;
-    if (sending) note(k, EVENT_SEND, g->member[q->peer], q->bytes, k->device->clock.now);
-    k->mail[q->number].message = sending ? message_send(x, q->peer, data, q->bytes)
-                                         : message_receive(x, q->peer, data, q->bytes);
-}
-
-/* "send over all devices: device 1 expected 8 bytes from device 0, which sent 4", as the student's call. */
-static void wrong_message(struct desk *k, const struct request *q, const struct error *err)
-{
-    const char *size = strstr(err->text, "expected ");
-    if (size == NULL) end_trial(k, RUN_MISUSED, "%s", err->text);
-    end_trial(k, RUN_MISUSED, "%s %s bytes", k->mail[q->number].both ? "exchange_both" : "message_receive", size);
-}
-
-static void wait_message(struct desk *k, const struct request *q)
-{
-    struct error err = { OK, "" };
-    if (q->number < 0 || q->number >= WORKER_MESSAGES || !k->mail[q->number].used) forged(k);
-    const bool sending = k->mail[q->number].sending;
-    const uint64_t bytes = k->mail[q->number].bytes;
-    const int peer = k->mail[q->number].peer;
-    const picoseconds from = k->device->clock.now;
-    doing(k, sending ? WAITS_TO_SEND : WAITS_TO_RECEIVE, peer, bytes);
-    if (message_wait(k->comm, k->mail[q->number].message, &err) != OK) wrong_message(k, q, &err);
-    doing(k, NOT_WAITING, 0, 0);
-    if (!sending) note(k, EVENT_RECEIVE, peer, bytes, from);
-    answer(k, 0, k->mail[q->number].data, sending ? 0 : bytes);
-    give_memory(k->mail[q->number].data, bytes);
-    k->mail[q->number].used = false;
-}
-
-static void take_block(struct desk *k, const struct request *q)
-{
-    if (q->number < 0 || q->number >= WORKER_MESSAGES || k->block[q->number] || q->bytes > WORKER_POOL) forged(k);
-    hold(k, q->bytes);
-    k->block[q->number] = arena_alloc(&k->device->arena, ACTIVATIONS, q->bytes), k->block_bytes[q->number] = q->bytes;
-    if (k->block[q->number] == NULL) end_trial(k, RUN_BROKEN, "there is no memory for the devices");
-}
-
-static void give_block(struct desk *k, const struct request *q)
-{
-    if (q->number < 0 || q->number >= WORKER_MESSAGES || k->block[q->number] == NULL) forged(k);
-    arena_free(&k->device->arena, k->block[q->number]), held -= k->block_bytes[q->number];
-    k->block[q->number] = NULL;
-}
-
-/* The worker has added; here is what it takes. */
-static void add(struct desk *k, const struct request *q)
-{
-    if (q->a < 0 || q->a > WORKER_POOL / 4) forged(k);
-    const picoseconds from = k->device->clock.now;
-    void *zeros = memory(k, 4 * (uint64_t)q->a), *more = memory(k, 4 * (uint64_t)q->a);
-    reduce_local(&k->exchange[0], SUM, F32, zeros, more, q->a);
-    k->own->additions += (uint64_t)q->a;
-    give_memory(zeros, 4 * (uint64_t)q->a), give_memory(more, 4 * (uint64_t)q->a);
-    note(k, EVENT_COMPUTE, 0, 4 * (uint64_t)q->a, from);
-}
-
-static void compute(struct desk *k, const struct request *q)
-{
-    const picoseconds from = k->device->clock.now;
-    for (int i = 0; i < 2; i++)
-        if (!(q->real[i] >= 0 && q->real[i] < 1e15)) end_trial(k, RUN_MISUSED, "work: %g is no number of operations or "
-                                                             "bytes", q->real[i]);
-    device_charge(k->device, "work", (struct op_cost){ .flops = q->real[0], .bytes = q->real[1] });
-    note(k, EVENT_COMPUTE, 0, 0, from);
-}
-
-static void make_group(struct desk *k, const struct request *q)
-{
-    int32_t list[WORKER_MOST_DEVICES];
-    int ranks[WORKER_MOST_DEVICES], size = (int)(q->payload / sizeof *list);
-    struct error err = { OK, "" };
-    if (q->payload > sizeof list || size < 1) forged(k);
-    if (k->groups == GROUPS) end_trial(k, RUN_MISUSED, "group_of: more than %d groups", GROUPS);
-    hear(k, list, q->payload);
-    for (int i = 0; i < size; i++) {
-        ranks[i] = list[i];
-        if (ranks[i] < 0 || ranks[i] >= k->run->devices)
-            end_trial(k, RUN_MISUSED, "group_of: there is no device %d among %d", ranks[i], k->run->devices);
-        for (int j = 0; j < i; j++)
-            if (ranks[j] == ranks[i]) end_trial(k, RUN_MISUSED, "group_of: device %d is in it twice", ranks[i]);
-    }
-    const int i = k->groups;
-    must(k, group_of(&k->group[i], k->comm, ranks, size, TRAFFIC_OTHER, 0, &err), &err);
-    k->exchange[i] = exchange_begin(&k->group[i], POINT_TO_POINT);
-    k->in[i] = true, k->groups++;
-    answer(k, i, NULL, 0);
-}
-
-static const enum operation operations[] = { ALLREDUCE, REDUCE_SCATTER, ALLGATHER, BROADCAST, ALLTOALL };
-
-/* Once all members have said what they ask for, member 0 compares, and lets the others go on. */
-static void meet(struct desk *k, struct group *g)
-{
-    struct exchange x = exchange_begin(g, CONTROL);
-    struct error err = { OK, "" };
-    char why[RUN_TEXT], go = 0;
-    for (int m = 1; m < g->size && g->rank == 0; m++) must(k, exchange_both(&x, -1, NULL, 0, m, &go, 1, &err), &err);
-    if (g->rank == 0 && !collectives_alike(k->run, g->member, g->size, why, sizeof why)) end_together(k, why);
-    for (int m = 1; m < g->size && g->rank == 0; m++) must(k, exchange_both(&x, m, &go, 1, -1, NULL, 0, &err), &err);
-    if (g->rank == 0) return;
-    must(k, exchange_both(&x, 0, &go, 1, -1, NULL, 0, &err), &err);
-    must(k, exchange_both(&x, -1, NULL, 0, 0, &go, 1, &err), &err);
-}
-
-static void remember(struct desk *k, const struct request *q, const int64_t *counts, int size)
-{
-    struct asked_collective *a = &k->own->asked;
-    *a = (struct asked_collective){ .kind = q->number, .root = q->peer, .count = q->a };
-    for (int m = 0; m < size && counts; m++) a->give[m] = counts[m], a->take[m] = counts[size + m];
-}
-
-static void do_collective(struct desk *k, const struct request *q)
-{
-    struct group *g = group_asked(k, q, false);
-    struct error err = { OK, "" };
-    struct collective c = { .count = q->a, .dtype = F32, .reduction = SUM, .root = q->peer };
-    int64_t ins, outs;
-    if (q->number < 0 || q->number > DO_ALL_TO_ALL || q->peer < 0 || q->peer >= g->size || q->a < 0 ||
-        q->a > WORKER_POOL / 4) forged(k);
-    const enum operation op = operations[q->number];
-    const uint64_t head = op == ALLTOALL ? 16 * (uint64_t)g->size : 0;
-    if (q->payload < head || q->payload > WORKER_POOL) forged(k);
-    int64_t *counts = memory(k, head);
-    hear(k, counts, head);
-    if (head > 0) c.counts = counts, c.recvcounts = counts + g->size;
-    for (int i = 0; head > 0 && i < 2 * g->size; i++) if (counts[i] < 0 || counts[i] > WORKER_POOL / 4) forged(k);
-    collective_extents(op, &c, g->rank, g->size, &ins, &outs);
-    if (op == BROADCAST && g->rank != q->peer) ins = 0;
-    if (q->payload != head + 4 * (uint64_t)ins) forged(k);
-    void *in = memory(k, q->payload - head), *out = memory(k, 4 * (uint64_t)outs);
-    hear(k, in, q->payload - head);
-    c.in = in, c.out = out;
-    if (op == BROADCAST || op == ALLREDUCE) memcpy(out, in, (size_t)(q->payload - head)), c.in = out;
-    const picoseconds from = k->device->clock.now;
-    remember(k, q, c.counts, g->size);
-    doing(k, WAITS_IN_COLLECTIVE, q->number, 4 * (uint64_t)q->a);
-    meet(k, g);
-    must(k, collective_run(g, op, NULL, &c, &err), &err);
-    doing(k, NOT_WAITING, 0, 0);
-    k->own->collectives++;
-    note(k, EVENT_COLLECTIVE, q->number, 4 * (uint64_t)q->a, from);
-    answer(k, 0, out, 4 * (uint64_t)outs);
-    give_memory(in, q->payload - head), give_memory(out, 4 * (uint64_t)outs), give_memory(counts, head);
-}
-
-static void use_stream(struct desk *k, const struct request *q)
-{
-    struct clock *c = &k->device->clock;
-    if (q->number == 2 && k->apart) end_trial(k, RUN_MISUSED, "stream_join before stream_end");
-    k->unjoined = q->number != 2;
-    if (q->number == 2) clock_join(c, COMMUNICATION);
-    else if (q->number == (k->apart ? 1 : 0)) {
-        k->apart = q->number == 0;
-        if (k->apart) clock_begin(c, COMMUNICATION);
-        else clock_end(c);
-    } else end_trial(k, RUN_MISUSED, k->apart ? "stream_begin after stream_begin" : "stream_end without stream_begin");
-}
-
-static void take_line(struct desk *k, const struct request *q)
-{
-    char text[201] = "";
-    if (q->payload > 200) forged(k);
-    hear(k, text, q->payload);
-    const size_t used = strlen(k->run->lines);
-    if (used < sizeof k->run->lines - 1)
-        snprintf(k->run->lines + used, sizeof k->run->lines - used, "device %d says: %s\n", k->rank, text);
-}
-
-static void take_misuse(struct desk *k, const struct request *q)
-{
-    char text[301] = "";
-    if (q->payload > 300) forged(k);
-    hear(k, text, q->payload);
-    end_trial(k, RUN_MISUSED, "%s", text);
-}
-
-static void take_results(struct desk *k, const struct request *q)
-{
-    uint64_t sum = 0;
-    if (k->apart) end_trial(k, RUN_MISUSED, "the function returned after stream_begin: stream_end() is missing");
-    if (k->unjoined)
-        end_trial(k, RUN_MISUSED, "the function returned while a stream was still working: stream_join() is missing");
-    for (int i = 0; i < WORKER_BUFFERS; i++) sum += k->own->buffer[i].way & BUFFER_OUT ? k->own->buffer[i].bytes : 0;
-    if (q->payload != sum) forged(k);
-    for (int i = 0; i < WORKER_BUFFERS; i++)
-        if (k->own->buffer[i].way & BUFFER_OUT) hear(k, k->own->buffer[i].data, k->own->buffer[i].bytes);
-    k->own->result = q->a, k->own->real = q->real[0];
-}
-
-static void serve(struct desk *k)
-{
-    for (struct request q;;) {
-        hear(k, &q, sizeof q);
-        switch ((enum request_kind)q.kind) {
-        case ASK_SEND: case ASK_RECEIVE: start_message(k, &q); break;
-        case ASK_WAIT: wait_message(k, &q); break;
-        case ASK_ALLOCATE: take_block(k, &q); break;
-        case ASK_RELEASE: give_block(k, &q); break;
-        case ASK_ADD: add(k, &q); break;
-        case ASK_WORK: compute(k, &q); break;
-        case ASK_TIME: answer(k, k->device->clock.now, NULL, 0); break;
-        case ASK_GROUP: make_group(k, &q); break;
-        case ASK_COLLECTIVE: do_collective(k, &q); break;
-        case ASK_STREAM: use_stream(k, &q); break;
-        case ASK_SAY: take_line(k, &q); break;
-        case ASK_MISUSE: take_misuse(k, &q); break;
-        case ASK_DONE: take_results(k, &q); return;
-        default: forged(k);
-        }
-    }
+    if (e) desk_end(k, RUN_MISUSED, "%s", err->text);
 }
 
 /* ---- a device ---------------------------------------------------------------------------------------------------- */
@@ -457,7 +158,7 @@ static void open_groups(struct desk *k, struct start *s)
             if (list->rank[i] == k->rank) k->in[k->groups] = true, s->group_rank[k->groups] = i;
         if (!k->in[k->groups]) continue;
         s->group_size[k->groups] = list->size;
-        must(k, group_of(&k->group[k->groups], k->comm, list->rank, list->size, TRAFFIC_OTHER, 0, &err), &err);
+        desk_must(k, group_of(&k->group[k->groups], k->comm, list->rank, list->size, TRAFFIC_OTHER, 0, &err), &err);
         k->exchange[k->groups] = exchange_begin(&k->group[k->groups], POINT_TO_POINT);
     }
 }
@@ -473,9 +174,9 @@ static void send_call(struct desk *k)
     for (int i = 0; i < WORKER_BUFFERS; i++) {
         s.bytes[i] = k->own->buffer[i].bytes, s.way[i] = k->own->buffer[i].way, s.skew[i] = k->own->buffer[i].skew;
     }
-    tell(k, &s, sizeof s);
+    desk_tell(k, &s, sizeof s);
     for (int i = 0; i < WORKER_BUFFERS; i++)
-        if (s.way[i] & BUFFER_IN) tell(k, k->own->buffer[i].data, s.bytes[i]);
+        if (s.way[i] & BUFFER_IN) desk_tell(k, k->own->buffer[i].data, s.bytes[i]);
 }
 
 static enum error_code be_a_device(struct crew *crew, int rank, const void *asked, struct error *err)
@@ -494,7 +195,7 @@ static enum error_code be_a_device(struct crew *crew, int rank, const void *aske
     *k = (struct desk){ .run = run, .own = &run->device[rank], .device = &d, .comm = &c, .rank = rank,
                         .socket = worker[rank].socket };
     send_call(k);
-    serve(k);
+    desk_serve(k);
     const struct traffic all = ledger_kind(&c.counted, TRAFFIC_OTHER);
     k->own->messages = all.messages_sent, k->own->bytes = all.bytes_sent;
     k->own->peak = d.arena.peak.tag[ACTIVATIONS];

@@ -74,6 +74,8 @@ static const char *read_line(struct reader *r, char line[LINE])
         else if (c == '\'' && n > 0 && continues_name(line[n - 1]))
             return "there can be no ' in or behind a name or a number";
         else if (c == '"' || c == '\'') quote = c;
+        else if (c == '\\' && (peek_char(r) == 'u' || peek_char(r) == 'U'))
+            return "there can be no \\u or \\U, letters that are written as numbers";
         if (c == 0) break;
         if (n >= LINE - 2) return "it is longer than 4094 characters";
         line[n++] = c;
@@ -118,10 +120,27 @@ static bool directive_is_fine(const char *line, const char *contract, char name[
     return is_one_of(headers, name) || strcmp(name, contract) == 0;
 }
 
+/* What compilers read in different ways, wherever it stands.  @return NULL, or what it is, and its line. */
+static const char *find_odd_bytes(const char *text, int *number)
+{
+    *number = 1;
+    if (strncmp(text, "\xef\xbb\xbf", 3) == 0) return "the file begins with a mark of UTF-8 (a BOM), which is no C";
+    for (; *text; text++) {
+        if (text[0] == '\r' && text[1] != '\n') return "it has a carriage return that is no end of a line";
+        if (text[0] == '?' && text[1] == '?' && text[2] && strchr("=/'()!<>-", text[2]))
+            return "it has ?" "?, with which a trigraph begins";
+        *number += *text == '\n';
+    }
+    return NULL;
+}
+
 bool source_is_fine(const char *text, const char *contract, char *why, size_t size)
 {
     struct reader r = { text, 1 };
     char line[LINE], name[80];
+    int at;
+    const char *odd = find_odd_bytes(text, &at);
+    if (odd) return snprintf(why, size, "line %d: %s\n", at, odd), false;
     while (*r.at) {
         const int number = r.number;
         const char *wrong = read_line(&r, line);

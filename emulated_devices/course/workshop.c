@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 /* Of a processor, for a command; it is looked at every 20 ms, so that 30 seconds are never reached. */
-enum { SECONDS = 26, EACH = 512, ALL = 560, FILES = 96, SAID = 1 << 20, PROCESSES = 64, USERS = 128 };
+enum { SECONDS = 26, EACH = 512, ALL = 560, FILES = 96, SAID = 1 << 20, PROCESSES = 64 };
 enum { DEEP = 32, STOPPED = 100 };      /* STOPPED: bytes for what was over its limit */
 
 void path_of(char *to, size_t size, const char *folder, const char *inside)
@@ -74,22 +74,17 @@ static enum error_code make_work(const struct build *b, struct error *err)
 {
     char path[PATH_MAX];
     int32_t user, group;
-    const enum error_code e = make_inside(b, "work", 0700, err);
+    enum error_code e = make_inside(b, "work", 0700, err);
     path_of(path, sizeof path, b->folder, "work");
-    cage_user(b->user, &user, &group);
-    if (!e && user >= 0 && cage_rules_users() && chown(path, (uid_t)user, (gid_t)group) != 0)
+    if (!e) e = cage_user(b->user, &user, &group, err);
+    if (!e && user >= 0 && chown(path, (uid_t)user, (gid_t)group) != 0)
         return fail(err, ERR_FILE, "%s: %s", path, strerror(errno));
     return e;
 }
 
-enum error_code build_open(struct build *b, bool kernels, const struct judging *how, struct error *err)
+static enum error_code open_folder(struct build *b, struct error *err)
 {
-    int32_t user, group;
-    *b = (struct build){ .plus = kernels, .user = how->user, .sanitize = how->sanitize };
-    if (!cage_user(how->user, &user, &group))
-        return fail(err, ERR_USAGE, "--user %s: there is no such user", printable(how->user).text);
-    enum error_code e = find_compiler(b, err);
-    if (e) return e;
+    enum error_code e = OK;
     snprintf(b->folder, sizeof b->folder, "%s/orrery-course-XXXXXX", temporary_folder());
     if (mkdtemp(b->folder) == NULL) {
         e = fail(err, ERR_FILE, "%s: %s", b->folder, strerror(errno));
@@ -99,6 +94,21 @@ enum error_code build_open(struct build *b, bool kernels, const struct judging *
     static const char *const ours[] = { "in", "with", "with/worker", "run", "root" };
     for (size_t i = 0; i < sizeof ours / sizeof *ours && !e; i++) e = make_inside(b, ours[i], 0755, err);
     return e ? e : make_work(b, err);
+}
+
+enum error_code build_open(struct build *b, bool kernels, const struct judging *how, struct error *err)
+{
+    int32_t user, group;
+    *b = (struct build){ .plus = kernels, .user = how->user, .sanitize = how->sanitize };
+    enum error_code e = cage_user(how->user, &user, &group, err);
+    if (!e) e = find_compiler(b, err);
+    return e ? e : open_folder(b, err);
+}
+
+enum error_code build_open_text(struct build *b, const struct judging *how, struct error *err)
+{
+    *b = (struct build){ .user = how->user };
+    return open_folder(b, err);
 }
 
 /* Anything may lie in it: links are removed, not followed. */
@@ -172,14 +182,13 @@ enum error_code build_copy_all(const struct build *b, const char *from, const ch
     return e;
 }
 
-/* @return its bytes for free(), or NULL. */
-static char *read_result(const char *path, size_t *count, struct error *err)
+static char *read_plain(const char *path, size_t most, size_t *count)
 {
     struct stat st;
     char *bytes = NULL;
     size_t used = 0;
     const int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    const bool well = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= RESULT_MOST;
+    const bool well = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size <= most;
     if (well) bytes = malloc((size_t)st.st_size + 1);
     for (ssize_t n; bytes && used < (size_t)st.st_size; used += (size_t)n) {
         n = read(fd, bytes + used, (size_t)st.st_size - used);
@@ -188,22 +197,35 @@ static char *read_result(const char *path, size_t *count, struct error *err)
     if (fd >= 0) close(fd);
     if (bytes && used == (size_t)st.st_size) return *count = used, bytes;
     free(bytes);
-    return fail(err, ERR_FILE, "the compiler has made no file, or none of at most %d bytes", RESULT_MOST), NULL;
+    return NULL;
+}
+
+char *build_read(const struct build *b, const char *name, size_t most, size_t *count, struct error *err)
+{
+    char path[PATH_MAX], inside[PATH_MAX];
+    path_of(inside, sizeof inside, "work", name);
+    path_of(path, sizeof path, b->folder, inside);
+    char *bytes = read_plain(path, most, count);
+    if (bytes == NULL) fail(err, ERR_FILE, "the compiler has made no file, or none of at most %zu bytes", most);
+    return bytes;
+}
+
+enum error_code build_empty(const struct build *b, struct error *err)
+{
+    char path[PATH_MAX];
+    path_of(path, sizeof path, b->folder, "work");
+    remove_tree(AT_FDCWD, path, 0);
+    return make_work(b, err);
 }
 
 enum error_code build_take(const struct build *b, const char *name, const char *to, struct error *err)
 {
-    char path[PATH_MAX], inside[PATH_MAX];
     size_t count;
-    path_of(inside, sizeof inside, "work", name);
-    path_of(path, sizeof path, b->folder, inside);
-    char *bytes = read_result(path, &count, err);
-    enum error_code e = bytes ? put_file(b, to, bytes, count, 0755, err) : ERR_FILE;
+    char *bytes = build_read(b, name, RESULT_MOST, &count, err);
+    const enum error_code e = bytes ? put_file(b, to, bytes, count, 0755, err) : ERR_FILE,
+                          emptied = build_empty(b, e ? NULL : err);
     free(bytes);
-    path_of(path, sizeof path, b->folder, "work");
-    remove_tree(AT_FDCWD, path, 0);
-    const enum error_code made = make_work(b, e ? NULL : err);
-    return e ? e : made;
+    return e ? e : emptied;
 }
 
 /* ---- commands ---------------------------------------------------------------------------------------------------- */
@@ -263,19 +285,21 @@ static bool tell_end(const struct words *w, const struct build *b, const struct 
 bool build_run(struct words *w, const struct build *b, bool linking, const char *const tree[CAGE_READS], char *why,
                size_t size, int *how, struct error *err)
 {
-    char temporary[PATH_MAX], compiler[PATH_MAX + 8];
+    char temporary[PATH_MAX], home[PATH_MAX], compiler[PATH_MAX + 8];
     const char *const environment[] = { "PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C.UTF-8", "CCACHE_DISABLE=1",
-                                        temporary, compiler, NULL };
+                                        temporary, home, compiler, NULL };     /* ccache wants a home, to do nothing */
     struct cage_command c = { .word = w->word, .environment = environment,
-                              .each = { SECONDS, (uint64_t)EACH << 20, RESULT_MOST, USERS },
+                              .each = { SECONDS, (uint64_t)EACH << 20, RESULT_MOST, USER_PROCESSES },
                               .all = { .seconds = SECONDS, .memory = (uint64_t)ALL << 20, .disk = (uint64_t)FILES << 20,
-                                       .said = SAID, .processes = PROCESSES, .wall = COMPILE_SECONDS } };
+                                       .said = SAID, .processes = PROCESSES, .asleep = ASLEEP_SECONDS,
+                                       .wall = COMMAND_SECONDS } };
     struct cage_end end;
     c.view = build_view(b);
     c.view.build = true, c.view.processes = false, c.view.writes = "work", c.view.reads[0] = "in";
     if (linking) c.view.reads[1] = "with";
     for (int i = 0; tree && i < CAGE_READS; i++) c.view.tree[i] = tree[i];
     snprintf(temporary, sizeof temporary, "TMPDIR=%s/work", b->folder);
+    snprintf(home, sizeof home, "HOME=%s/work", b->folder);
     snprintf(compiler, sizeof compiler, "CXX=%s", b->plus ? b->compiler : "c++");
     w->word[w->count] = NULL;
     why[0] = '\0', *how = 0;
@@ -299,8 +323,8 @@ bool build_runs(const struct build *b)
     char path[PATH_MAX];
     const char *const word[] = { path, NULL }, *const environment[] = { SANITIZERS, NULL };
     const struct cage_command c = { .word = word, .environment = environment,
-                                    .view = build_view(b), .each = { SECONDS, 0, RESULT_MOST, USERS },
-                                    .all = { .wall = COMPILE_SECONDS } };
+                                    .view = build_view(b), .each = { SECONDS, 0, RESULT_MOST, USER_PROCESSES },
+                                    .all = { .asleep = ASLEEP_SECONDS, .wall = COMMAND_SECONDS } };
     struct cage_end end;
     path_of(path, sizeof path, b->folder, "run/worker");
     return cage_run(&c, &end, NULL) == OK && WIFEXITED(end.how) && WEXITSTATUS(end.how) == 0;

@@ -109,6 +109,9 @@ test_what_is_refused() {
     run grade there --lessons 77;       expect_status 2; expect_error '77'
     run grade there --secret nothing;   expect_status 1; expect_error '--secret'
     run grade there --user no-such-user-there; expect_status 2; expect_error 'there is no such user'
+    run grade there --user root;        expect_status 2; expect_error '--user root: it has the rights of root'
+    run grade there --lessons 11 --user "$(id -un)"; expect_status 2; expect_error '--user .*(rights of root|own user)'
+    [ "$(id -u)" = 0 ] || { run grade there --user daemon; expect_status 2; expect_error 'only root can run code as another user'; }
     run grade there --lessons 1 --json no/such/folder; expect_status 1; expect_error 'no/such/folder'
     printf 'orrery schedule 1\0\n' >nul.txt
     run grade nul.txt --lessons 11;     expect_status 3; expect_out 'it has a NUL character'; expect_out '^0 of 27 points'
@@ -189,7 +192,7 @@ test_the_kit() {
     tar tzf teacher/autograder/orrery.tar.gz >names
     grep -q '^tutorials/01_sums/check.c$' names && grep -q '^tutorials/19_scan/calls.cu$' names || complain 'the autograder lacks checks'
     mkdir -p a/orrery a/source; cp -r teacher/solutions a/submission; cp teacher/autograder/* a/source; ln -s "$program" a/orrery/orrery; echo 1-2 >a/source/lessons
-    points=$(cd "$top" && AUTOGRADER=$OLDPWD/a STUDENT=$(id -un) CC=cc ORRERY_TUTORIALS=$top/tutorials bash "$OLDPWD/a/source/run_autograder")
+    points=$(cd "$top" && AUTOGRADER=$OLDPWD/a STUDENT=nobody CC=cc ORRERY_TUTORIALS=$top/tutorials bash "$OLDPWD/a/source/run_autograder")
     [ "$points" = '33 of 33 points' ] || complain "the autograder says: $points"
     grep -q '"hidden inputs"\|hidden inputs' a/results/results.json || complain 'no hidden inputs'
 }
@@ -214,6 +217,8 @@ test_a_compiler_that_cannot_be_used() {
         CC=$PWD/${cc%%:*} run learn 1 --in mine; refused "${cc#*:}"
     done
     sed -i '1i not C' mine/01_sums/sums.c; CC=cc run learn 1 --in mine; expect_status 3; expect_out 'sums.c:1'      # this one is
+    printf '#!/bin/sh\n[ -n "$HOME" ] || { echo "ccache: error: no home directory" >&2; exit 1; }\nexec cc "$@"\n' >homely; chmod 755 homely
+    CC=$PWD/homely run grade teacher/solutions --lessons 1; expect_status 0; expect_out '^14 of 14 points'      # as ccache, which wants a home even where it is told to do nothing
     if type c++ >/dev/null 2>&1; then CXX=$PWD/broken run grade teacher/solutions --lessons 19 --json report.json; refused 'broken: the compiler cannot be used: cc: error: no licence; CXX names'; fi
     [ "$(id -u)" = 0 ] || return 0
     CC=$PWD/roots run grade sums.c --lessons 1; refused 'roots: the compiler cannot be used: cache: error: Permission denied; CC names'

@@ -97,7 +97,7 @@ static void test_corpus(void **state) { (void)state; feed_all(feed_whole); }
 static void test_corpus_cut_short(void **state) { (void)state; feed_all(feed_cut); }
 static void test_corpus_changed(void **state) { (void)state; feed_all(feed_changed); }
 
-static int feed(const char *folder, void (*try)(const uint8_t *, size_t))
+static inline int feed(const char *folder, void (*try)(const uint8_t *, size_t))
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_corpus), cmocka_unit_test(test_corpus_cut_short), cmocka_unit_test(test_corpus_changed),

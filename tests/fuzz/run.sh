@@ -9,9 +9,10 @@ jobs=${JOBS:-$(nproc)} start=$SECONDS
 [ $# -gt 0 ] || set -- $(ls tests/fuzz/test_fuzz_*.c | sed 's|.*/test_fuzz_||; s|\.c$||')
 
 fuzz() {
-    local name=$1 log=$build/$1.log rc=0
+    local name=$1 log=$build/$1.log rc=0 patience=10
+    [ "$name" != preprocess ] || patience=100           # it waits for compilers
     mkdir -p "$build/corpus/$name" "$build/found"
-    timeout -k 10 $((limit + 120)) "$build/tests/fuzz/test_fuzz_$name" -max_total_time="$limit" -max_len=4096 -timeout=10 -rss_limit_mb=2048 \
+    timeout -k 10 $((limit + 120)) "$build/tests/fuzz/test_fuzz_$name" -max_total_time="$limit" -max_len=4096 -timeout=$patience -rss_limit_mb=2048 \
         -artifact_prefix="$build/found/$name-" "$build/corpus/$name" "tests/fuzz/corpus/$name" </dev/null >"$log" 2>&1 || rc=$?
     local runs new
     runs=$(grep -o 'Done [0-9]* runs' "$log" | tr -dc 0-9)

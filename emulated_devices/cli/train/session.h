@@ -1,4 +1,5 @@
-/* session.h -- one device's part of a run, and what happens between its steps; shared by train.c and between.c. */
+/* session.h -- one device's part of a run, and what happens between its steps; shared by train.c, between.c and
+ * one_process.c. */
 #ifndef ORRERY_TRAIN_SESSION_H
 #define ORRERY_TRAIN_SESSION_H
 
@@ -34,5 +35,26 @@ enum error_code between_steps(struct session *r, const struct train_data *, int6
 
 /** Save the checkpoint of --save, after the last step.  Collective over all devices. */
 enum error_code session_save(struct session *r, const struct train_data *, struct error *);
+
+/** Open a device for a run, with its clock.  @return as device_open. */
+enum error_code session_open_device(struct device *, const struct train_options *, struct error *);
+
+/**
+ * Be one device of a run, from reading the text to the last report.
+ * Collective over all devices.
+ * @param comm  connected; all its devices are those of the run's mesh, or each says that they are not.
+ * @param[out] status  set if a signal has stopped the run.
+ * @return on every device the same; rank 0 has reported what there is.
+ */
+enum error_code session_run(struct comm *comm, const struct train_options *, int *status, struct error *);
+
+/* ---- one_process.c ----------------------------------------------------------------------------------------------- */
+
+/** Whether ORRERY_ONE_PROCESS=1 asks for all devices in this process. */
+bool one_process(void);
+
+/** Run with all devices in this process, as a crew (crew.h): without MPI, without other processes, on one core.
+ *  Numbers, counters and virtual time are those of devices with a process each.  @return as session_run. */
+enum error_code train_in_one_process(const struct train_options *, int *status, struct error *);
 
 #endif

@@ -394,47 +394,57 @@ static enum error_code agree_on_data(struct comm *comm, const struct train_data 
     return group_same(comm->everyone, sum.text, sizeof sum.text - 1, "--data: the text", err);
 }
 
+enum error_code session_open_device(struct device *d, const struct train_options *o, struct error *err)
+{
+    const enum error_code e = device_open(d, NULL, o->plan.dtype, o->memory, err);
+    if (e) return e;
+    clock_open(&d->clock, &o->cluster, o->plan.dtype);
+    if (o->check || o->golden || o->paranoid) d->streams = (struct flight_mode){ FLIGHT_RANDOM, o->plan.seed };
+    return OK;
+}
+
+enum error_code session_run(struct comm *comm, const struct train_options *o, int *status, struct error *err)
+{
+    struct train_data data = { 0 };
+    char place[64], overridden[240] = "";
+    uint64_t together;
+    enum error_code e = OK;
+    /* only now a device knows its rank, and so its speed */
+    const struct cluster own = cluster_of_rank(&o->cluster, comm->rank);
+    clock_restart(&comm->device->clock, &own, o->plan.dtype);
+    if (comm->size != o->plan.mesh.devices)
+        e = fail(err, ERR_PLAN,
+                 "the launcher started %d process%s, but --dp %d --tp %d --pp %d --cp %d --ep %d is a mesh of %d",
+                 comm->size, comm->size == 1 ? "" : "es", o->plan.mesh.size[DP], o->plan.mesh.size[TP],
+                 o->plan.mesh.size[PP], o->plan.mesh.size[CP], o->plan.mesh.size[EP], o->plan.mesh.devices);
+    threads_use(comm->cores);
+    if (!e) {
+        announce_process(comm->rank, mesh_describe(&o->plan.mesh, comm->rank, place, sizeof place));
+        e = group_same(comm->everyone, o->words.digest.text, sizeof o->words.digest.text - 1, "--config: the file",
+                       err);
+        if (!e && o->plan.batches) e = batch_plan_agree(o->plan.batches, comm, err);
+        if (!e) e = train_data_load(&data, o, err);
+        if (!e && comm->rank == 0) e = train_check_saved(o, &data, overridden, sizeof overridden, err);
+        if (!e && comm->rank == 0) e = probe_outputs(o, err);
+        if (!e && comm->rank == 0) e = under_launcher() ? check_budget(o, &together, err) : check_memory(o, err);
+        e = comm_agree(comm, e, err);
+        if (!e && !o->golden) e = agree_on_data(comm, &data, err);
+    }
+    if (!e && o->golden) e = train_golden(comm, o, &data, err);
+    else if (!e) e = run_on_device(comm, o, &data, overridden, status, err);
+    train_data_free(&data);
+    return e;
+}
+
 /* Under a launcher: run as one device. */
 static enum error_code train_device(const struct train_options *o, int *status, struct error *err)
 {
     struct device device;
     struct comm comm;
-    struct train_data data = { 0 };
-    char place[64], overridden[240] = "";
-    uint64_t together;
-    enum error_code e = device_open(&device, NULL, o->plan.dtype, o->memory, err);
+    enum error_code e = session_open_device(&device, o, err);
     if (e) return e;
-    clock_open(&device.clock, &o->cluster, o->plan.dtype);
-    if (o->check || o->golden || o->paranoid) device.streams = (struct flight_mode){ FLIGHT_RANDOM, o->plan.seed };
     e = comm_open(&comm, &device, err);
-    if (e) {
-        device_close(&device);
-        return e;
-    }
-    /* only now a device knows its rank, and so its speed */
-    const struct cluster own = cluster_of_rank(&o->cluster, comm.rank);
-    clock_restart(&device.clock, &own, o->plan.dtype);
-    if (comm.size != o->plan.mesh.devices)
-        e = fail(err, ERR_PLAN,
-                 "the launcher started %d process%s, but --dp %d --tp %d --pp %d --cp %d --ep %d is a mesh of %d",
-                 comm.size, comm.size == 1 ? "" : "es", o->plan.mesh.size[DP], o->plan.mesh.size[TP],
-                 o->plan.mesh.size[PP], o->plan.mesh.size[CP], o->plan.mesh.size[EP], o->plan.mesh.devices);
-    threads_use(comm.cores);
-    if (!e) {
-        announce_process(comm.rank, mesh_describe(&o->plan.mesh, comm.rank, place, sizeof place));
-        e = group_same(comm.everyone, o->words.digest.text, sizeof o->words.digest.text - 1, "--config: the file", err);
-        if (!e && o->plan.batches) e = batch_plan_agree(o->plan.batches, &comm, err);
-        if (!e) e = train_data_load(&data, o, err);
-        if (!e && comm.rank == 0) e = train_check_saved(o, &data, overridden, sizeof overridden, err);
-        if (!e && comm.rank == 0) e = probe_outputs(o, err);
-        if (!e && comm.rank == 0) e = under_launcher() ? check_budget(o, &together, err) : check_memory(o, err);
-        e = comm_agree(&comm, e, err);
-        if (!e && !o->golden) e = agree_on_data(&comm, &data, err);
-    }
-    if (!e && o->golden) e = train_golden(&comm, o, &data, err);
-    else if (!e) e = run_on_device(&comm, o, &data, overridden, status, err);
-    train_data_free(&data);
-    comm_close(&comm);
+    if (!e) e = session_run(&comm, o, status, err), comm_close(&comm);
     device_close(&device);
     return e;
 }
@@ -475,6 +485,7 @@ static enum error_code run(const struct run_kind *kind, int argc, char **argv, i
     enum error_code e = train_parse(&o, kind, argc - 2, argv + 2, err);
     const bool alone = under_launcher() || o.plan.mesh.devices == 1;
     if (!e && !o.help && o.dry_run) e = launcher_rank() == 0 ? train_plan(&o, err) : OK;
+    else if (!e && !o.help && !alone && one_process()) e = train_in_one_process(&o, status, err);
     else if (!e && !o.help) e = alone ? train_device(&o, status, err) : launch_checked(&o, argc, argv, status, err);
     train_options_free(&o);
     return e;
