@@ -63,7 +63,7 @@ struct transformer {
                                                  * and what is padding (sample_mask.h); NULL: a sequence is one
                                                  * sample */
     const int32_t *micro_of;                    /* [B*S] the microbatch of each token, 0, 1, ..., for a balance loss of
-                                                 * each; NULL: the batch is one */
+                                                 * each; or TOKEN_NOT_JUDGED.  NULL: the batch is one */
     const bool *passes_by;                      /* [L*B] whether a sequence skips a layer (partial.h); NULL: none */
 
     struct past *past;                          /* keys and values of the tokens before the batch's (past.h); NULL:
@@ -98,11 +98,13 @@ struct transformer {
     struct tensor d_router, d_weights, d_rows;  /* of a mixture: [N,E], [N,k], [Nk,D] */
     struct tensor branch;                       /* scratch of forward, and of partial.h in backward: [N,D] */
     int64_t counted;                            /* labels of the batch that are not ignored */
-    int64_t judged;                             /* tokens of the batch that are no padding: a mixture's losses are of
-                                                 * their rows */
     int64_t balance_groups;                     /* of the last forward: balance.h; its losses are groups x those of a
                                                  * group */
-    double *router_sums;                        /* [losses,2E+1]: see router_losses_forward in ops.h */
+    double *router_sums;                        /* [losses,2E+1]: see router_losses_forward in ops.h; the last number
+                                                 * counts rows */
+    double *router_rows, *router_sequences;     /* [L] that are judged by a layer's router */
+    double *router_z, *router_own;              /* [L] sums over them: of the z loss; of the losses of sequences by
+                                                 * themselves */
     double *router_slope;                       /* [losses,E] derivative of the balance loss by a row's probabilities,
                                                  * times its coefficient and loss_scale */
     double *router_bias;                        /* [L,E] corrections of a biased router; zeros at first */
@@ -112,6 +114,7 @@ struct transformer {
 };
 
 enum { IGNORE_LABEL = -1 };                     /* label of tokens without loss and gradient */
+enum { TOKEN_NOT_JUDGED = -1 };                 /* in micro_of: a mixture's losses are not of this token's sequence */
 
 /** A model with initial weights drawn from the seed. @return OK, ERR_PLAN or ERR_MEMORY with nothing to close. */
 enum error_code transformer_open(struct transformer *, const struct model_config *, enum dtype, uint64_t seed,

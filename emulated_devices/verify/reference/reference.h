@@ -57,7 +57,8 @@ struct reference {
     double *response;                   /* [params] norm of the last step's responses: reference_update */
     int32_t *ids, *labels;              /* [B*S] */
     int32_t *within;                    /* [B*S] positions in packed samples */
-    int32_t *micro_of;                  /* [B*S] the microbatch of each token, if a balance loss is of microbatches */
+    int32_t *name;                      /* [B*S] the microbatch of each token, if a balance loss is of microbatches */
+    int32_t *micro_of;                  /* [B*S] the same of one optimizer step's sequences; the others are not judged */
     int32_t *counting;                  /* [B*S] the labels of one optimizer step's sequences; all others are ignored */
     int64_t apart;                      /* steps since the weights were last equal to the anchor or the devices' */
     struct tensor *theta;               /* [replicas] in the first replica: one parameter of each, for the outer step */
