@@ -224,6 +224,11 @@ enum error_code routers_bring(struct trainer *t, int32_t *choice, struct error *
     e = comm_agree(t->comm, e, err);
     for (int64_t l = 0; l < t->plan.model.L && !e; l++) {
         if (layer_mlp(&t->plan.model, l) != MLP_MIXTURE) continue;
+        if (first)
+            e = load_deal(NULL, &t->plan.model, t->plan.S, t->routers.step, l, 0, plan_stream_rows(&t->plan),
+                          choice + l * n, err);
+        e = comm_agree(t->comm, e, err);
+        if (e) break;
         e = comm_bring(t->comm, t->routers.chosen + l * n, (uint64_t)n * sizeof *all, all, err);
         for (int64_t i = 0; i < n * t->comm->size && first && !e; i++)
             if (all[i] != CHOICE_ELSEWHERE) choice[l * n + i % n] = all[i];

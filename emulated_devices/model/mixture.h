@@ -41,7 +41,8 @@ enum error_code routers_watch(struct trainer *, struct error *);
 
 /** After a step: bring the choices of all devices' rows to rank 0, and forget this device's.  Collective over all
  *  devices; counted as CONTROL.
- *  @param[out] choice  [L, rows of the batch, k] on rank 0, of layers that are mixtures: as in a load's file.
+ *  @param[out] choice  [L, rows of the batch, k] on rank 0, of layers that are mixtures: as in a load's file; those of
+ *                      an even load for rows that skip a layer.
  *  @return OK, ERR_MEMORY or ERR_COMM. */
 enum error_code routers_bring(struct trainer *, int32_t *choice, struct error *);
 

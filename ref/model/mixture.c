@@ -78,8 +78,7 @@ static void drop(const struct transformer *m, struct block_activations *a)
         if (((const int32_t *)a->experts.data)[i] < 0) tensor_set(a->weights, i, 0);
 }
 
-/* Whether the losses of a layer's router are of a token's sequence: the layer computes it, and it counts. */
-static bool is_judged(const struct transformer *m, int layer, int64_t token)
+bool transformer_judges(const struct transformer *m, int layer, int64_t token)
 {
     const bool passes = m->passes_by && m->passes_by[layer * m->B + token / m->S];
     return !passes && !(m->micro_of && m->micro_of[token] == TOKEN_NOT_JUDGED);
@@ -106,15 +105,17 @@ static int64_t loss_of(const struct transformer *m, int layer, int64_t row)
 static int64_t judged_rows(const struct transformer *m, int layer, int64_t *first)
 {
     int64_t same = 0, n = tokens_without_padding(m->packed, m->B * m->S, first);
-    while (n > 0 && !is_judged(m, layer, *first)) ++*first, n = tokens_without_padding(m->packed, m->B * m->S, first);
-    while (same < n && is_judged(m, layer, *first + same) && group_of(m, *first + same) == group_of(m, *first)) same++;
+    while (n > 0 && !transformer_judges(m, layer, *first))
+        ++*first, n = tokens_without_padding(m->packed, m->B * m->S, first);
+    while (same < n && transformer_judges(m, layer, *first + same) && group_of(m, *first + same) == group_of(m, *first))
+        same++;
     return same;
 }
 
 /* The rows of the next sequence that is judged, from row *first on.  @return S; 0: there is none. */
 static int64_t judged_sequence(const struct transformer *m, int layer, int64_t *first)
 {
-    while (*first < m->B * m->S && !is_judged(m, layer, *first)) *first += m->S;
+    while (*first < m->B * m->S && !transformer_judges(m, layer, *first)) *first += m->S;
     return *first < m->B * m->S ? m->S : 0;
 }
 

@@ -149,6 +149,9 @@ static inline double *transformer_router_bias(const struct transformer *m, int l
     return m->router_bias + layer * mixture_columns(&m->config.mixture);
 }
 
+/** Whether the losses of a layer's router are of a token: the layer computes it, and it counts here.  Pure. */
+bool transformer_judges(const struct transformer *, int layer, int64_t token);
+
 /** After an optimizer's step: move the correction biases of biased routers by the last forward's choices. */
 void transformer_move_biases(struct transformer *);
 

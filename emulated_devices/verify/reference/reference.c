@@ -149,7 +149,7 @@ static enum error_code open_one(struct reference *r, const struct plan *plan, st
                                      plan->optimizer->states, err);
     const bool plain = !draws(plan) && r->rule.updates == 1 && !r->rule.delayed &&
                        r->rule.passes_by == NULL && r->replicas == 1;
-    if (!e && plain) e = routing_open(&r->routing, &plan->model, (int64_t)tokens, err);
+    if (!e && !draws(plan)) e = routing_open(&r->routing, &plan->model, (int64_t)tokens, err);
     r->routing.bias = r->truth.model.router_bias;
     if (e) close_one(r);
     if (e) return e;
@@ -157,6 +157,7 @@ static enum error_code open_one(struct reference *r, const struct plan *plan, st
     const struct observer disturb = perturbing_observer(&r->perturbation);
     r->record.model = &r->truth.model.config;
     if (plain) r->truth.model.observer = routing_observer(&r->routing, recording_observer(&r->record));
+    else if (r->routing.L > 0) r->truth.model.observer = routing_observer(&r->routing, (struct observer){ 0 });
     r->twin.model.observer = plain ? measuring_observer(&r->record, disturb) : disturb;
     return OK;
 }
@@ -548,16 +549,42 @@ static void take_update(struct reference *r, int update)
     r->truth.model.micro_of = r->twin.model.micro_of = judges ? r->micro_of : NULL;
 }
 
-static enum error_code gradients_of(struct reference *r, int update, struct error *err)
+/* The gradients of truth and twin. */
+static enum error_code pass(struct reference *r, struct error *err)
 {
-    take_update(r, update);
+    const bool own_routes = r->routing.L > 0 && !r->routing.deciding;
     enum error_code e = gradients(r, &r->truth, err);
     if (!e) e = encode_back(r, err);
-    const bool own_routes = r->routing.L > 0 && !r->routing.deciding;
     if (!e && own_routes) routing_keep(&r->routing, &r->truth.model);
     twins_begin(r);
     if (!e) e = gradients(r, &r->twin, err);
     if (!e && own_routes) routing_measure(&r->routing, &r->truth.model, &r->twin.model);
+    return e;
+}
+
+/* Whether the devices have taken the step already, with other choices of experts than the truth's own. */
+static bool differs_from_devices(struct reference *r)
+{
+    struct routing *const to = &r->routing;
+    const int64_t k = to->k, rows = plan_stream_rows(r->plan), first = r->rule.own.first * r->plan->S;
+    for (int64_t l = 0; l < to->L && r->chosen; l++)
+        memcpy(routing_of_layer(to, to->theirs, (int)l), r->chosen + (l * rows + first) * k,
+               (size_t)(to->N * k) * sizeof *to->theirs);
+    return r->chosen && to->L > 0 && routing_differs(to);
+}
+
+static enum error_code gradients_of(struct reference *r, int update, struct error *err)
+{
+    const double before[] = { r->truth.loss, r->twin.loss };
+    take_update(r, update);
+    enum error_code e = pass(r, err);
+    if (!e && differs_from_devices(r)) {
+        r->truth.loss = before[0], r->twin.loss = before[1];
+        forget_gradients(r);
+        routing_begin(&r->routing);
+        e = pass(r, err);
+        r->routing.deciding = false;
+    }
     if (!e) e = reference_project(r, steps_taken(r) + 1, BEFORE_REDUCTION, err);
     if (e) return e;
     measure_norm(&r->truth), measure_norm(&r->twin);
@@ -624,6 +651,7 @@ static enum error_code gradients_one(struct reference *r, struct error *err)
     if (e) return e;
     r->counted = 0;
     r->took = false;
+    routing_start_step(&r->routing);
     r->loss_spread = r->truth.loss = r->twin.loss = 0;
     memset(r->response, 0, (size_t)r->truth.model.params * sizeof *r->response);
     memset(r->turn, 0, (size_t)r->truth.model.params * sizeof *r->turn);
@@ -641,6 +669,14 @@ enum error_code reference_gradients(struct reference *r, struct error *err)
 {
     enum error_code e = OK;
     for (int i = 0; i < r->replicas && !e; i++) e = gradients_one(reference_replica(r, i), err);
+    return e;
+}
+
+enum error_code reference_gradients_after(struct reference *r, const int32_t *chosen, struct error *err)
+{
+    for (int i = 0; i < r->replicas; i++) reference_replica(r, i)->chosen = chosen;
+    const enum error_code e = reference_gradients(r, err);
+    for (int i = 0; i < r->replicas; i++) reference_replica(r, i)->chosen = NULL;
     return e;
 }
 
