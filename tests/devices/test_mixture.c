@@ -208,7 +208,7 @@ static void test_refusals(void **state)
     expect_refused(p, "--schedule pipedream-2bw with more than --micro 2");
     p.micros = 2;
     ASSERT_ALL(plan_check(&p, &err) == OK, "one optimizer step at the end moves biases, too: %s", err.text);
-    p.schedule = "1f1b", p.data.scheme = "diloco";
+    p.schedule = "1f1b", p.update_every = 0, p.data.scheme = "diloco";
     expect_refused(p, "which no outer step averages");
     p = mixtral(1, 1);
     case_take_mezo(&p, 1);
