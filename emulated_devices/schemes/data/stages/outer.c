@@ -25,8 +25,8 @@ const char *share_replica(struct shards *s, const struct data_request *q)
                : NULL;
 }
 
-/* Devices that step the same in all replicas: of what all devices have, and of experts that only some have. */
-struct outer_stage { struct group replicas[2]; };
+/* Devices that step the same in all replicas: at one place in each, also of experts that only some devices have. */
+struct outer_stage { struct group replicas; };
 
 static struct outer_stage *own_state(const struct data_parallel *dp) { return chain_state(dp, &stage_outer); }
 
@@ -42,33 +42,21 @@ static enum error_code check_rates(const struct data_parallel *dp, struct error 
                                      "above 0", dp->scheme->head.name);
 }
 
-static struct group *replicas_of(const struct data_parallel *dp, const struct unit *u)
+static enum error_code open_group(struct data_parallel *dp, struct error *err)
 {
-    return &own_state(dp)->replicas[u->over - dp->sharing];
-}
-
-static enum error_code open_group(struct group *g, const struct shards *s, const struct group *all, struct error *err)
-{
-    const int R = shards_replicas(s);
+    struct outer_stage *o = own_state(dp);
+    const int stride = dp->shards.optimizer, R = shards_replicas(&dp->shards);
     int *ranks = malloc(sizeof *ranks * (size_t)R);
-    if (ranks == NULL) return fail(err, ERR_MEMORY, "no memory for a group of %d devices", R);
-    for (int i = 0; i < R; i++) ranks[i] = all->member[s->rank % s->optimizer + i * s->optimizer];
-    const enum error_code e = group_of(g, all->comm, ranks, R, all->kind, all->axes, err);
+    enum error_code e = ranks ? check_rates(dp, err) : fail(err, ERR_MEMORY, "no memory for a group of %d devices", R);
+    for (int i = 0; i < R && !e; i++) ranks[i] = dp->group->member[dp->shards.rank % stride + i * stride];
+    if (!e) e = group_of(&o->replicas, dp->group->comm, ranks, R, dp->group->kind, dp->group->axes, err);
     free(ranks);
     return e;
 }
 
-static enum error_code open_groups(struct data_parallel *dp, struct error *err)
+static void close_group(struct data_parallel *dp)
 {
-    struct group *const g = own_state(dp)->replicas;
-    enum error_code e = check_rates(dp, err);
-    if (!e) e = open_group(&g[0], &dp->shards, dp->group, err);
-    return e || !dp->experts ? e : open_group(&g[1], &dp->expert_shards, dp->experts, err);
-}
-
-static void close_groups(struct data_parallel *dp)
-{
-    for (int i = 0; i < 2; i++) group_close(&own_state(dp)->replicas[i]);
+    group_close(&own_state(dp)->replicas);
 }
 
 static int64_t momentum_elements(const struct data_parallel *dp, const struct unit *u, enum tensor_kind kind)
@@ -167,7 +155,7 @@ static enum error_code step_part(struct data_parallel *dp, const struct unit *u,
 {
     struct operand o[OPERANDS] = { { 0 } };
     enum error_code e = borrow_operands(dp, u, own, o, err);
-    if (!e) e = step_operands_outward(dp, replicas_of(dp, u), o, f, err);
+    if (!e) e = step_operands_outward(dp, &own_state(dp)->replicas, o, f, err);
     const enum error_code given = give_operands(dp, o, err);
     return e ? e : given;
 }
@@ -195,25 +183,23 @@ static enum error_code after(struct data_parallel *dp, int64_t t, struct error *
 /* ---- prediction -------------------------------------------------------------------------------------------------- */
 
 /* Calls f for each part that is stepped at once. */
-static void each_part(const struct data_parallel *dp,
-                      void (*f)(void *context, const struct data_parallel *, const struct unit *, int64_t n),
+static void each_part(const struct data_parallel *dp, void (*f)(void *context, const struct data_parallel *, int64_t n),
                       void *context)
 {
     for (int i = 0; i < dp->units && takes_part(dp); i++) {
         const int64_t n = kept_elements(&dp->unit[i], BY_OPTIMIZER), most = most_at_once(dp, &dp->unit[i]);
-        for (int64_t at = 0; at < n; at += most) f(context, dp, &dp->unit[i], n - at < most ? n - at : most);
+        for (int64_t at = 0; at < n; at += most) f(context, dp, n - at < most ? n - at : most);
     }
 }
 
-static void add_part_cost(void *sum, const struct data_parallel *dp, const struct unit *u, int64_t n)
+static void add_part_cost(void *sum, const struct data_parallel *dp, int64_t n)
 {
     const struct collective c = { .count = n, .dtype = data_format(dp, KIND_GRADIENT) };
-    account_add(sum, group_cost(replicas_of(dp, u), ALLREDUCE, dp->allreduce, &c), 1);
+    account_add(sum, group_cost(&own_state(dp)->replicas, ALLREDUCE, dp->allreduce, &c), 1);
 }
 
-static void add_part_moves(void *sum, const struct data_parallel *dp, const struct unit *u, int64_t n)
+static void add_part_moves(void *sum, const struct data_parallel *dp, int64_t n)
 {
-    (void)u;
     for (int i = 0; i < OPERANDS; i++) {
         const struct operand o = operand_of(dp, i);
         if (!takes(dp, i) || !offloads(&dp->request, o.tag)) continue;
@@ -222,10 +208,10 @@ static void add_part_moves(void *sum, const struct data_parallel *dp, const stru
     }
 }
 
-static void keep_longest(void *longest, const struct data_parallel *dp, const struct unit *u, int64_t n)
+static void keep_longest(void *longest, const struct data_parallel *dp, int64_t n)
 {
     int64_t *const most = longest;
-    (void)dp, (void)u;
+    (void)dp;
     if (n > *most) *most = n;
 }
 
@@ -262,8 +248,8 @@ static void passing(const struct data_parallel *dp, struct model_state *sum)
 
 const struct data_stage stage_outer = {
     .name = "outer step", .of_the_step = true, .takes_part = takes_part,
-    .state = sizeof (struct outer_stage), .outline = open_groups,
-    .close = close_groups, .after = after,
+    .state = sizeof (struct outer_stage), .outline = open_group,
+    .close = close_group, .after = after,
     .passing = passing,
     .keeps = { { offsetof(struct unit, anchor), OPTIMIZER, KIND_ANCHOR, NULL },
                { offsetof(struct unit, momentum), OPTIMIZER, KIND_MOMENTUM, momentum_elements } }, .kept = 2,
