@@ -8,13 +8,19 @@
 
 #include "emulated_devices/model/trainer.h"
 
+/* What a replica knows of its step. */
+struct replica_sums {
+    double loss;                        /* over its labels, with what its routers add to each; becomes the sum */
+    double squares;                     /* the squared norm; becomes the mean */
+    double lost;                        /* as routers.lost, or INFINITY; becomes the smallest */
+};
+
 /**
  * Combine the sums of all replicas.
  * Collective over all devices; counted as CONTROL.
- * @param[in,out] sums  [0] loss: becomes the sum over replicas; [1] squared norm: becomes the mean.  Before the call
- *     they are the same on all devices of a replica, after it on all devices.
+ * @param[in,out] sums  before the call the same on all devices of a replica, after it on all devices.
  * @return OK or ERR_COMM.
  */
-enum error_code apart_share(struct trainer *, double sums[2], struct error *);
+enum error_code apart_share(struct trainer *, struct replica_sums *sums, struct error *);
 
 #endif

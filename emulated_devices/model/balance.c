@@ -1,6 +1,5 @@
 #include "emulated_devices/model/balance.h"
 #include "ref/model/balance.h"
-#include "ref/model/sample_mask.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,27 +79,39 @@ void balance_begin(const struct stage *s, struct microbatch *m)
 
 /* ---- slopes ------------------------------------------------------------------------------------------------------ */
 
-/* The rows of a loss come counted; those of the batch are known: all its tokens that are no padding. */
-static struct balance_rows rows_of(const struct plan *p, double counted)
+/* The first of a list over layers, of the optimizer step that a microbatch counts for. */
+static const double *of_update(const struct stage *s, const struct microbatch *m, const double *list)
 {
-    int64_t tokens = 0;
-    for (int64_t first = 0, n; (n = tokens_without_padding(p->within, p->B * p->S, &first)) > 0; first += n)
-        tokens += n;
-    struct balance_rows rows = balance_rows_of(mixture(p), 0, tokens, mixture_layers(&p->model));
-    rows.of_loss = counted;
-    return rows;
+    return list + (m - s->micro) / s->routers.update_every * s->plan->model.L;
 }
 
+double balance_weight(const struct stage *s, const struct microbatch *m)
+{
+    return s->routers.weight[(m - s->micro) / s->routers.update_every];
+}
+
+double balance_rows(const struct stage *s, const struct microbatch *m, int layer)
+{
+    return balance_rows_among(mixture(s->plan), of_update(s, m, s->routers.rows), s->plan->model.L, layer);
+}
+
+double balance_sequences(const struct stage *s, const struct microbatch *m, int layer)
+{
+    return of_update(s, m, s->routers.sequences)[layer];
+}
+
+/* The rows of a loss come counted. */
 void balance_set_slope(struct stage *s, struct microbatch *m, int64_t loss, const double *counts)
 {
     const struct mixture_config *x = mixture(s->plan);
     const int64_t E = columns(s->plan);
-    const struct balance_rows rows = rows_of(s->plan, counts[E]);
-    const double *const probability = balance_sums_of(s, m, loss);
+    const int layer = s->first_layer + (int)(loss / groups_of(s, m));
+    const struct balance_rows rows = { counts[E], balance_rows(s, m, layer) };
+    const double *const probability = balance_sums_of(s, m, loss), weight = balance_weight(s, m);
     double *const slope = balance_slope_of(s, m, loss);
     for (int64_t e = 0; e < E; e++) {
         slope[e] = balance_slope(x, rows, counts[e]);
-        s->routers.sums[ROUTERS_BALANCE] += slope[e] * probability[e];
+        s->routers.sums[ROUTERS_BALANCE] += weight * slope[e] * probability[e];
         slope[e] *= s->loss_scale * x->balance_coefficient;
     }
 }

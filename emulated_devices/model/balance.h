@@ -7,8 +7,10 @@
  *     stage; the slopes travel back beside the gradients;
  *   - along dp, of a loss of the whole batch: after all forward passes all devices add their counts (mixture.h).
  * So with losses of each microbatch, or of each sequence, a schedule can begin a microbatch's backward pass before
- * the last forward pass.  Devices do not share probabilities: the loss is the sum of slopes times probabilities, to
- * which each adds those of its own rows.
+ * the last forward pass.  A microbatch's counts travel along its route, so a stage that it leaves out adds none.  How
+ * many rows the batch has follows from the plan: those of the replica's microbatches of one optimizer step, in the
+ * layers that they pass through.  Devices do not share probabilities: the loss is the sum of slopes times
+ * probabilities, to which each adds those of its own rows.
  */
 #ifndef ORRERY_DEVICE_BALANCE_H
 #define ORRERY_DEVICE_BALANCE_H
@@ -25,6 +27,14 @@ void balance_close(struct microbatch *);
 
 /** Before a stage's forward pass of a microbatch: forget the sums, unless they came from the stage before.  Local. */
 void balance_begin(const struct stage *, struct microbatch *);
+
+/** A batch is that of one optimizer step.  What a step's losses are multiplied by in the loss that is reported. */
+double balance_weight(const struct stage *, const struct microbatch *);
+
+/** The rows that the losses of a microbatch's rows in a layer are means over; the sequences that those of sequences by
+ *  themselves are. */
+double balance_rows(const struct stage *, const struct microbatch *, int layer);
+double balance_sequences(const struct stage *, const struct microbatch *, int layer);
 
 /** The number of losses that a stage's sums of a microbatch are for. */
 int64_t balance_losses_here(const struct stage *, const struct microbatch *);

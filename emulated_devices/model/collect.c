@@ -31,10 +31,7 @@ static enum error_code find_place(const struct trainer *t, int rank, int index, 
         if (i == index) at->own = &at->all[count];
         count++;
     }
-    const bool apart = sought.apart;
-    const enum error_code e =
-        data_shards(&at->shards, &plan->data, apart ? plan_expert_copies(plan) : plan_copies(plan),
-                    apart ? plan_expert_copy_of(plan, rank) : plan_copy_of(plan, rank), err);
+    const enum error_code e = plan_shards(&at->shards, plan, rank, sought.apart, err);
     unit_lay_out(&at->unit, at->all, count, &at->shards, t->data.scheme->rows);
     return e;
 }

@@ -1,4 +1,5 @@
 #include "emulated_devices/model/mixture.h"
+#include "emulated_devices/model/trainer_parts.h"
 #include "emulated_devices/model/balance.h"
 #include "ref/model/balance.h"
 #include "ref/model/sample_mask.h"
@@ -19,26 +20,67 @@ enum error_code routers_open(struct trainer *t, struct error *err)
 {
     const int E = (int)mixture_columns(&t->plan.model.mixture);
     if (!is_mixture(&t->plan)) return OK;
+    const size_t lists = (size_t)(t->plan.updates * t->plan.model.L);
+    t->routers.update_every = t->schedule.update_every;
     t->routers.sums = calloc((size_t)sums_of(&t->plan), sizeof(double));
+    t->routers.rows = calloc(lists, sizeof(double)), t->routers.sequences = calloc(lists, sizeof(double));
+    t->routers.weight = calloc((size_t)t->plan.updates, sizeof(double));
     t->routers.bias = calloc((size_t)(t->plan.model.L * E), sizeof(double));
     t->routers.lost = calloc(1, sizeof(double));
-    const bool ok = t->routers.sums && t->routers.bias && t->routers.lost;
+    const bool ok = t->routers.sums && t->routers.rows && t->routers.sequences && t->routers.weight &&
+                    t->routers.bias && t->routers.lost;
     return ok ? OK : fail(err, ERR_MEMORY, "no memory for the sums of %d experts", E);
 }
 
 void routers_close(struct trainer *t)
 {
     free(t->routers.sums), free(t->routers.bias), free(t->routers.lost);
+    free(t->routers.rows), free(t->routers.sequences), free(t->routers.weight);
     free(t->routers.chosen);
 }
 
-/* The rows that losses of the batch are means over: padding is not judged. */
-static double rows_of(const struct plan *p)
+/* ---- what losses are means over ---------------------------------------------------------------------------------- */
+
+/* The tokens of some sequences that are no padding. */
+static int64_t tokens_of(const struct plan *p, struct interval sequences)
 {
+    const int32_t *const within = p->within ? p->within + sequences.first * p->S : NULL;
     int64_t tokens = 0;
-    for (int64_t first = 0, n; (n = tokens_without_padding(p->within, p->B * p->S, &first)) > 0; first += n)
+    for (int64_t first = 0, n; (n = tokens_without_padding(within, sequences.count * p->S, &first)) > 0; first += n)
         tokens += n;
-    return balance_rows_of(&p->model.mixture, 0, tokens, mixture_layers(&p->model)).of_batch;
+    return tokens;
+}
+
+/* Count a microbatch of one copy in the layers that it passes through. */
+static void count_microbatch(struct trainer *t, int dp, int micro)
+{
+    const struct plan *p = &t->plan;
+    const struct interval sequences = plan_microbatch(p, dp, micro);
+    const int64_t tokens = tokens_of(p, sequences), first = batch_of(t, micro) * p->model.L;
+    for (int stage = 0; stage < p->stages; stage++)
+        for (int64_t l = plan_first_layer(p, stage); l < plan_first_layer(p, stage + 1); l++) {
+            if (place_of(&t->schedule, micro, stage).device < 0 || layer_mlp(&p->model, l) != MLP_MIXTURE) continue;
+            t->routers.rows[first + l] += (double)tokens;
+            t->routers.sequences[first + l] += (double)sequences.count;
+        }
+}
+
+static void count_rows(struct trainer *t)
+{
+    const struct plan *p = &t->plan;
+    const struct interval own = plan_replica_copies(p, plan_replica_of(p, t->comm->rank));
+    const size_t lists = (size_t)(p->updates * p->model.L);
+    memset(t->routers.rows, 0, lists * sizeof(double)), memset(t->routers.sequences, 0, lists * sizeof(double));
+    for (int dp = (int)own.first; dp < interval_end(own) && dp < plan_parts(p); dp++)
+        for (int i = 0; i < p->micros; i++) count_microbatch(t, dp, i);
+}
+
+/* The loss of a step is a mean over its labels, and so of the losses of its optimizer steps. */
+static void weigh_updates(struct trainer *t)
+{
+    const int64_t labels = trainer_replica_labels(t);
+    for (int u = 0; u < t->plan.updates; u++)
+        t->routers.weight[u] = t->plan.updates == 1 ? 1 : (double)t->counted[u] / (double)(labels ? labels : 1);
 }
 
 void routers_begin(struct trainer *t)
@@ -48,8 +90,7 @@ void routers_begin(struct trainer *t)
     memset(t->routers.sums, 0, (size_t)sums_of(p) * sizeof(double));
     *t->routers.lost = INFINITY;
     t->routers.step = t->step;
-    t->routers.sequence_slope = t->loss_scale.scale * p->model.mixture.sequence_coefficient / (double)p->B;
-    t->routers.z_slope = t->loss_scale.scale * 2 * p->model.mixture.z_coefficient / rows_of(p);
+    count_rows(t), weigh_updates(t);
     for (int c = 0; c < p->chunks; c++) t->stage[c].routers = t->routers;
 }
 
@@ -67,12 +108,13 @@ static int64_t first_loss(const struct trainer *t, const struct stage *s)
     return balance_loss_of(&t->plan.model.mixture, s->first_layer);
 }
 
+/* Of one optimizer step. */
 static int64_t batch_losses(const struct trainer *t)
 {
     return balance_losses(&t->plan.model.mixture, t->plan.model.L);
 }
 
-/* Call f for each loss of each microbatch of this device's stages, with the place of its counts. */
+/* Call f for each loss of each microbatch of this device's stages, with the place of its counts: [updates, losses]. */
 static void each_loss(struct trainer *t, double *counts,
                       void (*f)(struct stage *, struct microbatch *, int64_t loss, double *counts))
 {
@@ -82,7 +124,7 @@ static void each_loss(struct trainer *t, double *counts,
             struct stage *const s = &t->stage[c];
             struct microbatch *const m = &s->micro[i];
             for (int64_t n = 0; n < balance_losses_here(s, m); n++)
-                f(s, m, n, counts + (first_loss(t, s) + n) * (E + 1));
+                f(s, m, n, counts + (batch_of(t, i) * batch_losses(t) + first_loss(t, s) + n) * (E + 1));
         }
 }
 
@@ -102,7 +144,7 @@ enum error_code routers_share(struct trainer *t, struct error *err)
 {
     const int64_t E = mixture_columns(&t->plan.model.mixture);
     if (!balance_is_of_batch(&t->plan)) return OK;
-    const int64_t n = batch_losses(t) * (E + 1);
+    const int64_t n = t->plan.updates * batch_losses(t) * (E + 1);
     double *const counts = calloc((size_t)n, sizeof *counts);
     enum error_code e = counts ? OK : fail(err, ERR_MEMORY, "no memory for the choices of %lld experts", (long long)E);
     if (!e && contributes(t)) each_loss(t, counts, add_counts);
@@ -114,29 +156,31 @@ enum error_code routers_share(struct trainer *t, struct error *err)
 
 /* ---- the loss ---------------------------------------------------------------------------------------------------- */
 
-/* The first row of all devices whose logits are not finite.  Only diverged steps send this. */
-static enum error_code share_lost(struct trainer *t, struct step_result *out, struct error *err)
+void routers_name_lost(const struct trainer *t, double lost, struct step_result *out)
 {
     const double rows = (double)(t->plan.B * t->plan.S);
-    account_add(&t->begun.of[TRAFFIC_RESULT], result_reduce_cost(t, 1, MIN), 1);
-    const enum error_code e = result_reduce(t, t->routers.lost, 1, MIN, err);
-    if (e || isinf(*t->routers.lost)) return e;
-    out->lost_layer = 1 + (int64_t)floor(*t->routers.lost / rows);
-    out->lost_row = (int64_t)fmod(*t->routers.lost, rows);
-    return OK;
+    out->lost_layer = isinf(lost) ? 0 : 1 + (int64_t)floor(lost / rows);
+    out->lost_row = isinf(lost) ? 0 : (int64_t)fmod(lost, rows);
 }
 
-enum error_code routers_loss(struct trainer *t, double *loss, struct step_result *out, struct error *err)
+/* The first row of all devices whose logits are not finite.  Only diverged steps send this. */
+static enum error_code share_lost(struct trainer *t, struct error *err)
+{
+    account_add(&t->begun.of[TRAFFIC_RESULT], result_reduce_cost(t, 1, MIN), 1);
+    return result_reduce(t, t->routers.lost, 1, MIN, err);
+}
+
+enum error_code routers_loss(struct trainer *t, double *loss, struct error *err)
 {
     const struct mixture_config *x = &t->plan.model.mixture;
     double *const sums = t->routers.sums;
-    *loss = 0, out->lost_layer = out->lost_row = 0;
+    *loss = 0;
     if (!is_mixture(&t->plan)) return OK;
     if (!contributes(t)) memset(sums, 0, (size_t)sums_of(&t->plan) * sizeof *sums);
     const enum error_code e = result_reduce(t, sums, sums_of(&t->plan), SUM, err);
-    *loss = x->balance_coefficient * sums[ROUTERS_BALANCE] + x->z_coefficient * (sums[ROUTERS_Z] / rows_of(&t->plan)) +
-            x->sequence_coefficient * (sums[ROUTERS_SEQUENCE] / (double)t->plan.B);
-    return e || isfinite(sums[ROUTERS_Z]) ? e : share_lost(t, out, err);
+    *loss = x->balance_coefficient * sums[ROUTERS_BALANCE] + x->z_coefficient * sums[ROUTERS_Z] +
+            x->sequence_coefficient * sums[ROUTERS_SEQUENCE];
+    return e || isfinite(sums[ROUTERS_Z]) ? e : share_lost(t, err);
 }
 
 void routers_update(struct trainer *t)
@@ -180,6 +224,11 @@ enum error_code routers_bring(struct trainer *t, int32_t *choice, struct error *
     e = comm_agree(t->comm, e, err);
     for (int64_t l = 0; l < t->plan.model.L && !e; l++) {
         if (layer_mlp(&t->plan.model, l) != MLP_MIXTURE) continue;
+        if (first)
+            e = load_deal(NULL, &t->plan.model, t->plan.S, t->routers.step, l, 0, plan_stream_rows(&t->plan),
+                          choice + l * n, err);
+        e = comm_agree(t->comm, e, err);
+        if (e) break;
         e = comm_bring(t->comm, t->routers.chosen + l * n, (uint64_t)n * sizeof *all, all, err);
         for (int64_t i = 0; i < n * t->comm->size && first && !e; i++)
             if (all[i] != CHOICE_ELSEWHERE) choice[l * n + i % n] = all[i];
@@ -220,7 +269,7 @@ struct account routers_cost(const struct trainer *t)
 {
     struct account sum = { 0 };
     if (!is_mixture(&t->plan)) return sum;
-    const int64_t counts = batch_losses(t) * (mixture_columns(&t->plan.model.mixture) + 1);
+    const int64_t counts = t->plan.updates * batch_losses(t) * (mixture_columns(&t->plan.model.mixture) + 1);
     if (balance_is_of_batch(&t->plan)) account_add(&sum, result_reduce_cost(t, counts, SUM), 1);
     account_add(&sum, result_reduce_cost(t, sums_of(&t->plan), SUM), 1);
     return sum;

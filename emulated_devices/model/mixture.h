@@ -20,9 +20,12 @@ void routers_begin(struct trainer *);
  *  the slopes.  Collective over all devices.  @return OK, ERR_MEMORY or ERR_COMM. */
 enum error_code routers_share(struct trainer *, struct error *);
 
-/** After the passes: what the routers add to the mean loss, the same on every device.  If it is not finite, also where
- *  logits are not (lost_layer, lost_row).  Collective over all devices.  @return OK or ERR_COMM. */
-enum error_code routers_loss(struct trainer *, double *loss, struct step_result *, struct error *);
+/** After the passes: what the routers add to the replica's mean loss, the same on all its devices.  If it is not
+ *  finite, also where logits are not (routers.lost).  Collective over the replica.  @return OK or ERR_COMM. */
+enum error_code routers_loss(struct trainer *, double *loss, struct error *);
+
+/** Say where logits are not finite: which router, and which row of the batch.  @param lost  as routers.lost. */
+void routers_name_lost(const struct trainer *, double lost, struct step_result *);
 
 /** After an optimizer's step: move the correction biases by the choices of all devices.  Local, the same on all. */
 void routers_update(struct trainer *);
@@ -38,7 +41,8 @@ enum error_code routers_watch(struct trainer *, struct error *);
 
 /** After a step: bring the choices of all devices' rows to rank 0, and forget this device's.  Collective over all
  *  devices; counted as CONTROL.
- *  @param[out] choice  [L, rows of the batch, k] on rank 0, of layers that are mixtures: as in a load's file.
+ *  @param[out] choice  [L, rows of the batch, k] on rank 0, of layers that are mixtures: as in a load's file; those of
+ *                      an even load for rows that skip a layer.
  *  @return OK, ERR_MEMORY or ERR_COMM. */
 enum error_code routers_bring(struct trainer *, int32_t *choice, struct error *);
 

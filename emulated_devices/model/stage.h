@@ -57,18 +57,21 @@ struct microbatch {
     struct tensor gradient;                     /* of the stream, at the current point of backward: [stream] */
 };
 
-/* The routers of a step's microbatches add these sums to the loss: first of this device's tokens and layers, after the
- * all-reduce of all devices. */
+/* The routers of a step's microbatches add these losses, without their coefficients: first those of this device's
+ * tokens and layers, after the all-reduce those of all devices of the replica. */
 enum {
-    ROUTERS_Z,                          /* the sum of squared log(sum exp) of rows: router_losses_forward in ops.h */
+    ROUTERS_Z,                          /* the z loss: router_losses_forward in ops.h */
     ROUTERS_SEQUENCE,                   /* the balance losses of sequences by themselves */
-    ROUTERS_BALANCE,                    /* the balance loss, without its coefficient: balance.h */
+    ROUTERS_BALANCE,                    /* the balance loss: balance.h */
     ROUTERS_CHOICES                     /* of biased routers how often each expert was chosen: [L,E] */
 };
 struct routers {
     double *sums;                       /* [ROUTERS_CHOICES], then the choices */
-    double z_slope;                     /* of the z loss by each row's log(sum exp), times the loss scale */
-    double sequence_slope;              /* of the balance loss of each sequence, times the loss scale */
+    double *rows, *sequences;           /* [updates,L] of this replica that a layer computes for an optimizer step of
+                                         * this step, without padding: what losses are means over */
+    double *weight;                     /* [updates] of an optimizer step's losses in the step's: its part of the
+                                         * replica's labels */
+    int update_every;                   /* microbatches of an optimizer step */
     int64_t step;                       /* that a load deals rows for */
     int32_t *chosen;                    /* [L, rows of the batch, k] the choices of this device's rows, where they are
                                          * wanted (routers_bring); NULL: nowhere */

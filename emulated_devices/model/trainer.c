@@ -91,19 +91,23 @@ enum error_code trainer_pass(struct trainer *t, double *loss, struct error *err)
  * loss. */
 static enum error_code share_result(struct trainer *t, double loss, struct step_result *out, struct error *err)
 {
-    double number[RESULT_NUMBERS] = { loss }, sums[2], routers = 0;
+    double number[RESULT_NUMBERS] = { loss }, routers = 0;
+    struct replica_sums sums;
     struct exact_sum squares;
     data_norm_part(&t->data, &squares);
     exact_to_numbers(&squares, number + 1);
     enum error_code e = result_reduce(t, number, RESULT_NUMBERS, SUM, err);
     exact_from_numbers(&squares, number + 1);
-    sums[0] = number[0], sums[1] = exact_value(&squares);
+    sums = (struct replica_sums){ number[0], exact_value(&squares), INFINITY };
     out->loss_scale = t->loss_scale.scale;
-    t->norm = sqrt(sums[1]) / out->loss_scale;
-    if (!e && t->data.shards.apart) e = apart_share(t, sums, err);
-    if (!e) e = routers_loss(t, &routers, out, err);
-    out->loss = sums[0] / (double)(t->labels ? t->labels : 1) + routers;
-    out->norm = sqrt(sums[1]) / out->loss_scale;
+    t->norm = sqrt(sums.squares) / out->loss_scale;
+    if (!e) e = routers_loss(t, &routers, err);
+    if (t->routers.lost) sums.lost = *t->routers.lost;
+    if (t->data.shards.apart) sums.loss += routers * (double)trainer_replica_labels(t), routers = 0;
+    if (!e && t->data.shards.apart) e = apart_share(t, &sums, err);
+    routers_name_lost(t, sums.lost, out);
+    out->loss = sums.loss / (double)(t->labels ? t->labels : 1) + routers;
+    out->norm = sqrt(sums.squares) / out->loss_scale;
     return e;
 }
 

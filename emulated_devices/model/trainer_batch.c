@@ -56,6 +56,13 @@ static void count_labels(struct trainer *t, const int32_t *labels)
         }
 }
 
+int64_t trainer_replica_labels(const struct trainer *t)
+{
+    int64_t labels = 0;
+    for (int u = 0; u < t->plan.updates; u++) labels += t->counted[u];
+    return labels;
+}
+
 /* N: tokens of the batch, which every parallel stream reads. */
 static void take_rows(int32_t *into, const int32_t *of, int64_t N, const struct intervals *rows)
 {

@@ -19,6 +19,9 @@ static inline uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 /* Which of this step's optimizer steps a microbatch belongs to. */
 static inline int batch_of(const struct trainer *t, int micro) { return micro / t->schedule.update_every; }
 
+/* The labels that count in the replica's sequences of this step. */
+int64_t trainer_replica_labels(const struct trainer *);
+
 /* The activations that the device's list of actions holds. */
 struct held trainer_activations(const struct trainer *);
 

@@ -171,8 +171,7 @@ static const char *level_needs(const struct plan *p, const struct algorithm *a, 
     int along[MESH_MOST_DEVICES], member[MESH_MOST_DEVICES];
     if (experts) plan_expert_members(p, rank, EXPERT_COPIES, along);
     else mesh_members(&p->mesh, rank, AXIS_BIT(DP) | AXIS_BIT(CP), along);
-    data_shards(&s, &p->data, experts ? plan_expert_copies(p) : plan_copies(p),
-                experts ? plan_expert_copy_of(p, rank) : plan_copy_of(p, rank), NULL);
+    plan_shards(&s, p, rank, experts, NULL);
     const int stride = shards_stride(&s, level), first = s.rank - shards_digit(&s, level) * stride;
     *size = shards_size(&s, level);
     for (int i = 0; i < *size; i++) member[i] = along[first + i * stride];

@@ -97,6 +97,7 @@ struct facts {
     X(needs_no_loss_scale,     "--dtype bf16, fp32 or fp64")                                        \
     X(narrow_gradients,        "--grad-dtype of 16 bits")                                           \
     X(mixture,                 "a mixture of experts")                                              \
+    X(biased_router,           "a router with a correction bias")                                   \
     X(no_mixture,              "a model without experts")                                           \
     X(balance_of_batch,        "--balance-over batch")                                              \
     X(balance_of_sequence,     "--balance-over sequence")                                           \

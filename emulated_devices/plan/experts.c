@@ -23,6 +23,23 @@ static enum error_code check_copying(const struct plan *p, const struct expert_s
     return OK;
 }
 
+/* Devices that share the experts of a layer train together: neighbours, in one replica. */
+static enum error_code check_replicas(const struct plan *p, const char *flags, struct error *err)
+{
+    const int sharing = plan_ep(p) * plan_etp(p), cp = p->mesh.size[CP];
+    struct shards s;
+    int group = cp;
+    if (!plan_cuts_experts(p) || plan_shards(&s, p, 0, false, NULL) || !s.apart) return OK;
+    const int own = s.optimizer * p->mesh.size[TP];
+    if (own % sharing == 0) return OK;
+    while (group * p->mesh.size[TP] % sharing != 0) group += cp;
+    if (s.P % group != 0 || group == s.P)
+        return fail(err, ERR_PLAN, "%s: cuts experts over devices that train together, and a replica of "
+                    "--data-parallel %s has %d in a stage; they must divide them", flags, p->data.scheme, own);
+    return fail(err, ERR_PLAN, "%s: cuts experts over devices that train together, and a replica of --data-parallel %s "
+                "has %d in a stage; --shard-group %d would do", flags, p->data.scheme, own, group);
+}
+
 enum error_code plan_check_experts(const struct plan *p, struct error *err)
 {
     const struct expert_scheme *s;
@@ -45,9 +62,10 @@ enum error_code plan_check_experts(const struct plan *p, struct error *err)
     if (plan_etp(p) > p->model.F)
         return fail(err, ERR_PLAN, "--etp %d: an expert has F=%lld columns; etp can be at most that", p->etp,
                     (long long)p->model.F);
+    if (check_replicas(p, flags, err)) return err->code;
     struct shards of_experts;
     struct error why;
-    if (plan_cuts_experts(p) && data_shards(&of_experts, &p->data, plan_expert_copies(p), 0, &why))
+    if (plan_cuts_experts(p) && plan_shards(&of_experts, p, 0, true, &why))
         return fail(err, why.code, "%s: leaves %d devices with the same experts: %s", flags, plan_expert_copies(p),
                     why.text);
     if (check_copying(p, s, err)) return err->code;

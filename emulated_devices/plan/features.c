@@ -238,8 +238,7 @@ static bool trains(const struct facts *f, struct typed *t)
 static bool experts_in_shards(const struct facts *f, struct typed *t)
 {
     struct shards s;
-    const int copies = plan_cuts_experts(f->plan) ? plan_expert_copies(f->plan) : plan_copies(f->plan);
-    return !data_shards(&s, &f->plan->data, copies, 0, NULL) && s.weights > 1 && say_scheme(f, t);
+    return !plan_shards(&s, f->plan, 0, plan_cuts_experts(f->plan), NULL) && s.weights > 1 && say_scheme(f, t);
 }
 
 static bool moves_experts(const struct facts *f, struct typed *t)
@@ -533,6 +532,11 @@ static bool experts_here(const struct facts *f, struct typed *t)
 static bool mixture(const struct facts *f, struct typed *t)
 {
     return f->plan->model.mlp == MLP_MIXTURE && say_model(f, t);
+}
+
+static bool biased_router(const struct facts *f, struct typed *t)
+{
+    return mixture(f, NULL) && f->plan->model.mixture.router.biased && say_model(f, t);
 }
 
 static bool no_mixture(const struct facts *f, struct typed *t) { return !mixture(f, NULL) && say_model(f, t); }

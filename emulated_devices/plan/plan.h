@@ -93,6 +93,10 @@ enum error_code plan_check_zeroth(struct plan *, struct error *);
  *  the dimensions that it cuts. */
 bool plan_copies_lie_apart(const struct plan *);
 
+/** Who shares a device's weights, gradients and optimizer state; experts: those of its experts, if only some devices
+ *  have them.  @return as data_shards. */
+enum error_code plan_shards(struct shards *, const struct plan *, int rank, bool experts, struct error *);
+
 /** The number of replicas that train apart, and a device's replica; 1 and 0 where every step reduces gradients. */
 int plan_replicas(const struct plan *);
 int plan_replica_of(const struct plan *, int rank);

@@ -19,6 +19,13 @@ struct balance_rows balance_rows_of(const struct mixture_config *m, int64_t toke
     return (struct balance_rows){ .of_loss = (double)tokens * times, .of_batch = (double)all * times };
 }
 
+double balance_rows_among(const struct mixture_config *m, const double *rows, int64_t L, int64_t layer)
+{
+    double all = 0;
+    for (int64_t l = 0; l < L; l++) all += m->balance.layers == LAYERS_TOGETHER || l == layer ? rows[l] : 0;
+    return all;
+}
+
 double balance_slope(const struct mixture_config *m, struct balance_rows rows, double chosen)
 {
     const int64_t counted = balance_counted(m);

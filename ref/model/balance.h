@@ -8,6 +8,10 @@
  * microbatches and no padding it is the mean over microbatches.  Padding belongs to no group.  The z loss has no
  * groups: it is the mean over the rows of the batch in all layers together, or the sum of such means of each layer.
  *
+ * The batch is that of one optimizer step.  A token has a row in a layer only if the layer computes it: where sequences
+ * skip layers (partial.h), a loss and the batch have fewer rows in some layers than in others, perhaps none.  The loss
+ * of each sequence by itself is a mean over the sequences that a layer computes, added over layers.
+ *
  * Source  balance-over, balance-layers, balance-choices of conventions.h; held to the released code of transformers,
  *         Megatron Core and DeepSpeed by tests/ref/test_balance.c
  */
@@ -42,6 +46,12 @@ struct balance_rows { double of_loss, of_batch; };
  * @param layers  the layers of the model that have a router.
  */
 struct balance_rows balance_rows_of(const struct mixture_config *, int64_t tokens, int64_t all, int64_t layers);
+
+/**
+ * The rows of a batch that the losses of a layer's rows are weighed among: those in the layer, or in all.  Pure.
+ * @param rows  [L] of each layer, without padding; 0 of a layer without a router.
+ */
+double balance_rows_among(const struct mixture_config *, const double *rows, int64_t L, int64_t layer);
 
 /**
  * The derivative of the step's balance loss by the probability that one row of a loss has for an expert:

@@ -173,7 +173,7 @@ static enum error_code take_batch(struct transformer *m, const int32_t *ids, con
 {
     int32_t *const id = m->ids.data, *const position = m->positions.data, *const label = m->labels.data;
     const int64_t before = m->past ? m->past->count : 0;
-    m->counted = m->judged = 0;
+    m->counted = 0;
     for (int64_t n = 0; n < m->B * m->S; n++) {
         if (ids[n] < 0 || ids[n] >= m->config.V ||
             (labels[n] != IGNORE_LABEL && (labels[n] < 0 || labels[n] >= m->config.V)))
@@ -183,7 +183,6 @@ static enum error_code take_batch(struct transformer *m, const int32_t *ids, con
         position[n] = m->packed ? sample_position(m->packed[n]) : (int32_t)(before + n % m->S);
         label[n] = labels[n];
         m->counted += labels[n] != IGNORE_LABEL;
-        m->judged += !(m->packed && is_padding(m->packed[n]));
     }
     for (int64_t N = m->B * m->S, n = N; n < stream_rows(m); n++) id[n] = id[n - N], position[n] = position[n - N];
     return m->packed ? sample_mask(m->mask.data, m->packed, m->B, m->S, err) : OK;

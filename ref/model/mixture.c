@@ -78,7 +78,13 @@ static void drop(const struct transformer *m, struct block_activations *a)
         if (((const int32_t *)a->experts.data)[i] < 0) tensor_set(a->weights, i, 0);
 }
 
-/* The group of tokens in which a token is judged. */
+bool transformer_judges(const struct transformer *m, int layer, int64_t token)
+{
+    const bool passes = m->passes_by && m->passes_by[layer * m->B + token / m->S];
+    return !passes && !(m->micro_of && m->micro_of[token] == TOKEN_NOT_JUDGED);
+}
+
+/* The group of tokens in which a token that is judged is. */
 static int64_t group_of(const struct transformer *m, int64_t token)
 {
     switch (m->config.mixture.balance.over) {
@@ -95,13 +101,37 @@ static int64_t loss_of(const struct transformer *m, int layer, int64_t row)
     return group_of(m, row) * balance_losses(x, m->config.L) + balance_loss_of(x, layer);
 }
 
-/* The next rows of one group that are no padding, from *first on.  @return how many; 0: there are none. */
-static int64_t judged_rows(const struct transformer *m, int64_t *first)
+/* The next rows of one group that are judged and no padding, from *first on.  @return how many; 0: there are none. */
+static int64_t judged_rows(const struct transformer *m, int layer, int64_t *first)
 {
-    const int64_t n = tokens_without_padding(m->packed, m->B * m->S, first);
-    int64_t same = 0;
-    while (same < n && group_of(m, *first + same) == group_of(m, *first)) same++;
+    int64_t same = 0, n = tokens_without_padding(m->packed, m->B * m->S, first);
+    while (n > 0 && !transformer_judges(m, layer, *first))
+        ++*first, n = tokens_without_padding(m->packed, m->B * m->S, first);
+    while (same < n && transformer_judges(m, layer, *first + same) && group_of(m, *first + same) == group_of(m, *first))
+        same++;
     return same;
+}
+
+/* The rows of the next sequence that is judged, from row *first on.  @return S; 0: there is none. */
+static int64_t judged_sequence(const struct transformer *m, int layer, int64_t *first)
+{
+    while (*first < m->B * m->S && !transformer_judges(m, layer, *first)) *first += m->S;
+    return *first < m->B * m->S ? m->S : 0;
+}
+
+/* Add rows to the sums of their balance loss, whose last number counts rows, and to that of the z loss. */
+static void add_to_sums(struct transformer *m, const struct block_activations *a, int layer, int64_t first, int64_t n)
+{
+    const struct mixture_config *x = &m->config.mixture;
+    const int64_t columns = mixture_columns(x);
+    double *const sums = m->router_sums + loss_of(m, layer, first) * (2 * columns + 1), *const z = &sums[2 * columns];
+    const double rows = *z;
+    *z = 0;
+    m->ops->router_losses_forward(sums, tensor_rows_of(a->router, first, n), tensor_rows_of(a->experts, first, n),
+                                  balance_counted(x));
+    m->router_z[layer] += *z;
+    *z = rows + (double)n;
+    m->router_rows[layer] += (double)n;
 }
 
 /* Keep what losses need of rows that are no padding, and the choices by which biases move: as they were made, before
@@ -109,16 +139,21 @@ static int64_t judged_rows(const struct transformer *m, int64_t *first)
 static void judge(struct transformer *m, const struct block_activations *a, int layer)
 {
     const struct mixture_config *x = &m->config.mixture;
-    const int64_t k = x->k, columns = mixture_columns(x);
-    double *const choices = m->router_choices + layer * columns;
-    for (int64_t first = 0, n; (n = judged_rows(m, &first)) > 0; first += n) {
-        m->ops->router_losses_forward(m->router_sums + loss_of(m, layer, first) * (2 * columns + 1),
-                                      tensor_rows_of(a->router, first, n), tensor_rows_of(a->experts, first, n),
-                                      balance_counted(x));
+    const int64_t k = x->k;
+    double *const choices = m->router_choices + layer * mixture_columns(x);
+    for (int64_t first = 0, n; (n = judged_rows(m, layer, &first)) > 0; first += n) {
+        add_to_sums(m, a, layer, first, n);
         for (int64_t i = first * k; i < (first + n) * k; i++) {
             const int32_t chosen = choice_made(((const int32_t *)a->experts.data)[i]);
             if (chosen != CHOICE_NONE) choices[chosen]++;
         }
+    }
+    for (int64_t first = 0, n; (n = judged_sequence(m, layer, &first)) > 0; first += n) {
+        const struct tensor experts = tensor_rows_of(a->experts, first, n);
+        m->router_sequences[layer]++;
+        if (x->sequence_coefficient > 0)
+            m->ops->sequence_balance_forward(&m->router_own[layer], tensor_rows_of(a->router, first, n), experts,
+                                             experts, m->S, &x->router);
     }
 }
 
@@ -132,8 +167,6 @@ void mixture_forward(struct transformer *m, int layer)
     computed(m, "router.logits", layer, a->router, c->D);
     choose(m, a, layer);
     judge(m, a, layer);
-    if (c->mixture.sequence_coefficient > 0)
-        op->sequence_balance_forward(&m->sequence_loss, a->router, a->experts, a->experts, m->S, &c->mixture.router);
     if (c->mixture.capacity_factor > 0) drop(m, a);
     computed(m, "router.weights", layer, a->weights, mixture_columns(&c->mixture));
     op->expert_order(a->order, a->counts, a->experts);
@@ -165,10 +198,10 @@ void mixture_forward(struct transformer *m, int layer)
     computed(m, "mlp.out", layer, m->branch, c->mixture.shared > 0 ? 1 : c->mixture.k);
 }
 
-/* The rows that losses of the batch are means over: padding is not judged. */
-static double router_rows(const struct transformer *m)
+/* The rows that the losses of a layer's rows are means over. */
+static double rows_among(const struct transformer *m, int64_t layer)
 {
-    return balance_rows_of(&m->config.mixture, 0, m->judged, mixture_layers(&m->config)).of_batch;
+    return balance_rows_among(&m->config.mixture, m->router_rows, m->config.L, layer);
 }
 
 static void experts_backward(struct transformer *m, int layer)
@@ -203,13 +236,16 @@ static void router_backward(struct transformer *m, int layer)
     const struct mixture_config *x = &m->config.mixture;
     struct block_activations *a = &m->block[layer];
     op->route_backward_input(m->d_router, m->d_weights, a->weights, a->experts, a->router, &x->router);
-    for (int64_t first = 0, n; (n = judged_rows(m, &first)) > 0; first += n)
+    for (int64_t first = 0, n; (n = judged_rows(m, layer, &first)) > 0; first += n)
         op->router_losses_backward_input(tensor_rows_of(m->d_router, first, n), tensor_rows_of(a->router, first, n),
                                          m->router_slope + loss_of(m, layer, first) * mixture_columns(x),
-                                         m->loss_scale * 2 * x->z_coefficient / router_rows(m));
-    if (x->sequence_coefficient > 0)
-        op->sequence_balance_backward_input(m->d_router, a->router, a->experts, a->experts, m->S, &x->router,
-                                            m->loss_scale * x->sequence_coefficient / (double)m->B);
+                                         m->loss_scale * 2 * x->z_coefficient / rows_among(m, layer));
+    for (int64_t first = 0, n; x->sequence_coefficient > 0 && (n = judged_sequence(m, layer, &first)) > 0; first += n) {
+        const struct tensor experts = tensor_rows_of(a->experts, first, n);
+        op->sequence_balance_backward_input(tensor_rows_of(m->d_router, first, n), tensor_rows_of(a->router, first, n),
+                                            experts, experts, m->S, &x->router,
+                                            m->loss_scale * x->sequence_coefficient / m->router_sequences[layer]);
+    }
     computed_gradient(m, "router.logits", layer, m->d_router, mixture_columns(x));
     op->linear_backward_weight(G(ROUTER_W), G(ROUTER_B), m->d_router, a->ln2);
 }
@@ -284,22 +320,17 @@ enum error_code router_losses_begin(struct transformer *m, struct error *err)
     m->balance_groups = 1;
     for (int64_t n = 0; n < m->B * m->S; n++)
         if (group_of(m, n) >= m->balance_groups) m->balance_groups = group_of(m, n) + 1;
-    free(m->router_sums), free(m->router_slope);
+    free(m->router_sums), free(m->router_slope), free(m->router_rows);
     m->router_sums = calloc((size_t)(losses_of_batch(m) * (2 * columns + 1)), sizeof *m->router_sums);
     m->router_slope = calloc((size_t)(losses_of_batch(m) * columns), sizeof *m->router_slope);
+    m->router_rows = calloc(4 * (size_t)c->L, sizeof *m->router_rows);
     memset(m->router_choices, 0, (size_t)(c->L * columns) * sizeof *m->router_choices);
-    return m->router_sums && m->router_slope
+    if (m->router_rows)
+        m->router_sequences = m->router_rows + c->L, m->router_z = m->router_rows + 2 * c->L,
+        m->router_own = m->router_rows + 3 * c->L;
+    return m->router_sums && m->router_slope && m->router_rows
                ? OK
                : fail(err, ERR_MEMORY, "no memory for %lld balance losses", (long long)losses_of_batch(m));
-}
-
-/* The tokens of a group that are no padding. */
-static int64_t tokens_of_group(const struct transformer *m, int64_t group)
-{
-    int64_t tokens = 0;
-    for (int64_t first = 0, n; (n = judged_rows(m, &first)) > 0; first += n)
-        tokens += group_of(m, first) == group ? n : 0;
-    return tokens;
 }
 
 /* The balance losses of a group of tokens, and their slopes. */
@@ -307,11 +338,10 @@ static double balance_of_group(struct transformer *m, int64_t group)
 {
     const struct mixture_config *x = &m->config.mixture;
     const int64_t columns = mixture_columns(x), losses = balance_losses(x, m->config.L);
-    const struct balance_rows rows = balance_rows_of(x, tokens_of_group(m, group), m->judged,
-                                                     mixture_layers(&m->config));
     double loss = 0;
     for (int64_t i = group * losses; i < (group + 1) * losses; i++) {
         const double *probability = m->router_sums + i * (2 * columns + 1), *chosen = probability + columns;
+        const struct balance_rows rows = { chosen[columns], rows_among(m, i - group * losses) };
         for (int64_t e = 0; e < columns; e++) {
             const double slope = balance_slope(x, rows, chosen[e]);
             loss += slope * probability[e];
@@ -324,13 +354,13 @@ static double balance_of_group(struct transformer *m, int64_t group)
 double router_losses_end(struct transformer *m)
 {
     const struct mixture_config *x = &m->config.mixture;
-    const int64_t columns = mixture_columns(x);
     if (m->config.mlp != MLP_MIXTURE) return 0;
     m->balance_loss = m->z_loss = 0;
     for (int64_t g = 0; g < m->balance_groups; g++) m->balance_loss += balance_of_group(m, g);
-    for (int64_t i = 0; i < losses_of_batch(m); i++) m->z_loss += m->router_sums[i * (2 * columns + 1) + 2 * columns];
-    m->z_loss /= router_rows(m);
-    m->sequence_loss /= (double)m->B;
+    for (int64_t l = 0; l < m->config.L; l++) {
+        if (m->router_rows[l] > 0) m->z_loss += m->router_z[l] / rows_among(m, l);
+        if (m->router_sequences[l] > 0) m->sequence_loss += m->router_own[l] / m->router_sequences[l];
+    }
     return x->balance_coefficient * m->balance_loss + x->z_coefficient * m->z_loss +
            x->sequence_coefficient * m->sequence_loss;
 }

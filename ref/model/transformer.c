@@ -267,6 +267,7 @@ void transformer_close(struct transformer *m)
         if (m->g) drop(&m->g[i]);
     }
     free(m->spec), free(m->w), free(m->g), free(m->block), free(m->router_sums), free(m->router_slope);
+    free(m->router_rows);
     free(m->router_bias), free(m->router_choices);
     *m = (struct transformer){ 0 };
 }

@@ -64,7 +64,7 @@ struct transformer {
                                                  * and what is padding (sample_mask.h); NULL: a sequence is one
                                                  * sample */
     const int32_t *micro_of;                    /* [B*S] the microbatch of each token, 0, 1, ..., for a balance loss of
-                                                 * each; NULL: the batch is one */
+                                                 * each; or TOKEN_NOT_JUDGED.  NULL: the batch is one */
     const bool *passes_by;                      /* [L*B] whether a sequence skips a layer (partial.h); NULL: none */
 
     struct past *past;                          /* keys and values of the tokens before the batch's (past.h); NULL:
@@ -99,11 +99,13 @@ struct transformer {
     struct tensor d_router, d_weights, d_rows;  /* of a mixture: [N,E], [N,k], [Nk,D] */
     struct tensor branch;                       /* scratch of forward, and of partial.h in backward: [N,D] */
     int64_t counted;                            /* labels of the batch that are not ignored */
-    int64_t judged;                             /* tokens of the batch that are no padding: a mixture's losses are of
-                                                 * their rows */
     int64_t balance_groups;                     /* of the last forward: balance.h; its losses are groups x those of a
                                                  * group */
-    double *router_sums;                        /* [losses,2E+1]: see router_losses_forward in ops.h */
+    double *router_sums;                        /* [losses,2E+1]: see router_losses_forward in ops.h; the last number
+                                                 * counts rows */
+    double *router_rows, *router_sequences;     /* [L] that are judged by a layer's router */
+    double *router_z, *router_own;              /* [L] sums over them: of the z loss; of the losses of sequences by
+                                                 * themselves */
     double *router_slope;                       /* [losses,E] derivative of the balance loss by a row's probabilities,
                                                  * times its coefficient and loss_scale */
     double *router_bias;                        /* [L,E] corrections of a biased router; zeros at first */
@@ -111,6 +113,8 @@ struct transformer {
     double balance_loss, z_loss, sequence_loss; /* of the last forward, without coefficients; 0 without a mixture, or
                                                  * without a balance coefficient */
 };
+
+enum { TOKEN_NOT_JUDGED = -1 };                 /* in micro_of: a mixture's losses are not of this token's sequence */
 
 /** A model with initial weights drawn from the seed. @return OK, ERR_PLAN or ERR_MEMORY with nothing to close. */
 enum error_code transformer_open(struct transformer *, const struct model_config *, enum dtype, uint64_t seed,
@@ -144,6 +148,9 @@ static inline double *transformer_router_bias(const struct transformer *m, int l
 {
     return m->router_bias + layer * mixture_columns(&m->config.mixture);
 }
+
+/** Whether the losses of a layer's router are of a token: the layer computes it, and it counts here.  Pure. */
+bool transformer_judges(const struct transformer *, int layer, int64_t token);
 
 /** After an optimizer's step: move the correction biases of biased routers by the last forward's choices. */
 void transformer_move_biases(struct transformer *);

@@ -13,6 +13,29 @@ test_folded() {
     run train $small --dp 2 --pp 2 --schedule gpipe --micro 2 --balance-over batch --steps 1 --check ref;   expect_status 0; expect_out '^OK: '
 }
 
+# Routers judge what the microbatches of one optimizer step pass through, in one replica: of packed sequences with padding, uneven batches, every scope.
+test_parts_of_a_batch() {
+    local scope words n=0
+    seq 2000 >text; printf '%s\n' 17 5 30 2 >lengths
+    for words in '--pp 4 --micro 3 --schedule skippipe --batch 7' '--dp 2 --pp 2 --micro 5 --schedule pipedream-2bw --update-every 2 --clip 0 --batch 11 --ep 2' \
+                 '--dp 4 --data-parallel diloco --local-steps 2 --shard-group 2 --ep 2 --micro 2 --batch 9' '--dp 2 --tp 2 --ep 2 --data-parallel local-sgd --local-steps 2 --batch 5'; do
+        for scope in microbatch sequence; do
+            ((n++ % 2)) && words+=' --as megatron'
+            run train --model mixtral-tiny --data text --pack lengths --seq 32 --dtype fp64 --z-loss 0.1 $words --balance-over $scope --steps 2 --check ref
+            expect_status 0; expect_out '^OK: '
+            words=${words% --as megatron}
+        done
+    done
+}
+
+# In bf16 rounding decides between logits that are nearly equal: the one-device run takes the devices' choices, in each optimizer step and each replica.
+test_near_choices() {
+    local words
+    for words in '--pp 4 --micro 4 --schedule skippipe --dp 2' '--pp 2 --micro 4 --schedule pipedream-2bw --clip 0' '--dp 4 --data-parallel local-sgd --local-steps 2'; do
+        run train --model mixtral-tiny --batch 32 --seq 32 --dtype bf16 $words --steps 3 --check ref;    expect_status 0; expect_out '^OK: '
+    done
+}
+
 # To the byte and the picosecond.
 test_planned() {
     local words n=0
@@ -23,6 +46,20 @@ test_planned() {
         run train $small --dp 2 --pp 2 --ep 2 --micro 4 $words --load even --steps 1 --clip 0 --json run.json --quiet;   expect_status 0
         cmp -s <(planned plan.json) <(planned run.json) || complain "$words: $(diff <(planned plan.json) <(planned run.json) | head -n 6)"
     done
+    for words in '--dp 2 --pp 4 --ep 2 --micro 4 --schedule skippipe' '--dp 2 --pp 2 --ep 2 --micro 4 --schedule pipedream-2bw --update-every 2 --dispatch two-step' \
+                 '--dp 4 --ep 2 --data-parallel diloco --shard-group 2 --local-steps 1'; do
+        run train $small $words --steps 1 --clip 0 --dry-run --json plan.json --quiet;           expect_status 0
+        run train $small $words --load even --steps 1 --clip 0 --json run.json --quiet;          expect_status 0
+        cmp -s <(planned plan.json) <(planned run.json) || complain "$words: $(diff <(planned plan.json) <(planned run.json) | head -n 6)"
+    done
+}
+
+# Rows that skip a layer have choices in the file, too, which no device uses.
+test_saved_load() {
+    local words='--pp 4 --dp 2 --ep 2 --micro 4 --schedule skippipe'
+    run train $small $words --steps 1 --clip 0 --save-load load.safetensors --json run.json --quiet;     expect_status 0
+    run plan $small $words --load load.safetensors --json plan.json --quiet;                             expect_status 0
+    cmp -s <(planned plan.json) <(planned run.json) || complain "$(diff <(planned plan.json) <(planned run.json) | head -n 6)"
 }
 
 # A run that goes on has the same loss: of the same tokens, and of as many microbatches.
@@ -57,8 +94,12 @@ test_refusals() {
     expect_error '--balance-over sequence: --as megatron,balance-over=batch says it already; give one of them'
     run train --check "$here/golden/mixtral-top2.safetensors" --balance-over batch;     expect_status 2
     expect_error 'the golden file says what is trained'
+    run plan $small --dp 4 --ep 2 --data-parallel local-sgd;        expect_status 2
+    expect_error '--ep 2: .* a replica of --data-parallel local-sgd has 1 in a stage; --shard-group 2 would do'
+    run plan --model deepseek-v3-tiny --dp 2 --data-parallel diloco; expect_status 2; expect_error 'its copies train apart, .* which no outer step averages'
+    run plan --model deepseek-v3-tiny --pp 2 --micro 4 --schedule pipedream-2bw;   expect_status 2; expect_error 'moves its biases after each optimizer step'
     run train --model mixtral-tiny --attention hdp --cp 2 --micro 2 --balance-over sequence;  expect_status 2; expect_error 'use --balance-over microbatch'
 }
 
 here=$(cd "$(dirname "$0")/../.." && pwd)
-run_tests test_folded test_planned test_resumed test_refusals
+run_tests test_folded test_parts_of_a_batch test_near_choices test_planned test_saved_load test_resumed test_refusals

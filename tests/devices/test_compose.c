@@ -153,11 +153,12 @@ static void take(struct plan *p, enum feature f)
         p->dispatch = f == HAS_experts_apart ? "alltoall" : "speculative";
         break;
     case HAS_mixture: case HAS_balance_of_batch: case HAS_balance_of_sequence: case HAS_by_sequence:
-    case HAS_experts_here: {
+    case HAS_biased_router: case HAS_experts_here: {
         const char *schedule = p->schedule;
         case_take_mixtral(p);
         p->model.mixture.balance.over = f == HAS_balance_of_batch ? OVER_BATCH : OVER_SEQUENCE;
         if (f != HAS_balance_of_batch && f != HAS_balance_of_sequence) p->model.mixture.balance_coefficient = 0;
+        p->model.mixture.router.biased = f == HAS_biased_router;
         if (f == HAS_by_sequence) p->model.mixture.sequence_coefficient = 0.1, p->dispatch = "alltoall";
         p->schedule = schedule;
         break;

@@ -51,8 +51,8 @@ static void test_every_data_scheme(void **state)
     (void)state;
     for (int i = 0; data_scheme_at(i) && in_sample(); i++) {
         struct plan p = mixtral(test_size, 1);
-        p.data.scheme = data_scheme_at(i)->head.name;
-        if (data_scheme_at(i)->outer.every == 0 && plan_check(&p, &err) == OK) check(&p);
+        case_take_data(&p, data_scheme_at(i));
+        if (plan_check(&p, &err) == OK) check(&p);
     }
 }
 
@@ -115,6 +115,56 @@ static void test_every_schedule_scope_and_dispatch(void **state)
             }
 }
 
+/* Microbatches that leave out stages, on copies that share experts.  On three stages all leave out the middle one, so
+ * its routers judge no row. */
+static void test_stages_left_out(void **state)
+{
+    const int stages = test_size % 4 == 0 ? 4 : 3, copies = test_size / stages;
+    int n = 0;
+    (void)state;
+    for (size_t r = 0; r < sizeof rules / sizeof *rules && test_size % stages == 0; r++)
+        for (int d = 0; expert_scheme_at(d); d++) {
+            const struct expert_scheme *const s = expert_scheme_at(d);
+            struct plan p = mixtral(copies, stages);
+            p.schedule = "skippipe", p.skip = 1, p.micros = r % 2 ? 3 : 1, p.B += copies;
+            p.model.mixture.balance = rules[r], p.model.mixture.sequence_coefficient = 0.25;
+            if (s->cuts_experts == (copies == 1) || (tier_now() != TIER_VERIFY && n++ % 3 != 0)) continue;
+            if (s->cuts_experts) case_take_experts(&p, copies, s->head.name);
+            if (plan_check(&p, &err) == OK) check(&p);
+        }
+}
+
+/* Optimizer steps inside the schedule, the last of fewer microbatches than the others. */
+static void test_several_updates(void **state)
+{
+    (void)state;
+    for (size_t r = 0; r < sizeof rules / sizeof *rules && test_size % 2 == 0; r++) {
+        struct plan p = mixtral(test_size / 2, 2);
+        p.schedule = "pipedream-2bw", p.micros = 5, p.update_every = 2, p.B = 5 * test_size / 2 + 1;
+        p.model.mixture.balance = rules[r], p.model.mixture.sequence_coefficient = 0.25;
+        if (r % 2 && test_size > 2) case_take_experts(&p, test_size / 2, "alltoall");
+        if (plan_check(&p, &err) == OK) check(&p);
+    }
+}
+
+/* Copies that train apart, of one device and of two that share experts. */
+static void test_copies_apart(void **state)
+{
+    (void)state;
+    for (int i = 0, n = 0; data_scheme_at(i) && test_size > 1; i++)
+        for (size_t r = 0; r < sizeof rules / sizeof *rules; r++)
+            for (int own = 1; own <= 2 && data_scheme_at(i)->outer.every > 0; own++) {
+                struct plan p = mixtral(test_size, 1);
+                case_take_data(&p, data_scheme_at(i));
+                p.schedule = "gpipe", p.micros = 2, p.B = 2 * test_size + 1;
+                p.model.mixture.balance = rules[r], p.model.mixture.sequence_coefficient = 0.25;
+                p.data.group = own;
+                if (own == 2) case_take_experts(&p, 2, expert_scheme_at(1 + n % 6)->head.name);
+                if (tier_now() != TIER_VERIFY && n++ % 4 != 0) continue;
+                if (plan_check(&p, &err) == OK) check(&p);
+            }
+}
+
 /* Weights of the chosen experts that do not add up to 1; a single choice; no auxiliary loss. */
 static void test_rules(void **state)
 {
@@ -153,6 +203,14 @@ static void test_refusals(void **state)
     p.tensor = "1d-sp";
     expect_refused(p, "--tensor 1d-sp: devices along tp have rows of their own");
     p = mixtral(1, 1);
+    p.model.mixture.router.biased = true;
+    p.schedule = "pipedream-2bw", p.micros = 4, p.update_every = 2;
+    expect_refused(p, "--schedule pipedream-2bw with more than --micro 2");
+    p.micros = 2;
+    ASSERT_ALL(plan_check(&p, &err) == OK, "one optimizer step at the end moves biases, too: %s", err.text);
+    p.schedule = "1f1b", p.update_every = 0, p.data.scheme = "diloco";
+    expect_refused(p, "which no outer step averages");
+    p = mixtral(1, 1);
     case_take_mezo(&p, 1);
     expect_refused(p, "--optimizer mezo");
 }
@@ -162,7 +220,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         MPI_TEST(test_every_mesh), MPI_TEST(test_inside_experts), MPI_TEST(test_every_data_scheme),
             MPI_TEST(test_recomputation), MPI_TEST(test_every_schedule_and_scope), MPI_TEST(test_rules),
-            MPI_TEST(test_every_schedule_scope_and_dispatch), MPI_TEST(test_refusals),
+            MPI_TEST(test_every_schedule_scope_and_dispatch), MPI_TEST(test_stages_left_out),
+            MPI_TEST(test_several_updates), MPI_TEST(test_copies_apart), MPI_TEST(test_refusals),
     };
     return MPI_RUN("mixture", tests);
 }

@@ -27,7 +27,7 @@ static struct routing_found decide(const double x[E], int32_t first, int32_t sec
     double logits[2][E] = { { 9, 8, 0, 0 } };                   /* the token before: nothing differs */
     int32_t experts[2][K] = { { 0, 1 }, { first, second } };
     double keys[2 * E];
-    struct routing_found found = { .differ = 7 };
+    struct routing_found found = { 0 };
     struct routing r = { .L = 1, .E = E, .k = K, .N = 2, .experts = *experts, .bound = &bound, .found = &found,
                          .keys = keys };
     memcpy(logits[1], x, sizeof logits[1]);
@@ -119,7 +119,7 @@ static void expect_groups(struct router_rule rule, const double *bias, const dou
 {
     double logits[E], keys[2 * E];
     int32_t experts[K] = { choice[0], choice[1] };
-    struct routing_found f = { .differ = 7 };
+    struct routing_found f = { 0 };
     struct routing r = { .L = 1, .E = E, .k = K, .N = 1, .experts = experts, .bound = &bound, .found = &f,
                          .keys = keys, .rule = rule, .bias = bias };
     memcpy(logits, x, sizeof logits);
@@ -160,7 +160,7 @@ static void test_a_group_without_trace(void **state)
     static const double scores[EXPERTS] = { 0.9, 0.8, 0.85, 0.1, 0.48, 0.469 };
     double bias[EXPERTS], logits[EXPERTS] = { 0 }, keys[2 * EXPERTS], bound = 0.001;
     int32_t experts[K] = { 0, 1 };
-    struct routing_found f;
+    struct routing_found f = { 0 };
     struct routing r = { .L = 1, .E = EXPERTS, .k = K, .N = 1, .experts = experts, .bound = &bound, .found = &f,
                          .keys = keys, .bias = bias,
                          .rule = { .scale = 1, .groups = 3, .kept = 2, .scores = SCORES_SIGMOID, .biased = true,
@@ -182,7 +182,7 @@ static void expect_count(double top_p, const int32_t choice[K], double bound, co
 {
     double logits[E], keys[2 * E];
     int32_t taken[K];
-    struct routing_found found;
+    struct routing_found found = { 0 };
     memcpy(logits, near, sizeof logits), memcpy(taken, choice, sizeof taken);
     struct routing r = { .L = 1, .E = E, .k = K, .N = 1, .experts = taken, .bound = &bound, .found = &found,
                          .keys = keys, .rule = { .top_p = top_p } };
@@ -255,7 +255,7 @@ static void test_truth_and_twin(void **state)
     p.dtype = BF16;
     (void)state;
     int32_t *const own = open_reference(&ref, &p);
-    const struct routing *r = &ref.routing;
+    struct routing *const r = &ref.routing;
     const size_t bytes = choices_bytes(r);
     const double loss = ref.truth.loss;
 
@@ -291,7 +291,7 @@ static void expect_drops(bool by_weight, const double x[TOKENS], const bool drop
 {
     double logits[TOKENS][2], keys[4], weights[2 * TOKENS], choice_bound = INFINITY;
     int32_t taken[TOKENS], scratch[2 * TOKENS];
-    struct routing_found found = { .differ = 7 }, dropped = { .differ = 7 };
+    struct routing_found found = { 0 }, dropped = { 0 };
     struct routing r = { .L = 1, .E = 2, .k = 1, .N = TOKENS, .experts = taken, .bound = &choice_bound, .found = &found,
                          .keys = keys, .rule = { .scale = 1, .scores = SCORES_SIGMOID },
                          .drops = { .S = TOKENS, .capacity = 2, .E = 2, .by_weight = by_weight, .experts = scratch,
@@ -338,7 +338,7 @@ static void test_twin_drops(void **state)
     p.model.mixture.capacity_factor = 0.5, p.model.mixture.drops_by_weight = true;
     (void)state;
     int32_t *const own = open_reference(&ref, &p);
-    const struct routing *r = &ref.routing;
+    struct routing *const r = &ref.routing;
     const size_t bytes = choices_bytes(r);
     memcpy(r->theirs, own, bytes);
     int64_t kept = 0, dropped = 0;

@@ -208,6 +208,10 @@ static const int32_t tokens_of_sequence[B] = { 6, 0, 4, 1 }, micro_of_sequence[B
 static int32_t ids[N], labels[N], within[N], micro[N];
 static struct transformer m;
 
+/* What a batch leaves out: nothing; sequences of some layers; a sequence, which counts for another optimizer step. */
+enum without { NOTHING, LAYERS_OF_SEQUENCES, A_SEQUENCE, WITHOUTS };
+static const bool passes_by[L * B] = { [1 * B + 0] = true, [2 * B + 1] = true, [2 * B + 2] = true, [2 * B + 3] = true };
+
 static void take_batch(int64_t V)
 {
     for (int n = 0; n < N; n++) {
@@ -230,20 +234,31 @@ static void weigh_router(struct tensor W, int64_t D)
     }
 }
 
-static void open_model(struct balance_rule rule)
+static void open_model(struct balance_rule rule, enum without w)
 {
     struct model_config c;
     int64_t usual;
     assert_int_equal(model_config_preset(&c, &usual, "mixtral-tiny", &err), OK);
     c.L = L, c.dropout_embedding = c.dropout_residual = c.dropout_attention = 0;
     c.mixture.balance_coefficient = 3, c.mixture.z_coefficient = 0.5, c.mixture.balance = rule;
+    c.mixture.sequence_coefficient = 2;
     if (transformer_open(&m, &c, F64, 5, &err) != OK) fail_msg("%s", err.text);
     for (int i = 0; i < m.params; i++)          /* larger weights: so that experts are chosen unevenly */
         for (int64_t k = 0; k < tensor_count(m.w[i]); k++) tensor_set(m.w[i], k, 8 * tensor_get(m.w[i], k));
     for (int l = 0; l < L; l++) weigh_router(m.w[param_of_block(&c, l, ROUTER_W)], c.D);
     take_batch(c.V);
     m.packed = within, m.micro_of = micro;
+    m.passes_by = w == LAYERS_OF_SEQUENCES ? passes_by : NULL;
+    for (int n = 0; n < S && w == A_SEQUENCE; n++) micro[n] = TOKEN_NOT_JUDGED;
 }
+
+/* Whether a token of the batch counts in a layer. */
+static bool counts(int layer, int n)
+{
+    return micro[n] != TOKEN_NOT_JUDGED && !(m.passes_by && passes_by[layer * B + n / S]);
+}
+
+static bool is_row(int layer, int n) { return !is_padding(within[n]) && counts(layer, n); }
 
 static double loss_now(void)
 {
@@ -278,7 +293,7 @@ static double loop_loss(struct balance_rule rule, int group, int first, int laye
         double rows = 0, chosen = 0, mean = 0;
         for (int i = 0; i < layers * N; i++) {
             int64_t better;
-            if (is_padding(within[i % N]) || group_of_token(rule, i % N) != group) continue;
+            if (!is_row(first + i / N, i % N) || group_of_token(rule, i % N) != group) continue;
             mean += probability(m.block[first + i / N].router, i % N, e, &better), rows++;
             chosen += rule.choices == CHOICES_FIRST ? better < 1 : better < 2;
         }
@@ -288,32 +303,64 @@ static double loop_loss(struct balance_rule rule, int group, int first, int laye
     return loss;
 }
 
-/* The mean over tokens of their groups' losses. */
-static double loop_losses(struct balance_rule rule)
+static double loss_of_row(struct balance_rule rule, int layer, int n)
 {
-    double sum = 0, tokens = 0;
-    for (int n = 0; n < N; n++) {
-        if (is_padding(within[n])) continue;
-        tokens++;
-        if (rule.layers == LAYERS_TOGETHER) sum += loop_loss(rule, group_of_token(rule, n), 0, L);
-        else for (int l = 0; l < L; l++) sum += loop_loss(rule, group_of_token(rule, n), l, 1);
-    }
-    return sum / tokens;
+    const bool each = rule.layers == LAYERS_EACH;
+    return loop_loss(rule, group_of_token(rule, n), each ? layer : 0, each ? 1 : L);
 }
 
-/* The mean of squared logarithms over all rows, or the sum over layers of such means. */
-static double loop_z(struct balance_rule rule)
+/* The square of a row's log(sum exp). */
+static double z_of_row(struct balance_rule rule, int layer, int n)
 {
-    double sum = 0, tokens = 0;
-    for (int i = 0; i < L * N; i++) {
-        int64_t better;
-        const struct tensor logits = m.block[i / N].router;
-        if (is_padding(within[i % N])) continue;
-        const double log_sum = tensor_get(logits, i % N * tensor_cols(logits)) -
-                               log(probability(logits, i % N, 0, &better));
-        sum += log_sum * log_sum, tokens += 1.0 / L;
+    int64_t better;
+    const struct tensor logits = m.block[layer].router;
+    (void)rule;
+    const double log_sum = tensor_get(logits, n * tensor_cols(logits)) - log(probability(logits, n, 0, &better));
+    return log_sum * log_sum;
+}
+
+/* The mean over the rows of all layers of a number of each, or the sum over layers of such means. */
+static double loop_rows(struct balance_rule rule, double (*of_row)(struct balance_rule, int layer, int n))
+{
+    const bool each = rule.layers == LAYERS_EACH;
+    double means = 0, sum = 0, rows = 0;
+    for (int l = 0; l < L; l++) {
+        for (int n = 0; n < N; n++)
+            if (is_row(l, n)) sum += of_row(rule, l, n), rows++;
+        if (each || l == L - 1) means += rows > 0 ? sum / rows : 0, sum = rows = 0;
     }
-    return sum / tokens / (rule.layers == LAYERS_EACH ? 1 : L);
+    return means;
+}
+
+static double loop_losses(struct balance_rule rule) { return loop_rows(rule, loss_of_row); }
+static double loop_z(struct balance_rule rule) { return loop_rows(rule, z_of_row); }
+
+/* The loss of one sequence by itself in a layer, with its padding. */
+static double loss_of_sequence(int layer, int b)
+{
+    double loss = 0;
+    for (int64_t e = 0; e < m.config.mixture.E; e++) {
+        double chosen = 0, sum = 0;
+        for (int n = b * S; n < (b + 1) * S; n++) {
+            int64_t better;
+            sum += probability(m.block[layer].router, n, e, &better), chosen += better < 2;
+        }
+        loss += (double)m.config.mixture.E * chosen / (2 * S) * sum / S;
+    }
+    return loss;
+}
+
+/* The sum over layers of the mean over their sequences. */
+static double loop_sequences(void)
+{
+    double means = 0;
+    for (int l = 0; l < L; l++) {
+        double sum = 0, sequences = 0;
+        for (int b = 0; b < B; b++)
+            if (counts(l, b * S)) sum += loss_of_sequence(l, b), sequences++;
+        means += sum / sequences;
+    }
+    return means;
 }
 
 static void expect_within(const char *what, double is, double want, double bound)
@@ -342,14 +389,16 @@ static void expect_gradients(void)
     }
 }
 
-static void the_model_takes_the_rule(struct balance_rule rule)
+static void the_model_takes_the_rule(struct balance_rule rule, enum without w)
 {
-    CASE("%s", rule_text(rule));
-    open_model(rule);
+    static const char *const name[WITHOUTS] = { "", ", without layers of sequences", ", without a sequence" };
+    CASE("%s%s", rule_text(rule), name[w]);
+    open_model(rule, w);
     loss_now();
-    const double balance = loop_losses(rule), z = loop_z(rule);
+    const double balance = loop_losses(rule), z = loop_z(rule), sequences = loop_sequences();
     expect_within("balance loss", m.balance_loss, balance, 1e-13 * balance);
     expect_within("z loss", m.z_loss, z, 1e-13 * z);
+    expect_within("loss of sequences", m.sequence_loss, sequences, 1e-13 * sequences);
     for (int l = 0; l < L; l++)
         assert_true(m.router_choices[l * m.config.mixture.E + NEVER_CHOSEN] == 0);
     expect_gradients();
@@ -359,8 +408,10 @@ static void the_model_takes_the_rule(struct balance_rule rule)
 static void the_model_takes_every_rule(void **state)
 {
     (void)state;
-    for (int i = 0; i < 3 * 2 * 3; i++)
-        the_model_takes_the_rule((struct balance_rule){ .over = i / 6, .layers = i / 3 % 2, .choices = i % 3 });
+    for (int w = 0; w < WITHOUTS; w++)
+        for (int i = 0; i < 3 * 2 * 3; i++)
+            the_model_takes_the_rule((struct balance_rule){ .over = i / 6, .layers = i / 3 % 2, .choices = i % 3 },
+                                     (enum without)w);
 }
 
 static void without_microbatches_the_batch_is_one(void **state)
@@ -369,7 +420,7 @@ static void without_microbatches_the_batch_is_one(void **state)
                               batch = { OVER_BATCH, LAYERS_TOGETHER, CHOICES_ALL };
     (void)state;
     CASE("without microbatches");
-    open_model(rule);
+    open_model(rule, NOTHING);
     m.micro_of = NULL;
     loss_now();
     expect_within("balance loss", m.balance_loss, loop_losses(batch), 1e-13 * m.balance_loss);

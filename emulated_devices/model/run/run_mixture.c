@@ -151,6 +151,12 @@ static void find_lost(const struct node_call *c, struct tensor logits)
     intervals_free(&rows);
 }
 
+/* What a number in a mean over so many rows, or sequences, of its optimizer step adds to the step's loss. */
+static double share_of_loss(const struct node_call *c, double all)
+{
+    return balance_weight(c->stage, c->micro) / all;
+}
+
 /* Add rows to the sums of their balance loss, whose last number counts rows, and to that of the z loss. */
 static void add_to_sums(const struct node_call *c, const struct judged *j, struct tensor logits, struct tensor choices)
 {
@@ -158,7 +164,7 @@ static void add_to_sums(const struct node_call *c, const struct judged *j, struc
     *z = 0;
     dev_router_losses_forward(c->stage->device, sums, tensor_rows_of(logits, j->rows.first, j->rows.count), choices,
                               balance_counted(mixture(c)));
-    c->stage->routers.sums[ROUTERS_Z] += *z;
+    c->stage->routers.sums[ROUTERS_Z] += *z * share_of_loss(c, balance_rows(c->stage, c->micro, c->part->layer));
     *z = rows + (double)j->rows.count;
 }
 
@@ -166,7 +172,7 @@ static void add_to_sums(const struct node_call *c, const struct judged *j, struc
 static enum error_code judge(const struct node_call *c, struct tensor logits, struct tensor whole, struct error *err)
 {
     struct judged_rows judged;
-    double *const sums = c->stage->routers.sums;
+    double *const sums = c->stage->routers.sums, own = 0;
     if (!find_judged(c, &judged)) return no_memory_to_judge(err);
     for (int i = 0; i < judged.count; i++) {
         const struct interval own = judged.at[i].rows;
@@ -176,8 +182,10 @@ static enum error_code judge(const struct node_call *c, struct tensor logits, st
     }
     free(judged.at);
     if (mixture(c)->sequence_coefficient > 0)
-        dev_sequence_balance_forward(c->stage->device, &sums[ROUTERS_SEQUENCE], logits, kept(c, 0), whole,
-                                     c->stage->plan->S, &mixture(c)->router);
+        dev_sequence_balance_forward(c->stage->device, &own, logits, kept(c, 0), whole, c->stage->plan->S,
+                                     &mixture(c)->router);
+    if (own != 0)
+        sums[ROUTERS_SEQUENCE] += own * share_of_loss(c, balance_sequences(c->stage, c->micro, c->part->layer));
     if (!isfinite(sums[ROUTERS_Z])) find_lost(c, logits);
     return balance_after_layer(c->stage, c->micro, c->part->layer, err);
 }
@@ -275,13 +283,14 @@ static enum error_code losses_input(const struct node_call *c, struct tensor d_l
                                     struct error *err)
 {
     struct judged_rows judged;
+    const double z = c->stage->loss_scale * 2 * mixture(c)->z_coefficient;
     if (!find_judged(c, &judged)) return no_memory_to_judge(err);
     for (int i = 0; i < judged.count; i++) {
         const struct interval own = judged.at[i].rows;
         dev_router_losses_backward_input(c->stage->device, tensor_rows_of(d_logits, own.first, own.count),
                                          tensor_rows_of(logits, own.first, own.count),
                                          balance_slope_of(c->stage, c->micro, judged.at[i].loss),
-                                         c->stage->routers.z_slope);
+                                         z / balance_rows(c->stage, c->micro, c->part->layer));
     }
     free(judged.at);
     return OK;
@@ -292,6 +301,7 @@ enum error_code node_route_input(const struct node_call *c, struct error *err)
     const struct linked_node *n = c->node;
     const struct tensor d_logits = node_buffer(c, n->dx[0]), logits = node_buffer(c, n->x[0]);
     const struct context_parallel cp = stage_seams(c->stage, c->micro, c->part).cp;
+    const double slope = c->stage->loss_scale * mixture(c)->sequence_coefficient;
     struct whole_sequences whole;
     dev_route_backward_input(c->stage->device, d_logits, node_buffer(c, n->dy), node_buffer(c, n->y), kept(c, 0),
                              logits, &mixture(c)->router);
@@ -300,7 +310,8 @@ enum error_code node_route_input(const struct node_call *c, struct error *err)
     e = whole_sequences_open(&whole, &cp, kept(c, 0), tensor_none, err);
     if (!e)
         dev_sequence_balance_backward_input(c->stage->device, d_logits, logits, kept(c, 0), whole.experts,
-                                            c->stage->plan->S, &mixture(c)->router, c->stage->routers.sequence_slope);
+                                            c->stage->plan->S, &mixture(c)->router,
+                                            slope / balance_sequences(c->stage, c->micro, c->part->layer));
     whole_sequences_close(&whole);
     return e;
 }

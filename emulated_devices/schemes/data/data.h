@@ -103,6 +103,11 @@ SCHEME_CASTS(DATA_SCHEME, data_scheme)                          /* data_scheme_a
 /** The shards of a request on P devices.  @return OK, ERR_USAGE, or ERR_PLAN naming flag and value. */
 enum error_code data_shards(struct shards *, const struct data_request *, int P, int rank, struct error *);
 
+/** The same of experts that only some devices have, given that of all else: P devices have the same ones.  Where
+ *  replicas train apart, those of experts are the same replicas. */
+enum error_code data_expert_shards(struct shards *, const struct data_request *, const struct shards *all, int P,
+                                   int rank, struct error *);
+
 /** Check the number of bits and the block length of codes.  @return OK or ERR_PLAN, naming the flag. */
 enum error_code data_check_codes(const struct data_request *, struct error *);
 

@@ -160,7 +160,8 @@ enum error_code data_outline(struct data_parallel *dp, struct error *err)
     dp->expert_shards = (struct shards){ .P = 1, .weights = 1, .gradients = 1, .optimizer = 1 };
     enum error_code e = data_shards(&dp->shards, &dp->request, dp->group->size, dp->group->rank, err);
     if (!e && dp->experts)
-        e = data_shards(&dp->expert_shards, &dp->request, dp->experts->size, dp->experts->rank, err);
+        e = data_expert_shards(&dp->expert_shards, &dp->request, &dp->shards, dp->experts->size, dp->experts->rank,
+                               err);
     if (!e) e = open_sharing(dp, err);
     if (!e) e = open_units(dp, err);
     if (!e) e = chain_make(dp, err);

@@ -31,3 +31,15 @@ enum error_code data_shards(struct shards *s, const struct data_request *q, int 
     if (needs) return fail(err, ERR_PLAN, "--data-parallel %s: %s", scheme->head.name, needs);
     return fail_about(err, shards_check(s, err), "--shards:");
 }
+
+static int common_divisor(int a, int b) { return b == 0 ? a : common_divisor(b, a % b); }
+
+enum error_code data_expert_shards(struct shards *s, const struct data_request *q, const struct shards *all, int P,
+                                   int rank, struct error *err)
+{
+    if (!all->apart) return data_shards(s, q, P, rank, err);
+    const int own = P / shards_replicas(all);
+    *s = (struct shards){ .P = P, .rank = rank, .weights = common_divisor(all->weights, own),
+                          .gradients = common_divisor(all->gradients, own), .optimizer = own, .apart = true };
+    return shards_check(s, err);
+}

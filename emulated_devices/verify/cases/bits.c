@@ -82,8 +82,8 @@ enum error_code case_bits_key(const struct plan *p, uint64_t *key, struct error 
 {
     struct schedule s;
     struct shards shards, experts;              /* the second of experts that only some devices have */
-    enum error_code e = data_shards(&shards, &p->data, plan_copies(p), 0, err);
-    if (!e) e = data_shards(&experts, &p->data, plan_expert_copies(p), 0, err);
+    enum error_code e = plan_shards(&shards, p, 0, false, err);
+    if (!e) e = plan_shards(&experts, p, 0, true, err);
     if (!e) e = plan_schedule(p, &s, err);
     if (e) return e;
     *key = HASH_START;

@@ -49,26 +49,27 @@ struct visit {
     bool ignored;
 };
 
-/* The choices that differ in a layer, before the weights that depend on them. */
-static void compare_found(const struct visit *v, int layer, struct routing_found *f, double bound)
+/* The choices that differ in a layer, before the weights that depend on them.  first: of the replica's rows. */
+static void compare_found(const struct visit *v, int layer, int64_t first, struct routing_found *f)
 {
     struct comparison *c = v->result;
     char place[64];
     if (f->differ == 0) return;
-    struct worst found = { .rank = probes_device_of(v->probes, layer, f->token), .step = v->step,
-                           .error = f->margin, .bound = bound };
-    snprintf(place, sizeof place, "router, token %lld", (long long)f->token);
+    struct worst found = { .rank = probes_device_of(v->probes, layer, first + f->token), .step = v->step,
+                           .error = f->margin, .bound = f->bound };
+    snprintf(place, sizeof place, "router, token %lld", (long long)(first + f->token));
     activation_name(found.tensor, sizeof found.tensor, place, layer, (int)v->model->L);
     c->choices_differ += f->differ;
     comparison_choice(c, found, f->own, f->theirs);
     f->differ = 0;                      /* once, not once a device */
 }
 
-static void compare_choices(const struct visit *v, int layer)
+static void compare_choices(const struct visit *v, struct reference *ref, int layer)
 {
-    struct routing *const r = &v->ref->routing;
-    compare_found(v, layer, &r->found[layer], r->bound[layer]);
-    if (r->drops.capacity > 0) compare_found(v, layer, &r->drops.found[layer], r->drops.bound[layer]);
+    struct routing *const r = &ref->routing;
+    const int64_t first = ref->rule.own.first * ref->plan->S;
+    compare_found(v, layer, first, &r->found[layer]);
+    if (r->drops.capacity > 0) compare_found(v, layer, first, &r->drops.found[layer]);
 }
 
 static void compare_activation(void *context, int tensor, int rank, const struct sums *s)
@@ -76,7 +77,8 @@ static void compare_activation(void *context, int tensor, int rank, const struct
     const struct visit *v = context;
     struct comparison *c = v->result;
     const struct recorded *a = &v->record->all[tensor];
-    if (v->ref->routing.L > 0 && !a->gradient && strcmp(a->name, "router.weights") == 0) compare_choices(v, a->layer);
+    const bool routes = v->ref->routing.L > 0 && !a->gradient && strcmp(a->name, "router.weights") == 0;
+    if (routes) compare_choices(v, v->ref, a->layer);
     const bool failed = c->failed;
     double bound = recorded_bound(v->record, a);
     if (v->ignored) return;
@@ -198,14 +200,50 @@ static void compare_quantised(struct trainer *t, struct reference *ref, int i, s
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
+/* Whether no device needs the truth in its step, as no activation is recorded, and the truth waits for the devices'
+ * choices of experts. */
+static bool waits(const struct trainer *t)
+{
+    const struct plan *p = &t->plan;
+    const bool records = p->updates == 1 && t->schedule.weight_versions == 1 && !p->skips && plan_replicas(p) == 1;
+    return p->model.mlp == MLP_MIXTURE && !records && !optimizer_draws(p->optimizer);
+}
+
 enum error_code compare_begin(struct probes *p, struct reference *ref, struct error *err)
 {
     struct comm *comm = p->trainer->comm;
     trainer_read_batch(p->trainer);                             /* sets each device's rows */
-    enum error_code e = comm->rank == 0 ? on_all_cores(reference_gradients, ref, comm, err) : OK;
-    if (!e && comm->rank == 0 && ref->golden) e = golden_truth_record(ref->golden, ref, err);
+    const bool here = comm->rank == 0 && !waits(p->trainer);
+    enum error_code e = here ? on_all_cores(reference_gradients, ref, comm, err) : OK;
+    if (!e && here && ref->golden) e = golden_truth_record(ref->golden, ref, err);
     e = comm_agree(comm, e, err);
     return e ? e : probes_deliver(p, comm->rank == 0 ? &ref->record : NULL, err);
+}
+
+/* After a step of devices for whose choices the one-device run waits: compute it. */
+static enum error_code after_devices(struct probes *p, struct reference *ref, struct error *err)
+{
+    const struct plan *plan = &p->trainer->plan;
+    struct comm *comm = p->trainer->comm;
+    const bool here = comm->rank == 0;
+    const size_t choices = (size_t)(plan->model.L * plan_stream_rows(plan) * plan->model.mixture.k);
+    int32_t *const chosen = here ? calloc(choices + 1, sizeof *chosen) : NULL;
+    enum error_code e = chosen || !here ? OK : fail(err, ERR_MEMORY, "no memory for %zu choices of experts", choices);
+    e = comm_agree(comm, e, err);
+    if (e) return e;
+    probes_gather_routes(p, chosen);
+    threads_use(here ? cores_usable() : comm->cores);
+    if (here) e = reference_gradients_after(ref, chosen, err);
+    threads_use(comm->cores);
+    free(chosen);
+    return comm_agree(comm, e, err);
+}
+
+/* Of that run's layers and replicas, whose activations no device has compared. */
+static void compare_all_choices(const struct visit *v)
+{
+    for (int i = 0; i < v->ref->replicas; i++)
+        for (int l = 0; l < v->ref->routing.L; l++) compare_choices(v, reference_replica(v->ref, i), l);
 }
 
 /* After a step of a mixture: if devices have chosen other experts than the one-device run, it is computed again with
@@ -216,6 +254,7 @@ static enum error_code take_routes(struct probes *p, struct reference *ref, stru
     const bool here = comm->rank == 0;
     bool other = false;
     if (p->routers == 0) return OK;
+    if (waits(p->trainer)) return after_devices(p, ref, err);
     enum error_code e = OK;
     probes_gather_routes(p, here ? ref->routing.theirs : NULL);
     if (here) other = routing_differs(&ref->routing);
@@ -289,7 +328,7 @@ enum error_code compare_gradients(struct probes *p, struct reference *ref, const
     struct visit v = { .result = c, .probes = p, .ref = ref, .model = &t->plan.model, .step = t->step + 1 };
     enum error_code e = take_routes(p, ref, err);
     if (e) return e;
-    if (here) c->choices += ref->routing.L * ref->routing.N;
+    for (int i = 0; here && i < ref->replicas; i++) c->choices += reference_replica(ref, i)->routing.compared;
     if (here) e = reference_adopts_overflow(ref, result->norm, err);
     e = comm_agree(t->comm, e, err);
     if (e) return e;
@@ -298,6 +337,7 @@ enum error_code compare_gradients(struct probes *p, struct reference *ref, const
     if (here && optimizer_draws(t->plan.optimizer)) compare_sides(c, ref, result, v.step);
     if (optimizer_draws(t->plan.optimizer)) return OK;
     if (here) v.record = &ref->record;
+    if (here && waits(t)) compare_all_choices(&v);
     e = probes_collect(p, false, compare_activation, &v, err);
     if (here) compare_loss(t, ref, result, c);
     if (e || t->plan.optimizer->infers) return e;

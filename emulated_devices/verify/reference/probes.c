@@ -129,7 +129,7 @@ static enum error_code make_room(struct probes *p, int count, struct error *err)
     forget_parts(p);
     free(p->expected), free(p->sums);
     p->count = count;
-    p->routers = count > 0 && c->mlp == MLP_MIXTURE && !p->isolate ? (int)mixture_layers(c) : 0;
+    p->routers = c->mlp == MLP_MIXTURE && !p->isolate ? (int)mixture_layers(c) : 0;
     p->keep = p->keep || p->routers > 0;
     const size_t entries = (size_t)(count + p->routers) + 1, places = entries * (size_t)p->trainer->plan.micros;
     p->expected = calloc(entries, sizeof *p->expected);
@@ -297,7 +297,8 @@ void probes_compare_again(struct probes *p, const struct recording *record)
 int probes_device_of(const struct probes *p, int layer, int64_t row)
 {
     const struct trainer *t = p->trainer;
-    const struct expected *e = &p->expected[p->count + layer];
+    const struct expected *e = &p->expected[p->count];
+    while (e->layer != layer) e++;
     for (int rank = 0; rank < t->comm->size; rank++)
         for (int micro = 0; micro < t->plan.micros; micro++) {
             if (!computes(t, rank, e, micro)) continue;

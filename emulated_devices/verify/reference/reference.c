@@ -105,7 +105,7 @@ static void close_one(struct reference *r)
     serial_close(&r->truth);
     serial_close(&r->twin);
     rule_free(&r->rule);
-    free(r->ids), free(r->labels), free(r->within), free(r->counting), free(r->dealt), free(r->micro_of);
+    free(r->ids), free(r->labels), free(r->within), free(r->counting), free(r->dealt), free(r->name), free(r->micro_of);
     free(r->response), free(r->state_response), free(r->turn), free(r->earlier);
     for (int i = 0; i < 3; i++) free(r->room[i]);
     record_free(&r->record);
@@ -129,6 +129,7 @@ static enum error_code open_one(struct reference *r, const struct plan *plan, st
     r->within = calloc(tokens, sizeof *r->within);
     r->labels = calloc(tokens, sizeof *r->labels);
     r->counting = calloc(tokens, sizeof *r->counting);
+    r->name = calloc(tokens, sizeof *r->name);
     r->micro_of = calloc(tokens, sizeof *r->micro_of);
     r->response = calloc((size_t)model_param_count(&plan->model), sizeof *r->response);
     r->state_response =
@@ -137,8 +138,8 @@ static enum error_code open_one(struct reference *r, const struct plan *plan, st
     r->earlier = calloc((size_t)model_param_count(&plan->model), sizeof *r->earlier);
     const size_t choices = tokens * (size_t)(STREAMS(&plan->model) * plan->model.L * plan->model.mixture.k);
     if (plan->load) r->dealt = calloc(choices + 1, sizeof *r->dealt);
-    const bool ok = r->ids && r->labels && r->within && r->counting && r->micro_of && r->response &&
-                    r->state_response && r->turn && r->earlier && (r->dealt || !plan->load);
+    const bool ok = r->ids && r->labels && r->within && r->counting && r->name && r->micro_of &&
+                    r->response && r->state_response && r->turn && r->earlier && (r->dealt || !plan->load);
     enum error_code e = ok ? OK : fail(err, ERR_MEMORY, "no memory for a batch of %zu tokens", tokens);
     if (!e) e = rule_of_plan(&r->rule, plan, replica, err);
     if (!e) e = serial_open(&r->truth, plan, &r->rule, err);
@@ -148,7 +149,7 @@ static enum error_code open_one(struct reference *r, const struct plan *plan, st
                                      plan->optimizer->states, err);
     const bool plain = !draws(plan) && r->rule.updates == 1 && !r->rule.delayed &&
                        r->rule.passes_by == NULL && r->replicas == 1;
-    if (!e && plain) e = routing_open(&r->routing, &plan->model, (int64_t)tokens, err);
+    if (!e && !draws(plan)) e = routing_open(&r->routing, &plan->model, (int64_t)tokens, err);
     r->routing.bias = r->truth.model.router_bias;
     if (e) close_one(r);
     if (e) return e;
@@ -156,6 +157,7 @@ static enum error_code open_one(struct reference *r, const struct plan *plan, st
     const struct observer disturb = perturbing_observer(&r->perturbation);
     r->record.model = &r->truth.model.config;
     if (plain) r->truth.model.observer = routing_observer(&r->routing, recording_observer(&r->record));
+    else if (r->routing.L > 0) r->truth.model.observer = routing_observer(&r->routing, (struct observer){ 0 });
     r->twin.model.observer = plain ? measuring_observer(&r->record, disturb) : disturb;
     return OK;
 }
@@ -534,17 +536,55 @@ enum error_code reference_adopts_overflow(struct reference *r, double norm, stru
     return e;
 }
 
-static enum error_code gradients_of(struct reference *r, int update, struct error *err)
+/* Set which labels count, and which tokens routers judge, for an optimizer step of this step. */
+static void take_update(struct reference *r, int update)
 {
-    for (int64_t n = 0; n < r->rule.own.count * r->plan->S; n++)
-        r->counting[n] = r->rule.update_of[n / r->plan->S] == update ? r->labels[n] : IGNORE_LABEL;
+    const struct model_config *c = &r->plan->model;
+    const bool judges = c->mlp == MLP_MIXTURE && (r->rule.updates > 1 || c->mixture.balance.over == OVER_MICROBATCH);
+    for (int64_t n = 0; n < r->rule.own.count * r->plan->S; n++) {
+        const bool counts = r->rule.update_of[n / r->plan->S] == update;
+        r->counting[n] = counts ? r->labels[n] : IGNORE_LABEL;
+        r->micro_of[n] = counts ? r->name[n] : TOKEN_NOT_JUDGED;
+    }
+    r->truth.model.micro_of = r->twin.model.micro_of = judges ? r->micro_of : NULL;
+}
+
+/* The gradients of truth and twin. */
+static enum error_code pass(struct reference *r, struct error *err)
+{
+    const bool own_routes = r->routing.L > 0 && !r->routing.deciding;
     enum error_code e = gradients(r, &r->truth, err);
     if (!e) e = encode_back(r, err);
-    const bool own_routes = r->routing.L > 0 && !r->routing.deciding;
     if (!e && own_routes) routing_keep(&r->routing, &r->truth.model);
     twins_begin(r);
     if (!e) e = gradients(r, &r->twin, err);
     if (!e && own_routes) routing_measure(&r->routing, &r->truth.model, &r->twin.model);
+    return e;
+}
+
+/* Whether the devices have taken the step already, with other choices of experts than the truth's own. */
+static bool differs_from_devices(struct reference *r)
+{
+    struct routing *const to = &r->routing;
+    const int64_t k = to->k, rows = plan_stream_rows(r->plan), first = r->rule.own.first * r->plan->S;
+    for (int64_t l = 0; l < to->L && r->chosen; l++)
+        memcpy(routing_of_layer(to, to->theirs, (int)l), r->chosen + (l * rows + first) * k,
+               (size_t)(to->N * k) * sizeof *to->theirs);
+    return r->chosen && to->L > 0 && routing_differs(to);
+}
+
+static enum error_code gradients_of(struct reference *r, int update, struct error *err)
+{
+    const double before[] = { r->truth.loss, r->twin.loss };
+    take_update(r, update);
+    enum error_code e = pass(r, err);
+    if (!e && differs_from_devices(r)) {
+        r->truth.loss = before[0], r->twin.loss = before[1];
+        forget_gradients(r);
+        routing_begin(&r->routing);
+        e = pass(r, err);
+        r->routing.deciding = false;
+    }
     if (!e) e = reference_project(r, steps_taken(r) + 1, BEFORE_REDUCTION, err);
     if (e) return e;
     measure_norm(&r->truth), measure_norm(&r->twin);
@@ -565,41 +605,53 @@ static enum error_code take_step(struct reference *r, struct error *err)
     return e;
 }
 
-/* Deal the load of this step; a mixture's replicas do not train apart, so it is of the whole batch. */
+/* Deal the load of this step to the rule's rows. */
 static enum error_code deal(struct reference *r, struct error *err)
 {
     const struct model_config *c = &r->plan->model;
-    const int64_t rows = plan_stream_rows(r->plan);
+    const int64_t first = r->rule.own.first * r->plan->S, rows = r->rule.own.count * r->plan->S * STREAMS(c);
     enum error_code e = OK;
     for (int64_t l = 0; l < c->L && r->dealt && !e; l++)
         if (layer_mlp(c, l) == MLP_MIXTURE)
-            e = load_deal(r->plan->load, c, r->plan->S, r->step, l, 0, rows, r->dealt + l * rows * c->mixture.k, err);
+            e = load_deal(r->plan->load, c, r->plan->S, r->step, l, first, rows, r->dealt + l * rows * c->mixture.k,
+                          err);
     return e;
 }
 
-/* Number the microbatches of this step's tokens, whose samples may decide them.  A mixture's replicas do not train
- * apart, so they are of the whole batch. */
+/* Number the microbatches of this step's tokens, whose samples may decide them. */
 static enum error_code name_microbatches(struct reference *r, struct error *err)
 {
     const struct mixture_config *m = &r->plan->model.mixture;
     if (r->plan->model.mlp != MLP_MIXTURE || m->balance.over != OVER_MICROBATCH) return OK;
     struct plan now = *r->plan;
     now.ids = r->ids, now.within = now.packed ? r->within : NULL;
-    r->truth.model.micro_of = r->twin.model.micro_of = r->micro_of;
-    return plan_name_microbatches(&now, r->micro_of, err);
+    return plan_name_microbatches(&now, r->name, err);
+}
+
+static void keep_own(const struct reference *r, int32_t *of_batch)
+{
+    const int64_t S = r->plan->S;
+    memmove(of_batch, of_batch + r->rule.own.first * S, (size_t)(r->rule.own.count * S) * sizeof *of_batch);
+}
+
+/* Read the whole batch, which decides microbatches, and keep the rule's sequences of it. */
+static enum error_code read_batch(struct reference *r, struct error *err)
+{
+    r->source.fill(r->source.context, r->step, 0, r->plan->B, r->ids, r->labels, r->plan->packed ? r->within : NULL);
+    const enum error_code e = name_microbatches(r, err);
+    keep_own(r, r->ids), keep_own(r, r->labels), keep_own(r, r->within), keep_own(r, r->name);
+    return e;
 }
 
 static enum error_code gradients_one(struct reference *r, struct error *err)
 {
     enum error_code e = take_step(r, err);
     if (!e) e = deal(r, err);
-    if (e) return e;
-    r->source.fill(r->source.context, r->step, r->rule.own.first, r->rule.own.count, r->ids, r->labels,
-                   r->plan->packed ? r->within : NULL);
-    e = name_microbatches(r, err);
+    if (!e) e = read_batch(r, err);
     if (e) return e;
     r->counted = 0;
     r->took = false;
+    routing_start_step(&r->routing);
     r->loss_spread = r->truth.loss = r->twin.loss = 0;
     memset(r->response, 0, (size_t)r->truth.model.params * sizeof *r->response);
     memset(r->turn, 0, (size_t)r->truth.model.params * sizeof *r->turn);
@@ -617,6 +669,14 @@ enum error_code reference_gradients(struct reference *r, struct error *err)
 {
     enum error_code e = OK;
     for (int i = 0; i < r->replicas && !e; i++) e = gradients_one(reference_replica(r, i), err);
+    return e;
+}
+
+enum error_code reference_gradients_after(struct reference *r, const int32_t *chosen, struct error *err)
+{
+    for (int i = 0; i < r->replicas; i++) reference_replica(r, i)->chosen = chosen;
+    const enum error_code e = reference_gradients(r, err);
+    for (int i = 0; i < r->replicas; i++) reference_replica(r, i)->chosen = NULL;
     return e;
 }
 

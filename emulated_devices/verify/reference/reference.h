@@ -52,12 +52,15 @@ struct reference {
     struct perturbation perturbation;
     struct serial_encoders encoders;    /* of what is not text; the twin gets the same embeddings */
     struct recording record;            /* the truth's activations in this step, and the twin's distances from them */
-    struct routing routing;             /* of a mixture of which activations are recorded */
+    struct routing routing;             /* of a mixture */
     int32_t *dealt;                     /* [L, rows, k] the choices of a load in this step; NULL: routers choose */
+    const int32_t *chosen;              /* [L, rows of the batch, k] the devices' choices in this step; NULL: they have
+                                         * not taken it yet */
     double *response;                   /* [params] norm of the last step's responses: reference_update */
     int32_t *ids, *labels;              /* [B*S] */
     int32_t *within;                    /* [B*S] positions in packed samples */
-    int32_t *micro_of;                  /* [B*S] the microbatch of each token, if a balance loss is of microbatches */
+    int32_t *name;                      /* [B*S] the microbatch of each token, if a balance loss is of microbatches */
+    int32_t *micro_of;                  /* [B*S] the same for one optimizer step: others are not judged */
     int32_t *counting;                  /* [B*S] the labels of one optimizer step's sequences; all others are ignored */
     int64_t apart;                      /* steps since the weights were last equal to the anchor or the devices' */
     struct tensor *theta;               /* [replicas] in the first replica: one parameter of each, for the outer step */
@@ -117,6 +120,11 @@ void reference_follow(struct reference *, struct trainer *);
  *  recorded if the plan computes plain training.
  *  @return OK, ERR_MEMORY, or ERR_PLAN if the model observes a tensor that no probe knows. */
 enum error_code reference_gradients(struct reference *, struct error *);
+
+/** The same after the step of the devices, whose choices of experts are known: each pass takes them, as far as rounding
+ *  explains them.  For plans whose activations are not recorded: no device needs the truth in its step.
+ *  @param chosen  [L, rows of the batch, k].  @return as reference_gradients. */
+enum error_code reference_gradients_after(struct reference *, const int32_t *chosen, struct error *);
 
 /**
  * Let another twin compute the last pass, with other errors; the larger distances count from now on.  For an error

@@ -30,12 +30,9 @@ void routing_close(struct routing *r)
     *r = (struct routing){ 0 };
 }
 
-static size_t layer_bytes(const struct routing *r) { return (size_t)(r->N * r->k) * sizeof *r->experts; }
-
 void routing_keep(struct routing *r, const struct transformer *truth)
 {
-    r->N = truth->B * truth->S;
-    memset(r->found, 0, (size_t)r->L * sizeof *r->found);
+    r->N = truth->B * truth->S, r->truth = truth;
     routing_drops_begin(r, truth);
     for (int64_t l = 0; l < r->L; l++)
         for (int64_t i = 0; i < r->N * r->k && layer_mlp(&truth->config, l) == MLP_MIXTURE; i++)
@@ -84,14 +81,35 @@ void routing_measure(struct routing *r, const struct transformer *truth, const s
     }
 }
 
-bool routing_differs(const struct routing *r)
+void routing_start_step(struct routing *r)
 {
-    return memcmp(r->experts, r->theirs, (size_t)r->L * layer_bytes(r)) != 0;
+    if (r->L > 0) memset(r->found, 0, (size_t)r->L * sizeof *r->found);
+    if (r->drops.found) memset(r->drops.found, 0, (size_t)r->L * sizeof *r->drops.found);
+    if (!r->deciding) r->compared = 0;
+}
+
+bool routing_counts(const struct routing *r, int layer, int64_t token)
+{
+    return r->truth == NULL || transformer_judges(r->truth, layer, token);
+}
+
+bool routing_differs(struct routing *r)
+{
+    bool differs = false;
+    for (int64_t i = 0; i < r->L * r->N; i++) {
+        if (!routing_counts(r, (int)(i / r->N), i % r->N)) continue;
+        r->compared++;
+        const int32_t *const own = r->experts + i * r->k;
+        differs = differs || memcmp(own, r->theirs + i * r->k, (size_t)r->k * sizeof *own) != 0;
+    }
+    return differs;
 }
 
 void routing_begin(struct routing *r)
 {
-    memcpy(r->experts, r->theirs, (size_t)r->L * layer_bytes(r));
+    for (int64_t i = 0; i < r->L * r->N; i++)
+        if (routing_counts(r, (int)(i / r->N), i % r->N))
+            memcpy(r->experts + i * r->k, r->theirs + i * r->k, (size_t)r->k * sizeof *r->experts);
     r->deciding = true;
 }
 
@@ -293,14 +311,14 @@ void routing_decide(struct routing *r, int layer, struct tensor logits)
     struct routing_found *found = &r->found[layer], one;
     int32_t *chosen = routing_of_layer(r, r->experts, layer);
     routing_drops_set_aside(r, layer);
-    *found = (struct routing_found){ 0 };
     for (int64_t n = 0; n < r->N; n++, chosen += r->k) {
         struct token own = { .r = r, .key = r->keys };
+        if (!routing_counts(r, layer, n)) continue;
         read_keys(r, layer, logits, n, r->keys);
         if (has_groups(r)) open_groups(&own);
         if (!compare_choice(&own, n, chosen, &one)) continue;
-        one.differ = found->differ + 1;
-        if (found->differ == 0 || exceeds(one.margin, found->margin)) *found = one;
+        one.differ = found->differ + 1, one.bound = r->bound[layer];
+        if (routing_is_worse(one.margin, one.bound, found)) *found = one;
         else found->differ++;
         if (one.margin <= r->bound[layer]) continue;
         choose(&own, chosen);
@@ -311,7 +329,7 @@ void routing_decide(struct routing *r, int layer, struct tensor logits)
 static void see(void *context, const char *name, int layer, bool gradient, struct tensor t, int64_t terms)
 {
     struct routing *r = context;
-    r->then.see(r->then.context, name, layer, gradient, t, terms);
+    if (r->then.see) r->then.see(r->then.context, name, layer, gradient, t, terms);
     if (r->deciding && !gradient && strcmp(name, "router.logits") == 0) routing_decide(r, layer, t);
 }
 

@@ -25,11 +25,12 @@
 /* What is found in one layer, in one step. */
 struct routing_found {
     int64_t differ;                     /* tokens whose choice differs, or of dropped choices these */
-    int64_t token;                      /* of these the one with the largest margin: its row of the batch */
+    int64_t token;                      /* of these the one whose margin exceeds its bound most: its row */
     int32_t own, theirs;                /* the expert that the one-device run prefers there, and the device's; if the
                                          * device drops what is kept, choice_dropped(own) */
     double margin;                      /* difference of their keys, or of the weights of what is dropped and what is
                                          * kept; NaN if the device's choice is not valid */
+    double bound;                       /* the largest margin that rounding explained there */
 };
 
 /* With a capacity: which choices are dropped. */
@@ -46,6 +47,8 @@ struct routing_drops {
 struct routing {
     int64_t L, E, k;                    /* E: columns of a router.  L = 0: nothing to do, as the model is no mixture */
     int64_t N;                          /* tokens of this step */
+    int64_t compared;                   /* tokens of a step whose choices were compared, in all layers */
+    const struct transformer *truth;    /* says which choices count (transformer_judges); NULL: all do */
     struct router_rule rule;
     const double *bias;                 /* [L,E] of a biased rule, the truth's; NULL: zeros */
     double *keys;                       /* [2,E] scratch */
@@ -72,14 +75,21 @@ void routing_keep(struct routing *, const struct transformer *truth);
 /** After the twin's pass: measure the bound of each layer. */
 void routing_measure(struct routing *, const struct transformer *truth, const struct transformer *twin);
 
+/** Before a step: forget what was found in the last one. */
+void routing_start_step(struct routing *);
+
 /** Whether the devices' choices, in `theirs`, are not all the truth's own. */
-bool routing_differs(const struct routing *);
+bool routing_differs(struct routing *);
 
 /** Start the deciding pass: the truth takes `experts`, which are the devices' choices until its own logits forbid it.
+ *  Where choices do not count, of layers that a token skips or for another optimizer step, they stay the truth's own.
  *  It ends with `deciding` = false. */
 void routing_begin(struct routing *);
 
-/** Decide a layer's choices by the truth's logits [N,E], and describe what differs in found[layer]. */
+/** Whether a token's choice in a layer counts. */
+bool routing_counts(const struct routing *, int layer, int64_t token);
+
+/** Decide a layer's choices by the truth's logits [N,E], and add what differs to found[layer]. */
 void routing_decide(struct routing *, int layer, struct tensor logits);
 
 /** A layer's choices of the truth or of the devices: [N,k] of experts or theirs. */
@@ -100,10 +110,16 @@ void routing_drops_begin(struct routing *, const struct transformer *truth);
 /** With a capacity: measure a layer's bound by the router's logits [N,E] of the truth and its twin. */
 void routing_drops_measure(struct routing *, int layer, struct tensor truth, struct tensor twin);
 
+/** Whether a margin exceeds its bound by more than what has been found. */
+static inline bool routing_is_worse(double margin, double bound, const struct routing_found *f)
+{
+    return f->differ == 0 || (!(margin * f->bound <= f->margin * bound) && f->margin == f->margin);
+}
+
 /** With a capacity, before the choices are decided: make them choices of which none is dropped. */
 void routing_drops_set_aside(struct routing *, int layer);
 
-/** After that: decide which of them are dropped, by the truth's logits [N,E], and describe what differs in
+/** After that: decide which of them are dropped, by the truth's logits [N,E], and add what differs to
  *  drops.found[layer]. */
 void routing_drops_decide(struct routing *, int layer, struct tensor logits);
 

@@ -34,7 +34,6 @@ void routing_drops_begin(struct routing *r, const struct transformer *truth)
     const struct mixture_config *c = &truth->config.mixture;
     d->S = truth->S;
     d->capacity = c->capacity_factor > 0 ? mixture_capacity(c, truth->S) : 0;
-    if (d->capacity > 0) memset(d->found, 0, (size_t)r->L * sizeof *d->found);
 }
 
 /* ---- the bound --------------------------------------------------------------------------------------------------- */
@@ -98,9 +97,9 @@ static void decide_load(struct routing *r, int layer, const struct load *l, stru
     struct routing_found *const f = &r->drops.found[layer];
     const struct dropped x = compare_load(l, weights, own, theirs);
     if (x.differ == 0) return;
-    if (f->differ == 0 || exceeds(x.margin, f->margin))
+    if (routing_is_worse(x.margin, r->drops.bound[layer], f))
         *f = (struct routing_found){ .differ = f->differ, .token = x.place / r->k, .own = own[x.place],
-                                     .theirs = theirs[x.place], .margin = x.margin };
+                                     .theirs = theirs[x.place], .margin = x.margin, .bound = r->drops.bound[layer] };
     f->differ += x.differ;
     if (x.margin <= r->drops.bound[layer]) return;
     for (int64_t i = l->first; i < l->first + l->count; i++)
@@ -130,12 +129,12 @@ void routing_drops_decide(struct routing *r, int layer, struct tensor logits)
     const int64_t places = d->S * r->k;
     if (d->capacity == 0) return;
     take_back(r, theirs);
-    d->found[layer] = (struct routing_found){ 0 };
     const struct tensor weights = weights_of(r, layer, logits, d->weights),
                         spoilt = weights_of(r, layer, logits, d->weights + choices(r));
     for (size_t i = 0; i < choices(r); i++) own[i] = choice_made(theirs[i]);
     ops_for(logits.dtype)->route_drop(spoilt, tensor_2d(own, I32, r->N, r->k), d->S, d->E, d->capacity, d->by_weight);
     if (!d->by_weight) memcpy(theirs, own, choices(r) * sizeof *own);
     for (struct load l = { .count = places }; l.first < r->N * r->k; l.first += places)
-        for (l.expert = 0; l.expert < d->E; l.expert++) decide_load(r, layer, &l, weights, own, theirs);
+        for (l.expert = 0; l.expert < d->E && routing_counts(r, layer, l.first / r->k); l.expert++)
+            decide_load(r, layer, &l, weights, own, theirs);
 }

@@ -25,7 +25,7 @@ const char *share_replica(struct shards *s, const struct data_request *q)
                : NULL;
 }
 
-/* Devices that step the same in all replicas. */
+/* Devices that step the same in all replicas: at one place in each, also of experts that only some devices have. */
 struct outer_stage { struct group replicas; };
 
 static struct outer_stage *own_state(const struct data_parallel *dp) { return chain_state(dp, &stage_outer); }
