@@ -43,7 +43,7 @@ static enum error_code check_replicas(const struct plan *p, const char *flags, s
 enum error_code plan_check_experts(const struct plan *p, struct error *err)
 {
     const struct expert_scheme *s;
-    const enum error_code e = expert_scheme_find(&s, p->dispatch, err);
+    enum error_code e = expert_scheme_find(&s, p->dispatch, err);
     if (e) return e;
     char flags[64];
     name_expert_flags(p, flags, sizeof flags);
@@ -62,14 +62,14 @@ enum error_code plan_check_experts(const struct plan *p, struct error *err)
     if (plan_etp(p) > p->model.F)
         return fail(err, ERR_PLAN, "--etp %d: an expert has F=%lld columns; etp can be at most that", p->etp,
                     (long long)p->model.F);
-    if (check_replicas(p, flags, err)) return err->code;
+    if ((e = check_replicas(p, flags, err)) != OK) return e;
     struct shards of_experts;
     struct error why;
     if (plan_cuts_experts(p) && plan_shards(&of_experts, p, 0, true, &why))
         return fail(err, why.code, "%s: leaves %d devices with the same experts: %s", flags, plan_expert_copies(p),
                     why.text);
-    if (check_copying(p, s, err)) return err->code;
-    return plan_check_affinity(p, err);
+    e = check_copying(p, s, err);
+    return e ? e : plan_check_affinity(p, err);
 }
 
 bool plan_cuts_experts(const struct plan *p)

@@ -21,7 +21,7 @@
     "--backend", "--direct", "--wait-limit", "--threads", "--save", "--save-every", "--keep",       \
     "--log", "--log-every", "--tensorboard", "--eval-every", "--owners-out", "--save-load",         \
     "--resume", "--override",                                                                       \
-    "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule", "--lr-decay", "--clip",          \
+    "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule", "--lr-decay",                    \
     "--weight-decay", "--seed", "--trace", "--trace-steps", "--trace-format", "--modalities",       \
     "--encoders", "--bridge-chunks", "--encoder-slack", "--dry-run"
 
