@@ -15,12 +15,13 @@ test_folded() {
 
 # Routers judge what the microbatches of one optimizer step pass through, in one replica: of packed sequences with padding, uneven batches, every scope.
 test_parts_of_a_batch() {
-    local scope words n=0
+    local scope words n=-1
     seq 2000 >text; printf '%s\n' 17 5 30 2 >lengths
     for words in '--pp 4 --micro 3 --schedule skippipe --batch 7' '--dp 2 --pp 2 --micro 5 --schedule pipedream-2bw --update-every 2 --clip 0 --batch 11 --ep 2' \
                  '--dp 4 --data-parallel diloco --local-steps 2 --shard-group 2 --ep 2 --micro 2 --batch 9' '--dp 2 --tp 2 --ep 2 --data-parallel local-sgd --local-steps 2 --batch 5'; do
         for scope in microbatch sequence; do
-            ((n++ % 2)) && words+=' --as megatron'
+            n=$((n + 1)); [ $((n / 2 % 2)) -eq $((n % 2)) ] || [ "$TIER" = verify ] || continue          # in `make test` each run in one of the two scopes
+            ((n % 2)) && words+=' --as megatron'
             run train --model mixtral-tiny --data text --pack lengths --seq 32 --dtype fp64 --z-loss 0.1 $words --balance-over $scope --steps 2 --check ref
             expect_status 0; expect_out '^OK: '
             words=${words% --as megatron}
@@ -32,7 +33,7 @@ test_parts_of_a_batch() {
 test_near_choices() {
     local words
     for words in '--pp 4 --micro 4 --schedule skippipe --dp 2' '--pp 2 --micro 4 --schedule pipedream-2bw --clip 0' '--dp 4 --data-parallel local-sgd --local-steps 2'; do
-        run train --model mixtral-tiny --batch 32 --seq 32 --dtype bf16 $words --steps 3 --check ref;    expect_status 0; expect_out '^OK: '
+        run train --model mixtral-tiny --batch 16 --seq 16 --dtype bf16 $words --steps 2 --check ref;    expect_status 0; expect_out '^OK: '
     done
 }
 

@@ -37,6 +37,12 @@ test_check_beside_the_reference() {
     expect_out '^OK: every'
 }
 
+# An outer step moves to the device only what is on the slow tier: here experts, not the rest.
+test_an_outer_step_of_experts() {
+    run train --model mixtral-tiny --dp 2 --data-parallel diloco --local-steps 2 --offload experts,weights,optimizer --steps 2 --batch 4 --seq 8 --check ref
+    expect_status 0; expect_out '^traffic .*, and those of the slow tier, equal the formulas on every device$'
+}
+
 refuses() { expect_status "$1"; expect_error "$2"; expect_nothing; }
 
 test_what_is_refused() {
@@ -71,4 +77,4 @@ test_folders_that_do_not_do() {
     refuses 1 "--offload-to \.: the slow tier's file cannot be written at byte [0-9]+: File too large"
 }
 
-run_tests test_what_fits test_checkpoints test_check_beside_the_reference test_what_is_refused test_folders_that_do_not_do
+run_tests test_what_fits test_checkpoints test_check_beside_the_reference test_an_outer_step_of_experts test_what_is_refused test_folders_that_do_not_do

@@ -5,7 +5,7 @@
 struct asked {
     const char *student, *teacher, *skeletons, *lessons;
     uint64_t variant;
-    int mutants;
+    struct proof_part part;
     bool prove, sanitize;
 };
 
@@ -15,7 +15,7 @@ static enum error_code do_course(const struct asked *a, struct error *err)
     enum error_code e = lessons_chosen(a->lessons, chosen, err);
     if (!e && !a->prove && !a->student && !a->teacher && !a->skeletons)
         e = fail(err, ERR_USAGE, "course: give --student FOLDER, --teacher FOLDER or --prove");
-    if (!e && a->prove) e = prove_lessons(chosen, a->variant, a->mutants, a->sanitize, err);
+    if (!e && a->prove) e = prove_lessons(chosen, a->variant, a->part, a->sanitize, err);
     if (!e && a->student) e = write_student_tree(a->student, a->variant, err);
     if (!e && a->teacher) e = write_teacher_tree(a->teacher, a->variant, err);
     if (!e && a->skeletons) e = write_skeletons(a->skeletons, err);
@@ -35,8 +35,9 @@ enum error_code command_course(int argc, char **argv, int *status, struct error 
         { "--variant", "N", OPTION_UINT64, &a.variant, .help = "which of the variants of the exercises" },
         { "--prove", NULL, OPTION_SWITCH, &a.prove,
           .help = "try the grader: skeletons have no points, solutions all, wrong solutions lose the right ones" },
-        { "--mutants", "N", OPTION_INT, &a.mutants, .min = 0, .max = 1000,
+        { "--mutants", "N", OPTION_INT, &a.part.most, .min = 0, .max = 1000,
           .help = "with --prove: so many wrong solutions of each lesson; default: 0, all" },
+        { "--mutant", "NAME", OPTION_STRING, &a.part.name, .help = "with --prove: the wrong solution of this name alone" },
         { "--lessons", "LIST", OPTION_STRING, &a.lessons, .help = "with --prove: such as 1,3-5; default: all" },
         { "--sanitize", NULL, OPTION_SWITCH, &a.sanitize, .help = "with --prove: compile with sanitizers" },
         { 0 }

@@ -30,6 +30,8 @@ struct proof {
     struct judging how;
     struct score *score;
     char *page;                         /* letters and digits of what students read of it */
+    struct proof_part part;
+    bool has_name;                      /* a lesson has the wrong solution of part.name */
     int wrong;                          /* that were not as they must be */
 };
 
@@ -192,9 +194,10 @@ static enum error_code try_mutant(struct proof *p, const char *solution, const s
     return e;
 }
 
-/* All, or so many at equal distances. */
-static enum error_code try_mutants(struct proof *p, const char *solution, int most, struct error *err)
+/* All, that of one name, or so many at equal distances. */
+static enum error_code try_mutants(struct proof *p, const char *solution, struct error *err)
 {
+    const int most = p->part.most;
     char *list = lesson_text(p->lesson, "mutants.txt", true, p->how.variant, err);
     struct mutant m;
     int count = 0, i = 0;
@@ -203,7 +206,9 @@ static enum error_code try_mutants(struct proof *p, const char *solution, int mo
     for (const char *at = list; next_mutant(&at, &m); free(m.change)) count++;
     const int step = most == 0 || count <= most ? 1 : (count + most - 1) / most;
     for (const char *at = list; !e && next_mutant(&at, &m); i++) {
-        if (i % step == 0) e = try_mutant(p, solution, &m, err);
+        const bool named = p->part.name && strcmp(m.name, p->part.name) == 0;
+        if (p->part.name ? named : i % step == 0) e = try_mutant(p, solution, &m, err);
+        p->has_name = p->has_name || named;
         free(m.change);
     }
     if (count < 12) is_wrong(p, "mutants.txt", "has fewer than 12");
@@ -234,7 +239,7 @@ static enum error_code expect_points(struct proof *p, const char *name, const ch
     return OK;
 }
 
-static enum error_code prove_lesson(struct proof *p, int most, struct error *err)
+static enum error_code prove_lesson(struct proof *p, struct error *err)
 {
     const struct lesson *l = p->lesson;
     char *solution = lesson_text(l, l->file, true, p->how.variant, err);
@@ -246,24 +251,26 @@ static enum error_code prove_lesson(struct proof *p, int most, struct error *err
     const bool skipped = e == ERR_FILE && lesson_has_kernels(l) && strstr(err->text, "there is no C++ compiler");
     if (skipped) printf("  skip   %s\n", err->text);
     if (!e) e = expect_points(p, "solution", solution, true, err);
-    if (!e && p->score->tenths == p->score->of) e = try_mutants(p, solution, most, err);
+    if (!e && p->score->tenths == p->score->of) e = try_mutants(p, solution, err);
     free(solution), free(skeleton), free(p->page);
     return skipped ? OK : e;
 }
 
-enum error_code prove_lessons(const bool chosen[MOST_LESSONS], uint64_t variant, int most, bool sanitize,
+enum error_code prove_lessons(const bool chosen[MOST_LESSONS], uint64_t variant, struct proof_part part, bool sanitize,
                               struct error *err)
 {
-    struct proof p = { .how = { .variant = variant, .seed = PUBLIC_SEED, .secret = 7, .sanitize = sanitize } };
+    struct proof p = { .part = part, .how = { .variant = variant, .seed = PUBLIC_SEED, .secret = 7, .sanitize = sanitize } };
     enum error_code e = OK;
     p.score = malloc(sizeof *p.score);
     if (p.score == NULL) return fail(err, ERR_MEMORY, "no memory for a score");
     for (int i = 0; lessons[i] && !e; i++) {
         p.lesson = lessons[i];
-        if (chosen[i]) e = prove_lesson(&p, most, err);
+        if (chosen[i]) e = prove_lesson(&p, err);
         fflush(stdout);
     }
     free(p.score);
+    if (!e && part.name && !p.has_name)
+        return fail(err, ERR_USAGE, "--mutant %s: no lesson that was tried has this wrong solution", part.name);
     if (e || p.wrong == 0) return e;
     return fail(err, ERR_CHECK, "%d of what was tried %s not judged as it must be", p.wrong,
                 p.wrong == 1 ? "is" : "are");

@@ -15,9 +15,12 @@ enum error_code write_teacher_tree(const char *folder, uint64_t variant, struct 
  *  this one: a tutorials/ for programs of students. */
 enum error_code write_skeletons(const char *folder, struct error *);
 
+/* Which mutants of each lesson are tried: the one of this name, or `most` at equal distances; 0: all. */
+struct proof_part { int most; const char *name; };
+
 /** Try the grader: the skeleton must have 0 points, the solution all, each mutant must lose what it says.
- *  @param most  mutants of each lesson; 0: all.  @return OK, ERR_CHECK if one does not. */
-enum error_code prove_lessons(const bool chosen[MOST_LESSONS], uint64_t variant, int most, bool sanitize,
+ *  @return OK; ERR_CHECK if one does not; ERR_USAGE if no chosen lesson has a mutant of the name. */
+enum error_code prove_lessons(const bool chosen[MOST_LESSONS], uint64_t variant, struct proof_part part, bool sanitize,
                               struct error *);
 
 #endif

@@ -183,36 +183,40 @@ static enum error_code after(struct data_parallel *dp, int64_t t, struct error *
 /* ---- prediction -------------------------------------------------------------------------------------------------- */
 
 /* Calls f for each part that is stepped at once. */
-static void each_part(const struct data_parallel *dp, void (*f)(void *context, const struct data_parallel *, int64_t n),
+static void each_part(const struct data_parallel *dp,
+                      void (*f)(void *context, const struct data_parallel *, const struct unit *, int64_t n),
                       void *context)
 {
     for (int i = 0; i < dp->units && takes_part(dp); i++) {
         const int64_t n = kept_elements(&dp->unit[i], BY_OPTIMIZER), most = most_at_once(dp, &dp->unit[i]);
-        for (int64_t at = 0; at < n; at += most) f(context, dp, n - at < most ? n - at : most);
+        for (int64_t at = 0; at < n; at += most) f(context, dp, &dp->unit[i], n - at < most ? n - at : most);
     }
 }
 
-static void add_part_cost(void *sum, const struct data_parallel *dp, int64_t n)
+static void add_part_cost(void *sum, const struct data_parallel *dp, const struct unit *u, int64_t n)
 {
+    (void)u;
     const struct collective c = { .count = n, .dtype = data_format(dp, KIND_GRADIENT) };
     account_add(sum, group_cost(&own_state(dp)->replicas, ALLREDUCE, dp->allreduce, &c), 1);
 }
 
-static void add_part_moves(void *sum, const struct data_parallel *dp, int64_t n)
+static void add_part_moves(void *sum, const struct data_parallel *dp, const struct unit *u, int64_t n)
 {
     for (int i = 0; i < OPERANDS; i++) {
         const struct operand o = operand_of(dp, i);
-        if (!takes(dp, i) || !offloads(&dp->request, o.tag)) continue;
+        if (!takes(dp, i) || !unit_offloads(dp, u, o.tag)) continue;
         if (o.read) add_reads(sum, 1, n, data_format(dp, o.kind));
         if (o.written) add_writes(sum, 1, n, data_format(dp, o.kind));
     }
 }
 
-static void keep_longest(void *longest, const struct data_parallel *dp, int64_t n)
+/* The longest part whose tensors with a tag are on the slow tier. */
+struct longest_part { enum arena_tag tag; int64_t elements; };
+
+static void keep_longest(void *longest, const struct data_parallel *dp, const struct unit *u, int64_t n)
 {
-    int64_t *const most = longest;
-    (void)dp;
-    if (n > *most) *most = n;
+    struct longest_part *const most = longest;
+    if (n > most->elements && unit_offloads(dp, u, most->tag)) most->elements = n;
 }
 
 /* New weights are shared in the step that it ends, as in any other. */
@@ -234,12 +238,12 @@ struct tier_traffic data_outer_moves(const struct data_parallel *dp)
 static void passing(const struct data_parallel *dp, struct model_state *sum)
 {
     struct model_state copies = { 0 };
-    int64_t longest = 0;
-    each_part(dp, keep_longest, &longest);
-    for (int i = 0; i < OPERANDS; i++) {
+    for (int i = 0; i < OPERANDS && dp->stepped_outward; i++) {
         const struct operand o = operand_of(dp, i);
-        const bool copied = dp->stepped_outward && takes(dp, i) && offloads(&dp->request, o.tag);
-        if (copied) *model_state_of(&copies, o.tag) += (uint64_t)longest * dtype_size(data_format(dp, o.kind));
+        struct longest_part longest = { .tag = o.tag };
+        if (!takes(dp, i)) continue;
+        each_part(dp, keep_longest, &longest);
+        *model_state_of(&copies, o.tag) += (uint64_t)longest.elements * dtype_size(data_format(dp, o.kind));
     }
     if (copies.weights > sum->weights) sum->weights = copies.weights;
     if (copies.gradients > sum->gradients) sum->gradients = copies.gradients;
