@@ -37,7 +37,8 @@ enum error_code command_course(int argc, char **argv, int *status, struct error 
           .help = "try the grader: skeletons have no points, solutions all, wrong solutions lose the right ones" },
         { "--mutants", "N", OPTION_INT, &a.part.most, .min = 0, .max = 1000,
           .help = "with --prove: so many wrong solutions of each lesson; default: 0, all" },
-        { "--mutant", "NAME", OPTION_STRING, &a.part.name, .help = "with --prove: the wrong solution of this name alone" },
+        { "--mutant", "NAME", OPTION_STRING, &a.part.name,
+          .help = "with --prove: the wrong solution of this name alone" },
         { "--lessons", "LIST", OPTION_STRING, &a.lessons, .help = "with --prove: such as 1,3-5; default: all" },
         { "--sanitize", NULL, OPTION_SWITCH, &a.sanitize, .help = "with --prove: compile with sanitizers" },
         { 0 }

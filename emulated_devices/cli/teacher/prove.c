@@ -259,7 +259,8 @@ static enum error_code prove_lesson(struct proof *p, struct error *err)
 enum error_code prove_lessons(const bool chosen[MOST_LESSONS], uint64_t variant, struct proof_part part, bool sanitize,
                               struct error *err)
 {
-    struct proof p = { .part = part, .how = { .variant = variant, .seed = PUBLIC_SEED, .secret = 7, .sanitize = sanitize } };
+    struct proof p = { .part = part,
+                       .how = { .variant = variant, .seed = PUBLIC_SEED, .secret = 7, .sanitize = sanitize } };
     enum error_code e = OK;
     p.score = malloc(sizeof *p.score);
     if (p.score == NULL) return fail(err, ERR_MEMORY, "no memory for a score");
