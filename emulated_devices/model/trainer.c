@@ -127,7 +127,6 @@ static enum error_code only_loss(struct trainer *t, struct step_result *out, str
     double loss = 0;
     enum error_code e = encoders_forward(t, err);
     if (!e) e = trainer_pass(t, &loss, err);
-    if (!e) e = routers_share(t, err);
     return e ? e : share_result(t, loss, out, err);
 }
 

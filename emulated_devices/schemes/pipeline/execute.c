@@ -193,6 +193,7 @@ enum error_code schedule_execute(const struct schedule *s, struct group *group, 
         if (!e) e = perform(&x, i, err);
         if (times) times[i] = (struct action_time){ start, x.device->clock.now };
     }
+    if (!backward && !e && ops->backward_begins) e = ops->backward_begins(context, err);        /* there is none here */
     end_beside(&x);
     x.device->clock.noted = NULL;               /* x ends; after an error a pass may be noted that none is beside */
     trace_enter_action(x.device->clock.trace, NULL, 0);

@@ -22,8 +22,9 @@ struct stage_operations {
     /* The place of a stage's note, which travels beside its output, or beside the gradient of its input.  The next
      * stage receives the note at its own place.  Both are equally long.  NULL: there are no notes. */
     struct stage_note (*note)(void *context, int chunk, int micro, bool gradient);
-    /* Called before the first action of the list that belongs to the backward pass; NULL: nothing.  In a schedule with
-     * all forward passes first, devices may communicate here. */
+    /* Called once: before the first action of the list that belongs to the backward pass, or after a list that has
+     * none, as where microbatches skip a stage; NULL: nothing.  In a schedule with all forward passes first, devices may
+     * communicate here. */
     enum error_code (*backward_begins)(void *context, struct error *);
 };
 
