@@ -23,8 +23,8 @@ struct stage_operations {
      * stage receives the note at its own place.  Both are equally long.  NULL: there are no notes. */
     struct stage_note (*note)(void *context, int chunk, int micro, bool gradient);
     /* Called once: before the first action of the list that belongs to the backward pass, or after a list that has
-     * none, as where microbatches skip a stage; NULL: nothing.  In a schedule with all forward passes first, devices may
-     * communicate here. */
+     * none, as where microbatches skip a stage; NULL: nothing.  In a schedule with all forward passes first, devices
+     * may communicate here. */
     enum error_code (*backward_begins)(void *context, struct error *);
 };
 
