@@ -20,7 +20,8 @@ static bool is_another_function(const char *flag, const char *value)
     return false;
 }
 
-/* The same of a schedule in the student's text.  One that cannot be read is the planner's to refuse. */
+/* How a schedule of the student's text changes the function, or NULL.  The planner refuses a schedule that it cannot
+ * read. */
 static const char *what_schedule_changes(const struct judge *j, const char *value)
 {
     const size_t n = strlen(j->lesson->file);

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Of a processor, and MiB.  A run of lesson 18 and its reference take 440 MiB. */
+/* A command gets these seconds of a processor and MiB.  A run of lesson 18 and its reference take 440 MiB. */
 enum { SECONDS = 26, MEMORY = 640, FILES = 32, FILE_MOST = 16, SAID = 1 << 20, PROCESSES = 4 };
 
 static const char REPORT[] = "report.json";
@@ -20,7 +20,7 @@ static void end_texts(struct command_request *q)
     for (int i = 0; i < COMMAND_WORDS; i++) q->command.word[i][COMMAND_WORD - 1] = '\0';
 }
 
-/* Its first error, which begins with "orrery: ". */
+/* Take the first error of a command, which begins with "orrery: ". */
 static void take_error(const char *said, char *to, size_t size)
 {
     const char *at = strncmp(said, "orrery: ", 8) == 0 ? said : strstr(said, "\norrery: ");
@@ -40,7 +40,7 @@ static void take_report(const struct build *b, struct command_request *q)
     free(report);
 }
 
-/* What the grader's environment says of libraries, and nothing else of it, is passed on. */
+/* The command gets the grader's variables of libraries, and no others. */
 static void add_setting(const char **environment, int *n, char *text, size_t size, const char *name)
 {
     const char *value = getenv(name);

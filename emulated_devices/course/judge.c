@@ -102,7 +102,8 @@ static void be_the_check(struct judge *j)
 
 /* ---- checks of a text -------------------------------------------------------------------------------------------- */
 
-/* What a judge has for a text.  left: seconds of a processor for the lesson's commands and checks. */
+/* The judge answers the requests of a text's check from this.  left: seconds of a processor, for all commands and
+ * checks of the lesson. */
 struct text_desk { struct command_request *request; const struct build *build; char program[PATH_MAX]; double left; };
 
 /* A process that was taken over by its text may have written anything. */
@@ -135,7 +136,7 @@ static bool too_much(int how)
     return WIFSIGNALED(how) && (WTERMSIG(how) == SIGXCPU || WTERMSIG(how) == SIGKILL);
 }
 
-/* What the check has left in the shared memory is the text's; what it needs to go on is kept here. */
+/* A text may have taken over the check and written to shared memory, so the judge keeps its own state in `t`. */
 static enum error_code run_text_check(struct judge *j, struct text_desk *t, struct error *err)
 {
     struct child_end end = { 0 };
@@ -266,7 +267,7 @@ static void fail_all(struct score *s, const struct judging *how)
     if (how->after) how->after(how->context, s);
 }
 
-/* What stands for a build where nothing is compiled. */
+/* Write a text into the folder of a build; lessons in C compile a program there instead. */
 static enum error_code take_text(struct build *b, struct score *s, const char *text, size_t bytes,
                                  const struct judging *how, struct error *err)
 {

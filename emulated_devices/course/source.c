@@ -120,7 +120,8 @@ static bool directive_is_fine(const char *line, const char *contract, char name[
     return is_one_of(headers, name) || strcmp(name, contract) == 0;
 }
 
-/* What compilers read in different ways, wherever it stands.  @return NULL, or what it is, and its line. */
+/* Find bytes that compilers read in different ways, wherever they stand.  @return their name, and their line; or
+ * NULL. */
 static const char *find_odd_bytes(const char *text, int *number)
 {
     *number = 1;

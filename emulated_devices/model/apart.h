@@ -8,7 +8,7 @@
 
 #include "emulated_devices/model/trainer.h"
 
-/* What a replica knows of its step. */
+/* A replica sums these over its devices, then shares them with the other replicas. */
 struct replica_sums {
     double loss;                        /* over its labels, with what its routers add to each; becomes the sum */
     double squares;                     /* the squared norm; becomes the mean */

@@ -108,7 +108,7 @@ static int64_t first_loss(const struct trainer *t, const struct stage *s)
     return balance_loss_of(&t->plan.model.mixture, s->first_layer);
 }
 
-/* Of one optimizer step. */
+/* The number of balance losses of one optimizer step. */
 static int64_t batch_losses(const struct trainer *t)
 {
     return balance_losses(&t->plan.model.mixture, t->plan.model.L);

@@ -5,8 +5,9 @@
 
 enum { DRAWN_AT_ONCE = 1024 };
 
-/* What is added to the mean. */
-static void draw(double *x, const struct param_spec *spec, uint64_t seed, uint64_t stream, int64_t first, int64_t n)
+/* Draw n initial values of a parameter, without its mean. */
+static void param_draw(double *x, const struct param_spec *spec, uint64_t seed, uint64_t stream, int64_t first,
+                       int64_t n)
 {
     float u[DRAWN_AT_ONCE];
     if (spec->uniform) {
@@ -26,7 +27,7 @@ void param_init(const struct param_spec *spec, uint64_t seed, enum dtype t, int6
     for (int64_t done = 0; done < n; done += DRAWN_AT_ONCE) {
         const int64_t many = n - done < DRAWN_AT_ONCE ? n - done : DRAWN_AT_ONCE;
         double x[DRAWN_AT_ONCE];
-        draw(x, spec, seed, stream, first + done, many);
+        param_draw(x, spec, seed, stream, first + done, many);
         for (int64_t i = 0; i < many; i++) x[i] = spec->mean + x[i];
         convert_numbers((char *)out + (size_t)done * dtype_size(t), t, x, F64, many);
     }

@@ -1,4 +1,4 @@
-/* What the reader of a student's text sees (source.h) and what preprocessors see: gcc -E and clang -E, of C and C++.
+/* The reader of a student's text (source.h) must see what preprocessors see: gcc -E and clang -E, of C and C++.
  * Texts are made of pieces that hide directives and names: trigraphs, continued lines, marks of UTF-8, returns,
  * digraphs, comments, quotes, raw strings, macros.  A text in which a compiler sees a file or a name that no lesson
  * needs must not be fine for the reader.

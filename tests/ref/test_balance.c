@@ -208,7 +208,7 @@ static const int32_t tokens_of_sequence[B] = { 6, 0, 4, 1 }, micro_of_sequence[B
 static int32_t ids[N], labels[N], within[N], micro[N];
 static struct transformer m;
 
-/* What a batch leaves out: nothing; sequences of some layers; a sequence, which counts for another optimizer step. */
+/* A batch leaves out nothing; sequences of some layers; or a sequence that counts for another optimizer step. */
 enum without { NOTHING, LAYERS_OF_SEQUENCES, A_SEQUENCE, WITHOUTS };
 static const bool passes_by[L * B] = { [1 * B + 0] = true, [2 * B + 1] = true, [2 * B + 2] = true, [2 * B + 3] = true };
 

@@ -247,8 +247,8 @@ static void expect_sent(struct judge *j, struct trial *r, const struct shape *s,
                     : again ? "5 (W-1) 4 T D + 2 (W-1) 4 D, both passes" : "4 (W-1) 4 T D + 2 (W-1) 4 D, both passes");
 }
 
-/* What the products of its own hidden numbers and the norms of its own tokens take (norm of sequence.h).  Whoever
- * counts relu and the sum with x, by work(), may do so. */
+/* A device computes the products of its own hidden numbers and the norms of its own tokens (norm of sequence.h).  It
+ * may also count relu and the sum with x, by work(). */
 static void expect_work(struct trial *r, int d, const struct shape *s, int64_t tokens)
 {
     const int64_t products = 2 * 2 * s->T * s->D * part[d].own, norms = 4 * tokens * s->D;

@@ -15,7 +15,7 @@ enum error_code write_teacher_tree(const char *folder, uint64_t variant, struct 
  *  this one: a tutorials/ for programs of students. */
 enum error_code write_skeletons(const char *folder, struct error *);
 
-/* Which mutants of each lesson are tried: the one of this name, or `most` at equal distances; 0: all. */
+/* A proof tries the mutant of this name alone, or `most` of each lesson at equal distances; 0: all. */
 struct proof_part { int most; const char *name; };
 
 /** Try the grader: the skeleton must have 0 points, the solution all, each mutant must lose what it says.

@@ -151,7 +151,7 @@ static void find_lost(const struct node_call *c, struct tensor logits)
     intervals_free(&rows);
 }
 
-/* What a number in a mean over so many rows, or sequences, of its optimizer step adds to the step's loss. */
+/* The weight in the step's loss of one row, or sequence, whose optimizer step has `all` of them. */
 static double share_of_loss(const struct node_call *c, double all)
 {
     return balance_weight(c->stage, c->micro) / all;

@@ -239,7 +239,7 @@ static enum error_code after_devices(struct probes *p, struct reference *ref, st
     return comm_agree(comm, e, err);
 }
 
-/* Of that run's layers and replicas, whose activations no device has compared. */
+/* Compare choices in all layers and replicas of a run in which devices compare no activations. */
 static void compare_all_choices(const struct visit *v)
 {
     for (int i = 0; i < v->ref->replicas; i++)

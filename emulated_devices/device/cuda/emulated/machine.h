@@ -91,7 +91,7 @@ static inline void launch_with(const launched &l, const Kernel &kernel, Held &&h
     }, &all, sizeof all);
 }
 
-/* What a kernel's parameters are, if its name stands for one kernel. */
+/* The types of a kernel's parameters, if its name stands for one kernel. */
 template <typename... P> std::tuple<std::decay_t<P>...> parameters_of(int, void (*)(P...));
 
 template <typename Types, bool one_kernel = std::is_invocable<Types, int>::value> struct held_by {

@@ -49,7 +49,7 @@ extern running now;
 
 /* ---- places ------------------------------------------------------------------------------------------------------ */
 
-/* What later accesses must be ordered behind. */
+/* Later accesses must be ordered behind these. */
 struct accesses { access newest; std::vector<access> older; };
 struct cell { accesses writes, reads; };
 

@@ -41,7 +41,7 @@ static bool somebody_left;              /* before a barrier of its block */
 static std::map<std::pair<uint32_t, int>, uint32_t> left;       /* thread of a block: its last phase */
 static std::set<uint32_t> publishers;   /* blocks of which others may know */
 
-/* What lies at a word: for all threads, and for those of one block. */
+/* An atomic leaves this at its word: for all threads, and for those of one block. */
 struct message { known for_all; std::map<uint32_t, known> for_block; };
 static std::map<const void *, message> told;
 
@@ -69,7 +69,7 @@ static known together_of(const known &a, const known &b)
     return sum;
 }
 
-/* Of some threads that meet, one of the three things that each knows; then all know it. */
+/* Threads that meet share one of the three kinds of knowledge: each then knows what all of them know. */
 template <typename F> static void share(const std::vector<thread_order *> &those, F which)
 {
     known first;

@@ -375,7 +375,7 @@ void shadow_access_any(const void *p, size_t bytes, int kind, const void *pc)
     if (bytes > 0) access_at(p, bytes, kind, pc, true);
 }
 
-/* What the host takes, as numbers of some type, and nobody has written: bits that were there before. */
+/* Report bytes that the host copies, as numbers of some type, and that nobody has written. */
 static void check_copied(const void *from, size_t bytes, const type_of_numbers &type)
 {
     const place here = find_place(from);
@@ -400,7 +400,7 @@ void shadow_wrote_by_host(void *to, const void *from, size_t bytes, const type_o
         there.memory->written[there.offset + i] = takes ? here.memory->written[here.offset + i] : 1;
 }
 
-/* Of a product of cuBLAS, which is not watched. */
+/* cuBLAS is not watched, so its products say here which operands they read. */
 void shadow_product_reads(const char *matrix, const void *p, size_t bytes)
 {
     const place at = find_place(p);
