@@ -43,8 +43,9 @@ static void digest_add_counters(struct digest *digest, const struct ledger *ledg
 enum error_code digest_finish(struct digest *digest, struct trainer *trainer, struct error *err)
 {
     const struct device *const device = trainer->comm->device;
-    struct digest *const all = calloc((size_t)trainer->comm->size, sizeof *all);
-    enum error_code e = all ? OK : fail(err, ERR_MEMORY, "no memory for the digests of %d devices", trainer->comm->size);
+    const int devices = trainer->comm->size;
+    struct digest *const all = calloc((size_t)devices, sizeof *all);
+    enum error_code e = all ? OK : fail(err, ERR_MEMORY, "no memory for the digests of %d devices", devices);
     digest_add_counters(digest, &trainer->comm->counted);
     DIGEST_ADD(digest->memory, device->arena.peak);
     DIGEST_ADD(digest->time, device->clock.now);
@@ -52,7 +53,7 @@ enum error_code digest_finish(struct digest *digest, struct trainer *trainer, st
     e = comm_agree(trainer->comm, e, err);
     if (!e) e = comm_bring(trainer->comm, digest, sizeof *digest, all, err);
     if (!e) *digest = digest_start();
-    for (int d = 0; d < trainer->comm->size && !e; d++) {
+    for (int d = 0; d < devices && !e; d++) {
         DIGEST_ADD(digest->numbers, all[d].numbers);
         DIGEST_ADD(digest->counters, all[d].counters);
         DIGEST_ADD(digest->memory, all[d].memory);
