@@ -192,7 +192,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         MPI_TEST(test_where_sequences_are), MPI_TEST(test_every_data_scheme), MPI_TEST(test_with_other_axes),
-        MPI_TEST(test_a_device_without_experts), MPI_TEST(test_refused), MPI_TEST(test_bad_files), MPI_TEST(test_digest), MPI_TEST(test_devices_agree),
+        MPI_TEST(test_a_device_without_experts), MPI_TEST(test_refused), MPI_TEST(test_bad_files),
+        MPI_TEST(test_digest), MPI_TEST(test_devices_agree),
     };
     return MPI_RUN("batch_plan", tests);
 }
