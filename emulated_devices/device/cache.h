@@ -20,13 +20,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* A block of the drive: its size, the decayed count of its requests, and whether the host keeps it. `changed`: it
+ * differs from the drive, to which it is written when it makes way. */
 struct cache_block { uint64_t bytes; double count; bool kept, changed; };
 
 struct cache {
     uint64_t room;                      /* bytes; 0: nothing is kept */
-    double threshold, decay;
+    double threshold, decay;            /* the least count that makes way for a new block; the factor on all counts */
     int64_t every;                      /* 0: counts are never decayed */
-    int blocks;
+    int blocks;                         /* blocks of the drive, kept or not */
     struct cache_block *block;          /* [blocks] of the caller, with their sizes */
     uint64_t used, hits, requests;      /* bytes; so far */
 };

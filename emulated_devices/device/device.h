@@ -19,15 +19,15 @@ struct watch {
 };
 
 struct device {
-    const struct backend *backend;
+    const struct backend *backend;      /* entry points that compute and allocate */
     void *state;                        /* the backend's */
-    struct arena arena;
-    struct clock clock;
+    struct arena arena;                 /* counts and owns all memory of this device */
+    struct clock clock;                 /* virtual time of this device */
     struct flight_mode streams;         /* whether what is in flight can be seen; looked at by comm_open */
     struct watch *watch;                /* NULL: nobody is told */
     enum dtype dtype;                   /* of weights, activations and gradients */
     uint64_t operations;                /* charged so far, and what they came to */
-    struct op_cost done;
+    struct op_cost done;                /* operations and bytes charged so far */
     const struct ops *ops;   /* the backend's for that format, called through compute.h only; NULL: it has no numbers */
 };
 

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The half-open range [first, first + count). */
 struct interval { int64_t first, count; };
 
 static inline int64_t interval_end(struct interval a) { return a.first + a.count; }

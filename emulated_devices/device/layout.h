@@ -18,10 +18,10 @@ struct box {
 };
 
 struct layout {
-    int ndim;
+    int ndim;                           /* dimensions in use, of dim and of every box */
     int64_t dim[TENSOR_MAX_DIMS];       /* of the whole tensor */
-    int boxes;
-    struct box box[LAYOUT_MAX_BOXES];
+    int boxes;                          /* entries of `box` */
+    struct box box[LAYOUT_MAX_BOXES];   /* the piece, in the order of its memory */
 };
 
 /** All of a tensor, in one box. */

@@ -12,7 +12,7 @@
 
 struct part {
     int64_t dim[2];                     /* rows and columns of the whole */
-    struct intervals rows, cols;
+    struct intervals rows, cols;        /* ranges of the whole that the part has, ascending */
 };
 
 /** Free the lists. */

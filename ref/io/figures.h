@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* A number as text, returned by value so that a printf can use several. */
 struct figure { char text[40]; };
 
 /** A time: "27.8 ms", "5.44 s", from two minutes on "34 min 0 s", from two hours "3 h 24 min", from two days

@@ -43,7 +43,7 @@ enum { OPTIONS_MOST = 192 };            /* lines of a table */
 struct option {
     const char *name;                   /* "--steps"; without dashes ("FILE"): a positional argument */
     const char *argument;               /* word for the value in the help: "N"; NULL: a switch or positional argument */
-    enum option_kind kind;
+    enum option_kind kind;              /* how the word is read, and into which type `to` points */
     void *to;                           /* destination; `kind` says its type */
     double min, max;                    /* inclusive range; checked if min < max; max may be INFINITY */
     const char *const *choices;         /* OPTION_CHOICE: names, NULL-terminated */
@@ -119,6 +119,7 @@ const char *nearest_name(const char *word, const char *const *names, size_t n);
 enum error_code fail_unknown_name(struct error *, const char *flag, const char *word, const char *const *names,
                                   size_t n);
 
+/* The shortest text that reads back as the same number. */
 struct real_text { char text[32]; };
 
 /** The shortest decimal number that is read as this one, bit for bit. */

@@ -22,8 +22,8 @@ extern const int64_t stream_parameters[STREAM_COUNTS][STREAM_SIZES];        /* w
 
 /* The final losses on one corpus. */
 struct stream_losses {
-    const char *corpus;
-    double loss[STREAM_COUNTS][STREAM_SIZES];
+    const char *corpus;                 /* "Stack-V2 (Python)" or "Pile" */
+    double loss[STREAM_COUNTS][STREAM_SIZES];   /* final loss, by number of streams and size of the model */
 };
 extern const struct stream_losses stream_losses[STREAM_CORPORA];
 

@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 struct range {
-    char *base;
+    char *base;                         /* first byte of the reserved addresses */
     size_t size, used, page;            /* bytes; `used`: allocated so far, including freed ones */
     struct hole *holes;                 /* freed, for the next allocation of the same number of pages */
     int advice;                         /* what tells the system that freed pages are of no use any more */
