@@ -10,12 +10,12 @@
 
 /* A message that is complete. */
 struct delivery {
-    struct exchange exchange;
+    struct exchange exchange;           /* the exchange of which the message is a part */
     struct passage passage;             /* as given to start, with what the other side said: stamp and serial, or
                                          * ready */
-    void *data;
+    void *data;                         /* as given to start */
     int peer;                           /* rank in the group */
-    bool sending;
+    bool sending;                       /* this device sent the message; else it received it */
 };
 
 /* What a device does with a message.  LOOKS: it receives what may stay with its sender until it has been read. */

@@ -19,7 +19,7 @@
 struct wait {
     int device;                         /* world rank */
     bool sending, named;                /* sending: this device sends and the other must receive */
-    enum operation operation;
+    enum operation operation;           /* of the exchange */
     unsigned axes;                      /* of the group */
     uint32_t number;                    /* of the exchange, or its name */
 };
@@ -28,7 +28,7 @@ struct place;
 
 struct progress {
     struct place *place;                /* [size], shared; NULL: no shared memory */
-    int rank, size;
+    int rank, size;                     /* this device, and all devices of the program */
     double limit;                       /* seconds */
 };
 

@@ -51,9 +51,9 @@ struct orrery_tensors;                  /* an open safetensors file: a checkpoin
 
 /** One tensor of a file; strings live until the file is closed. */
 struct orrery_tensor {
-    const char *name;
+    const char *name;                   /* unique in the file */
     const char *dtype;                  /* as spelled in the file: "F32", "BF16", ... */
-    int ndim;
+    int ndim;                           /* dimensions in use; 0: a scalar */
     int64_t dim[ORRERY_DIMS];           /* slowest first */
     int64_t count;                      /* elements */
 };

@@ -7,9 +7,9 @@
 /* What one device keeps of a tensor, or of one of its tiles: a range of the elements of its boxes, which are stored one
  * box after another. */
 struct piece {
-    int rank;
-    const struct param_spec *spec;
-    const struct layout *layout;
+    int rank;                           /* device that has the numbers */
+    const struct param_spec *spec;      /* the parameter */
+    const struct layout *layout;        /* boxes of the parameter on this device */
     struct interval kept;               /* elements of the boxes; all of them where nothing is sharded over dp */
     struct tensor data;                 /* [kept.count] */
     bool first;                         /* no earlier place of the pipeline holds it */

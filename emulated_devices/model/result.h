@@ -12,6 +12,7 @@ struct trainer;
 
 enum { RESULT_AXES = 3 };               /* tp, pp, copies along dp and cp */
 
+/* Groups over which losses and norms are summed, one axis after another. */
 struct result_groups { struct group along[RESULT_AXES]; };
 
 /** Create the groups of this device's replica: of all devices, unless replicas train apart.  Local.

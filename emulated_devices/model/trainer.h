@@ -13,15 +13,16 @@
  * fill NULL: there are no tokens; all are 0, none is ignored.  For devices without numbers, and plans of whole
  * sequences. */
 struct batch_source {
+    /* As said above the struct. */
     void (*fill)(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
                  int32_t *within);
-    const void *context;
+    const void *context;                /* first argument of fill */
 };
 
 struct trainer {
-    struct plan plan;
-    struct device *device;
-    struct comm *comm;
+    struct plan plan;                   /* a copy, checked */
+    struct device *device;              /* the caller's */
+    struct comm *comm;                  /* the caller's */
     struct group world, dp, tp, pp, cp; /* dp: devices with the same weights, along dp and cp */
     struct result_groups result;        /* devices that sum one loss: all, unless replicas train apart */
     struct group ep, etp, same_experts; /* devices that share the experts of a layer; F of each; that have the same
@@ -30,15 +31,15 @@ struct trainer {
                                                                          * them */
     struct group side, sides;           /* without a backward pass: the devices of this side of the weights; this place
                                          * on both sides (zeroth.h) */
-    struct schedule schedule;
+    struct schedule schedule;           /* of the pipeline, also of one stage */
     struct action_time *times;          /* [actions of this device] of the last step, in virtual time */
-    struct tensor_parallel tensor;
-    struct seams seams;
-    struct data_parallel data;
-    struct parameters parameters;
+    struct tensor_parallel tensor;      /* how matrices are cut */
+    struct seams seams;                 /* the schemes for matrices, tokens and experts together */
+    struct data_parallel data;          /* owns weights, gradients and states of the optimizer */
+    struct parameters parameters;       /* this device's pieces of the model */
     struct stage *stage;                /* [chunks] */
-    int stages_open;
-    struct batch_source source;
+    int stages_open;                    /* stages that trainer_close must close */
+    struct batch_source source;         /* where tokens come from */
     int32_t *scratch;                   /* [3*B*S] ids, labels and positions in samples, of the largest batch */
     int64_t step;                       /* steps done */
     struct held held;                   /* with a batch plan: the largest of all steps; in a trainer that trains, of the
@@ -63,7 +64,7 @@ struct step_result {
                                          * the last; with replicas that train apart, the root mean square of theirs */
     double side[2],                     /* without a backward pass: the loss on each side of the weights; `loss` is */
         slope;                          /* their mean, slope their difference quotient, and there is no norm */
-    double lr;
+    double lr;                          /* learning rate of the step */
     double loss_scale;                  /* of the gradients, which still have this factor; the norm does not */
     bool skipped;                       /* a gradient was not finite: no device has taken the step */
     int64_t lost_layer, lost_row;       /* of a mixture, the first router whose logits of a row of the batch are not

@@ -20,8 +20,8 @@
 enum { PLAN_MOST_STAGES = 1024 };
 
 struct plan {
-    struct model_config model;
-    struct mesh mesh;
+    struct model_config model;          /* the whole model */
+    struct mesh mesh;                   /* devices along each axis */
     int64_t B, S;                       /* sequences of the global batch (a batch plan: of this step), tokens of each */
     const struct batch_plan *batches;   /* sequences of each microbatch, by step and copy; NULL: equal parts of B */
     int64_t batch_step;                 /* with a batch plan: the step whose B and microbatches these are */
@@ -43,9 +43,9 @@ struct plan {
     int comm_streams;                   /* of a device's clock (streams.h); 0: as many as it has */
     int updates;                        /* optimizer steps in one training step; set by plan_check */
     bool skips;                         /* microbatches of the schedule skip stages; set by plan_check */
-    enum dtype dtype;
+    enum dtype dtype;                   /* format of weights and activations */
     double loss_scale;                  /* initial, where the format needs one; 0: the default (loss_scale.h) */
-    uint64_t seed;
+    uint64_t seed;                      /* of the initial weights, dropout, drawn tokens and directions */
     const struct cluster *cluster;      /* whose nodes decide which collectives fit; NULL: all distances are equal */
     struct data_request data;           /* the data-parallel scheme and its shards */
     int ep, etp;                        /* parts of each layer's experts, and of F of each expert, over neighbours of a
@@ -64,8 +64,8 @@ struct plan {
     struct context_split split;         /* of cp, for attention schemes of two dimensions; 0: the defaults */
     bool offload_activations;           /* to the slow tier of `data`, between forward and backward: away.h */
     const char *recompute;              /* which layers recompute activations: recompute.h; NULL: none */
-    const struct optimizer *optimizer;
-    struct hyperparameters hyper;
+    const struct optimizer *optimizer;  /* from the registry */
+    struct hyperparameters hyper;       /* of the optimizer and the schedule of its rate */
     int perturb;                        /* for an optimizer without a backward pass: 2: each half of the copies computes
                                          * the loss on one side of the weights (zeroth.h); 0, 1: each computes both */
 };

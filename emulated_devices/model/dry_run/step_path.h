@@ -27,14 +27,14 @@ enum path_kind {
 };
 
 struct path_piece {
-    enum path_kind kind;
-    picoseconds from, to;
+    enum path_kind kind;                /* decides which fields below are set */
+    picoseconds from, to;               /* virtual time */
     int device;                         /* that works, or that receives */
     int stream;                         /* that works, sends or waits */
     const char *what;                   /* of work: its name */
     int sender;                         /* of a message; in a folded run it and the receiver may not have run */
     enum traffic_kind traffic;          /* whose it is */
-    uint64_t bytes;
+    uint64_t bytes;                     /* of a message */
 };
 
 typedef void path_fn(const struct path_piece *, void *context);

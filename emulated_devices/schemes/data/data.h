@@ -48,7 +48,7 @@
 
 /* The options of a scheme on the command line. */
 struct data_request {
-    const char *scheme;
+    const char *scheme;                         /* name in the registry, as --data-parallel takes it */
     int group;                                  /* --shard-group: devices that share one copy; 0: the scheme's */
     int shards[3];                              /* --shards W,G,O; 0: not given */
     int context;                                /* --cp, for schemes whose default it is; set by plan_check */
@@ -75,7 +75,7 @@ struct data_request {
 };
 
 struct data_scheme {
-    struct scheme head;
+    struct scheme head;                         /* name, description, source; first, for casts */
     /* Set w | g | o, which are 1 before the call, for s->P devices.  @return NULL, or what the scheme requires or does
      * not accept, as text. */
     const char *(*share)(struct shards *s, const struct data_request *);
@@ -137,8 +137,8 @@ struct outer data_outer(const struct data_request *);
  * here on weights are needed at another point (data_set_direction). */
 enum pass { PASS_FORWARD, PASS_BACKWARD_INPUT, PASS_BACKWARD_WEIGHT, PASS_UPDATE, PASS_TURN };
 struct use {
-    int part;
-    enum pass pass;
+    int part;                                   /* 0: the embedding; 1 + layer; 1 + L: the loss */
+    enum pass pass;                             /* what is computed with the part */
     int tile;                                   /* if a part is used tile by tile: the tile's unit; 0: none */
     bool older;                                 /* with two versions of the weights: uses the older one */
 };
@@ -157,16 +157,16 @@ struct sharing;
 struct data_link { const struct data_stage *stage; void *state; };
 
 struct data_parallel {
-    const struct data_scheme *scheme;
-    struct data_request request;
-    const struct model_config *config;
-    struct device *device;
+    const struct data_scheme *scheme;           /* of the plan */
+    struct data_request request;                /* of the plan, with the scheme's defaults */
+    const struct model_config *config;          /* of the whole model */
+    struct device *device;                      /* whose shards these are */
     struct group *group;                        /* along dp: devices with the same pieces and other sequences */
     struct group *experts;                      /* devices with the same experts and other tokens; NULL: experts are
                                                  * shared as everything else */
-    struct parameters *parameters;
-    const struct optimizer *optimizer;
-    const struct hyperparameters *hyper;
+    struct parameters *parameters;              /* this device's pieces, which units group */
+    const struct optimizer *optimizer;          /* of the plan; its functions step shards */
+    const struct hyperparameters *hyper;        /* of the plan */
     const char *allreduce;                      /* algorithm; NULL: the default */
     int versions;                               /* of the weights: 2 if microbatches still need those before the last
                                                  * step (pipedream_2bw.c); then weights are not in shards */

@@ -44,7 +44,8 @@ enum error_code schedule_execute(const struct schedule *, struct group *, const 
 
 /* The size of a microbatch's activations between stages, and of their gradient; of the notes beside one of them. */
 struct stage_sizes {
-    uint64_t (*tensor)(const void *context, int micro);
+    uint64_t (*tensor)(const void *context, int micro);                  /* Bytes of a microbatch's activations, and of
+                                                                          * their gradient. */
     uint64_t (*note)(const void *context, int micro, bool gradient);     /* NULL: there are no notes */
 };
 

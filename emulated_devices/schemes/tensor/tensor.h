@@ -50,23 +50,23 @@ enum tensor_place {
 
 /* Heads of a part of the inner side: its queries, and the key/value heads that they use. */
 struct heads {
-    struct interval queries, keys;
-    int copy, copies;                           /* number of parts with these key/value heads; index of this part */
+    struct interval queries, keys;              /* of all query heads; of all key/value heads */
+    int copy, copies;                           /* this part among those with its key/value heads; their number */
 };
 
 /* A device's piece of a matrix that is available tile by tile (schemes/data/tiles.h): a tile's weights, or memory for
  * its gradient, exist between take and give.  Both return OK or any error; after an error the step cannot go on. */
 struct tiled {
-    int count;
-    void *context;
+    int count;                          /* tiles of the piece */
+    void *context;                      /* first argument of take and give */
     enum error_code (*take)(void *context, int tile, struct tensor *, struct error *);
     enum error_code (*give)(void *context, int tile, struct error *);
 };
 
 struct tensor_parallel {
-    const struct tensor_scheme *scheme;
-    const struct model_config *config;
-    struct device *device;
+    const struct tensor_scheme *scheme;         /* of the plan */
+    const struct model_config *config;          /* of the whole model */
+    struct device *device;                      /* whose part this is */
     struct group *group;                        /* along tp; set by tensor_open */
     const char *allreduce;                      /* algorithm; NULL: the default */
     int64_t S;                                  /* tokens of a sequence */
@@ -146,7 +146,7 @@ enum tensor_pass { FORWARD_PASS, INPUT_PASS, WEIGHT_PASS, EXCHANGE_PASS };
 struct forecast;
 
 struct tensor_scheme {
-    struct scheme head;
+    struct scheme head;                         /* name, description, source; first, for casts */
 
     /* The mesh that P devices form.  @return NULL, or what P must be, as text. */
     const char *(*mesh)(int P, int mesh[TENSOR_AXES]);
@@ -376,11 +376,11 @@ enum error_code scatter_rows(struct tensor_parallel *, unsigned axes, const int6
 
 /* The sum of the costs of all collectives entered. */
 struct forecast {
-    const struct tensor_parallel *tp;
-    struct account sum;
+    const struct tensor_parallel *tp;           /* on whose groups the collectives would run */
+    struct account sum;                         /* messages, bytes and additions, by operation */
     bool gradients;                             /* what is entered now are gradients of weights, in their own format */
     bool timed;                                 /* also sum the predicted times */
-    picoseconds time;
+    picoseconds time;                           /* if timed: of all collectives, one after another */
 };
 /* Any collective on any group. */
 void forecast_on(struct forecast *, const struct group *, enum operation, const char *algorithm, struct collective);

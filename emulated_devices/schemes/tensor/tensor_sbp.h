@@ -41,7 +41,7 @@ struct sbp_layout { struct sbp of[SBP_ROLE_COUNT]; };
 
 /* The scheme first: pointers to the two can be cast into each other. */
 struct sbp_scheme {
-    struct tensor_scheme scheme;
+    struct tensor_scheme scheme;        /* made from the layout */
     struct sbp_layout layout;
     char description[120];              /* of the text, if it was made of one */
 };

@@ -7,10 +7,10 @@
 #include "emulated_devices/schemes/attention/attention.h"
 
 struct head_exchange {
-    const struct tensor_parallel *tp;
+    const struct tensor_parallel *tp;   /* says which heads these devices have together */
     const struct heads *heads;          /* those that all these devices have before */
     struct group *group;                /* NULL if only extents are needed */
-    int devices, rank;
+    int devices, rank;                  /* members of the exchange; this device's place */
     int64_t tokens;                     /* of a sequence, on all these devices together: the i-th device has the i-th of
                                          * nearly equal ranges of them */
 };

@@ -19,7 +19,7 @@
 /* What a planner knows.  Samples lie one after another. */
 struct context_load {
     const int64_t *length;              /* [samples] tokens, each at least 1 */
-    int samples;
+    int samples;                        /* samples of the microbatch, or of all `micros` */
     int64_t tokens;                     /* their sum */
     int micros, micro;                  /* the samples are those of so many microbatches, of which this one is planned,
                                          * with some of them; 0: of one */
@@ -36,16 +36,17 @@ struct context_load {
     int64_t query_width, key_width;     /* numbers of a token: its queries, and as many results; its keys and values */
     const int32_t *sees;                /* [tokens, ranges, 2] what each token sees of its sample, as the mask of struct
                                          * attention: first and end, ascending.  NULL: its sample up to itself */
-    int ranges;
+    int ranges;                         /* ranges of a token in `sees` */
 };
 
 struct context_block {
     struct interval tokens[2];          /* ascending; the second may be empty */
-    int home;
+    int home;                           /* device that has the tokens */
 };
 
 enum context_data { CONTEXT_QUERIES, CONTEXT_KEYS };
 
+/* `device` computes attention of block `query` to block `key` while division `division` runs. */
 struct context_work { int query, key, device, division; };
 
 /* Sent while the work of its division is computed, and there for the next one. */
@@ -59,16 +60,16 @@ struct context_group { int first, devices; };
 struct context_rows { struct interval tokens; int device; };
 
 struct context_plan {
-    int devices, divisions;
+    int devices, divisions;             /* members of the cp group; rounds of work, between which blocks move */
     int proxies;                        /* neighbours, a node, who together carry what one of them sends to another
                                          * node: proxies.h; 0: it goes straight */
-    int64_t tokens;
+    int64_t tokens;                     /* of all samples of the plan */
     struct context_block *block;        /* by home, then by first token */
     struct context_work *work;          /* by device, division, query, key */
     struct context_move *move;          /* by division, block, data, to */
     struct context_group *group;        /* by first device; all devices are in one.  NULL: there are none */
     struct context_rows *row;           /* by device, then by token.  NULL: as in attention, those of its blocks */
-    int blocks, works, moves, groups, rows, room[5];
+    int blocks, works, moves, groups, rows, room[5];    /* entries of the five lists; for how many each has memory */
     bool lost;                          /* there was no memory for all */
     double *away;                       /* [devices] the part of a stage's layers, less two, whose activations leave for
                                          * the slow tier between forward and backward, if they may; NULL: all */
