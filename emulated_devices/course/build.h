@@ -32,7 +32,7 @@ struct build {
     char folder[PATH_MAX / 2], worker[PATH_MAX], source[PATH_MAX], compiler[PATH_MAX];
     bool plus;                          /* C++ */
     const char *user;                   /* as struct judging */
-    bool sanitize;
+    bool sanitize;                      /* compile with AddressSanitizer and UndefinedBehaviorSanitizer */
 };
 
 /**

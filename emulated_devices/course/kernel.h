@@ -17,7 +17,7 @@ struct kernel_trial {
     int number[KERNEL_NUMBERS];         /* for it */
     const char *order;                  /* of threads: "forward", "reverse", a number */
     const float *x;                     /* [n] */
-    int n, m;
+    int n, m;                           /* numbers of x and of y */
     float y[KERNEL_MOST];               /* [m] */
     int reports;                        /* of the judge */
     char report[JUDGE_TEXT];            /* the first one, or the first that ends a program on a GPU */

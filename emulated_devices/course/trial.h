@@ -60,20 +60,21 @@ struct trial_device {
     struct asked_collective asked;              /* the last one */
 };
 
+/* Ranks of the devices of a group; size 0: there is none. */
 struct trial_group { int size, rank[WORKER_MOST_DEVICES]; };
 
 struct trial {
-    struct judge *judge;
-    const char *function;
+    struct judge *judge;                        /* the check that made the run */
+    const char *function;                       /* of the student, which every device calls */
     char label[160];                            /* "3 devices, 1003 elements": how messages name this run */
-    int devices, groups;
+    int devices, groups;                        /* of the run */
     struct trial_group group[WORKER_GROUPS];      /* [0]: all; more: set by the check.  A device sees those that it is
                                                  * in, others have size 0 */
     struct cluster cluster;                     /* "textbook": 10 us and 50 GB/s, computing takes no time */
     bool meets;                                 /* every message waits for its receiver; else none does */
-    struct trial_device device[WORKER_MOST_DEVICES];
-    struct event event[RUN_EVENTS];
-    int events;
+    struct trial_device device[WORKER_MOST_DEVICES];    /* [devices] arguments and results */
+    struct event event[RUN_EVENTS];             /* [events] what devices did, for drawings */
+    int events;                                 /* those that had room */
     char lines[RUN_LINES];                      /* that the student's code said */
     /* how it ended */
     int ended, culprit;                         /* enum trial_end; device, -1: several, which `why` names */

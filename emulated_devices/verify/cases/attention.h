@@ -9,13 +9,13 @@
 struct attention_shape { int64_t B, S, H, K, A; };
 
 struct attention_layer {
-    struct plan plan;
+    struct plan plan;                   /* mesh, batch and model of the layer */
     struct tensor_parallel tp;          /* one device: all heads */
     struct group one, along, part[ATTENTION_GROUPS];
-    struct context_parallel cp;
+    struct context_parallel cp;         /* this device's share */
     struct context_plan placed;         /* from a scheme that makes plans: each sequence is one sample */
     int32_t *sees;                      /* [B*S, 2] the usual mask, with such a plan and without another one */
-    struct attention_call call;
+    struct attention_call call;         /* with this device's rows of queries, keys, values and gradients */
 };
 
 /**

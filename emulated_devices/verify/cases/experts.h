@@ -11,8 +11,8 @@
 
 /* E experts of width F, k choices of each token, tokens of each device, D numbers of a row; devices = ep x etp. */
 struct expert_shape {
-    int64_t E, k, tokens, D, F;
-    int ep, etp;
+    int64_t E, k, tokens, D, F;         /* as above */
+    int ep, etp;                        /* parts of the experts; parts of each expert's F */
     int local;                          /* so many of 100 choices are of the device's own experts, with E = k ep; 0: as
                                          * many as an even load gives */
     bool zipf;                          /* expert e gets a share of the choices like 1/(e+1) */
@@ -20,13 +20,13 @@ struct expert_shape {
 };
 
 struct expert_layer {
-    struct expert_shape shape;
-    struct model_config config;
-    struct tensor_parallel tp;
+    struct expert_shape shape;          /* as given */
+    struct model_config config;         /* of a model with one such mixture */
+    struct tensor_parallel tp;          /* gives device and model to the scheme */
     struct group along_ep, along_etp, part[EXPERT_GROUPS];
-    struct expert_parallel ep;
-    struct expert_routing routing;
-    struct mixture_call call;
+    struct expert_parallel ep;          /* this device's share */
+    struct expert_routing routing;      /* of the call */
+    struct mixture_call call;           /* its tensors are this device's rows */
     struct tensor piece[2];             /* stands for each expert's matrices and their gradients, all 0 */
 };
 

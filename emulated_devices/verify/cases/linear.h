@@ -20,8 +20,8 @@ const char *linear_matrix_name(enum linear_matrix);
 struct linear_layer {
     struct model_config config;
     struct tensor_parallel tp;
-    enum param_role role;
-    int64_t N, I, O;
+    enum param_role role;                               /* which matrix of a block it is */
+    int64_t N, I, O;                                    /* rows, inputs and outputs of the whole product */
     struct tensor piece[LINEAR_MATRIX_COUNT];           /* with the scheme's room for more rows */
 };
 

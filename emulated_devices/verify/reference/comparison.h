@@ -14,20 +14,20 @@
  * norms themselves. */
 struct worst {
     double ratio;                       /* error / bound; above 1, or NaN, the comparison fails */
-    double error, bound;
+    double error, bound;                /* of the tensor below */
     bool absolute;                      /* they are not relative to a norm: none of them is too large to judge by */
     struct scale scale;                 /* the device's numbers as a multiple of the truth's */
     double truth;                       /* squared norm of the device's part of the truth */
-    char tensor[PARAM_NAME];
+    char tensor[PARAM_NAME];            /* its name; "": nothing was compared */
     int rank;                           /* the device */
-    int64_t step;
+    int64_t step;                       /* of the run */
 };
 
 /* One tensor on all devices that have it. */
 struct spread {
-    char kind[24], tensor[PARAM_NAME];
-    int64_t step;
-    struct evidence on;
+    char kind[24], tensor[PARAM_NAME];  /* "gradient", "activation", ..; name of the tensor */
+    int64_t step;                       /* of the run */
+    struct evidence on;                 /* which devices have it wrong, and by what factor */
 };
 
 struct comparison {
@@ -36,10 +36,10 @@ struct comparison {
     int64_t choices, choices_differ;    /* tokens whose experts were compared, in all layers and steps; which differ */
     bool codes;                         /* states are codes: numbers may differ in a bit, and be a code apart */
     struct worst largest;               /* the largest error of any tensor, regardless of its bound; not of codes */
-    char largest_kind[24];
-    bool failed;
+    char largest_kind[24];              /* "gradient", "activation", .. */
+    bool failed;                        /* a tensor is outside its bound; then `first` and `where` are set */
     struct worst first;                 /* the first failure in order of execution, on its worst device */
-    char first_kind[24];
+    char first_kind[24];                /* of `first` */
     struct spread where;                /* the same tensor on all devices */
     char before[PARAM_NAME + 32];       /* the tensor compared just before, which held; empty: none */
     bool number;                        /* the failure is a single number: the loss, the norm */
@@ -56,10 +56,10 @@ struct comparison {
     int64_t wrong;                      /* the number of these that failed */
     int64_t unjudged;                   /* the number of these that cannot be judged: judgement.h */
     struct worst open;                  /* the first of them in order of execution */
-    char open_kind[24];
+    char open_kind[24];                 /* of `open` */
     int64_t warned;                     /* the number of these that are right by a wide bound */
     struct worst wide;                  /* the one with the widest */
-    char wide_kind[24];
+    char wide_kind[24];                 /* of `wide` */
 };
 
 /** Whether all that was compared is right: the only verdict that is OK. */

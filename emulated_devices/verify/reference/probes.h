@@ -15,18 +15,18 @@
 
 /* The description of a tensor that a device compares. */
 struct expected {
-    char name[32];
-    int layer;
-    bool gradient;
-    int64_t cols;
+    char name[32];                      /* as the observer gets it: "attn.qkv" */
+    int layer;                          /* -1 before the blocks, L after */
+    bool gradient;                      /* the tensor is a gradient */
+    int64_t cols;                       /* of the whole tensor */
     enum activation_width width;        /* the meaning of the columns */
-    enum dtype format;
+    enum dtype format;                  /* in which devices hold it */
 };
 
 struct probes {
-    struct trainer *trainer;
-    struct probe probe;
-    bool isolate;
+    struct trainer *trainer;            /* whose tensors are compared */
+    struct probe probe;                 /* what the trainer calls */
+    bool isolate;                       /* after its comparison a tensor is replaced by the truth */
     int count;                          /* tensors of a step */
     int routers;                        /* layers whose choices of experts are kept, after the tensors; 0: no mixture */
     struct expected *expected;          /* [count + routers] */

@@ -5,10 +5,11 @@
 #include "ref/text/corpus.h"
 
 struct data_word {
-    const char *path;
+    const char *path;                   /* in `text` of the list */
     int64_t weight;                     /* in millionths; 0: it has none */
     int share;                          /* all weights as whole numbers without a common divisor; 0: none */
 };
+/* The files of a flag: [count] words, which point into a copy of the flag's text. */
 struct data_words { struct data_word *word; int count; char *text; };
 
 /**
