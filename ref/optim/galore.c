@@ -16,8 +16,8 @@ void dsyevd_(const char *jobz, const char *uplo, const int *n, double *a, const 
 struct low_rank low_rank_of(const struct optimizer *o, const struct hyperparameters *h, bool linear, int64_t m,
                             int64_t n)
 {
-    const int64_t a = m < n ? m : n, b = m < n ? n : m;
     /* The shorter side a is projected to r directions; if m >= n, P [a,r] stands on the right of G. */
+    const int64_t a = m < n ? m : n, b = m < n ? n : m;
     const struct low_rank p = { .r = h->rank < a ? h->rank : a, .a = a, .b = b, .right = m >= n }, whole = { 0 };
     return o->low_rank && linear ? p : whole;
 }
