@@ -85,7 +85,7 @@ static void block_step(const struct coded *c, real *N, const real *G, int64_t n,
         const real g = G[i] * c->scale, part = c->new2 * g;
         /* With codes a gradient that is not finite gives moments and a step of 0. */
         const bool dropped = c->codes && !isfinite(g);
-        /* A product and a sum are rounded once (fma), as in the released kernel; N is computed before m and v are coded. */
+        /* fma rounds a product and a sum once, as in the released kernel; N has m and v before they are coded. */
         m[i] = dropped ? 0 : REAL_FN(fma)(m[i], c->beta1, c->new1 * g);
         v[i] = dropped ? 0 : REAL_FN(fma)(v[i], c->beta2, part * g);
         N[i] = dropped ? 0 : m[i] / (REAL_FN(sqrt)(v[i]) + c->eps);
