@@ -55,6 +55,7 @@ static bool give_slot(const struct expert_room *r, const int64_t load[], bool he
     int64_t best = -1;
     for (int64_t e = 0; e < r->E; e++) {
         if (load[e] == 0 || best_device(r, held + e * r->devices, used) < 0) continue;
+        /* The next slot goes to the expert with the most load for each of its holders. */
         if (best < 0 || needs_more(r, load, held, e, best)) best = e;
     }
     if (best < 0) return false;
@@ -68,6 +69,7 @@ void expert_materialise(const struct expert_room *r, const int64_t load[], const
     int *used = calloc((size_t)r->devices, sizeof *used);
     for (int64_t e = 0; e < r->E; e++)
         for (int d = 0; d < r->devices; d++) {
+            /* The `degree` experts with the most load go to all devices; else slots are given one by one. */
             const bool to_all = r->degree >= 0 && r->degree <= r->slots && load[e] > 0 &&
                                 place_by_load(load, r->E, e) < r->degree;
             held[e * r->devices + d] = d == owner[e] || to_all;
