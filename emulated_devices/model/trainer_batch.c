@@ -29,6 +29,7 @@ enum error_code trainer_agree_on_plans(struct trainer *t, enum error_code e, str
     for (int i = 0; i < t->plan.micros; i++)
         sha256_add(&sum, &t->stage[0].micro[i].plan.digest, sizeof t->stage[0].micro[i].plan.digest);
     const struct sha256_text own = sha256_end(&sum);
+    /* Plans are made by each member alone: digests must be equal before a message is sent. */
     const enum error_code same = group_same(&t->cp, own.text, sizeof own.text - 1, "the plan of tokens", &differs);
     if (!e && same) e = fail(err, same, "%s", differs.text);
     return comm_agree(t->comm, e, err);
@@ -67,6 +68,7 @@ int64_t trainer_replica_labels(const struct trainer *t)
 static void take_rows(int32_t *into, const int32_t *of, int64_t N, const struct intervals *rows)
 {
     for (int i = 0; i < rows->count && of; i++)
+        /* Parallel streams repeat the batch: row N is row 0 of the next stream. */
         for (int64_t k = 0; k < rows->at[i].count; k++) *into++ = of[(rows->at[i].first + k) % N];
 }
 
@@ -132,6 +134,7 @@ enum error_code trainer_take_batch(struct trainer *t, struct error *err)
         s->dropout_seed = dropout_seed(p->seed, t->step);
         for (int i = 0; i < p->micros && !e; i++) {
             struct microbatch *m = &s->micro[i];
+            /* ids [N of the microbatch] of this device's rows; labels only of rows whose losses it computes. */
             take_rows(m->ids.data, ids, N, &m->rows);
             take_rows(m->labels.data, labels, N, &m->tokens);
             if (p->packed) e = take_samples(m, within, N, p->S, err);
