@@ -116,7 +116,7 @@ static void take(struct comm *c, struct half h, const struct letter *l, size_t b
         return;
     }
     char *const pool = t->near.base[peer_of(s)];
-    /* As if MPI had received the head: the rest of the code does not see the difference. */
+    /* The slot looks as if MPI had received the head, so the rest of the code is the same. */
     s->got = (int)(bytes - sizeof *l + sizeof l->head);
     memcpy(s->stage, (const char *)l + offsetof(struct letter, head), (size_t)s->got);
     s->here = true;

@@ -62,7 +62,7 @@ void near_drop(const struct near *n, int rank)
 
 /* ---- who is near ------------------------------------------------------------------------------------------------- */
 
-/* What each device tells all others. */
+/* Each device tells this to all others. */
 struct near_place {
     struct pool_place pool;
     uint64_t inbox;                     /* its place in the pool */

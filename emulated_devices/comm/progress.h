@@ -15,7 +15,7 @@
 #include "emulated_devices/comm/comm.h"
 #include <mpi.h>
 
-/* What a device waits for. */
+/* The message for which a device waits. */
 struct wait {
     int device;                         /* world rank */
     bool sending, named;                /* sending: this device sends and the other must receive */
@@ -35,7 +35,7 @@ struct progress {
 /* The least limit in seconds without shared memory: then others may compute without being seen. */
 enum { BLIND_LIMIT = 600 };
 
-/* What one wait has seen of the others. */
+/* Progress of other devices, as one wait has seen it. */
 struct vigil {
     int64_t next, last;                 /* when to look again, and the last look; nanoseconds, 0: never */
     double quiet;                       /* seconds without progress */

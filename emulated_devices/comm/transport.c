@@ -61,7 +61,7 @@ static void start_send(struct transport *t, struct slot *s, int peer)
     if (s->failed != MPI_SUCCESS) s->head = MPI_REQUEST_NULL;
 }
 
-/* What is sent first is there when the other side looks. */
+/* Head and answer are complete before a letter is sent, because the other side may look at once. */
 static void start_near(struct comm *c, int slot)
 {
     struct slot *s = &c->transport->slot[slot];
@@ -165,7 +165,7 @@ static void begin_receive(struct comm *c, int slot)
     struct slot *s = &c->transport->slot[slot];
     s->late = flight_of(c, s) != NULL;
     flight_reuse(flight_of(c, s), s->stream, s->data, s->bytes);
-    /* What arrives goes aside, and into the buffer when it is waited for. */
+    /* Bytes that arrive go aside, and into the buffer when the device waits for them. */
     if (s->late) arena_poison(&c->device->arena, s->data, s->bytes);
     slot_open_view(c, s);
     if (!s->late || !has_body(s) || slot_make_room_aside(s)) start(c, slot);
@@ -243,7 +243,7 @@ static void give_up_if_ended(struct comm *c, const struct slot *s, struct vigil 
     comm_abort(c, 1);
 }
 
-/* What a wait is for: a request of MPI, or what a slot says of a near device. */
+/* A wait is for a request of MPI, or for a near device to change the slot. */
 struct awaited {
     MPI_Request *request;
     MPI_Status *status;
@@ -421,7 +421,7 @@ static enum error_code finish_receive(struct comm *c, int slot, struct error *er
     if (rc == MPI_SUCCESS && s->passage.rendezvous) rc = finish_answer(c, s);
     if (rc != MPI_SUCCESS) return mpi_failed(s, rc, err);
     if (!of_this_exchange(s)) return wrong_exchange(s, err);
-    /* The same exchange, called with other arguments. */
+    /* Both sides are in this exchange, but called it with other arguments. */
     if (s->stage->call != s->exchange.call) return message_wrong_call(&s->exchange, s->peer, err);
     slot_close_view(c, s);
     if (!has_body(s)) device_copy(c->device, s->data, s->stage + 1, s->bytes);
@@ -436,7 +436,7 @@ static bool is_expected(const struct slot *s)
            s->stage->call == s->exchange.call;
 }
 
-/* What is wrong with a message says transport_wait. */
+/* A wrong message gives NULL here; transport_wait says what is wrong. */
 const void *transport_look(struct comm *c, int slot)
 {
     struct slot *s = &c->transport->slot[slot];

@@ -32,7 +32,7 @@ bool kernel_try(struct judge *, struct kernel_trial *);
 bool kernel_fails(struct judge *, const struct kernel_trial *, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/** What a result may mean, to be written behind it; "" if nothing is strange about it. */
+/** A hint to what a result may mean, to be written behind it; "" if nothing is strange about it. */
 const char *kernel_meaning(float);
 
 #endif

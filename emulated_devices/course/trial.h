@@ -26,7 +26,7 @@ struct judge;
 
 enum { RUN_TEXT = 400, RUN_EVENTS = 4096, RUN_LINES = 1600 };
 
-/* What a device did, for drawings. */
+/* An event on a device, for drawings. */
 enum event_kind { EVENT_SEND, EVENT_RECEIVE, EVENT_COMPUTE, EVENT_COLLECTIVE };       /* the last: peer is its
                                                                                        * enum collective_kind */
 struct event { int32_t kind, device, peer; uint64_t bytes; picoseconds from, until; };
@@ -103,7 +103,7 @@ void trial_close(struct trial *);
 
 /* ---- comparing: each fails the check with a text that has the run, the device, what came and what should have ---- */
 
-/** What a number that came back may mean, to be written behind it; "" if nothing is strange about it. */
+/** A hint to what a returned number may mean, to be written behind it; "" if nothing is strange about it. */
 const char *trial_meaning(double got);
 
 /** The same bits in buffer i of a device.  @param what  its name for the student: "x". */

@@ -32,7 +32,7 @@ struct arena_use {
     uint64_t total;                     /* bytes of all tags together */
 };
 
-/* What a device is doing, for reports.  The texts live as long as the program. */
+/* The work that a device is doing, for reports.  The texts live as long as the program. */
 struct doing {
     const char *pass;                   /* "forward"; NULL: nothing is known */
     const char *part;                   /* of the model: "the embedding", "layer", "the loss"; NULL: none */

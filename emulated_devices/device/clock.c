@@ -50,7 +50,7 @@ static void note(struct pass_work *w, picoseconds start, picoseconds end)
     w->span[w->count++] = (struct busy){ start, end };
 }
 
-/* Work of a second pass, in what the first one leaves.  @return its end. */
+/* Fill work of a second pass into the time that the first pass leaves free.  @return its end. */
 static picoseconds fill(struct clock *c, const char *what, struct op_cost cost, picoseconds left)
 {
     const struct pass_work *w = c->noted;

@@ -74,7 +74,7 @@ struct shared_link {
     char source[400];                   /* where its rate comes from; "": not said */
 };
 
-/* What communication takes from computing (contention.h). */
+/* How much messages slow computing down (contention.h). */
 struct contention {
     int64_t compute_percent;            /* of its time that the compute stream's work takes while a message is on the
                                          * device's ports, 100 to 1000; 0: not stated */

@@ -9,7 +9,7 @@ struct actor {
     picoseconds now, *done;             /* done: [list->count] when each of its events was */
     uint32_t at;
     int place;                          /* in the heap; -1: it waits */
-    /* Of passes whose work takes longer or shorter as messages come and go. */
+    /* The rest is for passes, whose work takes longer or shorter as messages come and go. */
     bool works;                         /* in the middle of event `at`, which ends at `now` */
     picoseconds since, left, began;     /* at `since` so much was left of it */
     bool put_off;                       /* of other streams: until the compute stream does not work */
@@ -117,7 +117,7 @@ static void arrive(struct run *r, const struct change *a)
 static picoseconds later(picoseconds a, picoseconds b) { return a > b ? a : b; }
 static int compute_stream(int device) { return device * EVENT_ACTORS + COMPUTE; }
 
-/* What work takes now, in percent of its time; 0: a pass beside another that computes stands still. */
+/* The time of work now, in percent of its usual time; 0: a pass beside another that computes stands still. */
 static int64_t slowness(const struct run *r, int number)
 {
     const int device = number / EVENT_ACTORS;
@@ -136,13 +136,13 @@ static picoseconds shrunk(picoseconds x, int64_t percent)
     return x / percent * 100 + x % percent * 100 / percent;
 }
 
-/* What is left of an actor's work goes on at another pace. */
+/* The rest of an actor's work goes on at another pace. */
 static void change_pace(struct run *r, picoseconds at, int number, int64_t before)
 {
     struct actor *a = &r->actor[number];
     const int64_t after = slowness(r, number);
     if (!a->works || before == after) return;
-    /* What was done at the old pace is done; the rest takes longer or shorter. */
+    /* Work that was done at the old pace is done; the rest takes longer or shorter. */
     if (before > 0) a->left = later(0, a->left - shrunk(at - a->since, before));
     a->since = at, a->now = after > 0 ? at + stretched(a->left, after) : INT64_MAX;
     rise(r, a->place);
@@ -170,7 +170,7 @@ static void set_works(struct run *r, int number, bool works)
     if (compute) change_pace(r, a->now, second, before);
 }
 
-/* What waits for both devices is on no port while either works. */
+/* A message that waits for both devices is on no port while either works. */
 static void hear_of(struct run *r, const struct change *c)
 {
     if (!c->begins) arrive(r, c);

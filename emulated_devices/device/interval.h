@@ -37,7 +37,7 @@ static inline int64_t block_start(int64_t count, int parts, int index)
     return count / parts * index + (count % parts < index ? count % parts : index);
 }
 
-/** That block. */
+/** Block `index` of `count` elements that are cut into `parts` nearly equal blocks. */
 static inline struct interval block_at(int64_t count, int parts, int index)
 {
     const int64_t first = block_start(count, parts, index);

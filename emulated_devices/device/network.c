@@ -36,7 +36,7 @@ static int port_of(const struct network *n, int level, int device, bool sends)
     return 2 * (level * n->devices + device) + sends;
 }
 
-/* Of a torus all places in the dimensions along which devices differ: messages also pass places without a device. */
+/* A torus counts all places in the dimensions along which devices differ: messages pass places without a device. */
 static int units_of(const struct network *n, const struct shared_link *s)
 {
     const int units = (n->devices + s->devices - 1) / s->devices;
@@ -45,7 +45,7 @@ static int units_of(const struct network *n, const struct shared_link *s)
     return s->kind == SHARED_TORUS ? places : units;
 }
 
-/* Of a shared link: two directions of each unit, of a torus of each unit and dimension. */
+/* A shared link counts once for each unit and direction; a torus also for each dimension. */
 static int links_of(const struct network *n, const struct shared_link *s)
 {
     return 2 * units_of(n, s) * (s->kind == SHARED_TORUS ? s->dimensions : 1);
@@ -172,7 +172,7 @@ void network_close(struct network *n)
 
 /* ---- sharing ----------------------------------------------------------------------------------------------------- */
 
-/* What messages with a rate leave to the others, and how many others there are on each link. */
+/* Per link: the room that messages with a rate leave, and how many messages have no rate yet. */
 static void count_users(struct network *n)
 {
     memcpy(n->room, n->rate, (size_t)n->links * sizeof *n->room);

@@ -45,7 +45,7 @@ enum error_code network_send(struct network *, picoseconds at, int from, int to,
 /** A device is busy from now on, or no longer: no earlier change is left to be taken out. */
 void network_busy(struct network *, picoseconds at, int device, bool);
 
-/* What happens to a message. */
+/* A message begins or ends. */
 struct change {
     bool begins;                        /* it comes to the ports of its devices; else its last byte arrives */
     uint64_t name;                      /* as given to network_send */

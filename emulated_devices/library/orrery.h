@@ -71,7 +71,7 @@ void orrery_tensors_close(struct orrery_tensors *file);
 /** The number of tensors in a file. */
 int orrery_tensors_count(const struct orrery_tensors *file);
 
-/** What is known of a tensor. @param i  from 0 to orrery_tensors_count() - 1.  @param[out] tensor  its description.
+/** Describe a tensor. @param i  from 0 to orrery_tensors_count() - 1.  @param[out] tensor  its description.
  *  @return 0, or 1 if there is no such tensor. */
 int orrery_tensors_get(const struct orrery_tensors *file, int i, struct orrery_tensor *tensor);
 

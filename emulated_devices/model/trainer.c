@@ -51,7 +51,7 @@ static enum error_code compute(void *context, enum action_kind kind, int chunk, 
     if (kind == UPDATE) return update_in_stream(t, micro, err);
     *doing = (struct doing){ .pass = name[kind], .micro = micro };
     const enum error_code e = pass(t, kind, &t->stage[chunk], micro, err);
-    /* What is allocated next belongs to no pass. */
+    /* Memory that is allocated from here on belongs to no pass. */
     *doing = (struct doing){ .pass = "messages after the passes", .micro = micro };
     return e;
 }

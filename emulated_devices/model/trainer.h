@@ -13,7 +13,7 @@
  * fill NULL: there are no tokens; all are 0, none is ignored.  For devices without numbers, and plans of whole
  * sequences. */
 struct batch_source {
-    /* As said above the struct. */
+    /* Fills ids and labels [count*S] of these sequences; the text above the struct says when it is NULL. */
     void (*fill)(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
                  int32_t *within);
     const void *context;                /* first argument of fill */
@@ -57,7 +57,7 @@ struct trainer {
     int64_t skipped, skipped_before;    /* steps skipped because a gradient was not finite: all, and before this run */
 };
 
-/* The same on every device. */
+/* Result of one training step; identical on all devices. */
 struct step_result {
     double loss;                        /* mean over the labels of the whole batch, with the weights before the step */
     double norm;                        /* global norm of the gradients, before clipping; of several optimizer steps, of

@@ -35,7 +35,7 @@ enum error_code trainer_agree_on_plans(struct trainer *t, enum error_code e, str
     return comm_agree(t->comm, e, err);
 }
 
-/* Of some sequences; without labels none is ignored. */
+/* Count the labels of some sequences that are not ignored; without labels, all count. */
 static int64_t count(const int32_t *labels, struct interval sequences, int64_t S)
 {
     const int64_t first = sequences.first * S, end = interval_end(sequences) * S;
@@ -72,7 +72,7 @@ static void take_rows(int32_t *into, const int32_t *of, int64_t N, const struct 
         for (int64_t k = 0; k < rows->at[i].count; k++) *into++ = of[(rows->at[i].first + k) % N];
 }
 
-/* Of packed samples: the positions of this device's tokens, and what the tokens of its sequences see. */
+/* Set the positions of this device's tokens in packed samples, and the mask of its sequences. */
 static enum error_code take_samples(struct microbatch *m, const int32_t *within, int64_t N, int64_t S,
                                     struct error *err)
 {
@@ -102,7 +102,7 @@ void trainer_read_batch(struct trainer *t)
     t->plan.within = batch_within(t), t->plan.ids = t->scratch;
 }
 
-/* Of a plan that changes: set the sizes of this step, and add what it sends. */
+/* If the plan changes from step to step: set the sizes of this step, and add what it sends. */
 static enum error_code take_step(struct trainer *t, struct error *err)
 {
     if (!plan_changes(&t->plan)) return OK;

@@ -208,7 +208,7 @@ static inline bool plan_changes(const struct plan *p)
     return p->batches || plan_follows_data(p) || plan_shuffles(p);
 }
 
-/** What an attention scheme that makes plans knows of a microbatch with at least one sequence, causal samples.
+/** The facts from which an attention scheme plans a microbatch with at least one sequence, causal samples.
  *  @return OK, for context_load_free; or ERR_MEMORY, with nothing to free. */
 enum error_code plan_context_load(const struct plan *, int dp, int micro, struct context_load *, struct error *);
 

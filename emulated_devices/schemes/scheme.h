@@ -82,7 +82,7 @@ enum error_code scheme_find(const struct scheme **, enum scheme_kind, const char
  *  is full. */
 enum error_code scheme_add(const struct scheme *, struct error *);
 
-/** What a class of equality promises, as text. */
+/** The promise of a class of equality, as text. */
 const char *equality_meaning(enum equality);
 
 /* Each kind's own type begins with the head, so pointers to the two can be cast into each other. */

@@ -7,7 +7,7 @@
 #include "emulated_devices/device/events.h"
 #include "emulated_devices/device/trace.h"
 
-/* What one device needs for a run; the reference on rank 0 only. */
+/* One device's part of a run; the reference is on rank 0 only. */
 struct session {
     const struct train_options *options;        /* the caller's */
     struct trainer trainer;             /* this device's part of the run */

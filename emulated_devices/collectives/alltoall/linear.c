@@ -39,7 +39,7 @@ static enum error_code run(struct group *g, const struct collective *asked, stru
     const bool in_place = c.in == c.out;
     enum error_code code = scratch_agreed(&x, &c, in_place ? in : 0, &copy, err);
     if (code != OK) return code;
-    /* In place a received block would overwrite one that is not sent yet: the input is copied first. */
+    /* If in == out, a received block would overwrite one that is not sent yet: the input is copied first. */
     if (in_place) {
         copy_elements(&x, &c, copy, c.in, in);
         c.in = copy;

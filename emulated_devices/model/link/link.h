@@ -76,7 +76,7 @@ struct part_step {
     int from, before;                   /* ADD, EXCHANGE, COPY: buffers */
 };
 
-/* What a pass over a part does, in order. */
+/* The actions of a pass over a part, in order. */
 struct steps { int count; struct part_step step[LINK_STEPS]; };
 
 enum list { LIST_FORWARD, LIST_AGAIN, LIST_INPUT, LIST_WEIGHT, LIST_COUNT };

@@ -35,7 +35,7 @@ enum error_code cp_begin(struct cp_pass *p, struct attention_call *c, enum tenso
 {
     const enum error_code e = cp_prepare(p, c, err);
     if (e || p->B == 0 || p->cp->devices == 1) return e;
-    /* What the pass will send is entered before it is sent, to compare with what is counted. */
+    /* The pass's messages are entered as expected before they are sent, to compare with what is counted. */
     p->exchange = exchange_begin(p->cp->group, POINT_TO_POINT);
     expect(p, pass);
     return OK;

@@ -371,7 +371,7 @@ struct account data_saved_by_projecting(const struct data_parallel *, int64_t ta
 /** data_cost on the group of one level only. */
 struct account data_level_cost(const struct data_parallel *, enum shard_level);
 
-/** What an outer step sends in addition on the dp group, and what it moves to and from the slow tier. */
+/** The outer step's own traffic on the dp group; its moves to and from the slow tier. */
 struct account data_outer_cost(const struct data_parallel *);
 struct tier_traffic data_outer_moves(const struct data_parallel *);
 /** The stride with the shortest update, for many equal slices.  host: time of a slice on the host; device: on the
@@ -387,13 +387,13 @@ struct model_state data_peak(const struct data_parallel *);
 /** The number of slices of a step, if anything that it uses is on the slow tier; otherwise 0. */
 int data_slices(const struct data_parallel *);
 
-/** What this device has read from the slow tier and written to it so far. */
+/** Bytes that this device has read from the slow tier and written to it so far. */
 struct tier_traffic data_tier_traffic_so_far(const struct data_parallel *);
 
 /* How the drive is used: requests of blocks by the device, and how many of these the host has in its memory. */
 struct drive_use { struct tier_traffic moved; uint64_t requests, hits; };
 
-/** What this device's host has read from its drive and written to it so far. */
+/** Bytes that this device's host has read from its drive and written to it so far. */
 struct drive_use data_drive_use(const struct data_parallel *);
 
 /** The bytes of PARAMETERS, GRADIENTS and OPTIMIZER that are always on the device. */

@@ -89,7 +89,7 @@ static void end(struct mixture_call *c)
     c->routing->way.sent = c->routing->way.pool = tensor_none;
 }
 
-/* What is exchanged between these is not waited for before the next phase, if that is another call. */
+/* Exchanges between leave and left_at are not waited for before the next phase, if that is another call. */
 static void leave(const struct mixture_call *c)
 {
     struct clock *clock = &device_of(c)->clock;

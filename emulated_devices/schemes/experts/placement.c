@@ -80,7 +80,7 @@ void expert_materialise(const struct expert_room *r, const int64_t load[], const
 
 /* ---- algorithm 2 ------------------------------------------------------------------------------------------------- */
 
-/* What devices have so far: slots that are free over all layers, and the load of the layer at hand. */
+/* A device so far: slots that are free over all layers, and the load of the layer at hand. */
 struct shelf { int64_t free, load; };
 
 static int64_t load_of_node(const struct expert_room *r, const struct shelf *s, int device)
@@ -91,7 +91,7 @@ static int64_t load_of_node(const struct expert_room *r, const struct shelf *s, 
     return sum;
 }
 
-/* Of devices with room: of the node with the least load that with the least; of equals that with the most room. */
+/* The device with room that has the least load, in the node with the least load; among equals the most room. */
 static int least_loaded(const struct expert_room *r, const struct shelf *s)
 {
     int best = -1;

@@ -49,7 +49,7 @@ struct stage_sizes {
     uint64_t (*note)(const void *context, int micro, bool gradient);     /* NULL: there are no notes */
 };
 
-/** What this device sends for one execution on a pp group. */
+/** Messages and bytes that this device sends for one execution on a pp group. */
 struct account schedule_cost(const struct schedule *, const struct group *, const struct stage_sizes *,
                              const void *context);
 

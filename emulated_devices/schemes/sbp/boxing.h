@@ -52,7 +52,7 @@ int64_t boxing_sent(const struct shape *, const struct sbp_mesh *, const struct 
 /** The time of one step on the mesh's cluster if all devices begin at once, with elements of 8 bytes. */
 picoseconds boxing_time(const struct shape *, const struct sbp_mesh *, const struct boxing_step *);
 
-/** What one device gives another, or keeps, in a REDISTRIBUTE: a part of the tensor, perhaps empty. */
+/** The part of the tensor, perhaps empty, that one device gives another, or keeps, in a REDISTRIBUTE. */
 struct box boxing_parcel(const struct shape *, const struct sbp_mesh *, const struct boxing_step *, int sender,
                          int receiver);
 

@@ -18,7 +18,7 @@
 
 enum { MIN_SUM_VARIABLES = 64, MIN_SUM_VALUES = 48, MIN_SUM_WIDTH = 32, MIN_SUM_TERMS = 160 };
 
-/* What cannot be; sums of such and other costs stay at least this. */
+/* The cost of an impossible value; sums with it stay at least this. */
 #define MIN_SUM_NEVER (INT64_MAX / 256)
 
 struct min_sum_term {

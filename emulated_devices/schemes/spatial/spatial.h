@@ -116,7 +116,7 @@ enum error_code spatial_crps(struct tiling *, const struct spatial_score *, stru
 
 /* ---- the registry ------------------------------------------------------------------------------------------------ */
 
-/* What is listed and verified. */
+/* A scheme as `orrery list` and `orrery verify` know it. */
 struct spatial_scheme {
     struct scheme head;                         /* name, description, source; first, for casts */
     enum { TRANSFORMS, CONVOLUTION, SCORE } operation;  /* which operation the scheme is for */

@@ -88,7 +88,7 @@ static enum error_code add_squares(struct tensor_parallel *tp, struct tensor squ
     if (!e) e = zeros(tp, &mean, squares.dtype, tensor_rows(X), err);
     /* squares [N] = sum of x^2 over this device's columns: distances from a mean of zeros. */
     if (!e) dev_row_centred_squares(tp->device, squares, x, mean);
-    /* Of several copies of a key head one counts. */
+    /* One of several copies of a key head counts. */
     if (!e && !p.counts) device_zero(tp->device, squares);
     device_free(tp->device, mean), device_free(tp->device, x);
     return e;
@@ -129,7 +129,7 @@ enum error_code heads_norm_forward(struct tensor_parallel *tp, struct tensor Y, 
 
 /* ---- backward for the input -------------------------------------------------------------------------------------- */
 
-/* What both passes over queries, or keys, read: their columns, and zeros in place of means. */
+/* The operands of both backward passes over queries, or keys: their columns, and zeros for means. */
 struct slope { struct tensor x, dy, mean, rstd, w; };
 
 static enum error_code take_slope(struct tensor_parallel *tp, struct slope *s, struct tensor dY, struct tensor X,

@@ -34,7 +34,7 @@ enum sbp_role {
     SBP_ROLE_COUNT
 };
 
-/* As typed. */
+/* A role's name as users type it. */
 const char *sbp_role_name(enum sbp_role);
 
 struct sbp_layout { struct sbp of[SBP_ROLE_COUNT]; };

@@ -42,7 +42,7 @@ void attention_layer_close(struct attention_layer *);
  *  @return OK, or the scheme's error: the other devices still wait; call comm_give_up. */
 enum error_code attention_layer_pass(struct attention_layer *, enum tensor_pass, struct error *);
 
-/** What this device sends in a pass, by the scheme's cost function: in all, and over each level of links. */
+/** Traffic of this device in a pass, by the scheme's cost function: in all, and over each level of links. */
 struct traffic attention_layer_cost(const struct attention_layer *, enum tensor_pass);
 
 #endif

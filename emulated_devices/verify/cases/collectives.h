@@ -4,7 +4,7 @@
 
 #include "emulated_devices/collectives/collective.h"
 
-/* What was found, the same on every member. */
+/* The findings on one algorithm, identical on all members. */
 struct algorithm_outcome {
     int calls;                          /* collectives that were run and compared */
     int64_t elements;                   /* compared by == on this member, over all calls */

@@ -51,7 +51,7 @@ enum error_code expert_layer_learn(struct expert_layer *, struct error *);
 enum error_code expert_layer_announce(struct expert_layer *, struct error *);
 enum error_code expert_layer_run(struct expert_layer *, struct error *);
 
-/** What this device sends in these, by the scheme's formulas of the routing. */
+/** Traffic of this device in these, by the scheme's formulas of the routing. */
 struct traffic expert_layer_cost(const struct expert_layer *);
 
 /** Whether the results and all gradients are those of one device. */

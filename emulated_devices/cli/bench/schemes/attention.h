@@ -31,7 +31,7 @@ struct attention_job {
     const char *cluster, *json;         /* for virtual time; file for the results, NULL: none */
 };
 
-/* What it found. */
+/* Result of one scheme in a job. */
 struct attention_row {
     const struct attention_scheme *scheme;      /* that was run */
     double count[ATTENTION_COUNTS];

@@ -37,7 +37,8 @@ struct tensor_figures {
     picoseconds transfers;              /* of the collectives one after the other, without their additions */
 };
 
-/** What a scheme needs on P devices.  @return OK; ERR_PLAN if it does not accept P or the shape; ERR_MEMORY. */
+/** Predict what a scheme sends and holds on P devices.
+ *  @return OK; ERR_PLAN if it does not accept P or the shape; ERR_MEMORY. */
 enum error_code tensor_predict(struct tensor_figures *, const struct bench_tensor *, const struct tensor_shape *,
                                const struct tensor_scheme *, int P, struct error *);
 

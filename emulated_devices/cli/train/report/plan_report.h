@@ -17,7 +17,7 @@ struct plan_path {
     picoseconds least, most;            /* that a device computes */
 };
 
-/* What a device held when it held most. */
+/* Memory of a device at its peak. */
 struct plan_peak { struct arena_use use; struct doing doing; uint32_t blocks[ARENA_TAG_COUNT]; };
 
 /* All that a plan says besides. */

@@ -24,7 +24,7 @@ int64_t head_exchange_width(const struct head_exchange *, int member, bool fused
 /** The sequences that `rows` rows of this device, before the exchange, are parts of. */
 int64_t head_exchange_sequences(const struct head_exchange *, int64_t rows);
 
-/** Of one number for each head those of this device's; none of none. */
+/** This device's part of a vector with one number for each head; none if there is none. */
 struct tensor head_exchange_sinks(const struct head_exchange *, struct tensor all);
 
 /** Attention over this device's heads: those of `all`, with the numbers of heads, sinks and the dropout of its own. */

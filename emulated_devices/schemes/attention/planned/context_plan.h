@@ -16,7 +16,7 @@
 #include "ref/io/sha256.h"
 #include <stdlib.h>
 
-/* What a planner knows.  Samples lie one after another. */
+/* The facts from which a planner plans.  Samples lie one after another. */
 struct context_load {
     const int64_t *length;              /* [samples] tokens, each at least 1 */
     int samples;                        /* samples of the microbatch, or of all `micros` */
@@ -104,7 +104,7 @@ struct interval *context_samples(const struct context_load *);
 enum error_code context_plan_finish(struct context_plan *, const struct context_load *, struct error *);
 void context_plan_free(struct context_plan *);
 
-/** The same plan in memory of its own.  @return OK or ERR_MEMORY, with nothing to free. */
+/** Copy a plan into memory of its own.  @return OK or ERR_MEMORY, with nothing to free. */
 enum error_code context_plan_copy(struct context_plan *, const struct context_plan *from, struct error *);
 
 /** Free the lengths, if they are memory of their own. */

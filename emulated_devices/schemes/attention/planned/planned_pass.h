@@ -6,7 +6,7 @@
 #include "emulated_devices/schemes/attention/pass.h"
 #include "emulated_devices/schemes/attention/planned/proxies.h"
 
-/* What this device has of a block: of its own, or of one that was moved here.  tensor_none: nothing. */
+/* This device's tensors of a block: of its own, or of one that was moved here.  tensor_none: nothing. */
 struct here {
     int64_t row;                        /* of its first token, among its home's */
     struct tensor queries, keys;        /* [n, >= H A], [n, >= 2 K A]: first and last columns */
@@ -36,7 +36,7 @@ struct planned {
     struct error *err;                  /* the caller's */
 };
 
-/* Of a block: its tokens, and whether this is its home; numbers of a token's queries. */
+/* The tokens of a block; whether this device is its home; numbers of a token's queries. */
 static inline int64_t planned_tokens(const struct planned *p, int block)
 {
     return context_block_tokens(&p->plan->block[block]);

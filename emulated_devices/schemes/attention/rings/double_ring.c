@@ -98,7 +98,7 @@ static struct tensor keys_at(const struct cp_pass *g, const struct keys *k, int 
     return cp_rows(g, step == 0 ? k->first[round % 2] : k->other[(step - 1) % 2], member_before(g->cp, round, step));
 }
 
-/* What a pass computes in a step, with keys and values that are there. */
+/* A pass's computation in a step, with the keys and values that are here. */
 typedef void (*step_function)(struct cp_pass *, void *context, struct tensor keys, int round, int step);
 
 /* Blocks travel on while they are computed with: those of the first place during a whole round. */

@@ -57,7 +57,7 @@ static int64_t bucket_elements(const struct data_parallel *dp)
     return n > 0 ? n : 1;
 }
 
-/* The same devices share all units of a bucket.  @return the sharing at an element of the block; end: where another one
+/* A bucket has units of one sharing only.  @return the sharing at an element of the block; end: where another one
  * begins. */
 static struct sharing *sharing_at(const struct data_parallel *dp, int64_t element, int64_t *end)
 {

@@ -204,7 +204,7 @@ static void foresee_step(struct data_parallel *dp, struct gathering *g)
         if (dp->use[i].pass == PASS_BACKWARD_WEIGHT || renews_weights(dp->use[i].pass)) continue;
         int next = next_weight_use(dp, i);
         foresee_use(dp, g, dp->use[i]);
-        /* The same order as acquire: this part, then the next, then shards of those after it. */
+        /* The order is that of acquire: this part, then the next, then shards of those after it. */
         if (looks_ahead(dp) && next >= 0) foresee_use(dp, g, dp->use[next]);
         for (int k = 2; k < ring_parts(dp) && looks_ahead(dp) && next >= 0; k++) {
             next = next_weight_use(dp, next);

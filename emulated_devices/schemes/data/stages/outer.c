@@ -78,14 +78,14 @@ void data_start_round(struct data_parallel *dp)
 
 /* ---- the outer step ---------------------------------------------------------------------------------------------- */
 
-/* What of a unit is stepped at once: all, or where something lies on the slow tier as much as in other steps. */
+/* Elements of a unit that are stepped at once: all, or a slice if something lies on the slow tier. */
 static int64_t most_at_once(const struct data_parallel *dp, const struct unit *u)
 {
     const int64_t n = kept_elements(u, BY_OPTIMIZER);
     return dp->request.offload && dp->request.offload_slice < n ? dp->request.offload_slice : n;
 }
 
-/* Of a part of a unit: where it lies, and on the device. */
+/* One tensor of the step, for a part of a unit: where it lies (home), and its copy on the device (here). */
 enum { GRADIENT, ANCHOR, THETA, MOMENTUM, WEIGHT, OPERANDS };
 struct operand { enum arena_tag tag; enum tensor_kind kind; bool read, written; struct tensor home, here; };
 

@@ -16,7 +16,7 @@
 #include "emulated_devices/device/streams.h"
 #include <stddef.h>
 
-/** What follows, until clock_end, is sent on the stream that sends this. */
+/** Messages from here until clock_end go on the stream that sends this. */
 static inline void data_begin_sending(const struct data_parallel *dp, enum sending what)
 {
     clock_begin(&dp->device->clock, sending_stream(&dp->device->clock, what));

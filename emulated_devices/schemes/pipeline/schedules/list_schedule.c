@@ -61,7 +61,7 @@ static bool choose(const struct lists *l, struct candidate *best)
                 struct candidate k = { 0, d, c, backward, l->next[backward][d * s->chunks + c] };
                 if (k.micro >= s->micros) continue;
                 k.start = ready(l, k);
-                /* Of all devices' next actions the one that can start first; then forwards, then lower microbatches. */
+                /* The action that can start first wins; among equals forwards, then lower microbatches. */
                 if (k.start >= 0 && (best->start < 0 || better(k, *best))) *best = k;
             }
     return best->start >= 0;
