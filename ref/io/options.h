@@ -79,7 +79,7 @@ bool options_given(int argc, char *const argv[], const char *name);
  */
 enum error_code options_set(const struct option *table, const char *name, const char *value, struct error *err);
 
-/** What an option is for, and its choices, without its default: for help and for files of settings. */
+/** The purpose of an option and its choices, without its default: for help and for files of settings. */
 void options_explain(const struct option *, char *text, size_t size);
 
 /**
@@ -90,7 +90,7 @@ bool options_value(const struct option *, char *text, size_t size);
 
 enum { OPTION_TEXT = 1000 };
 
-/** What the help says of an option: its text, its choices and its default. */
+/** The help of an option: its text, its choices and its default. */
 void option_describe(const struct option *, char text[OPTION_TEXT]);
 
 /** Print a table as help: aligned, at most 100 columns, and no wider than the terminal.  Defaults are the current

@@ -23,7 +23,7 @@
       .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .rotary = { .theta = theta_ },                           \
       .eps = 1e-5, .init_std = 0.02, __VA_ARGS__ }
 
-/* Of a DeepSeek-V3: sigmoids, and a bias that moves by its training's 0.001 each step. */
+/* DeepSeek-V3's router: sigmoids, and a bias that moves by its training's 0.001 each step. */
 #define DEEPSEEK_V3_ROUTER(groups_, kept_)                                                                      \
     { .scores = SCORES_SIGMOID, .normalized = true, .scale = 2.5, .biased = true, .groups = groups_,            \
       .kept = kept_, .sums_two = true, .bias_update = BIAS_BY_SIGN, .bias_speed = 0.001 }

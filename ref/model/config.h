@@ -238,7 +238,7 @@ enum error_code model_config_preset(struct model_config *, int64_t *batch, const
  */
 enum error_code model_config_read(struct model_config *, const char *path, struct error *);
 
-/** The same from text in memory; `where` names it in messages. */
+/** Read a config from text in memory; `where` names the text in messages. */
 enum error_code model_config_parse(struct model_config *, const char *text, const char *where, struct error *);
 
 /** Write such a file atomically.  @return OK or ERR_FILE. */
@@ -318,7 +318,7 @@ int param_head_bias(const struct model_config *);
 /* Where layers are numbered, the second block of one with a shortcut; L is what comes after the last layer. */
 static inline int64_t second_block(const struct model_config *c, int64_t layer) { return c->L + 1 + layer; }
 
-/* What is added to the weights of a norm. */
+/* A number that is added to the weights of a norm: 1, or 0. */
 static inline double norm_base(const struct model_config *c) { return c->norms_from_one; }
 
 /* Widths of the fused layers, and of all heads' results side by side. */
@@ -343,7 +343,7 @@ int64_t model_elements(const struct model_config *);
  *  and the causal half of attention.  A multiply-add counts as two; a mixture computes k experts per token. */
 double model_step_flops(const struct model_config *, int64_t B, int64_t S);
 
-/** The same for the forward pass alone. */
+/** Operations of the forward pass alone. */
 double model_forward_flops(const struct model_config *, int64_t B, int64_t S);
 
 /** The same, with attention of each token to all tokens of its sequence, as if there were no mask and no window.  Three

@@ -188,7 +188,7 @@ enum error_code serial_encoders_backward(struct serial_encoders *s, const struct
         if (ok && n > 0) {
             /* The gradients of this modality's rows, clip after clip. */
             visit_rows(s, m, d_out, s->d_rows, false);
-            /* As the feed-forward of a block backwards; patches have no gradient. */
+            /* The backward pass is that of a block's feed-forward; patches themselves have no gradient. */
             op->linear_backward_weight(encoder_view(is, s->D, s->g[m], ENCODER_OUT_W),
                                        encoder_view(is, s->D, s->g[m], ENCODER_OUT_B), d_out, s->act[m]);
             op->linear_backward_input(d_act, d_out, encoder_view(is, s->D, s->w[m], ENCODER_OUT_W));

@@ -5,7 +5,7 @@
 /* linear: of the forward pass; a step has as many again for the inputs and for the weights. */
 struct flops { double linear, attention_forward, attention_backward, attention_whole; };
 
-/* Of all layers of one stream. */
+/* Attention's operations in all layers of one stream. */
 static double attention_flops(const struct model_config *c, int64_t N, int64_t S,
                               struct op_cost (*cost)(int64_t, struct attention, enum dtype))
 {
@@ -31,7 +31,7 @@ static double mixture_flops(const struct model_config *c, int64_t N)
            (m->shared > 0 && m->shared_gate ? linear_cost(N, c->D, 1, F32).flops : 0);
 }
 
-/* Of all layers. */
+/* Operations of the feed-forwards, or mixtures, of all layers. */
 static double feeds_flops(const struct model_config *c, int64_t N)
 {
     const double mixtures = (double)mixture_layers(c), others = (double)c->L - mixtures;

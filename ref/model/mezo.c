@@ -62,7 +62,7 @@ static struct tensor *moved_weights(const struct transformer *m, uint64_t key, d
             return NULL;
         }
         memcpy(all[i].data, m->w[i].data, tensor_bytes(m->w[i]));
-        /* The same z as in the step: it is drawn from the key again, and never stored. */
+        /* z is drawn from the key again, equal to the step's, and never stored. */
         mezo_move(&m->spec[i], key, along, 0, tensor_count(all[i]), all[i].dtype, all[i].data);
     }
     return all;

@@ -4,7 +4,7 @@
 
 /* ---- indices in the list ----------------------------------------------------------------------------------------- */
 
-/* What a layer must have so that it has a parameter. */
+/* Properties of a layer; a parameter exists in layers that have all its `needs`. */
 enum {
     LATENTS = 1, LATENT_QUERIES = 2, PLAIN_HEADS = 4, SECOND_BLOCK = 8, EXPERTS = 16, SHARED = 32, GATED_SHARED = 64,
     HEAD_NORMS = 128, STREAM_PREFIX = 256, LOGIT_SINKS = 512, NORMS_BEHIND = 1024, SECOND_NORM = 2048
@@ -385,7 +385,7 @@ static int64_t inputs_of(const struct model_config *c, const struct param_spec *
     }
 }
 
-/* As torch.nn's layers begin: Linear, also its bias, uniform; Embedding normal. */
+/* Initial weights of torch.nn's layers: Linear, also its bias, uniform; Embedding normal. */
 static void begin_as_layer(const struct model_config *c, struct param_spec *s)
 {
     const int64_t inputs = inputs_of(c, s);

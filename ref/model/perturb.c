@@ -6,7 +6,7 @@
 
 enum { AT_ONCE = 2048, PARALLEL_FROM = 16384 };     /* elements */
 
-/* What moves a number by at most sum |x| + the larger of store |x| and step. */
+/* A number x moves by at most sum |x| + the larger of store |x| and step. */
 struct disturbance { double sum, store, step; };
 
 /* Numbers that are so large that `step` is less than `store` of them, all of a usual tensor's: nothing is divided. */

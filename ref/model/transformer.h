@@ -25,7 +25,8 @@ struct observer {
     void *context;
 };
 
-/* What a block keeps from forward for backward.  U = up_width(); R = rows of the feed-forward: N; of a mixture N k. */
+/* Tensors that a block keeps from forward for backward.  U = up_width(); R = rows of the feed-forward: N; of a
+ * mixture N k. */
 struct block_activations {
     struct tensor in;                           /* [N,D] the block's input */
     struct tensor ln1_mean, ln1_rstd, ln1;      /* [N] (layernorm only), [N], [N,D] */

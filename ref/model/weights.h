@@ -70,7 +70,7 @@ struct weights_writer {
     bool open;                          /* the file exists and must be committed or aborted */
 };
 
-/* Of all parameters a file has a tensor of this format, whose name ends with the text. */
+/* A file has a tensor of this format for each parameter; the tensor's name ends with the text. */
 struct weights_suffix { const char *text; enum dtype format; };
 
 /**

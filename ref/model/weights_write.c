@@ -12,7 +12,7 @@ static void fill_entry(struct weights_writer *w, int at, const struct param_spec
     w->entry[at].ndim = part_shape(s, part, w->entry[at].dim);
 }
 
-/* Of a tensor that parts share there is one entry. */
+/* A tensor that several parts share has one entry. */
 static int entry_of(struct weights_writer *w, const struct param_spec *s, const struct param_part *part,
                     struct weights_suffix suffix)
 {

@@ -19,7 +19,7 @@ static void add_at(struct exact_sum *s, uint64_t v, int power)
 static void carry(struct exact_sum *s)
 {
     for (int i = 0; i + 1 < EXACT_LIMBS; i++) {
-        /* What exceeds 32 bits goes on to the next limb, with its sign. */
+        /* Bits above the low 32 go on to the next limb, with the sign. */
         s->limb[i + 1] += s->limb[i] >> LIMB_BITS;
         s->limb[i] &= LIMB_MASK;
     }

@@ -58,7 +58,7 @@ extern const struct optimizer *optimizers[OPTIMIZERS_MOST];     /* ends with NUL
  *  @return OK; ERR_FORMAT: it lacks something, or the name is taken; ERR_MEMORY: the list is full. */
 enum error_code optimizer_add(const struct optimizer *, struct error *);
 
-/* In place of an optimizer: inference.  It has no functions, and is not in the list. */
+/* Inference has this instead of an optimizer: it has no functions, and is not in the list. */
 extern const struct optimizer no_optimizer;
 
 /** Whether an optimizer steps along a drawn direction. */

@@ -32,7 +32,7 @@ struct router_rule router_fit(const struct router *r, int64_t E, int64_t k)
 {
     struct router_rule rule = r->rule;
     if (rule.groups <= 1) return rule;
-    /* As many groups as the rule has, but a divisor of E that leaves two experts in each. */
+    /* The rule's number of groups, or the next smaller divisor of E that leaves two experts in each group. */
     while (rule.groups > 1 && (E % rule.groups != 0 || E / rule.groups < 2)) rule.groups--;
     /* The published share of groups, rounded up; then more, until k experts can be found in them. */
     rule.kept = (rule.groups * r->rule.kept + r->rule.groups - 1) / r->rule.groups;

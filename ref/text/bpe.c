@@ -34,7 +34,7 @@ struct span { size_t at; uint32_t bytes; };
 /* Neighbours that merge: 0 0 where the table is empty, which no merge is (a result has an id of its own). */
 struct merge { int32_t left, right, rank, made; };
 
-/* What a word has become: tokens [at, at + count) of the store of ids. */
+/* A word that was encoded: its tokens are [at, at + count) of the store of ids. */
 struct known { struct span word; int64_t at; int32_t count; };
 
 enum { CACHED_WORDS = 1 << 16, CACHED_LONGEST = 64, CACHED_SLOTS = 1 << 17 };
@@ -206,7 +206,7 @@ enum error_code bpe_merge(struct bpe *b, const char *left, size_t left_bytes, co
         return fail(err, ERR_FORMAT, "merge %d, %.*s %.*s: there is no token %.*s", (int)b->merges, (int)left_bytes,
                     left, (int)right_bytes, right, (int)(l < 0 ? left_bytes : r < 0 ? right_bytes : left_bytes +
                     right_bytes), l < 0 ? left : r < 0 ? right : both);
-    /* Of a pair that comes twice the last counts. */
+    /* If a pair comes twice, the last one counts. */
     *merge_of(b, l, r) = (struct merge){ l, r, b->merges++, made };
     return OK;
 }

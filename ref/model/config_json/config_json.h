@@ -53,7 +53,7 @@ struct config_reading {
     CONFIG_TO("rope_scaling", KEY_OBJECT, rope_scaling),                                                               \
     CONFIG_TO("rope_parameters", KEY_OBJECT, rope_parameters)
 
-/* Of any mixture: how its routers choose, and from what. */
+/* Keys of any mixture: how its routers choose, and from what. */
 #define ROUTER_RULE_KEYS                                                                                               \
     CONFIG_TO("norm_topk_prob", KEY_FLAG, c.mixture.router.normalized),                                                \
     CONFIG_TO("scoring_func", KEY_STRING, scoring_func),                                                               \

@@ -234,7 +234,7 @@ enum error_code qwen3_moe_finish(struct config_reading *f, const cJSON *root, co
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-/* Of families in which it is a number if a file says nothing. */
+/* Write pad_token_id even if it is unset: in these families a missing key means a number. */
 static bool padding_to_json(const struct model_config *c, cJSON *root)
 {
     if (c->padding == 0) return cJSON_AddNullToObject(root, "pad_token_id") != NULL;

@@ -104,7 +104,7 @@ static enum error_code find_kind(const struct rope_kind **kind, const cJSON *obj
                 "\"dynamic\", \"yarn\" and \"longrope\"", where, printable(type).text);
 }
 
-/* Of a Phi-3: older files call LongRoPE by other names. */
+/* A Phi-3's older files call LongRoPE by other names. */
 static enum error_code long_by_any_name(const struct rope_kind **kind, const cJSON *object, const char *where,
                                         struct error *err)
 {
