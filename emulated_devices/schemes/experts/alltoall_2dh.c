@@ -31,6 +31,7 @@ static enum error_code inside(const struct expert_parallel *ep, const struct exp
     const int nodes = node_count_of(ep), places = ep->node, node = own_node(ep), place = own_place(ep);
     int64_t length[MESH_MOST_DEVICES];
     const enum error_code e = hop_make(h, &ep->part[INSIDE], ALLTOALL, r->sent, err);
+    /* Place l of this node gets all rows that go to place l of any node. */
     for (int b = 0; b < nodes && !e; b++)
         for (int l = 0; l < places; l++) {
             h->sent[l] += length[b * places + l] = rows(ep, r, node, place, b, l);
@@ -47,6 +48,7 @@ static enum error_code across(const struct expert_parallel *ep, const struct exp
     const int nodes = node_count_of(ep), places = ep->node, node = own_node(ep), place = own_place(ep);
     int64_t length[MESH_MOST_DEVICES];
     const enum error_code e = hop_make(h, &ep->part[ACROSS], ALLTOALL, hop_arrives(h - 1), err);
+    /* Node b's device at this place gets all rows of this node that go to it. */
     for (int b = 0; b < nodes && !e; b++)
         for (int l = 0; l < places; l++) {
             h->sent[b] += length[l * nodes + b] = rows(ep, r, node, l, b, place);
