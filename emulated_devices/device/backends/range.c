@@ -71,6 +71,7 @@ void *range_take(struct range *r, size_t bytes)
     const size_t need = whole_pages(r, bytes);
     if (need < bytes) return NULL;
     for (struct hole **at = &r->holes; *at != NULL; at = &(*at)->next)
+        /* Only a hole of exactly this size is used again: sizes repeat from step to step. */
         if ((*at)->bytes == need) {
             struct hole *h = *at;
             char *const found = h->at;

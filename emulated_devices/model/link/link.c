@@ -111,6 +111,7 @@ static bool takes_over(const struct linked *l, int v)
 {
     const struct linked_node *n = &l->node[v];
     const int k = info(n)->over, in = k < 0 ? -1 : n->in[k];
+    /* The input's last reader may write over it, unless a backward pass reads it later. */
     return in > 0 && n->out >= 0 && last_reader(l, in) == v && !backward_reads(l, in);
 }
 
@@ -302,6 +303,7 @@ static void place_gradients(struct linked *l, const struct seams *seams)
         const bool goes_on = (n->dy == BUFFER_GRADIENT && has_inputs(l)) ||
                              (n->dy >= 0 && l->buffer[n->dy].holds_stream);
         for (int k = 0; k < NODE_INPUTS; k++) {
+            /* before[k] is where a later node has put the same input's gradient: this one is added to it. */
             n->dx[k] = BUFFER_NONE, n->before[k] = n->in[k] < 0 ? BUFFER_NONE : l->slot[n->in[k]].gradient;
             if (n->before[k] != BUFFER_NONE && l->buffer[n->before[k]].holds_stream)
                 l->slot[n->in[k]].gradient = BUFFER_GRADIENT;
