@@ -41,6 +41,7 @@ static enum error_code add_node(struct linked *l, const struct model_config *c, 
             return fail(err, ERR_PLAN, "node %d of a part of the model reads %s, which nobody has made before it",
                         l->nodes, is->in[k]);
     }
+    /* A node that does nothing has no place in the lists; its output is another name of its input. */
     if (node_does_nothing(c, is) && n->in[0] >= 0) return name_again(&l->slot[n->in[0]], is), OK;
     const enum activation_width in = n->in[0] < 0 ? WIDTH_MODEL : l->slot[n->in[0]].width;
     if (is->out) {
@@ -428,6 +429,7 @@ static void run_nodes(struct linked *l, struct steps *list, const bool runs[])
     const bool parts = list == &l->list[LIST_FORWARD];
     for (int v = 0; v < l->nodes; v++) {
         if (!runs[v]) continue;
+        /* Parts of a mixture on a shortcut run between the nodes of the block beside it. */
         if (parts) run_parts(l, list, v);
         transients(l, list, v, true, runs);
         make_late(l, list, v);
@@ -498,6 +500,7 @@ static void list_again(struct linked *l)
 {
     bool runs[LINK_NODES] = { false }, needed[LINK_BUFFERS];
     for (int b = 0; b < l->buffers; b++) needed[b] = l->buffer[b].dropped;
+    /* From the last node back: a node that runs needs its inputs, which may need more nodes. */
     for (int v = l->nodes - 1; v >= 0; v--) {
         const struct linked_node *n = &l->node[v];
         runs[v] = n->out >= 0 && needed[l->slot[n->out].value];
@@ -585,6 +588,7 @@ static void list_input(struct linked *l)
     int scratch[SCRATCHES];
     const int scratches = place_scratches(l, scratch);
     for (int i = 0; i < scratches; i++) add_step(list, STEP_MAKE, scratch[i]);
+    /* In the part with the loss the gradient of the stream begins; elsewhere it has come. */
     if (begins_gradient(l)) add_step(list, STEP_MAKE, BUFFER_GRADIENT);
     each_kept(l, list, STEP_MAKE, BUFFERS, false);
     for (int v = l->nodes - 1; v >= 0; v--) {
@@ -632,6 +636,7 @@ enum error_code link_part(struct linked *l, const struct node *table, const stru
     name_buffers(l);
     mark_dropped(l, r);
     list_forward(l, forward_only);
+    /* Without a backward pass there is nothing to compute again and there are no gradients. */
     if (forward_only) return OK;
     list_again(l);
     place_gradients(l, seams);
