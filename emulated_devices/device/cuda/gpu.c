@@ -53,6 +53,7 @@ enum error_code gpu_start(struct error *err)
     gpu.number = chosen;
     gpu.shared = others_may_have_it(count);
     snprintf(gpu.name, sizeof gpu.name, "%s", p.name);
+    /* An empty kernel shows whether there is code for this GPU. */
     cuda_probe();
     e = cudaGetLastError();
     if (e == cudaSuccess) e = cudaDeviceSynchronize();

@@ -137,6 +137,7 @@ static void begin(struct call *k)
 {
     struct emulated_nccl *c = k->c;
     const int now = ++c->calls;
+    /* Two places are enough: a rank is at most one call ahead of the others. */
     c->common->said[now % 2][c->rank] = k->said;
     atomic_store(&c->common->calls[c->rank], now);
     arrive(c);
@@ -183,6 +184,7 @@ static bool piece_over(struct call *k, size_t n)
         arrive(c);
         k->phase = SHOWN;
     }
+    /* Nobody takes a piece before all have shown theirs, nor shows the next before all have taken it. */
     if (!all_arrived(c)) return false;
     if (k->phase == SHOWN) {
         if (!adds(k) || root < 0 || c->rank == root) take(k, wanted(k) + from, n);
@@ -214,6 +216,7 @@ static void go_on_with_message(struct call *k)
     struct box *b = sends ? box_of(c, c->rank, k->said.peer) : box_of(c, k->said.peer, c->rank);
     const size_t each = PIECE / bytes_of(k->said.type), left = k->said.count - k->at, n = left < each ? left : each;
     const size_t from = k->at * bytes_of(k->said.type), bytes = n * bytes_of(k->said.type);
+    /* A box holds one piece: it is full for the receiver, or empty for the sender. */
     const bool full = atomic_load(&b->sent) > atomic_load(&b->taken);
     if (full == sends) return;
     if (sends) {
@@ -238,6 +241,7 @@ static bool is_message(const struct call *k) { return k->said.function >= SEND; 
 static bool waits_its_turn(int i)
 {
     for (int j = first; j < i; j++)
+        /* Messages of the same way are matched in order. */
         if (!calls[j].done && calls[j].c == calls[i].c && calls[j].said.function == calls[i].said.function &&
             calls[j].said.peer == calls[i].said.peer)
             return true;
@@ -248,6 +252,7 @@ static void go_on(void)
 {
     for (int i = first; i < last; i++) {
         const bool message = is_message(&calls[i]);
+        /* Collectives run one at a time; messages of one group go on together. */
         if (i > first && (!message || calls[i].group != calls[first].group)) break;
         if (calls[i].done || (message && waits_its_turn(i))) continue;
         const struct call before = calls[i];
