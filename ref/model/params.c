@@ -267,6 +267,7 @@ static const struct names *names_of(const struct model_config *c, const struct n
 static struct param_spec block_param(const struct model_config *c, int layer, int expert, enum block_param p)
 {
     const double std = c->init_std, layers = c->initial == INITIAL_SCALED ? (double)c->L : 0.5;
+    /* GPT-2 draws matrices into the residual stream with std / sqrt(2 L); 0.5 makes the divisor 1. */
     const double into_residual = std / sqrt(2 * layers);
     const bool dense = layer_set_has(&c->dense.at, layer);
     const int64_t D = c->D, F = dense ? c->dense.F : c->F, up = dense ? 2 * F : up_width(c), heads = values_width(c),

@@ -13,6 +13,7 @@
 static bool make(struct tensor *t, enum dtype dtype, int64_t rows, int64_t cols)
 {
     *t = cols ? tensor_2d(NULL, dtype, rows, cols) : tensor_1d(NULL, dtype, rows);
+    /* aligned_alloc takes whole multiples of the alignment, 64 bytes. */
     size_t bytes = (tensor_bytes(*t) + 63) / 64 * 64;
     t->data = aligned_alloc(64, bytes ? bytes : 64);
     return t->data != NULL;
