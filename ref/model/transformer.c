@@ -187,6 +187,7 @@ static bool make_streams(struct transformer *m, int64_t M, int64_t N, int64_t S)
                     make(&m->mean_up, t, N, c->D) && make(&m->mean_act, t, N, c->D) &&
                     make(&m->stream_logits, t, N, P) && make(&m->stream_weights, few, N, P) &&
                     make(&m->mean, t, N, c->D);
+    /* Keys of the prefix have the first positions, and tokens follow. */
     for (int64_t i = 0; ok && i < keys; i++) ((int32_t *)m->prefix_at.data)[i] = (int32_t)i;
     return ok;
 }

@@ -57,6 +57,7 @@ static enum error_code write_item(struct weights_writer *w, const struct param_s
     for (int p = 0; p < s->parts; p++)
         for (int64_t i = 0; i < s->part[p].rows; i++)
             for (int64_t j = 0; j < cols; j++, data += size) {
+                /* The rows of a part lie `rows_apart` from each other, as gate and up of an expert do. */
                 const int64_t row = i * s->part[p].rows_apart + s->part[p].first;
                 memcpy(item + (size_t)(s->file_transposed ? j * rows + row : row * cols + j) * size, data, size);
             }
