@@ -320,7 +320,7 @@ static bool post(struct comm *c, struct parcel *p, struct key k)
     return true;
 }
 
-/* Of a message to this device: what the device that stands for the sender calls it. */
+/* A message to this device has the key that the device standing for its sender gives it. */
 static struct key key_of(const struct comm *c, const struct exchange *x, int peer, bool sending)
 {
     const struct crew *crew = c->post->crew;

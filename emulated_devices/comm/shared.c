@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* What device 0 sends to the others: the path of the memory and its first number. */
+/* Device 0 sends this to the others: the path of the memory and its first number. */
 struct invitation {
     char path[64];                      /* empty: there is no shared memory */
     uint64_t token;                     /* detects another machine, which has another file at this path */

@@ -197,7 +197,7 @@ static bool asked_for(const struct pending *p, const struct which *w)
            meets(p->from, p->bytes, w->to, w->bytes);
 }
 
-/* In the order of virtual time; at equal times in program order. */
+/* Copies land in the order of virtual time, and at equal times in program order. */
 static void land_all(struct flight *f, struct which w)
 {
     for (;;) {

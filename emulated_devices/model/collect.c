@@ -144,7 +144,7 @@ struct paste { struct tensor whole; int replica; };
 static void paste_piece(void *context, const struct piece *p)
 {
     const struct paste *to = context;
-    /* Of equal copies the first one is enough. */
+    /* The first of equal copies is enough. */
     if (!p->first || !p->keeps_first || p->replica != to->replica) return;
     layout_paste_within(p->layout, p->kept.first, p->kept.count, to->whole.data, p->data.data,
                         dtype_size(to->whole.dtype));

@@ -247,7 +247,7 @@ static char *encoded_row(const struct trainer *t, int64_t patch, bool gradient)
     return NULL;
 }
 
-/* The same on a device that needs it. */
+/* A patch's row in the memory of a device that needs it. */
 static char *needed_row(struct trainer *t, int64_t patch, bool gradient)
 {
     const struct needed *n = need_of(&t->encoders.needs[t->comm->rank], patch);

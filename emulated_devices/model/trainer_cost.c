@@ -43,7 +43,7 @@ struct held trainer_activations(const struct trainer *t)
     return h;
 }
 
-/* Of a plan that changes, or of experts whose rows are known after routing: of the largest step. */
+/* If the plan changes, or experts' rows are known only after routing, the largest step counts. */
 static struct held activations_held(const struct trainer *t)
 {
     return plan_changes(&t->plan) || plan_cuts_experts(&t->plan) ? t->held : trainer_activations(t);

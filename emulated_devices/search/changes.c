@@ -38,7 +38,7 @@ static void consider(struct variants *v, const struct plan *q)
     v->count++;
 }
 
-/* Of several changes, all are of what decides most about memory. */
+/* Several changes at once are all of what decides most about memory. */
 static bool saves(enum dimension d)
 {
     return d == BY_MICROS || d == BY_RECOMPUTE || d == BY_DATA || d == BY_OFFLOAD;

@@ -6,7 +6,7 @@
 
 /* ---- one stage --------------------------------------------------------------------------------------------------- */
 
-/* What the times of a stage depend on.  Compared as bytes: of the same scheme there is one name. */
+/* The times of a stage depend on these.  Keys are compared as bytes: a scheme's name has one address. */
 struct stage_key {
     int dp, cp, tp, ep;
     bool splits;                        /* backward is in two actions */

@@ -123,7 +123,7 @@ static enum error_code check_lists(const struct plan_space *s, struct error *err
 
 /* ---- meshes ------------------------------------------------------------------------------------------------------ */
 
-/* What of a mesh cannot be, whatever the schemes are. */
+/* Some meshes cannot be, whatever the schemes are. */
 static bool mesh_fits(const struct plan_space *s, const struct arrangement *a)
 {
     const struct plan *p = s->base;

@@ -62,7 +62,7 @@ void clip_draw(const struct clip *c, uint64_t seed, int64_t step, struct tensor 
 void clips_mark(const struct clips *c, int64_t first, int64_t rows, int32_t *ids, int32_t *labels)
 {
     for (int i = 0; i < c->count; i++)
-        /* From the token before the clip to its last patch: none of these predicts a token. */
+        /* No token from the one before the clip to its last patch predicts a token. */
         for (int64_t row = c->clip[i].row - 1; row < c->clip[i].row + c->clip[i].count; row++) {
             if (row < first || row >= first + rows) continue;
             labels[row - first] = IGNORE_LABEL;

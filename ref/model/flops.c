@@ -40,7 +40,7 @@ static double feeds_flops(const struct model_config *c, int64_t N)
            others * feed_flops(c, N, c->dense.F, 2);
 }
 
-/* From the stream to queries, keys and values. */
+/* The matrices from the stream to queries, keys and values. */
 static double into_heads_flops(const struct model_config *c, int64_t N)
 {
     const struct latent_config *l = &c->latent;

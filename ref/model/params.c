@@ -168,7 +168,7 @@ static char *append(char *to, const char *end, const char *text)
     return to;
 }
 
-/* The same for a text with "%d", which is n. */
+/* Append a text in which n stands for "%d". */
 static char *append_numbered(char *to, const char *end, const char *text, int n)
 {
     char digits[12], *d = digits + sizeof digits;

@@ -215,7 +215,7 @@ static enum error_code read_added(const struct reading *r, const cJSON *root)
         t->begins[(uint8_t)*content] = 1;
         if (id >= t->vocabulary) t->vocabulary = (int32_t)id + 1;
     }
-    /* Of added tokens that begin alike the longest is tried first. */
+    /* The longest of added tokens that begin alike is tried first. */
     qsort(t->added, (size_t)t->addeds, sizeof *t->added, longest_first);
     return OK;
 }

@@ -13,7 +13,7 @@ struct hole {
     bool kept;                          /* its pages are still there */
 };
 
-/* Of a file: a page that comes again is filled with zeros first, which takes as long as a copy. */
+/* A file's page that comes again is filled with zeros first, which takes as long as a copy. */
 enum { KEPT_MOST = 64 << 20 };
 
 static bool begin(struct range *r, void *base, size_t size, int advice)

@@ -31,7 +31,7 @@ static void say_what_is_full(void)
 
 /* ---- whose memory an address is of ------------------------------------------------------------------------------- */
 
-/* Of cudaMalloc, by address.  Asking the runtime takes longer than many an operation. */
+/* Blocks of cudaMalloc are listed by address, because asking the runtime takes longer than many an operation. */
 struct block { char *at; size_t bytes; };
 static struct { struct block *of; int count, room; } blocks;
 

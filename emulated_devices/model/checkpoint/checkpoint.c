@@ -264,7 +264,7 @@ enum error_code checkpoint_resume(struct trainer *t, const struct checkpoint *c,
     return e;
 }
 
-/* Of a folder from elsewhere, or a file of a checkpoint. */
+/* The weights are those of a folder from elsewhere, or a file of a checkpoint. */
 static enum error_code open_weights(struct weights *file, const struct checkpoint *c, struct error *err)
 {
     char path[BUNDLE_PATH];

@@ -38,7 +38,7 @@ static bool same_links(const struct cluster *c, const struct folding *f, enum ax
 
 /* ---- the plan: have the devices of a class the same sizes? ------------------------------------------------------- */
 
-/* What folds no axis at all. */
+/* Such a plan folds no axis at all. */
 static const char *differs_everywhere(const struct plan *p)
 {
     if (p->batches || p->packed || plan_changes(p)) return "the samples differ";

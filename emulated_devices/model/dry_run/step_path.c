@@ -160,7 +160,7 @@ picoseconds step_path(const struct folding *f, struct events *const *events, pat
 
 /* ---- shares ------------------------------------------------------------------------------------------------------ */
 
-/* Of the first `seen` events of a list: the label of the last message, and how many events end with it. */
+/* The last message among the first `seen` events of a list has this label, and ends so many events. */
 struct last_message { uint32_t seen, events; int label; };
 
 static bool is_message(const struct event *v) { return v->kind == EVENT_RECEIVE || v->kind == EVENT_SEND; }

@@ -470,7 +470,7 @@ static bool needs_output(const struct linked *l, int v)
     return writes_output(l, v) && l->node[v].is->op != OP_MIXTURE;
 }
 
-/* What recomputation drops.  selective: attention's output and statistics; full: all kept values except the part's
+/* Recomputation drops these.  selective: attention's output and statistics; full: all kept values except the part's
  * input, and the statistics of what has to write the part's output; selective++: these, except attention's output and
  * the statistics that have not been exchanged. */
 static void mark_dropped(struct linked *l, enum recompute r)

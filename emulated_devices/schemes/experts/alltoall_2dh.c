@@ -24,7 +24,7 @@ static int64_t rows(const struct expert_parallel *ep, const struct expert_routin
     return dispatch_rows(ep, r, node * ep->node + place, to_node * ep->node + to_place);
 }
 
-/* From the order of devices to that of places. */
+/* The first hop takes rows from the order of devices to that of places. */
 static enum error_code inside(const struct expert_parallel *ep, const struct expert_routing *r, struct expert_hop *h,
                               struct error *err)
 {
@@ -41,7 +41,7 @@ static enum error_code inside(const struct expert_parallel *ep, const struct exp
     return e;
 }
 
-/* From the order of this node's places to that of nodes. */
+/* The second hop takes rows from the order of this node's places to that of nodes. */
 static enum error_code across(const struct expert_parallel *ep, const struct expert_routing *r, struct expert_hop *h,
                               struct error *err)
 {

@@ -8,7 +8,7 @@
 
 enum { STARTS = 8, MOST_ROUNDS = 100 };
 
-/* What is tried: clusters, and memory for one step. */
+/* A search has the clusters that it tries, and memory for one step. */
 struct search {
     const struct activations *a;
     struct clusters now;

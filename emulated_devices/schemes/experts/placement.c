@@ -112,7 +112,7 @@ static void put(const struct expert_room *r, struct shelf *s, int64_t load, int3
     s[*owner].free--, s[*owner].load += load;
 }
 
-/* Of each layer the experts from one place by load on to another. */
+/* Put the experts of each layer whose places by load are first to end - 1. */
 static void put_layers(const struct expert_room *r, struct shelf *s, int64_t layers, const int64_t load[],
                        int32_t owner[], int64_t first, int64_t end)
 {

@@ -143,7 +143,7 @@ static enum error_code choose(const struct expert_parallel *ep, struct expert_ro
 
 /* ---- slices of weights ------------------------------------------------------------------------------------------- */
 
-/* What a member of the gathering group has: a slice of some experts. */
+/* A member of the gathering group has a slice of some experts. */
 struct held { struct interval experts, columns; };
 
 static struct held held_by(const struct expert_parallel *ep, int i)

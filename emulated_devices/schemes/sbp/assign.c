@@ -109,7 +109,7 @@ static int64_t cost_of_result(const struct search *s, int tensor, struct signatu
     return journey(s, tensor, made, kept);
 }
 
-/* What each value of each operand's variable costs by one rule, the result comes last; and the operation itself. */
+/* By one rule each value of each operand's variable costs this, the result's last, and the operation itself `own`. */
 struct by_rule { int64_t own, cost[SBP_OPERANDS + 1][SBP_MOST_SIGNATURES]; };
 
 static int tensor_at(const struct sbp_op *op, int operand) { return operand == op->inputs ? op->out : op->in[operand]; }
@@ -329,7 +329,7 @@ static int64_t all_elements(const struct sbp_graph *g)
     return sum;
 }
 
-/* From two corners to the one between them, which the price at which both cost the same finds. */
+/* Find the corner between two corners, by the price at which both cost the same. */
 static enum error_code between(const struct sbp_graph *g, const struct sbp_mesh *m, int64_t kept, int64_t most,
                                struct assignment *low, struct assignment *high, struct error *err)
 {

@@ -3,7 +3,7 @@
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/device/cluster.h"
 
-/* Of devices with the same old part, everybody asks the one in its own row. */
+/* Where several devices have the same old part, everybody asks the one in its own row. */
 static bool asks(const struct sbp_mesh *m, struct signature from, int receiver, int sender)
 {
     bool other_part = false;
@@ -77,7 +77,7 @@ static bool step_between(struct signature a, struct signature b, struct boxing_s
     return (was.kind != SBP_S || cuts_last(a, changed, was.dim)) && (is.kind != SBP_S || cuts_last(b, changed, is.dim));
 }
 
-/* What is redistributed is what devices get: of its new part each gets from one other what its old one has not. */
+/* Redistribution counts what devices get: each gets the elements of its new part that its old one has not. */
 static int64_t step_elements(const struct shape *t, const struct sbp_mesh *m, const struct boxing_step *s)
 {
     int64_t n = 0;

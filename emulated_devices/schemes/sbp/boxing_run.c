@@ -50,7 +50,7 @@ static size_t element(const struct move *m) { return dtype_size(m->from.dtype); 
 
 /* ---- one part to many -------------------------------------------------------------------------------------------- */
 
-/* What this device gives each member and takes from it, packed one after another in the order of members. */
+/* A device packs what it gives each member, and what it takes, one after another in the order of members. */
 struct parcels { int64_t *given, *taken; struct tensor out, in; };
 
 static enum error_code parcels_make(struct parcels *p, const struct move *m, const struct group *g, struct error *err)

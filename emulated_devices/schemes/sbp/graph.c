@@ -79,7 +79,7 @@ const char *graph_letters(const struct sbp_op *op, int i, int *n)
     return p;
 }
 
-/* What one axis can do: 0: everybody everything; letters; sets of partial operands. */
+/* An axis can have everybody do everything (0), split a letter, or take a set of partial operands. */
 struct choice { char letter; unsigned partial; };
 
 static int choices(const struct sbp_op *op, struct choice all[])

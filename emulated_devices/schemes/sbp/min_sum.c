@@ -306,7 +306,7 @@ enum error_code min_sum_solve(struct min_sum *m, int value[], int64_t *least, st
     *least = 0;
     for (int t = 0; t < m->terms && !e; t++) *least += m->term[t].cost[0];
     if (!e) memset(value, 0, (size_t)m->variables * sizeof *value);
-    /* Backwards: when a variable is set, those that its best value depends on are set already. */
+    /* When a variable is set, those that its best value depends on are set already: they went later. */
     for (int i = eliminated - 1; i >= 0 && !e; i--)
         value[gone[i].variable] = gone[i].best[min_sum_at(m, &gone[i].others, value)];
     /* Values are numbered anew after some were left out; here they get their old numbers back. */

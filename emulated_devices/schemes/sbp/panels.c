@@ -85,7 +85,7 @@ static struct box region_of(const struct shape *t, int dim, struct interval pane
     return b;
 }
 
-/* What the devices along the axis have after a factor's panel was brought: the same on all of them. */
+/* All devices along the axis have this after a factor's panel was brought. */
 static struct box brought_to(const struct sbp_graph *g, const struct assignment *a, int o, int operand,
                              const struct panels *p, int which, int device)
 {

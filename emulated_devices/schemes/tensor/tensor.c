@@ -200,7 +200,7 @@ static int64_t outer_width(const struct model_config *c, enum param_role role)
     return role == ROLE_KEYS_VALUES ? c->latent.kv : role == ROLE_QUERIES && c->latent.q > 0 ? c->latent.q : c->D;
 }
 
-/* Of fused matrices (QKV, gate and up) each component is cut. */
+/* Each component of a fused matrix (QKV, gate and up) is cut. */
 struct runs tensor_runs(const struct model_config *c, enum param_role role, bool output, int parts, int index)
 {
     const bool inner = leads_inside(role) == output;

@@ -54,7 +54,7 @@ static enum sbp_role inner_role(enum param_role r)
     return p == AT_FEED ? SBP_HIDDEN : p == AT_LOGITS ? SBP_LOGITS : SBP_HEADS;
 }
 
-/* Of one product: how X and Y lie, and so their gradients; how it takes X and dY; how it makes Y, dX and dW. */
+/* A product says how X and Y lie, and so their gradients; how it takes X and dY; how it makes Y, dX and dW. */
 struct division { struct sbp X, Y, takes_X, makes_Y, takes_dY, makes_dX, W, makes_dW; };
 
 static struct division division_of(const struct sbp_layout *l, enum param_role role)
@@ -124,7 +124,7 @@ static enum error_code make_piece(struct tensor_parallel *tp, struct sbp_matrix 
                           (long long)tensor_rows(*t), (long long)tensor_cols(*t));
 }
 
-/* What a product takes: the piece itself, or a buffer. */
+/* A product takes the piece itself, or a buffer. */
 struct brought { struct tensor t; bool buffer; };
 
 static void give_back(struct tensor_parallel *tp, struct brought b)
@@ -444,7 +444,7 @@ static enum error_code check_sizes(const struct sbp_scheme *s, const struct mode
     return OK;
 }
 
-/* What only some layouts can do. */
+/* Some models need what only some layouts can do. */
 static enum error_code check(const struct tensor_scheme *s, const struct model_config *c, int devices,
                              struct error *err)
 {

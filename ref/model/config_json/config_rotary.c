@@ -331,8 +331,8 @@ static bool add_pairs(cJSON *object, const char *key, const double *x, int64_t p
     return ok;
 }
 
-/* What older versions call a kind; families and kinds that they do not know have the newer word, and some of these
- * families only that. */
+/* Older versions have this key for a kind; families and kinds that they do not know have the newer word, and some of
+ * these families only that. */
 static const char *key_of_kind(const struct model_config *c)
 {
     const enum rotary_scaling scaling = c->rotary.scaling;

@@ -26,7 +26,7 @@ static const char *const function_name[] = { "ncclAllReduce", "ncclBroadcast", "
 /* A call as its rank made it.  peer: a root, or the other rank of a send or a receive. */
 struct said { enum function function; size_t count; ncclDataType_t type; ncclRedOp_t how; int peer; };
 
-/* From one rank to another: a piece is there while sent > taken. */
+/* A box leads from one rank to another; a piece is in it while sent > taken. */
 struct box { atomic_ullong sent, taken; struct said said; char piece[PIECE]; };
 
 /* A piece of a vector is there at a time, of each rank.  Ranks meet when as many have arrived as are waited for. */
@@ -300,7 +300,7 @@ static void must_be_the_devices(const struct call *k, const void *p, const char 
         complain("rank %d: %s: the %s is not the device's memory", k->c->rank, words_of(&k->said).text, which);
 }
 
-/* In place, or apart: of a vector of blocks, the short one is this rank's block of the long one. */
+/* The buffers lie apart or in place: then the short one is this rank's block of the long one. */
 static void must_not_overlap(const struct call *k)
 {
     const enum function f = k->said.function;
@@ -346,7 +346,7 @@ ncclResult_t ncclAllReduce(const void *in, void *out, size_t count, ncclDataType
     return enter(ALL_REDUCE, in, out, count, t, how, -1, c);
 }
 
-/* What is not read or written on a rank may be any address there. */
+/* A buffer that a rank neither reads nor writes may have any address there. */
 ncclResult_t ncclBroadcast(const void *in, void *out, size_t count, ncclDataType_t t, int root, ncclComm_t c,
                            cudaStream_t stream)
 {

@@ -8,7 +8,7 @@ struct table {
     int *from;                          /* [n + 1] where the last of the buckets begins */
 };
 
-/* What is added to lengths j to k-1 in one bucket. */
+/* The tokens that one bucket adds to lengths j to k-1. */
 static int64_t added(const struct table *t, int j, int k)
 {
     return t->length[j] * (k - j) - (t->before[k] - t->before[j]);

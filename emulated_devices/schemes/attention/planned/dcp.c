@@ -161,7 +161,7 @@ static int64_t move_size(const struct dcp *d, int i)
     return width * context_block_tokens(&d->plan->block[i / 2]);
 }
 
-/* What a device needs and does not have is moved; of what each other device sends it, a third in each division. */
+/* A device receives what it needs and does not have: in each division a third of what another device sends it. */
 static void receive(struct dcp *d, int device, int64_t all[], int64_t before[])
 {
     for (int i = 0; i < d->load->devices; i++) all[i] = before[i] = 0;

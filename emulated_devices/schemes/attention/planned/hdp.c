@@ -32,7 +32,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* What devices have so far. */
+/* The load that devices have so far. */
 struct loaded {
     double busy[MESH_MOST_DEVICES];     /* operations of the step */
     int64_t *tokens;                    /* [micros][devices] */

@@ -122,7 +122,7 @@ static double filling(const struct state *s, int part)
     return sum;
 }
 
-/* Of several parts that are as good, the emptiest, then the first. */
+/* The emptiest of several parts that are as good is best, then the first. */
 static void find_best(struct state *s, int v)
 {
     s->to[v] = NOWHERE;
@@ -136,8 +136,8 @@ static void find_best(struct state *s, int v)
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
-/* In the order of the vertices or against it, each to where it adds the least.  There is always room: of parts in a
- * group, one has at most its share. */
+/* Vertices are placed in their order or against it, each where it adds the least.  There is always room: a part of the
+ * group has at most its share. */
 static void begin_greedily(struct state *s, bool backward)
 {
     const int V = s->g->vertices;

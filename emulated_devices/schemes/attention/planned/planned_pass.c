@@ -117,7 +117,7 @@ void planned_carry(struct planned *p, int from, int to, struct tensor t, enum pr
     p->carried += own;
 }
 
-/* What a move sends: of queries backward also what their gradient needs. */
+/* A move sends one tensor; backward queries also take along what their gradient needs. */
 static int tensors_of(const struct context_move *m, bool backward)
 {
     return m->data == CONTEXT_KEYS || !backward ? 1 : 4;

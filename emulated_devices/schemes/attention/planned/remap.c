@@ -52,7 +52,7 @@ static bool give(struct context_plan *p, struct share *from, int64_t n, int to)
     return !lost;
 }
 
-/* From those with too many to those with too few: inside nodes, or anywhere. */
+/* Devices with too many rows give to those with too few: inside nodes, or anywhere. */
 static bool match(struct context_plan *p, struct share share[], int node, bool inside)
 {
     bool ok = true;

@@ -175,7 +175,7 @@ static struct operands homes(struct stepping *x, int i)
     return x->home[b].is;
 }
 
-/* The same, with the buffer's copies for tensors on the slow tier. */
+/* The tensors of a slice, with the buffer's copies of those on the slow tier. */
 static struct operands on_device(struct stepping *x, int i)
 {
     struct operands o = homes(x, i);
