@@ -100,7 +100,7 @@ const struct config_key olmo2_keys[] = {
     { .name = NULL },
 };
 
-/* Released files also have how to generate, code that transformers has itself, and a dropout that no version applies. */
+/* Released files also have how to generate, code of transformers' own, and a dropout that no version applies. */
 const struct config_key phi3_keys[] = {
     DECODER_KEYS,
     CONFIG_TO("sliding_window", KEY_SIZE_OR_NULL, sliding_window),
