@@ -117,7 +117,7 @@ struct algorithm {
     enum adding_order order;            /* in what order the members' values are added: decides the rounding */
     bool by_nodes;                      /* depends on the nodes of the group */
     bool reads_in;                      /* of an allreduce: it begins from `in`, which need not be copied to `out` */
-    /* Of one that sends a vector in segments (collective.segment): elements of the longest part that it cuts into them.
+    /* If it sends a vector in segments (collective.segment): elements of the longest part that it cuts into them.
      * NULL: it sends none. */
     int64_t (*pipelined)(int P, const struct collective *);
     /* NULL: supports every call.  Otherwise it returns NULL if the algorithm supports this call on a group of P, else
@@ -218,7 +218,7 @@ struct collective_cost collective_cost(const struct algorithm *, int rank, int P
  */
 struct account group_cost(const struct group *, enum operation, const char *name, const struct collective *);
 
-/** The same for a given algorithm and a call whose nodes are set. */
+/** The traffic of a given algorithm for a call whose nodes are set. */
 struct traffic collective_traffic(const struct algorithm *, const struct group *, const struct collective *);
 
 /** Add the cost to the expected ledger: for a scheme that implements a collective itself.  collective_run does this for

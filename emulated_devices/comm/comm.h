@@ -240,8 +240,8 @@ enum error_code exchange_both(struct exchange *, int to, const void *out, uint64
  */
 void reduce_local(struct exchange *, enum reduction, enum dtype, void *into, const void *from, int64_t count);
 
-/** The same in two parts: the numbers, also of a list in one call (reduce_all in device/backend.h), and counting and
- *  charging them. */
+/** reduce_local in two parts: the numbers, also of a list in one call (reduce_all in device/backend.h), and counting
+ *  and charging them. */
 void reduce_numbers(struct exchange *, enum reduction, enum dtype, void *into, const void *from, int64_t count);
 void reduce_numbers_of(struct exchange *, enum reduction, enum dtype, void *into, const void *const *part, int parts,
                        int64_t count);

@@ -22,7 +22,7 @@
 
 enum cage_kind { CAGE_NONE, CAGE_LANDLOCK, CAGE_NAMESPACES };
 
-/** What this system allows; it is tried once in a process. */
+/** The kind of cage that this system allows; it is tried once in a process. */
 enum cage_kind cage_kind(void);
 
 enum { CAGE_PATHS = 48, CAGE_READS = 3 };
@@ -34,11 +34,11 @@ struct cage_files {
     int count;                                  /* entries of both lists */
 };
 
-/** What this program reads when it is started again: itself and its libraries.  They stay valid until this is called
- *  again. */
+/** This program reads these files when it is started again: itself and its libraries.  They stay valid until the next
+ *  call. */
 const struct cage_files *cage_program_files(const char *program);
 
-/** What a compiler reads: its programs, headers and libraries.
+/** A compiler reads these files: its programs, headers and libraries.
  *  @param compiler  its words, such as "gcc -m64"; they stay valid until another compiler is asked.
  *  @param plus      it compiles C++. */
 const struct cage_files *cage_files(const char *compiler, bool plus);

@@ -19,7 +19,7 @@ struct cage;
 struct cage_view;
 struct command_request;
 
-/* What a check sees and what it says.  One check runs in a process of its own. */
+/* A check sees this, and says what it has to say here.  One check runs in a process of its own. */
 struct judge {
     const struct lesson *lesson;        /* the check's */
     const struct check *check;          /* that runs */

@@ -106,7 +106,7 @@ void trial_close(struct trial *);
 /** A hint to what a returned number may mean, to be written behind it; "" if nothing is strange about it. */
 const char *trial_meaning(double got);
 
-/** The same bits in buffer i of a device.  @param what  its name for the student: "x". */
+/** Buffer i of a device has the same bits.  @param what  its name for the student: "x". */
 bool trial_expect_floats(struct trial *, int device, int i, const float *want, int64_t count, const char *what);
 
 /** |got - want| <= bound, each its own. */
@@ -126,7 +126,7 @@ bool trial_expect_peak(struct trial *, int device, uint64_t most, const char *fo
 /** When the last device's function returned. */
 bool trial_expect_time(struct trial *, picoseconds want, const char *formula);
 picoseconds trial_time(const struct trial *);
-/** What an all_reduce of so many floats by all devices takes; an addition takes a picosecond (flop_rate 1000000). */
+/** The time of an all_reduce of so many floats by all devices; an addition takes a picosecond (flop_rate 1000000). */
 picoseconds trial_all_reduce_time(const struct trial *, int64_t count);
 
 /** The check fails for this reason, after "with 3 devices, 1003 elements: ", with a drawing of the run. */

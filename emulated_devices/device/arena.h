@@ -77,8 +77,8 @@ void arena_close(struct arena *);
  */
 void *arena_alloc(struct arena *, enum arena_tag, uint64_t bytes);
 
-/** The same for integers that the host and other devices read, such as lists of rows: on a backend without numbers they
- *  are in the host's memory, and real.  For arena_free. */
+/** Allocate integers that the host and other devices read, such as lists of rows: on a backend without numbers they are
+ *  in the host's memory, and real.  For arena_free. */
 void *arena_alloc_list(struct arena *, enum arena_tag, uint64_t bytes);
 
 /** Free a block; NULL is allowed.  In poison builds, aborts if a guard band was overwritten. */

@@ -33,7 +33,7 @@ struct cache {
     uint64_t used, hits, requests;      /* bytes; so far */
 };
 
-/* What a request moves between drive and host: the block, if it is taken, and before that bytes that make way. */
+/* A request moves the block from drive to host, if it is taken, and before that writes the bytes that make way. */
 struct cache_moves { bool hit, taken; uint64_t written; };
 
 /** Ask for a block. */

@@ -40,7 +40,7 @@ struct host {
     char source[400];                   /* where the host's numbers come from; "": not said */
 };
 
-/* What an operation reaches of the memory's rate, by its name in traces. */
+/* An operation, by its name in traces, reaches this share of the memory's rate. */
 enum { CLUSTER_MOST_NAMED = 32 };
 struct named_share { char name[32]; int64_t permille; };
 
@@ -121,7 +121,7 @@ enum error_code cluster_check(const struct cluster *, int devices, enum dtype, s
 /** Whether its times need all devices in one order of time, which only a replay has (contention.h). */
 bool cluster_replays(const struct cluster *);
 
-/** The same machine without what needs a replay: each device by its own clock. */
+/** A copy of the machine without what needs a replay: each device goes by its own clock. */
 struct cluster cluster_without_replay(const struct cluster *);
 
 /** How fast this rank's device is, in percent of the description's rates. */

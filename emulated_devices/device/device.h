@@ -60,7 +60,7 @@ void device_close(struct device *);
 struct tensor device_tensor_1d(struct device *, enum arena_tag, int64_t n);
 struct tensor device_tensor_2d(struct device *, enum arena_tag, int64_t rows, int64_t cols);
 
-/** The same in another format: for gradients and optimizer state of 16-bit weights. */
+/** Allocate in another format: for gradients and optimizer state of 16-bit weights. */
 struct tensor device_tensor_in(struct device *, enum arena_tag, enum dtype, int64_t n);
 
 /** Integers in BUFFERS that the host and other devices read: real on every backend (arena_alloc_list). */

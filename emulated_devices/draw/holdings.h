@@ -11,7 +11,7 @@ enum { HOLDINGS_DEVICES = 64, HOLDINGS_TEXT = 48 };
 struct holding {
     char place[HOLDINGS_TEXT];          /* "dp=1 tp=0" */
     char layers[HOLDINGS_TEXT];         /* "0-3, loss" */
-    /* Likewise, as ranges; experts: "" without a mixture. */
+    /* These are ranges, too; experts: "" without a mixture. */
     char heads[HOLDINGS_TEXT], sequences[HOLDINGS_TEXT], tokens[HOLDINGS_TEXT], experts[HOLDINGS_TEXT];
     int stage;                          /* along pp: the row of the picture */
     int64_t parameters;                 /* numbers, before any sharing over dp */

@@ -104,7 +104,7 @@ int program_bias(const struct node *, const struct layer_names *);
 /* Which values a backward pass of an operation reads besides the gradient of its output. */
 enum { READS_IN = 1, READS_OUT = 2, READS_STATISTICS = 4, READS_WEIGHTS = 8 };     /* IN: in[0]; WEIGHTS: in[1] */
 
-/* What an operation keeps besides its output: statistics in the wide format, integers, or activations of its own. */
+/* An operation keeps, besides its output, statistics in the wide format, integers, or activations of its own. */
 enum statistic_shape {
     NO_STATISTIC,
     ROW,                                /* one per row of the stream */

@@ -180,7 +180,7 @@ void stage_backward_held(const struct stage *, int micro, bool input, bool weigh
 /** Exactly what a microbatch's passes through the stage send on the tp group. */
 struct account stage_cost(const struct stage *, int micro);
 
-/** The same for the cp group. */
+/** Exactly what they send on the cp group. */
 struct account stage_attention_cost(const struct stage *, int micro);
 
 /** Bytes of a microbatch's piece of the stream, which stages send to each other. */

@@ -127,8 +127,8 @@ enum error_code trainer_update(struct trainer *, struct step_result *, struct er
  *  the schedule.  For an optimizer that projects gradients: in a step that computes new directions. */
 struct account trainer_cost(const struct trainer *, enum traffic_kind);
 
-/** The same for all kinds of traffic and all steps since this trainer was opened.  Skipped steps send no new weights;
- *  projected gradients are smaller.  The counters, and what the calls have entered, must equal it. */
+/** Exactly what this device sends and adds of all kinds in all steps since the trainer was opened.  Skipped steps send
+ *  no new weights; projected gradients are smaller.  The counters, and what the calls have entered, must equal it. */
 void trainer_predict(const struct trainer *, int64_t steps, struct ledger *);
 
 /** Exactly what this device has read from the slow tier and written to it in these steps, by formula; the tier's
@@ -138,7 +138,7 @@ struct tier_traffic trainer_tier_traffic_so_far(const struct trainer *, int64_t 
 /** The tiers' counters: of the data scheme's tier and of those of the stages. */
 struct tier_traffic trainer_tier_traffic_counted(const struct trainer *);
 
-/** What this device writes to the slow tier and reads of activations in a step of the current microbatches. */
+/** The activations that this device writes to the slow tier and reads in a step of the current microbatches. */
 struct tier_traffic trainer_activation_moves(const struct trainer *);
 
 /** Exact peak bytes of this device in one tag, by formula, for PARAMETERS, GRADIENTS, OPTIMIZER and ACTIVATIONS; the

@@ -226,7 +226,7 @@ enum error_code plan_context(const struct plan *, int dp, int micro, struct tens
  *  by sequence, or shuffled.  Of parallel streams: of each, row r of stream i as i B S + r.  For intervals_free. */
 struct intervals plan_rows(const struct plan *, int rank, int micro);
 
-/** The same, given the microbatch's plan. */
+/** The tokens of plan_rows, given the microbatch's plan. */
 struct intervals plan_rows_by(const struct plan *, int rank, int micro, const struct context_plan *);
 
 /** The rows of the global batch whose losses a device computes: its tokens, or, if the devices along cp have different
@@ -250,7 +250,7 @@ bool plan_holds(const struct plan *, const struct schedule *schedule, int rank, 
 /** A device's share of each layer: only extents; groups and device are not set.  Pure. */
 struct tensor_parallel plan_tensor_share(const struct plan *, int rank);
 
-/** The same for what cuts a parameter: an expert's may be cut by etp. */
+/** A device's share as what cuts a parameter gives it: an expert's may be cut by etp. */
 struct tensor_parallel plan_share_of(const struct plan *, int rank, const struct param_spec *);
 
 /** A device's share of each sequence, likewise.

@@ -57,7 +57,7 @@ enum error_code search_add(struct search *, const struct plan *, const struct ch
 /** The place of a choice that was added; -1: it was not. */
 int search_find(const struct search *, const struct choice *);
 
-/** What the lower bound of a candidate is above the memory; 0: it may fit.  @return OK or ERR_MEMORY. */
+/** By how much the lower bound of a candidate is above the memory; 0: it may fit.  @return OK or ERR_MEMORY. */
 enum error_code search_lacks(struct search *, int place, uint64_t *lacks, struct error *);
 
 /** The lower bound of a plan's peak.  @return OK or ERR_MEMORY. */
@@ -95,7 +95,7 @@ int search_group(const struct candidate *, int ranked, int first[]);
  */
 enum error_code search_replay(struct search *, int best, int most, int *ranked, bool *beaten, struct error *);
 
-/** Of ranked candidates: those that no other beats in both time and peak, fastest first.
+/** The ranked candidates that no other candidate beats in both time and peak, fastest first.
  *  @param[out] place [ranked].  @return how many. */
 int search_frontier(const struct candidate *, int ranked, int place[]);
 

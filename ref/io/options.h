@@ -100,7 +100,7 @@ void options_print_help(FILE *to, const struct option *table);
 /** Print text from column `left` on, wrapped at 100 columns or those of a narrower terminal, and end the line.  The
  *  cursor must be at `left`. */
 void print_wrapped(FILE *to, int left, const char *text);
-/** The same, wrapped at `columns`. */
+/** Print text wrapped at `columns`. */
 void print_wrapped_at(FILE *to, int left, int columns, const char *text);
 
 /**

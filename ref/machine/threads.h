@@ -35,7 +35,7 @@ struct arithmetic {
     char blas[160];                     /* OpenBLAS's version, and how it was built */
 };
 
-/** As it is now. */
+/** The arithmetic of this process as it is now. */
 struct arithmetic arithmetic_now(void);
 
 #endif

@@ -244,7 +244,7 @@ enum error_code model_config_parse(struct model_config *, const char *text, cons
 /** Write such a file atomically.  @return OK or ERR_FILE. */
 enum error_code model_config_write(const struct model_config *, const char *path, struct error *);
 
-/** The same as text in memory, which model_config_parse reads.  @param[out] text  for free(); NULL on failure.
+/** Write such a file as text in memory, which model_config_parse reads.  @param[out] text  for free(); NULL on failure.
  *  @return OK, ERR_PLAN as model_config_check, or ERR_MEMORY. */
 enum error_code model_config_text(const struct model_config *, char **text, struct error *);
 
@@ -325,12 +325,12 @@ static inline double norm_base(const struct model_config *c) { return c->norms_f
 static inline int64_t qkv_width(const struct model_config *c) { return (c->H + 2 * c->K) * c->A; }
 static inline int64_t heads_width(const struct model_config *c) { return c->H * c->A; }
 
-/* The same without the zeros beside a latent's values: what the projection back multiplies. */
+/* Widths without the zeros beside a latent's values: what the projection back multiplies. */
 static inline int64_t value_width(const struct model_config *c) { return LATENT(c) ? c->latent.v : c->A; }
 static inline int64_t values_width(const struct model_config *c) { return c->H * value_width(c); }
 
-/* Of latent attention: the numbers of a head's queries and keys without positions; of what the latent of keys and
- * values becomes in a head; of the latent with the shared key. */
+/* Latent attention has these widths: a head's queries and keys without positions; what the latent of keys and values
+ * becomes in a head; the latent with the shared key. */
 static inline int64_t nope_width(const struct model_config *c) { return c->A - c->rotary.turned; }
 static inline int64_t expanded_width(const struct model_config *c) { return nope_width(c) + c->latent.v; }
 static inline int64_t kv_latent_width(const struct model_config *c) { return c->latent.kv + c->rotary.turned; }
@@ -346,8 +346,9 @@ double model_step_flops(const struct model_config *, int64_t B, int64_t S);
 /** Operations of the forward pass alone. */
 double model_forward_flops(const struct model_config *, int64_t B, int64_t S);
 
-/** The same, with attention of each token to all tokens of its sequence, as if there were no mask and no window.  Three
- *  times the one or the other are the operations of a step by which utilizations are published: docs/words.md. */
+/** Operations of the forward pass with attention of each token to all tokens of its sequence, as if there were no mask
+ *  and no window.  Three times either number are the operations of a step by which utilizations are published:
+ *  docs/words.md. */
 double model_forward_flops_whole(const struct model_config *, int64_t B, int64_t S);
 
 #endif

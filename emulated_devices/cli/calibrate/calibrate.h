@@ -61,7 +61,7 @@ struct misfit { double kind[WORK_MEMORY + 1], volleys; };
  */
 enum error_code calibration_fit(const struct calibration *, struct cluster *cluster, struct misfit *, struct error *);
 
-/** What the clock of a cluster says of it, in seconds. */
+/** The seconds that the clock of a cluster says for the work, or the volley. */
 double work_time(const struct cluster *, enum dtype, const struct work *);
 double volley_time(const struct link *, const struct volley *);
 

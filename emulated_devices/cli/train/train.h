@@ -78,8 +78,8 @@ void train_options_free(struct train_options *);
  *  @param file  names it in messages.  @return as settings_check. */
 enum error_code train_check_setting(const struct yaml *setting, const char *file, struct error *);
 
-/** What `orrery plan` says of a step of a run, in this process.  @return OK; ERR_CHECK if it does not fit; ERR_USAGE if
- *  it has batches that only a run knows. */
+/** Say what `orrery plan` says of a step of a run, in this process.
+ *  @return OK; ERR_CHECK if it does not fit; ERR_USAGE if it has batches that only a run knows. */
 enum error_code train_plan(const struct train_options *, struct error *);
 
 /* run.c: the settings that define a run, as texts: flags and facts. */

@@ -24,7 +24,8 @@ bool range_open(struct range *, size_t size);
  *  that reads and writes nothing.  An access always faults. */
 void range_open_unreserved(struct range *);
 
-/** The same with the first `size` bytes of a file as memory, which others may map, too; may be read and written. */
+/** Open a range whose memory is the first `size` bytes of a file, which others may map, too.  It may be read and
+ *  written. */
 bool range_open_file(struct range *, int file, size_t size);
 void range_close(struct range *);
 

@@ -61,7 +61,7 @@ struct step_share step_share(const struct events *, picoseconds end);
 /** The time at which the last of the devices that ran ends; -1 if events were left out. */
 picoseconds step_end(const struct folding *, struct events *const *events);
 
-/* What of a share waits for other stages of the pipeline, or for slower devices: at the sums of losses and norms, and
+/* A share waits so long for other stages of the pipeline, or for slower devices: at the sums of losses and norms, and
  * at the end.  The rest of the waits is communication that no computation hides. */
 picoseconds step_share_bubble(const struct step_share *);
 picoseconds step_share_exposed(const struct step_share *);

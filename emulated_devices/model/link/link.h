@@ -101,7 +101,7 @@ struct linked {
 enum error_code link_part(struct linked *, const struct node *table, const struct model_config *,
                           const struct seams *seams, enum recompute recompute, bool forward_only, struct error *);
 
-/** The same for one part of a model.
+/** Link one part of a model.
  *  @param layer  of a block; -1: the embedding; L: the loss. */
 enum error_code link_layer(struct linked *, const struct model_config *, const struct seams *, int layer,
                            const char *recompute, bool forward_only, struct error *);

@@ -103,7 +103,7 @@ SCHEME_CASTS(DATA_SCHEME, data_scheme)                          /* data_scheme_a
 /** The shards of a request on P devices.  @return OK, ERR_USAGE, or ERR_PLAN naming flag and value. */
 enum error_code data_shards(struct shards *, const struct data_request *, int P, int rank, struct error *);
 
-/** The same of experts that only some devices have, given that of all else: P devices have the same ones.  Where
+/** The shards of experts that only some devices have, given those of all else: P devices have the same experts.  Where
  *  replicas train apart, those of experts are the same replicas. */
 enum error_code data_expert_shards(struct shards *, const struct data_request *, const struct shards *all, int P,
                                    int rank, struct error *);
@@ -232,14 +232,14 @@ enum error_code data_begin_gradient(struct data_parallel *, int part, struct err
 enum error_code data_end_gradient(struct data_parallel *, int part, struct error *);
 enum error_code data_finish_gradients(struct data_parallel *, struct error *);
 
-/* The same for one tile of a matrix, between the calls for its part. */
+/* Do so for one tile of a matrix, between the calls for its part. */
 enum error_code data_acquire_tile(struct data_parallel *, const struct parameter *tile, struct error *);
 void data_release_tile(struct data_parallel *, const struct parameter *tile);
 enum error_code data_begin_tile_gradient(struct data_parallel *, const struct parameter *tile, struct error *);
 enum error_code data_end_tile_gradient(struct data_parallel *, const struct parameter *tile, struct error *);
 
-/** What inference sends, and moves from the slow tier, once besides what each of its passes does: before the first pass
- *  the parts that every pass gets ready for the next one.  Zeros in training. */
+/** Inference sends this, and moves this from the slow tier, once besides what each of its passes does: before the first
+ *  pass the parts that every pass gets ready for the next one.  Zeros in training. */
 struct account data_first_cost(const struct data_parallel *);
 struct tier_traffic data_first_moves(const struct data_parallel *);
 
@@ -364,8 +364,8 @@ struct account data_cost(const struct data_parallel *);
 /** The part of it that a skipped step does not send: new weights from the devices that stepped them. */
 struct account data_renewal_cost(const struct data_parallel *);
 
-/** What the last steps of this device have not sent because gradients were projected: `taken` steps of the optimizer up
- *  to now, and `skipped` steps. */
+/** The traffic that the last steps of this device have not sent because gradients were projected: `taken` steps of the
+ *  optimizer up to now, and `skipped` steps. */
 struct account data_saved_by_projecting(const struct data_parallel *, int64_t taken, int64_t skipped);
 
 /** data_cost on the group of one level only. */

@@ -53,7 +53,7 @@ struct expert_routing {
                                          * come, and when those that were sent last have arrived */
 };
 
-/* What a scheme that copies experts may do. */
+/* A scheme that copies experts may do this. */
 struct expert_copying {
     int slots;                          /* experts of others that a device has room for in each layer; 0: one */
     int top;                            /* if at most `slots`: so many with the most load go to all devices; else, and
@@ -134,7 +134,7 @@ struct expert_scheme {
     /* Schemes that move rows say how (dispatch.h).  weighs_there: a row goes once to all its experts on a device, with
      * its weights, and their weighted sum comes back; else k copies of it go, and the results come back one by one. */
     bool weighs_there;
-    /* What each device tells all others of its choices: how many numbers, and these.  NULL: [E] choices of each
+    /* Each device tells all others this of its choices: how many numbers, and which.  NULL: [E] choices of each
      * expert. */
     int64_t (*told)(const struct expert_parallel *);
     void (*tell)(const struct expert_parallel *, const struct choices *, int32_t *own);

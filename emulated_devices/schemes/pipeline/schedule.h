@@ -133,7 +133,7 @@ bool schedule_adds_in_order(const struct schedule *);
  *  chunks. */
 int schedule_peak(const struct schedule *, int device);
 
-/** The same in bytes, if a forward keeps `activation` bytes and I frees all but `kept_for_weight` of them. */
+/** The peak in bytes, if a forward keeps `activation` bytes and I frees all but `kept_for_weight` of them. */
 int64_t schedule_peak_memory(const struct schedule *, int device, int64_t activation, int64_t kept_for_weight);
 
 /** Messages in the whole schedule, activations and gradients together. */

@@ -25,7 +25,7 @@ struct sbp_operator {
     /* Local: out and in are pieces, seen with the shapes of their boxes; the model is the graph's.
      * @return whether there was memory for it. */
     bool (*run)(struct device *, const struct model_config *, struct tensor out, const struct tensor in[]);
-    /* As `run`, but adds to out; of products only.  NULL: there is none. */
+    /* Products have this, too, which adds to out what `run` writes.  NULL: there is none. */
     bool (*add)(struct device *, const struct model_config *, struct tensor out, const struct tensor in[]);
 };
 extern const struct sbp_operator sbp_linear, sbp_linear_dx, sbp_linear_dw, sbp_copy, sbp_add, sbp_add_bias, sbp_bias_dw,

@@ -171,7 +171,7 @@ struct tensor_scheme {
                                          struct error *);
     enum error_code (*embedding_backward_weight)(struct tensor_parallel *, struct tensor dW, struct tensor dY,
                                                  struct tensor ids, struct error *);
-    /* What a model must not have, or NULL.  @return OK, or ERR_PLAN naming it. */
+    /* Checks what a model must not have, or NULL.  @return OK, or ERR_PLAN naming it. */
     enum error_code (*check)(const struct tensor_scheme *, const struct model_config *, int P, struct error *);
     bool rings;                                 /* sends a ring's messages itself; does not call collectives on rows */
     /* Enter what a pass through one matrix (ROLE_TOKENS: the embedding) sends for N tokens.
@@ -291,7 +291,7 @@ enum error_code heads_backward_weight(struct tensor_parallel *, int64_t N, struc
  *  @return OK or ERR_COMM. */
 enum error_code heads_add_copies(struct tensor_parallel *, struct tensor g, struct error *);
 
-/** What these sums send; of the second for g with this many elements. */
+/** Enter what these sums send; the second one for g with this many elements. */
 void forecast_heads(struct forecast *);
 void forecast_copies(struct forecast *, int64_t count);
 
@@ -355,7 +355,7 @@ enum error_code shared_give(struct tensor_parallel *, struct tensor_cut, struct 
  *  these devices.  @return OK or ERR_COMM.  Adds in the order of the all-reduce. */
 enum error_code tensor_add_parts(struct tensor_parallel *, struct tensor, struct error *);
 
-/** What tensor_add_parts sends in a pass through a mixture of experts, for N tokens. */
+/** Enter what tensor_add_parts sends in a pass through a mixture of experts, for N tokens. */
 void forecast_mixture(struct forecast *, enum tensor_pass, int64_t N);
 
 /** Allocate uninitialised BUFFERS, in the device's format or in the format of weights' gradients.

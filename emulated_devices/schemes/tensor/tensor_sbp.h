@@ -97,7 +97,7 @@ enum error_code sbp_move(struct tensor_parallel *, struct sbp_matrix, struct sbp
 /** From S(1) to P: whole has zeros but for this device's columns.  Local. */
 void sbp_among_zeros(struct tensor_parallel *, struct sbp_matrix, struct tensor piece, struct tensor whole);
 
-/** What sbp_move sends; nothing if both are the same. */
+/** Enter what sbp_move sends; nothing if both signatures are the same. */
 void forecast_move(struct forecast *, struct sbp_matrix, struct sbp from, struct sbp to);
 
 #endif

@@ -26,7 +26,7 @@ void cases_close(struct cases *);
 /** Start the cases of a kind of schemes.  Pairs of values that cases of another kind have covered are not repeated. */
 void cases_begin(struct cases *, enum scheme_kind);
 
-/* As covering_next gives it: a case, or a pair of values that no plan can have, or neither. */
+/* covering_next gives a case, or a pair of values that no plan can have, or neither. */
 struct next_case {
     enum covering_result result;        /* which of the fields below are set */
     struct choice choice;               /* of a case */
@@ -34,7 +34,7 @@ struct next_case {
     struct error why;                   /* the reason why no plan has the pair */
 };
 
-/** What comes next: rank 0 searches, and tells the others.  Collective over the world.
+/** The next case: rank 0 searches, and tells the other ranks.  Collective over the world.
  *  @return OK or ERR_COMM, on every device. */
 enum error_code cases_next(struct cases *, struct next_case *, struct error *);
 

@@ -30,7 +30,7 @@ struct expert_layer {
     struct tensor piece[2];             /* stands for each expert's matrices and their gradients, all 0 */
 };
 
-/** What token `t` of a device chooses, from 0 to k-1: different experts.  Pure. */
+/** The choice i, from 0 to k-1, of token `t` of a device: choices of a token are different experts.  Pure. */
 int32_t expert_layer_choice(const struct expert_shape *, int device, int64_t t, int64_t i);
 
 /** Create one device's groups and rows.  Local.

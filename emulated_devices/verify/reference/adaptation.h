@@ -12,7 +12,7 @@ struct invariant_counts { const struct scheme *scheme; int64_t checked[INVARIANT
 /** The sum. */
 int64_t invariants_checked(const struct invariant_counts *);
 
-/* What adapts in a run: its schemes, and what has no scheme (model_invariants.h). */
+/* These adapt in a run: its schemes, and what has no scheme (model_invariants.h). */
 enum adapting { ADAPTS_ATTENTION, ADAPTS_EXPERTS, ADAPTS_PLACEMENT, ADAPTS_ROUTERS, ADAPTING };
 
 /* A run's invariants; the choices of experts by layer and step, which are counted here once more; the last step's

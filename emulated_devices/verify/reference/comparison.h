@@ -82,16 +82,16 @@ double held_error(const struct sums *, double size);
 void comparison_tensor(struct comparison *, struct worst *of, const char *kind, struct worst found, const struct sums *,
                        double size);
 
-/** The same for one number of the whole model, which is the same on every device.  @param bound  absolute. */
+/** Judge one number of the whole model, which is the same on every device.  @param bound  absolute. */
 void comparison_number(struct comparison *, struct worst *of, const char *name, double actual, double truth,
                        double bound, int64_t step);
 
-/** The same for the choices of experts in one layer that differ from the one-device run's.
+/** Judge the choices of experts in one layer that differ from the one-device run's.
  *  @param found  the worst of them: tensor, rank and step; error is the difference of the logits of the two experts,
  *                bound the largest that rounding explains. */
 void comparison_choice(struct comparison *, struct worst found, int own, int theirs);
 
-/** The same for a quantised gradient.  @param excess  each element's distance from the exact sum, in units of its
+/** Judge a quantised gradient.  @param excess  each element's distance from the exact sum, in units of its
  *  bound. */
 void comparison_excess(struct comparison *, struct worst found, struct tensor excess);
 

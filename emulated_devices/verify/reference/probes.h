@@ -71,7 +71,7 @@ enum error_code probes_collect(struct probes *, bool gradients,
  */
 void probes_gather(struct probes *, int tensor, struct tensor whole);
 
-/** What this device computed of a tensor in a microbatch of this step.  Local; `keep` as for probes_gather.
+/** The part that this device computed of a tensor in a microbatch of this step.  Local; `keep` as for probes_gather.
  *  @param[out] part  its part, for part_free.  @return its numbers; NULL if this device does not compute it. */
 const void *probes_own(const struct probes *, int tensor, int micro, struct part *part);
 

@@ -35,7 +35,7 @@ struct golden_truth;                    /* golden_truth.h */
  * P, and of R caused by it. */
 struct turn { double P, R; };
 
-/* Of a parameter's gradient in a twin from the truth's: the norm of the difference, and its largest element. */
+/* How far a parameter's gradient in a twin is from the truth's: the norm of the difference, and its largest element. */
 struct gradient_distance { double norm, farthest; };
 
 /* Twins of a pass, if its errors ask for so many; no more than a few for an error that is so many times its bound. */
@@ -121,8 +121,8 @@ void reference_follow(struct reference *, struct trainer *);
  *  @return OK, ERR_MEMORY, or ERR_PLAN if the model observes a tensor that no probe knows. */
 enum error_code reference_gradients(struct reference *, struct error *);
 
-/** The same after the step of the devices, whose choices of experts are known: each pass takes them, as far as rounding
- *  explains them.  For plans whose activations are not recorded: no device needs the truth in its step.
+/** Compute gradients after the step of the devices, whose choices of experts are known: each pass takes those that
+ *  rounding explains.  For plans whose activations are not recorded: no device needs the truth in its step.
  *  @param chosen  [L, rows of the batch, k].  @return as reference_gradients. */
 enum error_code reference_gradients_after(struct reference *, const int32_t *chosen, struct error *);
 
@@ -142,7 +142,7 @@ enum error_code reference_another_twin(struct reference *, bool *more, struct er
  *  more, with the devices' choices where rounding explains them.  @return as reference_gradients. */
 enum error_code reference_take_routes(struct reference *, struct error *);
 
-/** The same without a backward pass; reference_gradients calls it.  Computes both losses and the slope.  Nothing is
+/** Compute without a backward pass; reference_gradients calls this.  Computes both losses and the slope.  Nothing is
  *  recorded.  @return OK or ERR_MEMORY. */
 enum error_code reference_losses(struct reference *, struct error *);
 

@@ -22,7 +22,7 @@
 
 #include "ref/model/transformer.h"
 
-/* What is found in one layer, in one step. */
+/* The finding in one layer, in one step. */
 struct routing_found {
     int64_t differ;                     /* tokens whose choice differs, or of dropped choices these */
     int64_t token;                      /* of these the one whose margin exceeds its bound most: its row */

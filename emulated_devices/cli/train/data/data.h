@@ -42,7 +42,7 @@ int64_t train_data_position(const struct train_data *, int64_t step);
 void train_data_fill(const struct train_data *, int64_t step, int64_t first, int64_t count, int32_t *ids,
                      int32_t *labels, int32_t *within);
 
-/** The same of what is held out. */
+/** Sequences of a step of the text that is held out. */
 void train_data_fill_held(const struct train_data *, int64_t step, int64_t first, int64_t count, int32_t *ids,
                           int32_t *labels);
 

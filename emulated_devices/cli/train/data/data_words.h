@@ -20,7 +20,7 @@ struct data_words { struct data_word *word; int count; char *text; };
 enum error_code data_words_read(struct data_words *, const char *words, struct error *);
 void data_words_free(struct data_words *);
 
-/** The same words with whole paths, which begin at the folder `from`, for free(); NULL: no memory. */
+/** Write the words again with whole paths, which begin at the folder `from`, for free(); NULL: no memory. */
 char *data_words_with_paths(const char *words, const char *from);
 
 #endif

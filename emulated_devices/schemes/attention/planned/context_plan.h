@@ -138,7 +138,7 @@ int context_group_of(const struct context_plan *, int device);
 /** Pairs of a token of one block and one of another, of the same sample, that it sees. */
 double context_pairs(const struct context_load *, const struct context_block *query, const struct context_block *key);
 
-/** The same in a work and in all work of a device, of a finished plan. */
+/** Pairs in a work and in all work of a device, of a finished plan. */
 double context_work_pairs(const struct context_plan *, const struct context_work *);
 double context_device_pairs(const struct context_plan *, int device);
 

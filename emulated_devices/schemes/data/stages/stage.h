@@ -101,9 +101,9 @@ struct data_stage {
     void (*foresee)(struct data_parallel *);
     void (*cost)(const struct data_parallel *, enum shard_level, struct account *sum);
     void (*passing)(const struct data_parallel *, struct model_state *sum);
-    /* What a step moves to and from the slow tier, and the part of it that a skipped step does not move. */
+    /* A step moves this to and from the slow tier; update_moves is the part that a skipped step does not move. */
     void (*moves)(const struct data_parallel *, struct tier_traffic *sum);
-    /* What inference sends and moves once more, before all its passes: parts of the pass after the last. */
+    /* Inference sends and moves this once more, before all its passes: parts of the pass after the last. */
     void (*first_cost)(const struct data_parallel *, struct account *sum);
     void (*first_moves)(const struct data_parallel *, struct tier_traffic *sum);
     void (*update_moves)(const struct data_parallel *, struct tier_traffic *sum);
