@@ -99,7 +99,7 @@ static struct arena_block *take_new(struct arena *a, uint64_t bytes, bool on_hos
 {
     struct arena_block *b = bytes <= SIZE_MAX - 3 * GUARD ? malloc(sizeof *b) : NULL;
     unsigned char *memory = NULL;
-    /* Room for both guards, and the data aligned as the backend's is. */
+    /* The block has room for both guards, and its data is aligned as the backend's is. */
     if (b != NULL && on_host) memory = aligned_alloc(GUARD, ((size_t)bytes + 3 * GUARD - 1) / GUARD * GUARD);
     else if (b != NULL) memory = a->device->backend->allocate(a->device, (size_t)bytes + 2 * GUARD);
     if (memory == NULL) {

@@ -107,7 +107,7 @@ picoseconds clock_host(struct clock *c, const char *what, picoseconds from, stru
 {
     const struct host *h = &c->cluster.host;
     return job(c, HOST, what, from,
-               /* The slower of computing and of moving bytes. */
+               /* The slower one of computing and moving bytes decides. */
                later(time_at_rate(whole_units(cost.flops), h->flop_rate[t]),
                      time_at_rate(whole_units(cost.bytes), h->memory_rate)),
                cost);
@@ -280,7 +280,7 @@ struct passage clock_send(struct clock *c, int from, int to, uint64_t bytes)
 void clock_sent(struct clock *c, const struct passage *p)
 {
     if (!p->rendezvous) return;
-    /* A rendezvous: the bytes leave only after the receiver was ready. */
+    /* In a rendezvous the bytes leave only after the receiver was ready. */
     c->now = later(c->now, later(p->stamp - c->cluster.link[p->level].latency, p->ready + on_the_port(c, p)));
     if (c->events) tell(c, p, EVENT_SENT, 0);
 }
@@ -296,7 +296,7 @@ struct passage clock_post(struct clock *c, int from, int to, uint64_t bytes)
 void clock_receive(struct clock *c, const struct passage *p)
 {
     const picoseconds d = on_the_port(c, p);
-    /* The earliest end if both sides had to meet; the port then ends not before the sender's stamp. */
+    /* This is the earliest end if both sides had to meet; the port then ends not before the sender's stamp. */
     const picoseconds met = p->rendezvous ? p->posted + d + c->cluster.link[p->level].latency : 0;
     c->received = take(c, &c->receive[p->level], trace_port(p->level, false), later(p->stamp, met) - d, d);
     c->now = later(c->now, c->received);

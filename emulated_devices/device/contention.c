@@ -58,7 +58,7 @@ static void sink(struct run *r, int i)
 {
     const int a = r->heap[i];
     for (int child; (child = 2 * i + 1) < r->waiting; i = child) {
-        /* The earlier of the two children. */
+        /* The earlier of the two children may rise. */
         if (child + 1 < r->waiting && before(r, r->heap[child + 1], r->heap[child])) child++;
         if (!before(r, r->heap[child], a)) break;
         set(r, i, r->heap[child]);
@@ -187,7 +187,7 @@ static void begin_work(struct run *r, int number, picoseconds takes)
     set_works(r, number, true);
     const int64_t slow = slowness(r, number);
     a->began = a->since = a->now, a->left = takes;
-    /* Its end, if no message comes or goes until then. */
+    /* The work ends then, if no message comes or goes until then. */
     a->now = slow > 0 ? a->now + stretched(takes, slow) : INT64_MAX;
     put(r, number);
 }
@@ -312,7 +312,7 @@ static void go(struct run *r)
     for (int i = 0; i < r->actors; i++)
         if (r->actor[i].list->count > 0) put(r, i);
     while (!r->e) {
-        /* Network and actors in one order of time. */
+        /* Network and actors go on in one order of time. */
         if (next_changes(r, &c)) hear_of(r, &c);
         else if (r->waiting > 0) step(r, take(r));
         else break;

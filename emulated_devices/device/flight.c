@@ -109,7 +109,7 @@ uint64_t flight_hash(const void *data, uint64_t bytes)
     struct lanes l = { .plain = { bytes } };
     uint64_t h = 0;
     for (int i = 0; i < LANES; i++) l.key[i] = mix(1, (uint64_t)i);
-    /* Whole blocks, then the rest with zeros behind it; the length is in the first sum. */
+    /* Whole blocks come first, then the rest with zeros behind it; the length is in the first sum. */
     for (uint64_t b = 0; b < blocks; b++) take_words(&l, p + b * BLOCK);
     if (rest > 0) memcpy(last, p + blocks * BLOCK, (size_t)rest);
     take_words(&l, last);
@@ -226,7 +226,7 @@ static void land_stream(struct flight *f, enum stream s, picoseconds until)
         if ((p->kind != COPY && p->kind != MARK) || p->stream != s || p->done > until || p->reached ||
             p->start >= p->done)
             continue;
-        /* Once for each copy, or this would not end. */
+        /* Each copy is looked at once, or this would not end. */
         p->reached = true;
         flight_wait(f, p->start);
         i = -1;                                                     /* the list has changed: start again */

@@ -66,10 +66,10 @@ static void torus_way(const struct shared_link *s, int first, int a, int b, stru
         const int size = s->size[d];
         int x = a / stride % size;
         const int y = b / stride % size, up = (y - x + size) % size;
-        /* The shorter way round the ring of this dimension. */
+        /* The message takes the shorter way round the ring of this dimension. */
         const bool upwards = up <= size - up;
         for (; x != y; x = (x + (upwards ? 1 : size - 1)) % size) {
-            /* A link of the place where the message is, in this dimension and direction. */
+            /* The link is that of the place where the message is, in this dimension and direction. */
             add_link(w, first + 2 * (a * s->dimensions + d) + (upwards && !s->half_duplex));
             a += ((upwards ? (x + 1) % size : (x + size - 1) % size) - x) * stride;
         }
@@ -80,7 +80,7 @@ static void shared_way(const struct network *n, int i, int from, int to, struct 
 {
     const struct shared_link *s = &n->cluster->shared[i];
     const int a = from / s->devices, b = to / s->devices, first = n->first[i];
-    /* Two links of each unit: with half duplex both directions use one of them. */
+    /* Each unit has two links: with half duplex both directions use one of them. */
     if (s->kind == SHARED_INSIDE && a == b) add_link(w, first + 2 * a);
     if (s->kind == SHARED_LEAVING && a != b) {
         add_link(w, first + 2 * a + !s->half_duplex);
@@ -141,7 +141,7 @@ struct network *network_open(const struct cluster *c, int devices)
         network_close(n);
         return NULL;
     }
-    /* Ports first, then the shared links. */
+    /* Ports come first, then the shared links. */
     for (int l = 0; l < c->levels; l++)
         for (int p = 0; p < 2 * devices; p++) n->rate[2 * l * devices + p] = per_picosecond(c->link[l].rate);
     for (int i = 0; i < c->shares; i++) {
@@ -194,7 +194,7 @@ static void share_fairly(struct network *n)
         double least = INFINITY;
         open = false;
         count_users(n);
-        /* The narrowest link: the least room for each message that has no rate yet. */
+        /* The narrowest link has the least room for each message that has no rate yet. */
         for (const struct flow *f = n->here; f; f = f->next)
             for (int i = 0; i < f->count && !f->fixed && !f->waits; i++) least = fmin(least, share_of(n, f->link[i]));
         for (struct flow *f = n->here; f; f = f->next) {
@@ -233,7 +233,7 @@ static void share(struct network *n)
 {
     if (!n->changed) return;
     for (struct flow *f = n->here; f; f = f->next) f->fixed = f->waits = false, f->rate = 0;
-    /* First who waits, then who shares. */
+    /* Messages that wait are found first, then the others share. */
     if (n->cluster->in_order) take_turns(n);
     for (struct flow *f = n->here; f; f = f->next)
         f->waits = f->waits || (f->both && (n->busy[f->from] || n->busy[f->to]));
@@ -321,7 +321,7 @@ bool network_next(struct network *n, picoseconds until, struct change *out)
     const struct flow *coming = n->coming;
     if (coming == NULL || coming->enters > n->now) share(n);
     struct flow *done = coming && coming->enters <= n->now ? NULL : first_done(n);
-    /* The earlier of the two: a message enters, or one is done. */
+    /* The earlier of two events comes next: a message enters, or one is done. */
     if (coming && coming->enters <= until && !(done && done_at(n, done) < coming->enters)) {
         admit(n, out);
         return true;

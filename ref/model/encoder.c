@@ -186,7 +186,7 @@ enum error_code serial_encoders_backward(struct serial_encoders *s, const struct
                       d_act = zeros(s->dtype, n, is->F);
         const bool ok = d_out.data && d_up.data && d_act.data;
         if (ok && n > 0) {
-            /* The gradients of this modality's rows, clip after clip. */
+            /* d_out takes the gradients of this modality's rows, clip after clip. */
             visit_rows(s, m, d_out, s->d_rows, false);
             /* The backward pass is that of a block's feed-forward; patches themselves have no gradient. */
             op->linear_backward_weight(encoder_view(is, s->D, s->g[m], ENCODER_OUT_W),

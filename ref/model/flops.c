@@ -63,7 +63,7 @@ static struct flops flops_of(const struct model_config *c, int64_t B, int64_t S)
            forward = P * blocks * attention_flops(c, N, S, attention_forward_cost),
            backward = P * blocks * attention_flops(c, N, S, attention_backward_cost);
     if (P > 1) {
-        /* Parallel streams: two small layers that weigh them, and attention to the prefixes. */
+        /* Parallel streams add two small layers that weigh them, and attention to the prefixes. */
         const int64_t D = c->D, keys = B * c->streams.prefix;
         ends += linear_cost(N, D * STREAMS(c), D, F32).flops + linear_cost(N, D, STREAMS(c), F32).flops;
         forward += L * attention_part_forward_cost(pairs, N, keys, a, F32).flops;

@@ -11,7 +11,7 @@ static struct tensor *zeros_like(const struct tensor w[], int count, int each)
     bool ok = t != NULL;
     for (int i = 0; ok && i < count * each; i++) {
         t[i] = w[i / each];
-        /* One byte more, because calloc of nothing may return NULL. */
+        /* There is one byte more, because calloc of nothing may return NULL. */
         t[i].data = calloc(1, tensor_bytes(t[i]) + 1);
         ok = t[i].data != NULL;
     }

@@ -345,7 +345,7 @@ enum error_code router_losses_begin(struct transformer *m, struct error *err)
     m->router_slope = calloc((size_t)(losses_of_batch(m) * columns), sizeof *m->router_slope);
     m->router_rows = calloc(4 * (size_t)c->L, sizeof *m->router_rows);
     memset(m->router_choices, 0, (size_t)(c->L * columns) * sizeof *m->router_choices);
-    /* Four arrays of [L] in one piece of memory. */
+    /* Four arrays of [L] share one piece of memory. */
     if (m->router_rows)
         m->router_sequences = m->router_rows + c->L, m->router_z = m->router_rows + 2 * c->L,
         m->router_own = m->router_rows + 3 * c->L;
@@ -380,7 +380,7 @@ double router_losses_end(struct transformer *m)
     m->balance_loss = m->z_loss = 0;
     for (int64_t g = 0; g < m->balance_groups; g++) m->balance_loss += balance_of_group(m, g);
     for (int64_t l = 0; l < m->config.L; l++) {
-        /* Means over the rows, or sequences, that were judged in the layer. */
+        /* Losses are means over the rows, or sequences, that were judged in the layer. */
         if (m->router_rows[l] > 0) m->z_loss += m->router_z[l] / rows_among(m, l);
         if (m->router_sequences[l] > 0) m->sequence_loss += m->router_own[l] / m->router_sequences[l];
     }

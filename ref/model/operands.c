@@ -10,7 +10,7 @@ double embedding_factor(const struct model_config *c, enum dtype t)
     double rounded = 1;
     const struct tensor one = tensor_1d(&rounded, t, 1);
     if (!c->scaled_embedding) return 1;
-    /* sqrt(D) rounded to the format, as transformers multiplies with a tensor of that format. */
+    /* The factor is sqrt(D) rounded to the format, as transformers multiplies with a tensor of that format. */
     tensor_set(one, 0, sqrt((double)c->D));
     return tensor_get(one, 0);
 }

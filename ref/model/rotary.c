@@ -13,7 +13,7 @@ static double pair_of_turns(const struct rotary *r, int64_t R, double turns)
 static double yarn_ramp(const struct rotary *r, int64_t R, int64_t i)
 {
     const double fast = pair_of_turns(r, R, r->high_frequency), slow = pair_of_turns(r, R, r->low_frequency);
-    /* Between the pairs that turn high_frequency and low_frequency times in the original context. */
+    /* The ramp lies between the pairs that turn high_frequency and low_frequency times in the original context. */
     const double first = fmax(r->between_pairs ? fast : floor(fast), 0),
                  last = fmin(r->between_pairs ? slow : ceil(slow), (double)(R - 1));
     const double width = first == last ? 0.001 : last - first;          /* as in transformers */

@@ -169,7 +169,7 @@ struct stream_law stream_law_fit(const struct stream_losses *s)
     for (size_t i = 0; i < 3; i++)
         for (size_t j = 0; j < 3; j++)
             for (size_t n = 0; n < 2; n++) {            /* each start goes through the first run */
-                /* Eighteen starts; the one with the least misfit counts. */
+                /* There are eighteen starts; the one with the least misfit counts. */
                 const double E = share[i] * run_loss(s, STREAM_RUNS - 1);
                 double x[UNKNOWNS] = { E, log(run_loss(s, 0) - E) / alpha[j] + log(run_N(0) / 1e9), alpha[j], k[n] };
                 const double misfit = descend(x, s);

@@ -10,7 +10,7 @@ static int64_t code_bytes(struct block_format f, int64_t n) { return (n * f.bits
 
 int64_t block_quantised_bytes(struct block_format f, int64_t n)
 {
-    /* An fp32 scale for each block, the codes of whole blocks, and those of the last, shorter one. */
+    /* The bytes are an fp32 scale for each block, the codes of whole blocks, and those of the last, shorter one. */
     return 4 * blocks_of(f, n) + n / f.block * code_bytes(f, f.block) + code_bytes(f, n % f.block);
 }
 
@@ -65,7 +65,7 @@ static void quantise_one(float *scale, uint8_t *code, struct tensor X, struct bl
     uint32_t most = 0;
     for (int64_t i = 0; i < n; i += CHUNK) {
         const int64_t length = n - i < CHUNK ? n - i : CHUNK;
-        /* First reading: the block's largest magnitude, a chunk at a time. */
+        /* The first reading finds the block's largest magnitude, a chunk at a time. */
         const uint32_t here = largest(floats(X, first + i, length, room), length);
         most = here > most ? here : most;
     }
@@ -73,7 +73,7 @@ static void quantise_one(float *scale, uint8_t *code, struct tensor X, struct bl
     /* A NaN scale marks a block with a number that is not finite; its codes are zeros. */
     *scale = 1 / factor;
     for (int64_t i = 0; i < n; i += CHUNK) {
-        /* Second reading: codes with the one factor of the block. */
+        /* The second reading makes codes with the one factor of the block. */
         const int64_t length = n - i < CHUNK ? n - i : CHUNK;
         if (isnan(factor)) memset(code + code_bytes(f, i), 0, (size_t)code_bytes(f, length));
         else encode(code + code_bytes(f, i), floats(X, first + i, length, room), length, factor, f.bits);
@@ -147,7 +147,7 @@ void block_add_bounds(double *bound, const void *code, struct block_format f, in
         /* A block of zeros is exact: its scale is 1. */
         if (scale[b] == 1 && all_zero(here, length, f.bits)) continue;
         for (int64_t i = 0; i < length; i++)
-            /* Half a step of the code; a whole one for the largest code, which may be clipped; and fp32's rounding. */
+    /* The bound is half a step; a whole one for the largest code, which may be clipped; and fp32's rounding. */
             bound[first + i] +=
                 (double)scale[b] * ((code_at(here, i, f.bits) == largest_code(f.bits) ? 1 : 0.5) + rounding);
     }

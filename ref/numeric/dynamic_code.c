@@ -46,7 +46,7 @@ static int nearest(const struct dynamic_table *t, double x)
 {
     int first = 0, end = DYNAMIC_CODES - 1;
     while (first < end) {
-        /* Binary search for the first middle that is not below x. */
+        /* A binary search finds the first middle that is not below x. */
         const int c = (first + end) / 2;
         if (c % 2 == 0 ? x > t->middle[c] : x >= t->middle[c]) first = c + 1;
         else end = c;

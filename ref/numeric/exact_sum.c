@@ -47,7 +47,7 @@ static void add_floats(struct exact_sum *s, const float *x, int64_t n)
         const uint64_t fraction = (bits & 0x7fffff) | (uint32_t)(e > 0) << 23;
         sum[e][i % WAYS] += fraction * fraction;
     }
-    /* One addition to the limbs for each exponent, not for each number. */
+    /* The limbs take one addition for each exponent, not for each number. */
     for (int e = 0; e < EXPONENTS - 1; e++) {
         const uint64_t v = sum[e][0] + sum[e][1] + sum[e][2] + sum[e][3];
         if (v > 0) add_at(s, v, 2 * ((e > 0 ? e : 1) - 150));

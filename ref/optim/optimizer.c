@@ -147,7 +147,7 @@ double weight_decay_of(const struct hyperparameters *h, bool matrix)
 
 double clip_scale(const struct hyperparameters *h, double norm)
 {
-    /* Factor of all gradients: clip / (norm + eps) where the norm exceeds clip, else 1. */
+    /* All gradients get the factor clip / (norm + eps) where the norm exceeds clip, else 1. */
     const double divisor = norm + convention(&h->as, CLIP_ADDED);
     return h->clip > 0 && divisor > h->clip ? h->clip / divisor : 1;
 }

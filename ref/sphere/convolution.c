@@ -42,7 +42,7 @@ static int64_t find_points(struct filter *f, const double cosine[], int radial, 
             for (int64_t j = 0; j < f->nlon; j++) {
                 const struct seen s = look(acos(cosine[t]), acos(cosine[i]), 2 * pi * (double)j / (double)f->nlon);
                 if (s.angle > cutoff) continue;
-                /* Second call: the arrays exist, and the point's place and its K values are stored. */
+                /* In the second call the arrays exist, and the point's place and its K values are stored. */
                 if (f->psi) {
                     f->row[found] = (int32_t)i, f->column[found] = (int32_t)j;
                     basis(f->psi + found * f->K, radial, angular, s, cutoff);
@@ -81,7 +81,7 @@ enum error_code filter_open(struct filter *f, enum sphere_grid grid, int64_t nla
     enum error_code e = cosine && f->first ? sphere_rows(grid, nlat, cosine, cosine + rows, err)
                                            : fail(err, ERR_MEMORY, "no memory for %lld rows", (long long)nlat);
     cutoff *= 1 + 1e-3;                 /* as released: the points on the border are inside */
-    /* First call: counts the points of every row, from which the sizes follow. */
+    /* The first call counts the points of every row, from which the sizes follow. */
     const size_t points = e ? 0 : (size_t)find_points(f, cosine, radial, angular, cutoff);
     f->row = calloc(points + 1, sizeof *f->row), f->column = calloc(points + 1, sizeof *f->column);
     f->psi = calloc(points * (size_t)f->K + 1, sizeof *f->psi);

@@ -20,7 +20,7 @@ static void clenshaw_curtis(int64_t nlat, double cosine[], double weight[])
 static void legendre_gauss(int64_t n, double cosine[], double weight[])
 {
     for (int64_t k = 0; k < n; k++) {
-        /* A first guess that is near enough for Newton's iteration to find this root. */
+        /* The first guess is near enough for Newton's iteration to find this root. */
         double x = cos(pi * ((double)k + 0.75) / ((double)n + 0.5)), slope = 1;
         for (int step = 0; step < 20; step++) {
             double p = x, before = 1;

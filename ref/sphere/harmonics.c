@@ -24,7 +24,7 @@ static double *of(const struct harmonics *h, int64_t m, int64_t l)
 static void legendre_of_order(struct harmonics *h, int64_t m, int64_t k, double x)
 {
     double p = 1 / sqrt(4 * pi), before = 0;
-    /* P_m^m from P_0^0: a product of square roots, each with a change of sign (Condon-Shortley). */
+    /* P_m^m follows from P_0^0 by a product of square roots, each with a change of sign (Condon-Shortley). */
     for (int64_t i = 1; i <= m; i++) p *= -sqrt((double)(2 * i + 1) * (1 + x) * (1 - x) / 2 / (double)i);
     for (int64_t l = m; l < h->degrees; l++) {
         of(h, m, l)[k] = p;

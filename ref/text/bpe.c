@@ -126,7 +126,7 @@ void bpe_close(struct bpe *b)
 static int32_t *slot_of(const struct bpe *b, const char *name, size_t bytes)
 {
     uint32_t i = hash(name, bytes) & (b->slots - 1);
-    /* Open addressing: the next slot, until the name or an empty one. */
+    /* With open addressing the next slot is tried, until the name or an empty one is found. */
     for (; b->by_name[i] >= 0; i = (i + 1) & (b->slots - 1)) {
         const struct span s = b->name[b->by_name[i]];
         if (s.bytes == bytes && memcmp(b->store + s.at, name, bytes) == 0) break;
@@ -180,7 +180,7 @@ static enum error_code more_merges(struct bpe *b, struct error *err)
 {
     struct merge *old = b->merge;
     const uint32_t slots = b->merge_slots;
-    /* At most half full, so that a search ends soon. */
+    /* The table is at most half full, so that a search ends soon. */
     if (2 * (uint32_t)b->merges < slots) return OK;
     b->merge = calloc(2 * (size_t)slots, sizeof *b->merge);
     if (b->merge == NULL) return b->merge = old, fail(err, ERR_MEMORY, "no memory for %d merges", (int)b->merges);

@@ -124,7 +124,7 @@ static enum error_code decode_all(struct text_stream *t, struct error *err)
     if (e) return e;
     char *repaired = text ? malloc(3 * bytes + 1) : NULL;
     if (repaired) {
-        /* The repaired text, whole characters first, then what the next token may still change. */
+        /* The repaired text has whole characters first, then what the next token may still change. */
         const size_t rest = unfinished(text, bytes), whole = utf8_repair(repaired, text, bytes - rest, &wrong);
         free(t->text);
         t->text = repaired;

@@ -79,7 +79,7 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
     for (int i = 1; i < nodes.size; i++) cost_send(&cost, c, block_length(c, P, r));
     const uint64_t between_bytes = cost.bytes;
     for (int i = 1; i < node.size; i++) cost_send(&cost, c, comb_length(c, P, of_place(node.me, node, nodes)));
-    /* First long ways with one block each, then short ones with as many blocks as there are nodes. */
+    /* Long ways come first, with one block each, then short ones, with as many blocks as there are nodes. */
     cost.path = cost.bytes;
     cost.path_inside = cost.bytes - between_bytes;
     return cost;

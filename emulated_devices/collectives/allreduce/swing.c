@@ -86,7 +86,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     enum error_code code = scratch_agreed(&x, c, f.me < 0 ? 0 : c->count, &scratch, err);
     if (code == OK) code = fold_in(&x, c, f, c->out, scratch, err);
     if (f.me >= 0) {
-        /* Reduce-scatter from near to far partners; the all-gather goes the same way back. */
+        /* The reduce-scatter goes from near to far partners; the all-gather goes the same way back. */
         for (int s = 0; s < steps && code == OK; s++) code = swing(&x, c, f, s, false, scratch, err);
         if (code == OK)
             reduce_finish(&x, c->reduction, c->dtype, element(c, c->out, block_start(c->count, f.core, f.me)),

@@ -48,7 +48,7 @@ static int base_of(const struct skips *k, int v, int *hops)
 {
     *hops = v > 0;
     for (int e = k->rounds - 1; e >= 0; e--) {
-        /* Greedy: the largest skip that still fits. */
+        /* The choice is greedy: the largest skip that still fits. */
         if (k->skip[e] == v) return e;
         if (k->skip[e] < v) v -= k->skip[e], ++*hops;
     }
@@ -82,7 +82,7 @@ static struct schedule schedule_of(const struct skips *k, int v, int P)
     struct search s = { .k = k, .v = v + P, .nearest = 2 * P, .found = &found };
     int hops;
     const int q = k->rounds, base = base_of(k, v, &hops);
-    /* The list of skips, from the largest to the smallest. */
+    /* The list has all skips, from the largest to the smallest. */
     for (int e = -1; e <= q; e++) s.left.after[e + 1] = e < 0 ? q : e - 1, s.left.before[e + 1] = e == q ? -1 : e + 1;
     strike(&s.left, base);
     serve(&s, 0, next(&s.left, -1), 0);

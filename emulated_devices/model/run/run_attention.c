@@ -22,7 +22,7 @@ struct attention node_attention(const struct node_call *c)
     const struct model_config *model = &s->plan->model;
     const struct interval rows = tensor_rows_at(s->tp, AT_HEADS, c->micro->N);
     const bool one = s->seams->cp.scheme->plan != NULL;         /* all sequences are one */
-    /* First sequence and number of those whose heads this device computes. */
+    /* The device computes heads of these sequences: the first one, and how many. */
     const struct interval sequences = { one ? 0 : rows.first / s->tp->S, one ? 1 : rows.count / s->tp->S };
     const int64_t first = c->micro->sequences.first + sequences.first;
     struct attention a = attention_of_layer(model, node_layer(c), one ? tensor_rows(c->micro->mask) : s->plan->S);

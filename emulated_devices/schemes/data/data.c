@@ -250,7 +250,7 @@ struct account data_cost(const struct data_parallel *dp)
 
 struct model_state data_resident(const struct data_parallel *dp)
 {
-    /* Tensors that are kept, less those on the slow tier. */
+    /* The device has the tensors that are kept, less those on the slow tier. */
     const struct model_state kept = data_kept_bytes(dp), away = data_offloaded(dp);
     return (struct model_state){ kept.weights - away.weights, kept.gradients - away.gradients,
                                  kept.optimizer - away.optimizer };

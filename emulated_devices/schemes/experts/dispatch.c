@@ -187,7 +187,7 @@ static enum error_code compute_choices(struct mixture_call *c, struct error *err
 {
     struct device *d = device_of(c);
     struct expert_routing *r = c->routing;
-    /* Rows [received, D] of own experts, sorted by expert; results go back in the order in which rows came. */
+    /* Rows [received, D] of own experts are sorted by expert; results go back in the order in which rows came. */
     dev_gather_forward(d, c->kept[ROWS], r->way.pool, r->order, 1);
     device_free(d, r->way.sent);
     r->way.sent = device_tensor_2d(d, BUFFERS, tensor_rows(c->kept[ROWS]), tensor_cols(r->way.pool));
@@ -261,7 +261,7 @@ static enum error_code compute_rows(struct mixture_call *c, struct error *err)
     dev_gather_forward(d, c->kept[ROWS], r->way.pool, r->order, tensor_cols(c->experts));
     const enum error_code e = compute(c, FORWARD_PASS, c->kept[RESULTS], (struct expert_gradients){ 0 }, err);
     if (e || !tensor_present(c->y)) return e;
-    /* The weighted sum over the experts that are here; the way home adds up the sums of all places. */
+    /* A row gets the weighted sum over the experts that are here; the way home adds up the sums of all places. */
     dev_combine_forward(d, r->way.pool, c->kept[RESULTS], r->order, c->kept[WEIGHTS]);
     return come_home(c, c->y, err);
 }
@@ -295,7 +295,7 @@ static enum error_code compute_rows_back(struct mixture_call *c, struct error *e
     const struct tensor d_weights = tensor_2d(device_tensor_in(d, BUFFERS, wide, rows * k).data, wide, rows, k);
     enum error_code e = d_weights.data ? OK : no_memory(err);
     if (!e) {
-        /* Per row: gradients of its results here, and of the weights of choices that are here. */
+        /* Each row gives gradients of its results here, and of the weights of choices that are here. */
         dev_combine_backward_input(d, g.results, d_weights, r->way.pool, c->kept[RESULTS], r->order, c->kept[WEIGHTS]);
         e = compute_input(c, &g, err);
     }

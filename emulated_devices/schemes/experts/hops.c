@@ -121,7 +121,7 @@ static enum error_code walk(const struct expert_parallel *ep, enum way way, stru
         device_copy(d, out.data, in.data, tensor_bytes(in));
         clock_made(&d->clock, out.data, tensor_bytes(out));
     }
-    /* Hops forward in their order, backward from the last; rows between two hops are in a buffer. */
+    /* Hops run forward in their order, backward from the last; rows between two hops are in a buffer. */
     for (int n = 0; n < r->hops && !e; n++) {
         const struct expert_hop *h = &r->hop[way == THERE ? n : r->hops - 1 - n];
         const bool last = n == r->hops - 1;

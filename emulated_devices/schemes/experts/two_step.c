@@ -59,7 +59,7 @@ static int64_t told(const struct expert_parallel *ep) { return ep->devices + nod
 
 static void tell(const struct expert_parallel *ep, const struct choices *c, int32_t *own)
 {
-    /* First numbers for each device, then for each node. */
+    /* Each device has a number first, then each node. */
     for (int m = 0; m < ep->devices; m++) own[m] = (int32_t)list_rows(ep, c, m, 1, 1, NULL, NULL);
     for (int b = 0; b < node_count_of(ep); b++)
         own[ep->devices + b] = (int32_t)list_rows(ep, c, b * ep->node, 1, ep->node, NULL, NULL);

@@ -190,7 +190,7 @@ enum error_code schedule_execute(const struct schedule *s, struct group *group, 
         const struct action *a = &s->actions[group->rank][i];
         change_stream(&x, i);
         const int64_t start = x.device->clock.now;
-        /* Once a step, before the first action of the backward pass: devices may communicate here. */
+        /* Devices may communicate here once a step, before the first action of the backward pass. */
         if (!backward && is_of_backward(a->kind) && ops->backward_begins) e = ops->backward_begins(context, err);
         backward = backward || is_of_backward(a->kind);
         trace_enter_action(x.device->clock.trace, action_letter(a->kind), a->micro);

@@ -85,7 +85,7 @@ static enum error_code linear_forward(struct tensor_parallel *tp, enum param_rol
         release(tp, all, X);
         return e;
     }
-    /* Row-parallel: partial sums of all rows, of which a reduce-scatter leaves each device its own. */
+    /* A row-parallel matrix makes partial sums of all rows; a reduce-scatter leaves each device its own. */
     e = tensor_buffer(tp, &all, N, tensor_cols(Y), err);
     if (e) return e;
     e = local_forward(tp, all, X, W, tp->rank == 0 ? b : tensor_none, err);
@@ -132,7 +132,7 @@ static enum error_code embedding_forward(struct tensor_parallel *tp, struct tens
                                          struct tensor W, struct error *err)
 {
     struct tensor all;
-    /* Partial embeddings of all rows; a reduce-scatter leaves each device its own. */
+    /* A device makes partial embeddings of all rows; a reduce-scatter leaves each device its own. */
     enum error_code e = tensor_buffer(tp, &all, tensor_count(ids), tensor_cols(Y), err);
     if (e) return e;
     e = local_embedding_forward(tp, all, ids, W, err);

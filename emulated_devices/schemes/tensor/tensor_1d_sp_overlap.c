@@ -189,7 +189,7 @@ static enum error_code sum_products(struct product p, int64_t N, struct tensor o
         clock_begin(clock, stream);
         if (step > 0) {
             arrive(&g, in);
-            /* The partial sum that has come, plus this device's product of the same rows. */
+            /* The partial sum that has come gets this device's product of the same rows. */
             reduce_local(&g.exchange, SUM, own.dtype, sum.data, part.data, tensor_count(part));
             added[step % TURNS] = clock->now;
             arrive(&g, out);

@@ -116,7 +116,7 @@ static enum error_code linear_forward(struct tensor_parallel *tp, enum param_rol
     if (!e) e = tensor_buffer(tp, &y, tensor_rows(x), tensor_cols(Y), err);
     /* y is a partial sum over the third axis; one device along that axis adds the bias. */
     if (!e) dev_linear_forward(tp->device, y, x, w, axes_index(tp, out) == 0 ? bias.taken : tensor_none);
-    /* The sum, of which each device keeps its rows. */
+    /* Each device keeps its rows of the sum. */
     if (!e) e = scatter(tp, out, N, Y, y, err);
     drop(tp, x, w, y);
     shared_release(tp, &bias);

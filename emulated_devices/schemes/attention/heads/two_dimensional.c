@@ -110,7 +110,7 @@ enum error_code two_dimensional_forward(struct attention_call *c, struct error *
     struct arrangement a;
     arrange(&a, c->cp);
     struct attention_call inside = call_inside(c, &a);
-    /* All tokens of the group with some heads; then a ring among devices with the same heads; then back. */
+    /* A device gets all tokens of its group for some heads; devices with the same heads run a ring; results go back. */
     enum error_code e = head_exchange_gather(&a.exchange, c->qkv, inside.qkv, true, err);
     if (!e) e = a.ring.scheme->forward(&inside, err);
     if (!e) e = head_exchange_back(&a.exchange, c->out, inside.out, false, err);

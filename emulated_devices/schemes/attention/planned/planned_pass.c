@@ -128,7 +128,7 @@ static struct tensor moved(const struct planned *p, const struct context_move *m
     const struct here *h = &p->at[m->block];
     const int64_t n = planned_tokens(p, m->block);
     if (m->data == CONTEXT_KEYS) return tensor_2d(h->keys.data, p->g.own, n, cp_keys_width(p->g.cp));
-    /* The four tensors of queries backward: queries, d_out [n, H A], then log-sum-exp, delta [H, n]. */
+    /* Backward queries are four tensors: queries, d_out [n, H A], then log-sum-exp, delta [H, n]. */
     if (i < 2) return tensor_2d(i == 0 ? h->queries.data : h->d_out.data, p->g.own, n, planned_width(p));
     return tensor_2d(i == 2 ? h->lse.data : h->delta.data, p->g.wide, p->g.shape.H, n);
 }

@@ -50,7 +50,7 @@ static void cost(struct forecast *f, const struct context_parallel *cp, enum ten
               between = member_before(cp, -1, 0);
     const bool backward = pass == INPUT_PASS;
     for (int j = 0; j < n && B > 0 && pass != WEIGHT_PASS; j++) {
-        /* Round j: blocks of the window that is j windows before. */
+        /* Round j has the blocks of the window that is j windows before. */
         const int first = member_before(cp, j, 0);
         for (int i = 0; i < w; i++) {
             const int owner = member_before(cp, j, i);

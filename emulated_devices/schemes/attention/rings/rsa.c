@@ -135,7 +135,7 @@ static enum error_code run_forward(struct rsa *s, struct error *err)
     enum error_code e = open_blocks(s, err);
     if (!e && rounds) e = cp_open(g, &s->out, 1, g->wide, tensor_rows(out), tensor_cols(out), err);
     if (e) return e;
-    /* P [B H n, S]: columns of scores, a block of keys at a time. */
+    /* P [B H n, S] gets columns of scores, a block of keys at a time. */
     around(s, KEYS, score);
     /* Whole rows are there, so the softmax is an ordinary one. */
     dev_attention_softmax(g->device, s->P, s->lse, s->at, g->shape);

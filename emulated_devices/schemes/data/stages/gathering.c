@@ -73,7 +73,7 @@ static bool stays_after(const struct data_parallel *dp, int use, int unit)
     if (next < 0) return false;
     if (use_needs(dp, next, unit)) return true;
     if (!dp->request.keep || dp->use[use].pass != PASS_FORWARD) return false;
-    /* Kept from forward until the backward pass that needs them again. */
+    /* Weights are kept from forward until the backward pass that needs them again. */
     for (int i = next; i < dp->uses && dp->use[i].pass != PASS_UPDATE; i++)
         if (dp->use[i].pass == PASS_BACKWARD_INPUT && use_needs(dp, i, unit)) return true;
     return false;

@@ -48,7 +48,7 @@ static enum error_code scatter(struct data_parallel *dp, const struct bucket *b,
     }
     if (!e && tracked(dp->unit[b->unit[0]].tracking)) e = tracking_open(&t, tensor_count(row[0]), err);
     if (!e && tracked(t)) tracking_start(dp->device, t, row[0]);
-    /* First among the devices that cut weights, then among those that cut gradients further. */
+    /* Sums run first among the devices that cut weights, then among those that cut gradients further. */
     if (!e) e = bucket_reduce_scatter(dp, b->over, BY_WEIGHTS, row, b->units, t, err);
     if (!e) e = bucket_reduce_scatter(dp, b->over, BY_GRADIENTS, half, b->units, tracking_from(t, cut.first), err);
     for (int i = 0; i < b->units && !e; i++) e = add_to_kept(dp, &dp->unit[b->unit[i]], row[i], t, err);

@@ -24,7 +24,7 @@ struct kernel { const struct data_parallel *dp; const struct operands *o; struct
 static void step_portion(void *context, struct portion s)
 {
     const struct kernel *k = context;
-    /* A range of one parameter: weight decay depends on the parameter. */
+    /* A range lies in one parameter, since weight decay depends on the parameter. */
     const struct interval here = { s.row - k->first, s.length };
     struct stretch x = { .dp = k->dp, .at = s, .master = slice(k->o->master, here),
                          .gradient = slice(k->o->gradient, here), .step = k->step };

@@ -51,12 +51,12 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
     if (schedule_begin(s, "interleaved", P, q->micros, v, err) != OK) return err->code;
     place_looped(s);
     for (int r = 0; r < P; r++) {
-        /* Forwards before the first backward: the warm-up of the paper's schedule. */
+        /* These forwards before the first backward are the warm-up of the paper's schedule. */
         const int wish = v == 1 ? P - 1 - r : 2 * (P - 1 - r) + (v - 1) * group_size(g, 0);
         const int ahead = wish < total ? wish : total;
         for (int k = 0; k < ahead; k++) put_step(s, g, r, FORWARD, k);
         for (int k = 0; k < total; k++) {
-            /* Then one forward, one backward. */
+            /* Then forwards and backwards alternate. */
             if (k + ahead < total) put_step(s, g, r, FORWARD, k + ahead);
             put_step(s, g, r, BACKWARD, k);
         }

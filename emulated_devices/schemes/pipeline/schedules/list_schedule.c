@@ -33,7 +33,7 @@ static int64_t ready(const struct lists *l, struct candidate c)
     const int stage = s->stage_of[c.device][c.chunk], M = s->micros, at = c.device * s->chunks + c.chunk;
     const struct place from = c.backward ? place_after(s, c.micro, stage) : place_before(s, c.micro, stage);
     int64_t start = l->clock[c.device];
-    /* The limit of microbatches whose activations are held. */
+    /* A device holds the activations of at most `limit` microbatches. */
     if (!c.backward && l->held[at] >= l->limit[at]) return -1;
     /* A backward needs its own forward. */
     if (c.backward && l->end[0][stage * M + c.micro] < 0) return -1;
