@@ -147,7 +147,7 @@ void block_add_bounds(double *bound, const void *code, struct block_format f, in
         /* A block of zeros is exact: its scale is 1. */
         if (scale[b] == 1 && all_zero(here, length, f.bits)) continue;
         for (int64_t i = 0; i < length; i++)
-    /* The bound is half a step; a whole one for the largest code, which may be clipped; and fp32's rounding. */
+            /* The bound is half a step; a whole one for the largest code, which may be clipped; and fp32's rounding. */
             bound[first + i] +=
                 (double)scale[b] * ((code_at(here, i, f.bits) == largest_code(f.bits) ? 1 : 0.5) + rounding);
     }
