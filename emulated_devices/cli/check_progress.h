@@ -6,7 +6,7 @@
 #include "emulated_devices/verify/check/checked_kinds.h"
 
 struct check_progress {
-    struct time_left line;
+    struct time_left line;              /* what is printed on a terminal */
     double all[2], done[2];             /* elements to compare, and to recompute; those that are done */
     int phase;                          /* 0: comparing; 1: recomputing */
 };

@@ -18,8 +18,8 @@ struct cJSON;
  * is the exit status if there is no error: that of launched processes, which have printed their own errors. */
 typedef enum error_code command_fn(int argc, char **argv, int *status, struct error *);
 struct command {
-    const char *name, *description;
-    command_fn *run;
+    const char *name, *description;     /* the word behind `orrery`; one line for the help */
+    command_fn *run;                    /* does the work; returns the exit status */
 };
 
 command_fn command_train, command_plan, command_search, command_infer, command_verify, command_check, command_show,
@@ -73,7 +73,7 @@ enum error_code parse_command(const char *command, const char *usage, const char
 
 /** Who is told of help instead of having it printed: of options by parse_command, of topics by run_topic. */
 struct help_listener {
-    void *context;
+    void *context;                      /* first argument of both functions */
     void (*options)(void *context, const char *usage, const char *what, const struct option *table);
     void (*topics)(void *context, const char *what, const struct command *topics);
 };

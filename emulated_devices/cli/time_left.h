@@ -23,6 +23,7 @@ void time_left_show(struct time_left *, double part, const char *doing, const ch
 /** Remove the line: before something else is printed, and at the end. */
 void time_left_end(struct time_left *);
 
+/* A duration as text, such as "2 min 10 s". */
 struct time_left_text { char text[16]; };
 
 /** "12 min left"; empty in the first second, and in the first 2 %.

@@ -184,8 +184,10 @@ static void add_where_they_are(struct exchange *x, const struct collective *c, i
     messages_meet(comm, m, 2 * P - 2, false);
     for (int i = 0; i < P;) {
         const void *part[REDUCE_MOST] = { sum };
+        /* After the first round the sum so far is the first part. */
         int parts = i > 0;
         for (; parts < REDUCE_MOST && i < P; parts++, i++) {
+            /* m[2k - 2] is the receive from the member k places before this one. */
             part[parts] = i == me ? own : message_look(comm, m[2 * imod(me - i, P) - 2]);
             if (part[parts] == NULL) return;            /* waiting will say why */
         }
@@ -210,6 +212,7 @@ static enum error_code wait_receives_first(struct exchange *x, struct message *m
 enum error_code add_in_order(struct exchange *x, const struct collective *c, int me, int P, struct message *m,
                              const void *own, void *blocks, void *to, int64_t n, struct error *err)
 {
+    /* The sum is written to its place at once, unless the own numbers lie there. */
     const bool there = messages_can_be_looked_at(x->group->comm), direct = there && own != to;
     if (there) add_where_they_are(x, c, me, P, m, own, direct ? to : blocks, n);
     const enum error_code code = there ? wait_receives_first(x, m, P - 1, err) : wait_all(x, m, 2 * P - 2, err);

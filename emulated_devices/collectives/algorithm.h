@@ -216,6 +216,7 @@ int64_t halving_scratch(const struct collective *, struct cut);
  * skip[rounds] = P, and each skip is half of the next one, rounded up, down to skip[0] = 1.
  * Source: J. L. Traeff, "Optimal, non-pipelined reduce-scatter and allreduce algorithms", arXiv:2410.14234.
  */
+/* Distances of the rounds, ascending: skip[0] = 1, skip[rounds] = P. */
 struct skips { int rounds, skip[32]; };
 
 struct skips circulant_skips(int P);
@@ -290,8 +291,8 @@ int tree_double_levels(int P);                          /* the largest depth */
 
 /* A vector, or part of one, sent along a tree in segments.  Sends overlap with the receive of the next segment. */
 struct flow {
-    struct tree tree;
-    char *data;
+    struct tree tree;                           /* this member's parent and children */
+    char *data;                                 /* the part of the vector, in place */
     int64_t n;                                  /* elements */
     struct message up, down[2];                 /* the last sends; slot -2: none */
     int up_segment;                             /* segment of `up` */

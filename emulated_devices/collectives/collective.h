@@ -15,7 +15,7 @@
  * nodes then assume P = nodes * q, q the largest divisor of P not above its root (1 for primes), or refuse. */
 struct nodes {
     const int *member;                  /* [P] ranks of the members; NULL: 0 .. P-1 */
-    int devices;
+    int devices;                        /* ranks of a unit; 0: the group is not on several */
 };
 
 /** The nodes of some devices on a cluster.  @param member  [P] their ranks, not copied; NULL: the first P. */
@@ -32,7 +32,7 @@ struct nodes group_nodes(const struct group *);
  * targets.  A sparse all-gather sends each block to its targets; a sparse reduce-scatter sums the values of all that
  * hold it at its owner.  So a placement of owners becomes one of holders, and back. */
 struct block_placement {
-    int64_t blocks;
+    int64_t blocks;                     /* of the whole vector */
     const int32_t *owner;               /* [blocks] members */
     const bool *held;                   /* [blocks, P] the targets; an owner holds its blocks, whatever this says */
 };
@@ -66,16 +66,16 @@ struct block_placement {
  * the longest block (pairwise_shift, pairwise_xor) or all of `in` (linear).
  */
 struct collective {
-    const void *in;
-    void *out;
-    int64_t count;
-    const int64_t *counts, *recvcounts;
+    const void *in;                     /* as in the table; only read, unless in place */
+    void *out;                          /* as in the table */
+    int64_t count;                      /* elements; the table says of what */
+    const int64_t *counts, *recvcounts; /* elements of each block; NULL: `count` says them all */
     const struct block_placement *placement;            /* of a sparse collective; NULL: P blocks, a member owns that of
                                          * its number, and all hold all: what allgather and reduce-scatter do */
-    enum dtype dtype;
-    enum reduction reduction;
-    int root;
-    bool exclusive;
+    enum dtype dtype;                   /* format of the elements */
+    enum reduction reduction;           /* of an operation that reduces: sum, product, maximum, minimum */
+    int root;                           /* rank in the group, for operations with a root */
+    bool exclusive;                     /* of a scan: a member's own vector is left out */
     struct nodes nodes;                 /* collective_run sets it; cost functions read it: group_nodes */
     uint64_t segment;                   /* of pipelined algorithms: bytes of a segment at most; 0: collective_run
                                          * chooses (segment_choose); cost functions read it: group_segment */
@@ -84,7 +84,7 @@ struct collective {
 /* The exact cost of one collective for one device. */
 struct collective_cost {
     uint64_t messages, bytes;           /* sent */
-    uint64_t additions;
+    uint64_t additions;                 /* element-wise reductions by this device */
     uint64_t steps;                     /* of the group: rounds in which a device sends and receives at most one
                                          * message; an upper bound if P or count leaves a remainder; 0: not stated */
     uint64_t depth;                     /* of the group: longest chain of messages that depend on the previous one;
@@ -108,16 +108,16 @@ enum adding_order {
 const char *adding_order_name(enum adding_order);
 
 struct algorithm {
-    enum operation operation;
+    enum operation operation;           /* under whose names it is listed */
     const char *name;                   /* as on the command line */
     const char *description;            /* one line */
     const char *needs;                  /* one line: requirements on group or call; NULL: none */
     const char *source;                 /* paper and DOI, or the system that uses it */
     const char *cost_formula;           /* of a (latencies), b (bytes); "": not known, so auto never takes it */
-    enum adding_order order;
+    enum adding_order order;            /* in what order the members' values are added: decides the rounding */
     bool by_nodes;                      /* depends on the nodes of the group */
     bool reads_in;                      /* of an allreduce: it begins from `in`, which need not be copied to `out` */
-    /* Of one that sends a vector in segments (collective.segment): elements of the longest part that it cuts into them.
+    /* If it sends a vector in segments (collective.segment): elements of the longest part that it cuts into them.
      * NULL: it sends none. */
     int64_t (*pipelined)(int P, const struct collective *);
     /* NULL: supports every call.  Otherwise it returns NULL if the algorithm supports this call on a group of P, else
@@ -218,7 +218,7 @@ struct collective_cost collective_cost(const struct algorithm *, int rank, int P
  */
 struct account group_cost(const struct group *, enum operation, const char *name, const struct collective *);
 
-/** The same for a given algorithm and a call whose nodes are set. */
+/** The traffic of a given algorithm for a call whose nodes are set. */
 struct traffic collective_traffic(const struct algorithm *, const struct group *, const struct collective *);
 
 /** Add the cost to the expected ledger: for a scheme that implements a collective itself.  collective_run does this for

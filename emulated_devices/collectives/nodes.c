@@ -33,6 +33,7 @@ static int near_root(int P)
 
 int node_first(const struct collective *c, int P, int m)
 {
+    /* Where no nodes are known, groups of neighbours take their part. */
     if (c->nodes.devices == 0) return m - m % near_root(P);
     while (m > 0 && node_of(c, m - 1) == node_of(c, m)) m--;
     return m;

@@ -6,6 +6,7 @@ struct fold fold_of(int rank, int P)
     struct fold f = { .core = 1 };
     while (2 * f.core <= P) f.core *= 2;
     f.rest = P - f.core;
+    /* The first 2 rest members pair up: the odd one works for both, in the core of a power of two. */
     f.me = rank >= 2 * f.rest ? rank - f.rest : rank % 2 == 1 ? rank / 2 : -1;
     return f;
 }
@@ -45,6 +46,7 @@ void fold_path(struct collective_cost *cost, const struct collective *c, struct 
 int64_t cut_edge(const struct collective *c, struct cut k, int part)
 {
     if (k.P == 0) return block_start(c->count, k.f.core, part);
+    /* A core member that works for two has the blocks of both. */
     return block_first(c, k.P, part < k.f.rest ? 2 * part : part + k.f.rest);
 }
 
@@ -71,6 +73,7 @@ enum error_code halving_reduce_scatter(struct exchange *x, const struct collecti
         const int64_t keep = l.lower ? low : middle, keeping = l.lower ? middle - low : high - middle;
         const int64_t give = l.lower ? middle : low, giving = l.lower ? high - middle : middle - low;
         const int peer = fold_member(k.f, l.peer);
+        /* The half that is given away is the one that the peer keeps; each adds what it is given. */
         code = send_and_add(x, c, peer, element(c, data, give), giving, peer, scratch, element(c, data, keep), keeping,
                             err);
     }
@@ -81,6 +84,7 @@ enum error_code doubling_allgather(struct exchange *x, const struct collective *
                                    struct error *err)
 {
     enum error_code code = OK;
+    /* Levels run the other way round: in each one a member gets as much as it has. */
     for (int half = 1; half < k.f.core && code == OK; half *= 2) {
         const struct level l = level_of(k.f, half);
         const int64_t low = cut_edge(c, k, l.low), middle = cut_edge(c, k, l.middle), high = cut_edge(c, k, l.high);

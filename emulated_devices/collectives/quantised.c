@@ -12,6 +12,7 @@ void quantised_encode(struct device *d, char *code, struct tensor piece, struct 
 {
     const int64_t n = tensor_count(piece), used = block_quantised_bytes(f, n);
     dev_quantise(d, code, piece, f);
+    /* Bytes behind the codes are set to zero, so that a message has no chance values. */
     device_zero(d, tensor_1d(code + used, U8, quantised_bytes(f, n) - used));
 }
 
@@ -83,6 +84,7 @@ enum error_code quantised_group_open(struct quantised_group *q, struct group *wh
     *q = (struct quantised_group){ .whole = whole };
     if (c.nodes.devices == 0 || needs_even_nodes(P, &c) != NULL) return OK;
     const struct row node = row_in_node(&c, whole->rank, P), nodes = row_of_nodes(&c, whole->rank, P);
+    /* One step does for a group inside a node, or with one device on each. */
     if (node.size == 1 || nodes.size == 1) return OK;
     enum error_code e = open_row(&q->inside, whole, node, err);
     if (!e) e = open_row(&q->between, whole, nodes, err);
@@ -133,6 +135,7 @@ static void add_up(const struct leg *s, const char *in, struct tensor one)
     for (int64_t i = 0; i < s->each; i++)
         for (int m = 0; m < s->group->size; m++) {
             const struct tensor sum = quantised_block(s->Y, s->n, i);
+            /* The first member's codes become the sum itself; the others' are decoded beside it and added. */
             dev_dequantise(d, m == 0 ? sum : one, code_from(s, in, m, i), s->format);
             if (m > 0) reduce_local(&here, SUM, sum.dtype, sum.data, one.data, s->n);
         }

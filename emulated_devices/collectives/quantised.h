@@ -67,8 +67,8 @@ struct account quantised_allgather_cost(const struct group *, const char *algori
 /* A group.  If it is on several nodes with equally many members of consecutive ranks, also the groups of the two steps;
  * otherwise there is one step among all members. */
 struct quantised_group {
-    struct group *whole;
-    bool two_steps;
+    struct group *whole;                /* all members */
+    bool two_steps;                     /* first inside nodes, then between them */
     struct group inside, between;       /* members of this node; members with this place in all nodes */
 };
 

@@ -79,6 +79,7 @@ static enum error_code go_round(struct hop *h, struct tensor row, struct trackin
 {
     const int P = h->group->size, r = h->group->rank;
     enum error_code e = OK;
+    /* Device r starts block r - 1; after P - 1 hops its own block r has come round. */
     device_convert(h->group->comm->device, h->sum, quantised_block(row, h->n, around(r - 1, P)));
     if (tracked(t)) {
         memcpy(h->sums.exact, t.exact + around(r - 1, P) * h->n, (size_t)h->n * sizeof(double));

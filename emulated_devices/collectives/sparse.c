@@ -11,6 +11,7 @@ bool sparse_holds(const struct collective *c, int P, int64_t b, int member)
 bool sparse_next(const struct collective *c, int P, int member, struct sparse_walk *w)
 {
     const int64_t blocks = blocks_of(c, P);
+    /* Own blocks lie one after another in one buffer, held blocks in the other, both in order of blocks. */
     if (w->b >= 0) w->owned_at += w->owns ? w->length : 0, w->held_at += w->holds ? w->length : 0;
     if (++w->b >= blocks) return false;
     w->length = c->counts ? c->counts[w->b] : block_at(c->count, (int)blocks, (int)w->b).count;
@@ -22,6 +23,7 @@ bool sparse_next(const struct collective *c, int P, int member, struct sparse_wa
 void sparse_holders(const struct collective *c, int P, int member, const struct sparse_walk *w, struct holders *h)
 {
     h->count = 0, h->me = -1;
+    /* The owner comes first, the others follow in the order of ranks after it. */
     for (int k = 0; k < P; k++) {
         const int m = imod(w->owner + k, P);
         if (!sparse_holds(c, P, w->b, m)) continue;
@@ -33,6 +35,7 @@ void sparse_holders(const struct collective *c, int P, int member, const struct 
 int holder_children(int v, int count, int child[HOLDER_CHILDREN])
 {
     int children = 0, bit = 1;
+    /* A child has one more bit than v, below v's lowest one. */
     while (bit < count && (v & bit) == 0) bit <<= 1;
     for (bit >>= 1; bit > 0; bit >>= 1)
         if (v + bit < count) child[children++] = v + bit;

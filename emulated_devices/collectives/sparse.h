@@ -14,7 +14,7 @@
 /* A member's way through all blocks, in their order; start with { .b = -1 }. */
 struct sparse_walk {
     int64_t b, length;                  /* block, elements */
-    int owner;
+    int owner;                          /* of the block */
     bool owns, holds;                   /* this member */
     int64_t owned_at, held_at;          /* elements of earlier blocks that it owns; that it holds */
 };

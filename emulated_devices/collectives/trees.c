@@ -180,6 +180,7 @@ enum error_code binomial_broadcast(struct exchange *x, const struct collective *
     const uint64_t bytes = bytes_of(c, n);
     enum error_code code = OK;
     if (v != 0) code = exchange_both(x, -1, NULL, 0, imod(v - up + root, P), data, bytes, err);
+    /* The child with the largest subtree is served first, since its way is longest. */
     for (int bit = up >> 1; bit > 0 && code == OK; bit >>= 1)
         if (v + bit < P) code = exchange_both(x, imod(v + bit + root, P), data, bytes, -1, NULL, 0, err);
     return code;
@@ -190,6 +191,7 @@ enum error_code binomial_reduce(struct exchange *x, const struct collective *c, 
 {
     const int P = x->group->size, v = imod(x->group->rank - root, P), up = binomial_bit(v, P);
     enum error_code code = OK;
+    /* The child with the smallest subtree has its sum first. */
     for (int bit = 1; bit < up && v + bit < P && code == OK; bit <<= 1)
         code = add_from(x, c, imod(v + bit + root, P), scratch, data, n, err);
     if (v != 0 && code == OK)

@@ -24,7 +24,7 @@ struct bell;
 
 struct bells {
     struct bell *bell;                  /* [size], shared; NULL: no shared memory */
-    int rank, size;
+    int rank, size;                     /* this device, and all devices of the program */
     bool crowded;                       /* the devices that ring for each other are more than the cores: patience.h */
 };
 

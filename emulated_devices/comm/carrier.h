@@ -10,15 +10,15 @@
 
 /* A message that is complete. */
 struct delivery {
-    struct exchange exchange;
+    struct exchange exchange;           /* the exchange of which the message is a part */
     struct passage passage;             /* as given to start, with what the other side said: stamp and serial, or
                                          * ready */
-    void *data;
+    void *data;                         /* as given to start */
     int peer;                           /* rank in the group */
-    bool sending;
+    bool sending;                       /* this device sent the message; else it received it */
 };
 
-/* What a device does with a message.  LOOKS: it receives what may stay with its sender until it has been read. */
+/* A device does this with a message.  LOOKS: it receives what may stay with its sender until it has been read. */
 enum side { SENDS, RECEIVES, LOOKS };
 
 struct carrier {
@@ -36,7 +36,8 @@ struct carrier {
     void (*close)(struct comm *);
     /* group_agree; NULL: by messages. */
     enum error_code (*agree)(struct group *, enum error_code local, struct error *);
-    /* What folding does to a group; NULL: nothing.  Then, if it sends what is not the same for all of a class: why. */
+    /* folds says what folding does to a group; NULL: nothing.  uneven hears why, if a group sends what differs in a
+     * class. */
     enum group_folds (*folds)(const struct comm *, const int *member, int size);
     void (*uneven)(const struct group *, const char *why);
 };

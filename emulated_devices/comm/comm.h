@@ -39,8 +39,8 @@ enum { WAIT_LIMIT = 120 };              /* seconds, unless the environment says 
 /* ---- the world ---------------------------------------------------------------------------------------------- */
 
 struct comm {
-    struct device *device;
-    int rank, size;
+    struct device *device;                      /* whose clock the messages move */
+    int rank, size;                             /* this device's world rank; number of devices */
     int cores;                                  /* of this process for itself (sharing.h), the same on every device */
     uint32_t *contexts;                         /* [size] groups made so far together with each device */
     struct ledger counted;                      /* every message and addition so far */
@@ -133,7 +133,7 @@ enum error_code group_same(struct group *, const void *own, uint64_t bytes, cons
 enum group_folds { GROUP_WHOLE, GROUP_TURNS, GROUP_BREAKS };
 
 struct group {
-    struct comm *comm;
+    struct comm *comm;                          /* of this device; outlives the group */
     int size, rank;                             /* members, and which of them this device is */
     int *member;                                /* [size] world ranks, ascending along the group's axes */
     enum traffic_kind kind;                     /* whose messages these are: what they are counted under */
@@ -141,7 +141,7 @@ struct group {
     uint32_t *context;                          /* [size] how many groups this device and each member had made together
                                                    before this one: a number both know without asking.  In every tag. */
     uint32_t exchanges;                         /* begun so far */
-    enum group_folds folds;
+    enum group_folds folds;                     /* GROUP_WHOLE outside folded crews */
     bool turns;                                 /* a collective runs in which all members do the same */
     bool lists;                                 /* a collective runs on memory that has numbers on every backend, and so
                                                    has its scratch */
@@ -171,10 +171,10 @@ void group_close(struct group *);
 /* ---- exchanges and messages ----------------------------------------------------------------------------------- */
 
 struct exchange {
-    struct group *group;
-    enum operation operation;
+    struct group *group;                        /* whose members take part */
+    enum operation operation;                   /* under which messages and sums are counted */
     uint32_t number;                            /* N for the Nth of the group, or the name */
-    bool named;
+    bool named;                                 /* `number` is a name that both sides know, not a count */
     uint64_t call;                              /* the group's when it began */
 };
 
@@ -240,8 +240,8 @@ enum error_code exchange_both(struct exchange *, int to, const void *out, uint64
  */
 void reduce_local(struct exchange *, enum reduction, enum dtype, void *into, const void *from, int64_t count);
 
-/** The same in two parts: the numbers, also of a list in one call (reduce_all in device/backend.h), and counting and
- *  charging them. */
+/** reduce_local in two parts: the numbers, also of a list in one call (reduce_all in device/backend.h), and counting
+ *  and charging them. */
 void reduce_numbers(struct exchange *, enum reduction, enum dtype, void *into, const void *from, int64_t count);
 void reduce_numbers_of(struct exchange *, enum reduction, enum dtype, void *into, const void *const *part, int parts,
                        int64_t count);
@@ -261,8 +261,10 @@ void reduce_finish(struct exchange *, enum reduction, enum dtype, void *x, int64
 /* Callbacks for drawings and traces: called when a message has arrived, and when a sum has been made.
  * The device's clock then stands at the moment it happened.  CONTROL exchanges are not shown. */
 struct listener {
-    void *context;
+    void *context;                      /* first argument of both functions */
+    /* A message from member `from` of the exchange's group is in data. */
     void (*received)(void *context, const struct exchange *, int from, const void *data, uint64_t bytes);
+    /* A part of a sum has been added to the `count` elements of into. */
     void (*reduced)(void *context, const struct exchange *, enum dtype, const void *into, int64_t count);
 };
 

@@ -102,6 +102,7 @@ static void make_void(struct crew *c, unsigned axes, const char *why)
     if (is_void(c)) return;
     c->outcome->axes = axes;
     snprintf(c->outcome->inexact, sizeof c->outcome->inexact, "%s", why);
+    /* Waiting devices are woken, and see at their next step that nothing is true any more. */
     for (int i = 0; i < c->lives; i++)
         if (c->life[i].waits_over) make_ready(c, c->life[i].rank);
 }
@@ -144,6 +145,7 @@ static void live(void *argument)
     struct life *own = argument;
     struct crew *c = own->crew;
     own->code = c->run(c, own->rank, c->asked, &own->err);
+    /* The last device to return goes back to crew_run's own stack. */
     if (--c->left > 0) go_on(c, &own->fiber, true);
     else fiber_switch(&own->fiber, &c->home, true);
 }
@@ -152,6 +154,7 @@ static void live(void *argument)
 
 static bool crew_open(struct crew *c, struct stacks *stacks)
 {
+    /* A table of at least 16 buckets a device keeps the lines of mails short. */
     for (c->buckets = 64; c->buckets < 16 * (size_t)c->lives; c->buckets *= 2) continue;
     c->life = calloc((size_t)c->lives, sizeof *c->life);
     c->life_of = malloc(sizeof *c->life_of * (size_t)c->size);
@@ -255,6 +258,7 @@ static struct mail *meet(struct crew *c, struct key k, bool sending)
     struct mail **at = &c->bucket[bucket_of(c, k)];
     while (*at && !is_same((*at)->key, k)) at = &(*at)->next;
     struct mail *const first = *at;
+    /* A first mail that lacks this side is completed; if it has this side, this one waits behind. */
     if (first && !(sending ? first->sent : first->received)) return take_first(at);
     struct mail *m = new_mail(c);
     if (m == NULL) return NULL;
@@ -276,6 +280,7 @@ static void leave(struct crew *c, struct mail *m)
 static int take_parcel(struct post *p)
 {
     if (p->first_free < 0) {
+        /* Room doubles; the new slots form the list of free ones, lowest first. */
         const int more = p->parcels > 0 ? p->parcels : 8;
         struct parcel *grown = realloc(p->parcel, sizeof *grown * (size_t)(p->parcels + more));
         if (grown == NULL) return -1;
@@ -310,16 +315,18 @@ static bool post(struct comm *c, struct parcel *p, struct key k)
         m->stamp = p->delivery.passage.stamp, m->serial = p->delivery.passage.serial;
         if (!copy_data(c->device, m, p->delivery.data, p->bytes)) return false;
     } else m->received = true, m->ready = p->delivery.passage.posted;
+    /* The other side waits for this one, so it can run again. */
     if (m->waits >= 0) make_ready(crew, m->waits), m->waits = -1;
     return true;
 }
 
-/* Of a message to this device: what the device that stands for the sender calls it. */
+/* A message to this device has the key that the device standing for its sender gives it. */
 static struct key key_of(const struct comm *c, const struct exchange *x, int peer, bool sending)
 {
     const struct crew *crew = c->post->crew;
     const int other = x->group->member[peer];
     int from = sending ? c->rank : other, to = sending ? other : c->rank;
+    /* The device that stands for the sender has sent to this one's image, moved by the same steps. */
     if (!sending && crew->folds) {
         to = folding_move(&crew->folding, to, from);
         from = folding_stands_for(&crew->folding, from);
@@ -337,6 +344,7 @@ static int crew_start(struct exchange *x, int peer, void *data, uint64_t bytes, 
     struct parcel *p = &c->post->parcel[slot];
     *p = (struct parcel){ { *x, *passage, data, peer, side == SENDS }, bytes, NULL, -1 };
     c->post->crew->outcome->events++;
+    /* After the run has become void messages only need a slot. */
     if (is_void(c->post->crew)) return slot;
     return post(c, p, key_of(c, x, peer, side == SENDS)) ? slot : -1;
 }

@@ -158,6 +158,7 @@ bool fiber_make(struct fiber *f, void *stack, size_t size, fiber_fn *fn, void *a
     *s = (struct start){ fn, argument };
     for (int i = 0; i < SAVED + BELOW_TOP; i++) w[i] = NULL;
     first_words(w);
+    /* The first jump takes these words as saved registers and returns to fiber_enter. */
     w[AT_ARGUMENT] = s;
     w[AT_FN] = (void *)(uintptr_t)begin;
     w[AT_ENTRY] = (void *)(uintptr_t)fiber_enter;
@@ -201,6 +202,7 @@ bool stacks_open(struct stacks *s, int count, size_t size)
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (all == MAP_FAILED) return false;
     s->first = all;
+    /* The lowest page of each stack cannot be touched, so an overflow faults at once. */
     for (int i = 0; i < count; i++)
         if (mprotect(s->first + (size_t)i * s->each, page(), PROT_NONE) != 0) return unmap(s), false;
     return true;

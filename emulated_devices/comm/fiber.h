@@ -15,12 +15,12 @@
 
 struct fiber {
 #ifdef FIBER_BY_UCONTEXT
-    ucontext_t context;
+    ucontext_t context;                 /* registers while the fiber does not run */
 #else
     void *top;                          /* where its registers are saved while it does not run */
 #endif
     void *stack;                        /* its lowest byte; NULL: the thread's own */
-    size_t size;
+    size_t size;                        /* bytes of the stack */
     void *fake;                         /* of AddressSanitizer */
 };
 

@@ -16,6 +16,7 @@ int folding_stands_for(const struct folding *f, int rank)
     int stands = 0, stride = 1;
     for (int a = AXIS_COUNT - 1; a >= 0; a--) {
         const int n = f->mesh.size[a];
+        /* Along an axis only the first `every` coordinates run; others are taken modulo `every`. */
         stands += rank % n % f->every[a] * stride;
         rank /= n, stride *= n;
     }
@@ -33,6 +34,7 @@ int folding_move(const struct folding *f, int rank, int from)
 {
     int moved = 0, stride = 1;
     for (int a = AXIS_COUNT - 1; a >= 0; a--) {
+        /* `by` is how far `from` lies beyond the device that stands for it, along this axis. */
         const int n = f->mesh.size[a], by = from % n - from % n % f->every[a];
         moved += (rank % n - by + n) % n * stride;
         rank /= n, from /= n, stride *= n;

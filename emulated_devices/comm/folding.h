@@ -10,6 +10,7 @@
 #include "emulated_devices/comm/mesh.h"
 #include <stdbool.h>
 
+/* The whole mesh, and for each axis how many of its devices run. */
 struct folding { struct mesh mesh; int every[AXIS_COUNT]; };
 
 struct folding folding_none(const struct mesh *);

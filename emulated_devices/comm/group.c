@@ -14,6 +14,7 @@ static enum error_code group_finish(struct group *g, struct comm *c, int *member
     }
     for (int i = 0; i < size; i++) {
         if (member[i] == c->rank) g->rank = i;
+        /* Both ends count their common groups in the same order, so their numbers agree without a message. */
         g->context[i] = c->contexts[member[i]]++;
     }
     if (c->carrier && c->carrier->folds) g->folds = c->carrier->folds(c, member, size);

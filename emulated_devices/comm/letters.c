@@ -51,6 +51,7 @@ static bool write_half(struct comm *c, struct half h)
     struct letter l = { .tag = slot_tag(s), .answer = h.answer };
     if (h.answer) l.head.stamp = *s->answer;
     else l.head = *s->stage;
+    /* A short payload travels in the letter; a body stays in the sender's pool. */
     const size_t inside = h.answer || has_body(s) ? 0 : (size_t)s->bytes;
     if (!near_write(&t->near, peer_of(s), &l, sizeof l, s->stage + 1, inside)) return false;
     if (h.answer) s->answered = true;
@@ -72,6 +73,7 @@ void letters_send(struct comm *c, struct half h)
 {
     struct letters *l = &c->transport->letters;
     const int to = peer_of(&c->transport->slot[h.slot]);
+    /* A letter does not overtake another one to the same device. */
     if (has_waiting(c->transport, to) || !write_half(c, h)) l->waiting[l->waitings++] = h;
 }
 
@@ -114,12 +116,14 @@ static void take(struct comm *c, struct half h, const struct letter *l, size_t b
         return;
     }
     char *const pool = t->near.base[peer_of(s)];
+    /* The slot looks as if MPI had received the head, so the rest of the code is the same. */
     s->got = (int)(bytes - sizeof *l + sizeof l->head);
     memcpy(s->stage, (const char *)l + offsetof(struct letter, head), (size_t)s->got);
     s->here = true;
     s->lender = l->head.receipt > 0 ? (struct receipt *)(pool + l->head.receipt) : NULL;
     if (l->head.body > 0 && l->head.bytes == s->bytes) {
         s->lent = pool + l->head.body;
+        /* The receiver reads it in the sender's memory, and signs the receipt later. */
         if (s->stays) return;
         memcpy(body_of(s), s->lent, s->bytes);
     }
@@ -160,6 +164,7 @@ void letters_expect(struct comm *c, struct half h)
 {
     struct transport *t = c->transport;
     struct letters *all = &t->letters;
+    /* The letter may have come before anybody expected it. */
     for (struct stray **at = &all->first, *s; (s = *at) != NULL; at = &s->next) {
         if (!belongs(&t->slot[h.slot], h, s->from, &s->letter)) continue;
         take(c, h, &s->letter, s->bytes);
@@ -179,6 +184,7 @@ void letters_look(struct comm *c)
         size_t bytes;
         const struct letter *l;
         while (is_near(&t->near, from) && (l = near_read(&t->near, from, &bytes)) != NULL) {
+            /* Rings must be emptied, or senders could not go on: unexpected letters are copied. */
             if (!deliver(c, from, l, bytes)) keep_stray(c, from, l, bytes);
             near_drop(&t->near, from);
         }

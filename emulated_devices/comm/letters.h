@@ -17,7 +17,7 @@ struct half { int slot; bool answer; };
 struct letters {
     struct half *expected;              /* [room] not here yet, oldest first */
     struct half *waiting;               /* [room] not written yet: the rings had no room; oldest first */
-    int expecteds, waitings, room;
+    int expecteds, waitings, room;      /* entries of these two, and for how many each has memory */
     struct stray *first, **last;        /* letters that nobody has expected so far, oldest first */
 };
 

@@ -68,6 +68,7 @@ int mesh_members(const struct mesh *m, int rank, unsigned axes, int *member)
     for (int a = AXIS_COUNT - 1; a >= 0; a--) {
         if (!(axes & AXIS_BIT(a))) continue;
         const int step = stride(m, (enum axis)a);
+        /* The list so far is repeated for each further coordinate along this axis. */
         for (int i = n; i < n * m->size[a] && member != NULL; i++) member[i] = member[i % n] + i / n * step;
         n *= m->size[a];
     }

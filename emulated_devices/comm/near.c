@@ -27,6 +27,7 @@ bool near_write(const struct near *n, int rank, const void *head, size_t head_by
 {
     struct ring *r = n->to[rank];
     uint64_t at = atomic_load_explicit(&r->written, memory_order_relaxed);
+    /* An entry that does not fit before the end of the ring begins at its start; the rest is skipped. */
     const uint64_t need = room_for(head_bytes + rest_bytes), left = RING_BYTES - at % RING_BYTES;
     const uint64_t skipped = need > left ? left : 0;
     if (at + skipped + need - atomic_load(&r->read) > RING_BYTES) return false;
@@ -36,6 +37,7 @@ bool near_write(const struct near *n, int rank, const void *head, size_t head_by
     e->bytes = head_bytes + rest_bytes;
     memcpy(e->letter, head, head_bytes);
     if (rest_bytes > 0) memcpy(e->letter + head_bytes, rest, rest_bytes);
+    /* The entry is complete before the counter tells of it. */
     atomic_store(&r->written, at + need);
     return true;
 }
@@ -60,7 +62,7 @@ void near_drop(const struct near *n, int rank)
 
 /* ---- who is near ------------------------------------------------------------------------------------------------- */
 
-/* What each device tells all others. */
+/* Each device tells this to all others. */
 struct near_place {
     struct pool_place pool;
     uint64_t inbox;                     /* its place in the pool */

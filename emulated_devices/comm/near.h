@@ -39,7 +39,7 @@ struct near {
     struct near_place *place;           /* [size] where they are; while connecting */
     unsigned char *mapped;              /* [2][size] whether this device maps theirs, and they its; while connecting */
     char *inbox;                        /* [size] rings; NULL: there is none */
-    int rank, size;
+    int rank, size;                     /* this device, and all devices of the program */
     int devices;                        /* that are near, this one included */
     bool elsewhere;                     /* some device is on another machine */
 };

@@ -92,6 +92,7 @@ enum error_code peer_run(struct comm *comm, enum peer_way way, enum operation op
         return fail(err, ERR_USAGE, "MPI's %s does not take this call", operation_name(operation));
     struct arguments p = { .in = c->in, .out = c->out, .n = (int)c->count, .root = c->root, .t = type_of(c->dtype),
                            .op = op_of(c->reduction), .on = comm->transport->heads };
+    /* The first n mod P blocks are one element longer, as in block_at. */
     for (int b = 0, at = 0; b < P; at += p.length[b], b++) {
         p.first[b] = at;
         p.length[b] = p.n / P + (b < p.n % P);

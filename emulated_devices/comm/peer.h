@@ -18,12 +18,12 @@ enum { PEER_MOST_DEVICES = 1024 };
 
 /* A call; vectors that are scattered or gathered are cut into nearly equal blocks, the longer ones first. */
 struct peer_call {
-    const void *in;
-    void *out;
+    const void *in;                     /* what this rank gives; shapes as in collective.h */
+    void *out;                          /* what this rank gets; of a broadcast the root leaves it alone */
     int64_t count;                      /* elements of the vector; of an all-to-all, for each other device */
-    enum dtype dtype;
-    enum reduction reduction;
-    int root;
+    enum dtype dtype;                   /* format of the elements */
+    enum reduction reduction;           /* of a reducing operation */
+    int root;                           /* of an operation that has a root */
 };
 
 /**

@@ -15,11 +15,11 @@
 #include "emulated_devices/comm/comm.h"
 #include <mpi.h>
 
-/* What a device waits for. */
+/* The message for which a device waits. */
 struct wait {
     int device;                         /* world rank */
     bool sending, named;                /* sending: this device sends and the other must receive */
-    enum operation operation;
+    enum operation operation;           /* of the exchange */
     unsigned axes;                      /* of the group */
     uint32_t number;                    /* of the exchange, or its name */
 };
@@ -28,14 +28,14 @@ struct place;
 
 struct progress {
     struct place *place;                /* [size], shared; NULL: no shared memory */
-    int rank, size;
+    int rank, size;                     /* this device, and all devices of the program */
     double limit;                       /* seconds */
 };
 
 /* The least limit in seconds without shared memory: then others may compute without being seen. */
 enum { BLIND_LIMIT = 600 };
 
-/* What one wait has seen of the others. */
+/* Progress of other devices, as one wait has seen it. */
 struct vigil {
     int64_t next, last;                 /* when to look again, and the last look; nanoseconds, 0: never */
     double quiet;                       /* seconds without progress */

@@ -33,6 +33,7 @@ void reduce_counted(struct exchange *x, enum dtype t, void *into, const void *fr
 void reduce_local(struct exchange *x, enum reduction how, enum dtype t, void *into, const void *from, int64_t count)
 {
     struct comm *c = x->group->comm;
+    /* A rehearsal counts additions and touches no memory. */
     if (c->rehearsal != NULL) {
         c->rehearsal->additions += (uint64_t)count;
         return;

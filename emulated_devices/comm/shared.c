@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* What device 0 sends to the others: the path of the memory and its first number. */
+/* Device 0 sends this to the others: the path of the memory and its first number. */
 struct invitation {
     char path[64];                      /* empty: there is no shared memory */
     uint64_t token;                     /* detects another machine, which has another file at this path */
@@ -63,6 +63,7 @@ static struct front *join(const struct invitation *to, size_t bytes)
 {
     const int file = to->path[0] != '\0' ? open_file(to->path) : -1;
     if (file < 0) return NULL;
+    /* A file of another machine may lie at this path: its size and token are compared. */
     const bool right_size = lseek(file, 0, SEEK_END) >= (off_t)(sizeof(struct front) + bytes);
     struct front *f = right_size ? map(file, bytes) : NULL;
     close(file);
@@ -81,6 +82,7 @@ void *shared_open(MPI_Comm comm, size_t bytes)
     if (rank == 0) f = make(&to, bytes, &file);
     if (MPI_Ibcast(&to, sizeof to, MPI_BYTE, 0, comm, &request) == MPI_SUCCESS && patience_meet(&request) && rank > 0)
         f = join(&to, bytes);
+    /* Behind the barrier all devices have opened the memory, so the name and descriptor can go. */
     if (MPI_Ibarrier(comm, &request) == MPI_SUCCESS) patience_meet(&request);
     if (rank == 0 && f != NULL) remove_name(to.path);
     if (file >= 0) close(file);

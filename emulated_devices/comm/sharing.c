@@ -49,6 +49,7 @@ struct sharing sharing_find(struct place *room, int usable, MPI_Comm comm)
     cores_bound(&own.on);
     if (MPI_Iallgather(&own, sizeof own, MPI_BYTE, room, sizeof own, MPI_BYTE, comm, &request) == MPI_SUCCESS &&
         patience_meet(&request)) {
+        /* Devices that may run on the same cores divide the usable ones among them. */
         const int devices = count_meetings(room, size, rank);
         s.crowded = devices > usable;
         least = usable / devices;

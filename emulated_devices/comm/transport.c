@@ -48,6 +48,7 @@ static void write_head(const struct transport *t, struct slot *s)
                                .receipt = receipt ? pool_offset(s->receipt, sizeof *s->receipt) : 0,
                                .serial = s->passage.serial,
                                .named = s->exchange.named, .rendezvous = s->passage.rendezvous };
+    /* A short payload follows the head in the same message. */
     if (!has_body(s) && s->bytes > 0) memcpy(s->stage + 1, body_of(s), (size_t)s->bytes);
     if (s->near) atomic_store(&s->receipt->taken, !receipt);
 }
@@ -60,7 +61,7 @@ static void start_send(struct transport *t, struct slot *s, int peer)
     if (s->failed != MPI_SUCCESS) s->head = MPI_REQUEST_NULL;
 }
 
-/* What is sent first is there when the other side looks. */
+/* Head and answer are complete before a letter is sent, because the other side may look at once. */
 static void start_near(struct comm *c, int slot)
 {
     struct slot *s = &c->transport->slot[slot];
@@ -83,6 +84,7 @@ static void start(struct comm *c, int slot)
         return;
     }
     const int rank = s->exchange.group->member[s->peer];
+    /* Everything is started at once: answer, head and pieces of the body; waiting comes later. */
     const int answer = s->passage.rendezvous ? start_answer(t, s, rank) : MPI_SUCCESS;
     if (s->sending) start_send(t, s, rank);
     else s->failed = MPI_Irecv(s->stage, STAGE, MPI_BYTE, rank, slot_tag(s), t->heads, &s->head);
@@ -152,6 +154,7 @@ static bool hold(struct transport *t, int slot)
 static void begin_send(struct comm *c, int slot)
 {
     struct slot *s = &c->transport->slot[slot];
+    /* The race detector sends late: the buffer is read when the device next waits. */
     if (flight_late(flight_of(c, s)) && hold(c->transport, slot)) return;
     start_held(c);
     start_send_now(c, slot);
@@ -162,6 +165,7 @@ static void begin_receive(struct comm *c, int slot)
     struct slot *s = &c->transport->slot[slot];
     s->late = flight_of(c, s) != NULL;
     flight_reuse(flight_of(c, s), s->stream, s->data, s->bytes);
+    /* Bytes that arrive go aside, and into the buffer when the device waits for them. */
     if (s->late) arena_poison(&c->device->arena, s->data, s->bytes);
     slot_open_view(c, s);
     if (!s->late || !has_body(s) || slot_make_room_aside(s)) start(c, slot);
@@ -194,6 +198,7 @@ int transport_start(struct exchange *x, int peer, void *data, uint64_t bytes, co
     s->failed = MPI_SUCCESS;
     s->passage = *passage;
     s->passage.rendezvous = passage->rendezvous && t->answers != MPI_COMM_NULL;
+    /* A long body of a near sender is read where it lies, without a copy. */
     s->stays = side == LOOKS && s->near && flight_of(c, s) == NULL && bytes >= LENT_FROM;
     if (t->delay > 0 && sending) patience_delay(t->delay, &t->random);
     if (sending) begin_send(c, i);
@@ -229,6 +234,7 @@ static enum error_code wrong_exchange(const struct slot *s, struct error *err)
  * end. */
 static void give_up_if_ended(struct comm *c, const struct slot *s, struct vigil *v)
 {
+    /* The device writes down what it waits for, so that others can see a ring of waits. */
     const struct wait wait = { peer_of(s), s->sending, s->exchange.named, s->exchange.operation,
                                s->exchange.group->axes, s->exchange.number };
     struct progress *p = &c->transport->progress;
@@ -237,7 +243,7 @@ static void give_up_if_ended(struct comm *c, const struct slot *s, struct vigil 
     comm_abort(c, 1);
 }
 
-/* What a wait is for: a request of MPI, or what a slot says of a near device. */
+/* A wait is for a request of MPI, or for a near device to change the slot. */
 struct awaited {
     MPI_Request *request;
     MPI_Status *status;
@@ -268,6 +274,7 @@ static int finish_awaited(struct comm *c, const struct slot *s, const struct awa
     struct vigil v = { 0 };
     int done = 0, rc;
     for (;;) {
+        /* Listen first, then look: a bell that rings in between is not missed. */
         patience_listen(&p);
         rc = look(c, s, a, &done);
         if (rc != MPI_SUCCESS || done) break;
@@ -403,6 +410,7 @@ static enum error_code finish_receive(struct comm *c, int slot, struct error *er
     if (s->got < (int)sizeof *s->stage)
         return fail(err, ERR_COMM, "device %d received %d bytes that are not a message from device %d", c->rank, s->got,
                     peer_of(s));
+    /* Another length means that both sides run different collectives. */
     if (s->stage->bytes != s->bytes) {
         if (!s->near) drain(c, s, s->stage->bytes);
         answer_after_all(c, slot);
@@ -413,6 +421,7 @@ static enum error_code finish_receive(struct comm *c, int slot, struct error *er
     if (rc == MPI_SUCCESS && s->passage.rendezvous) rc = finish_answer(c, s);
     if (rc != MPI_SUCCESS) return mpi_failed(s, rc, err);
     if (!of_this_exchange(s)) return wrong_exchange(s, err);
+    /* Both sides are in this exchange, but called it with other arguments. */
     if (s->stage->call != s->exchange.call) return message_wrong_call(&s->exchange, s->peer, err);
     slot_close_view(c, s);
     if (!has_body(s)) device_copy(c->device, s->data, s->stage + 1, s->bytes);
@@ -427,7 +436,7 @@ static bool is_expected(const struct slot *s)
            s->stage->call == s->exchange.call;
 }
 
-/* What is wrong with a message says transport_wait. */
+/* A wrong message gives NULL here; transport_wait says what is wrong. */
 const void *transport_look(struct comm *c, int slot)
 {
     struct slot *s = &c->transport->slot[slot];
@@ -492,6 +501,7 @@ enum error_code transport_wait(struct comm *c, int slot, struct delivery *delive
     if (s->failed != MPI_SUCCESS) code = mpi_failed(s, s->failed, err);
     else code = s->sending ? finish_send(c, s, err) : finish_receive(c, slot, err);
     *delivery = hear(s);
+    /* MPI may still use the slot's memory: it stays taken. */
     if (code != OK && !abandon(c, slot)) return code;
     slot_close_view(c, s);
     slot_free(t, slot);

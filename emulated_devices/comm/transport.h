@@ -46,18 +46,19 @@ struct head {
     uint64_t call;                      /* of the exchange */
     uint64_t body, receipt;             /* where they are in the pool of a near sender; 0: nowhere */
     uint32_t serial;                    /* N for the Nth message of its sender, for traces */
-    uint8_t named, rendezvous, unused[2];
+    uint8_t named, rendezvous, unused[2];       /* named: as in the exchange; rendezvous: the sender waits for an
+                                         * answer; unused: zeros */
 };
 
 enum { STAGE = 8192, SMALL = STAGE - (int)sizeof(struct head) };     /* payload up to SMALL bytes is in the head */
 
 /* A message in flight. */
 struct slot {
-    struct exchange exchange;
+    struct exchange exchange;           /* the exchange of which the message is a part */
     struct head *stage;                 /* [STAGE bytes and an answer] the head as sent or received; kept for the next
                                          * user of the slot */
     MPI_Request head, *body;            /* body: [pieces] */
-    MPI_Request reply;
+    MPI_Request reply;                  /* of a rendezvous: the answer to the head */
     int64_t *answer;                    /* virtual time at which the receive was posted; after the stage, because slots
                                          * move */
     struct passage passage;             /* for the clock */
@@ -66,7 +67,7 @@ struct slot {
     uint64_t bytes;                     /* to send, or expected */
     int pieces, room;                   /* MPI messages of the body; `body` has space for so many */
     int peer;                           /* rank in the group */
-    bool sending;
+    bool sending;                       /* this device sends; else it receives */
     bool stays;                         /* near: a body that is received stays with its sender until it is waited for */
     const char *lent;                   /* where that is, as mapped here; NULL: not yet, or it does not stay */
     struct receipt *lender;             /* to be signed when it has been waited for */
@@ -81,23 +82,23 @@ struct slot {
     bool late;                          /* the body is aside: of a receive that a flight follows (flight.h), until it is
                                          * waited for; of a send, what its stream read, or a copy in the pool */
     char *aside;                        /* [aside_room] kept for the next user of the slot if it is not large */
-    uint64_t aside_room;
+    uint64_t aside_room;                /* bytes of `aside` */
     int failed;                         /* what MPI said when it could not start; MPI_SUCCESS else */
-    int next_free;
+    int next_free;                      /* list of free slots; -1: the last */
 };
 
 struct transport {
-    MPI_Comm heads, bodies;
+    MPI_Comm heads, bodies;             /* for heads with short payloads, and for the rest of long ones */
     MPI_Comm answers;                   /* MPI_COMM_NULL: no message waits for its receiver */
-    struct bells bells;
-    struct progress progress;
-    struct slot *slot;
+    struct bells bells;                 /* wake devices of this machine that wait */
+    struct progress progress;           /* what every device waits for, to find deadlocks */
+    struct slot *slot;                  /* [slots] messages in flight and free slots; moves when it grows */
     int slots, first_free;              /* first_free: -1 if all are in use */
     int *held, helds, held_room;        /* slots of late sends that have not started, oldest first */
-    struct near near;
-    struct letters letters;
+    struct near near;                   /* memory shared with the devices of this machine */
+    struct letters letters;             /* heads from near devices */
     uint64_t piece;                     /* bytes of one MPI message at most */
-    bool synchronous;
+    bool synchronous;                   /* sends end only when they are received: finds programs that rely on buffers */
     bool direct;                        /* MPI reads and writes the device's memory itself */
     uint64_t delay, random;             /* nanoseconds at most; state of the generator */
 };

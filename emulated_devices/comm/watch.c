@@ -124,6 +124,7 @@ static bool used(struct watch *watch, enum memory_use use, const void *data, uin
     bool stays = false;
     for (int i = 0; i < w->count; i++) {
         struct watched *const m = &w->list[i];
+        /* Only messages whose bytes overlap those of this use are concerned. */
         if (m->gone || first >= m->data + m->bytes || m->data >= first + bytes) continue;
         if (m->sends) send_used(w, m, use, by);
         else receive_used(w, m, use, by);
@@ -159,6 +160,7 @@ static void judge(struct message_watch *w, const struct watched *m)
         snprintf(does, sizeof does, "changes them before message_wait%s%s", m->by ? ": " : "", m->by ? m->by : "");
         violated(w, m, does, m->by ? &m->touched : &d->arena.doing);
     }
+    /* A receive's buffer was filled with poison when it was posted: any other byte was written too early. */
     if (m->poisoned && !arena_is_poison(&d->arena, m->data, m->bytes))
         violated(w, m, "writes to them before message_wait", &d->arena.doing);
 }

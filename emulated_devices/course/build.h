@@ -32,7 +32,7 @@ struct build {
     char folder[PATH_MAX / 2], worker[PATH_MAX], source[PATH_MAX], compiler[PATH_MAX];
     bool plus;                          /* C++ */
     const char *user;                   /* as struct judging */
-    bool sanitize;
+    bool sanitize;                      /* compile with AddressSanitizer and UndefinedBehaviorSanitizer */
 };
 
 /**
@@ -45,7 +45,7 @@ enum error_code build_worker(struct build *b, const struct lesson *, const char 
                              const struct judging *, char *why, size_t size, struct error *);
 void build_remove(struct build *);
 
-/** What a program that was built sees when it runs: itself and libraries.  Valid as long as the build. */
+/** A program that was built sees this when it runs: itself and libraries.  Valid as long as the build. */
 struct cage_view build_view(const struct build *);
 
 /**
@@ -66,7 +66,7 @@ bool source_folder(char *out, size_t size);
 /** In that folder: what compiles a file of kernels, for the judge of kernels. */
 #define KERNEL_BUILD "emulated_devices/device/cuda/emulated/judge/build.sh"
 
-/** What its exit status means, such as "does not compile". */
+/** The meaning of its exit status, such as "does not compile". */
 const char *kernel_build_failure(int status);
 
 /**
@@ -101,7 +101,7 @@ enum error_code build_open_text(struct build *, const struct judging *, struct e
 enum error_code build_put(const struct build *, const char *name, const char *text, size_t bytes, struct error *);
 /** Copy a file that is this program's own into the folder. */
 enum error_code build_copy(const struct build *, const char *from, const char *name, struct error *);
-/** The same, of all files of a folder whose names end so: headers. */
+/** Copy all files of a folder whose names end so: headers. */
 enum error_code build_copy_all(const struct build *, const char *from, const char *end, const char *name,
                                struct error *);
 

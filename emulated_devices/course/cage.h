@@ -22,29 +22,29 @@
 
 enum cage_kind { CAGE_NONE, CAGE_LANDLOCK, CAGE_NAMESPACES };
 
-/** What this system allows; it is tried once in a process. */
+/** The kind of cage that this system allows; it is tried once in a process. */
 enum cage_kind cage_kind(void);
 
 enum { CAGE_PATHS = 48, CAGE_READS = 3 };
 
 /* Files of a compiler and of libc, as absolute paths: found by asking the compiler (cage_files.c). */
 struct cage_files {
-    char path[CAGE_PATHS][PATH_MAX / 4];
+    char path[CAGE_PATHS][PATH_MAX / 4];        /* [count] files and folders */
     bool library[CAGE_PATHS];           /* programs that were compiled need these, too */
-    int count;
+    int count;                                  /* entries of both lists */
 };
 
-/** What this program reads when it is started again: itself and its libraries.  They stay valid until this is called
- *  again. */
+/** This program reads these files when it is started again: itself and its libraries.  They stay valid until the next
+ *  call. */
 const struct cage_files *cage_program_files(const char *program);
 
-/** What a compiler reads: its programs, headers and libraries.
+/** A compiler reads these files: its programs, headers and libraries.
  *  @param compiler  its words, such as "gcc -m64"; they stay valid until another compiler is asked.
  *  @param plus      it compiles C++. */
 const struct cage_files *cage_files(const char *compiler, bool plus);
 
 struct cage_view {
-    const struct cage_files *files;
+    const struct cage_files *files;     /* what a compiler and its programs read */
     bool build;                         /* false: only libraries */
     bool processes;                     /* /proc, of the cage's own processes: sanitizers read it */
     const char *inside;                 /* a folder of this process, in which the rest of the view lies */
@@ -55,7 +55,7 @@ struct cage_view {
 };
 
 struct cage {
-    enum cage_kind kind;
+    enum cage_kind kind;                /* what closes the file system: Landlock, namespaces, or nothing */
     int32_t user, group;                /* -1: stay */
     int rules;                          /* of Landlock; -1: none */
     uint64_t others;                    /* processes of the same user, which a limit of their number would count */
@@ -108,9 +108,9 @@ struct cage_total { int seconds, asleep, wall; uint64_t memory, disk, said; int 
 struct cage_command {
     const char *const *word;            /* [0]: an absolute path; ends with NULL */
     const char *const *environment;     /* ends with NULL */
-    struct cage_view view;
-    struct cage_limits each;
-    struct cage_total all;
+    struct cage_view view;              /* what the command sees of the file system */
+    struct cage_limits each;            /* for each of its processes */
+    struct cage_total all;              /* for all its processes together */
     const char *starts_in;              /* the name of a folder in view.inside; NULL: view.writes */
     bool errors_only;                   /* what it writes to its output is lost, and is not said */
 };

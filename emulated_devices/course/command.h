@@ -26,11 +26,12 @@ enum { COMMAND_WORDS = 80, COMMAND_WORD = 80 };
 /* A flag that may be in a text: "--dp".  alone: it takes no value. */
 struct allowed_flag { const char *flag; bool alone; };
 
+/* A command line: [count] words, the first without "orrery". */
 struct command { char word[COMMAND_WORDS][COMMAND_WORD]; int count; };
 
 enum { COMMAND_SAID = 600, COMMAND_REPORT = 4 << 20 };
 
-/* What came of it. */
+/* The outcome of a command. */
 struct command_report {
     int status;                         /* of the process; see `orrery --help`: 0, or 3 if a check of its own failed */
     cJSON *json;                        /* of --json; NULL: it wrote none */
@@ -41,12 +42,12 @@ struct command_report {
  * texts end where their arrays end. */
 struct command_request {
     char name[COMMAND_WORD];            /* of the command */
-    struct command command;
-    int32_t status;
+    struct command command;             /* what the check wants to run */
+    int32_t status;                     /* exit status of the command */
     char over[80];                      /* which limit ended it; "": none */
-    char said[COMMAND_SAID];
+    char said[COMMAND_SAID];            /* its line of error; "": none */
     uint64_t bytes;                     /* of its report; 0: there is none */
-    char report[COMMAND_REPORT + 1];
+    char report[COMMAND_REPORT + 1];    /* the JSON that it wrote */
 };
 
 /**

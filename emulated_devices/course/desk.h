@@ -10,20 +10,20 @@
 enum { GROUPS = 64 };
 
 struct desk {
-    struct trial *run;
-    struct trial_device *own;
-    struct device *device;
-    struct comm *comm;
-    int rank, socket, groups;
+    struct trial *run;                          /* of which this is a device */
+    struct trial_device *own;                   /* this device's part of `run` */
+    struct device *device;                      /* the worker's, with its clock */
+    struct comm *comm;                          /* with the other devices of the run */
+    int rank, socket, groups;                   /* this device; to the worker; entries of `group` */
     struct group group[GROUPS];
-    bool in[GROUPS];
+    bool in[GROUPS];                            /* whether this device is a member */
     struct exchange exchange[GROUPS];           /* the messages of the group */
     struct { bool used, sending, both; struct message message; void *data; uint64_t bytes; int peer; }
         mail[WORKER_MESSAGES];                  /* both: exchange_both receives it */
-    void *block[WORKER_MESSAGES];
-    uint64_t block_bytes[WORKER_MESSAGES];
+    void *block[WORKER_MESSAGES];               /* memory that the worker has allocated; NULL: a free place */
+    uint64_t block_bytes[WORKER_MESSAGES];      /* size of each */
     unsigned char kept[4096];                   /* small pieces, so that the worker is woken once for an answer */
-    uint64_t kept_bytes;
+    uint64_t kept_bytes;                        /* bytes in `kept` that are not sent to the worker yet */
     bool apart, unjoined;       /* between stream_begin and stream_end; no stream_join since stream_begin */
 };
 

@@ -7,7 +7,7 @@
 enum { FINDINGS_KINDS = 5, FINDINGS_LINKS = 4 };
 
 struct findings {
-    int64_t devices;
+    int64_t devices;                    /* of the plan */
     int64_t peak;                       /* bytes of the device that needs most */
     int64_t of[FINDINGS_KINDS];         /* weights, gradients, optimizer, activations, buffers on it: bytes */
     int64_t sent[FINDINGS_LINKS];       /* tensor, attention, data, pipeline by it: bytes */

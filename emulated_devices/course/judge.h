@@ -8,19 +8,19 @@
 enum verdict { NOT_TRIED, PASSED, FAILED, GATED, SKIPPED };
 
 struct outcome {
-    const struct check *check;
-    bool hidden;
+    const struct check *check;          /* of the lesson */
+    bool hidden;                        /* the check ran on inputs that students do not see */
     int tenths, of;                     /* points, in tenths: got, and can be got */
-    enum verdict verdict;
-    char said[JUDGE_TEXT], drawing[JUDGE_DRAWING], lines[JUDGE_TEXT];
+    enum verdict verdict; /* GATED: the part's first check failed; SKIPPED: an earlier failure ended the judging */
+    char said[JUDGE_TEXT], drawing[JUDGE_DRAWING], lines[JUDGE_TEXT];   /* as in struct judge */
 };
 
 struct score {
-    const struct lesson *lesson;
+    const struct lesson *lesson;        /* that was judged */
     int count, tenths, of;              /* points in tenths */
-    bool compiled;
+    bool compiled;                      /* false: `why_not` says why nothing was tried */
     char why_not[4000];                 /* what the compiler, or the look at its object, said */
-    struct outcome outcome[2 * LESSON_CHECKS];
+    struct outcome outcome[2 * LESSON_CHECKS];  /* [count] open checks, then hidden ones */
 };
 
 struct judging {
@@ -28,7 +28,7 @@ struct judging {
     const char *user;                   /* who the student's code runs as; NULL: as root "nobody", else as this user */
     bool sanitize, first_failure;       /* stop at the first check that fails */
     void (*after)(void *context, const struct score *);         /* after each check; may be NULL */
-    void *context;
+    void *context;                      /* first argument of after */
 };
 
 /** The points that there are, none of them reached: what a score is before anything runs. */

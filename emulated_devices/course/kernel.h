@@ -17,7 +17,7 @@ struct kernel_trial {
     int number[KERNEL_NUMBERS];         /* for it */
     const char *order;                  /* of threads: "forward", "reverse", a number */
     const float *x;                     /* [n] */
-    int n, m;
+    int n, m;                           /* numbers of x and of y */
     float y[KERNEL_MOST];               /* [m] */
     int reports;                        /* of the judge */
     char report[JUDGE_TEXT];            /* the first one, or the first that ends a program on a GPU */
@@ -32,7 +32,7 @@ bool kernel_try(struct judge *, struct kernel_trial *);
 bool kernel_fails(struct judge *, const struct kernel_trial *, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/** What a result may mean, to be written behind it; "" if nothing is strange about it. */
+/** A hint to what a result may mean, to be written behind it; "" if nothing is strange about it. */
 const char *kernel_meaning(float);
 
 #endif

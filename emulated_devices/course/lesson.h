@@ -19,10 +19,10 @@ struct cage;
 struct cage_view;
 struct command_request;
 
-/* What a check sees and what it says.  One check runs in a process of its own. */
+/* A check sees this, and says what it has to say here.  One check runs in a process of its own. */
 struct judge {
-    const struct lesson *lesson;
-    const struct check *check;
+    const struct lesson *lesson;        /* the check's */
+    const struct check *check;          /* that runs */
     const char *worker;                 /* program with the student's functions; NULL: the lesson is a text */
     const char *text;                   /* of the student's file, without NUL characters */
     struct command_request *request;    /* of a text: what command.h asks for; NULL: commands cannot be run */
@@ -37,7 +37,7 @@ struct judge {
     double computed;                    /* seconds of processor that the lesson's runs took in earlier checks */
     uint64_t stream;                    /* of random numbers, known from the first on */
     uint64_t drawn;                     /* numbers so far: judge_draw */
-    bool failed;
+    bool failed;                        /* judge_fails was called; the first failure counts */
     char said[JUDGE_TEXT];              /* why it failed: with numbers, for the student */
     char drawing[JUDGE_DRAWING];        /* of the run that failed */
     char lines[JUDGE_TEXT];             /* what the student's code said */
@@ -48,8 +48,8 @@ struct check {
     int part;                           /* 1, 2, ..: parts can be solved apart from each other */
     const char *name;                   /* one word, as mutants and results name it: "values" */
     const char *title;                  /* what holds, as a sentence without its full stop */
-    int points;
-    void (*run)(struct judge *);
+    int points;                         /* what it is worth, in whole points */
+    void (*run)(struct judge *);        /* Tries the student's functions and reports by judge_fails. */
     const char *hint[CHECK_HINTS];      /* from a question to nearly the answer */
 };
 
@@ -59,11 +59,11 @@ struct vary { const char *name; int choices; };
 
 struct lesson {
     const char *folder;                 /* "03_ring": its number and name */
-    const char *title;
+    const char *title;                  /* one line for lists */
     const char *file;                   /* what the student writes, in that folder: "ring.c", or a text */
     const char *const *functions;       /* all that it may define, ends with NULL; NULL: it is a text */
     const char *given[LESSON_GIVEN];    /* other files of the lesson that students get; they do not hand them in */
-    struct vary vary[LESSON_VARIES];
+    struct vary vary[LESSON_VARIES];    /* choices that differ between courses */
     struct check check[LESSON_CHECKS];  /* ends with an empty one */
 };
 

@@ -26,7 +26,7 @@ struct judge;
 
 enum { RUN_TEXT = 400, RUN_EVENTS = 4096, RUN_LINES = 1600 };
 
-/* What a device did, for drawings. */
+/* An event on a device, for drawings. */
 enum event_kind { EVENT_SEND, EVENT_RECEIVE, EVENT_COMPUTE, EVENT_COLLECTIVE };       /* the last: peer is its
                                                                                        * enum collective_kind */
 struct event { int32_t kind, device, peer; uint64_t bytes; picoseconds from, until; };
@@ -60,20 +60,21 @@ struct trial_device {
     struct asked_collective asked;              /* the last one */
 };
 
+/* Ranks of the devices of a group; size 0: there is none. */
 struct trial_group { int size, rank[WORKER_MOST_DEVICES]; };
 
 struct trial {
-    struct judge *judge;
-    const char *function;
+    struct judge *judge;                        /* the check that made the run */
+    const char *function;                       /* of the student, which every device calls */
     char label[160];                            /* "3 devices, 1003 elements": how messages name this run */
-    int devices, groups;
+    int devices, groups;                        /* of the run */
     struct trial_group group[WORKER_GROUPS];      /* [0]: all; more: set by the check.  A device sees those that it is
                                                  * in, others have size 0 */
     struct cluster cluster;                     /* "textbook": 10 us and 50 GB/s, computing takes no time */
     bool meets;                                 /* every message waits for its receiver; else none does */
-    struct trial_device device[WORKER_MOST_DEVICES];
-    struct event event[RUN_EVENTS];
-    int events;
+    struct trial_device device[WORKER_MOST_DEVICES];    /* [devices] arguments and results */
+    struct event event[RUN_EVENTS];             /* [events] what devices did, for drawings */
+    int events;                                 /* those that had room */
     char lines[RUN_LINES];                      /* that the student's code said */
     /* how it ended */
     int ended, culprit;                         /* enum trial_end; device, -1: several, which `why` names */
@@ -102,10 +103,10 @@ void trial_close(struct trial *);
 
 /* ---- comparing: each fails the check with a text that has the run, the device, what came and what should have ---- */
 
-/** What a number that came back may mean, to be written behind it; "" if nothing is strange about it. */
+/** A hint to what a returned number may mean, to be written behind it; "" if nothing is strange about it. */
 const char *trial_meaning(double got);
 
-/** The same bits in buffer i of a device.  @param what  its name for the student: "x". */
+/** Buffer i of a device has the same bits.  @param what  its name for the student: "x". */
 bool trial_expect_floats(struct trial *, int device, int i, const float *want, int64_t count, const char *what);
 
 /** |got - want| <= bound, each its own. */
@@ -125,7 +126,7 @@ bool trial_expect_peak(struct trial *, int device, uint64_t most, const char *fo
 /** When the last device's function returned. */
 bool trial_expect_time(struct trial *, picoseconds want, const char *formula);
 picoseconds trial_time(const struct trial *);
-/** What an all_reduce of so many floats by all devices takes; an addition takes a picosecond (flop_rate 1000000). */
+/** The time of an all_reduce of so many floats by all devices; an addition takes a picosecond (flop_rate 1000000). */
 picoseconds trial_all_reduce_time(const struct trial *, int64_t count);
 
 /** The check fails for this reason, after "with 3 devices, 1003 elements: ", with a drawing of the run. */

@@ -99,6 +99,7 @@ static struct arena_block *take_new(struct arena *a, uint64_t bytes, bool on_hos
 {
     struct arena_block *b = bytes <= SIZE_MAX - 3 * GUARD ? malloc(sizeof *b) : NULL;
     unsigned char *memory = NULL;
+    /* The block has room for both guards, and its data is aligned as the backend's is. */
     if (b != NULL && on_host) memory = aligned_alloc(GUARD, ((size_t)bytes + 3 * GUARD - 1) / GUARD * GUARD);
     else if (b != NULL) memory = a->device->backend->allocate(a->device, (size_t)bytes + 2 * GUARD);
     if (memory == NULL) {
@@ -188,6 +189,7 @@ static void count(struct arena *a, enum arena_tag tag, uint64_t bytes)
     a->now.total += bytes;
     a->blocks[tag]++;
     if (a->now.tag[tag] > a->peak.tag[tag]) a->peak.tag[tag] = a->now.tag[tag];
+    /* The report of the peak names what was done then. */
     if (a->now.total > a->peak.total) {
         a->peak.total = a->now.total;
         a->at_peak = a->now;
@@ -204,6 +206,7 @@ static void *alloc(struct arena *a, enum arena_tag tag, uint64_t bytes, bool on_
     if (b == NULL) return NULL;
 
     struct arena_block **list = &a->held[list_of((uint64_t)(uintptr_t)b->data)];
+    /* A spare block begins a new life: all fields but its memory. */
     *b = (struct arena_block){ .next = *list, .data = b->data, .bytes = bytes, .tag = tag, .on_host = on_host };
     *list = b;
     if (on_host) memset(b->data, 0, (size_t)bytes);     /* as its other memory shows zeros, also in a run given up */
@@ -228,6 +231,7 @@ void arena_free(struct arena *a, void *data)
     struct arena_block **at = held_at(a, data), *b = *at;
     int64_t offset;
 
+    /* A message may still use the block: then its memory stays. */
     const bool stays = device_used(a->device, MEMORY_FREED, data, b->bytes, NULL);
     flight_freed(a->flight, data, b->bytes);
     if (a->poison && !guards_intact(a, b, &offset)) {

@@ -29,10 +29,10 @@ enum arena_tag {
 
 struct arena_use {
     uint64_t tag[ARENA_TAG_COUNT];      /* bytes */
-    uint64_t total;
+    uint64_t total;                     /* bytes of all tags together */
 };
 
-/* What a device is doing, for reports.  The texts live as long as the program. */
+/* The work that a device is doing, for reports.  The texts live as long as the program. */
 struct doing {
     const char *pass;                   /* "forward"; NULL: nothing is known */
     const char *part;                   /* of the model: "the embedding", "layer", "the loss"; NULL: none */
@@ -51,15 +51,15 @@ struct arena {
     struct device *device;              /* whose backend has the memory */
     uint64_t budget;                    /* bytes; 0: no limit */
     bool poison;                        /* fill new and freed memory with NaN patterns and check guard bands */
-    struct arena_use now;
+    struct arena_use now;               /* bytes of the blocks in use */
     struct arena_use peak;              /* the largest of each tag and of the total, at different times */
     struct arena_use at_peak;           /* the use when the total was largest */
-    struct doing doing, doing_at_peak;
+    struct doing doing, doing_at_peak;  /* the pass and tensor at work now; the one when the total was largest */
     uint32_t blocks[ARENA_TAG_COUNT], blocks_at_peak[ARENA_TAG_COUNT];  /* counted blocks of each tag */
     struct arena_block *held[ARENA_LISTS];      /* blocks in use, by address */
     struct flight *flight;              /* called for freed blocks (flight.h), or NULL */
     struct arena_block *spare[ARENA_LISTS];     /* freed blocks, kept for reuse, by size */
-    uint64_t spare_bytes;
+    uint64_t spare_bytes;               /* bytes of all spare blocks; held and spare ones never exceed the peak */
 };
 
 const char *arena_tag_name(enum arena_tag);
@@ -77,8 +77,8 @@ void arena_close(struct arena *);
  */
 void *arena_alloc(struct arena *, enum arena_tag, uint64_t bytes);
 
-/** The same for integers that the host and other devices read, such as lists of rows: on a backend without numbers they
- *  are in the host's memory, and real.  For arena_free. */
+/** Allocate integers that the host and other devices read, such as lists of rows: on a backend without numbers they are
+ *  in the host's memory, and real.  For arena_free. */
 void *arena_alloc_list(struct arena *, enum arena_tag, uint64_t bytes);
 
 /** Free a block; NULL is allowed.  In poison builds, aborts if a guard band was overwritten. */

@@ -22,6 +22,7 @@ static bool make_room(struct cache *c, uint64_t bytes, struct cache_moves *m)
     if (bytes > c->room) return false;
     while (c->used + bytes > c->room) {
         const int victim = least(c);
+        /* The rule is the paper's: a block makes way only if it was asked for often enough. */
         if (c->block[victim].count < c->threshold) return false;
         let_go(c, victim, m);
     }

@@ -20,18 +20,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* A block of the drive: its size, the decayed count of its requests, and whether the host keeps it. `changed`: it
+ * differs from the drive, to which it is written when it makes way. */
 struct cache_block { uint64_t bytes; double count; bool kept, changed; };
 
 struct cache {
     uint64_t room;                      /* bytes; 0: nothing is kept */
-    double threshold, decay;
+    double threshold, decay;            /* the least count that makes way for a new block; the factor on all counts */
     int64_t every;                      /* 0: counts are never decayed */
-    int blocks;
+    int blocks;                         /* blocks of the drive, kept or not */
     struct cache_block *block;          /* [blocks] of the caller, with their sizes */
     uint64_t used, hits, requests;      /* bytes; so far */
 };
 
-/* What a request moves between drive and host: the block, if it is taken, and before that bytes that make way. */
+/* A request moves the block from drive to host, if it is taken, and before that writes the bytes that make way. */
 struct cache_moves { bool hit, taken; uint64_t written; };
 
 /** Ask for a block. */

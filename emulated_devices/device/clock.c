@@ -35,6 +35,7 @@ void clock_restart(struct clock *c, const struct cluster *m, enum dtype t)
 static void note(struct pass_work *w, picoseconds start, picoseconds end)
 {
     if (start == end || w->lost) return;
+    /* Work after work is one interval. */
     if (w->count > 0 && w->span[w->count - 1].end == start) {
         w->span[w->count - 1].end = end;
         return;
@@ -49,7 +50,7 @@ static void note(struct pass_work *w, picoseconds start, picoseconds end)
     w->span[w->count++] = (struct busy){ start, end };
 }
 
-/* Work of a second pass, in what the first one leaves.  @return its end. */
+/* Fill work of a second pass into the time that the first pass leaves free.  @return its end. */
 static picoseconds fill(struct clock *c, const char *what, struct op_cost cost, picoseconds left)
 {
     const struct pass_work *w = c->noted;
@@ -57,6 +58,7 @@ static picoseconds fill(struct clock *c, const char *what, struct op_cost cost, 
     for (int i = 0; left > 0; i++) {
         const bool last = i == w->count;
         if (!last && w->span[i].end <= at) continue;
+        /* The gap before the next interval of the first pass takes a piece of the work. */
         const picoseconds room = last ? left : w->span[i].start - at, piece = room < left ? room : left;
         if (piece > 0 && c->trace != NULL) trace_work(c->trace, (int)c->current, what, cost, at, at + piece);
         if (piece > 0) at += piece, left -= piece, cost = (struct op_cost){ 0 };
@@ -68,6 +70,7 @@ static picoseconds fill(struct clock *c, const char *what, struct op_cost cost, 
 void clock_compute(struct clock *c, const char *what, struct op_cost cost)
 {
     const picoseconds start = c->now, takes = kernel_time(&c->cluster, c->dtype, what, cost);
+    /* A pass beside another one computes only while that one does not. */
     c->now = c->current == BESIDE ? fill(c, what, cost, takes) : start + takes;
     c->flops += cost.flops;
     c->computing += takes;
@@ -81,6 +84,7 @@ void clock_compute(struct clock *c, const char *what, struct op_cost cost)
 static picoseconds job(struct clock *c, enum stream engine, const char *what, picoseconds from, picoseconds takes,
                        struct op_cost cost)
 {
+    /* An engine does one job at a time. */
     const picoseconds start = later(from, c->stream[engine]);
     c->stream[engine] = start + takes;
     if (c->events) events_job(c->events, (int)c->current, (int)engine, what, from, takes, c->stream[engine]);
@@ -103,6 +107,7 @@ picoseconds clock_host(struct clock *c, const char *what, picoseconds from, stru
 {
     const struct host *h = &c->cluster.host;
     return job(c, HOST, what, from,
+               /* The slower one of computing and moving bytes decides. */
                later(time_at_rate(whole_units(cost.flops), h->flop_rate[t]),
                      time_at_rate(whole_units(cost.bytes), h->memory_rate)),
                cost);
@@ -111,6 +116,7 @@ picoseconds clock_host(struct clock *c, const char *what, picoseconds from, stru
 void clock_begin(struct clock *c, enum stream s)
 {
     if (c->events) events_after(c->events, (int)s, (int)c->current, later(c->now, c->stream[s]));
+    /* The stream that is left keeps its time; the new one begins when both are there. */
     c->stream[c->current] = c->now;
     c->current = s;
     c->now = later(c->now, c->stream[s]);
@@ -139,6 +145,7 @@ void clock_beside(struct clock *c)
     const struct pass_work *w = c->noted;
     c->stream[COMPUTE] = c->now;
     c->current = c->home = BESIDE;
+    /* The second pass begins with the first, or where its own work last ended. */
     c->now = w->lost ? c->now : later(w->from, c->stream[BESIDE]);
     const uint32_t place = c->events && w->lost ? c->events->of[COMPUTE].count : w->place;
     if (c->events && place > 0)
@@ -187,10 +194,12 @@ static void make_busy(struct port *p, int first, int last, picoseconds start, pi
 static picoseconds take(struct clock *c, struct port *p, int row, picoseconds from, picoseconds left)
 {
     int first = p->count;
+    /* Intervals that end before `from` do not matter. */
     while (first > 0 && p->busy[first - 1].end >= from) first--;
     int i = first;
     picoseconds at = from;
     for (; i < p->count; i++) {
+        /* Free time between two intervals is used; the rest goes behind them. */
         const picoseconds gap = p->busy[i].start - at;
         if (gap > left || (gap == left && left > 0)) break;
         if (gap > 0) {
@@ -202,6 +211,7 @@ static picoseconds take(struct clock *c, struct port *p, int row, picoseconds fr
     record(c, row, at, at + left);
     const picoseconds end = at + left;
     if (end == from) return end;                                /* nothing to send, and the port is free */
+    /* The used time and the intervals it touches become one. */
     const picoseconds start = i > first && p->busy[first].start < from ? p->busy[first].start : from;
     picoseconds until = end;
     if (i < p->count && p->busy[i].start == end) until = p->busy[i++].end;
@@ -261,6 +271,7 @@ struct passage clock_send(struct clock *c, int from, int to, uint64_t bytes)
     struct passage p = passage(c, from, to, bytes);
     p.serial = c->sent++;
     if (c->events) tell(c, &p, EVENT_SEND, to);
+    /* The last byte can arrive a latency after it has left the port. */
     p.stamp = take(c, &c->send[p.level], trace_port(p.level, true), c->now, on_the_port(c, &p)) +
               c->cluster.link[p.level].latency;
     return p;
@@ -269,6 +280,7 @@ struct passage clock_send(struct clock *c, int from, int to, uint64_t bytes)
 void clock_sent(struct clock *c, const struct passage *p)
 {
     if (!p->rendezvous) return;
+    /* In a rendezvous the bytes leave only after the receiver was ready. */
     c->now = later(c->now, later(p->stamp - c->cluster.link[p->level].latency, p->ready + on_the_port(c, p)));
     if (c->events) tell(c, p, EVENT_SENT, 0);
 }
@@ -284,6 +296,7 @@ struct passage clock_post(struct clock *c, int from, int to, uint64_t bytes)
 void clock_receive(struct clock *c, const struct passage *p)
 {
     const picoseconds d = on_the_port(c, p);
+    /* This is the earliest end if both sides had to meet; the port then ends not before the sender's stamp. */
     const picoseconds met = p->rendezvous ? p->posted + d + c->cluster.link[p->level].latency : 0;
     c->received = take(c, &c->receive[p->level], trace_port(p->level, false), later(p->stamp, met) - d, d);
     c->now = later(c->now, c->received);

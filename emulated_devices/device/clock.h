@@ -39,30 +39,31 @@ enum { USUAL_COMM_STREAMS = 2, MOST_COMM_STREAMS = 4 };
 /* When a port is busy: disjoint intervals in ascending order.  The oldest are dropped when it is full. */
 enum { PORT_MEMORY = 64 };
 struct port {
-    int count;
-    struct { picoseconds start, end; } busy[PORT_MEMORY];
+    int count;                          /* intervals in `busy` */
+    struct { picoseconds start, end; } busy[PORT_MEMORY];       /* [start, end) of each message that used the port */
 };
 
 /* When the compute stream computes in a pass, for a pass beside it. */
 struct pass_work {
     picoseconds from;                   /* the pass begins */
     uint32_t place;                     /* events of the compute stream before it */
-    int count, room;
+    int count, room;                    /* intervals in `span`, and for how many it has memory */
     struct busy { picoseconds start, end; } *span;      /* [count] ascending, apart */
     bool lost;                          /* one was left out: no memory */
 };
 
 struct clock {
     picoseconds now;                    /* the current stream's time */
-    enum stream current;
+    enum stream current;                /* the stream that `now` belongs to; clock_begin and clock_end change it */
     enum stream home;                   /* to which clock_end returns: COMPUTE, or BESIDE for what that begins */
     struct pass_work *noted;            /* where computing is noted, or NULL */
     picoseconds stream[STREAMS];        /* time of each other stream */
     int comm_streams;                   /* that it uses for what it sends: 1 to MOST_COMM_STREAMS (streams.h) */
     picoseconds received;               /* arrival of the last message that was waited for */
-    struct cluster cluster;
-    enum dtype dtype;
-    struct port send[CLUSTER_LEVELS], receive[CLUSTER_LEVELS];
+    struct cluster cluster;             /* rates, latencies and links by which time passes */
+    enum dtype dtype;                   /* format of the numbers, which selects the rate of operations */
+    struct port send[CLUSTER_LEVELS], receive[CLUSTER_LEVELS];  /* ports of this device for each level of links, one
+                                         * each way */
     double flops;                       /* done so far */
     picoseconds computing;              /* that operations have taken so far, on all streams */
     uint32_t sent;                      /* messages so far */
@@ -76,9 +77,9 @@ struct clock {
 /* One side of a message, as the clock sees it. */
 struct passage {
     bool charged;                       /* false: takes no virtual time */
-    bool rendezvous;
-    int level;
-    uint64_t bytes;
+    bool rendezvous; /* the message is longer than the link's eager limit: the sender waits for the receiver */
+    int level;                          /* index of the link between the two devices in cluster.link */
+    uint64_t bytes;                     /* length of the message */
     picoseconds posted;                 /* when this side started it */
     picoseconds stamp;                  /* earliest arrival of its last byte, as the sender says */
     picoseconds ready;                  /* rendezvous: when the other side posted its receive */

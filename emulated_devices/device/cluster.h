@@ -29,7 +29,7 @@ struct link {
     picoseconds gap;                    /* a port is busy this long for each message, besides its bytes */
     int64_t rate;                       /* 10^6 bytes a second; 0: bytes take no time */
     uint64_t eager;                     /* longer messages wait until the receive is posted */
-    char source[400];
+    char source[400];                   /* where its numbers come from: a data sheet, a measurement; "": not said */
 };
 
 /* Each device's share of its host, which keeps and steps offloaded tensors (tier.h). */
@@ -37,10 +37,10 @@ struct host {
     int64_t flop_rate[DTYPE_COUNT];     /* 10^6 operations a second; 0: they take no time */
     int64_t memory_rate, drive_rate;    /* 10^6 bytes a second: the host's memory; a drive, in each direction; 0: no
                                          * time */
-    char source[400];
+    char source[400];                   /* where the host's numbers come from; "": not said */
 };
 
-/* What an operation reaches of the memory's rate, by its name in traces. */
+/* An operation, by its name in traces, reaches this share of the memory's rate. */
 enum { CLUSTER_MOST_NAMED = 32 };
 struct named_share { char name[32]; int64_t permille; };
 
@@ -51,18 +51,18 @@ struct kernels {
     int64_t matrix_permille, memory_permille;   /* the best share of the rates */
     int64_t other_permille;             /* of the rate of operations, by what is not one product: attention */
     int64_t other_half_depth;           /* heads this wide reach half of that */
-    int named;
+    int named;                          /* entries of `share` */
     struct named_share share[CLUSTER_MOST_NAMED];       /* of operations that are slower than memory_permille says */
     picoseconds launch;                 /* of a kernel on the device */
     picoseconds issue, step;            /* the host's time to issue a kernel; and for a step besides */
-    char source[400];
+    char source[400];                   /* where these shares come from; "": not said */
 };
 
 enum { CLUSTER_MOST_SHARED = 8, TORUS_MOST_DIMENSIONS = 4 };
 
 /* A link that several devices share, on the way of messages besides the ports of their devices (network.h). */
 struct shared_link {
-    char name[32];
+    char name[32];                      /* in tables of links and in messages: "network card" */
     enum { SHARED_LEAVING,              /* that leave or enter a unit of so many devices: a network card, an up-link */
            SHARED_INSIDE,               /* between devices of a unit: a switch, a bus */
            SHARED_TORUS } kind;         /* between units that are a torus: a link up and down in each dimension */
@@ -71,33 +71,35 @@ struct shared_link {
     bool half_duplex;                   /* both directions together */
     int dimensions, size[TORUS_MOST_DIMENSIONS];        /* of a torus, in units; the first varies fastest */
     picoseconds hop;                    /* of a torus: latency of every hop after the first */
-    char source[400];
+    char source[400];                   /* where its rate comes from; "": not said */
 };
 
-/* What communication takes from computing (contention.h). */
+/* How much messages slow computing down (contention.h). */
 struct contention {
     int64_t compute_percent;            /* of its time that the compute stream's work takes while a message is on the
                                          * device's ports, 100 to 1000; 0: not stated */
-    char source[400];
+    char source[400];                   /* where the percentage comes from; "": not said */
 };
 
 struct cluster {
-    char name[48], description[160], source[400];
+    char name[48], description[160], source[400];       /* in reports, and for --cluster if built in; one line for
+                                         * lists; where the device's rates come from */
     int64_t flop_rate[DTYPE_COUNT];     /* 10^6 operations a second; 0: they take no time; -1: the description does not
                                          * say */
     int64_t memory_rate, copy_rate;     /* 10^6 bytes a second: device memory; copy engine, to the host's memory */
     int64_t stated_memory_rate;         /* of a device whose rates are part of it: the description's; 0: the same */
     uint64_t memory;                    /* bytes of a device; for information */
-    struct host host;
-    struct kernels kernels;
+    struct host host;                   /* rates of the host's share, for tensors that are offloaded */
+    struct kernels kernels;             /* how far a kernel stays below the rates */
     int speeds, percent[CLUSTER_MOST_SPEEDS];   /* of these rates, by rank, beginning again after the last; 0 speeds:
                                                  * all 100 */
-    int levels;
+    int levels;                         /* entries of `link` */
     struct link link[CLUSTER_LEVELS];   /* nearest first */
-    int shares;
-    struct shared_link shared[CLUSTER_MOST_SHARED];
+    int shares;                         /* entries of `shared` */
+    struct shared_link shared[CLUSTER_MOST_SHARED];     /* links that several devices use together; none: only ports
+                                         * limit messages */
     bool in_order;                      /* messages have shared links in turn, not each a part (network.h) */
-    struct contention contention;
+    struct contention contention;       /* how messages slow computations of the same device */
     bool no_progress;                   /* what waits for its receiver moves only while neither device computes */
 };
 
@@ -119,7 +121,7 @@ enum error_code cluster_check(const struct cluster *, int devices, enum dtype, s
 /** Whether its times need all devices in one order of time, which only a replay has (contention.h). */
 bool cluster_replays(const struct cluster *);
 
-/** The same machine without what needs a replay: each device by its own clock. */
+/** A copy of the machine without what needs a replay: each device goes by its own clock. */
 struct cluster cluster_without_replay(const struct cluster *);
 
 /** How fast this rank's device is, in percent of the description's rates. */

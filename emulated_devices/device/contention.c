@@ -9,7 +9,7 @@ struct actor {
     picoseconds now, *done;             /* done: [list->count] when each of its events was */
     uint32_t at;
     int place;                          /* in the heap; -1: it waits */
-    /* Of passes whose work takes longer or shorter as messages come and go. */
+    /* The rest is for passes, whose work takes longer or shorter as messages come and go. */
     bool works;                         /* in the middle of event `at`, which ends at `now` */
     picoseconds since, left, began;     /* at `since` so much was left of it */
     bool put_off;                       /* of other streams: until the compute stream does not work */
@@ -58,6 +58,7 @@ static void sink(struct run *r, int i)
 {
     const int a = r->heap[i];
     for (int child; (child = 2 * i + 1) < r->waiting; i = child) {
+        /* The earlier of the two children may rise. */
         if (child + 1 < r->waiting && before(r, r->heap[child + 1], r->heap[child])) child++;
         if (!before(r, r->heap[child], a)) break;
         set(r, i, r->heap[child]);
@@ -74,6 +75,7 @@ static void put(struct run *r, int a)
 
 static int take(struct run *r)
 {
+    /* The last entry takes the root's place and sinks. */
     const int first = r->heap[0], last = r->heap[--r->waiting];
     r->actor[first].place = -1;
     if (r->waiting == 0) return first;
@@ -115,7 +117,7 @@ static void arrive(struct run *r, const struct change *a)
 static picoseconds later(picoseconds a, picoseconds b) { return a > b ? a : b; }
 static int compute_stream(int device) { return device * EVENT_ACTORS + COMPUTE; }
 
-/* What work takes now, in percent of its time; 0: a pass beside another that computes stands still. */
+/* The time of work now, in percent of its usual time; 0: a pass beside another that computes stands still. */
 static int64_t slowness(const struct run *r, int number)
 {
     const int device = number / EVENT_ACTORS;
@@ -134,12 +136,13 @@ static picoseconds shrunk(picoseconds x, int64_t percent)
     return x / percent * 100 + x % percent * 100 / percent;
 }
 
-/* What is left of an actor's work goes on at another pace. */
+/* The rest of an actor's work goes on at another pace. */
 static void change_pace(struct run *r, picoseconds at, int number, int64_t before)
 {
     struct actor *a = &r->actor[number];
     const int64_t after = slowness(r, number);
     if (!a->works || before == after) return;
+    /* Work that was done at the old pace is done; the rest takes longer or shorter. */
     if (before > 0) a->left = later(0, a->left - shrunk(at - a->since, before));
     a->since = at, a->now = after > 0 ? at + stretched(a->left, after) : INT64_MAX;
     rise(r, a->place);
@@ -167,7 +170,7 @@ static void set_works(struct run *r, int number, bool works)
     if (compute) change_pace(r, a->now, second, before);
 }
 
-/* What waits for both devices is on no port while either works. */
+/* A message that waits for both devices is on no port while either works. */
 static void hear_of(struct run *r, const struct change *c)
 {
     if (!c->begins) arrive(r, c);
@@ -184,6 +187,7 @@ static void begin_work(struct run *r, int number, picoseconds takes)
     set_works(r, number, true);
     const int64_t slow = slowness(r, number);
     a->began = a->since = a->now, a->left = takes;
+    /* The work ends then, if no message comes or goes until then. */
     a->now = slow > 0 ? a->now + stretched(takes, slow) : INT64_MAX;
     put(r, number);
 }
@@ -199,6 +203,7 @@ static void end_work(struct run *r, int number)
     struct actor *a = &r->actor[number];
     const bool compute = number % EVENT_ACTORS == COMPUTE;
     set_works(r, number, false);
+    /* The list keeps how long the work has taken in this replay. */
     if (compute) a->list->event[a->at].takes = a->now - a->began;
     if (!compute || !r->cluster->no_progress || works_on(a)) return;
     network_busy(r->network, a->now, number / EVENT_ACTORS, false);
@@ -245,6 +250,7 @@ static bool do_event(struct run *r, int number)
     if ((a->put_off = put_off(r, number, v, m))) return false;
     switch ((enum event_kind)v->kind) {
     case EVENT_WORK:
+        /* The event is done when the work ends; until then its pace may change. */
         if (r->paces && !a->works && is_pass(number)) {
             begin_work(r, number, v->takes);
             return false;
@@ -306,6 +312,7 @@ static void go(struct run *r)
     for (int i = 0; i < r->actors; i++)
         if (r->actor[i].list->count > 0) put(r, i);
     while (!r->e) {
+        /* Network and actors go on in one order of time. */
         if (next_changes(r, &c)) hear_of(r, &c);
         else if (r->waiting > 0) step(r, take(r));
         else break;
@@ -349,6 +356,7 @@ static bool open_run(struct run *r, struct events *const *events)
     r->first = calloc((size_t)r->devices, sizeof *r->first);
     r->talks = calloc((size_t)r->devices, sizeof *r->talks);
     r->network = network_open(r->cluster, r->devices);
+    /* Messages of all senders are numbered through. */
     for (int d = 0; d < r->devices && r->first; d++) r->first[d] = messages, messages += messages_of(events[d]);
     r->message = calloc((size_t)messages + 1, sizeof *r->message);
     for (uint64_t i = 0; i < messages && r->message; i++) r->message[i].receiver = r->message[i].sender = -1;

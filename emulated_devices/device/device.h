@@ -19,15 +19,15 @@ struct watch {
 };
 
 struct device {
-    const struct backend *backend;
+    const struct backend *backend;      /* entry points that compute and allocate */
     void *state;                        /* the backend's */
-    struct arena arena;
-    struct clock clock;
+    struct arena arena;                 /* counts and owns all memory of this device */
+    struct clock clock;                 /* virtual time of this device */
     struct flight_mode streams;         /* whether what is in flight can be seen; looked at by comm_open */
     struct watch *watch;                /* NULL: nobody is told */
     enum dtype dtype;                   /* of weights, activations and gradients */
     uint64_t operations;                /* charged so far, and what they came to */
-    struct op_cost done;
+    struct op_cost done;                /* operations and bytes charged so far */
     const struct ops *ops;   /* the backend's for that format, called through compute.h only; NULL: it has no numbers */
 };
 
@@ -60,7 +60,7 @@ void device_close(struct device *);
 struct tensor device_tensor_1d(struct device *, enum arena_tag, int64_t n);
 struct tensor device_tensor_2d(struct device *, enum arena_tag, int64_t rows, int64_t cols);
 
-/** The same in another format: for gradients and optimizer state of 16-bit weights. */
+/** Allocate in another format: for gradients and optimizer state of 16-bit weights. */
 struct tensor device_tensor_in(struct device *, enum arena_tag, enum dtype, int64_t n);
 
 /** Integers in BUFFERS that the host and other devices read: real on every backend (arena_alloc_list). */

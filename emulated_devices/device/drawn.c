@@ -28,6 +28,7 @@ static void each_run(struct tensor w, struct drawn p, void (*f)(void *, struct r
 static void weights_run(void *context, struct run r)
 {
     const struct drawing *d = context;
+    /* Numbers are rounded to the master's format first, so masters and weights come from the same values. */
     const enum dtype master = dtype_wide(d->w.dtype);
     double drawn[DRAWN_AT_ONCE];
     for (int64_t done = 0, n; done < r.length; done += n) {
@@ -63,6 +64,7 @@ static void step_run(void *context, struct run r)
     for (int64_t at = 0; at < r.length; at += DRAWN_AT_ONCE) {
         const int64_t n = r.length - at < DRAWN_AT_ONCE ? r.length - at : DRAWN_AT_ONCE;
         double drawn[DRAWN_AT_ONCE], rounded[DRAWN_AT_ONCE];
+        /* The direction is drawn again here: it is never kept. */
         mezo_draw(d->spec, d->key, r.whole + at, n, drawn);
         convert_numbers(rounded, d->w.dtype, drawn, F64, n);
         optimizer_step(d->optimizer, elements(d->w, r.piece + at, n), tensor_1d(rounded, d->w.dtype, n), NULL, d->step);

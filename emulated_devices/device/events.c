@@ -7,6 +7,7 @@ enum { KEPT = sizeof(((struct events *)0)->ended) / sizeof(struct ended) };
 static bool grow(struct event_list *l, int64_t *left)
 {
     const uint32_t room = l->room > 0 ? 2 * l->room : 64;
+    /* `left` is the room that all lists together may still take. */
     if (left && *left < room - l->room) return false;
     struct event *more = room > l->room ? realloc(l->event, (size_t)room * sizeof *more) : NULL;
     if (more == NULL) return false;
@@ -18,6 +19,7 @@ static bool grow(struct event_list *l, int64_t *left)
 uint32_t events_add(struct events *e, int actor, struct event what)
 {
     struct event_list *l = &e->of[actor];
+    /* Work that takes no time is no event: its place is that of the next event. */
     if (what.kind == EVENT_WORK && what.takes == 0) return l->count;
     if (e->lost || (l->count == l->room && !grow(l, e->left))) {
         e->lost = true;
@@ -53,6 +55,7 @@ void events_job(struct events *e, int stream, int engine, const char *what, pico
                 picoseconds end)
 {
     const struct ended *input = ended_at(e, from);
+    /* A job begins after the job that made its input, or else after what its stream has done so far. */
     if (input) after_job(e, engine, input, end - takes);
     else events_after(e, engine, stream, end - takes);
     events_add(e, engine, (struct event){ .kind = EVENT_WORK, .what = what, .takes = takes, .at = end });

@@ -25,20 +25,22 @@ enum event_kind {
 struct event {
     uint8_t kind, other;                /* other: a stream or engine of this device */
     uint8_t label;                      /* of a message: the clock's label */
-    bool rendezvous;
-    int peer;
-    uint32_t serial, place;
+    bool rendezvous;                    /* the message waits for its receiver */
+    int peer;                           /* rank of the other side of a message */
+    uint32_t serial, place;             /* number of the message among its sender's; length of the other actor's list
+                                         * that this event waits for */
     union { uint64_t bytes; const char *what; };        /* of a message; the name of work */
-    picoseconds takes;
+    picoseconds takes;                  /* EVENT_WORK: how long the actor is busy */
     picoseconds at;                     /* the actor's time after it: by the clock, or by a replay */
 };
 
 enum { EVENT_ACTORS = 10 };             /* at least the streams and engines of a clock */
 
+/* Events of one actor in its own order. */
 struct event_list { struct event *event; uint32_t count, room; };
 
 struct events {
-    struct event_list of[EVENT_ACTORS];
+    struct event_list of[EVENT_ACTORS]; /* a list for each stream and engine */
     bool lost;                          /* one was left out: no memory, or none left */
     int64_t *left;                      /* how many more the lists of all devices may have room for; NULL: no limit */
     /* When the last jobs of engines end, by the clock: a later job begins `from` such a time. */

@@ -109,6 +109,7 @@ uint64_t flight_hash(const void *data, uint64_t bytes)
     struct lanes l = { .plain = { bytes } };
     uint64_t h = 0;
     for (int i = 0; i < LANES; i++) l.key[i] = mix(1, (uint64_t)i);
+    /* Whole blocks come first, then the rest with zeros behind it; the length is in the first sum. */
     for (uint64_t b = 0; b < blocks; b++) take_words(&l, p + b * BLOCK);
     if (rest > 0) memcpy(last, p + blocks * BLOCK, (size_t)rest);
     take_words(&l, last);
@@ -196,7 +197,7 @@ static bool asked_for(const struct pending *p, const struct which *w)
            meets(p->from, p->bytes, w->to, w->bytes);
 }
 
-/* In the order of virtual time; at equal times in program order. */
+/* Copies land in the order of virtual time, and at equal times in program order. */
 static void land_all(struct flight *f, struct which w)
 {
     for (;;) {
@@ -225,6 +226,7 @@ static void land_stream(struct flight *f, enum stream s, picoseconds until)
         if ((p->kind != COPY && p->kind != MARK) || p->stream != s || p->done > until || p->reached ||
             p->start >= p->done)
             continue;
+        /* Each copy is looked at once, or this would not end. */
         p->reached = true;
         flight_wait(f, p->start);
         i = -1;                                                     /* the list has changed: start again */

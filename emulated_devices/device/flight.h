@@ -37,6 +37,7 @@ struct arena;
 struct flight;
 
 enum flight_when { FLIGHT_OFF, FLIGHT_EARLIEST, FLIGHT_LATEST, FLIGHT_RANDOM };
+/* When transfers happen in real memory, and the seed that draws this for FLIGHT_RANDOM. */
 struct flight_mode { enum flight_when when; uint64_t seed; };
 
 /** Parse ORRERY_STREAMS: off, earliest, latest, random:SEED.  @return OK; ERR_USAGE with *mode as it was. */

@@ -38,6 +38,7 @@ static void tell_of_rows(const struct device *d, const char *to, uint64_t to_pit
 
 void device_copy(struct device *d, void *to, const void *from, uint64_t bytes)
 {
+    /* The copy is one row; a copy of a place to itself has no row. */
     device_copy_rows(d, to, bytes, from, bytes, bytes, to != from);
 }
 
@@ -84,6 +85,7 @@ static void reduce_seen(struct views *seen, enum reduction how, enum dtype t, vo
     const void *shown[REDUCE_MOST] = { NULL };
     struct tensor y = view_write(seen, tensor_1d(into, t, n));
     for (int i = 0; i < parts; i++)             /* a tensor's data is void * */
+        /* A part that is the result's own memory needs no second view. */
         shown[i] = part[i] == into ? y.data : view_read(seen, tensor_1d((void *)(uintptr_t)part[i], t, n)).data;
     reduction_all(how, t, y.data, shown, parts, n);
 }

@@ -8,6 +8,7 @@ static bool make_room(struct intervals *s)
     const int room = s->room > 0 ? 2 * s->room : 4;
     struct interval *at = realloc(s->at, (size_t)room * sizeof *at);
     if (at == NULL) {
+        /* A list without memory is empty and lost; later additions leave it so. */
         intervals_free(s);
         s->room = -1;
         return false;
@@ -29,6 +30,7 @@ void intervals_add_part(struct intervals *s, const struct intervals *of, struct 
 {
     int64_t before = 0;
     for (int i = 0; i < of->count; before += of->at[i++].count) {
+        /* `before` elements lie in the ranges before this one. */
         const struct interval here = interval_meet((struct interval){ before, of->at[i].count }, part);
         intervals_add(s, interval_moved(here, of->at[i].first - before));
     }

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The half-open range [first, first + count). */
 struct interval { int64_t first, count; };
 
 static inline int64_t interval_end(struct interval a) { return a.first + a.count; }
@@ -36,7 +37,7 @@ static inline int64_t block_start(int64_t count, int parts, int index)
     return count / parts * index + (count % parts < index ? count % parts : index);
 }
 
-/** That block. */
+/** Block `index` of `count` elements that are cut into `parts` nearly equal blocks. */
 static inline struct interval block_at(int64_t count, int parts, int index)
 {
     const int64_t first = block_start(count, parts, index);

@@ -26,6 +26,7 @@ picoseconds kernel_product(const struct cluster *c, enum dtype t, struct product
 {
     const struct kernels *k = &c->kernels;
     const double count = (double)p.count, m = (double)p.rows, n = (double)p.columns, d = (double)p.depth;
+    /* A product reads [m, d] and [d, n], and writes [m, n]. */
     const double bytes = (double)dtype_size(t) * count * (m * d + d * n + m * n);
     const int64_t matrix = k->units > 0 ? k->matrix_permille : 1000, memory = memory_permille(k);
     const double work = k->units > 0 ? padded(k, p) : 2 * count * m * n * d;
@@ -50,6 +51,7 @@ static picoseconds other_time(const struct cluster *c, enum dtype t, const char 
     const int64_t own = named_permille(k, what);
     const double deeper = cost.depth > 0 ? (double)(cost.depth + k->other_half_depth) / (double)cost.depth : 1;
     const double memory = at_share(cost.bytes, c->memory_rate, own > 0 ? own : k->memory_permille);
+    /* A measured share of the memory's rate has the operation's arithmetic in it. */
     const double work = own > 0 ? 0 : at_share(deeper * cost.flops, c->flop_rate[t], k->other_permille);
     return (cost.running ? 0 : k->launch) + (picoseconds)ceil(larger(work, memory));
 }

@@ -70,11 +70,13 @@ static void each_run_of_box(const struct layout *l, const struct box *b, int64_t
         length *= b->extent[inner];
     }
     if (box_count(b, l->ndim) == 0) return;
+    /* One round is one run: a stretch that is contiguous in the whole tensor and in the piece. */
     for (;;) {
         int64_t whole = 0;
         for (int i = 0; i < l->ndim; i++) whole = whole * l->dim[i] + b->start[i] + (i < inner ? index[i] : 0);
         f(context, (struct run){ .whole = whole, .piece = piece, .length = length });
         piece += length;
+        /* The index counts on like an odometer, from the last dimension outside the run. */
         int i = inner - 1;
         while (i >= 0 && ++index[i] == b->extent[i]) index[i--] = 0;
         if (i < 0) return;

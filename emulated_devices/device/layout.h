@@ -18,10 +18,10 @@ struct box {
 };
 
 struct layout {
-    int ndim;
+    int ndim;                           /* dimensions in use, of dim and of every box */
     int64_t dim[TENSOR_MAX_DIMS];       /* of the whole tensor */
-    int boxes;
-    struct box box[LAYOUT_MAX_BOXES];
+    int boxes;                          /* entries of `box` */
+    struct box box[LAYOUT_MAX_BOXES];   /* the piece, in the order of its memory */
 };
 
 /** All of a tensor, in one box. */
@@ -51,7 +51,7 @@ struct run { int64_t whole, piece, length; };
 /** Call f for each run, in order of the piece. */
 void layout_each_run(const struct layout *, void (*f)(void *context, struct run), void *context);
 
-/** The same for elements first .. first + count - 1 of the piece only; run.piece counts from the first of them. */
+/** Call f for elements first .. first + count - 1 of the piece only; run.piece counts from the first of them. */
 void layout_each_run_within(const struct layout *, int64_t first, int64_t count, void (*f)(void *context, struct run),
                             void *context);
 

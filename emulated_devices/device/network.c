@@ -36,7 +36,7 @@ static int port_of(const struct network *n, int level, int device, bool sends)
     return 2 * (level * n->devices + device) + sends;
 }
 
-/* Of a torus all places in the dimensions along which devices differ: messages also pass places without a device. */
+/* A torus counts all places in the dimensions along which devices differ: messages pass places without a device. */
 static int units_of(const struct network *n, const struct shared_link *s)
 {
     const int units = (n->devices + s->devices - 1) / s->devices;
@@ -45,7 +45,7 @@ static int units_of(const struct network *n, const struct shared_link *s)
     return s->kind == SHARED_TORUS ? places : units;
 }
 
-/* Of a shared link: two directions of each unit, of a torus of each unit and dimension. */
+/* A shared link counts once for each unit and direction; a torus also for each dimension. */
 static int links_of(const struct network *n, const struct shared_link *s)
 {
     return 2 * units_of(n, s) * (s->kind == SHARED_TORUS ? s->dimensions : 1);
@@ -66,8 +66,10 @@ static void torus_way(const struct shared_link *s, int first, int a, int b, stru
         const int size = s->size[d];
         int x = a / stride % size;
         const int y = b / stride % size, up = (y - x + size) % size;
+        /* The message takes the shorter way round the ring of this dimension. */
         const bool upwards = up <= size - up;
         for (; x != y; x = (x + (upwards ? 1 : size - 1)) % size) {
+            /* The link is that of the place where the message is, in this dimension and direction. */
             add_link(w, first + 2 * (a * s->dimensions + d) + (upwards && !s->half_duplex));
             a += ((upwards ? (x + 1) % size : (x + size - 1) % size) - x) * stride;
         }
@@ -78,6 +80,7 @@ static void shared_way(const struct network *n, int i, int from, int to, struct 
 {
     const struct shared_link *s = &n->cluster->shared[i];
     const int a = from / s->devices, b = to / s->devices, first = n->first[i];
+    /* Each unit has two links: with half duplex both directions use one of them. */
     if (s->kind == SHARED_INSIDE && a == b) add_link(w, first + 2 * a);
     if (s->kind == SHARED_LEAVING && a != b) {
         add_link(w, first + 2 * a + !s->half_duplex);
@@ -138,6 +141,7 @@ struct network *network_open(const struct cluster *c, int devices)
         network_close(n);
         return NULL;
     }
+    /* Ports come first, then the shared links. */
     for (int l = 0; l < c->levels; l++)
         for (int p = 0; p < 2 * devices; p++) n->rate[2 * l * devices + p] = per_picosecond(c->link[l].rate);
     for (int i = 0; i < c->shares; i++) {
@@ -168,7 +172,7 @@ void network_close(struct network *n)
 
 /* ---- sharing ----------------------------------------------------------------------------------------------------- */
 
-/* What messages with a rate leave to the others, and how many others there are on each link. */
+/* Per link: the room that messages with a rate leave, and how many messages have no rate yet. */
 static void count_users(struct network *n)
 {
     memcpy(n->room, n->rate, (size_t)n->links * sizeof *n->room);
@@ -190,9 +194,11 @@ static void share_fairly(struct network *n)
         double least = INFINITY;
         open = false;
         count_users(n);
+        /* The narrowest link has the least room for each message that has no rate yet. */
         for (const struct flow *f = n->here; f; f = f->next)
             for (int i = 0; i < f->count && !f->fixed && !f->waits; i++) least = fmin(least, share_of(n, f->link[i]));
         for (struct flow *f = n->here; f; f = f->next) {
+            /* All messages through that link get this rate, and leave the rest to the others. */
             bool bound = isinf(least);
             for (int i = 0; i < f->count && !bound; i++) bound = share_of(n, f->link[i]) <= least * (1 + 1e-12);
             if (f->fixed || f->waits) continue;
@@ -217,6 +223,7 @@ static void take_turns(struct network *n)
 static void move_to(struct network *n, picoseconds at)
 {
     for (struct flow *f = n->here; f; f = f->next)
+        /* Rates have been constant since the last change. */
         if (isfinite(f->rate)) f->left = fmax(0, f->left - f->rate * (double)(at - n->now));
         else f->left = 0;
     n->now = at;
@@ -226,6 +233,7 @@ static void share(struct network *n)
 {
     if (!n->changed) return;
     for (struct flow *f = n->here; f; f = f->next) f->fixed = f->waits = false, f->rate = 0;
+    /* Messages that wait are found first, then the others share. */
     if (n->cluster->in_order) take_turns(n);
     for (struct flow *f = n->here; f; f = f->next)
         f->waits = f->waits || (f->both && (n->busy[f->from] || n->busy[f->to]));
@@ -292,6 +300,7 @@ enum error_code network_send(struct network *n, picoseconds at, int from, int to
     f->name = name, f->from = from, f->to = to, f->both = both, f->count = way.count;
     f->latency = way.latency;
     f->enters = at + f->latency, f->left = size_of(&n->cluster->link[way.level], bytes);
+    /* The list of those with latency stays sorted. */
     while (*place && (*place)->enters <= f->enters) place = &(*place)->next;
     f->next = *place, *place = f;
     return OK;
@@ -312,6 +321,7 @@ bool network_next(struct network *n, picoseconds until, struct change *out)
     const struct flow *coming = n->coming;
     if (coming == NULL || coming->enters > n->now) share(n);
     struct flow *done = coming && coming->enters <= n->now ? NULL : first_done(n);
+    /* The earlier of two events comes next: a message enters, or one is done. */
     if (coming && coming->enters <= until && !(done && done_at(n, done) < coming->enters)) {
         admit(n, out);
         return true;

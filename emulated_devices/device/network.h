@@ -30,7 +30,8 @@ double network_rate(const struct network *, int link);
 /* The links on the way of a message, the ports of its devices first. */
 enum { MOST_WAY = 4096 };               /* of a torus, half of each dimension */
 struct message_way {
-    int level, count, link[MOST_WAY];
+    int level, count, link[MOST_WAY];   /* level of the nearest common link; links on the way; their indices for
+                                         * network_rate */
     picoseconds latency;                /* of the link between the devices, and of a torus's further hops */
 };
 void network_way(const struct network *, int from, int to, struct message_way *);
@@ -44,12 +45,12 @@ enum error_code network_send(struct network *, picoseconds at, int from, int to,
 /** A device is busy from now on, or no longer: no earlier change is left to be taken out. */
 void network_busy(struct network *, picoseconds at, int device, bool);
 
-/* What happens to a message. */
+/* A message begins or ends. */
 struct change {
     bool begins;                        /* it comes to the ports of its devices; else its last byte arrives */
-    uint64_t name;
-    int from, to;
-    bool both;
+    uint64_t name;                      /* as given to network_send */
+    int from, to;                       /* sender and receiver, as devices of the network */
+    bool both;                          /* as given to network_send */
     picoseconds at, left;               /* when; for an arrival, when its last byte has left the sender */
 };
 

@@ -16,6 +16,7 @@ void part_each_run_in(const struct part *p, struct interval rows, void (*f)(void
     int64_t before = 0;                                                 /* rows of the part */
     for (int r = 0; r < p->rows.count; r++) {
         const struct interval all = p->rows.at[r], s = interval_meet(all, rows);
+        /* `piece` is the place in the part, which has its rows packed, `width` elements each. */
         int64_t piece = (before + s.first - all.first) * width;
         before += all.count;
         if (whole && s.count > 0)                                       /* whole rows follow each other */

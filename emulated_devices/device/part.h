@@ -12,7 +12,7 @@
 
 struct part {
     int64_t dim[2];                     /* rows and columns of the whole */
-    struct intervals rows, cols;
+    struct intervals rows, cols;        /* ranges of the whole that the part has, ascending */
 };
 
 /** Free the lists. */
@@ -27,7 +27,7 @@ int64_t part_count(const struct part *);
 /** Call f for each run that is contiguous in both the whole and the part, in order of the part. */
 void part_each_run(const struct part *, void (*f)(void *context, struct run), void *context);
 
-/** The same of these rows of the whole only; the others cost no time. */
+/** Call f for the runs of these rows of the whole only; other rows cost no time. */
 void part_each_run_in(const struct part *, struct interval rows, void (*f)(void *context, struct run), void *context);
 
 /** piece = the part of whole.  Bits are kept. */

@@ -137,6 +137,7 @@ char *pool_map(const struct pool_place *p)
     uint64_t token = 0;
     close(file);
     if (at == MAP_FAILED) return NULL;
+    /* The first bytes of a pool are its token, so a reused path does not deceive. */
     memcpy(&token, at, sizeof token);
     if (token == p->token) return at;
     pool_unmap(at);

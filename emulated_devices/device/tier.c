@@ -174,10 +174,12 @@ picoseconds tier_announce(struct tier *t, struct tensor home, picoseconds from)
     for (uint64_t at = first; at < end; ) {
         const struct stretch_of_home s = stretch_at(t, at, end);
         const struct cache_moves m = s.block < 0 ? (struct cache_moves){ 0 } : cache_request(&t->cache, s.block);
+        /* A block that the cache takes is read whole; one that it does not take only as far as asked for. */
         read += m.hit ? 0 : m.taken ? t->cache.block[s.block].bytes : s.bytes;
         written += m.written;
         at += s.bytes;
     }
+    /* Blocks that made room and were changed are written to the drive first. */
     if (written > 0) from = drive(t, "write", written, from);
     return read > 0 ? drive(t, "read", read, from) : from;
 }
@@ -233,6 +235,7 @@ enum error_code tier_write(struct tier *t, struct tensor home, struct tensor fro
     const picoseconds start = *when;
     flight_before_copy(t->device->clock.flight, start, home.data, from.data, bytes);
     *when = clock_copy(&t->device->clock, FLUSH, *when, bytes);
+    /* What the host keeps stays there, and only the rest goes on to the drive. */
     const uint64_t leaves = t->drives ? not_kept(t, home) : 0;
     if (leaves > 0) *when = drive(t, "write", leaves, *when);
     const enum error_code e = move(t, true, home, from.data, err);

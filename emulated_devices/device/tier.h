@@ -32,14 +32,14 @@ static inline void tier_traffic_add(struct tier_traffic *sum, struct tier_traffi
 }
 
 struct tier {
-    struct device *device;
+    struct device *device;              /* whose tensors the tier keeps */
     char *memory;                       /* the host's, or the file's mapped; NULL: there is no tier */
     uint64_t size, placed;              /* bytes; taken by homes */
     bool drives;                        /* it is a file: what leaves the host's memory passes the drive */
     int file;                           /* -1: the host's memory, or a device without numbers, which writes none */
     struct tier_traffic traffic;        /* so far, between device and host */
     struct tier_traffic drive;          /* so far, between host and drive */
-    struct cache cache;
+    struct cache cache;                 /* blocks of the drive that the host's memory keeps */
     uint64_t *first;                    /* [blocks] of the cache: where each begins, ascending */
 };
 

@@ -12,6 +12,7 @@ static struct span *next_span(struct trace *t)
     if (t->count == t->room) {
         const size_t more = t->room > 0 ? 2 * t->room : 1024;
         struct span *span = t->room < TRACE_LIMIT ? realloc(t->span, more * sizeof *span) : NULL;
+        /* A trace that is full keeps what it has, and says that it is not all. */
         t->full = t->full || span == NULL;
         if (span == NULL) return NULL;
         t->span = span;
@@ -77,6 +78,7 @@ void trace_message(struct trace *t, int row, picoseconds start, picoseconds end)
     if (s == NULL) return;
     *s = (struct span){ .what = t->label, .row = row, .first = t->fresh, .place = t->place, .start = start,
                         .end = end };
+    /* A message may make several spans; only the first of them has its arrow. */
     t->fresh = false;
 }
 

@@ -15,7 +15,7 @@ enum { TRACE_LIMIT = 1 << 18, TRACE_NAME = 48, TRACE_KINDS = 16 };
 /* Where in a step a device is. */
 struct trace_place {
     const char *pass;                   /* letter of a pipeline's action, "F"; NULL: outside the pipeline */
-    int micro;
+    int micro;                          /* microbatch; means nothing outside the pipeline */
     int layer;                          /* -1: the embedding; the number of layers: the loss */
     bool in_layer;                      /* false: in none, and `layer` means nothing */
 };
@@ -24,7 +24,7 @@ struct trace_place {
 struct trace_label {
     char name[TRACE_NAME];              /* "allreduce over dp" */
     const char *scheme;                 /* whose message it is: "zero3"; NULL: no scheme's */
-    uint64_t bytes;
+    uint64_t bytes;                     /* length of the message */
     int peer;                           /* the other device */
     int64_t flow;                       /* the same number at both ends, and only there */
 };
@@ -33,25 +33,25 @@ struct span {
     struct trace_label what;            /* of an operation only the name */
     int row;                            /* a stream, or a port as trace_port numbers it */
     bool first;                         /* of its message: where the arrow begins or ends */
-    struct trace_place place;
+    struct trace_place place;           /* where in the step the device was */
     double flops, bytes;                /* of an operation */
-    picoseconds start, end;
+    picoseconds start, end;             /* virtual time */
 };
 
 /* The arena's use from a time on. */
 struct trace_memory { picoseconds at; struct arena_use use; };
 
 struct trace {
-    struct span *span;
-    size_t count, room;
-    struct trace_memory *memory;
-    size_t memories, memory_room;
+    struct span *span;                  /* [count] in the order of recording */
+    size_t count, room;                 /* spans recorded, and for how many there is memory */
+    struct trace_memory *memory;        /* [memories] one at each change of the arena's use */
+    size_t memories, memory_room;       /* entries of `memory`, and for how many there is room */
     struct trace_place place;           /* now */
     int layers;                         /* of the model, to name the loss */
     const char *scheme[TRACE_KINDS];    /* by traffic kind (comm/ledger.h) */
     bool full;                          /* something was left out */
     bool fresh;                         /* the label has had no span yet */
-    struct trace_label label;
+    struct trace_label label;           /* given to the port spans of the message that follows */
 };
 
 /** Rows: streams first, then two for each level. */

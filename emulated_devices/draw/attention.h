@@ -20,15 +20,15 @@ struct seen_pair seen_pair_read(int64_t number);
 
 /* One device. */
 struct attention_outcome {
-    uint64_t messages, bytes;
+    uint64_t messages, bytes;           /* sent by the device */
     bool as_cost;                       /* these equal the cost function */
     char wrong[120];                    /* the first thing that is; empty: nothing */
 };
 
 struct attention_trace {
-    const struct attention_layer *layer;
+    const struct attention_layer *layer;                /* that was run, of device 0 */
     struct record record[SHOW_ATTENTION_DEVICES];       /* an event for each block of keys: the pairs */
-    struct attention_outcome outcome[SHOW_ATTENTION_DEVICES];
+    struct attention_outcome outcome[SHOW_ATTENTION_DEVICES];   /* of each device */
 };
 
 /** Fill this device's queries, keys and values with symbols; from now on it computes with symbols, one round for each

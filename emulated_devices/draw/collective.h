@@ -37,8 +37,8 @@ static inline int64_t symbol_place(int64_t s)
 struct show_event {
     int device, from;                   /* from: -1 for a sum */
     int64_t step;                       /* a round: each message occupies its ports for one; all else takes no time */
-    picoseconds time;
-    int64_t count;
+    picoseconds time;                   /* at which the event happened */
+    int64_t count;                      /* elements of the buffer */
     const int64_t *symbols;             /* [count] */
 };
 
@@ -52,13 +52,13 @@ struct show_verdict {
 struct show_end { struct traffic traffic; picoseconds time; struct show_verdict verdict; };
 
 struct show_trace {
-    const struct algorithm *algorithm;
-    struct collective call;
-    int P;
+    const struct algorithm *algorithm;  /* that was run */
+    struct collective call;             /* its arguments */
+    int P;                              /* devices */
     const struct cluster *cluster;      /* for the times */
-    struct show_event *event;
-    int64_t events;
-    struct show_end end[SHOW_MOST_DEVICES];
+    struct show_event *event;           /* [events] of all devices */
+    int64_t events;                     /* entries of `event` */
+    struct show_end end[SHOW_MOST_DEVICES];     /* what each device has in the end */
 };
 
 /** The number of elements of the vector; for an all-to-all, of those that one device receives. */

@@ -21,9 +21,9 @@ struct dispatch_outcome {
 
 struct dispatch_trace {
     const struct expert_layer *layer;   /* of device 0 */
-    int P;
-    struct record record[SHOW_DISPATCH_DEVICES];
-    struct dispatch_outcome outcome[SHOW_DISPATCH_DEVICES];
+    int P;                              /* devices */
+    struct record record[SHOW_DISPATCH_DEVICES]; /* of each device: rows that hops send and that experts compute */
+    struct dispatch_outcome outcome[SHOW_DISPATCH_DEVICES];     /* of each device */
 };
 
 /** Record where each token goes, by sending its number instead of its row.  Collective; call it after the passes.

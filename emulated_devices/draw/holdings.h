@@ -7,10 +7,11 @@
 
 enum { HOLDINGS_DEVICES = 64, HOLDINGS_TEXT = 48 };
 
-/* What a device has, in words. */
+/* The device's part of the model and batch, in words. */
 struct holding {
     char place[HOLDINGS_TEXT];          /* "dp=1 tp=0" */
     char layers[HOLDINGS_TEXT];         /* "0-3, loss" */
+    /* These are ranges, too; experts: "" without a mixture. */
     char heads[HOLDINGS_TEXT], sequences[HOLDINGS_TEXT], tokens[HOLDINGS_TEXT], experts[HOLDINGS_TEXT];
     int stage;                          /* along pp: the row of the picture */
     int64_t parameters;                 /* numbers, before any sharing over dp */
@@ -19,6 +20,7 @@ struct holding {
 /** Note what this device has.  Local; the trainer is open. */
 void holding_note(struct holding *, const struct trainer *);
 
+/* The plan and [devices] what each has, for a picture. */
 struct holdings { const struct plan *plan; const struct holding *of; };
 
 /** A table of all devices; columns in which all of them are equal are said in a line instead. */

@@ -17,7 +17,7 @@ enum step_pass { STEP_FORWARD, STEP_BACKWARD, STEP_WEIGHT_GRADIENTS, STEP_REDUCT
 
 struct step_line {
     int part;                           /* 0: embedding, 1 .. L: blocks, L + 1: loss; -1: none */
-    enum step_pass pass;
+    enum step_pass pass;                /* what the device did in the line */
     picoseconds start, end;             /* of its computing */
     uint64_t used, weights, gradients;  /* sets of units: that it uses; that are whole on the device */
     uint64_t bytes, messages;           /* sent in the meantime for weights and gradients */
@@ -26,14 +26,14 @@ struct step_line {
 
 struct step_record {
     struct data_watch watch;            /* first: the watcher finds its record */
-    struct step_line *line;
-    int lines, room;
+    struct step_line *line;             /* [lines] in the order of the step */
+    int lines, room;                    /* lines so far, and for how many there is memory */
     bool failed;                        /* there was no memory for a line */
-    struct trace trace;
+    struct trace trace;                 /* of the device's clock, from which times of lines come */
     struct traffic sent;                /* so far */
     int units;                          /* of the device's part of the model; those without parameters are empty */
     uint64_t there, kept_whole_weights, kept_whole_gradients;           /* sets: with parameters; never cut */
-    struct shards shards;
+    struct shards shards;               /* of the data scheme */
     int64_t elements;                   /* of all its units */
     picoseconds end;                    /* of the step */
 };

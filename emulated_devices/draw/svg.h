@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+/* A colour as CSS's hsl() takes it: degrees, and percentages. */
 struct colour { int hue, saturation, light; };
 
 /** Begin a document of so many pixels, white, in a font without serifs. */

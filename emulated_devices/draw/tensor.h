@@ -32,15 +32,15 @@ void symbols_compute(const struct linear_layer *, struct record *);
 
 /* One pass on one device. */
 struct pass_outcome {
-    uint64_t messages, bytes, additions;
+    uint64_t messages, bytes, additions;        /* by the device, as counted */
     bool as_cost, whole;                /* these equal the cost function; the result has every part exactly once */
     int64_t got, want;                  /* the first wrong element */
 };
 
 struct tensor_trace {
-    const struct linear_layer *layer;
-    const char *role;
-    int P;
+    const struct linear_layer *layer;   /* that was run */
+    const char *role;                   /* name of its matrix: "qkv" */
+    int P;                              /* devices */
     struct record record[SHOW_TENSOR_PASSES][SHOW_TENSOR_DEVICES];
     struct pass_outcome outcome[SHOW_TENSOR_PASSES][SHOW_TENSOR_DEVICES];
 };

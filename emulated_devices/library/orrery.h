@@ -51,9 +51,9 @@ struct orrery_tensors;                  /* an open safetensors file: a checkpoin
 
 /** One tensor of a file; strings live until the file is closed. */
 struct orrery_tensor {
-    const char *name;
+    const char *name;                   /* unique in the file */
     const char *dtype;                  /* as spelled in the file: "F32", "BF16", ... */
-    int ndim;
+    int ndim;                           /* dimensions in use; 0: a scalar */
     int64_t dim[ORRERY_DIMS];           /* slowest first */
     int64_t count;                      /* elements */
 };
@@ -71,7 +71,7 @@ void orrery_tensors_close(struct orrery_tensors *file);
 /** The number of tensors in a file. */
 int orrery_tensors_count(const struct orrery_tensors *file);
 
-/** What is known of a tensor. @param i  from 0 to orrery_tensors_count() - 1.  @param[out] tensor  its description.
+/** Describe a tensor. @param i  from 0 to orrery_tensors_count() - 1.  @param[out] tensor  its description.
  *  @return 0, or 1 if there is no such tensor. */
 int orrery_tensors_get(const struct orrery_tensors *file, int i, struct orrery_tensor *tensor);
 

@@ -73,6 +73,7 @@ enum error_code away_open(struct stage *s, struct error *err)
     const uint64_t bytes = place_micros(s);
     if (!s->plan->offload_activations) return OK;
     const enum error_code e = tier_open(&s->tier, s->device, folder, bytes, err);
+    /* A tier begins to count anew when it is opened; what was counted before stays. */
     s->tier.traffic = before;
     return folder ? fail_about(err, e, "--offload-to") : e;
 }
@@ -97,6 +98,7 @@ static enum error_code move(struct stage *s, struct microbatch *m, int layer, en
 {
     const struct model_part *p = layer_of(s, layer);
     picoseconds *when = &s->moved[layer];
+    /* A layer's home lies behind those of the layers before it. */
     uint64_t at = m->place + room_of(s, m, layer);
     enum error_code e = OK;
     *when = s->device->clock.now;
@@ -143,6 +145,7 @@ static enum error_code make_layer(struct stage *s, struct microbatch *m, int lay
 
 enum error_code away_after_forward(struct stage *s, struct microbatch *m, int layer, struct error *err)
 {
+    /* The copy of the layer before had this layer's forward pass to end in; now its memory is free. */
     if (leaves(s, m, layer - 1)) wait_for(s, layer - 1), free_layer(s, m, layer - 1);
     return leaves(s, m, layer) ? move(s, m, layer, TO_TIER, err) : OK;
 }
@@ -151,6 +154,7 @@ enum error_code away_before_backward(struct stage *s, struct microbatch *m, int 
 {
     if (leaves(s, m, layer)) wait_for(s, layer);
     if (!leaves(s, m, layer - 1)) return OK;
+    /* The layer before comes back while this one's backward pass computes. */
     const enum error_code e = make_layer(s, m, layer - 1, err);
     return e ? e : move(s, m, layer - 1, FROM_TIER, err);
 }

@@ -73,6 +73,7 @@ void balance_close(struct microbatch *m)
 void balance_begin(const struct stage *s, struct microbatch *m)
 {
     const size_t numbers = (size_t)(balance_losses_here(s, m) * (2 * columns(s->plan) + 1));
+    /* A loss over all layers goes on with the sums of the stage before, which came as a note. */
     if (m->balance.sums && (s->first || !joins_layers(s->plan)))
         memset(m->balance.sums, 0, numbers * sizeof *m->balance.sums);
 }
@@ -110,6 +111,7 @@ void balance_set_slope(struct stage *s, struct microbatch *m, int64_t loss, cons
     const double *const probability = balance_sums_of(s, m, loss), weight = balance_weight(s, m);
     double *const slope = balance_slope_of(s, m, loss);
     for (int64_t e = 0; e < E; e++) {
+        /* The loss is linear in the probabilities: its value and its gradient have the same slopes. */
         slope[e] = balance_slope(x, rows, counts[e]);
         s->routers.sums[ROUTERS_BALANCE] += weight * slope[e] * probability[e];
         slope[e] *= s->loss_scale * x->balance_coefficient;
@@ -143,6 +145,7 @@ static enum error_code share(struct stage *s, struct microbatch *m, int64_t firs
     double *const counts = malloc((size_t)(losses * (E + 1) + 1) * sizeof *counts);
     if (counts == NULL) return fail(err, ERR_MEMORY, "no memory for the choices of %lld experts", (long long)E);
     for (int64_t i = 0; i < losses; i++)
+        /* Only counts are shared: probabilities stay where their rows are. */
         memcpy(counts + i * (E + 1), balance_sums_of(s, m, first + i) + E, (size_t)(E + 1) * sizeof *counts);
     const enum error_code e = add_counts(s, counts, losses * (E + 1), err);
     for (int64_t i = 0; i < losses && !e; i++) balance_set_slope(s, m, first + i, counts + i * (E + 1));

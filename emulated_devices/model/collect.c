@@ -128,6 +128,7 @@ void collect_pieces(struct trainer *t, int index, enum tensor_kind kind, void (*
     const int tiles = tiles_of(&t->plan.data, &spec);
     if (data_spec(&t->data, &spec, kind).ndim == 0) return;
     struct exchange x = exchange_begin(&t->world, CONTROL);
+    /* Every other device sends what it holds, and rank 0 receives it in order of ranks. */
     for (int tile = 0; tile < tiles && t->comm->rank != 0 && own; tile++) send_own(t, &x, own + tile, kind);
     for (int i = 0; i < t->comm->size * tiles && t->comm->rank == 0; i++) {
         struct piece piece = { .rank = i / tiles, .spec = &spec };
@@ -143,6 +144,7 @@ struct paste { struct tensor whole; int replica; };
 static void paste_piece(void *context, const struct piece *p)
 {
     const struct paste *to = context;
+    /* The first of equal copies is enough. */
     if (!p->first || !p->keeps_first || p->replica != to->replica) return;
     layout_paste_within(p->layout, p->kept.first, p->kept.count, to->whole.data, p->data.data,
                         dtype_size(to->whole.dtype));

@@ -4,12 +4,12 @@
 
 #include "emulated_devices/model/trainer.h"
 
-/* What one device keeps of a tensor, or of one of its tiles: a range of the elements of its boxes, which are stored one
- * box after another. */
+/* A device keeps a piece of a tensor, or of one of its tiles: a range of the elements of its boxes, which are stored
+ * one box after another. */
 struct piece {
-    int rank;
-    const struct param_spec *spec;
-    const struct layout *layout;
+    int rank;                           /* device that has the numbers */
+    const struct param_spec *spec;      /* the parameter */
+    const struct layout *layout;        /* boxes of the parameter on this device */
     struct interval kept;               /* elements of the boxes; all of them where nothing is sharded over dp */
     struct tensor data;                 /* [kept.count] */
     bool first;                         /* no earlier place of the pipeline holds it */
@@ -31,7 +31,7 @@ void collect_pieces(struct trainer *, int index, enum tensor_kind, void (*visit)
  *  @param whole  on rank 0: the tensor to fill, of the model's shape; not used elsewhere. */
 void collect_whole(struct trainer *, int index, enum tensor_kind, struct tensor whole);
 
-/** The same for one of the replicas that train apart, by its number. */
+/** Assemble the tensor of one of the replicas that train apart, by its number. */
 void collect_replica(struct trainer *, int replica, int index, enum tensor_kind, struct tensor whole);
 
 /** The weights that are written for other programs, in the model's format; of replicas that train apart, the result of

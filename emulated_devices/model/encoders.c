@@ -139,6 +139,7 @@ static enum error_code find_needs(struct trainer *t, int rank, const int32_t *pa
         ok = !intervals_lost(&rows);
         for (int k = 0; k < rows.count && enters(t, rank, i); k++)
             for (int64_t row = rows.at[k].first; row < interval_end(rows.at[k]); row++, at++)
+                /* Only the rows of the stream that tp leaves to this device count. */
                 if (patch[row] >= 0 && at >= own.first && at < interval_end(own))
                     n->of[n->count++] = (struct needed){ patch[row], i, (int32_t)(at - own.first) };
         intervals_free(&rows);
@@ -204,6 +205,7 @@ enum error_code encoders_take_batch(struct trainer *t, int32_t *ids, int32_t *la
     if (!e) e = share_out(t, err);
     for (int i = 0; i < x->clips.count && !e; i++)
         for (int64_t f = x->clips.clip[i].first; f < x->clips.clip[i].first + x->clips.clip[i].count; f++) {
+            /* Several devices may need a patch; the first of them sends its gradient back. */
             x->source[f] = x->device[i], x->home[f] = 0;
             while (!need_of(&x->needs[x->home[f]], f)) x->home[f]++;
         }
@@ -234,6 +236,7 @@ static char *encoded_row(const struct trainer *t, int64_t patch, bool gradient)
     for (int i = 0; i < x->clips.count; i++) {
         const struct clip *c = &x->clips.clip[i];
         if (x->device[i] != t->comm->rank) continue;
+        /* Own clips lie one after another in the tensor of their modality. */
         if (patch < c->first || patch >= c->first + c->count) {
             at[c->modality] += c->count;
             continue;
@@ -244,7 +247,7 @@ static char *encoded_row(const struct trainer *t, int64_t patch, bool gradient)
     return NULL;
 }
 
-/* The same on a device that needs it. */
+/* A patch's row in the memory of a device that needs it. */
 static char *needed_row(struct trainer *t, int64_t patch, bool gradient)
 {
     const struct needed *n = need_of(&t->encoders.needs[t->comm->rank], patch);
@@ -291,6 +294,7 @@ static void pack(struct trainer *t, enum way way, struct interval chunk, struct 
         for (int64_t f = chunk.first; f < interval_end(chunk); f++) {
             const int from = sending ? t->comm->rank : d, to = sending ? d : t->comm->rank;
             if (!crosses(t, way, f, from, to)) continue;
+            /* The encoder's side sends on the way there, and receives on the way back. */
             const bool encoded = (way == THERE) == sending;
             char *const own = encoded ? encoded_row(t, f, way == BACK) : needed_row(t, f, way == BACK);
             device_copy(t->device, sending ? at : own, sending ? own : at, row);
@@ -310,6 +314,7 @@ static enum error_code cross_chunk(struct trainer *t, enum way way, struct inter
     enum error_code e = out.data && in.data ? OK : no_memory(err);
     if (!e) pack(t, way, chunk, out, true), e = collective_run(&x->world, ALLTOALL, NULL, &call, err);
     if (!e) pack(t, way, chunk, in, false);
+    /* The forecast of the bridge is counted as it is sent, because each batch has other clips. */
     account_add(&x->bridged, group_cost(&x->world, ALLTOALL, NULL, &call), 1);
     if (tensor_bytes(out) + tensor_bytes(in) > x->peak) x->peak = tensor_bytes(out) + tensor_bytes(in);
     device_free(t->device, out), device_free(t->device, in);
@@ -365,6 +370,7 @@ static void draw_patches(struct trainer *t, int m)
     const struct tensor all = view_write(&v, x->x[m]);
     for (int64_t i = 0, at = 0; i < x->clips.count; i++) {
         const struct clip *c = &x->clips.clip[i];
+        /* Patches are drawn from the clip's own numbers, so it does not matter which device draws them. */
         if (encodes(t, (int)i, m))
             clip_draw(c, t->plan.seed, t->step, tensor_rows_of(all, at, c->count)), at += c->count;
     }
@@ -409,6 +415,7 @@ static enum error_code encode_back(struct trainer *t, int m, struct error *err)
     if (ok && n > 0) {
         dev_linear_backward_weight(d, gradient_of(t, m, ENCODER_OUT_W), gradient_of(t, m, ENCODER_OUT_B), x->d_out[m],
                                    x->act[m]);
+        /* Patches are data, so no gradient goes further than d_up [n, F]. */
         dev_linear_backward_input(d, d_act, x->d_out[m], weight_of(t, m, ENCODER_OUT_W));
         dev_gelu_backward_input(d, d_up, d_act, x->up[m]);
         dev_linear_backward_weight(d, gradient_of(t, m, ENCODER_UP_W), gradient_of(t, m, ENCODER_UP_B), d_up, x->x[m]);

@@ -23,13 +23,13 @@ struct needed { int32_t patch, micro, row; };
 struct needs { int count; struct needed *of; };         /* by patch */
 
 struct encoders {
-    const struct encoder_request *request;
+    const struct encoder_request *request;      /* of the plan */
     struct group world, with[MODALITIES];               /* the devices that have an encoder */
-    bool here[MODALITIES];
+    bool here[MODALITIES];              /* this device has the encoder's weights */
     struct tensor w[MODALITIES], g[MODALITIES], state[MODALITIES][OPTIMIZER_MAX_STATES];    /* [encoder_counts] */
 
     /* of a step */
-    struct clips clips;
+    struct clips clips;                 /* of the whole batch, the same list on every device */
     int32_t *device;                    /* [clips] that encodes each */
     int32_t *source, *home;             /* [patches] the device that encodes each; that returns its gradient */
     struct needs *needs;                /* [devices] of the world */

@@ -59,6 +59,7 @@ static void count_microbatch(struct trainer *t, int dp, int micro)
     const int64_t tokens = tokens_of(p, sequences), first = batch_of(t, micro) * p->model.L;
     for (int stage = 0; stage < p->stages; stage++)
         for (int64_t l = plan_first_layer(p, stage); l < plan_first_layer(p, stage + 1); l++) {
+            /* A partial pipeline's microbatch skips this stage, or the layer is dense. */
             if (place_of(&t->schedule, micro, stage).device < 0 || layer_mlp(&p->model, l) != MLP_MIXTURE) continue;
             t->routers.rows[first + l] += (double)tokens;
             t->routers.sequences[first + l] += (double)sequences.count;
@@ -123,6 +124,7 @@ static void each_loss(struct trainer *t, double *counts,
         for (int i = 0; i < t->plan.micros; i++) {
             struct stage *const s = &t->stage[c];
             struct microbatch *const m = &s->micro[i];
+            /* counts [E + 1]: choices of each expert, then rows. */
             for (int64_t n = 0; n < balance_losses_here(s, m); n++)
                 f(s, m, n, counts + (batch_of(t, i) * batch_losses(t) + first_loss(t, s) + n) * (E + 1));
         }
@@ -147,6 +149,7 @@ enum error_code routers_share(struct trainer *t, struct error *err)
     const int64_t n = t->plan.updates * batch_losses(t) * (E + 1);
     double *const counts = calloc((size_t)n, sizeof *counts);
     enum error_code e = counts ? OK : fail(err, ERR_MEMORY, "no memory for the choices of %lld experts", (long long)E);
+    /* Add up this device's counts, sum over all devices, and give every microbatch its slopes. */
     if (!e && contributes(t)) each_loss(t, counts, add_counts);
     if (!e) e = result_reduce(t, counts, n, SUM, err);
     if (!e) each_loss(t, counts, set_slope);
@@ -176,10 +179,12 @@ enum error_code routers_loss(struct trainer *t, double *loss, struct error *err)
     double *const sums = t->routers.sums;
     *loss = 0;
     if (!is_mixture(&t->plan)) return OK;
+    /* Sums that another device of tp has, too, count once. */
     if (!contributes(t)) memset(sums, 0, (size_t)sums_of(&t->plan) * sizeof *sums);
     const enum error_code e = result_reduce(t, sums, sums_of(&t->plan), SUM, err);
     *loss = x->balance_coefficient * sums[ROUTERS_BALANCE] + x->z_coefficient * sums[ROUTERS_Z] +
             x->sequence_coefficient * sums[ROUTERS_SEQUENCE];
+    /* A z loss that is not finite means that some router's logits are not. */
     return e || isfinite(sums[ROUTERS_Z]) ? e : share_lost(t, err);
 }
 
@@ -224,6 +229,7 @@ enum error_code routers_bring(struct trainer *t, int32_t *choice, struct error *
     e = comm_agree(t->comm, e, err);
     for (int64_t l = 0; l < t->plan.model.L && !e; l++) {
         if (layer_mlp(&t->plan.model, l) != MLP_MIXTURE) continue;
+        /* A choice that no device reports stays as an even load deals it. */
         if (first)
             e = load_deal(NULL, &t->plan.model, t->plan.S, t->routers.step, l, 0, plan_stream_rows(&t->plan),
                           choice + l * n, err);
@@ -231,6 +237,7 @@ enum error_code routers_bring(struct trainer *t, int32_t *choice, struct error *
         if (e) break;
         e = comm_bring(t->comm, t->routers.chosen + l * n, (uint64_t)n * sizeof *all, all, err);
         for (int64_t i = 0; i < n * t->comm->size && first && !e; i++)
+            /* Every choice comes from the device that made it. */
             if (all[i] != CHOICE_ELSEWHERE) choice[l * n + i % n] = all[i];
     }
     free(all);
@@ -259,6 +266,7 @@ enum error_code experts_place(struct trainer *t, struct expert_owners *owners, s
     if (!e && first) e = expert_owners_make(owners, L, E, ep->devices, err);
     e = comm_agree(t->comm, e, err);
     for (int64_t l = 0; l < L && !e; l++) expert_loads_predict(&ep->loads[l], own + l * E);
+    /* Rank 0 places the experts, by the loads that all devices expect. */
     if (!e) e = comm_bring(t->comm, own, (uint64_t)n * sizeof *own, all, err);
     if (!e && first) add_loads(t, all, n, load), expert_shard(&room, L, load, owners->member);
     free(own), free(load), free(all);

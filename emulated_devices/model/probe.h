@@ -13,8 +13,9 @@
 
 /* Called with each tensor just after it was computed; may change it.  name, layer: as in struct observer. */
 struct probe {
+    /* Gradient: the tensor is a gradient; micro: the microbatch. */
     void (*see)(void *context, const char *name, int layer, bool gradient, int micro, struct tensor t);
-    void *context;
+    void *context;                      /* first argument of see */
 };
 
 /** How the columns of an activation are cut.  @return false if devices show no activation of this name. */

@@ -49,7 +49,7 @@ enum op {
 enum { NODE_INPUTS = 3 };
 
 struct node {
-    enum op op;
+    enum op op;                         /* the operation */
     const char *out;                    /* the slot that it writes; NULL: the result is a number, not a tensor */
     const char *in[NODE_INPUTS];        /* slots that it reads: of this table, or "in", the output of the part before */
     const char *param;                  /* its parameters' name in the model's list, without ".weight" or ".bias";
@@ -104,7 +104,7 @@ int program_bias(const struct node *, const struct layer_names *);
 /* Which values a backward pass of an operation reads besides the gradient of its output. */
 enum { READS_IN = 1, READS_OUT = 2, READS_STATISTICS = 4, READS_WEIGHTS = 8 };     /* IN: in[0]; WEIGHTS: in[1] */
 
-/* What an operation keeps besides its output: statistics in the wide format, integers, or activations of its own. */
+/* An operation keeps, besides its output, statistics in the wide format, integers, or activations of its own. */
 enum statistic_shape {
     NO_STATISTIC,
     ROW,                                /* one per row of the stream */
@@ -124,14 +124,14 @@ enum { NODE_STATISTICS = 7, NODE_GRADIENTS = 2 };
 
 struct operation_info {
     const char *words;                  /* its description in a diagnosis; %s: its parameters, or the block */
-    bool has_input_pass, has_weight_pass;
+    bool has_input_pass, has_weight_pass;       /* whether backward computes gradients of inputs, of weights */
     unsigned input_reads, weight_reads; /* READS_...: by backward for the input, and for the weights */
     int over;                           /* the input whose memory the output may reuse once nothing else needs it;
                                          * -1: none */
     bool gradient_over;                 /* the gradient of in[0] may reuse the memory of the gradient of the output */
     bool gradient_over_value;           /* the gradient of in[0] may reuse the memory of in[0] */
     bool passes_on;                     /* the gradient of each input is the gradient of the output */
-    enum statistic_shape statistic[NODE_STATISTICS];
+    enum statistic_shape statistic[NODE_STATISTICS];    /* what forward keeps besides the output */
     enum statistic_shape gradient[NODE_GRADIENTS];      /* besides dY, what backward for the inputs leaves for backward
                                                          * for the weights */
 };

@@ -12,6 +12,7 @@ struct trainer;
 
 enum { RESULT_AXES = 3 };               /* tp, pp, copies along dp and cp */
 
+/* Groups over which losses and norms are summed, one axis after another. */
 struct result_groups { struct group along[RESULT_AXES]; };
 
 /** Create the groups of this device's replica: of all devices, unless replicas train apart.  Local.
@@ -26,7 +27,7 @@ bool result_is_first(const struct result_groups *);
  *  @param x  shape [count], F64.  @return as collective_run. */
 enum error_code result_reduce(struct trainer *, double *x, int64_t count, enum reduction, struct error *);
 
-/** What this device sends and adds for it. */
+/** Messages, bytes and additions of this device for it. */
 struct account result_reduce_cost(const struct trainer *, int64_t count, enum reduction);
 
 #endif

@@ -47,7 +47,9 @@ static enum error_code link_parts(struct stage *s, struct error *err)
         const bool has = i == 0 ? s->first : i <= s->layers || s->last;
         p->layer = i == 0 ? -1 : i <= s->layers ? s->first_layer + i - 1 : (int)c->L;
         p->index = p->layer + 1;
+        /* A part's buffers follow those of the part before in the microbatch's list. */
         p->first_buffer = s->buffers;
+        /* A part of another stage still has the buffer in which its neighbour's output enters. */
         p->linked.buffers = BUFFER_FIRST_OWN;
         if (has) e = link_layer(&p->linked, c, s->seams, p->layer, plan->recompute, keeps_nothing(s), err);
         s->buffers += p->linked.buffers;
@@ -129,6 +131,7 @@ static enum error_code cut_microbatch(const struct stage *s, struct microbatch *
     m->tokens = plan_loss_rows_by(s->plan, s->rank, micro, &m->plan);
     const int64_t masked = s->plan->packed || plans ? m->sequences.count * s->plan->S : 0;
     const bool shuffled = plan_shuffles(s->plan);
+    /* One allocation has ids, positions and labels, then the mask [masked, 2], then sorted places. */
     int32_t *ints = calloc((size_t)((shuffled ? 4 : 3) * m->N + 2 * masked) + 1, sizeof *ints);
     m->ids = tensor_1d(ints, I32, m->N);
     m->positions = tensor_1d(ints ? ints + m->N : NULL, I32, m->N);
@@ -136,6 +139,7 @@ static enum error_code cut_microbatch(const struct stage *s, struct microbatch *
     m->mask = masked > 0 ? tensor_2d(ints ? ints + 3 * m->N : NULL, I32, masked, 2) : tensor_none;
     m->pairs[0] = m->pairs[1] = -1;
     int32_t *position = ints ? ints + m->N : NULL;
+    /* A token's position counts from the start of its sequence. */
     for (int i = 0; ints && i < m->rows.count; i++)
         for (int64_t row = m->rows.at[i].first; row < interval_end(m->rows.at[i]); row++)
             *position++ = (int32_t)(row % s->plan->S);
@@ -298,6 +302,7 @@ static enum error_code backward_input(struct stage *s, struct microbatch *m, con
     static const enum list lists[] = { LIST_AGAIN, LIST_INPUT };
     const bool weights = list_uses_weights(&p->linked, LIST_INPUT);
     enum error_code e = weights ? data_acquire(s->data, p->index, err) : OK;
+    /* Buffers of a list are made just before it runs, so that memory is taken late. */
     for (int i = 0; i < 2 && !e; i++) {
         e = run_make(s, m, p, lists[i], err);
         if (!e) e = run_list(s, m, p, lists[i], err);
@@ -327,6 +332,7 @@ enum error_code stage_backward(struct stage *s, int micro, bool input, bool weig
     struct microbatch *m = &s->micro[micro];
     enum error_code e = s->last ? backward_part(s, m, loss_of(s), input, weight, err) : OK;
     for (int l = s->layers - 1; l >= 0 && !e; l--) {
+        /* Activations on the slow tier come back before their layer's backward pass. */
         if (input) e = away_before_backward(s, m, l, err);
         if (!e) e = backward_part(s, m, layer_of(s, l), input, weight, err);
     }

@@ -20,7 +20,7 @@
 struct model_part {
     int index;                                  /* as the data scheme counts parts: 0, 1 + layer, 1 + L */
     int layer;                                  /* -1 for the embedding, L for the loss */
-    struct linked linked;
+    struct linked linked;                       /* nodes and buffers for this plan's schemes */
     int weight[LINK_NODES], bias[LINK_NODES];   /* each node's parameters, as indices in the model's list; -1: none */
     int first_buffer;                           /* index of its first buffer among a microbatch's tensors */
 };
@@ -33,7 +33,7 @@ struct balance_sums {
 
 /* One microbatch in flight. */
 struct microbatch {
-    struct interval sequences;
+    struct interval sequences;                  /* of the global batch */
     struct intervals rows;                      /* this device's tokens of it, as rows of the global batch */
     int64_t N;                                  /* the number of rows */
     struct intervals tokens;                    /* the rows of the global batch whose losses it computes: these rows,
@@ -81,16 +81,16 @@ struct routers {
 };
 
 struct stage {
-    const struct plan *plan;
-    struct device *device;
-    struct tensor_parallel *tp;
-    struct seams *seams;
-    struct data_parallel *data;
+    const struct plan *plan;                    /* of the run */
+    struct device *device;                      /* which computes the stage */
+    struct tensor_parallel *tp;                 /* the trainer's */
+    struct seams *seams;                        /* the trainer's schemes for matrices, tokens and experts */
+    struct data_parallel *data;                 /* makes weights whole before a pass, and takes gradients after it */
     int rank;                                   /* the device's */
     int index;                                  /* 0 .. stages-1 */
-    int first_layer, layers;
+    int first_layer, layers;                    /* the stage's layers: first, and how many */
     bool first, last;                           /* has the embedding; has the loss */
-    struct parameters *parameters;
+    struct parameters *parameters;              /* this device's pieces of all its stages */
     struct tensor rotary, local_rotary;         /* [S,R] the tables of rotary positions; tensor_none without.  The
                                                  * second: of layers with a window, if they have their own */
     uint64_t dropout_seed;                      /* of this step */
@@ -180,7 +180,7 @@ void stage_backward_held(const struct stage *, int micro, bool input, bool weigh
 /** Exactly what a microbatch's passes through the stage send on the tp group. */
 struct account stage_cost(const struct stage *, int micro);
 
-/** The same for the cp group. */
+/** Exactly what they send on the cp group. */
 struct account stage_attention_cost(const struct stage *, int micro);
 
 /** Bytes of a microbatch's piece of the stream, which stages send to each other. */

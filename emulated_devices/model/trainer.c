@@ -18,6 +18,7 @@ static enum error_code reduce(struct trainer *t, struct error *err)
 
 static enum error_code update(struct trainer *t, double gradient_scale, struct error *err)
 {
+    /* The number of the optimizer step: skipped steps do not count in bias corrections. */
     const int64_t at = t->step * t->plan.updates + ++t->updated - t->skipped;
     t->device->arena.doing = (struct doing){ .pass = "optimizer step", .micro = -1 };
     return data_step(&t->data, at, gradient_scale, err);
@@ -26,6 +27,7 @@ static enum error_code update(struct trainer *t, double gradient_scale, struct e
 /* Take an optimizer step inside the training step.  trainer_update takes the last one, with the norm. */
 static enum error_code update_in_stream(struct trainer *t, int micro, struct error *err)
 {
+    /* The last one follows the list, when norm and loss are known. */
     if (micro == t->plan.micros - 1) return OK;
     enum error_code e = reduce(t, err);
     return e ? e : update(t, 1, err);
@@ -33,6 +35,7 @@ static enum error_code update_in_stream(struct trainer *t, int micro, struct err
 
 static enum error_code pass(struct trainer *t, enum action_kind kind, struct stage *s, int micro, struct error *err)
 {
+    /* The loss is divided by the labels of its own optimizer step. */
     s->counted = t->counted[batch_of(t, micro)];
     if (kind == FORWARD) return stage_forward(s, micro, err);
     return stage_backward(s, micro, kind != BACKWARD_WEIGHT, kind != BACKWARD_INPUT, err);
@@ -48,6 +51,7 @@ static enum error_code compute(void *context, enum action_kind kind, int chunk, 
     if (kind == UPDATE) return update_in_stream(t, micro, err);
     *doing = (struct doing){ .pass = name[kind], .micro = micro };
     const enum error_code e = pass(t, kind, &t->stage[chunk], micro, err);
+    /* Memory that is allocated from here on belongs to no pass. */
     *doing = (struct doing){ .pass = "messages after the passes", .micro = micro };
     return e;
 }
@@ -94,16 +98,19 @@ static enum error_code share_result(struct trainer *t, double loss, struct step_
     double number[RESULT_NUMBERS] = { loss }, routers = 0;
     struct replica_sums sums;
     struct exact_sum squares;
+    /* number = loss, then the limbs of an exact sum of squares: the norm does not depend on the order of devices. */
     data_norm_part(&t->data, &squares);
     exact_to_numbers(&squares, number + 1);
     enum error_code e = result_reduce(t, number, RESULT_NUMBERS, SUM, err);
     exact_from_numbers(&squares, number + 1);
     sums = (struct replica_sums){ number[0], exact_value(&squares), INFINITY };
     out->loss_scale = t->loss_scale.scale;
+    /* Gradients have the loss scale as a factor; the norm does not. */
     t->norm = sqrt(sums.squares) / out->loss_scale;
     if (!e) e = routers_loss(t, &routers, err);
     if (t->routers.lost) sums.lost = *t->routers.lost;
     if (t->data.shards.apart) sums.loss += routers * (double)trainer_replica_labels(t), routers = 0;
+    /* Replicas that train apart have a norm and a loss each; here they are combined for the report. */
     if (!e && t->data.shards.apart) e = apart_share(t, &sums, err);
     routers_name_lost(t, sums.lost, out);
     out->loss = sums.loss / (double)(t->labels ? t->labels : 1) + routers;
@@ -142,6 +149,7 @@ enum error_code trainer_gradients(struct trainer *t, struct step_result *out, st
 {
     enum error_code e = trainer_take_batch(t, err);
     if (!e) e = draws(t) ? zeroth_losses(t, out, err) : infers(t) ? only_loss(t, out, err) : gradients(t, out, err);
+    /* Inside a step devices cannot agree on an error: others wait for messages. */
     if (e) comm_give_up(t->comm, err);
     end_messages(t, "the passes of ");
     if (plan_cuts_experts(&t->plan)) trainer_note_held(t);      /* now the routings are known */
@@ -169,6 +177,7 @@ enum error_code trainer_update(struct trainer *t, struct step_result *out, struc
         t->step++;
         return check_budget(t, err);
     }
+    /* Every device has the same norm, so all skip the step or none does. */
     out->skipped = !loss_scale_update(&t->loss_scale, !isfinite(out->norm));
     if (t->loss_scale.exhausted)
         e = fail(err, ERR_DIVERGED, "step %lld: gradients overflow at loss scale %g, the least that --as %s allows",

@@ -13,15 +13,16 @@
  * fill NULL: there are no tokens; all are 0, none is ignored.  For devices without numbers, and plans of whole
  * sequences. */
 struct batch_source {
+    /* Fills ids and labels [count*S] of these sequences; the text above the struct says when it is NULL. */
     void (*fill)(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
                  int32_t *within);
-    const void *context;
+    const void *context;                /* first argument of fill */
 };
 
 struct trainer {
-    struct plan plan;
-    struct device *device;
-    struct comm *comm;
+    struct plan plan;                   /* a copy, checked */
+    struct device *device;              /* the caller's */
+    struct comm *comm;                  /* the caller's */
     struct group world, dp, tp, pp, cp; /* dp: devices with the same weights, along dp and cp */
     struct result_groups result;        /* devices that sum one loss: all, unless replicas train apart */
     struct group ep, etp, same_experts; /* devices that share the experts of a layer; F of each; that have the same
@@ -30,15 +31,15 @@ struct trainer {
                                                                          * them */
     struct group side, sides;           /* without a backward pass: the devices of this side of the weights; this place
                                          * on both sides (zeroth.h) */
-    struct schedule schedule;
+    struct schedule schedule;           /* of the pipeline, also of one stage */
     struct action_time *times;          /* [actions of this device] of the last step, in virtual time */
-    struct tensor_parallel tensor;
-    struct seams seams;
-    struct data_parallel data;
-    struct parameters parameters;
+    struct tensor_parallel tensor;      /* how matrices are cut */
+    struct seams seams;                 /* the schemes for matrices, tokens and experts together */
+    struct data_parallel data;          /* owns weights, gradients and states of the optimizer */
+    struct parameters parameters;       /* this device's pieces of the model */
     struct stage *stage;                /* [chunks] */
-    int stages_open;
-    struct batch_source source;
+    int stages_open;                    /* stages that trainer_close must close */
+    struct batch_source source;         /* where tokens come from */
     int32_t *scratch;                   /* [3*B*S] ids, labels and positions in samples, of the largest batch */
     int64_t step;                       /* steps done */
     struct held held;                   /* with a batch plan: the largest of all steps; in a trainer that trains, of the
@@ -56,14 +57,14 @@ struct trainer {
     int64_t skipped, skipped_before;    /* steps skipped because a gradient was not finite: all, and before this run */
 };
 
-/* The same on every device. */
+/* Result of one training step; identical on all devices. */
 struct step_result {
     double loss;                        /* mean over the labels of the whole batch, with the weights before the step */
     double norm;                        /* global norm of the gradients, before clipping; of several optimizer steps, of
                                          * the last; with replicas that train apart, the root mean square of theirs */
     double side[2],                     /* without a backward pass: the loss on each side of the weights; `loss` is */
         slope;                          /* their mean, slope their difference quotient, and there is no norm */
-    double lr;
+    double lr;                          /* learning rate of the step */
     double loss_scale;                  /* of the gradients, which still have this factor; the norm does not */
     bool skipped;                       /* a gradient was not finite: no device has taken the step */
     int64_t lost_layer, lost_row;       /* of a mixture, the first router whose logits of a row of the batch are not
@@ -126,8 +127,8 @@ enum error_code trainer_update(struct trainer *, struct step_result *, struct er
  *  the schedule.  For an optimizer that projects gradients: in a step that computes new directions. */
 struct account trainer_cost(const struct trainer *, enum traffic_kind);
 
-/** The same for all kinds of traffic and all steps since this trainer was opened.  Skipped steps send no new weights;
- *  projected gradients are smaller.  The counters, and what the calls have entered, must equal it. */
+/** Exactly what this device sends and adds of all kinds in all steps since the trainer was opened.  Skipped steps send
+ *  no new weights; projected gradients are smaller.  The counters, and what the calls have entered, must equal it. */
 void trainer_predict(const struct trainer *, int64_t steps, struct ledger *);
 
 /** Exactly what this device has read from the slow tier and written to it in these steps, by formula; the tier's
@@ -137,7 +138,7 @@ struct tier_traffic trainer_tier_traffic_so_far(const struct trainer *, int64_t 
 /** The tiers' counters: of the data scheme's tier and of those of the stages. */
 struct tier_traffic trainer_tier_traffic_counted(const struct trainer *);
 
-/** What this device writes to the slow tier and reads of activations in a step of the current microbatches. */
+/** The activations that this device writes to the slow tier and reads in a step of the current microbatches. */
 struct tier_traffic trainer_activation_moves(const struct trainer *);
 
 /** Exact peak bytes of this device in one tag, by formula, for PARAMETERS, GRADIENTS, OPTIMIZER and ACTIVATIONS; the

@@ -29,12 +29,13 @@ enum error_code trainer_agree_on_plans(struct trainer *t, enum error_code e, str
     for (int i = 0; i < t->plan.micros; i++)
         sha256_add(&sum, &t->stage[0].micro[i].plan.digest, sizeof t->stage[0].micro[i].plan.digest);
     const struct sha256_text own = sha256_end(&sum);
+    /* Plans are made by each member alone: digests must be equal before a message is sent. */
     const enum error_code same = group_same(&t->cp, own.text, sizeof own.text - 1, "the plan of tokens", &differs);
     if (!e && same) e = fail(err, same, "%s", differs.text);
     return comm_agree(t->comm, e, err);
 }
 
-/* Of some sequences; without labels none is ignored. */
+/* Count the labels of some sequences that are not ignored; without labels, all count. */
 static int64_t count(const int32_t *labels, struct interval sequences, int64_t S)
 {
     const int64_t first = sequences.first * S, end = interval_end(sequences) * S;
@@ -67,10 +68,11 @@ int64_t trainer_replica_labels(const struct trainer *t)
 static void take_rows(int32_t *into, const int32_t *of, int64_t N, const struct intervals *rows)
 {
     for (int i = 0; i < rows->count && of; i++)
+        /* Parallel streams repeat the batch: row N is row 0 of the next stream. */
         for (int64_t k = 0; k < rows->at[i].count; k++) *into++ = of[(rows->at[i].first + k) % N];
 }
 
-/* Of packed samples: the positions of this device's tokens, and what the tokens of its sequences see. */
+/* Set the positions of this device's tokens in packed samples, and the mask of its sequences. */
 static enum error_code take_samples(struct microbatch *m, const int32_t *within, int64_t N, int64_t S,
                                     struct error *err)
 {
@@ -100,7 +102,7 @@ void trainer_read_batch(struct trainer *t)
     t->plan.within = batch_within(t), t->plan.ids = t->scratch;
 }
 
-/* Of a plan that changes: set the sizes of this step, and add what it sends. */
+/* If the plan changes from step to step: set the sizes of this step, and add what it sends. */
 static enum error_code take_step(struct trainer *t, struct error *err)
 {
     if (!plan_changes(&t->plan)) return OK;
@@ -132,6 +134,7 @@ enum error_code trainer_take_batch(struct trainer *t, struct error *err)
         s->dropout_seed = dropout_seed(p->seed, t->step);
         for (int i = 0; i < p->micros && !e; i++) {
             struct microbatch *m = &s->micro[i];
+            /* ids [N of the microbatch] of this device's rows; labels only of rows whose losses it computes. */
             take_rows(m->ids.data, ids, N, &m->rows);
             take_rows(m->labels.data, labels, N, &m->tokens);
             if (p->packed) e = take_samples(m, within, N, p->S, err);

@@ -43,7 +43,7 @@ struct held trainer_activations(const struct trainer *t)
     return h;
 }
 
-/* Of a plan that changes, or of experts whose rows are known after routing: of the largest step. */
+/* If the plan changes, or experts' rows are known only after routing, the largest step counts. */
 static struct held activations_held(const struct trainer *t)
 {
     return plan_changes(&t->plan) || plan_cuts_experts(&t->plan) ? t->held : trainer_activations(t);
@@ -65,6 +65,7 @@ uint64_t trainer_least(const struct trainer *t)
 {
     const struct model_state kept = data_resident(&t->data), peak = data_peak(&t->data);
     const uint64_t whole = larger(peak.weights - kept.weights, peak.gradients - kept.gradients);
+    /* Passes and the optimizer's step hold their buffers at different times, so the larger one counts. */
     const uint64_t at_once = larger(activations_held(t).together, larger(whole, data_step_buffers(&t->data)));
     return kept.weights + kept.gradients + kept.optimizer + at_once;
 }
@@ -140,6 +141,7 @@ void trainer_predict(const struct trainer *t, int64_t steps, struct ledger *l)
     account_add(&l->of[TRAFFIC_ENCODERS], t->encoders.bridged, 1);
     account_add(&l->of[TRAFFIC_ENCODERS], t->encoders.reduced, 1);
     account_add(data, data_outer_cost(&t->data), outer_steps(&t->data.outer, t->step - steps, t->step));
+    /* A skipped step sends no new weights, so its share is taken back. */
     account_add(data, data_renewal_cost(&t->data), -skipped);
     account_add(data, data_saved_by_projecting(&t->data, taken, skipped), -1);
 }

@@ -30,6 +30,7 @@ static bool list_places(struct whole_sequences *w, int64_t sequences)
     const struct context_parallel *cp = w->cp;
     bool listed = true;
     int64_t at = 0;
+    /* Gathered rows lie member by member; place says which row of whole sequences each of them is. */
     for (int m = 0; m < cp->devices; m++) {
         struct intervals tokens = context_tokens_of(cp, m);
         if (m == cp->rank) w->first = at;

@@ -7,7 +7,7 @@
 #include "emulated_devices/schemes/attention/attention.h"
 
 struct whole_sequences {
-    const struct context_parallel *cp;
+    const struct context_parallel *cp;  /* whose members gather their choices */
     struct tensor experts, weights;     /* I32 and numbers [B S,k], sequence by sequence; weights may be none */
     int32_t *place;                     /* [B S] in these, of each member's rows in turn; NULL: one device */
     int64_t first, rows;                /* of these, this device's */

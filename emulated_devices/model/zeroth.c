@@ -31,8 +31,10 @@ enum error_code zeroth_losses(struct trainer *t, struct step_result *out, struct
     double sums[2] = { 0 };
     enum error_code e = OK;
     for (int side = 0; side < 2 && !e; side++) {
+        /* Each half of the copies computes one side. */
         if (t->plan.perturb == 2 && side != plan_side(&t->plan, mesh_coordinate(&t->plan.mesh, t->comm->rank, DP)))
             continue;
+        /* Weights that are gathered from here on are w + eps z, then w - eps z. */
         data_set_direction(&t->data, mezo_key(t->plan.seed, t->step), side == 0 ? eps : -eps);
         e = trainer_pass(t, &sums[side], err);
     }

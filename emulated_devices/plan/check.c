@@ -62,6 +62,7 @@ static enum error_code cut_layers(struct plan *p, const struct schedule *s, stru
     bool given = false;
     for (int d = 0; d < s->devices && d < PLAN_MOST_STAGES; d++) given = given || p->speed[d] != 0;
     for (int t = 0; t <= s->stages; t++) p->first_layer[t] = (int)block_start(p->model.L, s->stages, t);
+    /* Without speeds stages have nearly equal numbers of layers. */
     if (!given) return OK;
     for (int t = 0; t < s->stages; t++) speed[t] = stage_speed(p, s, t);
     enum error_code e = layers_by_speed((int)p->model.L, s->stages, speed, layers, err);

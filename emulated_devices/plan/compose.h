@@ -13,8 +13,8 @@
 /* The inputs from which a plan's features are read. */
 struct facts {
     const struct plan *plan;            /* stages, chunks and updates are set */
-    const struct shards *shards;
-    const struct schedule *schedule;
+    const struct shards *shards;        /* of the data scheme */
+    const struct schedule *schedule;    /* of the pipeline */
 };
 
 /* X(id, name in `orrery list clashes`: the flag, or the most common example).

@@ -123,6 +123,7 @@ static int sample_lengths(const struct plan *p, struct interval sequences, int64
     int n = 0;
     for (int64_t i = 0; i < sequences.count * p->S; i++) {
         const int64_t position = p->within ? sample_position(p->within[first + i]) : i % p->S;
+        /* A token at position 0 begins a sample. */
         if (position == 0) length[n++] = 0;
         length[n - 1]++;
     }
@@ -190,6 +191,7 @@ static struct intervals tokens_of(const struct plan *p, int rank, int micro, con
     struct context_parallel cp = plan_context_share(p, NULL, rank);
     cp.plan = cp.scheme->plan ? plan : NULL;
     struct intervals tokens = context_tokens(&cp), rows = { 0 };
+    /* A plan lists the tokens of all sequences at once; else each sequence is cut alike. */
     for (int64_t b = own.first; b < (cp.plan ? own.first + 1 : interval_end(own)); b++)
         for (int i = 0; i < tokens.count; i++) intervals_add(&rows, interval_moved(tokens.at[i], b * p->S));
     if (intervals_lost(&tokens)) rows.room = -1;
@@ -204,6 +206,7 @@ struct intervals plan_rows_by(const struct plan *p, int rank, int micro, const s
     struct intervals tokens = tokens_of(p, rank, micro, plan), rows = { 0 };
     if (cp.streams == 1) return tokens;
     const struct interval streams = streams_of(&cp, cp.rank);
+    /* The rows of stream i follow those of all sequences of the streams before it. */
     for (int64_t i = streams.first; i < interval_end(streams); i++)
         for (int k = 0; k < tokens.count; k++) intervals_add(&rows, interval_moved(tokens.at[k], i * p->B * p->S));
     if (intervals_lost(&tokens)) rows.room = -1;
@@ -244,6 +247,7 @@ enum error_code plan_name_microbatches(const struct plan *p, int32_t *micro_of, 
     const int64_t N = p->B * p->S;
     bool known = true;
     for (int rank = 0; rank < p->mesh.devices && known; rank++) {
+        /* Devices along pp and tp have the same tokens, so the first of each speaks. */
         if (mesh_coordinate(&p->mesh, rank, PP) > 0 || mesh_coordinate(&p->mesh, rank, TP) > 0) continue;
         for (int micro = 0; micro < p->micros && known; micro++) {
             struct intervals rows = plan_rows(p, rank, micro);

@@ -60,6 +60,7 @@ static void add_moved(struct layer *l, const struct megatron *m, const struct cl
 static void attention_kernels(struct layer *l, const struct megatron *m, const struct cluster *c)
 {
     const int64_t s = m->tokens, heads = (int64_t)m->micro * m->heads / m->tp, each = m->width / m->heads;
+    /* A head's scores are [s, s]; their weights times its values are [s, width of a head]. */
     add_product(l, c, (struct product){ s, s, each, heads });
     add_product(l, c, (struct product){ s, each, s, heads });
     for (size_t i = 0; i < sizeof of_scores / sizeof *of_scores; i++) add_moved(l, m, c, &of_scores[i]);
@@ -111,6 +112,7 @@ enum { COLLECTIVE_KERNELS = 3 };        /* of one call: the host prepares stream
 static void add_sums(struct pass *p, const struct megatron *m, picoseconds ring)
 {
     if (m->tp == 1) return;
+    /* A pass of a layer has two all-reduces along tp: of attention and of the feed-forward. */
     p->time += 2 * ring, p->kernels += 2 * COLLECTIVE_KERNELS;
 }
 
@@ -122,6 +124,7 @@ static enum error_code layer_kernels(struct layer *l, const struct megatron *m, 
     *l = (struct layer){ .forward.time = 0 };
     attention_kernels(l, m, c);
     l->attention = l->forward;
+    /* The matrices are QKV [3h/t, h], projection [h, h/t], up [4h/t, h] and down [h, 4h/t]. */
     add_product(l, c, (struct product){ rows, 3 * h / t, h, 1 });
     add_product(l, c, (struct product){ rows, h, h / t, 1 });
     add_product(l, c, (struct product){ rows, 4 * h / t, h, 1 });
@@ -219,6 +222,7 @@ enum error_code megatron_time(picoseconds *out, const struct megatron *m, const 
                               const struct cluster *c, struct error *err)
 {
     const double h = m->width;
+    /* A device has 12 h^2 parameters of each of its layers, and the embedding, divided by tp. */
     const double parameters = (12 * h * h * m->layers / m->pp + (double)m->vocabulary * h) / m->tp;
     struct layer l;
     picoseconds pipeline = 0, sum = 0;

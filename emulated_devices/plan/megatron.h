@@ -15,10 +15,10 @@ enum megatron_recompute { MEGATRON_KEEPS_ALL, MEGATRON_SELECTIVE, MEGATRON_FULL 
 
 struct megatron {
     int devices, batch, micro;          /* sequences: of a step, of a microbatch */
-    int width, heads, layers, tokens, vocabulary;
+    int width, heads, layers, tokens, vocabulary;       /* D, H, L, S, V of docs/words.md */
     int tp, dp, pp, chunks;             /* ranks in this order, tp side by side */
-    enum megatron_recompute recompute;
-    bool sequence_parallel;
+    enum megatron_recompute recompute;  /* what backward computes again */
+    bool sequence_parallel;             /* norms and dropout work on a part of the tokens */
     bool scattered;                     /* stages send each tp rank's part, not all of it */
 };
 

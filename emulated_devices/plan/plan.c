@@ -30,6 +30,7 @@ struct interval plan_microbatch(const struct plan *p, int dp, int micro)
 {
     const int parts = plan_parts(p), part = dp % parts;
     if (p->batches) return batch_plan_at(p->batches, p->batch_step, part, micro);
+    /* A batch is cut twice: among the parts along dp, then into microbatches. */
     const struct interval own = block_at(p->B, parts, part), of_own = block_at(own.count, p->micros, micro);
     return (struct interval){ own.first + of_own.first, of_own.count };
 }
@@ -48,6 +49,7 @@ int plan_holders(const struct plan *p, const struct schedule *schedule, const st
     int holders = 0;
     for (int d = 0; d < schedule->devices; d++) {
         bool has = false;
+        /* A place holds a parameter if one of its stages has it. */
         for (int c = 0; c < schedule->chunks && !has; c++)
             has = schedule->stage_of[d][c] >= 0 && stage_has(p, schedule->stage_of[d][c], s);
         if (has && place) place[holders] = d;

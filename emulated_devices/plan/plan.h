@@ -20,8 +20,8 @@
 enum { PLAN_MOST_STAGES = 1024 };
 
 struct plan {
-    struct model_config model;
-    struct mesh mesh;
+    struct model_config model;          /* the whole model */
+    struct mesh mesh;                   /* devices along each axis */
     int64_t B, S;                       /* sequences of the global batch (a batch plan: of this step), tokens of each */
     const struct batch_plan *batches;   /* sequences of each microbatch, by step and copy; NULL: equal parts of B */
     int64_t batch_step;                 /* with a batch plan: the step whose B and microbatches these are */
@@ -43,9 +43,9 @@ struct plan {
     int comm_streams;                   /* of a device's clock (streams.h); 0: as many as it has */
     int updates;                        /* optimizer steps in one training step; set by plan_check */
     bool skips;                         /* microbatches of the schedule skip stages; set by plan_check */
-    enum dtype dtype;
+    enum dtype dtype;                   /* format of weights and activations */
     double loss_scale;                  /* initial, where the format needs one; 0: the default (loss_scale.h) */
-    uint64_t seed;
+    uint64_t seed;                      /* of the initial weights, dropout, drawn tokens and directions */
     const struct cluster *cluster;      /* whose nodes decide which collectives fit; NULL: all distances are equal */
     struct data_request data;           /* the data-parallel scheme and its shards */
     int ep, etp;                        /* parts of each layer's experts, and of F of each expert, over neighbours of a
@@ -64,8 +64,8 @@ struct plan {
     struct context_split split;         /* of cp, for attention schemes of two dimensions; 0: the defaults */
     bool offload_activations;           /* to the slow tier of `data`, between forward and backward: away.h */
     const char *recompute;              /* which layers recompute activations: recompute.h; NULL: none */
-    const struct optimizer *optimizer;
-    struct hyperparameters hyper;
+    const struct optimizer *optimizer;  /* from the registry */
+    struct hyperparameters hyper;       /* of the optimizer and the schedule of its rate */
     int perturb;                        /* for an optimizer without a backward pass: 2: each half of the copies computes
                                          * the loss on one side of the weights (zeroth.h); 0, 1: each computes both */
 };
@@ -208,7 +208,7 @@ static inline bool plan_changes(const struct plan *p)
     return p->batches || plan_follows_data(p) || plan_shuffles(p);
 }
 
-/** What an attention scheme that makes plans knows of a microbatch with at least one sequence, causal samples.
+/** The facts from which an attention scheme plans a microbatch with at least one sequence, causal samples.
  *  @return OK, for context_load_free; or ERR_MEMORY, with nothing to free. */
 enum error_code plan_context_load(const struct plan *, int dp, int micro, struct context_load *, struct error *);
 
@@ -226,7 +226,7 @@ enum error_code plan_context(const struct plan *, int dp, int micro, struct tens
  *  by sequence, or shuffled.  Of parallel streams: of each, row r of stream i as i B S + r.  For intervals_free. */
 struct intervals plan_rows(const struct plan *, int rank, int micro);
 
-/** The same, given the microbatch's plan. */
+/** The tokens of plan_rows, given the microbatch's plan. */
 struct intervals plan_rows_by(const struct plan *, int rank, int micro, const struct context_plan *);
 
 /** The rows of the global batch whose losses a device computes: its tokens, or, if the devices along cp have different
@@ -250,7 +250,7 @@ bool plan_holds(const struct plan *, const struct schedule *schedule, int rank, 
 /** A device's share of each layer: only extents; groups and device are not set.  Pure. */
 struct tensor_parallel plan_tensor_share(const struct plan *, int rank);
 
-/** The same for what cuts a parameter: an expert's may be cut by etp. */
+/** A device's share as what cuts a parameter gives it: an expert's may be cut by etp. */
 struct tensor_parallel plan_share_of(const struct plan *, int rank, const struct param_spec *);
 
 /** A device's share of each sequence, likewise.

@@ -24,6 +24,7 @@ static void reorder(const struct plan *p, int rank, struct intervals *rows, int3
     for (int64_t i = 0, n = 0; i < rows->count; i++)
         for (int64_t at = rows->at[i].first; at < interval_end(rows->at[i]); at++, n++) row[n] = at, id[n] = p->ids[at];
     const enum error_code e = affinity_order(p->affinity, id, n, own, p->mesh.size[TP], order, NULL);
+    /* Rows come one by one; intervals_add joins those that stay neighbours. */
     for (int64_t i = 0; i < n && !e; i++) intervals_add(&out, (struct interval){ row[order[i]], 1 });
     intervals_free(rows);
     *rows = out;

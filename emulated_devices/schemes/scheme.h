@@ -47,8 +47,8 @@ struct invariant {
 enum { INVARIANTS_MOST = 4 };           /* of a scheme */
 
 struct scheme {
-    enum scheme_kind kind;
-    enum equality equality;
+    enum scheme_kind kind;              /* the registry that it is in */
+    enum equality equality;             /* how near its results are to those of one device */
     const char *name;                   /* as typed */
     const char *description, *source;   /* one line; the paper or program that defines it */
     const char *volume, *memory;        /* formulas: what a device sends, and what it holds */
@@ -82,7 +82,7 @@ enum error_code scheme_find(const struct scheme **, enum scheme_kind, const char
  *  is full. */
 enum error_code scheme_add(const struct scheme *, struct error *);
 
-/** What a class of equality promises, as text. */
+/** The promise of a class of equality, as text. */
 const char *equality_meaning(enum equality);
 
 /* Each kind's own type begins with the head, so pointers to the two can be cast into each other. */

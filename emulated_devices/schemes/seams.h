@@ -6,9 +6,9 @@
 #include "emulated_devices/schemes/experts/experts.h"
 
 struct seams {
-    const struct tensor_parallel *tp;
-    struct context_parallel cp;
-    struct expert_parallel ep;
+    const struct tensor_parallel *tp;   /* how matrices and heads are cut */
+    struct context_parallel cp;         /* how tokens of a sequence are cut */
+    struct expert_parallel ep;          /* where experts are */
 };
 
 /** The seams with tensor parallelism only: whole sequences, all experts on each device.  Pure.

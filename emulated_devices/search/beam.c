@@ -51,6 +51,7 @@ static enum error_code try_values(struct search *s, struct standing *best, const
     for (int i = 0; i < plan_space_values(s->space, d, &p) && !e; i++) {
         struct standing new = *from;
         new.choice.value[d] = i;
+        /* A schedule says how many chunks a device may have, so both are tried together. */
         if (d == BY_SCHEDULE) {
             struct plan q = p;
             new.choice.value[BY_CHUNKS] = 0;
@@ -72,6 +73,7 @@ static enum error_code improve(struct search *s, struct standing *at, struct err
             const struct standing from = *at;
             e = try_values(s, at, &from, d, err);
         }
+        /* A round that helps nothing ends the climb: no single dimension can be improved. */
         if (!better(at, &before)) break;
     }
     return e;
@@ -98,6 +100,7 @@ static bool change_to_legal(const struct plan_space *s, struct choice *choice, e
 {
     struct choice tried = *choice;
     struct plan p = *s->base;
+    /* Dimensions before d are fixed, since the values of d depend on them. */
     for (enum dimension before = BY_MESH; before < d; before++) plan_space_set(s, before, &p, choice->value[before]);
     for (int i = 0; i < plan_space_values(s, d, &p); i++) {
         struct plan q;
@@ -167,6 +170,7 @@ static enum error_code choose(struct search *s, struct error *err)
     if (start == NULL) return fail(err, ERR_MEMORY, "no memory for %d meshes", s->space->meshes);
     enum error_code e = starts_of(s, start, &count, err);
     qsort(start, (size_t)count, sizeof *start, most_promising);
+    /* The most promising starts are improved, until WIDTH of them fit. */
     for (int i = 0; i < count && i < MOST_IMPROVED && good < WIDTH && !e; i++) {
         e = improve(s, &start[i], err);
         good += start[i].legal && start[i].lacks == 0;

@@ -32,12 +32,13 @@ static void consider(struct variants *v, const struct plan *q)
     new->plan = *q, new->found = (struct candidate){ .time = 0 };
     plan_space_words(&new->plan, new->words, sizeof new->words);
     if (!is_new(v, new->words) || !plan_space_is_legal(&new->plan)) return;
+    /* The lower bound of memory is cheap, and comes before the estimate of the time. */
     if (search_bound(&new->plan, &new->found.least, &unread) || new->found.least > v->memory) return;
     if ( estimate_step(&v->estimator, &new->plan, &new->found.estimate, &unread)) return;
     v->count++;
 }
 
-/* Of several changes, all are of what decides most about memory. */
+/* Several changes at once are all of what decides most about memory. */
 static bool saves(enum dimension d)
 {
     return d == BY_MICROS || d == BY_RECOMPUTE || d == BY_DATA || d == BY_OFFLOAD;
@@ -106,6 +107,7 @@ int search_changes(const struct plan_space *s, const struct plan *p, uint64_t me
                           .of = calloc(MOST_VARIANTS, sizeof *v.of) };
     int n = 0;
     for (int more = 0; more < MOST_AT_ONCE && v.of && n < (more < 2 ? most : 1); more++) {
+        /* One or two changed dimensions fill the list; more are tried only while there is no change. */
         const int first = v.count;
         vary(&v, p, more ? BY_MICROS : BY_MESH, more);
         n = plan_variants(&v, first, out, n, most);

@@ -6,7 +6,7 @@
 
 /* ---- one stage --------------------------------------------------------------------------------------------------- */
 
-/* What the times of a stage depend on.  Compared as bytes: of the same scheme there is one name. */
+/* The times of a stage depend on these.  Keys are compared as bytes: a scheme's name has one address. */
 struct stage_key {
     int dp, cp, tp, ep;
     bool splits;                        /* backward is in two actions */
@@ -194,6 +194,7 @@ enum error_code estimate_step(struct estimator *e, const struct plan *p, picosec
     code = find_stage(e, p, splits_backward(&s), &stage, err);
     if (!code && !stage->there) code = fail(err, ERR_PLAN, "there is no such stage");
     if (!code) code = time_pipeline(out, p, &s, stage, err);
+    /* What comes once a step follows the pipeline, and takes longest on the device with most layers. */
     if (!code) *out += stage->ends[OF_REST] + stage->layer[OF_REST] * most_layers(p, &s);
     schedule_free(&s);
     return code;

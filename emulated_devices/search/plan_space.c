@@ -12,6 +12,7 @@ static bool list_has(const char *list, const char *word)
 {
     const size_t n = strlen(word);
     for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        /* A word must end where the list's does: zero1 is no zero10. */
         if (strncmp(at, word, n) == 0 && (at[n] == ',' || at[n] == '\0')) return true;
     return list == NULL;
 }
@@ -122,7 +123,7 @@ static enum error_code check_lists(const struct plan_space *s, struct error *err
 
 /* ---- meshes ------------------------------------------------------------------------------------------------------ */
 
-/* What of a mesh cannot be, whatever the schemes are. */
+/* Some meshes cannot be, whatever the schemes are. */
 static bool mesh_fits(const struct plan_space *s, const struct arrangement *a)
 {
     const struct plan *p = s->base;
@@ -157,6 +158,7 @@ enum error_code plan_space_open(struct plan_space *s, struct error *err)
         for (int cp = 1; cp <= n / tp; cp++)
             for (int dp = 1; dp <= n / tp / cp && n % (tp * cp) == 0; dp++)
                 for (int ep = 1; ep <= tp * cp * dp && n % (tp * cp * dp) == 0; ep++) {
+                    /* pp is what is left of the devices. */
                     const struct arrangement a = {
                         .size = { [PP] = n / tp / cp / dp, [DP] = dp, [CP] = cp, [EP] = 1, [TP] = tp }, .ep = ep
                     };

@@ -23,6 +23,7 @@ static uint64_t hash(const struct choice *c)
 
 static int *slot_of(const struct search *s, const struct choice *c)
 {
+    /* A slot has a candidate's place plus one; 0 means that it is empty. */
     uint64_t at = hash(c) % (uint64_t)s->slots;
     while (s->slot[at] && memcmp(&s->of[s->slot[at] - 1].choice, c, sizeof *c) != 0)
         at = (at + 1) % (uint64_t)s->slots;
@@ -49,6 +50,7 @@ static bool grow(struct search *s)
 
 enum error_code search_bound(const struct plan *p, uint64_t *least, struct error *err)
 {
+    /* The bound looks at the first and the last device along pp, which have the embedding and the loss. */
     const int last = mesh_neighbour(&p->mesh, 0, PP, p->mesh.size[PP] - 1);
     struct plan_memory first_place, last_place;
     enum error_code e = plan_memory(p, 0, 1, &first_place, err);
@@ -220,6 +222,7 @@ enum error_code search_rank(struct search *s, int *ranked, struct error *err)
         struct plan p;
         uint64_t lacks;
         e = search_lacks(s, i, &lacks, err);
+        /* A candidate that lacks memory even by the lower bound is not planned, unless all are asked for. */
         if (e || (lacks > 0 && !s->plans_all)) continue;
         if (s->of[i].time > 0 || !plan_space_make(s->space, &s->of[i].choice, &p)) continue;
         e = plan_by_clocks(&p, s->most_events, &s->of[i], err);
@@ -236,6 +239,7 @@ int search_frontier(const struct candidate *c, int ranked, int place[])
     uint64_t least = UINT64_MAX;
     int n = 0;
     for (int i = 0; i < ranked; i++)
+        /* Candidates come by time, so one is on the frontier if its peak is below all earlier peaks. */
         if (c[i].peak < least) least = c[i].peak, place[n++] = i;
     return n;
 }

@@ -19,7 +19,7 @@
 #include "emulated_devices/search/plan_space.h"
 
 struct candidate {
-    struct choice choice;
+    struct choice choice;               /* the plan, as values of all dimensions */
     uint64_t least;                     /* bytes; 0: not yet known */
     picoseconds estimate;               /* 0: none */
     picoseconds time;                   /* of a step: by the clocks, or replayed; 0: not planned */
@@ -32,18 +32,18 @@ struct candidate {
 };
 
 struct search {
-    const struct plan_space *space;
+    const struct plan_space *space;     /* what may be chosen */
     uint64_t memory;                    /* of a device; 0: no limit */
     int most;                           /* plans that are planned at most; 0: all */
     bool plans_all;                     /* also what the lower bound says does not fit: for tests */
     int64_t most_events;                /* kept of a step; 0: STEP_MOST_EVENTS; less: for tests */
     struct candidate *of;               /* [count] plans that were looked at */
-    int count, room;
+    int count, room;                    /* entries of `of`, and for how many there is memory */
     int *slot, slots;                   /* where a choice is among them, by its bytes: place + 1; 0: free */
     int64_t bounded, over, planned;     /* of them: whose bound is known; is above the memory; that were planned */
-    struct estimator estimator;
+    struct estimator estimator;         /* gives a time without planning, from rates of the cluster */
     void (*seen)(void *context, int64_t planned, int64_t of);   /* after each plan: at most `of` will be; may be NULL */
-    void *seen_context;
+    void *seen_context;                 /* first argument of seen */
 };
 
 void search_close(struct search *);
@@ -57,7 +57,7 @@ enum error_code search_add(struct search *, const struct plan *, const struct ch
 /** The place of a choice that was added; -1: it was not. */
 int search_find(const struct search *, const struct choice *);
 
-/** What the lower bound of a candidate is above the memory; 0: it may fit.  @return OK or ERR_MEMORY. */
+/** By how much the lower bound of a candidate is above the memory; 0: it may fit.  @return OK or ERR_MEMORY. */
 enum error_code search_lacks(struct search *, int place, uint64_t *lacks, struct error *);
 
 /** The lower bound of a plan's peak.  @return OK or ERR_MEMORY. */
@@ -95,7 +95,7 @@ int search_group(const struct candidate *, int ranked, int first[]);
  */
 enum error_code search_replay(struct search *, int best, int most, int *ranked, bool *beaten, struct error *);
 
-/** Of ranked candidates: those that no other beats in both time and peak, fastest first.
+/** The ranked candidates that no other candidate beats in both time and peak, fastest first.
  *  @param[out] place [ranked].  @return how many. */
 int search_frontier(const struct candidate *, int ranked, int place[]);
 

@@ -98,6 +98,7 @@ void bundle_find(const struct bundle *b, const char *name, char *path)
 {
     char beside[BUNDLE_PATH];
     join(path, b->dir, name, "");
+    /* A complete file beside the old one waits for its name: a writer was stopped in between. */
     if (is_there(join(beside, b->dir, name, ".new")) && !has_sum(b, name, path) && has_sum(b, name, beside))
         strcpy(path, beside);
 }
@@ -263,6 +264,7 @@ enum error_code bundle_commit(struct bundle_writer *w, struct error *err)
     for (int i = 0; w->kind->name[i] && !e; i++)
         e = sha256_file(bundle_new_path(w, w->kind->name[i], path), &sum[i], err);
     if (!e && disk_flush_folder(w->dir) != 0) e = fail_errno(err, w->dir, "cannot be flushed to the disk");
+    /* The list comes last: until it is in place, the old files are the valid ones. */
     if (!e) e = write_list(w, sum, err);
     if (e) return e;
     w->committed = true;

@@ -27,9 +27,9 @@ struct bundle_kind {
 
 /* The list of a folder, as read. */
 struct bundle {
-    const struct bundle_kind *kind;
+    const struct bundle_kind *kind;     /* which files the folder may have */
     const char *dir;                    /* owned by the caller */
-    struct sha256_text sum[BUNDLE_MOST];
+    struct sha256_text sum[BUNDLE_MOST];        /* checksum of each file of the kind, by its index there */
 };
 
 /**
@@ -56,8 +56,8 @@ enum error_code bundle_read(const struct bundle *, const char *name, int64_t lim
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 struct bundle_writer {
-    const struct bundle_kind *kind;
-    char dir[BUNDLE_FOLDER];
+    const struct bundle_kind *kind;     /* which files are written */
+    char dir[BUNDLE_FOLDER];            /* path of the folder */
     int lock;                           /* descriptor of the locked folder; -1: none */
     bool made, begun, committed;        /* this writer made the folder; has its turn; has made the new files valid */
 };

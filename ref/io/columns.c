@@ -37,7 +37,7 @@ void columns_end_row(struct columns *t)
     t->at = t->blanks = 0;
 }
 
-/* As many columns after the keys as the terminal has room for, at least one. */
+/* Take as many columns after the keys as the terminal has room for, at least one. */
 static void choose_part(struct columns *t, int first)
 {
     const int room = terminal_columns(t->out);

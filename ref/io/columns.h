@@ -21,14 +21,14 @@ enum { COLUMNS_MOST = 16 };
 enum alignment { LEFT_ALIGNED, RIGHT_ALIGNED };
 
 struct columns {
-    FILE *out;
+    FILE *out;                          /* where the table is printed */
     int keys;                           /* columns that every part repeats; set it after columns_start */
-    int width[COLUMNS_MOST];
+    int width[COLUMNS_MOST];            /* characters of the widest cell, known after the measuring run */
     int count;                          /* columns of the longest row */
     int first, last;                    /* the columns of this part, beside the keys */
     int at;                             /* the next column of this row */
     int blanks;                         /* to print before the next text, so that no line ends with a blank */
-    bool printing;
+    bool printing;                      /* false in the first run, which only measures */
 };
 
 /** Start a table of at most COLUMNS_MOST columns. */

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* A number as text, returned by value so that a printf can use several. */
 struct figure { char text[40]; };
 
 /** A time: "27.8 ms", "5.44 s", from two minutes on "34 min 0 s", from two hours "3 h 24 min", from two days
@@ -46,7 +47,7 @@ struct figure_scale { double per; const char *name; int decimals; };
 /** The unit in which the longest of some times has one to three digits before its point, with four digits in all. */
 struct figure_scale time_scale(double longest_seconds);
 
-/** The same for bytes. */
+/** The unit for some numbers of bytes, of which `most` is the largest. */
 struct figure_scale size_scale(uint64_t most);
 
 /** A number in the unit of its column.  One that is not 0 but would be printed as 0 is "<0.1", or with more

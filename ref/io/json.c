@@ -125,6 +125,7 @@ enum error_code json_read(const char *path, cJSON **root, struct error *err)
 
 bool json_whole(const cJSON *value, int64_t *out)
 {
+    /* From 2^53 on doubles leave out whole numbers, so a file's number could have become another. */
     const double limit = 0x1p53;
     if (!cJSON_IsNumber(value)) return false;
     const double x = value->valuedouble;

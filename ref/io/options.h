@@ -43,7 +43,7 @@ enum { OPTIONS_MOST = 192 };            /* lines of a table */
 struct option {
     const char *name;                   /* "--steps"; without dashes ("FILE"): a positional argument */
     const char *argument;               /* word for the value in the help: "N"; NULL: a switch or positional argument */
-    enum option_kind kind;
+    enum option_kind kind;              /* how the word is read, and into which type `to` points */
     void *to;                           /* destination; `kind` says its type */
     double min, max;                    /* inclusive range; checked if min < max; max may be INFINITY */
     const char *const *choices;         /* OPTION_CHOICE: names, NULL-terminated */
@@ -79,7 +79,7 @@ bool options_given(int argc, char *const argv[], const char *name);
  */
 enum error_code options_set(const struct option *table, const char *name, const char *value, struct error *err);
 
-/** What an option is for, and its choices, without its default: for help and for files of settings. */
+/** The purpose of an option and its choices, without its default: for help and for files of settings. */
 void options_explain(const struct option *, char *text, size_t size);
 
 /**
@@ -90,7 +90,7 @@ bool options_value(const struct option *, char *text, size_t size);
 
 enum { OPTION_TEXT = 1000 };
 
-/** What the help says of an option: its text, its choices and its default. */
+/** The help of an option: its text, its choices and its default. */
 void option_describe(const struct option *, char text[OPTION_TEXT]);
 
 /** Print a table as help: aligned, at most 100 columns, and no wider than the terminal.  Defaults are the current
@@ -100,7 +100,7 @@ void options_print_help(FILE *to, const struct option *table);
 /** Print text from column `left` on, wrapped at 100 columns or those of a narrower terminal, and end the line.  The
  *  cursor must be at `left`. */
 void print_wrapped(FILE *to, int left, const char *text);
-/** The same, wrapped at `columns`. */
+/** Print text wrapped at `columns`. */
 void print_wrapped_at(FILE *to, int left, int columns, const char *text);
 
 /**
@@ -119,6 +119,7 @@ const char *nearest_name(const char *word, const char *const *names, size_t n);
 enum error_code fail_unknown_name(struct error *, const char *flag, const char *word, const char *const *names,
                                   size_t n);
 
+/* The shortest text that reads back as the same number. */
 struct real_text { char text[32]; };
 
 /** The shortest decimal number that is read as this one, bit for bit. */

@@ -17,7 +17,7 @@ struct output {
     bool owner;                         /* created the temporary file, and will rename it */
     bool stream;                        /* not a regular file: has no temporary file */
     int64_t written;                    /* bytes written to a stream */
-    char *path, *temp;
+    char *path, *temp;                  /* final name; name of the temporary file, NULL for a stream */
 };
 
 /** Start a file, or a stream.  @return OK, ERR_FILE or ERR_MEMORY; on failure there is nothing to abort. */
@@ -78,6 +78,7 @@ enum error_code file_read_at(int fd, const char *path, void *out, size_t bytes, 
 /** The folder for files that live no longer than the program: $TMPDIR, or /tmp. */
 const char *temporary_folder(void);
 
+/* A path that is safe to print: control characters replaced, a long one shortened. */
 struct printable { char text[164]; };
 
 /** A name from a file or a command line, for a message: its first 80 bytes, made plain (ref/io/plain.h). */

@@ -51,6 +51,7 @@ static int64_t best_fit(struct packing *p, struct lists *free_, int64_t length)
 /* In descending length, of equal lengths in their order.  @param[out] of  the sequence of each sample. */
 static void place(struct packing *p, struct lists *by_length, struct lists *free_, int64_t *of)
 {
+    /* A list gives its last item first, so samples are pushed from the last one back. */
     for (int64_t i = p->samples - 1; i >= 0; i--) push(by_length, p->length[i], i);
     for (int64_t n = p->S; n > 0; n--)
         while (by_length->head[n] >= 0) {
@@ -63,6 +64,7 @@ static enum error_code put_in_order(struct packing *p, const int64_t *of, struct
 {
     p->first = calloc((size_t)p->sequences + 2, sizeof *p->first);
     if (p->first == NULL) return fail(err, ERR_MEMORY, "no memory for %lld sequences", (long long)p->sequences);
+    /* Counted two places on, first[s + 1] moves from the start of sequence s to its end as samples are listed. */
     for (int64_t i = 0; i < p->samples; i++) p->first[of[i] + 2]++;
     for (int64_t s = 0; s < p->sequences; s++) p->first[s + 2] += p->first[s + 1];
     for (int64_t i = 0; i < p->samples; i++) p->order[p->first[of[i] + 1]++] = i;

@@ -12,7 +12,7 @@
 
 struct packing {
     int64_t S;                          /* tokens of a sequence */
-    int64_t samples, sequences;
+    int64_t samples, sequences;         /* samples that were packed; sequences that hold them */
     int64_t tokens;                     /* of all samples; sequences * S - tokens are padding */
     double pairs;                       /* of tokens that see each other: n (n + 1) / 2 of a sample of n */
     int64_t *length;                    /* [samples] */

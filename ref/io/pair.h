@@ -2,6 +2,7 @@
 #ifndef ORRERY_PAIR_H
 #define ORRERY_PAIR_H
 
+/* Two numbers as texts, with the digits that tell them apart. */
 struct pair_text { char first[32], second[32]; };
 
 /**

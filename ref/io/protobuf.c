@@ -13,6 +13,7 @@ void proto_raw(struct proto *m, const void *bytes, size_t n)
 
 void proto_varint(struct proto *m, uint64_t x)
 {
+    /* A byte has 7 bits of the number, the lowest first; its eighth bit says that more follow. */
     for (; x >= 0x80; x >>= 7) m->byte[m->used++] = (uint8_t)(x | 0x80);
     m->byte[m->used++] = (uint8_t)x;
 }

@@ -163,6 +163,7 @@ static enum error_code read_header(struct safetensors *st, int64_t size, struct 
                     (long long)size);
     enum error_code e = file_read_at(st->fd, st->path, length, 8, 0, err);
     if (e != OK) return e;
+    /* The first 8 bytes are the header's length, with the lowest byte first. */
     for (int i = 7; i >= 0; i--) n = n << 8 | length[i];
     if (n < 2 || n > SAFETENSORS_HEADER_LIMIT)
         return fail(err, ERR_FORMAT, "%s: says its header has %llu bytes; it must be 2 to %d: not a safetensors file?",

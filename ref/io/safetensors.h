@@ -22,11 +22,12 @@
 enum { SAFETENSORS_MAX_DIMS = 8 };
 enum { SAFETENSORS_HEADER_LIMIT = 100000000 };  /* bytes; the limit of the format's own library */
 
+/* One entry of the header's "__metadata__". */
 struct safetensors_pair { const char *key, *value; };
 
 /* One tensor.  To write, set the first four; the writer computes the rest. */
 struct safetensors_entry {
-    const char *name;
+    const char *name;                   /* unique in the file */
     const char *dtype;                  /* as spelled in the file: "F32", "BF16", ... */
     int ndim;                           /* 0: a scalar, of one element */
     int64_t dim[SAFETENSORS_MAX_DIMS];  /* slowest first */
@@ -35,11 +36,11 @@ struct safetensors_entry {
 };
 
 struct safetensors {
-    char *path;
-    int fd;
-    int count;
+    char *path;                         /* for messages */
+    int fd;                             /* open for reading until safetensors_close */
+    int count;                          /* tensors */
     struct safetensors_entry *entry;    /* [count], in the order of their data */
-    int metadata_count;
+    int metadata_count;                 /* pairs of "__metadata__" */
     struct safetensors_pair *metadata;  /* [metadata_count] */
     struct safetensors_entry **by_name; /* [count], sorted */
     struct cJSON *header;               /* owns names and metadata */
@@ -86,8 +87,8 @@ int safetensors_dtype_bits(const char *dtype);
 /* ---- writing ---------------------------------------------------------------------------------------------------- */
 
 struct safetensors_writer {
-    struct output file;
-    int count;
+    struct output file;                 /* temporary file that commit renames */
+    int count;                          /* tensors */
     struct safetensors_entry *entry;    /* [count], in the caller's order; the caller owns the names */
 };
 

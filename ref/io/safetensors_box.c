@@ -87,6 +87,7 @@ bool box_next(struct box *b)
         if (d < b->outer) number = number * b->extent[d] + b->at[d];
     }
     b->run.file_at = file_at;
+    /* Runs of a transposed box are columns in memory, so run `number` begins at element `number`. */
     b->run.memory_at = b->run.stride == 1 ? number * b->run.count : number;
     int d = b->outer - 1;
     while (d >= 0 && ++b->at[d] == b->extent[d]) b->at[d--] = 0;
@@ -165,6 +166,7 @@ static enum error_code read_run(const struct safetensors *st, const struct safet
 {
     const size_t size = (size_t)from->bits / 8;
     int64_t at = t->offset + run.file_at * (int64_t)size;
+    /* Numbers that need no conversion are read straight to their place. */
     if (run.stride == 1 && strcmp(from->name, dtype_file_name(want)) == 0)
         return file_read_at(st->fd, st->path, (char *)out + (size_t)run.memory_at * size, (size_t)run.count * size, at,
                             err);

@@ -13,12 +13,12 @@ struct run { int64_t file_at, memory_at, count, stride; };
 
 struct box {
     int outer;                          /* leading dimensions to iterate over; the others are inside a run */
-    int ndim;
+    int ndim;                           /* dimensions of the tensor in the file */
     int64_t dim[SAFETENSORS_MAX_DIMS];  /* dim, start, extent: in the file's order, also if transposed */
-    int64_t start[SAFETENSORS_MAX_DIMS], extent[SAFETENSORS_MAX_DIMS];
+    int64_t start[SAFETENSORS_MAX_DIMS], extent[SAFETENSORS_MAX_DIMS];  /* first index and length in each dimension */
     int64_t at[SAFETENSORS_MAX_DIMS];   /* position of the next run */
-    struct run run;
-    bool done;
+    struct run run;                     /* the run that box_next found */
+    bool done;                          /* no run is left */
 };
 
 /** Check a box and start before its first run.  @return OK, or ERR_USAGE. */

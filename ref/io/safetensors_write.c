@@ -43,7 +43,7 @@ static bool add_entry(cJSON *root, const struct safetensors_entry *t)
     snprintf(list + n, sizeof list - n, "]");
     char offsets[64];
     snprintf(offsets, sizeof offsets, "[%" PRId64 ",%" PRId64 "]", t->offset, t->offset + t->bytes);
-    /* As raw text: cJSON's numbers are doubles, and it may print them as 1e+15. */
+    /* Numbers are written as raw text: cJSON's are doubles, which it may print as 1e+15. */
     cJSON *item = cJSON_AddObjectToObject(root, t->name);
     return item != NULL && cJSON_AddStringToObject(item, "dtype", t->dtype) != NULL
         && cJSON_AddRawToObject(item, "shape", list) != NULL

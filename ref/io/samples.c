@@ -67,6 +67,7 @@ static enum error_code read_lengths(struct lengths *l, const char *path, int64_t
 static int64_t drawn_length(int64_t S, uint64_t seed, int64_t sample)
 {
     const double normal = random_normal(seed, random_stream("length of a sample"), (uint64_t)sample);
+    /* Lengths are lognormal, with the median S/8. */
     const int64_t n = (int64_t)lrint((double)S / 8 * exp(normal)), least = S < 2 ? S : 2;
     return n < least ? least : n > S ? S : n;
 }
@@ -104,6 +105,7 @@ static void fill_sample(const uint8_t *bytes, int64_t n, int32_t *ids, int32_t *
 {
     for (int64_t i = 0; i < n; i++) {
         ids[i] = bytes ? bytes[i] : 0;
+        /* The last token of a sample has no label, since the next sample is another text. */
         labels[i] = bytes && i + 1 < n ? bytes[i + 1] : IGNORE_LABEL;
         within[i] = bytes ? (int32_t)i : padding_at((int32_t)i);
     }

@@ -24,8 +24,8 @@ enum error_code settings_read(const char *path, struct yaml **root, struct error
 
 /* The words of a command line, behind those of its --config. */
 struct settings_words {
-    int argc;
-    char **argv;
+    int argc;                           /* words, the command's name among them */
+    char **argv;                        /* [argc + 1] ends with NULL */
     int own;                            /* so many of the first words are in memory of their own */
     struct sha256_text digest;          /* of the words that come from the file */
     bool once;                          /* the file is a pipe: other processes cannot read it again */

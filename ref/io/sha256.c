@@ -34,6 +34,7 @@ static void add_block(uint32_t h[8], const uint8_t *block)
         const uint32_t a = w[t - 15], b = w[t - 2];
         w[t] = w[t - 16] + (turn(a, 7) ^ turn(a, 18) ^ a >> 3) + w[t - 7] + (turn(b, 17) ^ turn(b, 19) ^ b >> 10);
     }
+    /* s[0] .. s[7] are the standard's a .. h (FIPS 180-4, section 6.2.2). */
     memcpy(s, h, sizeof s);
     for (int t = 0; t < 64; t++) {
         const uint32_t choice = (s[4] & s[5]) ^ (~s[4] & s[6]),
@@ -70,6 +71,7 @@ struct sha256_text sha256_end(struct sha256 *s)
     struct sha256_text out;
     uint8_t length[8];
     for (int i = 0; i < 8; i++) length[i] = (uint8_t)(bits >> (56 - 8 * i));
+    /* A message ends in a bit 1, zeros up to byte 56 of a block, and its length in bits. */
     sha256_add(s, "\x80", 1);
     while (s->bytes % 64 != 56) sha256_add(s, "", 1);
     sha256_add(s, length, sizeof length);

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 struct sha256 {
-    uint32_t h[8];
+    uint32_t h[8];                      /* intermediate hash of all complete blocks */
     uint8_t block[64];                  /* bytes of the incomplete block */
     uint64_t bytes;                     /* bytes added so far */
 };

@@ -21,7 +21,7 @@ struct table {
     const char *name;                   /* its key in the document; NULL: it is only printed */
     int keys;                           /* first columns, which every part repeats */
     char **row;                         /* [rows] texts with tabs; the first is the head */
-    int rows, room;
+    int rows, room;                     /* rows kept, the head among them; for how many there is memory */
     bool failed;                        /* no memory: the table is printed as far as it was kept */
 };
 

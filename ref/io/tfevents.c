@@ -35,6 +35,7 @@ static enum error_code fail_errno(const struct tfevents *t, const char *what, st
 static enum error_code write_record(struct tfevents *t, const struct proto *event, struct error *err)
 {
     struct proto r = { .used = 0 };
+    /* A record is the event's length, the sum of these 8 bytes, the event and its sum. */
     proto_little(&r, event->used, 8);
     proto_little(&r, masked(crc32c(r.byte, 8)), 4);
     proto_raw(&r, event->byte, event->used);
@@ -52,6 +53,7 @@ static struct proto begin(int64_t step)
     struct proto m = { .used = 0 };
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
+    /* The fields of an event are 1 time, 2 step, 3 file version, 5 summary, 7 a session's start. */
     proto_double(&m, 1, (double)now.tv_sec + 1e-9 * (double)now.tv_nsec);
     proto_number(&m, 2, (uint64_t)step);
     return m;
@@ -89,6 +91,7 @@ enum error_code tfevents_write(struct tfevents *t, int64_t step, const struct tf
     struct proto m = begin(step), summary = { .used = 0 };
     for (int i = 0; i < count && i < TFEVENTS_MOST; i++) {
         struct proto value = { .used = 0 };
+        /* A value of a summary has its tag in field 1 and its number in field 2. */
         proto_bytes(&value, 1, s[i].tag, strnlen(s[i].tag, TAG));
         proto_float(&value, 2, (float)s[i].value);
         proto_bytes(&summary, 1, value.byte, value.used);

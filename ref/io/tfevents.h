@@ -19,9 +19,10 @@
 
 struct tfevents {
     int fd;                             /* -1: not open */
-    char path[4096];
+    char path[4096];                    /* of the file, for messages */
 };
 
+/* A point of one curve of TensorBoard. */
 struct tfscalar { const char *tag; double value; };
 
 /**

@@ -22,7 +22,7 @@ enum { YAML_FILE_LIMIT = 1 << 20, YAML_DEPTH = 8 };     /* bytes; mappings and s
 enum yaml_kind { YAML_TEXT, YAML_MAPPING, YAML_SEQUENCE };
 
 struct yaml {
-    enum yaml_kind kind;
+    enum yaml_kind kind;                /* mapping, sequence or text */
     int line;                           /* where it begins; of a value in a mapping, its key's */
     char *key;                          /* in a mapping; NULL elsewhere */
     char *text;                         /* YAML_TEXT: the text, not empty unless in quotes; else NULL */

@@ -44,6 +44,7 @@ static double granted(const char *root)
     struct cgroup g;
     for (int i = 0; i < 2; i++)
         for (bool more = cgroup_own(&g, root, tree[i]); more; more = cgroup_up(&g))
+            /* A limit holds for all groups below it, so the least on the way up counts. */
             least = fmin(least, granted_to_group(&g, i == 1));
     return least;
 }

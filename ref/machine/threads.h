@@ -30,12 +30,12 @@ void threads_pass_on(void);
 
 /* The bits of a result depend on these, and on the program and its input. */
 struct arithmetic {
-    int threads;
+    int threads;                        /* of OpenMP and of BLAS, which cut sums differently for another number */
     char kernel[32];                    /* OpenBLAS's for this processor, such as Haswell */
     char blas[160];                     /* OpenBLAS's version, and how it was built */
 };
 
-/** As it is now. */
+/** The arithmetic of this process as it is now. */
 struct arithmetic arithmetic_now(void);
 
 #endif

@@ -29,6 +29,7 @@ double balance_rows_among(const struct mixture_config *m, const double *rows, in
 double balance_slope(const struct mixture_config *m, struct balance_rows rows, double chosen)
 {
     const int64_t counted = balance_counted(m);
+    /* share f_e = choices of e per row; slope = E f_e / rows: loss = sum over e of slope_e times the sum of p_e. */
     const double share = chosen / rows.of_loss / (m->balance.choices == CHOICES_ALL ? 1 : (double)counted);
     return rows.of_loss > 0 ? (double)mixture_columns(m) * share / rows.of_batch : 0;
 }

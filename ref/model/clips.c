@@ -35,7 +35,9 @@ enum error_code clips_of_step(struct clips *c, int kinds, uint64_t seed, int64_t
         for (int m = 0; m < kinds; m++) {
             const int64_t number = b * MODALITIES + m, more = modalities[m].most - modalities[m].least + 1;
             const int64_t count = modalities[m].least + draw(seed, "clips.count", step, number, more);
+            /* Numbers are drawn for every place, so that a clip that is left out does not move the others' draws. */
             if (!has_clip(seed, step, b, m, kinds) || at + count >= S) continue;
+            /* The next clip begins behind this one, after 0 to 2 tokens of text. */
             c->clip[c->count++] = (struct clip){ m, b * S + at, count, c->patches };
             c->patches += count, at += count + draw(seed, "clips.gap", step, number, 3);
         }
@@ -60,6 +62,7 @@ void clip_draw(const struct clip *c, uint64_t seed, int64_t step, struct tensor 
 void clips_mark(const struct clips *c, int64_t first, int64_t rows, int32_t *ids, int32_t *labels)
 {
     for (int i = 0; i < c->count; i++)
+        /* No token from the one before the clip to its last patch predicts a token. */
         for (int64_t row = c->clip[i].row - 1; row < c->clip[i].row + c->clip[i].count; row++) {
             if (row < first || row >= first + rows) continue;
             labels[row - first] = IGNORE_LABEL;

@@ -23,7 +23,7 @@
       .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .rotary = { .theta = theta_ },                           \
       .eps = 1e-5, .init_std = 0.02, __VA_ARGS__ }
 
-/* Of a DeepSeek-V3: sigmoids, and a bias that moves by its training's 0.001 each step. */
+/* DeepSeek-V3's router: sigmoids, and a bias that moves by its training's 0.001 each step. */
 #define DEEPSEEK_V3_ROUTER(groups_, kept_)                                                                      \
     { .scores = SCORES_SIGMOID, .normalized = true, .scale = 2.5, .biased = true, .groups = groups_,            \
       .kept = kept_, .sums_two = true, .bias_update = BIAS_BY_SIGN, .bias_speed = 0.001 }
@@ -198,7 +198,9 @@ int64_t layer_set_count(const struct layer_set *s, int64_t end)
 {
     int64_t n = 0;
     for (int64_t word = 0; word < LAYER_SET_MOST / 64 && 64 * word < end; word++) {
+        /* Only bits of layers before `end` count in the last word. */
         const uint64_t before = end - 64 * word < 64 ? ((uint64_t)1 << (end - 64 * word)) - 1 : ~(uint64_t)0;
+        /* Each turn clears the lowest bit that is set. */
         for (uint64_t left = s->bits[word] & before; left; left &= left - 1) n++;
     }
     return n;
@@ -216,6 +218,7 @@ static enum error_code check_sizes(const struct model_config *c, struct error *e
                         (long long)positive[i].value);
     if (c->L > 100000)
         return fail(err, ERR_PLAN, "model: L (layers) = %lld; it can be at most 100000", (long long)c->L);
+    /* An estimate of the parameters, in double: products of 64-bit sizes could overflow. */
     const double feeds = c->mlp == MLP_GELU ? 2 : c->mlp == MLP_MIXTURE ? 3.0 * (double)c->mixture.E : 3;
     const double attention = 2.0 * (double)(c->H + c->K) * (double)c->A;
     const double size = (double)c->D * (double)(c->V + c->S) +

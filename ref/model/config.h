@@ -28,8 +28,8 @@ enum rotary_scaling { SCALING_NONE, SCALING_LINEAR, SCALING_LLAMA3, SCALING_DYNA
  * rotary.h. */
 enum { ROTARY_PAIRS = 128 };                    /* of which LongRoPE can turn each by a number of its own */
 struct rotary {
-    double theta;
-    enum rotary_scaling scaling;
+    double theta; /* base of the frequencies: pair i turns by theta^(-2i/R) a position, before scaling */
+    enum rotary_scaling scaling;                /* how the frequencies are changed for a longer context */
     double factor;                              /* of all scalings but LongRoPE */
     double low_frequency, high_frequency;       /* of Llama-3 scaling and YaRN: turns in the original context */
     int64_t original_positions;                 /* of these and LongRoPE: length of the original context */
@@ -97,7 +97,7 @@ int64_t layer_set_count(const struct layer_set *, int64_t end);
 /* Layers of a mixture that have a dense feed-forward of their own width F instead of a router and experts. */
 struct dense_layers {
     int64_t F;                                  /* 0: there are no such layers */
-    struct layer_set at;
+    struct layer_set at;                        /* which layers are dense */
 };
 
 /* Latent attention (MLA, arXiv:2405.04434).  Keys without positions and values of all heads are computed from one
@@ -106,7 +106,7 @@ struct dense_layers {
  * have zeros up to A. */
 struct latent_config {
     int64_t q, kv;              /* widths of the latents; q = 0: queries come from the stream; kv = 0: no latents */
-    int64_t v;
+    int64_t v;                  /* width of a head's values */
 };
 #define LATENT(c) ((c)->latent.kv > 0)
 #define LATENT_EPS 1e-6         /* of the latents' norms, whatever rms_norm_eps is: as in transformers */
@@ -127,21 +127,21 @@ int64_t mixture_capacity(const struct mixture_config *, int64_t S);
 
 /* Pre-norm blocks of causal attention and feed-forward, in sequence or in parallel.  Letters: docs/words.md. */
 struct model_config {
-    char name[64];
+    char name[64];              /* for reports and messages */
     int64_t S;                  /* positions: the longest sequence */
     int64_t D, H, K, A, F, L, V;        /* width, query heads, key/value heads, head width (of a GPT-2 and a GPT-J D/H),
                                          * feed-forward width (of one expert), layers, vocabulary */
     enum model_family alike;    /* a family that may have the same parts as another one, and has files of its own:
                                  * Mistral and Phi-3, which may be a Llama; else FAMILY_NONE */
-    enum norm_kind norm;
-    enum position_kind positions;
+    enum norm_kind norm;        /* rmsnorm or layernorm, the same kind everywhere */
+    enum position_kind positions;       /* learned, added to the embedding; or rotary, in attention */
     enum mlp_kind mlp;          /* of all layers, but of those that are dense: layer_mlp() */
-    struct rotary rotary;
-    struct windows windows;
-    struct mixture_config mixture;
-    struct dense_layers dense;
-    struct streams_config streams;
-    struct latent_config latent;
+    struct rotary rotary;       /* of POSITIONS_ROTARY only */
+    struct windows windows;     /* layers whose attention sees only the last tokens */
+    struct mixture_config mixture;      /* of MLP_MIXTURE only */
+    struct dense_layers dense;  /* layers of a mixture without a router */
+    struct streams_config streams;      /* parallel streams; P = 0: none */
+    struct latent_config latent;        /* kv = 0: attention projects queries, keys and values from the stream */
     int64_t padding;            /* 1 + padding token, whose embedding gets no gradient in transformers; 0: none */
     double local_theta;         /* of rotary positions in layers with a window, which have no scaling then; 0: as in the
                                  * others */
@@ -159,7 +159,8 @@ struct model_config {
     unsigned biases;            /* roles whose matrices have a bias: HAS_BIAS(role) | ...; a layernorm always has one */
     bool tied;                  /* the output matrix is the token embedding */
     double eps;                 /* of the norms */
-    double dropout_embedding, dropout_residual, dropout_attention;
+    double dropout_embedding, dropout_residual, dropout_attention;      /* probabilities: of the embeddings, of what a
+                                 * block adds to the stream, of attention's weights */
     double init_std;            /* of embeddings and weights; divided by sqrt(2 L) for projections to the residual */
     int initial;                /* INITIAL_SCALED, as above, or another rule of conventions.h; not in files */
 };
@@ -219,9 +220,9 @@ int model_config_numbers(const struct model_config *, struct model_number out[MO
 
 /* A named shape and the batch it is usually trained with. */
 struct model_preset {
-    struct model_config config;
-    const char *description;
-    int64_t batch;
+    struct model_config config;         /* the shape; its name is the word for --model */
+    const char *description;            /* one line for `orrery list models` */
+    int64_t batch;                      /* B, unless --batch says otherwise */
 };
 extern const struct model_preset model_presets[];       /* ends with an empty name; [0] is the default */
 
@@ -237,13 +238,13 @@ enum error_code model_config_preset(struct model_config *, int64_t *batch, const
  */
 enum error_code model_config_read(struct model_config *, const char *path, struct error *);
 
-/** The same from text in memory; `where` names it in messages. */
+/** Read a config from text in memory; `where` names the text in messages. */
 enum error_code model_config_parse(struct model_config *, const char *text, const char *where, struct error *);
 
 /** Write such a file atomically.  @return OK or ERR_FILE. */
 enum error_code model_config_write(const struct model_config *, const char *path, struct error *);
 
-/** The same as text in memory, which model_config_parse reads.  @param[out] text  for free(); NULL on failure.
+/** Write such a file as text in memory, which model_config_parse reads.  @param[out] text  for free(); NULL on failure.
  *  @return OK, ERR_PLAN as model_config_check, or ERR_MEMORY. */
 enum error_code model_config_text(const struct model_config *, char **text, struct error *);
 
@@ -317,19 +318,19 @@ int param_head_bias(const struct model_config *);
 /* Where layers are numbered, the second block of one with a shortcut; L is what comes after the last layer. */
 static inline int64_t second_block(const struct model_config *c, int64_t layer) { return c->L + 1 + layer; }
 
-/* What is added to the weights of a norm. */
+/* A number that is added to the weights of a norm: 1, or 0. */
 static inline double norm_base(const struct model_config *c) { return c->norms_from_one; }
 
 /* Widths of the fused layers, and of all heads' results side by side. */
 static inline int64_t qkv_width(const struct model_config *c) { return (c->H + 2 * c->K) * c->A; }
 static inline int64_t heads_width(const struct model_config *c) { return c->H * c->A; }
 
-/* The same without the zeros beside a latent's values: what the projection back multiplies. */
+/* Widths without the zeros beside a latent's values: what the projection back multiplies. */
 static inline int64_t value_width(const struct model_config *c) { return LATENT(c) ? c->latent.v : c->A; }
 static inline int64_t values_width(const struct model_config *c) { return c->H * value_width(c); }
 
-/* Of latent attention: the numbers of a head's queries and keys without positions; of what the latent of keys and
- * values becomes in a head; of the latent with the shared key. */
+/* Latent attention has these widths: a head's queries and keys without positions; what the latent of keys and values
+ * becomes in a head; the latent with the shared key. */
 static inline int64_t nope_width(const struct model_config *c) { return c->A - c->rotary.turned; }
 static inline int64_t expanded_width(const struct model_config *c) { return nope_width(c) + c->latent.v; }
 static inline int64_t kv_latent_width(const struct model_config *c) { return c->latent.kv + c->rotary.turned; }
@@ -342,11 +343,12 @@ int64_t model_elements(const struct model_config *);
  *  and the causal half of attention.  A multiply-add counts as two; a mixture computes k experts per token. */
 double model_step_flops(const struct model_config *, int64_t B, int64_t S);
 
-/** The same for the forward pass alone. */
+/** Operations of the forward pass alone. */
 double model_forward_flops(const struct model_config *, int64_t B, int64_t S);
 
-/** The same, with attention of each token to all tokens of its sequence, as if there were no mask and no window.  Three
- *  times the one or the other are the operations of a step by which utilizations are published: docs/words.md. */
+/** Operations of the forward pass with attention of each token to all tokens of its sequence, as if there were no mask
+ *  and no window.  Three times either number are the operations of a step by which utilizations are published:
+ *  docs/words.md. */
 double model_forward_flops_whole(const struct model_config *, int64_t B, int64_t S);
 
 #endif

@@ -22,6 +22,7 @@ int64_t encoder_counts(const struct modality *m, int64_t D)
 
 struct tensor encoder_view(const struct modality *m, int64_t D, struct tensor all, enum encoder_param which)
 {
+    /* The four parameters of an encoder lie one after another in `all`. */
     char *at = all.data;
     for (enum encoder_param p = 0; p < which; p++) at += encoder_count(m, D, p) * (int64_t)dtype_size(all.dtype);
     return which == ENCODER_UP_W ? tensor_2d(at, all.dtype, m->F, m->C)
@@ -136,11 +137,13 @@ void serial_encoders_compute(struct serial_encoders *s, const struct ops *op)
     for (int m = 0; m < s->kinds; m++) {
         const struct modality *is = &modalities[m];
         if (tensor_rows(s->x[m]) == 0) continue;
+        /* out [patches,D] = W_out gelu(W_up x + b_up) + b_out, for all patches of the modality. */
         op->linear_forward(s->up[m], s->x[m], encoder_view(is, s->D, s->w[m], ENCODER_UP_W),
                            encoder_view(is, s->D, s->w[m], ENCODER_UP_B));
         op->gelu_forward(s->act[m], s->up[m]);
         op->linear_forward(s->out[m], s->act[m], encoder_view(is, s->D, s->w[m], ENCODER_OUT_W),
                            encoder_view(is, s->D, s->w[m], ENCODER_OUT_B));
+        /* rows [patches,D] has the clips of all modalities in the order of the batch. */
         visit_rows(s, m, s->out[m], s->rows, true);
     }
 }
@@ -151,6 +154,7 @@ static bool place_patches(struct serial_encoders *s, int64_t rows)
     s->at = malloc((size_t)rows * sizeof *s->at);
     for (int64_t row = 0; s->at && row < rows; row++) s->at[row] = -1;
     for (int i = 0; s->at && i < s->clips.count; i++)
+        /* Row `row + k` of the batch is patch `first + k`. */
         for (int64_t k = 0; k < s->clips.clip[i].count; k++)
             s->at[s->clips.clip[i].row + k] = (int32_t)(s->clips.clip[i].first + k);
     return s->at;
@@ -182,7 +186,9 @@ enum error_code serial_encoders_backward(struct serial_encoders *s, const struct
                       d_act = zeros(s->dtype, n, is->F);
         const bool ok = d_out.data && d_up.data && d_act.data;
         if (ok && n > 0) {
+            /* d_out takes the gradients of this modality's rows, clip after clip. */
             visit_rows(s, m, d_out, s->d_rows, false);
+            /* The backward pass is that of a block's feed-forward; patches themselves have no gradient. */
             op->linear_backward_weight(encoder_view(is, s->D, s->g[m], ENCODER_OUT_W),
                                        encoder_view(is, s->D, s->g[m], ENCODER_OUT_B), d_out, s->act[m]);
             op->linear_backward_input(d_act, d_out, encoder_view(is, s->D, s->w[m], ENCODER_OUT_W));

@@ -5,12 +5,13 @@
 /* linear: of the forward pass; a step has as many again for the inputs and for the weights. */
 struct flops { double linear, attention_forward, attention_backward, attention_whole; };
 
-/* Of all layers of one stream. */
+/* Attention's operations in all layers of one stream. */
 static double attention_flops(const struct model_config *c, int64_t N, int64_t S,
                               struct op_cost (*cost)(int64_t, struct attention, enum dtype))
 {
     struct attention a = { .S = S, .H = c->H, .K = c->K, .A = c->A };
     const double windowed = (double)model_windowed_layers(c), full = ((double)c->L - windowed) * cost(N, a, F32).flops;
+    /* Layers with a window compute fewer pairs. */
     a.window = c->windows.size;
     return full + windowed * cost(N, a, F32).flops;
 }
@@ -30,7 +31,7 @@ static double mixture_flops(const struct model_config *c, int64_t N)
            (m->shared > 0 && m->shared_gate ? linear_cost(N, c->D, 1, F32).flops : 0);
 }
 
-/* Of all layers. */
+/* Operations of the feed-forwards, or mixtures, of all layers. */
 static double feeds_flops(const struct model_config *c, int64_t N)
 {
     const double mixtures = (double)mixture_layers(c), others = (double)c->L - mixtures;
@@ -39,7 +40,7 @@ static double feeds_flops(const struct model_config *c, int64_t N)
            others * feed_flops(c, N, c->dense.F, 2);
 }
 
-/* From the stream to queries, keys and values. */
+/* The matrices from the stream to queries, keys and values. */
 static double into_heads_flops(const struct model_config *c, int64_t N)
 {
     const struct latent_config *l = &c->latent;
@@ -62,6 +63,7 @@ static struct flops flops_of(const struct model_config *c, int64_t B, int64_t S)
            forward = P * blocks * attention_flops(c, N, S, attention_forward_cost),
            backward = P * blocks * attention_flops(c, N, S, attention_backward_cost);
     if (P > 1) {
+        /* Parallel streams add two small layers that weigh them, and attention to the prefixes. */
         const int64_t D = c->D, keys = B * c->streams.prefix;
         ends += linear_cost(N, D * STREAMS(c), D, F32).flops + linear_cost(N, D, STREAMS(c), F32).flops;
         forward += L * attention_part_forward_cost(pairs, N, keys, a, F32).flops;

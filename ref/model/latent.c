@@ -44,22 +44,27 @@ void latent_forward(struct transformer *m, int layer)
     struct tensor from = a->ln1;
 
     if (c->latent.q > 0) {
+        /* q_normed [N,q] = rmsnorm(ln1 W^T). */
         op->linear_forward(a->q_latent, a->ln1, W(Q_LATENT_W), W(Q_LATENT_B));
         computed(m, "attn.q_latent", layer, a->q_latent, c->D);
         op->rmsnorm_forward(a->q_normed, a->q_rstd, a->q_latent, W(Q_NORM_W), norm_base(c), LATENT_EPS);
         computed(m, "attn.q_normed", layer, a->q_normed, c->latent.q);
         from = a->q_normed;
     }
+    /* queries [N,H A]: of each head first `nope` numbers, then those with positions. */
     op->linear_forward(a->queries, from, W(QUERIES_W), tensor_none);
     computed(m, "attn.q", layer, a->queries, tensor_cols(from));
+    /* kv_latent [N,kv + T]: the latent, and one key with positions that all heads share. */
     op->linear_forward(a->kv_latent, a->ln1, W(KV_LATENT_W), W(KV_LATENT_B));
     computed(m, "attn.kv_latent", layer, a->kv_latent, c->D);
     op->columns_move(a->kv_only, a->kv_latent, at.latent, false);
     op->rmsnorm_forward(a->kv_normed, a->kv_rstd, a->kv_only, W(KV_NORM_W), norm_base(c), LATENT_EPS);
     computed(m, "attn.kv_normed", layer, a->kv_normed, c->latent.kv);
+    /* expanded [N,H (nope + v)]: of each head a key without positions, then a value. */
     op->linear_forward(a->expanded, a->kv_normed, W(KEYS_VALUES_W), tensor_none);
     computed(m, "attn.kv", layer, a->expanded, c->latent.kv);
 
+    /* qkv [N,3 H A], positions first in a head; a value's last A - v numbers stay 0. */
     zero(a->qkv);
     op->columns_move(a->qkv, a->queries, at.turned_query, false);
     op->columns_move(a->qkv, a->queries, at.query, false);
@@ -77,6 +82,7 @@ void latent_backward(struct transformer *m, int layer)
     struct block_activations *a = &m->block[layer];
     const struct tensor d_latent = m->d_kv_latent, d_ln1 = m->d_branch;
 
+    /* The columns go back to where forward took them from. */
     op->columns_move(m->d_expanded, m->d_qkv, moved_back(at.key), false);
     op->columns_move(m->d_expanded, m->d_qkv, moved_back(at.value), false);
     computed_gradient(m, "attn.kv", layer, m->d_expanded, c->A + m->S);
@@ -87,6 +93,7 @@ void latent_backward(struct transformer *m, int layer)
     op->rmsnorm_backward_input(m->d_kv_only, m->d_kv_normed, a->kv_only, W(KV_NORM_W), norm_base(c), a->kv_rstd);
     zero(d_latent);
     op->columns_move(d_latent, m->d_kv_only, moved_back(at.latent), false);
+    /* All heads have read the shared key: its gradient is the sum over heads. */
     op->columns_move(d_latent, m->d_qkv, moved_back(at.shared_key), true);
     computed_gradient(m, "attn.kv_latent", layer, d_latent, c->H * (c->A + m->S));
     op->linear_backward_weight(G(KV_LATENT_W), G(KV_LATENT_B), d_latent, a->ln1);
@@ -104,6 +111,7 @@ void latent_backward(struct transformer *m, int layer)
         op->linear_backward_weight(G(Q_LATENT_W), G(Q_LATENT_B), m->d_q_latent, a->ln1);
         op->linear_backward_input(d_ln1, m->d_q_latent, W(Q_LATENT_W));
     } else op->linear_backward_input(d_ln1, m->d_queries, W(QUERIES_W));
+    /* d ln1 = what the queries gave + d_latent W_kv. */
     op->linear_backward_input(m->d_step, d_latent, W(KV_LATENT_W));             /* free at this time */
     op->add(d_ln1, m->d_step, d_ln1);
 }

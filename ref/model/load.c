@@ -23,6 +23,7 @@ static int32_t expert_dealt(const struct mixture_config *m, int64_t place)
     const bool grouped = m->router.groups > 1;
     const int64_t parts = grouped ? m->router.groups : m->k, size = columns / parts,
                   kept = grouped ? m->router.kept : parts, begin = place / (kept * size) * kept;
+    /* The columns that are left over are dealt last, in order. */
     if (place >= parts * size) return (int32_t)place;           /* k does not divide the columns */
     const int64_t wide = begin + kept <= parts ? kept : parts - begin, within = place - begin * size;
     return (int32_t)((begin + within % wide) * size + within / wide);
@@ -43,9 +44,11 @@ static enum error_code open_zipf(struct load *load, double exponent, const struc
     load->expert = calloc((size_t)(c->L * columns) + 1, sizeof *load->expert);
     if (load->below == NULL || load->expert == NULL) return fail(err, ERR_MEMORY, "no memory for a load of experts");
     for (int64_t n = 0; n < columns; n++) {
+        /* Whole numbers as weights: sums are exact, and the same on every machine. */
         const double weight = floor(ZIPF_UNIT * pow((double)(n + 1), -exponent));
         load->below[n + 1] = load->below[n] + (weight > 1 ? (uint64_t)weight : 1);
     }
+    /* Each layer has its own random order of ranks. */
     for (int64_t i = 0; i < c->L * columns; i++)
         load->expert[i] = (int32_t)permutation_item(i % columns, columns, LOAD_SEED, LOAD_RANKS,
                                                     (uint64_t)(i / columns));
@@ -73,6 +76,7 @@ static uint64_t draw_below(uint64_t n, int64_t layer, int64_t row, int64_t i)
                    key[2] = { LOAD_SEED, LOAD_CHOICES };
     uint32_t word[4];
     philox4x32(counter, key, word);
+    /* The draw depends on row, layer and choice alone: any device can repeat it. */
     const uint64_t bits = (uint64_t)word[0] << 21 | word[1] >> 11;
     const uint64_t drawn = (uint64_t)((double)bits * 0x1p-53 * (double)n);
     return drawn < n ? drawn : n - 1;
@@ -87,11 +91,14 @@ static void deal_zipf(const struct load *load, const struct mixture_config *m, i
     for (int64_t i = 0; i < m->k; i++) {
         uint64_t at = draw_below(left, layer, row, i);
         int64_t place = 0;
+        /* A drawn number counts only weights that are left: it skips those of earlier choices. */
         while (place < i && at >= load->below[choice[place]]) at += weight_of(load, choice[place++]);
         const int32_t rank = rank_at(load, columns, at);
+        /* The ranks stay sorted. */
         memmove(choice + place + 1, choice + place, (size_t)(i - place) * sizeof *choice);
         choice[place] = rank, left -= weight_of(load, rank);
     }
+    /* Ranks become experts in the layer's order. */
     for (int64_t i = 0; i < m->k; i++) choice[i] = load->expert[layer * columns + choice[i]];
 }
 
@@ -219,6 +226,7 @@ static void deal_with_capacity(const struct load *load, const struct model_confi
                                int64_t layer, struct sequence *s, int64_t first, int64_t count, int32_t *choice)
 {
     memset(s->taken, 0, (size_t)c->mixture.E * sizeof *s->taken);
+    /* Rows of the sequence before `first` are dealt, too, only to count the places they take. */
     for (int64_t row = first - first % S; row < first + count; row++) {
         int32_t *const to = row < first ? s->unread : choice + (row - first) * c->mixture.k;
         deal_row(load, c, step, layer, row, to);
@@ -230,6 +238,7 @@ enum error_code load_deal(const struct load *load, const struct model_config *c,
                           int64_t first, int64_t count, int32_t *choice, struct error *err)
 {
     const struct mixture_config *m = &c->mixture;
+    /* A file says itself which choices are dropped. */
     const bool drops = m->capacity_factor > 0 && !(load && load->kind == LOAD_FILE);
     for (int64_t i = 0; i < count && !drops; i++) deal_row(load, c, step, layer, first + i, choice + i * m->k);
     if (!drops) return OK;
@@ -237,6 +246,7 @@ enum error_code load_deal(const struct load *load, const struct model_config *c,
     if (room == NULL) return fail(err, ERR_MEMORY, "no memory to deal rows to %lld experts", (long long)m->E);
     struct sequence s = { room, room + m->E, mixture_capacity(m, S) };
     for (int64_t done = 0, n; done < count; done += n) {
+        /* Sequence by sequence: each has a capacity of its own. */
         const int64_t row = first + done, rest = S - row % S;
         n = rest < count - done ? rest : count - done;
         deal_with_capacity(load, c, S, step, layer, &s, row, n, choice + done * m->k);

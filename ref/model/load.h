@@ -32,11 +32,11 @@ struct model_config;
 enum load_kind { LOAD_EVEN, LOAD_ZIPF, LOAD_FILE };
 
 struct load {
-    enum load_kind kind;
+    enum load_kind kind;                /* which of the arrays below are set */
     uint64_t *below;                    /* [columns + 1] of Zipf's law: the sum of the weights of the ranks before */
     int32_t *expert;                    /* [L, columns] likewise: the expert of each rank */
     int32_t *choice;                    /* [steps, L, rows, k] of a file */
-    int64_t steps, L, rows;
+    int64_t steps, L, rows;             /* dimensions of `choice` */
 };
 
 /**

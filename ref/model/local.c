@@ -11,6 +11,7 @@ static struct tensor *zeros_like(const struct tensor w[], int count, int each)
     bool ok = t != NULL;
     for (int i = 0; ok && i < count * each; i++) {
         t[i] = w[i / each];
+        /* There is one byte more, because calloc of nothing may return NULL. */
         t[i].data = calloc(1, tensor_bytes(t[i]) + 1);
         ok = t[i].data != NULL;
     }
@@ -112,11 +113,13 @@ enum error_code local_step(struct local_run *l, const int32_t *ids, const int32_
     l->step++;
     for (int r = 0; r < l->replicas && !e; r++) {
         l->replica[r].model.seed = seed;
+        /* Replica r trains on sequences first[r] .. first[r + 1]; dropout counts sequences of the whole batch. */
         l->replica[r].model.first = first[r];
         e = inner_step(l, &l->replica[r], ids + first[r] * S, labels + first[r] * S, first[r + 1] - first[r], S, err);
     }
     if (e || !outer_follows(&l->outer, l->step)) return e;
     for (int i = 0; i < l->replica[0].model.params; i++) {
+        /* The outer step of a parameter: anchor and momentum change, and every replica gets the anchor. */
         for (int r = 0; r < l->replicas; r++) l->theta[r] = l->replica[r].model.w[i];
         outer_step(&l->outer, learning_rate(&l->hyper, l->step), l->anchor[i], l->momentum[i], l->theta, l->replicas);
     }

@@ -12,17 +12,17 @@
 #include "ref/optim/outer.h"
 
 struct replica {
-    struct transformer model;
+    struct transformer model;           /* weights that the replica steps by itself between two outer steps */
     struct tensor *state;               /* [params * OPTIMIZER_MAX_STATES] */
     double loss, norm;                  /* of the last step: mean over its labels; of its gradients before clipping */
 };
 
 struct local_run {
-    int replicas;
+    int replicas;                       /* copies that train apart, each on its share of the batch */
     struct replica *replica;            /* [replicas] */
-    struct outer outer;
-    const struct optimizer *optimizer;
-    struct hyperparameters hyper;
+    struct outer outer;                 /* when and how the replicas are combined */
+    const struct optimizer *optimizer;  /* of the steps inside a round */
+    struct hyperparameters hyper;       /* of the optimizer, with the schedule of the learning rate */
     struct tensor *anchor, *momentum;   /* [params] weights after the last outer step; momentum of the outer steps */
     struct tensor *theta;               /* [replicas] for the outer step, one parameter's weights */
     int64_t step;                       /* steps done */

@@ -36,6 +36,7 @@ void mezo_move(const struct param_spec *p, uint64_t key, double along, int64_t f
         double z[PIECE], sum[PIECE];
         mezo_draw(p, key, first + at, m, z);
         convert_numbers(sum, F64, here, t, m);
+        /* w + along z in fp64, rounded once to the format of w. */
         for (int64_t i = 0; i < m; i++) sum[i] += along * z[i];
         convert_numbers(here, t, sum, F64, m);
     }
@@ -61,6 +62,7 @@ static struct tensor *moved_weights(const struct transformer *m, uint64_t key, d
             return NULL;
         }
         memcpy(all[i].data, m->w[i].data, tensor_bytes(m->w[i]));
+        /* z is drawn from the key again, equal to the step's, and never stored. */
         mezo_move(&m->spec[i], key, along, 0, tensor_count(all[i]), all[i].dtype, all[i].data);
     }
     return all;
@@ -88,6 +90,7 @@ void transformer_gradients_along(struct transformer *m, uint64_t key, double slo
         for (int64_t at = 0; at < n; at += PIECE) {
             const int64_t k = piece_at(at, n);
             mezo_draw(&m->spec[i], key, at, k, z);
+            /* g = slope z. */
             for (int64_t j = 0; j < k; j++) z[j] *= slope;
             convert_numbers((char *)g.data + (size_t)at * dtype_size(g.dtype), g.dtype, z, F64, k);
         }

@@ -61,9 +61,11 @@ static void choose(const struct transformer *m, struct block_activations *a, int
     const struct router_rule *const rule = &m->config.mixture.router;
     const int64_t n = tensor_count(a->experts);
     if (m->route == NULL) {
+        /* experts [N,k] = the k best columns by the rule's keys; weights [N,k] from their scores. */
         m->ops->route_forward(a->weights, a->experts, a->router, rule, transformer_router_bias(m, layer));
         return;
     }
+    /* Given choices replace the router's; it still weighs them by its own scores. */
     memcpy(a->experts.data, m->route + layer * n, (size_t)n * sizeof *m->route);
     m->ops->route_weights(a->weights, a->experts, a->router, rule);
 }
@@ -74,6 +76,7 @@ static void drop(const struct transformer *m, struct block_activations *a)
     const struct mixture_config *x = &m->config.mixture;
     if (m->route == NULL)
         m->ops->route_drop(a->weights, a->experts, m->S, x->E, mixture_capacity(x, m->S), x->drops_by_weight);
+    /* Given choices say themselves which are dropped: a negative expert has weight 0. */
     for (int64_t i = 0; i < tensor_count(a->experts) && m->route != NULL; i++)
         if (((const int32_t *)a->experts.data)[i] < 0) tensor_set(a->weights, i, 0);
 }
@@ -144,12 +147,14 @@ static void judge(struct transformer *m, const struct block_activations *a, int 
     for (int64_t first = 0, n; (n = judged_rows(m, layer, &first)) > 0; first += n) {
         add_to_sums(m, a, layer, first, n);
         for (int64_t i = first * k; i < (first + n) * k; i++) {
+            /* choices[e] counts how often expert e was chosen, also where its capacity drops the choice. */
             const int32_t chosen = choice_made(((const int32_t *)a->experts.data)[i]);
             if (chosen != CHOICE_NONE) choices[chosen]++;
         }
     }
     for (int64_t first = 0, n; (n = judged_sequence(m, layer, &first)) > 0; first += n) {
         const struct tensor experts = tensor_rows_of(a->experts, first, n);
+        /* Each judged sequence has a balance loss of its own. */
         m->router_sequences[layer]++;
         if (x->sequence_coefficient > 0)
             m->ops->sequence_balance_forward(&m->router_own[layer], tensor_rows_of(a->router, first, n), experts,
@@ -163,14 +168,17 @@ void mixture_forward(struct transformer *m, int layer)
     const struct model_config *c = &m->config;
     struct block_activations *a = &m->block[layer];
 
+    /* logits [N,E] = ln2 W_router^T. */
     op->linear_forward(a->router, a->ln2, W(ROUTER_W), W(ROUTER_B));
     computed(m, "router.logits", layer, a->router, c->D);
     choose(m, a, layer);
     judge(m, a, layer);
     if (c->mixture.capacity_factor > 0) drop(m, a);
     computed(m, "router.weights", layer, a->weights, mixture_columns(&c->mixture));
+    /* order [Nk]: choices sorted by expert; counts [E]: rows of each. */
     op->expert_order(a->order, a->counts, a->experts);
     const struct block_activations b = computed_block(a);
+    /* rows [Nk,D]: a token's row once for each of its choices, in that order. */
     op->gather_forward(b.rows, a->ln2, b.order, c->mixture.k);
 
     for (int64_t e = 0, first = 0; e < c->mixture.E; first += count_of(a, e++)) {
@@ -180,6 +188,7 @@ void mixture_forward(struct transformer *m, int layer)
                                WE(UP_B));
     }
     computed(m, "mlp.up", layer, b.up, c->D);
+    /* act [Nk,F] = silu(gate) up, for the rows of all experts at once. */
     act_forward(m, b.act, b.up);
     computed(m, "mlp.act", layer, b.act, 1);
     for (int64_t e = 0, first = 0; e < c->mixture.E; first += count_of(a, e++)) {
@@ -189,7 +198,9 @@ void mixture_forward(struct transformer *m, int layer)
                                WE(DOWN_B));
     }
     computed(m, "experts.out", layer, b.results, c->F);
+    /* branch[n] = sum over a token's choices of weight times result, in the order of choices. */
     op->combine_forward(m->branch, b.results, b.order, a->weights);
+    /* An expert without computation adds weight times ln2. */
     if (has_identity(c)) op->identity_forward(m->branch, a->ln2, a->experts, a->weights, c->mixture.E);
     if (c->mixture.shared > 0) {
         computed(m, "routed.out", layer, m->branch, c->mixture.k);
@@ -214,6 +225,7 @@ static void experts_backward(struct transformer *m, int layer)
     for (int64_t e = 0, first = 0; e < c->mixture.E; first += count_of(a, e++)) {
         const int64_t n = count_of(a, e);
         if (n == 0) continue;
+        /* dW_down[e] += d_rows^T act,  d_act = d_rows W_down[e], over the n rows of expert e. */
         op->linear_backward_weight(GE(DOWN_W), GE(DOWN_B), tensor_rows_of(m->d_rows, first, n),
                                    tensor_rows_of(a->act, first, n));
         op->linear_backward_input(tensor_rows_of(m->d_act, first, n), tensor_rows_of(m->d_rows, first, n), WE(DOWN_W));
@@ -224,6 +236,7 @@ static void experts_backward(struct transformer *m, int layer)
     for (int64_t e = 0, first = 0; e < c->mixture.E; first += count_of(a, e++)) {
         const int64_t n = count_of(a, e);
         if (n == 0) continue;
+        /* dW_up[e] += d_up^T rows,  d_rows = d_up W_up[e]. */
         op->linear_backward_weight(GE(UP_W), GE(UP_B), tensor_rows_of(m->d_up, first, n),
                                    tensor_rows_of(a->rows, first, n));
         op->linear_backward_input(tensor_rows_of(m->d_rows, first, n), tensor_rows_of(m->d_up, first, n), WE(UP_W));
@@ -235,8 +248,10 @@ static void router_backward(struct transformer *m, int layer)
     const struct ops *op = m->ops;
     const struct mixture_config *x = &m->config.mixture;
     struct block_activations *a = &m->block[layer];
+    /* d_router [N,E]: gradients of logits from those of weights; choices themselves have none. */
     op->route_backward_input(m->d_router, m->d_weights, a->weights, a->experts, a->router, &x->router);
     for (int64_t first = 0, n; (n = judged_rows(m, layer, &first)) > 0; first += n)
+        /* += balance slope of each probability, and 2 z coefficient logsumexp, over the loss's rows. */
         op->router_losses_backward_input(tensor_rows_of(m->d_router, first, n), tensor_rows_of(a->router, first, n),
                                          m->router_slope + loss_of(m, layer, first) * mixture_columns(x),
                                          m->loss_scale * 2 * x->z_coefficient / rows_among(m, layer));
@@ -247,6 +262,7 @@ static void router_backward(struct transformer *m, int layer)
                                             m->loss_scale * x->sequence_coefficient / m->router_sequences[layer]);
     }
     computed_gradient(m, "router.logits", layer, m->d_router, mixture_columns(x));
+    /* dW_router += d_router^T ln2. */
     op->linear_backward_weight(G(ROUTER_W), G(ROUTER_B), m->d_router, a->ln2);
 }
 
@@ -291,14 +307,17 @@ void mixture_backward(struct transformer *m, int layer)
         computed_gradient(m, "routed.out", layer, m->d_branch, 1);
         shared_backward(m, layer);
     }
+    /* d_rows = weight d_branch;  d_weights [N,k] = d_branch . result of the choice. */
     op->combine_backward_input(d_rows, m->d_weights, m->d_branch, b.results, b.order, b.weights);
     if (has_identity(c)) op->identity_backward_weights(m->d_weights, m->d_branch, b.ln2, b.experts, c->mixture.E);
     computed_gradient(m, "router.weights", layer, m->d_weights, terms_of_weights(m, &b));
     computed_gradient(m, "experts.out", layer, d_rows, 1);
     router_backward(m, layer);
+    /* d ln2 by way of the router [N,D] = d_router W_router. */
     op->linear_backward_input(from_router, m->d_router, W(ROUTER_W));
     if (has_identity(c)) op->identity_forward(from_router, m->d_branch, b.experts, b.weights, c->mixture.E);
     experts_backward(m, layer);
+    /* d_branch[n] = sum of d_rows over the token's k choices. */
     op->gather_backward_input(m->d_branch, d_rows, b.order, c->mixture.k);
     op->add(m->d_branch, m->d_branch, from_router);
     if (c->mixture.shared > 0) op->add(m->d_branch, m->d_branch, m->d_shared);
@@ -318,6 +337,7 @@ enum error_code router_losses_begin(struct transformer *m, struct error *err)
     m->sequence_loss = 0;
     if (c->mlp != MLP_MIXTURE) return OK;
     m->balance_groups = 1;
+    /* Groups are numbered without gaps: microbatches, sequences, or one batch. */
     for (int64_t n = 0; n < m->B * m->S; n++)
         if (group_of(m, n) >= m->balance_groups) m->balance_groups = group_of(m, n) + 1;
     free(m->router_sums), free(m->router_slope), free(m->router_rows);
@@ -325,6 +345,7 @@ enum error_code router_losses_begin(struct transformer *m, struct error *err)
     m->router_slope = calloc((size_t)(losses_of_batch(m) * columns), sizeof *m->router_slope);
     m->router_rows = calloc(4 * (size_t)c->L, sizeof *m->router_rows);
     memset(m->router_choices, 0, (size_t)(c->L * columns) * sizeof *m->router_choices);
+    /* Four arrays of [L] share one piece of memory. */
     if (m->router_rows)
         m->router_sequences = m->router_rows + c->L, m->router_z = m->router_rows + 2 * c->L,
         m->router_own = m->router_rows + 3 * c->L;
@@ -343,6 +364,7 @@ static double balance_of_group(struct transformer *m, int64_t group)
         const double *probability = m->router_sums + i * (2 * columns + 1), *chosen = probability + columns;
         const struct balance_rows rows = { chosen[columns], rows_among(m, i - group * losses) };
         for (int64_t e = 0; e < columns; e++) {
+            /* loss = sum over e of slope_e times summed probability_e; slope_e grows with the choices of e. */
             const double slope = balance_slope(x, rows, chosen[e]);
             loss += slope * probability[e];
             m->router_slope[i * columns + e] = m->loss_scale * x->balance_coefficient * slope;
@@ -358,6 +380,7 @@ double router_losses_end(struct transformer *m)
     m->balance_loss = m->z_loss = 0;
     for (int64_t g = 0; g < m->balance_groups; g++) m->balance_loss += balance_of_group(m, g);
     for (int64_t l = 0; l < m->config.L; l++) {
+        /* Losses are means over the rows, or sequences, that were judged in the layer. */
         if (m->router_rows[l] > 0) m->z_loss += m->router_z[l] / rows_among(m, l);
         if (m->router_sequences[l] > 0) m->sequence_loss += m->router_own[l] / m->router_sequences[l];
     }

@@ -10,7 +10,7 @@
 #include "ref/optim/optimizer.h"
 
 struct modality {
-    const char *name;
+    const char *name;                   /* in names of parameters and in messages */
     int64_t C, F;                       /* numbers of a patch; inner width of its encoder */
     int64_t least, most;                /* patches of a clip */
 };
@@ -22,11 +22,12 @@ extern const struct modality modalities[MODALITIES];
 
 /* Patches in a row of one sequence. */
 struct clip {
-    int modality;
+    int modality;                       /* index in modalities[] */
     int64_t row, count;                 /* its first row in the batch, B x S; patches, a row each */
     int64_t first;                      /* the number of its first patch among all of the batch */
 };
 
+/* Clips of a batch in order of sequences, and the sum of their patches. clips_close frees the list. */
 struct clips { int count; int64_t patches; struct clip *clip; };
 
 /**
@@ -66,11 +67,11 @@ void encoder_draw(const struct modality *, int64_t D, uint64_t seed, struct tens
 
 /* All encoders with all clips of a batch. */
 struct serial_encoders {
-    int kinds;
-    int64_t D;
-    enum dtype dtype;
+    int kinds;                          /* modalities in use: the first so many */
+    int64_t D;                          /* width of the model, which every encoder's output has */
+    enum dtype dtype;                   /* format of weights and activations */
     struct tensor w[MODALITIES], g[MODALITIES], state[MODALITIES][OPTIMIZER_MAX_STATES];    /* [encoder_counts] */
-    struct clips clips;
+    struct clips clips;                 /* those of the current step */
     struct tensor x[MODALITIES], up[MODALITIES], act[MODALITIES], out[MODALITIES];      /* of this batch, clip after
                                          * clip */
     struct tensor rows, d_rows;         /* [patches, D] embeddings, and their gradients */

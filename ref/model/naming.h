@@ -12,10 +12,11 @@ struct naming {
     const char *in_files;                       /* prefix of all names except the head's, only in files */
     const char *block;                          /* prefix of the names of a block's parameters; %d: the layer */
     bool transposed;                            /* matrices of blocks are [in, out] in files */
-    struct names of_block[BLOCK_PARAMS];
+    struct names of_block[BLOCK_PARAMS];        /* name of each parameter of a block, behind the prefix `block` */
     struct names stream_queries;                /* QUERIES_W where queries come from the stream, not from a latent */
     const char *expert;                         /* prefix of the names of an expert's parameters; %d: the expert */
-    struct names expert_up, expert_up_bias, expert_down, expert_down_bias;
+    struct names expert_up, expert_up_bias, expert_down, expert_down_bias;      /* behind the prefix `expert`, or
+                                                 * `stack` in files */
     const char *stack;                          /* in files all experts' are one tensor with this prefix, matrices
                                                  * [in, out], rows of gate and gated half in turn; NULL: each its own */
     const char *tokens, *positions, *norm;      /* without ".weight" and ".bias" */

@@ -10,6 +10,7 @@ double embedding_factor(const struct model_config *c, enum dtype t)
     double rounded = 1;
     const struct tensor one = tensor_1d(&rounded, t, 1);
     if (!c->scaled_embedding) return 1;
+    /* The factor is sqrt(D) rounded to the format, as transformers multiplies with a tensor of that format. */
     tensor_set(one, 0, sqrt((double)c->D));
     return tensor_get(one, 0);
 }
@@ -17,6 +18,7 @@ double embedding_factor(const struct model_config *c, enum dtype t)
 double attention_scale(const struct model_config *c)
 {
     const struct rotary *r = &c->rotary;
+    /* YaRN of latent attention enlarges scores by the square of mscale. */
     const double more = LATENT(c) && r->scaling == SCALING_YARN && r->factor > 1 && r->all_dim > 0
                             ? 0.1 * r->all_dim * log(r->factor) + 1 : 1;
     return more * more / sqrt(c->score_width > 0 ? c->score_width : (double)c->A);

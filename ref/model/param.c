@@ -27,6 +27,7 @@ void param_init(const struct param_spec *spec, uint64_t seed, enum dtype t, int6
     for (int64_t done = 0; done < n; done += DRAWN_AT_ONCE) {
         const int64_t many = n - done < DRAWN_AT_ONCE ? n - done : DRAWN_AT_ONCE;
         double x[DRAWN_AT_ONCE];
+        /* Each element has its own place in the stream of numbers, so any range can be drawn alone. */
         param_draw(x, spec, seed, stream, first + done, many);
         for (int64_t i = 0; i < many; i++) x[i] = spec->mean + x[i];
         convert_numbers((char *)out + (size_t)done * dtype_size(t), t, x, F64, many);

@@ -36,7 +36,7 @@ enum { PARAM_NAME = 96, PARAM_MOST_PARTS = 3 };
 /* Rows of a parameter that are a separate tensor in the files of transformers, or are in one with others. */
 struct param_part {
     char name[PARAM_NAME + 16];     /* with "transformer." */
-    int64_t rows;
+    int64_t rows;                   /* rows of the parameter that this part has; parts follow one another */
     int64_t items, item;            /* the tensor has so many of these in its first dimension; 0: it is one alone */
     int rows_apart, first;          /* row i of the part is row i rows_apart + first in the file */
 };
@@ -52,17 +52,17 @@ struct param_spec {
     char name[PARAM_NAME];      /* as in transformers; GPT-2 without the leading "transformer."; QKV of a Llama:
                                  * "...self_attn.qkv_proj.weight", UP: "...gate_up_proj.weight", of an expert
                                  * "...w13.weight" */
-    enum param_role role;
+    enum param_role role;       /* decides how tensor parallelism cuts the parameter */
     int layer;                  /* -1: before the first block; L: after the last */
     int expert;                 /* -1: not of an expert */
-    int ndim;
-    int64_t dim[2];
+    int ndim;                   /* 1: a vector; 2: a matrix */
+    int64_t dim[2];             /* [out, in] of a matrix; [n, 0] of a vector */
     double mean, std;           /* of its initial values */
     bool uniform;               /* they are uniform in +-std, not normal */
     bool decay;                 /* weight decay applies: matrices yes, biases and norms no */
     bool file_transposed;       /* files store [in, out]: GPT-2's Conv1D */
-    int parts;
-    struct param_part part[PARAM_MOST_PARTS];
+    int parts;                  /* entries of `part`, at least 1 */
+    struct param_part part[PARAM_MOST_PARTS]; /* tensors of the file that make up the parameter, in order of its rows */
 };
 
 /* Whether it is the matrix of a linear layer inside a block, except the router's and the shared experts' gate. */

@@ -4,7 +4,7 @@
 
 /* ---- indices in the list ----------------------------------------------------------------------------------------- */
 
-/* What a layer must have so that it has a parameter. */
+/* Properties of a layer; a parameter exists in layers that have all its `needs`. */
 enum {
     LATENTS = 1, LATENT_QUERIES = 2, PLAIN_HEADS = 4, SECOND_BLOCK = 8, EXPERTS = 16, SHARED = 32, GATED_SHARED = 64,
     HEAD_NORMS = 128, STREAM_PREFIX = 256, LOGIT_SINKS = 512, NORMS_BEHIND = 1024, SECOND_NORM = 2048
@@ -168,7 +168,7 @@ static char *append(char *to, const char *end, const char *text)
     return to;
 }
 
-/* The same for a text with "%d", which is n. */
+/* Append a text in which n stands for "%d". */
 static char *append_numbered(char *to, const char *end, const char *text, int n)
 {
     char digits[12], *d = digits + sizeof digits;
@@ -267,6 +267,7 @@ static const struct names *names_of(const struct model_config *c, const struct n
 static struct param_spec block_param(const struct model_config *c, int layer, int expert, enum block_param p)
 {
     const double std = c->init_std, layers = c->initial == INITIAL_SCALED ? (double)c->L : 0.5;
+    /* GPT-2 draws matrices into the residual stream with std / sqrt(2 L); 0.5 makes the divisor 1. */
     const double into_residual = std / sqrt(2 * layers);
     const bool dense = layer_set_has(&c->dense.at, layer);
     const int64_t D = c->D, F = dense ? c->dense.F : c->F, up = dense ? 2 * F : up_width(c), heads = values_width(c),
@@ -385,7 +386,7 @@ static int64_t inputs_of(const struct model_config *c, const struct param_spec *
     }
 }
 
-/* As torch.nn's layers begin: Linear, also its bias, uniform; Embedding normal. */
+/* Initial weights of torch.nn's layers: Linear, also its bias, uniform; Embedding normal. */
 static void begin_as_layer(const struct model_config *c, struct param_spec *s)
 {
     const int64_t inputs = inputs_of(c, s);

@@ -16,6 +16,7 @@ void partial_forward(const struct transformer *m, int layer, struct tensor out)
 {
     for (int64_t b = 0; b < m->B; b++)
         if (passes(m, layer, b))
+            /* out = in: the layer is the identity for this sequence. */
             memcpy(rows(m, out, b), rows(m, m->block[layer].in, b), tensor_bytes(out) / (size_t)m->B);
 }
 
@@ -25,6 +26,7 @@ void partial_backward_begin(struct transformer *m, int layer)
     const size_t bytes = tensor_bytes(m->d_stream) / (size_t)m->B;
     for (int64_t b = 0; b < m->B; b++) {
         if (!passes(m, layer, b)) continue;
+        /* A gradient of zeros goes through the layer; the real one waits, and comes back at the end. */
         memcpy(rows(m, m->branch, b), rows(m, m->d_stream, b), bytes);
         memset(rows(m, m->d_stream, b), 0, bytes);
     }

@@ -7,6 +7,7 @@ static int64_t kept_width(const struct model_config *c) { return 2 * c->K * c->A
 bool past_serves(const struct transformer *m, int64_t tokens)
 {
     const struct model_config *c = &m->config;
+    /* With a capacity a choice depends on other tokens; with LongRoPE keys depend on the length. */
     return STREAMS(c) == 1 && c->mixture.capacity_factor == 0 && !rotary_by_length(&c->rotary, tokens);
 }
 
@@ -40,6 +41,7 @@ static void keep(struct transformer *m, int layer)
     const size_t each = dtype_size(new.dtype), row = (size_t)tensor_cols(new) * each,
                  part = (size_t)tensor_cols(kept) * each;
     for (int64_t n = 0; n < m->S; n++)
+        /* Keys and values are the last 2 K A columns of qkv. */
         memcpy((char *)kept.data + (size_t)(m->past->count + n) * part,
                (const char *)new.data + (size_t)(n + 1) * row - part, part);
 }
@@ -49,6 +51,7 @@ void past_attention(struct transformer *m, int layer)
     struct block_activations *a = &m->block[layer];
     struct attention whole = attention_of(m, layer);
     keep(m, layer);
+    /* New queries see the keys before them and their own. */
     whole.S = m->past->count + m->S;
     m->ops->attention_part_forward(a->att, a->lse, attended(m, layer), first_rows(m->past->kv[layer], whole.S),
                                    m->positions, tensor_none, whole);

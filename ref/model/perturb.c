@@ -6,7 +6,7 @@
 
 enum { AT_ONCE = 2048, PARALLEL_FROM = 16384 };     /* elements */
 
-/* What moves a number by at most sum |x| + the larger of store |x| and step. */
+/* A number x moves by at most sum |x| + the larger of store |x| and step. */
 struct disturbance { double sum, store, step; };
 
 /* Numbers that are so large that `step` is less than `store` of them, all of a usual tensor's: nothing is divided. */
@@ -34,6 +34,7 @@ static void disturb_few(struct tensor t, int64_t first, int64_t n, const struct 
     const double all = d->sum + d->store;
     if (d->step == 0 || are_large(x, n, d))
         for (int64_t i = 0; i < n; i++) {
+            /* r is uniform in -1 .. 1, and depends on seed, tensor and place alone. */
             const double r = (double)word[i] * 0x1p-31 - 1;
             x[i] = x[i] == 0 ? x[i] : x[i] * (1 + r * all);
         }
@@ -73,6 +74,7 @@ static void see(void *context, const char *name, int layer, bool gradient, struc
     const int parts = gradient && is_parameter(name) ? p->gradient_parts : p->parts;
     const double lambda = p->lambda > 0 ? p->lambda : PERTURB_LAMBDA,
                  steps = dtype_is_narrow(stored) ? (p->steps > 0 ? p->steps : 1) * (parts > 1 ? parts : 1) : 0;
+    /* A sum of n terms is off by about lambda sqrt(n) u; storing in 16 bits adds its own step. */
     disturb(t,
             (struct disturbance){ .sum = lambda * sqrt((double)terms) * dtype_unit(dtype_wide(t.dtype)),
                                   .store = steps * 2 * dtype_unit(stored),

@@ -24,7 +24,7 @@
 #define PERTURB_LAMBDA 10.0
 
 struct perturbation {
-    uint64_t seed;
+    uint64_t seed;                      /* of the random errors; another seed is another twin */
     uint64_t announced;                 /* tensors so far; the random stream of the next one */
     double lambda;                      /* 0: PERTURB_LAMBDA */
     enum dtype stored;                  /* bf16 or fp16: disturb as if results were stored in it, whatever their format;

@@ -13,6 +13,7 @@ static double pair_of_turns(const struct rotary *r, int64_t R, double turns)
 static double yarn_ramp(const struct rotary *r, int64_t R, int64_t i)
 {
     const double fast = pair_of_turns(r, R, r->high_frequency), slow = pair_of_turns(r, R, r->low_frequency);
+    /* The ramp lies between the pairs that turn high_frequency and low_frequency times in the original context. */
     const double first = fmax(r->between_pairs ? fast : floor(fast), 0),
                  last = fmin(r->between_pairs ? slow : ceil(slow), (double)(R - 1));
     const double width = first == last ? 0.001 : last - first;          /* as in transformers */
@@ -25,10 +26,12 @@ double rotary_frequency(const struct rotary *r, int64_t R, int64_t i, int64_t S)
     if (r->scaling == SCALING_NONE || r->scaling == SCALING_DYNAMIC) return f;
     if (r->scaling == SCALING_LINEAR) return f / r->factor;
     if (r->scaling == SCALING_LONG) return f / (rotary_by_length(r, S) ? r->longer : r->shorter)[i];
+    /* Pairs that turn often keep their frequency, others are slowed down by the factor. */
     if (r->scaling == SCALING_YARN) {
         const double ramp = yarn_ramp(r, R, i);
         return f / r->factor * ramp + f * (1 - ramp);
     }
+    /* Llama 3: the same three zones, by turns in the original context. */
     const double turns = (double)r->original_positions * f / TWO_PI;
     if (turns > r->high_frequency) return f;
     if (turns < r->low_frequency) return f / r->factor;
@@ -48,6 +51,7 @@ void rotary_table(const struct rotary *r, struct tensor table)
     const int64_t S = tensor_rows(table), R = tensor_cols(table), half = R / 2;
     const double size = rotary_size(r);
     for (int64_t i = 0; i < half; i++) {
+        /* table[p] = size cos(p f_i) for each pair, then size sin(p f_i). */
         const double f = rotary_frequency(r, R, i, S);
         for (int64_t p = 0; p < S; p++) {
             tensor_set(table, p * R + i, size * cos((double)p * f));

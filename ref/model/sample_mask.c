@@ -20,6 +20,7 @@ enum error_code sample_mask(int32_t *mask, const int32_t *within, int64_t B, int
             return fail(err, ERR_USAGE,
                         "packed samples: token %lld of sequence %lld has position %d after %lld: a hole",
                         (long long)at, (long long)(n / S), (int)position, (long long)last);
+        /* A token sees from the first token of its sample up to itself. */
         mask[2 * n] = (int32_t)at - position, mask[2 * n + 1] = (int32_t)at + 1;
     }
     return OK;

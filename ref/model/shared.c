@@ -14,6 +14,7 @@ void shared_forward(struct transformer *m, int layer)
     struct block_activations *a = &m->block[layer];
     struct tensor result = a->shared;
 
+    /* shared [N,D] = W_down (silu(gate) up), of all tokens. */
     op->linear_forward(a->shared_up, a->ln2, W(SHARED_UP_W), tensor_none);
     computed(m, "shared.up", layer, a->shared_up, c->D);
     op->swiglu_forward(a->shared_act, a->shared_up);
@@ -21,6 +22,7 @@ void shared_forward(struct transformer *m, int layer)
     op->linear_forward(a->shared, a->shared_act, W(SHARED_DOWN_W), tensor_none);
     computed(m, "shared.out", layer, a->shared, c->mixture.shared);
     if (c->mixture.shared_gate) {
+        /* gate [N,1]; result = sigmoid(gate) shared. */
         op->linear_forward(a->gate, a->ln2, W(SHARED_GATE_W), tensor_none);
         computed(m, "shared.gate", layer, a->gate, c->D);
         result = m->d_shared;                           /* free at this time */
@@ -43,6 +45,7 @@ void shared_backward(struct transformer *m, int layer)
     if (c->mixture.shared_gate) {
         computed_gradient(m, "shared.gated", layer, m->d_branch, 1);
         d_result = m->d_shared;
+        /* d_shared = sigmoid(gate) d_branch;  d_gate [N,1] = sigmoid' times the sum of d_branch shared over the row. */
         op->gate_backward_input(d_result, m->d_gate, m->d_branch, a->shared, a->gate);
         computed_gradient(m, "shared.gate", layer, m->d_gate, c->D);
         op->linear_backward_weight(G(SHARED_GATE_W), tensor_none, m->d_gate, a->ln2);
@@ -56,6 +59,7 @@ void shared_backward(struct transformer *m, int layer)
     op->linear_backward_weight(G(SHARED_UP_W), tensor_none, m->d_shared_up, a->ln2);
     op->linear_backward_input(m->d_shared, m->d_shared_up, W(SHARED_UP_W));
     if (!c->mixture.shared_gate) return;
+    /* ln2 is read by the experts and by the gate. */
     op->linear_backward_input(from_gate, m->d_gate, W(SHARED_GATE_W));
     op->add(m->d_shared, m->d_shared, from_gate);
 }

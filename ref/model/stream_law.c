@@ -31,6 +31,7 @@ const struct stream_losses stream_losses[STREAM_CORPORA] = {
 int64_t stream_extra_parameters(int64_t P, int64_t D, int64_t L, int64_t prefix, int64_t keys)
 {
     if (P == 1) return 0;
+    /* Two layers P D -> D -> P with biases, and a prefix of keys and values for each layer and stream. */
     const int64_t weigh = (P * D * D + D) + (P * D + P);
     return weigh + L * P * prefix * 2 * keys;
 }
@@ -60,6 +61,7 @@ double stream_law_misfit(const struct stream_law *l, const struct stream_losses 
     double sum = 0;
     for (int i = 0; i < STREAM_RUNS; i++) {
         const double r = fabs(residual(l, s, i));
+        /* Huber's loss: squares of small residuals, large ones linearly. */
         sum += r <= DELTA ? r * r / 2 : DELTA * (r - DELTA / 2);
     }
     return sum;
@@ -106,6 +108,7 @@ static void normal_equations(double H[UNKNOWNS][UNKNOWNS], double g[UNKNOWNS], c
     memset(g, 0, UNKNOWNS * sizeof g[0]);
     for (int i = 0; i < STREAM_RUNS; i++) {
         double d[UNKNOWNS];
+        /* A large residual weighs less, so that its weighted square is Huber's linear part. */
         const double r = residual(&l, s, i), weight = fabs(r) <= DELTA ? 1 : DELTA / fabs(r);
         slopes(d, x, i);
         for (int a = 0; a < UNKNOWNS; a++) {
@@ -125,6 +128,7 @@ static void damped_step(double y[UNKNOWNS], double H[UNKNOWNS][UNKNOWNS], const 
         M[a][UNKNOWNS] = g[a];
     }
     for (int a = 0; a < UNKNOWNS; a++)
+        /* Gaussian elimination without pivots: M is positive definite. */
         for (int b = a + 1; b < UNKNOWNS; b++) {
             const double f = M[b][a] / M[a][a];
             for (int c = a; c <= UNKNOWNS; c++) M[b][c] -= f * M[a][c];
@@ -150,6 +154,7 @@ static double descend(double x[UNKNOWNS], const struct stream_losses *s)
         for (int a = 0; a < UNKNOWNS; a++) to[a] = x[a] + y[a];
         l = law_of(to);
         const double misfit = l.E > 0 && l.alpha > 0 && l.k > 0 ? stream_law_misfit(&l, s) : INFINITY;
+        /* A better point is taken, with less damping; else the step gets shorter. */
         if (misfit < best) memcpy(x, to, sizeof to), best = misfit, damping /= 3;
         else damping *= 4;
     }
@@ -164,6 +169,7 @@ struct stream_law stream_law_fit(const struct stream_losses *s)
     for (size_t i = 0; i < 3; i++)
         for (size_t j = 0; j < 3; j++)
             for (size_t n = 0; n < 2; n++) {            /* each start goes through the first run */
+                /* There are eighteen starts; the one with the least misfit counts. */
                 const double E = share[i] * run_loss(s, STREAM_RUNS - 1);
                 double x[UNKNOWNS] = { E, log(run_loss(s, 0) - E) / alpha[j] + log(run_N(0) / 1e9), alpha[j], k[n] };
                 const double misfit = descend(x, s);

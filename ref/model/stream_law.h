@@ -13,7 +13,7 @@
 
 enum { STREAM_SIZES = 6, STREAM_COUNTS = 4, STREAM_RUNS = STREAM_SIZES * STREAM_COUNTS, STREAM_CORPORA = 2 };
 
-/* What all published models share. */
+/* All published models have these numbers. */
 enum { STREAM_LAYERS = 36, STREAM_PREFIX = 48, STREAM_KEY_SHARE = 8 };      /* keys are D / STREAM_KEY_SHARE wide */
 
 extern const int stream_counts[STREAM_COUNTS];          /* P of the published runs; the first is 1 */
@@ -22,8 +22,8 @@ extern const int64_t stream_parameters[STREAM_COUNTS][STREAM_SIZES];        /* w
 
 /* The final losses on one corpus. */
 struct stream_losses {
-    const char *corpus;
-    double loss[STREAM_COUNTS][STREAM_SIZES];
+    const char *corpus;                 /* "Stack-V2 (Python)" or "Pile" */
+    double loss[STREAM_COUNTS][STREAM_SIZES];   /* final loss, by number of streams and size of the model */
 };
 extern const struct stream_losses stream_losses[STREAM_CORPORA];
 
@@ -41,7 +41,8 @@ struct stream_law { double E, A, alpha, k; };
 /** The loss by the law.  Local; no errors. */
 double stream_law_loss(const struct stream_law *, double N, double P);
 
-/** What a fit minimizes: the sum of Huber losses, delta 0.001, of the differences of logarithms.  Local; no errors. */
+/** The misfit that a fit minimizes: the sum of Huber losses, delta 0.001, of the differences of logarithms.  Local;
+ *  no errors. */
 double stream_law_misfit(const struct stream_law *, const struct stream_losses *);
 
 /** The part of the losses' variance that the law explains, R^2.  Local; no errors. */

@@ -13,6 +13,7 @@
 static bool make(struct tensor *t, enum dtype dtype, int64_t rows, int64_t cols)
 {
     *t = cols ? tensor_2d(NULL, dtype, rows, cols) : tensor_1d(NULL, dtype, rows);
+    /* aligned_alloc takes whole multiples of the alignment, 64 bytes. */
     size_t bytes = (tensor_bytes(*t) + 63) / 64 * 64;
     t->data = aligned_alloc(64, bytes ? bytes : 64);
     return t->data != NULL;
@@ -186,6 +187,7 @@ static bool make_streams(struct transformer *m, int64_t M, int64_t N, int64_t S)
                     make(&m->mean_up, t, N, c->D) && make(&m->mean_act, t, N, c->D) &&
                     make(&m->stream_logits, t, N, P) && make(&m->stream_weights, few, N, P) &&
                     make(&m->mean, t, N, c->D);
+    /* Keys of the prefix have the first positions, and tokens follow. */
     for (int64_t i = 0; ok && i < keys; i++) ((int32_t *)m->prefix_at.data)[i] = (int32_t)i;
     return ok;
 }

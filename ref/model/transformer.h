@@ -25,7 +25,8 @@ struct observer {
     void *context;
 };
 
-/* What a block keeps from forward for backward.  U = up_width(); R = rows of the feed-forward: N; of a mixture N k. */
+/* Tensors that a block keeps from forward for backward.  U = up_width(); R = rows of the feed-forward: N; of a
+ * mixture N k. */
 struct block_activations {
     struct tensor in;                           /* [N,D] the block's input */
     struct tensor ln1_mean, ln1_rstd, ln1;      /* [N] (layernorm only), [N], [N,D] */
@@ -51,9 +52,9 @@ struct block_activations {
 };
 
 struct transformer {
-    struct model_config config;
-    const struct ops *ops;
-    int params;
+    struct model_config config;                 /* a copy; fixed after transformer_open */
+    const struct ops *ops;                      /* operations of ref/ops in the model's format */
+    int params;                                 /* logical parameters: entries of spec, w and g */
     struct param_spec *spec;                    /* [params] */
     struct tensor *w, *g;                       /* [params] weights and gradients */
     struct observer observer;                   /* see == NULL: none */
@@ -84,7 +85,9 @@ struct transformer {
     struct tensor rotary, local_rotary;         /* [S,R] the tables of rotary positions; the second of layers with a
                                                  * window, if they have positions of their own */
     struct block_activations *block;            /* [L], and by second_block() */
-    struct tensor last, lnf_mean, lnf_rstd, lnf, logits, top, total, hit;
+    struct tensor last, lnf_mean, lnf_rstd, lnf, logits, top, total, hit;       /* last block's stream [M,D], final norm
+                                                 * [M], [M], [M,D], M = N x streams; logits [N,V], and per row [N]
+                                                 * their maximum, sum of exponentials, and label's logit */
     struct tensor capped;                       /* [N,V] the logits' soft caps, if they have them */
     struct tensor d_stream, d_branch, d_step;   /* scratch of backward: [N,D] each */
     struct tensor d_qkv, d_attention, d_up, d_act;      /* the shapes of qkv, att, up, act */

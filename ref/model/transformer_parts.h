@@ -47,7 +47,7 @@ static inline struct tensor attention_input(const struct transformer *m, int lay
     return m->config.norms_at == NORMS_AFTER ? m->block[layer].in : m->block[layer].ln1;
 }
 
-/* What the projection back multiplies. */
+/* The input of attention's output matrix. */
 static inline struct tensor result_of_heads(const struct transformer *m, int layer)
 {
     return LATENT(&m->config) ? m->block[layer].narrow : m->block[layer].att;
@@ -126,13 +126,13 @@ void prefix_backward(struct transformer *, int layer);
 void streams_mean_forward(struct transformer *);
 void streams_mean_backward(struct transformer *);
 
-/* What the loss is of: [N,V]. */
+/* The logits [N,V] that the loss reads: capped, if the model caps them. */
 static inline struct tensor loss_input(const struct transformer *m)
 {
     return m->config.logit_cap > 0 ? m->capped : m->logits;
 }
 
-/* What the output matrix multiplies. */
+/* The input of the output matrix. */
 static inline struct tensor head_input(const struct transformer *m)
 {
     return STREAMS(&m->config) > 1 ? m->mean : m->lnf;

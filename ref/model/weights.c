@@ -229,6 +229,7 @@ enum error_code weights_read_box(const struct weights *w, const struct param_spe
     enum error_code e = OK;
     char *next = out;
     for (int64_t p = 0, first = 0; p < s->parts && !e; first += s->part[p++].rows) {
+        /* A fused parameter lies in several tensors; the box is read from those whose rows it meets. */
         const int64_t from = start[0] > first ? start[0] : first, last = first + s->part[p].rows,
                       to = end < last ? end : last;
         const int64_t part_start[2] = { from - first, s->ndim == 2 ? start[1] : 0 },

@@ -14,10 +14,10 @@
 int part_shape(const struct param_spec *, const struct param_part *, int64_t dim[3]);
 
 struct weights {
-    int files;
+    int files;                          /* open files of tensors */
     struct safetensors *file;           /* [files] */
     struct cJSON *index;                /* maps names to files; NULL if there is one file */
-    char *dir;
+    char *dir;                          /* the folder, for messages */
 };
 
 /** Open DIR/model.safetensors or, if it does not exist, the files of DIR/model.safetensors.index.json.
@@ -60,17 +60,17 @@ enum error_code weights_load(struct transformer *, const char *dir, struct error
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 struct weights_writer {
-    const struct param_spec *spec;
-    struct safetensors_writer writer;
-    int suffixes, entries;
-    struct safetensors_entry *entry;
+    const struct param_spec *spec;      /* [n] parameters of the model; the caller's */
+    struct safetensors_writer writer;   /* the file that is being written */
+    int suffixes, entries;              /* tensors of a parameter in the file; tensors of the file */
+    struct safetensors_entry *entry;    /* [entries] in the order in which `at` names them */
     int *at;                            /* [n * suffixes * PARAM_MOST_PARTS] entries of parameter i, suffix s, part p;
                                          * several parts can be in one */
-    char (*name)[2 * PARAM_NAME];
-    bool open;
+    char (*name)[2 * PARAM_NAME];       /* [entries] memory for the names in `entry` */
+    bool open;                          /* the file exists and must be committed or aborted */
 };
 
-/* Of all parameters a file has a tensor of this format, whose name ends with the text. */
+/* A file has a tensor of this format for each parameter; the tensor's name ends with the text. */
 struct weights_suffix { const char *text; enum dtype format; };
 
 /**

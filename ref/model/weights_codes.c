@@ -34,6 +34,7 @@ enum error_code codes_read_box(const struct safetensors *file, const struct safe
     if (!e) e = safetensors_read_box(file, codes, start, extent, false, F64, x, err);
     const struct tensor to = tensor_2d(out, want, extent[0], extent[1]);
     for (int64_t i = 0; i < extent[0] * extent[1] && !e; i++) {
+        /* x = code times the factor of its 128 x 128 block. */
         const int64_t r = (start[0] + i / extent[1]) / CODES_BLOCK, c = (start[1] + i % extent[1]) / CODES_BLOCK;
         tensor_set(to, i, x[i] * factor[r * scale->dim[1] + c]);
     }

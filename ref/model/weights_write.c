@@ -12,7 +12,7 @@ static void fill_entry(struct weights_writer *w, int at, const struct param_spec
     w->entry[at].ndim = part_shape(s, part, w->entry[at].dim);
 }
 
-/* Of a tensor that parts share there is one entry. */
+/* A tensor that several parts share has one entry. */
 static int entry_of(struct weights_writer *w, const struct param_spec *s, const struct param_part *part,
                     struct weights_suffix suffix)
 {
@@ -57,6 +57,7 @@ static enum error_code write_item(struct weights_writer *w, const struct param_s
     for (int p = 0; p < s->parts; p++)
         for (int64_t i = 0; i < s->part[p].rows; i++)
             for (int64_t j = 0; j < cols; j++, data += size) {
+                /* The rows of a part lie `rows_apart` from each other, as gate and up of an expert do. */
                 const int64_t row = i * s->part[p].rows_apart + s->part[p].first;
                 memcpy(item + (size_t)(s->file_transposed ? j * rows + row : row * cols + j) * size, data, size);
             }

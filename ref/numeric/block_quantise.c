@@ -10,6 +10,7 @@ static int64_t code_bytes(struct block_format f, int64_t n) { return (n * f.bits
 
 int64_t block_quantised_bytes(struct block_format f, int64_t n)
 {
+    /* The bytes are an fp32 scale for each block, the codes of whole blocks, and those of the last, shorter one. */
     return 4 * blocks_of(f, n) + n / f.block * code_bytes(f, f.block) + code_bytes(f, n % f.block);
 }
 
@@ -48,10 +49,12 @@ static void encode(uint8_t *code, const float *x, int64_t n, float factor, int b
     int8_t q[CHUNK + 1];
     const float most = (float)largest_code(bits), least = -most - 1;
     for (int64_t i = 0; i < n; i++) {
+        /* q = round(x factor), clipped to -2^(b-1) .. 2^(b-1)-1; only numbers near the largest can reach 2^(b-1). */
         const float v = rintf(x[i] * factor);
         q[i] = (int8_t)(v > most ? most : v < least ? least : v);
     }
     q[n] = 0;
+    /* Two codes share a byte, the first in the upper half. */
     if (bits == 8) memcpy(code, q, (size_t)n);
     else for (int64_t i = 0; i < n; i += 2) code[i / 2] = (uint8_t)((unsigned)q[i] << 4 | (q[i + 1] & 15));
 }
@@ -62,12 +65,15 @@ static void quantise_one(float *scale, uint8_t *code, struct tensor X, struct bl
     uint32_t most = 0;
     for (int64_t i = 0; i < n; i += CHUNK) {
         const int64_t length = n - i < CHUNK ? n - i : CHUNK;
+        /* The first reading finds the block's largest magnitude, a chunk at a time. */
         const uint32_t here = largest(floats(X, first + i, length, room), length);
         most = here > most ? here : most;
     }
     const float factor = factor_of(most, f.bits);
+    /* A NaN scale marks a block with a number that is not finite; its codes are zeros. */
     *scale = 1 / factor;
     for (int64_t i = 0; i < n; i += CHUNK) {
+        /* The second reading makes codes with the one factor of the block. */
         const int64_t length = n - i < CHUNK ? n - i : CHUNK;
         if (isnan(factor)) memset(code + code_bytes(f, i), 0, (size_t)code_bytes(f, length));
         else encode(code + code_bytes(f, i), floats(X, first + i, length, room), length, factor, f.bits);
@@ -83,6 +89,7 @@ void block_quantise(void *code, struct tensor X, struct block_format f)
 
     #pragma omp parallel for schedule(static) if (n > PARALLEL_FROM)
     for (int64_t b = 0; b < blocks; b++) {
+        /* Block b: scale[b] and codes of X[first .. first + block). */
         const int64_t first = b * f.block, left = n - first;
         quantise_one(&scale[b], codes + b * code_bytes(f, f.block), X, f, first, left < f.block ? left : f.block);
     }
@@ -113,6 +120,7 @@ void block_dequantise(struct tensor Y, const void *code, struct block_format f)
             const int64_t at = b * f.block + i, in_block = f.block - i < n - at ? f.block - i : n - at;
             const int64_t length = in_block < CHUNK ? in_block : CHUNK;
             float x[CHUNK];
+            /* Y[at ..] = code scale[b], in fp32, then rounded to the format of Y. */
             decode(x, codes + b * code_bytes(f, f.block) + code_bytes(f, i), length, scale[b], f.bits);
             convert_numbers((char *)Y.data + (size_t)at * size, Y.dtype, x, F32, length);
         }
@@ -136,8 +144,10 @@ void block_add_bounds(double *bound, const void *code, struct block_format f, in
     for (int64_t b = 0; b < blocks; b++) {
         const int64_t first = b * f.block, length = f.block < n - first ? f.block : n - first;
         const uint8_t *const here = codes + b * code_bytes(f, f.block);
+        /* A block of zeros is exact: its scale is 1. */
         if (scale[b] == 1 && all_zero(here, length, f.bits)) continue;
         for (int64_t i = 0; i < length; i++)
+            /* The bound is half a step; a whole one for the largest code, which may be clipped; and fp32's rounding. */
             bound[first + i] +=
                 (double)scale[b] * ((code_at(here, i, f.bits) == largest_code(f.bits) ? 1 : 0.5) + rounding);
     }

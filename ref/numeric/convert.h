@@ -12,7 +12,7 @@
  */
 void convert_numbers(void *to, enum dtype to_format, const void *from, enum dtype from_format, int64_t n);
 
-/** The same for tensors with equal numbers of elements. */
+/** Convert a tensor to another one with as many elements. */
 static inline void tensor_convert(struct tensor to, struct tensor from)
 {
     convert_numbers(to.data, to.dtype, from.data, from.dtype, tensor_count(from));

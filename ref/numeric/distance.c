@@ -21,6 +21,7 @@ static double of_elements(struct tensor a, double divisor, struct tensor b, int6
     const bool single = dtype_wide(a.dtype) == F32;
     double x[AT_ONCE], y[AT_ONCE], lane[DISTANCE_LANES] = { 0 };
     for (int64_t first = from; first < to; first += AT_ONCE) {
+        /* Pieces of AT_ONCE elements are widened to fp64 and padded with zeros to whole lanes. */
         const int64_t n = to - first < AT_ONCE ? to - first : AT_ONCE, of_b = tensor_present(b) ? n : 0,
                       whole = (n + DISTANCE_LANES - 1) / DISTANCE_LANES * DISTANCE_LANES;
         convert_numbers(x, F64, element(a, first), a.dtype, n);
@@ -29,8 +30,10 @@ static double of_elements(struct tensor a, double divisor, struct tensor b, int6
         for (int64_t i = n; i < whole; i++) x[i] = 0;
         for (int64_t i = of_b; i < whole; i++) y[i] = 0;
         for (int64_t i = 0; i < whole; i += DISTANCE_LANES)
+            /* Eight partial sums of (x - y)^2: the order of additions is fixed, and compilers can vectorise. */
             for (int l = 0; l < DISTANCE_LANES; l++) lane[l] += (x[i + l] - y[i + l]) * (x[i + l] - y[i + l]);
     }
+    /* The lanes are added as a binary tree. */
     for (int half = DISTANCE_LANES / 2; half > 0; half /= 2)
         for (int l = 0; l < half; l++) lane[l] += lane[l + half];
     return lane[0];
@@ -45,6 +48,7 @@ double squared_distance_of_quotient(struct tensor a, double divisor, struct tens
     double part[PARTS], sum = 0;
     #pragma omp parallel for schedule(static) if (count > PARALLEL_FROM)
     for (int p = 0; p < PARTS; p++) {
+        /* Part p of PARTS has the same elements for any number of threads, so the sum has the same bits. */
         const int64_t from = p * each, to = from + each;
         part[p] = from < count ? of_elements(a, divisor, b, from, to < count ? to : count) : 0;
     }

@@ -22,9 +22,11 @@ struct dynamic_table dynamic_table_of(bool has_signs)
     struct dynamic_table t = { .has_signs = has_signs };
     int count = 0;
     for (int i = 0; i < DECADES; i++) {
+        /* Decade i has 2^i values (2^(i+1) without signs): larger numbers get finer steps. */
         const int parts = 1 << (i + !has_signs);
         const float decade = (float)pow(10, i - DECADES + 1);
         for (int k = 0; k < parts; k++) {
+            /* Each value is the middle of a part, rounded to fp32. */
             const float sum = edge(k, parts) + edge(k + 1, parts), value = decade * (sum / 2);
             t.value[count++] = value;
             if (has_signs) t.value[count++] = -value;
@@ -44,6 +46,7 @@ static int nearest(const struct dynamic_table *t, double x)
 {
     int first = 0, end = DYNAMIC_CODES - 1;
     while (first < end) {
+        /* A binary search finds the first middle that is not below x. */
         const int c = (first + end) / 2;
         if (c % 2 == 0 ? x > t->middle[c] : x >= t->middle[c]) first = c + 1;
         else end = c;
@@ -54,6 +57,7 @@ static int nearest(const struct dynamic_table *t, double x)
 uint8_t dynamic_code(const struct dynamic_table *t, double x, double quotient)
 {
     const int c = nearest(t, quotient);
+    /* The nearest value may have lost the sign of a small number; its neighbour has it. */
     const bool lost = t->has_signs && !signbit(t->value[c]) != !signbit(x);
     return (uint8_t)(lost ? c + (x > 0 ? 1 : -1) : c);
 }

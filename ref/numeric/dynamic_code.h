@@ -26,7 +26,7 @@
 enum { DYNAMIC_CODES = 256, DYNAMIC_BLOCK = 256, DYNAMIC_ALIGNED = 8 };
 
 struct dynamic_table {
-    bool has_signs;
+    bool has_signs; /* 127 of the 256 codes are negative; else none is, and each decade has twice as many codes */
     float value[DYNAMIC_CODES];             /* ascending */
     float middle[DYNAMIC_CODES - 1];        /* between a value and the next */
 };

@@ -8,6 +8,7 @@ enum { LIMB_BITS = 32, LOWEST = 1074 };         /* the last bit of limb 0 is 2^-
 /* Add v 2^power, v < 2^63, to three limbs; each grows by less than 2^33. */
 static void add_at(struct exact_sum *s, uint64_t v, int power)
 {
+    /* Bit 0 of v has the weight 2^power; it is bit `shift` of limb i. */
     const int at = power + LOWEST, i = at / LIMB_BITS, shift = at % LIMB_BITS;
     const uint64_t low = (v & LIMB_MASK) << shift, high = (v >> LIMB_BITS) << shift;
     s->limb[i] += (int64_t)(low & LIMB_MASK);
@@ -18,6 +19,7 @@ static void add_at(struct exact_sum *s, uint64_t v, int power)
 static void carry(struct exact_sum *s)
 {
     for (int i = 0; i + 1 < EXACT_LIMBS; i++) {
+        /* Bits above the low 32 go on to the next limb, with the sign. */
         s->limb[i + 1] += s->limb[i] >> LIMB_BITS;
         s->limb[i] &= LIMB_MASK;
     }
@@ -40,14 +42,17 @@ static void add_floats(struct exact_sum *s, const float *x, int64_t n)
 {
     uint64_t sum[EXPONENTS][WAYS] = { { 0 } };
     for (int64_t i = 0; i < n; i++) {
+        /* x = fraction 2^(max(e, 1) - 150): squares of one exponent are added as integers, without rounding. */
         const uint32_t bits = float_bits(x[i]), e = bits >> 23 & 255;
         const uint64_t fraction = (bits & 0x7fffff) | (uint32_t)(e > 0) << 23;
         sum[e][i % WAYS] += fraction * fraction;
     }
+    /* The limbs take one addition for each exponent, not for each number. */
     for (int e = 0; e < EXPONENTS - 1; e++) {
         const uint64_t v = sum[e][0] + sum[e][1] + sum[e][2] + sum[e][3];
         if (v > 0) add_at(s, v, 2 * ((e > 0 ? e : 1) - 150));
     }
+    /* The last exponent is that of infinities and NaNs: their squares are added apart. */
     const uint64_t *odd = sum[EXPONENTS - 1];
     for (int64_t i = 0; i < n && (odd[0] | odd[1] | odd[2] | odd[3]); i++)
         if (!isfinite(x[i])) s->infinite += (double)x[i] * (double)x[i];
@@ -66,6 +71,7 @@ void exact_add_bins(struct exact_sum *s, const uint64_t *low, const uint64_t *hi
 static void add_doubles(struct exact_sum *s, const double *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
+        /* A square of an fp64 number is rounded once here; only the sum is exact. */
         const double square = x[i] * x[i];
         const uint64_t bits = double_bits(square);
         const int e = (int)(bits >> 52 & 2047);
@@ -95,9 +101,11 @@ void exact_add_squares(struct exact_sum *s, struct tensor x)
 
     #pragma omp parallel if (blocks > 8)
     {
+        /* Each thread has a sum of its own; exact sums can be added in any order. */
         struct exact_sum own = { .infinite = 0 };
         #pragma omp for schedule(static)
         for (int64_t b = 0; b < blocks; b++)
+            /* Blocks of AT_ONCE numbers keep the sums of an exponent below 2^63. */
             add_block(&own, x, b * AT_ONCE, n - b * AT_ONCE < AT_ONCE ? n - b * AT_ONCE : AT_ONCE);
 #pragma omp critical (exact_sum)
         exact_add(s, &own);
@@ -123,6 +131,7 @@ void exact_to_numbers(const struct exact_sum *s, double number[])
 
 void exact_from_numbers(struct exact_sum *s, const double number[])
 {
+    /* A last number that is not finite carried the infinities; the limb behind it is lost. */
     const double last = number[EXACT_LIMBS - 1];
     s->infinite = isfinite(last) ? 0 : last;
     for (int i = 0; i < EXACT_LIMBS; i++) s->limb[i] = i == EXACT_LIMBS - 1 && !isfinite(last) ? 0 : (int64_t)number[i];

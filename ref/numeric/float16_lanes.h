@@ -19,7 +19,7 @@ static inline uint64_t lane_narrow(uint64_t a, int dropped, uint64_t bias, uint6
     return a > (uint64_t)0x7ff << 52 ? infinity | quiet | payload : a >= most << 52 ? infinity : number;
 }
 
-/* As fp16_widen.  x: the magnitude where fp64 has exponent and fraction. */
+/* Widens as fp16_widen does.  x: the magnitude where fp64 has exponent and fraction. */
 static inline double lane_widen(uint64_t x, uint64_t bias, uint64_t infinity, uint64_t sign)
 {
     const uint64_t first = (bias + 1) << 52, normal = x + (bias << 52), special = x | (uint64_t)0x7ff << 52;

@@ -5,6 +5,7 @@ void philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
     uint32_t k0 = key[0], k1 = key[1];
     for (int round = 0; round < 10; round++) {
+        /* Two words are multiplied to 64 bits; the high halves meet the other two words and the key. */
         uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
         c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
         c1 = (uint32_t)p1;
@@ -18,6 +19,7 @@ void philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4
 
 uint64_t random_stream(const char *name)
 {
+    /* The hash is FNV-1a over the bytes of the name. */
     uint64_t h = 0xcbf29ce484222325u;
     for (; *name; name++) h = (h ^ (unsigned char)*name) * 0x100000001b3u;
     return h;
@@ -25,6 +27,7 @@ uint64_t random_stream(const char *name)
 
 static void block(uint64_t seed, uint64_t stream, uint64_t index, uint32_t out[4])
 {
+    /* Index and stream are the counter, the seed is the key, so no number needs those before it. */
     const uint32_t counter[4] = { (uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream,
                                   (uint32_t)(stream >> 32) };
     const uint32_t key[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) };
@@ -44,6 +47,7 @@ double random_uniform(uint64_t seed, uint64_t stream, uint64_t index)
 {
     uint32_t w[4];
     block(seed, stream, index, w);
+    /* fp32 holds 24 bits exactly, so random_uniforms gives the same numbers. */
     return (w[0] >> 8) * 0x1p-24;
 }
 

@@ -23,7 +23,7 @@ void random_words(uint32_t *w, int64_t n, uint64_t seed, uint64_t stream, uint64
 /** Word 0 of the Philox block at (seed, stream, index), as a number in [0, 1) with 24 bits: exact in fp32. */
 double random_uniform(uint64_t seed, uint64_t stream, uint64_t index);
 
-/** The same for n consecutive indices, vectorised: x[i] = random_uniform(seed, stream, first + i). */
+/** Draw n uniform numbers at consecutive indices, vectorised: x[i] = random_uniform(seed, stream, first + i). */
 void random_uniforms(float *x, int64_t n, uint64_t seed, uint64_t stream, uint64_t first);
 
 /**
@@ -35,7 +35,7 @@ void random_uniforms(float *x, int64_t n, uint64_t seed, uint64_t stream, uint64
  */
 double random_normal(uint64_t seed, uint64_t stream, uint64_t index);
 
-/** The same for n consecutive indices, vectorised: x[i] = random_normal(seed, stream, first + i). */
+/** Draw n normal numbers at consecutive indices, vectorised: x[i] = random_normal(seed, stream, first + i). */
 void random_normals(double *x, int64_t n, uint64_t seed, uint64_t stream, uint64_t first);
 
 #endif

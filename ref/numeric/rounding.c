@@ -15,6 +15,7 @@ struct rounding rounding_of(enum dtype results, enum dtype sums, int parts)
 
 double rounding_of_sum(double u, int64_t n)
 {
+    /* The worst case grows with n u, the likely one (random errors) with sqrt(n) u; the smaller holds. */
     const double nu = (double)n * u, worst = nu < 1 ? nu / (1 - nu) : INFINITY,
                  likely = ROUNDING_LAMBDA * sqrt((double)n) * u;
     return worst < likely ? worst : likely;

@@ -14,9 +14,9 @@
 enum { TENSOR_MAX_DIMS = 4 };
 
 struct tensor {
-    void *data;
-    enum dtype dtype;
-    int ndim;
+    void *data;                         /* first element; row-major without gaps; NULL: no tensor */
+    enum dtype dtype;                   /* format of each element */
+    int ndim;                           /* dimensions in use, 0 to TENSOR_MAX_DIMS */
     int64_t dim[TENSOR_MAX_DIMS];       /* slowest first; 0 from ndim on */
 };
 

@@ -26,6 +26,7 @@ void FN(adamw_step)(struct tensor w, struct tensor g, const struct tensor state[
 
     #pragma omp parallel for simd schedule(static) if (parallel : n > PARALLEL_FROM)
     for (int64_t i = 0; i < n; i++) {
+        /* m and v follow g' and g'^2; W = after (before W - rate m / (sqrt(v) root + eps)), see factors.h. */
         const real gradient = G[i] * scale;
         m[i] = beta1 * m[i] + new1 * gradient;
         v[i] = beta2 * v[i] + new2 * gradient * gradient;

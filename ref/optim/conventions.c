@@ -139,6 +139,7 @@ struct convention_text convention_value(enum convention row, double value)
     const struct convention_row *r = &convention_rows[row];
     int power;
     if (r->choices) snprintf(t.text, sizeof t.text, "%s", r->choices[(int)value]);
+    /* Powers of two beyond 2^13 or below 2^-11 are shown as powers. */
     else if (frexp(value, &power) == 0.5 && (power > 14 || power < -10))
         snprintf(t.text, sizeof t.text, "2^%d", power - 1);
     else snprintf(t.text, sizeof t.text, "%.10g", value);
@@ -194,6 +195,7 @@ static enum error_code take_row(struct conventions *c, char *word, struct error 
     const int row = find_row(word, err);
     if (row < 0) return ERR_USAGE;
     const struct convention_row *r = &convention_rows[row];
+    /* A row without choices takes a number, else the name of a choice, kept as its index. */
     if (r->choices == NULL) return take_number(c, row, value, err);
     const int choice = find(r->choices, value);
     char flag[64];
@@ -215,6 +217,7 @@ enum error_code conventions_parse(struct conventions *c, const char *text, struc
     if (rest) *rest++ = '\0';
     const int profile = find(profile_names, copy);
     if (profile < 0) return fail_unknown_name(err, "--as", copy, profile_names, PROFILES);
+    /* The profile gives every row; single rows replace values behind it. */
     for (int i = 0; i < CONVENTIONS; i++) c->value[i] = convention_rows[i].value[profile];
     while (rest && !e) {
         char *word = rest;
@@ -222,6 +225,7 @@ enum error_code conventions_parse(struct conventions *c, const char *text, struc
         if (rest) *rest++ = '\0';
         e = take_row(c, word, err);
     }
+    /* An empty text stands for orrery's own conventions, so that zeros in memory mean the same. */
     if (!e && strcmp(text, profile_names[AS_ORRERY]) != 0) snprintf(c->text, sizeof c->text, "%s", text);
     return e;
 }
@@ -248,7 +252,9 @@ enum error_code conventions_change(struct conventions *c, enum convention row, c
     struct conventions with = *c;
     snprintf(word, sizeof word, "%s=%s", convention_rows[row].name, value);
     const enum error_code e = take_row(&with, word, err);
+    /* A value that is in force already leaves the text as it was typed. */
     if (e || with.value[row] == convention(c, row)) return e;
+    /* The row's old word goes, so that the text has every row at most once. */
     drop_row(c->text[0] ? c->text : profile_names[AS_ORRERY], convention_rows[row].name, rest);
     snprintf(text, sizeof text, "%s,%s=%s", rest, convention_rows[row].name, value);
     return conventions_parse(c, text, err);

@@ -41,11 +41,11 @@ enum { AT_LEAST_STAYS, AT_LEAST_STOPS };
 
 struct convention_row {
     const char *name;                   /* as typed */
-    const char *what, *source;
+    const char *what, *source;          /* what differs between programs; the code or paper that shows it */
     const char *const *choices;         /* names of values 0, 1, ..., then NULL; NULL: a number */
     double least, most;                 /* of a number */
     bool whole;                         /* a number without a fraction */
-    double value[PROFILES];
+    double value[PROFILES];             /* value in each profile of --as */
 };
 
 extern const struct convention_row convention_rows[CONVENTIONS];
@@ -57,7 +57,7 @@ enum { CONVENTIONS_TEXT = 160 };
 /* The value of every row.  All zeros: those of `orrery`. */
 struct conventions {
     char text[CONVENTIONS_TEXT];        /* as typed; empty for `orrery` as it is */
-    double value[CONVENTIONS];
+    double value[CONVENTIONS];          /* read through convention(), which knows that an empty text means orrery's */
 };
 
 /**
@@ -76,6 +76,7 @@ enum error_code conventions_change(struct conventions *, enum convention, const 
 double convention(const struct conventions *, enum convention);
 
 /** A value as it is typed. */
+/* The text, as --as prints and reads it. */
 struct convention_text { char text[32]; } convention_value(enum convention, double value);
 
 #endif

@@ -16,9 +16,11 @@ struct adam_factors adam_factors(struct step s)
     const bool corrects = convention(as, BIAS_CORRECTION) == CORRECTION_YES;
     const bool raw = convention(as, EPS_PLACE) == EPS_RAW, late = convention(as, DECAY_PLACE) == DECAY_AFTER;
     const double beta1 = rounded(h->beta1, narrow), beta2 = rounded(h->beta2, narrow), t = (double)s.t;
+    /* Bias corrections 1 - beta^t, or 1 where a convention leaves them out. */
     const double c1 = corrects ? rounded(1 - pow(beta1, t), narrow) : 1;
     const double c2 = corrects ? rounded(1 - pow(beta2, t), narrow) : 1;
     const double lr = rounded(s.lr, narrow), keep = 1 - lr * rounded(s.weight_decay, narrow), root = 1 / sqrt(c2);
+    /* The correction of m is in rate; that of v in root, and in eps if eps is added to the raw root. */
     return (struct adam_factors){ .beta1 = beta1,
                                   .beta2 = beta2,
                                   .new1 = rounded(1 - beta1, narrow),

@@ -6,7 +6,8 @@
 
 /* m = beta1 m + new1 g, v = beta2 v + new2 g g, w = after (before w - rate m / (sqrt(v) root + eps)). */
 struct adam_factors {
-    double beta1, beta2, new1, new2, rate, root, eps, before, after;
+    double beta1, beta2, new1, new2, rate, root, eps, before, after;    /* factors of the formula above, with the step
+                                         * number and the conventions already in them */
     double c1, c2;                      /* the corrections, which are in rate, root and eps */
 };
 

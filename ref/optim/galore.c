@@ -16,6 +16,7 @@ void dsyevd_(const char *jobz, const char *uplo, const int *n, double *a, const 
 struct low_rank low_rank_of(const struct optimizer *o, const struct hyperparameters *h, bool linear, int64_t m,
                             int64_t n)
 {
+    /* The shorter side a is projected to r directions; if m >= n, P [a,r] stands on the right of G. */
     const int64_t a = m < n ? m : n, b = m < n ? n : m;
     const struct low_rank p = { .r = h->rank < a ? h->rank : a, .a = a, .b = b, .right = m >= n }, whole = { 0 };
     return o->low_rank && linear ? p : whole;
@@ -25,10 +26,12 @@ struct tensor low_rank_shape(const struct optimizer *o, const struct hyperparame
                              struct tensor w, int k)
 {
     w.data = NULL;
+    /* Without a projection the moments have the shape of w. */
     if (!o->low_rank || (p.r == 0 && k < LOW_RANK_PROJECTION)) return w;
     if (p.r == 0) return tensor_none;
     if (k == LOW_RANK_PROJECTION) return tensor_2d(NULL, w.dtype, p.a, p.r);
     if (k == LOW_RANK_HISTORY) return tensor_2d(NULL, w.dtype, h->history, p.b * p.r);
+    /* R [b,r] on the right, [r,b] on the left: the moments have its shape. */
     return p.right ? tensor_2d(NULL, w.dtype, p.b, p.r) : tensor_2d(NULL, w.dtype, p.r, p.b);
 }
 
@@ -53,8 +56,10 @@ static int work_ints(int a) { return 3 + 5 * a; }
 
 size_t galore_scratch(struct low_rank p, enum dtype t)
 {
+    /* A refresh needs G [m,n], G G^T [a,a], eigenvalues [a] and LAPACK's workspace, all in fp64. */
     const size_t refresh = sizeof(double) * (size_t)(p.a * p.b + p.a * p.a + p.a + work_doubles((int)p.a));
     const size_t ints = sizeof(int) * (size_t)work_ints((int)p.a), project = dtype_size(t) * (size_t)(p.b * p.r);
+    /* A projection needs R [b,r]; both never run at the same time. */
     return refresh + ints > project ? refresh + ints : project;
 }
 
@@ -65,6 +70,7 @@ static void put_vector(struct tensor P, int64_t k, const double *v)
     int64_t most = 0;
     for (int64_t i = 1; i < a; i++)
         if (fabs(v[i]) > fabs(v[most])) most = i;
+    /* The sign of an eigenvector is arbitrary; this rule fixes it. */
     for (int64_t i = 0; i < a; i++) tensor_set(P, i * r + k, v[most] < 0 ? -v[i] : v[i]);
 }
 
@@ -75,10 +81,12 @@ enum error_code galore_refresh(struct low_rank p, struct tensor P, struct tensor
     const int a = (int)p.a, doubles = work_doubles(a), ints = work_ints(a);
     double *wide = scratch, *product = wide + m * n, *value = product + p.a * p.a, *work = value + a;
     int info, *iwork = (int *)(work + doubles);
+    /* NaN stays for a gradient that is not finite: P does not change then. */
     for (int64_t k = 0; square && k < p.a; k++) square[k] = NAN;
     if (!tensors_finite(&G, 1)) return OK;
     assert(p.a < 1 << 15);                              /* dsyevd's workspace sizes are ints */
     convert_numbers(wide, F64, G.data, G.dtype, m * n);
+    /* product [a,a] = G G^T, or G^T G on the right: its eigenvectors are the singular vectors of G. */
     gemm_f64(p.right ? TRANSPOSED : AS_IS, p.right ? AS_IS : TRANSPOSED, p.a, p.a, p.b, 1, wide, n, wide, n, 0, product,
              p.a);
     const struct tensor whole = tensor_2d(product, F64, p.a, p.a);
@@ -90,7 +98,9 @@ enum error_code galore_refresh(struct low_rank p, struct tensor P, struct tensor
     if (info != 0)
         return fail(err, ERR_CHECK, "the singular vectors of a [%lld,%lld] gradient: LAPACK's dsyevd returns %d",
                     (long long)m, (long long)n, info);
+    /* Eigenvalues ascend, so the r largest are the last columns. */
     for (int64_t k = 0; k < p.r; k++) put_vector(P, k, product + (p.a - 1 - k) * p.a);
+    /* Rounding can make a zero eigenvalue negative. */
     for (int64_t k = 0; square && k < p.a; k++) square[k] = value[p.a - 1 - k] > 0 ? value[p.a - 1 - k] : 0;
     return OK;
 }

@@ -75,7 +75,8 @@ int64_t low_rank_reduced(const struct low_rank_parts *);
 /** The rows of a part in a tensor of the parameter's shape. */
 struct tensor low_rank_rows(struct low_rank_part, struct tensor);
 
-/** As low_rank_state, for a whole parameter.  For several parts: a vector with their states one after another. */
+/** Shape of a whole parameter's state; see low_rank_state.  For several parts: a vector with their states one after
+ *  another. */
 struct tensor low_rank_parts_state(const struct optimizer *, const struct hyperparameters *,
                                    const struct low_rank_parts *, struct tensor w, int k);
 

@@ -30,6 +30,7 @@ static struct coded coded_of(int64_t n, struct step s, real scale)
     const struct hyperparameters *h = s.hyper;
     const float beta1 = (float)h->beta1, beta2 = (float)h->beta2;
     const bool corrects = convention(&h->as, BIAS_CORRECTION) == CORRECTION_YES;
+    /* N uses eps sqrt(1 - beta2^t): bitsandbytes puts the correction of v into eps and into the rate. */
     const double left = corrects ? 1 - pow(beta2, (double)s.t) : 1;
     return (struct coded){ .beta1 = beta1, .beta2 = beta2, .new1 = 1 - beta1, .new2 = 1 - beta2,
                            .eps = (real)((float)h->eps * sqrt(left)), .scale = scale, .codes = n >= GALORE_CODED_FROM,
@@ -60,6 +61,7 @@ static void write_block(const struct held *h, int64_t at, int64_t n, const real 
         memcpy(h->number + at, x, (size_t)n * sizeof *x);
         return;
     }
+    /* A block's factor is its largest magnitude, so that quotients lie in -1 .. 1. */
     for (int64_t i = 0; i < n; i++) most = REAL_FN(fmax)(most, REAL_FN(fabs)(x[i]));
     for (int64_t i = 0; i < n; i++) h->code[at + i] = dynamic_code(h->table, x[i], x[i] / most);
     h->factor[at / DYNAMIC_BLOCK] = most;
@@ -81,7 +83,9 @@ static void block_step(const struct coded *c, real *N, const real *G, int64_t n,
     read_block(&held->m, at, n, m), read_block(&held->v, at, n, v);
     for (int64_t i = 0; i < n; i++) {
         const real g = G[i] * c->scale, part = c->new2 * g;
+        /* With codes a gradient that is not finite gives moments and a step of 0. */
         const bool dropped = c->codes && !isfinite(g);
+        /* fma rounds a product and a sum once, as in the released kernel; N has m and v before they are coded. */
         m[i] = dropped ? 0 : REAL_FN(fma)(m[i], c->beta1, c->new1 * g);
         v[i] = dropped ? 0 : REAL_FN(fma)(v[i], c->beta2, part * g);
         N[i] = dropped ? 0 : m[i] / (REAL_FN(sqrt)(v[i]) + c->eps);
@@ -123,6 +127,7 @@ void FN(galore_coded_step)(struct tensor w, struct tensor g, const struct tensor
         real N[DYNAMIC_BLOCK];
         block_step(&c, N, G + at, length_at(at, n), &held, at);
         for (int64_t i = 0; i < length_at(at, n); i++) {
+            /* Such an element does not move, and does not decay. */
             if (c.codes && !isfinite(G[at + i])) continue;
             W[at + i] -= rate * N[i];
             W[at + i] -= lost * W[at + i];

@@ -11,6 +11,7 @@ struct low_rank_parts low_rank_parts_of(const struct optimizer *o, const struct 
     for (int i = 0; i < parts; first += rows[i++])
         all.part[i] =
             (struct low_rank_part){ .first = first, .rows = rows[i], .p = low_rank_of(o, h, linear, rows[i], n) };
+    /* Nothing is projected and no part has codes of its own: the parts step as one tensor. */
     if (!low_rank_projects(&all) && !low_rank_has_codes(h))
         all = (struct low_rank_parts){ .count = 1, .part = { { .rows = first, .p = all.part[0].p } } };
     return all;
@@ -43,6 +44,7 @@ struct tensor low_rank_parts_state(const struct optimizer *o, const struct hyper
     int64_t n = 0;
     if (all->count == 1) return one;
     for (int i = 0; i < all->count; i++) n += tensor_count(shape_of_part(o, h, all->part[i], w, k));
+    /* Several parts' states lie one after another in a vector. */
     return one.ndim == 0 ? tensor_none : tensor_1d(NULL, one.dtype, n);
 }
 
@@ -62,6 +64,7 @@ void galore_parts_step(const struct optimizer *o, const struct low_rank_parts *a
 {
     for (int i = 0; i < all->count; i++) {
         struct tensor own[OPTIMIZER_MAX_STATES] = { 0 };
+        /* Rows of w and g belong to part i; its states begin behind those of the parts before. */
         for (int k = 0; k < o->states; k++) own[k] = low_rank_part_state(o, s.hyper, all, i, w, state[k], k);
         galore_step(o, all->part[i].p, low_rank_rows(all->part[i], w), low_rank_rows(all->part[i], g), own, s);
     }
@@ -84,6 +87,7 @@ struct tensor low_rank_read(const struct optimizer *o, const struct hyperparamet
     if (state.dtype == w.dtype) return state;
     for (int i = 0; i < all->count; i++) {
         struct tensor x = low_rank_shape(o, h, all->part[i].p, low_rank_rows(all->part[i], w), k);
+        /* The codes of each part are decoded into the next numbers of room. */
         x.data = next, next += tensor_bytes(x);
         (w.dtype == F32 ? galore_coded_read_f32 : galore_coded_read_f64)
             (x, low_rank_part_state(o, h, all, i, w, state, k), k);

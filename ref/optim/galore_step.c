@@ -19,13 +19,15 @@ void FN(galore_project)(struct low_rank p, struct tensor G, struct tensor P, voi
 {
     const int64_t m = G.dim[0], n = G.dim[1], count = p.b * p.r;
     real *R = scratch;
+    /* R [m,r] = G P on the right, R [r,n] = P^T G on the left. */
     if (p.right) FN(gemm)(AS_IS, AS_IS, m, p.r, n, 1, CONST_DATA(G), n, CONST_DATA(P), p.r, 0, R, p.r);
     else FN(gemm)(TRANSPOSED, AS_IS, p.r, n, m, 1, CONST_DATA(P), p.r, CONST_DATA(G), n, 0, R, n);
+    /* R takes the first elements of G; zeros follow, so that norms over G are norms of R. */
     memcpy(G.data, R, (size_t)count * sizeof *R);
     memset(DATA(G) + count, 0, (size_t)(m * n - count) * sizeof *R);
 }
 
-/* In place: R becomes N. */
+/* R is overwritten by N. */
 static void FN(moments)(real *restrict R, int64_t n, real *restrict m, real *restrict v, struct step s)
 {
     const struct hyperparameters *h = s.hyper;
@@ -64,6 +66,7 @@ void FN(galore_adamw_step)(struct tensor w, struct tensor g, const struct tensor
     #pragma omp parallel for simd schedule(static) if (parallel : n > PARALLEL_FROM)
     for (int64_t i = 0; i < n; i++) {
         const real gradient = G[i] * scale;
+        /* W = W - rate N with N = m / (sqrt(v) + eps); then W = W - lr decay W. */
         m[i] = beta1 * m[i] + new1 * gradient;
         v[i] = beta2 * v[i] + new2 * gradient * gradient;
         W[i] -= rate * (m[i] / (REAL_FN(sqrt)(v[i]) + eps));
@@ -78,10 +81,12 @@ void FN(galore_step)(struct low_rank p, struct tensor w, struct tensor g, const 
     const double rate = s.hyper->galore_scale * galore_rate(s);
     const real *P = CONST_DATA(state[LOW_RANK_PROJECTION]), scale = (real)s.gradient_scale;
     real *R = DATA(g);
+    /* R = clipped projected gradient, which galore_project has left in the first elements of g. */
     for (int64_t i = 0; i < count; i++) R[i] *= scale;
     if (natural) FN(natural_gradient)(tensor_1d(R, g.dtype, count), state[LOW_RANK_HISTORY], s.t, s.hyper->damping);
     if (low_rank_has_codes(s.hyper)) FN(galore_coded_moments)(tensor_1d(R, g.dtype, count), state, s);
     else FN(moments)(R, count, DATA(state[LOW_RANK_EXP_AVG]), DATA(state[LOW_RANK_EXP_AVG_SQ]), s);
+    /* W [m,n] = W - A rate R P^T on the right, W - A rate P R on the left. */
     if (p.right) FN(gemm)(AS_IS, TRANSPOSED, m, n, p.r, -rate, R, p.r, P, p.r, 1, DATA(w), n);
     else FN(gemm)(AS_IS, AS_IS, m, n, p.r, -rate, P, p.r, R, n, 1, DATA(w), n);
     FN(decay)(DATA(w), m * n, s);

@@ -23,7 +23,9 @@ struct loss_scale loss_scale_of(const struct conventions *c, enum dtype t)
 /* Reduce it, unless overflows are left. */
 static void overflowed(struct loss_scale *s)
 {
+    /* Good steps are counted anew, `late` of them for nothing. */
     s->good = -s->late;
+    /* The scale stays until `hysteresis` overflows have been counted. */
     if (s->left > 1) s->left--;
     else if (s->stops && s->scale == s->least) s->exhausted = true;
     else s->scale = fmax(s->scale * s->backoff, fmax(s->least, LOSS_SCALE_LEAST));
@@ -32,11 +34,13 @@ static void overflowed(struct loss_scale *s)
 bool loss_scale_update(struct loss_scale *s, bool overflow)
 {
     if (s->interval == 0) return true;
+    /* An overflow means that a gradient is infinite or NaN: the caller skips the step. */
     if (overflow) {
         overflowed(s);
         return false;
     }
     if (s->refills) s->left = s->hysteresis;
+    /* After `interval` good steps in a row the scale grows. */
     if (++s->good < s->interval) return true;
     s->scale = fmin(s->scale * s->growth, LOSS_SCALE_MOST);
     s->good = 0;

@@ -29,15 +29,18 @@ static void FN(solve)(int n, double K[][LOW_RANK_MOST_HISTORY], double z[])
 {
     for (int i = 0; i < n; i++)
         for (int j = 0; j <= i; j++) {
+            /* Cholesky: L[i,j] = (K[i,j] - sum over k < j of L[i,k] L[j,k]) / L[j,j], row by row. */
             double sum = K[i][j];
             for (int k = 0; k < j; k++) sum -= K[i][k] * K[j][k];
             K[i][j] = i == j ? sqrt(sum) : sum / K[j][j];
         }
     for (int i = 0; i < n; i++) {
+        /* Forward: L y = z. */
         for (int k = 0; k < i; k++) z[i] -= K[i][k] * z[k];
         z[i] /= K[i][i];
     }
     for (int i = n - 1; i >= 0; i--) {
+        /* Back: L^T x = y. */
         for (int k = i + 1; k < n; k++) z[i] -= K[k][i] * z[k];
         z[i] /= K[i][i];
     }
@@ -49,12 +52,15 @@ void FN(natural_gradient)(struct tensor R, struct tensor history, int64_t t, dou
     const int64_t n = tensor_count(R);
     double K[LOW_RANK_MOST_HISTORY][LOW_RANK_MOST_HISTORY], y[LOW_RANK_MOST_HISTORY];
     real *H = DATA(history), *g = DATA(R);
+    /* H [s,n] is a ring of the last s projected gradients: this one replaces the oldest. */
     memcpy(H + newest * n, g, (size_t)n * sizeof *g);
     for (int i = 0; i < s; i++) {
         y[i] = i == newest;
+        /* K [s,s] = H H^T + damping I, lower half. */
         for (int j = 0; j <= i; j++) K[i][j] = (i == j) * damping + FN(dot_in_double)(H + i * n, H + j * n, n);
     }
     FN(solve)(s, K, y);
+    /* g [n] = H^T y with K y = e_newest. */
     for (int64_t i = 0; i < n; i++) {
         double sum = 0;
         for (int k = 0; k < s; k++) sum += H[k * n + i] * y[k];

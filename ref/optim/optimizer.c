@@ -119,6 +119,7 @@ static void widen_and_step(const struct optimizer *o, struct tensor w, struct te
     const int64_t count = tensor_count(w);
 
     #pragma omp parallel for schedule(static) if (count > 8 * PIECE)
+    /* One piece: g (16 bits) -> wide (fp32) [PIECE], then the fp32 step on the same elements of w and states. */
     for (int64_t first = 0; first < count; first += PIECE) {
         const int64_t n = count - first < PIECE ? count - first : PIECE;
         float wide[PIECE];
@@ -133,6 +134,7 @@ static void widen_and_step(const struct optimizer *o, struct tensor w, struct te
 void optimizer_step(const struct optimizer *o, struct tensor w, struct tensor g, const struct tensor state[],
                     struct step s)
 {
+    /* Weights are fp64 or fp32 (masters); gradients of fp32 weights may have 16 bits. */
     assert(w.dtype == F64 ? g.dtype == F64 : w.dtype == F32 && dtype_unit(g.dtype) > 0 && g.dtype != F64);
     if (g.dtype != w.dtype) widen_and_step(o, w, g, state, s);
     else (w.dtype == F32 ? o->step_f32 : o->step_f64)(w, g, state, s);
@@ -145,6 +147,7 @@ double weight_decay_of(const struct hyperparameters *h, bool matrix)
 
 double clip_scale(const struct hyperparameters *h, double norm)
 {
+    /* All gradients get the factor clip / (norm + eps) where the norm exceeds clip, else 1. */
     const double divisor = norm + convention(&h->as, CLIP_ADDED);
     return h->clip > 0 && divisor > h->clip ? h->clip / divisor : 1;
 }

@@ -7,13 +7,14 @@
 #include "ref/optim/conventions.h"
 
 struct hyperparameters {
-    double lr, beta1, beta2, eps, weight_decay, momentum;
+    double lr, beta1, beta2, eps, weight_decay, momentum;       /* learning rate after warm-up; Adam's decay rates and
+                                         * epsilon; decay of matrices; sgd's momentum */
     double clip;                        /* largest global gradient norm; 0: no clipping */
     double distance;                    /* of a forward-only optimizer: eps of mezo.h */
     int schedule;                       /* of the learning rate: enum rate_schedule of rates.h */
     int64_t warmup, steps, decay;       /* linear warm-up over `warmup` steps; min_lr at `steps`; the last `decay` of
                                          * them fall, with a schedule that has a decay */
-    double min_lr;
+    double min_lr;                      /* learning rate at the end of the schedule */
     int64_t rank, refresh;              /* of a low-rank optimizer: directions kept of a matrix; steps between new
                                          * directions */
     double galore_scale;                /* factor on its steps of matrices */
@@ -25,26 +26,28 @@ struct hyperparameters {
 /* One step of one shard.  t counts from 1.  Every gradient is first multiplied by gradient_scale (clipping). */
 struct step {
     double lr, weight_decay, gradient_scale;    /* weight_decay is 0 for parameters that do not decay */
-    int64_t t;
-    const struct hyperparameters *hyper;
+    int64_t t;                                  /* number of this step, for bias corrections */
+    const struct hyperparameters *hyper;        /* of the run: betas, eps, momentum, conventions */
 };
 
 enum { OPTIMIZER_MAX_STATES = 4 };
 
 struct optimizer {
-    const char *name, *description, *source;
+    const char *name, *description, *source;    /* as in --optimizer; one line for `orrery list`; the defining paper */
     const char *memory;                 /* numbers that it keeps, for `orrery list`; NULL: `states` per parameter */
     int states;                         /* tensors of the weights' shape and (master) format; initially zero */
     const char *state_name[OPTIMIZER_MAX_STATES];       /* as in checkpoints */
     int operations;                     /* arithmetic operations per element and step, for the virtual clock */
-    struct hyperparameters usual;
+    struct hyperparameters usual;       /* values that a run takes if no flag sets them */
     bool low_rank;                      /* galore.h projects and steps whole matrices of linear layers; other
                                          * parameters use the functions below */
     bool natural;                       /* low_rank with natural gradients */
     bool forward_only;                  /* there is no backward pass, and no gradient is stored */
     bool infers;                        /* forward_only, and nothing is stepped; else two losses make a step along a
                                          * drawn direction (ref/model/mezo.h) */
+    /* Steps one fp32 shard in place: w and state change, g does not. */
     void (*step_f32)(struct tensor w, struct tensor g, const struct tensor state[], struct step);
+    /* The fp64 form of step_f32, compiled from the same source. */
     void (*step_f64)(struct tensor w, struct tensor g, const struct tensor state[], struct step);
 };
 
@@ -55,7 +58,7 @@ extern const struct optimizer *optimizers[OPTIMIZERS_MOST];     /* ends with NUL
  *  @return OK; ERR_FORMAT: it lacks something, or the name is taken; ERR_MEMORY: the list is full. */
 enum error_code optimizer_add(const struct optimizer *, struct error *);
 
-/* In place of an optimizer: inference.  It has no functions, and is not in the list. */
+/* Inference has this instead of an optimizer: it has no functions, and is not in the list. */
 extern const struct optimizer no_optimizer;
 
 /** Whether an optimizer steps along a drawn direction. */

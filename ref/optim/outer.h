@@ -39,9 +39,9 @@ extern const struct outer_rule outer_nesterov;
 extern const struct outer_rule outer_slow_momentum;
 
 struct outer {
-    const struct outer_rule *rule;
+    const struct outer_rule *rule;      /* how replicas are combined; NULL with every = 0 */
     int64_t every;                      /* steps of a round, H; 0: no outer step, replicas are copies */
-    double lr, momentum;
+    double lr, momentum; /* learning rate and momentum of the outer step; the rule's formula says how they enter */
 };
 
 /** Whether its rule keeps a momentum. */

@@ -30,8 +30,10 @@ static double falling(enum rate_schedule s, double x)
 double learning_rate(const struct hyperparameters *h, int64_t t)
 {
     const int64_t level = rate_decays(h->schedule) ? h->steps - h->decay : h->warmup;   /* its last step */
+    /* Linear warm-up: step t of `warmup` has t / warmup of the rate. */
     if (t <= h->warmup) return h->lr * (double)t / (double)h->warmup;
     if (h->schedule == RATE_CONSTANT || h->steps <= level || t <= level) return h->lr;
+    /* x runs from 0 at the last level step to 1 at `steps`. */
     const double x = (double)(t - level) / (double)(h->steps - level);
     return h->min_lr + (h->lr - h->min_lr) * falling(h->schedule, x < 1 ? x : 1);
 }

@@ -22,6 +22,7 @@ void FN(sgd_step)(struct tensor w, struct tensor g, const struct tensor state[],
     (void)state;
 
     #pragma omp parallel for simd schedule(static) if (parallel : n > PARALLEL_FROM)
+    /* W = keep W - lr (scale G + coupled W); keep = 1 - lr decay, coupled = 0; or keep = 1, coupled = decay. */
     for (int64_t i = 0; i < n; i++) W[i] = keep * W[i] - lr * (G[i] * scale + coupled * W[i]);
 }
 
@@ -36,6 +37,7 @@ void FN(momentum_step)(struct tensor w, struct tensor g, const struct tensor sta
 
     #pragma omp parallel for simd schedule(static) if (parallel : n > PARALLEL_FROM)
     for (int64_t i = 0; i < n; i++) {
+        /* b = momentum b + g', then W = keep W - lr b. */
         b[i] = momentum * b[i] + (G[i] * scale + coupled * W[i]);
         W[i] = keep * W[i] - lr * b[i];
     }

@@ -15,6 +15,7 @@ void router_move_bias(const struct router_rule *r, double *bias, const double *c
     const double wanted = r->active > 0 ? (double)(E * k) / r->active : (double)(E + zero);
     double total = 0;
     for (int64_t e = 0; e < E + zero; e++) total += choices[e];
+    /* An expert with fewer choices than its share gets a larger bias, which makes it chosen more often. */
     for (int64_t e = 0; e < E && total > 0; e++) {
         const double behind = total / wanted - choices[e];
         bias[e] += r->bias_speed * (r->bias_update == BIAS_BY_SHARE ? behind / total : (behind > 0) - (behind < 0));

@@ -32,7 +32,9 @@ struct router_rule router_fit(const struct router *r, int64_t E, int64_t k)
 {
     struct router_rule rule = r->rule;
     if (rule.groups <= 1) return rule;
+    /* There are as many groups as the rule has, or the next smaller divisor of E that leaves each two experts. */
     while (rule.groups > 1 && (E % rule.groups != 0 || E / rule.groups < 2)) rule.groups--;
+    /* A token has the published share of groups, rounded up, or more, until k experts can be found in them. */
     rule.kept = (rule.groups * r->rule.kept + r->rule.groups - 1) / r->rule.groups;
     while (rule.kept < rule.groups && rule.kept * (E / rule.groups) < k) rule.kept++;
     return rule;

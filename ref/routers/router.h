@@ -10,9 +10,9 @@
 #include "ref/ops/ops.h"
 
 struct router {
-    const char *name, *description;
+    const char *name, *description;     /* as in --router; one line for `orrery list` */
     const char *formula;                /* keys order the experts, weights multiply their results; s: scores */
-    const char *source;
+    const char *source;                 /* the paper that defines the rule */
     struct router_rule rule;            /* with the numbers of its paper's largest model */
     bool zero_is_null;                  /* its experts without computation return 0, else what they get */
 };

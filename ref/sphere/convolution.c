@@ -42,6 +42,7 @@ static int64_t find_points(struct filter *f, const double cosine[], int radial, 
             for (int64_t j = 0; j < f->nlon; j++) {
                 const struct seen s = look(acos(cosine[t]), acos(cosine[i]), 2 * pi * (double)j / (double)f->nlon);
                 if (s.angle > cutoff) continue;
+                /* In the second call the arrays exist, and the point's place and its K values are stored. */
                 if (f->psi) {
                     f->row[found] = (int32_t)i, f->column[found] = (int32_t)j;
                     basis(f->psi + found * f->K, radial, angular, s, cutoff);
@@ -80,6 +81,7 @@ enum error_code filter_open(struct filter *f, enum sphere_grid grid, int64_t nla
     enum error_code e = cosine && f->first ? sphere_rows(grid, nlat, cosine, cosine + rows, err)
                                            : fail(err, ERR_MEMORY, "no memory for %lld rows", (long long)nlat);
     cutoff *= 1 + 1e-3;                 /* as released: the points on the border are inside */
+    /* The first call counts the points of every row, from which the sizes follow. */
     const size_t points = e ? 0 : (size_t)find_points(f, cosine, radial, angular, cutoff);
     f->row = calloc(points + 1, sizeof *f->row), f->column = calloc(points + 1, sizeof *f->column);
     f->psi = calloc(points * (size_t)f->K + 1, sizeof *f->psi);
@@ -114,6 +116,8 @@ void filter_apply(const struct filter *f, int64_t n, struct range inputs, const 
         for (int64_t k = 0; k < f->K; k++)
             for (int64_t t = outputs.first; t < outputs.first + outputs.count; t++, y += f->nlon)
                 for (int64_t e = f->first[t]; e < f->first[t + 1]; e++) {
+                    /* y[c,k,t,:] += psi[e,k] x[c,i,:] turned by the point's column; inputs without row i leave their
+                     * part out. */
                     const int64_t i = f->row[e] - inputs.first;
                     if (i >= 0 && i < inputs.count)
                         add_turned(y, f->psi[e * f->K + k], x + i * f->nlon, f->column[e], f->nlon);
@@ -128,6 +132,7 @@ void filter_apply_transposed(const struct filter *f, int64_t n, struct range inp
         for (int64_t k = 0; k < f->K; k++)
             for (int64_t t = outputs.first; t < outputs.first + outputs.count; t++, d_y += f->nlon)
                 for (int64_t e = f->first[t]; e < f->first[t + 1]; e++) {
+                    /* d_x[c,i,:] += psi[e,k] d_y[c,k,t,:], turned back by the same column. */
                     const int64_t i = f->row[e] - inputs.first;
                     if (i >= 0 && i < inputs.count)
                         add_turned(d_x + i * f->nlon, f->psi[e * f->K + k], d_y, (f->nlon - f->column[e]) % f->nlon,
@@ -145,6 +150,7 @@ void mixing_forward(struct mixing m, const double *y, const double *weight, doub
         for (int64_t o = 0; o < m.out; o++)
             for (int64_t i = 0; i < columns; i++)
                 for (int64_t p = 0; p < m.points; p++)
+                    /* out[b,o,:] = sum over (channel, k) of weight[o,(channel,k)] y[b,(channel,k),:]. */
                     out[(b * m.out + o) * m.points + p] +=
                         weight[o * columns + i] * y[(b * columns + i) * m.points + p];
 }
@@ -159,6 +165,7 @@ void mixing_backward(struct mixing m, const double *y, const double *weight, con
         for (int64_t o = 0; o < m.out; o++)
             for (int64_t i = 0; i < columns; i++)
                 for (int64_t p = 0; p < m.points; p++) {
+                    /* d_y[b,i,:] += weight[o,i] d_out[b,o,:];  d_weight[o,i] += sum over b and points of y d_out. */
                     const double d = d_out[(b * m.out + o) * m.points + p];
                     d_y[(b * columns + i) * m.points + p] += weight[o * columns + i] * d;
                     d_weight[o * columns + i] += y[(b * columns + i) * m.points + p] * d;

@@ -17,7 +17,7 @@
 #include "ref/sphere/grid.h"
 
 struct filter {
-    int64_t nlat, nlon, K;
+    int64_t nlat, nlon, K;              /* latitudes and longitudes of the grid; basis functions */
     int64_t reach;                      /* the most rows between an output and an input */
     int64_t *first;                     /* [nlat + 1] where the points of each output row begin */
     int32_t *row, *column;              /* [points] */

@@ -28,6 +28,8 @@ void crps_forward(struct crps c, const double *forecast, const double *observati
             const int64_t at = n * c.points + p;
             double skill = 0, spread = 0;
             for (int64_t e = 0; e < c.members; e++) {
+                /* skill = sum of |f_e - o|; spread = sum of |f_e - f_g| over unordered pairs, by the ranks of
+                 * members. */
                 const double f = forecast[e * c.channels * c.points + at];
                 skill += fabs(f - observation[at]);
                 spread += f * standing(c, forecast, e, at);
@@ -42,6 +44,7 @@ void crps_backward(struct crps c, const double *forecast, const double *observat
 {
     const int64_t pitch = c.channels * c.points;
     for (int64_t i = 0; i < c.members * pitch; i++) {
+        /* d f_e = d_loss w (sign(f_e - o) / E - pairs (members below - members above)). */
         const int64_t at = i % pitch;
         const double apart = forecast[i] - observation[at], sign = (apart > 0) - (apart < 0);
         d_forecast[i] = isnan(observation[at]) ? 0

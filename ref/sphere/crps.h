@@ -13,6 +13,7 @@
 
 #include <stdint.h>
 
+/* Shapes of a score, letters E = members above; alpha between the ensemble's and the fair score. */
 struct crps { int64_t members, channels, points; double alpha; };
 
 /** loss [channels] from forecasts [members, channels, points], observations [channels, points] and weights [points]. */

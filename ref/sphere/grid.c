@@ -7,6 +7,7 @@ static void clenshaw_curtis(int64_t nlat, double cosine[], double weight[])
 {
     const int64_t n = nlat - 1;
     for (int64_t k = 0; k < nlat; k++) {
+        /* Weights of the cosine series that interpolates at equal angles; they sum to 2. */
         double sum = 1;
         for (int64_t j = 1; 2 * j <= n; j++)
             sum -= (2 * j == n ? 1.0 : 2.0) / (double)(4 * j * j - 1) * cos(2 * pi * (double)(j * k % n) / (double)n);
@@ -19,10 +20,12 @@ static void clenshaw_curtis(int64_t nlat, double cosine[], double weight[])
 static void legendre_gauss(int64_t n, double cosine[], double weight[])
 {
     for (int64_t k = 0; k < n; k++) {
+        /* The first guess is near enough for Newton's iteration to find this root. */
         double x = cos(pi * ((double)k + 0.75) / ((double)n + 0.5)), slope = 1;
         for (int step = 0; step < 20; step++) {
             double p = x, before = 1;
             for (int64_t l = 2; l <= n; l++) {
+                /* Three terms: l P_l = (2l - 1) x P_(l-1) - (l - 1) P_(l-2). */
                 const double next = ((double)(2 * l - 1) * x * p - (double)(l - 1) * before) / (double)l;
                 before = p, p = next;
             }

@@ -24,10 +24,12 @@ static double *of(const struct harmonics *h, int64_t m, int64_t l)
 static void legendre_of_order(struct harmonics *h, int64_t m, int64_t k, double x)
 {
     double p = 1 / sqrt(4 * pi), before = 0;
+    /* P_m^m follows from P_0^0 by a product of square roots, each with a change of sign (Condon-Shortley). */
     for (int64_t i = 1; i <= m; i++) p *= -sqrt((double)(2 * i + 1) * (1 + x) * (1 - x) / 2 / (double)i);
     for (int64_t l = m; l < h->degrees; l++) {
         of(h, m, l)[k] = p;
         const double L = (double)l + 1, M = (double)m;
+        /* P_(l+1) = a x P_l - b P_(l-1), normalised to 1 over the sphere. */
         const double a = sqrt((2 * L - 1) / (L - M) * (2 * L + 1) / (L + M));
         const double b = l == m ? 0 : sqrt((L + M - 1) / (L - M) * (2 * L + 1) / (2 * L - 3) * (L - M - 1) / (L + M));
         const double next = a * x * p - b * before;
@@ -80,6 +82,7 @@ void harmonics_orders(const struct harmonics *h, enum transform t, int64_t rows,
         for (int64_t m = 0; m < h->degrees; m++) {
             double re = 0, im = 0;
             for (int64_t j = 0; j < h->nlon; j++) {
+                /* modes[r,m] = factor sum over j of x[r,j] exp(-2 pi i m j / nlon). */
                 re += x[j] * h->cosine[m * j % h->nlon];
                 im -= x[j] * h->sine[m * j % h->nlon];
             }
@@ -94,6 +97,7 @@ void harmonics_longitudes(const struct harmonics *h, enum transform t, int64_t r
         for (int64_t j = 0; j < h->nlon; j++) {
             double sum = 0;
             for (int64_t m = 0; m < h->degrees; m++)
+                /* x[r,j] = sum over m of factor Re(modes[r,m] exp(2 pi i m j / nlon)). */
                 sum += factor(h, t, m) * (modes[2 * m] * h->cosine[m * j % h->nlon] -
                                           modes[2 * m + 1] * h->sine[m * j % h->nlon]);
             *x++ = sum;
@@ -114,6 +118,8 @@ void harmonics_degrees(const struct harmonics *h, enum transform t, struct range
     for (int64_t i = 0; i < n; i++, modes += h->nlat * pitch)
         for (int64_t l = 0; l < h->degrees; l++, c += pitch)
             for (int64_t m = 0; m < pitch; m++) {
+                /* c[i,l,m] = sum over latitudes k of P_l^m[k] weight[k] modes[i,k,m]; real and imaginary parts
+                 * alike. */
                 const double *const p = of(h, orders.first + m / 2, l);
                 double sum = 0;
                 for (int64_t k = 0; k < h->nlat; k++) sum += modes[k * pitch + m] * (p[k] * weight(h, t, k));
@@ -128,6 +134,8 @@ void harmonics_latitudes(const struct harmonics *h, enum transform t, struct ran
     for (int64_t i = 0; i < n; i++, c += h->degrees * pitch)
         for (int64_t k = 0; k < h->nlat; k++, modes += pitch)
             for (int64_t m = 0; m < pitch; m++) {
+                /* modes[i,k,m] = sum over degrees l of P_l^m[k] weight[k] c[i,l,m]; elements with l < m are 0 in the
+                 * table. */
                 double sum = 0;
                 for (int64_t l = 0; l < h->degrees; l++)
                     sum += c[l * pitch + m] * (of(h, orders.first + m / 2, l)[k] * weight(h, t, k));

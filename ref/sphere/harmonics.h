@@ -24,7 +24,7 @@
 enum transform { ANALYSIS, SYNTHESIS };
 
 struct harmonics {
-    int64_t nlat, nlon;
+    int64_t nlat, nlon;                 /* latitudes and longitudes of the grid */
     int64_t degrees;                    /* of them as many orders: triangular truncation */
     double *weight;                     /* [nlat] of the quadrature */
     double *cosine, *sine;              /* [nlon] of the longitudes */

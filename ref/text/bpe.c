@@ -12,6 +12,7 @@ uint32_t byte_letter(uint8_t byte)
 {
     uint32_t next = 0x100;
     if (printable_byte(byte)) return byte;
+    /* Bytes without a printable letter get the code points from 256 on, in their order. */
     for (int b = 0; b < byte; b++) next += !printable_byte(b);
     return next;
 }
@@ -33,7 +34,7 @@ struct span { size_t at; uint32_t bytes; };
 /* Neighbours that merge: 0 0 where the table is empty, which no merge is (a result has an id of its own). */
 struct merge { int32_t left, right, rank, made; };
 
-/* What a word has become: tokens [at, at + count) of the store of ids. */
+/* A word that was encoded: its tokens are [at, at + count) of the store of ids. */
 struct known { struct span word; int64_t at; int32_t count; };
 
 enum { CACHED_WORDS = 1 << 16, CACHED_LONGEST = 64, CACHED_SLOTS = 1 << 17 };
@@ -125,6 +126,7 @@ void bpe_close(struct bpe *b)
 static int32_t *slot_of(const struct bpe *b, const char *name, size_t bytes)
 {
     uint32_t i = hash(name, bytes) & (b->slots - 1);
+    /* With open addressing the next slot is tried, until the name or an empty one is found. */
     for (; b->by_name[i] >= 0; i = (i + 1) & (b->slots - 1)) {
         const struct span s = b->name[b->by_name[i]];
         if (s.bytes == bytes && memcmp(b->store + s.at, name, bytes) == 0) break;
@@ -157,6 +159,7 @@ enum error_code bpe_token(struct bpe *b, const char *name, size_t bytes, int32_t
     memcpy(b->store + b->stored, name, bytes);
     b->name[id] = (struct span){ b->stored, (uint32_t)bytes };
     b->stored += bytes;
+    /* The name is in the store, and its hash leads to the id. */
     *slot = id;
     return OK;
 }
@@ -177,6 +180,7 @@ static enum error_code more_merges(struct bpe *b, struct error *err)
 {
     struct merge *old = b->merge;
     const uint32_t slots = b->merge_slots;
+    /* The table is at most half full, so that a search ends soon. */
     if (2 * (uint32_t)b->merges < slots) return OK;
     b->merge = calloc(2 * (size_t)slots, sizeof *b->merge);
     if (b->merge == NULL) return b->merge = old, fail(err, ERR_MEMORY, "no memory for %d merges", (int)b->merges);
@@ -202,7 +206,7 @@ enum error_code bpe_merge(struct bpe *b, const char *left, size_t left_bytes, co
         return fail(err, ERR_FORMAT, "merge %d, %.*s %.*s: there is no token %.*s", (int)b->merges, (int)left_bytes,
                     left, (int)right_bytes, right, (int)(l < 0 ? left_bytes : r < 0 ? right_bytes : left_bytes +
                     right_bytes), l < 0 ? left : r < 0 ? right : both);
-    /* Of a pair that comes twice the last counts. */
+    /* If a pair comes twice, the last one counts. */
     *merge_of(b, l, r) = (struct merge){ l, r, b->merges++, made };
     return OK;
 }
@@ -254,6 +258,7 @@ static int32_t add_symbol(struct bpe *b, int32_t n, int32_t id)
 static int32_t add_unknown(struct bpe *b, int32_t n, const char *character, int bytes, bool *fused)
 {
     bool all = b->rule.byte_fallback;
+    /* Byte fallback needs a token for each byte of the character. */
     for (int i = 0; i < bytes && all; i++) all = b->of_byte[(uint8_t)character[i]] >= 0;
     if (all) {
         for (int i = 0; i < bytes; i++) n = add_symbol(b, n, b->of_byte[(uint8_t)character[i]]);
@@ -271,6 +276,7 @@ static int32_t symbols_of(struct bpe *b, const char *word, size_t bytes)
     bool fused = false;                                         /* whether the last one was unknown */
     for (size_t i = 0; i < bytes;) {
         uint32_t c;
+        /* Each byte is a symbol, by its letter; a byte without a token is left out. */
         if (b->rule.byte_level) {
             n = add_symbol(b, n, b->of_byte[(uint8_t)word[i++]]);
             continue;
@@ -293,6 +299,7 @@ static void merge_few(struct bpe *b)
         const struct merge *best = NULL;
         int32_t at = -1;
         for (int32_t i = 0; s[i].next >= 0; i = s[i].next) {
+            /* The pair with the lowest rank, the first of equals, merges first. */
             const struct merge *m = merge_of(b, s[i].id, s[s[i].next].id);
             if (!is_empty(m) && (best == NULL || m->rank < best->rank)) best = m, at = i;
         }
@@ -337,9 +344,11 @@ static void merge_many(struct bpe *b, int32_t symbols)
     for (int32_t i = 0; i + 1 < symbols; i++) consider(b, &waiting, i);
     while (waiting > 0) {
         const struct candidate c = pop(b->heap, &waiting);
+        /* Its symbol has merged, or is the last: the entry is out of date. */
         if (s[c.at].id < 0 || s[c.at].next < 0) continue;
         const struct merge *m = merge_of(b, s[c.at].id, s[s[c.at].next].id);
         if (is_empty(m) || m->made != c.made) continue;
+        /* The right symbol leaves the list; both pairs beside the new symbol may now merge. */
         const int32_t gone = s[c.at].next;
         s[c.at].id = c.made, s[c.at].next = s[gone].next, s[gone].id = -1;
         if (s[gone].next >= 0) s[s[gone].next].before = c.at;
@@ -397,6 +406,7 @@ bool bpe_word(struct bpe *b, const char *word, size_t bytes, struct token_ids *t
     for (; b->known[i].word.bytes; i = (i + 1) & (CACHED_SLOTS - 1)) {
         const struct known k = b->known[i];
         if (k.word.bytes != bytes || memcmp(b->words_store + k.word.at, word, bytes) != 0) continue;
+        /* The word was encoded before: its ids are kept. */
         for (int32_t t = 0; t < k.count; t++)
             if (!token_ids_add(to, b->words_ids.id[k.at + t])) return false;
         return true;

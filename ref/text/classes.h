@@ -5,7 +5,9 @@
 
 #include <stdint.h>
 
+/* Code points from first to last, both included. */
 struct character_range { uint32_t first, last; };
+/* A class by its name in patterns, such as "Nd", as ascending ranges. */
 struct character_class { const char *name; const struct character_range *range; int count; };
 
 static const struct character_range class_s[] = {

@@ -19,6 +19,7 @@ static enum error_code make_groups(struct corpus *c, const char *use, struct err
             *g = (struct corpus_group){ .part = i, .share = p->share > 0 ? p->share : 1,
                                         .stream = random_stream(name) };
         }
+        /* A window has S tokens, and one more as the last label. */
         p->windows = p->count > 0 ? (p->count - 1) / c->S : 0;
         p->before = g->windows;
         g->windows += p->windows, g->parts++;

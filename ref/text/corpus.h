@@ -27,7 +27,7 @@ struct corpus_part {
 struct corpus_group {
     int part, parts;                    /* the first, how many */
     int share, taken;                   /* of a period; while turns are made: how many it has */
-    int64_t windows;
+    int64_t windows;                    /* windows of all its parts */
     uint64_t stream;                    /* of its order */
 };
 struct corpus_turn { int32_t group, taken; };           /* whose turn it is, how often it has been in this period */
@@ -38,7 +38,7 @@ struct corpus {
     struct corpus_turn *turn;           /* [period] */
     int parts, groups, period;          /* 0: there is none */
     int64_t S, windows;                 /* tokens of a sequence; windows of all groups */
-    uint64_t seed;
+    uint64_t seed;                      /* of the order of windows */
 };
 
 /**

@@ -14,6 +14,7 @@ static enum error_code next_token(struct transformer *m, struct past *past, cons
                                   struct error *err)
 {
     double loss;
+    /* With keys and values of earlier tokens only the new ones are computed. */
     const int64_t first = past ? past->count : 0, more = length - first;
     enum error_code e = past ? transformer_continue(m, past, ids + first, more, err)
                              : transformer_forward(m, ids, ids, 1, length, &loss, err);
@@ -83,6 +84,7 @@ static size_t unfinished(const char *text, size_t bytes)
 {
     for (size_t n = 1; n < UTF8_MOST && n <= bytes; n++) {
         const uint8_t lead = (uint8_t)text[bytes - n];
+        /* An ASCII byte ends a character. */
         if (lead < 0x80) return 0;
         if (lead >= 0xC0) {
             uint32_t c;
@@ -122,6 +124,7 @@ static enum error_code decode_all(struct text_stream *t, struct error *err)
     if (e) return e;
     char *repaired = text ? malloc(3 * bytes + 1) : NULL;
     if (repaired) {
+        /* The repaired text has whole characters first, then what the next token may still change. */
         const size_t rest = unfinished(text, bytes), whole = utf8_repair(repaired, text, bytes - rest, &wrong);
         free(t->text);
         t->text = repaired;

@@ -90,6 +90,7 @@ static size_t rewrite_brackets(struct rewriting *r, const char *t, struct error 
     size_t i = 1;
     put(r, "[", 1);
     if (t[i] == '^') put(r, "^", 1), i++;
+    /* A ] that comes first is a character of the class. */
     if (t[i] == ']') put(r, "\\]", 2), i++;
     while (t[i] && t[i] != ']') {
         if (t[i] == '[' || (t[i] == '&' && t[i + 1] == '&')) return refuse(r, t, i + 1, err), 0;
@@ -110,6 +111,7 @@ static size_t rewrite_braces(struct rewriting *r, const char *t)
     if (t[n - 1] != '}') return put(r, "\\{", 2), 1;
     put(r, t, n);
     if (t[n] != '+') return n;
+    /* To PCRE2 {1,3}+ is possessive; in tokenizer files the + repeats the repetition. */
     const size_t tail = r->count - r->atom;                     /* (?:ATOM{1,3})+ */
     put(r, "    ", 4);
     if (r->full) return n + 1;

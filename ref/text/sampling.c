@@ -17,6 +17,7 @@ static int falling(const void *a, const void *b)
 static int64_t cut_to_k(const struct candidate *c, int64_t n, int64_t k)
 {
     if (k == 0 || k >= n) return n;
+    /* Equals of the k-th stay, too, as in transformers. */
     while (k < n && c[k].score == c[k - 1].score) k++;
     return k;
 }
@@ -27,6 +28,7 @@ static int64_t cut_to_p(const struct candidate *c, int64_t n, double top_p)
     double total = 0, gone = 0;
     if (top_p >= 1) return n;
     for (int64_t i = 0; i < n; i++) total += exp(c[i].score - c[0].score);
+    /* Tokens go from the least likely up, until more than 1 - p would be gone; one token always stays. */
     while (n > 1) {
         gone += exp(c[n - 1].score - c[0].score) / total;
         if (gone > 1 - top_p) break;
@@ -75,6 +77,7 @@ enum error_code sampling_distribution(const struct sampling *s, struct tensor lo
     qsort(c, (size_t)V, sizeof *c, falling);
     const int64_t n = cut_to_p(c, cut_to_k(c, V, s->top_k), s->top_p);
     double total = 0;
+    /* The softmax is over those that stay, relative to the largest. */
     for (int64_t i = 0; i < n; i++) total += exp(c[i].score - c[0].score);
     for (int64_t i = 0; i < n; i++) p[c[i].token] = exp(c[i].score - c[0].score) / total;
     free(c);
@@ -87,6 +90,7 @@ int32_t sampling_draw(const double *p, int64_t V, double u)
     for (int64_t v = 0; v < V; v++) {
         if (p[v] == 0) continue;
         last = v;
+        /* u lies in the part of [0, 1) of the chosen token; rounding may leave the last one. */
         u -= p[v];
         if (u < 0) break;
     }

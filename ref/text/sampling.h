@@ -15,7 +15,7 @@ struct sampling {
     double temperature;                 /* 0: always the largest, the first of equals */
     int64_t top_k;                      /* 0: all */
     double top_p;                       /* 1: all */
-    uint64_t seed;
+    uint64_t seed;                      /* of the draws; the same seed gives the same text */
 };
 
 /**

@@ -28,7 +28,7 @@ enum error_code token_file_write(const char *path, const char *layout, const str
 struct token_file {
     const uint8_t *at;                  /* the first */
     int bytes;                          /* of each: 1, 2 or 4 */
-    int64_t count;
+    int64_t count;                      /* tokens */
     void *map;                          /* the whole file; NULL: an array, which is owned */
     size_t mapped;                      /* bytes of it */
     char name[168];                     /* its path, for messages */

@@ -21,7 +21,7 @@ enum split_match { MATCH_ISOLATED, MATCH_REMOVED, MATCH_WITH_PREVIOUS, MATCH_WIT
 enum prepending { PREPEND_NEVER, PREPEND_FIRST, PREPEND_ALWAYS };
 
 struct split {
-    enum split_kind kind;
+    enum split_kind kind;               /* which of the fields below are used */
     struct pattern *pattern;            /* what it finds; NULL: the text stays whole */
     enum split_match match;             /* what becomes of what it finds */
     bool invert;                        /* it finds the pieces, not what is between them */
@@ -33,28 +33,28 @@ struct split {
 /* ---- tokens that are found in a text before it is split ---------------------------------------------------------- */
 
 struct added {
-    char *content;
-    size_t bytes;
-    int32_t id;
+    char *content;                      /* its text */
+    size_t bytes;                       /* length of `content` */
+    int32_t id;                         /* the token */
     bool special, left, right;          /* left, right: it takes the white space beside it, too */
     bool normalized;                    /* it is looked for in the normalized text */
 };
 
 struct tokenizer {
-    struct bpe *bpe;
-    struct bpe_rule rule;
-    struct normal normal[STEPS_MOST];
-    struct split split[STEPS_MOST];
-    int normals, splits;
+    struct bpe *bpe;                    /* names of tokens and merges */
+    struct bpe_rule rule;               /* as read from the file, before bpe_set_rule has it */
+    struct normal normal[STEPS_MOST];   /* changes of a text before it is split, in order */
+    struct split split[STEPS_MOST];     /* cuts of the text into words, in order */
+    int normals, splits;                /* entries of these */
     struct added *added;                /* [addeds] the longest first */
-    int addeds;
+    int addeds;                         /* tokens that are found in the text before any merge */
     uint8_t begins[256];                /* whether one begins with this byte */
     int32_t before[AROUND_MOST], after[AROUND_MOST];            /* tokens around a text */
-    int befores, afters;
+    int befores, afters;                /* entries of these */
     char *space;                        /* what stands for a blank in names of tokens; NULL: nothing does */
     bool cuts;                          /* no token has META_SPACE after another character, so no merge crosses there */
     bool strip;                         /* decoding removes a blank from the beginning */
-    int32_t vocabulary;
+    int32_t vocabulary;                 /* one more than the largest token */
 };
 
 /** The parts of a file, from its JSON.  @return as tokenizer_open; what was read is the tokenizer's even then. */

@@ -147,6 +147,7 @@ static enum error_code read_merges(const struct reading *r, const cJSON *merges)
     const cJSON *one;
     cJSON_ArrayForEach(one, merges) {
         const char *both = cJSON_GetStringValue(one);
+        /* A merge is one text with a blank between its two tokens, or a list of both. */
         const char *blank = both ? strchr(both, ' ') : NULL;
         const char *left = both ? both : cJSON_GetStringValue(cJSON_GetArrayItem(one, 0));
         const char *right = both ? blank + 1 : cJSON_GetStringValue(cJSON_GetArrayItem(one, 1));
@@ -214,6 +215,7 @@ static enum error_code read_added(const struct reading *r, const cJSON *root)
         t->begins[(uint8_t)*content] = 1;
         if (id >= t->vocabulary) t->vocabulary = (int32_t)id + 1;
     }
+    /* The longest of added tokens that begin alike is tried first. */
     qsort(t->added, (size_t)t->addeds, sizeof *t->added, longest_first);
     return OK;
 }

@@ -5,6 +5,7 @@
 #include "ref/error.h"
 
 enum { STEAL_MOST = 64 };
+/* Processes that keep cores busy, so that devices share them. */
 struct thieves { int count, process[STEAL_MOST]; };
 
 /** Start one busy process on each of the last `cores` cores, at most STEAL_MOST; they end with this process.

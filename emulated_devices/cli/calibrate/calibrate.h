@@ -25,9 +25,9 @@ struct rounds { double least, median; };        /* seconds */
 
 struct work {
     char name[48];
-    enum work_kind kind;
+    enum work_kind kind; /* which of the cluster's rates the work depends on */
     struct { char name[32]; struct op_cost cost; } call[CALLS_MOST];    /* what the clock is charged with */
-    int calls;
+    int calls;           /* entries of `call` */
     struct rounds took;                 /* all calls together */
 };
 
@@ -39,10 +39,10 @@ struct volley {
 
 struct calibration {
     int devices, cores, threads, rounds;        /* threads: of a device */
-    enum dtype dtype;
-    struct work work[WORK_MOST];
-    int works;
-    struct volley volley[VOLLEYS_MOST];
+    enum dtype dtype;                           /* format that is calibrated */
+    struct work work[WORK_MOST];                /* operations that each device times */
+    int works;                                  /* entries of `work` */
+    struct volley volley[VOLLEYS_MOST];         /* messages of several lengths, timed between all devices at once */
     int volleys;                        /* none of one device */
 };
 
@@ -61,7 +61,7 @@ struct misfit { double kind[WORK_MEMORY + 1], volleys; };
  */
 enum error_code calibration_fit(const struct calibration *, struct cluster *cluster, struct misfit *, struct error *);
 
-/** What the clock of a cluster says of it, in seconds. */
+/** The seconds that the clock of a cluster says for the work, or the volley. */
 double work_time(const struct cluster *, enum dtype, const struct work *);
 double volley_time(const struct link *, const struct volley *);
 
@@ -91,7 +91,7 @@ struct calibrate_check {
     const char *program;                /* argv[0] */
     const char *models;                 /* names with commas between */
     const char *cluster;                /* a file; NULL: each number of devices is calibrated first */
-    const char *dtype, *json;
+    const char *dtype, *json;           /* format of the steps; file for the results, NULL: none */
     int devices, rounds, steps;         /* at most so many devices; runs of each mesh; steps of each */
     bool quick, quiet;                  /* few rounds of calibration; JSON only */
 };

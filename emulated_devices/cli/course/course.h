@@ -10,8 +10,8 @@ enum { PUBLIC_SEED = 1, MOST_LESSONS = 100 };
 
 /* A student's folder: where it is, and what it remembers (folder.c). */
 struct folder {
-    char path[PATH_MAX / 2];
-    uint64_t variant;
+    char path[PATH_MAX / 2];            /* absolute */
+    uint64_t variant; /* of the course: which of the variants of its texts and checks the student has */
     struct cJSON *progress;             /* by lesson: points, digest of the file, hints shown, of which check */
 };
 
@@ -23,13 +23,13 @@ enum error_code folder_open(struct folder *, const char *from, struct error *);
 void folder_close(struct folder *);
 
 struct progress {
-    int tenths, of;
+    int tenths, of;                     /* points when the lesson was last checked, and all that it gives; in tenths */
     int hints;                          /* shown, of `check` */
     const struct check *check;          /* the first that failed; NULL: none */
-    bool tried, changed;
+    bool tried, changed;                /* the lesson was checked; the file has changed since */
 };
 
-/** What is remembered of a lesson; changed: the file is not the one that was tried. */
+/** The remembered progress of a lesson; changed: the file is not the one that was tried. */
 struct progress folder_progress(const struct folder *, const struct lesson *);
 enum error_code folder_remember(struct folder *, const struct lesson *, struct progress, struct error *);
 
@@ -62,7 +62,7 @@ char *lesson_text(const struct lesson *, const char *file, bool solution, uint64
 /** Names of the files of a lesson that a student gets.  @return how many. */
 int lesson_files(const struct lesson *, const char *names[LESSON_GIVEN + 3]);
 
-/* What is written into a folder of a course; inside: "" is the folder itself. */
+/* These write into a folder of a course; inside: "" is the folder itself. */
 enum error_code tree_make_folder(const char *folder, const char *inside, struct error *);
 enum error_code tree_write_file(const char *folder, const char *inside, const char *text, struct error *);
 enum error_code tree_copy_text(const char *folder, const char *from, const char *to, struct error *);

@@ -8,7 +8,7 @@
 /* The processes of one job.  A process whose parent has ended becomes our child (Linux), so none is lost. */
 struct family {
     pid_t job;                          /* mpiexec */
-    bool job_ended;
+    bool job_ended;                     /* mpiexec has ended; then `how` is set */
     int how;                            /* its status from waitpid */
 };
 

@@ -6,8 +6,8 @@
 #include <stddef.h>
 
 struct process {
-    long pid;
-    int rank;
+    long pid;                           /* of a device, or of a program that has not begun MPI */
+    int rank;                           /* as the process has announced it */
     char place[64];                     /* STARTING before MPI has started */
     char host[64];                      /* "": not told yet */
     bool reported;                      /* that it has ended */
@@ -18,17 +18,17 @@ enum { LINE = 4096 };
 /* The standard output or error of all ranks, which is passed on to ours. */
 struct stream {
     int from, to;                       /* from: -1 after its end */
-    char line[LINE];
-    size_t used;
+    char line[LINE];                    /* beginning of a line whose end has not come */
+    size_t used;                        /* bytes of `line` */
     bool frame;                         /* inside the two lines of '=' of mpiexec's report of a death */
     bool blank;                         /* an empty line is held back, because such a report begins with one */
     bool middle;                        /* the beginning of the line has been passed on */
 };
 
 struct watch {
-    struct stream stream[2];
-    struct process *process;
-    int known, room;
+    struct stream stream[2];            /* output and errors */
+    struct process *process;            /* [known] all that have announced themselves */
+    int known, room;                    /* entries of `process`, and for how many there is memory */
     double heard;                       /* when a process last announced itself, or the job was started */
     bool stalled;                       /* it was ended because it did not start, */
     bool lingers;                       /* or because all devices had ended, and it had not */

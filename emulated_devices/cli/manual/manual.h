@@ -8,20 +8,20 @@
 
 struct manual_option {
     char *name, *argument, *text;       /* text: the help with its default; argument: NULL for switches */
-    enum option_kind kind;
+    enum option_kind kind;              /* as in its table of options; OPTION_HEADING: a heading between flags */
     char **choices;                     /* ends with NULL; NULL: none */
 };
 
 struct manual_command {
     char *name, *line, *usage, *what;   /* "show schedule"; line: its description in the list of commands */
     struct manual_option *option;       /* [options] */
-    int options;
+    int options;                        /* entries of `option` */
     int topics;                         /* of the commands that follow, those that are topics of this one */
 };
 
 struct manual {
     struct manual_command *command;     /* [commands], topics behind their command */
-    int commands;
+    int commands;                       /* entries of `command` */
     bool failed;                        /* no memory */
 };
 

@@ -5,7 +5,7 @@
 #include "emulated_devices/cli/train/train.h"
 
 struct planned {
-    struct train_options options;
+    struct train_options options;       /* those of `orrery plan` */
     const char *svg;                    /* also draw to this file; NULL: no */
 };
 

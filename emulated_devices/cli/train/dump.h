@@ -8,7 +8,7 @@
 /* On rank 0; empty elsewhere. */
 struct train_dump {
     struct record *all;                 /* [count] */
-    int count, room;
+    int count, room;                    /* tensors so far, and for how many there is memory */
     double *loss, *norm;                /* [steps] */
 };
 

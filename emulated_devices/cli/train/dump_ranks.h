@@ -11,10 +11,10 @@
 struct dump_ranks {
     const char *folder;                 /* NULL: none is written */
     struct record *all;                 /* [count] under their keys, NAME or NAME#PIECE */
-    int count, room;
+    int count, room;                    /* tensors so far, and for how many there is memory */
     cJSON *layout;                      /* the metadata of that name */
     double *loss, *norm;                /* [steps] */
-    int64_t steps;
+    int64_t steps;                      /* entries of loss and norm */
 };
 
 /**

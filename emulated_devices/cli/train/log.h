@@ -10,9 +10,9 @@
 #include "ref/io/tfevents.h"
 
 struct run_log {
-    const struct train_record *record;
+    const struct train_record *record;  /* where the numbers of each line come from */
     int fd;                             /* of --log; -1: none */
-    bool csv;
+    bool csv;                           /* the log has comma-separated values; else a line of JSON for each step */
     struct tfevents events;             /* its fd is -1 without --tensorboard */
 };
 

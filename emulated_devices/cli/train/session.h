@@ -7,19 +7,19 @@
 #include "emulated_devices/device/events.h"
 #include "emulated_devices/device/trace.h"
 
-/* What one device needs for a run; the reference on rank 0 only. */
+/* One device's part of a run; the reference is on rank 0 only. */
 struct session {
-    const struct train_options *options;
-    struct trainer trainer;
-    struct reference reference;
-    struct probes probes;
-    struct train_record record;
-    struct trace trace;
+    const struct train_options *options;        /* the caller's */
+    struct trainer trainer;             /* this device's part of the run */
+    struct reference reference;         /* the one-device run that `checking` compares with; rank 0 */
+    struct probes probes;               /* compare activations while they are computed */
+    struct train_record record;         /* results so far, on rank 0 */
+    struct trace trace;                 /* of --trace */
     char *profile;                      /* this device's first step (profile.h), for free(); NULL: none has ended */
     struct events events;               /* for --trace-format chakra and goal */
     int32_t *chosen;                    /* [steps, L, rows, k] for --save-load, on rank 0 */
     struct run_log log;                 /* on rank 0 */
-    bool checking, speaks;
+    bool checking, speaks;              /* every step is compared with the reference; this is rank 0 */
     int stopped;                        /* the signal that ends the run; 0: none; the same on every device */
     int64_t saved;                      /* the step of the last checkpoint; -1: none */
     struct divergence divergence;       /* the same on every device */

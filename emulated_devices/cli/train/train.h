@@ -29,12 +29,14 @@ extern const struct run_kind run_train, run_infer, run_plan, run_show_data, run_
 
 /* Everything on the command line. */
 struct train_options {
-    struct plan plan;
+    struct plan plan;                   /* mesh, schemes, model, batch and optimizer */
     bool infers;                        /* `orrery infer`: forward passes alone */
     bool plans;                         /* `orrery plan`: a step without its numbers */
     const char *model_dir;              /* folder of initial weights; NULL: drawn from the seed */
     const char *pack;                   /* lengths of samples that are packed into sequences; NULL: none are */
-    const char *data, *eval_data, *tokenizer;
+    const char *data, *eval_data, *tokenizer;   /* texts or tokens to train on; to validate with; a tokenizer.json or
+                                         * its folder; NULL: not given */
+    /* Values of the flags with these names; NULL: not given. */
     const char *check, *dump, *save, *resume, *json, *trace, *timeline, *owners_out, *log, *tensorboard, *save_load;
     int log_every, eval_every, save_every;      /* steps; 0: never */
     int keep;                           /* checkpoints of --save-every; 0: all */
@@ -47,7 +49,7 @@ struct train_options {
     struct cluster cluster;             /* for virtual time */
     int trace_steps;                    /* number of this run's steps in the trace */
     const char *trace_format;           /* chrome, chakra, goal */
-    int64_t steps;
+    int64_t steps;                      /* steps that this run takes */
     int64_t lr_steps, lr_decay, warmup; /* of the learning rate; 0, 0 and -1: default */
     int sample;                         /* tokens of text to show at the end */
     uint64_t memory;                    /* budget of a device; 0: none */
@@ -62,7 +64,7 @@ struct train_options {
     bool help;                          /* there is nothing to do: help or settings have been shown */
     const char *command;                /* "train" */
     int argc;                           /* the words after it, as they were typed */
-    char *const *argv;
+    char *const *argv;                  /* [argc] */
     struct settings_words words;          /* the same behind those of --config */
     char *settings;                     /* what they set, as YAML; owned */
 };
@@ -76,8 +78,8 @@ void train_options_free(struct train_options *);
  *  @param file  names it in messages.  @return as settings_check. */
 enum error_code train_check_setting(const struct yaml *setting, const char *file, struct error *);
 
-/** What `orrery plan` says of a step of a run, in this process.  @return OK; ERR_CHECK if it does not fit; ERR_USAGE if
- *  it has batches that only a run knows. */
+/** Say what `orrery plan` says of a step of a run, in this process.
+ *  @return OK; ERR_CHECK if it does not fit; ERR_USAGE if it has batches that only a run knows. */
 enum error_code train_plan(const struct train_options *, struct error *);
 
 /* run.c: the settings that define a run, as texts: flags and facts. */
@@ -116,7 +118,7 @@ struct model_flags {
     double z_loss;                      /* coefficient of the routers' z loss; -1: the model's */
     int zero;                           /* experts without computation; 0: the model's */
     int shared;                         /* shared experts; -1: the model's */
-    bool shared_gate;
+    bool shared_gate;                   /* --shared-gate: a token weighs the shared experts' result itself */
     int streams, prefix;                /* parallel streams, tokens of a prefix; 0: the model's */
 };
 
@@ -143,9 +145,9 @@ void train_set_rates(struct hyperparameters *, const struct train_options *, int
 
 /* The report of one device at the end. */
 struct device_report {
-    int rank;
+    int rank;                           /* the device */
     uint64_t parameters;                /* elements held */
-    struct arena_use peak;
+    struct arena_use peak;              /* largest use of each tag and of the total, in bytes */
     struct ledger counted;              /* sent and added up */
     uint64_t resident;                  /* bytes of the process; 0 if the system does not tell */
     picoseconds virtual_time, computing;        /* all of it; what its operations took */
@@ -153,27 +155,27 @@ struct device_report {
     struct model_state offloaded;       /* bytes on the slow tier */
     uint64_t activations_away;          /* likewise, of all microbatches of the last step */
     struct tier_traffic tier;           /* read from it and written to it */
-    struct drive_use drive;
+    struct drive_use drive;             /* requests of the host's cache of a drive, and what they moved */
     struct error wrong_traffic, wrong_memory;           /* a count that differs from its prediction (counts.h); code OK:
                                                          * none */
 };
 
 /* The first number of a run that is not finite. */
 struct divergence {
-    int64_t step;
+    int64_t step;                       /* in which the number came up */
     const char *what;                   /* its name, "loss"; NULL: all are finite */
-    double value;
+    double value;                       /* infinite, or no number */
     int64_t lost_layer, lost_row;       /* as in struct step_result */
 };
 
 /* The results of a run, on rank 0. */
 struct train_record {
-    const struct train_options *options;
+    const struct train_options *options;        /* of the run */
     struct step_result *step;           /* [steps] */
     double *seconds;                    /* [steps] of the devices' step alone */
     double *processor;                  /* [steps] of its processor time, in device 0's process; NULL: not measured */
-    int64_t first_step, steps;
-    struct comparison comparison;
+    int64_t first_step, steps;          /* steps done before this run; steps that it has done */
+    struct comparison comparison;       /* with the reference, or with a golden file */
     const char *overridden;             /* differences from the resumed run, as text; empty: none */
     const char *truth;                  /* what it was compared with, as text */
     struct device_report *device;       /* [devices] */
@@ -185,7 +187,7 @@ struct train_record {
     double validation;                  /* loss on the validation text */
     struct error encoders;              /* OK, or ERR_CHECK: of what is not text, how it differs */
     uint64_t copies;                    /* elements compared with another device's (replicas.h) */
-    struct divergence divergence;
+    struct divergence divergence;       /* `what` is NULL if all numbers are finite */
     int stopped;                        /* the signal that ended it before its last step; 0: none */
     cJSON *profile;                     /* of the first steps (profile.h); NULL: there is none */
     struct arithmetic arithmetic;       /* of the devices; threads 0: of a plan, which has no numbers */

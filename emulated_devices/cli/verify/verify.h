@@ -9,15 +9,15 @@
 
 enum { VERIFY_MOST_DEVICES = 64 };
 
-/* Of `of` runs that share the cases, the Nth, from 1: a run takes every case whose place leaves this remainder. */
+/* --part N/M: this run takes the cases whose place modulo `of` is number - 1. */
 struct verify_part { int number, of; };
 
 struct verify_options {
     const char *what;                   /* a family; NULL: all */
     int from, devices;                  /* at least, and at most */
     const char *part_text;              /* as typed; NULL: all cases */
-    struct verify_part part;
-    const char *json;
+    struct verify_part part;            /* the cases that this run takes */
+    const char *json;                   /* file for the results; NULL: none */
     const char *digests;                /* a file of digests to write; NULL: none */
     bool quiet;                         /* print no lines */
     const char *cluster_name;           /* as typed */
@@ -45,12 +45,12 @@ device_fn verify_device;
 
 /* One device's part of a job. */
 struct job {
-    struct comm *world;
+    struct comm *world;                 /* all devices of the job */
     bool speaks, prints;                /* whether this is rank 0; whether it prints lines */
-    struct verify_part part;
+    struct verify_part part;            /* the cases that this run takes */
     int place;                          /* of the next case, over all families */
-    cJSON *cases;
-    struct verify_count count;
+    cJSON *cases;                       /* rank 0: list of results, for --json */
+    struct verify_count count;          /* cases so far by result */
 };
 
 /** Whether the next case, or the next that is refused, is of this run's part.  The same on every device. */

@@ -36,8 +36,11 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     void *w;
     enum error_code code = scratch_agreed(&x, c, block_total(c, P), &w, err);
     if (code == OK) copy_elements(&x, c, w, c->in, block_length(c, P, r));
+    /* w(0) .. w(have-1) go to the device `have` before; as many arrive from the one `have` behind, until all P are
+     * here. */
     for (int have = 1; have < P && code == OK; have *= 2)
         code = extend(&x, c, w, have, have < P - have ? have : P - have, err);
+    /* w begins with the own block: unpacking turns it, so that b(0) stands first in out. */
     if (code == OK) comb_unpack(&x, c, (struct comb){ r, 1, P }, c->out, w);
     exchange_release(&x, w);
     return code;
@@ -46,6 +49,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 static struct collective_cost cost(int r, int P, const struct collective *c)
 {
     struct collective_cost cost = { .steps = (uint64_t)ceil_log2(P) };
+    /* The last step sends only what is missing. */
     for (int have = 1; have < P; have *= 2) cost_send(&cost, c, span(c, P, r, 0, have < P - have ? have : P - have));
     return cost;
 }

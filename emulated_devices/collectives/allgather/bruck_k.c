@@ -34,6 +34,8 @@ static enum error_code extend(struct exchange *x, const struct collective *c, vo
     int started = 0;
     for (int j = 1; j < RADIX && share(have, j, P) > 0; j++) {
         const int far = j * have, many = share(have, j, P);
+        /* The j-th partner behind has w(j have ..), the j-th before gets w(0 ..): at most RADIX - 1 messages each
+         * way at once. */
         m[started++] = message_receive(x, imod(r + far, P), element(c, w, span(c, P, r, 0, far)),
                                        bytes_of(c, span(c, P, r, far, far + many)));
         m[started++] = message_send(x, imod(r - far, P), w, bytes_of(c, span(c, P, r, 0, many)));
@@ -48,6 +50,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     void *w;
     enum error_code code = scratch_agreed(&x, c, block_total(c, P), &w, err);
     if (code == OK) copy_elements(&x, c, w, c->in, block_length(c, P, r));
+    /* Blocks grow fourfold a round. */
     for (int have = 1; have < P && code == OK; have *= RADIX) code = extend(&x, c, w, have, err);
     if (code == OK) comb_unpack(&x, c, (struct comb){ r, 1, P }, c->out, w);
     exchange_release(&x, w);
@@ -58,6 +61,7 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 {
     struct collective_cost cost = { 0 };
     for (int have = 1; have < P; have *= RADIX) {
+        /* The messages of a round do not wait for each other: one latency; each occupies the ports for a step. */
         cost.depth++;
         for (int j = 1; j < RADIX && share(have, j, P) > 0; j++) {
             cost_send(&cost, c, span(c, P, r, 0, share(have, j, P)));

@@ -36,6 +36,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     enum error_code code = scratch_agreed(&x, c, block_total(c, P), &w, err);
     if (code == OK) copy_elements(&x, c, w, c->in, block_length(c, P, r));
     const struct skips k = circulant_skips(P);
+    /* Round i: skip[i] blocks are here; skip[i + 1] - skip[i] more arrive from the device at that distance. */
     for (int i = 0; i < k.rounds && code == OK; i++) code = extend(&x, c, w, k.skip[i], k.skip[i + 1] - k.skip[i], err);
     if (code == OK) comb_unpack(&x, c, (struct comb){ r, 1, P }, c->out, w);
     exchange_release(&x, w);

@@ -17,6 +17,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     struct message *m = message_list(&x, 2 * P);
     copy_elements(&x, c, block(c, c->out, P, r), c->in, block_length(c, P, r));
     for (int k = 1; k < P; k++) {
+        /* In the k-th place every device sends to another one, so no port gets all messages first. */
         const int to = imod(r + k, P), from = imod(r - k, P);
         m[2 * k - 2] = message_receive(&x, from, block(c, c->out, P, from), bytes_of(c, block_length(c, P, from)));
         m[2 * k - 1] = message_send(&x, to, block(c, c->out, P, r), bytes_of(c, block_length(c, P, r)));

@@ -24,11 +24,13 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     whole.count = block_total(c, P);
 
     copy_elements(&x, c, block(c, c->out, P, r), c->in, block_length(c, P, r));
+    /* P is no power of two: the first devices in pairs give their blocks to a neighbour, who works for both. */
     if (k.f.me < 0)
         code = exchange_both(&x, r + 1, block(c, c->out, P, r), bytes_of(c, block_length(c, P, r)), -1, NULL, 0, err);
     else if (k.f.me < k.f.rest)
         code = exchange_both(&x, -1, NULL, 0, r - 1, block(c, c->out, P, r - 1), bytes_of(c, block_length(c, P, r - 1)),
                              err);
+    /* Then blocks double at distance 1, 2, 4, ..; those who gave theirs get all of them at the end. */
     if (k.f.me >= 0 && code == OK) code = doubling_allgather(&x, &whole, k, c->out, err);
     return code == OK ? fold_out(&x, &whole, k.f, c->out, err) : code;
 }

@@ -36,11 +36,14 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     copy_elements(&x, c, block(c, c->out, P, r), c->in, block_length(c, P, r));
     enum error_code code = exchange_both(&x, buddy, block(c, c->out, P, r), bytes_of(c, block_length(c, P, r)), buddy,
                                          block(c, c->out, P, buddy), bytes_of(c, block_length(c, P, buddy)), err);
+    /* From here on blocks travel in pairs: 2p and 2p + 1. */
     int give = r / 2;
     for (int i = 1; i < P / 2 && code == OK; i++) {
+        /* Even devices talk to the left in odd steps, to the right in even ones; odd devices do the reverse. */
         const int peer = imod((r % 2 == 0) == (i % 2 == 1) ? r - 1 : r + 1, P), take = pair_in(r, i, P);
         code = exchange_both(&x, peer, block(c, c->out, P, 2 * give), bytes_of(c, comb_length(c, P, pair(give))),
                              peer, block(c, c->out, P, 2 * take), bytes_of(c, comb_length(c, P, pair(take))), err);
+        /* A pair that has just arrived goes on to the other neighbour. */
         give = take;
     }
     return code;

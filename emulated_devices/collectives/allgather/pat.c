@@ -32,6 +32,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 
     copy_elements(&x, c, block(c, c->out, P, r), c->in, block_length(c, P, r));
     for (int bit = 1 << (ceil_log2(P) - 1); bit >= 1 && code == OK; bit /= 2) {
+        /* The far edges of all trees come first: every device sends one packed message to r + bit. */
         const struct comb give = blocks_of(r, bit, P), take = blocks_of(r - bit, bit, P);
         comb_pack(&x, c, give, out, c->out);
         code = exchange_both(&x, imod(r + bit, P), out, bytes_of(c, comb_length(c, P, give)),

@@ -18,6 +18,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     enum error_code code = OK;
     copy_elements(&x, c, block(c, c->out, P, r), c->in, block_length(c, P, r));
     for (int step = 0; step < P - 1 && code == OK; step++) {
+        /* The block that arrived in the step before goes on to the right. */
         const int give = imod(r - step, P), take = imod(give - 1, P);
         code = exchange_both(&x, imod(r + 1, P), block(c, c->out, P, give), bytes_of(c, block_length(c, P, give)),
                              imod(r - 1, P), block(c, c->out, P, take), bytes_of(c, block_length(c, P, take)), err);

@@ -21,6 +21,7 @@ static enum error_code step(struct exchange *x, const struct collective *c, int 
     const int P = x->group->size, r = x->group->rank, many = blocks_in(bit, P);
     for (int i = 0; i < many; i++) {
         const int give = imod(r - 2 * bit * i, P), take = imod(r - bit - 2 * bit * i, P);
+        /* Each block is a message of its own, read and written at its place. */
         m[2 * i] =
             message_receive(x, imod(r - bit, P), block(c, c->out, P, take), bytes_of(c, block_length(c, P, take)));
         m[2 * i + 1] =

@@ -25,6 +25,7 @@ static enum error_code between(struct exchange *x, const struct collective *c, s
     const int P = x->group->size, r = x->group->rank;
     enum error_code code = OK;
     for (int step = 1; step < nodes.size && code == OK; step++) {
+        /* Own blocks go to the devices with the same place in the other nodes. */
         const int from = row_member(nodes, nodes.me - step);
         code = exchange_both(x, row_member(nodes, nodes.me + step), block(c, c->out, P, r),
                              bytes_of(c, block_length(c, P, r)), from, block(c, c->out, P, from),
@@ -41,6 +42,7 @@ static enum error_code inside(struct exchange *x, const struct collective *c, st
     enum error_code code = OK;
     comb_pack(x, c, mine, out, c->out);
     for (int step = 1; step < node.size && code == OK; step++) {
+        /* Then each place's blocks of all nodes go to the members of the node, packed. */
         const int from = imod(node.me - step, node.size);
         const struct comb theirs = of_place(from, node, nodes);
         code = exchange_both(x, row_member(node, node.me + step), out, bytes_of(c, comb_length(c, P, mine)),
@@ -77,6 +79,7 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
     for (int i = 1; i < nodes.size; i++) cost_send(&cost, c, block_length(c, P, r));
     const uint64_t between_bytes = cost.bytes;
     for (int i = 1; i < node.size; i++) cost_send(&cost, c, comb_length(c, P, of_place(node.me, node, nodes)));
+    /* Long ways come first, with one block each, then short ones, with as many blocks as there are nodes. */
     cost.path = cost.bytes;
     cost.path_inside = cost.bytes - between_bytes;
     return cost;

@@ -38,11 +38,13 @@ static enum error_code both_ways(struct exchange *x, const struct collective *c,
     const int P = x->group->size;
     struct message m[4];
     for (int i = 0; i < 2; i++) {
+        /* Reduce-scatter receives into scratch, to add; all-gather at the block's place. */
         const int give = block_given(&w[i], step, P), take = imod(give - 1, P);
         void *in = step < P - 1 ? w[i].scratch : element(c, w[i].data, block_start(w[i].n, P, take));
         m[2 * i] = message_receive(x, w[i].from, in, bytes_of(c, part_length(w[i].n, P, take)));
     }
     for (int i = 0; i < 2; i++) {
+        /* Both directions send in the same step, each over a link of its own. */
         const int give = block_given(&w[i], step, P);
         m[2 * i + 1] = message_send(x, w[i].to, element(c, w[i].data, block_start(w[i].n, P, give)),
                                     bytes_of(c, part_length(w[i].n, P, give)));
@@ -65,6 +67,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     for (int step = 0; step < 2 * (P - 1) && code == OK; step++) {
         code = both_ways(&x, c, w, step, err);
         for (int i = 0; i < 2 && code == OK && step < P - 1; i++) {
+            /* The received part is added to the own numbers of that block; the last step completes a block. */
             const int take = imod(block_given(&w[i], step, P) - 1, P);
             void *mine = element(c, w[i].data, block_start(w[i].n, P, take));
             reduce_local(&x, c->reduction, c->dtype, mine, w[i].scratch, part_length(w[i].n, P, take));

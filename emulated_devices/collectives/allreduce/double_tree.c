@@ -46,10 +46,12 @@ static enum error_code pipeline(struct exchange *x, const struct collective *c, 
     enum error_code code = OK;
     for (int t = 0; t < (S[0] > S[1] ? S[0] : S[1]) + 2 * most && code == OK; t++) {
         for (int i = 0; i < 2 && code == OK; i++) {
+            /* Upwards: a device at depth d begins when sums of the deepest leaves have reached it. */
             const int s = t - (most - depth[i]);
             if (s >= 0 && s < S[i]) code = up(x, c, &f[i], s, scratch, err);
         }
         for (int i = 0; i < 2 && code == OK; i++) {
+            /* Downwards: sums have gone all the way up and d levels down. */
             const int s = t - most - depth[i];
             if (s >= 0 && s < S[i]) code = flow_down(x, c, &f[i], s, err);
         }
@@ -67,6 +69,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     if (code != OK) return code;
     code = pipeline(&x, c, f, scratch, err);
     for (int i = 0; i < 2; i++) {
+        /* Sends that are still under way must end before scratch is freed, also after an error. */
         const enum error_code closed = flow_close(&x, &f[i], code == OK ? err : NULL);
         if (code == OK) code = closed;
     }

@@ -24,8 +24,10 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     enum error_code code = scratch_agreed(&x, c, f.me < 0 ? 0 : c->count, &scratch, err);
 
     void *theirs = scratch;
+    /* P is no power of two: the first devices in pairs add up to one of them. */
     if (code == OK) code = fold_in(&x, c, f, mine, theirs, err);
     for (int distance = 1; distance < f.core && f.me >= 0 && code == OK; distance *= 2) {
+        /* Both devices of a pair send their sums, and add the same two numbers in the same order. */
         const int peer = f.me ^ distance;
         code = exchange_both(&x, fold_member(f, peer), mine, bytes, fold_member(f, peer), theirs, bytes, err);
         if (code != OK) break;

@@ -43,6 +43,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     void *scratch;
     enum error_code code = scratch_agreed(&x, c, largest_factor(g->size) * c->count, &scratch, err);
     for (int weight = 1, f; weight < g->size && code == OK; weight *= f) {
+        /* Members that differ in this digit exchange their vectors; each adds all f in order. */
         f = next_factor(g->size / weight);
         code = everybody_adds(&x, c, row_of(g->rank, weight, f), c->out, c->count, scratch, err);
     }

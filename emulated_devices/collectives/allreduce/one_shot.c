@@ -18,6 +18,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     struct exchange x = exchange_begin(g, ALLREDUCE);
     void *scratch;
     enum error_code code = scratch_agreed(&x, c, g->size * c->count, &scratch, err);
+    /* Each device has all P vectors, and adds them in the order of ranks. */
     if (code == OK) code = everybody_adds(&x, c, all_of(g->rank, g->size), c->out, c->count, scratch, err);
     if (code == OK) reduce_finish(&x, c->reduction, c->dtype, c->out, c->count);
     exchange_release(&x, scratch);

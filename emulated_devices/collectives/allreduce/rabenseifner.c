@@ -27,6 +27,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 
     if (code == OK) code = fold_in(&x, c, k.f, c->out, scratch, err);
     if (code == OK && k.f.me >= 0) {
+        /* Halving leaves the sum of one part on each device; doubling brings all parts together again. */
         code = halving_reduce_scatter(&x, c, k, c->out, scratch, err);
         const int64_t first = cut_edge(c, k, k.f.me);
         if (code == OK)

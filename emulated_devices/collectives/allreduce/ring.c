@@ -33,10 +33,12 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 
     for (int phase = 0; phase < 2; phase++)                     /* 0: reduce-scatter, 1: allgather */
         for (int step = 0; step < P - 1 && code == OK; step++) {
+            /* Phase 0 ends with block r + 1 complete here, with which phase 1 begins. */
             const int give = imod(r + phase - step, P), take = imod(give - 1, P);
             const int64_t giving = part_length(c->count, P, give), taking = part_length(c->count, P, take);
             void *mine = element(c, c->out, block_start(c->count, P, take));
             const void *given = element(c, c->out, block_start(c->count, P, give));
+            /* Received sums are added to the own block; in phase 1 complete blocks are only stored. */
             code = phase == 0
                        ? send_and_add(&x, c, right, given, giving, left, scratch, mine, taking, err)
                        : exchange_both(&x, right, given, bytes_of(c, giving), left, mine, bytes_of(c, taking), err);

@@ -41,6 +41,7 @@ static void start(struct exchange *x, const struct ring *g, int i, void *const s
 {
     const int step = i / g->S, segment = i % g->S;
     int64_t n;
+    /* Pieces alternate between two scratch areas: one is added while the next arrives. */
     void *mine = piece(g, sent_in(g, step) - 1, segment, &n);
     m[0] = message_receive(x, imod(g->r - 1, g->P), step < g->steps ? scratch[i % 2] : mine, bytes_of(g->c, n));
     mine = piece(g, sent_in(g, step), segment, &n);
@@ -56,6 +57,7 @@ static enum error_code finish(struct exchange *x, const struct ring *g, int i, v
     const enum error_code got = message_wait(x->group->comm, m[0], err),
                           gone = message_wait(x->group->comm, m[1], got == OK ? err : NULL);
     if (got != OK || gone != OK) return got != OK ? got : gone;
+    /* Reduce-scatter adds the piece to the own numbers; the last step of it completes them. */
     if (step < g->steps) reduce_local(x, g->c->reduction, g->c->dtype, mine, scratch[i % 2], n);
     if (step == g->steps - 1) reduce_finish(x, g->c->reduction, g->c->dtype, mine, n);
     return OK;

@@ -25,6 +25,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     for (int r = 1; r < g->size && centre && code == OK; r++)
         code = add_from(&x, c, r, scratch, c->out, c->count, err);
     if (centre && code == OK) reduce_finish(&x, c->reduction, c->dtype, c->out, c->count);
+    /* A device sends its vector to device 0, and waits for the sum in its place. */
     if (!centre && code == OK) code = exchange_both(&x, 0, c->out, bytes, -1, NULL, 0, err);
     if (!centre && code == OK) code = exchange_both(&x, -1, NULL, 0, 0, c->out, bytes, err);
     for (int r = 1; r < g->size && centre && code == OK; r++)

@@ -63,6 +63,7 @@ static int64_t length_from(const struct collective *c, int core, int i, int s)
 static enum error_code swing(struct exchange *x, const struct collective *c, struct fold f, int s, bool back,
                              char *scratch, struct error *err)
 {
+    /* The partner gets the blocks that it and its later partners collect; the all-gather gives the own side's. */
     const int peer = partner(f.me, s, f.core), give = back ? f.me : peer, take = back ? peer : f.me;
     const int64_t giving = length_from(c, f.core, give, s + 1), taking = length_from(c, f.core, take, s + 1);
     char *in = element(c, scratch, giving);
@@ -71,6 +72,7 @@ static enum error_code swing(struct exchange *x, const struct collective *c, str
     const enum error_code code = exchange_both(x, fold_member(f, peer), scratch, bytes_of(c, giving),
                                                fold_member(f, peer), in, bytes_of(c, taking), err);
     v = (struct visitor){ .x = x, .c = c, .packed = in, .core = f.core, .what = back ? UNPACK : ADD };
+    /* Received blocks are in the order in which the sender has visited them. */
     if (code == OK) visit_from(&v, take, s + 1);
     return code;
 }
@@ -84,6 +86,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     enum error_code code = scratch_agreed(&x, c, f.me < 0 ? 0 : c->count, &scratch, err);
     if (code == OK) code = fold_in(&x, c, f, c->out, scratch, err);
     if (f.me >= 0) {
+        /* The reduce-scatter goes from near to far partners; the all-gather goes the same way back. */
         for (int s = 0; s < steps && code == OK; s++) code = swing(&x, c, f, s, false, scratch, err);
         if (code == OK)
             reduce_finish(&x, c->reduction, c->dtype, element(c, c->out, block_start(c->count, f.core, f.me)),

@@ -30,10 +30,13 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     int64_t n;
     void *mine = element(c, c->out, shard(c, row, &n)), *scratch;
     enum error_code code = scratch_agreed(&x, c, part_length(c->count, row.size, 0), &scratch, err);
+    /* Along the row: each device of a node has the node's sum of one shard. */
     if (code == OK) code = ring_reduce_scatter(&x, c, row, c->out, c->count, scratch, err);
+    /* Along the column the shards of all nodes are added, and come back whole. */
     if (code == OK) code = ring_reduce_scatter(&x, c, column, mine, n, scratch, err);
     if (code == OK) code = ring_allgather(&x, c, column, mine, n, err);
     if (code == OK) reduce_finish(&x, c->reduction, c->dtype, mine, n);
+    /* Along the row again: the shards become the vector. */
     if (code == OK) code = ring_allgather(&x, c, row, c->out, c->count, err);
     exchange_release(&x, scratch);
     return code;

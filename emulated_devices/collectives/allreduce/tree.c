@@ -16,6 +16,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 {
     struct exchange x = exchange_begin(g, ALLREDUCE);
     void *scratch;
+    /* Only even devices receive from children, so odd ones need no scratch. */
     enum error_code code = scratch_agreed(&x, c, g->rank % 2 == 0 ? c->count : 0, &scratch, err);
     if (code == OK) code = binomial_reduce(&x, c, 0, c->out, c->count, scratch, err);
     if (code == OK && g->rank == 0) reduce_finish(&x, c->reduction, c->dtype, c->out, c->count);

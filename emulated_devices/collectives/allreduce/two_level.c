@@ -53,6 +53,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     const struct row node = row_in_node(c, g->rank, g->size), nodes = row_of_leaders(c, g->rank, g->size, edge);
     void *scratch;
     enum error_code code = scratch_agreed(&x, c, node.me == 0 ? c->count : 0, &scratch, err);
+    /* The first device of each node adds up its node; these leaders then run a ring. */
     if (code == OK) code = gather_sums(&x, c, node, scratch, err);
     if (code == OK && node.me == 0) code = ring_of_nodes(&x, c, nodes, scratch, err);
     if (code == OK && node.me == 0) reduce_finish(&x, c->reduction, c->dtype, c->out, c->count);

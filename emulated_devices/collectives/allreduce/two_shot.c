@@ -28,6 +28,7 @@ static enum error_code first_shot(struct exchange *x, const struct collective *c
     const int P = x->group->size, r = x->group->rank;
     const int64_t own = part_length(c->count, P, r);
     for (int k = 1; k < P; k++) {
+        /* Block `to` of the input goes to its owner; P - 1 parts of the own block arrive. */
         const int to = imod(r + k, P), from = imod(r - k, P);
         m[2 * k - 2] = message_receive_to_look(x, from, element(c, blocks, own * from), bytes_of(c, own));
         m[2 * k - 1] = give(x, c, to, c->in, to);
@@ -42,6 +43,7 @@ static enum error_code second_shot(struct exchange *x, const struct collective *
 {
     const int P = x->group->size, r = x->group->rank;
     for (int k = 1; k < P; k++) {
+        /* The complete own block goes to everybody. */
         const int from = imod(r - k, P);
         m[2 * k - 2] = message_receive(x, from, element(c, c->out, block_start(c->count, P, from)),
                                        bytes_of(c, part_length(c->count, P, from)));

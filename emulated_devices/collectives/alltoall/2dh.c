@@ -24,6 +24,7 @@ static enum error_code inside(struct exchange *x, const struct collective *c, st
     enum error_code code = OK;
     for (int step = 0; step < node.size && code == OK; step++) {
         const int to = imod(node.me + step, node.size), source = imod(node.me - step, node.size);
+        /* One message has the blocks for all devices with the receiver's place, node by node. */
         for (int m = 0; m < nodes.size; m++)
             copy_elements(x, c, element(c, out, m * c->count), algorithm_given(c, m * node.size + to), c->count);
         void *in = element(c, from, source * line);
@@ -43,6 +44,7 @@ static enum error_code between(struct exchange *x, const struct collective *c, s
     enum error_code code = OK;
     for (int step = 0; step < nodes.size && code == OK; step++) {
         const int to = imod(nodes.me + step, nodes.size), source = imod(nodes.me - step, nodes.size);
+        /* One message has what all members of this node have for that device. */
         for (int l = 0; l < node.size; l++)
             copy_elements(x, c, element(c, out, l * c->count), element(c, from, l * line + to * c->count), c->count);
         void *in = algorithm_taken(c, source * node.size);

@@ -43,14 +43,17 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     if (code != OK) return code;
     void *out = element(c, blocks, n), *in = element(c, blocks, n + half);
 
+    /* Block i, counted from this device, has to go i devices further. */
     for (int i = 0; i < P; i++)
         copy_elements(&x, c, element(c, blocks, i * c->count), algorithm_given(c, imod(r + i, P)), c->count);
     for (int bit = 1; bit < P && code == OK; bit *= 2) {
+        /* Blocks whose way has this binary digit move `bit` devices on, packed in one message. */
         const uint64_t bytes = bytes_of(c, moving(bit, P) * c->count);
         pack(&x, c, bit, out, blocks, true);
         code = exchange_both(&x, imod(r + bit, P), out, bytes, imod(r - bit, P), in, bytes, err);
         if (code == OK) pack(&x, c, bit, in, blocks, false);
     }
+    /* Block i has now come from the device i before. */
     for (int i = 0; i < P && code == OK; i++)
         copy_elements(&x, c, algorithm_taken(c, imod(r - i, P)), element(c, blocks, i * c->count), c->count);
     exchange_release(&x, blocks);

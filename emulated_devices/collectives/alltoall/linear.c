@@ -16,6 +16,7 @@ static enum error_code all_at_once(struct exchange *x, const struct collective *
     struct message *m = message_list(x, 2 * P);
     keep_own(x, c);
     for (int k = 1; k < P; k++) {
+        /* Receives are posted first: a message that comes early has a place. */
         const int from = imod(r - k, P);
         m[k - 1] = message_receive(x, from, algorithm_taken(c, from), bytes_of(c, taken_from(c, from)));
     }
@@ -38,6 +39,7 @@ static enum error_code run(struct group *g, const struct collective *asked, stru
     const bool in_place = c.in == c.out;
     enum error_code code = scratch_agreed(&x, &c, in_place ? in : 0, &copy, err);
     if (code != OK) return code;
+    /* If in == out, a received block would overwrite one that is not sent yet: the input is copied first. */
     if (in_place) {
         copy_elements(&x, &c, copy, c.in, in);
         c.in = copy;

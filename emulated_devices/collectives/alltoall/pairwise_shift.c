@@ -26,6 +26,7 @@ static enum error_code there_and_back(struct exchange *x, const struct collectiv
                                       struct error *err)
 {
     const int P = x->group->size, r = x->group->rank, ahead = imod(r + k, P), behind = imod(r - k, P);
+    /* The first step overwrites the block for `behind` where the call is in place: it is kept aside. */
     const void *for_behind = algorithm_kept(x, c, behind, keep);
     if (ahead == behind) return step(x, c, behind, for_behind, behind, err);
     const enum error_code code = step(x, c, ahead, algorithm_given(c, ahead), behind, err);

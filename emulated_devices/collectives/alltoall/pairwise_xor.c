@@ -26,6 +26,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     if (code != OK) return code;
     keep_own(&x, c);
     for (int step = 1; step < P && code == OK; step++) {
+        /* The pairs of a step are disjoint: everybody has one partner. */
         const int peer = r ^ step;
         code = exchange_both(&x, peer, algorithm_kept(&x, c, peer, keep), bytes_of(c, given_to(c, peer)),
                              peer, algorithm_taken(c, peer), bytes_of(c, taken_from(c, peer)), err);

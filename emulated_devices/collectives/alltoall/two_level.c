@@ -40,6 +40,7 @@ static enum error_code collect_pieces(struct exchange *x, const struct leader *v
     enum error_code code = OK;
     if (v->node.me > 0) return exchange_both(x, v->node.first, v->c->in, bytes, -1, NULL, 0, err);
     copy_elements(x, v->c, v->have, v->c->in, v->P * v->c->count);
+    /* The leader receives all blocks of each member. */
     for (int l = 1; l < v->node.size && code == OK; l++)
         code = exchange_both(x, -1, NULL, 0, row_member(v->node, l), have(v, l, 0), bytes, err);
     return code;
@@ -53,6 +54,7 @@ static enum error_code trade(struct exchange *x, const struct leader *v, struct 
     for (int step = 0; step < v->nodes.size && code == OK; step++) {
         const int to = imod(v->nodes.me + step, v->nodes.size), from = imod(v->nodes.me - step, v->nodes.size);
         const int64_t line = members(v, to) * n, out = q * line, in = (int64_t)q * members(v, from) * n;
+        /* One message to a node has, for each member here, the blocks for all members there. */
         for (int l = 0; l < q; l++)
             copy_elements(x, v->c, element(v->c, v->message, l * line), have(v, l, v->edge[to]), line);
         /* Received blocks are in order of the sending node's members, then of this node's members. */
@@ -72,6 +74,7 @@ static enum error_code hand_out(struct exchange *x, const struct leader *v, stru
     if (v->node.me > 0) return exchange_both(x, -1, NULL, 0, v->node.first, v->c->out, bytes, err);
     for (int l = 0; l < v->node.size && code == OK; l++) {
         void *line = l == 0 ? v->c->out : v->have;              /* the collected blocks are no longer needed */
+        /* A member's result is one block of every source, in the order of ranks. */
         for (int s = 0; s < v->P; s++)
             copy_elements(x, v->c, element(v->c, line, s * v->c->count), got(v, s, l), v->c->count);
         if (l > 0) code = exchange_both(x, row_member(v->node, l), line, bytes, -1, NULL, 0, err);

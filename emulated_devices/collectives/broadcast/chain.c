@@ -16,6 +16,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     struct exchange x = exchange_begin(g, BROADCAST);
     struct flow f = flow_open(tree_chain(g->rank, g->size, c->root), c->out, c->count);
     enum error_code code = OK;
+    /* A segment goes on while the next one arrives. */
     for (int s = 0; s < flow_segments(c, c->count) && code == OK; s++) code = flow_down(&x, c, &f, s, err);
     const enum error_code closed = flow_close(&x, &f, code == OK ? err : NULL);
     return code == OK ? closed : code;

@@ -48,6 +48,7 @@ static int base_of(const struct skips *k, int v, int *hops)
 {
     *hops = v > 0;
     for (int e = k->rounds - 1; e >= 0; e--) {
+        /* The choice is greedy: the largest skip that still fits. */
         if (k->skip[e] == v) return e;
         if (k->skip[e] < v) v -= k->skip[e], ++*hops;
     }
@@ -63,9 +64,11 @@ static int serve(struct search *s, int at, int largest, int round)
 {
     const int *skip = s->k->skip;
     for (int e = largest; e >= 0 && round < s->k->rounds; e = next(&s->left, e)) {
+        /* A sender of this round is at least this round's skip before v, and before the sender found last. */
         if (at + skip[e] > s->v - skip[round] || at + skip[e] >= s->nearest) continue;
         if (at + skip[e] <= s->v - skip[round + 1]) round = serve(s, at + skip[e], e, round);
         if (round == s->k->rounds || at > s->v - skip[round + 1]) break;
+        /* This device sends in this round; its segment is the last skip of the path, which nobody may use again. */
         s->nearest = at + skip[e];
         s->found->segment[round++] = e;
         strike(&s->left, e);
@@ -79,6 +82,7 @@ static struct schedule schedule_of(const struct skips *k, int v, int P)
     struct search s = { .k = k, .v = v + P, .nearest = 2 * P, .found = &found };
     int hops;
     const int q = k->rounds, base = base_of(k, v, &hops);
+    /* The list has all skips, from the largest to the smallest. */
     for (int e = -1; e <= q; e++) s.left.after[e + 1] = e < 0 ? q : e - 1, s.left.before[e + 1] = e == q ? -1 : e + 1;
     strike(&s.left, base);
     serve(&s, 0, next(&s.left, -1), 0);
@@ -157,12 +161,14 @@ static enum error_code one_round(struct under_way *u, const struct part *p, int 
     const int get = gets(p, round), give = gives(p, round), skip = p->k.skip[round % p->t.q], r = u->x->group->rank;
     struct message *in = &u->in[round % AHEAD], *out = &u->out[round % AHEAD];
     uint64_t bytes;
+    /* The places of the round AHEAD before must be free. */
     enum error_code code = finish(u, in, err);
     if (code == OK) code = finish(u, out, err);
     if (code == OK && get >= 0) {
         void *data = segment_at(u->c, p->t.segments, get, &bytes);
         *in = message_receive(u->x, imod(r - skip, p->P), data, bytes);
     }
+    /* A segment must be here before it goes on; latencies of all others overlap. */
     if (code == OK && give >= 0) code = have(u, p, give, round, err);
     if (code == OK && give >= 0) {
         const void *data = segment_at(u->c, p->t.segments, give, &bytes);
@@ -179,6 +185,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     enum error_code code = OK;
     for (int i = 0; i < AHEAD; i++) u.in[i] = u.out[i] = none;
     for (int round = p.t.first; round < p.t.end && code == OK; round++) code = one_round(&u, &p, round, err);
+    /* All messages end, also after an error: buffers belong to the caller. */
     for (int i = 0; i < 2 * AHEAD; i++) {
         const enum error_code one = finish(&u, i < AHEAD ? &u.in[i] : &u.out[i - AHEAD], code == OK ? err : NULL);
         if (code == OK) code = one;

@@ -19,6 +19,7 @@ static struct tree tree_of(int rank, int P, int root, int which)
 {
     const int i = imod(rank - root, P) - 1, top = tree_double_root(P - 1, which);
     if (i < 0) return (struct tree){ .parent = -1, .children = 1, .child = { device_of(top, root, P) } };
+    /* The two trees are over the devices without the root, which sends to both tops. */
     struct tree t = tree_double(i, P - 1, which);
     t.parent = t.parent < 0 ? root : device_of(t.parent, root, P);
     for (int k = 0; k < t.children; k++) t.child[k] = device_of(t.child[k], root, P);
@@ -37,6 +38,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     int depth[2], last = 0;
     enum error_code code = OK;
     for (int i = 0; i < 2; i++) {
+        /* Half i of the vector takes tree i. */
         const int64_t first = block_start(c->count, 2, i), n = block_start(c->count, 2, i + 1) - first;
         f[i] = flow_open(tree_of(g->rank, g->size, c->root, i), element(c, c->out, first), n);
         depth[i] = depth_of(g->rank, g->size, c->root, i);

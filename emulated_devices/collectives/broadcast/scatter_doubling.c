@@ -32,6 +32,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     const int P = g->size, v = imod(g->rank - c->root, P);
     const struct parts p = { P, c->root, false };
     struct exchange x = exchange_begin(g, BROADCAST);
+    /* First each device gets one part; then parts are exchanged at distance 1, 2, 4, .. */
     enum error_code code = binomial_scatter(&x, c, p, element(c, c->out, part_edge(c, p, v)), err);
     for (int distance = 1; distance < P && code == OK; distance *= 2) {
         int64_t giving, taking;

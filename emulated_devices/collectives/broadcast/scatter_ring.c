@@ -18,6 +18,7 @@ static enum error_code ring(struct exchange *x, const struct collective *c, stru
     const int P = x->group->size, r = x->group->rank, v = imod(r - c->root, P);
     enum error_code code = OK;
     for (int step = 0; step < P - 1 && code == OK; step++) {
+        /* Parts are numbered from the root on; the part of the step before goes to the right. */
         const int give = imod(v - step, P), take = imod(give - 1, P);
         code = exchange_both(x, imod(r + 1, P), element(c, c->out, block_start(c->count, P, give)),
                              bytes_of(c, part_length(c->count, P, give)), imod(r - 1, P),

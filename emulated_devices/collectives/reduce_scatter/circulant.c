@@ -30,8 +30,10 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     if (code != OK) return code;
     void *in = element(c, w, n);
 
+    /* w begins with the block of this device, and has the others in the order of distance. */
     comb_pack(&x, c, (struct comb){ r, 1, P }, w, c->in);
     for (int i = k.rounds - 1; i >= 0 && code == OK; i--) {
+        /* Sums w(s) .. go to the device s further on; what arrives is added to w(0) .. */
         const int s = k.skip[i], many = k.skip[i + 1] - s;
         const int64_t giving = span(c, P, r, s, s + many), taking = span(c, P, r, 0, many);
         code = send_and_add(&x, c, imod(r + s, P), element(c, w, span(c, P, r, 0, s)), giving, imod(r - s, P), in, w,

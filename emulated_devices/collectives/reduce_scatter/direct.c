@@ -16,6 +16,7 @@ static void exchange_all(struct exchange *x, const struct collective *c, void *s
     const int P = x->group->size, r = x->group->rank;
     const int64_t own = block_length(c, P, r);
     for (int k = 1; k < P; k++) {
+        /* All messages are under way at once; the parts that arrive are added in the order of ranks afterwards. */
         const int to = imod(r + k, P), from = imod(r - k, P);
         m[2 * k - 2] = message_receive_to_look(x, from, element(c, scratch, own * from), bytes_of(c, own));
         m[2 * k - 1] = message_send(x, to, const_block(c, c->in, P, to), bytes_of(c, block_length(c, P, to)));

@@ -43,7 +43,9 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     enum error_code code = scratch_agreed(&x, c, v.count + room, &work, err);
     if (code != OK) return code;
 
+    /* The input stays as it is: sums grow in a copy. */
     copy_elements(&x, c, work, c->in, v.count);
+    /* P is no power of two: some devices work for two, and give back the other's block at the end. */
     code = fold_in(&x, &v, k.f, work, element(c, work, v.count), err);
     if (k.f.me >= 0 && code == OK) {
         code = halving_reduce_scatter(&x, &v, k, work, element(c, work, v.count), err);

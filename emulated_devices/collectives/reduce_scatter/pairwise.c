@@ -21,6 +21,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     enum error_code code = scratch_agreed(&x, c, own, &scratch, err);
     if (code == OK) copy_elements(&x, c, c->out, const_block(c, c->in, P, r), own);
     for (int step = 1; step < P && code == OK; step++) {
+        /* Each step has another pair of partners; parts are added as they come, from near to far. */
         const int to = imod(r + step, P);
         code = send_and_add(&x, c, to, const_block(c, c->in, P, to), block_length(c, P, to), imod(r - step, P), scratch,
                             c->out, own, err);

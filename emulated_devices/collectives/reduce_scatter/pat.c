@@ -34,6 +34,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 
     copy_elements(&x, c, work, c->in, n);
     for (int bit = 1; bit < P && code == OK; bit *= 2) {
+        /* The near edges of all trees come first, with sums of several blocks in one message. */
         const struct comb give = blocks_of(r - bit, bit, P), take = blocks_of(r, bit, P);
         comb_pack(&x, c, give, out, work);
         code = exchange_both(&x, imod(r - bit, P), out, bytes_of(c, comb_length(c, P, give)),

@@ -25,6 +25,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     const void *give = const_block(c, c->in, P, imod(r - 1, P));
     for (int step = 1; step < P && code == OK; step++) {
         const int out = imod(r - step, P), in = imod(r - step - 1, P);
+        /* Two areas take turns: the sum of this step is sent in the next one. */
         void *sum = element(c, memory, step % 2 * room);
         code = exchange_both(&x, imod(r + 1, P), give, bytes_of(c, block_length(c, P, out)),
                              imod(r - 1, P), sum, bytes_of(c, block_length(c, P, in)), err);

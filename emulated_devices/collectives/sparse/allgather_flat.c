@@ -30,6 +30,7 @@ static int send_all(struct exchange *x, const struct collective *c, struct messa
     int n = 0;
     for (int k = 1; k < P; k++)
         for (struct sparse_walk w = { .b = -1 }; sparse_next(c, P, me, &w); ) {
+            /* Every member begins with the next one, so they do not all send to the same. */
             const int to = imod(me + k, P);
             if (!w.owns || w.length == 0 || !sparse_holds(c, P, w.b, to)) continue;
             if (m) m[n] = message_send(x, to, element(c, c->out, w.held_at), bytes_of(c, w.length));

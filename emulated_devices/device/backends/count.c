@@ -51,6 +51,7 @@ static void copy(struct device *d, void *to, size_t to_pitch, const void *from, 
                  size_t rows)
 {
     const struct range *r = &of(d)->range;
+    /* Copies to the device store nothing; copies from it read zeros. */
     for (size_t i = 0; i < rows && !range_holds(r, to); i++) {
         if (range_holds(r, from)) memset((char *)to + i * to_pitch, 0, width);
         else memmove((char *)to + i * to_pitch, (const char *)from + i * from_pitch, width);

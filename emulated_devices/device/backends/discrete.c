@@ -98,6 +98,7 @@ static void close_it(struct device *d)
 
 static void begin(struct device *d)
 {
+    /* Operations nest, so the outermost one opens the memory. */
     if (of(d)->opened++ == 0) range_protect(&of(d)->range, true);
 }
 

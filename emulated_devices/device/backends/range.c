@@ -13,7 +13,7 @@ struct hole {
     bool kept;                          /* its pages are still there */
 };
 
-/* Of a file: a page that comes again is filled with zeros first, which takes as long as a copy. */
+/* A file's page that comes again is filled with zeros first, which takes as long as a copy. */
 enum { KEPT_MOST = 64 << 20 };
 
 static bool begin(struct range *r, void *base, size_t size, int advice)
@@ -71,6 +71,7 @@ void *range_take(struct range *r, size_t bytes)
     const size_t need = whole_pages(r, bytes);
     if (need < bytes) return NULL;
     for (struct hole **at = &r->holes; *at != NULL; at = &(*at)->next)
+        /* Only a hole of exactly this size is used again: sizes repeat from step to step. */
         if ((*at)->bytes == need) {
             struct hole *h = *at;
             char *const found = h->at;

@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 struct range {
-    char *base;
+    char *base;                         /* first byte of the reserved addresses */
     size_t size, used, page;            /* bytes; `used`: allocated so far, including freed ones */
     struct hole *holes;                 /* freed, for the next allocation of the same number of pages */
     int advice;                         /* what tells the system that freed pages are of no use any more */
@@ -24,7 +24,8 @@ bool range_open(struct range *, size_t size);
  *  that reads and writes nothing.  An access always faults. */
 void range_open_unreserved(struct range *);
 
-/** The same with the first `size` bytes of a file as memory, which others may map, too; may be read and written. */
+/** Open a range whose memory is the first `size` bytes of a file, which others may map, too.  It may be read and
+ *  written. */
 bool range_open_file(struct range *, int file, size_t size);
 void range_close(struct range *);
 

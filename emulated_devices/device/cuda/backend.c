@@ -77,6 +77,7 @@ static void reduce(struct device *d, enum reduction how, enum dtype t, void *int
 static void reduce_all(struct device *d, enum reduction how, enum dtype t, void *into, const void *const *part,
                        int parts, int64_t n)
 {
+    /* The sum starts as the first part, and the others are added in order, as the host does. */
     device_copy(d, into, part[0], (uint64_t)n * dtype_size(t));
     for (int i = 1; i < parts; i++) reduce(d, how, t, into, part[i], n);
 }
@@ -103,6 +104,7 @@ static void add_squares(struct device *d, struct exact_sum *sum, const T *list, 
             cuda_exact_squares(list[i].dtype, there, list[i].data, tensor_count(list[i]));
     must(cudaGetLastError(), "squares");
     must(cudaMemcpy(here, there, sizeof here, cudaMemcpyDeviceToHost), "squares");
+    /* The last bin of each half counts what is not finite: then the host adds all tensors itself. */
     const bool finite = here[EXACT_BINS - 1] == 0 && here[2 * EXACT_BINS - 1] == 0;
     for (int i = 0; i < count; i++)
         if (tensor_count(list[i]) > 0 && !(finite && has_bins(list[i]))) generic_add_squares(d, sum, &list[i], 1);

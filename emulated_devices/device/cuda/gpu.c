@@ -7,8 +7,8 @@
 
 struct gpu gpu;
 
-/* What a process is told by the program that starts it: its number among the processes of this machine, and how many
- * they are.  Variables, no calls. */
+/* The program that starts a process tells it its number among those of this machine, and how many they are, in
+ * variables. */
 static const char *const local_rank[] = { "MPI" "_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", NULL };
 static const char *const local_size[] = { "MPI" "_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE",
                                           NULL };
@@ -53,6 +53,7 @@ enum error_code gpu_start(struct error *err)
     gpu.number = chosen;
     gpu.shared = others_may_have_it(count);
     snprintf(gpu.name, sizeof gpu.name, "%s", p.name);
+    /* An empty kernel shows whether there is code for this GPU. */
     cuda_probe();
     e = cudaGetLastError();
     if (e == cudaSuccess) e = cudaDeviceSynchronize();

@@ -31,7 +31,7 @@ static void say_what_is_full(void)
 
 /* ---- whose memory an address is of ------------------------------------------------------------------------------- */
 
-/* Of cudaMalloc, by address.  Asking the runtime takes longer than many an operation. */
+/* Blocks of cudaMalloc are listed by address, because asking the runtime takes longer than many an operation. */
 struct block { char *at; size_t bytes; };
 static struct { struct block *of; int count, room; } blocks;
 
@@ -118,6 +118,7 @@ static void *allocate(size_t bytes)
     void *p = NULL;
     if (cudaMalloc(&p, bytes) != cudaSuccess) {
         (void)cudaGetLastError();
+        /* Without idle blocks the GPU is full; else they are all freed, and it is tried once more. */
         if (idle.count == 0) return NULL;
         while (idle.count > 0) free_block(take_idle(idle.count - 1));
         return allocate(bytes);
@@ -129,6 +130,7 @@ static void *allocate(size_t bytes)
 void *memory_take(size_t bytes)
 {
     int i = idle.count - 1;
+    /* The block that was given back last is taken first. */
     while (i >= 0 && idle.of[i].bytes != bytes) i--;
     void *p = i >= 0 ? take_idle(i).at : allocate(bytes);
     if (p != NULL) idle.used += bytes;

@@ -7,8 +7,9 @@
 
 enum { OPERANDS_MOST = 12 };
 struct operands {
-    int count;
-    struct { void *host, *device; size_t bytes; bool back; } of[OPERANDS_MOST];
+    int count;                          /* operands in `of` */
+    struct { void *host, *device; size_t bytes; bool back; } of[OPERANDS_MOST]; /* copies of host memory; back: done()
+                                         * copies the bytes to the host */
 };
 
 /** The address that a kernel reads, or NULL for a tensor that is left out or empty. */

@@ -15,10 +15,10 @@
 /* ---- the GPU (gpu.c): one for all devices of a process ----------------------------------------------------------- */
 
 struct gpu {
-    int number;
+    int number;                         /* CUDA's index of the device that this process uses */
     bool shared;                        /* other processes of this machine may have it, too */
-    char name[256];
-    cublasHandle_t blas;
+    char name[256];                     /* as the driver says it */
+    cublasHandle_t blas;                /* library handle for products, made by gpu_start */
 };
 extern struct gpu gpu;
 

@@ -49,6 +49,7 @@ static enum error_code read_own(struct trainer *t, const struct weights *file, c
     piece.data = malloc(tensor_bytes(piece) + 1);
     if (piece.data == NULL) return fail(err, ERR_MEMORY, "no memory to read %s", p->spec.name);
     enum error_code e = read_boxes(file, &spec, suffix, &layout, piece, err);
+    /* Weights and masters come from one tensor: weights are rounded from it. */
     if (!e && (kind == KIND_WEIGHT || kind == KIND_MASTER)) e = collect_keep_weights(t, p, piece, err);
     else if (!e) collect_keep(t, p, kind, piece);
     free(piece.data);
@@ -255,6 +256,7 @@ static enum error_code read_files(struct trainer *t, const struct checkpoint *c,
 enum error_code checkpoint_resume(struct trainer *t, const struct checkpoint *c, struct error *err)
 {
     const bool first = t->comm->rank == 0;
+    /* Rank 0 holds the lock while all devices read, so that no one saves in between. */
     const int lock = first ? bundle_lock_to_read(c->dir) : -1;
     enum error_code e = comm_agree(t->comm, first ? check_files(c, err) : OK, err);
     if (!e) e = comm_agree(t->comm, read_files(t, c, err), err);
@@ -262,7 +264,7 @@ enum error_code checkpoint_resume(struct trainer *t, const struct checkpoint *c,
     return e;
 }
 
-/* Of a folder from elsewhere, or a file of a checkpoint. */
+/* The weights are those of a folder from elsewhere, or a file of a checkpoint. */
 static enum error_code open_weights(struct weights *file, const struct checkpoint *c, struct error *err)
 {
     char path[BUNDLE_PATH];

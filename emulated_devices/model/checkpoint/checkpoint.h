@@ -43,7 +43,7 @@ extern const struct bundle_kind checkpoint_files;
 struct checkpoint {
     const char *dir;                    /* the caller's */
     bool there;                         /* saved by this program; else another program's model, without the rest */
-    struct bundle files;
+    struct bundle files;                /* checksums of the folder's files */
     int64_t step;                       /* steps done */
     cJSON *root;                        /* training.json */
     const cJSON *run;                   /* its part with the settings of the run: names and texts, as saved */

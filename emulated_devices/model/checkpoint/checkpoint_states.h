@@ -5,7 +5,7 @@
 #include "emulated_devices/model/trainer.h"
 
 struct state_tensor {
-    enum tensor_kind kind;
+    enum tensor_kind kind;              /* which of a unit's tensors it is */
     int replica;                        /* whose tensor, where replicas train apart */
     char suffix[64];                    /* follows the parameter's name */
 };

@@ -39,6 +39,7 @@ static enum error_code write_tensors(struct trainer *t, struct weights_writer *w
     for (int i = 0; i < model_param_count(&t->plan.model) * count; i++) {
         const struct state_tensor *of = &list[i % count];
         const struct param_spec parameter = trainer_spec(t, i / count), s = data_spec(&t->data, &parameter, of->kind);
+        /* Some parameters do not have this state. */
         if (s.ndim == 0) continue;
         const enum dtype format = data_format(&t->data, of->kind);
         struct tensor whole =

@@ -11,6 +11,7 @@
 static bool keeps_units(const struct folding *f, enum axis a, int n, int *unit)
 {
     const int units = (f->mesh.devices + n - 1) / n;
+    /* unit[u] is where the move takes unit u; -1: no device of it has been looked at. */
     for (int u = 0; u < units; u++) unit[u] = -1;
     for (int rank = 0; rank < f->mesh.devices; rank++) {
         const int to = folding_next(f, rank, a) / n;
@@ -37,7 +38,7 @@ static bool same_links(const struct cluster *c, const struct folding *f, enum ax
 
 /* ---- the plan: have the devices of a class the same sizes? ------------------------------------------------------- */
 
-/* What folds no axis at all. */
+/* Such a plan folds no axis at all. */
 static const char *differs_everywhere(const struct plan *p)
 {
     if (p->batches || p->packed || plan_changes(p)) return "the samples differ";
@@ -112,6 +113,7 @@ static const char *mixture_differs(const struct plan *p)
     const struct expert_scheme *s;
     if (p->model.mlp != MLP_MIXTURE) return NULL;
     if (p->load && p->load->kind != LOAD_EVEN) return "the experts have different loads";
+    /* Dealt evenly, a sequence gives every expert the same number of rows only if this divides. */
     if (p->S * m->k % mixture_columns(m) != 0) return "a sequence has more rows for some experts";
     if (!plan_cuts_experts(p)) return NULL;
     if (expert_scheme_find(&s, p->dispatch, NULL) || !s->turns || p->owners) return "the experts differ";
@@ -147,6 +149,7 @@ static const char *fold_axis(const struct plan *p, struct folding *f, enum axis 
     for (int every = least; every < n; every++) {
         f->every[a] = every;
         const char *now = n % every == 0 ? differs(p, f, a) : "";
+        /* The reason against the smallest folding is kept, for the report. */
         if (now == NULL) return first;
         if (now[0] && first == NULL) first = now;
     }

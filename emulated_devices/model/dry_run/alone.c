@@ -29,6 +29,7 @@ static enum error_code cut_to_fit(struct plan *one, struct error *err)
     struct plan_memory m = { .peak.total = most + 1 };
     enum error_code e = OK;
     for (int micros = 1; micros <= one->B && m.peak.total > most && !e; micros++) {
+        /* Only divisors of the batch are tried, so that microbatches are equal. */
         if (one->B % micros != 0) continue;
         one->micros = micros;
         e = plan_check(one, err);
@@ -44,6 +45,7 @@ static void fill(const void *context, int64_t step, int64_t first, int64_t count
     const struct plan *p = context;
     const size_t bytes = (size_t)(count * p->S) * sizeof *ids;
     (void)step, (void)first;
+    /* Nothing is computed, so the ids do not matter. */
     memset(ids, 0, bytes), memset(labels, 0, bytes);
     if (within) memset(within, 0, bytes);
 }

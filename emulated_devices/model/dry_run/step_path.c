@@ -84,6 +84,7 @@ static void follow_message(struct path *p, int sender, int receiver, struct spot
                            bool rendezvous)
 {
     const struct event *s = event_at(&p->w, send);
+    /* A rendezvous starts when both ends are there; an eager message when it is sent. */
     const bool late = rendezvous && event_at(&p->w, post)->at > s->at;
     const struct spot from = late ? post : send;
     const struct path_piece piece = { .kind = PATH_MESSAGE, .device = receiver, .sender = sender,
@@ -147,6 +148,7 @@ picoseconds step_path(const struct folding *f, struct events *const *events, pat
     p.w.lost = p.w.sends == NULL;
     while (p.now > 0 && !p.w.lost) {
         const picoseconds known = time_before(&p.w, p.here);
+        /* A gap between events is idle time of the device that is followed. */
         if (known < p.now) add(&p, (struct path_piece){ .kind = PATH_IDLE, .device = p.here.device }, known);
         if (p.here.at == 0) break;
         follow(&p);
@@ -158,7 +160,7 @@ picoseconds step_path(const struct folding *f, struct events *const *events, pat
 
 /* ---- shares ------------------------------------------------------------------------------------------------------ */
 
-/* Of the first `seen` events of a list: the label of the last message, and how many events end with it. */
+/* The last message among the first `seen` events of a list has this label, and ends so many events. */
 struct last_message { uint32_t seen, events; int label; };
 
 static bool is_message(const struct event *v) { return v->kind == EVENT_RECEIVE || v->kind == EVENT_SEND; }
@@ -222,6 +224,7 @@ struct step_share step_share(const struct events *e, picoseconds end)
     for (uint32_t i = 0; i < l->count; i++) {
         const struct event *v = &l->event[i];
         const picoseconds took = v->at - now;
+        /* While the compute stream waits, the pass beside it may compute. */
         const picoseconds filled = v->kind == EVENT_WORK ? 0 : work_beside(&e->of[BESIDE], &beside, now, v->at);
         s.computing += filled;
         if (v->kind == EVENT_WORK) s.computing += v->takes, s.engines += took - v->takes;

@@ -27,14 +27,14 @@ enum path_kind {
 };
 
 struct path_piece {
-    enum path_kind kind;
-    picoseconds from, to;
+    enum path_kind kind;                /* decides which fields below are set */
+    picoseconds from, to;               /* virtual time */
     int device;                         /* that works, or that receives */
     int stream;                         /* that works, sends or waits */
     const char *what;                   /* of work: its name */
     int sender;                         /* of a message; in a folded run it and the receiver may not have run */
     enum traffic_kind traffic;          /* whose it is */
-    uint64_t bytes;
+    uint64_t bytes;                     /* of a message */
 };
 
 typedef void path_fn(const struct path_piece *, void *context);
@@ -61,7 +61,7 @@ struct step_share step_share(const struct events *, picoseconds end);
 /** The time at which the last of the devices that ran ends; -1 if events were left out. */
 picoseconds step_end(const struct folding *, struct events *const *events);
 
-/* What of a share waits for other stages of the pipeline, or for slower devices: at the sums of losses and norms, and
+/* A share waits so long for other stages of the pipeline, or for slower devices: at the sums of losses and norms, and
  * at the end.  The rest of the waits is communication that no computation hides. */
 picoseconds step_share_bubble(const struct step_share *);
 picoseconds step_share_exposed(const struct step_share *);

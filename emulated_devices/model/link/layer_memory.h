@@ -15,7 +15,7 @@
 #include "emulated_devices/model/link/link.h"
 
 struct layer_memory_term {
-    const char *what;
+    const char *what;                   /* the tensor, in the paper's words */
     double paper;                       /* bytes by the paper, which assumes 16-bit numbers */
     uint64_t kept;                      /* bytes in this device's arena */
     const char *why;                    /* the reason why the two differ, or NULL */

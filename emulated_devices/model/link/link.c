@@ -41,6 +41,7 @@ static enum error_code add_node(struct linked *l, const struct model_config *c, 
             return fail(err, ERR_PLAN, "node %d of a part of the model reads %s, which nobody has made before it",
                         l->nodes, is->in[k]);
     }
+    /* A node that does nothing has no place in the lists; its output is another name of its input. */
     if (node_does_nothing(c, is) && n->in[0] >= 0) return name_again(&l->slot[n->in[0]], is), OK;
     const enum activation_width in = n->in[0] < 0 ? WIDTH_MODEL : l->slot[n->in[0]].width;
     if (is->out) {
@@ -111,6 +112,7 @@ static bool takes_over(const struct linked *l, int v)
 {
     const struct linked_node *n = &l->node[v];
     const int k = info(n)->over, in = k < 0 ? -1 : n->in[k];
+    /* The input's last reader may write over it, unless a backward pass reads it later. */
     return in > 0 && n->out >= 0 && last_reader(l, in) == v && !backward_reads(l, in);
 }
 
@@ -302,6 +304,7 @@ static void place_gradients(struct linked *l, const struct seams *seams)
         const bool goes_on = (n->dy == BUFFER_GRADIENT && has_inputs(l)) ||
                              (n->dy >= 0 && l->buffer[n->dy].holds_stream);
         for (int k = 0; k < NODE_INPUTS; k++) {
+            /* before[k] is where a later node has put the same input's gradient: this one is added to it. */
             n->dx[k] = BUFFER_NONE, n->before[k] = n->in[k] < 0 ? BUFFER_NONE : l->slot[n->in[k]].gradient;
             if (n->before[k] != BUFFER_NONE && l->buffer[n->before[k]].holds_stream)
                 l->slot[n->in[k]].gradient = BUFFER_GRADIENT;
@@ -426,6 +429,7 @@ static void run_nodes(struct linked *l, struct steps *list, const bool runs[])
     const bool parts = list == &l->list[LIST_FORWARD];
     for (int v = 0; v < l->nodes; v++) {
         if (!runs[v]) continue;
+        /* Parts of a mixture on a shortcut run between the nodes of the block beside it. */
         if (parts) run_parts(l, list, v);
         transients(l, list, v, true, runs);
         make_late(l, list, v);
@@ -466,7 +470,7 @@ static bool needs_output(const struct linked *l, int v)
     return writes_output(l, v) && l->node[v].is->op != OP_MIXTURE;
 }
 
-/* What recomputation drops.  selective: attention's output and statistics; full: all kept values except the part's
+/* Recomputation drops these.  selective: attention's output and statistics; full: all kept values except the part's
  * input, and the statistics of what has to write the part's output; selective++: these, except attention's output and
  * the statistics that have not been exchanged. */
 static void mark_dropped(struct linked *l, enum recompute r)
@@ -496,6 +500,7 @@ static void list_again(struct linked *l)
 {
     bool runs[LINK_NODES] = { false }, needed[LINK_BUFFERS];
     for (int b = 0; b < l->buffers; b++) needed[b] = l->buffer[b].dropped;
+    /* From the last node back: a node that runs needs its inputs, which may need more nodes. */
     for (int v = l->nodes - 1; v >= 0; v--) {
         const struct linked_node *n = &l->node[v];
         runs[v] = n->out >= 0 && needed[l->slot[n->out].value];
@@ -583,6 +588,7 @@ static void list_input(struct linked *l)
     int scratch[SCRATCHES];
     const int scratches = place_scratches(l, scratch);
     for (int i = 0; i < scratches; i++) add_step(list, STEP_MAKE, scratch[i]);
+    /* In the part with the loss the gradient of the stream begins; elsewhere it has come. */
     if (begins_gradient(l)) add_step(list, STEP_MAKE, BUFFER_GRADIENT);
     each_kept(l, list, STEP_MAKE, BUFFERS, false);
     for (int v = l->nodes - 1; v >= 0; v--) {
@@ -630,6 +636,7 @@ enum error_code link_part(struct linked *l, const struct node *table, const stru
     name_buffers(l);
     mark_dropped(l, r);
     list_forward(l, forward_only);
+    /* Without a backward pass there is nothing to compute again and there are no gradients. */
     if (forward_only) return OK;
     list_again(l);
     place_gradients(l, seams);

@@ -29,8 +29,8 @@ enum { LINK_NODES = 32, LINK_SLOTS = LINK_NODES + 1, LINK_BUFFERS = 5 * LINK_NOD
 enum { BUFFER_NONE = -1, BUFFER_IN, BUFFER_OUT, BUFFER_GRADIENT, BUFFER_FIRST_OWN };
 
 struct buffer {
-    enum tensor_place rows;
-    enum activation_width width;
+    enum tensor_place rows;             /* which rows of a microbatch it has room for */
+    enum activation_width width;        /* which columns */
     enum statistic_shape statistic;     /* NO_STATISTIC: rows times width, in the device's format */
     int slot;                           /* for ATTENTION_KEPT, EXPERTS_KEPT, EXPERTS_LEFT: which of the scheme's */
     enum arena_tag tag;                 /* ACTIVATIONS, or BUFFERS for gradients */
@@ -44,17 +44,18 @@ struct slot {
     const char *name;                   /* under which it is shown */
     const char *other_name;             /* NULL, or of the input or output of a node that was not linked */
     bool unseen;                        /* the one-device model does not observe it */
-    enum activation_width width;
+    enum activation_width width;        /* columns of the value */
     int maker;                          /* the node that writes it; -1: the part before */
     int value, gradient;                /* buffers */
 };
 
 /* A node with the buffers that its passes read and write; BUFFER_NONE where there is none. */
 struct linked_node {
-    const struct node *is;
+    const struct node *is;              /* the node of the program's table */
     int in[NODE_INPUTS], out;           /* slots; -1: none */
     int x[NODE_INPUTS], y;              /* values */
-    int statistic[NODE_STATISTICS], gradient[NODE_GRADIENTS];
+    int statistic[NODE_STATISTICS], gradient[NODE_GRADIENTS];   /* buffers of what forward keeps for backward, and
+                                         * backward for the inputs for that for the weights */
     int dx[NODE_INPUTS], dy;            /* where gradients of the inputs are written; the gradient of the output */
     int before[NODE_INPUTS];            /* where an input's gradient is before this node's is added to it */
     int middle, end;                    /* of a node that runs in three parts: the nodes before which the second and the
@@ -70,23 +71,24 @@ enum step_kind {
 };
 
 struct part_step {
-    enum step_kind kind;
+    enum step_kind kind;                /* what is done, and what `at` is */
     int at;                             /* RUN: a node; SHOW: a slot; others: a buffer */
     int from, before;                   /* ADD, EXCHANGE, COPY: buffers */
 };
 
+/* The actions of a pass over a part, in order. */
 struct steps { int count; struct part_step step[LINK_STEPS]; };
 
 enum list { LIST_FORWARD, LIST_AGAIN, LIST_INPUT, LIST_WEIGHT, LIST_COUNT };
 
 struct linked {
-    const struct attention_scheme *attention;
-    const struct expert_scheme *experts;
-    int nodes, slots, buffers;
-    struct linked_node node[LINK_NODES];
+    const struct attention_scheme *attention;   /* for which the part was linked */
+    const struct expert_scheme *experts;        /* likewise */
+    int nodes, slots, buffers;                  /* entries of these lists */
+    struct linked_node node[LINK_NODES];        /* in the order of the forward pass */
     struct slot slot[LINK_SLOTS];       /* [0]: what enters the part */
-    struct buffer buffer[LINK_BUFFERS];
-    struct steps list[LIST_COUNT];
+    struct buffer buffer[LINK_BUFFERS];         /* memory that slots share where their values do not meet */
+    struct steps list[LIST_COUNT];              /* forward, recomputation, and the two backward passes */
 };
 
 /**
@@ -99,7 +101,7 @@ struct linked {
 enum error_code link_part(struct linked *, const struct node *table, const struct model_config *,
                           const struct seams *seams, enum recompute recompute, bool forward_only, struct error *);
 
-/** The same for one part of a model.
+/** Link one part of a model.
  *  @param layer  of a block; -1: the embedding; L: the loss. */
 enum error_code link_layer(struct linked *, const struct model_config *, const struct seams *, int layer,
                            const char *recompute, bool forward_only, struct error *);

@@ -76,6 +76,7 @@ static enum error_code run_step(struct stage *s, struct microbatch *m, const str
     default: break;
     }
     const struct linked_node *n = &p->linked.node[step.at];
+    /* A node in three parts: it sends at its own place, computes and takes results at later ones. */
     const bool parts = n->end > 0 && (which == LIST_FORWARD || which == LIST_INPUT);
     const enum expert_phase phases = step.kind == STEP_BEGIN ? SEND_ROWS : step.kind == STEP_MIDDLE ? COMPUTE_ROWS
                                    : parts ? RETURN_ROWS : ALL_PHASES;
@@ -103,6 +104,7 @@ static enum error_code run_steps(struct stage *s, struct microbatch *m, const st
     enum error_code e = OK;
     trace_enter_layer(s->device->clock.trace, true, p->layer);
     for (int i = from; i < to && !e; i++) {
+        /* The report of a peak names the tensor that allocations are for. */
         if (list->step[i].kind != STEP_DROP) s->device->arena.doing.what = tensor_ahead(p, list, i);
         e = run_step(s, m, p, which, list->step[i], err);
     }
@@ -132,6 +134,7 @@ void run_held(const struct stage *s, const struct microbatch *m, const struct mo
     const struct steps *list = &p->linked.list[which];
     const struct seams seams = stage_seams(s, m, p);
     const bool needs = which == LIST_FORWARD || which == LIST_WEIGHT || list_uses_weights(&p->linked, LIST_INPUT);
+    /* Gathered weights, or the gradient, exist while the part's steps run. */
     const uint64_t made = needs ? data_part_bytes(s->data, p->index, pass[which]) : 0;
     for (int i = 0; i < list->count; i++) {
         const struct part_step step = list->step[i];
@@ -139,6 +142,7 @@ void run_held(const struct stage *s, const struct microbatch *m, const struct mo
         if (step.kind != STEP_MAKE && step.kind != STEP_DROP) continue;
         const struct buffer *b = &p->linked.buffer[step.at];
         if (b->tag != ACTIVATIONS && step.at < BUFFER_FIRST_OWN) continue;      /* passes to another part or stage */
+        /* Both sums follow the list as the arena will. */
         uint64_t *held = b->tag == ACTIVATIONS ? &h->now : &h->buffers;
         *held += step.kind == STEP_MAKE ? buffer_bytes(b, &seams, m->N) : -buffer_bytes(b, &seams, m->N);
         held_note(h);

@@ -3,7 +3,7 @@
 #include "emulated_devices/model/run/run_node.h"
 #include "emulated_devices/device/compute.h"
 
-/* What the tokens of some of the microbatch's sequences see, which every layer asks. */
+/* The mask of some of the microbatch's sequences; pairs of tokens are counted once for all layers. */
 static void take_mask(struct attention *a, struct microbatch *m, struct interval sequences)
 {
     double *const pairs = &m->pairs[a->window > 0];
@@ -22,6 +22,7 @@ struct attention node_attention(const struct node_call *c)
     const struct model_config *model = &s->plan->model;
     const struct interval rows = tensor_rows_at(s->tp, AT_HEADS, c->micro->N);
     const bool one = s->seams->cp.scheme->plan != NULL;         /* all sequences are one */
+    /* The device computes heads of these sequences: the first one, and how many. */
     const struct interval sequences = { one ? 0 : rows.first / s->tp->S, one ? 1 : rows.count / s->tp->S };
     const int64_t first = c->micro->sequences.first + sequences.first;
     struct attention a = attention_of_layer(model, node_layer(c), one ? tensor_rows(c->micro->mask) : s->plan->S);
@@ -58,13 +59,13 @@ enum error_code node_head_norm_weight(const struct node_call *c, struct error *e
                                       err);
 }
 
-/* In place. */
-/* The table of this layer. */
+/* The table of this layer: layers with a window may have positions of their own. */
 static struct tensor rotary_of(const struct node_call *c)
 {
     return model_is_local(&c->stage->plan->model, node_layer(c)) ? c->stage->local_rotary : c->stage->rotary;
 }
 
+/* The output has the memory of the input, and so have their gradients: heads are rotated where they lie. */
 enum error_code node_rotary_forward(const struct node_call *c, struct error *err)
 {
     (void)err;
@@ -116,10 +117,12 @@ static enum error_code run_sorted(const struct node_call *c, struct attention_ca
     int sorted = 0;
     if (!tensor_present(c->micro->sorted)) return run(a, err);
     for (; sorted < o.read + o.written && !e; sorted += !e) {
+        /* Schemes expect a sequence's rows side by side; the stream's rows may be in another order. */
         shuffled[sorted] = *o.of[sorted];
         e = sort_rows(c, o.of[sorted], sorted < o.read, err);
     }
     if (!e) e = run(a, err);
+    /* The result goes back to the stream's order. */
     if (!e && o.written)
         dev_gather_backward_input(c->stage->device, shuffled[o.read], *o.of[o.read], c->micro->sorted, 1);
     for (int i = 0; i < sorted; i++) device_free(c->stage->device, *o.of[i]);
@@ -130,6 +133,7 @@ enum error_code node_attention_forward(const struct node_call *c, struct error *
 {
     struct attention_call a = attention_call(c);
     const struct attention_scheme *s = a.cp->scheme;
+    /* Recomputation only repeats what was exchanged: the output was kept. */
     if (c->again && only_exchanges(&c->part->linked, c->node))
         return run_sorted(c, &a, (struct operands){ 2, 0, { &a.qkv, &a.out } }, s->exchange, err);
     return run_sorted(c, &a, (struct operands){ 1, 1, { &a.qkv, &a.out } }, s->forward, err);

@@ -38,6 +38,7 @@ static enum error_code drop(const struct node_call *c, struct tensor Y, struct t
     intervals_add_part(&rows, &c->micro->rows, tensor_rows_at(s->tp, STREAM, c->micro->N));
     for (int64_t i = 0, before = 0; i < rows.count; before += rows.at[i++].count) {
         const int64_t count = rows.at[i].count;
+        /* Random numbers are numbered by rows of the whole batch, so that every mesh drops the same elements. */
         at.row0 = rows.at[i].first;
         dev_dropout_part(s->device, tensor_rows_of(Y, before, count), tensor_rows_of(X, before, count), at);
     }
@@ -81,6 +82,7 @@ static enum error_code embed_weight(const struct node_call *c, struct error *err
     visit_patches(c, dy, c->micro->d_patches, false);
     clear_patches(c, dy);
     const enum error_code e = tokens_backward_weight(c->stage, matrix(c), dy, c->micro->ids, err);
+    /* The rows get their gradients back. */
     visit_patches(c, dy, c->micro->d_patches, true);
     return e;
 }
@@ -199,7 +201,7 @@ static enum error_code geglu_input(const struct node_call *c, struct error *err)
     return OK;
 }
 
-/* In place. */
+/* The output has the memory of the input, and so have their gradients: dev_scale works where the numbers lie. */
 static enum error_code scale_forward(const struct node_call *c, struct error *err)
 {
     (void)err;
@@ -284,6 +286,7 @@ static enum error_code loss_forward(const struct node_call *c, struct error *err
 /* The gradient overwrites the logits, unless another pass still reads them. */
 static enum error_code loss_input(const struct node_call *c, struct error *err)
 {
+    /* d_logits = (softmax - one at the label) scale / labels of the batch. */
     const struct linked_node *n = c->node;
     const struct stage *s = c->stage;
     (void)err;

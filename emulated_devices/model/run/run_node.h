@@ -5,10 +5,10 @@
 #include "emulated_devices/model/stage.h"
 
 struct node_call {
-    struct stage *stage;
-    struct microbatch *micro;
-    const struct model_part *part;
-    const struct linked_node *node;
+    struct stage *stage;                /* of this device */
+    struct microbatch *micro;           /* whose tensors are read and written */
+    const struct model_part *part;      /* of which the node is */
+    const struct linked_node *node;     /* with its buffers */
     bool again;                         /* recomputation: outputs that leave the part are not computed */
     unsigned phases;                    /* of a mixture; of others ALL_PHASES */
 };

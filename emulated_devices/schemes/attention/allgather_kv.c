@@ -54,6 +54,7 @@ static enum error_code gather(struct cp_pass *g, struct tensor all, struct error
     int64_t counts[MESH_MOST_DEVICES];
     const struct tensor mine = block_of(g, all, g->cp->rank);
     counts_of(g->cp, g->B, counts);
+    /* The member's own place in the gathered tensor is also what it sends. */
     cp_copy_keys(g, mine, g->call->qkv);
     return collective_run(g->cp->group, ALLGATHER, NULL, &(struct collective){
         .in = mine.data, .out = all.data, .counts = counts, .dtype = all.dtype }, err);
@@ -82,6 +83,7 @@ static enum error_code run_forward(struct cp_pass *g, struct block_results *r, s
     if (!e) e = block_results_open(g, r, err);
     if (!e) e = gather(g, *keys, err);
     if (e) return e;
+    /* The own block comes first, since it sets the result; later ones are merged into it. */
     for (int i = 0; i < g->cp->devices; i++) {
         const int owner = cp_before(g->cp, i);
         block_attend(g, r, block_of(g, *keys, owner), owner);
@@ -112,11 +114,13 @@ static enum error_code run_backward(struct cp_pass *g, struct block_gradients *s
     if (!e) e = block_gradients_open(g, s, err);
     if (!e) e = gather(g, *keys, err);
     if (e) return e;
+    /* d_keys [B S, 2 K A] are this device's shares for the keys of all members. */
     device_zero(g->device, *d_keys);
     for (int m = 0; m < g->cp->devices; m++)
         block_add_share(g, s, block_of(g, *d_keys, m), block_of(g, *keys, m), m);
     e = scatter(g, *d_keys, err);
     if (e) return e;
+    /* After the reduce-scatter the own block has the whole gradient of the own keys and values. */
     cp_copy_keys(g, s->all, block_of(g, *d_keys, g->cp->rank));
     block_gradients_finish(g, s);
     return OK;

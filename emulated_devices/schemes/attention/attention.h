@@ -27,13 +27,13 @@ struct context_split {
 
 /* This device's share of attention.  group may be NULL if only extents are needed. */
 struct context_parallel {
-    const struct attention_scheme *scheme;
-    const struct tensor_parallel *tp;
+    const struct attention_scheme *scheme;      /* of the plan */
+    const struct tensor_parallel *tp;   /* the same device's part of heads and columns */
     const struct heads *heads;          /* this device's, of which its group shares the sequences: those of tp */
     struct group *group;                /* along cp: members have the same heads and sequences, and different tokens */
     struct group *part;                 /* [ATTENTION_GROUPS] that the scheme has opened */
     int devices, rank;                  /* devices that share each sequence; index of this one */
-    struct context_split split;
+    struct context_split split;         /* of a scheme with two dimensions */
     int64_t S;                          /* tokens of a whole sequence */
     int64_t streams;                    /* parallel ones of the model, at least 1 */
     const struct context_plan *plan;    /* of this microbatch, if the scheme plans: all its tokens are one sequence
@@ -42,7 +42,7 @@ struct context_parallel {
 
 /* The arguments of a call.  Rows: this device's tokens, sequence by sequence, in the order of the scheme's cut. */
 struct attention_call {
-    struct context_parallel *cp;
+    struct context_parallel *cp;        /* this device's share */
     struct attention shape;             /* S and dropout of whole sequences; heads and width */
     struct tensor qkv, out;             /* [n, (H+2K) A], [n, H A] */
     struct tensor d_qkv, d_out;         /* for backward */
@@ -52,7 +52,7 @@ struct attention_call {
 };
 
 struct attention_scheme {
-    struct scheme head;
+    struct scheme head;                 /* name, description, source; first, for casts */
     bool cuts_streams;                  /* devices along cp have different parallel streams of all tokens */
     bool takes_prefix;                  /* its first slot is the log-sum-exp, [rows, H]; then attention to a prefix can
                                          * be merged with its result */

@@ -25,6 +25,7 @@ enum error_code cp_prepare(struct cp_pass *p, struct attention_call *c, struct e
     if (p->B == 0) return OK;
     const enum error_code e = positions_open(&p->at, cp, err);
     if (e) return e;
+    /* Buffers for blocks of other members have room for the longest. */
     for (int m = 0; m < cp->devices; m++)
         if (p->B * positions_count(&p->at, m) > p->longest) p->longest = p->B * positions_count(&p->at, m);
     return OK;
@@ -34,6 +35,7 @@ enum error_code cp_begin(struct cp_pass *p, struct attention_call *c, enum tenso
 {
     const enum error_code e = cp_prepare(p, c, err);
     if (e || p->B == 0 || p->cp->devices == 1) return e;
+    /* The pass's messages are entered as expected before they are sent, to compare with what is counted. */
     p->exchange = exchange_begin(p->cp->group, POINT_TO_POINT);
     expect(p, pass);
     return OK;
@@ -89,6 +91,7 @@ struct cp_turn cp_turn(struct cp_pass *p, struct tensor buffer[2], int step)
 {
     const struct tensor in = cp_rows(p, buffer[(step + 1) % 2], cp_before(p->cp, step + 1)),
                         out = cp_rows(p, buffer[step % 2], cp_before(p->cp, step));
+    /* The block of step + 1 comes from the left; the one of this step goes to the right. */
     const int right = (p->cp->rank + 1) % p->cp->devices;
     return (struct cp_turn){ .in = message_receive(&p->exchange, cp_before(p->cp, 1), in.data, tensor_bytes(in)),
                              .out = message_send(&p->exchange, right, out.data, tensor_bytes(out)) };
@@ -97,12 +100,14 @@ struct cp_turn cp_turn(struct cp_pass *p, struct tensor buffer[2], int step)
 void cp_arrive(struct cp_pass *p, struct message m)
 {
     struct error err;
+    /* The others wait for this device's messages and cannot be told: an error ends the job. */
     if (message_wait(p->cp->group->comm, m, &err) != OK) comm_give_up(p->cp->group->comm, &err);
 }
 
 struct attention cp_shape(const struct cp_pass *p, int member)
 {
     struct attention a = p->shape;
+    /* Each query's sink counts once, with the block of its own keys. */
     if (member != p->cp->rank) a.sinks = tensor_none;
     return a;
 }

@@ -12,12 +12,12 @@
 #include "emulated_devices/schemes/attention/positions.h"
 
 struct cp_pass {
-    struct attention_call *call;
-    struct context_parallel *cp;
-    struct device *device;
+    struct attention_call *call;        /* arguments of the running pass */
+    struct context_parallel *cp;        /* the call's */
+    struct device *device;              /* the call's */
     struct attention shape;             /* the call's */
     struct exchange exchange;           /* for this pass's messages, if there is more than one device */
-    struct positions at;
+    struct positions at;                /* of all members' tokens, member after member */
     int64_t B;                          /* sequences */
     int64_t longest;                    /* rows of the largest share of a member */
     enum dtype own, wide;               /* formats of the device's numbers, and of sums of them */

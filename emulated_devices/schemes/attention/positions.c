@@ -22,6 +22,7 @@ static bool list(struct positions *p, int member)
     int64_t at = p->start[member];
     if (p->cp->plan) context_plan_attended(&tokens, p->cp->plan, member);
     else tokens = context_tokens_of(p->cp, member);
+    /* A member's positions ascend and follow those of the member before it. */
     for (int i = 0; i < tokens.count; i++)
         for (int64_t k = 0; k < tokens.at[i].count; k++) p->host[at++] = (int32_t)(tokens.at[i].first + k);
     p->start[member + 1] = at;
@@ -83,8 +84,10 @@ static int64_t pairs_of_range(struct attention a, const int32_t *range, int64_t 
 {
     int64_t pairs = 0, last_first = 0, last_end = 0;
     for (int64_t i = 0; i < queries.count; i++) {
+        /* The range [r[0], r[1]) of a query is cut at the start of its window. */
         const int32_t q = queries.at[i], *r = range ? range + apart * q : (const int32_t[]){ 0, q + 1 },
                       from = window_start(a, q), first = r[0] > from ? r[0] : from;
+        /* The keys in [first, r[1]) are those below the end without those below the start. */
         if (first < r[1])
             pairs += below(keys.at, keys.count, r[1], &last_end) - below(keys.at, keys.count, first, &last_first);
     }
@@ -104,8 +107,10 @@ double positions_pairs(const struct positions *p, struct attention a, int64_t B,
     if (!tensor_present(a.mask)) return (double)(B * pairs_of_range(a, NULL, 0, q, k));
     struct views v = views_of(p->cp->tp->device);
     const int32_t *mask = view_read(&v, a.mask).data;
+    /* One mask [S, apart] may hold for all B sequences. */
     const bool shared = tensor_rows(a.mask) == a.S;
     for (int64_t b = 0; b < B; b++)
+        /* Each pair of columns of the mask is one range that a query sees. */
         for (int64_t r = 0; r < apart; r += 2)
             pairs += pairs_of_range(a, mask + apart * (shared ? 0 : b * a.S) + r, apart, q, k);
     views_end(&v);

@@ -6,7 +6,7 @@
 
 /* The positions of all members' tokens in attention, member after member. */
 struct positions {
-    const struct context_parallel *cp;
+    const struct context_parallel *cp;          /* whose members the tokens are cut over */
     int32_t *host;                              /* [S] */
     struct tensor on_device;                    /* the same, I32 [S], in BUFFERS */
     int64_t start[MESH_MOST_DEVICES + 1];       /* where each member's begin */

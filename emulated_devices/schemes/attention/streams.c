@@ -61,6 +61,7 @@ static void pack(const struct context_parallel *cp, struct tensor packed, struct
     const int64_t T = tokens_of_stream(cp, tensor_rows(H)), q = streams_of(cp, cp->rank).count;
     const uint64_t row = (uint64_t)tensor_cols(H) * dtype_size(H.dtype);
     char *at = packed.data;
+    /* packed = for each member m, for each own stream i: the rows of m's tokens, each [D]. */
     for (int m = 0; m < cp->devices; m++)
         for (int64_t i = 0; i < q; i++) {
             const struct interval tokens = stream_tokens_of(cp, T, m);
@@ -81,6 +82,7 @@ static enum error_code exchange(const struct context_parallel *cp, struct tensor
     const struct tensor packed = device_tensor_in(d, BUFFERS, streams.dtype, tensor_count(streams));
     if (packed.data == NULL) return fail(err, ERR_MEMORY, "no memory to exchange the rows of streams");
     counts_of(cp, tokens_of_stream(cp, tensor_rows(streams)), out, in);
+    /* What comes from a member is already in order of streams; only the streams' side needs packing. */
     if (to_tokens) pack(cp, packed, streams, true);
     const enum error_code e = collective_run(cp->group, ALLTOALL, NULL, &(struct collective){
         .in = to_tokens ? packed.data : tokens.data, .out = to_tokens ? tokens.data : packed.data,
@@ -108,6 +110,7 @@ enum error_code streams_beside(const struct context_parallel *cp, struct tensor 
     enum error_code e = sends(cp) ? open_tokens(cp, X, &all, err) : OK;
     if (e) return e;
     if (sends(cp)) e = exchange(cp, H, all, true, err);
+    /* A row X[n,:] has all streams of token n side by side, so a device needs all streams of its tokens. */
     if (!e) dev_streams_beside(d, X, all);
     if (sends(cp)) device_free(d, all);
     return e;

@@ -8,6 +8,7 @@ int data_units_of(const struct model_config *c, int part, int unit[])
     int n = 0;
     if (part == 0) unit[n++] = UNIT_TOKENS, unit[n++] = UNIT_POSITIONS;
     else unit[n++] = UNIT_BLOCKS + part - 1;
+    /* A tied output matrix is the embedding's unit: the last part uses it again. */
     if (part == (int)c->L + 1 && c->tied) unit[n++] = UNIT_TOKENS;
     return n;
 }
@@ -30,8 +31,10 @@ int gradients_at(const struct data_parallel *dp, struct use u, int unit[PART_UNI
 
 int next_weight_use(const struct data_parallel *dp, int use)
 {
+    /* Inference runs the same list over and over: after its last use comes the first. */
     if (dp->request.infers) return dp->uses > 0 ? (use + 1) % dp->uses : -1;
     for (int i = use + 1; i < dp->uses && !renews_weights(dp->use[i].pass); i++)
+        /* Backward for weights reads no weights; a pass that renews them ends the search. */
         if (dp->use[i].pass != PASS_BACKWARD_WEIGHT) return i;
     return -1;
 }
@@ -42,6 +45,7 @@ void count_due(struct data_parallel *dp, int from_use)
     for (int i = from_use; i < dp->uses && dp->use[i].pass != PASS_UPDATE; i++) {
         int unit[PART_UNITS];
         if (dp->use[i].pass != PASS_BACKWARD_WEIGHT) continue;
+        /* due: how many passes will still add to the unit before the next update. */
         for (int k = 0, n = gradients_at(dp, dp->use[i], unit); k < n; k++) dp->unit[unit[k]].due++;
     }
 }
@@ -107,6 +111,7 @@ void data_release(struct data_parallel *dp, int part)
     int unit[PART_UNITS];
     const bool whole = is_whole_use(dp, part);
     for (int i = 0, n = units_at(dp, (struct use){ .part = part }, unit); i < n; i++)
+        /* A tiled use has advanced with its last tile already. */
         TELL(dp, release, whole ? dp->at : dp->at - 1, unit[i]);
     if (whole) advance(dp);
     tell_watch(dp, DATA_RELEASED, part);
@@ -217,6 +222,7 @@ enum error_code data_step(struct data_parallel *dp, int64_t t, double gradient_s
     enum error_code e = OK;
     TELL(dp, before);
     CALL(e, dp, step, step, share, err);
+    /* Units that are sent together wait for each other: the last ones go now. */
     if (!e) e = share_weights(dp, NULL, err);
     dp->stepped = true;
     data_expect_step(dp, t + 1);
@@ -244,6 +250,7 @@ struct account data_cost(const struct data_parallel *dp)
 
 struct model_state data_resident(const struct data_parallel *dp)
 {
+    /* The device has the tensors that are kept, less those on the slow tier. */
     const struct model_state kept = data_kept_bytes(dp), away = data_offloaded(dp);
     return (struct model_state){ kept.weights - away.weights, kept.gradients - away.gradients,
                                  kept.optimizer - away.optimizer };

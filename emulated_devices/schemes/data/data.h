@@ -48,7 +48,7 @@
 
 /* The options of a scheme on the command line. */
 struct data_request {
-    const char *scheme;
+    const char *scheme;                         /* name in the registry, as --data-parallel takes it */
     int group;                                  /* --shard-group: devices that share one copy; 0: the scheme's */
     int shards[3];                              /* --shards W,G,O; 0: not given */
     int context;                                /* --cp, for schemes whose default it is; set by plan_check */
@@ -75,7 +75,7 @@ struct data_request {
 };
 
 struct data_scheme {
-    struct scheme head;
+    struct scheme head;                         /* name, description, source; first, for casts */
     /* Set w | g | o, which are 1 before the call, for s->P devices.  @return NULL, or what the scheme requires or does
      * not accept, as text. */
     const char *(*share)(struct shards *s, const struct data_request *);
@@ -103,7 +103,7 @@ SCHEME_CASTS(DATA_SCHEME, data_scheme)                          /* data_scheme_a
 /** The shards of a request on P devices.  @return OK, ERR_USAGE, or ERR_PLAN naming flag and value. */
 enum error_code data_shards(struct shards *, const struct data_request *, int P, int rank, struct error *);
 
-/** The same of experts that only some devices have, given that of all else: P devices have the same ones.  Where
+/** The shards of experts that only some devices have, given those of all else: P devices have the same experts.  Where
  *  replicas train apart, those of experts are the same replicas. */
 enum error_code data_expert_shards(struct shards *, const struct data_request *, const struct shards *all, int P,
                                    int rank, struct error *);
@@ -137,8 +137,8 @@ struct outer data_outer(const struct data_request *);
  * here on weights are needed at another point (data_set_direction). */
 enum pass { PASS_FORWARD, PASS_BACKWARD_INPUT, PASS_BACKWARD_WEIGHT, PASS_UPDATE, PASS_TURN };
 struct use {
-    int part;
-    enum pass pass;
+    int part;                                   /* 0: the embedding; 1 + layer; 1 + L: the loss */
+    enum pass pass;                             /* what is computed with the part */
     int tile;                                   /* if a part is used tile by tile: the tile's unit; 0: none */
     bool older;                                 /* with two versions of the weights: uses the older one */
 };
@@ -157,16 +157,16 @@ struct sharing;
 struct data_link { const struct data_stage *stage; void *state; };
 
 struct data_parallel {
-    const struct data_scheme *scheme;
-    struct data_request request;
-    const struct model_config *config;
-    struct device *device;
+    const struct data_scheme *scheme;           /* of the plan */
+    struct data_request request;                /* of the plan, with the scheme's defaults */
+    const struct model_config *config;          /* of the whole model */
+    struct device *device;                      /* whose shards these are */
     struct group *group;                        /* along dp: devices with the same pieces and other sequences */
     struct group *experts;                      /* devices with the same experts and other tokens; NULL: experts are
                                                  * shared as everything else */
-    struct parameters *parameters;
-    const struct optimizer *optimizer;
-    const struct hyperparameters *hyper;
+    struct parameters *parameters;              /* this device's pieces, which units group */
+    const struct optimizer *optimizer;          /* of the plan; its functions step shards */
+    const struct hyperparameters *hyper;        /* of the plan */
     const char *allreduce;                      /* algorithm; NULL: the default */
     int versions;                               /* of the weights: 2 if microbatches still need those before the last
                                                  * step (pipedream_2bw.c); then weights are not in shards */
@@ -232,14 +232,14 @@ enum error_code data_begin_gradient(struct data_parallel *, int part, struct err
 enum error_code data_end_gradient(struct data_parallel *, int part, struct error *);
 enum error_code data_finish_gradients(struct data_parallel *, struct error *);
 
-/* The same for one tile of a matrix, between the calls for its part. */
+/* Do so for one tile of a matrix, between the calls for its part. */
 enum error_code data_acquire_tile(struct data_parallel *, const struct parameter *tile, struct error *);
 void data_release_tile(struct data_parallel *, const struct parameter *tile);
 enum error_code data_begin_tile_gradient(struct data_parallel *, const struct parameter *tile, struct error *);
 enum error_code data_end_tile_gradient(struct data_parallel *, const struct parameter *tile, struct error *);
 
-/** What inference sends, and moves from the slow tier, once besides what each of its passes does: before the first pass
- *  the parts that every pass gets ready for the next one.  Zeros in training. */
+/** Inference sends this, and moves this from the slow tier, once besides what each of its passes does: before the first
+ *  pass the parts that every pass gets ready for the next one.  Zeros in training. */
 struct account data_first_cost(const struct data_parallel *);
 struct tier_traffic data_first_moves(const struct data_parallel *);
 
@@ -364,14 +364,14 @@ struct account data_cost(const struct data_parallel *);
 /** The part of it that a skipped step does not send: new weights from the devices that stepped them. */
 struct account data_renewal_cost(const struct data_parallel *);
 
-/** What the last steps of this device have not sent because gradients were projected: `taken` steps of the optimizer up
- *  to now, and `skipped` steps. */
+/** The traffic that the last steps of this device have not sent because gradients were projected: `taken` steps of the
+ *  optimizer up to now, and `skipped` steps. */
 struct account data_saved_by_projecting(const struct data_parallel *, int64_t taken, int64_t skipped);
 
 /** data_cost on the group of one level only. */
 struct account data_level_cost(const struct data_parallel *, enum shard_level);
 
-/** What an outer step sends in addition on the dp group, and what it moves to and from the slow tier. */
+/** The outer step's own traffic on the dp group; its moves to and from the slow tier. */
 struct account data_outer_cost(const struct data_parallel *);
 struct tier_traffic data_outer_moves(const struct data_parallel *);
 /** The stride with the shortest update, for many equal slices.  host: time of a slice on the host; device: on the
@@ -387,13 +387,13 @@ struct model_state data_peak(const struct data_parallel *);
 /** The number of slices of a step, if anything that it uses is on the slow tier; otherwise 0. */
 int data_slices(const struct data_parallel *);
 
-/** What this device has read from the slow tier and written to it so far. */
+/** Bytes that this device has read from the slow tier and written to it so far. */
 struct tier_traffic data_tier_traffic_so_far(const struct data_parallel *);
 
 /* How the drive is used: requests of blocks by the device, and how many of these the host has in its memory. */
 struct drive_use { struct tier_traffic moved; uint64_t requests, hits; };
 
-/** What this device's host has read from its drive and written to it so far. */
+/** Bytes that this device's host has read from its drive and written to it so far. */
 struct drive_use data_drive_use(const struct data_parallel *);
 
 /** The bytes of PARAMETERS, GRADIENTS and OPTIMIZER that are always on the device. */

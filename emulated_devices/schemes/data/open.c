@@ -24,6 +24,7 @@ static enum error_code open_units(struct data_parallel *dp, struct error *err)
     for (int i = 0, n = 0; n < dp->units; n++) {
         const int first = i;
         struct unit *u = &dp->unit[n];
+        /* Parameters are listed by unit, so those of a unit are neighbours. */
         while (i < ps->count && data_unit_of(dp->config, &dp->request, &ps->all[i]) == n) i++;
         struct sharing *over = dp->sharing + (dp->experts && data_unit_is_of_experts(dp->config, &dp->request, n));
         unit_lay_out(u, &ps->all[first], i - first, &over->shards, dp->scheme->rows);
@@ -180,6 +181,7 @@ enum error_code data_fill(struct data_parallel *dp, uint64_t seed, struct error 
     if (e) return e;
     for (int u = 0; u < dp->units; u++) {
         draw(dp, &dp->unit[u], KIND_WEIGHT, seed);
+        /* Masters are drawn, not widened, so they have the digits that rounding took from weights. */
         if (data_has_masters(dp)) draw(dp, &dp->unit[u], KIND_MASTER, seed);
         show_weights(&dp->unit[u]);
         show_gradients(&dp->unit[u]);

@@ -39,6 +39,7 @@ enum error_code data_expert_shards(struct shards *s, const struct data_request *
 {
     if (!all->apart) return data_shards(s, q, P, rank, err);
     const int own = P / shards_replicas(all);
+    /* Fewer devices hold an expert, so it is cut by divisors that both numbers have. */
     *s = (struct shards){ .P = P, .rank = rank, .weights = common_divisor(all->weights, own),
                           .gradients = common_divisor(all->gradients, own), .optimizer = own, .apart = true };
     return shards_check(s, err);

@@ -41,6 +41,7 @@ int64_t shards_pad(const struct shards *s, int64_t n) { return (n + s->optimizer
 struct interval shards_range(const struct shards *s, enum shard_level level, int64_t padded)
 {
     struct interval r = { 0, padded };
+    /* Each level cuts what the level before has left. */
     for (enum shard_level l = BY_WEIGHTS; l <= level && l < BY_COPIES; l++) {
         r.count /= shards_size(s, l);
         r.first += shards_digit(s, l) * r.count;

@@ -63,6 +63,7 @@ struct interval shards_range(const struct shards *, enum shard_level, int64_t pa
 /* Bytes per element.  Mixed precision with Adam as in arXiv:1910.02054: 2, 2 and 12 (fp32 copy and two moments). */
 struct state_bytes { uint64_t weight, gradient, optimizer; };
 
+/* Bytes of one device by kind; the optimizer's contain master weights. */
 struct model_state { uint64_t weights, gradients, optimizer; };
 
 /** Bytes of a unit that a device keeps from step to step, without gathered copies. */

@@ -40,6 +40,7 @@ static void visit(const struct walk *w, struct parameter *p, int64_t piece, int6
 static void walk_rows(const struct unit *u, const struct walk *w)
 {
     int64_t row = 0;
+    /* Part after part, the row has a chunk of every parameter; those of the last parts may end in padding. */
     for (int part = 0; part < u->rows; part++)
         for (int i = 0; i < u->count; i++) {
             struct parameter *p = &u->parameter[i];

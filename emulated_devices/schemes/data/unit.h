@@ -40,7 +40,7 @@ struct sharing;
 
 struct unit {
     struct sharing *over;               /* the devices that share it (sharing.h) */
-    int count;
+    int count;                          /* parameters of the unit */
     struct parameter *parameter;        /* [count] adjacent in the device's list */
     int rows;                           /* the number of parts into which each parameter is cut by rows; 0: flat */
     bool experts;                       /* it has experts, and nothing else */

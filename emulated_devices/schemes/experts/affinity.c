@@ -23,14 +23,17 @@ enum error_code affinity_order(const struct affinity *a, const int32_t *id, int6
         next[r] = block.first, room[r] = block.count;
     }
     for (int64_t i = 0; i < n && ok; i++) {
+        /* A token goes to a device with its part while one of them has room. */
         const int32_t part = id[i] >= 0 && id[i] < a->V ? a->part[id[i]] : -1;
         device[i] = part < 0 ? NOBODY : device_with_room(part, own, room, devices);
         if (device[i] != NOBODY) room[device[i]]--;
     }
     for (int64_t i = 0, r = 0; i < n && ok; i++) {
+        /* The rows that are left fill the devices in order. */
         while (device[i] == NOBODY && room[r] == 0) r++;
         if (device[i] == NOBODY) device[i] = (int32_t)r, room[r]--;
     }
+    /* Rows of a device keep their order, since they are listed as they come. */
     for (int64_t i = 0; i < n && ok; i++) order[next[device[i]]++] = (int32_t)i;
     free(device), free(room), free(next);
     return ok ? OK : fail(err, ERR_MEMORY, "no memory to order %lld rows", (long long)n);

@@ -24,13 +24,14 @@ static int64_t rows(const struct expert_parallel *ep, const struct expert_routin
     return dispatch_rows(ep, r, node * ep->node + place, to_node * ep->node + to_place);
 }
 
-/* From the order of devices to that of places. */
+/* The first hop takes rows from the order of devices to that of places. */
 static enum error_code inside(const struct expert_parallel *ep, const struct expert_routing *r, struct expert_hop *h,
                               struct error *err)
 {
     const int nodes = node_count_of(ep), places = ep->node, node = own_node(ep), place = own_place(ep);
     int64_t length[MESH_MOST_DEVICES];
     const enum error_code e = hop_make(h, &ep->part[INSIDE], ALLTOALL, r->sent, err);
+    /* Place l of this node gets all rows that go to place l of any node. */
     for (int b = 0; b < nodes && !e; b++)
         for (int l = 0; l < places; l++) {
             h->sent[l] += length[b * places + l] = rows(ep, r, node, place, b, l);
@@ -40,13 +41,14 @@ static enum error_code inside(const struct expert_parallel *ep, const struct exp
     return e;
 }
 
-/* From the order of this node's places to that of nodes. */
+/* The second hop takes rows from the order of this node's places to that of nodes. */
 static enum error_code across(const struct expert_parallel *ep, const struct expert_routing *r, struct expert_hop *h,
                               struct error *err)
 {
     const int nodes = node_count_of(ep), places = ep->node, node = own_node(ep), place = own_place(ep);
     int64_t length[MESH_MOST_DEVICES];
     const enum error_code e = hop_make(h, &ep->part[ACROSS], ALLTOALL, hop_arrives(h - 1), err);
+    /* Node b's device at this place gets all rows of this node that go to it. */
     for (int b = 0; b < nodes && !e; b++)
         for (int l = 0; l < places; l++) {
             h->sent[b] += length[l * nodes + b] = rows(ep, r, node, l, b, place);

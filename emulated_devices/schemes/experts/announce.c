@@ -51,6 +51,7 @@ static enum error_code tell(struct expert_routing *r, const struct expert_parall
     struct views v = views_of(d);
     if (!e) {
         int32_t *said = memset(view_write(&v, mine).data, 0, tensor_bytes(mine));
+        /* Each device tells how many of its rows want which expert; an all-gather makes the table [P, told]. */
         if (ep->scheme->tell) ep->scheme->tell(ep, own, said);
         else choices_count(own, ep->tp->config->mixture.E, said);
     }
@@ -92,6 +93,7 @@ void dispatch_transpose(const int64_t length[], int a, int b, int32_t *order)
     for (int j = 0; j < b; j++) {
         int64_t first = 0;
         for (int i = 0; i < a * b; first += length[i++])
+            /* order lists the numbers of column j of an a x b array of runs, row by row. */
             for (int64_t n = 0; i % b == j && n < length[i]; n++) *order++ = (int32_t)(first + n);
     }
 }
@@ -135,6 +137,7 @@ static enum error_code list_choices(const struct expert_parallel *ep, const stru
     int32_t *next = *memory = malloc((size_t)(r->pool + 1) * sizeof *next);
     if (next == NULL) return no_memory(err);
     for (int m = 0; m < ep->devices; m++)
+        /* The table says how many rows member m sends to expert e; they come in this order. */
         for (int64_t e = own.first; e < interval_end(own); e++)
             for (int64_t i = rows_from(ep, r, e, m); i > 0; i--) *next++ = (int32_t)e;
     *held = (struct choices){ *memory, r->pool, 1 };
@@ -154,6 +157,7 @@ static enum error_code sort_choices(struct expert_routing *r, const struct exper
         return no_memory(err);
     }
     choices_count(c, E, r->counts);
+    /* next[e]: where expert e's rows begin, the sum of the counts before; then a counting sort. */
     for (int64_t e = 0; e < E; e++) {
         if (e < own.first || e >= interval_end(own)) r->counts[e] = 0;
         next[e + 1] = next[e] + r->counts[e];
@@ -175,6 +179,7 @@ static enum error_code plan_hops(struct expert_routing *r, const struct expert_p
     r->pool = r->sent;
     for (; r->hops < hops && !e; r->hops++) {
         struct expert_hop *h = &r->hop[r->hops];
+        /* A hop is planned from what the hop before brings here. */
         e = ep->scheme->hop(ep, r, held, r->hops, h, err);
         if (!e && ep->scheme->weighs_there) e = move_choices(ep, h, held, memory, err);
         if (!e) r->pool = hop_arrives(h);
@@ -207,6 +212,7 @@ static enum error_code gather_slices(struct expert_routing *r, const struct expe
     struct views v = views_of(d);
     if (!e) *(int32_t *)view_write(&v, own).data = (int32_t)r->pool;
     views_end(&v);
+    /* The devices with slices of F tell each other how many rows they hold, then gather them. */
     struct collective call = counting(along);
     call.in = own.data, call.out = all.data;
     if (!e) e = collective_run(along, ALLGATHER, NULL, &call, err);
@@ -243,6 +249,7 @@ enum error_code dispatch_announce(struct expert_routing *r, const struct expert_
     r->experts = experts_of(ep, ep->rank), r->columns = expert_columns(ep), r->degree = ep->slices;
     r->table = malloc((size_t)(numbers_told(ep) * told_group(ep)->size) * sizeof *r->table);
     r->sent = rows_sent(ep, own);
+    /* Tell, choose placement, plan the hops, gather along F, and sort the arrived rows by expert. */
     enum error_code e = tell(r, ep, own, err);
     if (!e && ep->scheme->choose) e = ep->scheme->choose(ep, r, err);
     if (!e) e = plan_hops(r, ep, &held, &memory, err);

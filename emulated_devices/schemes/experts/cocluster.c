@@ -8,7 +8,7 @@
 
 enum { STARTS = 8, MOST_ROUNDS = 100 };
 
-/* What is tried: clusters, and memory for one step. */
+/* A search has the clusters that it tries, and memory for one step. */
 struct search {
     const struct activations *a;
     struct clusters now;
@@ -80,6 +80,7 @@ static void place_tokens(struct search *s)
     const int parts = s->now.parts;
     memset(s->weight, 0, (size_t)(a->V * parts) * sizeof *s->weight);
     memset(s->total, 0, (size_t)a->V * sizeof *s->total);
+    /* weight[v, p] = choices that token v makes, in all layers, of experts in part p; total [V] is its sum. */
     for (int64_t l = 0; l < a->L; l++)
         for (int64_t v = 0; v < a->V; v++)
             for (int64_t e = 0; e < a->E; e++) {
@@ -102,6 +103,7 @@ static double gain_of_swap(const struct search *s, const int32_t *part, int64_t 
 static bool swap_fits(const struct search *s, const int32_t *part, int64_t e, int64_t f, double most)
 {
     const double more = s->total[f] - s->total[e], at_e = s->load[part[e]] + more, at_f = s->load[part[f]] - more;
+    /* Only the part that gets more can pass the limit. */
     return (more > 0 ? at_e : at_f) <= most;
 }
 
@@ -117,6 +119,7 @@ static bool swap_once(struct search *s, int64_t E, int32_t *part, double most)
     bool swapped = false;
     for (int64_t e = 0; e < E; e++)
         for (int64_t f = e + 1; f < E; f++) {
+            /* A swap must gain local choices; the number of experts of each part stays. */
             if (part[e] == part[f] || gain_of_swap(s, part, e, f) <= 0 || !swap_fits(s, part, e, f, most)) continue;
             swap(s, part, e, f), swapped = true;
         }
@@ -149,11 +152,13 @@ static void place_experts(struct search *s, int64_t l)
     int32_t *const part = s->now.of_expert + l * a->E;
     memset(s->weight, 0, (size_t)(a->E * parts) * sizeof *s->weight);
     memset(s->total, 0, (size_t)a->E * sizeof *s->total);
+    /* weight[e, p] = choices of expert e by tokens of part p in this layer. */
     for (int64_t v = 0; v < a->V; v++)
         for (int64_t e = 0; e < a->E; e++) {
             if (s->now.of_token[v] >= 0) s->weight[e * parts + s->now.of_token[v]] += count_of(a, l, v, e);
             s->total[e] += count_of(a, l, v, e);
         }
+    /* Every part gets as many experts of a layer as its device keeps. */
     for (int p = 0; p < parts; p++) s->room[p] = (double)block_at(a->E, parts, p).count;
     fill_parts(s, a->E, true, part);
     for (int i = 0; i < MOST_ROUNDS && relieve_once(s, a->E, part, limit(s, a->E)); i++) {}
@@ -170,6 +175,7 @@ static void begin(struct search *s, int start)
         int32_t *const part = s->now.of_expert + l * E;
         for (int p = 0; p < s->now.parts; p++)
             for (int64_t e = block_start(E, s->now.parts, p); e < block_start(E, s->now.parts, p + 1); e++) part[e] = p;
+        /* Fisher and Yates: expert e changes places with one of 0 .. e. */
         for (int64_t e = E - 1; e > 0 && start > 0; e--) {
             const double u = random_uniform((uint64_t)start, random_stream("cocluster"), (uint64_t)(l * E + e));
             const int64_t other = (int64_t)(u * (double)(e + 1));
@@ -199,6 +205,7 @@ static void improve(struct search *s, struct clusters *best, double *most)
     for (int i = 0; i < MOST_ROUNDS; i++) {
         const double before = here;
         place_tokens(s);
+        /* The first round has tokens follow the experts of the start, so it moves no expert. */
         for (int64_t l = 0; l < s->a->L && i > 0; l++) place_experts(s, l);
         const double now = score(s->a, &s->now);
         if (now > *most) *most = now, copy(s->a, best, &s->now);
@@ -245,6 +252,7 @@ double clusters_local(const struct activations *a, const struct clusters *c)
             for (int64_t e = 0; e < a->E; e++) {
                 const double n = count_of(a, l, v, e);
                 all += n;
+                /* A token without a part may be on any device, so one choice in `parts` is local. */
                 if (c->of_token[v] < 0) local += n / c->parts;
                 else if (c->of_token[v] == c->of_expert[l * a->E + e]) local += n;
             }
@@ -262,6 +270,7 @@ double clusters_imbalance(const struct activations *a, const struct clusters *c)
                     all += count_of(a, l, v, e);
                     if (c->of_expert[l * a->E + e] == p) part += count_of(a, l, v, e);
                 }
+            /* The imbalance is the largest load of a part over the mean of the parts. */
             if (all > 0 && part * c->parts / all > worst) worst = part * c->parts / all;
         }
     return worst;

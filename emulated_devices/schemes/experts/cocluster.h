@@ -19,7 +19,7 @@
 struct activations { int64_t L, V, E; uint32_t *count; };
 
 struct clusters {
-    int parts;
+    int parts;                          /* groups of tokens and experts, as asked for */
     int32_t *of_token;                  /* [V]; -1: a token that was not seen */
     int32_t *of_expert;                 /* [L,E] */
 };

@@ -89,7 +89,7 @@ static void end(struct mixture_call *c)
     c->routing->way.sent = c->routing->way.pool = tensor_none;
 }
 
-/* What is exchanged between these is not waited for before the next phase, if that is another call. */
+/* Exchanges between leave and left_at are not waited for before the next phase, if that is another call. */
 static void leave(const struct mixture_call *c)
 {
     struct clock *clock = &device_of(c)->clock;
@@ -146,6 +146,7 @@ typedef enum error_code phase(struct mixture_call *, struct error *);
 static enum error_code run_phases(struct mixture_call *c, phase *send, phase *at_experts, phase *take,
                                   struct error *err)
 {
+    /* Phases of one pass may be separate calls: other work runs between them while rows travel. */
     enum error_code e = runs(c, SEND_ROWS) ? begin(c, err) : OK;
     if (!e && runs(c, SEND_ROWS)) e = send(c, err);
     if (!e && runs(c, COMPUTE_ROWS)) arrive(c), e = at_experts(c, err);
@@ -176,6 +177,7 @@ static struct expert_gradients left_gradients(const struct mixture_call *c)
 static enum error_code send_choices(struct mixture_call *c, struct error *err)
 {
     struct device *d = device_of(c);
+    /* sent [n k, D]: a token's row for each of its choices, sorted by expert. */
     dev_expert_order(d, c->kept[ORDER], c->kept[COUNTS], c->experts);
     dev_gather_forward(d, c->routing->way.sent, c->x, c->kept[ORDER], tensor_cols(c->experts));
     return spread(c, c->routing->way.sent, c->routing->way.pool, err);
@@ -185,6 +187,7 @@ static enum error_code compute_choices(struct mixture_call *c, struct error *err
 {
     struct device *d = device_of(c);
     struct expert_routing *r = c->routing;
+    /* Rows [received, D] of own experts are sorted by expert; results go back in the order in which rows came. */
     dev_gather_forward(d, c->kept[ROWS], r->way.pool, r->order, 1);
     device_free(d, r->way.sent);
     r->way.sent = device_tensor_2d(d, BUFFERS, tensor_rows(c->kept[ROWS]), tensor_cols(r->way.pool));
@@ -199,12 +202,14 @@ static enum error_code add_choices(struct mixture_call *c, struct error *err)
 {
     (void)err;
     if (tensor_present(c->y))
+        /* y[n] = sum over the k choices of weight times result. */
         dev_combine_forward(device_of(c), c->y, c->kept[RESULTS], c->kept[ORDER], c->weights);
     return OK;
 }
 
 static enum error_code send_choices_back(struct mixture_call *c, struct error *err)
 {
+    /* Gradients of results: weight dy; d_weights [n,k] = dy . result. They travel as the rows did. */
     dev_combine_backward_input(device_of(c), c->routing->way.sent, c->d_weights, c->dy, c->kept[RESULTS],
                                c->kept[ORDER], c->weights);
     return spread(c, c->routing->way.sent, c->routing->way.pool, err);
@@ -215,6 +220,7 @@ static enum error_code compute_choices_back(struct mixture_call *c, struct error
     struct device *d = device_of(c);
     struct expert_routing *r = c->routing;
     struct expert_gradients g = left_gradients(c);
+    /* d_results sorted by expert; d_rows go back the same way. */
     dev_gather_forward(d, g.results, r->way.pool, r->order, 1);
     const enum error_code e = compute_input(c, &g, err);
     if (!e) dev_gather_backward_input(d, r->way.pool, g.rows, r->order, 1);
@@ -225,6 +231,7 @@ static enum error_code compute_choices_back(struct mixture_call *c, struct error
 static enum error_code add_choices_back(struct mixture_call *c, struct error *err)
 {
     (void)err;
+    /* dx[n] = sum over the row's k choices. */
     dev_gather_backward_input(device_of(c), c->dx, c->routing->way.sent, c->kept[ORDER], tensor_cols(c->experts));
     return OK;
 }
@@ -233,6 +240,7 @@ static enum error_code add_choices_back(struct mixture_call *c, struct error *er
 
 static enum error_code send_rows(struct mixture_call *c, struct error *err)
 {
+    /* A row goes once to each place with experts of it; its k weights go along. */
     const enum error_code e = spread(c, c->x, c->routing->way.pool, err);
     return e ? e : spread(c, c->weights, c->kept[WEIGHTS], err);
 }
@@ -253,6 +261,7 @@ static enum error_code compute_rows(struct mixture_call *c, struct error *err)
     dev_gather_forward(d, c->kept[ROWS], r->way.pool, r->order, tensor_cols(c->experts));
     const enum error_code e = compute(c, FORWARD_PASS, c->kept[RESULTS], (struct expert_gradients){ 0 }, err);
     if (e || !tensor_present(c->y)) return e;
+    /* A row gets the weighted sum over the experts that are here; the way home adds up the sums of all places. */
     dev_combine_forward(d, r->way.pool, c->kept[RESULTS], r->order, c->kept[WEIGHTS]);
     return come_home(c, c->y, err);
 }
@@ -286,10 +295,12 @@ static enum error_code compute_rows_back(struct mixture_call *c, struct error *e
     const struct tensor d_weights = tensor_2d(device_tensor_in(d, BUFFERS, wide, rows * k).data, wide, rows, k);
     enum error_code e = d_weights.data ? OK : no_memory(err);
     if (!e) {
+        /* Each row gives gradients of its results here, and of the weights of choices that are here. */
         dev_combine_backward_input(d, g.results, d_weights, r->way.pool, c->kept[RESULTS], r->order, c->kept[WEIGHTS]);
         e = compute_input(c, &g, err);
     }
     if (!e) {
+        /* A row's gradient is the sum over its experts here, then over all places on the way home. */
         dev_gather_backward_input(d, r->way.pool, g.rows, r->order, k);
         e = come_home(c, c->dx, err);
     }

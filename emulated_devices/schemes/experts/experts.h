@@ -28,7 +28,7 @@ struct choices { const int32_t *expert; int64_t rows, each; };
 
 /* One exchange on the way of rows to their experts. */
 struct expert_hop {
-    struct group *group;
+    struct group *group;                /* among whose members rows move */
     enum operation operation;           /* ALLTOALL; ALLGATHER: all rows go to all members, results are summed */
     int64_t *sent, *got;                /* [members] rows to and from each; for an all-gather only got, those of each */
     struct tensor order;                /* I32: which of the rows at hand are sent, in this order; none: all of them */
@@ -39,8 +39,8 @@ struct expert_routing {
     int64_t sent, pool, received;       /* rows that this device sends; that come; and the choices of its own experts
                                          * among them, each a row to compute.  0 until the router has chosen */
     int32_t *table;                     /* [P, told] what each member has told all others */
-    int hops;
-    struct expert_hop hop[EXPERT_HOPS];
+    int hops;                           /* exchanges on the way, the scheme's */
+    struct expert_hop hop[EXPERT_HOPS]; /* in the order of the forward pass; results go back in reverse */
     struct tensor order;                /* I32 [received]: the place of each among the choices of the pool's rows */
     int32_t *counts;                    /* I32 [E]: rows of each expert that is computed here; others have none */
     struct interval experts, columns;   /* those that are computed here, and of F */
@@ -53,7 +53,7 @@ struct expert_routing {
                                          * come, and when those that were sent last have arrived */
 };
 
-/* What a scheme that copies experts may do. */
+/* A scheme that copies experts may do this. */
 struct expert_copying {
     int slots;                          /* experts of others that a device has room for in each layer; 0: one */
     int top;                            /* if at most `slots`: so many with the most load go to all devices; else, and
@@ -63,16 +63,16 @@ struct expert_copying {
 
 /* This device's share of the experts.  group may be NULL if only extents are needed. */
 struct expert_parallel {
-    const struct expert_scheme *scheme;
+    const struct expert_scheme *scheme; /* of the plan */
     const struct tensor_parallel *tp;   /* this device's columns of each expert */
     struct group *group;                /* along ep */
     struct group *part;                 /* [EXPERT_GROUPS] that the scheme has opened */
-    int devices, rank;
+    int devices, rank;                  /* size of the ep group; this device's place in it */
     struct group *along_etp;            /* the devices that share F of the same experts */
-    int slices, slice;
+    int slices, slice;                  /* parts into which F of each expert is cut; this device's */
     int node;                           /* members on each node: neighbours; 0: not as many on each */
     int degree;                         /* that the plan asks for; -1: the scheme chooses */
-    struct expert_copying copying;
+    struct expert_copying copying;      /* of --dispatch fssdp */
     const int32_t *owner;               /* [L, E] members, if experts have other owners than experts_of; else NULL */
     struct expert_loads *loads;         /* [L] of a scheme that expects the loads of earlier steps */
     int64_t layer;                      /* of the call */
@@ -89,9 +89,11 @@ struct expert_gradients { struct tensor rows, up, act, results; };
 /* The computation of the experts on the rows that they get.  Local.  forward: @return OK, or ERR_FILE if weights cannot
  * be read. */
 struct expert_body {
-    const void *context;
+    const void *context;                /* first argument of the functions */
     enum error_code (*forward)(const void *context, struct expert_rows, struct error *);
+    /* Gradients of the rows, from gradients of the results. */
     void (*input)(const void *context, struct expert_rows, struct expert_gradients);
+    /* Adds to the gradients of the weights. */
     void (*weight)(const void *context, struct expert_rows, struct expert_gradients);
     /* This device's piece of the first or second matrix of one of its experts, or of its gradient. */
     struct tensor (*piece)(const void *context, int64_t expert, int matrix, bool gradient);
@@ -103,19 +105,19 @@ enum expert_phase { SEND_ROWS = 1, COMPUTE_ROWS = 2, RETURN_ROWS = 4, ALL_PHASES
 /* The arguments of a call.  Rows of the stream: x, y [n,D]; weights [n,k]; experts I32 [n,k].  In recomputation y is
  * absent: forward then computes only what is kept. */
 struct mixture_call {
-    struct expert_parallel *ep;
+    struct expert_parallel *ep;         /* this device's share, with the layer of the call */
     struct expert_routing *routing;     /* of the call */
     unsigned phases;                    /* to run; if not all, exchanges take place beside what is computed until the
                                          * next: SENDS_ROWS of streams.h */
-    struct expert_body body;
-    struct tensor x, y, weights, experts;
+    struct expert_body body;            /* computes experts on rows that have arrived */
+    struct tensor x, y, weights, experts;       /* as above: rows in, mixture's result, router's weights and choices */
     struct tensor dx, dy, d_weights;    /* for backward for the inputs */
     struct tensor kept[EXPERT_SLOTS];   /* from forward to the end of backward */
     struct tensor left[EXPERT_GRADIENT_SLOTS];          /* kept from backward for the inputs to that for the weights */
 };
 
 struct expert_scheme {
-    struct scheme head;
+    struct scheme head;                 /* name, description, source; first, for casts */
     bool cuts_experts;                  /* a device has some experts, whole; else all of them, cut over tp */
     bool turns;                         /* with as many rows for each expert on every device, and as many experts on
                                          * each, member r does to member q what r + 1 does to q + 1 (comm/folding.h) */
@@ -132,12 +134,12 @@ struct expert_scheme {
     /* Schemes that move rows say how (dispatch.h).  weighs_there: a row goes once to all its experts on a device, with
      * its weights, and their weighted sum comes back; else k copies of it go, and the results come back one by one. */
     bool weighs_there;
-    /* What each device tells all others of its choices: how many numbers, and these.  NULL: [E] choices of each
+    /* Each device tells all others this of its choices: how many numbers, and which.  NULL: [E] choices of each
      * expert. */
     int64_t (*told)(const struct expert_parallel *);
     void (*tell)(const struct expert_parallel *, const struct choices *, int32_t *own);
     /* Plan a hop.  held: the choices of the rows at hand; only if weighs_there.  Local.  @return OK or ERR_MEMORY. */
-    int hops;
+    int hops;                           /* exchanges on the way to the experts */
     enum error_code (*hop)(const struct expert_parallel *, const struct expert_routing *, const struct choices *held,
                            int index, struct expert_hop *, struct error *);
 

@@ -88,6 +88,7 @@ static enum error_code place(const struct expert_parallel *ep, struct expert_rou
     for (int m = 0; m < ep->devices && ok; m++)
         for (int64_t e = experts_of(ep, m).first; e < interval_end(experts_of(ep, m)); e++)
             r->owner[e] = ep->owner ? ep->owner[ep->layer * E + e] : m;
+    /* Copies follow the loads of the last steps; this step's choices count from the next one on. */
     if (ok) expert_loads_predict(seen, load), expert_materialise(&room, load, r->owner, r->held);
     for (int64_t e = 0; e < E && ok; e++)
         for (int m = 0; m < ep->devices; m++) {
@@ -113,6 +114,7 @@ static enum error_code plan_hop(const struct expert_parallel *ep, const struct e
     int64_t *next = calloc((size_t)experts(ep), sizeof *next), at = 0;
     enum error_code e = hop_make(h, ep->group, ALLTOALL, r->sent, err);
     if (!e && next == NULL) e = no_memory(err);
+    /* next[x] is the place of expert x's first row that is not yet sent. */
     for (int64_t x = 0; x < experts(ep) && !e; x++) next[x] = at, at += dispatch_told(ep, r, x, ep->rank);
     int32_t *order = h->order.data;
     for (int m = 0; m < ep->devices && !e; m++) {
@@ -194,6 +196,7 @@ static void take_matrices(struct copies *w, const struct mixture_call *c, struct
         for (int m = 0; m < 2; m++)
             w->matrix[m * experts(ep) + e] = own ? c->body.piece(c->body.context, e, m, gradient)
                                              : copied ? matrix_at(ep, copies, at, m) : tensor_none;
+        /* `at` passes everything that lies in `copies`, in the order of experts. */
         if (copied || (own && held)) at += ep->routing->copied[e];
     }
 }
@@ -280,6 +283,7 @@ static enum error_code compute(struct mixture_call *c, enum tensor_pass pass, st
     const struct expert_parallel *ep = c->ep;
     struct copies w = { .matrix = NULL };
     enum error_code e = OK;
+    /* The copies of the forward pass are read where they were kept. */
     if (pass == INPUT_PASS && !sends_weights(ep, pass)) {
         w.matrix = calloc((size_t)(2 * experts(ep)), sizeof *w.matrix);
         if (w.matrix == NULL) return no_memory(err);

@@ -54,11 +54,12 @@ static enum error_code announce(struct expert_routing *r, const struct expert_pa
     return OK;
 }
 
-/* What a call keeps has room for all choices; its rows are those that an expert computes. */
+/* Kept tensors have room for all choices; rows that no expert computes are left out here. */
 static struct mixture_call present(const struct mixture_call *c)
 {
     struct mixture_call p = *c;
     const int64_t rows = c->routing->received;
+    /* Choices that a capacity has dropped leave rows at the end unused. */
     for (int i = ORDER; i <= RESULTS; i++)
         if (i != COUNTS) p.kept[i] = tensor_first(c->kept[i], rows);
     for (int i = D_RESULTS; i <= D_UP; i++) p.left[i] = tensor_first(c->left[i], rows);
@@ -78,6 +79,7 @@ static enum error_code forward(struct mixture_call *c, struct error *err)
 {
     struct device *d = c->ep->tp->device;
     if (!(c->phases & RETURN_ROWS)) return OK;
+    /* The steps are dispatch's without messages: sort, gather, compute, combine. */
     dev_expert_order(d, c->kept[ORDER], c->kept[COUNTS], c->experts);
     const struct mixture_call p = present(c);
     dev_gather_forward(d, p.kept[ROWS], p.x, p.kept[ORDER], tensor_cols(p.experts));

@@ -39,6 +39,7 @@ static struct collective call_of(const struct expert_hop *h, enum way way, enum 
                                  int64_t to[], int64_t from[])
 {
     for (int i = 0; i < h->group->size; i++) {
+        /* On the way back the counts change places; an all-gather comes back as a reduce-scatter. */
         to[i] = (way == THERE && h->operation == ALLTOALL ? h->sent[i] : h->got[i]) * width;
         from[i] = (way == THERE ? h->got[i] : h->sent[i]) * width;
     }
@@ -92,6 +93,7 @@ static enum error_code run(const struct expert_hop *h, struct device *d, enum wa
     if (!tensor_present(h->order)) return exchange(h, way, in, out, err);
     const struct tensor picked = make_rows(d, in.dtype, tensor_count(h->order), tensor_cols(in));
     if (picked.data == NULL) return no_memory(err);
+    /* A row may be sent several times: order repeats it; on the way back its copies add up. */
     if (way == THERE) pick(d, picked, in, h->order);
     const enum error_code e = way == THERE ? exchange(h, way, picked, out, err) : exchange(h, way, in, picked, err);
     if (way == BACK && !e) dev_gather_backward_input(d, out, picked, h->order, 1);
@@ -119,6 +121,7 @@ static enum error_code walk(const struct expert_parallel *ep, enum way way, stru
         device_copy(d, out.data, in.data, tensor_bytes(in));
         clock_made(&d->clock, out.data, tensor_bytes(out));
     }
+    /* Hops run forward in their order, backward from the last; rows between two hops are in a buffer. */
     for (int n = 0; n < r->hops && !e; n++) {
         const struct expert_hop *h = &r->hop[way == THERE ? n : r->hops - 1 - n];
         const bool last = n == r->hops - 1;

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 struct expert_owners {
-    int64_t L, E;
+    int64_t L, E;                       /* layers and experts of the model */
     int parts;                          /* ep */
     int32_t *member;                    /* [L, E] from 0 to parts-1 */
 };

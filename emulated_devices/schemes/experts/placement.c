@@ -55,6 +55,7 @@ static bool give_slot(const struct expert_room *r, const int64_t load[], bool he
     int64_t best = -1;
     for (int64_t e = 0; e < r->E; e++) {
         if (load[e] == 0 || best_device(r, held + e * r->devices, used) < 0) continue;
+        /* The next slot goes to the expert with the most load for each of its holders. */
         if (best < 0 || needs_more(r, load, held, e, best)) best = e;
     }
     if (best < 0) return false;
@@ -68,6 +69,7 @@ void expert_materialise(const struct expert_room *r, const int64_t load[], const
     int *used = calloc((size_t)r->devices, sizeof *used);
     for (int64_t e = 0; e < r->E; e++)
         for (int d = 0; d < r->devices; d++) {
+            /* The `degree` experts with the most load go to all devices; else slots are given one by one. */
             const bool to_all = r->degree >= 0 && r->degree <= r->slots && load[e] > 0 &&
                                 place_by_load(load, r->E, e) < r->degree;
             held[e * r->devices + d] = d == owner[e] || to_all;
@@ -78,7 +80,7 @@ void expert_materialise(const struct expert_room *r, const int64_t load[], const
 
 /* ---- algorithm 2 ------------------------------------------------------------------------------------------------- */
 
-/* What devices have so far: slots that are free over all layers, and the load of the layer at hand. */
+/* A device so far: slots that are free over all layers, and the load of the layer at hand. */
 struct shelf { int64_t free, load; };
 
 static int64_t load_of_node(const struct expert_room *r, const struct shelf *s, int device)
@@ -89,7 +91,7 @@ static int64_t load_of_node(const struct expert_room *r, const struct shelf *s, 
     return sum;
 }
 
-/* Of devices with room: of the node with the least load that with the least; of equals that with the most room. */
+/* The device with room that has the least load, in the node with the least load; among equals the most room. */
 static int least_loaded(const struct expert_room *r, const struct shelf *s)
 {
     int best = -1;
@@ -110,7 +112,7 @@ static void put(const struct expert_room *r, struct shelf *s, int64_t load, int3
     s[*owner].free--, s[*owner].load += load;
 }
 
-/* Of each layer the experts from one place by load on to another. */
+/* Put the experts of each layer whose places by load are first to end - 1. */
 static void put_layers(const struct expert_room *r, struct shelf *s, int64_t layers, const int64_t load[],
                        int32_t owner[], int64_t first, int64_t end)
 {

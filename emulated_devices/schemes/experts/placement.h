@@ -19,7 +19,7 @@
 
 /* The devices along ep, and the experts of a layer. */
 struct expert_room {
-    int64_t E;
+    int64_t E;                          /* experts of the layer */
     int devices, node;                  /* members on each node, neighbours; 0: nodes do not matter */
     int slots;                          /* m: replicas that a device has room for in a layer */
     int degree;                         /* t: experts whose weights arrive while other work goes on; -1: no limit */

@@ -99,6 +99,7 @@ static int64_t bytes_sent(const struct expert_parallel *ep, const int32_t *table
     const int64_t number = (int64_t)dtype_size(ep->tp->device->dtype),
                   gradient = (int64_t)dtype_size(expert_format(ep, true));
     const int64_t gathered = degree == 0 ? W - 1 : ep->slices / degree - 1;
+    /* Gathered weights travel in the forward and the backward pass, their gradients once. */
     int64_t stay = 0, all = 0, bytes = weights * gathered * (2 * number + gradient);
     if (degree == 0) return bytes;
     for (int m = 0; m < ep->devices; m++) {
@@ -106,6 +107,7 @@ static int64_t bytes_sent(const struct expert_parallel *ep, const int32_t *table
         for (int s = 0; s < ep->slices; s++)            /* those that stay */
             stay += load_of(ep, table + (m * ep->slices + s) * c->mixture.E, m, 0, (int)W);
     }
+    /* A row [D] goes there and back, forward and backward: four times. */
     bytes += 4 * c->D * number * (all - stay + (degree - 1) * all);
     return degree == 1 ? bytes : bytes + 4 * (degree - 1) * (all + W);      /* each row's expert, and how many */
 }
@@ -127,10 +129,12 @@ static enum error_code choose(const struct expert_parallel *ep, struct expert_ro
     r->degree = ep->degree >= 0 ? ep->degree : best_degree(ep, r->told);
     for (int m = 0; m < ep->devices; m++)               /* of the ep group, whose members have the same slice */
         memcpy(table + m * E, r->told + (m * ep->slices + ep->slice) * E, (size_t)E * sizeof *table);
+    /* With degree 0 every device gathers all weights, and rows stay. */
     if (r->degree == 0) {
         r->experts = (struct interval){ 0, E }, r->columns = (struct interval){ 0, F };
         return OK;
     }
+    /* The columns of this device and of its neighbours, whose slices it gathers, lie together. */
     const int g = ep->slices / r->degree, first = ep->slice / g * g;
     const int64_t from = block_at(F, ep->slices, first).first;
     r->columns = (struct interval){ from, interval_end(block_at(F, ep->slices, first + g - 1)) - from };
@@ -139,7 +143,7 @@ static enum error_code choose(const struct expert_parallel *ep, struct expert_ro
 
 /* ---- slices of weights ------------------------------------------------------------------------------------------- */
 
-/* What a member of the gathering group has: a slice of some experts. */
+/* A member of the gathering group has a slice of some experts. */
 struct held { struct interval experts, columns; };
 
 static struct held held_by(const struct expert_parallel *ep, int i)
@@ -194,6 +198,7 @@ static void take_slice(struct gathered *w, const struct expert_parallel *ep, int
         w->matrix[e] = w->matrix[E + e] = tensor_none;
         if (!there) continue;
         char *first = (char *)w->all.data + at * (int64_t)dtype_size(w->all.dtype);
+        /* A slice of f columns of an expert is up [2 f, D], then down [D, f]. */
         w->matrix[e] = tensor_2d(first, w->all.dtype, 2 * h.columns.count, D);
         w->matrix[E + e] = tensor_2d(first + tensor_bytes(w->matrix[e]), w->all.dtype, D, h.columns.count);
         at += 3 * h.columns.count * D;
@@ -250,6 +255,7 @@ static bool share_of(struct share *s, const struct mixture_call *c, int i, int32
     for (int64_t e = 0; e < c->ep->tp->config->mixture.E; e++) {
         const bool here = e >= h.experts.first && e < interval_end(h.experts);
         counts[e] = here ? r->counts[e] : 0;
+        /* Rows lie by expert, so those of earlier experts come before this member's. */
         if (e < h.experts.first) s->rows.first += r->counts[e];
         s->rows.count += counts[e];
     }

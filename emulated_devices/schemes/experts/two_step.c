@@ -43,6 +43,7 @@ static int64_t list_rows(const struct expert_parallel *ep, const struct choices 
     for (int i = 0; i < parts; i++) {
         const struct interval experts = experts_at(ep, first + i * each, each);
         const int64_t before = n;
+        /* A row is listed once for each part that has any of its experts. */
         for (int64_t row = 0; row < c->rows; row++)
             if (goes_to(c, row, experts)) {
                 if (order) order[n] = (int32_t)row;
@@ -58,6 +59,7 @@ static int64_t told(const struct expert_parallel *ep) { return ep->devices + nod
 
 static void tell(const struct expert_parallel *ep, const struct choices *c, int32_t *own)
 {
+    /* Each device has a number first, then each node. */
     for (int m = 0; m < ep->devices; m++) own[m] = (int32_t)list_rows(ep, c, m, 1, 1, NULL, NULL);
     for (int b = 0; b < node_count_of(ep); b++)
         own[ep->devices + b] = (int32_t)list_rows(ep, c, b * ep->node, 1, ep->node, NULL, NULL);
@@ -78,6 +80,7 @@ static enum error_code hop(const struct expert_parallel *ep, const struct expert
     const enum error_code e = hop_make(h, &ep->part[crosses ? ACROSS : INSIDE], ALLTOALL,
                                        list_rows(ep, held, first, parts, each, NULL, NULL), err);
     if (e) return e;
+    /* Hop 0 goes to the device with this place in each node, hop 1 to the members of the node. */
     list_rows(ep, held, first, parts, each, h->order.data, h->sent);
     for (int i = 0; i < parts; i++)
         for (int b = 0; b < (crosses ? 1 : nodes); b++)

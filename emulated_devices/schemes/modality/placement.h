@@ -15,7 +15,7 @@ enum encoder_placement { ENCODERS_EVERYWHERE, ENCODERS_APART };
 
 struct encoder_request {
     int kinds;                          /* of modalities: the first of the list; 0: text only */
-    enum encoder_placement placement;
+    enum encoder_placement placement;   /* which device encodes a clip */
     int chunks;                         /* in which embeddings and their gradients are sent */
     int slack;                          /* a clip stays on a device that needs it, unless it has so many percent of the
                                          * longest clip's work more than the least loaded */

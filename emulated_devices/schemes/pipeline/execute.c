@@ -56,6 +56,7 @@ static void send_tensor(struct run_state *x, const struct action *a, struct tens
     struct exchange e = exchange_of(x, a, to_stage, gradient, false);
     ledger_messages(&x->group->comm->expected, x->group, POINT_TO_POINT, a->peer, tensor_bytes(t), 1);
     x->sending[x->sends++] = (struct sending){ message_send(&e, a->peer, t.data, tensor_bytes(t)), t };
+    /* The tensor belongs to the message until it is waited for at the end of the list. */
     arena_hand_over(&x->device->arena, t.data);
     send_note(x, a, to_stage, gradient);
 }
@@ -67,6 +68,7 @@ static enum error_code post(struct run_state *x, int i, struct error *err)
     const bool gradient = a->kind == RECEIVE_GRADIENT;
     struct exchange e = exchange_of(x, a, stage, gradient, false), beside = exchange_of(x, a, stage, gradient, true);
     const struct stage_note note = note_of(x, a->chunk, a->micro, gradient);
+    /* The stage gives the place where the tensor has to be. */
     const struct tensor t = (gradient ? x->ops->output_gradient : x->ops->input)(x->context, a->chunk, a->micro);
     if (t.data == NULL) return fail(err, ERR_MEMORY, "no memory to receive microbatch %d of stage %d", a->micro, stage);
     x->posted[i] = (struct expected){ .tensor = message_receive(&e, a->peer, t.data, tensor_bytes(t)),
@@ -111,8 +113,10 @@ static enum error_code compute(struct run_state *x, const struct action *a, stru
     const struct schedule *s = x->schedule;
     const int self = x->group->rank, stage = s->stage_of[self][a->chunk];
     enum error_code e = x->ops->compute(x->context, a->kind, a->chunk, a->micro, err);
+    /* These leave nothing for another stage. */
     if (e || a->kind == BACKWARD_WEIGHT || a->kind == UPDATE) return e;
     if (a->kind == FORWARD) {
+        /* A next stage on this device gets a copy at once; on another one a SEND follows in the list. */
         const struct place next = place_after(s, a->micro, stage);
         if (next.device != self) return OK;
         hand_over_note(x, a, next.chunk, false);
@@ -186,9 +190,11 @@ enum error_code schedule_execute(const struct schedule *s, struct group *group, 
         const struct action *a = &s->actions[group->rank][i];
         change_stream(&x, i);
         const int64_t start = x.device->clock.now;
+        /* Devices may communicate here once a step, before the first action of the backward pass. */
         if (!backward && is_of_backward(a->kind) && ops->backward_begins) e = ops->backward_begins(context, err);
         backward = backward || is_of_backward(a->kind);
         trace_enter_action(x.device->clock.trace, action_letter(a->kind), a->micro);
+        /* Receives that are posted ahead come before this action. */
         if (!e) e = post_before(&x, i, err);
         if (!e) e = perform(&x, i, err);
         if (times) times[i] = (struct action_time){ start, x.device->clock.now };
@@ -198,6 +204,7 @@ enum error_code schedule_execute(const struct schedule *s, struct group *group, 
     x.device->clock.noted = NULL;               /* x ends; after an error a pass may be noted that none is beside */
     trace_enter_action(x.device->clock.trace, NULL, 0);
     for (int i = 0; i < x.sends; i++) {
+        /* Sends are waited for only here, so none of them holds up the list. */
         if (!e) e = message_wait(group->comm, x.sending[i].message, err);
         device_free(x.device, x.sending[i].tensor);
     }

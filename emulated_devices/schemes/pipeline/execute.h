@@ -44,11 +44,12 @@ enum error_code schedule_execute(const struct schedule *, struct group *, const 
 
 /* The size of a microbatch's activations between stages, and of their gradient; of the notes beside one of them. */
 struct stage_sizes {
-    uint64_t (*tensor)(const void *context, int micro);
+    uint64_t (*tensor)(const void *context, int micro);                  /* Bytes of a microbatch's activations, and of
+                                                                          * their gradient. */
     uint64_t (*note)(const void *context, int micro, bool gradient);     /* NULL: there are no notes */
 };
 
-/** What this device sends for one execution on a pp group. */
+/** Messages and bytes that this device sends for one execution on a pp group. */
 struct account schedule_cost(const struct schedule *, const struct group *, const struct stage_sizes *,
                              const void *context);
 

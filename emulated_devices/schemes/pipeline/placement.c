@@ -14,6 +14,7 @@ enum error_code layers_by_speed(int layers, int stages, const int64_t *speed, in
         count[i] = 1;
     }
     for (int given = stages; given < layers; given++) {
+        /* Each further layer goes to the stage that then still ends first. */
         int best = 0;
         for (int i = 1; i < stages; i++)                /* (count+1)/speed without division; below 1e18 */
             if ((count[i] + 1) * speed[best] < (count[best] + 1) * speed[i]) best = i;

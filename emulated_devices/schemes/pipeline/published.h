@@ -27,8 +27,8 @@ enum published_schedule {
 extern const char *const published_schedule_name[PUBLISHED_COLUMNS];
 
 struct published_setting {
-    const char *model;
-    int P, M;
+    const char *model;                  /* "1.5B", as the tables name it */
+    int P, M;                           /* devices and microbatches */
     int64_t f, i, w, comm;              /* table 6, in microseconds: F, B (for the input), W and T_comm */
     int v;                              /* chunks of the interleaved schedule */
     int heads, width;                   /* table 3; sequences have 1024 tokens */
@@ -64,7 +64,7 @@ struct published_case { int P, M, v; int64_t F, I, W; };
 
 /* A source's formula for a device's idle time between its first action and its last. */
 struct published_formula {
-    const char *schedule, *formula, *source;
+    const char *schedule, *formula, *source;    /* name of ours; the formula as printed; paper and place */
     int64_t (*idle)(struct published_case);
     int chunks;                         /* chunks in the request; 0: the schedule's */
     bool paired;                        /* counts a forward and a backward done side by side as one action */

@@ -31,6 +31,7 @@ bool schedule_is_beside(const struct schedule *s, int device, int i)
 {
     if (!s->pairs) return false;
     const struct action *list = s->actions[device], a = list[i];
+    /* A receive belongs to the computation after it, a send to the one before it. */
     const int at = computation_from(s, device, i, action_is_receive(a.kind) ? 1 : -1);
     if (at < 0 || !list[at].beside || at == i) return at == i && list[i].beside;
     const bool gradient = a.kind == SEND_GRADIENT || a.kind == RECEIVE_GRADIENT;
@@ -48,6 +49,7 @@ int posting_next(struct posting *p, const struct schedule *s, int device, int i)
 {
     for (; p->at < s->count[device]; p->at++) {
         if (!action_is_receive(s->actions[device][p->at].kind)) continue;
+        /* A receive of a later action is posted early while fewer than receives_ahead are open. */
         if (p->at > i && p->open >= s->receives_ahead) return -1;
         p->open++;
         return p->at++;
@@ -130,6 +132,7 @@ void schedule_free(struct schedule *s)
 
 void schedule_put(struct schedule *s, int device, enum action_kind kind, int micro, int chunk)
 {
+    /* Generators may count past the last microbatch. */
     if (micro >= s->micros) return;
     assert(!action_is_message(kind) && micro >= 0 && chunk >= 0 && chunk < s->chunks);
     assert((size_t)s->count[device] < most_actions(s));
@@ -146,6 +149,7 @@ void place_looped(struct schedule *s)
 
 void place_v(struct schedule *s)
 {
+    /* The first chunks go down the devices, the second ones come back up. */
     for (int d = 0; d < s->devices; d++) {
         s->stage_of[d][0] = d;
         s->stage_of[d][1] = 2 * s->devices - 1 - d;

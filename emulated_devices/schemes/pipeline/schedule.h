@@ -47,7 +47,7 @@ enum action_kind {
 };
 
 struct action {
-    enum action_kind kind;
+    enum action_kind kind;              /* a pass, an optimizer step, a send or a receive */
     int micro;                          /* microbatch, 0 .. micros-1; for an UPDATE: the last one of its batch */
     int chunk;                          /* which of this device's stages; for a message: the sender or receiver */
     int peer;                           /* the other device, for sends and receives; else -1 */
@@ -59,15 +59,15 @@ struct action {
 struct place { int device, chunk; };
 
 struct schedule {
-    char name[32];
-    int devices, micros, chunks;
-    int stages;
+    char name[32];                      /* of the generator, or of the file */
+    int devices, micros, chunks;        /* P, M, and v stages on each device */
+    int stages;                         /* of the whole pipeline */
     int **stage_of;                     /* [devices][chunks]; -1: this chunk is not used */
-    int routes;
+    int routes;                         /* different ways of microbatches through the stages; 1: all take the same */
     struct place **route;               /* [routes][stages] */
     int *route_of;                      /* [micros] */
     struct action **actions;            /* [devices][count[device]] */
-    int *count;
+    int *count;                         /* [devices] actions of each */
     int weight_versions;                /* copies of the weights on a device: 1; 2 with updates inside the schedule */
     int update_every;                   /* microbatches of one optimizer step; == micros: one step, after the list */
     bool pairs;                         /* some pass is beside the one before it */
@@ -133,7 +133,7 @@ bool schedule_adds_in_order(const struct schedule *);
  *  chunks. */
 int schedule_peak(const struct schedule *, int device);
 
-/** The same in bytes, if a forward keeps `activation` bytes and I frees all but `kept_for_weight` of them. */
+/** The peak in bytes, if a forward keeps `activation` bytes and I frees all but `kept_for_weight` of them. */
 int64_t schedule_peak_memory(const struct schedule *, int device, int64_t activation, int64_t kept_for_weight);
 
 /** Messages in the whole schedule, activations and gradients together. */

@@ -28,6 +28,7 @@ static void visit(void *context, int device, int index, int from)
     struct clock_state *k = context;
     struct timing *t = k->t;
     const struct action a = k->s->actions[device][index];
+    /* An action begins when the one before it has ended; a receive ends when its message is there. */
     const int64_t now = index > 0 ? t->end[device][index - 1] : 0, cost = duration(k, device, a);
     int64_t end = now + cost;
     if (from >= 0 && t->end[a.peer][from] + k->times->communication > end)
@@ -63,6 +64,7 @@ static int64_t **rows(const struct schedule *s)
     const size_t P = s->devices > 0 ? (size_t)s->devices : 1;
     size_t total = 1;
     for (int d = 0; d < s->devices; d++) total += (size_t)s->count[d];
+    /* One block for all devices: row[0] is its beginning, which timing_free frees. */
     int64_t **row = calloc(P, sizeof *row), *block = calloc(total, sizeof *block);
     if (row == NULL || block == NULL) {
         free(row);
@@ -94,6 +96,7 @@ void timing_summarise(struct timing *t, const struct schedule *s)
     for (int d = 0; d < s->devices; d++) {
         t->busy[d] = 0;
         for (int i = 0; i < s->count[d]; i++) {
+            /* Times count from the first computation of any device. */
             t->start[d][i] -= first, t->end[d][i] -= first;
             if (!action_is_message(s->actions[d][i].kind)) t->busy[d] += t->end[d][i] - t->start[d][i];
         }

@@ -17,7 +17,7 @@ struct schedule_times {
 };
 
 struct timing {
-    int devices;
+    int devices;                        /* of the schedule */
     int64_t makespan;                   /* from 0 to the last end */
     int64_t span;                       /* longest time of a device from its first start to its last end */
     double bubble;                      /* 1 - (busiest device's work) / span: the published bubble rate */

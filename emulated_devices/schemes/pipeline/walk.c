@@ -47,6 +47,7 @@ static bool meet(struct state *st, int device, struct action a)
     const int peer = a.peer, at = st->w->next[peer];
     if (at >= s->count[peer]) return false;
     const struct action b = s->actions[peer][at];
+    /* The peer's next action must be the other end of this very message. */
     if (!action_is_message(b.kind) || is_send(a) == is_send(b) || key_of(s, device, a) != key_of(s, peer, b))
         return false;
     const int sender = is_send(a) ? device : peer, receiver = is_send(a) ? peer : device, from = st->w->next[sender];
@@ -85,6 +86,7 @@ static bool step(struct state *st, int device)
         if (st->w->blocking) return meet(st, device, a);
         int *sent = &st->sent[key_of(s, device, a)];
         if (is_send(a)) {
+            /* The receiver, which may have stopped for this message, is looked at again. */
             *sent = 1 + index;
             wake(st, a.peer);
         } else {
@@ -111,10 +113,12 @@ enum error_code walk_through(struct walk *w, struct error *err)
         free(w->next);
         w->next = NULL;
     } else {
+        /* The stack begins with device 0 on top. */
         for (int d = s->devices - 1; d >= 0; d--) wake(&st, d);
         while (st.depth > 0) {
             const int d = st.stack[--st.depth];
             st.on_stack[d] = 0;
+            /* A device goes on until it waits for another one, which wakes it. */
             while (w->next[d] < s->count[d] && step(&st, d)) {}
         }
     }

@@ -36,6 +36,7 @@ static int first_of_shape(const struct sbp_graph *g, int tensor)
 {
     const struct shape *t = &g->tensor[tensor].shape, *u = &g->tensor[0].shape;
     int first = 0;
+    /* Journeys of tensors with equal shapes cost the same, so they are measured once. */
     while (u->ndim != t->ndim || u->granule != t->granule || memcmp(u->dim, t->dim, sizeof u->dim) != 0)
         u = &g->tensor[++first].shape;
     return first;
@@ -108,7 +109,7 @@ static int64_t cost_of_result(const struct search *s, int tensor, struct signatu
     return journey(s, tensor, made, kept);
 }
 
-/* What each value of each operand's variable costs by one rule, the result comes last; and the operation itself. */
+/* By one rule each value of each operand's variable costs this, the result's last, and the operation itself `own`. */
 struct by_rule { int64_t own, cost[SBP_OPERANDS + 1][SBP_MOST_SIGNATURES]; };
 
 static int tensor_at(const struct sbp_op *op, int operand) { return operand == op->inputs ? op->out : op->in[operand]; }
@@ -163,10 +164,12 @@ static enum error_code add_operation(struct search *s, int o, struct error *err)
     struct min_sum_term *t = min_sum_add(&s->sum, op->inputs + 1, of);
     if (t == NULL) return no_memory(s, err);
     for (int r = 0; r < rules; r++) {
+        /* `at` counts the combinations in the order in which next_values goes through them. */
         int64_t at = 0;
         memset(value, 0, sizeof value);
         price_rule(s, o, rule, r, &by);
         do {
+            /* The term keeps the cheapest rule for each combination of signatures. */
             const int64_t cost = price_of(s, op, &by, value);
             if (r == 0 || cost < t->cost[at]) t->cost[at] = cost < MIN_SUM_NEVER ? cost : MIN_SUM_NEVER;
             at++;
@@ -220,6 +223,7 @@ static void read_back(const struct search *s, const int value[], struct assignme
     for (int o = 0; o < g->ops; o++) {
         const int rules = graph_rules(g, &g->op[o], s->mesh, rule);
         int64_t least = INT64_MAX;
+        /* With the signatures known, the operation takes the rule that made its term's cost. */
         for (int r = 0; r < rules; r++) {
             price_rule(s, o, rule, r, &by);
             const int64_t cost = price_of(s, &g->op[o], &by, value);
@@ -254,6 +258,7 @@ static enum error_code measure_operations(struct search *s, struct error *err)
     int64_t longest = 0;
     s->op = calloc((size_t)g->ops + 1, sizeof *s->op);
     if (s->op == NULL) return no_memory(s, err);
+    /* Without a cluster only journeys cost; the zeros stay. */
     if (s->mesh->cluster == NULL) return OK;
     for (int o = 0; o < g->ops; o++)
         for (int r = 0, rules = graph_rules(g, &g->op[o], s->mesh, rule); r < rules; r++) {
@@ -288,6 +293,7 @@ static enum error_code search_run(struct search *s, int64_t most, struct assignm
     e = measure_operations(s, err);
     for (int o = 0; o < g->ops && !e; o++) e = add_operation(s, o, err);
     if (!e) e = add_memory(s, err);
+    /* Values are left out until no term that arises is too large; the answer may then miss the best. */
     if (!e) a->exact = !min_sum_narrow(&s->sum, most);
     if (!e) e = min_sum_solve(&s->sum, value, &least, err);
     if (!e && least >= MIN_SUM_NEVER)
@@ -323,7 +329,7 @@ static int64_t all_elements(const struct sbp_graph *g)
     return sum;
 }
 
-/* From two corners to the one between them, which the price at which both cost the same finds. */
+/* Find the corner between two corners, by the price at which both cost the same. */
 static enum error_code between(const struct sbp_graph *g, const struct sbp_mesh *m, int64_t kept, int64_t most,
                                struct assignment *low, struct assignment *high, struct error *err)
 {

@@ -6,9 +6,9 @@
 #include "emulated_devices/schemes/sbp/graph.h"
 
 struct assignment {
-    struct sbp_mesh mesh;
+    struct sbp_mesh mesh;                       /* over which the tensors are cut */
     struct signature tensor[SBP_MOST_TENSORS];  /* as it is kept */
-    struct rule rule[SBP_MOST_OPS];
+    struct rule rule[SBP_MOST_OPS];             /* with which signatures each operation computes */
     int64_t elements;                           /* sent by all devices together */
     picoseconds time;                           /* on the mesh's cluster, of operations and journeys one after another;
                                                  * 0 without one */

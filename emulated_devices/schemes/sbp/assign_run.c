@@ -99,6 +99,7 @@ enum error_code assignment_run(struct placement *p, const struct sbp_graph *g, c
     for (int o = 0; o < g->ops && !e; o++) {
         e = a->panels && panels_of(g, a, o).count > 0 ? do_panels(&r, o, err) : do_op(&r, o, err);
         for (int t = 0; t < g->tensors && !e; t++)
+            /* A piece that the caller did not give and does not want is freed behind its last reader. */
             if (!given[t] && !keep[t] && piece[t].data && graph_last_use(g, t) <= o) {
                 device_free(r.device, piece[t]);
                 piece[t] = tensor_none;

@@ -3,7 +3,7 @@
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/device/cluster.h"
 
-/* Of devices with the same old part, everybody asks the one in its own row. */
+/* Where several devices have the same old part, everybody asks the one in its own row. */
 static bool asks(const struct sbp_mesh *m, struct signature from, int receiver, int sender)
 {
     bool other_part = false;
@@ -18,6 +18,7 @@ static bool asks(const struct sbp_mesh *m, struct signature from, int receiver, 
 struct box boxing_parcel(const struct shape *t, const struct sbp_mesh *m, const struct boxing_step *s, int sender,
                          int receiver)
 {
+    /* The parcel is the sender's old part where it meets the receiver's new one. */
     if (!asks(m, s->from, receiver, sender)) return (struct box){ 0 };
     return box_intersect(signature_box(t, m, s->from, sender), signature_box(t, m, s->to, receiver), t->ndim);
 }
@@ -76,7 +77,7 @@ static bool step_between(struct signature a, struct signature b, struct boxing_s
     return (was.kind != SBP_S || cuts_last(a, changed, was.dim)) && (is.kind != SBP_S || cuts_last(b, changed, is.dim));
 }
 
-/* What is redistributed is what devices get: of its new part each gets from one other what its old one has not. */
+/* Redistribution counts what devices get: each gets the elements of its new part that its old one has not. */
 static int64_t step_elements(const struct shape *t, const struct sbp_mesh *m, const struct boxing_step *s)
 {
     int64_t n = 0;
@@ -123,6 +124,7 @@ static struct boxing shortest(const struct shape *t, const struct sbp_mesh *m, s
         r[i] = (struct reached){ .length = signature_equal(all[i], from) ? 0 : -1 };
         if (signature_equal(all[i], to)) goal = i;
     }
+    /* Dijkstra's search over all signatures: the nearest one is done, then its neighbours are tried. */
     for (int at = nearest(r, n); at >= 0 && at != goal; at = nearest(r, n)) {
         r[at].done = true;
         for (int i = 0; i < n; i++) {
@@ -135,6 +137,7 @@ static struct boxing shortest(const struct shape *t, const struct sbp_mesh *m, s
     }
     if (goal < 0 || r[goal].steps > BOXING_MOST_STEPS) return b;
     b.steps = r[goal].steps;
+    /* The row of steps is read from its end, by way of `before`. */
     for (int i = b.steps, at = goal; i > 0; at = r[at].before) b.step[--i] = r[at].by;
     for (int i = 0; i < b.steps; i++) b.elements += step_elements(t, m, &b.step[i]);
     b.time = m->cluster ? r[goal].length : 0;
@@ -146,6 +149,7 @@ void boxing_costs(const struct shape *t, const struct sbp_mesh *m, int64_t cost[
 {
     struct signature all[SBP_MOST_SIGNATURES];
     const int n = signature_all(t, m, all);
+    /* A quarter of the largest number lets two of them be added without overflow. */
     const int64_t never = INT64_MAX / 4;
     for (int i = 0; i < n; i++)
         for (int k = 0; k < n; k++) {

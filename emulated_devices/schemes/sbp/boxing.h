@@ -25,15 +25,15 @@
 
 enum boxing_kind { REDISTRIBUTE, SUM_AND_SPLIT, SUM_ALL, MAKE_PARTIAL };
 struct boxing_step {
-    enum boxing_kind kind;
+    enum boxing_kind kind;              /* elements move, partial sums are added up, or a whole becomes one */
     int axis;                           /* of all but REDISTRIBUTE */
-    struct signature from, to;
+    struct signature from, to;          /* of the tensor before and after */
 };
 
 enum { BOXING_MOST_STEPS = 6 };
 struct boxing {
-    int steps;
-    struct boxing_step step[BOXING_MOST_STEPS];
+    int steps;                          /* 0: the signatures are equal */
+    struct boxing_step step[BOXING_MOST_STEPS]; /* one after another */
     int64_t elements;                   /* sent by all devices together */
     picoseconds time;                   /* of the steps one after another, on the mesh's cluster; 0 without one */
 };
@@ -52,13 +52,13 @@ int64_t boxing_sent(const struct shape *, const struct sbp_mesh *, const struct 
 /** The time of one step on the mesh's cluster if all devices begin at once, with elements of 8 bytes. */
 picoseconds boxing_time(const struct shape *, const struct sbp_mesh *, const struct boxing_step *);
 
-/** What one device gives another, or keeps, in a REDISTRIBUTE: a part of the tensor, perhaps empty. */
+/** The part of the tensor, perhaps empty, that one device gives another, or keeps, in a REDISTRIBUTE. */
 struct box boxing_parcel(const struct shape *, const struct sbp_mesh *, const struct boxing_step *, int sender,
                          int receiver);
 
 /* The mesh with its devices. */
 struct placement {
-    struct sbp_mesh mesh;
+    struct sbp_mesh mesh;               /* sizes of its axes */
     struct group all, along[SBP_AXES];  /* along[k]: those that differ in axis k only */
 };
 

@@ -14,6 +14,7 @@ enum error_code placement_open(struct placement *p, struct comm *comm, const str
     for (int k = 0; k < m->axes && !e; k++) {
         int size = 0;
         for (int d = 0; d < n; d++)
+            /* The group along axis k has the devices whose place on the other axis is the same. */
             if (m->axes == 1 || sbp_place(m, d, 1 - k) == sbp_place(m, self, 1 - k)) rank[size++] = d;
         e = group_of(&p->along[k], comm, rank, size, TRAFFIC_OTHER, 0, err);
     }
@@ -49,7 +50,7 @@ static size_t element(const struct move *m) { return dtype_size(m->from.dtype); 
 
 /* ---- one part to many -------------------------------------------------------------------------------------------- */
 
-/* What this device gives each member and takes from it, packed one after another in the order of members. */
+/* A device packs what it gives each member, and what it takes, one after another in the order of members. */
 struct parcels { int64_t *given, *taken; struct tensor out, in; };
 
 static enum error_code parcels_make(struct parcels *p, const struct move *m, const struct group *g, struct error *err)
@@ -102,6 +103,7 @@ static void unpack_all(const struct move *m, const struct group *g, const struct
 static enum error_code redistribute(struct move *m, struct error *err)
 {
     const struct signature s = m->step->from;
+    /* Devices with different partial sums must not mix, so along that axis nothing moves. */
     struct group *g = s.on[0].kind == SBP_P   ? &m->place->along[1]
                       : s.on[1].kind == SBP_P ? &m->place->along[0]
                                               : &m->place->all;
@@ -133,6 +135,7 @@ static enum error_code sum_and_split(struct move *m, struct error *err)
     const void *from = view_read(&v, m->from).data;
     enum error_code e = group_agree(
         g, count && packed.data ? OK : fail(err, ERR_MEMORY, "no memory to pack %lld elements", (long long)all), err);
+    /* Member i's new part is block i of the reduce-scatter. */
     for (int i = 0; i < g->size && !e; at += (size_t)count[i] * element(m), i++) {
         const struct box b = signature_box(m->shape, &m->place->mesh, m->step->to, g->member[i]);
         count[i] = box_count(b, m->shape->ndim);
@@ -196,6 +199,7 @@ static enum error_code take_step(struct placement *p, const struct shape *t, con
         group_agree(&p->all, m.to.data ? OK : fail(err, ERR_MEMORY, "the machine has no memory left for a new part"),
                     err);
     if (!e) e = group_agree(&p->all, run[s->kind](&m, err), err);
+    /* The step replaces the piece; after an error the old one is still the caller's. */
     device_free(d, e ? m.to : m.from);
     if (!e) *piece = m.to;
     return e;

@@ -52,6 +52,7 @@ picoseconds boxing_time(const struct shape *t, const struct sbp_mesh *m, const s
     int member[MESH_MOST_DEVICES];
     picoseconds slowest = 0;
     if (s->kind == MAKE_PARTIAL) return 0;
+    /* Groups of an axis may lie differently on the cluster, and the slowest one decides. */
     for (int d = 0; d < devices; d++) {
         const int members = members_of(m, axis_of(s), d, member);
         const struct collective c = call_of(t, m, s, d, member, members, given, taken);

@@ -79,7 +79,7 @@ const char *graph_letters(const struct sbp_op *op, int i, int *n)
     return p;
 }
 
-/* What one axis can do: 0: everybody everything; letters; sets of partial operands. */
+/* An axis can have everybody do everything (0), split a letter, or take a set of partial operands. */
 struct choice { char letter; unsigned partial; };
 
 static int choices(const struct sbp_op *op, struct choice all[])
@@ -103,7 +103,9 @@ static struct sbp operand(const struct sbp_op *op, struct choice c, int i)
     const bool out = i == op->inputs;
     int n;
     const char *p = graph_letters(op, i, &n), *at = c.letter ? memchr(p, c.letter, (size_t)n) : NULL;
+    /* The operand is split where its letters have the chosen one. */
     if (at) return (struct sbp)ON_S((int)(at - p));
+    /* An operand without the letter is whole; a result without it was summed over, so it is partial. */
     if (c.letter) return out ? (struct sbp)ON_P : (struct sbp)ON_B;
     if (c.partial && (out || (c.partial >> i & 1u))) return (struct sbp)ON_P;
     return (struct sbp)ON_B;
@@ -122,6 +124,7 @@ int graph_rules(const struct sbp_graph *g, const struct sbp_op *op, const struct
     struct choice all[12];
     const int n = choices(op, all), second = m->axes == 2 ? n : 1;
     int rules = 0;
+    /* Each axis of the mesh chooses on its own. */
     for (int a = 0; a < n; a++)
         for (int b = 0; b < second; b++) {
             struct rule r = { 0 };

@@ -19,13 +19,13 @@
 enum { SBP_OPERANDS = 4, SBP_MOST_TENSORS = 64, SBP_MOST_OPS = 48, SBP_NAME = 48, SBP_LETTERS = 24 };
 
 struct sbp_operator {
-    const char *name;
+    const char *name;                   /* for messages */
     bool product;                       /* of matrices: must be divided */
     unsigned partial[2];                /* sets of operands, one bit each, in which it is linear together; 0: none */
     /* Local: out and in are pieces, seen with the shapes of their boxes; the model is the graph's.
      * @return whether there was memory for it. */
     bool (*run)(struct device *, const struct model_config *, struct tensor out, const struct tensor in[]);
-    /* Of a product: the same, added to out.  NULL: there is none. */
+    /* Products have this, too, which adds to out what `run` writes.  NULL: there is none. */
     bool (*add)(struct device *, const struct model_config *, struct tensor out, const struct tensor in[]);
 };
 extern const struct sbp_operator sbp_linear, sbp_linear_dx, sbp_linear_dw, sbp_copy, sbp_add, sbp_add_bias, sbp_bias_dw,
@@ -33,26 +33,26 @@ extern const struct sbp_operator sbp_linear, sbp_linear_dx, sbp_linear_dw, sbp_c
     sbp_rotary, sbp_rotary_dx, sbp_attention, sbp_attention_dx;
 
 struct sbp_op {
-    const struct sbp_operator *operator;
+    const struct sbp_operator *operator;        /* what is computed */
     char letters[SBP_LETTERS];          /* "nd,fd->nf": an operand's letters are its dimensions */
     int inputs, in[SBP_OPERANDS], out;  /* tensors */
 };
 
 struct sbp_tensor {
-    char name[SBP_NAME];
-    struct shape shape;
+    char name[SBP_NAME];                /* unique in the graph */
+    struct shape shape;                 /* of the whole */
     int like;                           /* it must end up with the signature of this tensor, as a gradient with its
                                          * weight's; -1: free */
     int inner;                          /* the dimension that tensor parallelism cuts; -1: it lies outside of that */
     bool pinned;                        /* it has this signature */
-    struct signature pin;
+    struct signature pin;               /* if pinned */
 };
 
 struct sbp_graph {
     struct model_config model;          /* numbers of the operations; S: tokens of a sequence */
     bool full;                          /* something did not fit: the graph is not whole */
-    int tensors, ops;
-    struct sbp_tensor tensor[SBP_MOST_TENSORS];
+    int tensors, ops;                   /* entries of both lists */
+    struct sbp_tensor tensor[SBP_MOST_TENSORS]; /* inputs, weights and results of operations */
     struct sbp_op op[SBP_MOST_OPS];     /* in an order in which they can be done */
 };
 

@@ -91,6 +91,7 @@ static int order_next(struct order *o, const struct min_sum *m, double *size)
         const double n = o->gone[v] ? 0 : size_after(o, m, v);
         if (!o->gone[v] && (best < 0 || n < *size)) best = v, *size = n;
     }
+    /* The variables that shared a term with this one share the term that arises. */
     for (int v = 0; v < m->variables && best >= 0; v++)
         for (int w = 0; w < m->variables; w++)
             if (o->joined[best][v] && o->joined[best][w]) o->joined[v][w] = true;
@@ -172,6 +173,7 @@ bool min_sum_narrow(struct min_sum *m, int64_t most)
         for (int i = 0; i < m->values[v]; i++) keep[i] = least[i] < MIN_SUM_NEVER, some = some || keep[i];
         if (some) keep_values(m, v, keep);
     }
+    /* One value less at a time, all variables lose those with the highest least cost. */
     for (int values = MIN_SUM_VALUES - 1; values > 1 && largest(m) > (double)most; values--) {
         for (int v = 0; v < m->variables; v++) keep_least(m, v, values);
         narrowed = true;
@@ -212,6 +214,7 @@ static void fill(const struct min_sum *m, const struct join *j, struct gone *g)
         g->others.cost[n] = least_of(m, j, at, m->values[g->variable], &g->best[n]);
         for (int i = g->others.width - 1; i >= 0; i--) {
             const int values = m->values[g->others.of[i]];
+            /* A digit goes one up, or back to zero and carries; `at` follows in every joined term. */
             const int64_t turn = value[i] + 1 < values ? 1 : 1 - values;
             for (int t = 0; t < j->terms; t++) at[t] += turn * j->step[t][i];
             value[i] += (int)turn;
@@ -239,6 +242,7 @@ static bool gather(const struct min_sum *m, struct gone *g)
 /* The joined terms go; the new one stays. */
 static void replace(struct min_sum *m, const struct join *j, struct min_sum_term by)
 {
+    /* Terms go from the last one on, so the places of the earlier ones stay right. */
     for (int t = j->terms - 1; t >= 0; t--) {
         free(m->term[j->term[t]].cost);
         m->term[j->term[t]] = m->term[--m->terms];
@@ -252,6 +256,7 @@ static enum error_code eliminate(struct min_sum *m, struct gone *g, struct error
     int64_t step[MIN_SUM_TERMS][MIN_SUM_WIDTH], inner[MIN_SUM_TERMS];
     struct join j = { 0, term, step, inner };
     bool made = gather(m, g);
+    /* Each joined term is read with its own strides, in the order of the new term's variables. */
     for (int t = 0; t < m->terms && made; t++) {
         if (place_in(&m->term[t], g->variable) < 0) continue;
         for (int i = 0; i < g->others.width; i++) step[j.terms][i] = stride_of(m, &m->term[t], g->others.of[i]);
@@ -297,11 +302,14 @@ enum error_code min_sum_solve(struct min_sum *m, int value[], int64_t *least, st
         gone[eliminated] = (struct gone){ .variable = v };
         e = eliminate(m, &gone[eliminated++], err);
     }
+    /* Without variables every term that is left is one number. */
     *least = 0;
     for (int t = 0; t < m->terms && !e; t++) *least += m->term[t].cost[0];
     if (!e) memset(value, 0, (size_t)m->variables * sizeof *value);
+    /* When a variable is set, those that its best value depends on are set already: they went later. */
     for (int i = eliminated - 1; i >= 0 && !e; i--)
         value[gone[i].variable] = gone[i].best[min_sum_at(m, &gone[i].others, value)];
+    /* Values are numbered anew after some were left out; here they get their old numbers back. */
     for (int v = 0; v < m->variables && !e; v++) value[v] = m->value[v][value[v]];
     for (int i = 0; i < eliminated; i++) free(gone[i].best);
     free(gone);

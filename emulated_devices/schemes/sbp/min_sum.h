@@ -18,7 +18,7 @@
 
 enum { MIN_SUM_VARIABLES = 64, MIN_SUM_VALUES = 48, MIN_SUM_WIDTH = 32, MIN_SUM_TERMS = 160 };
 
-/* What cannot be; sums of such and other costs stay at least this. */
+/* The cost of an impossible value; sums with it stay at least this. */
 #define MIN_SUM_NEVER (INT64_MAX / 256)
 
 struct min_sum_term {
@@ -27,10 +27,10 @@ struct min_sum_term {
 };
 
 struct min_sum {
-    int variables, terms;
+    int variables, terms;                                   /* numbered from 0; entries of `term` */
     int values[MIN_SUM_VARIABLES];                          /* how many each variable has */
     uint8_t value[MIN_SUM_VARIABLES][MIN_SUM_VALUES];       /* their numbers before min_sum_narrow */
-    struct min_sum_term term[MIN_SUM_TERMS];
+    struct min_sum_term term[MIN_SUM_TERMS];                /* summands */
 };
 
 /** Begin with variables of so many values, 1 to MIN_SUM_VALUES, and no terms. */

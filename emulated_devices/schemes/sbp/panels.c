@@ -63,6 +63,7 @@ struct panels panels_of(const struct sbp_graph *g, const struct assignment *a, i
         p.dim[i] = place_of_letter(op, i, letter);
         p.along[i] = gathered_along(a->tensor[op->in[i]], a->rule[o].in[i], p.dim[i]);
     }
+    /* Panels need each factor gathered along the summed dimension, one along each axis (SUMMA). */
     if (!letter || p.along[0] < 0 || p.along[1] < 0 || p.along[0] == p.along[1]) return p;
     for (int i = 0; i < 2; i++)
         n = add_cuts(&g->tensor[op->in[i]].shape, &a->mesh, a->tensor[op->in[i]], p.dim[i], cut, n);
@@ -84,7 +85,7 @@ static struct box region_of(const struct shape *t, int dim, struct interval pane
     return b;
 }
 
-/* What the devices along the axis have after a factor's panel was brought: the same on all of them. */
+/* All devices along the axis have this after a factor's panel was brought. */
 static struct box brought_to(const struct sbp_graph *g, const struct assignment *a, int o, int operand,
                              const struct panels *p, int which, int device)
 {
@@ -145,6 +146,7 @@ static enum error_code bring_panel(struct placement *place, const struct sbp_gra
     if (e) return e;
     factor->ndim = t->ndim;
     memcpy(factor->dim, panel.extent, sizeof factor->dim);
+    /* An empty panel is empty on the whole group, so nobody waits for a broadcast. */
     if (tensor_count(*factor) == 0) return OK;
     if (along->rank == root)
         pack(d, t->ndim, signature_box(t, &a->mesh, a->tensor[g->op[o].in[operand]], self), panel, piece, *factor);
@@ -161,6 +163,7 @@ static enum error_code run_panel(struct placement *place, const struct sbp_graph
     enum error_code e = OK;
     for (int i = 0; i < 2 && !e; i++) e = bring_panel(place, g, a, o, i, p, which, piece[i], &factor[i], err);
     e = group_agree(&place->all, e, err);
+    /* The first panel's product sets the result, the others are added to it. */
     if (!e) (which == 0 ? op->operator->run : op->operator->add)(d, &g->model, out, factor);
     for (int i = 0; i < 2; i++) device_free(d, factor[i]);
     return e;

@@ -20,7 +20,7 @@ enum { PANELS_MOST = 2 * MESH_MOST_DEVICES };
 struct panels {
     int count;                          /* 0: the operation has none */
     int dim[2], along[2];               /* of the two factors: which is summed over, and the axis that it is cut over */
-    struct interval at[PANELS_MOST];
+    struct interval at[PANELS_MOST];    /* [count] ranges of the dimension that is summed over */
 };
 
 /** The panels of an operation of an assignment.  Pure. */

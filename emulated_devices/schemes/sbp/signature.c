@@ -14,6 +14,7 @@ int sbp_devices(const struct sbp_mesh *m)
 int sbp_place(const struct sbp_mesh *m, int device, int axis)
 {
     if (axis >= m->axes) return 0;
+    /* The last axis changes fastest from device to device. */
     for (int k = m->axes - 1; k > axis; k--) device /= m->size[k];
     return device % m->size[axis];
 }
@@ -40,6 +41,7 @@ bool signature_fits(const struct shape *t, const struct sbp_mesh *m, struct sign
         if (s.on[k].kind == SBP_S && s.on[k].dim >= t->ndim) return false;
         if (s.on[k].kind == SBP_S) parts[s.on[k].dim] *= m->size[k];
     }
+    /* Each part of a cut dimension gets a granule at least. */
     for (int d = 0; d < t->ndim; d++)
         if (parts[d] > 1 && parts[d] > t->dim[d] / granule(t, d)) return false;
     return true;
@@ -53,6 +55,7 @@ struct box signature_box(const struct shape *t, const struct sbp_mesh *m, struct
         if (s.on[k].kind != SBP_S) continue;
         const int d = s.on[k].dim, place = sbp_place(m, device, k);
         const int64_t g = granule(t, d), units = (b.extent[d] + g - 1) / g;
+        /* The second axis cuts what the first one left of the same dimension. */
         const int64_t from = block_start(units, m->size[k], place) * g,
                       to = block_start(units, m->size[k], place + 1) * g;
         const int64_t end = to < b.extent[d] ? to : b.extent[d];        /* the last unit may be short */
@@ -145,6 +148,7 @@ static void each_row(int ndim, struct box held, struct box region, char *piece, 
     const size_t bytes = (size_t)row * element_size;
     for (int64_t r = 0; r < rows; r++) {
         int64_t at = 0, rest = r, stride = 1;
+        /* r is split into the indices of all dimensions but the last, which a row runs through. */
         for (int d = ndim - 1; d >= 0; d--) {
             const int64_t i = d == ndim - 1 ? 0 : rest % region.extent[d];
             if (d < ndim - 1) rest /= region.extent[d];

@@ -22,13 +22,13 @@ struct signature { struct sbp on[SBP_AXES]; };          /* B on axes that the me
 /* A line or a rectangle of devices, row by row. */
 struct cluster;
 struct sbp_mesh {
-    int axes, size[SBP_AXES];
+    int axes, size[SBP_AXES];           /* of the mesh, and devices along each axis */
     const struct cluster *cluster;      /* on whose links journeys shall take the least time; NULL: send the least */
 };
 
 struct shape {
-    int ndim;
-    int64_t dim[TENSOR_MAX_DIMS];
+    int ndim;                     /* dimensions in use */
+    int64_t dim[TENSOR_MAX_DIMS]; /* of the whole tensor */
     int64_t granule;              /* dimension 0 is cut at multiples of this only, so that sequences stay whole; 0: 1 */
 };
 

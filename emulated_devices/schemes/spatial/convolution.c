@@ -28,10 +28,12 @@ enum error_code spatial_convolve(struct tiling *t, const struct spatial_convolut
     const bool halo = s->form == HALO;
     const struct range inputs = halo ? c.wide : c.own, outputs = halo ? c.own : c.all;
     struct walk w = walk_from(t, cost, SIZE(c.N, 1, c.own.count, tiling_part(t, AZIMUTH, f->nlon).count), x, err);
+    /* Fields [N, 1, rows, columns] are exchanged for whole circles of latitude. */
     walk_turn(&w, AZIMUTH, 0, 3, f->nlon);
     if (halo) walk_halo(&w, POLAR, 2, f->nlat, f->reach);
     struct walk_views v = walk_compute(&w, SIZE(c.n, f->K, outputs.count, f->nlon));
     if (v.to) filter_apply(f, c.n, inputs, v.from, outputs, v.to), walk_computed(&w, &v);
+    /* Without a halo a device adds to rows of others, so sums of all rows are scattered. */
     if (!halo) walk_reduce_scatter(&w, POLAR, 2);
     walk_turn(&w, AZIMUTH, 3, 0, c.N);
     const enum error_code e = walk_to(&w, y);
@@ -75,6 +77,7 @@ enum error_code spatial_convolve_backward(struct tiling *t, const struct spatial
         if (!w.e) w.e = collective_run(&t->tiles, ALLREDUCE, NULL, &sum, err);
     }
     walk_turn(&w, AZIMUTH, 0, 3, f->nlon);
+    /* The transpose of a reduce-scatter is an allgather; that of the halo sends its rows home. */
     if (!halo) walk_allgather(&w, POLAR, 2, f->nlat);
     struct walk_views v = walk_compute(&w, SIZE(c.n, 1, inputs.count, f->nlon));
     if (v.to) filter_apply_transposed(f, c.n, inputs, v.to, outputs, v.from), walk_computed(&w, &v);

@@ -64,6 +64,7 @@ static void add_rows(struct messages *m, const int64_t size[], struct tensor nex
     int64_t before = 1, after = 1;
     for (int i = 0; i < dimension; i++) before *= size[i];
     for (int i = dimension + 1; i < WALK_DIMS; i++) after *= size[i];
+    /* The dimension lies inside, so its rows are `before` separate stretches. */
     for (int64_t b = 0; b < before; b++)
         reduce_local(&m->exchange, SUM, F64, (double *)next.data + (b * size[dimension] + rows.first) * after,
                      (const double *)came.data + b * rows.count * after, rows.count * after);
@@ -88,6 +89,7 @@ static void exchange_halo(struct walk *w, enum tile_axis axis, int dimension, in
         m.exchange = exchange_begin(g, POINT_TO_POINT);
         next = walk_room(w, walk_count(size));
         if (w->e) comm_give_up(g->comm, w->err);
+        /* The own rows are copied; only those of the halo are sent. */
         if (home) walk_pack(w, w->size, w->at, dimension, interval_moved(own, -here.first), next.data, false);
         else walk_pack(w, size, next, dimension, interval_moved(own, -next_here.first), w->at.data, true);
     }

@@ -33,6 +33,7 @@ static enum error_code take_points(struct call *c, const struct tiling *t, const
     const double *const all = n ? view_read(&views, observed).data : NULL;
     for (int64_t p = 0; p < n; p++) {
         const int64_t at = c->points.first + p;
+        /* A point's area is its row's weight, divided among the columns; the weights add to 2. */
         c->area[p] = s->grid->weight[c->first_row + at / c->columns] / (double)s->grid->nlon / 2;
         for (int64_t k = 0; k < s->channels; k++) c->observed[k * n + p] = all[k * c->all + at];
     }
@@ -62,6 +63,7 @@ enum error_code spatial_crps(struct tiling *t, const struct spatial_score *s, st
     struct walk w = walk_from(t, cost, SIZE(tiling_part(t, ENSEMBLE, s->members).count, s->channels, 1, c.all),
                               forecast, err);
     if (!cost) w.e = take_points(&c, t, s, observed, err);
+    /* Points are exchanged for members: a score needs all members of a point. */
     walk_turn(&w, ENSEMBLE, 3, 0, s->members);
     if (!w.e && !cost) score(&c, &w, loss);
     if (cost) account_add(cost, group_cost(&t->all, ALLREDUCE, NULL, &sum), 1);

@@ -31,9 +31,9 @@ enum tile_axis { ENSEMBLE, POLAR, AZIMUTH, TILE_AXES };
 
 struct tiling {
     int size[TILE_AXES], place[TILE_AXES];      /* devices along each axis, and where this one is */
-    struct group along[TILE_AXES];
+    struct group along[TILE_AXES];              /* the devices that differ from this one in one axis */
     struct group tiles;                         /* polar x azimuth */
-    struct group all;
+    struct group all;                           /* every device of the tiling */
 };
 
 /**
@@ -69,8 +69,8 @@ enum error_code spatial_to_grid(struct tiling *, const struct harmonics *, enum 
 enum convolution_form { SCATTERED, HALO };
 
 struct spatial_convolution {
-    const struct filter *filter;
-    enum convolution_form form;
+    const struct filter *filter;                /* of the whole grid, the same on every device */
+    enum convolution_form form; /* HALO: inputs beside a tile are sent; SCATTERED: partial sums of outputs */
     int64_t B, in, out;                         /* fields, channels of each before and after */
 };
 
@@ -97,7 +97,7 @@ enum error_code spatial_convolve_backward(struct tiling *, const struct spatial_
 struct spatial_score {
     const struct harmonics *grid;               /* its rows and their weights */
     int64_t members, channels;                  /* of the ensemble; batch times channels */
-    double alpha;
+    double alpha;                               /* as in ref/sphere/crps.h */
 };
 
 /**
@@ -116,10 +116,10 @@ enum error_code spatial_crps(struct tiling *, const struct spatial_score *, stru
 
 /* ---- the registry ------------------------------------------------------------------------------------------------ */
 
-/* What is listed and verified. */
+/* A scheme as `orrery list` and `orrery verify` know it. */
 struct spatial_scheme {
-    struct scheme head;
-    enum { TRANSFORMS, CONVOLUTION, SCORE } operation;
+    struct scheme head;                         /* name, description, source; first, for casts */
+    enum { TRANSFORMS, CONVOLUTION, SCORE } operation;  /* which operation the scheme is for */
     enum convolution_form form;                 /* of a convolution */
 };
 

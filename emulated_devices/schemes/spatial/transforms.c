@@ -19,10 +19,12 @@ enum error_code spatial_to_spectrum(struct tiling *t, const struct harmonics *h,
 {
     const int64_t rows = part(t, POLAR, h->nlat), M = part(t, AZIMUTH, h->degrees), n = part(t, AZIMUTH, N);
     struct walk w = walk_from(t, cost, SIZE(N, rows, part(t, AZIMUTH, h->nlon), 1), x, err);
+    /* The Fourier transform needs whole circles, so fields are exchanged for longitudes. */
     walk_turn(&w, AZIMUTH, 0, 2, h->nlon);
     struct walk_views v = walk_compute(&w, SIZE(n, rows, h->degrees, 2));
     if (v.to) harmonics_orders(h, kind, n * rows, v.from, v.to), walk_computed(&w, &v);
     walk_turn(&w, AZIMUTH, 2, 0, N);
+    /* The Legendre transform needs all latitudes of an order. */
     walk_turn(&w, POLAR, 0, 1, h->nlat);
     v = walk_compute(&w, SIZE(part(t, POLAR, N), h->degrees, M, 2));
     if (v.to) harmonics_degrees(h, kind, own_orders(t, h), part(t, POLAR, N), v.from, v.to), walk_computed(&w, &v);
@@ -35,6 +37,7 @@ enum error_code spatial_to_grid(struct tiling *t, const struct harmonics *h, enu
 {
     const int64_t rows = part(t, POLAR, h->nlat), M = part(t, AZIMUTH, h->degrees), n = part(t, AZIMUTH, N);
     struct walk w = walk_from(t, cost, SIZE(N, part(t, POLAR, h->degrees), M, 2), c, err);
+    /* The way back first sums over degrees (Legendre), then over orders (Fourier). */
     walk_turn(&w, POLAR, 0, 1, h->degrees);
     struct walk_views v = walk_compute(&w, SIZE(part(t, POLAR, N), h->nlat, M, 2));
     if (v.to) harmonics_latitudes(h, kind, own_orders(t, h), part(t, POLAR, N), v.from, v.to), walk_computed(&w, &v);

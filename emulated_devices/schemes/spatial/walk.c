@@ -88,6 +88,7 @@ void walk_turn(struct walk *w, enum tile_axis axis, int split, int join, int64_t
     struct group *const g = &w->tiling->along[axis];
     int64_t give[MESH_MOST_DEVICES], take[MESH_MOST_DEVICES], size[WALK_DIMS];
     memcpy(size, w->size, sizeof size);
+    /* A device gives away the other parts of `split` and gets those of `join`, which becomes whole. */
     size[split] = tiling_part(w->tiling, axis, w->size[split]).count, size[join] = whole;
     for (int i = 0; i < g->size; i++) {
         give[i] = count_with(w->size, split, block_at(w->size[split], g->size, i).count);
@@ -152,6 +153,7 @@ struct walk_views walk_compute(struct walk *w, const int64_t size[WALK_DIMS])
     struct walk_views v = { .views = views_of(device_of(w)) };
     struct tensor next = tensor_none;
     if (goes_on(w) && !w->cost) next = walk_room(w, to);
+    /* The old block stays until walk_computed, since the computation reads it. */
     w->old = w->at, w->owned_old = w->owned, w->owned = false;
     walk_on(w, size, next);
     if (next.data == NULL || from == 0 || to == 0) {

@@ -11,9 +11,9 @@
 enum { WALK_DIMS = 4 };
 
 struct walk {
-    struct tiling *tiling;
+    struct tiling *tiling;              /* whose tiles the blocks are */
     struct account *cost;               /* not NULL: nothing is computed or sent */
-    struct error *err;
+    struct error *err;                  /* the caller's */
     enum error_code e;                  /* after an error, steps do nothing */
     int64_t size[WALK_DIMS];            /* of the block that is here, slowest first */
     struct tensor at;                   /* its numbers */

@@ -81,10 +81,13 @@ void forecast_norm(struct forecast *f, enum tensor_pass pass, int64_t N)
     const struct tensor_cut cut = tp->scheme->stream;
     const int64_t n = tensor_rows_at(tp, STREAM, N).count;
     const bool rms = tp->config->norm == NORM_RMS;
+    /* The backward pass for the input reads the weight only; RMSNorm has no bias. */
     for (int vectors = pass == INPUT_PASS || rms ? 1 : 2; vectors > 0; vectors--)
         forecast_shared(f, cut, tp->channels.count, 1, pass);
+    /* LayerNorm sums for the mean, then for the deviation; RMSNorm only for the latter. */
     if (pass == FORWARD_PASS && !rms) forecast_statistics(f, cut.columns, n);
     if (pass == FORWARD_PASS) forecast_statistics(f, cut.columns, n);
+    /* A row needs mean(g x_hat), and with LayerNorm also mean(g). */
     if (pass == INPUT_PASS) forecast_statistics(f, cut.columns, rms ? n : 2 * n);
 }
 

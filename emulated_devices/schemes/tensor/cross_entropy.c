@@ -25,12 +25,15 @@ enum error_code tensor_cross_entropy_forward(struct tensor_parallel *tp, double 
 {
     struct group *g = &tp->along[tp->scheme->logits.columns];
     const struct tensor total = half(sums, 0), hit = half(sums, 1);
+    /* top [N] = largest logit of a row, first of this device's columns, then of all. */
     dev_cross_entropy_max(tp->device, top, logits);
     enum error_code e = allreduce(g, top.data, tensor_count(top), top.dtype, MAX, tp->allreduce, err);
     if (e) return e;
+    /* total [N] = sum of exp(logit - top), hit [N] = the label's logit or 0: both lie in sums, reduced at once. */
     dev_cross_entropy_sums(tp->device, total, hit, logits, top, labels, tp->tokens.first);
     e = allreduce(g, sums.data, tensor_count(sums), sums.dtype, SUM, tp->allreduce, err);
     if (e) return e;
+    /* Every member of the group has the loss of its rows; only the first counts it. */
     *loss = dev_cross_entropy_loss(tp->device, total, top, hit, labels, IGNORE_LABEL);
     if (!first_with_rows(tp)) *loss = 0;
     return OK;

@@ -20,11 +20,13 @@
 struct heads heads_at(const struct model_config *c, int parts, int index)
 {
     const int64_t group = c->H / c->K;
+    /* Each part has whole key heads, with all queries that use them. */
     if (parts <= c->K) {
         const struct interval keys = block_at(c->K, parts, index);
         return (struct heads){ .queries = { keys.first * group, keys.count * group }, .keys = keys, .copies = 1 };
     }
     int64_t key = 0;
+    /* More parts than key heads: neighbours share a key head, and divide its queries. */
     while (block_start(parts, (int)c->K, (int)key + 1) <= index) key++;
     const struct interval with_key = block_at(parts, (int)c->K, (int)key);
     const int copy = index - (int)with_key.first, copies = (int)with_key.count;
@@ -67,6 +69,7 @@ static enum error_code begin(struct tensor_parallel *tp, struct copied *c, struc
 static enum error_code end(struct tensor_parallel *tp, struct copied *c, struct error *err)
 {
     if (!tensor_present(c->rows)) return OK;
+    /* The new summands are reduced over the copies; the sum of earlier microbatches already is. */
     const enum error_code e =
         allreduce(&tp->copies, c->rows.data, tensor_count(c->rows), c->rows.dtype, SUM, tp->allreduce, err);
     if (!e) dev_add(tp->device, c->rows, c->earlier, c->rows);
@@ -84,6 +87,7 @@ enum error_code heads_backward_weight(struct tensor_parallel *tp, int64_t N, str
                                       struct tensor dY, struct tensor X, struct error *err)
 {
     struct copied weight, bias;
+    /* Without copies a part's gradient is whole. */
     if (tp->heads.copies == 1) return tp->scheme->linear_backward_weight(tp, ROLE_QKV, N, dW, db, dY, X, err);
     enum error_code e = begin(tp, &weight, dW, err);
     if (!e) e = begin(tp, &bias, db, err);

@@ -86,7 +86,9 @@ static enum error_code add_squares(struct tensor_parallel *tp, struct tensor squ
     struct tensor x = tensor_none, mean = tensor_none;
     enum error_code e = take_columns(tp, &x, X, p, err);
     if (!e) e = zeros(tp, &mean, squares.dtype, tensor_rows(X), err);
+    /* squares [N] = sum of x^2 over this device's columns: distances from a mean of zeros. */
     if (!e) dev_row_centred_squares(tp->device, squares, x, mean);
+    /* One of several copies of a key head counts. */
     if (!e && !p.counts) device_zero(tp->device, squares);
     device_free(tp->device, mean), device_free(tp->device, x);
     return e;
@@ -117,6 +119,7 @@ enum error_code heads_norm_forward(struct tensor_parallel *tp, struct tensor Y, 
     if (!in_parts(tp)) return dev_head_norm_forward(tp->device, Y, rstd, X, w, norm_base(tp->config), a, eps), OK;
     for (int keys = 0; keys < 2 && !e; keys++)
         e = add_squares(tp, slice(rstd, keys * n, n), X, normed_of(tp, keys), err);
+    /* rstd [2 N]: sums of squares of whole rows, queries then keys. */
     if (!e) e = sum_heads(tp, rstd, err);
     for (int keys = 0; keys < 2 && !e; keys++)
         e = norm_part(tp, Y, slice(rstd, keys * n, n), X, w, eps, normed_of(tp, keys), err);
@@ -126,7 +129,7 @@ enum error_code heads_norm_forward(struct tensor_parallel *tp, struct tensor Y, 
 
 /* ---- backward for the input -------------------------------------------------------------------------------------- */
 
-/* What both passes over queries, or keys, read: their columns, and zeros in place of means. */
+/* The operands of both backward passes over queries, or keys: their columns, and zeros for means. */
 struct slope { struct tensor x, dy, mean, rstd, w; };
 
 static enum error_code take_slope(struct tensor_parallel *tp, struct slope *s, struct tensor dY, struct tensor X,
@@ -157,14 +160,17 @@ enum error_code heads_norm_backward_input(struct tensor_parallel *tp, struct ten
         e = take_slope(tp, &s[k], dY, X, w, slice(rstd, k * n, n), normed_of(tp, k), err);
         if (!e) e = zeros(tp, &sums[k], rstd.dtype, 2 * n, err);
         if (e) break;
+        /* sums [2,N]: of dy w and of dy w x_hat over this device's columns; an rmsnorm needs the second. */
         dev_layernorm_backward_sums(tp->device, sums[k], s[k].dy, s[k].x, s[k].w, base, s[k].mean, s[k].rstd);
         device_zero(tp->device, slice(sums[k], 0, n));          /* there is no mean */
+        /* The second sums of queries and keys travel in one all-reduce. */
         device_copy(tp->device, slice(both, k * n, n).data, slice(sums[k], n, n).data, tensor_bytes(slice(both, 0, n)));
     }
     if (!e) e = sum_heads(tp, both, err);
     for (int k = 0; k < 2 && !e; k++) {
         const struct normed p = normed_of(tp, k);
         device_copy(tp->device, slice(sums[k], n, n).data, slice(both, k * n, n).data, tensor_bytes(slice(both, 0, n)));
+        /* Copies of a key head have each added the head's sum. */
         if (p.copies > 1) dev_scale(tp->device, sums[k], 1.0 / p.copies);
         dev_layernorm_backward_part(tp->device, s[k].dy, s[k].dy, s[k].x, s[k].w, base, s[k].mean, s[k].rstd, sums[k],
                                     p.width);

@@ -18,6 +18,7 @@ static enum error_code each_tile(const struct product *p, multiply *f, struct er
     enum error_code e = OK;
     for (int t = 0; t < tiles->count && !e; t++) {
         struct tensor tile;
+        /* A tile, or memory for its gradient, exists only between take and give. */
         e = tiles->take(tiles->context, t, &tile, err);
         if (e) break;
         f(p, tile, first);
@@ -32,6 +33,7 @@ static void forward_tile(const struct product *p, struct tensor W, int64_t first
     struct tensor part = p->b;
     if (tensor_present(part))
         part = tensor_1d((char *)part.data + (size_t)first * dtype_size(part.dtype), part.dtype, tensor_rows(W));
+    /* Y[:, first .. first + rows of the tile) = X tile^T + its part of the bias. */
     dev_linear_forward_columns(p->tp->device, p->Y, first, p->X, W, part);
 }
 
@@ -46,6 +48,7 @@ enum error_code local_forward(struct tensor_parallel *tp, struct tensor Y, struc
 
 static void input_tile(const struct product *p, struct tensor W, int64_t first)
 {
+    /* dX += dY[:, the tile's columns] tile; the first tile overwrites dX. */
     dev_linear_backward_input_columns(p->tp->device, p->X, p->Y, first, W, first > 0);
 }
 
@@ -72,6 +75,7 @@ enum error_code local_backward_input(struct tensor_parallel *tp, struct tensor d
 
 static void weight_tile(const struct product *p, struct tensor dW, int64_t first)
 {
+    /* d tile += dY[:, the tile's columns]^T X. */
     dev_linear_backward_weight_columns(p->tp->device, dW, p->Y, first, p->X);
 }
 
@@ -92,6 +96,7 @@ enum error_code local_backward_weight(struct tensor_parallel *tp, struct tensor 
 
 static void look_up_tile(const struct product *p, struct tensor W, int64_t first)
 {
+    /* Ids outside the tile give zeros, so that tiles add up. */
     dev_embedding_forward(p->tp->device, p->Y, p->X, W, p->tp->first_entry + first, first > 0);
 }
 

@@ -43,6 +43,7 @@ static enum error_code rms_forward(struct tensor_parallel *tp, struct tensor Y, 
     }
     enum error_code e = zeroes(tp, &mean, rstd.dtype, tensor_rows(X), err);
     if (!e) e = zeroes(tp, &bias, w.dtype, tensor_cols(X), err);
+    /* rstd [N]: sum of squares of this device's columns, then of all D. */
     if (!e) dev_row_centred_squares(tp->device, rstd, X, mean);
     if (!e) e = sum_columns(tp, rstd, err);
     if (!e) dev_layernorm_forward_part(tp->device, Y, rstd, X, w, norm_base(tp->config), bias, mean,
@@ -61,6 +62,7 @@ static enum error_code forward(struct tensor_parallel *tp, struct tensor Y, stru
         dev_layernorm_forward(d, Y, mean, rstd, X, w, b, eps);
         return OK;
     }
+    /* mean [N] = sum over all columns / D; then rstd from the squares of distances from it: two all-reduces. */
     dev_row_sums(d, mean, X);
     enum error_code e = sum_columns(tp, mean, err);
     if (e) return e;
@@ -95,7 +97,9 @@ static enum error_code backward_in_parts(struct tensor_parallel *tp, struct tens
     enum error_code e = zeroes(tp, &sums, dtype_wide(tp->device->dtype), 2 * n, err);
     if (e) return e;
     const struct tensor second = tensor_1d((char *)sums.data + (size_t)n * dtype_size(sums.dtype), sums.dtype, n);
+    /* Per row: sum of dY w, and of dY w x_hat, over this device's columns. */
     dev_layernorm_backward_sums(tp->device, sums, dY, X, w, norm_base(tp->config), mean, rstd);
+    /* An rmsnorm subtracts no mean of gradients. */
     if (is_rms(tp)) device_zero(tp->device, tensor_1d(sums.data, sums.dtype, n));
     e = sum_columns(tp, is_rms(tp) ? second : sums, err);
     if (!e) dev_layernorm_backward_part(tp->device, dX, dY, X, w, norm_base(tp->config), mean, rstd, sums,

@@ -79,6 +79,7 @@ enum error_code shared_take(struct tensor_parallel *tp, struct tensor_cut cut, s
     const struct tensor own = as_rows(piece);
     int64_t counts[MESH_MOST_DEVICES];
     *s = (struct shared){ .piece = piece, .taken = piece };
+    /* A vector that is whole here is used where it lies. */
     if (!tensor_present(piece) || !tp->scheme->cuts_vectors || alone(tp, cut)) return OK;
     enum error_code e = tensor_buffer(tp, &s->taken, rows, tensor_cols(own), err);
     share_out(tp, cut.rows, rows, counts);
@@ -97,6 +98,7 @@ enum error_code shared_begin(struct tensor_parallel *tp, struct tensor_cut cut, 
     *s = (struct shared){ .piece = g, .taken = g };
     if (!tensor_present(g) || alone(tp, cut)) return OK;
     enum error_code e = tensor_gradient_buffer(tp, &s->taken, rows, tensor_cols(as_rows(g)), err);
+    /* The gradient of this microbatch alone: only it is summed over the devices. */
     if (!e) device_zero(tp->device, s->taken);
     return e;
 }
@@ -108,6 +110,7 @@ enum error_code shared_give(struct tensor_parallel *tp, struct tensor_cut cut, s
     struct tensor sum = s->taken;
     int64_t counts[MESH_MOST_DEVICES];
     enum error_code e;
+    /* Each device keeps a part of the vector: it gets the sum of that part, else of all. */
     if (tp->scheme->cuts_vectors) {
         e = tensor_gradient_buffer(tp, &sum, tensor_rows(g), tensor_cols(g), err);
         share_out(tp, cut.rows, tensor_rows(s->taken), counts);

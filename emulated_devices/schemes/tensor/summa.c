@@ -58,6 +58,7 @@ static enum error_code forward_step(struct tensor_parallel *tp, enum param_role 
 {
     struct tensor x, w;
     const int64_t I = width(tp, role, false, l);
+    /* Step l: X[i,l] comes along the row, W[j,l] along the column; Y[i,j] += X[i,l] W[j,l]^T. */
     enum error_code e = take(tp, ALONG_ROW, l, X, tensor_rows(X), I, &x, err);
     if (e) return e;
     e = take(tp, ALONG_COLUMN, l, W, tensor_rows(W), I, &w, err);
@@ -93,6 +94,7 @@ static enum error_code input_step(struct tensor_parallel *tp, enum param_role ro
 {
     struct tensor w, part;
     const int64_t I = width(tp, role, false, l);
+    /* Step l: dX[i,l] = sum over j of dY[i,j] W[j,l], summed along the row to the device in column l. */
     enum error_code e = take(tp, ALONG_COLUMN, l, W, tensor_rows(W), I, &w, err);
     if (e) return e;
     e = tensor_buffer(tp, &part, tensor_rows(dX), I, err);
@@ -136,6 +138,7 @@ static enum error_code weight_step(struct tensor_parallel *tp, enum param_role r
 {
     struct tensor x, part;
     const int64_t I = width(tp, role, false, l);
+    /* Step l: dY[i,j]^T X[i,l] of all i is summed along the column. */
     enum error_code e = take(tp, ALONG_ROW, l, X, tensor_rows(X), I, &x, err);
     if (e) return e;
     e = tensor_gradient_buffer(tp, &part, tensor_rows(sum), I, err);
@@ -157,6 +160,7 @@ static enum error_code weight(struct tensor_parallel *tp, enum param_role role, 
     enum error_code e = tensor_gradient_buffer(tp, &sum, tensor_rows(dW), tensor_cols(dW), err);
     if (e) return e;
     for (int l = 0; l < axes_size(tp, GRID_COLUMN) && !e; l++) e = weight_step(tp, role, l, sum, dY, ids, X, err);
+    /* Layers of a 2.5D grid have other rows of X: their sums are added, too. */
     if (!e) e = allreduce(&tp->along[GRID_LAYER], sum.data, tensor_count(sum), sum.dtype, SUM, tp->allreduce, err);
     if (!e) dev_add(tp->device, dW, dW, sum);
     device_free(tp->device, sum);

@@ -27,6 +27,7 @@ enum error_code tensor_open(struct tensor_parallel *tp, struct group *group, str
     enum error_code e = OK;
     tp->group = group;
     tensor_share(tp, group->size, group->rank);
+    /* For each set of axes there is a group of devices whose places differ along these axes only. */
     for (unsigned axes = 0; axes < TENSOR_AXIS_SETS && !e; axes++) {
         int ranks[MESH_MOST_DEVICES], n = 0;
         struct tensor_parallel other = *tp;
@@ -149,6 +150,7 @@ int64_t tensor_row_counts(const struct tensor_parallel *tp, unsigned cut, unsign
     const int members = axes_size(tp, axes), parts = axes_size(tp, cut);
     int64_t sum = 0;
     for (int i = 0; i < members; i++) {
+        /* Member i's place along the axes is written in i, with the last axis fastest. */
         for (int a = TENSOR_AXES - 1, rest = i; a >= 0; a--) {
             if (!(axes & MESH_AXIS(a))) continue;
             at.at[a] = rest % tp->mesh[a];
@@ -198,7 +200,7 @@ static int64_t outer_width(const struct model_config *c, enum param_role role)
     return role == ROLE_KEYS_VALUES ? c->latent.kv : role == ROLE_QUERIES && c->latent.q > 0 ? c->latent.q : c->D;
 }
 
-/* Of fused matrices (QKV, gate and up) each component is cut. */
+/* Each component of a fused matrix (QKV, gate and up) is cut. */
 struct runs tensor_runs(const struct model_config *c, enum param_role role, bool output, int parts, int index)
 {
     const bool inner = leads_inside(role) == output;
@@ -284,6 +286,7 @@ struct layout tensor_layout(const struct tensor_parallel *tp, const struct param
             cut_again(tensor_runs(tp->config, p->role, true, axes_size(tp, w.out), axes_index(tp, w.out)),
                       axes_size(tp, w.sub), axes_index(tp, w.sub));
         const struct runs in = tensor_runs(tp->config, p->role, false, axes_size(tp, w.in), axes_index(tp, w.in));
+        /* A fused matrix has a box for each of its components. */
         for (int i = 0; i < out.count; i++)
             layout_add_box(&l, (int64_t[]){ out.at[i].first, in.at[0].first },
                            (int64_t[]){ out.at[i].count, in.at[0].count });

@@ -50,23 +50,23 @@ enum tensor_place {
 
 /* Heads of a part of the inner side: its queries, and the key/value heads that they use. */
 struct heads {
-    struct interval queries, keys;
-    int copy, copies;                           /* number of parts with these key/value heads; index of this part */
+    struct interval queries, keys;              /* of all query heads; of all key/value heads */
+    int copy, copies;                           /* this part among those with its key/value heads; their number */
 };
 
 /* A device's piece of a matrix that is available tile by tile (schemes/data/tiles.h): a tile's weights, or memory for
  * its gradient, exist between take and give.  Both return OK or any error; after an error the step cannot go on. */
 struct tiled {
-    int count;
-    void *context;
+    int count;                          /* tiles of the piece */
+    void *context;                      /* first argument of take and give */
     enum error_code (*take)(void *context, int tile, struct tensor *, struct error *);
     enum error_code (*give)(void *context, int tile, struct error *);
 };
 
 struct tensor_parallel {
-    const struct tensor_scheme *scheme;
-    const struct model_config *config;
-    struct device *device;
+    const struct tensor_scheme *scheme;         /* of the plan */
+    const struct model_config *config;          /* of the whole model */
+    struct device *device;                      /* whose part this is */
     struct group *group;                        /* along tp; set by tensor_open */
     const char *allreduce;                      /* algorithm; NULL: the default */
     int64_t S;                                  /* tokens of a sequence */
@@ -146,7 +146,7 @@ enum tensor_pass { FORWARD_PASS, INPUT_PASS, WEIGHT_PASS, EXCHANGE_PASS };
 struct forecast;
 
 struct tensor_scheme {
-    struct scheme head;
+    struct scheme head;                         /* name, description, source; first, for casts */
 
     /* The mesh that P devices form.  @return NULL, or what P must be, as text. */
     const char *(*mesh)(int P, int mesh[TENSOR_AXES]);
@@ -171,7 +171,7 @@ struct tensor_scheme {
                                          struct error *);
     enum error_code (*embedding_backward_weight)(struct tensor_parallel *, struct tensor dW, struct tensor dY,
                                                  struct tensor ids, struct error *);
-    /* What a model must not have, or NULL.  @return OK, or ERR_PLAN naming it. */
+    /* Checks what a model must not have, or NULL.  @return OK, or ERR_PLAN naming it. */
     enum error_code (*check)(const struct tensor_scheme *, const struct model_config *, int P, struct error *);
     bool rings;                                 /* sends a ring's messages itself; does not call collectives on rows */
     /* Enter what a pass through one matrix (ROLE_TOKENS: the embedding) sends for N tokens.
@@ -291,7 +291,7 @@ enum error_code heads_backward_weight(struct tensor_parallel *, int64_t N, struc
  *  @return OK or ERR_COMM. */
 enum error_code heads_add_copies(struct tensor_parallel *, struct tensor g, struct error *);
 
-/** What these sums send; of the second for g with this many elements. */
+/** Enter what these sums send; the second one for g with this many elements. */
 void forecast_heads(struct forecast *);
 void forecast_copies(struct forecast *, int64_t count);
 
@@ -355,7 +355,7 @@ enum error_code shared_give(struct tensor_parallel *, struct tensor_cut, struct 
  *  these devices.  @return OK or ERR_COMM.  Adds in the order of the all-reduce. */
 enum error_code tensor_add_parts(struct tensor_parallel *, struct tensor, struct error *);
 
-/** What tensor_add_parts sends in a pass through a mixture of experts, for N tokens. */
+/** Enter what tensor_add_parts sends in a pass through a mixture of experts, for N tokens. */
 void forecast_mixture(struct forecast *, enum tensor_pass, int64_t N);
 
 /** Allocate uninitialised BUFFERS, in the device's format or in the format of weights' gradients.
@@ -376,11 +376,11 @@ enum error_code scatter_rows(struct tensor_parallel *, unsigned axes, const int6
 
 /* The sum of the costs of all collectives entered. */
 struct forecast {
-    const struct tensor_parallel *tp;
-    struct account sum;
+    const struct tensor_parallel *tp;           /* on whose groups the collectives would run */
+    struct account sum;                         /* messages, bytes and additions, by operation */
     bool gradients;                             /* what is entered now are gradients of weights, in their own format */
     bool timed;                                 /* also sum the predicted times */
-    picoseconds time;
+    picoseconds time;                           /* if timed: of all collectives, one after another */
 };
 /* Any collective on any group. */
 void forecast_on(struct forecast *, const struct group *, enum operation, const char *algorithm, struct collective);

@@ -53,6 +53,8 @@ static enum error_code linear_forward(struct tensor_parallel *tp, enum param_rol
 {
     const bool inside = leads_inside(role);
     (void)N;
+    /* Column-parallel: Y has this device's columns. Row-parallel: Y is a partial sum, to which one device adds the
+     * bias. */
     const enum error_code e = local_forward(tp, Y, X, W, inside || tp->rank == 0 ? b : tensor_none, err);
     return e || inside ? e : sum_over_group(tp, Y, err);
 }
@@ -61,6 +63,7 @@ static enum error_code linear_backward_input(struct tensor_parallel *tp, enum pa
                                              struct tensor dX, struct tensor dY, struct tensor W, struct error *err)
 {
     (void)N;
+    /* Row-parallel: dX has this device's columns. Column-parallel: dX is a partial sum over columns. */
     const enum error_code e = local_backward_input(tp, dX, dY, W, err);
     return e || !leads_inside(role) ? e : sum_over_group(tp, dX, err);
 }
@@ -76,6 +79,7 @@ static enum error_code linear_backward_weight(struct tensor_parallel *tp, enum p
 static enum error_code embedding_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor ids,
                                          struct tensor W, struct error *err)
 {
+    /* A device has a range of the vocabulary: other tokens give zeros, and the sum is the embedding. */
     const enum error_code e = local_embedding_forward(tp, Y, ids, W, err);
     return e ? e : sum_over_group(tp, Y, err);
 }

@@ -78,12 +78,14 @@ static enum error_code linear_forward(struct tensor_parallel *tp, enum param_rol
 {
     struct tensor all;
     enum error_code e;
+    /* Column-parallel: rows of all devices are gathered before the product. */
     if (leads_inside(role)) {
         e = all_rows(tp, N, &all, X, tp->scheme->keeps_inputs, err);
         if (!e) e = local_forward(tp, Y, all, W, b, err);
         release(tp, all, X);
         return e;
     }
+    /* A row-parallel matrix makes partial sums of all rows; a reduce-scatter leaves each device its own. */
     e = tensor_buffer(tp, &all, N, tensor_cols(Y), err);
     if (e) return e;
     e = local_forward(tp, all, X, W, tp->rank == 0 ? b : tensor_none, err);
@@ -97,6 +99,7 @@ static enum error_code linear_backward_input(struct tensor_parallel *tp, enum pa
 {
     struct tensor all;
     enum error_code e;
+    /* The reverse: a row-parallel matrix gathers dY, a column-parallel one scatters dX. */
     if (!leads_inside(role)) {
         e = all_rows(tp, N, &all, dY, tp->scheme->keeps_gradients, err);
         if (!e) e = local_backward_input(tp, dX, all, W, err);
@@ -129,6 +132,7 @@ static enum error_code embedding_forward(struct tensor_parallel *tp, struct tens
                                          struct tensor W, struct error *err)
 {
     struct tensor all;
+    /* A device makes partial embeddings of all rows; a reduce-scatter leaves each device its own. */
     enum error_code e = tensor_buffer(tp, &all, tensor_count(ids), tensor_cols(Y), err);
     if (e) return e;
     e = local_embedding_forward(tp, all, ids, W, err);

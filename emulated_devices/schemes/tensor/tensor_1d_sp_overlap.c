@@ -144,6 +144,8 @@ static enum error_code gather_products(struct product p, int64_t N, struct tenso
         const bool last = step == P - 1;
         struct message in = { -1 }, out = { -1 };
         if (!last) {
+            /* While chunk r - step is multiplied, the next one comes from the left, and this one goes on to the
+             * right. */
             const struct interval coming = chunk_rows(&g, step + 1);
             next = stays ? rows_of(own, coming) : rows_of(buffer[step % 2], (struct interval){ .count = coming.count });
             in = receive_left(&g, next);
@@ -176,20 +178,24 @@ static enum error_code sum_products(struct product p, int64_t N, struct tensor o
     if (P == 1) return multiply(&p, chunk_rows(&g, 0), own), OK;
     open_buffers(p.tp, buffer, SUM_BUFFERS, g.longest, tensor_cols(own), &e, err);
     for (int step = 0; step < P && e == OK; step++, sum = next) {
+        /* Step s computes the product for the rows of device r - s - 1; the own rows come last. */
         const struct interval at = chunk_rows(&g, step + 1), then = chunk_rows(&g, step + 2);
         if (step == 0) sum = rows_of(buffer[SUMS], (struct interval){ .count = at.count });
         const struct tensor part =
             step == 0 ? sum : rows_of(buffer[PARTS + step % TURNS], (struct interval){ .count = at.count });
+        /* The buffer's last product must have been added before a new one overwrites it. */
         clock_wait(clock, added[step % TURNS]);
         multiply(&p, at, part);
         clock_begin(clock, stream);
         if (step > 0) {
             arrive(&g, in);
+            /* The partial sum that has come gets this device's product of the same rows. */
             reduce_local(&g.exchange, SUM, own.dtype, sum.data, part.data, tensor_count(part));
             added[step % TURNS] = clock->now;
             arrive(&g, out);
         }
         if (step < P - 1) {
+            /* The last sum that comes is of the own rows: it arrives in the result. */
             next = step == P - 2 ? own
                                  : rows_of(buffer[SUMS + (step + 1) % TURNS], (struct interval){ .count = then.count });
             in = receive_left(&g, next);

@@ -110,10 +110,13 @@ static enum error_code linear_forward(struct tensor_parallel *tp, enum param_rol
     struct shared bias = { 0 };
     const unsigned out = output_axis(role);
     enum error_code e = shared_take(tp, output_side(tp, role), b, tensor_cols(Y), &bias, err);
+    /* Device (i,j,l): x = rows of part i, all along one axis; w = whole block of W, gathered along i. */
     if (!e) e = gather(tp, input_axis(role), N, X, &x, err);
     if (!e) e = gather_weight(tp, role, W, &w, err);
     if (!e) e = tensor_buffer(tp, &y, tensor_rows(x), tensor_cols(Y), err);
+    /* y is a partial sum over the third axis; one device along that axis adds the bias. */
     if (!e) dev_linear_forward(tp->device, y, x, w, axes_index(tp, out) == 0 ? bias.taken : tensor_none);
+    /* Each device keeps its rows of the sum. */
     if (!e) e = scatter(tp, out, N, Y, y, err);
     drop(tp, x, w, y);
     shared_release(tp, &bias);
@@ -124,6 +127,7 @@ static enum error_code linear_backward_input(struct tensor_parallel *tp, enum pa
                                              struct tensor dX, struct tensor dY, struct tensor W, struct error *err)
 {
     struct tensor dx = tensor_none, w = tensor_none, dy = tensor_none;
+    /* dX = dY W: gathers along the axis of the output, sums along that of the input. */
     enum error_code e = gather(tp, output_axis(role), N, dY, &dy, err);
     if (!e) e = gather_weight(tp, role, W, &w, err);
     if (!e) e = tensor_buffer(tp, &dx, tensor_rows(dy), tensor_cols(dX), err);
@@ -141,6 +145,7 @@ static enum error_code add_weight(struct tensor_parallel *tp, enum param_role ro
     int64_t rows[MESH_MOST_DEVICES];
     weight_rows(tp, role, rows);
     enum error_code e = tensor_gradient_buffer(tp, &sum, tensor_rows(dW), tensor_cols(dW), err);
+    /* Parts i have other rows of X and dY: their products for W are summed along i. */
     if (!e) e = scatter_rows(tp, I_AXIS, rows, sum, whole, err);
     if (!e) dev_add(tp->device, dW, dW, sum);
     device_free(tp->device, sum);

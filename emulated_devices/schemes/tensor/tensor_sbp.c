@@ -54,7 +54,7 @@ static enum sbp_role inner_role(enum param_role r)
     return p == AT_FEED ? SBP_HIDDEN : p == AT_LOGITS ? SBP_LOGITS : SBP_HEADS;
 }
 
-/* Of one product: how X and Y lie, and so their gradients; how it takes X and dY; how it makes Y, dX and dW. */
+/* A product says how X and Y lie, and so their gradients; how it takes X and dY; how it makes Y, dX and dW. */
 struct division { struct sbp X, Y, takes_X, makes_Y, takes_dY, makes_dX, W, makes_dW; };
 
 static struct division division_of(const struct sbp_layout *l, enum param_role role)
@@ -62,9 +62,12 @@ static struct division division_of(const struct sbp_layout *l, enum param_role r
     const struct sbp stream = l->of[SBP_STREAM], inner = l->of[inner_role(role)], W = l->of[weight_role(role)];
     const bool inside = leads_inside(role);
     struct division d = { .X = inside ? stream : inner, .Y = inside ? inner : stream, .W = W, .makes_dW = W };
+    /* With W cut by outputs X is whole, Y comes in columns, and dX in partial sums. */
     if (sbp_equal(W, S0)) d.takes_X = B, d.makes_Y = d.takes_dY = S1, d.makes_dX = P;
+    /* With W cut by inputs X comes in columns, Y in partial sums, and dY is whole. */
     else if (sbp_equal(W, S1)) d.takes_X = d.makes_dX = S1, d.makes_Y = P, d.takes_dY = B;
     else {
+        /* With W whole each device takes its tokens, and dW comes in partial sums; or all do the same. */
         const bool by_tokens = sbp_equal(d.X, S0) || sbp_equal(d.Y, S0);
         d.takes_X = d.makes_Y = d.takes_dY = d.makes_dX = by_tokens ? S0 : B;
         d.makes_dW = by_tokens ? P : B;
@@ -76,6 +79,7 @@ static struct division division_of(const struct sbp_layout *l, enum param_role r
 static struct division embedding_of(const struct sbp_layout *l)
 {
     struct division d = { .Y = l->of[SBP_STREAM], .W = l->of[SBP_EMBEDDING], .makes_dW = l->of[SBP_EMBEDDING] };
+    /* With W cut by tokens a device knows only the rows of its own tokens, and adds zeros for others. */
     if (sbp_equal(d.W, S0)) d.makes_Y = P, d.takes_dY = B;
     else if (sbp_equal(d.W, S1)) d.makes_Y = d.takes_dY = S1;
     else {
@@ -120,7 +124,7 @@ static enum error_code make_piece(struct tensor_parallel *tp, struct sbp_matrix 
                           (long long)tensor_rows(*t), (long long)tensor_cols(*t));
 }
 
-/* What a product takes: the piece itself, or a buffer. */
+/* A product takes the piece itself, or a buffer. */
 struct brought { struct tensor t; bool buffer; };
 
 static void give_back(struct tensor_parallel *tp, struct brought b)
@@ -268,6 +272,7 @@ static enum error_code linear_backward_weight(struct tensor_parallel *tp, enum p
     struct tensor part = tensor_none;
     enum error_code e = bring_again(tp, input_of(role, N), d.X, d.takes_X, X, room_for_X(tp, role, &d), &x, err);
     if (!e) e = bring_again(tp, output_of(role, N), d.Y, d.takes_dY, dY, room_for_dY(tp, role, &d), &dy, err);
+    /* dW has earlier microbatches already, so the parts are summed apart from it. */
     if (!e && sums) e = zeros_like(tp, dW, &part, err);
     if (!e) e = local_backward_weight(tp, sums ? part : dW, db_here ? db : tensor_none, dy.t, x.t, err);
     if (!e && sums) e = add_sum(tp, dW, part, err);
@@ -439,7 +444,7 @@ static enum error_code check_sizes(const struct sbp_scheme *s, const struct mode
     return OK;
 }
 
-/* What only some layouts can do. */
+/* Some models need what only some layouts can do. */
 static enum error_code check(const struct tensor_scheme *s, const struct model_config *c, int devices,
                              struct error *err)
 {

@@ -34,14 +34,14 @@ enum sbp_role {
     SBP_ROLE_COUNT
 };
 
-/* As typed. */
+/* A role's name as users type it. */
 const char *sbp_role_name(enum sbp_role);
 
 struct sbp_layout { struct sbp of[SBP_ROLE_COUNT]; };
 
 /* The scheme first: pointers to the two can be cast into each other. */
 struct sbp_scheme {
-    struct tensor_scheme scheme;
+    struct tensor_scheme scheme;        /* made from the layout */
     struct sbp_layout layout;
     char description[120];              /* of the text, if it was made of one */
 };
@@ -97,7 +97,7 @@ enum error_code sbp_move(struct tensor_parallel *, struct sbp_matrix, struct sbp
 /** From S(1) to P: whole has zeros but for this device's columns.  Local. */
 void sbp_among_zeros(struct tensor_parallel *, struct sbp_matrix, struct tensor piece, struct tensor whole);
 
-/** What sbp_move sends; nothing if both are the same. */
+/** Enter what sbp_move sends; nothing if both signatures are the same. */
 void forecast_move(struct forecast *, struct sbp_matrix, struct sbp from, struct sbp to);
 
 #endif

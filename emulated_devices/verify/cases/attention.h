@@ -9,13 +9,13 @@
 struct attention_shape { int64_t B, S, H, K, A; };
 
 struct attention_layer {
-    struct plan plan;
+    struct plan plan;                   /* mesh, batch and model of the layer */
     struct tensor_parallel tp;          /* one device: all heads */
     struct group one, along, part[ATTENTION_GROUPS];
-    struct context_parallel cp;
+    struct context_parallel cp;         /* this device's share */
     struct context_plan placed;         /* from a scheme that makes plans: each sequence is one sample */
     int32_t *sees;                      /* [B*S, 2] the usual mask, with such a plan and without another one */
-    struct attention_call call;
+    struct attention_call call;         /* with this device's rows of queries, keys, values and gradients */
 };
 
 /**
@@ -42,7 +42,7 @@ void attention_layer_close(struct attention_layer *);
  *  @return OK, or the scheme's error: the other devices still wait; call comm_give_up. */
 enum error_code attention_layer_pass(struct attention_layer *, enum tensor_pass, struct error *);
 
-/** What this device sends in a pass, by the scheme's cost function: in all, and over each level of links. */
+/** Traffic of this device in a pass, by the scheme's cost function: in all, and over each level of links. */
 struct traffic attention_layer_cost(const struct attention_layer *, enum tensor_pass);
 
 #endif

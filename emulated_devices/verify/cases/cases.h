@@ -12,10 +12,10 @@ struct seen_bits;
 
 struct cases {
     struct comm *world;                 /* the devices that run the cases; NULL: nobody will */
-    struct space space;
-    struct covering covering;
+    struct space space;                 /* dimensions of plans, and their values */
+    struct covering covering;           /* which pairs of values have had a case */
     struct seen_bits *seen;             /* [count] the first case's bits for each key */
-    int count, room;
+    int count, room;                    /* entries of `seen`, and for how many there is memory */
 };
 
 /** Local.  world: of that many devices; or NULL, and then cases are listed and not run.
@@ -26,20 +26,20 @@ void cases_close(struct cases *);
 /** Start the cases of a kind of schemes.  Pairs of values that cases of another kind have covered are not repeated. */
 void cases_begin(struct cases *, enum scheme_kind);
 
-/* As covering_next gives it: a case, or a pair of values that no plan can have, or neither. */
+/* covering_next gives a case, or a pair of values that no plan can have, or neither. */
 struct next_case {
-    enum covering_result result;
-    struct choice choice;
-    struct value_pair pair;
-    struct error why;
+    enum covering_result result;        /* which of the fields below are set */
+    struct choice choice;               /* of a case */
+    struct value_pair pair;             /* that the case covers, or that no plan has */
+    struct error why;                   /* the reason why no plan has the pair */
 };
 
-/** What comes next: rank 0 searches, and tells the others.  Collective over the world.
+/** The next case: rank 0 searches, and tells the other ranks.  Collective over the world.
  *  @return OK or ERR_COMM, on every device. */
 enum error_code cases_next(struct cases *, struct next_case *, struct error *);
 
 struct case_outcome {
-    struct outcome outcome;
+    struct outcome outcome;             /* of the case itself */
     bool has_twin, same_bits;           /* rank 0: another plan must end with the same bits; it does */
     struct error verdict;               /* of all */
 };

@@ -4,9 +4,9 @@
 
 #include "emulated_devices/collectives/collective.h"
 
-/* What was found, the same on every member. */
+/* The findings on one algorithm, identical on all members. */
 struct algorithm_outcome {
-    int calls;
+    int calls;                          /* collectives that were run and compared */
     int64_t elements;                   /* compared by == on this member, over all calls */
     const char *refused;                /* NULL, or why the algorithm refuses groups of this size */
     struct error verdict;               /* OK, or ERR_CHECK: the first wrong member, call and element, or wrong cost */

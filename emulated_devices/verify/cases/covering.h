@@ -20,7 +20,7 @@ enum { COVERING_MOST_DIMENSIONS = 25 };
 struct choice { int value[COVERING_MOST_DIMENSIONS]; };
 
 struct covering {
-    int dimensions;
+    int dimensions;                     /* of a choice, those that do not vary included */
     const int *values;                  /* [dimensions] numbers of values */
     /** Whether a choice is a case.  @return OK; ERR_PLAN with the reason; ERR_USAGE if it is valid but not wanted. */
     enum error_code (*check)(const void *context, const struct choice *, struct error *);

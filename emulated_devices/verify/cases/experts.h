@@ -11,8 +11,8 @@
 
 /* E experts of width F, k choices of each token, tokens of each device, D numbers of a row; devices = ep x etp. */
 struct expert_shape {
-    int64_t E, k, tokens, D, F;
-    int ep, etp;
+    int64_t E, k, tokens, D, F;         /* as above */
+    int ep, etp;                        /* parts of the experts; parts of each expert's F */
     int local;                          /* so many of 100 choices are of the device's own experts, with E = k ep; 0: as
                                          * many as an even load gives */
     bool zipf;                          /* expert e gets a share of the choices like 1/(e+1) */
@@ -20,17 +20,17 @@ struct expert_shape {
 };
 
 struct expert_layer {
-    struct expert_shape shape;
-    struct model_config config;
-    struct tensor_parallel tp;
+    struct expert_shape shape;          /* as given */
+    struct model_config config;         /* of a model with one such mixture */
+    struct tensor_parallel tp;          /* gives device and model to the scheme */
     struct group along_ep, along_etp, part[EXPERT_GROUPS];
-    struct expert_parallel ep;
-    struct expert_routing routing;
-    struct mixture_call call;
+    struct expert_parallel ep;          /* this device's share */
+    struct expert_routing routing;      /* of the call */
+    struct mixture_call call;           /* its tensors are this device's rows */
     struct tensor piece[2];             /* stands for each expert's matrices and their gradients, all 0 */
 };
 
-/** What token `t` of a device chooses, from 0 to k-1: different experts.  Pure. */
+/** The choice i, from 0 to k-1, of token `t` of a device: choices of a token are different experts.  Pure. */
 int32_t expert_layer_choice(const struct expert_shape *, int device, int64_t t, int64_t i);
 
 /** Create one device's groups and rows.  Local.
@@ -51,7 +51,7 @@ enum error_code expert_layer_learn(struct expert_layer *, struct error *);
 enum error_code expert_layer_announce(struct expert_layer *, struct error *);
 enum error_code expert_layer_run(struct expert_layer *, struct error *);
 
-/** What this device sends in these, by the scheme's formulas of the routing. */
+/** Traffic of this device in these, by the scheme's formulas of the routing. */
 struct traffic expert_layer_cost(const struct expert_layer *);
 
 /** Whether the results and all gradients are those of one device. */

@@ -20,8 +20,8 @@ const char *linear_matrix_name(enum linear_matrix);
 struct linear_layer {
     struct model_config config;
     struct tensor_parallel tp;
-    enum param_role role;
-    int64_t N, I, O;
+    enum param_role role;                               /* which matrix of a block it is */
+    int64_t N, I, O;                                    /* rows, inputs and outputs of the whole product */
     struct tensor piece[LINEAR_MATRIX_COUNT];           /* with the scheme's room for more rows */
 };
 
@@ -53,7 +53,7 @@ struct tensor linear_own(const struct linear_layer *, enum linear_matrix);
 /** Compute Y, dX or dW.  Collective over the group; call with FORWARD_PASS, INPUT_PASS, WEIGHT_PASS in this order. */
 enum error_code linear_pass(struct linear_layer *, enum tensor_pass, struct error *);
 
-/** What this device sends in a pass, by the scheme's cost function. */
+/** Traffic of this device in a pass, by the scheme's cost function. */
 struct traffic linear_pass_cost(const struct linear_layer *, enum tensor_pass);
 
 #endif

@@ -30,16 +30,16 @@ enum {
 };
 
 struct space {
-    int devices;
+    int devices;                        /* of every plan */
     enum scheme_kind kind;              /* of the current cases */
-    int values[DIMENSIONS];
-    int meshes, mesh[SPACE_MOST_MESHES][AXIS_COUNT];
-    int forms;
-    struct data_form form[SPACE_MOST_FORMS];
-    int splits;
-    struct context_split split[SPACE_MOST_SPLITS];
-    int expert_forms;
-    struct expert_form expert_form[SPACE_MOST_EXPERTS];
+    int values[DIMENSIONS];             /* numbers of values of each dimension */
+    int meshes, mesh[SPACE_MOST_MESHES][AXIS_COUNT];    /* ways to factor the devices into axes */
+    int forms;                          /* entries of `form` */
+    struct data_form form[SPACE_MOST_FORMS];    /* data schemes with their shards */
+    int splits;                         /* entries of `split` */
+    struct context_split split[SPACE_MOST_SPLITS];      /* of attention schemes of two dimensions */
+    int expert_forms;                   /* entries of `expert_form` */
+    struct expert_form expert_form[SPACE_MOST_EXPERTS]; /* ways to divide the experts */
     struct batch_plan *batches;         /* [devices][SPACE_MICROS]: uneven, for each size of dp and number of
                                          * microbatches; steps 0 where dp cannot have that size */
 };
@@ -61,6 +61,7 @@ struct plan space_plan(const struct space *, const struct choice *);
  *  split the axis of the kind's schemes. */
 enum error_code space_check(const void *context, const struct choice *, struct error *);
 
+/* A value's name as text, returned by value. */
 struct value_name { char text[40]; };
 
 /** A value's name in the table and in messages, such as "zero3 /2" or "offload /3". */

@@ -12,16 +12,16 @@ struct invariant_counts { const struct scheme *scheme; int64_t checked[INVARIANT
 /** The sum. */
 int64_t invariants_checked(const struct invariant_counts *);
 
-/* What adapts in a run: its schemes, and what has no scheme (model_invariants.h). */
+/* These adapt in a run: its schemes, and what has no scheme (model_invariants.h). */
 enum adapting { ADAPTS_ATTENTION, ADAPTS_EXPERTS, ADAPTS_PLACEMENT, ADAPTS_ROUTERS, ADAPTING };
 
 /* A run's invariants; the choices of experts by layer and step, which are counted here once more; the last step's
  * biases and choices of routers. */
 struct adaptation {
-    struct invariant_counts of[ADAPTING];
+    struct invariant_counts of[ADAPTING];       /* counts of each invariant, for every kind of scheme that adapts */
     int64_t *chosen;                    /* [LOAD_WINDOW + 1, L, E] of the last steps; last of this one */
     double *bias, *choices;             /* [L, columns of a router] */
-    int64_t steps;
+    int64_t steps;                      /* of which choices are in `chosen` */
 };
 
 /** Local.  @return OK or ERR_MEMORY; call adaptation_close after both. */

@@ -14,20 +14,20 @@
  * norms themselves. */
 struct worst {
     double ratio;                       /* error / bound; above 1, or NaN, the comparison fails */
-    double error, bound;
+    double error, bound;                /* of the tensor below */
     bool absolute;                      /* they are not relative to a norm: none of them is too large to judge by */
     struct scale scale;                 /* the device's numbers as a multiple of the truth's */
     double truth;                       /* squared norm of the device's part of the truth */
-    char tensor[PARAM_NAME];
+    char tensor[PARAM_NAME];            /* its name; "": nothing was compared */
     int rank;                           /* the device */
-    int64_t step;
+    int64_t step;                       /* of the run */
 };
 
 /* One tensor on all devices that have it. */
 struct spread {
-    char kind[24], tensor[PARAM_NAME];
-    int64_t step;
-    struct evidence on;
+    char kind[24], tensor[PARAM_NAME];  /* "gradient", "activation", ..; name of the tensor */
+    int64_t step;                       /* of the run */
+    struct evidence on;                 /* which devices have it wrong, and by what factor */
 };
 
 struct comparison {
@@ -36,10 +36,10 @@ struct comparison {
     int64_t choices, choices_differ;    /* tokens whose experts were compared, in all layers and steps; which differ */
     bool codes;                         /* states are codes: numbers may differ in a bit, and be a code apart */
     struct worst largest;               /* the largest error of any tensor, regardless of its bound; not of codes */
-    char largest_kind[24];
-    bool failed;
+    char largest_kind[24];              /* "gradient", "activation", .. */
+    bool failed;                        /* a tensor is outside its bound; then `first` and `where` are set */
     struct worst first;                 /* the first failure in order of execution, on its worst device */
-    char first_kind[24];
+    char first_kind[24];                /* of `first` */
     struct spread where;                /* the same tensor on all devices */
     char before[PARAM_NAME + 32];       /* the tensor compared just before, which held; empty: none */
     bool number;                        /* the failure is a single number: the loss, the norm */
@@ -56,10 +56,10 @@ struct comparison {
     int64_t wrong;                      /* the number of these that failed */
     int64_t unjudged;                   /* the number of these that cannot be judged: judgement.h */
     struct worst open;                  /* the first of them in order of execution */
-    char open_kind[24];
+    char open_kind[24];                 /* of `open` */
     int64_t warned;                     /* the number of these that are right by a wide bound */
     struct worst wide;                  /* the one with the widest */
-    char wide_kind[24];
+    char wide_kind[24];                 /* of `wide` */
 };
 
 /** Whether all that was compared is right: the only verdict that is OK. */
@@ -82,16 +82,16 @@ double held_error(const struct sums *, double size);
 void comparison_tensor(struct comparison *, struct worst *of, const char *kind, struct worst found, const struct sums *,
                        double size);
 
-/** The same for one number of the whole model, which is the same on every device.  @param bound  absolute. */
+/** Judge one number of the whole model, which is the same on every device.  @param bound  absolute. */
 void comparison_number(struct comparison *, struct worst *of, const char *name, double actual, double truth,
                        double bound, int64_t step);
 
-/** The same for the choices of experts in one layer that differ from the one-device run's.
+/** Judge the choices of experts in one layer that differ from the one-device run's.
  *  @param found  the worst of them: tensor, rank and step; error is the difference of the logits of the two experts,
  *                bound the largest that rounding explains. */
 void comparison_choice(struct comparison *, struct worst found, int own, int theirs);
 
-/** The same for a quantised gradient.  @param excess  each element's distance from the exact sum, in units of its
+/** Judge a quantised gradient.  @param excess  each element's distance from the exact sum, in units of its
  *  bound. */
 void comparison_excess(struct comparison *, struct worst found, struct tensor excess);
 

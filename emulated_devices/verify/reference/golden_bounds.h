@@ -9,12 +9,12 @@
 
 /* One tensor of the file. */
 struct golden_tensor {
-    char name[RECORD_NAME];
+    char name[RECORD_NAME];             /* as in the file */
     double bound;                       /* relative, norm over norm */
 };
 
 struct golden_list {
-    int count;
+    int count;                          /* tensors of the file */
     struct golden_tensor *all;          /* [count] in order of execution */
 };
 

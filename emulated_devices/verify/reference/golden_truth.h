@@ -18,7 +18,7 @@
 #include "emulated_devices/verify/reference/reference.h"
 
 struct golden_truth {
-    const struct golden *golden;
+    const struct golden *golden;        /* the file */
     struct golden_list list;            /* bounds */
     int32_t *experts;                   /* [L,N,k] of a mixture: the file's choices in the first step; else NULL */
     int apart;                          /* the first layer in which a device has chosen otherwise; -1: none has */

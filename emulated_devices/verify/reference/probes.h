@@ -15,18 +15,18 @@
 
 /* The description of a tensor that a device compares. */
 struct expected {
-    char name[32];
-    int layer;
-    bool gradient;
-    int64_t cols;
+    char name[32];                      /* as the observer gets it: "attn.qkv" */
+    int layer;                          /* -1 before the blocks, L after */
+    bool gradient;                      /* the tensor is a gradient */
+    int64_t cols;                       /* of the whole tensor */
     enum activation_width width;        /* the meaning of the columns */
-    enum dtype format;
+    enum dtype format;                  /* in which devices hold it */
 };
 
 struct probes {
-    struct trainer *trainer;
-    struct probe probe;
-    bool isolate;
+    struct trainer *trainer;            /* whose tensors are compared */
+    struct probe probe;                 /* what the trainer calls */
+    bool isolate;                       /* after its comparison a tensor is replaced by the truth */
     int count;                          /* tensors of a step */
     int routers;                        /* layers whose choices of experts are kept, after the tensors; 0: no mixture */
     struct expected *expected;          /* [count + routers] */
@@ -71,7 +71,7 @@ enum error_code probes_collect(struct probes *, bool gradients,
  */
 void probes_gather(struct probes *, int tensor, struct tensor whole);
 
-/** What this device computed of a tensor in a microbatch of this step.  Local; `keep` as for probes_gather.
+/** The part that this device computed of a tensor in a microbatch of this step.  Local; `keep` as for probes_gather.
  *  @param[out] part  its part, for part_free.  @return its numbers; NULL if this device does not compute it. */
 const void *probes_own(const struct probes *, int tensor, int micro, struct part *part);
 

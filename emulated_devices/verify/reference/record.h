@@ -12,7 +12,7 @@
 struct recorded {
     char name[32];                      /* as the observer gets it: "attn.qkv" */
     int layer;                          /* -1 before the blocks, L after */
-    bool gradient;
+    bool gradient;                      /* the tensor is a gradient */
     struct tensor truth;                /* [B*S, columns] */
     double norm;                        /* of the truth */
     double distance;                    /* norm of twin - truth, the largest of all twins */
@@ -22,7 +22,7 @@ struct recorded {
 struct recording {
     const struct model_config *model;   /* whose activations these are */
     struct recorded *all;               /* [count] in order of execution */
-    int count, room;
+    int count, room;                    /* entries of `all`, and for how many there is memory */
     int next;                           /* the next one expected */
     struct error error;                 /* an error inside an observer, which cannot return it */
     struct observer disturb;            /* applied to the twin's tensors before they are measured */

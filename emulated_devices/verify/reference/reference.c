@@ -367,6 +367,7 @@ static enum error_code update_both(struct reference *r, struct error *err)
         if (memory == NULL)
             return fail(err, ERR_MEMORY, "no memory to try the optimizer on %s", r->truth.model.spec[i].name);
         const double off = (r->took ? 0 : gradient_reach(r, i)) + r->turn[i].R;
+        /* respond tries the step on copies of the truth's tensors, so the truth steps last. */
         update(r, &r->twin, i);
         respond(r, i, off, memory);
         update(r, &r->truth, i);
@@ -451,6 +452,7 @@ static enum error_code gradients(struct reference *r, struct serial_run *run, st
     exchange_gathered(run);
     run->model.patch = r->plan->encoders.kinds ? r->encoders.at : NULL;
     run->model.patches = r->encoders.rows, run->model.d_patches = r->encoders.d_rows;
+    /* The twin takes the truth's choices of experts: another choice is no error of rounding. */
     run->model.route = r->routing.L > 0 && (run == &r->twin || r->routing.deciding) ? r->routing.experts : r->dealt;
     if (!e) e = transformer_forward(&run->model, r->ids, r->counting, r->rule.own.count, r->plan->S, &loss, err);
     if (!e && !r->plan->optimizer->infers) transformer_backward(&run->model);
@@ -459,6 +461,7 @@ static enum error_code gradients(struct reference *r, struct serial_run *run, st
     if (r->rule.delayed) exchange_versions(run);
     if (e) return e;
     const int64_t counted = r->counted + run->model.counted;
+    /* The loss of a step is the mean over the labels of all its optimizer steps. */
     run->loss = (run->loss * (double)r->counted + loss * (double)run->model.counted) / (double)(counted ? counted : 1);
     return r->record.error.code ? fail(err, r->record.error.code, "%s", r->record.error.text) : OK;
 }
@@ -504,6 +507,7 @@ static enum error_code another_twin(struct reference *r, struct error *err)
     const double loss = r->twin.loss;
     r->twins++;
     twins_keep(r);
+    /* The twin repeats a pass whose labels are counted already. */
     r->counted -= r->truth.model.counted;
     enum error_code e = gradients(r, &r->twin, err);
     r->counted += r->truth.model.counted;
@@ -530,6 +534,7 @@ enum error_code reference_adopts_overflow(struct reference *r, double norm, stru
     const bool differs = r->loss_scale.interval > 0 && (isfinite(norm) != 0) == reference_overflows(r);
     bool more = differs;
     enum error_code e = OK;
+    /* Twins are added until one of them overflows, or not, as the devices did. */
     while (more && !e && (isfinite(norm) != 0) != (isfinite(r->twin.norm) != 0))
         e = reference_another_twin(r, &more, err);
     r->adopts = differs && more;
@@ -579,6 +584,7 @@ static enum error_code gradients_of(struct reference *r, int update, struct erro
     take_update(r, update);
     enum error_code e = pass(r, err);
     if (!e && differs_from_devices(r)) {
+        /* The pass is repeated with the devices' choices of experts, where rounding explains them. */
         r->truth.loss = before[0], r->twin.loss = before[1];
         forget_gradients(r);
         routing_begin(&r->routing);

@@ -15,7 +15,7 @@
 
 /* One serial model in training. */
 struct serial_run {
-    struct transformer model;
+    struct transformer model;           /* weights, activations and gradients of one pass */
     struct tensor *older;               /* [params] the version of the weights before the newest, for delayed rules */
     struct tensor *master;              /* [params] what the optimizer steps: the weights, fp32 copies of 16-bit ones,
                                          * or copies of quantised ones */
@@ -35,21 +35,21 @@ struct golden_truth;                    /* golden_truth.h */
  * P, and of R caused by it. */
 struct turn { double P, R; };
 
-/* Of a parameter's gradient in a twin from the truth's: the norm of the difference, and its largest element. */
+/* How far a parameter's gradient in a twin is from the truth's: the norm of the difference, and its largest element. */
 struct gradient_distance { double norm, farthest; };
 
 /* Twins of a pass, if its errors ask for so many; no more than a few for an error that is so many times its bound. */
 enum { MOST_TWINS = 33, FEW_TWINS = 4, HOPELESS = 30 };
 
 struct reference {
-    const struct plan *plan;
+    const struct plan *plan;            /* of the devices */
     struct plan at;                     /* with a batch plan: the plan of this step, to which `plan` points */
     int replica, replicas;              /* index and number of replicas that train apart; otherwise 0 and 1 */
     struct reference *other;            /* [replicas - 1] in the first replica: the others */
-    struct batch_source source;
-    struct rule rule;
-    struct serial_run truth, twin;
-    struct perturbation perturbation;
+    struct batch_source source;         /* the same tokens as the devices' */
+    struct rule rule;                   /* which sequences count, and for which optimizer step */
+    struct serial_run truth, twin;      /* the run without, and with random errors of the size of rounding */
+    struct perturbation perturbation;   /* the twin's errors */
     struct serial_encoders encoders;    /* of what is not text; the twin gets the same embeddings */
     struct recording record;            /* the truth's activations in this step, and the twin's distances from them */
     struct routing routing;             /* of a mixture */
@@ -76,9 +76,9 @@ struct reference {
     double loss_spread;                 /* sum over them of |loss of the twin - loss of the truth| */
     double pass_spread;                 /* the part of it of the last pass */
     double side_spread[2];              /* the same on each side of the weights */
-    int64_t step;
+    int64_t step;                       /* steps done */
     int updated;                        /* optimizer steps taken in this step so far */
-    struct loss_scale loss_scale;
+    struct loss_scale loss_scale;       /* as the devices have it */
     int64_t skipped;                    /* steps skipped */
     bool adopts;                        /* in the first replica: reference_adopts_overflow in this step */
     bool took;                          /* the gradients of this step are the devices' own, bit for bit */
@@ -121,8 +121,8 @@ void reference_follow(struct reference *, struct trainer *);
  *  @return OK, ERR_MEMORY, or ERR_PLAN if the model observes a tensor that no probe knows. */
 enum error_code reference_gradients(struct reference *, struct error *);
 
-/** The same after the step of the devices, whose choices of experts are known: each pass takes them, as far as rounding
- *  explains them.  For plans whose activations are not recorded: no device needs the truth in its step.
+/** Compute gradients after the step of the devices, whose choices of experts are known: each pass takes those that
+ *  rounding explains.  For plans whose activations are not recorded: no device needs the truth in its step.
  *  @param chosen  [L, rows of the batch, k].  @return as reference_gradients. */
 enum error_code reference_gradients_after(struct reference *, const int32_t *chosen, struct error *);
 
@@ -142,7 +142,7 @@ enum error_code reference_another_twin(struct reference *, bool *more, struct er
  *  more, with the devices' choices where rounding explains them.  @return as reference_gradients. */
 enum error_code reference_take_routes(struct reference *, struct error *);
 
-/** The same without a backward pass; reference_gradients calls it.  Computes both losses and the slope.  Nothing is
+/** Compute without a backward pass; reference_gradients calls this.  Computes both losses and the slope.  Nothing is
  *  recorded.  @return OK or ERR_MEMORY. */
 enum error_code reference_losses(struct reference *, struct error *);
 

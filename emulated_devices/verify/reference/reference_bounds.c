@@ -38,6 +38,7 @@ double gradient_reach(const struct reference *r, int i)
     const struct tensor g = r->truth.model.g[i];
     const struct gradient_distance d = gradient_distance(r, i);
     const double norm = d.norm + 2 * dtype_unit(g.dtype) * norm_of(r, g);
+    /* A chance error is spread over all elements: one has hardly more than 4 times the root mean square. */
     return fmax(d.farthest, norm * fmin(1, 4 / sqrt((double)tensor_count(g))));
 }
 

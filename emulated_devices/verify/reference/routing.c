@@ -294,6 +294,7 @@ static bool compare_choice(const struct token *own, int64_t n, const int32_t *ch
     struct token seen = { .r = r, .key = own->key }, theirs = seen;
     if (has_groups(r)) {
         bool differs = false;
+        /* A choice from more groups than are kept has no margin that could explain it. */
         if (open_chosen(&seen, chosen) > r->rule.kept) {
             enlarge(f, &differs, n, preferred(own, NULL, 0), chosen[r->k - 1], NAN);
             return true;
@@ -320,6 +321,7 @@ void routing_decide(struct routing *r, int layer, struct tensor logits)
         one.differ = found->differ + 1, one.bound = r->bound[layer];
         if (routing_is_worse(one.margin, one.bound, found)) *found = one;
         else found->differ++;
+        /* Rounding explains a margin within the bound, so the device's choice stands. */
         if (one.margin <= r->bound[layer]) continue;
         choose(&own, chosen);
     }

@@ -22,7 +22,7 @@
 
 #include "ref/model/transformer.h"
 
-/* What is found in one layer, in one step. */
+/* The finding in one layer, in one step. */
 struct routing_found {
     int64_t differ;                     /* tokens whose choice differs, or of dropped choices these */
     int64_t token;                      /* of these the one whose margin exceeds its bound most: its row */
@@ -49,16 +49,16 @@ struct routing {
     int64_t N;                          /* tokens of this step */
     int64_t compared;                   /* tokens of a step whose choices were compared, in all layers */
     const struct transformer *truth;    /* says which choices count (transformer_judges); NULL: all do */
-    struct router_rule rule;
+    struct router_rule rule;            /* of all routers */
     const double *bias;                 /* [L,E] of a biased rule, the truth's; NULL: zeros */
     double *keys;                       /* [2,E] scratch */
     int32_t *experts;                   /* [L,N,k] what the one-device run takes, and which choices it drops */
     int32_t *theirs;                    /* [L,N,k] what the devices have taken */
     double *bound;                      /* [L] the largest margin that rounding explains */
     struct routing_found *found;        /* [L] */
-    struct routing_drops drops;
+    struct routing_drops drops;         /* which choices a capacity drops */
     bool deciding;                      /* in the pass that takes the devices' choices */
-    struct observer then;
+    struct observer then;               /* called after this one, with the same tensors */
 };
 
 /** @param tokens  the most tokens of a step.  @return OK, or ERR_MEMORY; call routing_close in both cases. */

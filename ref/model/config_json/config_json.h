@@ -11,24 +11,25 @@ enum window_rule { WINDOWS_NEVER, WINDOWS_ALL, WINDOWS_LATE, WINDOWS_BUT_EVERY }
 
 /* The values read from a file, before they are checked together. */
 struct config_reading {
-    struct model_config c;
+    struct model_config c; /* the result; its family's defaults stand here before the file is read */
     int64_t head_dim, sliding_window, n_ctx;        /* 0: not in the file */
-    int64_t max_window_layers, window_pattern;
+    int64_t max_window_layers, window_pattern;      /* WINDOWS_LATE: the first layer with a window; WINDOWS_BUT_EVERY:
+                                                     * one layer in so many has none */
     int64_t original_positions;                     /* beside the rotary positions' own numbers; 0: not in the file */
     bool original_said;                             /* that is no default */
-    enum window_rule window_rule;
+    enum window_rule window_rule;                   /* the family's way to say which layers have a window */
     int64_t pad_token;                              /* NO_TOKEN: none */
     int64_t shared_experts, experts;                /* 0: not in the file */
     int64_t sparse_step;                            /* a Qwen3-MoE's */
     int64_t nope, turned, first_dense;              /* a DeepSeek's */
     bool rope_interleave;                           /* its rotary pairs are neighbours */
-    bool output_router_logits, attention_bias, mlp_bias, use_sliding_window;
+    bool output_router_logits, attention_bias, mlp_bias, use_sliding_window;    /* the file's flags of these names */
     bool another_router;                            /* of a DeepSeek: not that of its class in transformers */
     const char *scoring_func, *topk_method, *bias_update, *drop_order, *zero_type;     /* NULL: not in
                                                                                          * the file */
-    const char *drop_scope;
+    const char *drop_scope; /* of a capacity: which tokens compete for an expert; NULL: not in the file */
     double layers_balance;      /* the coefficient of a mean over layers */
-    double rope_theta;
+    double rope_theta;                              /* base of rotary frequencies */
     double rope_part;                               /* of a head, which is turned; 0: not in the file */
     bool parts_turn;                                /* it may be below 1 */
     bool only_long;                                 /* rotary positions are plain, or LongRoPE by any name */
@@ -52,7 +53,7 @@ struct config_reading {
     CONFIG_TO("rope_scaling", KEY_OBJECT, rope_scaling),                                                               \
     CONFIG_TO("rope_parameters", KEY_OBJECT, rope_parameters)
 
-/* Of any mixture: how its routers choose, and from what. */
+/* Keys of any mixture: how its routers choose, and from what. */
 #define ROUTER_RULE_KEYS                                                                                               \
     CONFIG_TO("norm_topk_prob", KEY_FLAG, c.mixture.router.normalized),                                                \
     CONFIG_TO("scoring_func", KEY_STRING, scoring_func),                                                               \

@@ -28,8 +28,8 @@ enum { NO_TOKEN = -2 };     /* -1 is the last token of the vocabulary, as in PyT
 
 /* Lists of keys end with name NULL. */
 struct config_key {
-    const char *name;
-    enum config_key_kind kind;
+    const char *name;       /* the key in the file */
+    enum config_key_kind kind;  /* the type of the value, and whether the key may be missing */
     size_t at;              /* offset of the value in the destination struct */
     const char *only[2];    /* JSON without blanks */
 };

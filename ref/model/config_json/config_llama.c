@@ -100,8 +100,7 @@ const struct config_key olmo2_keys[] = {
     { .name = NULL },
 };
 
-/* What the released files have besides: how they are generated from, code that transformers has itself, and a dropout
- * that no version applies. */
+/* Released files also have how to generate, code of transformers' own, and a dropout that no version applies. */
 const struct config_key phi3_keys[] = {
     DECODER_KEYS,
     CONFIG_TO("sliding_window", KEY_SIZE_OR_NULL, sliding_window),
@@ -234,7 +233,7 @@ enum error_code qwen3_moe_finish(struct config_reading *f, const cJSON *root, co
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-/* Of families in which it is a number if a file says nothing. */
+/* Write pad_token_id even if it is unset: in these families a missing key means a number. */
 static bool padding_to_json(const struct model_config *c, cJSON *root)
 {
     if (c->padding == 0) return cJSON_AddNullToObject(root, "pad_token_id") != NULL;

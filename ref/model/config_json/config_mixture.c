@@ -34,7 +34,7 @@ static enum error_code find_word(int *place, const char *const *words, int n, co
                 words[0], words[1], n > 2 ? " and " : "", n > 2 ? words[2] : "");
 }
 
-/* What an expert's capacity is of. */
+/* Check which tokens an expert's capacity counts. */
 static enum error_code check_scope(const char *scope, const char *path, struct error *err)
 {
     if (scope == NULL || strcmp(scope, "sequence") == 0) return OK;

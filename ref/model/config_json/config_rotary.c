@@ -104,7 +104,7 @@ static enum error_code find_kind(const struct rope_kind **kind, const cJSON *obj
                 "\"dynamic\", \"yarn\" and \"longrope\"", where, printable(type).text);
 }
 
-/* Of a Phi-3: older files call LongRoPE by other names. */
+/* A Phi-3's older files call LongRoPE by other names. */
 static enum error_code long_by_any_name(const struct rope_kind **kind, const cJSON *object, const char *where,
                                         struct error *err)
 {
@@ -331,8 +331,8 @@ static bool add_pairs(cJSON *object, const char *key, const double *x, int64_t p
     return ok;
 }
 
-/* What older versions call a kind; families and kinds that they do not know have the newer word, and some of these
- * families only that. */
+/* Older versions have this key for a kind; families and kinds that they do not know have the newer word, and some of
+ * these families only that. */
 static const char *key_of_kind(const struct model_config *c)
 {
     const enum rotary_scaling scaling = c->rotary.scaling;

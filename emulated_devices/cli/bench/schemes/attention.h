@@ -22,18 +22,18 @@ extern const char *const attention_count_name[ATTENTION_COUNTS];        /* in th
 
 /* One job. */
 struct attention_job {
-    struct attention_shape shape;
-    struct context_split split;
+    struct attention_shape shape;       /* sizes of the layer that every scheme runs */
+    struct context_split split;         /* for schemes of two dimensions; zeros: their defaults */
     int P, node;                        /* devices; devices of a node, 0: the cluster's */
     const char *scheme;                 /* NULL: all that accept it */
     int runs;                           /* timed by the wall clock, after the first */
-    enum dtype dtype;
-    const char *cluster, *json;
+    enum dtype dtype;                   /* format of queries, keys, values and results */
+    const char *cluster, *json;         /* for virtual time; file for the results, NULL: none */
 };
 
-/* What it found. */
+/* Result of one scheme in a job. */
 struct attention_row {
-    const struct attention_scheme *scheme;
+    const struct attention_scheme *scheme;      /* that was run */
     double count[ATTENTION_COUNTS];
     double median;                      /* seconds of a run on this machine */
 };

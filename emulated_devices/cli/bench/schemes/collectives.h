@@ -8,15 +8,15 @@
 enum { BENCH_SIZES = 64, BENCH_MOST_DEVICES = 64, BENCH_MOST_RUNS = 101, BENCH_ALGORITHMS = 32 };
 
 struct bench_collectives {
-    enum operation operation;
-    const struct algorithm *algorithm[BENCH_ALGORITHMS];
-    int algorithms;
-    int devices[BENCH_MOST_DEVICES], jobs;
-    uint64_t bytes[BENCH_SIZES];
-    int sizes, runs;
-    struct cluster cluster;
-    bool quiet;
-    const char *json;
+    enum operation operation;           /* the collective that all algorithms are measured on */
+    const struct algorithm *algorithm[BENCH_ALGORITHMS];        /* those that were asked for, or all of the operation */
+    int algorithms;                     /* entries of `algorithm` */
+    int devices[BENCH_MOST_DEVICES], jobs;      /* ranks of each job, one after another; number of jobs */
+    uint64_t bytes[BENCH_SIZES];        /* lengths of vectors */
+    int sizes, runs;                    /* entries of `bytes`; repetitions of each size */
+    struct cluster cluster;             /* for virtual time */
+    bool quiet;                         /* no table is printed */
+    const char *json;                   /* file for the results; NULL: none */
 };
 
 /**

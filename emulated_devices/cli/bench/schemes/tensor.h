@@ -14,14 +14,14 @@ struct tensor_shape { const char *name; int64_t D, H, S, B; };
 static inline int64_t shape_tokens(const struct tensor_shape *s) { return s->B * s->S; }
 
 struct bench_tensor {
-    struct tensor_shape shape;
+    struct tensor_shape shape;                  /* sizes of the layer */
     int devices[BENCH_TENSOR_LIST], sizes;      /* of the tp groups */
     int run;                                    /* largest group that is run */
-    int runs;
-    enum dtype dtype;
-    struct cluster cluster;
-    bool quiet;
-    const char *json;
+    int runs;                                   /* repetitions of each pass */
+    enum dtype dtype;                           /* format of matrices and activations */
+    struct cluster cluster;                     /* for virtual time */
+    bool quiet;                                 /* no table is printed */
+    const char *json;                           /* file for the results; NULL: none */
 };
 
 /** A model with such a layer: V = D. */
@@ -37,16 +37,17 @@ struct tensor_figures {
     picoseconds transfers;              /* of the collectives one after the other, without their additions */
 };
 
-/** What a scheme needs on P devices.  @return OK; ERR_PLAN if it does not accept P or the shape; ERR_MEMORY. */
+/** Predict what a scheme sends and holds on P devices.
+ *  @return OK; ERR_PLAN if it does not accept P or the shape; ERR_MEMORY. */
 enum error_code tensor_predict(struct tensor_figures *, const struct bench_tensor *, const struct tensor_shape *,
                                const struct tensor_scheme *, int P, struct error *);
 
 /* One device of a tp group without messages: sufficient for cost and memory functions. */
 struct stand {
-    struct device device;
+    struct device device;               /* gives formats and a clock; nothing is computed */
     struct comm comm;
     struct group group;
-    int P;
+    int P;                              /* devices of the tp group */
     struct plan plan;
     struct tensor_parallel tp;
     int64_t N;                          /* tokens of a microbatch */

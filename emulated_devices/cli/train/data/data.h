@@ -20,7 +20,7 @@ struct train_options;
 struct train_data {
     struct text text;                   /* one text of bytes; bytes is NULL if the run has tokens */
     struct token_file *file;            /* [files + held_files] of --data, then of --eval-data */
-    int files, held_files;
+    int files, held_files;              /* number of files of either flag */
     struct corpus train, held;          /* without a period: `text` has them */
     struct tokenizer *tokenizer;        /* of --tokenizer; NULL: none */
     int64_t begun_step, begun;          /* steps done before this run, and the sequences that they took of `train` */
@@ -42,7 +42,7 @@ int64_t train_data_position(const struct train_data *, int64_t step);
 void train_data_fill(const struct train_data *, int64_t step, int64_t first, int64_t count, int32_t *ids,
                      int32_t *labels, int32_t *within);
 
-/** The same of what is held out. */
+/** Sequences of a step of the text that is held out. */
 void train_data_fill_held(const struct train_data *, int64_t step, int64_t first, int64_t count, int32_t *ids,
                           int32_t *labels);
 

@@ -5,10 +5,11 @@
 #include "ref/text/corpus.h"
 
 struct data_word {
-    const char *path;
+    const char *path;                   /* in `text` of the list */
     int64_t weight;                     /* in millionths; 0: it has none */
     int share;                          /* all weights as whole numbers without a common divisor; 0: none */
 };
+/* The files of a flag: [count] words, which point into a copy of the flag's text. */
 struct data_words { struct data_word *word; int count; char *text; };
 
 /**
@@ -19,7 +20,7 @@ struct data_words { struct data_word *word; int count; char *text; };
 enum error_code data_words_read(struct data_words *, const char *words, struct error *);
 void data_words_free(struct data_words *);
 
-/** The same words with whole paths, which begin at the folder `from`, for free(); NULL: no memory. */
+/** Write the words again with whole paths, which begin at the folder `from`, for free(); NULL: no memory. */
 char *data_words_with_paths(const char *words, const char *from);
 
 #endif

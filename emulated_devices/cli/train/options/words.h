@@ -7,7 +7,8 @@
 
 /* Flags of data parallelism that are not stored in the request directly. */
 struct data_flags {
-    const char *scheme, *shards, *weights, *gradients;
+    const char *scheme, *shards, *weights, *gradients;  /* --data-parallel, --shards, --quantize-weights, --quantize-
+                                         * gradients; NULL: not given */
     int zero, block, local_steps;
     bool reshard, prefetch, block_given, momentum_given;
 };
@@ -18,9 +19,9 @@ struct low_rank_flags { int rank, refresh, history; double scale, damping; };
 /* Values of flags that are not stored in struct train_options directly. */
 struct train_words {
     const char *config;                 /* the file that was read before; NULL: none */
-    bool print_config;
+    bool print_config;                  /* show the settings instead of running */
     int argc;                           /* the words from which they were read */
-    char *const *argv;
+    char *const *argv;                  /* [argc] */
     const char *attention, *dispatch, *affinity, *owners, *encoders, *batches, *model, *backend, *grad_dtype, *as,
                 *balance_over;
                                         /* NULL: not given */

@@ -12,17 +12,17 @@ enum { PATH_ROWS = 128 };
 struct plan_path {
     picoseconds total;                  /* of all rows: the time of the steps; -1: the path is not known */
     struct path_row row[PATH_ROWS];     /* what takes longest first; what has no room is added to the last one */
-    int rows;
+    int rows;                           /* entries of `row` */
     struct step_share share;            /* the mean of all devices */
     picoseconds least, most;            /* that a device computes */
 };
 
-/* What a device held when it held most. */
+/* Memory of a device at its peak. */
 struct plan_peak { struct arena_use use; struct doing doing; uint32_t blocks[ARENA_TAG_COUNT]; };
 
 /* All that a plan says besides. */
 struct plan_findings {
-    struct plan_path path;
+    struct plan_path path;              /* which work and messages the step's time consists of */
     struct plan_peak *peak;             /* [devices], of those that ran */
     int fullest;                        /* the device that needs most */
 };

@@ -26,7 +26,7 @@ static const char *const function_name[] = { "ncclAllReduce", "ncclBroadcast", "
 /* A call as its rank made it.  peer: a root, or the other rank of a send or a receive. */
 struct said { enum function function; size_t count; ncclDataType_t type; ncclRedOp_t how; int peer; };
 
-/* From one rank to another: a piece is there while sent > taken. */
+/* A box leads from one rank to another; a piece is in it while sent > taken. */
 struct box { atomic_ullong sent, taken; struct said said; char piece[PIECE]; };
 
 /* A piece of a vector is there at a time, of each rank.  Ranks meet when as many have arrived as are waited for. */
@@ -137,6 +137,7 @@ static void begin(struct call *k)
 {
     struct emulated_nccl *c = k->c;
     const int now = ++c->calls;
+    /* Two places are enough: a rank is at most one call ahead of the others. */
     c->common->said[now % 2][c->rank] = k->said;
     atomic_store(&c->common->calls[c->rank], now);
     arrive(c);
@@ -183,6 +184,7 @@ static bool piece_over(struct call *k, size_t n)
         arrive(c);
         k->phase = SHOWN;
     }
+    /* Nobody takes a piece before all have shown theirs, nor shows the next before all have taken it. */
     if (!all_arrived(c)) return false;
     if (k->phase == SHOWN) {
         if (!adds(k) || root < 0 || c->rank == root) take(k, wanted(k) + from, n);
@@ -214,6 +216,7 @@ static void go_on_with_message(struct call *k)
     struct box *b = sends ? box_of(c, c->rank, k->said.peer) : box_of(c, k->said.peer, c->rank);
     const size_t each = PIECE / bytes_of(k->said.type), left = k->said.count - k->at, n = left < each ? left : each;
     const size_t from = k->at * bytes_of(k->said.type), bytes = n * bytes_of(k->said.type);
+    /* A box holds one piece: it is full for the receiver, or empty for the sender. */
     const bool full = atomic_load(&b->sent) > atomic_load(&b->taken);
     if (full == sends) return;
     if (sends) {
@@ -238,6 +241,7 @@ static bool is_message(const struct call *k) { return k->said.function >= SEND; 
 static bool waits_its_turn(int i)
 {
     for (int j = first; j < i; j++)
+        /* Messages of the same way are matched in order. */
         if (!calls[j].done && calls[j].c == calls[i].c && calls[j].said.function == calls[i].said.function &&
             calls[j].said.peer == calls[i].said.peer)
             return true;
@@ -248,6 +252,7 @@ static void go_on(void)
 {
     for (int i = first; i < last; i++) {
         const bool message = is_message(&calls[i]);
+        /* Collectives run one at a time; messages of one group go on together. */
         if (i > first && (!message || calls[i].group != calls[first].group)) break;
         if (calls[i].done || (message && waits_its_turn(i))) continue;
         const struct call before = calls[i];
@@ -295,7 +300,7 @@ static void must_be_the_devices(const struct call *k, const void *p, const char 
         complain("rank %d: %s: the %s is not the device's memory", k->c->rank, words_of(&k->said).text, which);
 }
 
-/* In place, or apart: of a vector of blocks, the short one is this rank's block of the long one. */
+/* The buffers lie apart or in place: then the short one is this rank's block of the long one. */
 static void must_not_overlap(const struct call *k)
 {
     const enum function f = k->said.function;
@@ -341,7 +346,7 @@ ncclResult_t ncclAllReduce(const void *in, void *out, size_t count, ncclDataType
     return enter(ALL_REDUCE, in, out, count, t, how, -1, c);
 }
 
-/* What is not read or written on a rank may be any address there. */
+/* A buffer that a rank neither reads nor writes may have any address there. */
 ncclResult_t ncclBroadcast(const void *in, void *out, size_t count, ncclDataType_t t, int root, ncclComm_t c,
                            cudaStream_t stream)
 {

@@ -15,26 +15,33 @@
 extern "C" {
 #endif
 
+/* struct dropout of ref/ops as plain numbers: probability p, the random stream, and the place of this part (first
+ * row, first head, heads of the whole) in the whole matrix. */
 struct cuda_dropout { double p; uint64_t seed, stream; int64_t row0, col0, cols; };
 
 struct cuda_attention {
-    int64_t S, H, K, A, window, each, ranges;
+    int64_t S, H, K, A, window, each, ranges;   /* tokens, heads, key/value heads, head width; keys that a query sees,
+                                         * 0: all; tokens of a piece that dropout numbers apart; ranges of keys per
+                                         * row of `mask` */
     double scale, cap;                  /* of scores: factor, soft cap or 0 */
     const int32_t *mask;                /* NULL: causal */
     bool mask_each;                     /* a mask for each sequence */
     bool more;                          /* queries also see what is not among these keys: a prefix */
     const void *sinks;                  /* [H], in the format of numbers; NULL: none */
-    struct cuda_dropout drop;
+    struct cuda_dropout drop;           /* dropout of probabilities */
 };
 
+/* How logits become weights, as struct router_rule: softmax or sigmoid scores, a common factor. `near`: a choice's
+ * weight is a softmax among experts that are not chosen before it and whose logits are within 2 near_by,
+ * relatively. */
 struct cuda_router { double scale, near_by; bool sigmoid, normalized, near; };
 
 enum cuda_activation { CUDA_GELU, CUDA_SILU, CUDA_GEGLU, CUDA_SWIGLU };
 enum cuda_reduction { CUDA_SUM, CUDA_PRODUCT, CUDA_MAX, CUDA_MIN };
 enum cuda_optimizer { CUDA_SGD, CUDA_MOMENTUM, CUDA_ADAMW };
 struct cuda_step {
-    double scale, lr, keep, coupled, momentum;
-    double beta1, beta2, new1, new2, rate, root, eps, before, after;
+    double scale, lr, keep, coupled, momentum;  /* factor on gradients (clipping); of sgd: struct sgd_factors */
+    double beta1, beta2, new1, new2, rate, root, eps, before, after;    /* AdamW: struct adam_factors */
 };
 
 /* rows.cuh */

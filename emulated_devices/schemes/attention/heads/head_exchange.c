@@ -37,6 +37,7 @@ struct attention head_exchange_shape(const struct head_exchange *x, struct atten
 {
     const struct heads h = head_exchange_heads(x, x->rank);
     all.H = h.queries.count, all.K = h.keys.count;
+    /* Dropout is numbered by heads of the whole model: the part begins at its first head. */
     all.drop.col0 += h.queries.first;
     all.sinks = head_exchange_sinks(x, all.sinks);
     return all;
@@ -58,6 +59,7 @@ static char *move(struct device *d, struct block b, enum way way)
     char *const at = (char *)b.t.data + (size_t)b.row * pitch + (size_t)b.column * size;
     if (way == PACK) device_copy_rows(d, b.packed, length, at, pitch, length, b.rows);
     if (way == UNPACK) device_copy_rows(d, at, pitch, b.packed, length, length, b.rows);
+    /* Several members may have the same key heads: their gradients add up, row by row. */
     for (int64_t r = 0; r < b.rows && way == ADD; r++) {
         const struct tensor here = tensor_1d(at + (size_t)r * pitch, b.t.dtype, b.columns);
         dev_add_part(d, here, here, tensor_1d(b.packed + (size_t)r * length, b.t.dtype, b.columns));
@@ -73,6 +75,7 @@ static char *move_heads(const struct head_exchange *x, int member, struct tensor
     const struct heads h = head_exchange_heads(x, member), all = *x->heads;
     const int64_t A = x->tp->config->A, rows = tensor_rows(t);
     struct device *d = x->tp->device;
+    /* A query head has one owner, so it is never added. */
     packed = move(d, (struct block){ packed, t, 0, rows, h.queries.first * A, h.queries.count * A },
                   way == ADD ? UNPACK : way);
     for (int part = 0; part < 2 && fused; part++)
@@ -119,6 +122,7 @@ static void counts_of(const struct head_exchange *x, int64_t sequences, bool fus
 static enum error_code run(const struct head_exchange *x, struct tensor mine, struct tensor theirs, bool fused,
                            bool gather, struct error *err)
 {
+    /* More members than key heads: some have copies of a head, and backward adds the copies' gradients. */
     const bool adds = fused && !gather && x->devices > x->heads->keys.count;
     int64_t heads[MESH_MOST_DEVICES], tokens[MESH_MOST_DEVICES];
     struct device *d = x->tp->device;

@@ -7,10 +7,10 @@
 #include "emulated_devices/schemes/attention/attention.h"
 
 struct head_exchange {
-    const struct tensor_parallel *tp;
+    const struct tensor_parallel *tp;   /* says which heads these devices have together */
     const struct heads *heads;          /* those that all these devices have before */
     struct group *group;                /* NULL if only extents are needed */
-    int devices, rank;
+    int devices, rank;                  /* members of the exchange; this device's place */
     int64_t tokens;                     /* of a sequence, on all these devices together: the i-th device has the i-th of
                                          * nearly equal ranges of them */
 };
@@ -24,7 +24,7 @@ int64_t head_exchange_width(const struct head_exchange *, int member, bool fused
 /** The sequences that `rows` rows of this device, before the exchange, are parts of. */
 int64_t head_exchange_sequences(const struct head_exchange *, int64_t rows);
 
-/** Of one number for each head those of this device's; none of none. */
+/** This device's part of a vector with one number for each head; none if there is none. */
 struct tensor head_exchange_sinks(const struct head_exchange *, struct tensor all);
 
 /** Attention over this device's heads: those of `all`, with the numbers of heads, sinks and the dropout of its own. */

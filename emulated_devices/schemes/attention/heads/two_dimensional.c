@@ -41,6 +41,7 @@ struct arrangement { struct head_exchange exchange; struct heads heads; struct c
 
 static void arrange(struct arrangement *a, const struct context_parallel *cp)
 {
+    /* The ring's sequence part is the tokens that all members of a head group have together. */
     a->ring = ring_of(cp, cp->rank);
     a->exchange = (struct head_exchange){ .tp = cp->tp, .heads = cp->heads,
                                           .group = cp->part ? &cp->part[HEADS] : NULL, .devices = cp->split.heads,
@@ -64,6 +65,7 @@ void two_dimensional_cut(struct intervals *tokens, const struct context_parallel
 {
     const struct context_parallel ring = ring_of(cp, member);
     struct intervals place = context_tokens(&ring);
+    /* The members that exchange heads have nearly equal ranges of their ring place's tokens. */
     intervals_add_part(tokens, &place, block_at(intervals_total(&place), cp->split.heads, head_place(cp, member)));
     if (intervals_lost(&place)) tokens->room = -1;
     intervals_free(&place);
@@ -74,6 +76,7 @@ enum error_code two_dimensional_open(struct context_parallel *cp, struct error *
     int member[GROUPS][MESH_MOST_DEVICES], size[GROUPS] = { 0 };
     for (int m = 0; m < cp->devices; m++) {
         const int rank = cp->group->member[m];
+        /* Same ring place: they exchange tokens for heads; same head place: they form a ring. */
         if (ring_place(cp, m) == ring_place(cp, cp->rank)) member[HEADS][size[HEADS]++] = rank;
         if (head_place(cp, m) == head_place(cp, cp->rank)) member[RING][size[RING]++] = rank;
     }
@@ -107,6 +110,7 @@ enum error_code two_dimensional_forward(struct attention_call *c, struct error *
     struct arrangement a;
     arrange(&a, c->cp);
     struct attention_call inside = call_inside(c, &a);
+    /* A device gets all tokens of its group for some heads; devices with the same heads run a ring; results go back. */
     enum error_code e = head_exchange_gather(&a.exchange, c->qkv, inside.qkv, true, err);
     if (!e) e = a.ring.scheme->forward(&inside, err);
     if (!e) e = head_exchange_back(&a.exchange, c->out, inside.out, false, err);

@@ -8,7 +8,7 @@ struct table {
     int *from;                          /* [n + 1] where the last of the buckets begins */
 };
 
-/* What is added to lengths j to k-1 in one bucket. */
+/* The tokens that one bucket adds to lengths j to k-1. */
 static int64_t added(const struct table *t, int j, int k)
 {
     return t->length[j] * (k - j) - (t->before[k] - t->before[j]);
@@ -27,6 +27,7 @@ static void fill(const struct table *t, int low, int high, int first, int last)
         if (sum < t->now[k]) t->now[k] = sum, best = j;
     }
     t->from[k] = best;
+    /* The best start for k bounds the starts on both sides, so a table takes O(n log n) steps. */
     fill(t, low, k - 1, first, best);
     fill(t, k + 1, high, best, last);
 }
@@ -42,6 +43,7 @@ int64_t bucket_lengths(int64_t bucketed[], const int64_t length[], int n, int mo
         room[0] = 0;
         for (int i = 0; i < n; i++) room[i + 1] = room[i] + length[i];
         for (int k = 0; k <= n; k++) t.fewer[k] = k == 0 ? 0 : INT64_MAX;
+        /* Each round allows one bucket more: now[k] = min_j fewer[j] + added(j, k). */
         for (int q = 0; q < buckets; q++) {
             int64_t *const done = t.now;
             t.from = from + (size_t)q * entries, t.now[0] = INT64_MAX;
@@ -49,8 +51,10 @@ int64_t bucket_lengths(int64_t bucketed[], const int64_t length[], int n, int mo
             t.now = t.fewer, t.fewer = done;
         }
         sum = t.fewer[n];
+        /* The last bucket is read first; its start is the end of the one before. */
         for (int q = buckets - 1, end = n, first; q >= 0; q--, end = first) {
             first = from[(size_t)q * entries + (size_t)end];
+            /* Lengths fall, so the first of a bucket is its longest. */
             for (int i = first; i < end; i++) bucketed[i] = length[first];
         }
     }

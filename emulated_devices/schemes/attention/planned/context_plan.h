@@ -16,10 +16,10 @@
 #include "ref/io/sha256.h"
 #include <stdlib.h>
 
-/* What a planner knows.  Samples lie one after another. */
+/* The facts from which a planner plans.  Samples lie one after another. */
 struct context_load {
     const int64_t *length;              /* [samples] tokens, each at least 1 */
-    int samples;
+    int samples;                        /* samples of the microbatch, or of all `micros` */
     int64_t tokens;                     /* their sum */
     int micros, micro;                  /* the samples are those of so many microbatches, of which this one is planned,
                                          * with some of them; 0: of one */
@@ -36,16 +36,17 @@ struct context_load {
     int64_t query_width, key_width;     /* numbers of a token: its queries, and as many results; its keys and values */
     const int32_t *sees;                /* [tokens, ranges, 2] what each token sees of its sample, as the mask of struct
                                          * attention: first and end, ascending.  NULL: its sample up to itself */
-    int ranges;
+    int ranges;                         /* ranges of a token in `sees` */
 };
 
 struct context_block {
     struct interval tokens[2];          /* ascending; the second may be empty */
-    int home;
+    int home;                           /* device that has the tokens */
 };
 
 enum context_data { CONTEXT_QUERIES, CONTEXT_KEYS };
 
+/* `device` computes attention of block `query` to block `key` while division `division` runs. */
 struct context_work { int query, key, device, division; };
 
 /* Sent while the work of its division is computed, and there for the next one. */
@@ -59,16 +60,16 @@ struct context_group { int first, devices; };
 struct context_rows { struct interval tokens; int device; };
 
 struct context_plan {
-    int devices, divisions;
+    int devices, divisions;             /* members of the cp group; rounds of work, between which blocks move */
     int proxies;                        /* neighbours, a node, who together carry what one of them sends to another
                                          * node: proxies.h; 0: it goes straight */
-    int64_t tokens;
+    int64_t tokens;                     /* of all samples of the plan */
     struct context_block *block;        /* by home, then by first token */
     struct context_work *work;          /* by device, division, query, key */
     struct context_move *move;          /* by division, block, data, to */
     struct context_group *group;        /* by first device; all devices are in one.  NULL: there are none */
     struct context_rows *row;           /* by device, then by token.  NULL: as in attention, those of its blocks */
-    int blocks, works, moves, groups, rows, room[5];
+    int blocks, works, moves, groups, rows, room[5];    /* entries of the five lists; for how many each has memory */
     bool lost;                          /* there was no memory for all */
     double *away;                       /* [devices] the part of a stage's layers, less two, whose activations leave for
                                          * the slow tier between forward and backward, if they may; NULL: all */
@@ -103,7 +104,7 @@ struct interval *context_samples(const struct context_load *);
 enum error_code context_plan_finish(struct context_plan *, const struct context_load *, struct error *);
 void context_plan_free(struct context_plan *);
 
-/** The same plan in memory of its own.  @return OK or ERR_MEMORY, with nothing to free. */
+/** Copy a plan into memory of its own.  @return OK or ERR_MEMORY, with nothing to free. */
 enum error_code context_plan_copy(struct context_plan *, const struct context_plan *from, struct error *);
 
 /** Free the lengths, if they are memory of their own. */
@@ -137,7 +138,7 @@ int context_group_of(const struct context_plan *, int device);
 /** Pairs of a token of one block and one of another, of the same sample, that it sees. */
 double context_pairs(const struct context_load *, const struct context_block *query, const struct context_block *key);
 
-/** The same in a work and in all work of a device, of a finished plan. */
+/** Pairs in a work and in all work of a device, of a finished plan. */
 double context_work_pairs(const struct context_plan *, const struct context_work *);
 double context_device_pairs(const struct context_plan *, int device);
 

@@ -46,6 +46,7 @@ struct dcp {
 
 static int64_t block_tokens(const struct context_load *l)
 {
+    /* A small machine gets eight blocks a device; a large one at most 128 in all. */
     const int64_t all = BLOCKS_OF_A_DEVICE * (int64_t)l->devices;
     const int64_t blocks = all < MOST_BLOCKS ? all : MOST_BLOCKS;
     return (l->tokens + blocks - 1) / blocks;
@@ -60,6 +61,7 @@ static void cut(struct dcp *d)
     d->sample = malloc((most + 1) * sizeof *d->sample), d->work = malloc((most + 1) * sizeof *d->work);
     d->plan->lost = sample == NULL || d->sample == NULL || d->work == NULL;
     for (int i = 0; i < d->load->samples && !d->plan->lost; i++) {
+        /* Blocks do not cross samples, and those of a sample are nearly equal. */
         const int parts = (int)((sample[i].count + n - 1) / n), first = d->plan->blocks;
         for (int k = 0; k < parts && !d->plan->lost; k++) {
             const struct interval tokens = interval_moved(block_at(sample[i].count, parts, k), sample[i].first);
@@ -104,12 +106,15 @@ static int vertex_of_work(const struct dcp *d, int w) { return w + d->plan->work
 static void add_edges(struct dcp *d, int b, int *pins)
 {
     const int64_t n = context_block_tokens(&d->plan->block[b]);
+    /* A block weighs its tokens (second weight); works weigh pairs (first weight). */
     d->g.weight[vertex_of_block(d, b)][1] = n;
     d->g.cost[2 * b] = 2 * n * d->load->query_width, d->g.cost[2 * b + 1] = n * d->load->key_width;
     d->g.first[2 * b] = *pins;
+    /* The first edge of a block joins it to all works with its queries. */
     for (int v = vertex_of_block(d, b); v <= d->work[b + 1] + b; v++) d->g.pin[(*pins)++] = v;
     d->g.first[2 * b + 1] = *pins;
     d->g.pin[(*pins)++] = vertex_of_block(d, b);
+    /* The second edge joins it to all works with its keys, whoever asks. */
     for (int q = d->sample[b]; q < d->plan->blocks && d->sample[q] == d->sample[b]; q++)
         for (int w = d->work[q]; w < d->work[q + 1]; w++)
             if (d->plan->work[w].key == b) d->g.pin[(*pins)++] = vertex_of_work(d, w);
@@ -135,6 +140,7 @@ static enum error_code divide(struct dcp *d, struct error *err)
     int *const in = malloc(((size_t)d->g.vertices + 1) * sizeof *in);
     enum error_code e = share && in ? OK : fail(err, ERR_MEMORY, "no memory to plan for %d devices", R);
     for (int i = 0; i < R && !e; i++) one[i] = 1, node[i] = i / per_node, share[i / per_node]++;
+    /* Volume between nodes is made small first, for their links are the slow ones. */
     if (!e) e = hypergraph_divide(in, &d->g, (struct hypergraph_parts){ nodes, share, NULL }, NULL, err);
     if (!e) e = hypergraph_divide(d->device, &d->g, (struct hypergraph_parts){ R, one, node }, in, err);
     free(share), free(in);
@@ -155,7 +161,7 @@ static int64_t move_size(const struct dcp *d, int i)
     return width * context_block_tokens(&d->plan->block[i / 2]);
 }
 
-/* What a device needs and does not have is moved; of what each other device sends it, a third in each division. */
+/* A device receives what it needs and does not have: in each division a third of what another device sends it. */
 static void receive(struct dcp *d, int device, int64_t all[], int64_t before[])
 {
     for (int i = 0; i < d->load->devices; i++) all[i] = before[i] = 0;

@@ -26,6 +26,7 @@ struct search {
 
 static double time_in(const struct context_load *l, int64_t s, int d)
 {
+    /* A device sends (d-1)/d of its rows: queries, results, keys and values. */
     const double sent = (double)(2 * l->query_width + l->key_width) * (d - 1) / d * l->per_element;
     return (l->per_pair * (double)s * (double)(s + 1) / 2 + (l->per_token + sent) * (double)s) / d;
 }
@@ -108,7 +109,9 @@ static void branch(struct search *x, int sample, double spent)
         return;
     }
     const int64_t s = x->length[sample];
+    /* Equal lengths may be exchanged, so only ascending parts are tried for them. */
     const int first = sample > 0 && x->length[sample - 1] == s ? x->in[sample - 1] : 0;
+    /* Even if all devices ended together, this branch would not be better. */
     if ((spent + x->rest[sample]) / x->load->devices >= x->bound) return;
     for (int i = first; i < x->parts && x->steps < MOST_STEPS; i++) {
         const struct loaded before = x->part[i];
@@ -132,6 +135,7 @@ static void cut_devices(struct search *x, int first, int largest)
         branch(x, 0, 0);
         return;
     }
+    /* Sizes are powers of two and fall, so a part begins at a multiple of its size. */
     for (int d = largest; d >= 1; d /= 2) {
         if (first + d > x->load->devices) continue;
         x->part[x->parts++] = (struct loaded){ .first = first, .devices = d };
@@ -143,8 +147,10 @@ static void cut_devices(struct search *x, int first, int largest)
 static void find_parts(struct search *x)
 {
     int largest = 1;
+    /* A part exchanges tokens for heads, so it has at most as many devices as heads. */
     while (2 * largest <= x->load->devices && 2 * largest <= x->load->heads) largest *= 2;
     x->least = -1, x->bound = INFINITY;
+    /* A device may hold twice the mean, unless no cut of the devices fits then. */
     x->room = 2 * ((x->load->tokens + x->load->devices - 1) / x->load->devices);
     cut_devices(x, 0, largest);
     if (x->least >= 0) return;
@@ -160,6 +166,7 @@ static void add_part(struct context_plan *plan, const struct search *x, int part
     context_add_group(plan, p->first, p->devices);
     for (int64_t token = 0, next; token < x->load->tokens; token = next) {
         int k = 0;
+        /* Samples are sorted by length, but rows of a part stay in the order of tokens. */
         while (x->sample[k].first != token) k++;
         next = interval_end(x->sample[k]);
         if (x->best_in[k] != part) continue;
@@ -180,6 +187,7 @@ static bool bucket(struct search *x, int buckets)
     int64_t *const length = malloc(((size_t)n + 1) * sizeof *length);
     for (int i = 0; i < n && length; i++) length[i] = x->sample[i].count;
     const bool ok = length && bucket_lengths(x->length, length, n, buckets) >= 0;
+    /* rest[i] is the least work of samples i and later: on one device nothing is sent. */
     for (int i = n - 1; i >= 0 && ok; i--) x->rest[i] = x->rest[i + 1] + time_in(x->load, x->length[i], 1);
     free(length);
     return ok;

@@ -32,7 +32,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* What devices have so far. */
+/* The load that devices have so far. */
 struct loaded {
     double busy[MESH_MOST_DEVICES];     /* operations of the step */
     int64_t *tokens;                    /* [micros][devices] */
@@ -51,6 +51,7 @@ static double leaving(const struct context_load *l, const struct loaded *have, i
 {
     const int layers = l->layers - 2;
     if (l->per_kept <= 0 || layers <= 0 || s <= have->room) return 0;
+    /* Only so much leaves as can be copied while the sample's own work computes. */
     const double overlapped = work(l, s) / ((double)s * l->per_kept);
     return floor((overlapped < 1 ? overlapped : 1) * layers) / layers;
 }
@@ -91,6 +92,7 @@ static int micro_for(const struct loaded *have, int device, int64_t s)
     for (int m = 0; m < have->micros; m++) {
         const int64_t here = *tokens_at(have, m, device);
         if (here < *tokens_at(have, emptiest, device)) emptiest = m;
+        /* The fullest microbatch with room is chosen, as best-fit packing does. */
         if (here + s <= have->room && (fullest < 0 || here > *tokens_at(have, fullest, device))) fullest = m;
     }
     return fullest < 0 ? emptiest : fullest;
@@ -116,6 +118,7 @@ static int device_for(const struct loaded *have, int64_t s)
     for (int d = 0; d < have->devices; d++) {
         const int64_t here = *tokens_at(have, micro_for(have, d, s), d);
         if (here < *tokens_at(have, micro_for(have, emptiest, s), emptiest)) emptiest = d;
+        /* The least busy device is chosen among those that would hold at most 2 C tokens. */
         if (here + s <= 2 * have->room && (best < 0 || have->busy[d] < have->busy[best])) best = d;
     }
     return best < 0 ? emptiest : best;
@@ -130,6 +133,7 @@ static void place(struct context_plan *plan, const struct context_load *l, struc
     for (int i = 0; i < l->samples; i++) {
         const struct interval s = sample[i];
         const double away = leaving(l, have, s.count);
+        /* Activations that leave need no room, so a long sample needs fewer devices. */
         const int64_t held = held_tokens(l, away, s.count), parts = (held + have->room - 1) / have->room;
         const int D = parts < l->devices ? (int)parts : l->devices;
         const int first = D > 1 ? least_busy_neighbours(have, D) : device_for(have, held);

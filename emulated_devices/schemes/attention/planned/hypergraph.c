@@ -33,6 +33,7 @@ static void list_edges_of_vertices(struct state *s)
     const struct hypergraph *g = s->g;
     for (int i = 0; i < g->first[g->edges]; i++) s->first[g->pin[i] + 1]++;
     for (int v = 0; v < g->vertices; v++) s->first[v + 1] += s->first[v];
+    /* `to` serves as the place of each vertex's next edge until moves need it. */
     memcpy(s->to, s->first, (size_t)g->vertices * sizeof *s->to);
     for (int e = 0; e < g->edges; e++)
         for (int i = g->first[e]; i < g->first[e + 1]; i++) s->edge[s->to[g->pin[i]]++] = e;
@@ -80,6 +81,7 @@ static int *pins(const struct state *s, int edge, int part) { return &s->pins[(i
 static void put(struct state *s, int v, int part)
 {
     const int before = s->part[v];
+    /* These counts follow each move, so a gain needs no walk over the vertices of an edge. */
     for (int i = s->first[v]; i < s->first[v + 1]; i++) {
         if (before != NOWHERE) --*pins(s, s->edge[i], before);
         ++*pins(s, s->edge[i], part);
@@ -104,7 +106,9 @@ static int64_t gain(const struct state *s, int v, int part)
     int64_t sum = 0;
     for (int i = s->first[v]; i < s->first[v + 1]; i++) {
         const int e = s->edge[i];
+        /* An edge whose last vertex leaves a part costs one part less. */
         if (s->part[v] != NOWHERE && *pins(s, e, s->part[v]) == 1) sum += s->g->cost[e];
+        /* An edge that is new in a part costs one part more. */
         if (*pins(s, e, part) == 0) sum -= s->g->cost[e];
     }
     return sum;
@@ -118,7 +122,7 @@ static double filling(const struct state *s, int part)
     return sum;
 }
 
-/* Of several parts that are as good, the emptiest, then the first. */
+/* The emptiest of several parts that are as good is best, then the first. */
 static void find_best(struct state *s, int v)
 {
     s->to[v] = NOWHERE;
@@ -132,8 +136,8 @@ static void find_best(struct state *s, int v)
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
-/* In the order of the vertices or against it, each to where it adds the least.  There is always room: of parts in a
- * group, one has at most its share. */
+/* Vertices are placed in their order or against it, each where it adds the least.  There is always room: a part of the
+ * group has at most its share. */
 static void begin_greedily(struct state *s, bool backward)
 {
     const int V = s->g->vertices;
@@ -179,6 +183,7 @@ static int64_t pass(struct state *s, bool moved[])
     int64_t sum = 0, most = 0;
     int moves = 0, keep = 0;
     for (int v = 0; v < s->g->vertices; v++) moved[v] = false, find_best(s, v);
+    /* The pass gives up when this many moves in a row brought no better state. */
     while (moves - keep < patience) {
         const int v = most_gainful(s);
         if (v == NOWHERE) break;
@@ -199,6 +204,7 @@ static int64_t volume(const struct state *s)
     for (int e = 0; e < s->g->edges; e++) {
         int parts = 0;
         for (int p = 0; p < s->p.count; p++) parts += *pins(s, e, p) > 0;
+        /* An edge's data is sent from one part to each of its other parts. */
         sum += parts > 1 ? s->g->cost[e] * (parts - 1) : 0;
     }
     return sum;

@@ -13,16 +13,16 @@
 #include <stdint.h>
 
 struct hypergraph {
-    int vertices, edges;
+    int vertices, edges;                /* counts of both */
     int64_t (*weight)[2];               /* [vertices] */
     int64_t *cost;                      /* [edges] */
     int *first;                         /* [edges + 1] where each edge's vertices begin in pin */
-    int *pin;
+    int *pin;                           /* [first[edges]] vertices of all edges, edge after edge */
 };
 
 /* Parts to divide into.  They may be in groups: a vertex that was given to a group goes to one of its parts. */
 struct hypergraph_parts {
-    int count;
+    int count;                          /* parts */
     const int *share;                   /* [count] the relative weight that each may have, at least 1 */
     const int *group;                   /* [count] NULL: all are in group 0 */
 };

@@ -12,6 +12,7 @@ static struct tensor shaped(struct tensor buffer, int64_t rows, int64_t cols)
 static void take_result(struct planned *p, int block, struct tensor o, struct tensor lse)
 {
     struct here *h = &p->at[block];
+    /* The first result of a block is taken as it is; later ones are merged by their log-sum-exp. */
     if (h->begun) {
         dev_attention_merge(p->g.device, h->o, h->lse, o, lse, p->g.shape);
     } else {
@@ -25,6 +26,7 @@ static void attend(struct planned *p, const struct context_work *w)
 {
     struct here *h = &p->at[w->query];
     const int64_t n = planned_tokens(p, w->query);
+    /* The first work of a block writes the result itself, so nothing has to be cleared. */
     const struct tensor o = h->begun ? shaped(p->more[0], n, planned_width(p)) : h->o;
     const struct tensor lse = h->begun ? shaped(p->more[1], p->g.shape.H, n) : h->lse;
     dev_attention_part_forward(p->g.device, o, lse, h->queries, p->at[w->key].keys, planned_positions(p, w->query),
@@ -46,6 +48,7 @@ static void receive_result(struct planned *p, enum context_data data, int block,
     const struct tensor o = shaped(p->more[0], n, planned_width(p)), lse = shaped(p->more[1], p->g.shape.H, n);
     (void)data;
     if (!planned_owns(p, block)) return;
+    /* All guests' results arrive in the same buffer, so each is merged before the next is received. */
     struct message m[2] = { message_receive(&p->g.exchange, device, o.data, tensor_bytes(o)),
                             message_receive(&p->g.exchange, device, lse.data, tensor_bytes(lse)) };
     cp_arrive(&p->g, m[0]), cp_arrive(&p->g, m[1]);
@@ -77,6 +80,7 @@ enum error_code planned_forward(struct attention_call *c, struct error *err)
     if (!p.e) open_results(&p);
     if (!p.e) {
         planned_divisions(&p, false, attend);
+        /* Guests send their results home, where those of one block are merged in one order. */
         planned_each_guest(&p, CONTEXT_QUERIES, send_result);
         planned_each_guest(&p, CONTEXT_QUERIES, receive_result);
         planned_wait(&p);
@@ -91,6 +95,7 @@ enum error_code planned_forward(struct attention_call *c, struct error *err)
 static void attend_backward(struct planned *p, const struct context_work *w)
 {
     const struct here *q = &p->at[w->query], *k = &p->at[w->key];
+    /* One pass adds to the gradient of these queries and of these keys. */
     dev_attention_part_backward(p->g.device, q->d_queries, k->d_keys, q->d_out, q->delta, q->lse, q->queries, k->keys,
                                 planned_positions(p, w->query), planned_positions(p, w->key), p->g.shape,
                                 context_work_pairs(p->plan, w));
@@ -146,7 +151,9 @@ static void for_both(struct planned *p, void (*f)(struct planned *, enum context
 
 static void return_gradients(struct planned *p)
 {
+    /* Without proxies a gradient goes straight home, and is added as soon as it arrives. */
     if (p->plan->proxies == 0) for_both(p, send_gradient), for_both(p, receive_gradient);
+    /* With proxies all gradients move stage by stage, and are added after the last stage. */
     for (p->stage = PROXY_DISPATCH; p->plan->proxies > 0 && p->stage < PROXY_STAGES; p->stage++)
         for_both(p, carry_gradient), planned_wait(p);
     if (p->plan->proxies > 0) for_both(p, add_gradient);
@@ -169,13 +176,16 @@ static void open_gradients(struct planned *p)
     planned_open_more(p, p->g.wide, width, cp_keys_width(p->g.cp));
     for (int b = 0; b < p->plan->blocks && !p->e; b++) {
         struct here *h = &p->at[b];
+        /* A device asks for a block if it attends with its queries, at home or as a guest. */
         const bool own = planned_owns(p, b), asks = own || context_works_with(p->plan, CONTEXT_QUERIES, b, rank);
         const int64_t n = planned_tokens(p, b);
         if (asks) h->delta = planned_buffer(p, p->g.wide, H, n), h->d_queries = open_gradient(p, n, width);
         if (own || context_works_with(p->plan, CONTEXT_KEYS, b, rank))
             h->d_keys = open_gradient(p, n, cp_keys_width(p->g.cp));
+        /* A guest is sent d_out, log-sum-exp and delta along with the queries. */
         if (asks && !own) h->d_out = planned_buffer(p, p->g.own, n, width), h->lse = planned_buffer(p, p->g.wide, H, n);
         if (!own || p->e) continue;
+        /* The home computes delta [H, n] once and sends it to all guests. */
         h->d_out = planned_rows(p, d_out, b), h->lse = planned_lse(p, b);
         dev_attention_delta(p->g.device, h->delta, h->d_out, planned_rows(p, out, b), p->g.shape);
     }

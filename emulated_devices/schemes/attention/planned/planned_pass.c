@@ -64,6 +64,7 @@ static void take_buffer(struct planned *p, const struct context_move *m)
     struct tensor *t = m->data == CONTEXT_KEYS ? &h->keys : &h->queries;
     const int64_t n = planned_tokens(p, m->block);
     const int64_t width = m->data == CONTEXT_KEYS ? cp_keys_width(p->g.cp) : planned_width(p);
+    /* A buffer of `width` columns is packed already; rows of the call are wider. */
     if ((own ? m->from : m->to) != p->g.cp->rank || (tensor_present(*t) && tensor_cols(*t) == width)) return;
     *t = planned_buffer(p, p->g.own, n, width);
     if (p->e || !own) return;
@@ -95,6 +96,7 @@ static uint64_t carries(const struct planned *p, int from, int to, struct tensor
     const int node = p->plan->proxies, rank = p->g.cp->rank;
     if (proxy_parts(node, from, to) == 1 || rank == from || rank == to) return 0;
     if (rank / node != from / node && rank / node != to / node) return 0;
+    /* The part is rounded up so that parts of both formats stay aligned in one buffer. */
     const uint64_t n = (uint64_t)block_at(tensor_count(t), node, rank % node).count * dtype_size(t.dtype);
     return (n + sizeof(double) - 1) / sizeof(double) * sizeof(double);
 }
@@ -107,6 +109,7 @@ void planned_carry(struct planned *p, int from, int to, struct tensor t, enum pr
         const struct proxy_hop h = proxy_hop(p->plan->proxies, from, to, tensor_count(t), stage, i);
         const bool sends = h.from == p->g.cp->rank, receives = h.to == p->g.cp->rank;
         if (sends == receives || h.part.count == 0) continue;
+        /* A proxy keeps the part in its own room; ends read and write the tensor itself. */
         char *const at = own ? (char *)p->through.data + p->carried : (char *)t.data + (uint64_t)h.part.first * size;
         if (sends) planned_send(p, h.to, tensor_1d(at, t.dtype, h.part.count));
         else receive(p, h.from, tensor_1d(at, t.dtype, h.part.count));
@@ -114,7 +117,7 @@ void planned_carry(struct planned *p, int from, int to, struct tensor t, enum pr
     p->carried += own;
 }
 
-/* What a move sends: of queries backward also what their gradient needs. */
+/* A move sends one tensor; backward queries also take along what their gradient needs. */
 static int tensors_of(const struct context_move *m, bool backward)
 {
     return m->data == CONTEXT_KEYS || !backward ? 1 : 4;
@@ -125,6 +128,7 @@ static struct tensor moved(const struct planned *p, const struct context_move *m
     const struct here *h = &p->at[m->block];
     const int64_t n = planned_tokens(p, m->block);
     if (m->data == CONTEXT_KEYS) return tensor_2d(h->keys.data, p->g.own, n, cp_keys_width(p->g.cp));
+    /* Backward queries are four tensors: queries, d_out [n, H A], then log-sum-exp, delta [H, n]. */
     if (i < 2) return tensor_2d(i == 0 ? h->queries.data : h->d_out.data, p->g.own, n, planned_width(p));
     return tensor_2d(i == 2 ? h->lse.data : h->delta.data, p->g.wide, p->g.shape.H, n);
 }
@@ -146,6 +150,7 @@ void planned_divisions(struct planned *p, bool backward,
     for (int d = 0; d < p->plan->divisions; d++) {
         launch(p, d, backward, PROXY_DISPATCH);
         planned_wait(p);
+        /* The long way between nodes is on its way while the works of this division compute. */
         launch(p, d, backward, PROXY_TRANSFER);
         for (int i = 0; i < p->plan->works; i++)
             if (p->plan->work[i].division == d && p->plan->work[i].device == p->g.cp->rank)
@@ -166,6 +171,7 @@ static void remap_run(void *context, const struct remap_run *r)
     const int rank = x->p->g.cp->rank;
     const struct tensor in = tensor_rows_of(x->inside, r->row_inside, r->inside == rank ? r->count : 0),
                         out = tensor_rows_of(x->outside, r->row_outside, r->outside == rank ? r->count : 0);
+    /* A run that stays on the device is copied; else its two ends send and receive it. */
     if (r->inside == rank && r->outside == rank)
         device_copy(x->p->g.device, x->back ? out.data : in.data, x->back ? in.data : out.data, tensor_bytes(in));
     else if (r->inside == rank) (x->back ? planned_send : receive)(x->p, r->outside, in);
@@ -203,6 +209,7 @@ static void open_through(struct planned *p, bool backward)
 {
     uint64_t most = 0, sum = 0;
     const struct context_plan *const plan = p->plan;
+    /* Room is used again in every division, so the fullest one decides. */
     for (int d = 0; d < plan->divisions && plan->proxies > 0; d++, sum = 0) {
         for (int i = 0; i < plan->moves; i++)
             for (int t = 0; plan->move[i].division == d && t < tensors_of(&plan->move[i], backward); t++)
@@ -233,8 +240,10 @@ enum error_code planned_begin(struct planned *p, struct attention_call *c, enum 
         p->e = fail(err, ERR_MEMORY, "no memory for attention by a plan of %d blocks", p->plan->blocks);
     if (!p->e) p->qkv = planned_inside(p, c->qkv, true);
     for (int b = 0; b < p->plan->blocks && !p->e; b++) {
+        /* Blocks of one home lie one after another in its rows. */
         const bool follows = b > 0 && p->plan->block[b].home == p->plan->block[b - 1].home;
         p->at[b].row = follows ? p->at[b - 1].row + planned_tokens(p, b - 1) : 0;
+        /* At home queries and keys are read where the call has them, without a copy. */
         if (planned_owns(p, b)) p->at[b].queries = p->at[b].keys = planned_rows(p, p->qkv, b);
     }
     for (int i = 0; i < p->plan->moves && !p->e; i++) take_buffer(p, &p->plan->move[i]);

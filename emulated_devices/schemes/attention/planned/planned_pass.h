@@ -6,7 +6,7 @@
 #include "emulated_devices/schemes/attention/pass.h"
 #include "emulated_devices/schemes/attention/planned/proxies.h"
 
-/* What this device has of a block: of its own, or of one that was moved here.  tensor_none: nothing. */
+/* This device's tensors of a block: of its own, or of one that was moved here.  tensor_none: nothing. */
 struct here {
     int64_t row;                        /* of its first token, among its home's */
     struct tensor queries, keys;        /* [n, >= H A], [n, >= 2 K A]: first and last columns */
@@ -17,26 +17,26 @@ struct here {
 };
 
 struct planned {
-    struct cp_pass g;
-    const struct context_plan *plan;
+    struct cp_pass g;                   /* what every pass of attention has */
+    const struct context_plan *plan;    /* of the microbatch */
     struct here *at;                    /* [blocks] */
     struct tensor qkv, out;             /* those of the call, with the rows of attention */
     struct tensor o;                    /* the results of all own blocks, wide */
     struct tensor more[2];              /* one more result, or gradients that come, of the longest block */
     struct tensor *opened;              /* buffers */
-    int buffers;
-    struct message *on_way;
-    int messages;
+    int buffers;                        /* entries of `opened`, closed together at the end */
+    struct message *on_way;             /* [messages] sends and receives not waited for yet */
+    int messages;                       /* begun since the last wait */
     struct tensor through;              /* parts of others' messages, which this device carries */
     uint64_t carried;                   /* bytes of it, at the running stage */
     struct tensor *came;                /* with proxies: gradients of own blocks from other devices, as they come */
-    int comes, next;
-    enum proxy_stage stage;
+    int comes, next;                    /* entries of `came`; the first that is not used yet */
+    enum proxy_stage stage;             /* of messages between nodes, which proxies carry */
     enum error_code e;                  /* the first failure */
-    struct error *err;
+    struct error *err;                  /* the caller's */
 };
 
-/* Of a block: its tokens, and whether this is its home; numbers of a token's queries. */
+/* The tokens of a block; whether this device is its home; numbers of a token's queries. */
 static inline int64_t planned_tokens(const struct planned *p, int block)
 {
     return context_block_tokens(&p->plan->block[block]);

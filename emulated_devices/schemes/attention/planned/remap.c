@@ -32,6 +32,7 @@ static bool list(const struct context_plan *p, struct share share[])
         share[d].over = intervals_total(&share[d].tokens), total += share[d].over;
     }
     for (int d = 0; d < p->devices && chosen; d++) share[d].over -= total / p->devices;
+    /* The rest of the division is given to the devices with most tokens, so fewest rows move. */
     for (int64_t i = 0; i < total % p->devices && chosen; i++) {
         const int d = with_most(share, chosen, p->devices);
         chosen[d] = 1, share[d].over--;
@@ -51,7 +52,7 @@ static bool give(struct context_plan *p, struct share *from, int64_t n, int to)
     return !lost;
 }
 
-/* From those with too many to those with too few: inside nodes, or anywhere. */
+/* Devices with too many rows give to those with too few: inside nodes, or anywhere. */
 static bool match(struct context_plan *p, struct share share[], int node, bool inside)
 {
     bool ok = true;
@@ -71,6 +72,7 @@ bool remap_balance(struct context_plan *p, int node)
     bool ok = share != NULL && list(p, share), moves = false;
     for (int d = 0; d < p->devices && ok; d++) moves = moves || share[d].over > 0;
     for (int d = 0; d < p->devices && ok && moves; d++) {
+        /* A device first keeps its first tokens, up to the mean; the tail is given away. */
         const int64_t n = intervals_total(&share[d].tokens);
         ok = give(p, &share[d], share[d].over > 0 ? n - share[d].over : n, d);
     }
@@ -83,6 +85,7 @@ bool remap_balance(struct context_plan *p, int node)
 void remap_each(const struct context_plan *p, void (*f)(void *context, const struct remap_run *), void *context)
 {
     for (int64_t r = 0, out = 0; r < p->rows; out += p->row[r++].tokens.count) {
+        /* `out` and `in` count rows from the start of their device. */
         if (r > 0 && p->row[r - 1].device != p->row[r].device) out = 0;
         for (int64_t b = 0, in = 0; b < p->blocks; b++) {
             if (b > 0 && p->block[b - 1].home != p->block[b].home) in = 0;

@@ -88,6 +88,7 @@ static int least_busy(const struct bins *b, const char *in, int64_t fits)
 
 static void put(struct bins *b, char *in, int64_t s, int parts)
 {
+    /* A sample on several bins takes the least busy ones, whether or not they have room. */
     for (int i = 0; i < parts; i++) in[least_busy(b, in, parts > 1 ? 0 : s)] = 1;
     for (int i = 0; i < b->count; i++)
         if (in[i]) b->busy[i] += pairs_of(s) / parts, b->tokens[i] += (s + parts - 1) / parts;
@@ -96,8 +97,10 @@ static void put(struct bins *b, char *in, int64_t s, int parts)
 /* How many bins a sample gets: `finer` times as many as its share of the work asks for; all, if so many are all. */
 static int parts_of(const struct bins *b, int64_t s, int finer)
 {
+    /* A sample is cut no finer than LEAST tokens a device. */
     const int64_t room = s / (LEAST * b->devices), most = room < b->count ? room : b->count;
     int64_t parts = finer >= b->count ? most : (int64_t)ceil(finer * pairs_of(s) / b->mean);
+    /* A sample needs at least as many bins as its tokens fill. */
     if (parts < (s + b->room - 1) / b->room) parts = (s + b->room - 1) / b->room;
     return (int)(most < 2 ? 1 : parts < 2 ? 2 : parts > most ? most : parts);
 }
@@ -153,6 +156,7 @@ static void keep(struct zeppelin *z, int node, char *to)
 static double spread(struct zeppelin *z, int node, char *to)
 {
     double best = -1;
+    /* For each fineness ever shorter samples are cut, until a trial is within 4 percent of balance. */
     for (int finer = 1; finer < 2 * z->at.count; finer *= 2)
         for (int64_t b = z->at.room; b > 0 && (best < 0 || best > BALANCED); b = next_bound(z, node, b)) {
             const double worst = place(z, node, b, finer);
@@ -173,6 +177,7 @@ static void open_node(struct zeppelin *z, int node)
         const char *const in = z->nodes + (size_t)i * (size_t)nodes;
         int D = 0;
         for (int k = 0; k < nodes; k++) D += in[k] ? b->count : 0;
+        /* A sample on several nodes takes the same part of each of their devices. */
         for (int d = 0; d < b->count && in[node] && z->node[i] < 0; d++)
             b->busy[d] += pairs_of(z->sample[i].count) / D, b->tokens[d] += (z->sample[i].count + D - 1) / D;
     }
@@ -219,11 +224,13 @@ static double place_samples(struct zeppelin *z)
 {
     const struct context_load *const l = z->load;
     const int nodes = l->devices / l->node;
+    /* Without a given room a device may hold three times the mean. */
     const int64_t mean = (l->tokens + l->devices - 1) / l->devices, room = l->room > 0 ? l->room : 3 * mean;
     double work = 0;
     for (int i = 0; i < l->samples; i++) work += pairs_of(z->sample[i].count);
     empty_bins(&z->at, nodes, l->node);
     z->at.room = room * l->node, z->at.mean = work / nodes;
+    /* Samples are first spread over nodes, then those of each node over its devices. */
     double worst = spread(z, -1, z->nodes);
     find_nodes(z);
     for (int k = 0; k < nodes; k++) {

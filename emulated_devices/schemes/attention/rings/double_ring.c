@@ -50,9 +50,11 @@ static void cost(struct forecast *f, const struct context_parallel *cp, enum ten
               between = member_before(cp, -1, 0);
     const bool backward = pass == INPUT_PASS;
     for (int j = 0; j < n && B > 0 && pass != WEIGHT_PASS; j++) {
+        /* Round j has the blocks of the window that is j windows before. */
         const int first = member_before(cp, j, 0);
         for (int i = 0; i < w; i++) {
             const int owner = member_before(cp, j, i);
+            /* Each step but the last sends keys and values on inside the window; backward sends sums in every step. */
             if (i < w - 1) forecast_message(f, cp->group, inside, block_bytes(cp, B, owner, own));
             if (backward) forecast_message(f, cp->group, inside, block_bytes(cp, B, owner, wide));
         }
@@ -96,7 +98,7 @@ static struct tensor keys_at(const struct cp_pass *g, const struct keys *k, int 
     return cp_rows(g, step == 0 ? k->first[round % 2] : k->other[(step - 1) % 2], member_before(g->cp, round, step));
 }
 
-/* What a pass computes in a step, with keys and values that are there. */
+/* A pass's computation in a step, with the keys and values that are here. */
 typedef void (*step_function)(struct cp_pass *, void *context, struct tensor keys, int round, int step);
 
 /* Blocks travel on while they are computed with: those of the first place during a whole round. */
@@ -105,10 +107,13 @@ static void walk(struct cp_pass *g, struct keys *k, step_function compute, void 
     const int w = g->cp->split.window, n = windows_of(g->cp);
     for (int j = 0; j < n; j++) {
         struct pair next_round = { { -1 }, { -1 } }, next = next_round;
+        /* The first place's block leaves for the next window now, and has a whole round to arrive. */
         if (j < n - 1) next_round = hop_between(g, keys_at(g, k, j, 0), keys_at(g, k, j + 1, 0));
         for (int i = 0; i < w; i++) {
+            /* A step's block goes on to the next place while this device computes with it. */
             if (i < w - 1) next = hop_inside(g, keys_at(g, k, j, i), keys_at(g, k, j, i + 1));
             compute(g, context, keys_at(g, k, j, i), j, i);
+            /* Both buffers are used again in the next step: the hop must be over. */
             if (i < w - 1) arrive(g, next);
         }
         if (j < n - 1) arrive(g, next_round);
@@ -162,10 +167,12 @@ static void step_backward(struct cp_pass *g, void *context, struct tensor keys, 
     const int owner = member_before(g->cp, round, step), w = g->cp->split.window;
     const struct tensor sum = cp_rows(g, s->sum[s->hops % 2], owner), share = cp_rows(g, s->share, owner),
                         into = s->hops == 0 ? sum : share;
+    /* The first share begins the sum; a later one is computed apart, because the sum has not arrived yet. */
     device_zero(g->device, into);
     block_add_share(g, &s->own, into, keys, owner);
     if (s->hops > 0) arrive(g, s->on_way), dev_add(g->device, sum, sum, share);
     pass_on(g, s, true, owner, member_before(g->cp, round, step + 1));
+    /* The round ends: the sum has been at all places of the window, and moves to the next window. */
     if (step < w - 1) return;
     arrive(g, s->on_way);
     pass_on(g, s, false, member_before(g->cp, round, 0), member_before(g->cp, round + 1, 0));
@@ -191,6 +198,7 @@ static enum error_code backward_input(struct attention_call *c, struct error *er
     if (!e) e = open_keys(&g, &k, err);
     if (!e) {
         walk(&g, &k, step_backward, &s);
+        /* The last hop has brought this device's own gradients of keys and values home. */
         arrive(&g, s.on_way);
         cp_copy_keys(&g, s.own.all, cp_rows(&g, s.sum[s.hops % 2], g.cp->rank));
         block_gradients_finish(&g, &s.own);

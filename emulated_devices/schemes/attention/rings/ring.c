@@ -51,6 +51,7 @@ void ring_attention_cost(struct forecast *f, const struct context_parallel *cp, 
     const enum dtype own = cp->tp->device->dtype;
     const int P = cp->devices, right = (cp->rank + 1) % P;
     if (P == 1 || B == 0 || pass == WEIGHT_PASS) return;
+    /* Keys and values take P - 1 steps; their gradients P, because the last one brings them home. */
     for (int step = 0; step < P - 1; step++)
         forecast_message(f, cp->group, right, block_bytes(cp, B, step, own));
     for (int step = 0; step < P && pass == INPUT_PASS; step++)
@@ -79,6 +80,8 @@ static enum error_code run_forward(struct cp_pass *g, struct block_results *r, s
     if (!e) e = block_results_open(g, r, err);
     if (e) return e;
     if (P > 1) cp_copy_keys(g, block_in(g, buffer[0], 0), g->call->qkv);
+    /* Step s: (o, lse) takes in attention to the block of the device s before, while the next block comes from the
+     * left. */
     for (int step = 0; step < P; step++) {
         struct cp_turn on_way = { { -1 }, { -1 } };
         if (step < P - 1) on_way = cp_turn(g, buffer, step);
@@ -115,9 +118,11 @@ static void step_backward(struct cp_pass *g, struct gradients *s, struct tensor 
 {
     struct tensor sum = block_in(g, s->block[step % 2], step), share = block_in(g, s->share, step);
     const struct tensor into = step == 0 ? sum : share;
+    /* At step 0 the share begins the sum; later it waits for the sum that is on its way. */
     device_zero(g->device, into);
     block_add_share(g, &s->own, into, keys, cp_before(g->cp, step));
     if (step > 0) {
+        /* sum [rows, 2 K A] of the devices before, plus this device's share; then it goes to the right. */
         cp_arrive(g, sums->in), cp_arrive(g, sums->out);
         dev_add(g->device, sum, sum, share);
     }
@@ -142,6 +147,7 @@ static enum error_code run_backward(struct cp_pass *g, struct gradients *s, stru
     enum error_code e = open_gradients(g, s, err);
     if (!e) e = cp_open(g, buffer, P > 1 ? 2 : 0, g->own, g->longest, cp_keys_width(g->cp), err);
     if (e) return e;
+    /* One device needs no ring: its share is the gradient. */
     if (P == 1) block_add_share(g, &s->own, s->own.all, c->qkv, 0);
     else cp_copy_keys(g, block_in(g, buffer[0], 0), c->qkv);
     for (int step = 0; step < P && P > 1; step++) {
@@ -151,6 +157,7 @@ static enum error_code run_backward(struct cp_pass *g, struct gradients *s, stru
         if (step < P - 1) cp_arrive(g, on_way.in), cp_arrive(g, on_way.out);
     }
     if (P > 1)
+        /* After P steps the own block's sum is back. */
         cp_arrive(g, sums.in), cp_arrive(g, sums.out), cp_copy_keys(g, s->own.all, block_in(g, s->block[P % 2], P));
     block_gradients_finish(g, &s->own);
     return OK;

@@ -79,6 +79,7 @@ static enum error_code begin(struct rsa *s, struct attention_call *c, enum tenso
     struct cp_pass *g = &s->pass;
     *s = (struct rsa){ .shape = { c->shape, c->shape }, .P = c->kept[0], .out = c->out, .all = c->d_qkv };
     if (c->shape.cap > 0) s->lse = c->kept[1];
+    /* Scores have no dropout; products with values have neither scale nor cap. */
     s->shape[KEYS].drop.p = 0, s->shape[VALUES].scale = 1, s->shape[VALUES].cap = 0;
     const enum error_code e = cp_begin(g, c, pass, err);
     if (!e && g->B > 0) s->at = positions_of(&g->at, g->cp->rank);
@@ -102,10 +103,12 @@ static void around(struct rsa *s, enum what w, void (*use)(struct rsa *, struct 
 {
     struct cp_pass *g = &s->pass;
     const int P = g->cp->devices;
+    /* Block 0 is the own one: [n, K A] columns of qkv. */
     cp_copy_columns(g, cp_rows(g, s->buffer[0], g->cp->rank), 0, g->call->qkv, column_of(g, w), width_of(g->cp));
     for (int step = 0; step < P; step++) {
         const int owner = cp_before(g->cp, step);
         struct cp_turn on_way = { { -1 }, { -1 } };
+        /* The next block comes while this one is used. */
         if (step < P - 1) on_way = cp_turn(g, s->buffer, step);
         use(s, cp_rows(g, s->buffer[step % 2], owner), block_at(g->cp->S, P, owner).first);
         if (step < P - 1) cp_arrive(g, on_way.in), cp_arrive(g, on_way.out);
@@ -132,9 +135,12 @@ static enum error_code run_forward(struct rsa *s, struct error *err)
     enum error_code e = open_blocks(s, err);
     if (!e && rounds) e = cp_open(g, &s->out, 1, g->wide, tensor_rows(out), tensor_cols(out), err);
     if (e) return e;
+    /* P [B H n, S] gets columns of scores, a block of keys at a time. */
     around(s, KEYS, score);
+    /* Whole rows are there, so the softmax is an ordinary one. */
     dev_attention_softmax(g->device, s->P, s->lse, s->at, g->shape);
     device_zero(g->device, s->out);
+    /* out [B n, H A] += P[:, block] V[block]. */
     around(s, VALUES, add_values);
     if (rounds) dev_round(g->device, out, s->out);
     return OK;
@@ -169,6 +175,7 @@ static enum error_code sum_over_devices(struct rsa *s, enum what w, struct tenso
 {
     struct cp_pass *g = &s->pass;
     const struct interval own = block_at(g->cp->S, g->cp->devices, g->cp->rank);
+    /* whole [B S, K A] = X^T rows: what this device's queries give to all keys or values. */
     dev_attention_scores_transposed(g->device, s->whole, X, rows, s->at, s->shape[w]);
     const enum error_code e =
         allreduce(g->cp->group, s->whole.data, tensor_count(s->whole), g->wide, SUM, NULL, err);
@@ -195,10 +202,13 @@ static enum error_code run_backward(struct rsa *s, struct error *err)
     enum error_code e = open_gradients(s, err);
     if (e) return e;
     device_zero(g->device, s->all);
+    /* dV = P^T dO, summed over the devices. */
     e = sum_over_devices(s, VALUES, s->P, g->call->d_out, err);
     if (e) return e;
+    /* dP = dO V^T, block by block; then dS = P (dP - sum of P dP in the row). */
     around(s, VALUES, score_values);
     dev_attention_softmax_backward(g->device, s->dP, s->P, s->lse, g->shape);
+    /* dK = dS^T Q, summed over the devices; then dQ = dS K around the ring. */
     e = sum_over_devices(s, KEYS, s->dP, g->call->qkv, err);
     if (e) return e;
     around(s, KEYS, add_keys);

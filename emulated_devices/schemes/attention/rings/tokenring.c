@@ -100,7 +100,7 @@ struct journey {
     void (*merge)(struct journey *, struct bundle *into, int holder);
 };
 
-/* What is there of the owner's tokens at a holder. */
+/* The rows of a bundle that a holder has of the owner's tokens. */
 static struct tensor view(const struct journey *j, const struct bundle *b, int i, int owner, int holder)
 {
     const int64_t n = count_at(j->g->cp, owner, holder), B = j->g->B;
@@ -132,6 +132,7 @@ static void copy_late(struct journey *j, struct bundle *all, struct bundle *late
     const int64_t n = late_count(j->g->cp, owner), before = context_count(j->g->cp, owner) - n;
     for (int i = 0; i < all->load->count; i++) {
         const bool heads = all->load->kind[i] == WIDE_HEADS;
+        /* Late rows are the last n of each sequence, or the last n columns of [B H, n] statistics. */
         const struct tensor t = view(j, late, i, owner, owner + 1);
         const uint64_t token = dtype_size(t.dtype) * (uint64_t)(heads ? 1 : tensor_cols(t)),
                        length = token * (uint64_t)n, skipped = token * (uint64_t)before, pitch = skipped + length;
@@ -142,7 +143,7 @@ static void copy_late(struct journey *j, struct bundle *all, struct bundle *late
     }
 }
 
-/* As many of the first columns as both have. */
+/* Copies as many of the first columns as both tensors have. */
 static void copy_first(struct journey *j, struct tensor to, struct tensor from)
 {
     const uint64_t size = dtype_size(to.dtype), in = (uint64_t)tensor_cols(from) * size,
@@ -181,6 +182,7 @@ static void pass_on(struct journey *j, int step)
     const int left = cp_before(cp, 1), right = cp_before(cp, -1), owner = cp_before(cp, -step),
               next = cp_before(cp, -step - 1);
     struct bundle *here = &j->queries[step % 2];
+    /* The next holder is behind the owner in a zigzag: only the owner's late tokens see its keys. */
     const bool shrinks = owner >= cp->rank && owner < left;
     if (shrinks) copy_late(j, here, &j->leaving, owner, false);
     send(j, shrinks ? &j->leaving : here, owner, left, left);
@@ -198,6 +200,7 @@ static void bring_home(struct journey *j, int step)
 static void take(struct journey *j, int step)
 {
     const int rank = j->g->cp->rank, holder = cp_before(j->g->cp, step);
+    /* From this step on only results of late tokens come: they are merged in a copy of their own. */
     if (step == rank + 1) copy_late(j, &j->own, &j->own_late, rank, false);
     j->merge(j, holder > rank ? &j->own_late : &j->own, holder);
 }
@@ -206,12 +209,14 @@ static void travel(struct journey *j)
 {
     const int P = j->g->cp->devices, rank = j->g->cp->rank;
     for (int step = 0; step < P; step++) {
+        /* Three things at once: queries go on, an earlier result goes home, and this step is computed. */
         if (step < P - 1) pass_on(j, step);
         if (step > 1) bring_home(j, step - 1);
         j->compute(j, step == 0 ? &j->own : &j->result[step % 2], &j->queries[step % 2], cp_before(j->g->cp, -step));
         arrive(j);
         if (step > 1) take(j, step - 1);
     }
+    /* The last result has nothing to hide behind. */
     if (P > 1) bring_home(j, P - 1), arrive(j), take(j, P - 1);
     if (rank < P - 1) copy_late(j, &j->own, &j->own_late, rank, true);
 }
@@ -281,6 +286,7 @@ static void compute_backward(struct journey *j, struct bundle *into, const struc
     struct cp_pass *g = j->g;
     const int rank = g->cp->rank;
     const struct tensor dQ = view(j, into, RESULT, owner, rank);
+    /* dQ of the owner's queries with this device's keys goes home; dK and dV add up here. */
     device_zero(g->device, dQ);
     dev_attention_part_backward(g->device, dQ, j->gradients.all, view(j, queries, D_OUT, owner, rank),
                                 view(j, queries, DELTA, owner, rank), view(j, queries, LSE, owner, rank),

@@ -25,6 +25,7 @@ static enum error_code fill_block(struct data_parallel *dp, struct error *err)
     bool failed = false;
     int64_t at = 0;
     dp->gradients = data_zeros(dp, NULL, GRADIENTS, KIND_GRADIENT, tensor_count(dp->gradients), &failed);
+    /* The last unit first: backward finishes it first, so finished gradients are a front that grows. */
     for (int u = dp->units - 1; u >= 0; u--) {
         dp->unit[u].g = dp->unit[u].own_g = dp->unit[u].sum =
             slice(dp->gradients, (struct interval){ at, dp->unit[u].padded });
@@ -56,13 +57,14 @@ static int64_t bucket_elements(const struct data_parallel *dp)
     return n > 0 ? n : 1;
 }
 
-/* The same devices share all units of a bucket.  @return the sharing at an element of the block; end: where another one
+/* A bucket has units of one sharing only.  @return the sharing at an element of the block; end: where another one
  * begins. */
 static struct sharing *sharing_at(const struct data_parallel *dp, int64_t element, int64_t *end)
 {
     struct sharing *over = NULL;
     *end = 0;
     for (int u = dp->units - 1; u >= 0; u--) {
+        /* Experts are shared by other devices than the rest: a bucket does not cross from one to the other. */
         if (*end > element && dp->unit[u].over != over) break;
         *end += dp->unit[u].padded;
         over = dp->unit[u].over;
@@ -87,6 +89,7 @@ enum error_code reduce_front(struct data_parallel *dp, struct front *f, struct e
     while (f->reduced < f->elements && !e) {
         struct sharing *over;
         const struct interval b = bucket_at(dp, f->reduced, f->elements, f->packed, &over);
+        /* A bucket leaves once all passes have added to all of it. */
         if (b.first + b.count > f->ready) break;
         e = allreduce(&over->level[BY_COPIES], slice(dp->gradients, b).data, b.count, dp->gradients.dtype, SUM,
                       dp->allreduce, err);
@@ -110,6 +113,7 @@ struct account front_cost(const struct data_parallel *dp, int64_t n, bool packed
 int64_t finished_elements(const struct data_parallel *dp)
 {
     int64_t n = 0;
+    /* The front ends at the first unit to which a pass will still add. */
     for (int u = dp->units - 1; u >= 0 && dp->unit[u].due == 0; u--) n += dp->unit[u].padded;
     return n;
 }

@@ -7,6 +7,7 @@
 int64_t bucket_capacity(const struct data_parallel *dp, const struct sharing *over, enum tensor_kind kind)
 {
     const struct wire *wire = kind == KIND_GRADIENT ? over->gradients : over->weights;
+    /* Sharded weights are gathered as they are needed: packing several units would hold them all. */
     if (over->shards.weights > 1 || dp->unit_by_unit || wire->alone) return 0;
     return dp->request.bucket / (int64_t)dtype_size(data_format(dp, kind));
 }
@@ -57,6 +58,7 @@ static void move_blocks(struct data_parallel *dp, struct tensor pack, const stru
     int64_t at = count_rows(row, n) / of * blocks.first;
     for (int64_t b = blocks.first; b < blocks.first + blocks.count; b++)
         for (int i = 0; i < n; i++) {
+            /* Block b of every row in turn: member b's parts of all units are adjacent in the pack. */
             const int64_t each = tensor_count(row[i]) / of;
             char *in_pack = (char *)pack.data + (size_t)at * size,
                  *in_row = (char *)row[i].data + (size_t)(b * each) * size;
@@ -78,8 +80,10 @@ enum error_code bucket_reduce_scatter(struct data_parallel *dp, struct sharing *
     if (n == 0 || P == 1) return OK;
     enum error_code e = open_pack(dp, &pack, row, n, err);
     if (e) return e;
+    /* The collective cuts the pack into P blocks; block d has shard d of every unit. */
     move_blocks(dp, pack, row, n, (struct interval){ 0, P }, P, INTO_PACK);
     e = over->gradients->reduce_scatter(over, level, pack, t, err);
+    /* Only the own block has sums: it goes back to the units. */
     if (!e) move_blocks(dp, pack, row, n, (struct interval){ shards_digit(&over->shards, level), 1 }, P, OUT_OF_PACK);
     device_free(dp->device, pack);
     return e;
@@ -112,6 +116,7 @@ enum error_code bucket_allgather(struct data_parallel *dp, struct sharing *over,
     enum error_code e = open_pack(dp, &pack, row, n, err);
     if (e) return e;
     const int64_t each = tensor_count(pack) / P;
+    /* The own shards of all units are one block of the pack; all blocks then come back. */
     move_blocks(dp, pack, row, n, (struct interval){ self, 1 }, P, INTO_PACK);
     e = over->weights->allgather(over, level, slice(pack, (struct interval){ self * each, each }), pack, err);
     if (!e) move_blocks(dp, pack, row, n, (struct interval){ 0, P }, P, OUT_OF_PACK);

@@ -24,6 +24,7 @@ static enum error_code outline(struct data_parallel *dp, struct error *err)
     struct chosen *c = own_state(dp);
     (void)err;
     for (int i = 0; i < dp->units; i++)
+        /* The room has one layer's experts at a time, so the largest layer decides its size. */
         if (unit_is_chosen(dp, &dp->unit[i]) && whole_elements(&dp->unit[i]) > c->elements)
             c->elements = whole_elements(&dp->unit[i]);
     return OK;
@@ -98,6 +99,7 @@ enum error_code data_read_experts(struct data_parallel *dp, int part, const int3
         struct unit *u = &dp->unit[unit[k]];
         for (int i = 0, n; i < u->count && unit_is_chosen(dp, u) && !e; i += n) {
             n = expert_parameters(u, i);
+            /* An expert without rows is not read: nothing computes with what its place has. */
             if (counts[u->parameter[i].spec.expert] > 0) e = read_expert(dp, u, &u->parameter[i], n, &when, err);
         }
     }

@@ -73,6 +73,7 @@ static bool stays_after(const struct data_parallel *dp, int use, int unit)
     if (next < 0) return false;
     if (use_needs(dp, next, unit)) return true;
     if (!dp->request.keep || dp->use[use].pass != PASS_FORWARD) return false;
+    /* Weights are kept from forward until the backward pass that needs them again. */
     for (int i = next; i < dp->uses && dp->use[i].pass != PASS_UPDATE; i++)
         if (dp->use[i].pass == PASS_BACKWARD_INPUT && use_needs(dp, i, unit)) return true;
     return false;
@@ -107,7 +108,9 @@ static enum error_code gather(struct data_parallel *dp, struct unit *u, struct e
     if (e) return e;
     u->w.data = arena_alloc(&dp->device->arena, PARAMETERS, tensor_bytes(u->w));
     if (u->w.data == NULL) return no_room(u, err);
+    /* w [padded] = all devices' shards, on a stream of its own; the device computes meanwhile. */
     data_begin_sending(dp, SENDS_WEIGHTS);
+    /* A shard from the slow tier must be on the device first. */
     clock_wait(&dp->device->clock, u->fetched);
     e = gather_row(dp, u, err);
     clock_made(&dp->device->clock, u->w.data, tensor_bytes(u->w));
@@ -131,6 +134,7 @@ static enum error_code acquire(struct data_parallel *dp, struct use use, bool ah
     int unit[PART_UNITS];
     const int n = units_at(dp, use, unit), next = next_weight_use(dp, dp->at);
     enum error_code e = gather_for(dp, use, err);
+    /* This part waits for its own weights; those of the next part are then on their way. */
     for (int i = 0; i < n; i++) clock_wait(&dp->device->clock, dp->unit[unit[i]].ready);
     return !e && ahead && next >= 0 && looks_ahead(dp) ? gather_for(dp, dp->use[next], err) : e;
 }
@@ -169,6 +173,7 @@ static void foresee_unit(struct data_parallel *dp, struct gathering *g, int unit
 {
     const struct unit *u = &dp->unit[unit];
     if (g->whole[unit] || u->count == 0 || !u->passing_w) return;
+    /* The shard's copy exists until the gathering is over, so it counts in the peak. */
     if (!g->shard[unit]) g->here += u->copied_w, g->reads[unit]++;
     g->whole[unit] = true, g->shard[unit] = false;
     g->times[unit]++;
@@ -199,6 +204,7 @@ static void foresee_step(struct data_parallel *dp, struct gathering *g)
         if (dp->use[i].pass == PASS_BACKWARD_WEIGHT || renews_weights(dp->use[i].pass)) continue;
         int next = next_weight_use(dp, i);
         foresee_use(dp, g, dp->use[i]);
+        /* The order is that of acquire: this part, then the next, then shards of those after it. */
         if (looks_ahead(dp) && next >= 0) foresee_use(dp, g, dp->use[next]);
         for (int k = 2; k < ring_parts(dp) && looks_ahead(dp) && next >= 0; k++) {
             next = next_weight_use(dp, next);

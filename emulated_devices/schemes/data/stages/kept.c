@@ -18,6 +18,7 @@ struct interval data_kept(const struct shards *s, const struct unit *u, enum ten
 
 bool data_keeps_first(const struct shards *s, enum tensor_kind kind)
 {
+    /* When replicas train apart, each has tensors of its own, and counts ranks by itself. */
     const int place = s->apart && !kind_is_common(kind) ? s->rank % s->optimizer : s->rank;
     return place < shards_stride(s, level_of(kind) + 1);
 }
@@ -25,6 +26,7 @@ bool data_keeps_first(const struct shards *s, enum tensor_kind kind)
 struct tensor stepped_weights(const struct unit *u)
 {
     struct interval own = shards_range(&u->over->shards, BY_OPTIMIZER, u->padded);
+    /* own_w begins where this device's part of the weights does. */
     own.first -= shards_range(&u->over->shards, BY_WEIGHTS, u->padded).first;
     return slice(u->own_w, own);
 }

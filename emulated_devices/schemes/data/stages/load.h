@@ -8,9 +8,9 @@
 
 /* One unit's weights.  home: on the slow tier, this device's part of them; or on the owner, all. */
 struct load {
-    struct group *group;
-    struct tier *tier;
-    struct tensor home;
+    struct group *group;                /* devices that share the unit's weights */
+    struct tier *tier;                  /* where homes are */
+    struct tensor home;                 /* memory on the tier, not on the device */
     struct tensor whole;                /* the destination on every device; a multiple of the group's size */
     picoseconds read;                   /* virtual time at which this device has read its home */
 };

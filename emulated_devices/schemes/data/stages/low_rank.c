@@ -84,6 +84,7 @@ struct param_spec data_spec(const struct data_parallel *dp, const struct param_s
     if (kind < KIND_STATE || !dp->optimizer->low_rank) return out;
     const struct tensor t = state_shape(dp, s, (int)(kind - KIND_STATE));
     const struct low_rank_parts r = projection_of(dp, s);
+    /* A state with an element for each weight is described in files as the weight is. */
     if (t.ndim > 0 && t.dtype != U8 && !low_rank_projects(&r)) return out;
     out.ndim = t.ndim, out.dim[0] = t.dim[0], out.dim[1] = t.dim[1];
     out.file_transposed = false;
@@ -212,6 +213,7 @@ static enum error_code pack(struct data_parallel *dp, struct projection *x, stru
 {
     enum error_code e = OK;
     for (; x->units < dp->units && !e; x->units++) {
+        /* Backward finishes the last unit first. */
         struct unit *u = &dp->unit[dp->units - 1 - x->units];
         if (u->due > 0) break;
         e = pack_unit(dp, x, u, err);
@@ -224,6 +226,7 @@ static int64_t put_back(const struct data_parallel *dp, struct outgoing s, int64
 {
     const size_t bytes = (size_t)s.count * dtype_size(s.whole.dtype);
     device_copy(dp->device, s.whole.data, place_in_block(dp, at - s.count), bytes);
+    /* Behind R the gradient's memory is zero, as after projecting in place. */
     device_zero(dp->device, tensor_1d((char *)s.whole.data + bytes, U8, (int64_t)(tensor_bytes(s.whole) - bytes)));
     return at - s.count;
 }
@@ -345,6 +348,7 @@ struct account data_saved_by_projecting(const struct data_parallel *dp, int64_t 
     const int64_t last = x->coming - 1,
                   whole = refreshes_until(dp, last) - refreshes_until(dp, last - taken) + x->skipped_whole;
     struct account saved = { 0 };
+    /* Each packed step saves one reduction of whole gradients, and costs one of packed ones. */
     account_add(&saved, front_cost(dp, tensor_count(dp->gradients), false), taken + skipped - whole);
     account_add(&saved, front_cost(dp, packed_elements(dp), true), whole - taken - skipped);
     return saved;

@@ -29,6 +29,7 @@ static uint64_t room_of(const struct data_parallel *dp, enum tensor_kind kind, i
 static uint64_t unit_room(const struct data_parallel *dp, const struct unit *u)
 {
     uint64_t sum = unit_offloads(dp, u, PARAMETERS) ? room_of(dp, KIND_WEIGHT, kept_elements(u, BY_WEIGHTS)) : 0;
+    /* Stages say which tensors they keep; those of an offloaded kind get room on the tier. */
     for EACH_LINK(dp, l)
         for (int i = 0; i < l->stage->kept; i++) {
             const struct keeping *k = &l->stage->keeps[i];
@@ -132,6 +133,7 @@ static enum error_code fetch(struct data_parallel *dp, struct unit *u, struct er
     u->shard = device_tensor_1d(dp->device, PARAMETERS, u->copied_w);
     if (u->shard.data == NULL)
         return fail(err, ERR_MEMORY, "the machine has no memory left to read %s", u->parameter[0].spec.name);
+    /* The copy to the device starts when the host has the data, but not before now. */
     u->fetched = u->announced > dp->device->clock.now ? u->announced : dp->device->clock.now;
     u->asked = false;
     return tier_read(own_tier(dp), u->shard, u->own_w, &u->fetched, err);
@@ -180,6 +182,7 @@ static enum error_code take(struct data_parallel *dp, struct unit *u, struct ten
                     u->parameter[0].spec.name);
     device_zero(dp->device, u->sum);
     if (!filled) return OK;
+    /* The last write of this gradient must have ended before it is read again. */
     picoseconds when =
         tier_announce(own_tier(dp), home, u->flushed > clock->now ? u->flushed : clock->now);
     const enum error_code e = tier_read(own_tier(dp), u->sum, home, &when, err);
@@ -213,6 +216,7 @@ static enum error_code put_own(struct data_parallel *dp, struct unit *u, bool fi
 {
     const struct interval part = finished ? stepped_gradients(u) : (struct interval){ 0, tensor_count(u->own_g) };
     if (!on_tier(dp, u->own_g)) return OK;
+    /* Squares are summed while the gradient is here, so that the norm needs no second read. */
     if (finished) count_squares(dp, u, slice(u->sum, part));
     u->added = true;
     return put(dp, u, slice(u->own_g, part), slice(u->sum, part), err);

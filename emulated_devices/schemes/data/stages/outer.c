@@ -48,6 +48,7 @@ static enum error_code open_group(struct data_parallel *dp, struct error *err)
     const int stride = dp->shards.optimizer, R = shards_replicas(&dp->shards);
     int *ranks = malloc(sizeof *ranks * (size_t)R);
     enum error_code e = ranks ? check_rates(dp, err) : fail(err, ERR_MEMORY, "no memory for a group of %d devices", R);
+    /* Replica i is `stride` ranks: members at the same place hold the same part. */
     for (int i = 0; i < R && !e; i++) ranks[i] = dp->group->member[dp->shards.rank % stride + i * stride];
     if (!e) e = group_of(&o->replicas, dp->group->comm, ranks, R, dp->group->kind, dp->group->axes, err);
     free(ranks);
@@ -69,6 +70,7 @@ void data_start_round(struct data_parallel *dp)
 {
     for (int i = 0; i < dp->units && takes_part(dp); i++) {
         const struct unit *u = &dp->unit[i];
+        /* The anchor is the weights at the beginning of the round. */
         device_convert(dp->device, u->anchor, data_kept_tensor(dp, u, KIND_MASTER));
         device_zero(dp->device, u->momentum);
     }
@@ -76,14 +78,14 @@ void data_start_round(struct data_parallel *dp)
 
 /* ---- the outer step ---------------------------------------------------------------------------------------------- */
 
-/* What of a unit is stepped at once: all, or where something lies on the slow tier as much as in other steps. */
+/* Elements of a unit that are stepped at once: all, or a slice if something lies on the slow tier. */
 static int64_t most_at_once(const struct data_parallel *dp, const struct unit *u)
 {
     const int64_t n = kept_elements(u, BY_OPTIMIZER);
     return dp->request.offload && dp->request.offload_slice < n ? dp->request.offload_slice : n;
 }
 
-/* Of a part of a unit: where it lies, and on the device. */
+/* One tensor of the step, for a part of a unit: where it lies (home), and its copy on the device (here). */
 enum { GRADIENT, ANCHOR, THETA, MOMENTUM, WEIGHT, OPERANDS };
 struct operand { enum arena_tag tag; enum tensor_kind kind; bool read, written; struct tensor home, here; };
 
@@ -137,10 +139,12 @@ static enum error_code step_operands_outward(struct data_parallel *dp, struct gr
     const struct tensor g = o[GRADIENT].here, theta = o[THETA].here, anchor = o[ANCHOR].here,
                         momentum = o[MOMENTUM].here;
     const bool moves = tensor_present(momentum);
+    /* g = anchor - theta: how far this replica has gone. */
     device_outward_way(dp->device, g, anchor, theta);
     dev_charge(dp->device, "outer gradient", g, 3, 1);
     const enum error_code e = allreduce(replicas, g.data, tensor_count(g), g.dtype, SUM, dp->allreduce, err);
     if (e) return e;
+    /* g / replicas is the mean way; anchor and momentum take the outer step, and theta becomes the anchor. */
     device_outward_step(dp->device, theta, anchor, momentum, g, replicas->size, f);
     dev_charge(dp->device, "outer step", g, moves ? 6 : 4, moves ? 7 : 3);
     device_zero(dp->device, g);
@@ -164,6 +168,7 @@ static enum error_code step_unit(struct data_parallel *dp, struct unit *u, struc
 {
     const int64_t n = kept_elements(u, BY_OPTIMIZER), most = most_at_once(dp, u);
     enum error_code e = OK;
+    /* Parts bound the copies of what lies on the slow tier. */
     for (int64_t at = 0; at < n && !e; at += most)
         e = step_part(dp, u, (struct interval){ at, n - at < most ? n - at : most }, f, err);
     return e || n == 0 ? e : share_weights(dp, u, err);

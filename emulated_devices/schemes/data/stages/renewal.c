@@ -33,6 +33,7 @@ static enum error_code share_waiting(struct data_parallel *dp, struct bucket *b,
         r.first -= shards_range(s, BY_WEIGHTS, u->padded).first;
         own[i] = stepped_weights(u), half[i] = slice(u->own_w, r), all[i] = u->own_w;
     }
+    /* Two gathers undo the two cuts: among the optimizer's devices, then among the gradients'. */
     enum error_code e = bucket_allgather(dp, b->over, BY_OPTIMIZER, own, half, b->units, err);
     if (!e) e = bucket_allgather(dp, b->over, BY_GRADIENTS, half, all, b->units, err);
     bucket_empty(b);

@@ -24,6 +24,7 @@ static enum error_code add_to_kept(struct data_parallel *dp, struct unit *u, str
 {
     const struct interval kept = shards_range(&u->over->shards, BY_GRADIENTS, u->padded);
     const enum error_code e = take_sum(dp, u, err);
+    /* own_g += the received part: several microbatches add up in the shard. */
     if (!e) dev_add(dp->device, u->sum, u->sum, slice(row, kept));
     clock_made(&dp->device->clock, u->sum.data, tensor_bytes(u->sum));
     if (!e && tracked(t)) tracking_add(dp->device, u->tracking, tracking_from(t, kept.first), u->sum);
@@ -47,6 +48,7 @@ static enum error_code scatter(struct data_parallel *dp, const struct bucket *b,
     }
     if (!e && tracked(dp->unit[b->unit[0]].tracking)) e = tracking_open(&t, tensor_count(row[0]), err);
     if (!e && tracked(t)) tracking_start(dp->device, t, row[0]);
+    /* Sums run first among the devices that cut weights, then among those that cut gradients further. */
     if (!e) e = bucket_reduce_scatter(dp, b->over, BY_WEIGHTS, row, b->units, t, err);
     if (!e) e = bucket_reduce_scatter(dp, b->over, BY_GRADIENTS, half, b->units, tracking_from(t, cut.first), err);
     for (int i = 0; i < b->units && !e; i++) e = add_to_kept(dp, &dp->unit[b->unit[i]], row[i], t, err);
@@ -71,6 +73,7 @@ static enum error_code reduce_last(struct data_parallel *dp, const struct bucket
     int n = 0;
     for (int i = 0; i < b->units; i++) {
         struct unit *u = &dp->unit[b->unit[i]];
+        /* Another microbatch will still add to this unit. */
         if (u->due > 0) continue;
         row[n] = u->sum;
         own[n++] = slice(u->sum, stepped_gradients(u));
@@ -79,6 +82,7 @@ static enum error_code reduce_last(struct data_parallel *dp, const struct bucket
     if (n == 0) return OK;
     if (tracked(last->tracking) && b->over->shards.gradients == 1)
         tracking_start(dp->device, last->tracking, last->sum);
+    /* The kept sum is cut among those that step it, then summed over copies of the shards. */
     enum error_code e = bucket_reduce_scatter(dp, b->over, BY_OPTIMIZER, row, n, last->tracking, err);
     if (!e) e = bucket_allreduce(dp, b->over, BY_COPIES, own, n, err);
     return e ? e : track_copies(last, err);
@@ -116,6 +120,7 @@ static enum error_code let_wait(struct data_parallel *dp, struct bucket *b, int 
 {
     struct unit *u = &dp->unit[unit];
     const int64_t capacity = bucket_capacity(dp, u->over, KIND_GRADIENT);
+    /* A unit that does not fit sends the bucket first. */
     const enum error_code e = bucket_takes(b, u, capacity) ? OK : reduce_waiting(dp, b, err);
     bucket_add(b, u, unit);
     u->waits = true;
@@ -138,6 +143,7 @@ static enum error_code make_way(struct data_parallel *dp, struct bucket *b, cons
 /* Allocate the gradient: zeros, or the current values if the whole gradient is on the slow tier. */
 static enum error_code make_room(struct data_parallel *dp, struct unit *u, struct error *err)
 {
+    /* Whole gradients are kept: passes add to the kept tensor itself. */
     if (u->over->shards.gradients == 1) {
         const enum error_code e = take_sum(dp, u, err);
         u->g.data = u->sum.data;
@@ -166,6 +172,7 @@ static enum error_code end_unit(struct data_parallel *dp, struct bucket *b, int 
 {
     struct unit *u = &dp->unit[unit];
     const bool shards = u->over->shards.gradients > 1;
+    /* Sharded gradients leave when no pass adds next; whole ones when all passes of the step have. */
     if (shards ? !gradient_stays_after(dp, dp->at, unit) : u->due == 0) return let_wait(dp, b, unit, err);
     if (shards) return OK;
     const enum error_code e = put_sum(dp, u, false, err);

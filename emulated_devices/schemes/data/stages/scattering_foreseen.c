@@ -85,6 +85,7 @@ static void begin(struct foreseeing *f, struct use use)
     f->beside = tile ? passing_elements(&dp->unit[beside[0]]) : 0;
     for (int k = 0, n = gradients_at(dp, use, unit); k < n; k++) {
         struct unit *u = &dp->unit[unit[k]];
+        /* A gradient that still waits is reduced before its unit gets another one. */
         if (u->waits) reduce_waiting(f);
         if (!u->foreseen_gradient) f->here += passing_elements(u);
         u->foreseen_gradient = true;

@@ -11,6 +11,7 @@ static int members(const struct shards *s, enum shard_level l)
 static enum error_code open_level(struct sharing *x, enum shard_level l, struct group *group, struct error *err)
 {
     const struct shards *s = &x->shards;
+    /* Members of a level differ only in that level's digit of their rank. */
     const int size = members(s, l), first = s->rank - (size > 1 ? shards_digit(s, l) * shards_stride(s, l) : 0);
     int *ranks = malloc(sizeof *ranks * (size_t)size);
     if (ranks == NULL) return fail(err, ERR_MEMORY, "no memory for a group of %d devices", size);

@@ -17,7 +17,7 @@ struct sharing;
  * device's own block has the sum; tracking: of the row, or none.  allgather: weights, from own, which may be at its
  * place in the row, to the whole row. */
 struct wire {
-    const char *name;
+    const char *name;           /* for messages about the scheme */
     bool alone;                 /* units are sent one by one: several are not packed into one message */
     enum error_code (*reduce_scatter)(struct sharing *, enum shard_level, struct tensor row, struct tracking,
                                       struct error *);
@@ -32,11 +32,11 @@ extern const struct wire wire_numbers, wire_codes;      /* plain numbers; blocks
 
 struct sharing {
     const struct data_request *request;         /* algorithms, and formats of codes */
-    struct shards shards;
+    struct shards shards;                       /* into how many shards weights, gradients and states are cut */
     struct group level[SHARD_LEVELS];           /* devices that differ in one digit; BY_COPIES: those that sum gradients
                                                  * in every step */
     struct quantised_group scatter[SHARD_LEVELS];       /* of level[], if gradients are sent as codes */
-    const struct wire *weights, *gradients;
+    const struct wire *weights, *gradients;     /* how each of them is sent: as numbers or as codes */
 };
 
 /**

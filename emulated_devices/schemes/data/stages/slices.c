@@ -175,7 +175,7 @@ static struct operands homes(struct stepping *x, int i)
     return x->home[b].is;
 }
 
-/* The same, with the buffer's copies for tensors on the slow tier. */
+/* The tensors of a slice, with the buffer's copies of those on the slow tier. */
 static struct operands on_device(struct stepping *x, int i)
 {
     struct operands o = homes(x, i);
@@ -225,6 +225,7 @@ static enum error_code fill(struct stepping *x, int i, struct error *err)
     picoseconds there = x->emptied[b];
     enum error_code e = OK;
     list_operands(x->dp, &to, here);
+    /* The drive is asked for all operands before the first is copied. */
     for (int k = 0; k < n; k++)
         if (home[k].read) there = tier_announce(x->s->tier, *home[k].at, there);
     x->filled[b] = there;
@@ -239,6 +240,7 @@ static enum error_code flush(struct stepping *x, int i, struct operands *from, s
     struct operands to = homes(x, i);
     struct operand home[MOST_OPERANDS], here[MOST_OPERANDS];
     enum error_code e = OK;
+    /* The buffer is free again when the last of its tensors is written back. */
     x->emptied[b] = x->dp->device->clock.now;
     list_operands(x->dp, from, here);
     for (int k = 0, n = list_operands(x->dp, &to, home); k < n && !e; k++) {
@@ -300,6 +302,7 @@ static enum error_code step_one(struct stepping *x, int i, bool share, struct er
     if (!e) e = stepped_by_host(x->dp, i) ? step_on_host(x, i, err) : step_on_device(x, i, err);
     if (e || !s.last || !share) return e;
     const struct shards *over = &s.unit->over->shards;
+    /* Weights that are shared now must have come back from the host. */
     if (over->optimizer > over->weights) clock_wait(&x->dp->device->clock, x->landed);
     return share_weights(x->dp, s.unit, err);
 }

@@ -16,7 +16,7 @@
 #include "emulated_devices/device/streams.h"
 #include <stddef.h>
 
-/** What follows, until clock_end, is sent on the stream that sends this. */
+/** Messages from here until clock_end go on the stream that sends this. */
 static inline void data_begin_sending(const struct data_parallel *dp, enum sending what)
 {
     clock_begin(&dp->device->clock, sending_stream(&dp->device->clock, what));
@@ -35,9 +35,10 @@ static inline void data_wait_for_streams(const struct data_parallel *dp)
  * elements: how many, -1: none; NULL: this device's part of the unit's row, by the sharding of its kind. */
 struct keeping {
     size_t at;                                  /* its offset in struct unit */
-    enum arena_tag tag;
-    enum tensor_kind kind;
-    int64_t (*elements)(const struct data_parallel *, const struct unit *, enum tensor_kind);
+    enum arena_tag tag;                         /* under which the bytes are counted */
+    enum tensor_kind kind;                      /* decides format and sharding */
+    int64_t (*elements)(const struct data_parallel *, const struct unit *, enum tensor_kind);   /* As said above the
+                                                 * struct. */
 };
 
 enum { STAGE_KEEPS = OPTIMIZER_MAX_STATES };
@@ -45,12 +46,13 @@ enum { STAGE_KEEPS = OPTIMIZER_MAX_STATES };
 /* Functions that a stage does not need are NULL; its own state is chain_state().  Errors: ERR_MEMORY, ERR_COMM or
  * ERR_FILE; the step cannot go on. */
 struct data_stage {
-    const char *name;
-    bool (*takes_part)(const struct data_parallel *);
+    const char *name;                           /* for messages and traces */
+    bool (*takes_part)(const struct data_parallel *);   /* Whether this run's request needs the stage; without it the
+                                                 * stage is left out of the chain. */
     bool of_the_step;                           /* takes no part in inference, which has none */
     size_t state;                               /* bytes of its state, zero at first */
 
-    struct keeping keeps[STAGE_KEEPS];
+    struct keeping keeps[STAGE_KEEPS];          /* tensors of each unit that the stage adds */
     int kept;                                   /* number of keeps[] */
 
     /* Building.  outline: groups, lists and sizes, sufficient for all predictions; fill: memory that belongs to no
@@ -99,9 +101,9 @@ struct data_stage {
     void (*foresee)(struct data_parallel *);
     void (*cost)(const struct data_parallel *, enum shard_level, struct account *sum);
     void (*passing)(const struct data_parallel *, struct model_state *sum);
-    /* What a step moves to and from the slow tier, and the part of it that a skipped step does not move. */
+    /* A step moves this to and from the slow tier; update_moves is the part that a skipped step does not move. */
     void (*moves)(const struct data_parallel *, struct tier_traffic *sum);
-    /* What inference sends and moves once more, before all its passes: parts of the pass after the last. */
+    /* Inference sends and moves this once more, before all its passes: parts of the pass after the last. */
     void (*first_cost)(const struct data_parallel *, struct account *sum);
     void (*first_moves)(const struct data_parallel *, struct tier_traffic *sum);
     void (*update_moves)(const struct data_parallel *, struct tier_traffic *sum);
@@ -240,10 +242,11 @@ void show_gradients(struct unit *);
 
 /* A contiguous range of what is stepped: with its gradient, or without gradients along the direction (direction.c). */
 struct stretch {
-    const struct data_parallel *dp;
-    struct portion at;
-    struct tensor master, gradient, state[OPTIMIZER_MAX_STATES];
-    struct step step;
+    const struct data_parallel *dp;     /* of this device */
+    struct portion at;                  /* which elements: of what parameter, where in the row */
+    struct tensor master, gradient, state[OPTIMIZER_MAX_STATES];        /* views of these elements; master: the weights
+                                         * themselves if there are no masters */
+    struct step step;                   /* number, rates and scale of the step */
 };
 
 void step_by_gradient(const struct stretch *);

@@ -24,6 +24,7 @@ struct kernel { const struct data_parallel *dp; const struct operands *o; struct
 static void step_portion(void *context, struct portion s)
 {
     const struct kernel *k = context;
+    /* A range lies in one parameter, since weight decay depends on the parameter. */
     const struct interval here = { s.row - k->first, s.length };
     struct stretch x = { .dp = k->dp, .at = s, .master = slice(k->o->master, here),
                          .gradient = slice(k->o->gradient, here), .step = k->step };
@@ -39,11 +40,13 @@ void step_operands(const struct data_parallel *dp, const struct unit *u, struct 
     const int64_t first = shards_range(&u->over->shards, BY_OPTIMIZER, u->padded).first + own.first;
     struct kernel k = { .dp = dp, .o = o, .step = step, .first = first };
     unit_each_stretch(u, (struct interval){ first, own.count }, step_portion, &k);
+    /* 16-bit weights = rounded masters. */
     if (data_has_masters(dp)) device_convert(dp->device, o->weight, o->master);
 }
 
 struct op_cost optimizer_cost(const struct optimizer *o, enum dtype master, uint64_t gradient_bytes, int64_t n)
 {
+    /* Weights and states are read and written, gradients read. */
     const double each = (double)dtype_size(master) * (2 + 2 * o->states) + (double)gradient_bytes;
     return (struct op_cost){ .flops = (double)o->operations * (double)n, .bytes = each * (double)n };
 }

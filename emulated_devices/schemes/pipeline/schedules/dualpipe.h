@@ -6,8 +6,8 @@
 
 /* One device's list under construction.  Its streams 0 and 1 are the two directions of microbatches. */
 struct dual {
-    struct schedule *s;
-    int device;
+    struct schedule *s;                 /* to which the actions are added */
+    int device;                         /* whose list this is */
     int chunk[2];                       /* of stream 0, of stream 1 */
     int first[2], stride;               /* the nth microbatch of a stream is first + n * stride */
     int forwards[2], backwards[2];      /* done so far */

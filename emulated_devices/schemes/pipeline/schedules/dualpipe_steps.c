@@ -55,11 +55,14 @@ enum error_code dualpipe_steps(struct dual *u, int half, int depth, int n, struc
     const int out = depth - half - 1, in = half + 1;
     u->waiting = malloc(2 * (size_t)n * sizeof *u->waiting);
     if (u->waiting == NULL) return fail(err, ERR_MEMORY, "schedule %s: no memory to plan it", u->s->name);
+    /* The warm-up has forwards of the near direction, then of both. */
     for (int i = 0; i < 2 * out; i++) forward(u, 0);
     for (int i = 0; i < in; i++) forward(u, 0), forward(u, 1);
     for (int i = 0; i < out; i++) backward(u, 1, true), weights(u), forward(u, 1);
+    /* In the steady state a forward of one direction runs beside a backward of the other. */
     for (int i = 0; i < n - 2 * depth + in; i++)
         pair(u, 0), pair(u, 1);
+    /* In the cool-down forwards run out, and backwards go on. */
     for (int i = 0; i < out; i++) backward(u, 1, false), pair(u, 1);
     for (int i = 0; i < in; i++) {
         backward(u, 1, 2 * i >= in);            /* the last `in` of these 2 * in backwards delay W */

@@ -52,7 +52,7 @@ static inline int schedule_stage(const struct schedule *s, int device, struct ac
 /* ---- walking through a schedule in an order in which devices could execute it ------------------------------------ */
 
 struct walk {
-    const struct schedule *s;
+    const struct schedule *s;           /* whose actions are visited, each once */
     bool blocking;                      /* a device waits in a send until the receive */
     bool updates_meet;                  /* an optimizer step waits for those of the other devices */
     /** Called for every action when it can be executed.  For a receive, `from` is the index of its send in the peer's

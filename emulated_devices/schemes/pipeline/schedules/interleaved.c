@@ -35,6 +35,7 @@ static int group_size(struct groups g, int i) { return g.of_each + (i < g.larger
 static void put_step(struct schedule *s, struct groups g, int r, enum action_kind kind, int k)
 {
     int group = 0, first = 0;
+    /* Microbatches go in groups of about P: all of a group through chunk 0, then through chunk 1, .. */
     for (; k >= group_size(g, group) * s->chunks; group++) {
         k -= group_size(g, group) * s->chunks;
         first += group_size(g, group);
@@ -50,10 +51,12 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
     if (schedule_begin(s, "interleaved", P, q->micros, v, err) != OK) return err->code;
     place_looped(s);
     for (int r = 0; r < P; r++) {
+        /* These forwards before the first backward are the warm-up of the paper's schedule. */
         const int wish = v == 1 ? P - 1 - r : 2 * (P - 1 - r) + (v - 1) * group_size(g, 0);
         const int ahead = wish < total ? wish : total;
         for (int k = 0; k < ahead; k++) put_step(s, g, r, FORWARD, k);
         for (int k = 0; k < total; k++) {
+            /* Then forwards and backwards alternate. */
             if (k + ahead < total) put_step(s, g, r, FORWARD, k + ahead);
             put_step(s, g, r, BACKWARD, k);
         }

@@ -33,7 +33,9 @@ static int64_t ready(const struct lists *l, struct candidate c)
     const int stage = s->stage_of[c.device][c.chunk], M = s->micros, at = c.device * s->chunks + c.chunk;
     const struct place from = c.backward ? place_after(s, c.micro, stage) : place_before(s, c.micro, stage);
     int64_t start = l->clock[c.device];
+    /* A device holds the activations of at most `limit` microbatches. */
     if (!c.backward && l->held[at] >= l->limit[at]) return -1;
+    /* A backward needs its own forward. */
     if (c.backward && l->end[0][stage * M + c.micro] < 0) return -1;
     if (from.device < 0) return start;
     const int64_t end = l->end[c.backward][s->stage_of[from.device][from.chunk] * M + c.micro];
@@ -59,6 +61,7 @@ static bool choose(const struct lists *l, struct candidate *best)
                 struct candidate k = { 0, d, c, backward, l->next[backward][d * s->chunks + c] };
                 if (k.micro >= s->micros) continue;
                 k.start = ready(l, k);
+                /* The action that can start first wins; among equals forwards, then lower microbatches. */
                 if (k.start >= 0 && (best->start < 0 || better(k, *best))) *best = k;
             }
     return best->start >= 0;
@@ -70,6 +73,7 @@ static void perform(struct lists *l, struct candidate k)
     const int at = k.device * s->chunks + k.chunk, stage = s->stage_of[k.device][k.chunk];
     l->clock[k.device] = k.start + l->cost[k.backward];
     l->end[k.backward][stage * s->micros + k.micro] = l->clock[k.device];
+    /* A forward holds activations until its backward. */
     l->held[at] += k.backward ? -1 : 1;
     l->next[k.backward][at] = comes_by(s, k.device, k.chunk, k.micro + 1);
     schedule_put(s, k.device, k.backward ? BACKWARD : FORWARD, k.micro, k.chunk);

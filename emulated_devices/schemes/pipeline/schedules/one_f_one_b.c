@@ -26,6 +26,7 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
     if (schedule_begin(s, "1f1b", P, M, 1, err) != OK) return err->code;
     place_looped(s);
     for (int r = 0; r < P; r++) {
+        /* Device r runs P - 1 - r forwards ahead, until the first gradient can be back. */
         const int ahead = P - 1 - r < M ? P - 1 - r : M;
         for (int m = 0; m < ahead; m++) schedule_put(s, r, FORWARD, m, 0);
         for (int m = 0; m < M; m++) {

@@ -41,6 +41,7 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
         for (int m = 0; m < M; m++) {
             schedule_put(s, r, FORWARD, m + ahead, 0);
             schedule_put(s, r, BACKWARD, m, 0);
+            /* After n backwards the optimizer steps; microbatches already under way keep the older weights. */
             if ((m + 1) % n == 0 || m + 1 == M) schedule_put(s, r, UPDATE, m, 0);
         }
     }

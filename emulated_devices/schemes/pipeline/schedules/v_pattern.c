@@ -51,6 +51,7 @@ static void lay_out(struct v_plan *p)
         memset(p->line[d].unit, EMPTY, (size_t)p->length);
         for (int part = F0; part <= I0; part++)
             for (int m = 0; m < p->M; m++) {
+                /* A microbatch has six units: F0, F1, I1, I0 and two W; the pattern repeats every six. */
                 const int t = offset[part] + 6 * m;
                 assert(t < p->length && p->line[d].unit[t] == EMPTY);
                 p->line[d].unit[t] = (unsigned char)part;
@@ -68,12 +69,14 @@ static void fill_weights(struct v_plan *p, int d)
     for (int t = 0, waiting = 0; t < p->length; t++) {
         if (l->unit[t] == WEIGHT) l->unit[t] = EMPTY;
         if (l->unit[t] == I0 || l->unit[t] == I1) waiting++;
+        /* A free unit takes the W that has waited longest. */
         if (l->unit[t] == EMPTY && waiting > 0) {
             l->unit[t] = WEIGHT;
             waiting--;
         }
     }
     for (int t = 0, held = 0; t < p->length; t++) {
+        /* A chunk's activations are held from its F to its W. */
         held += l->unit[t] == F0 || l->unit[t] == F1;
         l->held[t] = held;
         held -= l->unit[t] == WEIGHT;
@@ -119,6 +122,7 @@ static void draw_forward(struct v_plan *p, struct event e)
             *when(p, e.device, e.part, e.micro) = t;
             return;
         }
+        /* It would hold too much there: back to its old unit. */
         place(p, e, t, e.time);
     }
 }
@@ -139,6 +143,7 @@ static void put_line(struct v_plan *p, int d)
         const int part = l->unit[t], chunk = part == F1 || part == I1;
         if (part == F0 || part == F1) schedule_put(p->s, d, FORWARD, done[part]++, chunk);
         if (part == I0 || part == I1) {
+            /* A queue of microbatch and chunk: W follow their I in order. */
             waiting[last++] = 2 * done[part] + chunk;
             schedule_put(p->s, d, BACKWARD_INPUT, done[part]++, chunk);
         }

@@ -50,6 +50,7 @@ static void perform(struct plan *p, int d, int part)
     struct device *v = &p->dev[d];
     const int64_t at = arrival(p, d, part);
     if (at > v->clock) {
+        /* Waiting before the first forward is no bubble: the pipeline fills. */
         if (v->done[F] > 0) v->bubble += at - v->clock;
         v->clock = at;
     }
@@ -68,10 +69,13 @@ static int weights_waiting(const struct device *v) { return v->done[I] - v->done
 static void perform_filled(struct plan *p, int d, int part)
 {
     struct device *v = &p->dev[d];
+    /* A W frees memory, so that the next F or I fits. */
     while (v->held + p->memory[part] > p->limit && weights_waiting(v) > 0) perform(p, d, W);
     const int64_t at = arrival(p, d, part);
+    /* W that end before the input arrives cost nothing. */
     while (weights_waiting(v) > 0 && v->clock + p->cost[W] <= at) perform(p, d, W);
     const int64_t gap = at - v->clock;
+    /* A W that ends later delays this action: taken if greedy, or if waiting would be the worst bubble. */
     if (gap > 0 && weights_waiting(v) > 0 && ((p->switches & GREEDY) || gap > p->worst_bubble - v->bubble))
         perform(p, d, W);
     perform(p, d, part);
@@ -81,11 +85,13 @@ static void perform_filled(struct plan *p, int d, int part)
 static void warm_up(struct plan *p)
 {
     for (int d = 0; d < p->P; d++) perform(p, d, F);
+    /* The last device's first I sets when gradients reach each device. */
     int64_t gradient = p->dev[p->P - 1].clock + p->cost[I];
     for (int d = p->P - 2; d >= 0; d--) {
         struct device *v = &p->dev[d];
         int64_t clock = v->clock;
         const int64_t at = gradient + p->comm;
+        /* More forwards fill the time until then, as far as memory allows. */
         while (1 + v->extra < p->M && v->held + (1 + v->extra) * p->memory[F] <= p->limit &&
                (p->switches & FILL_BEFORE_FIRST ? clock < at : clock + p->cost[F] <= at)) {
             clock += p->cost[F];
@@ -94,6 +100,7 @@ static void warm_up(struct plan *p)
         gradient = (clock > at ? clock : at) + p->cost[I];
     }
     for (int d = 1; d < p->P; d++)
+        /* A device has fewer than the one before it, which feeds it. */
         if (p->dev[d].extra >= p->dev[d - 1].extra)
             p->dev[d].extra = p->dev[d - 1].extra > 0 ? p->dev[d - 1].extra - 1 : 0;
     for (int d = 0; d < p->P; d++)
@@ -120,6 +127,7 @@ static void steady(struct plan *p)
     for (int d = p->P - 1; d >= 0; d--) {
         struct device *v = &p->dev[d];
         v->extra = v->done[F] < p->M && !may_pass_over(p, d);
+        /* If the next device passes over its forward, this one does, too. */
         if (v->done[F] < p->M && d + 1 < p->P && p->dev[d + 1].done[F] < p->M && !p->dev[d + 1].extra) v->extra = 0;
     }
     for (int d = 0; d < p->P; d++)
@@ -193,6 +201,7 @@ enum error_code zero_bubble_search(struct schedule *s, const struct schedule_req
     unsigned best = 0;
     int64_t best_span = INT64_MAX;
     for (p.switches = 0; p.switches < SETTINGS; p.switches++) {
+        /* All eight settings of the switches are planned; the shortest is kept. */
         const int64_t span = make_plan(&p);
         if (span < best_span) {
             best_span = span;

@@ -39,9 +39,11 @@ static void device(struct schedule *s, int r, int M)
 {
     const int P = s->devices;
     struct counts n = { { 0 }, { 0 }, { 0 } };
+    /* Forwards go down the V, until the first microbatch is back at this device's second stage. */
     for (int k = 0; k < 2 * (P - r) - 1; k++) forward(s, r, &n, 0);
     for (int k = 0; k < r; k++) forward(s, r, &n, 1), forward(s, r, &n, 0);
     for (int k = 0; k < P - r; k++) forward(s, r, &n, 1), input(s, r, &n, 1), weight(s, r, &n, 1);
+    /* In the steady state F, I and W of both stages take turns. */
     while (n.f[1] < M) {
         if (n.f[0] < M) forward(s, r, &n, 0);
         input(s, r, &n, 0), weight(s, r, &n, 0);
@@ -50,6 +52,7 @@ static void device(struct schedule *s, int r, int M)
     }
     for (int k = 0; k < r; k++) input(s, r, &n, 0), input(s, r, &n, 1);
     for (int k = 0; k < P - r; k++) input(s, r, &n, 0), weight(s, r, &n, 0);
+    /* Now follow the weight gradients that were put off. */
     while (n.w[1] < n.i[1]) weight(s, r, &n, 1);
     while (n.w[0] < n.i[0]) weight(s, r, &n, 0);
 }
