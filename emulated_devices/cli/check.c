@@ -45,7 +45,7 @@ static enum error_code parse(struct check_options *o, int argc, char **argv, str
           .help = "a golden file; also the name of an installed one, as gpt2-tied" },
         { "ACTUAL", NULL, OPTION_STRING, &o->actual, .required = true,
           .help = "a safetensors file with tensors of the same names, or a folder: of a dump that describes "
-                  "itself (docs/dumps.md), or of one file per rank" },
+                  "itself (docs/checking/dumps.md), or of one file per rank" },
         { "--dtype", "NAME", OPTION_CHOICE, &o->dtype, .choices = formats,
           .help = "number format of the computation; default: the widest one in ACTUAL" },
         { "--sums", "NAME", OPTION_CHOICE, &o->sums, .choices = formats,
@@ -60,7 +60,7 @@ static enum error_code parse(struct check_options *o, int argc, char **argv, str
         { "--stored-states", NULL, OPTION_SWITCH, &o->stored_states,
           .help = "in 16 bits: weights and moments are kept in the format, without fp32 masters" },
         { "--map", "FILE", OPTION_STRING, &o->map,
-          .help = "JSON: what the tensors are called and how they are cut; see docs/checking.md" },
+          .help = "JSON: what the tensors are called and how they are cut; see docs/checking/checking.md" },
         { "--require", "KINDS", OPTION_STRING, &o->require,
           .help = "what must be judged: loss, act, act-grad, grad, step, with commas; default: more than loss" },
         { "--as", "PROFILE", OPTION_STRING, &o->as,

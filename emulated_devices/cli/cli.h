@@ -43,7 +43,7 @@ command_fn show_attention, show_cluster, show_collective, show_data, show_dispat
 /* The option --threads of every command that computes.  parse_command and be_a_device set as many. */
 #define THREADS_OPTION { "--threads", "N", OPTION_INT, &threads_asked, .min = 1, .max = THREADS_MOST, \
     .help = "threads of each device; default: OMP_NUM_THREADS, or else the cores that it has for itself; " \
-            "docs/runs.md" }
+            "docs/using/runs.md" }
 /* How attention schemes of two dimensions arrange the devices that share a sequence; split: a struct context_split. */
 #define CONTEXT_SPLIT_OPTIONS(split)                                                                                   \
     { "--head-parallel", "N", OPTION_INT, &(split).heads, .min = 1, .max = 4096,                                       \

@@ -123,7 +123,7 @@ static void explain_auto(void)
 {
     entry(ALGORITHM_AUTO, "for every operation: the algorithm that takes the least time on the cluster's links. "
                           "Up to 64 devices each one is tried without numbers; beyond, its cost function predicts "
-                          "the time. Nothing is measured: docs/virtual_clock.md");
+                          "the time. Nothing is measured: docs/plans/virtual_clock.md");
 }
 
 static void list_collectives(void)

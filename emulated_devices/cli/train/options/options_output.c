@@ -22,7 +22,7 @@ void output_options(struct option_list *to, struct train_options *o, struct trai
                   "file, which also says what is trained; exit status 3 if they differ" },
         { "--dump", "FILE|DIR/", OPTION_STRING, &o->dump,
           .help = "with --check FILE: also write what the devices compute, as `orrery check` reads it: whole tensors "
-                  "into a file, or what each device has into a folder (docs/dumps.md)" },
+                  "into a file, or what each device has into a folder (docs/checking/dumps.md)" },
         { "--isolate", NULL, OPTION_SWITCH, &o->isolate,
           .help = "with --check: give every operation the reference's inputs, so that an error shows only where it is "
                   "made" },
@@ -41,7 +41,7 @@ void output_options(struct option_list *to, struct train_options *o, struct trai
         WAIT_LIMIT_OPTION(w->limit),
         THREADS_OPTION,
         { "--log", "FILE", OPTION_STRING, &o->log,
-          .help = "write every step while it runs: FILE.jsonl, lines of JSON, or FILE.csv; docs/runs.md" },
+          .help = "write every step while it runs: FILE.jsonl, lines of JSON, or FILE.csv; docs/using/runs.md" },
         { "--tensorboard", "DIR", OPTION_STRING, &o->tensorboard, .help = "the same as a file of events in a folder" },
         { "--log-every", "N", OPTION_INT, &o->log_every, .min = 1, .max = 1e9,
           .help = "steps from one line to the next" },
@@ -74,7 +74,7 @@ void output_options(struct option_list *to, struct train_options *o, struct trai
         { .kind = OPTION_HEADING, .help = "Settings in a file" },
         { "--config", "FILE", OPTION_STRING, &w->config,
           .help = "flags without their dashes, as KEY: VALUE lines of YAML; flags of the command line override them; "
-                  "docs/runs.md" },
+                  "docs/using/runs.md" },
         { "--print-config", NULL, OPTION_SWITCH, &w->print_config,
           .help = "write such a file, of the other flags and with all defaults as comments, and run nothing" },
     };

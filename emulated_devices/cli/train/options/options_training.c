@@ -10,7 +10,7 @@ void training_options(struct option_list *to, struct train_options *o, struct tr
           .help = "a preset, or a folder with config.json and model.safetensors" },
         { "--data", "FILE[:WEIGHT],..", OPTION_STRING, &o->data,
           .help = "text to learn, or a folder of sources and documents; or files of tokens, NAME.bin, and several of "
-                  "one kind, each with a weight or none (docs/text.md); default: two plays of Shakespeare" },
+                  "one kind, each with a weight or none (docs/using/text.md); default: two plays of Shakespeare" },
         { "--eval-data", "FILE,..", OPTION_STRING, &o->eval_data,
           .help = "text or tokens that are held out; default: the last tenth of --data" },
         { "--tokenizer", "PATH", OPTION_STRING, &o->tokenizer,
@@ -20,7 +20,7 @@ void training_options(struct option_list *to, struct train_options *o, struct tr
           .help = "of a preset: how many tokens there are; default: its own, or those of --tokenizer" },
         { "--pack", "FILE", OPTION_STRING, &o->pack,
           .help = "cut the text into samples of these lengths, one on each line, and pack them into sequences; or "
-                  "lognormal: drawn lengths with a long tail; docs/packing.md" },
+                  "lognormal: drawn lengths with a long tail; docs/parallelism/packing.md" },
         { "--dtype", "NAME", OPTION_CHOICE, &w->dtype, .choices = number_formats,
           .help = "number format of weights and activations; for 16-bit formats the optimizer steps fp32 master "
                   "weights" },
@@ -59,7 +59,7 @@ void training_options(struct option_list *to, struct train_options *o, struct tr
           .help = "sequences in the global batch; default: the model's" },
         { "--batches", "FILE", OPTION_STRING, &w->batches,
           .help = "sequences of every microbatch of each copy, step by step, instead of --batch and --micro; "
-                  "docs/batches.md" },
+                  "docs/parallelism/batches.md" },
         { "--seq", "N", OPTION_INT, &w->seq, .min = 1, .max = 1e9,
           .help = "tokens in a sequence; default: the model's; a preset gets as many positions" },
         { "--micro", "N", OPTION_INT, &w->micro, .min = 1, .max = 1e6,
@@ -90,7 +90,7 @@ void training_options(struct option_list *to, struct train_options *o, struct tr
           .help = "weight decay of matrices; default: the optimizer's" },
         { "--as", "PROFILE", OPTION_STRING, &w->as,
           .help = "conventions of a package: torch, megatron, deepspeed, galore-torch; or "
-                  "PROFILE,CONVENTION=VALUE,...: orrery list profiles, docs/profiles.md" },
+                  "PROFILE,CONVENTION=VALUE,...: orrery list profiles, docs/checking/profiles.md" },
         { "--balance-over", "TOKENS", OPTION_CHOICE, &w->balance_over, .choices = convention_rows[BALANCE_OVER].choices,
           .help = "the tokens of one balance loss of a mixture; default: the profile's, microbatch" },
         { "--seed", "N", OPTION_UINT64, &o->plan.seed, .help = "seed of initial weights, batches and dropout" },
