@@ -225,7 +225,8 @@ static bool set_scheme(const struct plan_space *s, enum dimension d, struct plan
     const struct scheme *scheme = scheme_at(kind, value);
     set_name(p, kind, scheme->name);
     if (kind == EXPERT_SCHEME && needs_table(value)) return false;
-    return !splits(p, kind) || (scheme->equality != DIFFERS && list_has(s->only[d], scheme->name));
+    const bool taken = scheme->equality != DIFFERS || s->only[d] != NULL;
+    return !splits(p, kind) || (taken && list_has(s->only[d], scheme->name));
 }
 
 static bool set_chunks(const struct plan_space *s, struct plan *p, int value)
@@ -291,7 +292,15 @@ bool plan_space_make(const struct plan_space *s, const struct choice *c, struct 
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
 
-struct all { const struct plan_space *s; plan_space_fn *each; void *context; struct error *err; struct choice choice; };
+/* A walk over all choices.  at_end gets each plan whose dimensions are all set, legal or not. */
+struct all {
+    const struct plan_space *s;
+    enum error_code (*at_end)(struct all *, struct plan *);
+    plan_space_fn *each;
+    void *context;
+    struct error *err;
+    struct choice choice;
+};
 
 static enum error_code descend(struct all *w, enum dimension d, const struct plan *p)
 {
@@ -301,16 +310,59 @@ static enum error_code descend(struct all *w, enum dimension d, const struct pla
         struct plan q = *p;
         w->choice.value[d] = i;
         if (!plan_space_set(w->s, d, &q, i)) continue;
-        if (d + 1 < DIMENSION_COUNT) e = descend(w, d + 1, &q);
-        else if (plan_space_is_legal(&q)) e = w->each(&q, &w->choice, w->context, w->err);
+        e = d + 1 < DIMENSION_COUNT ? descend(w, d + 1, &q) : w->at_end(w, &q);
     }
     return e;
 }
 
+static enum error_code call_if_legal(struct all *w, struct plan *p)
+{
+    return plan_space_is_legal(p) ? w->each(p, &w->choice, w->context, w->err) : OK;
+}
+
 enum error_code plan_space_each(const struct plan_space *s, plan_space_fn *each, void *context, struct error *err)
 {
-    struct all w = { .s = s, .each = each, .context = context, .err = err };
+    struct all w = { .s = s, .at_end = call_if_legal, .each = each, .context = context, .err = err };
     return descend(&w, BY_MESH, s->base);
+}
+
+/* ---- why there is none ------------------------------------------------------------------------------------------- */
+
+enum { SPACE_TRIED = 20000, REFUSALS = 64 };
+
+/* Refusals of plan_check by their texts.  A text that finds the table full is counted in `tried` alone. */
+struct refusals {
+    struct { struct error why; int count; } of[REFUSALS];
+    int texts, tried;
+};
+
+/* @return OK, or what ends the walk.  ERR_PLAN: a plan is legal; ERR_CHECK, without a text: SPACE_TRIED are enough. */
+static enum error_code refusals_add(struct all *w, struct plan *p)
+{
+    struct refusals *const refusals = w->context;
+    struct error why = { 0 };
+    int i = 0;
+    if (plan_check(p, &why) == OK)
+        return fail(w->err, ERR_PLAN, "--devices %d: this planner finds no plan, although there are some; "
+                    "try --planner exhaustive", w->s->devices);
+    while (i < refusals->texts && strcmp(refusals->of[i].why.text, why.text) != 0) i++;
+    if (i == refusals->texts && i < REFUSALS) refusals->of[refusals->texts++].why = why;
+    if (i < REFUSALS) refusals->of[i].count++;
+    return ++refusals->tried < SPACE_TRIED ? OK : ERR_CHECK;
+}
+
+enum error_code plan_space_explain(const struct plan_space *s, struct error *err)
+{
+    struct refusals refusals = { .texts = 0 };
+    struct all w = { .s = s, .at_end = refusals_add, .context = &refusals, .err = err };
+    int most = 0;
+    if (descend(&w, BY_MESH, s->base) == ERR_PLAN) return ERR_PLAN;
+    for (int i = 1; i < refusals.texts; i++) most = refusals.of[i].count > refusals.of[most].count ? i : most;
+    if (refusals.texts == 0)
+        return fail(err, ERR_PLAN, "--devices %d: no mesh, scheme and number of microbatches can be combined",
+                    s->devices);
+    return fail(err, ERR_PLAN, "--devices %d: no plan is possible; %d of %d are refused so: %s", s->devices,
+                refusals.of[most].count, refusals.tried, refusals.of[most].why.text);
 }
 
 /* ---- as words ---------------------------------------------------------------------------------------------------- */

@@ -2,7 +2,8 @@
  *
  * A plan is a value for each dimension: the mesh, the number of microbatches, what is recomputed, and a scheme for each
  * axis that has more than one device.  Schemes come from the registry (schemes/registry.c), so a new one takes part
- * with its line there.  Schemes that train another function (DIFFERS) do not.  What a plan may not be, plan_check says.
+ * with its line there.  Schemes that train another function (DIFFERS) do if a list names them.  plan_check says what a
+ * plan may not be.
  *
  * All microbatches have as many sequences: dp divides the batch, and the number of microbatches divides a copy's part.
  * A schedule whose number of stages on a device is free has as many as cut the layers evenly, or one.
@@ -68,6 +69,10 @@ enum error_code plan_space_each(const struct plan_space *, plan_space_fn *, void
 
 /** Whether the plan can be trained: plan_check, and what it adds to the plan. */
 bool plan_space_is_legal(struct plan *);
+
+/** Say why a planner found no plan: what refuses most of the first thousands of choices, or that a legal one exists.
+ * @return ERR_PLAN, with the reason in err. */
+enum error_code plan_space_explain(const struct plan_space *, struct error *err);
 
 enum { PLAN_WORDS = 400 };
 /** The words of `orrery train` that choose this plan, beside those that all plans have in common.  @return text. */

@@ -108,6 +108,21 @@ test_balance() {
     run search --devices 4 --model mixtral-tiny --dispatch speculative; expect_status 2; expect_error '--dispatch speculative: needs a table of tokens'
 }
 
+# What trains another function takes part only when a list names it; its plans are those that train.
+test_named_ones_take_part() {
+    run search --devices 2 --model mixtral-tiny --batch 4 --pp 2 --micro 2 --recompute none --schedule 1f1b,skippipe --json -
+    expect_status 0; expect_out '"words":	".*--schedule skippipe '; expect_out '"words":	".*--schedule 1f1b '
+    run search --devices 2 --model mixtral-tiny --batch 4 --pp 2 --micro 2 --recompute none; expect_status 0; expect_no_out 'skippipe|pipedream'
+    run search --devices 2 --model mixtral-tiny --batch 4 --pp 2 --micro 4 --recompute none --schedule pipedream-2bw --clip 0
+    expect_status 0; expect_out '^ +1  --pp 2 --schedule pipedream-2bw --micro 4$'
+}
+
+# Where no plan is legal, the reason of most of them is said; where a planner has missed the legal ones, that.
+test_why_none() {
+    run search --devices 2 --model mixtral-tiny --batch 4 --pp 2 --micro 4 --recompute none --schedule pipedream-2bw
+    expect_status 2; expect_error '--devices 2: no plan is possible; [0-9]+ of [0-9]+ are refused so: --clip 1: --schedule pipedream-2bw .* use --clip 0'
+}
+
 # A mixture's experts, and a scheme of a plug-in, take part.
 test_what_takes_part() {
     run search --devices 2 --model mixtral-tiny --batch 4 --micro 1,2 --recompute none --data-parallel zero1,zero3 --dispatch alltoall,allgather --json -
@@ -131,4 +146,4 @@ test_refusals() {
     run list planners;                                      expect_status 0; expect_out '^  beam '; expect_out '^  exhaustive '
 }
 
-run_tests test_plans_run test_rows_differ test_memory test_replayed test_mixture test_balance test_what_takes_part test_refusals
+run_tests test_plans_run test_rows_differ test_memory test_replayed test_mixture test_balance test_named_ones_take_part test_why_none test_what_takes_part test_refusals

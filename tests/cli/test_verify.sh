@@ -67,6 +67,16 @@ test_under_a_launcher() {
     expect_status 0; expect_out '^  allreduce +ok, [0-9]+ calls: two_shot '
 }
 
+# A line for each case that trains; a second run has equal lines, another backend other times at most.
+test_digests() {
+    run verify data --from 2 --devices 2 --part 5/40 --digests one.txt --json all.json; expect_status 0
+    run verify data --from 2 --devices 2 --part 5/40 --digests two.txt --quiet; expect_status 0; expect_silent
+    cmp -s one.txt two.txt || complain "not the same twice: $(diff one.txt two.txt | head -n 2)"
+    [ "$(grep -cE '^([0-9a-f]{16} ){4} data ' one.txt)" = "$(grep -c '"numbers":' all.json)" ] || complain 'not a line for each case'
+    [ "$(cut -d ' ' -f 1 one.txt | sort -u | wc -l)" = "$(wc -l <one.txt)" ] || complain 'two cases have equal numbers'
+    run verify data --devices 1 --digests /nowhere/x;   expect_status 1; expect_error '--digests /nowhere/x: cannot be written'; expect_no_out 'devices?, data'
+}
+
 test_refusals() {
     run verify pipelin;                                 expect_status 2; expect_error 'pipelin'
     run verify --devices 0;                             expect_status 2; expect_error '--devices 0'
@@ -75,4 +85,4 @@ test_refusals() {
 }
 
 run_tests test_schemes test_pipeline_and_json test_collectives test_tiles_of_the_sphere test_parts test_from test_under_a_launcher \
-    test_refusals
+    test_digests test_refusals

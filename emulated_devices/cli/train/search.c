@@ -17,7 +17,7 @@ static const char *const of_one_plan[] = {
     "--wait-limit", "--threads",
     "--save", "--save-every", "--keep", "--log", "--log-every", "--tensorboard", "--eval-every", "--owners-out",
     "--save-load", "--resume", "--override", "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule",
-    "--lr-decay", "--clip", "--weight-decay", "--seed", "--trace", "--trace-steps", "--trace-format", "--timeline",
+    "--lr-decay", "--weight-decay", "--seed", "--trace", "--trace-steps", "--trace-format", "--timeline",
     "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--steps", "--batches", "--unfolded",
     "--print-config", "--dry-run",
     "--dp", "--tp", "--pp", "--cp", "--ep", "--etp", "--tensor", "--attention", "--dispatch", "--degree", "--copies",
@@ -381,9 +381,7 @@ static enum error_code nothing_fits(const struct report *r, struct error *err)
     const struct search *s = &r->search;
     char words[PLAN_WORDS], more[64] = "and was not planned (--plans)";
     struct plan p;
-    if (s->count == 0)
-        return fail(err, ERR_PLAN, "--devices %d: no mesh, scheme and number of microbatches can be combined",
-                    s->space->devices);
+    if (s->count == 0) return plan_space_explain(s->space, err);
     const int at = smallest(s);
     const uint64_t needs = needs_of(&s->of[at]);
     struct plan_space wider = *s->space;

@@ -4,6 +4,7 @@
 #include "emulated_devices/verify/cases/cases.h"
 #include "emulated_devices/verify/cases/drawn.h"
 #include "ref/io/terminal.h"
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -86,6 +87,20 @@ static void print_tally(const struct tally *t)
     }
 }
 
+/* Digests are texts: a number of JSON has 53 bits. */
+static void record_digest(cJSON *to, const struct digest *digest)
+{
+    const struct { const char *name; uint64_t value; } row[] = {
+        { "numbers", digest->numbers }, { "counters", digest->counters }, { "memory", digest->memory },
+        { "time", digest->time },
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        char text[17];
+        snprintf(text, sizeof text, "%016" PRIx64, row[i].value);
+        cJSON_AddStringToObject(to, row[i].name, text);
+    }
+}
+
 static void record_case(struct job *j, const struct cases *c, const struct choice *x, const struct plan *p,
                         const struct case_outcome *o)
 {
@@ -112,6 +127,7 @@ static void record_case(struct job *j, const struct cases *c, const struct choic
     add_worst(to, "weights", &r->weight);
     cJSON_AddBoolToObject(to, "traffic_equals_formulas", o->outcome.traffic.code == OK);
     cJSON_AddBoolToObject(to, "memory_equals_formulas", o->outcome.memory.code == OK);
+    record_digest(cJSON_AddObjectToObject(to, "digest"), &o->outcome.digest);
     cJSON *invariants = cJSON_AddObjectToObject(to, "invariants");
     for (int i = 0; i < ADAPTING; i++) record_counts(invariants, &o->outcome.adapted[i]);
 }

@@ -4,6 +4,7 @@
 #include "emulated_devices/cli/verify/verify.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
+#include "ref/io/output.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,9 @@ static enum error_code parse(struct verify_options *o, int argc, char **argv, bo
         THREADS_OPTION,
         { "--quiet", NULL, OPTION_SWITCH, &o->quiet, .help = "no text output" },
         { "--json", "FILE", OPTION_STRING, &o->json, .help = "every case as JSON; - for stdout, without text output" },
+        { "--digests", "FILE", OPTION_STRING, &o->digests,
+          .help = "a line for each case that trains, with hashes of its numbers, counters, memory and time: to compare "
+                  "two builds on one machine" },
         { 0 }
     };
     const enum error_code e = parse_command(
@@ -151,6 +155,7 @@ static enum error_code report(const struct verify_options *o, cJSON *root, struc
     cJSON_AddNumberToObject(root, "refused", all.refused);
     cJSON_AddNumberToObject(root, "invariants", (double)all.invariants);
     enum error_code e = o->json ? json_write(o->json, root, err) : OK;
+    if (!e && o->digests) e = verify_write_digests(o->digests, cJSON_GetObjectItem(root, "cases"), err);
     if (e || all.passed == all.cases) return e;
     return fail(err, ERR_CHECK, "%d of %d cases did not hold", all.cases - all.passed, all.cases);
 }
@@ -178,6 +183,7 @@ enum error_code command_verify(int argc, char **argv, int *status, struct error 
     bool help;
     enum error_code e = parse(&o, argc, argv, &help, err);
     o.quiet = o.quiet || (o.json && strcmp(o.json, "-") == 0);
+    if (!e && !help && o.digests) e = fail_about(err, output_probe(o.digests, err), "--digests");
     if (!e && !help) e = cluster_find(&o.cluster, o.cluster_name, err);
     if (e || help) return e;
     setenv("ORRERY_STREAMS", "random:1", 0);            /* for every device of every case */

@@ -18,6 +18,7 @@ struct verify_options {
     const char *part_text;              /* as typed; NULL: all cases */
     struct verify_part part;
     const char *json;
+    const char *digests;                /* a file of digests to write; NULL: none */
     bool quiet;                         /* print no lines */
     const char *cluster_name;           /* as typed */
     struct cluster cluster;             /* its nodes define the collectives of several levels */
@@ -54,6 +55,9 @@ struct job {
 
 /** Whether the next case, or the next that is refused, is of this run's part.  The same on every device. */
 bool verify_takes(struct job *);
+
+/** Write a line of digests for each case that trains.  @return OK or ERR_FILE. */
+enum error_code verify_write_digests(const char *path, const cJSON *cases, struct error *);
 
 /** Count a case.  @return its JSON with the common fields, to which more can be added. */
 cJSON *verify_begin_case(struct job *, const char *family, const char *scheme, const struct error *verdict);

@@ -172,16 +172,20 @@ static enum error_code steps(struct trainer *t, struct reference *ref, struct ou
     enum error_code e = adaptation_open(&adaptation, t, err);
     if (!e) e = compare_weights(t, ref, &o->comparison, err);
     o->initial_equal = o->comparison.largest.error == 0;
+    o->digest = digest_start();
+    digest_add_weights(&o->digest, t);
     o->comparison.codes = low_rank_has_codes(&t->plan.hyper);
     probes_open(&probes, t, false);
     for (int s = 0; s < case_steps(&t->plan) && !e; s++) {
         e = compare_begin(&probes, ref, err);
         if (!e) e = trainer_gradients(t, &result, err);
+        if (!e) digest_add_gradients(&o->digest, t, &result);
         if (!e) e = check_adaptation(t, &adaptation, o, err);
         if (!e) e = check_copies(t, BEFORE_OPTIMIZER, o, err);
         if (!e) e = compare_gradients(&probes, ref, &result, &o->comparison, err);
         if (!e) e = check_encoders(t, ref, true, o, err);
         if (!e) e = trainer_update(t, &result, err);
+        if (!e) digest_add_weights(&o->digest, t);
         if (!e) e = check_copies(t, AFTER_OPTIMIZER, o, err);
         if (here && !e) e = reference_update(ref, err);
         if (!e) e = compare_weights(t, ref, &o->comparison, err);
@@ -233,6 +237,7 @@ static enum error_code train(struct trainer *t, const struct batch_source source
     o->hash = hash_own(t);
     o->activations = t->device->arena.peak.tag[ACTIVATIONS];
     for (int tag = PARAMETERS; tag <= OPTIMIZER; tag++) o->model_state += t->device->arena.peak.tag[tag];
+    if (!e) e = digest_finish(&o->digest, t, err);
     if (!e) e = hash_whole(t, &o->whole_hash, err);
     if (opened) reference_close(&ref);
     return e;

@@ -7,6 +7,7 @@
 #ifndef ORRERY_CASE_H
 #define ORRERY_CASE_H
 
+#include "emulated_devices/verify/cases/digest.h"
 #include "emulated_devices/verify/reference/adaptation.h"
 #include "emulated_devices/verify/reference/compare.h"
 #include "ref/routers/router.h"
@@ -37,6 +38,7 @@ struct outcome {
     struct error verdict;               /* OK, or ERR_CHECK: the first of all these checks that fails */
     uint64_t hash;                      /* of this device's own weights at the end */
     uint64_t whole_hash;                /* rank 0: of the whole model's weights, independent of the mesh */
+    struct digest digest;               /* rank 0: of what all devices have computed and counted */
     uint64_t activations;               /* this device's peak, in bytes */
     uint64_t model_state;               /* sum of the peaks of weights, gradients, masters and optimizer state */
     double loss;
