@@ -462,9 +462,10 @@ enum error_code command_list(int argc, char **argv, int *status, struct error *e
     (void)status;
     const struct option table[] = {
         { "WHAT", NULL, OPTION_STRING, &what,
-          .help = "a part of the list, or the name of an entry: then with all that is known of it. Parts: models, "
-                  "tensor, attention, dispatch, routers, data, schedules, spatial, collectives, optimizers, profiles, "
-                  "clusters, backends, dtypes, clashes; default: a line for each entry of all parts" },
+          .help = "a part of the list, or the name of an entry, for all that is known of the entry. Parts: "
+                  "models, tensor, attention, dispatch, routers, data, schedules, spatial, collectives, "
+                  "optimizers, profiles, clusters, planners, backends, dtypes, clashes; default: a line for "
+                  "each entry of all parts" },
         { 0 }
     };
     enum error_code e = parse_command(
