@@ -42,7 +42,7 @@ test_refusals() {
     run train --model mixtral-tiny --offload experts --chosen-experts; expect_status 2; expect_error '--chosen-experts: --optimizer adamw steps all experts'
     infer --model tiny --offload optimizer;                 expect_status 2; expect_error 'orrery infer keeps no state'
     infer --model tiny --offload gradients;                 expect_status 2; expect_error 'orrery infer has no gradients'
-    infer --model tiny --zero 1 --dp 2;                     expect_status 2; expect_error 'orrery infer has none; it goes with'
+    infer --model tiny --zero 1 --dp 2;                     expect_status 2; expect_error 'orrery infer has neither; use --data-parallel'
     run infer --check "$top/golden/gpt2-tied.safetensors";  expect_status 2; expect_error 'golden files are of training'
 }
 
