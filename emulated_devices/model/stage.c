@@ -120,7 +120,7 @@ static enum error_code cut_microbatch(const struct stage *s, struct microbatch *
     const int dp = mesh_coordinate(&s->plan->mesh, s->rank, DP);
     const bool plans = s->seams->cp.scheme->plan != NULL;
     drop_cut(m);
-    for (int i = 0; m->routing && i < s->layers + 2; i++) m->routing[i].received = 0;           /* not known yet */
+    for (int i = 0; m->routing && i < s->layers + 2; i++) expert_routing_clear(&m->routing[i]); /* not known yet */
     const enum error_code e = plan_context(s->plan, dp, micro, tensor_none, &m->plan, err);
     if (e) return e;
     m->sequences = plan_sequences(s->plan, dp, micro);

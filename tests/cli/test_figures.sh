@@ -38,8 +38,8 @@ plan --dp 2 --tp 2 --pp 2 --micro 4
 plan --dp 4 --zero 3 --model small --cluster ethernet-1g
 plan --model small --dp 8 --batch 16 --memory 14M
 search --devices 2 --model small --micro 1,2 --recompute none --data-parallel ddp,zero3 --tensor 1d --top 3
-train --model small --data $text --steps 1 --dp 2
-infer --model small --data $text --steps 1 --dp 2
+train --model small --data $text --steps 1 --dp 2 --batch 2
+infer --model small --data $text --steps 1 --dp 2 --batch 2
 show cluster ethernet-1g
 show allreduce ring --devices 4 --count 1000000 --cluster ethernet-1g
 show schedule 1f1b --pp 2 --micro 2

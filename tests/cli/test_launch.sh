@@ -150,11 +150,11 @@ test_reader_that_leaves() {
     local mesh words
     into_head() { command="orrery $* | head -n 1"; timeout -k 5 300 "$program" "$@" </dev/null 2>"$place/err" | head -n 1 >"$place/out"; status=${PIPESTATUS[0]}; look; }
     for mesh in '--dp 1' '--dp 2'; do
-        into_head train --model tiny --data "$text" --steps 30 $mesh --save kept
+        into_head train --model tiny --data "$text" --batch 2 --seq 16 --steps 30 $mesh --save kept
         expect_status 0; expect_silent; expect_out '^model'; expect_file kept/training.json
         rm -r kept
     done
-    into_head train --model tiny --data "$text" --steps 4 --dp 2 --tp 2 --check ref;  expect_status 0; expect_silent
+    into_head train --model tiny --data "$text" --batch 2 --seq 16 --steps 4 --dp 2 --tp 2 --check ref;  expect_status 0; expect_silent
     into_head train --model tiny --data "$text" --steps 1 --memory 1K;                expect_status 2
     into_head list;                                                                   expect_status 0; expect_silent
     into_head show schedule 1f1b --pp 64 --micro 200 --json -;                        expect_status 0; expect_silent

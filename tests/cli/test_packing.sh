@@ -30,7 +30,7 @@ test_padding_of_mixtures() {
     for how in '--dp 2' '--cp 2 --attention ring-zigzag' '--cp 2 --ep 2 --attention allgather-kv' '--cp 2 --attention hdp' \
                '--pp 2 --schedule gpipe --micro 2 --z-loss 0.1' '--tp 2 --tensor 1d-sp --ep 2 --dp 2 --z-loss 0.1' '--tp 2 --recompute selective' \
                '--dp 2 --router noaux-tc --router-speed 0.3'; do
-        run train --model mixtral-tiny --data "$text" $checked --pack half $how;    expect_status 0; expect_silent; expect_out '^OK: every activation'
+        run train --model mixtral-tiny --data "$text" $checked --pack half --batch 4 $how;    expect_status 0; expect_silent; expect_out '^OK: every activation'
     done
 }
 

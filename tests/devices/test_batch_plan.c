@@ -92,6 +92,27 @@ static void test_with_other_axes(void **state)
     }
 }
 
+/* Four devices share three experts, so one of them has none.  It has more rows in the second step than in the first,
+ * and all together have fewer: the second step's memory is not that of both maxima. */
+static void test_a_device_without_experts(void **state)
+{
+    static char first[] = "orrery batches 1\n1 | 1 | 5 | 5\n3 | 3 | 1 | 1\n",
+                last[] = "orrery batches 1\n5 | 5 | 1 | 1\n1 | 1 | 3 | 3\n";
+    const struct expert_scheme *s;
+    (void)state;
+    for (int i = 0; (s = expert_scheme_at(i)) != NULL && test_size == 4; i++)
+        for (int k = 0; k < 2; k++) {
+            struct plan p = case_plan(4, 1, 1);
+            case_take_mixtral(&p);
+            p.model.mixture.E = 3;
+            case_take_experts(&p, s->cuts_experts ? 4 : 1, s->head.name);
+            struct batch_plan b = read_text(k ? first : last);
+            take(&p, &b);
+            if (plan_check(&p, &err) == OK) check(&p);
+            batch_plan_free(&b);
+        }
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -171,7 +192,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         MPI_TEST(test_where_sequences_are), MPI_TEST(test_every_data_scheme), MPI_TEST(test_with_other_axes),
-        MPI_TEST(test_refused), MPI_TEST(test_bad_files), MPI_TEST(test_digest), MPI_TEST(test_devices_agree),
+        MPI_TEST(test_a_device_without_experts), MPI_TEST(test_refused), MPI_TEST(test_bad_files),
+        MPI_TEST(test_digest), MPI_TEST(test_devices_agree),
     };
     return MPI_RUN("batch_plan", tests);
 }
