@@ -47,7 +47,7 @@ refuses() { expect_status "$1"; expect_error "$2"; expect_nothing; }
 
 test_what_is_refused() {
     train --zero 3 --offload weigths;                           refuses 2 '--offload weigths: .*did you mean weights\?'
-    train --zero 3 --offload optimizer,;                        refuses 2 '--offload optimizer,: a list such as optimizer,gradients,weights'
+    train --zero 3 --offload optimizer,;                        refuses 2 '--offload optimizer,: must be a list such as optimizer,gradients,weights'
     train --zero 3 --offload '';                                refuses 2 '--offload: must not be empty'
     train --zero 3 --offload optimizer --optimizer sgd;         refuses 2 '--offload optimizer: --optimizer sgd with --dtype fp32 keeps no state'
     train --dp 2 --offload gradients --optimizer mezo;          refuses 2 '--offload gradients: --optimizer mezo has no gradients'
