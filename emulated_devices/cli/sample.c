@@ -1,6 +1,6 @@
 /* sample.c -- `orrery sample`: a model goes on with a text, on one device. */
 #include "emulated_devices/cli/cli.h"
-#include "emulated_devices/cli/measure.h"
+#include "ref/machine/measure.h"
 #include "emulated_devices/cli/train/series.h"
 #include "emulated_devices/model/checkpoint/checkpoint.h"
 #include "ref/io/document.h"

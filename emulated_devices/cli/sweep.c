@@ -11,7 +11,7 @@
  * results are there, with the same settings, is not repeated: so an interrupted sweep goes on where it was.
  */
 #include "emulated_devices/cli/cli.h"
-#include "emulated_devices/cli/measure.h"
+#include "ref/machine/measure.h"
 #include "emulated_devices/cli/time_left.h"
 #include "emulated_devices/cli/train/series.h"
 #include "emulated_devices/cli/train/train.h"

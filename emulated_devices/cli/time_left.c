@@ -1,5 +1,5 @@
 #include "emulated_devices/cli/time_left.h"
-#include "emulated_devices/cli/measure.h"
+#include "ref/machine/measure.h"
 #include "ref/io/document.h"
 #include "ref/io/terminal.h"
 #include <math.h>

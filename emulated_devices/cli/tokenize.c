@@ -1,6 +1,6 @@
 /* tokenize.c -- `orrery tokenize`: texts as the tokens of a model's own tokenizer, to look at or for a file. */
 #include "emulated_devices/cli/cli.h"
-#include "emulated_devices/cli/measure.h"
+#include "ref/machine/measure.h"
 #include "ref/io/document.h"
 #include "ref/io/figures.h"
 #include "ref/io/json.h"

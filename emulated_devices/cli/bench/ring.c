@@ -1,4 +1,5 @@
 #include "emulated_devices/cli/bench/ring.h"
+#include "emulated_devices/model/training.h"
 #include "emulated_devices/verify/cases/case.h"
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"
@@ -42,12 +43,7 @@ static struct plan plan_of(int devices, int ring, bool chosen)
 
 static enum error_code passes(struct trainer *t, struct run_of *r, struct error *err)
 {
-    struct step_result result;
-    enum error_code e = OK;
-    for (int i = 0; i < PASSES && !e; i++) {
-        e = trainer_gradients(t, &result, err);
-        if (!e) e = trainer_update(t, &result, err);
-    }
+    enum error_code e = training_run(t, PASSES, NULL, 0, NULL, err);
     const struct tier_traffic all = trainer_tier_traffic_counted(t), said = trainer_tier_traffic_so_far(t, PASSES);
     *r = (struct run_of){ t->device->arena.peak.tag[PARAMETERS], all.bytes_read, all.reads,
                           1e-6 * (double)t->device->clock.now };

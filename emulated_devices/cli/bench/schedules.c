@@ -1,6 +1,6 @@
 /* schedules.c -- `orrery bench schedules`: published bubbles beside ours, and all schedules side by side. */
 #include "emulated_devices/cli/bench/bench.h"
-#include "emulated_devices/cli/measure.h"
+#include "ref/machine/measure.h"
 #include "emulated_devices/schemes/pipeline/published.h"
 #include "emulated_devices/schemes/pipeline/timing.h"
 #include "ref/io/table.h"

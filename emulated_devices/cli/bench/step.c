@@ -1,7 +1,7 @@
 /* step.c -- `orrery bench step`: speed, beside a limit measured in the same run.  Tests never check speed. */
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/bench/steal.h"
-#include "emulated_devices/cli/measure.h"
+#include "ref/machine/measure.h"
 #include "emulated_devices/cli/time_left.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"

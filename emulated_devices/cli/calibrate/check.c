@@ -1,6 +1,6 @@
 /* check.c -- training steps on this machine, beside their virtual time on it. */
 #include "emulated_devices/cli/calibrate/calibrate.h"
-#include "emulated_devices/cli/measure.h"
+#include "ref/machine/measure.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
 #include "ref/io/table.h"

@@ -3,7 +3,7 @@
 #include <sys/prctl.h>
 #endif
 #include "emulated_devices/cli/launch/family.h"
-#include "emulated_devices/cli/measure.h"
+#include "ref/machine/measure.h"
 #include <ctype.h>
 #include <dirent.h>
 #include <poll.h>

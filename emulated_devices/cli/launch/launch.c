@@ -8,7 +8,7 @@
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/cli/launch/family.h"
 #include "emulated_devices/cli/launch/machine.h"
-#include "emulated_devices/cli/measure.h"
+#include "ref/machine/measure.h"
 #include "emulated_devices/cli/launch/watch.h"
 #include "ref/io/document.h"
 #include "ref/io/output.h"

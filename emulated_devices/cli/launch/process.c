@@ -2,7 +2,7 @@
  * initialised. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/device/backend.h"
-#include "emulated_devices/cli/measure.h"
+#include "ref/machine/measure.h"
 #include "emulated_devices/comm/comm.h"
 #include "ref/io/child.h"
 #include "ref/io/terminal.h"

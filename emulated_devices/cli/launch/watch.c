@@ -1,6 +1,6 @@
 #include "emulated_devices/cli/launch/watch.h"
 #include "emulated_devices/cli/cli.h"
-#include "emulated_devices/cli/measure.h"
+#include "ref/machine/measure.h"
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>

@@ -1,10 +1,9 @@
 /* golden.c -- `orrery train --check GOLDEN`: trains a golden file's run on any mesh, and compares it with the file. */
-#include "emulated_devices/cli/measure.h"
 #include "emulated_devices/cli/train/dump.h"
 #include "emulated_devices/cli/train/dump_ranks.h"
 #include "emulated_devices/cli/train/log.h"
 #include "emulated_devices/verify/reference/golden_truth.h"
-#include "emulated_devices/verify/reference/replicas.h"
+#include "emulated_devices/verify/reference/watch.h"
 #include "ref/io/terminal.h"
 #include <math.h>
 #include <stdio.h>
@@ -123,9 +122,12 @@ static enum error_code dump_own_gradients(struct session *s, const struct step_r
 }
 
 /* Before the optimizer clears the gradients. */
-static enum error_code dump_gradients(struct session *s, const struct step_result *result, struct error *err)
+static enum error_code dump_gradients(void *context, struct trainer *trainer, struct training_step *taken,
+                                      struct error *err)
 {
-    const int64_t step = s->trainer.step;
+    struct session *const s = context;
+    const struct step_result *const result = &taken->result;
+    const int64_t step = trainer->step;
     if (!s->options->dump) return OK;
     if (s->ranks.folder) return dump_own_gradients(s, result, err);
     enum error_code e = comm_agree(s->trainer.comm, train_dump_step(&s->dump, result, step, err), err);
@@ -136,45 +138,61 @@ static enum error_code dump_gradients(struct session *s, const struct step_resul
 }
 
 /* For --log, --tensorboard and --json, on rank 0.  validation: NAN: none was computed. */
-static enum error_code note_step(struct session *s, int64_t i, const struct step_result *result, double seconds,
-                                 double validation, struct error *err)
+static enum error_code note_step(struct session *s, int64_t i, const struct training_step *step, double validation,
+                                 struct error *err)
 {
     struct train_record *r = &s->record;
-    r->step[i] = *result, r->seconds[i] = seconds;
+    r->step[i] = step->result, r->seconds[i] = step->seconds;
     r->steps = i + 1;
     fprintf(r->out, "step %lld/%lld  loss %.12f  norm %.12f\n", (long long)i + 1, (long long)s->golden->steps,
-            result->loss, result->norm);
+            step->result.loss, step->result.norm);
     if (!isnan(validation)) report_evaluation(r, i + 1, validation);
     return run_log_step(&s->log, i, validation, err);
 }
 
-static enum error_code one_step(struct session *s, struct error *err)
+static enum error_code golden_step_begins(void *context, struct trainer *trainer, struct training_step *step,
+                                          struct error *err)
 {
-    const double began = measure_now();
+    const struct session *const s = context;
+    (void)step, (void)err;
+    trainer->plan.hyper.lr = s->rates[trainer->step];
+    return OK;
+}
+
+static enum error_code dump_weights(void *context, struct trainer *trainer, struct training_step *step,
+                                    struct error *err)
+{
+    struct session *const s = context;
+    const int64_t done = trainer->step;
+    (void)step;
+    if (!s->options->dump || !s->golden->every_step || done == s->golden->steps) return OK;
+    return s->ranks.folder ? comm_agree(trainer->comm, dump_ranks_weights(&s->ranks, trainer, done, err), err)
+                           : train_dump_weights(&s->dump, trainer, done, err);
+}
+
+static enum error_code golden_step_ended(void *context, struct trainer *trainer, struct training_step *step,
+                                         struct error *err)
+{
+    struct session *const s = context;
+    const int64_t every = s->options->eval_every;
     double validation = NAN;
-    struct trainer *t = &s->trainer;
-    struct comm *comm = t->comm;
-    struct step_result result = { 0 };
-    const bool paranoid = s->options->paranoid, last = t->step + 1 == s->golden->steps;
-    t->plan.hyper.lr = s->rates[t->step];
-    enum error_code e = compare_begin(&s->probes, &s->reference, err);
-    if (!e) e = trainer_gradients(t, &result, err);
-    if (!e && paranoid) e = replicas_check(t, BEFORE_OPTIMIZER, &s->record.copies, err);
-    if (!e) e = compare_gradients(&s->probes, &s->reference, &result, &s->record.comparison, err);
-    if (!e) e = dump_gradients(s, &result, err);
-    if (!e) e = trainer_update(t, &result, err);
-    if (!e && paranoid) e = replicas_check(t, AFTER_OPTIMIZER, &s->record.copies, err);
-    if (!e && s->here) e = reference_update(&s->reference, err);
-    if (!e && s->options->dump && s->golden->every_step && !last)
-        e = s->ranks.folder ? comm_agree(comm, dump_ranks_weights(&s->ranks, t, t->step, err), err)
-                            : train_dump_weights(&s->dump, t, t->step, err);
-    e = comm_agree(comm, e, err);
-    if (!e) e = compare_weights(t, &s->reference, &s->record.comparison, err);
-    if (!e) reference_follow(&s->reference, t);
-    const double seconds = measure_now() - began;
-    if (!e && s->options->eval_every && t->step % s->options->eval_every == 0)
-        e = print_sample(t, s->data, 0, s->record.out, &validation, err);
-    return e || !s->here ? e : note_step(s, t->step - 1, &result, seconds, validation, err);
+    enum error_code e = OK;
+    if (every && trainer->step % every == 0) e = print_sample(trainer, s->data, 0, s->record.out, &validation, err);
+    return e || !s->here ? e : note_step(s, trainer->step - 1, step, validation, err);
+}
+
+static enum error_code golden_train(struct session *s, struct error *err)
+{
+    struct reference_watch beside = { &s->reference, &s->probes, &s->record.comparison, NULL, true };
+    struct training_observer observers[3];
+    int count = 0;
+    if (s->options->paranoid) observers[count++] = replicas_observer(&s->record.copies);
+    observers[count++] = reference_observer(&beside);
+    observers[count++] = (struct training_observer){ .context = s, .at = { [STEP_BEGINS] = golden_step_begins,
+                                                                  [GRADIENTS_REDUCED] = dump_gradients,
+                                                                  [WEIGHTS_STEPPED] = dump_weights,
+                                                                  [STEP_ENDED] = golden_step_ended } };
+    return training_run(&s->trainer, s->golden->steps, observers, count, NULL, err);
 }
 
 static enum error_code write_own(struct session *s, struct error *err)
@@ -257,7 +275,7 @@ static enum error_code run(struct session *s, struct error *err)
         fprintf(s->record.out, "golden  %s\nmesh    %d device%s, %d thread%s each, %s, %s\n\n", s->options->check,
                 comm->size, plural(comm->size), s->record.arithmetic.threads, plural(s->record.arithmetic.threads),
                 dtype_name(s->options->plan.dtype), s->options->plan.optimizer->name);
-    while (s->trainer.step < s->golden->steps && !e) e = one_step(s, err);
+    e = golden_train(s, err);
     if (!e && s->options->dump) e = write_dump(s, err);
     if (!e) e = comm_agree(comm, conclude(s, err), err);
     probes_close(&s->probes);

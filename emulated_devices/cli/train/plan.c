@@ -9,7 +9,7 @@
 #include "emulated_devices/draw/timeline.h"
 #include "emulated_devices/model/dry_run/alone.h"
 #include "emulated_devices/search/search.h"
-#include "emulated_devices/cli/measure.h"
+#include "ref/machine/measure.h"
 #include "ref/io/figures.h"
 #include "ref/io/terminal.h"
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/cli/train/report/report_changes.h"
 #include "emulated_devices/search/planner.h"
-#include "emulated_devices/cli/measure.h"
+#include "ref/machine/measure.h"
 #include "emulated_devices/cli/time_left.h"
 #include "ref/io/columns.h"
 #include "ref/io/document.h"

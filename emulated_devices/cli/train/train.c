@@ -1,6 +1,5 @@
 /* train.c -- `orrery train`: trains a model on a mesh with a text, and can compare it with one device. */
 #include "emulated_devices/cli/launch/machine.h"
-#include "emulated_devices/cli/measure.h"
 #include "emulated_devices/cli/train/profile.h"
 #include "emulated_devices/cli/train/session.h"
 #include "emulated_devices/cli/train/stopping.h"
@@ -11,8 +10,7 @@
 #include "emulated_devices/draw/trace_file.h"
 #include "emulated_devices/model/mixture.h"
 #include "emulated_devices/model/dry_run/plan_memory.h"
-#include "emulated_devices/verify/reference/encoders.h"
-#include "emulated_devices/verify/reference/replicas.h"
+#include "emulated_devices/verify/reference/watch.h"
 #include "ref/io/figures.h"
 #include "ref/io/output.h"
 #include "ref/io/terminal.h"
@@ -62,17 +60,6 @@ static enum error_code check_memory(const struct train_options *o, struct error 
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-/* The first encoder that differs is kept for the verdict, if the language model was right so far. */
-static enum error_code check_encoders(struct session *r, bool gradients, struct error *err)
-{
-    struct error differs;
-    if (r->options->plan.encoders.kinds == 0) return OK;
-    const enum error_code e = encoders_compare(&r->trainer, &r->reference, gradients, &differs);
-    if (e == ERR_CHECK && !r->record.comparison.failed && !r->record.encoders.code) r->record.encoders = differs;
-    if (e && e != ERR_CHECK) *err = differs;
-    return e == ERR_CHECK ? OK : e;
-}
-
 static struct backend_calls calls_so_far(const struct session *r)
 {
     const struct device *d = r->trainer.comm->device;
@@ -84,37 +71,6 @@ static struct backend_calls calls_since(const struct session *r, struct backend_
     const struct backend_calls a = calls_so_far(r);
     return (struct backend_calls){ a.launches - b.launches, a.products - b.products, a.copies - b.copies,
                                    a.allocations - b.allocations, a.waits - b.waits, a.lookups - b.lookups };
-}
-
-static enum error_code one_step(struct session *r, int64_t i, struct error *err)
-{
-    struct step_result result = { 0 };
-    const bool reference_here = r->checking && r->speaks;
-    enum error_code e = r->checking ? compare_begin(&r->probes, &r->reference, err) : OK;
-    const struct backend_calls before = calls_so_far(r);
-    double t0 = measure_now(), p0 = measure_processor();
-    if (!e) e = trainer_gradients(&r->trainer, &result, err);
-    double spent = measure_now() - t0, computed = measure_processor() - p0;
-    if (!e && r->options->paranoid) e = replicas_check(&r->trainer, BEFORE_OPTIMIZER, &r->record.copies, err);
-    if (!e && r->checking) e = compare_gradients(&r->probes, &r->reference, &result, &r->record.comparison, err);
-    if (!e && r->checking) e = check_encoders(r, true, err);
-    t0 = measure_now(), p0 = measure_processor();
-    if (!e) e = trainer_update(&r->trainer, &result, err);
-    spent += measure_now() - t0, computed += measure_processor() - p0;
-    if (r->speaks && !r->checking) r->record.calls = calls_since(r, before);
-    if (!e && r->options->paranoid) e = replicas_check(&r->trainer, AFTER_OPTIMIZER, &r->record.copies, err);
-    if (!e && reference_here) e = reference_update(&r->reference, err);
-    if (r->checking) e = comm_agree(r->trainer.comm, e, err);       /* the reference can fail only on rank 0 */
-    if (!e && r->checking) e = compare_weights(&r->trainer, &r->reference, &r->record.comparison, err);
-    if (!e && r->checking) e = check_encoders(r, false, err);
-    if (!e && r->checking) reference_follow(&r->reference, &r->trainer);
-    if (!e) step_diverges(r->options->plan.optimizer, r->trainer.step, &result, &r->divergence);
-    if (r->speaks) {
-        r->record.step[i] = result;
-        r->record.seconds[i] = spent, r->record.processor[i] = computed;
-        r->record.steps = i + 1;
-    }
-    return e;
 }
 
 static enum error_code load_weights(struct session *r, struct error *err)
@@ -309,6 +265,77 @@ static void say_stopped(const struct session *r)
         saved);
 }
 
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+/* What a session notes of each step. */
+struct session_watch {
+    struct session *session;
+    const struct train_data *data;
+    struct backend_calls before;        /* calls of the backend before the step */
+};
+
+static enum error_code session_step_begins(void *context, struct trainer *trainer, struct training_step *step,
+                                           struct error *err)
+{
+    struct session_watch *const watch = context;
+    (void)trainer, (void)step, (void)err;
+    watch->before = calls_so_far(watch->session);
+    return OK;
+}
+
+/* A comparison calls the backend, too: then calls are not counted. */
+static enum error_code session_weights_stepped(void *context, struct trainer *trainer, struct training_step *step,
+                                               struct error *err)
+{
+    struct session_watch *const watch = context;
+    struct session *const r = watch->session;
+    (void)trainer, (void)step, (void)err;
+    if (r->speaks && !r->checking) r->record.calls = calls_since(r, watch->before);
+    return OK;
+}
+
+static enum error_code session_step_ended(void *context, struct trainer *trainer, struct training_step *step,
+                                          struct error *err)
+{
+    struct session_watch *const watch = context;
+    struct session *const r = watch->session;
+    const int64_t i = step->index;
+    step_diverges(trainer->plan.optimizer, trainer->step, &step->result, &r->divergence);
+    if (r->speaks) {
+        r->record.step[i] = step->result;
+        r->record.seconds[i] = step->seconds, r->record.processor[i] = step->processor;
+        r->record.steps = i + 1;
+        report_step(&r->record, i);
+    }
+    if (i == 0 && has_profile(r->options)) r->profile = profile_describe(&r->trace, trainer->comm->size);
+    enum error_code e = bring_choices(r, i, err);
+    if (!e) e = between_steps(r, watch->data, i, err);
+    end_trace(r, i + 1);
+    return e;
+}
+
+/* A signal and a divergence are known to all devices. */
+static bool session_ends(const void *context)
+{
+    const struct session_watch *const watch = context;
+    return watch->session->divergence.what || watch->session->stopped;
+}
+
+static enum error_code session_train(struct session *r, const struct train_data *data, struct error *err)
+{
+    struct session_watch watch = { .session = r, .data = data };
+    struct reference_watch beside = { &r->reference, &r->probes, &r->record.comparison, &r->record.encoders, true };
+    struct training_observer observers[3] = {
+        { .context = &watch, .ends = session_ends,
+          .at = { [STEP_BEGINS] = session_step_begins, [WEIGHTS_STEPPED] = session_weights_stepped,
+                  [STEP_ENDED] = session_step_ended } },
+    };
+    int count = 1;
+    if (r->options->paranoid) observers[count++] = replicas_observer(&r->record.copies);
+    if (r->checking) observers[count++] = reference_observer(&beside);
+    return training_run(&r->trainer, r->options->steps, observers, count, NULL, err);
+}
+
 static enum error_code train_steps(struct session *r, const struct train_data *data, struct error *err)
 {
     const struct train_options *o = r->options;
@@ -317,14 +344,7 @@ static enum error_code train_steps(struct session *r, const struct train_data *d
     if (r->speaks) e = run_log_open(&r->log, &r->record, err);
     e = comm_agree(r->trainer.comm, e, err);
     stopping_listen();
-    for (int64_t i = 0; i < o->steps && !e && !r->divergence.what && !r->stopped; i++) {
-        e = one_step(r, i, err);
-        if (i == 0 && has_profile(o)) r->profile = profile_describe(&r->trace, r->trainer.comm->size);
-        if (!e && r->speaks) report_step(&r->record, i);
-        if (!e) e = bring_choices(r, i, err);
-        if (!e) e = between_steps(r, data, i, err);
-        end_trace(r, i + 1);
-    }
+    if (!e) e = session_train(r, data, err);
     r->record.stopped = r->stopped;
     end_trace(r, INT64_MAX);
     if (e == OK || e == ERR_MEMORY) e = collect_record(r, e, err);

@@ -1,5 +1,5 @@
 /* verify.c -- `orrery verify`: runs jobs of 1, 2, .. N devices, one after another, and adds up their results. */
-#include "emulated_devices/cli/measure.h"
+#include "ref/machine/measure.h"
 #include "emulated_devices/cli/time_left.h"
 #include "emulated_devices/cli/verify/verify.h"
 #include "ref/io/document.h"

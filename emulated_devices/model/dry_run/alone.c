@@ -1,6 +1,6 @@
 #include "emulated_devices/model/dry_run/alone.h"
 #include "emulated_devices/model/dry_run/plan_memory.h"
-#include "emulated_devices/model/trainer.h"
+#include "emulated_devices/model/training.h"
 #include <string.h>
 
 /* Every choice that several devices or little memory make, taken back. */
@@ -51,12 +51,10 @@ static void fill(const void *context, int64_t step, int64_t first, int64_t count
 static enum error_code step(const struct plan *one, struct comm *nobody, struct error *err)
 {
     struct trainer t;
-    struct step_result result;
     enum error_code e = trainer_open(&t, one, nobody, (struct batch_source){ one->packed ? fill : NULL, one }, err);
     if (e) return e;
     clock_restart(&nobody->device->clock, one->cluster, one->dtype);
-    e = trainer_gradients(&t, &result, err);
-    if (!e) e = trainer_update(&t, &result, err);
+    e = training_run(&t, 1, NULL, 0, NULL, err);
     trainer_close(&t);
     return e;
 }

@@ -1,6 +1,7 @@
 #include "emulated_devices/model/dry_run/dry_run.h"
 #include "emulated_devices/model/dry_run/alike.h"
 #include "emulated_devices/model/charged.h"
+#include "emulated_devices/model/training.h"
 #include <stdio.h>
 
 struct job {
@@ -12,14 +13,13 @@ struct job {
     double *flops;                      /* charged to the devices that run */
 };
 
+static bool ends_inexact(const void *crew) { return crew_is_inexact(crew); }
+
 static enum error_code take_steps(struct trainer *t, const struct job *j, const struct crew *crew, struct error *err)
 {
-    struct step_result result = { 0 };
+    const struct training_observer inexact = { .context = (void *)(uintptr_t)crew, .ends = ends_inexact };
     enum error_code e = j->before ? j->before(t, j->context, err) : OK;
-    for (int64_t i = 0; i < j->steps && !e && !crew_is_inexact(crew); i++) {
-        e = trainer_gradients(t, &result, err);
-        if (!e) e = trainer_update(t, &result, err);
-    }
+    if (!e) e = training_run(t, j->steps, &inexact, 1, NULL, err);
     if (e || crew_is_inexact(crew)) return e;
     *j->flops += t->device->clock.flops;
     e = charged_check_device(t->device, t->comm->rank, err);

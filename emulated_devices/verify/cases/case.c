@@ -2,8 +2,8 @@
 #include "emulated_devices/verify/cases/case.h"
 #include "emulated_devices/verify/reference/counts.h"
 #include "emulated_devices/verify/hash.h"
-#include "emulated_devices/verify/reference/encoders.h"
 #include "emulated_devices/verify/reference/replicas.h"
+#include "emulated_devices/verify/reference/watch.h"
 #include "ref/io/pair.h"
 #include "ref/model/sample_mask.h"
 #include "ref/numeric/philox.h"
@@ -128,7 +128,16 @@ static void judge(struct outcome *o, const struct trainer *t)
                    : o->adapts.code != OK ? o->adapts : o->memory;
 }
 
-/* Copies that differ are a verdict, not an error.  The first is kept; later checks are skipped. */
+/* ---- what is checked in each step -------------------------------------------------------------------------------- */
+
+/* What looks on while a case trains.  What differs is a verdict in the outcome, not an error. */
+struct case_watch {
+    struct outcome *outcome;
+    struct reference *reference;
+    struct adaptation adaptation;
+};
+
+/* The first copies that differ are kept; later checks are skipped. */
 static enum error_code check_copies(struct trainer *t, enum replicas_when when, struct outcome *o, struct error *err)
 {
     if (o->copies.code) return OK;
@@ -138,20 +147,7 @@ static enum error_code check_copies(struct trainer *t, enum replicas_when when, 
     return e;
 }
 
-/* Encoders that differ are a verdict, too. */
-static enum error_code check_encoders(struct trainer *t, const struct reference *ref, bool gradients, struct outcome *o,
-                                      struct error *err)
-{
-    struct error differs;
-    if (t->plan.encoders.kinds == 0) return OK;
-    const enum error_code e = encoders_compare(t, ref, gradients, &differs);
-    if (e == ERR_CHECK && !o->comparison.failed && !o->encoders.code) o->encoders = differs;    /* the first of all */
-    if (e == ERR_CHECK) return OK;
-    if (e) *err = differs;
-    return e;
-}
-
-/* A broken invariant is a verdict; the first is kept. */
+/* The first invariant that is broken is kept. */
 static enum error_code check_adaptation(struct trainer *t, struct adaptation *a, struct outcome *o, struct error *err)
 {
     struct error found;
@@ -163,40 +159,56 @@ static enum error_code check_adaptation(struct trainer *t, struct adaptation *a,
     return e;
 }
 
+/* Before the reference compares gradients. */
+static enum error_code case_reduced(void *context, struct trainer *t, struct training_step *step, struct error *err)
+{
+    struct case_watch *const watch = context;
+    digest_add_gradients(&watch->outcome->digest, t, &step->result);
+    const enum error_code e = check_adaptation(t, &watch->adaptation, watch->outcome, err);
+    return e ? e : check_copies(t, BEFORE_OPTIMIZER, watch->outcome, err);
+}
+
+/* Before the reference compares weights. */
+static enum error_code case_stepped(void *context, struct trainer *t, struct training_step *step, struct error *err)
+{
+    struct case_watch *const watch = context;
+    (void)step;
+    digest_add_weights(&watch->outcome->digest, t);
+    return check_copies(t, AFTER_OPTIMIZER, watch->outcome, err);
+}
+
+/* With a code or an overflow apart, devices and reference would step apart: the reference follows the devices. */
+static enum error_code case_ended(void *context, struct trainer *t, struct training_step *step, struct error *err)
+{
+    struct case_watch *const watch = context;
+    (void)step, (void)err;
+    if (data_quantises(&t->plan.data) || watch->outcome->comparison.codes || t->loss_scale.interval > 0)
+        reference_follow(watch->reference, t);
+    return OK;
+}
+
 static enum error_code steps(struct trainer *t, struct reference *ref, struct outcome *o, struct error *err)
 {
-    const bool here = t->comm->rank == 0;
-    struct step_result result = { 0 };
     struct probes probes;
-    struct adaptation adaptation;
-    enum error_code e = adaptation_open(&adaptation, t, err);
+    struct step_result last = { 0 };
+    struct case_watch watch = { .outcome = o, .reference = ref };
+    struct reference_watch beside = { ref, &probes, &o->comparison, &o->encoders, .follows = false };
+    const struct training_observer observers[] = {
+        { .context = &watch, .at = { [GRADIENTS_REDUCED] = case_reduced, [WEIGHTS_STEPPED] = case_stepped,
+                                     [STEP_ENDED] = case_ended } },
+        reference_observer(&beside),
+    };
+    enum error_code e = adaptation_open(&watch.adaptation, t, err);
     if (!e) e = compare_weights(t, ref, &o->comparison, err);
     o->initial_equal = o->comparison.largest.error == 0;
+    o->comparison.codes = low_rank_has_codes(&t->plan.hyper);
     o->digest = digest_start();
     digest_add_weights(&o->digest, t);
-    o->comparison.codes = low_rank_has_codes(&t->plan.hyper);
     probes_open(&probes, t, false);
-    for (int s = 0; s < case_steps(&t->plan) && !e; s++) {
-        e = compare_begin(&probes, ref, err);
-        if (!e) e = trainer_gradients(t, &result, err);
-        if (!e) digest_add_gradients(&o->digest, t, &result);
-        if (!e) e = check_adaptation(t, &adaptation, o, err);
-        if (!e) e = check_copies(t, BEFORE_OPTIMIZER, o, err);
-        if (!e) e = compare_gradients(&probes, ref, &result, &o->comparison, err);
-        if (!e) e = check_encoders(t, ref, true, o, err);
-        if (!e) e = trainer_update(t, &result, err);
-        if (!e) digest_add_weights(&o->digest, t);
-        if (!e) e = check_copies(t, AFTER_OPTIMIZER, o, err);
-        if (here && !e) e = reference_update(ref, err);
-        if (!e) e = compare_weights(t, ref, &o->comparison, err);
-        if (!e) e = check_encoders(t, ref, false, o, err);
-        /* a code apart, or an overflow, they would step apart */
-        if (!e && (data_quantises(&t->plan.data) || o->comparison.codes || t->loss_scale.interval > 0))
-            reference_follow(ref, t);
-    }
+    if (!e) e = training_run(t, case_steps(&t->plan), observers, 2, &last, err);
     probes_close(&probes);
-    adaptation_close(&adaptation);
-    o->loss = result.loss;
+    adaptation_close(&watch.adaptation);
+    o->loss = last.loss;
     o->skipped = t->skipped;
     return e;
 }
@@ -260,12 +272,8 @@ static enum error_code beside_reference(struct trainer *t, struct batch_source s
 
 static enum error_code alone(struct trainer *t, struct batch_source source, struct work *w, struct error *err)
 {
-    enum error_code e = OK;
     (void)source;
-    for (int i = 0; i < w->steps && !e; i++) {
-        e = trainer_gradients(t, &w->last, err);
-        if (!e) e = trainer_update(t, &w->last, err);
-    }
+    const enum error_code e = training_run(t, w->steps, NULL, 0, &w->last, err);
     return e ? e : hash_whole(t, w->whole_hash, err);
 }
 

@@ -1,7 +1,7 @@
 #include "emulated_devices/cli/bench/published/published.h"
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/installed.h"
-#include "emulated_devices/cli/measure.h"
+#include "ref/machine/measure.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
 #include "ref/io/table.h"

@@ -1,7 +1,7 @@
 /* attention_device.c -- one device of `orrery bench attention`: computes the attention of one layer, forward and
  * backward, under every scheme, and counts. */
 #include "emulated_devices/cli/bench/schemes/attention.h"
-#include "emulated_devices/cli/measure.h"
+#include "ref/machine/measure.h"
 #include "ref/io/json.h"
 
 const char *const attention_count_name[ATTENTION_COUNTS] = { "virtual_picoseconds", "virtual_picoseconds_forward",

@@ -1,7 +1,7 @@
 /* collectives_device.c -- one device of the benchmark: runs every algorithm and MPI's own, in turn, with every size. */
 #include "emulated_devices/cli/bench/schemes/collectives.h"
 #include "emulated_devices/cli/cli.h"
-#include "emulated_devices/cli/measure.h"
+#include "ref/machine/measure.h"
 #include "emulated_devices/comm/peer.h"
 #include "emulated_devices/device/pool.h"
 #include "emulated_devices/verify/cases/exact.h"

@@ -2,7 +2,7 @@
  * compute it, and the papers' figures. */
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/bench/schemes/tensor.h"
-#include "emulated_devices/cli/measure.h"
+#include "ref/machine/measure.h"
 #include "emulated_devices/cli/time_left.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"

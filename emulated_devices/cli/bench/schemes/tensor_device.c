@@ -2,7 +2,7 @@
  * and counts. */
 #include "emulated_devices/cli/bench/schemes/tensor.h"
 #include "emulated_devices/cli/cli.h"
-#include "emulated_devices/cli/measure.h"
+#include "ref/machine/measure.h"
 #include "emulated_devices/verify/cases/layer.h"
 #include "ref/io/json.h"
 #include <stdlib.h>

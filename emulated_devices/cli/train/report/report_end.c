@@ -1,5 +1,5 @@
 /* report_end.c -- the lines after a run: memory, messages, speed, verdicts. */
-#include "emulated_devices/cli/measure.h"
+#include "ref/machine/measure.h"
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/model/charged.h"
 #include "ref/io/figures.h"

@@ -1,6 +1,6 @@
 /* measure.h -- time on the clock and of a processor, and the median of several measurements. */
-#ifndef ORRERY_CLI_MEASURE_H
-#define ORRERY_CLI_MEASURE_H
+#ifndef ORRERY_MEASURE_H
+#define ORRERY_MEASURE_H
 
 /** Seconds of a monotonic clock. */
 double measure_now(void);

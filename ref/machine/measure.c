@@ -1,4 +1,4 @@
-#include "emulated_devices/cli/measure.h"
+#include "ref/machine/measure.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
