@@ -35,7 +35,7 @@ test_refusals() {
     infer --model tiny --lr 3;                              expect_status 2; expect_error '--lr is not a flag of infer'
     infer --model tiny --ring 4;                            expect_status 2; expect_error '--ring 4: is for weights on the slow tier; --offload weights or experts$'
     infer --model tiny --offload weights --ring 10;         expect_status 2; expect_error '--ring 10: must be from 2, .* to 9: '
-    infer --model tiny --offload weights --ring 4 --prefetch no --zero 3 --dp 2; expect_status 2; expect_error '--prefetch no forbids it$'
+    infer --model tiny --offload weights --ring 4 --prefetch no --zero 3 --dp 2; expect_status 2; expect_error '--prefetch no forbids that$'
     infer --model mixtral-tiny --offload weights --chosen-experts; expect_status 2; expect_error '--chosen-experts: is for their weights on the slow tier'
     infer --model mixtral-tiny --offload experts --chosen-experts --dp 2 --zero 3; expect_status 2; expect_error '--chosen-experts: .*--data-parallel zero3 devices gather'
     infer --model mixtral-tiny --offload experts --chosen-experts --dp 2 --ep 2 --dispatch tutel; expect_status 2; expect_error '--chosen-experts: --dispatch tutel sends weights'
