@@ -57,7 +57,7 @@ ORRERY   := $(if $(SAN),$(B)/orrery,$(if $(filter judge,$(CUDA)),$(B)/cuda-judge
 all: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory $(ORRERY)
 
-## make CUDA=emulated  with the backend cuda-emulated: GPU kernels on this machine's cores; CUDA=1: with cuda, by nvcc (docs/backends.md)
+## make CUDA=emulated  with the backend cuda-emulated: GPU kernels on this machine's cores; CUDA=1: with cuda, by nvcc (docs/authors/backends.md)
 
 ## make run        install what is missing, build, train a small GPT on 8 emulated devices beside one device
 run: all
@@ -184,7 +184,7 @@ clean:
 help:
 	@sed -n 's/^## //p' $(firstword $(MAKEFILE_LIST)) $(wildcard tutorials/teacher/course.mk)
 
-# ---- what surrounds kernels that are tried (docs/backends.md, docs/teaching.md) ----------------------------------
+# ---- what surrounds kernels that are tried (docs/authors/backends.md, docs/using/teaching.md) ----------------------------------
 # The emulator, the judge and the calls of lessons, so that `orrery learn` and `orrery kernel` compile the kernels alone.  They are the same
 # with SAN=1; without a C++ compiler there are none, and they are compiled when they are needed.
 CUDA_DIR  := emulated_devices/device/cuda
@@ -210,7 +210,7 @@ build/course/worker.o: $(WORKER) Makefile
 	$(Q)rm -f $@.key; $(WORKER_BY) -Itutorials -c $< -o $@ && { echo '$(WORKER_BY)'; cat $(WORKER); } >$@.key
 ready: $(READY) build/course/worker.o
 
-# ---- the CUDA backend (docs/backends.md) -------------------------------------------------------------------------
+# ---- the CUDA backend (docs/authors/backends.md) -------------------------------------------------------------------------
 # CUDA=emulated links the backend cuda-emulated into ./orrery, CUDA=judge with kernels that are watched into another program, CUDA=1 the
 # backend cuda, with nvcc.  Each kind has objects and tests in a folder of its own.
 KERNELS   := $(wildcard $(CUDA_DIR)/kernels/*.cu)

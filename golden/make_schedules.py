@@ -54,7 +54,7 @@ class Schedule:
                 yield "s" + way[0], micro, chunk, target
 
     def lines(self):
-        """The file: docs/schedules.md."""
+        """The file: docs/parallelism/schedules.md."""
         chunks = len(self.place[0])
         yield from ("orrery schedule 1", f"name {self.name}", f"devices {self.P}", f"micros {self.M}", f"chunks {chunks}")
         if self.update:

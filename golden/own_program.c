@@ -4,7 +4,7 @@
  *     ./own_program GOLDEN DUMP [BUG]      BUG: eps, scale, mask, gelu, bias, residual
  *
  * It shares nothing with Orrery: it reads the start and the first batch of a golden file and writes a safetensors file
- * with the same names, for `orrery check`.  docs/backend_authors.md uses it.  The file it reads is trusted.
+ * with the same names, for `orrery check`.  docs/checking/backend_authors.md uses it.  The file it reads is trusted.
  */
 #include <math.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #                                        or:   run.sh BUILD_DIR --programs [FILE...]: only say which programs that takes
 #
 # $TIER says how much: check, test (the default) or verify.  Tests read it too (tests/tier.h), and thin their sweeps by it.
-# The head of a test file says, a line each, where it runs (docs/adding.md has an example):
+# The head of a test file says, a line each, where it runs (docs/adding/README.md has an example):
 #     tier: check         already in `make check`; `tier: verify`: only in `make verify`; otherwise from `make test` on
 #     ranks: 1 2 3        on so many devices, in `make check` on up to 4 of them; without this line it is one plain process
 #     verify ranks: 6 8   and on these in `make verify`

@@ -1,9 +1,9 @@
 # page.awk -- a page of markdown as Doxygen takes it: headings get names, links lead to pages, sections, sources or copied files.
 #
-#     awk -f docs/site/page.awk docs/runs.md                     from the top of the tree; Doxygen calls it as a filter
+#     awk -f docs/site/page.awk docs/using/runs.md                     from the top of the tree; Doxygen calls it as a filter
 #     awk -v files=1 -f docs/site/page.awk PAGE...               only the files and folders that links lead to, a line each
 #
-# GitHub names a heading by its words, in each page anew; Doxygen wants names that no other page has. So the section "Traces" of docs/runs.md
+# GitHub names a heading by its words, in each page anew; Doxygen wants names that no other page has. So the section "Traces" of docs/using/runs.md
 # is docs_runs_traces, and a link runs.md#traces, written for GitHub, becomes a reference to it.
 
 function clean(path,    n, i, k, part, kept) {                   # without . and ..

@@ -42,17 +42,17 @@ command_fn show_attention, show_cluster, show_collective, show_data, show_dispat
             "has moved for so long" }
 /* The option --threads of every command that computes.  parse_command and be_a_device set as many. */
 #define THREADS_OPTION { "--threads", "N", OPTION_INT, &threads_asked, .min = 1, .max = THREADS_MOST, \
-    .help = "threads of each device; default: OMP_NUM_THREADS, or else the cores that it has for itself; " \
-            "docs/runs.md" }
+    .help = "threads of each device; default: OMP_NUM_THREADS, or else the cores that the device has for itself " \
+            "(docs/using/runs.md)" }
 /* How attention schemes of two dimensions arrange the devices that share a sequence; split: a struct context_split. */
 #define CONTEXT_SPLIT_OPTIONS(split)                                                                                   \
     { "--head-parallel", "N", OPTION_INT, &(split).heads, .min = 1, .max = 4096,                                       \
-      .help = "for usp and loongtrain: how many neighbours of the cp devices exchange tokens for heads; the others "   \
-              "are on a ring; default: as many as the heads allow" },                                                  \
+      .help = "for usp and loongtrain: N neighbours of the cp devices exchange tokens for heads, the others form a "   \
+              "ring; default: as many as the heads allow" },                                                           \
     { "--ring-window", "W", OPTION_INT, &(split).window, .min = 1, .max = 4096,                                        \
-      .help = "for loongtrain: devices of an inner ring; default: all, one ring" },                                    \
+      .help = "for loongtrain: W devices form an inner ring; default: all devices form one ring" },                    \
     { "--context-first", NULL, OPTION_SWITCH, &(split).context_first,                                                  \
-      .help = "for usp and loongtrain: neighbours are on one ring, instead of exchanging heads" }
+      .help = "for usp and loongtrain: neighbours form the ring, and distant devices exchange heads" }
 enum { SHORT_WAIT_LIMIT = 10 };         /* for commands whose devices write no large files */
 
 /* The ending of a noun after a number. */

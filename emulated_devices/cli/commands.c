@@ -32,7 +32,7 @@ static struct option *with_output_options(const struct option *table, struct out
     const struct option every[] = {
         { .kind = OPTION_HEADING, .help = "Every command" },
         { "--json", "FILE", OPTION_STRING, &to->json,
-          .help = "what is printed as JSON, also its tables; - for stdout, and nothing else there: docs/json.md" },
+          .help = "write all results as JSON (docs/using/json.md); - writes them to stdout, and nothing else" },
         { "--quiet", NULL, OPTION_SWITCH, &to->quiet, .help = "print verdicts and errors only" },
     };
     size_t n = 0;

@@ -1,5 +1,5 @@
 /* kernel.c -- `orrery kernel FILE.cu`: a file of kernels against the operations of the one-device model, on this
- * machine's cores, each of its accesses watched (docs/backends.md, "A kernel of your own").
+ * machine's cores, each of its accesses watched (docs/authors/backends.md, "A kernel of your own").
  *
  * The file is compiled with the CUDA backend, the emulator and the judge into a shared object, by judge/build.sh, which
  * adds a backend to this process.  Its operations run in a child: a kernel may crash, or never end.

@@ -123,7 +123,7 @@ static void explain_auto(void)
 {
     entry(ALGORITHM_AUTO, "for every operation: the algorithm that takes the least time on the cluster's links. "
                           "Up to 64 devices each one is tried without numbers; beyond, its cost function predicts "
-                          "the time. Nothing is measured: docs/virtual_clock.md");
+                          "the time. Nothing is measured: docs/plans/virtual_clock.md");
 }
 
 static void list_collectives(void)
@@ -462,9 +462,10 @@ enum error_code command_list(int argc, char **argv, int *status, struct error *e
     (void)status;
     const struct option table[] = {
         { "WHAT", NULL, OPTION_STRING, &what,
-          .help = "a part of the list, or the name of an entry: then with all that is known of it. Parts: models, "
-                  "tensor, attention, dispatch, routers, data, schedules, spatial, collectives, optimizers, profiles, "
-                  "clusters, backends, dtypes, clashes; default: a line for each entry of all parts" },
+          .help = "a part of the list, or the name of an entry, for all that is known of the entry. Parts: "
+                  "models, tensor, attention, dispatch, routers, data, schedules, spatial, collectives, "
+                  "optimizers, profiles, clusters, planners, backends, dtypes, clashes; default: a line for "
+                  "each entry of all parts" },
         { 0 }
     };
     enum error_code e = parse_command(

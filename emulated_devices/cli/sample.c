@@ -42,20 +42,21 @@ static enum error_code parse(struct sample_options *o, int argc, char **argv, bo
         { "--model", "DIR|NAME", OPTION_STRING, &o->model, .required = true,
           .help = "a Hugging Face folder with weights, a checkpoint, or a folder of --save-every, of which the newest "
                   "is taken; or a preset, which has learned nothing" },
-        { "--prompt", "TEXT", OPTION_STRING, &o->prompt, .required = true, .help = "the text that it goes on with" },
-        { "--tokens", "N", OPTION_INT, &o->tokens, .min = 1, .max = 1e6, .help = "how many tokens, at most" },
+        { "--prompt", "TEXT", OPTION_STRING, &o->prompt, .required = true, .help = "the text that the model "
+                                                                                   "goes on with" },
+        { "--tokens", "N", OPTION_INT, &o->tokens, .min = 1, .max = 1e6, .help = "the most tokens to write" },
         { "--temperature", "T", OPTION_DOUBLE, &o->how.temperature, .min = 0, .max = 1e6,
-          .help = "logits are divided by it; 0: always the most probable token" },
+          .help = "divides the logits; 0 always takes the most probable token" },
         { "--top-k", "K", OPTION_INT, &o->top_k, .min = 0, .max = 1e9,
-          .help = "only the K most probable tokens; 0: all" },
+          .help = "draw among the K most probable tokens; 0: among all" },
         { "--top-p", "P", OPTION_DOUBLE, &o->how.top_p, .min = 1e-6, .max = 1,
-          .help = "only the fewest most probable that have the probability P together" },
+          .help = "draw among the fewest tokens that have the probability P together" },
         { "--seed", "N", OPTION_UINT64, &o->how.seed, .help = "seed of the draws, and of a preset's weights" },
         { "--tokenizer", "PATH", OPTION_STRING, &o->tokenizer,
           .help = "a tokenizer.json, or a folder that has one; default: the model's own, or that of its training; "
                   "without one tokens are bytes" },
         { "--endless", NULL, OPTION_SWITCH, &o->endless,
-          .help = "go on after a token that ends a text (eos_token_id of the model's files)" },
+          .help = "go on after a token that ends a text (eos_token_id in the model's files)" },
         { "--dtype", "NAME", OPTION_CHOICE, &o->dtype, .choices = number_formats, .help = "number format" },
         THREADS_OPTION,
         { 0 }

@@ -313,7 +313,7 @@ enum error_code command_sweep(int argc, char **argv, int *status, struct error *
     struct sweep s = { .program = argv[0], .dir = NULL };
     const struct option table[] = {
         { "FILE", NULL, OPTION_STRING, &s.file, .required = true,
-          .help = "`set` and `grid`, as docs/runs.md has them" },
+          .help = "`set` and `grid`, as docs/using/runs.md has them" },
         { "--out", "DIR", OPTION_STRING, &s.dir, .required = true, .help = "a folder for the runs' folders" },
         { 0 }
     };

@@ -120,13 +120,16 @@ enum error_code command_tokenize(int argc, char **argv, int *status, struct erro
         { "FILE", NULL, OPTION_STRING, &o.file, .help = "the text" },
         { "--tokenizer", "PATH", OPTION_STRING, &o.tokenizer,
           .help = "a tokenizer.json, or the folder of a model that has one" },
-        { "--text", "TEXT", OPTION_STRING, &o.text, .help = "a text of its own, in the place of a file" },
+        { "--text", "TEXT", OPTION_STRING, &o.text, .help = "a text on the command line, instead of FILE" },
         { "--special", NULL, OPTION_SWITCH, &o.special,
-          .help = "with the tokens that the tokenizer puts around a text; of --decode, also special tokens" },
+          .help = "add the tokens that the tokenizer puts around a text; with --decode, print special tokens, "
+                  "too" },
         { "--out", "FILE", OPTION_STRING, &o.out, .help = "write the tokens to a file; default: print them" },
         { "--layout", "NAME", OPTION_CHOICE, &o.layout, .choices = token_layouts,
-          .help = "of that file: nanogpt is numbers of 16 bits alone, llmc has a head before numbers of 16 or 32" },
-        { "--decode", "IDS", OPTION_STRING, &o.decode, .help = "the text of tokens, such as \"15496 995\"" },
+          .help = "layout of --out: nanogpt has numbers of 16 bits alone, llmc a head before numbers of 16 or "
+                  "32 bits" },
+        { "--decode", "IDS", OPTION_STRING, &o.decode, .help = "print the text of these tokens, such as \"15496 "
+                                                               "995\"" },
         { 0 }
     };
     const enum error_code e = parse_command(

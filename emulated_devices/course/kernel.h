@@ -1,8 +1,8 @@
 /* kernel.h -- lessons whose exercise is a file of CUDA kernels: `.file` ends with ".cu", and there are no functions.
  *
  * The kernels run on this machine's cores, in a process of their own, and each of their accesses is watched
- * (docs/backends.md, "The judge").  That process has limits of time, memory and files, and the rights of --user; the
- * kernels cannot call anything of the system (judge/build.sh).
+ * (docs/authors/backends.md, "The judge").  That process has limits of time, memory and files, and the rights of
+ * --user; the kernels cannot call anything of the system (judge/build.sh).
  */
 #ifndef ORRERY_COURSE_KERNEL_H
 #define ORRERY_COURSE_KERNEL_H

@@ -1,8 +1,8 @@
 /* lesson.h -- what a lesson is: its tasks, its checks with points and hints.
  *
- * A lesson is a folder of tutorials/ (docs/adding.md says what is in it).  Its check.c defines a struct lesson, which
- * the Makefile finds and registers.  Checks are part of this program.  A student's code is not: it runs in processes
- * of its own, and a check only gets what came back, and what was counted (trial.h).
+ * A lesson is a folder of tutorials/ (docs/adding/README.md says what is in it).  Its check.c defines a struct lesson,
+ * which the Makefile finds and registers.  Checks are part of this program.  A student's code is not: it runs in
+ * processes of its own, and a check only gets what came back, and what was counted (trial.h).
  */
 #ifndef ORRERY_LESSON_H
 #define ORRERY_LESSON_H

@@ -16,7 +16,7 @@
  *
  * A message above the link's eager limit waits for its receiver (rendezvous): a is not before the receive is posted.
  * Both sides tell each other when they posted.  The sender's port is occupied from its own posting on.
- * docs/virtual_clock.md has the rest, and the limits of this clock.
+ * docs/plans/virtual_clock.md has the rest, and the limits of this clock.
  */
 #ifndef ORRERY_CLOCK_H
 #define ORRERY_CLOCK_H

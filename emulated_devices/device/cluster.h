@@ -1,8 +1,8 @@
 /* cluster.h -- the rates of devices and links of the machine that the virtual clock describes.
  *
- * A description is a small JSON file; docs/virtual_clock.md explains each key.  device/clusters/ has the included ones,
- * which are part of the program.  Rates are integers, in millions per second, so a time in picoseconds is a fraction of
- * integers, rounded once.
+ * A description is a small JSON file; docs/plans/virtual_clock.md explains each key.  device/clusters/ has the included
+ * ones, which are part of the program.  Rates are integers, in millions per second, so a time in picoseconds is a
+ * fraction of integers, rounded once.
  */
 #ifndef ORRERY_CLUSTER_H
 #define ORRERY_CLUSTER_H

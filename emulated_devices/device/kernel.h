@@ -1,13 +1,13 @@
 /* kernel.h -- how long a kernel takes that does not reach the rates of a data sheet.
  *
- * A cluster file may say how kernels fall short ("kernels", docs/virtual_clock.md).  A matrix product is cut into tiles
- * of its result, and the device's units compute one tile each at a time: a last wave with few tiles takes as long as a
- * full one.  A tile of depth k takes as long as k + half_depth at the best rate, so that a product of depth half_depth
- * reaches half of it.  What is not one product, such as attention, reaches a share of the rate of operations, the
- * less the fewer terms its sums have; what reads and writes memory reaches a share of its rate, some operations one of
- * their own; every kernel takes a while to start.  Without more than that, and without "kernels", an operation
- * takes the longer of arithmetic and memory traffic at the stated rates.  What a collective adds and copies is part of
- * its kernel, and starts nothing.
+ * A cluster file may say how kernels fall short ("kernels", docs/plans/virtual_clock.md).  A matrix product is cut into
+ * tiles of its result, and the device's units compute one tile each at a time: a last wave with few tiles takes as long
+ * as a full one.  A tile of depth k takes as long as k + half_depth at the best rate, so that a product of depth
+ * half_depth reaches half of it.  What is not one product, such as attention, reaches a share of the rate of
+ * operations, the less the fewer terms its sums have; what reads and writes memory reaches a share of its rate, some
+ * operations one of their own; every kernel takes a while to start.  Without more than that, and without "kernels", an
+ * operation takes the longer of arithmetic and memory traffic at the stated rates.  What a collective adds and copies
+ * is part of its kernel, and starts nothing.
  */
 #ifndef ORRERY_KERNEL_H
 #define ORRERY_KERNEL_H

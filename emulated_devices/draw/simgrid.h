@@ -1,4 +1,4 @@
-/* simgrid.h -- a described cluster as a platform of SimGrid, another simulator of networks (docs/simgrid.md).
+/* simgrid.h -- a described cluster as a platform of SimGrid, another simulator of networks (docs/plans/simgrid.md).
  *
  * Devices become hosts "0", "1", ..; an operation of a host takes a picosecond.  Each port and each shared link becomes
  * a link, and every pair of devices has a route over those that our messages use (network.h).  Latencies are links of

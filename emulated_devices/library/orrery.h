@@ -3,7 +3,7 @@
  *     #include <orrery.h>                         cc mine.c $(pkg-config --cflags --libs orrery)
  *
  *     char *words[] = { "plan", "--model", "tiny", "--dp", "4", NULL }, *json;
- *     int status = orrery_json(words, &json);     the document of docs/json.md
+ *     int status = orrery_json(words, &json);     the document of docs/using/json.md
  *     orrery_free(json);
  *
  * Commands run in processes of their own, so nothing of them stays in yours.  Functions may be called from any thread;

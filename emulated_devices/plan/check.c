@@ -230,8 +230,8 @@ static enum error_code check_attention(const struct plan *p, const struct shards
     const struct attention_scheme *a;
     enum error_code e = attention_scheme_find(&a, p->attention, err);
     if (!e && STREAMS(&p->model) > 1 && !a->takes_prefix)
-        e = fail(err, ERR_PLAN, "--attention %s: model %s has parallel streams, whose prefixes it cannot attend to; "
-                 "--attention streams can", a->head.name, p->model.name);
+        e = fail(err, ERR_PLAN, "--attention %s: cannot attend to the prefixes of the parallel streams of model %s; "
+                 "use --attention streams", a->head.name, p->model.name);
     if (!e) e = check_split(p, err);
     for (int rank = 0; rank < p->mesh.devices && !e; rank++) {
         const struct tensor_parallel tp = plan_tensor_share(p, rank);
@@ -272,10 +272,10 @@ static enum error_code check_ring(const struct plan *p, struct error *err)
     if (!offloads(&p->data, PARAMETERS))
         return fail(err, ERR_PLAN, "--ring %d: is for weights on the slow tier; --offload weights or experts", ring);
     if (p->data.no_prefetch)
-        return fail(err, ERR_PLAN, "--ring %d: weights come before they are needed; --prefetch no forbids it", ring);
+        return fail(err, ERR_PLAN, "--ring %d: weights come before their use; --prefetch no forbids that", ring);
     if (ring < 2 || ring > p->model.L + 1)
-        return fail(err, ERR_PLAN, "--ring %d: must be from 2, a part that computes and the next, to %lld: the model "
-                    "has %lld parts, its layers, the embedding and the loss", ring, (long long)p->model.L + 1,
+        return fail(err, ERR_PLAN, "--ring %d: must be from 2, for the part that computes and the next part, to %lld: "
+                    "the model has %lld parts: layers, embedding, loss", ring, (long long)p->model.L + 1,
                     (long long)p->model.L + 2);
     return OK;
 }

@@ -44,7 +44,7 @@ static enum error_code refuse(const char *choice, struct error *err)
 {
     const size_t n = sizeof names / sizeof *names;
     if (nearest_name(choice, names, n)) return fail_unknown_name(err, "--recompute", choice, names, n);
-    return fail(err, ERR_USAGE, "--recompute %.80s: " RECOMPUTE_CHOICES " such as 0,2-5", choice);
+    return fail(err, ERR_USAGE, "--recompute %.80s: must be " RECOMPUTE_CHOICES " such as 0,2-5", choice);
 }
 
 enum error_code recompute_check(const char *choice, int64_t layers, struct error *err)
@@ -57,7 +57,7 @@ enum error_code recompute_check(const char *choice, int64_t layers, struct error
             return fail(err, ERR_USAGE, "--recompute %.80s: %lld-%lld: the layers are 0 to %lld", choice,
                         (long long)first, (long long)last, (long long)layers - 1);
     }
-    return *choice ? OK : fail(err, ERR_USAGE, "--recompute: " RECOMPUTE_CHOICES " such as 0,2-5");
+    return *choice ? OK : fail(err, ERR_USAGE, "--recompute: must be " RECOMPUTE_CHOICES " such as 0,2-5");
 }
 
 enum recompute recompute_of(const char *choice, int64_t layer)

@@ -52,7 +52,7 @@ enum error_code plugin_load(const char *path, struct error *err)
     void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (object == NULL) return fail(err, ERR_FILE, "cannot be loaded: %s", dlerror());
     const struct plugin *p = dlsym(object, "orrery_plugin");
-    if (p == NULL) return fail(err, ERR_FORMAT, "it has no PLUGIN(...) at its end (docs/plugins.md)");
+    if (p == NULL) return fail(err, ERR_FORMAT, "it has no PLUGIN(...) at its end (docs/authors/plugins.md)");
     if (p->interface != PLUGIN_INTERFACE)
         return fail(err, ERR_FORMAT, "it was compiled with the headers of another version; compile it again");
     enum error_code e = OK;

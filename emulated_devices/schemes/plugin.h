@@ -5,7 +5,8 @@
  *     PLUGIN(PLUGIN_ALGORITHM(allreduce_mine), PLUGIN_SCHEME(attention_scheme_mine));
  *
  * `orrery COMMAND --plugin FILE.c` compiles and loads it (cli/plugin.c).  From then on its variants are in the
- * registries: listed, chosen by name, verified, held to their costs and measured like all others.  docs/plugins.md.
+ * registries: listed, chosen by name, verified, held to their costs and measured like all others.
+ * See docs/authors/plugins.md.
  */
 #ifndef ORRERY_PLUGIN_H
 #define ORRERY_PLUGIN_H

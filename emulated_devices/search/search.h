@@ -72,7 +72,8 @@ enum error_code search_plan(const struct plan *, struct candidate *, struct erro
 enum error_code search_rank(struct search *, int *ranked, struct error *);
 
 /* A plan that takes less than this share longer than another one is no idea of its own.  The time of a plan is that of
- * a model of the machine, and the model misses published steps by 2 to 4 % in the mean (docs/virtual_clock.md). */
+ * a model of the machine, and the model misses published steps by 2 to 4 % in the mean
+ * (docs/plans/virtual_clock.md). */
 #define SEARCH_NEAR 0.01
 
 /** Whether two planned candidates are one plan to its user: same mesh, time, peak and bytes sent. */

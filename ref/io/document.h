@@ -5,8 +5,8 @@
  *       "data": { .. }, "text": [ "the lines that it prints", .. ] }
  *
  * A process has one standard output, and so one document.  While it is open, the standard output goes into a file;
- * document_close puts its lines into the document, and prints them unless FILE is "-".  docs/json.md has the keys of
- * each format.
+ * document_close puts its lines into the document, and prints them unless FILE is "-".  docs/using/json.md has the keys
+ * of each format.
  */
 #ifndef ORRERY_DOCUMENT_H
 #define ORRERY_DOCUMENT_H

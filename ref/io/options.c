@@ -291,9 +291,11 @@ static struct printable standing(const struct option *o)
 
 void options_explain(const struct option *o, char *text, size_t size)
 {
-    size_t n = (size_t)snprintf(text, size, "%s", o->help != NULL ? o->help : "");
+    const char *help = o->help != NULL ? o->help : "", *last = strstr(help, "; default:");
+    size_t n = (size_t)snprintf(text, size, "%.*s", (int)(last ? last - help : (ptrdiff_t)strlen(help)), help);
     for (size_t i = 0; o->kind == OPTION_CHOICE && o->choices[i] != NULL && n < size; i++)
-        n += (size_t)snprintf(text + n, size - n, "%s%s", i == 0 ? ": " : ", ", o->choices[i]);
+        n += (size_t)snprintf(text + n, size - n, "%s%s", i == 0 ? "; one of " : ", ", o->choices[i]);
+    if (last && n < size) snprintf(text + n, size - n, "%s", last);
 }
 
 void option_describe(const struct option *o, char text[OPTION_TEXT])

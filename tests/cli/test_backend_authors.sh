@@ -1,7 +1,7 @@
-# docs/backend_authors.md as it is written: a golden file, a program that shares nothing with ours, and for each of its bugs the line that the page has.
+# docs/checking/backend_authors.md as it is written: a golden file, a program that shares nothing with ours, and for each of its bugs the line that the page has.
 . "$(dirname "$0")/lib.sh"
 
-page=$top/docs/backend_authors.md
+page=$top/docs/checking/backend_authors.md
 
 # The commands of the page that make the golden file and the program's dumps, as they are typed there.
 follow() {

@@ -22,9 +22,9 @@ test_before_the_largest_step() {
     train --dp 2 --steps 2 --batches growing;                       expect_status 0; expect_silent
 }
 
-# The example of docs/batches.md.
+# The example of docs/parallelism/batches.md.
 test_the_page() {
-    sed -n '/^orrery batches 1/,/^```/p' "$top/docs/batches.md" | sed '/^```/,$d' >uneven.batches
+    sed -n '/^orrery batches 1/,/^```/p' "$top/docs/parallelism/batches.md" | sed '/^```/,$d' >uneven.batches
     train --dp 2 --steps 4 --batches uneven.batches --check ref;    expect_status 0; expect_out '^OK: every activation'
 }
 

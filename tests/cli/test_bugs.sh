@@ -2,7 +2,7 @@
 # runs of the same program raise no alarm.  Eleven bugs and a few right runs; in `make verify` all bugs, and 1000 right runs.
 . "$(dirname "$0")/lib.sh"
 
-page=$top/docs/bugs.md
+page=$top/docs/checking/bugs.md
 built=$(mktemp -d)
 campaign() { command="golden/bugs/campaign.sh $*"; seconds=7000 ORRERY=$program PLACE=$built watched bash "$top/golden/bugs/campaign.sh" "$@"; }
 is_verify() { [ "${TIER:-test}" = verify ]; }
@@ -79,7 +79,7 @@ test_the_page() {
     command='buggy list'
     "$built/buggy" list | awk -F'|' '{ print "| `" $1 "` | " $8 " |" }' >list
     [ "$(wc -l <list)" -gt 90 ] || complain "the list has $(wc -l <list) bugs"
-    grep -oE '^\| `[a-z0-9-]+` \| [^|]* \|' "$page" | cmp -s - list || complain 'docs/bugs.md has another list'
+    grep -oE '^\| `[a-z0-9-]+` \| [^|]* \|' "$page" | cmp -s - list || complain 'docs/checking/bugs.md has another list'
     watched "$built/buggy" run none out bug nothing;        expect_status 2
     watched "$built/buggy" run "$top/golden/none" out;        expect_status 1
 }

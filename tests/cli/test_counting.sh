@@ -1,4 +1,4 @@
-# A backend of one's own, in a plug-in: docs/backends.md, "Adding a backend".
+# A backend of one's own, in a plug-in: docs/authors/backends.md, "Adding a backend".
 . "$(dirname "$0")/lib.sh"
 
 test_a_counting_backend() {

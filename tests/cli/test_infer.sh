@@ -35,14 +35,14 @@ test_refusals() {
     infer --model tiny --lr 3;                              expect_status 2; expect_error '--lr is not a flag of infer'
     infer --model tiny --ring 4;                            expect_status 2; expect_error '--ring 4: is for weights on the slow tier; --offload weights or experts$'
     infer --model tiny --offload weights --ring 10;         expect_status 2; expect_error '--ring 10: must be from 2, .* to 9: '
-    infer --model tiny --offload weights --ring 4 --prefetch no --zero 3 --dp 2; expect_status 2; expect_error '--prefetch no forbids it$'
+    infer --model tiny --offload weights --ring 4 --prefetch no --zero 3 --dp 2; expect_status 2; expect_error '--prefetch no forbids that$'
     infer --model mixtral-tiny --offload weights --chosen-experts; expect_status 2; expect_error '--chosen-experts: is for their weights on the slow tier'
     infer --model mixtral-tiny --offload experts --chosen-experts --dp 2 --zero 3; expect_status 2; expect_error '--chosen-experts: .*--data-parallel zero3 devices gather'
     infer --model mixtral-tiny --offload experts --chosen-experts --dp 2 --ep 2 --dispatch tutel; expect_status 2; expect_error '--chosen-experts: --dispatch tutel sends weights'
     run train --model mixtral-tiny --offload experts --chosen-experts; expect_status 2; expect_error '--chosen-experts: --optimizer adamw steps all experts'
     infer --model tiny --offload optimizer;                 expect_status 2; expect_error 'orrery infer keeps no state'
     infer --model tiny --offload gradients;                 expect_status 2; expect_error 'orrery infer has no gradients'
-    infer --model tiny --zero 1 --dp 2;                     expect_status 2; expect_error 'orrery infer has none; it goes with'
+    infer --model tiny --zero 1 --dp 2;                     expect_status 2; expect_error 'orrery infer has neither; use --data-parallel'
     run infer --check "$top/golden/gpt2-tied.safetensors";  expect_status 2; expect_error 'golden files are of training'
 }
 

@@ -131,7 +131,7 @@ test_mpiexec_that_does_not_end() {
     chmod +x "$place/bin/$mpiexec"
     export ORRERY_START_LIMIT=4; PATH=$place/bin:$PATH run_without_path --dp 2 --steps 1; unset ORRERY_START_LIMIT
     expect_status 1; expect_out '^speed +median step'
-    expect_error "$mpiexec hangs: all 2 devices have ended, and it had not 4 s later \(ORRERY_START_LIMIT\); it was stopped"
+    expect_error "$mpiexec hangs: it had not ended 4 s after all 2 devices \(ORRERY_START_LIMIT\), and was stopped"
 }
 mpiexec=$(sed -n "s/.*cannot start \([a-z.]*\) -n.*/\1/p" <<<"$(PATH=/nowhere "$program" train --model tiny --dp 2 --steps 1 2>&1)")
 run_without_path() { command="PATH=/nowhere orrery train $*"; status=0; "$program" train --model tiny --data "$text" "$@" </dev/null >"$place/out" 2>"$place/err" || status=$?; PATH=$old_path look; }

@@ -66,7 +66,7 @@ test_mixture_in_16_bits() {
 test_refusals() {
     llama --tp 9;                           expect_status 2; expect_error '--tp 9: the model has H=8 heads; tp can be at most that'
     llama --tp 125 --tensor 3d;             expect_status 2; expect_error '--tp 125'
-    run train --model mixtral-tiny --tp 2 --tensor 1d-sp;  expect_status 2; expect_error '--tensor 1d-sp: devices along tp have rows of their own'
+    run train --model mixtral-tiny --tp 2 --tensor 1d-sp;  expect_status 2; expect_error '--tensor 1d-sp: devices along tp have different rows'
 }
 
 run_tests test_check test_copies_of_keys test_golden test_round_trip test_config_keys test_mixture test_mixture_in_16_bits test_refusals

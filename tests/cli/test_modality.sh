@@ -18,7 +18,7 @@ test_refusals() {
     run train --encoder-slack 2;                        expect_status 2; expect_error '--encoder-slack: needs --modalities'
     run train --modalities 1 --save out;                expect_status 2; expect_error 'encoders are neither saved nor read: not with --save'
     run train --modalities 1 --dtype bf16;              expect_status 2; expect_error '--modalities: encoders compute in fp32 or fp64'
-    run train --modalities 1 --tp 4 --tensor 2d;        expect_status 2; expect_error 'cuts rows of the stream; encoders need whole ones'
+    run train --modalities 1 --tp 4 --tensor 2d;        expect_status 2; expect_error 'cuts rows of the stream; encoders need whole rows'
     expect_nothing
 }
 

@@ -47,7 +47,7 @@ refuses() { expect_status "$1"; expect_error "$2"; expect_nothing; }
 
 test_what_is_refused() {
     train --zero 3 --offload weigths;                           refuses 2 '--offload weigths: .*did you mean weights\?'
-    train --zero 3 --offload optimizer,;                        refuses 2 '--offload optimizer,: a list such as optimizer,gradients,weights'
+    train --zero 3 --offload optimizer,;                        refuses 2 '--offload optimizer,: must be a list such as optimizer,gradients,weights'
     train --zero 3 --offload '';                                refuses 2 '--offload: must not be empty'
     train --zero 3 --offload optimizer --optimizer sgd;         refuses 2 '--offload optimizer: --optimizer sgd with --dtype fp32 keeps no state'
     train --dp 2 --offload gradients --optimizer mezo;          refuses 2 '--offload gradients: --optimizer mezo has no gradients'
@@ -59,7 +59,7 @@ test_what_is_refused() {
     train --zero 3 --offload-slice 10;                          refuses 2 '--offload-slice: there is nothing offloaded'
     train --zero 3 $everything --offload-slice 0;               refuses 2 '--offload-slice 0: must be a whole number from 1'
     train --dp 2 --zero 0 --offload gradients;                  refuses 2 '--offload gradients: --data-parallel ddp all-reduces whole gradients'
-    train --dp 2 --zero 2 --offload weights;                    refuses 2 '--offload weights: with --data-parallel zero2 a device keeps more weights than it steps'
+    train --dp 2 --zero 2 --offload weights;                    refuses 2 '--offload weights: with --data-parallel zero2 a device keeps weights that other devices step'
     train --zero 3 --offload optimizer --offload-stride 2;      refuses 2 '--offload-stride 2: .*--offload optimizer,gradients,weights'
     train --zero 3 --dtype bf16 --offload optimizer --offload-stride 2;         refuses 2 '--offload-stride 2: .*--offload optimizer,gradients$'
     train --zero 3 $everything --offload-to . --offload-stride 2;               refuses 2 '--offload-stride 2: the host steps only what is in its memory'

@@ -1,4 +1,4 @@
-# The table of published mappings in docs/expert_parallelism.md: its plans take the times, shares of the peak and memory that it says, and the faster
+# The table of published mappings in docs/parallelism/experts.md: its plans take the times, shares of the peak and memory that it says, and the faster
 # mapping of the paper is the faster one here.
 # tier: verify
 . "$(dirname "$0")/lib.sh"
@@ -8,7 +8,7 @@ here=$(cd "$(dirname "$0")/../.." && pwd)
 rows() {
     awk -F'|' '/^### The published mappings/ { on = 1 } /^## / { on = 0 }
         on && NF > 7 && /`--/ { if ($2 ~ /`/) { split($2, m, "`"); model = m[2] } gsub(/`/, "", $4); gsub(/ s *$/, "", $5); gsub(/[ %]/, "", $6); gsub(/[ %]/, "", $7); gsub(/ /, "", $8)
-                      print model "|" $4 "|" $5 "|" $6 "|" $7 "|" $8 }' "$here/docs/expert_parallelism.md"
+                      print model "|" $4 "|" $5 "|" $6 "|" $7 "|" $8 }' "$here/docs/parallelism/experts.md"
 }
 
 test_rows() {

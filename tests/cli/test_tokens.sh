@@ -75,7 +75,7 @@ test_what_is_wrong() {
     refuses 1 '--data none.bin: cannot be opened' --data none.bin
     refuses 2 '--data few.bin: has 1 tokens for validation .of 15., sequences of 8 need at least 9' --data few.bin
     refuses 2 '--data a.bin: has tokens, and c.txt is a text; --tokenizer PATH' --data a.bin,c.txt
-    refuses 2 '--data a.bin:1,b.bin: some files have a weight and others none' --data a.bin:1,b.bin
+    refuses 2 '--data a.bin:1,b.bin: some files have a weight and some have none' --data a.bin:1,b.bin
     refuses 2 '--data a.bin:0: the weight must be above 0' --data a.bin:0,b.bin:1
     refuses 2 '--data a.bin,,b.bin: has an empty name' --data a.bin,,b.bin
     refuses 2 '--data a.bin:1,b.bin:99999: weights are shares of more than 65536' --data a.bin:1,b.bin:99999

@@ -165,7 +165,7 @@ static void test_choice_knows_nodes(void **state)
 }
 
 /* How far auto's choice is from the best, over all that test_choice_is_good tries; what `orrery list` and
- * docs/virtual_clock.md say. */
+ * docs/plans/virtual_clock.md say. */
 static struct { double ratio; char text[160]; } furthest = { 1, "none" };
 
 static void note_choice(double ratio, enum operation op, const struct cluster *m, const char *chosen,

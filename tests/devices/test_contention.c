@@ -302,7 +302,7 @@ static void check_bound(const char *what, const struct cluster *c, int P, patter
 
 /* ---- closed forms ------------------------------------------------------------------------------------------------ */
 
-/* With ports alone, what the clock itself says: the table of docs/virtual_clock.md. */
+/* With ports alone, what the clock itself says: the table of docs/plans/virtual_clock.md. */
 static void test_ports(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* A golden file beside the folder that a recorder writes (docs/dumps.md): pieces of every kind, several of them and
- * several files for a rank, sums, copies, microbatches; and everything that such a folder should not have.
+/* A golden file beside the folder that a recorder writes (docs/checking/dumps.md): pieces of every kind, several of
+ * them and several files for a rank, sums, copies, microbatches; and everything that such a folder should not have.
  * tier: check
  */
 #include "emulated_devices/verify/check/checker.h"

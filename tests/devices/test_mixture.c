@@ -203,7 +203,7 @@ static void test_refusals(void **state)
     p = mixtral(1, 1);
     mesh_make(&p.mesh, two, NULL);
     p.tensor = "1d-sp";
-    expect_refused(p, "--tensor 1d-sp: devices along tp have rows of their own");
+    expect_refused(p, "--tensor 1d-sp: devices along tp have different rows");
     p = mixtral(1, 1);
     p.model.mixture.router.biased = true;
     p.schedule = "pipedream-2bw", p.micros = 4, p.update_every = 2;

@@ -212,7 +212,7 @@ static void test_refusals(void **state)
     (void)state;
     struct plan p = omni(1, 4, 1, 1, ENCODERS_APART);
     p.tensor = "2d";
-    expect_refused(p, "--modalities: --tensor 2d cuts rows of the stream; encoders need whole ones");
+    expect_refused(p, "--modalities: --tensor 2d cuts rows of the stream; encoders need whole rows");
     p = omni(2, 1, 1, 1, ENCODERS_APART), p.dtype = BF16;
     expect_refused(p, "--modalities: encoders compute in fp32 or fp64");
     p = omni(2, 1, 1, 1, ENCODERS_APART), p.packed = true;

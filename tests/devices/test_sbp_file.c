@@ -153,7 +153,7 @@ static void test_refused(void **state)
         { "tensor x 1000000 1000000\n", "f:1: x has more than 2^36 elements" },
         { "tensor 9x 4\n", "f:1: 9x: must be a name of letters, digits, . and _, shorter than 48" },
         { "tensor x 4 4\ntensor x 4 4\n", "f:2: x is there already" },
-        { "tensor x 4 4\ny = gelo x\n", "f:2: gelo: is no operation; docs/signatures.md has them" },
+        { "tensor x 4 4\ny = gelo x\n", "f:2: gelo: is no operation; docs/parallelism/signatures.md has them" },
         { "tensor x 4 4\ny = gelu x x\n", "f:2: gelu has 1 operand, not 2" },
         { "tensor x 4 4\ny = gelu z\n", "f:2: z: there is no such tensor yet" },
         { "tensor x 4 5\ntensor w 3 4\ny = linear x w\n",

@@ -282,7 +282,7 @@ static void test_no_legal_signature(void **state)
     graph_mlp(&g, 7, 5, 21, 26);
     assert_int_equal(sbp_assign(&g, &m, 0, 1 << 24, &a, &err), ERR_PLAN);
     assert_string_equal(err.text, "linear, which makes mlp.up, has no legal signature on 50 devices: "
-                                  "nothing in it can be cut so often");
+                                  "nothing can be cut into so many parts");
     assert_int_equal(graph_strategy(&g, &m, "dp", &err), ERR_PLAN);
     assert_int_equal(graph_strategy(&g, &m, "3d", &err), ERR_USAGE);
     assert_int_equal(graph_strategy(&g, &m, "2d", &err), ERR_PLAN);

@@ -311,7 +311,7 @@ static void test_refusals(void **state)
     refused(p, "--tiles 4: quantisation blocks of --quantize-weights int8");
     p = split_plan(1, 4, "2d", 4), refused(p, "--tiles 4: --tensor 2d uses a matrix several times in one product");
     p = split_plan(1, 4, "1d", 4), p.data.offload = W, case_take_llama(&p);
-    refused(p, "--tiles 4: with --tp 4 with 3 key/value heads gradients of copied heads are added up");
+    refused(p, "--tiles 4: with --tp 4 with 3 key/value heads devices add up gradients of copied heads");
     p = split_plan(2, 2, "1d", 31), refused(p, "--tiles 31: wte.weight has 30 outputs to be cut on a device");
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Break the program on purpose and see that it is noticed.  Usage: run.sh BUILD_DIR [--quick] [NAME...]      (docs/faults.md)
+# Break the program on purpose and see that it is noticed.  Usage: run.sh BUILD_DIR [--quick] [NAME...]      (docs/checking/faults.md)
 #
 # `make faults` and `make test` call this with the tree built and how it is built in HOW_REF, HOW_DEV and HOW_LIBS; files of HOW_TWICE are
 # compiled once for each of HOW_FORMATS.  HOW_CUDA are the objects of the backend cuda-emulated, HOW_EMULATED compiles its .c files.

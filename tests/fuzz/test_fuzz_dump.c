@@ -1,5 +1,5 @@
-/* What the files of a dump say of themselves (docs/dumps.md): what is accepted cuts tensors into pieces that lie inside
- * them, and nothing is put together twice.
+/* What the files of a dump say of themselves (docs/checking/dumps.md): what is accepted cuts tensors into pieces that
+ * lie inside them, and nothing is put together twice.
  * tier: check
  *
  * The input is the metadata of the first of two files, a line for each: KEY=TEXT.  The second is rank 1 of two along

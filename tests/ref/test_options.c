@@ -202,7 +202,7 @@ static void helps_in_columns(void **state)
     char *text = get_file(scratch("help"), &n);
     assert_non_null(strstr(text, "Mesh:\n  --dp N                      copies of the model [1]\n"));
     assert_non_null(strstr(text, "\n\nTraining:\n  --steps N                   optimizer steps [10]\n"));
-    assert_non_null(strstr(text, "  --dtype NAME                number format: fp32, fp64 [fp32]\n"));
+    assert_non_null(strstr(text, "  --dtype NAME                number format; one of fp32, fp64 [fp32]\n"));
     assert_non_null(strstr(text, "  --memory SIZE               of a device [64MiB]\n"));
     assert_non_null(strstr(text, "  --quiet                     print only the result\n"));
     assert_non_null(strstr(text, "  FILE                        the text to train on (required)\n"));

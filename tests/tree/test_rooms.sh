@@ -1,4 +1,4 @@
-# The rules of the house (docs/architecture.md), held against the sources: who may include whom, who may call MPI, and how.
+# The rules of the house (docs/authors/architecture.md), held against the sources: who may include whom, who may call MPI, and how.
 # tier: check
 #
 # Every violation is a line "FILE:LINE: RULE: what stands there".
@@ -8,7 +8,7 @@ tree=.
 # From the bottom up: a room may use itself and what stands before it.
 rooms='ref library device comm collectives schemes plan model search verify draw course cli'
 
-# What of MPI does not wait for another device.  The rest spins in MPICH, and starves whom it waits for (docs/architecture.md, Waiting).
+# What of MPI does not wait for another device.  The rest spins in MPICH, and starves whom it waits for (docs/authors/architecture.md, Waiting).
 harmless='MPI_(I[a-z_]+|Test[a-z]*|Init|Initialized|Finalize|Abort|Cancel|Error_string|Get_count|Get_library_version|Request_free|Comm_(rank|size|free|idup|set_errhandler))'
 
 sources() { (cd "$tree" && find "$@" -name '*.[ch]' | sort); }

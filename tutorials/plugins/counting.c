@@ -1,7 +1,7 @@
 /* counting -- a backend of your own: it computes as cpu does, and says at the end what it was asked for.
  *
  * The REQUIRED part of the table is six functions for memory and one for operations (device/backend.h).  What is left
- * NULL the host computes, through views.  docs/backends.md.
+ * NULL the host computes, through views.  docs/authors/backends.md.
  *
  *     orrery train --plugin tutorials/plugins/counting.c --backend counting --steps 2 --check ref
  */

@@ -5,7 +5,7 @@
  * Sends    a reduce-scatter and an all-gather in pairs, an all-reduce of the halves across pairs: all of it follows
  *          from the three numbers (schemes/data/shards.h), as do memory and its prediction.
  *
- * A template for plug-ins (docs/plugins.md):
+ * A template for plug-ins (docs/authors/plugins.md):
  *     orrery train --plugin half_states.c --dp 4 --data-parallel half-states --check ref
  */
 #include "emulated_devices/schemes/plugin.h"

@@ -5,7 +5,8 @@
  * Memory    M microbatches on every device
  * Rounding  weight gradients are added in the opposite order of all other schedules', so their bits differ.
  *
- * A template for plug-ins (docs/plugins.md).  A schedule can also be a text file (docs/schedules.md).
+ * A template for plug-ins (docs/authors/plugins.md).  A schedule can also be a text file
+ * (docs/parallelism/schedules.md).
  *     orrery show schedule last-first --pp 4 --micro 6 --plugin last_first.c
  */
 #include "emulated_devices/schemes/plugin.h"

@@ -6,7 +6,8 @@
  *          m  = beta2 m + (1 - beta2) g'
  *          w  = w - lr (u + decay w)
  *
- * A template for plug-ins (docs/plugins.md).  Each element is stepped alone, so that devices can share the states:
+ * A template for plug-ins (docs/authors/plugins.md).  Each element is stepped alone, so that devices can share the
+ * states:
  *     orrery train --plugin lion.c --optimizer lion --dp 4 --zero 3 --check ref
  */
 #include "emulated_devices/schemes/plugin.h"

@@ -9,7 +9,7 @@
  * Memory    one scratch block, ceil(n/P) elements.
  * Rounding  block b is added in the order of devices b, b-1, .., b+1.
  *
- * A template for plug-ins (docs/plugins.md):
+ * A template for plug-ins (docs/authors/plugins.md):
  *     orrery verify collectives --devices 5 --plugin mirrored_ring.c
  */
 #include "emulated_devices/schemes/plugin.h"

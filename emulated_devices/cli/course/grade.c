@@ -145,13 +145,13 @@ enum error_code command_grade(int argc, char **argv, int *status, struct error *
         { "--junit", "FILE", OPTION_STRING, &g.junit, .help = "write JUnit's XML, likewise" },
         { "--secret", "FILE", OPTION_STRING, &g.secret,
           .help = "three tenths of the points are for inputs that are drawn from this file's bytes" },
-        { "--variant", "N", OPTION_UINT64, &g.variant, .help = "of the course" },
+        { "--variant", "N", OPTION_UINT64, &g.variant, .help = "the variant of the course" },
         { "--user", "NAME", OPTION_STRING, &g.user,
           .help = "run the student's code, and compile it, as this user (as root; default: nobody)" },
         { "--own-code", NULL, OPTION_SWITCH, &g.own_code,
-          .help = "grade also where a system cannot hide files from the submission" },
+          .help = "grade code that you trust, also where the system cannot hide files from the submission" },
         { "--sanitize", NULL, OPTION_SWITCH, &g.sanitize,
-          .help = "compile with sanitizers; without locking processes in" },
+          .help = "compile with sanitizers, without locking processes in" },
         { "--quiet", NULL, OPTION_SWITCH, &g.quiet, .help = "print only the sum" },
         { 0 }
     };

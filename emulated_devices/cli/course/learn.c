@@ -204,13 +204,13 @@ enum error_code command_learn(int argc, char **argv, int *status, struct error *
     bool help;
     const struct option table[] = {
         { "LESSON", NULL, OPTION_STRING, &a.lesson,
-          .help = "its number or name; without it: where you are, what is next" },
+          .help = "number or name of a lesson; default: where you are, and what is next" },
         { "--start", "FOLDER", OPTION_STRING, &a.start, .help = "make a new folder to work in" },
-        { "--variant", "N", OPTION_UINT64, &a.variant, .help = "with --start: which of the variants of the exercises" },
-        { "--in", "FOLDER", OPTION_STRING, &a.in, .help = "the folder that was started, or one in it" },
+        { "--variant", "N", OPTION_UINT64, &a.variant, .help = "with --start: the variant of the exercises" },
+        { "--in", "FOLDER", OPTION_STRING, &a.in, .help = "the folder that --start made, or a folder inside" },
         { "--hint", NULL, OPTION_SWITCH, &a.hint, .help = "also show one more hint about the first failure" },
         { "--all", NULL, OPTION_SWITCH, &a.all, .help = "do not stop at the first failure" },
-        { "--watch", NULL, OPTION_SWITCH, &a.watch, .help = "try it again whenever the file is saved" },
+        { "--watch", NULL, OPTION_SWITCH, &a.watch, .help = "try the lesson again whenever the file is saved" },
         { "--sanitize", NULL, OPTION_SWITCH, &a.sanitize,
           .help = "compile your file with sanitizers, which find wrong indices; takes several times as long" },
         { 0 }

@@ -33,33 +33,34 @@ static enum error_code parse(struct make_options *o, int argc, char **argv, bool
         { "--batch", "FILE", OPTION_STRING, &o->batch,
           .help = "safetensors with ids and labels, integers [sequences, tokens] (the same in every step) or "
                   "[steps, sequences, tokens]; labels -1 and -100 are ignored" },
-        { "--text", "FILE", OPTION_STRING, &o->text, .help = "a text, of which every byte is a token" },
+        { "--text", "FILE", OPTION_STRING, &o->text, .help = "a text; every byte is a token" },
         { "--sequences", "N", OPTION_INT, &o->sequences, .min = 1, .max = 1 << 20,
-          .help = "of a text: sequences in a batch; default: 4" },
+          .help = "with --text: sequences in a batch; default: 4" },
         { "--tokens", "N", OPTION_INT, &o->tokens, .min = 1, .max = 1 << 20,
-          .help = "of a text: tokens in a sequence; default: 32, or the model's positions if they are fewer" },
+          .help = "with --text: tokens in a sequence; default: 32, or the model's positions if they are fewer" },
         { "--micro", "M", OPTION_INT, &o->micros, .min = 1, .max = 1 << 20,
           .help = "also store what each of M microbatches adds to loss and gradients; default: no microbatches" },
         { .kind = OPTION_HEADING, .help = "Steps" },
         { "--steps", "N", OPTION_INT, &o->steps, .min = 1, .max = GOLDEN_MOST_STEPS,
-          .help = "steps of each optimizer; default: as many as --batch has batches; of a text: 3" },
+          .help = "steps of each optimizer; default: as many as --batch has batches, and 3 with --text" },
         { "--optimizer", "LIST", OPTION_STRING, &o->optimizers,
           .help = "optimizers, each from the same start, with commas: adamw, sgd, momentum" },
         { "--lr", "RATE", OPTION_DOUBLE, &o->lr, .min = 0, .max = INFINITY,
           .help = "learning rate of all steps; default: the optimizer's usual one" },
         { "--weight-decay", "X", OPTION_DOUBLE, &o->weight_decay, .min = 0, .max = 1e6,
-          .help = "decoupled, of matrices; default: the optimizer's usual one" },
+          .help = "decoupled weight decay of matrices; default: the optimizer's usual one" },
         { "--clip", "NORM", OPTION_DOUBLE, &o->clip, .min = 0, .max = 1e30,
           .help = "largest global gradient norm, 0: no clipping; default: the optimizer's usual one" },
         { "--eps", "X", OPTION_DOUBLE, &o->eps, .min = 0, .max = 1,
-          .help = "of adamw: a larger one makes no full-sized steps of rounding noise; default: the usual one" },
+          .help = "for adamw: a larger number makes no full-sized steps of rounding noise; default: the usual "
+                  "one" },
         { "--as", "PROFILE", OPTION_STRING, &o->as,
           .help = "conventions of the steps: torch, megatron, deepspeed, galore-torch; or "
                   "PROFILE,CONVENTION=VALUE,...: orrery list profiles" },
         { "--dropout", "P", OPTION_DOUBLE, &o->dropout, .min = 0, .max = 0.99,
-          .help = "probability, wherever the model has dropout; the masks are in the file" },
+          .help = "probability of dropout, wherever the model has dropout; the masks are in the file" },
         { "--keep", "STEPS", OPTION_CHOICE, &o->kept, .choices = kept,
-          .help = "all: gradients, weights and states of every step; last: weights and states of the last" },
+          .help = "all: gradients, weights and states of every step; last: weights and states of the last step" },
         THREADS_OPTION,
         { 0 }
     };
@@ -67,7 +68,7 @@ static enum error_code parse(struct make_options *o, int argc, char **argv, bool
         "golden make", "--out FILE [--model NAME|DIR] --batch FILE|--text FILE [options]",
         "Compute every tensor of your own model and batch in fp64, forward, backward and in the\n"
         "optimizers' steps, and measure the bound of each in fp32, bf16 and fp16. `orrery check FILE YOURS`\n"
-        "then names the first tensor of your program that is wrong; docs/backend_authors.md shows how.",
+        "then names the first tensor of your program that is wrong; docs/checking/backend_authors.md shows how.",
         argc - 3, argv + 3, table, help, err);
 }
 

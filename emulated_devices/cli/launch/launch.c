@@ -316,8 +316,8 @@ static enum error_code report_stall(const struct watch *w, int devices, struct e
 
 static enum error_code report_no_end(int devices, struct error *err)
 {
-    return fail(err, ERR_COMM, "%s hangs: all %d devices have ended, and it had not %g s later (ORRERY_START_LIMIT); "
-                "it was stopped", ORRERY_MPIEXEC, devices, start_limit());
+    return fail(err, ERR_COMM, "%s hangs: it had not ended %g s after all %d devices (ORRERY_START_LIMIT), and was "
+                "stopped", ORRERY_MPIEXEC, start_limit(), devices);
 }
 
 /* A killed device prints nothing; messages of other devices are then consequences. */

@@ -252,7 +252,7 @@ enum error_code show_sbp(int argc, char **argv, int *status, struct error *err)
     const struct option table[] = {
         { "MODEL|FILE", NULL, OPTION_STRING, &model,
           .help = "mlp, or the block of a family: gpt2, llama, qwen2, gptj; each with its backward pass; or a file "
-                  "with a graph of your own: docs/signatures.md" },
+                  "with a graph of your own: docs/parallelism/signatures.md" },
         { "--mesh", "P|PxQ", OPTION_STRING, &mesh, .help = "devices, in one axis or two" },
         { "--as", "NAME", OPTION_STRING, &w.strategy,
           .help = "dp, 1d, sp, 2d: the signatures of that scheme; free: search all" },

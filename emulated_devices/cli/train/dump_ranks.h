@@ -1,5 +1,5 @@
 /* dump_ranks.h -- `orrery train --check GOLDEN --dump FOLDER/`: each device writes what it has, as its part of a dump
- * (docs/dumps.md): every microbatch of its activations, the boxes and shards of its parameters. */
+ * (docs/checking/dumps.md): every microbatch of its activations, the boxes and shards of its parameters. */
 #ifndef ORRERY_TRAIN_DUMP_RANKS_H
 #define ORRERY_TRAIN_DUMP_RANKS_H
 

@@ -94,6 +94,6 @@ char *origin_text(const struct train_options *o, struct error *err)
     if (f) print_origin(f, o);
     if (f && fclose(f) == 0) return text;
     free(text);
-    fail(err, ERR_MEMORY, "no memory to write down what this run is");
+    fail(err, ERR_MEMORY, "no memory for the settings of this run");
     return NULL;
 }

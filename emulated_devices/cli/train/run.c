@@ -187,7 +187,7 @@ cJSON *train_run(const struct train_options *o, const struct train_data *data, i
     add_replicas(&l, &o->plan);
     add_balance(&l, &o->plan);
     e = add_schedule(&l, &o->plan, err);
-    if (!e && l.full) e = fail(err, ERR_MEMORY, "no memory to write down what this run is");
+    if (!e && l.full) e = fail(err, ERR_MEMORY, "no memory for the settings of this run");
     if (e) cJSON_Delete(l.run);
     return e ? NULL : l.run;
 }

@@ -162,7 +162,7 @@ static enum error_code take_data(struct data_request *q, const struct data_flags
                     "%s", f->shards, q->scheme);
     if (f->shards && (sscanf(f->shards, "%4d,%4d,%4d%n", &q->shards[0], &q->shards[1], &q->shards[2], &used) != 3 ||
                       f->shards[used] != '\0' || q->shards[0] < 1 || q->shards[1] < 1 || q->shards[2] < 1))
-        return fail(err, ERR_USAGE, "--shards %s: three numbers of devices, such as 2,4,8", f->shards);
+        return fail(err, ERR_USAGE, "--shards %s: must be three numbers of devices, such as 2,4,8", f->shards);
     q->keep = !f->reshard;
     q->no_prefetch = !f->prefetch;
     q->quantise_weights = (struct block_format){ bits_of(f->weights), f->block };

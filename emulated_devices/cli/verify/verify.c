@@ -33,7 +33,7 @@ static enum error_code parse(struct verify_options *o, int argc, char **argv, bo
         { "--from", "N", OPTION_INT, &o->from, .min = 1, .max = VERIFY_MOST_DEVICES,
           .help = "try no meshes of fewer than N devices; with --devices N: of N devices only" },
         { "--part", "K/N", OPTION_STRING, &o->part_text,
-          .help = "only every Nth case, from the Kth on: runs with K = 1 to N together try every case" },
+          .help = "run every Nth case, from the Kth on: runs with K = 1 to N together try every case" },
         CLUSTER_OPTION(o->cluster_name, "whose nodes collectives follow"),
         { "--backend", "NAME", OPTION_STRING, &backend,
           .help = "what executes operations; `orrery list backends` shows them; default: cpu" },

@@ -155,7 +155,7 @@ static const struct backend backend_cuda = {
     .host_read = gpu_read, .host_write = gpu_write, .host_done = gpu_view_done,
     .ops = gpu_operations, .direct = gpu_direct,
 #ifdef CUDA_EMULATED
-    .calls = calls_made,                /* on a GPU a profiler counts them: docs/backends.md */
+    .calls = calls_made,                /* on a GPU a profiler counts them: docs/authors/backends.md */
 #endif
     .zero = zero, .convert = convert, .reduce = reduce, .reduce_all = reduce_all, .divide = divide,
     .add_squares = add_squares, .optimizer_step = optimizer_steps,

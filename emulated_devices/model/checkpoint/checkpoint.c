@@ -101,11 +101,11 @@ static enum error_code check_replicas(const struct trainer *t, const cJSON *root
     if (e) return e;
     if (!t->data.shards.apart)
         return fail(err, ERR_FORMAT,
-                    "%s: of %lld replicas that train apart, which --data-parallel %s does not; --model DIR takes what "
-                    "their last outer step made",
+                    "%s: has %lld replicas that train apart, and --data-parallel %s has none; --model DIR takes the "
+                    "weights of their last outer step",
                     printable_path(path).text, (long long)replicas, t->data.scheme->head.name);
     if (replicas != own)
-        return fail(err, ERR_FORMAT, "%s: of %lld replicas that train apart; --data-parallel %s makes %d of --dp %d",
+        return fail(err, ERR_FORMAT, "%s: has %lld replicas that train apart; --data-parallel %s makes %d of --dp %d",
                     printable_path(path).text, (long long)replicas, t->data.scheme->head.name, own,
                     t->plan.mesh.size[DP]);
     return OK;

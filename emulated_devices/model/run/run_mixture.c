@@ -99,7 +99,8 @@ static void add_judged(const struct node_call *c, struct judged_rows *judged, in
     }
 }
 
-/* Find the rows that this device routes and that are no padding: losses and biases are of these (routers.md).
+/* Find the rows that this device routes and that are no padding: losses and biases are of these
+ * (docs/parallelism/routers.md).
  * @return false without memory; else for free(judged->at). */
 static bool find_judged(const struct node_call *c, struct judged_rows *judged)
 {

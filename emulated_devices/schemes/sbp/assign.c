@@ -158,7 +158,7 @@ static enum error_code add_operation(struct search *s, int o, struct error *err)
     const int rules = graph_rules(s->graph, op, s->mesh, rule);
     if (rules == 0)
         return fail(err, ERR_PLAN,
-                    "%s, which makes %s, has no legal signature on %d devices: nothing in it can be cut so often",
+                    "%s, which makes %s, has no legal signature on %d devices: nothing can be cut into so many parts",
                     op->operator->name, s->graph->tensor[op->out].name, sbp_devices(s->mesh));
     for (int k = 0; k <= op->inputs; k++) of[k] = s->variable[tensor_at(op, k)];
     struct min_sum_term *t = min_sum_add(&s->sum, op->inputs + 1, of);

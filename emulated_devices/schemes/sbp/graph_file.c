@@ -199,7 +199,7 @@ static enum error_code read_operation(struct reader *r)
     int in[SBP_OPERANDS], inputs = 1;
     while (k < known + KNOWN && strcmp(k->name, r->word[2]) != 0) k++;
     if (k == known + KNOWN)
-        return bad(r, "%s: is no operation; docs/signatures.md has them", printable(r->word[2]).text);
+        return bad(r, "%s: is no operation; docs/parallelism/signatures.md has them", printable(r->word[2]).text);
     for (const char *c = k->shapes; *c; c++) inputs += *c == ',';
     if (r->words - 3 != inputs)
         return bad(r, "%s has %d operand%s, not %d", k->name, inputs, inputs == 1 ? "" : "s", r->words - 3);

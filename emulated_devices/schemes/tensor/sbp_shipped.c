@@ -32,7 +32,7 @@ static void describe(char *out, size_t size, const char *text)
 {
     const char *at = text + strspn(text, "# \t");
     const int length = (int)strcspn(at, "\r\n");
-    snprintf(out, size, "signatures from a text; what travels follows from them: docs/signatures.md");
+    snprintf(out, size, "signatures from a text (docs/parallelism/signatures.md) decide what is sent");
     if (*text == '#' && length > 0) snprintf(out, size, "%.*s", length, at);
     for (char *c = out; *c; c++)
         if ((unsigned char)*c < ' ' || (unsigned char)*c >= 127) *c = ' ';

@@ -474,7 +474,7 @@ struct sbp_scheme sbp_scheme_of(const struct sbp_layout *l, const char *name)
         .layout = *l,
         .scheme = {
             .head = { .kind = TENSOR_SCHEME, .equality = REASSOCIATES, .name = name,
-                      .description = "signatures from a text; what travels follows from them: docs/signatures.md",
+                      .description = "signatures from a text (docs/parallelism/signatures.md) decide what is sent",
                       .source = "OneFlow, arXiv:2110.15032" },
             .mesh = mesh, .stream = cut(l->of[SBP_STREAM]), .heads = cut(l->of[SBP_HEADS]),
             .feed = cut(l->of[SBP_HIDDEN]), .logits = cut(l->of[SBP_LOGITS]), .weight = weight, .check = check,

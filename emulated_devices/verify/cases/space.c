@@ -538,7 +538,7 @@ enum error_code space_check(const void *context, const struct choice *x, struct 
     if ((p.model.mlp != MLP_MIXTURE || p.model.mixture.balance_coefficient == 0) && x->value[DIM_BALANCE])
         return fail(err, ERR_USAGE, "only a mixture has a balance loss");
     if (s->kind == EXPERT_SCHEME && x->value[DIM_OFFLOAD] && !offloads_[x->value[DIM_OFFLOAD]].experts)
-        return fail(err, ERR_USAGE, "what else leaves is in the cases of data schemes");
+        return fail(err, ERR_USAGE, "only experts leave here; other offloading is in the cases of data schemes");
     if (offloads_[x->value[DIM_OFFLOAD]].chosen && (x->value[DIM_OPTIMIZER] || x->value[DIM_PROFILE]))
         return fail(err, ERR_USAGE, "inference has no optimizer");
     if (p.optimizer->low_rank && p.packed && p.batches)

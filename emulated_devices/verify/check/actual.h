@@ -2,8 +2,8 @@
  *
  * Serial.  Two kinds of files become the same pieces:
  *
- * A dump (docs/dumps.md): the files themselves say which rank they are of, on which mesh, and what part of which tensor
- * each of theirs is.  A rank may have several files, and several pieces of a tensor.
+ * A dump (docs/checking/dumps.md): the files themselves say which rank they are of, on which mesh, and what part of
+ * which tensor each of theirs is.  A rank may have several files, and several pieces of a tensor.
  *
  * One file for each rank, and a map.  It is JSON; all of its parts are optional:
  *

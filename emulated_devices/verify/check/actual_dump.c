@@ -1,4 +1,5 @@
-/* actual_dump.c -- what the files of a dump say of themselves (docs/dumps.md): version, rank, mesh, formats, layout. */
+/* actual_dump.c -- what the files of a dump say of themselves (docs/checking/dumps.md): version, rank, mesh, formats,
+ * layout. */
 #include "emulated_devices/verify/check/actual_open.h"
 #include "ref/numeric/dtype.h"
 #include <stdio.h>

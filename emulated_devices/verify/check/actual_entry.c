@@ -1,4 +1,4 @@
-/* actual_entry.c -- the piece of a tensor that an entry of a dump's layout describes (docs/dumps.md). */
+/* actual_entry.c -- the piece of a tensor that an entry of a dump's layout describes (docs/checking/dumps.md). */
 #include "emulated_devices/verify/check/actual_open.h"
 #include <math.h>
 #include <stdio.h>

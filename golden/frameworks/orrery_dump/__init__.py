@@ -7,7 +7,7 @@
     modes.py        whether the parallelism that was asked for is in force
     rank_file.py    the file of one rank
 
-Needs numpy and safetensors; torch or jax are imported only where they are used.  docs/frameworks.md has examples.
+Needs numpy and safetensors; torch or jax are imported only where they are used.  docs/checking/frameworks.md has examples.
 """
 from .errors import DumpError
 from .rank_file import RankFile

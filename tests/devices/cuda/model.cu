@@ -1,4 +1,4 @@
-/* The sentences of docs/memory_model.md: for each a kernel that is right by it, and one that is wrong by it. */
+/* The sentences of docs/authors/memory_model.md: for each a kernel that is right by it, and one that is wrong by it. */
 #include "tests/devices/cuda/judged.cuh"
 
 /* ---- one thread, one launch -------------------------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
 #
 # Usage: sanitized.sh ON_GPU, the program of `make CUDA=1 build/cuda-nvcc/tests/devices/cuda/on_gpu`, on a machine with a GPU.
 # A column a tool: how many errors or hazards it shows, or "hangs" after 40 s.  sanitized_h200.tsv is what it said on an H200
-# with CUDA 13.0; docs/backends.md counts it.
+# with CUDA 13.0; docs/authors/backends.md counts it.
 set -u
 export ON_GPU=$1
 dir=$(mktemp -d)

@@ -181,7 +181,7 @@ static void test_the_measured_table_is_of_these_kernels(void **state)
     fclose(f);
 }
 
-/* ---- docs/memory_model.md ---------------------------------------------------------------------------------------- */
+/* ---- docs/authors/memory_model.md -------------------------------------------------------------------------------- */
 
 static bool is_in(const struct judged *k, const char *name, bool right)
 {
@@ -209,7 +209,7 @@ static void test_each_sentence_of_the_memory_model_has_its_kernels(void **state)
 {
     char line[600], right[100], wrong[100], seen[8000] = " ";
     int rows = 0, kernels = 0;
-    FILE *f = fopen("docs/memory_model.md", "r");
+    FILE *f = fopen("docs/authors/memory_model.md", "r");
     (void)state;
     assert_non_null(f);
     while (fgets(line, sizeof line, f) != NULL) {

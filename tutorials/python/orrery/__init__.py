@@ -3,7 +3,7 @@
     import orrery
 
     run = orrery.train(model="tiny", dp=2, tp=2, steps=20, check="ref")
-    run["check"]["holds"], run.losses()          # a dict of docs/json.md, with a few functions
+    run["check"]["holds"], run.losses()          # a dict of docs/using/json.md, with a few functions
     orrery.draw_losses(run)                      # a picture in a notebook
 
     orrery.read_tensors("golden/gpt2-tied.safetensors")["loss"]

@@ -16,7 +16,7 @@ class Error(Exception):
 
 
 class Run(dict):
-    """The document of a command (docs/json.md), and its exit status: 0, or 3 if a check failed."""
+    """The document of a command (docs/using/json.md), and its exit status: 0, or 3 if a check failed."""
 
     status = 0
 

@@ -51,7 +51,7 @@ static enum error_code take_shares(struct data_words *l, const char *words, stru
     int weighed = 0;
     for (int i = 0; i < l->count; i++) divisor = common(l->word[i].weight, divisor), weighed += l->word[i].weight > 0;
     if (weighed > 0 && weighed < l->count)
-        return fail(err, ERR_USAGE, "%s: some files have a weight and others none; give all of them one, FILE:WEIGHT",
+        return fail(err, ERR_USAGE, "%s: some files have a weight and some have none; give all a weight, FILE:WEIGHT",
                     printable(words).text);
     for (int i = 0; i < l->count && weighed; i++) {
         const int64_t share = l->word[i].weight / divisor;

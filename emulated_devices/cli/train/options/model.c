@@ -54,7 +54,7 @@ static enum error_code take_streams(struct model_config *c, const struct model_f
     const enum model_family family = model_family(c);
     if (f->streams == 0 && f->prefix == 0) return OK;
     if (family != FAMILY_QWEN2 && family != FAMILY_PARSCALE)
-        return fail(err, ERR_USAGE, "--%s: parallel streams are those of a Qwen2; model %s is not one",
+        return fail(err, ERR_USAGE, "--%s: only a Qwen2 has parallel streams; model %s is no Qwen2",
                     f->streams ? "streams" : "prefix", c->name);
     if (f->streams) c->streams.P = f->streams;
     if (STREAMS(c) == 1 && f->prefix)

@@ -22,7 +22,7 @@ static enum error_code take_classes(unsigned *offload, const char *list, struct 
         for (int i = 0; i < CLASSES; i++)
             if (strcmp(word, names[i]) == 0) found = i;
         if (found < 0 && length == 0)
-            return fail(err, ERR_USAGE, "--offload %s: a list such as optimizer,gradients,weights",
+            return fail(err, ERR_USAGE, "--offload %s: must be a list such as optimizer,gradients,weights",
                         printable(list).text);
         if (found < 0) return fail_unknown_name(err, "--offload", printable(word).text, names, CLASSES);
         *offload |= 1u << classes[found].bit;

@@ -11,9 +11,11 @@ void data_options(struct option_list *to, struct train_options *o, struct train_
         { "--data-parallel", "NAME", OPTION_STRING, &w->data.scheme,
           .help = "the scheme, by its name in `orrery list data`; default: ddp" },
         { "--zero", "STAGE", OPTION_INT, &w->data.zero, .min = 0, .max = 3,
-          .help = "short for --data-parallel: 0 is ddp, 1 to 3 are zero1 to zero3; default: not used" },
+          .help = "short for --data-parallel: 0 is ddp, 1 to 3 are zero1 to zero3; default: --data-parallel "
+                  "decides" },
         { "--shard-group", "N", OPTION_INT, &o->plan.data.group, .min = 1, .max = 4096,
-          .help = "number of neighbours along dp that share what the scheme shards; default: all; for buff --cp" },
+          .help = "N neighbours along dp share what the scheme shards; default: all devices along dp, for buff "
+                  "those along cp" },
         { "--shards", "W,G,O", OPTION_STRING, &w->data.shards,
           .help = "for chain, buff, and copies that train apart: how many devices share weights, gradients, "
                   "optimizer state" },
@@ -28,44 +30,45 @@ void data_options(struct option_list *to, struct train_options *o, struct train_
         { "--reshard-after-forward", "yes|no", OPTION_BOOL, &w->data.reshard,
           .help = "drop gathered weights after forward, and gather them again for backward" },
         { "--prefetch", "yes|no", OPTION_BOOL, &w->data.prefetch,
-          .help = "gather the next part's weights while the current one computes" },
+          .help = "gather the weights of the next part while the current part computes" },
         { "--tiles", "T", OPTION_INT, &o->plan.data.tiles, .min = 1, .max = 1e6,
-          .help = "cut each matrix into T ranges of outputs, which are gathered, used and reduced one after the "
+          .help = "cut each matrix into T ranges of outputs, and gather, use and reduce one range after the "
                   "other; default: 1, whole layers" },
         { "--bucket", "SIZE", OPTION_SIZE, &w->bucket, .min = 1, .max = 1e15,
-          .help = "for ddp, zero1, zero2, and chain with whole weights: size of a bucket of gradients to reduce, or "
-                  "of weights to gather after the step; a larger unit (a layer, the token embedding) has its own "
-                  "bucket, but ddp cuts it; schemes that gather weights before use, such as zero3, reduce unit by "
-                  "unit" },
+          .help = "for ddp, zero1, zero2, and chain with whole weights: size of a bucket of gradients to "
+                  "reduce, or of weights to gather after the step. A larger unit (a layer, the token embedding) "
+                  "has its own bucket, only ddp cuts it. Schemes that gather weights before use, such as zero3, "
+                  "reduce unit by unit" },
         { "--reduce-scatter", "NAME", OPTION_STRING, &o->plan.data.reduce_scatter,
           .help = "algorithm for gradients in shards; default: direct, which adds in the order of ranks" },
         { "--allgather", "NAME", OPTION_STRING, &o->plan.data.allgather,
           .help = "algorithm for weights in shards; default: ring; two_level for mics" },
         { "--quantize-weights", "CODE", OPTION_CHOICE, &w->data.weights, .choices = codes,
-          .help = "gather weights as int8 or int4 codes with a scale for each block; default: not quantised" },
+          .help = "gather weights as codes with a scale for each block; default: not quantised" },
         { "--quantize-gradients", "CODE", OPTION_CHOICE, &w->data.gradients, .choices = codes,
-          .help = "reduce-scatter gradients as codes, by all-to-alls inside nodes, then between them; default: not "
-                  "quantised" },
+          .help = "reduce-scatter gradients as codes, by all-to-alls inside nodes, then between nodes; default: "
+                  "not quantised" },
         { "--quantize-block", "N", OPTION_INT, &w->data.block, .min = 1, .max = 1e9, .given = &w->data.block_given,
           .help = "elements that share a scale" },
         { "--offload", "WHAT", OPTION_STRING, &w->offload.classes,
-          .help = "what to keep on a slow tier instead of the device's memory: optimizer, gradients, weights, "
-                  "activations, or a list such as optimizer,weights; experts: of these classes, or of the first "
-                  "three, only those of a mixture's experts" },
+          .help = "what lies on a slow tier instead of the device's memory: optimizer, gradients, weights, "
+                  "activations, or a list such as optimizer,weights. With experts in the list only the experts "
+                  "of a mixture leave" },
         { "--offload-to", "host|DIR", OPTION_STRING, &w->offload.to,
           .help = "the tier: the host's memory, or one file per device in a folder; default: host" },
         { "--host-cache", "SIZE", OPTION_SIZE, &w->offload.cache,
-          .help = "with a folder: memory of each device's host for what its device uses most often of the file; "
-                  "default: 0" },
+          .help = "with a folder: the host of each device keeps SIZE bytes of the file in its memory, those "
+                  "that are used most; default: 0" },
         { "--ring", "K", OPTION_INT, &o->plan.data.ring, .min = 2, .max = 100000,
-          .help = "parts of the model, which are layers, embedding and loss, whose offloaded weights are on the "
-                  "device: the one that computes, the next, and copies of those after it; default: 3" },
+          .help = "K parts of the model (layers, embedding, loss) have their offloaded weights on the device: "
+                  "the part that computes, the next part, and copies of later parts; default: 3" },
         { "--chosen-experts", NULL, OPTION_SWITCH, &w->offload.chosen,
-          .help = "with `orrery infer --offload experts`: read an expert when a router has chosen it, and no others" },
+          .help = "with `orrery infer --offload experts`: read an expert when a router has chosen it; unchosen "
+                  "experts are not read" },
         { "--offload-slice", "N", OPTION_INT, &w->offload.slice, .min = 1, .max = 2e9,
           .help = "elements of optimizer state that a step moves at a time; default: 65536" },
         { "--offload-stride", "K", OPTION_INT, &w->offload.stride, .min = 1, .max = 1e6,
-          .help = "the device steps every Kth slice, the host the others; default: 1, the device steps all" },
+          .help = "the device steps every Kth slice, the host the other slices; default: 1, the device steps all" },
     };
     option_list_add(to, own, sizeof own / sizeof *own);
 }

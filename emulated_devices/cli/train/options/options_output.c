@@ -12,37 +12,40 @@ void output_options(struct option_list *to, struct train_options *o, struct trai
         { "--trace", "FILE", OPTION_STRING, &o->trace,
           .help = "write what every device does when, as a Chrome trace for ui.perfetto.dev" },
         { "--trace-format", "NAME", OPTION_CHOICE, &o->trace_format, .choices = trace_formats,
-          .help = "of the trace; chakra, for ASTRA-sim, writes FILE.0.et, FILE.1.et and so on; goal is for LogGOPSim" },
+          .help = "format of the trace; chakra, for ASTRA-sim, writes FILE.0.et, FILE.1.et and so on; goal is "
+                  "for LogGOPSim" },
         { "--timeline", "FILE", OPTION_STRING, &o->timeline,
           .help = "draw the last step's pipeline, as SVG and for the terminal, with its bubble" },
         { "--trace-steps", "N", OPTION_INT, &o->trace_steps, .min = 1, .max = 1e9, .help = "steps in the trace" },
         { .kind = OPTION_HEADING, .help = "Checking and output" },
         { "--check", "ref|FILE", OPTION_STRING, &o->check,
-          .help = "compare every activation, gradient and weight with ref, the one-device model, or with a golden "
-                  "file, which also says what is trained; exit status 3 if they differ" },
+          .help = "compare every activation, gradient and weight with the one-device model (ref), or with a "
+                  "golden file, whose run is then trained; exit status 3 if they differ" },
         { "--dump", "FILE|DIR/", OPTION_STRING, &o->dump,
           .help = "with --check FILE: also write what the devices compute, as `orrery check` reads it: whole tensors "
-                  "into a file, or what each device has into a folder (docs/dumps.md)" },
+                  "into a file, or what each device has into a folder (docs/checking/dumps.md)" },
         { "--isolate", NULL, OPTION_SWITCH, &o->isolate,
           .help = "with --check: give every operation the reference's inputs, so that an error shows only where it is "
                   "made" },
         { "--paranoid", NULL, OPTION_SWITCH, &o->paranoid,
-          .help = "before and after every optimizer step, compare what must be bitwise equal on several devices; and "
-                  "follow the buffers of messages, which must stay as they are until they are waited for; exit status "
-                  "3 if one of both does not hold" },
+          .help = "before and after every optimizer step, compare all numbers that must be bitwise equal on "
+                  "several devices, and watch the buffers of messages until they are waited for; exit status 3 "
+                  "if either fails" },
         { "--backend", "NAME", OPTION_STRING, &w->backend,
           .help = "what executes operations and owns memory; `orrery list backends` shows them; default: cpu" },
         { "--direct", "WHEN", OPTION_CHOICE, &w->direct, .choices = whens,
-          .help = "whether MPI gets addresses of the backend's memory, as a CUDA-aware one takes them; auto: if MPI "
-                  "says that it does; default: no, but copies in the host's memory" },
+          .help = "whether MPI gets addresses of the backend's memory, as a CUDA-aware MPI takes them; auto: if "
+                  "MPI says that it does; default: no, messages are copied through the host's memory" },
         { "--memory", "SIZE", OPTION_SIZE, &o->memory,
-          .help = "memory of a device, such as 64MiB or 80GB; K, M, G, T alone are KiB, MiB, GiB, TiB; 0: no limit; "
-                  "default: 0, of plan and search the cluster's" },
+          .help = "memory of a device, such as 64MiB or 80GB; K, M, G, T alone are KiB, MiB, GiB, TiB; 0: no "
+                  "limit; default: 0, and in plan and search the cluster's" },
         WAIT_LIMIT_OPTION(w->limit),
         THREADS_OPTION,
         { "--log", "FILE", OPTION_STRING, &o->log,
-          .help = "write every step while it runs: FILE.jsonl, lines of JSON, or FILE.csv; docs/runs.md" },
-        { "--tensorboard", "DIR", OPTION_STRING, &o->tensorboard, .help = "the same as a file of events in a folder" },
+          .help = "write every step while the run goes on: FILE.jsonl has lines of JSON, FILE.csv a table "
+                  "(docs/using/runs.md)" },
+        { "--tensorboard", "DIR", OPTION_STRING, &o->tensorboard, .help = "write every step as a file of events "
+                                                                          "in this folder" },
         { "--log-every", "N", OPTION_INT, &o->log_every, .min = 1, .max = 1e9,
           .help = "steps from one line to the next" },
         { "--eval-every", "N", OPTION_INT, &o->eval_every, .min = 1, .max = 1e9,
@@ -50,21 +53,21 @@ void output_options(struct option_list *to, struct train_options *o, struct trai
         { "--save", "DIR", OPTION_STRING, &o->save,
           .help = "write a checkpoint at the end, also if SIGINT or SIGTERM end the run after a step" },
         { "--save-every", "N", OPTION_INT, &o->save_every, .min = 1, .max = 1e9,
-          .help = "write it every N steps, too: DIR/step-00000050 and so on" },
+          .help = "write a checkpoint every N steps, too: DIR/step-00000050 and so on" },
         { "--keep", "K", OPTION_INT, &o->keep, .min = 1, .max = 1e9,
-          .help = "with --save-every: remove all but the newest K; default: none is removed" },
+          .help = "with --save-every: remove all but the newest K checkpoints; default: none is removed" },
         { "--owners-out", "FILE", OPTION_STRING, &o->owners_out,
-          .help = "for fssdp: write who should own which experts, by their loads in the last steps; for --owners" },
+          .help = "for fssdp: write who should own which experts, by the loads of the last steps, for --owners" },
         { "--save-load", "FILE", OPTION_STRING, &o->save_load,
-          .help = "of a mixture: write which experts every token went to in each step; for --load" },
+          .help = "for mixtures: write which experts every token went to in each step, for --load" },
         { "--resume", "DIR|auto", OPTION_STRING, &o->resume,
-          .help = "continue from a checkpoint, or the newest of --save-every; auto: from that of --save, or begin if "
-                  "there is none: text, model, training and formats are those saved; options that make "
-                  "it a different run are refused; the mesh may change" },
+          .help = "continue from a checkpoint, or from the newest of --save-every; auto: from that of --save, "
+                  "or begin if there is none. Text, model, training and formats are those of the checkpoint; "
+                  "options that make another run are refused; the mesh may change" },
         { "--override", NULL, OPTION_SWITCH, &o->override,
-          .help = "with --resume: continue although options make it a different run" },
+          .help = "with --resume: continue although options make another run" },
         { "--sample", "TOKENS", OPTION_INT, &o->sample, .min = 0, .max = 1e6,
-          .help = "tokens of text to generate with the trained model; more with `orrery sample`" },
+          .help = "print so many tokens of text that the trained model writes; `orrery sample` has more" },
         { "--dry-run", NULL, OPTION_SWITCH, &o->dry_run,
           .help = "train nothing: what `orrery plan` says of a step with these options, such as its memory and time" },
         { "--unfolded", NULL, OPTION_SWITCH, &o->unfolded,
@@ -73,10 +76,10 @@ void output_options(struct option_list *to, struct train_options *o, struct trai
           .help = "write all results as JSON; -: to standard output, and the report for people to standard error" },
         { .kind = OPTION_HEADING, .help = "Settings in a file" },
         { "--config", "FILE", OPTION_STRING, &w->config,
-          .help = "flags without their dashes, as KEY: VALUE lines of YAML; flags of the command line override them; "
-                  "docs/runs.md" },
+          .help = "read flags from a file, as KEY: VALUE lines of YAML without dashes; flags of the command "
+                  "line override them (docs/using/runs.md)" },
         { "--print-config", NULL, OPTION_SWITCH, &w->print_config,
-          .help = "write such a file, of the other flags and with all defaults as comments, and run nothing" },
+          .help = "print such a file, with the other flags and all defaults as comments, and run nothing" },
     };
     option_list_add(to, own, sizeof own / sizeof *own);
 }

@@ -9,24 +9,25 @@ void training_options(struct option_list *to, struct train_options *o, struct tr
         { "--model", "NAME|DIR", OPTION_STRING, &w->model,
           .help = "a preset, or a folder with config.json and model.safetensors" },
         { "--data", "FILE[:WEIGHT],..", OPTION_STRING, &o->data,
-          .help = "text to learn, or a folder of sources and documents; or files of tokens, NAME.bin, and several of "
-                  "one kind, each with a weight or none (docs/text.md); default: two plays of Shakespeare" },
+          .help = "a text to learn, or a folder of sources and documents, or files of tokens, NAME.bin; several "
+                  "of one kind, all with a weight or all without (docs/using/text.md); default: two plays of "
+                  "Shakespeare" },
         { "--eval-data", "FILE,..", OPTION_STRING, &o->eval_data,
           .help = "text or tokens that are held out; default: the last tenth of --data" },
         { "--tokenizer", "PATH", OPTION_STRING, &o->tokenizer,
           .help = "read texts as tokens, by a tokenizer.json or the folder of a model that has one; a preset gets its "
                   "vocabulary" },
         { "--vocabulary", "N", OPTION_INT, &w->vocabulary, .min = 2, .max = 1 << 24,
-          .help = "of a preset: how many tokens there are; default: its own, or those of --tokenizer" },
+          .help = "number of tokens of a preset; default: the preset's, or that of --tokenizer" },
         { "--pack", "FILE", OPTION_STRING, &o->pack,
-          .help = "cut the text into samples of these lengths, one on each line, and pack them into sequences; or "
-                  "lognormal: drawn lengths with a long tail; docs/packing.md" },
+          .help = "cut the text into samples with the lengths in FILE, one on each line, and pack them into "
+                  "sequences; lognormal draws lengths with a long tail (docs/parallelism/packing.md)" },
         { "--dtype", "NAME", OPTION_CHOICE, &w->dtype, .choices = number_formats,
           .help = "number format of weights and activations; for 16-bit formats the optimizer steps fp32 master "
                   "weights" },
         { "--grad-dtype", "NAME", OPTION_CHOICE, &w->grad_dtype, .choices = number_formats,
-          .help = "format in which weight gradients of a 16-bit model are kept and reduced: fp32 or the model's own; "
-                  "default: fp32" },
+          .help = "format in which weight gradients of a 16-bit model are kept and reduced: fp32 or the model's "
+                  "own; default: fp32" },
         { "--loss-scale", "S", OPTION_DOUBLE, &o->plan.loss_scale, .min = 0, .max = 0x1p127,
           .help = "fp16: initial loss scale, a power of two; default: 65536" },
         { "--dropout", "P", OPTION_DOUBLE, &w->dropout, .min = 0, .max = 0.999,
@@ -36,21 +37,23 @@ void training_options(struct option_list *to, struct train_options *o, struct tr
         { "--prefix", "T", OPTION_INT, &w->changed.prefix, .min = 1, .max = 65536,
           .help = "learned keys and values of each stream in every layer; default: the model's, or 8" },
         { "--router", "NAME", OPTION_STRING, &w->changed.router,
-          .help = "how a mixture's router chooses experts and weighs them: orrery list routers; default: the model's" },
+          .help = "rule by which a mixture's router chooses experts and weighs them: orrery list routers; "
+                  "default: the model's" },
         { "--router-speed", "U", OPTION_DOUBLE, &w->changed.speed, .min = 0, .max = 1e6,
           .help = "how far a step moves the correction bias of a router that has one; default: the rule's" },
         { "--z-loss", "C", OPTION_DOUBLE, &w->changed.z_loss, .min = 0, .max = 1e6,
           .help = "add C times the z loss of a mixture's routers, which transformers' classes do not compute; default: "
                   "the model's" },
         { "--top-p", "P", OPTION_DOUBLE, &w->changed.top_p, .min = 1e-6, .max = 1,
-          .help = "a token goes to the fewest experts whose probabilities add up to P; default: the router's" },
+          .help = "each token goes to the fewest experts whose probabilities add up to P; default: the router's" },
         { "--zero-experts", "Z", OPTION_INT, &w->changed.zero, .min = 1, .max = 65536,
-          .help = "experts without computation that a router can choose too, beside those of the model" },
+          .help = "add Z experts without computation to the router's choice" },
         { "--shared-experts", "N", OPTION_INT, &w->changed.shared, .min = 0, .max = 1024,
-          .help = "of a mixture: experts that every token goes through, beside those that are chosen; default: the "
-                  "model's" },
+          .help = "for mixtures: N experts that every token goes through, beside the chosen experts; default: "
+                  "the model's" },
         { "--shared-gate", NULL, OPTION_SWITCH, &w->changed.shared_gate,
-          .help = "multiply their result by the sigmoid of a number that is computed from the token, as Qwen2-MoE" },
+          .help = "multiply the result of shared experts by a sigmoid that is computed from the token, as "
+                  "Qwen2-MoE does" },
         { "--untied", NULL, OPTION_SWITCH, &w->untied, .help = "the output matrix is not tied to the token embedding" },
         { .kind = OPTION_HEADING, .help = "Training" },
         { "--steps", "N", OPTION_INT, &w->steps, .min = 0, .max = 1e9,
@@ -58,41 +61,43 @@ void training_options(struct option_list *to, struct train_options *o, struct tr
         { "--batch", "N", OPTION_INT, &w->batch, .min = 1, .max = 1e9,
           .help = "sequences in the global batch; default: the model's" },
         { "--batches", "FILE", OPTION_STRING, &w->batches,
-          .help = "sequences of every microbatch of each copy, step by step, instead of --batch and --micro; "
-                  "docs/batches.md" },
+          .help = "a file with the number of sequences of every microbatch of each copy, step by step, instead "
+                  "of --batch and --micro (docs/parallelism/batches.md)" },
         { "--seq", "N", OPTION_INT, &w->seq, .min = 1, .max = 1e9,
           .help = "tokens in a sequence; default: the model's; a preset gets as many positions" },
         { "--micro", "N", OPTION_INT, &w->micro, .min = 1, .max = 1e6,
           .help = "microbatches per copy; default: pp, if the batch allows" },
         { "--optimizer", "NAME", OPTION_STRING, &w->optimizer,
-          .help = "adamw, sgd, momentum, galore, natural-galore; mezo: no backward pass" },
+          .help = "rule of the step: orrery list optimizers; mezo needs no backward pass" },
         { "--mezo-eps", "EPS", OPTION_DOUBLE, &w->distance, .min = 0, .max = 1e6,
-          .help = "mezo: distance from the weights, along a random direction, at which losses are taken; "
+          .help = "for mezo: losses are taken at this distance from the weights, along a random direction; "
                   "default: 1e-3" },
         { "--perturb", "SIDES", OPTION_INT, &o->plan.perturb, .min = 1, .max = 2,
-          .help = "mezo: 2: one half of the copies computes the loss at + eps, the other at - eps; default: 1, each "
-                  "computes both" },
+          .help = "for mezo: 2 lets one half of the copies compute the loss at + eps, the other half at - eps; "
+                  "default: 1, each copy computes both" },
         { "--lr", "RATE", OPTION_DOUBLE, &w->lr, .min = 0, .max = 1e6,
           .help = "learning rate; default: the optimizer's" },
         { "--lr-schedule", "NAME", OPTION_CHOICE, &w->rates, .choices = rate_schedule_names,
-          .help = "of the learning rate after the warm-up; wsd stays, and falls in the last steps" },
+          .help = "course of the learning rate after the warm-up; wsd keeps the rate, and lowers it in the last "
+                  "steps" },
         { "--lr-decay", "N", OPTION_INT, &w->lr_decay, .min = 1, .max = 1e9,
           .help = "for wsd: the last steps, in which the rate falls; default: a fifth of --lr-steps" },
         { "--min-lr", "RATE", OPTION_DOUBLE, &w->min_lr, .min = 0, .max = 1e6,
-          .help = "where it ends; default: a tenth of --lr" },
+          .help = "learning rate at the end; default: a tenth of --lr" },
         { "--warmup", "N", OPTION_INT, &w->warmup, .min = 0, .max = 1e9,
           .help = "steps of linear warm-up; default: a tenth of --lr-steps" },
         { "--lr-steps", "N", OPTION_INT, &w->lr_steps, .min = 1, .max = 1e9,
-          .help = "step at which the schedule ends, counted from the very first; default: the last step" },
+          .help = "step at which the learning rate's schedule ends, counted from the very first; default: the "
+                  "last step" },
         { "--clip", "NORM", OPTION_DOUBLE, &w->clip, .min = 0, .max = 1e30,
           .help = "largest global gradient norm, 0: none; default: the optimizer's" },
         { "--weight-decay", "RATE", OPTION_DOUBLE, &w->decay, .min = 0, .max = 1e6,
           .help = "weight decay of matrices; default: the optimizer's" },
         { "--as", "PROFILE", OPTION_STRING, &w->as,
           .help = "conventions of a package: torch, megatron, deepspeed, galore-torch; or "
-                  "PROFILE,CONVENTION=VALUE,...: orrery list profiles, docs/profiles.md" },
+                  "PROFILE,CONVENTION=VALUE,...: orrery list profiles, docs/checking/profiles.md" },
         { "--balance-over", "TOKENS", OPTION_CHOICE, &w->balance_over, .choices = convention_rows[BALANCE_OVER].choices,
-          .help = "the tokens of one balance loss of a mixture; default: the profile's, microbatch" },
+          .help = "tokens that one balance loss of a mixture counts; default: the profile's, microbatch" },
         { "--seed", "N", OPTION_UINT64, &o->plan.seed, .help = "seed of initial weights, batches and dropout" },
         { .kind = OPTION_HEADING, .help = "Low-rank optimizers: galore, natural-galore" },
         { "--rank", "R", OPTION_INT, &w->low_rank.rank, .min = 1, .max = 1e6,
@@ -102,7 +107,7 @@ void training_options(struct option_list *to, struct train_options *o, struct tr
         { "--galore-scale", "A", OPTION_DOUBLE, &w->low_rank.scale, .min = 0, .max = 1e6,
           .help = "factor on the steps of projected matrices; default: 0.25" },
         { "--history", "N", OPTION_INT, &w->low_rank.history, .min = 1, .max = 64,
-          .help = "natural-galore: projected gradients that make up the Fisher matrix; default: 20" },
+          .help = "for natural-galore: number of projected gradients that make up the Fisher matrix; default: 20" },
         { "--damping", "X", OPTION_DOUBLE, &w->low_rank.damping, .min = 0, .max = 1e6,
           .help = "natural-galore: damping, added to the diagonal of the Fisher matrix; default: 0.001" },
     };

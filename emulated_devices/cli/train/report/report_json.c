@@ -1,4 +1,4 @@
-/* report_json.c -- the report of `orrery train` as JSON (docs/json.md). */
+/* report_json.c -- the report of `orrery train` as JSON (docs/using/json.md). */
 #include "emulated_devices/cli/train/origin.h"
 #include "emulated_devices/cli/train/report/plan_report.h"
 #include "emulated_devices/cli/train/report/report_speed.h"

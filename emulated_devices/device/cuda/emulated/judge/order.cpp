@@ -1,4 +1,4 @@
-/* order.cpp -- which accesses are ordered: docs/memory_model.md in code.
+/* order.cpp -- which accesses are ordered: docs/authors/memory_model.md in code.
  *
  * A thread has a clock for each lane of its warp: how much it knows of it.  Its own goes on whenever it tells others: when
  * lanes meet in __syncwarp, and at a fence.  Barriers of the block count phases.  An access is before another if
