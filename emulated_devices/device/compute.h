@@ -673,17 +673,11 @@ static inline void dev_cross_entropy_sums(struct device *d, struct tensor total,
     dev_charge(d, "cross entropy sums", logits, 1, 3);
 }
 
-static inline double dev_cross_entropy_loss(struct device *d, struct tensor total, struct tensor top, struct tensor hit,
-                                            struct tensor labels, int ignore)
+static inline void dev_cross_entropy_loss(struct device *d, double *loss, struct tensor total, struct tensor top,
+                                          struct tensor hit, struct tensor labels, int ignore)
 {
-    double loss = 0;
-    if (d->ops != NULL) {
-        backend_begin(d);
-        loss = d->ops->cross_entropy_loss(total, top, hit, labels, ignore);
-        backend_end(d);
-    }
+    REQUIRED(d, cross_entropy_loss, loss, total, top, hit, labels, ignore);
     dev_charge(d, "cross entropy loss", total, 3, 4);
-    return loss;
 }
 
 static inline void dev_cross_entropy_backward(struct device *d, struct tensor dlogits, struct tensor logits,

@@ -350,15 +350,14 @@ static void cross_entropy_sums(T total, T hit, T logits, T top, T labels, int64_
     done(&s, "cross_entropy_sums");
 }
 
-static double cross_entropy_loss(T total, T top, T hit, T labels, int ignore)
+static void cross_entropy_loss(double *loss, T total, T top, T hit, T labels, int ignore)
 {
     struct operands s = { 0 };
-    double loss = 0, *there = scratch(sizeof loss);
+    double *there = scratch(sizeof *loss);
     cuda_cross_entropy_loss(total.dtype, there, input(&s, total), input(&s, top), input(&s, hit), input(&s, labels),
                             tensor_count(labels), ignore);
-    must(cudaMemcpy(&loss, there, sizeof loss, cudaMemcpyDeviceToHost), "cross_entropy_loss");
+    must(cudaMemcpy(loss, there, sizeof *loss, cudaMemcpyDeviceToHost), "cross_entropy_loss");
     done(&s, "cross_entropy_loss");
-    return loss;
 }
 
 static void cross_entropy_backward(T dlogits, T logits, T total, T top, T labels, int64_t first, int ignore,
@@ -378,7 +377,7 @@ static void columns_move(T Y, T X, struct column_blocks at, bool add)
     done(&s, "columns_move");
 }
 
-static double sum_of_squares(T X)
+static void sum_of_squares(double *squares, T X)
 {
     struct operands s = { 0 };
     const size_t blocks = ((size_t)tensor_count(X) + CUDA_SQUARES_SPAN - 1) / CUDA_SQUARES_SPAN;
@@ -389,7 +388,7 @@ static double sum_of_squares(T X)
     for (size_t i = 0; i < blocks; i++) sum += here[i];
     free(here);
     done(&s, "sum_of_squares");
-    return sum;
+    *squares = sum;
 }
 
 static void scale(T Y, double a)

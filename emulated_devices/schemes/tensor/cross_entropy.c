@@ -31,7 +31,8 @@ enum error_code tensor_cross_entropy_forward(struct tensor_parallel *tp, double 
     dev_cross_entropy_sums(tp->device, total, hit, logits, top, labels, tp->tokens.first);
     e = allreduce(g, sums.data, tensor_count(sums), sums.dtype, SUM, tp->allreduce, err);
     if (e) return e;
-    *loss = dev_cross_entropy_loss(tp->device, total, top, hit, labels, IGNORE_LABEL);
+    *loss = 0;
+    dev_cross_entropy_loss(tp->device, loss, total, top, hit, labels, IGNORE_LABEL);
     if (!first_with_rows(tp)) *loss = 0;
     return OK;
 }
