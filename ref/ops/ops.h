@@ -56,7 +56,7 @@ struct attention {
     bool more;                  /* queries also see what is not among the keys of this sequence: a sink, a prefix */
     int64_t each;               /* tokens of each of several sequences that dropout numbers, if one of S holds them;
                                  * 0: S */
-    double pairs;               /* with a mask: attention_pairs, for the cost */
+    double pairs;               /* with a mask, or in parts: pairs of a query and a key that it sees, for the cost */
     struct dropout drop;        /* of the probabilities: row = (b*heads + head)*S + query, col = key;  row0 = index of
                                  * the first local sequence, col0 = first local head, cols = heads of the whole model */
 };
@@ -150,6 +150,13 @@ struct ops {
 #define OPERATION(name, need, operands, cost) void (*name)(LIST_OF(PARAMETER, operands));
 #include "ref/ops/ops.def"
 };
+
+/* The attention of a part: `pairs` of its queries and keys see each other, over all sequences. */
+static inline struct attention attention_of_pairs(struct attention a, double pairs)
+{
+    a.pairs = pairs;
+    return a;
+}
 
 /* The pieces of a row that norms of heads norm: how many, the width of one, of queries or of keys, and of how many the
  * weights are those of the queries. */

@@ -27,6 +27,7 @@ static int listed(struct operand *to, const struct operand of[], size_t count)
 static const struct router_rule rule = { .normalized = true, .scale = 1 };
 /* Statistics are drawn, not those of a softmax over one key: .more. */
 #define heads ((struct attention){ .S = S, .H = H, .K = 1, .A = A, .scale = 2 / (double)A, .cap = 4, .more = true,     \
+                                   .pairs = 12,                                                                        \
                                    .drop = { .p = 0.25, .seed = 3, .cols = H } })
 /* The positions of the rows of a sequence, in the host's memory, which is its own view. */
 static struct tensor positions(void)
@@ -104,7 +105,7 @@ static double sums[2 * E + 1], result;
     X(attention_backward_input, (NUMBERS(N, QKV), X_Y, STATISTIC(N * H), NUMBERS(N, QKV)),                             \
       (d, t[0], t[1], t[2], t[3], t[4], heads))                                                                        \
     X(attention_part_forward, (NUMBERS(N, D), STATISTIC(N * H), NUMBERS(N, D), NUMBERS(N, 2 * D), NUMBERS(H, 0)),      \
-      (d, t[0], t[1], t[2], t[3], positions(), positions(), with_sinks(t[4]), 12))                                     \
+      (d, t[0], t[1], t[2], t[3], positions(), positions(), with_sinks(t[4])))                                     \
     X(attention_sinks_backward, (NUMBERS(H, 0), X_Y, STATISTIC(N * H), NUMBERS(H, 0)),                                 \
       (d, t[0], t[1], t[2], BY_HEAD(t[3]), with_sinks(t[4])))                                                          \
     X(attention_merge, (X_Y, STATISTIC(N * H), STATISTIC(N * H)),                                                      \
@@ -112,7 +113,7 @@ static double sums[2 * E + 1], result;
     X(attention_delta, (STATISTIC(N * H), X_Y), (d, BY_HEAD(t[0]), t[1], t[2], heads))                                 \
     X(attention_part_backward, (NUMBERS(N, D), NUMBERS(N, D), NUMBERS(N, D), STATISTIC(N * H), STATISTIC(N * H),       \
                                 NUMBERS(N, D), NUMBERS(N, D)),                                                         \
-      (d, t[0], t[1], t[2], t[3], t[4], t[5], t[6], positions(), positions(), heads, 12))                              \
+      (d, t[0], t[1], t[2], t[3], t[4], t[5], t[6], positions(), positions(), heads))                              \
     X(attention_scores, (STATISTIC(N * H * S), NUMBERS(N, D), NUMBERS(B * SOME, A)),                                   \
       (d, SCORES(t[0]), S > SOME, t[1], t[2], positions(), heads))                                                     \
     X(attention_softmax, (STATISTIC(N * H * S), STATISTIC(N * H)), (d, SCORES(t[0]), t[1], positions(), heads))        \

@@ -151,11 +151,11 @@ static const struct router_rule nearby = { .scores = SCORES_NEAR, .scale = 1, .n
       (NUMBERS(N, GROUPED_QKV), NUMBERS(N, 2 * D), NUMBERS(N, 2 * D), STATISTIC(2 * N * H), NUMBERS(N, GROUPED_QKV)),  \
       (d, t[0], t[1], t[2], t[3], t[4], of_one_key()))                                                                 \
     X(attention_part_forward, of_wider_rows, (NUMBERS(N, D), STATISTIC(N * H), NUMBERS(N, QKV), NUMBERS(N, QKV)),      \
-      (d, t[0], t[1], t[2], t[3], later_positions(), positions(), halves(), 12))                                       \
+      (d, t[0], t[1], t[2], t[3], later_positions(), positions(), halves()))                                       \
     X(attention_part_backward, of_wider_rows,                                                                          \
       (NUMBERS(N, QKV), NUMBERS(N, QKV), NUMBERS(N, D), STATISTIC(N * H), STATISTIC(N * H), NUMBERS(N, QKV),           \
        NUMBERS(N, QKV)),                                                                                               \
-      (d, t[0], t[1], t[2], t[3], t[4], t[5], t[6], later_positions(), positions(), halves(), 12))                     \
+      (d, t[0], t[1], t[2], t[3], t[4], t[5], t[6], later_positions(), positions(), halves()))                     \
     X(attention_scores, of_wider_rows, (STATISTIC(N * H * S), NUMBERS(N, QKV), NUMBERS(B * SOME, A)),                  \
       (d, SCORES(t[0]), 0, t[1], t[2], positions(), heads))                                                            \
     X(attention_scores_times, of_wider_rows, (NUMBERS(N, QKV), STATISTIC(N * H * S), NUMBERS(B * SOME, A)),            \
