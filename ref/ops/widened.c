@@ -20,36 +20,48 @@
 
 extern const struct ops ops_f32;
 
-struct scratch { void *block[12]; int used; };
+/* The fp32 copies of a call; of those that are results, also where they are stored. */
+struct scratch { int used; struct { void *data; T stored; } copy[12]; };
 
 static void *take(struct scratch *s, size_t bytes)
 {
     void *p = aligned_alloc(64, (bytes + 64) / 64 * 64);
     if (p == NULL) fprintf(stderr, "orrery: no memory for %zu bytes of fp32 copies\n", bytes), abort();
-    return s->block[s->used++] = p;
+    return s->copy[s->used++].data = p;
 }
 
 static bool needs_copy(T X) { return tensor_present(X) && dtype_size(X.dtype) == 2; }
 
-/* An fp32 buffer of this shape with undefined content; the tensor itself if no copy is needed. */
-static T room(struct scratch *s, T X)
+static T in_fp32(T X, void *data)
 {
-    if (!needs_copy(X)) return X;
-    X.dtype = F32;
-    X.data = take(s, tensor_bytes(X));
+    X.dtype = F32, X.data = data;
     return X;
 }
 
+/* An fp32 copy of what an operation reads; the tensor itself if no copy is needed. */
 static T wide(struct scratch *s, T X)
 {
-    const T copy = room(s, X);
-    if (needs_copy(X)) tensor_convert(copy, X);
+    if (!needs_copy(X)) return X;
+    const T copy = in_fp32(X, take(s, tensor_bytes(in_fp32(X, NULL))));
+    tensor_convert(copy, X);
     return copy;
 }
 
-static void store(T Y, T from)
+/* Room in fp32 for what an operation writes, its content undefined; the tensor itself if no copy is needed. */
+static T room(struct scratch *s, T Y)
 {
-    if (needs_copy(Y)) tensor_convert(Y, from);
+    if (!needs_copy(Y)) return Y;
+    const T copy = in_fp32(Y, take(s, tensor_bytes(in_fp32(Y, NULL))));
+    s->copy[s->used - 1].stored = Y;
+    return copy;
+}
+
+/* The same with what is there, for what an operation changes. */
+static T changed(struct scratch *s, T Y)
+{
+    const T copy = room(s, Y);
+    if (needs_copy(Y)) tensor_convert(copy, Y);
+    return copy;
 }
 
 /* A statistic, which an operation writes in place. */
@@ -59,9 +71,14 @@ static T fp32_already(T X)
     return X;
 }
 
-static void end(struct scratch *s)
+/* Round results to where they are stored, and free the copies. */
+static void finish(struct scratch *s)
 {
-    while (s->used > 0) free(s->block[--s->used]);
+    for (int k = 0; k < s->used; k++) {
+        const T Y = s->copy[k].stored;
+        if (tensor_present(Y)) tensor_convert(Y, in_fp32(Y, s->copy[k].data));
+        free(s->copy[k].data);
+    }
 }
 
 /* ---- embedding: only the rows of the table that are used are widened --------------------------------------------- */
@@ -80,9 +97,8 @@ static void embedding_forward(T Y, T ids, T W, int64_t first, bool accumulate)
             convert_numbers((float *)looked_up.data + n * D, F32,
                     (const char *)W.data + (size_t)(row * D) * dtype_size(W.dtype), W.dtype, D);
     }
-    const T y = accumulate ? wide(&s, Y) : room(&s, Y);
-    ops_f32.embedding_forward(y, here, looked_up, 0, accumulate);
-    store(Y, y), end(&s);
+    ops_f32.embedding_forward(accumulate ? changed(&s, Y) : room(&s, Y), here, looked_up, 0, accumulate);
+    finish(&s);
 }
 
 /* ---- linear: some columns of a matrix ---------------------------------------------------------------------------- */
@@ -110,80 +126,48 @@ static void linear_forward_columns(T Y, int64_t first, T X, T W, T b)
     struct scratch s = { 0 };
     const T y = wide_columns(&s, Y, first, tensor_rows(W), false);
     ops_f32.linear_forward(y, wide(&s, X), wide(&s, W), wide(&s, b));
-    store_columns(Y, first, y), end(&s);
+    store_columns(Y, first, y), finish(&s);
 }
 
 static void linear_backward_input_columns(T dX, T dY, int64_t first, T W, bool accumulate)
 {
     struct scratch s = { 0 };
-    const T dx = accumulate ? wide(&s, dX) : room(&s, dX);
-    ops_f32.linear_backward_input_columns(dx, wide_columns(&s, dY, first, tensor_rows(W), true), 0, wide(&s, W),
-                                          accumulate);
-    store(dX, dx), end(&s);
+    const T dy = wide_columns(&s, dY, first, tensor_rows(W), true);
+    ops_f32.linear_backward_input_columns(accumulate ? changed(&s, dX) : room(&s, dX), dy, 0, wide(&s, W), accumulate);
+    finish(&s);
 }
 
 static void linear_backward_weight_columns(T dW, T dY, int64_t first, T X)
 {
     struct scratch s = { 0 };
-    const T dw = wide(&s, dW);
-    ops_f32.linear_backward_weight_columns(dw, wide_columns(&s, dY, first, tensor_rows(dW), true), 0, wide(&s, X));
-    store(dW, dw), end(&s);
+    const T dy = wide_columns(&s, dY, first, tensor_rows(dW), true);
+    ops_f32.linear_backward_weight_columns(changed(&s, dW), dy, 0, wide(&s, X));
+    finish(&s);
 }
 
 /* ---- all others -------------------------------------------------------------------------------------------------- */
 
-/* fp32 copies of what the operation reads, and room for what it writes. */
 #define WIDEN(item) WIDEN_##item
-#define WIDEN_OUT(x, ...) const T wide_##x = room(&s, x);
-#define WIDEN_INOUT(x, ...) const T wide_##x = wide(&s, x);
-#define WIDEN_IN WIDEN_INOUT
-#define WIDEN_STAT_OUT(x, ...) const T wide_##x = fp32_already(x);
+#define WIDEN_OUT(x, ...) x = room(&s, x);
+#define WIDEN_INOUT(x, ...) x = changed(&s, x);
+#define WIDEN_IN(x, ...) x = wide(&s, x);
+#define WIDEN_STAT_OUT(x, ...) x = fp32_already(x);
 #define WIDEN_STAT_INOUT WIDEN_STAT_OUT
 #define WIDEN_STAT_IN WIDEN_IN
-#define WIDEN_INT_OUT WIDEN_IN
-#define WIDEN_INT_INOUT WIDEN_IN
-#define WIDEN_INT_IN WIDEN_IN
+#define WIDEN_INT_OUT(x, ...)
+#define WIDEN_INT_INOUT(x, ...)
+#define WIDEN_INT_IN(x, ...)
 #define WIDEN_ATTENTION(a)
 #define WIDEN_WITH_SINKS(a) a.sinks = wide(&s, a.sinks);
 #define WIDEN_ARG(type, x, value)
-
-#define WIDENED(item) WIDENED_##item
-#define WIDENED_OUT(x, ...) wide_##x
-#define WIDENED_INOUT WIDENED_OUT
-#define WIDENED_IN WIDENED_OUT
-#define WIDENED_STAT_OUT WIDENED_OUT
-#define WIDENED_STAT_INOUT WIDENED_OUT
-#define WIDENED_STAT_IN WIDENED_OUT
-#define WIDENED_INT_OUT WIDENED_OUT
-#define WIDENED_INT_INOUT WIDENED_OUT
-#define WIDENED_INT_IN WIDENED_OUT
-#define WIDENED_ATTENTION(a) a
-#define WIDENED_WITH_SINKS(a) a
-#define WIDENED_ARG(type, x, value) x
-
-/* Round results to where they are stored. */
-#define STORE(item) STORE_##item
-#define STORE_OUT(x, ...) store(x, wide_##x);
-#define STORE_INOUT STORE_OUT
-#define STORE_IN(...)
-#define STORE_STAT_OUT(...)
-#define STORE_STAT_INOUT(...)
-#define STORE_STAT_IN(...)
-#define STORE_INT_OUT(...)
-#define STORE_INT_INOUT(...)
-#define STORE_INT_IN(...)
-#define STORE_ATTENTION(...)
-#define STORE_WITH_SINKS(...)
-#define STORE_ARG(...)
 
 #define OPERATION(name, need, operands, cost)                                                                          \
     static void name(LIST_OF(PARAMETER, operands))                                                                     \
     {                                                                                                                  \
         struct scratch s = { 0 };                                                                                      \
         EACH_OF(WIDEN, operands)                                                                                       \
-        ops_f32.name(LIST_OF(WIDENED, operands));                                                                      \
-        EACH_OF(STORE, operands)                                                                                       \
-        end(&s);                                                                                                       \
+        ops_f32.name(LIST_OF(ARGUMENT, operands));                                                                     \
+        finish(&s);                                                                                                    \
     }
 #define OPERATION_BY_HAND(name, need, operands, cost)
 #include "ref/ops/ops.def"

@@ -398,28 +398,15 @@ static void scale(T Y, double a)
     done(&s, "scale");
 }
 
+/* Every REQUIRED operation of ops.def has a function above; of the OPTIONAL ones, two. */
 const struct ops *gpu_operations(enum dtype t)
 {
-    static struct ops table = {
-        .embedding_forward = embedding_forward, .embedding_backward_weight = embedding_backward_weight,
-        .layernorm_forward = layernorm_forward, .layernorm_backward_input = layernorm_backward_input,
-        .layernorm_backward_weight = layernorm_backward_weight, .rmsnorm_forward = rmsnorm_forward,
-        .rmsnorm_backward_input = rmsnorm_backward_input, .rmsnorm_backward_weight = rmsnorm_backward_weight,
-        .linear_forward = linear_forward, .linear_forward_add = linear_forward_add,
-        .linear_backward_input = linear_backward_input, .column_sums = column_sums,
-        .linear_backward_weight = linear_backward_weight, .attention_forward = attention_forward,
-        .attention_backward_input = attention_backward_input, .rotary_forward = rotary_forward,
-        .rotary_backward_input = rotary_backward_input, .swiglu_forward = swiglu_forward,
-        .swiglu_backward_input = swiglu_backward_input, .geglu_forward = geglu_forward,
-        .geglu_backward_input = geglu_backward_input, .gate_forward = gate_forward,
-        .gate_backward_input = gate_backward_input, .silu_forward = silu_forward,
-        .silu_backward_input = silu_backward_input, .streams_beside = streams_beside,
-        .streams_beside_backward_input = streams_beside_backward_input, .streams_mix_forward = streams_mix_forward,
-        .streams_mix_backward_input = streams_mix_backward_input, .route_weights = route_weights,
-        .gelu_forward = gelu_forward, .gelu_backward_input = gelu_backward_input, .add = add, .dropout = dropout,
-        .cross_entropy_max = cross_entropy_max, .cross_entropy_sums = cross_entropy_sums,
-        .cross_entropy_loss = cross_entropy_loss, .cross_entropy_backward = cross_entropy_backward,
-        .sum_of_squares = sum_of_squares, .scale = scale, .columns_move = columns_move,
+    static const struct ops table = {
+#define ENTRY_REQUIRED(name) .name = name,
+#define ENTRY_OPTIONAL(name)
+#define OPERATION(name, need, operands, cost) ENTRY_##need(name)
+#include "ref/ops/ops.def"
+        .linear_forward_add = linear_forward_add, .column_sums = column_sums,
     };
     static struct ops of_format[DTYPE_COUNT];
     if (ops_for(t) == NULL) return NULL;
