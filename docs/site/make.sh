@@ -17,7 +17,7 @@ lectures() {                                    # makes their pages, and says th
     rm -rf "$to/lectures" && mkdir -p "$to/lectures"
     for room in "${LECTURES[@]}"; do
         chapter "$room"
-        for source in $(find "$room" -name "*.c" | sort); do
+        for source in $(find "$room" -name '*.c' -o -name '*.def' | sort); do
             case $(head -c 2 "$source") in '/*') ;; *) continue ;; esac
             local page=${source//[!A-Za-z0-9]/_}
             awk -f "$site/lecture.awk" "$source" >"$to/lectures/$page.md"
@@ -78,7 +78,7 @@ complain() { echo "docs/site/make.sh: $1" >&2; missed=1; }
 missed=
 
 # Every source of these rooms that begins with a comment is a page.
-for source in $(find "${LECTURES[@]}" -name '*.c' -exec awk 'FNR == 1 && /^\/\*/ { print FILENAME }' {} +); do
+for source in $(find "${LECTURES[@]}" \( -name '*.c' -o -name '*.def' \) -exec awk 'FNR == 1 && /^\/\*/ { print FILENAME }' {} +); do
     ls "$to/html/${source//[!A-Za-z0-9]/_}.html" >/dev/null 2>&1 || complain "$source has no page"
 done
 

@@ -29,7 +29,6 @@ static const struct { const char *function, *operations; } serves[] = {
     { "cuda_activation_forward", "gelu_forward silu_forward geglu_forward swiglu_forward" },
     { "cuda_activation_backward",
       "gelu_backward_input silu_backward_input geglu_backward_input swiglu_backward_input" },
-    { "cuda_columns_move", "columns_add" },
     { "cuda_rotary", "rotary_forward rotary_backward_input" },
     { "cuda_streams_beside", "streams_beside_backward_input" },
 };

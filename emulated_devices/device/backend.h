@@ -100,7 +100,7 @@ enum { REDUCE_MOST = 8 };               /* parts of one reduction */
     X(products, (enum product_pass pass, const struct device_product *list, int count), (pass, list, count),           \
       one_by_one(seen.device, pass, list, count))
 
-/* Shorthands of the two lists of operations. */
+/* Shorthands of the list. */
 #define T struct tensor
 #define UNPACK(...) __VA_ARGS__
 
@@ -134,9 +134,9 @@ struct backend {
     void (*host_done)(struct device *, const void *view);
 
     /* ---- REQUIRED: operations ----
-     * Those of ref/ops/ops.h in this format; NULL: it does not compute in it.  Bits may differ from ref's as sums in
-     * another order do.  Entries that may be NULL, OPTIONAL: OPTIONAL_OPERATIONS below.  Without numbers none of them
-     * is called. */
+     * Those of ref/ops/ops.def in this format; NULL: it does not compute in it.  Bits may differ from ref's as sums in
+     * another order do.  Operations that are OPTIONAL in ref/ops/ops.def may be NULL.  Without numbers none of them is
+     * called. */
     const struct ops *(*ops)(enum dtype);
 
     /* ---- OPTIONAL: the device itself ---- */
@@ -160,78 +160,13 @@ struct backend {
 #undef X
 };
 
-/* Operations of `ops` that a backend may leave NULL.  X(name, parameters, the same with host views) */
-#define OPTIONAL_OPERATIONS(X)                                                                                         \
-    X(head_norm_forward, (T y, T rstd, T x, T w, double base, struct attention a, double eps),                         \
-      (OUT(y), OUT(rstd), IN(x), IN(w), base, a, eps))                                                                 \
-    X(head_norm_backward_input, (T dx, T dy, T x, T w, double base, T rstd, struct attention a),                       \
-      (OUT(dx), IN(dy), IN(x), IN(w), base, IN(rstd), a))                                                              \
-    X(head_norm_backward_weight, (T dw, T dy, T x, T rstd, struct attention a), (OUT(dw), IN(dy), IN(x), IN(rstd), a)) \
-    X(row_sums, (T sum, T x), (OUT(sum), IN(x)))                                                                       \
-    X(row_centred_squares, (T sum, T x, T mean), (OUT(sum), IN(x), IN(mean)))                                          \
-    X(layernorm_forward_part, (T y, T rstd, T x, T w, double base, T b, T mean, int64_t width, double eps),            \
-      (OUT(y), OUT(rstd), IN(x), IN(w), base, IN(b), IN(mean), width, eps))                                            \
-    X(layernorm_backward_sums, (T sums, T dy, T x, T w, double base, T mean, T rstd),                                  \
-      (OUT(sums), IN(dy), IN(x), IN(w), base, IN(mean), IN(rstd)))                                                     \
-    X(layernorm_backward_part, (T dx, T dy, T x, T w, double base, T mean, T rstd, T sums, int64_t width),             \
-      (OUT(dx), IN(dy), IN(x), IN(w), base, IN(mean), IN(rstd), IN(sums), width))                                      \
-    X(linear_forward_add, (T y, T x, T w), (OUT(y), IN(x), IN(w)))                                                     \
-    X(column_sums, (T db, T dy), (OUT(db), IN(dy)))                                                                    \
-    X(linear_forward_columns, (T y, int64_t first, T x, T w, T b), (OUT(y), first, IN(x), IN(w), IN(b)))               \
-    X(linear_backward_input_columns, (T dx, T dy, int64_t first, T w, bool accumulate),                                \
-      (OUT(dx), IN(dy), first, IN(w), accumulate))                                                                     \
-    X(linear_backward_weight_columns, (T dw, T dy, int64_t first, T x), (OUT(dw), IN(dy), first, IN(x)))               \
-    X(attention_part_forward, (T O, T lse, T Q, T KV, T q_at, T k_at, struct attention a),                             \
-      (OUT(O), OUT(lse), IN(Q), IN(KV), IN(q_at), IN(k_at), SHAPE(a)))                                                 \
-    X(attention_sinks_backward, (T dsinks, T dO, T O, T lse, struct attention a),                                      \
-      (OUT(dsinks), IN(dO), IN(O), IN(lse), SHAPE(a)))                                                                 \
-    X(attention_merge, (T O, T lse, T O2, T lse2, struct attention a), (OUT(O), OUT(lse), IN(O2), IN(lse2), a))        \
-    X(attention_delta, (T delta, T dO, T O, struct attention a), (OUT(delta), IN(dO), IN(O), a))                       \
-    X(attention_part_backward,                                                                                         \
-      (T dQ, T dKV, T dO, T delta, T lse, T Q, T KV, T q_at, T k_at, struct attention a),                              \
-      (OUT(dQ), OUT(dKV), IN(dO), IN(delta), IN(lse), IN(Q), IN(KV), IN(q_at), IN(k_at), SHAPE(a)))                    \
-    X(attention_scores, (T x, int64_t first, T L, T R, T q_at, struct attention a),                                    \
-      (OUT(x), first, IN(L), IN(R), IN(q_at), a))                                                                      \
-    X(attention_softmax, (T x, T lse, T q_at, struct attention a), (OUT(x), OUT(lse), IN(q_at), SHAPE(a)))             \
-    X(attention_softmax_backward, (T dx, T p, T lse, struct attention a), (OUT(dx), IN(p), IN(lse), a))                \
-    X(attention_scores_times, (T y, T x, int64_t first, T R, T q_at, struct attention a),                              \
-      (OUT(y), IN(x), first, IN(R), IN(q_at), a))                                                                      \
-    X(attention_scores_transposed, (T dR, T x, T L, T q_at, struct attention a),                                       \
-      (OUT(dR), IN(x), IN(L), IN(q_at), a))                                                                            \
-    X(clamped_swiglu_forward, (T y, T x, struct clamped c), (OUT(y), IN(x), c))                                        \
-    X(clamped_swiglu_backward_input, (T dx, T dy, T x, struct clamped c), (OUT(dx), IN(dy), IN(x), c))                 \
-    X(soft_cap_forward, (T y, T x, double cap), (OUT(y), IN(x), cap))                                                  \
-    X(soft_cap_backward_input, (T dx, T dy, T y, double cap), (OUT(dx), IN(dy), IN(y), cap))                           \
-    X(route_forward, (T weights, T experts, T logits, const struct router_rule *rule, const double *bias),             \
-      (OUT(weights), OUT(experts), IN(logits), rule, bias))                                                            \
-    X(route_drop, (T weights, T experts, int64_t S, int64_t E, int64_t capacity, bool by_weight),                      \
-      (OUT(weights), OUT(experts), S, E, capacity, by_weight))                                                         \
-    X(route_backward_input, (T dlogits, T dweights, T weights, T experts, T logits, const struct router_rule *rule),   \
-      (OUT(dlogits), IN(dweights), IN(weights), IN(experts), IN(logits), rule))                                        \
-    X(expert_order, (T order, T counts, T experts), (OUT(order), OUT(counts), IN(experts)))                            \
-    X(gather_forward, (T rows, T x, T order, int64_t k), (OUT(rows), IN(x), IN(order), k))                             \
-    X(gather_backward_input, (T dx, T drows, T order, int64_t k), (OUT(dx), IN(drows), IN(order), k))                  \
-    X(combine_forward, (T y, T rows, T order, T weights), (OUT(y), IN(rows), IN(order), IN(weights)))                  \
-    X(combine_backward_input, (T drows, T dweights, T dy, T rows, T order, T weights),                                 \
-      (OUT(drows), OUT(dweights), IN(dy), IN(rows), IN(order), IN(weights)))                                           \
-    X(identity_forward, (T y, T x, T experts, T weights, int64_t E), (OUT(y), IN(x), IN(experts), IN(weights), E))     \
-    X(identity_backward_weights, (T dweights, T dy, T x, T experts, int64_t E),                                        \
-      (OUT(dweights), IN(dy), IN(x), IN(experts), E))                                                                  \
-    X(sequence_balance_forward,                                                                                        \
-      (double *sum, T logits, T experts, T whole, int64_t S, const struct router_rule *rule),                          \
-      (sum, IN(logits), IN(experts), IN(whole), S, rule))                                                              \
-    X(sequence_balance_backward_input,                                                                                 \
-      (T dlogits, T logits, T experts, T whole, int64_t S, const struct router_rule *rule, double slope),              \
-      (OUT(dlogits), IN(logits), IN(experts), IN(whole), S, rule, slope))                                              \
-    X(router_losses_forward, (double *sums, T logits, T experts, int64_t counted),                                     \
-      (sums, IN(logits), IN(experts), counted))                                                                      \
-    X(router_losses_backward_input, (T dlogits, T logits, const double *slope, double z_slope),                        \
-      (OUT(dlogits), IN(logits), slope, z_slope))
-
-/* generic.c: what stands in for a declined one. */
-#define X(name, parameters, arguments) void generic_##name(struct device *d, UNPACK parameters);
-OPTIONAL_OPERATIONS(X)
-#undef X
+/* generic.c: what stands in for an OPTIONAL operation of ops.def that a backend leaves NULL, and for such an entry. */
+#define GENERIC_REQUIRED(name, operands)
+#define GENERIC_OPTIONAL(name, operands) void generic_##name(struct device *d, LIST_OF(PARAMETER, operands));
+#define OPERATION(name, need, operands, cost) GENERIC_##need(name, operands)
+#include "ref/ops/ops.def"
+#undef GENERIC_REQUIRED
+#undef GENERIC_OPTIONAL
 #define X(name, parameters, arguments, host)                                                                           \
     void generic_##name(struct device *d, UNPACK parameters);                                                          \
     void device_##name(struct device *d, UNPACK parameters);
@@ -313,31 +248,15 @@ static inline void device_operands(const struct device *d, const char *operation
         if (t[i].data != NULL) device_used(d, MEMORY_OPERAND, t[i].data, tensor_bytes(t[i]), operation);
 }
 
-/* The tensors among up to 12 arguments of an operation; tensor_none in the places of the others. */
+/* The tensors among the arguments of an operation; tensor_none in the places of the others. */
 #define OPERAND(x) _Generic((x), struct tensor: (x), default: tensor_none)
-#define OPERANDS_1(x) OPERAND(x)
-#define OPERANDS_2(x, ...) OPERAND(x), OPERANDS_1(__VA_ARGS__)
-#define OPERANDS_3(x, ...) OPERAND(x), OPERANDS_2(__VA_ARGS__)
-#define OPERANDS_4(x, ...) OPERAND(x), OPERANDS_3(__VA_ARGS__)
-#define OPERANDS_5(x, ...) OPERAND(x), OPERANDS_4(__VA_ARGS__)
-#define OPERANDS_6(x, ...) OPERAND(x), OPERANDS_5(__VA_ARGS__)
-#define OPERANDS_7(x, ...) OPERAND(x), OPERANDS_6(__VA_ARGS__)
-#define OPERANDS_8(x, ...) OPERAND(x), OPERANDS_7(__VA_ARGS__)
-#define OPERANDS_9(x, ...) OPERAND(x), OPERANDS_8(__VA_ARGS__)
-#define OPERANDS_10(x, ...) OPERAND(x), OPERANDS_9(__VA_ARGS__)
-#define OPERANDS_11(x, ...) OPERAND(x), OPERANDS_10(__VA_ARGS__)
-#define OPERANDS_12(x, ...) OPERAND(x), OPERANDS_11(__VA_ARGS__)
-#define OPERANDS_AS(_1, _2, _3, _4, _5, _6, _7, _8, _9, _10, _11, _12, macro, ...) macro
-#define OPERANDS(...)                                                                                             \
-    OPERANDS_AS(__VA_ARGS__, OPERANDS_12, OPERANDS_11, OPERANDS_10, OPERANDS_9, OPERANDS_8, OPERANDS_7, OPERANDS_6, \
-                OPERANDS_5, OPERANDS_4, OPERANDS_3, OPERANDS_2, OPERANDS_1, )(__VA_ARGS__)
 
 /* Tell who watches of an operation's tensors. */
-#define WATCH_OPERANDS(d, operation, ...)                                                              \
-    do {                                                                                               \
-        if (!device_is_watched(d)) break;                                                              \
-        const struct tensor operands_[] = { OPERANDS(__VA_ARGS__) };                                   \
-        device_operands(d, #operation, operands_, (int)(sizeof operands_ / sizeof operands_[0]));      \
+#define WATCH_OPERANDS(d, operation, ...)                                                                              \
+    do {                                                                                                               \
+        if (!device_is_watched(d)) break;                                                                              \
+        const struct tensor operands_[] = { LIST_OF(OPERAND, (__VA_ARGS__)) };                                         \
+        device_operands(d, #operation, operands_, (int)(sizeof operands_ / sizeof operands_[0]));                      \
     } while (0)
 
 /* ---- operations for any backend ---------------------------------------------------------------------------------- */

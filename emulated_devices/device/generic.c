@@ -112,7 +112,6 @@ static struct attention shape_read(struct views *v, struct attention a)
 #define T struct tensor
 #define IN(x) view_read(&seen, x)
 #define OUT(x) view_write(&seen, x)
-#define SHAPE(a) shape_read(&seen, a)
 #define STATES(o, state) states(&seen, o, state, (struct tensor[OPTIMIZER_MAX_STATES]){ { 0 } })
 #define UNCONST(data) (void *)(uintptr_t)(data)         /* a tensor's data is void * */
 #define UNPACK(...) __VA_ARGS__
@@ -130,13 +129,31 @@ static struct attention shape_read(struct views *v, struct attention a)
 OPTIONAL_ENTRIES(X)
 #undef X
 
-/* ---- of the table of operations ---------------------------------------------------------------------------------- */
+/* ---- OPTIONAL operations of ops.def ------------------------------------------------------------------------------ */
 
-#define X(name, parameters, arguments)                                                                                 \
-    void generic_##name(struct device *d, UNPACK parameters)                                                           \
+#undef IN
+#undef OUT
+#define VIEW(item) VIEW_##item
+#define VIEW_OUT(x, ...) view_write(&seen, x)
+#define VIEW_INOUT VIEW_OUT
+#define VIEW_IN(x, ...) view_read(&seen, x)
+#define VIEW_STAT_OUT VIEW_OUT
+#define VIEW_STAT_INOUT VIEW_OUT
+#define VIEW_STAT_IN VIEW_IN
+#define VIEW_INT_OUT VIEW_OUT
+#define VIEW_INT_INOUT VIEW_OUT
+#define VIEW_INT_IN VIEW_IN
+#define VIEW_ATTENTION(a) shape_read(&seen, a)
+#define VIEW_WITH_SINKS(a) shape_read(&seen, a)
+#define VIEW_ARG(type, x, value) x
+
+#define GENERIC_REQUIRED(name, operands)
+#define GENERIC_OPTIONAL(name, operands)                                                                               \
+    void generic_##name(struct device *d, LIST_OF(PARAMETER, operands))                                                \
     {                                                                                                                  \
         struct views seen = views_of(d);                                                                               \
-        ops_for(d->dtype)->name arguments;                                                                             \
+        ops_for(d->dtype)->name(LIST_OF(VIEW, operands));                                                              \
         views_end(&seen);                                                                                              \
     }
-OPTIONAL_OPERATIONS(X)
+#define OPERATION(name, need, operands, cost) GENERIC_##need(name, operands)
+#include "ref/ops/ops.def"

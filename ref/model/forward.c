@@ -272,8 +272,8 @@ enum error_code transformer_forward(struct transformer *m, const int32_t *ids, c
     op->cross_entropy_max(m->top, loss_input(m));
     op->cross_entropy_sums(m->total, m->hit, loss_input(m), m->top, m->labels, 0);
     /* loss = mean over counted labels of log(total) + top - hit; a batch without labels has 0. */
-    *loss = op->cross_entropy_loss(m->total, m->top, m->hit, m->labels, IGNORE_LABEL) /
-            (double)(m->counted ? m->counted : 1);
+    op->cross_entropy_loss(loss, m->total, m->top, m->hit, m->labels, IGNORE_LABEL);
+    *loss /= (double)(m->counted ? m->counted : 1);
     *loss += router_losses_end(m);
     return OK;
 }

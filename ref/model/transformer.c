@@ -282,6 +282,6 @@ void transformer_zero_gradients(struct transformer *m)
 double transformer_gradient_norm(const struct transformer *m)
 {
     double sum = 0;
-    for (int i = 0; i < m->params; i++) sum += m->ops->sum_of_squares(m->g[i]);
+    for (int i = 0; i < m->params; i++) sum += ops_squares(m->ops, m->g[i]);
     return sqrt(sum);
 }

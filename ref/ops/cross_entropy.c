@@ -53,18 +53,18 @@ void FN(cross_entropy_sums)(struct tensor total, struct tensor hit, struct tenso
     }
 }
 
-double FN(cross_entropy_loss)(struct tensor total, struct tensor top, struct tensor hit, struct tensor labels,
-                              int ignore)
+void FN(cross_entropy_loss)(double *loss, struct tensor total, struct tensor top, struct tensor hit,
+                            struct tensor labels, int ignore)
 {
     const int64_t N = tensor_count(labels);
     const int32_t *label = labels.data;
-    double loss = 0;
+    double sum = 0;
     assert(labels.dtype == I32 && tensor_count(total) == N && tensor_count(top) == N && tensor_count(hit) == N);
 
     for (int64_t n = 0; n < N; n++)
         if (label[n] != ignore)
-            loss += log((double)CONST_DATA(total)[n]) + (double)CONST_DATA(top)[n] - (double)CONST_DATA(hit)[n];
-    return loss;
+            sum += log((double)CONST_DATA(total)[n]) + (double)CONST_DATA(top)[n] - (double)CONST_DATA(hit)[n];
+    *loss = sum;
 }
 
 /* simd: dlogits may be logits; the pragma tells the compiler that this is safe. */

@@ -3,7 +3,7 @@
  * Source    R. Pascanu, T. Mikolov, Y. Bengio, "On the difficulty of training recurrent neural networks",
  *           arXiv:1211.5063
  * Shapes    X, Y any
- * Forward   sum_of_squares  returns sum of x^2 over all elements;   scale  Y = a Y
+ * Forward   sum_of_squares  *squares = sum of x^2 over all elements;   scale  Y = a Y
  * Rounding  sum_of_squares in double: blocks of BLOCK elements, each in LANES interleaved partial sums, then the blocks
  *           in order.  Squares of fp32 numbers are exact in double.  scale rounds a to the format, then each product
  *           once.
@@ -26,7 +26,7 @@ static double FN(block_sum_of_squares)(const real *restrict x, int64_t n)
     return lane[0];
 }
 
-double FN(sum_of_squares)(struct tensor X)
+void FN(sum_of_squares)(double *squares, struct tensor X)
 {
     const int64_t count = tensor_count(X), blocks = (count + BLOCK - 1) / BLOCK;
     double total = 0, sum[BLOCKS_AT_ONCE];
@@ -40,7 +40,7 @@ double FN(sum_of_squares)(struct tensor X)
         }
         for (int64_t b = 0; b < batch; b++) total += sum[b];
     }
-    return total;
+    *squares = total;
 }
 
 void FN(scale)(struct tensor Y, double a)

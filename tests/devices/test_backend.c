@@ -100,18 +100,16 @@ static size_t made(const struct backend *b, enum dtype dtype, const struct opera
     const int count = op->operands(o);
     size_t used = 0;
     assert_int_equal(device_open(&d, b, dtype, 0, &err), OK);
-    memset(sums, 0, sizeof sums);
-    result = 0;
+    memset(numbers, 0, sizeof numbers);
     for (int k = 0; k < count; k++) t[k] = open_operand(&d, k, o[k]);
     op->run(&d, t);
     for (int k = 0; k < count; used += tensor_bytes(t[k]), k++) {
         device_copy(&d, out + used, t[k].data, tensor_bytes(t[k]));
         device_free(&d, t[k]);
     }
-    memcpy(out + used, sums, sizeof sums);
-    memcpy(out + used + sizeof sums, &result, sizeof result);
+    memcpy(out + used, numbers, sizeof numbers);
     device_close(&d);
-    return used + sizeof sums + sizeof result;
+    return used + sizeof numbers;
 }
 
 static char got[1 << 16], want[1 << 16], before[1 << 16];
@@ -204,9 +202,10 @@ static const struct ops *required(enum dtype t)
     static struct ops table[DTYPE_COUNT];
     if (ops_for(t) == NULL) return NULL;
     table[t] = *ops_for(t);
-#define X(name, parameters, arguments) table[t].name = NULL;
-    OPTIONAL_OPERATIONS(X)
-#undef X
+#define WITHOUT_REQUIRED(name)
+#define WITHOUT_OPTIONAL(name) table[t].name = NULL;
+#define OPERATION(name, need, operands, cost) WITHOUT_##need(name)
+#include "ref/ops/ops.def"
     return &table[t];
 }
 

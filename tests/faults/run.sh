@@ -99,7 +99,7 @@ programs() { sed -E 's/\btest_[a-z0-9_]+\.sh\b//g' <<<"$1" | grep -oE '\b(orrery
 # What `orrery kernel` compiles beside a kernel, with the changed files of DIR in it.
 copy_sources() {
     mkdir -p "$1/sources"
-    cp --parents $(find ref emulated_devices -name '*.h') $(find emulated_devices/device/cuda -type f ! -name '*.h') "$1/sources"
+    cp --parents $(find ref emulated_devices -name '*.h' -o -name '*.def') $(find emulated_devices/device/cuda -type f ! -name '*.h') "$1/sources"
     cp -r "$1/emulated_devices" "$1/sources"
 }
 

@@ -71,7 +71,7 @@ static double loss_and_gradients(struct transformer *m)
     return loss;
 }
 
-static double norm_of(struct tensor x) { return sqrt(ops_for(F32)->sum_of_squares(x)); }
+static double norm_of(struct tensor x) { return sqrt(ops_squares(ops_for(F32), x)); }
 
 static double tensor_distance(struct tensor x, double scale, struct tensor want)
 {

@@ -344,7 +344,7 @@ static void test_sums(void **state)
             X = fill(vector(t, counts[i]), 1, "x");
             long double want = 0;
             for (int64_t j = 0; j < counts[i]; j++) want += (long double)tensor_get(X, j) * tensor_get(X, j);
-            double got = op->sum_of_squares(X);
+            double got = ops_squares(op, X);
             struct tensor result = tensor_1d(&got, F64, 1);
             expect_near("sum", result, 0, (num){ want, (long double)(counts[i] + 1) * 1.2e-16L * want });
             const struct tensor before = copy_of(X);
@@ -418,7 +418,7 @@ static void everything(const struct ops *op, struct tensor out[12], double *squa
     op->linear_backward_weight(fill_with(matrix(t, D, 1), 0), out[10], x, fill_with(matrix(t, N, 1), 1));
     memcpy(out[7].data, x.data, tensor_bytes(x));
     op->scale(out[7], 0.7);
-    *squares = op->sum_of_squares(x);
+    *squares = ops_squares(op, x);
 }
 
 static void test_threads_do_not_matter(void **state)

@@ -37,7 +37,7 @@ static struct result run(const struct ops *op, struct tensor logits, struct tens
             tensor_set(r.hit, n, tensor_get(r.hit, n) + tensor_get(hit, n));
         }
     }
-    r.loss = op->cross_entropy_loss(r.total, r.top, r.hit, labels, IGNORE);
+    op->cross_entropy_loss(&r.loss, r.total, r.top, r.hit, labels, IGNORE);
     for (int s = 0; s < slices; s++) {
         const struct tensor piece = columns(logits, cut[s], cut[s + 1]);
         op->cross_entropy_backward(piece, piece, r.total, r.top, labels, cut[s], IGNORE, scale);        /* in place */
@@ -139,13 +139,14 @@ static void losses(void)
 {
     const struct ops *op = ops_for(F64);
     for (int64_t n = 0; n < tensor_rows(X); n++) {
-        double top, total, hit;
+        double top, total, hit, loss;
         const struct tensor row = tensor_2d((double *)X.data + n * tensor_cols(X), F64, 1, tensor_cols(X));
         const struct tensor label = tensor_1d((int32_t *)labels.data + n, I32, 1);
         const struct tensor t1 = tensor_1d(&top, F64, 1), t2 = tensor_1d(&total, F64, 1), t3 = tensor_1d(&hit, F64, 1);
         op->cross_entropy_max(t1, row);
         op->cross_entropy_sums(t2, t3, row, t1, label, 0);
-        tensor_set(Y, n, op->cross_entropy_loss(t2, t1, t3, label, IGNORE));
+        op->cross_entropy_loss(&loss, t2, t1, t3, label, IGNORE);
+        tensor_set(Y, n, loss);
     }
 }
 

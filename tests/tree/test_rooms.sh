@@ -11,7 +11,7 @@ rooms='ref library device comm collectives schemes plan model search verify draw
 # What of MPI does not wait for another device.  The rest spins in MPICH, and starves whom it waits for (docs/authors/architecture.md, Waiting).
 harmless='MPI_(I[a-z_]+|Test[a-z]*|Init|Initialized|Finalize|Abort|Cancel|Error_string|Get_count|Get_library_version|Request_free|Comm_(rank|size|free|idup|set_errhandler))'
 
-sources() { (cd "$tree" && find "$@" -name '*.[ch]' | sort); }
+sources() { (cd "$tree" && find "$@" -name '*.[ch]' -o -name '*.def' | sort); }
 
 # FILE:LINE: RULE: text, from the standard input of `grep -n`.
 report() { sed -E "s|^([^:]*:[0-9]+): *|\1: $1: |"; }

@@ -350,15 +350,14 @@ static void cross_entropy_sums(T total, T hit, T logits, T top, T labels, int64_
     done(&s, "cross_entropy_sums");
 }
 
-static double cross_entropy_loss(T total, T top, T hit, T labels, int ignore)
+static void cross_entropy_loss(double *loss, T total, T top, T hit, T labels, int ignore)
 {
     struct operands s = { 0 };
-    double loss = 0, *there = scratch(sizeof loss);
+    double *there = scratch(sizeof *loss);
     cuda_cross_entropy_loss(total.dtype, there, input(&s, total), input(&s, top), input(&s, hit), input(&s, labels),
                             tensor_count(labels), ignore);
-    must(cudaMemcpy(&loss, there, sizeof loss, cudaMemcpyDeviceToHost), "cross_entropy_loss");
+    must(cudaMemcpy(loss, there, sizeof *loss, cudaMemcpyDeviceToHost), "cross_entropy_loss");
     done(&s, "cross_entropy_loss");
-    return loss;
 }
 
 static void cross_entropy_backward(T dlogits, T logits, T total, T top, T labels, int64_t first, int ignore,
@@ -378,7 +377,7 @@ static void columns_move(T Y, T X, struct column_blocks at, bool add)
     done(&s, "columns_move");
 }
 
-static double sum_of_squares(T X)
+static void sum_of_squares(double *squares, T X)
 {
     struct operands s = { 0 };
     const size_t blocks = ((size_t)tensor_count(X) + CUDA_SQUARES_SPAN - 1) / CUDA_SQUARES_SPAN;
@@ -389,7 +388,7 @@ static double sum_of_squares(T X)
     for (size_t i = 0; i < blocks; i++) sum += here[i];
     free(here);
     done(&s, "sum_of_squares");
-    return sum;
+    *squares = sum;
 }
 
 static void scale(T Y, double a)
@@ -399,28 +398,15 @@ static void scale(T Y, double a)
     done(&s, "scale");
 }
 
+/* Every REQUIRED operation of ops.def has a function above; of the OPTIONAL ones, two. */
 const struct ops *gpu_operations(enum dtype t)
 {
-    static struct ops table = {
-        .embedding_forward = embedding_forward, .embedding_backward_weight = embedding_backward_weight,
-        .layernorm_forward = layernorm_forward, .layernorm_backward_input = layernorm_backward_input,
-        .layernorm_backward_weight = layernorm_backward_weight, .rmsnorm_forward = rmsnorm_forward,
-        .rmsnorm_backward_input = rmsnorm_backward_input, .rmsnorm_backward_weight = rmsnorm_backward_weight,
-        .linear_forward = linear_forward, .linear_forward_add = linear_forward_add,
-        .linear_backward_input = linear_backward_input, .column_sums = column_sums,
-        .linear_backward_weight = linear_backward_weight, .attention_forward = attention_forward,
-        .attention_backward_input = attention_backward_input, .rotary_forward = rotary_forward,
-        .rotary_backward_input = rotary_backward_input, .swiglu_forward = swiglu_forward,
-        .swiglu_backward_input = swiglu_backward_input, .geglu_forward = geglu_forward,
-        .geglu_backward_input = geglu_backward_input, .gate_forward = gate_forward,
-        .gate_backward_input = gate_backward_input, .silu_forward = silu_forward,
-        .silu_backward_input = silu_backward_input, .streams_beside = streams_beside,
-        .streams_beside_backward_input = streams_beside_backward_input, .streams_mix_forward = streams_mix_forward,
-        .streams_mix_backward_input = streams_mix_backward_input, .route_weights = route_weights,
-        .gelu_forward = gelu_forward, .gelu_backward_input = gelu_backward_input, .add = add, .dropout = dropout,
-        .cross_entropy_max = cross_entropy_max, .cross_entropy_sums = cross_entropy_sums,
-        .cross_entropy_loss = cross_entropy_loss, .cross_entropy_backward = cross_entropy_backward,
-        .sum_of_squares = sum_of_squares, .scale = scale, .columns_move = columns_move,
+    static const struct ops table = {
+#define ENTRY_REQUIRED(name) .name = name,
+#define ENTRY_OPTIONAL(name)
+#define OPERATION(name, need, operands, cost) ENTRY_##need(name)
+#include "ref/ops/ops.def"
+        .linear_forward_add = linear_forward_add, .column_sums = column_sums,
     };
     static struct ops of_format[DTYPE_COUNT];
     if (ops_for(t) == NULL) return NULL;

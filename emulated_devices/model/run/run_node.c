@@ -141,65 +141,24 @@ static enum error_code linear_weight(const struct node_call *c, struct error *er
 
 /* ---- element by element ------------------------------------------------------------------------------------------ */
 
-static enum error_code gelu_forward(const struct node_call *c, struct error *err)
-{
-    (void)err;
-    dev_gelu_forward(c->stage->device, buffer(c, c->node->y), buffer(c, c->node->x[0]));
-    return OK;
-}
-
-static enum error_code gelu_input(const struct node_call *c, struct error *err)
-{
-    (void)err;
-    dev_gelu_backward_input(c->stage->device, buffer(c, c->node->dx[0]), buffer(c, c->node->dy),
-                            buffer(c, c->node->x[0]));
-    return OK;
-}
-
-static enum error_code silu_forward(const struct node_call *c, struct error *err)
-{
-    (void)err;
-    dev_silu_forward(c->stage->device, buffer(c, c->node->y), buffer(c, c->node->x[0]));
-    return OK;
-}
-
-static enum error_code silu_input(const struct node_call *c, struct error *err)
-{
-    (void)err;
-    dev_silu_backward_input(c->stage->device, buffer(c, c->node->dx[0]), buffer(c, c->node->dy),
-                            buffer(c, c->node->x[0]));
-    return OK;
-}
-
-static enum error_code swiglu_forward(const struct node_call *c, struct error *err)
-{
-    (void)err;
-    dev_swiglu_forward(c->stage->device, buffer(c, c->node->y), buffer(c, c->node->x[0]));
-    return OK;
-}
-
-static enum error_code swiglu_input(const struct node_call *c, struct error *err)
-{
-    (void)err;
-    dev_swiglu_backward_input(c->stage->device, buffer(c, c->node->dx[0]), buffer(c, c->node->dy),
-                              buffer(c, c->node->x[0]));
-    return OK;
-}
-
-static enum error_code geglu_forward(const struct node_call *c, struct error *err)
-{
-    (void)err;
-    dev_geglu_forward(c->stage->device, buffer(c, c->node->y), buffer(c, c->node->x[0]));
-    return OK;
-}
-
-static enum error_code geglu_input(const struct node_call *c, struct error *err)
-{
-    (void)err;
-    dev_geglu_backward_input(c->stage->device, buffer(c, c->node->dx[0]), buffer(c, c->node->dy),
-                             buffer(c, c->node->x[0]));
-    return OK;
-}
+#define ACTIVATION(name)                                                                                               \
+    static enum error_code name##_forward(const struct node_call *c, struct error *err)                                \
+    {                                                                                                                  \
+        (void)err;                                                                                                     \
+        dev_##name##_forward(c->stage->device, buffer(c, c->node->y), buffer(c, c->node->x[0]));                       \
+        return OK;                                                                                                     \
+    }                                                                                                                  \
+    static enum error_code name##_input(const struct node_call *c, struct error *err)                                  \
+    {                                                                                                                  \
+        (void)err;                                                                                                     \
+        dev_##name##_backward_input(c->stage->device, buffer(c, c->node->dx[0]), buffer(c, c->node->dy),               \
+                                    buffer(c, c->node->x[0]));                                                         \
+        return OK;                                                                                                     \
+    }
+ACTIVATION(gelu)
+ACTIVATION(silu)
+ACTIVATION(swiglu)
+ACTIVATION(geglu)
 
 /* The output has the memory of the input, and so have their gradients: dev_scale works where the numbers lie. */
 static enum error_code scale_forward(const struct node_call *c, struct error *err)

@@ -134,7 +134,7 @@ static enum error_code merge_prefix(struct prefixed *p, struct error *err)
     for (int64_t i = 0; ok && i < p->streams.count * p->sequences; i++)
         dev_attention_part_forward(p->device, of_sequence(p, own, i), of_sequence(p, own_lse, i),
                                    of_sequence(p, qkv, i), of_stream(p, p->keys, i), tokens_at(p), prefix_at(p),
-                                   p->shape, pairs(p));
+                                   attention_of_pairs(p->shape, pairs(p)));
     if (ok)
         dev_attention_merge(p->device, out, by_head(p, lse), own, by_head(p, own_lse), node_attention(p->call));
     device_free(p->device, own);
@@ -169,7 +169,7 @@ static enum error_code prefix_input(struct prefixed *p, struct error *err)
         dev_attention_part_backward(p->device, of_sequence(p, d_qkv, i), of_stream(p, d_keys, i),
                                     of_sequence(p, d_out, i), of_sequence(p, delta, i), of_sequence(p, lse, i),
                                     of_sequence(p, qkv, i), of_stream(p, p->keys, i), tokens_at(p), prefix_at(p),
-                                    p->shape, pairs(p));
+                                    attention_of_pairs(p->shape, pairs(p)));
     device_free(p->device, delta);
     return OK;
 }

@@ -41,8 +41,8 @@ void block_attend(struct cp_pass *g, struct block_results *r, struct tensor keys
     /* A block of others without pairs adds nothing; the own block still has to set the result. */
     if (into == MORE && pairs == 0) return;
     dev_attention_part_forward(g->device, r->o[into], r->lse[into], g->call->qkv, keys,
-                               positions_of(&g->at, g->cp->rank), positions_of(&g->at, owner), cp_shape(g, owner),
-                               pairs);
+                               positions_of(&g->at, g->cp->rank), positions_of(&g->at, owner),
+                               attention_of_pairs(cp_shape(g, owner), pairs));
     /* The merge weighs both: o = sum_i exp(lse_i - lse) o_i, lse = log sum_i exp(lse_i). */
     if (into == MORE)
         dev_attention_merge(g->device, r->o[OUT], r->lse[OUT], r->o[MORE], r->lse[MORE], g->shape);
@@ -85,5 +85,5 @@ void block_add_share(struct cp_pass *g, const struct block_gradients *s, struct 
     if (pairs == 0) return;
     dev_attention_part_backward(g->device, s->all, d_keys, g->call->d_out, s->delta, cp_by_heads(g, g->call->kept[0]),
                                 g->call->qkv, keys, positions_of(&g->at, g->cp->rank),
-                                positions_of(&g->at, owner), g->shape, pairs);
+                                positions_of(&g->at, owner), attention_of_pairs(g->shape, pairs));
 }

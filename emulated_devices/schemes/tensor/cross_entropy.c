@@ -34,7 +34,8 @@ enum error_code tensor_cross_entropy_forward(struct tensor_parallel *tp, double 
     e = allreduce(g, sums.data, tensor_count(sums), sums.dtype, SUM, tp->allreduce, err);
     if (e) return e;
     /* Every member of the group has the loss of its rows; only the first counts it. */
-    *loss = dev_cross_entropy_loss(tp->device, total, top, hit, labels, IGNORE_LABEL);
+    *loss = 0;
+    dev_cross_entropy_loss(tp->device, loss, total, top, hit, labels, IGNORE_LABEL);
     if (!first_with_rows(tp)) *loss = 0;
     return OK;
 }

@@ -21,7 +21,7 @@ static void resize(int i)
 
 /* What an operation has made. */
 struct made {
-    double *x;                          /* all operands afterwards, one after the other; the sums; what it returns */
+    double *x;                          /* all operands afterwards, one after the other; numbers for the host */
     int64_t count, end[OPERANDS + 1];   /* numbers in x; where each operand ends there */
     enum dtype format[OPERANDS + 1];    /* of each operand; of all else, the device's */
     int outside;                        /* elements around operands that were written */
@@ -124,7 +124,7 @@ static enum error_code make(struct made *m, const struct backend *b, enum dtype 
     const int used = op->operands(o);
     const enum error_code e = device_open(&d, b, t, 0, err);
     if (e) return e;
-    memset(sums, 0, sizeof sums), result = 0;
+    memset(numbers, 0, sizeof numbers);
     for (int k = 0; k < used; k++) x[k] = operand_in(&d, k, o[k], written);
     const uint64_t before = d.operations;
     op->run(&d, x);
@@ -136,8 +136,7 @@ static enum error_code make(struct made *m, const struct backend *b, enum dtype 
         device_free(&d, whole_of(x[k]));
     }
     for (int k = used; k < OPERANDS; k++) m->end[k] = m->count;
-    for (size_t i = 0; i < sizeof sums / sizeof *sums && b->has_numbers; i++) m->x[m->count++] = sums[i];
-    if (b->has_numbers) m->x[m->count++] = result;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers && b->has_numbers; i++) m->x[m->count++] = numbers[i];
     m->end[OPERANDS] = m->count;
     device_close(&d);
     return OK;
@@ -145,7 +144,7 @@ static enum error_code make(struct made *m, const struct backend *b, enum dtype 
 
 static double bound_of(enum dtype t)
 {
-    const double n = (double)(N > QKV ? N : QKV) + (double)V, u16 = dtype_wide(t) != t ? dtype_unit(t) : 0;
+    const double n = (double)(N > WIDTH ? N : WIDTH) + (double)V, u16 = dtype_wide(t) != t ? dtype_unit(t) : 0;
     return 10 * sqrt(n) * dtype_unit(dtype_wide(t)) + 2 * u16;
 }
 
@@ -211,7 +210,7 @@ static void judge_case(struct conforms *c, const struct told *told, const struct
 static double *room_for(const struct operation *op)
 {
     struct operand o[OPERANDS] = { 0 };
-    int64_t n = sizeof sums / sizeof *sums + 1;
+    int64_t n = sizeof numbers / sizeof *numbers;
     op->operands(o);
     for (int k = 0; k < OPERANDS; k++) n += elements(o[k]);
     return malloc((size_t)n * sizeof(double));

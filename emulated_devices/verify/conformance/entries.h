@@ -10,7 +10,7 @@ static void squares_exactly(struct device *d, struct tensor x)
 {
     struct exact_sum sum = { 0 };
     device_add_squares(d, &sum, &x, 1);
-    result = exact_value(&sum);
+    numbers[0] = exact_value(&sum);
 }
 
 static void step_of(struct device *d, const char *name, struct tensor *t)

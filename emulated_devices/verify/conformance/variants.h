@@ -75,11 +75,12 @@ static struct attention halves(void)
     a.S = 2 * S, a.window = S + 1;
     return a;
 }
-static struct tensor later_positions(void)
+/* Positions of the rows of a sequence, in the host's memory, which is its own view: from 0 on, or from S on. */
+static struct tensor positions_from(int64_t first)
 {
-    static int32_t at[TOKENS_MOST];
-    for (int i = 0; i < TOKENS_MOST; i++) at[i] = i + (int32_t)S;
-    return tensor_1d(at, I32, S);
+    static int32_t at[2 * TOKENS_MOST];
+    for (int i = 0; i < 2 * TOKENS_MOST; i++) at[i] = i;
+    return tensor_1d(at + first, I32, S);
 }
 
 static const struct router_rule sigmoids = { .scores = SCORES_SIGMOID, .scale = 2.5 };
@@ -150,16 +151,16 @@ static const struct router_rule nearby = { .scores = SCORES_NEAR, .scale = 1, .n
     X(attention_backward_input, of_one_key,                                                                            \
       (NUMBERS(N, GROUPED_QKV), NUMBERS(N, 2 * D), NUMBERS(N, 2 * D), STATISTIC(2 * N * H), NUMBERS(N, GROUPED_QKV)),  \
       (d, t[0], t[1], t[2], t[3], t[4], of_one_key()))                                                                 \
-    X(attention_part_forward, of_wider_rows, (NUMBERS(N, D), STATISTIC(N * H), NUMBERS(N, QKV), NUMBERS(N, QKV)),      \
-      (d, t[0], t[1], t[2], t[3], later_positions(), positions(), halves(), 12))                                       \
+    X(attention_part_forward, of_wider_rows, (NUMBERS(N, D), STATISTIC(N * H), NUMBERS(N, WIDTH), NUMBERS(N, WIDTH)),  \
+      (d, t[0], t[1], t[2], t[3], positions_from(S), positions_from(0), halves()))                                     \
     X(attention_part_backward, of_wider_rows,                                                                          \
-      (NUMBERS(N, QKV), NUMBERS(N, QKV), NUMBERS(N, D), STATISTIC(N * H), STATISTIC(N * H), NUMBERS(N, QKV),           \
-       NUMBERS(N, QKV)),                                                                                               \
-      (d, t[0], t[1], t[2], t[3], t[4], t[5], t[6], later_positions(), positions(), halves(), 12))                     \
-    X(attention_scores, of_wider_rows, (STATISTIC(N * H * S), NUMBERS(N, QKV), NUMBERS(B * SOME, A)),                  \
-      (d, SCORES(t[0]), 0, t[1], t[2], positions(), heads))                                                            \
-    X(attention_scores_times, of_wider_rows, (NUMBERS(N, QKV), STATISTIC(N * H * S), NUMBERS(B * SOME, A)),            \
-      (d, t[0], SCORES(t[1]), 0, t[2], positions(), heads))                                                            \
+      (NUMBERS(N, WIDTH), NUMBERS(N, WIDTH), NUMBERS(N, D), STATISTIC(N * H), STATISTIC(N * H), NUMBERS(N, WIDTH),     \
+       NUMBERS(N, WIDTH)),                                                                                             \
+      (d, t[0], t[1], t[2], t[3], t[4], t[5], t[6], positions_from(S), positions_from(0), halves()))                   \
+    X(attention_scores, of_wider_rows, (STATISTIC(N * H * S), NUMBERS(N, WIDTH), NUMBERS(B * SOME, A)),                \
+      (d, SCORES(t[0]), 0, t[1], t[2], positions_from(0), heads))                                                      \
+    X(attention_scores_times, of_wider_rows, (NUMBERS(N, WIDTH), STATISTIC(N * H * S), NUMBERS(B * SOME, A)),          \
+      (d, t[0], SCORES(t[1]), 0, t[2], positions_from(0), heads))                                                      \
     X(rotary_forward, neighbours, (NUMBERS(N, GROUPED_QKV), WHOLE(N, 0, S), NUMBERS(S, 2)),                            \
       (d, t[0], t[1], t[2], turned(true)))                                                                             \
     X(rotary_backward_input, neighbours, (NUMBERS(N, GROUPED_QKV), WHOLE(N, 0, S), WIDE(S, 2)),                        \
@@ -175,6 +176,7 @@ static const struct router_rule nearby = { .scores = SCORES_NEAR, .scale = 1, .n
       (d, t[0], t[1], t[2], t[3], t[4], V))                                                                            \
     X(cross_entropy_backward, in_place, (NUMBERS(N, V), STATISTIC(N), STATISTIC(N), WHOLE(N, 0, 3 * V)),               \
       (d, t[0], t[0], t[1], t[2], t[3], V, (int)V + 1, 0.125))                                                         \
+    X(columns_move, added, (NUMBERS(N, 2 * D), NUMBERS(N, 2 * D)), (d, t[0], t[1], blocks_together, true))             \
     X(streams_mix_forward, without_smoothing, (NUMBERS(N, D), STREAM_WEIGHTS, WIDE(N, WAYS), NUMBERS(N, D * WAYS)),    \
       (d, t[0], t[1], t[2], t[3], 0))                                                                                  \
     X(route_forward, of_fp32, (WIDE(N, K), WHOLE(N, K, E), WIDE(N, E)), (d, t[0], t[1], t[2], &rule, NULL))            \

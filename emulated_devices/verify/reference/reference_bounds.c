@@ -9,7 +9,7 @@
 
 double tensor_distance(struct tensor a, struct tensor b) { return sqrt(squared_distance(a, b)); }
 
-double norm_of(const struct reference *r, struct tensor t) { return sqrt(r->truth.model.ops->sum_of_squares(t)); }
+double norm_of(const struct reference *r, struct tensor t) { return sqrt(ops_squares(r->truth.model.ops, t)); }
 
 double tensor_farthest(struct tensor a, struct tensor b)
 {

@@ -112,7 +112,7 @@ static enum error_code project_one(struct reference *r, int i, bool anew, struct
     struct turn sum = { 0 };
     enum error_code e = OK;
     if (!low_rank_projects(&all)) return OK;
-    if (!anew) r->turn[i].R = r->turn[i].P * sqrt(r->truth.model.ops->sum_of_squares(r->truth.model.g[i]));
+    if (!anew) r->turn[i].R = r->turn[i].P * sqrt(ops_squares(r->truth.model.ops, r->truth.model.g[i]));
     for (int part = 0; part < all.count && !e; part++) {
         struct turn one = { 0 };
         e = project_matrix(r, i, &all, part, anew, &one, err);

@@ -45,7 +45,7 @@ end
 
 begin an_installed_program_finds_what_it_needs
 mkdir -p "$place/tree"
-cp --parents $(find ref emulated_devices -name '*.h') $(find emulated_devices/device/cuda -type f ! -name '*.h') "$place/tree"
+cp --parents $(find ref emulated_devices -name '*.h' -o -name '*.def') $(find emulated_devices/device/cuda -type f ! -name '*.h') "$place/tree"
 ORRERY_INCLUDE="$place/tree" run 0 $kernels/gate.cu --check --only gate_forward --count
 says '^  gate_forward +32 cases'
 silent 'gate_backward'

@@ -121,7 +121,8 @@ static enum error_code forward(struct attention_call *c, struct error *err)
     const struct tensor qkv = c->kept[QKV], out = c->kept[OUT];
     e = cp_open(&p.g, &wide, rounds ? 1 : 0, p.g.wide, tensor_rows(out), tensor_cols(out), err);
     if (!e) e = head_exchange_gather(&p.h.x, c->qkv, qkv, true, err);
-    if (!e) dev_attention_part_forward(p.g.device, rounds ? wide : out, p.lse, qkv, qkv, p.at, p.at, p.shape, p.pairs);
+    if (!e) dev_attention_part_forward(p.g.device, rounds ? wide : out, p.lse, qkv, qkv, p.at, p.at,
+                                       attention_of_pairs(p.shape, p.pairs));
     if (!e && rounds) dev_round(p.g.device, out, wide);
     if (!e) e = head_exchange_back(&p.h.x, c->out, out, false, err);
     cp_close(&p.g, &wide, 1);
@@ -155,8 +156,8 @@ static enum error_code backward_input(struct attention_call *c, struct error *er
         const struct tensor sum = p.g.own != p.g.wide ? s.wide : s.d_qkv;
         device_zero(p.g.device, sum);
         dev_attention_delta(p.g.device, s.delta, s.d_out, c->kept[OUT], p.shape);
-        dev_attention_part_backward(p.g.device, sum, sum, s.d_out, s.delta, p.lse, qkv, qkv, p.at, p.at, p.shape,
-                                    p.pairs);
+        dev_attention_part_backward(p.g.device, sum, sum, s.d_out, s.delta, p.lse, qkv, qkv, p.at, p.at,
+                                    attention_of_pairs(p.shape, p.pairs));
         if (p.g.own != p.g.wide) dev_round(p.g.device, s.d_qkv, s.wide);
         e = head_exchange_back(&p.h.x, c->d_qkv, s.d_qkv, true, err);
     }

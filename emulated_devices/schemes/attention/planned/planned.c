@@ -30,7 +30,8 @@ static void attend(struct planned *p, const struct context_work *w)
     const struct tensor o = h->begun ? shaped(p->more[0], n, planned_width(p)) : h->o;
     const struct tensor lse = h->begun ? shaped(p->more[1], p->g.shape.H, n) : h->lse;
     dev_attention_part_forward(p->g.device, o, lse, h->queries, p->at[w->key].keys, planned_positions(p, w->query),
-                               planned_positions(p, w->key), p->g.shape, context_work_pairs(p->plan, w));
+                               planned_positions(p, w->key),
+                               attention_of_pairs(p->g.shape, context_work_pairs(p->plan, w)));
     if (h->begun) dev_attention_merge(p->g.device, h->o, h->lse, o, lse, p->g.shape);
     h->begun = true;
 }
@@ -97,8 +98,8 @@ static void attend_backward(struct planned *p, const struct context_work *w)
     const struct here *q = &p->at[w->query], *k = &p->at[w->key];
     /* One pass adds to the gradient of these queries and of these keys. */
     dev_attention_part_backward(p->g.device, q->d_queries, k->d_keys, q->d_out, q->delta, q->lse, q->queries, k->keys,
-                                planned_positions(p, w->query), planned_positions(p, w->key), p->g.shape,
-                                context_work_pairs(p->plan, w));
+                                planned_positions(p, w->query), planned_positions(p, w->key),
+                                attention_of_pairs(p->g.shape, context_work_pairs(p->plan, w)));
 }
 
 static struct tensor *gradient(struct planned *p, enum context_data data, int block)

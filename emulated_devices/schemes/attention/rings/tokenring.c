@@ -247,8 +247,9 @@ static void compute_forward(struct journey *j, struct bundle *into, const struct
     const int rank = g->cp->rank;
     dev_attention_part_forward(g->device, view(j, into, RESULT, owner, rank), view(j, into, RESULT_LSE, owner, rank),
                                view(j, queries, Q, owner, rank), g->call->qkv, positions_at(j, owner, rank),
-                               positions_of(&g->at, rank), cp_shape(g, owner),
-                               positions_pairs(&g->at, g->shape, g->B, owner, rank));
+                               positions_of(&g->at, rank),
+                               attention_of_pairs(cp_shape(g, owner), positions_pairs(&g->at, g->shape, g->B, owner,
+                                                                                      rank)));
 }
 
 static void merge_forward(struct journey *j, struct bundle *into, int holder)
@@ -291,8 +292,8 @@ static void compute_backward(struct journey *j, struct bundle *into, const struc
     dev_attention_part_backward(g->device, dQ, j->gradients.all, view(j, queries, D_OUT, owner, rank),
                                 view(j, queries, DELTA, owner, rank), view(j, queries, LSE, owner, rank),
                                 view(j, queries, Q, owner, rank), g->call->qkv, positions_at(j, owner, rank),
-                                positions_of(&g->at, rank), g->shape,
-                                positions_pairs(&g->at, g->shape, g->B, owner, rank));
+                                positions_of(&g->at, rank),
+                                attention_of_pairs(g->shape, positions_pairs(&g->at, g->shape, g->B, owner, rank)));
 }
 
 static void merge_backward(struct journey *j, struct bundle *into, int holder)
