@@ -3,12 +3,13 @@
 #ifndef TESTS_REPLAYING_H
 #define TESTS_REPLAYING_H
 
-#include "emulated_devices/verify/check/replay.h"
+#include "emulated_devices/check/mistakes/explainer.h"
+#include "emulated_devices/check/recompute/replay.h"
 #include "ref/golden/golden.h"
 #include "ref/model/transformer.h"
 #include "ref/numeric/convert.h"
 #include "ref/numeric/philox.h"
-#include "ref/single/graph.h"
+#include "emulated_devices/check/recompute/graph.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -264,7 +265,8 @@ static void check(struct dump *d)
     const struct single_batch batch = { g->ids, g->labels, g->B, g->S, golden_balance_micros(g) };
     struct error err;
     d->checked = d->stepwise = d->wrong = d->lacking = d->unknown = 0, d->largest = 0, d->most = 0;
-    const struct single_source source = { .fetch = fetch, .fetch_rows = d->tile ? fetch_rows : NULL, .tile = d->tile,
+    const struct single_source source = { .explainer = &mistakes_explainer, .fetch = fetch,
+                                          .fetch_rows = d->tile ? fetch_rows : NULL, .tile = d->tile,
                                           .found = found, .context = d, .parts = parts_of, .most = &d->most };
     struct rounding rounding = rounding_of(d->format, d->sums, d->parts);
     rounding.fused = d->fused, rounding.stored_norms = d->stored_norms;
