@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* All zero: no mistake. */
-struct variant {
+struct attention_switches {
     double power;                       /* scores times A to this power more than right */
     bool by_width, by_head;             /* scores divided by sqrt(D); by sqrt(A), where another number is right */
     bool unsharpened;                   /* scores without what YaRN multiplies their scale by */
@@ -33,27 +33,12 @@ struct variant {
     bool no_cap, no_slope;              /* scores are not capped; backward: as if they were not */
 };
 
-static const struct variant variants[] = {
-    { .by_width = true }, { .power = 0.5 },      { .power = -0.5 },    { .ahead = -1 },       { .ahead = 1 },
-    { .all = true },      { .undivided = true }, { .by_query = true }, { .modulo = true },    { .values = 1 },
-    { .values = -1 },     { .no_mean = true },   { .no_scale = true }, { .last_only = true }, { .behind = 2 },
-    { .behind = 3 },      { .behind = 4 },       { .behind = 8 },      { .no_window = true }, { .by_head = true },
-    { .no_cap = true },   { .no_slope = true },  { .unsharpened = true },
-    { .wider = 1 },       { .wider = -1 },     { .windowed = true },
-    { .zeroed = true }, { .modulo_of_rank = true }, { .modulo = true, .own_keys = true },
-    { .modulo = true, .own_values = true }, { .modulo_of_rank = true, .own_keys = true },
-    { .modulo_of_rank = true, .own_values = true }, { .first_group = true }, { .sink = true }, { .no_first = true },
-    { .scaled_twice = true }, { .query_unscaled = true }, { .alibi = true },
-};
-enum { BY_WIDTH, UNSCALED, TWICE_SCALED, NOT_ITSELF, NEXT, ALL, UNDIVIDED, BY_QUERY, MODULO, VALUES_NEXT, VALUES_BEFORE,
-       NO_MEAN, NO_SCALE, LAST_ONLY, LAST_2, LAST_3, LAST_4, LAST_8, NO_WINDOW, BY_HEAD,
-       NO_CAP, NO_SLOPE, UNSHARPENED, WIDER, NARROWER, WINDOWED, ZEROED, MODULO_OF_RANK, VALUES_MODULO, KEYS_MODULO,
-       VALUES_OF_RANK, KEYS_OF_RANK, FIRST_GROUP, SINK, NO_FIRST, SCALED_TWICE, QUERY_UNSCALED, ALIBI };
+#define WITH(...) .with = &(const struct attention_switches){ __VA_ARGS__ }
 
 struct heads { int64_t width, query, key, value; };
 
 /* The group of a head, with the mistake. */
-static int64_t group_of(const struct single *s, const struct variant *x, int64_t h)
+static int64_t group_of(const struct single *s, const struct attention_switches *x, int64_t h)
 {
     const struct model_config *c = s->config;
     const int64_t parts = c->K % s->rounding.parts == 0 ? s->rounding.parts : 1, K = c->K / parts, H = c->H / parts,
@@ -64,7 +49,7 @@ static int64_t group_of(const struct single *s, const struct variant *x, int64_t
     return x->first_group ? rank * K : h / (c->H / c->K);
 }
 
-static struct heads heads_of(const struct single *s, const struct variant *x, int64_t h)
+static struct heads heads_of(const struct single *s, const struct attention_switches *x, int64_t h)
 {
     const struct model_config *c = s->config;
     const int64_t right = h / (c->H / c->K), wrong = group_of(s, x, h), k = x->own_keys ? right : wrong,
@@ -80,7 +65,7 @@ static double dot(const double *a, const double *b, int64_t n)
 }
 
 /* window: the model's; 0: none. */
-static bool sees(const struct variant *x, int64_t window, int64_t s, int64_t t)
+static bool sees(const struct attention_switches *x, int64_t window, int64_t s, int64_t t)
 {
     const int64_t last = x->behind > 0 ? x->behind : x->no_window ? 0 : window;
     if (x->all || (s < x->prefix && t < x->prefix)) return true;
@@ -94,21 +79,22 @@ static bool sees(const struct variant *x, int64_t window, int64_t s, int64_t t)
 static double score_width(const struct model_config *c) { return c->score_width > 0 ? c->score_width : (double)c->A; }
 static double plain_scale(const struct model_config *c) { return 1 / sqrt(score_width(c)); }
 
-static double scale_of(const struct model_config *c, const struct variant *x)
+static double scale_of(const struct model_config *c, const struct attention_switches *x)
 {
     if (x->by_width || x->by_head) return 1 / sqrt((double)(x->by_width ? c->D : c->A));
     return (x->unsharpened ? plain_scale(c) : attention_scale(c)) * pow(score_width(c), x->power);
 }
 
 /* Whether a model may have this mistake: all but some may. */
-static bool may_have(const struct model_config *c, const struct variant *x)
+static bool may_have(const struct model_config *c, const struct attention_switches *x)
 {
     if (x->no_cap || x->no_slope) return c->score_cap > 0;
     return !x->by_head || c->score_width > 0;
 }
 
 /* The slope of the cap of the score of a query and a key. */
-static double slope_of(const struct model_config *c, const struct variant *x, const double *query, const double *key)
+static double slope_of(const struct model_config *c, const struct attention_switches *x,
+                       const double *query, const double *key)
 {
     if (c->score_cap == 0 || x->no_cap || x->no_slope) return 1;
     const double T = tanh(scale_of(c, x) * dot(query, key, c->A) / c->score_cap);
@@ -116,7 +102,7 @@ static double slope_of(const struct model_config *c, const struct variant *x, co
 }
 
 /* P [S,S] of one head of one sequence. */
-static void probabilities(const struct single *s, const struct variant *x, int64_t window, const double *qkv,
+static void probabilities(const struct single *s, const struct attention_switches *x, int64_t window, const double *qkv,
                           struct heads at, double *P)
 {
     const struct model_config *c = s->config;
@@ -143,7 +129,7 @@ static void probabilities(const struct single *s, const struct variant *x, int64
     }
 }
 
-static int64_t window_of(const struct model_config *c, const struct single_node *n, const struct variant *x)
+static int64_t window_of(const struct model_config *c, const struct single_node *n, const struct attention_switches *x)
 {
     const int64_t own = model_window(c, n->layer);
     int64_t others = 0;
@@ -151,14 +137,14 @@ static int64_t window_of(const struct model_config *c, const struct single_node 
     return x->wider && own > 0 ? own + x->wider : x->windowed && own == 0 ? others : own;
 }
 
-static bool cannot(const struct model_config *c, const struct single_node *n, const struct variant *x)
+static bool cannot(const struct model_config *c, const struct single_node *n, const struct attention_switches *x)
 {
     if ((x->wider || x->windowed) && window_of(c, n, x) == model_window(c, n->layer)) return true;
     return ((x->values || x->first_group) && c->K == 1) || n->rate > 0 ||
            (x->unsharpened && attention_scale(c) == plain_scale(c)) || !may_have(c, x);
 }
 
-static struct tensor forward_with(struct single *s, const struct single_node *n, const struct variant *x)
+static struct tensor forward_with(struct single *s, const struct single_node *n, const struct attention_switches *x)
 {
     const struct model_config *c = s->config;
     const struct tensor X = single_act(s, n->in[0]);
@@ -178,9 +164,10 @@ static struct tensor forward_with(struct single *s, const struct single_node *n,
     return Y;
 }
 
-static struct tensor forward(struct single *s, const struct single_node *n, int which)
+static struct tensor attention_forward(struct single *s, const struct single_node *n,
+                                       const struct single_mistake *mistake)
 {
-    return forward_with(s, n, &variants[which]);
+    return forward_with(s, n, mistake->with);
 }
 
 /* What query q and key t add to the gradients. */
@@ -201,13 +188,13 @@ static void forget_keys(const struct single *s, double *dx, struct heads at)
 }
 
 /* Backward: the scale of scores. */
-static double scale_back(const struct model_config *c, const struct variant *x)
+static double scale_back(const struct model_config *c, const struct attention_switches *x)
 {
     const double scale = scale_of(c, x) * (x->times > 0 ? x->times : 1);
     return x->no_scale ? 1 : x->scaled_twice ? scale * scale : scale;
 }
 
-static void head_backward(const struct single *s, const struct variant *x, int64_t window, double *dx,
+static void head_backward(const struct single *s, const struct attention_switches *x, int64_t window, double *dx,
                           const double *qkv, const double *dy, struct heads at, double *P)
 {
     const struct model_config *c = s->config;
@@ -227,10 +214,11 @@ static void head_backward(const struct single *s, const struct variant *x, int64
     }
 }
 
-static struct tensor input(struct single *s, const struct single_node *n, int which)
+static struct tensor attention_input(struct single *s, const struct single_node *n,
+                                     const struct single_mistake *mistake)
 {
     const struct model_config *c = s->config;
-    const struct variant *x = &variants[which];
+    const struct attention_switches *x = mistake->with;
     const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
     const int64_t S = s->batch.S, group = c->H / c->K;
     if (!single_going(s) || (x->last_only && group == 1) || cannot(c, n, x)) return tensor_none;
@@ -249,7 +237,7 @@ static struct tensor input(struct single *s, const struct single_node *n, int wh
 /* ---- a number that is looked for, in one head of one sequence ---------------------------------------------------- */
 
 /* How far the head of the sequence at this row is from the program's, squared, with a mistake. */
-static double off_in_head(const struct suspect *p, const struct single_node *n, const struct variant *x,
+static double off_in_head(const struct suspect *p, const struct single_node *n, const struct attention_switches *x,
                           const double *qkv, int64_t row, int64_t h, double *P)
 {
     const struct single *s = p->s;
@@ -283,7 +271,7 @@ static void find_head(const struct suspect *p, int64_t *row, int64_t *head)
         }
 }
 
-static void offer(struct suspect *p, const struct single_node *n, const struct variant *x, double *y,
+static void offer(struct suspect *p, const struct single_node *n, const struct attention_switches *x, double *y,
                   const char *format, double number)
 {
     const struct tensor Y = forward_with(p->s, n, x);
@@ -307,13 +295,13 @@ static void try_groups(struct suspect *p, const struct single_node *n, const dou
         double off = INFINITY;
         for (int k = 0; k < c->K; k++) {
             tried[h] = k;
-            const double here = off_in_head(p, n, &(struct variant){ .groups = tried }, qkv, row, h, P);
+            const double here = off_in_head(p, n, &(struct attention_switches){ .groups = tried }, qkv, row, h, P);
             if (here < off) off = here, groups[h] = k;
         }
         const size_t used = strlen(words);
         snprintf(words + used, sizeof words - used, " %d", groups[h]);
     }
-    const struct tensor Y = forward_with(p->s, n, &(struct variant){ .groups = groups });
+    const struct tensor Y = forward_with(p->s, n, &(struct attention_switches){ .groups = groups });
     for (int64_t i = 0; tensor_present(Y) && i < p->count; i++) y[i] = numbers(Y)[i];
     if (tensor_present(Y)) suspect_explained(p, y, "%s", words);
 }
@@ -325,7 +313,7 @@ static void try_numbers(struct suspect *p, const struct single_node *n, enum sin
     enum { LONGEST = 256 };             /* beyond, it takes long */
     const int64_t S = s->batch.S;
     const struct tensor X = single_act(s, n->in[0]), P = single_new(s, S, S);
-    struct variant best = { 0 }, x = { 0 };
+    struct attention_switches best = { 0 }, x = { 0 };
     double off = INFINITY, here;
     int64_t row = 0, head = 0;
     if (pass != SINGLE_FORWARD || p->words[0] || !single_going(s) || n->rate > 0) return;
@@ -335,19 +323,19 @@ static void try_numbers(struct suspect *p, const struct single_node *n, enum sin
     if (p->words[0]) return;
     for (int w = 1; w < S; w++)
         for (int chunks = 0; chunks < 2; chunks++) {
-            x = chunks ? (struct variant){ .chunk = w } : (struct variant){ .behind = w };
+            x = chunks ? (struct attention_switches){ .chunk = w } : (struct attention_switches){ .behind = w };
             here = off_in_head(p, n, &x, numbers(X), row, head, numbers(P));
             if (here < off) off = here, best = x;
         }
     for (int w = 2; w < S; w++) {
-        x = (struct variant){ .prefix = w };
+        x = (struct attention_switches){ .prefix = w };
         here = off_in_head(p, n, &x, numbers(X), row, head, numbers(P));
         if (here < off) off = here, best = x;
     }
     double from = log(0.02), to = log(50), at = 0;
     for (double step = (to - from) / 64; step > 1e-9; step /= 8) {
         for (double c = from; c <= to; c += step) {
-            x = (struct variant){ .times = exp(c) };
+            x = (struct attention_switches){ .times = exp(c) };
             here = off_in_head(p, n, &x, numbers(X), row, head, numbers(P));
             if (here < off) off = here, best = x, at = c;
         }
@@ -366,71 +354,57 @@ static void try_numbers(struct suspect *p, const struct single_node *n, enum sin
           best.times > 0 ? best.times : best.prefix > 0 ? best.prefix : best.chunk > 0 ? best.chunk : best.behind);
 }
 
-static const struct single_mistake forward_table[] = {
-    { "scores are divided by the root of the width D, not of a head's A", forward, BY_WIDTH },
-    { "scores are not divided by the root of A", forward, UNSCALED },
-    { "scores are divided by the root of A twice", forward, TWICE_SCALED },
-    { "scores are divided by the root of A only, without YaRN's mscale_all_dim", forward, UNSHARPENED },
-    { "scores are divided by the root of a head's A, not of the model's own number", forward, BY_HEAD },
-    { "scores are not capped", forward, NO_CAP },
-    { "the mask is off by one: a token does not see itself", forward, NOT_ITSELF },
-    { "the mask is off by one: a token sees the next one", forward, NEXT },
-    { "there is no mask: a token sees its whole sequence", forward, ALL },
-    { "the mask makes scores 0, not minus infinity", forward, ZEROED },
-    { "its window is off by one: a token sees one more", forward, WIDER },
-    { "its window is off by one: a token sees one less", forward, NARROWER },
-    { "it has the window of other layers, and should have none", forward, WINDOWED },
-    { "there is no window: a token sees all before it", forward, NO_WINDOW },
-    { "a window: a token sees the last 2 only", forward, LAST_2 },
-    { "a window: a token sees the last 3 only", forward, LAST_3 },
-    { "a window: a token sees the last 4 only", forward, LAST_4 },
-    { "a window: a token sees the last 8 only", forward, LAST_8 },
-    { "exponentials are not divided by their sum", forward, UNDIVIDED },
-    { "softmax over queries, not keys", forward, BY_QUERY },
-    { "wrong head map: head h has the keys and values of group h mod K", forward, MODULO },
-    { "wrong head map: in each rank head h has the keys and values of group h mod its groups", forward,
-      MODULO_OF_RANK },
-    { "wrong head map: head h has the keys of group h mod K; values are right", forward, KEYS_MODULO },
-    { "wrong head map: head h has the values of group h mod K; keys are right", forward, VALUES_MODULO },
-    { "wrong head map: in each rank head h has the keys of group h mod its groups", forward, KEYS_OF_RANK },
-    { "wrong head map: in each rank head h has the values of group h mod its groups", forward, VALUES_OF_RANK },
-    { "wrong head map: all heads of a rank have the keys and values of its first group", forward, FIRST_GROUP },
-    { "softmax has a 1 more in its sum", forward, SINK },
-    { "the mask hides the first token", forward, NO_FIRST },
-    { "ALiBi: scores fall with the distance of tokens", forward, ALIBI },
-    { "wrong head map: heads have the values of the next group", forward, VALUES_NEXT },
-    { "wrong head map: heads have the values of the group before", forward, VALUES_BEFORE },
+static const struct single_mistake attention_rows[] = {
+    { "scores are divided by the root of the width D, not of a head's A", FORWARD | INPUT, WITH(.by_width = true) },
+    { "scores are not divided by the root of A", FORWARD, WITH(.power = 0.5) },
+    { "scores are divided by the root of A twice", FORWARD, WITH(.power = -0.5) },
+    { "scores are not divided by the root of A", INPUT, WITH(.no_scale = true) },
+    { "gradients of scores are multiplied by their scale twice", INPUT, WITH(.scaled_twice = true) },
+    { "the gradient of queries is not multiplied by the scale of scores", INPUT, WITH(.query_unscaled = true) },
+    { "scores are divided by the root of A only, without YaRN's mscale_all_dim", FORWARD, WITH(.unsharpened = true) },
+    { "scores are divided by the root of a head's A, not of the model's own number",
+      FORWARD | INPUT, WITH(.by_head = true) },
+    { "scores are not capped", FORWARD | INPUT, WITH(.no_cap = true) },
+    { "the gradient of scores lacks the slope of their cap", INPUT, WITH(.no_slope = true) },
+    { "the mask is off by one: a token does not see itself", FORWARD | INPUT, WITH(.ahead = -1) },
+    { "the mask is off by one: a token sees the next one", FORWARD | INPUT, WITH(.ahead = 1) },
+    { "there is no mask: a token sees its whole sequence", FORWARD | INPUT, WITH(.all = true) },
+    { "the mask makes scores 0, not minus infinity", FORWARD, WITH(.zeroed = true) },
+    { "its window is off by one: a token sees one more", FORWARD | INPUT, WITH(.wider = 1) },
+    { "its window is off by one: a token sees one less", FORWARD | INPUT, WITH(.wider = -1) },
+    { "it has the window of other layers, and should have none", FORWARD | INPUT, WITH(.windowed = true) },
+    { "there is no window: a token sees all before it", FORWARD | INPUT, WITH(.no_window = true) },
+    { "a window: a token sees the last 2 only", FORWARD, WITH(.behind = 2) },
+    { "a window: a token sees the last 3 only", FORWARD, WITH(.behind = 3) },
+    { "a window: a token sees the last 4 only", FORWARD, WITH(.behind = 4) },
+    { "a window: a token sees the last 8 only", FORWARD, WITH(.behind = 8) },
+    { "exponentials are not divided by their sum", FORWARD, WITH(.undivided = true) },
+    { "softmax over queries, not keys", FORWARD | INPUT, WITH(.by_query = true) },
+    { "softmax is taken for exp: the mean is not subtracted", INPUT, WITH(.no_mean = true) },
+    { "wrong head map: head h has the keys and values of group h mod K", FORWARD | INPUT, WITH(.modulo = true) },
+    { "wrong head map: in each rank head h has the keys and values of group h mod its groups",
+      FORWARD, WITH(.modulo_of_rank = true) },
+    { "wrong head map: head h has the keys of group h mod K; values are right",
+      FORWARD, WITH(.modulo = true, .own_values = true) },
+    { "wrong head map: head h has the values of group h mod K; keys are right",
+      FORWARD, WITH(.modulo = true, .own_keys = true) },
+    { "wrong head map: in each rank head h has the keys of group h mod its groups",
+      FORWARD, WITH(.modulo_of_rank = true, .own_values = true) },
+    { "wrong head map: in each rank head h has the values of group h mod its groups",
+      FORWARD, WITH(.modulo_of_rank = true, .own_keys = true) },
+    { "wrong head map: all heads of a rank have the keys and values of its first group",
+      FORWARD, WITH(.first_group = true) },
+    { "softmax has a 1 more in its sum", FORWARD | INPUT, WITH(.sink = true) },
+    { "the mask hides the first token", FORWARD | INPUT, WITH(.no_first = true) },
+    { "ALiBi: scores fall with the distance of tokens", FORWARD | INPUT, WITH(.alibi = true) },
+    { "wrong head map: heads have the values of the next group", FORWARD | INPUT, WITH(.values = 1) },
+    { "wrong head map: heads have the values of the group before", FORWARD | INPUT, WITH(.values = -1) },
+    { "keys get the gradient of the last query head of their group only", INPUT, WITH(.last_only = true) },
     { 0 }
 };
 
-static const struct single_mistake input_table[] = {
-    { "scores are not divided by the root of A", input, NO_SCALE },
-    { "gradients of scores are multiplied by their scale twice", input, SCALED_TWICE },
-    { "the gradient of queries is not multiplied by the scale of scores", input, QUERY_UNSCALED },
-    { "softmax has a 1 more in its sum", input, SINK },
-    { "the mask hides the first token", input, NO_FIRST },
-    { "ALiBi: scores fall with the distance of tokens", input, ALIBI },
-    { "softmax is taken for exp: the mean is not subtracted", input, NO_MEAN },
-    { "keys get the gradient of the last query head of their group only", input, LAST_ONLY },
-    { "scores are divided by the root of the width D, not of a head's A", input, BY_WIDTH },
-    { "scores are divided by the root of a head's A, not of the model's own number", input, BY_HEAD },
-    { "scores are not capped", input, NO_CAP },
-    { "the gradient of scores lacks the slope of their cap", input, NO_SLOPE },
-    { "the mask is off by one: a token does not see itself", input, NOT_ITSELF },
-    { "the mask is off by one: a token sees the next one", input, NEXT },
-    { "there is no mask: a token sees its whole sequence", input, ALL },
-    { "its window is off by one: a token sees one more", input, WIDER },
-    { "its window is off by one: a token sees one less", input, NARROWER },
-    { "it has the window of other layers, and should have none", input, WINDOWED },
-    { "there is no window: a token sees all before it", input, NO_WINDOW },
-    { "softmax over queries, not keys", input, BY_QUERY },
-    { "wrong head map: head h has the keys and values of group h mod K", input, MODULO },
-    { "wrong head map: heads have the values of the next group", input, VALUES_NEXT },
-    { "wrong head map: heads have the values of the group before", input, VALUES_BEFORE },
-    { 0 }
+const struct single_mistakes single_attention_mistakes = {
+    .of = &single_attention, .rows = attention_rows, .make[SINGLE_FORWARD] = attention_forward,
+    .make[SINGLE_INPUT] = attention_input,
+    .parts = try_numbers
 };
-
-const struct single_mistakes single_attention_mistakes = { .of = &single_attention,
-                                                           .forward = forward_table,
-                                                           .input = input_table,
-                                                           .parts = try_numbers };

@@ -5,8 +5,9 @@
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
 /* which: 0 to 3: input which / 2 missing, or twice. */
-static struct tensor sum(struct single *s, const struct single_node *n, int which)
+static struct tensor add_forward(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
 {
+    const int which = mistake->which;
     const struct single_value X[] = { single_value_of(s, n->in[0]), single_value_of(s, n->in[1]) };
     if (!single_going(s)) return tensor_none;
     const struct tensor Y = single_new(s, tensor_rows(X[0].y), tensor_cols(X[0].y));
@@ -15,11 +16,11 @@ static struct tensor sum(struct single *s, const struct single_node *n, int whic
     return Y;
 }
 
-static const struct single_mistake add_table[] = {
-    { "the stream is not added to its branch", sum, 0 },
-    { "the stream is added twice", sum, 1 },
-    { "the branch is missing", sum, 2 },
-    { "the branch is added twice", sum, 3 },
+static const struct single_mistake add_rows[] = {
+    { "the stream is not added to its branch", FORWARD, .which = 0 },
+    { "the stream is added twice", FORWARD, .which = 1 },
+    { "the branch is missing", FORWARD, .which = 2 },
+    { "the branch is added twice", FORWARD, .which = 3 },
     { 0 }
 };
 
@@ -35,7 +36,9 @@ static void try_branch(struct suspect *p, const struct single_node *n, enum sing
     if (size > 0) suspect_explained(p, y, "the branch is %.4f of what it must be", 1 + along / size);
 }
 
-const struct single_mistakes single_add_mistakes = { .of = &single_add, .forward = add_table, .parts = try_branch };
+const struct single_mistakes single_add_mistakes = {
+    .of = &single_add, .rows = add_rows, .make[SINGLE_FORWARD] = add_forward, .parts = try_branch
+};
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
@@ -68,8 +71,9 @@ static double slope(int which, double x)
     return which == RELU ? x > 0 : (value(which, x + h) - value(which, x - h)) / (2 * h);
 }
 
-static struct tensor gelu(struct single *s, const struct single_node *n, int which)
+static struct tensor gelu_forward(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
 {
+    const int which = mistake->which;
     const struct tensor X = single_act(s, n->in[0]);
     if (!single_going(s)) return tensor_none;
     const struct tensor Y = single_new(s, tensor_rows(X), tensor_cols(X));
@@ -77,8 +81,9 @@ static struct tensor gelu(struct single *s, const struct single_node *n, int whi
     return Y;
 }
 
-static struct tensor gelu_input(struct single *s, const struct single_node *n, int which)
+static struct tensor gelu_input(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
 {
+    const int which = mistake->which;
     const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
     if (!single_going(s)) return tensor_none;
     const struct tensor dX = single_new(s, tensor_rows(X), tensor_cols(X));
@@ -105,8 +110,9 @@ static void gated(const struct single *s, int which, const double *x, int64_t F,
     *up = x[which == SWAPPED ? i : in_turn ? column_of(F, parts, i, 2 * at + 1) : F + i];
 }
 
-static struct tensor swiglu(struct single *s, const struct single_node *n, int which)
+static struct tensor swiglu_forward(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
 {
+    const int which = mistake->which;
     const struct tensor X = single_act(s, n->in[0]);
     if (!single_going(s) || (which == IN_TURN_OF_RANKS && s->rounding.parts < 2)) return tensor_none;
     const int64_t F = tensor_cols(X) / 2;
@@ -121,8 +127,9 @@ static struct tensor swiglu(struct single *s, const struct single_node *n, int w
     return Y;
 }
 
-static struct tensor swiglu_input(struct single *s, const struct single_node *n, int which)
+static struct tensor swiglu_input(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
 {
+    const int which = mistake->which;
     const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
     if (!single_going(s)) return tensor_none;
     const int64_t F = tensor_cols(X) / 2;
@@ -138,68 +145,68 @@ static struct tensor swiglu_input(struct single *s, const struct single_node *n,
     return dX;
 }
 
-static const struct single_mistake gelu_table[] = {
-    { "the exact gelu, by erf, in place of the tanh form", gelu, ERF },
-    { "x sigmoid(1.702 x) in place of gelu", gelu, SIGMOID },
-    { "silu in place of gelu", gelu, SILU },
-    { "relu in place of gelu", gelu, RELU },
-    { 0 }
-}, gelu_input_table[] = {
-    { "the slope of the exact gelu, by erf, in place of the tanh form's", gelu_input, ERF },
-    { "the slope of x sigmoid(1.702 x) in place of gelu's", gelu_input, SIGMOID },
-    { "the slope of silu in place of gelu's", gelu_input, SILU },
-    { 0 }
-}, swiglu_table[] = {
-    { "gate and up have changed places", swiglu, SWAPPED },
-    { "the exact gelu of the gate in place of silu", swiglu, ERF },
-    { "the tanh form of gelu of the gate in place of silu", swiglu, TANH },
-    { "relu of the gate in place of silu", swiglu, RELU },
-    { "the square of relu of the gate in place of silu", swiglu, SQUARED_RELU },
-    { "the sigmoid of the gate in place of silu", swiglu, PLAIN_SIGMOID },
-    { "the tanh of the gate in place of silu", swiglu, PLAIN_TANH },
-    { "x sigmoid(1.702 x) of the gate in place of silu", swiglu, SIGMOID },
-    { "silu of the product of gate and up", swiglu, OF_PRODUCT },
-    { "silu of both, gate and up", swiglu, BOTH },
-    { "silu of the gate alone, without up", swiglu, NO_UP },
-    { "1 is added to up", swiglu, UP_AND_ONE },
-    { "gate and up are taken from columns in turn, not from halves", swiglu, IN_TURN },
-    { "gate and up are taken from each rank's columns in turn, not from halves", swiglu, IN_TURN_OF_RANKS },
-    { 0 }
-}, geglu_table[] = {
-    { "the exact gelu of the gate, by erf, in place of the tanh form", swiglu, ERF },
-    { "silu of the gate in place of gelu", swiglu, SILU },
-    { "relu of the gate in place of gelu", swiglu, RELU },
-    { 0 }
-}, geglu_input_table[] = {
-    { "the slope of the exact gelu, by erf, in place of the tanh form's", swiglu_input, ERF },
-    { "the slope of silu in place of gelu's", swiglu_input, SILU },
-    { 0 }
-}, swiglu_input_table[] = {
-    { "gate and up have changed places", swiglu_input, SWAPPED },
-    { "the slope of silu lacks its second term", swiglu_input, NO_SECOND },
-    { "the second term of silu's slope has the wrong sign", swiglu_input, MINUS },
-    { "the gradient of the gate is not multiplied by up", swiglu_input, NO_UP },
-    { "the gradient of up is multiplied by the gate, not by its silu", swiglu_input, UP_PLAIN },
-    { "the slope of the exact gelu in place of silu's", swiglu_input, ERF },
+static const struct single_mistake gelu_rows[] = {
+    { "the exact gelu, by erf, in place of the tanh form", FORWARD, .which = ERF },
+    { "x sigmoid(1.702 x) in place of gelu", FORWARD, .which = SIGMOID },
+    { "silu in place of gelu", FORWARD, .which = SILU },
+    { "relu in place of gelu", FORWARD, .which = RELU },
+    { "the slope of the exact gelu, by erf, in place of the tanh form's", INPUT, .which = ERF },
+    { "the slope of x sigmoid(1.702 x) in place of gelu's", INPUT, .which = SIGMOID },
+    { "the slope of silu in place of gelu's", INPUT, .which = SILU },
     { 0 }
 };
 
-const struct single_mistakes single_gelu_mistakes = { .of = &single_gelu,
-                                                      .forward = gelu_table,
-                                                      .input = gelu_input_table },
-                             single_geglu_mistakes = { .of = &single_geglu,
-                                                       .forward = geglu_table,
-                                                       .input = geglu_input_table },
-                             single_swiglu_mistakes = { .of = &single_swiglu,
-                                                        .forward = swiglu_table,
-                                                        .input = swiglu_input_table };
+static const struct single_mistake swiglu_rows[] = {
+    { "gate and up have changed places", FORWARD | INPUT, .which = SWAPPED },
+    { "the exact gelu of the gate in place of silu", FORWARD, .which = ERF },
+    { "the tanh form of gelu of the gate in place of silu", FORWARD, .which = TANH },
+    { "relu of the gate in place of silu", FORWARD, .which = RELU },
+    { "the square of relu of the gate in place of silu", FORWARD, .which = SQUARED_RELU },
+    { "the sigmoid of the gate in place of silu", FORWARD, .which = PLAIN_SIGMOID },
+    { "the tanh of the gate in place of silu", FORWARD, .which = PLAIN_TANH },
+    { "x sigmoid(1.702 x) of the gate in place of silu", FORWARD, .which = SIGMOID },
+    { "silu of the product of gate and up", FORWARD, .which = OF_PRODUCT },
+    { "silu of both, gate and up", FORWARD, .which = BOTH },
+    { "silu of the gate alone, without up", FORWARD, .which = NO_UP },
+    { "1 is added to up", FORWARD, .which = UP_AND_ONE },
+    { "gate and up are taken from columns in turn, not from halves", FORWARD, .which = IN_TURN },
+    { "gate and up are taken from each rank's columns in turn, not from halves", FORWARD, .which = IN_TURN_OF_RANKS },
+    { "the slope of silu lacks its second term", INPUT, .which = NO_SECOND },
+    { "the second term of silu's slope has the wrong sign", INPUT, .which = MINUS },
+    { "the gradient of the gate is not multiplied by up", INPUT, .which = NO_UP },
+    { "the gradient of up is multiplied by the gate, not by its silu", INPUT, .which = UP_PLAIN },
+    { "the slope of the exact gelu in place of silu's", INPUT, .which = ERF },
+    { 0 }
+};
+
+static const struct single_mistake geglu_rows[] = {
+    { "the exact gelu of the gate, by erf, in place of the tanh form", FORWARD, .which = ERF },
+    { "silu of the gate in place of gelu", FORWARD, .which = SILU },
+    { "relu of the gate in place of gelu", FORWARD, .which = RELU },
+    { "the slope of the exact gelu, by erf, in place of the tanh form's", INPUT, .which = ERF },
+    { "the slope of silu in place of gelu's", INPUT, .which = SILU },
+    { 0 }
+};
+
+const struct single_mistakes single_gelu_mistakes = {
+    .of = &single_gelu, .rows = gelu_rows, .make[SINGLE_FORWARD] = gelu_forward, .make[SINGLE_INPUT] = gelu_input
+};
+const struct single_mistakes single_geglu_mistakes = {
+    .of = &single_geglu, .rows = geglu_rows, .make[SINGLE_FORWARD] = swiglu_forward, .make[SINGLE_INPUT] = swiglu_input
+};
+const struct single_mistakes single_swiglu_mistakes = {
+    .of = &single_swiglu, .rows = swiglu_rows, .make[SINGLE_FORWARD] = swiglu_forward,
+    .make[SINGLE_INPUT] = swiglu_input
+};
 
 /* ---- the soft cap of logits -------------------------------------------------------------------------------------- */
 
 enum { UNCAPPED, UNDIVIDED, NOT_GROWN };
 
-static struct tensor soft_cap(struct single *s, const struct single_node *n, int which)
+static struct tensor soft_cap_forward(struct single *s, const struct single_node *n,
+                                      const struct single_mistake *mistake)
 {
+    const int which = mistake->which;
     const struct tensor X = single_act(s, n->in[0]);
     const double cap = s->config->logit_cap;
     if (!single_going(s)) return tensor_none;
@@ -212,8 +219,9 @@ static struct tensor soft_cap(struct single *s, const struct single_node *n, int
 }
 
 /* As if logits were not capped; the derivative of tanh where the program has the capped logit. */
-static struct tensor soft_cap_input(struct single *s, const struct single_node *n, int which)
+static struct tensor soft_cap_input(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
 {
+    const int which = mistake->which;
     const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
     const double cap = s->config->logit_cap;
     if (!single_going(s)) return tensor_none;
@@ -225,35 +233,26 @@ static struct tensor soft_cap_input(struct single *s, const struct single_node *
     return dX;
 }
 
-static const struct single_mistake cap_table[] = {
-    { "logits are not capped", soft_cap, UNCAPPED },
-    { "logits are not divided by their cap before the tanh", soft_cap, UNDIVIDED },
-    { "the tanh of logits is not multiplied by their cap", soft_cap, NOT_GROWN },
-    { 0 }
-}, cap_input_table[] = {
-    { "the gradient lacks the slope of the cap", soft_cap_input, UNCAPPED },
-    { "the slope is that at the capped logit", soft_cap_input, UNDIVIDED },
+static const struct single_mistake soft_cap_rows[] = {
+    { "logits are not capped", FORWARD, .which = UNCAPPED },
+    { "logits are not divided by their cap before the tanh", FORWARD, .which = UNDIVIDED },
+    { "the tanh of logits is not multiplied by their cap", FORWARD, .which = NOT_GROWN },
+    { "the gradient lacks the slope of the cap", INPUT, .which = UNCAPPED },
+    { "the slope is that at the capped logit", INPUT, .which = UNDIVIDED },
     { 0 }
 };
 
-const struct single_mistakes single_soft_cap_mistakes = { .of = &single_soft_cap,
-                                                          .forward = cap_table,
-                                                          .input = cap_input_table };
+const struct single_mistakes single_soft_cap_mistakes = {
+    .of = &single_soft_cap, .rows = soft_cap_rows, .make[SINGLE_FORWARD] = soft_cap_forward,
+    .make[SINGLE_INPUT] = soft_cap_input
+};
 
 /* ---- rotations --------------------------------------------------------------------------------------------------- */
 
 /* on: positions go on from sequence to sequence within each of so many parts of the batch. */
 struct turned { bool other_pairs, values, back, none, keys, queries, other_layers; int shift, on; double theta; };
 
-static const struct turned turns[] = {
-    { .other_pairs = true }, { .shift = 1 }, { .shift = -1 }, { .values = true }, { .back = true }, { .none = true },
-    { .theta = 1e4 }, { .theta = 5e5 }, { .theta = 1e6 }, { .theta = 1e5 }, { .keys = true }, { .queries = true },
-    { .on = 1 }, { .on = 2 }, { .on = 3 }, { .on = 4 }, { .on = 8 }, { .other_layers = true },
-};
-enum {
-    OTHER_PAIRS, LATER, EARLIER, VALUES, BACK, NONE, THETA_4, THETA_55, THETA_6, THETA_5, NO_KEYS, NO_QUERIES, ON_1,
-    ON_2, ON_3, ON_4, ON_8, OTHER_LAYERS
-};
+#define WITH(...) .with = &(const struct turned){ __VA_ARGS__ }
 
 /* Where a token stands. */
 static int64_t position_of(const struct single *s, const struct turned *t, int64_t row)
@@ -289,52 +288,56 @@ static struct tensor rotate(struct single *s, struct tensor X, int layer, const 
     return Y;
 }
 
-static struct tensor rotary(struct single *s, const struct single_node *n, int which)
+static struct tensor rotary_forward(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
 {
     const struct tensor X = single_act(s, n->in[0]);
-    const struct turned *t = &turns[which];
+    const struct turned *t = mistake->with;
     return single_going(s) && t->on < s->batch.B ? rotate(s, X, n->layer, t, t->back ? -1 : 1) : tensor_none;
 }
 
-static struct tensor rotary_input(struct single *s, const struct single_node *n, int which)
+static struct tensor rotary_input(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
 {
     const struct tensor dY = single_grad(s, n->out);
-    const struct turned *t = &turns[which];
+    const struct turned *t = mistake->with;
     return single_going(s) && t->on < s->batch.B ? rotate(s, dY, n->layer, t, t->back ? 1 : -1) : tensor_none;
 }
 
 #define GO_ON "positions do not start again with each sequence: they go on in "
-#define ROTARY(make) { \
-    { "rotary pairs: neighbours in place of halves, or the other way round", make, OTHER_PAIRS }, \
-    { "positions are shifted by one: they begin at 1", make, LATER }, \
-    { "positions are shifted by one: they begin at -1", make, EARLIER }, \
-    { "values are turned, too", make, VALUES }, \
-    { "it turns the wrong way", make, BACK }, \
-    { "it is not turned", make, NONE }, \
-    { "keys are not turned", make, NO_KEYS }, \
-    { "queries are not turned", make, NO_QUERIES }, \
-    { GO_ON "the whole batch", make, ON_1 }, { GO_ON "2 parts of the batch", make, ON_2 }, \
-    { GO_ON "3 parts of the batch", make, ON_3 }, { GO_ON "4 parts of the batch", make, ON_4 }, \
-    { GO_ON "8 parts of the batch", make, ON_8 }, \
-    { "theta is that of the other layers: with a window, or without", make, OTHER_LAYERS }, \
-    { "theta is 10000", make, THETA_4 }, \
-    { "theta is 100000", make, THETA_5 }, \
-    { "theta is 500000", make, THETA_55 }, \
-    { "theta is 1000000", make, THETA_6 }, \
-    { 0 } }
+static const struct single_mistake rotary_rows[] = {
+    { "rotary pairs: neighbours in place of halves, or the other way round",
+      FORWARD | INPUT, WITH(.other_pairs = true) },
+    { "positions are shifted by one: they begin at 1", FORWARD | INPUT, WITH(.shift = 1) },
+    { "positions are shifted by one: they begin at -1", FORWARD | INPUT, WITH(.shift = -1) },
+    { "values are turned, too", FORWARD | INPUT, WITH(.values = true) },
+    { "it turns the wrong way", FORWARD | INPUT, WITH(.back = true) },
+    { "it is not turned", FORWARD | INPUT, WITH(.none = true) },
+    { "keys are not turned", FORWARD | INPUT, WITH(.keys = true) },
+    { "queries are not turned", FORWARD | INPUT, WITH(.queries = true) },
+    { GO_ON "the whole batch", FORWARD | INPUT, WITH(.on = 1) },
+    { GO_ON "2 parts of the batch", FORWARD | INPUT, WITH(.on = 2) },
+    { GO_ON "3 parts of the batch", FORWARD | INPUT, WITH(.on = 3) },
+    { GO_ON "4 parts of the batch", FORWARD | INPUT, WITH(.on = 4) },
+    { GO_ON "8 parts of the batch", FORWARD | INPUT, WITH(.on = 8) },
+    { "theta is that of the other layers: with a window, or without", FORWARD | INPUT, WITH(.other_layers = true) },
+    { "theta is 10000", FORWARD | INPUT, WITH(.theta = 1e4) },
+    { "theta is 100000", FORWARD | INPUT, WITH(.theta = 1e5) },
+    { "theta is 500000", FORWARD | INPUT, WITH(.theta = 5e5) },
+    { "theta is 1000000", FORWARD | INPUT, WITH(.theta = 1e6) },
+    { 0 }
+};
 
-static const struct single_mistake rotary_table_forward[] = ROTARY(rotary), rotary_table_input[] = ROTARY(rotary_input);
-
-const struct single_mistakes single_rotary_mistakes = { .of = &single_rotary,
-                                                        .forward = rotary_table_forward,
-                                                        .input = rotary_table_input,
-                                                        .parts = suspect_rotation };
+const struct single_mistakes single_rotary_mistakes = {
+    .of = &single_rotary, .rows = rotary_rows, .make[SINGLE_FORWARD] = rotary_forward,
+    .make[SINGLE_INPUT] = rotary_input, .parts = suspect_rotation
+};
 
 /* ---- embeddings -------------------------------------------------------------------------------------------------- */
 
 /* which: by how much positions are shifted; 9: there are none. */
-static struct tensor positions(struct single *s, const struct single_node *n, int which)
+static struct tensor positions_forward(struct single *s, const struct single_node *n,
+                                       const struct single_mistake *mistake)
 {
+    const int which = mistake->which;
     const struct single_value X = single_value_of(s, n->in[0]);
     const struct tensor W = single_param(s, n->weight);
     if (!single_going(s)) return tensor_none;
@@ -347,21 +350,23 @@ static struct tensor positions(struct single *s, const struct single_node *n, in
     return Y;
 }
 
-static const struct single_mistake positions_table[] = {
-    { "positions are shifted by one: they begin at 1", positions, 1 },
-    { "positions are shifted by two: they begin at 2", positions, 2 },
-    { "positions are shifted by one: they begin at -1", positions, -1 },
-    { "positions are not added", positions, 9 },
+static const struct single_mistake positions_rows[] = {
+    { "positions are shifted by one: they begin at 1", FORWARD, .which = 1 },
+    { "positions are shifted by two: they begin at 2", FORWARD, .which = 2 },
+    { "positions are shifted by one: they begin at -1", FORWARD, .which = -1 },
+    { "positions are not added", FORWARD, .which = 9 },
     { 0 }
 };
 
-const struct single_mistakes single_positions_mistakes = { .of = &single_positions, .forward = positions_table };
+const struct single_mistakes single_positions_mistakes = {
+    .of = &single_positions, .rows = positions_rows, .make[SINGLE_FORWARD] = positions_forward
+};
 
 /* The gradient of a repeated token: the last one's only. */
-static struct tensor last_token(struct single *s, const struct single_node *n, int which)
+static struct tensor embed_weight(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
 {
+    (void)mistake;
     const struct tensor dY = single_grad(s, n->out);
-    (void)which;
     if (!single_going(s)) return tensor_none;
     const int64_t D = tensor_cols(dY);
     const struct tensor dW = single_new(s, model_param(s->config, n->weight).dim[0], D);
@@ -370,8 +375,11 @@ static struct tensor last_token(struct single *s, const struct single_node *n, i
     return dW;
 }
 
-static const struct single_mistake embed_table[] = {
-    { "a repeated token's gradient overwrites those before it", last_token, 0 }, { 0 }
+static const struct single_mistake embed_rows[] = {
+    { "a repeated token's gradient overwrites those before it", WEIGHT, .which = 0 },
+    { 0 }
 };
 
-const struct single_mistakes single_embed_mistakes = { .of = &single_embed, .weight = embed_table };
+const struct single_mistakes single_embed_mistakes = {
+    .of = &single_embed, .rows = embed_rows, .make[SINGLE_WEIGHT] = embed_weight
+};

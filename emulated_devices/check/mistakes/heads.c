@@ -11,8 +11,10 @@ static double root_of(const double *x, int64_t n, double eps)
     return 1 / sqrt(squares / (double)n + eps);
 }
 
-static struct tensor forward(struct single *s, const struct single_node *n, int which)
+static struct tensor head_norm_forward(struct single *s, const struct single_node *n,
+                                       const struct single_mistake *mistake)
 {
+    const int which = mistake->which;
     const struct model_config *c = s->config;
     const struct tensor X = single_act(s, n->in[0]), w = single_param(s, n->weight);
     const double eps = which == EPS_5 ? 1e-5 : which == EPS_6 ? 1e-6 : c->eps;
@@ -32,14 +34,15 @@ static struct tensor forward(struct single *s, const struct single_node *n, int 
     return Y;
 }
 
-static const struct single_mistake forward_table[] = {
-    { "queries have the weights of keys, keys those of queries", forward, EXCHANGED },
-    { "keys are not normed", forward, NO_KEYS },
-    { "queries are not normed", forward, NO_QUERIES },
-    { "one norm of all queries together, and one of all keys, in place of one of each head", forward, TOGETHER },
-    { "without its weight", forward, NO_WEIGHT },
-    { "eps is 1e-5", forward, EPS_5 },
-    { "eps is 1e-6", forward, EPS_6 },
+static const struct single_mistake head_norm_rows[] = {
+    { "queries have the weights of keys, keys those of queries", FORWARD, .which = EXCHANGED },
+    { "keys are not normed", FORWARD, .which = NO_KEYS },
+    { "queries are not normed", FORWARD, .which = NO_QUERIES },
+    { "one norm of all queries together, and one of all keys, in place of one of each head",
+      FORWARD, .which = TOGETHER },
+    { "without its weight", FORWARD, .which = NO_WEIGHT },
+    { "eps is 1e-5", FORWARD, .which = EPS_5 },
+    { "eps is 1e-6", FORWARD, .which = EPS_6 },
     { 0 }
 };
 
@@ -76,5 +79,6 @@ static void try_heads_in_parts(struct suspect *p, const struct single_node *n, e
 }
 
 const struct single_mistakes single_head_norm_mistakes = {
-    .of = &single_head_norm, .forward = forward_table, .parts = try_heads_in_parts
+    .of = &single_head_norm, .rows = head_norm_rows, .make[SINGLE_FORWARD] = head_norm_forward,
+    .parts = try_heads_in_parts
 };

@@ -6,49 +6,18 @@
 
 enum divisor { LABELS, ROWS, ONE };
 
-struct variant { int shift, turn; bool ignored, smoothed; enum divisor by; int means; double balance, z; };
+struct loss_switches { int shift, turn; bool ignored, smoothed; enum divisor by; int means; double balance, z; };
 
 /* means: the batch in so many parts, each with its own mean; negative: only the first of the parts.  turn: each copy of
  * the model has the labels of the one so much further.  balance, z: how much more often than once these losses count.
  * LAYERS and CHOICES: as often as there are layers, or choices of a token; negative: divided by these. */
 enum { LAYERS = 1000, CHOICES = 2000 };
-static const struct variant variants[] = {
-    { .shift = 1 }, { .shift = -1 }, { .ignored = true }, { .smoothed = true }, { .by = ROWS }, { .by = ONE },
-    { .means = 2 }, { .means = 3 }, { .means = 4 }, { .means = 5 }, { .means = 8 },
-    { .means = -2 }, { .means = -3 }, { .means = -4 }, { .turn = 1 }, { .turn = -1 },
-    { .balance = -1, .z = -1 }, { .balance = -1 }, { .z = -1 }, { .balance = LAYERS }, { .balance = -LAYERS },
-    { .balance = CHOICES }, { .balance = -CHOICES }, { .balance = 1 },
-};
-enum {
-    NEXT,
-    BEFORE,
-    IGNORED,
-    SMOOTHED,
-    BY_ROWS,
-    BY_ONE,
-    MEANS_2,
-    MEANS_3,
-    MEANS_4,
-    MEANS_5,
-    MEANS_8,
-    FIRST_2,
-    FIRST_3,
-    FIRST_4,
-    TURN_NEXT,
-    TURN_BEFORE,
-    NO_ROUTERS,
-    NO_BALANCE,
-    NO_Z,
-    BALANCE_BY_LAYERS,
-    BALANCE_OF_A_LAYER,
-    BALANCE_BY_CHOICES,
-    BALANCE_OF_A_CHOICE,
-    BALANCE_TWICE
-};
+static const struct loss_switches loss_right;
+#define WITH(...) .with = &(const struct loss_switches){ __VA_ARGS__ }
 
 static const double SMOOTH = 0.1;
 
-static int label_of(const struct single *s, const struct variant *v, int64_t row)
+static int label_of(const struct single *s, const struct loss_switches *v, int64_t row)
 {
     const int64_t S = s->batch.S, B = s->batch.B,
                   at = v->turn ? part_turned(B, s->source.copies, v->turn, row / S) * S + row % S : row + v->shift;
@@ -63,7 +32,7 @@ static void part_of(const struct single *s, int parts, int64_t row, int64_t *fro
     *from = part_begin(s->batch.B, parts, k), *to = part_begin(s->batch.B, parts, k + 1);
 }
 
-static double counted(const struct single *s, const struct variant *v, int64_t from, int64_t to)
+static double counted(const struct single *s, const struct loss_switches *v, int64_t from, int64_t to)
 {
     double n = 0;
     for (int64_t i = from * s->batch.S; i < to * s->batch.S; i++) n += label_of(s, v, i) >= 0;
@@ -71,7 +40,7 @@ static double counted(const struct single *s, const struct variant *v, int64_t f
 }
 
 /* What a row's cross entropy is multiplied by. */
-static double share(const struct single *s, const struct variant *v, int64_t row)
+static double share(const struct single *s, const struct loss_switches *v, int64_t row)
 {
     int64_t from = 0, to = s->batch.B;
     if (v->by == ROWS) return 1 / (double)s->N;
@@ -90,7 +59,7 @@ static double log_sum(const double *x, int64_t V)
     return top + log(sum);
 }
 
-static bool cannot(const struct single *s, const struct variant *v)
+static bool cannot(const struct single *s, const struct loss_switches *v)
 {
     const struct mixture_config *m = &s->config->mixture;
     const bool routers = s->config->mlp == MLP_MIXTURE;
@@ -101,14 +70,14 @@ static bool cannot(const struct single *s, const struct variant *v)
 }
 
 /* How often the balance loss counts. */
-static double times_balance(const struct model_config *c, const struct variant *v)
+static double times_balance(const struct model_config *c, const struct loss_switches *v)
 {
     const double n = fabs(v->balance) == LAYERS ? (double)c->L : (double)c->mixture.k;
     return fabs(v->balance) < LAYERS ? 1 + v->balance : v->balance > 0 ? n : 1 / n;
 }
 
 /* What a mixture's routers add. */
-static double of_routers(struct single *s, const struct variant *v)
+static double of_routers(struct single *s, const struct loss_switches *v)
 {
     const struct mixture_config *m = &s->config->mixture;
     if (s->config->mlp != MLP_MIXTURE || !router_has_losses(s)) return 0;
@@ -117,9 +86,9 @@ static double of_routers(struct single *s, const struct variant *v)
            m->sequence_coefficient * l.sequence;
 }
 
-static struct tensor forward(struct single *s, const struct single_node *n, int which)
+static struct tensor loss_forward(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
 {
-    const struct variant *v = &variants[which];
+    const struct loss_switches *v = mistake->with;
     const struct tensor X = single_act(s, n->in[0]);
     if (!single_going(s) || cannot(s, v)) return tensor_none;
     const int64_t V = tensor_cols(X);
@@ -138,9 +107,9 @@ static struct tensor forward(struct single *s, const struct single_node *n, int 
     return Y;
 }
 
-static struct tensor input(struct single *s, const struct single_node *n, int which)
+static struct tensor loss_input(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
 {
-    const struct variant *v = &variants[which];
+    const struct loss_switches *v = mistake->with;
     const struct tensor X = single_act(s, n->in[0]);
     if (!single_going(s) || cannot(s, v)) return tensor_none;
     const int64_t V = tensor_cols(X);
@@ -155,35 +124,33 @@ static struct tensor input(struct single *s, const struct single_node *n, int wh
     return dX;
 }
 
-#define LOSS(make, ...) { \
-    { "labels are shifted by one: each row has that of the next", make, NEXT }, \
-    { "labels are shifted by one: each row has that of the row before", make, BEFORE }, \
-    { "ignored labels count, as label 0", make, IGNORED }, \
-    { "labels are smoothed by 0.1", make, SMOOTHED }, \
-    { "divided by all rows, those whose label is ignored too", make, BY_ROWS }, \
-    { "not divided by the number of labels", make, BY_ONE }, \
-    { "a mean of means: 2 parts of the batch, each divided by its own labels", make, MEANS_2 }, \
-    { "a mean of means: 3 parts of the batch, each divided by its own labels", make, MEANS_3 }, \
-    { "a mean of means: 4 parts of the batch, each divided by its own labels", make, MEANS_4 }, \
-    { "a mean of means: 5 parts of the batch, each divided by its own labels", make, MEANS_5 }, \
-    { "a mean of means: 8 parts of the batch, each divided by its own labels", make, MEANS_8 }, \
-    { "the first of 2 parts of the batch only", make, FIRST_2 }, \
-    { "the first of 3 parts of the batch only", make, FIRST_3 }, \
-    { "the first of 4 parts of the batch only", make, FIRST_4 }, \
-    { "copies take turns: each has the labels of the next", make, TURN_NEXT }, \
-    { "copies take turns: each has the labels of the one before", make, TURN_BEFORE }, \
-    __VA_ARGS__ { 0 } }
-
-static const struct single_mistake input_table[] = LOSS(input), forward_table[] = LOSS(forward,
-    { "without what the routers' losses add", forward, NO_ROUTERS },
-    { "without the balance loss", forward, NO_BALANCE },
-    { "without the z loss", forward, NO_Z },
-    { "the balance loss counts once for each layer", forward, BALANCE_BY_LAYERS },
-    { "the balance loss is divided by the number of layers", forward, BALANCE_OF_A_LAYER },
-    { "the balance loss counts once for each of a token's choices", forward, BALANCE_BY_CHOICES },
-    { "the balance loss is divided by the number of choices", forward, BALANCE_OF_A_CHOICE },
-    { "the balance loss counts twice", forward, BALANCE_TWICE },
-);
+static const struct single_mistake loss_rows[] = {
+    { "labels are shifted by one: each row has that of the next", FORWARD | INPUT, WITH(.shift = 1) },
+    { "labels are shifted by one: each row has that of the row before", FORWARD | INPUT, WITH(.shift = -1) },
+    { "ignored labels count, as label 0", FORWARD | INPUT, WITH(.ignored = true) },
+    { "labels are smoothed by 0.1", FORWARD | INPUT, WITH(.smoothed = true) },
+    { "divided by all rows, those whose label is ignored too", FORWARD | INPUT, WITH(.by = ROWS) },
+    { "not divided by the number of labels", FORWARD | INPUT, WITH(.by = ONE) },
+    { "a mean of means: 2 parts of the batch, each divided by its own labels", FORWARD | INPUT, WITH(.means = 2) },
+    { "a mean of means: 3 parts of the batch, each divided by its own labels", FORWARD | INPUT, WITH(.means = 3) },
+    { "a mean of means: 4 parts of the batch, each divided by its own labels", FORWARD | INPUT, WITH(.means = 4) },
+    { "a mean of means: 5 parts of the batch, each divided by its own labels", FORWARD | INPUT, WITH(.means = 5) },
+    { "a mean of means: 8 parts of the batch, each divided by its own labels", FORWARD | INPUT, WITH(.means = 8) },
+    { "the first of 2 parts of the batch only", FORWARD | INPUT, WITH(.means = -2) },
+    { "the first of 3 parts of the batch only", FORWARD | INPUT, WITH(.means = -3) },
+    { "the first of 4 parts of the batch only", FORWARD | INPUT, WITH(.means = -4) },
+    { "copies take turns: each has the labels of the next", FORWARD | INPUT, WITH(.turn = 1) },
+    { "copies take turns: each has the labels of the one before", FORWARD | INPUT, WITH(.turn = -1) },
+    { "without what the routers' losses add", FORWARD, WITH(.balance = -1, .z = -1) },
+    { "without the balance loss", FORWARD, WITH(.balance = -1) },
+    { "without the z loss", FORWARD, WITH(.z = -1) },
+    { "the balance loss counts once for each layer", FORWARD, WITH(.balance = LAYERS) },
+    { "the balance loss is divided by the number of layers", FORWARD, WITH(.balance = -LAYERS) },
+    { "the balance loss counts once for each of a token's choices", FORWARD, WITH(.balance = CHOICES) },
+    { "the balance loss is divided by the number of choices", FORWARD, WITH(.balance = -CHOICES) },
+    { "the balance loss counts twice", FORWARD, WITH(.balance = 1) },
+    { 0 }
+};
 
 static bool is_zero(const double *x, int64_t n)
 {
@@ -198,7 +165,7 @@ static void try_ignored(struct suspect *p, double *y)
     const struct single *s = p->s;
     int64_t ignored = 0, counted = 0, first = -1;
     for (int64_t row = 0; row < p->rows; row++) {
-        if (label_of(s, &variants[BY_ROWS], row) < 0) continue;
+        if (label_of(s, &loss_right, row) < 0) continue;
         const bool zero = is_zero(p->have + row * p->cols, p->cols);
         ignored += zero, counted += !zero;
         if (zero && first < 0) first = row;
@@ -224,10 +191,10 @@ static void try_lost_labels(struct suspect *p, const struct single_node *n, enum
     try_ignored(p, y);
     memcpy(y, p->want, (size_t)p->count * sizeof *y);
     for (int64_t row = 0; row < p->rows; row++) {
-        const int label = label_of(s, &variants[BY_ROWS], row);
+        const int label = label_of(s, &loss_right, row);
         const int64_t at = row * p->cols + label;
         if (label < 0 || fabs(p->have[at] - p->want[at]) <= p->bound[at]) continue;
-        y[at] += share(s, &(struct variant){ 0 }, row), lost++;
+        y[at] += share(s, &loss_right, row), lost++;
         if (used < sizeof labels)
             used += (size_t)snprintf(labels + used, sizeof labels - used, "%s%d", used ? ", " : "", label);
     }
@@ -235,5 +202,6 @@ static void try_lost_labels(struct suspect *p, const struct single_node *n, enum
 }
 
 const struct single_mistakes single_loss_mistakes = {
-    .of = &single_loss, .forward = forward_table, .input = input_table, .parts = try_lost_labels
+    .of = &single_loss, .rows = loss_rows, .make[SINGLE_FORWARD] = loss_forward,
+    .make[SINGLE_INPUT] = loss_input, .parts = try_lost_labels
 };

@@ -15,8 +15,9 @@ enum { MOST_PARTS = 16 };
 enum { NO_BIAS = 0, TRANSPOSED = -1 };
 
 /* which: how often the bias is added. */
-static struct tensor forward(struct single *s, const struct single_node *n, int which)
+static struct tensor matrix_forward(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
 {
+    const int which = mistake->which;
     const struct tensor X = single_act(s, n->in[0]), W = single_param(s, n->weight), b = single_param(s, n->bias);
     const bool turned = which == TRANSPOSED;
     if (!single_going(s) || (!turned && n->bias < 0) || (turned && tensor_rows(W) != tensor_cols(W)))
@@ -30,19 +31,9 @@ static struct tensor forward(struct single *s, const struct single_node *n, int 
     return Y;
 }
 
-static const struct single_mistake forward_table[] = {
-    { "without its bias", forward, NO_BIAS },
-    { "its bias is added twice", forward, 2 },
-    { "its bias is added 3 times, as by every rank", forward, 3 },
-    { "its bias is added 4 times, as by every rank", forward, 4 },
-    { "its bias is added 8 times, as by every rank", forward, 8 },
-    { "its matrix is transposed", forward, TRANSPOSED },
-    { 0 }
-};
-
-static struct tensor input(struct single *s, const struct single_node *n, int which)
+static struct tensor matrix_input(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
 {
-    (void)which;
+    (void)mistake;
     const struct tensor dY = single_grad(s, n->out), W = single_param(s, n->weight);
     if (!single_going(s) || tensor_rows(W) != tensor_cols(W)) return tensor_none;
     const struct tensor dX = single_new(s, tensor_rows(dY), tensor_cols(W));
@@ -50,7 +41,15 @@ static struct tensor input(struct single *s, const struct single_node *n, int wh
     return dX;
 }
 
-static const struct single_mistake input_table[] = { { "its matrix is transposed", input, 0 }, { 0 } };
+static const struct single_mistake matrix_rows[] = {
+    { "without its bias", FORWARD, .which = NO_BIAS },
+    { "its bias is added twice", FORWARD, .which = 2 },
+    { "its bias is added 3 times, as by every rank", FORWARD, .which = 3 },
+    { "its bias is added 4 times, as by every rank", FORWARD, .which = 4 },
+    { "its bias is added 8 times, as by every rank", FORWARD, .which = 8 },
+    { "its matrix is transposed", FORWARD | INPUT, .which = TRANSPOSED },
+    { 0 }
+};
 
 /* ---- combinations of parts --------------------------------------------------------------------------------------- */
 
@@ -276,5 +275,6 @@ int suspect_product_parts(struct single *s, const struct single_node *n, int par
 }
 
 const struct single_mistakes single_matrix_mistakes = {
-    .of = &single_matrix, .forward = forward_table, .input = input_table, .parts = try_all_parts
+    .of = &single_matrix, .rows = matrix_rows, .make[SINGLE_FORWARD] = matrix_forward,
+    .make[SINGLE_INPUT] = matrix_input, .parts = try_all_parts
 };

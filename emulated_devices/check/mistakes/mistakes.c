@@ -110,19 +110,11 @@ static const struct single_mistakes *const tables[] = {
     &single_soft_cap_mistakes, &single_geglu_mistakes,
 };
 
-static const struct single_mistakes *mistakes_of(const struct single_term *t)
+const struct single_mistakes *mistakes_of(const struct single_operation *operation)
 {
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
-        if (tables[i]->of == t->node->operation) return tables[i];
+        if (tables[i]->of == operation) return tables[i];
     return NULL;
-}
-
-static const struct single_mistake *table_of(const struct single_mistakes *m, enum single_pass_kind pass)
-{
-    return pass == SINGLE_FORWARD  ? m->forward
-           : pass == SINGLE_INPUT  ? m->input
-           : pass == SINGLE_WEIGHT ? m->weight
-                                   : m->bias;
 }
 
 /* y = what is right, with another summand in place of this one. */
@@ -144,11 +136,13 @@ static void try_operation(struct suspect *p, const struct single_term *shown, do
 {
     const struct single_term source = origin(p->s, shown), *t = &source;
     const int used = p->s->used;
-    const struct single_mistakes *all = mistakes_of(t);
+    const struct single_mistakes *all = mistakes_of(t->node->operation);
     if (all == NULL) return;
-    for (const struct single_mistake *m = table_of(all, t->pass); m && m->words && !p->s->failed; m++) {
+    single_mistaken *const make = all->make[t->pass];
+    for (const struct single_mistake *m = make ? all->rows : NULL; m && m->words && !p->s->failed; m++) {
+        if (!(m->passes >> t->pass & 1)) continue;
         p->s->now.lacks[0] = 0, p->s->unknown = false;
-        const struct tensor other = m->make(p->s, t->node, m->which);
+        const struct tensor other = make(p->s, t->node, m);
         if (!p->s->failed && tensor_present(other) && tensor_count(other) == p->count) {
             replace(p, t, other, y);
             suspect_explained(p, y, "%s", m->words);

@@ -1,9 +1,9 @@
 /* mistakes.h -- which mistake explains a wrong result.  Inside check/ only.
  *
- * Every mistake is a hypothesis: a function that makes what the result would be with it, from the program's own inputs,
- * and a line in a table with its words.  A hypothesis is taken if what it makes agrees with the program's result within
- * the operation's bounds, where the right result does not.  If two explain it equally well, both are named; if none
- * does, nothing is said.
+ * Every mistake is a hypothesis: a row with its words, the passes that can have it, and its switches; and a function
+ * that makes what a pass gives with these switches, from the program's own inputs.  A hypothesis is taken if what it
+ * makes agrees with the program's result within the operation's bounds, where the right result does not.  If two
+ * explain it equally well, both are named; if none does, nothing is said.
  *
  *     mistakes of an operation   a file each, as attention.c: scores without scale, eps outside the root, ...
  *     masks of dropout           mask.c: of any operation that drops, or is behind one
@@ -20,17 +20,28 @@
 #include "emulated_devices/check/recompute/stepping.h"
 #include "emulated_devices/check/recompute/turns.h"
 
-/* What a pass gives with mistake `which` of its table; tensor_none if it cannot have it. */
-typedef struct tensor single_mistaken(struct single *, const struct single_node *, int which);
+/* One mistake.  The test of all rows (test_mistakes) makes what a program with it has, and wants its words. */
+struct single_mistake {
+    const char *words;
+    unsigned passes;                    /* that can have it */
+    int which;                          /* one of the operation's own numbers; */
+    const void *with;                   /* or its switches */
+};
+enum {
+    FORWARD = 1 << SINGLE_FORWARD, INPUT = 1 << SINGLE_INPUT, WEIGHT = 1 << SINGLE_WEIGHT, BIAS = 1 << SINGLE_BIAS
+};
 
 struct suspect;
 enum { SUSPECT_RANKS = 8 };             /* the most of an axis that a hypothesis tells apart */
 
-struct single_mistake { const char *words; single_mistaken *make; int which; };
+/* What a pass gives with a mistake; tensor_none if it cannot have it. */
+typedef struct tensor single_mistaken(struct single *, const struct single_node *, const struct single_mistake *);
 
+/* The mistakes of an operation: rows, and what makes the result of each pass with one of them. */
 struct single_mistakes {
     const struct single_operation *of;
-    const struct single_mistake *forward, *input, *weight, *bias;       /* each ends with words NULL, or is NULL */
+    const struct single_mistake *rows;  /* the last has no words */
+    single_mistaken *make[SINGLE_BIAS + 1];     /* by pass; NULL: its rows are not tried */
     /* Offers what is wrong with parts of its sums. */
     void (*parts)(struct suspect *, const struct single_node *, enum single_pass_kind, double *y);
 };
@@ -42,6 +53,9 @@ extern const struct single_mistakes single_attention_mistakes, single_norm_mista
                                     single_loss_mistakes, single_latent_norm_mistakes, single_head_norm_mistakes,
                                     single_route_mistakes, single_experts_up_mistakes, single_experts_down_mistakes,
                                     single_combine_mistakes;
+
+/* NULL: there are none of the operation. */
+const struct single_mistakes *mistakes_of(const struct single_operation *);
 
 /* ---- the result that is diagnosed -------------------------------------------------------------------------------- */
 

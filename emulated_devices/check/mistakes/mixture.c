@@ -7,7 +7,7 @@ enum { MOST_PARTS = 8, MOST_EXPERTS = 512, MOST_TRIED = 64 };
 
 /* ---- the router -------------------------------------------------------------------------------------------------- */
 
-enum { UNDIVIDED, DIVIDED, SIGMOIDS, SOFTMAX, UNSCALED };
+enum { UNDIVIDED, DIVIDED, SIGMOIDS, SOFTMAX, UNSCALED, OF_SCORES, ALIKE, OF_LOGITS, BY_LARGEST };
 
 /* The weights of the same choices by another rule. */
 static struct tensor weights(struct single *s, const struct single_node *n, int which)
@@ -24,8 +24,6 @@ static struct tensor weights(struct single *s, const struct single_node *n, int 
     if (!s->failed) s->ops->route_forward(w, experts, r.logits, &rule, NULL);
     return w;
 }
-
-enum { OF_SCORES, ALIKE, OF_LOGITS, BY_LARGEST };
 
 /* Weights that come from the chosen scores p and logits x in another way, [k]. */
 static void other_weights(double *w, const double *p, const double *x, int64_t k, int which)
@@ -62,18 +60,10 @@ static struct tensor plain_weights(struct single *s, const struct single_node *n
     return w;
 }
 
-static const struct single_mistake weights_table[] = {
-    { "weights are a softmax of the chosen scores, not of logits", plain_weights, OF_SCORES },
-    { "all weights are 1/k", plain_weights, ALIKE },
-    { "weights are the chosen logits divided by their sum", plain_weights, OF_LOGITS },
-    { "weights are divided by the largest, not by their sum", plain_weights, BY_LARGEST },
-    { "weights are not divided by their sum", weights, UNDIVIDED },
-    { "weights are divided by their sum", weights, DIVIDED },
-    { "scores are sigmoids in place of a softmax", weights, SIGMOIDS },
-    { "scores are a softmax in place of sigmoids", weights, SOFTMAX },
-    { "weights are not multiplied by their factor", weights, UNSCALED },
-    { 0 }
-};
+static struct tensor route_forward(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+{
+    return mistake->which < OF_SCORES ? weights(s, n, mistake->which) : plain_weights(s, n, mistake->which);
+}
 
 /* The softmax of a row. */
 static void softmax(double *p, const double *x, int64_t n)
@@ -106,10 +96,9 @@ static bool pulls_of(struct single *s, const struct single_node *n, struct pulls
 }
 
 /* The sum that weights are divided by is taken for constant. */
-static struct tensor constant_sum(struct single *s, const struct single_node *n, int which)
+static struct tensor constant_sum(struct single *s, const struct single_node *n)
 {
     struct pulls p;
-    (void)which;
     const struct tensor dW = single_grad(s, n->out);
     const struct router_rule *rule = &s->config->mixture.router;
     if (!single_going(s) || !pulls_of(s, n, &p) || !rule->normalized || rule->scores != SCORES_SOFTMAX)
@@ -175,12 +164,29 @@ static struct tensor balance_of_parts(struct single *s, const struct single_node
     return single_going(s) ? dx : tensor_none;
 }
 
-static const struct single_mistake logits_table[] = {
-    { "the sum of weights is taken for constant", constant_sum, 0 },
-    { "a mean of balance losses of 2 parts of the batch", balance_of_parts, 2 },
-    { "a mean of balance losses of 3 parts of the batch", balance_of_parts, 3 },
-    { "a mean of balance losses of 4 parts of the batch", balance_of_parts, 4 },
-    { "a mean of balance losses of 8 parts of the batch", balance_of_parts, 8 },
+static struct tensor route_input(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+{
+    const int *const parts = mistake->with;
+    return parts ? balance_of_parts(s, n, *parts) : constant_sum(s, n);
+}
+
+#define PARTS(n) .with = &(const int){ n }
+
+static const struct single_mistake route_rows[] = {
+    { "weights are a softmax of the chosen scores, not of logits", FORWARD, .which = OF_SCORES },
+    { "all weights are 1/k", FORWARD, .which = ALIKE },
+    { "weights are the chosen logits divided by their sum", FORWARD, .which = OF_LOGITS },
+    { "weights are divided by the largest, not by their sum", FORWARD, .which = BY_LARGEST },
+    { "weights are not divided by their sum", FORWARD, .which = UNDIVIDED },
+    { "weights are divided by their sum", FORWARD, .which = DIVIDED },
+    { "scores are sigmoids in place of a softmax", FORWARD, .which = SIGMOIDS },
+    { "scores are a softmax in place of sigmoids", FORWARD, .which = SOFTMAX },
+    { "weights are not multiplied by their factor", FORWARD, .which = UNSCALED },
+    { "the sum of weights is taken for constant", INPUT, .with = NULL },
+    { "a mean of balance losses of 2 parts of the batch", INPUT, PARTS(2) },
+    { "a mean of balance losses of 3 parts of the batch", INPUT, PARTS(3) },
+    { "a mean of balance losses of 4 parts of the batch", INPUT, PARTS(4) },
+    { "a mean of balance losses of 8 parts of the batch", INPUT, PARTS(8) },
     { 0 }
 };
 
@@ -217,7 +223,8 @@ static void try_pulls(struct suspect *p, const struct single_node *n, enum singl
 }
 
 const struct single_mistakes single_route_mistakes = {
-    .of = &single_route, .forward = weights_table, .input = logits_table, .parts = try_pulls
+    .of = &single_route, .rows = route_rows, .make[SINGLE_FORWARD] = route_forward,
+    .make[SINGLE_INPUT] = route_input, .parts = try_pulls
 };
 
 /* ---- experts ----------------------------------------------------------------------------------------------------- */
@@ -260,25 +267,25 @@ static struct tensor products(struct single *s, const struct single_node *n, int
     return Y;
 }
 
-static struct tensor other_matrix(struct single *s, const struct single_node *n, int which)
+/* Which expert's matrix, or which choice's row, is in the place of the own one. */
+struct experts_switches { int other, shift; };
+#define WITH(...) .with = &(const struct experts_switches){ __VA_ARGS__ }
+
+static struct tensor experts_forward(struct single *s, const struct single_node *n,
+                                     const struct single_mistake *mistake)
 {
-    return s->config->mixture.E > 1 ? products(s, n, which, 0) : tensor_none;
+    const struct experts_switches *with = mistake->with;
+    return with->other && s->config->mixture.E == 1 ? tensor_none : products(s, n, with->other, with->shift);
 }
 
-static struct tensor other_rows(struct single *s, const struct single_node *n, int which)
-{
-    return products(s, n, 0, which);
-}
+#define MATRICES \
+    { "another expert's matrix: expert e has that of e + 1", FORWARD, WITH(.other = 1) }, \
+    { "another expert's matrix: expert e has that of e - 1", FORWARD, WITH(.other = -1) }
 
-static const struct single_mistake up_table[] = {
-    { "another expert's matrix: expert e has that of e + 1", other_matrix, 1 },
-    { "another expert's matrix: expert e has that of e - 1", other_matrix, -1 },
-    { "another token's rows: each choice has the row of the next", other_rows, 1 },
-    { "another token's rows: each choice has the row of the one before", other_rows, -1 },
-    { 0 }
-}, down_table[] = {
-    { "another expert's matrix: expert e has that of e + 1", other_matrix, 1 },
-    { "another expert's matrix: expert e has that of e - 1", other_matrix, -1 },
+static const struct single_mistake down_rows[] = { MATRICES, { 0 } }, up_rows[] = {
+    MATRICES,
+    { "another token's rows: each choice has the row of the next", FORWARD, WITH(.shift = 1) },
+    { "another token's rows: each choice has the row of the one before", FORWARD, WITH(.shift = -1) },
     { 0 }
 };
 
@@ -357,10 +364,12 @@ static void try_batch(struct suspect *p, const struct single_node *n, enum singl
     }
 }
 
-const struct single_mistakes single_experts_up_mistakes = { .of = &single_experts_up, .forward = up_table,
-                                                            .parts = try_batch },
-                             single_experts_down_mistakes = { .of = &single_experts_down, .forward = down_table,
-                                                              .parts = try_batch };
+const struct single_mistakes single_experts_up_mistakes = {
+    .of = &single_experts_up, .rows = up_rows, .make[SINGLE_FORWARD] = experts_forward, .parts = try_batch
+};
+const struct single_mistakes single_experts_down_mistakes = {
+    .of = &single_experts_down, .rows = down_rows, .make[SINGLE_FORWARD] = experts_forward, .parts = try_batch
+};
 
 /* ---- the weighted sum -------------------------------------------------------------------------------------------- */
 
@@ -374,8 +383,10 @@ static double weighed(const struct routing *r, int64_t row, struct tensor w, int
     return which == NOT_WEIGHED ? 1 : which == TWICE ? own * own : numbers(w)[token * r->k + r->k - 1 - at % r->k];
 }
 
-static struct tensor sum(struct single *s, const struct single_node *n, int which)
+static struct tensor combine_forward(struct single *s, const struct single_node *n,
+                                     const struct single_mistake *mistake)
 {
+    const int which = mistake->which;
     struct single_sizes sizes;
     const struct routing r = routing_of(s, n->logits);
     const struct tensor rows = single_act_sized(s, n->in[0], &sizes), w = single_act(s, n->in[1]);
@@ -387,8 +398,9 @@ static struct tensor sum(struct single *s, const struct single_node *n, int whic
     return Y;
 }
 
-static struct tensor gradient_of_rows(struct single *s, const struct single_node *n, int which)
+static struct tensor combine_input(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
 {
+    const int which = mistake->which;
     const struct routing r = routing_of(s, n->logits);
     const struct tensor dY = single_grad(s, n->out), w = single_act(s, n->in[1]);
     if (!single_going(s)) return tensor_none;
@@ -399,13 +411,12 @@ static struct tensor gradient_of_rows(struct single *s, const struct single_node
     return dX;
 }
 
-#define WEIGHTS(make) { \
-    { "rows are not multiplied by their weights", make, NOT_WEIGHED }, \
-    { "rows are multiplied by their weights twice", make, TWICE }, \
-    { "the weights of a token's choices are in reverse order", make, REVERSED }, \
-    { 0 } }
-
-static const struct single_mistake sum_table[] = WEIGHTS(sum), rows_table[] = WEIGHTS(gradient_of_rows);
+static const struct single_mistake combine_rows[] = {
+    { "rows are not multiplied by their weights", FORWARD | INPUT, .which = NOT_WEIGHED },
+    { "rows are multiplied by their weights twice", FORWARD | INPUT, .which = TWICE },
+    { "the weights of a token's choices are in reverse order", FORWARD | INPUT, .which = REVERSED },
+    { 0 }
+};
 
 static bool is_outside(const struct suspect *p, int64_t i) { return !(fabs(p->have[i] - p->want[i]) <= p->bound[i]); }
 
@@ -523,5 +534,6 @@ static void try_sums(struct suspect *p, const struct single_node *n, enum single
 }
 
 const struct single_mistakes single_combine_mistakes = {
-    .of = &single_combine, .forward = sum_table, .input = rows_table, .parts = try_sums
+    .of = &single_combine, .rows = combine_rows, .make[SINGLE_FORWARD] = combine_forward,
+    .make[SINGLE_INPUT] = combine_input, .parts = try_sums
 };

@@ -2,7 +2,7 @@
 #include "emulated_devices/check/mistakes/mistakes.h"
 #include <string.h>
 
-struct variant {
+struct norm_switches {
     double eps;                         /* in place of the model's; 0: the model's */
     bool no_eps, outside, sample, no_mean, no_weight, no_bias;
     bool adds_one, lacks_one;           /* factors are 1 + weights where they are weights; the other way round */
@@ -11,22 +11,14 @@ struct variant {
                                          * subtracted; backward its gradient's */
     bool dot_summed, unscaled;          /* backward: the product with the norm's rows is not divided by D; the root is
                                          * lost */
-    bool not_normed, of_result;         /* the weight's gradient: of what is not normed, or is times the weight */
+    bool not_normed, of_result;         /* rows are not normed; the weight's gradient: of rows times the weight */
 };
 
-static const struct variant variants[] = {
-    { .outside = true }, { .sample = true }, { .no_mean = true }, { .no_weight = true }, { .no_bias = true },
-    { .adds_one = true }, { .lacks_one = true }, { .constant = true }, { .no_sum = true }, { .no_eps = true },
-    { .no_root = true }, { .summed = true }, { .subtracted = true }, { .dot_summed = true }, { .unscaled = true },
-    { .not_normed = true }, { .of_result = true }, { .eps = 0.1 },
-    { .eps = 1e-2 }, { .eps = 1e-3 }, { .eps = 1e-4 }, { .eps = 1e-5 }, { .eps = 1e-6 }, { .eps = 1e-8 },
-};
-enum { OUTSIDE, SAMPLE, NO_MEAN, NO_WEIGHT, NO_BIAS, ADDS_ONE, LACKS_ONE, CONSTANT, NO_SUM, NO_EPS,
-       NO_ROOT, SUMMED, SUBTRACTED, DOT_SUMMED, UNSCALED, NOT_NORMED, OF_RESULT, E1, E2, E3, E4, E5, E6, E8 };
+#define WITH(...) .with = &(const struct norm_switches){ __VA_ARGS__ }
 
 struct row { double mean, r; };
 
-static struct row row_of(const struct single *s, const struct single_node *n, const struct variant *v,
+static struct row row_of(const struct single *s, const struct single_node *n, const struct norm_switches *v,
                          const double *x, int64_t D)
 {
     const double eps = v->eps > 0 ? v->eps : v->no_eps ? 0 : single_norm_eps(s, n);
@@ -40,7 +32,7 @@ static struct row row_of(const struct single *s, const struct single_node *n, co
     return (struct row){ mean, v->outside ? 1 / (sqrt(variance) + eps) : 1 / sqrt(variance + eps) };
 }
 
-static bool cannot(const struct single *s, const struct single_node *n, const struct variant *v)
+static bool cannot(const struct single *s, const struct single_node *n, const struct norm_switches *v)
 {
     return (v->subtracted && s->config->norm == NORM_LAYER) ||
            (v->eps > 0 && fabs(v->eps / single_norm_eps(s, n) - 1) < 1e-3) || (v->no_bias && n->bias < 0) ||
@@ -49,15 +41,17 @@ static bool cannot(const struct single *s, const struct single_node *n, const st
 }
 
 /* What a row is multiplied by. */
-static double factor(const struct single *s, const struct variant *v, double weight)
+static double factor(const struct single *s, const struct norm_switches *v, double weight)
 {
     return v->no_weight ? 1 : weight + norm_base(s->config) + v->adds_one - v->lacks_one;
 }
 
-static struct tensor forward(struct single *s, const struct single_node *n, int which)
+static struct tensor norm_forward(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
 {
-    const struct variant *v = &variants[which];
-    const struct tensor X = single_act(s, n->in[0]), w = single_param(s, n->weight), b = single_param(s, n->bias);
+    const struct norm_switches *v = mistake->with;
+    const struct tensor X = single_act(s, n->in[0]);
+    if (v->not_normed) return single_going(s) ? X : tensor_none;
+    const struct tensor w = single_param(s, n->weight), b = single_param(s, n->bias);
     if (!single_going(s) || cannot(s, n, v)) return tensor_none;
     const int64_t D = single_slot(s, n->out)->cols, ld = tensor_cols(X);
     const struct tensor Y = single_new(s, tensor_rows(X), D);
@@ -73,15 +67,15 @@ static struct tensor forward(struct single *s, const struct single_node *n, int 
     return Y;
 }
 
-static struct tensor input(struct single *s, const struct single_node *n, int which)
+static struct tensor norm_input(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
 {
-    const struct variant *v = &variants[which];
+    const struct norm_switches *v = mistake->with;
     const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]), w = single_param(s, n->weight);
     if (!single_going(s) || cannot(s, n, v)) return tensor_none;
     const int64_t D = tensor_cols(dY), ld = tensor_cols(X);
     const struct tensor dX = single_new(s, tensor_rows(X), ld);
     const bool has_mean = s->config->norm == NORM_LAYER ? !v->no_sum : v->subtracted;
-    const struct variant right = { 0 };
+    const struct norm_switches right = { 0 };
     if (tensor_count(w) != D) return tensor_none;
     for (int64_t r = 0; !s->failed && r < tensor_rows(X); r++) {
         const double *x = numbers(X) + r * ld, *dy = numbers(dY) + r * D;
@@ -102,9 +96,9 @@ static struct tensor input(struct single *s, const struct single_node *n, int wh
 }
 
 /* The gradient of the weight, of other rows than the normed ones. */
-static struct tensor weight(struct single *s, const struct single_node *n, int which)
+static struct tensor norm_weight(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
 {
-    const struct variant *v = &variants[which], right = { 0 };
+    const struct norm_switches *v = mistake->with, right = { 0 };
     const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]), w = single_param(s, n->weight);
     if (!single_going(s)) return tensor_none;
     const int64_t D = tensor_cols(dY), ld = tensor_cols(X);
@@ -121,61 +115,37 @@ static struct tensor weight(struct single *s, const struct single_node *n, int w
     return dW;
 }
 
-/* What it reads. */
-static struct tensor not_normed(struct single *s, const struct single_node *n, int which)
-{
-    const struct tensor X = single_act(s, n->in[0]);
-    (void)which;
-    return single_going(s) ? X : tensor_none;
-}
-
-static const struct single_mistake weight_table[] = {
-    { "rows are not normed", weight, NOT_NORMED },
-    { "rows are multiplied by the weight", weight, OF_RESULT },
+static const struct single_mistake norm_rows[] = {
+    { "eps is added outside the root", FORWARD | INPUT, WITH(.outside = true) },
+    { "the variance is divided by D - 1", FORWARD | INPUT, WITH(.sample = true) },
+    { "the mean is not subtracted", FORWARD, WITH(.no_mean = true) },
+    { "without its weight", FORWARD, WITH(.no_weight = true) },
+    { "without its bias", FORWARD, WITH(.no_bias = true) },
+    { "its weight has 1 added", FORWARD | INPUT, WITH(.adds_one = true) },
+    { "1 is not added to its weight", FORWARD | INPUT, WITH(.lacks_one = true) },
+    { "it is not normed: it is what the norm reads", FORWARD, WITH(.not_normed = true) },
+    { "the norm's weight is missing", INPUT, WITH(.no_weight = true) },
+    { "the norm is taken for constant", INPUT, WITH(.constant = true) },
+    { "the mean is taken for constant", INPUT, WITH(.no_sum = true) },
+    { "the gradient's mean is subtracted, as of a layernorm", INPUT, WITH(.subtracted = true) },
+    { "the product with the normed row is not divided by D", INPUT, WITH(.dot_summed = true) },
+    { "it is not divided by the root of the mean of squares", INPUT, WITH(.unscaled = true) },
+    { "without eps", FORWARD, WITH(.no_eps = true) },
+    { "it divides by the mean of squares, not by its root", FORWARD, WITH(.no_root = true) },
+    { "squares are added up, and not divided by D", FORWARD, WITH(.summed = true) },
+    { "the mean is subtracted", FORWARD, WITH(.subtracted = true) },
+    { "eps is 0.1", FORWARD, WITH(.eps = 0.1) },
+    { "eps is 1e-2", FORWARD | INPUT, WITH(.eps = 1e-2) },
+    { "eps is 1e-3", FORWARD | INPUT, WITH(.eps = 1e-3) },
+    { "eps is 1e-4", FORWARD | INPUT, WITH(.eps = 1e-4) },
+    { "eps is 1e-5", FORWARD | INPUT, WITH(.eps = 1e-5) },
+    { "eps is 1e-6", FORWARD | INPUT, WITH(.eps = 1e-6) },
+    { "eps is 1e-8", FORWARD, WITH(.eps = 1e-8) },
+    { "rows are not normed", WEIGHT, WITH(.not_normed = true) },
+    { "rows are multiplied by the weight", WEIGHT, WITH(.of_result = true) },
     { 0 }
 };
 
-static const struct single_mistake forward_table[] = {
-    { "eps is added outside the root", forward, OUTSIDE },
-    { "the variance is divided by D - 1", forward, SAMPLE },
-    { "the mean is not subtracted", forward, NO_MEAN },
-    { "without its weight", forward, NO_WEIGHT },
-    { "without its bias", forward, NO_BIAS },
-    { "its weight has 1 added", forward, ADDS_ONE },
-    { "1 is not added to its weight", forward, LACKS_ONE },
-    { "it is not normed: it is what the norm reads", not_normed, 0 },
-    { "without eps", forward, NO_EPS },
-    { "it divides by the mean of squares, not by its root", forward, NO_ROOT },
-    { "squares are added up, and not divided by D", forward, SUMMED },
-    { "the mean is subtracted", forward, SUBTRACTED },
-    { "eps is 0.1", forward, E1 },
-    { "eps is 1e-2", forward, E2 },
-    { "eps is 1e-3", forward, E3 },
-    { "eps is 1e-4", forward, E4 },
-    { "eps is 1e-5", forward, E5 },
-    { "eps is 1e-6", forward, E6 },
-    { "eps is 1e-8", forward, E8 },
-    { 0 }
-};
-
-static const struct single_mistake input_table[] = {
-    { "the norm's weight is missing", input, NO_WEIGHT },
-    { "its weight has 1 added", input, ADDS_ONE },
-    { "1 is not added to its weight", input, LACKS_ONE },
-    { "the norm is taken for constant", input, CONSTANT },
-    { "the mean is taken for constant", input, NO_SUM },
-    { "the gradient's mean is subtracted, as of a layernorm", input, SUBTRACTED },
-    { "the product with the normed row is not divided by D", input, DOT_SUMMED },
-    { "it is not divided by the root of the mean of squares", input, UNSCALED },
-    { "eps is added outside the root", input, OUTSIDE },
-    { "the variance is divided by D - 1", input, SAMPLE },
-    { "eps is 1e-2", input, E2 },
-    { "eps is 1e-3", input, E3 },
-    { "eps is 1e-4", input, E4 },
-    { "eps is 1e-5", input, E5 },
-    { "eps is 1e-6", input, E6 },
-    { 0 }
-};
 
 /* ---- before the sum over tp ------------------------------------------------------------------------------------- */
 
@@ -195,7 +165,7 @@ static void add_norm(struct single *s, const struct single_node *n, struct tenso
 {
     const struct tensor w = single_param(s, n->weight), b = single_param(s, n->bias);
     const int64_t D = single_slot(s, n->out)->cols;
-    const struct variant right = { 0 };
+    const struct norm_switches right = { 0 };
     double *const x = single_new(s, 1, D).data;
     for (int64_t r = 0; single_going(s) && r < tensor_rows(X); r++) {
         for (int64_t i = 0; i < D; i++) x[i] = numbers(X)[r * D + i] + (Z ? Z[r * D + i] : 0);
@@ -288,11 +258,11 @@ static void try_parts(struct suspect *p, const struct single_node *n, enum singl
     if (pass == SINGLE_FORWARD && p->words[0] == 0) try_before_sum(p, n, y);
 }
 
-const struct single_mistakes single_norm_mistakes = { .of = &single_norm,
-                                                      .forward = forward_table,
-                                                      .input = input_table,
-                                                      .weight = weight_table,
-                                                      .parts = try_parts },
-                             single_latent_norm_mistakes = { .of = &single_latent_norm,
-                                                             .forward = forward_table,
-                                                             .input = input_table };
+const struct single_mistakes single_norm_mistakes = {
+    .of = &single_norm, .rows = norm_rows, .make[SINGLE_FORWARD] = norm_forward,
+    .make[SINGLE_INPUT] = norm_input, .make[SINGLE_WEIGHT] = norm_weight,
+    .parts = try_parts
+};
+const struct single_mistakes single_latent_norm_mistakes = {
+    .of = &single_latent_norm, .rows = norm_rows, .make[SINGLE_FORWARD] = norm_forward, .make[SINGLE_INPUT] = norm_input
+};

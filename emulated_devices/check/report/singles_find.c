@@ -59,7 +59,7 @@ int singles_wrong(const struct singles *s, const char *name)
     return wrong;
 }
 
-/* ---- parts of sums -------------------------------------------------------------------------------------------------- */
+/* ---- parts of sums ----------------------------------------------------------------------------------------------- */
 
 int singles_parts(const struct actual *a)
 {
