@@ -40,29 +40,29 @@ static enum error_code fetch_wrong(void *context, const char *name, struct tenso
 /* The program has what is right, with another summand in place of this term. */
 static void take(struct single *s, const struct single_value *right, const struct single_term *t, struct tensor other)
 {
-    s->now.wrong = 0;
-    for (int64_t i = 0; i < tensor_count(s->have); i++) {
+    s->verdict.result.wrong = 0;
+    for (int64_t i = 0; i < tensor_count(s->verdict.have); i++) {
         const double want = numbers(right->y)[i], have = want - numbers(t->y)[i] + numbers(other)[i];
-        numbers(s->have)[i] = have;
-        s->now.wrong += !(fabs(have - want) <= numbers(right->steps)[i]);
+        numbers(s->verdict.have)[i] = have;
+        s->verdict.result.wrong += !(fabs(have - want) <= numbers(right->steps)[i]);
     }
 }
 
 static void try_row(struct single *s, const struct single_value *right, const struct single_term *t,
                     const struct single_mistakes *all, const struct single_mistake *row)
 {
-    const int used = s->used;
-    s->now.lacks[0] = 0, s->unknown = false;
+    const int used = s->memory.used;
+    single_read_anew(s);
     const struct tensor other = all->make[t->pass](s, t->node, row);
-    if (tensor_present(other) && tensor_count(other) == tensor_count(s->have)) take(s, right, t, other);
-    else s->now.wrong = 0;
-    if (s->now.wrong > 0) {
+    if (tensor_present(other) && tensor_count(other) == tensor_count(s->verdict.have)) take(s, right, t, other);
+    else s->verdict.result.wrong = 0;
+    if (s->verdict.result.wrong > 0) {
         struct outcome *o = outcome_of(row, t->pass);
         mistakes_explainer.explain(s, right, false);
         o->seen++;
-        o->alone += strcmp(s->now.mistake, row->words) == 0;
-        if (strstr(s->now.mistake, row->words)) o->named++;
-        else snprintf(o->said, sizeof o->said, "%.60s: %.120s", s->now.name, s->now.mistake);
+        o->alone += strcmp(s->verdict.result.mistake, row->words) == 0;
+        if (strstr(s->verdict.result.mistake, row->words)) o->named++;
+        else snprintf(o->said, sizeof o->said, "%.60s: %.120s", s->verdict.result.name, s->verdict.result.mistake);
     } else if (row->passes >> t->pass & 1) outcome_of(row, t->pass);
     single_release(s, used);
 }
@@ -70,13 +70,14 @@ static void try_row(struct single *s, const struct single_value *right, const st
 static void explain_rows(struct single *s, const struct single_value *right, bool number)
 {
     (void)number;
-    for (int t = 0; t < s->terms; t++) {
-        const struct single_mistakes *all = mistakes_of(s->term[t].node->operation);
-        for (const struct single_mistake *row = all && all->make[s->term[t].pass] ? all->rows : NULL; row && row->words;
+    for (int t = 0; t < s->verdict.terms; t++) {
+        const struct single_mistakes *all = mistakes_of(s->verdict.term[t].node->operation);
+        for (const struct single_mistake *row = all && all->make[s->verdict.term[t].pass] ? all->rows : NULL; row &&
+             row->words;
              row++)
-            if (row->passes >> s->term[t].pass & 1) try_row(s, right, &s->term[t], all, row);
+            if (row->passes >> s->verdict.term[t].pass & 1) try_row(s, right, &s->verdict.term[t], all, row);
     }
-    s->now.mistake[0] = 0;
+    s->verdict.result.mistake[0] = 0;
 }
 
 static const struct single_explainer rows_explainer = { .explain = explain_rows };

@@ -103,8 +103,8 @@ static void say_groups(const int64_t *from, int64_t n, int64_t A, char *out, siz
 static void say(const struct suspect *p, const struct lines *l, const int64_t *from, bool permuted, char *out,
                 size_t size)
 {
-    const int64_t n = l->count, A = p->s->config->A, shift = common_shift(from, n);
-    const bool heads = l->step != 1 && p->s->now.head > 0 && n % A == 0;
+    const int64_t n = l->count, A = p->s->context->config->A, shift = common_shift(from, n);
+    const bool heads = l->step != 1 && p->s->verdict.result.head > 0 && n % A == 0;
     char runs[64];
     const int count = say_runs(from, n, runs, sizeof runs);
     if (shift == 1 || shift == n - 1) snprintf(out, size, "%s are shifted by one", l->name);
@@ -172,11 +172,12 @@ static void try_vector(struct suspect *p, double *y)
 static void try_turns(struct suspect *p, double *y)
 {
     const struct single *s = p->s;
-    const int copies = s->source.copies;
-    if (copies < 2 || p->rows != s->N) return;
+    const int copies = s->context->source.copies;
+    if (copies < 2 || p->rows != s->cursor.N) return;
     for (int by = 1; by >= (copies > 2 ? -1 : 1); by -= 2) {
         for (int64_t r = 0; r < p->rows; r++) {
-            const int64_t from = part_turned(s->batch.B, copies, by, r / s->batch.S) * s->batch.S + r % s->batch.S;
+            const int64_t from = part_turned(s->cursor.batch.B, copies, by,
+                                             r / s->cursor.batch.S) * s->cursor.batch.S + r % s->cursor.batch.S;
             memcpy(y + r * p->cols, p->want + from * p->cols, (size_t)p->cols * sizeof *y);
         }
         if (suspect_explained(p, y, "copies take turns: each of %d has the rows of the %s", copies,
@@ -227,8 +228,8 @@ static void try_shards(struct suspect *p, double *y)
 /* Rows that repeat those of the program's own result before them: a buffer that has not been filled anew. */
 static void try_left_over(struct suspect *p, double *y)
 {
-    const int64_t S = p->s->batch.S, n = p->cols * (int64_t)sizeof *y;
-    if (S < 1 || p->rows != p->s->N) return;
+    const int64_t S = p->s->cursor.batch.S, n = p->cols * (int64_t)sizeof *y;
+    if (S < 1 || p->rows != p->s->cursor.N) return;
     for (int64_t by = S; by < p->rows; by += S) {
         int64_t repeated = 0, first = p->rows, last = 0;
         memcpy(y, p->want, (size_t)p->count * sizeof *y);

@@ -40,7 +40,7 @@ struct heads { int64_t width, query, key, value; };
 /* The group of a head, with the mistake. */
 static int64_t group_of(const struct single *s, const struct attention_switches *x, int64_t h)
 {
-    const struct model_config *c = s->config;
+    const struct model_config *c = s->context->config;
     const int64_t parts = c->K % s->rounding.parts == 0 ? s->rounding.parts : 1, K = c->K / parts, H = c->H / parts,
                   rank = h / H;
     if (x->groups) return x->groups[h];
@@ -51,7 +51,7 @@ static int64_t group_of(const struct single *s, const struct attention_switches 
 
 static struct heads heads_of(const struct single *s, const struct attention_switches *x, int64_t h)
 {
-    const struct model_config *c = s->config;
+    const struct model_config *c = s->context->config;
     const int64_t right = h / (c->H / c->K), wrong = group_of(s, x, h), k = x->own_keys ? right : wrong,
                   v = x->own_values ? right : (wrong + x->values + c->K) % c->K;
     return (struct heads){ qkv_width(c), h * c->A, (c->H + k) * c->A, (c->H + c->K + v) * c->A };
@@ -105,8 +105,8 @@ static double slope_of(const struct model_config *c, const struct attention_swit
 static void probabilities(const struct single *s, const struct attention_switches *x, int64_t window, const double *qkv,
                           struct heads at, double *P)
 {
-    const struct model_config *c = s->config;
-    const int64_t S = s->batch.S;
+    const struct model_config *c = s->context->config;
+    const int64_t S = s->cursor.batch.S;
     const double scale = scale_of(c, x) * (x->times > 0 ? x->times : 1), cap = x->no_cap ? 0 : c->score_cap;
     for (int64_t q = 0; q < S; q++) {
         double top = -INFINITY, sum = 0;
@@ -146,9 +146,9 @@ static bool cannot(const struct model_config *c, const struct single_node *n, co
 
 static struct tensor forward_with(struct single *s, const struct single_node *n, const struct attention_switches *x)
 {
-    const struct model_config *c = s->config;
+    const struct model_config *c = s->context->config;
     const struct tensor X = single_act(s, n->in[0]);
-    const int64_t S = s->batch.S, V = value_width(c), ld = c->H * V;
+    const int64_t S = s->cursor.batch.S, V = value_width(c), ld = c->H * V;
     if (!single_going(s) || cannot(c, n, x)) return tensor_none;
     const struct tensor Y = single_new(s, tensor_rows(X), ld), P = single_new(s, S, S);
     for (int64_t row = 0; !s->failed && row < tensor_rows(X); row += S)
@@ -183,8 +183,8 @@ static void spread(const struct model_config *c, double *dx, const double *qkv, 
 
 static void forget_keys(const struct single *s, double *dx, struct heads at)
 {
-    for (int64_t t = 0; t < s->batch.S; t++)
-        for (int64_t a = 0; a < s->config->A; a++) dx[t * at.width + at.key + a] = 0;
+    for (int64_t t = 0; t < s->cursor.batch.S; t++)
+        for (int64_t a = 0; a < s->context->config->A; a++) dx[t * at.width + at.key + a] = 0;
 }
 
 /* Backward: the scale of scores. */
@@ -197,8 +197,8 @@ static double scale_back(const struct model_config *c, const struct attention_sw
 static void head_backward(const struct single *s, const struct attention_switches *x, int64_t window, double *dx,
                           const double *qkv, const double *dy, struct heads at, double *P)
 {
-    const struct model_config *c = s->config;
-    const int64_t S = s->batch.S, V = value_width(c), ld = c->H * V;
+    const struct model_config *c = s->context->config;
+    const int64_t S = s->cursor.batch.S, V = value_width(c), ld = c->H * V;
     const double scale = scale_back(c, x), of_query = x->query_unscaled ? 1 / scale : 1;
     probabilities(s, x, window, qkv, at, P);
     for (int64_t q = 0; q < S; q++) {
@@ -217,10 +217,10 @@ static void head_backward(const struct single *s, const struct attention_switche
 static struct tensor attention_input(struct single *s, const struct single_node *n,
                                      const struct single_mistake *mistake)
 {
-    const struct model_config *c = s->config;
+    const struct model_config *c = s->context->config;
     const struct attention_switches *x = mistake->with;
     const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
-    const int64_t S = s->batch.S, group = c->H / c->K;
+    const int64_t S = s->cursor.batch.S, group = c->H / c->K;
     if (!single_going(s) || (x->last_only && group == 1) || cannot(c, n, x)) return tensor_none;
     const struct tensor dX = single_new(s, tensor_rows(X), tensor_cols(X)), P = single_new(s, S, S);
     for (int64_t row = 0; !s->failed && row < tensor_rows(X); row += S)
@@ -241,10 +241,10 @@ static double off_in_head(const struct suspect *p, const struct single_node *n, 
                           const double *qkv, int64_t row, int64_t h, double *P)
 {
     const struct single *s = p->s;
-    const int64_t S = s->batch.S, V = value_width(s->config), ld = s->config->H * V;
+    const int64_t S = s->cursor.batch.S, V = value_width(s->context->config), ld = s->context->config->H * V;
     const struct heads at = heads_of(s, x, h);
     double off = 0;
-    probabilities(s, x, window_of(s->config, n, x), qkv + row * at.width, at, P);
+    probabilities(s, x, window_of(s->context->config, n, x), qkv + row * at.width, at, P);
     for (int64_t q = 0; q < S; q++)
         for (int64_t a = 0; a < V; a++) {
             double y = -p->have[(row + q) * ld + h * V + a];
@@ -258,7 +258,7 @@ static double off_in_head(const struct suspect *p, const struct single_node *n, 
 static void find_head(const struct suspect *p, int64_t *row, int64_t *head)
 {
     const struct single *s = p->s;
-    const int64_t S = s->batch.S, V = value_width(s->config), H = s->config->H;
+    const int64_t S = s->cursor.batch.S, V = value_width(s->context->config), H = s->context->config->H;
     double most = -1;
     for (int64_t first = 0; first < p->rows; first += S)
         for (int64_t h = 0; h < H; h++) {
@@ -287,7 +287,7 @@ static void try_groups(struct suspect *p, const struct single_node *n, const dou
                        double *y)
 {
     const struct single *s = p->s;
-    const struct model_config *c = s->config;
+    const struct model_config *c = s->context->config;
     int groups[MOST_HEADS] = { 0 }, tried[MOST_HEADS] = { 0 };
     char words[SINGLE_MISTAKE] = "wrong head map: heads have the keys and values of groups";
     if (c->K < 2 || c->H > MOST_HEADS) return;
@@ -311,7 +311,7 @@ static void try_numbers(struct suspect *p, const struct single_node *n, enum sin
 {
     struct single *s = p->s;
     enum { LONGEST = 256 };             /* beyond, it takes long */
-    const int64_t S = s->batch.S;
+    const int64_t S = s->cursor.batch.S;
     const struct tensor X = single_act(s, n->in[0]), P = single_new(s, S, S);
     struct attention_switches best = { 0 }, x = { 0 };
     double off = INFINITY, here;

@@ -61,7 +61,8 @@ static struct single_notes *notes_of(const struct stepping *t)
 {
     struct single *s = t->s;
     if (s->notes == NULL) s->notes = calloc(1, sizeof *s->notes);
-    if (s->notes == NULL) s->failed = fail(s->err, ERR_MEMORY, "no memory to diagnose %s", s->now.name);
+    if (s->notes == NULL) s->failed = fail(s->context->err, ERR_MEMORY, "no memory to diagnose %s",
+                                           s->verdict.result.name);
     else if (s->notes->step != t->k)
         s->notes->step = t->k, s->notes->known = s->notes->copies_known = false;
     return s->notes;
@@ -70,9 +71,9 @@ static struct single_notes *notes_of(const struct stepping *t)
 static const struct share *shares_in(const struct stepping *t, enum share_cut cut)
 {
     struct share **shares = t->s->notes->shares;
-    if (shares[cut] == NULL) shares[cut] = shares_of(t->s->config, cut);
+    if (shares[cut] == NULL) shares[cut] = shares_of(t->s->context->config, cut);
     if (shares[cut] == NULL)
-        t->s->failed = fail(t->s->err, ERR_MEMORY, "no memory to diagnose %s", t->s->now.name);
+        t->s->failed = fail(t->s->context->err, ERR_MEMORY, "no memory to diagnose %s", t->s->verdict.result.name);
     return shares[cut];
 }
 
@@ -107,10 +108,10 @@ static void add_up_own(const struct stepping *t)
     struct single *s = t->s;
     struct own_squares of[SHARE_CUTS][SUSPECT_RANKS + 1] = { 0 };
     const struct single_name kind = stepping_gradient(t->o, t->k, "");
-    const int used = s->used;
-    s->now.lacks[0] = 0, s->unknown = false;
-    for (int i = 0; i < model_param_count(s->config) && single_going(s); i++) {
-        const struct param_spec p = model_param(s->config, i);
+    const int used = s->memory.used;
+    single_read_anew(s);
+    for (int i = 0; i < model_param_count(s->context->config) && single_going(s); i++) {
+        const struct param_spec p = model_param(s->context->config, i);
         const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1];
         const struct tensor g = single_input(s, single_param_name(s, kind.text, i), rows, cols);
         for (int cut = 0; cut < SHARE_CUTS && single_going(s); cut++) {
@@ -137,7 +138,7 @@ static const double *own_norms(const struct stepping *t, enum share_cut cut, int
 static void try_own_norms(struct suspect *p, const struct stepping *t, enum share_cut cut, int parts,
                           const struct clipping *u, double *y)
 {
-    if (parts < 2 || parts > SUSPECT_RANKS || (cut == SHARE_ALONG_TP && parts > t->s->config->K)) return;
+    if (parts < 2 || parts > SUSPECT_RANKS || (cut == SHARE_ALONG_TP && parts > t->s->context->config->K)) return;
     const double *norm = own_norms(t, cut, parts);
     const struct share *share = norm ? &shares_in(t, cut)[t->number] : NULL;
     for (int64_t i = 0, end; norm && i < p->count; i = end) {
@@ -155,7 +156,7 @@ static void try_own_norms(struct suspect *p, const struct stepping *t, enum shar
 static void add_copies(struct suspect *p, const struct stepping *t, const struct suspect_copies *c,
                        const double times[], const double *g, double *y)
 {
-    const int used = p->s->used;
+    const int used = p->s->memory.used;
     double mean = 0;
     for (int k = 0; k < c->n; k++) mean += times[k] * c->share[k];
     for (int64_t i = 0; i < p->count; i++) y[i] = mean * g[i];
@@ -183,7 +184,7 @@ static void try_copies(struct suspect *p, const struct stepping *t, const struct
         suspect_near(p, y, "clipped by the norm of copy %d's own gradient, before copies add theirs up", k);
     }
     if (c->n < 2) return;
-    p->s->now.lacks[0] = 0, p->s->unknown = false;
+    single_read_anew(p->s);
     add_copies(p, t, c, times, u->g, y);
     if (!single_going(p->s)) return;
     made_of(p, u, y);

@@ -208,7 +208,7 @@ static struct tensor soft_cap_forward(struct single *s, const struct single_node
 {
     const int which = mistake->which;
     const struct tensor X = single_act(s, n->in[0]);
-    const double cap = s->config->logit_cap;
+    const double cap = s->context->config->logit_cap;
     if (!single_going(s)) return tensor_none;
     const struct tensor Y = single_new(s, tensor_rows(X), tensor_cols(X));
     for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
@@ -223,7 +223,7 @@ static struct tensor soft_cap_input(struct single *s, const struct single_node *
 {
     const int which = mistake->which;
     const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
-    const double cap = s->config->logit_cap;
+    const double cap = s->context->config->logit_cap;
     if (!single_going(s)) return tensor_none;
     const struct tensor dX = single_new(s, tensor_rows(X), tensor_cols(X));
     for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
@@ -257,14 +257,14 @@ struct turned { bool other_pairs, values, back, none, keys, queries, other_layer
 /* Where a token stands. */
 static int64_t position_of(const struct single *s, const struct turned *t, int64_t row)
 {
-    if (t->on == 0) return row % s->batch.S + t->shift;
-    const int part = part_with(s->batch.B, t->on, row / s->batch.S);
-    return row - part_begin(s->batch.B, t->on, part) * s->batch.S;
+    if (t->on == 0) return row % s->cursor.batch.S + t->shift;
+    const int part = part_with(s->cursor.batch.B, t->on, row / s->cursor.batch.S);
+    return row - part_begin(s->cursor.batch.B, t->on, part) * s->cursor.batch.S;
 }
 
 static struct tensor rotate(struct single *s, struct tensor X, int layer, const struct turned *t, double sign)
 {
-    const struct model_config *c = s->config;
+    const struct model_config *c = s->context->config;
     const bool local = model_is_local(c, layer) != t->other_layers;
     struct rotary rotary = local ? model_local_rotary(c) : c->rotary;
     if (t->other_layers && c->local_theta == 0) return tensor_none;
@@ -280,7 +280,7 @@ static struct tensor rotate(struct single *s, struct tensor X, int layer, const 
                       head = i / half % heads, a = at + (neighbours ? 2 * p : p),
                       b = at + (neighbours ? 2 * p + 1 : p + half);
         if ((t->keys && head >= c->H) || (t->queries && head < c->H)) continue;
-        const double turned = rotary_frequency(&rotary, R, p, s->batch.S),
+        const double turned = rotary_frequency(&rotary, R, p, s->cursor.batch.S),
                      angle = sign * (double)position_of(s, t, n) * turned,
                      x = numbers(X)[a] * size, y = numbers(X)[b] * size;
         numbers(Y)[a] = x * cos(angle) - y * sin(angle), numbers(Y)[b] = y * cos(angle) + x * sin(angle);
@@ -292,14 +292,14 @@ static struct tensor rotary_forward(struct single *s, const struct single_node *
 {
     const struct tensor X = single_act(s, n->in[0]);
     const struct turned *t = mistake->with;
-    return single_going(s) && t->on < s->batch.B ? rotate(s, X, n->layer, t, t->back ? -1 : 1) : tensor_none;
+    return single_going(s) && t->on < s->cursor.batch.B ? rotate(s, X, n->layer, t, t->back ? -1 : 1) : tensor_none;
 }
 
 static struct tensor rotary_input(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
 {
     const struct tensor dY = single_grad(s, n->out);
     const struct turned *t = mistake->with;
-    return single_going(s) && t->on < s->batch.B ? rotate(s, dY, n->layer, t, t->back ? 1 : -1) : tensor_none;
+    return single_going(s) && t->on < s->cursor.batch.B ? rotate(s, dY, n->layer, t, t->back ? 1 : -1) : tensor_none;
 }
 
 #define GO_ON "positions do not start again with each sequence: they go on in "
@@ -344,7 +344,8 @@ static struct tensor positions_forward(struct single *s, const struct single_nod
     const int64_t D = tensor_cols(X.y);
     const struct tensor Y = single_new(s, tensor_rows(X.y), D);
     for (int64_t i = 0; !s->failed && i < tensor_count(Y); i++) {
-        const int64_t at = i / D % s->batch.S + which, row = at < 0 ? 0 : at < tensor_rows(W) ? at : tensor_rows(W) - 1;
+        const int64_t at = i / D % s->cursor.batch.S + which, row = at < 0 ? 0 : at < tensor_rows(W) ? at
+                      : tensor_rows(W) - 1;
         numbers(Y)[i] = numbers(X.y)[i] + (which == 9 ? 0 : numbers(W)[row * D + i % D]);
     }
     return Y;
@@ -369,9 +370,9 @@ static struct tensor embed_weight(struct single *s, const struct single_node *n,
     const struct tensor dY = single_grad(s, n->out);
     if (!single_going(s)) return tensor_none;
     const int64_t D = tensor_cols(dY);
-    const struct tensor dW = single_new(s, model_param(s->config, n->weight).dim[0], D);
+    const struct tensor dW = single_new(s, model_param(s->context->config, n->weight).dim[0], D);
     for (int64_t i = 0; !s->failed && i < tensor_count(dY); i++)
-        numbers(dW)[s->batch.ids[i / D % s->N] * D + i % D] = numbers(dY)[i];
+        numbers(dW)[s->cursor.batch.ids[i / D % s->cursor.N] * D + i % D] = numbers(dY)[i];
     return dW;
 }
 

@@ -1,6 +1,7 @@
 /* gradient_norm.c -- what the norm of all gradients is if something counts too often, or not at all. */
 #include "emulated_devices/check/mistakes/mistakes.h"
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +21,7 @@ static void add_param(struct single *s, const char *kind, const struct share *sh
     const struct param_spec *p = &share->spec;
     const int64_t rows = p->ndim > 1 ? p->dim[0] : 1, cols = p->dim[p->ndim - 1];
     const struct tensor g = single_input(s, single_param_name(s, kind, share->param), rows, cols);
-    const bool vocabulary = p->ndim > 1 && rows == s->config->V;
+    const bool vocabulary = p->ndim > 1 && rows == s->context->config->V;
     for (int64_t i = 0, end; single_going(s) && i < rows * cols; i = end) {
         const int k = share_owner(share, i / cols, i % cols, parts);
         double x = 0;
@@ -37,9 +38,9 @@ static void add_param(struct single *s, const char *kind, const struct share *sh
 struct suspect_squares suspect_squares(struct single *s, const char *kind, const struct share *share, int parts)
 {
     struct suspect_squares sum = { 0 };
-    const int used = s->used;
-    s->now.lacks[0] = 0, s->unknown = false;
-    for (int i = 0; i < model_param_count(s->config) && single_going(s); i++) {
+    const int used = s->memory.used;
+    single_read_anew(s);
+    for (int i = 0; i < model_param_count(s->context->config) && single_going(s); i++) {
         add_param(s, kind, &share[i], parts, &sum);
         single_release(s, used);
     }
@@ -49,7 +50,7 @@ struct suspect_squares suspect_squares(struct single *s, const char *kind, const
 static void try_ranks(struct suspect *p, const struct share *share, int parts)
 {
     struct single *s = p->s;
-    if (parts < 2 || parts > SUSPECT_RANKS || parts > s->config->K) return;
+    if (parts < 2 || parts > SUSPECT_RANKS || parts > s->context->config->K) return;
     const struct suspect_squares q = suspect_squares(s, "grad/", share, parts);
     if (!single_going(s)) return;
     const double times = parts - 1, copies = sqrt(q.all + times * q.whole),
@@ -64,6 +65,42 @@ static void try_ranks(struct suspect *p, const struct share *share, int parts)
     suspect_explained(p, &inside, "what all %d ranks along tp have counts %d times", parts, parts);
     suspect_explained(p, &first, "only what the first of %d ranks along tp has", parts);
     suspect_explained(p, &cut, "without what all %d ranks along tp have", parts);
+}
+
+/* ---- copies of the model ----------------------------------------------------------------------------------------- */
+
+/* What they have before they add up their gradients no program shows after that: it comes from whoever gives the
+ * tensors (struct single_source). */
+static double square_of(struct single *s, int copy)
+{
+    char kind[32];
+    double sum = 0;
+    const int used = s->memory.used;
+    snprintf(kind, sizeof kind, "copy/%d/grad/", copy);
+    for (int i = 0; i < model_param_count(s->context->config) && single_going(s); i++) {
+        const struct param_spec p = model_param(s->context->config, i);
+        const struct tensor g = single_input(s, single_param_name(s, kind, i), p.ndim > 1 ? p.dim[0] : 1,
+                                             p.dim[p.ndim - 1]);
+        for (int64_t k = 0; single_going(s) && k < tensor_count(g); k++) sum += numbers(g)[k] * numbers(g)[k];
+        single_release(s, used);
+    }
+    return sum;
+}
+
+struct suspect_copies suspect_copies(struct single *s)
+{
+    struct suspect_copies c = { .n = s->context->source.copies };
+    const int used = s->memory.used;
+    if (c.n < 2 || c.n > SUSPECT_RANKS) return (struct suspect_copies){ 0 };
+    single_read_anew(s);
+    for (int k = 0; k < c.n && single_going(s); k++) {
+        char name[32];
+        snprintf(name, sizeof name, "copy/%d/share", k);
+        const struct tensor share = single_input(s, single_name("", name), 1, 1);
+        if (single_going(s)) c.share[k] = numbers(share)[0], c.norm[k] = sqrt(square_of(s, k));
+        single_release(s, used);
+    }
+    return single_going(s) ? c : (struct suspect_copies){ 0 };
 }
 
 /* Before copies of the model add up their gradients. */
@@ -87,7 +124,7 @@ static void try_all(struct suspect *p, const struct share *share)
     if (!single_going(p->s)) return;
     const double squared = q.all, twice = sqrt(q.all + q.tied), none = sqrt(q.all - q.tied);
     suspect_explained(p, &squared, "the sum of squares in place of its root");
-    if (p->s->config->tied) suspect_explained(p, &twice, "the tied matrix counts twice");
+    if (p->s->context->config->tied) suspect_explained(p, &twice, "the tied matrix counts twice");
     suspect_explained(p, &none, "without the matrices of the vocabulary");
     const double scale = exp2(round(log2(p->have[0] / p->want[0]))), scaled = scale * p->want[0];
     if (scale >= SUSPECT_LEAST_SCALE)
@@ -99,8 +136,8 @@ static void try_all(struct suspect *p, const struct share *share)
 
 void suspect_gradient_norm(struct suspect *p)
 {
-    struct share *share = shares_of(p->s->config, SHARE_ALONG_TP);
+    struct share *share = shares_of(p->s->context->config, SHARE_ALONG_TP);
     if (share) try_all(p, share);
-    else p->s->failed = fail(p->s->err, ERR_MEMORY, "no memory to diagnose %s", p->s->now.name);
+    else p->s->failed = fail(p->s->context->err, ERR_MEMORY, "no memory to diagnose %s", p->s->verdict.result.name);
     free(share);
 }

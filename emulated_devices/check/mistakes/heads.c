@@ -15,7 +15,7 @@ static struct tensor head_norm_forward(struct single *s, const struct single_nod
                                        const struct single_mistake *mistake)
 {
     const int which = mistake->which;
-    const struct model_config *c = s->config;
+    const struct model_config *c = s->context->config;
     const struct tensor X = single_act(s, n->in[0]), w = single_param(s, n->weight);
     const double eps = which == EPS_5 ? 1e-5 : which == EPS_6 ? 1e-6 : c->eps;
     const int64_t ld = tensor_cols(X), H = c->H, A = c->A;
@@ -49,7 +49,7 @@ static const struct single_mistake head_norm_rows[] = {
 /* The gradient of the weights from the heads of rank k of so many. */
 static struct tensor weight_of_part(struct single *s, struct tensor X, struct tensor dY, int parts, int k)
 {
-    const struct model_config *c = s->config;
+    const struct model_config *c = s->context->config;
     const int64_t ld = tensor_cols(X), A = c->A, group = c->H / c->K, from = part_begin(c->K, parts, k),
                   to = part_begin(c->K, parts, k + 1);
     const struct tensor dw = single_new(s, 1, 2 * A);
@@ -65,13 +65,13 @@ static struct tensor weight_of_part(struct single *s, struct tensor X, struct te
 static void try_heads_in_parts(struct suspect *p, const struct single_node *n, enum single_pass_kind pass, double *y)
 {
     struct single *s = p->s;
-    if (pass != SINGLE_WEIGHT || s->config->normed_together) return;
+    if (pass != SINGLE_WEIGHT || s->context->config->normed_together) return;
     const struct tensor X = single_act(s, n->in[0]), dY = single_grad(s, n->out);
     const int tried[] = { s->rounding.parts, 2, 3, 4, 8 };
     for (int t = 0; t < 5 && p->words[0] == 0 && single_going(s); t++) {
         struct tensor part[MOST_PARTS];
-        const int parts = tried[t], used = s->used;
-        if (parts < 2 || parts > MOST_PARTS || parts > s->config->K) continue;
+        const int parts = tried[t], used = s->memory.used;
+        if (parts < 2 || parts > MOST_PARTS || parts > s->context->config->K) continue;
         for (int k = 0; k < parts; k++) part[k] = weight_of_part(s, X, dY, parts, k);
         if (single_going(s)) suspect_parts(p, part, parts, "part", y);
         single_release(s, used);

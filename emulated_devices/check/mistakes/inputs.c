@@ -5,14 +5,14 @@
 /* Layers that are tried: the own one, those beside it, the first, and what is outside of layers. */
 static bool is_near(const struct single *s, int layer, int own)
 {
-    return layer <= 0 || layer >= (int)s->config->L || (layer >= own - 1 && layer <= own + 1);
+    return layer <= 0 || layer >= (int)s->context->config->L || (layer >= own - 1 && layer <= own + 1);
 }
 
 static bool is_alike(const struct single *s, int slot, int other, int own_layer)
 {
     const struct single_slot *a = single_slot(s, slot), *b = single_slot(s, other);
     return slot != other && !a->number && !b->number && a->rows == b->rows && a->cols == b->cols &&
-           a->route == b->route && !b->unseen && is_near(s, s->graph->node[b->maker].layer, own_layer);
+           a->route == b->route && !b->unseen && is_near(s, s->context->graph->node[b->maker].layer, own_layer);
 }
 
 /* Offer the result with this node in place of the summand's. */
@@ -20,16 +20,14 @@ static bool try_node(struct suspect *p, const struct single_term *t, const struc
                      const char *format, const char *name, const char *own)
 {
     struct single *s = p->s;
-    const int used = s->used;
+    const int used = s->memory.used;
     bool explained = false;
-    s->now.lacks[0] = 0, s->unknown = false;
-    const struct single_value v = t->run(s, n);
-    if (single_going(s) && tensor_present(v.y) && tensor_count(v.y) == p->count) {
+    const struct single_value v = single_attempt(s, n, t->run);
+    if (v.status == SINGLE_DONE && tensor_count(v.y) == p->count) {
         for (int64_t i = 0; i < p->count; i++) y[i] = p->want[i] - numbers(t->y)[i] + numbers(v.y)[i];
         explained = suspect_explained(p, y, format, name, own);
     }
     single_release(s, used);
-    s->now.lacks[0] = 0, s->unknown = false;
     return explained;
 }
 
@@ -37,7 +35,7 @@ static void try_slots(struct suspect *p, const struct single_term *t, double *y)
 {
     const struct single *s = p->s;
     for (int k = 0; k < SINGLE_INPUTS && t->node->in[k] >= 0; k++)
-        for (int other = 0; other < s->graph->slots && !s->failed; other++) {
+        for (int other = 0; other < s->context->graph->slots && !s->failed; other++) {
             if (!is_alike(s, t->node->in[k], other, t->node->layer)) continue;
             struct single_node n = *t->node;
             n.in[k] = other;
@@ -56,9 +54,9 @@ static void try_weights(struct suspect *p, const struct single_term *t, double *
 {
     const struct single *s = p->s;
     if (t->node->weight < 0) return;
-    const struct param_spec own = model_param(s->config, t->node->weight);
-    for (int other = 0; other < model_param_count(s->config) && !s->failed; other++) {
-        const struct param_spec w = model_param(s->config, other);
+    const struct param_spec own = model_param(s->context->config, t->node->weight);
+    for (int other = 0; other < model_param_count(s->context->config) && !s->failed; other++) {
+        const struct param_spec w = model_param(s->context->config, other);
         if (other == t->node->weight || !is_same_kind(&own, &w) || !is_near(s, w.layer, t->node->layer)) continue;
         struct single_node n = *t->node;
         n.weight = other;

@@ -19,36 +19,37 @@ static const double SMOOTH = 0.1;
 
 static int label_of(const struct single *s, const struct loss_switches *v, int64_t row)
 {
-    const int64_t S = s->batch.S, B = s->batch.B,
-                  at = v->turn ? part_turned(B, s->source.copies, v->turn, row / S) * S + row % S : row + v->shift;
-    const int32_t label = s->batch.labels[at < 0 ? 0 : at < s->N ? at : row];
+    const int64_t S = s->cursor.batch.S, B = s->cursor.batch.B,
+                  at = v->turn ? part_turned(B, s->context->source.copies, v->turn, row / S) * S + row % S
+                      : row + v->shift;
+    const int32_t label = s->cursor.batch.labels[at < 0 ? 0 : at < s->cursor.N ? at : row];
     return label < 0 && v->ignored ? 0 : label;
 }
 
 /* The part of the batch that a row is in: sequences [from, to). */
 static void part_of(const struct single *s, int parts, int64_t row, int64_t *from, int64_t *to)
 {
-    const int k = part_with(s->batch.B, parts, row / s->batch.S);
-    *from = part_begin(s->batch.B, parts, k), *to = part_begin(s->batch.B, parts, k + 1);
+    const int k = part_with(s->cursor.batch.B, parts, row / s->cursor.batch.S);
+    *from = part_begin(s->cursor.batch.B, parts, k), *to = part_begin(s->cursor.batch.B, parts, k + 1);
 }
 
 static double counted(const struct single *s, const struct loss_switches *v, int64_t from, int64_t to)
 {
     double n = 0;
-    for (int64_t i = from * s->batch.S; i < to * s->batch.S; i++) n += label_of(s, v, i) >= 0;
+    for (int64_t i = from * s->cursor.batch.S; i < to * s->cursor.batch.S; i++) n += label_of(s, v, i) >= 0;
     return n > 0 ? n : 1;
 }
 
 /* What a row's cross entropy is multiplied by. */
 static double share(const struct single *s, const struct loss_switches *v, int64_t row)
 {
-    int64_t from = 0, to = s->batch.B;
-    if (v->by == ROWS) return 1 / (double)s->N;
+    int64_t from = 0, to = s->cursor.batch.B;
+    if (v->by == ROWS) return 1 / (double)s->cursor.N;
     if (v->by == ONE) return 1;
     if (v->means == 0) return 1 / counted(s, v, from, to);
     part_of(s, v->means > 0 ? v->means : -v->means, row, &from, &to);
     if (v->means > 0) return 1 / (v->means * counted(s, v, from, to));
-    return from == 0 ? 1 / counted(s, v, 0, s->batch.B) : 0;
+    return from == 0 ? 1 / counted(s, v, 0, s->cursor.batch.B) : 0;
 }
 
 static double log_sum(const double *x, int64_t V)
@@ -61,12 +62,12 @@ static double log_sum(const double *x, int64_t V)
 
 static bool cannot(const struct single *s, const struct loss_switches *v)
 {
-    const struct mixture_config *m = &s->config->mixture;
-    const bool routers = s->config->mlp == MLP_MIXTURE;
-    if (v->turn && s->source.copies < (v->turn > 0 ? 2 : 3)) return true;
+    const struct mixture_config *m = &s->context->config->mixture;
+    const bool routers = s->context->config->mlp == MLP_MIXTURE;
+    if (v->turn && s->context->source.copies < (v->turn > 0 ? 2 : 3)) return true;
     if (v->balance != 0 && !(routers && m->balance_coefficient > 0)) return true;
     if (v->z != 0 && !(routers && m->z_coefficient > 0)) return true;
-    return (v->means > 0 ? v->means : -v->means) > s->batch.B;
+    return (v->means > 0 ? v->means : -v->means) > s->cursor.batch.B;
 }
 
 /* How often the balance loss counts. */
@@ -79,10 +80,11 @@ static double times_balance(const struct model_config *c, const struct loss_swit
 /* What a mixture's routers add. */
 static double of_routers(struct single *s, const struct loss_switches *v)
 {
-    const struct mixture_config *m = &s->config->mixture;
-    if (s->config->mlp != MLP_MIXTURE || !router_has_losses(s)) return 0;
+    const struct mixture_config *m = &s->context->config->mixture;
+    if (s->context->config->mlp != MLP_MIXTURE || !router_has_losses(s)) return 0;
     const struct router_losses l = router_losses_of(s);
-    return times_balance(s->config, v) * m->balance_coefficient * l.balance + (1 + v->z) * m->z_coefficient * l.z +
+    return times_balance(s->context->config,
+                         v) * m->balance_coefficient * l.balance + (1 + v->z) * m->z_coefficient * l.z +
            m->sequence_coefficient * l.sequence;
 }
 
@@ -93,7 +95,7 @@ static struct tensor loss_forward(struct single *s, const struct single_node *n,
     if (!single_going(s) || cannot(s, v)) return tensor_none;
     const int64_t V = tensor_cols(X);
     const struct tensor Y = single_new(s, 1, 1);
-    for (int64_t i = 0; !s->failed && i < s->N; i++) {
+    for (int64_t i = 0; !s->failed && i < s->cursor.N; i++) {
         const int label = label_of(s, v, i);
         const double *x = numbers(X) + i * V;
         if (label < 0) continue;
@@ -113,8 +115,8 @@ static struct tensor loss_input(struct single *s, const struct single_node *n, c
     const struct tensor X = single_act(s, n->in[0]);
     if (!single_going(s) || cannot(s, v)) return tensor_none;
     const int64_t V = tensor_cols(X);
-    const struct tensor dX = single_new(s, s->N, V);
-    for (int64_t i = 0; !s->failed && i < s->N; i++) {
+    const struct tensor dX = single_new(s, s->cursor.N, V);
+    for (int64_t i = 0; !s->failed && i < s->cursor.N; i++) {
         const int label = label_of(s, v, i);
         const double *x = numbers(X) + i * V, top = log_sum(x, V);
         for (int64_t k = 0; k < V && label >= 0; k++)

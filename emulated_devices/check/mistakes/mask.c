@@ -10,12 +10,11 @@ static void try_change(struct suspect *p, const struct single_term *t, struct ma
                        double *y)
 {
     struct single *s = p->s;
-    const int used = s->used;
-    s->now.lacks[0] = 0, s->unknown = false;
-    s->mask_change = c, s->masks_changed = 0;
-    const struct single_value v = t->run ? t->run(s, t->node) : single_none;
-    s->mask_change = (struct mask_change){ 0 };
-    if (s->masks_changed > 0 && single_going(s) && tensor_count(v.y) == p->count) {
+    const int used = s->memory.used;
+    s->hypothesis.mask = c, s->hypothesis.masks_changed = 0;
+    const struct single_value v = single_attempt(s, t->node, t->run);
+    s->hypothesis.mask = (struct mask_change){ 0 };
+    if (s->hypothesis.masks_changed > 0 && v.status == SINGLE_DONE && tensor_count(v.y) == p->count) {
         for (int64_t i = 0; i < p->count; i++) y[i] = p->want[i] - numbers(t->y)[i] + numbers(v.y)[i];
         suspect_explained(p, y, words, c.by);
     }
@@ -37,17 +36,17 @@ void suspect_masks(struct suspect *p, const struct single_term *t, double *y)
         { MASK_OF_LAYER, 0, "it has the mask of layer %d" },
     };
     static const int parts[] = { 2, 3, 4, 8 };
-    const struct model_config *c = p->s->config;
+    const struct model_config *c = p->s->context->config;
     if (c->dropout_residual == 0 && c->dropout_embedding == 0 && c->dropout_attention == 0) return;
     for (size_t k = 0; k < sizeof all / sizeof *all && !p->s->failed; k++)
         try_change(p, t, (struct mask_change){ all[k].kind, all[k].by }, all[k].words, y);
-    const int copies = p->s->source.copies;
+    const int copies = p->s->context->source.copies;
     if (copies > 1) try_change(p, t, (struct mask_change){ MASK_OF_NEXT_COPY, copies },
                                "copies take turns: each of %d has the mask of the next", y);
     if (copies > 2) try_change(p, t, (struct mask_change){ MASK_OF_COPY_BEFORE, copies },
                                "copies take turns: each of %d has the mask of the one before", y);
     for (size_t k = 0; k < sizeof parts / sizeof *parts && !p->s->failed; k++) {
-        if (parts[k] <= p->s->batch.B)
+        if (parts[k] <= p->s->cursor.batch.B)
             try_change(p, t, (struct mask_change){ MASK_OF_FIRST_COPY, parts[k] },
                        "each of %d parts of the batch has the mask of the first", y);
         if (parts[k] <= c->K)

@@ -25,7 +25,7 @@ static struct tensor matrix_forward(struct single *s, const struct single_node *
     const int64_t out = tensor_rows(W), in = tensor_cols(W);
     const struct tensor Y = single_new(s, tensor_rows(X), out), M = single_new(s, out, in);
     for (int64_t i = 0; !s->failed && i < out * in; i++) numbers(M)[i] = numbers(W)[turned ? i % in * in + i / in : i];
-    if (!s->failed) s->ops->linear_forward_add(Y, X, M);
+    if (!s->failed) s->context->ops->linear_forward_add(Y, X, M);
     for (int64_t i = 0; !s->failed && n->bias >= 0 && i < tensor_count(Y); i++)
         numbers(Y)[i] += (turned ? 1 : which) * numbers(b)[i % out];
     return Y;
@@ -37,7 +37,7 @@ static struct tensor matrix_input(struct single *s, const struct single_node *n,
     const struct tensor dY = single_grad(s, n->out), W = single_param(s, n->weight);
     if (!single_going(s) || tensor_rows(W) != tensor_cols(W)) return tensor_none;
     const struct tensor dX = single_new(s, tensor_rows(dY), tensor_cols(W));
-    if (!s->failed) s->ops->linear_forward_add(dX, dY, W);
+    if (!s->failed) s->context->ops->linear_forward_add(dX, dY, W);
     return dX;
 }
 
@@ -174,7 +174,7 @@ static struct tensor columns(struct single *s, struct tensor t, const struct cut
 static struct tensor product(struct single *s, struct tensor X, struct tensor W)
 {
     const struct tensor Y = single_new(s, tensor_rows(X), tensor_rows(W));
-    if (!s->failed) s->ops->linear_forward_add(Y, X, W);
+    if (!s->failed) s->context->ops->linear_forward_add(Y, X, W);
     return Y;
 }
 
@@ -185,7 +185,7 @@ static void try_other_piece(struct suspect *p, const struct tensor part[], const
     struct single *s = p->s;
     for (int a = 0; a < c->parts && p->words[0] == 0; a++)
         for (int b = 0; b < c->parts; b++) {
-            const int used = s->used;
+            const int used = s->memory.used;
             if (a == b || first_of(c, c->matrices - 1, b) + first_of(c, c->matrices - 1, a + 1) -
                                   first_of(c, c->matrices - 1, a) >
                               c->size[c->matrices - 1])
@@ -203,7 +203,7 @@ static void try_columns(struct suspect *p, struct tensor X, struct tensor W, con
 {
     struct single *s = p->s;
     struct tensor part[MOST_PARTS];
-    const int used = s->used;
+    const int used = s->memory.used;
     if (c->parts < 2 || c->parts > MOST_PARTS || c->size[0] / c->unit < c->parts) return;
     for (int k = 0; k < c->parts; k++) part[k] = product(s, columns(s, X, c, k, k), W);
     suspect_parts(p, part, c->parts, "part", y);
@@ -214,7 +214,7 @@ static void try_columns(struct suspect *p, struct tensor X, struct tensor W, con
 /* Queries, keys and values; gate and up; or one. */
 static struct cut cut_of(const struct single *s, const struct single_node *n, bool fused, int64_t in, int parts)
 {
-    const struct model_config *c = s->config;
+    const struct model_config *c = s->context->config;
     struct cut cut = { .size = { in }, .unit = 1, .matrices = fused ? n->matrices : 1, .parts = parts };
     if (fused && n->matrices == 3) cut = (struct cut){ { c->H * c->A, c->K * c->A, c->K * c->A }, c->A, 3, parts };
     if (fused && n->matrices == 2) cut = (struct cut){ { in / 2, in / 2 }, 1, 2, parts };
@@ -235,10 +235,10 @@ static void try_batch(struct suspect *p, struct tensor dY, struct tensor X, doub
 {
     struct single *s = p->s;
     struct tensor part[MOST_PARTS];
-    const int64_t S = s->batch.S, B = s->batch.B;
-    if (B < 2 || B > MOST_PARTS || tensor_rows(X) != s->N) return;
+    const int64_t S = s->cursor.batch.S, B = s->cursor.batch.B;
+    if (B < 2 || B > MOST_PARTS || tensor_rows(X) != s->cursor.N) return;
     const struct tensor Yt = transposed(s, dY), Xt = transposed(s, X);
-    const struct cut sequences = { { s->N }, S, 1, (int)B };
+    const struct cut sequences = { { s->cursor.N }, S, 1, (int)B };
     for (int b = 0; b < B && !s->failed; b++) part[b] = product(s, columns(s, Yt, &sequences, b, b), Xt);
     suspect_parts(p, part, (int)B, "sequence", y);
 }

@@ -53,9 +53,9 @@ static bool fits_there(const struct suspect *p, const double *y, double *left)
 /* What part of it is wrong, if that has a name: queries, keys or values beside each other. */
 static const char *part_of(const struct suspect *p)
 {
-    const struct model_config *c = p->s->config;
+    const struct model_config *c = p->s->context->config;
     bool wrong[3] = { false, false, false };
-    if (p->cols != qkv_width(c) || p->s->slot == NULL || p->s->slot->head == 0) return "a part of it";
+    if (p->cols != qkv_width(c) || p->s->verdict.slot == NULL || p->s->verdict.slot->head == 0) return "a part of it";
     for (int64_t i = 0; i < p->count; i++) {
         const int64_t head = i % p->cols / c->A;
         if (!is_right(p, i)) wrong[head < c->H ? 0 : head < c->H + c->K ? 1 : 2] = true;
@@ -128,20 +128,20 @@ static struct single_term origin(const struct single *s, const struct single_ter
 {
     struct single_term o = *t;
     while (o.pass == SINGLE_FORWARD && o.node->operation == &single_dropout && single_slot(s, o.node->in[0])->unseen)
-        o.node = &s->graph->node[single_slot(s, o.node->in[0])->maker];
+        o.node = &s->context->graph->node[single_slot(s, o.node->in[0])->maker];
     return o;
 }
 
 static void try_operation(struct suspect *p, const struct single_term *shown, double *y)
 {
     const struct single_term source = origin(p->s, shown), *t = &source;
-    const int used = p->s->used;
+    const int used = p->s->memory.used;
     const struct single_mistakes *all = mistakes_of(t->node->operation);
     if (all == NULL) return;
     single_mistaken *const make = all->make[t->pass];
     for (const struct single_mistake *m = make ? all->rows : NULL; m && m->words && !p->s->failed; m++) {
         if (!(m->passes >> t->pass & 1)) continue;
-        p->s->now.lacks[0] = 0, p->s->unknown = false;
+        single_read_anew(p->s);
         const struct tensor other = make(p->s, t->node, m);
         if (!p->s->failed && tensor_present(other) && tensor_count(other) == p->count) {
             replace(p, t, other, y);
@@ -149,8 +149,9 @@ static void try_operation(struct suspect *p, const struct single_term *shown, do
         }
         single_release(p->s, used);
     }
-    p->s->now.lacks[0] = 0, p->s->unknown = false;
+    single_read_anew(p->s);
     if (all->parts) all->parts(p, t->node, t->pass, y), single_release(p->s, used);
+    single_read_anew(p->s);
 }
 
 /* ---- mistakes of any result -------------------------------------------------------------------------------------- */
@@ -206,7 +207,7 @@ static void try_factor_there(struct suspect *p, double *y)
 static double labels_of(const struct single *s, int64_t from, int64_t to)
 {
     double n = 0;
-    for (int64_t i = from * s->batch.S; i < to * s->batch.S; i++) n += s->batch.labels[i] >= 0;
+    for (int64_t i = from * s->cursor.batch.S; i < to * s->cursor.batch.S; i++) n += s->cursor.batch.labels[i] >= 0;
     return n;
 }
 
@@ -214,8 +215,8 @@ static double labels_of(const struct single *s, int64_t from, int64_t to)
 static bool is_mean_of_means(const struct single *s, const double *c)
 {
     double product = 0;
-    for (int64_t b = 0, to; b < s->batch.B; b = to) {
-        for (to = b + 1; to < s->batch.B && fabs(c[to] - c[b]) < 0.02 * fabs(c[b]);) to++;
+    for (int64_t b = 0, to; b < s->cursor.batch.B; b = to) {
+        for (to = b + 1; to < s->cursor.batch.B && fabs(c[to] - c[b]) < 0.02 * fabs(c[b]);) to++;
         const double one = c[b] * labels_of(s, b, to);
         if (product == 0) product = one;
         if (!(fabs(one - product) < 0.02 * product)) return false;
@@ -227,7 +228,7 @@ static bool is_mean_of_means(const struct single *s, const double *c)
 static void try_sequences(struct suspect *p, double *y)
 {
     const struct single *s = p->s;
-    const int64_t B = s->batch.B, n = p->rows == s->N ? s->batch.S * p->cols : 0;
+    const int64_t B = s->cursor.batch.B, n = p->rows == s->cursor.N ? s->cursor.batch.S * p->cols : 0;
     double c[64], least = INFINITY, most = -INFINITY;
     if (n == 0 || B < 2 || B > 64) return;
     for (int64_t b = 0; b < B; b++) {
@@ -252,7 +253,7 @@ static void try_summand(struct suspect *p, const struct single_term *t, double *
         const double x = numbers(t->y)[i];
         along += (p->have[i] - p->want[i]) * x, size += x * x;
     }
-    if (!(size > 0) || p->count == 1) return;
+    if (!(size > 0) || p->count == 1 || p->s->verdict.terms == 1) return;
     const double c = along / size;
     const char *words = t->node->operation->passes_on && t->pass != SINGLE_WEIGHT ? "the gradient that passes by"
                       : t->pass == SINGLE_FORWARD ? t->node->operation->words
@@ -320,22 +321,25 @@ static const double MOST_RANDOM = 0.3;
 
 /* Recompute with sums, or what enters them, in a narrower format.  Which one the errors do not show: they grow with
  * the number of roundings, too. */
-static void try_narrow_sums(struct suspect *p)
+static void try_narrow_sums(struct suspect *p, double *y)
 {
+    (void)y;
     struct single *s = p->s;
-    for (int t = 0; t < s->terms; t++)
-        if (s->term[t].node->operation != &single_matrix && s->term[t].node->operation != &single_attention) return;
+    for (int t = 0; t < s->verdict.terms; t++) {
+        const struct single_operation *is = s->verdict.term[t].node->operation;
+        if (is != &single_matrix && is != &single_attention) return;
+    }
     if (p->off > MOST_RANDOM * p->size) return;
     const struct rounding was = s->rounding;
-    for (size_t k = 0; k < sizeof narrows / sizeof *narrows && p->words[0] == 0 && s->terms > 0; k++) {
+    for (size_t k = 0; k < sizeof narrows / sizeof *narrows && p->words[0] == 0 && s->verdict.terms > 0; k++) {
         const double u = ldexp(1, -narrows[k].bits);
-        const int used = s->used;
+        const int used = s->memory.used;
         struct single_value v[SINGLE_TERMS];
         if (u <= 1.5 * was.sum) continue;
-        s->now.lacks[0] = 0, s->unknown = false;
         s->rounding.sum = u;
-        for (int t = 0; t < s->terms; t++) v[t] = s->term[t].run(s, s->term[t].node);
-        const struct single_value all = single_settled(s, single_sum(s, v, s->terms));
+        for (int t = 0; t < s->verdict.terms; t++)
+            v[t] = single_attempt(s, s->verdict.term[t].node, s->verdict.term[t].run);
+        const struct single_value all = single_settled(s, single_sum(s, v, s->verdict.terms));
         s->rounding = was;
         if (!s->failed && looks_random(p, numbers(all.steps)))
             snprintf(p->words, sizeof p->words,
@@ -352,31 +356,73 @@ static void try_in_a_part(struct suspect *p, double *y)
 {
     const struct single *s = p->s;
     const struct tensor there = single_new(p->s, p->rows, p->cols);
-    p->any = false;
     if (!s->failed) p->there = numbers(there);
-    if (p->wrong < p->count && s->stepping) suspect_step(p, s->stepping);
-    for (int t = 0; t < s->terms && p->wrong < p->count; t++) try_operation(p, &s->term[t], y);
+    if (p->wrong < p->count && s->verdict.stepping) suspect_step(p, s->verdict.stepping);
+    for (int t = 0; t < s->verdict.terms && p->wrong < p->count; t++) try_operation(p, &s->verdict.term[t], y);
     p->there = NULL;
 }
 
+/* What is recomputed for one summand: the operation behind it, and its masks of dropout. */
+static void try_summand_itself(struct suspect *p, const struct single_term *t, double *y)
+{
+    try_operation(p, t, y);
+    suspect_masks(p, t, y);
+}
+
+static void try_gradient_norm(struct suspect *p, double *y)
+{
+    (void)y;
+    if (strcmp(p->s->verdict.result.name, "norm") == 0) suspect_gradient_norm(p);
+}
+
+static void try_step(struct suspect *p, double *y)
+{
+    (void)y;
+    if (p->s->verdict.stepping) suspect_step(p, p->s->verdict.stepping);
+}
+
+static void try_arrangement(struct suspect *p, double *y)
+{
+    (void)y;
+    suspect_arrangement(p);
+}
+
+/* The hypotheses, in order. */
+static const struct hypotheses {
+    void (*once)(struct suspect *, double *y);                                  /* of the result, or */
+    void (*each)(struct suspect *, const struct single_term *, double *y);      /* of each of its summands */
+    bool any;                           /* they are of any operation: suspect.any */
+    bool last;                          /* only while nothing explains the result */
+    bool ends;                          /* if one explains it, no other is tried */
+} order[] = {
+    { .once = try_zeros, .ends = true },
+    { .once = try_gradient_norm },
+    { .once = try_step },
+    { .each = try_summand_itself },
+    { .each = suspect_rows, .last = true },
+    { .once = try_zeros_there, .any = true, .ends = true },
+    { .each = try_summand, .any = true },
+    { .once = try_factor, .any = true },
+    { .once = try_sequences, .any = true },
+    { .once = try_rounded, .any = true },
+    { .once = try_arrangement, .any = true },
+    { .once = try_factor_there, .any = true },
+    { .each = suspect_inputs, .any = true, .last = true },
+    { .once = try_in_a_part, .last = true },
+    { .once = try_narrow_sums, .last = true },
+};
+
 static void try_all(struct suspect *p, double *y)
 {
-    const struct single *s = p->s;
-    try_zeros(p, y);
-    if (p->words[0]) return;
-    if (strcmp(s->now.name, "norm") == 0) suspect_gradient_norm(p);
-    if (s->stepping) suspect_step(p, s->stepping);
-    for (int t = 0; t < s->terms; t++) try_operation(p, &s->term[t], y), suspect_masks(p, &s->term[t], y);
-    for (int t = 0; t < s->terms && p->words[0] == 0; t++) suspect_rows(p, &s->term[t], y);
-    p->any = true;
-    try_zeros_there(p, y);
-    if (strcmp(p->words, "what is wrong is zero") == 0) return;
-    for (int t = 0; t < s->terms && s->terms > 1; t++) try_summand(p, &s->term[t], y);
-    try_factor(p, y), try_sequences(p, y), try_rounded(p, y), suspect_arrangement(p);
-    try_factor_there(p, y);
-    for (int t = 0; t < s->terms && p->words[0] == 0; t++) suspect_inputs(p, &s->term[t], y);
-    if (p->words[0] == 0) try_in_a_part(p, y);
-    if (p->words[0] == 0) try_narrow_sums(p);
+    for (size_t k = 0; k < sizeof order / sizeof *order; k++) {
+        char before[SINGLE_MISTAKE];
+        memcpy(before, p->words, sizeof before);
+        p->any = order[k].any;
+        if (order[k].once && !(order[k].last && p->words[0])) order[k].once(p, y);
+        for (int t = 0; order[k].each && t < p->s->verdict.terms && !(order[k].last && p->words[0]); t++)
+            order[k].each(p, &p->s->verdict.term[t], y);
+        if (order[k].ends && strcmp(before, p->words) != 0) return;
+    }
 }
 
 /* How many times its bound as a sum a number must be off, if only steps of 16 bits explain it. */
@@ -384,37 +430,39 @@ static const double CLEARLY = 20;
 
 static void explain_number(struct single *s, const struct single_value *v)
 {
-    const double *have = numbers(s->have), *want = numbers(v->y), *bound = numbers(v->fused);
+    const double *have = numbers(s->verdict.have), *want = numbers(v->y), *bound = numbers(v->fused);
     const struct rounding was = s->rounding;
-    const struct single_result found = s->now;
+    const struct single_result found = s->verdict.result;
     struct suspect p = { .s = s, .rows = 1, .cols = 1, .count = 1, .have = have, .want = want, .bound = bound,
                          .wrong = 1, .allowed = bound[0], .size = fabs(want[0]), .off = fabs(have[0] - want[0]),
                          .best = INFINITY };
     const struct tensor y = single_new(s, 1, 1);
-    if (s->failed || s->now.rows * s->now.cols != 1 || !(p.off > CLEARLY * bound[0])) return;
+    if (s->failed || s->verdict.result.rows * s->verdict.result.cols != 1 || !(p.off > CLEARLY * bound[0])) return;
     s->rounding.store = s->rounding.sum, s->rounding.tiny = s->rounding.sum_tiny;
-    if (strcmp(s->now.name, "norm") == 0) suspect_gradient_norm(&p);
-    for (int t = 0; t < s->terms; t++) try_operation(&p, &s->term[t], numbers(y));
-    s->rounding = was, s->now = found;
-    memcpy(s->now.mistake, p.words, sizeof s->now.mistake);
+    if (strcmp(s->verdict.result.name, "norm") == 0) suspect_gradient_norm(&p);
+    for (int t = 0; t < s->verdict.terms; t++) try_operation(&p, &s->verdict.term[t], numbers(y));
+    s->rounding = was, s->verdict.result = found;
+    memcpy(s->verdict.result.mistake, p.words, sizeof s->verdict.result.mistake);
 }
 
 static void explain_result(struct single *s, const struct single_value *v)
 {
-    struct suspect p = { .s = s, .rows = s->now.rows, .cols = s->now.cols, .count = s->now.rows * s->now.cols,
-                         .have = numbers(s->have), .want = numbers(v->y), .wrong = s->now.wrong, .best = INFINITY,
+    struct suspect p = { .s = s, .rows = s->verdict.result.rows, .cols = s->verdict.result.cols,
+                         .count = s->verdict.result.rows * s->verdict.result.cols,
+                         .have = numbers(s->verdict.have), .want = numbers(v->y), .wrong = s->verdict.result.wrong,
+                             .best = INFINITY,
                          .bound = numbers(s->rounding.fused ? v->fused : v->steps) };
     p.allowed = norm_of(p.bound, p.count), p.size = norm_of(p.want, p.count);
     for (int64_t i = 0; i < p.count; i++) p.off += (p.have[i] - p.want[i]) * (p.have[i] - p.want[i]);
     p.off = sqrt(p.off);
-    const struct single_result found = s->now;          /* what hypotheses read may be missing: no matter */
+    const struct single_result found = s->verdict.result;          /* what hypotheses read may be missing: no matter */
     for (int64_t i = 0; i < p.count; i++)
         if (!isfinite(p.have[i])) return;
     const struct tensor y = single_new(s, p.rows, p.cols);
     if (!s->failed) try_all(&p, numbers(y));
-    s->now = found;
-    memcpy(s->now.mistake, p.words, sizeof s->now.mistake);
-    s->now.scaled = strncmp(p.words, TIMES, strlen(TIMES)) == 0;
+    s->verdict.result = found;
+    memcpy(s->verdict.result.mistake, p.words, sizeof s->verdict.result.mistake);
+    s->verdict.result.scaled = strncmp(p.words, TIMES, strlen(TIMES)) == 0;
 }
 
 static void explain(struct single *s, const struct single_value *right, bool number)

@@ -13,15 +13,15 @@ enum { UNDIVIDED, DIVIDED, SIGMOIDS, SOFTMAX, UNSCALED, OF_SCORES, ALIKE, OF_LOG
 static struct tensor weights(struct single *s, const struct single_node *n, int which)
 {
     const struct routing r = routing_of(s, n->in[0]);
-    struct router_rule rule = s->config->mixture.router;
+    struct router_rule rule = s->context->config->mixture.router;
     if (!single_going(s)) return tensor_none;
     if (which == UNDIVIDED || which == DIVIDED) rule.normalized = which == DIVIDED;
     if (which == SIGMOIDS || which == SOFTMAX) rule.scores = which == SOFTMAX ? SCORES_SOFTMAX : SCORES_SIGMOID;
     if (which == UNSCALED) rule.scale = 1;
-    const struct tensor w = single_new(s, s->N, r.k);
-    struct tensor experts = single_new(s, s->N, r.k);
+    const struct tensor w = single_new(s, s->cursor.N, r.k);
+    struct tensor experts = single_new(s, s->cursor.N, r.k);
     experts.dtype = I32;
-    if (!s->failed) s->ops->route_forward(w, experts, r.logits, &rule, NULL);
+    if (!s->failed) s->context->ops->route_forward(w, experts, r.logits, &rule, NULL);
     return w;
 }
 
@@ -41,11 +41,11 @@ static void softmax(double *p, const double *x, int64_t n);
 static struct tensor plain_weights(struct single *s, const struct single_node *n, int which)
 {
     const struct routing r = routing_of(s, n->in[0]);
-    const struct router_rule *rule = &s->config->mixture.router;
+    const struct router_rule *rule = &s->context->config->mixture.router;
     if (!single_going(s) || rule->scores != SCORES_SOFTMAX || r.E > MOST_EXPERTS || r.k < 2 || r.k > MOST_PARTS)
         return tensor_none;
-    const struct tensor w = single_new(s, s->N, r.k);
-    for (int64_t row = 0; !s->failed && row < s->N; row++) {
+    const struct tensor w = single_new(s, s->cursor.N, r.k);
+    for (int64_t row = 0; !s->failed && row < s->cursor.N; row++) {
         const int32_t *chosen = (const int32_t *)r.experts.data + row * r.k;
         const double *x = numbers(r.logits) + row * tensor_cols(r.logits);
         double score[MOST_EXPERTS], p[MOST_PARTS], of[MOST_PARTS];
@@ -100,12 +100,12 @@ static struct tensor constant_sum(struct single *s, const struct single_node *n)
 {
     struct pulls p;
     const struct tensor dW = single_grad(s, n->out);
-    const struct router_rule *rule = &s->config->mixture.router;
+    const struct router_rule *rule = &s->context->config->mixture.router;
     if (!single_going(s) || !pulls_of(s, n, &p) || !rule->normalized || rule->scores != SCORES_SOFTMAX)
         return tensor_none;
     const int64_t E = tensor_cols(p.r.logits);
-    const struct tensor dx = single_new(s, s->N, E);
-    for (int64_t row = 0; !s->failed && E <= MOST_EXPERTS && row < s->N; row++) {
+    const struct tensor dx = single_new(s, s->cursor.N, E);
+    for (int64_t row = 0; !s->failed && E <= MOST_EXPERTS && row < s->cursor.N; row++) {
         const double *x = numbers(p.r.logits) + row * E;
         const int32_t *chosen = (const int32_t *)p.r.experts.data + row * p.r.k;
         double score[MOST_EXPERTS], d[MOST_EXPERTS] = { 0 }, sum = 0;
@@ -125,10 +125,10 @@ static int64_t count_choices(struct single *s, int64_t from, int64_t to, double 
 {
     int64_t layers = 0;
     memset(count, 0, MOST_EXPERTS * sizeof *count);
-    for (int v = 0; v < s->graph->nodes && single_going(s); v++) {
-        const int used = s->used;
-        if (s->graph->node[v].operation != &single_route) continue;
-        const struct routing r = routing_of(s, s->graph->node[v].in[0]);
+    for (int v = 0; v < s->context->graph->nodes && single_going(s); v++) {
+        const int used = s->memory.used;
+        if (s->context->graph->node[v].operation != &single_route) continue;
+        const struct routing r = routing_of(s, s->context->graph->node[v].in[0]);
         for (int64_t i = from * r.k; single_going(s) && i < to * r.k; i++) {
             const int32_t e = choice_made(((const int32_t *)r.experts.data)[i]);
             if (e >= 0 && e < MOST_EXPERTS) count[e]++;
@@ -142,16 +142,16 @@ static int64_t count_choices(struct single *s, int64_t from, int64_t to, double 
 /* Each of so many parts of the batch balances its own tokens, and the losses are averaged. */
 static struct tensor balance_of_parts(struct single *s, const struct single_node *n, int parts)
 {
-    const struct mixture_config *m = &s->config->mixture;
+    const struct mixture_config *m = &s->context->config->mixture;
     struct pulls p;
-    if (!router_balances_all(s) || !pulls_of(s, n, &p) || !tensor_present(p.losses) || parts > s->batch.B ||
+    if (!router_balances_all(s) || !pulls_of(s, n, &p) || !tensor_present(p.losses) || parts > s->cursor.batch.B ||
         m->z_coefficient > 0 || m->sequence_coefficient > 0 || tensor_cols(p.r.logits) > MOST_EXPERTS)
         return tensor_none;
     const int64_t E = tensor_cols(p.r.logits);
-    const struct tensor dx = single_new(s, s->N, E);
+    const struct tensor dx = single_new(s, s->cursor.N, E);
     for (int k = 0; k < parts && single_going(s); k++) {
-        const int64_t from = part_begin(s->batch.B, parts, k) * s->batch.S,
-                      to = part_begin(s->batch.B, parts, k + 1) * s->batch.S;
+        const int64_t from = part_begin(s->cursor.batch.B, parts, k) * s->cursor.batch.S,
+                      to = part_begin(s->cursor.batch.B, parts, k + 1) * s->cursor.batch.S;
         double d[MOST_EXPERTS];
         const int64_t layers = count_choices(s, from, to, d);
         const double rows = (double)((to - from) * layers);
@@ -250,10 +250,10 @@ static struct tensor products(struct single *s, const struct single_node *n, int
     const struct routing r = routing_of(s, n->logits);
     const struct tensor X = single_act(s, n->in[0]);
     if (!single_going(s) || r.rows == 0) return tensor_none;
-    const int64_t out = model_param(s->config, n->weight).dim[0], in = tensor_cols(X);
+    const int64_t out = model_param(s->context->config, n->weight).dim[0], in = tensor_cols(X);
     const struct tensor Y = single_new(s, r.rows, out);
     for (int64_t e = 0; e < r.E && single_going(s); e++) {
-        const int used = s->used;
+        const int used = s->memory.used;
         const int64_t first = first_row(&r, e), count = routing_count(&r, e);
         const struct tensor W = single_param(s, n->weight + (int)((e + other + r.E) % r.E) * n->stride),
                             x = single_new(s, count, in);
@@ -261,7 +261,7 @@ static struct tensor products(struct single *s, const struct single_node *n, int
             memcpy(numbers(x) + i * in, numbers(X) + source_of(&r, first + i, tensor_rows(X), shift) * in,
                    (size_t)in * sizeof(double));
         if (single_going(s) && count > 0)
-            s->ops->linear_forward_add(tensor_2d(numbers(Y) + first * out, F64, count, out), x, W);
+            s->context->ops->linear_forward_add(tensor_2d(numbers(Y) + first * out, F64, count, out), x, W);
         single_release(s, used);
     }
     return Y;
@@ -275,7 +275,7 @@ static struct tensor experts_forward(struct single *s, const struct single_node 
                                      const struct single_mistake *mistake)
 {
     const struct experts_switches *with = mistake->with;
-    return with->other && s->config->mixture.E == 1 ? tensor_none : products(s, n, with->other, with->shift);
+    return with->other && s->context->config->mixture.E == 1 ? tensor_none : products(s, n, with->other, with->shift);
 }
 
 #define MATRICES \
@@ -302,7 +302,7 @@ static int find_matrices(struct suspect *p, const struct single_node *n, const s
     }
     memcpy(y, p->want, (size_t)p->count * sizeof *y);
     for (int other = 1; other < r->E && single_going(p->s); other++) {
-        const int used = p->s->used;
+        const int used = p->s->memory.used;
         const struct tensor Y = products(p->s, n, other, 0);
         for (int64_t e = 0; e < r->E && tensor_present(Y) && tensor_count(Y) == p->count; e++) {
             const int64_t from = first_row(r, e) * p->cols, to = from + routing_count(r, e) * p->cols;
@@ -336,9 +336,9 @@ static struct tensor weight_of_tokens(struct single *s, const struct single_node
     const struct routing r = routing_of(s, n->logits);
     const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
     if (!single_going(s)) return tensor_none;
-    const int64_t rows = tensor_cols(dY), cols = tensor_cols(X), first = first_row(&r, s->expert);
+    const int64_t rows = tensor_cols(dY), cols = tensor_cols(X), first = first_row(&r, s->cursor.expert);
     const struct tensor dW = single_new(s, rows, cols);
-    for (int64_t i = first; !s->failed && i < first + routing_count(&r, s->expert); i++) {
+    for (int64_t i = first; !s->failed && i < first + routing_count(&r, s->cursor.expert); i++) {
         const double *dy = numbers(dY) + i * rows, *x = numbers(X) + source_of(&r, i, tensor_rows(X), 0) * cols;
         if (routing_token(&r, i) < from || routing_token(&r, i) >= to) continue;
         for (int64_t j = 0; j < rows * cols; j++) numbers(dW)[j] += dy[j / cols] * x[j % cols];
@@ -351,12 +351,12 @@ static void try_batch(struct suspect *p, const struct single_node *n, enum singl
 {
     struct single *s = p->s;
     const int tried[] = { 2, 3, 4, 8 };
-    const int64_t B = s->batch.B, S = s->batch.S;
+    const int64_t B = s->cursor.batch.B, S = s->cursor.batch.S;
     if (pass == SINGLE_FORWARD) try_matrices(p, n, y);
     if (pass != SINGLE_WEIGHT) return;
     for (int t = 0; t < 4 && p->words[0] == 0 && tried[t] <= B && single_going(s); t++) {
         struct tensor part[MOST_PARTS];
-        const int parts = tried[t], used = s->used;
+        const int parts = tried[t], used = s->memory.used;
         for (int k = 0; k < parts; k++)
             part[k] = weight_of_tokens(s, n, part_begin(B, parts, k) * S, part_begin(B, parts, k + 1) * S);
         if (single_going(s)) suspect_parts(p, part, parts, "batch part", y);
@@ -390,9 +390,9 @@ static struct tensor combine_forward(struct single *s, const struct single_node 
     struct single_sizes sizes;
     const struct routing r = routing_of(s, n->logits);
     const struct tensor rows = single_act_sized(s, n->in[0], &sizes), w = single_act(s, n->in[1]);
-    if (!single_going(s) || s->config->mixture.zero > 0) return tensor_none;
+    if (!single_going(s) || s->context->config->mixture.zero > 0) return tensor_none;
     const int64_t D = tensor_cols(rows);
-    const struct tensor Y = single_new(s, s->N, D);
+    const struct tensor Y = single_new(s, s->cursor.N, D);
     for (int64_t i = 0; !s->failed && i < r.rows * D; i++)
         numbers(Y)[routing_token(&r, i / D) * D + i % D] += weighed(&r, i / D, w, which) * numbers(rows)[i];
     return Y;
@@ -493,15 +493,15 @@ static struct tensor weights_of_part(struct single *s, const struct single_node 
 {
     const struct routing r = routing_of(s, n->logits);
     const struct tensor dY = single_grad(s, n->out), X = single_act(s, down->in[0]);
-    const struct tensor out = single_new(s, s->N, r.k);
+    const struct tensor out = single_new(s, s->cursor.N, r.k);
     for (int64_t e = 0; e < r.E && single_going(s); e++) {
-        const int used = s->used;
+        const int used = s->memory.used;
         const int64_t first = first_row(&r, e), count = routing_count(&r, e), D = tensor_cols(dY);
         const struct tensor W = single_param(s, down->weight + (int)e * down->stride), rows = single_new(s, count, D);
         if (!single_going(s) || count == 0) continue;
         const struct tensor x = tensor_2d(numbers(X) + first * tensor_cols(X), F64, count, tensor_cols(X)),
                             some = some_columns(s, x, parts, k);
-        if (!s->failed) s->ops->linear_forward_add(rows, some, W);
+        if (!s->failed) s->context->ops->linear_forward_add(rows, some, W);
         for (int64_t i = 0; !s->failed && i < count * D; i++)
             numbers(out)[((const int32_t *)r.order.data)[first + i / D]] +=
                 numbers(rows)[i] * numbers(dY)[routing_token(&r, first + i / D) * D + i % D];
@@ -514,12 +514,12 @@ static struct tensor weights_of_part(struct single *s, const struct single_node 
 static void try_weights_in_parts(struct suspect *p, const struct single_node *n, double *y)
 {
     struct single *s = p->s;
-    const struct single_node *down = &s->graph->node[single_slot(s, n->in[0])->maker];
+    const struct single_node *down = &s->context->graph->node[single_slot(s, n->in[0])->maker];
     const int tried[] = { s->rounding.parts, 2, 3, 4, 8 };
-    if (down->operation != &single_experts_down || s->config->mixture.zero > 0) return;
+    if (down->operation != &single_experts_down || s->context->config->mixture.zero > 0) return;
     for (int t = 0; t < 5 && p->words[0] == 0 && single_going(s); t++) {
         struct tensor part[MOST_PARTS];
-        const int parts = tried[t], used = s->used;
+        const int parts = tried[t], used = s->memory.used;
         if (parts < 2 || parts > MOST_PARTS || parts > single_slot(s, down->in[0])->cols) continue;
         for (int k = 0; k < parts; k++) part[k] = weights_of_part(s, n, down, parts, k);
         if (single_going(s)) suspect_parts(p, part, parts, "part", y);
@@ -530,7 +530,8 @@ static void try_weights_in_parts(struct suspect *p, const struct single_node *n,
 static void try_sums(struct suspect *p, const struct single_node *n, enum single_pass_kind pass, double *y)
 {
     if (pass == SINGLE_FORWARD) try_dropped(p, n, y);
-    if (pass == SINGLE_INPUT && p->rows == p->s->N && p->cols == p->s->config->mixture.k) try_weights_in_parts(p, n, y);
+    if (pass == SINGLE_INPUT && p->rows == p->s->cursor.N &&
+        p->cols == p->s->context->config->mixture.k) try_weights_in_parts(p, n, y);
 }
 
 const struct single_mistakes single_combine_mistakes = {

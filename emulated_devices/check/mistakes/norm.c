@@ -24,7 +24,7 @@ static struct row row_of(const struct single *s, const struct single_node *n, co
     const double eps = v->eps > 0 ? v->eps : v->no_eps ? 0 : single_norm_eps(s, n);
     double sum = 0, squares = 0;
     for (int64_t i = 0; i < D; i++) sum += x[i];
-    const bool subtracted = s->config->norm == NORM_LAYER ? !v->no_mean : v->subtracted;
+    const bool subtracted = s->context->config->norm == NORM_LAYER ? !v->no_mean : v->subtracted;
     const double mean = subtracted ? sum / (double)D : 0;
     for (int64_t i = 0; i < D; i++) squares += (x[i] - mean) * (x[i] - mean);
     const double variance = v->summed ? squares : squares / (double)(D - v->sample);
@@ -34,16 +34,17 @@ static struct row row_of(const struct single *s, const struct single_node *n, co
 
 static bool cannot(const struct single *s, const struct single_node *n, const struct norm_switches *v)
 {
-    return (v->subtracted && s->config->norm == NORM_LAYER) ||
+    return (v->subtracted && s->context->config->norm == NORM_LAYER) ||
            (v->eps > 0 && fabs(v->eps / single_norm_eps(s, n) - 1) < 1e-3) || (v->no_bias && n->bias < 0) ||
-           (v->no_mean && s->config->norm != NORM_LAYER) || (v->adds_one && norm_base(s->config) != 0) ||
-           (v->lacks_one && norm_base(s->config) == 0);
+           (v->no_mean && s->context->config->norm != NORM_LAYER) ||
+           (v->adds_one && norm_base(s->context->config) != 0) ||
+           (v->lacks_one && norm_base(s->context->config) == 0);
 }
 
 /* What a row is multiplied by. */
 static double factor(const struct single *s, const struct norm_switches *v, double weight)
 {
-    return v->no_weight ? 1 : weight + norm_base(s->config) + v->adds_one - v->lacks_one;
+    return v->no_weight ? 1 : weight + norm_base(s->context->config) + v->adds_one - v->lacks_one;
 }
 
 static struct tensor norm_forward(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
@@ -74,7 +75,7 @@ static struct tensor norm_input(struct single *s, const struct single_node *n, c
     if (!single_going(s) || cannot(s, n, v)) return tensor_none;
     const int64_t D = tensor_cols(dY), ld = tensor_cols(X);
     const struct tensor dX = single_new(s, tensor_rows(X), ld);
-    const bool has_mean = s->config->norm == NORM_LAYER ? !v->no_sum : v->subtracted;
+    const bool has_mean = s->context->config->norm == NORM_LAYER ? !v->no_sum : v->subtracted;
     const struct norm_switches right = { 0 };
     if (tensor_count(w) != D) return tensor_none;
     for (int64_t r = 0; !s->failed && r < tensor_rows(X); r++) {
@@ -153,7 +154,7 @@ static const struct single_mistake norm_rows[] = {
 static const struct single_node *product_before(const struct single *s, int slot)
 {
     const int maker = slot < 0 ? -1 : single_slot(s, slot)->maker;
-    const struct single_node *n = maker < 0 ? NULL : &s->graph->node[maker];
+    const struct single_node *n = maker < 0 ? NULL : &s->context->graph->node[maker];
     if (n == NULL || n->rate > 0) return NULL;
     if (n->operation == &single_matrix) return n;
     if (n->operation == &single_add) return product_before(s, n->in[1]);
@@ -214,7 +215,7 @@ static void try_before_sum(struct suspect *p, const struct single_node *n, doubl
     if (from == NULL || !single_going(s) || tensor_count(X) != p->count) return;
     for (int t = 0; t < 5 && p->words[0] == 0 && !s->failed; t++) {
         struct tensor part[SUSPECT_RANKS];
-        const int used = s->used, parts = suspect_product_parts(s, from, tried[t], part);
+        const int used = s->memory.used, parts = suspect_product_parts(s, from, tried[t], part);
         const struct tensor rest = parts > 0 ? single_new(s, p->rows, p->cols) : tensor_none;
         for (int64_t i = 0; parts > 0 && !s->failed && i < p->count; i++) {
             numbers(rest)[i] = numbers(X)[i];
@@ -235,15 +236,14 @@ static void try_before_sum(struct suspect *p, const struct single_node *n, doubl
 static void try_other_weights(struct suspect *p, const struct single_node *n, enum single_pass_kind pass, double *y)
 {
     struct single *s = p->s;
-    for (int v = 0; v < s->graph->nodes && pass == SINGLE_FORWARD && !s->failed; v++) {
+    for (int v = 0; v < s->context->graph->nodes && pass == SINGLE_FORWARD && !s->failed; v++) {
         struct single_node other = *n;
-        const int used = s->used;
-        const struct single_node *from = &s->graph->node[v];
+        const int used = s->memory.used;
+        const struct single_node *from = &s->context->graph->node[v];
         if (from->operation != n->operation || from->weight == n->weight || from->layer != n->layer) continue;
         other.weight = from->weight, other.bias = from->bias;
-        s->now.lacks[0] = 0, s->unknown = false;
-        const struct single_value value = n->operation->forward(s, &other);
-        if (single_going(s) && tensor_count(value.y) == p->count) {
+        const struct single_value value = single_attempt(s, &other, n->operation->forward);
+        if (value.status == SINGLE_DONE && tensor_count(value.y) == p->count) {
             memcpy(y, value.y.data, (size_t)p->count * sizeof *y);
             suspect_explained(p, y, "it has the weight of %s", single_slot(s, from->out)->name);
         }
@@ -254,7 +254,6 @@ static void try_other_weights(struct suspect *p, const struct single_node *n, en
 static void try_parts(struct suspect *p, const struct single_node *n, enum single_pass_kind pass, double *y)
 {
     try_other_weights(p, n, pass, y);
-    p->s->now.lacks[0] = 0, p->s->unknown = false;
     if (pass == SINGLE_FORWARD && p->words[0] == 0) try_before_sum(p, n, y);
 }
 

@@ -25,7 +25,7 @@ struct pair { int64_t a, b; };
 
 static struct pair pair_at(const struct turning *t, int64_t row, int64_t head, int64_t p)
 {
-    const int64_t at = row * t->width + head * t->p->s->config->A;
+    const int64_t at = row * t->width + head * t->p->s->context->config->A;
     return t->rotary.neighbours ? (struct pair){ at + 2 * p, at + 2 * p + 1 }
                                 : (struct pair){ at + p, at + p + t->pairs };
 }
@@ -37,7 +37,7 @@ static double angle_at(const struct turning *t, int64_t position, int64_t p)
 {
     const struct suspect *of = t->p;
     double cross = 0, dot = 0;
-    for (int64_t row = position; row < of->rows; row += of->s->batch.S)
+    for (int64_t row = position; row < of->rows; row += of->s->cursor.batch.S)
         for (int64_t h = 0; h < t->heads; h++) {
             const struct pair at = pair_at(t, row, h, p);
             if (!is_off(of, at.a) && !is_off(of, at.b)) continue;
@@ -50,7 +50,7 @@ static double angle_at(const struct turning *t, int64_t position, int64_t p)
 /* Measured from position to position twice as far, so that no turn is missed; where nothing is wrong it is right. */
 static void measure(struct turning *t)
 {
-    const int64_t S = t->p->s->batch.S;
+    const int64_t S = t->p->s->cursor.batch.S;
     for (int64_t p = 0; p < t->pairs; p++) {
         const double right = rotary_frequency(&t->rotary, 2 * t->pairs, p, S), zero = angle_at(t, 0, p);
         double f = NAN, from = isnan(zero) ? 0 : zero;
@@ -67,12 +67,12 @@ static void measure(struct turning *t)
 static void turn(const struct turning *t, const double f[PAIRS], double first, double *y)
 {
     const struct suspect *of = t->p;
-    const int64_t H = of->s->config->H;
+    const int64_t H = of->s->context->config->H;
     for (int64_t i = 0; i < of->count; i++) y[i] = of->want[i];
     for (int64_t i = 0; i < of->rows * t->heads * t->pairs; i++) {
         const int64_t row = i / (t->heads * t->pairs), p = i % t->pairs, head = i / t->pairs % t->heads;
         const struct pair at = pair_at(t, row, head, p);
-        const double angle = t->sign * ((double)(row % of->s->batch.S) + first) * f[p], a = t->x[at.a] * t->size,
+        const double angle = t->sign * ((double)(row % of->s->cursor.batch.S) + first) * f[p], a = t->x[at.a] * t->size,
                      b = t->x[at.b] * t->size;
         if (!(head < H ? t->queries : t->keys)) continue;
         y[at.a] = a * cos(angle) - b * sin(angle), y[at.b] = b * cos(angle) + a * sin(angle);
@@ -86,7 +86,7 @@ static const char *of_what(const struct turning *t)
 
 static void frequencies_of(const struct turning *t, const struct rotary *r, double f[PAIRS])
 {
-    for (int64_t p = 0; p < t->pairs; p++) f[p] = rotary_frequency(r, 2 * t->pairs, p, t->p->s->batch.S);
+    for (int64_t p = 0; p < t->pairs; p++) f[p] = rotary_frequency(r, 2 * t->pairs, p, t->p->s->cursor.batch.S);
 }
 
 /* How far frequencies are from those that were measured. */
@@ -197,12 +197,13 @@ static void try_measured(struct suspect *p, const struct turning *t, double *y)
 void suspect_rotation(struct suspect *p, const struct single_node *n, enum single_pass_kind pass, double *y)
 {
     struct single *s = p->s;
-    const struct model_config *c = s->config;
+    const struct model_config *c = s->context->config;
     const struct tensor X = pass == SINGLE_FORWARD ? single_act(s, n->in[0]) : single_grad(s, n->out);
     struct turning t = { .p = p, .sign = pass == SINGLE_FORWARD ? 1 : -1, .width = p->cols,
                          .pairs = rotary_table_width(c) / 2, .heads = c->H + c->K,
                          .rotary = model_rotary(c, n->layer) };
-    if (!single_going(s) || p->words[0] || t.pairs > PAIRS || s->batch.S < 2 || tensor_count(X) != p->count) return;
+    if (!single_going(s) || p->words[0] || t.pairs > PAIRS || s->cursor.batch.S < 2 ||
+        tensor_count(X) != p->count) return;
     t.x = numbers(X), t.size = rotary_size(&t.rotary);
     for (int64_t i = 0; i < p->count; i++) {
         const int64_t head = i % p->cols / c->A;

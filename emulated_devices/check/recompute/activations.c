@@ -121,8 +121,8 @@ static struct element clamped_slope(double dy, double gate, double up, bool firs
 static struct single_value clamped_forward(struct single *s, const struct single_node *n)
 {
     const struct tensor X = single_act(s, n->in[0]);
-    const struct clamped c = s->config->mixture.clamped;
-    if (!single_going(s)) return single_none;
+    const struct clamped c = s->context->config->mixture.clamped;
+    if (!single_going(s)) return single_stop(s);
     const int64_t F = tensor_cols(X) / 2;
     const struct single_value v = single_value_new(s, tensor_rows(X), F);
     for (int64_t i = 0; !s->failed && i < tensor_count(v.y); i++) {
@@ -135,8 +135,8 @@ static struct single_value clamped_forward(struct single *s, const struct single
 static struct single_value clamped_input(struct single *s, const struct single_node *n)
 {
     const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
-    const struct clamped c = s->config->mixture.clamped;
-    if (!single_going(s)) return single_none;
+    const struct clamped c = s->context->config->mixture.clamped;
+    if (!single_going(s)) return single_stop(s);
     const int64_t F = tensor_cols(dY);
     const struct single_value v = single_value_new(s, tensor_rows(X), 2 * F);
     for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
@@ -160,7 +160,7 @@ const struct single_operation single_clamped_swiglu = {
 static struct single_value gelu_forward(struct single *s, const struct single_node *n)
 {
     const struct tensor X = single_act(s, n->in[0]);
-    if (!single_going(s)) return single_none;
+    if (!single_going(s)) return single_stop(s);
     const struct single_value v = single_value_new(s, tensor_rows(X), tensor_cols(X));
     for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
         const double x = numbers(X)[i];
@@ -172,7 +172,7 @@ static struct single_value gelu_forward(struct single *s, const struct single_no
 static struct single_value gelu_input(struct single *s, const struct single_node *n)
 {
     const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
-    if (!single_going(s)) return single_none;
+    if (!single_going(s)) return single_stop(s);
     const struct single_value v = single_value_new(s, tensor_rows(X), tensor_cols(X));
     for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
         const double x = numbers(X)[i], d = numbers(dY)[i];
@@ -200,7 +200,7 @@ static const struct gated of_swiglu = { swiglu, silu_steps, swiglu_slope },
 static struct single_value gated_forward(struct single *s, const struct single_node *n, const struct gated *of)
 {
     const struct tensor X = single_act(s, n->in[0]);
-    if (!single_going(s)) return single_none;
+    if (!single_going(s)) return single_stop(s);
     const int64_t F = tensor_cols(X) / 2;
     const struct single_value v = single_value_new(s, tensor_rows(X), F);
     for (int64_t i = 0; !s->failed && i < tensor_count(v.y); i++) {
@@ -213,7 +213,7 @@ static struct single_value gated_forward(struct single *s, const struct single_n
 static struct single_value gated_input(struct single *s, const struct single_node *n, const struct gated *of)
 {
     const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
-    if (!single_going(s)) return single_none;
+    if (!single_going(s)) return single_stop(s);
     const int64_t F = tensor_cols(dY);
     const struct single_value v = single_value_new(s, tensor_rows(X), 2 * F);
     for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
@@ -275,7 +275,7 @@ const struct single_operation single_swiglu = {
 static struct single_value silu_forward(struct single *s, const struct single_node *n)
 {
     const struct tensor X = single_act(s, n->in[0]);
-    if (!single_going(s)) return single_none;
+    if (!single_going(s)) return single_stop(s);
     const struct single_value v = single_value_new(s, tensor_rows(X), tensor_cols(X));
     for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
         const double x = numbers(X)[i];
@@ -287,7 +287,7 @@ static struct single_value silu_forward(struct single *s, const struct single_no
 static struct single_value silu_input(struct single *s, const struct single_node *n)
 {
     const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
-    if (!single_going(s)) return single_none;
+    if (!single_going(s)) return single_stop(s);
     const struct single_value v = single_value_new(s, tensor_rows(X), tensor_cols(X));
     for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
         const double x = numbers(X)[i], d = numbers(dY)[i];
@@ -309,7 +309,7 @@ const struct single_operation single_silu = {
 
 static struct single_value gate_times(struct single *s, struct tensor X, struct tensor logits)
 {
-    if (!single_going(s)) return single_none;
+    if (!single_going(s)) return single_stop(s);
     const struct single_value v = single_value_new(s, tensor_rows(X), tensor_cols(X));
     for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
         const double x = numbers(logits)[i / tensor_cols(X)], times = fabs(numbers(X)[i]),
@@ -337,7 +337,7 @@ static struct single_value gate_input(struct single *s, const struct single_node
 static struct single_value gate_logits(struct single *s, const struct single_node *n)
 {
     const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]), logits = single_act(s, n->in[1]);
-    if (!single_going(s)) return single_none;
+    if (!single_going(s)) return single_stop(s);
     const int64_t D = tensor_cols(X);
     const struct rounding *r = &s->rounding;
     const struct single_value v = single_value_new(s, tensor_rows(X), 1);

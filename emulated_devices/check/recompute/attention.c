@@ -36,13 +36,13 @@ struct rows {
 static struct rows rows_new(struct single *s, const struct single_node *n)
 {
     const struct tensor X = single_act(s, n->in[0]), own = single_param(s, n->weight),
-                        prefix = s->config->sinks ? tensor_none : own;
-    struct rows r = { .S = s->batch.S, .window = model_window(s->config, n->layer), .each = s->N,
+                        prefix = s->context->config->sinks ? tensor_none : own;
+    struct rows r = { .S = s->cursor.batch.S, .window = model_window(s->context->config, n->layer), .each = s->cursor.N,
                       .kept = 1 / (1 - n->rate), .mask = single_mask(s, n) };
     if (!single_going(s)) return r;
-    const int64_t width = tensor_cols(X), more = tensor_rows(prefix), q = s->config->H * s->config->A;
-    if (s->config->sinks) r.sink = numbers(own);
-    r.x = X, r.tokens = tensor_rows(X), r.T = s->config->streams.prefix * (more > 0);
+    const int64_t width = tensor_cols(X), more = tensor_rows(prefix), q = s->context->config->H * s->context->config->A;
+    if (s->context->config->sinks) r.sink = numbers(own);
+    r.x = X, r.tokens = tensor_rows(X), r.T = s->context->config->streams.prefix * (more > 0);
     if (more == 0) return r;
     r.x = single_new(s, r.tokens + more, width);
     if (s->failed) return r;
@@ -76,7 +76,7 @@ static const double *row_at(const struct rows *r, int64_t row, int64_t col)
 static double times_of(const struct single *s, const struct rows *r, int64_t n, int64_t h, int64_t j)
 {
     if (!tensor_present(r->mask)) return 1;
-    const int64_t row = (n / r->S * s->config->H + h) * r->S + n % r->S;
+    const int64_t row = (n / r->S * s->context->config->H + h) * r->S + n % r->S;
     return numbers(r->mask)[row * r->S + j] * r->kept;
 }
 
@@ -174,7 +174,7 @@ enum { QUERY_ARRAYS = 10 };
 static struct tensor query_scratch(struct single *s, const struct rows *r, int64_t heads)
 {
     const int64_t keys = r->S + r->T;
-    return single_new(s, QUERY_ARRAYS * heads, keys > s->config->A ? keys : s->config->A);
+    return single_new(s, QUERY_ARRAYS * heads, keys > s->context->config->A ? keys : s->context->config->A);
 }
 
 /* How far a probability that is subnormal is off; by steps its exponential is, too. */
@@ -186,7 +186,7 @@ static void tiny_probability(const struct single *s, double tiny[WAYS])
 /* A score becomes its soft cap; by steps, quotient, tanh and product are stored. */
 static void cap_score(const struct single *s, struct query *q, int64_t j)
 {
-    const double cap = s->config->score_cap, x = q->p[j], T = cap > 0 ? tanh(x / cap) : 0, u = s->rounding.sum;
+    const double cap = s->context->config->score_cap, x = q->p[j], T = cap > 0 ? tanh(x / cap) : 0, u = s->rounding.sum;
     q->slope[j] = 1 - T * T, q->bend[j] = cap > 0 ? 2 * fabs(T) / cap : 0;
     if (cap == 0) return;
     q->p[j] = cap * T;
@@ -211,7 +211,7 @@ static void take_sink(const struct single *s, struct query *q, double logit, dou
 static struct query query_of(const struct single *s, const struct rows *r, int64_t n, int64_t h, double *scratch,
                              int64_t room)
 {
-    const struct model_config *c = s->config;
+    const struct model_config *c = s->context->config;
     double *const a = scratch;
     struct query q = { .row = n, .keys = keys_of(r, n), .at = heads_of(c, h), .p = a, .off = { a + room, a + 2 * room },
                        .times = a + 3 * room, .x = a + 4 * room, .off_x = { a + 5 * room, a + 6 * room },
@@ -263,14 +263,14 @@ static void gather_row(const struct query *q, const struct rows *r, struct sums 
 
 static struct single_value forward(struct single *s, const struct single_node *n)
 {
-    const struct model_config *c = s->config;
+    const struct model_config *c = s->context->config;
     const struct rows r = rows_new(s, n);
-    if (!single_going(s)) return single_none;
+    if (!single_going(s)) return single_stop(s);
     const struct gathered g = gathered_new(s, r.tokens, single_slot(s, n->out)->cols);
     const struct tensor scratch = query_scratch(s, &r, c->H);
     const int64_t room = tensor_cols(scratch);
     double tiny_p[WAYS];
-    if (s->failed) return single_none;
+    if (s->failed) return single_stop(s);
     tiny_probability(s, tiny_p);
     #pragma omp parallel for schedule(static)
     for (int64_t h = 0; h < c->H; h++)
@@ -299,8 +299,8 @@ static void result_of(const struct rows *w, struct query *q, const double *dy, c
 /* How far the slope of a cap is off, and, by steps, what is stored before and after the products with it. */
 static double off_slope(const struct single *s, const struct query *q, int64_t j, int way)
 {
-    const double T = q->bend[j] * s->config->score_cap / 2;
-    if (s->config->score_cap == 0) return 0;
+    const double T = q->bend[j] * s->context->config->score_cap / 2;
+    if (s->context->config->score_cap == 0) return 0;
     return q->bend[j] * q->off[way][j] + 4 * s->rounding.sum + 2 * T * T * s->rounding.store +
            (way == STEPS ? 3 * s->rounding.store * q->slope[j] : 0);
 }
@@ -310,7 +310,7 @@ static double off_slope(const struct single *s, const struct query *q, int64_t j
 static void slopes(const struct single *s, const struct rows *w, struct query *q, const double *dy,
                    const double *result, double common[WAYS])
 {
-    const struct model_config *c = s->config;
+    const struct model_config *c = s->context->config;
     const struct rounding *r = &s->rounding;
     const int64_t V = value_width(c);
     const double g = rounding_of_sum(r->sum, V), scale = attention_scale(c);
@@ -347,7 +347,7 @@ static void slopes(const struct single *s, const struct rows *w, struct query *q
 static void spread(const struct single *s, const struct gathered *g, const struct rows *r, const struct query *q,
                    const double common[WAYS], const double *dy)
 {
-    const int64_t width = tensor_cols(g->y), A = s->config->A, V = value_width(s->config);
+    const int64_t width = tensor_cols(g->y), A = s->context->config->A, V = value_width(s->context->config);
     double tiny_p[WAYS];
     tiny_probability(s, tiny_p);
     const struct sums my = sums_at(g, q->row * width + q->at.query);
@@ -374,7 +374,7 @@ static void spread(const struct single *s, const struct gathered *g, const struc
 /* What a head added to the gradients of keys and values is stored, and so is the sum. */
 static void store_head(const struct single *s, const struct gathered *g, double *before, struct heads at)
 {
-    const int64_t A = s->config->A;
+    const int64_t A = s->context->config->A;
     for (int64_t n = 0; n < tensor_rows(g->y); n++)
         for (int64_t a = 0; a < 2 * A; a++) {
             const int64_t to = n * tensor_cols(g->y) + (a < A ? at.key + a : at.value + a - A);
@@ -387,7 +387,7 @@ static void store_head(const struct single *s, const struct gathered *g, double 
 static void gather_head(const struct single *s, const struct rows *r, struct tensor y, struct tensor dy, int64_t h,
                         const struct gathered *g, double *scratch, int64_t room)
 {
-    const struct model_config *c = s->config;
+    const struct model_config *c = s->context->config;
     for (int64_t n = 0; n < r->tokens; n++) {
         const int64_t at = (n * c->H + h) * value_width(c);
         const double *my_dy = numbers(dy) + at, *my_y = numbers(y) + at;
@@ -401,22 +401,22 @@ static void gather_head(const struct single *s, const struct rows *r, struct ten
 /* The gradients of all rows that have keys.  Heads that share keys add to the same sums, one after another. */
 static struct single_value backward(struct single *s, const struct single_node *n)
 {
-    const struct model_config *c = s->config;
+    const struct model_config *c = s->context->config;
     const struct rows r = rows_new(s, n);
     const struct tensor dY = single_grad(s, n->out), O = single_act(s, n->out);
-    if (!single_going(s)) return single_none;
+    if (!single_going(s)) return single_stop(s);
     const int64_t rows = tensor_rows(r.x), width = tensor_cols(r.x), sharing = c->H / c->K;
     const struct gathered g = gathered_new(s, rows, width);
     const struct tensor scratch = query_scratch(s, &r, c->K), before = single_new(s, rows, width);
     const int64_t room = tensor_cols(scratch);
-    if (s->failed) return single_none;
+    if (s->failed) return single_stop(s);
     #pragma omp parallel for schedule(static)
     for (int64_t k = 0; k < c->K; k++)
         for (int64_t h = k * sharing; h < (k + 1) * sharing; h++) {
             gather_head(s, &r, O, dY, h, &g, numbers(scratch) + k * QUERY_ARRAYS * room, room);
             if (c->K < c->H) store_head(s, &g, numbers(before), heads_of(c, h));
         }
-    return finish(s, &g, r.S * sharing * (r.T > 0 ? s->all.B : 1));
+    return finish(s, &g, r.S * sharing * (r.T > 0 ? s->context->all.B : 1));
 }
 
 static struct tensor some(struct single *s, struct tensor t, int64_t first, int64_t rows, int64_t col)
@@ -431,7 +431,7 @@ static struct tensor some(struct single *s, struct tensor t, int64_t first, int6
 /* Rows of a value, from a column on. */
 static struct single_value part_of(struct single *s, struct single_value v, int64_t first, int64_t rows, int64_t col)
 {
-    if (!single_going(s)) return single_none;
+    if (!single_going(s)) return single_stop(s);
     return (struct single_value){ .y = some(s, v.y, first, rows, col), .fused = some(s, v.fused, first, rows, col),
                                   .steps = some(s, v.steps, first, rows, col) };
 }
@@ -456,7 +456,7 @@ static void copy_last(struct gathered *all, struct gathered *tile, bool back)
 /* Add what the tile's queries of the i-th head of each group contribute. */
 static void gather_tile(struct single *s, const struct single_node *n, int64_t i, struct gathered *all)
 {
-    const struct model_config *c = s->config;
+    const struct model_config *c = s->context->config;
     const struct rows r = rows_new(s, n);
     const struct tensor dY = single_grad(s, n->out), O = single_act(s, n->out);
     if (!single_going(s)) return;
@@ -474,11 +474,11 @@ static void gather_tile(struct single *s, const struct single_node *n, int64_t i
 /* The keys and values of all prefixes, tile after tile.  What a head added is stored when all tiles have theirs. */
 static struct single_value weight(struct single *s, const struct single_node *n)
 {
-    const struct model_config *c = s->config;
+    const struct model_config *c = s->context->config;
     const int64_t rows = model_param(c, n->weight).dim[0], width = single_slot(s, n->in[0])->cols, q = c->H * c->A;
     struct gathered all = gathered_new(s, rows, width);
     const struct tensor before = single_new(s, rows, width);
-    const int used = s->used;
+    const int used = s->memory.used;
     for (int64_t i = 0; i < c->H / c->K; i++) {
         for (struct single_tiles t = single_tiles_weight(s, n); single_going(s) && single_next_tile(s, &t);)
             gather_tile(s, n, i, &all), single_release(s, used);
@@ -486,8 +486,8 @@ static struct single_value weight(struct single *s, const struct single_node *n)
         for (int64_t k = 0; k < c->K && c->K < c->H && single_going(s); k++)
             store_head(s, &all, numbers(before), heads_of(c, k * (c->H / c->K) + i));
     }
-    if (!single_going(s)) return single_none;
-    const struct single_value v = finish(s, &all, s->all.S * (c->H / c->K) * s->all.B);
+    if (!single_going(s)) return single_stop(s);
+    const struct single_value v = finish(s, &all, s->context->all.S * (c->H / c->K) * s->context->all.B);
     for (int64_t i = 0; single_going(s) && i < tensor_count(v.y); i++) {
         const double off = off_parts(s, numbers(all.absolute)[i]);
         numbers(v.fused)[i] += off, numbers(v.steps)[i] += off;
@@ -501,7 +501,7 @@ struct sinks { struct single_value v; struct tensor all, square; };
 static void add_sink(const struct single *s, const struct rows *r, struct tensor y, struct tensor dy, int64_t h,
                      const struct sinks *to, double *scratch, int64_t room)
 {
-    const struct model_config *c = s->config;
+    const struct model_config *c = s->context->config;
     double *const off[WAYS] = { [FUSED] = numbers(to->v.fused) + h, [STEPS] = numbers(to->v.steps) + h };
     for (int64_t n = 0; n < r->tokens; n++) {
         struct query q = query_of(s, r, n, h, scratch, room);
@@ -517,9 +517,9 @@ static void add_sink(const struct single *s, const struct rows *r, struct tensor
 /* Tile after tile. */
 static struct single_value sink_weight(struct single *s, const struct single_node *n)
 {
-    const int64_t H = s->config->H;
+    const int64_t H = s->context->config->H;
     const struct sinks sums = { single_value_new(s, 1, H), single_new(s, 1, H), single_new(s, 1, H) };
-    const int used = s->used;
+    const int used = s->memory.used;
     for (struct single_tiles t = single_tiles_weight(s, n); single_going(s) && single_next_tile(s, &t);) {
         const struct rows r = rows_new(s, n);
         const struct tensor dY = single_grad(s, n->out), O = single_act(s, n->out),
@@ -530,13 +530,13 @@ static struct single_value sink_weight(struct single *s, const struct single_nod
     }
     single_take_all(s);
     for (int64_t h = 0; h < H && single_going(s); h++) {
-        const double all = numbers(sums.all)[h], sum = rounding_of_sum(s->rounding.sum, s->N) * all,
+        const double all = numbers(sums.all)[h], sum = rounding_of_sum(s->rounding.sum, s->cursor.N) * all,
                      stored = rounding_of_terms(s->rounding.store, all, sqrt(numbers(sums.square)[h]));
-        const double fused = sum + tiny_terms(s->rounding.sum_tiny, s->N) + off_parts(s, all);
+        const double fused = sum + tiny_terms(s->rounding.sum_tiny, s->cursor.N) + off_parts(s, all);
         numbers(sums.v.fused)[h] += fused;
-        numbers(sums.v.steps)[h] += fused + 3 * (stored + tiny_terms(s->rounding.tiny, s->N));
+        numbers(sums.v.steps)[h] += fused + 3 * (stored + tiny_terms(s->rounding.tiny, s->cursor.N));
     }
-    return single_going(s) ? sums.v : single_none;
+    return single_going(s) ? sums.v : single_stop(s);
 }
 
 const struct single_operation single_sink_attention = {

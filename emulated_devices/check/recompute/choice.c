@@ -32,12 +32,13 @@ struct made { const struct single_node *up; struct tensor rows, tokens; int64_t 
 /* Whether a row near those of an expert is what it makes of a token. */
 static bool has_made(struct single *s, const struct routing *r, const struct made *m, int64_t token, int32_t e)
 {
-    const int used = s->used;
+    const int used = s->memory.used;
     const int64_t out = tensor_cols(m->rows), in = tensor_cols(m->tokens);
     const struct tensor W = single_param(s, m->up->weight + e * m->up->stride), y = single_new(s, 1, out);
     int64_t first = 0;
     bool found = false;
-    if (single_going(s)) s->ops->linear_forward_add(y, tensor_2d(numbers(m->tokens) + token * in, F64, 1, in), W);
+    if (single_going(s)) s->context->ops->linear_forward_add(y, tensor_2d(numbers(m->tokens) + token * in, F64, 1, in),
+                                                             W);
     for (int32_t before = 0; before < e; before++) first += routing_count(r, before);
     for (int64_t i = first - m->open; single_going(s) && !found && i < first + routing_count(r, e) + m->open + 1; i++) {
         double off = 0, size = 0;
@@ -71,8 +72,8 @@ static bool settle(struct single *s, struct routing *r, const struct made *m, in
 
 static const struct single_node *node_of(const struct single *s, const struct single_operation *is, int logits)
 {
-    for (int v = 0; v < s->graph->nodes; v++) {
-        const struct single_node *n = &s->graph->node[v];
+    for (int v = 0; v < s->context->graph->nodes; v++) {
+        const struct single_node *n = &s->context->graph->node[v];
         if (n->operation == is && n->logits == logits) return n;
     }
     return NULL;
@@ -81,24 +82,25 @@ static const struct single_node *node_of(const struct single *s, const struct si
 /* Equal logits make equal keys, and nothing is dropped: a choice between them is open. */
 static bool keys_are_logits(const struct single *s)
 {
-    const struct mixture_config *c = &s->config->mixture;
+    const struct mixture_config *c = &s->context->config->mixture;
     return !c->router.biased && c->router.groups <= 1 && c->router.top_p == 0 && c->capacity_factor == 0 &&
            c->router.scores != SCORES_NEAR;
 }
 
 bool routing_settle(struct single *s, struct routing *r, int logits, const bool *open, int64_t count)
 {
-    const int used = s->used;
+    const int used = s->memory.used;
     struct made m = { .up = node_of(s, &single_experts_up, logits), .open = count };
     bool all = m.up && keys_are_logits(s) && !single_slot(s, m.up->out)->unseen;
     if (!all) return false;
     const struct single_slot *up = single_slot(s, m.up->out);
+    const struct single_reading outer = single_read_anew(s);
     m.rows = single_input(s, single_name("act/", up->name), r->rows, up->cols);
     m.tokens = single_act(s, m.up->in[0]);
     for (int64_t n = 0; n < tensor_rows(r->logits) && all && single_going(s); n++)
         if (open[n]) all = settle(s, r, &m, n);
     all = all && single_going(s);
-    s->now.lacks[0] = 0;                                /* without them it stays open */
+    s->reading = outer;                                 /* without them it stays open */
     single_release(s, used);
     return all;
 }
@@ -138,13 +140,14 @@ static void exchange(struct routing *r, int64_t token, const double *have, doubl
 void routing_order(struct single *s, struct routing *r, int logits)
 {
     const struct single_node *sum = node_of(s, &single_combine, logits);
-    const int used = s->used;
+    const int used = s->memory.used;
     if (!single_going(s) || sum == NULL || !keys_are_logits(s) || !has_ties(r)) return;
     routing_sort(s, r);
     const struct single_slot *of[3] = { single_slot(s, sum->in[0]), single_slot(s, sum->in[1]),
                                         single_slot(s, sum->out) };
     if (of[0]->unseen || of[1]->unseen || of[2]->unseen) return;
     const int64_t N = tensor_rows(r->logits), D = of[2]->cols;
+    const struct single_reading outer = single_read_anew(s);
     const struct tensor rows = single_input(s, single_name("act/", of[0]->name), r->rows, D),
                         have = single_input(s, single_name("grad/", of[1]->name), N, r->k),
                         dY = single_input(s, single_name("grad/", of[2]->name), N, D), right = single_new(s, N, r->k);
@@ -154,6 +157,6 @@ void routing_order(struct single *s, struct routing *r, int logits)
                 numbers(rows)[i * D + d] * numbers(dY)[routing_token(r, i) * D + d];
     for (int64_t n = 0; single_going(s) && n < N; n++)
         exchange(r, n, numbers(have) + n * r->k, numbers(right) + n * r->k);
-    s->now.lacks[0] = 0;                                /* without them the order shows nowhere */
+    s->reading = outer;                                 /* without them the order shows nowhere */
     single_release(s, used);
 }

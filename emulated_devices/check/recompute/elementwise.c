@@ -12,7 +12,7 @@
 static struct single_value add(struct single *s, const struct single_node *n)
 {
     const struct single_value x[] = { single_value_of(s, n->in[0]), single_value_of(s, n->in[1]) };
-    return single_going(s) ? single_sum(s, x, 2) : single_none;
+    return single_going(s) ? single_sum(s, x, 2) : single_stop(s);
 }
 
 static struct single_value handed_on(struct single *s, const struct single_node *n)
@@ -68,8 +68,8 @@ const struct single_operation single_dropout = {
 
 static struct single_value scaled(struct single *s, struct single_value x)
 {
-    const double a = embedding_factor(s->config, s->rounding.results);
-    if (!single_going(s)) return single_none;
+    const double a = embedding_factor(s->context->config, s->rounding.results);
+    if (!single_going(s)) return single_stop(s);
     const struct single_value v = single_value_new(s, tensor_rows(x.y), tensor_cols(x.y));
     for (int64_t i = 0; !s->failed && i < tensor_count(v.y); i++) {
         const double y = a * numbers(x.y)[i], off = s->rounding.sum * fabs(y) + s->rounding.sum_tiny;
@@ -103,9 +103,9 @@ const struct single_operation single_scale = {
 static struct single_value soft_cap(struct single *s, const struct single_node *n)
 {
     const struct tensor X = single_act(s, n->in[0]);
-    if (!single_going(s)) return single_none;
+    if (!single_going(s)) return single_stop(s);
     const struct rounding *r = &s->rounding;
-    const double cap = s->config->logit_cap;
+    const double cap = s->context->config->logit_cap;
     const struct single_value v = single_value_new(s, tensor_rows(X), tensor_cols(X));
     for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
         const double x = numbers(X)[i], T = tanh(x / cap), y = cap * T, slope = 1 - T * T, times = cap * (1 + slope);
@@ -120,9 +120,9 @@ static struct single_value soft_cap(struct single *s, const struct single_node *
 static struct single_value soft_cap_input(struct single *s, const struct single_node *n)
 {
     const struct tensor dY = single_grad(s, n->out), Y = single_act(s, n->out);
-    if (!single_going(s)) return single_none;
+    if (!single_going(s)) return single_stop(s);
     const struct rounding *r = &s->rounding;
-    const double cap = s->config->logit_cap, u = r->sum;
+    const double cap = s->context->config->logit_cap, u = r->sum;
     const struct single_value v = single_value_new(s, tensor_rows(Y), tensor_cols(Y));
     for (int64_t i = 0; !s->failed && i < tensor_count(Y); i++) {
         const double dy = numbers(dY)[i], T = numbers(Y)[i] / cap, slope = 1 - T * T,
@@ -160,7 +160,7 @@ static void turn(struct single *s, struct single_value v, struct tensor X, int64
 
 static struct single_value rotate(struct single *s, struct tensor X, int layer, double sign)
 {
-    const struct model_config *c = s->config;
+    const struct model_config *c = s->context->config;
     const struct rotary rotary = model_rotary(c, layer);
     const double size = rotary_size(&rotary);
     const int64_t width = tensor_cols(X), R = rotary_table_width(c), half = R / 2;
@@ -169,7 +169,8 @@ static struct single_value rotate(struct single *s, struct tensor X, int layer, 
     for (int64_t n = 0; !s->failed && n < tensor_rows(X); n++)
         for (int64_t h = 0; h < c->H + c->K; h++)
             for (int64_t p = 0; p < half; p++) {
-                const double angle = (double)(n % s->batch.S) * rotary_frequency(&rotary, R, p, s->batch.S);
+                const double turned = rotary_frequency(&rotary, R, p, s->cursor.batch.S),
+                             angle = (double)(n % s->cursor.batch.S) * turned;
                 const int64_t at = n * width + h * c->A, i = rotary.neighbours ? 2 * p : p,
                               j = rotary.neighbours ? 2 * p + 1 : p + half;
                 turn(s, v, X, at + i, at + j, sign * angle, size);
@@ -180,13 +181,13 @@ static struct single_value rotate(struct single *s, struct tensor X, int layer, 
 static struct single_value rotary_forward(struct single *s, const struct single_node *n)
 {
     const struct tensor X = single_act(s, n->in[0]);
-    return single_going(s) ? rotate(s, X, n->layer, 1) : single_none;
+    return single_going(s) ? rotate(s, X, n->layer, 1) : single_stop(s);
 }
 
 static struct single_value rotary_input(struct single *s, const struct single_node *n)
 {
     const struct tensor dY = single_grad(s, n->out);
-    return single_going(s) ? rotate(s, dY, n->layer, -1) : single_none;
+    return single_going(s) ? rotate(s, dY, n->layer, -1) : single_stop(s);
 }
 
 const struct single_operation single_rotary = {

@@ -34,10 +34,10 @@ static void put_rows(struct tensor to, int64_t first, struct tensor from)
 static struct single_value products(struct single *s, const struct single_node *n, const struct routing *r,
                                     struct tensor X, bool tokens, bool back)
 {
-    const struct param_spec p = model_param(s->config, n->weight);
+    const struct param_spec p = model_param(s->context->config, n->weight);
     const struct single_value v = single_value_new(s, r->rows, back ? p.dim[1] : p.dim[0]);
     for (int64_t e = 0; e < r->E && single_going(s); e++) {
-        const int used = s->used;
+        const int used = s->memory.used;
         const int64_t first = first_row(r, e);
         if (routing_count(r, e) == 0) continue;
         const struct tensor W = single_param(s, n->weight + (int)e * n->stride), x = rows_of(s, r, e, X, tokens),
@@ -55,36 +55,37 @@ static struct single_value products(struct single *s, const struct single_node *
 /* The rows of one expert, tile after tile. */
 static struct single_value weight_of(struct single *s, const struct single_node *n, bool tokens)
 {
-    const struct param_spec p = model_param(s->config, n->weight);
+    const struct param_spec p = model_param(s->context->config, n->weight);
     struct product_sum a = product_weight_begin(s, p.dim[0], p.dim[1]);
-    const int used = s->used;
-    s->one_expert = true;
+    const int used = s->memory.used;
+    s->cursor.one_expert = true;
     for (struct single_tiles t = single_tiles_weight(s, n); single_going(s) && single_next_tile(s, &t);) {
         const struct routing r = routing_of(s, n->logits);
         const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
         if (single_going(s))
-            product_weight_add(s, &a, rows_of(s, &r, s->expert, dY, false), rows_of(s, &r, s->expert, X, tokens));
+            product_weight_add(s, &a, rows_of(s, &r, s->cursor.expert, dY, false),
+                               rows_of(s, &r, s->cursor.expert, X, tokens));
         single_release(s, used);
     }
     single_take_all(s);
-    s->one_expert = false;
-    return single_going(s) ? product_weight_end(s, &a) : single_none;
+    s->cursor.one_expert = false;
+    return single_going(s) ? product_weight_end(s, &a) : single_stop(s);
 }
 
 static struct single_value bias(struct single *s, const struct single_node *n)
 {
     struct product_sum a = product_bias_begin(s, single_slot(s, n->out)->cols);
-    const int used = s->used;
-    s->one_expert = true;
+    const int used = s->memory.used;
+    s->cursor.one_expert = true;
     for (struct single_tiles t = single_tiles_weight(s, n); single_going(s) && single_next_tile(s, &t);) {
         const struct routing r = routing_of(s, n->logits);
         const struct tensor dY = single_grad(s, n->out);
-        if (single_going(s)) product_bias_add(s, &a, rows_of(s, &r, s->expert, dY, false));
+        if (single_going(s)) product_bias_add(s, &a, rows_of(s, &r, s->cursor.expert, dY, false));
         single_release(s, used);
     }
     single_take_all(s);
-    s->one_expert = false;
-    return single_going(s) ? product_weight_end(s, &a) : single_none;
+    s->cursor.one_expert = false;
+    return single_going(s) ? product_weight_end(s, &a) : single_stop(s);
 }
 
 /* Add the rows of a token; times: of each choice, NULL for 1; sizes: of the rows.  What is added up is stored by steps.
@@ -120,7 +121,7 @@ static struct single_value up_forward(struct single *s, const struct single_node
 {
     const struct routing r = routing_of(s, n->logits);
     const struct tensor X = single_act(s, n->in[0]);
-    return single_going(s) ? products(s, n, &r, X, true, false) : single_none;
+    return single_going(s) ? products(s, n, &r, X, true, false) : single_stop(s);
 }
 
 static struct single_sizes sizes_of_rows(struct single *s, struct tensor y)
@@ -134,9 +135,9 @@ static struct single_value up_input(struct single *s, const struct single_node *
 {
     const struct routing r = routing_of(s, n->logits);
     const struct tensor dY = single_grad(s, n->out);
-    if (!single_going(s)) return single_none;
+    if (!single_going(s)) return single_stop(s);
     const struct single_value rows = single_settled(s, products(s, n, &r, dY, false, true));
-    return single_going(s) ? sum_rows(s, &r, rows, sizes_of_rows(s, rows.y), NULL) : single_none;
+    return single_going(s) ? sum_rows(s, &r, rows, sizes_of_rows(s, rows.y), NULL) : single_stop(s);
 }
 
 static struct single_value up_weight(struct single *s, const struct single_node *n) { return weight_of(s, n, true); }
@@ -160,14 +161,14 @@ static struct single_value down_forward(struct single *s, const struct single_no
 {
     const struct routing r = routing_of(s, n->logits);
     const struct tensor X = single_act(s, n->in[0]);
-    return single_going(s) ? products(s, n, &r, X, false, false) : single_none;
+    return single_going(s) ? products(s, n, &r, X, false, false) : single_stop(s);
 }
 
 static struct single_value down_input(struct single *s, const struct single_node *n)
 {
     const struct routing r = routing_of(s, n->logits);
     const struct tensor dY = single_grad(s, n->out);
-    return single_going(s) ? products(s, n, &r, dY, false, true) : single_none;
+    return single_going(s) ? products(s, n, &r, dY, false, true) : single_stop(s);
 }
 
 static struct single_value down_weight(struct single *s, const struct single_node *n) { return weight_of(s, n, false); }
@@ -190,7 +191,7 @@ const struct single_operation single_experts_down = {
 /* Experts that return what they get: the sum of a token's weights of these, times X, is added. */
 static bool has_identity(const struct single *s)
 {
-    return s->config->mixture.zero > 0 && !s->config->mixture.zero_is_null;
+    return s->context->config->mixture.zero > 0 && !s->context->config->mixture.zero_is_null;
 }
 
 static struct single_value identity(struct single *s, const struct routing *r, struct tensor X, struct tensor weights)
@@ -227,7 +228,7 @@ static struct single_value combine(struct single *s, const struct single_node *n
     struct single_sizes sizes;
     const struct tensor rows = single_act_sized(s, n->in[0], &sizes), w = single_act(s, n->in[1]),
                         X = has_identity(s) ? single_act(s, n->in[2]) : tensor_none;
-    if (!single_going(s)) return single_none;
+    if (!single_going(s)) return single_stop(s);
     struct single_value v[2] = { sum_rows(s, &r, exact_rows(s, rows), sizes, numbers(w)) };
     if (!has_identity(s)) return v[0];
     v[1] = identity(s, &r, X, w);
@@ -239,7 +240,7 @@ static struct single_value combine_rows(struct single *s, const struct single_no
 {
     const struct routing r = routing_of(s, n->logits);
     const struct tensor dY = single_grad(s, n->out), w = single_act(s, n->in[1]);
-    if (!single_going(s)) return single_none;
+    if (!single_going(s)) return single_stop(s);
     const int64_t D = tensor_cols(dY);
     const struct single_value v = single_value_new(s, r.rows, D);
     const double times = routing_times(s, &r);
@@ -271,7 +272,7 @@ static struct single_value combine_weights(struct single *s, const struct single
     struct single_sizes sizes;
     const struct tensor dY = single_grad(s, n->out), rows = single_act_sized(s, n->in[0], &sizes),
                         X = has_identity(s) ? single_act(s, n->in[2]) : tensor_none;
-    if (!single_going(s)) return single_none;
+    if (!single_going(s)) return single_stop(s);
     const int64_t D = tensor_cols(dY);
     const struct single_value v = single_value_new(s, tensor_rows(dY), r.k);
     for (int64_t i = 0; !s->failed && i < r.rows; i++)
@@ -287,7 +288,7 @@ static struct single_value combine_identity(struct single *s, const struct singl
 {
     const struct routing r = routing_of(s, n->logits);
     const struct tensor dY = single_grad(s, n->out), w = single_act(s, n->in[1]);
-    return single_going(s) ? identity(s, &r, dY, w) : single_none;
+    return single_going(s) ? identity(s, &r, dY, w) : single_stop(s);
 }
 
 const struct single_operation single_combine = {

@@ -31,8 +31,13 @@ struct single_slot {
 struct single;
 struct single_node;
 
+/* How a pass has ended: with a value, or because an input is missing, an operation is not recomputed, or memory or a
+ * file has failed. */
+enum single_status { SINGLE_DONE, SINGLE_LACKING, SINGLE_NOT_KNOWN, SINGLE_FAILED };
+
 /* What is computed, and how far it may be off before it is stored. */
 struct single_value {
+    enum single_status status;          /* not SINGLE_DONE: there are no tensors */
     struct tensor y, fused, steps;
     struct tensor absolute;             /* of a sum: its absolute terms, added; else tensor_none */
     bool stored;                        /* it has been rounded to the format, or is the program's own number */

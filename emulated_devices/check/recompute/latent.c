@@ -21,14 +21,17 @@ static void move(struct single *s, struct single_value *to, struct single_value 
     to->stored = from.stored;
 }
 
-static struct latent_moves moves(const struct single *s) { return latent_moves_of(s->config, s->config->H); }
+static struct latent_moves moves(const struct single *s)
+{
+    return latent_moves_of(s->context->config, s->context->config->H);
+}
 
 static struct single_value forward(struct single *s, const struct single_node *n)
 {
     const struct latent_moves at = moves(s);
     const struct single_value q = single_value_of(s, n->in[0]), expanded = single_value_of(s, n->in[1]),
                               latent = single_value_of(s, n->in[2]);
-    struct single_value v = single_value_new(s, s->N, single_slot(s, n->out)->cols);
+    struct single_value v = single_value_new(s, s->cursor.N, single_slot(s, n->out)->cols);
     move(s, &v, q, at.turned_query), move(s, &v, q, at.query);
     move(s, &v, latent, at.shared_key);
     move(s, &v, expanded, at.key), move(s, &v, expanded, at.value);
@@ -40,7 +43,7 @@ static struct single_value moved(struct single *s, const struct single_node *n, 
                                  struct column_blocks b)
 {
     const struct single_value from = single_gradient_of(s, n->out);
-    struct single_value v = single_value_new(s, s->N, single_slot(s, n->in[input])->cols);
+    struct single_value v = single_value_new(s, s->cursor.N, single_slot(s, n->in[input])->cols);
     move(s, &v, from, moved_back(a)), move(s, &v, from, moved_back(b));
     return v;
 }
@@ -59,7 +62,7 @@ static struct single_value expanded(struct single *s, const struct single_node *
 static void add_heads(const struct single *s, struct single_value v, int64_t to, struct single_value from, int64_t at)
 {
     const struct rounding *r = &s->rounding;
-    const int64_t A = s->config->A, H = s->config->H;
+    const int64_t A = s->context->config->A, H = s->context->config->H;
     double y = 0, absolute = 0, square = 0, fused = 0, steps = 0;
     for (int64_t i = at; i < at + H * A; i += A) {
         const double x = numbers(from.y)[i];
@@ -78,9 +81,9 @@ static struct single_value shared_key(struct single *s, const struct single_node
     const struct column_blocks b = moves(s).shared_key;
     const struct single_value from = single_gradient_of(s, n->out);
     const int64_t cols = single_slot(s, n->in[2])->cols, width = single_slot(s, n->out)->cols;
-    struct single_value v = single_value_new(s, s->N, cols);
-    v.absolute = single_new(s, s->N, cols), v.terms = s->config->H;
-    for (int64_t i = 0; single_going(s) && i < s->N * b.count; i++)
+    struct single_value v = single_value_new(s, s->cursor.N, cols);
+    v.absolute = single_new(s, s->cursor.N, cols), v.terms = s->context->config->H;
+    for (int64_t i = 0; single_going(s) && i < s->cursor.N * b.count; i++)
         add_heads(s, v, i / b.count * cols + b.x + i % b.count, from, i / b.count * width + b.y + i % b.count);
     return v;
 }

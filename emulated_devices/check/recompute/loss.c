@@ -24,15 +24,15 @@ static struct row row_of(const double *x, int64_t V)
 static int64_t counted(const struct single *s)
 {
     int64_t n = 0;
-    for (int64_t i = 0; i < s->all.B * s->all.S; i++) n += s->all.labels[i] >= 0;
+    for (int64_t i = 0; i < s->context->all.B * s->context->all.S; i++) n += s->context->all.labels[i] >= 0;
     return n > 0 ? n : 1;
 }
 
 /* What a mixture's routers add to the loss. */
 static struct element of_routers(struct single *s)
 {
-    const struct mixture_config *m = &s->config->mixture;
-    if (s->config->mlp != MLP_MIXTURE || !single_going(s)) return (struct element){ 0, 0 };
+    const struct mixture_config *m = &s->context->config->mixture;
+    if (s->context->config->mlp != MLP_MIXTURE || !single_going(s)) return (struct element){ 0, 0 };
     const struct router_losses l = router_losses_of(s);
     return (struct element){ m->balance_coefficient * l.balance + m->z_coefficient * l.z +
                                  m->sequence_coefficient * l.sequence,
@@ -47,9 +47,9 @@ static void add_losses(const struct single *s, struct tensor X, struct losses *l
 {
     const int64_t V = tensor_cols(X);
     const double g = rounding_of_sum(s->rounding.sum, V);
-    for (int64_t i = 0; i < s->N; i++) {
-        if (s->batch.labels[i] < 0) continue;
-        const double *x = numbers(X) + i * V, label = x[s->batch.labels[i]];
+    for (int64_t i = 0; i < s->cursor.N; i++) {
+        if (s->cursor.batch.labels[i] < 0) continue;
+        const double *x = numbers(X) + i * V, label = x[s->cursor.batch.labels[i]];
         const struct row row = row_of(x, V);
         const double loss = row.top + row.lse - label;
         l->sum += loss, l->absolute += fabs(loss), l->squares += loss * loss;
@@ -71,7 +71,7 @@ static struct single_value forward(struct single *s, const struct single_node *n
     struct single_value v = single_value_new(s, 1, 1);
     const int64_t count = counted(s);
     const struct rounding *r = &s->rounding;
-    const int used = s->used;
+    const int used = s->memory.used;
     struct losses l = { 0 };
     for (struct single_tiles t = single_tiles_weight(s, n); single_going(s) && single_next_tile(s, &t);) {
         const struct tensor X = single_act(s, n->in[0]);
@@ -82,7 +82,7 @@ static struct single_value forward(struct single *s, const struct single_node *n
     const struct element routers = of_routers(s);
     const double mean = (l.off + rounding_of_sum(r->sum, count + 1) * l.absolute) / (double)count + routers.off,
                  total = l.sum / (double)count + routers.y;
-    if (!single_going(s)) return single_none;
+    if (!single_going(s)) return single_stop(s);
     single_put(v, 0, (struct element){ total, mean + 4 * (routers.y > 0) * r->sum * total },
                stored_losses(s, &l, (double)count, total, routers.y > 0));
     v.number = true;
@@ -108,12 +108,12 @@ static void row_input(struct single *s, const double *x, int32_t label, double c
 static struct single_value input(struct single *s, const struct single_node *n)
 {
     const struct tensor X = single_act(s, n->in[0]);
-    if (!single_going(s)) return single_none;
+    if (!single_going(s)) return single_stop(s);
     const int64_t V = tensor_cols(X);
-    const struct single_value v = single_value_new(s, s->N, V);
-    for (int64_t i = 0; !s->failed && i < s->N; i++)
-        if (s->batch.labels[i] >= 0)
-            row_input(s, numbers(X) + i * V, s->batch.labels[i], (double)counted(s), v, i * V);
+    const struct single_value v = single_value_new(s, s->cursor.N, V);
+    for (int64_t i = 0; !s->failed && i < s->cursor.N; i++)
+        if (s->cursor.batch.labels[i] >= 0)
+            row_input(s, numbers(X) + i * V, s->cursor.batch.labels[i], (double)counted(s), v, i * V);
     return v;
 }
 
@@ -138,9 +138,9 @@ static double squares(struct tensor t)
 /* The squared norm of a parameter's gradient, some rows at a time. */
 static double squares_of(struct single *s, int param)
 {
-    const struct param_spec p = model_param(s->config, param);
+    const struct param_spec p = model_param(s->context->config, param);
     const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1], most = single_block(s, cols);
-    const int used = s->used;
+    const int used = s->memory.used;
     double sum = 0;
     for (int64_t first = 0; first < rows && single_going(s); first += most) {
         const struct single_block block = { first, rows - first < most ? rows - first : most };
@@ -170,8 +170,8 @@ void single_gradient_norm(struct single *s)
     int64_t n = 0;
     double sum = 0, fourth = 0;
     if (!single_begin(s, single_name("", "norm"), "the norm of all gradients", 1, 1)) return;
-    for (int i = 0; i < model_param_count(s->config) && single_going(s); i++) {
-        const struct param_spec p = model_param(s->config, i);
+    for (int i = 0; i < model_param_count(s->context->config) && single_going(s); i++) {
+        const struct param_spec p = model_param(s->context->config, i);
         const double one = squares_of(s, i);
         sum += one, fourth += one * one, n += (p.ndim > 1 ? p.dim[0] : 1) * p.dim[p.ndim - 1];
     }

@@ -48,17 +48,17 @@ typedef void multiply_fn(const struct single *, struct tensor to, struct tensor 
 
 static void by_transpose(const struct single *s, struct tensor Y, struct tensor X, struct tensor W)
 {
-    s->ops->linear_forward_add(Y, X, W);
+    s->context->ops->linear_forward_add(Y, X, W);
 }
 
 static void as_it_is(const struct single *s, struct tensor dX, struct tensor dY, struct tensor W)
 {
-    s->ops->linear_backward_input_columns(dX, dY, 0, W, true);
+    s->context->ops->linear_backward_input_columns(dX, dY, 0, W, true);
 }
 
 static void over_rows(const struct single *s, struct tensor dW, struct tensor dY, struct tensor X)
 {
-    s->ops->linear_backward_weight(dW, tensor_none, dY, X);
+    s->context->ops->linear_backward_weight(dW, tensor_none, dY, X);
 }
 
 static void map(struct tensor to, struct tensor t, bool squared)
@@ -73,7 +73,7 @@ static void map(struct tensor to, struct tensor t, bool squared)
 static void add_product(struct single *s, struct product_sum *a, multiply_fn *multiply, struct tensor left,
                         struct tensor right)
 {
-    const int used = s->used;
+    const int used = s->memory.used;
     const struct tensor l = single_new(s, tensor_rows(left), tensor_cols(left)),
                         r = single_new(s, tensor_rows(right), tensor_cols(right));
     if (s->failed) return;
@@ -160,35 +160,35 @@ static bool next_block(const struct single *s, struct param_spec p, struct singl
 /* A block of the matrix gives some columns of the result. */
 static struct single_value forward(struct single *s, const struct single_node *n)
 {
-    const struct param_spec p = model_param(s->config, n->weight);
+    const struct param_spec p = model_param(s->context->config, n->weight);
     const struct tensor X = single_act(s, n->in[0]), b = single_param(s, n->bias);
-    if (!single_going(s)) return single_none;
+    if (!single_going(s)) return single_stop(s);
     const struct single_value v = single_value_new(s, tensor_rows(X), p.dim[0]);
-    const int used = s->used;
+    const int used = s->memory.used;
     for (struct single_block block = { 0, 0 }; next_block(s, p, &block);) {
         const struct tensor W = single_param_block(s, n->weight, block);
         const struct single_value one =
-            single_going(s) ? product(s, X, W, columns_of(s, b, block)) : single_none;
+            single_going(s) ? product(s, X, W, columns_of(s, b, block)) : single_stop(s);
         if (single_going(s)) put_columns(v.y, one.y, block.first), put_columns(v.fused, one.fused, block.first);
         if (single_going(s)) put_columns(v.steps, one.steps, block.first);
         single_release(s, used);
     }
-    return single_going(s) ? v : single_none;
+    return single_going(s) ? v : single_stop(s);
 }
 
 static struct single_value input(struct single *s, const struct single_node *n)
 {
-    const struct param_spec p = model_param(s->config, n->weight);
+    const struct param_spec p = model_param(s->context->config, n->weight);
     const struct tensor dY = single_grad(s, n->out);
-    if (!single_going(s)) return single_none;
+    if (!single_going(s)) return single_stop(s);
     struct product_sum a = adding_new(s, tensor_rows(dY), p.dim[1], s->rounding.parts * n->matrices);
-    const int used = s->used;
+    const int used = s->memory.used;
     for (struct single_block block = { 0, 0 }; next_block(s, p, &block);) {
         const struct tensor W = single_param_block(s, n->weight, block), dy = columns_of(s, dY, block);
         if (single_going(s)) add_product(s, &a, as_it_is, dy, W);
         single_release(s, used);
     }
-    return single_going(s) ? finish(s, &a, p.dim[0], s->rounding.parts, n->matrices) : single_none;
+    return single_going(s) ? finish(s, &a, p.dim[0], s->rounding.parts, n->matrices) : single_stop(s);
 }
 
 /* ---- gradients: sums over rows ----------------------------------------------------------------------------------- */
@@ -225,31 +225,31 @@ struct single_value product_weight_end(struct single *s, const struct product_su
 /* dW and its bounds, or some rows of it, tile after tile. */
 static struct single_value weight(struct single *s, const struct single_node *n)
 {
-    const struct param_spec p = model_param(s->config, n->weight);
+    const struct param_spec p = model_param(s->context->config, n->weight);
     const struct single_block block = single_block_of(s, p.dim[0]);
     struct product_sum a = product_weight_begin(s, block.rows, p.dim[1]);
-    const int used = s->used;
+    const int used = s->memory.used;
     for (struct single_tiles t = single_tiles_weight(s, n); single_going(s) && single_next_tile(s, &t);) {
         const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
         if (single_going(s)) product_weight_add(s, &a, columns_of(s, dY, block), X);
         single_release(s, used);
     }
     single_take_all(s);
-    return single_going(s) ? product_weight_end(s, &a) : single_none;
+    return single_going(s) ? product_weight_end(s, &a) : single_stop(s);
 }
 
 /* The same of a bias. */
 static struct single_value bias(struct single *s, const struct single_node *n)
 {
     struct product_sum a = product_bias_begin(s, single_slot(s, n->out)->cols);
-    const int used = s->used;
+    const int used = s->memory.used;
     for (struct single_tiles t = single_tiles_weight(s, n); single_going(s) && single_next_tile(s, &t);) {
         const struct tensor dY = single_grad(s, n->out);
         if (single_going(s)) product_bias_add(s, &a, dY);
         single_release(s, used);
     }
     single_take_all(s);
-    return single_going(s) ? product_weight_end(s, &a) : single_none;
+    return single_going(s) ? product_weight_end(s, &a) : single_stop(s);
 }
 
 const struct single_operation single_matrix = {

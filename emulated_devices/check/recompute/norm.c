@@ -30,17 +30,18 @@ struct pieces {
 
 double single_norm_eps(const struct single *s, const struct single_node *n)
 {
-    return n->operation == &single_latent_norm ? LATENT_EPS : s->config->eps;
+    return n->operation == &single_latent_norm ? LATENT_EPS : s->context->config->eps;
 }
 
 static struct pieces of_row(const struct single *s, int64_t width)
 {
-    return (struct pieces){ 1, width, 1, s->config->norm == NORM_LAYER, norm_base(s->config), 0, s->config->eps };
+    return (struct pieces){ 1, width, 1, s->context->config->norm == NORM_LAYER, norm_base(s->context->config), 0,
+                            s->context->config->eps };
 }
 
 static struct pieces of_heads(const struct single *s)
 {
-    const struct model_config *c = s->config;
+    const struct model_config *c = s->context->config;
     if (c->normed_together) return (struct pieces){ 2, c->H * c->A, 1, false, norm_base(c), c->K * c->A, c->eps };
     return (struct pieces){ c->H + c->K, c->A, c->H, false, norm_base(c), 0, c->eps };
 }
@@ -49,7 +50,7 @@ static struct pieces of_heads(const struct single *s)
 static struct tensor factors(struct single *s, int param)
 {
     const struct tensor w = single_param(s, param);
-    const double base = norm_base(s->config);
+    const double base = norm_base(s->context->config);
     if (base == 0 || !single_going(s)) return w;
     const struct tensor sum = single_new(s, 1, tensor_count(w));
     for (int64_t i = 0; !s->failed && i < tensor_count(w); i++) numbers(sum)[i] = base + numbers(w)[i];
@@ -139,7 +140,7 @@ static double apart(const struct single *s, const struct pieces *p, const struct
     for (int64_t i = 0; i < p->width; i++) {
         const struct element e = element_of(s, p, o, &row, i, &more);
         const double off = e.off + more, bound = off + rounding_when_stored(&s->rounding, e.y, off);
-        if (bound > 0) most = fmax(most, fabs(numbers(s->have)[at + i] - e.y) / bound);
+        if (bound > 0) most = fmax(most, fabs(numbers(s->verdict.have)[at + i] - e.y) / bound);
     }
     return most;
 }
@@ -167,7 +168,7 @@ static struct single_value forward_of(struct single *s, const struct single_node
                                       bool stored)
 {
     const struct tensor w = factors(s, n->weight), b = single_param(s, n->bias);
-    if (!single_going(s)) return single_none;
+    if (!single_going(s)) return single_stop(s);
     const int64_t ld = tensor_cols(X);
     const struct single_value v = single_value_new(s, tensor_rows(X), ld);
     for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) numbers(v.y)[i] = numbers(X)[i];
@@ -214,7 +215,7 @@ static void piece_input(const struct single *s, const struct pieces *p, const do
 static struct single_value input_of(struct single *s, const struct single_node *n, struct tensor X, struct pieces p)
 {
     const struct tensor dY = single_grad(s, n->out), w = factors(s, n->weight);
-    if (!single_going(s)) return single_none;
+    if (!single_going(s)) return single_stop(s);
     const int64_t ld = tensor_cols(X);
     const struct single_value v = single_value_new(s, tensor_rows(X), ld);
     for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) numbers(v.y)[i] = numbers(dY)[i];
@@ -295,14 +296,14 @@ static struct single_value weight_of_pieces(struct single *s, const struct singl
 {
     const int64_t weights = p.width + (p.count == p.first ? 0 : p.keys ? p.keys : p.width);
     struct sums g = sums_new(s, weights, single_slot(s, n->out)->rows * p.first);
-    const int used = s->used;
+    const int used = s->memory.used;
     for (struct single_tiles t = single_tiles_weight(s, n); single_going(s) && single_next_tile(s, &t);) {
         const struct tensor X = reads(s, n), dY = single_grad(s, n->out);
         if (single_going(s)) add_weights(s, &p, dY, X, &g);
         single_release(s, used);
     }
     single_take_all(s);
-    return single_going(s) ? summed(s, &g) : single_none;
+    return single_going(s) ? summed(s, &g) : single_stop(s);
 }
 
 static struct tensor read_of(struct single *s, const struct single_node *n) { return single_act(s, n->in[0]); }
@@ -336,7 +337,7 @@ static struct single_value bias(struct single *s, const struct single_node *n)
 {
     const int64_t cols = single_slot(s, n->out)->cols;
     struct sums g = sums_new(s, cols, single_slot(s, n->out)->rows);
-    const int used = s->used;
+    const int used = s->memory.used;
     for (struct single_tiles t = single_tiles_weight(s, n); single_going(s) && single_next_tile(s, &t);) {
         const struct tensor dY = single_grad(s, n->out);
         for (int64_t i = 0; single_going(s) && i < tensor_count(dY); i++)
@@ -344,7 +345,7 @@ static struct single_value bias(struct single *s, const struct single_node *n)
         single_release(s, used);
     }
     single_take_all(s);
-    return single_going(s) ? summed(s, &g) : single_none;
+    return single_going(s) ? summed(s, &g) : single_stop(s);
 }
 
 const struct single_operation single_norm = {
@@ -399,7 +400,7 @@ const struct single_operation single_head_norm = {
 
 static struct pieces of_latent(const struct single *s, const struct single_node *n)
 {
-    return (struct pieces){ 1, single_slot(s, n->out)->cols, 1, false, norm_base(s->config), 0,
+    return (struct pieces){ 1, single_slot(s, n->out)->cols, 1, false, norm_base(s->context->config), 0,
                             single_norm_eps(s, n) };
 }
 
@@ -432,7 +433,7 @@ static struct single_value latent_input(struct single *s, const struct single_no
 {
     const struct single_value v = input_of(s, n, latent_of(s, n), of_latent(s, n));
     const int64_t cols = single_slot(s, n->in[0])->cols;
-    if (!single_going(s)) return single_none;
+    if (!single_going(s)) return single_stop(s);
     return (struct single_value){ .y = columns(s, v.y, cols), .fused = columns(s, v.fused, cols),
                                   .steps = columns(s, v.steps, cols) };
 }

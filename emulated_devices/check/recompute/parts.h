@@ -1,9 +1,9 @@
 /* parts.h -- shared by the files of recompute/.  Inside check/ only.
  *
- * A pass of an operation reads:
+ * A pass of an operation reads, and ends with a value or with the status that says why there is none:
  *
  *     const struct tensor X = single_act(s, n->in[0]), w = single_param(s, n->weight), ...;
- *     if (!single_going(s)) return none;                           an input is missing, or something has failed
+ *     if (!single_going(s)) return single_stop(s);                 an input is missing, or something has failed
  *     struct single_value v = single_value_new(s, rows, cols);     the result, and how far it may be off
  *     for (i ...) single_put(v, i, ...);
  *     return v;
@@ -42,40 +42,71 @@ struct single_block { int64_t first, rows; };
 /* The choices of all tokens by the logits of a slot, and how many rows experts compute; none: experts is NULL. */
 struct single_routed { int logits; int32_t *experts; double *weights; int64_t rows; };
 
-struct single {
+/* What a check reads, the same from its begin to its end. */
+struct single_context {
     const struct model_config *config;
-    const struct single_graph *graph;
+    const struct single_graph *graph;           /* NULL: steps of an optimizer, or sums over microbatches */
     const struct ops *ops;                      /* F64 */
-    struct single_batch batch;                  /* what is now computed: the whole one, or a tile of it */
-    int64_t N;                                  /* its tokens */
-    struct single_batch all;                    /* the whole one */
-    int64_t first;                              /* token that the tile begins with */
-    struct single_block block;                  /* of the parameter whose gradient is computed; none: all of it */
-    struct rounding rounding;
+    struct single_batch all;                    /* the whole batch */
     struct single_source source;
     struct error *err;
-    enum error_code failed;                     /* the first failure: everything that follows does nothing */
-    struct single_result now;
-    struct tensor have;                         /* the program's result */
-    bool unknown;                               /* an operation that it needs is not recomputed */
-    const char *wrong_anyway;                   /* why a result is wrong, if all its numbers are right; or NULL */
-    bool doubt;                                 /* a router's logits leave its choice open */
+};
+
+/* The part of the batch, and of a parameter, that passes compute now. */
+struct single_cursor {
+    struct single_batch batch;                  /* the whole one, or a tile of it */
+    int64_t N;                                  /* its tokens */
+    int64_t first;                              /* token that the tile begins with */
+    struct single_block block;                  /* of the parameter whose gradient is computed; none: all of it */
     int64_t expert;                             /* whose weight a pass for weights is about */
     bool one_expert;                            /* of a tile, only its rows are computed */
-    struct single_routed routed;                /* kept for the next tile */
+};
+
+/* What a hypothesis puts in the place of what is right; all zero: nothing. */
+struct single_hypothesis {
+    struct mask_change mask;
+    int masks_changed;                          /* masks that have been changed so */
+    const unsigned char *counted;               /* [all tokens] whose gradients are not zero; NULL: all */
+};
+
+/* What the pass that runs has missed so far: it begins empty (single_attempt) and ends as the pass's status. */
+struct single_reading {
+    const char *unknown;                        /* an operation that is not recomputed: its words; or NULL */
+    char lacks[SINGLE_NAME];                    /* the first missing input; or empty */
+};
+
+/* The result that is judged, and what its verdict may depend on. */
+struct single_judgement {
+    struct single_result result;
+    struct tensor have;                         /* the program's numbers */
+    const struct single_slot *slot;             /* whose value or gradient it is; NULL: of none */
+    const struct stepping *stepping;            /* the step whose result it is; NULL: it is of the graph */
+    struct single_term term[SINGLE_TERMS];      /* the summands of what is right */
+    int terms;
     const int64_t *row_of;                      /* [rows of the tile] which of the whole they are; NULL: the next */
-    struct mask_change mask_change;             /* of the hypothesis that is tried; MASK_RIGHT: of none */
-    int masks_changed;                          /* masks that it has changed */
-    const unsigned char *counted;               /* [all tokens] of the hypothesis that is tried: whose gradients are not
-                                                 * zero; NULL: all */
-    const struct single_slot *slot;             /* whose value or gradient is the current result; NULL: of none */
-    struct single_term term[SINGLE_TERMS];
-    int terms;                                  /* summands of the current result */
-    const struct stepping *stepping;            /* the step whose result this is; NULL: it is of the graph */
-    struct single_notes *notes;                 /* of the explainer, until the check ends */
-    struct single_memory { void *data; int64_t bytes; } *scratch;       /* of the current operation */
+    const char *wrong_anyway;                   /* why it is wrong, if all its numbers are right; or NULL */
+    bool doubt;                                 /* a router's logits leave its choice open */
+};
+
+/* Matrices that live until a result is judged. */
+struct single_matrix { void *data; int64_t bytes; };
+struct single_memory {
+    struct single_matrix *matrix;               /* [used] */
     int used, room;
     int64_t bytes;                              /* of all that is used */
+};
+
+struct single {
+    const struct single_context *context;
+    struct single_cursor cursor;
+    struct single_hypothesis hypothesis;
+    struct rounding rounding;                   /* the program's, or a hypothesis's */
+    struct single_reading reading;
+    struct single_judgement verdict;
+    struct single_memory memory;
+    struct single_routed routed;                /* kept for the next tile */
+    struct single_notes *notes;                 /* the explainer's, until the check ends */
+    enum error_code failed;                     /* the first failure: everything that follows does nothing */
 };
 
 /* A tensor's name. */
@@ -113,14 +144,37 @@ struct tensor single_param_block(struct single *, int param, struct single_block
  * rate is 0. */
 struct tensor single_mask(struct single *, const struct single_node *);
 
-static inline const struct single_slot *single_slot(const struct single *s, int slot) { return &s->graph->slot[slot]; }
+static inline const struct single_slot *single_slot(const struct single *s,
+                                                    int slot) { return &s->context->graph->slot[slot]; }
+
+/* Why a pass that has read so much cannot go on; SINGLE_DONE: it can. */
+static inline enum single_status single_status(const struct single *s)
+{
+    return s->failed ? SINGLE_FAILED : s->reading.unknown ? SINGLE_NOT_KNOWN
+           : s->reading.lacks[0] ? SINGLE_LACKING : SINGLE_DONE;
+}
 
 /* Whether all inputs are there, and nothing has failed. */
-static inline bool single_going(const struct single *s) { return !s->failed && !s->unknown && s->now.lacks[0] == 0; }
+static inline bool single_going(const struct single *s) { return single_status(s) == SINGLE_DONE; }
+
+/* How a pass ends that cannot go on. */
+static inline struct single_value single_stop(const struct single *s)
+{
+    return (struct single_value){ .status = single_status(s) };
+}
+
+/* Begin to read something that does not stop who asks if it is missing.  @return what has been missed before. */
+static inline struct single_reading single_read_anew(struct single *s)
+{
+    const struct single_reading outer = s->reading;
+    s->reading = (struct single_reading){ 0 };
+    return outer;
+}
+
+/* Run a pass by itself: what it lacks is its status, and does not stop who asks.  pass: NULL: it is not recomputed. */
+struct single_value single_attempt(struct single *, const struct single_node *, single_pass *);
 
 /* ---- what it makes ----------------------------------------------------------------------------------------------- */
-
-static const struct single_value single_none = { 0 };
 
 /* An F64 matrix of zeros that lives until the operation ends; tensor_none, with the failure noted, if there is no
  * memory. */
@@ -212,10 +266,11 @@ void single_take(struct single *, int64_t first, int64_t tokens);
 void single_take_all(struct single *);
 bool single_is_tile(const struct single *);
 /* Of rows of the tile, one or more of each token: the first, and how many the whole has; 0: it is the whole. */
-static inline int64_t single_first_row(const struct single *s, int64_t rows) { return rows / s->N * s->first; }
+static inline int64_t single_first_row(const struct single *s,
+                                       int64_t rows) { return rows / s->cursor.N * s->cursor.first; }
 static inline int64_t single_whole_rows(const struct single *s, int64_t rows)
 {
-    return single_is_tile(s) ? rows / s->N * s->all.B * s->all.S : 0;
+    return single_is_tile(s) ? rows / s->cursor.N * s->context->all.B * s->context->all.S : 0;
 }
 
 /* Whether a tile's rows are those of its tokens in each of several streams, one below the other: as many ranges. */

@@ -43,16 +43,16 @@ static int64_t expert_of_tokens(const struct routing *r, const unsigned char *ro
 
 void single_note_expert(struct single *s, const unsigned char *row)
 {
-    struct single_result *r = &s->now;
+    struct single_result *r = &s->verdict.result;
     r->expert = -1;
-    if (s->slot == NULL) return;
-    const struct single_node *maker = &s->graph->node[s->slot->maker];
-    const bool sorted = s->slot->route >= 0;
+    if (s->verdict.slot == NULL) return;
+    const struct single_node *maker = &s->context->graph->node[s->verdict.slot->maker];
+    const bool sorted = s->verdict.slot->route >= 0;
     if (!sorted && maker->operation != &single_combine) return;
-    const bool doubt = s->doubt;
-    const struct routing routing = routing_of(s, sorted ? s->slot->route : maker->logits);
-    s->doubt = doubt;
-    if (!single_going(s) || r->rows != (sorted ? routing.rows : s->N)) return;
+    const bool doubt = s->verdict.doubt;
+    const struct routing routing = routing_of(s, sorted ? s->verdict.slot->route : maker->logits);
+    s->verdict.doubt = doubt;
+    if (!single_going(s) || r->rows != (sorted ? routing.rows : s->cursor.N)) return;
     r->experts = routing.E, r->tokens = !sorted;
     r->expert = sorted ? expert_of_rows(&routing, row) : expert_of_tokens(&routing, row);
 }

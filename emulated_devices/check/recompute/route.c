@@ -35,7 +35,7 @@ void routing_sort(struct single *s, struct routing *r)
 {
     count_rows(r);
     r->order = tensor_1d(r->order.data, I32, r->rows), r->counts = tensor_1d(r->counts.data, I32, r->E);
-    s->ops->expert_order(r->order, r->counts, r->experts);
+    s->context->ops->expert_order(r->order, r->counts, r->experts);
 }
 
 /* Settle choices between equal logits, or note a doubt. */
@@ -52,7 +52,7 @@ static void find_open(struct single *s, struct routing *r, int logits)
     }
     if (s->failed || count == 0) return;
     routing_sort(s, r);
-    s->doubt = !routing_settle(s, r, logits, open, count) || s->doubt;
+    s->verdict.doubt = !routing_settle(s, r, logits, open, count) || s->verdict.doubt;
 }
 
 void routing_room(struct single *s, struct routing *r)
@@ -64,21 +64,22 @@ void routing_room(struct single *s, struct routing *r)
 
 struct routing routing_of_all(struct single *s, int logits)
 {
-    const struct mixture_config *m = &s->config->mixture;
-    const int layer = s->graph->node[single_slot(s, logits)->maker].layer;
-    const struct param_spec corrected = model_router_bias(s->config, layer);
+    const struct mixture_config *m = &s->context->config->mixture;
+    const int layer = s->context->graph->node[single_slot(s, logits)->maker].layer;
+    const struct param_spec corrected = model_router_bias(s->context->config, layer);
     const struct tensor bias = corrected.ndim == 0 ? tensor_none
                                                    : single_input(s, single_name("start/", corrected.name), 1, m->E);
     struct routing r = { .layer = layer, .E = m->E, .k = m->k, .logits = single_act(s, logits) };
     if (!single_going(s)) return r;
     routing_room(s, &r);
     if (s->failed) return r;
-    s->ops->route_forward(r.weights, r.experts, r.logits, &m->router, tensor_present(bias) ? numbers(bias) : NULL);
+    s->context->ops->route_forward(r.weights, r.experts, r.logits, &m->router, tensor_present(bias) ? numbers(bias)
+                                   : NULL);
     find_open(s, &r, logits);
     routing_order(s, &r, logits);
     if (m->capacity_factor > 0)
-        s->ops->route_drop(r.weights, r.experts, s->batch.S, m->E, mixture_capacity(m, s->batch.S),
-                           m->drops_by_weight);
+        s->context->ops->route_drop(r.weights, r.experts, s->cursor.batch.S, m->E,
+                                    mixture_capacity(m, s->cursor.batch.S), m->drops_by_weight);
     routing_sort(s, &r);
     return r;
 }
@@ -86,7 +87,7 @@ struct routing routing_of_all(struct single *s, int logits)
 int64_t routing_rows(struct single *s, const struct single_slot *slot)
 {
     const struct routing r = routing_of(s, slot->route);
-    return single_going(s) ? r.rows : s->N * r.k;
+    return single_going(s) ? r.rows : s->cursor.N * r.k;
 }
 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
@@ -101,14 +102,14 @@ static double off_score(const struct single *s, const double *x, int64_t columns
 
 double routing_times(const struct single *s, const struct routing *r)
 {
-    const struct router_rule *rule = &s->config->mixture.router;
+    const struct router_rule *rule = &s->context->config->mixture.router;
     return fabs(rule->scale) * (rule->normalized ? (double)tensor_cols(r->logits) / (double)r->k : 1);
 }
 
 static struct single_value forward(struct single *s, const struct single_node *n)
 {
     const struct routing r = routing_of(s, n->in[0]);
-    if (!single_going(s)) return single_none;
+    if (!single_going(s)) return single_stop(s);
     const int64_t columns = tensor_cols(r.logits);
     const struct single_value v = single_value_new(s, tensor_rows(r.logits), r.k);
     const double times = 1 + routing_times(s, &r);
@@ -129,7 +130,7 @@ static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 static void row_magnitude(const struct single *s, const struct routing *r, int64_t n, const double *dw, double *size,
                           double *beside)
 {
-    const struct router_rule *rule = &s->config->mixture.router;
+    const struct router_rule *rule = &s->context->config->mixture.router;
     const int64_t columns = tensor_cols(r->logits);
     const double *x = numbers(r->logits) + n * columns, *w = numbers(r->weights) + n * r->k;
     const int32_t *chosen = (const int32_t *)r->experts.data + n * r->k;
@@ -153,7 +154,7 @@ static void row_magnitude(const struct single *s, const struct routing *r, int64
 struct single_value router_weights_input(struct single *s, const struct single_node *n, const struct routing *r)
 {
     const struct tensor dW = single_grad(s, n->out);
-    if (!single_going(s)) return single_none;
+    if (!single_going(s)) return single_stop(s);
     const int64_t N = tensor_rows(r->logits), columns = tensor_cols(r->logits);
     const struct single_value v = single_value_new(s, N, columns);
     const struct tensor size = single_new(s, 2, columns);
@@ -161,7 +162,8 @@ struct single_value router_weights_input(struct single *s, const struct single_n
     if (s->failed) return v;
     /* The gradients of scores, their products with weights, and those with scores, which are at most 1. */
     const double times = 4 + ((double)r->k + 2) * routing_times(s, r);
-    s->ops->route_backward_input(v.y, dW, r->weights, r->experts, r->logits, &s->config->mixture.router);
+    s->context->ops->route_backward_input(v.y, dW, r->weights, r->experts, r->logits,
+                                          &s->context->config->mixture.router);
     for (int64_t row = 0; row < N; row++) {
         const double *x = numbers(r->logits) + row * columns, g = off_score(s, x, columns, 0) +
                                                                   rounding_of_sum(s->rounding.sum, r->k);
@@ -183,51 +185,52 @@ struct tally { int64_t layers, losses; struct tensor sums; double sequence, off_
 /* How many groups of sequences balance losses are of. */
 static int64_t groups_of(const struct single *s)
 {
-    switch (s->config->mixture.balance.over) {
-    case OVER_SEQUENCE: return s->batch.B;
+    switch (s->context->config->mixture.balance.over) {
+    case OVER_SEQUENCE: return s->cursor.batch.B;
     case OVER_BATCH:    return 1;
-    default:            return s->batch.micros > 0 ? s->batch.micros : 1;
+    default:            return s->cursor.batch.micros > 0 ? s->cursor.batch.micros : 1;
     }
 }
 
 /* The first sequence of a group: the first B % groups groups have one more. */
 static int64_t group_begins(const struct single *s, int64_t group)
 {
-    const int64_t groups = groups_of(s), least = s->batch.B / groups, more = s->batch.B % groups;
+    const int64_t groups = groups_of(s), least = s->cursor.batch.B / groups, more = s->cursor.batch.B % groups;
     return group * least + (group < more ? group : more);
 }
 
 static int64_t group_rows(const struct single *s, int64_t group)
 {
-    return (group_begins(s, group + 1) - group_begins(s, group)) * s->batch.S;
+    return (group_begins(s, group + 1) - group_begins(s, group)) * s->cursor.batch.S;
 }
 
 static int64_t loss_at(const struct single *s, int64_t group, int layer)
 {
-    const struct mixture_config *m = &s->config->mixture;
-    return group * balance_losses(m, s->config->L) + balance_loss_of(m, layer);
+    const struct mixture_config *m = &s->context->config->mixture;
+    return group * balance_losses(m, s->context->config->L) + balance_loss_of(m, layer);
 }
 
 static double *sums_of(const struct single *s, const struct tally *t, int64_t loss)
 {
-    return numbers(t->sums) + loss * (2 * mixture_columns(&s->config->mixture) + 1);
+    return numbers(t->sums) + loss * (2 * mixture_columns(&s->context->config->mixture) + 1);
 }
 
 static struct tensor rows_of_group(const struct single *s, struct tensor t, int64_t group)
 {
-    return tensor_rows_of(t, group_begins(s, group) * s->batch.S, group_rows(s, group));
+    return tensor_rows_of(t, group_begins(s, group) * s->cursor.batch.S, group_rows(s, group));
 }
 
 /* Add what a layer's router has chosen. */
 static void tally_layer(struct single *s, struct tally *t, const struct routing *r)
 {
-    const struct mixture_config *m = &s->config->mixture;
+    const struct mixture_config *m = &s->context->config->mixture;
     const int64_t columns = tensor_cols(r->logits);
     for (int64_t g = 0; g < groups_of(s); g++)
-        s->ops->router_losses_forward(sums_of(s, t, loss_at(s, g, r->layer)), rows_of_group(s, r->logits, g),
-                                      rows_of_group(s, r->experts, g), balance_counted(m));
+        s->context->ops->router_losses_forward(sums_of(s, t, loss_at(s, g, r->layer)), rows_of_group(s, r->logits, g),
+                                               rows_of_group(s, r->experts, g), balance_counted(m));
     if (m->sequence_coefficient > 0)
-        s->ops->sequence_balance_forward(&t->sequence, r->logits, r->experts, r->experts, s->batch.S, &m->router);
+        s->context->ops->sequence_balance_forward(&t->sequence, r->logits, r->experts, r->experts, s->cursor.batch.S,
+                                                  &m->router);
     t->layers++;
     for (int64_t row = 0; row < tensor_rows(r->logits); row++) {
         double most = 0;
@@ -238,11 +241,11 @@ static void tally_layer(struct single *s, struct tally *t, const struct routing 
 
 static struct tally tally_of(struct single *s)
 {
-    const struct mixture_config *m = &s->config->mixture;
-    struct tally t = { .losses = groups_of(s) * balance_losses(m, s->config->L) };
+    const struct mixture_config *m = &s->context->config->mixture;
+    struct tally t = { .losses = groups_of(s) * balance_losses(m, s->context->config->L) };
     t.sums = single_new(s, t.losses, 2 * mixture_columns(m) + 1);
-    for (int v = 0; v < s->graph->nodes && single_going(s); v++) {
-        const struct single_node *n = &s->graph->node[v];
+    for (int v = 0; v < s->context->graph->nodes && single_going(s); v++) {
+        const struct single_node *n = &s->context->graph->node[v];
         if (n->operation != &single_route) continue;
         const struct routing r = routing_of(s, n->in[0]);
         if (!single_going(s)) break;
@@ -253,42 +256,43 @@ static struct tally tally_of(struct single *s)
 
 bool router_balances_all(const struct single *s)
 {
-    const struct balance_rule *b = &s->config->mixture.balance;
+    const struct balance_rule *b = &s->context->config->mixture.balance;
     return groups_of(s) == 1 && b->layers == LAYERS_TOGETHER && b->choices == CHOICES_ALL;
 }
 
 /* The rows that losses of the batch are means over. */
 static double rows_of_batch(const struct single *s, const struct tally *t)
 {
-    return balance_rows_of(&s->config->mixture, 0, s->N, t->layers).of_batch;
+    return balance_rows_of(&s->context->config->mixture, 0, s->cursor.N, t->layers).of_batch;
 }
 
 /* The slope of the balance loss by a probability for expert e. */
 static double slope_of(const struct single *s, const struct tally *t, int64_t group, int64_t loss, int64_t e)
 {
-    const struct mixture_config *m = &s->config->mixture;
-    const struct balance_rows rows = balance_rows_of(m, group_rows(s, group), s->N, t->layers);
+    const struct mixture_config *m = &s->context->config->mixture;
+    const struct balance_rows rows = balance_rows_of(m, group_rows(s, group), s->cursor.N, t->layers);
     return balance_slope(m, rows, sums_of(s, t, loss)[mixture_columns(m) + e]);
 }
 
 /* A probability and a log(sum exp) are off by a few units, and so are means of them. */
 struct router_losses router_losses_of(struct single *s)
 {
-    const struct mixture_config *m = &s->config->mixture;
+    const struct mixture_config *m = &s->context->config->mixture;
     const struct tally t = tally_of(s);
-    const int64_t columns = mixture_columns(m), losses = balance_losses(m, s->config->L);
+    const int64_t columns = mixture_columns(m), losses = balance_losses(m, s->context->config->L);
     struct router_losses l = { 0 };
     if (!single_going(s)) return l;
     const double rows = rows_of_batch(s, &t),
-                 g = rounding_of_sum(s->rounding.sum, columns) + rounding_of_sum(s->rounding.sum, s->N * t.layers) +
+                 g = rounding_of_sum(s->rounding.sum, columns) +
+                     rounding_of_sum(s->rounding.sum, s->cursor.N * t.layers) +
                      s->rounding.sum * (8 + 4 * t.off_z);
     for (int64_t i = 0; i < t.losses; i++) {
         for (int64_t e = 0; e < columns; e++) l.balance += slope_of(s, &t, i / losses, i, e) * sums_of(s, &t, i)[e];
         l.z += sums_of(s, &t, i)[2 * columns] / rows;
     }
-    l.sequence = t.sequence / (double)s->batch.B;
+    l.sequence = t.sequence / (double)s->cursor.batch.B;
     l.off_balance = g * l.balance, l.off_sequence = g * l.sequence;
-    l.off_z = 2 * g * (l.z + (1 + t.off_z) * sqrt(l.z * (double)(s->N * t.layers) / rows));
+    l.off_z = 2 * g * (l.z + (1 + t.off_z) * sqrt(l.z * (double)(s->cursor.N * t.layers) / rows));
     return l;
 }
 
@@ -305,14 +309,14 @@ static struct single_value balance(struct single *s, const struct single_node *n
 {
     const struct router_losses l = router_losses_of(s);
     (void)n;
-    return single_going(s) ? number(s, l.balance, l.off_balance) : single_none;
+    return single_going(s) ? number(s, l.balance, l.off_balance) : single_stop(s);
 }
 
 static struct single_value z(struct single *s, const struct single_node *n)
 {
     const struct router_losses l = router_losses_of(s);
     (void)n;
-    return single_going(s) ? number(s, l.z, l.off_z) : single_none;
+    return single_going(s) ? number(s, l.z, l.off_z) : single_stop(s);
 }
 
 /* How far the gradient of a row's logits is off, by slopes and the z loss. */
@@ -326,7 +330,8 @@ static void put_row(struct single *s, struct single_value v, const struct routin
     for (int64_t e = 0; e < columns; e++) total += exp(x[e] - top);
     for (int64_t e = 0; e < columns; e++) inner += slope[e] * exp(x[e] - top) / total;
     /* of a sequence's loss: f is at most the number of columns */
-    const double sequence = s->config->mixture.sequence_coefficient * 2 * (double)columns / (double)s->N;
+    const double sequence = s->context->config->mixture.sequence_coefficient * 2 *
+                 (double)columns / (double)s->cursor.N;
     for (int64_t e = 0; e < columns; e++) {
         const double size = exp(x[e] - top) / total * (slope[e] + inner + sequence +
                                                        pull * (fabs(top) + fabs(log(total)) + 1));
@@ -339,9 +344,9 @@ static void put_row(struct single *s, struct single_value v, const struct routin
 
 struct single_value router_losses_input(struct single *s, const struct routing *r)
 {
-    const struct mixture_config *m = &s->config->mixture;
+    const struct mixture_config *m = &s->context->config->mixture;
     const struct tally t = tally_of(s);
-    if (!single_going(s)) return single_none;
+    if (!single_going(s)) return single_stop(s);
     const int64_t columns = mixture_columns(m), N = tensor_rows(r->logits);
     const double pull = 2 * m->z_coefficient / rows_of_batch(s, &t);
     const struct single_value v = single_value_new(s, N, columns);
@@ -351,32 +356,33 @@ struct single_value router_losses_input(struct single *s, const struct routing *
         for (int64_t e = 0; e < columns; e++)
             numbers(slope)[i * columns + e] =
                 m->balance_coefficient * slope_of(s, &t, i, loss_at(s, i, r->layer), e);
-        s->ops->router_losses_backward_input(rows_of_group(s, v.y, i), rows_of_group(s, r->logits, i),
-                                             numbers(slope) + i * columns, pull);
+        s->context->ops->router_losses_backward_input(rows_of_group(s, v.y, i), rows_of_group(s, r->logits, i),
+                                                      numbers(slope) + i * columns, pull);
     }
     if (m->sequence_coefficient > 0)
-        s->ops->sequence_balance_backward_input(v.y, r->logits, r->experts, r->experts, s->batch.S, &m->router,
-                                                m->sequence_coefficient / (double)s->batch.B);
+        s->context->ops->sequence_balance_backward_input(v.y, r->logits, r->experts, r->experts, s->cursor.batch.S,
+                                                         &m->router,
+                                                         m->sequence_coefficient / (double)s->cursor.batch.B);
     for (int64_t i = 0; i < groups_of(s); i++)
-        for (int64_t row = 0, first = group_begins(s, i) * s->batch.S; row < group_rows(s, i); row++)
+        for (int64_t row = 0, first = group_begins(s, i) * s->cursor.batch.S; row < group_rows(s, i); row++)
             put_row(s, v, r, first + row, numbers(slope) + i * columns, pull);
     return v;
 }
 
 bool router_has_losses(const struct single *s)
 {
-    const struct mixture_config *m = &s->config->mixture;
+    const struct mixture_config *m = &s->context->config->mixture;
     return m->balance_coefficient > 0 || m->z_coefficient > 0 || m->sequence_coefficient > 0;
 }
 
 static struct single_value input(struct single *s, const struct single_node *n)
 {
     const struct routing r = routing_of(s, n->in[0]);
-    if (!single_going(s)) return single_none;
+    if (!single_going(s)) return single_stop(s);
     struct single_value v[2] = { router_weights_input(s, n, &r) };
     const bool losses = router_has_losses(s);
     if (losses && single_going(s)) v[1] = router_losses_input(s, &r);
-    return single_going(s) ? single_sum(s, v, 1 + losses) : single_none;
+    return single_going(s) ? single_sum(s, v, 1 + losses) : single_stop(s);
 }
 
 const struct single_operation single_route = {

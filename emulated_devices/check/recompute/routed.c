@@ -22,7 +22,7 @@ static void keep(struct single *s, int logits, const struct routing *r)
     s->routed = (struct single_routed){ .logits = logits, .experts = malloc(n * sizeof(int32_t) + 1),
                                         .weights = malloc(n * sizeof(double) + 1), .rows = r->rows };
     if (s->routed.experts == NULL || s->routed.weights == NULL) {
-        s->failed = fail(s->err, ERR_MEMORY, "no memory for the choices of experts");
+        s->failed = fail(s->context->err, ERR_MEMORY, "no memory for the choices of experts");
         return;
     }
     memcpy(s->routed.experts, r->experts.data, n * sizeof(int32_t));
@@ -32,8 +32,8 @@ static void keep(struct single *s, int logits, const struct routing *r)
 /* @return whether they are known. */
 static bool know_all(struct single *s, int logits)
 {
-    const int64_t first = s->first, tokens = s->N;
-    const int used = s->used;
+    const int64_t first = s->cursor.first, tokens = s->cursor.N;
+    const int used = s->memory.used;
     if (s->routed.experts && s->routed.logits == logits) return true;
     single_take_all(s);
     const struct routing all = routing_of_all(s, logits);
@@ -47,7 +47,7 @@ static bool know_all(struct single *s, int logits)
 static void find_starts(const struct single *s, struct routing *r)
 {
     const int32_t *chosen = s->routed.experts;
-    const int64_t all = s->all.B * s->all.S * r->k, before = s->first * r->k;
+    const int64_t all = s->context->all.B * s->context->all.S * r->k, before = s->cursor.first * r->k;
     int64_t total = 0;
     for (int64_t i = 0; i < all; i++)
         if (chosen[i] >= 0 && chosen[i] + 1 < r->E) r->start[chosen[i] + 1]++;
@@ -61,17 +61,18 @@ static void find_starts(const struct single *s, struct routing *r)
 struct routing routing_of(struct single *s, int logits)
 {
     if (!single_is_tile(s)) return routing_of_all(s, logits);
-    struct routing r = { .layer = s->graph->node[single_slot(s, logits)->maker].layer, .E = s->config->mixture.E,
-                         .k = s->config->mixture.k, .logits = single_act(s, logits) };
+    struct routing r = { .layer = s->context->graph->node[single_slot(s, logits)->maker].layer,
+                         .E = s->context->config->mixture.E,
+                         .k = s->context->config->mixture.k, .logits = single_act(s, logits) };
     if (!single_going(s) || !know_all(s, logits)) return r;
     routing_room(s, &r);
     const struct tensor start = single_new(s, 1, r.E);
     if (s->failed) return r;
     int32_t *const chosen = r.experts.data;
-    memcpy(chosen, s->routed.experts + s->first * r.k, (size_t)(s->N * r.k) * sizeof *chosen);
-    memcpy(r.weights.data, s->routed.weights + s->first * r.k, tensor_bytes(r.weights));
-    for (int64_t i = 0; i < s->N * r.k && s->one_expert; i++)
-        if (chosen[i] != s->expert) chosen[i] = CHOICE_NONE;
+    memcpy(chosen, s->routed.experts + s->cursor.first * r.k, (size_t)(s->cursor.N * r.k) * sizeof *chosen);
+    memcpy(r.weights.data, s->routed.weights + s->cursor.first * r.k, tensor_bytes(r.weights));
+    for (int64_t i = 0; i < s->cursor.N * r.k && s->cursor.one_expert; i++)
+        if (chosen[i] != s->cursor.expert) chosen[i] = CHOICE_NONE;
     routing_sort(s, &r);
     r.start = start.data, r.whole = s->routed.rows;
     find_starts(s, &r);
@@ -88,8 +89,9 @@ struct tensor routing_input(struct single *s, struct single_name name, const str
         const int64_t n = routing_count(r, e);
         enum single_found one = SINGLE_HAS;
         if (n > 0)
-            s->failed = s->source.fetch_rows(s->source.context, name.text, r->start[e], r->whole,
-                                             tensor_2d(numbers(t) + at * cols, F64, n, cols), &one, s->err);
+            s->failed = s->context->source.fetch_rows(s->context->source.context, name.text, r->start[e], r->whole,
+                                                      tensor_2d(numbers(t) + at * cols, F64, n, cols), &one,
+                                                          s->context->err);
         if (one != SINGLE_HAS) *found = one;
         at += n;
     }
@@ -102,7 +104,7 @@ struct single_sizes routing_sizes(struct single *s, struct single_name name, con
     const int64_t cols = tensor_cols(x);
     int64_t at = 0;
     for (int64_t e = 0; e < r->E && !s->failed; e++) {
-        const int used = s->used;
+        const int used = s->memory.used;
         const int64_t n = routing_count(r, e);
         if (n == 0) continue;
         const struct single_sizes one =
@@ -121,5 +123,5 @@ void routing_note_rows(struct single *s, const struct routing *r)
     int64_t *const row = memory.data;
     for (int64_t e = 0, next = 0; e < r->E && !s->failed; e++)
         for (int64_t i = 0; i < routing_count(r, e); i++) row[next++] = r->start[e] + i;
-    s->row_of = s->failed ? NULL : row;
+    s->verdict.row_of = s->failed ? NULL : row;
 }

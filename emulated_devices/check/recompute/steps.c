@@ -75,7 +75,7 @@ static bool begin(struct stepping *t, const char *what, const char *words, const
                             (struct single_block){ t->first, t->rows }, t->rows < t->whole ? t->whole : 0, t->cols))
         return false;
     t->s->rounding = *usual;
-    t->s->rounding.store = unit_of(t, t->s->have);
+    t->s->rounding.store = unit_of(t, t->s->verdict.have);
     if (t->s->rounding.store == t->u) t->s->rounding.tiny = t->tiny;
     return true;
 }
@@ -110,7 +110,7 @@ static double off_by_parts(const struct stepping *t, const struct clipped *c, in
 static void note_kept(struct stepping *t, const struct before *b, int64_t i, double left, double rest)
 {
     if (t->k < (t->state < 0 ? 2 : 1) || b->off == 0 || t->s->rounding.store == t->u) t->kept.wide = true;
-    else kept_add(&t->kept, t->o->format, numbers(b->x)[i], left, rest, numbers(t->s->have)[i]);
+    else kept_add(&t->kept, t->o->format, numbers(b->x)[i], left, rest, numbers(t->s->verdict.have)[i]);
 }
 
 /* state = keep state + part term; in the first step the state is 0.  By steps 1 - keep is computed in the format.
@@ -121,7 +121,7 @@ static struct single_value mean(struct stepping *t, const char *what, double kee
     const struct before m = before_of(t, what);
     const struct before w = coupled > 0 ? before_of(t, "weight") : (struct before){ 0 };
     const struct clipped c = clipped_of(t);
-    if (!single_going(t->s)) return single_none;
+    if (!single_going(t->s)) return single_stop(t->s);
     const struct single_value v = single_value_new(t->s, t->rows, t->cols);
     for (int64_t i = 0; !t->s->failed && i < tensor_count(c.g); i++) {
         const double old = keep * numbers(m.x)[i], x = c.clip * numbers(c.g)[i], off = off_by_parts(t, &c, i),
@@ -159,7 +159,7 @@ static struct single_value weight(struct stepping *t)
     const struct tensor x = plain ? c.g : input(t, stepping_after(t->o, t->k, t->is->state_name[0], param)),
                         y = adam ? input(t, stepping_after(t->o, t->k, t->is->state_name[1], param)) : tensor_none;
     const double lr = t->o->lr[t->k], coupled = plain ? d.coupled : 0;
-    if (!single_going(t->s)) return single_none;
+    if (!single_going(t->s)) return single_stop(t->s);
     const double off_x = !plain && unit_of(t, x) > t->u ? unit_of(t, x) : 0,
                  off_y = adam && unit_of(t, y) > t->u ? unit_of(t, y) : 0;
     const struct single_value v = single_value_new(t->s, t->rows, t->cols);
@@ -220,9 +220,9 @@ static void check_result(struct stepping *t, const struct made *m, const struct 
     const struct single_value v = make(t, m);
     snprintf(words, sizeof words, "kept in %s: step %lld goes on from rounded numbers, which --stored-states allows",
              dtype_name(t->o->format), (long long)t->k + 1);
-    if (single_going(t->s) && is_kept(t, usual)) t->s->wrong_anyway = words;
+    if (single_going(t->s) && is_kept(t, usual)) t->s->verdict.wrong_anyway = words;
     single_end(t->s, v);
-    t->s->wrong_anyway = NULL;
+    t->s->verdict.wrong_anyway = NULL;
 }
 
 static void check_parameter(struct stepping *t)
@@ -230,7 +230,7 @@ static void check_parameter(struct stepping *t)
     const struct rounding usual = t->s->rounding;
     const struct adam_factors f = adam_factors(step_of(t));
     const double coupled = sgd_factors(step_of(t)).coupled;
-    t->s->stepping = t;
+    t->s->verdict.stepping = t;
     for (int i = 0; i < t->is->states; i++) {
         const bool adam = t->is->states == 2;
         const struct made m = { .what = t->is->state_name[i], .is_mean = true, .squared = adam && i,
@@ -242,7 +242,7 @@ static void check_parameter(struct stepping *t)
     }
     t->state = -1;
     check_result(t, &(struct made){ .what = "weight", .words = "the optimizer's step" }, &usual);
-    t->s->rounding = usual, t->s->stepping = NULL;
+    t->s->rounding = usual, t->s->verdict.stepping = NULL;
 }
 
 /* ---- norms ------------------------------------------------------------------------------------------------------- */
@@ -254,7 +254,7 @@ struct squares { double sum, fourth, off; int64_t terms; };
 static void add_squares(struct single *s, struct single_name name, struct single_block block, int64_t whole,
                         int64_t cols, struct squares *to)
 {
-    const int used = s->used;
+    const int used = s->memory.used;
     const struct tensor g = single_input_block(s, name, block, whole, cols);
     const bool parts = single_going(s) && single_has_parts(s, name);
     const struct single_sizes sizes =
@@ -272,8 +272,8 @@ static void add_squares(struct single *s, struct single_name name, struct single
 static struct squares squares_of(struct single *s, const struct single_steps *o, int64_t k)
 {
     struct squares all = { 0 };
-    for (int i = 0; i < model_param_count(s->config); i++) {
-        const struct param_spec p = model_param(s->config, i);
+    for (int i = 0; i < model_param_count(s->context->config); i++) {
+        const struct param_spec p = model_param(s->context->config, i);
         const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1], most = single_block(s, cols);
         const double before = all.sum;
         for (int64_t first = 0; first < rows && single_going(s); first += most)
@@ -320,17 +320,17 @@ static bool is_known(const struct optimizer *is)
 
 static void report_unknown(struct stepping *t)
 {
-    if (!single_begin(t->s, stepping_after(t->o, t->k, "weight", t->param.name),
-                      "the step of an optimizer that is not known", t->rows, t->cols))
-        return;
-    t->s->unknown = true;
-    single_end(t->s, single_none);
+    static const char words[] = "the step of an optimizer that is not known";
+    if (!single_begin(t->s, stepping_after(t->o, t->k, "weight", t->param.name), words, t->rows, t->cols)) return;
+    t->s->reading.unknown = words;
+    single_end(t->s, single_stop(t->s));
 }
 
 enum error_code single_check_steps(const struct model_config *c, const struct single_steps *o, struct rounding rounding,
                                    struct single_source source, struct error *err)
 {
-    struct single s = { .config = c, .ops = ops_for(F64), .rounding = rounding, .source = source, .err = err };
+    const struct single_context context = { .config = c, .ops = ops_for(F64), .source = source, .err = err };
+    struct single s = { .context = &context, .rounding = rounding };
     const struct optimizer *is = find(o->optimizer);
     check_norms(&s, o);
     for (int64_t k = 0; k < o->steps; k++) {
@@ -359,18 +359,18 @@ static bool begin_sum(struct single *s, const struct added *a, struct single_blo
 }
 
 /* Some rows: their sum, the sum of absolute values (in `fused`), and what is stored on the way (in `steps`).
- * @return single_none, with nothing that lacks, if the program does not have the first of the terms. */
+ * @return SINGLE_LACKING, with nothing that lacks, if the program does not have the first of the terms. */
 static struct single_value add_up(struct single *s, const struct added *a, struct single_block block)
 {
     char term[SINGLE_NAME];
     const struct single_value v = single_value_new(s, block.rows, a->cols);
-    const int used = s->used;
+    const int used = s->memory.used;
     for (int64_t k = 0; k < a->micros && single_going(s); k++) {
         snprintf(term, sizeof term, "micro/%lld/grad/%s", (long long)k, a->param);
         const struct tensor g = single_input_block(s, single_name("", term), block, a->rows, a->cols);
-        if (k == 0 && s->now.lacks[0]) {
-            s->now.lacks[0] = 0;
-            return single_none;
+        if (k == 0 && s->reading.lacks[0]) {
+            single_read_anew(s);
+            return (struct single_value){ .status = SINGLE_LACKING };
         }
         for (int64_t i = 0; single_going(s) && i < block.rows * a->cols; i++) {
             numbers(v.y)[i] += numbers(g)[i], numbers(v.fused)[i] += fabs(numbers(g)[i]);
@@ -391,12 +391,12 @@ static double largest_of(struct single_value v)
 /* The whole may also have been computed at once, from the same tokens.  largest: sum of absolute values. */
 static struct single_value bound_sum(struct single *s, const struct added *a, struct single_value v, double largest)
 {
-    const double at_once = rounding_of_sum(s->rounding.sum, s->N) * largest,
+    const double at_once = rounding_of_sum(s->rounding.sum, s->cursor.N) * largest,
                  each = rounding_of_sum(s->rounding.sum, a->micros) + s->rounding.store;
     for (int64_t i = 0; single_going(s) && i < tensor_count(v.y); i++)
         single_put(v, i, (struct element){ numbers(v.y)[i], at_once + each * numbers(v.fused)[i] },
                    numbers(v.steps)[i] + (double)a->micros * s->rounding.tiny);
-    return single_going(s) ? v : single_none;
+    return single_going(s) ? v : single_stop(s);
 }
 
 /* Twice over all rows: for the largest, and for the sums.  @return whether all are right, and have been reported. */
@@ -409,7 +409,7 @@ static bool sum_is_right_in_blocks(struct single *s, const struct added *a, int6
         for (int64_t first = 0; first < a->rows && right; first += step) {
             const struct single_block block = { first, a->rows - first < step ? a->rows - first : step };
             right = begin_sum(s, a, block);
-            const struct single_value v = right ? add_up(s, a, block) : single_none;
+            const struct single_value v = right ? add_up(s, a, block) : single_stop(s);
             right = right && tensor_present(v.y);
             if (right && pass == 0) largest = fmax(largest, largest_of(v));
             if (right && pass == 1) right = single_end_tile(s, bound_sum(s, a, v, largest), first, &sum);
@@ -434,7 +434,7 @@ static void check_loss(struct single *s, int64_t micros)
     if (!single_begin(s, single_name("", "loss"), "the sum over microbatches", 1, 1)) return;
     const struct single_value v = single_value_new(s, 1, 1);
     const struct tensor loss = single_input(s, single_name("", "micro/loss"), 1, micros);
-    if (s->failed || s->now.lacks[0]) {
+    if (s->failed || s->reading.lacks[0]) {
         single_release(s, 0);
         return;
     }
@@ -448,8 +448,9 @@ static void check_loss(struct single *s, int64_t micros)
 enum error_code single_check_micros(const struct model_config *c, int64_t micros, struct single_batch batch,
                                     struct rounding rounding, struct single_source source, struct error *err)
 {
-    struct single s = { .config = c, .ops = ops_for(F64), .batch = batch, .all = batch,
-                        .N = batch.B * batch.S, .rounding = rounding, .source = source, .err = err };
+    const struct single_context context = { c, NULL, ops_for(F64), batch, source, err };
+    struct single s = { .context = &context, .cursor = { .batch = batch, .N = batch.B * batch.S },
+                        .rounding = rounding };
     for (int i = 0; i < model_param_count(c) && micros > 0; i++) {
         const struct param_spec p = model_param(c, i);
         check_sum(&s, &(struct added){ single_name("grad/", p.name), p.name, micros, p.ndim > 1 ? p.dim[0] : 1,

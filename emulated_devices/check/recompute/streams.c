@@ -14,7 +14,7 @@ static int64_t beside_at(int64_t n, int64_t d, int64_t i, int64_t D, int64_t P) 
 
 static void move(struct single *s, struct tensor to, struct tensor from, bool back)
 {
-    const int64_t P = STREAMS(s->config), N = s->N, D = tensor_cols(back ? to : from);
+    const int64_t P = STREAMS(s->context->config), N = s->cursor.N, D = tensor_cols(back ? to : from);
     for (int64_t n = 0; !s->failed && n < N; n++)
         for (int64_t i = 0; i < P; i++)
             for (int64_t d = 0; d < D; d++) {
@@ -25,7 +25,7 @@ static void move(struct single *s, struct tensor to, struct tensor from, bool ba
 
 static struct single_value moved(struct single *s, struct single_value from, int64_t rows, int64_t cols, bool back)
 {
-    if (!single_going(s)) return single_none;
+    if (!single_going(s)) return single_stop(s);
     struct single_value to = single_value_new(s, rows, cols);
     move(s, to.y, from.y, back), move(s, to.fused, from.fused, back), move(s, to.steps, from.steps, back);
     to.stored = from.stored;
@@ -58,8 +58,8 @@ const struct single_operation single_beside = {
 /* A token's weights; p: probabilities. */
 static void weights_of(const struct single *s, const double *x, double *p, double *w)
 {
-    const int64_t P = STREAMS(s->config);
-    const double eps = s->config->streams.smoothing;
+    const int64_t P = STREAMS(s->context->config);
+    const double eps = s->context->config->streams.smoothing;
     double top = x[0], sum = 0;
     for (int64_t i = 1; i < P; i++) top = fmax(top, x[i]);
     for (int64_t i = 0; i < P; i++) sum += p[i] = exp(x[i] - top);
@@ -70,19 +70,19 @@ static void weights_of(const struct single *s, const double *x, double *p, doubl
 static double off_p(const struct single *s, const double *x, double u)
 {
     double most = 0;
-    for (int64_t i = 0; i < STREAMS(s->config); i++) most = fmax(most, fabs(x[i]));
-    return rounding_of_sum(s->rounding.sum, STREAMS(s->config)) + s->rounding.sum * (8 + 4 * most) + 3 * u;
+    for (int64_t i = 0; i < STREAMS(s->context->config); i++) most = fmax(most, fabs(x[i]));
+    return rounding_of_sum(s->rounding.sum, STREAMS(s->context->config)) + s->rounding.sum * (8 + 4 * most) + 3 * u;
 }
 
 static struct single_value mix_forward(struct single *s, const struct single_node *n)
 {
     const struct tensor X = single_act(s, n->in[0]), logits = single_act(s, n->in[1]);
-    if (!single_going(s)) return single_none;
-    const int64_t P = STREAMS(s->config), D = tensor_cols(X) / P;
+    if (!single_going(s)) return single_stop(s);
+    const int64_t P = STREAMS(s->context->config), D = tensor_cols(X) / P;
     const double sum = rounding_of_sum(s->rounding.sum, P) + 4 * s->rounding.sum, u = s->rounding.store;
-    const struct single_value v = single_value_new(s, s->N, D);
+    const struct single_value v = single_value_new(s, s->cursor.N, D);
     const struct tensor p = single_new(s, 2, P);
-    for (int64_t at = 0; !s->failed && at < s->N * D; at++) {
+    for (int64_t at = 0; !s->failed && at < s->cursor.N * D; at++) {
         const double *x = numbers(logits) + at / D * P, *h = numbers(X) + at * P, *w = numbers(p) + P;
         double y = 0, absolute = 0, times = (double)P;
         weights_of(s, x, numbers(p), numbers(p) + P);
@@ -96,11 +96,11 @@ static struct single_value mix_forward(struct single *s, const struct single_nod
 static struct single_value mix_streams(struct single *s, const struct single_node *n)
 {
     const struct tensor dY = single_grad(s, n->out), logits = single_act(s, n->in[1]);
-    if (!single_going(s)) return single_none;
-    const int64_t P = STREAMS(s->config), D = tensor_cols(dY);
-    const struct single_value v = single_value_new(s, s->N, D * P);
+    if (!single_going(s)) return single_stop(s);
+    const int64_t P = STREAMS(s->context->config), D = tensor_cols(dY);
+    const struct single_value v = single_value_new(s, s->cursor.N, D * P);
     const struct tensor p = single_new(s, 2, P);
-    for (int64_t at = 0; !s->failed && at < s->N * D; at++) {
+    for (int64_t at = 0; !s->failed && at < s->cursor.N * D; at++) {
         const double *x = numbers(logits) + at / D * P, *w = numbers(p) + P;
         weights_of(s, x, numbers(p), numbers(p) + P);
         for (int64_t i = 0; i < P; i++) {
@@ -118,9 +118,9 @@ static void mix_row(const struct single *s, const double *dy, const double *h, c
                     double *scratch, struct unit stored, double *y, double *off)
 {
     const double u = stored.u, tiny = stored.tiny + s->rounding.sum_tiny;
-    const int64_t P = STREAMS(s->config);
+    const int64_t P = STREAMS(s->context->config);
     double *p = scratch, *g = scratch + 2 * P, *absolute = scratch + 3 * P, mean = 0, off_mean = 0;
-    const double part = rounding_of_sum(s->rounding.sum, D) + 2 * u, eps = s->config->streams.smoothing,
+    const double part = rounding_of_sum(s->rounding.sum, D) + 2 * u, eps = s->context->config->streams.smoothing,
                  of_p = off_p(s, x, u), tiny_g = tiny_terms(tiny, D) + tiny;
     weights_of(s, x, p, scratch + P);
     for (int64_t i = 0; i < P; i++) g[i] = absolute[i] = 0;
@@ -143,11 +143,11 @@ static void mix_row(const struct single *s, const double *dy, const double *h, c
 static struct single_value mix_logits(struct single *s, const struct single_node *n)
 {
     const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]), logits = single_act(s, n->in[1]);
-    if (!single_going(s)) return single_none;
-    const int64_t P = STREAMS(s->config), D = tensor_cols(dY);
-    const struct single_value v = single_value_new(s, s->N, P);
+    if (!single_going(s)) return single_stop(s);
+    const int64_t P = STREAMS(s->context->config), D = tensor_cols(dY);
+    const struct single_value v = single_value_new(s, s->cursor.N, P);
     const struct tensor scratch = single_new(s, 4, P);
-    for (int64_t i = 0; !s->failed && i < s->N; i++) {
+    for (int64_t i = 0; !s->failed && i < s->cursor.N; i++) {
         const double *dy = numbers(dY) + i * D, *h = numbers(X) + i * D * P, *x = numbers(logits) + i * P;
         mix_row(s, dy, h, x, D, numbers(scratch), (struct unit){ 0, 0 }, numbers(v.y) + i * P,
                 numbers(v.fused) + i * P);

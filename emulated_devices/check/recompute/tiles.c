@@ -28,7 +28,7 @@ static bool inputs_fit(const struct single *, const struct single_node *, bool b
 static bool value_fits(const struct single *s, int slot, bool by_rows)
 {
     if (slot < 0 || !single_slot(s, slot)->unseen) return true;
-    const struct single_node *maker = &s->graph->node[single_slot(s, slot)->maker];
+    const struct single_node *maker = &s->context->graph->node[single_slot(s, slot)->maker];
     return node_fits(s, maker, by_rows) && inputs_fit(s, maker, by_rows);
 }
 
@@ -49,8 +49,8 @@ static bool is_read_by(const struct single_node *n, int slot)
 /* All that is added up to the gradient of a slot. */
 static bool sum_fits(const struct single *s, int slot, bool by_rows)
 {
-    for (int v = 0; v < s->graph->nodes; v++) {
-        const struct single_node *n = &s->graph->node[v];
+    for (int v = 0; v < s->context->graph->nodes; v++) {
+        const struct single_node *n = &s->context->graph->node[v];
         if (!is_read_by(n, slot)) continue;
         if (!node_fits(s, n, by_rows) || !inputs_fit(s, n, by_rows)) return false;
         if (single_slot(s, n->out)->unseen && !sum_fits(s, n->out, by_rows)) return false;
@@ -60,29 +60,34 @@ static bool sum_fits(const struct single *s, int slot, bool by_rows)
 
 /* ---- how much is in one ------------------------------------------------------------------------------------------ */
 
-static int64_t usual(const struct single *s, int64_t numbers) { return s->source.tile ? s->source.tile : numbers; }
+static int64_t usual(const struct single *s, int64_t numbers)
+{
+    return s->context->source.tile ? s->context->source.tile : numbers;
+}
 
 static struct single_tiles tiles(const struct single *s, bool fits, bool by_rows, int64_t cols)
 {
-    const int64_t S = s->all.S, all = s->all.B * S, most = usual(s, USUAL_TILE) / cols,
-                  experts = s->config->mlp == MLP_MIXTURE ? s->config->mixture.E / s->config->mixture.k + 1 : 1,
-                  least = s->source.tile ? 1 : LEAST_ROWS * experts, sequences = most / S < 1 ? 1 : most / S;
+    const int64_t S = s->context->all.S, all = s->context->all.B * S, most = usual(s, USUAL_TILE) / cols,
+                  experts = s->context->config->mlp == MLP_MIXTURE
+                      ? s->context->config->mixture.E / s->context->config->mixture.k + 1 : 1,
+                  least = s->context->source.tile ? 1 : LEAST_ROWS * experts, sequences = most / S < 1 ? 1 : most / S;
     struct single_tiles t = { .tokens = by_rows ? most < least ? least : most : sequences * S };
-    if (!fits || s->source.fetch_rows == NULL || t.tokens > all) t.tokens = all;
+    if (!fits || s->context->source.fetch_rows == NULL || t.tokens > all) t.tokens = all;
     return t;
 }
 
 /* Whether so many rows are those of all tokens in each of several streams. */
 static bool of_streams(const struct single *s, int64_t rows)
 {
-    return STREAMS(s->config) > 1 && rows == STREAMS(s->config) * s->all.B * s->all.S;
+    return STREAMS(s->context->config) > 1 &&
+           rows == STREAMS(s->context->config) * s->context->all.B * s->context->all.S;
 }
 
 /* Numbers of a token. */
 static int64_t wider(const struct single *s, int slot, int64_t cols)
 {
-    const int64_t each = slot < 0 ? 1 : single_slot(s, slot)->route >= 0 ? s->config->mixture.k
-                                      : of_streams(s, single_slot(s, slot)->rows) ? STREAMS(s->config) : 1;
+    const int64_t each = slot < 0 ? 1 : single_slot(s, slot)->route >= 0 ? s->context->config->mixture.k
+                                      : of_streams(s, single_slot(s, slot)->rows) ? STREAMS(s->context->config) : 1;
     return slot >= 0 && each * single_slot(s, slot)->cols > cols ? each * single_slot(s, slot)->cols : cols;
 }
 
@@ -96,7 +101,7 @@ static int64_t width_near(const struct single *s, const struct single_node *n, i
 static int64_t widest(const struct single *s)
 {
     int64_t cols = 1;
-    for (int i = 0; i < s->graph->slots; i++) cols = wider(s, i, cols);
+    for (int i = 0; i < s->context->graph->slots; i++) cols = wider(s, i, cols);
     return cols;
 }
 
@@ -111,8 +116,8 @@ struct single_tiles single_tiles_gradient(const struct single *s, int slot)
 {
     const bool by_rows = sum_fits(s, slot, true);
     int64_t cols = by_rows ? 1 : widest(s);
-    for (int v = 0; v < s->graph->nodes && by_rows; v++)
-        if (is_read_by(&s->graph->node[v], slot)) cols = width_near(s, &s->graph->node[v], cols);
+    for (int v = 0; v < s->context->graph->nodes && by_rows; v++)
+        if (is_read_by(&s->context->graph->node[v], slot)) cols = width_near(s, &s->context->graph->node[v], cols);
     return tiles(s, sum_fits(s, slot, false), by_rows, cols);
 }
 
@@ -129,28 +134,28 @@ struct single_tiles single_tiles_weight(const struct single *s, const struct sin
 int64_t single_block(const struct single *s, int64_t cols)
 {
     const int64_t rows = usual(s, USUAL_BLOCK) / cols;
-    return s->source.fetch_rows == NULL ? INT64_MAX : rows < 1 ? 1 : rows;
+    return s->context->source.fetch_rows == NULL ? INT64_MAX : rows < 1 ? 1 : rows;
 }
 
 /* ---- taking one -------------------------------------------------------------------------------------------------- */
 
-bool single_is_tile(const struct single *s) { return s->N < s->all.B * s->all.S; }
+bool single_is_tile(const struct single *s) { return s->cursor.N < s->context->all.B * s->context->all.S; }
 
 void single_take(struct single *s, int64_t first, int64_t tokens)
 {
-    const int64_t S = s->all.S;
+    const int64_t S = s->context->all.S;
     const bool sequences = first % S == 0 && tokens % S == 0;
-    s->first = first, s->N = tokens;
-    s->batch = s->all;
-    s->batch.ids += first, s->batch.labels += first;
-    s->batch.B = sequences ? tokens / S : 1, s->batch.S = sequences ? S : tokens;
+    s->cursor.first = first, s->cursor.N = tokens;
+    s->cursor.batch = s->context->all;
+    s->cursor.batch.ids += first, s->cursor.batch.labels += first;
+    s->cursor.batch.B = sequences ? tokens / S : 1, s->cursor.batch.S = sequences ? S : tokens;
 }
 
-void single_take_all(struct single *s) { single_take(s, 0, s->all.B * s->all.S); }
+void single_take_all(struct single *s) { single_take(s, 0, s->context->all.B * s->context->all.S); }
 
 bool single_next_tile(struct single *s, struct single_tiles *t)
 {
-    const int64_t all = s->all.B * s->all.S, left = all - t->next;
+    const int64_t all = s->context->all.B * s->context->all.S, left = all - t->next;
     if (left <= 0) {
         single_take_all(s);
         return false;
@@ -162,21 +167,23 @@ bool single_next_tile(struct single *s, struct single_tiles *t)
 
 int64_t single_rows(const struct single *s, const struct single_slot *slot)
 {
-    return slot->rows == s->all.B * s->all.S ? s->N
-           : of_streams(s, slot->rows)       ? STREAMS(s->config) * s->N : slot->rows;
+    return slot->rows == s->context->all.B * s->context->all.S ? s->cursor.N
+           : of_streams(s, slot->rows)       ? STREAMS(s->context->config) * s->cursor.N : slot->rows;
 }
 
 bool single_in_streams(const struct single *s, int64_t rows)
 {
-    return single_is_tile(s) && STREAMS(s->config) > 1 && rows == STREAMS(s->config) * s->N;
+    return single_is_tile(s) && STREAMS(s->context->config) > 1 && rows == STREAMS(s->context->config) * s->cursor.N;
 }
 
 int64_t single_row_of_whole(const struct single *s, int64_t rows, int64_t first, int64_t row)
 {
-    return single_in_streams(s, rows) ? row / s->N * s->all.B * s->all.S + s->first + row % s->N : first + row;
+    return single_in_streams(s, rows)
+           ? row / s->cursor.N * s->context->all.B * s->context->all.S + s->cursor.first + row % s->cursor.N
+               : first + row;
 }
 
 struct single_block single_block_of(const struct single *s, int64_t rows)
 {
-    return s->block.rows > 0 ? s->block : (struct single_block){ 0, rows };
+    return s->cursor.block.rows > 0 ? s->cursor.block : (struct single_block){ 0, rows };
 }

@@ -13,28 +13,36 @@ static struct single_name act_name(const struct single_slot *slot)
 struct tensor single_param(struct single *s, int param)
 {
     if (param < 0) return tensor_none;
-    const struct param_spec p = model_param(s->config, param);
+    const struct param_spec p = model_param(s->context->config, param);
     return single_input(s, single_param_name(s, "start/", param), p.ndim > 1 ? p.dim[0] : 1, p.dim[p.ndim - 1]);
 }
 
 struct tensor single_param_block(struct single *s, int param, struct single_block block)
 {
-    const struct param_spec p = model_param(s->config, param);
+    const struct param_spec p = model_param(s->context->config, param);
     return single_input_block(s, single_param_name(s, "start/", param), block, p.dim[0], p.dim[1]);
 }
 
 /* An operation that has no such pass in recompute/: what needs it is not recomputed. */
 static struct single_value not_known(struct single *s, const struct single_node *n)
 {
-    if (!s->unknown) snprintf(s->now.made_by, sizeof s->now.made_by, "%.63s",
-                              n->operation ? n->operation->words : n->words);
-    s->unknown = true;
-    return single_none;
+    if (!s->reading.unknown) s->reading.unknown = n->operation ? n->operation->words : n->words;
+    return single_stop(s);
 }
 
 static struct single_value run(struct single *s, const struct single_node *n, single_pass *pass)
 {
-    return !single_going(s) ? single_none : pass ? pass(s, n) : not_known(s, n);
+    if (!single_going(s)) return single_stop(s);
+    const struct single_value v = pass ? pass(s, n) : not_known(s, n);
+    return single_going(s) ? v : single_stop(s);
+}
+
+struct single_value single_attempt(struct single *s, const struct single_node *n, single_pass *pass)
+{
+    const struct single_reading outer = single_read_anew(s);
+    const struct single_value v = run(s, n, pass);
+    s->reading = outer;
+    return v;
 }
 
 static struct single_value forward(struct single *s, const struct single_node *n)
@@ -53,7 +61,7 @@ static struct tensor routed_input(struct single *s, struct single_name name, con
     enum single_found found = SINGLE_HAS;
     const struct routing r = routing_of(s, slot->route);
     const struct tensor t = single_going(s) ? routing_input(s, name, &r, slot->cols, &found) : tensor_none;
-    if (single_going(s) && found != SINGLE_HAS) memcpy(s->now.lacks, name.text, sizeof s->now.lacks);
+    if (single_going(s) && found != SINGLE_HAS) memcpy(s->reading.lacks, name.text, sizeof s->reading.lacks);
     return t;
 }
 
@@ -62,7 +70,7 @@ static struct tensor input_of(struct single *s, struct single_name name, const s
     if (slot->route >= 0 && single_is_tile(s)) return routed_input(s, name, slot);
     const int64_t rows = rows_of(s, slot);
     if (single_in_streams(s, rows)) return single_input_streams(s, name, rows, slot->cols);
-    return rows == s->N ? single_input_rows(s, name, rows, slot->cols) : single_input(s, name, rows, slot->cols);
+    return rows == s->cursor.N ? single_input_rows(s, name, rows, slot->cols) : single_input(s, name, rows, slot->cols);
 }
 
 static struct single_sizes sizes_of(struct single *s, struct single_name name, struct tensor x,
@@ -72,8 +80,8 @@ static struct single_sizes sizes_of(struct single *s, struct single_name name, s
         const struct routing r = routing_of(s, slot->route);
         return single_going(s) ? routing_sizes(s, name, &r, x) : (struct single_sizes){ .parts = 1 };
     }
-    const bool of_tile = tensor_rows(x) == s->N || single_in_streams(s, tensor_rows(x));
-    return single_sizes_of(s, name, x, of_tile ? single_first_row(s, s->N) : 0,
+    const bool of_tile = tensor_rows(x) == s->cursor.N || single_in_streams(s, tensor_rows(x));
+    return single_sizes_of(s, name, x, of_tile ? single_first_row(s, s->cursor.N) : 0,
                            of_tile ? single_whole_rows(s, tensor_rows(x)) : 0);
 }
 
@@ -97,14 +105,15 @@ struct single_value single_value_of(struct single *s, int i)
 {
     const struct single_slot *slot = single_slot(s, i);
     if (!slot->unseen) return fetched(s, act_name(slot), slot);
-    return single_settled(s, forward(s, &s->graph->node[slot->maker]));
+    return single_settled(s, forward(s, &s->context->graph->node[slot->maker]));
 }
 
 /* Note what a summand of the current result comes from. */
 static struct single_value noted(struct single *s, const struct single_node *n, enum single_pass_kind pass,
                                  single_pass *run, struct single_value v)
 {
-    if (s->terms < SINGLE_TERMS && single_going(s)) s->term[s->terms++] = (struct single_term){ n, pass, run, v.y };
+    if (s->verdict.terms < SINGLE_TERMS && v.status == SINGLE_DONE)
+        s->verdict.term[s->verdict.terms++] = (struct single_term){ n, pass, run, v.y };
     return v;
 }
 
@@ -113,9 +122,9 @@ static struct single_value gradient_sum(struct single *s, int slot, bool result)
 {
     struct single_value term[SINGLE_TERMS];
     int terms = 0;
-    for (int v = s->graph->nodes - 1; v >= 0; v--)
+    for (int v = s->context->graph->nodes - 1; v >= 0; v--)
         for (int k = 0; k < SINGLE_INPUTS; k++) {
-            const struct single_node *n = &s->graph->node[v];
+            const struct single_node *n = &s->context->graph->node[v];
             if (n->in[k] != slot || terms == SINGLE_TERMS) continue;
             single_pass *const pass = n->operation ? n->operation->input[k] : NULL;
             term[terms] = run(s, n, pass);
@@ -123,8 +132,9 @@ static struct single_value gradient_sum(struct single *s, int slot, bool result)
             terms++;
         }
     if (terms == SINGLE_TERMS && !s->failed)
-        s->failed = fail(s->err, ERR_PLAN, "%s has %d readers or more", single_slot(s, slot)->name, SINGLE_TERMS);
-    return terms > 0 && single_going(s) ? single_sum(s, term, terms) : single_none;
+        s->failed = fail(s->context->err, ERR_PLAN, "%s has %d readers or more", single_slot(s, slot)->name,
+                         SINGLE_TERMS);
+    return terms > 0 && single_going(s) ? single_sum(s, term, terms) : single_stop(s);
 }
 
 struct single_value single_gradient_of(struct single *s, int i)
@@ -144,7 +154,7 @@ static bool is_exact(struct single_value v)
 
 static struct tensor exact(struct single *s, struct single_value v, struct single_name name)
 {
-    if (single_going(s) && !is_exact(v)) memcpy(s->now.lacks, name.text, sizeof s->now.lacks);
+    if (single_going(s) && !is_exact(v)) memcpy(s->reading.lacks, name.text, sizeof s->reading.lacks);
     return v.y;
 }
 
@@ -153,7 +163,8 @@ static struct tensor whole(struct single *s, struct single_name name, const stru
 {
     const struct tensor x = input_of(s, name, of);
     if (single_going(s) && single_has_parts(s, name))
-        snprintf(s->now.lacks, sizeof s->now.lacks, "the sum of the parts of %.*s", SINGLE_NAME - 32, name.text);
+        snprintf(s->reading.lacks, sizeof s->reading.lacks, "the sum of the parts of %.*s", SINGLE_NAME - 32,
+                 name.text);
     return x;
 }
 
@@ -168,8 +179,10 @@ struct tensor single_act(struct single *s, int slot)
 static struct tensor of_counted(const struct single *s, struct tensor x)
 {
     const int64_t cols = tensor_present(x) ? tensor_cols(x) : 0;
-    for (int64_t r = 0; s->counted && !s->failed && cols > 0 && tensor_rows(x) == s->N && r < s->N; r++)
-        if (!s->counted[s->first + r]) memset(numbers(x) + r * cols, 0, (size_t)cols * sizeof(double));
+    for (int64_t r = 0; s->hypothesis.counted && !s->failed && cols > 0 && tensor_rows(x) == s->cursor.N &&
+         r < s->cursor.N; r++)
+        if (!s->hypothesis.counted[s->cursor.first + r])
+            memset(numbers(x) + r * cols, 0, (size_t)cols * sizeof(double));
     return x;
 }
 
@@ -202,7 +215,7 @@ static bool is_nothing(const struct single_node *n) { return n->operation == &si
 /* The words for a value: those of the first node before it that computes something. */
 static const char *value_words(const struct single *s, const struct single_node *n)
 {
-    while (is_nothing(n) && n->in[0] >= 0) n = &s->graph->node[single_slot(s, n->in[0])->maker];
+    while (is_nothing(n) && n->in[0] >= 0) n = &s->context->graph->node[single_slot(s, n->in[0])->maker];
     return words_of(n, NULL);
 }
 
@@ -215,7 +228,7 @@ static bool begin_routed(struct single *s, struct single_name name, const char *
     if (single_going(s) && found == SINGLE_HAS) {
         single_begin_with(s, name, words, have);
         routing_note_rows(s, &r);
-        s->now.head = slot->head, s->slot = slot;
+        s->verdict.result.head = slot->head, s->verdict.slot = slot;
         return true;
     }
     single_release(s, 0);
@@ -224,11 +237,12 @@ static bool begin_routed(struct single *s, struct single_name name, const char *
 
 static bool begin(struct single *s, struct single_name name, const char *words, const struct single_slot *slot)
 {
-    s->now = (struct single_result){ 0 }, s->unknown = false;
+    s->verdict.result = (struct single_result){ 0 };
+    single_read_anew(s);
     if (!single_wanted(s, name)) return false;          /* nor are a router's choices, which counting rows makes */
     if (slot->route >= 0 && single_is_tile(s)) return begin_routed(s, name, words, slot);
     if (!single_begin(s, name, words, rows_of(s, slot), slot->cols)) return false;
-    s->now.head = slot->head, s->slot = slot;
+    s->verdict.result.head = slot->head, s->verdict.slot = slot;
     return true;
 }
 
@@ -248,12 +262,12 @@ static struct single_name made_name(const struct made *m)
 /* Compute tile by tile, as long as all is right.  @return whether it is, and has been reported. */
 static bool right_in_tiles(struct single *s, const struct made *m)
 {
-    const int64_t all = s->all.B * s->all.S;
+    const int64_t all = s->context->all.B * s->context->all.S;
     struct single_tiles t = m->node ? single_tiles_forward(s, m->node) : single_tiles_gradient(s, m->gradient_of);
     struct single_result sum = { 0 };
     bool right = t.tokens < all && (m->slot->rows % all == 0 || m->slot->route >= 0);
     while (right && single_next_tile(s, &t))
-        right = begin(s, made_name(m), m->words, m->slot) && single_end_tile(s, make(s, m), s->first, &sum);
+        right = begin(s, made_name(m), m->words, m->slot) && single_end_tile(s, make(s, m), s->cursor.first, &sum);
     single_take_all(s);
     if (right) single_end_tiles(s, &sum, m->slot->route < 0 ? m->slot->rows : s->routed.rows);
     return right || s->failed;
@@ -278,8 +292,8 @@ static bool reads(const struct single_node *n, int slot)
 static const char *gradient_words(const struct single *s, int slot)
 {
     const char *words = NULL;
-    for (int v = 0; v < s->graph->nodes; v++) {
-        const struct single_node *n = &s->graph->node[v];
+    for (int v = 0; v < s->context->graph->nodes; v++) {
+        const struct single_node *n = &s->context->graph->node[v];
         const struct single_operation *is = n->operation;
         if (!reads(n, slot) || (words && is && is->passes_on)) continue;
         words = is_nothing(n) ? gradient_words(s, n->out) : words_of(n, is ? is->input_words : NULL);
@@ -319,7 +333,7 @@ static bool has(const struct single_node *n, int param)
 static struct single_value contribution(struct single *s, const struct single_node *n, int param)
 {
     const enum single_pass_kind kind = expert_of(n, n->weight, param) >= 0 ? SINGLE_WEIGHT : SINGLE_BIAS;
-    s->expert = expert_of(n, kind == SINGLE_WEIGHT ? n->weight : n->bias, param);
+    s->cursor.expert = expert_of(n, kind == SINGLE_WEIGHT ? n->weight : n->bias, param);
     single_pass *const pass = n->operation == NULL    ? NULL
                               : kind == SINGLE_WEIGHT ? n->operation->weight
                                                       : n->operation->bias;
@@ -329,7 +343,7 @@ static struct single_value contribution(struct single *s, const struct single_no
 static bool is_first(const struct single *s, int v, int param)
 {
     for (int before = 0; before < v; before++)
-        if (has(&s->graph->node[before], param)) return false;
+        if (has(&s->context->graph->node[before], param)) return false;
     return true;
 }
 
@@ -338,15 +352,16 @@ static struct single_value gradient_of_param(struct single *s, int v, int param)
 {
     struct single_value term[SINGLE_TERMS];
     int terms = 0;
-    for (int w = s->graph->nodes - 1; w >= v && terms < SINGLE_TERMS; w--)
-        if (has(&s->graph->node[w], param)) term[terms++] = contribution(s, &s->graph->node[w], param);
-    return single_going(s) ? single_sum(s, term, terms) : single_none;
+    for (int w = s->context->graph->nodes - 1; w >= v && terms < SINGLE_TERMS; w--)
+        if (has(&s->context->graph->node[w], param))
+            term[terms++] = contribution(s, &s->context->graph->node[w], param);
+    return single_going(s) ? single_sum(s, term, terms) : single_stop(s);
 }
 
 static bool has_blocks(const struct single *s, int v, int param)
 {
-    for (int w = v; w < s->graph->nodes; w++) {
-        const struct single_node *n = &s->graph->node[w];
+    for (int w = v; w < s->context->graph->nodes; w++) {
+        const struct single_node *n = &s->context->graph->node[w];
         if (has(n, param) && (n->weight != param || n->operation == NULL || !n->operation->in_blocks)) return false;
     }
     return true;
@@ -355,16 +370,16 @@ static bool has_blocks(const struct single *s, int v, int param)
 /* As right_in_tiles, some rows of a matrix at a time. */
 static bool right_in_blocks(struct single *s, int v, int param, const char *words)
 {
-    const struct param_spec p = model_param(s->config, param);
+    const struct param_spec p = model_param(s->context->config, param);
     const int64_t rows = p.dim[0], step = p.ndim > 1 ? single_block(s, p.dim[1]) : rows;
     struct single_result sum = { 0 };
     bool right = p.ndim > 1 && step < rows && has_blocks(s, v, param);
     for (int64_t first = 0; first < rows && right; first += step) {
-        s->block = (struct single_block){ first, rows - first < step ? rows - first : step };
-        right = single_begin_block(s, single_param_name(s, "grad/", param), words, s->block, rows, p.dim[1]) &&
+        s->cursor.block = (struct single_block){ first, rows - first < step ? rows - first : step };
+        right = single_begin_block(s, single_param_name(s, "grad/", param), words, s->cursor.block, rows, p.dim[1]) &&
                 single_end_tile(s, gradient_of_param(s, v, param), first, &sum);
     }
-    s->block = (struct single_block){ 0, 0 };
+    s->cursor.block = (struct single_block){ 0, 0 };
     if (right) single_end_tiles(s, &sum, rows);
     return right || s->failed;
 }
@@ -372,13 +387,14 @@ static bool right_in_blocks(struct single *s, int v, int param, const char *word
 static void check_param(struct single *s, int v, int param, const char *words)
 {
     if (param < 0 || !is_first(s, v, param) || right_in_blocks(s, v, param, words)) return;
-    const struct param_spec p = model_param(s->config, param);
+    const struct param_spec p = model_param(s->context->config, param);
     const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1];
-    const struct single_node *n = &s->graph->node[v];
+    const struct single_node *n = &s->context->graph->node[v];
     if (!single_begin(s, single_param_name(s, "grad/", param), words, rows, cols)) return;
     if (n->operation == &single_matrix) {
         const int64_t out = single_slot(s, n->out)->head;
-        s->now.row_head = p.ndim > 1 ? out : 0, s->now.head = p.ndim > 1 ? single_slot(s, n->in[0])->head : out;
+        s->verdict.result.row_head = p.ndim > 1 ? out : 0;
+        s->verdict.result.head = p.ndim > 1 ? single_slot(s, n->in[0])->head : out;
     }
     single_end(s, gradient_of_param(s, v, param));
 }
@@ -388,13 +404,13 @@ static void check_param(struct single *s, int v, int param, const char *words)
 static bool is_first_reader(const struct single *s, int v, int slot)
 {
     for (int before = 0; before < v; before++)
-        if (reads(&s->graph->node[before], slot)) return false;
+        if (reads(&s->context->graph->node[before], slot)) return false;
     return true;
 }
 
 static void check_backward(struct single *s, int v)
 {
-    const struct single_node *n = &s->graph->node[v];
+    const struct single_node *n = &s->context->graph->node[v];
     const struct single_operation *is = n->operation;
     for (int e = 0; n->bias >= 0 && e < experts_of(n); e++)
         check_param(s, v, n->bias + e * n->stride, words_of(n, is ? is->bias_words : NULL));
@@ -407,8 +423,9 @@ static void check_backward(struct single *s, int v)
 enum error_code single_check(const struct model_config *c, const struct single_graph *graph, struct single_batch batch,
                              struct rounding rounding, struct single_source source, struct error *err)
 {
-    struct single s = { .config = c, .graph = graph, .ops = ops_for(F64), .batch = batch, .all = batch,
-                        .N = batch.B * batch.S, .rounding = rounding, .source = source, .err = err };
+    const struct single_context context = { c, graph, ops_for(F64), batch, source, err };
+    struct single s = { .context = &context, .cursor = { .batch = batch, .N = batch.B * batch.S },
+                        .rounding = rounding };
     for (int v = 0; v < graph->nodes; v++) check_forward(&s, &graph->node[v]);
     for (int v = graph->nodes - 1; v >= 0; v--) check_backward(&s, v);
     single_gradient_norm(&s);
