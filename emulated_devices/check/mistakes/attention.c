@@ -310,7 +310,8 @@ static void try_groups(struct suspect *p, const struct single_node *n, const dou
 static void try_numbers(struct suspect *p, const struct single_node *n, enum single_pass_kind pass, double *y)
 {
     struct single *s = p->s;
-    enum { LONGEST = 256 };             /* beyond, it takes long */
+    enum { LONGEST = 256 };             /* tokens: beyond, a head is recomputed too often, S times for windows alone */
+    const double least = 0.02, most = 50;       /* factors that are looked for: 1 / sqrt(2500), and its inverse */
     const int64_t S = s->cursor.batch.S;
     const struct tensor X = single_act(s, n->in[0]), P = single_new(s, S, S);
     struct attention_switches best = { 0 }, x = { 0 };
@@ -332,7 +333,7 @@ static void try_numbers(struct suspect *p, const struct single_node *n, enum sin
         here = off_in_head(p, n, &x, numbers(X), row, head, numbers(P));
         if (here < off) off = here, best = x;
     }
-    double from = log(0.02), to = log(50), at = 0;
+    double from = log(least), to = log(most), at = 0;
     for (double step = (to - from) / 64; step > 1e-9; step /= 8) {
         for (double c = from; c <= to; c += step) {
             x = (struct attention_switches){ .times = exp(c) };

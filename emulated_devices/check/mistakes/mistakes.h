@@ -68,7 +68,7 @@ struct suspect {
     int64_t wrong;                      /* elements outside their bounds */
     double off;                         /* norm of how far the result is from what is right */
     double best;                        /* what the best hypothesis leaves, norm; infinite: none yet */
-    bool any; /* the hypotheses now tried are not of this operation: one must be much better */
+    bool any;                           /* the hypotheses now tried are not of this operation: they must leave less */
     double *there;                      /* [count] to work in: a hypothesis may explain only what is wrong, beside what
                                          * is right; NULL: it must explain all */
     char words[SINGLE_MISTAKE];
