@@ -307,14 +307,18 @@ static const struct narrow { int bits; const char *name; } narrows[] = {
     { 11, "11 bits (fp16, tf32)" }, { 8, "8 bits (bf16)" }, { 4, "4 bits (fp8)" },
 };
 
+/* Times a unit of roundoff: those of two formats of the list differ by 8 or more, so between 1 and 8 any number tells
+ * them apart; an error may be so many times a bound and a rounding, which are both estimates. */
+static const double COARSER = 1.5;
+
 static void try_rounded(struct suspect *p, double *y)
 {
     for (size_t k = 0; k < sizeof narrows / sizeof *narrows; k++) {
         const double u = ldexp(1, -narrows[k].bits);
-        if (u <= 1.5 * p->s->rounding.store || !is_narrow(p, narrows[k].bits)) continue;
+        if (u <= COARSER * p->s->rounding.store || !is_narrow(p, narrows[k].bits)) continue;
         bool near = true;
         for (int64_t i = 0; i < p->count && near; i++)
-            near = fabs(p->have[i] - p->want[i]) <= 1.5 * (p->bound[i] + u * fabs(p->want[i]));
+            near = fabs(p->have[i] - p->want[i]) <= COARSER * (p->bound[i] + u * fabs(p->want[i]));
         memcpy(y, p->have, (size_t)p->count * sizeof *y);
         if (near) suspect_explained(p, y, "rounded to %s once too often", narrows[k].name);
     }
@@ -359,7 +363,7 @@ static void try_narrow_sums(struct suspect *p, double *y)
         const double u = ldexp(1, -narrows[k].bits);
         const int used = s->memory.used;
         struct single_value v[SINGLE_TERMS];
-        if (u <= 1.5 * was.sum) continue;
+        if (u <= COARSER * was.sum) continue;
         s->rounding.sum = u;
         for (int t = 0; t < s->verdict.terms; t++)
             v[t] = single_attempt(s, s->verdict.term[t].node, s->verdict.term[t].run);
