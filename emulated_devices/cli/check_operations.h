@@ -2,7 +2,7 @@
 #ifndef ORRERY_CHECK_OPERATIONS_H
 #define ORRERY_CHECK_OPERATIONS_H
 
-#include "emulated_devices/verify/check/singles.h"
+#include "emulated_devices/check/report/singles.h"
 #include <stdio.h>
 
 /** A verdict in full, and in a word or two. */

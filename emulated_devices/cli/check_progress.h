@@ -3,7 +3,7 @@
 #define ORRERY_CHECK_PROGRESS_H
 
 #include "emulated_devices/cli/time_left.h"
-#include "emulated_devices/verify/check/checked_kinds.h"
+#include "emulated_devices/check/report/checked_kinds.h"
 
 struct check_progress {
     struct time_left line;              /* what is printed on a terminal */

@@ -2,7 +2,7 @@
 #ifndef ORRERY_CHECK_VERDICT_H
 #define ORRERY_CHECK_VERDICT_H
 
-#include "emulated_devices/verify/check/checked_kinds.h"
+#include "emulated_devices/check/report/checked_kinds.h"
 #include <stdio.h>
 
 enum check_verdict { CHECK_OK, CHECK_NOT_ENOUGH, CHECK_FAILED };

@@ -3,12 +3,13 @@
 #ifndef TESTS_REPLAYING_H
 #define TESTS_REPLAYING_H
 
-#include "emulated_devices/verify/check/replay.h"
+#include "emulated_devices/check/mistakes/explainer.h"
+#include "emulated_devices/check/recompute/replay.h"
 #include "ref/golden/golden.h"
 #include "ref/model/transformer.h"
 #include "ref/numeric/convert.h"
 #include "ref/numeric/philox.h"
-#include "ref/single/graph.h"
+#include "emulated_devices/check/recompute/graph.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +27,7 @@ enum { MOST = 512 };
 /* What to do to one tensor. */
 enum error_kind { NO_ERROR, TIMES, ONE_ELEMENT, ONE_ROW, ONE_HEAD, HEAD_ROWS, ZEROS, SHIFTED, MARKED };
 
-struct kept { char name[SINGLE_NAME]; struct tensor values; bool checked; };
+struct shown { char name[SINGLE_NAME]; struct tensor values; bool checked; };
 
 /* A run, its tensors, and what was found in them. */
 struct dump {
@@ -40,7 +41,7 @@ struct dump {
     int64_t most;                       /* bytes of matrices that a check has had at once */
     struct transformer model;
     struct ops ops;
-    struct kept kept[MOST];
+    struct shown kept[MOST];
     int count, numbers;                 /* numbers: losses and the norm, which no observer sees */
     const char *target[2];              /* tensors with an error; NULL: none */
     enum error_kind error;
@@ -100,7 +101,7 @@ static void see(void *context, const char *name, int layer, bool gradient, struc
     const char *suffix = strrchr(name, '.');
     const bool parameter = suffix && (strcmp(suffix, ".weight") == 0 || strcmp(suffix, ".bias") == 0),
                in_block = layer >= 0 && layer < d->model.config.L && !parameter;
-    struct kept *k = &d->kept[d->count++];
+    struct shown *k = &d->kept[d->count++];
     (void)terms;
     k->checked = false;
     assert_true(d->count < MOST);
@@ -159,7 +160,7 @@ static void run(struct dump *d)
     };
     d->numbers = d->golden.config.mlp == MLP_MIXTURE ? 4 : 2;
     for (int i = 0; i < d->numbers; i++) {
-        struct kept *k = &d->kept[d->count++];
+        struct shown *k = &d->kept[d->count++];
         k->checked = false;
         snprintf(k->name, sizeof k->name, "%s", number[i].name);
         k->values = tensor_1d(malloc(sizeof(double)), F64, 1);
@@ -264,7 +265,8 @@ static void check(struct dump *d)
     const struct single_batch batch = { g->ids, g->labels, g->B, g->S, golden_balance_micros(g) };
     struct error err;
     d->checked = d->stepwise = d->wrong = d->lacking = d->unknown = 0, d->largest = 0, d->most = 0;
-    const struct single_source source = { .fetch = fetch, .fetch_rows = d->tile ? fetch_rows : NULL, .tile = d->tile,
+    const struct single_source source = { .explainer = &mistakes_explainer, .fetch = fetch,
+                                          .fetch_rows = d->tile ? fetch_rows : NULL, .tile = d->tile,
                                           .found = found, .context = d, .parts = parts_of, .most = &d->most };
     struct rounding rounding = rounding_of(d->format, d->sums, d->parts);
     rounding.fused = d->fused, rounding.stored_norms = d->stored_norms;
@@ -275,7 +277,7 @@ static void check(struct dump *d)
 /* What is said of a run. */
 struct said { int checked, stepwise, wrong, lacking; double largest; struct single_result first; };
 
-static struct said say(struct dump *d, int64_t tile)
+static inline struct said say(struct dump *d, int64_t tile)
 {
     d->tile = tile, d->whole = 0;
     d->first = (struct single_result){ 0 };
@@ -283,7 +285,7 @@ static struct said say(struct dump *d, int64_t tile)
     return (struct said){ d->checked, d->stepwise, d->wrong, d->lacking, d->largest, d->first };
 }
 
-static void expect_same(const struct dump *d, const struct said *a, const struct said *b)
+static inline void expect_same(const struct dump *d, const struct said *a, const struct said *b)
 {
     if (a->checked != b->checked || a->stepwise != b->stepwise || a->wrong != b->wrong || a->lacking != b->lacking)
         fail_msg("%s in %s, by tiles: %d operations, %d by steps, %d wrong, such as %s, %d lack inputs; "
@@ -298,7 +300,7 @@ static void expect_same(const struct dump *d, const struct said *a, const struct
     assert_int_equal(a->first.rows, b->first.rows);
 }
 
-static void expect_clean(struct dump *d, const char *what)
+static inline void expect_clean(struct dump *d, const char *what)
 {
     run(d);
     check(d);
@@ -316,7 +318,7 @@ static void expect_clean(struct dump *d, const char *what)
 }
 
 /* The names of a clean run's results. */
-static int names_of(struct dump *d, char name[][SINGLE_NAME])
+static inline int names_of(struct dump *d, char name[][SINGLE_NAME])
 {
     run(d);
     for (int i = 0; i < d->count; i++) memcpy(name[i], d->kept[i].name, sizeof *name);
@@ -325,7 +327,7 @@ static int names_of(struct dump *d, char name[][SINGLE_NAME])
 
 /* An error in one result: no other operation is wrong, although all that follow have other numbers.
  *  @return whether it was found. */
-static bool is_found(struct dump *d, const char *name, enum error_kind kind)
+static inline bool is_found(struct dump *d, const char *name, enum error_kind kind)
 {
     d->target[0] = name, d->error = kind;
     run(d);

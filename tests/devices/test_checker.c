@@ -3,7 +3,7 @@
  * tier: check
  */
 #include "emulated_devices/collectives/collective.h"
-#include "emulated_devices/verify/check/checked_kinds.h"
+#include "emulated_devices/check/report/checked_kinds.h"
 #include "ref/io/output.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* What a failure looks like, in words.
  * tier: check
  */
-#include "emulated_devices/verify/diagnose.h"
+#include "emulated_devices/check/report/diagnose.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* Names of tensors with *, as maps of dumps have them: as if every way had been tried, and as fast as a line is read.
  * tier: check
  */
-#include "emulated_devices/verify/check/actual.h"
+#include "emulated_devices/check/dump/actual.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

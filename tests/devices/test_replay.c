@@ -398,7 +398,8 @@ static void golden_files_are_right(void **state)
         const struct golden *g = &d.golden;
         const struct single_batch batch = { g->ids, g->labels, g->B, g->S, golden_balance_micros(g) };
         if (replay_check(&g->config, batch, rounding_of(F64, F64, 1),
-                         (struct single_source){ .fetch = fetch_golden, .found = found, .context = &d }, &err) != OK)
+                         (struct single_source){ .explainer = &mistakes_explainer,
+                                                 .fetch = fetch_golden, .found = found, .context = &d }, &err) != OK)
             fail_msg("%s: %s", all.gl_pathv[i], err.text);
         if (d.wrong || d.stepwise || d.lacking)
             fail_msg("%s: %d wrong, the first is %s, %g times its bound; %d by steps, %d lack an input",
@@ -412,7 +413,7 @@ static void golden_files_are_right(void **state)
     globfree(&all);
 }
 
-/* The result of an operation that is not in ref/single, and those that need it: all others are recomputed. */
+/* The result of an operation that is not in recompute/, and those that need it: all others are recomputed. */
 static void what_is_not_recomputed_is_named(void **state)
 {
     struct dump d;
@@ -430,7 +431,8 @@ static void what_is_not_recomputed_is_named(void **state)
     if (single_check(&g->config, &graph,
                      (struct single_batch){ g->ids, g->labels, g->B, g->S, golden_balance_micros(g) },
                      rounding_of(F64, F64, 1),
-                     (struct single_source){ .fetch = fetch, .found = found, .context = &d }, &err) != OK)
+                     (struct single_source){ .explainer = &mistakes_explainer,
+                                             .fetch = fetch, .found = found, .context = &d }, &err) != OK)
         fail_msg("%s", err.text);
     assert_int_equal(d.checked, 5);             /* two tensors, the gradients of embedding and matrix, the norm */
     assert_int_equal(d.wrong + d.lacking, 0);

@@ -107,7 +107,7 @@ static void tiles_change_nothing(void **state)
 
 /* Zeros, such as the gradients of an expert without rows; and gradients whose memory is also that of another tensor's,
  * in which an error then is, too: the sum's, which is that of both its terms. */
-static bool shows_nothing(const struct kept *k, const struct model_config *c)
+static bool shows_nothing(const struct shown *k, const struct model_config *c)
 {
     bool zero = true;
     for (int64_t i = 0; i < tensor_count(k->values); i++) zero = zero && tensor_get(k->values, i) == 0;

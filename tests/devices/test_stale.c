@@ -2,7 +2,7 @@
  * that explains it has the weights of the step before, and the corrections of its own step.
  */
 #include "emulated_devices/verify/cases/case.h"
-#include "emulated_devices/verify/check/stale.h"
+#include "emulated_devices/check/mistakes/stale.h"
 #include "ref/golden/batch.h"
 #include "ref/golden/make.h"
 #include "tests/ref/scratch.h"

@@ -1,7 +1,7 @@
 /* A golden file's bounds from anybody: each that is accepted is above 0, or there is none.
  * tier: check
  */
-#include "emulated_devices/verify/reference/golden_bounds.h"
+#include "ref/golden/golden_list.h"
 #include "ref/golden/seal.h"
 #include "ref/io/json.h"
 #include "tests/fuzz/fuzz.h"

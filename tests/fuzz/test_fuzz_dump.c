@@ -5,7 +5,7 @@
  * The input is the metadata of the first of two files, a line for each: KEY=TEXT.  The second is rank 1 of two along
  * dp.  Both have pieces of the matrix "act/a" of 6 x 8, and all of "act/w" and of the transpose "act/t".
  */
-#include "emulated_devices/verify/check/assembly.h"
+#include "emulated_devices/check/dump/assembly.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { ROWS = 6, COLS = 8, PAIRS = 32 };

@@ -1,4 +1,4 @@
-/* A --map from anybody (emulated_devices/verify/check/actual.h): what is accepted cuts tensors into parts that lie
+/* A --map from anybody (emulated_devices/check/dump/actual.h): what is accepted cuts tensors into parts that lie
  * inside them.
  * tier: check
  *
@@ -6,7 +6,7 @@
  * it whole as "act/w".  Where parts have the sizes of "act/a"'s, the map and the files fit, and every number must be
  * where the map says.
  */
-#include "emulated_devices/verify/check/assembly.h"
+#include "emulated_devices/check/dump/assembly.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { ROWS = 6, COLS = 8, RANKS = 4 };

@@ -6,7 +6,10 @@
 tree=.
 
 # From the bottom up: a room may use itself and what stands before it.
-rooms='ref library device comm collectives schemes plan model search verify draw course cli'
+rooms='ref library device comm collectives schemes plan model search check verify draw course cli'
+
+# The same of the floors of check/.  What a program has and what it should have come from below; what is wrong is said above.
+floors='dump recompute mistakes report'
 
 # What of MPI does not wait for another device.  The rest spins in MPICH, and starves whom it waits for (docs/authors/architecture.md, Waiting).
 harmless='MPI_(I[a-z_]+|Test[a-z]*|Init|Initialized|Finalize|Abort|Cancel|Error_string|Get_count|Get_library_version|Request_free|Comm_(rank|size|free|idup|set_errhandler))'
@@ -17,14 +20,17 @@ sources() { (cd "$tree" && find "$@" -name '*.[ch]' -o -name '*.def' | sort); }
 report() { sed -E "s|^([^:]*:[0-9]+): *|\1: $1: |"; }
 
 looks_up() {
-    (cd "$tree" && grep -nE '^ *# *include "' $(sources ref emulated_devices tests)) | awk -F: -v rooms="$rooms" '
+    (cd "$tree" && grep -nE '^ *# *include "' $(sources ref emulated_devices tests)) | awk -F: -v rooms="$rooms" -v floors="$floors" '
         function room(path,   part) { split(path, part, "/"); return part[1] == "emulated_devices" ? part[2] : part[1] }
-        BEGIN { n = split(rooms, name, " "); for (i = 1; i <= n; i++) place[name[i]] = i; place["tests"] = n + 1; place["tutorials"] = place["course"] }
+        function floor_of(path,   part) { split(path, part, "/"); return part[2] == "check" ? floor[part[3]] : 0 }
+        BEGIN { n = split(rooms, name, " "); for (i = 1; i <= n; i++) place[name[i]] = i; place["tests"] = n + 1; place["tutorials"] = place["course"]
+                n = split(floors, name, " "); for (i = 1; i <= n; i++) floor[name[i]] = i }
         {
             split($3, quoted, "\""); to = room(quoted[2]); from = room($1); why = ""
             if (!(from in place)) why = "no such room: " from
             else if (!(to in place)) why = "not included by its path from the top"
             else if (place[to] > place[from]) why = from " may not use " to
+            else if (from == "check" && floor_of(quoted[2]) > floor_of($1)) why = "a floor of check/ may not use one above it"
             if (why != "") print $1 ":" $2 ": " why ": " $3
         }'
 }
@@ -65,21 +71,22 @@ rule() {                                # rule NAME
 # Each rule speaks of a tree that breaks it.
 rules_find_what_breaks_them() {
     local tree words; tree=$(mktemp -d)
-    mkdir -p "$tree"/ref/io "$tree"/emulated_devices/{comm,schemes,attic} "$tree"/{tests,tutorials}
+    mkdir -p "$tree"/ref/io "$tree"/emulated_devices/{comm,schemes,attic,check/dump} "$tree"/{tests,tutorials}
     printf '#include "emulated_devices/comm/comm.h"\n' >"$tree/ref/io/a.c"
     printf '#include <mpi.h>\nint f(void) { return MPI_Comm_size(0, 0); }\n#include "local.h"\n' >"$tree/emulated_devices/schemes/b.c"
     printf 'void g(void) { MPI_Isend(x); MPI_Barrier(c); }\nvoid h(void) { MPI_Wait(r, s); } /* never waits */\n' >"$tree/emulated_devices/comm/t.c"
     printf '#include "ref/io/json.h"\n' >"$tree/emulated_devices/attic/d.c"
+    printf '#include "emulated_devices/check/recompute/single.h"\n' >"$tree/emulated_devices/check/dump/e.c"
     printf 'a = "%s/x";\nb = "%s/me";\nc = getenv("TMPDIR") ? 0 : "%s";\n' /tmp /home /tmp >"$tree/tests/x.c"
     printf '/* %0117d */\n/* %0114d */\n' 0 0 >"$tree/tests/y.c"
     printf '/* %0115d */\n' 0 >"$tree/tutorials/z.h"
     { looks_up; mpi_outside_comm; mpi_that_blocks; foreign_paths; long_lines; } >"$tree/found" 2>&1
-    for words in 'ref/io/a.c:1: ref may not use comm' 'schemes/b.c:3: not included by its path' 'attic/d.c:1: no such room' \
+    for words in 'ref/io/a.c:1: ref may not use comm' 'schemes/b.c:3: not included by its path' 'attic/d.c:1: no such room' 'dump/e.c:1: a floor of check/' \
         'schemes/b.c:1: only comm/ calls MPI' 'schemes/b.c:2: only comm/' 'comm/t.c:1: this call of MPI blocks' 'tests/x.c:1: a path' 'tests/x.c:2: a path' 'tests/y.c:1: more than 120' \
         'tutorials/z.h:1: more than 120'; do
         grep -qF "$words" "$tree/found" || echo "a tree that breaks the rules: nothing says \"$words\""
     done
-    [ "$(wc -l <"$tree/found")" = 10 ] || { echo 'a tree that breaks the rules 10 times:'; cat "$tree/found"; }
+    [ "$(wc -l <"$tree/found")" = 11 ] || { echo 'a tree that breaks the rules 11 times:'; cat "$tree/found"; }
     rm -rf "$tree"
 }
 

@@ -8,7 +8,7 @@
 
 #include "emulated_devices/plan/plan.h"
 #include "emulated_devices/verify/judgement.h"
-#include "emulated_devices/verify/sums.h"
+#include "emulated_devices/check/report/sums.h"
 
 /* The worst of its kind so far: error and bound are relative, norm over norm of the whole tensor; if that is zero,
  * norms themselves. */

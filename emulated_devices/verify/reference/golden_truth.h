@@ -2,7 +2,7 @@
  *
  * Serial; on rank 0, beside the one-device run.  The file has all tensors of the first step, loss and norm of every
  * step, and weights and states after the last; a file that keeps every step also has gradients, weights and states of
- * each.  Each has the bound that is stored beside the file for the number format (golden_bounds.h).  Everything else is
+ * each.  Each has the bound that is stored beside the file for the number format (golden_list.h).  Everything else is
  * held to the one-device run, which goes on from the devices' weights after each step.
  *
  * A bound of the file says nothing, and the one-device run's is taken
@@ -14,7 +14,7 @@
 #ifndef ORRERY_GOLDEN_TRUTH_H
 #define ORRERY_GOLDEN_TRUTH_H
 
-#include "emulated_devices/verify/reference/golden_bounds.h"
+#include "ref/golden/golden_list.h"
 #include "emulated_devices/verify/reference/reference.h"
 
 struct golden_truth {

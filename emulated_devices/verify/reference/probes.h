@@ -11,7 +11,7 @@
 
 #include "emulated_devices/model/trainer.h"
 #include "emulated_devices/verify/reference/record.h"
-#include "emulated_devices/verify/sums.h"
+#include "emulated_devices/check/report/sums.h"
 
 /* The description of a tensor that a device compares. */
 struct expected {

@@ -1,6 +1,6 @@
 #include "emulated_devices/verify/reference/replicas.h"
 #include "emulated_devices/model/collect.h"
-#include "emulated_devices/verify/diagnose.h"
+#include "emulated_devices/check/report/diagnose.h"
 #include "emulated_devices/verify/hash.h"
 #include "ref/optim/galore.h"
 #include <stdlib.h>

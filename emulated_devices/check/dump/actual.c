@@ -1,0 +1,363 @@
+#include "emulated_devices/check/dump/actual_open.h"
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- names ------------------------------------------------------------------------------------------------------- */
+
+/* Each * first matches the shortest text.  If the rest does not match, only the last * is extended: everything before
+ * it was matched as early as possible, so extending an earlier * cannot help.  Time: at most the product of both
+ * lengths. */
+bool pattern_match(const char *pattern, const char *text, const char *starts[], int lengths[], int most)
+{
+    const char *after = NULL, *begin = NULL, *end = NULL;       /* the pattern after the last *; the text it matches */
+    int star = -1;
+    for (;;) {
+        if (*pattern == '*') {
+            star++, after = ++pattern, begin = end = text;
+        } else if (*pattern == *text) {
+            if (*text == '\0') return true;
+            pattern++, text++;
+            continue;
+        } else {
+            if (after == NULL || *text == '\0') return false;
+            text = ++end, pattern = after;
+        }
+        if (star < most) starts[star] = begin, lengths[star] = (int)(end - begin);
+    }
+}
+
+enum { STARS = 8 };
+
+const char *actual_name(const struct actual *a, const char *ours, char *out, size_t size)
+{
+    const cJSON *names = a->map ? cJSON_GetObjectItem(a->map, "names") : NULL, *one;
+    const char *starts[STARS];
+    int lengths[STARS];
+    cJSON_ArrayForEach(one, names) {
+        if (!pattern_match(one->string, ours, starts, lengths, STARS)) continue;
+        size_t used = 0;
+        int star = 0;
+        out[0] = 0;
+        for (const char *c = one->valuestring; *c && used + 1 < size; c++) {
+            const int n = *c == '*' ? snprintf(out + used, size - used, "%.*s", lengths[star], starts[star])
+                                    : snprintf(out + used, size - used, "%c", *c);
+            star += *c == '*';
+            used += n > 0 ? (size_t)n : 0;
+        }
+        return out;
+    }
+    snprintf(out, size, "%s", ours);
+    return out;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static bool has_ending(const char *name, const char *ending)
+{
+    const size_t n = strlen(name), m = strlen(ending);
+    return n > m && strcmp(name + n - m, ending) == 0;
+}
+
+/* Paths of a folder's safetensors files, sorted by name, so ranks need leading zeros: rank02 before rank10. */
+static enum error_code list_folder(const char *path, char ***out, int *count, struct error *err)
+{
+    DIR *d = opendir(path);
+    char **all = NULL;
+    int n = 0;
+    if (d == NULL) return fail(err, ERR_FILE, "%s: cannot be read", printable_path(path).text);
+    for (struct dirent *entry; (entry = readdir(d)) != NULL;) {
+        if (!has_ending(entry->d_name, ".safetensors")) continue;
+        char **grown = realloc(all, ((size_t)n + 1) * sizeof *all);
+        if (grown == NULL) break;
+        all = grown;
+        all[n] = malloc(strlen(path) + strlen(entry->d_name) + 2);
+        if (all[n] == NULL) break;
+        sprintf(all[n++], "%s/%s", path, entry->d_name);
+    }
+    closedir(d);
+    if (n > 0) qsort(all, (size_t)n, sizeof *all, by_text);
+    *out = all, *count = n;
+    return n > 0 ? OK : fail(err, ERR_FILE, "%s: there is no .safetensors file in it", printable_path(path).text);
+}
+
+static enum error_code list_ranks(const cJSON *ranks, const char *folder, const char *map, char ***out, int *count,
+                                  struct error *err)
+{
+    const int n = cJSON_GetArraySize(ranks);
+    char **all = calloc((size_t)n + 1, sizeof *all);
+    *out = all, *count = 0;
+    if (all == NULL) return fail(err, ERR_MEMORY, "no memory for the names of %d files", n);
+    for (int i = 0; i < n; i++) {
+        const cJSON *one = cJSON_GetArrayItem(ranks, i);
+        if (!cJSON_IsString(one))
+            return fail(err, ERR_FORMAT, "%s: ranks: element %d is not the name of a file", printable_path(map).text,
+                        i);
+        all[i] = malloc(strlen(folder) + strlen(one->valuestring) + 2);
+        if (all[i] == NULL) return fail(err, ERR_MEMORY, "no memory for the name of a file");
+        sprintf(all[i], "%s/%s", folder, one->valuestring);
+        ++*count;
+    }
+    return n > 0 ? OK : fail(err, ERR_FORMAT, "%s: ranks is empty", printable_path(map).text);
+}
+
+static enum error_code list_files(const struct actual *a, const char *path, char ***out, int *count, struct error *err)
+{
+    struct stat s;
+    const cJSON *ranks;
+    if (stat(path, &s) != 0) return fail(err, ERR_FILE, "%s: cannot be read", printable_path(path).text);
+    if (S_ISDIR(s.st_mode) && a->map && json_has(a->map, "ranks")) {
+        enum error_code e = json_array(a->map, a->map_path, "ranks", &ranks, err);
+        return e ? e : list_ranks(ranks, path, a->map_path, out, count, err);
+    }
+    if (S_ISDIR(s.st_mode)) return list_folder(path, out, count, err);
+    *out = calloc(1, sizeof **out);
+    if (*out) (*out)[0] = malloc(strlen(path) + 1);
+    if (*out == NULL || (*out)[0] == NULL) return fail(err, ERR_MEMORY, "no memory for the name of a file");
+    strcpy((*out)[0], path);
+    *count = 1;
+    return OK;
+}
+
+bool actual_axis(const char *name, enum axis *axis)
+{
+    for (*axis = 0; *axis < AXIS_COUNT; ++*axis)
+        if (strcmp(axis_name(*axis), name) == 0) return true;
+    return false;
+}
+
+enum error_code actual_read_mesh(const cJSON *list, const char *where, struct mesh *mesh, enum axis order[], int *axes,
+                                 struct error *err)
+{
+    int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 };
+    int64_t devices = 1;
+    const cJSON *one;
+    *axes = 0;
+    cJSON_ArrayForEach(one, list) {
+        enum axis axis;
+        int64_t n = 0;
+        if (!actual_axis(one->string, &axis) || !json_whole(one, &n) || n < 1 || n > MESH_MOST_DEVICES)
+            return fail(err, ERR_FORMAT, "%s: mesh: \"%s\" is not one of pp, dp, cp, ep, tp with a size of 1 to %d",
+                        where, printable(one->string).text, MESH_MOST_DEVICES);
+        devices *= n;
+        if (devices > MESH_MOST_DEVICES)
+            return fail(err, ERR_FORMAT, "%s: mesh: has more than %d ranks", where, MESH_MOST_DEVICES);
+        order[(*axes)++] = axis;
+        size[axis] = (int)n;
+    }
+    return mesh_make(mesh, size, err);
+}
+
+int actual_rank_of(const struct mesh *mesh, const enum axis order[], int axes, int n)
+{
+    int rank = 0;
+    for (int i = axes - 1; i >= 0; i--) {
+        rank = mesh_neighbour(mesh, rank, order[i], n % mesh->size[order[i]]);
+        n /= mesh->size[order[i]];
+    }
+    return rank;
+}
+
+/* The map's mesh, and each file's rank in our order of axes.  Without a mesh all ranks are along dp. */
+static enum error_code place_ranks(struct actual *a, struct error *err)
+{
+    enum axis order[AXIS_COUNT] = { DP };
+    int axes = 0, size[AXIS_COUNT] = { [PP] = 1, [DP] = a->files, [CP] = 1, [EP] = 1, [TP] = 1 };
+    const cJSON *mesh = NULL;
+    enum error_code e = a->map && json_has(a->map, "mesh") ? json_object(a->map, a->map_path, "mesh", &mesh, err) : OK;
+    if (!e && mesh) e = actual_read_mesh(mesh, printable_path(a->map_path).text, &a->mesh, order, &axes, err);
+    if (!e && axes == 0) axes = 1, e = mesh_make(&a->mesh, size, err);
+    if (!e && a->mesh.devices != a->files)
+        e = fail(err, ERR_PLAN, "the map's mesh has %d ranks, but there are %d files", a->mesh.devices, a->files);
+    for (int f = 0; f < a->files && !e; f++)
+        a->file[f].number = f, a->file[f].rank = actual_rank_of(&a->mesh, order, axes, f);
+    return e;
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct actual_file *x = a, *y = b;
+    return x->rank != y->rank ? (x->rank > y->rank) - (x->rank < y->rank) : strcmp(x->st.path, y->st.path);
+}
+
+static int stars(const char *text)
+{
+    int n = 0;
+    for (; *text; text++) n += *text == '*';
+    return n;
+}
+
+/* "layers.*": "h.*" -- every * of the second needs a * in the first. */
+static enum error_code check_name(const struct actual *a, const cJSON *one, struct error *err)
+{
+    const char *map = a->map_path;
+    if (!cJSON_IsString(one))
+        return fail(err, ERR_FORMAT, "%s: names: \"%s\" has no name beside it", printable_path(map).text,
+                    printable(one->string).text);
+    if (stars(one->string) > STARS)
+        return fail(err, ERR_FORMAT, "%s: names: \"%s\" has more than %d *", printable_path(map).text,
+                    printable(one->string).text, STARS);
+    if (stars(one->valuestring) > stars(one->string))
+        return fail(err, ERR_FORMAT, "%s: names: \"%s\" has fewer * than \"%s\"", printable_path(map).text,
+                    printable(one->string).text, printable(one->valuestring).text);
+    return OK;
+}
+
+/* Check everything that actual_read and actual_name assume. */
+static enum error_code check_map(const struct actual *a, struct error *err)
+{
+    const cJSON *names = NULL, *layout = NULL, *one;
+    const char *text;
+    enum error_code e = json_has(a->map, "names") ? json_object(a->map, a->map_path, "names", &names, err) : OK;
+    if (!e && json_has(a->map, "layout")) e = json_array(a->map, a->map_path, "layout", &layout, err);
+    cJSON_ArrayForEach(one, names)
+        if (!e) e = check_name(a, one, err);
+    cJSON_ArrayForEach(one, layout) {
+        if (e) break;
+        if (!cJSON_IsObject(one))
+            return fail(err, ERR_FORMAT, "%s: layout: an element is not an object", printable_path(a->map_path).text);
+        e = json_string(one, a->map_path, "tensors", &text, err);
+    }
+    return e;
+}
+
+/* ---- all files --------------------------------------------------------------------------------------------------- */
+
+/* All files are of dumps, or none is. */
+static enum error_code check_alike(const struct actual *a, struct error *err)
+{
+    const char *map = a->map_path;
+    for (int f = 1; f < a->files; f++)
+        if (actual_is_dump(&a->file[f].st) != actual_is_dump(&a->file[0].st))
+            return fail(err, ERR_FORMAT, "%s: its metadata has no \"orrery_dump\", but that of %s has",
+                        printable_path(a->file[actual_is_dump(&a->file[0].st) ? f : 0].st.path).text,
+                        printable_path(a->file[actual_is_dump(&a->file[0].st) ? 0 : f].st.path).text);
+    if (map && actual_is_dump(&a->file[0].st))
+        return fail(err, ERR_FORMAT, "%s: is a dump that says itself what is in it; --map %s must not say it, too",
+                    printable_path(a->file[0].st.path).text, printable_path(map).text);
+    return OK;
+}
+
+static enum error_code open_files(struct actual *a, char **paths, int count, struct error *err)
+{
+    enum error_code e = OK;
+    a->file = calloc((size_t)count + 1, sizeof *a->file);
+    if (a->file == NULL) return fail(err, ERR_MEMORY, "no memory for %d files", count);
+    while (a->files < count && !e) {
+        e = safetensors_open(&a->file[a->files].st, paths[a->files], err);
+        a->files += !e;
+    }
+    if (!e) e = check_alike(a, err);
+    a->dump = !e && actual_is_dump(&a->file[0].st);
+    if (!e) e = a->dump ? actual_open_dump(a, err) : place_ranks(a, err);
+    a->ranks = a->mesh.devices;
+    if (!e && !a->dump) qsort(a->file, (size_t)a->files, sizeof *a->file, by_rank);
+    return e;
+}
+
+enum error_code actual_open(struct actual *a, const char *path, const char *map, struct error *err)
+{
+    char **paths = NULL;
+    int files = 0;
+    *a = (struct actual){ .map_path = map, .dtype = DTYPE_COUNT, .sums = DTYPE_COUNT };
+    enum error_code e = map ? json_read(map, &a->map, err) : OK;
+    if (!e && map && !cJSON_IsObject(a->map))
+        e = fail(err, ERR_FORMAT, "%s: is not an object", printable_path(map).text);
+    if (!e && map) e = check_map(a, err);
+    if (!e) e = list_files(a, path, &paths, &files, err);
+    if (!e) e = open_files(a, paths, files, err);
+    for (int f = 0; f < files; f++) free(paths[f]);
+    free(paths);
+    if (e) actual_close(a);
+    return e;
+}
+
+void actual_close(struct actual *a)
+{
+    for (int f = 0; f < a->files; f++) {
+        safetensors_close(&a->file[f].st);
+        cJSON_Delete(a->file[f].layout);
+    }
+    free(a->file), free(a->entry);
+    cJSON_Delete(a->map);
+    *a = (struct actual){ 0 };
+}
+
+/* ---- pieces ------------------------------------------------------------------------------------------------------ */
+
+bool actual_has(const struct actual *a, const char *ours)
+{
+    char theirs[256];
+    int count;
+    if (a->dump) return actual_entries(a, ours, &count) != NULL;
+    actual_name(a, ours, theirs, sizeof theirs);
+    for (int r = 0; r < a->ranks; r++)
+        if (safetensors_find(&a->file[r].st, theirs)) return true;
+    return false;
+}
+
+int actual_micros(const struct actual *a)
+{
+    int most = 0;
+    for (int i = 0; i < a->entries; i++) {
+        const cJSON *micro = cJSON_GetObjectItemCaseSensitive(a->entry[i].layout, "micro");
+        if (micro && micro->valueint + 1 > most) most = micro->valueint + 1;
+    }
+    return most;
+}
+
+bool actual_is_sum(const struct actual *a, const char *ours)
+{
+    int count = 0;
+    const struct actual_entry *entry = a->dump ? actual_entries(a, ours, &count) : NULL;
+    for (int i = 0; entry && i < count; i++)
+        if (cJSON_GetArraySize(cJSON_GetObjectItem(entry[i].layout, "partial")) > 0) return true;
+    return false;
+}
+
+static enum error_code find_by_map(const struct actual *a, const char *ours, const int64_t dim[2],
+                                   struct actual_pieces *p, struct error *err)
+{
+    char theirs[256];
+    enum error_code e = OK;
+    actual_name(a, ours, theirs, sizeof theirs);
+    for (int r = 0; r < a->ranks && !e; r++) {
+        if (safetensors_find(&a->file[r].st, theirs) == NULL) continue;
+        e = actual_piece_of_map(a, ours, theirs, r, dim, &p->all[p->count], err);
+        p->count += !e;
+    }
+    return e;
+}
+
+enum error_code actual_find(const struct actual *a, const char *ours, const int64_t dim[2], struct actual_pieces *p,
+                            struct error *err)
+{
+    int count = a->ranks;
+    const struct actual_entry *entry = a->dump ? actual_entries(a, ours, &count) : NULL;
+    *p = (struct actual_pieces){ .all = calloc((size_t)count + 1, sizeof *p->all) };
+    if (p->all == NULL) return fail(err, ERR_MEMORY, "no memory for the pieces of %s", ours);
+    enum error_code e = a->dump ? OK : find_by_map(a, ours, dim, p, err);
+    for (int i = 0; a->dump && i < count && !e; i++) {
+        e = actual_piece_of_entry(a, &entry[i], dim, &p->all[i], err);
+        p->count += !e;
+    }
+    if (e) actual_pieces_free(p);
+    return e;
+}
+
+static void free_piece(struct actual_piece *p)
+{
+    for (int i = 0; i < p->parts; i++) part_free(&p->part[i]);
+    free(p->part);
+}
+
+void actual_pieces_free(struct actual_pieces *p)
+{
+    for (int i = 0; i < p->count; i++) free_piece(&p->all[i]);
+    free(p->all);
+    *p = (struct actual_pieces){ 0 };
+}

@@ -1,0 +1,60 @@
+/* assembly.h -- a tensor of another program, put together from the pieces of all ranks.
+ *
+ * Serial.  Ranks whose pieces are parts of a sum ("partial") are a group; any other rank is a group by itself.  What a
+ * group has is added up, then laid into the whole.  An element that several groups have must be the same in all of
+ * them; one that a rank has twice, or that some of a sum's ranks do not have, is an error.
+ */
+#ifndef ORRERY_ASSEMBLY_H
+#define ORRERY_ASSEMBLY_H
+
+#include "emulated_devices/check/dump/actual.h"
+#include "emulated_devices/check/dump/devices.h"
+
+/* Elements of which groups have different copies.  How far apart they are: a square norm. */
+struct copies {
+    int64_t elements;                   /* that are not the same number */
+    double apart;                       /* the largest square norm of the difference of any group's copies */
+    int64_t worst;                      /* the element that is furthest apart in that group */
+    int rank[2];                        /* who has these numbers: the first rank that has it, and this group's first */
+    double value[2];
+};
+
+struct assembly {
+    bool any;                           /* some rank has a piece */
+    int64_t missing;                    /* elements on no rank */
+    int64_t hole;                       /* the first of them */
+    int parts;                          /* ranks whose pieces are added up, the most of any group */
+    struct copies copies;
+};
+
+/* Who wants to see what groups have, before it is laid into the whole.  All may be NULL.  Groups count from 0. */
+struct assembly_watch {
+    /* Consecutive elements, from index `at` of the whole on. */
+    void (*see)(void *context, int group, const struct actual_piece *, int64_t at, int64_t length,
+                const double *values);
+    /* The group is complete.  @param rank  [ranks] its members. */
+    void (*end)(void *context, int group, const int rank[], int ranks);
+    void *context;
+    double *absolute;                   /* [elements] of a sum: its parts' absolute values, added up; else its own */
+    const struct devices *over;         /* these ranks' copies are laid over those of others; NULL: the first stay */
+    const struct devices *last;         /* and those of these ranks over all; NULL: of none */
+    struct devices *apart;              /* ranks whose copies are not the same as the first's are added; may be NULL */
+    struct interval rows;               /* only these are put together: `whole` and `absolute` have no others; none: all
+                                         * of them */
+};
+
+/**
+ * Put a tensor together.
+ * @param dim    its rows and columns.
+ * @param whole  [dim[0] * dim[1]]; elements on no rank are not changed.  NULL: nobody wants it; then some rows are put
+ *               together after the others, 20 bytes of each of 2^18 elements at a time, at least a row.
+ * @return OK, also if there are holes or copies that differ; ERR_CHECK if pieces do not fit the tensor or each other,
+ *         naming tensor, file or rank, and place; ERR_FORMAT, ERR_FILE, ERR_MEMORY.
+ */
+enum error_code assembly_make(struct assembly *, const struct actual *, const char *ours, const int64_t dim[2],
+                              double *whole, const struct assembly_watch *, struct error *);
+
+/** "dp=1 tp=0" of a mesh, "rank 3 (dp=1 tp=1)" of a dump.  @return out. */
+const char *assembly_rank(const struct actual *, int rank, char *out, size_t size);
+
+#endif

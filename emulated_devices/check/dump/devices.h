@@ -1,0 +1,22 @@
+/* devices.h -- a set of ranks. */
+#ifndef ORRERY_DEVICES_H
+#define ORRERY_DEVICES_H
+
+#include "emulated_devices/comm/mesh.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct devices { uint64_t word[MESH_MOST_DEVICES / 64]; };
+
+static inline void devices_add(struct devices *s, int rank) { s->word[rank / 64] |= UINT64_C(1) << (rank % 64); }
+static inline bool devices_have(const struct devices *s, int rank) { return s->word[rank / 64] >> (rank % 64) & 1; }
+
+static inline int devices_count(const struct devices *s)
+{
+    int n = 0;
+    for (size_t i = 0; i < sizeof s->word / sizeof *s->word; i++) n += __builtin_popcountll(s->word[i]);
+    return n;
+}
+
+#endif

@@ -1,0 +1,259 @@
+/* arrangement.c -- right numbers in wrong places: transposed, shifted, permuted, another rank's, taken in turns, left
+ * from before.
+ *
+ * A line is a row or a column.  For each line of the result the right line that is nearest to it is found; if these
+ * explain the result, their order is described.
+ */
+#include "emulated_devices/check/mistakes/mistakes.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double MOST_WORK = 3e8;    /* products: beyond, lines are not compared with each other */
+
+/* Element e of line i is at i stride + e step. */
+struct lines { int64_t count, length, stride, step; const char *name; };
+
+static double distance(const double *a, const double *b, const struct lines *l, int64_t i, int64_t j, double most)
+{
+    double sum = 0;
+    for (int64_t e = 0; e < l->length && sum < most; e++) {
+        const double d = a[i * l->stride + e * l->step] - b[j * l->stride + e * l->step];
+        sum += d * d;
+    }
+    return sum;
+}
+
+/* from[i]: the right line nearest to line i; itself if no other is nearer. */
+static void find_lines(const struct suspect *p, const struct lines *l, int64_t *from)
+{
+    for (int64_t i = 0; i < l->count; i++) {
+        double best = distance(p->have, p->want, l, i, i, INFINITY) * (1 - 1e-6);
+        from[i] = i;
+        for (int64_t j = 0; j < l->count; j++) {
+            const double d = distance(p->have, p->want, l, i, j, best);
+            if (d < best) best = d, from[i] = j;
+        }
+    }
+}
+
+static bool is_permutation(const int64_t *from, int64_t n, bool *used)
+{
+    memset(used, 0, (size_t)n * sizeof *used);
+    for (int64_t i = 0; i < n; i++) {
+        if (used[from[i]]) return false;
+        used[from[i]] = true;
+    }
+    return true;
+}
+
+/* ---- words ------------------------------------------------------------------------------------------------------- */
+
+/* Groups of A lines, such as heads, that keep their order inside. */
+static bool by_groups(const int64_t *from, int64_t n, int64_t A)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (from[i] % A != i % A || from[i] / A != from[i / A * A] / A) return false;
+    return true;
+}
+
+/* What the halves of a head are when it is written by pairs, or the other way. */
+static bool is_interleaved(const int64_t *from, int64_t n, int64_t A, bool back)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t a = i % A, half = A / 2,
+                      pairs = back       ? a / 2 + a % 2 * half
+                              : a < half ? 2 * a
+                                         : 2 * (a - half) + 1;
+        if (from[i] != i - a + pairs && from[i] != i) return false;
+    }
+    return true;
+}
+
+static int64_t common_shift(const int64_t *from, int64_t n)
+{
+    const int64_t by = (from[0] + n) % n;
+    for (int64_t i = 0; i < n; i++)
+        if (from[i] != (i + by) % n) return 0;
+    return by;
+}
+
+/* Runs of lines that stay together: "24 to 47, 0 to 23". */
+static int say_runs(const int64_t *from, int64_t n, char *out, size_t size)
+{
+    int runs = 0;
+    size_t used = 0;
+    for (int64_t i = 0, to; i < n; i = to, runs++) {
+        for (to = i + 1; to < n && from[to] == from[to - 1] + 1;) to++;
+        if (used < size)
+            used += (size_t)snprintf(out + used, size - used, to == i + 1 ? "%s%lld" : "%s%lld to %lld", i ? ", " : "",
+                                     (long long)from[i], (long long)from[to - 1]);
+    }
+    return runs;
+}
+
+static void say_groups(const int64_t *from, int64_t n, int64_t A, char *out, size_t size)
+{
+    size_t used = 0;
+    for (int64_t g = 0; g < n / A && used < size; g++)
+        used += (size_t)snprintf(out + used, size - used, "%s%lld", g ? " " : "", (long long)(from[g * A] / A));
+    if (used >= size) memcpy(out + size - 4, "...", 4);
+}
+
+static void say(const struct suspect *p, const struct lines *l, const int64_t *from, bool permuted, char *out,
+                size_t size)
+{
+    const int64_t n = l->count, A = p->s->context->config->A, shift = common_shift(from, n);
+    const bool heads = l->step != 1 && p->s->verdict.result.head > 0 && n % A == 0;
+    char runs[64];
+    const int count = say_runs(from, n, runs, sizeof runs);
+    if (shift == 1 || shift == n - 1) snprintf(out, size, "%s are shifted by one", l->name);
+    else if (heads && by_groups(from, n, A)) {
+        say_groups(from, n, A, runs, sizeof runs);
+        snprintf(out, size, "heads are in other places: %s", runs);
+    } else if (permuted && n % A == 0 && A > 2 &&
+               (is_interleaved(from, n, A, false) || is_interleaved(from, n, A, true)))
+        snprintf(out, size, "%s of each head are interleaved in place of halves, or the other way round", l->name);
+    else if (shift) snprintf(out, size, "pieces have changed places: its %s are %s", l->name, runs);
+    else if (count <= 4)
+        snprintf(out, size, "%s: its %s are %s",
+                 permuted ? "pieces have changed places" : "a piece is where another belongs", l->name, runs);
+    else snprintf(out, size, permuted ? "%s are in another order" : "%s are where others belong", l->name);
+}
+
+/* ---- hypotheses -------------------------------------------------------------------------------------------------- */
+
+static void try_lines(struct suspect *p, const struct lines *l, double *y)
+{
+    enum { SHORT = 4 };                 /* such lines agree by chance: only a permutation of all of them counts */
+    if (l->count < 2 || l->length < 2 || (double)l->count * (double)l->count * (double)l->length > MOST_WORK) return;
+    int64_t *from = malloc((size_t)l->count * sizeof *from);
+    bool *used = malloc((size_t)l->count * sizeof *used);
+    char words[SINGLE_MISTAKE];
+    if (from && used) {
+        find_lines(p, l, from);
+        bool moved = false;
+        for (int64_t i = 0; i < l->count; i++) {
+            moved = moved || from[i] != i;
+            for (int64_t e = 0; e < l->length; e++)
+                y[i * l->stride + e * l->step] = p->want[from[i] * l->stride + e * l->step];
+        }
+        const bool permuted = is_permutation(from, l->count, used);
+        if (moved && (permuted || l->length >= SHORT)) {
+            say(p, l, from, permuted, words, sizeof words);
+            suspect_explained(p, y, "%s", words);
+        }
+    }
+    free(from), free(used);
+}
+
+static void try_transposed(struct suspect *p, double *y)
+{
+    if (p->rows != p->cols || p->rows < 2) return;
+    for (int64_t i = 0; i < p->count; i++) y[i] = p->want[i % p->cols * p->cols + i / p->cols];
+    suspect_explained(p, y, "transposed");
+}
+
+/* Of a vector: its halves, or all elements, elsewhere. */
+static void try_vector(struct suspect *p, double *y)
+{
+    const int64_t n = p->count;
+    if (p->rows > 1 || n < 4) return;
+    for (int64_t by = 1; by < n && n <= 4096; by++) {
+        for (int64_t i = 0; i < n; i++) y[i] = p->want[(i + by) % n];
+        if (suspect_explained(p, y, by == 1 || by == n - 1 ? "elements are shifted by one"
+                                                           : "pieces have changed places: it begins with element %lld",
+                              (long long)by))
+            return;
+    }
+}
+
+/* Each copy of the model has the rows of the next, or of the one before. */
+static void try_turns(struct suspect *p, double *y)
+{
+    const struct single *s = p->s;
+    const int copies = s->context->source.copies;
+    if (copies < 2 || p->rows != s->cursor.N) return;
+    for (int by = 1; by >= (copies > 2 ? -1 : 1); by -= 2) {
+        for (int64_t r = 0; r < p->rows; r++) {
+            const int64_t from = part_turned(s->cursor.batch.B, copies, by,
+                                             r / s->cursor.batch.S) * s->cursor.batch.S + r % s->cursor.batch.S;
+            memcpy(y + r * p->cols, p->want + from * p->cols, (size_t)p->cols * sizeof *y);
+        }
+        if (suspect_explained(p, y, "copies take turns: each of %d has the rows of the %s", copies,
+                              by > 0 ? "next" : "one before"))
+            return;
+    }
+}
+
+/* Each of three or more flat shards is where the next, or the one before, belongs.  @return whether it is so. */
+static bool try_turned_shards(struct suspect *p, int64_t parts, double *y)
+{
+    const int64_t n = p->count / parts;
+    for (int64_t by = 1; parts > 2 && by < parts; by += parts - 2) {
+        memcpy(y, p->want, (size_t)p->count * sizeof *y);
+        for (int64_t a = 0; a < parts; a++)
+            memcpy(y + a * n, p->want + (a + by) % parts * n, (size_t)n * sizeof *y);
+        if (suspect_explained(p, y, "copies take turns: of %lld flat shards each is where the %s belongs",
+                              (long long)parts, by == 1 ? "one before" : "next"))
+            return true;
+    }
+    return false;
+}
+
+/* Shards of the flat tensor: rotated, or one where another belongs. */
+static void try_shards(struct suspect *p, double *y)
+{
+    for (int64_t parts = 2; parts <= 8; parts++) {
+        const int64_t n = p->count / parts;
+        if (p->count < 16 || try_turned_shards(p, parts, y)) return;
+        for (int64_t a = 0; a < parts; a++)
+            for (int64_t b = 0; b < parts; b++) {
+                if (a == b) continue;
+                for (int64_t i = 0; i < p->count; i++) y[i] = p->want[i];
+                memcpy(y + a * n, p->want + b * n, (size_t)n * sizeof *y);
+                if (suspect_explained(p, y, "another rank's piece: of %lld flat shards, %lld is where %lld belongs",
+                                      (long long)parts, (long long)b, (long long)a))
+                    return;
+                if (a > b) continue;
+                memcpy(y + b * n, p->want + a * n, (size_t)n * sizeof *y);
+                if (suspect_explained(p, y,
+                                      "another rank's piece: of %lld flat shards, %lld and %lld have changed places",
+                                      (long long)parts, (long long)a, (long long)b))
+                    return;
+            }
+    }
+}
+
+/* Rows that repeat those of the program's own result before them: a buffer that has not been filled anew. */
+static void try_left_over(struct suspect *p, double *y)
+{
+    const int64_t S = p->s->cursor.batch.S, n = p->cols * (int64_t)sizeof *y;
+    if (S < 1 || p->rows != p->s->cursor.N) return;
+    for (int64_t by = S; by < p->rows; by += S) {
+        int64_t repeated = 0, first = p->rows, last = 0;
+        memcpy(y, p->want, (size_t)p->count * sizeof *y);
+        for (int64_t r = by; r < p->rows; r++)
+            if (memcmp(p->have + r * p->cols, p->have + (r - by) * p->cols, (size_t)n) == 0 &&
+                memcmp(p->want + r * p->cols, p->want + (r - by) * p->cols, (size_t)n) != 0) {
+                memcpy(y + r * p->cols, p->have + r * p->cols, (size_t)n);
+                repeated++, first = r < first ? r : first, last = r;
+            }
+        if (repeated > 0 && suspect_explained(p, y, "stale: rows %lld to %lld repeat those %lld before them",
+                                              (long long)first, (long long)last, (long long)by))
+            return;
+    }
+}
+
+void suspect_arrangement(struct suspect *p)
+{
+    const struct tensor t = single_new(p->s, p->rows, p->cols);
+    if (p->s->failed) return;
+    try_left_over(p, numbers(t));
+    if (p->words[0] == 0) try_turns(p, numbers(t));
+    if (p->words[0]) return;
+    try_transposed(p, numbers(t)), try_vector(p, numbers(t));
+    try_lines(p, &(struct lines){ p->cols, p->rows, 1, p->cols, "columns" }, numbers(t));
+    try_lines(p, &(struct lines){ p->rows, p->cols, p->cols, 1, "rows" }, numbers(t));
+    if (p->words[0] == 0) try_shards(p, numbers(t));
+}

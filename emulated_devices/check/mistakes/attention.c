@@ -1,0 +1,411 @@
+/* attention.c -- what attention gives with one mistake: a plain program with a parameter for each.  Without
+ * dropout. */
+#include "ref/model/transformer.h"
+#include "emulated_devices/check/mistakes/mistakes.h"
+#include <stdio.h>
+#include <string.h>
+
+/* All zero: no mistake. */
+struct attention_switches {
+    double power;                       /* scores times A to this power more than right */
+    bool by_width, by_head;             /* scores divided by sqrt(D); by sqrt(A), where another number is right */
+    bool unsharpened;                   /* scores without what YaRN multiplies their scale by */
+    int ahead, behind;                  /* keys seen beyond the own one; the last ones only */
+    bool all, no_window;                /* every key of the sequence; of those before */
+    bool zeroed;                        /* scores of keys that are not seen are 0, not minus infinity */
+    int wider;                          /* the model's window and so many tokens */
+    bool windowed;                      /* the window of other layers, where this one has none */
+    bool undivided, by_query;           /* softmax without its sum; over queries */
+    bool modulo;                        /* head h has the keys of head h mod K */
+    bool modulo_of_rank;                /* the same among the heads of each rank along tp */
+    bool own_keys, own_values;          /* but keys, or values, are right */
+    const int *groups;                  /* [H] of which group a head has keys and values; NULL: its own */
+    bool first_group;                   /* every head has the first keys and values of its rank */
+    bool sink;                          /* softmax with a 1 in its sum: a logit of 0 without a value */
+    bool no_first;                      /* the first token is not seen but by itself */
+    int prefix;                         /* so many first tokens see each other */
+    bool alibi;                         /* scores fall with the distance, by 2^(-8 (h + 1) / H) in head h */
+    int chunk;                          /* only tokens of the same so many are seen */
+    double times;                       /* scores, in addition; 0: not */
+    bool scaled_twice, query_unscaled;  /* backward: all scores' gradients; those of queries */
+    int values;                         /* head h has the values of so many groups further */
+    bool no_mean, no_scale, last_only;  /* backward: softmax taken for exp; scores; the group's last head only */
+    bool no_cap, no_slope;              /* scores are not capped; backward: as if they were not */
+};
+
+#define WITH(...) .with = &(const struct attention_switches){ __VA_ARGS__ }
+
+struct heads { int64_t width, query, key, value; };
+
+/* The group of a head, with the mistake. */
+static int64_t group_of(const struct single *s, const struct attention_switches *x, int64_t h)
+{
+    const struct model_config *c = s->context->config;
+    const int64_t parts = c->K % s->rounding.parts == 0 ? s->rounding.parts : 1, K = c->K / parts, H = c->H / parts,
+                  rank = h / H;
+    if (x->groups) return x->groups[h];
+    if (x->modulo) return h % c->K;
+    if (x->modulo_of_rank) return rank * K + h % H % K;
+    return x->first_group ? rank * K : h / (c->H / c->K);
+}
+
+static struct heads heads_of(const struct single *s, const struct attention_switches *x, int64_t h)
+{
+    const struct model_config *c = s->context->config;
+    const int64_t right = h / (c->H / c->K), wrong = group_of(s, x, h), k = x->own_keys ? right : wrong,
+                  v = x->own_values ? right : (wrong + x->values + c->K) % c->K;
+    return (struct heads){ qkv_width(c), h * c->A, (c->H + k) * c->A, (c->H + c->K + v) * c->A };
+}
+
+static double dot(const double *a, const double *b, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += a[i] * b[i];
+    return sum;
+}
+
+/* window: the model's; 0: none. */
+static bool sees(const struct attention_switches *x, int64_t window, int64_t s, int64_t t)
+{
+    const int64_t last = x->behind > 0 ? x->behind : x->no_window ? 0 : window;
+    if (x->all || (s < x->prefix && t < x->prefix)) return true;
+    if (x->no_first && t == 0 && s > 0) return false;
+    if (x->chunk > 0 && s / x->chunk != t / x->chunk) return false;
+    if (x->ahead < 0 && s == 0) return t == 0;
+    return t <= s + x->ahead && (last == 0 || t > s - last);
+}
+
+/* What the scale is the inverse root of, and the scale without what YaRN multiplies it by. */
+static double score_width(const struct model_config *c) { return c->score_width > 0 ? c->score_width : (double)c->A; }
+static double plain_scale(const struct model_config *c) { return 1 / sqrt(score_width(c)); }
+
+static double scale_of(const struct model_config *c, const struct attention_switches *x)
+{
+    if (x->by_width || x->by_head) return 1 / sqrt((double)(x->by_width ? c->D : c->A));
+    return (x->unsharpened ? plain_scale(c) : attention_scale(c)) * pow(score_width(c), x->power);
+}
+
+/* Whether a model may have this mistake: all but some may. */
+static bool may_have(const struct model_config *c, const struct attention_switches *x)
+{
+    if (x->no_cap || x->no_slope) return c->score_cap > 0;
+    return !x->by_head || c->score_width > 0;
+}
+
+/* The slope of the cap of the score of a query and a key. */
+static double slope_of(const struct model_config *c, const struct attention_switches *x,
+                       const double *query, const double *key)
+{
+    if (c->score_cap == 0 || x->no_cap || x->no_slope) return 1;
+    const double T = tanh(scale_of(c, x) * dot(query, key, c->A) / c->score_cap);
+    return 1 - T * T;
+}
+
+/* P [S,S] of one head of one sequence. */
+static void probabilities(const struct single *s, const struct attention_switches *x, int64_t window, const double *qkv,
+                          struct heads at, double *P)
+{
+    const struct model_config *c = s->context->config;
+    const int64_t S = s->cursor.batch.S;
+    const double scale = scale_of(c, x) * (x->times > 0 ? x->times : 1), cap = x->no_cap ? 0 : c->score_cap;
+    for (int64_t q = 0; q < S; q++) {
+        double top = -INFINITY, sum = 0;
+        for (int64_t t = 0; t < S; t++) {
+            P[q * S + t] = sees(x, window, q, t)
+                               ? scale * dot(qkv + q * at.width + at.query, qkv + t * at.width + at.key, c->A)
+                               : x->zeroed ? 0 : -INFINITY;
+            if (x->alibi) P[q * S + t] -= exp2(-8 * (double)(at.query / c->A + 1) / (double)c->H) * (double)(q - t);
+            if (cap > 0) P[q * S + t] = isinf(P[q * S + t]) ? P[q * S + t] : cap * tanh(P[q * S + t] / cap);
+            top = fmax(top, P[q * S + t]);
+        }
+        for (int64_t t = 0; t < S; t++) sum += P[q * S + t] = exp(P[q * S + t] - top);
+        if (x->sink) sum += exp(-top);
+        for (int64_t t = 0; t < S; t++) P[q * S + t] /= x->undivided ? 1 : sum;
+    }
+    for (int64_t t = 0; t < S && x->by_query; t++) {
+        double sum = 0;
+        for (int64_t q = 0; q < S; q++) sum += P[q * S + t];
+        for (int64_t q = 0; q < S; q++) P[q * S + t] /= sum;
+    }
+}
+
+static int64_t window_of(const struct model_config *c, const struct single_node *n, const struct attention_switches *x)
+{
+    const int64_t own = model_window(c, n->layer);
+    int64_t others = 0;
+    for (int64_t l = 0; l < c->L; l++) others = model_window(c, l) > others ? model_window(c, l) : others;
+    return x->wider && own > 0 ? own + x->wider : x->windowed && own == 0 ? others : own;
+}
+
+static bool cannot(const struct model_config *c, const struct single_node *n, const struct attention_switches *x)
+{
+    if ((x->wider || x->windowed) && window_of(c, n, x) == model_window(c, n->layer)) return true;
+    return ((x->values || x->first_group) && c->K == 1) || n->rate > 0 ||
+           (x->unsharpened && attention_scale(c) == plain_scale(c)) || !may_have(c, x);
+}
+
+static struct tensor forward_with(struct single *s, const struct single_node *n, const struct attention_switches *x)
+{
+    const struct model_config *c = s->context->config;
+    const struct tensor X = single_act(s, n->in[0]);
+    const int64_t S = s->cursor.batch.S, V = value_width(c), ld = c->H * V;
+    if (!single_going(s) || cannot(c, n, x)) return tensor_none;
+    const struct tensor Y = single_new(s, tensor_rows(X), ld), P = single_new(s, S, S);
+    for (int64_t row = 0; !s->failed && row < tensor_rows(X); row += S)
+        for (int64_t h = 0; h < c->H; h++) {
+            const struct heads at = heads_of(s, x, h);
+            const double *qkv = numbers(X) + row * at.width;
+            probabilities(s, x, window_of(c, n, x), qkv, at, numbers(P));
+            for (int64_t i = 0; i < S * S; i++)
+                for (int64_t a = 0; a < V; a++)
+                    numbers(Y)[(row + i / S) * ld + h * V + a] +=
+                        numbers(P)[i] * qkv[i % S * at.width + at.value + a];
+        }
+    return Y;
+}
+
+static struct tensor attention_forward(struct single *s, const struct single_node *n,
+                                       const struct single_mistake *mistake)
+{
+    return forward_with(s, n, mistake->with);
+}
+
+/* What query q and key t add to the gradients. */
+static void spread(const struct model_config *c, double *dx, const double *qkv, const double *dy, struct heads at,
+                   int64_t q, int64_t t, double p, double of_query, double slope)
+{
+    for (int64_t a = 0; a < c->A; a++) {
+        dx[q * at.width + at.query + a] += of_query * slope * qkv[t * at.width + at.key + a];
+        dx[t * at.width + at.key + a] += slope * qkv[q * at.width + at.query + a];
+    }
+    for (int64_t a = 0; a < value_width(c); a++) dx[t * at.width + at.value + a] += p * dy[a];
+}
+
+static void forget_keys(const struct single *s, double *dx, struct heads at)
+{
+    for (int64_t t = 0; t < s->cursor.batch.S; t++)
+        for (int64_t a = 0; a < s->context->config->A; a++) dx[t * at.width + at.key + a] = 0;
+}
+
+/* Backward: the scale of scores. */
+static double scale_back(const struct model_config *c, const struct attention_switches *x)
+{
+    const double scale = scale_of(c, x) * (x->times > 0 ? x->times : 1);
+    return x->no_scale ? 1 : x->scaled_twice ? scale * scale : scale;
+}
+
+static void head_backward(const struct single *s, const struct attention_switches *x, int64_t window, double *dx,
+                          const double *qkv, const double *dy, struct heads at, double *P)
+{
+    const struct model_config *c = s->context->config;
+    const int64_t S = s->cursor.batch.S, V = value_width(c), ld = c->H * V;
+    const double scale = scale_back(c, x), of_query = x->query_unscaled ? 1 / scale : 1;
+    probabilities(s, x, window, qkv, at, P);
+    for (int64_t q = 0; q < S; q++) {
+        double mean = 0;
+        for (int64_t t = 0; t < S && !x->no_mean; t++)
+            mean += P[q * S + t] * dot(dy + q * ld, qkv + t * at.width + at.value, V);
+        for (int64_t t = 0; t < S; t++) {
+            const double p = P[q * S + t];
+            spread(c, dx, qkv, dy + q * ld, at, q, t, p, of_query,
+                   scale * p * (dot(dy + q * ld, qkv + t * at.width + at.value, V) - mean) *
+                       slope_of(c, x, qkv + q * at.width + at.query, qkv + t * at.width + at.key));
+        }
+    }
+}
+
+static struct tensor attention_input(struct single *s, const struct single_node *n,
+                                     const struct single_mistake *mistake)
+{
+    const struct model_config *c = s->context->config;
+    const struct attention_switches *x = mistake->with;
+    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
+    const int64_t S = s->cursor.batch.S, group = c->H / c->K;
+    if (!single_going(s) || (x->last_only && group == 1) || cannot(c, n, x)) return tensor_none;
+    const struct tensor dX = single_new(s, tensor_rows(X), tensor_cols(X)), P = single_new(s, S, S);
+    for (int64_t row = 0; !s->failed && row < tensor_rows(X); row += S)
+        for (int64_t h = 0; h < c->H; h++) {
+            const struct heads at = heads_of(s, x, h);
+            double *dx = numbers(dX) + row * at.width;
+            if (x->last_only && h % group == group - 1) forget_keys(s, dx, at);
+            head_backward(s, x, window_of(c, n, x), dx, numbers(X) + row * at.width,
+                          numbers(dY) + (row * c->H + h) * value_width(c), at, numbers(P));
+        }
+    return dX;
+}
+
+/* ---- a number that is looked for, in one head of one sequence ---------------------------------------------------- */
+
+/* How far the head of the sequence at this row is from the program's, squared, with a mistake. */
+static double off_in_head(const struct suspect *p, const struct single_node *n, const struct attention_switches *x,
+                          const double *qkv, int64_t row, int64_t h, double *P)
+{
+    const struct single *s = p->s;
+    const int64_t S = s->cursor.batch.S, V = value_width(s->context->config), ld = s->context->config->H * V;
+    const struct heads at = heads_of(s, x, h);
+    double off = 0;
+    probabilities(s, x, window_of(s->context->config, n, x), qkv + row * at.width, at, P);
+    for (int64_t q = 0; q < S; q++)
+        for (int64_t a = 0; a < V; a++) {
+            double y = -p->have[(row + q) * ld + h * V + a];
+            for (int64_t t = 0; t < S; t++) y += P[q * S + t] * qkv[(row + t) * at.width + at.value + a];
+            off += y * y;
+        }
+    return off;
+}
+
+/* The head and the sequence that are furthest from what is right. */
+static void find_head(const struct suspect *p, int64_t *row, int64_t *head)
+{
+    const struct single *s = p->s;
+    const int64_t S = s->cursor.batch.S, V = value_width(s->context->config), H = s->context->config->H;
+    double most = -1;
+    for (int64_t first = 0; first < p->rows; first += S)
+        for (int64_t h = 0; h < H; h++) {
+            double off = 0;
+            for (int64_t i = 0; i < S * V; i++) {
+                const int64_t at = (first + i / V) * H * V + h * V + i % V;
+                off += (p->have[at] - p->want[at]) * (p->have[at] - p->want[at]);
+            }
+            if (off > most) most = off, *row = first, *head = h;
+        }
+}
+
+static void offer(struct suspect *p, const struct single_node *n, const struct attention_switches *x, double *y,
+                  const char *format, double number)
+{
+    const struct tensor Y = forward_with(p->s, n, x);
+    if (p->s->failed || !tensor_present(Y)) return;
+    for (int64_t i = 0; i < p->count; i++) y[i] = numbers(Y)[i];
+    suspect_explained(p, y, format, number);
+}
+
+enum { MOST_HEADS = 64 };
+
+/* Of each head the group whose keys and values give it, in the sequence that is furthest from what is right. */
+static void try_groups(struct suspect *p, const struct single_node *n, const double *qkv, int64_t row, double *P,
+                       double *y)
+{
+    const struct single *s = p->s;
+    const struct model_config *c = s->context->config;
+    int groups[MOST_HEADS] = { 0 }, tried[MOST_HEADS] = { 0 };
+    char words[SINGLE_MISTAKE] = "wrong head map: heads have the keys and values of groups";
+    if (c->K < 2 || c->H > MOST_HEADS) return;
+    for (int64_t h = 0; h < c->H; h++) {
+        double off = INFINITY;
+        for (int k = 0; k < c->K; k++) {
+            tried[h] = k;
+            const double here = off_in_head(p, n, &(struct attention_switches){ .groups = tried }, qkv, row, h, P);
+            if (here < off) off = here, groups[h] = k;
+        }
+        const size_t used = strlen(words);
+        snprintf(words + used, sizeof words - used, " %d", groups[h]);
+    }
+    const struct tensor Y = forward_with(p->s, n, &(struct attention_switches){ .groups = groups });
+    for (int64_t i = 0; tensor_present(Y) && i < p->count; i++) y[i] = numbers(Y)[i];
+    if (tensor_present(Y)) suspect_explained(p, y, "%s", words);
+}
+
+/* A window, chunks, or a factor of scores: whichever is nearest in one head. */
+static void try_numbers(struct suspect *p, const struct single_node *n, enum single_pass_kind pass, double *y)
+{
+    struct single *s = p->s;
+    enum { LONGEST = 256 };             /* tokens: beyond, a head is recomputed too often, S times for windows alone */
+    const double least = 0.02, most = 50;       /* factors that are looked for: 1 / sqrt(2500), and its inverse */
+    const int64_t S = s->cursor.batch.S;
+    const struct tensor X = single_act(s, n->in[0]), P = single_new(s, S, S);
+    struct attention_switches best = { 0 }, x = { 0 };
+    double off = INFINITY, here;
+    int64_t row = 0, head = 0;
+    if (pass != SINGLE_FORWARD || p->words[0] || !single_going(s) || n->rate > 0) return;
+    if (p->rows % S != 0 || S > LONGEST) return;
+    find_head(p, &row, &head);
+    try_groups(p, n, numbers(X), row, numbers(P), y);
+    if (p->words[0]) return;
+    for (int w = 1; w < S; w++)
+        for (int chunks = 0; chunks < 2; chunks++) {
+            x = chunks ? (struct attention_switches){ .chunk = w } : (struct attention_switches){ .behind = w };
+            here = off_in_head(p, n, &x, numbers(X), row, head, numbers(P));
+            if (here < off) off = here, best = x;
+        }
+    for (int w = 2; w < S; w++) {
+        x = (struct attention_switches){ .prefix = w };
+        here = off_in_head(p, n, &x, numbers(X), row, head, numbers(P));
+        if (here < off) off = here, best = x;
+    }
+    double from = log(least), to = log(most), at = 0;
+    for (double step = (to - from) / 64; step > 1e-9; step /= 8) {
+        for (double c = from; c <= to; c += step) {
+            x = (struct attention_switches){ .times = exp(c) };
+            here = off_in_head(p, n, &x, numbers(X), row, head, numbers(P));
+            if (here < off) off = here, best = x, at = c;
+        }
+        from = at - step, to = at + step;
+    }
+    if (best.times > 0) {               /* numbers in programs are round */
+        x = best, x.times = round(best.times * 100) / 100;
+        offer(p, n, &x, y, "scores are %.4g times what they must be", x.times);
+        if (p->words[0]) return;
+    }
+    offer(p, n, &best, y,
+          best.times > 0   ? "scores are %.4f times what they must be"
+          : best.prefix > 0 ? "a prefix: the first %.0f tokens see each other"
+          : best.chunk > 0 ? "a token sees only its own %.0f tokens: chunks in place of a mask"
+                           : "a window: a token sees the last %.0f only",
+          best.times > 0 ? best.times : best.prefix > 0 ? best.prefix : best.chunk > 0 ? best.chunk : best.behind);
+}
+
+static const struct single_mistake attention_rows[] = {
+    { "scores are divided by the root of the width D, not of a head's A", FORWARD | INPUT, WITH(.by_width = true) },
+    { "scores are not divided by the root of A", FORWARD, WITH(.power = 0.5) },
+    { "scores are divided by the root of A twice", FORWARD, WITH(.power = -0.5) },
+    { "scores are not divided by the root of A", INPUT, WITH(.no_scale = true) },
+    { "gradients of scores are multiplied by their scale twice", INPUT, WITH(.scaled_twice = true) },
+    { "the gradient of queries is not multiplied by the scale of scores", INPUT, WITH(.query_unscaled = true) },
+    { "scores are divided by the root of A only, without YaRN's mscale_all_dim", FORWARD, WITH(.unsharpened = true) },
+    { "scores are divided by the root of a head's A, not of the model's own number",
+      FORWARD | INPUT, WITH(.by_head = true) },
+    { "scores are not capped", FORWARD | INPUT, WITH(.no_cap = true) },
+    { "the gradient of scores lacks the slope of their cap", INPUT, WITH(.no_slope = true) },
+    { "the mask is off by one: a token does not see itself", FORWARD | INPUT, WITH(.ahead = -1) },
+    { "the mask is off by one: a token sees the next one", FORWARD | INPUT, WITH(.ahead = 1) },
+    { "there is no mask: a token sees its whole sequence", FORWARD | INPUT, WITH(.all = true) },
+    { "the mask makes scores 0, not minus infinity", FORWARD, WITH(.zeroed = true) },
+    { "its window is off by one: a token sees one more", FORWARD | INPUT, WITH(.wider = 1) },
+    { "its window is off by one: a token sees one less", FORWARD | INPUT, WITH(.wider = -1) },
+    { "it has the window of other layers, and should have none", FORWARD | INPUT, WITH(.windowed = true) },
+    { "there is no window: a token sees all before it", FORWARD | INPUT, WITH(.no_window = true) },
+    { "a window: a token sees the last 2 only", FORWARD, WITH(.behind = 2) },
+    { "a window: a token sees the last 3 only", FORWARD, WITH(.behind = 3) },
+    { "a window: a token sees the last 4 only", FORWARD, WITH(.behind = 4) },
+    { "a window: a token sees the last 8 only", FORWARD, WITH(.behind = 8) },
+    { "exponentials are not divided by their sum", FORWARD, WITH(.undivided = true) },
+    { "softmax over queries, not keys", FORWARD | INPUT, WITH(.by_query = true) },
+    { "softmax is taken for exp: the mean is not subtracted", INPUT, WITH(.no_mean = true) },
+    { "wrong head map: head h has the keys and values of group h mod K", FORWARD | INPUT, WITH(.modulo = true) },
+    { "wrong head map: in each rank head h has the keys and values of group h mod its groups",
+      FORWARD, WITH(.modulo_of_rank = true) },
+    { "wrong head map: head h has the keys of group h mod K; values are right",
+      FORWARD, WITH(.modulo = true, .own_values = true) },
+    { "wrong head map: head h has the values of group h mod K; keys are right",
+      FORWARD, WITH(.modulo = true, .own_keys = true) },
+    { "wrong head map: in each rank head h has the keys of group h mod its groups",
+      FORWARD, WITH(.modulo_of_rank = true, .own_values = true) },
+    { "wrong head map: in each rank head h has the values of group h mod its groups",
+      FORWARD, WITH(.modulo_of_rank = true, .own_keys = true) },
+    { "wrong head map: all heads of a rank have the keys and values of its first group",
+      FORWARD, WITH(.first_group = true) },
+    { "softmax has a 1 more in its sum", FORWARD | INPUT, WITH(.sink = true) },
+    { "the mask hides the first token", FORWARD | INPUT, WITH(.no_first = true) },
+    { "ALiBi: scores fall with the distance of tokens", FORWARD | INPUT, WITH(.alibi = true) },
+    { "wrong head map: heads have the values of the next group", FORWARD | INPUT, WITH(.values = 1) },
+    { "wrong head map: heads have the values of the group before", FORWARD | INPUT, WITH(.values = -1) },
+    { "keys get the gradient of the last query head of their group only", INPUT, WITH(.last_only = true) },
+    { 0 }
+};
+
+const struct single_mistakes single_attention_mistakes = {
+    .of = &single_attention, .rows = attention_rows, .make[SINGLE_FORWARD] = attention_forward,
+    .make[SINGLE_INPUT] = attention_input,
+    .parts = try_numbers
+};

@@ -1,0 +1,205 @@
+/* clipping.c -- what is made of a gradient that has been clipped by another norm. */
+#include "emulated_devices/check/mistakes/mistakes.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+/* What the step makes of a clipped gradient y, in place. */
+static void made_of(const struct suspect *p, const struct clipping *u, double *y)
+{
+    for (int64_t i = 0; i < p->count; i++) y[i] = u->rest[i] + u->times * (u->squared ? y[i] * y[i] : y[i]);
+}
+
+/* ---- loss scales ------------------------------------------------------------------------------------------------- */
+
+/* The factor of clipping that fits best is off by a power of two. */
+static void try_loss_scale(struct suspect *p, const struct clipping *u, double *y)
+{
+    double along = 0, size = 0;
+    for (int64_t i = 0; i < p->count; i++) {
+        const double x = u->times * (u->squared ? u->g[i] * u->g[i] : u->g[i]);
+        along += (p->have[i] - u->rest[i]) * x, size += x * x;
+    }
+    const double c = u->squared ? sqrt(along / size) : along / size, scale = exp2(round(log2(c / u->clip)));
+    if (!(c > 0) || (scale < SUSPECT_LEAST_SCALE && scale * SUSPECT_LEAST_SCALE > 1)) return;
+    for (int64_t i = 0; i < p->count; i++) y[i] = scale * u->clip * u->g[i];
+    made_of(p, u, y);
+    if (scale > 1) suspect_explained(p, y, "a loss scale of %.0f is not divided out", scale);
+    else suspect_explained(p, y, "a loss scale of %.0f is divided out twice, or after clipping", 1 / scale);
+}
+
+/* ---- what a rank has --------------------------------------------------------------------------------------------- */
+
+static const char *const words_of[SHARE_CUTS] = {
+    [SHARE_ALONG_TP] = "each of %d ranks along tp clips by the norm of what it has",
+    [SHARE_ROWS] = "each of %d ranks with a part of the rows clips by the norm of what it has",
+    [SHARE_FLAT_EACH] = "each of %d ranks clips by the norm of its flat shards, of every parameter",
+    [SHARE_FLAT_LAYER] = "each of %d ranks clips by the norm of its flat shards, of every layer",
+    [SHARE_FLAT_LAYER_NORMS] = "each of %d ranks clips by the norm of its flat shards, of every layer",
+    [SHARE_FLAT_GROUP] = "each of %d ranks clips by the norm of its flat shards, of what decays and of the rest",
+    [SHARE_FLAT_ALL] = "each of %d ranks clips by the norm of its flat shard of all parameters",
+    [SHARE_FLAT_ALL_NORMS] = "each of %d ranks clips by the norm of its flat shard of all parameters",
+};
+
+/* The sums that diagnoses of a step share: for all its parameters.  The cuts are those of all steps. */
+struct single_notes {
+    struct share *shares[SHARE_CUTS];   /* NULL: nobody has asked for the cut */
+    int64_t step;                       /* whose norms these are */
+    bool known, has;                    /* has: no gradient is missing */
+    double own[SHARE_CUTS][SUSPECT_RANKS + 1][SUSPECT_RANKS];   /* what each of P ranks has, by cut and P */
+    bool copies_known;
+    struct suspect_copies copies;
+};
+
+void suspect_forget(struct single_notes *notes)
+{
+    for (int cut = 0; cut < SHARE_CUTS; cut++) free(notes->shares[cut]);
+    free(notes);
+}
+
+/* NULL: no memory. */
+static struct single_notes *notes_of(const struct stepping *t)
+{
+    struct single *s = t->s;
+    if (s->notes == NULL) s->notes = calloc(1, sizeof *s->notes);
+    if (s->notes == NULL) s->failed = fail(s->context->err, ERR_MEMORY, "no memory to diagnose %s",
+                                           s->verdict.result.name);
+    else if (s->notes->step != t->k)
+        s->notes->step = t->k, s->notes->known = s->notes->copies_known = false;
+    return s->notes;
+}
+
+static const struct share *shares_in(const struct stepping *t, enum share_cut cut)
+{
+    struct share **shares = t->s->notes->shares;
+    if (shares[cut] == NULL) shares[cut] = shares_of(t->s->context->config, cut);
+    if (shares[cut] == NULL)
+        t->s->failed = fail(t->s->context->err, ERR_MEMORY, "no memory to diagnose %s", t->s->verdict.result.name);
+    return shares[cut];
+}
+
+/* Whether so many ranks are tried: as many as a sum has parts, and the usual numbers. */
+static bool is_tried(const struct single *s, int parts)
+{
+    return parts == s->rounding.parts || parts == 2 || parts == 3 || parts == 4 || parts == 8;
+}
+
+/* Squared norms: of what one rank has, and of what all have. */
+struct own_squares { double rank[SUSPECT_RANKS], whole; };
+
+/* The squares that a parameter's gradient adds, for every number of ranks that is tried. */
+static void add_squares(const struct single *s, struct own_squares of[SUSPECT_RANKS + 1], const struct share *share,
+                        const double *g, int64_t count)
+{
+    const int64_t cols = share->spec.dim[share->spec.ndim - 1];
+    for (int parts = 2; parts <= SUSPECT_RANKS; parts++)
+        for (int64_t i = 0, end; is_tried(s, parts) && i < count; i = end) {
+            const int owner = share_owner(share, i / cols, i % cols, parts);
+            double sum = 0;
+            end = share_end(share, i, parts);
+            for (int64_t j = i; j < end; j++) sum += g[j] * g[j];
+            if (owner < 0) of[parts].whole += sum;
+            else of[parts].rank[owner] += sum;
+        }
+}
+
+/* All cuts at once, so that each gradient is read once in a step. */
+static void add_up_own(const struct stepping *t)
+{
+    struct single *s = t->s;
+    struct own_squares of[SHARE_CUTS][SUSPECT_RANKS + 1] = { 0 };
+    const struct single_name kind = stepping_gradient(t->o, t->k, "");
+    const int used = s->memory.used;
+    single_read_anew(s);
+    for (int i = 0; i < model_param_count(s->context->config) && single_going(s); i++) {
+        const struct param_spec p = model_param(s->context->config, i);
+        const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1];
+        const struct tensor g = single_input(s, single_param_name(s, kind.text, i), rows, cols);
+        for (int cut = 0; cut < SHARE_CUTS && single_going(s); cut++) {
+            const struct share *share = shares_in(t, (enum share_cut)cut);
+            if (share) add_squares(s, of[cut], &share[i], numbers(g), rows * cols);
+        }
+        single_release(s, used);
+    }
+    s->notes->known = true, s->notes->has = single_going(s);
+    for (int cut = 0; cut < SHARE_CUTS; cut++)
+        for (int parts = 2; parts <= SUSPECT_RANKS; parts++)
+            for (int k = 0; k < parts; k++)
+                s->notes->own[cut][parts][k] = sqrt(of[cut][parts].rank[k] + of[cut][parts].whole);
+}
+
+/* Norms of what each of P ranks has; NULL: a gradient is missing.  They are the same for all parameters of a step. */
+static const double *own_norms(const struct stepping *t, enum share_cut cut, int parts)
+{
+    if (!t->s->notes->known) add_up_own(t);
+    return t->s->notes->has ? t->s->notes->own[cut][parts] : NULL;
+}
+
+/* What all have is shown by the first. */
+static void try_own_norms(struct suspect *p, const struct stepping *t, enum share_cut cut, int parts,
+                          const struct clipping *u, double *y)
+{
+    if (parts < 2 || parts > SUSPECT_RANKS || (cut == SHARE_ALONG_TP && parts > t->s->context->config->K)) return;
+    const double *norm = own_norms(t, cut, parts);
+    const struct share *share = norm ? &shares_in(t, cut)[t->number] : NULL;
+    for (int64_t i = 0, end; norm && i < p->count; i = end) {
+        const int owner = share_owner(share, i / t->cols, i % t->cols, parts);
+        const double times = clip_scale(&t->o->hyper, norm[owner < 0 ? 0 : owner]);
+        end = share_end(share, i, parts);
+        for (int64_t j = i; j < end; j++) y[j] = times * u->g[j];
+    }
+    if (norm) made_of(p, u, y), suspect_explained(p, y, words_of[cut], parts);
+}
+
+/* ---- what a copy has --------------------------------------------------------------------------------------------- */
+
+/* y: the sum of the copies' gradients, each times its factor; what their roundings leave is times the mean factor. */
+static void add_copies(struct suspect *p, const struct stepping *t, const struct suspect_copies *c,
+                       const double times[], const double *g, double *y)
+{
+    const int used = p->s->memory.used;
+    double mean = 0;
+    for (int k = 0; k < c->n; k++) mean += times[k] * c->share[k];
+    for (int64_t i = 0; i < p->count; i++) y[i] = mean * g[i];
+    for (int k = 0; k < c->n && single_going(p->s); k++) {
+        char kind[32];
+        snprintf(kind, sizeof kind, "copy/%d/grad/", k);
+        const struct tensor one = single_input(p->s, single_param_name(p->s, kind, t->number), t->rows, t->cols);
+        for (int64_t i = 0; single_going(p->s) && i < p->count; i++) y[i] += (times[k] - mean) * numbers(one)[i];
+        single_release(p->s, used);
+    }
+}
+
+/* own_mean: a copy's gradient is that of the mean over its own labels. */
+static void try_copies(struct suspect *p, const struct stepping *t, const struct clipping *u, bool own_mean, double *y)
+{
+    struct single_notes *notes = p->s->notes;
+    if (!notes->copies_known) notes->copies = suspect_copies(p->s), notes->copies_known = true;
+    const struct suspect_copies *c = &notes->copies;
+    double times[SUSPECT_RANKS];
+    for (int k = 0; k < c->n; k++)
+        times[k] = clip_scale(&t->o->hyper, c->norm[k] / (own_mean ? c->share[k] : 1));
+    for (int k = 0; k < c->n; k++) {
+        for (int64_t i = 0; i < p->count; i++) y[i] = times[k] * u->g[i];
+        made_of(p, u, y);
+        suspect_near(p, y, "clipped by the norm of copy %d's own gradient, before copies add theirs up", k);
+    }
+    if (c->n < 2) return;
+    single_read_anew(p->s);
+    add_copies(p, t, c, times, u->g, y);
+    if (!single_going(p->s)) return;
+    made_of(p, u, y);
+    suspect_near(p, y, "each of %d copies clips by the norm of its own gradient, before they are added up", c->n);
+}
+
+void suspect_clipping(struct suspect *p, const struct stepping *t, struct clipping u, double *y)
+{
+    const int tried[] = { p->s->rounding.parts, 2, 3, 4, 8 };
+    try_loss_scale(p, &u, y);
+    if (t->o->hyper.clip == 0 || notes_of(t) == NULL) return;
+    for (int k = 0; k < 5 * SHARE_CUTS && p->words[0] == 0 && !p->s->failed; k++)
+        if (k % 5 == 0 || tried[k % 5] != tried[0])
+            try_own_norms(p, t, (enum share_cut)(k / 5), tried[k % 5], &u, y);
+    if (t->k > 0 || p->words[0]) return;
+    try_copies(p, t, &u, true, y);
+    try_copies(p, t, &u, false, y);
+}

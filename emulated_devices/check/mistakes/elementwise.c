@@ -1,0 +1,386 @@
+/* elementwise.c -- what sums, activations, rotations and embeddings give with one mistake. */
+#include "ref/model/rotary.h"
+#include "emulated_devices/check/mistakes/mistakes.h"
+
+/* ---- sums -------------------------------------------------------------------------------------------------------- */
+
+/* which: 0 to 3: input which / 2 missing, or twice. */
+static struct tensor add_forward(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+{
+    const int which = mistake->which;
+    const struct single_value X[] = { single_value_of(s, n->in[0]), single_value_of(s, n->in[1]) };
+    if (!single_going(s)) return tensor_none;
+    const struct tensor Y = single_new(s, tensor_rows(X[0].y), tensor_cols(X[0].y));
+    for (int64_t i = 0; !s->failed && i < tensor_count(Y); i++)
+        for (int k = 0; k < 2; k++) numbers(Y)[i] += (which / 2 != k ? 1 : which % 2 ? 2 : 0) * numbers(X[k].y)[i];
+    return Y;
+}
+
+static const struct single_mistake add_rows[] = {
+    { "the stream is not added to its branch", FORWARD, .which = 0 },
+    { "the stream is added twice", FORWARD, .which = 1 },
+    { "the branch is missing", FORWARD, .which = 2 },
+    { "the branch is added twice", FORWARD, .which = 3 },
+    { 0 }
+};
+
+/* The branch times another factor. */
+static void try_branch(struct suspect *p, const struct single_node *n, enum single_pass_kind pass, double *y)
+{
+    const struct single_value X = single_value_of(p->s, n->in[1]);
+    double along = 0, size = 0;
+    if (pass != SINGLE_FORWARD || p->words[0] || !single_going(p->s) || tensor_count(X.y) != p->count) return;
+    for (int64_t i = 0; i < p->count; i++)
+        along += (p->have[i] - p->want[i]) * numbers(X.y)[i], size += numbers(X.y)[i] * numbers(X.y)[i];
+    for (int64_t i = 0; i < p->count; i++) y[i] = p->want[i] + along / size * numbers(X.y)[i];
+    if (size > 0) suspect_explained(p, y, "the branch is %.4f of what it must be", 1 + along / size);
+}
+
+const struct single_mistakes single_add_mistakes = {
+    .of = &single_add, .rows = add_rows, .make[SINGLE_FORWARD] = add_forward, .parts = try_branch
+};
+
+/* ---- activations ------------------------------------------------------------------------------------------------- */
+
+enum {
+    TANH, ERF, SIGMOID, SILU, RELU, NO_SECOND, SWAPPED, PLAIN_SIGMOID, PLAIN_TANH, SQUARED_RELU, OF_PRODUCT, BOTH,
+    NO_UP, UP_AND_ONE, IN_TURN, IN_TURN_OF_RANKS, UP_PLAIN, MINUS
+};
+
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+
+static double value(int which, double x)
+{
+    switch (which) {
+    case ERF: return x / 2 * (1 + erf(x / sqrt(2)));
+    case SIGMOID: return x * sigmoid(1.702 * x);
+    case RELU: return x > 0 ? x : 0;
+    case SQUARED_RELU: return x > 0 ? x * x : 0;
+    case PLAIN_SIGMOID: return sigmoid(x);
+    case PLAIN_TANH: return tanh(x);
+    case TANH: return x / 2 * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+    default: return x * sigmoid(x);
+    }
+}
+
+static double slope(int which, double x)
+{
+    const double h = 1e-5;
+    if (which == NO_SECOND) return sigmoid(x);
+    if (which == MINUS) return sigmoid(x) * (1 - x * (1 - sigmoid(x)));
+    return which == RELU ? x > 0 : (value(which, x + h) - value(which, x - h)) / (2 * h);
+}
+
+static struct tensor gelu_forward(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+{
+    const int which = mistake->which;
+    const struct tensor X = single_act(s, n->in[0]);
+    if (!single_going(s)) return tensor_none;
+    const struct tensor Y = single_new(s, tensor_rows(X), tensor_cols(X));
+    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) numbers(Y)[i] = value(which, numbers(X)[i]);
+    return Y;
+}
+
+static struct tensor gelu_input(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+{
+    const int which = mistake->which;
+    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
+    if (!single_going(s)) return tensor_none;
+    const struct tensor dX = single_new(s, tensor_rows(X), tensor_cols(X));
+    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++)
+        numbers(dX)[i] = numbers(dY)[i] * slope(which, numbers(X)[i]);
+    return dX;
+}
+
+/* Columns in turn: number j of what rank r of so many has, its gates and then what they gate. */
+static int64_t column_of(int64_t F, int parts, int64_t i, int64_t j)
+{
+    const int part = part_with(F, parts, i);
+    const int64_t from = part_begin(F, parts, part), own = part_begin(F, parts, part + 1) - from;
+    return j < own ? from + j : F + from + j - own;
+}
+
+/* Gate and gated number of element i of a row. */
+static void gated(const struct single *s, int which, const double *x, int64_t F, int64_t i, double *gate, double *up)
+{
+    const int parts = which == IN_TURN_OF_RANKS ? s->rounding.parts : 1;
+    const int64_t at = i - part_begin(F, parts, part_with(F, parts, i));
+    const bool in_turn = which == IN_TURN || which == IN_TURN_OF_RANKS;
+    *gate = x[which == SWAPPED ? F + i : in_turn ? column_of(F, parts, i, 2 * at) : i];
+    *up = x[which == SWAPPED ? i : in_turn ? column_of(F, parts, i, 2 * at + 1) : F + i];
+}
+
+static struct tensor swiglu_forward(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+{
+    const int which = mistake->which;
+    const struct tensor X = single_act(s, n->in[0]);
+    if (!single_going(s) || (which == IN_TURN_OF_RANKS && s->rounding.parts < 2)) return tensor_none;
+    const int64_t F = tensor_cols(X) / 2;
+    const struct tensor Y = single_new(s, tensor_rows(X), F);
+    for (int64_t i = 0; !s->failed && i < tensor_count(Y); i++) {
+        double gate, up;
+        gated(s, which, numbers(X) + i / F * 2 * F, F, i % F, &gate, &up);
+        numbers(Y)[i] = which == OF_PRODUCT ? value(SILU, gate * up)
+                      : value(which, gate) * (which == BOTH ? value(SILU, up) : which == NO_UP ? 1
+                                              : up + (which == UP_AND_ONE));
+    }
+    return Y;
+}
+
+static struct tensor swiglu_input(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+{
+    const int which = mistake->which;
+    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
+    if (!single_going(s)) return tensor_none;
+    const int64_t F = tensor_cols(X) / 2;
+    const struct tensor dX = single_new(s, tensor_rows(X), 2 * F);
+    const int back = which == SWAPPED ? SILU : which, front = which == NO_SECOND || which == SWAPPED ? SILU : which;
+    const bool no_up = which == NO_UP;
+    for (int64_t i = 0; !s->failed && i < tensor_count(dY); i++) {
+        const int64_t at = i / F * 2 * F + i % F, gate = which == SWAPPED ? at + F : at,
+                      up = which == SWAPPED ? at : at + F;
+        numbers(dX)[gate] = numbers(dY)[i] * (no_up ? 1 : numbers(X)[up]) * slope(back, numbers(X)[gate]);
+        numbers(dX)[up] = numbers(dY)[i] * (which == UP_PLAIN ? numbers(X)[gate] : value(front, numbers(X)[gate]));
+    }
+    return dX;
+}
+
+static const struct single_mistake gelu_rows[] = {
+    { "the exact gelu, by erf, in place of the tanh form", FORWARD, .which = ERF },
+    { "x sigmoid(1.702 x) in place of gelu", FORWARD, .which = SIGMOID },
+    { "silu in place of gelu", FORWARD, .which = SILU },
+    { "relu in place of gelu", FORWARD, .which = RELU },
+    { "the slope of the exact gelu, by erf, in place of the tanh form's", INPUT, .which = ERF },
+    { "the slope of x sigmoid(1.702 x) in place of gelu's", INPUT, .which = SIGMOID },
+    { "the slope of silu in place of gelu's", INPUT, .which = SILU },
+    { 0 }
+};
+
+static const struct single_mistake swiglu_rows[] = {
+    { "gate and up have changed places", FORWARD | INPUT, .which = SWAPPED },
+    { "the exact gelu of the gate in place of silu", FORWARD, .which = ERF },
+    { "the tanh form of gelu of the gate in place of silu", FORWARD, .which = TANH },
+    { "relu of the gate in place of silu", FORWARD, .which = RELU },
+    { "the square of relu of the gate in place of silu", FORWARD, .which = SQUARED_RELU },
+    { "the sigmoid of the gate in place of silu", FORWARD, .which = PLAIN_SIGMOID },
+    { "the tanh of the gate in place of silu", FORWARD, .which = PLAIN_TANH },
+    { "x sigmoid(1.702 x) of the gate in place of silu", FORWARD, .which = SIGMOID },
+    { "silu of the product of gate and up", FORWARD, .which = OF_PRODUCT },
+    { "silu of both, gate and up", FORWARD, .which = BOTH },
+    { "silu of the gate alone, without up", FORWARD, .which = NO_UP },
+    { "1 is added to up", FORWARD, .which = UP_AND_ONE },
+    { "gate and up are taken from columns in turn, not from halves", FORWARD, .which = IN_TURN },
+    { "gate and up are taken from each rank's columns in turn, not from halves", FORWARD, .which = IN_TURN_OF_RANKS },
+    { "the slope of silu lacks its second term", INPUT, .which = NO_SECOND },
+    { "the second term of silu's slope has the wrong sign", INPUT, .which = MINUS },
+    { "the gradient of the gate is not multiplied by up", INPUT, .which = NO_UP },
+    { "the gradient of up is multiplied by the gate, not by its silu", INPUT, .which = UP_PLAIN },
+    { "the slope of the exact gelu in place of silu's", INPUT, .which = ERF },
+    { 0 }
+};
+
+static const struct single_mistake geglu_rows[] = {
+    { "the exact gelu of the gate, by erf, in place of the tanh form", FORWARD, .which = ERF },
+    { "silu of the gate in place of gelu", FORWARD, .which = SILU },
+    { "relu of the gate in place of gelu", FORWARD, .which = RELU },
+    { "the slope of the exact gelu, by erf, in place of the tanh form's", INPUT, .which = ERF },
+    { "the slope of silu in place of gelu's", INPUT, .which = SILU },
+    { 0 }
+};
+
+const struct single_mistakes single_gelu_mistakes = {
+    .of = &single_gelu, .rows = gelu_rows, .make[SINGLE_FORWARD] = gelu_forward, .make[SINGLE_INPUT] = gelu_input
+};
+const struct single_mistakes single_geglu_mistakes = {
+    .of = &single_geglu, .rows = geglu_rows, .make[SINGLE_FORWARD] = swiglu_forward, .make[SINGLE_INPUT] = swiglu_input
+};
+const struct single_mistakes single_swiglu_mistakes = {
+    .of = &single_swiglu, .rows = swiglu_rows, .make[SINGLE_FORWARD] = swiglu_forward,
+    .make[SINGLE_INPUT] = swiglu_input
+};
+
+/* ---- the soft cap of logits -------------------------------------------------------------------------------------- */
+
+enum { UNCAPPED, UNDIVIDED, NOT_GROWN };
+
+static struct tensor soft_cap_forward(struct single *s, const struct single_node *n,
+                                      const struct single_mistake *mistake)
+{
+    const int which = mistake->which;
+    const struct tensor X = single_act(s, n->in[0]);
+    const double cap = s->context->config->logit_cap;
+    if (!single_going(s)) return tensor_none;
+    const struct tensor Y = single_new(s, tensor_rows(X), tensor_cols(X));
+    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
+        const double x = numbers(X)[i];
+        numbers(Y)[i] = which == UNCAPPED ? x : which == UNDIVIDED ? cap * tanh(x) : tanh(x / cap);
+    }
+    return Y;
+}
+
+/* As if logits were not capped; the derivative of tanh where the program has the capped logit. */
+static struct tensor soft_cap_input(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+{
+    const int which = mistake->which;
+    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
+    const double cap = s->context->config->logit_cap;
+    if (!single_going(s)) return tensor_none;
+    const struct tensor dX = single_new(s, tensor_rows(X), tensor_cols(X));
+    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
+        const double T = tanh(numbers(X)[i] / cap), again = tanh(T);
+        numbers(dX)[i] = numbers(dY)[i] * (which == UNCAPPED ? 1 : 1 - again * again);
+    }
+    return dX;
+}
+
+static const struct single_mistake soft_cap_rows[] = {
+    { "logits are not capped", FORWARD, .which = UNCAPPED },
+    { "logits are not divided by their cap before the tanh", FORWARD, .which = UNDIVIDED },
+    { "the tanh of logits is not multiplied by their cap", FORWARD, .which = NOT_GROWN },
+    { "the gradient lacks the slope of the cap", INPUT, .which = UNCAPPED },
+    { "the slope is that at the capped logit", INPUT, .which = UNDIVIDED },
+    { 0 }
+};
+
+const struct single_mistakes single_soft_cap_mistakes = {
+    .of = &single_soft_cap, .rows = soft_cap_rows, .make[SINGLE_FORWARD] = soft_cap_forward,
+    .make[SINGLE_INPUT] = soft_cap_input
+};
+
+/* ---- rotations --------------------------------------------------------------------------------------------------- */
+
+/* on: positions go on from sequence to sequence within each of so many parts of the batch. */
+struct turned { bool other_pairs, values, back, none, keys, queries, other_layers; int shift, on; double theta; };
+
+#define WITH(...) .with = &(const struct turned){ __VA_ARGS__ }
+
+/* Where a token stands. */
+static int64_t position_of(const struct single *s, const struct turned *t, int64_t row)
+{
+    if (t->on == 0) return row % s->cursor.batch.S + t->shift;
+    const int part = part_with(s->cursor.batch.B, t->on, row / s->cursor.batch.S);
+    return row - part_begin(s->cursor.batch.B, t->on, part) * s->cursor.batch.S;
+}
+
+static struct tensor rotate(struct single *s, struct tensor X, int layer, const struct turned *t, double sign)
+{
+    const struct model_config *c = s->context->config;
+    const bool local = model_is_local(c, layer) != t->other_layers;
+    struct rotary rotary = local ? model_local_rotary(c) : c->rotary;
+    if (t->other_layers && c->local_theta == 0) return tensor_none;
+    if (t->theta > 0) rotary.theta = t->theta;
+    const int64_t width = tensor_cols(X), R = rotary_table_width(c), half = R / 2,
+                  heads = c->H + (t->values ? 2 : 1) * c->K;
+    const bool neighbours = rotary.neighbours != t->other_pairs;
+    const double size = rotary_size(&rotary);
+    const struct tensor Y = single_new(s, tensor_rows(X), width);
+    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) numbers(Y)[i] = numbers(X)[i];
+    for (int64_t i = 0; !s->failed && !t->none && i < tensor_rows(X) * heads * half; i++) {
+        const int64_t n = i / (heads * half), p = i % half, at = n * width + i / half % heads * c->A,
+                      head = i / half % heads, a = at + (neighbours ? 2 * p : p),
+                      b = at + (neighbours ? 2 * p + 1 : p + half);
+        if ((t->keys && head >= c->H) || (t->queries && head < c->H)) continue;
+        const double turned = rotary_frequency(&rotary, R, p, s->cursor.batch.S),
+                     angle = sign * (double)position_of(s, t, n) * turned,
+                     x = numbers(X)[a] * size, y = numbers(X)[b] * size;
+        numbers(Y)[a] = x * cos(angle) - y * sin(angle), numbers(Y)[b] = y * cos(angle) + x * sin(angle);
+    }
+    return Y;
+}
+
+static struct tensor rotary_forward(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+{
+    const struct tensor X = single_act(s, n->in[0]);
+    const struct turned *t = mistake->with;
+    return single_going(s) && t->on < s->cursor.batch.B ? rotate(s, X, n->layer, t, t->back ? -1 : 1) : tensor_none;
+}
+
+static struct tensor rotary_input(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+{
+    const struct tensor dY = single_grad(s, n->out);
+    const struct turned *t = mistake->with;
+    return single_going(s) && t->on < s->cursor.batch.B ? rotate(s, dY, n->layer, t, t->back ? 1 : -1) : tensor_none;
+}
+
+#define GO_ON "positions do not start again with each sequence: they go on in "
+static const struct single_mistake rotary_rows[] = {
+    { "rotary pairs: neighbours in place of halves, or the other way round",
+      FORWARD | INPUT, WITH(.other_pairs = true) },
+    { "positions are shifted by one: they begin at 1", FORWARD | INPUT, WITH(.shift = 1) },
+    { "positions are shifted by one: they begin at -1", FORWARD | INPUT, WITH(.shift = -1) },
+    { "values are turned, too", FORWARD | INPUT, WITH(.values = true) },
+    { "it turns the wrong way", FORWARD | INPUT, WITH(.back = true) },
+    { "it is not turned", FORWARD | INPUT, WITH(.none = true) },
+    { "keys are not turned", FORWARD | INPUT, WITH(.keys = true) },
+    { "queries are not turned", FORWARD | INPUT, WITH(.queries = true) },
+    { GO_ON "the whole batch", FORWARD | INPUT, WITH(.on = 1) },
+    { GO_ON "2 parts of the batch", FORWARD | INPUT, WITH(.on = 2) },
+    { GO_ON "3 parts of the batch", FORWARD | INPUT, WITH(.on = 3) },
+    { GO_ON "4 parts of the batch", FORWARD | INPUT, WITH(.on = 4) },
+    { GO_ON "8 parts of the batch", FORWARD | INPUT, WITH(.on = 8) },
+    { "theta is that of the other layers: with a window, or without", FORWARD | INPUT, WITH(.other_layers = true) },
+    { "theta is 10000", FORWARD | INPUT, WITH(.theta = 1e4) },
+    { "theta is 100000", FORWARD | INPUT, WITH(.theta = 1e5) },
+    { "theta is 500000", FORWARD | INPUT, WITH(.theta = 5e5) },
+    { "theta is 1000000", FORWARD | INPUT, WITH(.theta = 1e6) },
+    { 0 }
+};
+
+const struct single_mistakes single_rotary_mistakes = {
+    .of = &single_rotary, .rows = rotary_rows, .make[SINGLE_FORWARD] = rotary_forward,
+    .make[SINGLE_INPUT] = rotary_input, .parts = suspect_rotation
+};
+
+/* ---- embeddings -------------------------------------------------------------------------------------------------- */
+
+/* which: by how much positions are shifted; 9: there are none. */
+static struct tensor positions_forward(struct single *s, const struct single_node *n,
+                                       const struct single_mistake *mistake)
+{
+    const int which = mistake->which;
+    const struct single_value X = single_value_of(s, n->in[0]);
+    const struct tensor W = single_param(s, n->weight);
+    if (!single_going(s)) return tensor_none;
+    const int64_t D = tensor_cols(X.y);
+    const struct tensor Y = single_new(s, tensor_rows(X.y), D);
+    for (int64_t i = 0; !s->failed && i < tensor_count(Y); i++) {
+        const int64_t at = i / D % s->cursor.batch.S + which, row = at < 0 ? 0 : at < tensor_rows(W) ? at
+                      : tensor_rows(W) - 1;
+        numbers(Y)[i] = numbers(X.y)[i] + (which == 9 ? 0 : numbers(W)[row * D + i % D]);
+    }
+    return Y;
+}
+
+static const struct single_mistake positions_rows[] = {
+    { "positions are shifted by one: they begin at 1", FORWARD, .which = 1 },
+    { "positions are shifted by two: they begin at 2", FORWARD, .which = 2 },
+    { "positions are shifted by one: they begin at -1", FORWARD, .which = -1 },
+    { "positions are not added", FORWARD, .which = 9 },
+    { 0 }
+};
+
+const struct single_mistakes single_positions_mistakes = {
+    .of = &single_positions, .rows = positions_rows, .make[SINGLE_FORWARD] = positions_forward
+};
+
+/* The gradient of a repeated token: the last one's only. */
+static struct tensor embed_weight(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+{
+    (void)mistake;
+    const struct tensor dY = single_grad(s, n->out);
+    if (!single_going(s)) return tensor_none;
+    const int64_t D = tensor_cols(dY);
+    const struct tensor dW = single_new(s, model_param(s->context->config, n->weight).dim[0], D);
+    for (int64_t i = 0; !s->failed && i < tensor_count(dY); i++)
+        numbers(dW)[s->cursor.batch.ids[i / D % s->cursor.N] * D + i % D] = numbers(dY)[i];
+    return dW;
+}
+
+static const struct single_mistake embed_rows[] = {
+    { "a repeated token's gradient overwrites those before it", WEIGHT, .which = 0 },
+    { 0 }
+};
+
+const struct single_mistakes single_embed_mistakes = {
+    .of = &single_embed, .rows = embed_rows, .make[SINGLE_WEIGHT] = embed_weight
+};

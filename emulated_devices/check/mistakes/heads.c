@@ -1,0 +1,84 @@
+/* heads.c -- what norms of heads give with one mistake: weights [2,A], those of queries and those of keys. */
+#include "emulated_devices/check/mistakes/mistakes.h"
+
+enum { MOST_PARTS = 8 };
+enum { EXCHANGED, NO_KEYS, NO_QUERIES, TOGETHER, NO_WEIGHT, EPS_5, EPS_6 };
+
+static double root_of(const double *x, int64_t n, double eps)
+{
+    double squares = 0;
+    for (int64_t i = 0; i < n; i++) squares += x[i] * x[i];
+    return 1 / sqrt(squares / (double)n + eps);
+}
+
+static struct tensor head_norm_forward(struct single *s, const struct single_node *n,
+                                       const struct single_mistake *mistake)
+{
+    const int which = mistake->which;
+    const struct model_config *c = s->context->config;
+    const struct tensor X = single_act(s, n->in[0]), w = single_param(s, n->weight);
+    const double eps = which == EPS_5 ? 1e-5 : which == EPS_6 ? 1e-6 : c->eps;
+    const int64_t ld = tensor_cols(X), H = c->H, A = c->A;
+    if (!single_going(s) || c->normed_together || (which >= EPS_5 && fabs(eps / c->eps - 1) < 1e-3)) return tensor_none;
+    const struct tensor Y = single_new(s, tensor_rows(X), ld);
+    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
+        const int64_t head = i % ld / A, a = i % A;
+        const bool key = head >= H;
+        const double *x = numbers(X) + i - i % ld, *first = x + (key ? H * A : 0);
+        const double weight = which == NO_WEIGHT ? 1 : norm_base(c) + numbers(w)[(key != (which == EXCHANGED)) * A + a];
+        const bool left = head >= H + c->K || (key && which == NO_KEYS) || (!key && which == NO_QUERIES);
+        numbers(Y)[i] = left ? numbers(X)[i]
+                             : numbers(X)[i] * weight * (which == TOGETHER ? root_of(first, (key ? c->K : H) * A, eps)
+                                                                           : root_of(x + head * A, A, eps));
+    }
+    return Y;
+}
+
+static const struct single_mistake head_norm_rows[] = {
+    { "queries have the weights of keys, keys those of queries", FORWARD, .which = EXCHANGED },
+    { "keys are not normed", FORWARD, .which = NO_KEYS },
+    { "queries are not normed", FORWARD, .which = NO_QUERIES },
+    { "one norm of all queries together, and one of all keys, in place of one of each head",
+      FORWARD, .which = TOGETHER },
+    { "without its weight", FORWARD, .which = NO_WEIGHT },
+    { "eps is 1e-5", FORWARD, .which = EPS_5 },
+    { "eps is 1e-6", FORWARD, .which = EPS_6 },
+    { 0 }
+};
+
+/* The gradient of the weights from the heads of rank k of so many. */
+static struct tensor weight_of_part(struct single *s, struct tensor X, struct tensor dY, int parts, int k)
+{
+    const struct model_config *c = s->context->config;
+    const int64_t ld = tensor_cols(X), A = c->A, group = c->H / c->K, from = part_begin(c->K, parts, k),
+                  to = part_begin(c->K, parts, k + 1);
+    const struct tensor dw = single_new(s, 1, 2 * A);
+    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
+        const int64_t head = i % ld / A, kv = head < c->H ? head / group : head - c->H;
+        if (head >= c->H + c->K || kv < from || kv >= to) continue;
+        numbers(dw)[(head >= c->H) * A + i % A] +=
+            numbers(dY)[i] * numbers(X)[i] * root_of(numbers(X) + i - i % A, A, c->eps);
+    }
+    return dw;
+}
+
+static void try_heads_in_parts(struct suspect *p, const struct single_node *n, enum single_pass_kind pass, double *y)
+{
+    struct single *s = p->s;
+    if (pass != SINGLE_WEIGHT || s->context->config->normed_together) return;
+    const struct tensor X = single_act(s, n->in[0]), dY = single_grad(s, n->out);
+    const int tried[] = { s->rounding.parts, 2, 3, 4, 8 };
+    for (int t = 0; t < 5 && p->words[0] == 0 && single_going(s); t++) {
+        struct tensor part[MOST_PARTS];
+        const int parts = tried[t], used = s->memory.used;
+        if (parts < 2 || parts > MOST_PARTS || parts > s->context->config->K) continue;
+        for (int k = 0; k < parts; k++) part[k] = weight_of_part(s, X, dY, parts, k);
+        if (single_going(s)) suspect_parts(p, part, parts, "part", y);
+        single_release(s, used);
+    }
+}
+
+const struct single_mistakes single_head_norm_mistakes = {
+    .of = &single_head_norm, .rows = head_norm_rows, .make[SINGLE_FORWARD] = head_norm_forward,
+    .parts = try_heads_in_parts
+};

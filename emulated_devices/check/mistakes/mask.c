@@ -1,0 +1,56 @@
+/* mask.c -- what a result is if dropout has another mask, or other factors: the operation is recomputed with
+ * the mask changed (recompute/mask.c).
+ *
+ * A copy of the model, and a rank along tp with some of the heads, draw the mask of the first if all draw from the same
+ * place of the same stream; and that of the next if ranks are counted otherwise.
+ */
+#include "emulated_devices/check/mistakes/mistakes.h"
+
+static void try_change(struct suspect *p, const struct single_term *t, struct mask_change c, const char *words,
+                       double *y)
+{
+    struct single *s = p->s;
+    const int used = s->memory.used;
+    s->hypothesis.mask = c, s->hypothesis.masks_changed = 0;
+    const struct single_value v = single_attempt(s, t->node, t->run);
+    s->hypothesis.mask = (struct mask_change){ 0 };
+    if (s->hypothesis.masks_changed > 0 && v.status == SINGLE_DONE && tensor_count(v.y) == p->count) {
+        for (int64_t i = 0; i < p->count; i++) y[i] = p->want[i] - numbers(t->y)[i] + numbers(v.y)[i];
+        suspect_explained(p, y, words, c.by);
+    }
+    single_release(s, used);
+}
+
+void suspect_masks(struct suspect *p, const struct single_term *t, double *y)
+{
+    static const struct { enum mask_kind kind; int by; const char *words; } all[] = {
+        { MASK_NONE, 0, "nothing is dropped" },
+        { MASK_INVERTED, 0, "its mask is inverted: what must be kept is dropped" },
+        { MASK_UNSCALED, 0, "what is kept is not divided by 1 - rate" },
+        { MASK_TWICE, 0, "what is kept is divided by 1 - rate twice" },
+        { MASK_SHIFTED, 1, "its mask is off by one: an element has that of the next" },
+        { MASK_SHIFTED, -1, "its mask is off by one: an element has that of the one before" },
+        { MASK_ROW_SHIFTED, 1, "its mask is off by one row: a row has that of the next" },
+        { MASK_ROW_SHIFTED, -1, "its mask is off by one row: a row has that of the one before" },
+        { MASK_OF_STEP, 2, "it has the mask of step %d" },
+        { MASK_OF_LAYER, 0, "it has the mask of layer %d" },
+    };
+    static const int parts[] = { 2, 3, 4, 8 };
+    const struct model_config *c = p->s->context->config;
+    if (c->dropout_residual == 0 && c->dropout_embedding == 0 && c->dropout_attention == 0) return;
+    for (size_t k = 0; k < sizeof all / sizeof *all && !p->s->failed; k++)
+        try_change(p, t, (struct mask_change){ all[k].kind, all[k].by }, all[k].words, y);
+    const int copies = p->s->context->source.copies;
+    if (copies > 1) try_change(p, t, (struct mask_change){ MASK_OF_NEXT_COPY, copies },
+                               "copies take turns: each of %d has the mask of the next", y);
+    if (copies > 2) try_change(p, t, (struct mask_change){ MASK_OF_COPY_BEFORE, copies },
+                               "copies take turns: each of %d has the mask of the one before", y);
+    for (size_t k = 0; k < sizeof parts / sizeof *parts && !p->s->failed; k++) {
+        if (parts[k] <= p->s->cursor.batch.B)
+            try_change(p, t, (struct mask_change){ MASK_OF_FIRST_COPY, parts[k] },
+                       "each of %d parts of the batch has the mask of the first", y);
+        if (parts[k] <= c->K)
+            try_change(p, t, (struct mask_change){ MASK_OF_FIRST_HEADS, parts[k] },
+                       "each of %d parts of the heads has the mask of the first", y);
+    }
+}

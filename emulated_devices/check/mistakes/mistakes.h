@@ -1,0 +1,147 @@
+/* mistakes.h -- which mistake explains a wrong result.  Inside check/ only.
+ *
+ * Every mistake is a hypothesis: a row with its words, the passes that can have it, and its switches; and a function
+ * that makes what a pass gives with these switches, from the program's own inputs.  A hypothesis is taken if what it
+ * makes agrees with the program's result within the operation's bounds, where the right result does not.  If two
+ * explain it equally well, both are named; if none does, nothing is said.
+ *
+ *     mistakes of an operation   a file each, as attention.c: scores without scale, eps outside the root, ...
+ *     masks of dropout           mask.c: of any operation that drops, or is behind one
+ *     tokens not added up        rows.c: of the gradient of any parameter
+ *     another input or weight    inputs.c: of any operation
+ *     mistakes of any result     mistakes.c: zeros, factors, a summand lost, sums in a narrow format;
+ *                                arrangement.c: rows, columns or heads in other places, copies that take turns
+ */
+#ifndef ORRERY_SINGLE_MISTAKES_H
+#define ORRERY_SINGLE_MISTAKES_H
+
+#include "emulated_devices/check/mistakes/explainer.h"
+#include "emulated_devices/check/mistakes/shares.h"
+#include "emulated_devices/check/recompute/stepping.h"
+#include "emulated_devices/check/recompute/turns.h"
+
+/* One mistake.  The test of all rows (test_mistakes) makes what a program with it has, and wants its words. */
+struct single_mistake {
+    const char *words;
+    unsigned passes;                    /* that can have it */
+    int which;                          /* one of the operation's own numbers; */
+    const void *with;                   /* or its switches */
+};
+enum {
+    FORWARD = 1 << SINGLE_FORWARD, INPUT = 1 << SINGLE_INPUT, WEIGHT = 1 << SINGLE_WEIGHT, BIAS = 1 << SINGLE_BIAS
+};
+
+struct suspect;
+enum { SUSPECT_RANKS = 8 };             /* the most of an axis that a hypothesis tells apart */
+
+/* What a pass gives with a mistake; tensor_none if it cannot have it. */
+typedef struct tensor single_mistaken(struct single *, const struct single_node *, const struct single_mistake *);
+
+/* The mistakes of an operation: rows, and what makes the result of each pass with one of them. */
+struct single_mistakes {
+    const struct single_operation *of;
+    const struct single_mistake *rows;  /* the last has no words */
+    single_mistaken *make[SINGLE_BIAS + 1];     /* by pass; NULL: its rows are not tried */
+    /* Offers what is wrong with parts of its sums. */
+    void (*parts)(struct suspect *, const struct single_node *, enum single_pass_kind, double *y);
+};
+
+extern const struct single_mistakes single_attention_mistakes, single_norm_mistakes, single_matrix_mistakes,
+                                    single_rotary_mistakes, single_gelu_mistakes, single_swiglu_mistakes,
+                                    single_soft_cap_mistakes, single_geglu_mistakes,
+                                    single_positions_mistakes, single_embed_mistakes, single_add_mistakes,
+                                    single_loss_mistakes, single_latent_norm_mistakes, single_head_norm_mistakes,
+                                    single_route_mistakes, single_experts_up_mistakes, single_experts_down_mistakes,
+                                    single_combine_mistakes;
+
+/* NULL: there are none of the operation. */
+const struct single_mistakes *mistakes_of(const struct single_operation *);
+
+/* ---- the result that is diagnosed -------------------------------------------------------------------------------- */
+
+struct suspect {
+    struct single *s;
+    int64_t rows, cols, count;
+    const double *have, *want, *bound;
+    double allowed;                     /* norm of the bounds */
+    double size;                        /* norm of what is right */
+    int64_t wrong;                      /* elements outside their bounds */
+    double off;                         /* norm of how far the result is from what is right */
+    double best;                        /* what the best hypothesis leaves, norm; infinite: none yet */
+    bool any;                           /* the hypotheses now tried are not of this operation: they must leave less */
+    double *there;                      /* [count] to work in: a hypothesis may explain only what is wrong, beside what
+                                         * is right; NULL: it must explain all */
+    char words[SINGLE_MISTAKE];
+};
+
+/* Offer a hypothesis: y is what the result would be.  @return whether it explains the program's numbers. */
+bool suspect_explained(struct suspect *, const double *y, const char *format, ...)
+#ifdef __GNUC__
+    __attribute__((format(printf, 3, 4)))
+#endif
+    ;
+
+/* Offer one that is made with gradients of our own model, which are those of the program but for its roundings: it
+ * explains the result if it is ten times nearer than what is right. */
+bool suspect_near(struct suspect *, const double *y, const char *format, ...)
+#ifdef __GNUC__
+    __attribute__((format(printf, 3, 4)))
+#endif
+    ;
+
+/* Offer a sum of these parts with factors other than 1: a part that is missing, or added twice.  y: [count] to work in.
+ * @param what  "part", "sequence" */
+void suspect_parts(struct suspect *, const struct tensor part[], int n, const char *what, double *y);
+
+/* What each of so many ranks along tp has of a product before they add it up, without its bias: part [SUSPECT_RANKS].
+ * @return how many; 0 if it cannot be cut so, or an input is missing. */
+int suspect_product_parts(struct single *, const struct single_node *, int parts, struct tensor part[]);
+
+/* The gradient of a parameter without some tokens, or with some of them twice.  y: [count] to work in. */
+void suspect_rows(struct suspect *, const struct single_term *, double *y);
+
+/* A summand that was made from another tensor, or with another weight, of the same shape.  y: [count] to work in. */
+void suspect_inputs(struct suspect *, const struct single_term *, double *y);
+
+/* A rotation by other angles.  y: [count] to work in. */
+void suspect_rotation(struct suspect *, const struct single_node *, enum single_pass_kind, double *y);
+
+/* Another mask of dropout in a summand of the result.  y: [count] to work in. */
+void suspect_masks(struct suspect *, const struct single_term *, double *y);
+
+/* A power of two that is no sum over a few ranks, but may be a loss scale. */
+enum { SUSPECT_LEAST_SCALE = 16 };
+
+/* The norm of all gradients, which is no operation of the graph. */
+void suspect_gradient_norm(struct suspect *);
+
+/* Squared norms of gradients: of all, of the tied matrix, and of what each of P ranks of a cut has; whole: of what all
+ * of them have, with and without the matrices of the vocabulary; of these the norms of heads, all vectors, and routers.
+ * Of the gradients "KIND" and a parameter's name.  share: shares_of(). */
+struct suspect_squares { double all, tied, rank[SUSPECT_RANKS], whole, whole_inside, heads, vectors, routers; };
+struct suspect_squares suspect_squares(struct single *, const char *kind, const struct share *share, int parts);
+
+/* The first step's gradients of n copies of the model, each from its part of the batch: their norms, and what part of
+ * the labels each has.  n is 0 if they are not known. */
+struct suspect_copies { int n; double norm[SUSPECT_RANKS], share[SUSPECT_RANKS]; };
+struct suspect_copies suspect_copies(struct single *);
+
+/* What is made of a clipped gradient: a state, or sgd's weight, is `rest` and `times` the gradient, or its square. */
+struct clipping {
+    const double *rest, *g;             /* g: not clipped */
+    double clip, times;                 /* clip: the right factor */
+    bool squared;
+};
+
+/** Offer gradients that are clipped by other norms. */
+void suspect_clipping(struct suspect *, const struct stepping *, struct clipping, double *y);
+
+void suspect_forget(struct single_notes *);
+
+/** Offer the mistakes of the step whose result is suspected. */
+void suspect_step(struct suspect *, const struct stepping *);
+
+/* Rows, columns, heads, pieces in other places. */
+void suspect_arrangement(struct suspect *);
+
+#endif

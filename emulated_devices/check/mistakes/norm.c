@@ -1,0 +1,267 @@
+/* norm.c -- what a norm, also of a latent, gives with one mistake. */
+#include "emulated_devices/check/mistakes/mistakes.h"
+#include <string.h>
+
+struct norm_switches {
+    double eps;                         /* in place of the model's; 0: the model's */
+    bool no_eps, outside, sample, no_mean, no_weight, no_bias;
+    bool adds_one, lacks_one;           /* factors are 1 + weights where they are weights; the other way round */
+    bool constant, no_sum;              /* backward: the norm, or the mean, taken for constant */
+    bool no_root, summed, subtracted;   /* 1/v in place of 1/sqrt(v); a sum of squares, not a mean; rmsnorm: the mean is
+                                         * subtracted; backward its gradient's */
+    bool dot_summed, unscaled;          /* backward: the product with the norm's rows is not divided by D; the root is
+                                         * lost */
+    bool not_normed, of_result;         /* rows are not normed; the weight's gradient: of rows times the weight */
+};
+
+#define WITH(...) .with = &(const struct norm_switches){ __VA_ARGS__ }
+
+struct row { double mean, r; };
+
+static struct row row_of(const struct single *s, const struct single_node *n, const struct norm_switches *v,
+                         const double *x, int64_t D)
+{
+    const double eps = v->eps > 0 ? v->eps : v->no_eps ? 0 : single_norm_eps(s, n);
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < D; i++) sum += x[i];
+    const bool subtracted = s->context->config->norm == NORM_LAYER ? !v->no_mean : v->subtracted;
+    const double mean = subtracted ? sum / (double)D : 0;
+    for (int64_t i = 0; i < D; i++) squares += (x[i] - mean) * (x[i] - mean);
+    const double variance = v->summed ? squares : squares / (double)(D - v->sample);
+    if (v->no_root) return (struct row){ mean, 1 / (variance + eps) };
+    return (struct row){ mean, v->outside ? 1 / (sqrt(variance) + eps) : 1 / sqrt(variance + eps) };
+}
+
+static bool cannot(const struct single *s, const struct single_node *n, const struct norm_switches *v)
+{
+    return (v->subtracted && s->context->config->norm == NORM_LAYER) ||
+           (v->eps > 0 && fabs(v->eps / single_norm_eps(s, n) - 1) < 1e-3) || (v->no_bias && n->bias < 0) ||
+           (v->no_mean && s->context->config->norm != NORM_LAYER) ||
+           (v->adds_one && norm_base(s->context->config) != 0) ||
+           (v->lacks_one && norm_base(s->context->config) == 0);
+}
+
+/* What a row is multiplied by. */
+static double factor(const struct single *s, const struct norm_switches *v, double weight)
+{
+    return v->no_weight ? 1 : weight + norm_base(s->context->config) + v->adds_one - v->lacks_one;
+}
+
+static struct tensor norm_forward(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+{
+    const struct norm_switches *v = mistake->with;
+    const struct tensor X = single_act(s, n->in[0]);
+    if (v->not_normed) return single_going(s) ? X : tensor_none;
+    const struct tensor w = single_param(s, n->weight), b = single_param(s, n->bias);
+    if (!single_going(s) || cannot(s, n, v)) return tensor_none;
+    const int64_t D = single_slot(s, n->out)->cols, ld = tensor_cols(X);
+    const struct tensor Y = single_new(s, tensor_rows(X), D);
+    if (tensor_count(w) != D) return tensor_none;
+    struct row row = { 0 };
+    for (int64_t i = 0; !s->failed && i < tensor_count(Y); i++) {
+        const int64_t c = i % D;
+        const double *x = numbers(X) + i / D * ld;
+        if (c == 0) row = row_of(s, n, v, x, D);
+        numbers(Y)[i] = (x[c] - row.mean) * row.r * factor(s, v, numbers(w)[c]) +
+                        (n->bias < 0 || v->no_bias ? 0 : numbers(b)[c]);
+    }
+    return Y;
+}
+
+static struct tensor norm_input(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+{
+    const struct norm_switches *v = mistake->with;
+    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]), w = single_param(s, n->weight);
+    if (!single_going(s) || cannot(s, n, v)) return tensor_none;
+    const int64_t D = tensor_cols(dY), ld = tensor_cols(X);
+    const struct tensor dX = single_new(s, tensor_rows(X), ld);
+    const bool has_mean = s->context->config->norm == NORM_LAYER ? !v->no_sum : v->subtracted;
+    const struct norm_switches right = { 0 };
+    if (tensor_count(w) != D) return tensor_none;
+    for (int64_t r = 0; !s->failed && r < tensor_rows(X); r++) {
+        const double *x = numbers(X) + r * ld, *dy = numbers(dY) + r * D;
+        const struct row row = row_of(s, n, v->subtracted ? &right : v, x, D);
+        double h = 0, hx = 0;
+        for (int64_t i = 0; i < D; i++) {
+            const double hi = dy[i] * factor(s, v, numbers(w)[i]);
+            h += hi / (double)D, hx += hi * (x[i] - row.mean) * row.r / (double)D;
+        }
+        if (v->dot_summed) hx *= (double)D;
+        for (int64_t i = 0; i < D; i++) {
+            const double own = dy[i] * factor(s, v, numbers(w)[i]) - (has_mean ? h : 0);
+            numbers(dX)[r * ld + i] = (v->unscaled ? 1 : row.r) *
+                                      (own - (v->constant ? 0 : (x[i] - row.mean) * row.r * hx));
+        }
+    }
+    return dX;
+}
+
+/* The gradient of the weight, of other rows than the normed ones. */
+static struct tensor norm_weight(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+{
+    const struct norm_switches *v = mistake->with, right = { 0 };
+    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]), w = single_param(s, n->weight);
+    if (!single_going(s)) return tensor_none;
+    const int64_t D = tensor_cols(dY), ld = tensor_cols(X);
+    const struct tensor dW = single_new(s, 1, D);
+    if (tensor_count(w) != D) return tensor_none;
+    for (int64_t r = 0; !s->failed && r < tensor_rows(X); r++) {
+        const double *x = numbers(X) + r * ld, *dy = numbers(dY) + r * D;
+        const struct row row = row_of(s, n, &right, x, D);
+        for (int64_t i = 0; i < D; i++) {
+            const double normed = v->not_normed ? x[i] : (x[i] - row.mean) * row.r;
+            numbers(dW)[i] += dy[i] * normed * (v->of_result ? factor(s, &right, numbers(w)[i]) : 1);
+        }
+    }
+    return dW;
+}
+
+static const struct single_mistake norm_rows[] = {
+    { "eps is added outside the root", FORWARD | INPUT, WITH(.outside = true) },
+    { "the variance is divided by D - 1", FORWARD | INPUT, WITH(.sample = true) },
+    { "the mean is not subtracted", FORWARD, WITH(.no_mean = true) },
+    { "without its weight", FORWARD, WITH(.no_weight = true) },
+    { "without its bias", FORWARD, WITH(.no_bias = true) },
+    { "its weight has 1 added", FORWARD | INPUT, WITH(.adds_one = true) },
+    { "1 is not added to its weight", FORWARD | INPUT, WITH(.lacks_one = true) },
+    { "it is not normed: it is what the norm reads", FORWARD, WITH(.not_normed = true) },
+    { "the norm's weight is missing", INPUT, WITH(.no_weight = true) },
+    { "the norm is taken for constant", INPUT, WITH(.constant = true) },
+    { "the mean is taken for constant", INPUT, WITH(.no_sum = true) },
+    { "the gradient's mean is subtracted, as of a layernorm", INPUT, WITH(.subtracted = true) },
+    { "the product with the normed row is not divided by D", INPUT, WITH(.dot_summed = true) },
+    { "it is not divided by the root of the mean of squares", INPUT, WITH(.unscaled = true) },
+    { "without eps", FORWARD, WITH(.no_eps = true) },
+    { "it divides by the mean of squares, not by its root", FORWARD, WITH(.no_root = true) },
+    { "squares are added up, and not divided by D", FORWARD, WITH(.summed = true) },
+    { "the mean is subtracted", FORWARD, WITH(.subtracted = true) },
+    { "eps is 0.1", FORWARD, WITH(.eps = 0.1) },
+    { "eps is 1e-2", FORWARD | INPUT, WITH(.eps = 1e-2) },
+    { "eps is 1e-3", FORWARD | INPUT, WITH(.eps = 1e-3) },
+    { "eps is 1e-4", FORWARD | INPUT, WITH(.eps = 1e-4) },
+    { "eps is 1e-5", FORWARD | INPUT, WITH(.eps = 1e-5) },
+    { "eps is 1e-6", FORWARD | INPUT, WITH(.eps = 1e-6) },
+    { "eps is 1e-8", FORWARD, WITH(.eps = 1e-8) },
+    { "rows are not normed", WEIGHT, WITH(.not_normed = true) },
+    { "rows are multiplied by the weight", WEIGHT, WITH(.of_result = true) },
+    { 0 }
+};
+
+
+/* ---- before the sum over tp ------------------------------------------------------------------------------------- */
+
+/* The product that a norm reads, as it is or with what passes by; NULL: none, or masks are between them. */
+static const struct single_node *product_before(const struct single *s, int slot)
+{
+    const int maker = slot < 0 ? -1 : single_slot(s, slot)->maker;
+    const struct single_node *n = maker < 0 ? NULL : &s->context->graph->node[maker];
+    if (n == NULL || n->rate > 0) return NULL;
+    if (n->operation == &single_matrix) return n;
+    if (n->operation == &single_add) return product_before(s, n->in[1]);
+    return n->operation == &single_dropout ? product_before(s, n->in[0]) : NULL;
+}
+
+/* Rows X + Z, normed as the node does, added to y. */
+static void add_norm(struct single *s, const struct single_node *n, struct tensor X, const double *Z, double *y)
+{
+    const struct tensor w = single_param(s, n->weight), b = single_param(s, n->bias);
+    const int64_t D = single_slot(s, n->out)->cols;
+    const struct norm_switches right = { 0 };
+    double *const x = single_new(s, 1, D).data;
+    for (int64_t r = 0; single_going(s) && r < tensor_rows(X); r++) {
+        for (int64_t i = 0; i < D; i++) x[i] = numbers(X)[r * D + i] + (Z ? Z[r * D + i] : 0);
+        const struct row row = row_of(s, n, &right, x, D);
+        for (int64_t i = 0; i < D; i++)
+            y[r * D + i] += (x[i] - row.mean) * row.r * factor(s, &right, numbers(w)[i]) +
+                            (n->bias < 0 ? 0 : numbers(b)[i]);
+    }
+}
+
+/* What a rank's part is added to before the norm: nothing; or, on the first rank or on all, what passes the product by,
+ * with its bias or without. */
+enum beside { NOWHERE, ON_THE_FIRST, EVERYWHERE, BESIDES };
+
+static void try_sums_of_norms(struct suspect *p, const struct single_node *n, const struct tensor part[], int parts,
+                              const double *rest, double *y)
+{
+    for (int where = 0; where < BESIDES; where++) {
+        memset(y, 0, (size_t)p->count * sizeof *y);
+        for (int k = 0; k < parts; k++)
+            add_norm(p->s, n, part[k], where == EVERYWHERE || (where == ON_THE_FIRST && k == 0) ? rest : NULL, y);
+        suspect_near(p, y, "it is taken before the sum over tp: norms of parts of %d ranks are added up", parts);
+    }
+}
+
+static void try_norm_of_part(struct suspect *p, const struct single_node *n, const struct tensor part[], int parts,
+                             const double *rest, double *y)
+{
+    for (int k = 0; k < parts; k++)
+        for (int with = 0; with < 2; with++) {
+            memset(y, 0, (size_t)p->count * sizeof *y);
+            add_norm(p->s, n, part[k], with ? rest : NULL, y);
+            suspect_near(p, y, "it is taken before the sum over tp: a rank's is the norm of its own part, %d of %d", k,
+                         parts);
+        }
+}
+
+/* Ranks along tp take the norm of their own parts of the sum that it reads. */
+static void try_before_sum(struct suspect *p, const struct single_node *n, double *y)
+{
+    struct single *s = p->s;
+    const struct single_node *from = product_before(s, n->in[0]);
+    const struct tensor X = single_act(s, n->in[0]);
+    const struct tensor bias = from ? single_param(s, from->bias) : tensor_none;
+    const int tried[] = { s->rounding.parts, 2, 3, 4, 8 };
+    if (from == NULL || !single_going(s) || tensor_count(X) != p->count) return;
+    for (int t = 0; t < 5 && p->words[0] == 0 && !s->failed; t++) {
+        struct tensor part[SUSPECT_RANKS];
+        const int used = s->memory.used, parts = suspect_product_parts(s, from, tried[t], part);
+        const struct tensor rest = parts > 0 ? single_new(s, p->rows, p->cols) : tensor_none;
+        for (int64_t i = 0; parts > 0 && !s->failed && i < p->count; i++) {
+            numbers(rest)[i] = numbers(X)[i];
+            for (int k = 0; k < parts; k++) numbers(rest)[i] -= numbers(part[k])[i];
+        }
+        for (int without = 0; parts > 0 && without <= (from->bias >= 0) && !s->failed; without++) {
+            for (int64_t i = 0; without && i < p->count; i++) numbers(rest)[i] -= numbers(bias)[i % p->cols];
+            try_sums_of_norms(p, n, part, parts, numbers(rest), y);
+            try_norm_of_part(p, n, part, parts, numbers(rest), y);
+        }
+        single_release(s, used);
+    }
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------------------- */
+
+/* The weight of another norm of as many numbers. */
+static void try_other_weights(struct suspect *p, const struct single_node *n, enum single_pass_kind pass, double *y)
+{
+    struct single *s = p->s;
+    for (int v = 0; v < s->context->graph->nodes && pass == SINGLE_FORWARD && !s->failed; v++) {
+        struct single_node other = *n;
+        const int used = s->memory.used;
+        const struct single_node *from = &s->context->graph->node[v];
+        if (from->operation != n->operation || from->weight == n->weight || from->layer != n->layer) continue;
+        other.weight = from->weight, other.bias = from->bias;
+        const struct single_value value = single_attempt(s, &other, n->operation->forward);
+        if (value.status == SINGLE_DONE && tensor_count(value.y) == p->count) {
+            memcpy(y, value.y.data, (size_t)p->count * sizeof *y);
+            suspect_explained(p, y, "it has the weight of %s", single_slot(s, from->out)->name);
+        }
+        single_release(s, used);
+    }
+}
+
+static void try_parts(struct suspect *p, const struct single_node *n, enum single_pass_kind pass, double *y)
+{
+    try_other_weights(p, n, pass, y);
+    if (pass == SINGLE_FORWARD && p->words[0] == 0) try_before_sum(p, n, y);
+}
+
+const struct single_mistakes single_norm_mistakes = {
+    .of = &single_norm, .rows = norm_rows, .make[SINGLE_FORWARD] = norm_forward,
+    .make[SINGLE_INPUT] = norm_input, .make[SINGLE_WEIGHT] = norm_weight,
+    .parts = try_parts
+};
+const struct single_mistakes single_latent_norm_mistakes = {
+    .of = &single_latent_norm, .rows = norm_rows, .make[SINGLE_FORWARD] = norm_forward, .make[SINGLE_INPUT] = norm_input
+};

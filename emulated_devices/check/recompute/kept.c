@@ -1,0 +1,58 @@
+#include "emulated_devices/check/recompute/kept.h"
+#include "ref/numeric/convert.h"
+#include <math.h>
+
+/* Fewer tell nothing; a part of them misses where a program rounds inside the step, too. */
+static const double LEAST = 40, MISSED = 0.15;
+/* Of a spacing: what has not moved so far says little of where it was; nearer to the middle of two any sum decides. */
+static const double MOVED = 0.25, UNDECIDED = 0.01;
+
+static double rounded(enum dtype format, double x)
+{
+    double buffer;
+    const struct tensor one = tensor_1d(&buffer, format, 1);
+    tensor_set(one, 0, x);
+    return tensor_get(one, 0);
+}
+
+static double spacing(enum dtype format, double x)
+{
+    int exponent;
+    frexp(x, &exponent);                                /* |x| in [2^(exponent-1), 2^exponent) */
+    return fmax(ldexp(dtype_unit(format), exponent), dtype_step(format));
+}
+
+/* What part of [at - half, at + half] is outside [-1/2, 1/2]. */
+static double outside(double at, double half)
+{
+    const double above = fmax(0, fabs(at) + half - 0.5), below = fmax(0, half - fabs(at) - 0.5);
+    return half > 0 ? fmin(1, (fmin(above, 2 * half) + below) / (2 * half)) : 0;
+}
+
+/* Whether it is the first that begins with this number. */
+static bool is_news(struct kept *k, enum dtype format, double old)
+{
+    uint16_t bits;
+    convert_numbers(&bits, format, &old, F64, 1);
+    uint64_t *const word = &k->seen[(bits & 0x7fff) / 64], bit = (uint64_t)1 << (bits % 64);
+    const bool first = (*word & bit) == 0;
+    *word |= bit;
+    return first;
+}
+
+void kept_add(struct kept *k, enum dtype format, double old, double left, double rest, double have)
+{
+    const double want = left + rest, near = rounded(format, want), one = spacing(format, want),
+                 at = (want - near) / one;
+    if (old == 0 || fabs(want - old) < MOVED * one || fabs(at) > 0.5 - UNDECIDED) return;
+    if (!is_news(k, format, old)) return;
+    k->expected += outside(at, fabs(left / old) * spacing(format, old) / 2 / one);
+    k->missed[KEPT_ONCE] += have != near;
+    k->missed[KEPT_TWICE] += have != rounded(format, rounded(format, left) + rest);
+}
+
+bool kept_is_clear(const struct kept *k)
+{
+    const double missed = fmin(k->missed[KEPT_ONCE], k->missed[KEPT_TWICE]);
+    return !k->wide && k->expected >= LEAST && missed <= MISSED * k->expected;
+}

@@ -1,0 +1,79 @@
+/* mask.c -- the mask of a node's dropout, and what a hypothesis (mistakes/mask.c) makes of it. */
+#include "emulated_devices/check/recompute/parts.h"
+#include "emulated_devices/check/recompute/turns.h"
+#include <stdio.h>
+#include <string.h>
+
+/* The place of i in its part. */
+static int64_t in_first(int64_t n, int parts, int64_t i) { return i - part_begin(n, parts, part_with(n, parts, i)); }
+
+/* The heads of which a mask has rows: one of activations. */
+static int64_t heads_of(const struct single *s, struct tensor m)
+{
+    return tensor_rows(m) == s->cursor.N * s->context->config->H && tensor_cols(m) == s->cursor.batch.S
+           ? s->context->config->H : 1;
+}
+
+/* The element whose mask element (row, col) has. */
+static int64_t source(const struct single *s, const struct tensor m, int64_t i)
+{
+    const struct mask_change *c = &s->hypothesis.mask;
+    const int64_t H = heads_of(s, m), B = s->cursor.batch.B, S = s->cursor.batch.S, cols = tensor_cols(m),
+                  n = tensor_count(m), row = i / cols,
+                  at = row % S * cols + i % cols, head = row / S % H, sequence = row / S / H;
+    switch (c->kind) {
+    case MASK_SHIFTED: return (i + c->by + n) % n;
+    case MASK_ROW_SHIFTED: return (i + c->by * cols + n) % n;
+    case MASK_OF_FIRST_COPY:
+        return (in_first(B, c->by, sequence) * H + head) * S * cols + at;
+    case MASK_OF_NEXT_COPY: case MASK_OF_COPY_BEFORE:
+        return (part_turned(B, c->by, c->kind == MASK_OF_NEXT_COPY ? 1 : -1, sequence) * H + head) * S * cols + at;
+    case MASK_OF_FIRST_HEADS: {
+        const int64_t K = s->context->config->K, group = s->context->config->H / K,
+                      first = in_first(K, c->by, head / group) * group;
+        return (sequence * H + first + head % group) * S * cols + at;
+    }
+    default: return i;
+    }
+}
+
+static void change_mask(struct single *s, const struct single_node *n, struct tensor m)
+{
+    const struct mask_change *c = &s->hypothesis.mask;
+    const struct tensor old = single_new(s, tensor_rows(m), tensor_cols(m));
+    s->hypothesis.masks_changed++;
+    if (s->failed) return;
+    memcpy(old.data, m.data, tensor_bytes(m));
+    for (int64_t i = 0; i < tensor_count(m); i++) {
+        const double keeps = numbers(old)[source(s, old, i)];
+        numbers(m)[i] = c->kind == MASK_NONE        ? 1 - n->rate
+                        : c->kind == MASK_INVERTED  ? 1 - keeps
+                        : c->kind == MASK_UNSCALED  ? keeps * (1 - n->rate)
+                        : c->kind == MASK_TWICE     ? keeps / (1 - n->rate)
+                                                    : keeps;
+    }
+}
+
+static void name_mask(const struct single *s, const struct single_node *n, char name[SINGLE_NAME])
+{
+    const struct mask_change *c = &s->hypothesis.mask;
+    const char *const rest = n->mask + strlen("mask/1/");
+    const char *const place = strchr(rest + 2, '.');
+    memcpy(name, n->mask, SINGLE_NAME);
+    if (c->kind == MASK_OF_STEP) snprintf(name, SINGLE_NAME, "mask/%d/%.120s", c->by, rest);
+    if (c->kind == MASK_OF_LAYER && rest[0] == 'h' && place)
+        snprintf(name, SINGLE_NAME, "mask/1/h.%d%.99s", c->by, place);
+}
+
+struct tensor single_mask(struct single *s, const struct single_node *n)
+{
+    if (n->rate == 0) return tensor_none;
+    const struct single_slot *out = single_slot(s, n->out);
+    const int64_t S = s->cursor.batch.S, H = s->context->config->H;
+    struct single_name name;
+    name_mask(s, n, name.text);
+    const int64_t rows = single_rows(s, out);
+    const struct tensor m = single_input_rows(s, name, out->head > 0 ? rows * H : rows, out->head > 0 ? S : out->cols);
+    if (s->hypothesis.mask.kind != MASK_RIGHT && single_going(s)) change_mask(s, n, m);
+    return m;
+}

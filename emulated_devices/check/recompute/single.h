@@ -1,0 +1,114 @@
+/* single.h -- holds every operation of a pass to its own rounding: recomputes it from the tensors that a program says
+ * went into it, not from those of another run.
+ *
+ * Serial.  For each result that the program has, the operation behind it is computed in fp64 from the program's own
+ * inputs: activations, weights, gradients of results.  What one operation's rounding allows (rounding.h) is a bound for
+ * each element; so bounds do not grow with depth, and each of several independent errors is found at its place.
+ *
+ * An operation consists of steps, and a program may store what is between them: the parts of a softmax, the gate of a
+ * swiglu, the products of a gelu.  So there are two bounds: `fused`, where only the result is stored, and
+ * `stepwise`, where the result of every step is stored in the format.  Only what exceeds the second is wrong.  The
+ * probabilities of attention are stored in both, as in flash attention.  rounding.fused: the first is used for both.
+ *
+ * What is right is found a few tokens, or sequences, at a time, where rows of a result come from those of the same
+ * tokens, or sequences; gradients of matrices are added up so, some of their rows at a time (tiles.c).  So memory grows
+ * neither with the batch nor with matrices.  What is wrong is computed once more as a whole, to say why.
+ *
+ * The operations are those of a graph (graph.h).  One that is not in recompute/ is reported as not recomputed.
+ *
+ * Names of tensors: golden/README.md.  Weights are "start/NAME", masks of dropout "mask/1/...".
+ */
+#ifndef ORRERY_SINGLE_H
+#define ORRERY_SINGLE_H
+
+#include "ref/error.h"
+#include "ref/model/config.h"
+#include "ref/numeric/rounding.h"
+#include "ref/numeric/tensor.h"
+#include <stdbool.h>
+
+enum { SINGLE_NAME = PARAM_NAME + 32, SINGLE_MISTAKE = 192 };
+
+enum single_verdict {
+    SINGLE_RIGHT,                       /* within the bound of one rounding */
+    SINGLE_STEPWISE,                    /* right if the steps inside store what they compute */
+    SINGLE_WRONG,
+    SINGLE_LACKS,                       /* the program does not have all inputs */
+    SINGLE_UNKNOWN,                     /* the operation, or one that it needs, is not recomputed: made_by names it */
+    SINGLE_VERDICTS
+};
+
+/* One operation.  A result is a matrix: all dimensions but the last are rows; a number or a vector is one row. */
+struct single_result {
+    char name[SINGLE_NAME];             /* of the result */
+    char made_by[64];                   /* words: "the product with its matrix", "attention", ... */
+    enum single_verdict verdict;
+    char lacks[SINGLE_NAME];            /* the first missing input */
+    int64_t rows, cols;
+    double ratio;                       /* largest error/bound of an element, by the stepwise bound; NaN: infinite */
+    int64_t worst;                      /* its index */
+    double have, want;                  /* its numbers */
+    int64_t wrong;                      /* elements outside their bounds */
+    int64_t first_row, last_row, wrong_rows;    /* rows with a wrong element */
+    int64_t first_col, last_col, wrong_cols;
+    int64_t head, row_head;             /* columns of a head, if the columns are heads, else 0; the same of rows */
+    int64_t experts, expert;            /* of a mixture's results; the only one whose rows are wrong, -1: several are */
+    bool tokens;                        /* wrong rows are all those of tokens that chose it */
+    double factor, residual;            /* least squares: have = factor want, norm of what is left over norm of want */
+    double allowed;                     /* norm of the bounds over norm of want */
+    double squares[4];                  /* sums of want^2, have want, have^2 and bound^2 */
+    char mistake[SINGLE_MISTAKE];       /* of a wrong result: what explains its numbers (mistakes.h); else empty */
+    bool scaled;                        /* which is the factor */
+};
+
+/* Says why a result is wrong (mistakes/mistakes.h). */
+struct single;
+struct single_value;
+struct single_notes;                    /* what it keeps from result to result */
+struct single_explainer {
+    /* Fill now.mistake of a wrong result.  number: steps of 16 bits explain this number; a mistake is said only if it
+     * explains the number as sums do. */
+    void (*explain)(struct single *, const struct single_value *right, bool number);
+    void (*forget)(struct single_notes *);
+};
+
+/* The program's tensors. */
+enum single_found { SINGLE_HAS, SINGLE_HAS_NOT, SINGLE_NOT_FINITE };
+struct single_source {
+    /* Read a tensor into an F64 one of its shape.  A weight ("start/...") that the program has not may come from
+     * elsewhere; a mask ("mask/...") is what the program should have dropped.
+     * @return OK, or what then ends everything: ERR_FILE, ERR_MEMORY, ... */
+    enum error_code (*fetch)(void *context, const char *name, struct tensor out, enum single_found *,
+                             struct error *);
+    /* The same of some rows of a tensor that has `whole`, from row `first` on.  NULL: tensors are read whole only, and
+     * memory grows with them. */
+    enum error_code (*fetch_rows)(void *context, const char *name, int64_t first, int64_t whole, struct tensor out,
+                                  enum single_found *, struct error *);
+    int64_t tile;                       /* numbers in what is then read at a time, at least a row, or a sequence where
+                                         * one needs it; 0: 2^18, of a matrix 2^21 */
+    int64_t *most;                      /* the most bytes of matrices at once, if it is more; NULL: nobody asks */
+    void (*found)(void *context, const struct single_result *);     /* called for each operation, in order */
+    void *context;
+    const struct single_explainer *explainer;       /* NULL: nobody asks why a result is wrong */
+    const char *only;                   /* the only result that is recomputed; NULL: all are */
+    bool some;                          /* elements of results that are NaN are not judged */
+    /* Of a tensor of which several ranks have parts that are added up: the parts' absolute values, added up.
+     * @param whole       the tensor's rows, of which those from `first` on are asked for; 0: all of it is.
+     * @param absolute    tensor_none: it is only asked whether it is such a sum.
+     * @param[out] parts  how many there are; 1: it is none, and nothing is written.  NULL: no tensor is one. */
+    enum error_code (*parts)(void *context, const char *name, int64_t first, int64_t whole, struct tensor absolute,
+                             int *parts, struct error *);
+    /* Copies of the model, of each of which fetch also gives "copy/K/grad/NAME", its part of the first step's gradient,
+     * and "copy/K/share", its part of the labels; 0: of none. */
+    int copies;
+};
+
+/* One batch of B sequences of S tokens; a label below 0 is ignored.  micros: where a mixture's balance losses are of
+ * microbatches, into how many they divide the batch (balance.h); 0: the batch is one. */
+struct single_batch { const int32_t *ids, *labels; int64_t B, S, micros; };
+
+/** How wrong numbers follow from right ones: "expected times 1.1000; 399 of 441 elements outside the bound".
+ *  @return out. */
+const char *single_describe(const struct single_result *, char *out, size_t size);
+
+#endif

@@ -1,0 +1,31 @@
+/* stepping.h -- one result of an optimizer's step: what steps.c recomputes and mistakes/steps.c diagnoses.  Inside
+ * check/ only. */
+#ifndef ORRERY_SINGLE_STEPPING_H
+#define ORRERY_SINGLE_STEPPING_H
+
+#include "emulated_devices/check/recompute/kept.h"
+#include "emulated_devices/check/recompute/parts.h"
+#include "emulated_devices/check/recompute/steps.h"
+
+struct stepping {
+    struct single *s;
+    const struct single_steps *o;
+    const struct optimizer *is;
+    int64_t k;                          /* step, from 0 */
+    struct param_spec param;
+    int64_t rows, cols;                 /* that are now computed */
+    int64_t first, whole;               /* the first of these rows; rows of the parameter */
+    int number;                         /* of the parameter */
+    double u, tiny;                     /* unit roundoff of what computes the step, and half its smallest step */
+    int state;                          /* the result: a state of the optimizer; -1: the weight */
+    struct kept kept;                   /* what is known of it so far */
+};
+
+/** What there is after step k, from 0, of a parameter: "weight", "exp_avg", ...; after -1 where all steps start. */
+struct single_name stepping_after(const struct single_steps *, int64_t k, const char *what, const char *param);
+struct single_name stepping_gradient(const struct single_steps *, int64_t k, const char *param);
+
+/** The factor of clipping. */
+double stepping_clip(const struct stepping *);
+
+#endif

@@ -1,0 +1,87 @@
+/* checker.h -- compares a program's tensors with a golden file: the first wrong tensor, its ranks, the factor. */
+#ifndef ORRERY_CHECKER_H
+#define ORRERY_CHECKER_H
+
+#include "emulated_devices/check/dump/assembly.h"
+#include "emulated_devices/check/report/diagnose.h"
+#include "ref/golden/golden_list.h"
+
+/* X(id, text, whether the check then fails) */
+#define FINDINGS(X)                                                     \
+    X(HOLDS,     "holds",                                               false)  \
+    X(OPEN,      "cannot be judged as a whole: rounding explains anything there", false) \
+    X(ELSEWHERE, "cannot be judged as a whole: rounding has sent a token to another expert", false) \
+    X(LEFT_OUT,  "left out, as is all of its kind",                     false)  \
+    X(DIFFERS,   "differs",                                             true)   \
+    X(NOT_FINITE, "has NaN or infinity",                                true)   \
+    X(MISSHAPED, "does not fit",                                        true)   \
+    X(INCOMPLETE, "is not complete on all ranks together",              true)   \
+    X(COPIES,    "is right, but its copies differ by more than rounding", true) \
+    X(MISSING,   "is missing, though others of its kind are there",     true)
+
+enum finding {
+#define X(id, words, fails) id,
+    FINDINGS(X)
+#undef X
+    FINDING_COUNT
+};
+const char *finding_words(enum finding);
+bool finding_fails(enum finding);
+
+/* One golden tensor. */
+struct checked {
+    const char *name;                   /* in the golden list */
+    enum finding finding;
+    double error, bound;                /* norm over norm; of the worst rank */
+    int rank;                           /* the worst rank */
+    bool compared;
+    struct evidence *on;                /* of the ranks, if it is compared and fails; else NULL */
+    char why[300];                      /* the reason, if it is misshaped or incomplete, or its copies differ */
+    char copies[240];                   /* copies of its elements that are not the same; empty: there are none */
+    double distance;                    /* of a group's copies, norm over norm; of the group that is furthest apart */
+    bool apart;                         /* they differ by more than rounding */
+    char micros[160];                   /* which microbatches are wrong, if some are and some are not */
+};
+
+/** Error over bound. */
+double checked_ratio(const struct checked *);
+
+struct check_result {
+    int count;
+    struct checked *all;                /* [count] in order of execution */
+    int found[FINDING_COUNT];           /* the number of each finding */
+    int first, worst;                   /* indices: the first that fails; the largest error/bound; -1: none */
+    char (*extra)[96];                  /* [extras] ACTUAL's names that match no golden tensor */
+    int extras;
+    int unknown;                        /* of ACTUAL's tensors: of golden kinds of which it has no golden name */
+    char first_unknown[96];
+    struct golden_list list;
+};
+
+/**
+ * Compare all tensors.
+ * @return OK when there is a result, also if tensors differ; ERR_CHECK if nothing could be compared; ERR_FILE,
+ *         ERR_FORMAT, ERR_MEMORY.
+ */
+enum error_code check_files(const struct golden *, const struct actual *, enum dtype, struct check_result *,
+                            struct error *);
+void check_result_free(struct check_result *);
+
+/** Count the findings, and find the first that fails, again: some have changed. */
+void check_result_count(struct check_result *);
+
+/** Of a kind of which ACTUAL has none, tensors are left out, not missing. */
+void checker_forgive_left_out(struct check_result *);
+
+/** List ACTUAL's tensors that are not golden.  @return OK; ERR_FORMAT: one is of a step that the file does not have. */
+enum error_code checker_list_extras(const struct golden *, const struct actual *, struct check_result *,
+                                    struct error *);
+
+/**
+ * Whether ACTUAL's router logits choose the golden experts in a layer.
+ * @param[out] same  also true if ACTUAL has no such logits, or with another shape.
+ * @return OK; ERR_FILE, ERR_FORMAT, ERR_MEMORY.
+ */
+enum error_code checker_same_route(const struct golden *, const struct actual *, int layer, bool *same, struct error *);
+
+#endif

@@ -1,0 +1,224 @@
+#include "emulated_devices/check/report/diagnose.h"
+#include "ref/numeric/distance.h"
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+/* ---- tolerances -------------------------------------------------------------------------------------------------- */
+
+static const double SAME = 1e-3;            /* relative tolerance: of a factor to a number, of a residual to 0 */
+static const double MOST_ROUNDING = 0.05;   /* upper limit of closeness(): above it any tensors would match */
+
+static bool near(double a, double b, double same) { return fabs(a - b) <= same * fabs(b); }
+
+/* The tolerance of a factor, given the tensor's rounding errors. */
+static double closeness(const struct evidence *e) { return fmax(SAME, fmin(e->rounding, MOST_ROUNDING)); }
+
+/* ---- adding up devices ------------------------------------------------------------------------------------------- */
+
+struct scale scale_of(double actual, double product, double truth)
+{
+    if (!(truth > 0)) return (struct scale){ NAN, NAN };
+    const double left = actual - product * product / truth;
+    return (struct scale){ product / truth, actual > 0 ? sqrt(fmax(left, 0) / actual) : 0 };
+}
+
+/* The common scale of the failing devices.  If two have different factors it is NaN, and stays NaN. */
+static void join(struct scale *all, struct scale one, double same, bool first)
+{
+    if (first) *all = one;
+    else if (!near(one.factor, all->factor, same)) all->residual = NAN;
+    else if (exceeds(one.residual, all->residual)) all->residual = one.residual;
+}
+
+void evidence_add(struct evidence *e, int rank, bool fails, struct scale scale, double truth)
+{
+    devices_add(&e->holding, rank);
+    if (fails) {
+        join(&e->scale, scale, closeness(e), devices_count(&e->failing) == 0);
+        devices_add(&e->failing, rank);
+    }
+    if (rank < DIAGNOSE_MOST) e->factor[rank] = scale.factor, e->truth[rank] = truth;
+}
+
+/* A text to append to; text that does not fit is dropped. */
+struct words { char *out; size_t size, used; };
+
+static void say(struct words *w, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    const int n = vsnprintf(w->out + w->used, w->size - w->used, format, args);
+    va_end(args);
+    if (n > 0) w->used += (size_t)n < w->size - w->used ? (size_t)n : w->size - w->used - 1;
+}
+
+/* ---- where ------------------------------------------------------------------------------------------------------- */
+
+/* The coordinates of a set of devices on one axis.  @return how many. */
+static int coordinates(const struct mesh *m, const struct devices *s, enum axis a, bool has[])
+{
+    int n = 0;
+    for (int i = 0; i < m->size[a]; i++) has[i] = false;
+    for (int r = 0; r < m->devices; r++)
+        if (devices_have(s, r)) has[mesh_coordinate(m, r, a)] = true;
+    for (int i = 0; i < m->size[a]; i++) n += has[i];
+    return n;
+}
+
+/* Whether all holders with coordinates of failing devices fail: only then coordinates describe the set. */
+static bool is_product(const struct mesh *m, const struct devices *holding, const struct devices *failing)
+{
+    for (int r = 0; r < m->devices; r++) {
+        bool inside = devices_have(holding, r);
+        for (enum axis a = 0; a < AXIS_COUNT && inside; a++) {
+            bool has[MESH_MOST_DEVICES];
+            coordinates(m, failing, a, has);
+            inside = has[mesh_coordinate(m, r, a)];
+        }
+        if (inside != devices_have(failing, r)) return false;
+    }
+    return true;
+}
+
+static void say_axis(struct words *w, const struct mesh *m, enum axis a, const struct devices *holding,
+                     const struct devices *failing)
+{
+    bool held[MESH_MOST_DEVICES], failed[MESH_MOST_DEVICES];
+    const int h = coordinates(m, holding, a, held), f = coordinates(m, failing, a, failed);
+    const char *comma = w->used ? ", " : "";
+    const bool all_but_one = f == h - 1 && f > 1;
+    if (f == h && h > 1) {
+        say(w, "%sany %s", comma, axis_name(a));
+        return;
+    }
+    if (all_but_one) say(w, "%sany %s but ", comma, axis_name(a));
+    else say(w, "%s%s=", comma, axis_name(a));
+    bool first = true;
+    for (int i = 0; i < m->size[a]; i++)
+        if (all_but_one ? held[i] && !failed[i] : failed[i]) {
+            say(w, "%s%d", first ? "" : "+", i);
+            first = false;
+        }
+}
+
+const char *diagnose_place(char *out, size_t size, const struct mesh *m, const struct evidence *e)
+{
+    const struct devices *holding = &e->holding, *failing = &e->failing;
+    struct words w = { out, size, 0 };
+    out[0] = 0;
+    if (m->devices == 1) return say(&w, "the only device"), out;
+    if (!is_product(m, holding, failing)) {
+        say(&w, "devices");
+        for (int r = 0; r < m->devices; r++)
+            if (devices_have(failing, r)) say(&w, " %d", r);
+        return out;
+    }
+    static const enum axis order[] = { DP, TP, PP, CP, EP };
+    for (int pass = 0; pass < 2; pass++)                        /* restricted axes first */
+        for (int i = 0; i < AXIS_COUNT; i++) {
+            bool has[MESH_MOST_DEVICES];
+            const bool any = coordinates(m, failing, order[i], has) == coordinates(m, holding, order[i], has) &&
+                             coordinates(m, holding, order[i], has) > 1;
+            if (m->size[order[i]] > 1 && any == (pass == 1)) say_axis(&w, m, order[i], holding, failing);
+        }
+    return out;
+}
+
+/* ---- by how much ------------------------------------------------------------------------------------------------- */
+
+static const double SUM_SAME = 1e-5;    /* tolerance for a sum of factors: above rounding, below coincidence */
+
+static bool equals(double a, double b) { return near(a, b, SAME); }
+
+/* Match a factor with powers of one size.  Typical mistakes: a sum instead of a mean, dividing twice, norms added as
+ * squares. */
+static void match(struct words *w, double factor, double same, const char *name, double size, int powers)
+{
+    const struct { const char *before, *after; double value; } power[] = {
+        { "", "", size }, { "1/", "", 1 / size },               /* products of two sizes: only these */
+        { "", "^2", size * size }, { "1/", "^2", 1 / (size * size) },
+        { "sqrt(", ")", sqrt(size) }, { "1/sqrt(", ")", 1 / sqrt(size) },
+    };
+    for (int i = 0; i < powers; i++)
+        if (size > 1 && near(factor, power[i].value, same)) {
+            say(w, "%s%s%s%s", w->used ? " or " : "", power[i].before, name, power[i].after);
+            return;
+        }
+}
+
+/* Loss scales are powers of two, larger than what sums and means over a few devices are off by. */
+static void match_loss_scale(struct words *w, double factor, double same)
+{
+    enum { LEAST = 4, MOST = 24 };
+    const double k = round(log2(factor));
+    if (w->used || !(factor > 0) || !(fabs(k) >= LEAST && fabs(k) <= MOST) || !near(factor, exp2(k), same)) return;
+    if (k > 0) say(w, "%.0f, a loss scale that is not divided out", exp2(k));
+    else say(w, "1/%.0f, a loss scale that is divided out twice, or a mean in place of a sum", exp2(-k));
+}
+
+static void match_sizes(struct words *w, double factor, double same, const struct mesh *m, int micros)
+{
+    char name[32];
+    for (enum axis a = 0; a < AXIS_COUNT; a++) match(w, factor, same, axis_name(a), m->size[a], 6);
+    match(w, factor, same, "M", micros, 6);
+    for (enum axis a = 0; a < AXIS_COUNT; a++)
+        for (enum axis b = a + 1; b < AXIS_COUNT; b++)
+            if (m->size[a] > 1 && m->size[b] > 1) {
+                snprintf(name, sizeof name, "(%s %s)", axis_name(a), axis_name(b));
+                match(w, factor, same, name, m->size[a] * m->size[b], 2);
+            }
+    match_loss_scale(w, factor, same);
+}
+
+const char *diagnose_factor(char *out, size_t size, const struct mesh *m, int micros, double factor, double same)
+{
+    struct words w = { out, size, 0 };
+    out[0] = 0;
+    if (isfinite(factor)) match_sizes(&w, fabs(factor), fmax(SAME, fmin(same, MOST_ROUNDING) / 2), m, micros);
+    return out;
+}
+
+/* Whether factors add up to 1 along one axis, over devices with the same part of the tensor. */
+static bool adds_up(const struct mesh *m, enum axis a, const struct evidence *e)
+{
+    for (int r = 0; r < m->devices; r++) {
+        double sum = 0;
+        if (!devices_have(&e->holding, r)) continue;
+        for (int i = 0; i < m->size[a]; i++) {
+            const int other = mesh_neighbour(m, r, a, i);
+            if (!devices_have(&e->holding, other) || !equals(e->truth[other], e->truth[r])) return false;
+            sum += e->factor[other];
+        }
+        if (!(fabs(sum - 1) <= SUM_SAME)) return false;
+    }
+    return true;
+}
+
+static const char *missing_sum(struct words *w, const struct mesh *m, const struct evidence *e)
+{
+    for (enum axis a = 0; a < AXIS_COUNT && m->devices <= DIAGNOSE_MOST; a++)
+        if (m->size[a] > 1 && adds_up(m, a, e)) {
+            say(w, "a part of a sum: over %s the parts add up to what is expected", axis_name(a));
+            break;
+        }
+    return w->out;
+}
+
+const char *diagnose_scale(char *out, size_t size, const struct mesh *m, int micros, const struct evidence *e)
+{
+    const struct scale s = e->scale;
+    char names[160] = "";
+    struct words w = { out, size, 0 }, n = { names, sizeof names, 0 };
+    out[0] = 0;
+    if (!(s.residual <= closeness(e))) return missing_sum(&w, m, e);
+    if (!(fabs(s.factor) < 1e15) || equals(s.factor, 1)) return out;
+    const double same = fmax(SAME, closeness(e) / 2);
+    match_sizes(&n, fabs(s.factor), same, m, micros);
+    if (e->sides) match(&n, fabs(s.factor), same, "sides", 2, 6);
+    if (e->number && n.used == 0) return out;
+    if (s.factor == 0) say(&w, "zero");
+    else say(&w, fabs(s.factor) < 0.01 ? "expected times %.4g%s%s%s" : "expected times %.4f%s%s%s", s.factor,
+             n.used ? " = " : "", n.used && s.factor < 0 ? "-" : "", names);
+    return out;
+}

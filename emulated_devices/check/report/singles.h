@@ -1,0 +1,66 @@
+/* singles.h -- holds every operation of another program's pass to its own rounding (recompute/single.h).
+ *
+ * Serial.  Inputs are ACTUAL's tensors.  Weights that it does not have as "start/NAME" are the golden file's, rounded
+ * to fp32 and then to the format of the computation.
+ */
+#ifndef ORRERY_SINGLES_H
+#define ORRERY_SINGLES_H
+
+#include "emulated_devices/check/dump/assembly.h"
+#include "ref/golden/golden.h"
+#include "emulated_devices/check/recompute/single.h"
+
+struct singles {
+    struct single_result *all;          /* [count] in order of execution */
+    char (*where)[120];                 /* [count] of a wrong one: the ranks and microbatches that have what is wrong,
+                                         * if not all do; else empty */
+    bool *each;                         /* [count] its copies differ, and each is what its own inputs give */
+    int *by_name;                       /* [count] their numbers, sorted by name */
+    int count;
+    int found[SINGLE_VERDICTS];        /* of each verdict */
+    int parts;                          /* that wrong sums must have to be right, each of them stored; 0: unknown */
+    bool golden_weights;                /* some weights are the golden file's */
+    char why_none[200];                 /* if the model's operations are not recomputed: why; else empty */
+};
+
+/** Parts of a product that are stored and then added: what a dump says; else devices along tp, or along all other axes
+ *  but pp if these are more. */
+int singles_parts(const struct actual *);
+
+/** The same of a gradient of weights: the microbatches of ACTUAL, if these are more. */
+int singles_gradient_parts(const struct golden *, const struct actual *);
+
+/**
+ * Recompute all operations whose results ACTUAL has.
+ * @param format  number format of the computation.
+ * @return OK, whatever the verdicts; ERR_FILE, ERR_FORMAT, ERR_MEMORY.  On failure there is nothing to free.
+ */
+enum error_code singles_check(const struct golden *, const struct actual *, enum dtype format, struct rounding,
+                              struct singles *, struct error *);
+void singles_free(struct singles *);
+
+/**
+ * Recompute one result from what some ranks have, where others have copies that differ.
+ * @param[out] r  the result; an empty name: it is not recomputed.
+ * @return as singles_check().
+ */
+enum error_code singles_check_copy(const struct golden *, const struct actual *, enum dtype format, struct rounding,
+                                   const char *name, const struct devices *, struct single_result *r, struct error *);
+
+/**
+ * Find how many parts a sum must have, each of them stored, so that the first wrong result of 16 bits is right.
+ * @param[out] out  its `parts`; 0 if no such number, up to 8, makes it right.
+ * @return as singles_check().
+ */
+enum error_code singles_find_parts(const struct golden *, const struct actual *, enum dtype format, struct rounding,
+                                   struct singles *out, struct error *);
+
+/** Sort the results by name, once all are there.  @return OK or ERR_MEMORY. */
+enum error_code singles_sort(struct singles *, struct error *);
+
+/** The result for a tensor of this name, if there are several a wrong one; NULL: it was not recomputed. */
+const struct single_result *singles_find(const struct singles *, const char *name);
+/** How many results of this name are wrong: a gradient may also be a sum over microbatches. */
+int singles_wrong(const struct singles *, const char *name);
+
+#endif

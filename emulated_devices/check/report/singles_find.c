@@ -1,0 +1,97 @@
+/* singles_find.c -- results of operations by their names, and how many parts of a sum a program stores and adds. */
+#include "emulated_devices/check/report/singles.h"
+#include <stdlib.h>
+#include <string.h>
+
+static int by_name(const void *a, const void *b)
+{
+    const struct single_result *const *x = a, *const *y = b;
+    const int c = strcmp((*x)->name, (*y)->name);
+    return c != 0 ? c : (*x > *y) - (*x < *y);
+}
+
+enum error_code singles_sort(struct singles *s, struct error *err)
+{
+    const struct single_result **sorted = calloc((size_t)s->count + 1, sizeof *sorted);
+    s->by_name = calloc((size_t)s->count + 1, sizeof *s->by_name);
+    enum error_code e = sorted && s->by_name ? OK : fail(err, ERR_MEMORY, "no memory for the results' names");
+    for (int i = 0; i < s->count && !e; i++) sorted[i] = &s->all[i];
+    if (!e) qsort(sorted, (size_t)s->count, sizeof *sorted, by_name);
+    for (int i = 0; i < s->count && !e; i++) s->by_name[i] = (int)(sorted[i] - s->all);
+    free(sorted);
+    return e;
+}
+
+/* The first of those with this name, in by_name; count if there is none. */
+static int find_first(const struct singles *s, const char *name)
+{
+    int low = 0, high = s->count;
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        if (strcmp(s->all[s->by_name[middle]].name, name) < 0) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+static const struct single_result *result_at(const struct singles *s, int at, const char *name)
+{
+    const struct single_result *r = at < s->count ? &s->all[s->by_name[at]] : NULL;
+    return r && strcmp(r->name, name) == 0 ? r : NULL;
+}
+
+const struct single_result *singles_find(const struct singles *s, const char *name)
+{
+    const int first = find_first(s, name);
+    const struct single_result *best = result_at(s, first, name), *r;
+    for (int i = first; (r = result_at(s, i, name)) != NULL; i++)
+        if ((r->verdict == SINGLE_WRONG && best->verdict != SINGLE_WRONG) ||
+            (r->verdict < SINGLE_WRONG && best->verdict > SINGLE_WRONG))
+            best = r;
+    return best;
+}
+
+int singles_wrong(const struct singles *s, const char *name)
+{
+    int wrong = 0;
+    const struct single_result *r;
+    for (int i = find_first(s, name); (r = result_at(s, i, name)) != NULL; i++) wrong += r->verdict == SINGLE_WRONG;
+    return wrong;
+}
+
+/* ---- parts of sums ----------------------------------------------------------------------------------------------- */
+
+int singles_parts(const struct actual *a)
+{
+    if (a->parts > 0) return a->parts;
+    const int tp = a->mesh.size[TP], others = a->mesh.devices / a->mesh.size[PP] / tp;
+    return tp > others ? tp : others;
+}
+
+int singles_gradient_parts(const struct golden *g, const struct actual *a)
+{
+    const int parts = singles_parts(a);
+    if (a->parts > 0) return parts;
+    const int of_layout = actual_micros(a), of_golden = actual_has(a, "micro/loss") ? (int)g->micros : 0,
+              micros = of_layout > of_golden ? of_layout : of_golden;
+    return micros > parts ? micros : parts;
+}
+
+enum error_code singles_find_parts(const struct golden *g, const struct actual *a, enum dtype format,
+                                   struct rounding rounding, struct singles *out, struct error *err)
+{
+    enum { MOST_PARTS = 8 };
+    const struct single_result *wrong = NULL;
+    enum error_code e = OK;
+    for (int i = 0; i < out->count && wrong == NULL; i++)
+        if (out->all[i].verdict == SINGLE_WRONG) wrong = &out->all[i];
+    if (wrong == NULL || !dtype_is_narrow(format) || wrong->rows * wrong->cols == 1) return OK;
+    for (int parts = rounding.parts + 1; parts <= MOST_PARTS && !e && out->parts == 0; parts++) {
+        struct rounding more = rounding;
+        struct single_result one;
+        more.parts = more.gradient_parts = parts;
+        e = singles_check_copy(g, a, format, more, wrong->name, NULL, &one, err);
+        if (!e && one.name[0] && one.verdict < SINGLE_WRONG) out->parts = parts;
+    }
+    return e;
+}

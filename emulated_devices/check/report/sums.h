@@ -1,0 +1,29 @@
+/* sums.h -- sums over a tensor and its truth, from which error and factor are computed.
+ *
+ * Serial.  All comparisons use them: of activations (probes.h), of weights, gradients and states (compare.h), with
+ * golden files (checker.h).
+ */
+#ifndef ORRERY_SUMS_H
+#define ORRERY_SUMS_H
+
+#include "emulated_devices/check/report/diagnose.h"
+#include "ref/numeric/tensor.h"
+
+/* The sums of one device's part of one tensor. */
+struct sums {
+    double difference, actual, product, truth;  /* sums over its elements of (a-t)^2, a^2, a t, t^2 */
+    int64_t elements;                           /* number of elements compared */
+    int64_t expected;                           /* number of elements that should be compared */
+};
+
+/** Add `length` elements, from index a of the one tensor and from index t of the other.  In double for all formats. */
+void sums_add(struct sums *, struct tensor actual, int64_t a, struct tensor truth, int64_t t, int64_t length);
+
+/** Norm of the difference over `size`, the norm of the whole truth.  0 if nothing differs, even if size is 0; NaN if an
+ *  element was NaN, or if the number of elements compared is wrong. */
+double sums_error(const struct sums *, double size);
+
+/** The numbers as a multiple of the truth. */
+struct scale sums_scale(const struct sums *);
+
+#endif
