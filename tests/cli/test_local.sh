@@ -65,7 +65,7 @@ test_refusals() {
     train --dp 2 --data-parallel slowmo --lr 0;                                     refuses '--data-parallel slowmo: divides by the learning rate'
     train --dp 2 --data-parallel diloco --local-steps 0;                            refuses '--local-steps 0: '
     train --dp 4 --data-parallel diloco --shards 1,2,2 --shard-group 2;             refuses 'takes --shards W,G,O or --shard-group, not both'
-    train --dp 2 --data-parallel diloco --dtype fp16;                               refuses '--dtype fp16: needs a loss scale, .*--dtype bf16 needs none'
+    train --dp 2 --data-parallel diloco --dtype fp16;                               refuses '--dtype fp16: needs a loss scale, .*--dtype bf16 needs no loss scale'
     run train --data-parallel diloco --check "$top/golden/gpt2-tied.safetensors";   refuses '--data-parallel diloco: a golden file.s run adds up'
 }
 

@@ -68,7 +68,7 @@ static enum error_code parse(struct make_options *o, int argc, char **argv, bool
         "golden make", "--out FILE [--model NAME|DIR] --batch FILE|--text FILE [options]",
         "Compute every tensor of your own model and batch in fp64, forward, backward and in the\n"
         "optimizers' steps, and measure the bound of each in fp32, bf16 and fp16. `orrery check FILE YOURS`\n"
-        "then names the first tensor of your program that is wrong; docs/checking/backend_authors.md shows how.",
+        "then names the first tensor of your program that is wrong: docs/checking/backend_authors.md.",
         argc - 3, argv + 3, table, help, err);
 }
 
