@@ -36,7 +36,7 @@ struct comparison {
     int64_t choices, choices_differ;    /* tokens whose experts were compared, in all layers and steps; which differ */
     bool codes;                         /* states are codes: numbers may differ in a bit, and be a code apart */
     struct worst largest;               /* the largest error of any tensor, regardless of its bound; not of codes */
-    char largest_kind[24];              /* "gradient", "activation", .. */
+    char largest_kind[24];              /* such as "gradient" or "activation" */
     bool failed;                        /* a tensor is outside its bound; then `first` and `where` are set */
     struct worst first;                 /* the first failure in order of execution, on its worst device */
     char first_kind[24];                /* of `first` */
