@@ -233,7 +233,7 @@ every_kind() {
 }
 
 test_as_this_user() { every_kind; }
-test_as_nobody() { who=("${nobody[@]}"); every_kind; }
+test_as_nobody() { local who=("${nobody[@]}"); every_kind; }
 
 # A container that allows no namespaces, and one that has nothing: then only one's own code is graded.
 build_deny() { [ -x ../deny ] || cc "$top/tests/cli/deny.c" -o ../deny || complain 'deny.c does not compile'; chmod 755 ../deny; }
@@ -245,10 +245,10 @@ test_root_of_a_namespace() {
     run learn --start mine; cp $solution mine/01_sums/; watched unshare -rm "$program" learn 1 --in mine; expect_status 0
 }
 
-test_by_landlock() { prepare; build_deny; deny=("$PWD/../deny" namespaces --); attack_files; attack_processes; attack_signals; attack_texts; }
-test_by_landlock_as_nobody() { who=("${nobody[@]}"); test_by_landlock; }
+test_by_landlock() { prepare; build_deny; local deny=("$PWD/../deny" namespaces --); attack_files; attack_processes; attack_signals; attack_texts; }
+test_by_landlock_as_nobody() { local who=("${nobody[@]}"); test_by_landlock; }
 test_without_a_cage() {
-    prepare; build_deny; deny=("$PWD/../deny" namespaces landlock --); cp $solution in/sums.c; name=uncaged
+    prepare; build_deny; local deny=("$PWD/../deny" namespaces landlock --); cp $solution in/sums.c; name=uncaged
     grade_it 1 in/sums.c; expect_status 2; expect_error 'neither namespaces nor Landlock.*--own-code'; [ -z "$out" ] || complain 'it gives points'
     watched "${deny[@]}" "$program" grade in/sums.c --lessons 1 --own-code; expect_status 0; expect_out '^14 of 14 points'
     run learn --start mine; cp $solution mine/01_sums/; watched "${deny[@]}" "$program" learn 1 --in mine; expect_status 0
