@@ -69,8 +69,8 @@ static void try_ranks(struct suspect *p, const struct share *share, int parts)
 
 /* ---- copies of the model ----------------------------------------------------------------------------------------- */
 
-/* What they have before they add up their gradients no program shows after that: it comes from whoever gives the
- * tensors (struct single_source). */
+/* A program does not show what each copy had before the copies added up their gradients: the source of the tensors
+ * computes that (struct single_source). */
 static double square_of(struct single *s, int copy)
 {
     char kind[32];

@@ -390,7 +390,7 @@ static void try_in_a_part(struct suspect *p, double *y)
     p->there = NULL;
 }
 
-/* What is recomputed for one summand: the operation behind it, and its masks of dropout. */
+/* Try mistakes in what makes one summand: the operation behind the summand, and its masks of dropout. */
 static void try_summand_itself(struct suspect *p, const struct single_term *t, double *y)
 {
     try_operation(p, t, y);

@@ -34,7 +34,7 @@ enum {
 struct suspect;
 enum { SUSPECT_RANKS = 8 };             /* the most of an axis that a hypothesis tells apart */
 
-/* What a pass gives with a mistake; tensor_none if it cannot have it. */
+/* @return what a pass gives with a mistake; tensor_none: the pass cannot have this mistake. */
 typedef struct tensor single_mistaken(struct single *, const struct single_node *, const struct single_mistake *);
 
 /* The mistakes of an operation: rows, and what makes the result of each pass with one of them. */
@@ -126,7 +126,7 @@ struct suspect_squares suspect_squares(struct single *, const char *kind, const 
 struct suspect_copies { int n; double norm[SUSPECT_RANKS], share[SUSPECT_RANKS]; };
 struct suspect_copies suspect_copies(struct single *);
 
-/* What is made of a clipped gradient: a state, or sgd's weight, is `rest` and `times` the gradient, or its square. */
+/* A clipped gradient g makes a state, or sgd's weight: rest + times * g, or rest + times * g^2. */
 struct clipping {
     const double *rest, *g;             /* g: not clipped */
     double clip, times;                 /* clip: the right factor */

@@ -267,7 +267,7 @@ static struct tensor products(struct single *s, const struct single_node *n, int
     return Y;
 }
 
-/* Which expert's matrix, or which choice's row, is in the place of the own one. */
+/* The mistake reads another expert's matrix, or another choice's row, instead of its own. */
 struct experts_switches { int other, shift; };
 #define WITH(...) .with = &(const struct experts_switches){ __VA_ARGS__ }
 

@@ -23,7 +23,7 @@ enum { SINGLE_TERMS = 16 };
 struct stepping;                                /* stepping.h */
 struct single_term { const struct single_node *node; enum single_pass_kind pass; single_pass *run; struct tensor y; };
 
-/* What a hypothesis has in place of a mask of dropout (mask.c). */
+/* A hypothesis replaces a mask of dropout by one of these (mask.c). */
 enum mask_kind {
     MASK_RIGHT,
     MASK_NONE,                                  /* 1 - rate: nothing is dropped */
@@ -42,7 +42,7 @@ struct single_block { int64_t first, rows; };
 /* The choices of all tokens by the logits of a slot, and how many rows experts compute; none: experts is NULL. */
 struct single_routed { int logits; int32_t *experts; double *weights; int64_t rows; };
 
-/* What a check reads, the same from its begin to its end. */
+/* A check reads these; nothing changes them until it ends. */
 struct single_context {
     const struct model_config *config;
     const struct single_graph *graph;           /* NULL: steps of an optimizer, or sums over microbatches */
@@ -62,7 +62,7 @@ struct single_cursor {
     bool one_expert;                            /* of a tile, only its rows are computed */
 };
 
-/* What a hypothesis puts in the place of what is right; all zero: nothing. */
+/* A hypothesis replaces what is right by these; all zero: it replaces nothing. */
 struct single_hypothesis {
     struct mask_change mask;
     int masks_changed;                          /* masks that have been changed so */
