@@ -10,8 +10,7 @@ static enum error_code watchers_call(const struct watchers *watchers, enum momen
 {
     enum error_code e = OK;
     for (int i = 0; i < watchers->count && !e; i++) {
-        const int at = moment == STEP_BEGINS ? watchers->count - 1 - i : i;
-        const struct training_observer *const one = &watchers->of[at];
+        const struct training_observer *const one = &watchers->of[i];
         if (one->at[moment]) e = one->at[moment](one->context, trainer, step, err);
     }
     return e;

@@ -5,8 +5,7 @@
  *     WEIGHTS_STEPPED    weights after the optimizer's step          comparison of weights
  *     STEP_ENDED         all that looks at the step has looked       reports, logs, checkpoints
  *
- * At STEP_BEGINS the last observer is called first, elsewhere the first one: so the first observer of a list looks at
- * the step alone, without what the others do.
+ * Observers are called in the order of their list.
  */
 #ifndef ORRERY_TRAINING_H
 #define ORRERY_TRAINING_H
