@@ -18,20 +18,21 @@ struct asked {
     uint64_t seed;
 };
 
-static enum error_code parse(struct asked *a, int argc, char **argv, bool *help, struct error *err)
+static enum error_code affinity_parse(struct asked *asked, int argc, char **argv, bool *help, struct error *err)
 {
     const struct option table[] = {
-        { "OUT", NULL, OPTION_STRING, &a->out, .required = true, .help = "the folder to write" },
-        { "--ep", "N", OPTION_INT, &a->ep, .required = true, .min = 1, .max = 4096, .help = "parts of the experts" },
-        { "--model", "NAME|DIR", OPTION_STRING, &a->model,
+        { "OUT", NULL, OPTION_STRING, &asked->out, .required = true, .help = "the folder to write" },
+        { "--ep", "N", OPTION_INT, &asked->ep, .required = true, .min = 1, .max = 4096,
+         .help = "parts of the experts" },
+        { "--model", "NAME|DIR", OPTION_STRING, &asked->model,
           .help = "a mixture: a preset of `orrery list`, or a Hugging Face folder with weights" },
-        { "--data", "FILE", OPTION_STRING, &a->data,
+        { "--data", "FILE", OPTION_STRING, &asked->data,
           .help = "text, or a folder of sources and documents; default: two plays of Shakespeare" },
-        { "--batches", "N", OPTION_INT, &a->batches, .min = 1, .max = 1e6,
+        { "--batches", "N", OPTION_INT, &asked->batches, .min = 1, .max = 1e6,
           .help = "how many batches to look at; a quarter as many, of the text for validation, are for the check" },
-        { "--batch", "N", OPTION_INT, &a->batch, .min = 1, .max = 1e6, .help = "sequences of a batch" },
-        { "--seq", "N", OPTION_INT, &a->seq, .min = 0, .max = 1e6, .help = "tokens of a sequence; 0: the model's" },
-        { "--seed", "N", OPTION_UINT64, &a->seed, .help = "seed of the batches, and of a preset's weights" },
+        { "--batch", "N", OPTION_INT, &asked->batch, .min = 1, .max = 1e6, .help = "sequences of a batch" },
+        { "--seq", "N", OPTION_INT, &asked->seq, .min = 0, .max = 1e6, .help = "tokens of a sequence; 0: the model's" },
+        { "--seed", "N", OPTION_UINT64, &asked->seed, .help = "seed of the batches, and of a preset's weights" },
         THREADS_OPTION,
         { 0 }
     };
@@ -45,19 +46,19 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *help,
 
 /* ---- choices ----------------------------------------------------------------------------------------------------- */
 
-static enum error_code count_batch(struct transformer *m, const struct text *text, const struct asked *a,
+static enum error_code count_batch(struct transformer *model, const struct text *text, const struct asked *asked,
                                    enum text_split split, int64_t step, struct activations *seen, struct error *err)
 {
-    const struct model_config *c = &m->config;
-    const int64_t N = (int64_t)a->batch * a->seq;
+    const struct model_config *c = &model->config;
+    const int64_t N = (int64_t)asked->batch * asked->seq;
     int32_t *const ids = malloc((size_t)(2 * N) * sizeof *ids);
     double loss;
     if (ids == NULL) return fail(err, ERR_MEMORY, "no memory for a batch of %lld tokens", (long long)N);
-    text_batch(text, split, a->seed, step, a->seq, 0, a->batch, ids, ids + N);
-    const enum error_code e = transformer_forward(m, ids, ids + N, a->batch, a->seq, &loss, err);
+    text_batch(text, split, asked->seed, step, asked->seq, 0, asked->batch, ids, ids + N);
+    const enum error_code e = transformer_forward(model, ids, ids + N, asked->batch, asked->seq, &loss, err);
     for (int64_t l = 0; l < c->L && !e; l++)
         for (int64_t i = 0; i < N * c->mixture.k && layer_mlp(c, l) == MLP_MIXTURE; i++) {
-            const int64_t expert = ((const int32_t *)m->block[l].experts.data)[i];
+            const int64_t expert = ((const int32_t *)model->block[l].experts.data)[i];
             if (expert >= 0 && expert < c->mixture.E)
                 seen->count[(l * c->V + ids[i / c->mixture.k]) * c->mixture.E + expert]++;
         }
@@ -65,15 +66,17 @@ static enum error_code count_batch(struct transformer *m, const struct text *tex
     return e;
 }
 
-static enum error_code count_choices(struct transformer *m, const struct text *text, const struct asked *a,
-                                     enum text_split split, int batches, struct activations *seen, struct error *err)
+static enum error_code affinity_count_choices(struct transformer *model, const struct text *text,
+                                              const struct asked *asked,
+                                              enum text_split split, int batches, struct activations *seen,
+                                                  struct error *err)
 {
-    const struct model_config *c = &m->config;
+    const struct model_config *c = &model->config;
     *seen = (struct activations){ .L = c->L, .V = c->V, .E = c->mixture.E };
     seen->count = calloc((size_t)(c->L * c->V * c->mixture.E), sizeof *seen->count);
     enum error_code e = seen->count ? OK : fail(err, ERR_MEMORY, "no memory to count the choices of %lld tokens",
                                                 (long long)c->V);
-    for (int i = 0; i < batches && !e; i++) e = count_batch(m, text, a, split, i, seen, err);
+    for (int i = 0; i < batches && !e; i++) e = count_batch(model, text, asked, split, i, seen, err);
     return e;
 }
 
@@ -91,17 +94,18 @@ static enum error_code put_in_order(char *const at[], size_t bytes, const int32_
 }
 
 /* The same model, whose experts have other numbers: also rows of its router. */
-static enum error_code order_layer(struct transformer *m, int layer, const int32_t old[], char *at[], struct error *err)
+static enum error_code order_layer(struct transformer *model, int layer, const int32_t old[], char *at[],
+                                   struct error *err)
 {
-    const int64_t E = m->config.mixture.E;
+    const int64_t E = model->config.mixture.E;
     enum error_code e = OK;
     for (int which = 0; which < 3 && !e; which++) {
         const enum block_param p = which == 0 ? ROUTER_W : which == 1 ? UP_W : DOWN_W;
         size_t bytes = 0;
         for (int64_t i = 0; i < E; i++) {
-            const struct tensor w = m->w[p == ROUTER_W ? param_of_block(&m->config, layer, p)
-                                                       : param_of_expert(&m->config, layer, i, p)];
-            bytes = tensor_bytes(w) / (size_t)(p == ROUTER_W ? mixture_columns(&m->config.mixture) : 1);
+            const struct tensor w = model->w[p == ROUTER_W ? param_of_block(&model->config, layer, p)
+                                                       : param_of_expert(&model->config, layer, i, p)];
+            bytes = tensor_bytes(w) / (size_t)(p == ROUTER_W ? mixture_columns(&model->config.mixture) : 1);
             at[i] = (char *)w.data + (p == ROUTER_W ? bytes * (size_t)i : 0);
         }
         e = put_in_order(at, bytes, old, E, err);
@@ -109,40 +113,41 @@ static enum error_code order_layer(struct transformer *m, int layer, const int32
     return e;
 }
 
-static enum error_code order_experts(struct transformer *m, const struct clusters *c, struct error *err)
+static enum error_code order_experts(struct transformer *model, const struct clusters *clusters, struct error *err)
 {
-    const int64_t E = m->config.mixture.E;
+    const int64_t E = model->config.mixture.E;
     int32_t *const old = malloc((size_t)E * sizeof *old);
     char **const at = malloc((size_t)E * sizeof *at);
     enum error_code e = old && at ? OK : fail(err, ERR_MEMORY, "no memory to order %lld experts", (long long)E);
-    for (int l = 0; l < m->config.L && !e; l++) {
-        if (layer_mlp(&m->config, l) != MLP_MIXTURE) continue;
-        clusters_order(c, E, l, old), e = order_layer(m, l, old, at, err);
+    for (int l = 0; l < model->config.L && !e; l++) {
+        if (layer_mlp(&model->config, l) != MLP_MIXTURE) continue;
+        clusters_order(clusters, E, l, old), e = order_layer(model, l, old, at, err);
     }
     free(old), free(at);
     return e;
 }
 
-static enum error_code write_all(struct transformer *m, const struct clusters *c, const struct asked *a,
-                                 struct error *err)
+static enum error_code affinity_write_all(struct transformer *model, const struct clusters *clusters,
+                                          const struct asked *asked, struct error *err)
 {
-    const struct affinity table = { .V = m->config.V, .parts = c->parts, .part = c->of_token };
+    const struct affinity table = { .V = model->config.V, .parts = clusters->parts, .part = clusters->of_token };
     struct stat st;
     char path[4096];
-    if (disk_make_folder(a->out) != 0 && !(stat(a->out, &st) == 0 && S_ISDIR(st.st_mode)))
-        return fail(err, ERR_FILE, "%s: this folder cannot be made", printable_path(a->out).text);
-    snprintf(path, sizeof path, "%s/affinity.json", a->out);
-    enum error_code e = order_experts(m, c, err);
-    if (!e) e = weights_save(m, a->out, err);
+    if (disk_make_folder(asked->out) != 0 && !(stat(asked->out, &st) == 0 && S_ISDIR(st.st_mode)))
+        return fail(err, ERR_FILE, "%s: this folder cannot be made", printable_path(asked->out).text);
+    snprintf(path, sizeof path, "%s/affinity.json", asked->out);
+    enum error_code e = order_experts(model, clusters, err);
+    if (!e) e = weights_save(model, asked->out, err);
     return e ? e : affinity_write(&table, path, err);
 }
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
-static void print_result(const struct transformer *m, const struct asked *a, const struct activations *seen,
-                         const struct activations *unseen, const struct clusters *c)
+static void print_result(const struct transformer *model, const struct asked *asked, const struct activations *seen,
+                         const struct activations *unseen, const struct clusters *clusters)
 {
-    const double nothing = 1.0 / c->parts, local = clusters_local(seen, c), checked = clusters_local(unseen, c);
+    const double nothing = 1.0 / clusters->parts, local = clusters_local(seen, clusters),
+        checked = clusters_local(unseen, clusters);
     printf("model   %s: %lld layers of %lld experts, %lld for each token; %d parts\n"
            "text    %d batches of %d sequences of %d tokens\n\n"
            "choices inside a part                  of this text   of other text   sent less\n"
@@ -150,40 +155,44 @@ static void print_result(const struct transformer *m, const struct asked *a, con
            "  experts and tokens grouped               %6.1f %%        %6.1f %%     %6.1f %%\n"
            "experts of the part with most choices, over the mean: %.2f\n\n"
            "wrote   %s: config.json, model.safetensors, affinity.json\n",
-           m->config.name, (long long)m->config.L, (long long)m->config.mixture.E, (long long)m->config.mixture.k,
-           c->parts, a->batches, a->batch, a->seq, c->parts, 100 * nothing, 100 * nothing, 100 * local, 100 * checked,
-           c->parts > 1 ? 100 * (1 - (1 - checked) / (1 - nothing)) : 0, clusters_imbalance(seen, c),
-           printable_path(a->out).text);
-    if (m->config.mixture.balance_coefficient > 0)
+           model->config.name, (long long)model->config.L, (long long)model->config.mixture.E,
+               (long long)model->config.mixture.k,
+           clusters->parts, asked->batches, asked->batch, asked->seq, clusters->parts, 100 * nothing, 100 * nothing,
+               100 * local, 100 * checked,
+           clusters->parts > 1 ? 100 * (1 - (1 - checked) / (1 - nothing)) : 0, clusters_imbalance(seen, clusters),
+           printable_path(asked->out).text);
+    if (model->config.mixture.balance_coefficient > 0)
         printf("note    the balance loss counts an expert's number over all layers, so it changes with the numbers\n");
 }
 
-static enum error_code group(struct transformer *m, const struct text *text, const struct asked *a, struct error *err)
+static enum error_code group(struct transformer *model, const struct text *text, const struct asked *asked,
+                             struct error *err)
 {
     struct activations seen, unseen = { 0 };
     struct clusters c = { 0 };
-    enum error_code e = count_choices(m, text, a, TEXT_TRAIN, a->batches, &seen, err);
-    if (!e) e = count_choices(m, text, a, TEXT_VALIDATION, (a->batches + 3) / 4, &unseen, err);
-    if (!e) e = cocluster(&seen, a->ep, &c, err);
-    if (!e) e = write_all(m, &c, a, err);
-    if (!e) print_result(m, a, &seen, &unseen, &c);
+    enum error_code e = affinity_count_choices(model, text, asked, TEXT_TRAIN, asked->batches, &seen, err);
+    if (!e) e = affinity_count_choices(model, text, asked, TEXT_VALIDATION, (asked->batches + 3) / 4, &unseen, err);
+    if (!e) e = cocluster(&seen, asked->ep, &c, err);
+    if (!e) e = affinity_write_all(model, &c, asked, err);
+    if (!e) print_result(model, asked, &seen, &unseen, &c);
     free(seen.count), free(unseen.count), clusters_free(&c);
     return e;
 }
 
-static enum error_code check_model(const struct model_config *c, struct asked *a, struct error *err)
+static enum error_code check_model(const struct model_config *config, struct asked *asked, struct error *err)
 {
-    if (a->seq == 0) a->seq = (int)c->S;
-    if (c->mlp != MLP_MIXTURE)
-        return fail(err, ERR_USAGE, "--model %s: has no experts; mixtral-tiny is a mixture", c->name);
-    if (c->mixture.router.groups > 1)
+    if (asked->seq == 0) asked->seq = (int)config->S;
+    if (config->mlp != MLP_MIXTURE)
+        return fail(err, ERR_USAGE, "--model %s: has no experts; mixtral-tiny is a mixture", config->name);
+    if (config->mixture.router.groups > 1)
         return fail(err, ERR_USAGE, "--model %s: its router chooses in groups of neighbouring experts, which another "
-                    "order of experts would change", c->name);
-    if (c->V < TEXT_VOCABULARY)
-        return fail(err, ERR_USAGE, "--model %s: has V=%lld tokens; text needs %d, one for each byte", c->name,
-                    (long long)c->V, TEXT_VOCABULARY);
-    if (a->seq > c->S)
-        return fail(err, ERR_USAGE, "--seq %d: model %s has S=%lld positions", a->seq, c->name, (long long)c->S);
+                    "order of experts would change", config->name);
+    if (config->V < TEXT_VOCABULARY)
+        return fail(err, ERR_USAGE, "--model %s: has V=%lld tokens; text needs %d, one for each byte", config->name,
+                    (long long)config->V, TEXT_VOCABULARY);
+    if (asked->seq > config->S)
+        return fail(err, ERR_USAGE, "--seq %d: model %s has S=%lld positions", asked->seq, config->name,
+                    (long long)config->S);
     return OK;
 }
 
@@ -196,7 +205,7 @@ enum error_code command_affinity(int argc, char **argv, int *status, struct erro
     const char *dir;
     bool help;
     (void)status;
-    enum error_code e = parse(&a, argc, argv, &help, err);
+    enum error_code e = affinity_parse(&a, argc, argv, &help, err);
     if (e || help) return e;
     e = find_model(&config, a.model, &dir, err);
     if (!e) e = check_model(&config, &a, err);

@@ -36,39 +36,42 @@ struct verdicts {
     enum check_verdict verdict;
 };
 
-static bool all_hold(const struct verdicts *v) { return v->whole->first < 0 && v->single->found[SINGLE_WRONG] == 0; }
+static bool all_hold(const struct verdicts *verdicts)
+{
+    return verdicts->whole->first < 0 && verdicts->single->found[SINGLE_WRONG] == 0;
+}
 
-static enum error_code parse(struct check_options *o, int argc, char **argv, struct error *err)
+static enum error_code cli_check_parse(struct check_options *options, int argc, char **argv, struct error *err)
 {
     const struct option table[] = {
-        { "GOLDEN", NULL, OPTION_STRING, &o->golden, .required = true,
+        { "GOLDEN", NULL, OPTION_STRING, &options->golden, .required = true,
           .help = "a golden file; also the name of an installed one, as gpt2-tied" },
-        { "ACTUAL", NULL, OPTION_STRING, &o->actual, .required = true,
+        { "ACTUAL", NULL, OPTION_STRING, &options->actual, .required = true,
           .help = "a safetensors file with tensors of the same names, or a folder: of a dump that describes "
                   "itself (docs/checking/dumps.md), or of one file per rank" },
-        { "--dtype", "NAME", OPTION_CHOICE, &o->dtype, .choices = formats,
+        { "--dtype", "NAME", OPTION_CHOICE, &options->dtype, .choices = formats,
           .help = "number format of the computation; default: the widest format in ACTUAL" },
-        { "--sums", "NAME", OPTION_CHOICE, &o->sums, .choices = formats,
+        { "--sums", "NAME", OPTION_CHOICE, &options->sums, .choices = formats,
           .help = "number format in which products are summed; default: fp32, or fp64 with --dtype fp64" },
-        { "--parts", "N", OPTION_INT, &o->parts, .min = 1, .max = 64,
+        { "--parts", "N", OPTION_INT, &options->parts, .min = 1, .max = 64,
           .help = "parts of a product that are stored and then added; default: as many as the mesh of the map "
                   "or dump has, for gradients of weights times its microbatches" },
-        { "--fused", NULL, OPTION_SWITCH, &o->fused,
+        { "--fused", NULL, OPTION_SWITCH, &options->fused,
           .help = "hold each operation to one rounding: no step inside it stores its result" },
-        { "--stored-norms", NULL, OPTION_SWITCH, &o->stored_norms,
+        { "--stored-norms", NULL, OPTION_SWITCH, &options->stored_norms,
           .help = "in 16 bits: accept norms that round the mean and the root of each row" },
-        { "--stored-states", NULL, OPTION_SWITCH, &o->stored_states,
+        { "--stored-states", NULL, OPTION_SWITCH, &options->stored_states,
           .help = "in 16 bits: accept weights and moments that are kept in the format, without fp32 masters" },
-        { "--map", "FILE", OPTION_STRING, &o->map,
+        { "--map", "FILE", OPTION_STRING, &options->map,
           .help = "a JSON file that says how tensors are called and how they are cut (docs/checking/checking.md)" },
-        { "--require", "KINDS", OPTION_STRING, &o->require,
+        { "--require", "KINDS", OPTION_STRING, &options->require,
           .help = "kinds of tensors that must be judged, with commas: loss, act, act-grad, grad, step; default: "
                   "more than loss" },
-        { "--as", "PROFILE", OPTION_STRING, &o->as,
+        { "--as", "PROFILE", OPTION_STRING, &options->as,
           .help = "the profile of ACTUAL's steps; a golden file with steps of another profile is refused" },
-        { "--all", NULL, OPTION_SWITCH, &o->all, .help = "print a line for every tensor" },
+        { "--all", NULL, OPTION_SWITCH, &options->all, .help = "print a line for every tensor" },
         THREADS_OPTION,
-        { "--json", "FILE", OPTION_STRING, &o->json,
+        { "--json", "FILE", OPTION_STRING, &options->json,
           .help = "write all results as JSON; -: to standard output, and the report for people to standard error" },
         { 0 }
     };
@@ -79,7 +82,7 @@ static enum error_code parse(struct check_options *o, int argc, char **argv, str
         "Each operation is held to one operation's rounding, computed from ACTUAL's own inputs.\n"
         "The exit status is 0 if all that ACTUAL has is right, 3 if something is\n"
         "wrong or cannot be judged, 1 if a file cannot be used.",
-        argc - 2, argv + 2, table, &o->help, err);
+        argc - 2, argv + 2, table, &options->help, err);
 }
 
 /* Single numbers are summed in a wider format than the rest. */
@@ -91,15 +94,15 @@ static bool is_number(const char *name)
 }
 
 /* What a dump says, or the widest format of a tensor: a gradient in fp32 beside weights in bf16 was summed in fp32. */
-static enum dtype widest(const struct actual *a)
+static enum dtype widest(const struct actual *actual)
 {
     static const enum dtype wide[] = { F64, F32, BF16, F16 };
-    if (a->dtype != DTYPE_COUNT) return a->dtype;
+    if (actual->dtype != DTYPE_COUNT) return actual->dtype;
     for (size_t i = 0; i < sizeof wide / sizeof *wide; i++)
-        for (int f = 0; f < a->files; f++)
-            for (int k = 0; k < a->file[f].st.count; k++)
-                if (strcmp(a->file[f].st.entry[k].dtype, dtype_file_name(wide[i])) == 0 &&
-                    !is_number(a->file[f].st.entry[k].name))
+        for (int f = 0; f < actual->files; f++)
+            for (int k = 0; k < actual->file[f].st.count; k++)
+                if (strcmp(actual->file[f].st.entry[k].dtype, dtype_file_name(wide[i])) == 0 &&
+                    !is_number(actual->file[f].st.entry[k].name))
                     return wide[i];
     return F32;
 }
@@ -108,44 +111,44 @@ static enum dtype widest(const struct actual *a)
 
 struct numbers { char text[140]; };
 
-static struct numbers numbers_of(const struct checked *c)
+static struct numbers numbers_of(const struct checked *checked)
 {
     struct numbers n;                           /* a NaN without its sign */
-    const struct pair_text two = pair_text('e', 2, fabs(c->error), c->bound),
-                           ratio = pair_text('g', 3, fabs(checked_ratio(c)), 1);
+    const struct pair_text two = pair_text('e', 2, fabs(checked->error), checked->bound),
+                           ratio = pair_text('g', 3, fabs(checked_ratio(checked)), 1);
     snprintf(n.text, sizeof n.text, "error %s, bound %s, error/bound %s", two.first, two.second, ratio.first);
     return n;
 }
 
 /* In 16 bits bounds are wide, and the first tensor outside its own may be far behind the mistake. */
-static void print_first_by_itself(FILE *out, const struct single_result *r, const char *where)
+static void print_first_by_itself(FILE *out, const struct single_result *result, const char *where)
 {
     char text[300];
-    say(out, 2, "first to be wrong by itself, in order of execution: %s, %s", r->name, r->made_by);
+    say(out, 2, "first to be wrong by itself, in order of execution: %s, %s", result->name, result->made_by);
     if (where[0]) say(out, 12, "  only on   %s", where);
-    say(out, 12, "  it is     %s", single_describe(r, text, sizeof text));
+    say(out, 12, "  it is     %s", single_describe(result, text, sizeof text));
 }
 
-static void print_first(FILE *out, const struct verdicts *v, const struct actual *a)
+static void print_first(FILE *out, const struct verdicts *verdicts, const struct actual *actual)
 {
-    const struct check_result *r = v->whole;
+    const struct check_result *r = verdicts->whole;
     const struct checked *c = &r->all[r->first];
     char text[300];
     say(out, 2, "first to differ, in order of execution: %s %s", c->name, finding_words(c->finding));
     if (c->why[0]) say(out, 12, "  why       %s", c->why);
     if (c->finding == DIFFERS || c->finding == NOT_FINITE) {
         say(out, 12, "  numbers   %s", numbers_of(c).text);
-        if (a->ranks > 1)
+        if (actual->ranks > 1)
             say(out, 12, "  wrong on  %s: %d of the %d ranks that have it",
-                    diagnose_place(text, sizeof text, &a->mesh, c->on), devices_count(&c->on->failing),
+                    diagnose_place(text, sizeof text, &actual->mesh, c->on), devices_count(&c->on->failing),
                     devices_count(&c->on->holding));
         if (c->micros[0]) say(out, 12, "  in time   %s", c->micros);
-        if (stale_describe(text, sizeof text, v->golden, a, c->name, c->bound)[0] ||
-            diagnose_scale(text, sizeof text, &a->mesh, 1, c->on)[0])
+        if (stale_describe(text, sizeof text, verdicts->golden, actual, c->name, c->bound)[0] ||
+            diagnose_scale(text, sizeof text, &actual->mesh, 1, c->on)[0])
             say(out, 12, "  it is     %s", text);
         if (c->copies[0]) say(out, 12, "  copies    %s", c->copies);
-        if (v->copy.name[0] && v->copy_of == r->first)
-            say(out, 12, "  by itself %s", single_describe(&v->copy, text, sizeof text));
+        if (verdicts->copy.name[0] && verdicts->copy_of == r->first)
+            say(out, 12, "  by itself %s", single_describe(&verdicts->copy, text, sizeof text));
     }
     for (int i = r->first - 1; i >= 0; i--)
         if (r->all[i].finding == HOLDS) {
@@ -154,21 +157,22 @@ static void print_first(FILE *out, const struct verdicts *v, const struct actual
         }
 }
 
-static void print_counts(FILE *out, const struct check_result *r)
+static void print_counts(FILE *out, const struct check_result *result)
 {
     for (int f = 0; f < FINDING_COUNT; f++)
-        if (r->found[f]) fprintf(out, "  %5d  %s\n", r->found[f], finding_words((enum finding)f));
+        if (result->found[f]) fprintf(out, "  %5d  %s\n", result->found[f], finding_words((enum finding)f));
     int apart = 0;
-    for (int i = 0; i < r->count; i++) apart += r->all[i].copies[0] && r->all[i].finding == HOLDS;
+    for (int i = 0; i < result->count; i++) apart += result->all[i].copies[0] && result->all[i].finding == HOLDS;
     if (apart) fprintf(out, "  %5d  of them with copies that differ within rounding\n", apart);
-    if (r->extras) say(out, 9, "  %5d  not golden: %s%s", r->extras, r->extra[0], r->extras > 1 ? ", ..." : "");
+    if (result->extras) say(out, 9, "  %5d  not golden: %s%s", result->extras, result->extra[0],
+                            result->extras > 1 ? ", ..." : "");
 }
 
-static void print_all(FILE *out, const struct check_result *r, const struct singles *single)
+static void check_print_all(FILE *out, const struct check_result *result, const struct singles *single)
 {
     struct columns t = columns_start(out);
-    do for (int i = 0; i < r->count; i++) {
-        const struct checked *c = &r->all[i];
+    do for (int i = 0; i < result->count; i++) {
+        const struct checked *c = &result->all[i];
         const bool compared = c->finding == HOLDS || c->finding == DIFFERS;
         columns_add(&t, LEFT_ALIGNED, "%s", c->name);
         if (compared)
@@ -181,69 +185,72 @@ static void print_all(FILE *out, const struct check_result *r, const struct sing
     } while (columns_again(&t));
 }
 
-static void print_result(FILE *out, const struct check_options *o, const struct verdicts *v, const struct actual *a,
-                         enum dtype format)
+static void print_result(FILE *out, const struct check_options *options, const struct verdicts *verdicts,
+                         const struct actual *actual, enum dtype format)
 {
-    const struct check_result *r = v->whole;
+    const struct check_result *r = verdicts->whole;
     const char *const as_a_whole = r->first >= 0 ? r->all[r->first].name : NULL,
-               *const first = v->first_by_itself ? v->first_by_itself->name : as_a_whole;
-    say(out, 8, "golden  %s", o->golden);
-    say(out, 8, "actual  %s, %d file%s, computed in %s", o->actual, a->files, plural(a->files), dtype_name(format));
-    if (a->program) say(out, 8, "program %s", printable(a->program).text);
+               *const first = verdicts->first_by_itself ? verdicts->first_by_itself->name : as_a_whole;
+    say(out, 8, "golden  %s", options->golden);
+    say(out, 8, "actual  %s, %d file%s, computed in %s", options->actual, actual->files, plural(actual->files),
+        dtype_name(format));
+    if (actual->program) say(out, 8, "program %s", printable(actual->program).text);
     fprintf(out, "\n");
-    if (o->all) print_all(out, r, v->single);
-    if (r->first >= 0 && v->first_by_itself)
-        print_first_by_itself(out, v->first_by_itself, v->single->where[v->first_by_itself - v->single->all]);
-    if (r->first >= 0) print_first(out, v, a);
+    if (options->all) check_print_all(out, r, verdicts->single);
+    if (r->first >= 0 && verdicts->first_by_itself)
+        print_first_by_itself(out, verdicts->first_by_itself,
+                              verdicts->single->where[verdicts->first_by_itself - verdicts->single->all]);
+    if (r->first >= 0) print_first(out, verdicts, actual);
     if (r->worst >= 0)
         say(out, 2, "%s: %s, %s", r->first >= 0 ? "largest error/bound" : "nearest to its bound", r->all[r->worst].name,
             numbers_of(&r->all[r->worst]).text);
     fprintf(out, "\n");
     print_counts(out, r);
     fprintf(out, "\n");
-    operations_print(out, v->single, o->all);
-    check_verdict_print(out, v->verdict, &v->kinds, first);
+    operations_print(out, verdicts->single, options->all);
+    check_verdict_print(out, verdicts->verdict, &verdicts->kinds, first);
 }
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
-static void add_checked(cJSON *list, const struct checked *c, const struct single_result *by_itself,
-                        const struct actual *a)
+static void add_checked(cJSON *list, const struct checked *checked, const struct single_result *by_itself,
+                        const struct actual *actual)
 {
     char text[160];
     cJSON *o = cJSON_CreateObject();
     cJSON_AddItemToArray(list, o);
-    cJSON_AddStringToObject(o, "tensor", c->name);
-    cJSON_AddBoolToObject(o, "fails", finding_fails(c->finding));
-    cJSON_AddStringToObject(o, "finding", finding_words(c->finding));
-    cJSON_AddStringToObject(o, "judged", judgement_words(judgement_of(c, by_itself)));
-    cJSON_AddNumberToObject(o, "bound", c->bound);
-    if (c->why[0]) cJSON_AddStringToObject(o, "why", c->why);
-    if (c->copies[0]) cJSON_AddStringToObject(o, "copies", c->copies);
-    if (c->micros[0]) cJSON_AddStringToObject(o, "microbatches", c->micros);
-    if (!c->compared || c->finding == MISSHAPED) return;
-    cJSON_AddNumberToObject(o, "error", c->error);
-    cJSON_AddNumberToObject(o, "ratio", checked_ratio(c));
-    cJSON_AddNumberToObject(o, "rank", c->rank);
-    if (!finding_fails(c->finding)) return;
-    cJSON_AddStringToObject(o, "wrong_on", diagnose_place(text, sizeof text, &a->mesh, c->on));
-    cJSON_AddStringToObject(o, "scale", diagnose_scale(text, sizeof text, &a->mesh, 1, c->on));
+    cJSON_AddStringToObject(o, "tensor", checked->name);
+    cJSON_AddBoolToObject(o, "fails", finding_fails(checked->finding));
+    cJSON_AddStringToObject(o, "finding", finding_words(checked->finding));
+    cJSON_AddStringToObject(o, "judged", judgement_words(judgement_of(checked, by_itself)));
+    cJSON_AddNumberToObject(o, "bound", checked->bound);
+    if (checked->why[0]) cJSON_AddStringToObject(o, "why", checked->why);
+    if (checked->copies[0]) cJSON_AddStringToObject(o, "copies", checked->copies);
+    if (checked->micros[0]) cJSON_AddStringToObject(o, "microbatches", checked->micros);
+    if (!checked->compared || checked->finding == MISSHAPED) return;
+    cJSON_AddNumberToObject(o, "error", checked->error);
+    cJSON_AddNumberToObject(o, "ratio", checked_ratio(checked));
+    cJSON_AddNumberToObject(o, "rank", checked->rank);
+    if (!finding_fails(checked->finding)) return;
+    cJSON_AddStringToObject(o, "wrong_on", diagnose_place(text, sizeof text, &actual->mesh, checked->on));
+    cJSON_AddStringToObject(o, "scale", diagnose_scale(text, sizeof text, &actual->mesh, 1, checked->on));
 }
 
-static enum error_code write_json(const char *path, const struct verdicts *v, const struct actual *a, enum dtype format,
-                                  struct error *err)
+static enum error_code cli_check_write_json(const char *path, const struct verdicts *verdicts,
+                                            const struct actual *actual, enum dtype format, struct error *err)
 {
-    const struct check_result *r = v->whole;
+    const struct check_result *r = verdicts->whole;
     cJSON *root = document_start("orrery check");
-    cJSON_AddBoolToObject(root, "holds", v->verdict == CHECK_OK);
-    cJSON_AddStringToObject(root, "verdict", check_verdict_word(v->verdict));
+    cJSON_AddBoolToObject(root, "holds", verdicts->verdict == CHECK_OK);
+    cJSON_AddStringToObject(root, "verdict", check_verdict_word(verdicts->verdict));
     cJSON_AddStringToObject(root, "dtype", dtype_name(format));
     if (r->first >= 0) cJSON_AddStringToObject(root, "first", r->all[r->first].name);
     if (r->worst >= 0) cJSON_AddStringToObject(root, "worst", r->all[r->worst].name);
     cJSON *list = cJSON_AddArrayToObject(root, "tensors"), *extra = cJSON_AddArrayToObject(root, "extra");
-    for (int i = 0; i < r->count; i++) add_checked(list, &r->all[i], singles_find(v->single, r->all[i].name), a);
+    for (int i = 0; i < r->count; i++)
+        add_checked(list, &r->all[i], singles_find(verdicts->single, r->all[i].name), actual);
     for (int i = 0; i < r->extras; i++) cJSON_AddItemToArray(extra, cJSON_CreateString(r->extra[i]));
-    operations_json(root, v->single);
+    operations_json(root, verdicts->single);
     enum error_code e = json_write(path, root, err);
     cJSON_Delete(root);
     return e;
@@ -251,109 +258,113 @@ static enum error_code write_json(const char *path, const struct verdicts *v, co
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
-static bool is_right(const struct single_result *r)
+static bool is_right(const struct single_result *result)
 {
-    return r && (r->verdict == SINGLE_RIGHT || r->verdict == SINGLE_STEPWISE);
+    return result && (result->verdict == SINGLE_RIGHT || result->verdict == SINGLE_STEPWISE);
 }
 
 /* The first operation that is wrong by itself, if it comes before the first tensor that differs, or this is right by
  * itself on all ranks; else NULL: NaN is named where it comes up.  In 16 bits tensors have wide bounds, and the first
  * that exceeds its own may be far behind the mistake. */
-static const struct single_result *first_by_itself(const struct check_result *r, const struct singles *s)
+static const struct single_result *first_by_itself(const struct check_result *result, const struct singles *singles)
 {
     const struct single_result *wrong = NULL;
-    if (r->first >= 0 && r->all[r->first].finding == NOT_FINITE) return NULL;
-    const bool passed_on = r->first >= 0 && !r->all[r->first].apart &&
-                           is_right(singles_find(s, r->all[r->first].name));
-    for (int i = 0; i < s->count && wrong == NULL; i++)
-        if (s->all[i].verdict == SINGLE_WRONG) wrong = &s->all[i];
-    for (int i = 0; i <= r->first && wrong; i++)
-        if (strcmp(r->all[i].name, wrong->name) == 0)
-            return passed_on || i < r->first || r->all[i].finding == COPIES ? wrong : NULL;
-    return passed_on || r->first < 0 ? wrong : NULL;
+    if (result->first >= 0 && result->all[result->first].finding == NOT_FINITE) return NULL;
+    const bool passed_on = result->first >= 0 && !result->all[result->first].apart &&
+                           is_right(singles_find(singles, result->all[result->first].name));
+    for (int i = 0; i < singles->count && wrong == NULL; i++)
+        if (singles->all[i].verdict == SINGLE_WRONG) wrong = &singles->all[i];
+    for (int i = 0; i <= result->first && wrong; i++)
+        if (strcmp(result->all[i].name, wrong->name) == 0)
+            return passed_on || i < result->first || result->all[i].finding == COPIES ? wrong : NULL;
+    return passed_on || result->first < 0 ? wrong : NULL;
 }
 
 /* where: of struct singles. */
-static enum error_code fail_by_itself(const struct single_result *r, const char *where, struct error *err)
+static enum error_code fail_by_itself(const struct single_result *result, const char *where, struct error *err)
 {
     char text[300];
-    return fail(err, ERR_CHECK, "%s is not what its own inputs give%s%s: %s", r->name, where[0] ? " on " : "", where,
-                single_describe(r, text, sizeof text));
+    return fail(err, ERR_CHECK, "%s is not what its own inputs give%s%s: %s", result->name,
+                where[0] ? " on " : "", where, single_describe(result, text, sizeof text));
 }
 
 /* The first tensor that differs, where its copies do. */
-static enum error_code fail_by_copies(const struct verdicts *v, const struct actual *a, const struct checked *c,
-                                      struct error *err)
+static enum error_code fail_by_copies(const struct verdicts *verdicts, const struct actual *actual,
+                                      const struct checked *checked, struct error *err)
 {
     char text[300], place[160];
-    if (v->copy.name[0] == 0) return fail(err, ERR_CHECK, "%s differs, and so do its copies: %s", c->name, c->copies);
-    return fail(err, ERR_CHECK, "%s is not what its own inputs give on %s: %s", v->copy.name,
-                diagnose_place(place, sizeof place, &a->mesh, v->whole->all[v->copy_of].on),
-                single_describe(&v->copy, text, sizeof text));
+    if (verdicts->copy.name[0] == 0)
+        return fail(err, ERR_CHECK, "%s differs, and so do its copies: %s", checked->name, checked->copies);
+    return fail(err, ERR_CHECK, "%s is not what its own inputs give on %s: %s", verdicts->copy.name,
+                diagnose_place(place, sizeof place, &actual->mesh, verdicts->whole->all[verdicts->copy_of].on),
+                single_describe(&verdicts->copy, text, sizeof text));
 }
 
 /* Say the first thing that is wrong. */
-static enum error_code fail_by_first(const struct verdicts *v, const struct actual *a, struct error *err)
+static enum error_code fail_by_first(const struct verdicts *verdicts, const struct actual *actual, struct error *err)
 {
-    const struct check_result *r = v->whole;
-    if (v->first_by_itself)
-        return fail_by_itself(v->first_by_itself, v->single->where[v->first_by_itself - v->single->all], err);
+    const struct check_result *r = verdicts->whole;
+    if (verdicts->first_by_itself)
+        return fail_by_itself(verdicts->first_by_itself,
+                              verdicts->single->where[verdicts->first_by_itself - verdicts->single->all], err);
     const struct checked *c = &r->all[r->first];
-    if (c->finding == DIFFERS && c->apart) return fail_by_copies(v, a, c, err);
-    if (c->finding == NOT_FINITE && c->on && a->mesh.devices > 1) {
+    if (c->finding == DIFFERS && c->apart) return fail_by_copies(verdicts, actual, c, err);
+    if (c->finding == NOT_FINITE && c->on && actual->mesh.devices > 1) {
         char place[160];
         return fail(err, ERR_CHECK, "%s %s on %s", c->name, finding_words(c->finding),
-                    diagnose_place(place, sizeof place, &a->mesh, c->on));
+                    diagnose_place(place, sizeof place, &actual->mesh, c->on));
     }
     return fail(err, ERR_CHECK, "%s %s%s%.250s", c->name, finding_words(c->finding), c->why[0] ? ": " : "", c->why);
 }
 
-static enum error_code report(const struct check_options *o, const struct verdicts *found, const struct actual *a,
-                              enum dtype format, struct error *err)
+static enum error_code check_report(const struct check_options *options, const struct verdicts *found,
+                                    const struct actual *actual, enum dtype format, struct error *err)
 {
     struct error lacking = { 0 };
     struct verdicts v = *found;
     v.kinds = checked_kinds_count(v.whole, v.single);
-    const enum error_code enough = checked_kinds_enough(&v.kinds, v.whole, format, o->required, &lacking);
+    const enum error_code enough = checked_kinds_enough(&v.kinds, v.whole, format, options->required, &lacking);
     v.verdict = !all_hold(&v) ? CHECK_FAILED : enough ? CHECK_NOT_ENOUGH : CHECK_OK;
     v.first_by_itself = first_by_itself(v.whole, v.single);
-    print_result(o->json && strcmp(o->json, "-") == 0 ? stderr : stdout, o, &v, a, format);
-    const enum error_code e = o->json ? fail_about(err, write_json(o->json, &v, a, format, err), "--json") : OK;
+    print_result(options->json && strcmp(options->json, "-") == 0 ? stderr : stdout, options, &v, actual, format);
+    const enum error_code e = options->json
+        ? fail_about(err, cli_check_write_json(options->json, &v, actual, format, err), "--json") : OK;
     if (e || v.verdict == CHECK_OK) return e;
-    return v.verdict == CHECK_FAILED ? fail_by_first(&v, a, err) : fail(err, ERR_CHECK, "%s", lacking.text);
+    return v.verdict == CHECK_FAILED ? fail_by_first(&v, actual, err) : fail(err, ERR_CHECK, "%s", lacking.text);
 }
 
 enum { MOST_COPIES = 4 };               /* tensors whose copies are looked at: a state may be listed after its weight */
 
 /* Where copies of the first tensor that differs do, too: what is wrong with it on the ranks that differ. */
-static enum error_code check_copies(struct verdicts *v, const struct actual *a, enum dtype format,
+static enum error_code check_copies(struct verdicts *verdicts, const struct actual *actual, enum dtype format,
                                     struct rounding rounding, struct error *err)
 {
-    const struct check_result *r = v->whole;
+    const struct check_result *r = verdicts->whole;
     enum error_code e = OK;
     if (r->first < 0 || !r->all[r->first].apart || r->all[r->first].finding != DIFFERS) return OK;
     for (int i = r->first, tried = 0; i < r->count && tried < MOST_COPIES && !e; i++) {
         if (!r->all[i].apart || r->all[i].finding != DIFFERS) continue;
-        tried++, v->copy_of = i;
-        e = singles_check_copy(v->golden, a, format, rounding, r->all[i].name, &r->all[i].on->failing, &v->copy, err);
-        if (!e && v->copy.verdict == SINGLE_WRONG) return OK;
+        tried++, verdicts->copy_of = i;
+        e = singles_check_copy(verdicts->golden, actual, format, rounding, r->all[i].name, &r->all[i].on->failing,
+                               &verdicts->copy, err);
+        if (!e && verdicts->copy.verdict == SINGLE_WRONG) return OK;
     }
-    v->copy.name[0] = 0;
+    verdicts->copy.name[0] = 0;
     return e;
 }
 
-static enum error_code compare(const struct check_options *o, const struct golden *golden, struct actual *actual,
-                               struct error *err)
+static enum error_code check_compare(const struct check_options *options, const struct golden *golden,
+                                     struct actual *actual, struct error *err)
 {
-    const enum dtype format = o->dtype ? dtype_by_name(o->dtype) : widest(actual);
-    struct rounding rounding = rounding_of(format, o->sums ? dtype_by_name(o->sums) : actual->sums,
-                                           o->parts > 0 ? o->parts : singles_parts(actual));
+    const enum dtype format = options->dtype ? dtype_by_name(options->dtype) : widest(actual);
+    struct rounding rounding = rounding_of(format, options->sums ? dtype_by_name(options->sums) : actual->sums,
+                                           options->parts > 0 ? options->parts : singles_parts(actual));
     struct check_result result;
     struct singles singles;
     struct check_progress progress;
-    rounding.fused = o->fused, rounding.stored_norms = o->stored_norms;
-    rounding.stored_states = o->stored_states;
-    if (o->parts == 0) rounding.gradient_parts = singles_gradient_parts(golden, actual);
+    rounding.fused = options->fused, rounding.stored_norms = options->stored_norms;
+    rounding.stored_states = options->stored_states;
+    if (options->parts == 0) rounding.gradient_parts = singles_gradient_parts(golden, actual);
     check_progress_begin(&progress, golden, actual);
     enum error_code e = check_files(golden, actual, format, &result, err);
     check_progress_next(&progress);
@@ -366,22 +377,23 @@ static enum error_code compare(const struct check_options *o, const struct golde
     if (!e) e = check_copies(&v, actual, format, rounding, err);
     check_progress_end(&progress);
     if (!compared) return e;
-    if (!e) e = report(o, &v, actual, format, err);
+    if (!e) e = check_report(options, &v, actual, format, err);
     if (recomputed) singles_free(&singles);
     check_result_free(&result);
     return e;
 }
 
 /* The steps that a golden file has are of the profile that it was made with. */
-static enum error_code check_profile(const char *as, const struct golden *g, struct error *err)
+static enum error_code check_profile(const char *as, const struct golden *golden, struct error *err)
 {
     struct conventions wanted;
     const enum error_code e = as ? conventions_parse(&wanted, as, err) : OK;
     if (e || as == NULL) return e;
     for (enum convention c = 0; c < CONVENTIONS; c++)
-        if (convention(&wanted, c) != convention(&g->as, c))
+        if (convention(&wanted, c) != convention(&golden->as, c))
             return fail(err, ERR_USAGE, "--as %s: the golden file's steps are those of %s: make one with "
-                        "`orrery golden make --as %s`", as, g->as.text[0] ? g->as.text : profile_names[AS_ORRERY], as);
+                        "`orrery golden make --as %s`", as, golden->as.text[0] ? golden->as.text
+                            : profile_names[AS_ORRERY], as);
     return OK;
 }
 
@@ -392,7 +404,7 @@ enum error_code command_check(int argc, char **argv, int *status, struct error *
     struct actual actual;
     char room[4096];
     (void)status;
-    enum error_code e = parse(&o, argc, argv, err);
+    enum error_code e = cli_check_parse(&o, argc, argv, err);
     if (e || o.help || launcher_rank() != 0) return e;          /* only rank 0 compares */
     e = fail_about(err, checked_kinds_read(o.require, &o.required, err), "--require");
     if (e) return e;
@@ -403,7 +415,7 @@ enum error_code command_check(int argc, char **argv, int *status, struct error *
     const bool fits = !e;
     if (fits) e = fail_about(err, actual_open(&actual, o.actual, o.map, err), "ACTUAL");
     if (fits && !e) {
-        e = compare(&o, &golden, &actual, err);
+        e = check_compare(&o, &golden, &actual, err);
         actual_close(&actual);
     }
     golden_close(&golden);

@@ -3,45 +3,45 @@
 
 static const double share[] = { 0.25, 0.75 };   /* of the time: to recompute an operation takes longer */
 
-static void show(struct check_progress *p, const char *name)
+static void check_progress_show(struct check_progress *progress, const char *name)
 {
     double part = 0;
     for (int i = 0; i < 2; i++) {
-        const double done = p->all[i] > 0 ? p->done[i] / p->all[i] : 1;
-        part += share[i] * (p->phase > i || done > 1 ? 1 : done);
+        const double done = progress->all[i] > 0 ? progress->done[i] / progress->all[i] : 1;
+        part += share[i] * (progress->phase > i || done > 1 ? 1 : done);
     }
-    time_left_show(&p->line, part, p->phase ? "recomputing" : "comparing", name);
+    time_left_show(&progress->line, part, progress->phase ? "recomputing" : "comparing", name);
 }
 
-static void see(void *context, const char *name, int64_t elements)
+static void check_progress_see(void *context, const char *name, int64_t elements)
 {
     struct check_progress *p = context;
     p->done[p->phase] += (double)elements;
-    show(p, name);
+    check_progress_show(p, name);
 }
 
 /* Of a run whose steps are not all in the file only the first pass. */
-static bool is_recomputed(const struct golden *g, const char *name)
+static bool is_recomputed(const struct golden *golden, const char *name)
 {
     const bool pass = strncmp(name, "act/", 4) == 0 || strncmp(name, "grad/", 5) == 0;
-    return pass || ((g->every_step || g->steps == 1) && checked_kind_of(name) == KIND_STEP);
+    return pass || ((golden->every_step || golden->steps == 1) && checked_kind_of(name) == KIND_STEP);
 }
 
-void check_progress_begin(struct check_progress *p, const struct golden *g, struct actual *a)
+void check_progress_begin(struct check_progress *progress, const struct golden *golden, struct actual *actual)
 {
-    *p = (struct check_progress){ .phase = 0 };
-    time_left_begin(&p->line);
-    if (!p->line.shown) return;
-    for (int i = 0; i < g->file.count; i++) {
-        const struct safetensors_entry *t = &g->file.entry[i];
+    *progress = (struct check_progress){ .phase = 0 };
+    time_left_begin(&progress->line);
+    if (!progress->line.shown) return;
+    for (int i = 0; i < golden->file.count; i++) {
+        const struct safetensors_entry *t = &golden->file.entry[i];
         const bool weight = strncmp(t->name, "start/", 6) == 0;
-        if ((golden_is_input(t->name) && !weight) || !actual_has(a, t->name)) continue;
-        p->all[0] += (double)t->count;
-        if (!weight && is_recomputed(g, t->name)) p->all[1] += (double)t->count;
+        if ((golden_is_input(t->name) && !weight) || !actual_has(actual, t->name)) continue;
+        progress->all[0] += (double)t->count;
+        if (!weight && is_recomputed(golden, t->name)) progress->all[1] += (double)t->count;
     }
-    a->seen = see, a->seen_context = p;
+    actual->seen = check_progress_see, actual->seen_context = progress;
 }
 
-void check_progress_next(struct check_progress *p) { p->phase = 1; }
+void check_progress_next(struct check_progress *progress) { progress->phase = 1; }
 
-void check_progress_end(struct check_progress *p) { time_left_end(&p->line); }
+void check_progress_end(struct check_progress *progress) { time_left_end(&progress->line); }

@@ -48,7 +48,8 @@ static struct option *with_output_options(const struct option *table, struct out
 
 static struct help_listener listener;
 
-void listen_to_help(const struct help_listener *l) { listener = l ? *l : (struct help_listener){ 0 }; }
+void listen_to_help(const struct help_listener *help_listener) { listener = help_listener ? *help_listener
+                                                                : (struct help_listener){ 0 }; }
 
 static void print_help_of(const char *command, const char *usage, const char *what, const struct option *table)
 {
@@ -88,25 +89,25 @@ enum error_code parse_command(const char *command, const char *usage, const char
 
 /* ---- what commands share ----------------------------------------------------------------------------------------- */
 
-enum error_code find_model(struct model_config *c, const char *word, const char **dir, struct error *err)
+enum error_code find_model(struct model_config *config, const char *word, const char **dir, struct error *err)
 {
     struct stat st;
     char path[4096];
     int64_t batch;
     *dir = stat(word, &st) == 0 && S_ISDIR(st.st_mode) ? word : NULL;
-    if (*dir == NULL) return model_config_preset(c, &batch, word, err);
+    if (*dir == NULL) return model_config_preset(config, &batch, word, err);
     snprintf(path, sizeof path, "%s/config.json", *dir);
-    return fail_about(err, model_config_read(c, path, err), "--model");
+    return fail_about(err, model_config_read(config, path, err), "--model");
 }
 
-cJSON *add_worst(cJSON *to, const char *name, const struct worst *w)
+cJSON *add_worst(cJSON *to, const char *name, const struct worst *worst)
 {
     cJSON *o = cJSON_AddObjectToObject(to, name);
-    cJSON_AddStringToObject(o, "tensor", w->tensor);
-    cJSON_AddNumberToObject(o, "device", w->rank);
-    cJSON_AddNumberToObject(o, "step", (double)w->step);
-    cJSON_AddNumberToObject(o, "error", w->error);
-    cJSON_AddNumberToObject(o, "bound", w->bound);
+    cJSON_AddStringToObject(o, "tensor", worst->tensor);
+    cJSON_AddNumberToObject(o, "device", worst->rank);
+    cJSON_AddNumberToObject(o, "step", (double)worst->step);
+    cJSON_AddNumberToObject(o, "error", worst->error);
+    cJSON_AddNumberToObject(o, "bound", worst->bound);
     return o;
 }
 
@@ -153,13 +154,13 @@ static void print_topics(const char *command, const char *what, const struct com
 }
 
 /* Run with the default topic inserted into the words. */
-static enum error_code run_default(const struct command *c, int argc, char **argv, int *status, struct error *err)
+static enum error_code run_default(const struct command *command, int argc, char **argv, int *status, struct error *err)
 {
     char **words = calloc((size_t)argc + 2, sizeof *words);
     if (words == NULL) return fail(err, ERR_MEMORY, "no memory for %d words", argc + 1);
     for (int i = 0; i < argc; i++) words[i < 2 ? i : i + 1] = argv[i];
-    words[2] = (char *)c->name;
-    const enum error_code e = c->run(argc + 1, words, status, err);
+    words[2] = (char *)command->name;
+    const enum error_code e = command->run(argc + 1, words, status, err);
     free(words);
     return e;
 }

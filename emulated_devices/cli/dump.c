@@ -12,17 +12,17 @@ struct dump_options {
     uint64_t seed;
 };
 
-static enum error_code parse(struct dump_options *o, int argc, char **argv, bool *help, struct error *err)
+static enum error_code dump_parse(struct dump_options *options, int argc, char **argv, bool *help, struct error *err)
 {
     const struct option table[] = {
-        { "OUT", NULL, OPTION_STRING, &o->out, .required = true, .help = "the file to write, safetensors" },
-        { "--batch", "FILE", OPTION_STRING, &o->batch, .required = true,
+        { "OUT", NULL, OPTION_STRING, &options->out, .required = true, .help = "the file to write, safetensors" },
+        { "--batch", "FILE", OPTION_STRING, &options->batch, .required = true,
           .help = "safetensors with ids and labels, integers [sequences, tokens]; labels -1 and -100 are ignored" },
-        { "--model", "NAME|DIR", OPTION_STRING, &o->model,
+        { "--model", "NAME|DIR", OPTION_STRING, &options->model,
           .help = "a preset of `orrery list`, or a Hugging Face folder with weights" },
-        { "--dtype", "NAME", OPTION_CHOICE, &o->dtype, .choices = number_formats, .help = "number format" },
-        { "--seed", "N", OPTION_UINT64, &o->seed, .help = "seed of the initial weights of a preset" },
-        { "--save", "DIR", OPTION_STRING, &o->save, .help = "also save the model as a Hugging Face folder" },
+        { "--dtype", "NAME", OPTION_CHOICE, &options->dtype, .choices = number_formats, .help = "number format" },
+        { "--seed", "N", OPTION_UINT64, &options->seed, .help = "seed of the initial weights of a preset" },
+        { "--save", "DIR", OPTION_STRING, &options->save, .help = "also save the model as a Hugging Face folder" },
         THREADS_OPTION,
         { 0 }
     };
@@ -33,12 +33,12 @@ static enum error_code parse(struct dump_options *o, int argc, char **argv, bool
         argc - 2, argv + 2, table, help, err);
 }
 
-static enum error_code save(const struct replay *r, const char *dir, struct error *err)
+static enum error_code save(const struct replay *replay, const char *dir, struct error *err)
 {
     struct stat st;
     if (mkdir(dir, 0777) != 0 && !(stat(dir, &st) == 0 && S_ISDIR(st.st_mode)))
         return fail(err, ERR_FILE, "--save %s: this folder cannot be made", printable_path(dir).text);
-    return fail_about(err, weights_save(&r->model, dir, err), "--save");
+    return fail_about(err, weights_save(&replay->model, dir, err), "--save");
 }
 
 enum error_code command_dump(int argc, char **argv, int *status, struct error *err)
@@ -49,7 +49,7 @@ enum error_code command_dump(int argc, char **argv, int *status, struct error *e
     const char *dir;
     bool help;
     (void)status;
-    enum error_code e = parse(&o, argc, argv, &help, err);
+    enum error_code e = dump_parse(&o, argc, argv, &help, err);
     if (e || help) return e;
     e = find_model(&g.config, o.model, &dir, err);
     if (!e) e = fail_about(err, batch_read(&g, o.batch, 1, err), "--batch");

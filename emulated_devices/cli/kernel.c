@@ -63,27 +63,27 @@ static bool listed(const char *words, const char *word, size_t length)
 }
 
 /* Whether the file defines a function, and not alone.c for it. */
-static bool defines(const struct built *b, const char *function)
+static bool defines(const struct built *built, const char *function)
 {
-    void *found = dlsym(b->object, function);
-    return found != NULL && found != dlsym(b->object, "alone_convert");
+    void *found = dlsym(built->object, function);
+    return found != NULL && found != dlsym(built->object, "alone_convert");
 }
 
-static bool is_here(const struct built *b, int row)
+static bool is_here(const struct built *built, int row)
 {
     const char *operation = conformance_row(row);
     const size_t length = operation_length(row);
     char name[80];
     snprintf(name, sizeof name, "cuda_%.*s", (int)length, operation);
-    if (defines(b, name)) return true;
+    if (defines(built, name)) return true;
     for (size_t i = 0; i < sizeof serves / sizeof *serves; i++)
-        if (listed(serves[i].operations, operation, length) && defines(b, serves[i].function)) return true;
+        if (listed(serves[i].operations, operation, length) && defines(built, serves[i].function)) return true;
     return false;
 }
 
-static bool is_asked(const struct built *b, const struct kernel_options *o, int row)
+static bool is_asked(const struct built *built, const struct kernel_options *options, int row)
 {
-    return is_here(b, row) && (o->only == NULL || strstr(conformance_row(row), o->only) != NULL);
+    return is_here(built, row) && (options->only == NULL || strstr(conformance_row(row), options->only) != NULL);
 }
 
 /* ---- building ---------------------------------------------------------------------------------------------------- */
@@ -119,20 +119,20 @@ static bool find_function(void *object, const char *name, void *to)
     return found != NULL;
 }
 
-static enum error_code load(struct built *b, const char *object, struct error *err)
+static enum error_code kernel_load(struct built *built, const char *object, struct error *err)
 {
-    b->object = dlopen(object, RTLD_LAZY | RTLD_LOCAL);
-    if (b->object == NULL) return fail(err, ERR_FORMAT, "cannot be loaded: %s", dlerror());
-    b->backend = backend_find("kernel");
-    const bool all = find_function(b->object, "judge_reports", &b->reports)
-                     && find_function(b->object, "judge_report", &b->report)
-                     && find_function(b->object, "judge_print", &b->print)
-                     && find_function(b->object, "judge_look_for_leaks", &b->look_for_leaks);
-    if (!all || b->backend == NULL) return fail(err, ERR_FORMAT, "cannot be loaded: it has no judge");
-    return b->print(false), OK;
+    built->object = dlopen(object, RTLD_LAZY | RTLD_LOCAL);
+    if (built->object == NULL) return fail(err, ERR_FORMAT, "cannot be loaded: %s", dlerror());
+    built->backend = backend_find("kernel");
+    const bool all = find_function(built->object, "judge_reports", &built->reports)
+                     && find_function(built->object, "judge_report", &built->report)
+                     && find_function(built->object, "judge_print", &built->print)
+                     && find_function(built->object, "judge_look_for_leaks", &built->look_for_leaks);
+    if (!all || built->backend == NULL) return fail(err, ERR_FORMAT, "cannot be loaded: it has no judge");
+    return built->print(false), OK;
 }
 
-static enum error_code build(struct built *b, const char *file, struct error *err)
+static enum error_code build(struct built *built, const char *file, struct error *err)
 {
     char tree[PATH_MAX], kernel[PATH_MAX];
     const size_t n = strlen(file);
@@ -143,7 +143,7 @@ static enum error_code build(struct built *b, const char *file, struct error *er
                                    "folder");
     const char *object = temporary_file(err);
     enum error_code e = object ? run_build(tree, kernel, object, err) : ERR_FILE;
-    return e ? e : load(b, object, err);
+    return e ? e : kernel_load(built, object, err);
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
@@ -158,10 +158,10 @@ static void say_line(void *to, const char *line)
 }
 
 /* @return how many there are by now. */
-static int say_reports(const struct built *b, int from)
+static int say_reports(const struct built *built, int from)
 {
-    const int end = b->reports(), shown = end - from > LINES_MOST ? from + LINES_MOST : end;
-    for (int i = from; i < shown; i++) say(stdout, 6, "      %s", b->report(i));
+    const int end = built->reports(), shown = end - from > LINES_MOST ? from + LINES_MOST : end;
+    for (int i = from; i < shown; i++) say(stdout, 6, "      %s", built->report(i));
     if (shown < end) printf("      and %d more\n", end - shown);
     return end;
 }
@@ -181,41 +181,41 @@ static void limit_row(int seconds)
     alarm((unsigned)(WAITS * seconds));
 }
 
-static enum error_code run_row(const struct built *b, int row, int limit, struct shared *s, struct error *err)
+static enum error_code run_row(const struct built *built, int row, int limit, struct shared *shared, struct error *err)
 {
     struct conforms c;
     struct about about = { 0 };
-    const int before = b->reports();
-    s->row = row;
+    const int before = built->reports();
+    shared->row = row;
     limit_row(limit);
-    const enum error_code e = conformance_try(&c, b->backend, row, CONFORMANCE_SIZES, say_line, &about, err);
+    const enum error_code e = conformance_try(&c, built->backend, row, CONFORMANCE_SIZES, say_line, &about, err);
     alarm(0);
     if (e) return e;
-    const int faults = say_reports(b, before) - before;
+    const int faults = say_reports(built, before) - before;
     printf("  %-48s %3d cases  %8.2g  %s\n", conformance_row(row), c.cases, c.worst,
            c.wrong ? "WRONG" : faults ? "FAULT" : "ok");
     fflush(stdout);
-    s->rows++, s->wrong += c.wrong > 0, s->faults += faults;
+    shared->rows++, shared->wrong += c.wrong > 0, shared->faults += faults;
     return OK;
 }
 
-static enum error_code run_rows(const struct built *b, const struct kernel_options *o, struct shared *s,
+static enum error_code run_rows(const struct built *built, const struct kernel_options *options, struct shared *shared,
                                 struct error *err)
 {
     enum error_code e = OK;
     printf("  %-48s %9s  %8s\n", "operation", "", "of bound");
     for (int row = 0; row < conformance_rows() && !e; row++)
-        if (is_asked(b, o, row)) e = run_row(b, row, o->limit, s, err);
-    const int before = b->reports();
-    if (!e) b->look_for_leaks();
-    s->faults += say_reports(b, before) - before;
+        if (is_asked(built, options, row)) e = run_row(built, row, options->limit, shared, err);
+    const int before = built->reports();
+    if (!e) built->look_for_leaks();
+    shared->faults += say_reports(built, before) - before;
     fflush(stdout);
     return e;
 }
 
-static enum error_code verdict(int how, int limit, const struct shared *s, struct error *err)
+static enum error_code kernel_verdict(int how, int limit, const struct shared *shared, struct error *err)
 {
-    const char *row = s->row >= 0 ? conformance_row(s->row) : "it";
+    const char *row = shared->row >= 0 ? conformance_row(shared->row) : "it";
     if (WIFSIGNALED(how) && WTERMSIG(how) == SIGXCPU)
         return fail(err, ERR_CHECK, "%s: has not ended in %d s of processor time (--limit)", row, limit);
     if (WIFSIGNALED(how) && WTERMSIG(how) == SIGALRM)
@@ -224,12 +224,12 @@ static enum error_code verdict(int how, int limit, const struct shared *s, struc
     if (WIFSIGNALED(how)) return fail(err, ERR_CHECK, "%s: ends with signal %d", row, WTERMSIG(how));
     if (WEXITSTATUS(how) == 3) return fail(err, ERR_CHECK, "%s: no thread can go on", row);
     if (WEXITSTATUS(how) != 0) return fail(err, ERR_DEVICE, "%s: cannot be run", row);
-    if (s->wrong == 0 && s->faults == 0) return OK;
-    return fail(err, ERR_CHECK, "%d of %d rows wrong, %d fault%s of kernels", s->wrong, s->rows, s->faults,
-                plural(s->faults));
+    if (shared->wrong == 0 && shared->faults == 0) return OK;
+    return fail(err, ERR_CHECK, "%d of %d rows wrong, %d fault%s of kernels", shared->wrong, shared->rows,
+                shared->faults, plural(shared->faults));
 }
 
-static enum error_code check(const struct built *b, const struct kernel_options *o, struct error *err)
+static enum error_code kernel_check(const struct built *built, const struct kernel_options *options, struct error *err)
 {
     struct shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     struct child_end end = { 0 };
@@ -238,14 +238,14 @@ static enum error_code check(const struct built *b, const struct kernel_options 
     fflush(NULL);
     const pid_t child = child_start();
     if (child == 0) {
-        const enum error_code e = run_rows(b, o, s, err);
+        const enum error_code e = run_rows(built, options, s, err);
         if (e) fprintf(stderr, "orrery: %s\n", err->text);
-        if (o->count) exit(e != OK);            /* which prints what the judge counted */
+        if (options->count) exit(e != OK);            /* which prints what the judge counted */
         _exit(e != OK);
     }
     if (child > 0) child_wait(child, 0, &end);          /* each row has a limit */
     const enum error_code e = child < 0 ? fail(err, ERR_MEMORY, "%s", strerror(errno))
-                                        : verdict(end.how, o->limit, s, err);
+                                        : kernel_verdict(end.how, options->limit, s, err);
     if (!e) say_verdict(stdout, GOOD_NEWS, "OK: within the bounds of fp64, and nothing that the judge sees");
     munmap(s, sizeof *s);
     return e;
@@ -253,15 +253,16 @@ static enum error_code check(const struct built *b, const struct kernel_options 
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
-static enum error_code list_operations(const struct built *b, const struct kernel_options *o, struct error *err)
+static enum error_code list_operations(const struct built *built, const struct kernel_options *options,
+                                       struct error *err)
 {
     int found = 0;
     for (int row = 0; row < conformance_rows(); row++)
-        if (is_asked(b, o, row) && found++ >= 0 && !o->check) printf("%s\n", conformance_row(row));
+        if (is_asked(built, options, row) && found++ >= 0 && !options->check) printf("%s\n", conformance_row(row));
     if (found > 0) return OK;
-    return fail(err, ERR_USAGE, o->only ? "defines no operation with %s in its name"
+    return fail(err, ERR_USAGE, options->only ? "defines no operation with %s in its name"
                                         : "defines no operation: no function cuda_OPERATION%s of kernels.h",
-                o->only ? o->only : "");
+                options->only ? options->only : "");
 }
 
 enum error_code command_kernel(int argc, char **argv, int *status, struct error *err)
@@ -291,7 +292,7 @@ enum error_code command_kernel(int argc, char **argv, int *status, struct error 
     if (o.count) setenv("ORRERY_JUDGE_COUNT", "1", 1);
     e = build(&b, o.file, err);
     if (!e) e = list_operations(&b, &o, err);
-    if (!e && o.check) e = check(&b, &o, err);
+    if (!e && o.check) e = kernel_check(&b, &o, err);
     const struct error said = *err;
     return e ? fail(err, e, "%s: %s", printable_path(o.file).text, said.text) : OK;
 }

@@ -228,7 +228,10 @@ static void list_data(void)
     list_tiles();
 }
 
-static void bubble(const struct scheme *s) { field("bubble %s", ((const struct schedule_generator *)s)->bubble); }
+static void bubble(const struct scheme *scheme)
+{
+    field("bubble %s", ((const struct schedule_generator *)scheme)->bubble);
+}
 
 static void list_schedules(void) { list_schemes(PIPELINE_SCHEME, "holds", bubble); }
 
@@ -267,10 +270,10 @@ static void list_models(void)
     }
 }
 
-static void list_links(const struct cluster *c)
+static void list_links(const struct cluster *cluster)
 {
-    for (int l = 0; l < c->levels; l++) {
-        const struct link *k = &c->link[l];
+    for (int l = 0; l < cluster->levels; l++) {
+        const struct link *k = &cluster->link[l];
         char gap[96] = "", eager[96] = "", devices[32] = "";
         if (k->gap > 0)
             snprintf(gap, sizeof gap, ", each message occupies a port for %s more",
@@ -284,56 +287,57 @@ static void list_links(const struct cluster *c)
     }
 }
 
-static void list_device(const struct cluster *c)
+static void list_device(const struct cluster *cluster)
 {
     char text[400] = "";
     int used = 0;
     for (int t = 0; t < DTYPE_COUNT; t++)
-        if (c->flop_rate[t] > 0)
+        if (cluster->flop_rate[t] > 0)
             used += snprintf(text + used, sizeof text - (size_t)used, " %s %g TFLOP/s,", dtype_name(t),
-                             (double)c->flop_rate[t] * 1e-6);
-    if (c->memory_rate > 0)
+                             (double)cluster->flop_rate[t] * 1e-6);
+    if (cluster->memory_rate > 0)
         used += snprintf(text + used, sizeof text - (size_t)used, " memory %g GB/s",
-                         (double)c->memory_rate * 1e-3);
-    if (c->memory > 0)
-        snprintf(text + used, sizeof text - (size_t)used, "%s of %s", c->memory_rate > 0 ? "" : " memory",
-                 memory_format(c->memory).text);
-    field("device  %s%s", c->flop_rate[F32] == 0 ? " computing takes no time" : "", text);
+                         (double)cluster->memory_rate * 1e-3);
+    if (cluster->memory > 0)
+        snprintf(text + used, sizeof text - (size_t)used, "%s of %s", cluster->memory_rate > 0 ? "" : " memory",
+                 memory_format(cluster->memory).text);
+    field("device  %s%s", cluster->flop_rate[F32] == 0 ? " computing takes no time" : "", text);
 }
 
-static void list_kernels(const struct kernels *k)
+static void list_kernels(const struct kernels *kernels)
 {
-    if (k->source[0] == '\0') return;
-    if (k->units == 0) field("kernels %s each", picoseconds_exact(k->launch).text);
+    if (kernels->source[0] == '\0') return;
+    if (kernels->units == 0) field("kernels %s each", picoseconds_exact(kernels->launch).text);
     else
         field("kernels %lld units of %lld x %lld; %g %% of operations, half at depth %lld; %g %% of memory; %s each",
-              (long long)k->units, (long long)k->tile_rows, (long long)k->tile_columns,
-              (double)k->matrix_permille / 10, (long long)k->half_depth, (double)k->memory_permille / 10,
-              picoseconds_exact(k->launch).text);
-    field("from %s", k->source);
+              (long long)kernels->units, (long long)kernels->tile_rows, (long long)kernels->tile_columns,
+              (double)kernels->matrix_permille / 10, (long long)kernels->half_depth,
+                  (double)kernels->memory_permille / 10,
+              picoseconds_exact(kernels->launch).text);
+    field("from %s", kernels->source);
 }
 
 /* What `orrery plan` replays. */
-static void list_replayed(const struct cluster *c)
+static void list_replayed(const struct cluster *cluster)
 {
-    for (int i = 0; i < c->shares; i++) {
-        field("shared   %s, %g GB/s, for %d device%s", c->shared[i].name, (double)c->shared[i].rate * 1e-3,
-              c->shared[i].devices, plural(c->shared[i].devices));
-        field("from %s", c->shared[i].source);
+    for (int i = 0; i < cluster->shares; i++) {
+        field("shared   %s, %g GB/s, for %d device%s", cluster->shared[i].name, (double)cluster->shared[i].rate * 1e-3,
+              cluster->shared[i].devices, plural(cluster->shared[i].devices));
+        field("from %s", cluster->shared[i].source);
     }
-    if (c->contention.compute_percent > 0) {
-        field("computing takes %lld %% of its time beside messages", (long long)c->contention.compute_percent);
-        field("from %s", c->contention.source);
+    if (cluster->contention.compute_percent > 0) {
+        field("computing takes %lld %% of its time beside messages", (long long)cluster->contention.compute_percent);
+        field("from %s", cluster->contention.source);
     }
-    if (c->no_progress) field("messages that wait for their receivers move only while neither device computes");
+    if (cluster->no_progress) field("messages that wait for their receivers move only while neither device computes");
 }
 
-static void list_host(const struct cluster *c)
+static void list_host(const struct cluster *cluster)
 {
-    const struct host *h = &c->host;
+    const struct host *h = &cluster->host;
     if (h->source[0] == '\0') return;
     field("host    copies %g GB/s, fp32 %g TFLOP/s, memory %g GB/s, drive %g GB/s; for each device",
-          (double)c->copy_rate * 1e-3, (double)h->flop_rate[F32] * 1e-6, (double)h->memory_rate * 1e-3,
+          (double)cluster->copy_rate * 1e-3, (double)h->flop_rate[F32] * 1e-6, (double)h->memory_rate * 1e-3,
           (double)h->drive_rate * 1e-3);
     field("from %s", h->source);
 }

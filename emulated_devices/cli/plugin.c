@@ -95,7 +95,7 @@ static enum error_code absolute(const char *word, char out[PATH_MAX], struct err
     return n < PATH_MAX ? OK : fail(err, ERR_FILE, "%s", strerror(ENAMETOOLONG));
 }
 
-static enum error_code take(const char *word, struct error *err)
+static enum error_code plugin_take(const char *word, struct error *err)
 {
     char path[PATH_MAX];
     const char *object = path;
@@ -143,7 +143,7 @@ enum error_code load_plugins(int *argc, char **argv, struct error *err)
         }
         if (alone && ++i == *argc) return fail(err, ERR_USAGE, "--plugin: needs FILE, a .c file or a .so");
         const char *word = alone ? argv[i] : argv[i] + 9;
-        e = name_it("--plugin", word, take(word, err), err);
+        e = name_it("--plugin", word, plugin_take(word, err), err);
     }
     if (!e) argv[left] = NULL, *argc = left;
     return e;

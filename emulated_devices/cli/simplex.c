@@ -12,45 +12,45 @@ static int by_value(const void *a, const void *b)
 }
 
 /* The worst corner moved through the centre of the others. */
-static struct corner moved(const struct simplex *s, double by)
+static struct corner simplex_moved(const struct simplex *simplex, double by)
 {
     struct corner c = { .value = 0 };
-    for (int i = 0; i < s->n; i++) {
+    for (int i = 0; i < simplex->n; i++) {
         double centre = 0;
-        for (int k = 0; k < s->n; k++) centre += s->of[k].p[i] / s->n;
-        c.p[i] = centre + by * (s->of[s->n].p[i] - centre);
+        for (int k = 0; k < simplex->n; k++) centre += simplex->of[k].p[i] / simplex->n;
+        c.p[i] = centre + by * (simplex->of[simplex->n].p[i] - centre);
     }
-    c.value = s->f(s->context, c.p);
+    c.value = simplex->f(simplex->context, c.p);
     return c;
 }
 
-static void shrink(struct simplex *s)
+static void shrink(struct simplex *simplex)
 {
-    for (int k = 1; k <= s->n; k++) {
-        for (int i = 0; i < s->n; i++) s->of[k].p[i] = (s->of[k].p[i] + s->of[0].p[i]) / 2;
-        s->of[k].value = s->f(s->context, s->of[k].p);
+    for (int k = 1; k <= simplex->n; k++) {
+        for (int i = 0; i < simplex->n; i++) simplex->of[k].p[i] = (simplex->of[k].p[i] + simplex->of[0].p[i]) / 2;
+        simplex->of[k].value = simplex->f(simplex->context, simplex->of[k].p);
     }
 }
 
-static void sort(struct simplex *s) { qsort(s->of, (size_t)s->n + 1, sizeof *s->of, by_value); }
+static void sort(struct simplex *simplex) { qsort(simplex->of, (size_t)simplex->n + 1, sizeof *simplex->of, by_value); }
 
-static void search(struct simplex *s, int calls)
+static void search(struct simplex *simplex, int calls)
 {
     for (int i = 0; i < calls; i += 2) {
-        sort(s);
-        struct corner *const worst = &s->of[s->n];
-        struct corner c = moved(s, -1);
-        if (c.value < s->of[0].value) {
-            const struct corner further = moved(s, -2);
+        sort(simplex);
+        struct corner *const worst = &simplex->of[simplex->n];
+        struct corner c = simplex_moved(simplex, -1);
+        if (c.value < simplex->of[0].value) {
+            const struct corner further = simplex_moved(simplex, -2);
             *worst = further.value < c.value ? further : c;
-        } else if (c.value < s->of[s->n - 1].value) *worst = c;
+        } else if (c.value < simplex->of[simplex->n - 1].value) *worst = c;
         else {
-            c = moved(s, c.value < worst->value ? -.5 : .5);
+            c = simplex_moved(simplex, c.value < worst->value ? -.5 : .5);
             if (c.value < worst->value) *worst = c;
-            else shrink(s), i += s->n;
+            else shrink(simplex), i += simplex->n;
         }
     }
-    sort(s);
+    sort(simplex);
 }
 
 double simplex_minimise(simplex_fn *f, void *context, int n, double *x, const double *spread, int calls)

@@ -19,31 +19,31 @@ struct time_left_text time_left_of(double gone, double part)
     return t;
 }
 
-void time_left_begin(struct time_left *t)
+void time_left_begin(struct time_left *time_left)
 {
-    *t = (struct time_left){ .shown = terminal_columns(stderr) > 0 && !document_is_quiet(), .percent = -1,
+    *time_left = (struct time_left){ .shown = terminal_columns(stderr) > 0 && !document_is_quiet(), .percent = -1,
                              .began = measure_now() };
 }
 
-void time_left_show(struct time_left *t, double part, const char *doing, const char *what)
+void time_left_show(struct time_left *time_left, double part, const char *doing, const char *what)
 {
     const int percent = (int)(100 * fmin(fmax(part, 0), 1));
-    if (!t->shown || percent == t->percent) return;
-    t->percent = percent;
+    if (!time_left->shown || percent == time_left->percent) return;
+    time_left->percent = percent;
     const int columns = terminal_columns(stderr), width = columns < WIDTH + LEAST ? columns - LEAST : WIDTH;
     char bar[WIDTH + 1] = "";
     for (int i = 0; i < width; i++) bar[i] = i < percent * width / 100 ? '#' : '-';
-    const struct time_left_text left = time_left_of(measure_now() - t->began, part);
+    const struct time_left_text left = time_left_of(measure_now() - time_left->began, part);
     const int used = fprintf(stderr, "\r[%s] %3d %%  %s%s%s", bar, percent, doing, left.text[0] ? "  " : "", left.text);
     const int room = columns - (used - 1) - 2;
     fprintf(stderr, "%s%.*s\033[K", room > 0 ? "  " : "", room > 0 ? room : 0, what);
     fflush(stderr);
 }
 
-void time_left_end(struct time_left *t)
+void time_left_end(struct time_left *time_left)
 {
-    if (!t->shown || t->percent < 0) return;
+    if (!time_left->shown || time_left->percent < 0) return;
     fprintf(stderr, "\r\033[K");
     fflush(stderr);
-    t->percent = -1;
+    time_left->percent = -1;
 }

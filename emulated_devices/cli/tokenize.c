@@ -18,14 +18,14 @@ struct tokenize_options {
     bool special;
 };
 
-static enum error_code print_tokens(const struct tokenizer *t, const struct token_ids *ids, struct error *err)
+static enum error_code print_tokens(const struct tokenizer *tokenizer, const struct token_ids *ids, struct error *err)
 {
     for (int64_t i = 0; i < ids->count; i++) printf("%s%d", i ? " " : "", (int)ids->id[i]);
     printf("\n");
     for (int64_t i = 0; i < ids->count && i < SHOWN; i++) {
         char *text;
         size_t bytes;
-        const enum error_code e = tokenizer_decode(t, &ids->id[i], 1, true, &text, &bytes, err);
+        const enum error_code e = tokenizer_decode(tokenizer, &ids->id[i], 1, true, &text, &bytes, err);
         if (e) return e;
         printf("%8d  ", (int)ids->id[i]);
         for (size_t b = 0; b < bytes; b++) {
@@ -51,28 +51,29 @@ static void add_summary(size_t bytes, const struct token_ids *ids, int64_t wrong
     cJSON_AddNumberToObject(data, "seconds", seconds);
 }
 
-static enum error_code encode(struct tokenizer *t, const struct tokenize_options *o, const char *text, size_t bytes,
-                              struct error *err)
+static enum error_code tokenize_encode(struct tokenizer *tokenizer, const struct tokenize_options *options,
+                                       const char *text, size_t bytes, struct error *err)
 {
     struct token_ids ids = { 0 };
     int64_t wrong;
     const double began = measure_now();
-    enum error_code e = tokenizer_encode(t, text, bytes, o->special, &ids, &wrong, err);
+    enum error_code e = tokenizer_encode(tokenizer, text, bytes, options->special, &ids, &wrong, err);
     const double seconds = measure_now() - began;
     if (!e && wrong)
         fprintf(stderr, "orrery: %lld places are no UTF-8, and are read as U+FFFD\n", (long long)wrong);
-    if (!e && o->out) e = token_file_write(o->out, o->layout, &ids, tokenizer_vocabulary(t), err);
-    if (!e && !o->out) e = print_tokens(t, &ids, err);
-    if (!e && o->out)
+    if (!e && options->out)
+        e = token_file_write(options->out, options->layout, &ids, tokenizer_vocabulary(tokenizer), err);
+    if (!e && !options->out) e = print_tokens(tokenizer, &ids, err);
+    if (!e && options->out)
         printf("%zu bytes are %lld tokens, %.2f bytes each; %s\n", bytes, (long long)ids.count,
                ids.count ? (double)bytes / (double)ids.count : 0, byte_rate_format((double)bytes / seconds).text);
-    if (!e && !o->out) add_summary(bytes, &ids, wrong, seconds);
+    if (!e && !options->out) add_summary(bytes, &ids, wrong, seconds);
     token_ids_free(&ids);
     return e;
 }
 
 /* Numbers with blanks or commas between them. */
-static enum error_code decode(struct tokenizer *t, const char *words, bool special, struct error *err)
+static enum error_code decode(struct tokenizer *tokenizer, const char *words, bool special, struct error *err)
 {
     struct token_ids ids = { 0 };
     char *text = NULL;
@@ -87,24 +88,25 @@ static enum error_code decode(struct tokenizer *t, const char *words, bool speci
         else if (!token_ids_add(&ids, (int32_t)id)) e = fail(err, ERR_MEMORY, "no memory for the tokens");
         at = end;
     }
-    if (!e) e = fail_about(err, tokenizer_decode(t, ids.id, ids.count, special, &text, &bytes, err), "--decode");
+    if (!e) e = fail_about(err, tokenizer_decode(tokenizer, ids.id, ids.count, special, &text, &bytes,
+                                                 err), "--decode");
     if (!e) fwrite(text, 1, bytes, stdout), printf("\n");
     free(text);
     token_ids_free(&ids);
     return e;
 }
 
-static enum error_code work(const struct tokenize_options *o, struct error *err)
+static enum error_code work(const struct tokenize_options *options, struct error *err)
 {
     struct tokenizer *t;
     char *read = NULL;
-    size_t bytes = o->text ? strlen(o->text) : 0;
-    enum error_code e = fail_about(err, tokenizer_open(&t, o->tokenizer, err), "--tokenizer");
+    size_t bytes = options->text ? strlen(options->text) : 0;
+    enum error_code e = fail_about(err, tokenizer_open(&t, options->tokenizer, err), "--tokenizer");
     if (e) return e;
-    if (o->decode) e = decode(t, o->decode, o->special, err);
+    if (options->decode) e = decode(t, options->decode, options->special, err);
     else {
-        if (o->file) e = file_read_all(o->file, TEXT_MOST, &read, &bytes, err);
-        if (!e) e = encode(t, o, read ? read : o->text, bytes, err);
+        if (options->file) e = file_read_all(options->file, TEXT_MOST, &read, &bytes, err);
+        if (!e) e = tokenize_encode(t, options, read ? read : options->text, bytes, err);
     }
     free(read);
     tokenizer_close(t);

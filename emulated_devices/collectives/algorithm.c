@@ -3,66 +3,69 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void charge_copy(struct exchange *x, const struct collective *c, int64_t elements)
+static void charge_copy(struct exchange *exchange, const struct collective *collective, int64_t elements)
 {
-    struct op_cost cost = elementwise_cost(elements, 2, 0, c->dtype);
+    struct op_cost cost = elementwise_cost(elements, 2, 0, collective->dtype);
     cost.running = true;
-    device_charge(x->group->comm->device, "copy", cost);
+    device_charge(exchange->group->comm->device, "copy", cost);
 }
 
-void copy_elements(struct exchange *x, const struct collective *c, void *dst, const void *src, int64_t elements)
+void copy_elements(struct exchange *exchange, const struct collective *collective, void *dst, const void *src,
+                   int64_t elements)
 {
-    if (dst == src || elements == 0 || x->group->comm->rehearsal != NULL) return;
-    device_copy(x->group->comm->device, dst, src, bytes_of(c, elements));
-    charge_copy(x, c, elements);
+    if (dst == src || elements == 0 || exchange->group->comm->rehearsal != NULL) return;
+    device_copy(exchange->group->comm->device, dst, src, bytes_of(collective, elements));
+    charge_copy(exchange, collective, elements);
 }
 
-int64_t block_first(const struct collective *c, int P, int b)
+int64_t block_first(const struct collective *collective, int P, int b)
 {
     int64_t first = 0;
-    if (c->counts == NULL) return block_start(c->count, P, b);
-    for (int i = 0; i < b; i++) first += c->counts[i];
+    if (collective->counts == NULL) return block_start(collective->count, P, b);
+    for (int i = 0; i < b; i++) first += collective->counts[i];
     return first;
 }
 
-int64_t block_length(const struct collective *c, int P, int b)
+int64_t block_length(const struct collective *collective, int P, int b)
 {
     b = imod(b, P);
-    return c->counts != NULL ? c->counts[b] : part_length(c->count, P, b);
+    return collective->counts != NULL ? collective->counts[b] : part_length(collective->count, P, b);
 }
 
-int64_t block_longest(const struct collective *c, int P)
+int64_t block_longest(const struct collective *collective, int P)
 {
     int64_t longest = 0;
     for (int b = 0; b < P; b++)
-        if (block_length(c, P, b) > longest) longest = block_length(c, P, b);
+        if (block_length(collective, P, b) > longest) longest = block_length(collective, P, b);
     return longest;
 }
 
-bool turns_always(int P, const struct collective *c)
+bool turns_always(int P, const struct collective *collective)
 {
-    (void)P, (void)c;
+    (void)P, (void)collective;
     return true;
 }
 
-bool turns_with_equal_parts(int P, const struct collective *c) { return c->count % P == 0; }
+bool turns_with_equal_parts(int P, const struct collective *collective) { return collective->count % P == 0; }
 
-bool turns_with_equal_blocks(int P, const struct collective *c)
+bool turns_with_equal_blocks(int P, const struct collective *collective)
 {
-    if (c->placement) return false;
-    return c->counts ? P * block_longest(c, P) == block_total(c, P) : turns_with_equal_parts(P, c);
+    if (collective->placement) return false;
+    return collective->counts ? P * block_longest(collective, P) == block_total(collective, P)
+           : turns_with_equal_parts(P, collective);
 }
 
-bool turns_with_equal_counts(int P, const struct collective *c)
+bool turns_with_equal_counts(int P, const struct collective *collective)
 {
     bool equal = true;
-    for (int i = 0; i < P; i++) equal = equal && given_to(c, i) == given_to(c, 0) && taken_from(c, i) == given_to(c, 0);
+    for (int i = 0; i < P; i++) equal = equal && given_to(collective, i) == given_to(collective, 0)
+        && taken_from(collective, i) == given_to(collective, 0);
     return equal;
 }
 
-int64_t block_total(const struct collective *c, int P)
+int64_t block_total(const struct collective *collective, int P)
 {
-    return block_first(c, P, P);
+    return block_first(collective, P, P);
 }
 
 /* Agreement needs a round of messages, which would be expensive for small, frequent collectives: where 8 devices share
@@ -70,201 +73,214 @@ int64_t block_total(const struct collective *c, int P)
  * The decision uses only values that all members know. */
 enum { AGREE_FROM = 16 << 20 };
 
-static bool worth_agreeing(const struct exchange *x, const struct collective *c)
+static bool worth_agreeing(const struct exchange *exchange, const struct collective *collective)
 {
-    const int P = x->group->size;
-    if (x->operation == ALLTOALL) return c->counts != NULL || bytes_of(c, c->count * P) > AGREE_FROM;
-    const int64_t blocks = c->placement ? c->placement->blocks : P;
-    return bytes_of(c, c->counts != NULL ? block_total(c, (int)blocks) : c->count) > AGREE_FROM;
+    const int P = exchange->group->size;
+    if (exchange->operation == ALLTOALL)
+        return collective->counts != NULL || bytes_of(collective, collective->count * P) > AGREE_FROM;
+    const int64_t blocks = collective->placement ? collective->placement->blocks : P;
+    return bytes_of(collective, collective->counts != NULL ? block_total(collective, (int)blocks)
+                    : collective->count) > AGREE_FROM;
 }
 
 /* Without agreement, a member without memory ends the job: the others would wait for it. */
-static void give_up(const struct exchange *x, uint64_t bytes)
+static void give_up(const struct exchange *exchange, uint64_t bytes)
 {
-    fprintf(stderr, "orrery: %s: device %d has no memory for %llu bytes of scratch\n", operation_name(x->operation),
-            x->group->comm->rank, (unsigned long long)bytes);
-    comm_abort(x->group->comm, error_exit_status(ERR_MEMORY));
+    fprintf(stderr, "orrery: %s: device %d has no memory for %llu bytes of scratch\n",
+            operation_name(exchange->operation), exchange->group->comm->rank, (unsigned long long)bytes);
+    comm_abort(exchange->group->comm, error_exit_status(ERR_MEMORY));
 }
 
 /* Host memory, and the device scratch that it is counted as. */
 struct small { void *scratch; max_align_t room[]; };
 
-void *exchange_small(struct exchange *x, uint64_t bytes)
+void *exchange_small(struct exchange *exchange, uint64_t bytes)
 {
     struct small *small = malloc(sizeof *small + (size_t)bytes);
-    void *scratch = exchange_scratch(x, bytes);
-    if (small == NULL || scratch == NULL) give_up(x, bytes);
+    void *scratch = exchange_scratch(exchange, bytes);
+    if (small == NULL || scratch == NULL) give_up(exchange, bytes);
     small->scratch = scratch;
     return small->room;
 }
 
-void exchange_small_end(struct exchange *x, void *room)
+void exchange_small_end(struct exchange *exchange, void *room)
 {
     struct small *small = (struct small *)((char *)room - offsetof(struct small, room));
-    exchange_release(x, small->scratch);
+    exchange_release(exchange, small->scratch);
     free(small);
 }
 
-enum error_code scratch_agreed(struct exchange *x, const struct collective *c, int64_t elements, void **scratch,
-                               struct error *err)
+enum error_code scratch_agreed(struct exchange *exchange, const struct collective *collective, int64_t elements,
+                               void **scratch, struct error *err)
 {
     enum error_code code = OK;
-    *scratch = exchange_scratch(x, bytes_of(c, elements));
+    *scratch = exchange_scratch(exchange, bytes_of(collective, elements));
     if (*scratch == NULL)
         code = fail(err, ERR_MEMORY, "%s: device %d has no memory for %llu bytes of scratch",
-                    operation_name(x->operation), x->group->comm->rank, (unsigned long long)bytes_of(c, elements));
-    if (worth_agreeing(x, c) && x->group->comm->rehearsal == NULL) code = group_agree(x->group, code, err);
-    else if (code != OK) give_up(x, bytes_of(c, elements));
+                    operation_name(exchange->operation), exchange->group->comm->rank,
+                        (unsigned long long)bytes_of(collective, elements));
+    if (worth_agreeing(exchange, collective) && exchange->group->comm->rehearsal == NULL)
+        code = group_agree(exchange->group, code, err);
+    else if (code != OK) give_up(exchange, bytes_of(collective, elements));
     if (code != OK) {
-        exchange_release(x, *scratch);
+        exchange_release(exchange, *scratch);
         *scratch = NULL;
     }
     return code;
 }
 
-int64_t comb_length(const struct collective *c, int P, struct comb k)
+int64_t comb_length(const struct collective *collective, int P, struct comb comb)
 {
     int64_t n = 0;
-    for (int i = 0; i < k.count; i++) n += block_length(c, P, k.first + i * k.stride);
+    for (int i = 0; i < comb.count; i++) n += block_length(collective, P, comb.first + i * comb.stride);
     return n;
 }
 
-void comb_pack(struct exchange *x, const struct collective *c, struct comb k, void *packed, const void *blocks)
+void comb_pack(struct exchange *exchange, const struct collective *collective, struct comb comb, void *packed,
+               const void *blocks)
 {
-    const int P = x->group->size;
+    const int P = exchange->group->size;
     int64_t at = 0;
-    for (int i = 0; i < k.count; i++) {
-        const int b = imod(k.first + i * k.stride, P);
-        copy_elements(x, c, element(c, packed, at), const_element(c, blocks, block_first(c, P, b)),
-                      block_length(c, P, b));
-        at += block_length(c, P, b);
+    for (int i = 0; i < comb.count; i++) {
+        const int b = imod(comb.first + i * comb.stride, P);
+        copy_elements(exchange, collective, element(collective, packed, at),
+                      const_element(collective, blocks, block_first(collective, P, b)), block_length(collective, P, b));
+        at += block_length(collective, P, b);
     }
 }
 
-void comb_unpack(struct exchange *x, const struct collective *c, struct comb k, void *blocks, const void *packed)
+void comb_unpack(struct exchange *exchange, const struct collective *collective, struct comb comb, void *blocks,
+                 const void *packed)
 {
-    const int P = x->group->size;
+    const int P = exchange->group->size;
     int64_t at = 0;
-    for (int i = 0; i < k.count; i++) {
-        const int b = imod(k.first + i * k.stride, P);
-        copy_elements(x, c, element(c, blocks, block_first(c, P, b)), const_element(c, packed, at),
-                      block_length(c, P, b));
-        at += block_length(c, P, b);
+    for (int i = 0; i < comb.count; i++) {
+        const int b = imod(comb.first + i * comb.stride, P);
+        copy_elements(exchange, collective, element(collective, blocks, block_first(collective, P, b)),
+                      const_element(collective, packed, at), block_length(collective, P, b));
+        at += block_length(collective, P, b);
     }
 }
 
-void comb_reduce(struct exchange *x, const struct collective *c, struct comb k, void *blocks, const void *packed)
+void comb_reduce(struct exchange *exchange, const struct collective *collective, struct comb comb, void *blocks,
+                 const void *packed)
 {
-    const int P = x->group->size;
+    const int P = exchange->group->size;
     int64_t at = 0;
-    for (int i = 0; i < k.count; i++) {
-        const int b = imod(k.first + i * k.stride, P);
-        reduce_local(x, c->reduction, c->dtype, element(c, blocks, block_first(c, P, b)), const_element(c, packed, at),
-                     block_length(c, P, b));
-        at += block_length(c, P, b);
+    for (int i = 0; i < comb.count; i++) {
+        const int b = imod(comb.first + i * comb.stride, P);
+        reduce_local(exchange, collective->reduction, collective->dtype,
+                     element(collective, blocks, block_first(collective, P, b)), const_element(collective, packed, at),
+                     block_length(collective, P, b));
+        at += block_length(collective, P, b);
     }
 }
 
-enum error_code wait_all(struct exchange *x, struct message *m, int number, struct error *err)
+enum error_code wait_all(struct exchange *exchange, struct message *message, int number, struct error *err)
 {
     enum error_code code = OK;
-    messages_meet(x->group->comm, m, number, true);
+    messages_meet(exchange->group->comm, message, number, true);
     for (int i = 0; i < number; i++) {
-        const enum error_code one = message_wait(x->group->comm, m[i], code == OK ? err : NULL);
+        const enum error_code one = message_wait(exchange->group->comm, message[i], code == OK ? err : NULL);
         if (code == OK) code = one;
     }
     return code;
 }
 
 /* The numbers only, each where it is.  `sum` is nobody's part. */
-static void add_where_they_are(struct exchange *x, const struct collective *c, int me, int P, struct message *m,
-                               const void *own, void *sum, int64_t n)
+static void add_where_they_are(struct exchange *exchange, const struct collective *collective, int me, int P,
+                               struct message *message, const void *own, void *sum, int64_t n)
 {
-    struct comm *comm = x->group->comm;
-    messages_meet(comm, m, 2 * P - 2, false);
+    struct comm *comm = exchange->group->comm;
+    messages_meet(comm, message, 2 * P - 2, false);
     for (int i = 0; i < P;) {
         const void *part[REDUCE_MOST] = { sum };
         /* After the first round the sum so far is the first part. */
         int parts = i > 0;
         for (; parts < REDUCE_MOST && i < P; parts++, i++) {
             /* m[2k - 2] is the receive from the member k places before this one. */
-            part[parts] = i == me ? own : message_look(comm, m[2 * imod(me - i, P) - 2]);
+            part[parts] = i == me ? own : message_look(comm, message[2 * imod(me - i, P) - 2]);
             if (part[parts] == NULL) return;            /* waiting will say why */
         }
-        reduce_numbers_of(x, c->reduction, c->dtype, sum, part, parts, n);
+        reduce_numbers_of(exchange, collective->reduction, collective->dtype, sum, part, parts, n);
     }
 }
 
 /* Others go on when they are told that their numbers were read: before this device waits for any of them. */
-static enum error_code wait_receives_first(struct exchange *x, struct message *m, int pairs, struct error *err)
+static enum error_code wait_receives_first(struct exchange *exchange, struct message *message, int pairs,
+                                           struct error *err)
 {
     enum error_code code = OK;
     for (int i = 0; i < 2 * pairs; i++) {
         const int at = i < pairs ? 2 * i : 2 * (i - pairs) + 1;
-        if (i == pairs) messages_meet(x->group->comm, m, 2 * pairs, true);
-        const enum error_code one = message_wait(x->group->comm, m[at], code == OK ? err : NULL);
-        m[at].slot = -1;                                /* it is no longer this message's */
+        if (i == pairs) messages_meet(exchange->group->comm, message, 2 * pairs, true);
+        const enum error_code one = message_wait(exchange->group->comm, message[at], code == OK ? err : NULL);
+        message[at].slot = -1;                                /* it is no longer this message's */
         if (code == OK) code = one;
     }
     return code;
 }
 
-enum error_code add_in_order(struct exchange *x, const struct collective *c, int me, int P, struct message *m,
+enum error_code add_in_order(struct exchange *exchange, const struct collective *collective, int me, int P,
+                             struct message *message,
                              const void *own, void *blocks, void *to, int64_t n, struct error *err)
 {
     /* The sum is written to its place at once, unless the own numbers lie there. */
-    const bool there = messages_can_be_looked_at(x->group->comm), direct = there && own != to;
-    if (there) add_where_they_are(x, c, me, P, m, own, direct ? to : blocks, n);
-    const enum error_code code = there ? wait_receives_first(x, m, P - 1, err) : wait_all(x, m, 2 * P - 2, err);
+    const bool there = messages_can_be_looked_at(exchange->group->comm), direct = there && own != to;
+    if (there) add_where_they_are(exchange, collective, me, P, message, own, direct ? to : blocks, n);
+    const enum error_code code = there ? wait_receives_first(exchange, message, P - 1, err)
+        : wait_all(exchange, message, 2 * P - 2, err);
     if (code != OK) return code;
-    if (!there) copy_elements(x, c, element(c, blocks, n * me), own, n);
-    else if (n > 0) charge_copy(x, c, n);
+    if (!there) copy_elements(exchange, collective, element(collective, blocks, n * me), own, n);
+    else if (n > 0) charge_copy(exchange, collective, n);
     for (int i = 1; i < P; i++) {
-        if (there) reduce_counted(x, c->dtype, blocks, element(c, blocks, n * i), n);
-        else reduce_local(x, c->reduction, c->dtype, blocks, element(c, blocks, n * i), n);
+        if (there) reduce_counted(exchange, collective->dtype, blocks, element(collective, blocks, n * i), n);
+        else reduce_local(exchange, collective->reduction, collective->dtype, blocks,
+                          element(collective, blocks, n * i), n);
     }
-    if (!direct) copy_elements(x, c, to, blocks, n);
-    else if (n > 0) charge_copy(x, c, n);
+    if (!direct) copy_elements(exchange, collective, to, blocks, n);
+    else if (n > 0) charge_copy(exchange, collective, n);
     return OK;
 }
 
-const void *algorithm_given(const struct collective *c, int d)
+const void *algorithm_given(const struct collective *collective, int d)
 {
-    int64_t first = c->counts == NULL ? d * c->count : 0;
-    for (int i = 0; i < d && c->counts != NULL; i++) first += c->counts[i];
-    return const_element(c, c->in, first);
+    int64_t first = collective->counts == NULL ? d * collective->count : 0;
+    for (int i = 0; i < d && collective->counts != NULL; i++) first += collective->counts[i];
+    return const_element(collective, collective->in, first);
 }
 
-void *algorithm_taken(const struct collective *c, int s)
+void *algorithm_taken(const struct collective *collective, int s)
 {
-    int64_t first = c->recvcounts == NULL ? s * c->count : 0;
-    for (int i = 0; i < s && c->recvcounts != NULL; i++) first += c->recvcounts[i];
-    return element(c, c->out, first);
+    int64_t first = collective->recvcounts == NULL ? s * collective->count : 0;
+    for (int i = 0; i < s && collective->recvcounts != NULL; i++) first += collective->recvcounts[i];
+    return element(collective, collective->out, first);
 }
 
-void keep_own(struct exchange *x, const struct collective *c)
+void keep_own(struct exchange *exchange, const struct collective *collective)
 {
-    const int r = x->group->rank;
-    copy_elements(x, c, algorithm_taken(c, r), algorithm_given(c, r), given_to(c, r));
+    const int r = exchange->group->rank;
+    copy_elements(exchange, collective, algorithm_taken(collective, r), algorithm_given(collective, r),
+                  given_to(collective, r));
 }
 
-int64_t longest_to_keep(const struct collective *c, int rank, int P)
+int64_t longest_to_keep(const struct collective *collective, int rank, int P)
 {
     int64_t longest = 0;
-    for (int d = 0; d < P && c->in == c->out; d++)
-        if (d != rank && given_to(c, d) > longest) longest = given_to(c, d);
+    for (int d = 0; d < P && collective->in == collective->out; d++)
+        if (d != rank && given_to(collective, d) > longest) longest = given_to(collective, d);
     return longest;
 }
 
-const void *algorithm_kept(struct exchange *x, const struct collective *c, int d, void *keep)
+const void *algorithm_kept(struct exchange *exchange, const struct collective *collective, int d, void *keep)
 {
-    if (c->in != c->out) return algorithm_given(c, d);
-    copy_elements(x, c, keep, algorithm_given(c, d), given_to(c, d));
+    if (collective->in != collective->out) return algorithm_given(collective, d);
+    copy_elements(exchange, collective, keep, algorithm_given(collective, d), given_to(collective, d));
     return keep;
 }
 
-const char *needs_equal_counts(int P, const struct collective *c)
+const char *needs_equal_counts(int P, const struct collective *collective)
 {
     (void)P;
-    return c->counts == NULL ? NULL : "equal counts";
+    return collective->counts == NULL ? NULL : "equal counts";
 }

@@ -6,20 +6,20 @@
 
 /* ---- elements and bytes ------------------------------------------------------------------------------------------ */
 
-static inline uint64_t bytes_of(const struct collective *c, int64_t elements)
+static inline uint64_t bytes_of(const struct collective *collective, int64_t elements)
 {
-    return (uint64_t)elements * dtype_size(c->dtype);
+    return (uint64_t)elements * dtype_size(collective->dtype);
 }
 
 /* Element i of an array in the collective's format. */
-static inline void *element(const struct collective *c, void *array, int64_t i)
+static inline void *element(const struct collective *collective, void *array, int64_t i)
 {
-    return (char *)array + bytes_of(c, i);
+    return (char *)array + bytes_of(collective, i);
 }
 
-static inline const void *const_element(const struct collective *c, const void *array, int64_t i)
+static inline const void *const_element(const struct collective *collective, const void *array, int64_t i)
 {
-    return (const char *)array + bytes_of(c, i);
+    return (const char *)array + bytes_of(collective, i);
 }
 
 /* dst = src, if they differ; charged to the device's memory. */
@@ -56,13 +56,13 @@ void comb_unpack(struct exchange *, const struct collective *, struct comb, void
 void comb_reduce(struct exchange *, const struct collective *, struct comb, void *blocks, const void *packed);
 
 /* Block b within an array of all blocks. */
-static inline void *block(const struct collective *c, void *blocks, int P, int b)
+static inline void *block(const struct collective *collective, void *blocks, int P, int b)
 {
-    return element(c, blocks, block_first(c, P, b));
+    return element(collective, blocks, block_first(collective, P, b));
 }
-static inline const void *const_block(const struct collective *c, const void *blocks, int P, int b)
+static inline const void *const_block(const struct collective *collective, const void *blocks, int P, int b)
 {
-    return const_element(c, blocks, block_first(c, P, b));
+    return const_element(collective, blocks, block_first(collective, P, b));
 }
 
 /* For .turns: whatever the call; if all blocks are equal; if the vector is cut into equal parts. */
@@ -75,22 +75,24 @@ bool turns_with_equal_counts(int P, const struct collective *);
 
 /* Send some elements to one member, and add others from another member to `into`, where that lies apart from what is
  * sent.  to: -1: nothing is sent.  scratch: for n elements. */
-static inline enum error_code send_and_add(struct exchange *x, const struct collective *c, int to, const void *give,
+static inline enum error_code send_and_add(struct exchange *exchange, const struct collective *collective, int to,
+                                           const void *give,
                                            int64_t giving, int from, void *scratch, void *into, int64_t n,
                                            struct error *err)
 {
-    return exchange_reduce(x, to, give, bytes_of(c, giving), from, scratch, c->reduction, c->dtype, into, n, err);
+    return exchange_reduce(exchange, to, give, bytes_of(collective, giving), from, scratch, collective->reduction,
+                           collective->dtype, into, n, err);
 }
-static inline enum error_code add_from(struct exchange *x, const struct collective *c, int from, void *scratch,
-                                       void *into, int64_t n, struct error *err)
+static inline enum error_code add_from(struct exchange *exchange, const struct collective *collective, int from,
+                                       void *scratch, void *into, int64_t n, struct error *err)
 {
-    return send_and_add(x, c, -1, NULL, 0, from, scratch, into, n, err);
+    return send_and_add(exchange, collective, -1, NULL, 0, from, scratch, into, n, err);
 }
 
 /* For member `me` of P, whose messages are m[2k-2], to be looked at, from k members before it, and m[2k-1] to others,
  * for k = 1 .. P-1: wait for all, and add the n elements from each, and its own, in the order of members.
  * blocks: for P times n elements, as received; to: the sum, which nobody reads before, unless it is `own`. */
-enum error_code add_in_order(struct exchange *, const struct collective *, int me, int P, struct message *m,
+enum error_code add_in_order(struct exchange *, const struct collective *, int me, int P, struct message *message,
                              const void *own, void *blocks, void *to, int64_t n, struct error *);
 
 /* Wait for all messages; returns the first error. */
@@ -108,9 +110,9 @@ enum error_code scratch_agreed(struct exchange *, const struct collective *, int
 /* A few bytes of host memory, counted as scratch.  Never NULL: without memory the job ends. */
 void *exchange_small(struct exchange *, uint64_t bytes);
 void exchange_small_end(struct exchange *, void *);
-static inline struct message *message_list(struct exchange *x, int number)
+static inline struct message *message_list(struct exchange *exchange, int number)
 {
-    return exchange_small(x, sizeof(struct message) * (uint64_t)number);
+    return exchange_small(exchange, sizeof(struct message) * (uint64_t)number);
 }
 
 /* ---- arguments (arguments.c) ------------------------------------------------------------------------------------- */
@@ -138,18 +140,18 @@ enum error_code contract_check(struct group *, enum operation, const struct algo
 struct cluster cluster_for_all(const struct cluster *);
 
 /* A hash of all that a choice depends on: the call and the costs of the cluster.  c: with the nodes of the group. */
-uint64_t call_key(enum operation, int P, const struct collective *c, const struct cluster *);
+uint64_t call_key(enum operation, int P, const struct collective *collective, const struct cluster *);
 
 /* ---- alltoall ---------------------------------------------------------------------------------------------------- */
 
 /* Elements for device d and from device s, and their addresses. */
-static inline int64_t given_to(const struct collective *c, int d)
+static inline int64_t given_to(const struct collective *collective, int d)
 {
-    return c->counts != NULL ? c->counts[d] : c->count;
+    return collective->counts != NULL ? collective->counts[d] : collective->count;
 }
-static inline int64_t taken_from(const struct collective *c, int s)
+static inline int64_t taken_from(const struct collective *collective, int s)
 {
-    return c->recvcounts != NULL ? c->recvcounts[s] : c->count;
+    return collective->recvcounts != NULL ? collective->recvcounts[s] : collective->count;
 }
 const void *algorithm_given(const struct collective *, int d);
 void *algorithm_taken(const struct collective *, int s);
@@ -164,10 +166,10 @@ const char *needs_equal_counts(int P, const struct collective *);
 
 /* ---- costs ------------------------------------------------------------------------------------------------------- */
 
-static inline void cost_send(struct collective_cost *cost, const struct collective *c, int64_t elements)
+static inline void cost_send(struct collective_cost *cost, const struct collective *collective, int64_t elements)
 {
     cost->messages++;
-    cost->bytes += bytes_of(c, elements);
+    cost->bytes += bytes_of(collective, elements);
 }
 
 static inline int ceil_log2(int P)
@@ -189,7 +191,7 @@ struct fold { int core, rest, me; };            /* core: its size; me: this memb
 
 struct fold fold_of(int rank, int P);
 /* The member that is number i of the core. */
-static inline int fold_member(struct fold f, int i) { return i < f.rest ? 2 * i + 1 : i + f.rest; }
+static inline int fold_member(struct fold fold, int i) { return i < fold.rest ? 2 * i + 1 : i + fold.rest; }
 /* fold_in: even members send their vectors, odd members add them.  fold_out: even members get the finished vector. */
 enum error_code fold_in(struct exchange *, const struct collective *, struct fold, void *x, void *scratch,
                         struct error *);
@@ -226,10 +228,10 @@ struct skips circulant_skips(int P);
 /* Member i of the row is member first + i*stride of the group, or member[i] if there is a list. */
 struct row { int size, me, first, stride; const int *member; };
 
-static inline int row_member(struct row w, int i)
+static inline int row_member(struct row row, int i)
 {
-    i = imod(i, w.size);
-    return w.member != NULL ? w.member[i] : w.first + i * w.stride;
+    i = imod(i, row.size);
+    return row.member != NULL ? row.member[i] : row.first + i * row.stride;
 }
 
 /* Rings over a row, on n elements of x cut into w.size blocks.  Reduce-scatter: afterwards member i has the finished

@@ -14,10 +14,11 @@ bool operation_has_blocks(enum operation op)
 
 bool operation_is_sparse(enum operation op) { return op == SPARSE_ALLGATHER || op == SPARSE_REDUCE_SCATTER; }
 
-static void sparse_extents(enum operation op, const struct collective *c, int r, int P, int64_t *in, int64_t *out)
+static void sparse_extents(enum operation op, const struct collective *collective, int r, int P, int64_t *in,
+                           int64_t *out)
 {
     struct sparse_walk w = { .b = -1 };
-    while (sparse_next(c, P, r, &w)) ;
+    while (sparse_next(collective, P, r, &w)) ;
     *in = op == SPARSE_ALLGATHER ? w.owned_at : w.held_at;
     *out = op == SPARSE_ALLGATHER ? w.held_at : w.owned_at;
 }
@@ -29,20 +30,20 @@ static int64_t sum(const int64_t *counts, int64_t each, int P)
     return total;
 }
 
-void collective_extents(enum operation op, const struct collective *c, int r, int P, int64_t *in, int64_t *out)
+void collective_extents(enum operation op, const struct collective *collective, int r, int P, int64_t *in, int64_t *out)
 {
-    const bool root = r == c->root;
-    *in = *out = c->count;
+    const bool root = r == collective->root;
+    *in = *out = collective->count;
     if (op == BARRIER) *in = *out = 0;
     if (op == BROADCAST && !root) *in = 0;
-    if ((op == REDUCE && !root) || (op == SCAN && c->exclusive && r == 0)) *out = 0;
+    if ((op == REDUCE && !root) || (op == SCAN && collective->exclusive && r == 0)) *out = 0;
     if (op == ALLTOALL) {
-        *in = sum(c->counts, c->count, P);
-        *out = sum(c->recvcounts, c->count, P);
+        *in = sum(collective->counts, collective->count, P);
+        *out = sum(collective->recvcounts, collective->count, P);
     }
-    if (operation_is_sparse(op)) sparse_extents(op, c, r, P, in, out);
+    if (operation_is_sparse(op)) sparse_extents(op, collective, r, P, in, out);
     if (!operation_has_blocks(op)) return;
-    const int64_t mine = block_length(c, P, r), all = block_total(c, P);
+    const int64_t mine = block_length(collective, P, r), all = block_total(collective, P);
     const bool spread = op == REDUCE_SCATTER || op == SCATTER;
     *in = spread ? (op == SCATTER && !root ? 0 : all) : mine;
     *out = spread ? mine : (op == GATHER && !root ? 0 : all);
@@ -58,34 +59,36 @@ static enum error_code check_counts(const char *which, const int64_t *counts, in
     return OK;
 }
 
-static enum error_code check_placement(const struct block_placement *p, int P, const char *op, struct error *err)
+static enum error_code check_placement(const struct block_placement *placement, int P, const char *op,
+                                       struct error *err)
 {
-    if (p->blocks < 0 || p->blocks > INT_MAX)
-        return fail(err, ERR_USAGE, "%s: %lld blocks", op, (long long)p->blocks);
-    for (int64_t b = 0; b < p->blocks; b++)
-        if (p->owner[b] < 0 || p->owner[b] >= P)
-            return fail(err, ERR_USAGE, "%s: owner %d of block %lld is not in a group of %d", op, p->owner[b],
+    if (placement->blocks < 0 || placement->blocks > INT_MAX)
+        return fail(err, ERR_USAGE, "%s: %lld blocks", op, (long long)placement->blocks);
+    for (int64_t b = 0; b < placement->blocks; b++)
+        if (placement->owner[b] < 0 || placement->owner[b] >= P)
+            return fail(err, ERR_USAGE, "%s: owner %d of block %lld is not in a group of %d", op, placement->owner[b],
                         (long long)b, P);
     return OK;
 }
 
-enum error_code arguments_check(enum operation op, const struct collective *c, int P, struct error *err)
+enum error_code arguments_check(enum operation op, const struct collective *collective, int P, struct error *err)
 {
     const char *name = operation_name(op);
-    if (c->count < 0) return fail(err, ERR_USAGE, "%s: count %lld is negative", name, (long long)c->count);
-    if ((unsigned)c->dtype >= DTYPE_COUNT)
-        return fail(err, ERR_USAGE, "%s: dtype %d does not exist", name, (int)c->dtype);
-    if ((unsigned)c->reduction >= REDUCTION_COUNT)
-        return fail(err, ERR_USAGE, "%s: reduction %d does not exist", name, (int)c->reduction);
-    if (has_root(op) && (c->root < 0 || c->root >= P))
-        return fail(err, ERR_USAGE, "%s: root %d is not in a group of %d", name, c->root, P);
-    if (op == ALLTOALL && (c->counts == NULL) != (c->recvcounts == NULL))
+    if (collective->count < 0)
+        return fail(err, ERR_USAGE, "%s: count %lld is negative", name, (long long)collective->count);
+    if ((unsigned)collective->dtype >= DTYPE_COUNT)
+        return fail(err, ERR_USAGE, "%s: dtype %d does not exist", name, (int)collective->dtype);
+    if ((unsigned)collective->reduction >= REDUCTION_COUNT)
+        return fail(err, ERR_USAGE, "%s: reduction %d does not exist", name, (int)collective->reduction);
+    if (has_root(op) && (collective->root < 0 || collective->root >= P))
+        return fail(err, ERR_USAGE, "%s: root %d is not in a group of %d", name, collective->root, P);
+    if (op == ALLTOALL && (collective->counts == NULL) != (collective->recvcounts == NULL))
         return fail(err, ERR_USAGE, "%s: counts and recvcounts go together", name);
-    if (operation_is_sparse(op) && c->placement != NULL) {
-        const enum error_code code = check_placement(c->placement, P, name, err);
-        return code ? code : check_counts("counts", c->counts, (int)c->placement->blocks, name, err);
+    if (operation_is_sparse(op) && collective->placement != NULL) {
+        const enum error_code code = check_placement(collective->placement, P, name, err);
+        return code ? code : check_counts("counts", collective->counts, (int)collective->placement->blocks, name, err);
     }
-    return op == ALLTOALL ? OK : check_counts("counts", c->counts, P, name, err);
+    return op == ALLTOALL ? OK : check_counts("counts", collective->counts, P, name, err);
 }
 
 /* ---- arguments that only this member knows: its buffers, and the counts of an all-to-all ------------------------- */
@@ -97,64 +100,72 @@ static bool overlap(const void *a, uint64_t a_bytes, const void *b, uint64_t b_b
 }
 
 /* Whether in and out overlap as collective.h defines "in place". */
-static bool lies_in_place(enum operation op, const struct collective *c, int r, int P)
+static bool lies_in_place(enum operation op, const struct collective *collective, int r, int P)
 {
-    if (op == ALLGATHER || op == GATHER) return c->in == const_element(c, c->out, block_first(c, P, r));
-    if (op == REDUCE_SCATTER || op == SCATTER) return c->out == const_element(c, c->in, block_first(c, P, r));
-    if (op == SPARSE_ALLGATHER) return c->in == const_element(c, c->out, sparse_first_owned(c, P, r));
-    if (op == SPARSE_REDUCE_SCATTER) return c->out == const_element(c, c->in, sparse_first_owned(c, P, r));
-    return c->in == c->out;
+    if (op == ALLGATHER || op == GATHER)
+        return collective->in == const_element(collective, collective->out, block_first(collective, P, r));
+    if (op == REDUCE_SCATTER || op == SCATTER)
+        return collective->out == const_element(collective, collective->in, block_first(collective, P, r));
+    if (op == SPARSE_ALLGATHER)
+        return collective->in == const_element(collective, collective->out, sparse_first_owned(collective, P, r));
+    if (op == SPARSE_REDUCE_SCATTER)
+        return collective->out == const_element(collective, collective->in, sparse_first_owned(collective, P, r));
+    return collective->in == collective->out;
 }
 
-static enum error_code bad_overlap(enum operation op, const struct group *g, struct error *err)
+static enum error_code bad_overlap(enum operation op, const struct group *group, struct error *err)
 {
     const bool gathers = op == ALLGATHER || op == GATHER;
     if (operation_is_sparse(op))
         return fail(err, ERR_USAGE, "%s: in and out overlap on device %d; in place is %s at the first own block of %s",
-                    operation_name(op), g->comm->rank, op == SPARSE_ALLGATHER ? "in" : "out",
+                    operation_name(op), group->comm->rank, op == SPARSE_ALLGATHER ? "in" : "out",
                     op == SPARSE_ALLGATHER ? "out" : "in");
     if (!operation_has_blocks(op))
         return fail(err, ERR_USAGE, "%s: in and out overlap on device %d; in place is in == out", operation_name(op),
-                    g->comm->rank);
+                    group->comm->rank);
     return fail(err, ERR_USAGE, "%s: in and out overlap on device %d; in place is %s as block %d of %s",
-                operation_name(op), g->comm->rank, gathers ? "in" : "out", g->rank, gathers ? "out" : "in");
+                operation_name(op), group->comm->rank, gathers ? "in" : "out", group->rank, gathers ? "out" : "in");
 }
 
-static bool lie_apart(enum operation op, const struct collective *c, const struct group *g)
+static bool lie_apart(enum operation op, const struct collective *collective, const struct group *group)
 {
     int64_t in, out;
-    collective_extents(op, c, g->rank, g->size, &in, &out);
-    return !overlap(c->in, bytes_of(c, in), c->out, bytes_of(c, out));
+    collective_extents(op, collective, group->rank, group->size, &in, &out);
+    return !overlap(collective->in, bytes_of(collective, in), collective->out, bytes_of(collective, out));
 }
 
 /* The count that this device sends to itself must equal the count that it receives from itself; in place the same holds
  * for every device, because the received block overwrites the sent one. */
-static enum error_code check_own_counts(const struct collective *c, const struct group *g, struct error *err)
+static enum error_code check_own_counts(const struct collective *collective, const struct group *group,
+                                        struct error *err)
 {
-    enum error_code code = check_counts("counts", c->counts, g->size, "alltoall", err);
-    if (code == OK) code = check_counts("recvcounts", c->recvcounts, g->size, "alltoall", err);
+    enum error_code code = check_counts("counts", collective->counts, group->size, "alltoall", err);
+    if (code == OK) code = check_counts("recvcounts", collective->recvcounts, group->size, "alltoall", err);
     if (code != OK) return code;
-    const bool in_place = c->in == c->out && !lie_apart(ALLTOALL, c, g);
-    for (int b = 0; b < g->size; b++)
-        if (c->counts[b] != c->recvcounts[b] && (in_place || b == g->rank))
+    const bool in_place = collective->in == collective->out && !lie_apart(ALLTOALL, collective, group);
+    for (int b = 0; b < group->size; b++)
+        if (collective->counts[b] != collective->recvcounts[b] && (in_place || b == group->rank))
             return fail(err, ERR_USAGE, "alltoall%s: counts[%d] = %lld, but recvcounts[%d] = %lld on device %d%s",
-                        in_place ? " in place" : "", b, (long long)c->counts[b], b, (long long)c->recvcounts[b],
-                        g->comm->rank, b == g->rank ? ", for itself" : "");
+                        in_place ? " in place" : "", b, (long long)collective->counts[b], b,
+                            (long long)collective->recvcounts[b],
+                        group->comm->rank, b == group->rank ? ", for itself" : "");
     return OK;
 }
 
-enum error_code own_arguments_check(enum operation op, const struct collective *c, const struct group *g,
+enum error_code own_arguments_check(enum operation op, const struct collective *collective, const struct group *group,
                                     struct error *err)
 {
     const char *name = operation_name(op);
-    const int device = g->comm->rank;
+    const int device = group->comm->rank;
     int64_t in, out;
-    const enum error_code code = op == ALLTOALL && c->counts != NULL ? check_own_counts(c, g, err) : OK;
+    const enum error_code code = op == ALLTOALL && collective->counts != NULL
+        ? check_own_counts(collective, group, err) : OK;
     if (code != OK) return code;
-    collective_extents(op, c, g->rank, g->size, &in, &out);
-    if (in > 0 && c->in == NULL)
+    collective_extents(op, collective, group->rank, group->size, &in, &out);
+    if (in > 0 && collective->in == NULL)
         return fail(err, ERR_USAGE, "%s: in is NULL for %lld elements on device %d", name, (long long)in, device);
-    if (out > 0 && c->out == NULL)
+    if (out > 0 && collective->out == NULL)
         return fail(err, ERR_USAGE, "%s: out is NULL for %lld elements on device %d", name, (long long)out, device);
-    return lie_apart(op, c, g) || lies_in_place(op, c, g->rank, g->size) ? OK : bad_overlap(op, g, err);
+    return lie_apart(op, collective, group) || lies_in_place(op, collective, group->rank, group->size) ? OK
+           : bad_overlap(op, group, err);
 }

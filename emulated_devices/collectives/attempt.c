@@ -15,32 +15,33 @@ struct attempt {
     picoseconds end[ATTEMPT_MOST_DEVICES];
 };
 
-bool attempt_is_cheap(const struct algorithm *a, int P, const struct collective *c)
+bool attempt_is_cheap(const struct algorithm *algorithm, int P, const struct collective *collective)
 {
     uint64_t messages = 0;
     if (P > ATTEMPT_MOST_DEVICES) return false;
-    for (int r = 0; r < P; r++) messages += collective_cost(a, r, P, c).messages;
+    for (int r = 0; r < P; r++) messages += collective_cost(algorithm, r, P, collective).messages;
     return messages <= ATTEMPT_MOST_MESSAGES;
 }
 
-static enum error_code run_here(struct comm *c, const struct attempt *t, struct error *err)
+static enum error_code run_here(struct comm *comm, const struct attempt *attempt, struct error *err)
 {
     struct group g;
-    struct collective call = *t->call;
-    struct arena *arena = &c->device->arena;
+    struct collective call = *attempt->call;
+    struct arena *arena = &comm->device->arena;
     int64_t in, out;
-    enum error_code e = group_world(&g, c, err);
+    enum error_code e = group_world(&g, comm, err);
     if (e) return e;
-    collective_extents(t->algorithm->operation, &call, c->rank, t->P, &in, &out);
+    collective_extents(attempt->algorithm->operation, &call, comm->rank, attempt->P, &in, &out);
     void *const buffer[] = { arena_alloc(arena, BUFFERS, bytes_of(&call, in) + 1),
                              arena_alloc(arena, BUFFERS, bytes_of(&call, out) + 1) };
     call.in = buffer[0], call.out = buffer[1];
-    if (buffer[0] && buffer[1] && t->algorithm->operation == ALLREDUCE && !t->algorithm->reads_in) {
+    if (buffer[0] && buffer[1] && attempt->algorithm->operation == ALLREDUCE && !attempt->algorithm->reads_in) {
         struct exchange here = { .group = &g, .operation = ALLREDUCE };
         copy_elements(&here, &call, call.out, call.in, call.count);
         call.in = call.out;
     }
-    e = buffer[0] && buffer[1] ? t->algorithm->run(&g, &call, err) : fail(err, ERR_MEMORY, "no memory for an attempt");
+    e = buffer[0] && buffer[1] ? attempt->algorithm->run(&g, &call, err)
+        : fail(err, ERR_MEMORY, "no memory for an attempt");
     arena_free(arena, buffer[0]);
     arena_free(arena, buffer[1]);
     group_close(&g);
@@ -66,9 +67,10 @@ static enum error_code be_tried(struct crew *crew, int rank, const void *asked, 
     return e;
 }
 
-picoseconds attempt_time(const struct algorithm *a, int P, const struct collective *c, const struct cluster *m)
+picoseconds attempt_time(const struct algorithm *algorithm, int P, const struct collective *collective,
+                         const struct cluster *cluster)
 {
-    struct attempt t = { .algorithm = a, .call = c, .cluster = m, .P = P };
+    struct attempt t = { .algorithm = algorithm, .call = collective, .cluster = cluster, .P = P };
     struct error err;
     picoseconds last = 0;
     if (crew_run(P, be_tried, &t, &err)) return -1;

@@ -22,16 +22,16 @@
 #include <math.h>
 #include <string.h>
 
-static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+static uint64_t auto_larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 /* The links: between the members that are farthest apart, and inside nodes. */
 struct road { const struct link *outer, *inner; };
 
-static struct road road_of(const struct cluster *m, int P, struct collective *c)
+static struct road road_of(const struct cluster *cluster, int P, struct collective *collective)
 {
-    const struct span s = span_on(m, c->nodes.member, P);
-    c->nodes = s.nodes;
-    return (struct road){ .outer = &m->link[s.outer], .inner = &m->link[s.outer > 0 ? s.outer - 1 : 0] };
+    const struct span s = span_on(cluster, collective->nodes.member, P);
+    collective->nodes = s.nodes;
+    return (struct road){ .outer = &cluster->link[s.outer], .inner = &cluster->link[s.outer > 0 ? s.outer - 1 : 0] };
 }
 
 /* Bytes through this member's ports.  A member with fewer messages than steps waits for others that send as much. */
@@ -50,35 +50,36 @@ static uint64_t own_rounds(const struct collective_cost *one)
 }
 
 /* Number of latencies one after another. */
-static uint64_t chain_of(const struct collective_cost *one, const struct link *l)
+static uint64_t chain_of(const struct collective_cost *one, const struct link *link)
 {
-    const bool waits = one->messages > 0 && one->bytes / one->messages > l->eager;
+    const bool waits = one->messages > 0 && one->bytes / one->messages > link->eager;
     return waits && one->met > 0 ? one->met : one->depth;
 }
 
 static double seconds(double units, int64_t rate) { return rate > 0 ? units / (1e6 * (double)rate) : 0; }
 
-picoseconds collective_time(const struct algorithm *a, int P, const struct collective *asked, const struct cluster *m)
+picoseconds collective_time(const struct algorithm *algorithm, int P, const struct collective *asked,
+                            const struct cluster *cluster)
 {
     uint64_t steps = 0, depth = 0, rounds = 0, inside = 0;
     double slowest = 0;
     struct collective c = *asked;
-    const struct road road = road_of(m, P, &c);
-    c.segment = segment_choose(a, P, &c, m);
+    const struct road road = road_of(cluster, P, &c);
+    c.segment = segment_choose(algorithm, P, &c, cluster);
     for (int r = 0; r < P; r++) {
-        const struct collective_cost one = collective_cost(a, r, P, &c);
-        steps = larger(steps, one.steps);
-        depth = larger(depth, chain_of(&one, road.outer));
-        rounds = larger(rounds, own_rounds(&one));
-        inside = larger(inside, one.steps_inside);
+        const struct collective_cost one = collective_cost(algorithm, r, P, &c);
+        steps = auto_larger(steps, one.steps);
+        depth = auto_larger(depth, chain_of(&one, road.outer));
+        rounds = auto_larger(rounds, own_rounds(&one));
+        inside = auto_larger(inside, one.steps_inside);
     }
     if (steps == 0) steps = rounds;
     if (depth == 0) depth = steps;
     for (int r = 0; r < P; r++) {
-        const struct collective_cost one = collective_cost(a, r, P, &c);
+        const struct collective_cost one = collective_cost(algorithm, r, P, &c);
         const double busy = seconds(path_bytes(&one, steps) - (double)one.path_inside, road.outer->rate)
                           + seconds((double)one.path_inside, road.inner->rate)
-                          + seconds(3.0 * (double)bytes_of(&c, (int64_t)one.additions), m->memory_rate);
+                          + seconds(3.0 * (double)bytes_of(&c, (int64_t)one.additions), cluster->memory_rate);
         if (busy > slowest) slowest = busy;
     }
     const picoseconds outer =
@@ -88,35 +89,36 @@ picoseconds collective_time(const struct algorithm *a, int P, const struct colle
 
 /* ---- choosing ---------------------------------------------------------------------------------------------------- */
 
-struct cluster cluster_for_all(const struct cluster *m)
+struct cluster cluster_for_all(const struct cluster *cluster)
 {
-    struct cluster c = *m;
-    if (m->stated_memory_rate > 0) c.memory_rate = m->stated_memory_rate;
-    for (int t = 0; t < DTYPE_COUNT && m->speeds > 0; t++) c.flop_rate[t] = 0;
+    struct cluster c = *cluster;
+    if (cluster->stated_memory_rate > 0) c.memory_rate = cluster->stated_memory_rate;
+    for (int t = 0; t < DTYPE_COUNT && cluster->speeds > 0; t++) c.flop_rate[t] = 0;
     return c;
 }
 
 /* The time that decides: of an attempt, or where that would take long, the predicted one. */
-static picoseconds deciding_time(const struct algorithm *a, int P, const struct collective *asked,
-                                 const struct cluster *m)
+static picoseconds deciding_time(const struct algorithm *algorithm, int P, const struct collective *asked,
+                                 const struct cluster *cluster)
 {
     struct collective c = *asked;
-    c.segment = segment_choose(a, P, asked, m);
-    const picoseconds tried = attempt_is_cheap(a, P, &c) ? attempt_time(a, P, &c, m) : -1;
-    return tried >= 0 ? tried : collective_time(a, P, &c, m);
+    c.segment = segment_choose(algorithm, P, asked, cluster);
+    const picoseconds tried = attempt_is_cheap(algorithm, P, &c) ? attempt_time(algorithm, P, &c, cluster) : -1;
+    return tried >= 0 ? tried : collective_time(algorithm, P, &c, cluster);
 }
 
 /* What is not known to cost anything is taken only by its name. */
-static bool cost_is_known(const struct algorithm *a) { return a->cost_formula[0] != '\0'; }
+static bool cost_is_known(const struct algorithm *algorithm) { return algorithm->cost_formula[0] != '\0'; }
 
-static const struct algorithm *least_time(enum operation op, int P, const struct collective *c, const struct cluster *m)
+static const struct algorithm *least_time(enum operation op, int P, const struct collective *collective,
+                                          const struct cluster *cluster)
 {
     const struct algorithm *best = NULL;
     picoseconds least = 0;
     for (int i = 0; algorithms[i] != NULL; i++) {
         const struct algorithm *a = algorithms[i];
-        if (a->operation != op || !cost_is_known(a) || algorithm_refuses(a, P, c) != NULL) continue;
-        const picoseconds time = deciding_time(a, P, c, m);
+        if (a->operation != op || !cost_is_known(a) || algorithm_refuses(a, P, collective) != NULL) continue;
+        const picoseconds time = deciding_time(a, P, collective, cluster);
         if (best == NULL || time < least) {
             best = a;
             least = time;
@@ -125,10 +127,10 @@ static const struct algorithm *least_time(enum operation op, int P, const struct
     return best;
 }
 
-static const struct algorithm *first_that_fits(enum operation op, int P, const struct collective *c)
+static const struct algorithm *first_that_fits(enum operation op, int P, const struct collective *collective)
 {
     int i = 0;
-    while (algorithms[i]->operation != op || algorithm_refuses(algorithms[i], P, c) != NULL) i++;
+    while (algorithms[i]->operation != op || algorithm_refuses(algorithms[i], P, collective) != NULL) i++;
     return algorithms[i];
 }
 
@@ -137,39 +139,42 @@ static const struct algorithm *first_that_fits(enum operation op, int P, const s
 enum { REMEMBERED = 256 };
 static struct { uint64_t key; const struct algorithm *chosen; } remembered[REMEMBERED];
 
-static void mix(uint64_t *h, const void *data, size_t bytes)
+static void auto_mix(uint64_t *h, const void *data, size_t bytes)
 {
     const unsigned char *b = data;
     for (size_t i = 0; i < bytes; i++) *h = (*h ^ b[i]) * UINT64_C(0x100000001b3);
     *h ^= *h >> 29;
 }
 
-static void mix_number(uint64_t *h, int64_t x) { mix(h, &x, sizeof x); }
+static void mix_number(uint64_t *h, int64_t x) { auto_mix(h, &x, sizeof x); }
 
-static void mix_cluster(uint64_t *h, const struct cluster *m, enum dtype t)
+static void mix_cluster(uint64_t *h, const struct cluster *cluster, enum dtype dtype)
 {
-    mix_number(h, m->memory_rate), mix_number(h, m->flop_rate[t]);
-    mix_number(h, m->kernels.launch), mix_number(h, m->kernels.units), mix_number(h, m->kernels.memory_permille);
-    for (int l = 0; l < m->levels; l++) {
-        const struct link *k = &m->link[l];
+    mix_number(h, cluster->memory_rate), mix_number(h, cluster->flop_rate[dtype]);
+    mix_number(h, cluster->kernels.launch), mix_number(h, cluster->kernels.units),
+        mix_number(h, cluster->kernels.memory_permille);
+    for (int l = 0; l < cluster->levels; l++) {
+        const struct link *k = &cluster->link[l];
         mix_number(h, k->devices), mix_number(h, k->latency), mix_number(h, k->gap), mix_number(h, k->rate);
         mix_number(h, (int64_t)k->eager);
     }
 }
 
-uint64_t call_key(enum operation op, int P, const struct collective *c, const struct cluster *m)
+uint64_t call_key(enum operation op, int P, const struct collective *collective, const struct cluster *cluster)
 {
     uint64_t h = UINT64_C(0xcbf29ce484222325);
-    const struct block_placement *p = c->placement;
+    const struct block_placement *p = collective->placement;
     int count = 0;
     while (algorithms[count]) count++;                          /* a plug-in may have come */
-    mix_number(&h, op), mix_number(&h, P), mix_number(&h, c->count), mix_number(&h, c->dtype), mix_number(&h, c->root);
-    mix_number(&h, (int64_t)c->segment), mix_number(&h, c->exclusive), mix_number(&h, c->nodes.devices);
+    mix_number(&h, op), mix_number(&h, P), mix_number(&h, collective->count), mix_number(&h, collective->dtype),
+        mix_number(&h, collective->root);
+    mix_number(&h, (int64_t)collective->segment), mix_number(&h, collective->exclusive),
+        mix_number(&h, collective->nodes.devices);
     mix_number(&h, count);
-    mix_cluster(&h, m, c->dtype);
-    if (c->nodes.member) mix(&h, c->nodes.member, (size_t)P * sizeof *c->nodes.member);
-    if (c->counts) mix(&h, c->counts, (size_t)(p ? p->blocks : P) * sizeof *c->counts);
-    if (p) mix(&h, p->owner, (size_t)p->blocks * sizeof *p->owner), mix(&h, p->held, (size_t)(p->blocks * P));
+    mix_cluster(&h, cluster, collective->dtype);
+    if (collective->nodes.member) auto_mix(&h, collective->nodes.member, (size_t)P * sizeof *collective->nodes.member);
+    if (collective->counts) auto_mix(&h, collective->counts, (size_t)(p ? p->blocks : P) * sizeof *collective->counts);
+    if (p) auto_mix(&h, p->owner, (size_t)p->blocks * sizeof *p->owner), auto_mix(&h, p->held, (size_t)(p->blocks * P));
     return h;
 }
 
@@ -191,13 +196,13 @@ const struct algorithm *algorithm_choose(enum operation op, int P, const struct 
 
 static bool is_auto(const char *name) { return name != NULL && strcmp(name, ALGORITHM_AUTO) == 0; }
 
-const struct algorithm *algorithm_for(const struct group *g, enum operation op, const char *name,
-                                      const struct collective *c)
+const struct algorithm *algorithm_for(const struct group *group, enum operation op, const char *name,
+                                      const struct collective *collective)
 {
     if (!is_auto(name)) return algorithm_find(op, name);
-    struct collective call = *c;
-    call.nodes.member = g->member;
-    return algorithm_choose(op, g->size, &call, &g->comm->device->clock.cluster);
+    struct collective call = *collective;
+    call.nodes.member = group->member;
+    return algorithm_choose(op, group->size, &call, &group->comm->device->clock.cluster);
 }
 
 enum error_code algorithm_check(enum operation op, const char *flag, const char *name, struct error *err)

@@ -160,12 +160,13 @@ bool attempt_is_cheap(const struct algorithm *, int P, const struct collective *
 
 /**
  * The time of a call by running it, in this process and without numbers, on P devices that start together.
- * @param c  with the nodes of the group, and the segment of a pipelined algorithm (segment_choose); in and out are not
- *           read.
- * @param m  a cluster that is the same for all members.
+ * @param collective  with the nodes of the group, and the segment of a pipelined algorithm (segment_choose); in and
+ *           out are not read.
+ * @param cluster  a cluster that is the same for all members.
  * @return when the last device is done, by the clock; negative if it could not be run.
  */
-picoseconds attempt_time(const struct algorithm *, int P, const struct collective *c, const struct cluster *m);
+picoseconds attempt_time(const struct algorithm *, int P, const struct collective *collective,
+                         const struct cluster *cluster);
 
 /* ---- segments.c: how finely a pipeline is cut -------------------------------------------------------------------- */
 
@@ -173,10 +174,10 @@ picoseconds attempt_time(const struct algorithm *, int P, const struct collectiv
  * Bytes of the segments of a pipelined algorithm: of all lengths, the longest whose time on this cluster is within
  * about a hundredth of the least.  Up to 64 devices calls without numbers decide, as in algorithm_choose; beyond, and
  * for very many messages, collective_time.  Every member gets the same result.
- * @param c  as of algorithm_choose; if it has a segment already, that is the result.
+ * @param collective  as of algorithm_choose; if it has a segment already, that is the result.
  * @return 0 for an algorithm that sends no segments.
  */
-uint64_t segment_choose(const struct algorithm *, int P, const struct collective *c, const struct cluster *);
+uint64_t segment_choose(const struct algorithm *, int P, const struct collective *collective, const struct cluster *);
 
 /** The segment that collective_run uses for this call on this group. */
 uint64_t group_segment(const struct group *, const struct algorithm *, const struct collective *);
@@ -193,10 +194,11 @@ picoseconds collective_time(const struct algorithm *, int P, const struct collec
  * The algorithm with the least time among those that support this call; of equals the first in the registry.  Up to 64
  * devices each is run once without numbers; beyond, and for very many messages, collective_time predicts.
  * Every member gets the same result.
- * @param c  in and out are not read; counts are, if the operation has them.
+ * @param collective  in and out are not read; counts are, if the operation has them.
  * @return never NULL: every operation has an algorithm that supports every call.
  */
-const struct algorithm *algorithm_choose(enum operation, int P, const struct collective *c, const struct cluster *);
+const struct algorithm *algorithm_choose(enum operation, int P, const struct collective *collective,
+                                         const struct cluster *);
 
 /** The algorithm that collective_run uses for this name and call: one of the registry; NULL: the default; "auto":
  *  chosen by the links between the members.  @return NULL if there is no such name. */

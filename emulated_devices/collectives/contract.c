@@ -38,40 +38,44 @@ static const char *const term_name[TERMS] = { "operation",
                                               "placement (by hash)" };
 struct terms { int64_t of[TERMS]; };
 
-static int64_t algorithm_number(const struct algorithm *a)
+static int64_t algorithm_number(const struct algorithm *algorithm)
 {
     for (int i = 0; algorithms[i] != NULL; i++)
-        if (algorithms[i] == a) return i;
+        if (algorithms[i] == algorithm) return i;
     return -1;                          /* auto, or an unknown name */
 }
 
-static int64_t placement_hash(const struct block_placement *p, int P)
+static int64_t placement_hash(const struct block_placement *placement, int P)
 {
     uint64_t hash = 1469598103934665603u;
-    for (int64_t b = 0; b < p->blocks; b++)
+    for (int64_t b = 0; b < placement->blocks; b++)
         for (int m = -1; m < P; m++)
-            hash = (hash ^ (m < 0 ? (uint64_t)p->owner[b] : (uint64_t)p->held[b * P + m])) * 1099511628211u;
+            hash = (hash ^ (m < 0 ? (uint64_t)placement->owner[b] : (uint64_t)placement->held[b * P + m]))
+                * 1099511628211u;
     return (int64_t)(hash >> 1);
 }
 
-static struct terms terms_of(enum operation op, const struct algorithm *a, const struct collective *c, int P)
+static struct terms terms_of(enum operation op, const struct algorithm *algorithm,
+                             const struct collective *collective, int P)
 {
-    struct terms t = { { op, algorithm_number(a), c->count, c->dtype, c->reduction, c->root, c->exclusive,
-                         (int64_t)c->segment, c->counts != NULL } };
+    struct terms t = { { op, algorithm_number(algorithm), collective->count, collective->dtype, collective->reduction,
+                        collective->root, collective->exclusive,
+                         (int64_t)collective->segment, collective->counts != NULL } };
     uint64_t hash = 1469598103934665603u;
-    const int64_t blocks = c->placement ? c->placement->blocks : P;
-    for (int64_t b = 0; b < blocks && c->counts != NULL && op != ALLTOALL; b++) {
-        t.of[COUNTS_SUM] += c->counts[b];
-        hash = (hash ^ (uint64_t)c->counts[b]) * 1099511628211u;
+    const int64_t blocks = collective->placement ? collective->placement->blocks : P;
+    for (int64_t b = 0; b < blocks && collective->counts != NULL && op != ALLTOALL; b++) {
+        t.of[COUNTS_SUM] += collective->counts[b];
+        hash = (hash ^ (uint64_t)collective->counts[b]) * 1099511628211u;
     }
     t.of[COUNTS_HASH] = (int64_t)(hash >> 1);
-    if (c->placement) t.of[PLACEMENT_HASH] = placement_hash(c->placement, P);
+    if (collective->placement) t.of[PLACEMENT_HASH] = placement_hash(collective->placement, P);
     return t;
 }
 
-uint64_t contract_number(enum operation op, const struct algorithm *a, const struct collective *c, int P)
+uint64_t contract_number(enum operation op, const struct algorithm *algorithm,
+                         const struct collective *collective, int P)
 {
-    const struct terms t = terms_of(op, a, c, P);
+    const struct terms t = terms_of(op, algorithm, collective, P);
     uint64_t hash = 1469598103934665603u;
     for (int term = 0; term < TERMS; term++) hash = (hash ^ (uint64_t)t.of[term]) * 1099511628211u;
     return hash | 1;                    /* 0: no call */
@@ -88,50 +92,52 @@ static const char *term_text(int term, int64_t x, char text[32])
 }
 
 /* Find the first term that differs from member 0's, and the devices on which it differs. */
-static enum error_code compare(const struct group *g, enum operation op, const struct terms *all, struct error *err)
+static enum error_code contract_compare(const struct group *group, enum operation op, const struct terms *all,
+                                        struct error *err)
 {
     char axes[64], here[32], there[32], others[160] = "";
     for (int term = 0; term < TERMS; term++) {
         int first = -1, used = 0;
-        for (int m = 1; m < g->size; m++) {
+        for (int m = 1; m < group->size; m++) {
             if (all[m].of[term] == all[0].of[term]) continue;
             if (first < 0) first = m;
             else if (used < (int)sizeof others - 12)
-                used += snprintf(others + used, sizeof others - (size_t)used, ", %d", g->member[m]);
+                used += snprintf(others + used, sizeof others - (size_t)used, ", %d", group->member[m]);
         }
         if (first < 0) continue;
         return fail(err, ERR_USAGE, "%s over %s: %s is %s on device %d, but %s on device %d%s%s", operation_name(op),
-                    axes_describe(g->axes, axes, sizeof axes), term_name[term], term_text(term, all[0].of[term], here),
-                    g->member[0], term_text(term, all[first].of[term], there), g->member[first],
+                    axes_describe(group->axes, axes, sizeof axes), term_name[term],
+                        term_text(term, all[0].of[term], here),
+                    group->member[0], term_text(term, all[first].of[term], there), group->member[first],
                     used > 0 ? "; it also differs on devices" : "", used > 0 ? others + 1 : "");
     }
     return OK;
 }
 
-static enum error_code collect_pieces(struct exchange *x, struct terms *all, struct error *err)
+static enum error_code contract_collect_pieces(struct exchange *exchange, struct terms *all, struct error *err)
 {
     enum error_code code = OK;
-    for (int m = 1; m < x->group->size && code == OK; m++)
-        code = exchange_both(x, -1, NULL, 0, m, &all[m], sizeof all[m], err);
+    for (int m = 1; m < exchange->group->size && code == OK; m++)
+        code = exchange_both(exchange, -1, NULL, 0, m, &all[m], sizeof all[m], err);
     return code;
 }
 
-enum error_code contract_check(struct group *g, enum operation op, const struct algorithm *a,
-                               const struct collective *c, struct error *err)
+enum error_code contract_check(struct group *group, enum operation op, const struct algorithm *algorithm,
+                               const struct collective *collective, struct error *err)
 {
-    struct exchange x = exchange_begin(g, CONTROL);
-    const struct terms mine = terms_of(op, a, c, g->size);
+    struct exchange x = exchange_begin(group, CONTROL);
+    const struct terms mine = terms_of(op, algorithm, collective, group->size);
     enum error_code code = OK;
-    if (g->rank == 0) {
-        struct terms *all = malloc(sizeof *all * (size_t)g->size);
+    if (group->rank == 0) {
+        struct terms *all = malloc(sizeof *all * (size_t)group->size);
         if (all == NULL) {
-            fprintf(stderr, "orrery: out of memory on device %d\n", g->comm->rank);
-            comm_abort(g->comm, error_exit_status(ERR_MEMORY));
+            fprintf(stderr, "orrery: out of memory on device %d\n", group->comm->rank);
+            comm_abort(group->comm, error_exit_status(ERR_MEMORY));
         }
         all[0] = mine;
-        code = collect_pieces(&x, all, err);
-        if (code == OK) code = compare(g, op, all, err);
+        code = contract_collect_pieces(&x, all, err);
+        if (code == OK) code = contract_compare(group, op, all, err);
         free(all);
     } else code = exchange_both(&x, 0, &mine, sizeof mine, -1, NULL, 0, err);
-    return group_agree(g, code, err);
+    return group_agree(group, code, err);
 }

@@ -45,7 +45,7 @@ static const char *missing_function(void)
     return NULL;
 }
 
-static enum error_code load(enum operation op, struct error *err)
+static enum error_code nccl_load(enum operation op, struct error *err)
 {
 #ifdef CUDA_EMULATED
     static const char *const file = NULL;               /* the program itself */
@@ -76,13 +76,13 @@ static struct { int size, *member; ncclComm_t comm; } made[MADE_MOST];
 static int makes;
 
 /* Member 0's name of the communicator, to all. */
-static enum error_code share_name(struct group *g, ncclUniqueId *name, struct error *err)
+static enum error_code share_name(struct group *group, ncclUniqueId *name, struct error *err)
 {
-    struct exchange x = exchange_begin(g, CONTROL);
+    struct exchange x = exchange_begin(group, CONTROL);
     enum error_code code = OK;
-    for (int r = 1; r < g->size && code == OK; r++) {
-        if (g->rank == 0) code = message_wait(g->comm, message_send(&x, r, name, sizeof *name), err);
-        if (g->rank == r) code = message_wait(g->comm, message_receive(&x, 0, name, sizeof *name), err);
+    for (int r = 1; r < group->size && code == OK; r++) {
+        if (group->rank == 0) code = message_wait(group->comm, message_send(&x, r, name, sizeof *name), err);
+        if (group->rank == r) code = message_wait(group->comm, message_receive(&x, 0, name, sizeof *name), err);
     }
     return code;
 }
@@ -95,60 +95,61 @@ static void be_a_host(const struct comm *comm)
     setenv("NCCL_HOSTID", name, 0);
 }
 
-static enum error_code make(struct group *g, enum operation op, ncclComm_t *comm, struct error *err)
+static enum error_code nccl_make(struct group *group, enum operation op, ncclComm_t *comm, struct error *err)
 {
-    const size_t bytes = sizeof *g->member * (size_t)g->size;
+    const size_t bytes = sizeof *group->member * (size_t)group->size;
     int *member = malloc(bytes);
     ncclUniqueId name;
-    enum error_code code = load(op, err);
+    enum error_code code = nccl_load(op, err);
     memset(&name, 0, sizeof name);
     if (code == OK && (makes == MADE_MOST || member == NULL))
         code = fail(err, ERR_MEMORY, "%s nccl: no room for more than %d groups", operation_name(op), makes);
-    if (code == OK && g->rank == 0) code = said(nccl.ncclGetUniqueId(&name), op, err);
-    code = group_agree(g, code, err);
-    if (code == OK) code = share_name(g, &name, err);
-    if (gpu_is_shared()) be_a_host(g->comm);
-    if (code == OK) code = said(nccl.ncclCommInitRank(comm, g->size, name, g->rank), op, err);
-    code = group_agree(g, code, err);
+    if (code == OK && group->rank == 0) code = said(nccl.ncclGetUniqueId(&name), op, err);
+    code = group_agree(group, code, err);
+    if (code == OK) code = share_name(group, &name, err);
+    if (gpu_is_shared()) be_a_host(group->comm);
+    if (code == OK) code = said(nccl.ncclCommInitRank(comm, group->size, name, group->rank), op, err);
+    code = group_agree(group, code, err);
     if (code != OK) return free(member), code;
-    memcpy(member, g->member, bytes);
-    made[makes].size = g->size, made[makes].member = member, made[makes].comm = *comm;
+    memcpy(member, group->member, bytes);
+    made[makes].size = group->size, made[makes].member = member, made[makes].comm = *comm;
     makes++;
     return OK;
 }
 
-static enum error_code comm_of(struct group *g, enum operation op, ncclComm_t *comm, struct error *err)
+static enum error_code comm_of(struct group *group, enum operation op, ncclComm_t *comm, struct error *err)
 {
     for (int i = 0; i < makes; i++)
-        if (made[i].size == g->size && memcmp(made[i].member, g->member, sizeof *g->member * (size_t)g->size) == 0)
+        if (made[i].size == group->size
+            && memcmp(made[i].member, group->member, sizeof *group->member * (size_t)group->size) == 0)
             return *comm = made[i].comm, OK;
-    return make(g, op, comm, err);
+    return nccl_make(group, op, comm, err);
 }
 
 /* ---- the cost ---------------------------------------------------------------------------------------------------- */
 
 /* Elements that member r gives to member d, by the arguments of the call. */
-static int64_t gives(enum operation op, const struct collective *c, int r, int P, int d)
+static int64_t gives(enum operation op, const struct collective *collective, int r, int P, int d)
 {
     const bool next = d == imod(r + 1, P);
     switch (op) {
-    case ALLTOALL: return d != r ? given_to(c, d) : 0;
-    case GATHER: return d == c->root && d != r ? block_length(c, P, r) : 0;
-    case SCATTER: return r == c->root && d != r ? block_length(c, P, d) : 0;
-    case REDUCE: return d == c->root && d != r ? c->count : 0;
-    case BROADCAST: return next && r == c->root ? c->count : 0;
-    case ALLREDUCE: return next ? c->count : 0;
-    case REDUCE_SCATTER: return next ? block_total(c, P) - block_length(c, P, r) : 0;
-    case ALLGATHER: return next ? block_length(c, P, r) : 0;
+    case ALLTOALL: return d != r ? given_to(collective, d) : 0;
+    case GATHER: return d == collective->root && d != r ? block_length(collective, P, r) : 0;
+    case SCATTER: return r == collective->root && d != r ? block_length(collective, P, d) : 0;
+    case REDUCE: return d == collective->root && d != r ? collective->count : 0;
+    case BROADCAST: return next && r == collective->root ? collective->count : 0;
+    case ALLREDUCE: return next ? collective->count : 0;
+    case REDUCE_SCATTER: return next ? block_total(collective, P) - block_length(collective, P, r) : 0;
+    case ALLGATHER: return next ? block_length(collective, P, r) : 0;
     default: return 0;
     }
 }
 
-static struct collective_cost cost(enum operation op, int r, int P, const struct collective *c)
+static struct collective_cost nccl_cost(enum operation op, int r, int P, const struct collective *collective)
 {
     struct collective_cost cost = { .messages = 1, .steps = 1 };        /* the token */
     for (int d = 0; d < P; d++)
-        if (gives(op, c, r, P, d) > 0) cost_send(&cost, c, gives(op, c, r, P, d));
+        if (gives(op, collective, r, P, d) > 0) cost_send(&cost, collective, gives(op, collective, r, P, d));
     return cost;
 }
 
@@ -175,55 +176,55 @@ struct call {
 };
 
 /* In a rehearsal NCCL is told nothing. */
-static bool rehearsed(const struct call *k) { return k->x->group->comm->rehearsal != NULL; }
+static bool rehearsed(const struct call *call) { return call->x->group->comm->rehearsal != NULL; }
 #define TELL(k, function, ...) (rehearsed(k) ? ncclSuccess : nccl.function(__VA_ARGS__))
 
-static void count(const struct call *k, int to, size_t elements)
+static void nccl_count(const struct call *call, int to, size_t elements)
 {
-    struct group *g = k->x->group;
-    const uint64_t bytes = bytes_of(&k->c, (int64_t)elements);
+    struct group *g = call->x->group;
+    const uint64_t bytes = bytes_of(&call->c, (int64_t)elements);
     if (bytes == 0) return;
-    if (rehearsed(k)) traffic_send(g->comm->rehearsal, group_level(g, to), bytes, 1);
-    else ledger_messages(&g->comm->counted, g, k->x->operation, to, bytes, 1);
+    if (rehearsed(call)) traffic_send(g->comm->rehearsal, group_level(g, to), bytes, 1);
+    else ledger_messages(&g->comm->counted, g, call->x->operation, to, bytes, 1);
 }
 
-static void *copy_of(struct call *k, const void *from, int64_t elements, struct error *err)
+static void *copy_of(struct call *call, const void *from, int64_t elements, struct error *err)
 {
-    void *room = exchange_scratch(k->x, bytes_of(&k->c, elements) + 1);
+    void *room = exchange_scratch(call->x, bytes_of(&call->c, elements) + 1);
     if (room == NULL)                           /* the others wait already */
-        (void)fail(err, ERR_MEMORY, "%s nccl: no memory for a copy on the GPU", operation_name(k->x->operation)),
-        comm_give_up(k->x->group->comm, err);
-    device_copy(k->x->group->comm->device, room, from, bytes_of(&k->c, elements));
+        (void)fail(err, ERR_MEMORY, "%s nccl: no memory for a copy on the GPU", operation_name(call->x->operation)),
+        comm_give_up(call->x->group->comm, err);
+    device_copy(call->x->group->comm->device, room, from, bytes_of(&call->c, elements));
     return room;
 }
 
 /* Both on the GPU.  A member sends and receives at once, so an all-to-all in place sends what was there before. */
-static void copy_to_gpu(struct call *k, struct error *err)
+static void copy_to_gpu(struct call *call, struct error *err)
 {
-    const enum operation op = k->x->operation;
-    const bool works_in_out = op == ALLREDUCE || op == BROADCAST, in_place = k->c.in == k->c.out;
-    if (k->in > 0 && !works_in_out && ((in_place && op == ALLTOALL) || !on_gpu(k->c.in)))
-        k->c.in = k->in_room = copy_of(k, k->c.in, k->in, err);
-    if (k->out > 0 && !on_gpu(k->c.out)) {
-        k->host_out = k->c.out;
-        k->c.out = k->out_room = copy_of(k, k->c.out, k->out, err);
+    const enum operation op = call->x->operation;
+    const bool works_in_out = op == ALLREDUCE || op == BROADCAST, in_place = call->c.in == call->c.out;
+    if (call->in > 0 && !works_in_out && ((in_place && op == ALLTOALL) || !on_gpu(call->c.in)))
+        call->c.in = call->in_room = copy_of(call, call->c.in, call->in, err);
+    if (call->out > 0 && !on_gpu(call->c.out)) {
+        call->host_out = call->c.out;
+        call->c.out = call->out_room = copy_of(call, call->c.out, call->out, err);
     }
 }
 
 /* Until NCCL is done, MPI has to go on, too: the token of a member that has none yet may wait here to be sent.  MPI
  * goes on while somebody waits for a message, such as one to oneself. */
-static enum error_code wait_for_nccl(const struct exchange *x, struct error *err)
+static enum error_code wait_for_nccl(const struct exchange *exchange, struct error *err)
 {
     const char *said_limit = getenv("ORRERY_WAIT_LIMIT");
     const double usual = said_limit != NULL ? atof(said_limit) : WAIT_LIMIT, limit = 10 * usual;
     const time_t began = time(NULL);
     enum error_code code = OK;
     while (code == OK && cudaStreamQuery(NULL) == cudaErrorNotReady) {
-        struct exchange self = exchange_named(x->group, CONTROL, 0);
-        code = exchange_both(&self, x->group->rank, NULL, 0, x->group->rank, NULL, 0, err);
+        struct exchange self = exchange_named(exchange->group, CONTROL, 0);
+        code = exchange_both(&self, exchange->group->rank, NULL, 0, exchange->group->rank, NULL, 0, err);
         if (difftime(time(NULL), began) > limit)
             return fail(err, ERR_COMM, "%s nccl: device %d has waited %g seconds for NCCL: another member does not "
-                                       "come", operation_name(x->operation), x->group->comm->rank, limit);
+                                       "come", operation_name(exchange->operation), exchange->group->comm->rank, limit);
     }
     return code;
 }
@@ -231,144 +232,151 @@ static enum error_code wait_for_nccl(const struct exchange *x, struct error *err
 static ncclResult_t all_blocks(struct call *, int P, int r);
 
 /* Blocks of one vector, by members: whether one call does for all of them. */
-static bool equal_blocks(const struct collective *c, int P) { return P * block_longest(c, P) == block_total(c, P); }
-
-static ncclResult_t tell_allreduce(struct call *k, size_t n)
+static bool equal_blocks(const struct collective *collective, int P)
 {
-    k->passed_on += n;
-    return TELL(k, ncclAllReduce, k->c.out, k->c.out, n, k->format, k->how, k->comm, NULL);
+    return P * block_longest(collective, P) == block_total(collective, P);
 }
 
-static ncclResult_t tell_broadcast(struct call *k, int r, const void *from, void *into, size_t n, int root)
+static ncclResult_t tell_allreduce(struct call *call, size_t n)
 {
-    if (r == root) k->passed_on += n;
-    return TELL(k, ncclBroadcast, from, into, n, k->format, root, k->comm, NULL);
+    call->passed_on += n;
+    return TELL(call, ncclAllReduce, call->c.out, call->c.out, n, call->format, call->how, call->comm, NULL);
 }
 
-static ncclResult_t tell_reduce(struct call *k, int r, const void *from, size_t n, int root)
+static ncclResult_t tell_broadcast(struct call *call, int r, const void *from, void *into, size_t n, int root)
 {
-    if (r != root && k->x->operation == REDUCE) count(k, root, n);
-    if (r != root && k->x->operation != REDUCE) k->passed_on += n;
-    return TELL(k, ncclReduce, from, k->c.out, n, k->format, k->how, root, k->comm, NULL);
+    if (r == root) call->passed_on += n;
+    return TELL(call, ncclBroadcast, from, into, n, call->format, root, call->comm, NULL);
 }
 
-static ncclResult_t tell_reduce_scatter(struct call *k, int P, size_t n)
+static ncclResult_t tell_reduce(struct call *call, int r, const void *from, size_t n, int root)
 {
-    k->passed_on += (size_t)(P - 1) * n;
-    return TELL(k, ncclReduceScatter, k->c.in, k->c.out, n, k->format, k->how, k->comm, NULL);
+    if (r != root && call->x->operation == REDUCE) nccl_count(call, root, n);
+    if (r != root && call->x->operation != REDUCE) call->passed_on += n;
+    return TELL(call, ncclReduce, from, call->c.out, n, call->format, call->how, root, call->comm, NULL);
 }
 
-static ncclResult_t tell_allgather(struct call *k, size_t n)
+static ncclResult_t tell_reduce_scatter(struct call *call, int P, size_t n)
 {
-    k->passed_on += n;
-    return TELL(k, ncclAllGather, k->c.in, k->c.out, n, k->format, k->comm, NULL);
+    call->passed_on += (size_t)(P - 1) * n;
+    return TELL(call, ncclReduceScatter, call->c.in, call->c.out, n, call->format, call->how, call->comm, NULL);
 }
 
-static ncclResult_t send(struct call *k, const void *from, int64_t n, int to)
+static ncclResult_t tell_allgather(struct call *call, size_t n)
 {
-    count(k, to, (size_t)n);
-    return TELL(k, ncclSend, from, (size_t)n, k->format, to, k->comm, NULL);
+    call->passed_on += n;
+    return TELL(call, ncclAllGather, call->c.in, call->c.out, n, call->format, call->comm, NULL);
 }
 
-static ncclResult_t receive(struct call *k, void *into, int64_t n, int from)
+static ncclResult_t send(struct call *call, const void *from, int64_t n, int to)
 {
-    return TELL(k, ncclRecv, into, (size_t)n, k->format, from, k->comm, NULL);
+    nccl_count(call, to, (size_t)n);
+    return TELL(call, ncclSend, from, (size_t)n, call->format, to, call->comm, NULL);
 }
 
-static ncclResult_t tell(struct call *k, int P, int r)
+static ncclResult_t nccl_receive(struct call *call, void *into, int64_t n, int from)
 {
-    const size_t n = (size_t)k->c.count;
-    switch (k->x->operation) {
-    case ALLREDUCE: return tell_allreduce(k, n);
-    case BROADCAST: return tell_broadcast(k, r, k->c.out, k->c.out, n, k->c.root);
-    case REDUCE: return tell_reduce(k, r, k->c.in, n, k->c.root);
+    return TELL(call, ncclRecv, into, (size_t)n, call->format, from, call->comm, NULL);
+}
+
+static ncclResult_t nccl_tell(struct call *call, int P, int r)
+{
+    const size_t n = (size_t)call->c.count;
+    switch (call->x->operation) {
+    case ALLREDUCE: return tell_allreduce(call, n);
+    case BROADCAST: return tell_broadcast(call, r, call->c.out, call->c.out, n, call->c.root);
+    case REDUCE: return tell_reduce(call, r, call->c.in, n, call->c.root);
     case REDUCE_SCATTER:
-        if (equal_blocks(&k->c, P)) return tell_reduce_scatter(k, P, (size_t)k->out);
+        if (equal_blocks(&call->c, P)) return tell_reduce_scatter(call, P, (size_t)call->out);
         break;
     case ALLGATHER:
-        if (equal_blocks(&k->c, P)) return tell_allgather(k, (size_t)k->in);
+        if (equal_blocks(&call->c, P)) return tell_allgather(call, (size_t)call->in);
         break;
     default: break;
     }
-    return all_blocks(k, P, r);
+    return all_blocks(call, P, r);
 }
 
 /* What belongs to member b, in the order in which every member says it. */
-static ncclResult_t one_block(struct call *k, int P, int r, int b)
+static ncclResult_t one_block(struct call *call, int P, int r, int b)
 {
-    const struct collective *c = &k->c;
-    const enum operation op = k->x->operation;
+    const struct collective *c = &call->c;
+    const enum operation op = call->x->operation;
     const size_t n = op != ALLTOALL ? (size_t)block_length(c, P, b) : 0;
     ncclResult_t e = ncclSuccess;
-    if (op == REDUCE_SCATTER) return tell_reduce(k, r, const_block(c, c->in, P, b), n, b);
-    if (op == ALLGATHER) return tell_broadcast(k, r, c->in, block(c, c->out, P, b), n, b);
+    if (op == REDUCE_SCATTER) return tell_reduce(call, r, const_block(c, c->in, P, b), n, b);
+    if (op == ALLGATHER) return tell_broadcast(call, r, c->in, block(c, c->out, P, b), n, b);
     if (b == r) return ncclSuccess;                     /* its own is copied */
-    if (op == ALLTOALL) e = send(k, algorithm_given(c, b), given_to(c, b), b);
-    if (op == ALLTOALL && e == ncclSuccess) e = receive(k, algorithm_taken(c, b), taken_from(c, b), b);
-    if (op == GATHER && r == c->root) e = receive(k, block(c, c->out, P, b), block_length(c, P, b), b);
-    if (op == GATHER && b == c->root) e = send(k, c->in, block_length(c, P, r), b);
-    if (op == SCATTER && r == c->root) e = send(k, const_block(c, c->in, P, b), block_length(c, P, b), b);
-    if (op == SCATTER && b == c->root) e = receive(k, c->out, block_length(c, P, r), b);
+    if (op == ALLTOALL) e = send(call, algorithm_given(c, b), given_to(c, b), b);
+    if (op == ALLTOALL && e == ncclSuccess) e = nccl_receive(call, algorithm_taken(c, b), taken_from(c, b), b);
+    if (op == GATHER && r == c->root) e = nccl_receive(call, block(c, c->out, P, b), block_length(c, P, b), b);
+    if (op == GATHER && b == c->root) e = send(call, c->in, block_length(c, P, r), b);
+    if (op == SCATTER && r == c->root) e = send(call, const_block(c, c->in, P, b), block_length(c, P, b), b);
+    if (op == SCATTER && b == c->root) e = nccl_receive(call, c->out, block_length(c, P, r), b);
     return e;
 }
 
-static ncclResult_t all_blocks(struct call *k, int P, int r)
+static ncclResult_t all_blocks(struct call *call, int P, int r)
 {
-    ncclResult_t e = TELL(k, ncclGroupStart, );
-    for (int b = 0; b < P && e == ncclSuccess; b++) e = one_block(k, P, r, b);
-    const ncclResult_t ended = TELL(k, ncclGroupEnd, );
+    ncclResult_t e = TELL(call, ncclGroupStart, );
+    for (int b = 0; b < P && e == ncclSuccess; b++) e = one_block(call, P, r, b);
+    const ncclResult_t ended = TELL(call, ncclGroupEnd, );
     return e == ncclSuccess ? ended : e;
 }
 
-static ncclResult_t tell_and_count(struct call *k, int P, int r)
+static ncclResult_t tell_and_count(struct call *call, int P, int r)
 {
-    k->passed_on = 0;
-    const ncclResult_t e = tell(k, P, r);
-    count(k, imod(r + 1, P), k->passed_on);
+    call->passed_on = 0;
+    const ncclResult_t e = nccl_tell(call, P, r);
+    nccl_count(call, imod(r + 1, P), call->passed_on);
     return e;
 }
 
 /* Nobody tells NCCL anything before all are there. */
-static enum error_code meet(struct exchange *x, const struct collective *c, int P, int r, struct error *err)
+static enum error_code nccl_meet(struct exchange *exchange, const struct collective *collective, int P, int r,
+                                 struct error *err)
 {
-    return exchange_both(x, imod(r + 1, P), c->out, 0, imod(r - 1, P), c->out, 0, err);
+    return exchange_both(exchange, imod(r + 1, P), collective->out, 0, imod(r - 1, P), collective->out, 0, err);
 }
 
 /* The block that a member keeps, where others are sent. */
-static void keep_block(const struct call *k, int P, int r)
+static void keep_block(const struct call *call, int P, int r)
 {
-    const enum operation op = k->x->operation;
-    const struct collective *c = &k->c;
+    const enum operation op = call->x->operation;
+    const struct collective *c = &call->c;
     const int64_t n = op == GATHER || op == SCATTER ? block_length(c, P, r) : 0;
-    if (op == ALLTOALL) keep_own(k->x, c);
-    if (op == GATHER && r == c->root) copy_elements(k->x, c, block(c, c->out, P, r), c->in, n);
-    if (op == SCATTER && r == c->root) copy_elements(k->x, c, c->out, const_block(c, c->in, P, r), n);
+    if (op == ALLTOALL) keep_own(call->x, c);
+    if (op == GATHER && r == c->root) copy_elements(call->x, c, block(c, c->out, P, r), c->in, n);
+    if (op == SCATTER && r == c->root) copy_elements(call->x, c, c->out, const_block(c, c->in, P, r), n);
 }
 
-static bool has_a_sum(const struct call *k, int r)
+static bool has_a_sum(const struct call *call, int r)
 {
-    const enum operation op = k->x->operation;
-    return op == ALLREDUCE || op == REDUCE_SCATTER || (op == REDUCE && r == k->c.root);
+    const enum operation op = call->x->operation;
+    return op == ALLREDUCE || op == REDUCE_SCATTER || (op == REDUCE && r == call->c.root);
 }
 
-static enum error_code run(struct group *g, enum operation op, const struct collective *c, struct error *err)
+static enum error_code nccl_run(struct group *group, enum operation op, const struct collective *collective,
+                                struct error *err)
 {
-    struct exchange x = exchange_begin(g, op);
-    struct call k = { .x = &x, .c = *c, .format = formats[c->dtype], .how = reductions[c->reduction] };
-    collective_extents(op, c, g->rank, g->size, &k.in, &k.out);
-    if (rehearsed(&k)) return (void)tell_and_count(&k, g->size, g->rank), meet(&x, c, g->size, g->rank, err);
-    if (g->comm->post != NULL)
+    struct exchange x = exchange_begin(group, op);
+    struct call k = { .x = &x, .c = *collective, .format = formats[collective->dtype],
+                     .how = reductions[collective->reduction] };
+    collective_extents(op, collective, group->rank, group->size, &k.in, &k.out);
+    if (rehearsed(&k)) return (void)tell_and_count(&k, group->size, group->rank),
+        nccl_meet(&x, collective, group->size, group->rank, err);
+    if (group->comm->post != NULL)
         return fail(err, ERR_USAGE, "%s nccl: needs a process for each device", operation_name(op));
-    enum error_code code = comm_of(g, op, &k.comm, err);
+    enum error_code code = comm_of(group, op, &k.comm, err);
     if (code != OK) return code;
     copy_to_gpu(&k, err);
-    keep_block(&k, g->size, g->rank);
-    code = meet(&x, c, g->size, g->rank, err);
-    if (code == OK) code = said(tell_and_count(&k, g->size, g->rank), op, err);
+    keep_block(&k, group->size, group->rank);
+    code = nccl_meet(&x, collective, group->size, group->rank, err);
+    if (code == OK) code = said(tell_and_count(&k, group->size, group->rank), op, err);
     if (code == OK) code = wait_for_nccl(&x, err);
-    if (code != OK) comm_give_up(g->comm, err);         /* the others wait */
-    if (has_a_sum(&k, g->rank)) reduce_finish(&x, c->reduction, c->dtype, k.c.out, k.out);
-    if (k.host_out != NULL) device_copy(g->comm->device, k.host_out, k.c.out, bytes_of(c, k.out));
+    if (code != OK) comm_give_up(group->comm, err);         /* the others wait */
+    if (has_a_sum(&k, group->rank)) reduce_finish(&x, collective->reduction, collective->dtype, k.c.out, k.out);
+    if (k.host_out != NULL) device_copy(group->comm->device, k.host_out, k.c.out, bytes_of(collective, k.out));
     if (k.out_room != NULL) exchange_release(&x, k.out_room);
     if (k.in_room != NULL) exchange_release(&x, k.in_room);
     return OK;
@@ -376,10 +384,10 @@ static enum error_code run(struct group *g, enum operation op, const struct coll
 
 /* ---- the table: they add themselves where they are linked -------------------------------------------------------- */
 
-static const char *needs_cuda(int P, const struct collective *c)
+static const char *needs_cuda(int P, const struct collective *collective)
 {
     const char *backend = getenv("ORRERY_BACKEND");     /* device/device.h */
-    (void)P, (void)c;
+    (void)P, (void)collective;
     return backend != NULL && strncmp(backend, "cuda", 4) == 0 ? NULL : "--backend cuda";
 }
 
@@ -389,8 +397,8 @@ static const char *needs_cuda(int P, const struct collective *c)
 
 #define X(op, order)                                                                                                   \
     static enum error_code run_##op(struct group *g, const struct collective *c, struct error *err)                    \
-    { return run(g, op, c, err); }                                                                                     \
-    static struct collective_cost cost_##op(int r, int P, const struct collective *c) { return cost(op, r, P, c); }
+    { return nccl_run(g, op, c, err); }                                                                                \
+    static struct collective_cost cost_##op(int r, int P, const struct collective *c) { return nccl_cost(op, r, P, c); }
 OPERATIONS_OF_NCCL(X)
 #undef X
 

@@ -3,25 +3,31 @@
 
 static int world_rank(const int *member, int m) { return member != NULL ? member[m] : m; }
 
-struct span span_on(const struct cluster *m, const int *member, int P)
+struct span span_on(const struct cluster *cluster, const int *member, int P)
 {
     struct span s = { .outer = 0 };
     for (int i = 1; i < P; i++) {
-        const int level = link_between(m->link, m->levels, world_rank(member, 0), world_rank(member, i));
+        const int level = link_between(cluster->link, cluster->levels, world_rank(member, 0), world_rank(member, i));
         if (level > s.outer) s.outer = level;
     }
-    s.nodes = (struct nodes){ .member = member, .devices = s.outer > 0 ? m->link[s.outer - 1].devices : 0 };
+    s.nodes = (struct nodes){ .member = member, .devices = s.outer > 0 ? cluster->link[s.outer - 1].devices : 0 };
     return s;
 }
 
-struct nodes nodes_on(const struct cluster *m, const int *member, int P) { return span_on(m, member, P).nodes; }
-
-struct nodes group_nodes(const struct group *g)
+struct nodes nodes_on(const struct cluster *cluster, const int *member, int P)
 {
-    return nodes_on(&g->comm->device->clock.cluster, g->member, g->size);
+    return span_on(cluster, member, P).nodes;
 }
 
-static int node_of(const struct collective *c, int m) { return world_rank(c->nodes.member, m) / c->nodes.devices; }
+struct nodes group_nodes(const struct group *group)
+{
+    return nodes_on(&group->comm->device->clock.cluster, group->member, group->size);
+}
+
+static int nodes_node_of(const struct collective *collective, int m)
+{
+    return world_rank(collective->nodes.member, m) / collective->nodes.devices;
+}
 
 /* The largest divisor of P not above its root. */
 static int near_root(int P)
@@ -31,98 +37,99 @@ static int near_root(int P)
     return q;
 }
 
-int node_first(const struct collective *c, int P, int m)
+int node_first(const struct collective *collective, int P, int m)
 {
     /* Where no nodes are known, groups of neighbours take their part. */
-    if (c->nodes.devices == 0) return m - m % near_root(P);
-    while (m > 0 && node_of(c, m - 1) == node_of(c, m)) m--;
+    if (collective->nodes.devices == 0) return m - m % near_root(P);
+    while (m > 0 && nodes_node_of(collective, m - 1) == nodes_node_of(collective, m)) m--;
     return m;
 }
 
-int node_end(const struct collective *c, int P, int m)
+int node_end(const struct collective *collective, int P, int m)
 {
-    const int first = node_first(c, P, m);
-    if (c->nodes.devices == 0) return first + near_root(P);
-    while (m < P && node_of(c, m) == node_of(c, first)) m++;
+    const int first = node_first(collective, P, m);
+    if (collective->nodes.devices == 0) return first + near_root(P);
+    while (m < P && nodes_node_of(collective, m) == nodes_node_of(collective, first)) m++;
     return m;
 }
 
-int node_count(const struct collective *c, int P)
+int node_count(const struct collective *collective, int P)
 {
     int nodes = 0;
-    for (int m = 0; m < P; m = node_end(c, P, m)) nodes++;
+    for (int m = 0; m < P; m = node_end(collective, P, m)) nodes++;
     return nodes;
 }
 
-int largest_node(const struct collective *c, int P)
+int largest_node(const struct collective *collective, int P)
 {
     int largest = 0;
     for (int first = 0, end; first < P; first = end) {
-        end = node_end(c, P, first);
+        end = node_end(collective, P, first);
         if (end - first > largest) largest = end - first;
     }
     return largest;
 }
 
-int *node_edges(struct exchange *x, const struct collective *c)
+int *node_edges(struct exchange *exchange, const struct collective *collective)
 {
-    const int P = x->group->size;
-    int n = 0, *edge = exchange_small(x, sizeof *edge * (uint64_t)(node_count(c, P) + 1));
-    for (int m = 0; m < P; m = node_end(c, P, m)) edge[n++] = m;
+    const int P = exchange->group->size;
+    int n = 0, *edge = exchange_small(exchange, sizeof *edge * (uint64_t)(node_count(collective, P) + 1));
+    for (int m = 0; m < P; m = node_end(collective, P, m)) edge[n++] = m;
     edge[n] = P;
     return edge;
 }
 
-struct row row_in_node(const struct collective *c, int rank, int P)
+struct row row_in_node(const struct collective *collective, int rank, int P)
 {
-    const int first = node_first(c, P, rank);
-    return (struct row){ .size = node_end(c, P, rank) - first, .me = rank - first, .first = first, .stride = 1 };
+    const int first = node_first(collective, P, rank);
+    return (struct row){ .size = node_end(collective, P, rank) - first, .me = rank - first, .first = first,
+                        .stride = 1 };
 }
 
-struct row row_of_nodes(const struct collective *c, int rank, int P)
+struct row row_of_nodes(const struct collective *collective, int rank, int P)
 {
-    const int q = node_end(c, P, 0);
+    const int q = node_end(collective, P, 0);
     return (struct row){ .size = P / q, .me = rank / q, .first = rank % q, .stride = q };
 }
 
-struct row row_of_leaders(const struct collective *c, int rank, int P, const int *edge)
+struct row row_of_leaders(const struct collective *collective, int rank, int P, const int *edge)
 {
     int me = 0;
-    for (int m = 0; node_end(c, P, m) <= rank; m = node_end(c, P, m)) me++;
-    return (struct row){ .size = node_count(c, P), .me = me, .member = edge };
+    for (int m = 0; node_end(collective, P, m) <= rank; m = node_end(collective, P, m)) me++;
+    return (struct row){ .size = node_count(collective, P), .me = me, .member = edge };
 }
 
 /* ---- refusals ---------------------------------------------------------------------------------------------------- */
 
-static bool side_by_side(const struct collective *c, int P)
+static bool side_by_side(const struct collective *collective, int P)
 {
     for (int first = 0, end; first < P; first = end) {
-        end = node_end(c, P, first);
+        end = node_end(collective, P, first);
         for (int m = end; m < P; m++)
-            if (node_of(c, m) == node_of(c, first)) return false;
+            if (nodes_node_of(collective, m) == nodes_node_of(collective, first)) return false;
     }
     return true;
 }
 
-static bool even(const struct collective *c, int P)
+static bool even(const struct collective *collective, int P)
 {
-    const int q = node_end(c, P, 0);
+    const int q = node_end(collective, P, 0);
     for (int first = 0; first < P; first += q)
-        if (node_end(c, P, first) != first + q) return false;
+        if (node_end(collective, P, first) != first + q) return false;
     return true;
 }
 
-const char *needs_nodes(int P, const struct collective *c)
+const char *needs_nodes(int P, const struct collective *collective)
 {
-    if (c->nodes.devices == 0) return NODES_NEEDED;
-    return side_by_side(c, P) ? NULL : "the members of a node side by side in the group";
+    if (collective->nodes.devices == 0) return NODES_NEEDED;
+    return side_by_side(collective, P) ? NULL : "the members of a node side by side in the group";
 }
 
-const char *needs_even_nodes(int P, const struct collective *c)
+const char *needs_even_nodes(int P, const struct collective *collective)
 {
-    if (c->nodes.devices == 0) return NULL;
-    if (!side_by_side(c, P)) return needs_nodes(P, c);
-    return even(c, P) ? NULL : EVEN_NODES_NEEDED;
+    if (collective->nodes.devices == 0) return NULL;
+    if (!side_by_side(collective, P)) return needs_nodes(P, collective);
+    return even(collective, P) ? NULL : EVEN_NODES_NEEDED;
 }
 
 int nodes_even(struct nodes nodes, int P)

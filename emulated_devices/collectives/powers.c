@@ -12,107 +12,113 @@ struct fold fold_of(int rank, int P)
 }
 
 /* Whether a member of the core works for two members. */
-static bool stands_for_two(struct fold f) { return f.me >= 0 && f.me < f.rest; }
+static bool stands_for_two(struct fold fold) { return fold.me >= 0 && fold.me < fold.rest; }
 
-enum error_code fold_in(struct exchange *x, const struct collective *c, struct fold f, void *data, void *scratch,
-                        struct error *err)
+enum error_code fold_in(struct exchange *exchange, const struct collective *collective, struct fold fold, void *data,
+                        void *scratch, struct error *err)
 {
-    const int r = x->group->rank;
-    if (f.me < 0) return exchange_both(x, r + 1, data, bytes_of(c, c->count), -1, NULL, 0, err);
-    if (!stands_for_two(f)) return OK;
-    return add_from(x, c, r - 1, scratch, data, c->count, err);
+    const int r = exchange->group->rank;
+    if (fold.me < 0) return exchange_both(exchange, r + 1, data, bytes_of(collective, collective->count), -1,
+                                          NULL, 0, err);
+    if (!stands_for_two(fold)) return OK;
+    return add_from(exchange, collective, r - 1, scratch, data, collective->count, err);
 }
 
-enum error_code fold_out(struct exchange *x, const struct collective *c, struct fold f, void *data, struct error *err)
+enum error_code fold_out(struct exchange *exchange, const struct collective *collective, struct fold fold, void *data,
+                         struct error *err)
 {
-    const int r = x->group->rank;
-    const uint64_t bytes = bytes_of(c, c->count);
-    if (f.me < 0) return exchange_both(x, -1, NULL, 0, r + 1, data, bytes, err);
-    return stands_for_two(f) ? exchange_both(x, r - 1, data, bytes, -1, NULL, 0, err) : OK;
+    const int r = exchange->group->rank;
+    const uint64_t bytes = bytes_of(collective, collective->count);
+    if (fold.me < 0) return exchange_both(exchange, -1, NULL, 0, r + 1, data, bytes, err);
+    return stands_for_two(fold) ? exchange_both(exchange, r - 1, data, bytes, -1, NULL, 0, err) : OK;
 }
 
-void fold_cost(struct collective_cost *cost, const struct collective *c, struct fold f, int64_t n)
+void fold_cost(struct collective_cost *cost, const struct collective *collective, struct fold fold, int64_t n)
 {
-    if (f.me < 0 || stands_for_two(f)) cost_send(cost, c, n);
-    if (stands_for_two(f)) cost->additions += (uint64_t)n;
-    if (f.rest > 0) cost->steps += 2;
+    if (fold.me < 0 || stands_for_two(fold)) cost_send(cost, collective, n);
+    if (stands_for_two(fold)) cost->additions += (uint64_t)n;
+    if (fold.rest > 0) cost->steps += 2;
 }
 
-void fold_path(struct collective_cost *cost, const struct collective *c, struct fold f, int64_t n)
+void fold_path(struct collective_cost *cost, const struct collective *collective, struct fold fold, int64_t n)
 {
-    cost->path = cost->bytes + (stands_for_two(f) ? bytes_of(c, n) : 0);
+    cost->path = cost->bytes + (stands_for_two(fold) ? bytes_of(collective, n) : 0);
 }
 
-int64_t cut_edge(const struct collective *c, struct cut k, int part)
+int64_t cut_edge(const struct collective *collective, struct cut cut, int part)
 {
-    if (k.P == 0) return block_start(c->count, k.f.core, part);
+    if (cut.P == 0) return block_start(collective->count, cut.f.core, part);
     /* A core member that works for two has the blocks of both. */
-    return block_first(c, k.P, part < k.f.rest ? 2 * part : part + k.f.rest);
+    return block_first(collective, cut.P, part < cut.f.rest ? 2 * part : part + cut.f.rest);
 }
 
 /* One level: the parts [low, high) are halved; this member keeps the half with its own part, its peer the other. */
 struct level { int low, middle, high, peer; bool lower; };
 
-static struct level level_of(struct fold f, int half)
+static struct level level_of(struct fold fold, int half)
 {
-    struct level l = { .low = f.me / (2 * half) * (2 * half) };
+    struct level l = { .low = fold.me / (2 * half) * (2 * half) };
     l.middle = l.low + half;
     l.high = l.middle + half;
-    l.lower = f.me < l.middle;
-    l.peer = l.lower ? f.me + half : f.me - half;
+    l.lower = fold.me < l.middle;
+    l.peer = l.lower ? fold.me + half : fold.me - half;
     return l;
 }
 
-enum error_code halving_reduce_scatter(struct exchange *x, const struct collective *c, struct cut k, void *data,
-                                       void *scratch, struct error *err)
+enum error_code halving_reduce_scatter(struct exchange *exchange, const struct collective *collective,
+                                       struct cut cut, void *data, void *scratch, struct error *err)
 {
     enum error_code code = OK;
-    for (int half = k.f.core / 2; half >= 1 && code == OK; half /= 2) {
-        const struct level l = level_of(k.f, half);
-        const int64_t low = cut_edge(c, k, l.low), middle = cut_edge(c, k, l.middle), high = cut_edge(c, k, l.high);
+    for (int half = cut.f.core / 2; half >= 1 && code == OK; half /= 2) {
+        const struct level l = level_of(cut.f, half);
+        const int64_t low = cut_edge(collective, cut, l.low), middle = cut_edge(collective, cut, l.middle),
+            high = cut_edge(collective, cut, l.high);
         const int64_t keep = l.lower ? low : middle, keeping = l.lower ? middle - low : high - middle;
         const int64_t give = l.lower ? middle : low, giving = l.lower ? high - middle : middle - low;
-        const int peer = fold_member(k.f, l.peer);
+        const int peer = fold_member(cut.f, l.peer);
         /* The half that is given away is the one that the peer keeps; each adds what it is given. */
-        code = send_and_add(x, c, peer, element(c, data, give), giving, peer, scratch, element(c, data, keep), keeping,
-                            err);
+        code = send_and_add(exchange, collective, peer, element(collective, data, give), giving, peer, scratch,
+                            element(collective, data, keep), keeping, err);
     }
     return code;
 }
 
-enum error_code doubling_allgather(struct exchange *x, const struct collective *c, struct cut k, void *data,
-                                   struct error *err)
+enum error_code doubling_allgather(struct exchange *exchange, const struct collective *collective,
+                                   struct cut cut, void *data, struct error *err)
 {
     enum error_code code = OK;
     /* Levels run the other way round: in each one a member gets as much as it has. */
-    for (int half = 1; half < k.f.core && code == OK; half *= 2) {
-        const struct level l = level_of(k.f, half);
-        const int64_t low = cut_edge(c, k, l.low), middle = cut_edge(c, k, l.middle), high = cut_edge(c, k, l.high);
+    for (int half = 1; half < cut.f.core && code == OK; half *= 2) {
+        const struct level l = level_of(cut.f, half);
+        const int64_t low = cut_edge(collective, cut, l.low), middle = cut_edge(collective, cut, l.middle),
+            high = cut_edge(collective, cut, l.high);
         const int64_t have = l.lower ? low : middle, having = l.lower ? middle - low : high - middle;
         const int64_t want = l.lower ? middle : low, wanting = l.lower ? high - middle : middle - low;
-        const int peer = fold_member(k.f, l.peer);
-        code = exchange_both(x, peer, element(c, data, have), bytes_of(c, having), peer, element(c, data, want),
-                             bytes_of(c, wanting), err);
+        const int peer = fold_member(cut.f, l.peer);
+        code = exchange_both(exchange, peer, element(collective, data, have), bytes_of(collective, having), peer,
+                             element(collective, data, want), bytes_of(collective, wanting), err);
     }
     return code;
 }
 
-void halving_cost(struct collective_cost *cost, const struct collective *c, struct cut k, bool reduces)
+void halving_cost(struct collective_cost *cost, const struct collective *collective, struct cut cut, bool reduces)
 {
-    for (int half = 1; half < k.f.core; half *= 2) {
+    for (int half = 1; half < cut.f.core; half *= 2) {
         cost->steps++;
-        if (k.f.me < 0) continue;
-        const struct level l = level_of(k.f, half);
-        const int64_t low = cut_edge(c, k, l.low), middle = cut_edge(c, k, l.middle), high = cut_edge(c, k, l.high);
+        if (cut.f.me < 0) continue;
+        const struct level l = level_of(cut.f, half);
+        const int64_t low = cut_edge(collective, cut, l.low), middle = cut_edge(collective, cut, l.middle),
+            high = cut_edge(collective, cut, l.high);
         const int64_t mine = l.lower ? middle - low : high - middle;
-        cost_send(cost, c, reduces ? high - low - mine : mine);
+        cost_send(cost, collective, reduces ? high - low - mine : mine);
         if (reduces) cost->additions += (uint64_t)mine;
     }
 }
 
-int64_t halving_scratch(const struct collective *c, struct cut k)
+int64_t halving_scratch(const struct collective *collective, struct cut cut)
 {
-    if (k.f.me < 0 || k.f.core < 2) return 0;
-    const struct level l = level_of(k.f, k.f.core / 2);
-    return l.lower ? cut_edge(c, k, l.middle) : cut_edge(c, k, l.high) - cut_edge(c, k, l.middle);
+    if (cut.f.me < 0 || cut.f.core < 2) return 0;
+    const struct level l = level_of(cut.f, cut.f.core / 2);
+    return l.lower ? cut_edge(collective, cut, l.middle)
+           : cut_edge(collective, cut, l.high) - cut_edge(collective, cut, l.middle);
 }

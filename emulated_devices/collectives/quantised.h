@@ -35,7 +35,7 @@
 #include "ref/numeric/block_quantise.h"
 
 /** The format in which dequantised values are added. */
-static inline enum dtype quantised_sum_format(enum dtype t) { return t == F16 ? F16 : dtype_wide(t); }
+static inline enum dtype quantised_sum_format(enum dtype dtype) { return dtype == F16 ? F16 : dtype_wide(dtype); }
 
 /** Bytes of a piece of n elements in a message: block_quantised_bytes(), padded to a multiple of 4. */
 int64_t quantised_bytes(struct block_format, int64_t n);

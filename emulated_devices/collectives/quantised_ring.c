@@ -31,106 +31,108 @@ struct hop {
 };
 
 /* Send the sum so far to the next device; receive the previous device's sum into `came`. */
-static enum error_code pass_on(struct hop *h, struct error *err)
+static enum error_code quantised_ring_pass_on(struct hop *hop, struct error *err)
 {
-    const int P = h->group->size, next = around(h->group->rank + 1, P), before = around(h->group->rank - 1, P);
-    struct device *d = h->group->comm->device;
-    quantised_encode(d, h->out, h->sum, h->format);
+    const int P = hop->group->size, next = around(hop->group->rank + 1, P), before = around(hop->group->rank - 1, P);
+    struct device *d = hop->group->comm->device;
+    quantised_encode(d, hop->out, hop->sum, hop->format);
     const enum error_code e =
-        exchange_both(&h->exchange, next, h->out, (uint64_t)h->bytes, before, h->in, (uint64_t)h->bytes, err);
+        exchange_both(&hop->exchange, next, hop->out, (uint64_t)hop->bytes, before, hop->in, (uint64_t)hop->bytes, err);
     if (e) return e;
-    dev_dequantise(d, h->came, h->in, h->format);
+    dev_dequantise(d, hop->came, hop->in, hop->format);
     return OK;
 }
 
 /* Receive the tracking of the previous device's sum, and add the error of its codes. */
-static enum error_code track(struct hop *h, enum dtype from, struct error *err)
+static enum error_code track(struct hop *hop, enum dtype from, struct error *err)
 {
-    const int P = h->group->size;
-    struct exchange control = exchange_begin(h->group, CONTROL);
-    const uint64_t bytes = 2 * (uint64_t)h->n * sizeof(double);
-    const struct tensor value = tensor_1d(h->value + h->n, F64, h->n);
-    enum error_code e = exchange_both(&control, around(h->group->rank + 1, P), h->sums.exact, bytes,
-                                      around(h->group->rank - 1, P), h->came_with.exact, bytes, err);
+    const int P = hop->group->size;
+    struct exchange control = exchange_begin(hop->group, CONTROL);
+    const uint64_t bytes = 2 * (uint64_t)hop->n * sizeof(double);
+    const struct tensor value = tensor_1d(hop->value + hop->n, F64, hop->n);
+    enum error_code e = exchange_both(&control, around(hop->group->rank + 1, P), hop->sums.exact, bytes,
+                                      around(hop->group->rank - 1, P), hop->came_with.exact, bytes, err);
     if (e) return e;
-    struct views v = views_of(h->group->comm->device);
-    const char *codes = view_read(&v, tensor_1d(h->in, U8, h->bytes)).data;
-    memset(h->value, 0, (size_t)h->n * sizeof *h->value);
-    block_dequantise(value, codes, h->format);
-    tracking_add_codes(h->came_with.bound, h->value, codes, h->format, value, from);
+    struct views v = views_of(hop->group->comm->device);
+    const char *codes = view_read(&v, tensor_1d(hop->in, U8, hop->bytes)).data;
+    memset(hop->value, 0, (size_t)hop->n * sizeof *hop->value);
+    block_dequantise(value, codes, hop->format);
+    tracking_add_codes(hop->came_with.bound, hop->value, codes, hop->format, value, from);
     views_end(&v);
-    tracking_add_rounding(h->came_with.bound, h->value, h->n, 1, h->came.dtype);
+    tracking_add_rounding(hop->came_with.bound, hop->value, hop->n, 1, hop->came.dtype);
     return OK;
 }
 
 /* Add this device's part of block b to the received sum. */
-static void add_own(struct hop *h, struct tensor row, struct tracking t, int b)
+static void add_own(struct hop *hop, struct tensor row, struct tracking tracking, int b)
 {
-    const int64_t n = h->n;
-    device_convert(h->group->comm->device, h->sum, quantised_block(row, n, b));
-    reduce_local(&h->exchange, SUM, h->sum.dtype, h->came.data, h->sum.data, n);
-    device_copy(h->group->comm->device, h->sum.data, h->came.data, tensor_bytes(h->came));
-    if (!tracked(t)) return;
-    memcpy(h->sums.exact, h->came_with.exact, 2 * (size_t)n * sizeof(double));
-    tracking_add(h->group->comm->device, h->sums, tracking_from(t, b * n), h->sum);
+    const int64_t n = hop->n;
+    device_convert(hop->group->comm->device, hop->sum, quantised_block(row, n, b));
+    reduce_local(&hop->exchange, SUM, hop->sum.dtype, hop->came.data, hop->sum.data, n);
+    device_copy(hop->group->comm->device, hop->sum.data, hop->came.data, tensor_bytes(hop->came));
+    if (!tracked(tracking)) return;
+    memcpy(hop->sums.exact, hop->came_with.exact, 2 * (size_t)n * sizeof(double));
+    tracking_add(hop->group->comm->device, hop->sums, tracking_from(tracking, b * n), hop->sum);
 }
 
-static enum error_code go_round(struct hop *h, struct tensor row, struct tracking t, struct error *err)
+static enum error_code go_round(struct hop *hop, struct tensor row, struct tracking tracking, struct error *err)
 {
-    const int P = h->group->size, r = h->group->rank;
+    const int P = hop->group->size, r = hop->group->rank;
     enum error_code e = OK;
     /* Device r starts block r - 1; after P - 1 hops its own block r has come round. */
-    device_convert(h->group->comm->device, h->sum, quantised_block(row, h->n, around(r - 1, P)));
-    if (tracked(t)) {
-        memcpy(h->sums.exact, t.exact + around(r - 1, P) * h->n, (size_t)h->n * sizeof(double));
-        memcpy(h->sums.bound, t.bound + around(r - 1, P) * h->n, (size_t)h->n * sizeof(double));
+    device_convert(hop->group->comm->device, hop->sum, quantised_block(row, hop->n, around(r - 1, P)));
+    if (tracked(tracking)) {
+        memcpy(hop->sums.exact, tracking.exact + around(r - 1, P) * hop->n, (size_t)hop->n * sizeof(double));
+        memcpy(hop->sums.bound, tracking.bound + around(r - 1, P) * hop->n, (size_t)hop->n * sizeof(double));
     }
     for (int k = 1; k < P && !e; k++) {
-        e = pass_on(h, err);
-        if (!e && tracked(t)) e = track(h, h->sum.dtype, err);
-        if (!e) add_own(h, row, t, around(r - 1 - k, P));
+        e = quantised_ring_pass_on(hop, err);
+        if (!e && tracked(tracking)) e = track(hop, hop->sum.dtype, err);
+        if (!e) add_own(hop, row, tracking, around(r - 1 - k, P));
     }
     if (e) return e;
-    struct tensor own = quantised_block(row, h->n, r);
-    device_convert(h->group->comm->device, own, h->sum);
-    if (!tracked(t)) return OK;
-    memcpy(t.exact + r * h->n, h->sums.exact, (size_t)h->n * sizeof(double));
-    memcpy(t.bound + r * h->n, h->sums.bound, (size_t)h->n * sizeof(double));
-    if (own.dtype != h->sum.dtype) tracking_add_storing(h->group->comm->device, t.bound + r * h->n, own);
+    struct tensor own = quantised_block(row, hop->n, r);
+    device_convert(hop->group->comm->device, own, hop->sum);
+    if (!tracked(tracking)) return OK;
+    memcpy(tracking.exact + r * hop->n, hop->sums.exact, (size_t)hop->n * sizeof(double));
+    memcpy(tracking.bound + r * hop->n, hop->sums.bound, (size_t)hop->n * sizeof(double));
+    if (own.dtype != hop->sum.dtype) tracking_add_storing(hop->group->comm->device, tracking.bound + r * hop->n, own);
     return OK;
 }
 
-static void enter(struct ledger *l, const struct group *g, int64_t n, struct block_format f)
+static void quantised_ring_enter(struct ledger *ledger, const struct group *group, int64_t n,
+                                 struct block_format format)
 {
-    const uint64_t hops = (uint64_t)(g->size - 1);
-    ledger_messages(l, g, REDUCE_SCATTER, around(g->rank + 1, g->size), (uint64_t)quantised_bytes(f, n), hops);
-    ledger_additions(l, g, REDUCE_SCATTER, hops * (uint64_t)n);
+    const uint64_t hops = (uint64_t)(group->size - 1);
+    ledger_messages(ledger, group, REDUCE_SCATTER, around(group->rank + 1, group->size),
+                    (uint64_t)quantised_bytes(format, n), hops);
+    ledger_additions(ledger, group, REDUCE_SCATTER, hops * (uint64_t)n);
 }
 
-enum error_code quantised_ring_reduce_scatter(struct group *g, struct tensor row, struct block_format f,
-                                              struct tracking t, struct error *err)
+enum error_code quantised_ring_reduce_scatter(struct group *group, struct tensor row, struct block_format format,
+                                              struct tracking tracking, struct error *err)
 {
-    struct device *d = g->comm->device;
-    const int64_t n = tensor_count(row) / g->size, bytes = quantised_bytes(f, n);
+    struct device *d = group->comm->device;
+    const int64_t n = tensor_count(row) / group->size, bytes = quantised_bytes(format, n);
     const struct tensor sums = device_tensor_in(d, BUFFERS, dtype_wide(row.dtype), 2 * n);
     char *codes = arena_alloc(&d->arena, BUFFERS, 2 * (uint64_t)bytes);
-    struct hop h = { .group = g,
-                     .exchange = exchange_begin(g, REDUCE_SCATTER),
+    struct hop h = { .group = group,
+                     .exchange = exchange_begin(group, REDUCE_SCATTER),
                      .sum = tensor_1d(sums.data, sums.dtype, n),
                      .came = quantised_block(sums, n, 1),
                      .out = codes,
                      .in = codes + bytes,
                      .n = n,
                      .bytes = bytes,
-                     .format = f,
+                     .format = format,
                      .value = calloc(2 * (size_t)n + 1, sizeof *h.value) };
     enum error_code e = sums.data && codes && h.value
                             ? OK
                             : fail(err, ERR_MEMORY, "no memory for %lld bytes of codes", (long long)(2 * bytes));
-    if (!e && tracked(t)) e = tracking_open(&h.sums, n, err);
-    if (!e && tracked(t)) e = tracking_open(&h.came_with, n, err);
-    enter(&g->comm->expected, g, n, f);
-    if (!e) e = go_round(&h, row, t, err);
+    if (!e && tracked(tracking)) e = tracking_open(&h.sums, n, err);
+    if (!e && tracked(tracking)) e = tracking_open(&h.came_with, n, err);
+    quantised_ring_enter(&group->comm->expected, group, n, format);
+    if (!e) e = go_round(&h, row, tracking, err);
     tracking_close(&h.sums), tracking_close(&h.came_with);
     free(h.value);
     arena_free(&d->arena, codes);
@@ -138,9 +140,9 @@ enum error_code quantised_ring_reduce_scatter(struct group *g, struct tensor row
     return e;
 }
 
-struct account quantised_ring_reduce_scatter_cost(const struct group *g, int64_t n, struct block_format f)
+struct account quantised_ring_reduce_scatter_cost(const struct group *group, int64_t n, struct block_format format)
 {
     struct ledger l = { 0 };
-    enter(&l, g, n, f);
-    return l.of[g->kind];
+    quantised_ring_enter(&l, group, n, format);
+    return l.of[group->kind];
 }

@@ -35,30 +35,32 @@ const struct algorithm *algorithms[ALGORITHMS_MOST] = {
 #undef X
 };
 
-static const char *lacks(const struct algorithm *a)
+static const char *registry_lacks(const struct algorithm *algorithm)
 {
-    if (!a->name || !a->name[0]) return "a name";
-    if (strcmp(a->name, ALGORITHM_AUTO) == 0) return "a name other than " ALGORITHM_AUTO;
-    if (!a->description || !a->source || !a->cost_formula) return "a description, a source and a cost_formula";
-    return !a->run ? "a function run" : !a->cost ? "a function cost" : NULL;
+    if (!algorithm->name || !algorithm->name[0]) return "a name";
+    if (strcmp(algorithm->name, ALGORITHM_AUTO) == 0) return "a name other than " ALGORITHM_AUTO;
+    if (!algorithm->description || !algorithm->source || !algorithm->cost_formula)
+        return "a description, a source and a cost_formula";
+    return !algorithm->run ? "a function run" : !algorithm->cost ? "a function cost" : NULL;
 }
 
 /* Those of an operation stand together. */
-enum error_code algorithm_add(const struct algorithm *a, struct error *err)
+enum error_code algorithm_add(const struct algorithm *algorithm, struct error *err)
 {
-    const char *missing = a->operation < OPERATION_COUNT ? lacks(a) : "an operation";
+    const char *missing = algorithm->operation < OPERATION_COUNT ? registry_lacks(algorithm) : "an operation";
     int count = 0, after = 0;
-    if (missing) return fail(err, ERR_FORMAT, "an algorithm %s: needs %s", a->name ? a->name : "", missing);
-    if (algorithm_find(a->operation, a->name))
-        return fail(err, ERR_FORMAT, "%s %s: there is an algorithm of this name", operation_name(a->operation),
-                    a->name);
+    if (missing) return fail(err, ERR_FORMAT, "an algorithm %s: needs %s",
+                             algorithm->name ? algorithm->name : "", missing);
+    if (algorithm_find(algorithm->operation, algorithm->name))
+        return fail(err, ERR_FORMAT, "%s %s: there is an algorithm of this name", operation_name(algorithm->operation),
+                    algorithm->name);
     for (; algorithms[count]; count++)
-        if (algorithms[count]->operation == a->operation) after = count + 1;
+        if (algorithms[count]->operation == algorithm->operation) after = count + 1;
     if (count + 1 >= ALGORITHMS_MOST)
         return fail(err, ERR_MEMORY, "%s %s: there are %d algorithms, the most that there can be",
-                    operation_name(a->operation), a->name, count);
+                    operation_name(algorithm->operation), algorithm->name, count);
     memmove(&algorithms[after + 1], &algorithms[after], (size_t)(count - after) * sizeof *algorithms);
-    algorithms[after] = a;
+    algorithms[after] = algorithm;
     return OK;
 }
 
@@ -70,115 +72,120 @@ const struct algorithm *algorithm_find(enum operation op, const char *name)
     return NULL;
 }
 
-const char *adding_order_name(enum adding_order o)
+const char *adding_order_name(enum adding_order order)
 {
     static const char *const name[] = { "nothing", "in the order of ranks, every element alike",
                                         "in the order of a tree, every element alike",
                                         "in an order that depends on an element's place" };
-    return name[o];
+    return name[order];
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
 /* Whether no member has anything to send; the same result on every member. */
-static bool nothing_to_do(enum operation op, const struct collective *c, int P)
+static bool nothing_to_do(enum operation op, const struct collective *collective, int P)
 {
     if (P == 1) return true;
-    if (op == BARRIER || (op == ALLTOALL && c->counts != NULL)) return false;
-    if (operation_is_sparse(op)) return c->counts == NULL && c->count == 0;
-    return operation_has_blocks(op) ? block_total(c, P) == 0 : c->count == 0;
+    if (op == BARRIER || (op == ALLTOALL && collective->counts != NULL)) return false;
+    if (operation_is_sparse(op)) return collective->counts == NULL && collective->count == 0;
+    return operation_has_blocks(op) ? block_total(collective, P) == 0 : collective->count == 0;
 }
 
-static bool works_in_out(const struct algorithm *a)
+static bool works_in_out(const struct algorithm *algorithm)
 {
-    return a->operation == BROADCAST || (a->operation == ALLREDUCE && !a->reads_in);
+    return algorithm->operation == BROADCAST || (algorithm->operation == ALLREDUCE && !algorithm->reads_in);
 }
 
 /* Copy elements that need no message: all in a group of one, and in to out for algorithms that work in out. */
-static void copy_in(struct exchange *x, const struct collective *c, int P)
+static void copy_in(struct exchange *exchange, const struct collective *collective, int P)
 {
     int64_t in, out;
-    const int r = x->group->rank;
-    if (x->operation == BROADCAST && r != c->root) return;
-    collective_extents(x->operation, c, r, P, &in, &out);
-    copy_elements(x, c, c->out, c->in, in < out ? in : out);
+    const int r = exchange->group->rank;
+    if (exchange->operation == BROADCAST && r != collective->root) return;
+    collective_extents(exchange->operation, collective, r, P, &in, &out);
+    copy_elements(exchange, collective, collective->out, collective->in, in < out ? in : out);
 }
 
-const char *algorithm_refuses(const struct algorithm *a, int P, const struct collective *c)
+const char *algorithm_refuses(const struct algorithm *algorithm, int P, const struct collective *collective)
 {
-    return P > 1 && a->refuses != NULL ? a->refuses(P, c) : NULL;
+    return P > 1 && algorithm->refuses != NULL ? algorithm->refuses(P, collective) : NULL;
 }
 
 /* Check what only this member knows.  Unless members check calls together, an error ends the job, because the others
  * will wait for this member. */
-static enum error_code check_alone(struct group *g, enum operation op, const struct collective *c, bool alone,
-                                   struct error *err)
+static enum error_code check_alone(struct group *group, enum operation op,
+                                   const struct collective *collective, bool alone, struct error *err)
 {
-    const enum error_code code = own_arguments_check(op, c, g, err);
-    if (g->comm->checks_calls && g->size > 1) return group_agree(g, code, err);
-    if (code != OK && !alone) comm_give_up(g->comm, err);
+    const enum error_code code = own_arguments_check(op, collective, group, err);
+    if (group->comm->checks_calls && group->size > 1) return group_agree(group, code, err);
+    if (code != OK && !alone) comm_give_up(group->comm, err);
     return code;
 }
 
-enum error_code collective_run(struct group *g, enum operation op, const char *algorithm,
+enum error_code collective_run(struct group *group, enum operation op, const char *algorithm,
                                const struct collective *asked, struct error *err)
 {
     enum error_code code = OK;
     struct collective call = *asked, *const c = &call;
-    call.nodes = group_nodes(g);
-    if (g->comm->checks_calls && g->size > 1) code = contract_check(g, op, algorithm_find(op, algorithm), c, err);
+    call.nodes = group_nodes(group);
+    if (group->comm->checks_calls && group->size > 1)
+        code = contract_check(group, op, algorithm_find(op, algorithm), c, err);
     if (code == OK) code = algorithm_check(op, operation_name(op), algorithm, err);
-    if (code == OK) code = arguments_check(op, c, g->size, err);
+    if (code == OK) code = arguments_check(op, c, group->size, err);
     if (code != OK) return code;
-    const struct algorithm *a = algorithm_for(g, op, algorithm, c);
+    const struct algorithm *a = algorithm_for(group, op, algorithm, c);
     if (a == NULL) return fail(err, ERR_USAGE, "%s has no algorithm", operation_name(op));
-    const char *needs = algorithm_refuses(a, g->size, c);
+    const char *needs = algorithm_refuses(a, group->size, c);
     if (needs != NULL)
-        return fail(err, ERR_USAGE, "%s %s needs %s; this group has P=%d", operation_name(op), a->name, needs, g->size);
+        return fail(err, ERR_USAGE, "%s %s needs %s; this group has P=%d", operation_name(op), a->name, needs,
+                    group->size);
 
-    struct exchange here = { .group = g, .operation = op };             /* for copies; sends nothing */
-    const bool trivial = nothing_to_do(op, c, g->size);
-    code = check_alone(g, op, c, trivial, err);
+    struct exchange here = { .group = group, .operation = op };             /* for copies; sends nothing */
+    const bool trivial = nothing_to_do(op, c, group->size);
+    code = check_alone(group, op, c, trivial, err);
     if (code != OK) return code;
-    const bool in_line = !trivial && sending_in_line(&g->comm->device->clock);
-    if (trivial || works_in_out(a)) copy_in(&here, c, g->size);
+    const bool in_line = !trivial && sending_in_line(&group->comm->device->clock);
+    if (trivial || works_in_out(a)) copy_in(&here, c, group->size);
     if (works_in_out(a)) call.in = call.out;
-    if (!trivial) call.segment = group_segment(g, a, c);
-    const struct traffic expected = collective_traffic(a, g, c);
-    traffic_add(&g->comm->expected.of[g->kind].of[op], &expected);
-    g->call = contract_number(op, a, c, g->size);
-    g->turns = a->turns && a->turns(g->size, c);
-    g->lists = !device_holds_zeros(g->comm->device, c->in ? c->in : c->out);
-    code = trivial ? OK : a->run(g, c, err);
-    g->call = 0, g->turns = g->lists = false;
-    if (in_line) sending_done(&g->comm->device->clock);
-    if (code == ERR_COMM) comm_give_up(g->comm, err);
+    if (!trivial) call.segment = group_segment(group, a, c);
+    const struct traffic expected = collective_traffic(a, group, c);
+    traffic_add(&group->comm->expected.of[group->kind].of[op], &expected);
+    group->call = contract_number(op, a, c, group->size);
+    group->turns = a->turns && a->turns(group->size, c);
+    group->lists = !device_holds_zeros(group->comm->device, c->in ? c->in : c->out);
+    code = trivial ? OK : a->run(group, c, err);
+    group->call = 0, group->turns = group->lists = false;
+    if (in_line) sending_done(&group->comm->device->clock);
+    if (code == ERR_COMM) comm_give_up(group->comm, err);
     return code;
 }
 
-struct collective_cost collective_cost(const struct algorithm *a, int rank, int P, const struct collective *c)
+struct collective_cost collective_cost(const struct algorithm *algorithm, int rank, int P,
+                                       const struct collective *collective)
 {
-    if (nothing_to_do(a->operation, c, P)) return (struct collective_cost){ 0 };
-    return a->cost(rank, P, c);
+    if (nothing_to_do(algorithm->operation, collective, P)) return (struct collective_cost){ 0 };
+    return algorithm->cost(rank, P, collective);
 }
 
-picoseconds group_time(const struct group *g, enum operation op, const char *name, const struct collective *c)
+picoseconds group_time(const struct group *group, enum operation op, const char *name,
+                       const struct collective *collective)
 {
-    struct collective call = *c;
-    if (g->size == 1) return 0;
-    call.nodes = group_nodes(g);
-    return collective_time(algorithm_for(g, op, name, &call), g->size, &call, &g->comm->device->clock.cluster);
+    struct collective call = *collective;
+    if (group->size == 1) return 0;
+    call.nodes = group_nodes(group);
+    return collective_time(algorithm_for(group, op, name, &call), group->size, &call,
+                           &group->comm->device->clock.cluster);
 }
 
-enum error_code allreduce(struct group *g, void *x, int64_t count, enum dtype t, enum reduction how,
+enum error_code allreduce(struct group *group, void *x, int64_t count, enum dtype dtype, enum reduction how,
                           const char *algorithm, struct error *err)
 {
-    const struct collective c = { .in = x, .out = x, .count = count, .dtype = t, .reduction = how };
-    return collective_run(g, ALLREDUCE, algorithm, &c, err);
+    const struct collective c = { .in = x, .out = x, .count = count, .dtype = dtype, .reduction = how };
+    return collective_run(group, ALLREDUCE, algorithm, &c, err);
 }
 
-enum error_code broadcast(struct group *g, void *x, int64_t count, enum dtype t, int root, struct error *err)
+enum error_code broadcast(struct group *group, void *x, int64_t count, enum dtype dtype, int root, struct error *err)
 {
-    const struct collective c = { .in = x, .out = x, .count = count, .dtype = t, .root = root };
-    return collective_run(g, BROADCAST, NULL, &c, err);
+    const struct collective c = { .in = x, .out = x, .count = count, .dtype = dtype, .root = root };
+    return collective_run(group, BROADCAST, NULL, &c, err);
 }

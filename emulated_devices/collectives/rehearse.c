@@ -8,53 +8,58 @@
 #include "emulated_devices/collectives/algorithm.h"
 
 /* The level of the links to all other members; -1 if they differ. */
-static int common_level(const struct group *g)
+static int common_level(const struct group *group)
 {
     int level = -1;
-    for (int m = 0; m < g->size; m++) {
-        const int one = m == g->rank ? level : group_level(g, m);
+    for (int m = 0; m < group->size; m++) {
+        const int one = m == group->rank ? level : group_level(group, m);
         if (level >= 0 && one != level) return -1;
         level = one;
     }
     return level;
 }
 
-static void rehearse(const struct algorithm *a, const struct group *g, const struct collective *c, struct traffic *t)
+static void rehearse(const struct algorithm *algorithm, const struct group *group, const struct collective *collective,
+                     struct traffic *traffic)
 {
     static char nothing;                        /* stands for the data, which is not read */
-    struct comm stage = { .device = g->comm->device, .rank = g->comm->rank, .size = g->comm->size, .rehearsal = t };
-    struct group on_stage = *g;
-    struct collective call = *c;
+    struct comm stage = { .device = group->comm->device, .rank = group->comm->rank, .size = group->comm->size,
+                         .rehearsal = traffic };
+    struct group on_stage = *group;
+    struct collective call = *collective;
     struct error err;
     on_stage.comm = &stage;
     call.in = call.out = &nothing;
-    if (a->run(&on_stage, &call, &err) != OK) *t = (struct traffic){ 0 };
+    if (algorithm->run(&on_stage, &call, &err) != OK) *traffic = (struct traffic){ 0 };
 }
 
-struct traffic collective_traffic(const struct algorithm *a, const struct group *g, const struct collective *c)
+struct traffic collective_traffic(const struct algorithm *algorithm, const struct group *group,
+                                  const struct collective *collective)
 {
-    const struct collective_cost cost = collective_cost(a, g->rank, g->size, c);
-    const int level = common_level(g);
+    const struct collective_cost cost = collective_cost(algorithm, group->rank, group->size, collective);
+    const int level = common_level(group);
     struct traffic t = { 0 };
     if (cost.messages == 0) return (struct traffic){ .additions = cost.additions };
     if (level >= 0) t.level[level] = (struct sent){ cost.messages, cost.bytes };
-    else rehearse(a, g, c, &t);
+    else rehearse(algorithm, group, collective, &t);
     t.messages_sent = cost.messages, t.bytes_sent = cost.bytes, t.additions = cost.additions;
     return t;
 }
 
-struct account group_cost(const struct group *g, enum operation op, const char *name, const struct collective *c)
+struct account group_cost(const struct group *group, enum operation op, const char *name,
+                          const struct collective *collective)
 {
     struct account a = { 0 };
-    struct collective call = *c;
-    call.nodes = group_nodes(g);
-    const struct algorithm *chosen = algorithm_for(g, op, name, &call);
-    call.segment = group_segment(g, chosen, &call);
-    a.of[op] = collective_traffic(chosen, g, &call);
+    struct collective call = *collective;
+    call.nodes = group_nodes(group);
+    const struct algorithm *chosen = algorithm_for(group, op, name, &call);
+    call.segment = group_segment(group, chosen, &call);
+    a.of[op] = collective_traffic(chosen, group, &call);
     return a;
 }
 
-void collective_expect(const struct group *g, enum operation op, const char *name, const struct collective *c)
+void collective_expect(const struct group *group, enum operation op, const char *name,
+                       const struct collective *collective)
 {
-    account_add(&g->comm->expected.of[g->kind], group_cost(g, op, name, c), 1);
+    account_add(&group->comm->expected.of[group->kind], group_cost(group, op, name, collective), 1);
 }

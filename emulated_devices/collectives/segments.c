@@ -28,112 +28,112 @@ struct search {
 };
 
 /* The length that cuts the longest part into so many, in whole elements. */
-static uint64_t length_of(const struct search *s, int segments)
+static uint64_t length_of(const struct search *search, int segments)
 {
-    const uint64_t each = dtype_size(s->call.dtype), n = s->bytes / each, k = (uint64_t)segments;
+    const uint64_t each = dtype_size(search->call.dtype), n = search->bytes / each, k = (uint64_t)segments;
     return (n + k - 1) / k * each;
 }
 
-static picoseconds predicted(struct search *s, int segments)
+static picoseconds predicted(struct search *search, int segments)
 {
-    s->call.segment = length_of(s, segments);
-    return collective_time(s->algorithm, s->P, &s->call, s->cluster);
+    search->call.segment = length_of(search, segments);
+    return collective_time(search->algorithm, search->P, &search->call, search->cluster);
 }
 
-static picoseconds measured(struct search *s, int segments)
+static picoseconds measured(struct search *search, int segments)
 {
-    s->call.segment = length_of(s, segments);
-    if (!attempt_is_cheap(s->algorithm, s->P, &s->call)) return -1;
-    return attempt_time(s->algorithm, s->P, &s->call, s->cluster);
+    search->call.segment = length_of(search, segments);
+    if (!attempt_is_cheap(search->algorithm, search->P, &search->call)) return -1;
+    return attempt_time(search->algorithm, search->P, &search->call, search->cluster);
 }
 
 /* Negative: not known. */
-static picoseconds time_of(struct search *s, int segments)
+static picoseconds time_of(struct search *search, int segments)
 {
-    for (int i = 0; i < s->tried; i++)
-        if (s->of[i].segments == segments) return s->of[i].time;
-    const picoseconds time = s->attempts ? measured(s, segments) : predicted(s, segments);
-    if (s->tried < TRIED) s->of[s->tried].segments = segments, s->of[s->tried++].time = time;
+    for (int i = 0; i < search->tried; i++)
+        if (search->of[i].segments == segments) return search->of[i].time;
+    const picoseconds time = search->attempts ? measured(search, segments) : predicted(search, segments);
+    if (search->tried < TRIED) search->of[search->tried].segments = segments, search->of[search->tried++].time = time;
     return time;
 }
 
-static bool is_better(struct search *s, int segments, int than)
+static bool is_better(struct search *search, int segments, int than)
 {
-    const picoseconds one = time_of(s, segments), other = time_of(s, than);
+    const picoseconds one = time_of(search, segments), other = time_of(search, than);
     return one >= 0 && (other < 0 || one < other);
 }
 
-static int clipped(const struct search *s, double segments)
+static int clipped(const struct search *search, double segments)
 {
-    return segments < 1 ? 1 : segments > s->most ? s->most : (int)lround(segments);
+    return segments < 1 ? 1 : segments > search->most ? search->most : (int)lround(segments);
 }
 
 /* Of 1, 2^(1/4), 2^(2/4), .. the one that is predicted to take the least time. */
-static int guess(struct search *s)
+static int guess(struct search *search)
 {
     int best = 1;
-    picoseconds least = predicted(s, 1);
-    for (double x = 1; x < s->most; x *= pow(2, 1.0 / QUARTERS)) {
-        const picoseconds time = predicted(s, clipped(s, x));
-        if (time < least) least = time, best = clipped(s, x);
+    picoseconds least = predicted(search, 1);
+    for (double x = 1; x < search->most; x *= pow(2, 1.0 / QUARTERS)) {
+        const picoseconds time = predicted(search, clipped(search, x));
+        if (time < least) least = time, best = clipped(search, x);
     }
     return best;
 }
 
 /* Larger steps first; each goes on while it gains. */
-static int climb(struct search *s, int from)
+static int climb(struct search *search, int from)
 {
     int best = from;
     for (double step = 2; step > pow(2, 0.9 / QUARTERS); step = sqrt(step))
         for (int up = 0; up < 2; up++)
-            for (int next; next = clipped(s, up ? best * step : best / step), next != best;) {
-                if (!is_better(s, next, best)) break;
+            for (int next; next = clipped(search, up ? best * step : best / step), next != best;) {
+                if (!is_better(search, next, best)) break;
                 best = next;
             }
     return best;
 }
 
 /* Between nodes, times go up and down from one number to the next: below. */
-static int few_of(const struct search *s) { return s->call.nodes.devices > 0 ? FEW_BETWEEN_NODES : FEW; }
+static int few_of(const struct search *search) { return search->call.nodes.devices > 0 ? FEW_BETWEEN_NODES : FEW; }
 
 /* Near the best, where rounds meet links of several kinds (circulant graphs between nodes), times go up and down from
  * one number to the next, by less the more there are. */
-static int search_near(struct search *s, int from)
+static int search_near(struct search *search, int from)
 {
-    const int step = from <= 60 ? 1 : 5, low = clipped(s, from / 1.4), high = clipped(s, from * 1.4);
+    const int step = from <= 60 ? 1 : 5, low = clipped(search, from / 1.4), high = clipped(search, from * 1.4);
     int best = from;
-    for (int next = low; from > few_of(s) && from <= MANY && next <= high; next += step)
-        if (is_better(s, next, best)) best = next;
+    for (int next = low; from > few_of(search) && from <= MANY && next <= high; next += step)
+        if (is_better(search, next, best)) best = next;
     return best;
 }
 
 /* The smallest number whose time is within a hundredth of the best. */
-static int fewest(struct search *s, int best)
+static int fewest(struct search *search, int best)
 {
-    const picoseconds enough = time_of(s, best) + time_of(s, best) / 100;
+    const picoseconds enough = time_of(search, best) + time_of(search, best) / 100;
     int found = best;
     for (double step = 2; step > pow(2, 0.9 / QUARTERS); step = sqrt(step))
-        for (int next; next = clipped(s, found / step), next < found;) {
-            if (time_of(s, next) < 0 || time_of(s, next) > enough) break;
+        for (int next; next = clipped(search, found / step), next < found;) {
+            if (time_of(search, next) < 0 || time_of(search, next) > enough) break;
             found = next;
         }
     return found;
 }
 
-static int best_of(struct search *s)
+static int best_of(struct search *search)
 {
-    const struct cluster *m = s->cluster;
-    int best = guess(s);
-    s->attempts = s->P <= ATTEMPT_MOST_DEVICES && measured(s, best) >= 0;
-    for (int few = 1; few <= few_of(s) && few <= s->most; few++)
-        if (is_better(s, few, best)) best = few;
+    const struct cluster *m = search->cluster;
+    int best = guess(search);
+    search->attempts = search->P <= ATTEMPT_MOST_DEVICES && measured(search, best) >= 0;
+    for (int few = 1; few <= few_of(search) && few <= search->most; few++)
+        if (is_better(search, few, best)) best = few;
     for (int l = 0; l < m->levels; l++) {
-        const uint64_t eager = m->link[l].eager / dtype_size(s->call.dtype) * dtype_size(s->call.dtype);
-        if (eager == 0 || eager >= s->bytes || (s->bytes - 1) / eager >= (uint64_t)s->most) continue;
-        const int segments = (int)((s->bytes + eager - 1) / eager);
-        if (is_better(s, segments, best)) best = segments;
+        const uint64_t eager = m->link[l].eager / dtype_size(search->call.dtype) * dtype_size(search->call.dtype);
+        if (eager == 0 || eager >= search->bytes || (search->bytes - 1) / eager >= (uint64_t)search->most) continue;
+        const int segments = (int)((search->bytes + eager - 1) / eager);
+        if (is_better(search, segments, best)) best = segments;
     }
-    return fewest(s, search_near(s, climb(s, best)));
+    return fewest(search, search_near(search, climb(search, best)));
 }
 
 /* ---- what has been chosen ---------------------------------------------------------------------------------------- */
@@ -141,33 +141,37 @@ static int best_of(struct search *s)
 enum { REMEMBERED = 256 };
 static struct { uint64_t key, segment; } remembered[REMEMBERED];
 
-static uint64_t choose(const struct algorithm *a, int P, const struct collective *c, const struct cluster *m)
+static uint64_t segments_choose(const struct algorithm *algorithm, int P, const struct collective *collective,
+                                const struct cluster *cluster)
 {
-    const int64_t n = a->pipelined(P, c);
-    struct search s = { .algorithm = a, .cluster = m, .call = *c, .P = P, .bytes = bytes_of(c, n) };
+    const int64_t n = algorithm->pipelined(P, collective);
+    struct search s = { .algorithm = algorithm, .cluster = cluster, .call = *collective, .P = P,
+                       .bytes = bytes_of(collective, n) };
     s.most = n < (int64_t)PER_DEVICE * P ? (int)n : PER_DEVICE * P;
     return length_of(&s, best_of(&s));
 }
 
-uint64_t segment_choose(const struct algorithm *a, int P, const struct collective *asked, const struct cluster *cluster)
+uint64_t segment_choose(const struct algorithm *algorithm, int P, const struct collective *asked,
+                        const struct cluster *cluster)
 {
-    if (asked->segment > 0 || a->pipelined == NULL || P == 1) return asked->segment;
-    if (a->pipelined(P, asked) <= 1) return bytes_of(asked, 1);
+    if (asked->segment > 0 || algorithm->pipelined == NULL || P == 1) return asked->segment;
+    if (algorithm->pipelined(P, asked) <= 1) return bytes_of(asked, 1);
     struct collective c = *asked;
     const struct cluster m = cluster_for_all(cluster);
     c.nodes = nodes_on(&m, c.nodes.member, P);
-    const uint64_t key = call_key(a->operation, P, &c, &m) ^ (uint64_t)(uintptr_t)a;
+    const uint64_t key = call_key(algorithm->operation, P, &c, &m) ^ (uint64_t)(uintptr_t)algorithm;
     if (remembered[key % REMEMBERED].key != key || remembered[key % REMEMBERED].segment == 0) {
-        const uint64_t segment = choose(a, P, &c, &m);
+        const uint64_t segment = segments_choose(algorithm, P, &c, &m);
         remembered[key % REMEMBERED].key = key;
         remembered[key % REMEMBERED].segment = segment;
     }
     return remembered[key % REMEMBERED].segment;
 }
 
-uint64_t group_segment(const struct group *g, const struct algorithm *a, const struct collective *c)
+uint64_t group_segment(const struct group *group, const struct algorithm *algorithm,
+                       const struct collective *collective)
 {
-    struct collective call = *c;
-    call.nodes.member = g->member;
-    return segment_choose(a, g->size, &call, &g->comm->device->clock.cluster);
+    struct collective call = *collective;
+    call.nodes.member = group->member;
+    return segment_choose(algorithm, group->size, &call, &group->comm->device->clock.cluster);
 }

@@ -53,9 +53,9 @@ struct own_blocks { bool in_place; int64_t first; };
 int64_t sparse_first_owned(const struct collective *, int P, int member);
 struct own_blocks sparse_own_blocks(const struct exchange *, const struct collective *);
 
-static inline int64_t sparse_own_at(struct own_blocks o, const struct sparse_walk *w)
+static inline int64_t sparse_own_at(struct own_blocks blocks, const struct sparse_walk *walk)
 {
-    return o.in_place ? w->held_at - o.first : w->owned_at;
+    return blocks.in_place ? walk->held_at - blocks.first : walk->owned_at;
 }
 
 /* Copy this member's own blocks from in to out, unless the call is in place. */

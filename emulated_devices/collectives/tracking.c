@@ -3,31 +3,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum error_code tracking_open(struct tracking *t, int64_t n, struct error *err)
+enum error_code tracking_open(struct tracking *tracking, int64_t n, struct error *err)
 {
     double *both = calloc(2 * (size_t)n + 1, sizeof *both);
-    *t = (struct tracking){ 0 };
+    *tracking = (struct tracking){ 0 };
     if (both == NULL) return fail(err, ERR_MEMORY, "no memory to track %lld elements", (long long)n);
-    *t = (struct tracking){ .exact = both, .bound = both + n };
+    *tracking = (struct tracking){ .exact = both, .bound = both + n };
     return OK;
 }
 
-void tracking_close(struct tracking *t)
+void tracking_close(struct tracking *tracking)
 {
-    free(t->exact);
-    *t = (struct tracking){ 0 };
+    free(tracking->exact);
+    *tracking = (struct tracking){ 0 };
 }
 
-void tracking_clear(struct tracking t, int64_t n)
+void tracking_clear(struct tracking tracking, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) t.exact[i] = t.bound[i] = 0;
+    for (int64_t i = 0; i < n; i++) tracking.exact[i] = tracking.bound[i] = 0;
 }
 
-void tracking_start(struct device *d, struct tracking t, struct tensor x)
+void tracking_start(struct device *device, struct tracking tracking, struct tensor x)
 {
-    struct views v = views_of(d);
+    struct views v = views_of(device);
     const struct tensor seen = view_read(&v, x);
-    for (int64_t i = 0; i < tensor_count(x); i++) t.exact[i] = tensor_get(seen, i), t.bound[i] = 0;
+    for (int64_t i = 0; i < tensor_count(x); i++) tracking.exact[i] = tensor_get(seen, i), tracking.bound[i] = 0;
     views_end(&v);
 }
 
@@ -47,79 +47,79 @@ static double stored(struct tensor x, int64_t i)
     return u / (1 - u) * fabs(tensor_get(x, i)) + (x.dtype == F16 ? 0x1p-25 : 0);
 }
 
-void tracking_add_storing(struct device *d, double *bound, struct tensor x)
+void tracking_add_storing(struct device *device, double *bound, struct tensor x)
 {
-    struct views v = views_of(d);
+    struct views v = views_of(device);
     const struct tensor seen = view_read(&v, x);
     for (int64_t i = 0; i < tensor_count(x); i++) bound[i] += stored(seen, i);
     views_end(&v);
 }
 
-void tracking_add(struct device *d, struct tracking into, struct tracking x, struct tensor now)
+void tracking_add(struct device *device, struct tracking into, struct tracking tracking, struct tensor now)
 {
-    struct views v = views_of(d);
+    struct views v = views_of(device);
     const struct tensor seen = view_read(&v, now);
     for (int64_t i = 0; i < tensor_count(now); i++) {
-        into.bound[i] += x.bound[i] + stored(seen, i);
-        into.exact[i] = exact_sum(into.exact[i], x.exact[i], &into.bound[i]);
+        into.bound[i] += tracking.bound[i] + stored(seen, i);
+        into.exact[i] = exact_sum(into.exact[i], tracking.exact[i], &into.bound[i]);
     }
     views_end(&v);
 }
 
 /* |x| <= |x'| + 2 s for every code. */
-void tracking_add_codes(double *bound, double *magnitude, const void *code, struct block_format f, struct tensor value,
-                        enum dtype from)
+void tracking_add_codes(double *bound, double *magnitude, const void *code, struct block_format format,
+                        struct tensor value, enum dtype from)
 {
     const double by_fp32 = from == F64 ? dtype_unit(F32) : 0;
     const float *const scale = code;
-    block_add_bounds(bound, code, f, tensor_count(value));
+    block_add_bounds(bound, code, format, tensor_count(value));
     for (int64_t i = 0; i < tensor_count(value); i++) {
         const double size = fabs(tensor_get(value, i));
-        if (by_fp32 > 0 && size > 0) bound[i] += by_fp32 * (size + 2 * scale[i / f.block]);
+        if (by_fp32 > 0 && size > 0) bound[i] += by_fp32 * (size + 2 * scale[i / format.block]);
         magnitude[i] += size;
     }
 }
 
-void tracking_add_rounding(double *bound, const double *magnitude, int64_t n, int m, enum dtype t)
+void tracking_add_rounding(double *bound, const double *magnitude, int64_t n, int m, enum dtype dtype)
 {
-    const double mu = m * dtype_unit(t), underflow = t == F16 ? m * 0x1p-25 : 0;
+    const double mu = m * dtype_unit(dtype), underflow = dtype == F16 ? m * 0x1p-25 : 0;
     for (int64_t i = 0; i < n; i++) bound[i] += mu / (1 - mu) * magnitude[i] + (magnitude[i] > 0 ? underflow : 0);
 }
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 /* Pack the `each` segments for one member: sums, then bounds. */
-static void pack(double *out, struct tracking x, int64_t n, int64_t each, int member, int P)
+static void tracking_pack(double *out, struct tracking tracking, int64_t n, int64_t each, int member, int P)
 {
     for (int64_t i = 0; i < each; i++) {
-        memcpy(out + i * n, x.exact + (i * P + member) * n, (size_t)n * sizeof *out);
-        memcpy(out + (each + i) * n, x.bound + (i * P + member) * n, (size_t)n * sizeof *out);
+        memcpy(out + i * n, tracking.exact + (i * P + member) * n, (size_t)n * sizeof *out);
+        memcpy(out + (each + i) * n, tracking.bound + (i * P + member) * n, (size_t)n * sizeof *out);
     }
 }
 
-static void add_packed(struct tracking y, const double *in, int64_t count)
+static void add_packed(struct tracking tracking, const double *in, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
-        y.bound[i] += in[count + i];
-        y.exact[i] = exact_sum(y.exact[i], in[i], &y.bound[i]);
+        tracking.bound[i] += in[count + i];
+        tracking.exact[i] = exact_sum(tracking.exact[i], in[i], &tracking.bound[i]);
     }
 }
 
-enum error_code tracking_scatter(struct group *g, struct tracking x, int64_t n, int64_t each, struct tracking y,
+enum error_code tracking_scatter(struct group *group, struct tracking x, int64_t n, int64_t each, struct tracking y,
                                  struct error *err)
 {
-    struct exchange control = exchange_begin(g, CONTROL);
-    const int P = g->size;
+    struct exchange control = exchange_begin(group, CONTROL);
+    const int P = group->size;
     const int64_t count = each * n;
     const uint64_t bytes = 2 * (uint64_t)count * sizeof(double);
     double *out = malloc(2 * bytes + 1), *in = out + 2 * count;
     if (out == NULL) return fail(err, ERR_MEMORY, "no memory to track %lld elements", (long long)count);
     enum error_code e = OK;
-    pack(out, x, n, each, g->rank, P);
+    tracking_pack(out, x, n, each, group->rank, P);
     add_packed(y, out, count);
     for (int k = 1; k < P && !e; k++) {
-        const int to = (g->rank + k) % P, from = (g->rank - k + P) % P;
-        pack(out, x, n, each, to, P);
+        const int to = (group->rank + k) % P, from = (group->rank - k + P) % P;
+        tracking_pack(out, x, n, each, to, P);
         e = exchange_both(&control, to, out, bytes, from, in, bytes, err);
         if (!e) add_packed(y, in, count);
     }
@@ -128,13 +128,13 @@ enum error_code tracking_scatter(struct group *g, struct tracking x, int64_t n, 
 }
 
 /* Each number was rounded at most once per member; its magnitude is at most |exact value| + bound. */
-static void add_sum(struct tracking t, double *magnitude, const double *in, int64_t n)
+static void add_sum(struct tracking tracking, double *magnitude, const double *in, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) magnitude[i] += fabs(in[i]) + in[n + i];
-    add_packed(t, in, n);
+    add_packed(tracking, in, n);
 }
 
-enum error_code tracking_sum(struct exchange *control, int members, const int *member, struct tracking t,
+enum error_code tracking_sum(struct exchange *control, int members, const int *member, struct tracking tracking,
                              struct tensor sum, struct error *err)
 {
     const int64_t n = tensor_count(sum);
@@ -142,16 +142,16 @@ enum error_code tracking_sum(struct exchange *control, int members, const int *m
     double *own = malloc(2 * bytes + (uint64_t)n * sizeof *own + 1), *in = own + 2 * n, *magnitude = in + 2 * n;
     if (own == NULL) return fail(err, ERR_MEMORY, "no memory to track %lld elements", (long long)n);
     enum error_code e = OK;
-    pack(own, t, n, 1, 0, 1);
-    for (int64_t i = 0; i < n; i++) t.exact[i] = t.bound[i] = magnitude[i] = 0;
+    tracking_pack(own, tracking, n, 1, 0, 1);
+    for (int64_t i = 0; i < n; i++) tracking.exact[i] = tracking.bound[i] = magnitude[i] = 0;
     for (int k = 0; k < members && !e; k++) {
         const int other = member ? member[k] : k;
         const bool self = other == control->group->rank;
         if (!self) e = exchange_both(control, other, own, bytes, other, in, bytes, err);
-        if (!e) add_sum(t, magnitude, self ? own : in, n);
+        if (!e) add_sum(tracking, magnitude, self ? own : in, n);
     }
-    if (!e) tracking_add_rounding(t.bound, magnitude, n, members, sum.dtype);
-    if (!e && sum.dtype == F16) tracking_add_storing(control->group->comm->device, t.bound, sum);
+    if (!e) tracking_add_rounding(tracking.bound, magnitude, n, members, sum.dtype);
+    if (!e && sum.dtype == F16) tracking_add_storing(control->group->comm->device, tracking.bound, sum);
     free(own);
     return e;
 }

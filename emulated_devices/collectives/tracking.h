@@ -13,10 +13,10 @@
 /* Two arrays of the row's length: the sum without quantising, and a bound of |row - exact|. */
 struct tracking { double *exact, *bound; };          /* from tracking_open: bound directly follows exact */
 
-static inline bool tracked(struct tracking t) { return t.exact != NULL; }
-static inline struct tracking tracking_from(struct tracking t, int64_t first)
+static inline bool tracked(struct tracking tracking) { return tracking.exact != NULL; }
+static inline struct tracking tracking_from(struct tracking tracking, int64_t first)
 {
-    return tracked(t) ? (struct tracking){ t.exact + first, t.bound + first } : t;
+    return tracked(tracking) ? (struct tracking){ tracking.exact + first, tracking.bound + first } : tracking;
 }
 
 /** Allocate the arrays for n elements, all zero.  @return OK or ERR_MEMORY. */
@@ -32,7 +32,7 @@ void tracking_start(struct device *, struct tracking, struct tensor x);
 /**
  * Row x was added to row `into`: adds exact values and bounds, plus the rounding of each sum, whose result is `now`.
  */
-void tracking_add(struct device *, struct tracking into, struct tracking x, struct tensor now);
+void tracking_add(struct device *, struct tracking into, struct tracking tracking, struct tensor now);
 
 /**
  * The error of one message with codes: block_add_bounds(), plus the rounding to fp32 if `from` is F64.
@@ -60,9 +60,9 @@ enum error_code tracking_scatter(struct group *, struct tracking x, int64_t n, i
 /**
  * All-reduce over some members of a group, for numbers that these members have added without quantising.
  * Collective over those members: `members` of them, listed in `member`; NULL: the first ones.
- * @param[in,out] t  [n]  @param sum  the computed sums.
+ * @param[in,out] tracking  [n]  @param sum  the computed sums.
  */
-enum error_code tracking_sum(struct exchange *, int members, const int *member, struct tracking t, struct tensor sum,
-                             struct error *);
+enum error_code tracking_sum(struct exchange *, int members, const int *member, struct tracking tracking,
+                             struct tensor sum, struct error *);
 
 #endif

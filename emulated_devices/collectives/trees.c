@@ -70,98 +70,104 @@ int tree_double_levels(int P)
 
 static const struct message nothing = { -2 };
 
-struct flow flow_open(struct tree t, void *data, int64_t n)
+struct flow flow_open(struct tree tree, void *data, int64_t n)
 {
-    return (struct flow){ .tree = t, .data = data, .n = n, .up = nothing, .down = { nothing, nothing } };
+    return (struct flow){ .tree = tree, .data = data, .n = n, .up = nothing, .down = { nothing, nothing } };
 }
 
-int flow_segments(const struct collective *c, int64_t n)
+int flow_segments(const struct collective *collective, int64_t n)
 {
-    const uint64_t bytes = bytes_of(c, n), segment = c->segment > 0 ? c->segment : SEGMENT_BYTES;
+    const uint64_t bytes = bytes_of(collective, n), segment = collective->segment > 0 ? collective->segment
+        : SEGMENT_BYTES;
     return bytes == 0 ? 1 : (int)((bytes + segment - 1) / segment);
 }
 
-int64_t flow_of_vector(int P, const struct collective *c)
+int64_t flow_of_vector(int P, const struct collective *collective)
 {
     (void)P;
-    return c->count;
+    return collective->count;
 }
 
-int64_t flow_of_half(int P, const struct collective *c)
+int64_t flow_of_half(int P, const struct collective *collective)
 {
     (void)P;
-    return (c->count + 1) / 2;
+    return (collective->count + 1) / 2;
 }
 
-int64_t flow_scratch(const struct collective *c, int64_t n) { return part_length(n, flow_segments(c, n), 0); }
+int64_t flow_scratch(const struct collective *collective,
+                     int64_t n) { return part_length(n, flow_segments(collective, n), 0); }
 
 /* Send after the previous message on this edge is complete. */
-static enum error_code pass(struct exchange *x, struct message *last, int to, const void *data, uint64_t bytes,
-                            struct error *err)
+static enum error_code trees_pass(struct exchange *exchange, struct message *last, int to, const void *data,
+                                  uint64_t bytes, struct error *err)
 {
-    const enum error_code code = last->slot == nothing.slot ? OK : message_wait(x->group->comm, *last, err);
+    const enum error_code code = last->slot == nothing.slot ? OK : message_wait(exchange->group->comm, *last, err);
     *last = nothing;
-    if (code == OK) *last = message_send(x, to, data, bytes);
+    if (code == OK) *last = message_send(exchange, to, data, bytes);
     return code;
 }
 
-static void *segment_at(const struct collective *c, const struct flow *f, int segment, int64_t *length)
+static void *segment_at(const struct collective *collective, const struct flow *flow, int segment, int64_t *length)
 {
-    const int S = flow_segments(c, f->n);
-    *length = part_length(f->n, S, segment);
-    return element(c, f->data, block_start(f->n, S, segment));
+    const int S = flow_segments(collective, flow->n);
+    *length = part_length(flow->n, S, segment);
+    return element(collective, flow->data, block_start(flow->n, S, segment));
 }
 
-enum error_code flow_up(struct exchange *x, const struct collective *c, struct flow *f, int segment, void *scratch,
-                        struct error *err)
+enum error_code flow_up(struct exchange *exchange, const struct collective *collective, struct flow *flow, int segment,
+                        void *scratch, struct error *err)
 {
     int64_t n;
-    void *mine = segment_at(c, f, segment, &n);
+    void *mine = segment_at(collective, flow, segment, &n);
     enum error_code code = OK;
-    for (int i = 0; i < f->tree.children && code == OK; i++)
-        code = add_from(x, c, f->tree.child[i], scratch, mine, n, err);
-    if (code == OK && f->tree.parent >= 0) code = pass(x, &f->up, f->tree.parent, mine, bytes_of(c, n), err);
-    f->up_segment = segment;
+    for (int i = 0; i < flow->tree.children && code == OK; i++)
+        code = add_from(exchange, collective, flow->tree.child[i], scratch, mine, n, err);
+    if (code == OK && flow->tree.parent >= 0)
+        code = trees_pass(exchange, &flow->up, flow->tree.parent, mine, bytes_of(collective, n), err);
+    flow->up_segment = segment;
     return code;
 }
 
-enum error_code flow_down(struct exchange *x, const struct collective *c, struct flow *f, int segment,
-                          struct error *err)
+enum error_code flow_down(struct exchange *exchange, const struct collective *collective,
+                          struct flow *flow, int segment, struct error *err)
 {
     int64_t n;
-    void *mine = segment_at(c, f, segment, &n);
+    void *mine = segment_at(collective, flow, segment, &n);
     enum error_code code = OK;
-    if (f->tree.parent >= 0) {
-        if (f->up.slot != nothing.slot && f->up_segment == segment) {       /* MPI may still look at what comes now */
-            code = message_wait(x->group->comm, f->up, err);
-            f->up = nothing;
+    if (flow->tree.parent >= 0) {
+        /* MPI may still look at what comes now */
+        if (flow->up.slot != nothing.slot && flow->up_segment == segment) {
+            code = message_wait(exchange->group->comm, flow->up, err);
+            flow->up = nothing;
         }
-        if (code == OK) code = exchange_both(x, -1, NULL, 0, f->tree.parent, mine, bytes_of(c, n), err);
+        if (code == OK) code = exchange_both(exchange, -1, NULL, 0, flow->tree.parent, mine,
+                                             bytes_of(collective, n), err);
     }
-    for (int i = 0; i < f->tree.children && code == OK; i++)
-        code = pass(x, &f->down[i], f->tree.child[i], mine, bytes_of(c, n), err);
+    for (int i = 0; i < flow->tree.children && code == OK; i++)
+        code = trees_pass(exchange, &flow->down[i], flow->tree.child[i], mine, bytes_of(collective, n), err);
     return code;
 }
 
-enum error_code flow_close(struct exchange *x, struct flow *f, struct error *err)
+enum error_code flow_close(struct exchange *exchange, struct flow *flow, struct error *err)
 {
     enum error_code code = OK;
-    struct message *const last[] = { &f->up, &f->down[0], &f->down[1] };
+    struct message *const last[] = { &flow->up, &flow->down[0], &flow->down[1] };
     for (int i = 0; i < 3; i++)
         if (last[i]->slot != nothing.slot) {
-            const enum error_code one = message_wait(x->group->comm, *last[i], code == OK ? err : NULL);
+            const enum error_code one = message_wait(exchange->group->comm, *last[i], code == OK ? err : NULL);
             if (code == OK) code = one;
         }
     return code;
 }
 
-void flow_cost(struct collective_cost *cost, const struct collective *c, struct tree t, int64_t n, bool up, bool down)
+void flow_cost(struct collective_cost *cost, const struct collective *collective, struct tree tree, int64_t n,
+               bool up, bool down)
 {
-    const uint64_t S = (uint64_t)flow_segments(c, n),
-                   edges = (uint64_t)(up && t.parent >= 0) + (down ? (uint64_t)t.children : 0);
+    const uint64_t S = (uint64_t)flow_segments(collective, n),
+                   edges = (uint64_t)(up && tree.parent >= 0) + (down ? (uint64_t)tree.children : 0);
     cost->messages += S * edges;
-    cost->bytes += edges * bytes_of(c, n);
-    if (up) cost->additions += (uint64_t)t.children * (uint64_t)n;
+    cost->bytes += edges * bytes_of(collective, n);
+    if (up) cost->additions += (uint64_t)tree.children * (uint64_t)n;
 }
 
 /* ---- binomial ---------------------------------------------------------------------------------------------------- */
@@ -173,50 +179,51 @@ int binomial_bit(int v, int P)
     return bit;
 }
 
-enum error_code binomial_broadcast(struct exchange *x, const struct collective *c, int root, void *data, int64_t n,
-                                   struct error *err)
+enum error_code binomial_broadcast(struct exchange *exchange, const struct collective *collective, int root,
+                                   void *data, int64_t n, struct error *err)
 {
-    const int P = x->group->size, v = imod(x->group->rank - root, P), up = binomial_bit(v, P);
-    const uint64_t bytes = bytes_of(c, n);
+    const int P = exchange->group->size, v = imod(exchange->group->rank - root, P), up = binomial_bit(v, P);
+    const uint64_t bytes = bytes_of(collective, n);
     enum error_code code = OK;
-    if (v != 0) code = exchange_both(x, -1, NULL, 0, imod(v - up + root, P), data, bytes, err);
+    if (v != 0) code = exchange_both(exchange, -1, NULL, 0, imod(v - up + root, P), data, bytes, err);
     /* The child with the largest subtree is served first, since its way is longest. */
     for (int bit = up >> 1; bit > 0 && code == OK; bit >>= 1)
-        if (v + bit < P) code = exchange_both(x, imod(v + bit + root, P), data, bytes, -1, NULL, 0, err);
+        if (v + bit < P) code = exchange_both(exchange, imod(v + bit + root, P), data, bytes, -1, NULL, 0, err);
     return code;
 }
 
-enum error_code binomial_reduce(struct exchange *x, const struct collective *c, int root, void *data, int64_t n,
-                                void *scratch, struct error *err)
+enum error_code binomial_reduce(struct exchange *exchange, const struct collective *collective, int root,
+                                void *data, int64_t n, void *scratch, struct error *err)
 {
-    const int P = x->group->size, v = imod(x->group->rank - root, P), up = binomial_bit(v, P);
+    const int P = exchange->group->size, v = imod(exchange->group->rank - root, P), up = binomial_bit(v, P);
     enum error_code code = OK;
     /* The child with the smallest subtree has its sum first. */
     for (int bit = 1; bit < up && v + bit < P && code == OK; bit <<= 1)
-        code = add_from(x, c, imod(v + bit + root, P), scratch, data, n, err);
+        code = add_from(exchange, collective, imod(v + bit + root, P), scratch, data, n, err);
     if (v != 0 && code == OK)
-        code = exchange_both(x, imod(v - up + root, P), data, bytes_of(c, n), -1, NULL, 0, err);
+        code = exchange_both(exchange, imod(v - up + root, P), data, bytes_of(collective, n), -1, NULL, 0, err);
     return code;
 }
 
-void binomial_cost(struct collective_cost *cost, const struct collective *c, int rank, int P, int root, int64_t n,
-                   bool reduces)
+void binomial_cost(struct collective_cost *cost, const struct collective *collective, int rank, int P,
+                   int root, int64_t n, bool reduces)
 {
     const int v = imod(rank - root, P);
     int64_t children = 0;
     for (int bit = binomial_bit(v, P) >> 1; bit > 0; bit >>= 1) children += v + bit < P;
     const int64_t sends = reduces ? v != 0 : children;
     cost->messages += (uint64_t)sends;
-    cost->bytes += bytes_of(c, sends * n);
+    cost->bytes += bytes_of(collective, sends * n);
     if (reduces) cost->additions += (uint64_t)(children * n);
     cost->steps += (uint64_t)ceil_log2(P);
 }
 
 /* ---- scatter and gather on a binomial tree ----------------------------------------------------------------------- */
 
-int64_t part_edge(const struct collective *c, struct parts p, int v)
+int64_t part_edge(const struct collective *collective, struct parts parts, int v)
 {
-    return p.by_device ? comb_length(c, p.P, (struct comb){ p.root, 1, v }) : block_start(c->count, p.P, v);
+    return parts.by_device ? comb_length(collective, parts.P, (struct comb){ parts.root, 1, v })
+           : block_start(collective->count, parts.P, v);
 }
 
 int subtree_end(int v, int P)
@@ -226,53 +233,58 @@ int subtree_end(int v, int P)
 }
 
 /* Elements of the subtree of v; start of a child's part in it. */
-static int64_t subtree_length(const struct collective *c, struct parts p, int v)
+static int64_t subtree_length(const struct collective *collective, struct parts parts, int v)
 {
-    return part_edge(c, p, subtree_end(v, p.P)) - part_edge(c, p, v);
+    return part_edge(collective, parts, subtree_end(v, parts.P)) - part_edge(collective, parts, v);
 }
-static void *part_of(const struct collective *c, struct parts p, void *data, int v, int child)
+static void *trees_part_of(const struct collective *collective, struct parts parts, void *data, int v, int child)
 {
-    return element(c, data, part_edge(c, p, child) - part_edge(c, p, v));
+    return element(collective, data, part_edge(collective, parts, child) - part_edge(collective, parts, v));
 }
 
-enum error_code binomial_scatter(struct exchange *x, const struct collective *c, struct parts p, void *data,
-                                 struct error *err)
+enum error_code binomial_scatter(struct exchange *exchange, const struct collective *collective,
+                                 struct parts parts, void *data, struct error *err)
 {
-    const int P = p.P, v = imod(x->group->rank - p.root, P), up = binomial_bit(v, P);
+    const int P = parts.P, v = imod(exchange->group->rank - parts.root, P), up = binomial_bit(v, P);
     enum error_code code = OK;
     if (v != 0)
-        code = exchange_both(x, -1, NULL, 0, imod(v - up + p.root, P), data, bytes_of(c, subtree_length(c, p, v)), err);
+        code = exchange_both(exchange, -1, NULL, 0, imod(v - up + parts.root, P), data,
+                             bytes_of(collective, subtree_length(collective, parts, v)), err);
     for (int bit = up >> 1; bit > 0 && code == OK; bit >>= 1)
         if (v + bit < P)
-            code = exchange_both(x, imod(v + bit + p.root, P), part_of(c, p, data, v, v + bit),
-                                 bytes_of(c, subtree_length(c, p, v + bit)), -1, NULL, 0, err);
+            code = exchange_both(exchange, imod(v + bit + parts.root, P),
+                                 trees_part_of(collective, parts, data, v, v + bit),
+                                 bytes_of(collective, subtree_length(collective, parts, v + bit)), -1, NULL, 0, err);
     return code;
 }
 
-enum error_code binomial_gather(struct exchange *x, const struct collective *c, struct parts p, void *data,
-                                struct error *err)
+enum error_code binomial_gather(struct exchange *exchange, const struct collective *collective,
+                                struct parts parts, void *data, struct error *err)
 {
-    const int P = p.P, v = imod(x->group->rank - p.root, P), up = binomial_bit(v, P);
+    const int P = parts.P, v = imod(exchange->group->rank - parts.root, P), up = binomial_bit(v, P);
     enum error_code code = OK;
     for (int bit = 1; bit < up && v + bit < P && code == OK; bit <<= 1)
-        code = exchange_both(x, -1, NULL, 0, imod(v + bit + p.root, P), part_of(c, p, data, v, v + bit),
-                             bytes_of(c, subtree_length(c, p, v + bit)), err);
+        code = exchange_both(exchange, -1, NULL, 0, imod(v + bit + parts.root, P),
+                             trees_part_of(collective, parts, data, v, v + bit),
+                             bytes_of(collective, subtree_length(collective, parts, v + bit)), err);
     if (v != 0 && code == OK)
-        code = exchange_both(x, imod(v - up + p.root, P), data, bytes_of(c, subtree_length(c, p, v)), -1, NULL, 0, err);
+        code = exchange_both(exchange, imod(v - up + parts.root, P), data,
+                             bytes_of(collective, subtree_length(collective, parts, v)), -1, NULL, 0, err);
     return code;
 }
 
-void binomial_parts_cost(struct collective_cost *cost, const struct collective *c, struct parts p, int rank,
-                         bool scatters)
+void binomial_parts_cost(struct collective_cost *cost, const struct collective *collective,
+                         struct parts parts, int rank, bool scatters)
 {
-    const int v = imod(rank - p.root, p.P);
-    cost->steps += (uint64_t)ceil_log2(p.P);
+    const int v = imod(rank - parts.root, parts.P);
+    cost->steps += (uint64_t)ceil_log2(parts.P);
     if (!scatters) {
-        const int64_t below = part_edge(c, p, subtree_end(v, p.P)) - part_edge(c, p, v + 1),
-                      own = subtree_length(c, p, v);
-        if (v != 0) cost_send(cost, c, own);
-        cost->path = bytes_of(c, v == 0 ? below : own);  /* while sending up, the parent receives others */
+        const int64_t below = part_edge(collective, parts, subtree_end(v, parts.P)) - part_edge(collective,
+                                                                                                parts, v + 1),
+                      own = subtree_length(collective, parts, v);
+        if (v != 0) cost_send(cost, collective, own);
+        cost->path = bytes_of(collective, v == 0 ? below : own);  /* while sending up, the parent receives others */
     }
-    for (int bit = binomial_bit(v, p.P) >> 1; bit > 0 && scatters; bit >>= 1)
-        if (v + bit < p.P) cost_send(cost, c, subtree_length(c, p, v + bit));
+    for (int bit = binomial_bit(v, parts.P) >> 1; bit > 0 && scatters; bit >>= 1)
+        if (v + bit < parts.P) cost_send(cost, collective, subtree_length(collective, parts, v + bit));
 }

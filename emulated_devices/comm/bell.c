@@ -9,43 +9,43 @@ struct bell {
     sem_t rung;
 };
 
-static size_t bytes(const struct bells *b) { return sizeof *b->bell * (size_t)b->size; }
+static size_t bytes(const struct bells *bells) { return sizeof *bells->bell * (size_t)bells->size; }
 
 /* Each device initialises its own semaphore: others use it only after its device has listened for the first time. */
-void bells_open(struct bells *b, MPI_Comm comm)
+void bells_open(struct bells *bells, MPI_Comm comm)
 {
-    *b = (struct bells){ .bell = NULL };
-    MPI_Comm_rank(comm, &b->rank);
-    MPI_Comm_size(comm, &b->size);
-    if (b->size > 1) b->bell = shared_open(comm, bytes(b));
-    if (b->bell != NULL && sem_init(&b->bell[b->rank].rung, 1, 0) != 0) bells_close(b);
+    *bells = (struct bells){ .bell = NULL };
+    MPI_Comm_rank(comm, &bells->rank);
+    MPI_Comm_size(comm, &bells->size);
+    if (bells->size > 1) bells->bell = shared_open(comm, bytes(bells));
+    if (bells->bell != NULL && sem_init(&bells->bell[bells->rank].rung, 1, 0) != 0) bells_close(bells);
 }
 
-void bells_close(struct bells *b)
+void bells_close(struct bells *bells)
 {
-    shared_close(b->bell, bytes(b));
-    b->bell = NULL;
+    shared_close(bells->bell, bytes(bells));
+    bells->bell = NULL;
 }
 
-void bells_ring(const struct bells *b, int rank)
+void bells_ring(const struct bells *bells, int rank)
 {
-    if (b->bell == NULL) return;
-    struct bell *bell = &b->bell[rank];
+    if (bells->bell == NULL) return;
+    struct bell *bell = &bells->bell[rank];
     atomic_thread_fence(memory_order_seq_cst);          /* the sent data must be visible before `rings` is read */
     if (atomic_load(&bell->rings) > 0 && atomic_fetch_sub(&bell->rings, 1) == 1) sem_post(&bell->rung);
 }
 
-void bells_listen(const struct bells *b, int rings)
+void bells_listen(const struct bells *bells, int rings)
 {
-    atomic_exchange(&b->bell[b->rank].rings, rings);
+    atomic_exchange(&bells->bell[bells->rank].rings, rings);
 }
 
-void bells_wait(const struct bells *b, int64_t nanoseconds)
+void bells_wait(const struct bells *bells, int64_t nanoseconds)
 {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);                  /* the clock of sem_timedwait */
     t.tv_nsec += (long)nanoseconds;
     t.tv_sec += t.tv_nsec / 1000000000;
     t.tv_nsec %= 1000000000;
-    sem_timedwait(&b->bell[b->rank].rung, &t);
+    sem_timedwait(&bells->bell[bells->rank].rung, &t);
 }

@@ -19,82 +19,82 @@ static bool checks_calls(void)
 }
 
 /* The environment overrides the default. */
-static enum error_code streams_open(struct comm *c, struct error *err)
+static enum error_code streams_open(struct comm *comm, struct error *err)
 {
-    struct device *d = c->device;
+    struct device *d = comm->device;
     const char *said = getenv("ORRERY_STREAMS");
     const enum error_code e = said != NULL && *said != '\0' ? flight_mode_parse(&d->streams, said, err) : OK;
     if (e || d->streams.when == FLIGHT_OFF) return e;
-    struct flight *f = flight_open(d->streams, c->rank, &d->arena);
+    struct flight *f = flight_open(d->streams, comm->rank, &d->arena);
     d->clock.flight = d->arena.flight = f;
-    if (f == NULL) return fail(err, ERR_COMM, "device %d has no memory to follow what is in flight", c->rank);
-    return watch_open(c, err);
+    if (f == NULL) return fail(err, ERR_COMM, "device %d has no memory to follow what is in flight", comm->rank);
+    return watch_open(comm, err);
 }
 
-static void streams_close(struct comm *c)
+static void streams_close(struct comm *comm)
 {
-    struct device *d = c->device;
-    watch_close(c);
+    struct device *d = comm->device;
+    watch_close(comm);
     flight_settle(d->clock.flight);
     flight_close(d->clock.flight);
     d->clock.flight = d->arena.flight = NULL;
 }
 
-enum error_code comm_open(struct comm *c, struct device *d, struct error *err)
+enum error_code comm_open(struct comm *comm, struct device *device, struct error *err)
 {
     static const struct carrier mpi = { .start = transport_start, .wait = transport_wait, .look = transport_look,
                                         .meet = transport_meet, .abort = transport_abort, .close = transport_close };
-    *c = (struct comm){ .device = d, .carrier = &mpi, .checks_calls = checks_calls() };
-    enum error_code code = transport_begin(c, err);
+    *comm = (struct comm){ .device = device, .carrier = &mpi, .checks_calls = checks_calls() };
+    enum error_code code = transport_begin(comm, err);
     if (code != OK) return code;
-    c->contexts = calloc((size_t)c->size, sizeof *c->contexts);
-    c->everyone = calloc(1, sizeof *c->everyone);
-    if (c->contexts == NULL || c->everyone == NULL || group_world(c->everyone, c, err) != OK)
-        code = fail(err, ERR_COMM, "device %d has no memory to connect to %d others", c->rank, c->size - 1);
-    if (code == OK) code = streams_open(c, err);
-    code = transport_open(c, code, err);
+    comm->contexts = calloc((size_t)comm->size, sizeof *comm->contexts);
+    comm->everyone = calloc(1, sizeof *comm->everyone);
+    if (comm->contexts == NULL || comm->everyone == NULL || group_world(comm->everyone, comm, err) != OK)
+        code = fail(err, ERR_COMM, "device %d has no memory to connect to %d others", comm->rank, comm->size - 1);
+    if (code == OK) code = streams_open(comm, err);
+    code = transport_open(comm, code, err);
     if (code == OK) return OK;
-    streams_close(c);
-    if (c->everyone != NULL) group_close(c->everyone);
-    free(c->everyone);
-    free(c->contexts);
+    streams_close(comm);
+    if (comm->everyone != NULL) group_close(comm->everyone);
+    free(comm->everyone);
+    free(comm->contexts);
     return code;
 }
 
 /* Nobody could report it later.  A job that has failed already ends with its own status. */
-static void report_late(struct comm *c, bool failed, const struct error *err)
+static void report_late(struct comm *comm, bool failed, const struct error *err)
 {
-    if (c->rank != 0) return;                           /* which ends the job */
+    if (comm->rank != 0) return;                           /* which ends the job */
     fprintf(stderr, "orrery: %s\n", err->text);
-    if (!failed) comm_abort(c, error_exit_status(err->code));
+    if (!failed) comm_abort(comm, error_exit_status(err->code));
 }
 
-void comm_close(struct comm *c)
+void comm_close(struct comm *comm)
 {
-    const bool failed = c->failed;
+    const bool failed = comm->failed;
     struct error err;
-    messages_have_ended(c, "when the device disconnects");
-    if (comm_agree(c, OK, &err) != OK) report_late(c, failed, &err);
-    group_close(c->everyone);
-    free(c->everyone);
-    free(c->contexts);
-    streams_close(c);
-    c->carrier->close(c);
+    messages_have_ended(comm, "when the device disconnects");
+    if (comm_agree(comm, OK, &err) != OK) report_late(comm, failed, &err);
+    group_close(comm->everyone);
+    free(comm->everyone);
+    free(comm->contexts);
+    streams_close(comm);
+    comm->carrier->close(comm);
 }
 
-void comm_abort(struct comm *c, int exit_status)
+void comm_abort(struct comm *comm, int exit_status)
 {
-    c->carrier->abort(c, exit_status);
+    comm->carrier->abort(comm, exit_status);
     abort();                                            /* it may return */
 }
 
-void comm_give_up(struct comm *c, const struct error *err)
+void comm_give_up(struct comm *comm, const struct error *err)
 {
     struct error before;
-    const bool knows_more = watch_verdict(c, OK, &before) != OK;
-    fprintf(stderr, "orrery: device %d: %s%s%s\n", c->rank, err->text, knows_more ? "; before that, " : "",
+    const bool knows_more = watch_verdict(comm, OK, &before) != OK;
+    fprintf(stderr, "orrery: device %d: %s%s%s\n", comm->rank, err->text, knows_more ? "; before that, " : "",
             knows_more ? before.text : "");
-    comm_abort(c, error_exit_status(err->code));
+    comm_abort(comm, error_exit_status(err->code));
 }
 
 /* ---- agreement: up a binomial tree to member 0, and down again --------------------------------------------------- */
@@ -102,157 +102,161 @@ void comm_give_up(struct comm *c, const struct error *err)
 struct verdict { int32_t member, code; };               /* the lowest member that failed; the group's size if none */
 
 /* The bit that joins a member to its parent: the lowest one set, or the first beyond the group for member 0. */
-static int parent_bit(const struct group *g)
+static int parent_bit(const struct group *group)
 {
     int bit = 1;
-    while (bit < g->size && !(g->rank & bit)) bit <<= 1;
+    while (bit < group->size && !(group->rank & bit)) bit <<= 1;
     return bit;
 }
 
-static enum error_code gather_up(struct exchange *x, struct verdict *worst, struct error *err)
+static enum error_code gather_up(struct exchange *exchange, struct verdict *worst, struct error *err)
 {
-    const struct group *g = x->group;
+    const struct group *g = exchange->group;
     enum error_code code = OK;
     const int parent = parent_bit(g);
     for (int bit = 1; bit < parent && code == OK; bit <<= 1) {
         struct verdict other;
         if (g->rank + bit >= g->size) break;
-        code = exchange_both(x, -1, NULL, 0, g->rank + bit, &other, sizeof other, err);
+        code = exchange_both(exchange, -1, NULL, 0, g->rank + bit, &other, sizeof other, err);
         if (code == OK && other.member < worst->member) *worst = other;
     }
-    if (code == OK && g->rank != 0) code = exchange_both(x, g->rank - parent, worst, sizeof *worst, -1, NULL, 0, err);
+    if (code == OK && g->rank != 0)
+        code = exchange_both(exchange, g->rank - parent, worst, sizeof *worst, -1, NULL, 0, err);
     return code;
 }
 
-static enum error_code tell_down(struct exchange *x, void *data, uint64_t bytes, struct error *err)
+static enum error_code tell_down(struct exchange *exchange, void *data, uint64_t bytes, struct error *err)
 {
-    const struct group *g = x->group;
+    const struct group *g = exchange->group;
     enum error_code code = OK;
     const int parent = parent_bit(g);
-    if (g->rank != 0) code = exchange_both(x, -1, NULL, 0, g->rank - parent, data, bytes, err);
+    if (g->rank != 0) code = exchange_both(exchange, -1, NULL, 0, g->rank - parent, data, bytes, err);
     for (int bit = parent >> 1; bit > 0 && code == OK; bit >>= 1)
-        if (g->rank + bit < g->size) code = exchange_both(x, g->rank + bit, data, bytes, -1, NULL, 0, err);
+        if (g->rank + bit < g->size) code = exchange_both(exchange, g->rank + bit, data, bytes, -1, NULL, 0, err);
     return code;
 }
 
 /* After a failure: send its message to member 0, which sends it to all. */
-static enum error_code tell_text(struct exchange *x, int from, char *text, uint64_t bytes, struct error *err)
+static enum error_code tell_text(struct exchange *exchange, int from, char *text, uint64_t bytes, struct error *err)
 {
-    const int rank = x->group->rank;
+    const int rank = exchange->group->rank;
     enum error_code code = OK;
     if (from != 0 && (rank == from || rank == 0))
-        code = exchange_both(x, rank == from ? 0 : -1, text, bytes, rank == 0 ? from : -1, text, bytes, err);
-    return code == OK ? tell_down(x, text, bytes, err) : code;
+        code = exchange_both(exchange, rank == from ? 0 : -1, text, bytes, rank == 0 ? from : -1, text, bytes, err);
+    return code == OK ? tell_down(exchange, text, bytes, err) : code;
 }
 
 /* Memory is freed now, and messages are left. */
-static void note_failure(struct comm *c)
+static void note_failure(struct comm *comm)
 {
-    c->failed = true;
-    watch_forgive(c);
+    comm->failed = true;
+    watch_forgive(comm);
 }
 
-enum error_code group_agree(struct group *g, enum error_code local, struct error *err)
+enum error_code group_agree(struct group *group, enum error_code local, struct error *err)
 {
-    struct exchange x = exchange_begin(g, CONTROL);
-    struct verdict worst = { .member = local == OK ? g->size : g->rank, .code = local };
+    struct exchange x = exchange_begin(group, CONTROL);
+    struct verdict worst = { .member = local == OK ? group->size : group->rank, .code = local };
     struct error said = { .code = OK };
 
-    if (g->size == 1 && local != OK) note_failure(g->comm);
-    if (g->size == 1) return local;
-    if (g->comm->carrier && g->comm->carrier->agree) return g->comm->carrier->agree(g, local, err);
+    if (group->size == 1 && local != OK) note_failure(group->comm);
+    if (group->size == 1) return local;
+    if (group->comm->carrier && group->comm->carrier->agree) return group->comm->carrier->agree(group, local, err);
     struct error broken = { .code = OK };
     enum error_code code = gather_up(&x, &worst, &broken);
     if (code == OK) code = tell_down(&x, &worst, sizeof worst, &broken);
-    if (code == OK && worst.member == g->size) return OK;
+    if (code == OK && worst.member == group->size) return OK;
 
-    note_failure(g->comm);
-    if (worst.member == g->rank && err != NULL) said = *err;
+    note_failure(group->comm);
+    if (worst.member == group->rank && err != NULL) said = *err;
     if (code == OK) code = tell_text(&x, worst.member, said.text, sizeof said.text, &broken);
-    if (code != OK) comm_give_up(g->comm, &broken);
+    if (code != OK) comm_give_up(group->comm, &broken);
     return fail(err, (enum error_code)worst.code, "%s", said.text);
 }
 
-enum error_code group_same(struct group *g, const void *own, uint64_t bytes, const char *what, struct error *err)
+enum error_code group_same(struct group *group, const void *own, uint64_t bytes, const char *what, struct error *err)
 {
-    struct exchange x = exchange_begin(g, CONTROL);
+    struct exchange x = exchange_begin(group, CONTROL);
     char first[64];
     assert(bytes <= sizeof first);
     memcpy(first, own, (size_t)bytes);
     enum error_code e = tell_down(&x, first, bytes, err);
     if (!e && memcmp(first, own, (size_t)bytes) != 0)
-        e = fail(err, ERR_PLAN, "%s of device %d is not that of device %d", what, g->member[g->rank], g->member[0]);
-    return group_agree(g, e, err);
+        e = fail(err, ERR_PLAN, "%s of device %d is not that of device %d", what, group->member[group->rank],
+                 group->member[0]);
+    return group_agree(group, e, err);
 }
 
 /* Also report a buffer that was reused too early: no call could return this error. */
-static enum error_code with_streams(struct comm *c, enum error_code local, struct error *err)
+static enum error_code with_streams(struct comm *comm, enum error_code local, struct error *err)
 {
-    local = watch_verdict(c, local, err);
-    const char *trouble = flight_trouble(c->device->clock.flight);
-    return local != OK || trouble[0] == '\0' ? local : fail(err, ERR_CHECK, "device %d: %s", c->rank, trouble);
+    local = watch_verdict(comm, local, err);
+    const char *trouble = flight_trouble(comm->device->clock.flight);
+    return local != OK || trouble[0] == '\0' ? local : fail(err, ERR_CHECK, "device %d: %s", comm->rank, trouble);
 }
 
-enum error_code comm_agree(struct comm *c, enum error_code local, struct error *err)
+enum error_code comm_agree(struct comm *comm, enum error_code local, struct error *err)
 {
-    local = with_streams(c, local, err);
-    return group_agree(c->everyone, local, err);
+    local = with_streams(comm, local, err);
+    return group_agree(comm->everyone, local, err);
 }
 
-void comm_barrier(struct comm *c)
+void comm_barrier(struct comm *comm)
 {
     struct error err;
-    if (group_agree(c->everyone, OK, &err) != OK) comm_give_up(c, &err);
+    if (group_agree(comm->everyone, OK, &err) != OK) comm_give_up(comm, &err);
 }
 
-enum error_code comm_bring(struct comm *c, const void *own, uint64_t bytes, void *all, struct error *err)
+enum error_code comm_bring(struct comm *comm, const void *own, uint64_t bytes, void *all, struct error *err)
 {
-    struct exchange x = exchange_begin(c->everyone, CONTROL);
+    struct exchange x = exchange_begin(comm->everyone, CONTROL);
     enum error_code e = OK;
-    if (c->rank != 0) return exchange_both(&x, 0, own, bytes, -1, NULL, 0, err);
+    if (comm->rank != 0) return exchange_both(&x, 0, own, bytes, -1, NULL, 0, err);
     memcpy(all, own, (size_t)bytes);
-    for (int r = 1; r < c->size && !e; r++)
+    for (int r = 1; r < comm->size && !e; r++)
         e = exchange_both(&x, -1, NULL, 0, r, (char *)all + (uint64_t)r * bytes, bytes, err);
     return e;
 }
 
-enum error_code comm_tell(struct comm *c, void *all, uint64_t bytes, struct error *err)
+enum error_code comm_tell(struct comm *comm, void *all, uint64_t bytes, struct error *err)
 {
-    struct exchange x = exchange_begin(c->everyone, CONTROL);
+    struct exchange x = exchange_begin(comm->everyone, CONTROL);
     enum error_code e = OK;
-    if (c->rank != 0) return exchange_both(&x, -1, NULL, 0, 0, all, bytes, err);
-    for (int r = 1; r < c->size && !e; r++) e = exchange_both(&x, r, all, bytes, -1, NULL, 0, err);
+    if (comm->rank != 0) return exchange_both(&x, -1, NULL, 0, 0, all, bytes, err);
+    for (int r = 1; r < comm->size && !e; r++) e = exchange_both(&x, r, all, bytes, -1, NULL, 0, err);
     return e;
 }
 
-enum error_code comm_outline(struct comm *c, struct device *d, int rank, int size, struct error *err)
+enum error_code comm_outline(struct comm *comm, struct device *device, int rank, int size, struct error *err)
 {
-    *c =
-        (struct comm){ .device = d, .rank = rank, .size = size, .contexts = calloc((size_t)size, sizeof *c->contexts) };
-    return c->contexts ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d devices", size);
+    *comm =
+        (struct comm){ .device = device, .rank = rank, .size = size,
+                      .contexts = calloc((size_t)size, sizeof *comm->contexts) };
+    return comm->contexts ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d devices", size);
 }
 
-void comm_outline_close(struct comm *c)
+void comm_outline_close(struct comm *comm)
 {
-    free(c->contexts);
-    c->contexts = NULL;
+    free(comm->contexts);
+    comm->contexts = NULL;
 }
 
-enum error_code comm_alone(struct comm *c, struct device *d, struct error *err)
+enum error_code comm_alone(struct comm *comm, struct device *device, struct error *err)
 {
-    enum error_code e = comm_outline(c, d, 0, 1, err);
+    enum error_code e = comm_outline(comm, device, 0, 1, err);
     if (e) return e;
-    c->everyone = calloc(1, sizeof *c->everyone);
-    e = c->everyone ? group_world(c->everyone, c, err) : fail(err, ERR_MEMORY, "no memory for a group of one device");
+    comm->everyone = calloc(1, sizeof *comm->everyone);
+    e = comm->everyone ? group_world(comm->everyone, comm, err)
+        : fail(err, ERR_MEMORY, "no memory for a group of one device");
     if (!e) return OK;
-    free(c->everyone);
-    comm_outline_close(c);
+    free(comm->everyone);
+    comm_outline_close(comm);
     return e;
 }
 
-void comm_alone_close(struct comm *c)
+void comm_alone_close(struct comm *comm)
 {
-    group_close(c->everyone);
-    free(c->everyone);
-    comm_outline_close(c);
+    group_close(comm->everyone);
+    free(comm->everyone);
+    comm_outline_close(comm);
 }

@@ -26,37 +26,38 @@ static bool duplicate(MPI_Comm *comm)
     return false;
 }
 
-static void free_communicators(struct transport *t)
+static void free_communicators(struct transport *transport)
 {
-    MPI_Comm *const all[] = { &t->heads, &t->bodies, &t->answers };
+    MPI_Comm *const all[] = { &transport->heads, &transport->bodies, &transport->answers };
     for (int i = 0; i < 3; i++)
         if (*all[i] != MPI_COMM_NULL) MPI_Comm_free(all[i]);
 }
 
 /* Every device creates all communicators, even after a failure, because the others wait in each call. */
-static enum error_code connect(struct comm *c, struct transport *t, struct error *err)
+static enum error_code connect(struct comm *comm, struct transport *transport, struct error *err)
 {
-    bool made = duplicate(&t->heads);
-    made = duplicate(&t->bodies) && made;
-    if (clock_has_rendezvous(&c->device->clock)) made = duplicate(&t->answers) && made;
-    return made ? OK : fail(err, ERR_COMM, "device %d: MPI could not make a communicator", c->rank);
+    bool made = duplicate(&transport->heads);
+    made = duplicate(&transport->bodies) && made;
+    if (clock_has_rendezvous(&comm->device->clock)) made = duplicate(&transport->answers) && made;
+    return made ? OK : fail(err, ERR_COMM, "device %d: MPI could not make a communicator", comm->rank);
 }
 
 /* The same as group_agree, with MPI's collective: there are no groups yet. */
-static enum error_code agree_to_connect(const struct comm *c, enum error_code local, struct error *err)
+static enum error_code agree_to_connect(const struct comm *comm, enum error_code local, struct error *err)
 {
-    const int mine = local == OK ? c->size : c->rank;
-    int first = c->rank;
+    const int mine = local == OK ? comm->size : comm->rank;
+    int first = comm->rank;
     struct { int code; struct error error; } said = { .code = local };
     MPI_Request request;
     if (local != OK) said.error = *err;
     bool told = MPI_Iallreduce(&mine, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD, &request) == MPI_SUCCESS &&
                 patience_meet(&request);
-    if (told && first == c->size) return OK;
+    if (told && first == comm->size) return OK;
     told = told && MPI_Ibcast(&said, sizeof said, MPI_BYTE, first, MPI_COMM_WORLD, &request) == MPI_SUCCESS &&
            patience_meet(&request);
     if (!told)
-        return fail(err, ERR_COMM, "device %d could not agree with the others on whether all are connected", c->rank);
+        return fail(err, ERR_COMM, "device %d could not agree with the others on whether all are connected",
+                    comm->rank);
     return fail(err, (enum error_code)said.code, "%s", said.error.text);
 }
 
@@ -107,7 +108,7 @@ const char *comm_library(char *text, size_t size)
     return text;
 }
 
-enum error_code transport_begin(struct comm *c, struct error *err)
+enum error_code transport_begin(struct comm *comm, struct error *err)
 {
     int initialized = 0;
     MPI_Initialized(&initialized);
@@ -117,8 +118,8 @@ enum error_code transport_begin(struct comm *c, struct error *err)
     /* Where MPI_Test finds an error, MPICH asks not the message's communicator but the world's. */
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(MPI_COMM_WORLD, &c->rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &c->size);
+    MPI_Comm_rank(MPI_COMM_WORLD, &comm->rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &comm->size);
     return OK;
 }
 
@@ -128,10 +129,10 @@ int MPIX_Query_cuda_support(void) __attribute__((weak));
 static bool mpi_knows_gpus(void) { return MPIX_Query_cuda_support != NULL && MPIX_Query_cuda_support() != 0; }
 
 /* Whether MPI gets addresses of the device's memory.  All devices have the same environment and backend. */
-static enum error_code choose_direct(const struct comm *c, bool *direct, struct error *err)
+static enum error_code choose_direct(const struct comm *comm, bool *direct, struct error *err)
 {
     const char *asked = getenv("ORRERY_DIRECT");
-    const bool possible = c->device->backend->direct != NULL;
+    const bool possible = comm->device->backend->direct != NULL;
     *direct = false;
     if (asked == NULL || *asked == '\0' || strcmp(asked, "no") == 0) return OK;
     if (strcmp(asked, "auto") == 0) *direct = possible && mpi_knows_gpus();
@@ -139,23 +140,23 @@ static enum error_code choose_direct(const struct comm *c, bool *direct, struct 
         return fail(err, ERR_USAGE, "--direct %.20s (ORRERY_DIRECT): must be yes, no or auto", asked);
     else if (!possible)
         return fail(err, ERR_USAGE, "--direct yes (ORRERY_DIRECT): MPI reads the memory of --backend %s anyway",
-                    c->device->backend->name);
+                    comm->device->backend->name);
     else *direct = true;
     return OK;
 }
 
-enum error_code transport_open(struct comm *c, enum error_code local, struct error *err)
+enum error_code transport_open(struct comm *comm, enum error_code local, struct error *err)
 {
     struct transport made = {
         .heads = MPI_COMM_NULL, .bodies = MPI_COMM_NULL, .answers = MPI_COMM_NULL, .first_free = -1, .piece = 1u << 30
     };
     struct transport *t = malloc(sizeof *t);
-    struct place *room = sharing_make(c->size);
-    if ((!near_make(&made.near, c->rank, c->size) || room == NULL) && t != NULL) free(t), t = NULL;
-    if (t == NULL && local == OK) local = fail(err, ERR_COMM, "device %d has no memory for the transport", c->rank);
-    if (local == OK) local = choose_direct(c, &made.direct, err);
-    const enum error_code connected = connect(c, &made, local == OK ? err : NULL);
-    const enum error_code code = agree_to_connect(c, local != OK ? local : connected, err);
+    struct place *room = sharing_make(comm->size);
+    if ((!near_make(&made.near, comm->rank, comm->size) || room == NULL) && t != NULL) free(t), t = NULL;
+    if (t == NULL && local == OK) local = fail(err, ERR_COMM, "device %d has no memory for the transport", comm->rank);
+    if (local == OK) local = choose_direct(comm, &made.direct, err);
+    const enum error_code connected = connect(comm, &made, local == OK ? err : NULL);
+    const enum error_code code = agree_to_connect(comm, local != OK ? local : connected, err);
     if (code != OK) {
         near_close(&made.near);
         free(room);
@@ -169,14 +170,14 @@ enum error_code transport_open(struct comm *c, enum error_code local, struct err
     near_open(&made.near, made.heads, !made.direct && environment("ORRERY_MAPPED", 1) != 0);
     const struct sharing sharing = sharing_find(room, cores_usable(), made.heads);
     free(room);
-    c->cores = sharing.cores;
+    comm->cores = sharing.cores;
     /* MPI's messages need looks of both sides, between which no bell rings */
-    made.bells.crowded = made.near.devices == c->size && sharing.crowded;
+    made.bells.crowded = made.near.devices == comm->size && sharing.crowded;
     made.synchronous = environment("ORRERY_SYNCHRONOUS", 0) != 0;
     made.delay = (uint64_t)(environment("ORRERY_DELAY", 0) * 1000);
-    made.random = 0x9e3779b97f4a7c15u * (uint64_t)(c->rank + 1);
+    made.random = 0x9e3779b97f4a7c15u * (uint64_t)(comm->rank + 1);
     *t = made;
-    c->transport = t;
+    comm->transport = t;
     return OK;
 }
 
@@ -193,28 +194,28 @@ static void forget_answers(MPI_Comm answers)
             return;
 }
 
-void transport_close(struct comm *c)
+void transport_close(struct comm *comm)
 {
-    struct transport *t = c->transport;
+    struct transport *t = comm->transport;
     bells_close(&t->bells);
     progress_close(&t->progress);
     if (t->answers != MPI_COMM_NULL) forget_answers(t->answers);
     free_communicators(t);
-    transport_free_slots(c);
+    transport_free_slots(comm);
     letters_close(&t->letters);
     const bool elsewhere = t->near.elsewhere;
     const double limit = t->progress.limit;
     near_close(&t->near);
     finalize(elsewhere, limit);
     free(t);
-    c->transport = NULL;
+    comm->transport = NULL;
 }
 
 /* The launcher gets the end and this device's last message through different channels: without the pause it may see the
  * end first. */
-void transport_abort(struct comm *c, int exit_status)
+void transport_abort(struct comm *comm, int exit_status)
 {
-    (void)c;
+    (void)comm;
     fflush(NULL);
     nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
     MPI_Abort(MPI_COMM_WORLD, exit_status);

@@ -78,43 +78,43 @@ struct crew {
     struct crew_outcome *outcome;
 };
 
-static struct life *life_of(const struct crew *c, int device) { return &c->life[c->life_of[device]]; }
+static struct life *life_of(const struct crew *crew, int device) { return &crew->life[crew->life_of[device]]; }
 
-static void make_ready(struct crew *c, int device)
+static void make_ready(struct crew *crew, int device)
 {
-    struct life *l = life_of(c, device);
+    struct life *l = life_of(crew, device);
     if (l->ready) return;
     l->ready = true, l->next = -1;
-    if (c->first < 0) c->first = device;
-    else life_of(c, c->last)->next = device;
-    c->last = device;
+    if (crew->first < 0) crew->first = device;
+    else life_of(crew, crew->last)->next = device;
+    crew->last = device;
 }
 
 /* ---- what ends early --------------------------------------------------------------------------------------------- */
 
 /* Nothing is true any more: nobody waits for anything again, so that all devices come to their ends. */
-static bool is_void(const struct crew *c) { return c->outcome->inexact[0] != '\0'; }
+static bool is_void(const struct crew *crew) { return crew->outcome->inexact[0] != '\0'; }
 
-bool crew_is_inexact(const struct crew *c) { return is_void(c); }
+bool crew_is_inexact(const struct crew *crew) { return is_void(crew); }
 
-static void make_void(struct crew *c, unsigned axes, const char *why)
+static void make_void(struct crew *crew, unsigned axes, const char *why)
 {
-    if (is_void(c)) return;
-    c->outcome->axes = axes;
-    snprintf(c->outcome->inexact, sizeof c->outcome->inexact, "%s", why);
+    if (is_void(crew)) return;
+    crew->outcome->axes = axes;
+    snprintf(crew->outcome->inexact, sizeof crew->outcome->inexact, "%s", why);
     /* Waiting devices are woken, and see at their next step that nothing is true any more. */
-    for (int i = 0; i < c->lives; i++)
-        if (c->life[i].waits_over) make_ready(c, c->life[i].rank);
+    for (int i = 0; i < crew->lives; i++)
+        if (crew->life[i].waits_over) make_ready(crew, crew->life[i].rank);
 }
 
 /* No device can go on. */
-static void report_deadlock(const struct crew *c)
+static void report_deadlock(const struct crew *crew)
 {
     char axes[64];
     int said = 0;
     fflush(stdout);
-    for (int i = 0; i < c->lives && said < SAID; i++) {
-        const struct life *l = &c->life[i];
+    for (int i = 0; i < crew->lives && said < SAID; i++) {
+        const struct life *l = &crew->life[i];
         const struct exchange *x = l->waits_over;
         if (x == NULL) continue;
         fprintf(stderr, "device %d waits for device %d to %s: %s over %s, %s %u\n", l->rank, l->waits_for,
@@ -122,21 +122,21 @@ static void report_deadlock(const struct crew *c)
                 axes_describe(x->group->axes, axes, sizeof axes), x->named ? "named" : "exchange", (unsigned)x->number);
         said++;
     }
-    fprintf(stderr, "orrery: %d of %d devices wait for each other, and none can go on\n", c->left, c->size);
+    fprintf(stderr, "orrery: %d of %d devices wait for each other, and none can go on\n", crew->left, crew->size);
     fflush(NULL);
     _exit(1);
 }
 
 /* Leave this device for the next one that can run. */
-static void go_on(struct crew *c, struct fiber *from, bool ends)
+static void go_on(struct crew *crew, struct fiber *from, bool ends)
 {
-    if (c->first < 0 && c->folds) make_void(c, 0, "devices that stand for others wait for each other");
-    if (c->first < 0) report_deadlock(c);
-    c->running = c->first;
-    struct life *next = life_of(c, c->running);
-    c->first = next->next;
+    if (crew->first < 0 && crew->folds) make_void(crew, 0, "devices that stand for others wait for each other");
+    if (crew->first < 0) report_deadlock(crew);
+    crew->running = crew->first;
+    struct life *next = life_of(crew, crew->running);
+    crew->first = next->next;
     next->ready = false;
-    c->outcome->switches++;
+    crew->outcome->switches++;
     if (&next->fiber != from) fiber_switch(from, &next->fiber, ends);
 }
 
@@ -152,37 +152,37 @@ static void live(void *argument)
 
 /* ---- a run ------------------------------------------------------------------------------------------------------- */
 
-static bool crew_open(struct crew *c, struct stacks *stacks)
+static bool crew_open(struct crew *crew, struct stacks *stacks)
 {
     /* A table of at least 16 buckets a device keeps the lines of mails short. */
-    for (c->buckets = 64; c->buckets < 16 * (size_t)c->lives; c->buckets *= 2) continue;
-    c->life = calloc((size_t)c->lives, sizeof *c->life);
-    c->life_of = malloc(sizeof *c->life_of * (size_t)c->size);
-    c->bucket = calloc(c->buckets, sizeof *c->bucket);
-    if (!c->life || !c->life_of || !c->bucket || !stacks_open(stacks, c->lives, STACK)) return false;
+    for (crew->buckets = 64; crew->buckets < 16 * (size_t)crew->lives; crew->buckets *= 2) continue;
+    crew->life = calloc((size_t)crew->lives, sizeof *crew->life);
+    crew->life_of = malloc(sizeof *crew->life_of * (size_t)crew->size);
+    crew->bucket = calloc(crew->buckets, sizeof *crew->bucket);
+    if (!crew->life || !crew->life_of || !crew->bucket || !stacks_open(stacks, crew->lives, STACK)) return false;
     int lives = 0;
     bool ok = true;
-    for (int rank = 0; rank < c->size && ok; rank++) {
-        const bool runs = !c->folds || folding_stands_for(&c->folding, rank) == rank;
-        c->life_of[rank] = runs ? lives++ : -1;
+    for (int rank = 0; rank < crew->size && ok; rank++) {
+        const bool runs = !crew->folds || folding_stands_for(&crew->folding, rank) == rank;
+        crew->life_of[rank] = runs ? lives++ : -1;
         if (!runs) continue;
-        struct life *l = life_of(c, rank);
-        l->crew = c, l->rank = rank;
-        ok = fiber_make(&l->fiber, stacks_at(stacks, c->life_of[rank]), STACK, live, l);
-        make_ready(c, rank);
+        struct life *l = life_of(crew, rank);
+        l->crew = crew, l->rank = rank;
+        ok = fiber_make(&l->fiber, stacks_at(stacks, crew->life_of[rank]), STACK, live, l);
+        make_ready(crew, rank);
     }
     return ok;
 }
 
-static void crew_free(struct crew *c, struct stacks *stacks)
+static void crew_free(struct crew *crew, struct stacks *stacks)
 {
-    for (struct mails *m = c->mails, *before; m; m = before) {
+    for (struct mails *m = crew->mails, *before; m; m = before) {
         for (int i = 0; i < BATCH; i++) free(m->mail[i].copy);          /* nobody waited for it */
         before = m->before;
         free(m);
     }
     stacks_close(stacks);
-    free(c->life), free(c->life_of), free(c->bucket);
+    free(crew->life), free(crew->life_of), free(crew->bucket);
 }
 
 static enum error_code run_all(int devices, const struct folding *folding, crew_fn *run, const void *asked,
@@ -212,31 +212,31 @@ enum error_code crew_run(int devices, crew_fn *run, const void *asked, struct er
     return run_all(devices, NULL, run, asked, &unread, err);
 }
 
-enum error_code crew_run_folded(const struct folding *f, crew_fn *run, const void *asked, struct crew_outcome *outcome,
-                                struct error *err)
+enum error_code crew_run_folded(const struct folding *folding, crew_fn *run, const void *asked,
+                                struct crew_outcome *outcome, struct error *err)
 {
-    return run_all(f->mesh.devices, f, run, asked, outcome, err);
+    return run_all(folding->mesh.devices, folding, run, asked, outcome, err);
 }
 
 /* ---- finding the other side -------------------------------------------------------------------------------------- */
 
-static size_t bucket_of(const struct crew *c, struct key k)
+static size_t bucket_of(const struct crew *crew, struct key key)
 {
-    uint64_t h = (k.pair ^ k.pair >> 31) * UINT64_C(0x7fb5d329728ea185) + k.exchange;
+    uint64_t h = (key.pair ^ key.pair >> 31) * UINT64_C(0x7fb5d329728ea185) + key.exchange;
     h = (h ^ h >> 27) * UINT64_C(0x81dadef4bc2dd44d);
-    return (size_t)(h ^ h >> 33) & (c->buckets - 1);
+    return (size_t)(h ^ h >> 33) & (crew->buckets - 1);
 }
 
-static struct mail *new_mail(struct crew *c)
+static struct mail *new_mail(struct crew *crew)
 {
-    if (c->unused == NULL) {
+    if (crew->unused == NULL) {
         struct mails *more = calloc(1, sizeof *more);
         if (more == NULL) return NULL;
-        more->before = c->mails, c->mails = more;
-        for (int i = 0; i < BATCH; i++) more->mail[i].next = c->unused, c->unused = &more->mail[i];
+        more->before = crew->mails, crew->mails = more;
+        for (int i = 0; i < BATCH; i++) more->mail[i].next = crew->unused, crew->unused = &more->mail[i];
     }
-    struct mail *m = c->unused;
-    c->unused = m->next;
+    struct mail *m = crew->unused;
+    crew->unused = m->next;
     return m;
 }
 
@@ -253,221 +253,227 @@ static struct mail *take_first(struct mail **at)
 
 /* The mail that this side completes, taken out of its bucket; or a new one.  Those of a key wait in a line, all for the
  * same side: a pipeline sends all its segments before one is received.  NULL: no memory. */
-static struct mail *meet(struct crew *c, struct key k, bool sending)
+static struct mail *crew_meet(struct crew *crew, struct key key, bool sending)
 {
-    struct mail **at = &c->bucket[bucket_of(c, k)];
-    while (*at && !is_same((*at)->key, k)) at = &(*at)->next;
+    struct mail **at = &crew->bucket[bucket_of(crew, key)];
+    while (*at && !is_same((*at)->key, key)) at = &(*at)->next;
     struct mail *const first = *at;
     /* A first mail that lacks this side is completed; if it has this side, this one waits behind. */
     if (first && !(sending ? first->sent : first->received)) return take_first(at);
-    struct mail *m = new_mail(c);
+    struct mail *m = new_mail(crew);
     if (m == NULL) return NULL;
-    *m = (struct mail){ .key = k, .last = m, .ends = 2, .waits = -1 };
+    *m = (struct mail){ .key = key, .last = m, .ends = 2, .waits = -1 };
     if (first) first->last->behind = m, first->last = m;
     else *at = m;
     return m;
 }
 
-static void leave(struct crew *c, struct mail *m)
+static void crew_leave(struct crew *crew, struct mail *mail)
 {
-    if (--m->ends > 0) return;
-    free(m->copy), m->copy = NULL;
-    m->next = c->unused, c->unused = m;
+    if (--mail->ends > 0) return;
+    free(mail->copy), mail->copy = NULL;
+    mail->next = crew->unused, crew->unused = mail;
 }
 
 /* ---- the carrier ------------------------------------------------------------------------------------------------- */
 
-static int take_parcel(struct post *p)
+static int take_parcel(struct post *post)
 {
-    if (p->first_free < 0) {
+    if (post->first_free < 0) {
         /* Room doubles; the new slots form the list of free ones, lowest first. */
-        const int more = p->parcels > 0 ? p->parcels : 8;
-        struct parcel *grown = realloc(p->parcel, sizeof *grown * (size_t)(p->parcels + more));
+        const int more = post->parcels > 0 ? post->parcels : 8;
+        struct parcel *grown = realloc(post->parcel, sizeof *grown * (size_t)(post->parcels + more));
         if (grown == NULL) return -1;
-        p->parcel = grown;
-        for (int i = p->parcels + more - 1; i >= p->parcels; i--) grown[i].next_free = p->first_free, p->first_free = i;
-        p->parcels += more;
+        post->parcel = grown;
+        for (int i = post->parcels + more - 1; i >= post->parcels; i--)
+            grown[i].next_free = post->first_free, post->first_free = i;
+        post->parcels += more;
     }
-    const int taken = p->first_free;
-    p->first_free = p->parcel[taken].next_free;
+    const int taken = post->first_free;
+    post->first_free = post->parcel[taken].next_free;
     return taken;
 }
 
 /* The sender's buffer is free as soon as a message has started. */
-static bool copy_data(struct device *d, struct mail *m, const void *data, uint64_t bytes)
+static bool copy_data(struct device *device, struct mail *mail, const void *data, uint64_t bytes)
 {
-    if (bytes == 0 || device_holds_zeros(d, data)) return true;
-    m->copy = malloc((size_t)bytes + 1);
-    if (m->copy == NULL) return false;
-    const void *seen = host_read(d, data, bytes);
-    memcpy(m->copy, seen, (size_t)bytes);
-    host_done(d, seen);
+    if (bytes == 0 || device_holds_zeros(device, data)) return true;
+    mail->copy = malloc((size_t)bytes + 1);
+    if (mail->copy == NULL) return false;
+    const void *seen = host_read(device, data, bytes);
+    memcpy(mail->copy, seen, (size_t)bytes);
+    host_done(device, seen);
     return true;
 }
 
-static bool post(struct comm *c, struct parcel *p, struct key k)
+static bool post(struct comm *comm, struct parcel *parcel, struct key key)
 {
-    struct crew *crew = c->post->crew;
-    struct mail *m = p->mail = meet(crew, k, p->delivery.sending);
+    struct crew *crew = comm->post->crew;
+    struct mail *m = parcel->mail = crew_meet(crew, key, parcel->delivery.sending);
     if (m == NULL) return false;
-    if (p->delivery.sending) {
-        m->sent = true, m->bytes = p->bytes, m->call = p->delivery.exchange.call;
-        m->stamp = p->delivery.passage.stamp, m->serial = p->delivery.passage.serial;
-        if (!copy_data(c->device, m, p->delivery.data, p->bytes)) return false;
-    } else m->received = true, m->ready = p->delivery.passage.posted;
+    if (parcel->delivery.sending) {
+        m->sent = true, m->bytes = parcel->bytes, m->call = parcel->delivery.exchange.call;
+        m->stamp = parcel->delivery.passage.stamp, m->serial = parcel->delivery.passage.serial;
+        if (!copy_data(comm->device, m, parcel->delivery.data, parcel->bytes)) return false;
+    } else m->received = true, m->ready = parcel->delivery.passage.posted;
     /* The other side waits for this one, so it can run again. */
     if (m->waits >= 0) make_ready(crew, m->waits), m->waits = -1;
     return true;
 }
 
 /* A message to this device has the key that the device standing for its sender gives it. */
-static struct key key_of(const struct comm *c, const struct exchange *x, int peer, bool sending)
+static struct key crew_key_of(const struct comm *comm, const struct exchange *exchange, int peer, bool sending)
 {
-    const struct crew *crew = c->post->crew;
-    const int other = x->group->member[peer];
-    int from = sending ? c->rank : other, to = sending ? other : c->rank;
+    const struct crew *crew = comm->post->crew;
+    const int other = exchange->group->member[peer];
+    int from = sending ? comm->rank : other, to = sending ? other : comm->rank;
     /* The device that stands for the sender has sent to this one's image, moved by the same steps. */
     if (!sending && crew->folds) {
         to = folding_move(&crew->folding, to, from);
         from = folding_stands_for(&crew->folding, from);
     }
-    return (struct key){ (uint64_t)from << 32 | (uint32_t)to << 1 | x->named,
-                         (uint64_t)x->group->context[peer] << 32 | x->number };
+    return (struct key){ (uint64_t)from << 32 | (uint32_t)to << 1 | exchange->named,
+                         (uint64_t)exchange->group->context[peer] << 32 | exchange->number };
 }
 
-static int crew_start(struct exchange *x, int peer, void *data, uint64_t bytes, const struct passage *passage,
+static int crew_start(struct exchange *exchange, int peer, void *data, uint64_t bytes, const struct passage *passage,
                       enum side side)
 {
-    struct comm *c = x->group->comm;
+    struct comm *c = exchange->group->comm;
     const int slot = take_parcel(c->post);
     if (slot < 0) return -1;
     struct parcel *p = &c->post->parcel[slot];
-    *p = (struct parcel){ { *x, *passage, data, peer, side == SENDS }, bytes, NULL, -1 };
+    *p = (struct parcel){ { *exchange, *passage, data, peer, side == SENDS }, bytes, NULL, -1 };
     c->post->crew->outcome->events++;
     /* After the run has become void messages only need a slot. */
     if (is_void(c->post->crew)) return slot;
-    return post(c, p, key_of(c, x, peer, side == SENDS)) ? slot : -1;
+    return post(c, p, crew_key_of(c, exchange, peer, side == SENDS)) ? slot : -1;
 }
 
 /* Whether this side's part is done: a send needs its receiver only for a rendezvous. */
-static bool is_done(const struct parcel *p)
+static bool is_done(const struct parcel *parcel)
 {
-    return p->delivery.sending ? p->mail->received || !p->delivery.passage.rendezvous : p->mail->sent;
+    return parcel->delivery.sending ? parcel->mail->received || !parcel->delivery.passage.rendezvous
+           : parcel->mail->sent;
 }
 
-static void wait_for_the_other(struct comm *c, const struct parcel *p)
+static void wait_for_the_other(struct comm *comm, const struct parcel *parcel)
 {
-    struct crew *crew = c->post->crew;
-    struct life *own = life_of(crew, c->rank);
-    own->waits_over = &p->delivery.exchange, own->sends = p->delivery.sending;
-    own->waits_for = p->delivery.exchange.group->member[p->delivery.peer];
-    p->mail->waits = c->rank;
+    struct crew *crew = comm->post->crew;
+    struct life *own = life_of(crew, comm->rank);
+    own->waits_over = &parcel->delivery.exchange, own->sends = parcel->delivery.sending;
+    own->waits_for = parcel->delivery.exchange.group->member[parcel->delivery.peer];
+    parcel->mail->waits = comm->rank;
     go_on(crew, &own->fiber, false);
     own->waits_over = NULL;
 }
 
-static void deliver(struct device *d, void *data, const struct mail *m)
+static void deliver(struct device *device, void *data, const struct mail *mail)
 {
-    if (m->copy) device_copy(d, data, m->copy, m->bytes);
-    else if (m->bytes > 0 && !device_holds_zeros(d, data)) memset(data, 0, (size_t)m->bytes);
+    if (mail->copy) device_copy(device, data, mail->copy, mail->bytes);
+    else if (mail->bytes > 0 && !device_holds_zeros(device, data)) memset(data, 0, (size_t)mail->bytes);
 }
 
-static enum error_code take(struct comm *c, struct parcel *p, const struct mail *m, struct error *err)
+static enum error_code crew_take(struct comm *comm, struct parcel *parcel, const struct mail *mail, struct error *err)
 {
-    if (p->delivery.sending) {
-        p->delivery.passage.ready = p->delivery.passage.rendezvous ? m->ready : 0;
+    if (parcel->delivery.sending) {
+        parcel->delivery.passage.ready = parcel->delivery.passage.rendezvous ? mail->ready : 0;
         return OK;
     }
-    p->delivery.passage.stamp = m->stamp, p->delivery.passage.serial = m->serial;
-    if (m->bytes != p->bytes)
-        return message_wrong_length(&p->delivery.exchange, p->delivery.peer, p->bytes, m->bytes, err);
-    if (m->call != p->delivery.exchange.call) return message_wrong_call(&p->delivery.exchange, p->delivery.peer, err);
-    deliver(c->device, p->delivery.data, m);
+    parcel->delivery.passage.stamp = mail->stamp, parcel->delivery.passage.serial = mail->serial;
+    if (mail->bytes != parcel->bytes)
+        return message_wrong_length(&parcel->delivery.exchange, parcel->delivery.peer, parcel->bytes, mail->bytes, err);
+    if (mail->call != parcel->delivery.exchange.call)
+        return message_wrong_call(&parcel->delivery.exchange, parcel->delivery.peer, err);
+    deliver(comm->device, parcel->delivery.data, mail);
     return OK;
 }
 
-static enum error_code crew_wait(struct comm *c, int slot, struct delivery *delivery, struct error *err)
+static enum error_code crew_wait(struct comm *comm, int slot, struct delivery *delivery, struct error *err)
 {
-    struct crew *crew = c->post->crew;
-    struct parcel *p = &c->post->parcel[slot];
+    struct crew *crew = comm->post->crew;
+    struct parcel *p = &comm->post->parcel[slot];
     enum error_code e = OK;
-    if (!is_void(crew) && !is_done(p)) wait_for_the_other(c, p);
-    if (!is_void(crew)) e = take(c, p, p->mail, err);
+    if (!is_void(crew) && !is_done(p)) wait_for_the_other(comm, p);
+    if (!is_void(crew)) e = crew_take(comm, p, p->mail, err);
     if (e && crew->folds) {                             /* they do not do the same */
         make_void(crew, p->delivery.exchange.group->axes, err ? err->text : "a class sends different messages");
         e = OK;
     }
-    if (!is_void(crew)) leave(crew, p->mail);
+    if (!is_void(crew)) crew_leave(crew, p->mail);
     *delivery = p->delivery;
-    p->next_free = c->post->first_free, c->post->first_free = slot;
+    p->next_free = comm->post->first_free, comm->post->first_free = slot;
     return e;
 }
 
 /* All devices are in this process.  An error of one cannot be met by the others, so it is the crew's. */
-static enum error_code crew_agree(struct group *g, enum error_code local, struct error *err)
+static enum error_code crew_agree(struct group *group, enum error_code local, struct error *err)
 {
     (void)err;
-    if (local != OK) make_void(g->comm->post->crew, g->axes, "a device has failed");
+    if (local != OK) make_void(group->comm->post->crew, group->axes, "a device has failed");
     return local;
 }
 
 /* Devices of a class are in the group, so that its messages are of the class with itself.  Then moving to the next of
  * the class must be turning the group by some places. */
-static bool turns_along(const struct folding *f, enum axis a, const int *member, int size)
+static bool turns_along(const struct folding *folding, enum axis axis, const int *member, int size)
 {
-    const int first = folding_next(f, member[0], a);
+    const int first = folding_next(folding, member[0], axis);
     int by = 0;
     while (by < size && member[by] != first) by++;
-    if (by == size || f->every[a] == f->mesh.size[a]) return true;      /* another group */
+    if (by == size || folding->every[axis] == folding->mesh.size[axis]) return true;      /* another group */
     for (int i = 0; i < size; i++)
-        if (folding_next(f, member[i], a) != member[(i + by) % size]) return false;
+        if (folding_next(folding, member[i], axis) != member[(i + by) % size]) return false;
     return true;
 }
 
-static enum group_folds crew_folds(const struct comm *c, const int *member, int size)
+static enum group_folds crew_folds(const struct comm *comm, const int *member, int size)
 {
-    const struct crew *crew = c->post->crew;
+    const struct crew *crew = comm->post->crew;
     const struct folding *f = &crew->folding;
     bool folds = false, turns = true;
     for (int i = 0; i < size && crew->folds && !folds; i++)
-        folds = member[i] != c->rank && folding_stands_for(f, member[i]) == folding_stands_for(f, c->rank);
+        folds = member[i] != comm->rank && folding_stands_for(f, member[i]) == folding_stands_for(f, comm->rank);
     for (enum axis a = 0; a < AXIS_COUNT && folds && turns; a++) turns = turns_along(f, a, member, size);
     return !folds ? GROUP_WHOLE : turns ? GROUP_TURNS : GROUP_BREAKS;
 }
 
-static void crew_uneven(const struct group *g, const char *why) { make_void(g->comm->post->crew, g->axes, why); }
-
-static void crew_abort(struct comm *c, int exit_status)
+static void crew_uneven(const struct group *group, const char *why)
 {
-    (void)c;
+    make_void(group->comm->post->crew, group->axes, why);
+}
+
+static void crew_abort(struct comm *comm, int exit_status)
+{
+    (void)comm;
     fflush(NULL);
     _exit(exit_status);
 }
 
-static void crew_close(struct comm *c)
+static void crew_close(struct comm *comm)
 {
-    free(c->post->parcel);
-    free(c->post);
+    free(comm->post->parcel);
+    free(comm->post);
 }
 
-void crew_agree_by_messages(struct comm *c)
+void crew_agree_by_messages(struct comm *comm)
 {
     static const struct carrier carrier = { .start = crew_start, .wait = crew_wait, .abort = crew_abort,
                                             .close = crew_close, .folds = crew_folds, .uneven = crew_uneven };
-    c->carrier = &carrier;
+    comm->carrier = &carrier;
 }
 
-enum error_code crew_join(struct comm *c, struct crew *crew, int rank, struct device *d, struct error *err)
+enum error_code crew_join(struct comm *comm, struct crew *crew, int rank, struct device *device, struct error *err)
 {
     static const struct carrier carrier = { .start = crew_start, .wait = crew_wait, .abort = crew_abort,
                                             .close = crew_close, .agree = crew_agree, .folds = crew_folds,
                                             .uneven = crew_uneven };
     struct post *p = calloc(1, sizeof *p);
-    *c = (struct comm){ .device = d, .rank = rank, .size = crew->size, .carrier = &carrier, .post = p,
-                        .contexts = calloc((size_t)crew->size, sizeof *c->contexts),
-                        .everyone = calloc(1, sizeof *c->everyone) };
+    *comm = (struct comm){ .device = device, .rank = rank, .size = crew->size, .carrier = &carrier, .post = p,
+                        .contexts = calloc((size_t)crew->size, sizeof *comm->contexts),
+                        .everyone = calloc(1, sizeof *comm->everyone) };
     if (p) *p = (struct post){ .crew = crew, .first_free = -1 };
-    if (p && c->contexts && c->everyone && group_world(c->everyone, c, err) == OK) return OK;
-    free(p), free(c->contexts), free(c->everyone);
+    if (p && comm->contexts && comm->everyone && group_world(comm->everyone, comm, err) == OK) return OK;
+    free(p), free(comm->contexts), free(comm->everyone);
     return fail(err, ERR_MEMORY, "device %d has no memory to connect to %d others", rank, crew->size - 1);
 }

@@ -3,156 +3,160 @@
 #include "emulated_devices/device/trace.h"
 #include <stdio.h>
 
-struct exchange exchange_begin(struct group *g, enum operation op)
+struct exchange exchange_begin(struct group *group, enum operation op)
 {
-    return (struct exchange){ .group = g, .operation = op, .number = g->exchanges++, .call = g->call };
+    return (struct exchange){ .group = group, .operation = op, .number = group->exchanges++, .call = group->call };
 }
 
-struct exchange exchange_named(struct group *g, enum operation op, uint32_t name)
+struct exchange exchange_named(struct group *group, enum operation op, uint32_t name)
 {
-    return (struct exchange){ .group = g, .operation = op, .number = name, .named = true };
+    return (struct exchange){ .group = group, .operation = op, .number = name, .named = true };
 }
 
-static struct traffic *counted(const struct exchange *x)
+static struct traffic *counted(const struct exchange *exchange)
 {
-    return &x->group->comm->counted.of[x->group->kind].of[x->operation];
+    return &exchange->group->comm->counted.of[exchange->group->kind].of[exchange->operation];
 }
 
 _Static_assert((int)TRAFFIC_KIND_COUNT <= (int)TRACE_KINDS, "a trace names the scheme of every kind");
 
 /* Name the message for the trace; `serial` is N for the Nth message of its sender, at both ends. */
-static void announce(const struct exchange *x, int peer, uint64_t bytes, int sender, uint32_t serial)
+static void exchange_announce(const struct exchange *exchange, int peer, uint64_t bytes, int sender, uint32_t serial)
 {
     char axes[64], name[TRACE_NAME];
-    const int number = x->group->member[peer];
-    snprintf(name, sizeof name, "%s over %s", operation_name(x->operation),
-             axes_describe(x->group->axes, axes, sizeof axes));
-    struct trace *t = x->group->comm->device->clock.trace;
-    trace_announce(t, name, t->scheme[x->group->kind], bytes, number, (int64_t)sender << 32 | serial);
+    const int number = exchange->group->member[peer];
+    snprintf(name, sizeof name, "%s over %s", operation_name(exchange->operation),
+             axes_describe(exchange->group->axes, axes, sizeof axes));
+    struct trace *t = exchange->group->comm->device->clock.trace;
+    trace_announce(t, name, t->scheme[exchange->group->kind], bytes, number, (int64_t)sender << 32 | serial);
 }
 
 /* Count a message without sending it. */
-static struct message rehearse_send(const struct exchange *x, int peer, uint64_t bytes)
+static struct message rehearse_send(const struct exchange *exchange, int peer, uint64_t bytes)
 {
-    if (x->operation != CONTROL) traffic_send(x->group->comm->rehearsal, group_level(x->group, peer), bytes, 1);
+    if (exchange->operation != CONTROL)
+        traffic_send(exchange->group->comm->rehearsal, group_level(exchange->group, peer), bytes, 1);
     return (struct message){ 0 };
 }
 
 /* In a group with several devices of a class: only what all members do alike. */
-static void must_turn(const struct exchange *x)
+static void must_turn(const struct exchange *exchange)
 {
     char axes[64], why[160];
-    const struct group *g = x->group;
-    if (g->folds == GROUP_WHOLE || (g->folds == GROUP_TURNS && g->turns) || x->operation == CONTROL) return;
+    const struct group *g = exchange->group;
+    if (g->folds == GROUP_WHOLE || (g->folds == GROUP_TURNS && g->turns) || exchange->operation == CONTROL) return;
     snprintf(why, sizeof why, "%s %s over %s is not the same for all members", traffic_kind_name(g->kind),
-             operation_name(x->operation), axes_describe(g->axes, axes, sizeof axes));
+             operation_name(exchange->operation), axes_describe(g->axes, axes, sizeof axes));
     g->comm->carrier->uneven(g, why);
 }
 
-struct message message_send(struct exchange *x, int peer, const void *data, uint64_t bytes)
+struct message message_send(struct exchange *exchange, int peer, const void *data, uint64_t bytes)
 {
-    struct comm *c = x->group->comm;
+    struct comm *c = exchange->group->comm;
     struct clock *clock = &c->device->clock;
     struct passage p = { .charged = false };
-    struct traffic *t = counted(x);
-    if (c->rehearsal != NULL) return rehearse_send(x, peer, bytes);
-    must_turn(x);
+    struct traffic *t = counted(exchange);
+    if (c->rehearsal != NULL) return rehearse_send(exchange, peer, bytes);
+    must_turn(exchange);
     t->messages_sent++;
     t->bytes_sent += bytes;
-    if (x->operation != CONTROL) {
-        if (clock->trace != NULL) announce(x, peer, bytes, c->rank, clock->sent);
-        clock->label = (uint8_t)x->group->kind;
-        p = clock_send(clock, c->rank, x->group->member[peer], bytes);
+    if (exchange->operation != CONTROL) {
+        if (clock->trace != NULL) exchange_announce(exchange, peer, bytes, c->rank, clock->sent);
+        clock->label = (uint8_t)exchange->group->kind;
+        p = clock_send(clock, c->rank, exchange->group->member[peer], bytes);
         t->level[p.level].messages++;
         t->level[p.level].bytes += bytes;
     }
-    if (x->operation != CONTROL) flight_read(clock->flight, clock->now, data, bytes);
+    if (exchange->operation != CONTROL) flight_read(clock->flight, clock->now, data, bytes);
     /* the slot and MPI take void *; a send only reads the buffer */
-    const struct message m = { c->carrier->start(x, peer, (void *)(uintptr_t)data, bytes, &p, SENDS) };
-    watch_begin(c, m.slot, x, peer, data, bytes, true);
+    const struct message m = { c->carrier->start(exchange, peer, (void *)(uintptr_t)data, bytes, &p, SENDS) };
+    watch_begin(c, m.slot, exchange, peer, data, bytes, true);
     return m;
 }
 
-static struct message receive(struct exchange *x, int peer, void *data, uint64_t bytes, enum side side)
+static struct message exchange_receive(struct exchange *exchange, int peer, void *data, uint64_t bytes, enum side side)
 {
-    struct comm *c = x->group->comm;
+    struct comm *c = exchange->group->comm;
     struct passage p = { .charged = false };
-    struct traffic *t = counted(x);
+    struct traffic *t = counted(exchange);
     if (c->rehearsal != NULL) return (struct message){ 0 };
     t->messages_received++;
     t->bytes_received += bytes;
-    if (x->operation != CONTROL) {
-        c->device->clock.label = (uint8_t)x->group->kind;
-        p = clock_post(&c->device->clock, x->group->member[peer], c->rank, bytes);
+    if (exchange->operation != CONTROL) {
+        c->device->clock.label = (uint8_t)exchange->group->kind;
+        p = clock_post(&c->device->clock, exchange->group->member[peer], c->rank, bytes);
     }
-    const struct message m = { c->carrier->start(x, peer, data, bytes, &p, side) };
-    watch_begin(c, m.slot, x, peer, data, bytes, false);
+    const struct message m = { c->carrier->start(exchange, peer, data, bytes, &p, side) };
+    watch_begin(c, m.slot, exchange, peer, data, bytes, false);
     return m;
 }
 
-struct message message_receive(struct exchange *x, int peer, void *data, uint64_t bytes)
+struct message message_receive(struct exchange *exchange, int peer, void *data, uint64_t bytes)
 {
-    return receive(x, peer, data, bytes, RECEIVES);
+    return exchange_receive(exchange, peer, data, bytes, RECEIVES);
 }
 
-struct message message_receive_to_look(struct exchange *x, int peer, void *data, uint64_t bytes)
+struct message message_receive_to_look(struct exchange *exchange, int peer, void *data, uint64_t bytes)
 {
-    return receive(x, peer, data, bytes, LOOKS);
+    return exchange_receive(exchange, peer, data, bytes, LOOKS);
 }
 
 /* A flight and a listener want what is received in its place, and at its time. */
-bool messages_can_be_looked_at(const struct comm *c)
+bool messages_can_be_looked_at(const struct comm *comm)
 {
-    return c->rehearsal == NULL && c->carrier->look != NULL && c->device->clock.flight == NULL && c->listener == NULL;
+    return comm->rehearsal == NULL && comm->carrier->look != NULL && comm->device->clock.flight == NULL
+           && comm->listener == NULL;
 }
 
-const void *message_look(struct comm *c, struct message m)
+const void *message_look(struct comm *comm, struct message message)
 {
-    return m.slot >= 0 ? c->carrier->look(c, m.slot) : NULL;
+    return message.slot >= 0 ? comm->carrier->look(comm, message.slot) : NULL;
 }
 
-void messages_meet(struct comm *c, const struct message *m, int number, bool sent)
+void messages_meet(struct comm *comm, const struct message *message, int number, bool sent)
 {
-    if (c->rehearsal == NULL && c->carrier->meet != NULL) c->carrier->meet(c, m, number, sent);
+    if (comm->rehearsal == NULL && comm->carrier->meet != NULL) comm->carrier->meet(comm, message, number, sent);
 }
 
 /* A message has arrived: charge the port and call the observer. */
-static void arrived(struct comm *c, const struct delivery *d)
+static void arrived(struct comm *comm, const struct delivery *delivery)
 {
-    struct clock *clock = &c->device->clock;
-    const struct passage *p = &d->passage;
-    if (clock->trace != NULL) announce(&d->exchange, d->peer, p->bytes, d->exchange.group->member[d->peer], p->serial);
+    struct clock *clock = &comm->device->clock;
+    const struct passage *p = &delivery->passage;
+    if (clock->trace != NULL) exchange_announce(&delivery->exchange, delivery->peer, p->bytes,
+                                                delivery->exchange.group->member[delivery->peer], p->serial);
     clock_receive(clock, p);
-    clock_made(clock, d->data, p->bytes);
-    if (c->listener != NULL) c->listener->received(c->listener->context, &d->exchange, d->peer, d->data, p->bytes);
+    clock_made(clock, delivery->data, p->bytes);
+    if (comm->listener != NULL) comm->listener->received(comm->listener->context, &delivery->exchange, delivery->peer,
+                                                         delivery->data, p->bytes);
 }
 
-enum error_code message_wait(struct comm *c, struct message m, struct error *err)
+enum error_code message_wait(struct comm *comm, struct message message, struct error *err)
 {
     struct delivery d;
-    if (c->rehearsal != NULL) return OK;
-    if (m.slot < 0) return fail(err, ERR_COMM, "device %d has no memory for another message", c->rank);
-    watch_end(c, m.slot);
-    const enum error_code code = c->carrier->wait(c, m.slot, &d, err);
-    if (code != OK) watch_forgive(c);
+    if (comm->rehearsal != NULL) return OK;
+    if (message.slot < 0) return fail(err, ERR_COMM, "device %d has no memory for another message", comm->rank);
+    watch_end(comm, message.slot);
+    const enum error_code code = comm->carrier->wait(comm, message.slot, &d, err);
+    if (code != OK) watch_forgive(comm);
     if (code != OK || !d.passage.charged) return code;
-    if (d.sending) clock_sent(&c->device->clock, &d.passage);
-    else arrived(c, &d);
+    if (d.sending) clock_sent(&comm->device->clock, &d.passage);
+    else arrived(comm, &d);
     return OK;
 }
 
-void messages_have_ended(struct comm *c, const char *when) { watch_nothing_left(c, NULL, when); }
+void messages_have_ended(struct comm *comm, const char *when) { watch_nothing_left(comm, NULL, when); }
 
 /* The receive is posted before the send, so that the peer's data has a destination. */
-enum error_code exchange_both(struct exchange *x, int to, const void *out, uint64_t out_bytes,
+enum error_code exchange_both(struct exchange *exchange, int to, const void *out, uint64_t out_bytes,
                               int from, void *in, uint64_t in_bytes, struct error *err)
 {
-    struct comm *c = x->group->comm;
+    struct comm *c = exchange->group->comm;
     struct message receive = { -1 }, send = { -1 };
     enum error_code received = OK, sent = OK;
 
-    if (from >= 0) receive = message_receive(x, from, in, in_bytes);
-    if (to >= 0) send = message_send(x, to, out, out_bytes);
+    if (from >= 0) receive = message_receive(exchange, from, in, in_bytes);
+    if (to >= 0) send = message_send(exchange, to, out, out_bytes);
     if (from >= 0) received = message_wait(c, receive, err);
     if (to >= 0) sent = message_wait(c, send, received == OK ? err : NULL);
     return received != OK ? received : sent;
@@ -160,14 +164,14 @@ enum error_code exchange_both(struct exchange *x, int to, const void *out, uint6
 
 static char nothing;                            /* stands for memory in a rehearsal, which touches none */
 
-void *exchange_scratch(struct exchange *x, uint64_t bytes)
+void *exchange_scratch(struct exchange *exchange, uint64_t bytes)
 {
-    struct arena *const a = &x->group->comm->device->arena;
-    if (x->group->comm->rehearsal != NULL) return &nothing;
-    return x->group->lists ? arena_alloc_list(a, BUFFERS, bytes) : arena_alloc(a, BUFFERS, bytes);
+    struct arena *const a = &exchange->group->comm->device->arena;
+    if (exchange->group->comm->rehearsal != NULL) return &nothing;
+    return exchange->group->lists ? arena_alloc_list(a, BUFFERS, bytes) : arena_alloc(a, BUFFERS, bytes);
 }
 
-void exchange_release(struct exchange *x, void *scratch)
+void exchange_release(struct exchange *exchange, void *scratch)
 {
-    if (scratch != &nothing) arena_free(&x->group->comm->device->arena, scratch);
+    if (scratch != &nothing) arena_free(&exchange->group->comm->device->arena, scratch);
 }

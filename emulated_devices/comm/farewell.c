@@ -19,7 +19,7 @@ static int manager_line(void)
 }
 
 /* One line of the manager.  @return whether it came in time. */
-static bool hear(int fd, char *line, size_t size, MPI_Comm comm, int64_t until)
+static bool farewell_hear(int fd, char *line, size_t size, MPI_Comm comm, int64_t until)
 {
     size_t n = 0;
     int anything;
@@ -33,17 +33,17 @@ static bool hear(int fd, char *line, size_t size, MPI_Comm comm, int64_t until)
     return false;
 }
 
-static bool ask(int fd, const char *words, const char *answer, MPI_Comm comm, double limit)
+static bool farewell_ask(int fd, const char *words, const char *answer, MPI_Comm comm, double limit)
 {
     char line[1024];
     const int64_t until = patience_now() + (int64_t)(limit * 1e9);
     if (write(fd, words, strlen(words)) != (ssize_t)strlen(words)) return false;
-    return hear(fd, line, sizeof line, comm, until) && strncmp(line, answer, strlen(answer)) == 0;
+    return farewell_hear(fd, line, sizeof line, comm, until) && strncmp(line, answer, strlen(answer)) == 0;
 }
 
 bool farewell(MPI_Comm comm, double limit)
 {
     const int fd = manager_line();
-    return fd >= 0 && ask(fd, "cmd=barrier_in\n", "cmd=barrier_out", comm, limit) &&
-           ask(fd, "cmd=finalize\n", "cmd=finalize_ack", comm, limit);
+    return fd >= 0 && farewell_ask(fd, "cmd=barrier_in\n", "cmd=barrier_out", comm, limit) &&
+           farewell_ask(fd, "cmd=finalize\n", "cmd=finalize_ack", comm, limit);
 }

@@ -47,7 +47,7 @@ static void begins_on(void *stack, size_t size) { (void)stack, (void)size; }
 static fiber_fn *starting;
 static void *its_argument;
 
-static void begin(void)
+static void fiber_begin(void)
 {
     arrives(NULL);
     starting(its_argument);
@@ -58,17 +58,17 @@ static void live(unsigned fn_high, unsigned fn_low, unsigned high, unsigned low)
 {
     starting = (fiber_fn *)((uintptr_t)fn_high << 16 << 16 | fn_low);
     its_argument = (void *)((uintptr_t)high << 16 << 16 | low);
-    begin();
+    fiber_begin();
 }
 
-bool fiber_make(struct fiber *f, void *stack, size_t size, fiber_fn *fn, void *argument)
+bool fiber_make(struct fiber *fiber, void *stack, size_t size, fiber_fn *fn, void *argument)
 {
     const uintptr_t code = (uintptr_t)fn, data = (uintptr_t)argument;
     begins_on(stack, size);
-    *f = (struct fiber){ .stack = stack, .size = size };
-    if (getcontext(&f->context) != 0) return false;
-    f->context.uc_stack.ss_sp = stack, f->context.uc_stack.ss_size = size;
-    makecontext(&f->context, (void (*)(void))live, 4, (unsigned)(code >> 16 >> 16), (unsigned)code,
+    *fiber = (struct fiber){ .stack = stack, .size = size };
+    if (getcontext(&fiber->context) != 0) return false;
+    fiber->context.uc_stack.ss_sp = stack, fiber->context.uc_stack.ss_size = size;
+    makecontext(&fiber->context, (void (*)(void))live, 4, (unsigned)(code >> 16 >> 16), (unsigned)code,
                 (unsigned)(data >> 16 >> 16), (unsigned)data);
     return true;
 }
@@ -143,14 +143,14 @@ static void first_words(void **w) { (void)w; }
 
 struct start { fiber_fn *fn; void *argument; };
 
-static void begin(void *start)
+static void fiber_begin(void *start)
 {
     const struct start s = *(struct start *)start;
     arrives(NULL);
     s.fn(s.argument);
 }
 
-bool fiber_make(struct fiber *f, void *stack, size_t size, fiber_fn *fn, void *argument)
+bool fiber_make(struct fiber *fiber, void *stack, size_t size, fiber_fn *fn, void *argument)
 {
     struct start *s = (struct start *)(void *)((char *)stack + size - 64);
     void **w = (void **)(void *)s - BELOW_TOP - SAVED;
@@ -160,9 +160,9 @@ bool fiber_make(struct fiber *f, void *stack, size_t size, fiber_fn *fn, void *a
     first_words(w);
     /* The first jump takes these words as saved registers and returns to fiber_enter. */
     w[AT_ARGUMENT] = s;
-    w[AT_FN] = (void *)(uintptr_t)begin;
+    w[AT_FN] = (void *)(uintptr_t)fiber_begin;
     w[AT_ENTRY] = (void *)(uintptr_t)fiber_enter;
-    *f = (struct fiber){ .top = w, .stack = stack, .size = size };
+    *fiber = (struct fiber){ .top = w, .stack = stack, .size = size };
     return true;
 }
 
@@ -184,38 +184,38 @@ static size_t page(void) { return (size_t)sysconf(_SC_PAGESIZE); }
 enum { KEPT_AT_MOST = 64 };
 static struct stacks kept;
 
-static void unmap(struct stacks *s)
+static void unmap(struct stacks *stacks)
 {
-    if (s->first) munmap(s->first, s->each * (size_t)s->count);
-    *s = (struct stacks){ 0 };
+    if (stacks->first) munmap(stacks->first, stacks->each * (size_t)stacks->count);
+    *stacks = (struct stacks){ 0 };
 }
 
-bool stacks_open(struct stacks *s, int count, size_t size)
+bool stacks_open(struct stacks *stacks, int count, size_t size)
 {
     if (kept.count >= count && kept.each == size + page()) {
-        *s = kept;
+        *stacks = kept;
         kept = (struct stacks){ 0 };
         return true;
     }
-    *s = (struct stacks){ .each = size + page(), .count = count };
-    void *all = mmap(NULL, s->each * (size_t)count, PROT_READ | PROT_WRITE,
+    *stacks = (struct stacks){ .each = size + page(), .count = count };
+    void *all = mmap(NULL, stacks->each * (size_t)count, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (all == MAP_FAILED) return false;
-    s->first = all;
+    stacks->first = all;
     /* The lowest page of each stack cannot be touched, so an overflow faults at once. */
     for (int i = 0; i < count; i++)
-        if (mprotect(s->first + (size_t)i * s->each, page(), PROT_NONE) != 0) return unmap(s), false;
+        if (mprotect(stacks->first + (size_t)i * stacks->each, page(), PROT_NONE) != 0) return unmap(stacks), false;
     return true;
 }
 
-void *stacks_at(const struct stacks *s, int i) { return s->first + (size_t)i * s->each + page(); }
+void *stacks_at(const struct stacks *stacks, int i) { return stacks->first + (size_t)i * stacks->each + page(); }
 
-void stacks_close(struct stacks *s)
+void stacks_close(struct stacks *stacks)
 {
-    if (s->first && s->count > kept.count && s->count <= KEPT_AT_MOST) {
+    if (stacks->first && stacks->count > kept.count && stacks->count <= KEPT_AT_MOST) {
         unmap(&kept);
-        kept = *s;
-        *s = (struct stacks){ 0 };
+        kept = *stacks;
+        *stacks = (struct stacks){ 0 };
     }
-    unmap(s);
+    unmap(stacks);
 }

@@ -20,43 +20,44 @@ const char *traffic_kind_name(enum traffic_kind kind)
     return kind < TRAFFIC_KIND_COUNT ? name[kind] : "unknown kind";
 }
 
-void traffic_send(struct traffic *t, int level, uint64_t bytes, uint64_t times)
+void traffic_send(struct traffic *traffic, int level, uint64_t bytes, uint64_t times)
 {
-    t->messages_sent += times, t->bytes_sent += times * bytes;
-    t->level[level].messages += times, t->level[level].bytes += times * bytes;
+    traffic->messages_sent += times, traffic->bytes_sent += times * bytes;
+    traffic->level[level].messages += times, traffic->level[level].bytes += times * bytes;
 }
 
 /* Unsigned numbers wrap round: times < 0 removes exactly what was entered. */
-static void add_times(struct traffic *sum, const struct traffic *t, uint64_t times)
+static void add_times(struct traffic *sum, const struct traffic *traffic, uint64_t times)
 {
-    sum->messages_sent += times * t->messages_sent, sum->bytes_sent += times * t->bytes_sent;
-    sum->messages_received += times * t->messages_received, sum->bytes_received += times * t->bytes_received;
-    sum->additions += times * t->additions;
+    sum->messages_sent += times * traffic->messages_sent, sum->bytes_sent += times * traffic->bytes_sent;
+    sum->messages_received += times * traffic->messages_received,
+        sum->bytes_received += times * traffic->bytes_received;
+    sum->additions += times * traffic->additions;
     for (int l = 0; l < CLUSTER_LEVELS; l++) {
-        sum->level[l].messages += times * t->level[l].messages;
-        sum->level[l].bytes += times * t->level[l].bytes;
+        sum->level[l].messages += times * traffic->level[l].messages;
+        sum->level[l].bytes += times * traffic->level[l].bytes;
     }
 }
 
-void traffic_add(struct traffic *sum, const struct traffic *t) { add_times(sum, t, 1); }
+void traffic_add(struct traffic *sum, const struct traffic *traffic) { add_times(sum, traffic, 1); }
 
-void account_add(struct account *sum, struct account c, int64_t times)
+void account_add(struct account *sum, struct account account, int64_t times)
 {
-    for (enum operation op = 0; op < OPERATION_COUNT; op++) add_times(&sum->of[op], &c.of[op], (uint64_t)times);
+    for (enum operation op = 0; op < OPERATION_COUNT; op++) add_times(&sum->of[op], &account.of[op], (uint64_t)times);
 }
 
-struct traffic account_total(const struct account *a)
+struct traffic account_total(const struct account *account)
 {
     struct traffic sum = { 0 };
-    for (enum operation op = 0; op < CONTROL; op++) traffic_add(&sum, &a->of[op]);
+    for (enum operation op = 0; op < CONTROL; op++) traffic_add(&sum, &account->of[op]);
     return sum;
 }
 
-struct sent ledger_level(const struct ledger *l, int level)
+struct sent ledger_level(const struct ledger *ledger, int level)
 {
     struct sent sum = { 0 };
     for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT; kind++) {
-        const struct traffic all = ledger_kind(l, kind);
+        const struct traffic all = ledger_kind(ledger, kind);
         sum.messages += all.level[level].messages, sum.bytes += all.level[level].bytes;
     }
     return sum;

@@ -76,16 +76,16 @@ struct ledger { struct account of[TRAFFIC_KIND_COUNT]; };
 void traffic_send(struct traffic *, int level, uint64_t bytes, uint64_t times);
 
 /** sum += t. */
-void traffic_add(struct traffic *sum, const struct traffic *t);
+void traffic_add(struct traffic *sum, const struct traffic *traffic);
 
 /** sum += times c.  times < 0 takes out again what was entered. */
-void account_add(struct account *sum, struct account c, int64_t times);
+void account_add(struct account *sum, struct account account, int64_t times);
 
 /** All operations together, but CONTROL. */
 struct traffic account_total(const struct account *);
-static inline struct traffic ledger_kind(const struct ledger *l, enum traffic_kind kind)
+static inline struct traffic ledger_kind(const struct ledger *ledger, enum traffic_kind kind)
 {
-    return account_total(&l->of[kind]);
+    return account_total(&ledger->of[kind]);
 }
 
 /** What was sent over links of one level, all kinds and operations together. */

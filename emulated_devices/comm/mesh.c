@@ -3,14 +3,14 @@
 #include <stdint.h>
 #include <stdio.h>
 
-const char *axis_name(enum axis a)
+const char *axis_name(enum axis axis)
 {
     static const char *const name[] = {
 #define X(id, text, what) [id] = text,
         AXES(X)
 #undef X
     };
-    return a < AXIS_COUNT ? name[a] : "unknown";
+    return axis < AXIS_COUNT ? name[axis] : "unknown";
 }
 
 const char *axes_describe(unsigned axes, char *out, int size)
@@ -25,7 +25,7 @@ const char *axes_describe(unsigned axes, char *out, int size)
     return out;
 }
 
-enum error_code mesh_make(struct mesh *m, const int size[AXIS_COUNT], struct error *err)
+enum error_code mesh_make(struct mesh *mesh, const int size[AXIS_COUNT], struct error *err)
 {
     int64_t devices = 1;
     for (enum axis a = 0; a < AXIS_COUNT; a++) {
@@ -34,55 +34,55 @@ enum error_code mesh_make(struct mesh *m, const int size[AXIS_COUNT], struct err
         if (devices > MESH_MOST_DEVICES)
             return fail(err, ERR_PLAN, "--%s %d: makes the mesh larger than %d devices", axis_name(a), size[a],
                         MESH_MOST_DEVICES);
-        m->size[a] = size[a];
+        mesh->size[a] = size[a];
     }
-    m->devices = (int)devices;
+    mesh->devices = (int)devices;
     return OK;
 }
 
 /* The difference of ranks for one step along an axis: the product of the axes that vary faster. */
-static int stride(const struct mesh *m, enum axis axis)
+static int stride(const struct mesh *mesh, enum axis axis)
 {
     int s = 1;
-    for (enum axis a = axis + 1; a < AXIS_COUNT; a++) s *= m->size[a];
+    for (enum axis a = axis + 1; a < AXIS_COUNT; a++) s *= mesh->size[a];
     return s;
 }
 
-int mesh_coordinate(const struct mesh *m, int rank, enum axis a)
+int mesh_coordinate(const struct mesh *mesh, int rank, enum axis axis)
 {
-    return rank / stride(m, a) % m->size[a];
+    return rank / stride(mesh, axis) % mesh->size[axis];
 }
 
-int mesh_neighbour(const struct mesh *m, int rank, enum axis a, int coordinate)
+int mesh_neighbour(const struct mesh *mesh, int rank, enum axis axis, int coordinate)
 {
-    return rank + (coordinate - mesh_coordinate(m, rank, a)) * stride(m, a);
+    return rank + (coordinate - mesh_coordinate(mesh, rank, axis)) * stride(mesh, axis);
 }
 
 /* The axes that vary faster are filled first: so the list ascends. */
-int mesh_members(const struct mesh *m, int rank, unsigned axes, int *member)
+int mesh_members(const struct mesh *mesh, int rank, unsigned axes, int *member)
 {
     int first = rank, n = 1;
     for (enum axis a = 0; a < AXIS_COUNT; a++)
-        if (axes & AXIS_BIT(a)) first = mesh_neighbour(m, first, a, 0);
+        if (axes & AXIS_BIT(a)) first = mesh_neighbour(mesh, first, a, 0);
     if (member != NULL) member[0] = first;
     for (int a = AXIS_COUNT - 1; a >= 0; a--) {
         if (!(axes & AXIS_BIT(a))) continue;
-        const int step = stride(m, (enum axis)a);
+        const int step = stride(mesh, (enum axis)a);
         /* The list so far is repeated for each further coordinate along this axis. */
-        for (int i = n; i < n * m->size[a] && member != NULL; i++) member[i] = member[i % n] + i / n * step;
-        n *= m->size[a];
+        for (int i = n; i < n * mesh->size[a] && member != NULL; i++) member[i] = member[i % n] + i / n * step;
+        n *= mesh->size[a];
     }
     return n;
 }
 
-const char *mesh_describe(const struct mesh *m, int rank, char *out, int size)
+const char *mesh_describe(const struct mesh *mesh, int rank, char *out, int size)
 {
-    int used = snprintf(out, (size_t)size, "%s", m->devices == 1 ? "the only device" : "");
+    int used = snprintf(out, (size_t)size, "%s", mesh->devices == 1 ? "the only device" : "");
     const char *between = "";
     for (enum axis a = 0; a < AXIS_COUNT && used < size; a++)
-        if (m->size[a] > 1) {
+        if (mesh->size[a] > 1) {
             used += snprintf(out + used, (size_t)(size - used), "%s%s=%d", between, axis_name(a),
-                             mesh_coordinate(m, rank, a));
+                             mesh_coordinate(mesh, rank, a));
             between = " ";
         }
     return out;

@@ -20,7 +20,7 @@ static const uint64_t SKIP = UINT64_MAX;
 enum { LINE = 64 };                     /* entries begin at its multiples */
 
 static uint64_t room_for(uint64_t bytes) { return (sizeof(struct entry) + bytes + LINE - 1) / LINE * LINE; }
-static struct entry *entry_at(struct ring *r, uint64_t at) { return (struct entry *)&r->data[at % RING_BYTES]; }
+static struct entry *entry_at(struct ring *ring, uint64_t at) { return (struct entry *)&ring->data[at % RING_BYTES]; }
 
 bool near_write(const struct near *n, int rank, const void *head, size_t head_bytes, const void *rest,
                 size_t rest_bytes)

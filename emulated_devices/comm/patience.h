@@ -45,45 +45,46 @@ static inline int64_t patience_now(void)
 }
 
 /* Call it before each look: rings from now on end the sleep that may follow. */
-static inline void patience_listen(const struct patience *p)
+static inline void patience_listen(const struct patience *patience)
 {
-    if (p->bells != NULL && p->sleep > 0) bells_listen(p->bells, p->rings > 0 ? p->rings : 1);
+    if (patience->bells != NULL && patience->sleep > 0)
+        bells_listen(patience->bells, patience->rings > 0 ? patience->rings : 1);
 }
 
 /* Yield the core.  @return false: it is time to sleep instead. */
-static inline bool patience_yield(struct patience *p, const struct tempo *tempo)
+static inline bool patience_yield(struct patience *patience, const struct tempo *tempo)
 {
     const int64_t now = patience_now();
-    if (p->since == 0) p->since = p->last = now;
-    if (now - p->since >= tempo->yielding || now - p->last >= tempo->yield) return false;
-    p->last = now;
+    if (patience->since == 0) patience->since = patience->last = now;
+    if (now - patience->since >= tempo->yielding || now - patience->last >= tempo->yield) return false;
+    patience->last = now;
     sched_yield();
     return true;
 }
 
-static inline const struct tempo *patience_tempo(const struct patience *p)
+static inline const struct tempo *patience_tempo(const struct patience *patience)
 {
-    if (p->bells == NULL) return &tempo_alone;
-    return p->bells->crowded ? &tempo_crowded : &tempo_with_bell;
+    if (patience->bells == NULL) return &tempo_alone;
+    return patience->bells->crowded ? &tempo_crowded : &tempo_with_bell;
 }
 
 /* Pause once. */
-static inline void patience_pause(struct patience *p)
+static inline void patience_pause(struct patience *patience)
 {
-    const struct tempo *tempo = patience_tempo(p);
-    if (p->sleep == 0) {
+    const struct tempo *tempo = patience_tempo(patience);
+    if (patience->sleep == 0) {
         /* not before one more look, with an ear for the bell */
-        if (!patience_yield(p, tempo)) p->sleep = tempo->first;
+        if (!patience_yield(patience, tempo)) patience->sleep = tempo->first;
         return;
     }
-    if (p->bells != NULL) bells_wait(p->bells, p->sleep);
-    else nanosleep(&(struct timespec){ .tv_nsec = (long)p->sleep }, NULL);
-    p->sleep = p->sleep * 3 / 2 < tempo->longest ? p->sleep * 3 / 2 : tempo->longest;
+    if (patience->bells != NULL) bells_wait(patience->bells, patience->sleep);
+    else nanosleep(&(struct timespec){ .tv_nsec = (long)patience->sleep }, NULL);
+    patience->sleep = patience->sleep * 3 / 2 < tempo->longest ? patience->sleep * 3 / 2 : tempo->longest;
 }
 
-static inline bool patience_test(MPI_Request *request, struct patience p)
+static inline bool patience_test(MPI_Request *request, struct patience patience)
 {
-    for (int done = 0; MPI_Test(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS; patience_pause(&p))
+    for (int done = 0; MPI_Test(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS; patience_pause(&patience))
         if (done) return true;
     return false;
 }

@@ -3,9 +3,9 @@
 #include "emulated_devices/comm/transport.h"
 #include <limits.h>
 
-static MPI_Datatype type_of(enum dtype t)
+static MPI_Datatype type_of(enum dtype dtype)
 {
-    switch (t) {
+    switch (dtype) {
     case F32: return MPI_FLOAT;
     case F64: return MPI_DOUBLE;
     case I32: return MPI_INT32_T;
@@ -37,61 +37,77 @@ struct arguments {
     MPI_Comm on;
 };
 
-static int blocking(enum operation operation, const struct arguments *p)
+static int blocking(enum operation operation, const struct arguments *arguments)
 {
     switch (operation) {
-    case BROADCAST: return MPI_Bcast(p->out, p->n, p->t, p->root, p->on);
-    case REDUCE: return MPI_Reduce(p->in, p->out, p->n, p->t, p->op, p->root, p->on);
-    case ALLREDUCE: return MPI_Allreduce(p->in, p->out, p->n, p->t, p->op, p->on);
+    case BROADCAST: return MPI_Bcast(arguments->out, arguments->n, arguments->t, arguments->root, arguments->on);
+    case REDUCE: return MPI_Reduce(arguments->in, arguments->out, arguments->n, arguments->t, arguments->op,
+                                   arguments->root, arguments->on);
+    case ALLREDUCE: return MPI_Allreduce(arguments->in, arguments->out, arguments->n, arguments->t, arguments->op,
+                                         arguments->on);
     case REDUCE_SCATTER: case SPARSE_REDUCE_SCATTER:
-        return MPI_Reduce_scatter(p->in, p->out, p->length, p->t, p->op, p->on);
+        return MPI_Reduce_scatter(arguments->in, arguments->out, arguments->length, arguments->t, arguments->op,
+                                  arguments->on);
     case ALLGATHER: case SPARSE_ALLGATHER:
-        return MPI_Allgatherv(p->in, p->own, p->t, p->out, p->length, p->first, p->t, p->on);
-    case ALLTOALL: return MPI_Alltoall(p->in, p->n, p->t, p->out, p->n, p->t, p->on);
-    case GATHER: return MPI_Gatherv(p->in, p->own, p->t, p->out, p->length, p->first, p->t, p->root, p->on);
-    case SCATTER: return MPI_Scatterv(p->in, p->length, p->first, p->t, p->out, p->own, p->t, p->root, p->on);
-    case BARRIER: return MPI_Barrier(p->on);
-    case SCAN: return MPI_Scan(p->in, p->out, p->n, p->t, p->op, p->on);
+        return MPI_Allgatherv(arguments->in, arguments->own, arguments->t, arguments->out, arguments->length,
+                              arguments->first, arguments->t, arguments->on);
+    case ALLTOALL: return MPI_Alltoall(arguments->in, arguments->n, arguments->t, arguments->out, arguments->n,
+                                       arguments->t, arguments->on);
+    case GATHER: return MPI_Gatherv(arguments->in, arguments->own, arguments->t, arguments->out, arguments->length,
+                                    arguments->first, arguments->t, arguments->root, arguments->on);
+    case SCATTER: return MPI_Scatterv(arguments->in, arguments->length, arguments->first, arguments->t, arguments->out,
+                                      arguments->own, arguments->t, arguments->root, arguments->on);
+    case BARRIER: return MPI_Barrier(arguments->on);
+    case SCAN: return MPI_Scan(arguments->in, arguments->out, arguments->n, arguments->t, arguments->op, arguments->on);
     default: return MPI_ERR_OTHER;
     }
 }
 
-static int start(enum operation operation, const struct arguments *p, MPI_Request *r)
+static int peer_start(enum operation operation, const struct arguments *arguments, MPI_Request *r)
 {
     switch (operation) {
-    case BROADCAST: return MPI_Ibcast(p->out, p->n, p->t, p->root, p->on, r);
-    case REDUCE: return MPI_Ireduce(p->in, p->out, p->n, p->t, p->op, p->root, p->on, r);
-    case ALLREDUCE: return MPI_Iallreduce(p->in, p->out, p->n, p->t, p->op, p->on, r);
+    case BROADCAST: return MPI_Ibcast(arguments->out, arguments->n, arguments->t, arguments->root, arguments->on, r);
+    case REDUCE: return MPI_Ireduce(arguments->in, arguments->out, arguments->n, arguments->t, arguments->op,
+                                    arguments->root, arguments->on, r);
+    case ALLREDUCE: return MPI_Iallreduce(arguments->in, arguments->out, arguments->n, arguments->t, arguments->op,
+                                          arguments->on, r);
     case REDUCE_SCATTER: case SPARSE_REDUCE_SCATTER:
-        return MPI_Ireduce_scatter(p->in, p->out, p->length, p->t, p->op, p->on, r);
+        return MPI_Ireduce_scatter(arguments->in, arguments->out, arguments->length, arguments->t, arguments->op,
+                                   arguments->on, r);
     case ALLGATHER: case SPARSE_ALLGATHER:
-        return MPI_Iallgatherv(p->in, p->own, p->t, p->out, p->length, p->first, p->t, p->on, r);
-    case ALLTOALL: return MPI_Ialltoall(p->in, p->n, p->t, p->out, p->n, p->t, p->on, r);
-    case GATHER: return MPI_Igatherv(p->in, p->own, p->t, p->out, p->length, p->first, p->t, p->root, p->on, r);
-    case SCATTER: return MPI_Iscatterv(p->in, p->length, p->first, p->t, p->out, p->own, p->t, p->root, p->on, r);
-    case BARRIER: return MPI_Ibarrier(p->on, r);
-    case SCAN: return MPI_Iscan(p->in, p->out, p->n, p->t, p->op, p->on, r);
+        return MPI_Iallgatherv(arguments->in, arguments->own, arguments->t, arguments->out, arguments->length,
+                               arguments->first, arguments->t, arguments->on, r);
+    case ALLTOALL: return MPI_Ialltoall(arguments->in, arguments->n, arguments->t, arguments->out, arguments->n,
+                                        arguments->t, arguments->on, r);
+    case GATHER: return MPI_Igatherv(arguments->in, arguments->own, arguments->t, arguments->out, arguments->length,
+                                     arguments->first, arguments->t, arguments->root, arguments->on, r);
+    case SCATTER: return MPI_Iscatterv(arguments->in, arguments->length, arguments->first, arguments->t, arguments->out,
+                                       arguments->own, arguments->t, arguments->root, arguments->on, r);
+    case BARRIER: return MPI_Ibarrier(arguments->on, r);
+    case SCAN: return MPI_Iscan(arguments->in, arguments->out, arguments->n, arguments->t, arguments->op,
+                                arguments->on, r);
     default: return MPI_ERR_OTHER;
     }
 }
 
-static int yielding(enum operation operation, const struct arguments *p)
+static int yielding(enum operation operation, const struct arguments *arguments)
 {
     MPI_Request request;
-    const int rc = start(operation, p, &request);
+    const int rc = peer_start(operation, arguments, &request);
     if (rc != MPI_SUCCESS) return rc;
     return patience_settle(&request) ? MPI_SUCCESS : MPI_ERR_OTHER;
 }
 
-enum error_code peer_run(struct comm *comm, enum peer_way way, enum operation operation, const struct peer_call *c,
-                         struct error *err)
+enum error_code peer_run(struct comm *comm, enum peer_way way, enum operation operation,
+                         const struct peer_call *peer_call, struct error *err)
 {
     const int P = comm->size, r = comm->rank;
-    if (c->count > INT_MAX / (operation == ALLTOALL ? P : 1) || P > PEER_MOST_DEVICES ||
-        op_of(c->reduction) == MPI_OP_NULL)
+    if (peer_call->count > INT_MAX / (operation == ALLTOALL ? P : 1) || P > PEER_MOST_DEVICES ||
+        op_of(peer_call->reduction) == MPI_OP_NULL)
         return fail(err, ERR_USAGE, "MPI's %s does not take this call", operation_name(operation));
-    struct arguments p = { .in = c->in, .out = c->out, .n = (int)c->count, .root = c->root, .t = type_of(c->dtype),
-                           .op = op_of(c->reduction), .on = comm->transport->heads };
+    struct arguments p = { .in = peer_call->in, .out = peer_call->out, .n = (int)peer_call->count,
+                          .root = peer_call->root, .t = type_of(peer_call->dtype),
+                           .op = op_of(peer_call->reduction), .on = comm->transport->heads };
     /* The first n mod P blocks are one element longer, as in block_at. */
     for (int b = 0, at = 0; b < P; at += p.length[b], b++) {
         p.first[b] = at;
@@ -99,7 +115,7 @@ enum error_code peer_run(struct comm *comm, enum peer_way way, enum operation op
     }
     p.own = p.length[r];
     /* MPI separates the messages of collectives from all others of a communicator. */
-    if (operation == BROADCAST && r == c->root) p.out = (void *)(uintptr_t)c->in;
+    if (operation == BROADCAST && r == peer_call->root) p.out = (void *)(uintptr_t)peer_call->in;
     const int rc = way == PEER_BLOCKING ? blocking(operation, &p) : yielding(operation, &p);
     return rc == MPI_SUCCESS ? OK : fail(err, ERR_COMM, "MPI's %s failed on device %d", operation_name(operation), r);
 }

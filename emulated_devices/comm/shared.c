@@ -18,13 +18,13 @@ struct invitation {
 /* Before the callers' memory, in separate cache lines. */
 struct front { _Alignas(128) uint64_t token; };
 
-static struct front *map(int file, size_t bytes)
+static struct front *shared_map(int file, size_t bytes)
 {
     void *at = mmap(NULL, sizeof(struct front) + bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     return at == MAP_FAILED ? NULL : at;
 }
 
-static void unmap(struct front *f, size_t bytes) { munmap(f, sizeof *f + bytes); }
+static void unmap(struct front *front, size_t bytes) { munmap(front, sizeof *front + bytes); }
 
 /* On Linux the memory has no name: others open it through device 0's descriptor.  Elsewhere it has a name until all
  * devices have opened it. */
@@ -35,7 +35,7 @@ static int make_file(char *path, size_t size)
     snprintf(path, size, "/proc/%ld/fd/%d", (long)getpid(), file);
     return file;
 }
-static int open_file(const char *path) { return open(path, O_RDWR | O_CLOEXEC); }
+static int shared_open_file(const char *path) { return open(path, O_RDWR | O_CLOEXEC); }
 static void remove_name(const char *path) { (void)path; }
 #else
 static int make_file(char *path, size_t size)
@@ -43,29 +43,29 @@ static int make_file(char *path, size_t size)
     snprintf(path, size, "/orrery-%ld-%llx", (long)getpid(), (unsigned long long)patience_now() % 0x10000000);
     return shm_open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
 }
-static int open_file(const char *path) { return shm_open(path, O_RDWR, 0); }
+static int shared_open_file(const char *path) { return shm_open(path, O_RDWR, 0); }
 static void remove_name(const char *path) { shm_unlink(path); }
 #endif
 
 /* Device 0 creates the memory.  @param[out] file  stays open until all devices have opened it. */
-static struct front *make(struct invitation *to, size_t bytes, int *file)
+static struct front *shared_make(struct invitation *to, size_t bytes, int *file)
 {
     struct front *f = NULL;
     *file = make_file(to->path, sizeof to->path);
-    if (*file >= 0 && ftruncate(*file, (off_t)(sizeof *f + bytes)) == 0) f = map(*file, bytes);
+    if (*file >= 0 && ftruncate(*file, (off_t)(sizeof *f + bytes)) == 0) f = shared_map(*file, bytes);
     if (f != NULL) f->token = to->token = (uint64_t)patience_now() << 20 ^ (uint64_t)getpid();
     else if (*file >= 0) remove_name(to->path);
     if (f == NULL) to->path[0] = '\0';
     return f;
 }
 
-static struct front *join(const struct invitation *to, size_t bytes)
+static struct front *shared_join(const struct invitation *to, size_t bytes)
 {
-    const int file = to->path[0] != '\0' ? open_file(to->path) : -1;
+    const int file = to->path[0] != '\0' ? shared_open_file(to->path) : -1;
     if (file < 0) return NULL;
     /* A file of another machine may lie at this path: its size and token are compared. */
     const bool right_size = lseek(file, 0, SEEK_END) >= (off_t)(sizeof(struct front) + bytes);
-    struct front *f = right_size ? map(file, bytes) : NULL;
+    struct front *f = right_size ? shared_map(file, bytes) : NULL;
     close(file);
     if (f == NULL || f->token == to->token) return f;
     unmap(f, bytes);
@@ -79,9 +79,9 @@ void *shared_open(MPI_Comm comm, size_t bytes)
     MPI_Request request;
     int rank, file = -1;
     MPI_Comm_rank(comm, &rank);
-    if (rank == 0) f = make(&to, bytes, &file);
+    if (rank == 0) f = shared_make(&to, bytes, &file);
     if (MPI_Ibcast(&to, sizeof to, MPI_BYTE, 0, comm, &request) == MPI_SUCCESS && patience_meet(&request) && rank > 0)
-        f = join(&to, bytes);
+        f = shared_join(&to, bytes);
     /* Behind the barrier all devices have opened the memory, so the name and descriptor can go. */
     if (MPI_Ibarrier(comm, &request) == MPI_SUCCESS) patience_meet(&request);
     if (rank == 0 && f != NULL) remove_name(to.path);

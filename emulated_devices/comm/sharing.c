@@ -19,7 +19,7 @@ static void find_machine(char name[64])
     if (f != NULL) fclose(f);
 }
 
-static bool meet(const struct place *a, const struct place *b)
+static bool sharing_meet(const struct place *a, const struct place *b)
 {
     if (memcmp(a->machine, b->machine, sizeof a->machine) != 0) return false;
     for (size_t i = 0; i < sizeof a->on.bound / sizeof *a->on.bound; i++)
@@ -31,7 +31,7 @@ static bool meet(const struct place *a, const struct place *b)
 static int count_meetings(const struct place *all, int size, int rank)
 {
     int n = 0;
-    for (int i = 0; i < size; i++) n += meet(&all[i], &all[rank]);
+    for (int i = 0; i < size; i++) n += sharing_meet(&all[i], &all[rank]);
     return n;
 }
 

@@ -3,52 +3,54 @@
 #include "emulated_devices/device/pool.h"
 #include <stdlib.h>
 
-void slot_open_view(struct comm *c, struct slot *s)
+void slot_open_view(struct comm *comm, struct slot *slot)
 {
-    const bool into = !s->sending && has_body(s) && !s->late && !s->stays;
-    if (s->direct && (s->sending || into)) s->view = c->device->backend->direct(c->device, s->data, s->bytes, into);
+    const bool into = !slot->sending && has_body(slot) && !slot->late && !slot->stays;
+    if (slot->direct && (slot->sending || into))
+        slot->view = comm->device->backend->direct(comm->device, slot->data, slot->bytes, into);
     /* MPI takes void * */
-    else if (s->sending) s->view = (char *)(uintptr_t)host_read(c->device, s->data, s->bytes);
-    else if (into) s->view = host_write(c->device, s->data, s->bytes);
+    else if (slot->sending) slot->view = (char *)(uintptr_t)host_read(comm->device, slot->data, slot->bytes);
+    else if (into) slot->view = host_write(comm->device, slot->data, slot->bytes);
 }
 
-void slot_close_view(struct comm *c, struct slot *s)
+void slot_close_view(struct comm *comm, struct slot *slot)
 {
-    if (s->view != NULL && !s->direct) host_done(c->device, s->view);
-    s->view = NULL;
+    if (slot->view != NULL && !slot->direct) host_done(comm->device, slot->view);
+    slot->view = NULL;
 }
 
-int slot_tag(const struct slot *s)
+int slot_tag(const struct slot *slot)
 {
-    const uint32_t context = s->exchange.group->context[s->peer] % (1u << TAG_CONTEXT_BITS);
-    const uint32_t number = s->exchange.number % (1u << TAG_NUMBER_BITS);
-    return (int)(((uint32_t)s->exchange.named << TAG_CONTEXT_BITS | context) << TAG_NUMBER_BITS | number);
+    const uint32_t context = slot->exchange.group->context[slot->peer] % (1u << TAG_CONTEXT_BITS);
+    const uint32_t number = slot->exchange.number % (1u << TAG_NUMBER_BITS);
+    return (int)(((uint32_t)slot->exchange.named << TAG_CONTEXT_BITS | context) << TAG_NUMBER_BITS | number);
 }
 
 enum { FIRST_SLOTS = 16 };              /* their number doubles; each time the new ones get one block of receipts */
 
-static bool slots_grow(struct transport *t)
+static bool slots_grow(struct transport *transport)
 {
-    const int more = t->slots > 0 ? t->slots : FIRST_SLOTS;
-    if (!letters_make_room(&t->letters, t->slots + more)) return false;
-    struct slot *slot = realloc(t->slot, sizeof *slot * (size_t)(t->slots + more));
+    const int more = transport->slots > 0 ? transport->slots : FIRST_SLOTS;
+    if (!letters_make_room(&transport->letters, transport->slots + more)) return false;
+    struct slot *slot = realloc(transport->slot, sizeof *slot * (size_t)(transport->slots + more));
     if (slot == NULL) return false;
-    t->slot = slot;
-    struct receipt *receipt = t->near.devices > 0 ? pool_take(sizeof *receipt * (size_t)more) : NULL;
-    if (receipt == NULL && t->near.devices > 0) return false;
-    for (int i = t->slots + more - 1; i >= t->slots; i--) {
-        slot[i] = (struct slot){ .next_free = t->first_free, .receipt = receipt ? &receipt[i - t->slots] : NULL };
-        t->first_free = i;
+    transport->slot = slot;
+    struct receipt *receipt = transport->near.devices > 0 ? pool_take(sizeof *receipt * (size_t)more) : NULL;
+    if (receipt == NULL && transport->near.devices > 0) return false;
+    for (int i = transport->slots + more - 1; i >= transport->slots; i--) {
+        slot[i] = (struct slot){ .next_free = transport->first_free,
+                                .receipt = receipt ? &receipt[i - transport->slots] : NULL };
+        transport->first_free = i;
     }
-    t->slots += more;
+    transport->slots += more;
     return true;
 }
 
-int slot_take(struct transport *t, uint64_t bytes, bool near)
+int slot_take(struct transport *transport, uint64_t bytes, bool near)
 {
-    if (t->first_free < 0 && !slots_grow(t)) return -1;
-    struct slot *s = &t->slot[t->first_free];
-    const int pieces = near ? 0 : transport_pieces(t, bytes);
+    if (transport->first_free < 0 && !slots_grow(transport)) return -1;
+    struct slot *s = &transport->slot[transport->first_free];
+    const int pieces = near ? 0 : transport_pieces(transport, bytes);
 
     if (s->stage == NULL && (s->stage = malloc(STAGE + sizeof *s->answer)) == NULL) return -1;
     if (pieces > s->room) {
@@ -59,42 +61,43 @@ int slot_take(struct transport *t, uint64_t bytes, bool near)
     }
     s->bytes = bytes;
     s->near = near;
-    s->direct = t->direct;
+    s->direct = transport->direct;
     s->pieces = pieces;
-    const int taken = t->first_free;
-    t->first_free = s->next_free;
+    const int taken = transport->first_free;
+    transport->first_free = s->next_free;
     return taken;
 }
 
-static void drop_aside(struct slot *s)
+static void drop_aside(struct slot *slot)
 {
-    if (!pool_give(s->aside, s->aside_room)) free(s->aside);
-    s->aside = NULL;
-    s->aside_room = 0;
+    if (!pool_give(slot->aside, slot->aside_room)) free(slot->aside);
+    slot->aside = NULL;
+    slot->aside_room = 0;
 }
 
-bool slot_make_room_aside(struct slot *s)
+bool slot_make_room_aside(struct slot *slot)
 {
-    const bool pooled = s->near && s->sending;          /* the receiver reads there */
-    if (s->aside != NULL && s->aside_room >= s->bytes && (!pooled || pool_offset(s->aside, s->bytes) > 0)) return true;
-    drop_aside(s);
-    s->aside = pooled ? pool_take(s->bytes) : malloc((size_t)s->bytes + 1);
-    s->aside_room = s->aside != NULL ? s->bytes : 0;
-    return s->aside != NULL;
+    const bool pooled = slot->near && slot->sending;          /* the receiver reads there */
+    if (slot->aside != NULL && slot->aside_room >= slot->bytes
+        && (!pooled || pool_offset(slot->aside, slot->bytes) > 0)) return true;
+    drop_aside(slot);
+    slot->aside = pooled ? pool_take(slot->bytes) : malloc((size_t)slot->bytes + 1);
+    slot->aside_room = slot->aside != NULL ? slot->bytes : 0;
+    return slot->aside != NULL;
 }
 
-void slot_free(struct transport *t, int slot)
+void slot_free(struct transport *transport, int slot)
 {
-    if (t->slot[slot].aside_room > KEPT_ASIDE) drop_aside(&t->slot[slot]);
-    t->slot[slot].next_free = t->first_free;
-    t->first_free = slot;
+    if (transport->slot[slot].aside_room > KEPT_ASIDE) drop_aside(&transport->slot[slot]);
+    transport->slot[slot].next_free = transport->first_free;
+    transport->first_free = slot;
 }
 
-void transport_free_slots(struct comm *c)
+void transport_free_slots(struct comm *comm)
 {
-    struct transport *t = c->transport;
+    struct transport *t = comm->transport;
     for (int i = 0; i < t->slots; i++) {
-        slot_close_view(c, &t->slot[i]);
+        slot_close_view(comm, &t->slot[i]);
         free(t->slot[i].stage);
         free(t->slot[i].body);
         drop_aside(&t->slot[i]);

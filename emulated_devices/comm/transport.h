@@ -130,12 +130,12 @@ enum { KEPT_ASIDE = 1 << 23 };          /* the most bytes of it that are kept fo
 void transport_free_slots(struct comm *);
 
 /** Whether the payload follows the head. */
-static inline bool has_body(const struct slot *s) { return s->bytes > (s->direct ? 0 : SMALL); }
+static inline bool has_body(const struct slot *slot) { return slot->bytes > (slot->direct ? 0 : SMALL); }
 
 /** The memory from which the body is sent, or into which it is received. */
-static inline char *body_of(const struct slot *s) { return s->late ? s->aside : s->view; }
+static inline char *body_of(const struct slot *slot) { return slot->late ? slot->aside : slot->view; }
 
-static inline int peer_of(const struct slot *s) { return s->exchange.group->member[s->peer]; }
+static inline int peer_of(const struct slot *slot) { return slot->exchange.group->member[slot->peer]; }
 
 /** The tag of a message and of its answer. */
 int slot_tag(const struct slot *);
@@ -155,16 +155,16 @@ void transport_meet(struct comm *, const struct message *, int number, bool sent
 void transport_abort(struct comm *, int exit_status);
 
 /** MPI messages that carry this payload after the head. */
-static inline int transport_pieces(const struct transport *t, uint64_t bytes)
+static inline int transport_pieces(const struct transport *transport, uint64_t bytes)
 {
-    return bytes <= (t->direct ? 0 : SMALL) ? 0 : (int)((bytes + t->piece - 1) / t->piece);
+    return bytes <= (transport->direct ? 0 : SMALL) ? 0 : (int)((bytes + transport->piece - 1) / transport->piece);
 }
 
 /** Bytes of piece i. */
-static inline int transport_piece_bytes(const struct transport *t, uint64_t bytes, int i)
+static inline int transport_piece_bytes(const struct transport *transport, uint64_t bytes, int i)
 {
-    const uint64_t left = bytes - (uint64_t)i * t->piece;
-    return (int)(left < t->piece ? left : t->piece);
+    const uint64_t left = bytes - (uint64_t)i * transport->piece;
+    return (int)(left < transport->piece ? left : transport->piece);
 }
 
 #endif

@@ -23,89 +23,91 @@ struct message_watch {
     char trouble[sizeof ((struct error *)NULL)->text];
 };
 
-static struct device *device_of(const struct message_watch *w) { return w->comm->device; }
+static struct device *watch_device_of(const struct message_watch *watch) { return watch->comm->device; }
 
 /* ---- reports ----------------------------------------------------------------------------------------------------- */
 
 /* "bytes 0 to 511 of a block of 512 (buffers)". */
-static void describe_place(const struct message_watch *w, const struct watched *m, char *text, size_t size)
+static void describe_place(const struct message_watch *watch, const struct watched *watched, char *text, size_t size)
 {
     enum arena_tag tag;
     uint64_t block;
-    const char *first = arena_look(&device_of(w)->arena, m->data, &tag, &block);
-    if (first == NULL) snprintf(text, size, "%llu bytes of the host's", (unsigned long long)m->bytes);
+    const char *first = arena_look(&watch_device_of(watch)->arena, watched->data, &tag, &block);
+    if (first == NULL) snprintf(text, size, "%llu bytes of the host's", (unsigned long long)watched->bytes);
     else
-        snprintf(text, size, "bytes %lld to %lld of a block of %llu (%s)", (long long)(m->data - first),
-                 (long long)(m->data - first) + (long long)m->bytes - 1, (unsigned long long)block,
+        snprintf(text, size, "bytes %lld to %lld of a block of %llu (%s)", (long long)(watched->data - first),
+                 (long long)(watched->data - first) + (long long)watched->bytes - 1, (unsigned long long)block,
                  arena_tag_name(tag));
 }
 
 /* " (forward of microbatch 0, layer 1)", or nothing. */
-static void describe_pass(const struct doing *d, char *text, size_t size)
+static void describe_pass(const struct doing *doing, char *text, size_t size)
 {
     char pass[80];
     text[0] = '\0';
-    if (d != NULL && d->pass != NULL) snprintf(text, size, " (%s)", doing_describe(d, pass, sizeof pass));
+    if (doing != NULL && doing->pass != NULL) snprintf(text, size, " (%s)", doing_describe(doing, pass, sizeof pass));
 }
 
 /* Keep what a device does with a message, if it is the first violation.
  * @param does  "frees them before message_wait".  @param now  what the device did then, or NULL. */
-static void violated(struct message_watch *w, const struct watched *m, const char *does, const struct doing *now)
+static void violated(struct message_watch *watch, const struct watched *watched, const char *does,
+                     const struct doing *now)
 {
-    const struct group *g = m->exchange.group;
+    const struct group *g = watched->exchange.group;
     char axes[64], place[80], started[84], then[84];
-    if (w->trouble[0] != '\0') return;
-    describe_place(w, m, place, sizeof place);
-    describe_pass(&m->started, started, sizeof started), describe_pass(now, then, sizeof then);
-    snprintf(w->trouble, sizeof w->trouble, "%s %s over %s, %s %u: device %d %s %s %s device %d%s and %s%s",
-             traffic_kind_name(g->kind), operation_name(m->exchange.operation),
-             axes_describe(g->axes, axes, sizeof axes), m->exchange.named ? "named" : "exchange",
-             (unsigned)m->exchange.number, w->comm->rank, m->sends ? "sends" : "receives", place,
-             m->sends ? "to" : "from", g->member[m->peer], started, does, then);
+    if (watch->trouble[0] != '\0') return;
+    describe_place(watch, watched, place, sizeof place);
+    describe_pass(&watched->started, started, sizeof started), describe_pass(now, then, sizeof then);
+    snprintf(watch->trouble, sizeof watch->trouble, "%s %s over %s, %s %u: device %d %s %s %s device %d%s and %s%s",
+             traffic_kind_name(g->kind), operation_name(watched->exchange.operation),
+             axes_describe(g->axes, axes, sizeof axes), watched->exchange.named ? "named" : "exchange",
+             (unsigned)watched->exchange.number, watch->comm->rank, watched->sends ? "sends" : "receives", place,
+             watched->sends ? "to" : "from", g->member[watched->peer], started, does, then);
 }
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
-static void drop(struct message_watch *w, int i)
+static void watch_drop(struct message_watch *watch, int i)
 {
-    w->list[i] = w->list[--w->count];
-    if (w->count == 0) w->watch.first = w->watch.end = NULL;
+    watch->list[i] = watch->list[--watch->count];
+    if (watch->count == 0) watch->watch.first = watch->watch.end = NULL;
 }
 
-static struct watched *watch_add(struct message_watch *w)
+static struct watched *watch_add(struct message_watch *watch)
 {
-    if (w->count == w->room) {
-        const int room = w->room > 0 ? 2 * w->room : 16;
-        struct watched *list = realloc(w->list, sizeof *list * (size_t)room);
+    if (watch->count == watch->room) {
+        const int room = watch->room > 0 ? 2 * watch->room : 16;
+        struct watched *list = realloc(watch->list, sizeof *list * (size_t)room);
         if (list == NULL) {
-            snprintf(w->trouble, sizeof w->trouble, "device %d has no memory to watch another message", w->comm->rank);
+            snprintf(watch->trouble, sizeof watch->trouble, "device %d has no memory to watch another message",
+                     watch->comm->rank);
             return NULL;
         }
-        w->list = list, w->room = room;
+        watch->list = list, watch->room = room;
     }
-    return &w->list[w->count++];
+    return &watch->list[watch->count++];
 }
 
-static void widen(struct watch *w, const char *data, uint64_t bytes)
+static void widen(struct watch *watch, const char *data, uint64_t bytes)
 {
     if (bytes == 0) return;
-    if (w->first == w->end) w->first = data, w->end = data + bytes;
-    if (data < w->first) w->first = data;
-    if (data + bytes > w->end) w->end = data + bytes;
+    if (watch->first == watch->end) watch->first = data, watch->end = data + bytes;
+    if (data < watch->first) watch->first = data;
+    if (data + bytes > watch->end) watch->end = data + bytes;
 }
 
 /* ---- uses -------------------------------------------------------------------------------------------------------- */
 
 /* Whether a send's bytes are still the same is judged at its wait: an operation may leave them as they are. */
-static void send_used(struct message_watch *w, struct watched *m, enum memory_use use, const char *by)
+static void send_used(struct message_watch *watch, struct watched *watched, enum memory_use use, const char *by)
 {
-    const struct doing *const now = &device_of(w)->arena.doing;
-    if (use == MEMORY_FREED) violated(w, m, "frees them before message_wait", now), m->gone = true;
-    if (use == MEMORY_RECEIVED) violated(w, m, "receives into them before message_wait", now);
-    if (use == MEMORY_WRITTEN || use == MEMORY_OPERAND) m->by = by, m->touched = *now;
+    const struct doing *const now = &watch_device_of(watch)->arena.doing;
+    if (use == MEMORY_FREED) violated(watch, watched, "frees them before message_wait", now), watched->gone = true;
+    if (use == MEMORY_RECEIVED) violated(watch, watched, "receives into them before message_wait", now);
+    if (use == MEMORY_WRITTEN || use == MEMORY_OPERAND) watched->by = by, watched->touched = *now;
 }
 
-static void receive_used(struct message_watch *w, struct watched *m, enum memory_use use, const char *by)
+static void receive_used(struct message_watch *watch, struct watched *watched, enum memory_use use, const char *by)
 {
     static const char *const does[] = { [MEMORY_READ] = "reads them", [MEMORY_WRITTEN] = "writes to them",
                                         [MEMORY_OPERAND] = "computes with them",
@@ -113,8 +115,8 @@ static void receive_used(struct message_watch *w, struct watched *m, enum memory
                                         [MEMORY_FREED] = "frees them" };
     char text[96];
     snprintf(text, sizeof text, "%s before message_wait%s%s", does[use], by ? ": " : "", by ? by : "");
-    violated(w, m, text, &device_of(w)->arena.doing);
-    m->gone = m->gone || use == MEMORY_FREED;
+    violated(watch, watched, text, &watch_device_of(watch)->arena.doing);
+    watched->gone = watched->gone || use == MEMORY_FREED;
 }
 
 static bool used(struct watch *watch, enum memory_use use, const void *data, uint64_t bytes, const char *by)
@@ -135,68 +137,71 @@ static bool used(struct watch *watch, enum memory_use use, const void *data, uin
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-void watch_begin(struct comm *c, int slot, const struct exchange *x, int peer, const void *data, uint64_t bytes,
-                 bool sends)
+void watch_begin(struct comm *comm, int slot, const struct exchange *exchange, int peer, const void *data,
+                 uint64_t bytes, bool sends)
 {
-    struct message_watch *const w = c->watch;
+    struct message_watch *const w = comm->watch;
     if (w == NULL || slot < 0) return;
-    const struct device *const d = c->device;
+    const struct device *const d = comm->device;
     device_used(d, sends ? MEMORY_READ : MEMORY_RECEIVED, data, bytes, sends ? "a send" : NULL);
     struct watched *const m = watch_add(w);
     if (m == NULL) return;
-    *m = (struct watched){ .slot = slot, .peer = peer, .exchange = *x, .sends = sends, .data = data, .bytes = bytes,
-                           .poisoned = !sends && x->operation != CONTROL && d->backend->has_numbers,
+    *m = (struct watched){ .slot = slot, .peer = peer, .exchange = *exchange, .sends = sends, .data = data,
+                          .bytes = bytes,
+                           .poisoned = !sends && exchange->operation != CONTROL && d->backend->has_numbers,
                            .stream = d->clock.current, .started = d->arena.doing };
     if (sends) m->hash = flight_hash_sent(d->clock.flight, m->stream, data, bytes);
     widen(&w->watch, data, bytes);
 }
 
-static void judge(struct message_watch *w, const struct watched *m)
+static void watch_judge(struct message_watch *watch, const struct watched *watched)
 {
-    const struct device *const d = device_of(w);
+    const struct device *const d = watch_device_of(watch);
     char does[96];
-    if (m->gone) return;
-    if (m->sends && flight_hash_sent(d->clock.flight, m->stream, m->data, m->bytes) != m->hash) {
-        snprintf(does, sizeof does, "changes them before message_wait%s%s", m->by ? ": " : "", m->by ? m->by : "");
-        violated(w, m, does, m->by ? &m->touched : &d->arena.doing);
+    if (watched->gone) return;
+    if (watched->sends && flight_hash_sent(d->clock.flight, watched->stream, watched->data, watched->bytes)
+        != watched->hash) {
+        snprintf(does, sizeof does, "changes them before message_wait%s%s", watched->by ? ": " : "",
+                 watched->by ? watched->by : "");
+        violated(watch, watched, does, watched->by ? &watched->touched : &d->arena.doing);
     }
     /* A receive's buffer was filled with poison when it was posted: any other byte was written too early. */
-    if (m->poisoned && !arena_is_poison(&d->arena, m->data, m->bytes))
-        violated(w, m, "writes to them before message_wait", &d->arena.doing);
+    if (watched->poisoned && !arena_is_poison(&d->arena, watched->data, watched->bytes))
+        violated(watch, watched, "writes to them before message_wait", &d->arena.doing);
 }
 
-void watch_end(struct comm *c, int slot)
+void watch_end(struct comm *comm, int slot)
 {
-    struct message_watch *const w = c->watch;
+    struct message_watch *const w = comm->watch;
     for (int i = w ? w->count - 1 : -1; i >= 0; i--) {
         if (w->list[i].slot != slot) continue;
         const struct watched m = w->list[i];
-        drop(w, i);
-        judge(w, &m);
+        watch_drop(w, i);
+        watch_judge(w, &m);
         return;
     }
 }
 
-void watch_nothing_left(struct comm *c, const struct group *g, const char *when)
+void watch_nothing_left(struct comm *comm, const struct group *group, const char *when)
 {
-    struct message_watch *const w = c->watch;
+    struct message_watch *const w = comm->watch;
     char does[120];
     snprintf(does, sizeof does, "has not waited for the message %s", when);
     for (int i = w ? w->count - 1 : -1; i >= 0; i--) {
-        if (g != NULL && w->list[i].exchange.group != g) continue;
+        if (group != NULL && w->list[i].exchange.group != group) continue;
         violated(w, &w->list[i], does, NULL);
-        drop(w, i);
+        watch_drop(w, i);
     }
 }
 
-void watch_forgive(struct comm *c)
+void watch_forgive(struct comm *comm)
 {
-    while (c->watch && c->watch->count > 0) drop(c->watch, c->watch->count - 1);
+    while (comm->watch && comm->watch->count > 0) watch_drop(comm->watch, comm->watch->count - 1);
 }
 
-enum error_code watch_verdict(struct comm *c, enum error_code local, struct error *err)
+enum error_code watch_verdict(struct comm *comm, enum error_code local, struct error *err)
 {
-    struct message_watch *const w = c->watch;
+    struct message_watch *const w = comm->watch;
     if (local != OK || w == NULL || w->trouble[0] == '\0') return local;
     fail(err, ERR_CHECK, "%s", w->trouble);
     w->trouble[0] = '\0';
@@ -205,23 +210,23 @@ enum error_code watch_verdict(struct comm *c, enum error_code local, struct erro
 
 /* ---- opening and closing ----------------------------------------------------------------------------------------- */
 
-enum error_code watch_open(struct comm *c, struct error *err)
+enum error_code watch_open(struct comm *comm, struct error *err)
 {
-    if (c->device->clock.flight == NULL) return OK;
+    if (comm->device->clock.flight == NULL) return OK;
     struct message_watch *w = calloc(1, sizeof *w);
-    if (w == NULL) return fail(err, ERR_COMM, "device %d has no memory to watch its messages", c->rank);
+    if (w == NULL) return fail(err, ERR_COMM, "device %d has no memory to watch its messages", comm->rank);
     w->watch.used = used;
-    w->comm = c;
-    c->watch = w;
-    c->device->watch = &w->watch;
+    w->comm = comm;
+    comm->watch = w;
+    comm->device->watch = &w->watch;
     return OK;
 }
 
-void watch_close(struct comm *c)
+void watch_close(struct comm *comm)
 {
-    if (c->watch == NULL) return;
-    c->device->watch = NULL;
-    free(c->watch->list);
-    free(c->watch);
-    c->watch = NULL;
+    if (comm->watch == NULL) return;
+    comm->device->watch = NULL;
+    free(comm->watch->list);
+    free(comm->watch);
+    comm->watch = NULL;
 }

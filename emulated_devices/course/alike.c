@@ -7,56 +7,57 @@
 /* Text that grows, and is cut where its memory ends. */
 struct text { char *at; size_t size, used; };
 
-static void add(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void add(struct text *t, const char *format, ...)
+static void alike_add(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void alike_add(struct text *text, const char *format, ...)
 {
     va_list list;
     va_start(list, format);
-    const int n = vsnprintf(t->at + t->used, t->size - t->used, format, list);
+    const int n = vsnprintf(text->at + text->used, text->size - text->used, format, list);
     va_end(list);
-    t->used += n > 0 ? (size_t)n : 0;
-    if (t->used >= t->size) t->used = t->size - 1;
+    text->used += n > 0 ? (size_t)n : 0;
+    if (text->used >= text->size) text->used = text->size - 1;
 }
 
-void collective_text(const struct asked_collective *a, char *to, size_t size)
+void collective_text(const struct asked_collective *collective, char *to, size_t size)
 {
     struct text t = { to, size, 0 };
-    add(&t, "%s", trial_collectives[a->kind]);
-    if (a->kind != DO_ALL_TO_ALL) add(&t, " of %lld number%s", (long long)a->count, a->count == 1 ? "" : "s");
-    if (a->kind == DO_BROADCAST) add(&t, " from member %d", a->root);
+    alike_add(&t, "%s", trial_collectives[collective->kind]);
+    if (collective->kind != DO_ALL_TO_ALL)
+        alike_add(&t, " of %lld number%s", (long long)collective->count, collective->count == 1 ? "" : "s");
+    if (collective->kind == DO_BROADCAST) alike_add(&t, " from member %d", collective->root);
 }
 
 /* "all_reduce of 12 numbers on devices 0 and 2, of 8 numbers on device 1": each call once, with all who made it. */
-static void list_calls(const struct trial *r, const int *member, int size, struct text *t)
+static void list_calls(const struct trial *trial, const int *member, int size, struct text *text)
 {
     bool said[WORKER_MOST_DEVICES] = { false };
     char one[100], other[100];
     for (int m = 0; m < size; m++) {
         int left = 0;
         if (said[m]) continue;
-        collective_text(&r->device[member[m]].asked, one, sizeof one);
+        collective_text(&trial->device[member[m]].asked, one, sizeof one);
         for (int n = m; n < size; n++) {
-            collective_text(&r->device[member[n]].asked, other, sizeof other);
+            collective_text(&trial->device[member[n]].asked, other, sizeof other);
             said[n] |= strcmp(one, other) == 0;
             left += strcmp(one, other) == 0;
         }
-        add(t, "%s%s on device%s", m > 0 ? ", " : "", one, left > 1 ? "s" : "");
+        alike_add(text, "%s%s on device%s", m > 0 ? ", " : "", one, left > 1 ? "s" : "");
         for (int n = m; n < size; n++) {
-            collective_text(&r->device[member[n]].asked, other, sizeof other);
+            collective_text(&trial->device[member[n]].asked, other, sizeof other);
             if (strcmp(one, other) != 0) continue;
-            add(t, "%s%d", n == m ? " " : left == 1 ? " and " : ", ", member[n]);
+            alike_add(text, "%s%d", n == m ? " " : left == 1 ? " and " : ", ", member[n]);
             left--;
         }
     }
 }
 
 /* What they must have in common, by the first thing that differs. */
-static const char *rule(const struct trial *r, const int *member, int size)
+static const char *rule(const struct trial *trial, const int *member, int size)
 {
-    const struct asked_collective *first = &r->device[member[0]].asked;
+    const struct asked_collective *first = &trial->device[member[0]].asked;
     bool kind = false, root = false, count = false;
     for (int m = 1; m < size; m++) {
-        const struct asked_collective *a = &r->device[member[m]].asked;
+        const struct asked_collective *a = &trial->device[member[m]].asked;
         kind |= a->kind != first->kind, root |= a->root != first->root, count |= a->count != first->count;
     }
     if (kind) return "all members of a group call the same operations, in the same order";
@@ -68,28 +69,30 @@ static const char *rule(const struct trial *r, const int *member, int size)
 }
 
 /* What one member gives another must be what that one takes. */
-static bool rows_fit(const struct trial *r, const int *member, int size, struct text *t)
+static bool rows_fit(const struct trial *trial, const int *member, int size, struct text *text)
 {
     for (int from = 0; from < size; from++)
         for (int to = 0; to < size; to++) {
-            const int64_t gives = r->device[member[from]].asked.give[to];
-            const int64_t takes = r->device[member[to]].asked.take[from];
+            const int64_t gives = trial->device[member[from]].asked.give[to];
+            const int64_t takes = trial->device[member[to]].asked.take[from];
             if (gives == takes) continue;
-            add(t, "all_to_all: give[%d] is %lld on device %d, but take[%d] is %lld on device %d; what a member gives "
-                "is what the other one takes", to, (long long)gives, member[from], from, (long long)takes, member[to]);
+            alike_add(text,
+                      "all_to_all: give[%d] is %lld on device %d, but take[%d] is %lld on device %d; what a member "
+                      "gives is what the other one takes", to, (long long)gives, member[from], from,
+                      (long long)takes, member[to]);
             return false;
         }
     return true;
 }
 
-bool collectives_alike(const struct trial *r, const int *member, int size, char *why, size_t bytes)
+bool collectives_alike(const struct trial *trial, const int *member, int size, char *why, size_t bytes)
 {
     struct text t = { why, bytes, 0 };
-    const char *same = rule(r, member, size);
+    const char *same = rule(trial, member, size);
     why[0] = 0;
     if (same == NULL)
-        return r->device[member[0]].asked.kind != DO_ALL_TO_ALL || rows_fit(r, member, size, &t);
-    list_calls(r, member, size, &t);
-    add(&t, "; %s", same);
+        return trial->device[member[0]].asked.kind != DO_ALL_TO_ALL || rows_fit(trial, member, size, &t);
+    list_calls(trial, member, size, &t);
+    alike_add(&t, "; %s", same);
     return false;
 }

@@ -7,26 +7,26 @@
 /* A text that grows.  bytes NULL: there was no memory. */
 struct growing { char *bytes; size_t used, room; };
 
-static void append(struct growing *g, const char *from, size_t n)
+static void annotated_append(struct growing *growing, const char *from, size_t n)
 {
-    if (g->bytes && g->used + n + 1 > g->room) {
-        g->room = 2 * g->room + n + 1;
-        char *more = realloc(g->bytes, g->room);
-        if (more == NULL) free(g->bytes);
-        g->bytes = more;
+    if (growing->bytes && growing->used + n + 1 > growing->room) {
+        growing->room = 2 * growing->room + n + 1;
+        char *more = realloc(growing->bytes, growing->room);
+        if (more == NULL) free(growing->bytes);
+        growing->bytes = more;
     }
-    if (g->bytes == NULL) return;
-    memcpy(g->bytes + g->used, from, n);
-    g->used += n;
-    g->bytes[g->used] = 0;
+    if (growing->bytes == NULL) return;
+    memcpy(growing->bytes + growing->used, from, n);
+    growing->used += n;
+    growing->bytes[growing->used] = 0;
 }
 
-static struct growing begin(void) { return (struct growing){ calloc(1, 256), 0, 256 }; }
+static struct growing annotated_begin(void) { return (struct growing){ calloc(1, 256), 0, 256 }; }
 
-static char *done(struct growing *g, struct error *err)
+static char *done(struct growing *growing, struct error *err)
 {
-    if (g->bytes == NULL) fail(err, ERR_MEMORY, "no memory for a text");
-    return g->bytes;
+    if (growing->bytes == NULL) fail(err, ERR_MEMORY, "no memory for a text");
+    return growing->bytes;
 }
 
 static size_t line_length(const char *at)
@@ -49,7 +49,7 @@ static char *cut_markers(const char *text, enum cut cut, struct error *err)
 {
     enum { OUTSIDE, SOLUTION, SKELETON } in = OUTSIDE;
     bool quoted = false;                        /* a text's skeleton, whose lines begin with "#| " */
-    struct growing out = begin();
+    struct growing out = annotated_begin();
     for (const char *at = text; *at;) {
         const size_t n = line_length(at);
         if (in == OUTSIDE && (line_is(at, n, "/*SOLUTION*/") || line_is(at, n, "#SOLUTION"))) in = SOLUTION;
@@ -57,10 +57,10 @@ static char *cut_markers(const char *text, enum cut cut, struct error *err)
             quoted = line_is(at, n, "#SKELETON"), in = SKELETON;
         else if (in == SOLUTION && line_is(at, n, "/*SKELETON*/")) in = OUTSIDE;
         else if (in == SKELETON && line_is(at, n, quoted ? "#END" : "*/")) in = OUTSIDE;
-        else if (in == OUTSIDE || (in == SOLUTION && cut == CUT_SOLUTION)) append(&out, at, n);
+        else if (in == OUTSIDE || (in == SOLUTION && cut == CUT_SOLUTION)) annotated_append(&out, at, n);
         else if (in == SKELETON && cut == CUT_SKELETON) {
             const size_t skip = quoted ? (strncmp(at, "#| ", 3) == 0 ? 3 : strncmp(at, "#|", 2) == 0 ? 2 : 0) : 0;
-            append(&out, at + skip, n - skip);
+            annotated_append(&out, at + skip, n - skip);
         }
         at += n;
     }
@@ -73,34 +73,34 @@ static char *cut_markers(const char *text, enum cut cut, struct error *err)
 /* ---- variants ---------------------------------------------------------------------------------------------------- */
 
 /* A choice in a comment of C, "{NAME: first|second}".  @return where it ends, or NULL: none begins here. */
-static const char *braces_at(const char *at, const struct lesson *l, uint64_t variant, struct growing *out)
+static const char *braces_at(const char *at, const struct lesson *lesson, uint64_t variant, struct growing *out)
 {
     if (*at != '{') return NULL;
-    for (const struct vary *v = l->vary; v->name; v++) {
+    for (const struct vary *v = lesson->vary; v->name; v++) {
         const size_t n = strlen(v->name);
         if (strncmp(at + 1, v->name, n) != 0 || strncmp(at + 1 + n, ": ", 2) != 0) continue;
         const char *from = at + n + 3, *end = strchr(from, '}');
-        for (int i = lesson_choice(l, v->name, variant); end && i > 0; i--) {
+        for (int i = lesson_choice(lesson, v->name, variant); end && i > 0; i--) {
             from = memchr(from, '|', (size_t)(end - from));
             if (from == NULL) return NULL;
             from++;
         }
         if (end == NULL) return NULL;
-        append(out, from, strcspn(from, "|}"));
+        annotated_append(out, from, strcspn(from, "|}"));
         return end + 1;
     }
     return NULL;
 }
 
 /* A choice that begins here: "/ *NAME* /" or "<!--NAME-->". @return its length, or 0. */
-static size_t choice_at(const char *at, const struct lesson *l, const struct vary **found, const char **open,
+static size_t choice_at(const char *at, const struct lesson *lesson, const struct vary **found, const char **open,
                         const char **close)
 {
     static const char *const opens[] = { "/*", "<!--" }, *const closes[] = { "*/", "-->" };
     for (int i = 0; i < 2; i++) {
         if (strncmp(at, opens[i], strlen(opens[i])) != 0) continue;
         const char *name = at + strlen(opens[i]);
-        for (const struct vary *v = l->vary; v->name; v++) {
+        for (const struct vary *v = lesson->vary; v->name; v++) {
             const size_t n = strlen(v->name);
             if (strncmp(name, v->name, n) != 0 || strncmp(name + n, closes[i], strlen(closes[i])) != 0) continue;
             *found = v, *open = opens[i], *close = closes[i];
@@ -112,7 +112,7 @@ static size_t choice_at(const char *at, const struct lesson *l, const struct var
 
 /* The alternative number `which` of "first/ *|second|third* /", which begins at `at`.  @return where it ends; NULL: it
  * does not. */
-static const char *choose(const char *at, int which, const char *open, const char *close, struct growing *out)
+static const char *annotated_choose(const char *at, int which, const char *open, const char *close, struct growing *out)
 {
     char bar[8];
     snprintf(bar, sizeof bar, "%s|", open);
@@ -125,27 +125,27 @@ static const char *choose(const char *at, int which, const char *open, const cha
         if (to == NULL) to = end;
         if (from > end) return NULL;
     }
-    append(out, from, (size_t)(to - from));
+    annotated_append(out, from, (size_t)(to - from));
     return end + strlen(close);
 }
 
-static char *choose_variant(const char *text, const struct lesson *l, uint64_t variant, struct error *err)
+static char *choose_variant(const char *text, const struct lesson *lesson, uint64_t variant, struct error *err)
 {
-    struct growing out = begin();
+    struct growing out = annotated_begin();
     for (const char *at = text; *at;) {
         const struct vary *v = NULL;
         const char *open, *close;
-        const char *behind = braces_at(at, l, variant, &out);
+        const char *behind = braces_at(at, lesson, variant, &out);
         if (behind) {
             at = behind;
             continue;
         }
-        const size_t n = choice_at(at, l, &v, &open, &close);
+        const size_t n = choice_at(at, lesson, &v, &open, &close);
         if (n == 0) {
-            append(&out, at++, 1);
+            annotated_append(&out, at++, 1);
             continue;
         }
-        at = choose(at + n, lesson_choice(l, v->name, variant), open, close, &out);
+        at = annotated_choose(at + n, lesson_choice(lesson, v->name, variant), open, close, &out);
         if (at) continue;
         free(out.bytes);
         fail(err, ERR_FORMAT, "choice %s: its alternatives have no end, or are too few", v->name);
@@ -154,10 +154,10 @@ static char *choose_variant(const char *text, const struct lesson *l, uint64_t v
     return done(&out, err);
 }
 
-char *annotated_cut(const char *text, enum cut cut, const struct lesson *l, uint64_t variant, struct error *err)
+char *annotated_cut(const char *text, enum cut cut, const struct lesson *lesson, uint64_t variant, struct error *err)
 {
     char *cut_text = cut_markers(text, cut, err);
-    char *out = cut_text ? choose_variant(cut_text, l, variant, err) : NULL;
+    char *out = cut_text ? choose_variant(cut_text, lesson, variant, err) : NULL;
     free(cut_text);
     return out;
 }
@@ -193,7 +193,7 @@ static size_t reach(const char *text, const char *block)
 static char *change_block(const char *text, const char *block, struct error *err)
 {
     const char *place = NULL, *at = text;
-    struct growing out = begin();
+    struct growing out = annotated_begin();
     int times = 0;
     for (; *at; at += line_length(at))
         if (reach(at, block) > 0) place = at, times++;
@@ -202,18 +202,18 @@ static char *change_block(const char *text, const char *block, struct error *err
         fail(err, ERR_FORMAT, "a change is found %d times: %.*s", times, (int)line_length(block), block);
         return NULL;
     }
-    append(&out, text, (size_t)(place - text));
+    annotated_append(&out, text, (size_t)(place - text));
     for (const char *line = block; is_change(line); line += line_length(line))
-        if (*line != '-') append(&out, line + 1, line_length(line) - 1);
+        if (*line != '-') annotated_append(&out, line + 1, line_length(line) - 1);
     at = place + reach(place, block);
-    append(&out, at, strlen(at));
+    annotated_append(&out, at, strlen(at));
     return done(&out, err);
 }
 
 char *annotated_change(const char *text, const char *change, struct error *err)
 {
-    struct growing copy = begin();
-    append(&copy, text, strlen(text));
+    struct growing copy = annotated_begin();
+    annotated_append(&copy, text, strlen(text));
     char *now = done(&copy, err);
     for (const char *at = change; *at && now;) {
         if (!is_change(at)) {

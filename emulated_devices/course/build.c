@@ -51,29 +51,29 @@ bool source_folder(char *out, size_t size)
 
 /* These words give every machine the same bits: the compiler forms no fused multiply-add and uses no special processor.
  * Without optimization at link time the linked code is that of the object that was checked. */
-static void add_how(struct words *w, bool sanitize)
+static void add_how(struct words *words, bool sanitize)
 {
     static const char *const always[] = { "-std=c11", "-O2", "-g", "-ffp-contract=off", "-fno-stack-protector",
                                           "-fno-lto", NULL };
-    for (int i = 0; always[i]; i++) add_word(w, always[i]);
-    if (sanitize) add_word(w, "-fsanitize=address,undefined"), add_word(w, "-fno-sanitize-recover=all");
+    for (int i = 0; always[i]; i++) add_word(words, always[i]);
+    if (sanitize) add_word(words, "-fsanitize=address,undefined"), add_word(words, "-fno-sanitize-recover=all");
 }
 
 /* Large arrays belong into allocate(), where they are counted. */
-static void add_warnings(struct words *w)
+static void add_warnings(struct words *words)
 {
     static const char *const all[] = { "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-unused-function",
                                        "-Wno-unknown-pragmas", "-fdiagnostics-color=never", "-Werror=vla",
                                        "-Werror=alloca", "-Werror=implicit-function-declaration",
                                        "-Wframe-larger-than=2048", "-Werror=return-type", NULL };
-    for (int i = 0; all[i]; i++) add_word(w, all[i]);
+    for (int i = 0; all[i]; i++) add_word(words, all[i]);
 }
 
 /* How a worker is compiled but for the student's object, which has its own flags.  -O1: half the time. */
-static void add_worker(struct words *w, const char *compiler, bool sanitize)
+static void add_worker(struct words *words, const char *compiler, bool sanitize)
 {
-    add_compiler(w, compiler), add_how(w, sanitize);
-    add_word(w, "-O1"), add_word(w, sanitize ? "-g1" : "-g0");
+    add_compiler(words, compiler), add_how(words, sanitize);
+    add_word(words, "-O1"), add_word(words, sanitize ? "-g1" : "-g0");
 }
 
 /* Paths in the folder, as options and as words of a command line. */
@@ -81,34 +81,35 @@ struct paths {
     char in[PATH_MAX], with[PATH_MAX], object[PATH_MAX], calls[PATH_MAX], common[PATH_MAX], made[PATH_MAX];
 };
 
-static void name_paths(const struct build *b, struct paths *p)
+static void name_paths(const struct build *build, struct paths *paths)
 {
-    snprintf(p->in, sizeof p->in, "-I%s/in", b->folder), snprintf(p->with, sizeof p->with, "-I%s/with", b->folder);
-    path_of(p->object, sizeof p->object, b->folder, "with/student.o");
-    path_of(p->calls, sizeof p->calls, b->folder, "with/calls.c");
-    path_of(p->common, sizeof p->common, b->folder, "with/worker.o");
-    path_of(p->made, sizeof p->made, b->folder, "work/made");
+    snprintf(paths->in, sizeof paths->in, "-I%s/in", build->folder),
+        snprintf(paths->with, sizeof paths->with, "-I%s/with", build->folder);
+    path_of(paths->object, sizeof paths->object, build->folder, "with/student.o");
+    path_of(paths->calls, sizeof paths->calls, build->folder, "with/calls.c");
+    path_of(paths->common, sizeof paths->common, build->folder, "with/worker.o");
+    path_of(paths->made, sizeof paths->made, build->folder, "work/made");
 }
 
 /* ---- whether anything can be compiled ---------------------------------------------------------------------------- */
 
 /* As a student's file: an object, which caches keep, and then a program. */
-static bool makes_program(const struct build *b, char *said, size_t size, struct error *err)
+static bool makes_program(const struct build *build, char *said, size_t size, struct error *err)
 {
     struct paths p;
     bool well = true;
-    name_paths(b, &p);
+    name_paths(build, &p);
     for (int linking = 0; linking < 2 && well; linking++) {
         struct words w = { 0 };
         int how;
-        add_compiler(&w, b->compiler);
-        if (!b->plus) add_how(&w, b->sanitize);
-        if (b->plus && !linking) add_word(&w, "-x"), add_word(&w, "c++");
+        add_compiler(&w, build->compiler);
+        if (!build->plus) add_how(&w, build->sanitize);
+        if (build->plus && !linking) add_word(&w, "-x"), add_word(&w, "c++");
         if (linking) add_word(&w, p.object);
-        else add_word(&w, "-c"), add_word(&w, b->source);
+        else add_word(&w, "-c"), add_word(&w, build->source);
         add_word(&w, "-o"), add_word(&w, p.made);
-        well = build_run(&w, b, linking, NULL, said, size, &how, err) &&
-               build_take(b, "made", linking ? "run/worker" : "with/student.o", NULL) == OK;
+        well = build_run(&w, build, linking, NULL, said, size, &how, err) &&
+               build_take(build, "made", linking ? "run/worker" : "with/student.o", NULL) == OK;
     }
     if (said[0] == 0) snprintf(said, size, "it makes no program");
     return well;
@@ -230,13 +231,13 @@ static void remove_workers(void)
 }
 
 /* The words of the key: the compiler and what of its options does not depend on the place. */
-static bool take_ready(const struct build *b, const char *tutorials)
+static bool take_ready(const struct build *build, const char *tutorials)
 {
     char words[400], *path = worker_object[0].path;
     const char *asked = getenv("CC");
     struct words w = { 0 };
-    if (b->sanitize) return false;
-    add_worker(&w, asked && asked[0] ? asked : ORRERY_CC, b->sanitize);
+    if (build->sanitize) return false;
+    add_worker(&w, asked && asked[0] ? asked : ORRERY_CC, build->sanitize);
     words[0] = 0;
     for (int i = 0; i < w.count; i++) {
         const size_t n = strlen(words);
@@ -248,11 +249,11 @@ static bool take_ready(const struct build *b, const char *tutorials)
     return worker_object[0].done;
 }
 
-enum error_code build_keep(const struct build *b, const char *made, char *path, size_t size, struct error *err)
+enum error_code build_keep(const struct build *build, const char *made, char *path, size_t size, struct error *err)
 {
     char from[PATH_MAX], *bytes = NULL;
     size_t count;
-    path_of(from, sizeof from, b->folder, made);
+    path_of(from, sizeof from, build->folder, made);
     enum error_code e = file_read_all(from, RESULT_MOST, &bytes, &count, err);
     if (e) return e;
     snprintf(path, size, "%s/orrery-object-XXXXXX", temporary_folder());
@@ -267,58 +268,59 @@ enum error_code build_keep(const struct build *b, const char *made, char *path, 
 }
 
 /* Before the student's file is there.  That it does not compile is never the student's mistake. */
-static enum error_code compile_common(const struct build *b, const char *tutorials, struct error *err)
+static enum error_code compile_common(const struct build *build, const char *tutorials, struct error *err)
 {
-    char source[PATH_MAX], said[1000] = "", *path = worker_object[b->sanitize].path;
+    char source[PATH_MAX], said[1000] = "", *path = worker_object[build->sanitize].path;
     struct words w = { 0 };
     struct paths p;
     int how;
-    if (worker_object[b->sanitize].done || take_ready(b, tutorials)) return OK;
-    name_paths(b, &p);
-    path_of(source, sizeof source, b->folder, "with/worker/worker.c");
-    add_worker(&w, b->compiler, b->sanitize), add_word(&w, p.in), add_word(&w, p.with);
+    if (worker_object[build->sanitize].done || take_ready(build, tutorials)) return OK;
+    name_paths(build, &p);
+    path_of(source, sizeof source, build->folder, "with/worker/worker.c");
+    add_worker(&w, build->compiler, build->sanitize), add_word(&w, p.in), add_word(&w, p.with);
     add_word(&w, "-c"), add_word(&w, source), add_word(&w, "-o"), add_word(&w, p.made);
-    if (!build_run(&w, b, true, NULL, said, sizeof said, &how, err)) {
+    if (!build_run(&w, build, true, NULL, said, sizeof said, &how, err)) {
         if (err->code) return err->code;
         return fail(err, ERR_FILE, "worker.c does not compile: %.*s", (int)strcspn(said, "\n"), said);
     }
-    enum error_code e = build_take(b, "made", "with/made", err);
-    if (!e) e = build_keep(b, "with/made", path, sizeof worker_object->path, err);
-    if (path[0]) worker_object[b->sanitize].ours = true;
-    if (path[0] && !worker_object[!b->sanitize].ours) atexit(remove_workers);
-    worker_object[b->sanitize].done = !e;
+    enum error_code e = build_take(build, "made", "with/made", err);
+    if (!e) e = build_keep(build, "with/made", path, sizeof worker_object->path, err);
+    if (path[0]) worker_object[build->sanitize].ours = true;
+    if (path[0] && !worker_object[!build->sanitize].ours) atexit(remove_workers);
+    worker_object[build->sanitize].done = !e;
     return e;
 }
 
 /* ---- a worker ---------------------------------------------------------------------------------------------------- */
 
 /* A build compiles the student's file with these files, and links it with them. */
-static enum error_code lay_out(struct build *b, const struct lesson *l, const char *tutorials, struct error *err)
+static enum error_code build_lay_out(struct build *build, const struct lesson *lesson, const char *tutorials,
+                                     struct error *err)
 {
     char from[PATH_MAX], folder[PATH_MAX];
-    path_of(folder, sizeof folder, tutorials, l->folder);
+    path_of(folder, sizeof folder, tutorials, lesson->folder);
     path_of(from, sizeof from, tutorials, "course.h");
-    enum error_code e = build_copy(b, from, "in/course.h", err);
-    if (!e) e = build_copy_all(b, folder, ".h", "in", err);
+    enum error_code e = build_copy(build, from, "in/course.h", err);
+    if (!e) e = build_copy_all(build, folder, ".h", "in", err);
     path_of(from, sizeof from, folder, "calls.c");
-    if (!e) e = build_copy(b, from, "with/calls.c", err);
+    if (!e) e = build_copy(build, from, "with/calls.c", err);
     path_of(from, sizeof from, tutorials, "worker");
-    if (!e) e = build_copy_all(b, from, ".h", "with/worker", err);
-    if (!e) e = build_copy_all(b, from, ".c", "with/worker", err);
-    if (!e) e = compile_common(b, tutorials, err);
-    return e ? e : build_copy(b, worker_object[b->sanitize].path, "with/worker.o", err);
+    if (!e) e = build_copy_all(build, from, ".h", "with/worker", err);
+    if (!e) e = build_copy_all(build, from, ".c", "with/worker", err);
+    if (!e) e = compile_common(build, tutorials, err);
+    return e ? e : build_copy(build, worker_object[build->sanitize].path, "with/worker.o", err);
 }
 
 /* With sanitizers the object that is looked at is one without, which has no more than the student's text. */
-static bool compile_student(const struct build *b, bool sanitize, char *why, size_t size, struct error *err)
+static bool compile_student(const struct build *build, bool sanitize, char *why, size_t size, struct error *err)
 {
     struct words w = { 0 };
     struct paths p;
     int how;
-    name_paths(b, &p);
-    add_compiler(&w, b->compiler), add_how(&w, sanitize), add_warnings(&w), add_word(&w, p.in);
-    add_word(&w, "-c"), add_word(&w, b->source), add_word(&w, "-o"), add_word(&w, p.made);
-    const bool well = build_run(&w, b, false, NULL, why, size, &how, err);
+    name_paths(build, &p);
+    add_compiler(&w, build->compiler), add_how(&w, sanitize), add_warnings(&w), add_word(&w, p.in);
+    add_word(&w, "-c"), add_word(&w, build->source), add_word(&w, "-o"), add_word(&w, p.made);
+    const bool well = build_run(&w, build, false, NULL, why, size, &how, err);
     const bool large = strstr(why, "frame-larger-than");        /* an error; compilers differ in how to call it one */
     if (large || strstr(why, "-Werror=vla") || strstr(why, "-Werror,-Wvla"))
         advise(why, size, "memory for an array that is long, or as long as a variable says: allocate()\n");
@@ -326,59 +328,62 @@ static bool compile_student(const struct build *b, bool sanitize, char *why, siz
     return well && !large;
 }
 
-static bool take_object(const struct build *b, char *why, size_t size)
+static bool take_object(const struct build *build, char *why, size_t size)
 {
     struct error err = { OK, "" };
-    if (build_take(b, "made", "with/student.o", &err) == OK) return true;
+    if (build_take(build, "made", "with/student.o", &err) == OK) return true;
     snprintf(why, size, "%s\n", err.text);
     return false;
 }
 
-static bool compile_and_look(const struct build *b, const struct lesson *l, char *why, size_t size, struct error *err)
+static bool compile_and_look(const struct build *build, const struct lesson *lesson, char *why, size_t size,
+                             struct error *err)
 {
     struct paths p;
     char found[1000], more[4000];
-    name_paths(b, &p);
-    if (!compile_student(b, false, why, size, err) || !take_object(b, why, size)) return false;
-    if (!object_is_fine(p.object, l->functions, found, sizeof found)) return snprintf(why, size, "%s", found), false;
-    return !b->sanitize || (compile_student(b, true, more, sizeof more, err) && take_object(b, why, size));
+    name_paths(build, &p);
+    if (!compile_student(build, false, why, size, err) || !take_object(build, why, size)) return false;
+    if (!object_is_fine(p.object, lesson->functions, found, sizeof found))
+        return snprintf(why, size, "%s", found), false;
+    return !build->sanitize || (compile_student(build, true, more, sizeof more, err) && take_object(build, why, size));
 }
 
-static bool link_worker(struct build *b, char *why, size_t size, struct error *err)
+static bool link_worker(struct build *build, char *why, size_t size, struct error *err)
 {
     char said[4000] = "";
     struct words w = { 0 };
     struct paths p;
     int how;
-    name_paths(b, &p);
-    add_worker(&w, b->compiler, b->sanitize), add_word(&w, p.in), add_word(&w, p.with);
+    name_paths(build, &p);
+    add_worker(&w, build->compiler, build->sanitize), add_word(&w, p.in), add_word(&w, p.with);
     add_word(&w, p.object), add_word(&w, p.calls), add_word(&w, p.common);
     add_word(&w, "-lm"), add_word(&w, "-o"), add_word(&w, p.made);
-    if (!build_run(&w, b, true, NULL, said, sizeof said, &how, err)) return snprintf(why, size, "%s", said), false;
-    if (build_take(b, "made", "run/worker", err) != OK) return false;
-    path_of(b->worker, sizeof b->worker, b->folder, "run/worker");      /* `why` keeps warnings about the text */
+    if (!build_run(&w, build, true, NULL, said, sizeof said, &how, err)) return snprintf(why, size, "%s", said), false;
+    if (build_take(build, "made", "run/worker", err) != OK) return false;
+    /* `why` keeps warnings about the text */
+    path_of(build->worker, sizeof build->worker, build->folder, "run/worker");
     return true;
 }
 
-enum error_code build_worker(struct build *b, const struct lesson *l, const char *text, size_t bytes,
+enum error_code build_worker(struct build *build, const struct lesson *lesson, const char *text, size_t bytes,
                              const struct judging *how, char *why, size_t size, struct error *err)
 {
     char tutorials[PATH_MAX / 2], name[PATH_MAX], contract[80];
     struct error broken = { OK, "" };
-    *b = (struct build){ 0 };
+    *build = (struct build){ 0 };
     why[0] = 0;
     if (err) err->code = OK;
     if (strlen(text) != bytes) return snprintf(why, size, "it has a NUL character\n"), OK;
     enum error_code e = course_folder(tutorials, sizeof tutorials, err);
-    if (!e) e = build_open(b, false, how, err);
-    if (!e) e = lay_out(b, l, tutorials, err);
+    if (!e) e = build_open(build, false, how, err);
+    if (!e) e = build_lay_out(build, lesson, tutorials, err);
     if (e) return check_compiler(false, how, &broken) ? fail(err, broken.code, "%s", broken.text) : e;
-    path_of(name, sizeof name, "in", l->file), path_of(b->source, sizeof b->source, b->folder, name);
-    if (!e) e = build_put(b, name, text, bytes, err);
+    path_of(name, sizeof name, "in", lesson->file), path_of(build->source, sizeof build->source, build->folder, name);
+    if (!e) e = build_put(build, name, text, bytes, err);
     if (e) return e;
-    if (compile_and_look(b, l, why, size, err)) link_worker(b, why, size, err);
-    if (b->worker[0] || err->code) return err->code;
-    snprintf(contract, sizeof contract, "%.*sh", (int)strlen(l->file) - 1, l->file);
+    if (compile_and_look(build, lesson, why, size, err)) link_worker(build, why, size, err);
+    if (build->worker[0] || err->code) return err->code;
+    snprintf(contract, sizeof contract, "%.*sh", (int)strlen(lesson->file) - 1, lesson->file);
     build_advise(why, size, text, contract);
     return check_compiler(false, how, err);             /* is it the student's mistake? */
 }

@@ -38,10 +38,10 @@ struct build {
 /**
  * Compile a student's text in a new folder, look at what came out (object.h), and link it with worker.c and the
  * lesson's calls.c; all that in the cage.
- * @param[out] b    .worker: the program, or "" if the text has to be changed: then `why` says how.
+ * @param[out] build    .worker: the program, or "" if the text has to be changed: then `why` says how.
  * @return OK also then; ERR_FILE, ERR_MEMORY: nothing can be compiled at all.
  */
-enum error_code build_worker(struct build *b, const struct lesson *, const char *text, size_t bytes,
+enum error_code build_worker(struct build *build, const struct lesson *, const char *text, size_t bytes,
                              const struct judging *, char *why, size_t size, struct error *);
 void build_remove(struct build *);
 

@@ -37,14 +37,14 @@ bool cage_rules_users(void)
 }
 
 /* A user that was named on the command line. */
-static enum error_code check_user(const char *name, const struct passwd *p, struct error *err)
+static enum error_code check_user(const char *name, const struct passwd *passwd, struct error *err)
 {
     const struct printable said = printable(name);
-    if (p == NULL) return fail(err, ERR_USAGE, "--user %s: there is no such user", said.text);
-    if (p->pw_uid == 0 || p->pw_gid == 0)
+    if (passwd == NULL) return fail(err, ERR_USAGE, "--user %s: there is no such user", said.text);
+    if (passwd->pw_uid == 0 || passwd->pw_gid == 0)
         return fail(err, ERR_USAGE, "--user %s: it has the rights of root, which a student's code must not have; name "
                     "a user who owns nothing", said.text);
-    if (p->pw_uid == geteuid())
+    if (passwd->pw_uid == geteuid())
         return fail(err, ERR_USAGE, "--user %s: it is the grader's own user, who can read solutions; without --user "
                     "the cage hides them", said.text);
     if (!cage_rules_users())
@@ -68,12 +68,12 @@ enum error_code cage_user(const char *name, int32_t *user, int32_t *group, struc
 
 /* ---- namespaces: a file system of its own ------------------------------------------------------------------------ */
 
-static enum error_code cannot(struct error *err, const char *what)
+static enum error_code cage_cannot(struct error *err, const char *what)
 {
     return fail(err, ERR_FILE, "the cage for students' code cannot be made: %s: %s", what, strerror(errno));
 }
 
-static bool join(char *to, const char *root, const char *path)
+static bool cage_join(char *to, const char *root, const char *path)
 {
     return snprintf(to, PATH_MAX, "%s%s", root, path) < PATH_MAX;
 }
@@ -95,7 +95,7 @@ static bool mount_read_only(const char *path)
 static bool bind_path(const char *root, const char *path, bool folder, bool read_only)
 {
     char to[PATH_MAX];
-    if (!join(to, root, path)) return false;
+    if (!cage_join(to, root, path)) return false;
     const int fd = folder ? -1 : open(to, O_CREAT | O_WRONLY, 0600);
     if (fd >= 0) close(fd);
     if (folder && mkdir(to, 0755) != 0 && errno != EEXIST) return false;
@@ -111,7 +111,7 @@ static bool show_path(const char *root, const char *path, bool read_only, int li
     for (const char *end = path; *end;) {
         end += 1 + strcspn(end + 1, "/");
         snprintf(part, sizeof part, "%.*s", (int)(end - path), path);
-        if (!join(to, root, part)) return false;
+        if (!cage_join(to, root, part)) return false;
         if (lstat(part, &st) != 0) return true;
         const bool made = lstat(to, &there) == 0;
         if (S_ISLNK(st.st_mode)) {
@@ -135,26 +135,27 @@ static bool show_path(const char *root, const char *path, bool read_only, int li
     return true;
 }
 
-static bool show_inside(const char *root, const struct cage_view *v, const char *name, bool read_only)
+static bool show_inside(const char *root, const struct cage_view *cage_view, const char *name, bool read_only)
 {
     char path[PATH_MAX];
     if (name == NULL || name[0] == '\0') return true;
-    return snprintf(path, sizeof path, "%s/%s", v->inside, name) < PATH_MAX &&
+    return snprintf(path, sizeof path, "%s/%s", cage_view->inside, name) < PATH_MAX &&
            show_path(root, path, read_only, LINKS);
 }
 
-static bool show_all(const char *root, const struct cage_view *v)
+static bool show_all(const char *root, const struct cage_view *cage_view)
 {
     static const char *const devices[] = { "/dev/null", "/dev/urandom" };
     bool well = true;
-    for (int i = 0; v->files && i < v->files->count && well; i++)
-        if (v->build || v->files->library[i]) well = show_path(root, v->files->path[i], true, LINKS);
+    for (int i = 0; cage_view->files && i < cage_view->files->count && well; i++)
+        if (cage_view->build || cage_view->files->library[i])
+            well = show_path(root, cage_view->files->path[i], true, LINKS);
     for (int i = 0; i < CAGE_READS && well; i++) {
-        well = show_inside(root, v, v->reads[i], true);
-        if (well && v->tree[i]) well = show_path(root, v->tree[i], true, LINKS);
+        well = show_inside(root, cage_view, cage_view->reads[i], true);
+        if (well && cage_view->tree[i]) well = show_path(root, cage_view->tree[i], true, LINKS);
     }
     for (int i = 0; i < 2 && well; i++) well = show_path(root, devices[i], false, LINKS);
-    return well && show_inside(root, v, v->writes, false);
+    return well && show_inside(root, cage_view, cage_view->writes, false);
 }
 
 static bool write_to(const char *path, const char *text)
@@ -179,30 +180,31 @@ static bool open_namespaces(void)
            write_to("/proc/self/gid_map", map[1]);
 }
 
-static enum error_code change_root(const struct cage_view *v, struct error *err)
+static enum error_code change_root(const struct cage_view *cage_view, struct error *err)
 {
     char root[PATH_MAX], proc[PATH_MAX + 8];
     errno = ENAMETOOLONG;
-    if (snprintf(root, sizeof root, "%s/root", v->inside) >= PATH_MAX - 8) return cannot(err, root);
-    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) return cannot(err, "mount /");
-    if (mkdir(root, 0755) != 0 && errno != EEXIST) return cannot(err, root);
-    if (mount("cage", root, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755") != 0) return cannot(err, "mount tmpfs");
-    if (!show_all(root, v)) return cannot(err, "mount");
+    if (snprintf(root, sizeof root, "%s/root", cage_view->inside) >= PATH_MAX - 8) return cage_cannot(err, root);
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) return cage_cannot(err, "mount /");
+    if (mkdir(root, 0755) != 0 && errno != EEXIST) return cage_cannot(err, root);
+    if (mount("cage", root, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755") != 0)
+        return cage_cannot(err, "mount tmpfs");
+    if (!show_all(root, cage_view)) return cage_cannot(err, "mount");
     snprintf(proc, sizeof proc, "%s/proc", root);
-    if (v->processes && mkdir(proc, 0755) != 0) return cannot(err, proc);
-    if (chdir(root) != 0 || syscall(SYS_pivot_root, ".", ".") != 0) return cannot(err, "pivot_root");
+    if (cage_view->processes && mkdir(proc, 0755) != 0) return cage_cannot(err, proc);
+    if (chdir(root) != 0 || syscall(SYS_pivot_root, ".", ".") != 0) return cage_cannot(err, "pivot_root");
     /* The old root is where processes' files are mounted from: it goes when they are there (enter_processes). */
     return OK;
 }
 
 /* In the new process, whose namespace of processes begins with it. */
-static enum error_code enter_processes(const struct cage_view *v, struct error *err)
+static enum error_code enter_processes(const struct cage_view *cage_view, struct error *err)
 {
-    if (v->processes && mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) != 0)
-        return cannot(err, "mount /proc");
-    if (umount2(".", MNT_DETACH) != 0 || chdir("/") != 0) return cannot(err, "umount");
+    if (cage_view->processes && mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) != 0)
+        return cage_cannot(err, "mount /proc");
+    if (umount2(".", MNT_DETACH) != 0 || chdir("/") != 0) return cage_cannot(err, "umount");
     if (mount(NULL, "/", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) != 0)
-        return cannot(err, "mount / read-only");
+        return cage_cannot(err, "mount / read-only");
     return OK;
 }
 
@@ -217,17 +219,17 @@ static void pass_on_end(pid_t inner)
     _exit(127);
 }
 
-static enum error_code enter_namespaces(const struct cage_view *v, struct error *err)
+static enum error_code enter_namespaces(const struct cage_view *cage_view, struct error *err)
 {
-    if (!open_namespaces()) return cannot(err, "unshare");
-    const enum error_code e = change_root(v, err);
+    if (!open_namespaces()) return cage_cannot(err, "unshare");
+    const enum error_code e = change_root(cage_view, err);
     if (e) return e;
     const pid_t inner = fork();
-    if (inner < 0) return cannot(err, "fork");
+    if (inner < 0) return cage_cannot(err, "fork");
     if (inner > 0) pass_on_end(inner);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_DUMPABLE, 0);
-    return enter_processes(v, err);
+    return enter_processes(cage_view, err);
 }
 
 /* ---- Landlock: other paths cannot be opened ---------------------------------------------------------------------- */
@@ -269,28 +271,29 @@ static bool add_rule(int rules, const char *path, bool write)
     return well;
 }
 
-static bool add_inside(int rules, const struct cage_view *v, const char *name, bool write)
+static bool add_inside(int rules, const struct cage_view *cage_view, const char *name, bool write)
 {
     char path[PATH_MAX];
     if (name == NULL || name[0] == '\0') return true;
-    return snprintf(path, sizeof path, "%s/%s", v->inside, name) < PATH_MAX && add_rule(rules, path, write);
+    return snprintf(path, sizeof path, "%s/%s", cage_view->inside, name) < PATH_MAX && add_rule(rules, path, write);
 }
 
-static enum error_code make_rules(struct cage *c, const struct cage_view *v, struct error *err)
+static enum error_code make_rules(struct cage *cage, const struct cage_view *cage_view, struct error *err)
 {
     const struct landlock_ruleset_attr all = { .handled_access_fs = all_accesses() };
-    c->rules = (int)syscall(SYS_landlock_create_ruleset, &all, sizeof all.handled_access_fs, 0);
-    if (c->rules < 0) return cannot(err, "landlock");
-    fcntl(c->rules, F_SETFD, FD_CLOEXEC);
-    bool well = add_rule(c->rules, "/dev/null", true) && add_rule(c->rules, "/dev/urandom", false);
-    if (v->processes) well &= add_rule(c->rules, "/proc", false);
-    for (int i = 0; v->files && i < v->files->count; i++)
-        if (v->build || v->files->library[i]) well &= add_rule(c->rules, v->files->path[i], false);
+    cage->rules = (int)syscall(SYS_landlock_create_ruleset, &all, sizeof all.handled_access_fs, 0);
+    if (cage->rules < 0) return cage_cannot(err, "landlock");
+    fcntl(cage->rules, F_SETFD, FD_CLOEXEC);
+    bool well = add_rule(cage->rules, "/dev/null", true) && add_rule(cage->rules, "/dev/urandom", false);
+    if (cage_view->processes) well &= add_rule(cage->rules, "/proc", false);
+    for (int i = 0; cage_view->files && i < cage_view->files->count; i++)
+        if (cage_view->build || cage_view->files->library[i])
+            well &= add_rule(cage->rules, cage_view->files->path[i], false);
     for (int i = 0; i < CAGE_READS; i++) {
-        well &= add_inside(c->rules, v, v->reads[i], false);
-        if (v->tree[i]) well &= add_rule(c->rules, v->tree[i], false);
+        well &= add_inside(cage->rules, cage_view, cage_view->reads[i], false);
+        if (cage_view->tree[i]) well &= add_rule(cage->rules, cage_view->tree[i], false);
     }
-    return well && add_inside(c->rules, v, v->writes, true) ? OK : cannot(err, "landlock");
+    return well && add_inside(cage->rules, cage_view, cage_view->writes, true) ? OK : cage_cannot(err, "landlock");
 }
 
 /* ---- entering ---------------------------------------------------------------------------------------------------- */
@@ -311,16 +314,16 @@ static uint64_t threads_of_user(void)
     return count;
 }
 
-enum error_code cage_enter(struct cage *c, const struct cage_view *v, struct error *err)
+enum error_code cage_enter(struct cage *cage, const struct cage_view *cage_view, struct error *err)
 {
-    *c = (struct cage){ .kind = cage_kind(), .rules = -1 };
-    const enum error_code e = cage_user(v->user, &c->user, &c->group, err);
+    *cage = (struct cage){ .kind = cage_kind(), .rules = -1 };
+    const enum error_code e = cage_user(cage_view->user, &cage->user, &cage->group, err);
     if (e) return e;
-    if (c->user < 0 && c->kind != CAGE_NAMESPACES) c->others = threads_of_user();
-    if (c->kind == CAGE_NAMESPACES) return enter_namespaces(v, err);
+    if (cage->user < 0 && cage->kind != CAGE_NAMESPACES) cage->others = threads_of_user();
+    if (cage->kind == CAGE_NAMESPACES) return enter_namespaces(cage_view, err);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     prctl(PR_SET_DUMPABLE, 0);
-    return c->kind == CAGE_LANDLOCK ? make_rules(c, v, err) : OK;
+    return cage->kind == CAGE_LANDLOCK ? make_rules(cage, cage_view, err) : OK;
 }
 
 /* ---- becoming somebody with nothing ------------------------------------------------------------------------------ */
@@ -342,17 +345,17 @@ void cage_close_at_exec(void)
     for (int i = 3; i < 256; i++) fcntl(i, F_SETFD, FD_CLOEXEC);
 }
 
-bool cage_become(const struct cage *c, const struct cage_limits *most)
+bool cage_become(const struct cage *cage, const struct cage_limits *most)
 {
     const pid_t parent = getppid();
     bool well = limit(RLIMIT_CPU, (uint64_t)most->seconds) && limit(RLIMIT_AS, most->memory) &&
-                limit(RLIMIT_FSIZE, most->file) && limit(RLIMIT_NPROC, c->others + (uint64_t)most->processes) &&
+                limit(RLIMIT_FSIZE, most->file) && limit(RLIMIT_NPROC, cage->others + (uint64_t)most->processes) &&
                 setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 }) == 0;
-    if (c->user >= 0)
-        well = well && setgroups(0, NULL) == 0 && setgid((gid_t)c->group) == 0 && setuid((uid_t)c->user) == 0;
+    if (cage->user >= 0)
+        well = well && setgroups(0, NULL) == 0 && setgid((gid_t)cage->group) == 0 && setuid((uid_t)cage->user) == 0;
     umask(022);
     well = well && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
-    if (c->rules >= 0) well = well && syscall(SYS_landlock_restrict_self, c->rules, 0) == 0;
+    if (cage->rules >= 0) well = well && syscall(SYS_landlock_restrict_self, cage->rules, 0) == 0;
     well = well && cage_refuse_calls();
     child_ends_with(parent);                    /* who becomes another user forgets it */
     return well;

@@ -29,30 +29,30 @@ static bool is_too_wide(const char *path)
     return parts < 2 && strncmp(path, "/lib", 4) != 0 && strncmp(path, "/bin", 4) != 0;
 }
 
-static void add_path(struct cage_files *f, const char *path, bool library)
+static void add_path(struct cage_files *files, const char *path, bool library)
 {
     char real[PATH_MAX];
-    if (path[0] != '/' || f->count == CAGE_PATHS || strlen(path) >= sizeof f->path[0]) return;
+    if (path[0] != '/' || files->count == CAGE_PATHS || strlen(path) >= sizeof files->path[0]) return;
     struct stat st;
     if (realpath(path, real) == NULL || stat(real, &st) != 0 || (S_ISDIR(st.st_mode) && is_too_wide(real))) return;
-    for (int i = 0; i < f->count; i++)
-        if (is_within(path, f->path[i]) && f->library[i] >= library) return;
-    snprintf(f->path[f->count], sizeof f->path[0], "%s", path);
-    f->library[f->count++] = library;
+    for (int i = 0; i < files->count; i++)
+        if (is_within(path, files->path[i]) && files->library[i] >= library) return;
+    snprintf(files->path[files->count], sizeof files->path[0], "%s", path);
+    files->library[files->count++] = library;
 }
 
 /* A folder as the compiler says it, with ".." in it: its real path. */
-static void add_real(struct cage_files *f, const char *path, bool library)
+static void add_real(struct cage_files *files, const char *path, bool library)
 {
     char real[PATH_MAX];
-    if (path[0] == '/' && realpath(path, real) != NULL) add_path(f, real, library);
+    if (path[0] == '/' && realpath(path, real) != NULL) add_path(files, real, library);
 }
 
 /* The loader and libraries of the system. */
-static void add_system(struct cage_files *f)
+static void add_system(struct cage_files *files)
 {
     static const char *const always[] = { "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache" };
-    for (size_t i = 0; i < sizeof always / sizeof *always; i++) add_path(f, always[i], true);
+    for (size_t i = 0; i < sizeof always / sizeof *always; i++) add_path(files, always[i], true);
 }
 
 /* ---- this program ------------------------------------------------------------------------------------------------ */
@@ -80,7 +80,7 @@ const struct cage_files *cage_program_files(const char *program)
 /* ---- asking ------------------------------------------------------------------------------------------------------ */
 
 /* Read the compiler's answer to these further words. */
-static void ask(const char *compiler, const char *const *more, char *answer)
+static void cage_files_ask(const char *compiler, const char *const *more, char *answer)
 {
     char text[400], *words[WORDS], *const environment[] = { (char *)"PATH=/usr/local/bin:/usr/bin:/bin",
                                                             (char *)"LC_ALL=C", (char *)"CCACHE_DISABLE=1",
@@ -114,27 +114,27 @@ static void ask(const char *compiler, const char *const *more, char *answer)
 }
 
 /* Folders behind a word at the beginning of a line, between colons. */
-static void add_list(struct cage_files *f, const char *answer, const char *word)
+static void add_list(struct cage_files *files, const char *answer, const char *word)
 {
     char path[PATH_MAX];
     const char *at = strstr(answer, word);
     if (at == NULL) return;
     for (at += strlen(word); *at && *at != '\n'; at += *at == ':') {
         const size_t n = strcspn(at, ":\n");
-        if (n < sizeof path) snprintf(path, sizeof path, "%.*s", (int)n, at), add_real(f, path, true);
+        if (n < sizeof path) snprintf(path, sizeof path, "%.*s", (int)n, at), add_real(files, path, true);
         at += n;
     }
 }
 
 /* Lines of one folder each, between two others. */
-static void add_headers(struct cage_files *f, const char *answer)
+static void add_headers(struct cage_files *files, const char *answer)
 {
     char path[PATH_MAX];
     const char *at = strstr(answer, "#include <...> search starts here:"), *end = at ? strstr(at, "End of search") : 0;
     while (end && (at = strchr(at, '\n')) != NULL && ++at < end) {
         while (*at == ' ') at++;
         const size_t n = strcspn(at, "\n");
-        if (n < sizeof path) snprintf(path, sizeof path, "%.*s", (int)n, at), add_real(f, path, false);
+        if (n < sizeof path) snprintf(path, sizeof path, "%.*s", (int)n, at), add_real(files, path, false);
     }
 }
 
@@ -155,9 +155,9 @@ const struct cage_files *cage_files(const char *compiler, bool plus)
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) add_path(f, programs[i], false);
     snprintf(program, sizeof program, "%.*s", (int)strcspn(compiler, " "), compiler);
     add_path(f, program, false), add_real(f, program, false);
-    ask(compiler, folders, answer);
+    cage_files_ask(compiler, folders, answer);
     add_list(f, answer, "install: "), add_list(f, answer, "programs: ="), add_list(f, answer, "libraries: =");
-    ask(compiler, plus ? cpp : c, answer);
+    cage_files_ask(compiler, plus ? cpp : c, answer);
     add_headers(f, answer);
     free(answer);
     return f;

@@ -22,7 +22,7 @@ enum { NOT_STARTED = 125 };             /* exit status of the process between us
 
 struct taken { double seconds; uint64_t memory, disk; int processes, awake; };
 
-static void add_process(long process, struct taken *t)
+static void add_process(long process, struct taken *taken)
 {
     char path[64], line[1024], state, *at;
     unsigned long user, system, resident;
@@ -32,32 +32,32 @@ static void add_process(long process, struct taken *t)
     if (f == NULL) return;
     const bool read = fgets(line, sizeof line, f) != NULL;
     fclose(f);
-    t->processes++;
+    taken->processes++;
     if (read && (at = strrchr(line, ')')) != NULL &&
         sscanf(at + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %ld %ld", &state, &user, &system,
                &waited[0], &waited[1]) == 5) {
-        t->awake += strchr("STtZX", state) == NULL;
-        t->seconds += ((double)(user + system) + (double)(waited[0] + waited[1])) / (double)sysconf(_SC_CLK_TCK);
+        taken->awake += strchr("STtZX", state) == NULL;
+        taken->seconds += ((double)(user + system) + (double)(waited[0] + waited[1])) / (double)sysconf(_SC_CLK_TCK);
     }
     snprintf(path, sizeof path, "/proc/%ld/statm", process);
     if ((f = fopen(path, "re")) == NULL) return;
-    if (fscanf(f, "%*u %lu", &resident) == 1) t->memory += (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
+    if (fscanf(f, "%*u %lu", &resident) == 1) taken->memory += (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
     fclose(f);
 }
 
-static void add_tree(long process, int depth, struct taken *t)
+static void add_tree(long process, int depth, struct taken *taken)
 {
     char path[64];
     long one;
-    add_process(process, t);
+    add_process(process, taken);
     snprintf(path, sizeof path, "/proc/%ld/task/%ld/children", process, process);
     FILE *f = depth < DEPTH ? fopen(path, "re") : NULL;
-    while (f && fscanf(f, "%ld", &one) == 1 && t->processes < 4096) add_tree(one, depth + 1, t);
+    while (f && fscanf(f, "%ld", &one) == 1 && taken->processes < 4096) add_tree(one, depth + 1, taken);
     if (f) fclose(f);
 }
 
 /* Links are not followed: what lies elsewhere was not written here. */
-static void add_folder(int in, const char *name, int depth, struct taken *t)
+static void add_folder(int in, const char *name, int depth, struct taken *taken)
 {
     const int fd = openat(in, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
@@ -68,15 +68,15 @@ static void add_folder(int in, const char *name, int depth, struct taken *t)
     }
     for (const struct dirent *one; (one = readdir(d)) != NULL;) {
         if (strcmp(one->d_name, ".") == 0 || strcmp(one->d_name, "..") == 0) continue;
-        t->disk += 4096;
+        taken->disk += 4096;
         if (fstatat(fd, one->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0) continue;
-        if (S_ISDIR(st.st_mode) && depth < DEPTH) add_folder(fd, one->d_name, depth + 1, t);
-        else t->disk += (uint64_t)st.st_blocks * 512;
+        if (S_ISDIR(st.st_mode) && depth < DEPTH) add_folder(fd, one->d_name, depth + 1, taken);
+        else taken->disk += (uint64_t)st.st_blocks * 512;
     }
     closedir(d);
 }
 
-static double now(void)
+static double cage_run_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -87,41 +87,42 @@ static double now(void)
 struct watched { double begin, last, asleep, seconds; };
 
 /* @return what is over its limit, or NULL. */
-static const char *look(const struct cage_command *c, pid_t child, uint64_t said, struct watched *w)
+static const char *cage_run_look(const struct cage_command *command, pid_t child, uint64_t said,
+                                 struct watched *watched)
 {
     char path[PATH_MAX];
     struct taken t = { 0 };
-    const double when = now(), since = when - w->last, one = 2 * LOOK_MS / 1000.0;
+    const double when = cage_run_now(), since = when - watched->last, one = 2 * LOOK_MS / 1000.0;
     add_tree((long)child, 0, &t);
-    if (t.awake == 0) w->asleep += since < one ? since : one;   /* this process may have waited, too */
-    w->last = when;
-    if (t.seconds > w->seconds) w->seconds = t.seconds;
-    if (c->view.writes) snprintf(path, sizeof path, "%s/%s", c->view.inside, c->view.writes);
-    if (c->view.writes) add_folder(AT_FDCWD, path, 0, &t);
-    if (c->all.memory && t.memory > c->all.memory) return "it needs too much memory";
-    if (c->all.seconds && t.seconds > c->all.seconds) return "it takes too long";
-    if (c->all.disk && t.disk > c->all.disk) return "it writes too many bytes";
-    if (c->all.processes && t.processes > c->all.processes) return "it starts too many processes";
-    if (c->all.said && said > c->all.said) return "it says too much";
-    if (c->all.asleep && w->asleep > c->all.asleep) return "it waits, and does not compute";
-    return c->all.wall && when - w->begin > c->all.wall ? "it takes too long by the clock" : NULL;
+    if (t.awake == 0) watched->asleep += since < one ? since : one;   /* this process may have waited, too */
+    watched->last = when;
+    if (t.seconds > watched->seconds) watched->seconds = t.seconds;
+    if (command->view.writes) snprintf(path, sizeof path, "%s/%s", command->view.inside, command->view.writes);
+    if (command->view.writes) add_folder(AT_FDCWD, path, 0, &t);
+    if (command->all.memory && t.memory > command->all.memory) return "it needs too much memory";
+    if (command->all.seconds && t.seconds > command->all.seconds) return "it takes too long";
+    if (command->all.disk && t.disk > command->all.disk) return "it writes too many bytes";
+    if (command->all.processes && t.processes > command->all.processes) return "it starts too many processes";
+    if (command->all.said && said > command->all.said) return "it says too much";
+    if (command->all.asleep && watched->asleep > command->all.asleep) return "it waits, and does not compute";
+    return command->all.wall && when - watched->begin > command->all.wall ? "it takes too long by the clock" : NULL;
 }
 
 /* ---- in the child ------------------------------------------------------------------------------------------------ */
 
-static void become_command(const struct cage_command *c, const struct cage *cage)
+static void become_command(const struct cage_command *command, const struct cage *cage)
 {
-    const char *in = c->starts_in ? c->starts_in : c->view.writes;
-    if (chdir(c->view.inside) != 0 || (in && chdir(in) != 0)) {
-        dprintf(STDERR_FILENO, "%s: %s\n", c->view.inside, strerror(errno));
+    const char *in = command->starts_in ? command->starts_in : command->view.writes;
+    if (chdir(command->view.inside) != 0 || (in && chdir(in) != 0)) {
+        dprintf(STDERR_FILENO, "%s: %s\n", command->view.inside, strerror(errno));
         _exit(NOT_STARTED);
     }
     cage_close_at_exec();
-    if (!cage_become(cage, &c->each)) {
+    if (!cage_become(cage, &command->each)) {
         dprintf(STDERR_FILENO, "the rights cannot be given up: %s\n", strerror(errno));
         _exit(NOT_STARTED);
     }
-    execve(c->word[0], (char *const *)(uintptr_t)c->word, (char *const *)(uintptr_t)c->environment);
+    execve(command->word[0], (char *const *)(uintptr_t)command->word, (char *const *)(uintptr_t)command->environment);
     dprintf(STDERR_FILENO, "%s\n", strerror(errno));
     _exit(127);
 }
@@ -132,21 +133,21 @@ static void tell_to_end(int number) { (void)number, told_to_end = 1; }
 
 /* Enters the cage, starts the command there, ends what that leaves behind, and ends as it has.  Without a namespace of
  * processes nobody else can end all of them: SIGTERM asks this process to do so. */
-static void keep_command(const struct cage_command *c, int out)
+static void keep_command(const struct cage_command *cage_command, int out)
 {
     struct cage cage;
     struct error err = { OK, "" };
     int how = 0;
     const int nothing = open("/dev/null", O_RDWR);
-    if (nothing < 0 || dup2(nothing, 0) < 0 || dup2(c->errors_only ? nothing : out, 1) < 0 || dup2(out, 2) < 0)
-        _exit(NOT_STARTED);
-    if (cage_enter(&cage, &c->view, &err) != OK) {
+    if (nothing < 0 || dup2(nothing, 0) < 0 || dup2(cage_command->errors_only ? nothing : out, 1) < 0
+        || dup2(out, 2) < 0) _exit(NOT_STARTED);
+    if (cage_enter(&cage, &cage_command->view, &err) != OK) {
         dprintf(STDERR_FILENO, "%s\n", err.text);
         _exit(NOT_STARTED);
     }
     if (cage.kind != CAGE_NAMESPACES) sigaction(SIGTERM, &(struct sigaction){ .sa_handler = tell_to_end }, NULL);
     const pid_t command = fork();
-    if (command == 0) become_command(c, &cage);
+    if (command == 0) become_command(cage_command, &cage);
     if (command < 0) _exit(NOT_STARTED);
     /* Processes that the command leaves behind may end before it or after it: only the command's end counts. */
     for (pid_t one; !told_to_end && (one = waitpid(-1, &how, 0)) != command;)
@@ -160,11 +161,11 @@ static void keep_command(const struct cage_command *c, int out)
 /* ---- outside ----------------------------------------------------------------------------------------------------- */
 
 /* All that it says, of which the beginning is kept, until the last process that could say something has ended. */
-static void listen_to(const struct cage_command *c, pid_t child, int from, struct cage_end *end)
+static void listen_to(const struct cage_command *command, pid_t child, int from, struct cage_end *end)
 {
     char part[4096];
     uint64_t said = 0;
-    struct watched w = { .begin = now(), .last = now() };
+    struct watched w = { .begin = cage_run_now(), .last = cage_run_now() };
     double next = w.begin + FIRST_LOOKS * LOOK_MS / 1000.0;
     for (;;) {
         struct pollfd p = { .fd = from, .events = POLLIN };
@@ -177,10 +178,10 @@ static void listen_to(const struct cage_command *c, pid_t child, int from, struc
             for (size_t i = 0; i < take; i++) end->said[used + i] = part[i] ? part[i] : '?';
             end->said[used + take] = '\0', said += (uint64_t)n;
         }
-        const double when = now();
+        const double when = cage_run_now();
         if (when < next) continue;
         next = when + LOOK_MS / 1000.0;
-        if (!end->over) end->over = look(c, child, said, &w);
+        if (!end->over) end->over = cage_run_look(command, child, said, &w);
         end->seconds = w.seconds;
         /* The first process of a namespace takes all others with it; else the process before the command ends them. */
         if (end->over && cage_kind() == CAGE_NAMESPACES) kill(-child, SIGKILL);
@@ -188,7 +189,7 @@ static void listen_to(const struct cage_command *c, pid_t child, int from, struc
     }
 }
 
-enum error_code cage_run(const struct cage_command *c, struct cage_end *end, struct error *err)
+enum error_code cage_run(const struct cage_command *command, struct cage_end *end, struct error *err)
 {
     int ends[2];
     struct child_end child_end = { 0 };
@@ -197,10 +198,10 @@ enum error_code cage_run(const struct cage_command *c, struct cage_end *end, str
     fcntl(ends[0], F_SETFD, FD_CLOEXEC), fcntl(ends[1], F_SETFD, FD_CLOEXEC);
     fflush(NULL);
     const pid_t child = child_start();
-    if (child == 0) keep_command(c, ends[1]);
+    if (child == 0) keep_command(command, ends[1]);
     const int why = errno;
     close(ends[1]);
-    if (child > 0) listen_to(c, child, ends[0], end), child_wait(child, 0, &child_end);
+    if (child > 0) listen_to(command, child, ends[0], end), child_wait(child, 0, &child_end);
     close(ends[0]);
     if (child < 0) return fail(err, ERR_MEMORY, "the compiler does not start: %s", strerror(why));
     end->how = child_end.how;

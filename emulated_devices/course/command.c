@@ -11,14 +11,14 @@
 struct line { const char *at; int number; char text[400]; };
 
 /* The next line, without its comment.  @return false: there is none. */
-static bool next_line(struct line *l)
+static bool next_line(struct line *line)
 {
-    if (*l->at == '\0') return false;
-    const size_t n = strcspn(l->at, "\n");
-    snprintf(l->text, sizeof l->text, "%.*s", (int)(n < sizeof l->text ? n : sizeof l->text - 1), l->at);
-    l->text[strcspn(l->text, "#\r")] = '\0';
-    l->at += n + (l->at[n] == '\n');
-    l->number++;
+    if (*line->at == '\0') return false;
+    const size_t n = strcspn(line->at, "\n");
+    snprintf(line->text, sizeof line->text, "%.*s", (int)(n < sizeof line->text ? n : sizeof line->text - 1), line->at);
+    line->text[strcspn(line->text, "#\r")] = '\0';
+    line->at += n + (line->at[n] == '\n');
+    line->number++;
     return true;
 }
 
@@ -32,17 +32,17 @@ static char *next_word(char **at)
     return word;
 }
 
-static bool line_begins(const struct line *l, const char *word)
+static bool line_begins(const struct line *line, const char *word)
 {
-    const char *at = l->text + strspn(l->text, " \t");
+    const char *at = line->text + strspn(line->text, " \t");
     const size_t n = strlen(word);
     return strncmp(at, word, n) == 0 && (at[n] == '\0' || at[n] == ' ' || at[n] == '\t');
 }
 
-static bool is_head(const struct line *l, const char *head, const char *name)
+static bool is_head(const struct line *line, const char *head, const char *name)
 {
-    char copy[sizeof l->text], *at = copy;
-    snprintf(copy, sizeof copy, "%s", l->text);
+    char copy[sizeof line->text], *at = copy;
+    snprintf(copy, sizeof copy, "%s", line->text);
     const char *first = next_word(&at), *second = first ? next_word(&at) : NULL;
     return second && strcmp(first, head) == 0 && strcmp(second, name) == 0 && next_word(&at) == NULL;
 }
@@ -54,98 +54,102 @@ static bool is_plain(const char *word)
     return true;
 }
 
-static bool refuse(struct judge *j, const struct line *l, const char *word, const char *why)
+static bool command_refuse(struct judge *judge, const struct line *line, const char *word, const char *why)
 {
-    return judge_fails(j, "%s:%d: %s: %s", j->lesson->file, l->number, printable(word).text, why);
+    return judge_fails(judge, "%s:%d: %s: %s", judge->lesson->file, line->number, printable(word).text, why);
 }
 
-static bool refuse_flag(struct judge *j, const struct line *l, const char *word, const struct allowed_flag *allowed)
+static bool refuse_flag(struct judge *judge, const struct line *line, const char *word,
+                        const struct allowed_flag *allowed)
 {
     char why[700] = "is not one of";
     for (; allowed->flag; allowed++) {
         const size_t n = strlen(why);
         snprintf(why + n, sizeof why - n, " %s", allowed->flag);
     }
-    return refuse(j, l, word, why);
+    return command_refuse(judge, line, word, why);
 }
 
-static const struct allowed_flag *find(const struct allowed_flag *allowed, const char *word)
+static const struct allowed_flag *course_command_find(const struct allowed_flag *allowed, const char *word)
 {
     for (; allowed->flag; allowed++)
         if (strcmp(allowed->flag, word) == 0) return allowed;
     return NULL;
 }
 
-static bool put(struct judge *j, const struct line *l, struct command *c, const char *word)
+static bool command_put(struct judge *judge, const struct line *line, struct command *command, const char *word)
 {
     if (strlen(word) >= COMMAND_WORD || !is_plain(word))
-        return refuse(j, l, word, "a word of letters, digits and ._:,+- is expected");
-    if (c->count >= COMMAND_WORDS / 2) return refuse(j, l, word, "there are too many words");
-    snprintf(c->word[c->count++], COMMAND_WORD, "%s", word);
+        return command_refuse(judge, line, word, "a word of letters, digits and ._:,+- is expected");
+    if (command->count >= COMMAND_WORDS / 2) return command_refuse(judge, line, word, "there are too many words");
+    snprintf(command->word[command->count++], COMMAND_WORD, "%s", word);
     return true;
 }
 
-static bool take_line(struct judge *j, struct line *l, const struct allowed_flag *allowed, struct command *c)
+static bool take_line(struct judge *judge, struct line *line, const struct allowed_flag *allowed,
+                      struct command *command)
 {
-    char *at = l->text;
+    char *at = line->text;
     for (char *word; (word = next_word(&at)) != NULL;) {
-        const struct allowed_flag *f = find(allowed, word);
-        if (f == NULL) return refuse_flag(j, l, word, allowed);
-        if (!put(j, l, c, word)) return false;
+        const struct allowed_flag *f = course_command_find(allowed, word);
+        if (f == NULL) return refuse_flag(judge, line, word, allowed);
+        if (!command_put(judge, line, command, word)) return false;
         if (f->alone) continue;
         const char *value = next_word(&at);
-        if (value == NULL || strncmp(value, "--", 2) == 0) return refuse(j, l, word, "its value is expected after it");
-        if (!put(j, l, c, value)) return false;
+        if (value == NULL || strncmp(value, "--", 2) == 0)
+            return command_refuse(judge, line, word, "its value is expected after it");
+        if (!command_put(judge, line, command, value)) return false;
     }
     return true;
 }
 
-bool command_take(struct judge *j, const char *head, const char *name, const struct allowed_flag *allowed,
-                  struct command *c)
+bool command_take(struct judge *judge, const char *head, const char *name, const struct allowed_flag *allowed,
+                  struct command *command)
 {
-    struct line l = { .at = j->text };
+    struct line l = { .at = judge->text };
     bool inside = false;
-    *c = (struct command){ .count = 0 };
+    *command = (struct command){ .count = 0 };
     while (next_line(&l)) {
-        if (is_head(&l, head, name) && inside) return refuse(j, &l, name, "there is a part of this name already");
+        if (is_head(&l, head, name) && inside)
+            return command_refuse(judge, &l, name, "there is a part of this name already");
         if (line_begins(&l, head) || line_begins(&l, "orrery")) inside = is_head(&l, head, name);
-        else if (inside && !take_line(j, &l, allowed, c)) return false;
+        else if (inside && !take_line(judge, &l, allowed, command)) return false;
     }
-    if (c->count > 0) return true;
-    return judge_fails(j, "%s: there are no flags under a line \"%s %s\"", j->lesson->file, head, name);
+    if (command->count > 0) return true;
+    return judge_fails(judge, "%s: there are no flags under a line \"%s %s\"", judge->lesson->file, head, name);
 }
 
-void command_add(struct command *c, const char *words)
+void command_add(struct command *command, const char *words)
 {
     char copy[COMMAND_WORDS * COMMAND_WORD / 4], *at = copy;
     snprintf(copy, sizeof copy, "%s", words);
-    for (const char *word; c->count < COMMAND_WORDS - 4 && (word = next_word(&at)) != NULL;)
-        snprintf(c->word[c->count++], COMMAND_WORD, "%s", word);
+    for (const char *word; command->count < COMMAND_WORDS - 4 && (word = next_word(&at)) != NULL;)
+        snprintf(command->word[command->count++], COMMAND_WORD, "%s", word);
 }
 
 /* ---- asking for it ----------------------------------------------------------------------------------------------- */
 
-bool command_run(struct judge *j, const char *name, const struct command *c, struct command_report *r)
+bool command_run(struct judge *judge, const char *name, const struct command *command, struct command_report *report)
 {
-    struct command_request *q = j->request;
+    struct command_request *q = judge->request;
     char word = 0;
-    *r = (struct command_report){ .status = -1 };
-    if (q == NULL) return judge_fails(j, "there is no program that could run `orrery %s`", name);
+    *report = (struct command_report){ .status = -1 };
+    if (q == NULL) return judge_fails(judge, "there is no program that could run `orrery %s`", name);
     snprintf(q->name, sizeof q->name, "%s", name);
-    q->command = *c;
-    if (write(j->asks, &word, 1) != 1 || read(j->hears, &word, 1) != 1)
-        return judge_fails(j, "`orrery %s` cannot be asked for", name);
-    r->status = q->status;
-    snprintf(r->said, sizeof r->said, "%s", q->said);
-    if (q->bytes > 0) json_parse(q->report, q->bytes, "the report", &r->json, NULL);
-    if (r->json && (r->status == 0 || r->status == 3)) return true;
-    if (q->over[0]) return judge_fails(j, "`orrery %s` was stopped: %s", name, q->over);
-    if (r->said[0]) return judge_fails(j, "`orrery %s` says: %s", name, r->said);
-    return judge_fails(j, "`orrery %s` ended without a report", name);
+    q->command = *command;
+    if (write(judge->asks, &word, 1) != 1 || read(judge->hears, &word, 1) != 1)
+        return judge_fails(judge, "`orrery %s` cannot be asked for", name);
+    report->status = q->status;
+    snprintf(report->said, sizeof report->said, "%s", q->said);
+    if (q->bytes > 0) json_parse(q->report, q->bytes, "the report", &report->json, NULL);
+    if (report->json && (report->status == 0 || report->status == 3)) return true;
+    if (q->over[0]) return judge_fails(judge, "`orrery %s` was stopped: %s", name, q->over);
+    if (report->said[0]) return judge_fails(judge, "`orrery %s` says: %s", name, report->said);
+    return judge_fails(judge, "`orrery %s` ended without a report", name);
 }
 
-void command_report_free(struct command_report *r)
+void command_report_free(struct command_report *report)
 {
-    cJSON_Delete(r->json);
-    r->json = NULL;
+    cJSON_Delete(report->json);
+    report->json = NULL;
 }

@@ -69,10 +69,10 @@ void command_add(struct command *, const char *words);
 /**
  * Run a command of orrery with these words, and with a JSON report, within the limits of command_serve.c.
  * @param name  of the command.
- * @param[out] r  for command_report_free, also on failure.
+ * @param[out] report  for command_report_free, also on failure.
  * @return whether it ended by itself with a report; else the check has failed, for the reason that the command says.
  */
-bool command_run(struct judge *, const char *name, const struct command *, struct command_report *r);
+bool command_run(struct judge *, const char *name, const struct command *, struct command_report *report);
 void command_report_free(struct command_report *);
 
 #endif

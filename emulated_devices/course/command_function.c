@@ -22,26 +22,27 @@ static bool is_another_function(const char *flag, const char *value)
 
 /* How a schedule of the student's text changes the function, or NULL.  The planner refuses a schedule that it cannot
  * read. */
-static const char *what_schedule_changes(const struct judge *j, const char *value)
+static const char *what_schedule_changes(const struct judge *judge, const char *value)
 {
-    const size_t n = strlen(j->lesson->file);
+    const size_t n = strlen(judge->lesson->file);
     struct schedule s;
     const char *what = NULL;
-    if (strncmp(value, j->lesson->file, n) != 0 || value[n] != ':') return NULL;
-    if (schedule_read_named(&s, j->text, value + n + 1, j->lesson->file, NULL) != OK) return NULL;
+    if (strncmp(value, judge->lesson->file, n) != 0 || value[n] != ':') return NULL;
+    if (schedule_read_named(&s, judge->text, value + n + 1, judge->lesson->file, NULL) != OK) return NULL;
     if (schedule_is_partial(&s)) what = "microbatches skip stages";
     else if (s.update_every < s.micros || s.weight_versions > 1) what = "weights change inside the schedule";
     schedule_free(&s);
     return what;
 }
 
-bool command_keeps_function(struct judge *j, const char *name, const struct command *c)
+bool command_keeps_function(struct judge *judge, const char *name, const struct command *command)
 {
-    for (int i = 0; i + 1 < c->count; i++) {
-        const char *flag = c->word[i], *value = c->word[i + 1], *what = NULL;
-        if (strcmp(flag, "--schedule") == 0) what = what_schedule_changes(j, value);
+    for (int i = 0; i + 1 < command->count; i++) {
+        const char *flag = command->word[i], *value = command->word[i + 1], *what = NULL;
+        if (strcmp(flag, "--schedule") == 0) what = what_schedule_changes(judge, value);
         if (what || is_another_function(flag, value))
-            return judge_fails(j, "%s: %s %s changes what is computed%s%s: another function than that of one device",
+            return judge_fails(judge,
+                               "%s: %s %s changes what is computed%s%s: another function than that of one device",
                                name, flag, value, what ? ", " : "", what ? what : "");
     }
     return true;

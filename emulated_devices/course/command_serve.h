@@ -7,12 +7,12 @@
 
 /**
  * Run the command that a check has asked for, and write down what came of it.
- * @param b        with the student's text in in/.
+ * @param build        with the student's text in in/.
  * @param program  this program's path.
  * @param[in,out] left  seconds of a processor that the lesson has left.
  * @return OK; ERR_FILE, ERR_MEMORY: nothing can be run here at all, which is nobody's mistake in a lesson.
  */
-enum error_code command_serve(const struct build *b, const char *program, struct command_request *, double *left,
+enum error_code command_serve(const struct build *build, const char *program, struct command_request *, double *left,
                               struct error *);
 
 #endif

@@ -7,9 +7,12 @@
 
 enum { DRAWN_DEVICES = 5, DRAWN_LINES = 24, COLUMN = 17, LINE = 128 };
 
-static picoseconds shown_at(const struct event *e) { return e->kind == EVENT_RECEIVE ? e->until : e->from; }
+static picoseconds shown_at(const struct event *event)
+{
+    return event->kind == EVENT_RECEIVE ? event->until : event->from;
+}
 
-static int by_time(const void *a, const void *b)
+static int draw_by_time(const void *a, const void *b)
 {
     const struct event *x = a, *y = b;
     const picoseconds s = shown_at(x), t = shown_at(y);
@@ -17,12 +20,12 @@ static int by_time(const void *a, const void *b)
     return x->device - y->device;
 }
 
-static void name_event(const struct event *e, char *to, size_t size)
+static void name_event(const struct event *event, char *to, size_t size)
 {
-    const unsigned long long bytes = e->bytes;
-    if (e->kind == EVENT_SEND) snprintf(to, size, "-> %d  %llu B", e->peer, bytes);
-    else if (e->kind == EVENT_RECEIVE) snprintf(to, size, "<- %d  %llu B", e->peer, bytes);
-    else if (e->kind == EVENT_COLLECTIVE) snprintf(to, size, "%s", trial_collectives[e->peer]);
+    const unsigned long long bytes = event->bytes;
+    if (event->kind == EVENT_SEND) snprintf(to, size, "-> %d  %llu B", event->peer, bytes);
+    else if (event->kind == EVENT_RECEIVE) snprintf(to, size, "<- %d  %llu B", event->peer, bytes);
+    else if (event->kind == EVENT_COLLECTIVE) snprintf(to, size, "%s", trial_collectives[event->peer]);
     else snprintf(to, size, "computes");
 }
 
@@ -34,7 +37,7 @@ static void put_text(char *to, size_t size, size_t *used, const char *text)
 }
 
 /* One line: what happens at this time, at most one event a device.  Marks those that it has shown. */
-static void draw_line(const struct event *e, bool *shown, int events, int devices, picoseconds at,
+static void draw_line(const struct event *event, bool *shown, int events, int devices, picoseconds at,
                       const struct figure_scale *scale, char *line)
 {
     memset(line, ' ', LINE - 1);
@@ -44,8 +47,8 @@ static void draw_line(const struct event *e, bool *shown, int events, int device
     memcpy(line, text, (size_t)n);
     for (int d = 0; d < devices; d++)
         for (int i = 0; i < events; i++) {
-            if (shown[i] || e[i].device != d || shown_at(&e[i]) != at) continue;
-            name_event(&e[i], text, sizeof text);
+            if (shown[i] || event[i].device != d || shown_at(&event[i]) != at) continue;
+            name_event(&event[i], text, sizeof text);
             n = (int)strlen(text);
             memcpy(line + 13 + d * COLUMN, text, (size_t)(n < COLUMN - 1 ? n : COLUMN - 1));
             shown[i] = true;
@@ -56,12 +59,12 @@ static void draw_line(const struct event *e, bool *shown, int events, int device
 }
 
 /* What the devices of a deadlock wait for, which no event tells. */
-static void draw_waiting(const struct trial *r, int devices, char *line)
+static void draw_waiting(const struct trial *trial, int devices, char *line)
 {
     memset(line, ' ', LINE - 1);
     memcpy(line, "   deadlock", 11);
     for (int d = 0; d < devices; d++) {
-        const struct trial_device *v = &r->device[d];
+        const struct trial_device *v = &trial->device[d];
         struct event e = { .kind = EVENT_COMPUTE, .peer = v->peer, .bytes = v->waits_bytes };
         char text[40] = "has returned";
         if (v->doing == WAITS_TO_SEND) e.kind = EVENT_SEND;
@@ -77,42 +80,43 @@ static void draw_waiting(const struct trial *r, int devices, char *line)
     line[n + 1] = '\n', line[n + 2] = 0;
 }
 
-void trial_draw(const struct trial *r, char *to, size_t size)
+void trial_draw(const struct trial *trial, char *to, size_t size)
 {
-    struct event *e = malloc(sizeof r->event);
+    struct event *e = malloc(sizeof trial->event);
     bool *shown = calloc(RUN_EVENTS, sizeof *shown);
-    const int devices = r->devices < DRAWN_DEVICES ? r->devices : DRAWN_DEVICES;
+    const int devices = trial->devices < DRAWN_DEVICES ? trial->devices : DRAWN_DEVICES;
     size_t used = 0;
     char line[LINE + 2];
     to[0] = 0;
-    if (e && shown && (r->events > 0 || r->deadlock)) {
-        memcpy(e, r->event, sizeof r->event);
-        qsort(e, (size_t)r->events, sizeof *e, by_time);
-        const struct figure_scale scale = time_scale(1e-12 * (double)shown_at(&e[r->events > 0 ? r->events - 1 : 0]));
+    if (e && shown && (trial->events > 0 || trial->deadlock)) {
+        memcpy(e, trial->event, sizeof trial->event);
+        qsort(e, (size_t)trial->events, sizeof *e, draw_by_time);
+        const struct figure_scale scale = time_scale(1e-12
+                                                     * (double)shown_at(&e[trial->events > 0 ? trial->events - 1 : 0]));
         snprintf(line, sizeof line, "%11s", scale.name);
         put_text(to, size, &used, line);
         for (int d = 0; d < devices; d++) {
-            snprintf(line, sizeof line, "  %-*s", COLUMN - 2, d == DRAWN_DEVICES - 1 && r->devices > devices
+            snprintf(line, sizeof line, "  %-*s", COLUMN - 2, d == DRAWN_DEVICES - 1 && trial->devices > devices
                      ? "device 4  (...)" : (char[16]){ 'd', 'e', 'v', 'i', 'c', 'e', ' ', (char)('0' + d), 0 });
             put_text(to, size, &used, line);
         }
         while (used > 0 && to[used - 1] == ' ') to[--used] = 0;
         put_text(to, size, &used, "\n");
         int lines = 0;
-        for (int i = 0; i < r->events && lines < DRAWN_LINES; i++) {
+        for (int i = 0; i < trial->events && lines < DRAWN_LINES; i++) {
             if (shown[i] || e[i].device >= devices) continue;
-            draw_line(e, shown, r->events, devices, shown_at(&e[i]), &scale, line);
+            draw_line(e, shown, trial->events, devices, shown_at(&e[i]), &scale, line);
             put_text(to, size, &used, line);
             if (!shown[i]) i--;
             lines++;
         }
         int left = 0;
-        for (int i = 0; i < r->events; i++) left += !shown[i];
+        for (int i = 0; i < trial->events; i++) left += !shown[i];
         if (left > 0) {
             snprintf(line, sizeof line, "            .. and %d more\n", left);
             put_text(to, size, &used, line);
         }
-        if (r->deadlock) draw_waiting(r, devices, line), put_text(to, size, &used, line);
+        if (trial->deadlock) draw_waiting(trial, devices, line), put_text(to, size, &used, line);
     }
     free(e), free(shown);
 }

@@ -10,9 +10,12 @@ static const char *const kind_keys[FINDINGS_KINDS] = { "parameters", "gradients"
                                                        "buffers" };
 static const char *const links[FINDINGS_LINKS] = { "tensor", "attention", "data", "pipeline" };
 
-static const cJSON *in(const cJSON *object, const char *key) { return cJSON_GetObjectItemCaseSensitive(object, key); }
+static const cJSON *findings_in(const cJSON *object, const char *key)
+{
+    return cJSON_GetObjectItemCaseSensitive(object, key);
+}
 
-static int64_t number(const cJSON *object, const char *key)
+static int64_t findings_number(const cJSON *object, const char *key)
 {
     int64_t n = 0;
     json_int(object, "report", key, 0, INT64_C(1) << 52, &n, NULL);
@@ -22,48 +25,52 @@ static int64_t number(const cJSON *object, const char *key)
 struct findings findings_read(const cJSON *report)
 {
     static const char *const axes[] = { "dp", "tp", "pp", "cp" };       /* ep counts devices of these once more */
-    struct findings f = { .devices = 1, .step = number(report, "virtual_step_ps") };
-    const cJSON *device, *fullest = NULL, *mean = in(in(report, "plan"), "mean_device_ps");
-    for (int i = 0; i < 4; i++) f.devices *= number(in(report, "mesh"), axes[i]);
-    cJSON_ArrayForEach(device, in(report, "devices")) {
-        const int64_t peak = number(in(device, "peak_bytes"), "total");
+    struct findings f = { .devices = 1, .step = findings_number(report, "virtual_step_ps") };
+    const cJSON *device, *fullest = NULL, *mean = findings_in(findings_in(report, "plan"), "mean_device_ps");
+    for (int i = 0; i < 4; i++) f.devices *= findings_number(findings_in(report, "mesh"), axes[i]);
+    cJSON_ArrayForEach(device, findings_in(report, "devices")) {
+        const int64_t peak = findings_number(findings_in(device, "peak_bytes"), "total");
         if (fullest == NULL || peak > f.peak) f.peak = peak, fullest = device;
     }
-    for (int i = 0; i < FINDINGS_KINDS; i++) f.of[i] = number(in(fullest, "peak_bytes"), kind_keys[i]);
+    for (int i = 0; i < FINDINGS_KINDS; i++)
+        f.of[i] = findings_number(findings_in(fullest, "peak_bytes"), kind_keys[i]);
     for (int i = 0; i < FINDINGS_LINKS; i++) {
-        f.sent[i] = number(in(in(fullest, "sent"), links[i]), "bytes");
-        f.waiting[i] = number(in(mean, "waiting"), links[i]);
+        f.sent[i] = findings_number(findings_in(findings_in(fullest, "sent"), links[i]), "bytes");
+        f.waiting[i] = findings_number(findings_in(mean, "waiting"), links[i]);
     }
-    f.computing = number(mean, "computing");
+    f.computing = findings_number(mean, "computing");
     return f;
 }
 
 static double percent(int64_t part, int64_t all) { return all ? 100.0 * (double)part / (double)all : 0; }
 
 /* The separator before entry i of a list. */
-static const char *before(int i) { return i == 0 ? "" : i % IN_A_LINE ? ", " : ",\n            "; }
+static const char *findings_before(int i) { return i == 0 ? "" : i % IN_A_LINE ? ", " : ",\n            "; }
 
 static size_t list(char *to, size_t size, const char *label, const char *const *names, const int64_t *bytes, int count)
 {
     size_t n = (size_t)snprintf(to, size, "  %-10s", label);
     for (int i = 0; i < count; i++)
-        n += (size_t)snprintf(to + n, size - n, "%s%s %s", before(i), names[i], size_format((uint64_t)bytes[i]).text);
+        n += (size_t)snprintf(to + n, size - n, "%s%s %s", findings_before(i), names[i],
+                              size_format((uint64_t)bytes[i]).text);
     return n + (size_t)snprintf(to + n, size - n, "\n");
 }
 
-void findings_explain(struct judge *j, const struct findings *f)
+void findings_explain(struct judge *judge, const struct findings *findings)
 {
-    char *to = j->drawing;
-    const size_t size = sizeof j->drawing;
+    char *to = judge->drawing;
+    const size_t size = sizeof judge->drawing;
     size_t n = (size_t)snprintf(to, size, "the fullest device\n");
-    n += list(to + n, size - n, "holds", kinds, f->of, FINDINGS_KINDS);
-    n += list(to + n, size - n, "sends", links, f->sent, FINDINGS_LINKS);
+    n += list(to + n, size - n, "holds", kinds, findings->of, FINDINGS_KINDS);
+    n += list(to + n, size - n, "sends", links, findings->sent, FINDINGS_LINKS);
     n += (size_t)snprintf(to + n, size - n, "all devices, on average, of %s\n  %-10s%.1f %%\n  waits for ",
-                          picoseconds_format((double)f->step).text, "computes", percent(f->computing, f->step));
-    int64_t other = f->step - f->computing;
+                          picoseconds_format((double)findings->step).text, "computes",
+                              percent(findings->computing, findings->step));
+    int64_t other = findings->step - findings->computing;
     for (int i = 0; i < FINDINGS_LINKS; i++) {
-        n += (size_t)snprintf(to + n, size - n, "%s%s %.1f %%", before(i), links[i], percent(f->waiting[i], f->step));
-        other -= f->waiting[i];
+        n += (size_t)snprintf(to + n, size - n, "%s%s %.1f %%", findings_before(i), links[i],
+                              percent(findings->waiting[i], findings->step));
+        other -= findings->waiting[i];
     }
-    snprintf(to + n, size - n, "%sall else %.1f %%\n", before(FINDINGS_LINKS), percent(other, f->step));
+    snprintf(to + n, size - n, "%sall else %.1f %%\n", findings_before(FINDINGS_LINKS), percent(other, findings->step));
 }

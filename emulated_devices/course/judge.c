@@ -31,17 +31,17 @@ struct points_text points_text(int tenths)
 }
 
 /* The open checks first, then their twins with hidden inputs. */
-void score_begin(struct score *s, const struct lesson *l, const struct judging *how)
+void score_begin(struct score *score, const struct lesson *lesson, const struct judging *how)
 {
-    memset(s, 0, sizeof *s);
-    s->lesson = l;
+    memset(score, 0, sizeof *score);
+    score->lesson = lesson;
     for (int hidden = 0; hidden <= (how->secret != 0); hidden++)
-        for (const struct check *c = l->check; c->run; c++) {
+        for (const struct check *c = lesson->check; c->run; c++) {
             const int secret = how->secret ? HIDDEN_TENTHS * c->points : 0;
-            s->outcome[s->count++] = (struct outcome){ .check = c, .hidden = hidden,
+            score->outcome[score->count++] = (struct outcome){ .check = c, .hidden = hidden,
                                                        .of = hidden ? secret : 10 * c->points - secret };
         }
-    for (int i = 0; i < s->count; i++) s->of += s->outcome[i].of;
+    for (int i = 0; i < score->count; i++) score->of += score->outcome[i].of;
 }
 
 static double seconds_of(const struct rusage *used)
@@ -57,17 +57,17 @@ static double computed_here(void)
     return getrusage(RUSAGE_CHILDREN, &all) == 0 ? seconds_of(&all) : 0;
 }
 
-bool judge_used_up(struct judge *j)
+bool judge_used_up(struct judge *judge)
 {
-    const int most = LESSON_SECONDS * (j->caged ? 1 : SANITIZED);
-    if (j->computed + computed_here() <= most) return false;
-    judge_fails(j, "all runs together have computed for more than %d seconds: what takes so long?", most);
+    const int most = LESSON_SECONDS * (judge->caged ? 1 : SANITIZED);
+    if (judge->computed + computed_here() <= most) return false;
+    judge_fails(judge, "all runs together have computed for more than %d seconds: what takes so long?", most);
     return true;
 }
 
-static void break_off(struct judge *j, const char *why)
+static void break_off(struct judge *judge, const char *why)
 {
-    snprintf(j->broken, sizeof j->broken, "%s", why);
+    snprintf(judge->broken, sizeof judge->broken, "%s", why);
     _exit(0);
 }
 
@@ -84,19 +84,19 @@ static uint64_t text_memory(void)
 
 /* In the cage, so that nothing is left behind, and a program sees what there is.  A check of a text reads the text
  * itself: so it has no rights either. */
-static void be_the_check(struct judge *j)
+static void be_the_check(struct judge *judge)
 {
     struct cage cage;
     struct error err = { OK, "" };
     struct cage_limits text = { .seconds = LESSON_SECONDS, .memory = text_memory(), .file = 1 };
     signal(SIGALRM, SIG_DFL);
     alarm(CHECK_SECONDS);
-    if (cage_enter(&cage, j->view, &err) != OK) break_off(j, err.text);
-    j->cage = &cage;
+    if (cage_enter(&cage, judge->view, &err) != OK) break_off(judge, err.text);
+    judge->cage = &cage;
     text.processes = cage.others ? 0 : 1;       /* with those of its user that are there: no more of them */
-    if (j->worker == NULL && !cage_become(&cage, &text)) break_off(j, "the rights cannot be given up");
-    j->check->run(j);
-    j->computed += computed_here();
+    if (judge->worker == NULL && !cage_become(&cage, &text)) break_off(judge, "the rights cannot be given up");
+    judge->check->run(judge);
+    judge->computed += computed_here();
     _exit(0);
 }
 
@@ -115,7 +115,7 @@ static void make_plain(char *text, size_t size)
 }
 
 /* Until the check has ended: its ends of the pipes are closed then. */
-static enum error_code answer_check(struct text_desk *t, int asked, int answers, struct error *err)
+static enum error_code answer_check(struct text_desk *text_desk, int asked, int answers, struct error *err)
 {
     enum error_code e = OK;
     char word;
@@ -123,7 +123,7 @@ static enum error_code answer_check(struct text_desk *t, int asked, int answers,
         n = read(asked, &word, 1);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return OK;
-        e = command_serve(t->build, t->program, t->request, &t->left, err);
+        e = command_serve(text_desk->build, text_desk->program, text_desk->request, &text_desk->left, err);
         if (!e && write(answers, &word, 1) != 1) return OK;
     }
     return e;
@@ -136,121 +136,126 @@ static bool too_much(int how)
     return WIFSIGNALED(how) && (WTERMSIG(how) == SIGXCPU || WTERMSIG(how) == SIGKILL);
 }
 
-/* A text may have taken over the check and written to shared memory, so the judge keeps its own state in `t`. */
-static enum error_code run_text_check(struct judge *j, struct text_desk *t, struct error *err)
+/* A text may have taken over the check and written to shared memory, so the judge keeps its own state in
+ * `text_desk`. */
+static enum error_code run_text_check(struct judge *judge, struct text_desk *text_desk, struct error *err)
 {
     struct child_end end = { 0 };
     int ask[2], hear[2];
     if (pipe2(ask, O_CLOEXEC) != 0) return fail(err, ERR_MEMORY, "no pipe for a check: %s", strerror(errno));
     if (pipe2(hear, O_CLOEXEC) != 0) return close_ends(ask), fail(err, ERR_MEMORY, "no pipe for a check");
     fflush(NULL);
-    j->request = t->request, j->asks = ask[1], j->hears = hear[0];
+    judge->request = text_desk->request, judge->asks = ask[1], judge->hears = hear[0];
     const pid_t child = child_start();
-    if (child == 0) close(ask[0]), close(hear[1]), be_the_check(j);
+    if (child == 0) close(ask[0]), close(hear[1]), be_the_check(judge);
     close(ask[1]), close(hear[0]);
     enum error_code e = child < 0 ? fail(err, ERR_MEMORY, "a check cannot start: %s", strerror(errno)) : OK;
-    if (!e) e = answer_check(t, ask[0], hear[1], err);
+    if (!e) e = answer_check(text_desk, ask[0], hear[1], err);
     close(ask[0]), close(hear[1]);
     if (child > 0) child_wait(child, 0, &end);
     if (e) return e;
-    t->left -= seconds_of(&end.used);
-    make_plain(j->said, sizeof j->said), make_plain(j->drawing, sizeof j->drawing);
-    make_plain(j->lines, sizeof j->lines), make_plain(j->broken, sizeof j->broken);
-    if (too_much(end.how)) judge_fails(j, "to read it takes too long, or too much memory");
+    text_desk->left -= seconds_of(&end.used);
+    make_plain(judge->said, sizeof judge->said), make_plain(judge->drawing, sizeof judge->drawing);
+    make_plain(judge->lines, sizeof judge->lines), make_plain(judge->broken, sizeof judge->broken);
+    if (too_much(end.how)) judge_fails(judge, "to read it takes too long, or too much memory");
     else if (!WIFEXITED(end.how) || WEXITSTATUS(end.how) != 0)
-        judge_fails(j, "it cannot be read: the check ended early");
-    return j->broken[0] ? fail(err, ERR_FILE, "%s", j->broken) : OK;
+        judge_fails(judge, "it cannot be read: the check ended early");
+    return judge->broken[0] ? fail(err, ERR_FILE, "%s", judge->broken) : OK;
 }
 
 /* ---- one check --------------------------------------------------------------------------------------------------- */
 
 /* One check, in a process of its own: what goes wrong in it costs this check, not the score. */
-static enum error_code run_check(struct judge *j, struct error *err)
+static enum error_code run_check(struct judge *judge, struct error *err)
 {
     struct child_end end;
     fflush(NULL);
     const pid_t child = child_start();
-    if (child == 0) be_the_check(j);
-    if (child < 0) return judge_fails(j, "the check cannot start: %s", strerror(errno)), OK;
+    if (child == 0) be_the_check(judge);
+    if (child < 0) return judge_fails(judge, "the check cannot start: %s", strerror(errno)), OK;
     child_wait(child, 0, &end);
     const int how = end.how;
-    if (WIFSIGNALED(how) && WTERMSIG(how) == SIGALRM) judge_fails(j, "the check took longer than %d s", CHECK_SECONDS);
+    if (WIFSIGNALED(how) && WTERMSIG(how) == SIGALRM)
+        judge_fails(judge, "the check took longer than %d s", CHECK_SECONDS);
     else if (!WIFEXITED(how) || WEXITSTATUS(how) != 0)
-        judge_fails(j, "the check itself ended early (%s %d): please tell who runs the course",
+        judge_fails(judge, "the check itself ended early (%s %d): please tell who runs the course",
                     WIFSIGNALED(how) ? "signal" : "status", WIFSIGNALED(how) ? WTERMSIG(how) : WEXITSTATUS(how));
-    return j->broken[0] ? fail(err, ERR_FILE, "%s", j->broken) : OK;
+    return judge->broken[0] ? fail(err, ERR_FILE, "%s", judge->broken) : OK;
 }
 
 /* Whether the values of its part are wrong: those of the open inputs, or of its own. */
-static bool values_are_wrong(const struct score *s, const struct outcome *o)
+static bool values_are_wrong(const struct score *score, const struct outcome *outcome)
 {
-    for (int i = 0; i < s->count && &s->outcome[i] != o; i++) {
-        const struct outcome *p = &s->outcome[i];
-        const bool gate = p->check == s->lesson->check || p->check[-1].part != p->check->part;
-        if (gate && p->check->part == o->check->part && p->verdict != PASSED) return true;
+    for (int i = 0; i < score->count && &score->outcome[i] != outcome; i++) {
+        const struct outcome *p = &score->outcome[i];
+        const bool gate = p->check == score->lesson->check || p->check[-1].part != p->check->part;
+        if (gate && p->check->part == outcome->check->part && p->verdict != PASSED) return true;
     }
     return false;
 }
 
-static enum error_code judge_one(struct score *s, struct outcome *o, struct judge *j, struct text_desk *t,
-                                 struct error *err)
+static enum error_code judge_one(struct score *score, struct outcome *outcome, struct judge *judge,
+                                 struct text_desk *text_desk, struct error *err)
 {
-    if (o->hidden)
-        for (int i = 0; i < s->count; i++)
-            if (s->outcome[i].check == o->check && !s->outcome[i].hidden && s->outcome[i].verdict != PASSED) {
-                o->verdict = GATED;
-                snprintf(o->said, sizeof o->said, "not tried: it fails on open inputs");
+    if (outcome->hidden)
+        for (int i = 0; i < score->count; i++)
+            if (score->outcome[i].check == outcome->check && !score->outcome[i].hidden
+                && score->outcome[i].verdict != PASSED) {
+                outcome->verdict = GATED;
+                snprintf(outcome->said, sizeof outcome->said, "not tried: it fails on open inputs");
                 return OK;
             }
-    if (values_are_wrong(s, o)) {
-        o->verdict = GATED;
-        snprintf(o->said, sizeof o->said, "no points before the results of part %d are right", o->check->part);
+    if (values_are_wrong(score, outcome)) {
+        outcome->verdict = GATED;
+        snprintf(outcome->said, sizeof outcome->said, "no points before the results of part %d are right",
+                 outcome->check->part);
         return OK;
     }
-    const enum error_code e = t->request ? run_text_check(j, t, err) : run_check(j, err);
-    o->verdict = j->failed ? FAILED : PASSED;
-    o->tenths = j->failed ? 0 : o->of;
-    memcpy(o->said, j->said, sizeof o->said);
-    memcpy(o->lines, j->lines, sizeof o->lines);
-    if (!o->hidden) memcpy(o->drawing, j->drawing, sizeof o->drawing);
+    const enum error_code e = text_desk->request ? run_text_check(judge, text_desk, err) : run_check(judge, err);
+    outcome->verdict = judge->failed ? FAILED : PASSED;
+    outcome->tenths = judge->failed ? 0 : outcome->of;
+    memcpy(outcome->said, judge->said, sizeof outcome->said);
+    memcpy(outcome->lines, judge->lines, sizeof outcome->lines);
+    if (!outcome->hidden) memcpy(outcome->drawing, judge->drawing, sizeof outcome->drawing);
     return e;
 }
 
-static void *share(size_t bytes)
+static void *judge_share(size_t bytes)
 {
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) abort();
     return p;
 }
 
-static enum error_code judge_all(struct score *s, const struct judging *how, const struct build *b, const char *text,
-                                 struct error *err)
+static enum error_code judge_all(struct score *score, const struct judging *how, const struct build *build,
+                                 const char *text, struct error *err)
 {
-    const bool is_text = b->worker[0] == '\0';
-    const struct cage_view view = is_text ? (struct cage_view){ .inside = b->folder, .user = b->user } : build_view(b);
+    const bool is_text = build->worker[0] == '\0';
+    const struct cage_view view = is_text ? (struct cage_view){ .inside = build->folder, .user = build->user }
+        : build_view(build);
     enum error_code e = OK;
-    struct text_desk desk = { .build = b, .left = LESSON_SECONDS };
+    struct text_desk desk = { .build = build, .left = LESSON_SECONDS };
     const ssize_t bytes = readlink("/proc/self/exe", desk.program, sizeof desk.program - 1);
     desk.program[bytes > 0 ? bytes : 0] = '\0';
-    struct judge *j = share(sizeof *j);
+    struct judge *j = judge_share(sizeof *j);
     bool stop = false;
-    if (is_text) desk.request = share(sizeof *desk.request);
-    for (int i = 0; i < s->count && !e; i++) {
-        struct outcome *o = &s->outcome[i];
+    if (is_text) desk.request = judge_share(sizeof *desk.request);
+    for (int i = 0; i < score->count && !e; i++) {
+        struct outcome *o = &score->outcome[i];
         if (stop) {
             o->verdict = SKIPPED;
             continue;
         }
         const double computed = j->computed;
         memset(j, 0, sizeof *j);
-        j->computed = computed, j->lesson = s->lesson, j->check = o->check;
-        j->worker = is_text ? NULL : b->worker, j->view = &view, j->text = text, j->hidden = o->hidden;
+        j->computed = computed, j->lesson = score->lesson, j->check = o->check;
+        j->worker = is_text ? NULL : build->worker, j->view = &view, j->text = text, j->hidden = o->hidden;
         j->seed = o->hidden ? how->secret : how->seed, j->variant = how->variant;
         j->caged = !how->sanitize;
-        e = judge_one(s, o, j, &desk, err);
-        s->tenths += o->tenths;
+        e = judge_one(score, o, j, &desk, err);
+        score->tenths += o->tenths;
         stop = how->first_failure && o->verdict == FAILED;
-        if (how->after) how->after(how->context, s);
+        if (how->after) how->after(how->context, score);
     }
     munmap(j, sizeof *j);
     if (is_text) munmap(desk.request, sizeof *desk.request);
@@ -258,58 +263,60 @@ static enum error_code judge_all(struct score *s, const struct judging *how, con
 }
 
 /* No points at all: every check says why. */
-static void fail_all(struct score *s, const struct judging *how)
+static void fail_all(struct score *score, const struct judging *how)
 {
-    for (int i = 0; i < s->count; i++) {
-        s->outcome[i].verdict = GATED;
-        snprintf(s->outcome[i].said, sizeof s->outcome[i].said, "not tried");
+    for (int i = 0; i < score->count; i++) {
+        score->outcome[i].verdict = GATED;
+        snprintf(score->outcome[i].said, sizeof score->outcome[i].said, "not tried");
     }
-    if (how->after) how->after(how->context, s);
+    if (how->after) how->after(how->context, score);
 }
 
 /* Write a text into the folder of a build; lessons in C compile a program there instead. */
-static enum error_code take_text(struct build *b, struct score *s, const char *text, size_t bytes,
+static enum error_code take_text(struct build *build, struct score *score, const char *text, size_t bytes,
                                  const struct judging *how, struct error *err)
 {
     char name[PATH_MAX];
-    path_of(name, sizeof name, "in", s->lesson->file);
-    enum error_code e = build_open_text(b, how, err);
-    if (!e) e = build_put(b, name, text, bytes, err);
-    s->compiled = !e && strlen(text) == bytes;
-    if (!e && !s->compiled) snprintf(s->why_not, sizeof s->why_not, "it has a NUL character, and must be text\n");
+    path_of(name, sizeof name, "in", score->lesson->file);
+    enum error_code e = build_open_text(build, how, err);
+    if (!e) e = build_put(build, name, text, bytes, err);
+    score->compiled = !e && strlen(text) == bytes;
+    if (!e && !score->compiled)
+        snprintf(score->why_not, sizeof score->why_not, "it has a NUL character, and must be text\n");
     return e;
 }
 
-enum error_code judge_file(struct score *s, const struct lesson *l, const char *path, const struct judging *how,
-                           struct error *err)
+enum error_code judge_file(struct score *score, const struct lesson *lesson, const char *path,
+                           const struct judging *how, struct error *err)
 {
     struct build b;
     char *text = NULL;
     size_t bytes;
-    score_begin(s, l, how);
+    score_begin(score, lesson, how);
     int32_t user, group;
     enum error_code e = cage_user(how->user, &user, &group, err);
     if (e) return e;
     struct error why = { OK, "" };
     struct stat st;
     if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode)) {        /* a link may lead to what only the grader can read */
-        snprintf(s->why_not, sizeof s->why_not, "it must be a file, no link, folder or pipe\n");
-        fail_all(s, how);
+        snprintf(score->why_not, sizeof score->why_not, "it must be a file, no link, folder or pipe\n");
+        fail_all(score, how);
         return OK;
     }
     if (file_read_all(path, FILE_MOST, &text, &bytes, &why) != OK) {
-        snprintf(s->why_not, sizeof s->why_not, "%s\n", why.text);
-        fail_all(s, how);
+        snprintf(score->why_not, sizeof score->why_not, "%s\n", why.text);
+        fail_all(score, how);
         return OK;
     }
-    const bool kernels = lesson_has_kernels(l);
-    if (l->functions == NULL && !kernels) e = take_text(&b, s, text, bytes, how, err);
+    const bool kernels = lesson_has_kernels(lesson);
+    if (lesson->functions == NULL && !kernels) e = take_text(&b, score, text, bytes, how, err);
     else {
-        e = (kernels ? build_kernels : build_worker)(&b, l, text, bytes, how, s->why_not, sizeof s->why_not, err);
-        s->compiled = !e && b.worker[0] != 0;
+        e = (kernels ? build_kernels : build_worker)(&b, lesson, text, bytes, how, score->why_not,
+                                                     sizeof score->why_not, err);
+        score->compiled = !e && b.worker[0] != 0;
     }
-    if (s->compiled) e = judge_all(s, how, &b, text, err);
-    else if (!e) fail_all(s, how);
+    if (score->compiled) e = judge_all(score, how, &b, text, err);
+    else if (!e) fail_all(score, how);
     build_remove(&b);
     free(text);
     return e;

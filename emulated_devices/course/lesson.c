@@ -9,19 +9,19 @@
 
 const int COURSE_DEVICES[] = { 1, 2, 3, 4, 5, 7, 8, 0 };
 
-int lesson_number(const struct lesson *l) { return atoi(l->folder); }
+int lesson_number(const struct lesson *lesson) { return atoi(lesson->folder); }
 
-int lesson_points(const struct lesson *l)
+int lesson_points(const struct lesson *lesson)
 {
     int sum = 0;
-    for (const struct check *c = l->check; c->run; c++) sum += c->points;
+    for (const struct check *c = lesson->check; c->run; c++) sum += c->points;
     return sum;
 }
 
-bool lesson_has_kernels(const struct lesson *l)
+bool lesson_has_kernels(const struct lesson *lesson)
 {
-    const size_t n = strlen(l->file);
-    return l->functions == NULL && n > 3 && strcmp(l->file + n - 3, ".cu") == 0;
+    const size_t n = strlen(lesson->file);
+    return lesson->functions == NULL && n > 3 && strcmp(lesson->file + n - 3, ".cu") == 0;
 }
 
 const struct lesson *lesson_find(const char *word, struct error *err)
@@ -47,19 +47,20 @@ const struct lesson *lesson_find(const char *word, struct error *err)
     return NULL;
 }
 
-int lesson_choice(const struct lesson *l, const char *name, uint64_t variant)
+int lesson_choice(const struct lesson *lesson, const char *name, uint64_t variant)
 {
     char stream[120];
-    for (const struct vary *v = l->vary; v->name; v++) {
+    for (const struct vary *v = lesson->vary; v->name; v++) {
         if (strcmp(v->name, name) != 0) continue;
-        snprintf(stream, sizeof stream, "%s %s", l->folder, name);
+        snprintf(stream, sizeof stream, "%s %s", lesson->folder, name);
         return variant == 0 ? 0 : (int)(random_uniform(variant, random_stream(stream), 0) * v->choices);
     }
-    fprintf(stderr, "orrery: lesson %s has no choice %s\n", l->folder, name);
+    fprintf(stderr, "orrery: lesson %s has no choice %s\n", lesson->folder, name);
     abort();
 }
 
-int judge_choice(const struct judge *j, const char *name) { return lesson_choice(j->lesson, name, j->variant); }
+int judge_choice(const struct judge *judge, const char *name) { return lesson_choice(judge->lesson, name,
+                                                                                     judge->variant); }
 
 /* 0/0 has a sign on some processors, and reports are the same on all. */
 static void drop_signs_of_nan(char *text)
@@ -67,45 +68,45 @@ static void drop_signs_of_nan(char *text)
     for (char *at = text; (at = strstr(at, " -nan")) != NULL;) memmove(at + 1, at + 2, strlen(at + 2) + 1);
 }
 
-bool judge_fails(struct judge *j, const char *format, ...)
+bool judge_fails(struct judge *judge, const char *format, ...)
 {
     va_list list;
-    if (j->failed) return false;
-    j->failed = true;
+    if (judge->failed) return false;
+    judge->failed = true;
     va_start(list, format);
-    vsnprintf(j->said, sizeof j->said, format, list);
+    vsnprintf(judge->said, sizeof judge->said, format, list);
     va_end(list);
-    drop_signs_of_nan(j->said);
+    drop_signs_of_nan(judge->said);
     return false;
 }
 
 /* Inputs depend on the seed, the check and how many were drawn before. */
-static double draw(struct judge *j)
+static double lesson_draw(struct judge *judge)
 {
     char stream[120];
-    if (j->drawn == 0) {
-        snprintf(stream, sizeof stream, "%s %d %s", j->lesson->folder, j->check->part, j->check->name);
-        j->stream = random_stream(stream);
+    if (judge->drawn == 0) {
+        snprintf(stream, sizeof stream, "%s %d %s", judge->lesson->folder, judge->check->part, judge->check->name);
+        judge->stream = random_stream(stream);
     }
-    return random_uniform(j->seed, j->stream, j->drawn++);
+    return random_uniform(judge->seed, judge->stream, judge->drawn++);
 }
 
-int64_t judge_draw(struct judge *j, int64_t low, int64_t high)
+int64_t judge_draw(struct judge *judge, int64_t low, int64_t high)
 {
-    return low + (int64_t)(draw(j) * (double)(high - low + 1));
+    return low + (int64_t)(lesson_draw(judge) * (double)(high - low + 1));
 }
 
-void judge_whole(struct judge *j, float *x, int64_t count, int range)
+void judge_whole(struct judge *judge, float *x, int64_t count, int range)
 {
-    for (int64_t i = 0; i < count; i++) x[i] = (float)judge_draw(j, -range, range);
+    for (int64_t i = 0; i < count; i++) x[i] = (float)judge_draw(judge, -range, range);
 }
 
 /* 24 bits each, of sizes from 1/16 to 16: most additions round. */
-void judge_rough(struct judge *j, float *x, int64_t count)
+void judge_rough(struct judge *judge, float *x, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
         static const float size[] = { 0.0625f, 0.25f, 1, 4, 16 };
-        const double u = draw(j);
+        const double u = lesson_draw(judge);
         x[i] = (float)(2 * u - 1) * size[(int64_t)(u * 4096) % 5];
     }
 }

@@ -27,7 +27,7 @@ static const char *const may_use[] = {
     "copysignf", "cbrt", "cbrtf", NULL
 };
 
-static bool is_one_of(const char *name, const char *const *list)
+static bool object_is_one_of(const char *name, const char *const *list)
 {
     for (; *list; list++)
         if (strcmp(name, *list) == 0) return true;
@@ -37,49 +37,49 @@ static bool is_one_of(const char *name, const char *const *list)
 /* What is found, a line each. */
 struct finding { char *to; size_t size, used; int count; };
 
-static void find(struct finding *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void find(struct finding *f, const char *format, ...)
+static void object_find(struct finding *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void object_find(struct finding *finding, const char *format, ...)
 {
     va_list list;
-    f->count++;
-    if (f->used + 1 >= f->size || f->count > 12) return;
+    finding->count++;
+    if (finding->used + 1 >= finding->size || finding->count > 12) return;
     va_start(list, format);
-    const int n = vsnprintf(f->to + f->used, f->size - f->used, format, list);
+    const int n = vsnprintf(finding->to + finding->used, finding->size - finding->used, format, list);
     va_end(list);
-    f->used += n > 0 ? (size_t)n : 0;
-    if (f->used >= f->size) f->used = f->size - 1;
+    finding->used += n > 0 ? (size_t)n : 0;
+    if (finding->used >= finding->size) finding->used = finding->size - 1;
 }
 
 struct object { const char *bytes; size_t count; const Elf64_Ehdr *head; const Elf64_Shdr *section; int sections; };
 
-static bool is_inside(const struct object *o, uint64_t at, uint64_t bytes)
+static bool is_inside(const struct object *object, uint64_t at, uint64_t bytes)
 {
-    return at <= o->count && bytes <= o->count - at;
+    return at <= object->count && bytes <= object->count - at;
 }
 
-static bool open_object(struct object *o)
+static bool open_object(struct object *object)
 {
-    const Elf64_Ehdr *h = o->head = (const void *)o->bytes;
-    if (o->count < sizeof *h || memcmp(h->e_ident, ELFMAG, SELFMAG) != 0 || h->e_ident[EI_CLASS] != ELFCLASS64 ||
+    const Elf64_Ehdr *h = object->head = (const void *)object->bytes;
+    if (object->count < sizeof *h || memcmp(h->e_ident, ELFMAG, SELFMAG) != 0 || h->e_ident[EI_CLASS] != ELFCLASS64 ||
         h->e_type != ET_REL || h->e_shentsize != sizeof(Elf64_Shdr)) return false;
     if (h->e_shoff % sizeof h->e_shoff != 0 || h->e_shstrndx >= h->e_shnum ||
-        !is_inside(o, h->e_shoff, sizeof(Elf64_Shdr) * (uint64_t)h->e_shnum)) return false;
-    o->sections = h->e_shnum, o->section = (const void *)(o->bytes + h->e_shoff);
-    for (int i = 0; i < o->sections; i++) {
-        const Elf64_Shdr *s = &o->section[i];
-        if (s->sh_type != SHT_NOBITS && !is_inside(o, s->sh_offset, s->sh_size)) return false;
+        !is_inside(object, h->e_shoff, sizeof(Elf64_Shdr) * (uint64_t)h->e_shnum)) return false;
+    object->sections = h->e_shnum, object->section = (const void *)(object->bytes + h->e_shoff);
+    for (int i = 0; i < object->sections; i++) {
+        const Elf64_Shdr *s = &object->section[i];
+        if (s->sh_type != SHT_NOBITS && !is_inside(object, s->sh_offset, s->sh_size)) return false;
         if (s->sh_type == SHT_SYMTAB && s->sh_offset % sizeof h->e_shoff != 0) return false;
     }
     return true;
 }
 
 /* A name of a table of strings; "" if it is not there. */
-static const char *string_at(const struct object *o, uint32_t table, uint64_t at)
+static const char *string_at(const struct object *object, uint32_t table, uint64_t at)
 {
-    if (table >= (uint32_t)o->sections) return "";
-    const Elf64_Shdr *s = &o->section[table];
-    if (s->sh_type != SHT_STRTAB || at >= s->sh_size || o->bytes[s->sh_offset + s->sh_size - 1] != 0) return "";
-    return o->bytes + s->sh_offset + at;
+    if (table >= (uint32_t)object->sections) return "";
+    const Elf64_Shdr *s = &object->section[table];
+    if (s->sh_type != SHT_STRTAB || at >= s->sh_size || object->bytes[s->sh_offset + s->sh_size - 1] != 0) return "";
+    return object->bytes + s->sh_offset + at;
 }
 
 /* Sections that compilers make of a text in C, and what begins so: ".text.unlikely".  Others may be code for somebody
@@ -98,55 +98,58 @@ static bool is_usual(const char *name)
     return false;
 }
 
-static void look_at_sections(const struct object *o, struct finding *f)
+static void look_at_sections(const struct object *object, struct finding *finding)
 {
     uint64_t memory = 0;
-    for (int i = 0; i < o->sections; i++) {
-        const Elf64_Shdr *s = &o->section[i];
-        const char *name = string_at(o, o->head->e_shstrndx, s->sh_name);
+    for (int i = 0; i < object->sections; i++) {
+        const Elf64_Shdr *s = &object->section[i];
+        const char *name = string_at(object, object->head->e_shstrndx, s->sh_name);
         if (s->sh_type == SHT_INIT_ARRAY || s->sh_type == SHT_FINI_ARRAY || s->sh_type == SHT_PREINIT_ARRAY ||
             strncmp(name, ".init", 5) == 0 || strncmp(name, ".fini", 5) == 0 || strncmp(name, ".ctors", 6) == 0 ||
             strncmp(name, ".dtors", 6) == 0 || strncmp(name, ".preinit", 8) == 0)
-            find(f, "it has code that runs before or after the function that is called (section %.40s)\n",
-                 printable(name).text);
+            object_find(finding, "it has code that runs before or after the function that is called (section %.40s)\n",
+                        printable(name).text);
         else if (!is_usual(name))
-            find(f, "it has a section %.40s, which is not of a text in C\n", printable(name).text);
+            object_find(finding, "it has a section %.40s, which is not of a text in C\n", printable(name).text);
         if ((s->sh_flags & SHF_WRITE) && (s->sh_flags & SHF_EXECINSTR))
-            find(f, "it has memory that can be written and executed (section %.40s)\n", printable(name).text);
+            object_find(finding, "it has memory that can be written and executed (section %.40s)\n",
+                        printable(name).text);
         if ((s->sh_flags & SHF_WRITE) && (s->sh_flags & SHF_ALLOC))
             memory += s->sh_size < OBJECT_MOST ? s->sh_size : OBJECT_MOST;
     }
     if (memory > STATIC_MOST)
-        find(f, "it has %llu bytes of static and global variables, %d are allowed: use allocate()\n",
-             (unsigned long long)memory, STATIC_MOST);
+        object_find(finding, "it has %llu bytes of static and global variables, %d are allowed: use allocate()\n",
+                    (unsigned long long)memory, STATIC_MOST);
 }
 
-static void look_at_symbol(const struct object *o, const Elf64_Shdr *table, const Elf64_Sym *s,
-                           const char *const *may_define, struct finding *f)
+static void look_at_symbol(const struct object *object, const Elf64_Shdr *table, const Elf64_Sym *s,
+                           const char *const *may_define, struct finding *finding)
 {
-    const char *name = string_at(o, table->sh_link, s->st_name);
+    const char *name = string_at(object, table->sh_link, s->st_name);
     const int binding = ELF64_ST_BIND(s->st_info), type = ELF64_ST_TYPE(s->st_info);
-    if (type == STT_GNU_IFUNC) find(f, "%.60s is chosen when the program starts: not allowed\n", printable(name).text);
+    if (type == STT_GNU_IFUNC)
+        object_find(finding, "%.60s is chosen when the program starts: not allowed\n", printable(name).text);
     if (binding == STB_LOCAL || name[0] == 0) return;
     if (s->st_shndx == SHN_UNDEF) {
-        if (!is_one_of(name, may_use) && !is_one_of(name, may_define))
-            find(f, "it uses %.60s, which is neither in course.h nor in math.h: it cannot be called here\n",
-                 printable(name).text);
-    } else if (!is_one_of(name, may_define))
-        find(f, "it defines %.60s, which the lesson does not ask for: write `static` in front of it\n",
-             printable(name).text);
+        if (!object_is_one_of(name, may_use) && !object_is_one_of(name, may_define))
+            object_find(finding,
+                        "it uses %.60s, which is neither in course.h nor in math.h: it cannot be called here\n",
+                        printable(name).text);
+    } else if (!object_is_one_of(name, may_define))
+        object_find(finding, "it defines %.60s, which the lesson does not ask for: write `static` in front of it\n",
+                    printable(name).text);
 }
 
 /* Whether a function of this name is there for others to call. */
-static bool defines(const struct object *o, const char *name)
+static bool defines(const struct object *object, const char *name)
 {
-    for (int i = 0; i < o->sections; i++) {
-        const Elf64_Shdr *t = &o->section[i];
+    for (int i = 0; i < object->sections; i++) {
+        const Elf64_Shdr *t = &object->section[i];
         if (t->sh_type != SHT_SYMTAB || t->sh_entsize != sizeof(Elf64_Sym)) continue;
-        const Elf64_Sym *s = (const void *)(o->bytes + t->sh_offset);
+        const Elf64_Sym *s = (const void *)(object->bytes + t->sh_offset);
         for (uint64_t k = 1; k < t->sh_size / sizeof *s; k++)
             if (s[k].st_shndx != SHN_UNDEF && ELF64_ST_BIND(s[k].st_info) != STB_LOCAL &&
-                strcmp(string_at(o, t->sh_link, s[k].st_name), name) == 0) return true;
+                strcmp(string_at(object, t->sh_link, s[k].st_name), name) == 0) return true;
     }
     return false;
 }
@@ -159,11 +162,11 @@ bool object_is_fine(const char *path, const char *const *must_define, char *why,
     char *bytes = NULL;
     why[0] = 0;
     if (file_read_all(path, OBJECT_MOST, &bytes, &o.count, &err) != OK) {
-        find(&f, "what was compiled cannot be read: %s\n", err.text);
+        object_find(&f, "what was compiled cannot be read: %s\n", err.text);
         return false;
     }
     o.bytes = bytes;
-    if (!open_object(&o)) find(&f, "what was compiled is no object file of this machine\n");
+    if (!open_object(&o)) object_find(&f, "what was compiled is no object file of this machine\n");
     else {
         look_at_sections(&o, &f);
         for (int i = 0; i < o.sections; i++) {
@@ -173,7 +176,7 @@ bool object_is_fine(const char *path, const char *const *must_define, char *why,
             for (uint64_t k = 1; k < t->sh_size / sizeof *s; k++) look_at_symbol(&o, t, &s[k], must_define, &f);
         }
         for (const char *const *name = must_define; *name; name++)
-            if (!defines(&o, *name)) find(&f, "it does not define %s, which the lesson asks for\n", *name);
+            if (!defines(&o, *name)) object_find(&f, "it does not define %s, which the lesson asks for\n", *name);
     }
     free(bytes);
     return f.count == 0;

@@ -16,19 +16,19 @@ enum { RUN_MEGABYTES = 192 };
 /* Bytes that all devices of the run hold here for their workers: messages on their way, blocks, operands. */
 static uint64_t held;
 
-static void hold(struct desk *k, uint64_t bytes)
+static void serve_requests_hold(struct desk *desk, uint64_t bytes)
 {
     held += bytes;
     if (held > (uint64_t)RUN_MEGABYTES << 20)
-        desk_end(k, RUN_BROKEN, "there is no memory for %llu bytes: all devices of a run have %d MiB for messages "
+        desk_end(desk, RUN_BROKEN, "there is no memory for %llu bytes: all devices of a run have %d MiB for messages "
                   "that nobody has received, and for allocate()", (unsigned long long)bytes, RUN_MEGABYTES);
 }
 
-static void *memory(struct desk *k, uint64_t bytes)
+static void *memory(struct desk *desk, uint64_t bytes)
 {
-    hold(k, bytes);
+    serve_requests_hold(desk, bytes);
     void *p = bytes <= WORKER_POOL ? calloc(1, bytes + 1) : NULL;
-    if (p == NULL) desk_end(k, RUN_BROKEN, "there is no memory for %llu bytes", (unsigned long long)bytes);
+    if (p == NULL) desk_end(desk, RUN_BROKEN, "there is no memory for %llu bytes", (unsigned long long)bytes);
     return p;
 }
 
@@ -40,251 +40,264 @@ static void give_memory(void *p, uint64_t bytes)
 
 /* ---- what happened ----------------------------------------------------------------------------------------------- */
 
-static void note(struct desk *k, enum event_kind kind, int peer, uint64_t bytes, picoseconds from)
+static void serve_requests_note(struct desk *desk, enum event_kind kind, int peer, uint64_t bytes, picoseconds from)
 {
-    struct trial *r = k->run;
+    struct trial *r = desk->run;
     if (r->events == RUN_EVENTS) return;
-    r->event[r->events++] = (struct event){ (int32_t)kind, k->rank, peer, bytes, from, k->device->clock.now };
+    r->event[r->events++] = (struct event){ (int32_t)kind, desk->rank, peer, bytes, from, desk->device->clock.now };
 }
 
-static void doing(struct desk *k, enum waiting what, int peer, uint64_t bytes)
+static void doing(struct desk *desk, enum waiting what, int peer, uint64_t bytes)
 {
-    k->own->doing = (int32_t)what, k->own->peer = peer, k->own->waits_bytes = bytes;
+    desk->own->doing = (int32_t)what, desk->own->peer = peer, desk->own->waits_bytes = bytes;
 }
 
 /* ---- requests ---------------------------------------------------------------------------------------------------- */
 
-static struct group *group_asked(struct desk *k, const struct request *q, bool with_peer)
+static struct group *group_asked(struct desk *desk, const struct request *request, bool with_peer)
 {
-    if (q->group < 0 || q->group >= k->groups || !k->in[q->group]) desk_forged(k);
-    struct group *g = &k->group[q->group];
-    if (with_peer && (q->peer < 0 || q->peer >= g->size || q->peer == g->rank)) desk_forged(k);
+    if (request->group < 0 || request->group >= desk->groups || !desk->in[request->group]) desk_forged(desk);
+    struct group *g = &desk->group[request->group];
+    if (with_peer && (request->peer < 0 || request->peer >= g->size || request->peer == g->rank)) desk_forged(desk);
     return g;
 }
 
-static void start_message(struct desk *k, const struct request *q)
+static void start_message(struct desk *desk, const struct request *request)
 {
-    struct group *g = group_asked(k, q, true);
-    struct exchange *x = &k->exchange[q->group];
-    const bool sending = q->kind == ASK_SEND;
-    if (q->number < 0 || q->number >= WORKER_MESSAGES || k->mail[q->number].used || (sending && q->payload != q->bytes))
-        desk_forged(k);
-    void *data = memory(k, q->bytes);
-    if (sending) desk_hear(k, data, q->bytes);
-    k->mail[q->number].used = true, k->mail[q->number].sending = sending, k->mail[q->number].data = data;
-    k->mail[q->number].bytes = q->bytes, k->mail[q->number].peer = g->member[q->peer];
-    k->mail[q->number].both = q->a != 0;
-    if (sending) note(k, EVENT_SEND, g->member[q->peer], q->bytes, k->device->clock.now);
-    k->mail[q->number].message = sending ? message_send(x, q->peer, data, q->bytes)
-                                         : message_receive(x, q->peer, data, q->bytes);
+    struct group *g = group_asked(desk, request, true);
+    struct exchange *x = &desk->exchange[request->group];
+    const bool sending = request->kind == ASK_SEND;
+    if (request->number < 0 || request->number >= WORKER_MESSAGES || desk->mail[request->number].used
+        || (sending && request->payload != request->bytes)) desk_forged(desk);
+    void *data = memory(desk, request->bytes);
+    if (sending) desk_hear(desk, data, request->bytes);
+    desk->mail[request->number].used = true, desk->mail[request->number].sending = sending,
+        desk->mail[request->number].data = data;
+    desk->mail[request->number].bytes = request->bytes, desk->mail[request->number].peer = g->member[request->peer];
+    desk->mail[request->number].both = request->a != 0;
+    if (sending) serve_requests_note(desk, EVENT_SEND, g->member[request->peer], request->bytes,
+                                     desk->device->clock.now);
+    desk->mail[request->number].message = sending ? message_send(x, request->peer, data, request->bytes)
+                                         : message_receive(x, request->peer, data, request->bytes);
 }
 
 /* "send over all devices: device 1 expected 8 bytes from device 0, which sent 4", as the student's call. */
-static void wrong_message(struct desk *k, const struct request *q, const struct error *err)
+static void wrong_message(struct desk *desk, const struct request *request, const struct error *err)
 {
     const char *size = strstr(err->text, "expected ");
-    if (size == NULL) desk_end(k, RUN_MISUSED, "%s", err->text);
-    desk_end(k, RUN_MISUSED, "%s %s bytes", k->mail[q->number].both ? "exchange_both" : "message_receive", size);
+    if (size == NULL) desk_end(desk, RUN_MISUSED, "%s", err->text);
+    desk_end(desk, RUN_MISUSED, "%s %s bytes", desk->mail[request->number].both ? "exchange_both"
+             : "message_receive", size);
 }
 
-static void wait_message(struct desk *k, const struct request *q)
+static void wait_message(struct desk *desk, const struct request *request)
 {
     struct error err = { OK, "" };
-    if (q->number < 0 || q->number >= WORKER_MESSAGES || !k->mail[q->number].used) desk_forged(k);
-    const bool sending = k->mail[q->number].sending;
-    const uint64_t bytes = k->mail[q->number].bytes;
-    const int peer = k->mail[q->number].peer;
-    const picoseconds from = k->device->clock.now;
-    doing(k, sending ? WAITS_TO_SEND : WAITS_TO_RECEIVE, peer, bytes);
-    if (message_wait(k->comm, k->mail[q->number].message, &err) != OK) wrong_message(k, q, &err);
-    doing(k, NOT_WAITING, 0, 0);
-    if (!sending) note(k, EVENT_RECEIVE, peer, bytes, from);
-    desk_answer(k, 0, k->mail[q->number].data, sending ? 0 : bytes);
-    give_memory(k->mail[q->number].data, bytes);
-    k->mail[q->number].used = false;
+    if (request->number < 0 || request->number >= WORKER_MESSAGES || !desk->mail[request->number].used)
+        desk_forged(desk);
+    const bool sending = desk->mail[request->number].sending;
+    const uint64_t bytes = desk->mail[request->number].bytes;
+    const int peer = desk->mail[request->number].peer;
+    const picoseconds from = desk->device->clock.now;
+    doing(desk, sending ? WAITS_TO_SEND : WAITS_TO_RECEIVE, peer, bytes);
+    if (message_wait(desk->comm, desk->mail[request->number].message, &err) != OK) wrong_message(desk, request, &err);
+    doing(desk, NOT_WAITING, 0, 0);
+    if (!sending) serve_requests_note(desk, EVENT_RECEIVE, peer, bytes, from);
+    desk_answer(desk, 0, desk->mail[request->number].data, sending ? 0 : bytes);
+    give_memory(desk->mail[request->number].data, bytes);
+    desk->mail[request->number].used = false;
 }
 
-static void take_block(struct desk *k, const struct request *q)
+static void take_block(struct desk *desk, const struct request *request)
 {
-    if (q->number < 0 || q->number >= WORKER_MESSAGES || k->block[q->number] || q->bytes > WORKER_POOL) desk_forged(k);
-    hold(k, q->bytes);
-    k->block[q->number] = arena_alloc(&k->device->arena, ACTIVATIONS, q->bytes), k->block_bytes[q->number] = q->bytes;
-    if (k->block[q->number] == NULL) desk_end(k, RUN_BROKEN, "there is no memory for the devices");
+    if (request->number < 0 || request->number >= WORKER_MESSAGES || desk->block[request->number]
+        || request->bytes > WORKER_POOL) desk_forged(desk);
+    serve_requests_hold(desk, request->bytes);
+    desk->block[request->number] = arena_alloc(&desk->device->arena, ACTIVATIONS, request->bytes),
+        desk->block_bytes[request->number] = request->bytes;
+    if (desk->block[request->number] == NULL) desk_end(desk, RUN_BROKEN, "there is no memory for the devices");
 }
 
-static void give_block(struct desk *k, const struct request *q)
+static void give_block(struct desk *desk, const struct request *request)
 {
-    if (q->number < 0 || q->number >= WORKER_MESSAGES || k->block[q->number] == NULL) desk_forged(k);
-    arena_free(&k->device->arena, k->block[q->number]), held -= k->block_bytes[q->number];
-    k->block[q->number] = NULL;
+    if (request->number < 0 || request->number >= WORKER_MESSAGES || desk->block[request->number] == NULL)
+        desk_forged(desk);
+    arena_free(&desk->device->arena, desk->block[request->number]), held -= desk->block_bytes[request->number];
+    desk->block[request->number] = NULL;
 }
 
 /* The worker has added; here is what it takes. */
-static void add(struct desk *k, const struct request *q)
+static void serve_requests_add(struct desk *desk, const struct request *request)
 {
-    if (q->a < 0 || q->a > WORKER_POOL / 4) desk_forged(k);
-    const picoseconds from = k->device->clock.now;
-    void *zeros = memory(k, 4 * (uint64_t)q->a), *more = memory(k, 4 * (uint64_t)q->a);
-    reduce_local(&k->exchange[0], SUM, F32, zeros, more, q->a);
-    k->own->additions += (uint64_t)q->a;
-    give_memory(zeros, 4 * (uint64_t)q->a), give_memory(more, 4 * (uint64_t)q->a);
-    note(k, EVENT_COMPUTE, 0, 4 * (uint64_t)q->a, from);
+    if (request->a < 0 || request->a > WORKER_POOL / 4) desk_forged(desk);
+    const picoseconds from = desk->device->clock.now;
+    void *zeros = memory(desk, 4 * (uint64_t)request->a), *more = memory(desk, 4 * (uint64_t)request->a);
+    reduce_local(&desk->exchange[0], SUM, F32, zeros, more, request->a);
+    desk->own->additions += (uint64_t)request->a;
+    give_memory(zeros, 4 * (uint64_t)request->a), give_memory(more, 4 * (uint64_t)request->a);
+    serve_requests_note(desk, EVENT_COMPUTE, 0, 4 * (uint64_t)request->a, from);
 }
 
-static void compute(struct desk *k, const struct request *q)
+static void serve_requests_compute(struct desk *desk, const struct request *request)
 {
-    const picoseconds from = k->device->clock.now;
+    const picoseconds from = desk->device->clock.now;
     for (int i = 0; i < 2; i++)
-        if (!(q->real[i] >= 0 && q->real[i] < 1e15)) desk_end(k, RUN_MISUSED, "work: %g is no number of operations or "
-                                                             "bytes", q->real[i]);
-    device_charge(k->device, "work", (struct op_cost){ .flops = q->real[0], .bytes = q->real[1] });
-    note(k, EVENT_COMPUTE, 0, 0, from);
+        if (!(request->real[i] >= 0 && request->real[i] < 1e15))
+            desk_end(desk, RUN_MISUSED, "work: %g is no number of operations or "
+                                                             "bytes", request->real[i]);
+    device_charge(desk->device, "work", (struct op_cost){ .flops = request->real[0], .bytes = request->real[1] });
+    serve_requests_note(desk, EVENT_COMPUTE, 0, 0, from);
 }
 
-static void make_group(struct desk *k, const struct request *q)
+static void make_group(struct desk *desk, const struct request *request)
 {
     int32_t list[WORKER_MOST_DEVICES];
-    int ranks[WORKER_MOST_DEVICES], size = (int)(q->payload / sizeof *list);
+    int ranks[WORKER_MOST_DEVICES], size = (int)(request->payload / sizeof *list);
     struct error err = { OK, "" };
-    if (q->payload > sizeof list || size < 1) desk_forged(k);
-    if (k->groups == GROUPS) desk_end(k, RUN_MISUSED, "group_of: more than %d groups", GROUPS);
-    desk_hear(k, list, q->payload);
+    if (request->payload > sizeof list || size < 1) desk_forged(desk);
+    if (desk->groups == GROUPS) desk_end(desk, RUN_MISUSED, "group_of: more than %d groups", GROUPS);
+    desk_hear(desk, list, request->payload);
     for (int i = 0; i < size; i++) {
         ranks[i] = list[i];
-        if (ranks[i] < 0 || ranks[i] >= k->run->devices)
-            desk_end(k, RUN_MISUSED, "group_of: there is no device %d among %d", ranks[i], k->run->devices);
+        if (ranks[i] < 0 || ranks[i] >= desk->run->devices)
+            desk_end(desk, RUN_MISUSED, "group_of: there is no device %d among %d", ranks[i], desk->run->devices);
         for (int j = 0; j < i; j++)
-            if (ranks[j] == ranks[i]) desk_end(k, RUN_MISUSED, "group_of: device %d is in it twice", ranks[i]);
+            if (ranks[j] == ranks[i]) desk_end(desk, RUN_MISUSED, "group_of: device %d is in it twice", ranks[i]);
     }
-    const int i = k->groups;
-    desk_must(k, group_of(&k->group[i], k->comm, ranks, size, TRAFFIC_OTHER, 0, &err), &err);
-    k->exchange[i] = exchange_begin(&k->group[i], POINT_TO_POINT);
-    k->in[i] = true, k->groups++;
-    desk_answer(k, i, NULL, 0);
+    const int i = desk->groups;
+    desk_must(desk, group_of(&desk->group[i], desk->comm, ranks, size, TRAFFIC_OTHER, 0, &err), &err);
+    desk->exchange[i] = exchange_begin(&desk->group[i], POINT_TO_POINT);
+    desk->in[i] = true, desk->groups++;
+    desk_answer(desk, i, NULL, 0);
 }
 
 static const enum operation operations[] = { ALLREDUCE, REDUCE_SCATTER, ALLGATHER, BROADCAST, ALLTOALL };
 
 /* Once all members have said what they ask for, member 0 compares, and lets the others go on. */
-static void meet(struct desk *k, struct group *g)
+static void serve_requests_meet(struct desk *desk, struct group *group)
 {
-    struct exchange x = exchange_begin(g, CONTROL);
+    struct exchange x = exchange_begin(group, CONTROL);
     struct error err = { OK, "" };
     char why[RUN_TEXT], go = 0;
-    for (int m = 1; m < g->size && g->rank == 0; m++)
-        desk_must(k, exchange_both(&x, -1, NULL, 0, m, &go, 1, &err), &err);
-    if (g->rank == 0 && !collectives_alike(k->run, g->member, g->size, why, sizeof why)) desk_end_together(k, why);
-    for (int m = 1; m < g->size && g->rank == 0; m++)
-        desk_must(k, exchange_both(&x, m, &go, 1, -1, NULL, 0, &err), &err);
-    if (g->rank == 0) return;
-    desk_must(k, exchange_both(&x, 0, &go, 1, -1, NULL, 0, &err), &err);
-    desk_must(k, exchange_both(&x, -1, NULL, 0, 0, &go, 1, &err), &err);
+    for (int m = 1; m < group->size && group->rank == 0; m++)
+        desk_must(desk, exchange_both(&x, -1, NULL, 0, m, &go, 1, &err), &err);
+    if (group->rank == 0 && !collectives_alike(desk->run, group->member, group->size, why, sizeof why))
+        desk_end_together(desk, why);
+    for (int m = 1; m < group->size && group->rank == 0; m++)
+        desk_must(desk, exchange_both(&x, m, &go, 1, -1, NULL, 0, &err), &err);
+    if (group->rank == 0) return;
+    desk_must(desk, exchange_both(&x, 0, &go, 1, -1, NULL, 0, &err), &err);
+    desk_must(desk, exchange_both(&x, -1, NULL, 0, 0, &go, 1, &err), &err);
 }
 
-static void remember(struct desk *k, const struct request *q, const int64_t *counts, int size)
+static void serve_requests_remember(struct desk *desk, const struct request *request, const int64_t *counts, int size)
 {
-    struct asked_collective *a = &k->own->asked;
-    *a = (struct asked_collective){ .kind = q->number, .root = q->peer, .count = q->a };
+    struct asked_collective *a = &desk->own->asked;
+    *a = (struct asked_collective){ .kind = request->number, .root = request->peer, .count = request->a };
     for (int m = 0; m < size && counts; m++) a->give[m] = counts[m], a->take[m] = counts[size + m];
 }
 
-static void do_collective(struct desk *k, const struct request *q)
+static void do_collective(struct desk *desk, const struct request *request)
 {
-    struct group *g = group_asked(k, q, false);
+    struct group *g = group_asked(desk, request, false);
     struct error err = { OK, "" };
-    struct collective c = { .count = q->a, .dtype = F32, .reduction = SUM, .root = q->peer };
+    struct collective c = { .count = request->a, .dtype = F32, .reduction = SUM, .root = request->peer };
     int64_t ins, outs;
-    if (q->number < 0 || q->number > DO_ALL_TO_ALL || q->peer < 0 || q->peer >= g->size || q->a < 0 ||
-        q->a > WORKER_POOL / 4) desk_forged(k);
-    const enum operation op = operations[q->number];
+    if (request->number < 0 || request->number > DO_ALL_TO_ALL || request->peer < 0 || request->peer >= g->size
+        || request->a < 0 || request->a > WORKER_POOL / 4) desk_forged(desk);
+    const enum operation op = operations[request->number];
     const uint64_t head = op == ALLTOALL ? 16 * (uint64_t)g->size : 0;
-    if (q->payload < head || q->payload > WORKER_POOL) desk_forged(k);
-    int64_t *counts = memory(k, head);
-    desk_hear(k, counts, head);
+    if (request->payload < head || request->payload > WORKER_POOL) desk_forged(desk);
+    int64_t *counts = memory(desk, head);
+    desk_hear(desk, counts, head);
     if (head > 0) c.counts = counts, c.recvcounts = counts + g->size;
-    for (int i = 0; head > 0 && i < 2 * g->size; i++) if (counts[i] < 0 || counts[i] > WORKER_POOL / 4) desk_forged(k);
+    for (int i = 0; head > 0 && i < 2 * g->size; i++)
+        if (counts[i] < 0 || counts[i] > WORKER_POOL / 4) desk_forged(desk);
     collective_extents(op, &c, g->rank, g->size, &ins, &outs);
-    if (op == BROADCAST && g->rank != q->peer) ins = 0;
-    if (q->payload != head + 4 * (uint64_t)ins) desk_forged(k);
-    void *in = memory(k, q->payload - head), *out = memory(k, 4 * (uint64_t)outs);
-    desk_hear(k, in, q->payload - head);
+    if (op == BROADCAST && g->rank != request->peer) ins = 0;
+    if (request->payload != head + 4 * (uint64_t)ins) desk_forged(desk);
+    void *in = memory(desk, request->payload - head), *out = memory(desk, 4 * (uint64_t)outs);
+    desk_hear(desk, in, request->payload - head);
     c.in = in, c.out = out;
-    if (op == BROADCAST || op == ALLREDUCE) memcpy(out, in, (size_t)(q->payload - head)), c.in = out;
-    const picoseconds from = k->device->clock.now;
-    remember(k, q, c.counts, g->size);
-    doing(k, WAITS_IN_COLLECTIVE, q->number, 4 * (uint64_t)q->a);
-    meet(k, g);
-    desk_must(k, collective_run(g, op, NULL, &c, &err), &err);
-    doing(k, NOT_WAITING, 0, 0);
-    k->own->collectives++;
-    note(k, EVENT_COLLECTIVE, q->number, 4 * (uint64_t)q->a, from);
-    desk_answer(k, 0, out, 4 * (uint64_t)outs);
-    give_memory(in, q->payload - head), give_memory(out, 4 * (uint64_t)outs), give_memory(counts, head);
+    if (op == BROADCAST || op == ALLREDUCE) memcpy(out, in, (size_t)(request->payload - head)), c.in = out;
+    const picoseconds from = desk->device->clock.now;
+    serve_requests_remember(desk, request, c.counts, g->size);
+    doing(desk, WAITS_IN_COLLECTIVE, request->number, 4 * (uint64_t)request->a);
+    serve_requests_meet(desk, g);
+    desk_must(desk, collective_run(g, op, NULL, &c, &err), &err);
+    doing(desk, NOT_WAITING, 0, 0);
+    desk->own->collectives++;
+    serve_requests_note(desk, EVENT_COLLECTIVE, request->number, 4 * (uint64_t)request->a, from);
+    desk_answer(desk, 0, out, 4 * (uint64_t)outs);
+    give_memory(in, request->payload - head), give_memory(out, 4 * (uint64_t)outs), give_memory(counts, head);
 }
 
-static void use_stream(struct desk *k, const struct request *q)
+static void use_stream(struct desk *desk, const struct request *request)
 {
-    struct clock *c = &k->device->clock;
-    if (q->number == 2 && k->apart) desk_end(k, RUN_MISUSED, "stream_join before stream_end");
-    k->unjoined = q->number != 2;
-    if (q->number == 2) clock_join(c, COMMUNICATION);
-    else if (q->number == (k->apart ? 1 : 0)) {
-        k->apart = q->number == 0;
-        if (k->apart) clock_begin(c, COMMUNICATION);
+    struct clock *c = &desk->device->clock;
+    if (request->number == 2 && desk->apart) desk_end(desk, RUN_MISUSED, "stream_join before stream_end");
+    desk->unjoined = request->number != 2;
+    if (request->number == 2) clock_join(c, COMMUNICATION);
+    else if (request->number == (desk->apart ? 1 : 0)) {
+        desk->apart = request->number == 0;
+        if (desk->apart) clock_begin(c, COMMUNICATION);
         else clock_end(c);
-    } else desk_end(k, RUN_MISUSED, k->apart ? "stream_begin after stream_begin" : "stream_end without stream_begin");
+    } else desk_end(desk, RUN_MISUSED, desk->apart ? "stream_begin after stream_begin"
+                    : "stream_end without stream_begin");
 }
 
-static void take_line(struct desk *k, const struct request *q)
+static void take_line(struct desk *desk, const struct request *request)
 {
     char text[201] = "";
-    if (q->payload > 200) desk_forged(k);
-    desk_hear(k, text, q->payload);
-    const size_t used = strlen(k->run->lines);
-    if (used < sizeof k->run->lines - 1)
-        snprintf(k->run->lines + used, sizeof k->run->lines - used, "device %d says: %s\n", k->rank, text);
+    if (request->payload > 200) desk_forged(desk);
+    desk_hear(desk, text, request->payload);
+    const size_t used = strlen(desk->run->lines);
+    if (used < sizeof desk->run->lines - 1)
+        snprintf(desk->run->lines + used, sizeof desk->run->lines - used, "device %d says: %s\n", desk->rank, text);
 }
 
-static void take_misuse(struct desk *k, const struct request *q)
+static void take_misuse(struct desk *desk, const struct request *request)
 {
     char text[301] = "";
-    if (q->payload > 300) desk_forged(k);
-    desk_hear(k, text, q->payload);
-    desk_end(k, RUN_MISUSED, "%s", text);
+    if (request->payload > 300) desk_forged(desk);
+    desk_hear(desk, text, request->payload);
+    desk_end(desk, RUN_MISUSED, "%s", text);
 }
 
-static void take_results(struct desk *k, const struct request *q)
+static void take_results(struct desk *desk, const struct request *request)
 {
     uint64_t sum = 0;
-    if (k->apart) desk_end(k, RUN_MISUSED, "the function returned after stream_begin: stream_end() is missing");
-    if (k->unjoined)
-        desk_end(k, RUN_MISUSED, "the function returned while a stream was still working: stream_join() is missing");
-    for (int i = 0; i < WORKER_BUFFERS; i++) sum += k->own->buffer[i].way & BUFFER_OUT ? k->own->buffer[i].bytes : 0;
-    if (q->payload != sum) desk_forged(k);
+    if (desk->apart) desk_end(desk, RUN_MISUSED, "the function returned after stream_begin: stream_end() is missing");
+    if (desk->unjoined)
+        desk_end(desk, RUN_MISUSED, "the function returned while a stream was still working: stream_join() is missing");
     for (int i = 0; i < WORKER_BUFFERS; i++)
-        if (k->own->buffer[i].way & BUFFER_OUT) desk_hear(k, k->own->buffer[i].data, k->own->buffer[i].bytes);
-    k->own->result = q->a, k->own->real = q->real[0];
+        sum += desk->own->buffer[i].way & BUFFER_OUT ? desk->own->buffer[i].bytes : 0;
+    if (request->payload != sum) desk_forged(desk);
+    for (int i = 0; i < WORKER_BUFFERS; i++)
+        if (desk->own->buffer[i].way & BUFFER_OUT)
+            desk_hear(desk, desk->own->buffer[i].data, desk->own->buffer[i].bytes);
+    desk->own->result = request->a, desk->own->real = request->real[0];
 }
 
-void desk_serve(struct desk *k)
+void desk_serve(struct desk *desk)
 {
     for (struct request q;;) {
-        desk_hear(k, &q, sizeof q);
+        desk_hear(desk, &q, sizeof q);
         switch ((enum request_kind)q.kind) {
-        case ASK_SEND: case ASK_RECEIVE: start_message(k, &q); break;
-        case ASK_WAIT: wait_message(k, &q); break;
-        case ASK_ALLOCATE: take_block(k, &q); break;
-        case ASK_RELEASE: give_block(k, &q); break;
-        case ASK_ADD: add(k, &q); break;
-        case ASK_WORK: compute(k, &q); break;
-        case ASK_TIME: desk_answer(k, k->device->clock.now, NULL, 0); break;
-        case ASK_GROUP: make_group(k, &q); break;
-        case ASK_COLLECTIVE: do_collective(k, &q); break;
-        case ASK_STREAM: use_stream(k, &q); break;
-        case ASK_SAY: take_line(k, &q); break;
-        case ASK_MISUSE: take_misuse(k, &q); break;
-        case ASK_DONE: take_results(k, &q); return;
-        default: desk_forged(k);
+        case ASK_SEND: case ASK_RECEIVE: start_message(desk, &q); break;
+        case ASK_WAIT: wait_message(desk, &q); break;
+        case ASK_ALLOCATE: take_block(desk, &q); break;
+        case ASK_RELEASE: give_block(desk, &q); break;
+        case ASK_ADD: serve_requests_add(desk, &q); break;
+        case ASK_WORK: serve_requests_compute(desk, &q); break;
+        case ASK_TIME: desk_answer(desk, desk->device->clock.now, NULL, 0); break;
+        case ASK_GROUP: make_group(desk, &q); break;
+        case ASK_COLLECTIVE: do_collective(desk, &q); break;
+        case ASK_STREAM: use_stream(desk, &q); break;
+        case ASK_SAY: take_line(desk, &q); break;
+        case ASK_MISUSE: take_misuse(desk, &q); break;
+        case ASK_DONE: take_results(desk, &q); return;
+        default: desk_forged(desk);
         }
     }
 }

@@ -25,56 +25,56 @@ static const char *const never[] = { "asm", "__asm", "__asm__", "__has_include",
 struct reader { const char *at; int number; };          /* number: of the line that `at` is in */
 
 /* The next character; 0: the end. */
-static char next_char(struct reader *r)
+static char next_char(struct reader *reader)
 {
     for (;;) {
-        if (*r->at == '\r') {
-            r->at++;
+        if (*reader->at == '\r') {
+            reader->at++;
             continue;
         }
-        const char *end = r->at;
+        const char *end = reader->at;
         if (*end == '\\')
             for (end++; *end == ' ' || *end == '\t' || *end == '\v' || *end == '\f' || *end == '\r';) end++;
-        if (end == r->at || *end != '\n') break;
-        r->at = end + 1, r->number++;                   /* blanks before the end of the line do not matter */
+        if (end == reader->at || *end != '\n') break;
+        reader->at = end + 1, reader->number++;                   /* blanks before the end of the line do not matter */
     }
-    const char c = *r->at;
-    if (c) r->at++;
-    r->number += c == '\n';
+    const char c = *reader->at;
+    if (c) reader->at++;
+    reader->number += c == '\n';
     return c;
 }
 
-static char peek_char(const struct reader *r)
+static char peek_char(const struct reader *reader)
 {
-    struct reader copy = *r;
+    struct reader copy = *reader;
     return next_char(&copy);
 }
 
 static bool continues_name(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
 /* The next line, as a compiler sees it.  @return NULL, or what is wrong with it. */
-static const char *read_line(struct reader *r, char line[LINE])
+static const char *source_read_line(struct reader *reader, char line[LINE])
 {
     enum { CODE, COMMENT, LINE_COMMENT } in = CODE;
     char quote = 0;
     size_t n = 0;
-    for (char c; (c = next_char(r)) != 0;) {
+    for (char c; (c = next_char(reader)) != 0;) {
         if (c == '\n' && in != COMMENT) break;
-        if (in == COMMENT && c == '*' && peek_char(r) == '/') next_char(r), in = CODE, c = ' ';
+        if (in == COMMENT && c == '*' && peek_char(reader) == '/') next_char(reader), in = CODE, c = ' ';
         else if (in != CODE) continue;
         else if (quote) {
             if (c == quote) quote = 0;
-            else if (c == '\\' && peek_char(r) != '\n') {
+            else if (c == '\\' && peek_char(reader) != '\n') {
                 if (n < LINE - 2) line[n++] = c;
-                c = next_char(r);
+                c = next_char(reader);
             }
-        } else if (c == '/' && peek_char(r) == '*') next_char(r), in = COMMENT, c = ' ';
-        else if (c == '/' && peek_char(r) == '/') in = LINE_COMMENT, c = ' ';
+        } else if (c == '/' && peek_char(reader) == '*') next_char(reader), in = COMMENT, c = ' ';
+        else if (c == '/' && peek_char(reader) == '/') in = LINE_COMMENT, c = ' ';
         else if (c == '"' && n > 0 && line[n - 1] == 'R') return "there can be no R\"..\"";
         else if (c == '\'' && n > 0 && continues_name(line[n - 1]))
             return "there can be no ' in or behind a name or a number";
         else if (c == '"' || c == '\'') quote = c;
-        else if (c == '\\' && (peek_char(r) == 'u' || peek_char(r) == 'U'))
+        else if (c == '\\' && (peek_char(reader) == 'u' || peek_char(reader) == 'U'))
             return "there can be no \\u or \\U, letters that are written as numbers";
         if (c == 0) break;
         if (n >= LINE - 2) return "it is longer than 4094 characters";
@@ -93,7 +93,7 @@ static bool has_identifier(const char *line, const char *word)
     return false;
 }
 
-static bool is_one_of(const char *const *list, const char *word)
+static bool source_is_one_of(const char *const *list, const char *word)
 {
     for (; *list; list++)
         if (strcmp(*list, word) == 0) return true;
@@ -111,13 +111,13 @@ static bool directive_is_fine(const char *line, const char *contract, char name[
     else return true;
     while (isspace((unsigned char)*line)) line++;
     for (size_t n = 0; continues_name(*line) && n + 1 < sizeof word; n++) word[n] = *line++, word[n + 1] = 0;
-    if (continues_name(*line) || !is_one_of(directives, word)) return false;
+    if (continues_name(*line) || !source_is_one_of(directives, word)) return false;
     if (strcmp(word, "pragma") == 0)
         return !has_identifier(line, "dependency") && !has_identifier(line, "pch_preprocess");
     if (strcmp(word, "include") != 0) return true;
     if (sscanf(line, " %c%79[^>\"]%c", &open, name, &close) != 3) return false;
     if (!(open == '<' && close == '>') && !(open == '"' && close == '"')) return name[0] = 0, false;
-    return is_one_of(headers, name) || strcmp(name, contract) == 0;
+    return source_is_one_of(headers, name) || strcmp(name, contract) == 0;
 }
 
 /* Find bytes that compilers read in different ways, wherever they stand.  @return their name, and their line; or
@@ -144,7 +144,7 @@ bool source_is_fine(const char *text, const char *contract, char *why, size_t si
     if (odd) return snprintf(why, size, "line %d: %s\n", at, odd), false;
     while (*r.at) {
         const int number = r.number;
-        const char *wrong = read_line(&r, line);
+        const char *wrong = source_read_line(&r, line);
         if (wrong) {
             snprintf(why, size, "line %d: %s\n", number, wrong);
             return false;

@@ -48,67 +48,68 @@ static bool find_program(const char *word, char *to, size_t size)
 }
 
 /* CC or CXX, with its first word as an absolute path. */
-static enum error_code find_compiler(struct build *b, struct error *err)
+static enum error_code find_compiler(struct build *build, struct error *err)
 {
-    const char *asked = getenv(b->plus ? "CXX" : "CC");
+    const char *asked = getenv(build->plus ? "CXX" : "CC");
     char word[400], path[PATH_MAX];
-    if (asked == NULL || asked[0] == '\0') asked = b->plus ? "c++" : ORRERY_CC;
+    if (asked == NULL || asked[0] == '\0') asked = build->plus ? "c++" : ORRERY_CC;
     const int n = (int)strcspn(asked, " ");
     snprintf(word, sizeof word, "%.*s", n, asked);
     if (find_program(word, path, sizeof path) &&
-        snprintf(b->compiler, sizeof b->compiler, "%s%s", path, asked + n) < (int)sizeof b->compiler) return OK;
-    if (b->plus) return fail(err, ERR_FILE, "kernels: %s", kernel_build_failure(10));
+        snprintf(build->compiler, sizeof build->compiler, "%s%s", path, asked + n)
+            < (int)sizeof build->compiler) return OK;
+    if (build->plus) return fail(err, ERR_FILE, "kernels: %s", kernel_build_failure(10));
     return fail(err, ERR_FILE, "%s: there is no such compiler; CC names one", word);
 }
 
-static enum error_code make_inside(const struct build *b, const char *name, mode_t mode, struct error *err)
+static enum error_code make_inside(const struct build *build, const char *name, mode_t mode, struct error *err)
 {
     char path[PATH_MAX];
-    path_of(path, sizeof path, b->folder, name);
+    path_of(path, sizeof path, build->folder, name);
     if (mkdir(path, mode) == 0 && chmod(path, mode) == 0) return OK;
     return fail(err, ERR_FILE, "%s: %s", path, strerror(errno));
 }
 
 /* The folder that a command can write is its user's. */
-static enum error_code make_work(const struct build *b, struct error *err)
+static enum error_code make_work(const struct build *build, struct error *err)
 {
     char path[PATH_MAX];
     int32_t user, group;
-    enum error_code e = make_inside(b, "work", 0700, err);
-    path_of(path, sizeof path, b->folder, "work");
-    if (!e) e = cage_user(b->user, &user, &group, err);
+    enum error_code e = make_inside(build, "work", 0700, err);
+    path_of(path, sizeof path, build->folder, "work");
+    if (!e) e = cage_user(build->user, &user, &group, err);
     if (!e && user >= 0 && chown(path, (uid_t)user, (gid_t)group) != 0)
         return fail(err, ERR_FILE, "%s: %s", path, strerror(errno));
     return e;
 }
 
-static enum error_code open_folder(struct build *b, struct error *err)
+static enum error_code open_folder(struct build *build, struct error *err)
 {
     enum error_code e = OK;
-    snprintf(b->folder, sizeof b->folder, "%s/orrery-course-XXXXXX", temporary_folder());
-    if (mkdtemp(b->folder) == NULL) {
-        e = fail(err, ERR_FILE, "%s: %s", b->folder, strerror(errno));
-        return b->folder[0] = 0, e;
+    snprintf(build->folder, sizeof build->folder, "%s/orrery-course-XXXXXX", temporary_folder());
+    if (mkdtemp(build->folder) == NULL) {
+        e = fail(err, ERR_FILE, "%s: %s", build->folder, strerror(errno));
+        return build->folder[0] = 0, e;
     }
-    if (chmod(b->folder, 0711) != 0) e = fail(err, ERR_FILE, "%s: %s", b->folder, strerror(errno));
+    if (chmod(build->folder, 0711) != 0) e = fail(err, ERR_FILE, "%s: %s", build->folder, strerror(errno));
     static const char *const ours[] = { "in", "with", "with/worker", "run", "root" };
-    for (size_t i = 0; i < sizeof ours / sizeof *ours && !e; i++) e = make_inside(b, ours[i], 0755, err);
-    return e ? e : make_work(b, err);
+    for (size_t i = 0; i < sizeof ours / sizeof *ours && !e; i++) e = make_inside(build, ours[i], 0755, err);
+    return e ? e : make_work(build, err);
 }
 
-enum error_code build_open(struct build *b, bool kernels, const struct judging *how, struct error *err)
+enum error_code build_open(struct build *build, bool kernels, const struct judging *how, struct error *err)
 {
     int32_t user, group;
-    *b = (struct build){ .plus = kernels, .user = how->user, .sanitize = how->sanitize };
+    *build = (struct build){ .plus = kernels, .user = how->user, .sanitize = how->sanitize };
     enum error_code e = cage_user(how->user, &user, &group, err);
-    if (!e) e = find_compiler(b, err);
-    return e ? e : open_folder(b, err);
+    if (!e) e = find_compiler(build, err);
+    return e ? e : open_folder(build, err);
 }
 
-enum error_code build_open_text(struct build *b, const struct judging *how, struct error *err)
+enum error_code build_open_text(struct build *build, const struct judging *how, struct error *err)
 {
-    *b = (struct build){ .user = how->user };
-    return open_folder(b, err);
+    *build = (struct build){ .user = how->user };
+    return open_folder(build, err);
 }
 
 /* Anything may lie in it: links are removed, not followed. */
@@ -125,19 +126,19 @@ static void remove_tree(int in, const char *name, int depth)
     unlinkat(in, name, AT_REMOVEDIR);
 }
 
-void build_remove(struct build *b)
+void build_remove(struct build *build)
 {
-    if (b->folder[0]) remove_tree(AT_FDCWD, b->folder, 0);
-    b->folder[0] = 0;
+    if (build->folder[0]) remove_tree(AT_FDCWD, build->folder, 0);
+    build->folder[0] = 0;
 }
 
 /* ---- files in it ------------------------------------------------------------------------------------------------- */
 
-static enum error_code put_file(const struct build *b, const char *name, const char *bytes, size_t count, mode_t mode,
-                                struct error *err)
+static enum error_code put_file(const struct build *build, const char *name, const char *bytes,
+                                size_t count, mode_t mode, struct error *err)
 {
     char path[PATH_MAX];
-    path_of(path, sizeof path, b->folder, name);
+    path_of(path, sizeof path, build->folder, name);
     FILE *f = fopen(path, "wbe");
     const bool well = f && fwrite(bytes, 1, count, f) == count;
     if (f == NULL || fclose(f) != 0 || !well || chmod(path, mode) != 0)
@@ -145,17 +146,18 @@ static enum error_code put_file(const struct build *b, const char *name, const c
     return OK;
 }
 
-enum error_code build_put(const struct build *b, const char *name, const char *text, size_t bytes, struct error *err)
+enum error_code build_put(const struct build *build, const char *name, const char *text, size_t bytes,
+                          struct error *err)
 {
-    return put_file(b, name, text, bytes, 0644, err);
+    return put_file(build, name, text, bytes, 0644, err);
 }
 
-enum error_code build_copy(const struct build *b, const char *from, const char *name, struct error *err)
+enum error_code build_copy(const struct build *build, const char *from, const char *name, struct error *err)
 {
     char *text = NULL;
     size_t bytes;
     enum error_code e = file_read_all(from, RESULT_MOST, &text, &bytes, err);
-    if (!e) e = build_put(b, name, text, bytes, err);
+    if (!e) e = build_put(build, name, text, bytes, err);
     free(text);
     return e;
 }
@@ -166,7 +168,7 @@ static bool ends_with(const char *name, const char *end)
     return n > m && strcmp(name + n - m, end) == 0;
 }
 
-enum error_code build_copy_all(const struct build *b, const char *from, const char *end, const char *name,
+enum error_code build_copy_all(const struct build *build, const char *from, const char *end, const char *name,
                                struct error *err)
 {
     char path[PATH_MAX], to[PATH_MAX];
@@ -176,7 +178,7 @@ enum error_code build_copy_all(const struct build *b, const char *from, const ch
     for (const struct dirent *one; !e && (one = readdir(d)) != NULL;) {
         if (!ends_with(one->d_name, end)) continue;
         path_of(path, sizeof path, from, one->d_name), path_of(to, sizeof to, name, one->d_name);
-        e = build_copy(b, path, to, err);
+        e = build_copy(build, path, to, err);
     }
     closedir(d);
     return e;
@@ -200,54 +202,55 @@ static char *read_plain(const char *path, size_t most, size_t *count)
     return NULL;
 }
 
-char *build_read(const struct build *b, const char *name, size_t most, size_t *count, struct error *err)
+char *build_read(const struct build *build, const char *name, size_t most, size_t *count, struct error *err)
 {
     char path[PATH_MAX], inside[PATH_MAX];
     path_of(inside, sizeof inside, "work", name);
-    path_of(path, sizeof path, b->folder, inside);
+    path_of(path, sizeof path, build->folder, inside);
     char *bytes = read_plain(path, most, count);
     if (bytes == NULL) fail(err, ERR_FILE, "the compiler has made no file, or none of at most %zu bytes", most);
     return bytes;
 }
 
-enum error_code build_empty(const struct build *b, struct error *err)
+enum error_code build_empty(const struct build *build, struct error *err)
 {
     char path[PATH_MAX];
-    path_of(path, sizeof path, b->folder, "work");
+    path_of(path, sizeof path, build->folder, "work");
     remove_tree(AT_FDCWD, path, 0);
-    return make_work(b, err);
+    return make_work(build, err);
 }
 
-enum error_code build_take(const struct build *b, const char *name, const char *to, struct error *err)
+enum error_code build_take(const struct build *build, const char *name, const char *to, struct error *err)
 {
     size_t count;
-    char *bytes = build_read(b, name, RESULT_MOST, &count, err);
-    const enum error_code e = bytes ? put_file(b, to, bytes, count, 0755, err) : ERR_FILE,
-                          emptied = build_empty(b, e ? NULL : err);
+    char *bytes = build_read(build, name, RESULT_MOST, &count, err);
+    const enum error_code e = bytes ? put_file(build, to, bytes, count, 0755, err) : ERR_FILE,
+                          emptied = build_empty(build, e ? NULL : err);
     free(bytes);
     return e ? e : emptied;
 }
 
 /* ---- commands ---------------------------------------------------------------------------------------------------- */
 
-void add_word(struct words *w, const char *word)
+void add_word(struct words *words, const char *word)
 {
-    if (w->count < BUILD_WORDS - 1) w->word[w->count++] = word;
+    if (words->count < BUILD_WORDS - 1) words->word[words->count++] = word;
 }
 
-void add_compiler(struct words *w, const char *compiler)
+void add_compiler(struct words *words, const char *compiler)
 {
-    snprintf(w->text, sizeof w->text, "%s", compiler);
-    for (char *rest = NULL, *one = strtok_r(w->text, " ", &rest); one && w->count < 16;
-         one = strtok_r(NULL, " ", &rest)) add_word(w, one);
+    snprintf(words->text, sizeof words->text, "%s", compiler);
+    for (char *rest = NULL, *one = strtok_r(words->text, " ", &rest); one && words->count < 16;
+         one = strtok_r(NULL, " ", &rest)) add_word(words, one);
 }
 
 /* Who names lines of the text, sanitizers and the judge of kernels, reads /proc/self and starts a program for it. */
-struct cage_view build_view(const struct build *b)
+struct cage_view build_view(const struct build *build)
 {
-    const bool names_lines = b->sanitize || b->plus;
-    return (struct cage_view){ .files = cage_files(b->compiler, b->plus), .inside = b->folder, .reads = { "run" },
-                               .build = names_lines, .processes = names_lines, .user = b->user };
+    const bool names_lines = build->sanitize || build->plus;
+    return (struct cage_view){ .files = cage_files(build->compiler, build->plus), .inside = build->folder,
+                              .reads = { "run" },
+                               .build = names_lines, .processes = names_lines, .user = build->user };
 }
 
 /* Copy the compiler's messages without the folder's name, which differs from run to run. */
@@ -267,65 +270,67 @@ static void copy_without(const char *folder, const char *said, char *to, size_t 
     to[used] = 0;
 }
 
-static bool tell_end(const struct words *w, const struct build *b, const struct cage_end *end, struct error *err)
+static bool tell_end(const struct words *words, const struct build *build, const struct cage_end *end,
+                     struct error *err)
 {
     const bool exited = WIFEXITED(end->how);
     const int status = exited ? WEXITSTATUS(end->how) : -1;
-    const char *by = b->user ? " by user " : "", *user = b->user ? b->user : "", *said = end->said;
+    const char *by = build->user ? " by user " : "", *user = build->user ? build->user : "", *said = end->said;
     if (end->unstarted) return fail(err, ERR_FILE, "%.*s", (int)strcspn(said, "\n"), said), false;
     if (status == 127 && strstr(said, strerror(EACCES)))
-        return fail(err, ERR_FILE, "%s: the compiler cannot be used%s%s: %s; %s names another", w->word[0], by, user,
-                    strerror(EACCES), b->plus ? "CXX" : "CC"), false;
+        return fail(err, ERR_FILE, "%s: the compiler cannot be used%s%s: %s; %s names another",
+                    words->word[0], by, user, strerror(EACCES), build->plus ? "CXX" : "CC"), false;
     if (status == 127)
-        return fail(err, ERR_FILE, "%s: there is no such compiler; %s names one", w->word[0], b->plus ? "CXX" : "CC"),
+        return fail(err, ERR_FILE, "%s: there is no such compiler; %s names one", words->word[0],
+                    build->plus ? "CXX" : "CC"),
                false;
     return status == 0;
 }
 
-bool build_run(struct words *w, const struct build *b, bool linking, const char *const tree[CAGE_READS], char *why,
-               size_t size, int *how, struct error *err)
+bool build_run(struct words *words, const struct build *build, bool linking,
+               const char *const tree[CAGE_READS], char *why, size_t size, int *how, struct error *err)
 {
     char temporary[PATH_MAX], home[PATH_MAX], compiler[PATH_MAX + 8];
     const char *const environment[] = { "PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C.UTF-8", "CCACHE_DISABLE=1",
                                         temporary, home, compiler, NULL };     /* ccache wants a home, to do nothing */
-    struct cage_command c = { .word = w->word, .environment = environment,
+    struct cage_command c = { .word = words->word, .environment = environment,
                               .each = { SECONDS, (uint64_t)EACH << 20, RESULT_MOST, USER_PROCESSES },
                               .all = { .seconds = SECONDS, .memory = (uint64_t)ALL << 20, .disk = (uint64_t)FILES << 20,
                                        .said = SAID, .processes = PROCESSES, .asleep = ASLEEP_SECONDS,
                                        .wall = COMMAND_SECONDS } };
     struct cage_end end;
-    c.view = build_view(b);
+    c.view = build_view(build);
     c.view.build = true, c.view.processes = false, c.view.writes = "work", c.view.reads[0] = "in";
     if (linking) c.view.reads[1] = "with";
     for (int i = 0; tree && i < CAGE_READS; i++) c.view.tree[i] = tree[i];
-    snprintf(temporary, sizeof temporary, "TMPDIR=%s/work", b->folder);
-    snprintf(home, sizeof home, "HOME=%s/work", b->folder);
-    snprintf(compiler, sizeof compiler, "CXX=%s", b->plus ? b->compiler : "c++");
-    w->word[w->count] = NULL;
+    snprintf(temporary, sizeof temporary, "TMPDIR=%s/work", build->folder);
+    snprintf(home, sizeof home, "HOME=%s/work", build->folder);
+    snprintf(compiler, sizeof compiler, "CXX=%s", build->plus ? build->compiler : "c++");
+    words->word[words->count] = NULL;
     why[0] = '\0', *how = 0;
     if (cage_run(&c, &end, err) != OK) return false;
     const size_t room = end.over && size > STOPPED ? size - STOPPED : size;
-    copy_without(b->folder, end.said, why, room);
+    copy_without(build->folder, end.said, why, room);
     *how = end.how;
     if (end.over) {
         const size_t n = strlen(why);
         snprintf(why + n, size - n, "%sthe compiler was stopped: %s\n", n && why[n - 1] != '\n' ? "\n" : "", end.over);
         return false;
     }
-    const bool well = tell_end(w, b, &end, err);
+    const bool well = tell_end(words, build, &end, err);
     if (!well && why[0] == '\0' && !(err && err->code))
         snprintf(why, size, "the compiler ended early: too long, or too much memory\n");
     return well;
 }
 
-bool build_runs(const struct build *b)
+bool build_runs(const struct build *build)
 {
     char path[PATH_MAX];
     const char *const word[] = { path, NULL }, *const environment[] = { SANITIZERS, NULL };
     const struct cage_command c = { .word = word, .environment = environment,
-                                    .view = build_view(b), .each = { SECONDS, 0, RESULT_MOST, USER_PROCESSES },
+                                    .view = build_view(build), .each = { SECONDS, 0, RESULT_MOST, USER_PROCESSES },
                                     .all = { .asleep = ASLEEP_SECONDS, .wall = COMMAND_SECONDS } };
     struct cage_end end;
-    path_of(path, sizeof path, b->folder, "run/worker");
+    path_of(path, sizeof path, build->folder, "run/worker");
     return cage_run(&c, &end, NULL) == OK && WIFEXITED(end.how) && WEXITSTATUS(end.how) == 0;
 }

@@ -201,24 +201,24 @@ void device_copy_rows(struct device *, void *to, uint64_t to_pitch, const void *
 
 /* ---- host views -------------------------------------------------------------------------------------------------- */
 
-static inline const void *host_read(struct device *d, const void *data, uint64_t bytes)
+static inline const void *host_read(struct device *device, const void *data, uint64_t bytes)
 {
-    device_used(d, MEMORY_READ, data, bytes, "a host view");
-    return d->backend->host_read(d, data, (size_t)bytes);
+    device_used(device, MEMORY_READ, data, bytes, "a host view");
+    return device->backend->host_read(device, data, (size_t)bytes);
 }
 
-static inline void *host_write(struct device *d, void *data, uint64_t bytes)
+static inline void *host_write(struct device *device, void *data, uint64_t bytes)
 {
-    device_used(d, MEMORY_WRITTEN, data, bytes, "a host view");
-    return d->backend->host_write(d, data, (size_t)bytes);
+    device_used(device, MEMORY_WRITTEN, data, bytes, "a host view");
+    return device->backend->host_write(device, data, (size_t)bytes);
 }
 
-static inline void host_done(struct device *d, const void *view) { d->backend->host_done(d, view); }
+static inline void host_done(struct device *device, const void *view) { device->backend->host_done(device, view); }
 
 /** Whether an address is of a device's memory that has no numbers: it reads as zeros, and writing it is nothing. */
-static inline bool device_holds_zeros(const struct device *d, const void *data)
+static inline bool device_holds_zeros(const struct device *device, const void *data)
 {
-    return d->backend->holds != NULL && d->backend->holds(d, data);
+    return device->backend->holds != NULL && device->backend->holds(device, data);
 }
 
 /* Views that are given back together, in the order in which they were asked for. */
@@ -229,7 +229,7 @@ struct views {
     const void *view[VIEWS_MOST];
 };
 
-static inline struct views views_of(struct device *d) { return (struct views){ .device = d }; }
+static inline struct views views_of(struct device *device) { return (struct views){ .device = device }; }
 
 /** The same tensor, its data where the host can read or write them.  One without data stays without. */
 struct tensor view_read(struct views *, struct tensor);
@@ -240,12 +240,17 @@ void views_end(struct views *);
 
 /* ---- operations whose operands are watched ----------------------------------------------------------------------- */
 
-static inline bool device_is_watched(const struct device *d) { return d->watch && d->watch->first != d->watch->end; }
+static inline bool device_is_watched(const struct device *device)
+{
+    return device->watch && device->watch->first != device->watch->end;
+}
 
-static inline void device_operands(const struct device *d, const char *operation, const struct tensor *t, int count)
+static inline void device_operands(const struct device *device, const char *operation,
+                                   const struct tensor *tensor, int count)
 {
     for (int i = 0; i < count; i++)
-        if (t[i].data != NULL) device_used(d, MEMORY_OPERAND, t[i].data, tensor_bytes(t[i]), operation);
+        if (tensor[i].data != NULL)
+            device_used(device, MEMORY_OPERAND, tensor[i].data, tensor_bytes(tensor[i]), operation);
 }
 
 /* The tensors among the arguments of an operation; tensor_none in the places of the others. */
@@ -262,11 +267,11 @@ static inline void device_operands(const struct device *d, const char *operation
 /* ---- operations for any backend ---------------------------------------------------------------------------------- */
 
 /** Charge a device's clock with an operation, and count it. */
-static inline void device_charge(struct device *d, const char *what, struct op_cost cost)
+static inline void device_charge(struct device *device, const char *what, struct op_cost cost)
 {
-    d->operations++;
-    d->done.flops += cost.flops, d->done.bytes += cost.bytes;
-    clock_compute(&d->clock, what, cost);
+    device->operations++;
+    device->done.flops += cost.flops, device->done.bytes += cost.bytes;
+    clock_compute(&device->clock, what, cost);
 }
 
 #endif

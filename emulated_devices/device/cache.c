@@ -1,56 +1,56 @@
 #include "emulated_devices/device/cache.h"
 
 /* The kept block with the least count; -1: none. */
-static int least(const struct cache *c)
+static int cache_least(const struct cache *cache)
 {
     int found = -1;
-    for (int b = 0; b < c->blocks; b++)
-        if (c->block[b].kept && (found < 0 || c->block[b].count < c->block[found].count)) found = b;
+    for (int b = 0; b < cache->blocks; b++)
+        if (cache->block[b].kept && (found < 0 || cache->block[b].count < cache->block[found].count)) found = b;
     return found;
 }
 
-static void let_go(struct cache *c, int block, struct cache_moves *m)
+static void let_go(struct cache *cache, int block, struct cache_moves *moves)
 {
-    struct cache_block *b = &c->block[block];
-    if (b->changed) m->written += b->bytes;
+    struct cache_block *b = &cache->block[block];
+    if (b->changed) moves->written += b->bytes;
     b->kept = b->changed = false;
-    c->used -= b->bytes;
+    cache->used -= b->bytes;
 }
 
-static bool make_room(struct cache *c, uint64_t bytes, struct cache_moves *m)
+static bool cache_make_room(struct cache *cache, uint64_t bytes, struct cache_moves *moves)
 {
-    if (bytes > c->room) return false;
-    while (c->used + bytes > c->room) {
-        const int victim = least(c);
+    if (bytes > cache->room) return false;
+    while (cache->used + bytes > cache->room) {
+        const int victim = cache_least(cache);
         /* The rule is the paper's: a block makes way only if it was asked for often enough. */
-        if (c->block[victim].count < c->threshold) return false;
-        let_go(c, victim, m);
+        if (cache->block[victim].count < cache->threshold) return false;
+        let_go(cache, victim, moves);
     }
     return true;
 }
 
-static void decay(struct cache *c)
+static void decay(struct cache *cache)
 {
-    for (int b = 0; b < c->blocks; b++) c->block[b].count *= c->decay;
+    for (int b = 0; b < cache->blocks; b++) cache->block[b].count *= cache->decay;
 }
 
-struct cache_moves cache_request(struct cache *c, int block)
+struct cache_moves cache_request(struct cache *cache, int block)
 {
-    struct cache_block *b = &c->block[block];
+    struct cache_block *b = &cache->block[block];
     struct cache_moves m = { .hit = b->kept };
-    c->requests++, c->hits += m.hit;
+    cache->requests++, cache->hits += m.hit;
     if (m.hit) b->count++;
-    else if (make_room(c, b->bytes, &m)) {
+    else if (cache_make_room(cache, b->bytes, &m)) {
         *b = (struct cache_block){ .bytes = b->bytes, .count = 1, .kept = true };
-        c->used += b->bytes;
+        cache->used += b->bytes;
         m.taken = true;
     }
-    if (c->every > 0 && c->requests % (uint64_t)c->every == 0) decay(c);
+    if (cache->every > 0 && cache->requests % (uint64_t)cache->every == 0) decay(cache);
     return m;
 }
 
-bool cache_change(struct cache *c, int block)
+bool cache_change(struct cache *cache, int block)
 {
-    if (c->block[block].kept) c->block[block].changed = true;
-    return c->block[block].kept;
+    if (cache->block[block].kept) cache->block[block].changed = true;
+    return cache->block[block].kept;
 }

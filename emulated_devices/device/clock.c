@@ -8,297 +8,307 @@
 
 static picoseconds later(picoseconds a, picoseconds b) { return a > b ? a : b; }
 
-void clock_open(struct clock *c, const struct cluster *m, enum dtype t)
+void clock_open(struct clock *clock, const struct cluster *cluster, enum dtype dtype)
 {
-    *c = (struct clock){ .cluster = *m, .dtype = t, .comm_streams = USUAL_COMM_STREAMS };
+    *clock = (struct clock){ .cluster = *cluster, .dtype = dtype, .comm_streams = USUAL_COMM_STREAMS };
 }
 
-void clock_reset(struct clock *c)
+void clock_reset(struct clock *clock)
 {
-    const struct cluster m = c->cluster;
-    clock_restart(c, &m, c->dtype);
+    const struct cluster m = clock->cluster;
+    clock_restart(clock, &m, clock->dtype);
 }
 
-void clock_restart(struct clock *c, const struct cluster *m, enum dtype t)
+void clock_restart(struct clock *clock, const struct cluster *cluster, enum dtype dtype)
 {
-    struct flight *const flight = c->flight;
-    struct events *const events = c->events;
-    const int *const places = c->places, streams = c->comm_streams;
+    struct flight *const flight = clock->flight;
+    struct events *const events = clock->events;
+    const int *const places = clock->places, streams = clock->comm_streams;
     flight_settle(flight);
-    clock_open(c, m, t);
-    c->flight = flight, c->events = events, c->places = places, c->comm_streams = streams;
+    clock_open(clock, cluster, dtype);
+    clock->flight = flight, clock->events = events, clock->places = places, clock->comm_streams = streams;
     if (events) events_clear(events);
 }
 
 /* ---- streams ----------------------------------------------------------------------------------------------------- */
 
-static void note(struct pass_work *w, picoseconds start, picoseconds end)
+static void device_clock_note(struct pass_work *pass_work, picoseconds start, picoseconds end)
 {
-    if (start == end || w->lost) return;
+    if (start == end || pass_work->lost) return;
     /* Work after work is one interval. */
-    if (w->count > 0 && w->span[w->count - 1].end == start) {
-        w->span[w->count - 1].end = end;
+    if (pass_work->count > 0 && pass_work->span[pass_work->count - 1].end == start) {
+        pass_work->span[pass_work->count - 1].end = end;
         return;
     }
-    if (w->count == w->room) {
-        const int room = w->room > 0 ? 2 * w->room : 64;
-        struct busy *span = realloc(w->span, sizeof *span * (size_t)room);
-        w->lost = span == NULL;
-        if (w->lost) return;
-        w->span = span, w->room = room;
+    if (pass_work->count == pass_work->room) {
+        const int room = pass_work->room > 0 ? 2 * pass_work->room : 64;
+        struct busy *span = realloc(pass_work->span, sizeof *span * (size_t)room);
+        pass_work->lost = span == NULL;
+        if (pass_work->lost) return;
+        pass_work->span = span, pass_work->room = room;
     }
-    w->span[w->count++] = (struct busy){ start, end };
+    pass_work->span[pass_work->count++] = (struct busy){ start, end };
 }
 
 /* Fill work of a second pass into the time that the first pass leaves free.  @return its end. */
-static picoseconds fill(struct clock *c, const char *what, struct op_cost cost, picoseconds left)
+static picoseconds clock_fill(struct clock *clock, const char *what, struct op_cost cost, picoseconds left)
 {
-    const struct pass_work *w = c->noted;
-    picoseconds at = c->now;
+    const struct pass_work *w = clock->noted;
+    picoseconds at = clock->now;
     for (int i = 0; left > 0; i++) {
         const bool last = i == w->count;
         if (!last && w->span[i].end <= at) continue;
         /* The gap before the next interval of the first pass takes a piece of the work. */
         const picoseconds room = last ? left : w->span[i].start - at, piece = room < left ? room : left;
-        if (piece > 0 && c->trace != NULL) trace_work(c->trace, (int)c->current, what, cost, at, at + piece);
+        if (piece > 0 && clock->trace != NULL)
+            trace_work(clock->trace, (int)clock->current, what, cost, at, at + piece);
         if (piece > 0) at += piece, left -= piece, cost = (struct op_cost){ 0 };
         if (left > 0) at = w->span[i].end;
     }
     return at;
 }
 
-void clock_compute(struct clock *c, const char *what, struct op_cost cost)
+void clock_compute(struct clock *clock, const char *what, struct op_cost cost)
 {
-    const picoseconds start = c->now, takes = kernel_time(&c->cluster, c->dtype, what, cost);
+    const picoseconds start = clock->now, takes = kernel_time(&clock->cluster, clock->dtype, what, cost);
     /* A pass beside another one computes only while that one does not. */
-    c->now = c->current == BESIDE ? fill(c, what, cost, takes) : start + takes;
-    c->flops += cost.flops;
-    c->computing += takes;
-    if (c->noted && c->current == COMPUTE) note(c->noted, start, c->now);
-    if (c->events)
-        events_add(c->events, (int)c->current,
-                   (struct event){ .kind = EVENT_WORK, .what = what, .takes = takes, .at = c->now });
-    if (c->trace != NULL && c->current != BESIDE) trace_work(c->trace, (int)c->current, what, cost, start, c->now);
+    clock->now = clock->current == BESIDE ? clock_fill(clock, what, cost, takes) : start + takes;
+    clock->flops += cost.flops;
+    clock->computing += takes;
+    if (clock->noted && clock->current == COMPUTE) device_clock_note(clock->noted, start, clock->now);
+    if (clock->events)
+        events_add(clock->events, (int)clock->current,
+                   (struct event){ .kind = EVENT_WORK, .what = what, .takes = takes, .at = clock->now });
+    if (clock->trace != NULL && clock->current != BESIDE)
+        trace_work(clock->trace, (int)clock->current, what, cost, start, clock->now);
 }
 
-static picoseconds job(struct clock *c, enum stream engine, const char *what, picoseconds from, picoseconds takes,
+static picoseconds job(struct clock *clock, enum stream engine, const char *what, picoseconds from, picoseconds takes,
                        struct op_cost cost)
 {
     /* An engine does one job at a time. */
-    const picoseconds start = later(from, c->stream[engine]);
-    c->stream[engine] = start + takes;
-    if (c->events) events_job(c->events, (int)c->current, (int)engine, what, from, takes, c->stream[engine]);
-    if (c->trace != NULL && takes > 0) trace_work(c->trace, (int)engine, what, cost, start, c->stream[engine]);
-    return c->stream[engine];
+    const picoseconds start = later(from, clock->stream[engine]);
+    clock->stream[engine] = start + takes;
+    if (clock->events) events_job(clock->events, (int)clock->current, (int)engine, what, from, takes,
+                                  clock->stream[engine]);
+    if (clock->trace != NULL && takes > 0)
+        trace_work(clock->trace, (int)engine, what, cost, start, clock->stream[engine]);
+    return clock->stream[engine];
 }
 
-picoseconds clock_job(struct clock *c, enum stream engine, const char *what, picoseconds from, picoseconds takes,
+picoseconds clock_job(struct clock *clock, enum stream engine, const char *what, picoseconds from, picoseconds takes,
                       uint64_t bytes)
 {
-    return job(c, engine, what, from, takes, (struct op_cost){ .bytes = (double)bytes });
+    return job(clock, engine, what, from, takes, (struct op_cost){ .bytes = (double)bytes });
 }
 
-picoseconds clock_copy(struct clock *c, enum stream engine, picoseconds from, uint64_t bytes)
+picoseconds clock_copy(struct clock *clock, enum stream engine, picoseconds from, uint64_t bytes)
 {
-    return clock_job(c, engine, "copy", from, time_at_rate(bytes, c->cluster.copy_rate), bytes);
+    return clock_job(clock, engine, "copy", from, time_at_rate(bytes, clock->cluster.copy_rate), bytes);
 }
 
-picoseconds clock_host(struct clock *c, const char *what, picoseconds from, struct op_cost cost, enum dtype t)
+picoseconds clock_host(struct clock *clock, const char *what, picoseconds from, struct op_cost cost, enum dtype dtype)
 {
-    const struct host *h = &c->cluster.host;
-    return job(c, HOST, what, from,
+    const struct host *h = &clock->cluster.host;
+    return job(clock, HOST, what, from,
                /* The slower one of computing and moving bytes decides. */
-               later(time_at_rate(whole_units(cost.flops), h->flop_rate[t]),
+               later(time_at_rate(whole_units(cost.flops), h->flop_rate[dtype]),
                      time_at_rate(whole_units(cost.bytes), h->memory_rate)),
                cost);
 }
 
-void clock_begin(struct clock *c, enum stream s)
+void clock_begin(struct clock *clock, enum stream stream)
 {
-    if (c->events) events_after(c->events, (int)s, (int)c->current, later(c->now, c->stream[s]));
+    if (clock->events) events_after(clock->events, (int)stream, (int)clock->current,
+                                    later(clock->now, clock->stream[stream]));
     /* The stream that is left keeps its time; the new one begins when both are there. */
-    c->stream[c->current] = c->now;
-    c->current = s;
-    c->now = later(c->now, c->stream[s]);
-    flight_enter(c->flight, s);
+    clock->stream[clock->current] = clock->now;
+    clock->current = stream;
+    clock->now = later(clock->now, clock->stream[stream]);
+    flight_enter(clock->flight, stream);
 }
 
-void clock_end(struct clock *c)
+void clock_end(struct clock *clock)
 {
-    const bool second = c->current == BESIDE;
-    if (second) c->home = COMPUTE, c->noted = NULL;
-    else flight_leave(c->flight);
-    c->stream[c->current] = c->now;
-    c->current = c->home;
-    c->now = c->stream[c->home];
+    const bool second = clock->current == BESIDE;
+    if (second) clock->home = COMPUTE, clock->noted = NULL;
+    else flight_leave(clock->flight);
+    clock->stream[clock->current] = clock->now;
+    clock->current = clock->home;
+    clock->now = clock->stream[clock->home];
 }
 
-void clock_note(struct clock *c, struct pass_work *w)
+void clock_note(struct clock *clock, struct pass_work *pass_work)
 {
-    w->from = c->now, w->count = 0, w->lost = false;
-    w->place = c->events ? c->events->of[COMPUTE].count : 0;
-    c->noted = w;
+    pass_work->from = clock->now, pass_work->count = 0, pass_work->lost = false;
+    pass_work->place = clock->events ? clock->events->of[COMPUTE].count : 0;
+    clock->noted = pass_work;
 }
 
-void clock_beside(struct clock *c)
+void clock_beside(struct clock *clock)
 {
-    const struct pass_work *w = c->noted;
-    c->stream[COMPUTE] = c->now;
-    c->current = c->home = BESIDE;
+    const struct pass_work *w = clock->noted;
+    clock->stream[COMPUTE] = clock->now;
+    clock->current = clock->home = BESIDE;
     /* The second pass begins with the first, or where its own work last ended. */
-    c->now = w->lost ? c->now : later(w->from, c->stream[BESIDE]);
-    const uint32_t place = c->events && w->lost ? c->events->of[COMPUTE].count : w->place;
-    if (c->events && place > 0)
-        events_add(c->events, BESIDE, (struct event){ .kind = EVENT_AFTER, .other = COMPUTE, .place = place,
-                                                      .at = c->now });
+    clock->now = w->lost ? clock->now : later(w->from, clock->stream[BESIDE]);
+    const uint32_t place = clock->events && w->lost ? clock->events->of[COMPUTE].count : w->place;
+    if (clock->events && place > 0)
+        events_add(clock->events, BESIDE, (struct event){ .kind = EVENT_AFTER, .other = COMPUTE, .place = place,
+                                                      .at = clock->now });
 }
 
-void clock_join(struct clock *c, enum stream s)
+void clock_join(struct clock *clock, enum stream stream)
 {
-    c->now = later(c->now, s == c->current ? c->now : c->stream[s]);
-    if (c->events) events_after(c->events, (int)c->current, (int)s, c->now);
-    if (s != c->current) flight_join(c->flight, s);
+    clock->now = later(clock->now, stream == clock->current ? clock->now : clock->stream[stream]);
+    if (clock->events) events_after(clock->events, (int)clock->current, (int)stream, clock->now);
+    if (stream != clock->current) flight_join(clock->flight, stream);
 }
 
-void clock_wait(struct clock *c, picoseconds until)
+void clock_wait(struct clock *clock, picoseconds until)
 {
-    if (c->events) events_until(c->events, (int)c->current, c->now, until);
-    c->now = later(c->now, until);
-    flight_wait(c->flight, until);
+    if (clock->events) events_until(clock->events, (int)clock->current, clock->now, until);
+    clock->now = later(clock->now, until);
+    flight_wait(clock->flight, until);
 }
 
-void clock_made(struct clock *c, void *data, uint64_t bytes) { flight_wrote(c->flight, c->now, data, bytes); }
+void clock_made(struct clock *clock, void *data, uint64_t bytes) { flight_wrote(clock->flight, clock->now, data, bytes);
+                                                                  }
 
 /* ---- ports ------------------------------------------------------------------------------------------------------- */
 
-static void record(struct clock *c, int row, picoseconds start, picoseconds end)
+static void record(struct clock *clock, int row, picoseconds start, picoseconds end)
 {
-    if (c->trace != NULL) trace_message(c->trace, row, start, end);
+    if (clock->trace != NULL) trace_message(clock->trace, row, start, end);
 }
 
 /* Mark [start, end] as busy; it replaces intervals first .. last-1. */
-static void make_busy(struct port *p, int first, int last, picoseconds start, picoseconds end)
+static void make_busy(struct port *port, int first, int last, picoseconds start, picoseconds end)
 {
-    if (first == last && p->count == PORT_MEMORY) {             /* drop the oldest */
+    if (first == last && port->count == PORT_MEMORY) {             /* drop the oldest */
         if (first == 0) return;
-        memmove(&p->busy[0], &p->busy[1], sizeof p->busy[0] * (size_t)(PORT_MEMORY - 1));
-        p->count--, first--, last--;
+        memmove(&port->busy[0], &port->busy[1], sizeof port->busy[0] * (size_t)(PORT_MEMORY - 1));
+        port->count--, first--, last--;
     }
-    memmove(&p->busy[first + 1], &p->busy[last], sizeof p->busy[0] * (size_t)(p->count - last));
-    p->count += 1 - (last - first);
-    p->busy[first].start = start;
-    p->busy[first].end = end;
+    memmove(&port->busy[first + 1], &port->busy[last], sizeof port->busy[0] * (size_t)(port->count - last));
+    port->count += 1 - (last - first);
+    port->busy[first].start = start;
+    port->busy[first].end = end;
 }
 
 /* Use `left` of the port's free time, from `from` on.  @return the end of the used time. */
-static picoseconds take(struct clock *c, struct port *p, int row, picoseconds from, picoseconds left)
+static picoseconds clock_take(struct clock *clock, struct port *port, int row, picoseconds from, picoseconds left)
 {
-    int first = p->count;
+    int first = port->count;
     /* Intervals that end before `from` do not matter. */
-    while (first > 0 && p->busy[first - 1].end >= from) first--;
+    while (first > 0 && port->busy[first - 1].end >= from) first--;
     int i = first;
     picoseconds at = from;
-    for (; i < p->count; i++) {
+    for (; i < port->count; i++) {
         /* Free time between two intervals is used; the rest goes behind them. */
-        const picoseconds gap = p->busy[i].start - at;
+        const picoseconds gap = port->busy[i].start - at;
         if (gap > left || (gap == left && left > 0)) break;
         if (gap > 0) {
-            record(c, row, at, at + gap);
+            record(clock, row, at, at + gap);
             left -= gap;
         }
-        at = later(at, p->busy[i].end);
+        at = later(at, port->busy[i].end);
     }
-    record(c, row, at, at + left);
+    record(clock, row, at, at + left);
     const picoseconds end = at + left;
     if (end == from) return end;                                /* nothing to send, and the port is free */
     /* The used time and the intervals it touches become one. */
-    const picoseconds start = i > first && p->busy[first].start < from ? p->busy[first].start : from;
+    const picoseconds start = i > first && port->busy[first].start < from ? port->busy[first].start : from;
     picoseconds until = end;
-    if (i < p->count && p->busy[i].start == end) until = p->busy[i++].end;
-    make_busy(p, first, i, start, until);
+    if (i < port->count && port->busy[i].start == end) until = port->busy[i++].end;
+    make_busy(port, first, i, start, until);
     return end;
 }
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-static picoseconds on_the_port(const struct clock *c, const struct passage *p)
+static picoseconds on_the_port(const struct clock *clock, const struct passage *passage)
 {
-    return c->cluster.link[p->level].gap + time_at_rate(p->bytes, c->cluster.link[p->level].rate);
+    return clock->cluster.link[passage->level].gap + time_at_rate(passage->bytes,
+                                                                  clock->cluster.link[passage->level].rate);
 }
 
-static int place_of_rank(const struct clock *c, int rank) { return c->places ? c->places[rank] : rank; }
+static int place_of_rank(const struct clock *clock, int rank) { return clock->places ? clock->places[rank] : rank; }
 
-static struct passage passage(const struct clock *c, int from, int to, uint64_t bytes)
+static struct passage passage(const struct clock *clock, int from, int to, uint64_t bytes)
 {
     struct passage p = { .charged = true,
                          .bytes = bytes,
-                         .posted = c->now,
-                         .level = link_between(c->cluster.link, c->cluster.levels, place_of_rank(c, from),
-                                               place_of_rank(c, to)) };
-    p.rendezvous = bytes > c->cluster.link[p.level].eager;
+                         .posted = clock->now,
+                         .level = link_between(clock->cluster.link, clock->cluster.levels, place_of_rank(clock, from),
+                                               place_of_rank(clock, to)) };
+    p.rendezvous = bytes > clock->cluster.link[p.level].eager;
     return p;
 }
 
-static uint32_t tell(struct clock *c, const struct passage *p, enum event_kind kind, int peer)
+static uint32_t clock_tell(struct clock *clock, const struct passage *passage, enum event_kind kind, int peer)
 {
-    return events_add(c->events, (int)c->current,
-                      (struct event){ .kind = (uint8_t)kind, .label = c->label, .peer = peer, .bytes = p->bytes,
-                                      .serial = kind == EVENT_POST ? UINT32_MAX : p->serial,
-                                      .rendezvous = p->rendezvous, .at = c->now });
+    return events_add(clock->events, (int)clock->current,
+                      (struct event){ .kind = (uint8_t)kind, .label = clock->label, .peer = peer,
+                                     .bytes = passage->bytes,
+                                      .serial = kind == EVENT_POST ? UINT32_MAX : passage->serial,
+                                      .rendezvous = passage->rendezvous, .at = clock->now });
 }
 
 /* Only the arrival says which message it is: its posting learns it now. */
-static void tell_arrival(struct clock *c, const struct passage *p)
+static void tell_arrival(struct clock *clock, const struct passage *passage)
 {
-    struct event *posting = &c->events->of[p->stream].event[p->event];
-    if (c->events->lost) return;
-    posting->serial = p->serial;
-    events_add(c->events, (int)c->current,
+    struct event *posting = &clock->events->of[passage->stream].event[passage->event];
+    if (clock->events->lost) return;
+    posting->serial = passage->serial;
+    events_add(clock->events, (int)clock->current,
                (struct event){ .kind = EVENT_RECEIVE, .label = posting->label, .peer = posting->peer,
-                               .serial = p->serial, .other = (uint8_t)p->stream, .place = p->event,
-                               .rendezvous = p->rendezvous, .at = c->now });
+                               .serial = passage->serial, .other = (uint8_t)passage->stream, .place = passage->event,
+                               .rendezvous = passage->rendezvous, .at = clock->now });
 }
 
-bool clock_has_rendezvous(const struct clock *c)
+bool clock_has_rendezvous(const struct clock *clock)
 {
-    for (int l = 0; l < c->cluster.levels; l++)
-        if (c->cluster.link[l].eager != ALWAYS_EAGER) return true;
+    for (int l = 0; l < clock->cluster.levels; l++)
+        if (clock->cluster.link[l].eager != ALWAYS_EAGER) return true;
     return false;
 }
 
-struct passage clock_send(struct clock *c, int from, int to, uint64_t bytes)
+struct passage clock_send(struct clock *clock, int from, int to, uint64_t bytes)
 {
-    struct passage p = passage(c, from, to, bytes);
-    p.serial = c->sent++;
-    if (c->events) tell(c, &p, EVENT_SEND, to);
+    struct passage p = passage(clock, from, to, bytes);
+    p.serial = clock->sent++;
+    if (clock->events) clock_tell(clock, &p, EVENT_SEND, to);
     /* The last byte can arrive a latency after it has left the port. */
-    p.stamp = take(c, &c->send[p.level], trace_port(p.level, true), c->now, on_the_port(c, &p)) +
-              c->cluster.link[p.level].latency;
+    p.stamp = clock_take(clock, &clock->send[p.level], trace_port(p.level, true), clock->now, on_the_port(clock, &p)) +
+              clock->cluster.link[p.level].latency;
     return p;
 }
 
-void clock_sent(struct clock *c, const struct passage *p)
+void clock_sent(struct clock *clock, const struct passage *passage)
 {
-    if (!p->rendezvous) return;
+    if (!passage->rendezvous) return;
     /* In a rendezvous the bytes leave only after the receiver was ready. */
-    c->now = later(c->now, later(p->stamp - c->cluster.link[p->level].latency, p->ready + on_the_port(c, p)));
-    if (c->events) tell(c, p, EVENT_SENT, 0);
+    clock->now = later(clock->now, later(passage->stamp - clock->cluster.link[passage->level].latency,
+                                         passage->ready + on_the_port(clock, passage)));
+    if (clock->events) clock_tell(clock, passage, EVENT_SENT, 0);
 }
 
-struct passage clock_post(struct clock *c, int from, int to, uint64_t bytes)
+struct passage clock_post(struct clock *clock, int from, int to, uint64_t bytes)
 {
-    struct passage p = passage(c, from, to, bytes);
-    p.stream = c->current;
-    if (c->events) p.event = tell(c, &p, EVENT_POST, from);
+    struct passage p = passage(clock, from, to, bytes);
+    p.stream = clock->current;
+    if (clock->events) p.event = clock_tell(clock, &p, EVENT_POST, from);
     return p;
 }
 
-void clock_receive(struct clock *c, const struct passage *p)
+void clock_receive(struct clock *clock, const struct passage *passage)
 {
-    const picoseconds d = on_the_port(c, p);
+    const picoseconds d = on_the_port(clock, passage);
     /* This is the earliest end if both sides had to meet; the port then ends not before the sender's stamp. */
-    const picoseconds met = p->rendezvous ? p->posted + d + c->cluster.link[p->level].latency : 0;
-    c->received = take(c, &c->receive[p->level], trace_port(p->level, false), later(p->stamp, met) - d, d);
-    c->now = later(c->now, c->received);
-    if (c->events) tell_arrival(c, p);
+    const picoseconds met = passage->rendezvous ? passage->posted + d + clock->cluster.link[passage->level].latency : 0;
+    clock->received = clock_take(clock, &clock->receive[passage->level], trace_port(passage->level, false),
+                                 later(passage->stamp, met) - d, d);
+    clock->now = later(clock->now, clock->received);
+    if (clock->events) tell_arrival(clock, passage);
 }

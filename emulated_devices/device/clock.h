@@ -141,14 +141,14 @@ struct passage clock_send(struct clock *, int from, int to, uint64_t bytes);
 
 /** The sender waits for its message: takes no time, except for a rendezvous, which ends when its last byte has left.
 
- *  @param p  with .ready. */
-void clock_sent(struct clock *, const struct passage *p);
+ *  @param passage  with .ready. */
+void clock_sent(struct clock *, const struct passage *passage);
 
 /** The receive of a message is posted now. */
 struct passage clock_post(struct clock *, int from, int to, uint64_t bytes);
 
 /** The receiver waits for the message: the port receives it, then the current stream continues.
- * @param p  with .stamp. */
-void clock_receive(struct clock *, const struct passage *p);
+ * @param passage  with .stamp. */
+void clock_receive(struct clock *, const struct passage *passage);
 
 #endif

@@ -83,26 +83,26 @@ static enum error_code read_flops(int64_t flop_rate[DTYPE_COUNT], const cJSON *d
     return e;
 }
 
-static enum error_code read_percent(struct cluster *c, const cJSON *device, const char *where, struct error *err)
+static enum error_code read_percent(struct cluster *cluster, const cJSON *device, const char *where, struct error *err)
 {
     const cJSON *list;
     if (!json_has(device, "percent")) return OK;
     enum error_code e = json_array(device, where, "percent", &list, err);
     if (e) return e;
-    c->speeds = cJSON_GetArraySize(list);
-    if (c->speeds < 1 || c->speeds > CLUSTER_MOST_SPEEDS)
-        return fail(err, ERR_FORMAT, "%s: \"percent\" has %d speeds; it must have 1 to %d", where, c->speeds,
+    cluster->speeds = cJSON_GetArraySize(list);
+    if (cluster->speeds < 1 || cluster->speeds > CLUSTER_MOST_SPEEDS)
+        return fail(err, ERR_FORMAT, "%s: \"percent\" has %d speeds; it must have 1 to %d", where, cluster->speeds,
                     CLUSTER_MOST_SPEEDS);
-    for (int i = 0; i < c->speeds; i++) {
+    for (int i = 0; i < cluster->speeds; i++) {
         const double x = cJSON_GetNumberValue(cJSON_GetArrayItem(list, i));
         if (!(x >= 1 && x <= 100) || x != (int)x)
             return fail(err, ERR_FORMAT, "%s: percent[%d] must be a whole number from 1 to 100", where, i);
-        c->percent[i] = (int)x;
+        cluster->percent[i] = (int)x;
     }
     return OK;
 }
 
-static enum error_code read_device(struct cluster *c, const cJSON *root, const char *where, struct error *err)
+static enum error_code read_device(struct cluster *cluster, const cJSON *root, const char *where, struct error *err)
 {
     static const char *const known[] = {
         "GFLOP_per_second", "memory_MB_per_second", "copy_MB_per_second", "memory_bytes", "percent", "source", NULL
@@ -114,18 +114,18 @@ static enum error_code read_device(struct cluster *c, const cJSON *root, const c
     if (e) return e;
     snprintf(inside, sizeof inside, "%s: device", where);
     e = refuse_unknown(device, inside, known, err);
-    if (!e) e = read_flops(c->flop_rate, device, inside, err);
-    if (!e) e = read_number(device, inside, "memory_MB_per_second", MOST_RATE, 0, &c->memory_rate, err);
-    if (!e) e = read_number(device, inside, "copy_MB_per_second", MOST_RATE, 0, &c->copy_rate, err);
+    if (!e) e = read_flops(cluster->flop_rate, device, inside, err);
+    if (!e) e = read_number(device, inside, "memory_MB_per_second", MOST_RATE, 0, &cluster->memory_rate, err);
+    if (!e) e = read_number(device, inside, "copy_MB_per_second", MOST_RATE, 0, &cluster->copy_rate, err);
     if (!e) e = read_number(device, inside, "memory_bytes", INT64_C(1) << 52, 0, &memory, err);
-    if (!e) e = read_percent(c, device, inside, err);
-    if (!e) e = read_text(device, inside, "source", c->source, sizeof c->source, err);
-    c->memory = (uint64_t)memory;
+    if (!e) e = read_percent(cluster, device, inside, err);
+    if (!e) e = read_text(device, inside, "source", cluster->source, sizeof cluster->source, err);
+    cluster->memory = (uint64_t)memory;
     return e;
 }
 
 /* The rates of all formats in which the host computes (never 16 bits) are required. */
-static enum error_code read_host(struct cluster *c, const cJSON *root, const char *where, struct error *err)
+static enum error_code read_host(struct cluster *cluster, const cJSON *root, const char *where, struct error *err)
 {
     static const char *const known[] = { "GFLOP_per_second", "memory_MB_per_second", "drive_MB_per_second", "source",
                                          NULL };
@@ -136,12 +136,12 @@ static enum error_code read_host(struct cluster *c, const cJSON *root, const cha
     if (e) return e;
     snprintf(inside, sizeof inside, "%s: host", where);
     e = refuse_unknown(host, inside, known, err);
-    if (!e) e = read_flops(c->host.flop_rate, host, inside, err);
-    if (!e && (c->host.flop_rate[F32] < 0 || c->host.flop_rate[F64] < 0))
+    if (!e) e = read_flops(cluster->host.flop_rate, host, inside, err);
+    if (!e && (cluster->host.flop_rate[F32] < 0 || cluster->host.flop_rate[F64] < 0))
         e = fail(err, ERR_FORMAT, "%s: \"GFLOP_per_second\" must have fp32 and fp64, which optimizers step in", inside);
-    if (!e) e = read_number(host, inside, "memory_MB_per_second", MOST_RATE, 0, &c->host.memory_rate, err);
-    if (!e) e = read_number(host, inside, "drive_MB_per_second", MOST_RATE, 0, &c->host.drive_rate, err);
-    return e ? e : read_text(host, inside, "source", c->host.source, sizeof c->host.source, err);
+    if (!e) e = read_number(host, inside, "memory_MB_per_second", MOST_RATE, 0, &cluster->host.memory_rate, err);
+    if (!e) e = read_number(host, inside, "drive_MB_per_second", MOST_RATE, 0, &cluster->host.drive_rate, err);
+    return e ? e : read_text(host, inside, "source", cluster->host.source, sizeof cluster->host.source, err);
 }
 
 /* "operations": { "dropout": 60 } */
@@ -231,10 +231,10 @@ static enum error_code read_link(struct link *l, const cJSON *link, const char *
 }
 
 /* Levels are nested: 2 devices, 8 devices, all. */
-static enum error_code check_levels(const struct cluster *c, const char *where, struct error *err)
+static enum error_code check_levels(const struct cluster *cluster, const char *where, struct error *err)
 {
-    for (int l = 0; l < c->levels - 1; l++) {
-        const int inner = c->link[l].devices, outer = c->link[l + 1].devices;
+    for (int l = 0; l < cluster->levels - 1; l++) {
+        const int inner = cluster->link[l].devices, outer = cluster->link[l + 1].devices;
         if (inner == 0)
             return fail(err, ERR_FORMAT,
                         "%s: links[%d]: \"devices\" is missing; only the last level may hold any number", where, l);
@@ -246,25 +246,26 @@ static enum error_code check_levels(const struct cluster *c, const char *where, 
     return OK;
 }
 
-static enum error_code read_links(struct cluster *c, const cJSON *root, const char *where, struct error *err)
+static enum error_code read_links(struct cluster *cluster, const cJSON *root, const char *where, struct error *err)
 {
     const cJSON *links;
     char inside[200];
     enum error_code e = json_array(root, where, "links", &links, err);
     if (e) return e;
-    c->levels = cJSON_GetArraySize(links);
-    if (c->levels < 1 || c->levels > CLUSTER_LEVELS)
-        return fail(err, ERR_FORMAT, "%s: \"links\" has %d levels; it must have 1 to %d", where, c->levels,
+    cluster->levels = cJSON_GetArraySize(links);
+    if (cluster->levels < 1 || cluster->levels > CLUSTER_LEVELS)
+        return fail(err, ERR_FORMAT, "%s: \"links\" has %d levels; it must have 1 to %d", where, cluster->levels,
                     CLUSTER_LEVELS);
-    for (int l = 0; l < c->levels && !e; l++) {
+    for (int l = 0; l < cluster->levels && !e; l++) {
         snprintf(inside, sizeof inside, "%s: links[%d]", where, l);
-        e = read_link(&c->link[l], cJSON_GetArrayItem(links, l), inside, err);
+        e = read_link(&cluster->link[l], cJSON_GetArrayItem(links, l), inside, err);
     }
-    return e ? e : check_levels(c, where, err);
+    return e ? e : check_levels(cluster, where, err);
 }
 
 /* "torus": [4, 4, 2] */
-static enum error_code read_torus(struct shared_link *s, const cJSON *link, const char *where, struct error *err)
+static enum error_code read_torus(struct shared_link *shared_link, const cJSON *link, const char *where,
+                                  struct error *err)
 {
     const cJSON *sizes;
     int64_t hop = 0;
@@ -272,55 +273,57 @@ static enum error_code read_torus(struct shared_link *s, const cJSON *link, cons
     enum error_code e = json_array(link, where, "torus", &sizes, err);
     if (!e) e = read_number(link, where, "hop_ns", MOST_NS, 0, &hop, err);
     if (e) return e;
-    s->kind = SHARED_TORUS, s->hop = hop * 1000;
-    s->dimensions = cJSON_GetArraySize(sizes);
-    if (s->dimensions < 1 || s->dimensions > TORUS_MOST_DIMENSIONS)
-        return fail(err, ERR_FORMAT, "%s: \"torus\" has %d dimensions; it must have 1 to %d", where, s->dimensions,
-                    TORUS_MOST_DIMENSIONS);
-    for (int d = 0; d < s->dimensions; d++) {
+    shared_link->kind = SHARED_TORUS, shared_link->hop = hop * 1000;
+    shared_link->dimensions = cJSON_GetArraySize(sizes);
+    if (shared_link->dimensions < 1 || shared_link->dimensions > TORUS_MOST_DIMENSIONS)
+        return fail(err, ERR_FORMAT, "%s: \"torus\" has %d dimensions; it must have 1 to %d", where,
+                    shared_link->dimensions, TORUS_MOST_DIMENSIONS);
+    for (int d = 0; d < shared_link->dimensions; d++) {
         int64_t size;
         if (!json_whole(cJSON_GetArrayItem(sizes, d), &size) || size < 1 || size > 1024)
             return fail(err, ERR_FORMAT, "%s: torus[%d] must be a whole number from 1 to 1024", where, d);
-        s->size[d] = (int)size;
+        shared_link->size[d] = (int)size;
     }
     return OK;
 }
 
-static enum error_code read_kind(struct shared_link *s, const cJSON *link, const char *where, struct error *err)
+static enum error_code read_kind(struct shared_link *shared_link, const cJSON *link, const char *where,
+                                 struct error *err)
 {
     static const char *const words[] = { "leaving", "inside" };
     const char *word;
     if (json_has(link, "torus") == json_has(link, "messages"))
         return fail(err, ERR_FORMAT, "%s: it must have either \"messages\" or \"torus\"", where);
-    if (!json_has(link, "messages")) return read_torus(s, link, where, err);
+    if (!json_has(link, "messages")) return read_torus(shared_link, link, where, err);
     enum error_code e = json_string(link, where, "messages", &word, err);
     if (e) return e;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strcmp(word, words[i]) == 0) {
-            s->kind = i == 0 ? SHARED_LEAVING : SHARED_INSIDE;
+            shared_link->kind = i == 0 ? SHARED_LEAVING : SHARED_INSIDE;
             return OK;
         }
     return fail(err, ERR_FORMAT, "%s: \"messages\" is '%s'; it must be leaving or inside", where, printable(word).text);
 }
 
-static enum error_code read_shared_link(struct shared_link *s, const cJSON *link, const char *where, struct error *err)
+static enum error_code read_shared_link(struct shared_link *shared_link, const cJSON *link, const char *where,
+                                        struct error *err)
 {
     static const char *const known[] = { "name", "messages", "torus", "devices", "MB_per_second", "half_duplex",
                                          "hop_ns", "source", NULL };
     int64_t devices = 0;
     if (!cJSON_IsObject(link)) return fail(err, ERR_FORMAT, "%s is not an object", where);
     enum error_code e = refuse_unknown(link, where, known, err);
-    if (!e) e = read_name(link, where, "name", s->name, sizeof s->name, err);
-    if (!e) e = read_kind(s, link, where, err);
+    if (!e) e = read_name(link, where, "name", shared_link->name, sizeof shared_link->name, err);
+    if (!e) e = read_kind(shared_link, link, where, err);
     if (!e) e = json_int(link, where, "devices", 1, 1 << 20, &devices, err);
-    if (!e) e = json_int(link, where, "MB_per_second", 1, MOST_RATE, &s->rate, err);
-    if (!e && json_has(link, "half_duplex")) e = json_bool(link, where, "half_duplex", &s->half_duplex, err);
-    if (!e) e = read_text(link, where, "source", s->source, sizeof s->source, err);
-    s->devices = (int)devices;
+    if (!e) e = json_int(link, where, "MB_per_second", 1, MOST_RATE, &shared_link->rate, err);
+    if (!e && json_has(link, "half_duplex")) e = json_bool(link, where, "half_duplex", &shared_link->half_duplex, err);
+    if (!e) e = read_text(link, where, "source", shared_link->source, sizeof shared_link->source, err);
+    shared_link->devices = (int)devices;
     return e;
 }
 
-static enum error_code read_shared(struct cluster *c, const cJSON *root, const char *where, struct error *err)
+static enum error_code read_shared(struct cluster *cluster, const cJSON *root, const char *where, struct error *err)
 {
     const cJSON *list;
     char inside[200];
@@ -331,17 +334,17 @@ static enum error_code read_shared(struct cluster *c, const cJSON *root, const c
     enum error_code e = json_array(root, where, "shared", &list, err);
     if (!e && json_has(root, "sharing")) e = json_string(root, where, "sharing", &turns, err);
     if (e) return e;
-    c->in_order = strcmp(turns, "in order") == 0;
-    if (!c->in_order && strcmp(turns, "fair") != 0)
+    cluster->in_order = strcmp(turns, "in order") == 0;
+    if (!cluster->in_order && strcmp(turns, "fair") != 0)
         return fail(err, ERR_FORMAT, "%s: \"sharing\" is '%s'; it must be fair or in order", where,
                     printable(turns).text);
-    c->shares = cJSON_GetArraySize(list);
-    if (c->shares < 1 || c->shares > CLUSTER_MOST_SHARED)
-        return fail(err, ERR_FORMAT, "%s: \"shared\" has %d links; it must have 1 to %d", where, c->shares,
+    cluster->shares = cJSON_GetArraySize(list);
+    if (cluster->shares < 1 || cluster->shares > CLUSTER_MOST_SHARED)
+        return fail(err, ERR_FORMAT, "%s: \"shared\" has %d links; it must have 1 to %d", where, cluster->shares,
                     CLUSTER_MOST_SHARED);
-    for (int i = 0; i < c->shares && !e; i++) {
+    for (int i = 0; i < cluster->shares && !e; i++) {
         snprintf(inside, sizeof inside, "%s: shared[%d]", where, i);
-        e = read_shared_link(&c->shared[i], cJSON_GetArrayItem(list, i), inside, err);
+        e = read_shared_link(&cluster->shared[i], cJSON_GetArrayItem(list, i), inside, err);
     }
     return e;
 }
@@ -361,72 +364,72 @@ static enum error_code read_contention(struct contention *k, const cJSON *root, 
 }
 
 /* Messages that never wait leave by themselves, so that nothing would change. */
-static enum error_code read_progress(struct cluster *c, const cJSON *root, const char *where, struct error *err)
+static enum error_code read_progress(struct cluster *cluster, const cJSON *root, const char *where, struct error *err)
 {
     const char *word;
     bool waits = false;
     if (!json_has(root, "progress")) return OK;
     const enum error_code e = json_string(root, where, "progress", &word, err);
     if (e) return e;
-    c->no_progress = strcmp(word, "none") == 0;
-    if (!c->no_progress && strcmp(word, "always") != 0)
+    cluster->no_progress = strcmp(word, "none") == 0;
+    if (!cluster->no_progress && strcmp(word, "always") != 0)
         return fail(err, ERR_FORMAT, "%s: \"progress\" is '%s'; it must be always or none", where,
                     printable(word).text);
-    for (int l = 0; l < c->levels; l++) waits = waits || c->link[l].eager != ALWAYS_EAGER;
-    if (c->no_progress && !waits)
+    for (int l = 0; l < cluster->levels; l++) waits = waits || cluster->link[l].eager != ALWAYS_EAGER;
+    if (cluster->no_progress && !waits)
         return fail(err, ERR_FORMAT, "%s: \"progress\" is none, but no link has \"eager_bytes\": no message waits",
                     where);
     return OK;
 }
 
 /* A torus has places for a whole number of devices, and none beyond. */
-static enum error_code check_shared(const struct cluster *c, int devices, struct error *err)
+static enum error_code check_shared(const struct cluster *cluster, int devices, struct error *err)
 {
-    for (int i = 0; i < c->shares; i++) {
-        const struct shared_link *s = &c->shared[i];
+    for (int i = 0; i < cluster->shares; i++) {
+        const struct shared_link *s = &cluster->shared[i];
         int64_t places = s->devices;
         for (int d = 0; d < s->dimensions; d++) places *= s->size[d];
         if (s->kind == SHARED_TORUS && devices > places)
             return fail(err, ERR_PLAN, "--cluster %s: its torus %s has places for %lld devices; the mesh has %d",
-                        c->name, s->name, (long long)places, devices);
+                        cluster->name, s->name, (long long)places, devices);
     }
     return OK;
 }
 
-static enum error_code read_cluster(struct cluster *c, const cJSON *root, const char *where, struct error *err)
+static enum error_code read_cluster(struct cluster *cluster, const cJSON *root, const char *where, struct error *err)
 {
     static const char *const known[] = { "name", "description", "device", "kernels", "host", "links", "shared",
                                          "sharing", "contention", "progress", NULL };
-    *c = (struct cluster){ .levels = 0 };
+    *cluster = (struct cluster){ .levels = 0 };
     if (!cJSON_IsObject(root)) return fail(err, ERR_FORMAT, "%s: is not an object", where);
     enum error_code e = refuse_unknown(root, where, known, err);
-    if (!e) e = read_name(root, where, "name", c->name, sizeof c->name, err);
-    if (!e) e = read_text(root, where, "description", c->description, sizeof c->description, err);
-    if (!e) e = read_device(c, root, where, err);
-    if (!e) e = read_kernels(&c->kernels, root, where, err);
-    if (!e) e = read_host(c, root, where, err);
-    if (!e) e = read_links(c, root, where, err);
-    if (!e) e = read_shared(c, root, where, err);
-    if (!e) e = read_contention(&c->contention, root, where, err);
-    return e ? e : read_progress(c, root, where, err);
+    if (!e) e = read_name(root, where, "name", cluster->name, sizeof cluster->name, err);
+    if (!e) e = read_text(root, where, "description", cluster->description, sizeof cluster->description, err);
+    if (!e) e = read_device(cluster, root, where, err);
+    if (!e) e = read_kernels(&cluster->kernels, root, where, err);
+    if (!e) e = read_host(cluster, root, where, err);
+    if (!e) e = read_links(cluster, root, where, err);
+    if (!e) e = read_shared(cluster, root, where, err);
+    if (!e) e = read_contention(&cluster->contention, root, where, err);
+    return e ? e : read_progress(cluster, root, where, err);
 }
 
-enum error_code cluster_parse(struct cluster *c, const char *text, const char *where, struct error *err)
+enum error_code cluster_parse(struct cluster *cluster, const char *text, const char *where, struct error *err)
 {
     cJSON *root;
     enum error_code e = json_parse(text, strlen(text), where, &root, err);
-    if (!e) e = read_cluster(c, root, where, err);
+    if (!e) e = read_cluster(cluster, root, where, err);
     cJSON_Delete(root);
     return e;
 }
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
 
-static enum error_code read_file(struct cluster *c, const char *path, struct error *err)
+static enum error_code read_file(struct cluster *cluster, const char *path, struct error *err)
 {
     cJSON *root;
     enum error_code e = json_read(path, &root, err);
-    if (!e) e = read_cluster(c, root, printable_path(path).text, err);
+    if (!e) e = read_cluster(cluster, root, printable_path(path).text, err);
     cJSON_Delete(root);
     return e;
 }
@@ -438,77 +441,79 @@ static bool is_file(const char *word)
 }
 
 /* A shipped description, read when it is first asked for: each device of a crew opens with the usual one. */
-static enum error_code shipped(size_t n, const struct cluster **c, struct error *err)
+static enum error_code shipped(size_t n, const struct cluster **cluster, struct error *err)
 {
     static struct cluster read[MOST_NAMES];
     enum error_code e = OK;
     if (read[n].levels == 0) e = cluster_parse(&read[n], cluster_texts[n], "a shipped cluster", err);
     if (e) read[n].levels = 0;
-    *c = &read[n];
+    *cluster = &read[n];
     return e;
 }
 
-enum error_code cluster_find(struct cluster *c, const char *word, struct error *err)
+enum error_code cluster_find(struct cluster *cluster, const char *word, struct error *err)
 {
     const char *names[MOST_NAMES];
     size_t n = 0;
-    if (is_file(word)) return fail_about(err, read_file(c, word, err), "--cluster");
+    if (is_file(word)) return fail_about(err, read_file(cluster, word, err), "--cluster");
     for (; cluster_texts[n] != NULL && n < MOST_NAMES; n++) {
         const struct cluster *one;
         const enum error_code e = shipped(n, &one, err);
         if (e) return e;
         names[n] = one->name;
         if (strcmp(one->name, word) != 0) continue;
-        *c = *one;
+        *cluster = *one;
         return OK;
     }
     return fail_unknown_name(err, "--cluster", word, names, n);
 }
 
-enum error_code cluster_check(const struct cluster *c, int devices, enum dtype t, struct error *err)
+enum error_code cluster_check(const struct cluster *cluster, int devices, enum dtype dtype, struct error *err)
 {
-    const int most = c->link[c->levels - 1].devices;
+    const int most = cluster->link[cluster->levels - 1].devices;
     if (most > 0 && devices > most)
-        return fail(err, ERR_PLAN, "--cluster %s: it has %d devices; the mesh has %d", c->name, most, devices);
-    if (c->flop_rate[t] < 0)
+        return fail(err, ERR_PLAN, "--cluster %s: it has %d devices; the mesh has %d", cluster->name, most, devices);
+    if (cluster->flop_rate[dtype] < 0)
         return fail(err, ERR_PLAN,
-                    "--cluster %s: it does not say how fast it computes in %s (device: GFLOP_per_second)", c->name,
-                    dtype_name(t));
-    return check_shared(c, devices, err);
+                    "--cluster %s: it does not say how fast it computes in %s (device: GFLOP_per_second)",
+                        cluster->name,
+                    dtype_name(dtype));
+    return check_shared(cluster, devices, err);
 }
 
 /* ---- what only a replay knows ------------------------------------------------------------------------------------ */
 
-bool cluster_replays(const struct cluster *c)
+bool cluster_replays(const struct cluster *cluster)
 {
-    return c->shares > 0 || c->contention.compute_percent > 0 || c->no_progress;
+    return cluster->shares > 0 || cluster->contention.compute_percent > 0 || cluster->no_progress;
 }
 
-struct cluster cluster_without_replay(const struct cluster *c)
+struct cluster cluster_without_replay(const struct cluster *cluster)
 {
-    struct cluster alone = *c;
+    struct cluster alone = *cluster;
     alone.shares = 0, alone.contention = (struct contention){ 0 }, alone.no_progress = false;
     return alone;
 }
 
 /* ---- devices of different speed ---------------------------------------------------------------------------------- */
 
-int cluster_percent(const struct cluster *c, int rank) { return c->speeds > 0 ? c->percent[rank % c->speeds] : 100; }
+int cluster_percent(const struct cluster *cluster,
+                    int rank) { return cluster->speeds > 0 ? cluster->percent[rank % cluster->speeds] : 100; }
 
 /* A rate of 0 (takes no time) stays 0; any other result is at least 1. */
-static int64_t part_of(int64_t rate, int percent)
+static int64_t cluster_part_of(int64_t rate, int percent)
 {
     if (rate <= 0) return rate;
     const int64_t part = rate / 100 * percent + rate % 100 * percent / 100;
     return part > 0 ? part : 1;
 }
 
-struct cluster cluster_of_rank(const struct cluster *c, int rank)
+struct cluster cluster_of_rank(const struct cluster *cluster, int rank)
 {
-    struct cluster own = *c;
-    const int percent = cluster_percent(c, rank);
-    for (int t = 0; t < DTYPE_COUNT; t++) own.flop_rate[t] = part_of(c->flop_rate[t], percent);
-    if (percent < 100) own.stated_memory_rate = c->memory_rate;
-    own.memory_rate = part_of(c->memory_rate, percent);
+    struct cluster own = *cluster;
+    const int percent = cluster_percent(cluster, rank);
+    for (int t = 0; t < DTYPE_COUNT; t++) own.flop_rate[t] = cluster_part_of(cluster->flop_rate[t], percent);
+    if (percent < 100) own.stated_memory_rate = cluster->memory_rate;
+    own.memory_rate = cluster_part_of(cluster->memory_rate, percent);
     return own;
 }

@@ -11,59 +11,61 @@
 
 #include "emulated_devices/device/backend.h"
 
-static inline void backend_begin(struct device *d)
+static inline void backend_begin(struct device *device)
 {
-    if (d->backend->begin != NULL) d->backend->begin(d);
+    if (device->backend->begin != NULL) device->backend->begin(device);
 }
 
-static inline void backend_end(struct device *d)
+static inline void backend_end(struct device *device)
 {
-    if (d->backend->end != NULL) d->backend->end(d);
+    if (device->backend->end != NULL) device->backend->end(device);
 }
 
 /* Charge an elementwise operation: `tensors` tensors of the size of X, `flops_each` operations per element. */
-static inline void dev_charge(struct device *d, const char *what, struct tensor X, int tensors, double flops_each)
+static inline void dev_charge(struct device *device, const char *what, struct tensor X, int tensors, double flops_each)
 {
-    device_charge(d, what, elementwise_cost(tensor_count(X), tensors, flops_each, X.dtype));
+    device_charge(device, what, elementwise_cost(tensor_count(X), tensors, flops_each, X.dtype));
 }
 
 /* A pass of Y = X W' for N rows of X and Y: the three take the same operations and bytes, in other shapes. */
-static inline struct op_cost product_cost(enum product_pass pass, int64_t N, int64_t I, int64_t O, enum dtype t)
+static inline struct op_cost product_cost(enum product_pass pass, int64_t N, int64_t I, int64_t O, enum dtype dtype)
 {
-    struct op_cost c = linear_cost(N, I, O, t);
+    struct op_cost c = linear_cost(N, I, O, dtype);
     if (pass == PRODUCT_INPUT) c.columns = I, c.depth = O;
     if (pass == PRODUCT_WEIGHT) c.rows = O, c.columns = I, c.depth = N;
     return c;
 }
 
-static inline void dev_charge_linear(struct device *d, enum product_pass pass, struct tensor rows, struct tensor W)
+static inline void dev_charge_linear(struct device *device, enum product_pass pass, struct tensor rows, struct tensor W)
 {
     static const char *const what[] = { "linear forward", "linear backward input", "linear backward weight" };
-    device_charge(d, what[pass], product_cost(pass, tensor_rows(rows), tensor_cols(W), tensor_rows(W), d->dtype));
+    device_charge(device, what[pass], product_cost(pass, tensor_rows(rows), tensor_cols(W), tensor_rows(W),
+                                                   device->dtype));
 }
 
 /* To another format: Y = X, rounded. */
-static inline void dev_round(struct device *d, struct tensor Y, struct tensor X)
+static inline void dev_round(struct device *device, struct tensor Y, struct tensor X)
 {
-    device_convert(d, Y, X);
-    dev_charge(d, "round", X, 2, 1);
+    device_convert(device, Y, X);
+    dev_charge(device, "round", X, 2, 1);
 }
 
 /* To codes, and back. */
-static inline void dev_quantise(struct device *d, void *code, struct tensor X, struct block_format f)
+static inline void dev_quantise(struct device *device, void *code, struct tensor X, struct block_format format)
 {
-    device_quantise(d, code, X, f);
-    dev_charge(d, "quantise", X, 2, 3);
+    device_quantise(device, code, X, format);
+    dev_charge(device, "quantise", X, 2, 3);
 }
 
-static inline void dev_dequantise(struct device *d, struct tensor Y, const void *code, struct block_format f)
+static inline void dev_dequantise(struct device *device, struct tensor Y, const void *code, struct block_format format)
 {
-    device_dequantise(d, Y, code, f);
-    dev_charge(d, "dequantise", Y, 2, 1);
+    device_dequantise(device, Y, code, format);
+    dev_charge(device, "dequantise", Y, 2, 1);
 }
 
 /* A list of products is one operation.  Nothing is charged for one without rows. */
-static inline void dev_products(struct device *d, enum product_pass pass, const struct device_product *list, int count)
+static inline void dev_products(struct device *device, enum product_pass pass,
+                                const struct device_product *list, int count)
 {
     static const char *const what[] = { "products forward", "products backward input", "products backward weight" };
     struct op_cost sum = { .flops = 0 };
@@ -71,29 +73,30 @@ static inline void dev_products(struct device *d, enum product_pass pass, const 
         const int64_t rows = tensor_rows(list[i].Y);
         const struct tensor W = list[i].W;
         if (rows == 0) continue;
-        const struct op_cost one = linear_cost(rows, tensor_cols(W), tensor_rows(W), d->dtype);
+        const struct op_cost one = linear_cost(rows, tensor_cols(W), tensor_rows(W), device->dtype);
         sum.flops += one.flops, sum.bytes += one.bytes;
     }
     if (sum.bytes == 0) return;
-    for (int i = 0; i < count; i++) WATCH_OPERANDS(d, products, list[i].Y, list[i].X, list[i].W, list[i].b);
-    device_products(d, pass, list, count);
-    device_charge(d, what[pass], sum);
+    for (int i = 0; i < count; i++) WATCH_OPERANDS(device, products, list[i].Y, list[i].X, list[i].W, list[i].b);
+    device_products(device, pass, list, count);
+    device_charge(device, what[pass], sum);
 }
 
 /* ---- what operations cost ---------------------------------------------------------------------------------------- */
 
 /* A product with stored scores; every pair is computed, seen or not. */
 static inline struct op_cost scores_cost(struct tensor queries, struct tensor keys, struct tensor q_at,
-                                         struct attention a, enum dtype t)
+                                         struct attention attention, enum dtype dtype)
 {
-    const int64_t scores = a.H * tensor_count(q_at) * tensor_rows(keys);
-    return attention_scores_cost(scores, tensor_rows(queries), tensor_rows(keys), a, t);
+    const int64_t scores = attention.H * tensor_count(q_at) * tensor_rows(keys);
+    return attention_scores_cost(scores, tensor_rows(queries), tensor_rows(keys), attention, dtype);
 }
 
 /* What turns of queries and keys once each way, values not at all. */
-static inline struct op_cost rotary_cost(struct tensor QKV, struct tensor table, struct attention a, enum dtype t)
+static inline struct op_cost rotary_cost(struct tensor QKV, struct tensor table, struct attention attention,
+                                         enum dtype dtype)
 {
-    return elementwise_cost(tensor_rows(QKV) * (a.H + a.K) * tensor_cols(table), 2, 3, t);
+    return elementwise_cost(tensor_rows(QKV) * (attention.H + attention.K) * tensor_cols(table), 2, 3, dtype);
 }
 
 #define CHARGE(cost) CHARGE_##cost
@@ -127,18 +130,18 @@ static inline struct op_cost rotary_cost(struct tensor QKV, struct tensor table,
 /* ---- operations that are not charged ----------------------------------------------------------------------------- */
 
 /* Parts of what one kernel does on a GPU, such as rows with a distance between them: the caller charges the whole. */
-static inline void dev_add_part(struct device *d, struct tensor Y, struct tensor X, struct tensor Z)
+static inline void dev_add_part(struct device *device, struct tensor Y, struct tensor X, struct tensor Z)
 {
-    if (d->ops == NULL) return;
-    WATCH_OPERANDS(d, add, Y, X, Z);
-    backend_begin(d), d->ops->add(Y, X, Z), backend_end(d);
+    if (device->ops == NULL) return;
+    WATCH_OPERANDS(device, add, Y, X, Z);
+    backend_begin(device), device->ops->add(Y, X, Z), backend_end(device);
 }
 
-static inline void dev_dropout_part(struct device *d, struct tensor Y, struct tensor X, struct dropout drop)
+static inline void dev_dropout_part(struct device *device, struct tensor Y, struct tensor X, struct dropout drop)
 {
-    if (d->ops == NULL) return;
-    WATCH_OPERANDS(d, dropout, Y, X, drop);
-    backend_begin(d), d->ops->dropout(Y, X, drop), backend_end(d);
+    if (device->ops == NULL) return;
+    WATCH_OPERANDS(device, dropout, Y, X, drop);
+    backend_begin(device), device->ops->dropout(Y, X, drop), backend_end(device);
 }
 
 #undef CHARGE

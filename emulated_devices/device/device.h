@@ -33,25 +33,25 @@ struct device {
 
 /** Tell who watches of a use of memory.  @param by  the operation that uses it, for people, or NULL.
  *  @return as watch.used. */
-static inline bool device_used(const struct device *d, enum memory_use use, const void *data, uint64_t bytes,
+static inline bool device_used(const struct device *device, enum memory_use use, const void *data, uint64_t bytes,
                                const char *by)
 {
-    struct watch *const w = d->watch;
+    struct watch *const w = device->watch;
     if (w == NULL || (const char *)data >= w->end || (const char *)data + bytes <= w->first) return false;
     return w->used(w, use, data, bytes, by);
 }
 
 /**
  * Prepare a device that computes in one number format.
- * It is part of the usual cluster; clock_open(&d->clock, ...), before comm_open, makes it one of another.
- * @param d       stays where it is until device_close.
+ * It is part of the usual cluster; clock_open(&device->clock, ...), before comm_open, makes it one of another.
+ * @param device       stays where it is until device_close.
  * @param backend NULL: the one that ORRERY_BACKEND names; without that "cpu", or in debug builds "discrete".
  * @param budget  bytes of emulated memory; 0: no limit.
  * @return OK; ERR_USAGE if the backend does not compute in this format, or ORRERY_BACKEND names none; or the backend's
  *     own
  *         error.  After failure there is nothing to close.
  */
-enum error_code device_open(struct device *d, const struct backend *backend, enum dtype, uint64_t budget,
+enum error_code device_open(struct device *device, const struct backend *backend, enum dtype, uint64_t budget,
                             struct error *);
 void device_close(struct device *);
 

@@ -13,65 +13,68 @@ struct drawing {
     struct step step;
 };
 
-static struct tensor elements(struct tensor w, int64_t first, int64_t n)
+static struct tensor drawn_elements(struct tensor w, int64_t first, int64_t n)
 {
     return tensor_1d((char *)w.data + (size_t)first * dtype_size(w.dtype), w.dtype, n);
 }
 
-static void each_run(struct tensor w, struct drawn p, void (*f)(void *, struct run), struct drawing *context)
+static void each_run(struct tensor w, struct drawn drawn, void (*f)(void *, struct run), struct drawing *context)
 {
-    layout_each_run_within(p.layout, p.first, tensor_count(w), f, context);
+    layout_each_run_within(drawn.layout, drawn.first, tensor_count(w), f, context);
 }
 
 /* ---- initial weights --------------------------------------------------------------------------------------------- */
 
-static void weights_run(void *context, struct run r)
+static void weights_run(void *context, struct run run)
 {
     const struct drawing *d = context;
     /* Numbers are rounded to the master's format first, so masters and weights come from the same values. */
     const enum dtype master = dtype_wide(d->w.dtype);
     double drawn[DRAWN_AT_ONCE];
-    for (int64_t done = 0, n; done < r.length; done += n) {
-        n = r.length - done < DRAWN_AT_ONCE ? r.length - done : DRAWN_AT_ONCE;
-        param_init(d->spec, d->key, master, r.whole + done, n, drawn);
-        convert_numbers(elements(d->w, r.piece + done, n).data, d->w.dtype, drawn, master, n);
+    for (int64_t done = 0, n; done < run.length; done += n) {
+        n = run.length - done < DRAWN_AT_ONCE ? run.length - done : DRAWN_AT_ONCE;
+        param_init(d->spec, d->key, master, run.whole + done, n, drawn);
+        convert_numbers(drawn_elements(d->w, run.piece + done, n).data, d->w.dtype, drawn, master, n);
     }
 }
 
-void drawn_weights(struct tensor w, struct drawn p, uint64_t seed)
+void drawn_weights(struct tensor w, struct drawn drawn, uint64_t seed)
 {
-    each_run(w, p, weights_run, &(struct drawing){ .w = w, .spec = p.spec, .key = seed });
+    each_run(w, drawn, weights_run, &(struct drawing){ .w = w, .spec = drawn.spec, .key = seed });
 }
 
 /* ---- directions -------------------------------------------------------------------------------------------------- */
 
-static void move_run(void *context, struct run r)
+static void move_run(void *context, struct run run)
 {
     const struct drawing *d = context;
-    mezo_move(d->spec, d->key, d->along, r.whole, r.length, d->w.dtype, elements(d->w, r.piece, r.length).data);
+    mezo_move(d->spec, d->key, d->along, run.whole, run.length, d->w.dtype,
+              drawn_elements(d->w, run.piece, run.length).data);
 }
 
-void drawn_move(struct tensor w, struct drawn p, uint64_t key, double along)
+void drawn_move(struct tensor w, struct drawn drawn, uint64_t key, double along)
 {
-    each_run(w, p, move_run, &(struct drawing){ .w = w, .spec = p.spec, .key = key, .along = along });
+    each_run(w, drawn, move_run, &(struct drawing){ .w = w, .spec = drawn.spec, .key = key, .along = along });
 }
 
-static void step_run(void *context, struct run r)
+static void step_run(void *context, struct run run)
 {
     const struct drawing *d = context;
 
-    #pragma omp parallel for schedule(static) if (r.length > 32 * DRAWN_AT_ONCE)
-    for (int64_t at = 0; at < r.length; at += DRAWN_AT_ONCE) {
-        const int64_t n = r.length - at < DRAWN_AT_ONCE ? r.length - at : DRAWN_AT_ONCE;
+    #pragma omp parallel for schedule(static) if (run.length > 32 * DRAWN_AT_ONCE)
+    for (int64_t at = 0; at < run.length; at += DRAWN_AT_ONCE) {
+        const int64_t n = run.length - at < DRAWN_AT_ONCE ? run.length - at : DRAWN_AT_ONCE;
         double drawn[DRAWN_AT_ONCE], rounded[DRAWN_AT_ONCE];
         /* The direction is drawn again here: it is never kept. */
-        mezo_draw(d->spec, d->key, r.whole + at, n, drawn);
+        mezo_draw(d->spec, d->key, run.whole + at, n, drawn);
         convert_numbers(rounded, d->w.dtype, drawn, F64, n);
-        optimizer_step(d->optimizer, elements(d->w, r.piece + at, n), tensor_1d(rounded, d->w.dtype, n), NULL, d->step);
+        optimizer_step(d->optimizer, drawn_elements(d->w, run.piece + at, n), tensor_1d(rounded, d->w.dtype, n),
+                       NULL, d->step);
     }
 }
 
-void drawn_step(const struct optimizer *o, struct tensor w, struct drawn p, uint64_t key, struct step step)
+void drawn_step(const struct optimizer *optimizer, struct tensor w, struct drawn drawn, uint64_t key, struct step step)
 {
-    each_run(w, p, step_run, &(struct drawing){ .w = w, .spec = p.spec, .key = key, .optimizer = o, .step = step });
+    each_run(w, drawn, step_run, &(struct drawing){ .w = w, .spec = drawn.spec, .key = key, .optimizer = optimizer,
+                                                   .step = step });
 }

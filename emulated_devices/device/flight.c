@@ -50,34 +50,35 @@ enum error_code flight_mode_parse(struct flight_mode *mode, const char *text, st
     return fail(err, ERR_USAGE, "ORRERY_STREAMS is neither off, earliest, latest nor random:SEED with a whole number");
 }
 
-struct flight *flight_open(struct flight_mode mode, int rank, const struct arena *a)
+struct flight *flight_open(struct flight_mode mode, int rank, const struct arena *arena)
 {
     struct flight *f = calloc(1, sizeof *f);
     if (f == NULL) return NULL;
     f->mode = mode;
-    f->arena = a;
+    f->arena = arena;
     f->random = (mode.seed + 1) * 0x9e3779b97f4a7c15u ^ (uint64_t)(rank + 1) * 0xd1342543de82ef95u;
     return f;
 }
 
-void flight_close(struct flight *f)
+void flight_close(struct flight *flight)
 {
-    if (f == NULL) return;
-    for (int i = 0; i < f->count; i++) free(f->list[i].aside);
-    free(f->list);
-    free(f);
+    if (flight == NULL) return;
+    for (int i = 0; i < flight->count; i++) free(flight->list[i].aside);
+    free(flight->list);
+    free(flight);
 }
 
-bool flight_late(struct flight *f)
+bool flight_late(struct flight *flight)
 {
-    if (f == NULL || f->mode.when != FLIGHT_RANDOM) return f != NULL && f->mode.when == FLIGHT_LATEST;
-    f->random += 0x9e3779b97f4a7c15u;                                   /* splitmix64 */
-    uint64_t z = (f->random ^ f->random >> 30) * 0xbf58476d1ce4e5b9u;
+    if (flight == NULL || flight->mode.when != FLIGHT_RANDOM)
+        return flight != NULL && flight->mode.when == FLIGHT_LATEST;
+    flight->random += 0x9e3779b97f4a7c15u;                                   /* splitmix64 */
+    uint64_t z = (flight->random ^ flight->random >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
     return z >> 63;
 }
 
-static inline uint64_t mix(uint64_t h, uint64_t word)
+static inline uint64_t flight_mix(uint64_t h, uint64_t word)
 {
     h = (h ^ word) * 0x9e3779b97f4a7c15u;
     return h ^ h >> 29;
@@ -88,15 +89,15 @@ static inline uint64_t mix(uint64_t h, uint64_t word)
 enum { LANES = 8 };
 struct lanes { uint64_t key[LANES], plain[LANES], mixed[LANES]; };
 
-static inline void take_words(struct lanes *l, const char *from)
+static inline void take_words(struct lanes *lanes, const char *from)
 {
     uint64_t word[LANES];
     memcpy(word, from, sizeof word);
     for (int i = 0; i < LANES; i++) {
-        const uint64_t d = word[i] ^ l->key[i];
-        l->plain[i] += word[i];
-        l->mixed[i] += (d & 0xffffffffu) * (d >> 32);
-        l->key[i] += 0xd1342543de82ef95u;
+        const uint64_t d = word[i] ^ lanes->key[i];
+        lanes->plain[i] += word[i];
+        lanes->mixed[i] += (d & 0xffffffffu) * (d >> 32);
+        lanes->key[i] += 0xd1342543de82ef95u;
     }
 }
 
@@ -108,28 +109,28 @@ uint64_t flight_hash(const void *data, uint64_t bytes)
     char last[BLOCK] = { 0 };
     struct lanes l = { .plain = { bytes } };
     uint64_t h = 0;
-    for (int i = 0; i < LANES; i++) l.key[i] = mix(1, (uint64_t)i);
+    for (int i = 0; i < LANES; i++) l.key[i] = flight_mix(1, (uint64_t)i);
     /* Whole blocks come first, then the rest with zeros behind it; the length is in the first sum. */
     for (uint64_t b = 0; b < blocks; b++) take_words(&l, p + b * BLOCK);
     if (rest > 0) memcpy(last, p + blocks * BLOCK, (size_t)rest);
     take_words(&l, last);
-    for (int i = 0; i < LANES; i++) h = mix(mix(h, l.plain[i]), l.mixed[i]);
+    for (int i = 0; i < LANES; i++) h = flight_mix(flight_mix(h, l.plain[i]), l.mixed[i]);
     return h;
 }
 
-const char *flight_trouble(const struct flight *f) { return f != NULL ? f->trouble : ""; }
+const char *flight_trouble(const struct flight *flight) { return flight != NULL ? flight->trouble : ""; }
 
 /* Both sides of a move, and hashed memory, may be the device's or the host's.  Neither is a use of memory that comm
  * watches. */
-static void move(const struct flight *f, void *to, const void *from, uint64_t bytes)
+static void flight_move(const struct flight *flight, void *to, const void *from, uint64_t bytes)
 {
-    struct device *const d = f->arena->device;
+    struct device *const d = flight->arena->device;
     if (bytes > 0) d->backend->copy(d, to, (size_t)bytes, from, (size_t)bytes, (size_t)bytes, 1);
 }
 
-static uint64_t hash_of(const struct flight *f, const void *data, uint64_t bytes)
+static uint64_t hash_of(const struct flight *flight, const void *data, uint64_t bytes)
 {
-    struct device *const d = f->arena->device;
+    struct device *const d = flight->arena->device;
     if (bytes == 0) return 0;
     const void *view = d->backend->host_read(d, data, (size_t)bytes);
     const uint64_t hash = flight_hash(view, bytes);
@@ -146,210 +147,215 @@ static bool meets(const char *a, uint64_t n, const char *b, uint64_t m)
 
 static bool within(const char *a, uint64_t n, const char *b, uint64_t m) { return b <= a && a + n <= b + m; }
 
-static void drop(struct flight *f, int i)
+static void flight_drop(struct flight *flight, int i)
 {
-    free(f->list[i].aside);
-    memmove(&f->list[i], &f->list[i + 1], sizeof f->list[0] * (size_t)(f->count - i - 1));
-    f->count--;
+    free(flight->list[i].aside);
+    memmove(&flight->list[i], &flight->list[i + 1], sizeof flight->list[0] * (size_t)(flight->count - i - 1));
+    flight->count--;
 }
 
 /* Without memory for another entry the transfer counts as done early. */
-static struct pending *add(struct flight *f, struct pending p)
+static struct pending *flight_add(struct flight *flight, struct pending pending)
 {
-    if (f->count == f->room) {
-        const int room = f->room > 0 ? 2 * f->room : 64;
-        struct pending *list = realloc(f->list, sizeof *list * (size_t)room);
+    if (flight->count == flight->room) {
+        const int room = flight->room > 0 ? 2 * flight->room : 64;
+        struct pending *list = realloc(flight->list, sizeof *list * (size_t)room);
         if (list == NULL) return NULL;
-        f->list = list;
-        f->room = room;
+        flight->list = list;
+        flight->room = room;
     }
-    f->list[f->count] = p;
-    return &f->list[f->count++];
+    flight->list[flight->count] = pending;
+    return &flight->list[flight->count++];
 }
 
-static void judge_source(struct flight *f, const struct pending *p)
+static void judge_source(struct flight *flight, const struct pending *pending)
 {
     enum arena_tag tag;
     uint64_t block;
-    if (hash_of(f, p->from, p->bytes) == p->hash || f->trouble[0] != '\0') return;
-    snprintf(f->trouble, sizeof f->trouble,
+    if (hash_of(flight, pending->from, pending->bytes) == pending->hash || flight->trouble[0] != '\0') return;
+    snprintf(flight->trouble, sizeof flight->trouble,
              "%llu bytes of %s were changed while the %s stream still read them, until %s: a buffer is used "
              "again too early",
-             (unsigned long long)p->bytes, arena_look(f->arena, p->from, &tag, &block) ? arena_tag_name(tag) : "memory",
-             stream_name(p->stream), picoseconds_format((double)p->done).text);
+             (unsigned long long)pending->bytes, arena_look(flight->arena, pending->from, &tag, &block)
+                 ? arena_tag_name(tag) : "memory",
+             stream_name(pending->stream), picoseconds_format((double)pending->done).text);
 }
 
-static void land(struct flight *f, int i)
+static void land(struct flight *flight, int i)
 {
-    const struct pending *p = &f->list[i];
-    if (p->kind == SOURCE) judge_source(f, p);
-    else if (p->kind != MARK) move(f, p->to, p->aside != NULL ? p->aside : p->from, p->bytes);
-    drop(f, i);
+    const struct pending *p = &flight->list[i];
+    if (p->kind == SOURCE) judge_source(flight, p);
+    else if (p->kind != MARK) flight_move(flight, p->to, p->aside != NULL ? p->aside : p->from, p->bytes);
+    flight_drop(flight, i);
 }
 
 struct which { picoseconds until; enum stream stream; const char *to, *from; uint64_t bytes; };
 
-static bool asked_for(const struct pending *p, const struct which *w)
+static bool asked_for(const struct pending *pending, const struct which *which)
 {
-    if (p->open || p->done > w->until || (w->stream != STREAMS && p->stream != w->stream)) return false;
-    if (w->bytes == 0) return true;
-    return meets(p->to, p->bytes, w->to, w->bytes) || meets(p->to, p->bytes, w->from, w->bytes) ||
-           meets(p->from, p->bytes, w->to, w->bytes);
+    if (pending->open || pending->done > which->until || (which->stream != STREAMS && pending->stream != which->stream))
+        return false;
+    if (which->bytes == 0) return true;
+    return meets(pending->to, pending->bytes, which->to, which->bytes)
+           || meets(pending->to, pending->bytes, which->from, which->bytes) ||
+           meets(pending->from, pending->bytes, which->to, which->bytes);
 }
 
 /* Copies land in the order of virtual time, and at equal times in program order. */
-static void land_all(struct flight *f, struct which w)
+static void land_all(struct flight *flight, struct which which)
 {
     for (;;) {
         int first = -1;
-        for (int i = 0; i < f->count; i++)
-            if (asked_for(&f->list[i], &w) && (first < 0 || f->list[i].done < f->list[first].done)) first = i;
+        for (int i = 0; i < flight->count; i++)
+            if (asked_for(&flight->list[i], &which) && (first < 0 || flight->list[i].done < flight->list[first].done))
+                first = i;
         if (first < 0) return;
-        land(f, first);
+        land(flight, first);
     }
 }
 
 /* ---- what the clock tells ---------------------------------------------------------------------------------------- */
 
-static bool ends_at(const struct flight *f, enum stream s, picoseconds when)
+static bool ends_at(const struct flight *flight, enum stream stream, picoseconds when)
 {
-    for (int i = 0; i < f->count; i++)
-        if (f->list[i].stream == s && f->list[i].done == when && !f->list[i].open) return true;
+    for (int i = 0; i < flight->count; i++)
+        if (flight->list[i].stream == stream && flight->list[i].done == when && !flight->list[i].open) return true;
     return false;
 }
 
 /* Waiting for a copy includes waiting for everything that the copy has waited for. */
-static void land_stream(struct flight *f, enum stream s, picoseconds until)
+static void land_stream(struct flight *flight, enum stream stream, picoseconds until)
 {
-    for (int i = 0; i < f->count; i++) {
-        struct pending *p = &f->list[i];
-        if ((p->kind != COPY && p->kind != MARK) || p->stream != s || p->done > until || p->reached ||
+    for (int i = 0; i < flight->count; i++) {
+        struct pending *p = &flight->list[i];
+        if ((p->kind != COPY && p->kind != MARK) || p->stream != stream || p->done > until || p->reached ||
             p->start >= p->done)
             continue;
         /* Each copy is looked at once, or this would not end. */
         p->reached = true;
-        flight_wait(f, p->start);
+        flight_wait(flight, p->start);
         i = -1;                                                     /* the list has changed: start again */
     }
-    land_all(f, (struct which){ .until = until, .stream = s });
+    land_all(flight, (struct which){ .until = until, .stream = stream });
 }
 
 /* Waiting for one stream's job does not include another stream's job, even if that ends earlier. */
-void flight_wait(struct flight *f, picoseconds until)
+void flight_wait(struct flight *flight, picoseconds until)
 {
     bool found = false;
-    if (f == NULL) return;
+    if (flight == NULL) return;
     for (enum stream s = COMPUTE; s < STREAMS; s++)
-        if (ends_at(f, s, until)) found = true, land_stream(f, s, until);
-    if (!found) land_all(f, (struct which){ .until = until, .stream = STREAMS });
+        if (ends_at(flight, s, until)) found = true, land_stream(flight, s, until);
+    if (!found) land_all(flight, (struct which){ .until = until, .stream = STREAMS });
 }
 
-void flight_join(struct flight *f, enum stream s)
+void flight_join(struct flight *flight, enum stream stream)
 {
-    if (f != NULL) land_stream(f, s, INT64_MAX);
+    if (flight != NULL) land_stream(flight, stream, INT64_MAX);
 }
 
-void flight_settle(struct flight *f)
+void flight_settle(struct flight *flight)
 {
-    if (f != NULL) land_all(f, (struct which){ .until = INT64_MAX, .stream = STREAMS });
+    if (flight != NULL) land_all(flight, (struct which){ .until = INT64_MAX, .stream = STREAMS });
 }
 
-void flight_enter(struct flight *f, enum stream s)
+void flight_enter(struct flight *flight, enum stream stream)
 {
-    if (f == NULL) return;
-    f->at_work = s;
-    for (int i = 0; i < f->count; i++) {
-        struct pending *p = &f->list[i];
-        if (p->stream != s || p->kind == COPY || p->kind == MARK) continue;
-        if (p->kind == SOURCE) judge_source(f, p);
-        else move(f, p->to, p->aside, p->bytes);
+    if (flight == NULL) return;
+    flight->at_work = stream;
+    for (int i = 0; i < flight->count; i++) {
+        struct pending *p = &flight->list[i];
+        if (p->stream != stream || p->kind == COPY || p->kind == MARK) continue;
+        if (p->kind == SOURCE) judge_source(flight, p);
+        else flight_move(flight, p->to, p->aside, p->bytes);
         p->open = true;
     }
 }
 
-static bool is_result(const struct flight *f, const char *data, uint64_t bytes)
+static bool is_result(const struct flight *flight, const char *data, uint64_t bytes)
 {
-    for (int i = 0; i < f->count; i++)
-        if (f->list[i].kind == RESULT && f->list[i].open && meets(f->list[i].to, f->list[i].bytes, data, bytes))
-            return true;
+    for (int i = 0; i < flight->count; i++)
+        if (flight->list[i].kind == RESULT && flight->list[i].open
+            && meets(flight->list[i].to, flight->list[i].bytes, data, bytes)) return true;
     return false;
 }
 
-static void make_mark(struct pending *p)
+static void make_mark(struct pending *pending)
 {
-    *p = (struct pending){ .kind = MARK, .stream = p->stream, .start = p->start, .done = p->done };
+    *pending = (struct pending){ .kind = MARK, .stream = pending->stream, .start = pending->start,
+                                .done = pending->done };
 }
 
 /* Memory that is read and written is treated as a result.  Early results are only marked. */
-static void choose(struct flight *f)
+static void flight_choose(struct flight *flight)
 {
-    for (int i = f->count - 1; i >= 0; i--) {
-        struct pending *p = &f->list[i];
+    for (int i = flight->count - 1; i >= 0; i--) {
+        struct pending *p = &flight->list[i];
         if (!p->open || p->kind != SOURCE) continue;
-        if (is_result(f, p->from, p->bytes)) drop(f, i);
-        else p->hash = hash_of(f, p->from, p->bytes), p->open = false;
+        if (is_result(flight, p->from, p->bytes)) flight_drop(flight, i);
+        else p->hash = hash_of(flight, p->from, p->bytes), p->open = false;
     }
-    const bool late = flight_late(f);
-    for (int i = f->count - 1; i >= 0; i--)
-        if (f->list[i].open && f->list[i].fresh && !late) make_mark(&f->list[i]);
+    const bool late = flight_late(flight);
+    for (int i = flight->count - 1; i >= 0; i--)
+        if (flight->list[i].open && flight->list[i].fresh && !late) make_mark(&flight->list[i]);
 }
 
 /* All results are moved aside before the first is poisoned, because they may overlap. */
-void flight_leave(struct flight *f)
+void flight_leave(struct flight *flight)
 {
-    if (f == NULL) return;
-    f->at_work = COMPUTE;
-    choose(f);
-    for (int i = f->count - 1; i >= 0; i--) {
-        struct pending *p = &f->list[i];
+    if (flight == NULL) return;
+    flight->at_work = COMPUTE;
+    flight_choose(flight);
+    for (int i = flight->count - 1; i >= 0; i--) {
+        struct pending *p = &flight->list[i];
         if (!p->open) continue;
         if (p->aside == NULL) p->aside = malloc((size_t)p->bytes);
-        if (p->aside == NULL) drop(f, i);
-        else move(f, p->aside, p->to, p->bytes);
+        if (p->aside == NULL) flight_drop(flight, i);
+        else flight_move(flight, p->aside, p->to, p->bytes);
     }
-    for (int i = 0; i < f->count; i++)
-        if (f->list[i].open) {
-            arena_poison(f->arena, f->list[i].to, f->list[i].bytes);
-            f->list[i].open = f->list[i].fresh = false;
+    for (int i = 0; i < flight->count; i++)
+        if (flight->list[i].open) {
+            arena_poison(flight->arena, flight->list[i].to, flight->list[i].bytes);
+            flight->list[i].open = flight->list[i].fresh = false;
         }
 }
 
-void flight_reuse(struct flight *f, enum stream s, const void *data, uint64_t bytes)
+void flight_reuse(struct flight *flight, enum stream stream, const void *data, uint64_t bytes)
 {
-    for (int i = f != NULL ? f->count - 1 : -1; i >= 0; i--) {
-        const struct pending *p = &f->list[i];
+    for (int i = flight != NULL ? flight->count - 1 : -1; i >= 0; i--) {
+        const struct pending *p = &flight->list[i];
         const bool source = p->kind == SOURCE;
-        if ((source || p->kind == RESULT) && p->stream == s && within(source ? p->from : p->to, p->bytes, data, bytes))
-            drop(f, i);
+        if ((source || p->kind == RESULT) && p->stream == stream
+            && within(source ? p->from : p->to, p->bytes, data, bytes)) flight_drop(flight, i);
     }
 }
 
-void flight_snapshot(const struct flight *f, enum stream s, void *to, const void *data, uint64_t bytes)
+void flight_snapshot(const struct flight *flight, enum stream stream, void *to, const void *data, uint64_t bytes)
 {
     const char *const first = data, *const last = first + bytes;
-    move(f, to, data, bytes);
-    for (int i = 0; i < f->count; i++) {
-        const struct pending *p = &f->list[i];
-        if (p->kind != RESULT || p->stream != s || p->open || !meets(p->to, p->bytes, data, bytes)) continue;
+    flight_move(flight, to, data, bytes);
+    for (int i = 0; i < flight->count; i++) {
+        const struct pending *p = &flight->list[i];
+        if (p->kind != RESULT || p->stream != stream || p->open || !meets(p->to, p->bytes, data, bytes)) continue;
         const char *const from = p->to > first ? p->to : first, *const end = p->to + p->bytes;
         memcpy((char *)to + (from - first), p->aside + (from - p->to), (size_t)((end < last ? end : last) - from));
     }
 }
 
-static bool has_aside(const struct flight *f, enum stream s, const void *data, uint64_t bytes)
+static bool has_aside(const struct flight *flight, enum stream stream, const void *data, uint64_t bytes)
 {
-    for (int i = 0; i < f->count; i++) {
-        const struct pending *p = &f->list[i];
-        if (p->kind == RESULT && p->stream == s && !p->open && meets(p->to, p->bytes, data, bytes)) return true;
+    for (int i = 0; i < flight->count; i++) {
+        const struct pending *p = &flight->list[i];
+        if (p->kind == RESULT && p->stream == stream && !p->open && meets(p->to, p->bytes, data, bytes)) return true;
     }
     return false;
 }
 
-uint64_t flight_hash_sent(const struct flight *f, enum stream s, const void *data, uint64_t bytes)
+uint64_t flight_hash_sent(const struct flight *flight, enum stream stream, const void *data, uint64_t bytes)
 {
-    char *seen = has_aside(f, s, data, bytes) ? malloc((size_t)bytes) : NULL;
-    if (seen == NULL) return hash_of(f, data, bytes);
-    flight_snapshot(f, s, seen, data, bytes);
+    char *seen = has_aside(flight, stream, data, bytes) ? malloc((size_t)bytes) : NULL;
+    if (seen == NULL) return hash_of(flight, data, bytes);
+    flight_snapshot(flight, stream, seen, data, bytes);
     const uint64_t hash = flight_hash(seen, bytes);
     free(seen);
     return hash;
@@ -357,27 +363,27 @@ uint64_t flight_hash_sent(const struct flight *f, enum stream s, const void *dat
 
 /* ---- what is read and written ------------------------------------------------------------------------------------ */
 
-static bool followed(const struct flight *f, const void *data, uint64_t bytes)
+static bool followed(const struct flight *flight, const void *data, uint64_t bytes)
 {
     enum arena_tag tag;
     uint64_t block;
-    return f != NULL && f->at_work != COMPUTE && bytes > 0 && arena_look(f->arena, data, &tag, &block);
+    return flight != NULL && flight->at_work != COMPUTE && bytes > 0 && arena_look(flight->arena, data, &tag, &block);
 }
 
-void flight_wrote(struct flight *f, picoseconds now, void *data, uint64_t bytes)
+void flight_wrote(struct flight *flight, picoseconds now, void *data, uint64_t bytes)
 {
     bool known = false;
-    if (!followed(f, data, bytes)) return;
-    for (int i = f->count - 1; i >= 0; i--) {
-        struct pending *p = &f->list[i];
+    if (!followed(flight, data, bytes)) return;
+    for (int i = flight->count - 1; i >= 0; i--) {
+        struct pending *p = &flight->list[i];
         if (p->kind != RESULT || !p->open || !meets(p->to, p->bytes, data, bytes)) continue;
         p->done = now;                                              /* it is complete when its last part is */
         if (within(data, bytes, p->to, p->bytes)) known = true;
-        else if (within(p->to, p->bytes, data, bytes)) drop(f, i);
+        else if (within(p->to, p->bytes, data, bytes)) flight_drop(flight, i);
     }
     if (!known)
-        add(f, (struct pending){ .kind = RESULT,
-                                 .stream = f->at_work,
+        flight_add(flight, (struct pending){ .kind = RESULT,
+                                 .stream = flight->at_work,
                                  .done = now,
                                  .to = data,
                                  .bytes = bytes,
@@ -385,17 +391,17 @@ void flight_wrote(struct flight *f, picoseconds now, void *data, uint64_t bytes)
                                  .fresh = true });
 }
 
-void flight_read(struct flight *f, picoseconds now, const void *data, uint64_t bytes)
+void flight_read(struct flight *flight, picoseconds now, const void *data, uint64_t bytes)
 {
-    if (!followed(f, data, bytes)) return;
-    for (int i = 0; i < f->count; i++) {
-        struct pending *p = &f->list[i];
+    if (!followed(flight, data, bytes)) return;
+    for (int i = 0; i < flight->count; i++) {
+        struct pending *p = &flight->list[i];
         if (p->kind != SOURCE || !p->open || p->from != data || p->bytes != bytes) continue;
         p->done = now;
         return;
     }
-    add(f, (struct pending){ .kind = SOURCE,
-                             .stream = f->at_work,
+    flight_add(flight, (struct pending){ .kind = SOURCE,
+                             .stream = flight->at_work,
                              .done = now,
                              .from = data,
                              .bytes = bytes,
@@ -403,48 +409,48 @@ void flight_read(struct flight *f, picoseconds now, const void *data, uint64_t b
                              .fresh = true });
 }
 
-void flight_before_copy(struct flight *f, picoseconds start, void *to, const void *from, uint64_t bytes)
+void flight_before_copy(struct flight *flight, picoseconds start, void *to, const void *from, uint64_t bytes)
 {
-    if (f != NULL && bytes > 0) land_all(f, (struct which){ start, STREAMS, to, from, bytes });
+    if (flight != NULL && bytes > 0) land_all(flight, (struct which){ start, STREAMS, to, from, bytes });
 }
 
-void flight_copied(struct flight *f, enum stream engine, picoseconds start, picoseconds done, void *to,
+void flight_copied(struct flight *flight, enum stream engine, picoseconds start, picoseconds done, void *to,
                    const void *from, uint64_t bytes)
 {
-    if (f == NULL || bytes == 0) return;
+    if (flight == NULL || bytes == 0) return;
     struct pending p = {
         .kind = COPY, .stream = engine, .start = start, .done = done, .to = to, .from = from, .bytes = bytes
     };
-    const bool late = flight_late(f);
+    const bool late = flight_late(flight);
     if (!late) make_mark(&p);
-    if (add(f, p) && late) arena_poison(f->arena, to, bytes);
+    if (flight_add(flight, p) && late) arena_poison(flight->arena, to, bytes);
 }
 
 /* ---- what the arena tells ---------------------------------------------------------------------------------------- */
 
 /* Read a copy now, because its source will be freed.  Without memory for the data, the copy counts as done early. */
-static void read_now(struct flight *f, int i)
+static void read_now(struct flight *flight, int i)
 {
-    struct pending *p = &f->list[i];
+    struct pending *p = &flight->list[i];
     p->aside = malloc((size_t)p->bytes);
     if (p->aside == NULL) {
-        land(f, i);
+        land(flight, i);
         return;
     }
-    move(f, p->aside, p->from, p->bytes);
+    flight_move(flight, p->aside, p->from, p->bytes);
     p->from = NULL;
 }
 
-void flight_freed(struct flight *f, const void *data, uint64_t bytes)
+void flight_freed(struct flight *flight, const void *data, uint64_t bytes)
 {
-    for (int i = f != NULL ? f->count - 1 : -1; i >= 0; i--) {
-        struct pending *p = &f->list[i];
-        if (meets(p->to, p->bytes, data, bytes)) drop(f, i);
+    for (int i = flight != NULL ? flight->count - 1 : -1; i >= 0; i--) {
+        struct pending *p = &flight->list[i];
+        if (meets(p->to, p->bytes, data, bytes)) flight_drop(flight, i);
         else if (!meets(p->from, p->bytes, data, bytes)) continue;
-        else if (p->kind == COPY) read_now(f, i);
+        else if (p->kind == COPY) read_now(flight, i);
         else {
-            if (!p->open) judge_source(f, p);
-            drop(f, i);
+            if (!p->open) judge_source(flight, p);
+            flight_drop(flight, i);
         }
     }
 }

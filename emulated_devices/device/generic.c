@@ -5,49 +5,49 @@
 #include "ref/optim/galore.h"
 #include <string.h>
 
-struct tensor view_read(struct views *v, struct tensor t)
+struct tensor view_read(struct views *views, struct tensor t)
 {
     if (t.data == NULL) return t;
-    t.data = (void *)(uintptr_t)host_read(v->device, t.data, tensor_bytes(t));     /* a tensor's data is void * */
-    v->view[v->count++] = t.data;
+    t.data = (void *)(uintptr_t)host_read(views->device, t.data, tensor_bytes(t));     /* a tensor's data is void * */
+    views->view[views->count++] = t.data;
     return t;
 }
 
-struct tensor view_write(struct views *v, struct tensor t)
+struct tensor view_write(struct views *views, struct tensor t)
 {
     if (t.data == NULL) return t;
-    t.data = host_write(v->device, t.data, tensor_bytes(t));
-    v->view[v->count++] = t.data;
+    t.data = host_write(views->device, t.data, tensor_bytes(t));
+    views->view[views->count++] = t.data;
     return t;
 }
 
-void views_end(struct views *v)
+void views_end(struct views *views)
 {
-    for (int i = 0; i < v->count; i++) host_done(v->device, v->view[i]);
-    v->count = 0;
+    for (int i = 0; i < views->count; i++) host_done(views->device, views->view[i]);
+    views->count = 0;
 }
 
-static void tell_of_rows(const struct device *d, const char *to, uint64_t to_pitch, const char *from,
+static void tell_of_rows(const struct device *device, const char *to, uint64_t to_pitch, const char *from,
                          uint64_t from_pitch, uint64_t width, int64_t rows)
 {
     for (int64_t i = 0; i < rows; i++) {
-        device_used(d, MEMORY_READ, from + (uint64_t)i * from_pitch, width, "a copy");
-        device_used(d, MEMORY_WRITTEN, to + (uint64_t)i * to_pitch, width, "a copy");
+        device_used(device, MEMORY_READ, from + (uint64_t)i * from_pitch, width, "a copy");
+        device_used(device, MEMORY_WRITTEN, to + (uint64_t)i * to_pitch, width, "a copy");
     }
 }
 
-void device_copy(struct device *d, void *to, const void *from, uint64_t bytes)
+void device_copy(struct device *device, void *to, const void *from, uint64_t bytes)
 {
     /* The copy is one row; a copy of a place to itself has no row. */
-    device_copy_rows(d, to, bytes, from, bytes, bytes, to != from);
+    device_copy_rows(device, to, bytes, from, bytes, bytes, to != from);
 }
 
-void device_copy_rows(struct device *d, void *to, uint64_t to_pitch, const void *from, uint64_t from_pitch,
+void device_copy_rows(struct device *device, void *to, uint64_t to_pitch, const void *from, uint64_t from_pitch,
                       uint64_t width, int64_t rows)
 {
     if (width == 0 || rows <= 0) return;
-    if (device_is_watched(d)) tell_of_rows(d, to, to_pitch, from, from_pitch, width, rows);
-    d->backend->copy(d, to, (size_t)to_pitch, from, (size_t)from_pitch, (size_t)width, (size_t)rows);
+    if (device_is_watched(device)) tell_of_rows(device, to, to_pitch, from, from_pitch, width, rows);
+    device->backend->copy(device, to, (size_t)to_pitch, from, (size_t)from_pitch, (size_t)width, (size_t)rows);
 }
 
 /* ---- operations on any tensors ----------------------------------------------------------------------------------- */
@@ -57,56 +57,56 @@ static void clear(struct tensor y)
     if (tensor_bytes(y) > 0) memset(y.data, 0, tensor_bytes(y));
 }
 
-static void one_by_one(struct device *d, enum product_pass pass, const struct device_product *list, int count)
+static void one_by_one(struct device *device, enum product_pass pass, const struct device_product *list, int count)
 {
-    if (d->ops == NULL) return;
-    backend_begin(d);
+    if (device->ops == NULL) return;
+    backend_begin(device);
     for (const struct device_product *p = list; p < list + count; p++) {
         if (tensor_rows(p->Y) == 0) continue;
-        if (pass == PRODUCT_FORWARD) d->ops->linear_forward(p->Y, p->X, p->W, p->b);
-        else if (pass == PRODUCT_INPUT) d->ops->linear_backward_input(p->X, p->Y, p->W);
-        else d->ops->linear_backward_weight(p->W, p->b, p->Y, p->X);
+        if (pass == PRODUCT_FORWARD) device->ops->linear_forward(p->Y, p->X, p->W, p->b);
+        else if (pass == PRODUCT_INPUT) device->ops->linear_backward_input(p->X, p->Y, p->W);
+        else device->ops->linear_backward_weight(p->W, p->b, p->Y, p->X);
     }
-    backend_end(d);
+    backend_end(device);
 }
 
-static void squares_of_each(struct device *d, struct exact_sum *sum, const struct tensor *list, int count)
+static void squares_of_each(struct device *device, struct exact_sum *sum, const struct tensor *list, int count)
 {
     for (int i = 0; i < count; i++) {
-        struct views seen = views_of(d);
+        struct views seen = views_of(device);
         exact_add_squares(sum, view_read(&seen, list[i]));
         views_end(&seen);
     }
 }
 
-static void reduce_seen(struct views *seen, enum reduction how, enum dtype t, void *into, const void *const *part,
+static void reduce_seen(struct views *seen, enum reduction how, enum dtype dtype, void *into, const void *const *part,
                         int parts, int64_t n)
 {
     const void *shown[REDUCE_MOST] = { NULL };
-    struct tensor y = view_write(seen, tensor_1d(into, t, n));
+    struct tensor y = view_write(seen, tensor_1d(into, dtype, n));
     for (int i = 0; i < parts; i++)             /* a tensor's data is void * */
         /* A part that is the result's own memory needs no second view. */
-        shown[i] = part[i] == into ? y.data : view_read(seen, tensor_1d((void *)(uintptr_t)part[i], t, n)).data;
-    reduction_all(how, t, y.data, shown, parts, n);
+        shown[i] = part[i] == into ? y.data : view_read(seen, tensor_1d((void *)(uintptr_t)part[i], dtype, n)).data;
+    reduction_all(how, dtype, y.data, shown, parts, n);
 }
 
-static struct tensor codes(void *code, struct tensor x, struct block_format f)
+static struct tensor codes(void *code, struct tensor x, struct block_format format)
 {
-    return tensor_1d(code, U8, block_quantised_bytes(f, tensor_count(x)));
+    return tensor_1d(code, U8, block_quantised_bytes(format, tensor_count(x)));
 }
 
-static const struct tensor *states(struct views *seen, const struct optimizer *o, const struct tensor *state,
+static const struct tensor *states(struct views *seen, const struct optimizer *optimizer, const struct tensor *state,
                                    struct tensor *shown)
 {
-    for (int k = 0; k < o->states; k++) shown[k] = view_write(seen, state[k]);
+    for (int k = 0; k < optimizer->states; k++) shown[k] = view_write(seen, state[k]);
     return shown;
 }
 
 /* The tensors of a description of attention. */
-static struct attention shape_read(struct views *v, struct attention a)
+static struct attention shape_read(struct views *views, struct attention attention)
 {
-    a.mask = view_read(v, a.mask), a.sinks = view_read(v, a.sinks);
-    return a;
+    attention.mask = view_read(views, attention.mask), attention.sinks = view_read(views, attention.sinks);
+    return attention;
 }
 
 #define T struct tensor

@@ -2,37 +2,37 @@
 #include <assert.h>
 #include <stdlib.h>
 
-static bool make_room(struct intervals *s)
+static bool interval_make_room(struct intervals *intervals)
 {
-    if (s->count < s->room) return true;
-    const int room = s->room > 0 ? 2 * s->room : 4;
-    struct interval *at = realloc(s->at, (size_t)room * sizeof *at);
+    if (intervals->count < intervals->room) return true;
+    const int room = intervals->room > 0 ? 2 * intervals->room : 4;
+    struct interval *at = realloc(intervals->at, (size_t)room * sizeof *at);
     if (at == NULL) {
         /* A list without memory is empty and lost; later additions leave it so. */
-        intervals_free(s);
-        s->room = -1;
+        intervals_free(intervals);
+        intervals->room = -1;
         return false;
     }
-    s->at = at, s->room = room;
+    intervals->at = at, intervals->room = room;
     return true;
 }
 
-void intervals_add(struct intervals *s, struct interval more)
+void intervals_add(struct intervals *intervals, struct interval more)
 {
     assert(more.first >= 0 && more.count >= 0);
-    if (more.count == 0 || intervals_lost(s)) return;
-    struct interval *last = s->count ? &s->at[s->count - 1] : NULL;
+    if (more.count == 0 || intervals_lost(intervals)) return;
+    struct interval *last = intervals->count ? &intervals->at[intervals->count - 1] : NULL;
     if (last && interval_end(*last) == more.first) last->count += more.count;
-    else if (make_room(s)) s->at[s->count++] = more;
+    else if (interval_make_room(intervals)) intervals->at[intervals->count++] = more;
 }
 
-void intervals_add_part(struct intervals *s, const struct intervals *of, struct interval part)
+void intervals_add_part(struct intervals *intervals, const struct intervals *of, struct interval part)
 {
     int64_t before = 0;
     for (int i = 0; i < of->count; before += of->at[i++].count) {
         /* `before` elements lie in the ranges before this one. */
         const struct interval here = interval_meet((struct interval){ before, of->at[i].count }, part);
-        intervals_add(s, interval_moved(here, of->at[i].first - before));
+        intervals_add(intervals, interval_moved(here, of->at[i].first - before));
     }
 }
 
@@ -43,15 +43,15 @@ struct intervals intervals_whole(int64_t n)
     return s;
 }
 
-int64_t intervals_total(const struct intervals *s)
+int64_t intervals_total(const struct intervals *intervals)
 {
     int64_t n = 0;
-    for (int i = 0; i < s->count; i++) n += s->at[i].count;
+    for (int i = 0; i < intervals->count; i++) n += intervals->at[i].count;
     return n;
 }
 
-void intervals_free(struct intervals *s)
+void intervals_free(struct intervals *intervals)
 {
-    free(s->at);
-    *s = (struct intervals){ 0 };
+    free(intervals->at);
+    *intervals = (struct intervals){ 0 };
 }

@@ -9,7 +9,7 @@
 /* The half-open range [first, first + count). */
 struct interval { int64_t first, count; };
 
-static inline int64_t interval_end(struct interval a) { return a.first + a.count; }
+static inline int64_t interval_end(struct interval interval) { return interval.first + interval.count; }
 
 static inline bool interval_equal(struct interval a, struct interval b)
 {
@@ -17,9 +17,9 @@ static inline bool interval_equal(struct interval a, struct interval b)
 }
 
 /** The interval, moved by an offset. */
-static inline struct interval interval_moved(struct interval a, int64_t by)
+static inline struct interval interval_moved(struct interval interval, int64_t by)
 {
-    return (struct interval){ a.first + by, a.count };
+    return (struct interval){ interval.first + by, interval.count };
 }
 
 /** The intersection.  .count is 0 if it is empty. */
@@ -64,7 +64,7 @@ void intervals_add_part(struct intervals *, const struct intervals *of, struct i
 int64_t intervals_total(const struct intervals *);
 
 /** Whether an addition found no memory. */
-static inline bool intervals_lost(const struct intervals *s) { return s->room < 0; }
+static inline bool intervals_lost(const struct intervals *intervals) { return intervals->room < 0; }
 
 void intervals_free(struct intervals *);
 

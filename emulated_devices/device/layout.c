@@ -9,22 +9,22 @@ struct layout layout_none(int ndim, const int64_t dim[])
     return l;
 }
 
-void layout_add(struct layout *l, int dimension, int64_t start, int64_t extent)
+void layout_add(struct layout *layout, int dimension, int64_t start, int64_t extent)
 {
-    assert(l->boxes < LAYOUT_MAX_BOXES && start >= 0 && extent >= 0 && start + extent <= l->dim[dimension]);
-    struct box *b = &l->box[l->boxes++];
-    for (int i = 0; i < l->ndim; i++) {
+    assert(layout->boxes < LAYOUT_MAX_BOXES && start >= 0 && extent >= 0 && start + extent <= layout->dim[dimension]);
+    struct box *b = &layout->box[layout->boxes++];
+    for (int i = 0; i < layout->ndim; i++) {
         b->start[i] = i == dimension ? start : 0;
-        b->extent[i] = i == dimension ? extent : l->dim[i];
+        b->extent[i] = i == dimension ? extent : layout->dim[i];
     }
 }
 
-void layout_add_box(struct layout *l, const int64_t start[], const int64_t extent[])
+void layout_add_box(struct layout *layout, const int64_t start[], const int64_t extent[])
 {
-    assert(l->boxes < LAYOUT_MAX_BOXES);
-    struct box *b = &l->box[l->boxes++];
-    for (int i = 0; i < l->ndim; i++) {
-        assert(start[i] >= 0 && extent[i] >= 0 && start[i] + extent[i] <= l->dim[i]);
+    assert(layout->boxes < LAYOUT_MAX_BOXES);
+    struct box *b = &layout->box[layout->boxes++];
+    for (int i = 0; i < layout->ndim; i++) {
+        assert(start[i] >= 0 && extent[i] >= 0 && start[i] + extent[i] <= layout->dim[i]);
         b->start[i] = start[i];
         b->extent[i] = extent[i];
     }
@@ -37,98 +37,99 @@ struct layout layout_whole(int ndim, const int64_t dim[])
     return l;
 }
 
-static int64_t box_count(const struct box *b, int ndim)
+static int64_t box_count(const struct box *box, int ndim)
 {
     int64_t n = 1;
-    for (int i = 0; i < ndim; i++) n *= b->extent[i];
+    for (int i = 0; i < ndim; i++) n *= box->extent[i];
     return n;
 }
 
-int64_t layout_count(const struct layout *l)
+int64_t layout_count(const struct layout *layout)
 {
     int64_t n = 0;
-    for (int b = 0; b < l->boxes; b++) n += box_count(&l->box[b], l->ndim);
+    for (int b = 0; b < layout->boxes; b++) n += box_count(&layout->box[b], layout->ndim);
     return n;
 }
 
-int64_t layout_cols(const struct layout *l) { return l->boxes ? l->box[0].extent[l->ndim - 1] : 0; }
+int64_t layout_cols(const struct layout *layout) { return layout->boxes ? layout->box[0].extent[layout->ndim - 1] : 0; }
 
-int64_t layout_rows(const struct layout *l)
+int64_t layout_rows(const struct layout *layout)
 {
-    const int64_t cols = layout_cols(l);
-    return cols ? layout_count(l) / cols : 0;
+    const int64_t cols = layout_cols(layout);
+    return cols ? layout_count(layout) / cols : 0;
 }
 
 /* From the last dimension backwards, dimensions that a box covers completely join into one run with the next one. */
-static void each_run_of_box(const struct layout *l, const struct box *b, int64_t piece, void (*f)(void *, struct run),
-                            void *context)
+static void each_run_of_box(const struct layout *layout, const struct box *box, int64_t piece,
+                            void (*f)(void *, struct run), void *context)
 {
-    int inner = l->ndim - 1;
-    int64_t length = b->extent[inner], index[TENSOR_MAX_DIMS] = { 0 };
-    while (inner > 0 && b->extent[inner] == l->dim[inner]) {
+    int inner = layout->ndim - 1;
+    int64_t length = box->extent[inner], index[TENSOR_MAX_DIMS] = { 0 };
+    while (inner > 0 && box->extent[inner] == layout->dim[inner]) {
         inner--;
-        length *= b->extent[inner];
+        length *= box->extent[inner];
     }
-    if (box_count(b, l->ndim) == 0) return;
+    if (box_count(box, layout->ndim) == 0) return;
     /* One round is one run: a stretch that is contiguous in the whole tensor and in the piece. */
     for (;;) {
         int64_t whole = 0;
-        for (int i = 0; i < l->ndim; i++) whole = whole * l->dim[i] + b->start[i] + (i < inner ? index[i] : 0);
+        for (int i = 0; i < layout->ndim; i++)
+            whole = whole * layout->dim[i] + box->start[i] + (i < inner ? index[i] : 0);
         f(context, (struct run){ .whole = whole, .piece = piece, .length = length });
         piece += length;
         /* The index counts on like an odometer, from the last dimension outside the run. */
         int i = inner - 1;
-        while (i >= 0 && ++index[i] == b->extent[i]) index[i--] = 0;
+        while (i >= 0 && ++index[i] == box->extent[i]) index[i--] = 0;
         if (i < 0) return;
     }
 }
 
-void layout_each_run(const struct layout *l, void (*f)(void *, struct run), void *context)
+void layout_each_run(const struct layout *layout, void (*f)(void *, struct run), void *context)
 {
     int64_t piece = 0;
-    for (int b = 0; b < l->boxes; b++) {
-        each_run_of_box(l, &l->box[b], piece, f, context);
-        piece += box_count(&l->box[b], l->ndim);
+    for (int b = 0; b < layout->boxes; b++) {
+        each_run_of_box(layout, &layout->box[b], piece, f, context);
+        piece += box_count(&layout->box[b], layout->ndim);
     }
 }
 
 struct within { int64_t first, count; void (*f)(void *, struct run); void *context; };
 
-static void clip_run(void *context, struct run r)
+static void clip_run(void *context, struct run run)
 {
     const struct within *w = context;
-    const int64_t from = r.piece > w->first ? r.piece : w->first, end = r.piece + r.length;
+    const int64_t from = run.piece > w->first ? run.piece : w->first, end = run.piece + run.length;
     const int64_t until = end < w->first + w->count ? end : w->first + w->count;
     if (from < until)
         w->f(w->context,
-             (struct run){ .whole = r.whole + from - r.piece, .piece = from - w->first, .length = until - from });
+             (struct run){ .whole = run.whole + from - run.piece, .piece = from - w->first, .length = until - from });
 }
 
-void layout_each_run_within(const struct layout *l, int64_t first, int64_t count, void (*f)(void *, struct run),
+void layout_each_run_within(const struct layout *layout, int64_t first, int64_t count, void (*f)(void *, struct run),
                             void *context)
 {
     struct within w = { first, count, f, context };
-    layout_each_run(l, clip_run, &w);
+    layout_each_run(layout, clip_run, &w);
 }
 
 struct copy { char *whole, *piece; size_t size; bool cut; };
 
-static void copy_run(void *context, struct run r)
+static void copy_run(void *context, struct run run)
 {
     const struct copy *c = context;
-    char *whole = c->whole + (size_t)r.whole * c->size, *piece = c->piece + (size_t)r.piece * c->size;
-    memcpy(c->cut ? piece : whole, c->cut ? whole : piece, (size_t)r.length * c->size);
+    char *whole = c->whole + (size_t)run.whole * c->size, *piece = c->piece + (size_t)run.piece * c->size;
+    memcpy(c->cut ? piece : whole, c->cut ? whole : piece, (size_t)run.length * c->size);
 }
 
-void layout_cut(const struct layout *l, const void *whole, void *piece, size_t size)
+void layout_cut(const struct layout *layout, const void *whole, void *piece, size_t size)
 {
     struct copy c = { (char *)whole, piece, size, true };
-    layout_each_run(l, copy_run, &c);
+    layout_each_run(layout, copy_run, &c);
 }
 
-void layout_paste_within(const struct layout *l, int64_t first, int64_t count, void *whole, const void *part,
+void layout_paste_within(const struct layout *layout, int64_t first, int64_t count, void *whole, const void *part,
                          size_t size)
 {
     struct copy c = { whole, (char *)(uintptr_t)part, size, false };
-    layout_each_run_within(l, first, count, copy_run, &c);
+    layout_each_run_within(layout, first, count, copy_run, &c);
 }

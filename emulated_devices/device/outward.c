@@ -39,11 +39,11 @@ void outward_way(struct tensor way, struct tensor anchor, struct tensor theta)
 }
 
 void outward_step(struct tensor theta, struct tensor anchor, struct tensor momentum, struct tensor sum, int replicas,
-                  struct outward f)
+                  struct outward outward)
 {
     const int64_t n = tensor_count(anchor);
     const double share = 1.0 / replicas;
     if (anchor.dtype == F32)
-        step_f32(n, theta.data, anchor.data, momentum.data, sum.data, (float)share, f);
-    else step_f64(n, theta.data, anchor.data, momentum.data, sum.data, share, f);
+        step_f32(n, theta.data, anchor.data, momentum.data, sum.data, (float)share, outward);
+    else step_f64(n, theta.data, anchor.data, momentum.data, sum.data, share, outward);
 }

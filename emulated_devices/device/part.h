@@ -19,7 +19,10 @@ struct part {
 void part_free(struct part *);
 
 /** Whether there was memory for the lists. */
-static inline bool part_made(const struct part *p) { return !intervals_lost(&p->rows) && !intervals_lost(&p->cols); }
+static inline bool part_made(const struct part *part)
+{
+    return !intervals_lost(&part->rows) && !intervals_lost(&part->cols);
+}
 
 /** Elements of the part. */
 int64_t part_count(const struct part *);

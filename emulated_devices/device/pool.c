@@ -28,7 +28,7 @@ static struct {
 
 #if defined(__linux__)
 
-static uint64_t mix(uint64_t hash, const char *text, size_t bytes)
+static uint64_t pool_mix(uint64_t hash, const char *text, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++) hash = (hash ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
     return hash;
@@ -42,7 +42,7 @@ static uint64_t this_machine(void)
     const size_t n = f != NULL ? fread(boot, 1, sizeof boot, f) : 0;
     const ssize_t m = readlink("/proc/self/ns/pid", processes, sizeof processes);
     if (f != NULL) fclose(f);
-    return n > 0 && m > 0 ? mix(mix(UINT64_C(0xcbf29ce484222325), boot, n), processes, (size_t)m) : 0;
+    return n > 0 && m > 0 ? pool_mix(pool_mix(UINT64_C(0xcbf29ce484222325), boot, n), processes, (size_t)m) : 0;
 }
 
 static int make_file(void) { return memfd_create("orrery-pool", MFD_CLOEXEC); }
@@ -126,10 +126,10 @@ struct pool_place pool_place(void)
 
 /* ---- the pools of others ----------------------------------------------------------------------------------------- */
 
-char *pool_map(const struct pool_place *p)
+char *pool_map(const struct pool_place *place)
 {
-    if (p->path[0] == '\0' || p->machine != this_machine()) return NULL;
-    const int file = open(p->path, O_RDWR | O_CLOEXEC);
+    if (place->path[0] == '\0' || place->machine != this_machine()) return NULL;
+    const int file = open(place->path, O_RDWR | O_CLOEXEC);
     if (file < 0) return NULL;
     const bool right_size = lseek(file, 0, SEEK_END) == (off_t)ADDRESSES;
     char *at = right_size ? mmap(NULL, ADDRESSES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0)
@@ -139,7 +139,7 @@ char *pool_map(const struct pool_place *p)
     if (at == MAP_FAILED) return NULL;
     /* The first bytes of a pool are its token, so a reused path does not deceive. */
     memcpy(&token, at, sizeof token);
-    if (token == p->token) return at;
+    if (token == place->token) return at;
     pool_unmap(at);
     return NULL;
 }

@@ -3,14 +3,14 @@
 #include <stdbool.h>
 #include <string.h>
 
-const char *reduction_name(enum reduction r)
+const char *reduction_name(enum reduction reduction)
 {
     static const char *const name[] = {
 #define X(id, text) [id] = text,
         REDUCTIONS(X)
 #undef X
     };
-    return r < REDUCTION_COUNT ? name[r] : "unknown reduction";
+    return reduction < REDUCTION_COUNT ? name[reduction] : "unknown reduction";
 }
 
 /* One loop for each number format and reduction, in a wider type.  Integers are added and multiplied as unsigned: they
@@ -62,9 +62,9 @@ REDUCE(i32, int32_t, uint32_t, SAME, (int32_t))
 REDUCE(i64, int64_t, uint64_t, SAME, (int64_t))
 REDUCE(u8, uint8_t, unsigned, SAME, (uint8_t))
 
-void reduction_apply(enum reduction how, enum dtype t, void *into, const void *from, int64_t n)
+void reduction_apply(enum reduction how, enum dtype dtype, void *into, const void *from, int64_t n)
 {
-    switch (t) {
+    switch (dtype) {
     case F32: reduce_f32(how, into, from, n); break;
     case F64: reduce_f64(how, into, from, n); break;
     case BF16: reduce_bf16(how, into, from, n); break;
@@ -79,9 +79,9 @@ void reduction_apply(enum reduction how, enum dtype t, void *into, const void *f
 /* Adds this many more parts in one pass over memory. */
 enum { MORE = 4 };
 
-static void add(enum dtype t, void *into, const void *const *part, int more, int64_t n)
+static void reduction_add(enum dtype dtype, void *into, const void *const *part, int more, int64_t n)
 {
-    switch (t) {
+    switch (dtype) {
     case F32: add_f32(into, part, more, n); break;
     case F64: add_f64(into, part, more, n); break;
     case BF16: add_bf16(into, part, more, n); break;
@@ -93,23 +93,23 @@ static void add(enum dtype t, void *into, const void *const *part, int more, int
     }
 }
 
-void reduction_all(enum reduction how, enum dtype t, void *into, const void *const *part, int parts, int64_t n)
+void reduction_all(enum reduction how, enum dtype dtype, void *into, const void *const *part, int parts, int64_t n)
 {
     const bool adds = how == SUM || how == AVERAGE;
     if (n == 0) return;
-    if ((!adds || parts == 1) && into != part[0]) memcpy(into, part[0], (size_t)n * dtype_size(t));
-    for (int i = 1; i < parts && !adds; i++) reduction_apply(how, t, into, part[i], n);
+    if ((!adds || parts == 1) && into != part[0]) memcpy(into, part[0], (size_t)n * dtype_size(dtype));
+    for (int i = 1; i < parts && !adds; i++) reduction_apply(how, dtype, into, part[i], n);
     for (int i = 1, more; i < parts && adds; i += more) {
         const void *group[1 + MORE] = { i == 1 ? part[0] : into };
         more = parts - i < MORE ? parts - i : MORE;
         for (int k = 0; k < more; k++) group[1 + k] = part[i + k];
-        add(t, into, group, more, n);
+        reduction_add(dtype, into, group, more, n);
     }
 }
 
-void reduction_divide(enum dtype t, void *x, int64_t n, int by)
+void reduction_divide(enum dtype dtype, void *x, int64_t n, int by)
 {
-    switch (t) {
+    switch (dtype) {
     case F32: divide_f32(x, n, by); break;
     case F64: divide_f64(x, n, by); break;
     case BF16: divide_bf16(x, n, by); break;

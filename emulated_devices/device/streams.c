@@ -12,29 +12,32 @@ static const enum stream streams[SENDINGS][MOST_COMM_STREAMS] = {
     [SENDS_AND_WAITS] = { COMMUNICATION, COMPUTE, COMPUTE, COMPUTE },
 };
 
-enum stream sending_stream(const struct clock *c, enum sending s) { return streams[s][c->comm_streams - 1]; }
+enum stream sending_stream(const struct clock *clock, enum sending sending)
+{
+    return streams[sending][clock->comm_streams - 1];
+}
 
 /* Not what is on a communication stream already: a collective inside another. */
-bool sending_in_line(struct clock *c)
+bool sending_in_line(struct clock *clock)
 {
-    const enum stream s = sending_stream(c, SENDS_AND_WAITS);
-    if (s == COMPUTE || c->current != c->home) return false;
-    clock_begin(c, s);
+    const enum stream s = sending_stream(clock, SENDS_AND_WAITS);
+    if (s == COMPUTE || clock->current != clock->home) return false;
+    clock_begin(clock, s);
     return true;
 }
 
-void sending_done(struct clock *c)
+void sending_done(struct clock *clock)
 {
-    clock_end(c);
-    clock_join(c, sending_stream(c, SENDS_AND_WAITS));
+    clock_end(clock);
+    clock_join(clock, sending_stream(clock, SENDS_AND_WAITS));
 }
 
-const char *stream_name(enum stream s)
+const char *stream_name(enum stream stream)
 {
     static const char *const name[STREAMS] = {
         [COMPUTE] = "compute", [COMMUNICATION] = "communication", [DISPATCH] = "dispatch",
         [REDUCTION] = "reduction", [TENSOR_SUMS] = "tensor sums", [BESIDE] = "second pass",
         [FETCH] = "copy from host", [FLUSH] = "copy to host", [DRIVE] = "drive", [HOST] = "host",
     };
-    return name[s];
+    return name[stream];
 }

@@ -26,15 +26,16 @@ struct drawing {
 static const char *plural(int n) { return n == 1 ? "" : "s"; }
 static char digit(int i) { return i < 36 ? "0123456789abcdefghijklmnopqrstuvwxyz"[i] : '+'; }
 
-static uint16_t *steps_of(const struct drawing *d, int device, int head)
+static uint16_t *steps_of(const struct drawing *drawing, int device, int head)
 {
-    return d->step + ((size_t)device * (size_t)d->H + (size_t)head) * (size_t)d->S * (size_t)d->S;
+    return drawing->step + ((size_t)device * (size_t)drawing->H + (size_t)head) * (size_t)drawing->S
+           * (size_t)drawing->S;
 }
 
 /* ---- from the records -------------------------------------------------------------------------------------------- */
 
-static const int64_t *after(const int64_t *event) { return event + 3 + event[2]; }
-static const int64_t *end_of(const struct record *r) { return r->number + r->used; }
+static const int64_t *attention_after(const int64_t *event) { return event + 3 + event[2]; }
+static const int64_t *attention_end_of(const struct record *record) { return record->number + record->used; }
 
 static int ascending(const void *a, const void *b)
 {
@@ -43,16 +44,18 @@ static int ascending(const void *a, const void *b)
 }
 
 /* The times at which some device has computed, each once.  @return how many, or -1 without memory. */
-static int list_times(const struct drawing *d, int64_t **time)
+static int list_times(const struct drawing *drawing, int64_t **time)
 {
     int n = 0, used = 0;
-    for (int r = 0; r < d->P; r++)
-        for (const int64_t *e = d->t->record[r].number; e < end_of(&d->t->record[r]); e = after(e)) n++;
+    for (int r = 0; r < drawing->P; r++)
+        for (const int64_t *e = drawing->t->record[r].number; e < attention_end_of(&drawing->t->record[r]);
+             e = attention_after(e)) n++;
     int64_t *all = *time = malloc((size_t)(n + 1) * sizeof *all);
     if (all == NULL) return -1;
     n = 0;
-    for (int r = 0; r < d->P; r++)
-        for (const int64_t *e = d->t->record[r].number; e < end_of(&d->t->record[r]); e = after(e)) all[n++] = e[1];
+    for (int r = 0; r < drawing->P; r++)
+        for (const int64_t *e = drawing->t->record[r].number; e < attention_end_of(&drawing->t->record[r]);
+             e = attention_after(e)) all[n++] = e[1];
     qsort(all, (size_t)n, sizeof *all, ascending);
     for (int i = 0; i < n; i++)
         if (used == 0 || all[used - 1] != all[i]) all[used++] = all[i];
@@ -60,102 +63,107 @@ static int list_times(const struct drawing *d, int64_t **time)
 }
 
 /* The pairs of an event.  @return OK, or ERR_CHECK if one has been computed before. */
-static enum error_code take_event(struct drawing *d, int device, const int64_t *event, int step, struct error *err)
+static enum error_code take_event(struct drawing *drawing, int device, const int64_t *event, int step,
+                                  struct error *err)
 {
-    for (const int64_t *n = event + 3; n < after(event); n++) {
+    for (const int64_t *n = event + 3; n < attention_after(event); n++) {
         const struct seen_pair s = seen_pair_read(*n);
-        for (int other = 0; other < d->P; other++)
-            if (steps_of(d, other, s.head)[s.query * d->S + s.key] != 0)
+        for (int other = 0; other < drawing->P; other++)
+            if (steps_of(drawing, other, s.head)[s.query * drawing->S + s.key] != 0)
                 return fail(err, ERR_CHECK, "device %d computes query %d with key %d of head %d, as device %d did",
                             device, s.query, s.key, s.head, other);
-        steps_of(d, device, s.head)[s.query * d->S + s.key] = (uint16_t)step;
+        steps_of(drawing, device, s.head)[s.query * drawing->S + s.key] = (uint16_t)step;
     }
     return OK;
 }
 
-static enum error_code take_records(struct drawing *d, struct error *err)
+static enum error_code take_records(struct drawing *drawing, struct error *err)
 {
     int64_t *time;
     enum error_code e = OK;
-    d->steps = list_times(d, &time);
-    d->step = calloc((size_t)d->P * (size_t)d->H * (size_t)d->S, (size_t)d->S * sizeof *d->step);
-    if (d->steps < 0 || d->step == NULL) e = fail(err, ERR_MEMORY, "no memory to draw");
-    for (int r = 0; r < d->P && !e; r++)
-        for (const int64_t *v = d->t->record[r].number; v < end_of(&d->t->record[r]) && !e; v = after(v)) {
+    drawing->steps = list_times(drawing, &time);
+    drawing->step = calloc((size_t)drawing->P * (size_t)drawing->H * (size_t)drawing->S,
+                           (size_t)drawing->S * sizeof *drawing->step);
+    if (drawing->steps < 0 || drawing->step == NULL) e = fail(err, ERR_MEMORY, "no memory to draw");
+    for (int r = 0; r < drawing->P && !e; r++)
+        for (const int64_t *v = drawing->t->record[r].number; v < attention_end_of(&drawing->t->record[r]) && !e;
+             v = attention_after(v)) {
             int step = 0;
             while (time[step] != v[1]) step++;
-            e = take_event(d, r, v, step + 1, err);
+            e = take_event(drawing, r, v, step + 1, err);
         }
     free(time);
     return e;
 }
 
-static void take_holders(struct drawing *d)
+static void take_holders(struct drawing *drawing)
 {
-    const struct context_parallel *cp = &d->t->layer->cp;
-    for (int m = 0; m < d->P; m++) {
+    const struct context_parallel *cp = &drawing->t->layer->cp;
+    for (int m = 0; m < drawing->P; m++) {
         struct intervals tokens = context_tokens_of(cp, m);
         for (int i = 0; i < tokens.count; i++)
-            for (int64_t k = 0; k < tokens.at[i].count; k++) d->holder[tokens.at[i].first + k] = m;
+            for (int64_t k = 0; k < tokens.at[i].count; k++) drawing->holder[tokens.at[i].first + k] = m;
         intervals_free(&tokens);
     }
 }
 
 /* ---- panels ------------------------------------------------------------------------------------------------------ */
 
-static int64_t pairs_of(const struct drawing *d, int device, int head)
+static int64_t pairs_of(const struct drawing *drawing, int device, int head)
 {
     int64_t pairs = 0;
-    for (int i = 0; i < d->S * d->S; i++) pairs += steps_of(d, device, head)[i] != 0;
+    for (int i = 0; i < drawing->S * drawing->S; i++) pairs += steps_of(drawing, device, head)[i] != 0;
     return pairs;
 }
 
-static bool alike(const struct drawing *d, int device, int a, int b)
+static bool alike(const struct drawing *drawing, int device, int a, int b)
 {
-    return memcmp(steps_of(d, device, a), steps_of(d, device, b), (size_t)d->S * (size_t)d->S * sizeof *d->step) == 0;
+    return memcmp(steps_of(drawing, device, a), steps_of(drawing, device, b),
+                  (size_t)drawing->S * (size_t)drawing->S * sizeof *drawing->step) == 0;
 }
 
-static void list_panels(struct drawing *d)
+static void list_panels(struct drawing *drawing)
 {
-    for (int r = 0; r < d->P; r++)
-        for (int h = 0; h < d->H; h++) {
-            struct panel *last = d->panels > 0 ? &d->panel[d->panels - 1] : NULL;
-            if (pairs_of(d, r, h) == 0) continue;
-            if (last && last->device == r && last->last == h - 1 && alike(d, r, h - 1, h)) last->last = h;
-            else d->panel[d->panels++] = (struct panel){ r, h, h };
+    for (int r = 0; r < drawing->P; r++)
+        for (int h = 0; h < drawing->H; h++) {
+            struct panel *last = drawing->panels > 0 ? &drawing->panel[drawing->panels - 1] : NULL;
+            if (pairs_of(drawing, r, h) == 0) continue;
+            if (last && last->device == r && last->last == h - 1 && alike(drawing, r, h - 1, h)) last->last = h;
+            else drawing->panel[drawing->panels++] = (struct panel){ r, h, h };
         }
 }
 
 /* A line of a panel: -3 its device, -2 its heads, -1 the keys' devices, then one query each. */
-static void line_of(const struct drawing *d, const struct panel *p, int line, char *to, size_t room)
+static void attention_line_of(const struct drawing *drawing, const struct panel *panel, int line, char *to, size_t room)
 {
-    if (line == -3) snprintf(to, room, "device %d", p->device);
-    else if (line == -2 && p->first == p->last) snprintf(to, room, "head %d", p->first);
-    else if (line == -2) snprintf(to, room, "heads %d-%d", p->first, p->last);
+    if (line == -3) snprintf(to, room, "device %d", panel->device);
+    else if (line == -2 && panel->first == panel->last) snprintf(to, room, "head %d", panel->first);
+    else if (line == -2) snprintf(to, room, "heads %d-%d", panel->first, panel->last);
     else {
-        to[0] = line >= 0 ? digit(d->holder[line]) : ' ', to[1] = ' ', to[2 + d->S] = '\0';
-        for (int k = 0; k < d->S; k++) {
-            const int step = line >= 0 ? steps_of(d, p->device, p->first)[line * d->S + k] : 0;
-            to[2 + k] = line < 0 ? digit(d->holder[k]) : step > 0 ? digit(step) : k <= line ? '.' : ' ';
+        to[0] = line >= 0 ? digit(drawing->holder[line]) : ' ', to[1] = ' ', to[2 + drawing->S] = '\0';
+        for (int k = 0; k < drawing->S; k++) {
+            const int step = line >= 0 ? steps_of(drawing, panel->device, panel->first)[line * drawing->S + k] : 0;
+            to[2 + k] = line < 0 ? digit(drawing->holder[k]) : step > 0 ? digit(step) : k <= line ? '.' : ' ';
         }
     }
     for (size_t end = strlen(to); end > 0 && to[end - 1] == ' '; end--) to[end - 1] = '\0';
 }
 
-static void print_panels(const struct drawing *d)
+static void print_panels(const struct drawing *drawing)
 {
     char text[SHOW_ATTENTION_TOKENS + 32];
-    const int width = 2 + d->S > TITLE ? 2 + d->S : TITLE, beside = (COLUMNS + GAP) / (width + GAP);
+    const int width = 2 + drawing->S > TITLE ? 2 + drawing->S : TITLE, beside = (COLUMNS + GAP) / (width + GAP);
     bool heads = false;
-    for (int i = 0; i < d->panels; i++) heads = heads || d->panel[i].last - d->panel[i].first + 1 < d->H;
-    for (int first = 0; first < d->panels; first += beside) {
+    for (int i = 0; i < drawing->panels; i++)
+        heads = heads || drawing->panel[i].last - drawing->panel[i].first + 1 < drawing->H;
+    for (int first = 0; first < drawing->panels; first += beside) {
         printf("\n");
-        for (int line = -3; line < d->S; line++) {
+        for (int line = -3; line < drawing->S; line++) {
             if (line == -2 && !heads) continue;
             int at = 0;
-            for (int i = first; i < d->panels && i < first + beside; i++) {
+            for (int i = first; i < drawing->panels && i < first + beside; i++) {
                 printf("%*s", (i - first) * (width + GAP) - at, "");
-                line_of(d, &d->panel[i], line, text, sizeof text);
+                attention_line_of(drawing, &drawing->panel[i], line, text, sizeof text);
                 at = (i - first) * (width + GAP) + printf("%s", text);
             }
             printf("\n");
@@ -166,36 +174,36 @@ static void print_panels(const struct drawing *d)
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 /* A device's work, in squares of half a device's mean tokens, of which those on the diagonal count half. */
-static double work_of(const struct drawing *d, int device)
+static double work_of(const struct drawing *drawing, int device)
 {
-    const double side = (double)d->S / (2 * d->P);
+    const double side = (double)drawing->S / (2 * drawing->P);
     double work = 0;
-    for (int h = 0; h < d->H; h++)
-        for (int q = 0; q < d->S; q++)
+    for (int h = 0; h < drawing->H; h++)
+        for (int q = 0; q < drawing->S; q++)
             for (int k = 0; k <= q; k++)
-                if (steps_of(d, device, h)[q * d->S + k] != 0) work += k < q ? 1 : 0.5;
-    return work / (side * side * d->H);
+                if (steps_of(drawing, device, h)[q * drawing->S + k] != 0) work += k < q ? 1 : 0.5;
+    return work / (side * side * drawing->H);
 }
 
-static void print_work(const struct drawing *d)
+static void print_work(const struct drawing *drawing)
 {
-    const double side = (double)d->S / (2 * d->P), all = (double)d->S * d->S / 2 / side / side;
+    const double side = (double)drawing->S / (2 * drawing->P), all = (double)drawing->S * drawing->S / 2 / side / side;
     double most = 0;
     printf("\nwork     squares of S/2P = %g tokens, half of those on the diagonal:", side);
-    for (int r = 0; r < d->P; r++) {
-        const double work = work_of(d, r);
+    for (int r = 0; r < drawing->P; r++) {
+        const double work = work_of(drawing, r);
         most = work > most ? work : most;
         printf("%s%.4g", r % 8 == 0 ? "\n         " : " ", work);
     }
-    printf(" of %.4g; the most is %.3g times the mean\n", all, most * d->P / all);
+    printf(" of %.4g; the most is %.3g times the mean\n", all, most * drawing->P / all);
 }
 
-static void print_sent(const struct drawing *d)
+static void print_sent(const struct drawing *drawing)
 {
     unsigned long long messages = 0, bytes = 0;
     bool as_cost = true;
-    for (int r = 0; r < d->P; r++) {
-        const struct attention_outcome *o = &d->t->outcome[r];
+    for (int r = 0; r < drawing->P; r++) {
+        const struct attention_outcome *o = &drawing->t->outcome[r];
         messages += o->messages, bytes += o->bytes, as_cost = as_cost && o->as_cost;
     }
     printf("sent     %llu messages, %llu bytes: %s\n", messages, bytes,
@@ -205,15 +213,15 @@ static void print_sent(const struct drawing *d)
 /* ---- the document ------------------------------------------------------------------------------------------------ */
 
 /* A row for each run of keys that a query meets at the same step. */
-static void document_query(const struct drawing *d, const struct panel *p, int query)
+static void document_query(const struct drawing *drawing, const struct panel *panel, int query)
 {
-    const uint16_t *step = steps_of(d, p->device, p->first) + query * d->S;
-    for (int k = 0, n; k < d->S; k += n) {
-        for (n = 1; k + n < d->S && step[k + n] == step[k]; n++) continue;
+    const uint16_t *step = steps_of(drawing, panel->device, panel->first) + query * drawing->S;
+    for (int k = 0, n; k < drawing->S; k += n) {
+        for (n = 1; k + n < drawing->S && step[k + n] == step[k]; n++) continue;
         if (step[k] == 0) continue;
-        const int heads[2] = { p->first, p->last };
+        const int heads[2] = { panel->first, panel->last };
         cJSON *row = document_row();
-        cJSON_AddNumberToObject(row, "device", p->device);
+        cJSON_AddNumberToObject(row, "device", panel->device);
         cJSON_AddItemToObject(row, "heads", cJSON_CreateIntArray(heads, 2));
         cJSON_AddNumberToObject(row, "step", step[k]);
         cJSON_AddNumberToObject(row, "query", query);
@@ -222,85 +230,85 @@ static void document_query(const struct drawing *d, const struct panel *p, int q
     }
 }
 
-static void document_devices(const struct drawing *d)
+static void document_devices(const struct drawing *drawing)
 {
     document_table("devices");
-    for (int r = 0; r < d->P; r++) {
-        const struct attention_outcome *o = &d->t->outcome[r];
+    for (int r = 0; r < drawing->P; r++) {
+        const struct attention_outcome *o = &drawing->t->outcome[r];
         cJSON *row = document_row();
         cJSON_AddNumberToObject(row, "device", r);
-        cJSON_AddNumberToObject(row, "work", work_of(d, r));
+        cJSON_AddNumberToObject(row, "work", work_of(drawing, r));
         cJSON_AddNumberToObject(row, "messages", (double)o->messages);
         cJSON_AddNumberToObject(row, "bytes", (double)o->bytes);
         cJSON_AddBoolToObject(row, "as_formula", o->as_cost);
     }
 }
 
-static void fill_document(const struct drawing *d)
+static void fill_document(const struct drawing *drawing)
 {
     cJSON *data = document_data();
     if (data == NULL) return;
-    cJSON_AddStringToObject(data, "scheme", d->t->layer->cp.scheme->head.name);
-    cJSON_AddNumberToObject(data, "devices", d->P);
-    cJSON_AddNumberToObject(data, "heads", d->H);
-    cJSON_AddNumberToObject(data, "steps", d->steps);
-    cJSON_AddItemToObject(data, "holder", cJSON_CreateIntArray(d->holder, d->S));
+    cJSON_AddStringToObject(data, "scheme", drawing->t->layer->cp.scheme->head.name);
+    cJSON_AddNumberToObject(data, "devices", drawing->P);
+    cJSON_AddNumberToObject(data, "heads", drawing->H);
+    cJSON_AddNumberToObject(data, "steps", drawing->steps);
+    cJSON_AddItemToObject(data, "holder", cJSON_CreateIntArray(drawing->holder, drawing->S));
     document_table("pairs");
-    for (int i = 0; i < d->panels; i++)
-        for (int q = 0; q < d->S; q++) document_query(d, &d->panel[i], q);
-    document_devices(d);
+    for (int i = 0; i < drawing->panels; i++)
+        for (int q = 0; q < drawing->S; q++) document_query(drawing, &drawing->panel[i], q);
+    document_devices(drawing);
 }
 
 /* ---- what is wrong ----------------------------------------------------------------------------------------------- */
 
-static enum error_code check(const struct drawing *d, struct error *err)
+static enum error_code attention_check(const struct drawing *drawing, struct error *err)
 {
-    for (int r = 0; r < d->P; r++)
-        if (d->t->outcome[r].wrong[0] != '\0')
-            return fail(err, ERR_CHECK, "device %d: %s", r, d->t->outcome[r].wrong);
-    for (int h = 0; h < d->H; h++) {
+    for (int r = 0; r < drawing->P; r++)
+        if (drawing->t->outcome[r].wrong[0] != '\0')
+            return fail(err, ERR_CHECK, "device %d: %s", r, drawing->t->outcome[r].wrong);
+    for (int h = 0; h < drawing->H; h++) {
         int64_t pairs = 0;
-        for (int r = 0; r < d->P; r++) pairs += pairs_of(d, r, h);
-        if (pairs != (int64_t)d->S * (d->S + 1) / 2)
+        for (int r = 0; r < drawing->P; r++) pairs += pairs_of(drawing, r, h);
+        if (pairs != (int64_t)drawing->S * (drawing->S + 1) / 2)
             return fail(err, ERR_CHECK, "head %d: %lld of %lld pairs are computed", h, (long long)pairs,
-                        (long long)d->S * (d->S + 1) / 2);
+                        (long long)drawing->S * (drawing->S + 1) / 2);
     }
-    for (int r = 0; r < d->P; r++)
-        if (!d->t->outcome[r].as_cost)
+    for (int r = 0; r < drawing->P; r++)
+        if (!drawing->t->outcome[r].as_cost)
             return fail(err, ERR_CHECK, "device %d did not send what the cost function says", r);
     printf("checked  each pair is computed once, and each result is where its token is\n");
     return OK;
 }
 
-static void print_head(const struct drawing *d)
+static void draw_attention_print_head(const struct drawing *drawing)
 {
-    const struct attention_layer *l = d->t->layer;
+    const struct attention_layer *l = drawing->t->layer;
     const struct scheme *s = &l->cp.scheme->head;
     printf("%s, forward\n  ", s->name), print_wrapped_at(stdout, 2, COLUMNS, s->description);
     printf("  "), print_wrapped_at(stdout, 2, COLUMNS, s->source);
-    printf("\n%d tokens on %d device%s, %d query head%s.  The device that has each token:\n\n  ", d->S, d->P,
-           plural(d->P), d->H, plural(d->H));
-    for (int t = 0; t < d->S; t++) printf("%c", digit(d->holder[t]));
+    printf("\n%d tokens on %d device%s, %d query head%s.  The device that has each token:\n\n  ",
+           drawing->S, drawing->P, plural(drawing->P), drawing->H, plural(drawing->H));
+    for (int t = 0; t < drawing->S; t++) printf("%c", digit(drawing->holder[t]));
     printf("\n\nQueries are rows, keys are columns, each with its token's device.  A digit is a\n"
            "pair that the device computes, at this step; a point one that another computes.\n");
 }
 
-static enum error_code draw(struct drawing *d, struct error *err)
+static enum error_code attention_draw(struct drawing *drawing, struct error *err)
 {
-    enum error_code e = take_records(d, err);
+    enum error_code e = take_records(drawing, err);
     if (e) return e;
-    take_holders(d), list_panels(d);
-    print_head(d), print_panels(d), print_work(d), print_sent(d);
-    fill_document(d);
-    return check(d, err);
+    take_holders(drawing), list_panels(drawing);
+    draw_attention_print_head(drawing), print_panels(drawing), print_work(drawing), print_sent(drawing);
+    fill_document(drawing);
+    return attention_check(drawing, err);
 }
 
-enum error_code show_attention_draw(const struct attention_trace *t, struct error *err)
+enum error_code show_attention_draw(const struct attention_trace *trace, struct error *err)
 {
     static struct drawing d;
-    const struct plan *p = &t->layer->plan;
-    d = (struct drawing){ .t = t, .P = p->mesh.devices, .H = (int)p->model.H, .S = (int)p->S };
-    const enum error_code e = draw(&d, err);
+    const struct plan *p = &trace->layer->plan;
+    d = (struct drawing){ .t = trace, .P = p->mesh.devices, .H = (int)p->model.H, .S = (int)p->S };
+    const enum error_code e = attention_draw(&d, err);
     free(d.step);
     return e;
 }

@@ -7,9 +7,9 @@ enum { QUERY, KEY, VALUE, KINDS };
 
 struct name { int kind, token, head; };
 
-static double name_make(struct name n)
+static double name_make(struct name name)
 {
-    return (n.token * SHOW_ATTENTION_HEADS + n.head) * KINDS + n.kind + 1;
+    return (name.token * SHOW_ATTENTION_HEADS + name.head) * KINDS + name.kind + 1;
 }
 
 static struct name name_read(double number)
@@ -25,9 +25,9 @@ struct seen_pair seen_pair_read(int64_t n)
     return (struct seen_pair){ (int)(n / tokens / tokens), (int)(n / tokens % tokens), (int)(n % tokens) };
 }
 
-static int64_t seen_pair_make(struct seen_pair s)
+static int64_t seen_pair_make(struct seen_pair seen_pair)
 {
-    return ((int64_t)s.head * SHOW_ATTENTION_TOKENS + s.query) * SHOW_ATTENTION_TOKENS + s.key;
+    return ((int64_t)seen_pair.head * SHOW_ATTENTION_TOKENS + seen_pair.query) * SHOW_ATTENTION_TOKENS + seen_pair.key;
 }
 
 /* Operations get only their tensors, so their context is global: a process is one device. */
@@ -60,20 +60,22 @@ struct symbols { struct tensor Q, KV; const int32_t *q_at, *k_at; struct attenti
 static int position(const int32_t *at, int64_t row) { return at ? at[row] : (int)row; }
 
 /* One key of one query of a head: whether it sees it. */
-static bool look(const struct symbols *p, struct name q, int64_t row, int64_t key, int64_t head)
+static bool attention_symbols_look(const struct symbols *symbols, struct name name, int64_t row, int64_t key,
+                                   int64_t head)
 {
-    const int64_t H = here.layer->plan.model.H, K = here.layer->plan.model.K, A = p->a.A,
-                  column = head / (p->a.H / p->a.K) * A, values = tensor_cols(p->KV) - p->a.K * A;
-    if (position(p->k_at, key) > position(p->q_at, row)) return false;
-    const struct name k = name_read(*numbers(p->KV, key, values - p->a.K * A + column)),
-                      v = name_read(*numbers(p->KV, key, values + column));
+    const int64_t H = here.layer->plan.model.H, K = here.layer->plan.model.K, A = symbols->a.A,
+                  column = head / (symbols->a.H / symbols->a.K) * A,
+                      values = tensor_cols(symbols->KV) - symbols->a.K * A;
+    if (position(symbols->k_at, key) > position(symbols->q_at, row)) return false;
+    const struct name k = name_read(*numbers(symbols->KV, key, values - symbols->a.K * A + column)),
+                      v = name_read(*numbers(symbols->KV, key, values + column));
     if (k.kind != KEY || v.kind != VALUE || k.token != v.token || k.head != v.head)
         complain("it has token %d's key of head %d with token %d's value of head %d", k.token, k.head, v.token, v.head);
-    else if (k.head != q.head / (H / K)) complain("query head %d takes the keys of head %d", q.head, k.head);
-    else if (k.token != position(p->k_at, key) || q.token != position(p->q_at, row))
-        complain("query %d and key %d are masked as query %d and key %d", q.token, k.token, position(p->q_at, row),
-                 position(p->k_at, key));
-    else record_number(here.record, seen_pair_make((struct seen_pair){ q.head, q.token, k.token }));
+    else if (k.head != name.head / (H / K)) complain("query head %d takes the keys of head %d", name.head, k.head);
+    else if (k.token != position(symbols->k_at, key) || name.token != position(symbols->q_at, row))
+        complain("query %d and key %d are masked as query %d and key %d", name.token, k.token,
+                 position(symbols->q_at, row), position(symbols->k_at, key));
+    else record_number(here.record, seen_pair_make((struct seen_pair){ name.head, name.token, k.token }));
     return true;
 }
 
@@ -91,41 +93,41 @@ static void round_end(int64_t event)
     if (!here.record->failed) here.record->number[event] = here.record->used - event - 1;
 }
 
-static void attend(struct tensor O, const struct symbols *p)
+static void attention_symbols_attend(struct tensor O, const struct symbols *symbols)
 {
     const int64_t event = round_begin();
-    for (int64_t row = 0; row < tensor_rows(p->Q); row++)
-        for (int64_t h = 0; h < p->a.H; h++) {
-            const double symbol = *numbers(p->Q, row, h * p->a.A);
+    for (int64_t row = 0; row < tensor_rows(symbols->Q); row++)
+        for (int64_t h = 0; h < symbols->a.H; h++) {
+            const double symbol = *numbers(symbols->Q, row, h * symbols->a.A);
             const struct name q = name_read(symbol);
             double seen = 0;
             if (q.kind != QUERY) complain("what it takes for the query of row %d is none", (int)row);
-            for (int64_t key = 0; key < tensor_rows(p->KV) && q.kind == QUERY; key++)
-                seen += look(p, q, row, key, h);
-            numbers(O, row, h * p->a.A)[0] = symbol, numbers(O, row, h * p->a.A)[1] = seen;
+            for (int64_t key = 0; key < tensor_rows(symbols->KV) && q.kind == QUERY; key++)
+                seen += attention_symbols_look(symbols, q, row, key, h);
+            numbers(O, row, h * symbols->a.A)[0] = symbol, numbers(O, row, h * symbols->a.A)[1] = seen;
         }
     round_end(event);
 }
 
-static void forward(struct tensor O, struct tensor lse, struct tensor QKV, struct attention a)
+static void attention_symbols_forward(struct tensor O, struct tensor lse, struct tensor QKV, struct attention attention)
 {
     (void)lse;
-    attend(O, &(struct symbols){ .Q = QKV, .KV = QKV, .a = a });
+    attention_symbols_attend(O, &(struct symbols){ .Q = QKV, .KV = QKV, .a = attention });
 }
 
 static void part_forward(struct tensor O, struct tensor lse, struct tensor Q, struct tensor KV, struct tensor q_at,
-                         struct tensor k_at, struct attention a)
+                         struct tensor k_at, struct attention attention)
 {
     (void)lse;
-    attend(O, &(struct symbols){ Q, KV, q_at.data, k_at.data, a });
+    attention_symbols_attend(O, &(struct symbols){ Q, KV, q_at.data, k_at.data, attention });
 }
 
-static void merge(struct tensor O, struct tensor lse, struct tensor O2, struct tensor lse2, struct attention a)
+static void merge(struct tensor O, struct tensor lse, struct tensor O2, struct tensor lse2, struct attention attention)
 {
     (void)lse, (void)lse2;
     for (int64_t row = 0; row < tensor_rows(O); row++)
-        for (int64_t h = 0; h < a.H; h++) {
-            double *to = numbers(O, row, h * a.A), *from = numbers(O2, row, h * a.A);
+        for (int64_t h = 0; h < attention.H; h++) {
+            double *to = numbers(O, row, h * attention.A), *from = numbers(O2, row, h * attention.A);
             if (to[0] != from[0])
                 complain("it merges the results of queries %d and %d, heads %d and %d", name_read(to[0]).token,
                          name_read(from[0]).token, name_read(to[0]).head, name_read(from[0]).head);
@@ -135,14 +137,14 @@ static void merge(struct tensor O, struct tensor lse, struct tensor O2, struct t
 
 /* ---- with stored scores: a score is its pair --------------------------------------------------------------------- */
 
-static struct name key_or_value(struct tensor R, int64_t row, int64_t head, struct attention a)
+static struct name key_or_value(struct tensor R, int64_t row, int64_t head, struct attention attention)
 {
-    return name_read(*numbers(R, row, head / (a.H / a.K) * a.A));
+    return name_read(*numbers(R, row, head / (attention.H / attention.K) * attention.A));
 }
 
 static int64_t heads_that_share(void) { return here.layer->plan.model.H / here.layer->plan.model.K; }
 
-static double score(struct name q, struct name k, int query, int key)
+static double attention_symbols_score(struct name q, struct name k, int query, int key)
 {
     const struct seen_pair s = { q.head, q.token, k.token };
     if (q.kind != QUERY || k.kind != KEY) complain("the score of query %d and key %d is of other numbers", query, key);
@@ -155,39 +157,40 @@ static double score(struct name q, struct name k, int query, int key)
 }
 
 static void scores(struct tensor X, int64_t first, struct tensor L, struct tensor R, struct tensor q_at,
-                   struct attention a)
+                   struct attention attention)
 {
     const int64_t event = round_begin(), n = tensor_rows(L);
     for (int64_t row = 0; row < n; row++)
-        for (int64_t h = 0; h < a.H; h++)
+        for (int64_t h = 0; h < attention.H; h++)
             for (int64_t key = 0; key < tensor_rows(R); key++)
                 *numbers(X, h * n + row, first + key) =
-                    score(name_read(*numbers(L, row, h * a.A)), key_or_value(R, key, h, a),
-                          position(q_at.data, row), (int)(first + key));
+                    attention_symbols_score(name_read(*numbers(L, row, h * attention.A)),
+                                            key_or_value(R, key, h, attention),
+                                            position(q_at.data, row), (int)(first + key));
     round_end(event);
 }
 
-static void softmax(struct tensor X, struct tensor lse, struct tensor q_at, struct attention a)
+static void softmax(struct tensor X, struct tensor lse, struct tensor q_at, struct attention attention)
 {
-    (void)a, (void)lse;
+    (void)attention, (void)lse;
     for (int64_t row = 0; row < tensor_rows(X); row++)
         for (int64_t key = position(q_at.data, row % tensor_count(q_at)) + 1; key < tensor_cols(X); key++)
             *numbers(X, row, key) = 0;
 }
 
 static void scores_times(struct tensor Y, struct tensor X, int64_t first, struct tensor R, struct tensor q_at,
-                         struct attention a)
+                         struct attention attention)
 {
     const int64_t n = tensor_count(q_at);
     for (int64_t i = 0; i < tensor_rows(X); i++)
         for (int64_t row = 0; row < tensor_rows(R); row++) {
             const double x = *numbers(X, i, first + row);
             const struct seen_pair s = seen_pair_read((int64_t)x - 1);
-            const struct name v = key_or_value(R, row, i / n, a);
+            const struct name v = key_or_value(R, row, i / n, attention);
             if (x == 0) continue;
             if (v.kind != VALUE || v.token != s.key || v.head != s.head / heads_that_share())
                 complain("the score of query %d and key %d is for token %d's value", s.query, s.key, v.token);
-            double *o = numbers(Y, i % n, i / n * a.A);
+            double *o = numbers(Y, i % n, i / n * attention.A);
             o[0] = name_make((struct name){ QUERY, s.query, s.head }), o[1] += 1;
         }
 }
@@ -195,20 +198,20 @@ static void scores_times(struct tensor Y, struct tensor X, int64_t first, struct
 /* ---- the device -------------------------------------------------------------------------------------------------- */
 
 /* Visit the numbers of this device's tokens: with what each must be, and its row. */
-static void each_token(const struct attention_layer *l, void (*visit)(const struct attention_layer *, int64_t, int))
+static void each_token(const struct attention_layer *layer, void (*visit)(const struct attention_layer *, int64_t, int))
 {
-    struct intervals own = context_tokens(&l->cp);
+    struct intervals own = context_tokens(&layer->cp);
     int64_t row = 0;
     for (int i = 0; i < own.count; i++)
-        for (int64_t k = 0; k < own.at[i].count; k++) visit(l, row++, (int)(own.at[i].first + k));
+        for (int64_t k = 0; k < own.at[i].count; k++) visit(layer, row++, (int)(own.at[i].first + k));
     intervals_free(&own);
 }
 
-static void fill(const struct attention_layer *l, int64_t row, int token)
+static void attention_symbols_fill(const struct attention_layer *layer, int64_t row, int token)
 {
-    const struct model_config *m = &l->plan.model;
-    struct views v = views_of(l->tp.device);
-    const struct tensor t = view_write(&v, l->call.qkv);
+    const struct model_config *m = &layer->plan.model;
+    struct views v = views_of(layer->tp.device);
+    const struct tensor t = view_write(&v, layer->call.qkv);
     for (int64_t i = 0; i < m->A; i++) {
         for (int h = 0; h < m->H; h++) *numbers(t, row, h * m->A + i) = name_make((struct name){ QUERY, token, h });
         for (int h = 0; h < m->K; h++) {
@@ -219,12 +222,12 @@ static void fill(const struct attention_layer *l, int64_t row, int token)
     views_end(&v);
 }
 
-static void check(const struct attention_layer *l, int64_t row, int token)
+static void draw_attention_symbols_check(const struct attention_layer *layer, int64_t row, int token)
 {
-    struct views v = views_of(l->tp.device);
-    const struct tensor t = view_read(&v, l->call.out);
-    for (int h = 0; h < l->plan.model.H; h++) {
-        const double *o = numbers(t, row, h * l->plan.model.A);
+    struct views v = views_of(layer->tp.device);
+    const struct tensor t = view_read(&v, layer->call.out);
+    for (int h = 0; h < layer->plan.model.H; h++) {
+        const double *o = numbers(t, row, h * layer->plan.model.A);
         if (o[0] != name_make((struct name){ QUERY, token, h }))
             complain("where token %d's result of head %d must be, it has token %d's of head %d", token, h,
                      name_read(o[0]).token, name_read(o[0]).head);
@@ -234,16 +237,16 @@ static void check(const struct attention_layer *l, int64_t row, int token)
     views_end(&v);
 }
 
-void attention_symbols_begin(struct attention_layer *l, struct record *r, struct attention_outcome *o)
+void attention_symbols_begin(struct attention_layer *layer, struct record *record, struct attention_outcome *outcome)
 {
-    struct device *d = l->tp.device;
-    here.layer = l, here.record = r, here.outcome = o, here.ops = *d->ops;
-    here.ops.attention_forward = forward, here.ops.attention_part_forward = part_forward;
+    struct device *d = layer->tp.device;
+    here.layer = layer, here.record = record, here.outcome = outcome, here.ops = *d->ops;
+    here.ops.attention_forward = attention_symbols_forward, here.ops.attention_part_forward = part_forward;
     here.ops.attention_merge = merge;
     here.ops.attention_scores = scores, here.ops.attention_softmax = softmax;
     here.ops.attention_scores_times = scores_times;
-    each_token(l, fill);
+    each_token(layer, attention_symbols_fill);
     d->ops = &here.ops;
 }
 
-void attention_symbols_check(const struct attention_layer *l) { each_token(l, check); }
+void attention_symbols_check(const struct attention_layer *layer) { each_token(layer, draw_attention_symbols_check); }

@@ -18,9 +18,9 @@ struct state {
     bool colours;
 };
 
-static unsigned *has_of(const struct state *s, int device) { return &s->has[device * s->places]; }
+static unsigned *has_of(const struct state *state, int device) { return &state->has[device * state->places]; }
 
-static int members(unsigned set)
+static int collective_members(unsigned set)
 {
     int n = 0;
     for (; set; set &= set - 1) n++;
@@ -38,15 +38,16 @@ static char *set_text(unsigned set, char *to)
 
 /* ---- blocks: the columns of the picture -------------------------------------------------------------------------- */
 
-static int64_t block_first(const struct state *s, int b)
+static int64_t block_first(const struct state *state, int b)
 {
-    return s->t->algorithm->operation == ALLTOALL ? b * s->t->call.count : block_start(s->places, s->t->P, b);
+    return state->t->algorithm->operation == ALLTOALL ? b * state->t->call.count
+           : block_start(state->places, state->t->P, b);
 }
 
-static int block_of(const struct state *s, int64_t place)
+static int collective_block_of(const struct state *state, int64_t place)
 {
     int b = 0;
-    while (b < s->t->P - 1 && place >= block_first(s, b + 1)) b++;
+    while (b < state->t->P - 1 && place >= block_first(state, b + 1)) b++;
     return b;
 }
 
@@ -58,156 +59,160 @@ static bool reduces(enum operation op)
 }
 
 /* The set of a finished block; 0: none. */
-static unsigned finished(const struct state *s, int b)
+static unsigned finished(const struct state *state, int b)
 {
-    const enum operation op = s->t->algorithm->operation;
-    if (reduces(op) || op == ALLTOALL) return (1u << s->t->P) - 1;
+    const enum operation op = state->t->algorithm->operation;
+    if (reduces(op) || op == ALLTOALL) return (1u << state->t->P) - 1;
     if (gathers(op)) return 1u << b;
-    return op == BROADCAST || op == SCATTER ? 1u << s->t->call.root : 0;
+    return op == BROADCAST || op == SCATTER ? 1u << state->t->call.root : 0;
 }
 
 /* ---- what happens in a step -------------------------------------------------------------------------------------- */
 
-static bool starts_with(const struct state *s, int device, int b)
+static bool starts_with(const struct state *state, int device, int b)
 {
-    const enum operation op = s->t->algorithm->operation;
-    if (op == BROADCAST || op == SCATTER) return device == s->t->call.root;
+    const enum operation op = state->t->algorithm->operation;
+    if (op == BROADCAST || op == SCATTER) return device == state->t->call.root;
     return gathers(op) ? device == b : true;
 }
 
-static void start(struct state *s)
+static void collective_start(struct state *state)
 {
-    for (int d = 0; d < s->t->P; d++)
-        for (int64_t i = 0; i < s->places; i++)
-            if (starts_with(s, d, block_of(s, i))) has_of(s, d)[i] = 1u << d;
+    for (int d = 0; d < state->t->P; d++)
+        for (int64_t i = 0; i < state->places; i++)
+            if (starts_with(state, d, collective_block_of(state, i))) has_of(state, d)[i] = 1u << d;
 }
 
 /* Update the state by an event.  An all-to-all adds nothing: elements from different devices are side by side. */
-static void take_in(struct state *s, const struct show_event *e)
+static void take_in(struct state *state, const struct show_event *event)
 {
-    for (int64_t i = 0; i < e->count; i++) {
-        const unsigned set = symbol_devices(e->symbols[i]);
-        const int64_t place = symbol_place(e->symbols[i]);
-        if (place < 0 || place >= s->places) continue;          /* an error of the algorithm */
-        unsigned *has = &has_of(s, e->device)[place];
-        if (s->t->algorithm->operation == ALLTOALL) *has |= set;
-        else if (members(set) > members(*has)) *has = set;
+    for (int64_t i = 0; i < event->count; i++) {
+        const unsigned set = symbol_devices(event->symbols[i]);
+        const int64_t place = symbol_place(event->symbols[i]);
+        if (place < 0 || place >= state->places) continue;          /* an error of the algorithm */
+        unsigned *has = &has_of(state, event->device)[place];
+        if (state->t->algorithm->operation == ALLTOALL) *has |= set;
+        else if (collective_members(set) > collective_members(*has)) *has = set;
     }
 }
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 /* The number of elements of block b with this set of devices. */
-static int64_t elements_of(const struct state *s, const struct show_event *e, int b, unsigned set)
+static int64_t elements_of(const struct state *state, const struct show_event *event, int b, unsigned set)
 {
     int64_t n = 0;
-    for (int64_t i = 0; i < e->count; i++)
-        n += symbol_devices(e->symbols[i]) == set && block_of(s, symbol_place(e->symbols[i])) == b;
+    for (int64_t i = 0; i < event->count; i++)
+        n += symbol_devices(event->symbols[i]) == set
+            && collective_block_of(state, symbol_place(event->symbols[i])) == b;
     return n;
 }
 
 /* The next set, after `after`, that an element of block b has. */
-static unsigned next_set(const struct state *s, const struct show_event *e, int b, unsigned after)
+static unsigned next_set(const struct state *state, const struct show_event *event, int b, unsigned after)
 {
     unsigned least = 0;
-    for (int64_t i = 0; i < e->count; i++) {
-        const unsigned set = symbol_devices(e->symbols[i]);
-        if (set > after && (least == 0 || set < least) && block_of(s, symbol_place(e->symbols[i])) == b) least = set;
+    for (int64_t i = 0; i < event->count; i++) {
+        const unsigned set = symbol_devices(event->symbols[i]);
+        if (set > after && (least == 0 || set < least)
+            && collective_block_of(state, symbol_place(event->symbols[i])) == b) least = set;
     }
     return least;
 }
 
-static bool whole(const struct state *s, const struct show_event *e, int b, unsigned set)
+static bool collective_whole(const struct state *state, const struct show_event *event, int b, unsigned set)
 {
-    return set && next_set(s, e, b, 0) == set && elements_of(s, e, b, set) == block_first(s, b + 1) - block_first(s, b);
+    return set && next_set(state, event, b, 0) == set
+           && elements_of(state, event, b, set) == block_first(state, b + 1) - block_first(state, b);
 }
 
 /* Whether the operation adds nothing: then the column of a block shows its origin. */
-static bool only_moves(const struct state *s)
+static bool only_moves(const struct state *state)
 {
-    const enum operation op = s->t->algorithm->operation;
+    const enum operation op = state->t->algorithm->operation;
     return op == BROADCAST || op == SCATTER || gathers(op);
 }
 
 /* "b2(01)": block 2, with the numbers of devices 0 and 1 in it.  Consecutive blocks with equal sets are joined. */
-static void describe_message(const struct state *s, const struct show_event *e, char text[TEXT])
+static void describe_message(const struct state *state, const struct show_event *event, char text[TEXT])
 {
     char set_of[SHOW_MOST_DEVICES + 1], line[2 * TEXT];
-    int used = snprintf(line, sizeof line, s->places > 0 ? "%d -> %d " : "%d -> %d", e->from, e->device);
-    for (int b = 0; b < s->t->P && used < TEXT; b++)
-        for (unsigned set = next_set(s, e, b, 0); set && used < TEXT; set = next_set(s, e, b, set)) {
-            const int64_t n = elements_of(s, e, b, set), all = block_first(s, b + 1) - block_first(s, b);
+    int used = snprintf(line, sizeof line, state->places > 0 ? "%d -> %d " : "%d -> %d", event->from, event->device);
+    for (int b = 0; b < state->t->P && used < TEXT; b++)
+        for (unsigned set = next_set(state, event, b, 0); set && used < TEXT; set = next_set(state, event, b, set)) {
+            const int64_t n = elements_of(state, event, b, set),
+                all = block_first(state, b + 1) - block_first(state, b);
             int last = b;
-            while (whole(s, e, b, set) && last + 1 < s->t->P &&
-                   whole(s, e, last + 1, only_moves(s) ? finished(s, last + 1) : set))
+            while (collective_whole(state, event, b, set) && last + 1 < state->t->P &&
+                   collective_whole(state, event, last + 1, only_moves(state) ? finished(state, last + 1) : set))
                 last++;
             used += snprintf(line + used, sizeof line - (size_t)used, " b%d", b);
             if (last > b) used += snprintf(line + used, sizeof line - (size_t)used, "-%d", last);
             if (n < all)
                 used += snprintf(line + used, sizeof line - (size_t)used, "[%lld/%lld]", (long long)n, (long long)all);
-            if (set == finished(s, b)) strcpy(set_of, "*");
+            if (set == finished(state, b)) strcpy(set_of, "*");
             else set_text(set, set_of);
-            if (!only_moves(s)) used += snprintf(line + used, sizeof line - (size_t)used, "(%s)", set_of);
+            if (!only_moves(state)) used += snprintf(line + used, sizeof line - (size_t)used, "(%s)", set_of);
             b = last;
         }
-    if (e->count == 0 && s->places > 0) used += snprintf(line + used, sizeof line - (size_t)used, " empty");
+    if (event->count == 0 && state->places > 0) used += snprintf(line + used, sizeof line - (size_t)used, " empty");
     snprintf(text, TEXT, "%.*s", LONGEST, line);
     if (used > LONGEST) strcpy(text + LONGEST - 3, "...");
 }
 
-static void add_to_document(const struct show_event *e, const char *text)
+static void collective_add_to_document(const struct show_event *event, const char *text)
 {
     if (!document_table("messages")) return;
     cJSON *row = document_row();
-    cJSON_AddNumberToObject(row, "step", (double)e->step);
-    cJSON_AddNumberToObject(row, "from", e->from);
-    cJSON_AddNumberToObject(row, "to", e->device);
-    cJSON_AddNumberToObject(row, "elements", (double)e->count);
-    cJSON_AddNumberToObject(row, "arrives_us", (double)e->time * 1e-6);
+    cJSON_AddNumberToObject(row, "step", (double)event->step);
+    cJSON_AddNumberToObject(row, "from", event->from);
+    cJSON_AddNumberToObject(row, "to", event->device);
+    cJSON_AddNumberToObject(row, "elements", (double)event->count);
+    cJSON_AddNumberToObject(row, "arrives_us", (double)event->time * 1e-6);
     cJSON_AddStringToObject(row, "what", text);
 }
 
 /* Print the step's messages by sender, in columns of the longest one's width; width 0: only measure.  @return the
  * width. */
-static int print_messages_of(const struct state *s, int64_t step, int width)
+static int print_messages_of(const struct state *state, int64_t step, int width)
 {
     char text[TEXT];
     int longest = 0, at = 0, behind = 0;
-    for (int from = 0; from < s->t->P; from++)
-        for (int64_t i = 0; i < s->t->events; i++) {
-            const struct show_event *e = &s->t->event[i];
+    for (int from = 0; from < state->t->P; from++)
+        for (int64_t i = 0; i < state->t->events; i++) {
+            const struct show_event *e = &state->t->event[i];
             if (e->from != from || e->step != step) continue;
-            describe_message(s, e, text);
+            describe_message(state, e, text);
             const int length = (int)strlen(text);
             if (length > longest) longest = length;
             if (width == 0) continue;
             const bool fits = at > 0 && at + GAP + width <= picture_columns(stdout);
             printf("%s%*s%s", fits || at == 0 ? "" : "\n", fits ? behind + GAP : 2, "", text);
-            add_to_document(e, text);
+            collective_add_to_document(e, text);
             at = (fits ? at + GAP : 2) + width;
             behind = width - length;
         }
     return longest;
 }
 
-static void print_messages(const struct state *s, int64_t step)
+static void print_messages(const struct state *state, int64_t step)
 {
-    print_messages_of(s, step, print_messages_of(s, step, 0));
+    print_messages_of(state, step, print_messages_of(state, step, 0));
     printf("\n");
 }
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
 /* One cell: its set of devices, * if finished, . if empty; two of these if the block's elements differ. */
-static void describe_cell(const struct state *s, int device, int b, char text[TEXT])
+static void describe_cell(const struct state *state, int device, int b, char text[TEXT])
 {
-    const unsigned *has = has_of(s, device);
+    const unsigned *has = has_of(state, device);
     char *to = text;
     int different = 0;
     unsigned last = 0;
     text[0] = '\0';
-    for (int64_t i = block_first(s, b); i < block_first(s, b + 1); i++) {
-        if (i > block_first(s, b) && has[i] == last) continue;
+    for (int64_t i = block_first(state, b); i < block_first(state, b + 1); i++) {
+        if (i > block_first(state, b) && has[i] == last) continue;
         last = has[i];
         if (different++ > 0) *to++ = '|';
         if (different > 2) {
@@ -215,30 +220,31 @@ static void describe_cell(const struct state *s, int device, int b, char text[TE
             return;
         }
         if (last == 0) *to++ = '.', *to = '\0';
-        else if (last == finished(s, b)) *to++ = '*', *to = '\0';
+        else if (last == finished(state, b)) *to++ = '*', *to = '\0';
         else to = set_text(last, to);
     }
 }
 
-static bool cell_changed(const struct state *s, const unsigned *before, int device, int b)
+static bool cell_changed(const struct state *state, const unsigned *before, int device, int b)
 {
-    const int64_t first = block_first(s, b), n = block_first(s, b + 1) - first;
+    const int64_t first = block_first(state, b), n = block_first(state, b + 1) - first;
     return before &&
-           memcmp(&has_of(s, device)[first], &before[device * s->places + first], sizeof *before * (size_t)n) != 0;
+           memcmp(&has_of(state, device)[first], &before[device * state->places + first],
+                  sizeof *before * (size_t)n) != 0;
 }
 
 /* The blocks from first to end, of every device. */
-static void print_blocks(const struct state *s, const unsigned *before, int first, int end, int width)
+static void print_blocks(const struct state *state, const unsigned *before, int first, int end, int width)
 {
     char text[TEXT];
     printf("%*s", LABEL, "");
     for (int b = first; b < end; b++) printf("b%-*d", b < end - 1 ? width - 1 : 1, b);
     printf("\n");
-    for (int d = 0; d < s->t->P; d++) {
+    for (int d = 0; d < state->t->P; d++) {
         printf("    device %-2d ", d);
         for (int b = first; b < end; b++) {
-            const bool bold = s->colours && cell_changed(s, before, d, b);
-            describe_cell(s, d, b, text);
+            const bool bold = state->colours && cell_changed(state, before, d, b);
+            describe_cell(state, d, b, text);
             const int behind = width - (int)strlen(text);
             printf("%s%s%s%*s", bold ? "\033[1;32m" : "", text, bold ? "\033[0m" : "",
                    b < end - 1 && behind > 0 ? behind : 0, "");
@@ -248,19 +254,19 @@ static void print_blocks(const struct state *s, const unsigned *before, int firs
 }
 
 /* All blocks, in parts below each other if the terminal is too narrow. */
-static void print_state(const struct state *s, const unsigned *before)
+static void print_state(const struct state *state, const unsigned *before)
 {
-    const int P = s->t->P, width = P > 4 ? P + 2 : 7, fit = (picture_columns(stdout) - LABEL + 2) / width,
+    const int P = state->t->P, width = P > 4 ? P + 2 : 7, fit = (picture_columns(stdout) - LABEL + 2) / width,
               each = fit < 1 ? 1 : fit;
-    if (s->places == 0) return;
-    for (int b = 0; b < P; b += each) print_blocks(s, before, b, b + each < P ? b + each : P, width);
+    if (state->places == 0) return;
+    for (int b = 0; b < P; b += each) print_blocks(state, before, b, b + each < P ? b + each : P, width);
 }
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
-static void print_head(const struct state *s)
+static void collective_print_head(const struct state *state)
 {
-    const struct algorithm *a = s->t->algorithm;
+    const struct algorithm *a = state->t->algorithm;
     const enum operation op = a->operation;
     say(stdout, 2, "%s, %s: %s", operation_name(op), a->name, a->description);
     say(stdout, 8, "  cost  %s", a->cost_formula);
@@ -272,18 +278,18 @@ static void print_head(const struct state *s)
         say(stdout, 0, "Column b2 is what goes to device 2; a digit is the device it comes from; *: from all devices.");
     else if (reduces(op) || op == SCAN)
         say(stdout, 0, "A vector of %lld in %d blocks, b0 to b%d. Digits: the devices whose numbers are in the sum%s.",
-               (long long)s->places, s->t->P, s->t->P - 1, op == SCAN ? "" : "; *: all");
+               (long long)state->places, state->t->P, state->t->P - 1, op == SCAN ? "" : "; *: all");
     else
-        say(stdout, 0, "A vector of %lld in %d blocks, b0 to b%d. *: has the block, .: not yet.", (long long)s->places,
-            s->t->P, s->t->P - 1);
+        say(stdout, 0, "A vector of %lld in %d blocks, b0 to b%d. *: has the block, .: not yet.",
+            (long long)state->places, state->t->P, state->t->P - 1);
     printf("\n");
 }
 
-static void print_step(const struct state *s, int64_t step)
+static void print_step(const struct state *state, int64_t step)
 {
     picoseconds first = INT64_MAX, last = 0;
-    for (int64_t i = 0; i < s->t->events; i++) {
-        const struct show_event *e = &s->t->event[i];
+    for (int64_t i = 0; i < state->t->events; i++) {
+        const struct show_event *e = &state->t->event[i];
         if (e->step != step || e->from < 0) continue;
         if (e->time < first) first = e->time;
         if (e->time > last) last = e->time;
@@ -294,12 +300,12 @@ static void print_step(const struct state *s, int64_t step)
     if (last != first) printf(" to %s", scale_format(&scale, 1e-12 * (double)last).text);
     printf(" %s", scale.name);
     printf("\n");
-    print_messages(s, step);
+    print_messages(state, step);
 }
 
-static void print_end(const struct state *s, int64_t steps)
+static void print_end(const struct state *state, int64_t steps)
 {
-    const struct show_trace *t = s->t;
+    const struct show_trace *t = state->t;
     picoseconds end = 0;
     uint64_t messages = 0, bytes = 0, additions = 0, most = 0;
     for (int r = 0; r < t->P; r++) {
@@ -314,10 +320,10 @@ static void print_end(const struct state *s, int64_t steps)
            (unsigned long long)bytes, (unsigned long long)additions, (unsigned long long)most);
 }
 
-enum error_code show_draw(const struct show_trace *t, bool colours, struct error *err)
+enum error_code show_draw(const struct show_trace *trace, bool colours, struct error *err)
 {
-    struct state s = { .t = t, .places = show_places(t), .colours = colours };
-    const size_t cells = (size_t)t->P * (size_t)s.places + 1;
+    struct state s = { .t = trace, .places = show_places(trace), .colours = colours };
+    const size_t cells = (size_t)trace->P * (size_t)s.places + 1;
     int64_t steps = 0;
     unsigned *before = calloc(cells, sizeof *before);
     s.has = calloc(cells, sizeof *s.has);
@@ -325,16 +331,16 @@ enum error_code show_draw(const struct show_trace *t, bool colours, struct error
         free(before), free(s.has);
         return fail(err, ERR_MEMORY, "no memory to draw %zu cells", cells);
     }
-    for (int64_t i = 0; i < t->events; i++)
-        if (t->event[i].step > steps) steps = t->event[i].step;
-    print_head(&s);
-    start(&s);
+    for (int64_t i = 0; i < trace->events; i++)
+        if (trace->event[i].step > steps) steps = trace->event[i].step;
+    collective_print_head(&s);
+    collective_start(&s);
     if (s.places > 0) printf("start\n");
     print_state(&s, NULL);
     for (int64_t step = 1; step <= steps; step++) {
         memcpy(before, s.has, cells * sizeof *before);
-        for (int64_t i = 0; i < t->events; i++)
-            if (t->event[i].step == step) take_in(&s, &t->event[i]);
+        for (int64_t i = 0; i < trace->events; i++)
+            if (trace->event[i].step == step) take_in(&s, &trace->event[i]);
         print_step(&s, step);
         print_state(&s, before);
     }

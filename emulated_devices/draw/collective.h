@@ -62,10 +62,10 @@ struct show_trace {
 };
 
 /** The number of elements of the vector; for an all-to-all, of those that one device receives. */
-static inline int64_t show_places(const struct show_trace *t)
+static inline int64_t show_places(const struct show_trace *trace)
 {
-    if (t->algorithm->operation == BARRIER) return 0;
-    return t->algorithm->operation == ALLTOALL ? t->P * t->call.count : t->call.count;
+    if (trace->algorithm->operation == BARRIER) return 0;
+    return trace->algorithm->operation == ALLTOALL ? trace->P * trace->call.count : trace->call.count;
 }
 
 /** Compare a device's out with the operation's right result.  Local. */

@@ -3,43 +3,43 @@
 #include <string.h>
 
 /* Bring the text of one device to rank 0.  Collective. */
-static enum error_code bring(struct comm *c, int rank, const struct gathered *own, struct gathered *got,
-                             struct error *err)
+static enum error_code gather_bring(struct comm *comm, int rank, const struct gathered *own, struct gathered *got,
+                                    struct error *err)
 {
     struct { uint64_t length, full; } head = { own->length, own->full };
     enum error_code e = OK;
     *got = (struct gathered){ .text = NULL };
     if (rank == 0) {
-        if (c->rank != 0) return OK;
+        if (comm->rank != 0) return OK;
         *got = *own;
         return (got->text = malloc(own->length + 1)) ? (memcpy(got->text, own->text, own->length), OK)
                                                      : fail(err, ERR_MEMORY, "no memory for a text");
     }
-    struct exchange x = exchange_begin(c->everyone, CONTROL);
-    if (c->rank == rank) e = exchange_both(&x, 0, &head, sizeof head, -1, NULL, 0, err);
-    if (c->rank == 0) e = exchange_both(&x, -1, NULL, 0, rank, &head, sizeof head, err);
-    if (c->rank == 0 && !e && (got->text = malloc(head.length + 1)) == NULL)
+    struct exchange x = exchange_begin(comm->everyone, CONTROL);
+    if (comm->rank == rank) e = exchange_both(&x, 0, &head, sizeof head, -1, NULL, 0, err);
+    if (comm->rank == 0) e = exchange_both(&x, -1, NULL, 0, rank, &head, sizeof head, err);
+    if (comm->rank == 0 && !e && (got->text = malloc(head.length + 1)) == NULL)
         e = fail(err, ERR_MEMORY, "no memory for %llu bytes of device %d's text", (unsigned long long)head.length,
                  rank);
-    e = comm_agree(c, e, err);
+    e = comm_agree(comm, e, err);
     if (e) return e;
-    if (c->rank == rank) e = exchange_both(&x, 0, own->text, own->length, -1, NULL, 0, err);
-    if (c->rank != 0) return e;
+    if (comm->rank == rank) e = exchange_both(&x, 0, own->text, own->length, -1, NULL, 0, err);
+    if (comm->rank != 0) return e;
     got->length = head.length;
     got->full = head.full != 0;
     return exchange_both(&x, -1, NULL, 0, rank, got->text, head.length, err);
 }
 
-enum error_code gather_texts(struct comm *c, const struct gathered *own, gather_fn *visit, void *context,
+enum error_code gather_texts(struct comm *comm, const struct gathered *own, gather_fn *visit, void *context,
                              struct error *err)
 {
     enum error_code e = OK;
-    for (int rank = 0; rank < c->size && !e; rank++) {
+    for (int rank = 0; rank < comm->size && !e; rank++) {
         struct gathered got;
-        e = bring(c, rank, own, &got, err);
-        if (!e && c->rank == 0) e = visit(context, rank, &got, err);
+        e = gather_bring(comm, rank, own, &got, err);
+        if (!e && comm->rank == 0) e = visit(context, rank, &got, err);
         free(got.text);
-        e = comm_agree(c, e, err);
+        e = comm_agree(comm, e, err);
     }
     return e;
 }

@@ -2,24 +2,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-void record_number(struct record *r, int64_t x)
+void record_number(struct record *record, int64_t x)
 {
-    if (r->used == r->room) {
-        const int64_t room = r->room > 0 ? 2 * r->room : 256;
-        int64_t *number = realloc(r->number, sizeof *number * (size_t)room);
-        r->failed = r->failed || number == NULL;
+    if (record->used == record->room) {
+        const int64_t room = record->room > 0 ? 2 * record->room : 256;
+        int64_t *number = realloc(record->number, sizeof *number * (size_t)room);
+        record->failed = record->failed || number == NULL;
         if (number == NULL) return;
-        r->number = number;
-        r->room = room;
+        record->number = number;
+        record->room = room;
     }
-    r->number[r->used++] = x;
+    record->number[record->used++] = x;
 }
 
-void record_event(struct record *r, int what, picoseconds time, int64_t count)
+void record_event(struct record *record, int what, picoseconds time, int64_t count)
 {
-    record_number(r, what);
-    record_number(r, time);
-    record_number(r, count);
+    record_number(record, what);
+    record_number(record, time);
+    record_number(record, count);
 }
 
 enum error_code record_bring(struct comm *world, struct record *mine, struct record *all, struct error *err)

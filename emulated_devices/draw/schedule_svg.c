@@ -17,73 +17,76 @@ static struct colour colour_of(enum action_kind kind, int chunk, int chunks)
     return c;
 }
 
-static double x_of(const struct timing *t, int64_t time)
+static double x_of(const struct timing *timing, int64_t time)
 {
-    return LEFT + (double)(WIDTH - LEFT - RIGHT) * (double)time / (double)(t->makespan > 0 ? t->makespan : 1);
+    return LEFT + (double)(WIDTH - LEFT - RIGHT) * (double)time / (double)(timing->makespan > 0 ? timing->makespan : 1);
 }
 
-static void draw_action(FILE *to, const struct schedule *s, const struct timing *t, int device, int index)
+static void draw_action(FILE *to, const struct schedule *schedule, const struct timing *timing, int device, int index)
 {
-    const struct action a = s->actions[device][index];
-    const double x = x_of(t, t->start[device][index]), w = x_of(t, t->end[device][index]) - x, y = TOP + device * ROW;
+    const struct action a = schedule->actions[device][index];
+    const double x = x_of(timing, timing->start[device][index]), w = x_of(timing, timing->end[device][index]) - x,
+        y = TOP + device * ROW;
     char label[24];
     if (action_is_message(a.kind)) return;
     fputs("<g>", to);
     const bool mark = a.kind == UPDATE && w < MARK;             /* an update without duration is still visible */
-    svg_box(to, mark ? x - MARK / 2 : x, y, mark ? MARK : w, BAR, colour_of(a.kind, a.chunk, s->chunks));
+    svg_box(to, mark ? x - MARK / 2 : x, y, mark ? MARK : w, BAR, colour_of(a.kind, a.chunk, schedule->chunks));
     snprintf(label, sizeof label, "%d", a.micro);
     if (w >= 7 * (double)strlen(label) + 2) svg_text(to, x + w / 2, y + BAR / 2 + 4, "middle", 12, "%s", label);
     fprintf(to, "<title>%s%d chunk %d, device %d: %lld to %lld</title></g>\n", action_letter(a.kind), a.micro, a.chunk,
-            device, (long long)t->start[device][index], (long long)t->end[device][index]);
+            device, (long long)timing->start[device][index], (long long)timing->end[device][index]);
 }
 
-static void draw_legend(FILE *to, const struct schedule *s)
+static void draw_legend(FILE *to, const struct schedule *schedule)
 {
     static const char *const word[] = { "F forward", "B backward", "I backward for input", "W backward for weights",
                                         "U update" };
     bool used[ACTION_KINDS] = { false };
-    for (int d = 0; d < s->devices; d++)
-        for (int i = 0; i < s->count[d]; i++) used[s->actions[d][i].kind] = true;
+    for (int d = 0; d < schedule->devices; d++)
+        for (int i = 0; i < schedule->count[d]; i++) used[schedule->actions[d][i].kind] = true;
     double x = LEFT;
     for (int k = FORWARD; k <= UPDATE; k++) {
         if (!used[k]) continue;
-        const int shades = s->chunks < 8 ? s->chunks : 8;
+        const int shades = schedule->chunks < 8 ? schedule->chunks : 8;
         for (int c = 0; c < shades; c++, x += 14) svg_box(to, x, 46, 14, 14, colour_of((enum action_kind)k, c, shades));
         svg_text(to, x + 6, 57, "start", 13, "%s", word[k]);
         x += 22 + 7.2 * (double)strlen(word[k]);
     }
-    if (s->chunks > 1) svg_text(to, x, 57, "start", 13, "darker: later chunk of the device");
+    if (schedule->chunks > 1) svg_text(to, x, 57, "start", 13, "darker: later chunk of the device");
 }
 
-static void heading(FILE *to, const struct schedule *s, const struct timing *t)
+static void heading(FILE *to, const struct schedule *schedule, const struct timing *timing)
 {
-    char name[sizeof s->name];
-    snprintf(name, sizeof name, "%s", s->name);
+    char name[sizeof schedule->name];
+    snprintf(name, sizeof name, "%s", schedule->name);
     for (char *c = name; *c != '\0'; c++)
         if ((unsigned char)*c > '~') *c = '?';          /* a name may come from a file, in any encoding */
     char idle[48] = "";
-    if (t->makespan > t->span) snprintf(idle, sizeof idle, ", with fill and drain %.2f %%", 100 * t->idle);
+    if (timing->makespan > timing->span)
+        snprintf(idle, sizeof idle, ", with fill and drain %.2f %%", 100 * timing->idle);
     svg_text(to, LEFT, 28, "start", 17, "%s: %d devices, %d microbatches, %d chunk%s a device, bubble %.2f %%%s", name,
-             s->devices, s->micros, s->chunks, s->chunks == 1 ? "" : "s", 100 * t->bubble, idle);
+             schedule->devices, schedule->micros, schedule->chunks, schedule->chunks == 1 ? "" : "s",
+                 100 * timing->bubble, idle);
 }
 
-enum error_code schedule_draw_svg(FILE *to, const struct schedule *s, const struct timing *t, bool picoseconds,
-                                  struct error *err)
+enum error_code schedule_draw_svg(FILE *to, const struct schedule *schedule, const struct timing *timing,
+                                  bool picoseconds, struct error *err)
 {
-    const double bottom = TOP + s->devices * ROW;
+    const double bottom = TOP + schedule->devices * ROW;
     svg_begin(to, WIDTH, (int)bottom + AXIS);
-    heading(to, s, t);
-    draw_legend(to, s);
-    for (int d = 0; d < s->devices; d++) {
+    heading(to, schedule, timing);
+    draw_legend(to, schedule);
+    for (int d = 0; d < schedule->devices; d++) {
         svg_text(to, LEFT - 10, TOP + d * ROW + BAR / 2 + 4, "end", 13, "device %d", d);
         fprintf(to, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"#f1f1f1\"/>\n", LEFT, TOP + d * ROW,
                 WIDTH - LEFT - RIGHT, BAR);
         for (int update = 0; update < 2; update++)                  /* on top of the others */
-            for (int i = 0; i < s->count[d]; i++)
-                if ((s->actions[d][i].kind == UPDATE) == update) draw_action(to, s, t, d, i);
+            for (int i = 0; i < schedule->count[d]; i++)
+                if ((schedule->actions[d][i].kind == UPDATE) == update) draw_action(to, schedule, timing, d, i);
     }
-    svg_time_axis(to, LEFT, WIDTH - RIGHT, bottom + 8, t->makespan, picoseconds);
+    svg_time_axis(to, LEFT, WIDTH - RIGHT, bottom + 8, timing->makespan, picoseconds);
     char what[80];
-    snprintf(what, sizeof what, "schedule %.60s", s->name);
+    snprintf(what, sizeof what, "schedule %.60s", schedule->name);
     return svg_end(to, what, err);
 }

@@ -3,13 +3,13 @@
 #include <inttypes.h>
 
 /* Without these SimGrid takes the factors of an old Ethernet cluster, and shares links as TCP does. */
-static void write_options(FILE *to, const struct cluster *c)
+static void write_options(FILE *to, const struct cluster *cluster)
 {
     static const char *const option[][2] = {
         { "smpi/bw-factor", "0:1" }, { "smpi/lat-factor", "0:1" }, { "network/crosstraffic", "0" },
         { "network/TCP-gamma", "0" }, { "network/weight-S", "0" }, { "smpi/simulate-computation", "no" },
     };
-    const uint64_t eager = c->link[c->levels - 1].eager, first = eager >= INT32_MAX ? INT32_MAX : eager + 1;
+    const uint64_t eager = cluster->link[cluster->levels - 1].eager, first = eager >= INT32_MAX ? INT32_MAX : eager + 1;
     fprintf(to, "  <config>\n");
     for (size_t i = 0; i < sizeof option / sizeof *option; i++)
         fprintf(to, "    <prop id=\"%s\" value=\"%s\"/>\n", option[i][0], option[i][1]);
@@ -19,52 +19,54 @@ static void write_options(FILE *to, const struct cluster *c)
     fprintf(to, "  </config>\n");
 }
 
-static void write_links(FILE *to, const struct network *n)
+static void write_links(FILE *to, const struct network *network)
 {
-    for (int i = 0; i < network_links(n); i++)
-        fprintf(to, "    <link id=\"link-%d\" bandwidth=\"%.0fBps\" latency=\"0s\"/>\n", i, 1e12 * network_rate(n, i));
+    for (int i = 0; i < network_links(network); i++)
+        fprintf(to, "    <link id=\"link-%d\" bandwidth=\"%.0fBps\" latency=\"0s\"/>\n", i,
+                1e12 * network_rate(network, i));
 }
 
 /* A pair's latency is a link that nothing fills. */
-static void write_wait(FILE *to, const struct cluster *c, int from, int dst, const struct message_way *w)
+static void write_wait(FILE *to, const struct cluster *cluster, int from, int dst, const struct message_way *way)
 {
     fprintf(to, "    <link id=\"wait-%d-%d\" bandwidth=\"1EBps\" latency=\"%.12gs\"/>\n", from, dst,
-            1e-12 * (double)(w->latency + c->link[w->level].gap));
+            1e-12 * (double)(way->latency + cluster->link[way->level].gap));
 }
 
-static void write_route(FILE *to, int from, int dst, const struct message_way *w)
+static void write_route(FILE *to, int from, int dst, const struct message_way *way)
 {
     fprintf(to, "    <route src=\"%d\" dst=\"%d\" symmetrical=\"NO\"><link_ctn id=\"wait-%d-%d\"/>", from, dst, from,
             dst);
-    for (int i = 0; i < w->count; i++) fprintf(to, "<link_ctn id=\"link-%d\"/>", w->link[i]);
+    for (int i = 0; i < way->count; i++) fprintf(to, "<link_ctn id=\"link-%d\"/>", way->link[i]);
     fprintf(to, "</route>\n");
 }
 
 /* All links stand before all routes. */
-static void write_pairs(FILE *to, const struct network *n, const struct cluster *c, int devices, bool routes)
+static void write_pairs(FILE *to, const struct network *network, const struct cluster *cluster,
+                        int devices, bool routes)
 {
     struct message_way w;
     for (int a = 0; a < devices; a++)
         for (int b = 0; b < devices; b++) {
             if (a == b) continue;
-            network_way(n, a, b, &w);
+            network_way(network, a, b, &w);
             if (routes) write_route(to, a, b, &w);
-            else write_wait(to, c, a, b, &w);
+            else write_wait(to, cluster, a, b, &w);
         }
 }
 
-enum error_code simgrid_platform(FILE *to, const struct cluster *c, int devices, struct error *err)
+enum error_code simgrid_platform(FILE *to, const struct cluster *cluster, int devices, struct error *err)
 {
-    struct network *n = network_open(c, devices);
+    struct network *n = network_open(cluster, devices);
     if (n == NULL) return fail(err, ERR_MEMORY, "no memory for a network of %d devices", devices);
     fprintf(to, "<?xml version=\"1.0\"?>\n<!DOCTYPE platform SYSTEM \"https://simgrid.org/simgrid.dtd\">\n"
-                "<!-- %d devices of cluster %s -->\n<platform version=\"4.1\">\n", devices, c->name);
-    write_options(to, c);
+                "<!-- %d devices of cluster %s -->\n<platform version=\"4.1\">\n", devices, cluster->name);
+    write_options(to, cluster);
     fprintf(to, "  <zone id=\"cluster\" routing=\"Full\">\n");
     for (int d = 0; d < devices; d++) fprintf(to, "    <host id=\"%d\" speed=\"1Tf\"/>\n", d);
     write_links(to, n);
-    write_pairs(to, n, c, devices, false);
-    write_pairs(to, n, c, devices, true);
+    write_pairs(to, n, cluster, devices, false);
+    write_pairs(to, n, cluster, devices, true);
     fprintf(to, "  </zone>\n</platform>\n");
     network_close(n);
     return OK;

@@ -39,65 +39,66 @@ static int by_message(const void *a, const void *b)
     return (x->serial > y->serial) - (x->serial < y->serial);
 }
 
-static uint64_t find(const struct end *list, size_t n, int peer, uint32_t serial)
+static uint64_t simulators_find(const struct end *list, size_t n, int peer, uint32_t serial)
 {
     const struct end key = { peer, serial, 0 }, *found = n ? bsearch(&key, list, n, sizeof key, by_message) : NULL;
     return found ? found->id : 0;
 }
 
 /* Only what has arrived was received. */
-static bool is_node(const struct event *v) { return v->kind != EVENT_POST || v->serial != UINT32_MAX; }
+static bool is_node(const struct event *event) { return event->kind != EVENT_POST || event->serial != UINT32_MAX; }
 
-static enum error_code open_graph(struct graph *g, const struct events *events, struct error *err)
+static enum error_code open_graph(struct graph *graph, const struct events *events, struct error *err)
 {
     uint64_t all = 0;
-    *g = (struct graph){ .events = events };
-    for (int a = 0; a < EVENT_ACTORS; a++) g->base[a] = all, all += events->of[a].count;
-    g->sent = malloc(all * sizeof *g->sent + 1), g->posted = malloc(all * sizeof *g->posted + 1);
-    if (events->lost || g->sent == NULL || g->posted == NULL)
+    *graph = (struct graph){ .events = events };
+    for (int a = 0; a < EVENT_ACTORS; a++) graph->base[a] = all, all += events->of[a].count;
+    graph->sent = malloc(all * sizeof *graph->sent + 1), graph->posted = malloc(all * sizeof *graph->posted + 1);
+    if (events->lost || graph->sent == NULL || graph->posted == NULL)
         return fail(err, ERR_MEMORY, "no memory for a trace of %" PRIu64 " events", all);
     for (int a = 0; a < EVENT_ACTORS; a++)
         for (uint32_t i = 0; i < events->of[a].count; i++) {
             const struct event *v = &events->of[a].event[i];
-            const uint64_t id = g->base[a] + i + 1;
+            const uint64_t id = graph->base[a] + i + 1;
             /* a serial is the sender's: of sends it alone is a name */
-            if (v->kind == EVENT_SEND) g->sent[g->sends++] = (struct end){ 0, v->serial, id };
-            if (v->kind == EVENT_POST && is_node(v)) g->posted[g->posts++] = (struct end){ v->peer, v->serial, id };
+            if (v->kind == EVENT_SEND) graph->sent[graph->sends++] = (struct end){ 0, v->serial, id };
+            if (v->kind == EVENT_POST && is_node(v))
+                graph->posted[graph->posts++] = (struct end){ v->peer, v->serial, id };
         }
-    qsort(g->sent, g->sends, sizeof *g->sent, by_message);
-    qsort(g->posted, g->posts, sizeof *g->posted, by_message);
+    qsort(graph->sent, graph->sends, sizeof *graph->sent, by_message);
+    qsort(graph->posted, graph->posts, sizeof *graph->posted, by_message);
     return OK;
 }
 
 /* The last of an actor's first events after which others can wait; 0: there is none. */
-static uint64_t last_done(const struct graph *g, int actor, uint32_t place)
+static uint64_t last_done(const struct graph *graph, int actor, uint32_t place)
 {
     while (place > 0) {
-        const struct event *v = &g->events->of[actor].event[place - 1];
-        if (v->kind != EVENT_SEND && v->kind != EVENT_POST) return g->base[actor] + place;
+        const struct event *v = &graph->events->of[actor].event[place - 1];
+        if (v->kind != EVENT_SEND && v->kind != EVENT_POST) return graph->base[actor] + place;
         place--;
     }
     return 0;
 }
 
-static void wait_for(struct node *n, uint64_t id)
+static void wait_for(struct node *node, uint64_t id)
 {
-    if (id != 0) n->after[n->afters++] = id;
+    if (id != 0) node->after[node->afters++] = id;
 }
 
-static struct node node_of(const struct graph *g, int actor, uint32_t i)
+static struct node simulators_node_of(const struct graph *graph, int actor, uint32_t i)
 {
-    const struct event *v = &g->events->of[actor].event[i];
-    struct node n = { .kind = NODE_JOIN, .id = g->base[actor] + i + 1, .actor = actor, .peer = v->peer,
+    const struct event *v = &graph->events->of[actor].event[i];
+    struct node n = { .kind = NODE_JOIN, .id = graph->base[actor] + i + 1, .actor = actor, .peer = v->peer,
                       .bytes = v->bytes, .serial = v->serial };
-    wait_for(&n, last_done(g, actor, i));
+    wait_for(&n, last_done(graph, actor, i));
     switch ((enum event_kind)v->kind) {
     case EVENT_WORK:    n.kind = NODE_WORK, n.takes = v->takes; break;
     case EVENT_SEND:    n.kind = NODE_SEND; break;
     case EVENT_POST:    n.kind = NODE_RECEIVE; break;
-    case EVENT_AFTER:   wait_for(&n, last_done(g, v->other, v->place)); break;
-    case EVENT_SENT:    wait_for(&n, find(g->sent, g->sends, 0, v->serial)); break;
-    case EVENT_RECEIVE: wait_for(&n, find(g->posted, g->posts, v->peer, v->serial)); break;
+    case EVENT_AFTER:   wait_for(&n, last_done(graph, v->other, v->place)); break;
+    case EVENT_SENT:    wait_for(&n, simulators_find(graph->sent, graph->sends, 0, v->serial)); break;
+    case EVENT_RECEIVE: wait_for(&n, simulators_find(graph->posted, graph->posts, v->peer, v->serial)); break;
     }
     return n;
 }
@@ -112,41 +113,42 @@ static uint64_t units(picoseconds *sum, picoseconds takes, picoseconds unit)
 
 /* ---- goal -------------------------------------------------------------------------------------------------------- */
 
-static void goal_node(FILE *f, const struct node *n, picoseconds *sum)
+static void goal_node(FILE *file, const struct node *node, picoseconds *sum)
 {
-    fprintf(f, "n%" PRIu64 ": ", n->id);
-    if (n->kind == NODE_SEND || n->kind == NODE_RECEIVE)
-        fprintf(f, "%s %" PRIu64 "b %s %d tag %" PRIu32, n->kind == NODE_SEND ? "send" : "recv", n->bytes,
-                n->kind == NODE_SEND ? "to" : "from", n->peer, n->serial);
-    else fprintf(f, "calc %" PRIu64, n->kind == NODE_WORK ? units(sum, n->takes, 1000) : 0);        /* nanoseconds */
-    fprintf(f, " cpu %d\n", n->actor);
+    fprintf(file, "n%" PRIu64 ": ", node->id);
+    if (node->kind == NODE_SEND || node->kind == NODE_RECEIVE)
+        fprintf(file, "%s %" PRIu64 "b %s %d tag %" PRIu32, node->kind == NODE_SEND ? "send" : "recv", node->bytes,
+                node->kind == NODE_SEND ? "to" : "from", node->peer, node->serial);
+    /* nanoseconds */
+    else fprintf(file, "calc %" PRIu64, node->kind == NODE_WORK ? units(sum, node->takes, 1000) : 0);
+    fprintf(file, " cpu %d\n", node->actor);
 }
 
-static void write_goal(FILE *f, const struct graph *g, int rank)
+static void write_goal(FILE *file, const struct graph *graph, int rank)
 {
-    fprintf(f, "rank %d {\n", rank);
+    fprintf(file, "rank %d {\n", rank);
     for (int pass = 0; pass < 2; pass++)                /* labels before what uses them */
         for (int a = 0; a < EVENT_ACTORS; a++) {
             picoseconds sum = 0;
-            for (uint32_t i = 0; i < g->events->of[a].count; i++) {
-                if (!is_node(&g->events->of[a].event[i])) continue;
-                const struct node n = node_of(g, a, i);
-                if (pass == 0) goal_node(f, &n, &sum);
+            for (uint32_t i = 0; i < graph->events->of[a].count; i++) {
+                if (!is_node(&graph->events->of[a].event[i])) continue;
+                const struct node n = simulators_node_of(graph, a, i);
+                if (pass == 0) goal_node(file, &n, &sum);
                 for (int k = 0; k < n.afters && pass == 1; k++)
-                    fprintf(f, "n%" PRIu64 " requires n%" PRIu64 "\n", n.id, n.after[k]);
+                    fprintf(file, "n%" PRIu64 " requires n%" PRIu64 "\n", n.id, n.after[k]);
             }
         }
-    fprintf(f, "}\n");
+    fprintf(file, "}\n");
 }
 
 /* ---- chakra ------------------------------------------------------------------------------------------------------ */
 
-static void put_message(FILE *f, const struct proto *m)
+static void put_message(FILE *file, const struct proto *proto)
 {
     struct proto length = { .used = 0 };
-    proto_varint(&length, m->used);
-    fwrite(length.byte, 1, length.used, f);
-    fwrite(m->byte, 1, m->used, f);
+    proto_varint(&length, proto->used);
+    fwrite(length.byte, 1, length.used, file);
+    fwrite(proto->byte, 1, proto->used, file);
 }
 
 /* An attribute: a name, and its value in the field of its type. */
@@ -159,53 +161,53 @@ static void put_attribute(struct proto *node, const char *name, enum chakra_type
     proto_bytes(node, 10, a.byte, a.used);
 }
 
-static void chakra_node(FILE *f, const struct node *n, int rank, picoseconds *sum)
+static void chakra_node(FILE *file, const struct node *node, int rank, picoseconds *sum)
 {
     static const char *const name[] = { "compute", "send", "receive", "wait" };
     static const uint64_t type[] = { 4, 5, 6, 4 };      /* COMP_NODE, COMM_SEND_NODE, COMM_RECV_NODE */
     struct proto m = { .used = 0 }, after = { .used = 0 };
-    proto_number(&m, 1, n->id);
-    proto_text(&m, 2, name[n->kind]);
-    proto_number(&m, 3, type[n->kind]);
-    for (int k = 0; k < n->afters; k++) proto_varint(&after, n->after[k]);
-    if (n->afters) proto_bytes(&m, 5, after.byte, after.used);
-    if (n->kind == NODE_WORK) proto_number(&m, 7, units(sum, n->takes, 1000000));      /* microseconds */
+    proto_number(&m, 1, node->id);
+    proto_text(&m, 2, name[node->kind]);
+    proto_number(&m, 3, type[node->kind]);
+    for (int k = 0; k < node->afters; k++) proto_varint(&after, node->after[k]);
+    if (node->afters) proto_bytes(&m, 5, after.byte, after.used);
+    if (node->kind == NODE_WORK) proto_number(&m, 7, units(sum, node->takes, 1000000));      /* microseconds */
     put_attribute(&m, "is_cpu_op", CHAKRA_BOOL, 0);
-    if (n->kind == NODE_WORK) put_attribute(&m, "duration_ps", CHAKRA_UINT64, (uint64_t)n->takes);
-    if (n->kind == NODE_SEND || n->kind == NODE_RECEIVE) {
-        put_attribute(&m, "comm_size", CHAKRA_INT64, n->bytes);
-        put_attribute(&m, "comm_src", CHAKRA_INT32, (uint64_t)(n->kind == NODE_SEND ? rank : n->peer));
-        put_attribute(&m, "comm_dst", CHAKRA_INT32, (uint64_t)(n->kind == NODE_SEND ? n->peer : rank));
-        put_attribute(&m, "comm_tag", CHAKRA_INT32, n->serial);
+    if (node->kind == NODE_WORK) put_attribute(&m, "duration_ps", CHAKRA_UINT64, (uint64_t)node->takes);
+    if (node->kind == NODE_SEND || node->kind == NODE_RECEIVE) {
+        put_attribute(&m, "comm_size", CHAKRA_INT64, node->bytes);
+        put_attribute(&m, "comm_src", CHAKRA_INT32, (uint64_t)(node->kind == NODE_SEND ? rank : node->peer));
+        put_attribute(&m, "comm_dst", CHAKRA_INT32, (uint64_t)(node->kind == NODE_SEND ? node->peer : rank));
+        put_attribute(&m, "comm_tag", CHAKRA_INT32, node->serial);
     }
-    put_message(f, &m);
+    put_message(file, &m);
 }
 
-static void write_chakra(FILE *f, const struct graph *g, int rank)
+static void write_chakra(FILE *file, const struct graph *graph, int rank)
 {
     struct proto head = { .used = 0 };
     proto_text(&head, 1, "0.0.4");
-    put_message(f, &head);
+    put_message(file, &head);
     for (int a = 0; a < EVENT_ACTORS; a++) {
         picoseconds sum = 0;
-        for (uint32_t i = 0; i < g->events->of[a].count; i++) {
-            if (!is_node(&g->events->of[a].event[i])) continue;
-            const struct node n = node_of(g, a, i);
-            chakra_node(f, &n, rank, &sum);
+        for (uint32_t i = 0; i < graph->events->of[a].count; i++) {
+            if (!is_node(&graph->events->of[a].event[i])) continue;
+            const struct node n = simulators_node_of(graph, a, i);
+            chakra_node(file, &n, rank, &sum);
         }
     }
 }
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
-static enum error_code format(struct gathered *own, const struct events *events, enum simulator s, int rank,
+static enum error_code format(struct gathered *own, const struct events *events, enum simulator simulator, int rank,
                               struct error *err)
 {
     struct graph g;
     size_t length = 0;
     enum error_code e = open_graph(&g, events, err);
     FILE *f = e ? NULL : open_memstream(&own->text, &length);
-    if (f) s == SIMULATOR_GOAL ? write_goal(f, &g, rank) : write_chakra(f, &g, rank);
+    if (f) simulator == SIMULATOR_GOAL ? write_goal(f, &g, rank) : write_chakra(f, &g, rank);
     if (!e && (f == NULL || fclose(f) != 0))
         e = fail(err, ERR_MEMORY, "no memory to write down device %d's trace", rank);
     own->length = length;
@@ -215,41 +217,41 @@ static enum error_code format(struct gathered *own, const struct events *events,
 
 struct target { const char *path; enum simulator simulator; struct output out; int64_t at; };
 
-static enum error_code put_one(void *context, int rank, const struct gathered *g, struct error *err)
+static enum error_code put_one(void *context, int rank, const struct gathered *gathered, struct error *err)
 {
     struct target *t = context;
     char path[4096];
     if (t->simulator == SIMULATOR_CHAKRA) {
         snprintf(path, sizeof path, "%s.%d.et", t->path, rank);
-        return file_write_all(path, g->text, g->length, err);
+        return file_write_all(path, gathered->text, gathered->length, err);
     }
-    const enum error_code e = output_write(&t->out, g->text, g->length, t->at, err);
-    t->at += (int64_t)g->length;
+    const enum error_code e = output_write(&t->out, gathered->text, gathered->length, t->at, err);
+    t->at += (int64_t)gathered->length;
     return e;
 }
 
-static enum error_code begin_goal(struct target *t, int devices, struct error *err)
+static enum error_code begin_goal(struct target *target, int devices, struct error *err)
 {
     char head[40];
     const int n = snprintf(head, sizeof head, "num_ranks %d\n", devices);
-    enum error_code e = output_create(&t->out, t->path, err);
-    if (!e) e = output_write(&t->out, head, (size_t)n, 0, err);
-    t->at = n;
+    enum error_code e = output_create(&target->out, target->path, err);
+    if (!e) e = output_write(&target->out, head, (size_t)n, 0, err);
+    target->at = n;
     return e;
 }
 
-enum error_code simulator_write(struct comm *c, const struct events *events, enum simulator s, const char *path,
-                                struct error *err)
+enum error_code simulator_write(struct comm *comm, const struct events *events, enum simulator simulator,
+                                const char *path, struct error *err)
 {
     struct gathered own = { .text = NULL };
-    struct target t = { .path = path, .simulator = s, .out = { .fd = -1 } };
-    const bool one_file = c->rank == 0 && s == SIMULATOR_GOAL;
-    enum error_code e = format(&own, events, s, c->rank, err);
-    if (!e && one_file) e = begin_goal(&t, c->size, err);
-    e = comm_agree(c, e, err);
-    if (!e) e = gather_texts(c, &own, put_one, &t, err);
+    struct target t = { .path = path, .simulator = simulator, .out = { .fd = -1 } };
+    const bool one_file = comm->rank == 0 && simulator == SIMULATOR_GOAL;
+    enum error_code e = format(&own, events, simulator, comm->rank, err);
+    if (!e && one_file) e = begin_goal(&t, comm->size, err);
+    e = comm_agree(comm, e, err);
+    if (!e) e = gather_texts(comm, &own, put_one, &t, err);
     if (!e && one_file) e = output_commit(&t.out, err);
     else if (one_file && t.out.fd >= 0) output_abort(&t.out);
     free(own.text);
-    return comm_agree(c, e, err);
+    return comm_agree(comm, e, err);
 }

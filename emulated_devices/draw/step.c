@@ -10,50 +10,52 @@
 
 static uint64_t bit(int unit) { return unit < STEP_UNITS ? UINT64_C(1) << unit : 0; }
 
-static struct step_line *new_line(struct step_record *r, int part, enum step_pass pass)
+static struct step_line *new_line(struct step_record *record, int part, enum step_pass pass)
 {
-    if (r->lines == r->room) {
-        const int more = r->room > 0 ? 2 * r->room : 64;
-        struct step_line *line = realloc(r->line, (size_t)more * sizeof *line);
-        if (line == NULL) return r->failed = true, NULL;
-        r->line = line, r->room = more;
+    if (record->lines == record->room) {
+        const int more = record->room > 0 ? 2 * record->room : 64;
+        struct step_line *line = realloc(record->line, (size_t)more * sizeof *line);
+        if (line == NULL) return record->failed = true, NULL;
+        record->line = line, record->room = more;
     }
-    r->line[r->lines] = (struct step_line){ .part = part, .pass = pass };
-    return &r->line[r->lines++];
+    record->line[record->lines] = (struct step_line){ .part = part, .pass = pass };
+    return &record->line[record->lines++];
 }
 
 static bool is_pass(enum data_call call) { return call == DATA_ACQUIRED || call == DATA_GRADIENT_BEGUN; }
 
 /* The line that a call belongs to: gradients of weights are in the line of the same part's backward pass, if that is
  * the last one. */
-static struct step_line *line_of(struct step_record *r, const struct data_parallel *dp, enum data_call call, int part)
+static struct step_line *step_line_of(struct step_record *record, const struct data_parallel *dp,
+                                      enum data_call call, int part)
 {
-    struct step_line *last = r->lines > 0 ? &r->line[r->lines - 1] : NULL;
-    if (call == DATA_GRADIENTS_FINISHED) return new_line(r, -1, STEP_REDUCTIONS);
-    if (call == DATA_STEPPED) return new_line(r, -1, STEP_UPDATE);
+    struct step_line *last = record->lines > 0 ? &record->line[record->lines - 1] : NULL;
+    if (call == DATA_GRADIENTS_FINISHED) return new_line(record, -1, STEP_REDUCTIONS);
+    if (call == DATA_STEPPED) return new_line(record, -1, STEP_UPDATE);
     if (!is_pass(call)) return last;
     if (call == DATA_GRADIENT_BEGUN && last && last->pass == STEP_BACKWARD && last->part == part) return last;
-    if (call == DATA_GRADIENT_BEGUN) return new_line(r, part, STEP_WEIGHT_GRADIENTS);
-    return new_line(r, part, dp->use[dp->at].pass == PASS_FORWARD ? STEP_FORWARD : STEP_BACKWARD);
+    if (call == DATA_GRADIENT_BEGUN) return new_line(record, part, STEP_WEIGHT_GRADIENTS);
+    return new_line(record, part, dp->use[dp->at].pass == PASS_FORWARD ? STEP_FORWARD : STEP_BACKWARD);
 }
 
 /* Its units, and which are whole now. */
-static void note_units(struct step_line *l, const struct data_parallel *dp, int part)
+static void note_units(struct step_line *step_line, const struct data_parallel *dp, int part)
 {
     int unit[PART_UNITS];
-    for (int k = 0, n = data_units_of_part(dp->config, &dp->request, part, unit); k < n; k++) l->used |= bit(unit[k]);
+    for (int k = 0, n = data_units_of_part(dp->config, &dp->request, part, unit); k < n; k++)
+        step_line->used |= bit(unit[k]);
     for (int u = 0; u < dp->units; u++) {
-        if (dp->unit[u].w.data != NULL) l->weights |= bit(u);
-        if (dp->unit[u].g.data != NULL) l->gradients |= bit(u);
+        if (dp->unit[u].w.data != NULL) step_line->weights |= bit(u);
+        if (dp->unit[u].g.data != NULL) step_line->gradients |= bit(u);
     }
 }
 
-static void saw(struct data_watch *w, const struct data_parallel *dp, enum data_call call, int part)
+static void saw(struct data_watch *watch, const struct data_parallel *dp, enum data_call call, int part)
 {
-    struct step_record *r = (struct step_record *)w;
+    struct step_record *r = (struct step_record *)watch;
     struct device *d = dp->device;
     const int before = r->lines;
-    struct step_line *l = line_of(r, dp, call, part);
+    struct step_line *l = step_line_of(r, dp, call, part);
     if (l == NULL) return;
     const struct traffic now = ledger_kind(&dp->group->comm->counted, TRAFFIC_DATA);
     if (r->lines > before) {
@@ -68,34 +70,34 @@ static void saw(struct data_watch *w, const struct data_parallel *dp, enum data_
     arena_reset_peak(&d->arena);
 }
 
-void step_watch(struct step_record *r, struct trainer *t)
+void step_watch(struct step_record *record, struct trainer *trainer)
 {
-    const struct data_parallel *dp = &t->data;
-    *r = (struct step_record){ .watch = { saw }, .units = dp->units, .shards = dp->shards };
+    const struct data_parallel *dp = &trainer->data;
+    *record = (struct step_record){ .watch = { saw }, .units = dp->units, .shards = dp->shards };
     for (int u = 0; u < dp->units; u++) {
         if (dp->unit[u].count == 0) continue;
-        r->there |= bit(u);
-        r->elements += dp->unit[u].elements;
-        if (!dp->unit[u].passing_w) r->kept_whole_weights |= bit(u);
-        if (!dp->unit[u].passing_g) r->kept_whole_gradients |= bit(u);
+        record->there |= bit(u);
+        record->elements += dp->unit[u].elements;
+        if (!dp->unit[u].passing_w) record->kept_whole_weights |= bit(u);
+        if (!dp->unit[u].passing_g) record->kept_whole_gradients |= bit(u);
     }
-    r->sent = ledger_kind(&t->comm->counted, TRAFFIC_DATA);
-    arena_reset_peak(&t->device->arena);
-    t->device->clock.trace = &r->trace;
-    t->data.watch = &r->watch;
+    record->sent = ledger_kind(&trainer->comm->counted, TRAFFIC_DATA);
+    arena_reset_peak(&trainer->device->arena);
+    trainer->device->clock.trace = &record->trace;
+    trainer->data.watch = &record->watch;
 }
 
-void step_watched(struct step_record *r, struct trainer *t)
+void step_watched(struct step_record *record, struct trainer *trainer)
 {
-    r->end = t->device->clock.now;
-    t->device->clock.trace = NULL;
-    t->data.watch = NULL;
+    record->end = trainer->device->clock.now;
+    trainer->device->clock.trace = NULL;
+    trainer->data.watch = NULL;
 }
 
-void step_free(struct step_record *r)
+void step_free(struct step_record *record)
 {
-    free(r->line);
-    trace_free(&r->trace);
+    free(record->line);
+    trace_free(&record->trace);
 }
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
@@ -106,20 +108,20 @@ const char *step_pass_name(enum step_pass pass)
     return name[pass];
 }
 
-const char *step_name(const struct step_drawing *d, const struct step_line *l, char *out, size_t size)
+const char *step_name(const struct step_drawing *drawing, const struct step_line *step_line, char *out, size_t size)
 {
-    const char *const pass = step_pass_name(l->pass);
-    const int64_t L = d->plan->model.L;
-    if (l->part < 0) snprintf(out, size, "%s", pass);
-    else if (l->part == 0 || l->part > L)
-        snprintf(out, size, "%-8s  %s", pass, l->part == 0 ? "embedding" : "loss");
-    else snprintf(out, size, "%-8s  layer %d", pass, l->part - 1);
+    const char *const pass = step_pass_name(step_line->pass);
+    const int64_t L = drawing->plan->model.L;
+    if (step_line->part < 0) snprintf(out, size, "%s", pass);
+    else if (step_line->part == 0 || step_line->part > L)
+        snprintf(out, size, "%-8s  %s", pass, step_line->part == 0 ? "embedding" : "loss");
+    else snprintf(out, size, "%-8s  layer %d", pass, step_line->part - 1);
     return out;
 }
 
-const char *step_unit(const struct step_drawing *d, int unit, char *out, size_t size)
+const char *step_unit(const struct step_drawing *drawing, int unit, char *out, size_t size)
 {
-    const int64_t L = d->plan->model.L;
+    const int64_t L = drawing->plan->model.L;
     if (unit == UNIT_TOKENS) snprintf(out, size, "tok");
     else if (unit == UNIT_POSITIONS) snprintf(out, size, "pos");
     else if (unit < UNIT_BLOCKS + L) snprintf(out, size, "%d", unit - UNIT_BLOCKS);
@@ -132,17 +134,17 @@ enum { WIDE = 80 };
 /* ---- who keeps what ---------------------------------------------------------------------------------------------- */
 
 /* Which of the parts, in the order of the row, a device keeps. */
-static int part_number(struct shards s, int rank, enum shard_level level, int parts)
+static int part_number(struct shards shards, int rank, enum shard_level level, int parts)
 {
-    s.rank = rank;
-    const int64_t padded = shards_pad(&s, s.optimizer);
-    return (int)(shards_range(&s, level, padded).first * parts / padded);
+    shards.rank = rank;
+    const int64_t padded = shards_pad(&shards, shards.optimizer);
+    return (int)(shards_range(&shards, level, padded).first * parts / padded);
 }
 
-static void draw_scheme(FILE *to, const struct step_drawing *d)
+static void draw_scheme(FILE *to, const struct step_drawing *drawing)
 {
     const struct data_scheme *s = data_scheme_at(0);
-    for (int i = 0; s && strcmp(s->head.name, d->plan->data.scheme) != 0; i++) s = data_scheme_at(i);
+    for (int i = 0; s && strcmp(s->head.name, drawing->plan->data.scheme) != 0; i++) s = data_scheme_at(i);
     if (s == NULL) return;
     char text[400];
     snprintf(text, sizeof text, "%s: %s", s->head.name, s->head.description);
@@ -151,9 +153,9 @@ static void draw_scheme(FILE *to, const struct step_drawing *d)
     fprintf(to, "  holds  "), print_wrapped_at(to, 9, WIDE, s->head.memory);
 }
 
-static void draw_keepers(FILE *to, const struct step_record *r)
+static void draw_keepers(FILE *to, const struct step_record *record)
 {
-    const struct shards *s = &r->shards;
+    const struct shards *s = &record->shards;
     const struct { const char *name; int parts; enum shard_level level; } kind[] = {
         { "weights", s->weights, BY_WEIGHTS }, { "gradients", s->gradients, BY_GRADIENTS },
         { "optimizer state", s->optimizer, BY_OPTIMIZER },
@@ -176,65 +178,67 @@ static void draw_keepers(FILE *to, const struct step_record *r)
 enum { MOST_UNITS = 11, MOST_LINES = 60 };
 
 /* step_name in 13 columns. */
-static const char *short_name(const struct step_drawing *d, const struct step_line *l, char *out, size_t size)
+static const char *short_name(const struct step_drawing *drawing, const struct step_line *step_line,
+                              char *out, size_t size)
 {
-    const char *const pass = step_pass_name(l->pass);
-    const int64_t L = d->plan->model.L;
-    if (l->part < 0) snprintf(out, size, "%s", pass);
-    else if (l->part == 0 || l->part > L) snprintf(out, size, "%-8s %s", pass, l->part == 0 ? "tok" : "loss");
-    else snprintf(out, size, "%-8s %d", pass, l->part - 1);
+    const char *const pass = step_pass_name(step_line->pass);
+    const int64_t L = drawing->plan->model.L;
+    if (step_line->part < 0) snprintf(out, size, "%s", pass);
+    else if (step_line->part == 0 || step_line->part > L)
+        snprintf(out, size, "%-8s %s", pass, step_line->part == 0 ? "tok" : "loss");
+    else snprintf(out, size, "%-8s %d", pass, step_line->part - 1);
     return out;
 }
 
-static void draw_cell(FILE *to, const struct step_record *r, const struct step_line *l, int u)
+static void draw_cell(FILE *to, const struct step_record *record, const struct step_line *step_line, int u)
 {
-    const bool cut_w = !(r->kept_whole_weights & bit(u)), cut_g = !(r->kept_whole_gradients & bit(u));
-    const bool whole_w = !cut_w || (l->weights & bit(u)), whole_g = !cut_g || (l->gradients & bit(u));
-    fprintf(to, "  %c%c", !whole_w ? 'w' : l->used & bit(u) ? 'W' : '=', whole_g ? 'G' : 'g');
+    const bool cut_w = !(record->kept_whole_weights & bit(u)), cut_g = !(record->kept_whole_gradients & bit(u));
+    const bool whole_w = !cut_w || (step_line->weights & bit(u)), whole_g = !cut_g || (step_line->gradients & bit(u));
+    fprintf(to, "  %c%c", !whole_w ? 'w' : step_line->used & bit(u) ? 'W' : '=', whole_g ? 'G' : 'g');
 }
 
-static void draw_heads(FILE *to, const struct step_drawing *d, int shown, const char *unit)
+static void draw_heads(FILE *to, const struct step_drawing *drawing, int shown, const char *unit)
 {
     fprintf(to, "  %8s  %-13s", unit, "pass");
-    for (int u = 0, n = 0; u < d->record->units && n < shown; u++) {
+    for (int u = 0, n = 0; u < drawing->record->units && n < shown; u++) {
         char name[12];
-        if (d->record->there & bit(u)) fprintf(to, "%4s", step_unit(d, u, name, sizeof name)), n++;
+        if (drawing->record->there & bit(u)) fprintf(to, "%4s", step_unit(drawing, u, name, sizeof name)), n++;
     }
     fprintf(to, "  sends\n");
 }
 
-static void draw_line(FILE *to, const struct step_drawing *d, const struct step_line *l, int shown,
+static void draw_line(FILE *to, const struct step_drawing *drawing, const struct step_line *step_line, int shown,
                       const struct figure_scale *scale)
 {
     char name[40];
-    fprintf(to, "  %8s  %-13s", scale_format(scale, 1e-12 * (double)l->start).text,
-            short_name(d, l, name, sizeof name));
-    for (int u = 0, n = 0; u < d->record->units && n < shown; u++)
-        if (d->record->there & bit(u)) draw_cell(to, d->record, l, u), n++;
-    if (l->bytes > 0) fprintf(to, "  %s", size_format(l->bytes).text);
+    fprintf(to, "  %8s  %-13s", scale_format(scale, 1e-12 * (double)step_line->start).text,
+            short_name(drawing, step_line, name, sizeof name));
+    for (int u = 0, n = 0; u < drawing->record->units && n < shown; u++)
+        if (drawing->record->there & bit(u)) draw_cell(to, drawing->record, step_line, u), n++;
+    if (step_line->bytes > 0) fprintf(to, "  %s", size_format(step_line->bytes).text);
     fprintf(to, "\n");
 }
 
-void step_draw_data(FILE *to, const struct step_drawing *d)
+void step_draw_data(FILE *to, const struct step_drawing *drawing)
 {
-    const struct step_record *r = d->record;
+    const struct step_record *r = drawing->record;
     uint64_t bytes = 0, messages = 0;
     int units = 0;
     for (int u = 0; u < r->units; u++) units += (r->there & bit(u)) != 0;
     const int shown = units < MOST_UNITS ? units : MOST_UNITS, lines = r->lines < MOST_LINES ? r->lines : MOST_LINES;
     char text[300];
-    draw_scheme(to, d);
+    draw_scheme(to, drawing);
     draw_keepers(to, r);
     snprintf(text, sizeof text,
              "a step of device %d, a line for each pass, a column for each group of parameters: those of tokens, of "
              "positions, of each layer, and at the end. W: whole weights, in use; =: whole, not in use; w: its part of "
-             "them; G: whole gradient; g: its part", d->device);
+             "them; G: whole gradient; g: its part", drawing->device);
     fprintf(to, "\n"), print_wrapped_at(to, 0, WIDE, text), fprintf(to, "\n");
     const struct figure_scale scale = time_scale(1e-12 * (double)r->end);
-    draw_heads(to, d, shown, scale.name);
+    draw_heads(to, drawing, shown, scale.name);
     for (int i = 0; i < r->lines; i++) {
         bytes += r->line[i].bytes, messages += r->line[i].messages;
-        if (i < lines) draw_line(to, d, &r->line[i], shown, &scale);
+        if (i < lines) draw_line(to, drawing, &r->line[i], shown, &scale);
     }
     if (lines < r->lines) fprintf(to, "  .. and %d more passes\n", r->lines - lines);
     if (shown < units) fprintf(to, "  (the first %d of %d groups of parameters)\n", shown, units);
@@ -247,10 +251,11 @@ void step_draw_data(FILE *to, const struct step_drawing *d)
 enum { BAR = 40 };
 static const char letter[ARENA_TAG_COUNT] = { 'W', 'G', 'O', 'A', 'B' };
 
-static uint64_t most_held(const struct step_record *r)
+static uint64_t most_held(const struct step_record *record)
 {
     uint64_t most = 1;
-    for (int i = 0; i < r->lines; i++) most = r->line[i].held.total > most ? r->line[i].held.total : most;
+    for (int i = 0; i < record->lines; i++)
+        most = record->line[i].held.total > most ? record->line[i].held.total : most;
     return most;
 }
 
@@ -266,22 +271,22 @@ static void draw_bar(FILE *to, const struct arena_use *held, uint64_t most)
     fprintf(to, "%*s", BAR - at, "");
 }
 
-void step_draw_memory(FILE *to, const struct step_drawing *d)
+void step_draw_memory(FILE *to, const struct step_drawing *drawing)
 {
-    const struct step_record *r = d->record;
+    const struct step_record *r = drawing->record;
     const uint64_t most = most_held(r);
     const int group = (r->lines + MOST_LINES - 1) / MOST_LINES;
     char name[40], text[300];
     snprintf(text, sizeof text,
              "what device %d, the fullest of %d, holds, the most in each pass: W weights, G gradients, O optimizer "
-             "state, A activations, B buffers; a letter is %s%s", d->device, d->plan->mesh.devices,
+             "state, A activations, B buffers; a letter is %s%s", drawing->device, drawing->plan->mesh.devices,
              size_format(most / BAR).text, group > 1 ? "; a line has several passes" : "");
     print_wrapped_at(to, 0, WIDE, text), fprintf(to, "\n");
     for (int i = 0; i < r->lines; i += group) {
         const struct step_line *l = &r->line[i];
         for (int k = i; k < i + group && k < r->lines; k++)
             if (r->line[k].held.total > l->held.total) l = &r->line[k];
-        fprintf(to, "  %-19s  ", step_name(d, l, name, sizeof name));
+        fprintf(to, "  %-19s  ", step_name(drawing, l, name, sizeof name));
         draw_bar(to, &l->held, most);
         fprintf(to, "  %s\n", size_format(l->held.total).text);
     }

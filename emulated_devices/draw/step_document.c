@@ -3,9 +3,9 @@
 #include "ref/io/document.h"
 #include <cjson/cJSON.h>
 
-static void add_part(cJSON *row, const struct step_drawing *d, int part)
+static void step_document_add_part(cJSON *row, const struct step_drawing *drawing, int part)
 {
-    const int64_t L = d->plan->model.L;
+    const int64_t L = drawing->plan->model.L;
     if (part < 0) return;
     cJSON_AddStringToObject(row, "part", part == 0 ? "embedding" : part > L ? "loss" : "layer");
     if (part > 0 && part <= L) cJSON_AddNumberToObject(row, "layer", part - 1);
@@ -19,22 +19,22 @@ static void add_held(cJSON *row, const struct arena_use *held)
     cJSON_AddNumberToObject(o, "total", (double)held->total);
 }
 
-void step_document(const struct step_drawing *d)
+void step_document(const struct step_drawing *drawing)
 {
-    const struct step_record *r = d->record;
+    const struct step_record *r = drawing->record;
     if (!document_table("passes")) return;
     for (int i = 0; i < r->lines; i++) {
         const struct step_line *l = &r->line[i];
         cJSON *row = document_row();
         cJSON_AddStringToObject(row, "pass", step_pass_name(l->pass));
-        add_part(row, d, l->part);
+        step_document_add_part(row, drawing, l->part);
         cJSON_AddNumberToObject(row, "start_us", 1e-6 * (double)l->start);
         cJSON_AddNumberToObject(row, "end_us", 1e-6 * (double)l->end);
         cJSON_AddNumberToObject(row, "bytes_sent", (double)l->bytes);
         cJSON_AddNumberToObject(row, "messages_sent", (double)l->messages);
         add_held(row, &l->held);
     }
-    cJSON_AddNumberToObject(document_data(), "device", d->device);
-    cJSON_AddNumberToObject(document_data(), "devices", d->plan->mesh.devices);
+    cJSON_AddNumberToObject(document_data(), "device", drawing->device);
+    cJSON_AddNumberToObject(document_data(), "devices", drawing->plan->mesh.devices);
     cJSON_AddNumberToObject(document_data(), "step_us", 1e-6 * (double)r->end);
 }

@@ -11,20 +11,20 @@ static const struct colour forward_colour = { 208, 80, 82 }, backward_colour = {
                            part_colour = { 208, 30, 93 }, gradients_colour = { 42, 90, 70 },
                            gather_colour = { 208, 55, 60 }, reduce_colour = { 30, 85, 60 };
 
-static double x_of(const struct step_record *r, picoseconds at)
+static double x_of(const struct step_record *record, picoseconds at)
 {
-    return LEFT + (double)(WIDTH - LEFT - RIGHT) * (double)at / (double)(r->end > 0 ? r->end : 1);
+    return LEFT + (double)(WIDTH - LEFT - RIGHT) * (double)at / (double)(record->end > 0 ? record->end : 1);
 }
 
-static void span(FILE *to, const struct step_record *r, double y, double h, picoseconds from, picoseconds until,
-                 struct colour c)
+static void step_svg_span(FILE *to, const struct step_record *record, double y, double h, picoseconds from,
+                          picoseconds until, struct colour colour)
 {
-    svg_box(to, x_of(r, from), y, x_of(r, until) - x_of(r, from), h, c);
+    svg_box(to, x_of(record, from), y, x_of(record, until) - x_of(record, from), h, colour);
 }
 
-static void legend(FILE *to, double x, struct colour c, const char *what)
+static void legend(FILE *to, double x, struct colour colour, const char *what)
 {
-    svg_box(to, x, 46, 14, 14, c);
+    svg_box(to, x, 46, 14, 14, colour);
     svg_text(to, x + 20, 58, "start", 13, "%s", what);
 }
 
@@ -34,59 +34,59 @@ static struct colour pass_colour(enum step_pass pass)
          : pass == STEP_REDUCTIONS ? reduce_colour : backward_colour;
 }
 
-static void draw_passes(FILE *to, const struct step_drawing *d, double y)
+static void draw_passes(FILE *to, const struct step_drawing *drawing, double y)
 {
-    const struct step_record *r = d->record;
+    const struct step_record *r = drawing->record;
     svg_text(to, LEFT - 10, y + BAR - 5, "end", 13, "computes");
     for (int i = 0; i < r->lines; i++) {
         const struct step_line *l = &r->line[i];
         char label[12] = "";
         if (l->pass == STEP_REDUCTIONS) continue;
-        span(to, r, y, BAR, l->start, l->end, pass_colour(l->pass));
-        if (l->part > 0 && l->part <= d->plan->model.L) snprintf(label, sizeof label, "%d", l->part - 1);
+        step_svg_span(to, r, y, BAR, l->start, l->end, pass_colour(l->pass));
+        if (l->part > 0 && l->part <= drawing->plan->model.L) snprintf(label, sizeof label, "%d", l->part - 1);
         if (x_of(r, l->end) - x_of(r, l->start) > 9 + 7 * (double)strlen(label))
             svg_text(to, (x_of(r, l->start) + x_of(r, l->end)) / 2, y + BAR - 5, "middle", 12, "%s", label);
     }
 }
 
 /* Messages as they leave, on all links. */
-static void draw_sends(FILE *to, const struct step_record *r, double y)
+static void draw_sends(FILE *to, const struct step_record *record, double y)
 {
     svg_text(to, LEFT - 10, y + BAR - 5, "end", 13, "sends");
     svg_box(to, LEFT, y, WIDTH - LEFT - RIGHT, BAR, (struct colour){ 0, 0, 97 });
-    for (size_t i = 0; i < r->trace.count; i++) {
-        const struct span *s = &r->trace.span[i];
+    for (size_t i = 0; i < record->trace.count; i++) {
+        const struct span *s = &record->trace.span[i];
         if (s->row < STREAMS || (s->row - STREAMS) % 2) continue;
-        span(to, r, y, BAR, s->start, s->end, strncmp(s->what.name, "allgather", 9) == 0 ? gather_colour :
-             reduce_colour);
+        step_svg_span(to, record, y, BAR, s->start, s->end, strncmp(s->what.name, "allgather", 9) == 0 ? gather_colour :
+                      reduce_colour);
     }
 }
 
 /* A unit is whole from the line that has it to the end of the last line in a row that has it. */
-static void draw_whole(FILE *to, const struct step_record *r, int unit, bool gradients, double y)
+static void draw_whole(FILE *to, const struct step_record *record, int unit, bool gradients, double y)
 {
     const uint64_t bit = UINT64_C(1) << unit;
-    for (int i = 0; i < r->lines; i++) {
+    for (int i = 0; i < record->lines; i++) {
         const int from = i;
-        while (i < r->lines && (gradients ? r->line[i].gradients : r->line[i].weights) & bit) i++;
+        while (i < record->lines && (gradients ? record->line[i].gradients : record->line[i].weights) & bit) i++;
         if (i > from)
-            span(to, r, y, BAR / 2, r->line[from].start, r->line[i - 1].end, gradients ? gradients_colour :
-                 weights_colour);
+            step_svg_span(to, record, y, BAR / 2, record->line[from].start, record->line[i - 1].end,
+                          gradients ? gradients_colour : weights_colour);
     }
 }
 
-static void draw_unit(FILE *to, const struct step_drawing *d, int unit, double y)
+static void draw_unit(FILE *to, const struct step_drawing *drawing, int unit, double y)
 {
-    const struct step_record *r = d->record;
+    const struct step_record *r = drawing->record;
     const uint64_t bit = UINT64_C(1) << unit;
     char name[12];
-    step_unit(d, unit, name, sizeof name);
+    step_unit(drawing, unit, name, sizeof name);
     svg_text(to, LEFT - 10, y + BAR - 5, "end", 13, "%s%s",
              name[0] >= '0' && name[0] <= '9' ? "layer " : "", strcmp(name, "tok") == 0 ? "tokens"
              : strcmp(name, "pos") == 0 ? "positions" : strcmp(name, "end") == 0 ? "norm, head" : name);
     const bool whole = r->kept_whole_weights & bit, whole_g = r->kept_whole_gradients & bit;
-    span(to, r, y, BAR / 2, 0, r->end, whole ? weights_colour : part_colour);
-    span(to, r, y + BAR / 2, BAR / 2, 0, r->end, whole_g ? gradients_colour : (struct colour){ 42, 40, 95 });
+    step_svg_span(to, r, y, BAR / 2, 0, r->end, whole ? weights_colour : part_colour);
+    step_svg_span(to, r, y + BAR / 2, BAR / 2, 0, r->end, whole_g ? gradients_colour : (struct colour){ 42, 40, 95 });
     if (!whole) draw_whole(to, r, unit, false, y);
     if (!whole_g) draw_whole(to, r, unit, true, y + BAR / 2);
 }
@@ -126,16 +126,16 @@ static const struct colour tag_colour[ARENA_TAG_COUNT] = {
 };
 
 /* A column as wide as its time, a part for each kind; the drawn time of a line ends where the next begins. */
-static void draw_column(FILE *to, const struct step_record *r, int i, uint64_t most)
+static void draw_column(FILE *to, const struct step_record *record, int i, uint64_t most)
 {
-    const struct step_line *l = &r->line[i];
-    const picoseconds until = i + 1 < r->lines ? r->line[i + 1].start : r->end;
+    const struct step_line *l = &record->line[i];
+    const picoseconds until = i + 1 < record->lines ? record->line[i + 1].start : record->end;
     const picoseconds from = i > 0 ? l->start : 0;
     double y = TOP + HEIGHT;
     for (int tag = 0; tag < ARENA_TAG_COUNT; tag++) {
         const double h = HEIGHT * (double)l->held.tag[tag] / (double)most;
         y -= h;
-        if (h > 0) span(to, r, y, h, from, until, tag_colour[tag]);
+        if (h > 0) step_svg_span(to, record, y, h, from, until, tag_colour[tag]);
     }
 }
 

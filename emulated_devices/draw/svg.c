@@ -39,18 +39,18 @@ enum error_code svg_file(const char *path, enum error_code (*draw)(FILE *, const
 
 /* Part 0, 8 or 4 of a colour: red, green or blue, 0 .. 255 (https://www.w3.org/TR/css-color-3/#hsl-color).  SVG itself
  * has no hsl(); a viewer that knows only SVG paints it black. */
-static int part_of(struct colour c, int part)
+static int svg_part_of(struct colour colour, int part)
 {
-    const double k = fmod(part + c.hue / 30.0, 12), light = c.light / 100.0;
+    const double k = fmod(part + colour.hue / 30.0, 12), light = colour.light / 100.0;
     const double wave = fmax(-1, fmin(1, fmin(k - 3, 9 - k)));
-    return (int)lround(255 * (light - c.saturation / 100.0 * fmin(light, 1 - light) * wave));
+    return (int)lround(255 * (light - colour.saturation / 100.0 * fmin(light, 1 - light) * wave));
 }
 
-void svg_box(FILE *to, double x, double y, double w, double h, struct colour c)
+void svg_box(FILE *to, double x, double y, double w, double h, struct colour colour)
 {
     fprintf(to, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" ", x, y, w, h);
-    fprintf(to, "fill=\"#%02x%02x%02x\" stroke=\"#444\" stroke-width=\"%.2f\"/>\n", part_of(c, 0), part_of(c, 8),
-            part_of(c, 4), w > 4 ? 0.6 : 0.15);
+    fprintf(to, "fill=\"#%02x%02x%02x\" stroke=\"#444\" stroke-width=\"%.2f\"/>\n", svg_part_of(colour, 0),
+            svg_part_of(colour, 8), svg_part_of(colour, 4), w > 4 ? 0.6 : 0.15);
 }
 
 void svg_text(FILE *to, double x, double y, const char *anchor, int size, const char *format, ...)

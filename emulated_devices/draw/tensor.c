@@ -28,7 +28,7 @@ static int print_indices(char *to, size_t room, uint64_t set)
     return used;
 }
 
-static int members(uint64_t set)
+static int tensor_members(uint64_t set)
 {
     int n = 0;
     for (; set; set &= set - 1) n++;
@@ -38,24 +38,24 @@ static int members(uint64_t set)
 /* Elements of one matrix with the same parts. */
 struct block { enum linear_matrix matrix; unsigned parts; uint64_t rows, cols; int64_t count; };
 
-static void describe_block(const struct block *b, unsigned whole, char text[TEXT])
+static void describe_block(const struct block *block, unsigned whole, char text[TEXT])
 {
     char rows[TEXT / 2], cols[TEXT / 2], parts[SHOW_TENSOR_DEVICES + 3] = "", *to = parts;
-    print_indices(rows, sizeof rows, b->rows), print_indices(cols, sizeof cols, b->cols);
-    if (b->parts != whole) {
+    print_indices(rows, sizeof rows, block->rows), print_indices(cols, sizeof cols, block->cols);
+    if (block->parts != whole) {
         *to++ = '(';
         for (int p = 0; p < SHOW_TENSOR_DEVICES; p++)
-            if (b->parts >> p & 1) *to++ = (char)('0' + p);
+            if (block->parts >> p & 1) *to++ = (char)('0' + p);
         *to++ = ')', *to = '\0';
     }
-    const char *name = linear_matrix_name(b->matrix);
-    if (b->count == (int64_t)members(b->rows) * members(b->cols))
+    const char *name = linear_matrix_name(block->matrix);
+    if (block->count == (int64_t)tensor_members(block->rows) * tensor_members(block->cols))
         snprintf(text, TEXT, "%s[%.60s,%.60s]%s", name, rows, cols, parts);
-    else snprintf(text, TEXT, "%lld elements of %s[%.50s,%.50s]%s", (long long)b->count, name, rows, cols, parts);
+    else snprintf(text, TEXT, "%lld elements of %s[%.50s,%.50s]%s", (long long)block->count, name, rows, cols, parts);
 }
 
 /* The blocks of an event.  @param[out] nameless  elements that are of none.  @return how many. */
-static int blocks_of(const int64_t *symbols, int64_t count, struct block blocks[MOST_BLOCKS], int64_t *nameless)
+static int tensor_blocks_of(const int64_t *symbols, int64_t count, struct block blocks[MOST_BLOCKS], int64_t *nameless)
 {
     int n = 0;
     *nameless = 0;
@@ -74,11 +74,11 @@ static int blocks_of(const int64_t *symbols, int64_t count, struct block blocks[
 }
 
 /* Describe all blocks of an event, one after another. */
-static void describe(const int64_t *symbols, int64_t count, unsigned whole, char text[TEXT])
+static void tensor_describe(const int64_t *symbols, int64_t count, unsigned whole, char text[TEXT])
 {
     struct block blocks[MOST_BLOCKS];
     int64_t nameless;
-    const int n = blocks_of(symbols, count, blocks, &nameless);
+    const int n = tensor_blocks_of(symbols, count, blocks, &nameless);
     int used = snprintf(text, TEXT, "%s", count == 0 ? "nothing" : "");
     for (int b = 0; b < n && used < TEXT; b++) {
         char one[TEXT];
@@ -94,53 +94,54 @@ static void describe(const int64_t *symbols, int64_t count, unsigned whole, char
 
 struct lines { char text[MOST_LINES][LINE]; int count; };
 
-static void print_lines(struct lines *l)
+static void print_lines(struct lines *lines)
 {
     int longest = 0, at = 0;
-    for (int i = 0; i < l->count; i++)
-        if ((int)strlen(l->text[i]) > longest) longest = (int)strlen(l->text[i]);
-    for (int i = 0; i < l->count; i++) {
-        const bool last = i + 1 == l->count || at + INDENT + 2 * longest + GAP > picture_columns(stdout);
-        printf("%*s%s", at == 0 ? INDENT : 0, "", l->text[i]);
+    for (int i = 0; i < lines->count; i++)
+        if ((int)strlen(lines->text[i]) > longest) longest = (int)strlen(lines->text[i]);
+    for (int i = 0; i < lines->count; i++) {
+        const bool last = i + 1 == lines->count || at + INDENT + 2 * longest + GAP > picture_columns(stdout);
+        printf("%*s%s", at == 0 ? INDENT : 0, "", lines->text[i]);
         if (last) printf("\n");
-        else printf("%*s", longest - (int)strlen(l->text[i]) + GAP, "");
+        else printf("%*s", longest - (int)strlen(lines->text[i]) + GAP, "");
         at = last ? 0 : at + longest + GAP;
     }
-    l->count = 0;
+    lines->count = 0;
 }
 
-static char *new_line(struct lines *l)
+static char *new_line(struct lines *lines)
 {
-    if (l->count == MOST_LINES) print_lines(l);
-    return l->text[l->count++];
+    if (lines->count == MOST_LINES) print_lines(lines);
+    return lines->text[lines->count++];
 }
 
 /* ---- a pass ------------------------------------------------------------------------------------------------------ */
 
-static int64_t step_of(const int64_t *event) { return (event[1] + TENSOR_ROUND / 2) / TENSOR_ROUND; }
-static const int64_t *after(const int64_t *event) { return event + 3 + event[2]; }
-static const int64_t *end_of(const struct record *r) { return r->number + r->used; }
+static int64_t tensor_step_of(const int64_t *event) { return (event[1] + TENSOR_ROUND / 2) / TENSOR_ROUND; }
+static const int64_t *tensor_after(const int64_t *event) { return event + 3 + event[2]; }
+static const int64_t *tensor_end_of(const struct record *record) { return record->number + record->used; }
 
 enum kind { MESSAGES, PRODUCTS, SUMS };
 
 /* A product has three events in a row. */
 static void describe_product(const int64_t *left, int device, unsigned whole, char *to)
 {
-    const int64_t *right = after(left), *made = after(right);
+    const int64_t *right = tensor_after(left), *made = tensor_after(right);
     char a[TEXT], b[TEXT], y[TEXT];
-    describe(left + 3, left[2], whole, a), describe(right + 3, right[2], whole, b),
-        describe(made + 3, made[2], whole, y);
+    tensor_describe(left + 3, left[2], whole, a), tensor_describe(right + 3, right[2], whole, b),
+        tensor_describe(made + 3, made[2], whole, y);
     snprintf(to, LINE, "%d: %s %s %s %s", device, y, made[0] == PRODUCT_ADDED ? "+=" : "=", a, b);
 }
 
-static void print_kind(const struct tensor_trace *t, int pass, int64_t step, enum kind kind, struct lines *lines)
+static void print_kind(const struct tensor_trace *trace, int pass, int64_t step, enum kind kind, struct lines *lines)
 {
-    const unsigned whole = (1u << t->P) - 1;
+    const unsigned whole = (1u << trace->P) - 1;
     char text[TEXT];
-    for (int d = 0; d < t->P; d++)
-        for (const int64_t *e = t->record[pass][d].number; e < end_of(&t->record[pass][d]); e = after(e)) {
-            if (step_of(e) != step) continue;
-            describe(e + 3, e[2], whole, text);
+    for (int d = 0; d < trace->P; d++)
+        for (const int64_t *e = trace->record[pass][d].number; e < tensor_end_of(&trace->record[pass][d]);
+             e = tensor_after(e)) {
+            if (tensor_step_of(e) != step) continue;
+            tensor_describe(e + 3, e[2], whole, text);
             if (kind == MESSAGES && e[0] >= 0)
                 snprintf(new_line(lines), LINE, "%lld -> %d  %s", (long long)e[0], d, text);
             if (kind == SUMS && e[0] == SUM_MADE) snprintf(new_line(lines), LINE, "%d adds up %s", d, text);
@@ -149,13 +150,13 @@ static void print_kind(const struct tensor_trace *t, int pass, int64_t step, enu
     print_lines(lines);
 }
 
-static void print_totals(const struct pass_outcome *o, int P, int64_t steps)
+static void print_totals(const struct pass_outcome *outcome, int P, int64_t steps)
 {
     unsigned long long messages = 0, bytes = 0, additions = 0;
     bool as_cost = true, whole = true;
     for (int d = 0; d < P; d++) {
-        messages += o[d].messages, bytes += o[d].bytes, additions += o[d].additions;
-        as_cost = as_cost && o[d].as_cost, whole = whole && o[d].whole;
+        messages += outcome[d].messages, bytes += outcome[d].bytes, additions += outcome[d].additions;
+        as_cost = as_cost && outcome[d].as_cost, whole = whole && outcome[d].whole;
     }
     say(stdout, 2, "  %lld step%s, %llu messages, %llu bytes, %llu additions: %s;\n  %s", (long long)steps,
            steps == 1 ? "" : "s", messages, bytes, additions,
@@ -164,37 +165,38 @@ static void print_totals(const struct pass_outcome *o, int P, int64_t steps)
                  : "A PIECE OF THE RESULT IS NOT WHAT IT MUST BE");
 }
 
-static void print_pass(const struct tensor_trace *t, int pass)
+static void print_pass(const struct tensor_trace *trace, int pass)
 {
     static const char *const title[] = { "forward: Y = X W^T", "backward, for the input: dX = dY W",
                                          "backward, for the weights: dW += dY^T X" };
     static struct lines lines;
     int64_t steps = 0;
-    for (int d = 0; d < t->P; d++)
-        for (const int64_t *e = t->record[pass][d].number; e < end_of(&t->record[pass][d]); e = after(e))
-            if (step_of(e) > steps) steps = step_of(e);
+    for (int d = 0; d < trace->P; d++)
+        for (const int64_t *e = trace->record[pass][d].number; e < tensor_end_of(&trace->record[pass][d]);
+             e = tensor_after(e))
+            if (tensor_step_of(e) > steps) steps = tensor_step_of(e);
     printf("\n%s\n", title[pass]);
     for (int64_t step = 1; step <= steps; step++) {
         printf("  step %lld\n", (long long)step);
-        for (enum kind kind = MESSAGES; kind <= SUMS; kind++) print_kind(t, pass, step, kind, &lines);
+        for (enum kind kind = MESSAGES; kind <= SUMS; kind++) print_kind(trace, pass, step, kind, &lines);
     }
-    print_totals(t->outcome[pass], t->P, steps);
+    print_totals(trace->outcome[pass], trace->P, steps);
 }
 
 /* ---- who has what ------------------------------------------------------------------------------------------------ */
 
-static uint64_t set_of(const struct intervals *s)
+static uint64_t set_of(const struct intervals *intervals)
 {
     uint64_t set = 0;
-    for (int i = 0; i < s->count; i++)
-        for (int64_t k = 0; k < s->at[i].count; k++) set |= UINT64_C(1) << (s->at[i].first + k);
+    for (int i = 0; i < intervals->count; i++)
+        for (int64_t k = 0; k < intervals->at[i].count; k++) set |= UINT64_C(1) << (intervals->at[i].first + k);
     return set;
 }
 
 /* The scheme's mesh: rows and columns, its layers side by side. */
-static void print_mesh(const struct tensor_trace *t)
+static void print_mesh(const struct tensor_trace *trace)
 {
-    const int *mesh = t->layer->tp.mesh;
+    const int *mesh = trace->layer->tp.mesh;
     printf("\n%-10s", "devices");
     for (int k = 0; k < mesh[0] && mesh[0] > 1; k++) printf(k + 1 < mesh[0] ? " layer %d  " : " layer %d", k);
     for (int i = 0; i < mesh[1]; i++) {
@@ -207,15 +209,15 @@ static void print_mesh(const struct tensor_trace *t)
     printf("\n");
 }
 
-static void print_pieces(const struct tensor_trace *t)
+static void print_pieces(const struct tensor_trace *trace)
 {
     printf("\n");
     struct table table = table_start("pieces", 1, "device has\tof X (and dX)\tof W (and dW)\tof Y (and dY)");
-    for (int d = 0; d < t->P; d++) {
+    for (int d = 0; d < trace->P; d++) {
         char row[4 * TEXT];
         int used = snprintf(row, sizeof row, "%d", d);
         for (enum linear_matrix m = LINEAR_X; m <= LINEAR_Y; m++) {
-            struct part p = linear_part(t->layer, d, m);
+            struct part p = linear_part(trace->layer, d, m);
             char rows[TEXT / 2], cols[TEXT / 2];
             print_indices(rows, sizeof rows, set_of(&p.rows)), print_indices(cols, sizeof cols, set_of(&p.cols));
             part_free(&p);
@@ -244,7 +246,7 @@ static void add_blocks(cJSON *row, const char *key, const int64_t *event)
 {
     struct block blocks[MOST_BLOCKS];
     int64_t nameless;
-    const int n = blocks_of(event + 3, event[2], blocks, &nameless);
+    const int n = tensor_blocks_of(event + 3, event[2], blocks, &nameless);
     cJSON *list = cJSON_AddArrayToObject(row, key);
     for (int b = 0; b < n; b++) {
         cJSON *o = cJSON_CreateObject(), *parts;
@@ -266,7 +268,7 @@ static cJSON *event_row(const char *table, int pass, const int64_t *event)
     document_table(table);
     cJSON *row = document_row();
     cJSON_AddStringToObject(row, "pass", pass_names[pass]);
-    cJSON_AddNumberToObject(row, "step", (double)step_of(event));
+    cJSON_AddNumberToObject(row, "step", (double)tensor_step_of(event));
     return row;
 }
 
@@ -283,60 +285,60 @@ static void document_event(int pass, int device, const int64_t *e)
         add_blocks(row, "blocks", e);
     } else if (e[0] == FACTOR_LEFT) {
         cJSON *row = event_row("products", pass, e);
-        const int64_t *right = after(e), *made = after(right);
+        const int64_t *right = tensor_after(e), *made = tensor_after(right);
         cJSON_AddNumberToObject(row, "device", device);
         cJSON_AddBoolToObject(row, "adds", made[0] == PRODUCT_ADDED);
         add_blocks(row, "result", made), add_blocks(row, "left", e), add_blocks(row, "right", right);
     }
 }
 
-static void document_outcome(int pass, int device, const struct pass_outcome *o)
+static void document_outcome(int pass, int device, const struct pass_outcome *outcome)
 {
     document_table("passes");
     cJSON *row = document_row();
     cJSON_AddStringToObject(row, "pass", pass_names[pass]);
     cJSON_AddNumberToObject(row, "device", device);
-    cJSON_AddNumberToObject(row, "messages", (double)o->messages);
-    cJSON_AddNumberToObject(row, "bytes", (double)o->bytes);
-    cJSON_AddNumberToObject(row, "additions", (double)o->additions);
-    cJSON_AddBoolToObject(row, "as_formula", o->as_cost);
-    cJSON_AddBoolToObject(row, "right", o->whole);
+    cJSON_AddNumberToObject(row, "messages", (double)outcome->messages);
+    cJSON_AddNumberToObject(row, "bytes", (double)outcome->bytes);
+    cJSON_AddNumberToObject(row, "additions", (double)outcome->additions);
+    cJSON_AddBoolToObject(row, "as_formula", outcome->as_cost);
+    cJSON_AddBoolToObject(row, "right", outcome->whole);
 }
 
-static void fill_document(const struct tensor_trace *t)
+static void fill_document(const struct tensor_trace *trace)
 {
-    const struct linear_layer *l = t->layer;
+    const struct linear_layer *l = trace->layer;
     cJSON *data = document_data();
     if (data == NULL) return;
     cJSON_AddStringToObject(data, "scheme", l->tp.scheme->head.name);
-    cJSON_AddStringToObject(data, "role", t->role);
-    cJSON_AddNumberToObject(data, "devices", t->P);
+    cJSON_AddStringToObject(data, "role", trace->role);
+    cJSON_AddNumberToObject(data, "devices", trace->P);
     cJSON_AddItemToObject(data, "mesh", cJSON_CreateIntArray(l->tp.mesh, TENSOR_AXES));
     cJSON_AddNumberToObject(data, "rows", (double)l->N);
     cJSON_AddNumberToObject(data, "inputs", (double)l->I);
     cJSON_AddNumberToObject(data, "outputs", (double)l->O);
     for (int pass = 0; pass < SHOW_TENSOR_PASSES; pass++)
-        for (int d = 0; d < t->P; d++) {
-            const struct record *r = &t->record[pass][d];
-            for (const int64_t *e = r->number; e < end_of(r); e = after(e)) document_event(pass, d, e);
-            document_outcome(pass, d, &t->outcome[pass][d]);
+        for (int d = 0; d < trace->P; d++) {
+            const struct record *r = &trace->record[pass][d];
+            for (const int64_t *e = r->number; e < tensor_end_of(r); e = tensor_after(e)) document_event(pass, d, e);
+            document_outcome(pass, d, &trace->outcome[pass][d]);
         }
 }
 
-static enum error_code wrong_piece(const struct tensor_trace *t, const struct pass_outcome *o, int device,
+static enum error_code wrong_piece(const struct tensor_trace *trace, const struct pass_outcome *outcome, int device,
                                    struct error *err)
 {
-    const unsigned whole = (1u << t->P) - 1;
+    const unsigned whole = (1u << trace->P) - 1;
     char got[TEXT] = "something that is no element", want[TEXT];
-    if (symbol_read(o->got).parts != 0) describe(&o->got, 1, whole, got);
-    describe(&o->want, 1, whole, want);
+    if (symbol_read(outcome->got).parts != 0) tensor_describe(&outcome->got, 1, whole, got);
+    tensor_describe(&outcome->want, 1, whole, want);
     return fail(err, ERR_CHECK, "show tensor %s: wrong: device %d has %s where %s must be",
-                t->layer->tp.scheme->head.name, device, got, want);
+                trace->layer->tp.scheme->head.name, device, got, want);
 }
 
-enum error_code show_tensor_draw(const struct tensor_trace *t, struct error *err)
+enum error_code show_tensor_draw(const struct tensor_trace *trace, struct error *err)
 {
-    const struct linear_layer *l = t->layer;
+    const struct linear_layer *l = trace->layer;
     const struct tensor_scheme *s = l->tp.scheme;
     printf("%s\n", s->head.name);
     printf("  "), print_wrapped(stdout, 2, s->head.description);
@@ -345,20 +347,21 @@ enum error_code show_tensor_draw(const struct tensor_trace *t, struct error *err
     say(stdout, 0,
         "The matrix \"%s\" on %d device%s: Y [%lld,%lld] = X [%lld,%lld] W [%lld,%lld]^T.\n[0:4,2:6]: rows 0 to "
            "3, columns 2 to 5.",
-           t->role, t->P, t->P > 1 ? "s" : "", (long long)l->N, (long long)l->O, (long long)l->N, (long long)l->I,
+           trace->role, trace->P, trace->P > 1 ? "s" : "", (long long)l->N, (long long)l->O, (long long)l->N,
+               (long long)l->I,
            (long long)l->O, (long long)l->I);
-    if (t->P > 1)
+    if (trace->P > 1)
         say(stdout, 0, "An inner dimension has %d parts. Y[..](01) has parts 0 and 1 in its sums; Y[..] all of them.",
-            t->P);
+            trace->P);
     printf("A step is the time of one message or one product.\n");
-    print_mesh(t);
-    print_pieces(t);
-    for (int pass = 0; pass < SHOW_TENSOR_PASSES; pass++) print_pass(t, pass);
-    fill_document(t);
+    print_mesh(trace);
+    print_pieces(trace);
+    for (int pass = 0; pass < SHOW_TENSOR_PASSES; pass++) print_pass(trace, pass);
+    fill_document(trace);
     for (int pass = 0; pass < SHOW_TENSOR_PASSES; pass++)
-        for (int d = 0; d < t->P; d++) {
-            const struct pass_outcome *o = &t->outcome[pass][d];
-            if (!o->whole) return wrong_piece(t, o, d, err);
+        for (int d = 0; d < trace->P; d++) {
+            const struct pass_outcome *o = &trace->outcome[pass][d];
+            if (!o->whole) return wrong_piece(trace, o, d, err);
             if (!o->as_cost)
                 return fail(err, ERR_CHECK, "show tensor %s: device %d did not send what the cost function says",
                             s->head.name, d);

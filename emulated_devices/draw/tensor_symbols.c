@@ -9,10 +9,10 @@ static int parts_in(unsigned set)
     return n;
 }
 
-double symbol_make(struct symbol s)
+double symbol_make(struct symbol symbol)
 {
-    const int64_t place = ((int64_t)s.matrix * SHOW_TENSOR_SIDE + s.row) * SHOW_TENSOR_SIDE + s.col;
-    return (double)((place * parts_in(s.parts) << SHOW_TENSOR_DEVICES) | s.parts);
+    const int64_t place = ((int64_t)symbol.matrix * SHOW_TENSOR_SIDE + symbol.row) * SHOW_TENSOR_SIDE + symbol.col;
+    return (double)((place * parts_in(symbol.parts) << SHOW_TENSOR_DEVICES) | symbol.parts);
 }
 
 struct symbol symbol_read(int64_t number)
@@ -29,10 +29,10 @@ struct symbol symbol_read(int64_t number)
 /* NaN marks an invalid element. */
 int64_t symbol_number(double x) { return x >= 0 && x < 0x1p53 ? (int64_t)x : -1; }
 
-void symbols_record(struct record *r, int what, picoseconds time, const double *symbols, int64_t count)
+void symbols_record(struct record *record, int what, picoseconds time, const double *symbols, int64_t count)
 {
-    record_event(r, what, time, count);
-    for (int64_t i = 0; i < count; i++) record_number(r, symbol_number(symbols[i]));
+    record_event(record, what, time, count);
+    for (int64_t i = 0; i < count; i++) record_number(record, symbol_number(symbols[i]));
 }
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
@@ -43,28 +43,28 @@ static struct { const struct linear_layer *layer; struct record *record; struct 
 /* A factor; down: the inner dimension is its row index, otherwise its column index. */
 struct factor { enum linear_matrix matrix; struct tensor t; bool down; };
 
-static struct symbol symbol_at(struct factor f, int64_t outer, int64_t inner)
+static struct symbol symbol_at(struct factor factor, int64_t outer, int64_t inner)
 {
-    const int64_t row = f.down ? inner : outer, col = f.down ? outer : inner;
-    return symbol_read(symbol_number(((const double *)f.t.data)[row * tensor_cols(f.t) + col]));
+    const int64_t row = factor.down ? inner : outer, col = factor.down ? outer : inner;
+    return symbol_read(symbol_number(((const double *)factor.t.data)[row * tensor_cols(factor.t) + col]));
 }
 
-static int64_t outer_index(struct factor f, struct symbol s) { return f.down ? s.col : s.row; }
-static int64_t inner_index(struct factor f, struct symbol s) { return f.down ? s.row : s.col; }
+static int64_t outer_index(struct factor factor, struct symbol symbol) { return factor.down ? symbol.col : symbol.row; }
+static int64_t inner_index(struct factor factor, struct symbol symbol) { return factor.down ? symbol.row : symbol.col; }
 
 /* An inner dimension has P parts.  That of QKV has P parts in each of queries, keys and values: a part is a head. */
-static int part_of(struct factor f, int64_t inner, int64_t *size)
+static int tensor_symbols_part_of(struct factor factor, int64_t inner, int64_t *size)
 {
     const struct linear_layer *l = here.layer;
     const int P = l->tp.devices;
-    const int64_t whole = f.down ? linear_rows(l, f.matrix) : linear_cols(l, f.matrix);
+    const int64_t whole = factor.down ? linear_rows(l, factor.matrix) : linear_cols(l, factor.matrix);
     const int64_t period = whole == l->O && l->role == ROLE_QKV ? whole / 3 : whole;
     *size = whole / P;
     return (int)(inner % period * P / period);
 }
 
 /* One element of a product: NaN if the factors' indices differ, a factor is not whole, or a part is incomplete. */
-static double product(enum linear_matrix to, struct factor a, struct factor b, int64_t row, int64_t col)
+static double tensor_symbols_product(enum linear_matrix to, struct factor a, struct factor b, int64_t row, int64_t col)
 {
     const unsigned whole = (1u << here.layer->tp.devices) - 1;
     int64_t there[SHOW_TENSOR_DEVICES] = { 0 }, size = 0;
@@ -77,7 +77,7 @@ static double product(enum linear_matrix to, struct factor a, struct factor b, i
             return NAN;
         if (k > 0 && (outer_index(a, x) != made.row || outer_index(b, y) != made.col)) return NAN;
         made.row = outer_index(a, x), made.col = outer_index(b, y);
-        const int part = part_of(a, inner_index(a, x), &size);
+        const int part = tensor_symbols_part_of(a, inner_index(a, x), &size);
         there[part]++;
         made.parts |= 1u << part;
     }
@@ -86,7 +86,8 @@ static double product(enum linear_matrix to, struct factor a, struct factor b, i
     return symbol_make(made);
 }
 
-static void multiply(enum linear_matrix matrix, struct tensor to, bool add, struct factor a, struct factor b)
+static void tensor_symbols_multiply(enum linear_matrix matrix, struct tensor to, bool add, struct factor a,
+                                    struct factor b)
 {
     struct clock *clock = &here.layer->tp.device->clock;
     double *y = to.data;
@@ -95,38 +96,42 @@ static void multiply(enum linear_matrix matrix, struct tensor to, bool add, stru
     symbols_record(here.record, FACTOR_RIGHT, clock->now, b.t.data, tensor_count(b.t));
     record_event(here.record, add ? PRODUCT_ADDED : PRODUCT_SET, clock->now, tensor_count(to));
     for (int64_t i = 0; i < tensor_count(to); i++) {
-        const double made = product(matrix, a, b, i / tensor_cols(to), i % tensor_cols(to));
+        const double made = tensor_symbols_product(matrix, a, b, i / tensor_cols(to), i % tensor_cols(to));
         y[i] = add ? y[i] + made : made;
         record_number(here.record, symbol_number(made));
     }
 }
 
-static void forward(struct tensor Y, struct tensor X, struct tensor W, struct tensor b)
+static void tensor_symbols_forward(struct tensor Y, struct tensor X, struct tensor W, struct tensor b)
 {
     (void)b;
-    multiply(LINEAR_Y, Y, false, (struct factor){ LINEAR_X, X, false }, (struct factor){ LINEAR_W, W, false });
+    tensor_symbols_multiply(LINEAR_Y, Y, false, (struct factor){ LINEAR_X, X, false },
+                            (struct factor){ LINEAR_W, W, false });
 }
 
 static void forward_add(struct tensor Y, struct tensor X, struct tensor W)
 {
-    multiply(LINEAR_Y, Y, true, (struct factor){ LINEAR_X, X, false }, (struct factor){ LINEAR_W, W, false });
+    tensor_symbols_multiply(LINEAR_Y, Y, true, (struct factor){ LINEAR_X, X, false },
+                            (struct factor){ LINEAR_W, W, false });
 }
 
-static void backward_input(struct tensor dX, struct tensor dY, struct tensor W)
+static void tensor_symbols_backward_input(struct tensor dX, struct tensor dY, struct tensor W)
 {
-    multiply(LINEAR_dX, dX, false, (struct factor){ LINEAR_dY, dY, false }, (struct factor){ LINEAR_W, W, true });
+    tensor_symbols_multiply(LINEAR_dX, dX, false, (struct factor){ LINEAR_dY, dY, false },
+                            (struct factor){ LINEAR_W, W, true });
 }
 
 static void backward_weight(struct tensor dW, struct tensor db, struct tensor dY, struct tensor X)
 {
     (void)db;
-    multiply(LINEAR_dW, dW, true, (struct factor){ LINEAR_dY, dY, true }, (struct factor){ LINEAR_X, X, true });
+    tensor_symbols_multiply(LINEAR_dW, dW, true, (struct factor){ LINEAR_dY, dY, true },
+                            (struct factor){ LINEAR_X, X, true });
 }
 
-void symbols_compute(const struct linear_layer *l, struct record *r)
+void symbols_compute(const struct linear_layer *layer, struct record *record)
 {
-    here.layer = l, here.record = r, here.ops = *l->tp.device->ops;
-    here.ops.linear_forward = forward, here.ops.linear_forward_add = forward_add;
-    here.ops.linear_backward_input = backward_input, here.ops.linear_backward_weight = backward_weight;
-    l->tp.device->ops = &here.ops;
+    here.layer = layer, here.record = record, here.ops = *layer->tp.device->ops;
+    here.ops.linear_forward = tensor_symbols_forward, here.ops.linear_forward_add = forward_add;
+    here.ops.linear_backward_input = tensor_symbols_backward_input, here.ops.linear_backward_weight = backward_weight;
+    layer->tp.device->ops = &here.ops;
 }

@@ -7,74 +7,76 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-void timeline_say_rest(FILE *to, const struct schedule *s)
+void timeline_say_rest(FILE *to, const struct schedule *schedule)
 {
     char peaks[200];
     int used = 0;
-    for (int d = 0; d < s->devices && d < 16; d++)
-        used += snprintf(peaks + used, sizeof peaks - (size_t)used, " %d", schedule_peak(s, d));
-    say(to, 12, "  memory   %s%s %s held at most, device by device", peaks, s->devices > 16 ? " ..." : "",
-        s->chunks > 1 ? "stages' microbatches" : "microbatches");
-    fprintf(to, "  messages  %lld\n", (long long)schedule_messages(s));
+    for (int d = 0; d < schedule->devices && d < 16; d++)
+        used += snprintf(peaks + used, sizeof peaks - (size_t)used, " %d", schedule_peak(schedule, d));
+    say(to, 12, "  memory   %s%s %s held at most, device by device", peaks, schedule->devices > 16 ? " ..." : "",
+        schedule->chunks > 1 ? "stages' microbatches" : "microbatches");
+    fprintf(to, "  messages  %lld\n", (long long)schedule_messages(schedule));
     say(to, 12, "  order     weight gradients are %sadded in the order of the microbatches",
-        schedule_adds_in_order(s) ? "" : "not ");
+        schedule_adds_in_order(schedule) ? "" : "not ");
     fprintf(to, "  sends     %s if each send blocks until its receive\n",
-            schedule_survives_blocking_sends(s) ? "it runs even" : "it would hang");
+            schedule_survives_blocking_sends(schedule) ? "it runs even" : "it would hang");
 }
 
 struct picture { const struct schedule *s; const struct timing *t; bool picoseconds; };
 
-static enum error_code write_drawn(FILE *f, const void *context, struct error *err)
+static enum error_code write_drawn(FILE *file, const void *context, struct error *err)
 {
     const struct picture *d = context;
-    return d->t != NULL ? schedule_draw_svg(f, d->s, d->t, d->picoseconds, err) : schedule_write(f, d->s, err);
+    return d->t != NULL ? schedule_draw_svg(file, d->s, d->t, d->picoseconds, err) : schedule_write(file, d->s, err);
 }
 
-enum error_code timeline_to_file(const char *path, const struct schedule *s, const struct timing *t, bool picoseconds,
-                                 struct error *err)
+enum error_code timeline_to_file(const char *path, const struct schedule *schedule, const struct timing *timing,
+                                 bool picoseconds, struct error *err)
 {
-    return svg_file(path, write_drawn, &(struct picture){ s, t, picoseconds }, err);
+    return svg_file(path, write_drawn, &(struct picture){ schedule, timing, picoseconds }, err);
 }
 
 /* ---- of a run ---------------------------------------------------------------------------------------------------- */
 
 /* Send a device's times to rank 0, which has memory for them.  A device that cannot send or receive ends the job. */
-static void bring(struct trainer *t, struct exchange *x, int place, struct timing *all)
+static void timeline_bring(struct trainer *trainer, struct exchange *exchange, int place, struct timing *all)
 {
-    const int rank = mesh_neighbour(&t->plan.mesh, 0, PP, place), n = t->schedule.count[place];
-    const uint64_t bytes = (uint64_t)n * sizeof *t->times;
+    const int rank = mesh_neighbour(&trainer->plan.mesh, 0, PP, place), n = trainer->schedule.count[place];
+    const uint64_t bytes = (uint64_t)n * sizeof *trainer->times;
     struct error err;
     enum error_code e = OK;
-    if (t->comm->rank == rank && rank != 0) e = exchange_both(x, 0, t->times, bytes, -1, NULL, 0, &err);
-    struct action_time *got = t->comm->rank != 0 ? NULL : rank == 0 ? t->times : malloc(bytes + 1);
-    if (t->comm->rank == 0 && got == NULL) e = fail(&err, ERR_MEMORY, "no memory for the times of %d actions", n);
-    if (got && rank != 0) e = exchange_both(x, -1, NULL, 0, rank, got, bytes, &err);
-    if (e) comm_give_up(t->comm, &err);
+    if (trainer->comm->rank == rank && rank != 0)
+        e = exchange_both(exchange, 0, trainer->times, bytes, -1, NULL, 0, &err);
+    struct action_time *got = trainer->comm->rank != 0 ? NULL : rank == 0 ? trainer->times : malloc(bytes + 1);
+    if (trainer->comm->rank == 0 && got == NULL) e = fail(&err, ERR_MEMORY, "no memory for the times of %d actions", n);
+    if (got && rank != 0) e = exchange_both(exchange, -1, NULL, 0, rank, got, bytes, &err);
+    if (e) comm_give_up(trainer->comm, &err);
     for (int i = 0; i < n && got; i++) all->start[place][i] = got[i].start, all->end[place][i] = got[i].end;
     if (rank != 0) free(got);
 }
 
-static enum error_code draw(const struct schedule *s, struct timing *t, const char *path, FILE *out, struct error *err)
+static enum error_code timeline_draw(const struct schedule *schedule, struct timing *timing, const char *path,
+                                     FILE *out, struct error *err)
 {
-    timing_summarise(t, s);
+    timing_summarise(timing, schedule);
     fprintf(out, "\nlast step's pipeline, in virtual time\n");
-    schedule_draw_text(out, s, t, picture_columns(out), terminal_has_colours(out));
+    schedule_draw_text(out, schedule, timing, picture_columns(out), terminal_has_colours(out));
     fprintf(out, "\n  time      %s from the first action to the last\n  bubble    %.2f %%",
-            picoseconds_format((double)t->makespan).text, 100 * t->bubble);
-    if (t->makespan > t->span) fprintf(out, ", and %.2f %% with fill and drain", 100 * t->idle);
+            picoseconds_format((double)timing->makespan).text, 100 * timing->bubble);
+    if (timing->makespan > timing->span) fprintf(out, ", and %.2f %% with fill and drain", 100 * timing->idle);
     fprintf(out, "\n");
-    timeline_say_rest(out, s);
-    return timeline_to_file(path, s, t, true, err);
+    timeline_say_rest(out, schedule);
+    return timeline_to_file(path, schedule, timing, true, err);
 }
 
-enum error_code timeline_write(struct trainer *t, const char *path, FILE *out, struct error *err)
+enum error_code timeline_write(struct trainer *trainer, const char *path, FILE *out, struct error *err)
 {
-    const bool here = t->comm->rank == 0;
+    const bool here = trainer->comm->rank == 0;
     struct timing all = { 0 };
-    struct exchange x = exchange_begin(&t->world, CONTROL);
-    enum error_code e = comm_agree(t->comm, here ? timing_make(&all, &t->schedule, err) : OK, err);
-    for (int place = 0; place < t->schedule.devices && !e; place++) bring(t, &x, place, &all);
-    if (!e && here) e = draw(&t->schedule, &all, path, out, err);
+    struct exchange x = exchange_begin(&trainer->world, CONTROL);
+    enum error_code e = comm_agree(trainer->comm, here ? timing_make(&all, &trainer->schedule, err) : OK, err);
+    for (int place = 0; place < trainer->schedule.devices && !e; place++) timeline_bring(trainer, &x, place, &all);
+    if (!e && here) e = timeline_draw(&trainer->schedule, &all, path, out, err);
     if (here) timing_free(&all);
-    return comm_agree(t->comm, e, err);
+    return comm_agree(trainer->comm, e, err);
 }

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum error_code put(struct output *out, int64_t *at, const char *text, size_t length, struct error *err)
+static enum error_code trace_file_put(struct output *out, int64_t *at, const char *text, size_t length,
+                                      struct error *err)
 {
     const enum error_code e = output_write(out, text, length, *at, err);
     *at += (int64_t)length;
@@ -15,12 +16,12 @@ static enum error_code put(struct output *out, int64_t *at, const char *text, si
 /* The file so far. */
 struct writing { struct output out; int64_t at; bool full; };
 
-static enum error_code put_events(void *context, int rank, const struct gathered *g, struct error *err)
+static enum error_code put_events(void *context, int rank, const struct gathered *gathered, struct error *err)
 {
     struct writing *w = context;
     (void)rank;
-    w->full = w->full || g->full;
-    return put(&w->out, &w->at, g->text, g->length, err);
+    w->full = w->full || gathered->full;
+    return trace_file_put(&w->out, &w->at, gathered->text, gathered->length, err);
 }
 
 static enum error_code put_end(struct output *out, int64_t *at, const char *cluster, bool full, struct error *err)
@@ -31,10 +32,10 @@ static enum error_code put_end(struct output *out, int64_t *at, const char *clus
         "{\"ph\":\"M\",\"name\":\"process_labels\",\"pid\":0,\"args\":{\"labels\":\"virtual time\"}}\n],\n"
         "\"displayTimeUnit\":\"ns\",\n\"otherData\":{\"time\":\"virtual\",\"cluster\":\"%.60s\",\"complete\":%s}}\n",
         cluster, full ? "false" : "true");
-    return put(out, at, text, (size_t)n, err);
+    return trace_file_put(out, at, text, (size_t)n, err);
 }
 
-enum error_code trace_write(struct comm *c, const struct mesh *m, const struct trace *trace, const char *cluster,
+enum error_code trace_write(struct comm *comm, const struct mesh *mesh, const struct trace *trace, const char *cluster,
                             const char *path, struct error *err)
 {
     static const char begin[] = "{\"traceEvents\":[\n";
@@ -43,19 +44,19 @@ enum error_code trace_write(struct comm *c, const struct mesh *m, const struct t
     char place[64];
     size_t length = 0;
     bool open = false;
-    enum error_code e = trace_format(trace, &c->device->clock, c->rank, mesh_describe(m, c->rank, place, sizeof place),
-                                     &own.text, &length, err);
+    enum error_code e = trace_format(trace, &comm->device->clock, comm->rank,
+                                     mesh_describe(mesh, comm->rank, place, sizeof place), &own.text, &length, err);
     own.length = length;
-    if (!e && c->rank == 0) {
+    if (!e && comm->rank == 0) {
         e = output_create(&w.out, path, err);
         open = e == OK;
-        if (!e) e = put(&w.out, &w.at, begin, sizeof begin - 1, err);
+        if (!e) e = trace_file_put(&w.out, &w.at, begin, sizeof begin - 1, err);
     }
-    e = comm_agree(c, e, err);
-    if (!e) e = gather_texts(c, &own, put_events, &w, err);
-    if (!e && c->rank == 0) e = put_end(&w.out, &w.at, cluster, w.full, err);
-    if (!e && c->rank == 0) e = output_commit(&w.out, err);
+    e = comm_agree(comm, e, err);
+    if (!e) e = gather_texts(comm, &own, put_events, &w, err);
+    if (!e && comm->rank == 0) e = put_end(&w.out, &w.at, cluster, w.full, err);
+    if (!e && comm->rank == 0) e = output_commit(&w.out, err);
     else if (open) output_abort(&w.out);
     free(own.text);
-    return comm_agree(c, e, err);
+    return comm_agree(comm, e, err);
 }

@@ -64,7 +64,7 @@ static char *read_all(int from)
     return NULL;
 }
 
-static int run(char *const words[], char **json)
+static int commands_run(char *const words[], char **json)
 {
     char path[PATH_MAX];
     const char *program = find_program(path);
@@ -85,12 +85,12 @@ static int run(char *const words[], char **json)
     return WIFEXITED(end.how) ? WEXITSTATUS(end.how) : 128 + WTERMSIG(end.how);
 }
 
-int orrery_run(char *const words[]) { return run(words, NULL); }
+int orrery_run(char *const words[]) { return commands_run(words, NULL); }
 
 int orrery_json(char *const words[], char **json)
 {
     *json = NULL;
-    return run(words, json);
+    return commands_run(words, json);
 }
 
 void orrery_free(char *text) { free(text); }

@@ -9,7 +9,7 @@ struct orrery_tensors { struct safetensors st; };
 
 const char *orrery_version(void) { return ORRERY_VERSION; }
 
-static void tell(char message[ORRERY_MESSAGE], const char *text)
+static void tensors_tell(char message[ORRERY_MESSAGE], const char *text)
 {
     if (message) snprintf(message, ORRERY_MESSAGE, "%s", text);
 }
@@ -19,7 +19,7 @@ struct orrery_tensors *orrery_tensors_open(const char *path, char message[ORRERY
     struct orrery_tensors *file = malloc(sizeof *file);
     struct error err = { OK, "no memory" };
     if (file && safetensors_open(&file->st, path, &err) == OK) return file;
-    tell(message, err.text);
+    tensors_tell(message, err.text);
     free(file);
     return NULL;
 }
@@ -53,15 +53,15 @@ const char *orrery_tensors_metadata(const struct orrery_tensors *file, const cha
 }
 
 /* Whole numbers of up to 53 bits are doubles, too: of the format's types only 64-bit integers have more. */
-static enum error_code read_whole_numbers(const struct orrery_tensors *file, const struct safetensors_entry *e,
+static enum error_code read_whole_numbers(const struct orrery_tensors *file, const struct safetensors_entry *entry,
                                           double *out, struct error *err)
 {
     int64_t *const numbers = (int64_t *)out;            /* the same size: converted in place */
-    const enum error_code code = safetensors_read(&file->st, e, I64, numbers, err);
-    for (int64_t i = 0; i < e->count && !code; i++) {
+    const enum error_code code = safetensors_read(&file->st, entry, I64, numbers, err);
+    for (int64_t i = 0; i < entry->count && !code; i++) {
         const int64_t x = numbers[i];
         if (x > INT64_C(1) << 53 || x < -(INT64_C(1) << 53))
-            return fail(err, ERR_FORMAT, "%s: has numbers that are no doubles", e->name);
+            return fail(err, ERR_FORMAT, "%s: has numbers that are no doubles", entry->name);
         out[i] = (double)x;
     }
     return code;
@@ -70,11 +70,11 @@ static enum error_code read_whole_numbers(const struct orrery_tensors *file, con
 int orrery_tensors_read(const struct orrery_tensors *file, int i, double *out, char message[ORRERY_MESSAGE])
 {
     struct error err = { OK, "there is no such tensor" };
-    if (i < 0 || i >= file->st.count) return tell(message, err.text), 1;
+    if (i < 0 || i >= file->st.count) return tensors_tell(message, err.text), 1;
     const struct safetensors_entry *e = &file->st.entry[i];
     const bool real = e->dtype[0] == 'F' || (e->dtype[0] == 'B' && e->dtype[1] == 'F');
     const enum error_code code = real ? safetensors_read(&file->st, e, F64, out, &err)
                                       : read_whole_numbers(file, e, out, &err);
-    if (code) tell(message, err.text);
+    if (code) tensors_tell(message, err.text);
     return code != OK;
 }

@@ -3,38 +3,38 @@
 /* Sums of doubles, and times that are rounded up to picoseconds. */
 #define NEARLY (1 - 1e-9)
 
-double plan_step_flops(const struct plan *p)
+double plan_step_flops(const struct plan *plan)
 {
-    return p->optimizer->forward_only ? plan_passes(p) * model_forward_flops(&p->model, p->B, p->S)
-                                      : model_step_flops(&p->model, p->B, p->S);
+    return plan->optimizer->forward_only ? plan_passes(plan) * model_forward_flops(&plan->model, plan->B, plan->S)
+                                      : model_step_flops(&plan->model, plan->B, plan->S);
 }
 
 /* Whether some choices may be computed by no expert. */
-static bool leaves_choices(const struct mixture_config *m)
+static bool leaves_choices(const struct mixture_config *config)
 {
-    return m->capacity_factor > 0 || m->zero > 0 || m->router.top_p > 0;
+    return config->capacity_factor > 0 || config->zero > 0 || config->router.top_p > 0;
 }
 
-double plan_least_flops(const struct plan *p)
+double plan_least_flops(const struct plan *plan)
 {
-    struct plan least = *p;
-    if (p->batches || p->packed || p->skips || p->encoders.kinds > 0) return 0;
-    if (leaves_choices(&p->model.mixture)) least.model.mixture.k = 0;
+    struct plan least = *plan;
+    if (plan->batches || plan->packed || plan->skips || plan->encoders.kinds > 0) return 0;
+    if (leaves_choices(&plan->model.mixture)) least.model.mixture.k = 0;
     return plan_step_flops(&least);
 }
 
-enum error_code charged_check_device(const struct device *d, int rank, struct error *err)
+enum error_code charged_check_device(const struct device *device, int rank, struct error *err)
 {
-    const struct clock *c = &d->clock;
+    const struct clock *c = &device->clock;
     const double can = 1e-6 * (double)c->cluster.flop_rate[c->dtype] * (double)c->now;
     if (c->cluster.flop_rate[c->dtype] == 0 || c->flops * NEARLY <= can) return OK;
     return fail(err, ERR_INTERNAL, "internal error: device %d has computed %.6g operations in a virtual time in which "
                 "it can do %.6g: times are too short", rank, c->flops, can);
 }
 
-enum error_code charged_check(const struct plan *p, int64_t steps, double flops, struct error *err)
+enum error_code charged_check(const struct plan *plan, int64_t steps, double flops, struct error *err)
 {
-    const double least = (double)steps * plan_least_flops(p);
+    const double least = (double)steps * plan_least_flops(plan);
     if (flops >= least * NEARLY) return OK;
     return fail(err, ERR_INTERNAL, "internal error: all devices were charged with %.6g operations in %lld step%s, and "
                 "the model needs at least %.6g: virtual times are too short", flops, (long long)steps,

@@ -11,11 +11,11 @@
  * it, and they are of one layer. */
 struct place_in_unit { struct unit unit; struct parameter *all; struct parameter *own; struct shards shards; };
 
-static enum error_code find_place(const struct trainer *t, int rank, int index, int tile, struct place_in_unit *at,
-                                  struct error *err)
+static enum error_code find_place(const struct trainer *trainer, int rank, int index, int tile,
+                                  struct place_in_unit *at, struct error *err)
 {
-    const struct plan *plan = &t->plan;
-    const struct param_spec of_sought = trainer_spec(t, index);
+    const struct plan *plan = &trainer->plan;
+    const struct param_spec of_sought = trainer_spec(trainer, index);
     const struct parameter sought = plan_piece(plan, rank, index, &of_sought, tile);
     const int unit = data_unit_of(&plan->model, &plan->data, &sought);
     const int first = param_of_layer(&plan->model, of_sought.layer),
@@ -24,7 +24,7 @@ static enum error_code find_place(const struct trainer *t, int rank, int index, 
     at->all = calloc((size_t)(end - first), sizeof *at->all);
     if (at->all == NULL) return fail(err, ERR_MEMORY, "no memory to find %s in its unit", of_sought.name);
     for (int i = first; i < end; i++) {
-        const struct param_spec spec = trainer_spec(t, i);
+        const struct param_spec spec = trainer_spec(trainer, i);
         at->all[count] = plan_piece(plan, rank, i, &spec, tile);
         if (!plan_has_expert(plan, rank, &spec)) continue;
         if (data_unit_of(&plan->model, &plan->data, &at->all[count]) != unit) continue;
@@ -32,20 +32,20 @@ static enum error_code find_place(const struct trainer *t, int rank, int index, 
         count++;
     }
     const enum error_code e = plan_shards(&at->shards, plan, rank, sought.apart, err);
-    unit_lay_out(&at->unit, at->all, count, &at->shards, t->data.scheme->rows);
+    unit_lay_out(&at->unit, at->all, count, &at->shards, trainer->data.scheme->rows);
     return e;
 }
 
-static enum error_code find_piece(const struct trainer *t, int index, int tile, enum tensor_kind kind,
+static enum error_code find_piece(const struct trainer *trainer, int index, int tile, enum tensor_kind kind,
                                   struct piece *piece, struct error *err)
 {
     struct place_in_unit at = { 0 };
-    if (data_keeps_whole(&t->data, kind)) {
+    if (data_keeps_whole(&trainer->data, kind)) {
         piece->kept = (struct interval){ 0, layout_count(piece->layout) };
-        piece->keeps_first = plan_copy_of(&t->plan, piece->rank) == 0;
+        piece->keeps_first = plan_copy_of(&trainer->plan, piece->rank) == 0;
         return OK;
     }
-    const enum error_code e = find_place(t, piece->rank, index, tile, &at, err);
+    const enum error_code e = find_place(trainer, piece->rank, index, tile, &at, err);
     if (!e) {
         piece->kept = unit_owned(&at.unit, data_kept(&at.shards, &at.unit, kind), at.own);
         piece->keeps_first = data_keeps_first(&at.shards, kind);
@@ -55,85 +55,92 @@ static enum error_code find_piece(const struct trainer *t, int index, int tile, 
     return e;
 }
 
-static const struct unit *unit_with(const struct trainer *t, const struct parameter *p)
+static const struct unit *unit_with(const struct trainer *trainer, const struct parameter *parameter)
 {
-    return &t->data.unit[data_unit_of(&t->plan.model, &t->plan.data, p)];
+    return &trainer->data.unit[data_unit_of(&trainer->plan.model, &trainer->plan.data, parameter)];
 }
 
-enum error_code collect_own(const struct trainer *t, const struct parameter *p, enum tensor_kind kind,
+enum error_code collect_own(const struct trainer *trainer, const struct parameter *parameter, enum tensor_kind kind,
                             struct interval *kept, struct tensor *own, struct error *err)
 {
-    const struct unit *u = unit_with(t, p);
+    const struct unit *u = unit_with(trainer, parameter);
     const struct interval part = data_kept(&u->over->shards, u, kind);
     const struct tensor whole =
-        data_keeps_whole(&t->data, kind) ? data_whole_state(&t->data, p, (int)(kind - KIND_STATE)) : tensor_none;
-    *kept = data_keeps_whole(&t->data, kind) ? (struct interval){ 0, tensor_count(whole) } : unit_owned(u, part, p);
-    *own = tensor_1d(NULL, data_format(&t->data, kind), kept->count);
+        data_keeps_whole(&trainer->data, kind) ? data_whole_state(&trainer->data, parameter, (int)(kind - KIND_STATE))
+            : tensor_none;
+    *kept = data_keeps_whole(&trainer->data, kind) ? (struct interval){ 0, tensor_count(whole) }
+        : unit_owned(u, part, parameter);
+    *own = tensor_1d(NULL, data_format(&trainer->data, kind), kept->count);
     own->data = malloc(tensor_bytes(*own) + 1);
-    if (own->data == NULL) return fail(err, ERR_MEMORY, "no memory to collect %s", p->spec.name);
-    if (!data_keeps_whole(&t->data, kind))
-        unit_take(t->comm->device, u, part, data_kept_tensor(&t->data, u, kind).data, p, own->data, own->dtype);
-    else if (kept->count > 0) device_copy(t->comm->device, own->data, whole.data, tensor_bytes(whole));
+    if (own->data == NULL) return fail(err, ERR_MEMORY, "no memory to collect %s", parameter->spec.name);
+    if (!data_keeps_whole(&trainer->data, kind))
+        unit_take(trainer->comm->device, u, part, data_kept_tensor(&trainer->data, u, kind).data, parameter,
+                  own->data, own->dtype);
+    else if (kept->count > 0) device_copy(trainer->comm->device, own->data, whole.data, tensor_bytes(whole));
     return OK;
 }
 
 /* ---- to rank 0 --------------------------------------------------------------------------------------------------- */
 
 /* The sender does not learn of a failure here, so a failure ends the job. */
-static void receive(struct trainer *t, struct exchange *x, enum tensor_kind kind, struct piece *piece)
+static void collect_receive(struct trainer *trainer, struct exchange *exchange, enum tensor_kind kind,
+                            struct piece *piece)
 {
     struct error err;
-    piece->data = tensor_1d(NULL, data_format(&t->data, kind), piece->kept.count);
+    piece->data = tensor_1d(NULL, data_format(&trainer->data, kind), piece->kept.count);
     piece->data.data = malloc(tensor_bytes(piece->data) + 1);
     enum error_code e = piece->data.data ? OK : fail(&err, ERR_MEMORY, "no memory to collect %s", piece->spec->name);
     if (!e)
-        e = message_wait(t->comm, message_receive(x, piece->rank, piece->data.data, tensor_bytes(piece->data)), &err);
-    if (e) comm_give_up(t->comm, &err);
+        e = message_wait(trainer->comm, message_receive(exchange, piece->rank, piece->data.data,
+                                                        tensor_bytes(piece->data)), &err);
+    if (e) comm_give_up(trainer->comm, &err);
 }
 
-static void send_own(struct trainer *t, struct exchange *x, const struct parameter *p, enum tensor_kind kind)
+static void send_own(struct trainer *trainer, struct exchange *exchange, const struct parameter *parameter,
+                     enum tensor_kind kind)
 {
     struct error err;
     struct tensor own = tensor_none;
     struct interval kept;
-    enum error_code e = collect_own(t, p, kind, &kept, &own, &err);
-    if (!e) e = message_wait(t->comm, message_send(x, 0, own.data, tensor_bytes(own)), &err);
-    if (e) comm_give_up(t->comm, &err);
+    enum error_code e = collect_own(trainer, parameter, kind, &kept, &own, &err);
+    if (!e) e = message_wait(trainer->comm, message_send(exchange, 0, own.data, tensor_bytes(own)), &err);
+    if (e) comm_give_up(trainer->comm, &err);
     free(own.data);
 }
 
-static void show(struct trainer *t, struct exchange *x, int index, int tile, enum tensor_kind kind, struct piece *piece,
-                 void (*visit)(void *, const struct piece *), void *context)
+static void collect_show(struct trainer *trainer, struct exchange *exchange, int index, int tile, enum tensor_kind kind,
+                         struct piece *piece, void (*visit)(void *, const struct piece *), void *context)
 {
     struct error err;
-    const struct param_spec spec = data_spec(&t->data, piece->spec, kind);
-    const bool whole = data_keeps_whole(&t->data, kind);
+    const struct param_spec spec = data_spec(&trainer->data, piece->spec, kind);
+    const bool whole = data_keeps_whole(&trainer->data, kind);
     const struct layout layout =
-        whole ? layout_whole(spec.ndim, spec.dim) : plan_tile_layout(&t->plan, piece->rank, piece->spec, tile);
+        whole ? layout_whole(spec.ndim, spec.dim) : plan_tile_layout(&trainer->plan, piece->rank, piece->spec, tile);
     piece->layout = &layout;
-    enum error_code e = find_piece(t, index, tile, kind, piece, &err);
+    enum error_code e = find_piece(trainer, index, tile, kind, piece, &err);
     if (!e && piece->rank == 0)
-        e = collect_own(t, parameter_find(&t->parameters, index) + tile, kind, &piece->kept, &piece->data, &err);
-    if (e) comm_give_up(t->comm, &err);
-    if (piece->rank != 0) receive(t, x, kind, piece);
+        e = collect_own(trainer, parameter_find(&trainer->parameters, index) + tile, kind, &piece->kept,
+                        &piece->data, &err);
+    if (e) comm_give_up(trainer->comm, &err);
+    if (piece->rank != 0) collect_receive(trainer, exchange, kind, piece);
     visit(context, piece);
     free(piece->data.data);
 }
 
-void collect_pieces(struct trainer *t, int index, enum tensor_kind kind, void (*visit)(void *, const struct piece *),
-                    void *context)
+void collect_pieces(struct trainer *trainer, int index, enum tensor_kind kind,
+                    void (*visit)(void *, const struct piece *), void *context)
 {
-    const struct param_spec spec = trainer_spec(t, index);
-    const struct parameter *own = parameter_find(&t->parameters, index);
-    const int tiles = tiles_of(&t->plan.data, &spec);
-    if (data_spec(&t->data, &spec, kind).ndim == 0) return;
-    struct exchange x = exchange_begin(&t->world, CONTROL);
+    const struct param_spec spec = trainer_spec(trainer, index);
+    const struct parameter *own = parameter_find(&trainer->parameters, index);
+    const int tiles = tiles_of(&trainer->plan.data, &spec);
+    if (data_spec(&trainer->data, &spec, kind).ndim == 0) return;
+    struct exchange x = exchange_begin(&trainer->world, CONTROL);
     /* Every other device sends what it holds, and rank 0 receives it in order of ranks. */
-    for (int tile = 0; tile < tiles && t->comm->rank != 0 && own; tile++) send_own(t, &x, own + tile, kind);
-    for (int i = 0; i < t->comm->size * tiles && t->comm->rank == 0; i++) {
+    for (int tile = 0; tile < tiles && trainer->comm->rank != 0 && own; tile++) send_own(trainer, &x, own + tile, kind);
+    for (int i = 0; i < trainer->comm->size * tiles && trainer->comm->rank == 0; i++) {
         struct piece piece = { .rank = i / tiles, .spec = &spec };
-        if (plan_holds(&t->plan, &t->schedule, piece.rank, &spec, &piece.first))
-            show(t, &x, index, i % tiles, kind, &piece, visit, context);
+        if (plan_holds(&trainer->plan, &trainer->schedule, piece.rank, &spec, &piece.first))
+            collect_show(trainer, &x, index, i % tiles, kind, &piece, visit, context);
     }
 }
 
@@ -141,68 +148,69 @@ void collect_pieces(struct trainer *t, int index, enum tensor_kind kind, void (*
 
 struct paste { struct tensor whole; int replica; };
 
-static void paste_piece(void *context, const struct piece *p)
+static void paste_piece(void *context, const struct piece *piece)
 {
     const struct paste *to = context;
     /* The first of equal copies is enough. */
-    if (!p->first || !p->keeps_first || p->replica != to->replica) return;
-    layout_paste_within(p->layout, p->kept.first, p->kept.count, to->whole.data, p->data.data,
+    if (!piece->first || !piece->keeps_first || piece->replica != to->replica) return;
+    layout_paste_within(piece->layout, piece->kept.first, piece->kept.count, to->whole.data, piece->data.data,
                         dtype_size(to->whole.dtype));
 }
 
-void collect_replica(struct trainer *t, int replica, int index, enum tensor_kind kind, struct tensor whole)
+void collect_replica(struct trainer *trainer, int replica, int index, enum tensor_kind kind, struct tensor whole)
 {
     struct paste to = { whole, replica };
-    collect_pieces(t, index, kind, paste_piece, &to);
+    collect_pieces(trainer, index, kind, paste_piece, &to);
 }
 
-void collect_whole(struct trainer *t, int index, enum tensor_kind kind, struct tensor whole)
+void collect_whole(struct trainer *trainer, int index, enum tensor_kind kind, struct tensor whole)
 {
-    collect_replica(t, 0, index, kind, whole);
+    collect_replica(trainer, 0, index, kind, whole);
 }
 
 /* Without memory for the tensor the job ends, as in collect_pieces. */
-void collect_model(struct trainer *t, int index, struct tensor whole)
+void collect_model(struct trainer *trainer, int index, struct tensor whole)
 {
     struct tensor anchor = whole;
     struct error err;
-    if (!t->data.shards.apart) {
-        collect_whole(t, index, KIND_WEIGHT, whole);
+    if (!trainer->data.shards.apart) {
+        collect_whole(trainer, index, KIND_WEIGHT, whole);
         return;
     }
-    anchor.dtype = data_format(&t->data, KIND_ANCHOR);
-    anchor.data = t->comm->rank == 0 ? malloc(tensor_bytes(anchor) + 1) : NULL;
-    if (t->comm->rank == 0 && anchor.data == NULL)
-        comm_give_up(t->comm, (fail(&err, ERR_MEMORY, "no memory to collect a tensor of the model"), &err));
-    collect_whole(t, index, KIND_ANCHOR, anchor);
+    anchor.dtype = data_format(&trainer->data, KIND_ANCHOR);
+    anchor.data = trainer->comm->rank == 0 ? malloc(tensor_bytes(anchor) + 1) : NULL;
+    if (trainer->comm->rank == 0 && anchor.data == NULL)
+        comm_give_up(trainer->comm, (fail(&err, ERR_MEMORY, "no memory to collect a tensor of the model"), &err));
+    collect_whole(trainer, index, KIND_ANCHOR, anchor);
     if (anchor.data) tensor_convert(whole, anchor);
     free(anchor.data);
 }
 
 /* ---- the other way ----------------------------------------------------------------------------------------------- */
 
-void collect_keep(struct trainer *t, const struct parameter *p, enum tensor_kind kind, struct tensor piece)
+void collect_keep(struct trainer *trainer, const struct parameter *parameter, enum tensor_kind kind,
+                  struct tensor piece)
 {
-    const struct unit *u = unit_with(t, p);
-    if (data_keeps_whole(&t->data, kind)) {
-        const struct tensor state = data_whole_state(&t->data, p, (int)(kind - KIND_STATE));
-        device_copy(t->comm->device, state.data, piece.data, tensor_bytes(state));
+    const struct unit *u = unit_with(trainer, parameter);
+    if (data_keeps_whole(&trainer->data, kind)) {
+        const struct tensor state = data_whole_state(&trainer->data, parameter, (int)(kind - KIND_STATE));
+        device_copy(trainer->comm->device, state.data, piece.data, tensor_bytes(state));
         return;
     }
-    const struct interval part = data_kept(&u->over->shards, u, kind), own = unit_owned(u, part, p);
-    unit_put(t->comm->device, u, part, data_kept_tensor(&t->data, u, kind).data, p,
+    const struct interval part = data_kept(&u->over->shards, u, kind), own = unit_owned(u, part, parameter);
+    unit_put(trainer->comm->device, u, part, data_kept_tensor(&trainer->data, u, kind).data, parameter,
              (char *)piece.data + (size_t)own.first * dtype_size(piece.dtype), piece.dtype);
 }
 
-enum error_code collect_keep_weights(struct trainer *t, const struct parameter *p, struct tensor piece,
+enum error_code collect_keep_weights(struct trainer *trainer, const struct parameter *parameter, struct tensor piece,
                                      struct error *err)
 {
-    struct tensor rounded = tensor_1d(NULL, t->plan.dtype, tensor_count(piece));
+    struct tensor rounded = tensor_1d(NULL, trainer->plan.dtype, tensor_count(piece));
     rounded.data = malloc(tensor_bytes(rounded) + 1);
-    if (rounded.data == NULL) return fail(err, ERR_MEMORY, "no memory to read %s", p->spec.name);
+    if (rounded.data == NULL) return fail(err, ERR_MEMORY, "no memory to read %s", parameter->spec.name);
     tensor_convert(rounded, piece);
-    if (data_has_masters(&t->data)) collect_keep(t, p, KIND_MASTER, piece);
-    collect_keep(t, p, KIND_WEIGHT, rounded);
+    if (data_has_masters(&trainer->data)) collect_keep(trainer, parameter, KIND_MASTER, piece);
+    collect_keep(trainer, parameter, KIND_WEIGHT, rounded);
     free(rounded.data);
     return OK;
 }

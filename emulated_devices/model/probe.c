@@ -18,9 +18,9 @@ static bool shows(const struct node *table, const char *name)
     return maker && !maker->unseen;
 }
 
-static const struct node *table_of(const struct program *p, const char *name)
+static const struct node *table_of(const struct program *program, const char *name)
 {
-    const struct node *const tables[] = { p->embedding, p->block, p->loss, p->dense_block };
+    const struct node *const tables[] = { program->embedding, program->block, program->loss, program->dense_block };
     for (int i = 0; i < 4; i++)
         if (tables[i] && shows(tables[i], name)) return tables[i];
     return NULL;
@@ -32,9 +32,9 @@ static enum activation_width width_in(const struct node *table, const char *name
     return maker ? operation_width(maker, width_in(table, maker->in[0])) : WIDTH_MODEL;
 }
 
-bool activation_width_of(const struct model_config *c, const char *name, enum activation_width *width)
+bool activation_width_of(const struct model_config *config, const char *name, enum activation_width *width)
 {
-    const struct program *p = program_of(c);
+    const struct program *p = program_of(config);
     const struct node *table = p ? table_of(p, name) : NULL;
     if (table) *width = width_in(table, name);
     return table != NULL;
@@ -44,98 +44,99 @@ bool activation_width_of(const struct model_config *c, const char *name, enum ac
 
 struct words { char *out; size_t size, used; };
 
-static void say(struct words *w, const char *format, const char *name)
+static void probe_say(struct words *words, const char *format, const char *name)
 {
-    const int n = snprintf(w->out + w->used, w->size - w->used, format, name);
-    if (n > 0) w->used += (size_t)n < w->size - w->used ? (size_t)n : w->size - w->used - 1;
+    const int n = snprintf(words->out + words->used, words->size - words->used, format, name);
+    if (n > 0) words->used += (size_t)n < words->size - words->used ? (size_t)n : words->size - words->used - 1;
 }
 
 /* Describe a node: its operation, and its parameters' full name, or without parameters its output. */
-static void say_node(struct words *w, const struct model_config *c, const struct node *n, int layer)
+static void say_node(struct words *words, const struct model_config *config, const struct node *node, int layer)
 {
     char name[PARAM_NAME] = "", prefix[32] = "";
-    const bool inside = layer >= 0 && layer < c->L;
-    const struct layer_names names = program_names(c, layer);
-    const int weight = program_weight(c, n, &names);
-    if (inside) snprintf(prefix, sizeof prefix, program_of(c)->block_prefix, layer);
-    if (weight >= 0) snprintf(name, sizeof name, "%s", model_param(c, weight).name);
-    else snprintf(name, sizeof name, "%s%s", prefix, n->out ? n->out : "");
+    const bool inside = layer >= 0 && layer < config->L;
+    const struct layer_names names = program_names(config, layer);
+    const int weight = program_weight(config, node, &names);
+    if (inside) snprintf(prefix, sizeof prefix, program_of(config)->block_prefix, layer);
+    if (weight >= 0) snprintf(name, sizeof name, "%s", model_param(config, weight).name);
+    else snprintf(name, sizeof name, "%s%s", prefix, node->out ? node->out : "");
     char *suffix = strstr(name, ".weight");
     if (suffix) *suffix = 0;
-    say(w,
-        n->role == ROLE_HEAD                      ? "the output matrix"
-        : n->op == OP_NORM && c->norm == NORM_RMS ? "the rmsnorm %s"
-                                                  : operation_info(n->op)->words,
-        name);
+    probe_say(words,
+              node->role == ROLE_HEAD                      ? "the output matrix"
+              : node->op == OP_NORM && config->norm == NORM_RMS ? "the rmsnorm %s"
+                                                  : operation_info(node->op)->words,
+              name);
 }
 
 /* The node whose result a name is: past a node that does nothing in this model, the one before it. */
-static const struct node *running_maker(const struct node *table, const struct model_config *c, const char *name)
+static const struct node *running_maker(const struct node *table, const struct model_config *config, const char *name)
 {
     const struct node *maker = maker_of(table, name);
-    while (maker && node_does_nothing(c, maker) && maker_of(table, maker->in[0])) maker = maker_of(table, maker->in[0]);
+    while (maker && node_does_nothing(config, maker) && maker_of(table, maker->in[0]))
+        maker = maker_of(table, maker->in[0]);
     return maker;
 }
 
-static bool reads(const struct node *n, const char *name)
+static bool probe_reads(const struct node *node, const char *name)
 {
-    for (int k = 0; k < NODE_INPUTS && n->in[k]; k++)
-        if (strcmp(n->in[k], name) == 0) return true;
+    for (int k = 0; k < NODE_INPUTS && node->in[k]; k++)
+        if (strcmp(node->in[k], name) == 0) return true;
     return false;
 }
 
 /* List the readers from the last to the first, the order in which backward adds their gradients.  For a node that
  * passes its gradient on, name the gradient of its output; for one that does nothing, its readers. */
-static void say_readers(struct words *w, const struct model_config *c, const struct node *table, const char *name,
-                        int layer)
+static void say_readers(struct words *words, const struct model_config *config, const struct node *table,
+                        const char *name, int layer)
 {
     int count = 0;
     while (table[count].op != OP_END) count++;
     for (int i = count - 1; i >= 0; i--) {
         const struct node *n = &table[i];
-        if (!reads(n, name)) continue;
-        if (node_does_nothing(c, n)) {
-            say_readers(w, c, table, n->out, layer);
+        if (!probe_reads(n, name)) continue;
+        if (node_does_nothing(config, n)) {
+            say_readers(words, config, table, n->out, layer);
             continue;
         }
-        say(w, w->used ? ", added to %s" : "%s",
-            operation_info(n->op)->passes_on ? "the gradient of " : "the backward pass of ");
-        say_node(w, c, n, layer);
-        if (operation_info(n->op)->has_weight_pass) say(w, "%s", " for its input");
+        probe_say(words, words->used ? ", added to %s" : "%s",
+                  operation_info(n->op)->passes_on ? "the gradient of " : "the backward pass of ");
+        say_node(words, config, n, layer);
+        if (operation_info(n->op)->has_weight_pass) probe_say(words, "%s", " for its input");
     }
 }
 
-void activation_made_by(char *out, size_t size, const struct model_config *c, const char *name, int layer,
+void activation_made_by(char *out, size_t size, const struct model_config *config, const char *name, int layer,
                         bool gradient)
 {
-    const struct program *p = program_of(c);
-    const struct node *table = p ? program_part(p, c, layer) : NULL;
+    const struct program *p = program_of(config);
+    const struct node *table = p ? program_part(p, config, layer) : NULL;
     struct words w = { out, size, 0 };
     out[0] = 0;
     if (table == NULL || !shows(table, name)) return;
     const struct node *last = table;
     while (last[1].op != OP_END) last++;
-    if (!gradient) say_node(&w, c, running_maker(table, c, name), layer);
-    else if (last->out && running_maker(table, c, name) == running_maker(table, c, last->out))
-        say_readers(&w, c, program_part(p, c, layer + 1), "in", layer + 1);
-    else say_readers(&w, c, table, name, layer);
+    if (!gradient) say_node(&w, config, running_maker(table, config, name), layer);
+    else if (last->out && running_maker(table, config, name) == running_maker(table, config, last->out))
+        say_readers(&w, config, program_part(p, config, layer + 1), "in", layer + 1);
+    else say_readers(&w, config, table, name, layer);
 }
 
 /* ---- each device's part ------------------------------------------------------------------------------------------ */
 
-int plan_stage_of(const struct plan *p, const char *name, int layer, bool gradient)
+int plan_stage_of(const struct plan *plan, const char *name, int layer, bool gradient)
 {
     const int l = layer + (gradient && strcmp(name, "out") == 0);
     int stage = 0;
-    while (stage + 1 < p->stages && plan_first_layer(p, stage + 1) <= l) stage++;
+    while (stage + 1 < plan->stages && plan_first_layer(plan, stage + 1) <= l) stage++;
     return stage;
 }
 
 /* Keys, then values. */
-static void add_keys(struct intervals *s, const struct model_config *c, struct heads h)
+static void add_keys(struct intervals *intervals, const struct model_config *config, struct heads heads)
 {
-    intervals_add(s, heads_columns(c, interval_moved(h.keys, c->H)));
-    intervals_add(s, heads_columns(c, interval_moved(h.keys, c->H + c->K)));
+    intervals_add(intervals, heads_columns(config, interval_moved(heads.keys, config->H)));
+    intervals_add(intervals, heads_columns(config, interval_moved(heads.keys, config->H + config->K)));
 }
 
 struct intervals activation_columns(const struct tensor_parallel *tp, enum activation_width width, bool gradient)
@@ -184,23 +185,23 @@ struct intervals activation_columns(const struct tensor_parallel *tp, enum activ
     return s;
 }
 
-int64_t plan_columns(const struct plan *p, int rank, enum activation_width width)
+int64_t plan_columns(const struct plan *plan, int rank, enum activation_width width)
 {
-    const struct tensor_parallel tp = plan_tensor_share(p, rank);
+    const struct tensor_parallel tp = plan_tensor_share(plan, rank);
     struct intervals columns = activation_columns(&tp, width, false);
     const int64_t total = intervals_total(&columns);
     intervals_free(&columns);
     return total;
 }
 
-struct part plan_part(const struct plan *p, int rank, enum activation_width width, int64_t cols, int micro,
+struct part plan_part(const struct plan *plan, int rank, enum activation_width width, int64_t cols, int micro,
                       bool gradient)
 {
-    const struct tensor_parallel tp = plan_tensor_share(p, rank);
+    const struct tensor_parallel tp = plan_tensor_share(plan, rank);
     const bool tokens = width_of_tokens(width);
-    struct part part = { .dim = { (tokens ? 1 : STREAMS(&p->model)) * p->B * p->S, cols },
+    struct part part = { .dim = { (tokens ? 1 : STREAMS(&plan->model)) * plan->B * plan->S, cols },
                          .cols = activation_columns(&tp, width, gradient) };
-    struct intervals rows = tokens ? plan_loss_rows(p, rank, micro) : plan_rows(p, rank, micro);
+    struct intervals rows = tokens ? plan_loss_rows(plan, rank, micro) : plan_rows(plan, rank, micro);
     intervals_add_part(&part.rows, &rows, tensor_rows_at(&tp, place_of_width(width), intervals_total(&rows)));
     if (intervals_lost(&rows)) part.rows.room = -1;
     intervals_free(&rows);

@@ -18,62 +18,63 @@ static const struct program *const programs[FAMILY_COUNT] = {
     [FAMILY_QWEN3_MOE] = &program_qwen3_moe, [FAMILY_GEMMA] = &program_gemma,
 };
 
-const struct program *program_of(const struct model_config *c)
+const struct program *program_of(const struct model_config *config)
 {
-    if (LATENT(c)) return c->latent.q ? &program_deepseek : &program_deepseek_plain;
-    if (c->mixture.shared > 0) return c->mixture.shared_gate ? &program_mixtral_gated : &program_mixtral_shared;
-    const enum model_family f = model_family(c);
-    if (f == FAMILY_GEMMA2) return c->logit_cap > 0 ? &program_gemma2_capped : &program_gemma2;
-    if (f == FAMILY_GEMMA3) return c->logit_cap > 0 ? &program_gemma3_capped : &program_gemma3;
+    if (LATENT(config)) return config->latent.q ? &program_deepseek : &program_deepseek_plain;
+    if (config->mixture.shared > 0)
+        return config->mixture.shared_gate ? &program_mixtral_gated : &program_mixtral_shared;
+    const enum model_family f = model_family(config);
+    if (f == FAMILY_GEMMA2) return config->logit_cap > 0 ? &program_gemma2_capped : &program_gemma2;
+    if (f == FAMILY_GEMMA3) return config->logit_cap > 0 ? &program_gemma3_capped : &program_gemma3;
     return programs[f];
 }
 
-const struct node *program_part(const struct program *p, const struct model_config *c, int layer)
+const struct node *program_part(const struct program *program, const struct model_config *config, int layer)
 {
-    if (layer < 0) return p->embedding;
-    if (layer == c->L) return p->loss;
-    return layer_mlp(c, layer) == c->mlp ? p->block : p->dense_block;
+    if (layer < 0) return program->embedding;
+    if (layer == config->L) return program->loss;
+    return layer_mlp(config, layer) == config->mlp ? program->block : program->dense_block;
 }
 
-double node_drops(const struct model_config *c, const struct node *n)
+double node_drops(const struct model_config *config, const struct node *node)
 {
-    if (n->op != OP_DROPOUT) return 0;
-    return strcmp(n->place, "embedding") == 0 ? c->dropout_embedding : c->dropout_residual;
+    if (node->op != OP_DROPOUT) return 0;
+    return strcmp(node->place, "embedding") == 0 ? config->dropout_embedding : config->dropout_residual;
 }
 
-bool node_does_nothing(const struct model_config *c, const struct node *n)
+bool node_does_nothing(const struct model_config *config, const struct node *node)
 {
-    return n->op == OP_DROPOUT && node_drops(c, n) == 0;
+    return node->op == OP_DROPOUT && node_drops(config, node) == 0;
 }
 
 /* Experts' matrices, the last of a block, belong to no node. */
-struct layer_names program_names(const struct model_config *c, int layer)
+struct layer_names program_names(const struct model_config *config, int layer)
 {
-    struct layer_names names = { .first = param_of_layer(c, layer) };
-    const int end = param_of_layer(c, layer + 1);
-    if (layer >= 0 && layer < c->L)
-        snprintf(names.prefix, sizeof names.prefix, program_of(c)->block_prefix, layer);
+    struct layer_names names = { .first = param_of_layer(config, layer) };
+    const int end = param_of_layer(config, layer + 1);
+    if (layer >= 0 && layer < config->L)
+        snprintf(names.prefix, sizeof names.prefix, program_of(config)->block_prefix, layer);
     while (names.count < BLOCK_PARAMS && names.first + names.count < end) {
-        const struct param_spec s = model_param(c, names.first + names.count);
+        const struct param_spec s = model_param(config, names.first + names.count);
         if (s.expert >= 0) break;
         memcpy(names.name[names.count++], s.name, sizeof s.name);
     }
     return names;
 }
 
-static int find(const struct layer_names *names, const struct node *n, const char *suffix)
+static int program_find(const struct layer_names *names, const struct node *node, const char *suffix)
 {
     char name[PARAM_NAME];
-    if (n->param == NULL) return -1;
-    snprintf(name, sizeof name, "%s%s.%s", names->prefix, n->param, suffix);
+    if (node->param == NULL) return -1;
+    snprintf(name, sizeof name, "%s%s.%s", names->prefix, node->param, suffix);
     for (int i = 0; i < names->count; i++)
         if (strcmp(names->name[i], name) == 0) return names->first + i;
     return -1;
 }
 
-int program_weight(const struct model_config *c, const struct node *n, const struct layer_names *names)
+int program_weight(const struct model_config *config, const struct node *node, const struct layer_names *names)
 {
-    return n->role == ROLE_HEAD && n->param ? param_head(c) : find(names, n, "weight");
+    return node->role == ROLE_HEAD && node->param ? param_head(config) : program_find(names, node, "weight");
 }
 
-int program_bias(const struct node *n, const struct layer_names *names) { return find(names, n, "bias"); }
+int program_bias(const struct node *node, const struct layer_names *names) { return program_find(names, node, "bias"); }

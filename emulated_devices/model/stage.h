@@ -129,9 +129,9 @@ struct tensor stage_gradient(const struct stage *, int index);
 struct tensor *stage_buffer(struct microbatch *, const struct model_part *, int buffer);
 
 /** Rows of a microbatch in an activation of this width, before tensor parallelism cuts them. */
-static inline int64_t stage_rows(const struct stage *s, const struct microbatch *m, enum activation_width w)
+static inline int64_t stage_rows(const struct stage *stage, const struct microbatch *micro, enum activation_width width)
 {
-    return width_of_tokens(w) ? stream_tokens(&s->seams->cp, m->N) : m->N;
+    return width_of_tokens(width) ? stream_tokens(&stage->seams->cp, micro->N) : micro->N;
 }
 
 /** The name of a part's input: the output of the part before. */
@@ -163,16 +163,16 @@ struct stage_note stage_note(const struct stage *, int micro, bool gradient);
  *  weights or gradients allocated for the current pass.  `together` is a lower bound of the peak of all three.
  *  A received input must have been added before forward. */
 struct held { uint64_t now, peak, buffers, made, together; };
-static inline void held_note(struct held *h)
+static inline void held_note(struct held *held)
 {
-    const uint64_t all = h->now + h->buffers + h->made;
-    if (h->now > h->peak) h->peak = h->now;
-    if (all > h->together) h->together = all;
+    const uint64_t all = held->now + held->buffers + held->made;
+    if (held->now > held->peak) held->peak = held->now;
+    if (all > held->together) held->together = all;
 }
-static inline void held_more(struct held *h, uint64_t bytes)
+static inline void held_more(struct held *held, uint64_t bytes)
 {
-    h->now += bytes;
-    held_note(h);
+    held->now += bytes;
+    held_note(held);
 }
 void stage_forward_held(const struct stage *, int micro, struct held *);
 void stage_backward_held(const struct stage *, int micro, bool input, bool weight, struct held *);

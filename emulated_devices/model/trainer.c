@@ -9,39 +9,40 @@
 /* ---- an optimizer step, at the end of a step or inside it -------------------------------------------------------- */
 
 /* Reduce the gradients of this device's microbatches to those of the whole batch. */
-static enum error_code reduce(struct trainer *t, struct error *err)
+static enum error_code trainer_reduce(struct trainer *trainer, struct error *err)
 {
-    t->device->arena.doing = (struct doing){ .pass = "reduction of gradients", .micro = -1 };
-    const enum error_code e = data_finish_gradients(&t->data, err);
-    return e ? e : trainer_reduce_shared(t, err);
+    trainer->device->arena.doing = (struct doing){ .pass = "reduction of gradients", .micro = -1 };
+    const enum error_code e = data_finish_gradients(&trainer->data, err);
+    return e ? e : trainer_reduce_shared(trainer, err);
 }
 
-static enum error_code update(struct trainer *t, double gradient_scale, struct error *err)
+static enum error_code model_trainer_update(struct trainer *trainer, double gradient_scale, struct error *err)
 {
     /* The number of the optimizer step: skipped steps do not count in bias corrections. */
-    const int64_t at = t->step * t->plan.updates + ++t->updated - t->skipped;
-    t->device->arena.doing = (struct doing){ .pass = "optimizer step", .micro = -1 };
-    return data_step(&t->data, at, gradient_scale, err);
+    const int64_t at = trainer->step * trainer->plan.updates + ++trainer->updated - trainer->skipped;
+    trainer->device->arena.doing = (struct doing){ .pass = "optimizer step", .micro = -1 };
+    return data_step(&trainer->data, at, gradient_scale, err);
 }
 
 /* Take an optimizer step inside the training step.  trainer_update takes the last one, with the norm. */
-static enum error_code update_in_stream(struct trainer *t, int micro, struct error *err)
+static enum error_code update_in_stream(struct trainer *trainer, int micro, struct error *err)
 {
     /* The last one follows the list, when norm and loss are known. */
-    if (micro == t->plan.micros - 1) return OK;
-    enum error_code e = reduce(t, err);
-    return e ? e : update(t, 1, err);
+    if (micro == trainer->plan.micros - 1) return OK;
+    enum error_code e = trainer_reduce(trainer, err);
+    return e ? e : model_trainer_update(trainer, 1, err);
 }
 
-static enum error_code pass(struct trainer *t, enum action_kind kind, struct stage *s, int micro, struct error *err)
+static enum error_code model_trainer_pass(struct trainer *trainer, enum action_kind kind, struct stage *stage,
+                                          int micro, struct error *err)
 {
     /* The loss is divided by the labels of its own optimizer step. */
-    s->counted = t->counted[batch_of(t, micro)];
-    if (kind == FORWARD) return stage_forward(s, micro, err);
-    return stage_backward(s, micro, kind != BACKWARD_WEIGHT, kind != BACKWARD_INPUT, err);
+    stage->counted = trainer->counted[batch_of(trainer, micro)];
+    if (kind == FORWARD) return stage_forward(stage, micro, err);
+    return stage_backward(stage, micro, kind != BACKWARD_WEIGHT, kind != BACKWARD_INPUT, err);
 }
 
-static enum error_code compute(void *context, enum action_kind kind, int chunk, int micro, struct error *err)
+static enum error_code trainer_compute(void *context, enum action_kind kind, int chunk, int micro, struct error *err)
 {
     static const char *const name[] = { [FORWARD] = "forward", [BACKWARD] = "backward",
                                         [BACKWARD_INPUT] = "backward for inputs",
@@ -50,7 +51,7 @@ static enum error_code compute(void *context, enum action_kind kind, int chunk, 
     struct doing *const doing = &t->device->arena.doing;
     if (kind == UPDATE) return update_in_stream(t, micro, err);
     *doing = (struct doing){ .pass = name[kind], .micro = micro };
-    const enum error_code e = pass(t, kind, &t->stage[chunk], micro, err);
+    const enum error_code e = model_trainer_pass(t, kind, &t->stage[chunk], micro, err);
     /* Memory that is allocated from here on belongs to no pass. */
     *doing = (struct doing){ .pass = "messages after the passes", .micro = micro };
     return e;
@@ -67,7 +68,7 @@ PLACE(take_output)
 PLACE(take_input_gradient)
 #undef PLACE
 
-static struct stage_note note(void *context, int chunk, int micro, bool gradient)
+static struct stage_note trainer_note(void *context, int chunk, int micro, bool gradient)
 {
     return stage_note(&((struct trainer *)context)->stage[chunk], micro, gradient);
 }
@@ -75,123 +76,128 @@ static struct stage_note note(void *context, int chunk, int micro, bool gradient
 static enum error_code backward_begins(void *context, struct error *err) { return routers_share(context, err); }
 
 static const struct stage_operations stage_operations = {
-    .compute = compute, .input = input, .output_gradient = output_gradient, .take_output = take_output,
-    .take_input_gradient = take_input_gradient, .note = note, .backward_begins = backward_begins,
+    .compute = trainer_compute, .input = input, .output_gradient = output_gradient, .take_output = take_output,
+    .take_input_gradient = take_input_gradient, .note = trainer_note, .backward_begins = backward_begins,
 };
 
 /* ---- a step, its two halves -------------------------------------------------------------------------------------- */
 
-enum error_code trainer_pass(struct trainer *t, double *loss, struct error *err)
+enum error_code trainer_pass(struct trainer *trainer, double *loss, struct error *err)
 {
-    for (int c = 0; c < t->plan.chunks; c++) t->stage[c].loss = 0;
-    const enum error_code e = schedule_execute(&t->schedule, &t->pp, &stage_operations, t, t->times, err);
+    for (int c = 0; c < trainer->plan.chunks; c++) trainer->stage[c].loss = 0;
+    const enum error_code e = schedule_execute(&trainer->schedule, &trainer->pp, &stage_operations, trainer,
+                                               trainer->times, err);
     *loss = 0;
-    for (int c = 0; c < t->plan.chunks; c++)
-        if (t->stage[c].last) *loss += t->stage[c].loss;
+    for (int c = 0; c < trainer->plan.chunks; c++)
+        if (trainer->stage[c].last) *loss += trainer->stage[c].loss;
     return e;
 }
 
 /* Reduce loss and norm, a few numbers.  Of the devices of a tp group with the same tokens, one contributes the
  * loss. */
-static enum error_code share_result(struct trainer *t, double loss, struct step_result *out, struct error *err)
+static enum error_code share_result(struct trainer *trainer, double loss, struct step_result *out, struct error *err)
 {
     double number[RESULT_NUMBERS] = { loss }, routers = 0;
     struct replica_sums sums;
     struct exact_sum squares;
     /* number = loss, then the limbs of an exact sum of squares: the norm does not depend on the order of devices. */
-    data_norm_part(&t->data, &squares);
+    data_norm_part(&trainer->data, &squares);
     exact_to_numbers(&squares, number + 1);
-    enum error_code e = result_reduce(t, number, RESULT_NUMBERS, SUM, err);
+    enum error_code e = result_reduce(trainer, number, RESULT_NUMBERS, SUM, err);
     exact_from_numbers(&squares, number + 1);
     sums = (struct replica_sums){ number[0], exact_value(&squares), INFINITY };
-    out->loss_scale = t->loss_scale.scale;
+    out->loss_scale = trainer->loss_scale.scale;
     /* Gradients have the loss scale as a factor; the norm does not. */
-    t->norm = sqrt(sums.squares) / out->loss_scale;
-    if (!e) e = routers_loss(t, &routers, err);
-    if (t->routers.lost) sums.lost = *t->routers.lost;
-    if (t->data.shards.apart) sums.loss += routers * (double)trainer_replica_labels(t), routers = 0;
+    trainer->norm = sqrt(sums.squares) / out->loss_scale;
+    if (!e) e = routers_loss(trainer, &routers, err);
+    if (trainer->routers.lost) sums.lost = *trainer->routers.lost;
+    if (trainer->data.shards.apart) sums.loss += routers * (double)trainer_replica_labels(trainer), routers = 0;
     /* Replicas that train apart have a norm and a loss each; here they are combined for the report. */
-    if (!e && t->data.shards.apart) e = apart_share(t, &sums, err);
-    routers_name_lost(t, sums.lost, out);
-    out->loss = sums.loss / (double)(t->labels ? t->labels : 1) + routers;
+    if (!e && trainer->data.shards.apart) e = apart_share(trainer, &sums, err);
+    routers_name_lost(trainer, sums.lost, out);
+    out->loss = sums.loss / (double)(trainer->labels ? trainer->labels : 1) + routers;
     out->norm = sqrt(sums.squares) / out->loss_scale;
     return e;
 }
 
-static enum error_code gradients(struct trainer *t, struct step_result *out, struct error *err)
+static enum error_code gradients(struct trainer *trainer, struct step_result *out, struct error *err)
 {
     double loss = 0;
-    enum error_code e = encoders_forward(t, err);
-    if (!e) e = trainer_pass(t, &loss, err);
-    if (!e) e = encoders_backward(t, err);
-    if (!e) e = reduce(t, err);
-    if (!e) e = share_result(t, loss, out, err);
+    enum error_code e = encoders_forward(trainer, err);
+    if (!e) e = trainer_pass(trainer, &loss, err);
+    if (!e) e = encoders_backward(trainer, err);
+    if (!e) e = trainer_reduce(trainer, err);
+    if (!e) e = share_result(trainer, loss, out, err);
     return e;
 }
 
-static enum error_code only_loss(struct trainer *t, struct step_result *out, struct error *err)
+static enum error_code only_loss(struct trainer *trainer, struct step_result *out, struct error *err)
 {
     double loss = 0;
-    enum error_code e = encoders_forward(t, err);
-    if (!e) e = trainer_pass(t, &loss, err);
-    return e ? e : share_result(t, loss, out, err);
+    enum error_code e = encoders_forward(trainer, err);
+    if (!e) e = trainer_pass(trainer, &loss, err);
+    return e ? e : share_result(trainer, loss, out, err);
 }
 
 /* Messages of a step are waited for in it. */
-static void end_messages(struct trainer *t, const char *part)
+static void end_messages(struct trainer *trainer, const char *part)
 {
     char when[80];
-    snprintf(when, sizeof when, "at the end of %sstep %lld", part, (long long)t->step + 1);
-    messages_have_ended(t->comm, when);
+    snprintf(when, sizeof when, "at the end of %sstep %lld", part, (long long)trainer->step + 1);
+    messages_have_ended(trainer->comm, when);
 }
 
-enum error_code trainer_gradients(struct trainer *t, struct step_result *out, struct error *err)
+enum error_code trainer_gradients(struct trainer *trainer, struct step_result *out, struct error *err)
 {
-    enum error_code e = trainer_take_batch(t, err);
-    if (!e) e = draws(t) ? zeroth_losses(t, out, err) : infers(t) ? only_loss(t, out, err) : gradients(t, out, err);
+    enum error_code e = trainer_take_batch(trainer, err);
+    if (!e) e = draws(trainer) ? zeroth_losses(trainer, out, err) : infers(trainer) ? only_loss(trainer, out, err)
+        : gradients(trainer, out, err);
     /* Inside a step devices cannot agree on an error: others wait for messages. */
-    if (e) comm_give_up(t->comm, err);
-    end_messages(t, "the passes of ");
-    if (plan_cuts_experts(&t->plan)) trainer_note_held(t);      /* now the routings are known */
+    if (e) comm_give_up(trainer->comm, err);
+    end_messages(trainer, "the passes of ");
+    if (plan_cuts_experts(&trainer->plan)) trainer_note_held(trainer);      /* now the routings are known */
     return OK;
 }
 
 /* Each device checks its own budget; then all agree on one message.  The memory needed is known only after a whole
  * step. */
-static enum error_code check_budget(struct trainer *t, struct error *err)
+static enum error_code check_budget(struct trainer *trainer, struct error *err)
 {
-    const struct arena *a = &t->device->arena;
+    const struct arena *a = &trainer->device->arena;
     char where[64];
     enum error_code e = OK;
     if (arena_over(a))
-        e = fail(err, ERR_MEMORY, "device %d (%s) needs %s of memory; its budget is %s", t->comm->rank,
-                 mesh_describe(&t->plan.mesh, t->comm->rank, where, sizeof where), size_format(a->peak.total).text,
+        e = fail(err, ERR_MEMORY, "device %d (%s) needs %s of memory; its budget is %s", trainer->comm->rank,
+                 mesh_describe(&trainer->plan.mesh, trainer->comm->rank, where, sizeof where),
+                     size_format(a->peak.total).text,
                  memory_format(a->budget).text);
-    return comm_agree(t->comm, e, err);
+    return comm_agree(trainer->comm, e, err);
 }
 
-enum error_code trainer_update(struct trainer *t, struct step_result *out, struct error *err)
+enum error_code trainer_update(struct trainer *trainer, struct step_result *out, struct error *err)
 {
     enum error_code e = OK;
-    if (infers(t)) {
-        t->step++;
-        return check_budget(t, err);
+    if (infers(trainer)) {
+        trainer->step++;
+        return check_budget(trainer, err);
     }
     /* Every device has the same norm, so all skip the step or none does. */
-    out->skipped = !loss_scale_update(&t->loss_scale, !isfinite(out->norm));
-    if (t->loss_scale.exhausted)
+    out->skipped = !loss_scale_update(&trainer->loss_scale, !isfinite(out->norm));
+    if (trainer->loss_scale.exhausted)
         e = fail(err, ERR_DIVERGED, "step %lld: gradients overflow at loss scale %g, the least that --as %s allows",
-                 (long long)t->step + 1, t->loss_scale.scale, t->plan.hyper.as.text);
-    if (e) return comm_agree(t->comm, e, err);
+                 (long long)trainer->step + 1, trainer->loss_scale.scale, trainer->plan.hyper.as.text);
+    if (e) return comm_agree(trainer->comm, e, err);
     if (out->skipped) {
-        data_skip_step(&t->data);
-        t->skipped++;
-    } else e = update(t, draws(t) ? out->slope : clip_scale(&t->plan.hyper, t->norm) / out->loss_scale, err);
-    if (!out->skipped) routers_update(t), encoders_update(t, clip_scale(&t->plan.hyper, t->norm));
-    if (t->seams.ep.scheme->step) t->seams.ep.scheme->step(&t->seams.ep);
-    if (e) comm_give_up(t->comm, err);
-    end_messages(t, "");
-    t->step++;
-    out->lr = learning_rate(&t->plan.hyper, t->step * t->plan.updates - t->skipped);
-    return check_budget(t, err);
+        data_skip_step(&trainer->data);
+        trainer->skipped++;
+    } else e = model_trainer_update(trainer, draws(trainer) ? out->slope
+                                    : clip_scale(&trainer->plan.hyper, trainer->norm) / out->loss_scale, err);
+    if (!out->skipped) routers_update(trainer), encoders_update(trainer,
+                                                                clip_scale(&trainer->plan.hyper, trainer->norm));
+    if (trainer->seams.ep.scheme->step) trainer->seams.ep.scheme->step(&trainer->seams.ep);
+    if (e) comm_give_up(trainer->comm, err);
+    end_messages(trainer, "");
+    trainer->step++;
+    out->lr = learning_rate(&trainer->plan.hyper, trainer->step * trainer->plan.updates - trainer->skipped);
+    return check_budget(trainer, err);
 }

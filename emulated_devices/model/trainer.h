@@ -72,9 +72,9 @@ struct step_result {
 };
 
 /** A parameter of the model's list, also one of which this device has no piece. */
-static inline struct param_spec trainer_spec(const struct trainer *t, int index)
+static inline struct param_spec trainer_spec(const struct trainer *trainer, int index)
 {
-    return model_param(&t->plan.model, index);
+    return model_param(&trainer->plan.model, index);
 }
 
 /**

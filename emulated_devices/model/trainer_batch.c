@@ -6,37 +6,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-void trainer_note_held(struct trainer *t)
+void trainer_note_held(struct trainer *trainer)
 {
-    const struct held h = trainer_activations(t);
-    t->held = (struct held){ .peak = larger(t->held.peak, h.peak), .together = larger(t->held.together, h.together) };
+    const struct held h = trainer_activations(trainer);
+    trainer->held = (struct held){ .peak = larger(trainer->held.peak, h.peak),
+                                  .together = larger(trainer->held.together, h.together) };
 }
 
-enum error_code trainer_cut_step(struct trainer *t, int64_t step, struct error *err)
+enum error_code trainer_cut_step(struct trainer *trainer, int64_t step, struct error *err)
 {
     enum error_code e = OK;
-    plan_take_step(&t->plan, step);
-    for (int c = 0; c < t->plan.chunks && !e; c++) e = stage_cut(&t->stage[c], err);
-    if (!e) trainer_note_held(t);
+    plan_take_step(&trainer->plan, step);
+    for (int c = 0; c < trainer->plan.chunks && !e; c++) e = stage_cut(&trainer->stage[c], err);
+    if (!e) trainer_note_held(trainer);
     return e;
 }
 
-enum error_code trainer_agree_on_plans(struct trainer *t, enum error_code e, struct error *err)
+enum error_code trainer_agree_on_plans(struct trainer *trainer, enum error_code e, struct error *err)
 {
     struct error differs;
     struct sha256 sum = sha256_begin();
-    if (t->seams.cp.scheme->plan == NULL) return e;
-    for (int i = 0; i < t->plan.micros; i++)
-        sha256_add(&sum, &t->stage[0].micro[i].plan.digest, sizeof t->stage[0].micro[i].plan.digest);
+    if (trainer->seams.cp.scheme->plan == NULL) return e;
+    for (int i = 0; i < trainer->plan.micros; i++)
+        sha256_add(&sum, &trainer->stage[0].micro[i].plan.digest, sizeof trainer->stage[0].micro[i].plan.digest);
     const struct sha256_text own = sha256_end(&sum);
     /* Plans are made by each member alone: digests must be equal before a message is sent. */
-    const enum error_code same = group_same(&t->cp, own.text, sizeof own.text - 1, "the plan of tokens", &differs);
+    const enum error_code same = group_same(&trainer->cp, own.text, sizeof own.text - 1,
+                                            "the plan of tokens", &differs);
     if (!e && same) e = fail(err, same, "%s", differs.text);
-    return comm_agree(t->comm, e, err);
+    return comm_agree(trainer->comm, e, err);
 }
 
 /* Count the labels of some sequences that are not ignored; without labels, all count. */
-static int64_t count(const int32_t *labels, struct interval sequences, int64_t S)
+static int64_t trainer_batch_count(const int32_t *labels, struct interval sequences, int64_t S)
 {
     const int64_t first = sequences.first * S, end = interval_end(sequences) * S;
     int64_t n = labels ? 0 : end - first;
@@ -45,22 +47,22 @@ static int64_t count(const int32_t *labels, struct interval sequences, int64_t S
 }
 
 /* Count the labels that are not ignored: of the whole batch, and of the replica's sequences for each optimizer step. */
-static void count_labels(struct trainer *t, const int32_t *labels)
+static void count_labels(struct trainer *trainer, const int32_t *labels)
 {
-    const struct plan *p = &t->plan;
-    const struct interval own = plan_replica_copies(p, plan_replica_of(p, t->comm->rank));
-    memset(t->counted, 0, (size_t)p->updates * sizeof *t->counted);
-    t->labels = count(labels, (struct interval){ 0, p->B }, p->S);
+    const struct plan *p = &trainer->plan;
+    const struct interval own = plan_replica_copies(p, plan_replica_of(p, trainer->comm->rank));
+    memset(trainer->counted, 0, (size_t)p->updates * sizeof *trainer->counted);
+    trainer->labels = trainer_batch_count(labels, (struct interval){ 0, p->B }, p->S);
     for (int dp = (int)own.first; dp < own.first + own.count && dp < plan_parts(p); dp++)
         for (int i = 0; i < p->micros; i++) {
-            t->counted[batch_of(t, i)] += count(labels, plan_microbatch(p, dp, i), p->S);
+            trainer->counted[batch_of(trainer, i)] += trainer_batch_count(labels, plan_microbatch(p, dp, i), p->S);
         }
 }
 
-int64_t trainer_replica_labels(const struct trainer *t)
+int64_t trainer_replica_labels(const struct trainer *trainer)
 {
     int64_t labels = 0;
-    for (int u = 0; u < t->plan.updates; u++) labels += t->counted[u];
+    for (int u = 0; u < trainer->plan.updates; u++) labels += trainer->counted[u];
     return labels;
 }
 
@@ -73,65 +75,68 @@ static void take_rows(int32_t *into, const int32_t *of, int64_t N, const struct 
 }
 
 /* Set the positions of this device's tokens in packed samples, and the mask of its sequences. */
-static enum error_code take_samples(struct microbatch *m, const int32_t *within, int64_t N, int64_t S,
+static enum error_code take_samples(struct microbatch *micro, const int32_t *within, int64_t N, int64_t S,
                                     struct error *err)
 {
-    int32_t *const position = m->positions.data;
-    take_rows(position, within, N, &m->rows);
-    for (int64_t n = 0; n < m->N; n++) position[n] = sample_position(position[n]);
-    m->pairs[0] = m->pairs[1] = -1;
-    const int64_t tokens = m->sequences.count * S, sequence = m->plan.tokens > 0 ? tokens : S;
-    return sample_mask(m->mask.data, within + m->sequences.first * S, tokens / sequence, sequence, err);
+    int32_t *const position = micro->positions.data;
+    take_rows(position, within, N, &micro->rows);
+    for (int64_t n = 0; n < micro->N; n++) position[n] = sample_position(position[n]);
+    micro->pairs[0] = micro->pairs[1] = -1;
+    const int64_t tokens = micro->sequences.count * S, sequence = micro->plan.tokens > 0 ? tokens : S;
+    return sample_mask(micro->mask.data, within + micro->sequences.first * S, tokens / sequence, sequence, err);
 }
 
 /* The batch in scratch memory: ids, labels, positions in samples with what is padding. */
-static int32_t *batch_labels(const struct trainer *t)
+static int32_t *batch_labels(const struct trainer *trainer)
 {
-    return t->scratch ? t->scratch + t->plan.B * t->plan.S : NULL;
+    return trainer->scratch ? trainer->scratch + trainer->plan.B * trainer->plan.S : NULL;
 }
-static int32_t *batch_within(const struct trainer *t)
+static int32_t *batch_within(const struct trainer *trainer)
 {
-    return t->plan.packed && t->scratch ? t->scratch + 2 * t->plan.B * t->plan.S : NULL;
+    return trainer->plan.packed && trainer->scratch ? trainer->scratch + 2 * trainer->plan.B * trainer->plan.S : NULL;
 }
 
-void trainer_read_batch(struct trainer *t)
+void trainer_read_batch(struct trainer *trainer)
 {
-    plan_take_step(&t->plan, t->step);
-    if (t->source.fill == NULL) return;
-    t->source.fill(t->source.context, t->step, 0, t->plan.B, t->scratch, batch_labels(t), batch_within(t));
-    t->plan.within = batch_within(t), t->plan.ids = t->scratch;
+    plan_take_step(&trainer->plan, trainer->step);
+    if (trainer->source.fill == NULL) return;
+    trainer->source.fill(trainer->source.context, trainer->step, 0, trainer->plan.B, trainer->scratch,
+                         batch_labels(trainer), batch_within(trainer));
+    trainer->plan.within = batch_within(trainer), trainer->plan.ids = trainer->scratch;
 }
 
 /* If the plan changes from step to step: set the sizes of this step, and add what it sends. */
-static enum error_code take_step(struct trainer *t, struct error *err)
+static enum error_code take_step(struct trainer *trainer, struct error *err)
 {
-    if (!plan_changes(&t->plan)) return OK;
-    const enum error_code cut = trainer_cut_step(t, t->step, err), e = trainer_agree_on_plans(t, cut, err);
+    if (!plan_changes(&trainer->plan)) return OK;
+    const enum error_code cut = trainer_cut_step(trainer, trainer->step, err),
+        e = trainer_agree_on_plans(trainer, cut, err);
     for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT && !e; kind++)
-        account_add(&t->begun.of[kind], trainer_cost(t, kind), 1);
-    if (!e) tier_traffic_add(&t->moved, trainer_activation_moves(t), 1);
+        account_add(&trainer->begun.of[kind], trainer_cost(trainer, kind), 1);
+    if (!e) tier_traffic_add(&trainer->moved, trainer_activation_moves(trainer), 1);
     return e;
 }
 
-enum error_code trainer_take_batch(struct trainer *t, struct error *err)
+enum error_code trainer_take_batch(struct trainer *trainer, struct error *err)
 {
-    const struct plan *p = &t->plan;
-    trainer_read_batch(t);
-    enum error_code e = take_step(t, err);
+    const struct plan *p = &trainer->plan;
+    trainer_read_batch(trainer);
+    enum error_code e = take_step(trainer, err);
     if (e) return e;
-    e = encoders_take_batch(t, t->scratch, batch_labels(t), err);
+    e = encoders_take_batch(trainer, trainer->scratch, batch_labels(trainer), err);
     if (e) return e;
-    const int32_t *const ids = t->scratch, *const labels = batch_labels(t), *const within = batch_within(t);
+    const int32_t *const ids = trainer->scratch, *const labels = batch_labels(trainer),
+        *const within = batch_within(trainer);
     const int64_t N = p->B * p->S;
-    count_labels(t, labels);
-    t->updated = 0;
-    routers_begin(t);
-    data_expect_step(&t->data, t->step * p->updates + 1 - t->skipped);
+    count_labels(trainer, labels);
+    trainer->updated = 0;
+    routers_begin(trainer);
+    data_expect_step(&trainer->data, trainer->step * p->updates + 1 - trainer->skipped);
     for (int c = 0; c < p->chunks; c++) {
-        struct stage *s = &t->stage[c];
+        struct stage *s = &trainer->stage[c];
         s->loss = 0;
-        s->loss_scale = t->loss_scale.scale;
-        s->dropout_seed = dropout_seed(p->seed, t->step);
+        s->loss_scale = trainer->loss_scale.scale;
+        s->dropout_seed = dropout_seed(p->seed, trainer->step);
         for (int i = 0; i < p->micros && !e; i++) {
             struct microbatch *m = &s->micro[i];
             /* ids [N of the microbatch] of this device's rows; labels only of rows whose losses it computes. */

@@ -20,19 +20,19 @@ static uint64_t note_message(const void *context, int micro, bool gradient)
 
 /* Walk the list of actions.  A received input is held from when its receive is posted, everything else from forward on;
  * both until the end of backward for the weights. */
-struct held trainer_activations(const struct trainer *t)
+struct held trainer_activations(const struct trainer *trainer)
 {
-    const struct schedule *s = &t->schedule;
-    const int self = t->pp.rank;
+    const struct schedule *s = &trainer->schedule;
+    const int self = trainer->pp.rank;
     struct held h = { 0 };
     struct posting posting = { 0 };
     for (int i = 0; i < s->count[self]; i++) {
         const struct action *a = &s->actions[self][i];
-        const struct stage *stage = &t->stage[a->chunk];
-        const uint64_t input = activation_message(t, a->micro);
+        const struct stage *stage = &trainer->stage[a->chunk];
+        const uint64_t input = activation_message(trainer, a->micro);
         for (int at; (at = posting_next(&posting, s, self, i)) >= 0; )
             if (s->actions[self][at].kind == RECEIVE_ACTIVATION)
-                held_more(&h, activation_message(t, s->actions[self][at].micro));
+                held_more(&h, activation_message(trainer, s->actions[self][at].micro));
         posting.open -= action_is_receive(a->kind);
         if (a->kind == FORWARD) stage_forward_held(stage, a->micro, &h);
         if (a->kind == FORWARD && place_after(s, a->micro, stage->index).device == self) held_more(&h, input);
@@ -44,133 +44,141 @@ struct held trainer_activations(const struct trainer *t)
 }
 
 /* If the plan changes, or experts' rows are known only after routing, the largest step counts. */
-static struct held activations_held(const struct trainer *t)
+static struct held activations_held(const struct trainer *trainer)
 {
-    return plan_changes(&t->plan) || plan_cuts_experts(&t->plan) ? t->held : trainer_activations(t);
+    return plan_changes(&trainer->plan) || plan_cuts_experts(&trainer->plan) ? trainer->held
+           : trainer_activations(trainer);
 }
 
-uint64_t trainer_peak(const struct trainer *t, enum arena_tag tag)
+uint64_t trainer_peak(const struct trainer *trainer, enum arena_tag tag)
 {
-    const struct model_state kept = data_peak(&t->data);
+    const struct model_state kept = data_peak(&trainer->data);
     switch (tag) {
     case PARAMETERS: return kept.weights;
     case GRADIENTS: return kept.gradients;
     case OPTIMIZER: return kept.optimizer;
-    case ACTIVATIONS: return activations_held(t).peak;
+    case ACTIVATIONS: return activations_held(trainer).peak;
     default: return 0;
     }
 }
 
-uint64_t trainer_least(const struct trainer *t)
+uint64_t trainer_least(const struct trainer *trainer)
 {
-    const struct model_state kept = data_resident(&t->data), peak = data_peak(&t->data);
+    const struct model_state kept = data_resident(&trainer->data), peak = data_peak(&trainer->data);
     const uint64_t whole = larger(peak.weights - kept.weights, peak.gradients - kept.gradients);
     /* Passes and the optimizer's step hold their buffers at different times, so the larger one counts. */
-    const uint64_t at_once = larger(activations_held(t).together, larger(whole, data_step_buffers(&t->data)));
+    const uint64_t at_once = larger(activations_held(trainer).together,
+                                    larger(whole, data_step_buffers(&trainer->data)));
     return kept.weights + kept.gradients + kept.optimizer + at_once;
 }
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 /* A unit's gradient is sent to every other place that holds the unit, and theirs are received. */
-static void enter_shared(struct ledger *l, const struct trainer *t, const struct unit *u)
+static void enter_shared(struct ledger *ledger, const struct trainer *trainer, const struct unit *unit)
 {
     int place[MESH_MOST_DEVICES];
-    const int holders = holders_of(u) > 1 ? plan_holders(&t->plan, &t->schedule, &u->parameter[0].spec, place) : 1;
-    const struct tensor g = data_own_gradient(u);
+    const int holders = holders_of(unit) > 1
+        ? plan_holders(&trainer->plan, &trainer->schedule, &unit->parameter[0].spec, place) : 1;
+    const struct tensor g = data_own_gradient(unit);
     for (int i = 0; i < holders && holders > 1; i++)
-        if (place[i] != t->pp.rank) ledger_messages(l, &t->pp, ALLREDUCE, place[i], tensor_bytes(g), 1);
-    ledger_additions(l, &t->pp, ALLREDUCE, (uint64_t)((holders - 1) * tensor_count(g)));
+        if (place[i] != trainer->pp.rank)
+            ledger_messages(ledger, &trainer->pp, ALLREDUCE, place[i], tensor_bytes(g), 1);
+    ledger_additions(ledger, &trainer->pp, ALLREDUCE, (uint64_t)((holders - 1) * tensor_count(g)));
 }
 
-static struct account pipeline_cost(const struct trainer *t)
+static struct account pipeline_cost(const struct trainer *trainer)
 {
     struct account sum = { 0 };
     struct ledger shared = { 0 };
     const struct stage_sizes sizes = { activation_message, note_message };
-    account_add(&sum, schedule_cost(&t->schedule, &t->pp, &sizes, t), plan_passes(&t->plan));
-    for (int u = 0; u < t->data.units && !forward_only(t); u++) enter_shared(&shared, t, &t->data.unit[u]);
-    account_add(&sum, shared.of[TRAFFIC_PIPELINE], t->plan.updates);
+    account_add(&sum, schedule_cost(&trainer->schedule, &trainer->pp, &sizes, trainer), plan_passes(&trainer->plan));
+    for (int u = 0; u < trainer->data.units && !forward_only(trainer); u++)
+        enter_shared(&shared, trainer, &trainer->data.unit[u]);
+    account_add(&sum, shared.of[TRAFFIC_PIPELINE], trainer->plan.updates);
     return sum;
 }
 
-static struct account result_cost(const struct trainer *t)
+static struct account result_cost(const struct trainer *trainer)
 {
-    if (draws(t)) return zeroth_cost(t);
-    struct account sum = result_reduce_cost(t, RESULT_NUMBERS, SUM);
-    account_add(&sum, routers_cost(t), 1);
+    if (draws(trainer)) return zeroth_cost(trainer);
+    struct account sum = result_reduce_cost(trainer, RESULT_NUMBERS, SUM);
+    account_add(&sum, routers_cost(trainer), 1);
     return sum;
 }
 
 /* Whether a microbatch passes through this device's stage, or through another place that holds it. */
-static bool runs_here(const struct trainer *t, int chunk, int micro)
+static bool runs_here(const struct trainer *trainer, int chunk, int micro)
 {
-    const struct place at = place_of(&t->schedule, micro, t->stage[chunk].index);
-    return at.device == t->pp.rank && at.chunk == chunk;
+    const struct place at = place_of(&trainer->schedule, micro, trainer->stage[chunk].index);
+    return at.device == trainer->pp.rank && at.chunk == chunk;
 }
 
-static struct account stages_cost(const struct trainer *t, struct account (*cost)(const struct stage *, int micro))
+static struct account stages_cost(const struct trainer *trainer,
+                                  struct account (*cost)(const struct stage *, int micro))
 {
     struct account sum = { 0 };
-    for (int c = 0; c < t->plan.chunks; c++)
-        for (int i = 0; i < t->plan.micros; i++)
-            if (runs_here(t, c, i)) account_add(&sum, cost(&t->stage[c], i), plan_passes(&t->plan));
+    for (int c = 0; c < trainer->plan.chunks; c++)
+        for (int i = 0; i < trainer->plan.micros; i++)
+            if (runs_here(trainer, c, i)) account_add(&sum, cost(&trainer->stage[c], i), plan_passes(&trainer->plan));
     return sum;
 }
 
-struct account trainer_cost(const struct trainer *t, enum traffic_kind kind)
+struct account trainer_cost(const struct trainer *trainer, enum traffic_kind kind)
 {
     switch (kind) {
-    case TRAFFIC_TENSOR:    return stages_cost(t, stage_cost);
-    case TRAFFIC_ATTENTION: return stages_cost(t, stage_attention_cost);
-    case TRAFFIC_DATA:      return data_cost(&t->data);
-    case TRAFFIC_PIPELINE:  return pipeline_cost(t);
-    case TRAFFIC_RESULT:    return result_cost(t);
+    case TRAFFIC_TENSOR:    return stages_cost(trainer, stage_cost);
+    case TRAFFIC_ATTENTION: return stages_cost(trainer, stage_attention_cost);
+    case TRAFFIC_DATA:      return data_cost(&trainer->data);
+    case TRAFFIC_PIPELINE:  return pipeline_cost(trainer);
+    case TRAFFIC_RESULT:    return result_cost(trainer);
     default:                return (struct account){ 0 };
     }
 }
 
-void trainer_predict(const struct trainer *t, int64_t steps, struct ledger *l)
+void trainer_predict(const struct trainer *trainer, int64_t steps, struct ledger *ledger)
 {
-    const int64_t skipped = t->skipped - t->skipped_before, taken = steps * t->plan.updates - skipped;
-    struct account *const data = &l->of[TRAFFIC_DATA];
-    *l = t->begun;
-    for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT && !plan_changes(&t->plan); kind++)
-        account_add(&l->of[kind], trainer_cost(t, kind), steps);
-    for (int c = 0; c < t->stages_open; c++) account_add(&l->of[TRAFFIC_EXPERTS], t->stage[c].dispatched, 1);
-    account_add(&l->of[TRAFFIC_ENCODERS], t->encoders.bridged, 1);
-    account_add(&l->of[TRAFFIC_ENCODERS], t->encoders.reduced, 1);
-    account_add(data, data_outer_cost(&t->data), outer_steps(&t->data.outer, t->step - steps, t->step));
+    const int64_t skipped = trainer->skipped - trainer->skipped_before, taken = steps * trainer->plan.updates - skipped;
+    struct account *const data = &ledger->of[TRAFFIC_DATA];
+    *ledger = trainer->begun;
+    for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT && !plan_changes(&trainer->plan); kind++)
+        account_add(&ledger->of[kind], trainer_cost(trainer, kind), steps);
+    for (int c = 0; c < trainer->stages_open; c++)
+        account_add(&ledger->of[TRAFFIC_EXPERTS], trainer->stage[c].dispatched, 1);
+    account_add(&ledger->of[TRAFFIC_ENCODERS], trainer->encoders.bridged, 1);
+    account_add(&ledger->of[TRAFFIC_ENCODERS], trainer->encoders.reduced, 1);
+    account_add(data, data_outer_cost(&trainer->data),
+                outer_steps(&trainer->data.outer, trainer->step - steps, trainer->step));
     /* A skipped step sends no new weights, so its share is taken back. */
-    account_add(data, data_renewal_cost(&t->data), -skipped);
-    account_add(data, data_saved_by_projecting(&t->data, taken, skipped), -1);
+    account_add(data, data_renewal_cost(&trainer->data), -skipped);
+    account_add(data, data_saved_by_projecting(&trainer->data, taken, skipped), -1);
 }
 
-struct tier_traffic trainer_tier_traffic_so_far(const struct trainer *t, int64_t steps)
+struct tier_traffic trainer_tier_traffic_so_far(const struct trainer *trainer, int64_t steps)
 {
-    const int64_t skipped = t->skipped - t->skipped_before;
-    struct tier_traffic sum = t->moved;
-    if (!plan_changes(&t->plan)) tier_traffic_add(&sum, trainer_activation_moves(t), (uint64_t)steps);
-    tier_traffic_add(&sum, data_tier_traffic(&t->data), (uint64_t)steps);
-    for (int c = 0; c < t->stages_open; c++) tier_traffic_add(&sum, t->stage[c].chosen, 1);
-    tier_traffic_add(&sum, data_tier_update_traffic(&t->data), (uint64_t)-skipped);
-    tier_traffic_add(&sum, data_outer_moves(&t->data),
-                     (uint64_t)outer_steps(&t->data.outer, t->step - steps, t->step));
+    const int64_t skipped = trainer->skipped - trainer->skipped_before;
+    struct tier_traffic sum = trainer->moved;
+    if (!plan_changes(&trainer->plan)) tier_traffic_add(&sum, trainer_activation_moves(trainer), (uint64_t)steps);
+    tier_traffic_add(&sum, data_tier_traffic(&trainer->data), (uint64_t)steps);
+    for (int c = 0; c < trainer->stages_open; c++) tier_traffic_add(&sum, trainer->stage[c].chosen, 1);
+    tier_traffic_add(&sum, data_tier_update_traffic(&trainer->data), (uint64_t)-skipped);
+    tier_traffic_add(&sum, data_outer_moves(&trainer->data),
+                     (uint64_t)outer_steps(&trainer->data.outer, trainer->step - steps, trainer->step));
     return sum;
 }
 
-struct tier_traffic trainer_tier_traffic_counted(const struct trainer *t)
+struct tier_traffic trainer_tier_traffic_counted(const struct trainer *trainer)
 {
-    struct tier_traffic sum = data_tier_traffic_so_far(&t->data);
-    for (int c = 0; c < t->stages_open; c++) tier_traffic_add(&sum, t->stage[c].tier.traffic, 1);
+    struct tier_traffic sum = data_tier_traffic_so_far(&trainer->data);
+    for (int c = 0; c < trainer->stages_open; c++) tier_traffic_add(&sum, trainer->stage[c].tier.traffic, 1);
     return sum;
 }
 
-struct tier_traffic trainer_activation_moves(const struct trainer *t)
+struct tier_traffic trainer_activation_moves(const struct trainer *trainer)
 {
     struct tier_traffic sum = { 0 };
-    for (int c = 0; c < t->stages_open; c++)
-        for (int i = 0; i < t->plan.micros; i++)
-            if (runs_here(t, c, i)) tier_traffic_add(&sum, away_moves(&t->stage[c], i), 1);
+    for (int c = 0; c < trainer->stages_open; c++)
+        for (int i = 0; i < trainer->plan.micros; i++)
+            if (runs_here(trainer, c, i)) tier_traffic_add(&sum, away_moves(&trainer->stage[c], i), 1);
     return sum;
 }

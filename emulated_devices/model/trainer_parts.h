@@ -7,17 +7,17 @@
 /* The numbers of a result: the loss, and the squared norm in a form whose sums are exact. */
 enum { RESULT_NUMBERS = 1 + EXACT_LIMBS };
 
-static inline bool forward_only(const struct trainer *t) { return t->plan.optimizer->forward_only; }
-static inline bool draws(const struct trainer *t) { return optimizer_draws(t->plan.optimizer); }
-static inline bool infers(const struct trainer *t) { return t->plan.optimizer->infers; }
+static inline bool forward_only(const struct trainer *trainer) { return trainer->plan.optimizer->forward_only; }
+static inline bool draws(const struct trainer *trainer) { return optimizer_draws(trainer->plan.optimizer); }
+static inline bool infers(const struct trainer *trainer) { return trainer->plan.optimizer->infers; }
 
 /* All parameters of a unit are held by the same places. */
-static inline int holders_of(const struct unit *u) { return u->count > 0 ? u->parameter[0].holders : 1; }
+static inline int holders_of(const struct unit *unit) { return unit->count > 0 ? unit->parameter[0].holders : 1; }
 
 static inline uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 /* Which of this step's optimizer steps a microbatch belongs to. */
-static inline int batch_of(const struct trainer *t, int micro) { return micro / t->schedule.update_every; }
+static inline int batch_of(const struct trainer *trainer, int micro) { return micro / trainer->schedule.update_every; }
 
 /* The labels that count in the replica's sequences of this step. */
 int64_t trainer_replica_labels(const struct trainer *);

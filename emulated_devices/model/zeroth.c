@@ -3,43 +3,45 @@
 
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
 
-static enum error_code open_group(struct group *g, const struct trainer *t, bool other_side, struct error *err)
+static enum error_code open_group(struct group *group, const struct trainer *trainer, bool other_side,
+                                  struct error *err)
 {
     int member[MESH_MOST_DEVICES];
-    const int n = plan_loss_members(&t->plan, t->comm->rank, other_side, member);
-    return group_of(g, t->comm, member, n, TRAFFIC_RESULT, 0, err);
+    const int n = plan_loss_members(&trainer->plan, trainer->comm->rank, other_side, member);
+    return group_of(group, trainer->comm, member, n, TRAFFIC_RESULT, 0, err);
 }
 
-enum error_code zeroth_open(struct trainer *t, struct error *err)
+enum error_code zeroth_open(struct trainer *trainer, struct error *err)
 {
-    const enum error_code e = open_group(&t->side, t, false, err);
-    return e ? e : open_group(&t->sides, t, true, err);
+    const enum error_code e = open_group(&trainer->side, trainer, false, err);
+    return e ? e : open_group(&trainer->sides, trainer, true, err);
 }
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
 /* Both groups sum the same two numbers; a device contributes 0 for a side that it does not compute. */
-static enum error_code share_losses(struct trainer *t, double sums[2], struct error *err)
+static enum error_code share_losses(struct trainer *trainer, double sums[2], struct error *err)
 {
-    const enum error_code e = allreduce(&t->side, sums, 2, F64, SUM, t->plan.allreduce, err);
-    return e ? e : allreduce(&t->sides, sums, 2, F64, SUM, t->plan.allreduce, err);
+    const enum error_code e = allreduce(&trainer->side, sums, 2, F64, SUM, trainer->plan.allreduce, err);
+    return e ? e : allreduce(&trainer->sides, sums, 2, F64, SUM, trainer->plan.allreduce, err);
 }
 
-enum error_code zeroth_losses(struct trainer *t, struct step_result *out, struct error *err)
+enum error_code zeroth_losses(struct trainer *trainer, struct step_result *out, struct error *err)
 {
-    const double eps = t->plan.hyper.distance;
+    const double eps = trainer->plan.hyper.distance;
     double sums[2] = { 0 };
     enum error_code e = OK;
     for (int side = 0; side < 2 && !e; side++) {
         /* Each half of the copies computes one side. */
-        if (t->plan.perturb == 2 && side != plan_side(&t->plan, mesh_coordinate(&t->plan.mesh, t->comm->rank, DP)))
+        if (trainer->plan.perturb == 2
+            && side != plan_side(&trainer->plan, mesh_coordinate(&trainer->plan.mesh, trainer->comm->rank, DP)))
             continue;
         /* Weights that are gathered from here on are w + eps z, then w - eps z. */
-        data_set_direction(&t->data, mezo_key(t->plan.seed, t->step), side == 0 ? eps : -eps);
-        e = trainer_pass(t, &sums[side], err);
+        data_set_direction(&trainer->data, mezo_key(trainer->plan.seed, trainer->step), side == 0 ? eps : -eps);
+        e = trainer_pass(trainer, &sums[side], err);
     }
-    if (!e) e = share_losses(t, sums, err);
-    const double counted = (double)(t->counted[0] ? t->counted[0] : 1);
+    if (!e) e = share_losses(trainer, sums, err);
+    const double counted = (double)(trainer->counted[0] ? trainer->counted[0] : 1);
     for (int side = 0; side < 2; side++) out->side[side] = sums[side] / counted;
     out->loss = (out->side[0] + out->side[1]) / 2;
     out->slope = mezo_slope(out->side, eps);
@@ -47,10 +49,10 @@ enum error_code zeroth_losses(struct trainer *t, struct step_result *out, struct
     return e;
 }
 
-struct account zeroth_cost(const struct trainer *t)
+struct account zeroth_cost(const struct trainer *trainer)
 {
     const struct collective losses = { .count = 2, .dtype = F64, .reduction = SUM };
-    struct account sum = group_cost(&t->side, ALLREDUCE, t->plan.allreduce, &losses);
-    account_add(&sum, group_cost(&t->sides, ALLREDUCE, t->plan.allreduce, &losses), 1);
+    struct account sum = group_cost(&trainer->side, ALLREDUCE, trainer->plan.allreduce, &losses);
+    account_add(&sum, group_cost(&trainer->sides, ALLREDUCE, trainer->plan.allreduce, &losses), 1);
     return sum;
 }

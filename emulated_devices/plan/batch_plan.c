@@ -2,61 +2,61 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const int *step_of(const struct batch_plan *b, int64_t step)
+static const int *batch_plan_step_of(const struct batch_plan *plan, int64_t step)
 {
-    return b->sequences + (step % b->steps) * b->copies * b->micros;
+    return plan->sequences + (step % plan->steps) * plan->copies * plan->micros;
 }
 
-static struct sha256_text digest_of(const struct batch_plan *b)
+static struct sha256_text digest_of(const struct batch_plan *plan)
 {
     struct sha256 h = sha256_begin();
     char text[64];
-    const int size[] = { b->steps, b->copies, b->micros };
+    const int size[] = { plan->steps, plan->copies, plan->micros };
     for (int i = 0; i < 3; i++) sha256_add(&h, text, (size_t)snprintf(text, sizeof text, "%d ", size[i]));
-    for (int64_t i = 0; i < (int64_t)b->steps * b->copies * b->micros; i++)
-        sha256_add(&h, text, (size_t)snprintf(text, sizeof text, "%d ", b->sequences[i]));
+    for (int64_t i = 0; i < (int64_t)plan->steps * plan->copies * plan->micros; i++)
+        sha256_add(&h, text, (size_t)snprintf(text, sizeof text, "%d ", plan->sequences[i]));
     return sha256_end(&h);
 }
 
-enum error_code batch_plan_make(struct batch_plan *b, int steps, int copies, int micros, int *sequences,
+enum error_code batch_plan_make(struct batch_plan *plan, int steps, int copies, int micros, int *sequences,
                                 struct error *err)
 {
-    *b = (struct batch_plan){ .steps = steps, .copies = copies, .micros = micros, .sequences = sequences };
+    *plan = (struct batch_plan){ .steps = steps, .copies = copies, .micros = micros, .sequences = sequences };
     for (int s = 0; s < steps; s++) {
-        const int64_t all = batch_plan_total(b, s);
-        if (all > b->most) b->most = all;
+        const int64_t all = batch_plan_total(plan, s);
+        if (all > plan->most) plan->most = all;
         if (all > 0) continue;
-        batch_plan_free(b);
+        batch_plan_free(plan);
         return fail(err, ERR_PLAN, "step %d has no sequences", s);
     }
-    b->digest = digest_of(b);
+    plan->digest = digest_of(plan);
     return OK;
 }
 
-void batch_plan_free(struct batch_plan *b)
+void batch_plan_free(struct batch_plan *plan)
 {
-    free(b->sequences);
-    *b = (struct batch_plan){ 0 };
+    free(plan->sequences);
+    *plan = (struct batch_plan){ 0 };
 }
 
-struct interval batch_plan_at(const struct batch_plan *b, int64_t step, int copy, int micro)
+struct interval batch_plan_at(const struct batch_plan *plan, int64_t step, int copy, int micro)
 {
-    const int *n = step_of(b, step);
-    const int own = copy * b->micros + micro;
+    const int *n = batch_plan_step_of(plan, step);
+    const int own = copy * plan->micros + micro;
     int64_t first = 0;
     for (int i = 0; i < own; i++) first += n[i];
     return (struct interval){ first, n[own] };
 }
 
-int64_t batch_plan_total(const struct batch_plan *b, int64_t step)
+int64_t batch_plan_total(const struct batch_plan *plan, int64_t step)
 {
-    const int *n = step_of(b, step);
+    const int *n = batch_plan_step_of(plan, step);
     int64_t sum = 0;
-    for (int i = 0; i < b->copies * b->micros; i++) sum += n[i];
+    for (int i = 0; i < plan->copies * plan->micros; i++) sum += n[i];
     return sum;
 }
 
-enum error_code batch_plan_agree(const struct batch_plan *b, struct comm *comm, struct error *err)
+enum error_code batch_plan_agree(const struct batch_plan *plan, struct comm *comm, struct error *err)
 {
-    return group_same(comm->everyone, b->digest.text, sizeof b->digest.text - 1, "--batches: the plan", err);
+    return group_same(comm->everyone, plan->digest.text, sizeof plan->digest.text - 1, "--batches: the plan", err);
 }

@@ -21,23 +21,24 @@ struct reader {
     struct error *err;
 };
 
-static enum error_code bad(const struct reader *r, const char *what, const char *expected)
+static enum error_code batch_plan_read_bad(const struct reader *reader, const char *what, const char *expected)
 {
-    return fail(r->err, ERR_FORMAT, "%s:%d: %s: expected %s", printable_path(r->file).text, r->line,
+    return fail(reader->err, ERR_FORMAT, "%s:%d: %s: expected %s", printable_path(reader->file).text, reader->line,
                 printable(what).text, expected);
 }
 
-static enum error_code keep(struct reader *r, struct number n)
+static enum error_code batch_plan_read_keep(struct reader *reader, struct number number)
 {
-    if (r->count == MOST_NUMBERS) return bad(r, "this line", "at most 4194304 microbatches in all");
-    if (r->count == r->room) {
-        const int room = r->room ? 2 * r->room : 64;
-        struct number *grown = realloc(r->all, (size_t)room * sizeof *grown);
-        if (grown == NULL) return fail(r->err, ERR_MEMORY, "no memory for %d microbatches of a batch plan", room);
-        r->all = grown, r->room = room;
+    if (reader->count == MOST_NUMBERS)
+        return batch_plan_read_bad(reader, "this line", "at most 4194304 microbatches in all");
+    if (reader->count == reader->room) {
+        const int room = reader->room ? 2 * reader->room : 64;
+        struct number *grown = realloc(reader->all, (size_t)room * sizeof *grown);
+        if (grown == NULL) return fail(reader->err, ERR_MEMORY, "no memory for %d microbatches of a batch plan", room);
+        reader->all = grown, reader->room = room;
     }
-    r->all[r->count++] = n;
-    if (n.micro >= r->micros) r->micros = n.micro + 1;
+    reader->all[reader->count++] = number;
+    if (number.micro >= reader->micros) reader->micros = number.micro + 1;
     return OK;
 }
 
@@ -49,97 +50,102 @@ static bool read_number(const char *word, int *n)
     return word[digits] == '\0' && *n >= 0 && *n <= MOST_SEQUENCES;
 }
 
-static enum error_code read_copy(struct reader *r, char *text, int copy)
+static enum error_code read_copy(struct reader *reader, char *text, int copy)
 {
-    struct number n = { .step = r->steps, .copy = copy };
+    struct number n = { .step = reader->steps, .copy = copy };
     bool none = false;
     enum error_code e = OK;
     char *rest, *word = strtok_r(text, blanks, &rest);
-    if (word == NULL) return bad(r, "a copy without a word", "the sequences of its microbatches, or - for none");
+    if (word == NULL) return batch_plan_read_bad(reader, "a copy without a word",
+                                                 "the sequences of its microbatches, or - for none");
     for (; word && !e; word = strtok_r(NULL, blanks, &rest)) {
-        if (none || (strcmp(word, "-") == 0 && n.micro > 0)) return bad(r, word, "- alone, or numbers of sequences");
+        if (none || (strcmp(word, "-") == 0 && n.micro > 0))
+            return batch_plan_read_bad(reader, word, "- alone, or numbers of sequences");
         none = strcmp(word, "-") == 0;
         if (none) continue;
-        if (!read_number(word, &n.sequences)) return bad(r, word, "a number of sequences, 0..1000000, or -");
-        e = keep(r, n);
+        if (!read_number(word, &n.sequences))
+            return batch_plan_read_bad(reader, word, "a number of sequences, 0..1000000, or -");
+        e = batch_plan_read_keep(reader, n);
         n.micro++;
     }
     return e;
 }
 
-static enum error_code read_step(struct reader *r, char *text)
+static enum error_code read_step(struct reader *reader, char *text)
 {
     int copies = 0;
     int64_t all = 0;
-    const int before = r->count;
+    const int before = reader->count;
     enum error_code e = OK;
     for (char *bar = text; bar && !e; text = bar) {
         bar = strchr(text, '|');
         if (bar) *bar++ = '\0';
-        e = read_copy(r, text, copies++);
+        e = read_copy(reader, text, copies++);
     }
     if (e) return e;
-    if (r->steps > 0 && copies != r->copies)
-        return bad(r, "this step", "as many copies, parted by |, as in the first one");
-    for (int i = before; i < r->count; i++) all += r->all[i].sequences;
-    if (all == 0) return bad(r, "this step", "at least one sequence");
-    r->copies = copies;
-    r->steps++;
+    if (reader->steps > 0 && copies != reader->copies)
+        return batch_plan_read_bad(reader, "this step", "as many copies, parted by |, as in the first one");
+    for (int i = before; i < reader->count; i++) all += reader->all[i].sequences;
+    if (all == 0) return batch_plan_read_bad(reader, "this step", "at least one sequence");
+    reader->copies = copies;
+    reader->steps++;
     return OK;
 }
 
-static enum error_code read_line(struct reader *r, char *text, size_t length)
+static enum error_code batch_plan_read_read_line(struct reader *reader, char *text, size_t length)
 {
-    if (strlen(text) != length) return bad(r, "this line", "text, without bytes that are 0");
+    if (strlen(text) != length) return batch_plan_read_bad(reader, "this line", "text, without bytes that are 0");
     char *comment = strchr(text, '#');
     if (comment) *comment = '\0';
     text += strspn(text, blanks);
     if (*text == '\0') return OK;
-    if (r->headed) return read_step(r, text);
+    if (reader->headed) return read_step(reader, text);
     char *end = text + strlen(text);
     while (end > text && strchr(blanks, end[-1])) *--end = '\0';
-    if (strcmp(text, "orrery batches 1") != 0) return bad(r, text, "orrery batches 1");
-    r->headed = true;
+    if (strcmp(text, "orrery batches 1") != 0) return batch_plan_read_bad(reader, text, "orrery batches 1");
+    reader->headed = true;
     return OK;
 }
 
-static enum error_code make(const struct reader *r, struct batch_plan *b)
+static enum error_code batch_plan_read_make(const struct reader *reader, struct batch_plan *plan)
 {
-    if (r->steps == 0)
-        return fail(r->err, ERR_FORMAT, "%s: ends after line %d: expected %s", printable_path(r->file).text, r->line,
-                    r->headed ? "a step" : "orrery batches 1");
-    const int64_t numbers = (int64_t)r->steps * r->copies * r->micros;
+    if (reader->steps == 0)
+        return fail(reader->err, ERR_FORMAT, "%s: ends after line %d: expected %s", printable_path(reader->file).text,
+                    reader->line, reader->headed ? "a step" : "orrery batches 1");
+    const int64_t numbers = (int64_t)reader->steps * reader->copies * reader->micros;
     if (numbers > MOST_NUMBERS)
-        return fail(r->err, ERR_FORMAT, "%s: %d steps of %d copies of %d microbatches: expected at most 4194304 in all",
-                    printable_path(r->file).text, r->steps, r->copies, r->micros);
+        return fail(reader->err, ERR_FORMAT,
+                    "%s: %d steps of %d copies of %d microbatches: expected at most 4194304 in all",
+                    printable_path(reader->file).text, reader->steps, reader->copies, reader->micros);
     int *sequences = calloc((size_t)numbers, sizeof *sequences);
-    if (sequences == NULL) return fail(r->err, ERR_MEMORY, "no memory for a batch plan of %d steps", r->steps);
-    for (int i = 0; i < r->count; i++) {
-        const struct number *n = &r->all[i];
-        sequences[((int64_t)n->step * r->copies + n->copy) * r->micros + n->micro] = n->sequences;
+    if (sequences == NULL)
+        return fail(reader->err, ERR_MEMORY, "no memory for a batch plan of %d steps", reader->steps);
+    for (int i = 0; i < reader->count; i++) {
+        const struct number *n = &reader->all[i];
+        sequences[((int64_t)n->step * reader->copies + n->copy) * reader->micros + n->micro] = n->sequences;
     }
-    return batch_plan_make(b, r->steps, r->copies, r->micros, sequences, r->err);
+    return batch_plan_make(plan, reader->steps, reader->copies, reader->micros, sequences, reader->err);
 }
 
-enum error_code batch_plan_read(struct batch_plan *b, FILE *from, const char *file, struct error *err)
+enum error_code batch_plan_read(struct batch_plan *plan, FILE *from, const char *file, struct error *err)
 {
     struct reader r = { .file = file, .err = err };
     char *text = NULL;
     size_t room = 0;
     ssize_t length;
     enum error_code e = OK;
-    *b = (struct batch_plan){ 0 };
+    *plan = (struct batch_plan){ 0 };
     while (!e && (length = getline(&text, &room, from)) >= 0) {
         r.line++;
-        e = read_line(&r, text, (size_t)length);
+        e = batch_plan_read_read_line(&r, text, (size_t)length);
     }
     if (!e && ferror(from)) e = fail(err, ERR_FILE, "%s: cannot be read", printable_path(file).text);
-    if (!e) e = make(&r, b);
+    if (!e) e = batch_plan_read_make(&r, plan);
     free(text), free(r.all);
     return e;
 }
 
-enum error_code batch_plan_load(struct batch_plan *b, const char *path, struct error *err)
+enum error_code batch_plan_load(struct batch_plan *plan, const char *path, struct error *err)
 {
     struct stat st;
     const bool regular = stat(path, &st) == 0 && S_ISREG(st.st_mode);
@@ -147,7 +153,7 @@ enum error_code batch_plan_load(struct batch_plan *b, const char *path, struct e
     if (f == NULL)
         return fail(err, ERR_FILE, "%s: %s", printable_path(path).text,
                     regular || stat(path, &st) ? strerror(errno) : "is not a regular file");
-    const enum error_code e = batch_plan_read(b, f, path, err);
+    const enum error_code e = batch_plan_read(plan, f, path, err);
     fclose(f);
     return e;
 }

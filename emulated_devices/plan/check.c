@@ -6,216 +6,221 @@
 #include <math.h>
 #include <stdlib.h>
 
-static enum error_code check_batch_plan(const struct plan *p, struct error *err)
+static enum error_code check_batch_plan(const struct plan *plan, struct error *err)
 {
-    const struct batch_plan *b = p->batches;
-    if (b->copies != plan_parts(p))
+    const struct batch_plan *b = plan->batches;
+    if (b->copies != plan_parts(plan))
         return fail(err, ERR_PLAN, "--batches: its steps have %d cop%s; --dp %d%s needs %d", b->copies,
-                    b->copies == 1 ? "y" : "ies", p->mesh.size[DP], p->perturb == 2 ? " / 2" : "", plan_parts(p));
-    if (b->micros != p->micros)
+                    b->copies == 1 ? "y" : "ies", plan->mesh.size[DP], plan->perturb == 2 ? " / 2" : "",
+                        plan_parts(plan));
+    if (b->micros != plan->micros)
         return fail(err, ERR_PLAN, "--batches: its copies have up to %d microbatches; the schedule is for %d",
-                    b->micros, p->micros);
+                    b->micros, plan->micros);
     return OK;
 }
 
-static enum error_code check_batch(const struct plan *p, struct error *err)
+static enum error_code check_batch(const struct plan *plan, struct error *err)
 {
-    const int parts = plan_parts(p), M = p->micros;
-    if (p->S < 1 || p->S > p->model.S)
-        return fail(err, ERR_PLAN, "--seq %lld: model %s has positions for 1 to %lld tokens", (long long)p->S,
-                    p->model.name, (long long)p->model.S);
+    const int parts = plan_parts(plan), M = plan->micros;
+    if (plan->S < 1 || plan->S > plan->model.S)
+        return fail(err, ERR_PLAN, "--seq %lld: model %s has positions for 1 to %lld tokens", (long long)plan->S,
+                    plan->model.name, (long long)plan->model.S);
     if (M < 1) return fail(err, ERR_PLAN, "--micro %d: there must be at least 1 microbatch", M);
-    if (p->batches) return check_batch_plan(p, err);
-    if (p->B < (int64_t)parts * M)
+    if (plan->batches) return check_batch_plan(plan, err);
+    if (plan->B < (int64_t)parts * M)
         return fail(err, ERR_PLAN, "--batch %lld: --dp %d%s times --micro %d needs at least %lld sequences",
-                    (long long)p->B, p->mesh.size[DP], p->perturb == 2 ? " / 2" : "", M, (long long)parts * M);
+                    (long long)plan->B, plan->mesh.size[DP], plan->perturb == 2 ? " / 2" : "", M, (long long)parts * M);
     return OK;
 }
 
 /* Microbatches may leave stages out, but not the embedding and not the loss. */
-static enum error_code check_routes(const struct plan *p, const struct schedule *s, struct error *err)
+static enum error_code check_routes(const struct plan *plan, const struct schedule *schedule, struct error *err)
 {
-    for (int m = 0; m < s->micros; m++)
+    for (int m = 0; m < schedule->micros; m++)
         for (int end = 0; end < 2; end++)
-            if (place_of(s, m, end ? s->stages - 1 : 0).device < 0)
+            if (place_of(schedule, m, end ? schedule->stages - 1 : 0).device < 0)
                 return fail(err, ERR_PLAN,
                             "--schedule %s: microbatch %d leaves out stage %d, which has the %s; only stages 1 to %d "
                             "can be left out",
-                            p->schedule, m, end ? s->stages - 1 : 0, end ? "loss" : "embedding", s->stages - 2);
+                            plan->schedule, m, end ? schedule->stages - 1 : 0, end ? "loss" : "embedding",
+                                schedule->stages - 2);
     return OK;
 }
 
 /* A stage is as fast as the slowest place that holds it. */
-static int64_t stage_speed(const struct plan *p, const struct schedule *s, int stage)
+static int64_t stage_speed(const struct plan *plan, const struct schedule *schedule, int stage)
 {
     int64_t slowest = INT64_MAX;
-    for (int d = 0; d < s->devices; d++)
-        for (int c = 0; c < s->chunks; c++)
-            if (s->stage_of[d][c] == stage && p->speed[d] < slowest) slowest = p->speed[d];
+    for (int d = 0; d < schedule->devices; d++)
+        for (int c = 0; c < schedule->chunks; c++)
+            if (schedule->stage_of[d][c] == stage && plan->speed[d] < slowest) slowest = plan->speed[d];
     return slowest;
 }
 
-static enum error_code cut_layers(struct plan *p, const struct schedule *s, struct error *err)
+static enum error_code cut_layers(struct plan *plan, const struct schedule *schedule, struct error *err)
 {
     int64_t speed[PLAN_MOST_STAGES];
     int layers[PLAN_MOST_STAGES];
     bool given = false;
-    for (int d = 0; d < s->devices && d < PLAN_MOST_STAGES; d++) given = given || p->speed[d] != 0;
-    for (int t = 0; t <= s->stages; t++) p->first_layer[t] = (int)block_start(p->model.L, s->stages, t);
+    for (int d = 0; d < schedule->devices && d < PLAN_MOST_STAGES; d++) given = given || plan->speed[d] != 0;
+    for (int t = 0; t <= schedule->stages; t++)
+        plan->first_layer[t] = (int)block_start(plan->model.L, schedule->stages, t);
     /* Without speeds stages have nearly equal numbers of layers. */
     if (!given) return OK;
-    for (int t = 0; t < s->stages; t++) speed[t] = stage_speed(p, s, t);
-    enum error_code e = layers_by_speed((int)p->model.L, s->stages, speed, layers, err);
-    for (int t = 0; t < s->stages && !e; t++) p->first_layer[t + 1] = p->first_layer[t] + layers[t];
+    for (int t = 0; t < schedule->stages; t++) speed[t] = stage_speed(plan, schedule, t);
+    enum error_code e = layers_by_speed((int)plan->model.L, schedule->stages, speed, layers, err);
+    for (int t = 0; t < schedule->stages && !e; t++) plan->first_layer[t + 1] = plan->first_layer[t] + layers[t];
     return e;
 }
 
 /* Also checks for clashes: only with the schedule is everything known that features.c reads. */
-static enum error_code check_pipeline(struct plan *p, const struct shards *shards, struct error *err)
+static enum error_code check_pipeline(struct plan *plan, const struct shards *shards, struct error *err)
 {
     struct schedule s;
-    enum error_code e = plan_schedule(p, &s, err);
+    enum error_code e = plan_schedule(plan, &s, err);
     if (e) return e;
-    p->stages = s.stages;
-    p->chunks = s.chunks;
-    p->updates = (s.micros + s.update_every - 1) / s.update_every;
-    p->skips = schedule_is_partial(&s);
-    e = plan_check_compose(&(struct facts){ p, shards, &s }, err);
-    if (!e && p->updates > 1 && !schedule_updates_can_meet(&s))
+    plan->stages = s.stages;
+    plan->chunks = s.chunks;
+    plan->updates = (s.micros + s.update_every - 1) / s.update_every;
+    plan->skips = schedule_is_partial(&s);
+    e = plan_check_compose(&(struct facts){ plan, shards, &s }, err);
+    if (!e && plan->updates > 1 && !schedule_updates_can_meet(&s))
         e = fail(err, ERR_PLAN,
                  "--schedule %s: would hang: devices wait for each other's optimizer step, and one of them cannot come "
                  "to its own",
-                 p->schedule);
-    if (!e) e = check_routes(p, &s, err);
-    if (!e && s.stages > p->model.L)
+                 plan->schedule);
+    if (!e) e = check_routes(plan, &s, err);
+    if (!e && s.stages > plan->model.L)
         e = fail(err, ERR_PLAN, "--pp %d: %d stages need at least as many layers; model %s has L=%lld",
-                 p->mesh.size[PP], s.stages, p->model.name, (long long)p->model.L);
+                 plan->mesh.size[PP], s.stages, plan->model.name, (long long)plan->model.L);
     if (!e && (s.stages > PLAN_MOST_STAGES || s.devices > PLAN_MOST_STAGES))
-        e = fail(err, ERR_PLAN, "--pp %d: %d stages are too many; at most %d", p->mesh.size[PP], s.stages,
+        e = fail(err, ERR_PLAN, "--pp %d: %d stages are too many; at most %d", plan->mesh.size[PP], s.stages,
                  PLAN_MOST_STAGES);
-    if (!e) e = cut_layers(p, &s, err);
+    if (!e) e = cut_layers(plan, &s, err);
     schedule_free(&s);
     return e;
 }
 
 /* The requirement of an all-reduce that one of the groups along these axes does not meet; NULL: all are met. */
-static const char *needs_along(const struct plan *p, const struct algorithm *a, unsigned axes, int *size,
+static const char *needs_along(const struct plan *plan, const struct algorithm *algorithm, unsigned axes, int *size,
                                struct error *err)
 {
-    struct collective c = { .count = 1, .dtype = p->dtype, .reduction = SUM };
+    struct collective c = { .count = 1, .dtype = plan->dtype, .reduction = SUM };
     const char *needs = NULL;
-    int *member = malloc(sizeof *member * (size_t)p->mesh.devices);
-    if (member == NULL) fail(err, ERR_MEMORY, "no memory for a list of %d devices", p->mesh.devices);
-    for (int rank = 0; member != NULL && rank < p->mesh.devices && needs == NULL; rank++) {
-        *size = mesh_members(&p->mesh, rank, axes, member);
-        if (p->cluster != NULL) c.nodes = nodes_on(p->cluster, member, *size);
-        if (member[0] == rank) needs = algorithm_refuses(a, *size, &c);
+    int *member = malloc(sizeof *member * (size_t)plan->mesh.devices);
+    if (member == NULL) fail(err, ERR_MEMORY, "no memory for a list of %d devices", plan->mesh.devices);
+    for (int rank = 0; member != NULL && rank < plan->mesh.devices && needs == NULL; rank++) {
+        *size = mesh_members(&plan->mesh, rank, axes, member);
+        if (plan->cluster != NULL) c.nodes = nodes_on(plan->cluster, member, *size);
+        if (member[0] == rank) needs = algorithm_refuses(algorithm, *size, &c);
     }
     free(member);
     return needs;
 }
 
 /* The parts of the tp group that a tensor scheme reduces over. */
-static enum error_code check_parts(const struct plan *p, const struct tensor_scheme *tensor, const struct algorithm *a,
-                                   struct error *err)
+static enum error_code check_parts(const struct plan *plan, const struct tensor_scheme *tensor,
+                                   const struct algorithm *algorithm, struct error *err)
 {
-    const struct collective c = { .count = 1, .dtype = p->dtype, .reduction = SUM };
+    const struct collective c = { .count = 1, .dtype = plan->dtype, .reduction = SUM };
     struct tensor_parallel tp = { .scheme = tensor };
-    tensor->mesh(p->mesh.size[TP], tp.mesh);
+    tensor->mesh(plan->mesh.size[TP], tp.mesh);
     for (int i = 0; i < TENSOR_AXES; i++) {
-        const char *needs = algorithm_refuses(a, tp.mesh[i], &c);
+        const char *needs = algorithm_refuses(algorithm, tp.mesh[i], &c);
         if (needs)
-            return fail(err, ERR_PLAN, "--allreduce %s: needs %s; a row of --tensor %s has P=%d", p->allreduce, needs,
-                        tensor->head.name, tp.mesh[i]);
+            return fail(err, ERR_PLAN, "--allreduce %s: needs %s; a row of --tensor %s has P=%d",
+                        plan->allreduce, needs, tensor->head.name, tp.mesh[i]);
     }
     const int parts = axes_size(&tp, tensor->heads.columns);
     for (int i = 0; i < parts; i++) {
-        const int copies = heads_at(&p->model, parts, i).copies;
-        const char *needs = algorithm_refuses(a, copies, &c);
+        const int copies = heads_at(&plan->model, parts, i).copies;
+        const char *needs = algorithm_refuses(algorithm, copies, &c);
         if (needs)
             return fail(err, ERR_PLAN,
-                        "--allreduce %s: needs %s; the devices with copies of a key/value head have P=%d", p->allreduce,
+                        "--allreduce %s: needs %s; the devices with copies of a key/value head have P=%d",
+                            plan->allreduce,
                         needs, copies);
     }
     return OK;
 }
 
 /* Check the name, and every group that the algorithm will run on. */
-static enum error_code check_allreduce(const struct plan *p, const struct tensor_scheme *tensor, struct error *err)
+static enum error_code check_allreduce(const struct plan *plan, const struct tensor_scheme *tensor, struct error *err)
 {
-    const enum error_code e = algorithm_check(ALLREDUCE, "--allreduce", p->allreduce, err);
-    const struct algorithm *found = algorithm_find(ALLREDUCE, p->allreduce);
+    const enum error_code e = algorithm_check(ALLREDUCE, "--allreduce", plan->allreduce, err);
+    const struct algorithm *found = algorithm_find(ALLREDUCE, plan->allreduce);
     if (e || found == NULL || found->refuses == NULL) return e;         /* "auto" is none: it chooses one that fits */
     const struct { unsigned axes; const char *name; } groups[] = {
-        { AXIS_BIT(DP) | AXIS_BIT(CP), p->mesh.size[CP] > 1 ? "--dp times --cp" : "--dp" }, { AXIS_BIT(TP), "--tp" },
+        { AXIS_BIT(DP) | AXIS_BIT(CP), plan->mesh.size[CP] > 1 ? "--dp times --cp" : "--dp" }, { AXIS_BIT(TP), "--tp" },
     };
     enum error_code code = OK;
     for (int i = 0; i < 2 && !code; i++) {
         int size = 0;
         struct error memory = { .code = OK };
-        const char *needs = needs_along(p, found, groups[i].axes, &size, &memory);
+        const char *needs = needs_along(plan, found, groups[i].axes, &size, &memory);
         if (memory.code) code = fail(err, memory.code, "%s", memory.text);
         else if (needs)
             code =
-                fail(err, ERR_PLAN, "--allreduce %s: needs %s; %s has P=%d", p->allreduce, needs, groups[i].name, size);
+                fail(err, ERR_PLAN, "--allreduce %s: needs %s; %s has P=%d", plan->allreduce, needs,
+                     groups[i].name, size);
     }
-    return code ? code : check_parts(p, tensor, found, err);
+    return code ? code : check_parts(plan, tensor, found, err);
 }
 
 /* The requirement of an algorithm that a device's group of one level of sharding does not meet; NULL: all are met.
  * experts: of the devices that have the same experts. */
-static const char *level_needs(const struct plan *p, const struct algorithm *a, int rank, enum shard_level level,
-                               bool experts, int *size)
+static const char *level_needs(const struct plan *plan, const struct algorithm *algorithm, int rank,
+                               enum shard_level level, bool experts, int *size)
 {
-    struct collective c = { .count = 1, .dtype = p->dtype, .reduction = SUM };
+    struct collective c = { .count = 1, .dtype = plan->dtype, .reduction = SUM };
     struct shards s;
     int along[MESH_MOST_DEVICES], member[MESH_MOST_DEVICES];
-    if (experts) plan_expert_members(p, rank, EXPERT_COPIES, along);
-    else mesh_members(&p->mesh, rank, AXIS_BIT(DP) | AXIS_BIT(CP), along);
-    plan_shards(&s, p, rank, experts, NULL);
+    if (experts) plan_expert_members(plan, rank, EXPERT_COPIES, along);
+    else mesh_members(&plan->mesh, rank, AXIS_BIT(DP) | AXIS_BIT(CP), along);
+    plan_shards(&s, plan, rank, experts, NULL);
     const int stride = shards_stride(&s, level), first = s.rank - shards_digit(&s, level) * stride;
     *size = shards_size(&s, level);
     for (int i = 0; i < *size; i++) member[i] = along[first + i * stride];
-    if (p->cluster != NULL) c.nodes = nodes_on(p->cluster, member, *size);
-    return algorithm_refuses(a, *size, &c);
+    if (plan->cluster != NULL) c.nodes = nodes_on(plan->cluster, member, *size);
+    return algorithm_refuses(algorithm, *size, &c);
 }
 
 /* Check the name, and the groups of all levels that use it. */
-static enum error_code check_level_algorithm(const struct plan *p, enum operation op, const char *flag,
+static enum error_code check_level_algorithm(const struct plan *plan, enum operation op, const char *flag,
                                              const char *name, struct error *err)
 {
     const enum error_code e = algorithm_check(op, flag, name, err);
     const struct algorithm *a = algorithm_find(op, name);
     if (e || a == NULL || a->refuses == NULL) return e; /* "auto" chooses one that fits */
-    for (int i = 0; i < p->mesh.devices * (plan_cuts_experts(p) ? 2 : 1); i++)
+    for (int i = 0; i < plan->mesh.devices * (plan_cuts_experts(plan) ? 2 : 1); i++)
         for (enum shard_level l = op == ALLREDUCE ? BY_COPIES : BY_WEIGHTS;
              l < (op == ALLREDUCE ? SHARD_LEVELS : BY_COPIES); l++) {
             int size;
-            const char *needs = level_needs(p, a, i % p->mesh.devices, l, i >= p->mesh.devices, &size);
+            const char *needs = level_needs(plan, a, i % plan->mesh.devices, l, i >= plan->mesh.devices, &size);
             if (needs)
                 return fail(err, ERR_PLAN, "%s %s: needs %s; --data-parallel %s has groups of P=%d", flag, name, needs,
-                            p->data.scheme, size);
+                            plan->data.scheme, size);
         }
     return OK;
 }
 
 /* Only powers of two: any other scale would round gradients. */
-static enum error_code check_loss_scale(const struct plan *p, struct error *err)
+static enum error_code check_loss_scale(const struct plan *plan, struct error *err)
 {
     int power;
-    if (p->loss_scale == 0) return OK;
-    if (!(p->loss_scale > 0 && p->loss_scale <= 0x1p127) || frexp(p->loss_scale, &power) != 0.5)
+    if (plan->loss_scale == 0) return OK;
+    if (!(plan->loss_scale > 0 && plan->loss_scale <= 0x1p127) || frexp(plan->loss_scale, &power) != 0.5)
         return fail(err, ERR_PLAN, "--loss-scale %g: must be a power of two, so that it rounds nothing; 65536 is usual",
-                    p->loss_scale);
+                    plan->loss_scale);
     return OK;
 }
 
-static enum error_code check_split(const struct plan *p, struct error *err)
+static enum error_code check_split(const struct plan *plan, struct error *err)
 {
-    const int cp = p->mesh.size[CP], heads = p->split.heads, window = p->split.window;
+    const int cp = plan->mesh.size[CP], heads = plan->split.heads, window = plan->split.window;
     if (heads && cp % heads != 0)
         return fail(err, ERR_PLAN, "--head-parallel %d: must be a divisor of --cp %d", heads, cp);
-    const struct context_parallel share = plan_context_share(p, NULL, 0);
+    const struct context_parallel share = plan_context_share(plan, NULL, 0);
     const int ring = cp / share.split.heads;
     if (share.scheme->windows && window && ring % window != 0)
         return fail(err, ERR_PLAN, "--ring-window %d: must be a divisor of the ring's %d devices, --cp %d / "
@@ -224,87 +229,87 @@ static enum error_code check_split(const struct plan *p, struct error *err)
 }
 
 /* Check every device: numbers of heads may differ.  Devices that share sequences must belong to the same replica. */
-static enum error_code check_attention(const struct plan *p, const struct shards *s, struct error *err)
+static enum error_code check_attention(const struct plan *plan, const struct shards *shards, struct error *err)
 {
-    const int cp = p->mesh.size[CP];
+    const int cp = plan->mesh.size[CP];
     const struct attention_scheme *a;
-    enum error_code e = attention_scheme_find(&a, p->attention, err);
-    if (!e && STREAMS(&p->model) > 1 && !a->takes_prefix)
+    enum error_code e = attention_scheme_find(&a, plan->attention, err);
+    if (!e && STREAMS(&plan->model) > 1 && !a->takes_prefix)
         e = fail(err, ERR_PLAN, "--attention %s: cannot attend to the prefixes of the parallel streams of model %s; "
-                 "use --attention streams", a->head.name, p->model.name);
-    if (!e) e = check_split(p, err);
-    for (int rank = 0; rank < p->mesh.devices && !e; rank++) {
-        const struct tensor_parallel tp = plan_tensor_share(p, rank);
-        const struct context_parallel share = plan_context_share(p, &tp, rank);
-        const char *needs = a->refuses(&share, &p->model);
+                 "use --attention streams", a->head.name, plan->model.name);
+    if (!e) e = check_split(plan, err);
+    for (int rank = 0; rank < plan->mesh.devices && !e; rank++) {
+        const struct tensor_parallel tp = plan_tensor_share(plan, rank);
+        const struct context_parallel share = plan_context_share(plan, &tp, rank);
+        const char *needs = a->refuses(&share, &plan->model);
         if (needs) return fail(err, ERR_PLAN, "--cp %d: --attention %s needs %s", cp, a->head.name, needs);
-        if (p->mesh.size[TP] == 1) break;
+        if (plan->mesh.size[TP] == 1) break;
     }
-    if (!e && s->apart && s->optimizer % cp != 0)
+    if (!e && shards->apart && shards->optimizer % cp != 0)
         return fail(
             err, ERR_PLAN,
             "--cp %d: cuts sequences over devices that train together, and a replica of --data-parallel %s has %d; "
             "--shard-group %d would do",
-            cp, p->data.scheme, s->optimizer, cp);
+            cp, plan->data.scheme, shards->optimizer, cp);
     return e;
 }
 
 /* Every device's piece of every matrix needs at least as many rows as tiles. */
-static enum error_code check_tiles(const struct plan *p, struct error *err)
+static enum error_code check_tiles(const struct plan *plan, struct error *err)
 {
-    for (int i = 0; i < model_param_count(&p->model) && uses_tiles(&p->data); i++) {
-        const struct param_spec s = model_param(&p->model, i);
-        for (int tp = 0; tp < p->mesh.size[TP] && tiles_of(&p->data, &s) > 1; tp++) {
-            const struct layout piece = plan_layout(p, mesh_neighbour(&p->mesh, 0, TP, tp), &s);
-            if (layout_rows(&piece) < p->data.tiles)
+    for (int i = 0; i < model_param_count(&plan->model) && uses_tiles(&plan->data); i++) {
+        const struct param_spec s = model_param(&plan->model, i);
+        for (int tp = 0; tp < plan->mesh.size[TP] && tiles_of(&plan->data, &s) > 1; tp++) {
+            const struct layout piece = plan_layout(plan, mesh_neighbour(&plan->mesh, 0, TP, tp), &s);
+            if (layout_rows(&piece) < plan->data.tiles)
                 return fail(err, ERR_PLAN, "--tiles %d: %s has %lld outputs to be cut%s; at most that many tiles",
-                            p->data.tiles, s.name, (long long)layout_rows(&piece),
-                            p->mesh.size[TP] > 1 ? " on a device" : "");
+                            plan->data.tiles, s.name, (long long)layout_rows(&piece),
+                            plan->mesh.size[TP] > 1 ? " on a device" : "");
         }
     }
     return OK;
 }
 
-static enum error_code check_ring(const struct plan *p, struct error *err)
+static enum error_code check_ring(const struct plan *plan, struct error *err)
 {
-    const int ring = p->data.ring;
+    const int ring = plan->data.ring;
     if (ring == 0) return OK;
-    if (!offloads(&p->data, PARAMETERS))
+    if (!offloads(&plan->data, PARAMETERS))
         return fail(err, ERR_PLAN, "--ring %d: is for weights on the slow tier; --offload weights or experts", ring);
-    if (p->data.no_prefetch)
+    if (plan->data.no_prefetch)
         return fail(err, ERR_PLAN, "--ring %d: weights come before their use; --prefetch no forbids that", ring);
-    if (ring < 2 || ring > p->model.L + 1)
+    if (ring < 2 || ring > plan->model.L + 1)
         return fail(err, ERR_PLAN, "--ring %d: must be from 2, for the part that computes and the next part, to %lld: "
-                    "the model has %lld parts: layers, embedding, loss", ring, (long long)p->model.L + 1,
-                    (long long)p->model.L + 2);
+                    "the model has %lld parts: layers, embedding, loss", ring, (long long)plan->model.L + 1,
+                    (long long)plan->model.L + 2);
     return OK;
 }
 
-enum error_code plan_check(struct plan *p, struct error *err)
+enum error_code plan_check(struct plan *plan, struct error *err)
 {
     const struct tensor_scheme *tensor;
     struct shards shards;
-    enum error_code e = model_config_check(&p->model, err);
-    p->data.context = p->mesh.size[CP];
-    p->data.infers = p->optimizer->infers;
-    if (!e) e = check_ring(p, err);
-    if (!e) e = tensor_scheme_find(&tensor, p->tensor, err);
-    if (!e) e = data_shards(&shards, &p->data, plan_copies(p), 0, err);
-    if (!e) e = data_check_codes(&p->data, err);
-    if (!e) e = plan_check_experts(p, err);
-    if (!e) e = check_level_algorithm(p, REDUCE_SCATTER, "--reduce-scatter", p->data.reduce_scatter, err);
-    if (!e) e = check_level_algorithm(p, ALLGATHER, "--allgather", data_allgather(&p->data), err);
-    if (!e) e = check_level_algorithm(p, ALLREDUCE, "--allreduce", p->allreduce, err);
-    if (!e) e = tensor_check(tensor, &p->model, p->mesh.size[TP], err);
-    if (!e) e = plan_check_encoders(p, err);
-    if (!e) e = check_attention(p, &shards, err);
-    if (!e) e = check_tiles(p, err);
-    if (!e) e = check_allreduce(p, tensor, err);
-    if (!e) e = recompute_check(p->recompute, p->model.L, err);
-    if (!e) e = check_batch(p, err);
-    if (!e) e = check_pipeline(p, &shards, err);
-    if (!e) e = check_loss_scale(p, err);
-    if (!e) e = plan_check_low_rank(p, err);
-    if (!e) e = plan_check_zeroth(p, err);
+    enum error_code e = model_config_check(&plan->model, err);
+    plan->data.context = plan->mesh.size[CP];
+    plan->data.infers = plan->optimizer->infers;
+    if (!e) e = check_ring(plan, err);
+    if (!e) e = tensor_scheme_find(&tensor, plan->tensor, err);
+    if (!e) e = data_shards(&shards, &plan->data, plan_copies(plan), 0, err);
+    if (!e) e = data_check_codes(&plan->data, err);
+    if (!e) e = plan_check_experts(plan, err);
+    if (!e) e = check_level_algorithm(plan, REDUCE_SCATTER, "--reduce-scatter", plan->data.reduce_scatter, err);
+    if (!e) e = check_level_algorithm(plan, ALLGATHER, "--allgather", data_allgather(&plan->data), err);
+    if (!e) e = check_level_algorithm(plan, ALLREDUCE, "--allreduce", plan->allreduce, err);
+    if (!e) e = tensor_check(tensor, &plan->model, plan->mesh.size[TP], err);
+    if (!e) e = plan_check_encoders(plan, err);
+    if (!e) e = check_attention(plan, &shards, err);
+    if (!e) e = check_tiles(plan, err);
+    if (!e) e = check_allreduce(plan, tensor, err);
+    if (!e) e = recompute_check(plan->recompute, plan->model.L, err);
+    if (!e) e = check_batch(plan, err);
+    if (!e) e = check_pipeline(plan, &shards, err);
+    if (!e) e = check_loss_scale(plan, err);
+    if (!e) e = plan_check_low_rank(plan, err);
+    if (!e) e = plan_check_zeroth(plan, err);
     return e;
 }

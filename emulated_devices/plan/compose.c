@@ -212,37 +212,37 @@ enum { CLASHES = sizeof clashes / sizeof *clashes };
 
 const struct clash *clash_at(int place) { return place < CLASHES ? &clashes[place] : NULL; }
 
-const struct clash *clash_of(const struct facts *f, int place)
+const struct clash *clash_of(const struct facts *facts, int place)
 {
     for (; place < CLASHES; place++)
-        if (feature_of(f, clashes[place].one, NULL) && feature_of(f, clashes[place].other, NULL))
+        if (feature_of(facts, clashes[place].one, NULL) && feature_of(facts, clashes[place].other, NULL))
             return &clashes[place];
     return NULL;
 }
 
 /* The reason, with the name of the second feature for @, and the alternative. */
-static void compose_text(const struct clash *c, const char *other, char *text, size_t size)
+static void compose_text(const struct clash *clash, const char *other, char *text, size_t size)
 {
-    const char *at = strchr(c->reason, '@'), *const end = c->reason + strlen(c->reason);
-    const int before = (int)((at ? at : end) - c->reason);
-    snprintf(text, size, "%.*s%s%s%s%s", before, c->reason, at ? other : "", at ? at + 1 : "",
-             c->takes ? "; use " : "", c->takes ? c->takes : "");
+    const char *at = strchr(clash->reason, '@'), *const end = clash->reason + strlen(clash->reason);
+    const int before = (int)((at ? at : end) - clash->reason);
+    snprintf(text, size, "%.*s%s%s%s%s", before, clash->reason, at ? other : "", at ? at + 1 : "",
+             clash->takes ? "; use " : "", clash->takes ? clash->takes : "");
 }
 
-void clash_describe(const struct clash *c, char *text, size_t size)
+void clash_describe(const struct clash *clash, char *text, size_t size)
 {
-    const int used = strchr(c->reason, '@') ? 0 : snprintf(text, size, "with %s: ", feature_name(c->other));
-    compose_text(c, feature_name(c->other), text + used, size - (size_t)used);
+    const int used = strchr(clash->reason, '@') ? 0 : snprintf(text, size, "with %s: ", feature_name(clash->other));
+    compose_text(clash, feature_name(clash->other), text + used, size - (size_t)used);
 }
 
-enum error_code plan_check_compose(const struct facts *f, struct error *err)
+enum error_code plan_check_compose(const struct facts *facts, struct error *err)
 {
     struct typed one, other;
     char text[sizeof err->text];
-    const struct clash *c = clash_of(f, 0);
+    const struct clash *c = clash_of(facts, 0);
     if (c == NULL) return OK;
-    feature_of(f, c->one, &one);
-    feature_of(f, c->other, &other);
+    feature_of(facts, c->one, &one);
+    feature_of(facts, c->other, &other);
     compose_text(c, other.text, text, sizeof text);
     return fail(err, ERR_PLAN, "%s: %.*s", one.text, (int)sizeof text - 1, text);
 }

@@ -1,12 +1,12 @@
 #include "emulated_devices/plan/elastic.h"
 
-static int64_t share_of(int64_t batch, int replicas) { return (batch + replicas - 1) / replicas; }
+static int64_t elastic_share_of(int64_t batch, int replicas) { return (batch + replicas - 1) / replicas; }
 
 static int heaviest(const int64_t *batch, int tasks, const int *replicas)
 {
     int found = 0;
     for (int t = 1; t < tasks; t++)
-        if (share_of(batch[t], replicas[t]) > share_of(batch[found], replicas[found])) found = t;
+        if (elastic_share_of(batch[t], replicas[t]) > elastic_share_of(batch[found], replicas[found])) found = t;
     return found;
 }
 
@@ -22,5 +22,5 @@ enum error_code elastic_replicas(const int64_t *batch, int tasks, int devices, i
 int64_t elastic_most(const int64_t *batch, int tasks, const int *replicas)
 {
     const int t = heaviest(batch, tasks, replicas);
-    return share_of(batch[t], replicas[t]);
+    return elastic_share_of(batch[t], replicas[t]);
 }

@@ -33,62 +33,69 @@ enum { HEADS_AT_ONCE = 4 };
 struct pass { picoseconds time; int kernels; };
 struct layer { struct pass forward, backward, attention; };        /* attention: what `selective` computes again */
 
-static void add_product(struct layer *l, const struct cluster *c, struct product p)
+static void add_product(struct layer *layer, const struct cluster *cluster, struct product product)
 {
-    const struct product input = { p.rows, p.depth, p.columns, p.count };
-    const struct product weight = { p.depth, p.columns, p.rows, p.count };
-    l->forward.time += kernel_product(c, FORMAT, p), l->forward.kernels++;
-    l->backward.time += kernel_product(c, FORMAT, input) + kernel_product(c, FORMAT, weight), l->backward.kernels += 2;
+    const struct product input = { product.rows, product.depth, product.columns, product.count };
+    const struct product weight = { product.depth, product.columns, product.rows, product.count };
+    layer->forward.time += kernel_product(cluster, FORMAT, product), layer->forward.kernels++;
+    layer->backward.time += kernel_product(cluster, FORMAT, input) + kernel_product(cluster, FORMAT, weight),
+        layer->backward.kernels += 2;
 }
 
-static double elements(const struct megatron *m, enum size of)
+static double megatron_elements(const struct megatron *megatron, enum size of)
 {
-    const double rows = (double)m->micro * m->tokens, width = m->width, t = m->tp;
-    return of == ROWS ? rows * width / (m->sequence_parallel ? t : 1)
-         : of == INNER ? rows * width / t : rows * m->tokens * m->heads / t;
+    const double rows = (double)megatron->micro * megatron->tokens, width = megatron->width, t = megatron->tp;
+    return of == ROWS ? rows * width / (megatron->sequence_parallel ? t : 1)
+         : of == INNER ? rows * width / t : rows * megatron->tokens * megatron->heads / t;
 }
 
 /* A list's bytes are spread evenly over its kernels: only their sum counts. */
-static void add_moved(struct layer *l, const struct megatron *m, const struct cluster *c, const struct moved *k)
+static void add_moved(struct layer *layer, const struct megatron *megatron, const struct cluster *cluster,
+                      const struct moved *moved)
 {
-    const double bytes = (double)dtype_size(FORMAT) * elements(m, k->of);
-    l->forward.time += kernel_bytes(c, k->forward * bytes) + (k->kernels - 1) * c->kernels.launch;
-    l->backward.time += kernel_bytes(c, k->backward * bytes) + (k->backward_kernels - 1) * c->kernels.launch;
-    l->forward.kernels += k->kernels, l->backward.kernels += k->backward_kernels;
+    const double bytes = (double)dtype_size(FORMAT) * megatron_elements(megatron, moved->of);
+    layer->forward.time += kernel_bytes(cluster, moved->forward * bytes) + (moved->kernels - 1)
+        * cluster->kernels.launch;
+    layer->backward.time += kernel_bytes(cluster, moved->backward * bytes) + (moved->backward_kernels - 1)
+        * cluster->kernels.launch;
+    layer->forward.kernels += moved->kernels, layer->backward.kernels += moved->backward_kernels;
 }
 
-static void attention_kernels(struct layer *l, const struct megatron *m, const struct cluster *c)
+static void attention_kernels(struct layer *layer, const struct megatron *megatron, const struct cluster *cluster)
 {
-    const int64_t s = m->tokens, heads = (int64_t)m->micro * m->heads / m->tp, each = m->width / m->heads;
+    const int64_t s = megatron->tokens, heads = (int64_t)megatron->micro * megatron->heads / megatron->tp,
+        each = megatron->width / megatron->heads;
     /* A head's scores are [s, s]; their weights times its values are [s, width of a head]. */
-    add_product(l, c, (struct product){ s, s, each, heads });
-    add_product(l, c, (struct product){ s, each, s, heads });
-    for (size_t i = 0; i < sizeof of_scores / sizeof *of_scores; i++) add_moved(l, m, c, &of_scores[i]);
-    if (heads % HEADS_AT_ONCE != 0) add_moved(l, m, c, &not_fused);
+    add_product(layer, cluster, (struct product){ s, s, each, heads });
+    add_product(layer, cluster, (struct product){ s, each, s, heads });
+    for (size_t i = 0; i < sizeof of_scores / sizeof *of_scores; i++)
+        add_moved(layer, megatron, cluster, &of_scores[i]);
+    if (heads % HEADS_AT_ONCE != 0) add_moved(layer, megatron, cluster, &not_fused);
 }
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 /* The cluster as a group sees it of which each node's network card carries `flows` at once.  A link says what each of a
  * node's devices has of the card if all of them send. */
-static struct cluster with_flows(const struct cluster *c, int flows)
+static struct cluster with_flows(const struct cluster *cluster, int flows)
 {
-    struct cluster own = *c;
-    if (c->levels < 2) return own;
-    const struct link *inside = &c->link[c->levels - 2];
-    struct link *card = &own.link[c->levels - 1];
+    struct cluster own = *cluster;
+    if (cluster->levels < 2) return own;
+    const struct link *inside = &cluster->link[cluster->levels - 2];
+    struct link *card = &own.link[cluster->levels - 1];
     const int64_t whole = card->rate * inside->devices / (flows < inside->devices ? flows : inside->devices);
     card->rate = whole < inside->rate ? whole : inside->rate;
     return own;
 }
 
 /* A ring over `members` ranks, `apart` from each other. */
-static enum error_code ring_time(picoseconds *out, const struct megatron *m, const struct cluster *c, int members,
+static enum error_code ring_time(picoseconds *out, const struct megatron *megatron,
+                                 const struct cluster *cluster, int members,
                                  int apart, int64_t bytes, struct error *err)
 {
-    int *rank = malloc((size_t)m->devices * sizeof *rank);
+    int *rank = malloc((size_t)megatron->devices * sizeof *rank);
     if (rank == NULL) return fail(err, ERR_MEMORY, "no memory for a group of %d devices", members);
-    const struct cluster own = with_flows(c, apart);
+    const struct cluster own = with_flows(cluster, apart);
     struct collective call = { .count = bytes / 2, .dtype = FORMAT, .nodes.member = rank };
     for (int i = 0; i < members; i++) rank[i] = i * apart;
     *out = collective_time(algorithm_find(ALLREDUCE, "ring"), members, &call, &own);
@@ -96,117 +103,125 @@ static enum error_code ring_time(picoseconds *out, const struct megatron *m, con
     return OK;
 }
 
-static picoseconds hop_time(const struct megatron *m, const struct cluster *c)
+static picoseconds hop_time(const struct megatron *megatron, const struct cluster *cluster)
 {
-    const uint64_t bytes = dtype_size(FORMAT) * (uint64_t)m->micro * (uint64_t)m->tokens * (uint64_t)m->width /
-                           (uint64_t)(m->scattered ? m->tp : 1);
-    const struct cluster own = with_flows(c, m->tp * m->dp);
-    const struct link *l = &own.link[link_between(own.link, own.levels, 0, m->tp * m->dp)];
-    return m->pp > 1 ? l->latency + time_at_rate(bytes, l->rate) : 0;
+    const uint64_t bytes = dtype_size(FORMAT) * (uint64_t)megatron->micro * (uint64_t)megatron->tokens
+        * (uint64_t)megatron->width /
+                           (uint64_t)(megatron->scattered ? megatron->tp : 1);
+    const struct cluster own = with_flows(cluster, megatron->tp * megatron->dp);
+    const struct link *l = &own.link[link_between(own.link, own.levels, 0, megatron->tp * megatron->dp)];
+    return megatron->pp > 1 ? l->latency + time_at_rate(bytes, l->rate) : 0;
 }
 
 /* ---- a layer ----------------------------------------------------------------------------------------------------- */
 
 enum { COLLECTIVE_KERNELS = 3 };        /* of one call: the host prepares streams and buffers */
 
-static void add_sums(struct pass *p, const struct megatron *m, picoseconds ring)
+static void add_sums(struct pass *pass, const struct megatron *megatron, picoseconds ring)
 {
-    if (m->tp == 1) return;
+    if (megatron->tp == 1) return;
     /* A pass of a layer has two all-reduces along tp: of attention and of the feed-forward. */
-    p->time += 2 * ring, p->kernels += 2 * COLLECTIVE_KERNELS;
+    pass->time += 2 * ring, pass->kernels += 2 * COLLECTIVE_KERNELS;
 }
 
-static enum error_code layer_kernels(struct layer *l, const struct megatron *m, const struct cluster *c,
-                                     struct error *err)
+static enum error_code layer_kernels(struct layer *layer, const struct megatron *megatron,
+                                     const struct cluster *cluster, struct error *err)
 {
-    const int64_t rows = (int64_t)m->micro * m->tokens, h = m->width, t = m->tp;
+    const int64_t rows = (int64_t)megatron->micro * megatron->tokens, h = megatron->width, t = megatron->tp;
     picoseconds ring = 0;
-    *l = (struct layer){ .forward.time = 0 };
-    attention_kernels(l, m, c);
-    l->attention = l->forward;
+    *layer = (struct layer){ .forward.time = 0 };
+    attention_kernels(layer, megatron, cluster);
+    layer->attention = layer->forward;
     /* The matrices are QKV [3h/t, h], projection [h, h/t], up [4h/t, h] and down [h, 4h/t]. */
-    add_product(l, c, (struct product){ rows, 3 * h / t, h, 1 });
-    add_product(l, c, (struct product){ rows, h, h / t, 1 });
-    add_product(l, c, (struct product){ rows, 4 * h / t, h, 1 });
-    add_product(l, c, (struct product){ rows, h, 4 * h / t, 1 });
-    for (size_t i = 0; i < sizeof moved / sizeof *moved; i++) add_moved(l, m, c, &moved[i]);
-    const enum error_code e = m->tp > 1 ? ring_time(&ring, m, c, m->tp, 1, 2 * rows * h, err) : OK;
+    add_product(layer, cluster, (struct product){ rows, 3 * h / t, h, 1 });
+    add_product(layer, cluster, (struct product){ rows, h, h / t, 1 });
+    add_product(layer, cluster, (struct product){ rows, 4 * h / t, h, 1 });
+    add_product(layer, cluster, (struct product){ rows, h, 4 * h / t, 1 });
+    for (size_t i = 0; i < sizeof moved / sizeof *moved; i++) add_moved(layer, megatron, cluster, &moved[i]);
+    const enum error_code e = megatron->tp > 1
+        ? ring_time(&ring, megatron, cluster, megatron->tp, 1, 2 * rows * h, err) : OK;
     if (e) return e;
-    add_sums(&l->forward, m, ring);
-    add_sums(&l->backward, m, ring);
-    const struct pass again = m->recompute == MEGATRON_FULL ? l->forward
-                            : m->recompute == MEGATRON_SELECTIVE ? l->attention : (struct pass){ 0, 0 };
-    l->backward.time += again.time, l->backward.kernels += again.kernels;
+    add_sums(&layer->forward, megatron, ring);
+    add_sums(&layer->backward, megatron, ring);
+    const struct pass again = megatron->recompute == MEGATRON_FULL ? layer->forward
+                            : megatron->recompute == MEGATRON_SELECTIVE ? layer->attention : (struct pass){ 0, 0 };
+    layer->backward.time += again.time, layer->backward.kernels += again.kernels;
     return OK;
 }
 
 /* The host issues kernels while the device computes: the slower of the two decides. */
-static picoseconds taken(struct pass p, const struct cluster *c)
+static picoseconds taken(struct pass pass, const struct cluster *cluster)
 {
-    const picoseconds issue = p.kernels * c->kernels.issue;
-    return p.time > issue ? p.time : issue;
+    const picoseconds issue = pass.kernels * cluster->kernels.issue;
+    return pass.time > issue ? pass.time : issue;
 }
 
 /* The output matrix, and a loss that reads and writes logits in 32 bits. */
-static struct layer output(const struct megatron *m, const struct cluster *c)
+static struct layer output(const struct megatron *megatron, const struct cluster *cluster)
 {
     struct layer l = { .forward.time = 0 };
-    const int64_t rows = (int64_t)m->micro * m->tokens, columns = m->vocabulary / m->tp;
-    add_product(&l, c, (struct product){ rows, columns, m->width, 1 });
-    l.forward.time += kernel_bytes(c, 8.0 * (double)rows * (double)columns);
-    l.backward.time += kernel_bytes(c, 8.0 * (double)rows * (double)columns);
+    const int64_t rows = (int64_t)megatron->micro * megatron->tokens, columns = megatron->vocabulary / megatron->tp;
+    add_product(&l, cluster, (struct product){ rows, columns, megatron->width, 1 });
+    l.forward.time += kernel_bytes(cluster, 8.0 * (double)rows * (double)columns);
+    l.backward.time += kernel_bytes(cluster, 8.0 * (double)rows * (double)columns);
     return l;
 }
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
-double megatron_flops(const struct megatron *m)
+double megatron_flops(const struct megatron *megatron)
 {
-    const double h = m->width, s = m->tokens, L = m->layers, V = m->vocabulary;
-    return 96 * m->batch * s * L * h * h * (1 + s / (6 * h) + V / (16 * L * h));
+    const double h = megatron->width, s = megatron->tokens, L = megatron->layers, V = megatron->vocabulary;
+    return 96 * megatron->batch * s * L * h * h * (1 + s / (6 * h) + V / (16 * L * h));
 }
 
-double megatron_parameters(const struct megatron *m)
+double megatron_parameters(const struct megatron *megatron)
 {
-    const double h = m->width, s = m->tokens, L = m->layers, V = m->vocabulary;
+    const double h = megatron->width, s = megatron->tokens, L = megatron->layers, V = megatron->vocabulary;
     return 12 * L * h * h * (1 + 13 / (12 * h) + (V + s) / (12 * L * h));
 }
 
-static const char *refusal(const struct megatron *m)
+static const char *refusal(const struct megatron *megatron)
 {
-    if (m->devices < 1 || m->tp < 1 || m->dp < 1 || m->pp < 1 || m->micro < 1 || m->chunks < 1 || m->heads < 1)
-        return "sizes must be at least 1";
-    if ((int64_t)m->tp * m->dp * m->pp != m->devices) return "tp, dp and pp do not make the number of devices";
-    if (m->batch < 1 || m->batch % ((int64_t)m->dp * m->micro) != 0) return "the batch is not whole microbatches";
-    if (m->layers < 1 || m->layers % ((int64_t)m->pp * m->chunks) != 0) return "layers do not divide into stages";
-    return m->width % m->heads || m->heads % m->tp ? "heads do not divide" : NULL;
+    if (megatron->devices < 1 || megatron->tp < 1 || megatron->dp < 1 || megatron->pp < 1 || megatron->micro < 1
+        || megatron->chunks < 1 || megatron->heads < 1) return "sizes must be at least 1";
+    if ((int64_t)megatron->tp * megatron->dp * megatron->pp != megatron->devices)
+        return "tp, dp and pp do not make the number of devices";
+    if (megatron->batch < 1 || megatron->batch % ((int64_t)megatron->dp * megatron->micro) != 0)
+        return "the batch is not whole microbatches";
+    if (megatron->layers < 1 || megatron->layers % ((int64_t)megatron->pp * megatron->chunks) != 0)
+        return "layers do not divide into stages";
+    return megatron->width % megatron->heads || megatron->heads % megatron->tp ? "heads do not divide" : NULL;
 }
 
-enum error_code megatron_schedule(struct schedule *s, const struct megatron *m, struct error *err)
+enum error_code megatron_schedule(struct schedule *schedule, const struct megatron *megatron, struct error *err)
 {
-    const char *why = refusal(m);
-    if (why) return fail(err, ERR_PLAN, "tp %d, dp %d, pp %d of %d devices: %s", m->tp, m->dp, m->pp, m->devices, why);
-    return schedule_make(s, m->chunks > 1 ? "interleaved" : "1f1b",
-                         &(struct schedule_request){ .devices = m->pp, .micros = m->batch / m->dp / m->micro,
-                                                     .chunks = m->chunks > 1 ? m->chunks : 0 }, err);
+    const char *why = refusal(megatron);
+    if (why) return fail(err, ERR_PLAN, "tp %d, dp %d, pp %d of %d devices: %s", megatron->tp, megatron->dp,
+                         megatron->pp, megatron->devices, why);
+    return schedule_make(schedule, megatron->chunks > 1 ? "interleaved" : "1f1b",
+                         &(struct schedule_request){ .devices = megatron->pp,
+                                                    .micros = megatron->batch / megatron->dp / megatron->micro,
+                                                     .chunks = megatron->chunks > 1 ? megatron->chunks : 0 }, err);
 }
 
 static int64_t nanoseconds(picoseconds t) { return (t + 500) / 1000; }
 
-static enum error_code pipeline_time(picoseconds *out, const struct megatron *m, const struct schedule *s,
-                                     const struct layer *l, const struct cluster *c, struct error *err)
+static enum error_code pipeline_time(picoseconds *out, const struct megatron *megatron, const struct schedule *schedule,
+                                     const struct layer *layer, const struct cluster *cluster, struct error *err)
 {
-    const struct layer last = output(m, c);
-    const int64_t each = m->layers / s->stages;
+    const struct layer last = output(megatron, cluster);
+    const int64_t each = megatron->layers / schedule->stages;
     struct timing t;
-    int64_t *room = malloc(3 * (size_t)s->stages * sizeof *room);
-    if (room == NULL) return fail(err, ERR_MEMORY, "no memory to time %d stages", s->stages);
+    int64_t *room = malloc(3 * (size_t)schedule->stages * sizeof *room);
+    if (room == NULL) return fail(err, ERR_MEMORY, "no memory to time %d stages", schedule->stages);
     const struct schedule_times times = uniform_times(
-        s->stages, nanoseconds(each * taken(l->forward, c)), nanoseconds(each * taken(l->backward, c)), 0,
-        nanoseconds(hop_time(m, c)), room);
-    room[s->stages - 1] += nanoseconds(last.forward.time);
-    room[2 * s->stages - 1] += nanoseconds(last.backward.time);
-    const enum error_code e = schedule_time(&t, s, &times, err);
+        schedule->stages, nanoseconds(each * taken(layer->forward, cluster)),
+            nanoseconds(each * taken(layer->backward, cluster)), 0,
+        nanoseconds(hop_time(megatron, cluster)), room);
+    room[schedule->stages - 1] += nanoseconds(last.forward.time);
+    room[2 * schedule->stages - 1] += nanoseconds(last.backward.time);
+    const enum error_code e = schedule_time(&t, schedule, &times, err);
     free(room);
     if (e) return e;
     *out = t.makespan * 1000;
@@ -218,17 +233,19 @@ static enum error_code pipeline_time(picoseconds *out, const struct megatron *m,
  * and norms and scales the gradient before that. */
 enum { GRADIENT_BYTES = 4, OPTIMIZER_BYTES = 40 };
 
-enum error_code megatron_time(picoseconds *out, const struct megatron *m, const struct schedule *s,
-                              const struct cluster *c, struct error *err)
+enum error_code megatron_time(picoseconds *out, const struct megatron *megatron, const struct schedule *schedule,
+                              const struct cluster *cluster, struct error *err)
 {
-    const double h = m->width;
+    const double h = megatron->width;
     /* A device has 12 h^2 parameters of each of its layers, and the embedding, divided by tp. */
-    const double parameters = (12 * h * h * m->layers / m->pp + (double)m->vocabulary * h) / m->tp;
+    const double parameters = (12 * h * h * megatron->layers / megatron->pp + (double)megatron->vocabulary * h)
+        / megatron->tp;
     struct layer l;
     picoseconds pipeline = 0, sum = 0;
-    enum error_code e = layer_kernels(&l, m, c, err);
-    if (!e) e = pipeline_time(&pipeline, m, s, &l, c, err);
-    if (!e && m->dp > 1) e = ring_time(&sum, m, c, m->dp, m->tp, (int64_t)(GRADIENT_BYTES * parameters), err);
-    *out = pipeline + sum + kernel_bytes(c, OPTIMIZER_BYTES * parameters) + c->kernels.step;
+    enum error_code e = layer_kernels(&l, megatron, cluster, err);
+    if (!e) e = pipeline_time(&pipeline, megatron, schedule, &l, cluster, err);
+    if (!e && megatron->dp > 1)
+        e = ring_time(&sum, megatron, cluster, megatron->dp, megatron->tp, (int64_t)(GRADIENT_BYTES * parameters), err);
+    *out = pipeline + sum + kernel_bytes(cluster, OPTIMIZER_BYTES * parameters) + cluster->kernels.step;
     return e;
 }

@@ -31,8 +31,8 @@ double megatron_parameters(const struct megatron *);
 /** The schedule of the step's pipeline.  @return OK; ERR_PLAN: sizes that do not divide; ERR_MEMORY. */
 enum error_code megatron_schedule(struct schedule *, const struct megatron *, struct error *);
 
-/** The time of a step.  @param s  from megatron_schedule.  @return OK or ERR_MEMORY. */
-enum error_code megatron_time(picoseconds *, const struct megatron *, const struct schedule *s, const struct cluster *,
-                              struct error *);
+/** The time of a step.  @param schedule  from megatron_schedule.  @return OK or ERR_MEMORY. */
+enum error_code megatron_time(picoseconds *, const struct megatron *, const struct schedule *schedule,
+                              const struct cluster *, struct error *);
 
 #endif

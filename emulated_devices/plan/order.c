@@ -7,7 +7,7 @@
  */
 #include "emulated_devices/plan/plan.h"
 
-static int tp_rank(const struct plan *p, int tp) { return mesh_neighbour(&p->mesh, 0, TP, tp); }
+static int tp_rank(const struct plan *plan, int tp) { return mesh_neighbour(&plan->mesh, 0, TP, tp); }
 
 static bool boxes_meet(const struct box *a, const struct box *b, int ndim)
 {
@@ -28,15 +28,15 @@ static bool layouts_meet(const struct layout *a, const struct layout *b)
 }
 
 /* True if neighbours along tp share elements of some parameter, and pieces of some parameter differ in size. */
-bool plan_copies_lie_apart(const struct plan *p)
+bool plan_copies_lie_apart(const struct plan *plan)
 {
     bool uneven = false, copies = false;
-    for (int i = 0; i < model_param_count(&p->model); i++) {
-        const struct param_spec s = model_param(&p->model, i);
-        const struct layout first = plan_layout(p, tp_rank(p, 0), &s);
-        for (int tp = 1; tp < p->mesh.size[TP]; tp++) {
-            const struct layout other = plan_layout(p, tp_rank(p, tp), &s),
-                                before = plan_layout(p, tp_rank(p, tp - 1), &s);
+    for (int i = 0; i < model_param_count(&plan->model); i++) {
+        const struct param_spec s = model_param(&plan->model, i);
+        const struct layout first = plan_layout(plan, tp_rank(plan, 0), &s);
+        for (int tp = 1; tp < plan->mesh.size[TP]; tp++) {
+            const struct layout other = plan_layout(plan, tp_rank(plan, tp), &s),
+                                before = plan_layout(plan, tp_rank(plan, tp - 1), &s);
             uneven = uneven || layout_count(&other) != layout_count(&first);
             copies = copies || layouts_meet(&before, &other);
         }

@@ -113,38 +113,41 @@ struct loss_scale plan_loss_scale(const struct plan *);
 enum error_code plan_schedule(const struct plan *, struct schedule *, struct error *);
 
 /* How the plan divides the model and the batch. */
-static inline int64_t plan_first_layer(const struct plan *p, int stage) { return p->first_layer[stage]; }
+static inline int64_t plan_first_layer(const struct plan *plan, int stage) { return plan->first_layer[stage]; }
 
 /* The number of parts that the batch is cut into over dp; the first side of the weights that a copy computes. */
-static inline int plan_parts(const struct plan *p) { return p->mesh.size[DP] / (p->perturb == 2 ? 2 : 1); }
-static inline int plan_side(const struct plan *p, int dp) { return dp / plan_parts(p); }
+static inline int plan_parts(const struct plan *plan) { return plan->mesh.size[DP] / (plan->perturb == 2 ? 2 : 1); }
+static inline int plan_side(const struct plan *plan, int dp) { return dp / plan_parts(plan); }
 
 /* Passes through the pipeline in a step. */
-static inline int plan_passes(const struct plan *p) { return optimizer_draws(p->optimizer) && p->perturb != 2 ? 2 : 1; }
+static inline int plan_passes(const struct plan *plan)
+{
+    return optimizer_draws(plan->optimizer) && plan->perturb != 2 ? 2 : 1;
+}
 
 /* Devices with the same weights and different tokens, which sum their gradients: along dp and cp (cp varies
  * fastest). */
-static inline int plan_copies(const struct plan *p) { return p->mesh.size[DP] * p->mesh.size[CP]; }
-static inline int plan_copy_of(const struct plan *p, int rank)
+static inline int plan_copies(const struct plan *plan) { return plan->mesh.size[DP] * plan->mesh.size[CP]; }
+static inline int plan_copy_of(const struct plan *plan, int rank)
 {
-    return mesh_coordinate(&p->mesh, rank, DP) * p->mesh.size[CP] + mesh_coordinate(&p->mesh, rank, CP);
+    return mesh_coordinate(&plan->mesh, rank, DP) * plan->mesh.size[CP] + mesh_coordinate(&plan->mesh, rank, CP);
 }
 
 /* The devices of a stage in the order of their ranks are arranged as copies x ep x etp: neighbours share each expert,
  * and then the experts of each layer, whatever they are along dp, cp and tp. */
-static inline int plan_ep(const struct plan *p) { return p->ep > 1 ? p->ep : 1; }
-static inline int plan_etp(const struct plan *p) { return p->etp > 1 ? p->etp : 1; }
-static inline int plan_stage_devices(const struct plan *p) { return p->mesh.devices / p->mesh.size[PP]; }
+static inline int plan_ep(const struct plan *plan) { return plan->ep > 1 ? plan->ep : 1; }
+static inline int plan_etp(const struct plan *plan) { return plan->etp > 1 ? plan->etp : 1; }
+static inline int plan_stage_devices(const struct plan *plan) { return plan->mesh.devices / plan->mesh.size[PP]; }
 
 enum expert_axis { EXPERT_SLICES, EXPERT_PARTS, EXPERT_COPIES };     /* along etp, along ep, and the rest */
 
 /** How many devices there are along an axis of the experts; a device's place on it. */
 int plan_expert_size(const struct plan *, enum expert_axis);
 int plan_expert_place(const struct plan *, int rank, enum expert_axis);
-static inline int plan_expert_copies(const struct plan *p) { return plan_expert_size(p, EXPERT_COPIES); }
-static inline int plan_expert_copy_of(const struct plan *p, int rank)
+static inline int plan_expert_copies(const struct plan *plan) { return plan_expert_size(plan, EXPERT_COPIES); }
+static inline int plan_expert_copy_of(const struct plan *plan, int rank)
 {
-    return plan_expert_place(p, rank, EXPERT_COPIES);
+    return plan_expert_place(plan, rank, EXPERT_COPIES);
 }
 
 /** Whether a device has only some experts, whole.  Then the routing decides how many rows and messages it has. */
@@ -161,11 +164,14 @@ int plan_expert_members(const struct plan *, int rank, enum expert_axis, int mem
 void plan_take_step(struct plan *, int64_t step);
 
 /** The number of sequences of a step, and of the largest step. */
-static inline int64_t plan_sequences_of(const struct plan *p, int64_t step)
+static inline int64_t plan_sequences_of(const struct plan *plan, int64_t step)
 {
-    return p->batches ? batch_plan_total(p->batches, step) : p->B;
+    return plan->batches ? batch_plan_total(plan->batches, step) : plan->B;
 }
-static inline int64_t plan_most_sequences(const struct plan *p) { return p->batches ? p->batches->most : p->B; }
+static inline int64_t plan_most_sequences(const struct plan *plan)
+{
+    return plan->batches ? plan->batches->most : plan->B;
+}
 
 /** The sequences of one microbatch of the data-parallel copy at this dp coordinate. */
 struct interval plan_microbatch(const struct plan *, int dp, int micro);
@@ -185,13 +191,16 @@ enum error_code plan_name_microbatches(const struct plan *, int32_t *micro_of, s
 struct interval plan_replica_copies(const struct plan *, int replica);
 
 /** The rows of a batch of S tokens in each of B sequences, in each parallel stream. */
-static inline int64_t plan_stream_rows(const struct plan *p) { return STREAMS(&p->model) * p->B * p->S; }
+static inline int64_t plan_stream_rows(const struct plan *plan) { return STREAMS(&plan->model) * plan->B * plan->S; }
 
 /** Whether the samples of a step's batch decide which tokens each device has. */
 bool plan_follows_data(const struct plan *);
 
 /** Whether rows of activations, and so their memory, are known only in a step. */
-static inline bool plan_routes_rows(const struct plan *p) { return plan_follows_data(p) || plan_cuts_experts(p); }
+static inline bool plan_routes_rows(const struct plan *plan)
+{
+    return plan_follows_data(plan) || plan_cuts_experts(plan);
+}
 
 /** Whether outside attention the rows of a microbatch are ordered by a prediction of their experts. */
 bool plan_shuffles(const struct plan *);
@@ -200,12 +209,15 @@ bool plan_shuffles(const struct plan *);
 void plan_shuffle(const struct plan *, int rank, struct intervals *rows);
 
 /** Whether something is on the devices' slow tiers. */
-static inline bool plan_has_tier(const struct plan *p) { return p->data.offload != 0 || p->offload_activations; }
+static inline bool plan_has_tier(const struct plan *plan)
+{
+    return plan->data.offload != 0 || plan->offload_activations;
+}
 
 /** Whether devices' tokens may differ from step to step. */
-static inline bool plan_changes(const struct plan *p)
+static inline bool plan_changes(const struct plan *plan)
 {
-    return p->batches || plan_follows_data(p) || plan_shuffles(p);
+    return plan->batches || plan_follows_data(plan) || plan_shuffles(plan);
 }
 
 /** The facts from which an attention scheme plans a microbatch with at least one sequence, causal samples.

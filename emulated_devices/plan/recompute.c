@@ -40,7 +40,7 @@ static int named(const char *choice)
     return -1;
 }
 
-static enum error_code refuse(const char *choice, struct error *err)
+static enum error_code recompute_refuse(const char *choice, struct error *err)
 {
     const size_t n = sizeof names / sizeof *names;
     if (nearest_name(choice, names, n)) return fail_unknown_name(err, "--recompute", choice, names, n);
@@ -52,7 +52,7 @@ enum error_code recompute_check(const char *choice, int64_t layers, struct error
     int64_t first, last;
     if (choice == NULL || named(choice) >= 0) return OK;
     for (const char *list = choice; *list; ) {
-        if (!take_stretch(&list, &first, &last)) return refuse(choice, err);
+        if (!take_stretch(&list, &first, &last)) return recompute_refuse(choice, err);
         if (first > last || last >= layers)
             return fail(err, ERR_USAGE, "--recompute %.80s: %lld-%lld: the layers are 0 to %lld", choice,
                         (long long)first, (long long)last, (long long)layers - 1);

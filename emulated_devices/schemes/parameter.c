@@ -7,8 +7,9 @@ struct parameter *parameter_find(const struct parameters *ps, int index)
     return NULL;
 }
 
-struct tensor parameter_view(const struct parameter *p, void *data, enum dtype t)
+struct tensor parameter_view(const struct parameter *parameter, void *data, enum dtype dtype)
 {
-    const struct layout *l = &p->layout;
-    return l->ndim == 2 ? tensor_2d(data, t, layout_rows(l), layout_cols(l)) : tensor_1d(data, t, layout_count(l));
+    const struct layout *l = &parameter->layout;
+    return l->ndim == 2 ? tensor_2d(data, dtype, layout_rows(l), layout_cols(l))
+           : tensor_1d(data, dtype, layout_count(l));
 }

@@ -3,12 +3,12 @@
 #include <dlfcn.h>
 
 /* What the kind of a scheme cannot do without.  @return NULL, or what is missing. */
-static const char *lacks(const struct scheme *s)
+static const char *plugin_lacks(const struct scheme *scheme)
 {
-    const struct tensor_scheme *t = (const struct tensor_scheme *)s;
-    const struct attention_scheme *a = (const struct attention_scheme *)s;
-    const struct expert_scheme *x = (const struct expert_scheme *)s;
-    switch (s->kind) {
+    const struct tensor_scheme *t = (const struct tensor_scheme *)scheme;
+    const struct attention_scheme *a = (const struct attention_scheme *)scheme;
+    const struct expert_scheme *x = (const struct expert_scheme *)scheme;
+    switch (scheme->kind) {
     case TENSOR_SCHEME:
         if (!t->mesh || !t->weight || !t->matrix_cost) return "the functions mesh, weight and matrix_cost";
         if (!t->linear_forward || !t->linear_backward_input || !t->linear_backward_weight)
@@ -24,27 +24,30 @@ static const char *lacks(const struct scheme *s)
     case EXPERT_SCHEME:
         if (!x->forward || !x->input || !x->weight) return "the functions forward, input and weight";
         return x->hops > 0 && !x->hop ? "the function hop" : NULL;
-    case DATA_SCHEME: return ((const struct data_scheme *)s)->share ? NULL : "the function share";
-    case PIPELINE_SCHEME: return ((const struct schedule_generator *)s)->make ? NULL : "the function make";
+    case DATA_SCHEME: return ((const struct data_scheme *)scheme)->share ? NULL : "the function share";
+    case PIPELINE_SCHEME: return ((const struct schedule_generator *)scheme)->make ? NULL : "the function make";
     default: return "a kind whose schemes a plan chooses: tensor, attention, expert, data, pipeline";
     }
 }
 
-static enum error_code add_scheme(const struct scheme *s, struct error *err)
+static enum error_code add_scheme(const struct scheme *scheme, struct error *err)
 {
-    const char *missing = lacks(s);
-    if (missing) return fail(err, ERR_FORMAT, "scheme %s: needs %s", s->name ? s->name : "", missing);
-    return scheme_add(s, err);
+    const char *missing = plugin_lacks(scheme);
+    if (missing) return fail(err, ERR_FORMAT, "scheme %s: needs %s", scheme->name ? scheme->name : "", missing);
+    return scheme_add(scheme, err);
 }
 
-static bool is_item(const struct plugin_item *i) { return i->algorithm || i->scheme || i->optimizer || i->backend; }
-
-static enum error_code add(const struct plugin_item *i, struct error *err)
+static bool is_item(const struct plugin_item *item)
 {
-    if (i->algorithm) return algorithm_add(i->algorithm, err);
-    if (i->scheme) return add_scheme(i->scheme, err);
-    if (i->optimizer) return optimizer_add(i->optimizer, err);
-    return backend_add(i->backend, err);
+    return item->algorithm || item->scheme || item->optimizer || item->backend;
+}
+
+static enum error_code plugin_add(const struct plugin_item *item, struct error *err)
+{
+    if (item->algorithm) return algorithm_add(item->algorithm, err);
+    if (item->scheme) return add_scheme(item->scheme, err);
+    if (item->optimizer) return optimizer_add(item->optimizer, err);
+    return backend_add(item->backend, err);
 }
 
 enum error_code plugin_load(const char *path, struct error *err)
@@ -56,6 +59,6 @@ enum error_code plugin_load(const char *path, struct error *err)
     if (p->interface != PLUGIN_INTERFACE)
         return fail(err, ERR_FORMAT, "it was compiled with the headers of another version; compile it again");
     enum error_code e = OK;
-    for (const struct plugin_item *i = p->item; is_item(i) && !e; i++) e = add(i, err);
+    for (const struct plugin_item *i = p->item; is_item(i) && !e; i++) e = plugin_add(i, err);
     return e;
 }

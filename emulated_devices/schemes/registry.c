@@ -131,19 +131,19 @@ enum error_code scheme_find(const struct scheme **found, enum scheme_kind kind, 
     return e ? e : scheme_add(*found, err);
 }
 
-enum error_code scheme_add(const struct scheme *s, struct error *err)
+enum error_code scheme_add(const struct scheme *scheme, struct error *err)
 {
     int count = 0;
-    if (s->kind >= SCHEME_KINDS || !s->name || !s->name[0] || !s->description || !s->source)
+    if (scheme->kind >= SCHEME_KINDS || !scheme->name || !scheme->name[0] || !scheme->description || !scheme->source)
         return fail(err, ERR_FORMAT, "a scheme %s: needs a kind, a name, a description and a source",
-                    s->name ? s->name : "");
-    if (listed(s->kind, s->name))
-        return fail(err, ERR_FORMAT, "%s: there is a scheme of this name (orrery list %s)", s->name,
-                    kinds[s->kind].name);
+                    scheme->name ? scheme->name : "");
+    if (listed(scheme->kind, scheme->name))
+        return fail(err, ERR_FORMAT, "%s: there is a scheme of this name (orrery list %s)", scheme->name,
+                    kinds[scheme->kind].name);
     while (schemes[count]) count++;
     if (count + 1 >= SCHEMES_MOST)
-        return fail(err, ERR_MEMORY, "%s: there are %d schemes, the most that there can be", s->name, count);
-    schemes[count] = s;
+        return fail(err, ERR_MEMORY, "%s: there are %d schemes, the most that there can be", scheme->name, count);
+    schemes[count] = scheme;
     return OK;
 }
 

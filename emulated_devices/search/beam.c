@@ -26,52 +26,53 @@ static bool better(const struct standing *a, const struct standing *b)
 
 /* Look at a choice: from now on it is among the candidates.  What it lacks is not asked if it is worse than a plan that
  * fits in any case. */
-static enum error_code look(struct search *s, struct standing *at, const struct standing *best, struct error *err)
+static enum error_code beam_look(struct search *search, struct standing *at, const struct standing *best,
+                                 struct error *err)
 {
-    int place = search_find(s, &at->choice);
+    int place = search_find(search, &at->choice);
     struct plan p;
-    at->legal = place >= 0 || plan_space_make(s->space, &at->choice, &p);
+    at->legal = place >= 0 || plan_space_make(search->space, &at->choice, &p);
     if (!at->legal) return OK;
-    const enum error_code e = place < 0 ? search_add(s, &p, &at->choice, true, &place, err) : OK;
+    const enum error_code e = place < 0 ? search_add(search, &p, &at->choice, true, &place, err) : OK;
     if (e) return e;
-    at->lacks = 0, at->estimate = s->of[place].estimate > 0 ? s->of[place].estimate : INT64_MAX;
+    at->lacks = 0, at->estimate = search->of[place].estimate > 0 ? search->of[place].estimate : INT64_MAX;
     if (best && best->legal && best->lacks == 0 && at->estimate >= best->estimate) return OK;
-    return search_lacks(s, place, &at->lacks, err);
+    return search_lacks(search, place, &at->lacks, err);
 }
 
 /* Try every value of a dimension; of a schedule, with every number of stages. */
-static enum error_code try_values(struct search *s, struct standing *best, const struct standing *from,
-                                  enum dimension d, struct error *err)
+static enum error_code try_values(struct search *search, struct standing *best, const struct standing *from,
+                                  enum dimension dimension, struct error *err)
 {
     struct plan p;
     enum error_code e = OK;
-    if (!plan_space_make(s->space, &from->choice, &p)) p = *s->space->base;
-    for (enum dimension before = BY_MESH; before < d; before++)
-        plan_space_set(s->space, before, &p, from->choice.value[before]);
-    for (int i = 0; i < plan_space_values(s->space, d, &p) && !e; i++) {
+    if (!plan_space_make(search->space, &from->choice, &p)) p = *search->space->base;
+    for (enum dimension before = BY_MESH; before < dimension; before++)
+        plan_space_set(search->space, before, &p, from->choice.value[before]);
+    for (int i = 0; i < plan_space_values(search->space, dimension, &p) && !e; i++) {
         struct standing new = *from;
-        new.choice.value[d] = i;
+        new.choice.value[dimension] = i;
         /* A schedule says how many chunks a device may have, so both are tried together. */
-        if (d == BY_SCHEDULE) {
+        if (dimension == BY_SCHEDULE) {
             struct plan q = p;
             new.choice.value[BY_CHUNKS] = 0;
-            if (plan_space_set(s->space, d, &q, i)) e = try_values(s, best, &new, BY_CHUNKS, err);
+            if (plan_space_set(search->space, dimension, &q, i)) e = try_values(search, best, &new, BY_CHUNKS, err);
             continue;
         }
-        e = look(s, &new, best, err);
+        e = beam_look(search, &new, best, err);
         if (!e && better(&new, best)) *best = new;
     }
     return e;
 }
 
-static enum error_code improve(struct search *s, struct standing *at, struct error *err)
+static enum error_code improve(struct search *search, struct standing *at, struct error *err)
 {
     enum error_code e = OK;
     for (int round = 0; round < ROUNDS && !e; round++) {
         const struct standing before = *at;
         for (enum dimension d = BY_MICROS; d < DIMENSION_COUNT && !e; d++) {
             const struct standing from = *at;
-            e = try_values(s, at, &from, d, err);
+            e = try_values(search, at, &from, d, err);
         }
         /* A round that helps nothing ends the climb: no single dimension can be improved. */
         if (!better(at, &before)) break;
@@ -82,54 +83,55 @@ static enum error_code improve(struct search *s, struct standing *at, struct err
 /* ---- where to start ---------------------------------------------------------------------------------------------- */
 
 /* The first value of every later dimension that is wanted. */
-static void first_values(const struct plan_space *s, struct choice *c, enum dimension from)
+static void first_values(const struct plan_space *space, struct choice *choice, enum dimension from)
 {
-    struct plan p = *s->base;
+    struct plan p = *space->base;
     for (enum dimension d = BY_MESH; d < DIMENSION_COUNT; d++) {
-        for (int i = 0; d >= from && i < plan_space_values(s, d, &p); i++) {
+        for (int i = 0; d >= from && i < plan_space_values(space, d, &p); i++) {
             struct plan q = p;
-            c->value[d] = i;
-            if (plan_space_set(s, d, &q, i)) break;
+            choice->value[d] = i;
+            if (plan_space_set(space, d, &q, i)) break;
         }
-        plan_space_set(s, d, &p, c->value[d]);
+        plan_space_set(space, d, &p, choice->value[d]);
     }
 }
 
 /* The first value of a dimension with which the choice is legal; only the improvement asks which is best. */
-static bool change_to_legal(const struct plan_space *s, struct choice *choice, enum dimension d)
+static bool change_to_legal(const struct plan_space *space, struct choice *choice, enum dimension dimension)
 {
     struct choice tried = *choice;
-    struct plan p = *s->base;
+    struct plan p = *space->base;
     /* Dimensions before d are fixed, since the values of d depend on them. */
-    for (enum dimension before = BY_MESH; before < d; before++) plan_space_set(s, before, &p, choice->value[before]);
-    for (int i = 0; i < plan_space_values(s, d, &p); i++) {
+    for (enum dimension before = BY_MESH; before < dimension; before++)
+        plan_space_set(space, before, &p, choice->value[before]);
+    for (int i = 0; i < plan_space_values(space, dimension, &p); i++) {
         struct plan q;
-        tried.value[d] = i;
-        if (plan_space_make(s, &tried, &q)) return *choice = tried, true;
+        tried.value[dimension] = i;
+        if (plan_space_make(space, &tried, &q)) return *choice = tried, true;
     }
     return false;
 }
 
 /* A mesh's start: if the first schemes cannot be combined, the first that can, changing one of them. */
-static enum error_code start_with(struct search *s, struct standing *at, struct error *err)
+static enum error_code start_with(struct search *search, struct standing *at, struct error *err)
 {
     enum error_code e = OK;
-    first_values(s->space, &at->choice, BY_RECOMPUTE);
-    e = look(s, at, NULL, err);
+    first_values(search->space, &at->choice, BY_RECOMPUTE);
+    e = beam_look(search, at, NULL, err);
     for (enum dimension d = BY_TENSOR; d < DIMENSION_COUNT && !e && !at->legal; d++)
-        if (change_to_legal(s->space, &at->choice, d)) e = look(s, at, NULL, err);
+        if (change_to_legal(search->space, &at->choice, d)) e = beam_look(search, at, NULL, err);
     return e;
 }
 
 /* Numbers of microbatches that are tried: the first with a microbatch for each stage, with four, and the most. */
-static int numbers_of_micros(const struct plan_space *s, const struct plan *mesh, int value[3])
+static int numbers_of_micros(const struct plan_space *space, const struct plan *mesh, int value[3])
 {
     const int pp = mesh->mesh.size[PP], least[] = { pp, 4 * pp };
-    const int values = plan_space_values(s, BY_MICROS, mesh);
+    const int values = plan_space_values(space, BY_MICROS, mesh);
     int n = 0, last = -1;
     for (int i = 0; i < values; i++) {
         struct plan p = *mesh;
-        if (!plan_space_set(s, BY_MICROS, &p, i)) continue;
+        if (!plan_space_set(space, BY_MICROS, &p, i)) continue;
         last = i;
         if (n < 2 && p.micros >= least[n]) value[n++] = i;
     }
@@ -146,37 +148,37 @@ static int most_promising(const void *a, const void *b)
     return 0;
 }
 
-static enum error_code starts_of(struct search *s, struct standing *start, int *count, struct error *err)
+static enum error_code starts_of(struct search *search, struct standing *start, int *count, struct error *err)
 {
     enum error_code e = OK;
-    for (int m = 0; m < s->space->meshes && !e; m++) {
-        struct plan p = *s->space->base;
+    for (int m = 0; m < search->space->meshes && !e; m++) {
+        struct plan p = *search->space->base;
         int value[3];
-        plan_space_set(s->space, BY_MESH, &p, m);
-        const int n = numbers_of_micros(s->space, &p, value);
+        plan_space_set(search->space, BY_MESH, &p, m);
+        const int n = numbers_of_micros(search->space, &p, value);
         for (int i = 0; i < n && !e; i++) {
             struct standing at = { .choice.value = { [BY_MESH] = m, [BY_MICROS] = value[i] } };
-            e = start_with(s, &at, err);
+            e = start_with(search, &at, err);
             if (!e && at.legal) start[(*count)++] = at;
         }
     }
     return e;
 }
 
-static enum error_code choose(struct search *s, struct error *err)
+static enum error_code beam_choose(struct search *search, struct error *err)
 {
-    struct standing *start = calloc(3 * (size_t)s->space->meshes + 1, sizeof *start);
+    struct standing *start = calloc(3 * (size_t)search->space->meshes + 1, sizeof *start);
     int count = 0, good = 0;
-    if (start == NULL) return fail(err, ERR_MEMORY, "no memory for %d meshes", s->space->meshes);
-    enum error_code e = starts_of(s, start, &count, err);
+    if (start == NULL) return fail(err, ERR_MEMORY, "no memory for %d meshes", search->space->meshes);
+    enum error_code e = starts_of(search, start, &count, err);
     qsort(start, (size_t)count, sizeof *start, most_promising);
     /* The most promising starts are improved, until WIDTH of them fit. */
     for (int i = 0; i < count && i < MOST_IMPROVED && good < WIDTH && !e; i++) {
-        e = improve(s, &start[i], err);
+        e = improve(search, &start[i], err);
         good += start[i].legal && start[i].lacks == 0;
     }
     for (int i = MOST_IMPROVED; i < count && good == 0 && !e; i++) {    /* what fits may promise least */
-        e = improve(s, &start[i], err);
+        e = improve(search, &start[i], err);
         good += start[i].legal && start[i].lacks == 0;
     }
     free(start);
@@ -187,5 +189,5 @@ const struct planner planner_beam = {
     .name = "beam", .description = "the most promising meshes, improved a dimension at a time",
     .source = "B. Lowerre, The HARPY speech recognition system, 1976",
     .promise = "no change of one dimension of it has a better estimate",
-    .most = 32, .choose = choose,
+    .most = 32, .choose = beam_choose,
 };

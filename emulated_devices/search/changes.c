@@ -17,42 +17,42 @@ struct variants {
 };
 
 /* Several changes may come to the same; some to none. */
-static bool is_new(const struct variants *v, const char *words)
+static bool is_new(const struct variants *variants, const char *words)
 {
-    bool new = strcmp(words, v->words) != 0;
-    for (int i = 0; i < v->count && new; i++) new = strcmp(words, v->of[i].words) != 0;
+    bool new = strcmp(words, variants->words) != 0;
+    for (int i = 0; i < variants->count && new; i++) new = strcmp(words, variants->of[i].words) != 0;
     return new;
 }
 
-static void consider(struct variants *v, const struct plan *q)
+static void consider(struct variants *variants, const struct plan *plan)
 {
-    struct variant *new = &v->of[v->count];
+    struct variant *new = &variants->of[variants->count];
     struct error unread;
-    if (v->count == MOST_VARIANTS) return;
-    new->plan = *q, new->found = (struct candidate){ .time = 0 };
+    if (variants->count == MOST_VARIANTS) return;
+    new->plan = *plan, new->found = (struct candidate){ .time = 0 };
     plan_space_words(&new->plan, new->words, sizeof new->words);
-    if (!is_new(v, new->words) || !plan_space_is_legal(&new->plan)) return;
+    if (!is_new(variants, new->words) || !plan_space_is_legal(&new->plan)) return;
     /* The lower bound of memory is cheap, and comes before the estimate of the time. */
-    if (search_bound(&new->plan, &new->found.least, &unread) || new->found.least > v->memory) return;
-    if ( estimate_step(&v->estimator, &new->plan, &new->found.estimate, &unread)) return;
-    v->count++;
+    if (search_bound(&new->plan, &new->found.least, &unread) || new->found.least > variants->memory) return;
+    if ( estimate_step(&variants->estimator, &new->plan, &new->found.estimate, &unread)) return;
+    variants->count++;
 }
 
 /* Several changes at once are all of what decides most about memory. */
-static bool saves(enum dimension d)
+static bool saves(enum dimension dimension)
 {
-    return d == BY_MICROS || d == BY_RECOMPUTE || d == BY_DATA || d == BY_OFFLOAD;
+    return dimension == BY_MICROS || dimension == BY_RECOMPUTE || dimension == BY_DATA || dimension == BY_OFFLOAD;
 }
 
 /* Every other value of a dimension; after it, of a later one. */
-static void vary(struct variants *v, const struct plan *p, enum dimension first, int more)
+static void vary(struct variants *variants, const struct plan *plan, enum dimension first, int more)
 {
     for (enum dimension d = first; d < DIMENSION_COUNT; d++)
-        for (int i = 0; i < plan_space_values(v->space, d, p) && (first == BY_MESH || saves(d)); i++) {
-            struct plan q = *p;
-            if (!plan_space_set(v->space, d, &q, i)) continue;
-            if (more > 0) vary(v, &q, d + 1, more - 1);
-            else consider(v, &q);
+        for (int i = 0; i < plan_space_values(variants->space, d, plan) && (first == BY_MESH || saves(d)); i++) {
+            struct plan q = *plan;
+            if (!plan_space_set(variants->space, d, &q, i)) continue;
+            if (more > 0) vary(variants, &q, d + 1, more - 1);
+            else consider(variants, &q);
         }
 }
 
@@ -62,7 +62,7 @@ static int by_estimate(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static int by_time(const void *a, const void *b)
+static int changes_by_time(const void *a, const void *b)
 {
     const picoseconds x = ((const struct change *)a)->time, y = ((const struct change *)b)->time;
     return x < y ? -1 : x > y;
@@ -86,34 +86,35 @@ static void changed_words(const char *had, const char *has, char *text, size_t s
 }
 
 /* Plan the variants from `first` on, those that promise most first, until there are `most` changes. */
-static int plan_variants(struct variants *v, int first, struct change *out, int n, int most)
+static int plan_variants(struct variants *variants, int first, struct change *out, int n, int most)
 {
     struct error unread;
-    qsort(v->of + first, (size_t)(v->count - first), sizeof *v->of, by_estimate);
-    for (int i = first; i < v->count && i < first + MOST_PLANNED && n < most; i++) {
-        struct variant *w = &v->of[i];
-        if (search_plan(&w->plan, &w->found, &unread) || w->found.peak > v->memory) continue;
+    qsort(variants->of + first, (size_t)(variants->count - first), sizeof *variants->of, by_estimate);
+    for (int i = first; i < variants->count && i < first + MOST_PLANNED && n < most; i++) {
+        struct variant *w = &variants->of[i];
+        if (search_plan(&w->plan, &w->found, &unread) || w->found.peak > variants->memory) continue;
         out[n] = (struct change){ .time = w->found.time, .peak = w->found.peak };
-        changed_words(v->words, w->words, out[n].words, sizeof out[n].words);
+        changed_words(variants->words, w->words, out[n].words, sizeof out[n].words);
         n += out[n].words[0] != '\0';
     }
     return n;
 }
 
-int search_changes(const struct plan_space *s, const struct plan *p, uint64_t memory, struct change *out, int most)
+int search_changes(const struct plan_space *space, const struct plan *plan, uint64_t memory,
+                   struct change *out, int most)
 {
     char words[PLAN_WORDS];
-    struct variants v = { .space = s, .memory = memory, .words = plan_space_words(p, words, sizeof words),
+    struct variants v = { .space = space, .memory = memory, .words = plan_space_words(plan, words, sizeof words),
                           .of = calloc(MOST_VARIANTS, sizeof *v.of) };
     int n = 0;
     for (int more = 0; more < MOST_AT_ONCE && v.of && n < (more < 2 ? most : 1); more++) {
         /* One or two changed dimensions fill the list; more are tried only while there is no change. */
         const int first = v.count;
-        vary(&v, p, more ? BY_MICROS : BY_MESH, more);
+        vary(&v, plan, more ? BY_MICROS : BY_MESH, more);
         n = plan_variants(&v, first, out, n, most);
     }
     free(v.of);
     estimator_close(&v.estimator);
-    if (n > 0) qsort(out, (size_t)n, sizeof *out, by_time);
+    if (n > 0) qsort(out, (size_t)n, sizeof *out, changes_by_time);
     return n;
 }

@@ -23,21 +23,21 @@ struct stage_times {
     picoseconds layer[PARTS], ends[PARTS];      /* of a layer; of embedding, loss and what comes once a step */
 };
 
-static struct stage_key key_of(const struct plan *p, bool splits)
+static struct stage_key estimate_key_of(const struct plan *plan, bool splits)
 {
     struct stage_key k;
     memset(&k, 0, sizeof k);
-    k.dp = p->mesh.size[DP], k.cp = p->mesh.size[CP], k.tp = p->mesh.size[TP], k.ep = p->ep;
-    k.splits = splits, k.offload = p->data.offload;
-    k.sequences = plan_microbatch(p, 0, 0).count;
-    k.tensor = p->tensor, k.attention = p->attention, k.dispatch = p->dispatch;
-    k.data = p->data.scheme, k.recompute = p->recompute;
+    k.dp = plan->mesh.size[DP], k.cp = plan->mesh.size[CP], k.tp = plan->mesh.size[TP], k.ep = plan->ep;
+    k.splits = splits, k.offload = plan->data.offload;
+    k.sequences = plan_microbatch(plan, 0, 0).count;
+    k.tensor = plan->tensor, k.attention = plan->attention, k.dispatch = plan->dispatch;
+    k.data = plan->data.scheme, k.recompute = plan->recompute;
     return k;
 }
 
 /* A plan of the same devices without other stages. */
-static enum error_code stage_plan(struct plan *q, const struct plan *p, const struct stage_key *k, int64_t layers,
-                                  struct error *err)
+static enum error_code stage_plan(struct plan *q, const struct plan *p, const struct stage_key *stage_key,
+                                  int64_t layers, struct error *err)
 {
     int size[AXIS_COUNT];
     memcpy(size, p->mesh.size, sizeof size);
@@ -45,157 +45,160 @@ static enum error_code stage_plan(struct plan *q, const struct plan *p, const st
     *q = *p;
     q->model.L = layers;
     q->micros = q->chunks = 1;
-    q->schedule = k->splits ? "zb-h1" : schedule_generator_at(0)->head.name;
-    q->B = k->sequences * k->dp;
+    q->schedule = stage_key->splits ? "zb-h1" : schedule_generator_at(0)->head.name;
+    q->B = stage_key->sequences * stage_key->dp;
     const enum error_code e = mesh_make(&q->mesh, size, err);
     return e ? e : plan_check(q, err);
 }
 
 struct noted { picoseconds part[PARTS], end; };
 
-static enum error_code note(struct trainer *t, void *context, struct error *err)
+static enum error_code estimate_note(struct trainer *trainer, void *context, struct error *err)
 {
     struct noted *n = context;
     picoseconds part[PARTS] = { 0 };
     (void)err;
-    for (int i = 0; i < t->schedule.count[t->pp.rank]; i++) {
-        const enum action_kind kind = t->schedule.actions[t->pp.rank][i].kind;
-        const picoseconds took = t->times[i].end - t->times[i].start;
+    for (int i = 0; i < trainer->schedule.count[trainer->pp.rank]; i++) {
+        const enum action_kind kind = trainer->schedule.actions[trainer->pp.rank][i].kind;
+        const picoseconds took = trainer->times[i].end - trainer->times[i].start;
         part[kind == FORWARD ? OF_FORWARD : kind == BACKWARD_WEIGHT ? OF_WEIGHT : OF_INPUT] += took;
     }
     for (int i = 0; i < OF_REST; i++)
         if (part[i] > n->part[i]) n->part[i] = part[i];
-    if (t->device->clock.now > n->end) n->end = t->device->clock.now;
+    if (trainer->device->clock.now > n->end) n->end = trainer->device->clock.now;
     return OK;
 }
 
-static enum error_code plan_stage(const struct plan *p, const struct stage_key *k, int64_t layers, struct noted *n,
-                                  struct error *err)
+static enum error_code plan_stage(const struct plan *plan, const struct stage_key *stage_key, int64_t layers,
+                                  struct noted *noted, struct error *err)
 {
     struct plan q;
     struct dry_run d;
-    *n = (struct noted){ .end = 0 };
-    enum error_code e = stage_plan(&q, p, k, layers, err);
-    if (!e) e = dry_run(&q, 1, false, NULL, NULL, note, n, &d, err);
-    n->part[OF_REST] = n->end - n->part[OF_FORWARD] - n->part[OF_INPUT] - n->part[OF_WEIGHT];
+    *noted = (struct noted){ .end = 0 };
+    enum error_code e = stage_plan(&q, plan, stage_key, layers, err);
+    if (!e) e = dry_run(&q, 1, false, NULL, NULL, estimate_note, noted, &d, err);
+    noted->part[OF_REST] = noted->end - noted->part[OF_FORWARD] - noted->part[OF_INPUT] - noted->part[OF_WEIGHT];
     return e;
 }
 
 /* So many that the next one is not one of a mixture's dense layers. */
-static int64_t few_layers(const struct model_config *c)
+static int64_t few_layers(const struct model_config *config)
 {
     int64_t few = 1;
-    while (few + 1 < c->L && layer_set_has(&c->dense.at, (int)few)) few++;
+    while (few + 1 < config->L && layer_set_has(&config->dense.at, (int)few)) few++;
     return few;
 }
 
 /* The difference of a stage with a layer more is that layer; the rest is what a model has once. */
-static enum error_code time_stage(struct stage_times *s, const struct plan *p, struct error *err)
+static enum error_code time_stage(struct stage_times *times, const struct plan *plan, struct error *err)
 {
-    const int64_t L = p->model.L, few = few_layers(&p->model);
+    const int64_t L = plan->model.L, few = few_layers(&plan->model);
     struct noted small, large;
-    enum error_code e = plan_stage(p, &s->key, few, &small, err);
+    enum error_code e = plan_stage(plan, &times->key, few, &small, err);
     if (!e && L == 1) large = small;
-    else if (!e) e = plan_stage(p, &s->key, few + 1, &large, err);
+    else if (!e) e = plan_stage(plan, &times->key, few + 1, &large, err);
     for (int i = 0; i < PARTS && !e; i++) {
         const picoseconds more = large.part[i] - small.part[i];
-        s->layer[i] = L == 1 ? small.part[i] : more > 0 ? more : 0;
-        s->ends[i] = small.part[i] > few * s->layer[i] ? small.part[i] - few * s->layer[i] : 0;
+        times->layer[i] = L == 1 ? small.part[i] : more > 0 ? more : 0;
+        times->ends[i] = small.part[i] > few * times->layer[i] ? small.part[i] - few * times->layer[i] : 0;
     }
-    s->there = e == OK;
+    times->there = e == OK;
     return e == ERR_MEMORY ? e : OK;
 }
 
-static enum error_code find_stage(struct estimator *e, const struct plan *p, bool splits,
+static enum error_code find_stage(struct estimator *estimator, const struct plan *plan, bool splits,
                                   const struct stage_times **out, struct error *err)
 {
-    const struct stage_key key = key_of(p, splits);
-    for (int i = 0; i < e->count; i++)
-        if (memcmp(&e->known[i].key, &key, sizeof key) == 0) return *out = &e->known[i], OK;
-    if (e->count == e->room) {
-        struct stage_times *more = realloc(e->known, (size_t)(e->room = 2 * e->room + 64) * sizeof *more);
-        if (more == NULL) return fail(err, ERR_MEMORY, "no memory for the times of %d stages", e->room);
-        e->known = more;
+    const struct stage_key key = estimate_key_of(plan, splits);
+    for (int i = 0; i < estimator->count; i++)
+        if (memcmp(&estimator->known[i].key, &key, sizeof key) == 0) return *out = &estimator->known[i], OK;
+    if (estimator->count == estimator->room) {
+        struct stage_times *more = realloc(estimator->known,
+                                           (size_t)(estimator->room = 2 * estimator->room + 64) * sizeof *more);
+        if (more == NULL) return fail(err, ERR_MEMORY, "no memory for the times of %d stages", estimator->room);
+        estimator->known = more;
     }
-    struct stage_times *s = &e->known[e->count++];
+    struct stage_times *s = &estimator->known[estimator->count++];
     *s = (struct stage_times){ .key = key };
-    e->planned++;
+    estimator->planned++;
     *out = s;
-    return time_stage(s, p, err);
+    return time_stage(s, plan, err);
 }
 
-void estimator_close(struct estimator *e)
+void estimator_close(struct estimator *estimator)
 {
-    free(e->known);
-    *e = (struct estimator){ 0 };
+    free(estimator->known);
+    *estimator = (struct estimator){ 0 };
 }
 
 /* ---- a schedule of stages ---------------------------------------------------------------------------------------- */
 
-static bool splits_backward(const struct schedule *s)
+static bool splits_backward(const struct schedule *schedule)
 {
-    for (int i = 0; i < s->count[0]; i++)
-        if (s->actions[0][i].kind == BACKWARD_INPUT) return true;
+    for (int i = 0; i < schedule->count[0]; i++)
+        if (schedule->actions[0][i].kind == BACKWARD_INPUT) return true;
     return false;
 }
 
 /* A microbatch's way from a stage to the next. */
-static picoseconds hop(const struct plan *p)
+static picoseconds estimate_hop(const struct plan *plan)
 {
-    const struct cluster *c = p->cluster;
-    const int stage = plan_stage_devices(p);
-    if (c == NULL || p->mesh.size[PP] == 1) return 0;
+    const struct cluster *c = plan->cluster;
+    const int stage = plan_stage_devices(plan);
+    if (c == NULL || plan->mesh.size[PP] == 1) return 0;
     const struct link *l = &c->link[link_between(c->link, c->levels, 0, stage)];
-    const uint64_t bytes = (uint64_t)(plan_microbatch(p, 0, 0).count * p->S / p->mesh.size[CP] * p->model.D) *
-                           dtype_size(p->dtype);
+    const uint64_t bytes = (uint64_t)(plan_microbatch(plan, 0, 0).count * plan->S / plan->mesh.size[CP]
+                                      * plan->model.D) *
+                           dtype_size(plan->dtype);
     return l->latency + l->gap + time_at_rate(bytes, l->rate);
 }
 
-static int64_t layers_of_stage(const struct plan *p, int stage)
+static int64_t layers_of_stage(const struct plan *plan, int stage)
 {
-    return p->first_layer[stage + 1] - p->first_layer[stage];
+    return plan->first_layer[stage + 1] - plan->first_layer[stage];
 }
 
-static enum error_code time_pipeline(picoseconds *makespan, const struct plan *p, const struct schedule *s,
-                                     const struct stage_times *t, struct error *err)
+static enum error_code time_pipeline(picoseconds *makespan, const struct plan *plan, const struct schedule *schedule,
+                                     const struct stage_times *stage_times, struct error *err)
 {
-    const size_t n = (size_t)s->stages;
+    const size_t n = (size_t)schedule->stages;
     int64_t *room = calloc(3 * n, sizeof *room);
     struct timing timing;
-    if (room == NULL) return fail(err, ERR_MEMORY, "no memory for the times of %d stages", s->stages);
+    if (room == NULL) return fail(err, ERR_MEMORY, "no memory for the times of %d stages", schedule->stages);
     for (size_t i = 0; i < 3 * n; i++)
-        room[i] = t->layer[i / n] * layers_of_stage(p, (int)(i % n)) + (i % n == n - 1 ? t->ends[i / n] : 0);
-    const struct schedule_times times = { room, room + n, room + 2 * n, hop(p), 0 };
-    const enum error_code e = schedule_time(&timing, s, &times, err);
+        room[i] = stage_times->layer[i / n] * layers_of_stage(plan, (int)(i % n))
+            + (i % n == n - 1 ? stage_times->ends[i / n] : 0);
+    const struct schedule_times times = { room, room + n, room + 2 * n, estimate_hop(plan), 0 };
+    const enum error_code e = schedule_time(&timing, schedule, &times, err);
     if (!e) *makespan = timing.makespan, timing_free(&timing);
     free(room);
     return e;
 }
 
 /* The most layers of a device. */
-static int64_t most_layers(const struct plan *p, const struct schedule *s)
+static int64_t most_layers(const struct plan *plan, const struct schedule *schedule)
 {
     int64_t most = 0;
-    for (int d = 0; d < s->devices; d++) {
+    for (int d = 0; d < schedule->devices; d++) {
         int64_t sum = 0;
-        for (int c = 0; c < s->chunks; c++)
-            if (s->stage_of[d][c] >= 0) sum += layers_of_stage(p, s->stage_of[d][c]);
+        for (int c = 0; c < schedule->chunks; c++)
+            if (schedule->stage_of[d][c] >= 0) sum += layers_of_stage(plan, schedule->stage_of[d][c]);
         most = sum > most ? sum : most;
     }
     return most;
 }
 
-enum error_code estimate_step(struct estimator *e, const struct plan *p, picoseconds *out, struct error *err)
+enum error_code estimate_step(struct estimator *estimator, const struct plan *plan, picoseconds *out, struct error *err)
 {
     const struct stage_times *stage = NULL;
     struct schedule s;
-    enum error_code code = plan_schedule(p, &s, err);
+    enum error_code code = plan_schedule(plan, &s, err);
     if (code) return code;
-    code = find_stage(e, p, splits_backward(&s), &stage, err);
+    code = find_stage(estimator, plan, splits_backward(&s), &stage, err);
     if (!code && !stage->there) code = fail(err, ERR_PLAN, "there is no such stage");
-    if (!code) code = time_pipeline(out, p, &s, stage, err);
+    if (!code) code = time_pipeline(out, plan, &s, stage, err);
     /* What comes once a step follows the pipeline, and takes longest on the device with most layers. */
-    if (!code) *out += stage->ends[OF_REST] + stage->layer[OF_REST] * most_layers(p, &s);
+    if (!code) *out += stage->ends[OF_REST] + stage->layer[OF_REST] * most_layers(plan, &s);
     schedule_free(&s);
     return code;
 }

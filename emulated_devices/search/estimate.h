@@ -16,7 +16,7 @@ struct estimator { struct stage_times *known; int count, room; uint64_t planned;
 void estimator_close(struct estimator *);
 
 /** The time of a step, in picoseconds.
- *  @param p  checked.  @return OK; ERR_PLAN if there is no such stage; ERR_MEMORY. */
-enum error_code estimate_step(struct estimator *, const struct plan *p, picoseconds *, struct error *);
+ *  @param plan  checked.  @return OK; ERR_PLAN if there is no such stage; ERR_MEMORY. */
+enum error_code estimate_step(struct estimator *, const struct plan *plan, picoseconds *, struct error *);
 
 #endif

@@ -7,23 +7,24 @@
 
 enum { MOST = 200000 };                 /* legal plans */
 
-static enum error_code look(const struct plan *p, const struct choice *c, void *context, struct error *err)
+static enum error_code exhaustive_look(const struct plan *plan, const struct choice *choice, void *context,
+                                       struct error *err)
 {
     struct search *s = context;
     if (s->count == MOST)
         return fail(err, ERR_PLAN, "--planner exhaustive: there are more than %d legal plans; limit them, such as with "
                     "--attention ring-zigzag --tensor 1d,1d-sp, or take --planner beam", MOST);
-    return search_add(s, p, c, s->most > 0, NULL, err);
+    return search_add(s, plan, choice, s->most > 0, NULL, err);
 }
 
-static enum error_code choose(struct search *s, struct error *err)
+static enum error_code exhaustive_choose(struct search *search, struct error *err)
 {
-    return plan_space_each(s->space, look, s, err);
+    return plan_space_each(search->space, exhaustive_look, search, err);
 }
 
 const struct planner planner_exhaustive = {
     .name = "exhaustive", .description = "every legal plan",
     .source = "none: the definition of the search",
     .promise = "no legal plan is faster and fits",
-    .most = 0, .choose = choose,
+    .most = 0, .choose = exhaustive_choose,
 };

@@ -5,30 +5,31 @@
 
 enum { IGNORED_IN_PYTORCH = -100 };
 
-enum error_code batch_allocate(struct golden *g, struct error *err)
+enum error_code batch_allocate(struct golden *golden, struct error *err)
 {
-    const size_t bytes = (size_t)(g->steps * g->B * g->S) * sizeof *g->ids + 1;
-    g->ids = malloc(bytes);
-    g->labels = malloc(bytes);
-    return g->ids && g->labels ? OK : fail(err, ERR_MEMORY, "no memory for batches of %zu bytes", bytes);
+    const size_t bytes = (size_t)(golden->steps * golden->B * golden->S) * sizeof *golden->ids + 1;
+    golden->ids = malloc(bytes);
+    golden->labels = malloc(bytes);
+    return golden->ids && golden->labels ? OK : fail(err, ERR_MEMORY, "no memory for batches of %zu bytes", bytes);
 }
 
-static enum error_code outside(const struct golden *g, const char *where, const char *what, int64_t at, int32_t value,
-                               struct error *err)
+static enum error_code outside(const struct golden *golden, const char *where, const char *what, int64_t at,
+                               int32_t value, struct error *err)
 {
-    const int64_t of_step = at % (g->B * g->S);
+    const int64_t of_step = at % (golden->B * golden->S);
     return fail(err, ERR_USAGE, "%s: step %lld, sequence %lld, token %lld: %s %d; the vocabulary is 0 to %lld", where,
-                (long long)(at / (g->B * g->S)) + 1, (long long)(of_step / g->S), (long long)(of_step % g->S), what,
-                (int)value, (long long)g->config.V - 1);
+                (long long)(at / (golden->B * golden->S)) + 1, (long long)(of_step / golden->S),
+                    (long long)(of_step % golden->S), what,
+                (int)value, (long long)golden->config.V - 1);
 }
 
 /* A step without a label has no loss: nothing could be compared. */
-static enum error_code check_labels(const struct golden *g, const char *where, struct error *err)
+static enum error_code check_labels(const struct golden *golden, const char *where, struct error *err)
 {
-    const int64_t tokens = g->B * g->S;
-    for (int64_t step = 0; step < g->steps; step++) {
+    const int64_t tokens = golden->B * golden->S;
+    for (int64_t step = 0; step < golden->steps; step++) {
         int64_t counted = 0;
-        for (int64_t i = 0; i < tokens; i++) counted += g->labels[step * tokens + i] != IGNORE_LABEL;
+        for (int64_t i = 0; i < tokens; i++) counted += golden->labels[step * tokens + i] != IGNORE_LABEL;
         if (counted == 0)
             return fail(err, ERR_FORMAT, "%s: all labels of step %lld are ignored; one must count", where,
                         (long long)step + 1);
@@ -36,20 +37,20 @@ static enum error_code check_labels(const struct golden *g, const char *where, s
     return OK;
 }
 
-enum error_code batch_check(struct golden *g, const char *where, struct error *err)
+enum error_code batch_check(struct golden *golden, const char *where, struct error *err)
 {
-    const int64_t n = g->steps * g->B * g->S, V = g->config.V;
-    if (g->S > g->config.S)
+    const int64_t n = golden->steps * golden->B * golden->S, V = golden->config.V;
+    if (golden->S > golden->config.S)
         return fail(err, ERR_USAGE, "%s: sequences of %lld tokens; the model has %lld positions", where,
-                    (long long)g->S, (long long)g->config.S);
+                    (long long)golden->S, (long long)golden->config.S);
     for (int64_t i = 0; i < n; i++) {
-        if (g->ids[i] < 0 || g->ids[i] >= V) return outside(g, where, "token", i, g->ids[i], err);
-        if (g->labels[i] == IGNORED_IN_PYTORCH) g->labels[i] = IGNORE_LABEL;
-        if (g->labels[i] != IGNORE_LABEL && (g->labels[i] < 0 || g->labels[i] >= V))
-            return outside(g, where, "label", i, g->labels[i], err);
+        if (golden->ids[i] < 0 || golden->ids[i] >= V) return outside(golden, where, "token", i, golden->ids[i], err);
+        if (golden->labels[i] == IGNORED_IN_PYTORCH) golden->labels[i] = IGNORE_LABEL;
+        if (golden->labels[i] != IGNORE_LABEL && (golden->labels[i] < 0 || golden->labels[i] >= V))
+            return outside(golden, where, "label", i, golden->labels[i], err);
     }
-    const enum error_code e = model_config_check_inputs(&g->config, g->ids, n, where, err);
-    return e ? e : check_labels(g, where, err);
+    const enum error_code e = model_config_check_inputs(&golden->config, golden->ids, n, where, err);
+    return e ? e : check_labels(golden, where, err);
 }
 
 /* Any integers; one that no int32 holds is no token. */
@@ -74,23 +75,24 @@ static enum error_code read_integers(const struct safetensors *file, const char 
 }
 
 /* The file has `stored` batches; one of several steps is repeated. */
-static enum error_code fill(struct golden *g, const struct safetensors *file, int64_t stored, struct error *err)
+static enum error_code batch_fill(struct golden *golden, const struct safetensors *file, int64_t stored,
+                                  struct error *err)
 {
-    const int64_t tokens = g->B * g->S, n = stored * tokens;
+    const int64_t tokens = golden->B * golden->S, n = stored * tokens;
     int32_t *all = malloc((size_t)(2 * n) * sizeof *all + 1);
     if (all == NULL) return fail(err, ERR_MEMORY, "no memory for %lld tokens", (long long)n);
     enum error_code e = read_integers(file, "ids", n, all, err);
     if (!e) e = read_integers(file, "labels", n, all + n, err);
-    for (int64_t step = 0; step < g->steps && !e; step++) {
+    for (int64_t step = 0; step < golden->steps && !e; step++) {
         const int64_t from = stored == 1 ? 0 : step * tokens;
-        memcpy(g->ids + step * tokens, all + from, (size_t)tokens * sizeof *all);
-        memcpy(g->labels + step * tokens, all + n + from, (size_t)tokens * sizeof *all);
+        memcpy(golden->ids + step * tokens, all + from, (size_t)tokens * sizeof *all);
+        memcpy(golden->labels + step * tokens, all + n + from, (size_t)tokens * sizeof *all);
     }
     free(all);
     return e;
 }
 
-enum error_code batch_read(struct golden *g, const char *path, int64_t steps, struct error *err)
+enum error_code batch_read(struct golden *golden, const char *path, int64_t steps, struct error *err)
 {
     struct safetensors file;
     enum error_code e = safetensors_open(&file, path, err);
@@ -105,14 +107,15 @@ enum error_code batch_read(struct golden *g, const char *path, int64_t steps, st
                  "empty", where);
     else {
         stored = ids->ndim == 3 ? ids->dim[0] : 1;
-        g->steps = steps ? steps : stored, g->B = ids->dim[ids->ndim - 2], g->S = ids->dim[ids->ndim - 1];
-        if (stored > 1 && stored < g->steps)
+        golden->steps = steps ? steps : stored, golden->B = ids->dim[ids->ndim - 2],
+            golden->S = ids->dim[ids->ndim - 1];
+        if (stored > 1 && stored < golden->steps)
             e = fail(err, ERR_FORMAT, "%s: has batches for %lld steps; %lld are asked for", where, (long long)stored,
-                     (long long)g->steps);
+                     (long long)golden->steps);
     }
-    if (!e) e = batch_allocate(g, err);
-    if (!e) e = fill(g, &file, stored, err);
-    if (!e) e = batch_check(g, where, err);
+    if (!e) e = batch_allocate(golden, err);
+    if (!e) e = batch_fill(golden, &file, stored, err);
+    if (!e) e = batch_check(golden, where, err);
     safetensors_close(&file);
     return e;
 }

@@ -23,42 +23,42 @@ static double three_digits(double x)
     return rounded;
 }
 
-int bound_twins(enum dtype t) { return dtype_is_narrow(t) ? 64 : 16; }
+int bound_twins(enum dtype dtype) { return dtype_is_narrow(dtype) ? 64 : 16; }
 
-struct perturbation bound_twin(enum dtype t)
+struct perturbation bound_twin(enum dtype dtype)
 {
-    return (struct perturbation){ .parts = BOUND_PARTS, .gradient_parts = BOUND_PARTS, .stored = t };
+    return (struct perturbation){ .parts = BOUND_PARTS, .gradient_parts = BOUND_PARTS, .stored = dtype };
 }
 
-struct perturbation bound_clean(enum dtype t, uint64_t seed)
+struct perturbation bound_clean(enum dtype dtype, uint64_t seed)
 {
-    return (struct perturbation){ .seed = seed, .lambda = 1, .stored = t, .steps = 0.5 };
+    return (struct perturbation){ .seed = seed, .lambda = 1, .stored = dtype, .steps = 0.5 };
 }
 
 /* The furthest of all twins.  @param size  [plain->records] norms.  @param apart  [plain->records] scratch */
-static enum error_code furthest(const struct replay *plain, enum dtype t, struct perturbation disturb,
+static enum error_code furthest(const struct replay *plain, enum dtype dtype, struct perturbation disturb,
                                 const double *size, double *apart, double bound[], const struct bounds_watch *watch,
                                 struct error *err)
 {
     struct replay twin;
-    enum error_code e = replay_twin_open(&twin, plain, t, err);
+    enum error_code e = replay_twin_open(&twin, plain, dtype, err);
     if (e) return e;
-    for (int seed = 1; seed <= bound_twins(t) && !e; seed++) {
+    for (int seed = 1; seed <= bound_twins(dtype) && !e; seed++) {
         disturb.seed = (uint64_t)seed;
         e = replay_twin_run(&twin, &disturb, apart, err);
         for (int i = 0; i < plain->records && !e; i++) {
             const int64_t count = tensor_count(plain->record[i].values);
-            const double d = relative_when_stored(sqrt(apart[i]), size[i], count, t);
+            const double d = relative_when_stored(sqrt(apart[i]), size[i], count, dtype);
             if (exceeds(d, bound[i])) bound[i] = d;
         }
-        if (watch && !e) watch->twin(watch->context, t, seed);
+        if (watch && !e) watch->twin(watch->context, dtype, seed);
     }
     replay_free(&twin);
     return e;
 }
 
-enum error_code bounds_measure(const struct replay *plain, enum dtype t, struct perturbation disturb, double bound[],
-                               const struct bounds_watch *watch, struct error *err)
+enum error_code bounds_measure(const struct replay *plain, enum dtype dtype, struct perturbation disturb,
+                               double bound[], const struct bounds_watch *watch, struct error *err)
 {
     double *size = calloc((size_t)(2 * plain->records) + 1, sizeof *size);
     if (size == NULL) return fail(err, ERR_MEMORY, "no memory for %d distances", plain->records);
@@ -66,7 +66,7 @@ enum error_code bounds_measure(const struct replay *plain, enum dtype t, struct 
         bound[i] = 0;
         size[i] = sqrt(squared_distance_of_quotient(plain->record[i].values, 1, tensor_none));
     }
-    const enum error_code e = furthest(plain, t, disturb, size, size + plain->records, bound, watch, err);
+    const enum error_code e = furthest(plain, dtype, disturb, size, size + plain->records, bound, watch, err);
     for (int i = 0; i < plain->records && !e; i++) bound[i] = three_digits(bound[i]);
     free(size);
     return e;
@@ -83,14 +83,14 @@ struct bounds_path bounds_beside(const char *golden_path)
     return p;
 }
 
-enum error_code bounds_read(const struct replay *plain, enum dtype t, double bound[], struct error *err)
+enum error_code bounds_read(const struct replay *plain, enum dtype dtype, double bound[], struct error *err)
 {
     const struct bounds_path path = bounds_beside(plain->golden->file.path);
     const cJSON *format, *list;
     cJSON *root;
     enum error_code e = json_read(path.text, &root, err);
     if (e) return e;
-    e = json_object(root, path.text, dtype_name(t), &format, err);
+    e = json_object(root, path.text, dtype_name(dtype), &format, err);
     if (!e) e = json_object(format, path.text, "bounds", &list, err);
     for (int i = 0; i < plain->records && !e; i++) {
         bound[i] = INFINITY;
@@ -104,24 +104,24 @@ enum error_code bounds_read(const struct replay *plain, enum dtype t, double bou
     return e;
 }
 
-enum error_code bounds_add(cJSON *root, const struct golden *g, enum dtype t, const struct bounds_watch *watch,
+enum error_code bounds_add(cJSON *root, const struct golden *golden, enum dtype dtype, const struct bounds_watch *watch,
                            struct error *err)
 {
     struct replay plain;
-    enum error_code e = replay_run(&plain, g, bound_base(t), NULL, err);
+    enum error_code e = replay_run(&plain, golden, bound_base(dtype), NULL, err);
     if (e) return e;
     double *bound = calloc((size_t)plain.records + 1, sizeof *bound);
-    cJSON *format = cJSON_AddObjectToObject(root, dtype_name(t));
-    bool ok = bound && cJSON_AddNumberToObject(format, "twins", bound_twins(t));
+    cJSON *format = cJSON_AddObjectToObject(root, dtype_name(dtype));
+    bool ok = bound && cJSON_AddNumberToObject(format, "twins", bound_twins(dtype));
     cJSON *list = cJSON_AddObjectToObject(format, "bounds");
     ok = ok && list;
-    if (ok) e = bounds_measure(&plain, t, bound_twin(t), bound, watch, err);
+    if (ok) e = bounds_measure(&plain, dtype, bound_twin(dtype), bound, watch, err);
     for (int i = 0; i < plain.records && ok && !e; i++)
         ok = (isfinite(bound[i]) ? cJSON_AddNumberToObject(list, plain.record[i].name, bound[i])
                                  : cJSON_AddNullToObject(list, plain.record[i].name)) != NULL;
     free(bound);
     replay_free(&plain);
-    return e || ok ? e : fail(err, ERR_MEMORY, "no memory for the bounds of %s", g->file.path);
+    return e || ok ? e : fail(err, ERR_MEMORY, "no memory for the bounds of %s", golden->file.path);
 }
 
 cJSON *bounds_document(const char *golden_path)
@@ -135,12 +135,12 @@ cJSON *bounds_document(const char *golden_path)
     return NULL;
 }
 
-enum error_code bounds_write(const struct golden *g, const struct bounds_watch *watch, struct error *err)
+enum error_code bounds_write(const struct golden *golden, const struct bounds_watch *watch, struct error *err)
 {
-    const struct bounds_path path = bounds_beside(g->file.path);
-    cJSON *root = bounds_document(g->file.path);
+    const struct bounds_path path = bounds_beside(golden->file.path);
+    cJSON *root = bounds_document(golden->file.path);
     enum error_code e = root ? OK : fail(err, ERR_MEMORY, "%s: no memory to write it", path.text);
-    for (int f = 0; f < BOUND_FORMATS && !e; f++) e = bounds_add(root, g, bound_formats[f], watch, err);
+    for (int f = 0; f < BOUND_FORMATS && !e; f++) e = bounds_add(root, golden, bound_formats[f], watch, err);
     if (!e) e = json_write(path.text, root, err);
     cJSON_Delete(root);
     return e;

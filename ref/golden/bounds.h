@@ -47,7 +47,7 @@ struct perturbation bound_twin(enum dtype);
 struct perturbation bound_clean(enum dtype, uint64_t seed);
 
 /** The format of the undisturbed run from which bounds are measured. */
-static inline enum dtype bound_base(enum dtype t) { return dtype_is_narrow(t) ? F64 : t; }
+static inline enum dtype bound_base(enum dtype dtype) { return dtype_is_narrow(dtype) ? F64 : dtype; }
 
 /* Told of each twin that was measured: its number, from 1 to bound_twins() of the format. */
 struct bounds_watch { void (*twin)(void *context, enum dtype, int number); void *context; };

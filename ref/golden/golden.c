@@ -13,166 +13,172 @@ bool golden_is_input(const char *name)
            || begins(name, "mask/") || (strlen(name) > 3 && strcmp(name + strlen(name) - 3, "/lr") == 0);
 }
 
-enum error_code golden_read(const struct golden *g, const char *name, enum dtype t, int64_t count, void *out,
+enum error_code golden_read(const struct golden *golden, const char *name, enum dtype dtype, int64_t count, void *out,
                             struct error *err)
 {
-    const struct safetensors_entry *e = safetensors_find(&g->file, name);
-    if (e == NULL) return fail(err, ERR_FORMAT, "%s: there is no tensor %s", printable_path(g->file.path).text, name);
+    const struct safetensors_entry *e = safetensors_find(&golden->file, name);
+    if (e == NULL) return fail(err, ERR_FORMAT, "%s: there is no tensor %s",
+                               printable_path(golden->file.path).text, name);
     if (e->count != count)
-        return fail(err, ERR_FORMAT, "%s: %s has %lld elements; its model has %lld", printable_path(g->file.path).text,
-                    name, (long long)e->count, (long long)count);
-    const enum error_code read = safetensors_read(&g->file, e, t, out, err);
-    return read || strcmp(e->dtype, dtype_file_name(t)) != 0 ? read : seal_check(g, name, out, (size_t)e->bytes, err);
+        return fail(err, ERR_FORMAT, "%s: %s has %lld elements; its model has %lld",
+                    printable_path(golden->file.path).text, name, (long long)e->count, (long long)count);
+    const enum error_code read = safetensors_read(&golden->file, e, dtype, out, err);
+    return read || strcmp(e->dtype, dtype_file_name(dtype)) != 0 ? read
+           : seal_check(golden, name, out, (size_t)e->bytes, err);
 }
 
-enum error_code golden_read_some(const struct golden *g, const char *name, int64_t first, int64_t count, double *out,
-                                 struct error *err)
+enum error_code golden_read_some(const struct golden *golden, const char *name, int64_t first,
+                                 int64_t count, double *out, struct error *err)
 {
-    const struct safetensors_entry *e = safetensors_find(&g->file, name);
-    if (e == NULL) return fail(err, ERR_FORMAT, "%s: there is no tensor %s", printable_path(g->file.path).text, name);
+    const struct safetensors_entry *e = safetensors_find(&golden->file, name);
+    if (e == NULL) return fail(err, ERR_FORMAT, "%s: there is no tensor %s",
+                               printable_path(golden->file.path).text, name);
     struct safetensors_entry row = *e;
     row.ndim = 1, row.dim[0] = e->count;
-    return safetensors_read_box(&g->file, &row, &first, &count, false, F64, out, err);
+    return safetensors_read_box(&golden->file, &row, &first, &count, false, F64, out, err);
 }
 
-enum error_code golden_each(const struct golden *g, const char *name,
+enum error_code golden_each(const struct golden *golden, const char *name,
                             void (*f)(void *context, const double *values, int64_t count), void *context,
                             struct error *err)
 {
     enum { SOME = 1 << 16 };
-    const struct safetensors_entry *entry = safetensors_find(&g->file, name);
+    const struct safetensors_entry *entry = safetensors_find(&golden->file, name);
     double *some = malloc(SOME * sizeof *some);
     enum error_code e = some ? OK : fail(err, ERR_MEMORY, "no memory to read %s", name);
     uint64_t hash = seal_begin(entry ? (size_t)entry->bytes : 0);
-    if (!e && entry == NULL) e = golden_read_some(g, name, 0, 0, some, err);
+    if (!e && entry == NULL) e = golden_read_some(golden, name, 0, 0, some, err);
     for (int64_t at = 0; !e && at < entry->count; at += SOME) {
         const int64_t n = entry->count - at < SOME ? entry->count - at : SOME;
-        e = golden_read_some(g, name, at, n, some, err);
+        e = golden_read_some(golden, name, at, n, some, err);
         if (e) break;
         hash = seal_more(hash, some, (size_t)n);
         f(context, some, n);
     }
     free(some);
-    if (e || g->seal == NULL || strcmp(entry->dtype, dtype_file_name(F64)) != 0) return e;
-    return seal_check_hash(g, name, seal_end(hash, NULL, 0), err);
+    if (e || golden->seal == NULL || strcmp(entry->dtype, dtype_file_name(F64)) != 0) return e;
+    return seal_check_hash(golden, name, seal_end(hash, NULL, 0), err);
 }
 
-static enum error_code read_tokens(struct golden *g, const char *name, int32_t **out, struct error *err)
+static enum error_code read_tokens(struct golden *golden, const char *name, int32_t **out, struct error *err)
 {
-    const int64_t count = g->steps * g->B * g->S;
+    const int64_t count = golden->steps * golden->B * golden->S;
     *out = malloc((size_t)count * sizeof **out + 1);
     if (*out == NULL) return fail(err, ERR_MEMORY, "no memory for %lld tokens", (long long)count);
-    return golden_read(g, name, I32, count, *out, err);
+    return golden_read(golden, name, I32, count, *out, err);
 }
 
-static enum error_code read_batches(struct golden *g, struct error *err)
+static enum error_code read_batches(struct golden *golden, struct error *err)
 {
-    const struct safetensors_entry *ids = safetensors_find(&g->file, "ids");
+    const struct safetensors_entry *ids = safetensors_find(&golden->file, "ids");
     if (ids == NULL || ids->ndim != 3 || ids->count < 1)
         return fail(err, ERR_FORMAT, "%s: no golden file: it needs a tensor ids [steps, batch, tokens]",
-                    printable_path(g->file.path).text);
-    g->steps = ids->dim[0], g->B = ids->dim[1], g->S = ids->dim[2];
-    if (g->steps > GOLDEN_MOST_STEPS)
-        return fail(err, ERR_FORMAT, "%s: has %lld steps; at most %d", printable_path(g->file.path).text,
-                    (long long)g->steps, GOLDEN_MOST_STEPS);
-    enum error_code e = read_tokens(g, "ids", &g->ids, err);
-    return e ? e : read_tokens(g, "labels", &g->labels, err);
+                    printable_path(golden->file.path).text);
+    golden->steps = ids->dim[0], golden->B = ids->dim[1], golden->S = ids->dim[2];
+    if (golden->steps > GOLDEN_MOST_STEPS)
+        return fail(err, ERR_FORMAT, "%s: has %lld steps; at most %d", printable_path(golden->file.path).text,
+                    (long long)golden->steps, GOLDEN_MOST_STEPS);
+    enum error_code e = read_tokens(golden, "ids", &golden->ids, err);
+    return e ? e : read_tokens(golden, "labels", &golden->labels, err);
 }
 
-enum error_code golden_take_conventions(struct golden *g, const char *as, struct error *err)
+enum error_code golden_take_conventions(struct golden *golden, const char *as, struct error *err)
 {
-    const bool balances = g->config.mlp == MLP_MIXTURE && g->config.mixture.balance_coefficient > 0;
+    const bool balances = golden->config.mlp == MLP_MIXTURE && golden->config.mixture.balance_coefficient > 0;
     char text[CONVENTIONS_TEXT + 64];
     snprintf(text, sizeof text, "%s,balance-over=batch", as ? as : profile_names[AS_ORRERY]);
     const bool whole = balances && (as == NULL || strstr(as, "balance-over=") == NULL);
-    enum error_code e = whole ? conventions_parse(&g->as, text, err) : as ? conventions_parse(&g->as, as, err) : OK;
-    g->config.mixture.balance = balance_rule_of(&g->as);
-    if (!e && balances && g->config.mixture.balance.over == OVER_MICROBATCH && g->micros == 0)
+    enum error_code e = whole ? conventions_parse(&golden->as, text, err) : as
+        ? conventions_parse(&golden->as, as, err) : OK;
+    golden->config.mixture.balance = balance_rule_of(&golden->as);
+    if (!e && balances && golden->config.mixture.balance.over == OVER_MICROBATCH && golden->micros == 0)
         e = fail(err, ERR_USAGE, "--as: balance-over=microbatch: the golden file has no microbatches");
     return e;
 }
 
-static enum error_code read_conventions(struct golden *g, struct error *err)
+static enum error_code read_conventions(struct golden *golden, struct error *err)
 {
-    const char *as = safetensors_metadata(&g->file, "as");
+    const char *as = safetensors_metadata(&golden->file, "as");
     struct error why;
-    if (golden_take_conventions(g, as, &why) == OK) return OK;
+    if (golden_take_conventions(golden, as, &why) == OK) return OK;
     return fail(err, ERR_FORMAT, "%s: its metadata has steps as %s; `orrery list profiles` has what there is (%s)",
-                printable_path(g->file.path).text, printable(as ? as : "").text, why.text);
+                printable_path(golden->file.path).text, printable(as ? as : "").text, why.text);
 }
 
 /* What else the file has: microbatches, every step, and whose steps they are. */
-static enum error_code read_extent(struct golden *g, struct error *err)
+static enum error_code read_extent(struct golden *golden, struct error *err)
 {
-    const char *micros = safetensors_metadata(&g->file, "microbatches"),
-               *kept = safetensors_metadata(&g->file, "steps_kept");
-    g->every_step = kept != NULL && strcmp(kept, "all") == 0;
-    g->micros = micros ? strtoll(micros, NULL, 10) : 0;
-    if (micros == NULL || (g->micros >= 1 && g->micros <= g->B)) return read_conventions(g, err);
+    const char *micros = safetensors_metadata(&golden->file, "microbatches"),
+               *kept = safetensors_metadata(&golden->file, "steps_kept");
+    golden->every_step = kept != NULL && strcmp(kept, "all") == 0;
+    golden->micros = micros ? strtoll(micros, NULL, 10) : 0;
+    if (micros == NULL || (golden->micros >= 1 && golden->micros <= golden->B)) return read_conventions(golden, err);
     return fail(err, ERR_FORMAT, "%s: its metadata has %s microbatches; a batch of %lld sequences has 1 to %lld",
-                printable_path(g->file.path).text, printable(micros).text, (long long)g->B, (long long)g->B);
+                printable_path(golden->file.path).text, printable(micros).text, (long long)golden->B,
+                    (long long)golden->B);
 }
 
-enum error_code golden_open(struct golden *g, const char *path, struct error *err)
+enum error_code golden_open(struct golden *golden, const char *path, struct error *err)
 {
-    *g = (struct golden){ 0 };
-    enum error_code e = safetensors_open(&g->file, path, err);
+    *golden = (struct golden){ 0 };
+    enum error_code e = safetensors_open(&golden->file, path, err);
     if (e) return e;
-    g->seal = seal_read(path);
-    const char *config = safetensors_metadata(&g->file, "config"), *seed = safetensors_metadata(&g->file, "seed");
+    golden->seal = seal_read(path);
+    const char *config = safetensors_metadata(&golden->file, "config"),
+        *seed = safetensors_metadata(&golden->file, "seed");
     if (config == NULL || seed == NULL)
         e = fail(err, ERR_FORMAT, "%s: no golden file: its metadata needs config and seed", printable_path(path).text);
-    if (!e) e = model_config_parse(&g->config, config, path, err);
-    if (!e) g->seed = strtoull(seed, NULL, 10);
-    if (!e) e = read_batches(g, err);
-    if (!e) e = read_extent(g, err);
-    if (e) golden_close(g);
+    if (!e) e = model_config_parse(&golden->config, config, path, err);
+    if (!e) golden->seed = strtoull(seed, NULL, 10);
+    if (!e) e = read_batches(golden, err);
+    if (!e) e = read_extent(golden, err);
+    if (e) golden_close(golden);
     return e;
 }
 
-void golden_close(struct golden *g)
+void golden_close(struct golden *golden)
 {
-    free(g->ids), free(g->labels);
-    cJSON_Delete(g->seal);
-    if (g->file.path) safetensors_close(&g->file);
-    *g = (struct golden){ 0 };
+    free(golden->ids), free(golden->labels);
+    cJSON_Delete(golden->seal);
+    if (golden->file.path) safetensors_close(&golden->file);
+    *golden = (struct golden){ 0 };
 }
 
-int64_t golden_labels(const struct golden *g, int64_t first, int64_t count)
+int64_t golden_labels(const struct golden *golden, int64_t first, int64_t count)
 {
     int64_t labels = 0;
-    for (int64_t i = first * g->S; i < (first + count) * g->S; i++) labels += g->labels[i] >= 0;
+    for (int64_t i = first * golden->S; i < (first + count) * golden->S; i++) labels += golden->labels[i] >= 0;
     return labels;
 }
 
-bool golden_is_own(const struct golden *g)
+bool golden_is_own(const struct golden *golden)
 {
-    const char *generator = safetensors_metadata(&g->file, "generator");
+    const char *generator = safetensors_metadata(&golden->file, "generator");
     return generator != NULL && strcmp(generator, GOLDEN_MAKER) == 0;
 }
 
-static double number(const struct golden *g, const char *optimizer, const char *key)
+static double golden_number(const struct golden *golden, const char *optimizer, const char *key)
 {
     char full[64];
     snprintf(full, sizeof full, "%s.%s", optimizer, key);
-    const char *text = safetensors_metadata(&g->file, full);
+    const char *text = safetensors_metadata(&golden->file, full);
     return text ? strtod(text, NULL) : 0;
 }
 
-struct hyperparameters golden_hyperparameters(const struct golden *g, const char *o)
+struct hyperparameters golden_hyperparameters(const struct golden *golden, const char *o)
 {
-    return (struct hyperparameters){ .beta1 = number(g, o, "beta1"),
-                                     .beta2 = number(g, o, "beta2"),
-                                     .eps = number(g, o, "eps"),
-                                     .weight_decay = number(g, o, "weight_decay"),
-                                     .momentum = number(g, o, "momentum"),
-                                     .clip = number(g, o, "clip"),
-                                     .as = g->as };
+    return (struct hyperparameters){ .beta1 = golden_number(golden, o, "beta1"),
+                                     .beta2 = golden_number(golden, o, "beta2"),
+                                     .eps = golden_number(golden, o, "eps"),
+                                     .weight_decay = golden_number(golden, o, "weight_decay"),
+                                     .momentum = golden_number(golden, o, "momentum"),
+                                     .clip = golden_number(golden, o, "clip"),
+                                     .as = golden->as };
 }
 
-const char *golden_next_optimizer(const struct golden *g, const char *list, char name[32])
+const char *golden_next_optimizer(const struct golden *golden, const char *list, char name[32])
 {
-    const char *all = safetensors_metadata(&g->file, "optimizers");
+    const char *all = safetensors_metadata(&golden->file, "optimizers");
     if (list == NULL) list = all ? all : "";
     list += strspn(list, " ");
     const size_t n = strcspn(list, " ");
@@ -181,14 +187,14 @@ const char *golden_next_optimizer(const struct golden *g, const char *list, char
     return list + n;
 }
 
-enum error_code golden_read_biases(const struct golden *g, double *bias, struct error *err)
+enum error_code golden_read_biases(const struct golden *golden, double *bias, struct error *err)
 {
     enum error_code e = OK;
-    for (int64_t l = 0; l < g->config.L && !e; l++) {
-        const struct param_spec s = model_router_bias(&g->config, l);
+    for (int64_t l = 0; l < golden->config.L && !e; l++) {
+        const struct param_spec s = model_router_bias(&golden->config, l);
         char name[PARAM_NAME + 8];
         snprintf(name, sizeof name, "start/%s", s.name);
-        if (s.ndim > 0) e = golden_read(g, name, F64, s.dim[0], bias + l * s.dim[0], err);
+        if (s.ndim > 0) e = golden_read(golden, name, F64, s.dim[0], bias + l * s.dim[0], err);
     }
     return e;
 }

@@ -66,9 +66,9 @@ bool golden_is_input(const char *name);
 bool golden_is_own(const struct golden *);
 
 /** The sequences of microbatch k: the first, and on return `count`.  The first B % micros have one more. */
-static inline int64_t golden_micro(const struct golden *g, int64_t k, int64_t *count)
+static inline int64_t golden_micro(const struct golden *golden, int64_t k, int64_t *count)
 {
-    const int64_t least = g->B / g->micros, more = g->B % g->micros;
+    const int64_t least = golden->B / golden->micros, more = golden->B % golden->micros;
     *count = least + (k < more);
     return k * least + (k < more ? k : more);
 }
@@ -77,9 +77,10 @@ static inline int64_t golden_micro(const struct golden *g, int64_t k, int64_t *c
 int64_t golden_labels(const struct golden *, int64_t first, int64_t count);
 
 /** The microbatches that balance losses are of; 0: they are not of microbatches, or there is none. */
-static inline int64_t golden_balance_micros(const struct golden *g)
+static inline int64_t golden_balance_micros(const struct golden *golden)
 {
-    return g->config.mlp == MLP_MIXTURE && g->config.mixture.balance.over == OVER_MICROBATCH ? g->micros : 0;
+    return golden->config.mlp == MLP_MIXTURE && golden->config.mixture.balance.over == OVER_MICROBATCH
+           ? golden->micros : 0;
 }
 
 /** The hyperparameters of an optimizer in the file's metadata; missing ones are 0. */

@@ -5,43 +5,44 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum error_code bounds_of(const struct replay *plain, enum dtype t, int parts, int gradient_parts,
+static enum error_code bounds_of(const struct replay *plain, enum dtype dtype, int parts, int gradient_parts,
                                  double bound[], struct error *err)
 {
-    struct perturbation twin = bound_twin(t);
+    struct perturbation twin = bound_twin(dtype);
     if (parts <= twin.parts && gradient_parts <= twin.gradient_parts) {
-        const enum error_code e = bounds_read(plain, t, bound, err);
+        const enum error_code e = bounds_read(plain, dtype, bound, err);
         if (e != ERR_FILE) return e;
     }
     if (parts > twin.parts) twin.parts = parts;
     if (gradient_parts > twin.gradient_parts) twin.gradient_parts = gradient_parts;
-    return bounds_measure(plain, t, twin, bound, NULL, err);
+    return bounds_measure(plain, dtype, twin, bound, NULL, err);
 }
 
 /* Check that our model reproduces the file.  In fp32 the error may be as large as the bound; for a file of another
  * model it is much larger. */
-static enum error_code agree_with_file(const struct replay *r, const double bound[], struct error *err)
+static enum error_code agree_with_file(const struct replay *replay, const double bound[], struct error *err)
 {
-    enum error_code e = replay_covers(r, err);
-    for (int i = 0; i < r->records && !e; i++) {
+    enum error_code e = replay_covers(replay, err);
+    for (int i = 0; i < replay->records && !e; i++) {
         struct apart apart;
         struct tensor want = tensor_none;
-        e = replay_compare(r, i, &apart, &want, err);
+        e = replay_compare(replay, i, &apart, &want, err);
         free(want.data);
         if (!e && isfinite(bound[i]) && !(apart.relative <= bound[i] + 1e-10))
             e = fail(err, ERR_CHECK, "%s: %s is not what our model computes; it differs by %.3g",
-                     printable_path(r->golden->file.path).text, r->record[i].name, apart.relative);
+                     printable_path(replay->golden->file.path).text, replay->record[i].name, apart.relative);
     }
     return e;
 }
 
-static enum error_code make_list(const struct replay *r, const double bound[], struct golden_list *list,
+static enum error_code make_list(const struct replay *replay, const double bound[], struct golden_list *list,
                                  struct error *err)
 {
-    *list = (struct golden_list){ .count = r->records, .all = calloc((size_t)r->records + 1, sizeof *list->all) };
-    if (list->all == NULL) return fail(err, ERR_MEMORY, "no memory for %d bounds", r->records);
-    for (int i = 0; i < r->records; i++) {
-        memcpy(list->all[i].name, r->record[i].name, sizeof list->all[i].name);
+    *list = (struct golden_list){ .count = replay->records,
+                                 .all = calloc((size_t)replay->records + 1, sizeof *list->all) };
+    if (list->all == NULL) return fail(err, ERR_MEMORY, "no memory for %d bounds", replay->records);
+    for (int i = 0; i < replay->records; i++) {
+        memcpy(list->all[i].name, replay->record[i].name, sizeof list->all[i].name);
         list->all[i].bound = bound[i];
     }
     return OK;
@@ -50,12 +51,12 @@ static enum error_code make_list(const struct replay *r, const double bound[], s
 /* ---- bounds as they are stored ----------------------------------------------------------------------------------- */
 
 /* Every tensor that was computed has a bound, and is in the file. */
-static enum error_code take_bounds(const struct golden *g, const cJSON *bounds, const char *path,
+static enum error_code take_bounds(const struct golden *golden, const cJSON *bounds, const char *path,
                                    struct golden_list *list, struct error *err)
 {
     const cJSON *one;
     int computed = 0;
-    for (int i = 0; i < g->file.count; i++) computed += !golden_is_input(g->file.entry[i].name);
+    for (int i = 0; i < golden->file.count; i++) computed += !golden_is_input(golden->file.entry[i].name);
     list->all = calloc((size_t)cJSON_GetArraySize(bounds) + 1, sizeof *list->all);
     if (list->all == NULL) return fail(err, ERR_MEMORY, "no memory for the bounds of %s", path);
     cJSON_ArrayForEach(one, bounds) {
@@ -63,7 +64,7 @@ static enum error_code take_bounds(const struct golden *g, const cJSON *bounds, 
         const bool any = cJSON_IsNull(one), number = cJSON_IsNumber(one) && one->valuedouble > 0;
         snprintf(t->name, sizeof t->name, "%s", one->string);
         t->bound = any ? INFINITY : one->valuedouble;
-        if ((!any && !number) || safetensors_find(&g->file, t->name) == NULL || golden_is_input(t->name))
+        if ((!any && !number) || safetensors_find(&golden->file, t->name) == NULL || golden_is_input(t->name))
             return fail(err, ERR_FORMAT, "%s: \"%s\" is no tensor that was computed, with a bound above 0", path,
                         printable(one->string).text);
     }
@@ -71,33 +72,35 @@ static enum error_code take_bounds(const struct golden *g, const cJSON *bounds, 
                                                path, list->count, computed);
 }
 
-enum error_code golden_stored(const struct golden *g, enum dtype t, struct golden_list *list, struct error *err)
+enum error_code golden_stored(const struct golden *golden, enum dtype dtype, struct golden_list *list,
+                              struct error *err)
 {
     *list = (struct golden_list){ 0 };
-    const struct bounds_path path = bounds_beside(g->file.path);
+    const struct bounds_path path = bounds_beside(golden->file.path);
     const cJSON *format = NULL, *bounds;
     cJSON *root;
     enum error_code e = json_read(path.text, &root, err);
     if (e) return e;
-    e = json_object(root, path.text, dtype_name(t), &format, err);
+    e = json_object(root, path.text, dtype_name(dtype), &format, err);
     if (!e) e = json_object(format, path.text, "bounds", &bounds, err);
-    if (!e) e = take_bounds(g, bounds, printable_path(path.text).text, list, err);
+    if (!e) e = take_bounds(golden, bounds, printable_path(path.text).text, list, err);
     cJSON_Delete(root);
     if (e) golden_list_free(list);
     return e;
 }
 
-enum error_code golden_measure(const struct golden *g, enum dtype t, int parts, int gradient_parts,
+enum error_code golden_measure(const struct golden *golden, enum dtype dtype, int parts, int gradient_parts,
                                struct golden_list *list, struct error *err)
 {
     struct replay plain;
-    if (!dtype_is_narrow(t)) parts = gradient_parts = 1;
+    if (!dtype_is_narrow(dtype)) parts = gradient_parts = 1;
     *list = (struct golden_list){ 0 };
-    if (g->seal && parts <= BOUND_PARTS && gradient_parts <= BOUND_PARTS) return golden_stored(g, t, list, err);
-    enum error_code e = replay_run(&plain, g, bound_base(t), NULL, err);
+    if (golden->seal && parts <= BOUND_PARTS && gradient_parts <= BOUND_PARTS)
+        return golden_stored(golden, dtype, list, err);
+    enum error_code e = replay_run(&plain, golden, bound_base(dtype), NULL, err);
     if (e) return e;
     double *bound = calloc((size_t)plain.records + 1, sizeof *bound);
-    e = bound ? bounds_of(&plain, t, parts, gradient_parts, bound, err)
+    e = bound ? bounds_of(&plain, dtype, parts, gradient_parts, bound, err)
               : fail(err, ERR_MEMORY, "no memory for %d bounds", plain.records);
     if (!e) e = agree_with_file(&plain, bound, err);
     if (!e) e = make_list(&plain, bound, list, err);

@@ -11,8 +11,8 @@
 
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
 
-enum error_code golden_tensors_add(struct golden_tensors *list, const char *name, struct tensor like, struct tensor *t,
-                                   struct error *err)
+enum error_code golden_tensors_add(struct golden_tensors *list, const char *name, struct tensor like,
+                                   struct tensor *tensor, struct error *err)
 {
     struct record *grown = realloc(list->all, (size_t)(list->count + 1) * sizeof *grown);
     if (grown == NULL) return fail(err, ERR_MEMORY, "no memory for %s", name);
@@ -23,7 +23,7 @@ enum error_code golden_tensors_add(struct golden_tensors *list, const char *name
     r->values.data = calloc(1, tensor_bytes(like) + 1);
     if (r->values.data == NULL) return fail(err, ERR_MEMORY, "no memory for %s", name);
     list->count++;
-    *t = r->values;
+    *tensor = r->values;
     return OK;
 }
 
@@ -36,13 +36,13 @@ static enum error_code add_copy(struct golden_tensors *list, const char *name, s
 }
 
 /* The list takes over the numbers. */
-static enum error_code add_record(struct golden_tensors *list, struct record *r, struct error *err)
+static enum error_code add_record(struct golden_tensors *list, struct record *record, struct error *err)
 {
     struct record *grown = realloc(list->all, (size_t)(list->count + 1) * sizeof *grown);
-    if (grown == NULL) return fail(err, ERR_MEMORY, "no memory for %s", r->name);
+    if (grown == NULL) return fail(err, ERR_MEMORY, "no memory for %s", record->name);
     list->all = grown;
-    list->all[list->count++] = *r;
-    r->values.data = NULL;
+    list->all[list->count++] = *record;
+    record->values.data = NULL;
     return OK;
 }
 
@@ -62,74 +62,76 @@ struct notes {
     char *config;
 };
 
-static void note(struct notes *n, const char *value, const char *key)
+static void make_note(struct notes *notes, const char *value, const char *key)
 {
-    snprintf(n->text[n->count].key, sizeof n->text[0].key, "%s", key);
-    snprintf(n->text[n->count].value, sizeof n->text[0].value, "%s", value);
-    n->pair[n->count] = (struct safetensors_pair){ n->text[n->count].key, n->text[n->count].value };
-    n->count++;
+    snprintf(notes->text[notes->count].key, sizeof notes->text[0].key, "%s", key);
+    snprintf(notes->text[notes->count].value, sizeof notes->text[0].value, "%s", value);
+    notes->pair[notes->count] = (struct safetensors_pair){ notes->text[notes->count].key,
+                                                          notes->text[notes->count].value };
+    notes->count++;
 }
 
-static void note_number(struct notes *n, double x, const char *optimizer, const char *key)
+static void note_number(struct notes *notes, double x, const char *optimizer, const char *key)
 {
     char full[48], value[32];
     snprintf(full, sizeof full, "%s.%s", optimizer, key);
     snprintf(value, sizeof value, "%.17g", x);
-    if (x != 0) note(n, value, full);           /* what is missing reads as 0 */
+    if (x != 0) make_note(notes, value, full);           /* what is missing reads as 0 */
 }
 
-static void note_optimizer(struct notes *n, const struct optimizer *o, const struct hyperparameters *h)
+static void note_optimizer(struct notes *notes, const struct optimizer *optimizer, const struct hyperparameters *hyper)
 {
-    note_number(n, h->beta1, o->name, "beta1");
-    note_number(n, h->beta2, o->name, "beta2");
-    note_number(n, h->eps, o->name, "eps");
-    note_number(n, h->weight_decay, o->name, "weight_decay");
-    note_number(n, h->momentum, o->name, "momentum");
-    note_number(n, h->clip, o->name, "clip");
+    note_number(notes, hyper->beta1, optimizer->name, "beta1");
+    note_number(notes, hyper->beta2, optimizer->name, "beta2");
+    note_number(notes, hyper->eps, optimizer->name, "eps");
+    note_number(notes, hyper->weight_decay, optimizer->name, "weight_decay");
+    note_number(notes, hyper->momentum, optimizer->name, "momentum");
+    note_number(notes, hyper->clip, optimizer->name, "clip");
 }
 
-static bool drops(const struct model_config *c)
+static bool drops(const struct model_config *config)
 {
-    return c->dropout_embedding > 0 || c->dropout_residual > 0 || c->dropout_attention > 0;
+    return config->dropout_embedding > 0 || config->dropout_residual > 0 || config->dropout_attention > 0;
 }
 
 /* What a reader needs to know of the numbers. */
-static enum error_code describe(struct notes *n, const struct golden *g, const struct golden_request *q,
-                                struct error *err)
+static enum error_code make_describe(struct notes *notes, const struct golden *golden,
+                                     const struct golden_request *request, struct error *err)
 {
     char text[128] = "";
-    note(n, GOLDEN_MAKER, "generator");
-    note(n, model_family_name(model_family(&g->config)), "model");
-    snprintf(text, sizeof text, "%llu", (unsigned long long)g->seed);
-    note(n, text, "seed");
-    snprintf(text, sizeof text, "%lld", (long long)g->micros);
-    if (g->micros > 0) note(n, text, "microbatches");
-    if (g->every_step) note(n, "all", "steps_kept");
-    if (g->as.text[0]) note(n, g->as.text, "as");
-    if (drops(&g->config))
-        note(n, "kept where uniform(seed + 0x9E3779B97F4A7C15 (step + 1), stream \"dropout.LAYER.PLACE\", row * columns"
-                " + column) >= p, then times 1/(1-p); embedding: LAYER -1; probabilities: row (b H + h) S + query;"
-                " uniform: philox.py; the masks are the tensors mask/STEP/...",
-             "dropout");
+    make_note(notes, GOLDEN_MAKER, "generator");
+    make_note(notes, model_family_name(model_family(&golden->config)), "model");
+    snprintf(text, sizeof text, "%llu", (unsigned long long)golden->seed);
+    make_note(notes, text, "seed");
+    snprintf(text, sizeof text, "%lld", (long long)golden->micros);
+    if (golden->micros > 0) make_note(notes, text, "microbatches");
+    if (golden->every_step) make_note(notes, "all", "steps_kept");
+    if (golden->as.text[0]) make_note(notes, golden->as.text, "as");
+    if (drops(&golden->config))
+        make_note(notes,
+                  "kept where uniform(seed + 0x9E3779B97F4A7C15 (step + 1), stream \"dropout.LAYER.PLACE\", "
+                  "row * columns + column) >= p, then times 1/(1-p); embedding: LAYER -1; probabilities: row "
+                  "(b H + h) S + query; uniform: philox.py; the masks are the tensors mask/STEP/...",
+                  "dropout");
     text[0] = '\0';
-    for (int i = 0; i < q->optimizers; i++) {
+    for (int i = 0; i < request->optimizers; i++) {
         const size_t used = strlen(text);
-        snprintf(text + used, sizeof text - used, "%s%s", i ? " " : "", q->optimizer[i]->name);
-        note_optimizer(n, q->optimizer[i], &q->hyper[i]);
+        snprintf(text + used, sizeof text - used, "%s%s", i ? " " : "", request->optimizer[i]->name);
+        note_optimizer(notes, request->optimizer[i], &request->hyper[i]);
     }
-    note(n, text, "optimizers");
-    const enum error_code e = model_config_text(&g->config, &n->config, err);
-    n->pair[n->count++] = (struct safetensors_pair){ "config", n->config };
+    make_note(notes, text, "optimizers");
+    const enum error_code e = model_config_text(&golden->config, &notes->config, err);
+    notes->pair[notes->count++] = (struct safetensors_pair){ "config", notes->config };
     return e;
 }
 
 /* ---- the inputs -------------------------------------------------------------------------------------------------- */
 
-static enum error_code add_start(struct golden_tensors *list, const struct golden *g, const char *weights,
+static enum error_code add_start(struct golden_tensors *list, const struct golden *golden, const char *weights,
                                  struct error *err)
 {
     struct transformer m;
-    enum error_code e = transformer_open(&m, &g->config, F64, g->seed, err);
+    enum error_code e = transformer_open(&m, &golden->config, F64, golden->seed, err);
     if (e) return e;
     if (weights) e = weights_load(&m, weights, err);
     for (int i = 0; i < m.params && !e; i++) {
@@ -137,8 +139,8 @@ static enum error_code add_start(struct golden_tensors *list, const struct golde
         snprintf(name, sizeof name, "start/%s", m.spec[i].name);
         e = add_copy(list, name, m.w[i], err);
     }
-    for (int64_t l = 0; l < g->config.L && !e; l++) {
-        const struct param_spec s = model_router_bias(&g->config, l);
+    for (int64_t l = 0; l < golden->config.L && !e; l++) {
+        const struct param_spec s = model_router_bias(&golden->config, l);
         char name[RECORD_NAME];
         snprintf(name, sizeof name, "start/%s", s.name);
         if (s.ndim > 0) e = add_copy(list, name, tensor_1d(m.router_bias + l * s.dim[0], F64, s.dim[0]), err);
@@ -147,31 +149,31 @@ static enum error_code add_start(struct golden_tensors *list, const struct golde
     return e;
 }
 
-static enum error_code add_inputs(struct golden_tensors *list, const struct golden *g, const struct golden_request *q,
-                                  struct error *err)
+static enum error_code add_inputs(struct golden_tensors *list, const struct golden *golden,
+                                  const struct golden_request *request, struct error *err)
 {
-    const struct tensor shape = { .dtype = I32, .ndim = 3, .dim = { g->steps, g->B, g->S } };
+    const struct tensor shape = { .dtype = I32, .ndim = 3, .dim = { golden->steps, golden->B, golden->S } };
     struct tensor ids = shape, labels = shape, rates = tensor_none;
-    ids.data = g->ids, labels.data = g->labels;
+    ids.data = golden->ids, labels.data = golden->labels;
     enum error_code e = add_copy(list, "ids", ids, err);
     if (!e) e = add_copy(list, "labels", labels, err);
-    for (int i = 0; i < q->optimizers && !e; i++) {
+    for (int i = 0; i < request->optimizers && !e; i++) {
         char name[RECORD_NAME];
-        snprintf(name, sizeof name, "%s/lr", q->optimizer[i]->name);
-        e = golden_tensors_add(list, name, tensor_1d(NULL, F64, g->steps), &rates, err);
-        for (int64_t t = 0; t < g->steps && !e; t++) tensor_set(rates, t, q->hyper[i].lr);
+        snprintf(name, sizeof name, "%s/lr", request->optimizer[i]->name);
+        e = golden_tensors_add(list, name, tensor_1d(NULL, F64, golden->steps), &rates, err);
+        for (int64_t t = 0; t < golden->steps && !e; t++) tensor_set(rates, t, request->hyper[i].lr);
     }
-    return e ? e : add_start(list, g, q->weights, err);
+    return e ? e : add_start(list, golden, request->weights, err);
 }
 
 /* A golden file that has inputs only: what the model computes from is what the file says.  It has no name any more
  * when this returns. */
-static enum error_code open_inputs(struct golden *inputs, const struct golden_tensors *list, const struct notes *n,
+static enum error_code open_inputs(struct golden *inputs, const struct golden_tensors *list, const struct notes *notes,
                                    const char *path, struct error *err)
 {
     char name[4096];
     snprintf(name, sizeof name, "%.4000s.inputs.%ld", path, (long)getpid());
-    enum error_code e = records_write(list->all, list->count, n->pair, n->count, name, err);
+    enum error_code e = records_write(list->all, list->count, notes->pair, notes->count, name, err);
     if (e) return e;
     e = golden_open(inputs, name, err);
     unlink(name);
@@ -181,25 +183,25 @@ static enum error_code open_inputs(struct golden *inputs, const struct golden_te
 /* ---- the results ------------------------------------------------------------------------------------------------- */
 
 /* Whether each microbatch of the first step has the share of the batch's labels that it has of the sequences. */
-static bool labels_are_even(const struct golden *g)
+static bool labels_are_even(const struct golden *golden)
 {
     bool even = true;
-    for (int64_t k = 0; k < g->micros; k++) {
+    for (int64_t k = 0; k < golden->micros; k++) {
         int64_t count;
-        const int64_t first = golden_micro(g, k, &count);
-        even = even && golden_labels(g, first, count) * g->B == golden_labels(g, 0, g->B) * count;
+        const int64_t first = golden_micro(golden, k, &count);
+        even = even && golden_labels(golden, first, count) * golden->B == golden_labels(golden, 0, golden->B) * count;
     }
     return even;
 }
 
-static enum error_code check_request(const struct golden *g, struct error *err)
+static enum error_code check_request(const struct golden *golden, struct error *err)
 {
-    const struct model_config *c = &g->config;
-    if (c->mlp == MLP_MIXTURE && c->mixture.balance_coefficient > 0 && g->micros > 0 &&
+    const struct model_config *c = &golden->config;
+    if (c->mlp == MLP_MIXTURE && c->mixture.balance_coefficient > 0 && golden->micros > 0 &&
         c->mixture.balance.over == OVER_BATCH)
         return fail(err, ERR_PLAN, "model %s: a balance loss of the whole batch is not a sum over microbatches; "
                     "without microbatches, or with --as %s,balance-over=microbatch", c->name, profile_names[AS_ORRERY]);
-    if (c->mlp == MLP_MIXTURE && g->micros > 0 && !labels_are_even(g))
+    if (c->mlp == MLP_MIXTURE && golden->micros > 0 && !labels_are_even(golden))
         return fail(err, ERR_PLAN, "model %s: routers' losses count tokens, the cross entropy counts labels; with "
                     "microbatches each must have the same share of both", c->name);
     if (c->shortcut && drops(c))
@@ -207,24 +209,24 @@ static enum error_code check_request(const struct golden *g, struct error *err)
     return OK;
 }
 
-static enum error_code check_finite(const struct replay *r, struct error *err)
+static enum error_code check_finite(const struct replay *replay, struct error *err)
 {
-    for (int i = 0; i < r->records; i++)
-        for (int64_t k = 0; k < tensor_count(r->record[i].values); k++)
-            if (!isfinite(tensor_get(r->record[i].values, k)))
+    for (int i = 0; i < replay->records; i++)
+        for (int64_t k = 0; k < tensor_count(replay->record[i].values); k++)
+            if (!isfinite(tensor_get(replay->record[i].values, k)))
                 return fail(err, ERR_DIVERGED, "%s is not finite: element %lld is %g; a golden file needs a smaller "
-                            "learning rate or smaller weights", r->record[i].name, (long long)k,
-                            tensor_get(r->record[i].values, k));
+                            "learning rate or smaller weights", replay->record[i].name, (long long)k,
+                            tensor_get(replay->record[i].values, k));
     return OK;
 }
 
 /* Both files are complete, or neither is there: the tensors get their name last. */
-static enum error_code write_both(const struct golden_tensors *list, const struct notes *n, const char *path,
+static enum error_code write_both(const struct golden_tensors *list, const struct notes *notes, const char *path,
                                   const cJSON *bounds, struct error *err)
 {
     struct safetensors_writer w;
     const struct bounds_path beside = bounds_beside(path);
-    enum error_code e = records_start(&w, list->all, list->count, n->pair, n->count, path, err);
+    enum error_code e = records_start(&w, list->all, list->count, notes->pair, notes->count, path, err);
     if (e) return e;
     e = json_write(beside.text, bounds, err);
     if (e) {
@@ -236,9 +238,9 @@ static enum error_code write_both(const struct golden_tensors *list, const struc
     return e;
 }
 
-static void say(const struct golden_request *q, const char *what)
+static void make_say(const struct golden_request *request, const char *what)
 {
-    if (q->progress) q->progress(q->context, what);
+    if (request->progress) request->progress(request->context, what);
 }
 
 /* The same bound for all.  @param computed  [count] */
@@ -254,25 +256,25 @@ static enum error_code give_bounds(cJSON *root, const struct record *computed, i
     return ok ? OK : fail(err, ERR_MEMORY, "no memory for the bounds of %d tensors", count);
 }
 
-static enum error_code measure(const struct golden *inputs, const struct golden_request *q,
-                               const struct record *computed, int count, cJSON **bounds, struct error *err)
+static enum error_code make_measure(const struct golden *inputs, const struct golden_request *request,
+                                    const struct record *computed, int count, cJSON **bounds, struct error *err)
 {
-    const struct bounds_watch watch = { q->twin, q->context };
-    *bounds = bounds_document(q->path);
-    enum error_code e = *bounds ? OK : fail(err, ERR_MEMORY, "no memory for the bounds of %s", q->path);
-    if (!e && q->bound > 0) return give_bounds(*bounds, computed, count, q->bound, err);
+    const struct bounds_watch watch = { request->twin, request->context };
+    *bounds = bounds_document(request->path);
+    enum error_code e = *bounds ? OK : fail(err, ERR_MEMORY, "no memory for the bounds of %s", request->path);
+    if (!e && request->bound > 0) return give_bounds(*bounds, computed, count, request->bound, err);
     for (int f = 0; f < BOUND_FORMATS && !e; f++) {
         char text[64];
         snprintf(text, sizeof text, "bounds of %s, %d twins", dtype_name(bound_formats[f]),
                  bound_twins(bound_formats[f]));
-        say(q, text);
-        e = bounds_add(*bounds, inputs, bound_formats[f], q->twin ? &watch : NULL, err);
+        make_say(request, text);
+        e = bounds_add(*bounds, inputs, bound_formats[f], request->twin ? &watch : NULL, err);
     }
     return e;
 }
 
-static enum error_code compute(struct golden_tensors *list, const struct golden *inputs, int *tensors,
-                               struct error *err)
+static enum error_code make_compute(struct golden_tensors *list, const struct golden *inputs, int *tensors,
+                                    struct error *err)
 {
     struct replay truth;
     enum error_code e = replay_run(&truth, inputs, F64, NULL, err);
@@ -284,32 +286,34 @@ static enum error_code compute(struct golden_tensors *list, const struct golden 
     return e ? e : golden_add_masks(list, inputs, err);
 }
 
-static enum error_code make(const struct golden *g, const struct golden_request *q, struct golden_tensors *list,
-                            const struct notes *n, int *tensors, struct error *err)
+static enum error_code ref_golden_make(const struct golden *golden, const struct golden_request *request,
+                                       struct golden_tensors *list,
+                                       const struct notes *notes, int *tensors, struct error *err)
 {
     struct golden inputs;
     cJSON *bounds = NULL;
-    enum error_code e = add_inputs(list, g, q, err);
-    if (!e) e = open_inputs(&inputs, list, n, q->path, err);
+    enum error_code e = add_inputs(list, golden, request, err);
+    if (!e) e = open_inputs(&inputs, list, notes, request->path, err);
     if (e) return e;
     const int first = list->count;
-    say(q, "every tensor in fp64");
-    e = compute(list, &inputs, tensors, err);
-    if (!e) e = measure(&inputs, q, list->all + first, *tensors, &bounds, err);
+    make_say(request, "every tensor in fp64");
+    e = make_compute(list, &inputs, tensors, err);
+    if (!e) e = make_measure(&inputs, request, list->all + first, *tensors, &bounds, err);
     if (!e) e = seal_add(bounds, list->all, list->count, err);
-    if (!e) e = write_both(list, n, q->path, bounds, err);
+    if (!e) e = write_both(list, notes, request->path, bounds, err);
     cJSON_Delete(bounds);
     golden_close(&inputs);
     return e;
 }
 
-enum error_code golden_make(const struct golden *g, const struct golden_request *q, int *tensors, struct error *err)
+enum error_code golden_make(const struct golden *golden, const struct golden_request *request, int *tensors,
+                            struct error *err)
 {
     struct golden_tensors list = { 0 };
     struct notes *n = calloc(1, sizeof *n);
-    enum error_code e = n ? check_request(g, err) : fail(err, ERR_MEMORY, "no memory to make %s", q->path);
-    if (!e) e = describe(n, g, q, err);
-    if (!e) e = make(g, q, &list, n, tensors, err);
+    enum error_code e = n ? check_request(golden, err) : fail(err, ERR_MEMORY, "no memory to make %s", request->path);
+    if (!e) e = make_describe(n, golden, request, err);
+    if (!e) e = ref_golden_make(golden, request, &list, n, tensors, err);
     golden_tensors_free(&list);
     if (n) free(n->config);
     free(n);

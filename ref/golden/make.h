@@ -26,20 +26,20 @@ struct golden_request {
 
 /**
  * Make the file and its bounds.
- * @param g  config, seed, steps, B, S, ids, labels (checked: batch.h), micros and every_step are used.  With dropout in
- *      the config, step t drops by dropout_seed(seed, t).
+ * @param golden  config, seed, steps, B, S, ids, labels (checked: batch.h), micros and every_step are used.
+ *      With dropout in the config, step t drops by dropout_seed(seed, t).
  * @param[out] tensors  computed ones in the file.
  * @return OK; ERR_PLAN if the file could not hold what the model does: microbatches of a mixture, dropout beside a
  *      shortcut; ERR_DIVERGED, naming the first tensor that is not finite; ERR_FILE,
  *      ERR_FORMAT, ERR_MEMORY.  A failure leaves no new file, and an older one as it was.
  */
-enum error_code golden_make(const struct golden *g, const struct golden_request *, int *tensors, struct error *);
+enum error_code golden_make(const struct golden *golden, const struct golden_request *, int *tensors, struct error *);
 
 /* A list of tensors to be written; data is owned. */
 struct golden_tensors { struct record *all; int count; };
 
-/** One more tensor, of zeros.  @param[out] t  the tensor, whose data the list owns.  @return OK or ERR_MEMORY. */
-enum error_code golden_tensors_add(struct golden_tensors *, const char *name, struct tensor like, struct tensor *t,
+/** One more tensor, of zeros.  @param[out] tensor  the tensor, whose data the list owns.  @return OK or ERR_MEMORY. */
+enum error_code golden_tensors_add(struct golden_tensors *, const char *name, struct tensor like, struct tensor *tensor,
                                    struct error *);
 void golden_tensors_free(struct golden_tensors *);
 

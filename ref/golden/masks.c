@@ -4,50 +4,51 @@
 
 /* The rule of dropout applied to ones: what is kept is not 0. */
 static enum error_code add_mask(struct golden_tensors *list, const char *name, int64_t rows, int64_t cols,
-                                struct dropout d, struct error *err)
+                                struct dropout dropout, struct error *err)
 {
     struct tensor mask = tensor_none, ones = tensor_2d(malloc((size_t)(rows * cols) * sizeof(double)), F64, rows, cols);
-    if (d.p == 0) {
+    if (dropout.p == 0) {
         free(ones.data);
         return OK;
     }
     enum error_code e = ones.data ? OK : fail(err, ERR_MEMORY, "no memory for %s", name);
     if (!e) e = golden_tensors_add(list, name, tensor_2d(NULL, U8, rows, cols), &mask, err);
     for (int64_t i = 0; i < rows * cols && !e; i++) tensor_set(ones, i, 1);
-    if (!e) ops_for(F64)->dropout(ones, ones, d);
+    if (!e) ops_for(F64)->dropout(ones, ones, dropout);
     for (int64_t i = 0; i < rows * cols && !e; i++) ((uint8_t *)mask.data)[i] = tensor_get(ones, i) != 0;
     free(ones.data);
     return e;
 }
 
-static enum error_code add_layer(struct golden_tensors *list, const struct golden *g, int64_t step, int layer,
+static enum error_code add_layer(struct golden_tensors *list, const struct golden *golden, int64_t step, int layer,
                                  struct error *err)
 {
     static const char *const branch[] = { "attention", "mlp" };
-    const struct model_config *c = &g->config;
-    const uint64_t seed = dropout_seed(g->seed, step);
+    const struct model_config *c = &golden->config;
+    const uint64_t seed = dropout_seed(golden->seed, step);
     char name[RECORD_NAME];
     enum error_code e = OK;
     for (int i = 0; i < 2 && !e; i++) {
         snprintf(name, sizeof name, "mask/%lld/h.%d.%s", (long long)step + 1, layer, branch[i]);
-        e = add_mask(list, name, g->B * g->S, c->D,
+        e = add_mask(list, name, golden->B * golden->S, c->D,
                      dropout_at(c->dropout_residual, seed, layer, branch[i], 0, 0, c->D), err);
     }
     snprintf(name, sizeof name, "mask/%lld/h.%d.probabilities", (long long)step + 1, layer);
-    return e ? e : add_mask(list, name, g->B * c->H * g->S, g->S,
-                            dropout_at(c->dropout_attention, seed, layer, "probabilities", 0, 0, g->S), err);
+    return e ? e : add_mask(list, name, golden->B * c->H * golden->S, golden->S,
+                            dropout_at(c->dropout_attention, seed, layer, "probabilities", 0, 0, golden->S), err);
 }
 
-enum error_code golden_add_masks(struct golden_tensors *list, const struct golden *g, struct error *err)
+enum error_code golden_add_masks(struct golden_tensors *list, const struct golden *golden, struct error *err)
 {
-    const struct model_config *c = &g->config;
+    const struct model_config *c = &golden->config;
     char name[RECORD_NAME];
     enum error_code e = OK;
-    for (int64_t step = 0; step < g->steps && !e; step++) {
+    for (int64_t step = 0; step < golden->steps && !e; step++) {
         snprintf(name, sizeof name, "mask/%lld/embedding", (long long)step + 1);
-        e = add_mask(list, name, g->B * g->S, c->D,
-                     dropout_at(c->dropout_embedding, dropout_seed(g->seed, step), -1, "embedding", 0, 0, c->D), err);
-        for (int l = 0; l < c->L && !e; l++) e = add_layer(list, g, step, l, err);
+        e = add_mask(list, name, golden->B * golden->S, c->D,
+                     dropout_at(c->dropout_embedding, dropout_seed(golden->seed, step), -1, "embedding", 0,
+                                0, c->D), err);
+        for (int l = 0; l < c->L && !e; l++) e = add_layer(list, golden, step, l, err);
     }
     return e;
 }

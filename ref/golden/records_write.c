@@ -2,26 +2,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum error_code records_write(const struct record *r, int count, const struct safetensors_pair *metadata, int pairs,
-                              const char *path, struct error *err)
+enum error_code records_write(const struct record *record, int count,
+                              const struct safetensors_pair *metadata, int pairs, const char *path, struct error *err)
 {
     struct safetensors_writer w;
-    enum error_code e = records_start(&w, r, count, metadata, pairs, path, err);
+    enum error_code e = records_start(&w, record, count, metadata, pairs, path, err);
     return e ? e : safetensors_commit(&w, err);
 }
 
-enum error_code records_start(struct safetensors_writer *w, const struct record *r, int count,
+enum error_code records_start(struct safetensors_writer *writer, const struct record *record, int count,
                               const struct safetensors_pair *metadata, int pairs, const char *path, struct error *err)
 {
     struct safetensors_entry *entry = calloc((size_t)count + 1, sizeof *entry);
     if (entry == NULL) return fail(err, ERR_MEMORY, "%s: no memory to write it", printable_path(path).text);
     for (int i = 0; i < count; i++) {
-        const struct tensor t = r[i].values;
-        entry[i] = (struct safetensors_entry){ .name = r[i].name, .dtype = dtype_file_name(t.dtype), .ndim = t.ndim };
+        const struct tensor t = record[i].values;
+        entry[i] = (struct safetensors_entry){ .name = record[i].name, .dtype = dtype_file_name(t.dtype),
+                                              .ndim = t.ndim };
         memcpy(entry[i].dim, t.dim, sizeof t.dim);
     }
-    enum error_code e = safetensors_create(w, path, entry, count, metadata, pairs, err);
-    for (int i = 0; i < count && !e; i++) e = safetensors_write(w, i, r[i].values.data, err);
+    enum error_code e = safetensors_create(writer, path, entry, count, metadata, pairs, err);
+    for (int i = 0; i < count && !e; i++) e = safetensors_write(writer, i, record[i].values.data, err);
     free(entry);
     return e;
 }

@@ -7,13 +7,13 @@
 #include <unistd.h>
 
 /* For given bytes each step is a bijection of the state: two tensors that differ in one word have different hashes. */
-static uint64_t mix(uint64_t h, uint64_t word)
+static uint64_t seal_mix(uint64_t h, uint64_t word)
 {
     h = (h ^ word) * UINT64_C(0x9e3779b97f4a7c15);
     return h ^ h >> 32;
 }
 
-uint64_t seal_begin(size_t bytes) { return mix(UINT64_C(0xcbf29ce484222325), bytes); }
+uint64_t seal_begin(size_t bytes) { return seal_mix(UINT64_C(0xcbf29ce484222325), bytes); }
 
 uint64_t seal_more(uint64_t h, const void *data, size_t words)
 {
@@ -21,7 +21,7 @@ uint64_t seal_more(uint64_t h, const void *data, size_t words)
     uint64_t word;
     for (; words > 0; words--, at += sizeof word) {
         memcpy(&word, at, sizeof word);
-        h = mix(h, word);
+        h = seal_mix(h, word);
     }
     return h;
 }
@@ -30,7 +30,7 @@ uint64_t seal_end(uint64_t h, const void *rest, size_t bytes)
 {
     uint64_t word = 0;
     if (bytes > 0) memcpy(&word, rest, bytes);
-    return mix(h, word);
+    return seal_mix(h, word);
 }
 
 uint64_t seal_hash(const void *data, size_t bytes)
@@ -64,19 +64,20 @@ cJSON *seal_read(const char *golden_path)
     return NULL;
 }
 
-enum error_code seal_check(const struct golden *g, const char *name, const void *data, size_t bytes, struct error *err)
+enum error_code seal_check(const struct golden *golden, const char *name, const void *data, size_t bytes,
+                           struct error *err)
 {
-    return g->seal == NULL ? OK : seal_check_hash(g, name, seal_hash(data, bytes), err);
+    return golden->seal == NULL ? OK : seal_check_hash(golden, name, seal_hash(data, bytes), err);
 }
 
-enum error_code seal_check_hash(const struct golden *g, const char *name, uint64_t hash, struct error *err)
+enum error_code seal_check_hash(const struct golden *golden, const char *name, uint64_t hash, struct error *err)
 {
-    const char *seal = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(g->seal, name));
+    const char *seal = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(golden->seal, name));
     char text[17];
-    if (g->seal == NULL) return OK;
+    if (golden->seal == NULL) return OK;
     snprintf(text, sizeof text, "%016" PRIx64, hash);
     if (seal && strcmp(seal, text) == 0) return OK;
     return fail(err, ERR_FORMAT, "%s: %s is not what it was when %s was written; `orrery golden make` must make both "
-                "anew", printable_path(g->file.path).text, name,
-                printable_path(bounds_beside(g->file.path).text).text);
+                "anew", printable_path(golden->file.path).text, name,
+                printable_path(bounds_beside(golden->file.path).text).text);
 }

@@ -14,7 +14,7 @@
 
 enum { LIST_LIMIT = 8 << 10 };
 
-static char *join(char *path, const char *dir, const char *name, const char *suffix)
+static char *bundle_join(char *path, const char *dir, const char *name, const char *suffix)
 {
     snprintf(path, BUNDLE_PATH, "%s/%s%s", dir, name, suffix);
     return path;
@@ -41,66 +41,67 @@ static enum error_code fail_errno(struct error *err, const char *path, const cha
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
 /* Print the list.  A list that was read is valid if printing its checksums gives the same text. */
-static void print_list(const struct bundle_kind *k, const struct sha256_text sum[], char *text)
+static void print_list(const struct bundle_kind *kind, const struct sha256_text sum[], char *text)
 {
-    int used = snprintf(text, LIST_LIMIT, "# %s; `sha256sum -c %s` checks it\n", k->title, k->list);
-    for (int i = 0; k->name[i]; i++)
-        used += snprintf(text + used, LIST_LIMIT - (size_t)used, "%s  %s\n", sum[i].text, k->name[i]);
+    int used = snprintf(text, LIST_LIMIT, "# %s; `sha256sum -c %s` checks it\n", kind->title, kind->list);
+    for (int i = 0; kind->name[i]; i++)
+        used += snprintf(text + used, LIST_LIMIT - (size_t)used, "%s  %s\n", sum[i].text, kind->name[i]);
     snprintf(text + used, LIST_LIMIT - (size_t)used, "# %s of the lines above\n", sha256_of(text, (size_t)used).text);
 }
 
-static bool read_list(struct bundle *b, const char *text, size_t count)
+static bool read_list(struct bundle *bundle, const char *text, size_t count)
 {
     char again[LIST_LIMIT];
     const char *line = strchr(text, '\n');
-    for (int i = 0; b->kind->name[i]; i++) {
-        if (line == NULL || sscanf(line + 1, "%64[0-9a-f]", b->sum[i].text) != 1) return false;
+    for (int i = 0; bundle->kind->name[i]; i++) {
+        if (line == NULL || sscanf(line + 1, "%64[0-9a-f]", bundle->sum[i].text) != 1) return false;
         line = strchr(line + 1, '\n');
     }
-    print_list(b->kind, b->sum, again);
+    print_list(bundle->kind, bundle->sum, again);
     return strlen(again) == count && memcmp(again, text, count) == 0;
 }
 
-enum error_code bundle_open(struct bundle *b, const struct bundle_kind *kind, const char *dir, bool *there,
+enum error_code bundle_open(struct bundle *bundle, const struct bundle_kind *kind, const char *dir, bool *there,
                             struct error *err)
 {
     char path[BUNDLE_PATH], *text;
     size_t count;
-    *b = (struct bundle){ .kind = kind, .dir = dir };
+    *bundle = (struct bundle){ .kind = kind, .dir = dir };
     *there = false;
     enum error_code e = check_length(dir, err);
     if (e) return e;
-    if (!is_there(join(path, dir, kind->list, ""))) return OK;
+    if (!is_there(bundle_join(path, dir, kind->list, ""))) return OK;
     *there = true;
     e = file_read_all(path, LIST_LIMIT, &text, &count, err);
     if (e) return e;
-    if (!read_list(b, text, count))
+    if (!read_list(bundle, text, count))
         e = fail(err, ERR_FORMAT, "%s: is damaged: its lines are not those that were written",
                  printable_path(path).text);
     free(text);
     return e;
 }
 
-static int place_of(const struct bundle *b, const char *name)
+static int bundle_place_of(const struct bundle *bundle, const char *name)
 {
     int i = 0;
-    while (strcmp(b->kind->name[i], name) != 0) i++;
+    while (strcmp(bundle->kind->name[i], name) != 0) i++;
     return i;
 }
 
-static bool has_sum(const struct bundle *b, const char *name, const char *path)
+static bool has_sum(const struct bundle *bundle, const char *name, const char *path)
 {
     struct sha256_text found;
-    return sha256_file(path, &found, NULL) == OK && strcmp(found.text, b->sum[place_of(b, name)].text) == 0;
+    return sha256_file(path, &found, NULL) == OK
+           && strcmp(found.text, bundle->sum[bundle_place_of(bundle, name)].text) == 0;
 }
 
-void bundle_find(const struct bundle *b, const char *name, char *path)
+void bundle_find(const struct bundle *bundle, const char *name, char *path)
 {
     char beside[BUNDLE_PATH];
-    join(path, b->dir, name, "");
+    bundle_join(path, bundle->dir, name, "");
     /* A complete file beside the old one waits for its name: a writer was stopped in between. */
-    if (is_there(join(beside, b->dir, name, ".new")) && !has_sum(b, name, path) && has_sum(b, name, beside))
-        strcpy(path, beside);
+    if (is_there(bundle_join(beside, bundle->dir, name, ".new")) && !has_sum(bundle, name, path)
+        && has_sum(bundle, name, beside)) strcpy(path, beside);
 }
 
 static enum error_code fail_damaged(const char *path, const char *list, struct error *err)
@@ -111,27 +112,28 @@ static enum error_code fail_damaged(const char *path, const char *list, struct e
                 printable_path(path).text, list);
 }
 
-enum error_code bundle_check(const struct bundle *b, const char *name, struct error *err)
+enum error_code bundle_check(const struct bundle *bundle, const char *name, struct error *err)
 {
     char path[BUNDLE_PATH];
     struct sha256_text found;
-    bundle_find(b, name, path);
+    bundle_find(bundle, name, path);
     enum error_code e = sha256_file(path, &found, err);
-    if (!e && strcmp(found.text, b->sum[place_of(b, name)].text) != 0) e = fail_damaged(path, b->kind->list, err);
+    if (!e && strcmp(found.text, bundle->sum[bundle_place_of(bundle, name)].text) != 0)
+        e = fail_damaged(path, bundle->kind->list, err);
     return e;
 }
 
-enum error_code bundle_read(const struct bundle *b, const char *name, int64_t limit, char **bytes, size_t *count,
+enum error_code bundle_read(const struct bundle *bundle, const char *name, int64_t limit, char **bytes, size_t *count,
                             struct error *err)
 {
     char path[BUNDLE_PATH];
-    bundle_find(b, name, path);
+    bundle_find(bundle, name, path);
     const enum error_code e = file_read_all(path, limit, bytes, count, err);
     if (e) return e;
-    if (strcmp(sha256_of(*bytes, *count).text, b->sum[place_of(b, name)].text) == 0) return OK;
+    if (strcmp(sha256_of(*bytes, *count).text, bundle->sum[bundle_place_of(bundle, name)].text) == 0) return OK;
     free(*bytes);
     *bytes = NULL;
-    return fail_damaged(path, b->kind->list, err);
+    return fail_damaged(path, bundle->kind->list, err);
 }
 
 /* ---- beginning to write ------------------------------------------------------------------------------------------ */
@@ -144,139 +146,140 @@ int bundle_lock_to_read(const char *dir)
 }
 
 /* Does nothing where the file system has no locks. */
-static enum error_code lock(struct bundle_writer *w, struct error *err)
+static enum error_code lock(struct bundle_writer *writer, struct error *err)
 {
     const struct timespec pause = { .tv_nsec = 50000000 };
-    w->lock = open(w->dir, O_RDONLY);
-    if (w->lock < 0) return fail_errno(err, w->dir, "cannot be written to");
-    for (int waited = 0; flock(w->lock, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR); waited++) {
+    writer->lock = open(writer->dir, O_RDONLY);
+    if (writer->lock < 0) return fail_errno(err, writer->dir, "cannot be written to");
+    for (int waited = 0; flock(writer->lock, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR);
+         waited++) {
         if (waited == 20 * BUNDLE_PATIENCE)
             return fail(err, ERR_FILE, "%s: another process has been writing to this folder for %d seconds",
-                        printable_path(w->dir).text, BUNDLE_PATIENCE);
+                        printable_path(writer->dir).text, BUNDLE_PATIENCE);
         nanosleep(&pause, NULL);
     }
     return OK;
 }
 
-static enum error_code give_names(const struct bundle_writer *w, struct error *err)
+static enum error_code give_names(const struct bundle_writer *writer, struct error *err)
 {
     char from[BUNDLE_PATH], to[BUNDLE_PATH];
-    for (int i = 0; w->kind->name[i]; i++) {
-        if (!is_there(join(from, w->dir, w->kind->name[i], ".new"))) continue;
-        if (disk_rename(from, join(to, w->dir, w->kind->name[i], "")) != 0)
+    for (int i = 0; writer->kind->name[i]; i++) {
+        if (!is_there(bundle_join(from, writer->dir, writer->kind->name[i], ".new"))) continue;
+        if (disk_rename(from, bundle_join(to, writer->dir, writer->kind->name[i], "")) != 0)
             return fail_errno(err, to, "is complete, but cannot be given its name");
     }
-    return disk_flush_folder(w->dir) != 0 ? fail_errno(err, w->dir, "cannot be flushed to the disk") : OK;
+    return disk_flush_folder(writer->dir) != 0 ? fail_errno(err, writer->dir, "cannot be flushed to the disk") : OK;
 }
 
 /* Finish the renaming of a writer that was killed after its list was in place.  A damaged list is ignored. */
-static enum error_code complete(const struct bundle_writer *w, struct error *err)
+static enum error_code bundle_complete(const struct bundle_writer *writer, struct error *err)
 {
     struct bundle b;
     bool there, pending = false;
     char path[BUNDLE_PATH], found[BUNDLE_PATH];
-    if (bundle_open(&b, w->kind, w->dir, &there, NULL) != OK || !there) return OK;
-    for (int i = 0; w->kind->name[i]; i++) {
-        bundle_find(&b, w->kind->name[i], found);
-        pending = pending || strcmp(found, join(path, w->dir, w->kind->name[i], ".new")) == 0;
+    if (bundle_open(&b, writer->kind, writer->dir, &there, NULL) != OK || !there) return OK;
+    for (int i = 0; writer->kind->name[i]; i++) {
+        bundle_find(&b, writer->kind->name[i], found);
+        pending = pending || strcmp(found, bundle_join(path, writer->dir, writer->kind->name[i], ".new")) == 0;
     }
-    return pending ? give_names(w, err) : OK;
+    return pending ? give_names(writer, err) : OK;
 }
 
-static bool is_left_over(const struct bundle_kind *k, const char *entry)
+static bool is_left_over(const struct bundle_kind *kind, const char *entry)
 {
-    for (int i = 0; k->name[i]; i++) {
-        const size_t n = strlen(k->name[i]);
-        if (strncmp(entry, k->name[i], n) == 0 &&
+    for (int i = 0; kind->name[i]; i++) {
+        const size_t n = strlen(kind->name[i]);
+        if (strncmp(entry, kind->name[i], n) == 0 &&
             (strncmp(entry + n, ".new", 4) == 0 || strncmp(entry + n, ".tmp.", 5) == 0))
             return true;
     }
-    const size_t n = strlen(k->list);
-    return strncmp(entry, k->list, n) == 0 && strncmp(entry + n, ".tmp.", 5) == 0;
+    const size_t n = strlen(kind->list);
+    return strncmp(entry, kind->list, n) == 0 && strncmp(entry + n, ".tmp.", 5) == 0;
 }
 
-static void sweep(const struct bundle_writer *w)
+static void sweep(const struct bundle_writer *writer)
 {
-    DIR *d = opendir(w->dir);
+    DIR *d = opendir(writer->dir);
     char path[BUNDLE_PATH];
     const struct dirent *entry;
     while (d && (entry = readdir(d)) != NULL)
-        if (is_left_over(w->kind, entry->d_name)) disk_remove(join(path, w->dir, entry->d_name, ""));
+        if (is_left_over(writer->kind, entry->d_name)) disk_remove(bundle_join(path, writer->dir, entry->d_name, ""));
     if (d) closedir(d);
 }
 
 /* Refuse a folder or device that has the name of a file: it could not be replaced. */
-static enum error_code check_names(const struct bundle_writer *w, struct error *err)
+static enum error_code check_names(const struct bundle_writer *writer, struct error *err)
 {
     char path[BUNDLE_PATH];
     struct stat st;
-    for (int i = 0; w->kind->name[i]; i++)
-        if (stat(join(path, w->dir, w->kind->name[i], ""), &st) == 0 && !S_ISREG(st.st_mode))
+    for (int i = 0; writer->kind->name[i]; i++)
+        if (stat(bundle_join(path, writer->dir, writer->kind->name[i], ""), &st) == 0 && !S_ISREG(st.st_mode))
             return fail(err, ERR_FILE, "%s: cannot be written: it is %s", printable_path(path).text,
                         S_ISDIR(st.st_mode) ? "a folder" : "no file");
     return OK;
 }
 
-enum error_code bundle_begin(struct bundle_writer *w, const struct bundle_kind *kind, const char *dir,
+enum error_code bundle_begin(struct bundle_writer *writer, const struct bundle_kind *kind, const char *dir,
                              struct error *err)
 {
     struct stat st;
-    *w = (struct bundle_writer){ .kind = kind, .lock = -1 };
+    *writer = (struct bundle_writer){ .kind = kind, .lock = -1 };
     enum error_code e = check_length(dir, err);
     if (e) return e;
-    strcpy(w->dir, dir);
-    w->made = disk_make_folder(dir) == 0;
-    if (!w->made && !(errno == EEXIST && stat(dir, &st) == 0 && S_ISDIR(st.st_mode))) {
+    strcpy(writer->dir, dir);
+    writer->made = disk_make_folder(dir) == 0;
+    if (!writer->made && !(errno == EEXIST && stat(dir, &st) == 0 && S_ISDIR(st.st_mode))) {
         if (errno == EEXIST) errno = ENOTDIR;
         return fail_errno(err, dir, "this folder cannot be made");
     }
-    e = check_names(w, err);
-    if (!e) e = lock(w, err);
-    w->begun = !e;
-    if (!e) e = complete(w, err);
-    if (!e) sweep(w);
-    if (e) bundle_end(w);
+    e = check_names(writer, err);
+    if (!e) e = lock(writer, err);
+    writer->begun = !e;
+    if (!e) e = bundle_complete(writer, err);
+    if (!e) sweep(writer);
+    if (e) bundle_end(writer);
     return e;
 }
 
 /* ---- ending ------------------------------------------------------------------------------------------------------ */
 
-char *bundle_new_path(const struct bundle_writer *w, const char *name, char *path)
+char *bundle_new_path(const struct bundle_writer *writer, const char *name, char *path)
 {
-    return join(path, w->dir, name, ".new");
+    return bundle_join(path, writer->dir, name, ".new");
 }
 
-static enum error_code write_list(const struct bundle_writer *w, const struct sha256_text sum[], struct error *err)
+static enum error_code write_list(const struct bundle_writer *writer, const struct sha256_text sum[], struct error *err)
 {
     char text[LIST_LIMIT], path[BUNDLE_PATH];
     struct output o;
-    print_list(w->kind, sum, text);
-    enum error_code e = output_create(&o, join(path, w->dir, w->kind->list, ""), err);
+    print_list(writer->kind, sum, text);
+    enum error_code e = output_create(&o, bundle_join(path, writer->dir, writer->kind->list, ""), err);
     if (!e) e = output_write(&o, text, strlen(text), 0, err);
     return e ? e : output_commit(&o, err);
 }
 
-enum error_code bundle_commit(struct bundle_writer *w, struct error *err)
+enum error_code bundle_commit(struct bundle_writer *writer, struct error *err)
 {
     struct sha256_text sum[BUNDLE_MOST];
     char path[BUNDLE_PATH];
     enum error_code e = OK;
-    for (int i = 0; w->kind->name[i] && !e; i++)
-        e = sha256_file(bundle_new_path(w, w->kind->name[i], path), &sum[i], err);
-    if (!e && disk_flush_folder(w->dir) != 0) e = fail_errno(err, w->dir, "cannot be flushed to the disk");
+    for (int i = 0; writer->kind->name[i] && !e; i++)
+        e = sha256_file(bundle_new_path(writer, writer->kind->name[i], path), &sum[i], err);
+    if (!e && disk_flush_folder(writer->dir) != 0) e = fail_errno(err, writer->dir, "cannot be flushed to the disk");
     /* The list comes last: until it is in place, the old files are the valid ones. */
-    if (!e) e = write_list(w, sum, err);
+    if (!e) e = write_list(writer, sum, err);
     if (e) return e;
-    w->committed = true;
-    if (disk_flush_folder(w->dir) != 0) return fail_errno(err, w->dir, "cannot be flushed to the disk");
-    return give_names(w, err);
+    writer->committed = true;
+    if (disk_flush_folder(writer->dir) != 0) return fail_errno(err, writer->dir, "cannot be flushed to the disk");
+    return give_names(writer, err);
 }
 
-void bundle_end(struct bundle_writer *w)
+void bundle_end(struct bundle_writer *writer)
 {
-    if (w->kind == NULL) return;
-    if (w->begun && !w->committed) sweep(w);
-    if (!w->committed && w->made) disk_remove_folder(w->dir);
-    if (w->lock >= 0) close(w->lock);
-    *w = (struct bundle_writer){ .lock = -1 };
+    if (writer->kind == NULL) return;
+    if (writer->begun && !writer->committed) sweep(writer);
+    if (!writer->committed && writer->made) disk_remove_folder(writer->dir);
+    if (writer->lock >= 0) close(writer->lock);
+    *writer = (struct bundle_writer){ .lock = -1 };
 }

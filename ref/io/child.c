@@ -22,7 +22,7 @@ enum { STOPPING = sizeof stopping / sizeof *stopping };
 static struct sigaction before[STOPPING];
 
 /* To all children and what these have started; a child that has not ended when the alarm comes is killed. */
-static void pass_on(int number)
+static void child_pass_on(int number)
 {
     const int error = errno;
     if (number != SIGALRM) caught = number, alarm(CHILD_PATIENCE);
@@ -33,14 +33,14 @@ static void pass_on(int number)
 
 static void take_over(void)
 {
-    const struct sigaction act = { .sa_handler = pass_on };
+    const struct sigaction act = { .sa_handler = child_pass_on };
     for (int i = 0; i < STOPPING; i++) {
         sigaction(stopping[i], NULL, &before[i]);
         if (before[i].sa_handler != SIG_IGN || stopping[i] == SIGALRM) sigaction(stopping[i], &act, NULL);
     }
 }
 
-static void give_back(void)
+static void child_give_back(void)
 {
     alarm(0);
     for (int i = 0; i < STOPPING; i++) sigaction(stopping[i], &before[i], NULL);
@@ -50,7 +50,7 @@ void child_take_signals(void (*stopped)(int number)) { when_stopped = stopped; }
 
 /* ---- the children ------------------------------------------------------------------------------------------------ */
 
-static void remember(pid_t child)
+static void child_remember(pid_t child)
 {
     for (int i = 0; i < MOST; i++)
         if (running[i] == 0) {
@@ -61,12 +61,12 @@ static void remember(pid_t child)
 }
 
 /* The last one gives the signals back; only then is one answered that came meanwhile. */
-static void forget(pid_t child)
+static void child_forget(pid_t child)
 {
     for (int i = 0; i < MOST; i++)
         if (running[i] == child) running[i] = 0;
     if (--count > 0 || when_stopped == NULL) return;
-    give_back();
+    child_give_back();
     const int number = caught;
     caught = 0;
     if (number != 0) when_stopped(number);
@@ -84,7 +84,7 @@ void child_ends_with(pid_t parent)
 
 static void become_child(pid_t parent)
 {
-    if (when_stopped != NULL) give_back();
+    if (when_stopped != NULL) child_give_back();
     when_stopped = NULL;
     count = 0, caught = 0;
     for (int i = 0; i < MOST; i++) running[i] = 0;
@@ -102,15 +102,15 @@ pid_t child_start(void)
     if (count == 0 && when_stopped != NULL) take_over();
     const pid_t child = fork();
     if (child == 0) become_child(parent);
-    else if (child > 0) setpgid(child, child), remember(child);         /* whoever is first */
-    else if (count == 0 && when_stopped != NULL) give_back();
+    else if (child > 0) setpgid(child, child), child_remember(child);         /* whoever is first */
+    else if (count == 0 && when_stopped != NULL) child_give_back();
     sigprocmask(SIG_SETMASK, &usual, NULL);
     return child;
 }
 
 /* ---- waiting ----------------------------------------------------------------------------------------------------- */
 
-static double now(void)
+static double child_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -121,14 +121,14 @@ static double now(void)
 static bool ends_within(pid_t child, double seconds, struct child_end *end)
 {
     const struct timespec moment = { .tv_nsec = 5000000 };
-    const double begin = now();
+    const double begin = child_now();
     pid_t got;
     while ((got = wait4(child, &end->how, seconds < 0 ? 0 : WNOHANG, &end->used)) != child) {
         if (got < 0 && errno != EINTR) {
             *end = (struct child_end){ .how = 127 << 8 };       /* nobody can say */
             break;
         }
-        if (got == 0 && now() - begin >= seconds) return false;
+        if (got == 0 && child_now() - begin >= seconds) return false;
         if (got == 0) nanosleep(&moment, NULL);
     }
     return true;
@@ -137,7 +137,7 @@ static bool ends_within(pid_t child, double seconds, struct child_end *end)
 bool child_wait(pid_t child, double limit, struct child_end *end)
 {
     if (!ends_within(child, limit > 0 ? limit : -1, end)) return false;
-    forget(child);
+    child_forget(child);
     return true;
 }
 
@@ -145,5 +145,5 @@ void child_stop(pid_t child, struct child_end *end)
 {
     kill(-child, SIGTERM);
     if (!ends_within(child, CHILD_PATIENCE, end)) kill(child, SIGKILL), ends_within(child, -1, end);
-    forget(child);
+    child_forget(child);
 }

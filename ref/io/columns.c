@@ -5,58 +5,58 @@
 
 struct columns columns_start(FILE *out) { return (struct columns){ .out = out }; }
 
-void columns_add(struct columns *t, enum alignment alignment, const char *fmt, ...)
+void columns_add(struct columns *columns, enum alignment alignment, const char *fmt, ...)
 {
     va_list ap, again;
-    if (t->at >= COLUMNS_MOST) return;
-    const int c = t->at++;
-    if (t->printing && c >= t->keys && (c < t->first || c > t->last)) return;
-    int *width = &t->width[c];
+    if (columns->at >= COLUMNS_MOST) return;
+    const int c = columns->at++;
+    if (columns->printing && c >= columns->keys && (c < columns->first || c > columns->last)) return;
+    int *width = &columns->width[c];
     va_start(ap, fmt);
     va_copy(again, ap);
     const int n = vsnprintf(NULL, 0, fmt, ap);
-    if (!t->printing) {
+    if (!columns->printing) {
         if (n > *width) *width = n;
     } else {
         const int room = *width - n;
-        const int before = t->blanks + 2 + (alignment == RIGHT_ALIGNED ? room : 0);
+        const int before = columns->blanks + 2 + (alignment == RIGHT_ALIGNED ? room : 0);
         if (n > 0) {
-            fprintf(t->out, "%*s", before, "");
-            vfprintf(t->out, fmt, again);
+            fprintf(columns->out, "%*s", before, "");
+            vfprintf(columns->out, fmt, again);
         }
-        t->blanks = n == 0 ? t->blanks + 2 + *width : alignment == RIGHT_ALIGNED ? 0 : room;
+        columns->blanks = n == 0 ? columns->blanks + 2 + *width : alignment == RIGHT_ALIGNED ? 0 : room;
     }
     va_end(again);
     va_end(ap);
 }
 
-void columns_end_row(struct columns *t)
+void columns_end_row(struct columns *columns)
 {
-    if (t->at > t->count) t->count = t->at;
-    if (t->printing) fputc('\n', t->out);
-    t->at = t->blanks = 0;
+    if (columns->at > columns->count) columns->count = columns->at;
+    if (columns->printing) fputc('\n', columns->out);
+    columns->at = columns->blanks = 0;
 }
 
 /* Take as many columns after the keys as the terminal has room for, at least one. */
-static void choose_part(struct columns *t, int first)
+static void choose_part(struct columns *columns, int first)
 {
-    const int room = terminal_columns(t->out);
+    const int room = terminal_columns(columns->out);
     int used = 0;
-    for (int c = 0; c < t->keys && c < t->count; c++) used += 2 + t->width[c];
-    t->first = t->last = first;
-    for (int c = first; c < t->count; c++) {
-        used += 2 + t->width[c];
-        if (room == 0 || used <= room) t->last = c;
+    for (int c = 0; c < columns->keys && c < columns->count; c++) used += 2 + columns->width[c];
+    columns->first = columns->last = first;
+    for (int c = first; c < columns->count; c++) {
+        used += 2 + columns->width[c];
+        if (room == 0 || used <= room) columns->last = c;
         else break;
     }
 }
 
-bool columns_again(struct columns *t)
+bool columns_again(struct columns *columns)
 {
-    const int next = t->printing ? t->last + 1 : t->keys;
-    if (t->printing && next >= t->count) return false;
-    if (t->printing) fputc('\n', t->out);
-    choose_part(t, next);
-    t->printing = true;
+    const int next = columns->printing ? columns->last + 1 : columns->keys;
+    if (columns->printing && next >= columns->count) return false;
+    if (columns->printing) fputc('\n', columns->out);
+    choose_part(columns, next);
+    columns->printing = true;
     return true;
 }

@@ -54,7 +54,7 @@ static enum error_code keep_output(struct error *err)
     return fail(err, ERR_FILE, "--json: a file in %s: cannot be made: %s", temporary_folder(), strerror(errno));
 }
 
-static void give_back(void)
+static void document_give_back(void)
 {
     fflush(stdout);
     if (now.before < 0) return;
@@ -88,7 +88,7 @@ enum error_code document_open(const char *command, int argc, char *const argv[],
     return !e && path && strcmp(path, "-") != 0 ? fail_about(err, output_probe(path, err), "--json") : e;
 }
 
-static void forget(void)
+static void document_forget(void)
 {
     if (now.kept) fclose(now.kept);
     cJSON_Delete(now.root), cJSON_Delete(now.tables), cJSON_Delete(now.data);
@@ -99,9 +99,9 @@ static void forget(void)
 void document_leave(void)
 {
     if (!now.open) return;
-    give_back();
+    document_give_back();
     unsetenv(TERMINAL_VARIABLE);
-    forget();
+    document_forget();
 }
 
 void document_leave_to(const char *command)
@@ -143,7 +143,7 @@ enum error_code document_close(int status, struct error *err)
     if (!now.open) return OK;
     enum error_code e = OK;
     cJSON *text = now.root ? cJSON_CreateArray() : NULL;
-    give_back();
+    document_give_back();
     if (now.kept) show_kept(text);
     if (now.root) {
         cJSON_AddNumberToObject(now.root, "status", status);
@@ -153,7 +153,7 @@ enum error_code document_close(int status, struct error *err)
         now.tables = now.data = NULL;
         e = json_write(now.path, now.root, err);
     }
-    forget();
+    document_forget();
     return e;
 }
 

@@ -61,10 +61,10 @@ struct figure byte_rate_format(double x)
 enum { MINUTE = 60, HOUR = 3600, DAY = 86400, LONGEST_DAYS = 10000 };
 
 /* Whole parts of a long time, of which the smaller is rounded. */
-static void two_units(struct figure *s, double seconds, double small, double large, const char *names)
+static void two_units(struct figure *figure, double seconds, double small, double large, const char *names)
 {
     const double parts = round(seconds / small), whole = floor(parts * small / large);
-    snprintf(s->text, sizeof s->text, names, whole, parts - whole * (large / small));
+    snprintf(figure->text, sizeof figure->text, names, whole, parts - whole * (large / small));
 }
 
 static struct figure long_time(double seconds)
@@ -113,7 +113,7 @@ static const char PREFIX[] = "KMGT";
 enum { PREFIXES = 4 };
 
 /* To the power of a prefix: 0 is none. */
-static uint64_t unit_of(int base, int prefix)
+static uint64_t figures_unit_of(int base, int prefix)
 {
     uint64_t unit = 1;
     while (prefix-- > 0) unit *= (uint64_t)base;
@@ -124,7 +124,7 @@ static uint64_t unit_of(int base, int prefix)
 static int whole_prefix(uint64_t bytes, int base)
 {
     int k = 0;
-    while (k < PREFIXES && bytes > 0 && bytes % unit_of(base, k + 1) == 0) k++;
+    while (k < PREFIXES && bytes > 0 && bytes % figures_unit_of(base, k + 1) == 0) k++;
     return k;
 }
 
@@ -140,7 +140,7 @@ struct figure memory_format(uint64_t bytes)
     const int decimal = whole_prefix(bytes, DECIMAL);
     const size_t used = strlen(s.text);
     if (decimal > whole_prefix(bytes, BINARY))
-        snprintf(s.text + used, sizeof s.text - used, " (%" PRIu64 " %cB)", bytes / unit_of(DECIMAL, decimal),
+        snprintf(s.text + used, sizeof s.text - used, " (%" PRIu64 " %cB)", bytes / figures_unit_of(DECIMAL, decimal),
                  decimal == 1 ? 'k' : PREFIX[decimal - 1]);
     return s;
 }
@@ -150,9 +150,10 @@ struct figure size_word(uint64_t bytes)
     struct figure s;
     const int decimal = whole_prefix(bytes, DECIMAL), binary = whole_prefix(bytes, BINARY);
     if (decimal > binary)
-        snprintf(s.text, sizeof s.text, "%" PRIu64 "%cB", bytes / unit_of(DECIMAL, decimal), PREFIX[decimal - 1]);
+        snprintf(s.text, sizeof s.text, "%" PRIu64 "%cB", bytes / figures_unit_of(DECIMAL, decimal),
+                 PREFIX[decimal - 1]);
     else if (binary > 0)
-        snprintf(s.text, sizeof s.text, "%" PRIu64 "%ciB", bytes / unit_of(BINARY, binary), PREFIX[binary - 1]);
+        snprintf(s.text, sizeof s.text, "%" PRIu64 "%ciB", bytes / figures_unit_of(BINARY, binary), PREFIX[binary - 1]);
     else snprintf(s.text, sizeof s.text, "%" PRIu64, bytes);
     return s;
 }
@@ -161,8 +162,8 @@ struct figure size_enough(uint64_t bytes)
 {
     struct figure s;
     int k = 0;
-    while (k < PREFIXES && bytes / unit_of(BINARY, k + 1) >= 100) k++;
-    const uint64_t unit = unit_of(BINARY, k), whole = bytes / unit + (bytes % unit > 0);
+    while (k < PREFIXES && bytes / figures_unit_of(BINARY, k + 1) >= 100) k++;
+    const uint64_t unit = figures_unit_of(BINARY, k), whole = bytes / unit + (bytes % unit > 0);
     if (k == 0) snprintf(s.text, sizeof s.text, "%" PRIu64, bytes);
     else snprintf(s.text, sizeof s.text, "%" PRIu64 "%ciB", whole, PREFIX[k - 1]);
     return s;
@@ -181,8 +182,9 @@ static uint64_t factor_of(const char *unit)
     const int prefix = (int)(p - PREFIX) + 1;
     const bool small = islower((unsigned char)*unit) != 0;
     unit++;
-    if (*unit == '\0' || strcmp(unit, "iB") == 0 || (small && strcmp(unit, "ib") == 0)) return unit_of(BINARY, prefix);
-    if (strcmp(unit, "B") == 0 || (small && strcmp(unit, "b") == 0)) return unit_of(DECIMAL, prefix);
+    if (*unit == '\0' || strcmp(unit, "iB") == 0 || (small && strcmp(unit, "ib") == 0))
+        return figures_unit_of(BINARY, prefix);
+    if (strcmp(unit, "B") == 0 || (small && strcmp(unit, "b") == 0)) return figures_unit_of(DECIMAL, prefix);
     return 0;
 }
 
@@ -224,7 +226,7 @@ bool size_parse(const char *text, uint64_t *bytes)
 /* ---- one unit for a column --------------------------------------------------------------------------------------- */
 
 /* A scale whose first unit is 1, of which there are no parts. */
-static struct figure_scale scale_of(double most, double base, const char *const *unit, int units)
+static struct figure_scale figures_scale_of(double most, double base, const char *const *unit, int units)
 {
     struct figure_scale s = { 1, unit[0], 0 };
     for (int k = 1; k < units && most / s.per >= base - 0.05; k++) s.per *= base, s.name = unit[k];
@@ -236,7 +238,7 @@ static struct figure_scale scale_of(double most, double base, const char *const 
 struct figure_scale time_scale(double longest)
 {
     static const char *const unit[] = { "ps", "ns", "us", "ms", "s" };
-    struct figure_scale s = scale_of(fabs(1e12 * longest), DECIMAL, unit, 5);
+    struct figure_scale s = figures_scale_of(fabs(1e12 * longest), DECIMAL, unit, 5);
     s.per *= 1e-12;
     return s;
 }
@@ -244,7 +246,7 @@ struct figure_scale time_scale(double longest)
 struct figure_scale size_scale(uint64_t most)
 {
     static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB" };
-    return scale_of((double)most, BINARY, unit, 5);
+    return figures_scale_of((double)most, BINARY, unit, 5);
 }
 
 struct figure scale_format(const struct figure_scale *scale, double value)

@@ -13,121 +13,124 @@
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
-static bool has_range(const struct option *o) { return o->min < o->max; }
+static bool has_range(const struct option *option) { return option->min < option->max; }
 
-static bool in_range(const struct option *o, double x)
+static bool in_range(const struct option *option, double x)
 {
-    return !has_range(o) || (x >= o->min && x <= o->max);
+    return !has_range(option) || (x >= option->min && x <= option->max);
 }
 
 /* Describe the valid values, for messages. */
-static struct printable wanted(const struct option *o)
+static struct printable options_wanted(const struct option *option)
 {
     struct printable s;
-    const char *what = o->kind == OPTION_INT || o->kind == OPTION_UINT64 ? "a whole number"
-                     : o->kind == OPTION_SIZE                            ? "a size such as 512, 64K, 1.5GiB or 80GB"
-                     : o->kind == OPTION_BOOL                            ? "yes or no"
+    const char *what = option->kind == OPTION_INT || option->kind == OPTION_UINT64 ? "a whole number"
+                     : option->kind == OPTION_SIZE
+                         ? "a size such as 512, 64K, 1.5GiB or 80GB"
+                     : option->kind == OPTION_BOOL                            ? "yes or no"
                                                                          : "a number";
-    if (o->kind == OPTION_INT)
-        snprintf(s.text, sizeof s.text, "%s from %.0f to %.0f", what, has_range(o) ? o->min : INT_MIN,
-                 has_range(o) && o->max < INT_MAX ? o->max : INT_MAX);
-    else if (o->kind == OPTION_UINT64 && !has_range(o))
+    if (option->kind == OPTION_INT)
+        snprintf(s.text, sizeof s.text, "%s from %.0f to %.0f", what, has_range(option) ? option->min : INT_MIN,
+                 has_range(option) && option->max < INT_MAX ? option->max : INT_MAX);
+    else if (option->kind == OPTION_UINT64 && !has_range(option))
         snprintf(s.text, sizeof s.text, "%s from 0 to %" PRIu64, what, UINT64_MAX);
-    else if (!has_range(o)) snprintf(s.text, sizeof s.text, "%s", what);
-    else if (o->kind == OPTION_SIZE && o->max < 0x1p64)
-        snprintf(s.text, sizeof s.text, "%.40s from %.20s to %.20s", what, size_word((uint64_t)o->min).text,
-                 size_word((uint64_t)o->max).text);
-    else if (o->kind == OPTION_SIZE)
-        snprintf(s.text, sizeof s.text, "%.40s, at least %.20s", what, size_word((uint64_t)o->min).text);
-    else if (isinf(o->max)) snprintf(s.text, sizeof s.text, "%s of at least %.10g", what, o->min);
-    else snprintf(s.text, sizeof s.text, "%s from %.10g to %.10g", what, o->min, o->max);
+    else if (!has_range(option)) snprintf(s.text, sizeof s.text, "%s", what);
+    else if (option->kind == OPTION_SIZE && option->max < 0x1p64)
+        snprintf(s.text, sizeof s.text, "%.40s from %.20s to %.20s", what, size_word((uint64_t)option->min).text,
+                 size_word((uint64_t)option->max).text);
+    else if (option->kind == OPTION_SIZE)
+        snprintf(s.text, sizeof s.text, "%.40s, at least %.20s", what, size_word((uint64_t)option->min).text);
+    else if (isinf(option->max)) snprintf(s.text, sizeof s.text, "%s of at least %.10g", what, option->min);
+    else snprintf(s.text, sizeof s.text, "%s from %.10g to %.10g", what, option->min, option->max);
     return s;
 }
 
-static bool set_int(const struct option *o, const char *value)
+static bool set_int(const struct option *option, const char *value)
 {
     char *end;
     errno = 0;
     const long x = strtol(value, &end, 10);
     if (isspace((unsigned char)*value) || end == value || *end != '\0' || errno != 0) return false;
-    if (x < INT_MIN || x > INT_MAX || !in_range(o, (double)x)) return false;
-    *(int *)o->to = (int)x;
+    if (x < INT_MIN || x > INT_MAX || !in_range(option, (double)x)) return false;
+    *(int *)option->to = (int)x;
     return true;
 }
 
-static bool set_uint64(const struct option *o, const char *value)
+static bool set_uint64(const struct option *option, const char *value)
 {
     char *end;
     errno = 0;
     const unsigned long long x = strtoull(value, &end, 10);     /* would take "-1" for 2^64 - 1 */
-    if (!isdigit((unsigned char)*value) || *end != '\0' || errno != 0 || !in_range(o, (double)x)) return false;
-    *(uint64_t *)o->to = x;
+    if (!isdigit((unsigned char)*value) || *end != '\0' || errno != 0 || !in_range(option, (double)x)) return false;
+    *(uint64_t *)option->to = x;
     return true;
 }
 
-static bool set_double(const struct option *o, const char *value)
+static bool set_double(const struct option *option, const char *value)
 {
     char *end;
     const double x = strtod(value, &end);
-    if (isspace((unsigned char)*value) || end == value || *end != '\0' || !isfinite(x) || !in_range(o, x)) return false;
-    *(double *)o->to = x;
+    if (isspace((unsigned char)*value) || end == value || *end != '\0' || !isfinite(x) || !in_range(option, x))
+        return false;
+    *(double *)option->to = x;
     return true;
 }
 
-static bool set_size(const struct option *o, const char *value)
+static bool set_size(const struct option *option, const char *value)
 {
     uint64_t x;
-    if (!size_parse(value, &x) || !in_range(o, (double)x)) return false;
-    *(uint64_t *)o->to = x;
+    if (!size_parse(value, &x) || !in_range(option, (double)x)) return false;
+    *(uint64_t *)option->to = x;
     return true;
 }
 
-static bool set_bool(const struct option *o, const char *value)
+static bool set_bool(const struct option *option, const char *value)
 {
     static const char *const words[] = { "no", "yes", "off", "on", "false", "true", "0", "1" };
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strcmp(value, words[i]) == 0) {
-            *(bool *)o->to = i % 2 == 1;
+            *(bool *)option->to = i % 2 == 1;
             return true;
         }
     return false;
 }
 
-static enum error_code set_choice(const struct option *o, const char *value, struct error *err)
+static enum error_code set_choice(const struct option *option, const char *value, struct error *err)
 {
     size_t n = 0;
-    for (; o->choices[n] != NULL; n++)
-        if (strcmp(o->choices[n], value) == 0) {
-            *(const char **)o->to = o->choices[n];
+    for (; option->choices[n] != NULL; n++)
+        if (strcmp(option->choices[n], value) == 0) {
+            *(const char **)option->to = option->choices[n];
             return OK;
         }
-    return fail_unknown_name(err, o->name, value, o->choices, n);
+    return fail_unknown_name(err, option->name, value, option->choices, n);
 }
 
-static enum error_code set_value(const struct option *o, const char *value, struct error *err)
+static enum error_code set_value(const struct option *option, const char *value, struct error *err)
 {
     bool good = true;
-    switch (o->kind) {
-    case OPTION_INT:    good = set_int(o, value); break;
-    case OPTION_UINT64: good = set_uint64(o, value); break;
-    case OPTION_DOUBLE: good = set_double(o, value); break;
-    case OPTION_SIZE:   good = set_size(o, value); break;
-    case OPTION_BOOL:   good = set_bool(o, value); break;
-    case OPTION_CHOICE: return set_choice(o, value, err);
+    switch (option->kind) {
+    case OPTION_INT:    good = set_int(option, value); break;
+    case OPTION_UINT64: good = set_uint64(option, value); break;
+    case OPTION_DOUBLE: good = set_double(option, value); break;
+    case OPTION_SIZE:   good = set_size(option, value); break;
+    case OPTION_BOOL:   good = set_bool(option, value); break;
+    case OPTION_CHOICE: return set_choice(option, value, err);
     case OPTION_STRING:
-        if (*value == '\0') return fail(err, ERR_USAGE, "%s: must not be empty", o->name);
-        *(const char **)o->to = value;
+        if (*value == '\0') return fail(err, ERR_USAGE, "%s: must not be empty", option->name);
+        *(const char **)option->to = value;
         break;
-    case OPTION_SWITCH: *(bool *)o->to = true; break;
+    case OPTION_SWITCH: *(bool *)option->to = true; break;
     case OPTION_HEADING: case OPTION_END: assert(!"not a flag"); break;
     }
-    return good ? OK : fail(err, ERR_USAGE, "%s %s: must be %s", o->name, printable(value).text, wanted(o).text);
+    return good ? OK : fail(err, ERR_USAGE, "%s %s: must be %s", option->name, printable(value).text,
+                            options_wanted(option).text);
 }
 
 /* ---- the command line -------------------------------------------------------------------------------------------- */
 
-static bool is_flag(const struct option *o) { return o->kind > OPTION_HEADING && o->name[0] == '-'; }
-static bool is_position(const struct option *o) { return o->kind > OPTION_HEADING && o->name[0] != '-'; }
+static bool is_flag(const struct option *option) { return option->kind > OPTION_HEADING && option->name[0] == '-'; }
+static bool is_position(const struct option *option) { return option->kind > OPTION_HEADING && option->name[0] != '-'; }
 
 static size_t table_count(const struct option *table)
 {
@@ -241,26 +244,27 @@ enum error_code options_set(const struct option *table, const char *name, const 
     return fail(err, ERR_USAGE, "%s is not a flag", printable(name).text);
 }
 
-bool options_value(const struct option *o, char *text, size_t size)
+bool options_value(const struct option *option, char *text, size_t size)
 {
     const char *word;
     text[0] = '\0';
-    switch (o->kind) {
-    case OPTION_SWITCH: case OPTION_BOOL: snprintf(text, size, "%s", *(const bool *)o->to ? "true" : "false"); break;
+    switch (option->kind) {
+    case OPTION_SWITCH: case OPTION_BOOL: snprintf(text, size, "%s", *(const bool *)option->to ? "true" : "false");
+    break;
     case OPTION_INT:
-        if (!in_range(o, *(const int *)o->to)) return false;
-        snprintf(text, size, "%d", *(const int *)o->to);
+        if (!in_range(option, *(const int *)option->to)) return false;
+        snprintf(text, size, "%d", *(const int *)option->to);
         break;
     case OPTION_UINT64: case OPTION_SIZE:
-        if (!in_range(o, (double)*(const uint64_t *)o->to)) return false;
-        snprintf(text, size, "%" PRIu64, *(const uint64_t *)o->to);
+        if (!in_range(option, (double)*(const uint64_t *)option->to)) return false;
+        snprintf(text, size, "%" PRIu64, *(const uint64_t *)option->to);
         break;
     case OPTION_DOUBLE:
-        if (!in_range(o, *(const double *)o->to)) return false;
-        snprintf(text, size, "%s", real_format(*(const double *)o->to).text);
+        if (!in_range(option, *(const double *)option->to)) return false;
+        snprintf(text, size, "%s", real_format(*(const double *)option->to).text);
         break;
     case OPTION_STRING: case OPTION_CHOICE:
-        word = *(const char *const *)o->to;
+        word = *(const char *const *)option->to;
         if (word == NULL) return false;
         snprintf(text, size, "%s", word);
         break;
@@ -274,36 +278,39 @@ bool options_value(const struct option *o, char *text, size_t size)
 enum { HELP_COLUMNS = 100, HELP_LEFT = 30 };
 
 /* The value of the destination as text: the default, before parsing.  Empty if it should not be shown. */
-static struct printable standing(const struct option *o)
+static struct printable standing(const struct option *option)
 {
     struct printable s = { "" };
-    const char *word = o->kind == OPTION_STRING || o->kind == OPTION_CHOICE ? *(const char *const *)o->to : NULL;
-    if (o->required) snprintf(s.text, sizeof s.text, " (required)");
+    const char *word = option->kind == OPTION_STRING || option->kind == OPTION_CHOICE
+        ? *(const char *const *)option->to : NULL;
+    if (option->required) snprintf(s.text, sizeof s.text, " (required)");
     else if (word != NULL) snprintf(s.text, sizeof s.text, " [%.60s]", printable(word).text);
-    else if (o->kind == OPTION_INT) snprintf(s.text, sizeof s.text, " [%d]", *(const int *)o->to);
-    else if (o->kind == OPTION_UINT64) snprintf(s.text, sizeof s.text, " [%" PRIu64 "]", *(const uint64_t *)o->to);
-    else if (o->kind == OPTION_DOUBLE) snprintf(s.text, sizeof s.text, " [%.10g]", *(const double *)o->to);
-    else if (o->kind == OPTION_BOOL) snprintf(s.text, sizeof s.text, " [%s]", *(const bool *)o->to ? "yes" : "no");
-    else if (o->kind == OPTION_SIZE && *(const uint64_t *)o->to > 0)
-        snprintf(s.text, sizeof s.text, " [%s]", size_word(*(const uint64_t *)o->to).text);
+    else if (option->kind == OPTION_INT) snprintf(s.text, sizeof s.text, " [%d]", *(const int *)option->to);
+    else if (option->kind == OPTION_UINT64)
+        snprintf(s.text, sizeof s.text, " [%" PRIu64 "]", *(const uint64_t *)option->to);
+    else if (option->kind == OPTION_DOUBLE) snprintf(s.text, sizeof s.text, " [%.10g]", *(const double *)option->to);
+    else if (option->kind == OPTION_BOOL)
+        snprintf(s.text, sizeof s.text, " [%s]", *(const bool *)option->to ? "yes" : "no");
+    else if (option->kind == OPTION_SIZE && *(const uint64_t *)option->to > 0)
+        snprintf(s.text, sizeof s.text, " [%s]", size_word(*(const uint64_t *)option->to).text);
     return s;
 }
 
-void options_explain(const struct option *o, char *text, size_t size)
+void options_explain(const struct option *option, char *text, size_t size)
 {
-    const char *help = o->help != NULL ? o->help : "", *last = strstr(help, "; default:");
+    const char *help = option->help != NULL ? option->help : "", *last = strstr(help, "; default:");
     size_t n = (size_t)snprintf(text, size, "%.*s", (int)(last ? last - help : (ptrdiff_t)strlen(help)), help);
-    for (size_t i = 0; o->kind == OPTION_CHOICE && o->choices[i] != NULL && n < size; i++)
-        n += (size_t)snprintf(text + n, size - n, "%s%s", i == 0 ? "; one of " : ", ", o->choices[i]);
+    for (size_t i = 0; option->kind == OPTION_CHOICE && option->choices[i] != NULL && n < size; i++)
+        n += (size_t)snprintf(text + n, size - n, "%s%s", i == 0 ? "; one of " : ", ", option->choices[i]);
     if (last && n < size) snprintf(text + n, size - n, "%s", last);
 }
 
-void option_describe(const struct option *o, char text[OPTION_TEXT])
+void option_describe(const struct option *option, char text[OPTION_TEXT])
 {
-    options_explain(o, text, OPTION_TEXT);
+    options_explain(option, text, OPTION_TEXT);
     const size_t n = strlen(text);
     if (n < OPTION_TEXT && strstr(text, "default:") == NULL)
-        snprintf(text + n, OPTION_TEXT - n, "%s", standing(o).text);
+        snprintf(text + n, OPTION_TEXT - n, "%s", standing(option).text);
 }
 
 void print_wrapped_at(FILE *to, int left, int columns, const char *text)

@@ -7,7 +7,7 @@
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
-static int least(int a, int b) { return a < b ? a : b; }
+static int options_words_least(int a, int b) { return a < b ? a : b; }
 
 /* Edits that turn a into b: insert, delete or change a letter, or swap two neighbours (restricted Damerau-Levenshtein).
  * Words longer than the table have the largest distance. */
@@ -21,9 +21,10 @@ static int edit_distance(const char *a, const char *b)
     for (size_t j = 0; j <= m; j++) d[0][j] = (int)j;
     for (size_t i = 1; i <= n; i++)
         for (size_t j = 1; j <= m; j++) {
-            d[i][j] = least(least(d[i - 1][j], d[i][j - 1]) + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1]));
+            d[i][j] = options_words_least(options_words_least(d[i - 1][j], d[i][j - 1]) + 1,
+                                          d[i - 1][j - 1] + (a[i - 1] != b[j - 1]));
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                d[i][j] = least(d[i][j], d[i - 2][j - 2] + 1);
+                d[i][j] = options_words_least(d[i][j], d[i - 2][j - 2] + 1);
         }
     return d[n][m];
 }

@@ -62,90 +62,91 @@ static enum error_code fail_errno(struct error *err, const char *path, const cha
 
 /* ---- output ------------------------------------------------------------------------------------------------------ */
 
-static void forget(struct output *o)
+static void output_forget(struct output *output)
 {
-    free(o->path);
-    free(o->temp);
-    *o = (struct output){ .fd = -1 };
+    free(output->path);
+    free(output->temp);
+    *output = (struct output){ .fd = -1 };
 }
 
-static enum error_code give_up(struct output *o, struct error *err, const char *what)
+static enum error_code give_up(struct output *output, struct error *err, const char *what)
 {
-    const enum error_code e = fail_errno(err, o->path, what);
-    output_abort(o);
+    const enum error_code e = fail_errno(err, output->path, what);
+    output_abort(output);
     return e;
 }
 
-static enum error_code open_stream(struct output *o, struct error *err)
+static enum error_code open_stream(struct output *output, struct error *err)
 {
-    o->stream = true;
-    o->fd = strcmp(o->path, "-") == 0 ? dup(STDOUT_FILENO) : open(o->path, O_WRONLY);
-    return o->fd < 0 ? give_up(o, err, "cannot be written") : OK;
+    output->stream = true;
+    output->fd = strcmp(output->path, "-") == 0 ? dup(STDOUT_FILENO) : open(output->path, O_WRONLY);
+    return output->fd < 0 ? give_up(output, err, "cannot be written") : OK;
 }
 
-enum error_code output_create(struct output *o, const char *path, struct error *err)
+enum error_code output_create(struct output *output, const char *path, struct error *err)
 {
     struct stat st;
     const bool exists = stat(path, &st) == 0;
     const size_t room = strlen(path) + 32;
-    *o = (struct output){ .fd = -1, .owner = true, .path = strdup(path), .temp = malloc(room) };
-    if (o->path == NULL || o->temp == NULL) {
-        forget(o);
+    *output = (struct output){ .fd = -1, .owner = true, .path = strdup(path), .temp = malloc(room) };
+    if (output->path == NULL || output->temp == NULL) {
+        output_forget(output);
         return fail(err, ERR_MEMORY, "%s: no memory to write it", printable_path(path).text);
     }
     if (exists && S_ISDIR(st.st_mode)) {
-        forget(o);
+        output_forget(output);
         return fail(err, ERR_FILE, "%s: cannot be written: it is a folder", printable_path(path).text);
     }
-    if (strcmp(path, "-") == 0 || (exists && !S_ISREG(st.st_mode))) return open_stream(o, err);
+    if (strcmp(path, "-") == 0 || (exists && !S_ISREG(st.st_mode))) return open_stream(output, err);
 
-    snprintf(o->temp, room, "%s.tmp.%ld", path, (long)getpid());
-    o->fd = disk_create(o->temp, O_RDWR | O_TRUNC);
-    if (o->fd >= 0) return OK;
+    snprintf(output->temp, room, "%s.tmp.%ld", path, (long)getpid());
+    output->fd = disk_create(output->temp, O_RDWR | O_TRUNC);
+    if (output->fd >= 0) return OK;
     const enum error_code e = fail_errno(err, path, "cannot be written");
-    forget(o);
+    output_forget(output);
     return e;
 }
 
-enum error_code output_join(struct output *o, const char *path, const char *temp, struct error *err)
+enum error_code output_join(struct output *output, const char *path, const char *temp, struct error *err)
 {
-    *o = (struct output){ .fd = -1, .path = strdup(path), .temp = strdup(temp) };
-    if (o->path == NULL || o->temp == NULL) {
-        forget(o);
+    *output = (struct output){ .fd = -1, .path = strdup(path), .temp = strdup(temp) };
+    if (output->path == NULL || output->temp == NULL) {
+        output_forget(output);
         return fail(err, ERR_MEMORY, "%s: no memory to write it", printable_path(path).text);
     }
-    o->fd = open(temp, O_RDWR);
-    if (o->fd >= 0) return OK;
+    output->fd = open(temp, O_RDWR);
+    if (output->fd >= 0) return OK;
     const enum error_code e = fail_errno(err, temp, "cannot be written");
-    forget(o);
+    output_forget(output);
     return e;
 }
 
-enum error_code output_resize(struct output *o, int64_t bytes, struct error *err)
+enum error_code output_resize(struct output *output, int64_t bytes, struct error *err)
 {
-    if (o->stream) return OK;
-    return disk_resize(o->fd, bytes) != 0 ? give_up(o, err, "making room failed") : OK;
+    if (output->stream) return OK;
+    return disk_resize(output->fd, bytes) != 0 ? give_up(output, err, "making room failed") : OK;
 }
 
-enum error_code output_write(struct output *o, const void *data, size_t bytes, int64_t at, struct error *err)
+enum error_code output_write(struct output *output, const void *data, size_t bytes, int64_t at, struct error *err)
 {
-    if (o->fd < 0) return fail(err, ERR_FILE, "a file was written to after it had failed or was finished");
-    if (o->stream && at != o->written) {
+    if (output->fd < 0) return fail(err, ERR_FILE, "a file was written to after it had failed or was finished");
+    if (output->stream && at != output->written) {
         errno = ESPIPE;
-        return give_up(o, err, "cannot be written in pieces");
+        return give_up(output, err, "cannot be written in pieces");
     }
-    const bool to_stdout = o->stream && strcmp(o->path, "-") == 0;
+    const bool to_stdout = output->stream && strcmp(output->path, "-") == 0;
     const char *from = data;
     while (bytes > 0) {
-        const ssize_t n = o->stream ? disk_write(o->fd, from, bytes) : disk_write_at(o->fd, from, bytes, at);
+        const ssize_t n = output->stream ? disk_write(output->fd, from, bytes)
+            : disk_write_at(output->fd, from, bytes, at);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && errno == EPIPE && to_stdout) break;        /* the reader has seen enough, as head */
         if (n == 0) errno = ENOSPC;                     /* POSIX sets no errno if nothing was written */
-        if (n <= 0) return give_up(o, err, "writing failed");
+        if (n <= 0) return give_up(output, err, "writing failed");
         from += n, at += n, bytes -= (size_t)n;
-        o->written += n;
+        output->written += n;
     }
-    o->written += (int64_t)bytes;                       /* nobody reads the rest */
+    output->written += (int64_t)bytes;                       /* nobody reads the rest */
     return OK;
 }
 
@@ -165,22 +166,22 @@ enum error_code output_probe(const char *path, struct error *err)
     return e;
 }
 
-enum error_code output_flush(struct output *o, struct error *err)
+enum error_code output_flush(struct output *output, struct error *err)
 {
-    if (o->fd < 0) return fail(err, ERR_FILE, "a file was finished after it had failed or was finished");
-    return !o->stream && disk_flush(o->fd) != 0 ? give_up(o, err, "flushing to the disk failed") : OK;
+    if (output->fd < 0) return fail(err, ERR_FILE, "a file was finished after it had failed or was finished");
+    return !output->stream && disk_flush(output->fd) != 0 ? give_up(output, err, "flushing to the disk failed") : OK;
 }
 
-enum error_code output_commit(struct output *o, struct error *err)
+enum error_code output_commit(struct output *output, struct error *err)
 {
-    const enum error_code e = output_flush(o, err);
+    const enum error_code e = output_flush(output, err);
     if (e != OK) return e;
-    const int closed = close(o->fd);
-    o->fd = -1;
-    if (closed != 0) return give_up(o, err, "closing failed");
-    if (o->owner && !o->stream && disk_rename(o->temp, o->path) != 0)
-        return give_up(o, err, "renaming the finished file failed");
-    forget(o);
+    const int closed = close(output->fd);
+    output->fd = -1;
+    if (closed != 0) return give_up(output, err, "closing failed");
+    if (output->owner && !output->stream && disk_rename(output->temp, output->path) != 0)
+        return give_up(output, err, "renaming the finished file failed");
+    output_forget(output);
     return OK;
 }
 
@@ -192,13 +193,13 @@ enum error_code file_write_all(const char *path, const void *bytes, size_t count
     return e ? e : output_commit(&o, err);
 }
 
-void output_abort(struct output *o)
+void output_abort(struct output *output)
 {
-    if (o->path == NULL) return;
-    if (o->fd >= 0) close(o->fd);
+    if (output->path == NULL) return;
+    if (output->fd >= 0) close(output->fd);
     /* A process that only joined removes it, too: without its part nobody may finish the file. */
-    if (!o->stream) disk_remove(o->temp);
-    forget(o);
+    if (!output->stream) disk_remove(output->temp);
+    output_forget(output);
 }
 
 /* ---- input ------------------------------------------------------------------------------------------------------- */

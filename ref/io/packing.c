@@ -5,12 +5,15 @@
 /* Sequences by the number of their free tokens, and samples by their length: lists that begin at [0 .. S]. */
 struct lists { int64_t *head, *next; };
 
-static void push(struct lists *l, int64_t at, int64_t item) { l->next[item] = l->head[at], l->head[at] = item; }
-
-static int64_t pop(struct lists *l, int64_t at)
+static void push(struct lists *lists, int64_t at, int64_t item)
 {
-    const int64_t item = l->head[at];
-    l->head[at] = l->next[item];
+    lists->next[item] = lists->head[at], lists->head[at] = item;
+}
+
+static int64_t pop(struct lists *lists, int64_t at)
+{
+    const int64_t item = lists->head[at];
+    lists->head[at] = lists->next[item];
     return item;
 }
 
@@ -21,75 +24,78 @@ static struct lists lists_open(int64_t S, int64_t items)
     return l;
 }
 
-static void lists_close(struct lists *l) { free(l->head), free(l->next); }
+static void lists_close(struct lists *lists) { free(lists->head), free(lists->next); }
 
-static enum error_code copy_lengths(struct packing *p, const int64_t *length, struct error *err)
+static enum error_code copy_lengths(struct packing *packing, const int64_t *length, struct error *err)
 {
-    for (int64_t i = 0; i < p->samples; i++) {
-        if (length[i] < 1 || length[i] > p->S)
+    for (int64_t i = 0; i < packing->samples; i++) {
+        if (length[i] < 1 || length[i] > packing->S)
             return fail(err, ERR_USAGE, "sample %lld has %lld tokens; a sequence has room for 1 to %lld",
-                        (long long)i + 1, (long long)length[i], (long long)p->S);
-        p->length[i] = length[i], p->start[i] = p->tokens;
-        p->tokens += length[i], p->pairs += (double)length[i] * (double)(length[i] + 1) / 2;
+                        (long long)i + 1, (long long)length[i], (long long)packing->S);
+        packing->length[i] = length[i], packing->start[i] = packing->tokens;
+        packing->tokens += length[i], packing->pairs += (double)length[i] * (double)(length[i] + 1) / 2;
     }
     return OK;
 }
 
 /* The sequence for a sample: that with the fewest free tokens that suffice, else a new one. */
-static int64_t best_fit(struct packing *p, struct lists *free_, int64_t length)
+static int64_t best_fit(struct packing *packing, struct lists *free_, int64_t length)
 {
-    for (int64_t room = length; room < p->S; room++)
+    for (int64_t room = length; room < packing->S; room++)
         if (free_->head[room] >= 0) {
             const int64_t sequence = pop(free_, room);
             push(free_, room - length, sequence);
             return sequence;
         }
-    push(free_, p->S - length, p->sequences);
-    return p->sequences++;
+    push(free_, packing->S - length, packing->sequences);
+    return packing->sequences++;
 }
 
 /* In descending length, of equal lengths in their order.  @param[out] of  the sequence of each sample. */
-static void place(struct packing *p, struct lists *by_length, struct lists *free_, int64_t *of)
+static void packing_place(struct packing *packing, struct lists *by_length, struct lists *free_, int64_t *of)
 {
     /* A list gives its last item first, so samples are pushed from the last one back. */
-    for (int64_t i = p->samples - 1; i >= 0; i--) push(by_length, p->length[i], i);
-    for (int64_t n = p->S; n > 0; n--)
+    for (int64_t i = packing->samples - 1; i >= 0; i--) push(by_length, packing->length[i], i);
+    for (int64_t n = packing->S; n > 0; n--)
         while (by_length->head[n] >= 0) {
             const int64_t sample = pop(by_length, n);
-            of[sample] = best_fit(p, free_, n);
+            of[sample] = best_fit(packing, free_, n);
         }
 }
 
-static enum error_code put_in_order(struct packing *p, const int64_t *of, struct error *err)
+static enum error_code put_in_order(struct packing *packing, const int64_t *of, struct error *err)
 {
-    p->first = calloc((size_t)p->sequences + 2, sizeof *p->first);
-    if (p->first == NULL) return fail(err, ERR_MEMORY, "no memory for %lld sequences", (long long)p->sequences);
+    packing->first = calloc((size_t)packing->sequences + 2, sizeof *packing->first);
+    if (packing->first == NULL)
+        return fail(err, ERR_MEMORY, "no memory for %lld sequences", (long long)packing->sequences);
     /* Counted two places on, first[s + 1] moves from the start of sequence s to its end as samples are listed. */
-    for (int64_t i = 0; i < p->samples; i++) p->first[of[i] + 2]++;
-    for (int64_t s = 0; s < p->sequences; s++) p->first[s + 2] += p->first[s + 1];
-    for (int64_t i = 0; i < p->samples; i++) p->order[p->first[of[i] + 1]++] = i;
+    for (int64_t i = 0; i < packing->samples; i++) packing->first[of[i] + 2]++;
+    for (int64_t s = 0; s < packing->sequences; s++) packing->first[s + 2] += packing->first[s + 1];
+    for (int64_t i = 0; i < packing->samples; i++) packing->order[packing->first[of[i] + 1]++] = i;
     return OK;
 }
 
-enum error_code packing_make(struct packing *p, const int64_t *length, int64_t samples, int64_t S, struct error *err)
+enum error_code packing_make(struct packing *packing, const int64_t *length, int64_t samples, int64_t S,
+                             struct error *err)
 {
     const size_t bytes = (size_t)samples * sizeof *length + 1;
     struct lists by_length = lists_open(S, samples), free_ = lists_open(S, samples);
     int64_t *of = malloc(bytes);
-    *p = (struct packing){ .S = S, .samples = samples, .length = malloc(bytes), .start = malloc(bytes),
+    *packing = (struct packing){ .S = S, .samples = samples, .length = malloc(bytes), .start = malloc(bytes),
                            .order = malloc(bytes) };
-    enum error_code e = of && by_length.head && by_length.next && free_.head && free_.next && p->length && p->start &&
-                                p->order
-                            ? copy_lengths(p, length, err)
+    enum error_code e = of && by_length.head && by_length.next && free_.head && free_.next && packing->length
+        && packing->start &&
+                                packing->order
+                            ? copy_lengths(packing, length, err)
                             : fail(err, ERR_MEMORY, "no memory to pack %lld samples", (long long)samples);
-    if (!e) place(p, &by_length, &free_, of), e = put_in_order(p, of, err);
+    if (!e) packing_place(packing, &by_length, &free_, of), e = put_in_order(packing, of, err);
     free(of), lists_close(&by_length), lists_close(&free_);
-    if (e) packing_free(p);
+    if (e) packing_free(packing);
     return e;
 }
 
-void packing_free(struct packing *p)
+void packing_free(struct packing *packing)
 {
-    free(p->length), free(p->start), free(p->order), free(p->first);
-    *p = (struct packing){ 0 };
+    free(packing->length), free(packing->start), free(packing->order), free(packing->first);
+    *packing = (struct packing){ 0 };
 }

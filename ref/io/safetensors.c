@@ -44,35 +44,36 @@ static enum error_code check_keys(const char *path, const cJSON *item, struct er
 
 /* Offsets in the header count from the end of the header, data_at; ours from the start of the file. */
 static enum error_code parse_entry(const char *path, const cJSON *item, int64_t data_at, int64_t data_bytes,
-                                   struct safetensors_entry *t, struct error *err)
+                                   struct safetensors_entry *entry, struct error *err)
 {
     int64_t offset[2];
     enum error_code e = check_keys(path, item, err);
     if (e != OK) return e;
     const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(item, "dtype");
-    t->name = item->string;
-    if (!cJSON_IsString(dtype)) return fail_tensor(err, path, t->name, "has a \"dtype\" that is not a string");
-    t->dtype = dtype->valuestring;
-    if (safetensors_dtype_bits(t->dtype) == 0)
+    entry->name = item->string;
+    if (!cJSON_IsString(dtype)) return fail_tensor(err, path, entry->name, "has a \"dtype\" that is not a string");
+    entry->dtype = dtype->valuestring;
+    if (safetensors_dtype_bits(entry->dtype) == 0)
         return fail(err, ERR_FORMAT, "%s: tensor \"%s\" has dtype \"%s\", which the format does not know",
-                    printable_path(path).text, printable(t->name).text, printable(t->dtype).text);
-    t->ndim = whole_list(cJSON_GetObjectItemCaseSensitive(item, "shape"), t->dim, SAFETENSORS_MAX_DIMS);
-    if (t->ndim < 0)
-        return fail_tensor(err, path, t->name, "has a \"shape\" that is not a list of at most 8 whole numbers >= 0");
-    const char *fault = entry_measure(t);
-    if (fault != NULL) return fail_tensor(err, path, t->name, fault);
+                    printable_path(path).text, printable(entry->name).text, printable(entry->dtype).text);
+    entry->ndim = whole_list(cJSON_GetObjectItemCaseSensitive(item, "shape"), entry->dim, SAFETENSORS_MAX_DIMS);
+    if (entry->ndim < 0)
+        return fail_tensor(err, path, entry->name,
+                           "has a \"shape\" that is not a list of at most 8 whole numbers >= 0");
+    const char *fault = entry_measure(entry);
+    if (fault != NULL) return fail_tensor(err, path, entry->name, fault);
     if (whole_list(cJSON_GetObjectItemCaseSensitive(item, "data_offsets"), offset, 2) != 2)
-        return fail_tensor(err, path, t->name, "has \"data_offsets\" that are not two whole numbers >= 0");
+        return fail_tensor(err, path, entry->name, "has \"data_offsets\" that are not two whole numbers >= 0");
     if (offset[1] < offset[0] || offset[1] > data_bytes)
         return fail(err, ERR_FORMAT, "%s: tensor \"%s\" has data_offsets [%lld,%lld], outside the %lld bytes of data%s",
-                    printable_path(path).text, printable(t->name).text, (long long)offset[0], (long long)offset[1],
+                    printable_path(path).text, printable(entry->name).text, (long long)offset[0], (long long)offset[1],
                     (long long)data_bytes,
                     offset[0] <= data_bytes && offset[1] > data_bytes ? ": was it cut short?" : "");
-    if (offset[1] - offset[0] != t->bytes)
+    if (offset[1] - offset[0] != entry->bytes)
         return fail(err, ERR_FORMAT, "%s: tensor \"%s\" has %lld bytes by data_offsets, %lld by dtype and shape",
-                    printable_path(path).text, printable(t->name).text, (long long)(offset[1] - offset[0]),
-                    (long long)t->bytes);
-    t->offset = data_at + offset[0];
+                    printable_path(path).text, printable(entry->name).text, (long long)(offset[1] - offset[0]),
+                    (long long)entry->bytes);
+    entry->offset = data_at + offset[0];
     return OK;
 }
 

@@ -29,69 +29,71 @@ int safetensors_dtype_bits(const char *dtype)
     return f != NULL ? f->bits : 0;
 }
 
-const char *entry_measure(struct safetensors_entry *t)
+const char *entry_measure(struct safetensors_entry *entry)
 {
-    const int bits = safetensors_dtype_bits(t->dtype);
+    const int bits = safetensors_dtype_bits(entry->dtype);
     if (bits == 0) return "has a dtype that the format does not know";
-    if (t->ndim < 0 || t->ndim > SAFETENSORS_MAX_DIMS) return "has more than 8 dimensions";
-    t->count = 1;
-    for (int d = 0; d < t->ndim; d++) {
-        if (t->dim[d] < 0) return "has a negative dimension";
-        if (t->dim[d] > 0 && t->count > INT64_MAX / 64 / t->dim[d]) return "has a shape whose size overflows";
-        t->count *= t->dim[d];
+    if (entry->ndim < 0 || entry->ndim > SAFETENSORS_MAX_DIMS) return "has more than 8 dimensions";
+    entry->count = 1;
+    for (int d = 0; d < entry->ndim; d++) {
+        if (entry->dim[d] < 0) return "has a negative dimension";
+        if (entry->dim[d] > 0 && entry->count > INT64_MAX / 64 / entry->dim[d])
+            return "has a shape whose size overflows";
+        entry->count *= entry->dim[d];
     }
-    if (t->count * bits % 8 != 0) return "does not fill whole bytes";
-    t->bytes = t->count * bits / 8;
+    if (entry->count * bits % 8 != 0) return "does not fill whole bytes";
+    entry->bytes = entry->count * bits / 8;
     return NULL;
 }
 
 /* ---- boxes ------------------------------------------------------------------------------------------------------- */
 
-enum error_code box_open(struct box *b, const char *path, const struct safetensors_entry *t, const int64_t *start,
+enum error_code box_open(struct box *box, const char *path, const struct safetensors_entry *entry, const int64_t *start,
                          const int64_t *extent, bool transposed, struct error *err)
 {
-    *b = (struct box){ .ndim = t->ndim };
-    if (transposed && t->ndim != 2)
+    *box = (struct box){ .ndim = entry->ndim };
+    if (transposed && entry->ndim != 2)
         return fail(err, ERR_USAGE, "%s: tensor \"%s\" has %d dimensions; only a matrix can be transposed",
-                    printable_path(path).text, printable(t->name).text, t->ndim);
-    for (int d = 0; d < t->ndim; d++) {
+                    printable_path(path).text, printable(entry->name).text, entry->ndim);
+    for (int d = 0; d < entry->ndim; d++) {
         const int asked = transposed ? 1 - d : d;
-        b->dim[d] = t->dim[d];
-        b->start[d] = start != NULL ? start[asked] : 0;
-        b->extent[d] = extent != NULL ? extent[asked] : t->dim[d];
-        if (b->start[d] < 0 || b->extent[d] < 0 || b->start[d] > b->dim[d] || b->extent[d] > b->dim[d] - b->start[d])
+        box->dim[d] = entry->dim[d];
+        box->start[d] = start != NULL ? start[asked] : 0;
+        box->extent[d] = extent != NULL ? extent[asked] : entry->dim[d];
+        if (box->start[d] < 0 || box->extent[d] < 0 || box->start[d] > box->dim[d]
+            || box->extent[d] > box->dim[d] - box->start[d])
             return fail(err, ERR_USAGE, "%s: tensor \"%s\": %lld elements from %lld are outside dimension %d, of %lld",
-                        printable_path(path).text, printable(t->name).text, (long long)b->extent[d],
-                        (long long)b->start[d], d, (long long)b->dim[d]);
-        if (b->extent[d] == 0) b->done = true;
+                        printable_path(path).text, printable(entry->name).text, (long long)box->extent[d],
+                        (long long)box->start[d], d, (long long)box->dim[d]);
+        if (box->extent[d] == 0) box->done = true;
     }
-    if (b->done) return OK;                             /* empty box: the other extents may have any size */
-    b->run = (struct run){ .count = 1, .stride = transposed ? b->extent[0] : 1 };
+    if (box->done) return OK;                             /* empty box: the other extents may have any size */
+    box->run = (struct run){ .count = 1, .stride = transposed ? box->extent[0] : 1 };
     /* A run covers the last dimension; if the box has all of it, also the dimension before, and so on. */
-    b->outer = b->ndim;
+    box->outer = box->ndim;
     bool whole = true;
-    while (b->outer > 0 && whole) {
-        b->outer--;
-        b->run.count *= b->extent[b->outer];
-        whole = !transposed && b->extent[b->outer] == b->dim[b->outer];
+    while (box->outer > 0 && whole) {
+        box->outer--;
+        box->run.count *= box->extent[box->outer];
+        whole = !transposed && box->extent[box->outer] == box->dim[box->outer];
     }
     return OK;
 }
 
-bool box_next(struct box *b)
+bool box_next(struct box *box)
 {
-    if (b->done) return false;
+    if (box->done) return false;
     int64_t file_at = 0, number = 0;
-    for (int d = 0; d < b->ndim; d++) {
-        file_at = file_at * b->dim[d] + b->start[d] + b->at[d];
-        if (d < b->outer) number = number * b->extent[d] + b->at[d];
+    for (int d = 0; d < box->ndim; d++) {
+        file_at = file_at * box->dim[d] + box->start[d] + box->at[d];
+        if (d < box->outer) number = number * box->extent[d] + box->at[d];
     }
-    b->run.file_at = file_at;
+    box->run.file_at = file_at;
     /* Runs of a transposed box are columns in memory, so run `number` begins at element `number`. */
-    b->run.memory_at = b->run.stride == 1 ? number * b->run.count : number;
-    int d = b->outer - 1;
-    while (d >= 0 && ++b->at[d] == b->extent[d]) b->at[d--] = 0;
-    b->done = d < 0;
+    box->run.memory_at = box->run.stride == 1 ? number * box->run.count : number;
+    int d = box->outer - 1;
+    while (d >= 0 && ++box->at[d] == box->extent[d]) box->at[d--] = 0;
+    box->done = d < 0;
     return true;
 }
 
@@ -161,11 +163,11 @@ static bool converts(const struct format *from, enum dtype want)
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-static enum error_code read_run(const struct safetensors *st, const struct safetensors_entry *t, struct run run,
+static enum error_code read_run(const struct safetensors *st, const struct safetensors_entry *entry, struct run run,
                                 const struct format *from, enum dtype want, void *out, struct error *err)
 {
     const size_t size = (size_t)from->bits / 8;
-    int64_t at = t->offset + run.file_at * (int64_t)size;
+    int64_t at = entry->offset + run.file_at * (int64_t)size;
     /* Numbers that need no conversion are read straight to their place. */
     if (run.stride == 1 && strcmp(from->name, dtype_file_name(want)) == 0)
         return file_read_at(st->fd, st->path, (char *)out + (size_t)run.memory_at * size, (size_t)run.count * size, at,
@@ -181,22 +183,22 @@ static enum error_code read_run(const struct safetensors *st, const struct safet
     return OK;
 }
 
-enum error_code safetensors_read_box(const struct safetensors *st, const struct safetensors_entry *t,
+enum error_code safetensors_read_box(const struct safetensors *st, const struct safetensors_entry *entry,
                                      const int64_t *start, const int64_t *extent, bool transposed, enum dtype want,
                                      void *out, struct error *err)
 {
     struct box box;
-    const struct format *from = find_format(t->dtype);
+    const struct format *from = find_format(entry->dtype);
     if (!converts(from, want))
         return fail(err, ERR_FORMAT, "%s: tensor \"%s\" has dtype %s, which cannot be read as %s",
-                    printable_path(st->path).text, printable(t->name).text, t->dtype, dtype_name(want));
-    enum error_code e = box_open(&box, st->path, t, start, extent, transposed, err);
-    while (e == OK && box_next(&box)) e = read_run(st, t, box.run, from, want, out, err);
+                    printable_path(st->path).text, printable(entry->name).text, entry->dtype, dtype_name(want));
+    enum error_code e = box_open(&box, st->path, entry, start, extent, transposed, err);
+    while (e == OK && box_next(&box)) e = read_run(st, entry, box.run, from, want, out, err);
     return e;
 }
 
-enum error_code safetensors_read(const struct safetensors *st, const struct safetensors_entry *t, enum dtype want,
+enum error_code safetensors_read(const struct safetensors *st, const struct safetensors_entry *entry, enum dtype want,
                                  void *out, struct error *err)
 {
-    return safetensors_read_box(st, t, NULL, NULL, false, want, out, err);
+    return safetensors_read_box(st, entry, NULL, NULL, false, want, out, err);
 }

@@ -19,33 +19,33 @@ static int by_layout(const void *a, const void *b)
     return bits != 0 ? bits : strcmp(x->name, y->name);
 }
 
-static enum error_code check_entries(const char *path, struct safetensors_entry *t, int n, struct error *err)
+static enum error_code check_entries(const char *path, struct safetensors_entry *entry, int n, struct error *err)
 {
     for (int i = 0; i < n; i++) {
-        const char *fault = t[i].name[0] == '\0' || strcmp(t[i].name, "__metadata__") == 0
+        const char *fault = entry[i].name[0] == '\0' || strcmp(entry[i].name, "__metadata__") == 0
                                 ? "has a name that is not allowed"
-                                : entry_measure(&t[i]);
-        if (fault == NULL && safetensors_dtype_bits(t[i].dtype) % 8 != 0)
+                                : entry_measure(&entry[i]);
+        if (fault == NULL && safetensors_dtype_bits(entry[i].dtype) % 8 != 0)
             fault = "has elements of less than a byte, which are not written";
         if (fault != NULL)
-            return fail(err, ERR_USAGE, "%s: tensor \"%s\" %s", printable_path(path).text, printable(t[i].name).text,
-                        fault);
+            return fail(err, ERR_USAGE, "%s: tensor \"%s\" %s", printable_path(path).text,
+                        printable(entry[i].name).text, fault);
     }
     return OK;
 }
 
-static bool add_entry(cJSON *root, const struct safetensors_entry *t)
+static bool add_entry(cJSON *root, const struct safetensors_entry *entry)
 {
     char list[SAFETENSORS_MAX_DIMS * 21 + 3];
     size_t n = (size_t)snprintf(list, sizeof list, "[");
-    for (int d = 0; d < t->ndim; d++)
-        n += (size_t)snprintf(list + n, sizeof list - n, "%s%" PRId64, d > 0 ? "," : "", t->dim[d]);
+    for (int d = 0; d < entry->ndim; d++)
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%" PRId64, d > 0 ? "," : "", entry->dim[d]);
     snprintf(list + n, sizeof list - n, "]");
     char offsets[64];
-    snprintf(offsets, sizeof offsets, "[%" PRId64 ",%" PRId64 "]", t->offset, t->offset + t->bytes);
+    snprintf(offsets, sizeof offsets, "[%" PRId64 ",%" PRId64 "]", entry->offset, entry->offset + entry->bytes);
     /* Numbers are written as raw text: cJSON's are doubles, which it may print as 1e+15. */
-    cJSON *item = cJSON_AddObjectToObject(root, t->name);
-    return item != NULL && cJSON_AddStringToObject(item, "dtype", t->dtype) != NULL
+    cJSON *item = cJSON_AddObjectToObject(root, entry->name);
+    return item != NULL && cJSON_AddStringToObject(item, "dtype", entry->dtype) != NULL
         && cJSON_AddRawToObject(item, "shape", list) != NULL
         && cJSON_AddRawToObject(item, "data_offsets", offsets) != NULL;
 }
@@ -60,7 +60,7 @@ static bool add_metadata(cJSON *root, const struct safetensors_pair *metadata, i
 }
 
 /* Assign offsets, counted from the end of the header, and add the entries in this order.  @return false: no memory. */
-static bool lay_out(cJSON *root, struct safetensors_entry *entry, int n, int64_t *data_bytes)
+static bool safetensors_write_lay_out(cJSON *root, struct safetensors_entry *entry, int n, int64_t *data_bytes)
 {
     struct safetensors_entry **order = malloc(((size_t)n + 1) * sizeof *order);
     bool good = order != NULL && root != NULL;
@@ -77,14 +77,15 @@ static bool lay_out(cJSON *root, struct safetensors_entry *entry, int n, int64_t
 }
 
 /* The whole header in new memory: length, JSON, spaces up to a multiple of 8. */
-static enum error_code make_header(struct safetensors_writer *w, const char *path,
+static enum error_code make_header(struct safetensors_writer *writer, const char *path,
                                    const struct safetensors_pair *metadata, int pairs, char **header, size_t *bytes,
                                    int64_t *data_bytes, struct error *err)
 {
     cJSON *root = cJSON_CreateObject(), *parsed = NULL;
     struct error fault;
     enum error_code e = OK;
-    char *text = root != NULL && add_metadata(root, metadata, pairs) && lay_out(root, w->entry, w->count, data_bytes)
+    char *text = root != NULL && add_metadata(root, metadata, pairs)
+        && safetensors_write_lay_out(root, writer->entry, writer->count, data_bytes)
                      ? json_text(root, false) : NULL;
     const size_t length = text != NULL ? strlen(text) : 0, padded = (length + 7) / 8 * 8;
     *bytes = 8 + padded;
@@ -113,30 +114,31 @@ static enum error_code make_header(struct safetensors_writer *w, const char *pat
 
 /* ---- starting ---------------------------------------------------------------------------------------------------- */
 
-static enum error_code start(struct safetensors_writer *w, const char *path, const struct safetensors_entry *tensors,
-                             int n, struct error *err)
+static enum error_code safetensors_write_start(struct safetensors_writer *writer, const char *path,
+                                               const struct safetensors_entry *tensors, int n, struct error *err)
 {
-    *w = (struct safetensors_writer){ .file.fd = -1, .count = n, .entry = malloc(((size_t)n + 1) * sizeof *w->entry) };
-    if (w->entry == NULL) return fail(err, ERR_MEMORY, "%s: no memory to write it", printable_path(path).text);
-    if (n > 0) memcpy(w->entry, tensors, (size_t)n * sizeof *w->entry);
-    return check_entries(path, w->entry, n, err);
+    *writer = (struct safetensors_writer){ .file.fd = -1, .count = n,
+                                          .entry = malloc(((size_t)n + 1) * sizeof *writer->entry) };
+    if (writer->entry == NULL) return fail(err, ERR_MEMORY, "%s: no memory to write it", printable_path(path).text);
+    if (n > 0) memcpy(writer->entry, tensors, (size_t)n * sizeof *writer->entry);
+    return check_entries(path, writer->entry, n, err);
 }
 
-enum error_code safetensors_create(struct safetensors_writer *w, const char *path,
+enum error_code safetensors_create(struct safetensors_writer *writer, const char *path,
                                    const struct safetensors_entry *tensors, int n,
                                    const struct safetensors_pair *metadata, int pairs, struct error *err)
 {
     char *header = NULL;
     size_t bytes = 0;
     int64_t data_bytes = 0;
-    enum error_code e = start(w, path, tensors, n, err);
-    if (e == OK) e = make_header(w, path, metadata, pairs, &header, &bytes, &data_bytes, err);
-    if (e == OK) e = output_create(&w->file, path, err);
-    if (e == OK) e = output_write(&w->file, header, bytes, 0, err);
-    if (e == OK) e = output_resize(&w->file, (int64_t)bytes + data_bytes, err);
-    for (int i = 0; i < n && e == OK; i++) w->entry[i].offset += (int64_t)bytes;
+    enum error_code e = safetensors_write_start(writer, path, tensors, n, err);
+    if (e == OK) e = make_header(writer, path, metadata, pairs, &header, &bytes, &data_bytes, err);
+    if (e == OK) e = output_create(&writer->file, path, err);
+    if (e == OK) e = output_write(&writer->file, header, bytes, 0, err);
+    if (e == OK) e = output_resize(&writer->file, (int64_t)bytes + data_bytes, err);
+    for (int i = 0; i < n && e == OK; i++) writer->entry[i].offset += (int64_t)bytes;
     free(header);
-    if (e != OK) safetensors_abort(w);
+    if (e != OK) safetensors_abort(writer);
     return e;
 }
 
@@ -147,74 +149,74 @@ static bool same_shape(const struct safetensors_entry *a, const struct safetenso
     return same;
 }
 
-enum error_code safetensors_join(struct safetensors_writer *w, const char *path, const char *temp,
+enum error_code safetensors_join(struct safetensors_writer *writer, const char *path, const char *temp,
                                  const struct safetensors_entry *tensors, int n, struct error *err)
 {
     struct safetensors st;
-    enum error_code e = start(w, path, tensors, n, err);
+    enum error_code e = safetensors_write_start(writer, path, tensors, n, err);
     if (e == OK && (e = safetensors_open(&st, temp, err)) == OK) {      /* valid already: its data reads as zeros */
         for (int i = 0; i < n && e == OK; i++) {
             const struct safetensors_entry *t = safetensors_find(&st, tensors[i].name);
             if (t == NULL || !same_shape(t, &tensors[i]))
                 e = fail(err, ERR_USAGE, "%s: tensor \"%s\" is not in it with this dtype and shape",
                          printable_path(temp).text, printable(tensors[i].name).text);
-            else w->entry[i].offset = t->offset;
+            else writer->entry[i].offset = t->offset;
         }
         safetensors_close(&st);
     }
-    if (e == OK) e = output_join(&w->file, path, temp, err);
-    if (e != OK) safetensors_abort(w);
+    if (e == OK) e = output_join(&writer->file, path, temp, err);
+    if (e != OK) safetensors_abort(writer);
     return e;
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-static enum error_code write_run(struct safetensors_writer *w, struct run run, size_t size, int64_t offset,
+static enum error_code write_run(struct safetensors_writer *writer, struct run run, size_t size, int64_t offset,
                                  const char *data, struct error *err)
 {
     char gathered[32768];
     const int64_t at = offset + run.file_at * (int64_t)size, most = (int64_t)(sizeof gathered / size);
     if (run.stride == 1)
-        return output_write(&w->file, data + (size_t)run.memory_at * size, (size_t)run.count * size, at, err);
+        return output_write(&writer->file, data + (size_t)run.memory_at * size, (size_t)run.count * size, at, err);
     enum error_code e = OK;
     for (int64_t done = 0; done < run.count && e == OK; done += most) {
         const int64_t n = run.count - done < most ? run.count - done : most;
         for (int64_t i = 0; i < n; i++)
             memcpy(gathered + (size_t)i * size, data + (size_t)(run.memory_at + (done + i) * run.stride) * size, size);
-        e = output_write(&w->file, gathered, (size_t)n * size, at + done * (int64_t)size, err);
+        e = output_write(&writer->file, gathered, (size_t)n * size, at + done * (int64_t)size, err);
     }
     return e;
 }
 
-enum error_code safetensors_write_box(struct safetensors_writer *w, int tensor, const int64_t *start_at,
+enum error_code safetensors_write_box(struct safetensors_writer *writer, int tensor, const int64_t *start_at,
                                       const int64_t *extent, bool transposed, const void *data, struct error *err)
 {
     struct box box;
-    if (w->file.fd < 0) return fail(err, ERR_FILE, "a file was written to after it had failed or was finished");
-    assert(tensor >= 0 && tensor < w->count);
-    const struct safetensors_entry t = w->entry[tensor];
+    if (writer->file.fd < 0) return fail(err, ERR_FILE, "a file was written to after it had failed or was finished");
+    assert(tensor >= 0 && tensor < writer->count);
+    const struct safetensors_entry t = writer->entry[tensor];
     const size_t size = (size_t)safetensors_dtype_bits(t.dtype) / 8;
-    enum error_code e = box_open(&box, w->file.path, &t, start_at, extent, transposed, err);
-    while (e == OK && box_next(&box)) e = write_run(w, box.run, size, t.offset, data, err);
-    if (e != OK) safetensors_abort(w);
+    enum error_code e = box_open(&box, writer->file.path, &t, start_at, extent, transposed, err);
+    while (e == OK && box_next(&box)) e = write_run(writer, box.run, size, t.offset, data, err);
+    if (e != OK) safetensors_abort(writer);
     return e;
 }
 
-enum error_code safetensors_write(struct safetensors_writer *w, int tensor, const void *data, struct error *err)
+enum error_code safetensors_write(struct safetensors_writer *writer, int tensor, const void *data, struct error *err)
 {
-    return safetensors_write_box(w, tensor, NULL, NULL, false, data, err);
+    return safetensors_write_box(writer, tensor, NULL, NULL, false, data, err);
 }
 
-enum error_code safetensors_commit(struct safetensors_writer *w, struct error *err)
+enum error_code safetensors_commit(struct safetensors_writer *writer, struct error *err)
 {
-    const enum error_code e = output_commit(&w->file, err);
-    safetensors_abort(w);                               /* after a commit this only frees memory */
+    const enum error_code e = output_commit(&writer->file, err);
+    safetensors_abort(writer);                               /* after a commit this only frees memory */
     return e;
 }
 
-void safetensors_abort(struct safetensors_writer *w)
+void safetensors_abort(struct safetensors_writer *writer)
 {
-    output_abort(&w->file);
-    free(w->entry);
-    *w = (struct safetensors_writer){ .file.fd = -1 };
+    output_abort(&writer->file);
+    free(writer->entry);
+    *writer = (struct safetensors_writer){ .file.fd = -1 };
 }

@@ -14,20 +14,21 @@ enum { FILE_LIMIT = 64 << 20 };
 
 struct lengths { int64_t *at, count, room; };
 
-static enum error_code add(struct lengths *l, int64_t length, struct error *err)
+static enum error_code samples_add(struct lengths *lengths, int64_t length, struct error *err)
 {
-    if (l->count == l->room) {
-        const int64_t room = l->room ? 2 * l->room : 256;
-        int64_t *grown = realloc(l->at, (size_t)room * sizeof *grown);
+    if (lengths->count == lengths->room) {
+        const int64_t room = lengths->room ? 2 * lengths->room : 256;
+        int64_t *grown = realloc(lengths->at, (size_t)room * sizeof *grown);
         if (grown == NULL) return fail(err, ERR_MEMORY, "no memory for the lengths of %lld samples", (long long)room);
-        l->at = grown, l->room = room;
+        lengths->at = grown, lengths->room = room;
     }
-    l->at[l->count++] = length;
+    lengths->at[lengths->count++] = length;
     return OK;
 }
 
 /* One whole number a line. */
-static enum error_code parse(struct lengths *l, const char *path, char *text, int64_t S, struct error *err)
+static enum error_code samples_parse(struct lengths *lengths, const char *path, char *text, int64_t S,
+                                     struct error *err)
 {
     enum error_code e = OK;
     int line = 1;
@@ -42,13 +43,13 @@ static enum error_code parse(struct lengths *l, const char *path, char *text, in
         else if (n < 1 || n > S)
             e = fail(err, ERR_USAGE, "%s:%d: a sample of %lld tokens; a sequence has room for 1 to %lld (--seq)",
                      printable_path(path).text, line, n, (long long)S);
-        else e = add(l, n, err);
+        else e = samples_add(lengths, n, err);
     }
-    if (!e && l->count == 0) e = fail(err, ERR_FORMAT, "%s: has no lengths", printable_path(path).text);
+    if (!e && lengths->count == 0) e = fail(err, ERR_FORMAT, "%s: has no lengths", printable_path(path).text);
     return e;
 }
 
-static enum error_code read_lengths(struct lengths *l, const char *path, int64_t S, struct error *err)
+static enum error_code read_lengths(struct lengths *lengths, const char *path, int64_t S, struct error *err)
 {
     char *bytes;
     size_t n;
@@ -59,7 +60,7 @@ static enum error_code read_lengths(struct lengths *l, const char *path, int64_t
     else bytes = text, text[n] = '\0';
     if (!e && memchr(text, '\0', n) != NULL)
         e = fail(err, ERR_FORMAT, "%s: has a zero byte; must be lines of whole numbers", printable_path(path).text);
-    if (!e) e = parse(l, path, text, S, err);
+    if (!e) e = samples_parse(lengths, path, text, S, err);
     free(bytes);
     return e;
 }
@@ -73,27 +74,27 @@ static int64_t drawn_length(int64_t S, uint64_t seed, int64_t sample)
 }
 
 /* Samples one after another, as many as the text has room for. */
-static enum error_code cut(struct lengths *all, const struct lengths *given, int64_t text, int64_t S, uint64_t seed,
-                           struct error *err)
+static enum error_code samples_cut(struct lengths *all, const struct lengths *given, int64_t text, int64_t S,
+                                   uint64_t seed, struct error *err)
 {
     enum error_code e = OK;
     for (int64_t i = 0, used = 0; !e; i++) {
         const int64_t n = given->count ? given->at[i % given->count] : drawn_length(S, seed, i);
         if (used + n > text) break;
         used += n;
-        e = add(all, n, err);
+        e = samples_add(all, n, err);
     }
     if (!e && all->count == 0)
         e = fail(err, ERR_USAGE, "the text has %lld tokens for training; its first sample has more", (long long)text);
     return e;
 }
 
-enum error_code samples_pack(struct text *t, const char *lengths, int64_t S, uint64_t seed, struct error *err)
+enum error_code samples_pack(struct text *text, const char *lengths, int64_t S, uint64_t seed, struct error *err)
 {
     struct lengths given = { 0 }, all = { 0 };
     enum error_code e = strcmp(lengths, SAMPLES_LOGNORMAL) == 0 ? OK : read_lengths(&given, lengths, S, err);
-    if (!e) e = cut(&all, &given, t->train, S, seed, err);
-    if (!e) e = packing_make(&t->packing, all.at, all.count, S, err);
+    if (!e) e = samples_cut(&all, &given, text->train, S, seed, err);
+    if (!e) e = packing_make(&text->packing, all.at, all.count, S, err);
     free(given.at), free(all.at);
     return e;
 }
@@ -111,17 +112,17 @@ static void fill_sample(const uint8_t *bytes, int64_t n, int32_t *ids, int32_t *
     }
 }
 
-void samples_batch(const struct text *t, uint64_t seed, int64_t step, int64_t b0, int64_t count, int32_t *ids,
+void samples_batch(const struct text *text, uint64_t seed, int64_t step, int64_t b0, int64_t count, int32_t *ids,
                    int32_t *labels, int32_t *within)
 {
-    const struct packing *p = &t->packing;
+    const struct packing *p = &text->packing;
     for (int64_t b = b0; b < b0 + count; b++) {
         const double draw = random_uniform(seed, random_stream("sequence of samples"), (uint64_t)(step << 32 | b));
         const int64_t sequence = (int64_t)(draw * (double)p->sequences), row = (b - b0) * p->S;
         int64_t at = row;
         for (int64_t i = p->first[sequence]; i < p->first[sequence + 1]; at += p->length[p->order[i++]]) {
             const int64_t sample = p->order[i];
-            fill_sample(t->bytes + p->start[sample], p->length[sample], ids + at, labels + at, within + at);
+            fill_sample(text->bytes + p->start[sample], p->length[sample], ids + at, labels + at, within + at);
         }
         fill_sample(NULL, row + p->S - at, ids + at, labels + at, within + at);
     }

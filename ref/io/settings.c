@@ -6,71 +6,76 @@
 /* Flags that say how the command line itself is read. */
 static bool is_of_words(const char *key) { return strcmp(key, "config") == 0 || strcmp(key, "print-config") == 0; }
 
-static bool is_flag(const struct option *o) { return o->kind > OPTION_HEADING && o->name[0] == '-'; }
+static bool is_flag(const struct option *option) { return option->kind > OPTION_HEADING && option->name[0] == '-'; }
 
-static const char *key_of(const struct option *o) { return o->name + strspn(o->name, "-"); }
+static const char *settings_key_of(const struct option *option) { return option->name + strspn(option->name, "-"); }
 
-static bool is_truth(const struct option *o) { return o->kind == OPTION_SWITCH || o->kind == OPTION_BOOL; }
+static bool is_truth(const struct option *option)
+{
+    return option->kind == OPTION_SWITCH || option->kind == OPTION_BOOL;
+}
 
 const struct option *settings_option(const struct option *table, const char *key)
 {
     for (; table->kind != OPTION_END; table++)
-        if (is_flag(table) && !is_of_words(key_of(table)) && strcmp(key_of(table), key) == 0) return table;
+        if (is_flag(table) && !is_of_words(settings_key_of(table)) && strcmp(settings_key_of(table), key) == 0)
+            return table;
     return NULL;
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-static enum error_code refuse(const char *where, const struct yaml *y, struct error *err, const char *why)
+static enum error_code settings_refuse(const char *where, const struct yaml *yaml, struct error *err, const char *why)
 {
-    return fail(err, ERR_USAGE, "%s: line %d: %s: %s", printable_path(where).text, y->line, printable(y->key).text,
-                why);
+    return fail(err, ERR_USAGE, "%s: line %d: %s: %s", printable_path(where).text, yaml->line,
+                printable(yaml->key).text, why);
 }
 
-static enum error_code refuse_key(const char *command, const struct option *table, const struct yaml *y,
+static enum error_code refuse_key(const char *command, const struct option *table, const struct yaml *yaml,
                                   const char *where, struct error *err)
 {
     const char *names[OPTIONS_MOST], *near;
     char why[120];
     size_t n = 0;
-    if (is_of_words(y->key)) return refuse(where, y, err, "is for the command line alone");
+    if (is_of_words(yaml->key)) return settings_refuse(where, yaml, err, "is for the command line alone");
     for (const struct option *o = table; o->kind != OPTION_END; o++)
-        if (is_flag(o) && !is_of_words(key_of(o))) names[n++] = key_of(o);
-    near = nearest_name(y->key, names, n);
+        if (is_flag(o) && !is_of_words(settings_key_of(o))) names[n++] = settings_key_of(o);
+    near = nearest_name(yaml->key, names, n);
     if (near) snprintf(why, sizeof why, "is no setting of %s; did you mean %s?", command, near);
     else snprintf(why, sizeof why, "is no setting of %s; see orrery %s --print-config", command, command);
-    return refuse(where, y, err, why);
+    return settings_refuse(where, yaml, err, why);
 }
 
 /* Prefix what the flag says of its value. */
-static enum error_code set_value(const struct option *o, const struct yaml *y, const char *where, struct error *err)
+static enum error_code set_value(const struct option *option, const struct yaml *yaml, const char *where,
+                                 struct error *err)
 {
     struct error why = { OK, "" };
-    if (options_set(o, o->name, y->text, &why) == OK) return OK;
-    return fail(err, ERR_USAGE, "%s: line %d: %s", printable_path(where).text, y->line, why.text);
+    if (options_set(option, option->name, yaml->text, &why) == OK) return OK;
+    return fail(err, ERR_USAGE, "%s: line %d: %s", printable_path(where).text, yaml->line, why.text);
 }
 
 enum error_code settings_check(const char *command, const struct option *table, const struct option *all,
-                             const struct yaml *y, const char *where, bool *passed, struct error *err)
+                             const struct yaml *yaml, const char *where, bool *passed, struct error *err)
 {
-    const struct option *const o = settings_option(table, y->key);
-    *passed = o == NULL && settings_option(all, y->key) != NULL;
+    const struct option *const o = settings_option(table, yaml->key);
+    *passed = o == NULL && settings_option(all, yaml->key) != NULL;
     if (*passed) return OK;
-    if (o == NULL) return refuse_key(command, table, y, where, err);
-    if (y->kind != YAML_TEXT) return refuse(where, y, err, "must be one value");
-    if (!is_truth(o)) return set_value(o, y, where, err);
-    return strcmp(y->text, "true") == 0 || strcmp(y->text, "false") == 0
+    if (o == NULL) return refuse_key(command, table, yaml, where, err);
+    if (yaml->kind != YAML_TEXT) return settings_refuse(where, yaml, err, "must be one value");
+    if (!is_truth(o)) return set_value(o, yaml, where, err);
+    return strcmp(yaml->text, "true") == 0 || strcmp(yaml->text, "false") == 0
                ? OK
                : fail(err, ERR_USAGE, "%s: line %d: %s: must be true or false, not %s", printable_path(where).text,
-                      y->line, printable(y->key).text, printable(y->text).text);
+                      yaml->line, printable(yaml->key).text, printable(yaml->text).text);
 }
 
-char *settings_word(const struct option *o, const struct yaml *y)
+char *settings_word(const struct option *option, const struct yaml *yaml)
 {
-    char *const word = calloc(1, strlen(o->name) + strlen(y->text) + 2);
+    char *const word = calloc(1, strlen(option->name) + strlen(yaml->text) + 2);
     if (word == NULL) return NULL;
-    if (o->kind != OPTION_SWITCH) sprintf(word, "%s=%s", o->name, y->text);
-    else if (strcmp(y->text, "true") == 0) strcpy(word, o->name);
+    if (option->kind != OPTION_SWITCH) sprintf(word, "%s=%s", option->name, yaml->text);
+    else if (strcmp(yaml->text, "true") == 0) strcpy(word, option->name);
     return word;
 }
 
@@ -87,7 +92,7 @@ static const char *file_of(int argc, char *const argv[])
     return NULL;
 }
 
-static int count_of(const struct yaml *root)
+static int settings_count_of(const struct yaml *root)
 {
     int n = 0;
     for (const struct yaml *y = root->child; y; y = y->next) n++;
@@ -95,76 +100,76 @@ static int count_of(const struct yaml *root)
 }
 
 /* One setting of the file. */
-static enum error_code take(struct settings_words *w, const char *command, const struct option *table,
-                            const struct option *all, const struct yaml *y, const char *file, int argc,
-                            char *const argv[], struct error *err)
+static enum error_code settings_take(struct settings_words *words, const char *command, const struct option *table,
+                                     const struct option *all, const struct yaml *yaml, const char *file, int argc,
+                                     char *const argv[], struct error *err)
 {
     bool passed;
-    if (strcmp(y->key, SETTINGS_WRITTEN_BY) == 0) return OK;
-    const enum error_code e = settings_check(command, table, all, y, file, &passed, err);
+    if (strcmp(yaml->key, SETTINGS_WRITTEN_BY) == 0) return OK;
+    const enum error_code e = settings_check(command, table, all, yaml, file, &passed, err);
     if (e || passed) return e;
-    const struct option *const o = settings_option(table, y->key);
+    const struct option *const o = settings_option(table, yaml->key);
     if (options_given(argc, argv, o->name)) return OK;
-    char *const word = settings_word(o, y);
+    char *const word = settings_word(o, yaml);
     if (word == NULL) return fail(err, ERR_MEMORY, "%s: no memory to read it", printable_path(file).text);
-    if (word[0]) w->argv[w->own++] = word;
+    if (word[0]) words->argv[words->own++] = word;
     else free(word);
     return OK;
 }
 
-static enum error_code make_digest(struct settings_words *w, struct error *err)
+static enum error_code make_digest(struct settings_words *words, struct error *err)
 {
     char *all = NULL;
     size_t bytes = 0;
     FILE *f = open_memstream(&all, &bytes);
-    for (int i = 0; i < w->own && f; i++) fprintf(f, "%s\n", w->argv[i]);
+    for (int i = 0; i < words->own && f; i++) fprintf(f, "%s\n", words->argv[i]);
     const bool ok = f && fclose(f) == 0;
-    if (ok) w->digest = sha256_of(all, bytes);
+    if (ok) words->digest = sha256_of(all, bytes);
     free(all);
     return ok ? OK : fail(err, ERR_MEMORY, "no memory for the words of --config");
 }
 
-enum error_code settings_expand(struct settings_words *w, const char *command, const struct option *table,
+enum error_code settings_expand(struct settings_words *words, const char *command, const struct option *table,
                               const struct option *all, int argc, char *const argv[], struct error *err)
 {
     const char *const file = file_of(argc, argv);
     struct yaml *root = NULL;
-    *w = (struct settings_words){ .argc = 0 };
+    *words = (struct settings_words){ .argc = 0 };
     enum error_code e = file ? settings_read(file, &root, err) : OK;
-    w->once = file_pipe_taken(NULL, 0);
-    const int most = argc + (root ? count_of(root) : 0);
-    if (!e && (w->argv = calloc((size_t)most + 1, sizeof *w->argv)) == NULL)
+    words->once = file_pipe_taken(NULL, 0);
+    const int most = argc + (root ? settings_count_of(root) : 0);
+    if (!e && (words->argv = calloc((size_t)most + 1, sizeof *words->argv)) == NULL)
         e = fail(err, ERR_MEMORY, "no memory for %d words", most);
     for (const struct yaml *y = root ? root->child : NULL; y && !e; y = y->next)
-        e = take(w, command, table, all, y, file, argc, argv, err);
+        e = settings_take(words, command, table, all, y, file, argc, argv, err);
     yml_free(root);
-    if (!e) e = make_digest(w, err);
+    if (!e) e = make_digest(words, err);
     if (e) return fail_about(err, e == ERR_MEMORY ? e : ERR_USAGE, "--config");
-    w->argc = w->own + argc;
-    for (int i = 0; i < argc; i++) w->argv[w->own + i] = argv[i];
+    words->argc = words->own + argc;
+    for (int i = 0; i < argc; i++) words->argv[words->own + i] = argv[i];
     return OK;
 }
 
-void settings_drop_file(struct settings_words *w)
+void settings_drop_file(struct settings_words *words)
 {
     int kept = 0;
     bool flags = true;
-    for (int i = 0; i < w->argc; i++) {
-        const char *const word = w->argv[i];
+    for (int i = 0; i < words->argc; i++) {
+        const char *const word = words->argv[i];
         if (strcmp(word, "--") == 0) flags = false;
         if (flags && strcmp(word, file_flag) == 0) i++;                         /* and its value */
         else if (!flags || strncmp(word, file_flag, sizeof file_flag - 1) != 0 || word[sizeof file_flag - 1] != '=')
-            w->argv[kept++] = w->argv[i];
+            words->argv[kept++] = words->argv[i];
     }
-    w->argc = kept;
-    w->argv[kept] = NULL;
+    words->argc = kept;
+    words->argv[kept] = NULL;
 }
 
-void settings_free(struct settings_words *w)
+void settings_free(struct settings_words *words)
 {
-    for (int i = 0; i < w->own; i++) free(w->argv[i]);
-    free(w->argv);
-    *w = (struct settings_words){ .argc = 0 };
+    for (int i = 0; i < words->own; i++) free(words->argv[i]);
+    free(words->argv);
+    *words = (struct settings_words){ .argc = 0 };
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
@@ -187,18 +192,18 @@ static void print_comment(FILE *to, const char *text)
     }
 }
 
-static void print_setting(FILE *to, const struct option *o, bool given, bool comments)
+static void print_setting(FILE *to, const struct option *option, bool given, bool comments)
 {
     char text[TEXT_ROOM];
     if (!given && !comments) return;
     if (comments) {
-        options_explain(o, text, sizeof text);
+        options_explain(option, text, sizeof text);
         print_comment(to, text);
     }
-    const bool set = options_value(o, text, sizeof text);
-    fprintf(to, "%s%s:", given ? "" : "#", key_of(o));
+    const bool set = options_value(option, text, sizeof text);
+    fprintf(to, "%s%s:", given ? "" : "#", settings_key_of(option));
     if (set) fputc(' ', to);
-    if (set && is_truth(o)) fputs(text, to);
+    if (set && is_truth(option)) fputs(text, to);
     else if (set) yml_print_text(to, text);
     fputs(comments ? "\n\n" : "\n", to);
 }
@@ -207,6 +212,7 @@ void settings_print(FILE *to, const struct option *table, int argc, char *const 
 {
     for (const struct option *o = table; o->kind != OPTION_END; o++) {
         if (o->kind == OPTION_HEADING && comments) fprintf(to, "# ---- %s\n\n", o->help);
-        if (is_flag(o) && !is_of_words(key_of(o))) print_setting(to, o, options_given(argc, argv, o->name), comments);
+        if (is_flag(o) && !is_of_words(settings_key_of(o)))
+            print_setting(to, o, options_given(argc, argv, o->name), comments);
     }
 }

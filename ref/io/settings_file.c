@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* The strings of "settings" as a file of settings.  @return NULL if there is no memory, or one of them is no string. */
-static char *text_of(const cJSON *settings)
+static char *settings_file_text_of(const cJSON *settings)
 {
     char *text = NULL;
     size_t bytes;
@@ -51,7 +51,7 @@ static enum error_code from_result(char *text, size_t length, const char *path, 
     enum error_code e = OK;
     *found = cJSON_IsObject(settings);
     if (*found) {
-        char *words = text_of(settings);
+        char *words = settings_file_text_of(settings);
         e = words ? yml_parse(words, strlen(words), path, root, err)
                   : fail(err, ERR_FORMAT, "%s: its settings cannot be read", printable_path(path).text);
         free(words);

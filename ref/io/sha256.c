@@ -19,7 +19,7 @@ static const uint32_t K[64] = {
     0x682e6ff3, 0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
 };
 
-static uint32_t turn(uint32_t x, int n) { return x >> n | x << (32 - n); }
+static uint32_t sha256_turn(uint32_t x, int n) { return x >> n | x << (32 - n); }
 
 static uint32_t read_word(const uint8_t *b)
 {
@@ -32,15 +32,17 @@ static void add_block(uint32_t h[8], const uint8_t *block)
     for (int t = 0; t < 16; t++) w[t] = read_word(block + 4 * t);
     for (int t = 16; t < 64; t++) {
         const uint32_t a = w[t - 15], b = w[t - 2];
-        w[t] = w[t - 16] + (turn(a, 7) ^ turn(a, 18) ^ a >> 3) + w[t - 7] + (turn(b, 17) ^ turn(b, 19) ^ b >> 10);
+        w[t] = w[t - 16] + (sha256_turn(a, 7) ^ sha256_turn(a, 18) ^ a >> 3) + w[t - 7]
+            + (sha256_turn(b, 17) ^ sha256_turn(b, 19) ^ b >> 10);
     }
     /* s[0] .. s[7] are the standard's a .. h (FIPS 180-4, section 6.2.2). */
     memcpy(s, h, sizeof s);
     for (int t = 0; t < 64; t++) {
         const uint32_t choice = (s[4] & s[5]) ^ (~s[4] & s[6]),
                        majority = (s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]);
-        const uint32_t first = s[7] + (turn(s[4], 6) ^ turn(s[4], 11) ^ turn(s[4], 25)) + choice + K[t] + w[t];
-        const uint32_t second = (turn(s[0], 2) ^ turn(s[0], 13) ^ turn(s[0], 22)) + majority;
+        const uint32_t first = s[7] + (sha256_turn(s[4], 6) ^ sha256_turn(s[4], 11) ^ sha256_turn(s[4], 25)) + choice
+            + K[t] + w[t];
+        const uint32_t second = (sha256_turn(s[0], 2) ^ sha256_turn(s[0], 13) ^ sha256_turn(s[0], 22)) + majority;
         memmove(s + 1, s, 7 * sizeof *s);
         s[4] += first;
         s[0] = first + second;
@@ -54,28 +56,28 @@ struct sha256 sha256_begin(void)
                                    0x5be0cd19 } };
 }
 
-void sha256_add(struct sha256 *s, const void *data, size_t bytes)
+void sha256_add(struct sha256 *sha256, const void *data, size_t bytes)
 {
     const uint8_t *from = data;
     while (bytes > 0) {
-        const size_t used = s->bytes % 64, n = bytes < 64 - used ? bytes : 64 - used;
-        memcpy(s->block + used, from, n);
-        s->bytes += n, from += n, bytes -= n;
-        if (s->bytes % 64 == 0) add_block(s->h, s->block);
+        const size_t used = sha256->bytes % 64, n = bytes < 64 - used ? bytes : 64 - used;
+        memcpy(sha256->block + used, from, n);
+        sha256->bytes += n, from += n, bytes -= n;
+        if (sha256->bytes % 64 == 0) add_block(sha256->h, sha256->block);
     }
 }
 
-struct sha256_text sha256_end(struct sha256 *s)
+struct sha256_text sha256_end(struct sha256 *sha256)
 {
-    const uint64_t bits = 8 * s->bytes;
+    const uint64_t bits = 8 * sha256->bytes;
     struct sha256_text out;
     uint8_t length[8];
     for (int i = 0; i < 8; i++) length[i] = (uint8_t)(bits >> (56 - 8 * i));
     /* A message ends in a bit 1, zeros up to byte 56 of a block, and its length in bits. */
-    sha256_add(s, "\x80", 1);
-    while (s->bytes % 64 != 56) sha256_add(s, "", 1);
-    sha256_add(s, length, sizeof length);
-    for (int i = 0; i < 8; i++) snprintf(out.text + 8 * i, 9, "%08x", (unsigned)s->h[i]);
+    sha256_add(sha256, "\x80", 1);
+    while (sha256->bytes % 64 != 56) sha256_add(sha256, "", 1);
+    sha256_add(sha256, length, sizeof length);
+    for (int i = 0; i < 8; i++) snprintf(out.text + 8 * i, 9, "%08x", (unsigned)sha256->h[i]);
     return out;
 }
 

@@ -12,7 +12,7 @@
 
 enum { UNKNOWN = 80, SENTENCE = 4000 };
 
-static int columns_of(int fd)
+static int terminal_columns_of(int fd)
 {
     struct winsize size;
     if (!isatty(fd)) return 0;
@@ -23,7 +23,7 @@ int terminal_columns(FILE *to)
 {
     const int fd = to == NULL ? -1 : fileno(to);
     const char *told = fd == STDOUT_FILENO ? getenv(TERMINAL_VARIABLE) : NULL;
-    const int n = told ? atoi(told) : fd < 0 ? 0 : columns_of(fd);
+    const int n = told ? atoi(told) : fd < 0 ? 0 : terminal_columns_of(fd);
     if (n <= 0) return 0;
     return n < TERMINAL_LEAST ? TERMINAL_LEAST : n > TERMINAL_MOST ? TERMINAL_MOST : n;
 }

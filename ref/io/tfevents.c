@@ -27,12 +27,12 @@ static uint32_t masked(uint32_t crc) { return (crc >> 15 | crc << 17) + 0xa282ea
 
 /* ---- records ----------------------------------------------------------------------------------------------------- */
 
-static enum error_code fail_errno(const struct tfevents *t, const char *what, struct error *err)
+static enum error_code fail_errno(const struct tfevents *tfevents, const char *what, struct error *err)
 {
-    return fail(err, ERR_FILE, "%s: %s: %s", printable_path(t->path).text, what, strerror(errno));
+    return fail(err, ERR_FILE, "%s: %s: %s", printable_path(tfevents->path).text, what, strerror(errno));
 }
 
-static enum error_code write_record(struct tfevents *t, const struct proto *event, struct error *err)
+static enum error_code write_record(struct tfevents *tfevents, const struct proto *event, struct error *err)
 {
     struct proto r = { .used = 0 };
     /* A record is the event's length, the sum of these 8 bytes, the event and its sum. */
@@ -41,14 +41,14 @@ static enum error_code write_record(struct tfevents *t, const struct proto *even
     proto_raw(&r, event->byte, event->used);
     proto_little(&r, masked(crc32c(event->byte, event->used)), 4);
     for (size_t at = 0; at < r.used;) {
-        const ssize_t n = write(t->fd, r.byte + at, r.used - at);
+        const ssize_t n = write(tfevents->fd, r.byte + at, r.used - at);
         if (n > 0) at += (size_t)n;
-        else if (n == 0 || errno != EINTR) return fail_errno(t, "writing failed", err);
+        else if (n == 0 || errno != EINTR) return fail_errno(tfevents, "writing failed", err);
     }
     return OK;
 }
 
-static struct proto begin(int64_t step)
+static struct proto tfevents_begin(int64_t step)
 {
     struct proto m = { .used = 0 };
     struct timespec now;
@@ -59,49 +59,50 @@ static struct proto begin(int64_t step)
     return m;
 }
 
-static void name_file(struct tfevents *t, const char *dir)
+static void name_file(struct tfevents *tfevents, const char *dir)
 {
     char host[64] = "";
     gethostname(host, sizeof host - 1);
-    snprintf(t->path, sizeof t->path, "%.3800s/events.out.tfevents.%lld.%s.%ld.orrery", dir, (long long)time(NULL),
-             host, (long)getpid());
+    snprintf(tfevents->path, sizeof tfevents->path, "%.3800s/events.out.tfevents.%lld.%s.%ld.orrery", dir,
+             (long long)time(NULL), host, (long)getpid());
 }
 
-enum error_code tfevents_open(struct tfevents *t, const char *dir, int64_t first, struct error *err)
+enum error_code tfevents_open(struct tfevents *tfevents, const char *dir, int64_t first, struct error *err)
 {
     static const char version[] = "brain.Event:2";
-    struct proto m = begin(0), again = begin(first), start = { .used = 0 };
-    *t = (struct tfevents){ .fd = -1 };
-    snprintf(t->path, sizeof t->path, "%s", dir);
-    if (mkdir(dir, 0777) != 0 && errno != EEXIST) return fail_errno(t, "this folder cannot be made", err);
-    name_file(t, dir);
-    t->fd = open(t->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (t->fd < 0) return fail_errno(t, "cannot be made", err);
+    struct proto m = tfevents_begin(0), again = tfevents_begin(first), start = { .used = 0 };
+    *tfevents = (struct tfevents){ .fd = -1 };
+    snprintf(tfevents->path, sizeof tfevents->path, "%s", dir);
+    if (mkdir(dir, 0777) != 0 && errno != EEXIST) return fail_errno(tfevents, "this folder cannot be made", err);
+    name_file(tfevents, dir);
+    tfevents->fd = open(tfevents->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (tfevents->fd < 0) return fail_errno(tfevents, "cannot be made", err);
     proto_bytes(&m, 3, version, sizeof version - 1);
     proto_number(&start, 1, 1);
     proto_bytes(&again, 7, start.byte, start.used);
-    enum error_code e = write_record(t, &m, err);
-    if (!e && first > 0) e = write_record(t, &again, err);
-    if (e) tfevents_close(t);
+    enum error_code e = write_record(tfevents, &m, err);
+    if (!e && first > 0) e = write_record(tfevents, &again, err);
+    if (e) tfevents_close(tfevents);
     return e;
 }
 
-enum error_code tfevents_write(struct tfevents *t, int64_t step, const struct tfscalar *s, int count, struct error *err)
+enum error_code tfevents_write(struct tfevents *tfevents, int64_t step, const struct tfscalar *tfscalar, int count,
+                               struct error *err)
 {
-    struct proto m = begin(step), summary = { .used = 0 };
+    struct proto m = tfevents_begin(step), summary = { .used = 0 };
     for (int i = 0; i < count && i < TFEVENTS_MOST; i++) {
         struct proto value = { .used = 0 };
         /* A value of a summary has its tag in field 1 and its number in field 2. */
-        proto_bytes(&value, 1, s[i].tag, strnlen(s[i].tag, TAG));
-        proto_float(&value, 2, (float)s[i].value);
+        proto_bytes(&value, 1, tfscalar[i].tag, strnlen(tfscalar[i].tag, TAG));
+        proto_float(&value, 2, (float)tfscalar[i].value);
         proto_bytes(&summary, 1, value.byte, value.used);
     }
     proto_bytes(&m, 5, summary.byte, summary.used);
-    return write_record(t, &m, err);
+    return write_record(tfevents, &m, err);
 }
 
-void tfevents_close(struct tfevents *t)
+void tfevents_close(struct tfevents *tfevents)
 {
-    if (t->fd >= 0) close(t->fd);
-    t->fd = -1;
+    if (tfevents->fd >= 0) close(tfevents->fd);
+    tfevents->fd = -1;
 }

@@ -7,13 +7,13 @@
 
 /* ---- the tree ---------------------------------------------------------------------------------------------------- */
 
-void yml_free(struct yaml *y)
+void yml_free(struct yaml *yaml)
 {
-    while (y != NULL) {
-        struct yaml *const next = y->next;
-        yml_free(y->child);            /* no deeper than YAML_DEPTH */
-        free(y->key), free(y->text), free(y);
-        y = next;
+    while (yaml != NULL) {
+        struct yaml *const next = yaml->next;
+        yml_free(yaml->child);            /* no deeper than YAML_DEPTH */
+        free(yaml->key), free(yaml->text), free(yaml);
+        yaml = next;
     }
 }
 
@@ -36,120 +36,126 @@ struct reader {
     struct yaml *root;
 };
 
-static int line_of(const yaml_event_t *v) { return (int)v->start_mark.line + 1; }
+static int yaml_line_of(const yaml_event_t *v) { return (int)v->start_mark.line + 1; }
 
-static enum error_code refuse(const struct reader *r, int line, const char *what, struct error *err)
+static enum error_code yaml_refuse(const struct reader *reader, int line, const char *what, struct error *err)
 {
-    return fail(err, ERR_FORMAT, "%s: line %d: %s", printable_path(r->where).text, line, what);
+    return fail(err, ERR_FORMAT, "%s: line %d: %s", printable_path(reader->where).text, line, what);
 }
 
 /* libyaml's own words: "did not find expected key", or of its reader, which knows no line. */
-static enum error_code fail_parser(const struct reader *r, struct error *err)
+static enum error_code fail_parser(const struct reader *reader, struct error *err)
 {
-    const yaml_parser_t *const p = &r->parser;
-    if (p->error == YAML_MEMORY_ERROR) return fail(err, ERR_MEMORY, "%s: no memory to read it", r->where);
+    const yaml_parser_t *const p = &reader->parser;
+    if (p->error == YAML_MEMORY_ERROR) return fail(err, ERR_MEMORY, "%s: no memory to read it", reader->where);
     if (p->error == YAML_READER_ERROR)
-        return fail(err, ERR_FORMAT, "%s: byte %zu: %s", printable_path(r->where).text, p->problem_offset, p->problem);
-    return refuse(r, (int)p->problem_mark.line + 1, p->problem ? p->problem : "it is not YAML", err);
+        return fail(err, ERR_FORMAT, "%s: byte %zu: %s", printable_path(reader->where).text,
+                    p->problem_offset, p->problem);
+    return yaml_refuse(reader, (int)p->problem_mark.line + 1, p->problem ? p->problem : "it is not YAML", err);
 }
 
 /* Hang a node under the open one, with the key that waits for it. */
-static enum error_code add_node(struct reader *r, enum yaml_kind kind, int line, char *text, struct error *err)
+static enum error_code yaml_add_node(struct reader *reader, enum yaml_kind kind, int line, char *text,
+                                     struct error *err)
 {
-    struct yaml *const y = calloc(1, sizeof *y), *const parent = r->depth > 0 ? r->open[r->depth - 1] : NULL;
+    struct yaml *const y = calloc(1, sizeof *y), *const parent = reader->depth > 0
+        ? reader->open[reader->depth - 1] : NULL;
     if (y == NULL) {
         free(text);
-        return fail(err, ERR_MEMORY, "%s: no memory to read it", r->where);
+        return fail(err, ERR_MEMORY, "%s: no memory to read it", reader->where);
     }
-    *y = (struct yaml){ .kind = kind, .line = r->key ? r->key_line : line, .key = r->key, .text = text };
-    r->key = NULL;
-    if (parent == NULL) r->root = y;
-    else *r->end[r->depth - 1] = y, r->end[r->depth - 1] = &y->next;
+    *y = (struct yaml){ .kind = kind, .line = reader->key ? reader->key_line : line, .key = reader->key, .text = text };
+    reader->key = NULL;
+    if (parent == NULL) reader->root = y;
+    else *reader->end[reader->depth - 1] = y, reader->end[reader->depth - 1] = &y->next;
     if (kind == YAML_TEXT) return OK;
-    if (r->depth == YAML_DEPTH) return refuse(r, line, "it is nested too deeply", err);
-    r->open[r->depth] = y;
-    r->end[r->depth++] = &y->child;
+    if (reader->depth == YAML_DEPTH) return yaml_refuse(reader, line, "it is nested too deeply", err);
+    reader->open[reader->depth] = y;
+    reader->end[reader->depth++] = &y->child;
     return OK;
 }
 
-static bool wants_key(const struct reader *r)
+static bool wants_key(const struct reader *reader)
 {
-    return r->depth > 0 && r->open[r->depth - 1]->kind == YAML_MAPPING && r->key == NULL;
+    return reader->depth > 0 && reader->open[reader->depth - 1]->kind == YAML_MAPPING && reader->key == NULL;
 }
 
-static enum error_code take_key(struct reader *r, char *text, int line, struct error *err)
+static enum error_code take_key(struct reader *reader, char *text, int line, struct error *err)
 {
-    const struct yaml *const before = yml_find(r->open[r->depth - 1], text);
+    const struct yaml *const before = yml_find(reader->open[reader->depth - 1], text);
     enum error_code e = OK;
-    if (text[0] == '\0') e = refuse(r, line, "there is a value without a key", err);
+    if (text[0] == '\0') e = yaml_refuse(reader, line, "there is a value without a key", err);
     else if (before != NULL)
-        e = fail(err, ERR_FORMAT, "%s: line %d: %s stands in line %d already", printable_path(r->where).text, line,
+        e = fail(err, ERR_FORMAT, "%s: line %d: %s stands in line %d already", printable_path(reader->where).text, line,
                  printable(text).text, before->line);
     if (e) free(text);
-    else r->key = text, r->key_line = line;
+    else reader->key = text, reader->key_line = line;
     return e;
 }
 
-static enum error_code take_text(struct reader *r, const yaml_event_t *v, struct error *err)
+static enum error_code take_text(struct reader *reader, const yaml_event_t *v, struct error *err)
 {
     const char *const value = (const char *)v->data.scalar.value;
     const size_t n = v->data.scalar.length;
     const bool plain = v->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
     if (v->data.scalar.anchor || v->data.scalar.tag)
-        return refuse(r, line_of(v), "there can be no anchors (&) and no tags (!)", err);
-    if (memchr(value, 0, n)) return refuse(r, line_of(v), "a text has a byte 0", err);
-    if (n == 0 && plain && !wants_key(r))
-        return fail(err, ERR_FORMAT, "%s: line %d: %s has no value", printable_path(r->where).text,
-                    r->key ? r->key_line : line_of(v), r->key ? printable(r->key).text : "an element");
-    if (r->depth == 0) return refuse(r, line_of(v), "there must be lines of the form KEY: VALUE", err);
+        return yaml_refuse(reader, yaml_line_of(v), "there can be no anchors (&) and no tags (!)", err);
+    if (memchr(value, 0, n)) return yaml_refuse(reader, yaml_line_of(v), "a text has a byte 0", err);
+    if (n == 0 && plain && !wants_key(reader))
+        return fail(err, ERR_FORMAT, "%s: line %d: %s has no value", printable_path(reader->where).text,
+                    reader->key ? reader->key_line : yaml_line_of(v), reader->key ? printable(reader->key).text
+                        : "an element");
+    if (reader->depth == 0)
+        return yaml_refuse(reader, yaml_line_of(v), "there must be lines of the form KEY: VALUE", err);
     char *const text = malloc(n + 1);
-    if (text == NULL) return fail(err, ERR_MEMORY, "%s: no memory to read it", r->where);
+    if (text == NULL) return fail(err, ERR_MEMORY, "%s: no memory to read it", reader->where);
     memcpy(text, value, n);
     text[n] = '\0';
-    return wants_key(r) ? take_key(r, text, line_of(v), err) : add_node(r, YAML_TEXT, line_of(v), text, err);
+    return wants_key(reader) ? take_key(reader, text, yaml_line_of(v), err)
+           : yaml_add_node(reader, YAML_TEXT, yaml_line_of(v), text, err);
 }
 
-static enum error_code open_node(struct reader *r, const yaml_event_t *v, enum yaml_kind kind, bool named,
+static enum error_code open_node(struct reader *reader, const yaml_event_t *v, enum yaml_kind kind, bool named,
                                  struct error *err)
 {
-    if (named) return refuse(r, line_of(v), "there can be no anchors (&) and no tags (!)", err);
-    if (wants_key(r)) return refuse(r, line_of(v), "a key must be a word", err);
-    if (r->depth == 0 && kind == YAML_SEQUENCE)
-        return refuse(r, line_of(v), "there must be lines of the form KEY: VALUE", err);
-    return add_node(r, kind, line_of(v), NULL, err);
+    if (named) return yaml_refuse(reader, yaml_line_of(v), "there can be no anchors (&) and no tags (!)", err);
+    if (wants_key(reader)) return yaml_refuse(reader, yaml_line_of(v), "a key must be a word", err);
+    if (reader->depth == 0 && kind == YAML_SEQUENCE)
+        return yaml_refuse(reader, yaml_line_of(v), "there must be lines of the form KEY: VALUE", err);
+    return yaml_add_node(reader, kind, yaml_line_of(v), NULL, err);
 }
 
-static enum error_code take_event(struct reader *r, const yaml_event_t *v, struct error *err)
+static enum error_code take_event(struct reader *reader, const yaml_event_t *v, struct error *err)
 {
     switch (v->type) {
     case YAML_DOCUMENT_START_EVENT:
-        if (r->root) return refuse(r, line_of(v), "there can be only one document", err);
+        if (reader->root) return yaml_refuse(reader, yaml_line_of(v), "there can be only one document", err);
         if (v->data.document_start.version_directive ||
             v->data.document_start.tag_directives.start != v->data.document_start.tag_directives.end)
-            return refuse(r, line_of(v), "there can be no directives (%)", err);
+            return yaml_refuse(reader, yaml_line_of(v), "there can be no directives (%)", err);
         return OK;
-    case YAML_ALIAS_EVENT: return refuse(r, line_of(v), "there can be no aliases (*)", err);
-    case YAML_SCALAR_EVENT: return take_text(r, v, err);
+    case YAML_ALIAS_EVENT: return yaml_refuse(reader, yaml_line_of(v), "there can be no aliases (*)", err);
+    case YAML_SCALAR_EVENT: return take_text(reader, v, err);
     case YAML_MAPPING_START_EVENT:
-        return open_node(r, v, YAML_MAPPING, v->data.mapping_start.anchor || v->data.mapping_start.tag, err);
+        return open_node(reader, v, YAML_MAPPING, v->data.mapping_start.anchor || v->data.mapping_start.tag, err);
     case YAML_SEQUENCE_START_EVENT:
-        return open_node(r, v, YAML_SEQUENCE, v->data.sequence_start.anchor || v->data.sequence_start.tag, err);
-    case YAML_MAPPING_END_EVENT: case YAML_SEQUENCE_END_EVENT: r->depth--; return OK;
+        return open_node(reader, v, YAML_SEQUENCE, v->data.sequence_start.anchor || v->data.sequence_start.tag, err);
+    case YAML_MAPPING_END_EVENT: case YAML_SEQUENCE_END_EVENT: reader->depth--; return OK;
     default: return OK;
     }
 }
 
-static enum error_code read_events(struct reader *r, struct error *err)
+static enum error_code read_events(struct reader *reader, struct error *err)
 {
     yaml_event_t event;
     enum error_code e = OK;
     for (bool more = true; more && !e;) {
-        if (!yaml_parser_parse(&r->parser, &event)) return fail_parser(r, err);
+        if (!yaml_parser_parse(&reader->parser, &event)) return fail_parser(reader, err);
         more = event.type != YAML_STREAM_END_EVENT;
-        e = take_event(r, &event, err);
+        e = take_event(reader, &event, err);
         yaml_event_delete(&event);
     }
-    if (!e && r->root == NULL) return add_node(r, YAML_MAPPING, 1, NULL, err);
+    if (!e && reader->root == NULL) return yaml_add_node(reader, YAML_MAPPING, 1, NULL, err);
     return e;
 }
 

@@ -67,20 +67,20 @@ static const char *path_below(const char *group, const char *top)
     return group[n] == '/' && group[n + 1] != '\0' ? group + n : "";
 }
 
-bool cgroup_own(struct cgroup *g, const char *root, const char *controller)
+bool cgroup_own(struct cgroup *cgroup, const char *root, const char *controller)
 {
     char group[CGROUP_PATH], top[CGROUP_PATH], at[CGROUP_PATH];
     if (!find_mount(root, controller, top, at) || !find_group(root, controller, group)) return false;
-    const int n = snprintf(g->folder, sizeof g->folder, "%s%s", root, at);
-    if (n >= (int)sizeof g->folder) return false;
-    g->top = (size_t)n;
-    return snprintf(g->folder + n, sizeof g->folder - (size_t)n, "%s", path_below(group, top)) <
-           (int)(sizeof g->folder - (size_t)n);
+    const int n = snprintf(cgroup->folder, sizeof cgroup->folder, "%s%s", root, at);
+    if (n >= (int)sizeof cgroup->folder) return false;
+    cgroup->top = (size_t)n;
+    return snprintf(cgroup->folder + n, sizeof cgroup->folder - (size_t)n, "%s", path_below(group, top)) <
+           (int)(sizeof cgroup->folder - (size_t)n);
 }
 
-bool cgroup_up(struct cgroup *g)
+bool cgroup_up(struct cgroup *cgroup)
 {
-    char *last = strrchr(g->folder + g->top, '/');
+    char *last = strrchr(cgroup->folder + cgroup->top, '/');
     if (last == NULL) return false;
     *last = '\0';
     return true;

@@ -15,10 +15,10 @@
 #endif
 
 /* The first numbers of a group's file.  @return how many there are; of "max 100000" none. */
-static int read_numbers(const struct cgroup *g, const char *file, double number[2])
+static int read_numbers(const struct cgroup *cgroup, const char *file, double number[2])
 {
     char path[CGROUP_PATH + 32];
-    snprintf(path, sizeof path, "%s/%s", g->folder, file);
+    snprintf(path, sizeof path, "%s/%s", cgroup->folder, file);
     FILE *f = fopen(path, "r");
     const int n = f != NULL ? fscanf(f, "%lf %lf", &number[0], &number[1]) : 0;
     if (f != NULL) fclose(f);
@@ -27,12 +27,12 @@ static int read_numbers(const struct cgroup *g, const char *file, double number[
 
 /* Microseconds on cores in each period of microseconds, in version 2 and in version 1; INFINITY: as many as there are.
  * Version 1 has -1 where there is no limit. */
-static double granted_to_group(const struct cgroup *g, bool version_1)
+static double granted_to_group(const struct cgroup *cgroup, bool version_1)
 {
     double quota[2] = { -1, 0 }, period[2] = { 0, 0 };
-    const bool told = version_1 ? read_numbers(g, "cpu.cfs_quota_us", quota) > 0 &&
-                                      read_numbers(g, "cpu.cfs_period_us", period) > 0
-                                : read_numbers(g, "cpu.max", quota) == 2;
+    const bool told = version_1 ? read_numbers(cgroup, "cpu.cfs_quota_us", quota) > 0 &&
+                                      read_numbers(cgroup, "cpu.cfs_period_us", period) > 0
+                                : read_numbers(cgroup, "cpu.max", quota) == 2;
     if (!version_1) period[0] = quota[1];
     return told && quota[0] > 0 && period[0] > 0 ? quota[0] / period[0] : (double)INFINITY;
 }
@@ -71,11 +71,11 @@ int cores_usable(void)
     return found;
 }
 
-void cores_bound(struct cores *c)
+void cores_bound(struct cores *cores)
 {
-    memset(c, 0, sizeof *c);
+    memset(cores, 0, sizeof *cores);
 #if defined(__linux__)
-    if (sched_getaffinity(0, sizeof *c, (cpu_set_t *)(void *)c) == 0) return;
+    if (sched_getaffinity(0, sizeof *cores, (cpu_set_t *)(void *)cores) == 0) return;
 #endif
-    memset(c, 0xff, sizeof *c);
+    memset(cores, 0xff, sizeof *cores);
 }

@@ -27,9 +27,9 @@ struct cores { unsigned long bound[CORES_MOST / CORES_WORD]; };
 /** The cores that this process is bound to; all, if the system does not tell. */
 void cores_bound(struct cores *);
 
-static inline bool cores_has(const struct cores *c, int core)
+static inline bool cores_has(const struct cores *cores, int core)
 {
-    return c->bound[core / CORES_WORD] >> core % CORES_WORD & 1;
+    return cores->bound[core / CORES_WORD] >> core % CORES_WORD & 1;
 }
 
 #endif

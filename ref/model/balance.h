@@ -27,15 +27,15 @@ struct balance_rule balance_rule_of(const struct conventions *);
 int64_t balance_counted(const struct mixture_config *);
 
 /** The number of balance losses that a group of tokens has: one, or one of each of L layers.  Pure. */
-static inline int64_t balance_losses(const struct mixture_config *m, int64_t L)
+static inline int64_t balance_losses(const struct mixture_config *config, int64_t L)
 {
-    return m->balance.layers == LAYERS_EACH ? L : 1;
+    return config->balance.layers == LAYERS_EACH ? L : 1;
 }
 
 /** Which of them a layer's rows are of. */
-static inline int64_t balance_loss_of(const struct mixture_config *m, int64_t layer)
+static inline int64_t balance_loss_of(const struct mixture_config *config, int64_t layer)
 {
-    return m->balance.layers == LAYERS_EACH ? layer : 0;
+    return config->balance.layers == LAYERS_EACH ? layer : 0;
 }
 
 /* The rows that a slope depends on: of one loss, and of all losses of the batch that its rows are weighed among. */

@@ -177,13 +177,13 @@ const struct model_preset model_presets[] = {
     { { .name = "" }, NULL, 0 },
 };
 
-enum error_code model_config_preset(struct model_config *c, int64_t *batch, const char *name, struct error *err)
+enum error_code model_config_preset(struct model_config *config, int64_t *batch, const char *name, struct error *err)
 {
     const char *names[sizeof model_presets / sizeof *model_presets];
     size_t n = 0;
     for (const struct model_preset *p = model_presets; p->config.name[0]; p++) {
         if (strcmp(p->config.name, name) == 0) {
-            *c = p->config;
+            *config = p->config;
             *batch = p->batch;
             return OK;
         }
@@ -194,87 +194,93 @@ enum error_code model_config_preset(struct model_config *c, int64_t *batch, cons
     return fail_unknown_name(err, "--model", name, names, n);
 }
 
-int64_t layer_set_count(const struct layer_set *s, int64_t end)
+int64_t layer_set_count(const struct layer_set *layer_set, int64_t end)
 {
     int64_t n = 0;
     for (int64_t word = 0; word < LAYER_SET_MOST / 64 && 64 * word < end; word++) {
         /* Only bits of layers before `end` count in the last word. */
         const uint64_t before = end - 64 * word < 64 ? ((uint64_t)1 << (end - 64 * word)) - 1 : ~(uint64_t)0;
         /* Each turn clears the lowest bit that is set. */
-        for (uint64_t left = s->bits[word] & before; left; left &= left - 1) n++;
+        for (uint64_t left = layer_set->bits[word] & before; left; left &= left - 1) n++;
     }
     return n;
 }
 
-static enum error_code check_sizes(const struct model_config *c, struct error *err)
+static enum error_code check_sizes(const struct model_config *config, struct error *err)
 {
     const struct { const char *letter; int64_t value; } positive[] = {
-        { "S (positions)", c->S }, { "D (width)", c->D }, { "H (heads)", c->H }, { "F (feed-forward)", c->F },
-        { "L (layers)", c->L }, { "V (vocabulary)", c->V }, { "K (key/value heads)", c->K },
+        { "S (positions)", config->S }, { "D (width)", config->D }, { "H (heads)", config->H },
+            { "F (feed-forward)", config->F },
+        { "L (layers)", config->L }, { "V (vocabulary)", config->V }, { "K (key/value heads)", config->K },
     };
     for (size_t i = 0; i < sizeof positive / sizeof *positive; i++)
         if (positive[i].value < 1 || positive[i].value > INT32_MAX)
             return fail(err, ERR_PLAN, "model: %s = %lld; it must be from 1 to 2^31 - 1", positive[i].letter,
                         (long long)positive[i].value);
-    if (c->L > 100000)
-        return fail(err, ERR_PLAN, "model: L (layers) = %lld; it can be at most 100000", (long long)c->L);
+    if (config->L > 100000)
+        return fail(err, ERR_PLAN, "model: L (layers) = %lld; it can be at most 100000", (long long)config->L);
     /* An estimate of the parameters, in double: products of 64-bit sizes could overflow. */
-    const double feeds = c->mlp == MLP_GELU ? 2 : c->mlp == MLP_MIXTURE ? 3.0 * (double)c->mixture.E : 3;
-    const double attention = 2.0 * (double)(c->H + c->K) * (double)c->A;
-    const double size = (double)c->D * (double)(c->V + c->S) +
-                        (double)c->L * (double)c->D * (c->shortcut ? 2 * attention + (feeds + 6) * (double)c->F
-                                                                   : attention + feeds * (double)c->F);
+    const double feeds = config->mlp == MLP_GELU ? 2 : config->mlp == MLP_MIXTURE ? 3.0 * (double)config->mixture.E : 3;
+    const double attention = 2.0 * (double)(config->H + config->K) * (double)config->A;
+    const double size = (double)config->D * (double)(config->V + config->S) +
+                        (double)config->L * (double)config->D
+                            * (config->shortcut ? 2 * attention + (feeds + 6) * (double)config->F
+                                                                   : attention + feeds * (double)config->F);
     if (size > 1e14)
         return fail(err, ERR_PLAN, "model: it would have %.3g parameters; at most 1e14 can be counted", size);
-    if (heads_width(c) != c->D && !LATENT(c) && (c->positions == POSITIONS_LEARNED || c->rotary.neighbours))
-        return fail(err, ERR_PLAN, "model: width D=%lld is not a multiple of H=%lld heads", (long long)c->D,
-                    (long long)c->H);
-    if (c->A < 1 || c->A > INT32_MAX)
-        return fail(err, ERR_PLAN, "model: heads are A=%lld wide; it must be from 1 to 2^31 - 1", (long long)c->A);
-    if (c->H % c->K != 0)
-        return fail(err, ERR_PLAN, "model: H=%lld heads are not a multiple of K=%lld key/value heads", (long long)c->H,
-                    (long long)c->K);
+    if (heads_width(config) != config->D && !LATENT(config)
+        && (config->positions == POSITIONS_LEARNED || config->rotary.neighbours))
+        return fail(err, ERR_PLAN, "model: width D=%lld is not a multiple of H=%lld heads", (long long)config->D,
+                    (long long)config->H);
+    if (config->A < 1 || config->A > INT32_MAX)
+        return fail(err, ERR_PLAN, "model: heads are A=%lld wide; it must be from 1 to 2^31 - 1", (long long)config->A);
+    if (config->H % config->K != 0)
+        return fail(err, ERR_PLAN, "model: H=%lld heads are not a multiple of K=%lld key/value heads",
+                    (long long)config->H, (long long)config->K);
     return OK;
 }
 
-static enum error_code check_streams(const struct model_config *c, struct error *err)
+static enum error_code check_streams(const struct model_config *config, struct error *err)
 {
-    const struct streams_config *s = &c->streams;
+    const struct streams_config *s = &config->streams;
     if (s->P < 0 || s->P > 1024)
         return fail(err, ERR_PLAN, "model: P (parallel streams) = %lld; it must be from 1 to 1024", (long long)s->P);
-    if (STREAMS(c) == 1) return OK;
+    if (STREAMS(config) == 1) return OK;
     if (s->prefix < 1 || s->prefix > 65536)
         return fail(err, ERR_PLAN, "model: %lld tokens in the prefix of a stream; it must be from 1 to 65536",
                     (long long)s->prefix);
     if (!(s->smoothing >= 0 && s->smoothing <= 1))
         return fail(err, ERR_PLAN, "model: smoothing %g of the streams' weights; it must be from 0 to 1", s->smoothing);
-    if (c->dropout_embedding > 0 || c->dropout_residual > 0 || c->dropout_attention > 0)
+    if (config->dropout_embedding > 0 || config->dropout_residual > 0 || config->dropout_attention > 0)
         return fail(err, ERR_PLAN, "model: dropout with parallel streams is not implemented; it must be 0");
     return OK;
 }
 
-int64_t model_windowed_layers(const struct model_config *c)
+int64_t model_windowed_layers(const struct model_config *config)
 {
     int64_t n = 0;
-    for (int64_t l = 0; c->windows.size > 0 && l < c->L && l < WINDOW_LAYERS; l++) n += model_window(c, l) > 0;
+    for (int64_t l = 0; config->windows.size > 0 && l < config->L && l < WINDOW_LAYERS; l++)
+        n += model_window(config, l) > 0;
     return n;
 }
 
-struct rotary model_rotary(const struct model_config *c, int64_t layer)
+struct rotary model_rotary(const struct model_config *config, int64_t layer)
 {
-    return model_is_local(c, layer) ? model_local_rotary(c) : c->rotary;
+    return model_is_local(config, layer) ? model_local_rotary(config) : config->rotary;
 }
 
-struct rotary model_local_rotary(const struct model_config *c)
+struct rotary model_local_rotary(const struct model_config *config)
 {
-    return (struct rotary){ .theta = c->local_theta, .turned = c->rotary.turned, .neighbours = c->rotary.neighbours };
+    return (struct rotary){ .theta = config->local_theta, .turned = config->rotary.turned,
+                           .neighbours = config->rotary.neighbours };
 }
 
-static enum error_code check_scores(const struct model_config *c, struct error *err)
+static enum error_code check_scores(const struct model_config *config, struct error *err)
 {
     const struct { const char *what; double value; } number[] = {
-        { "rotary theta of layers with a window", c->local_theta },
-        { "width of scores", c->score_width }, { "cap of scores", c->score_cap }, { "cap of logits", c->logit_cap },
+        { "rotary theta of layers with a window", config->local_theta },
+        { "width of scores", config->score_width }, { "cap of scores", config->score_cap },
+            { "cap of logits", config->logit_cap },
     };
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
         if (!(number[i].value >= 0 && isfinite(number[i].value)))
@@ -284,40 +290,40 @@ static enum error_code check_scores(const struct model_config *c, struct error *
 }
 
 /* A number that tells apart which layers have a window. */
-static double which_layers(const struct windows *w)
+static double which_layers(const struct windows *windows)
 {
     uint64_t sum = 0;
-    for (int i = 0; i < WINDOW_LAYERS / 64; i++) sum = (sum ^ w->layers[i]) * 0x9E3779B97F4A7C15u;
+    for (int i = 0; i < WINDOW_LAYERS / 64; i++) sum = (sum ^ windows->layers[i]) * 0x9E3779B97F4A7C15u;
     return (double)(sum >> 32);
 }
 
-static enum error_code check_windows(const struct model_config *c, struct error *err)
+static enum error_code check_windows(const struct model_config *config, struct error *err)
 {
-    if (c->windows.size < 0 || c->windows.size > INT32_MAX)
+    if (config->windows.size < 0 || config->windows.size > INT32_MAX)
         return fail(err, ERR_PLAN, "model: a window of %lld tokens; it must be from 1 to 2^31 - 1",
-                    (long long)c->windows.size);
-    if (c->windows.size > 0 && c->L > WINDOW_LAYERS)
+                    (long long)config->windows.size);
+    if (config->windows.size > 0 && config->L > WINDOW_LAYERS)
         return fail(err, ERR_PLAN, "model: L (layers) = %lld, and attention has windows; it can have them in models of "
-                    "at most %d layers", (long long)c->L, WINDOW_LAYERS);
+                    "at most %d layers", (long long)config->L, WINDOW_LAYERS);
     return OK;
 }
 
 /* A number that tells apart how LongRoPE stretches pairs. */
-static double which_pairs(const struct rotary *r)
+static double which_pairs(const struct rotary *rotary)
 {
     uint64_t sum = 0, bits;
     for (int i = 0; i < 2 * ROTARY_PAIRS; i++) {
-        memcpy(&bits, i < ROTARY_PAIRS ? &r->shorter[i] : &r->longer[i - ROTARY_PAIRS], sizeof bits);
+        memcpy(&bits, i < ROTARY_PAIRS ? &rotary->shorter[i] : &rotary->longer[i - ROTARY_PAIRS], sizeof bits);
         sum = (sum ^ bits) * 0x9E3779B97F4A7C15u;
         sum ^= sum >> 29;
     }
     return (double)(sum >> 32);
 }
 
-static enum error_code check_long(const struct model_config *c, struct error *err)
+static enum error_code check_long(const struct model_config *config, struct error *err)
 {
-    const struct rotary *r = &c->rotary;
-    const int64_t pairs = (r->turned ? r->turned : c->A) / 2;
+    const struct rotary *r = &config->rotary;
+    const int64_t pairs = (r->turned ? r->turned : config->A) / 2;
     if (pairs > ROTARY_PAIRS)
         return fail(err, ERR_PLAN, "model: LongRoPE of %lld pairs of numbers of a head; there can be at most %d",
                     (long long)pairs, ROTARY_PAIRS);
@@ -331,24 +337,24 @@ static enum error_code check_long(const struct model_config *c, struct error *er
     return OK;
 }
 
-static bool scales_by_turns(const struct rotary *r)
+static bool scales_by_turns(const struct rotary *rotary)
 {
-    return r->scaling == SCALING_LLAMA3 || r->scaling == SCALING_YARN;
+    return rotary->scaling == SCALING_LLAMA3 || rotary->scaling == SCALING_YARN;
 }
 
-static enum error_code check_rotary(const struct model_config *c, struct error *err)
+static enum error_code check_rotary(const struct model_config *config, struct error *err)
 {
-    const struct rotary *r = &c->rotary;
-    if (c->positions != POSITIONS_ROTARY) return OK;
-    if (r->turned == 0 && c->A % 2)
+    const struct rotary *r = &config->rotary;
+    if (config->positions != POSITIONS_ROTARY) return OK;
+    if (r->turned == 0 && config->A % 2)
         return fail(err, ERR_PLAN, "model: heads are A=%lld wide; rotary positions need an even width",
-                    (long long)c->A);
-    if (r->turned < 0 || r->turned > c->A || r->turned % 2)
+                    (long long)config->A);
+    if (r->turned < 0 || r->turned > config->A || r->turned % 2)
         return fail(err, ERR_PLAN,
                     "model: rotary positions turn %lld numbers of a head; it must be an even number, from 2 to A=%lld",
-                    (long long)r->turned, (long long)c->A);
+                    (long long)r->turned, (long long)config->A);
     if (!(r->theta > 0)) return fail(err, ERR_PLAN, "model: rotary theta %g; it must be above 0", r->theta);
-    if (r->scaling == SCALING_LONG) return check_long(c, err);
+    if (r->scaling == SCALING_LONG) return check_long(config, err);
     if (r->scaling != SCALING_NONE && !(r->factor >= 1))
         return fail(err, ERR_PLAN, "model: rotary scaling factor %g; it must be at least 1", r->factor);
     if (scales_by_turns(r) && !(r->low_frequency > 0 && r->high_frequency > r->low_frequency))
@@ -367,75 +373,76 @@ static enum error_code check_rotary(const struct model_config *c, struct error *
     return OK;
 }
 
-int64_t mixture_capacity(const struct mixture_config *m, int64_t S)
+int64_t mixture_capacity(const struct mixture_config *config, int64_t S)
 {
-    return (int64_t)ceil(m->capacity_factor * (double)(m->k * S) / (double)mixture_columns(m));
+    return (int64_t)ceil(config->capacity_factor * (double)(config->k * S) / (double)mixture_columns(config));
 }
 
-static enum error_code check_latent(const struct model_config *c, struct error *err)
+static enum error_code check_latent(const struct model_config *config, struct error *err)
 {
-    const struct latent_config *l = &c->latent;
-    if (!LATENT(c)) return OK;
+    const struct latent_config *l = &config->latent;
+    if (!LATENT(config)) return OK;
     if (l->kv > INT32_MAX || l->q < 0 || l->q > INT32_MAX)
         return fail(err, ERR_PLAN, "model: latents %lld and %lld wide; it must be from 1 to 2^31 - 1", (long long)l->q,
                     (long long)l->kv);
-    if (c->K != c->H)
+    if (config->K != config->H)
         return fail(err, ERR_PLAN, "model: K=%lld key/value heads of H=%lld; with latent attention each head has its "
-                    "own", (long long)c->K, (long long)c->H);
-    if (c->rotary.turned < 2 || c->rotary.turned >= c->A)
+                    "own", (long long)config->K, (long long)config->H);
+    if (config->rotary.turned < 2 || config->rotary.turned >= config->A)
         return fail(err, ERR_PLAN, "model: of A=%lld numbers of a head %lld have positions; with latent attention some "
-                    "have, and some not", (long long)c->A, (long long)c->rotary.turned);
-    if (l->v < 1 || l->v > c->A)
+                    "have, and some not", (long long)config->A, (long long)config->rotary.turned);
+    if (l->v < 1 || l->v > config->A)
         return fail(err, ERR_PLAN, "model: values are %lld wide; it must be from 1 to the A=%lld of queries and keys",
-                    (long long)l->v, (long long)c->A);
+                    (long long)l->v, (long long)config->A);
     return OK;
 }
 
-static enum error_code check_dense(const struct model_config *c, struct error *err)
+static enum error_code check_dense(const struct model_config *config, struct error *err)
 {
-    const int64_t layers = layer_set_count(&c->dense.at, c->L);
-    if (layers == 0 && c->dense.F == 0) return OK;
-    if (c->mlp != MLP_MIXTURE || c->shortcut)
+    const int64_t layers = layer_set_count(&config->dense.at, config->L);
+    if (layers == 0 && config->dense.F == 0) return OK;
+    if (config->mlp != MLP_MIXTURE || config->shortcut)
         return fail(err, ERR_PLAN, "model: dense layers beside those of a mixture, and it is not a mixture of such "
                     "layers");
-    if (c->L > LAYER_SET_MOST)
+    if (config->L > LAYER_SET_MOST)
         return fail(err, ERR_PLAN, "model: L=%lld layers, of which some are dense; there can be at most %d then",
-                    (long long)c->L, LAYER_SET_MOST);
-    if (layers == c->L)
+                    (long long)config->L, LAYER_SET_MOST);
+    if (layers == config->L)
         return fail(err, ERR_PLAN, "model: all L=%lld layers are dense; a mixture has at least one with experts",
-                    (long long)c->L);
-    if (layers != layer_set_count(&c->dense.at, LAYER_SET_MOST) || layers == 0)
-        return fail(err, ERR_PLAN, "model: dense layers that are not among its L=%lld layers", (long long)c->L);
-    if (c->dense.F < 1 || c->dense.F > INT32_MAX)
+                    (long long)config->L);
+    if (layers != layer_set_count(&config->dense.at, LAYER_SET_MOST) || layers == 0)
+        return fail(err, ERR_PLAN, "model: dense layers that are not among its L=%lld layers", (long long)config->L);
+    if (config->dense.F < 1 || config->dense.F > INT32_MAX)
         return fail(err, ERR_PLAN, "model: dense layers %lld wide; it must be from 1 to 2^31 - 1",
-                    (long long)c->dense.F);
+                    (long long)config->dense.F);
     return OK;
 }
 
-static enum error_code check_shared(const struct model_config *c, struct error *err)
+static enum error_code check_shared(const struct model_config *config, struct error *err)
 {
-    const struct mixture_config *m = &c->mixture;
+    const struct mixture_config *m = &config->mixture;
     if (m->shared < 0 || m->shared > INT32_MAX)
         return fail(err, ERR_PLAN, "model: shared experts %lld wide; it must be from 0 to 2^31 - 1",
                     (long long)m->shared);
-    if (m->shared > 0 && c->shortcut)
+    if (m->shared > 0 && config->shortcut)
         return fail(err, ERR_PLAN, "model: shared experts beside a mixture on a shortcut, which has dense "
                     "feed-forwards; Orrery has only one of these");
-    if (m->shared > 0 && (c->head_norms || c->sinks))
+    if (m->shared > 0 && (config->head_norms || config->sinks))
         return fail(err, ERR_PLAN, "model: shared experts in a %s, which has none",
-                    c->sinks ? "GPT-OSS" : "Qwen3-MoE");
-    if (m->shared == 0 && LATENT(c))
+                    config->sinks ? "GPT-OSS" : "Qwen3-MoE");
+    if (m->shared == 0 && LATENT(config))
         return fail(err, ERR_PLAN, "model: no shared experts in a DeepSeek, which has at least one");
-    if (m->shared_gate && LATENT(c)) return fail(err, ERR_PLAN, "model: shared experts of a DeepSeek have no gate");
+    if (m->shared_gate && LATENT(config))
+        return fail(err, ERR_PLAN, "model: shared experts of a DeepSeek have no gate");
     if (m->shared_gate && m->shared == 0)
         return fail(err, ERR_PLAN, "model: a gate of shared experts, and there are none");
     return OK;
 }
 
-static enum error_code check_mixture(const struct model_config *c, struct error *err)
+static enum error_code check_mixture(const struct model_config *config, struct error *err)
 {
-    const struct mixture_config *m = &c->mixture;
-    if (c->mlp != MLP_MIXTURE) return OK;
+    const struct mixture_config *m = &config->mixture;
+    if (config->mlp != MLP_MIXTURE) return OK;
     if (m->E < 1 || m->E > 65536)
         return fail(err, ERR_PLAN, "model: E (experts) = %lld; it must be from 1 to 65536", (long long)m->E);
     if (m->zero < 0 || m->zero > 65536)
@@ -444,32 +451,32 @@ static enum error_code check_mixture(const struct model_config *c, struct error 
     if (m->k < 1 || m->k > mixture_columns(m))
         return fail(err, ERR_PLAN, "model: k (experts of a token) = %lld; it must be from 1 to E=%lld", (long long)m->k,
                     (long long)mixture_columns(m));
-    if (c->L > 0 && mixture_columns(m) > 1000000 / c->L)
+    if (config->L > 0 && mixture_columns(m) > 1000000 / config->L)
         return fail(err, ERR_PLAN,
                     "model: L=%lld layers of E=%lld experts; there can be at most 1000000 experts together",
-                    (long long)c->L, (long long)mixture_columns(m));
+                    (long long)config->L, (long long)mixture_columns(m));
     if (!(m->balance_coefficient >= 0) || !(m->z_coefficient >= 0) || !(m->sequence_coefficient >= 0))
         return fail(err, ERR_PLAN, "model: coefficients %g, %g and %g of the router's losses; they must be at least 0",
                     m->balance_coefficient, m->z_coefficient, m->sequence_coefficient);
     if (!(m->capacity_factor >= 0) || !isfinite(m->capacity_factor))
         return fail(err, ERR_PLAN, "model: capacity factor %g of experts; it must be at least 0", m->capacity_factor);
-    const enum error_code e = check_shared(c, err);
+    const enum error_code e = check_shared(config, err);
     return e ? e : router_check(&m->router, m->E, m->zero, m->k, err);
 }
 
-int model_config_numbers(const struct model_config *c, struct model_number out[MODEL_NUMBERS])
+int model_config_numbers(const struct model_config *config, struct model_number out[MODEL_NUMBERS])
 {
-    const struct rotary *r = &c->rotary;
-    const struct router_rule *route = &c->mixture.router;
+    const struct rotary *r = &config->rotary;
+    const struct router_rule *route = &config->mixture.router;
     const struct model_number numbers[] = {
-        { "L", true, (double)c->L }, { "H", true, (double)c->H }, { "K", true, (double)c->K },
-        { "D", true, (double)c->D }, { "A", true, (double)c->A },
-        { "F", true, (double)c->F }, { "V", true, (double)c->V }, { "S", true, (double)c->S },
-        { "shared experts' width", true, (double)c->mixture.shared },
-        { "shared experts' gate", true, c->mixture.shared_gate },
-        { "experts", true, (double)c->mixture.E }, { "experts of a token", true, (double)c->mixture.k },
-        { "tied", true, c->tied }, { "rotary scaling", true, r->scaling },
-        { "original positions", true, (double)r->original_positions }, { "eps", false, c->eps },
+        { "L", true, (double)config->L }, { "H", true, (double)config->H }, { "K", true, (double)config->K },
+        { "D", true, (double)config->D }, { "A", true, (double)config->A },
+        { "F", true, (double)config->F }, { "V", true, (double)config->V }, { "S", true, (double)config->S },
+        { "shared experts' width", true, (double)config->mixture.shared },
+        { "shared experts' gate", true, config->mixture.shared_gate },
+        { "experts", true, (double)config->mixture.E }, { "experts of a token", true, (double)config->mixture.k },
+        { "tied", true, config->tied }, { "rotary scaling", true, r->scaling },
+        { "original positions", true, (double)r->original_positions }, { "eps", false, config->eps },
         { "rotary theta", false, r->theta }, { "rotary factor", false, r->factor },
         { "rotary low frequency", false, r->low_frequency }, { "rotary high frequency", false, r->high_frequency },
         { "rotary enlarged", false, r->enlarged }, { "rotary between pairs", true, r->between_pairs },
@@ -479,23 +486,25 @@ int model_config_numbers(const struct model_config *c, struct model_number out[M
         { "router groups by two", true, route->sums_two },
         { "router bias by share", true, route->bias_update == BIAS_BY_SHARE },
         { "router bias speed", false, route->bias_speed },
-        { "capacity factor", false, c->mixture.capacity_factor },
-        { "drops by weight", true, c->mixture.drops_by_weight },
-        { "experts without computation", true, (double)c->mixture.zero },
-        { "null experts", true, c->mixture.zero_is_null }, { "experts that compute", false, route->active },
+        { "capacity factor", false, config->mixture.capacity_factor },
+        { "drops by weight", true, config->mixture.drops_by_weight },
+        { "experts without computation", true, (double)config->mixture.zero },
+        { "null experts", true, config->mixture.zero_is_null }, { "experts that compute", false, route->active },
         { "top-p", false, route->top_p }, { "near", false, route->near },
-        { "streams", true, (double)STREAMS(c) }, { "prefix", true, (double)c->streams.prefix },
-        { "stream smoothing", false, c->streams.smoothing },
-        { "width of scores", false, c->score_width }, { "cap of scores", false, c->score_cap },
-        { "cap of logits", false, c->logit_cap }, { "local theta", false, c->local_theta },
-        { "window", true, (double)c->windows.size }, { "layers with a window", true, (double)model_windowed_layers(c) },
-        { "which layers", true, which_layers(&c->windows) }, { "which pairs", true, which_pairs(&c->rotary) },
-        { "latent of queries", true, (double)c->latent.q }, { "of keys and values", true, (double)c->latent.kv },
-        { "value width", true, (double)c->latent.v }, { "mscale_all_dim", false, r->all_dim },
-        { "dense layers", true, (double)layer_set_count(&c->dense.at, c->L) },
-        { "dense layers' width", true, (double)c->dense.F },
-        { "sinks", true, c->sinks }, { "swiglu alpha", false, c->mixture.clamped.alpha },
-        { "swiglu limit", false, c->mixture.clamped.limit },
+        { "streams", true, (double)STREAMS(config) }, { "prefix", true, (double)config->streams.prefix },
+        { "stream smoothing", false, config->streams.smoothing },
+        { "width of scores", false, config->score_width }, { "cap of scores", false, config->score_cap },
+        { "cap of logits", false, config->logit_cap }, { "local theta", false, config->local_theta },
+        { "window", true, (double)config->windows.size },
+            { "layers with a window", true, (double)model_windowed_layers(config) },
+        { "which layers", true, which_layers(&config->windows) }, { "which pairs", true, which_pairs(&config->rotary) },
+        { "latent of queries", true, (double)config->latent.q },
+            { "of keys and values", true, (double)config->latent.kv },
+        { "value width", true, (double)config->latent.v }, { "mscale_all_dim", false, r->all_dim },
+        { "dense layers", true, (double)layer_set_count(&config->dense.at, config->L) },
+        { "dense layers' width", true, (double)config->dense.F },
+        { "sinks", true, config->sinks }, { "swiglu alpha", false, config->mixture.clamped.alpha },
+        { "swiglu limit", false, config->mixture.clamped.limit },
         { "rotary turned", true, (double)r->turned },
     };
     enum { COUNT = sizeof numbers / sizeof *numbers };
@@ -504,11 +513,11 @@ int model_config_numbers(const struct model_config *c, struct model_number out[M
     return COUNT - (r->turned == 0);
 }
 
-enum error_code model_config_check_inputs(const struct model_config *c, const int32_t *ids, int64_t n,
+enum error_code model_config_check_inputs(const struct model_config *config, const int32_t *ids, int64_t n,
                                           const char *where, struct error *err)
 {
-    for (int64_t i = 0; c->padding && i < n; i++)
-        if (ids[i] == c->padding - 1)
+    for (int64_t i = 0; config->padding && i < n; i++)
+        if (ids[i] == config->padding - 1)
             return fail(
                 err, ERR_PLAN,
                 "%s: token %lld is the model's pad_token_id, whose embedding transformers does not train where it is "
@@ -517,30 +526,30 @@ enum error_code model_config_check_inputs(const struct model_config *c, const in
     return OK;
 }
 
-enum error_code model_config_check(const struct model_config *c, struct error *err)
+enum error_code model_config_check(const struct model_config *config, struct error *err)
 {
-    enum error_code e = check_mixture(c, err);
-    if (!e) e = check_sizes(c, err);
-    if (!e) e = check_dense(c, err);
-    if (!e) e = check_latent(c, err);
-    if (!e) e = check_rotary(c, err);
-    if (!e) e = check_streams(c, err);
-    if (!e) e = check_windows(c, err);
-    if (!e) e = check_scores(c, err);
+    enum error_code e = check_mixture(config, err);
+    if (!e) e = check_sizes(config, err);
+    if (!e) e = check_dense(config, err);
+    if (!e) e = check_latent(config, err);
+    if (!e) e = check_rotary(config, err);
+    if (!e) e = check_streams(config, err);
+    if (!e) e = check_windows(config, err);
+    if (!e) e = check_scores(config, err);
     if (e) return e;
-    if (model_family(c) == FAMILY_NONE)
+    if (model_family(config) == FAMILY_NONE)
         return fail(err, ERR_PLAN,
                     "model: norm, positions, feed-forward, biases and windows are those of no family; there are %s",
                     model_family_names().text);
-    const double p[] = { c->dropout_embedding, c->dropout_residual, c->dropout_attention };
+    const double p[] = { config->dropout_embedding, config->dropout_residual, config->dropout_attention };
     for (int i = 0; i < 3; i++)
         if (!(p[i] >= 0 && p[i] < 1))
             return fail(err, ERR_PLAN, "model: dropout %g; it must be at least 0 and below 1", p[i]);
-    if (!(c->eps > 0))
+    if (!(config->eps > 0))
         return fail(err, ERR_PLAN, "model: %s epsilon %g; it must be above 0",
-                    c->norm == NORM_RMS ? "rmsnorm" : "layernorm", c->eps);
-    if (!(c->init_std >= 0))
+                    config->norm == NORM_RMS ? "rmsnorm" : "layernorm", config->eps);
+    if (!(config->init_std >= 0))
         return fail(err, ERR_PLAN, "model: standard deviation of initial weights %g; it must be at least 0",
-                    c->init_std);
+                    config->init_std);
     return OK;
 }

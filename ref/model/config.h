@@ -43,9 +43,9 @@ struct rotary {
 };
 
 /** Whether the angles of a token depend on how long its sequence may be, beyond S tokens. */
-static inline bool rotary_by_length(const struct rotary *r, int64_t S)
+static inline bool rotary_by_length(const struct rotary *rotary, int64_t S)
 {
-    return r->scaling == SCALING_LONG && S > r->original_positions;
+    return rotary->scaling == SCALING_LONG && S > rotary->original_positions;
 }
 
 /* Sliding windows of attention.  In a layer that has one a query sees itself and the keys before it, `size` in all; in
@@ -76,19 +76,19 @@ struct mixture_config {
 };
 
 /* The columns of its router. */
-static inline int64_t mixture_columns(const struct mixture_config *m) { return m->E + m->zero; }
+static inline int64_t mixture_columns(const struct mixture_config *config) { return config->E + config->zero; }
 
 /* A set of layers; which layers can be in one is limited, so that a config is plain memory. */
 enum { LAYER_SET_MOST = 1024 };
 struct layer_set { uint64_t bits[LAYER_SET_MOST / 64]; };
 
-static inline bool layer_set_has(const struct layer_set *s, int64_t layer)
+static inline bool layer_set_has(const struct layer_set *layer_set, int64_t layer)
 {
-    return layer >= 0 && layer < LAYER_SET_MOST && (s->bits[layer / 64] >> (layer % 64) & 1);
+    return layer >= 0 && layer < LAYER_SET_MOST && (layer_set->bits[layer / 64] >> (layer % 64) & 1);
 }
-static inline void layer_set_add(struct layer_set *s, int64_t layer)
+static inline void layer_set_add(struct layer_set *layer_set, int64_t layer)
 {
-    if (layer >= 0 && layer < LAYER_SET_MOST) s->bits[layer / 64] |= (uint64_t)1 << (layer % 64);
+    if (layer >= 0 && layer < LAYER_SET_MOST) layer_set->bits[layer / 64] |= (uint64_t)1 << (layer % 64);
 }
 
 /** How many of the layers before `end` are in a set. */
@@ -166,39 +166,39 @@ struct model_config {
 };
 
 /** The window of a layer's attention; 0: it has none. */
-static inline int64_t model_window(const struct model_config *c, int64_t layer)
+static inline int64_t model_window(const struct model_config *config, int64_t layer)
 {
-    const bool has = layer >= 0 && layer < WINDOW_LAYERS && (c->windows.layers[layer / 64] >> layer % 64 & 1);
-    return has ? c->windows.size : 0;
+    const bool has = layer >= 0 && layer < WINDOW_LAYERS && (config->windows.layers[layer / 64] >> layer % 64 & 1);
+    return has ? config->windows.size : 0;
 }
 
 /** Whether a layer has the rotary positions of layers with a window; those; and those of a layer. */
-static inline bool model_is_local(const struct model_config *c, int64_t layer)
+static inline bool model_is_local(const struct model_config *config, int64_t layer)
 {
-    return c->local_theta > 0 && model_window(c, layer) > 0;
+    return config->local_theta > 0 && model_window(config, layer) > 0;
 }
 struct rotary model_local_rotary(const struct model_config *);
 struct rotary model_rotary(const struct model_config *, int64_t layer);
 
 /** Give the layers from `first` to before `end` a window; none of those after WINDOW_LAYERS, so check L. */
-static inline void windows_add(struct windows *w, int64_t first, int64_t end)
+static inline void windows_add(struct windows *windows, int64_t first, int64_t end)
 {
-    for (int64_t l = first; l < end && l < WINDOW_LAYERS; l++) w->layers[l / 64] |= (uint64_t)1 << l % 64;
+    for (int64_t l = first; l < end && l < WINDOW_LAYERS; l++) windows->layers[l / 64] |= (uint64_t)1 << l % 64;
 }
 
 /** The number of layers that have a window. */
 int64_t model_windowed_layers(const struct model_config *);
 
 /** The feed-forward of a layer: layers of one model may differ. */
-static inline enum mlp_kind layer_mlp(const struct model_config *c, int64_t layer)
+static inline enum mlp_kind layer_mlp(const struct model_config *config, int64_t layer)
 {
-    return layer_set_has(&c->dense.at, layer) ? MLP_SWIGLU : c->mlp;
+    return layer_set_has(&config->dense.at, layer) ? MLP_SWIGLU : config->mlp;
 }
 
 /** The layers that have a router and experts. */
-static inline int64_t mixture_layers(const struct model_config *c)
+static inline int64_t mixture_layers(const struct model_config *config)
 {
-    return c->mlp == MLP_MIXTURE ? c->L - layer_set_count(&c->dense.at, c->L) : 0;
+    return config->mlp == MLP_MIXTURE ? config->L - layer_set_count(&config->dense.at, config->L) : 0;
 }
 
 /** The family of a shape, found from its parts; the table is in families.c. */
@@ -271,10 +271,10 @@ enum {
 };
 
 /** Whether parameters of this role have a bias. */
-static inline bool model_has_bias(const struct model_config *c, enum param_role role)
+static inline bool model_has_bias(const struct model_config *config, enum param_role role)
 {
     if (role == ROLE_STREAMS_UP || role == ROLE_STREAMS_DOWN) return true;
-    return role == ROLE_NORM ? c->norm == NORM_LAYER : (c->biases & HAS_BIAS(role)) != 0;
+    return role == ROLE_NORM ? config->norm == NORM_LAYER : (config->biases & HAS_BIAS(role)) != 0;
 }
 
 /* The parameters of a block in list order.  A family has some of them; a mixture has UP_W to DOWN_B for each expert,
@@ -316,25 +316,37 @@ int param_head(const struct model_config *);
 int param_head_bias(const struct model_config *);
 
 /* Where layers are numbered, the second block of one with a shortcut; L is what comes after the last layer. */
-static inline int64_t second_block(const struct model_config *c, int64_t layer) { return c->L + 1 + layer; }
+static inline int64_t second_block(const struct model_config *config, int64_t layer) { return config->L + 1 + layer; }
 
 /* A number that is added to the weights of a norm: 1, or 0. */
-static inline double norm_base(const struct model_config *c) { return c->norms_from_one; }
+static inline double norm_base(const struct model_config *config) { return config->norms_from_one; }
 
 /* Widths of the fused layers, and of all heads' results side by side. */
-static inline int64_t qkv_width(const struct model_config *c) { return (c->H + 2 * c->K) * c->A; }
-static inline int64_t heads_width(const struct model_config *c) { return c->H * c->A; }
+static inline int64_t qkv_width(const struct model_config *config) { return (config->H + 2 * config->K) * config->A; }
+static inline int64_t heads_width(const struct model_config *config) { return config->H * config->A; }
 
 /* Widths without the zeros beside a latent's values: what the projection back multiplies. */
-static inline int64_t value_width(const struct model_config *c) { return LATENT(c) ? c->latent.v : c->A; }
-static inline int64_t values_width(const struct model_config *c) { return c->H * value_width(c); }
+static inline int64_t value_width(const struct model_config *config)
+{
+    return LATENT(config) ? config->latent.v : config->A;
+}
+static inline int64_t values_width(const struct model_config *config) { return config->H * value_width(config); }
 
 /* Latent attention has these widths: a head's queries and keys without positions; what the latent of keys and values
  * becomes in a head; the latent with the shared key. */
-static inline int64_t nope_width(const struct model_config *c) { return c->A - c->rotary.turned; }
-static inline int64_t expanded_width(const struct model_config *c) { return nope_width(c) + c->latent.v; }
-static inline int64_t kv_latent_width(const struct model_config *c) { return c->latent.kv + c->rotary.turned; }
-static inline int64_t up_width(const struct model_config *c) { return c->mlp == MLP_GELU ? c->F : 2 * c->F; }
+static inline int64_t nope_width(const struct model_config *config) { return config->A - config->rotary.turned; }
+static inline int64_t expanded_width(const struct model_config *config)
+{
+    return nope_width(config) + config->latent.v;
+}
+static inline int64_t kv_latent_width(const struct model_config *config)
+{
+    return config->latent.kv + config->rotary.turned;
+}
+static inline int64_t up_width(const struct model_config *config)
+{
+    return config->mlp == MLP_GELU ? config->F : 2 * config->F;
+}
 
 /** Elements of all parameters. */
 int64_t model_elements(const struct model_config *);

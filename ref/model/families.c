@@ -70,49 +70,54 @@ static const struct family {
                              .any_pairs = true, .latent = true, .alike = FAMILY_DEEPSEEK_V3 },
 };
 
-static bool has_biases_of(const struct model_config *c, const struct family *f)
+static bool has_biases_of(const struct model_config *config, const struct family *family)
 {
-    const unsigned more = c->biases & ~f->biases, feed = more & OF_FEED, attention = more & ~OF_FEED;
-    return (c->biases & f->biases) == f->biases && (more & ~f->may) == 0 && (feed == 0 || feed == OF_FEED)
-           && (attention == 0 || attention == (f->may & ~OF_FEED));
+    const unsigned more = config->biases & ~family->biases, feed = more & OF_FEED, attention = more & ~OF_FEED;
+    return (config->biases & family->biases) == family->biases && (more & ~family->may) == 0
+           && (feed == 0 || feed == OF_FEED) && (attention == 0 || attention == (family->may & ~OF_FEED));
 }
 
 /* n: of its layers have windows. */
-static bool has_windows_of(const struct model_config *c, const struct family *f, int64_t n)
+static bool has_windows_of(const struct model_config *config, const struct family *family, int64_t n)
 {
-    return n == 0 || f->windows == ANY_LAYERS || (f->windows == ALL_LAYERS && n == c->L);
+    return n == 0 || family->windows == ANY_LAYERS || (family->windows == ALL_LAYERS && n == config->L);
 }
 
-static bool has_own_scores(const struct model_config *c)
+static bool has_own_scores(const struct model_config *config)
 {
-    return c->score_width > 0 || c->logit_cap > 0;
+    return config->score_width > 0 || config->logit_cap > 0;
 }
 
-static bool is_of(const struct model_config *c, const struct family *f, int64_t windowed)
+static bool is_of(const struct model_config *config, const struct family *family, int64_t windowed)
 {
-    return c->norm == f->norm && c->positions == f->positions && c->mlp == f->mlp && has_biases_of(c, f)
-           && c->parallel == f->parallel && c->shortcut == f->shortcut
-           && (f->any_pairs || c->rotary.neighbours == f->neighbours)
-           && c->head_norms == f->head_norms && c->normed_together == f->normed_together
-           && c->norms_at == f->norms_at && LATENT(c) == f->latent
-           && (f->grouped || c->K == c->H) && f->streams == (STREAMS(c) > 1)
-           && has_windows_of(c, f, windowed) && c->alike == f->alike && c->norms_from_one == f->from_one
-           && c->scaled_embedding == f->from_one && c->sinks == f->sinks
-           && (c->mixture.clamped.limit > 0) == f->sinks
-           && (f->scores || !has_own_scores(c))
-           && (f->capped || c->score_cap == 0)
-           && f->local == (c->local_theta > 0);
+    return config->norm == family->norm && config->positions == family->positions && config->mlp == family->mlp
+           && has_biases_of(config, family)
+           && config->parallel == family->parallel && config->shortcut == family->shortcut
+           && (family->any_pairs || config->rotary.neighbours == family->neighbours)
+           && config->head_norms == family->head_norms && config->normed_together == family->normed_together
+           && config->norms_at == family->norms_at && LATENT(config) == family->latent
+           && (family->grouped || config->K == config->H) && family->streams == (STREAMS(config) > 1)
+           && has_windows_of(config, family, windowed) && config->alike == family->alike
+               && config->norms_from_one == family->from_one
+           && config->scaled_embedding == family->from_one && config->sinks == family->sinks
+           && (config->mixture.clamped.limit > 0) == family->sinks
+           && (family->scores || !has_own_scores(config))
+           && (family->capped || config->score_cap == 0)
+           && family->local == (config->local_theta > 0);
 }
 
-enum model_family model_family(const struct model_config *c)
+enum model_family model_family(const struct model_config *config)
 {
-    const int64_t windowed = model_windowed_layers(c);
+    const int64_t windowed = model_windowed_layers(config);
     for (int f = FAMILY_NONE + 1; f < FAMILY_COUNT; f++)
-        if (is_of(c, &families[f], windowed)) return (enum model_family)f;
+        if (is_of(config, &families[f], windowed)) return (enum model_family)f;
     return FAMILY_NONE;
 }
 
-const char *model_family_name(enum model_family f) { return f == FAMILY_NONE ? "none" : families[f].name; }
+const char *model_family_name(enum model_family family)
+{
+    return family == FAMILY_NONE ? "none" : families[family].name;
+}
 
 struct family_names model_family_names(void)
 {

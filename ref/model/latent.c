@@ -14,55 +14,56 @@
 #include "ref/model/transformer_parts.h"
 #include <string.h>
 
-struct latent_moves latent_moves_of(const struct model_config *c, int64_t H)
+struct latent_moves latent_moves_of(const struct model_config *config, int64_t H)
 {
-    const int64_t A = c->A, T = c->rotary.turned, nope = nope_width(c), both = expanded_width(c), v = c->latent.v;
+    const int64_t A = config->A, T = config->rotary.turned, nope = nope_width(config), both = expanded_width(config),
+        v = config->latent.v;
     return (struct latent_moves){
         .query = { H, nope, .y = T, .y_step = A, .x = 0, .x_step = A },
         .turned_query = { H, T, .y = 0, .y_step = A, .x = nope, .x_step = A },
         .key = { H, nope, .y = H * A + T, .y_step = A, .x = 0, .x_step = both },
-        .shared_key = { H, T, .y = H * A, .y_step = A, .x = c->latent.kv, .x_step = 0 },
+        .shared_key = { H, T, .y = H * A, .y_step = A, .x = config->latent.kv, .x_step = 0 },
         .value = { H, v, .y = 2 * H * A, .y_step = A, .x = nope, .x_step = both },
         .result = { H, v, .y = 0, .y_step = v, .x = 0, .x_step = A },
-        .latent = { 1, c->latent.kv, .y = 0, .x = 0 },
+        .latent = { 1, config->latent.kv, .y = 0, .x = 0 },
     };
 }
 
-struct column_blocks moved_back(struct column_blocks b)
+struct column_blocks moved_back(struct column_blocks blocks)
 {
-    return (struct column_blocks){ b.times, b.count, b.x, b.x_step, b.y, b.y_step };
+    return (struct column_blocks){ blocks.times, blocks.count, blocks.x, blocks.x_step, blocks.y, blocks.y_step };
 }
 
 static void zero(struct tensor t) { memset(t.data, 0, tensor_bytes(t)); }
 
-void latent_forward(struct transformer *m, int layer)
+void latent_forward(struct transformer *model, int layer)
 {
-    const struct ops *op = m->ops;
-    const struct model_config *c = &m->config;
+    const struct ops *op = model->ops;
+    const struct model_config *c = &model->config;
     const struct latent_moves at = latent_moves_of(c, c->H);
-    struct block_activations *a = &m->block[layer];
+    struct block_activations *a = &model->block[layer];
     struct tensor from = a->ln1;
 
     if (c->latent.q > 0) {
         /* q_normed [N,q] = rmsnorm(ln1 W^T). */
         op->linear_forward(a->q_latent, a->ln1, W(Q_LATENT_W), W(Q_LATENT_B));
-        computed(m, "attn.q_latent", layer, a->q_latent, c->D);
+        computed(model, "attn.q_latent", layer, a->q_latent, c->D);
         op->rmsnorm_forward(a->q_normed, a->q_rstd, a->q_latent, W(Q_NORM_W), norm_base(c), LATENT_EPS);
-        computed(m, "attn.q_normed", layer, a->q_normed, c->latent.q);
+        computed(model, "attn.q_normed", layer, a->q_normed, c->latent.q);
         from = a->q_normed;
     }
     /* queries [N,H A]: of each head first `nope` numbers, then those with positions. */
     op->linear_forward(a->queries, from, W(QUERIES_W), tensor_none);
-    computed(m, "attn.q", layer, a->queries, tensor_cols(from));
+    computed(model, "attn.q", layer, a->queries, tensor_cols(from));
     /* kv_latent [N,kv + T]: the latent, and one key with positions that all heads share. */
     op->linear_forward(a->kv_latent, a->ln1, W(KV_LATENT_W), W(KV_LATENT_B));
-    computed(m, "attn.kv_latent", layer, a->kv_latent, c->D);
+    computed(model, "attn.kv_latent", layer, a->kv_latent, c->D);
     op->columns_move(a->kv_only, a->kv_latent, at.latent, false);
     op->rmsnorm_forward(a->kv_normed, a->kv_rstd, a->kv_only, W(KV_NORM_W), norm_base(c), LATENT_EPS);
-    computed(m, "attn.kv_normed", layer, a->kv_normed, c->latent.kv);
+    computed(model, "attn.kv_normed", layer, a->kv_normed, c->latent.kv);
     /* expanded [N,H (nope + v)]: of each head a key without positions, then a value. */
     op->linear_forward(a->expanded, a->kv_normed, W(KEYS_VALUES_W), tensor_none);
-    computed(m, "attn.kv", layer, a->expanded, c->latent.kv);
+    computed(model, "attn.kv", layer, a->expanded, c->latent.kv);
 
     /* qkv [N,3 H A], positions first in a head; a value's last A - v numbers stay 0. */
     zero(a->qkv);
@@ -73,45 +74,47 @@ void latent_forward(struct transformer *m, int layer)
     op->columns_move(a->qkv, a->expanded, at.value, false);
 }
 
-/* m->d_qkv: the gradient of a->qkv; m->d_branch: on return that of a->ln1. */
-void latent_backward(struct transformer *m, int layer)
+/* model->d_qkv: the gradient of a->qkv; model->d_branch: on return that of a->ln1. */
+void latent_backward(struct transformer *model, int layer)
 {
-    const struct ops *op = m->ops;
-    const struct model_config *c = &m->config;
+    const struct ops *op = model->ops;
+    const struct model_config *c = &model->config;
     const struct latent_moves at = latent_moves_of(c, c->H);
-    struct block_activations *a = &m->block[layer];
-    const struct tensor d_latent = m->d_kv_latent, d_ln1 = m->d_branch;
+    struct block_activations *a = &model->block[layer];
+    const struct tensor d_latent = model->d_kv_latent, d_ln1 = model->d_branch;
 
     /* The columns go back to where forward took them from. */
-    op->columns_move(m->d_expanded, m->d_qkv, moved_back(at.key), false);
-    op->columns_move(m->d_expanded, m->d_qkv, moved_back(at.value), false);
-    computed_gradient(m, "attn.kv", layer, m->d_expanded, c->A + m->S);
-    op->linear_backward_weight(G(KEYS_VALUES_W), tensor_none, m->d_expanded, a->kv_normed);
-    op->linear_backward_input(m->d_kv_normed, m->d_expanded, W(KEYS_VALUES_W));
-    computed_gradient(m, "attn.kv_normed", layer, m->d_kv_normed, c->H * expanded_width(c));
-    op->rmsnorm_backward_weight(G(KV_NORM_W), m->d_kv_normed, a->kv_only, a->kv_rstd);
-    op->rmsnorm_backward_input(m->d_kv_only, m->d_kv_normed, a->kv_only, W(KV_NORM_W), norm_base(c), a->kv_rstd);
+    op->columns_move(model->d_expanded, model->d_qkv, moved_back(at.key), false);
+    op->columns_move(model->d_expanded, model->d_qkv, moved_back(at.value), false);
+    computed_gradient(model, "attn.kv", layer, model->d_expanded, c->A + model->S);
+    op->linear_backward_weight(G(KEYS_VALUES_W), tensor_none, model->d_expanded, a->kv_normed);
+    op->linear_backward_input(model->d_kv_normed, model->d_expanded, W(KEYS_VALUES_W));
+    computed_gradient(model, "attn.kv_normed", layer, model->d_kv_normed, c->H * expanded_width(c));
+    op->rmsnorm_backward_weight(G(KV_NORM_W), model->d_kv_normed, a->kv_only, a->kv_rstd);
+    op->rmsnorm_backward_input(model->d_kv_only, model->d_kv_normed, a->kv_only, W(KV_NORM_W),
+                               norm_base(c), a->kv_rstd);
     zero(d_latent);
-    op->columns_move(d_latent, m->d_kv_only, moved_back(at.latent), false);
+    op->columns_move(d_latent, model->d_kv_only, moved_back(at.latent), false);
     /* All heads have read the shared key: its gradient is the sum over heads. */
-    op->columns_move(d_latent, m->d_qkv, moved_back(at.shared_key), true);
-    computed_gradient(m, "attn.kv_latent", layer, d_latent, c->H * (c->A + m->S));
+    op->columns_move(d_latent, model->d_qkv, moved_back(at.shared_key), true);
+    computed_gradient(model, "attn.kv_latent", layer, d_latent, c->H * (c->A + model->S));
     op->linear_backward_weight(G(KV_LATENT_W), G(KV_LATENT_B), d_latent, a->ln1);
 
-    op->columns_move(m->d_queries, m->d_qkv, moved_back(at.turned_query), false);
-    op->columns_move(m->d_queries, m->d_qkv, moved_back(at.query), false);
-    computed_gradient(m, "attn.q", layer, m->d_queries, c->A + m->S);
-    op->linear_backward_weight(G(QUERIES_W), tensor_none, m->d_queries, c->latent.q > 0 ? a->q_normed : a->ln1);
+    op->columns_move(model->d_queries, model->d_qkv, moved_back(at.turned_query), false);
+    op->columns_move(model->d_queries, model->d_qkv, moved_back(at.query), false);
+    computed_gradient(model, "attn.q", layer, model->d_queries, c->A + model->S);
+    op->linear_backward_weight(G(QUERIES_W), tensor_none, model->d_queries, c->latent.q > 0 ? a->q_normed : a->ln1);
     if (c->latent.q > 0) {
-        op->linear_backward_input(m->d_q_normed, m->d_queries, W(QUERIES_W));
-        computed_gradient(m, "attn.q_normed", layer, m->d_q_normed, heads_width(c));
-        op->rmsnorm_backward_weight(G(Q_NORM_W), m->d_q_normed, a->q_latent, a->q_rstd);
-        op->rmsnorm_backward_input(m->d_q_latent, m->d_q_normed, a->q_latent, W(Q_NORM_W), norm_base(c), a->q_rstd);
-        computed_gradient(m, "attn.q_latent", layer, m->d_q_latent, c->latent.q);
-        op->linear_backward_weight(G(Q_LATENT_W), G(Q_LATENT_B), m->d_q_latent, a->ln1);
-        op->linear_backward_input(d_ln1, m->d_q_latent, W(Q_LATENT_W));
-    } else op->linear_backward_input(d_ln1, m->d_queries, W(QUERIES_W));
+        op->linear_backward_input(model->d_q_normed, model->d_queries, W(QUERIES_W));
+        computed_gradient(model, "attn.q_normed", layer, model->d_q_normed, heads_width(c));
+        op->rmsnorm_backward_weight(G(Q_NORM_W), model->d_q_normed, a->q_latent, a->q_rstd);
+        op->rmsnorm_backward_input(model->d_q_latent, model->d_q_normed, a->q_latent, W(Q_NORM_W),
+                                   norm_base(c), a->q_rstd);
+        computed_gradient(model, "attn.q_latent", layer, model->d_q_latent, c->latent.q);
+        op->linear_backward_weight(G(Q_LATENT_W), G(Q_LATENT_B), model->d_q_latent, a->ln1);
+        op->linear_backward_input(d_ln1, model->d_q_latent, W(Q_LATENT_W));
+    } else op->linear_backward_input(d_ln1, model->d_queries, W(QUERIES_W));
     /* d ln1 = what the queries gave + d_latent W_kv. */
-    op->linear_backward_input(m->d_step, d_latent, W(KV_LATENT_W));             /* free at this time */
-    op->add(d_ln1, m->d_step, d_ln1);
+    op->linear_backward_input(model->d_step, d_latent, W(KV_LATENT_W));             /* free at this time */
+    op->add(d_ln1, model->d_step, d_ln1);
 }

@@ -17,31 +17,32 @@ enum { ZIPF_UNIT = 1 << 30, ZIPF_MOST = 10 };   /* the weight of the first rank;
 
 /* The expert at a place of the order in which experts are dealt.  Parts of neighbours get a place in turn; with groups,
  * first those of the first `kept` groups, then those of the next. */
-static int32_t expert_dealt(const struct mixture_config *m, int64_t place)
+static int32_t expert_dealt(const struct mixture_config *config, int64_t place)
 {
-    const int64_t columns = mixture_columns(m);
-    const bool grouped = m->router.groups > 1;
-    const int64_t parts = grouped ? m->router.groups : m->k, size = columns / parts,
-                  kept = grouped ? m->router.kept : parts, begin = place / (kept * size) * kept;
+    const int64_t columns = mixture_columns(config);
+    const bool grouped = config->router.groups > 1;
+    const int64_t parts = grouped ? config->router.groups : config->k, size = columns / parts,
+                  kept = grouped ? config->router.kept : parts, begin = place / (kept * size) * kept;
     /* The columns that are left over are dealt last, in order. */
     if (place >= parts * size) return (int32_t)place;           /* k does not divide the columns */
     const int64_t wide = begin + kept <= parts ? kept : parts - begin, within = place - begin * size;
     return (int32_t)((begin + within % wide) * size + within / wide);
 }
 
-static void deal_even(const struct mixture_config *m, int64_t row, int32_t *choice)
+static void deal_even(const struct mixture_config *config, int64_t row, int32_t *choice)
 {
-    const int64_t columns = mixture_columns(m);
-    for (int64_t i = 0; i < m->k; i++) choice[i] = expert_dealt(m, (row % columns * m->k + i) % columns);
+    const int64_t columns = mixture_columns(config);
+    for (int64_t i = 0; i < config->k; i++) choice[i] = expert_dealt(config, (row % columns * config->k + i) % columns);
 }
 
 /* ---- Zipf's law -------------------------------------------------------------------------------------------------- */
 
-static enum error_code open_zipf(struct load *load, double exponent, const struct model_config *c, struct error *err)
+static enum error_code open_zipf(struct load *load, double exponent, const struct model_config *config,
+                                 struct error *err)
 {
-    const int64_t columns = mixture_columns(&c->mixture);
+    const int64_t columns = mixture_columns(&config->mixture);
     load->below = calloc((size_t)columns + 1, sizeof *load->below);
-    load->expert = calloc((size_t)(c->L * columns) + 1, sizeof *load->expert);
+    load->expert = calloc((size_t)(config->L * columns) + 1, sizeof *load->expert);
     if (load->below == NULL || load->expert == NULL) return fail(err, ERR_MEMORY, "no memory for a load of experts");
     for (int64_t n = 0; n < columns; n++) {
         /* Whole numbers as weights: sums are exact, and the same on every machine. */
@@ -49,13 +50,16 @@ static enum error_code open_zipf(struct load *load, double exponent, const struc
         load->below[n + 1] = load->below[n] + (weight > 1 ? (uint64_t)weight : 1);
     }
     /* Each layer has its own random order of ranks. */
-    for (int64_t i = 0; i < c->L * columns; i++)
+    for (int64_t i = 0; i < config->L * columns; i++)
         load->expert[i] = (int32_t)permutation_item(i % columns, columns, LOAD_SEED, LOAD_RANKS,
                                                     (uint64_t)(i / columns));
     return OK;
 }
 
-static uint64_t weight_of(const struct load *load, int32_t rank) { return load->below[rank + 1] - load->below[rank]; }
+static uint64_t load_weight_of(const struct load *load, int32_t rank)
+{
+    return load->below[rank + 1] - load->below[rank];
+}
 
 /* The rank in whose part of all weights a number is. */
 static int32_t rank_at(const struct load *load, int64_t columns, uint64_t at)
@@ -83,87 +87,89 @@ static uint64_t draw_below(uint64_t n, int64_t layer, int64_t row, int64_t i)
 }
 
 /* Choices are ranks in ascending order while they are drawn: the weights of those before a number are passed over. */
-static void deal_zipf(const struct load *load, const struct mixture_config *m, int64_t layer, int64_t row,
+static void deal_zipf(const struct load *load, const struct mixture_config *config, int64_t layer, int64_t row,
                       int32_t *choice)
 {
-    const int64_t columns = mixture_columns(m);
+    const int64_t columns = mixture_columns(config);
     uint64_t left = load->below[columns];
-    for (int64_t i = 0; i < m->k; i++) {
+    for (int64_t i = 0; i < config->k; i++) {
         uint64_t at = draw_below(left, layer, row, i);
         int64_t place = 0;
         /* A drawn number counts only weights that are left: it skips those of earlier choices. */
-        while (place < i && at >= load->below[choice[place]]) at += weight_of(load, choice[place++]);
+        while (place < i && at >= load->below[choice[place]]) at += load_weight_of(load, choice[place++]);
         const int32_t rank = rank_at(load, columns, at);
         /* The ranks stay sorted. */
         memmove(choice + place + 1, choice + place, (size_t)(i - place) * sizeof *choice);
-        choice[place] = rank, left -= weight_of(load, rank);
+        choice[place] = rank, left -= load_weight_of(load, rank);
     }
     /* Ranks become experts in the layer's order. */
-    for (int64_t i = 0; i < m->k; i++) choice[i] = load->expert[layer * columns + choice[i]];
+    for (int64_t i = 0; i < config->k; i++) choice[i] = load->expert[layer * columns + choice[i]];
 }
 
 /* ---- a file ------------------------------------------------------------------------------------------------------ */
 
 /* Whether a token can have chosen so, after the choices before: fewer than k only by top-p, dropped ones only with a
  * capacity, which is of experts that compute. */
-static bool is_choice(const struct mixture_config *m, const int32_t *choice, int64_t i)
+static bool is_choice(const struct mixture_config *config, const int32_t *choice, int64_t i)
 {
     const int32_t made = choice_made(choice[i]);
     for (int64_t before = 0; before < i && made != CHOICE_NONE; before++)
         if (choice[before] == CHOICE_NONE || choice_made(choice[before]) == made) return false;
-    if (made == CHOICE_NONE) return i > 0 && m->router.top_p > 0;
-    return made >= 0 && made < mixture_columns(m) && (choice[i] >= 0 || (m->capacity_factor > 0 && made < m->E));
+    if (made == CHOICE_NONE) return i > 0 && config->router.top_p > 0;
+    return made >= 0 && made < mixture_columns(config)
+           && (choice[i] >= 0 || (config->capacity_factor > 0 && made < config->E));
 }
 
-static enum error_code check_choices(const struct load *load, const struct model_config *c, struct error *err)
+static enum error_code check_choices(const struct load *load, const struct model_config *config, struct error *err)
 {
-    const int64_t k = c->mixture.k, layer = load->rows * k;
-    for (int64_t i = 0; i < load->steps * c->L * layer; i++) {
-        if (layer_mlp(c, i / layer % c->L) != MLP_MIXTURE || is_choice(&c->mixture, load->choice + i - i % k, i % k))
-            continue;
+    const int64_t k = config->mixture.k, layer = load->rows * k;
+    for (int64_t i = 0; i < load->steps * config->L * layer; i++) {
+        if (layer_mlp(config, i / layer % config->L) != MLP_MIXTURE
+            || is_choice(&config->mixture, load->choice + i - i % k, i % k)) continue;
         return fail(err, ERR_FORMAT, "choices: step %lld, layer %lld, row %lld: %d cannot be choice %lld of %lld among "
-                    "%lld experts of this model", (long long)(i / layer / c->L), (long long)(i / layer % c->L),
+                    "%lld experts of this model", (long long)(i / layer / config->L),
+                        (long long)(i / layer % config->L),
                     (long long)(i % layer / k), (int)load->choice[i], (long long)(i % k), (long long)k,
-                    (long long)mixture_columns(&c->mixture));
+                    (long long)mixture_columns(&config->mixture));
     }
     return OK;
 }
 
-static enum error_code read_choices(struct load *load, const struct safetensors *file, const struct model_config *c,
-                                    int64_t rows, struct error *err)
+static enum error_code read_choices(struct load *load, const struct safetensors *file,
+                                    const struct model_config *config, int64_t rows, struct error *err)
 {
     const struct safetensors_entry *t = safetensors_find(file, "choices");
     if (t == NULL || t->ndim != 4 || t->dim[0] < 1)
         return fail(err, ERR_FORMAT, "%s: has no choices [steps, layers, rows, k], as --save-load writes them",
                     printable_path(file->path).text);
-    if (t->dim[1] != c->L || t->dim[2] != rows || t->dim[3] != c->mixture.k)
+    if (t->dim[1] != config->L || t->dim[2] != rows || t->dim[3] != config->mixture.k)
         return fail(err, ERR_FORMAT, "%s: is of %lld layers, %lld rows of a batch and %lld experts a token, and this "
                     "run of %lld, %lld and %lld", printable_path(file->path).text, (long long)t->dim[1],
-                    (long long)t->dim[2], (long long)t->dim[3], (long long)c->L, (long long)rows,
-                    (long long)c->mixture.k);
-    load->steps = t->dim[0], load->L = c->L, load->rows = rows;
+                    (long long)t->dim[2], (long long)t->dim[3], (long long)config->L, (long long)rows,
+                    (long long)config->mixture.k);
+    load->steps = t->dim[0], load->L = config->L, load->rows = rows;
     load->choice = calloc((size_t)t->count + 1, sizeof *load->choice);
     if (load->choice == NULL) return fail(err, ERR_MEMORY, "no memory for %lld choices", (long long)t->count);
     const enum error_code e = safetensors_read(file, t, I32, load->choice, err);
-    return e ? e : check_choices(load, c, err);
+    return e ? e : check_choices(load, config, err);
 }
 
-static enum error_code open_file(struct load *load, const char *path, const struct model_config *c, int64_t rows,
-                                 struct error *err)
+static enum error_code load_open_file(struct load *load, const char *path, const struct model_config *config,
+                                      int64_t rows, struct error *err)
 {
     struct safetensors file;
     enum error_code e = safetensors_open(&file, path, err);
     if (e) return e;
-    e = read_choices(load, &file, c, rows, err);
+    e = read_choices(load, &file, config, rows, err);
     safetensors_close(&file);
     return e;
 }
 
-enum error_code load_write(const char *path, const struct model_config *c, const int32_t *choice, int64_t steps,
+enum error_code load_write(const char *path, const struct model_config *config, const int32_t *choice, int64_t steps,
                            int64_t rows, struct error *err)
 {
     const struct safetensors_entry t = { .name = "choices", .dtype = "I32", .ndim = 4,
-                                         .dim = { steps, c->L, rows, c->mixture.k } };
+                                         .dim = { steps, config->L, rows, config->mixture.k } };
     struct safetensors_writer w;
     enum error_code e = safetensors_create(&w, path, &t, 1, NULL, 0, err);
     if (!e) e = safetensors_write(&w, 0, choice, err);
@@ -172,7 +178,7 @@ enum error_code load_write(const char *path, const struct model_config *c, const
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
 
-enum error_code load_open(struct load *load, const char *word, const struct model_config *c, int64_t rows,
+enum error_code load_open(struct load *load, const char *word, const struct model_config *config, int64_t rows,
                           struct error *err)
 {
     static const char zipf[] = "zipf:";
@@ -186,10 +192,10 @@ enum error_code load_open(struct load *load, const char *word, const struct mode
         if (end == word + sizeof zipf - 1 || *end != '\0' || !(exponent >= 0 && exponent <= ZIPF_MOST))
             return fail(err, ERR_USAGE, "%s: S must be a number from 0, uniform, to %d", printable(word).text,
                         ZIPF_MOST);
-        e = open_zipf(load, exponent, c, err);
+        e = open_zipf(load, exponent, config, err);
     } else {
         load->kind = LOAD_FILE;
-        e = open_file(load, word, c, rows, err);
+        e = load_open_file(load, word, config, rows, err);
     }
     if (e) load_close(load);
     return e;
@@ -201,12 +207,12 @@ void load_close(struct load *load)
     *load = (struct load){ .kind = LOAD_EVEN };
 }
 
-static void deal_row(const struct load *load, const struct model_config *c, int64_t step, int64_t layer, int64_t row,
-                     int32_t *choice)
+static void deal_row(const struct load *load, const struct model_config *config, int64_t step,
+                     int64_t layer, int64_t row, int32_t *choice)
 {
-    const int64_t k = c->mixture.k;
-    if (load == NULL || load->kind == LOAD_EVEN) deal_even(&c->mixture, row, choice);
-    else if (load->kind == LOAD_ZIPF) deal_zipf(load, &c->mixture, layer, row, choice);
+    const int64_t k = config->mixture.k;
+    if (load == NULL || load->kind == LOAD_EVEN) deal_even(&config->mixture, row, choice);
+    else if (load->kind == LOAD_ZIPF) deal_zipf(load, &config->mixture, layer, row, choice);
     else memcpy(choice, load->choice + ((step % load->steps * load->L + layer) * load->rows + row) * k,
                 (size_t)k * sizeof *choice);
 }
@@ -214,33 +220,33 @@ static void deal_row(const struct load *load, const struct model_config *c, int6
 /* The choices that a sequence has dealt so far, and drops, of each expert that computes. */
 struct sequence { int32_t *taken, *unread; int64_t capacity; };
 
-static void drop_choices(const struct mixture_config *m, struct sequence *s, int32_t *choice)
+static void drop_choices(const struct mixture_config *config, struct sequence *sequence, int32_t *choice)
 {
-    for (int64_t i = 0; i < m->k; i++)
-        if (choice[i] >= 0 && choice[i] < m->E && s->taken[choice[i]]++ >= s->capacity)
+    for (int64_t i = 0; i < config->k; i++)
+        if (choice[i] >= 0 && choice[i] < config->E && sequence->taken[choice[i]]++ >= sequence->capacity)
             choice[i] = choice_dropped(choice[i]);
 }
 
 /* Rows of one sequence: those before them have taken their places first. */
-static void deal_with_capacity(const struct load *load, const struct model_config *c, int64_t S, int64_t step,
-                               int64_t layer, struct sequence *s, int64_t first, int64_t count, int32_t *choice)
+static void deal_with_capacity(const struct load *load, const struct model_config *config, int64_t S, int64_t step,
+                               int64_t layer, struct sequence *sequence, int64_t first, int64_t count, int32_t *choice)
 {
-    memset(s->taken, 0, (size_t)c->mixture.E * sizeof *s->taken);
+    memset(sequence->taken, 0, (size_t)config->mixture.E * sizeof *sequence->taken);
     /* Rows of the sequence before `first` are dealt, too, only to count the places they take. */
     for (int64_t row = first - first % S; row < first + count; row++) {
-        int32_t *const to = row < first ? s->unread : choice + (row - first) * c->mixture.k;
-        deal_row(load, c, step, layer, row, to);
-        drop_choices(&c->mixture, s, to);
+        int32_t *const to = row < first ? sequence->unread : choice + (row - first) * config->mixture.k;
+        deal_row(load, config, step, layer, row, to);
+        drop_choices(&config->mixture, sequence, to);
     }
 }
 
-enum error_code load_deal(const struct load *load, const struct model_config *c, int64_t S, int64_t step, int64_t layer,
-                          int64_t first, int64_t count, int32_t *choice, struct error *err)
+enum error_code load_deal(const struct load *load, const struct model_config *config, int64_t S, int64_t step,
+                          int64_t layer, int64_t first, int64_t count, int32_t *choice, struct error *err)
 {
-    const struct mixture_config *m = &c->mixture;
+    const struct mixture_config *m = &config->mixture;
     /* A file says itself which choices are dropped. */
     const bool drops = m->capacity_factor > 0 && !(load && load->kind == LOAD_FILE);
-    for (int64_t i = 0; i < count && !drops; i++) deal_row(load, c, step, layer, first + i, choice + i * m->k);
+    for (int64_t i = 0; i < count && !drops; i++) deal_row(load, config, step, layer, first + i, choice + i * m->k);
     if (!drops) return OK;
     int32_t *const room = malloc((size_t)(m->E + m->k) * sizeof *room);
     if (room == NULL) return fail(err, ERR_MEMORY, "no memory to deal rows to %lld experts", (long long)m->E);
@@ -249,7 +255,7 @@ enum error_code load_deal(const struct load *load, const struct model_config *c,
         /* Sequence by sequence: each has a capacity of its own. */
         const int64_t row = first + done, rest = S - row % S;
         n = rest < count - done ? rest : count - done;
-        deal_with_capacity(load, c, S, step, layer, &s, row, n, choice + done * m->k);
+        deal_with_capacity(load, config, S, step, layer, &s, row, n, choice + done * m->k);
     }
     free(room);
     return OK;

@@ -158,7 +158,7 @@ static const struct naming gptj_naming = {
     },
 };
 
-const struct naming *naming_of(const struct model_config *c)
+const struct naming *naming_of(const struct model_config *config)
 {
     static const struct naming *const of_family[FAMILY_COUNT] = {
         [FAMILY_GPT2] = &gpt2_naming, [FAMILY_LLAMA] = &llama_naming, [FAMILY_MIXTRAL] = &llama_naming,
@@ -171,5 +171,5 @@ const struct naming *naming_of(const struct model_config *c)
         [FAMILY_DEEPSEEK_V2] = &deepseek_naming, [FAMILY_DEEPSEEK_V3] = &deepseek_naming,
         [FAMILY_GPT_OSS] = &gpt_oss_naming,
     };
-    return of_family[model_family(c)];
+    return of_family[model_family(config)];
 }

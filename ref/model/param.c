@@ -21,7 +21,7 @@ static void param_draw(double *x, const struct param_spec *spec, uint64_t seed, 
     }
 }
 
-void param_init(const struct param_spec *spec, uint64_t seed, enum dtype t, int64_t first, int64_t n, void *out)
+void param_init(const struct param_spec *spec, uint64_t seed, enum dtype dtype, int64_t first, int64_t n, void *out)
 {
     const uint64_t stream = random_stream(spec->name);
     for (int64_t done = 0; done < n; done += DRAWN_AT_ONCE) {
@@ -30,6 +30,6 @@ void param_init(const struct param_spec *spec, uint64_t seed, enum dtype t, int6
         /* Each element has its own place in the stream of numbers, so any range can be drawn alone. */
         param_draw(x, spec, seed, stream, first + done, many);
         for (int64_t i = 0; i < many; i++) x[i] = spec->mean + x[i];
-        convert_numbers((char *)out + (size_t)done * dtype_size(t), t, x, F64, many);
+        convert_numbers((char *)out + (size_t)done * dtype_size(dtype), dtype, x, F64, many);
     }
 }

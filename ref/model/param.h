@@ -66,20 +66,21 @@ struct param_spec {
 };
 
 /* Whether it is the matrix of a linear layer inside a block, except the router's and the shared experts' gate. */
-static inline bool param_is_linear(const struct param_spec *s)
+static inline bool param_is_linear(const struct param_spec *spec)
 {
-    return s->ndim == 2 &&
-           (s->role == ROLE_QKV || s->role == ROLE_ATTENTION_OUT || s->role == ROLE_UP || s->role == ROLE_DOWN ||
-            s->role == ROLE_SHARED_UP || s->role == ROLE_SHARED_DOWN || s->role == ROLE_DENSE_UP ||
-            s->role == ROLE_DENSE_DOWN || s->role == ROLE_LATENT || s->role == ROLE_QUERIES ||
-            s->role == ROLE_KEYS_VALUES);
+    return spec->ndim == 2 &&
+           (spec->role == ROLE_QKV || spec->role == ROLE_ATTENTION_OUT || spec->role == ROLE_UP
+            || spec->role == ROLE_DOWN ||
+            spec->role == ROLE_SHARED_UP || spec->role == ROLE_SHARED_DOWN || spec->role == ROLE_DENSE_UP ||
+            spec->role == ROLE_DENSE_DOWN || spec->role == ROLE_LATENT || spec->role == ROLE_QUERIES ||
+            spec->role == ROLE_KEYS_VALUES);
 }
 
 /* Whether a parameter is small and every device along tp has all of it. */
-static inline bool role_is_whole(enum param_role r)
+static inline bool role_is_whole(enum param_role role)
 {
-    return r == ROLE_ROUTER || r == ROLE_SHARED_GATE || r == ROLE_STREAMS_UP || r == ROLE_STREAMS_DOWN ||
-           r == ROLE_HEAD_NORM || r == ROLE_LATENT || r == ROLE_LATENT_NORM;
+    return role == ROLE_ROUTER || role == ROLE_SHARED_GATE || role == ROLE_STREAMS_UP || role == ROLE_STREAMS_DOWN ||
+           role == ROLE_HEAD_NORM || role == ROLE_LATENT || role == ROLE_LATENT_NORM;
 }
 
 /** Initial values of elements [first, first + n) of a parameter: a pure function of (seed, name, element). */

@@ -36,132 +36,141 @@ static const struct { enum param_role role; bool bias; unsigned needs; } kinds[B
 };
 
 /* The parameter of a second block that is p in the first. */
-static enum block_param of_second(enum block_param p)
+static enum block_param of_second(enum block_param param)
 {
     static const enum block_param second[BLOCK_PARAMS] = {
         [LN1_W] = SECOND_LN1_W, [QKV_W] = SECOND_QKV_W, [PROJ_W] = SECOND_PROJ_W, [LN2_W] = SECOND_LN2_W,
         [DENSE_UP_W] = SECOND_UP_W, [DENSE_DOWN_W] = SECOND_DOWN_W,
     };
-    return second[p] ? second[p] : p;
+    return second[param] ? second[param] : param;
 }
 
-static bool is_mixture(const struct model_config *c, int64_t layer) { return layer_mlp(c, layer) == MLP_MIXTURE; }
-
-static unsigned layer_has(const struct model_config *c, int64_t layer)
+static bool is_mixture(const struct model_config *config, int64_t layer)
 {
-    const bool experts = is_mixture(c, layer), shared = experts && c->mixture.shared > 0;
-    return (LATENT(c) ? LATENTS : PLAIN_HEADS) | (LATENT(c) && c->latent.q > 0 ? LATENT_QUERIES : 0) |
-           (c->shortcut ? SECOND_BLOCK : 0) | (experts ? EXPERTS : 0) | (shared ? SHARED : 0) |
-           (shared && c->mixture.shared_gate ? GATED_SHARED : 0) | (c->head_norms ? HEAD_NORMS : 0) |
-           (STREAMS(c) > 1 ? STREAM_PREFIX : 0) | (c->sinks ? LOGIT_SINKS : 0) |
-           (c->norms_at == NORMS_AROUND ? NORMS_BEHIND : 0) | (c->parallel ? 0 : SECOND_NORM);
+    return layer_mlp(config, layer) == MLP_MIXTURE;
+}
+
+static unsigned layer_has(const struct model_config *config, int64_t layer)
+{
+    const bool experts = is_mixture(config, layer), shared = experts && config->mixture.shared > 0;
+    return (LATENT(config) ? LATENTS : PLAIN_HEADS) | (LATENT(config) && config->latent.q > 0 ? LATENT_QUERIES : 0) |
+           (config->shortcut ? SECOND_BLOCK : 0) | (experts ? EXPERTS : 0) | (shared ? SHARED : 0) |
+           (shared && config->mixture.shared_gate ? GATED_SHARED : 0) | (config->head_norms ? HEAD_NORMS : 0) |
+           (STREAMS(config) > 1 ? STREAM_PREFIX : 0) | (config->sinks ? LOGIT_SINKS : 0) |
+           (config->norms_at == NORMS_AROUND ? NORMS_BEHIND : 0) | (config->parallel ? 0 : SECOND_NORM);
 }
 
 /* The parameters of a layer, of one expert if it has several: a bit for each. */
-static uint64_t params_of(const struct model_config *c, int64_t layer)
+static uint64_t params_of(const struct model_config *config, int64_t layer)
 {
-    const unsigned has = layer_has(c, layer);
+    const unsigned has = layer_has(config, layer);
     uint64_t set = 0;
     for (enum block_param p = 0; p < BLOCK_PARAMS; p++)
-        if (!(kinds[p].needs & ~has) && (!kinds[p].bias || model_has_bias(c, kinds[p].role))) set |= (uint64_t)1 << p;
+        if (!(kinds[p].needs & ~has) && (!kinds[p].bias || model_has_bias(config, kinds[p].role)))
+            set |= (uint64_t)1 << p;
     return set;
 }
 
-static bool has(uint64_t set, enum block_param p) { return set >> p & 1; }
+static bool has(uint64_t set, enum block_param param) { return set >> param & 1; }
 
 /* Number of those before p. */
-static int before(uint64_t set, enum block_param p)
+static int params_before(uint64_t set, enum block_param param)
 {
-    return __builtin_popcountll(set & (((uint64_t)1 << p) - 1));
+    return __builtin_popcountll(set & (((uint64_t)1 << param) - 1));
 }
 
 /* The parameters of an expert are neighbours at the end of the block. */
-static int expert_params(uint64_t set) { return before(set, BLOCK_PARAMS) - before(set, UP_W); }
+static int expert_params(uint64_t set) { return params_before(set, BLOCK_PARAMS) - params_before(set, UP_W); }
 
-static int block_params(const struct model_config *c, int64_t layer)
+static int block_params(const struct model_config *config, int64_t layer)
 {
-    const uint64_t set = params_of(c, layer);
-    return before(set, UP_W) + expert_params(set) * (is_mixture(c, layer) ? (int)c->mixture.E : 1);
+    const uint64_t set = params_of(config, layer);
+    return params_before(set, UP_W) + expert_params(set) * (is_mixture(config, layer) ? (int)config->mixture.E : 1);
 }
 
 /* A layer that is dense among those of a mixture, and one that is not; -1: there is none. */
-static int64_t layer_of_kind(const struct model_config *c, bool dense)
+static int64_t layer_of_kind(const struct model_config *config, bool dense)
 {
     int64_t l = 0;
-    while (l < c->L && l < LAYER_SET_MOST && layer_set_has(&c->dense.at, l) != dense) l++;
-    return l < c->L && layer_set_has(&c->dense.at, l) == dense ? l : -1;
+    while (l < config->L && l < LAYER_SET_MOST && layer_set_has(&config->dense.at, l) != dense) l++;
+    return l < config->L && layer_set_has(&config->dense.at, l) == dense ? l : -1;
 }
 
-int param_positions(const struct model_config *c) { return c->positions == POSITIONS_LEARNED ? 1 : -1; }
+int param_positions(const struct model_config *config) { return config->positions == POSITIONS_LEARNED ? 1 : -1; }
 
-static int first_block(const struct model_config *c) { return c->positions == POSITIONS_LEARNED ? 2 : 1; }
+static int first_block(const struct model_config *config) { return config->positions == POSITIONS_LEARNED ? 2 : 1; }
 
 /* The parameters of each layer that is dense among those of a mixture, and of each other one. */
 struct block_sizes { int dense, other; };
 
-static struct block_sizes sizes_of_blocks(const struct model_config *c)
+static struct block_sizes sizes_of_blocks(const struct model_config *config)
 {
-    const int64_t dense = layer_of_kind(c, true), other = layer_of_kind(c, false);
-    return (struct block_sizes){ dense < 0 ? 0 : block_params(c, dense), other < 0 ? 0 : block_params(c, other) };
+    const int64_t dense = layer_of_kind(config, true), other = layer_of_kind(config, false);
+    return (struct block_sizes){ dense < 0 ? 0 : block_params(config, dense),
+                                other < 0 ? 0 : block_params(config, other) };
 }
 
 /* The parameters of the layers before one; of layer L those of all. */
-static int before_layer(const struct model_config *c, const struct block_sizes *each, int64_t layer)
+static int before_layer(const struct model_config *config, const struct block_sizes *each, int64_t layer)
 {
-    const int64_t dense = layer_set_count(&c->dense.at, layer);
+    const int64_t dense = layer_set_count(&config->dense.at, layer);
     return (int)dense * each->dense + (int)(layer - dense) * each->other;
 }
 
-int param_of_layer(const struct model_config *c, int64_t layer)
+int param_of_layer(const struct model_config *config, int64_t layer)
 {
-    const struct block_sizes each = sizes_of_blocks(c);
-    return layer < 0 ? 0 : layer > c->L ? model_param_count(c) : first_block(c) + before_layer(c, &each, layer);
+    const struct block_sizes each = sizes_of_blocks(config);
+    return layer < 0 ? 0 : layer > config->L ? model_param_count(config)
+           : first_block(config) + before_layer(config, &each, layer);
 }
 
-int param_of_block(const struct model_config *c, int64_t layer, enum block_param p)
+int param_of_block(const struct model_config *config, int64_t layer, enum block_param param)
 {
-    if (layer > c->L) return param_of_block(c, layer - second_block(c, 0), of_second(p));
-    const uint64_t set = params_of(c, layer);
-    return has(set, p) ? param_of_layer(c, layer) + before(set, p) : -1;
+    if (layer > config->L) return param_of_block(config, layer - second_block(config, 0), of_second(param));
+    const uint64_t set = params_of(config, layer);
+    return has(set, param) ? param_of_layer(config, layer) + params_before(set, param) : -1;
 }
 
-int param_of_expert(const struct model_config *c, int64_t layer, int64_t expert, enum block_param p)
+int param_of_expert(const struct model_config *config, int64_t layer, int64_t expert, enum block_param param)
 {
-    const int first = param_of_block(c, layer, p);
-    return first < 0 ? -1 : first + expert_params(params_of(c, layer)) * (int)expert;
+    const int first = param_of_block(config, layer, param);
+    return first < 0 ? -1 : first + expert_params(params_of(config, layer)) * (int)expert;
 }
 
-int param_final_norm(const struct model_config *c) { return param_of_layer(c, c->L); }
+int param_final_norm(const struct model_config *config) { return param_of_layer(config, config->L); }
 
 enum { OF_MEAN = 4 };
 
-int param_of_mean(const struct model_config *c, int i)
+int param_of_mean(const struct model_config *config, int i)
 {
-    return param_final_norm(c) + 1 + model_has_bias(c, ROLE_NORM) + i;
+    return param_final_norm(config) + 1 + model_has_bias(config, ROLE_NORM) + i;
 }
 
 /* The index after the final norm and what weighs the streams. */
-static int first_of_head(const struct model_config *c) { return param_of_mean(c, STREAMS(c) > 1 ? OF_MEAN : 0); }
+static int first_of_head(const struct model_config *config)
+{
+    return param_of_mean(config, STREAMS(config) > 1 ? OF_MEAN : 0);
+}
 
-int param_final_bias(const struct model_config *c)
+int param_final_bias(const struct model_config *config)
 {
-    return model_has_bias(c, ROLE_NORM) ? param_final_norm(c) + 1 : -1;
+    return model_has_bias(config, ROLE_NORM) ? param_final_norm(config) + 1 : -1;
 }
-int param_head(const struct model_config *c) { return c->tied ? PARAM_WTE : first_of_head(c); }
-int param_head_bias(const struct model_config *c)
+int param_head(const struct model_config *config) { return config->tied ? PARAM_WTE : first_of_head(config); }
+int param_head_bias(const struct model_config *config)
 {
-    return model_has_bias(c, ROLE_HEAD) ? first_of_head(c) + !c->tied : -1;
+    return model_has_bias(config, ROLE_HEAD) ? first_of_head(config) + !config->tied : -1;
 }
-int model_param_count(const struct model_config *c)
+int model_param_count(const struct model_config *config)
 {
-    return first_of_head(c) + !c->tied + model_has_bias(c, ROLE_HEAD);
+    return first_of_head(config) + !config->tied + model_has_bias(config, ROLE_HEAD);
 }
 
 /* ---- names and parts --------------------------------------------------------------------------------------------- */
 
 /* Add text to what ends at `to`, as much as fits before `end`.  @return its new end.
  * Specs are made wherever a parameter is sought; with printf their names took most of that time. */
-static char *append(char *to, const char *end, const char *text)
+static char *params_append(char *to, const char *end, const char *text)
 {
     while (*text && to + 1 < end) *to++ = *text++;
     *to = 0;
@@ -178,7 +187,7 @@ static char *append_numbered(char *to, const char *end, const char *text, int n)
     for (; *text; text++) {
         const char one[] = { *text, 0 };
         const bool number = text[0] == '%' && text[1] == 'd';
-        to = append(to, end, number ? d : one);
+        to = params_append(to, end, number ? d : one);
         text += number;
     }
     return to;
@@ -195,37 +204,38 @@ static struct prefix block_prefix(const struct naming *in, int layer, int expert
     return p;
 }
 
-static void join(char *to, size_t size, const char *a, const char *b, const char *c)
+static void params_join(char *to, size_t size, const char *a, const char *b, const char *c)
 {
-    append(append(append(to, to + size, a), to + size, b), to + size, c);
+    params_append(params_append(params_append(to, to + size, a), to + size, b), to + size, c);
 }
 
-static void add_part(struct param_spec *s, const char *in_files, const char *before, const char *name, int64_t rows)
+static void params_add_part(struct param_spec *spec, const char *in_files, const char *before, const char *name,
+                            int64_t rows)
 {
-    struct param_part *p = &s->part[s->parts++];
+    struct param_part *p = &spec->part[spec->parts++];
     p->rows = rows, p->rows_apart = 1;
-    join(p->name, sizeof p->name, in_files, before, name);
+    params_join(p->name, sizeof p->name, in_files, before, name);
 }
 
 /* An expert's parameter that files stack: of a swiglu's first matrix rows of both halves in turn. */
-static void add_stacked(struct param_spec *s, const struct model_config *c, const struct naming *in, const char *name,
-                        enum block_param p)
+static void add_stacked(struct param_spec *spec, const struct model_config *config, const struct naming *in,
+                        const char *name, enum block_param param)
 {
-    const int halves = kinds[p].role == ROLE_UP ? 2 : 1;
+    const int halves = kinds[param].role == ROLE_UP ? 2 : 1;
     char before[PARAM_NAME];
-    join(before, sizeof before, block_prefix(in, s->layer, -1).text, in->stack, "");
+    params_join(before, sizeof before, block_prefix(in, spec->layer, -1).text, in->stack, "");
     for (int i = 0; i < halves; i++) {
-        add_part(s, in->in_files, before, name, s->dim[0] / halves);
-        s->part[i].items = c->mixture.E, s->part[i].item = s->expert;
-        s->part[i].rows_apart = halves, s->part[i].first = i;
+        params_add_part(spec, in->in_files, before, name, spec->dim[0] / halves);
+        spec->part[i].items = config->mixture.E, spec->part[i].item = spec->expert;
+        spec->part[i].rows_apart = halves, spec->part[i].first = i;
     }
-    s->file_transposed = s->ndim == 2;
+    spec->file_transposed = spec->ndim == 2;
 }
 
 /* ---- shapes and initial values ----------------------------------------------------------------------------------- */
 
-static struct param_spec make(const char *before, const char *name, enum param_role role, int layer, int64_t rows,
-                              int64_t cols, double std)
+static struct param_spec params_make(const char *before, const char *name, enum param_role role, int layer,
+                                     int64_t rows, int64_t cols, double std)
 {
     struct param_spec s = { .role = role,
                             .layer = layer,
@@ -234,62 +244,66 @@ static struct param_spec make(const char *before, const char *name, enum param_r
                             .dim = { rows, cols },
                             .std = std,
                             .decay = cols != 0 };
-    join(s.name, sizeof s.name, before, name, "");
+    params_join(s.name, sizeof s.name, before, name, "");
     return s;
 }
 
 /* Rows of one part of a fused parameter. */
-static int64_t part_rows(const struct model_config *c, int layer, enum block_param p, int part)
+static int64_t part_rows(const struct model_config *config, int layer, enum block_param param, int part)
 {
-    if (kinds[p].role == ROLE_QKV) return (part == 0 ? c->H : c->K) * c->A;
-    if (p == SINKS) return c->H;
-    if (kinds[p].role == ROLE_HEAD_NORM) return !c->normed_together ? c->A : (part == 0 ? c->H : c->K) * c->A;
-    return p == SHARED_UP_W ? c->mixture.shared : layer_set_has(&c->dense.at, layer) ? c->dense.F : c->F;
+    if (kinds[param].role == ROLE_QKV) return (part == 0 ? config->H : config->K) * config->A;
+    if (param == SINKS) return config->H;
+    if (kinds[param].role == ROLE_HEAD_NORM)
+        return !config->normed_together ? config->A : (part == 0 ? config->H : config->K) * config->A;
+    return param == SHARED_UP_W ? config->mixture.shared : layer_set_has(&config->dense.at, layer)
+           ? config->dense.F : config->F;
 }
 
 /* The feed-forward of a dense layer among those of a mixture has a width, and so roles, of its own. */
-static enum param_role role_in(const struct model_config *c, int layer, enum block_param p)
+static enum param_role role_in(const struct model_config *config, int layer, enum block_param param)
 {
-    const enum param_role role = kinds[p].role;
-    if (!layer_set_has(&c->dense.at, layer)) return role;
+    const enum param_role role = kinds[param].role;
+    if (!layer_set_has(&config->dense.at, layer)) return role;
     return role == ROLE_UP ? ROLE_DENSE_UP : role == ROLE_DOWN ? ROLE_DENSE_DOWN : role;
 }
 
-static const struct names *names_of(const struct model_config *c, const struct naming *n, int expert,
-                                    enum block_param p)
+static const struct names *names_of(const struct model_config *config, const struct naming *naming, int expert,
+                                    enum block_param param)
 {
-    if (p == QUERIES_W && c->latent.q == 0) return &n->stream_queries;
-    if (expert < 0) return &n->of_block[p];
-    return p == UP_W ? &n->expert_up : p == UP_B ? &n->expert_up_bias : p == DOWN_W ? &n->expert_down
-                                                                                   : &n->expert_down_bias;
+    if (param == QUERIES_W && config->latent.q == 0) return &naming->stream_queries;
+    if (expert < 0) return &naming->of_block[param];
+    return param == UP_W ? &naming->expert_up : param == UP_B ? &naming->expert_up_bias : param == DOWN_W
+           ? &naming->expert_down
+                                                                                   : &naming->expert_down_bias;
 }
 
-static struct param_spec block_param(const struct model_config *c, int layer, int expert, enum block_param p)
+static struct param_spec block_param(const struct model_config *config, int layer, int expert, enum block_param param)
 {
-    const double std = c->init_std, layers = c->initial == INITIAL_SCALED ? (double)c->L : 0.5;
+    const double std = config->init_std, layers = config->initial == INITIAL_SCALED ? (double)config->L : 0.5;
     /* GPT-2 draws matrices into the residual stream with std / sqrt(2 L); 0.5 makes the divisor 1. */
     const double into_residual = std / sqrt(2 * layers);
-    const bool dense = layer_set_has(&c->dense.at, layer);
-    const int64_t D = c->D, F = dense ? c->dense.F : c->F, up = dense ? 2 * F : up_width(c), heads = values_width(c),
-                  shared = c->mixture.shared;
+    const bool dense = layer_set_has(&config->dense.at, layer);
+    const int64_t D = config->D, F = dense ? config->dense.F : config->F, up = dense ? 2 * F : up_width(config),
+        heads = values_width(config),
+                  shared = config->mixture.shared;
     const struct { int64_t rows, cols; double std; } shape[BLOCK_PARAMS] = {
         [LN1_W] = { D, 0, 0 },                 [LN1_B] = { D, 0, 0 },
-        [Q_LATENT_W] = { c->latent.q, D, std }, [Q_NORM_W] = { c->latent.q, 0, 0 },
-        [Q_LATENT_B] = { c->latent.q, 0, 0 },  [KV_LATENT_B] = { kv_latent_width(c), 0, 0 },
-        [QUERIES_W] = { heads_width(c), c->latent.q ? c->latent.q : D, std },
-        [KV_LATENT_W] = { kv_latent_width(c), D, std }, [KV_NORM_W] = { c->latent.kv, 0, 0 },
-        [KEYS_VALUES_W] = { c->H * expanded_width(c), c->latent.kv, std },
-        [QKV_W] = { qkv_width(c), D, std },    [QKV_B] = { qkv_width(c), 0, 0 },
-        [SINKS] = { c->H, 0, std },
-        [PREFIX] = { STREAMS(c) * c->streams.prefix, 2 * c->K * c->A, std },
-        [HEAD_NORM_W] = { c->normed_together ? (c->H + c->K) * c->A : 2 * c->A, 0, 0 },
+        [Q_LATENT_W] = { config->latent.q, D, std }, [Q_NORM_W] = { config->latent.q, 0, 0 },
+        [Q_LATENT_B] = { config->latent.q, 0, 0 },  [KV_LATENT_B] = { kv_latent_width(config), 0, 0 },
+        [QUERIES_W] = { heads_width(config), config->latent.q ? config->latent.q : D, std },
+        [KV_LATENT_W] = { kv_latent_width(config), D, std }, [KV_NORM_W] = { config->latent.kv, 0, 0 },
+        [KEYS_VALUES_W] = { config->H * expanded_width(config), config->latent.kv, std },
+        [QKV_W] = { qkv_width(config), D, std },    [QKV_B] = { qkv_width(config), 0, 0 },
+        [SINKS] = { config->H, 0, std },
+        [PREFIX] = { STREAMS(config) * config->streams.prefix, 2 * config->K * config->A, std },
+        [HEAD_NORM_W] = { config->normed_together ? (config->H + config->K) * config->A : 2 * config->A, 0, 0 },
         [PROJ_W] = { D, heads, into_residual },  [PROJ_B] = { D, 0, 0 },
         [LN2_W] = { D, 0, 0 },                 [LN2_B] = { D, 0, 0 },
         [AFTER1_W] = { D, 0, 0 },              [AFTER2_W] = { D, 0, 0 },
-        [ROUTER_W] = { mixture_columns(&c->mixture), D, std },
-        [ROUTER_B] = { mixture_columns(&c->mixture), 0, std },
+        [ROUTER_W] = { mixture_columns(&config->mixture), D, std },
+        [ROUTER_B] = { mixture_columns(&config->mixture), 0, std },
         [DENSE_UP_W] = { up, D, std },         [DENSE_DOWN_W] = { D, F, into_residual },
-        [SECOND_LN1_W] = { D, 0, 0 },          [SECOND_QKV_W] = { qkv_width(c), D, std },
+        [SECOND_LN1_W] = { D, 0, 0 },          [SECOND_QKV_W] = { qkv_width(config), D, std },
         [SECOND_PROJ_W] = { D, heads, into_residual }, [SECOND_LN2_W] = { D, 0, 0 },
         [SECOND_UP_W] = { up, D, std },        [SECOND_DOWN_W] = { D, F, into_residual },
         [SHARED_UP_W] = { 2 * shared, D, std }, [SHARED_DOWN_W] = { D, shared, into_residual },
@@ -297,121 +311,128 @@ static struct param_spec block_param(const struct model_config *c, int layer, in
         [UP_W] = { up, D, std },               [UP_B] = { up, 0, 0 },
         [DOWN_W] = { D, F, into_residual },    [DOWN_B] = { D, 0, 0 },
     };
-    const struct naming *const in = naming_of(c);
-    const struct names *n = names_of(c, in, expert, p);
+    const struct naming *const in = naming_of(config);
+    const struct names *n = names_of(config, in, expert, param);
     const struct prefix at = block_prefix(in, layer, expert);
-    struct param_spec s = make(at.text, n->whole, role_in(c, layer, p), layer, shape[p].rows, shape[p].cols,
-                               shape[p].std);
+    struct param_spec s = params_make(at.text, n->whole, role_in(config, layer, param), layer, shape[param].rows,
+                                      shape[param].cols, shape[param].std);
     s.expert = expert;
-    s.mean = (s.role == ROLE_NORM || s.role == ROLE_HEAD_NORM || s.role == ROLE_LATENT_NORM) && !kinds[p].bias
-             && !c->norms_from_one;
+    s.mean = (s.role == ROLE_NORM || s.role == ROLE_HEAD_NORM || s.role == ROLE_LATENT_NORM) && !kinds[param].bias
+             && !config->norms_from_one;
     s.file_transposed = in->transposed && s.ndim == 2;
-    if (expert >= 0 && in->stack) return add_stacked(&s, c, in, n->part[0], p), s;
+    if (expert >= 0 && in->stack) return add_stacked(&s, config, in, n->part[0], param), s;
     for (int i = 0; i < PARAM_MOST_PARTS && n->part[i]; i++)
-        add_part(&s, in->in_files, at.text, n->part[i], part_rows(c, layer, p, i));
+        params_add_part(&s, in->in_files, at.text, n->part[i], part_rows(config, layer, param, i));
     return s;
 }
 
 /* The parameter at this index of a block. */
-static struct param_spec param_in_block(const struct model_config *c, int layer, int place)
+static struct param_spec param_in_block(const struct model_config *config, int layer, int place)
 {
-    const uint64_t set = params_of(c, layer);
-    const int first = before(set, UP_W), each = expert_params(set);
-    const bool of_expert = is_mixture(c, layer) && place >= first;
+    const uint64_t set = params_of(config, layer);
+    const int first = params_before(set, UP_W), each = expert_params(set);
+    const bool of_expert = is_mixture(config, layer) && place >= first;
     const int at = of_expert ? first + (place - first) % each : place;
     enum block_param p = 0;
-    while (!has(set, p) || before(set, p) != at) p++;
-    return block_param(c, layer, of_expert ? (place - first) / each : -1, p);
+    while (!has(set, p) || params_before(set, p) != at) p++;
+    return block_param(config, layer, of_expert ? (place - first) / each : -1, p);
 }
 
-struct param_spec model_router_bias(const struct model_config *c, int64_t layer)
+struct param_spec model_router_bias(const struct model_config *config, int64_t layer)
 {
-    const struct naming *n = naming_of(c);
-    if (!is_mixture(c, layer) || !c->mixture.router.biased || n->router_bias == NULL) return (struct param_spec){ 0 };
+    const struct naming *n = naming_of(config);
+    if (!is_mixture(config, layer) || !config->mixture.router.biased || n->router_bias == NULL)
+        return (struct param_spec){ 0 };
     const struct prefix at = block_prefix(n, (int)layer, -1);
-    struct param_spec s = make(at.text, n->router_bias, ROLE_ROUTER, (int)layer, mixture_columns(&c->mixture), 0, 0);
-    add_part(&s, n->in_files, at.text, n->router_bias, s.dim[0]);
+    struct param_spec s = params_make(at.text, n->router_bias, ROLE_ROUTER, (int)layer,
+                                      mixture_columns(&config->mixture), 0, 0);
+    params_add_part(&s, n->in_files, at.text, n->router_bias, s.dim[0]);
     return s;
 }
 
 /* The layers that weigh the streams. */
-static struct param_spec param_in_mean(const struct model_config *c, int i)
+static struct param_spec param_in_mean(const struct model_config *config, int i)
 {
     static const char *const name[OF_MEAN] = { "0.weight", "0.bias", "2.weight", "2.bias" };
-    const int64_t P = c->streams.P, D = c->D, rows[OF_MEAN] = { D, D, P, P }, cols[OF_MEAN] = { D * P, 0, D, 0 };
-    const double std = cols[i] > 0 ? c->init_std : 0;
+    const int64_t P = config->streams.P, D = config->D, rows[OF_MEAN] = { D, D, P, P },
+        cols[OF_MEAN] = { D * P, 0, D, 0 };
+    const double std = cols[i] > 0 ? config->init_std : 0;
     const enum param_role role = i < 2 ? ROLE_STREAMS_UP : ROLE_STREAMS_DOWN;
-    return make("model.aggregate_layer.", name[i], role, (int)c->L, rows[i], cols[i], std);
+    return params_make("model.aggregate_layer.", name[i], role, (int)config->L, rows[i], cols[i], std);
 }
 
-static struct param_spec param_outside(const struct model_config *c, int i)
+static struct param_spec param_outside(const struct model_config *config, int i)
 {
-    const struct naming *n = naming_of(c);
-    const int L = (int)c->L, final = param_final_norm(c);
-    if (i == PARAM_WTE) return make(n->tokens, ".weight", ROLE_TOKENS, -1, c->V, c->D, c->init_std);
-    if (i == param_positions(c)) return make(n->positions, ".weight", ROLE_POSITIONS, -1, c->S, c->D, c->init_std);
-    if (i == param_head(c)) return make("lm_head", ".weight", ROLE_HEAD, L, c->V, c->D, c->init_std);
-    if (i == param_head_bias(c)) return make("lm_head", ".bias", ROLE_HEAD, L, c->V, 0, 0);
-    for (int k = 0; STREAMS(c) > 1 && k < OF_MEAN; k++)
-        if (i == param_of_mean(c, k)) return param_in_mean(c, k);
-    struct param_spec s = make(n->norm, i == final ? ".weight" : ".bias", ROLE_NORM, L, c->D, 0, 0);
-    s.mean = i == final && !c->norms_from_one;
+    const struct naming *n = naming_of(config);
+    const int L = (int)config->L, final = param_final_norm(config);
+    if (i == PARAM_WTE) return params_make(n->tokens, ".weight", ROLE_TOKENS, -1, config->V, config->D,
+                                           config->init_std);
+    if (i == param_positions(config))
+        return params_make(n->positions, ".weight", ROLE_POSITIONS, -1, config->S, config->D, config->init_std);
+    if (i == param_head(config))
+        return params_make("lm_head", ".weight", ROLE_HEAD, L, config->V, config->D, config->init_std);
+    if (i == param_head_bias(config)) return params_make("lm_head", ".bias", ROLE_HEAD, L, config->V, 0, 0);
+    for (int k = 0; STREAMS(config) > 1 && k < OF_MEAN; k++)
+        if (i == param_of_mean(config, k)) return param_in_mean(config, k);
+    struct param_spec s = params_make(n->norm, i == final ? ".weight" : ".bias", ROLE_NORM, L, config->D, 0, 0);
+    s.mean = i == final && !config->norms_from_one;
     return s;
 }
 
 /* The last layer whose parameters begin at this place or before. */
-static int layer_at(const struct model_config *c, const struct block_sizes *each, int place)
+static int layer_at(const struct model_config *config, const struct block_sizes *each, int place)
 {
-    int64_t first = 0, end = c->L;
+    int64_t first = 0, end = config->L;
     while (end - first > 1) {
         const int64_t middle = first + (end - first) / 2;
-        if (before_layer(c, each, middle) <= place) first = middle;
+        if (before_layer(config, each, middle) <= place) first = middle;
         else end = middle;
     }
     return (int)first;
 }
 
 /* Inputs of the layer whose weight or bias this is; 0: no layer's. */
-static int64_t inputs_of(const struct model_config *c, const struct param_spec *s)
+static int64_t inputs_of(const struct model_config *config, const struct param_spec *spec)
 {
-    if (s->role == ROLE_PREFIX) return 0;
-    if (s->ndim == 2) return s->dim[1];
-    switch (s->role) {
+    if (spec->role == ROLE_PREFIX) return 0;
+    if (spec->ndim == 2) return spec->dim[1];
+    switch (spec->role) {
     case ROLE_QKV: case ROLE_UP: case ROLE_HEAD: case ROLE_ROUTER: case ROLE_LATENT: case ROLE_STREAMS_DOWN:
-        return c->D;
-    case ROLE_ATTENTION_OUT: return values_width(c);
-    case ROLE_DOWN: return c->F;
-    case ROLE_STREAMS_UP: return c->D * c->streams.P;
+        return config->D;
+    case ROLE_ATTENTION_OUT: return values_width(config);
+    case ROLE_DOWN: return config->F;
+    case ROLE_STREAMS_UP: return config->D * config->streams.P;
     default: return 0;                  /* of a norm */
     }
 }
 
 /* Initial weights of torch.nn's layers: Linear, also its bias, uniform; Embedding normal. */
-static void begin_as_layer(const struct model_config *c, struct param_spec *s)
+static void begin_as_layer(const struct model_config *config, struct param_spec *spec)
 {
-    const int64_t inputs = inputs_of(c, s);
-    if (s->role == ROLE_TOKENS || s->role == ROLE_POSITIONS) s->std = 1;
-    else if (inputs > 0) s->std = 1 / sqrt((double)inputs), s->uniform = true;
+    const int64_t inputs = inputs_of(config, spec);
+    if (spec->role == ROLE_TOKENS || spec->role == ROLE_POSITIONS) spec->std = 1;
+    else if (inputs > 0) spec->std = 1 / sqrt((double)inputs), spec->uniform = true;
 }
 
-struct param_spec model_param(const struct model_config *c, int i)
+struct param_spec model_param(const struct model_config *config, int i)
 {
-    const struct block_sizes each = sizes_of_blocks(c);
-    const int place = i - first_block(c), layer = layer_at(c, &each, place);
-    struct param_spec s = place >= 0 && place < before_layer(c, &each, c->L)
-                              ? param_in_block(c, layer, place - before_layer(c, &each, layer)) : param_outside(c, i);
-    if (c->initial == INITIAL_LAYERS) begin_as_layer(c, &s);
+    const struct block_sizes each = sizes_of_blocks(config);
+    const int place = i - first_block(config), layer = layer_at(config, &each, place);
+    struct param_spec s = place >= 0 && place < before_layer(config, &each, config->L)
+                              ? param_in_block(config, layer, place - before_layer(config, &each, layer))
+                                  : param_outside(config, i);
+    if (config->initial == INITIAL_LAYERS) begin_as_layer(config, &s);
     if (s.parts > 0) return s;
     const struct param_spec whole = s;
-    add_part(&s, s.role == ROLE_HEAD ? "" : naming_of(c)->in_files, "", whole.name, s.dim[0]);
+    params_add_part(&s, s.role == ROLE_HEAD ? "" : naming_of(config)->in_files, "", whole.name, s.dim[0]);
     return s;
 }
 
-int64_t model_elements(const struct model_config *c)
+int64_t model_elements(const struct model_config *config)
 {
     int64_t n = 0;
-    for (int i = 0; i < model_param_count(c); i++) {
-        struct param_spec s = model_param(c, i);
+    for (int i = 0; i < model_param_count(config); i++) {
+        struct param_spec s = model_param(config, i);
         n += s.dim[0] * (s.ndim == 2 ? s.dim[1] : 1);
     }
     return n;

@@ -2,71 +2,72 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int64_t kept_width(const struct model_config *c) { return 2 * c->K * c->A; }
+static int64_t kept_width(const struct model_config *config) { return 2 * config->K * config->A; }
 
-bool past_serves(const struct transformer *m, int64_t tokens)
+bool past_serves(const struct transformer *model, int64_t tokens)
 {
-    const struct model_config *c = &m->config;
+    const struct model_config *c = &model->config;
     /* With a capacity a choice depends on other tokens; with LongRoPE keys depend on the length. */
     return STREAMS(c) == 1 && c->mixture.capacity_factor == 0 && !rotary_by_length(&c->rotary, tokens);
 }
 
-enum error_code past_open(struct past *p, const struct transformer *m, int64_t tokens, struct error *err)
+enum error_code past_open(struct past *past, const struct transformer *model, int64_t tokens, struct error *err)
 {
-    const struct model_config *c = &m->config;
+    const struct model_config *c = &model->config;
     const int64_t blocks = c->shortcut ? second_block(c, c->L) : c->L;
-    *p = (struct past){ .kv = calloc((size_t)blocks, sizeof *p->kv), .blocks = blocks, .room = tokens };
-    bool ok = p->kv != NULL;
+    *past = (struct past){ .kv = calloc((size_t)blocks, sizeof *past->kv), .blocks = blocks, .room = tokens };
+    bool ok = past->kv != NULL;
     for (int64_t l = 0; l < blocks && ok; l++) {
-        p->kv[l] = tensor_2d(NULL, m->ops->dtype, tokens, kept_width(c));
-        p->kv[l].data = malloc(tensor_bytes(p->kv[l]) + 1);
-        ok = p->kv[l].data != NULL;
+        past->kv[l] = tensor_2d(NULL, model->ops->dtype, tokens, kept_width(c));
+        past->kv[l].data = malloc(tensor_bytes(past->kv[l]) + 1);
+        ok = past->kv[l].data != NULL;
     }
     if (ok) return OK;
-    past_close(p);
+    past_close(past);
     return fail(err, ERR_MEMORY, "no memory for the keys and values of %lld tokens", (long long)tokens);
 }
 
-void past_close(struct past *p)
+void past_close(struct past *past)
 {
-    for (int64_t l = 0; l < p->blocks && p->kv; l++) free(p->kv[l].data);
-    free(p->kv);
-    *p = (struct past){ 0 };
+    for (int64_t l = 0; l < past->blocks && past->kv; l++) free(past->kv[l].data);
+    free(past->kv);
+    *past = (struct past){ 0 };
 }
 
 /* The last columns of the rows that attention reads. */
-static void keep(struct transformer *m, int layer)
+static void past_keep(struct transformer *model, int layer)
 {
-    const struct tensor new = attended(m, layer), kept = m->past->kv[layer];
+    const struct tensor new = attended(model, layer), kept = model->past->kv[layer];
     const size_t each = dtype_size(new.dtype), row = (size_t)tensor_cols(new) * each,
                  part = (size_t)tensor_cols(kept) * each;
-    for (int64_t n = 0; n < m->S; n++)
+    for (int64_t n = 0; n < model->S; n++)
         /* Keys and values are the last 2 K A columns of qkv. */
-        memcpy((char *)kept.data + (size_t)(m->past->count + n) * part,
+        memcpy((char *)kept.data + (size_t)(model->past->count + n) * part,
                (const char *)new.data + (size_t)(n + 1) * row - part, part);
 }
 
-void past_attention(struct transformer *m, int layer)
+void past_attention(struct transformer *model, int layer)
 {
-    struct block_activations *a = &m->block[layer];
-    struct attention whole = attention_of(m, layer);
-    keep(m, layer);
+    struct block_activations *a = &model->block[layer];
+    struct attention whole = attention_of(model, layer);
+    past_keep(model, layer);
     /* New queries see the keys before them and their own. */
-    whole.S = m->past->count + m->S;
-    m->ops->attention_part_forward(a->att, a->lse, attended(m, layer), first_rows(m->past->kv[layer], whole.S),
-                                   m->positions, tensor_none, whole);
+    whole.S = model->past->count + model->S;
+    model->ops->attention_part_forward(a->att, a->lse, attended(model, layer),
+                                       first_rows(model->past->kv[layer], whole.S),
+                                       model->positions, tensor_none, whole);
 }
 
-enum error_code transformer_continue(struct transformer *m, struct past *p, const int32_t *ids, int64_t n,
+enum error_code transformer_continue(struct transformer *model, struct past *past, const int32_t *ids, int64_t n,
                                      struct error *err)
 {
     double loss;
-    if (n > p->room - p->count)
-        return fail(err, ERR_USAGE, "%lld tokens after %lld; there is room for %lld", (long long)n, (long long)p->count,
-                    (long long)p->room);
-    m->past = p;
-    const enum error_code e = transformer_forward(m, ids, ids, 1, n, &loss, err);
-    m->past = NULL;
-    if (!e) p->count += n;
+    if (n > past->room - past->count)
+        return fail(err, ERR_USAGE, "%lld tokens after %lld; there is room for %lld", (long long)n,
+                    (long long)past->count, (long long)past->room);
+    model->past = past;
+    const enum error_code e = transformer_forward(model, ids, ids, 1, n, &loss, err);
+    model->past = NULL;
+    if (!e) past->count += n;
     return e;
 }

@@ -10,7 +10,7 @@ enum { AT_ONCE = 2048, PARALLEL_FROM = 16384 };     /* elements */
 struct disturbance { double sum, store, step; };
 
 /* Numbers that are so large that `step` is less than `store` of them, all of a usual tensor's: nothing is divided. */
-static bool are_large(const double *x, int64_t n, const struct disturbance *d)
+static bool are_large(const double *x, int64_t n, const struct disturbance *disturbance)
 {
     double least = INFINITY;
     #pragma omp simd reduction(min : least)
@@ -18,12 +18,12 @@ static bool are_large(const double *x, int64_t n, const struct disturbance *d)
         const double size = x[i] == 0 ? INFINITY : fabs(x[i]);
         least = size < least ? size : least;
     }
-    return least * d->store > d->step * (1 + 0x1p-30);
+    return least * disturbance->store > disturbance->step * (1 + 0x1p-30);
 }
 
 /* One Philox block gives the numbers for four elements.  They are converted to double and back a few at a time, so that
  * one loop serves all formats. */
-static void disturb_few(struct tensor t, int64_t first, int64_t n, const struct disturbance *d, uint64_t seed,
+static void disturb_few(struct tensor t, int64_t first, int64_t n, const struct disturbance *disturbance, uint64_t seed,
                         uint64_t stream)
 {
     void *const at = (char *)t.data + (size_t)first * dtype_size(t.dtype);
@@ -31,8 +31,8 @@ static void disturb_few(struct tensor t, int64_t first, int64_t n, const struct 
     double x[AT_ONCE];
     random_words(word, (n + 3) / 4, seed, stream, (uint64_t)first / 4);
     convert_numbers(x, F64, at, t.dtype, n);
-    const double all = d->sum + d->store;
-    if (d->step == 0 || are_large(x, n, d))
+    const double all = disturbance->sum + disturbance->store;
+    if (disturbance->step == 0 || are_large(x, n, disturbance))
         for (int64_t i = 0; i < n; i++) {
             /* r is uniform in -1 .. 1, and depends on seed, tensor and place alone. */
             const double r = (double)word[i] * 0x1p-31 - 1;
@@ -40,24 +40,24 @@ static void disturb_few(struct tensor t, int64_t first, int64_t n, const struct 
         }
     else
         for (int64_t i = 0; i < n; i++) {
-            const double r = (double)word[i] * 0x1p-31 - 1, step = d->step / fabs(x[i]),
-                         store = step > d->store ? step : d->store;
-            x[i] = x[i] == 0 ? x[i] : x[i] * (1 + r * (d->sum + store));
+            const double r = (double)word[i] * 0x1p-31 - 1, step = disturbance->step / fabs(x[i]),
+                         store = step > disturbance->store ? step : disturbance->store;
+            x[i] = x[i] == 0 ? x[i] : x[i] * (1 + r * (disturbance->sum + store));
         }
     convert_numbers(at, t.dtype, x, F64, n);
 }
 
 static int64_t few(int64_t first, int64_t count) { return count - first < AT_ONCE ? count - first : AT_ONCE; }
 
-static void disturb(struct tensor t, struct disturbance d, uint64_t seed, uint64_t stream)
+static void disturb(struct tensor t, struct disturbance disturbance, uint64_t seed, uint64_t stream)
 {
     const int64_t count = tensor_count(t);
     if (count <= PARALLEL_FROM) {
-        for (int64_t i = 0; i < count; i += AT_ONCE) disturb_few(t, i, few(i, count), &d, seed, stream);
+        for (int64_t i = 0; i < count; i += AT_ONCE) disturb_few(t, i, few(i, count), &disturbance, seed, stream);
         return;
     }
     #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < count; i += AT_ONCE) disturb_few(t, i, few(i, count), &d, seed, stream);
+    for (int64_t i = 0; i < count; i += AT_ONCE) disturb_few(t, i, few(i, count), &disturbance, seed, stream);
 }
 
 static bool is_parameter(const char *name)
@@ -66,7 +66,7 @@ static bool is_parameter(const char *name)
     return dot && (strcmp(dot, ".weight") == 0 || strcmp(dot, ".bias") == 0);
 }
 
-static void see(void *context, const char *name, int layer, bool gradient, struct tensor t, int64_t terms)
+static void perturb_see(void *context, const char *name, int layer, bool gradient, struct tensor t, int64_t terms)
 {
     struct perturbation *p = context;
     const enum dtype stored = dtype_is_narrow(p->stored) ? p->stored : t.dtype;
@@ -82,7 +82,7 @@ static void see(void *context, const char *name, int layer, bool gradient, struc
             p->seed, p->announced++);
 }
 
-struct observer perturbing_observer(struct perturbation *p)
+struct observer perturbing_observer(struct perturbation *perturbation)
 {
-    return (struct observer){ .see = see, .context = p };
+    return (struct observer){ .see = perturb_see, .context = perturbation };
 }

@@ -4,55 +4,57 @@
 #define TWO_PI 6.283185307179586476925
 
 /* The pair, a real number, that turns so often in the original context. */
-static double pair_of_turns(const struct rotary *r, int64_t R, double turns)
+static double pair_of_turns(const struct rotary *rotary, int64_t R, double turns)
 {
-    return (double)R * log((double)r->original_positions / (turns * TWO_PI)) / (2 * log(r->theta));
+    return (double)R * log((double)rotary->original_positions / (turns * TWO_PI)) / (2 * log(rotary->theta));
 }
 
 /* How far pair i is on the way from the pairs that turn often to those that turn seldom, from 0 to 1. */
-static double yarn_ramp(const struct rotary *r, int64_t R, int64_t i)
+static double yarn_ramp(const struct rotary *rotary, int64_t R, int64_t i)
 {
-    const double fast = pair_of_turns(r, R, r->high_frequency), slow = pair_of_turns(r, R, r->low_frequency);
+    const double fast = pair_of_turns(rotary, R, rotary->high_frequency),
+        slow = pair_of_turns(rotary, R, rotary->low_frequency);
     /* The ramp lies between the pairs that turn high_frequency and low_frequency times in the original context. */
-    const double first = fmax(r->between_pairs ? fast : floor(fast), 0),
-                 last = fmin(r->between_pairs ? slow : ceil(slow), (double)(R - 1));
+    const double first = fmax(rotary->between_pairs ? fast : floor(fast), 0),
+                 last = fmin(rotary->between_pairs ? slow : ceil(slow), (double)(R - 1));
     const double width = first == last ? 0.001 : last - first;          /* as in transformers */
     return fmin(fmax(((double)i - first) / width, 0), 1);
 }
 
-double rotary_frequency(const struct rotary *r, int64_t R, int64_t i, int64_t S)
+double rotary_frequency(const struct rotary *rotary, int64_t R, int64_t i, int64_t S)
 {
-    const double f = 1 / pow(r->theta, (double)(2 * i) / (double)R);
-    if (r->scaling == SCALING_NONE || r->scaling == SCALING_DYNAMIC) return f;
-    if (r->scaling == SCALING_LINEAR) return f / r->factor;
-    if (r->scaling == SCALING_LONG) return f / (rotary_by_length(r, S) ? r->longer : r->shorter)[i];
+    const double f = 1 / pow(rotary->theta, (double)(2 * i) / (double)R);
+    if (rotary->scaling == SCALING_NONE || rotary->scaling == SCALING_DYNAMIC) return f;
+    if (rotary->scaling == SCALING_LINEAR) return f / rotary->factor;
+    if (rotary->scaling == SCALING_LONG) return f / (rotary_by_length(rotary, S) ? rotary->longer : rotary->shorter)[i];
     /* Pairs that turn often keep their frequency, others are slowed down by the factor. */
-    if (r->scaling == SCALING_YARN) {
-        const double ramp = yarn_ramp(r, R, i);
-        return f / r->factor * ramp + f * (1 - ramp);
+    if (rotary->scaling == SCALING_YARN) {
+        const double ramp = yarn_ramp(rotary, R, i);
+        return f / rotary->factor * ramp + f * (1 - ramp);
     }
     /* Llama 3: the same three zones, by turns in the original context. */
-    const double turns = (double)r->original_positions * f / TWO_PI;
-    if (turns > r->high_frequency) return f;
-    if (turns < r->low_frequency) return f / r->factor;
-    const double smooth = (turns - r->low_frequency) / (r->high_frequency - r->low_frequency);
-    return (1 - smooth) * (f / r->factor) + smooth * f;
+    const double turns = (double)rotary->original_positions * f / TWO_PI;
+    if (turns > rotary->high_frequency) return f;
+    if (turns < rotary->low_frequency) return f / rotary->factor;
+    const double smooth = (turns - rotary->low_frequency) / (rotary->high_frequency - rotary->low_frequency);
+    return (1 - smooth) * (f / rotary->factor) + smooth * f;
 }
 
-double rotary_size(const struct rotary *r)
+double rotary_size(const struct rotary *rotary)
 {
-    return r->scaling == SCALING_YARN || r->scaling == SCALING_LONG ? r->enlarged : 1;
+    return rotary->scaling == SCALING_YARN || rotary->scaling == SCALING_LONG ? rotary->enlarged : 1;
 }
 
-int64_t rotary_table_width(const struct model_config *c) { return c->rotary.turned ? c->rotary.turned : c->A; }
+int64_t rotary_table_width(const struct model_config *config) { return config->rotary.turned ? config->rotary.turned
+                                                               : config->A; }
 
-void rotary_table(const struct rotary *r, struct tensor table)
+void rotary_table(const struct rotary *rotary, struct tensor table)
 {
     const int64_t S = tensor_rows(table), R = tensor_cols(table), half = R / 2;
-    const double size = rotary_size(r);
+    const double size = rotary_size(rotary);
     for (int64_t i = 0; i < half; i++) {
         /* table[p] = size cos(p f_i) for each pair, then size sin(p f_i). */
-        const double f = rotary_frequency(r, R, i, S);
+        const double f = rotary_frequency(rotary, R, i, S);
         for (int64_t p = 0; p < S; p++) {
             tensor_set(table, p * R + i, size * cos((double)p * f));
             tensor_set(table, p * R + half + i, size * sin((double)p * f));

@@ -6,60 +6,60 @@
  */
 #include "ref/model/transformer_parts.h"
 
-/* m->branch += the shared experts of the block's ln2. */
-void shared_forward(struct transformer *m, int layer)
+/* model->branch += the shared experts of the block's ln2. */
+void shared_forward(struct transformer *model, int layer)
 {
-    const struct ops *op = m->ops;
-    const struct model_config *c = &m->config;
-    struct block_activations *a = &m->block[layer];
+    const struct ops *op = model->ops;
+    const struct model_config *c = &model->config;
+    struct block_activations *a = &model->block[layer];
     struct tensor result = a->shared;
 
     /* shared [N,D] = W_down (silu(gate) up), of all tokens. */
     op->linear_forward(a->shared_up, a->ln2, W(SHARED_UP_W), tensor_none);
-    computed(m, "shared.up", layer, a->shared_up, c->D);
+    computed(model, "shared.up", layer, a->shared_up, c->D);
     op->swiglu_forward(a->shared_act, a->shared_up);
-    computed(m, "shared.act", layer, a->shared_act, 1);
+    computed(model, "shared.act", layer, a->shared_act, 1);
     op->linear_forward(a->shared, a->shared_act, W(SHARED_DOWN_W), tensor_none);
-    computed(m, "shared.out", layer, a->shared, c->mixture.shared);
+    computed(model, "shared.out", layer, a->shared, c->mixture.shared);
     if (c->mixture.shared_gate) {
         /* gate [N,1]; result = sigmoid(gate) shared. */
         op->linear_forward(a->gate, a->ln2, W(SHARED_GATE_W), tensor_none);
-        computed(m, "shared.gate", layer, a->gate, c->D);
-        result = m->d_shared;                           /* free at this time */
+        computed(model, "shared.gate", layer, a->gate, c->D);
+        result = model->d_shared;                           /* free at this time */
         op->gate_forward(result, a->shared, a->gate);
-        computed(m, "shared.gated", layer, result, 1);
+        computed(model, "shared.gated", layer, result, 1);
     }
-    op->add(m->branch, m->branch, result);
+    op->add(model->branch, model->branch, result);
 }
 
-/* m->d_shared = the gradient of the block's ln2 by the shared experts; m->d_branch stays that of the mixture's
+/* model->d_shared = the gradient of the block's ln2 by the shared experts; model->d_branch stays that of the mixture's
  * output. */
-void shared_backward(struct transformer *m, int layer)
+void shared_backward(struct transformer *model, int layer)
 {
-    const struct ops *op = m->ops;
-    const struct model_config *c = &m->config;
-    struct block_activations *a = &m->block[layer];
-    const struct tensor from_gate = m->d_step;     /* free at this time */
-    struct tensor d_result = m->d_branch;
+    const struct ops *op = model->ops;
+    const struct model_config *c = &model->config;
+    struct block_activations *a = &model->block[layer];
+    const struct tensor from_gate = model->d_step;     /* free at this time */
+    struct tensor d_result = model->d_branch;
 
     if (c->mixture.shared_gate) {
-        computed_gradient(m, "shared.gated", layer, m->d_branch, 1);
-        d_result = m->d_shared;
+        computed_gradient(model, "shared.gated", layer, model->d_branch, 1);
+        d_result = model->d_shared;
         /* d_shared = sigmoid(gate) d_branch;  d_gate [N,1] = sigmoid' times the sum of d_branch shared over the row. */
-        op->gate_backward_input(d_result, m->d_gate, m->d_branch, a->shared, a->gate);
-        computed_gradient(m, "shared.gate", layer, m->d_gate, c->D);
-        op->linear_backward_weight(G(SHARED_GATE_W), tensor_none, m->d_gate, a->ln2);
+        op->gate_backward_input(d_result, model->d_gate, model->d_branch, a->shared, a->gate);
+        computed_gradient(model, "shared.gate", layer, model->d_gate, c->D);
+        op->linear_backward_weight(G(SHARED_GATE_W), tensor_none, model->d_gate, a->ln2);
     }
-    computed_gradient(m, "shared.out", layer, d_result, 1);
+    computed_gradient(model, "shared.out", layer, d_result, 1);
     op->linear_backward_weight(G(SHARED_DOWN_W), tensor_none, d_result, a->shared_act);
-    op->linear_backward_input(m->d_shared_act, d_result, W(SHARED_DOWN_W));
-    computed_gradient(m, "shared.act", layer, m->d_shared_act, c->D);
-    op->swiglu_backward_input(m->d_shared_up, m->d_shared_act, a->shared_up);
-    computed_gradient(m, "shared.up", layer, m->d_shared_up, 1);
-    op->linear_backward_weight(G(SHARED_UP_W), tensor_none, m->d_shared_up, a->ln2);
-    op->linear_backward_input(m->d_shared, m->d_shared_up, W(SHARED_UP_W));
+    op->linear_backward_input(model->d_shared_act, d_result, W(SHARED_DOWN_W));
+    computed_gradient(model, "shared.act", layer, model->d_shared_act, c->D);
+    op->swiglu_backward_input(model->d_shared_up, model->d_shared_act, a->shared_up);
+    computed_gradient(model, "shared.up", layer, model->d_shared_up, 1);
+    op->linear_backward_weight(G(SHARED_UP_W), tensor_none, model->d_shared_up, a->ln2);
+    op->linear_backward_input(model->d_shared, model->d_shared_up, W(SHARED_UP_W));
     if (!c->mixture.shared_gate) return;
     /* ln2 is read by the experts and by the gate. */
-    op->linear_backward_input(from_gate, m->d_gate, W(SHARED_GATE_W));
-    op->add(m->d_shared, m->d_shared, from_gate);
+    op->linear_backward_input(from_gate, model->d_gate, W(SHARED_GATE_W));
+    op->add(model->d_shared, model->d_shared, from_gate);
 }

@@ -43,38 +43,41 @@ static const double DELTA = 1e-3;
 /* Run i of the table. */
 static double run_N(int i) { return (double)stream_parameters[i / STREAM_SIZES][i % STREAM_SIZES]; }
 static double run_P(int i) { return stream_counts[i / STREAM_SIZES]; }
-static double run_loss(const struct stream_losses *s, int i) { return s->loss[i / STREAM_SIZES][i % STREAM_SIZES]; }
-
-double stream_law_loss(const struct stream_law *l, double N, double P)
+static double run_loss(const struct stream_losses *losses, int i)
 {
-    return l->E + pow(l->A * 1e9 / (N * (l->k * log(P) + 1)), l->alpha);
+    return losses->loss[i / STREAM_SIZES][i % STREAM_SIZES];
+}
+
+double stream_law_loss(const struct stream_law *law, double N, double P)
+{
+    return law->E + pow(law->A * 1e9 / (N * (law->k * log(P) + 1)), law->alpha);
 }
 
 /* Published minus fitted logarithm of the loss of run i. */
-static double residual(const struct stream_law *l, const struct stream_losses *s, int i)
+static double residual(const struct stream_law *law, const struct stream_losses *losses, int i)
 {
-    return log(run_loss(s, i)) - log(stream_law_loss(l, run_N(i), run_P(i)));
+    return log(run_loss(losses, i)) - log(stream_law_loss(law, run_N(i), run_P(i)));
 }
 
-double stream_law_misfit(const struct stream_law *l, const struct stream_losses *s)
+double stream_law_misfit(const struct stream_law *law, const struct stream_losses *losses)
 {
     double sum = 0;
     for (int i = 0; i < STREAM_RUNS; i++) {
-        const double r = fabs(residual(l, s, i));
+        const double r = fabs(residual(law, losses, i));
         /* Huber's loss: squares of small residuals, large ones linearly. */
         sum += r <= DELTA ? r * r / 2 : DELTA * (r - DELTA / 2);
     }
     return sum;
 }
 
-double stream_law_explained(const struct stream_law *l, const struct stream_losses *s)
+double stream_law_explained(const struct stream_law *law, const struct stream_losses *losses)
 {
     double mean = 0, all = 0, left = 0;
-    for (int i = 0; i < STREAM_RUNS; i++) mean += run_loss(s, i) / STREAM_RUNS;
+    for (int i = 0; i < STREAM_RUNS; i++) mean += run_loss(losses, i) / STREAM_RUNS;
     for (int i = 0; i < STREAM_RUNS; i++) {
-        const double off = run_loss(s, i) - stream_law_loss(l, run_N(i), run_P(i));
+        const double off = run_loss(losses, i) - stream_law_loss(law, run_N(i), run_P(i));
         left += off * off;
-        all += (run_loss(s, i) - mean) * (run_loss(s, i) - mean);
+        all += (run_loss(losses, i) - mean) * (run_loss(losses, i) - mean);
     }
     return 1 - left / all;
 }
@@ -101,7 +104,7 @@ static void slopes(double d[UNKNOWNS], const double x[UNKNOWNS], int i)
 
 /* The normal equations at x: H step = g. */
 static void normal_equations(double H[UNKNOWNS][UNKNOWNS], double g[UNKNOWNS], const double x[UNKNOWNS],
-                             const struct stream_losses *s)
+                             const struct stream_losses *losses)
 {
     const struct stream_law l = law_of(x);
     memset(H, 0, UNKNOWNS * sizeof H[0]);
@@ -109,7 +112,7 @@ static void normal_equations(double H[UNKNOWNS][UNKNOWNS], double g[UNKNOWNS], c
     for (int i = 0; i < STREAM_RUNS; i++) {
         double d[UNKNOWNS];
         /* A large residual weighs less, so that its weighted square is Huber's linear part. */
-        const double r = residual(&l, s, i), weight = fabs(r) <= DELTA ? 1 : DELTA / fabs(r);
+        const double r = residual(&l, losses, i), weight = fabs(r) <= DELTA ? 1 : DELTA / fabs(r);
         slopes(d, x, i);
         for (int a = 0; a < UNKNOWNS; a++) {
             g[a] += weight * d[a] * r;
@@ -141,19 +144,19 @@ static void damped_step(double y[UNKNOWNS], double H[UNKNOWNS][UNKNOWNS], const 
 }
 
 /* Improve x until no step does.  @return its misfit. */
-static double descend(double x[UNKNOWNS], const struct stream_losses *s)
+static double descend(double x[UNKNOWNS], const struct stream_losses *losses)
 {
     static const double MOST_DAMPING = 1e12;
     enum { MOST_STEPS = 2000 };
     struct stream_law l = law_of(x);
-    double best = stream_law_misfit(&l, s), damping = 1e-3;
+    double best = stream_law_misfit(&l, losses), damping = 1e-3;
     for (int n = 0; n < MOST_STEPS && damping < MOST_DAMPING; n++) {
         double H[UNKNOWNS][UNKNOWNS], g[UNKNOWNS], y[UNKNOWNS], to[UNKNOWNS];
-        normal_equations(H, g, x, s);
+        normal_equations(H, g, x, losses);
         damped_step(y, H, g, damping);
         for (int a = 0; a < UNKNOWNS; a++) to[a] = x[a] + y[a];
         l = law_of(to);
-        const double misfit = l.E > 0 && l.alpha > 0 && l.k > 0 ? stream_law_misfit(&l, s) : INFINITY;
+        const double misfit = l.E > 0 && l.alpha > 0 && l.k > 0 ? stream_law_misfit(&l, losses) : INFINITY;
         /* A better point is taken, with less damping; else the step gets shorter. */
         if (misfit < best) memcpy(x, to, sizeof to), best = misfit, damping /= 3;
         else damping *= 4;
@@ -161,7 +164,7 @@ static double descend(double x[UNKNOWNS], const struct stream_losses *s)
     return best;
 }
 
-struct stream_law stream_law_fit(const struct stream_losses *s)
+struct stream_law stream_law_fit(const struct stream_losses *losses)
 {
     static const double share[] = { 0.25, 0.5, 0.75 }, alpha[] = { 0.1, 0.3, 1 }, k[] = { 0.2, 0.8 };
     double best = INFINITY;
@@ -170,9 +173,10 @@ struct stream_law stream_law_fit(const struct stream_losses *s)
         for (size_t j = 0; j < 3; j++)
             for (size_t n = 0; n < 2; n++) {            /* each start goes through the first run */
                 /* There are eighteen starts; the one with the least misfit counts. */
-                const double E = share[i] * run_loss(s, STREAM_RUNS - 1);
-                double x[UNKNOWNS] = { E, log(run_loss(s, 0) - E) / alpha[j] + log(run_N(0) / 1e9), alpha[j], k[n] };
-                const double misfit = descend(x, s);
+                const double E = share[i] * run_loss(losses, STREAM_RUNS - 1);
+                double x[UNKNOWNS] = { E, log(run_loss(losses, 0) - E) / alpha[j] + log(run_N(0) / 1e9),
+                                      alpha[j], k[n] };
+                const double misfit = descend(x, losses);
                 if (misfit < best) best = misfit, law = law_of(x);
             }
     return law;

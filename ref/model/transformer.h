@@ -147,9 +147,9 @@ void transformer_backward(struct transformer *);
 void transformer_zero_gradients(struct transformer *);
 
 /* The correction bias [E] of a layer's router. */
-static inline double *transformer_router_bias(const struct transformer *m, int layer)
+static inline double *transformer_router_bias(const struct transformer *model, int layer)
 {
-    return m->router_bias + layer * mixture_columns(&m->config.mixture);
+    return model->router_bias + layer * mixture_columns(&model->config.mixture);
 }
 
 /** Whether the losses of a layer's router are of a token: the layer computes it, and it counts here.  Pure. */

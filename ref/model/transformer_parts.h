@@ -10,106 +10,111 @@
 static inline struct tensor pick(const struct tensor *list, int i) { return i < 0 ? tensor_none : list[i]; }
 
 /* Rows of the residual stream: those of all tokens of stream 0, then of stream 1, ... */
-static inline int64_t stream_rows(const struct transformer *m) { return STREAMS(&m->config) * m->B * m->S; }
+static inline int64_t stream_rows(const struct transformer *model)
+{
+    return STREAMS(&model->config) * model->B * model->S;
+}
 
-#define W(p) pick(m->w, param_of_block(&m->config, layer, p))
-#define G(p) pick(m->g, param_of_block(&m->config, layer, p))
+#define W(p) pick(model->w, param_of_block(&model->config, layer, p))
+#define G(p) pick(model->g, param_of_block(&model->config, layer, p))
 
 /* The queries, keys and values that attention reads. */
-static inline struct tensor attended(const struct transformer *m, int layer)
+static inline struct tensor attended(const struct transformer *model, int layer)
 {
-    return m->config.head_norms ? m->block[layer].normed : m->block[layer].qkv;
+    return model->config.head_norms ? model->block[layer].normed : model->block[layer].qkv;
 }
 
 /* The table of rotary positions of a layer. */
-static inline struct tensor rotary_of(const struct transformer *m, int layer)
+static inline struct tensor rotary_of(const struct transformer *model, int layer)
 {
-    return model_is_local(&m->config, layer) ? m->local_rotary : m->rotary;
+    return model_is_local(&model->config, layer) ? model->local_rotary : model->rotary;
 }
 
 /* The norm of what attention gives, or the feed-forward: its input and output, its weight, and its output's name. */
 struct after { struct tensor in, out, rstd; int w; const char *name; };
 
-static inline struct after after_of(const struct transformer *m, int layer, bool feed)
+static inline struct after after_of(const struct transformer *model, int layer, bool feed)
 {
-    const struct block_activations *a = &m->block[layer];
-    const bool around = m->config.norms_at == NORMS_AROUND;
+    const struct block_activations *a = &model->block[layer];
+    const bool around = model->config.norms_at == NORMS_AROUND;
     const enum block_param p = feed ? (around ? AFTER2_W : LN2_W) : around ? AFTER1_W : LN1_W;
     const char *const name[] = { "ln_1", "ln_2", "post_1", "post_2" };
     return (struct after){ feed ? a->feed_out : a->attention_out, feed ? a->after2 : a->after1,
-                           feed ? a->after2_rstd : a->after1_rstd, param_of_block(&m->config, layer, p),
+                           feed ? a->after2_rstd : a->after1_rstd, param_of_block(&model->config, layer, p),
                            name[2 * around + feed] };
 }
 
 /* The input of attention. */
-static inline struct tensor attention_input(const struct transformer *m, int layer)
+static inline struct tensor attention_input(const struct transformer *model, int layer)
 {
-    return m->config.norms_at == NORMS_AFTER ? m->block[layer].in : m->block[layer].ln1;
+    return model->config.norms_at == NORMS_AFTER ? model->block[layer].in : model->block[layer].ln1;
 }
 
 /* The input of attention's output matrix. */
-static inline struct tensor result_of_heads(const struct transformer *m, int layer)
+static inline struct tensor result_of_heads(const struct transformer *model, int layer)
 {
-    return LATENT(&m->config) ? m->block[layer].narrow : m->block[layer].att;
+    return LATENT(&model->config) ? model->block[layer].narrow : model->block[layer].att;
 }
 
 /* The input of the feed-forward. */
-static inline struct tensor feed_input(const struct transformer *m, int layer)
+static inline struct tensor feed_input(const struct transformer *model, int layer)
 {
-    const struct block_activations *a = &m->block[layer];
-    return m->config.norms_at == NORMS_AFTER ? a->mid : m->config.parallel ? a->ln1 : a->ln2;
+    const struct block_activations *a = &model->block[layer];
+    return model->config.norms_at == NORMS_AFTER ? a->mid : model->config.parallel ? a->ln1 : a->ln2;
 }
 
 /* A dense feed-forward's activations, parameters and names: in a layer with a shortcut it is beside a mixture, in a
  * dense layer in its place. */
 struct feed { struct tensor up, act; enum block_param up_w, down_w; const char *up_name, *act_name, *out_name; };
 
-static inline struct feed feed_of(const struct transformer *m, int layer)
+static inline struct feed feed_of(const struct transformer *model, int layer)
 {
-    const struct block_activations *a = &m->block[layer];
-    if (layer_set_has(&m->config.dense.at, layer))
+    const struct block_activations *a = &model->block[layer];
+    if (layer_set_has(&model->config.dense.at, layer))
         return (struct feed){ a->up, a->act, UP_W, DOWN_W, "dense.up", "dense.act", "mlp.out" };
-    return m->config.shortcut ? (struct feed){ a->dense_up, a->dense_act, DENSE_UP_W, DENSE_DOWN_W, "dense.up",
+    return model->config.shortcut ? (struct feed){ a->dense_up, a->dense_act, DENSE_UP_W, DENSE_DOWN_W, "dense.up",
                                                "dense.act", "dense.out" }
                               : (struct feed){ a->up, a->act, UP_W, DOWN_W, "mlp.up", "mlp.act", "mlp.out" };
 }
 
 /* Announce a tensor that was just computed; each element sums `terms` products.  Those of a layer's second block have
  * names of their own. */
-static inline void announce(const struct transformer *m, const char *name, int layer, bool gradient, struct tensor t,
-                            int64_t terms)
+static inline void announce(const struct transformer *model, const char *name, int layer, bool gradient,
+                            struct tensor t, int64_t terms)
 {
-    const bool second = layer > m->config.L;
+    const bool second = layer > model->config.L;
     char full[PARAM_NAME + 16];
-    if (m->observer.see == NULL) return;
+    if (model->observer.see == NULL) return;
     snprintf(full, sizeof full, "%s%s", second ? "second." : "", name);
-    m->observer.see(m->observer.context, full, second ? layer - (int)second_block(&m->config, 0) : layer, gradient, t,
-                    terms);
+    model->observer.see(model->observer.context, full,
+                        second ? layer - (int)second_block(&model->config, 0) : layer, gradient, t, terms);
 }
 
-static inline void computed(struct transformer *m, const char *name, int layer, struct tensor t, int64_t terms)
+static inline void computed(struct transformer *model, const char *name, int layer, struct tensor t, int64_t terms)
 {
-    announce(m, name, layer, false, t, terms);
+    announce(model, name, layer, false, t, terms);
 }
 
-static inline void computed_gradient(struct transformer *m, const char *name, int layer, struct tensor t, int64_t terms)
+static inline void computed_gradient(struct transformer *model, const char *name, int layer, struct tensor t,
+                                     int64_t terms)
 {
-    announce(m, name, layer, true, t, terms);
+    announce(model, name, layer, true, t, terms);
 }
 
-static inline struct attention attention_of(const struct transformer *m, int layer)
+static inline struct attention attention_of(const struct transformer *model, int layer)
 {
-    const struct model_config *c = &m->config;
-    struct attention a = attention_of_layer(c, layer, m->S);
-    if (m->packed != NULL) a.mask = m->mask;
+    const struct model_config *c = &model->config;
+    struct attention a = attention_of_layer(c, layer, model->S);
+    if (model->packed != NULL) a.mask = model->mask;
     a.sinks = W(SINKS);
-    a.drop = dropout_at(c->dropout_attention, m->seed, layer, "probabilities", m->first, 0, c->H);
+    a.drop = dropout_at(c->dropout_attention, model->seed, layer, "probabilities", model->first, 0, c->H);
     return a;
 }
 
-static inline struct dropout residual_dropout(const struct transformer *m, int layer, const char *where)
+static inline struct dropout residual_dropout(const struct transformer *model, int layer, const char *where)
 {
-    return dropout_at(m->config.dropout_residual, m->seed, layer, where, m->first * m->S, 0, m->config.D);
+    return dropout_at(model->config.dropout_residual, model->seed, layer, where, model->first * model->S, 0,
+                      model->config.D);
 }
 
 /* Allocate the buffers for a batch of B sequences of S tokens.  @return OK or ERR_MEMORY. */
@@ -127,15 +132,15 @@ void streams_mean_forward(struct transformer *);
 void streams_mean_backward(struct transformer *);
 
 /* The logits [N,V] that the loss reads: capped, if the model caps them. */
-static inline struct tensor loss_input(const struct transformer *m)
+static inline struct tensor loss_input(const struct transformer *model)
 {
-    return m->config.logit_cap > 0 ? m->capped : m->logits;
+    return model->config.logit_cap > 0 ? model->capped : model->logits;
 }
 
 /* The input of the output matrix. */
-static inline struct tensor head_input(const struct transformer *m)
+static inline struct tensor head_input(const struct transformer *model)
 {
-    return STREAMS(&m->config) > 1 ? m->mean : m->lnf;
+    return STREAMS(&model->config) > 1 ? model->mean : model->lnf;
 }
 
 /* The first n rows. */
@@ -157,9 +162,9 @@ void latent_backward(struct transformer *, int layer);
 
 /* ---- mixture.c: the feed-forward of a mixture, and its routers' losses ------------------------------------------- */
 
-static inline bool is_mixture(const struct transformer *m, int64_t layer)
+static inline bool is_mixture(const struct transformer *model, int64_t layer)
 {
-    return layer_mlp(&m->config, layer) == MLP_MIXTURE;
+    return layer_mlp(&model->config, layer) == MLP_MIXTURE;
 }
 
 /* m->branch = the mixture of the block's ln2. */

@@ -88,7 +88,7 @@ enum error_code weights_create(struct weights_writer *, const struct param_spec 
 enum error_code weights_write(struct weights_writer *, int param, int s, const void *data, struct error *);
 
 /** Write the correction bias of a router, as t, the format of the file.  @return as weights_write; ERR_MEMORY. */
-enum error_code weights_write_bias(struct weights_writer *, int param, const double *bias, int64_t n, enum dtype t,
+enum error_code weights_write_bias(struct weights_writer *, int param, const double *bias, int64_t n, enum dtype dtype,
                                    struct error *);
 
 /** Finish the file under its final name.  @return as safetensors_commit. */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool codes_are(const struct safetensors_entry *e) { return strcmp(e->dtype, "F8_E4M3") == 0; }
+bool codes_are(const struct safetensors_entry *entry) { return strcmp(entry->dtype, "F8_E4M3") == 0; }
 
 static int64_t blocks(int64_t n) { return (n + CODES_BLOCK - 1) / CODES_BLOCK; }
 

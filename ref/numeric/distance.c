@@ -4,12 +4,12 @@
 
 enum { DISTANCE_LANES = 8, AT_ONCE = 512, PARTS = 64, PARALLEL_FROM = 1 << 15 };
 
-static const void *element(struct tensor t, int64_t i)
+static const void *distance_element(struct tensor t, int64_t i)
 {
     return (const char *)t.data + (size_t)i * dtype_size(t.dtype);
 }
 
-static void divide(double *x, int64_t n, double divisor, bool single)
+static void distance_divide(double *x, int64_t n, double divisor, bool single)
 {
     for (int64_t i = 0; i < n; i++) x[i] /= divisor;
     for (int64_t i = 0; i < n && single; i++) x[i] = (float)x[i];
@@ -24,9 +24,9 @@ static double of_elements(struct tensor a, double divisor, struct tensor b, int6
         /* Pieces of AT_ONCE elements are widened to fp64 and padded with zeros to whole lanes. */
         const int64_t n = to - first < AT_ONCE ? to - first : AT_ONCE, of_b = tensor_present(b) ? n : 0,
                       whole = (n + DISTANCE_LANES - 1) / DISTANCE_LANES * DISTANCE_LANES;
-        convert_numbers(x, F64, element(a, first), a.dtype, n);
-        if (of_b > 0) convert_numbers(y, F64, element(b, first), b.dtype, n);
-        if (divisor != 1) divide(x, n, divisor, single);
+        convert_numbers(x, F64, distance_element(a, first), a.dtype, n);
+        if (of_b > 0) convert_numbers(y, F64, distance_element(b, first), b.dtype, n);
+        if (divisor != 1) distance_divide(x, n, divisor, single);
         for (int64_t i = n; i < whole; i++) x[i] = 0;
         for (int64_t i = of_b; i < whole; i++) y[i] = 0;
         for (int64_t i = 0; i < whole; i += DISTANCE_LANES)
@@ -56,14 +56,14 @@ double squared_distance_of_quotient(struct tensor a, double divisor, struct tens
     return sum;
 }
 
-double relative_when_stored(double far, double size, int64_t count, enum dtype t)
+double relative_when_stored(double far, double size, int64_t count, enum dtype dtype)
 {
-    const double steps = size > 0 ? dtype_step(t) * sqrt((double)count) / size : 0;
-    return (far == 0 ? 0 : far / size) + 2 * dtype_unit(t) + steps;
+    const double steps = size > 0 ? dtype_step(dtype) * sqrt((double)count) / size : 0;
+    return (far == 0 ? 0 : far / size) + 2 * dtype_unit(dtype) + steps;
 }
 
-double relative_or_absolute(double far, double size, int64_t count, enum dtype t)
+double relative_or_absolute(double far, double size, int64_t count, enum dtype dtype)
 {
-    if (size != 0) return relative_when_stored(far, size, count, t);
-    return far == 0 ? 0 : far + dtype_step(t) * sqrt((double)count);
+    if (size != 0) return relative_when_stored(far, size, count, dtype);
+    return far == 0 ? 0 : far + dtype_step(dtype) * sqrt((double)count);
 }

@@ -7,14 +7,14 @@ static const struct { const char *name, *file_name; size_t size; double unit, st
 #undef X
 };
 
-size_t dtype_size(enum dtype t) { return info[t].size; }
-const char *dtype_name(enum dtype t) { return info[t].name; }
-const char *dtype_file_name(enum dtype t) { return info[t].file_name; }
-double dtype_unit(enum dtype t) { return info[t].unit; }
-double dtype_step(enum dtype t) { return info[t].step; }
-enum dtype dtype_wide(enum dtype t) { return t == BF16 || t == F16 ? F32 : t; }
+size_t dtype_size(enum dtype dtype) { return info[dtype].size; }
+const char *dtype_name(enum dtype dtype) { return info[dtype].name; }
+const char *dtype_file_name(enum dtype dtype) { return info[dtype].file_name; }
+double dtype_unit(enum dtype dtype) { return info[dtype].unit; }
+double dtype_step(enum dtype dtype) { return info[dtype].step; }
+enum dtype dtype_wide(enum dtype dtype) { return dtype == BF16 || dtype == F16 ? F32 : dtype; }
 
-bool dtype_is_narrow(enum dtype t) { return dtype_wide(t) != t; }
+bool dtype_is_narrow(enum dtype dtype) { return dtype_wide(dtype) != dtype; }
 
 enum dtype dtype_by_name(const char *name)
 {

@@ -42,22 +42,22 @@ struct dynamic_table dynamic_table_of(bool has_signs)
 }
 
 /* How many middles lie below x: a number in the middle has the even code. */
-static int nearest(const struct dynamic_table *t, double x)
+static int nearest(const struct dynamic_table *table, double x)
 {
     int first = 0, end = DYNAMIC_CODES - 1;
     while (first < end) {
         /* A binary search finds the first middle that is not below x. */
         const int c = (first + end) / 2;
-        if (c % 2 == 0 ? x > t->middle[c] : x >= t->middle[c]) first = c + 1;
+        if (c % 2 == 0 ? x > table->middle[c] : x >= table->middle[c]) first = c + 1;
         else end = c;
     }
     return first;
 }
 
-uint8_t dynamic_code(const struct dynamic_table *t, double x, double quotient)
+uint8_t dynamic_code(const struct dynamic_table *table, double x, double quotient)
 {
-    const int c = nearest(t, quotient);
+    const int c = nearest(table, quotient);
     /* The nearest value may have lost the sign of a small number; its neighbour has it. */
-    const bool lost = t->has_signs && !signbit(t->value[c]) != !signbit(x);
+    const bool lost = table->has_signs && !signbit(table->value[c]) != !signbit(x);
     return (uint8_t)(lost ? c + (x > 0 ? 1 : -1) : c);
 }

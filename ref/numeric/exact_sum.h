@@ -20,7 +20,7 @@ struct exact_sum {
 };
 
 /** s += the sum of x^2.  @param x  any floating-point format; up to 2^45 elements. */
-void exact_add_squares(struct exact_sum *s, struct tensor x);
+void exact_add_squares(struct exact_sum *exact_sum, struct tensor x);
 
 /** s += t. */
 void exact_add(struct exact_sum *s, const struct exact_sum *t);

@@ -45,9 +45,9 @@ double rounding_of_sum(double u, int64_t n);
 double rounding_of_terms(double u, double sum, double root);
 
 /** The error of storing a number that is off by `error` already. */
-static inline double rounding_when_stored(const struct rounding *r, double x, double error)
+static inline double rounding_when_stored(const struct rounding *rounding, double x, double error)
 {
-    return r->store * ((x < 0 ? -x : x) + error) + r->tiny;
+    return rounding->store * ((x < 0 ? -x : x) + error) + rounding->tiny;
 }
 
 #endif

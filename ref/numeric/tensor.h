@@ -22,14 +22,14 @@ struct tensor {
 
 static const struct tensor tensor_none = { 0 };
 
-static inline struct tensor tensor_1d(void *data, enum dtype t, int64_t n)
+static inline struct tensor tensor_1d(void *data, enum dtype dtype, int64_t n)
 {
-    return (struct tensor){ .data = data, .dtype = t, .ndim = 1, .dim = { n } };
+    return (struct tensor){ .data = data, .dtype = dtype, .ndim = 1, .dim = { n } };
 }
 
-static inline struct tensor tensor_2d(void *data, enum dtype t, int64_t rows, int64_t cols)
+static inline struct tensor tensor_2d(void *data, enum dtype dtype, int64_t rows, int64_t cols)
 {
-    return (struct tensor){ .data = data, .dtype = t, .ndim = 2, .dim = { rows, cols } };
+    return (struct tensor){ .data = data, .dtype = dtype, .ndim = 2, .dim = { rows, cols } };
 }
 
 static inline int64_t tensor_count(struct tensor t)

@@ -13,41 +13,41 @@ struct view { const int32_t *range; int64_t count; int32_t causal[2], from; };
 
 static int32_t position(const int32_t *at, int64_t row) { return at != NULL ? at[row] : (int32_t)row; }
 
-static void look(struct view *v, const struct head *t, int64_t query)
+static void attention_rows_look(struct view *view, const struct head *head, int64_t query)
 {
-    const int32_t at = position(t->q_at, query);
-    *v = (struct view){ .causal = { 0, at + 1 }, .count = t->mask != NULL ? t->ranges : 1 };
-    v->range = t->mask != NULL ? t->mask + 2 * t->ranges * at : v->causal;
-    if (t->window > 0 && t->window <= at) v->from = (int32_t)(at + 1 - t->window);
+    const int32_t at = position(head->q_at, query);
+    *view = (struct view){ .causal = { 0, at + 1 }, .count = head->mask != NULL ? head->ranges : 1 };
+    view->range = head->mask != NULL ? head->mask + 2 * head->ranges * at : view->causal;
+    if (head->window > 0 && head->window <= at) view->from = (int32_t)(at + 1 - head->window);
 }
 
-static int32_t first_of(const struct view *v, int64_t i)
+static int32_t first_of(const struct view *view, int64_t i)
 {
-    return v->range[2 * i] > v->from ? v->range[2 * i] : v->from;
+    return view->range[2 * i] > view->from ? view->range[2 * i] : view->from;
 }
 
-static int32_t end_of(const struct view *v, int64_t i) { return v->range[2 * i + 1]; }
+static int32_t attention_rows_end_of(const struct view *view, int64_t i) { return view->range[2 * i + 1]; }
 
 enum sight { NOTHING, SOMETHING, EVERYTHING };
 
 /* Of keys at positions first to last, and perhaps not at all of those between. */
-static enum sight sight(const struct view *v, int32_t first, int32_t last)
+static enum sight sight(const struct view *view, int32_t first, int32_t last)
 {
-    for (int64_t i = 0; i < v->count; i++) {
-        if (first_of(v, i) <= first && last < end_of(v, i)) return EVERYTHING;
-        if (first_of(v, i) <= last && first < end_of(v, i)) return SOMETHING;
+    for (int64_t i = 0; i < view->count; i++) {
+        if (first_of(view, i) <= first && last < attention_rows_end_of(view, i)) return EVERYTHING;
+        if (first_of(view, i) <= last && first < attention_rows_end_of(view, i)) return SOMETHING;
     }
     return NOTHING;
 }
 
 /* What some queries see of some keys. */
-static enum sight tile_sight(const struct head *t, int64_t q0, int64_t rows, int64_t k0, int64_t cols)
+static enum sight tile_sight(const struct head *head, int64_t q0, int64_t rows, int64_t k0, int64_t cols)
 {
-    const int32_t first = position(t->k_at, k0), last = position(t->k_at, k0 + cols - 1);
+    const int32_t first = position(head->k_at, k0), last = position(head->k_at, k0 + cols - 1);
     int64_t seen[3] = { 0 };
     for (int64_t r = 0; r < rows; r++) {
         struct view v;
-        look(&v, t, q0 + r);
+        attention_rows_look(&v, head, q0 + r);
         seen[sight(&v, first, last)]++;
     }
     return seen[NOTHING] == rows ? NOTHING : seen[EVERYTHING] == rows ? EVERYTHING : SOMETHING;
@@ -60,10 +60,10 @@ static void FN(hide)(real *tile, const struct head *t, int64_t q0, int64_t rows,
 {
     for (int64_t r = 0; r < rows; r++) {
         struct view v;
-        look(&v, t, q0 + r);
+        attention_rows_look(&v, t, q0 + r);
         for (int64_t c = 0, i = 0; c < cols; c++) {
             const int32_t at = position(t->k_at, k0 + c);
-            while (i < v.count && at >= end_of(&v, i)) i++;
+            while (i < v.count && at >= attention_rows_end_of(&v, i)) i++;
             if (i == v.count || at < first_of(&v, i)) tile[r * TILE + c] = -(real)INFINITY;
         }
     }
@@ -80,12 +80,12 @@ static void FN(score_tile)(real *tile, const struct head *t, const struct attent
 }
 
 /* The number of keys from k0 on, at most n, whose positions follow each other in a sequence of S. */
-static int64_t adjacent(const struct head *t, int64_t k0, int64_t n, int64_t S)
+static int64_t adjacent(const struct head *head, int64_t k0, int64_t n, int64_t S)
 {
-    const int64_t left = S - position(t->k_at, k0) % S;
+    const int64_t left = S - position(head->k_at, k0) % S;
     int64_t i = 1;
     if (n > left) n = left;
-    while (i < n && position(t->k_at, k0 + i) == position(t->k_at, k0) + i) i++;
+    while (i < n && position(head->k_at, k0 + i) == position(head->k_at, k0) + i) i++;
     return i;
 }
 
@@ -129,24 +129,24 @@ static void FN(clear_columns)(real *x, int64_t ld, int64_t rows, int64_t cols)
 /* ---- a row of scores --------------------------------------------------------------------------------------------- */
 
 /* The i-th range of what a query sees; it may end after the sequence, or before what the window has. */
-static void part_seen(const struct view *v, int64_t i, int64_t S, int64_t *first, int64_t *end)
+static void part_seen(const struct view *view, int64_t i, int64_t S, int64_t *first, int64_t *end)
 {
-    *end = end_of(v, i) < S ? end_of(v, i) : S;
-    *first = first_of(v, i) < *end ? first_of(v, i) : *end;
+    *end = attention_rows_end_of(view, i) < S ? attention_rows_end_of(view, i) : S;
+    *first = first_of(view, i) < *end ? first_of(view, i) : *end;
 }
 
 /* Whether a query sees one key of its sequence, and nothing more: the probability of that key is 1, whatever its score
  * is. */
-static bool sees_one(const struct head *t, const struct attention *a, int64_t query)
+static bool sees_one(const struct head *head, const struct attention *attention, int64_t query)
 {
     struct view v;
     int64_t seen = 0, first, end;
-    look(&v, t, query);
+    attention_rows_look(&v, head, query);
     for (int64_t i = 0; i < v.count && seen < 2; i++) {
-        part_seen(&v, i, a->S, &first, &end);
+        part_seen(&v, i, attention->S, &first, &end);
         seen += end - first;
     }
-    return seen == 1 && !a->more && !tensor_present(a->sinks);
+    return seen == 1 && !attention->more && !tensor_present(attention->sinks);
 }
 
 real FN(attention_row_softmax)(real *x, const struct head *t, const struct attention *a, int64_t query)
@@ -154,7 +154,7 @@ real FN(attention_row_softmax)(real *x, const struct head *t, const struct atten
     struct view v;
     int64_t seen = 0, done = 0, first, end;
     real top = -(real)INFINITY, total = 0;
-    look(&v, t, query);
+    attention_rows_look(&v, t, query);
     for (int64_t i = 0; i < v.count; i++) {
         part_seen(&v, i, a->S, &first, &end);
         const real most = FN(max)(x + first, end - first);

@@ -12,7 +12,10 @@
 enum { TILE = 64 };
 
 /* Tokens of a sequence, as dropout numbers them. */
-static inline int64_t attention_each(const struct attention *a) { return a->each > 0 ? a->each : a->S; }
+static inline int64_t attention_each(const struct attention *attention)
+{
+    return attention->each > 0 ? attention->each : attention->S;
+}
 
 /* One query head of one sequence. */
 struct head {
@@ -28,14 +31,17 @@ struct head {
 };
 
 /* What the mask and dropout need of head h of sequence b. */
-static inline struct head head_places(const struct attention *a, struct tensor q_at, int64_t b, int64_t h)
+static inline struct head head_places(const struct attention *attention, struct tensor q_at, int64_t b, int64_t h)
 {
-    const int64_t ranges = tensor_cols(a->mask) / 2, masked = tensor_rows(a->mask) == a->S ? 0 : b * a->S;
+    const int64_t ranges = tensor_cols(attention->mask) / 2, masked = tensor_rows(attention->mask) == attention->S ? 0
+        : b * attention->S;
     return (struct head){ .q_at = q_at.data, .ranges = ranges,              /* a mask for all sequences, or for each */
-                          .window = a->window,
-                          .sink = tensor_present(a->sinks) ? CONST_DATA(a->sinks)[h] : -(real)INFINITY,
-                          .mask = tensor_present(a->mask) ? (const int32_t *)a->mask.data + 2 * ranges * masked : NULL,
-                          .drop_row = ((a->drop.row0 + b) * a->drop.cols + a->drop.col0 + h) * attention_each(a) };
+                          .window = attention->window,
+                          .sink = tensor_present(attention->sinks) ? CONST_DATA(attention->sinks)[h] : -(real)INFINITY,
+                          .mask = tensor_present(attention->mask)
+                              ? (const int32_t *)attention->mask.data + 2 * ranges * masked : NULL,
+                          .drop_row = ((attention->drop.row0 + b) * attention->drop.cols + attention->drop.col0 + h)
+                              * attention_each(attention) };
 }
 
 /* Row 0 of a head's gradients. */

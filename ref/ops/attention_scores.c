@@ -39,7 +39,7 @@ static struct stored FN(stored)(struct tensor X, int64_t first, int64_t rows, st
 /* Without threads here, products must be too small for the BLAS to start its own, as in attention.c. */
 static bool FN(many)(const struct stored *s) { return s->B * s->a.H * s->n * s->keys * s->a.A > PARALLEL_FROM; }
 
-static int64_t least(int64_t x, int64_t y) { return x < y ? x : y; }
+static int64_t attention_scores_least(int64_t x, int64_t y) { return x < y ? x : y; }
 
 /* Query q0 and token k0 of those of a call, of one head. */
 static real *FN(score_at)(const struct stored *s, int64_t b, int64_t h, int64_t q0, int64_t k0)
@@ -77,7 +77,8 @@ void FN(attention_scores)(struct tensor X, int64_t first, struct tensor L, struc
                 const struct head t = head_places(&a, q_at, b, h);
                 const real *l = CONST_DATA(L) + (b * s.n + q0) * ld + h * a.A;
                 for (int64_t k0 = 0; k0 < s.keys; k0 += TILE) {
-                    const int64_t rows = least(s.n - q0, TILE), cols = least(s.keys - k0, TILE);
+                    const int64_t rows = attention_scores_least(s.n - q0, TILE),
+                        cols = attention_scores_least(s.keys - k0, TILE);
                     real *x = FN(score_at)(&s, b, h, q0, k0);
                     FN(gemm)(AS_IS, TRANSPOSED, rows, cols, a.A, a.scale, l, ld, FN(key_of)(R, &s, b, h, k0),
                              a.K * a.A, 0, x, a.S);
@@ -114,7 +115,8 @@ void FN(attention_scores_times)(struct tensor Y, struct tensor X, int64_t first,
             for (int64_t q0 = 0; q0 < s.n; q0 += TILE) {
                 real tile[TILE * TILE], *y = DATA(Y) + (b * s.n + q0) * ld + h * a.A;
                 for (int64_t k0 = 0; k0 < s.keys; k0 += TILE) {
-                    const int64_t rows = least(s.n - q0, TILE), cols = least(s.keys - k0, TILE);
+                    const int64_t rows = attention_scores_least(s.n - q0, TILE),
+                        cols = attention_scores_least(s.keys - k0, TILE);
                     FN(take)(tile, &s, b, h, q0, rows, k0, cols);
                     FN(gemm)(AS_IS, AS_IS, rows, a.A, cols, a.scale, tile, TILE, FN(key_of)(R, &s, b, h, k0),
                              a.K * a.A, 1, y, ld);
@@ -151,11 +153,11 @@ void FN(attention_scores_transposed)(struct tensor dR, struct tensor X, struct t
     for (int64_t b = 0; b < s.B; b++)
         for (int64_t kv = 0; kv < a.K; kv++)
             for (int64_t k0 = 0; k0 < a.S; k0 += TILE) {
-                const int64_t cols = least(a.S - k0, TILE);
+                const int64_t cols = attention_scores_least(a.S - k0, TILE);
                 real tile[TILE * TILE], *d = DATA(dR) + (b * a.S + k0) * width + kv * a.A;
                 for (int64_t h = kv * group; h < (kv + 1) * group; h++)
                     for (int64_t q0 = 0; q0 < s.n; q0 += TILE) {
-                        const int64_t rows = least(s.n - q0, TILE);
+                        const int64_t rows = attention_scores_least(s.n - q0, TILE);
                         FN(take)(tile, &s, b, h, q0, rows, k0, cols);
                         FN(gemm)(TRANSPOSED, AS_IS, cols, a.A, rows, a.scale, tile, TILE,
                                  CONST_DATA(L) + (b * s.n + q0) * ld + h * a.A, ld, h > kv * group || q0 > 0, d, width);

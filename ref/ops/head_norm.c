@@ -18,11 +18,11 @@
 /* Piece h of a row: where it is in the row, where its weights are, and its width. */
 struct piece { int64_t at, weights, width; };
 
-static struct piece piece_of(const struct normed_heads *p, int64_t h)
+static struct piece piece_of(const struct normed_heads *heads, int64_t h)
 {
-    const bool key = h >= p->first;
-    return (struct piece){ key ? p->first * p->queries + (h - p->first) * p->keys : h * p->queries,
-                           key ? p->queries : 0, key ? p->keys : p->queries };
+    const bool key = h >= heads->first;
+    return (struct piece){ key ? heads->first * heads->queries + (h - heads->first) * heads->keys : h * heads->queries,
+                           key ? heads->queries : 0, key ? heads->keys : heads->queries };
 }
 
 static void FN(copy_values)(real *to, const real *from, struct attention a)

@@ -152,19 +152,21 @@ struct ops {
 };
 
 /* The attention of a part: `pairs` of its queries and keys see each other, over all sequences. */
-static inline struct attention attention_of_pairs(struct attention a, double pairs)
+static inline struct attention attention_of_pairs(struct attention attention, double pairs)
 {
-    a.pairs = pairs;
-    return a;
+    attention.pairs = pairs;
+    return attention;
 }
 
 /* The pieces of a row that norms of heads norm: how many, the width of one, of queries or of keys, and of how many the
  * weights are those of the queries. */
 struct normed_heads { int64_t count, queries, keys, first; };
-static inline struct normed_heads normed_heads(struct attention a)
+static inline struct normed_heads normed_heads(struct attention attention)
 {
-    return a.normed_together ? (struct normed_heads){ 2, a.H * a.A, a.K * a.A, 1 }
-                             : (struct normed_heads){ a.H + a.K, a.A, a.A, a.H };
+    return attention.normed_together
+           ? (struct normed_heads){ 2, attention.H * attention.A, attention.K * attention.A, 1 }
+                             : (struct normed_heads){ attention.H + attention.K, attention.A, attention.A,
+                                                     attention.H };
 }
 
 /** The sum of squares of a tensor's elements, by the operation of this name. */
@@ -190,15 +192,17 @@ struct op_cost {
 /* Forward; each of the two backward parts costs the same. */
 struct op_cost linear_cost(int64_t N, int64_t I, int64_t O, enum dtype);
 /* Pairs of a query and a key that it sees, of N rows of whole sequences; the mask must be in the host's memory. */
-double attention_pairs(int64_t N, struct attention a);
-struct op_cost attention_forward_cost(int64_t N, struct attention a, enum dtype);
-struct op_cost attention_backward_cost(int64_t N, struct attention a, enum dtype);
+double attention_pairs(int64_t N, struct attention attention);
+struct op_cost attention_forward_cost(int64_t N, struct attention attention, enum dtype);
+struct op_cost attention_backward_cost(int64_t N, struct attention attention, enum dtype);
 /* Of a part: pairs (query, key) that see each other, over all sequences; rows of queries and of keys. */
-struct op_cost attention_part_forward_cost(double pairs, int64_t queries, int64_t keys, struct attention a, enum dtype);
-struct op_cost attention_part_backward_cost(double pairs, int64_t queries, int64_t keys, struct attention a,
+struct op_cost attention_part_forward_cost(double pairs, int64_t queries, int64_t keys,
+                                           struct attention attention, enum dtype);
+struct op_cost attention_part_backward_cost(double pairs, int64_t queries, int64_t keys, struct attention attention,
                                             enum dtype);
 /* A product with stored scores, `scores` of them; rows of queries and of keys. */
-struct op_cost attention_scores_cost(int64_t scores, int64_t queries, int64_t keys, struct attention a, enum dtype);
+struct op_cost attention_scores_cost(int64_t scores, int64_t queries, int64_t keys,
+                                     struct attention attention, enum dtype);
 struct op_cost elementwise_cost(int64_t elements, int tensors, double flops_each, enum dtype);
 
 #endif

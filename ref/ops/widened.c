@@ -23,11 +23,11 @@ extern const struct ops ops_f32;
 /* The fp32 copies of a call; of those that are results, also where they are stored. */
 struct scratch { int used; struct { void *data; T stored; } copy[12]; };
 
-static void *take(struct scratch *s, size_t bytes)
+static void *widened_take(struct scratch *scratch, size_t bytes)
 {
     void *p = aligned_alloc(64, (bytes + 64) / 64 * 64);
     if (p == NULL) fprintf(stderr, "orrery: no memory for %zu bytes of fp32 copies\n", bytes), abort();
-    return s->copy[s->used++].data = p;
+    return scratch->copy[scratch->used++].data = p;
 }
 
 static bool needs_copy(T X) { return tensor_present(X) && dtype_size(X.dtype) == 2; }
@@ -39,27 +39,27 @@ static T in_fp32(T X, void *data)
 }
 
 /* An fp32 copy of what an operation reads; the tensor itself if no copy is needed. */
-static T wide(struct scratch *s, T X)
+static T wide(struct scratch *scratch, T X)
 {
     if (!needs_copy(X)) return X;
-    const T copy = in_fp32(X, take(s, tensor_bytes(in_fp32(X, NULL))));
+    const T copy = in_fp32(X, widened_take(scratch, tensor_bytes(in_fp32(X, NULL))));
     tensor_convert(copy, X);
     return copy;
 }
 
 /* Room in fp32 for what an operation writes, its content undefined; the tensor itself if no copy is needed. */
-static T room(struct scratch *s, T Y)
+static T room(struct scratch *scratch, T Y)
 {
     if (!needs_copy(Y)) return Y;
-    const T copy = in_fp32(Y, take(s, tensor_bytes(in_fp32(Y, NULL))));
-    s->copy[s->used - 1].stored = Y;
+    const T copy = in_fp32(Y, widened_take(scratch, tensor_bytes(in_fp32(Y, NULL))));
+    scratch->copy[scratch->used - 1].stored = Y;
     return copy;
 }
 
 /* The same with what is there, for what an operation changes. */
-static T changed(struct scratch *s, T Y)
+static T changed(struct scratch *scratch, T Y)
 {
-    const T copy = room(s, Y);
+    const T copy = room(scratch, Y);
     if (needs_copy(Y)) tensor_convert(copy, Y);
     return copy;
 }
@@ -72,12 +72,12 @@ static T fp32_already(T X)
 }
 
 /* Round results to where they are stored, and free the copies. */
-static void finish(struct scratch *s)
+static void widened_finish(struct scratch *scratch)
 {
-    for (int k = 0; k < s->used; k++) {
-        const T Y = s->copy[k].stored;
-        if (tensor_present(Y)) tensor_convert(Y, in_fp32(Y, s->copy[k].data));
-        free(s->copy[k].data);
+    for (int k = 0; k < scratch->used; k++) {
+        const T Y = scratch->copy[k].stored;
+        if (tensor_present(Y)) tensor_convert(Y, in_fp32(Y, scratch->copy[k].data));
+        free(scratch->copy[k].data);
     }
 }
 
@@ -87,8 +87,8 @@ static void embedding_forward(T Y, T ids, T W, int64_t first, bool accumulate)
 {
     struct scratch s = { 0 };
     const int64_t N = tensor_count(ids), D = tensor_cols(W), rows = tensor_rows(W);
-    const T here = tensor_1d(take(&s, (size_t)N * 4), I32, N),
-            looked_up = tensor_2d(take(&s, (size_t)(N * D) * 4), F32, N, D);
+    const T here = tensor_1d(widened_take(&s, (size_t)N * 4), I32, N),
+            looked_up = tensor_2d(widened_take(&s, (size_t)(N * D) * 4), F32, N, D);
     for (int64_t n = 0; n < N; n++) {
         const int64_t row = ((const int32_t *)ids.data)[n] - first;
         const bool found = row >= 0 && row < rows;
@@ -98,15 +98,16 @@ static void embedding_forward(T Y, T ids, T W, int64_t first, bool accumulate)
                     (const char *)W.data + (size_t)(row * D) * dtype_size(W.dtype), W.dtype, D);
     }
     ops_f32.embedding_forward(accumulate ? changed(&s, Y) : room(&s, Y), here, looked_up, 0, accumulate);
-    finish(&s);
+    widened_finish(&s);
 }
 
 /* ---- linear: some columns of a matrix ---------------------------------------------------------------------------- */
 
 /* Copy some columns of a matrix to a matrix in fp32; and back, rounded. */
-static T wide_columns(struct scratch *s, T X, int64_t first, int64_t width, bool filled)
+static T wide_columns(struct scratch *scratch, T X, int64_t first, int64_t width, bool filled)
 {
-    const T part = tensor_2d(take(s, (size_t)(tensor_rows(X) * width) * sizeof(float)), F32, tensor_rows(X), width);
+    const T part = tensor_2d(widened_take(scratch, (size_t)(tensor_rows(X) * width) * sizeof(float)), F32,
+                             tensor_rows(X), width);
     for (int64_t n = 0; n < tensor_rows(X) && filled; n++)
         convert_numbers((float *)part.data + n * width, F32, (char *)X.data + (size_t)(n * tensor_cols(X) + first) * 2,
                         X.dtype, width);
@@ -126,7 +127,7 @@ static void linear_forward_columns(T Y, int64_t first, T X, T W, T b)
     struct scratch s = { 0 };
     const T y = wide_columns(&s, Y, first, tensor_rows(W), false);
     ops_f32.linear_forward(y, wide(&s, X), wide(&s, W), wide(&s, b));
-    store_columns(Y, first, y), finish(&s);
+    store_columns(Y, first, y), widened_finish(&s);
 }
 
 static void linear_backward_input_columns(T dX, T dY, int64_t first, T W, bool accumulate)
@@ -134,7 +135,7 @@ static void linear_backward_input_columns(T dX, T dY, int64_t first, T W, bool a
     struct scratch s = { 0 };
     const T dy = wide_columns(&s, dY, first, tensor_rows(W), true);
     ops_f32.linear_backward_input_columns(accumulate ? changed(&s, dX) : room(&s, dX), dy, 0, wide(&s, W), accumulate);
-    finish(&s);
+    widened_finish(&s);
 }
 
 static void linear_backward_weight_columns(T dW, T dY, int64_t first, T X)
@@ -142,7 +143,7 @@ static void linear_backward_weight_columns(T dW, T dY, int64_t first, T X)
     struct scratch s = { 0 };
     const T dy = wide_columns(&s, dY, first, tensor_rows(dW), true);
     ops_f32.linear_backward_weight_columns(changed(&s, dW), dy, 0, wide(&s, X));
-    finish(&s);
+    widened_finish(&s);
 }
 
 /* ---- all others -------------------------------------------------------------------------------------------------- */
@@ -167,7 +168,7 @@ static void linear_backward_weight_columns(T dW, T dY, int64_t first, T X)
         struct scratch s = { 0 };                                                                                      \
         EACH_OF(WIDEN, operands)                                                                                       \
         ops_f32.name(LIST_OF(ARGUMENT, operands));                                                                     \
-        finish(&s);                                                                                                    \
+        widened_finish(&s);                                                                                            \
     }
 #define OPERATION_BY_HAND(name, need, operands, cost)
 #include "ref/ops/ops.def"

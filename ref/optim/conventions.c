@@ -128,9 +128,9 @@ const struct convention_row convention_rows[CONVENTIONS] = {
         .value = { AT_LEAST_STAYS, AT_LEAST_STAYS, AT_LEAST_STAYS, AT_LEAST_STOPS, AT_LEAST_STAYS } },
 };
 
-double convention(const struct conventions *c, enum convention row)
+double convention(const struct conventions *conventions, enum convention row)
 {
-    return c->text[0] ? c->value[row] : convention_rows[row].value[AS_ORRERY];
+    return conventions->text[0] ? conventions->value[row] : convention_rows[row].value[AS_ORRERY];
 }
 
 struct convention_text convention_value(enum convention row, double value)
@@ -148,14 +148,14 @@ struct convention_text convention_value(enum convention row, double value)
 
 /* ---- as typed ---------------------------------------------------------------------------------------------------- */
 
-static int find(const char *const names[], const char *word)
+static int conventions_find(const char *const names[], const char *word)
 {
     int i = 0;
     while (names[i] && strcmp(names[i], word) != 0) i++;
     return names[i] ? i : -1;
 }
 
-static size_t count(const char *const names[])
+static size_t conventions_count(const char *const names[])
 {
     size_t n = 0;
     while (names[n]) n++;
@@ -173,7 +173,7 @@ static int find_row(const char *word, struct error *err)
     return -1;
 }
 
-static enum error_code take_number(struct conventions *c, int row, const char *word, struct error *err)
+static enum error_code take_number(struct conventions *conventions, int row, const char *word, struct error *err)
 {
     const struct convention_row *r = &convention_rows[row];
     char *end;
@@ -181,12 +181,12 @@ static enum error_code take_number(struct conventions *c, int row, const char *w
     if (end == word || *end != '\0' || !(x >= r->least && x <= r->most) || (r->whole && x != floor(x)))
         return fail(err, ERR_USAGE, "--as: %s=%s: must be a %snumber from %g to %g", r->name, printable(word).text,
                     r->whole ? "whole " : "", r->least, r->most);
-    c->value[row] = x;
+    conventions->value[row] = x;
     return OK;
 }
 
 /* "ROW=VALUE". */
-static enum error_code take_row(struct conventions *c, char *word, struct error *err)
+static enum error_code take_row(struct conventions *conventions, char *word, struct error *err)
 {
     char *value = strchr(word, '=');
     if (value == NULL)
@@ -196,37 +196,38 @@ static enum error_code take_row(struct conventions *c, char *word, struct error 
     if (row < 0) return ERR_USAGE;
     const struct convention_row *r = &convention_rows[row];
     /* A row without choices takes a number, else the name of a choice, kept as its index. */
-    if (r->choices == NULL) return take_number(c, row, value, err);
-    const int choice = find(r->choices, value);
+    if (r->choices == NULL) return take_number(conventions, row, value, err);
+    const int choice = conventions_find(r->choices, value);
     char flag[64];
     snprintf(flag, sizeof flag, "--as: %s", r->name);
-    if (choice < 0) return fail_unknown_name(err, flag, value, r->choices, count(r->choices));
-    c->value[row] = choice;
+    if (choice < 0) return fail_unknown_name(err, flag, value, r->choices, conventions_count(r->choices));
+    conventions->value[row] = choice;
     return OK;
 }
 
-enum error_code conventions_parse(struct conventions *c, const char *text, struct error *err)
+enum error_code conventions_parse(struct conventions *conventions, const char *text, struct error *err)
 {
     char copy[CONVENTIONS_TEXT], *rest = copy;
     enum error_code e = OK;
-    *c = (struct conventions){ 0 };
+    *conventions = (struct conventions){ 0 };
     if (strlen(text) >= sizeof copy)
         return fail(err, ERR_USAGE, "--as: is longer than %d characters", CONVENTIONS_TEXT - 1);
     snprintf(copy, sizeof copy, "%s", text);
     rest = strchr(copy, ',');
     if (rest) *rest++ = '\0';
-    const int profile = find(profile_names, copy);
+    const int profile = conventions_find(profile_names, copy);
     if (profile < 0) return fail_unknown_name(err, "--as", copy, profile_names, PROFILES);
     /* The profile gives every row; single rows replace values behind it. */
-    for (int i = 0; i < CONVENTIONS; i++) c->value[i] = convention_rows[i].value[profile];
+    for (int i = 0; i < CONVENTIONS; i++) conventions->value[i] = convention_rows[i].value[profile];
     while (rest && !e) {
         char *word = rest;
         rest = strchr(word, ',');
         if (rest) *rest++ = '\0';
-        e = take_row(c, word, err);
+        e = take_row(conventions, word, err);
     }
     /* An empty text stands for orrery's own conventions, so that zeros in memory mean the same. */
-    if (!e && strcmp(text, profile_names[AS_ORRERY]) != 0) snprintf(c->text, sizeof c->text, "%s", text);
+    if (!e && strcmp(text, profile_names[AS_ORRERY]) != 0)
+        snprintf(conventions->text, sizeof conventions->text, "%s", text);
     return e;
 }
 
@@ -246,16 +247,17 @@ static void drop_row(const char *text, const char *row, char out[CONVENTIONS_TEX
     out[used] = '\0';
 }
 
-enum error_code conventions_change(struct conventions *c, enum convention row, const char *value, struct error *err)
+enum error_code conventions_change(struct conventions *conventions, enum convention row, const char *value,
+                                   struct error *err)
 {
     char word[64], rest[CONVENTIONS_TEXT], text[CONVENTIONS_TEXT + 64];
-    struct conventions with = *c;
+    struct conventions with = *conventions;
     snprintf(word, sizeof word, "%s=%s", convention_rows[row].name, value);
     const enum error_code e = take_row(&with, word, err);
     /* A value that is in force already leaves the text as it was typed. */
-    if (e || with.value[row] == convention(c, row)) return e;
+    if (e || with.value[row] == convention(conventions, row)) return e;
     /* The row's old word goes, so that the text has every row at most once. */
-    drop_row(c->text[0] ? c->text : profile_names[AS_ORRERY], convention_rows[row].name, rest);
+    drop_row(conventions->text[0] ? conventions->text : profile_names[AS_ORRERY], convention_rows[row].name, rest);
     snprintf(text, sizeof text, "%s,%s=%s", rest, convention_rows[row].name, value);
-    return conventions_parse(c, text, err);
+    return conventions_parse(conventions, text, err);
 }

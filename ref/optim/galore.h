@@ -85,9 +85,9 @@ struct tensor low_rank_part_state(const struct optimizer *, const struct hyperpa
                                   const struct low_rank_parts *, int part, struct tensor w, struct tensor state, int k);
 
 /** Whether moments are kept as 8-bit codes (conventions.h). */
-static inline bool low_rank_has_codes(const struct hyperparameters *h)
+static inline bool low_rank_has_codes(const struct hyperparameters *hyper)
 {
-    return convention(&h->as, STATES) == STATES_CODED;
+    return convention(&hyper->as, STATES) == STATES_CODED;
 }
 
 /** The shape of the numbers of state k of weights w, without data, in w's format; tensor_none if there is no such
@@ -118,20 +118,23 @@ struct tensor low_rank_read(const struct optimizer *, const struct hyperparamete
                             struct tensor w, int k, struct tensor state, void *room);
 
 /** Whether step t (from 1) computes a new P. */
-static inline bool low_rank_refreshes(const struct hyperparameters *h, int64_t t) { return (t - 1) % h->refresh == 0; }
+static inline bool low_rank_refreshes(const struct hyperparameters *hyper, int64_t t)
+{
+    return (t - 1) % hyper->refresh == 0;
+}
 
 /** Whether step t needs the whole gradient: for a new P, or for the norm in clipping.  Otherwise R is enough. */
-static inline bool low_rank_takes_whole(const struct hyperparameters *h, int64_t t)
+static inline bool low_rank_takes_whole(const struct hyperparameters *hyper, int64_t t)
 {
-    return h->clip > 0 || low_rank_refreshes(h, t);
+    return hyper->clip > 0 || low_rank_refreshes(hyper, t);
 }
 
 /** The learning rate of a step with Adam's two bias corrections.  P N is multiplied by A times this rate. */
-static inline double galore_rate(struct step s)
+static inline double galore_rate(struct step step)
 {
-    const double t = (double)s.t;
-    if (convention(&s.hyper->as, BIAS_CORRECTION) == CORRECTION_NO) return s.lr;
-    return s.lr * sqrt(1 - pow(s.hyper->beta2, t)) / (1 - pow(s.hyper->beta1, t));
+    const double t = (double)step.t;
+    if (convention(&step.hyper->as, BIAS_CORRECTION) == CORRECTION_NO) return step.lr;
+    return step.lr * sqrt(1 - pow(step.hyper->beta2, t)) / (1 - pow(step.hyper->beta1, t));
 }
 
 /** Bytes of scratch that galore_refresh and galore_project need. */

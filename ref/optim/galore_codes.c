@@ -25,13 +25,13 @@ struct coded {
     struct dynamic_table first, second;
 };
 
-static struct coded coded_of(int64_t n, struct step s, real scale)
+static struct coded coded_of(int64_t n, struct step step, real scale)
 {
-    const struct hyperparameters *h = s.hyper;
+    const struct hyperparameters *h = step.hyper;
     const float beta1 = (float)h->beta1, beta2 = (float)h->beta2;
     const bool corrects = convention(&h->as, BIAS_CORRECTION) == CORRECTION_YES;
     /* N uses eps sqrt(1 - beta2^t): bitsandbytes puts the correction of v into eps and into the rate. */
-    const double left = corrects ? 1 - pow(beta2, (double)s.t) : 1;
+    const double left = corrects ? 1 - pow(beta2, (double)step.t) : 1;
     return (struct coded){ .beta1 = beta1, .beta2 = beta2, .new1 = 1 - beta1, .new2 = 1 - beta2,
                            .eps = (real)((float)h->eps * sqrt(left)), .scale = scale, .codes = n >= GALORE_CODED_FROM,
                            .first = dynamic_table_of(true), .second = dynamic_table_of(false) };
@@ -40,55 +40,57 @@ static struct coded coded_of(int64_t n, struct step s, real scale)
 /* A moment of n numbers as it is held: codes, and factors of blocks; or, without codes, the numbers. */
 struct held { const struct dynamic_table *table; uint8_t *code; real *factor, *number; };
 
-static struct held held_of(const struct dynamic_table *t, bool codes, struct tensor state, int64_t n)
+static struct held held_of(const struct dynamic_table *table, bool codes, struct tensor state, int64_t n)
 {
     uint8_t *const at = state.data;
     if (!codes) return (struct held){ .number = state.data };
-    return (struct held){ .table = t, .code = at, .factor = (real *)(void *)(at + dynamic_factors_at(n)) };
+    return (struct held){ .table = table, .code = at, .factor = (real *)(void *)(at + dynamic_factors_at(n)) };
 }
 
 /* The n numbers of the block that begins at `at`. */
-static void read_block(const struct held *h, int64_t at, int64_t n, real *x)
+static void read_block(const struct held *held, int64_t at, int64_t n, real *x)
 {
     for (int64_t i = 0; i < n; i++)
-        x[i] = h->table ? h->table->value[h->code[at + i]] * h->factor[at / DYNAMIC_BLOCK] : h->number[at + i];
+        x[i] = held->table ? held->table->value[held->code[at + i]] * held->factor[at / DYNAMIC_BLOCK]
+            : held->number[at + i];
 }
 
-static void write_block(const struct held *h, int64_t at, int64_t n, const real *x)
+static void write_block(const struct held *held, int64_t at, int64_t n, const real *x)
 {
     real most = 0;
-    if (h->table == NULL) {
-        memcpy(h->number + at, x, (size_t)n * sizeof *x);
+    if (held->table == NULL) {
+        memcpy(held->number + at, x, (size_t)n * sizeof *x);
         return;
     }
     /* A block's factor is its largest magnitude, so that quotients lie in -1 .. 1. */
     for (int64_t i = 0; i < n; i++) most = REAL_FN(fmax)(most, REAL_FN(fabs)(x[i]));
-    for (int64_t i = 0; i < n; i++) h->code[at + i] = dynamic_code(h->table, x[i], x[i] / most);
-    h->factor[at / DYNAMIC_BLOCK] = most;
+    for (int64_t i = 0; i < n; i++) held->code[at + i] = dynamic_code(held->table, x[i], x[i] / most);
+    held->factor[at / DYNAMIC_BLOCK] = most;
 }
 
 /* Both moments of a tensor of n numbers. */
 struct moments { struct held m, v; };
 
-static struct moments moments_of(const struct coded *c, const struct tensor state[], int64_t n)
+static struct moments moments_of(const struct coded *coded, const struct tensor state[], int64_t n)
 {
-    return (struct moments){ held_of(&c->first, c->codes, state[LOW_RANK_EXP_AVG], n),
-                             held_of(&c->second, c->codes, state[LOW_RANK_EXP_AVG_SQ], n) };
+    return (struct moments){ held_of(&coded->first, coded->codes, state[LOW_RANK_EXP_AVG], n),
+                             held_of(&coded->second, coded->codes, state[LOW_RANK_EXP_AVG_SQ], n) };
 }
 
 /* N of a block of n numbers at `at`, and the moments after it.  N may be G. */
-static void block_step(const struct coded *c, real *N, const real *G, int64_t n, const struct moments *held, int64_t at)
+static void block_step(const struct coded *coded, real *N, const real *G, int64_t n,
+                       const struct moments *held, int64_t at)
 {
     real m[DYNAMIC_BLOCK], v[DYNAMIC_BLOCK];
     read_block(&held->m, at, n, m), read_block(&held->v, at, n, v);
     for (int64_t i = 0; i < n; i++) {
-        const real g = G[i] * c->scale, part = c->new2 * g;
+        const real g = G[i] * coded->scale, part = coded->new2 * g;
         /* With codes a gradient that is not finite gives moments and a step of 0. */
-        const bool dropped = c->codes && !isfinite(g);
+        const bool dropped = coded->codes && !isfinite(g);
         /* fma rounds a product and a sum once, as in the released kernel; N has m and v before they are coded. */
-        m[i] = dropped ? 0 : REAL_FN(fma)(m[i], c->beta1, c->new1 * g);
-        v[i] = dropped ? 0 : REAL_FN(fma)(v[i], c->beta2, part * g);
-        N[i] = dropped ? 0 : m[i] / (REAL_FN(sqrt)(v[i]) + c->eps);
+        m[i] = dropped ? 0 : REAL_FN(fma)(m[i], coded->beta1, coded->new1 * g);
+        v[i] = dropped ? 0 : REAL_FN(fma)(v[i], coded->beta2, part * g);
+        N[i] = dropped ? 0 : m[i] / (REAL_FN(sqrt)(v[i]) + coded->eps);
     }
     write_block(&held->m, at, n, m), write_block(&held->v, at, n, v);
 }

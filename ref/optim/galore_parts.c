@@ -2,7 +2,8 @@
 #include "ref/optim/table.h"
 #include <assert.h>
 
-struct low_rank_parts low_rank_parts_of(const struct optimizer *o, const struct hyperparameters *h, bool linear,
+struct low_rank_parts low_rank_parts_of(const struct optimizer *optimizer,
+                                        const struct hyperparameters *hyper, bool linear,
                                         const int64_t rows[], int parts, int64_t n)
 {
     struct low_rank_parts all = { .count = parts };
@@ -10,9 +11,10 @@ struct low_rank_parts low_rank_parts_of(const struct optimizer *o, const struct 
     assert(parts <= LOW_RANK_MOST_PARTS);
     for (int i = 0; i < parts; first += rows[i++])
         all.part[i] =
-            (struct low_rank_part){ .first = first, .rows = rows[i], .p = low_rank_of(o, h, linear, rows[i], n) };
+            (struct low_rank_part){ .first = first, .rows = rows[i],
+                                   .p = low_rank_of(optimizer, hyper, linear, rows[i], n) };
     /* Nothing is projected and no part has codes of its own: the parts step as one tensor. */
-    if (!low_rank_projects(&all) && !low_rank_has_codes(h))
+    if (!low_rank_projects(&all) && !low_rank_has_codes(hyper))
         all = (struct low_rank_parts){ .count = 1, .part = { { .rows = first, .p = all.part[0].p } } };
     return all;
 }
@@ -31,66 +33,68 @@ struct tensor low_rank_rows(struct low_rank_part part, struct tensor w)
     return tensor_first(w, part.rows);
 }
 
-static struct tensor shape_of_part(const struct optimizer *o, const struct hyperparameters *h,
+static struct tensor shape_of_part(const struct optimizer *optimizer, const struct hyperparameters *hyper,
                                    struct low_rank_part part, struct tensor w, int k)
 {
-    return low_rank_state(o, h, part.p, low_rank_rows(part, w), k);
+    return low_rank_state(optimizer, hyper, part.p, low_rank_rows(part, w), k);
 }
 
-struct tensor low_rank_parts_state(const struct optimizer *o, const struct hyperparameters *h,
+struct tensor low_rank_parts_state(const struct optimizer *optimizer, const struct hyperparameters *hyper,
                                    const struct low_rank_parts *all, struct tensor w, int k)
 {
-    const struct tensor one = shape_of_part(o, h, all->part[0], w, k);
+    const struct tensor one = shape_of_part(optimizer, hyper, all->part[0], w, k);
     int64_t n = 0;
     if (all->count == 1) return one;
-    for (int i = 0; i < all->count; i++) n += tensor_count(shape_of_part(o, h, all->part[i], w, k));
+    for (int i = 0; i < all->count; i++) n += tensor_count(shape_of_part(optimizer, hyper, all->part[i], w, k));
     /* Several parts' states lie one after another in a vector. */
     return one.ndim == 0 ? tensor_none : tensor_1d(NULL, one.dtype, n);
 }
 
-struct tensor low_rank_part_state(const struct optimizer *o, const struct hyperparameters *h,
+struct tensor low_rank_part_state(const struct optimizer *optimizer, const struct hyperparameters *hyper,
                                   const struct low_rank_parts *all, int part, struct tensor w, struct tensor state,
                                   int k)
 {
-    struct tensor one = shape_of_part(o, h, all->part[part], w, k);
+    struct tensor one = shape_of_part(optimizer, hyper, all->part[part], w, k);
     int64_t before = 0;
-    for (int i = 0; i < part; i++) before += tensor_count(shape_of_part(o, h, all->part[i], w, k));
+    for (int i = 0; i < part; i++) before += tensor_count(shape_of_part(optimizer, hyper, all->part[i], w, k));
     one.data = state.data ? (char *)state.data + (size_t)before * dtype_size(one.dtype) : NULL;
     return one;
 }
 
-void galore_parts_step(const struct optimizer *o, const struct low_rank_parts *all, struct tensor w, struct tensor g,
-                       const struct tensor state[], struct step s)
+void galore_parts_step(const struct optimizer *optimizer, const struct low_rank_parts *all, struct tensor w,
+                       struct tensor g, const struct tensor state[], struct step step)
 {
     for (int i = 0; i < all->count; i++) {
         struct tensor own[OPTIMIZER_MAX_STATES] = { 0 };
         /* Rows of w and g belong to part i; its states begin behind those of the parts before. */
-        for (int k = 0; k < o->states; k++) own[k] = low_rank_part_state(o, s.hyper, all, i, w, state[k], k);
-        galore_step(o, all->part[i].p, low_rank_rows(all->part[i], w), low_rank_rows(all->part[i], g), own, s);
+        for (int k = 0; k < optimizer->states; k++)
+            own[k] = low_rank_part_state(optimizer, step.hyper, all, i, w, state[k], k);
+        galore_step(optimizer, all->part[i].p, low_rank_rows(all->part[i], w),
+                    low_rank_rows(all->part[i], g), own, step);
     }
 }
 
-int64_t low_rank_numbers(const struct optimizer *o, const struct hyperparameters *h, const struct low_rank_parts *all,
-                         struct tensor w, int k)
+int64_t low_rank_numbers(const struct optimizer *optimizer, const struct hyperparameters *hyper,
+                         const struct low_rank_parts *all, struct tensor w, int k)
 {
     int64_t n = 0;
     for (int i = 0; i < all->count; i++)
-        n += tensor_count(low_rank_shape(o, h, all->part[i].p, low_rank_rows(all->part[i], w), k));
+        n += tensor_count(low_rank_shape(optimizer, hyper, all->part[i].p, low_rank_rows(all->part[i], w), k));
     return n;
 }
 
-struct tensor low_rank_read(const struct optimizer *o, const struct hyperparameters *h,
+struct tensor low_rank_read(const struct optimizer *optimizer, const struct hyperparameters *hyper,
                             const struct low_rank_parts *all, struct tensor w, int k, struct tensor state, void *room)
 {
-    const struct tensor whole = tensor_1d(room, w.dtype, low_rank_numbers(o, h, all, w, k));
+    const struct tensor whole = tensor_1d(room, w.dtype, low_rank_numbers(optimizer, hyper, all, w, k));
     char *next = room;
     if (state.dtype == w.dtype) return state;
     for (int i = 0; i < all->count; i++) {
-        struct tensor x = low_rank_shape(o, h, all->part[i].p, low_rank_rows(all->part[i], w), k);
+        struct tensor x = low_rank_shape(optimizer, hyper, all->part[i].p, low_rank_rows(all->part[i], w), k);
         /* The codes of each part are decoded into the next numbers of room. */
         x.data = next, next += tensor_bytes(x);
         (w.dtype == F32 ? galore_coded_read_f32 : galore_coded_read_f64)
-            (x, low_rank_part_state(o, h, all, i, w, state, k), k);
+            (x, low_rank_part_state(optimizer, hyper, all, i, w, state, k), k);
     }
     return whole;
 }

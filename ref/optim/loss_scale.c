@@ -2,49 +2,50 @@
 #include <assert.h>
 #include <math.h>
 
-struct loss_scale loss_scale_of(const struct conventions *c, enum dtype t)
+struct loss_scale loss_scale_of(const struct conventions *conventions, enum dtype dtype)
 {
     const struct loss_scale fixed = { .scale = 1, .growth = 1, .backoff = 1 };
-    const int64_t late = (int64_t)convention(c, SCALE_LATE), hysteresis = (int64_t)convention(c, SCALE_HYSTERESIS);
-    const struct loss_scale fp16 = { .scale = convention(c, SCALE_START),
-                                     .growth = convention(c, SCALE_GROWTH),
-                                     .backoff = convention(c, SCALE_BACKOFF),
-                                     .interval = (int64_t)convention(c, SCALE_INTERVAL),
+    const int64_t late = (int64_t)convention(conventions, SCALE_LATE),
+        hysteresis = (int64_t)convention(conventions, SCALE_HYSTERESIS);
+    const struct loss_scale fp16 = { .scale = convention(conventions, SCALE_START),
+                                     .growth = convention(conventions, SCALE_GROWTH),
+                                     .backoff = convention(conventions, SCALE_BACKOFF),
+                                     .interval = (int64_t)convention(conventions, SCALE_INTERVAL),
                                      .good = -late,
                                      .late = late,
                                      .hysteresis = hysteresis,
                                      .left = hysteresis,
-                                     .refills = convention(c, SCALE_REFILL) == REFILL_BY_STEP,
-                                     .least = convention(c, SCALE_LEAST),
-                                     .stops = convention(c, SCALE_AT_LEAST) == AT_LEAST_STOPS };
-    return dtype_is_scaled(t) ? fp16 : fixed;
+                                     .refills = convention(conventions, SCALE_REFILL) == REFILL_BY_STEP,
+                                     .least = convention(conventions, SCALE_LEAST),
+                                     .stops = convention(conventions, SCALE_AT_LEAST) == AT_LEAST_STOPS };
+    return dtype_is_scaled(dtype) ? fp16 : fixed;
 }
 
 /* Reduce it, unless overflows are left. */
-static void overflowed(struct loss_scale *s)
+static void overflowed(struct loss_scale *scale)
 {
     /* Good steps are counted anew, `late` of them for nothing. */
-    s->good = -s->late;
+    scale->good = -scale->late;
     /* The scale stays until `hysteresis` overflows have been counted. */
-    if (s->left > 1) s->left--;
-    else if (s->stops && s->scale == s->least) s->exhausted = true;
-    else s->scale = fmax(s->scale * s->backoff, fmax(s->least, LOSS_SCALE_LEAST));
+    if (scale->left > 1) scale->left--;
+    else if (scale->stops && scale->scale == scale->least) scale->exhausted = true;
+    else scale->scale = fmax(scale->scale * scale->backoff, fmax(scale->least, LOSS_SCALE_LEAST));
 }
 
-bool loss_scale_update(struct loss_scale *s, bool overflow)
+bool loss_scale_update(struct loss_scale *scale, bool overflow)
 {
-    if (s->interval == 0) return true;
+    if (scale->interval == 0) return true;
     /* An overflow means that a gradient is infinite or NaN: the caller skips the step. */
     if (overflow) {
-        overflowed(s);
+        overflowed(scale);
         return false;
     }
-    if (s->refills) s->left = s->hysteresis;
+    if (scale->refills) scale->left = scale->hysteresis;
     /* After `interval` good steps in a row the scale grows. */
-    if (++s->good < s->interval) return true;
-    s->scale = fmin(s->scale * s->growth, LOSS_SCALE_MOST);
-    s->good = 0;
-    s->left = s->hysteresis;
+    if (++scale->good < scale->interval) return true;
+    scale->scale = fmin(scale->scale * scale->growth, LOSS_SCALE_MOST);
+    scale->good = 0;
+    scale->left = scale->hysteresis;
     return true;
 }
 
@@ -53,11 +54,11 @@ bool loss_scale_update(struct loss_scale *s, bool overflow)
     for (int64_t i = 0; i < n; i++) found |= (((const type *)x)[i] & (type)(exponent)) == (type)(exponent); \
     break
 
-static bool any_not_finite(const void *x, enum dtype t, int64_t n)
+static bool any_not_finite(const void *x, enum dtype dtype, int64_t n)
 {
     bool found = false;
-    assert(dtype_unit(t) > 0);
-    switch (t) {
+    assert(dtype_unit(dtype) > 0);
+    switch (dtype) {
     case F64:  ANY_NOT_FINITE(uint64_t, 0x7ff0000000000000);
     case BF16: ANY_NOT_FINITE(uint16_t, 0x7f80);
     case F16:  ANY_NOT_FINITE(uint16_t, 0x7c00);

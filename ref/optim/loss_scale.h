@@ -37,7 +37,7 @@ struct loss_scale {
 struct loss_scale loss_scale_of(const struct conventions *, enum dtype);
 
 /** Whether a format needs a loss scale. */
-static inline bool dtype_is_scaled(enum dtype t) { return t == F16; }
+static inline bool dtype_is_scaled(enum dtype dtype) { return dtype == F16; }
 
 /**
  * Adjust the scale after backward, within LOSS_SCALE_LEAST and `least` .. LOSS_SCALE_MOST.

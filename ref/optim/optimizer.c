@@ -65,29 +65,32 @@ const struct optimizer no_optimizer = { .name = "none", .description = "inferenc
 
 const struct optimizer *optimizers[OPTIMIZERS_MOST] = { &adamw, &sgd, &momentum, &galore, &natural_galore, &mezo };
 
-static const char *lacks(const struct optimizer *o)
+static const char *optimizer_lacks(const struct optimizer *optimizer)
 {
-    if (!o->name || !o->name[0] || !o->description || !o->source) return "a name, a description and a source";
-    if (!o->step_f32 || !o->step_f64) return "step_f32 and step_f64";
-    if (o->states < 0 || o->states > OPTIMIZER_MAX_STATES) return "at most 4 states";
-    for (int i = 0; i < o->states; i++)
-        if (!o->state_name[i]) return "a name for each state";
-    if (o->low_rank || o->natural || o->forward_only || o->infers) return "a step of single elements";
-    return o->operations > 0 ? NULL : "operations, the number for an element, for virtual time";
+    if (!optimizer->name || !optimizer->name[0] || !optimizer->description || !optimizer->source)
+        return "a name, a description and a source";
+    if (!optimizer->step_f32 || !optimizer->step_f64) return "step_f32 and step_f64";
+    if (optimizer->states < 0 || optimizer->states > OPTIMIZER_MAX_STATES) return "at most 4 states";
+    for (int i = 0; i < optimizer->states; i++)
+        if (!optimizer->state_name[i]) return "a name for each state";
+    if (optimizer->low_rank || optimizer->natural || optimizer->forward_only || optimizer->infers)
+        return "a step of single elements";
+    return optimizer->operations > 0 ? NULL : "operations, the number for an element, for virtual time";
 }
 
-enum error_code optimizer_add(const struct optimizer *o, struct error *err)
+enum error_code optimizer_add(const struct optimizer *optimizer, struct error *err)
 {
     const struct optimizer *taken;
-    const char *missing = lacks(o);
+    const char *missing = optimizer_lacks(optimizer);
     int count = 0;
-    if (missing) return fail(err, ERR_FORMAT, "an optimizer %s: needs %s", o->name ? o->name : "", missing);
-    if (optimizer_find(&taken, o->name, NULL) == OK)
-        return fail(err, ERR_FORMAT, "%s: there is an optimizer of this name", o->name);
+    if (missing) return fail(err, ERR_FORMAT, "an optimizer %s: needs %s",
+                             optimizer->name ? optimizer->name : "", missing);
+    if (optimizer_find(&taken, optimizer->name, NULL) == OK)
+        return fail(err, ERR_FORMAT, "%s: there is an optimizer of this name", optimizer->name);
     while (optimizers[count]) count++;
     if (count + 1 >= OPTIMIZERS_MOST)
-        return fail(err, ERR_MEMORY, "%s: there are %d optimizers, the most that there can be", o->name, count);
-    optimizers[count] = o;
+        return fail(err, ERR_MEMORY, "%s: there are %d optimizers, the most that there can be", optimizer->name, count);
+    optimizers[count] = optimizer;
     return OK;
 }
 
@@ -112,8 +115,8 @@ static struct tensor part(struct tensor x, int64_t first, int64_t n)
 }
 
 /* Widens and steps a few elements at a time: an element's step does not depend on its neighbours. */
-static void widen_and_step(const struct optimizer *o, struct tensor w, struct tensor g, const struct tensor state[],
-                           struct step s)
+static void widen_and_step(const struct optimizer *optimizer, struct tensor w, struct tensor g,
+                           const struct tensor state[], struct step step)
 {
     enum { PIECE = 2048 };
     const int64_t count = tensor_count(w);
@@ -126,28 +129,28 @@ static void widen_and_step(const struct optimizer *o, struct tensor w, struct te
         struct tensor piece[OPTIMIZER_MAX_STATES];
         const struct tensor gradient = tensor_1d(wide, F32, n);
         tensor_convert(gradient, part(g, first, n));
-        for (int k = 0; k < o->states; k++) piece[k] = part(state[k], first, n);
-        o->step_f32(part(w, first, n), gradient, piece, s);
+        for (int k = 0; k < optimizer->states; k++) piece[k] = part(state[k], first, n);
+        optimizer->step_f32(part(w, first, n), gradient, piece, step);
     }
 }
 
-void optimizer_step(const struct optimizer *o, struct tensor w, struct tensor g, const struct tensor state[],
-                    struct step s)
+void optimizer_step(const struct optimizer *optimizer, struct tensor w, struct tensor g, const struct tensor state[],
+                    struct step step)
 {
     /* Weights are fp64 or fp32 (masters); gradients of fp32 weights may have 16 bits. */
     assert(w.dtype == F64 ? g.dtype == F64 : w.dtype == F32 && dtype_unit(g.dtype) > 0 && g.dtype != F64);
-    if (g.dtype != w.dtype) widen_and_step(o, w, g, state, s);
-    else (w.dtype == F32 ? o->step_f32 : o->step_f64)(w, g, state, s);
+    if (g.dtype != w.dtype) widen_and_step(optimizer, w, g, state, step);
+    else (w.dtype == F32 ? optimizer->step_f32 : optimizer->step_f64)(w, g, state, step);
 }
 
-double weight_decay_of(const struct hyperparameters *h, bool matrix)
+double weight_decay_of(const struct hyperparameters *hyper, bool matrix)
 {
-    return matrix || convention(&h->as, DECAYED) == DECAYED_ALL ? h->weight_decay : 0;
+    return matrix || convention(&hyper->as, DECAYED) == DECAYED_ALL ? hyper->weight_decay : 0;
 }
 
-double clip_scale(const struct hyperparameters *h, double norm)
+double clip_scale(const struct hyperparameters *hyper, double norm)
 {
     /* All gradients get the factor clip / (norm + eps) where the norm exceeds clip, else 1. */
-    const double divisor = norm + convention(&h->as, CLIP_ADDED);
-    return h->clip > 0 && divisor > h->clip ? h->clip / divisor : 1;
+    const double divisor = norm + convention(&hyper->as, CLIP_ADDED);
+    return hyper->clip > 0 && divisor > hyper->clip ? hyper->clip / divisor : 1;
 }

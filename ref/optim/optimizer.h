@@ -62,7 +62,10 @@ enum error_code optimizer_add(const struct optimizer *, struct error *);
 extern const struct optimizer no_optimizer;
 
 /** Whether an optimizer steps along a drawn direction. */
-static inline bool optimizer_draws(const struct optimizer *o) { return o->forward_only && !o->infers; }
+static inline bool optimizer_draws(const struct optimizer *optimizer)
+{
+    return optimizer->forward_only && !optimizer->infers;
+}
 
 /** Find an optimizer by name.  @return OK, or ERR_USAGE with the nearest name. */
 enum error_code optimizer_find(const struct optimizer **, const char *name, struct error *);

@@ -1,33 +1,33 @@
 #include "ref/optim/outer.h"
 
-static void average(const struct outer *o, double rate, double g, double *anchor, double *m)
+static void average(const struct outer *outer, double rate, double g, double *anchor, double *m)
 {
     (void)rate, (void)m;
     /* g is the mean distance to the replicas: with lr 1 the anchor becomes their mean. */
-    *anchor -= o->lr * g;
+    *anchor -= outer->lr * g;
 }
 
-static void nesterov(const struct outer *o, double rate, double g, double *anchor, double *m)
+static void nesterov(const struct outer *outer, double rate, double g, double *anchor, double *m)
 {
     (void)rate;
     /* Nesterov's look-ahead: the step adds the new momentum once more. */
-    *m = o->momentum * *m + g;
-    *anchor -= o->lr * (g + o->momentum * *m);
+    *m = outer->momentum * *m + g;
+    *anchor -= outer->lr * (g + outer->momentum * *m);
 }
 
 const struct outer_rule outer_average = { .step = average }, outer_nesterov = { .momentum = true, .step = nesterov };
 
 /* g is a mean of differences. The anchor's difference from the mean would round first, and differences are small. */
-void outer_step(const struct outer *o, double rate, struct tensor anchor, struct tensor m, const struct tensor theta[],
-                int replicas)
+void outer_step(const struct outer *outer, double rate, struct tensor anchor, struct tensor m,
+                const struct tensor theta[], int replicas)
 {
     for (int64_t i = 0; i < tensor_count(anchor); i++) {
-        double g = 0, a = tensor_get(anchor, i), momentum = o->rule->momentum ? tensor_get(m, i) : 0;
+        double g = 0, a = tensor_get(anchor, i), momentum = outer->rule->momentum ? tensor_get(m, i) : 0;
         /* g[i] = mean over replicas of anchor[i] - theta_r[i]. */
         for (int r = 0; r < replicas; r++) g += (a - tensor_get(theta[r], i)) / replicas;
-        o->rule->step(o, rate, g, &a, &momentum);
+        outer->rule->step(outer, rate, g, &a, &momentum);
         tensor_set(anchor, i, a);
-        if (o->rule->momentum) tensor_set(m, i, momentum);
+        if (outer->rule->momentum) tensor_set(m, i, momentum);
         /* Every replica begins the next round from the new anchor. */
         for (int r = 0; r < replicas; r++) tensor_set(theta[r], i, a);
     }

@@ -45,15 +45,18 @@ struct outer {
 };
 
 /** Whether its rule keeps a momentum. */
-static inline bool outer_has_momentum(const struct outer *o) { return o->rule && o->rule->momentum; }
+static inline bool outer_has_momentum(const struct outer *outer) { return outer->rule && outer->rule->momentum; }
 
 /** Whether an outer step follows step t, counted from 1. */
-static inline bool outer_follows(const struct outer *o, int64_t t) { return o->every > 0 && t % o->every == 0; }
+static inline bool outer_follows(const struct outer *outer, int64_t t)
+{
+    return outer->every > 0 && t % outer->every == 0;
+}
 
 /** Number of outer steps in steps from + 1 .. to. */
-static inline int64_t outer_steps(const struct outer *o, int64_t from, int64_t to)
+static inline int64_t outer_steps(const struct outer *outer, int64_t from, int64_t to)
 {
-    return o->every > 0 ? to / o->every - from / o->every : 0;
+    return outer->every > 0 ? to / outer->every - from / outer->every : 0;
 }
 
 /**

@@ -8,10 +8,10 @@
  */
 #include "ref/optim/outer.h"
 
-static void slow_momentum(const struct outer *o, double rate, double g, double *anchor, double *m)
+static void slow_momentum(const struct outer *outer, double rate, double g, double *anchor, double *m)
 {
-    *m = o->momentum * *m + g / rate;
-    *anchor -= o->lr * rate * *m;
+    *m = outer->momentum * *m + g / rate;
+    *anchor -= outer->lr * rate * *m;
 }
 
 const struct outer_rule outer_slow_momentum = { .momentum = true, .step = slow_momentum };

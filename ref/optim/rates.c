@@ -16,10 +16,10 @@ enum rate_schedule rate_schedule_named(const char *name)
 }
 
 /* f of rates.h. */
-static double falling(enum rate_schedule s, double x)
+static double falling(enum rate_schedule schedule, double x)
 {
     const double pi = 3.14159265358979323846;
-    switch (s) {
+    switch (schedule) {
     case RATE_COSINE: case RATE_WSD_COSINE: return (1 + cos(pi * x)) / 2;
     case RATE_LINEAR: case RATE_WSD: return 1 - x;
     case RATE_WSD_SQRT: return 1 - sqrt(x);
@@ -27,18 +27,20 @@ static double falling(enum rate_schedule s, double x)
     }
 }
 
-double learning_rate(const struct hyperparameters *h, int64_t t)
+double learning_rate(const struct hyperparameters *hyper, int64_t t)
 {
-    const int64_t level = rate_decays(h->schedule) ? h->steps - h->decay : h->warmup;   /* its last step */
+    /* its last step */
+    const int64_t level = rate_decays(hyper->schedule) ? hyper->steps - hyper->decay : hyper->warmup;
     /* Linear warm-up: step t of `warmup` has t / warmup of the rate. */
-    if (t <= h->warmup) return h->lr * (double)t / (double)h->warmup;
-    if (h->schedule == RATE_CONSTANT || h->steps <= level || t <= level) return h->lr;
+    if (t <= hyper->warmup) return hyper->lr * (double)t / (double)hyper->warmup;
+    if (hyper->schedule == RATE_CONSTANT || hyper->steps <= level || t <= level) return hyper->lr;
     /* x runs from 0 at the last level step to 1 at `steps`. */
-    const double x = (double)(t - level) / (double)(h->steps - level);
-    return h->min_lr + (h->lr - h->min_lr) * falling(h->schedule, x < 1 ? x : 1);
+    const double x = (double)(t - level) / (double)(hyper->steps - level);
+    return hyper->min_lr + (hyper->lr - hyper->min_lr) * falling(hyper->schedule, x < 1 ? x : 1);
 }
 
-double learning_rate_least(const struct hyperparameters *h)
+double learning_rate_least(const struct hyperparameters *hyper)
 {
-    return h->schedule != RATE_CONSTANT && h->steps > h->warmup ? fmin(h->lr, h->min_lr) : h->lr;
+    return hyper->schedule != RATE_CONSTANT && hyper->steps > hyper->warmup
+           ? fmin(hyper->lr, hyper->min_lr) : hyper->lr;
 }

@@ -28,6 +28,6 @@ extern const char *const rate_schedule_names[];
 enum rate_schedule rate_schedule_named(const char *name);
 
 /** Whether a schedule ends with a decay of its own length. */
-static inline bool rate_decays(enum rate_schedule s) { return s >= RATE_WSD; }
+static inline bool rate_decays(enum rate_schedule schedule) { return schedule >= RATE_WSD; }
 
 #endif

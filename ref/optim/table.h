@@ -33,9 +33,9 @@ LOW_RANK(f64)
 enum { GALORE_CODED_FROM = 4096 };
 
 /* The bytes of a moment of n numbers that may be codes. */
-static inline int64_t galore_coded_bytes(int64_t n, enum dtype t)
+static inline int64_t galore_coded_bytes(int64_t n, enum dtype dtype)
 {
-    return n < GALORE_CODED_FROM ? dynamic_aligned(n * (int64_t)dtype_size(t)) : dynamic_bytes(n, t);
+    return n < GALORE_CODED_FROM ? dynamic_aligned(n * (int64_t)dtype_size(dtype)) : dynamic_bytes(n, dtype);
 }
 
 #endif

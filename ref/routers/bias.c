@@ -9,15 +9,16 @@
  */
 #include "ref/routers/router.h"
 
-void router_move_bias(const struct router_rule *r, double *bias, const double *choices, int64_t E, int64_t zero,
+void router_move_bias(const struct router_rule *rule, double *bias, const double *choices, int64_t E, int64_t zero,
                       int64_t k)
 {
-    const double wanted = r->active > 0 ? (double)(E * k) / r->active : (double)(E + zero);
+    const double wanted = rule->active > 0 ? (double)(E * k) / rule->active : (double)(E + zero);
     double total = 0;
     for (int64_t e = 0; e < E + zero; e++) total += choices[e];
     /* An expert with fewer choices than its share gets a larger bias, which makes it chosen more often. */
     for (int64_t e = 0; e < E && total > 0; e++) {
         const double behind = total / wanted - choices[e];
-        bias[e] += r->bias_speed * (r->bias_update == BIAS_BY_SHARE ? behind / total : (behind > 0) - (behind < 0));
+        bias[e] += rule->bias_speed * (rule->bias_update == BIAS_BY_SHARE ? behind / total
+                                       : (behind > 0) - (behind < 0));
     }
 }

@@ -7,27 +7,27 @@ static const double pi = 3.14159265358979323846;
 
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
 
-static void longitudes(struct harmonics *h)
+static void longitudes(struct harmonics *harmonics)
 {
-    for (int64_t j = 0; j < h->nlon; j++) {
-        h->cosine[j] = cos(2 * pi * (double)j / (double)h->nlon);
-        h->sine[j] = 2 * j % h->nlon == 0 ? 0 : sin(2 * pi * (double)j / (double)h->nlon);
+    for (int64_t j = 0; j < harmonics->nlon; j++) {
+        harmonics->cosine[j] = cos(2 * pi * (double)j / (double)harmonics->nlon);
+        harmonics->sine[j] = 2 * j % harmonics->nlon == 0 ? 0 : sin(2 * pi * (double)j / (double)harmonics->nlon);
     }
 }
 
-static double *of(const struct harmonics *h, int64_t m, int64_t l)
+static double *harmonics_of(const struct harmonics *harmonics, int64_t m, int64_t l)
 {
-    return h->legendre + (m * h->degrees + l) * h->nlat;
+    return harmonics->legendre + (m * harmonics->degrees + l) * harmonics->nlat;
 }
 
 /* P_l^m at one latitude for all degrees, upwards in l, from P_m^m. */
-static void legendre_of_order(struct harmonics *h, int64_t m, int64_t k, double x)
+static void legendre_of_order(struct harmonics *harmonics, int64_t m, int64_t k, double x)
 {
     double p = 1 / sqrt(4 * pi), before = 0;
     /* P_m^m follows from P_0^0 by a product of square roots, each with a change of sign (Condon-Shortley). */
     for (int64_t i = 1; i <= m; i++) p *= -sqrt((double)(2 * i + 1) * (1 + x) * (1 - x) / 2 / (double)i);
-    for (int64_t l = m; l < h->degrees; l++) {
-        of(h, m, l)[k] = p;
+    for (int64_t l = m; l < harmonics->degrees; l++) {
+        harmonics_of(harmonics, m, l)[k] = p;
         const double L = (double)l + 1, M = (double)m;
         /* P_(l+1) = a x P_l - b P_(l-1), normalised to 1 over the sphere. */
         const double a = sqrt((2 * L - 1) / (L - M) * (2 * L + 1) / (L + M));
@@ -37,139 +37,143 @@ static void legendre_of_order(struct harmonics *h, int64_t m, int64_t k, double 
     }
 }
 
-enum error_code harmonics_open(struct harmonics *h, enum sphere_grid grid, int64_t nlat, int64_t nlon, int64_t degrees,
-                               struct error *err)
+enum error_code harmonics_open(struct harmonics *harmonics, enum sphere_grid grid, int64_t nlat, int64_t nlon,
+                               int64_t degrees, struct error *err)
 {
-    *h = (struct harmonics){ .nlat = nlat, .nlon = nlon, .degrees = degrees };
+    *harmonics = (struct harmonics){ .nlat = nlat, .nlon = nlon, .degrees = degrees };
     if (nlon < 1)
         return fail(err, ERR_USAGE, "a grid of the sphere with %lld longitudes: must have 1", (long long)nlon);
-    if (degrees == 0) h->degrees = grid == EQUIANGULAR ? (nlat + 1) / 2 : nlat;
-    if (h->degrees > nlon / 2 + 1) h->degrees = nlon / 2 + 1;
-    if (h->degrees < 1) return fail(err, ERR_USAGE, "%lld degrees of harmonics: must be 1", (long long)degrees);
+    if (degrees == 0) harmonics->degrees = grid == EQUIANGULAR ? (nlat + 1) / 2 : nlat;
+    if (harmonics->degrees > nlon / 2 + 1) harmonics->degrees = nlon / 2 + 1;
+    if (harmonics->degrees < 1) return fail(err, ERR_USAGE, "%lld degrees of harmonics: must be 1", (long long)degrees);
     double *const x = calloc((size_t)(nlat < 2 ? 2 : nlat), sizeof *x);
-    h->weight = calloc((size_t)(nlat < 2 ? 2 : nlat), sizeof *x);
-    h->cosine = calloc((size_t)nlon, sizeof *x), h->sine = calloc((size_t)nlon, sizeof *x);
-    h->legendre = calloc((size_t)(h->degrees * h->degrees * nlat + 1), sizeof *x);
-    enum error_code e = x && h->weight && h->cosine && h->sine && h->legendre
+    harmonics->weight = calloc((size_t)(nlat < 2 ? 2 : nlat), sizeof *x);
+    harmonics->cosine = calloc((size_t)nlon, sizeof *x), harmonics->sine = calloc((size_t)nlon, sizeof *x);
+    harmonics->legendre = calloc((size_t)(harmonics->degrees * harmonics->degrees * nlat + 1), sizeof *x);
+    enum error_code e = x && harmonics->weight && harmonics->cosine && harmonics->sine && harmonics->legendre
                             ? OK
-                            : fail(err, ERR_MEMORY, "no memory for %lld degrees", (long long)h->degrees);
-    if (!e) e = sphere_rows(grid, nlat, x, h->weight, err);
-    if (!e) longitudes(h);
-    for (int64_t m = 0; m < h->degrees && !e; m++)
-        for (int64_t k = 0; k < nlat; k++) legendre_of_order(h, m, k, x[k]);
+                            : fail(err, ERR_MEMORY, "no memory for %lld degrees", (long long)harmonics->degrees);
+    if (!e) e = sphere_rows(grid, nlat, x, harmonics->weight, err);
+    if (!e) longitudes(harmonics);
+    for (int64_t m = 0; m < harmonics->degrees && !e; m++)
+        for (int64_t k = 0; k < nlat; k++) legendre_of_order(harmonics, m, k, x[k]);
     free(x);
-    if (e) harmonics_close(h);
+    if (e) harmonics_close(harmonics);
     return e;
 }
 
-void harmonics_close(struct harmonics *h)
+void harmonics_close(struct harmonics *harmonics)
 {
-    free(h->weight), free(h->cosine), free(h->sine), free(h->legendre);
-    *h = (struct harmonics){ 0 };
+    free(harmonics->weight), free(harmonics->cosine), free(harmonics->sine), free(harmonics->legendre);
+    *harmonics = (struct harmonics){ 0 };
 }
 
 /* ---- along rows: a discrete Fourier transform, term by term ------------------------------------------------------ */
 
-static double factor(const struct harmonics *h, enum transform t, int64_t m)
+static double factor(const struct harmonics *harmonics, enum transform transform, int64_t m)
 {
-    if (t == ANALYSIS) return 2 * pi / (double)h->nlon;
-    return m == 0 || 2 * m == h->nlon ? 1 : 2;
+    if (transform == ANALYSIS) return 2 * pi / (double)harmonics->nlon;
+    return m == 0 || 2 * m == harmonics->nlon ? 1 : 2;
 }
 
-void harmonics_orders(const struct harmonics *h, enum transform t, int64_t rows, const double *x, double *modes)
+void harmonics_orders(const struct harmonics *harmonics, enum transform transform, int64_t rows, const double *x,
+                      double *modes)
 {
-    for (int64_t r = 0; r < rows; r++, x += h->nlon)
-        for (int64_t m = 0; m < h->degrees; m++) {
+    for (int64_t r = 0; r < rows; r++, x += harmonics->nlon)
+        for (int64_t m = 0; m < harmonics->degrees; m++) {
             double re = 0, im = 0;
-            for (int64_t j = 0; j < h->nlon; j++) {
+            for (int64_t j = 0; j < harmonics->nlon; j++) {
                 /* modes[r,m] = factor sum over j of x[r,j] exp(-2 pi i m j / nlon). */
-                re += x[j] * h->cosine[m * j % h->nlon];
-                im -= x[j] * h->sine[m * j % h->nlon];
+                re += x[j] * harmonics->cosine[m * j % harmonics->nlon];
+                im -= x[j] * harmonics->sine[m * j % harmonics->nlon];
             }
-            *modes++ = factor(h, t, m) * re;
-            *modes++ = factor(h, t, m) * im;
+            *modes++ = factor(harmonics, transform, m) * re;
+            *modes++ = factor(harmonics, transform, m) * im;
         }
 }
 
-void harmonics_longitudes(const struct harmonics *h, enum transform t, int64_t rows, const double *modes, double *x)
+void harmonics_longitudes(const struct harmonics *harmonics, enum transform transform, int64_t rows,
+                          const double *modes, double *x)
 {
-    for (int64_t r = 0; r < rows; r++, modes += 2 * h->degrees)
-        for (int64_t j = 0; j < h->nlon; j++) {
+    for (int64_t r = 0; r < rows; r++, modes += 2 * harmonics->degrees)
+        for (int64_t j = 0; j < harmonics->nlon; j++) {
             double sum = 0;
-            for (int64_t m = 0; m < h->degrees; m++)
+            for (int64_t m = 0; m < harmonics->degrees; m++)
                 /* x[r,j] = sum over m of factor Re(modes[r,m] exp(2 pi i m j / nlon)). */
-                sum += factor(h, t, m) * (modes[2 * m] * h->cosine[m * j % h->nlon] -
-                                          modes[2 * m + 1] * h->sine[m * j % h->nlon]);
+                sum += factor(harmonics, transform, m) * (modes[2 * m] * harmonics->cosine[m * j % harmonics->nlon] -
+                                                          modes[2 * m + 1] * harmonics->sine[m * j % harmonics->nlon]);
             *x++ = sum;
         }
 }
 
 /* ---- along columns: the Legendre transform ----------------------------------------------------------------------- */
 
-static double weight(const struct harmonics *h, enum transform t, int64_t k)
+static double harmonics_weight(const struct harmonics *harmonics, enum transform transform, int64_t k)
 {
-    return t == ANALYSIS ? h->weight[k] : 1;
+    return transform == ANALYSIS ? harmonics->weight[k] : 1;
 }
 
-void harmonics_degrees(const struct harmonics *h, enum transform t, struct range orders, int64_t n, const double *modes,
-                       double *c)
+void harmonics_degrees(const struct harmonics *harmonics, enum transform transform, struct range orders, int64_t n,
+                       const double *modes, double *c)
 {
     const int64_t pitch = 2 * orders.count;
-    for (int64_t i = 0; i < n; i++, modes += h->nlat * pitch)
-        for (int64_t l = 0; l < h->degrees; l++, c += pitch)
+    for (int64_t i = 0; i < n; i++, modes += harmonics->nlat * pitch)
+        for (int64_t l = 0; l < harmonics->degrees; l++, c += pitch)
             for (int64_t m = 0; m < pitch; m++) {
                 /* c[i,l,m] = sum over latitudes k of P_l^m[k] weight[k] modes[i,k,m]; real and imaginary parts
                  * alike. */
-                const double *const p = of(h, orders.first + m / 2, l);
+                const double *const p = harmonics_of(harmonics, orders.first + m / 2, l);
                 double sum = 0;
-                for (int64_t k = 0; k < h->nlat; k++) sum += modes[k * pitch + m] * (p[k] * weight(h, t, k));
+                for (int64_t k = 0; k < harmonics->nlat; k++)
+                    sum += modes[k * pitch + m] * (p[k] * harmonics_weight(harmonics, transform, k));
                 c[m] = sum;
             }
 }
 
-void harmonics_latitudes(const struct harmonics *h, enum transform t, struct range orders, int64_t n, const double *c,
-                         double *modes)
+void harmonics_latitudes(const struct harmonics *harmonics, enum transform transform, struct range orders, int64_t n,
+                         const double *c, double *modes)
 {
     const int64_t pitch = 2 * orders.count;
-    for (int64_t i = 0; i < n; i++, c += h->degrees * pitch)
-        for (int64_t k = 0; k < h->nlat; k++, modes += pitch)
+    for (int64_t i = 0; i < n; i++, c += harmonics->degrees * pitch)
+        for (int64_t k = 0; k < harmonics->nlat; k++, modes += pitch)
             for (int64_t m = 0; m < pitch; m++) {
                 /* modes[i,k,m] = sum over degrees l of P_l^m[k] weight[k] c[i,l,m]; elements with l < m are 0 in the
                  * table. */
                 double sum = 0;
-                for (int64_t l = 0; l < h->degrees; l++)
-                    sum += c[l * pitch + m] * (of(h, orders.first + m / 2, l)[k] * weight(h, t, k));
+                for (int64_t l = 0; l < harmonics->degrees; l++)
+                    sum += c[l * pitch + m] * (harmonics_of(harmonics, orders.first + m / 2, l)[k]
+                                               * harmonics_weight(harmonics, transform, k));
                 modes[m] = sum;
             }
 }
 
 /* ---- both -------------------------------------------------------------------------------------------------------- */
 
-static double *modes_of(const struct harmonics *h, int64_t n, struct error *err)
+static double *modes_of(const struct harmonics *harmonics, int64_t n, struct error *err)
 {
-    double *const modes = calloc((size_t)(n * h->nlat * h->degrees * 2 + 1), sizeof *modes);
+    double *const modes = calloc((size_t)(n * harmonics->nlat * harmonics->degrees * 2 + 1), sizeof *modes);
     if (modes == NULL) fail(err, ERR_MEMORY, "no memory for the orders of %lld fields", (long long)n);
     return modes;
 }
 
-enum error_code harmonics_to_spectrum(const struct harmonics *h, enum transform t, int64_t n, const double *x,
-                                      double *c, struct error *err)
+enum error_code harmonics_to_spectrum(const struct harmonics *harmonics, enum transform transform, int64_t n,
+                                      const double *x, double *c, struct error *err)
 {
-    double *const modes = modes_of(h, n, err);
+    double *const modes = modes_of(harmonics, n, err);
     if (modes == NULL) return ERR_MEMORY;
-    harmonics_orders(h, t, n * h->nlat, x, modes);
-    harmonics_degrees(h, t, (struct range){ 0, h->degrees }, n, modes, c);
+    harmonics_orders(harmonics, transform, n * harmonics->nlat, x, modes);
+    harmonics_degrees(harmonics, transform, (struct range){ 0, harmonics->degrees }, n, modes, c);
     free(modes);
     return OK;
 }
 
-enum error_code harmonics_to_grid(const struct harmonics *h, enum transform t, int64_t n, const double *c, double *x,
-                                  struct error *err)
+enum error_code harmonics_to_grid(const struct harmonics *harmonics, enum transform transform, int64_t n,
+                                  const double *c, double *x, struct error *err)
 {
-    double *const modes = modes_of(h, n, err);
+    double *const modes = modes_of(harmonics, n, err);
     if (modes == NULL) return ERR_MEMORY;
-    harmonics_latitudes(h, t, (struct range){ 0, h->degrees }, n, c, modes);
-    harmonics_longitudes(h, t, n * h->nlat, modes, x);
+    harmonics_latitudes(harmonics, transform, (struct range){ 0, harmonics->degrees }, n, c, modes);
+    harmonics_longitudes(harmonics, transform, n * harmonics->nlat, modes, x);
     free(modes);
     return OK;
 }

@@ -78,22 +78,22 @@ static uint32_t hash_pair(int32_t left, int32_t right)
     return (uint32_t)(h ^ h >> 29);
 }
 
-bool token_ids_add(struct token_ids *t, int32_t id)
+bool token_ids_add(struct token_ids *token_ids, int32_t id)
 {
-    if (t->count == t->room) {
-        const int64_t room = t->room ? 2 * t->room : 256;
-        int32_t *more = realloc(t->id, (size_t)room * sizeof *more);
+    if (token_ids->count == token_ids->room) {
+        const int64_t room = token_ids->room ? 2 * token_ids->room : 256;
+        int32_t *more = realloc(token_ids->id, (size_t)room * sizeof *more);
         if (more == NULL) return false;
-        t->id = more, t->room = room;
+        token_ids->id = more, token_ids->room = room;
     }
-    t->id[t->count++] = id;
+    token_ids->id[token_ids->count++] = id;
     return true;
 }
 
-void token_ids_free(struct token_ids *t)
+void token_ids_free(struct token_ids *token_ids)
 {
-    free(t->id);
-    *t = (struct token_ids){ 0 };
+    free(token_ids->id);
+    *token_ids = (struct token_ids){ 0 };
 }
 
 struct bpe *bpe_open(int32_t tokens)
@@ -113,52 +113,52 @@ struct bpe *bpe_open(int32_t tokens)
     return b;
 }
 
-void bpe_close(struct bpe *b)
+void bpe_close(struct bpe *bpe)
 {
-    if (b == NULL) return;
-    free(b->name), free(b->by_name), free(b->merge), free(b->store), free(b->known), free(b->words_store);
-    free(b->symbol), free(b->heap);
-    token_ids_free(&b->words_ids);
-    free(b);
+    if (bpe == NULL) return;
+    free(bpe->name), free(bpe->by_name), free(bpe->merge), free(bpe->store), free(bpe->known), free(bpe->words_store);
+    free(bpe->symbol), free(bpe->heap);
+    token_ids_free(&bpe->words_ids);
+    free(bpe);
 }
 
 /* The slot of a name, or the empty one where it would be. */
-static int32_t *slot_of(const struct bpe *b, const char *name, size_t bytes)
+static int32_t *slot_of(const struct bpe *bpe, const char *name, size_t bytes)
 {
-    uint32_t i = hash(name, bytes) & (b->slots - 1);
+    uint32_t i = hash(name, bytes) & (bpe->slots - 1);
     /* With open addressing the next slot is tried, until the name or an empty one is found. */
-    for (; b->by_name[i] >= 0; i = (i + 1) & (b->slots - 1)) {
-        const struct span s = b->name[b->by_name[i]];
-        if (s.bytes == bytes && memcmp(b->store + s.at, name, bytes) == 0) break;
+    for (; bpe->by_name[i] >= 0; i = (i + 1) & (bpe->slots - 1)) {
+        const struct span s = bpe->name[bpe->by_name[i]];
+        if (s.bytes == bytes && memcmp(bpe->store + s.at, name, bytes) == 0) break;
     }
-    return &b->by_name[i];
+    return &bpe->by_name[i];
 }
 
-int32_t bpe_find(const struct bpe *b, const char *name, size_t bytes) { return *slot_of(b, name, bytes); }
+int32_t bpe_find(const struct bpe *bpe, const char *name, size_t bytes) { return *slot_of(bpe, name, bytes); }
 
-const char *bpe_name(const struct bpe *b, int32_t id, size_t *bytes)
+const char *bpe_name(const struct bpe *bpe, int32_t id, size_t *bytes)
 {
-    if (id < 0 || id >= b->tokens || b->name[id].bytes == 0) return NULL;
-    *bytes = b->name[id].bytes;
-    return b->store + b->name[id].at;
+    if (id < 0 || id >= bpe->tokens || bpe->name[id].bytes == 0) return NULL;
+    *bytes = bpe->name[id].bytes;
+    return bpe->store + bpe->name[id].at;
 }
 
-enum error_code bpe_token(struct bpe *b, const char *name, size_t bytes, int32_t id, struct error *err)
+enum error_code bpe_token(struct bpe *bpe, const char *name, size_t bytes, int32_t id, struct error *err)
 {
-    int32_t *slot = slot_of(b, name, bytes);
+    int32_t *slot = slot_of(bpe, name, bytes);
     if (bytes == 0) return fail(err, ERR_FORMAT, "token %d has no name", (int)id);
-    if (*slot >= 0 || b->name[id].bytes)
+    if (*slot >= 0 || bpe->name[id].bytes)
         return fail(err, ERR_FORMAT, "token %.*s, %d: two tokens have this name, or this number", (int)bytes, name,
                     (int)id);
-    if (b->stored + bytes > b->room) {
-        const size_t room = 2 * (b->stored + bytes);
-        char *more = realloc(b->store, room);
-        if (more == NULL) return fail(err, ERR_MEMORY, "no memory for %d tokens", (int)b->tokens);
-        b->store = more, b->room = room;
+    if (bpe->stored + bytes > bpe->room) {
+        const size_t room = 2 * (bpe->stored + bytes);
+        char *more = realloc(bpe->store, room);
+        if (more == NULL) return fail(err, ERR_MEMORY, "no memory for %d tokens", (int)bpe->tokens);
+        bpe->store = more, bpe->room = room;
     }
-    memcpy(b->store + b->stored, name, bytes);
-    b->name[id] = (struct span){ b->stored, (uint32_t)bytes };
-    b->stored += bytes;
+    memcpy(bpe->store + bpe->stored, name, bytes);
+    bpe->name[id] = (struct span){ bpe->stored, (uint32_t)bytes };
+    bpe->stored += bytes;
     /* The name is in the store, and its hash leads to the id. */
     *slot = id;
     return OK;
@@ -166,59 +166,59 @@ enum error_code bpe_token(struct bpe *b, const char *name, size_t bytes, int32_t
 
 /* ---- merges ------------------------------------------------------------------------------------------------------ */
 
-static bool is_empty(const struct merge *m) { return m->left == 0 && m->right == 0 && m->made == 0; }
+static bool is_empty(const struct merge *merge) { return merge->left == 0 && merge->right == 0 && merge->made == 0; }
 
-static struct merge *merge_of(const struct bpe *b, int32_t left, int32_t right)
+static struct merge *merge_of(const struct bpe *bpe, int32_t left, int32_t right)
 {
-    uint32_t i = hash_pair(left, right) & (b->merge_slots - 1);
-    while (!is_empty(&b->merge[i]) && (b->merge[i].left != left || b->merge[i].right != right))
-        i = (i + 1) & (b->merge_slots - 1);
-    return &b->merge[i];
+    uint32_t i = hash_pair(left, right) & (bpe->merge_slots - 1);
+    while (!is_empty(&bpe->merge[i]) && (bpe->merge[i].left != left || bpe->merge[i].right != right))
+        i = (i + 1) & (bpe->merge_slots - 1);
+    return &bpe->merge[i];
 }
 
-static enum error_code more_merges(struct bpe *b, struct error *err)
+static enum error_code more_merges(struct bpe *bpe, struct error *err)
 {
-    struct merge *old = b->merge;
-    const uint32_t slots = b->merge_slots;
+    struct merge *old = bpe->merge;
+    const uint32_t slots = bpe->merge_slots;
     /* The table is at most half full, so that a search ends soon. */
-    if (2 * (uint32_t)b->merges < slots) return OK;
-    b->merge = calloc(2 * (size_t)slots, sizeof *b->merge);
-    if (b->merge == NULL) return b->merge = old, fail(err, ERR_MEMORY, "no memory for %d merges", (int)b->merges);
-    b->merge_slots = 2 * slots;
+    if (2 * (uint32_t)bpe->merges < slots) return OK;
+    bpe->merge = calloc(2 * (size_t)slots, sizeof *bpe->merge);
+    if (bpe->merge == NULL) return bpe->merge = old, fail(err, ERR_MEMORY, "no memory for %d merges", (int)bpe->merges);
+    bpe->merge_slots = 2 * slots;
     for (uint32_t i = 0; i < slots; i++)
-        if (!is_empty(&old[i])) *merge_of(b, old[i].left, old[i].right) = old[i];
+        if (!is_empty(&old[i])) *merge_of(bpe, old[i].left, old[i].right) = old[i];
     free(old);
     return OK;
 }
 
-enum error_code bpe_merge(struct bpe *b, const char *left, size_t left_bytes, const char *right, size_t right_bytes,
+enum error_code bpe_merge(struct bpe *bpe, const char *left, size_t left_bytes, const char *right, size_t right_bytes,
                           struct error *err)
 {
     char both[1024];
-    const int32_t l = bpe_find(b, left, left_bytes), r = bpe_find(b, right, right_bytes);
-    const enum error_code e = more_merges(b, err);
+    const int32_t l = bpe_find(bpe, left, left_bytes), r = bpe_find(bpe, right, right_bytes);
+    const enum error_code e = more_merges(bpe, err);
     if (e) return e;
     if (left_bytes + right_bytes > sizeof both)
-        return fail(err, ERR_FORMAT, "merge %d: longer than %zu bytes", (int)b->merges, sizeof both);
+        return fail(err, ERR_FORMAT, "merge %d: longer than %zu bytes", (int)bpe->merges, sizeof both);
     memcpy(both, left, left_bytes), memcpy(both + left_bytes, right, right_bytes);
-    const int32_t made = bpe_find(b, both, left_bytes + right_bytes);
+    const int32_t made = bpe_find(bpe, both, left_bytes + right_bytes);
     if (l < 0 || r < 0 || made < 0)
-        return fail(err, ERR_FORMAT, "merge %d, %.*s %.*s: there is no token %.*s", (int)b->merges, (int)left_bytes,
+        return fail(err, ERR_FORMAT, "merge %d, %.*s %.*s: there is no token %.*s", (int)bpe->merges, (int)left_bytes,
                     left, (int)right_bytes, right, (int)(l < 0 ? left_bytes : r < 0 ? right_bytes : left_bytes +
                     right_bytes), l < 0 ? left : r < 0 ? right : both);
     /* If a pair comes twice, the last one counts. */
-    *merge_of(b, l, r) = (struct merge){ l, r, b->merges++, made };
+    *merge_of(bpe, l, r) = (struct merge){ l, r, bpe->merges++, made };
     return OK;
 }
 
-void bpe_set_rule(struct bpe *b, struct bpe_rule rule)
+void bpe_set_rule(struct bpe *bpe, struct bpe_rule rule)
 {
-    b->rule = rule;
+    bpe->rule = rule;
     for (int byte = 0; byte < 256; byte++) {
         char name[8];
         const int n = rule.byte_level ? utf8_put(name, byte_letter((uint8_t)byte))
                                       : snprintf(name, sizeof name, "<0x%02X>", (unsigned)byte);
-        b->of_byte[byte] = bpe_find(b, name, (size_t)n);
+        bpe->of_byte[byte] = bpe_find(bpe, name, (size_t)n);
     }
 }
 
@@ -232,75 +232,75 @@ struct candidate { int32_t rank, at, made; };
 
 static bool sooner(struct candidate a, struct candidate b) { return a.rank != b.rank ? a.rank < b.rank : a.at < b.at; }
 
-static bool room_for(struct bpe *b, size_t symbols)
+static bool room_for(struct bpe *bpe, size_t symbols)
 {
-    if (symbols > b->symbols_room) {
-        struct symbol *more = realloc(b->symbol, 2 * symbols * sizeof *more);
+    if (symbols > bpe->symbols_room) {
+        struct symbol *more = realloc(bpe->symbol, 2 * symbols * sizeof *more);
         if (more == NULL) return false;
-        b->symbol = more, b->symbols_room = 2 * symbols;
+        bpe->symbol = more, bpe->symbols_room = 2 * symbols;
     }
-    if (3 * symbols > b->heap_room) {                           /* at first n - 1, then two for each merge */
-        struct candidate *more = realloc(b->heap, 6 * symbols * sizeof *more);
+    if (3 * symbols > bpe->heap_room) {                           /* at first n - 1, then two for each merge */
+        struct candidate *more = realloc(bpe->heap, 6 * symbols * sizeof *more);
         if (more == NULL) return false;
-        b->heap = more, b->heap_room = 6 * symbols;
+        bpe->heap = more, bpe->heap_room = 6 * symbols;
     }
     return true;
 }
 
-static int32_t add_symbol(struct bpe *b, int32_t n, int32_t id)
+static int32_t add_symbol(struct bpe *bpe, int32_t n, int32_t id)
 {
     if (id < 0) return n;
-    b->symbol[n] = (struct symbol){ id, n - 1, n + 1 };
+    bpe->symbol[n] = (struct symbol){ id, n - 1, n + 1 };
     return n + 1;
 }
 
 /* A character that has no token. */
-static int32_t add_unknown(struct bpe *b, int32_t n, const char *character, int bytes, bool *fused)
+static int32_t add_unknown(struct bpe *bpe, int32_t n, const char *character, int bytes, bool *fused)
 {
-    bool all = b->rule.byte_fallback;
+    bool all = bpe->rule.byte_fallback;
     /* Byte fallback needs a token for each byte of the character. */
-    for (int i = 0; i < bytes && all; i++) all = b->of_byte[(uint8_t)character[i]] >= 0;
+    for (int i = 0; i < bytes && all; i++) all = bpe->of_byte[(uint8_t)character[i]] >= 0;
     if (all) {
-        for (int i = 0; i < bytes; i++) n = add_symbol(b, n, b->of_byte[(uint8_t)character[i]]);
+        for (int i = 0; i < bytes; i++) n = add_symbol(bpe, n, bpe->of_byte[(uint8_t)character[i]]);
         *fused = false;
         return n;
     }
-    if (!*fused || !b->rule.fuse_unknown) n = add_symbol(b, n, b->rule.unknown);
+    if (!*fused || !bpe->rule.fuse_unknown) n = add_symbol(bpe, n, bpe->rule.unknown);
     *fused = true;
     return n;
 }
 
-static int32_t symbols_of(struct bpe *b, const char *word, size_t bytes)
+static int32_t symbols_of(struct bpe *bpe, const char *word, size_t bytes)
 {
     int32_t n = 0;
     bool fused = false;                                         /* whether the last one was unknown */
     for (size_t i = 0; i < bytes;) {
         uint32_t c;
         /* Each byte is a symbol, by its letter; a byte without a token is left out. */
-        if (b->rule.byte_level) {
-            n = add_symbol(b, n, b->of_byte[(uint8_t)word[i++]]);
+        if (bpe->rule.byte_level) {
+            n = add_symbol(bpe, n, bpe->of_byte[(uint8_t)word[i++]]);
             continue;
         }
         const int k = utf8_first(word + i, bytes - i, &c);
-        const int32_t id = bpe_find(b, word + i, (size_t)k);
-        if (id >= 0) n = add_symbol(b, n, id), fused = false;
-        else n = add_unknown(b, n, word + i, k, &fused);
+        const int32_t id = bpe_find(bpe, word + i, (size_t)k);
+        if (id >= 0) n = add_symbol(bpe, n, id), fused = false;
+        else n = add_unknown(bpe, n, word + i, k, &fused);
         i += (size_t)k;
     }
-    if (n > 0) b->symbol[n - 1].next = -1;
+    if (n > 0) bpe->symbol[n - 1].next = -1;
     return n;
 }
 
 /* Few symbols: look at all neighbours each time. */
-static void merge_few(struct bpe *b)
+static void merge_few(struct bpe *bpe)
 {
-    struct symbol *s = b->symbol;
+    struct symbol *s = bpe->symbol;
     for (;;) {
         const struct merge *best = NULL;
         int32_t at = -1;
         for (int32_t i = 0; s[i].next >= 0; i = s[i].next) {
             /* The pair with the lowest rank, the first of equals, merges first. */
-            const struct merge *m = merge_of(b, s[i].id, s[s[i].next].id);
+            const struct merge *m = merge_of(bpe, s[i].id, s[s[i].next].id);
             if (!is_empty(m) && (best == NULL || m->rank < best->rank)) best = m, at = i;
         }
         if (best == NULL) return;
@@ -308,11 +308,11 @@ static void merge_few(struct bpe *b)
     }
 }
 
-static void push(struct candidate *heap, size_t *n, struct candidate c)
+static void push(struct candidate *heap, size_t *n, struct candidate candidate)
 {
     size_t i = (*n)++;
-    for (; i > 0 && sooner(c, heap[(i - 1) / 2]); i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
-    heap[i] = c;
+    for (; i > 0 && sooner(candidate, heap[(i - 1) / 2]); i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
+    heap[i] = candidate;
 }
 
 static struct candidate pop(struct candidate *heap, size_t *n)
@@ -328,90 +328,90 @@ static struct candidate pop(struct candidate *heap, size_t *n)
     return first;
 }
 
-static void consider(struct bpe *b, size_t *n, int32_t at)
+static void consider(struct bpe *bpe, size_t *n, int32_t at)
 {
-    const struct symbol *s = b->symbol;
+    const struct symbol *s = bpe->symbol;
     if (at < 0 || s[at].next < 0) return;
-    const struct merge *m = merge_of(b, s[at].id, s[s[at].next].id);
-    if (!is_empty(m)) push(b->heap, n, (struct candidate){ m->rank, at, m->made });
+    const struct merge *m = merge_of(bpe, s[at].id, s[s[at].next].id);
+    if (!is_empty(m)) push(bpe->heap, n, (struct candidate){ m->rank, at, m->made });
 }
 
 /* Many: what may merge stands in a heap, in which some is out of date. */
-static void merge_many(struct bpe *b, int32_t symbols)
+static void merge_many(struct bpe *bpe, int32_t symbols)
 {
-    struct symbol *s = b->symbol;
+    struct symbol *s = bpe->symbol;
     size_t waiting = 0;
-    for (int32_t i = 0; i + 1 < symbols; i++) consider(b, &waiting, i);
+    for (int32_t i = 0; i + 1 < symbols; i++) consider(bpe, &waiting, i);
     while (waiting > 0) {
-        const struct candidate c = pop(b->heap, &waiting);
+        const struct candidate c = pop(bpe->heap, &waiting);
         /* Its symbol has merged, or is the last: the entry is out of date. */
         if (s[c.at].id < 0 || s[c.at].next < 0) continue;
-        const struct merge *m = merge_of(b, s[c.at].id, s[s[c.at].next].id);
+        const struct merge *m = merge_of(bpe, s[c.at].id, s[s[c.at].next].id);
         if (is_empty(m) || m->made != c.made) continue;
         /* The right symbol leaves the list; both pairs beside the new symbol may now merge. */
         const int32_t gone = s[c.at].next;
         s[c.at].id = c.made, s[c.at].next = s[gone].next, s[gone].id = -1;
         if (s[gone].next >= 0) s[s[gone].next].before = c.at;
-        consider(b, &waiting, s[c.at].before);
-        consider(b, &waiting, c.at);
+        consider(bpe, &waiting, s[c.at].before);
+        consider(bpe, &waiting, c.at);
     }
 }
 
 /* The name under which a word may itself be a token. */
-static int32_t whole(const struct bpe *b, const char *word, size_t bytes)
+static int32_t bpe_whole(const struct bpe *bpe, const char *word, size_t bytes)
 {
     char letters[2 * CACHED_LONGEST + UTF8_MOST];
     size_t n = 0;
-    if (!b->rule.byte_level) return bpe_find(b, word, bytes);
+    if (!bpe->rule.byte_level) return bpe_find(bpe, word, bytes);
     if (bytes > CACHED_LONGEST) return -1;
     for (size_t i = 0; i < bytes; i++) n += (size_t)utf8_put(letters + n, byte_letter((uint8_t)word[i]));
-    return bpe_find(b, letters, n);
+    return bpe_find(bpe, letters, n);
 }
 
-static bool encode(struct bpe *b, const char *word, size_t bytes, struct token_ids *to)
+static bool bpe_encode(struct bpe *bpe, const char *word, size_t bytes, struct token_ids *to)
 {
-    const int32_t one = b->rule.whole_first ? whole(b, word, bytes) : -1;
+    const int32_t one = bpe->rule.whole_first ? bpe_whole(bpe, word, bytes) : -1;
     if (one >= 0) return token_ids_add(to, one);
-    if (!room_for(b, bytes)) return false;
-    const int32_t n = symbols_of(b, word, bytes);
+    if (!room_for(bpe, bytes)) return false;
+    const int32_t n = symbols_of(bpe, word, bytes);
     if (n == 0) return true;
-    if (n <= 48) merge_few(b);
-    else merge_many(b, n);
-    for (int32_t i = 0; i >= 0; i = b->symbol[i].next)
-        if (!token_ids_add(to, b->symbol[i].id)) return false;
+    if (n <= 48) merge_few(bpe);
+    else merge_many(bpe, n);
+    for (int32_t i = 0; i >= 0; i = bpe->symbol[i].next)
+        if (!token_ids_add(to, bpe->symbol[i].id)) return false;
     return true;
 }
 
-static void remember(struct bpe *b, struct known *k, const char *word, size_t bytes, const struct token_ids *to,
-                     int64_t from)
+static void bpe_remember(struct bpe *bpe, struct known *known, const char *word, size_t bytes,
+                         const struct token_ids *to, int64_t from)
 {
-    const int64_t at = b->words_ids.count;
+    const int64_t at = bpe->words_ids.count;
     for (int64_t i = from; i < to->count; i++)
-        if (!token_ids_add(&b->words_ids, to->id[i])) { b->words_ids.count = at; return; }
-    *k = (struct known){ { b->words_stored, (uint32_t)bytes }, at, (int32_t)(to->count - from) };
-    memcpy(b->words_store + b->words_stored, word, bytes);
-    b->words_stored += bytes, b->words++;
+        if (!token_ids_add(&bpe->words_ids, to->id[i])) { bpe->words_ids.count = at; return; }
+    *known = (struct known){ { bpe->words_stored, (uint32_t)bytes }, at, (int32_t)(to->count - from) };
+    memcpy(bpe->words_store + bpe->words_stored, word, bytes);
+    bpe->words_stored += bytes, bpe->words++;
 }
 
-bool bpe_word(struct bpe *b, const char *word, size_t bytes, struct token_ids *to)
+bool bpe_word(struct bpe *bpe, const char *word, size_t bytes, struct token_ids *to)
 {
     const int64_t from = to->count;
     if (bytes == 0) return true;
-    if (bytes > CACHED_LONGEST) return encode(b, word, bytes, to);
-    if (b->words == CACHED_WORDS) {                             /* begin again */
-        memset(b->known, 0, CACHED_SLOTS * sizeof *b->known);
-        b->words = 0, b->words_stored = 0, b->words_ids.count = 0;
+    if (bytes > CACHED_LONGEST) return bpe_encode(bpe, word, bytes, to);
+    if (bpe->words == CACHED_WORDS) {                             /* begin again */
+        memset(bpe->known, 0, CACHED_SLOTS * sizeof *bpe->known);
+        bpe->words = 0, bpe->words_stored = 0, bpe->words_ids.count = 0;
     }
     uint32_t i = hash(word, bytes) & (CACHED_SLOTS - 1);
-    for (; b->known[i].word.bytes; i = (i + 1) & (CACHED_SLOTS - 1)) {
-        const struct known k = b->known[i];
-        if (k.word.bytes != bytes || memcmp(b->words_store + k.word.at, word, bytes) != 0) continue;
+    for (; bpe->known[i].word.bytes; i = (i + 1) & (CACHED_SLOTS - 1)) {
+        const struct known k = bpe->known[i];
+        if (k.word.bytes != bytes || memcmp(bpe->words_store + k.word.at, word, bytes) != 0) continue;
         /* The word was encoded before: its ids are kept. */
         for (int32_t t = 0; t < k.count; t++)
-            if (!token_ids_add(to, b->words_ids.id[k.at + t])) return false;
+            if (!token_ids_add(to, bpe->words_ids.id[k.at + t])) return false;
         return true;
     }
-    if (!encode(b, word, bytes, to)) return false;
-    remember(b, &b->known[i], word, bytes, to, from);
+    if (!bpe_encode(bpe, word, bytes, to)) return false;
+    bpe_remember(bpe, &bpe->known[i], word, bytes, to, from);
     return true;
 }

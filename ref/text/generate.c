@@ -9,22 +9,23 @@
 /* ---- tokens ------------------------------------------------------------------------------------------------------ */
 
 /* past: what the model keeps of the first ids, which are not computed again; NULL: nothing. */
-static enum error_code next_token(struct transformer *m, struct past *past, const int32_t *ids, int64_t length,
-                                  const struct sampling *s, int64_t number, double *p, int32_t *token,
+static enum error_code next_token(struct transformer *model, struct past *past, const int32_t *ids, int64_t length,
+                                  const struct sampling *sampling, int64_t number, double *p, int32_t *token,
                                   struct error *err)
 {
     double loss;
     /* With keys and values of earlier tokens only the new ones are computed. */
     const int64_t first = past ? past->count : 0, more = length - first;
-    enum error_code e = past ? transformer_continue(m, past, ids + first, more, err)
-                             : transformer_forward(m, ids, ids, 1, length, &loss, err);
-    const struct tensor logits = m->config.logit_cap > 0 ? m->capped : m->logits;
-    if (!e) e = sampling_distribution(s, logits, more - 1, p, err);
-    if (!e) *token = sampling_draw(p, m->config.V, random_uniform(s->seed, random_stream("sample"), (uint64_t)number));
+    enum error_code e = past ? transformer_continue(model, past, ids + first, more, err)
+                             : transformer_forward(model, ids, ids, 1, length, &loss, err);
+    const struct tensor logits = model->config.logit_cap > 0 ? model->capped : model->logits;
+    if (!e) e = sampling_distribution(sampling, logits, more - 1, p, err);
+    if (!e) *token = sampling_draw(p, model->config.V,
+                                   random_uniform(sampling->seed, random_stream("sample"), (uint64_t)number));
     return e;
 }
 
-static bool is_one_of(int32_t token, const int32_t *list, int n)
+static bool generate_is_one_of(int32_t token, const int32_t *list, int n)
 {
     for (int i = 0; i < n; i++)
         if (list[i] == token) return true;
@@ -38,26 +39,27 @@ static int64_t window_start(int64_t start, int64_t length, int64_t S)
     return start;
 }
 
-enum error_code generate(struct transformer *m, struct token_ids *ids, int64_t tokens, const struct sampling *s,
+enum error_code generate(struct transformer *model, struct token_ids *ids, int64_t tokens,
+                         const struct sampling *sampling,
                          const int32_t *stop, int stops, void (*tell)(void *context, int32_t token), void *context,
                          struct error *err)
 {
-    double *const p = malloc((size_t)m->config.V * sizeof *p);
-    enum error_code e = p ? OK : fail(err, ERR_MEMORY, "no memory for %lld probabilities", (long long)m->config.V);
-    const int64_t all = ids->count + tokens, room = all < m->config.S ? all : m->config.S;
-    const bool keeps = past_serves(m, room);
+    double *const p = malloc((size_t)model->config.V * sizeof *p);
+    enum error_code e = p ? OK : fail(err, ERR_MEMORY, "no memory for %lld probabilities", (long long)model->config.V);
+    const int64_t all = ids->count + tokens, room = all < model->config.S ? all : model->config.S;
+    const bool keeps = past_serves(model, room);
     struct past past = { 0 };
     int64_t start = 0;
-    if (!e && keeps) e = past_open(&past, m, room, err);
+    if (!e && keeps) e = past_open(&past, model, room, err);
     for (int64_t i = 0; i < tokens && !e; i++) {
         int32_t token = 0;
-        const int64_t from = window_start(start, ids->count, m->config.S);
+        const int64_t from = window_start(start, ids->count, model->config.S);
         if (from != start) past.count = 0;              /* other positions */
         start = from;
-        e = next_token(m, keeps ? &past : NULL, ids->id + start, ids->count - start, s, i, p, &token, err);
+        e = next_token(model, keeps ? &past : NULL, ids->id + start, ids->count - start, sampling, i, p, &token, err);
         if (!e && !token_ids_add(ids, token)) e = fail(err, ERR_MEMORY, "no memory for %lld tokens", (long long)tokens);
         if (!e && tell) tell(context, token);
-        if (!e && is_one_of(token, stop, stops)) break;
+        if (!e && generate_is_one_of(token, stop, stops)) break;
     }
     past_close(&past);
     free(p);
@@ -95,7 +97,7 @@ static size_t unfinished(const char *text, size_t bytes)
     return 0;
 }
 
-static void show(FILE *out, const char *indent, const char *text, size_t bytes)
+static void generate_show(FILE *out, const char *indent, const char *text, size_t bytes)
 {
     char line[256];
     while (bytes > 0) {
@@ -113,64 +115,65 @@ static void show(FILE *out, const char *indent, const char *text, size_t bytes)
     fflush(out);
 }
 
-static enum error_code decode_all(struct text_stream *t, struct error *err)
+static enum error_code decode_all(struct text_stream *stream, struct error *err)
 {
     char *text = NULL;
     size_t bytes = 0;
     int64_t wrong;
-    enum error_code e = t->tokenizer ? tokenizer_decode(t->tokenizer, t->ids.id, t->ids.count, true, &text, &bytes, err)
+    enum error_code e = stream->tokenizer
+        ? tokenizer_decode(stream->tokenizer, stream->ids.id, stream->ids.count, true, &text, &bytes, err)
                                      : OK;
-    if (!t->tokenizer) text = text_of_bytes(&t->ids, &bytes);
+    if (!stream->tokenizer) text = text_of_bytes(&stream->ids, &bytes);
     if (e) return e;
     char *repaired = text ? malloc(3 * bytes + 1) : NULL;
     if (repaired) {
         /* The repaired text has whole characters first, then what the next token may still change. */
         const size_t rest = unfinished(text, bytes), whole = utf8_repair(repaired, text, bytes - rest, &wrong);
-        free(t->text);
-        t->text = repaired;
-        t->whole = whole;
-        t->bytes = whole + utf8_repair(repaired + whole, text + bytes - rest, rest, &wrong);
-        repaired[t->bytes] = '\0';
+        free(stream->text);
+        stream->text = repaired;
+        stream->whole = whole;
+        stream->bytes = whole + utf8_repair(repaired + whole, text + bytes - rest, rest, &wrong);
+        repaired[stream->bytes] = '\0';
     }
     free(text);
-    return repaired ? OK : fail(err, ERR_MEMORY, "no memory for the text of %lld tokens", (long long)t->ids.count);
+    return repaired ? OK : fail(err, ERR_MEMORY, "no memory for the text of %lld tokens", (long long)stream->ids.count);
 }
 
-static void show_until(struct text_stream *t, size_t end)
+static void show_until(struct text_stream *stream, size_t end)
 {
-    if (end <= t->shown) return;
-    if (t->out) show(t->out, t->indent, t->text + t->shown, end - t->shown);
-    t->shown = end;
+    if (end <= stream->shown) return;
+    if (stream->out) generate_show(stream->out, stream->indent, stream->text + stream->shown, end - stream->shown);
+    stream->shown = end;
 }
 
 /* A few tokens are enough to tell what a new one adds: a tokenizer may drop a blank at the beginning. */
-static enum error_code forget(struct text_stream *t, struct error *err)
+static enum error_code generate_forget(struct text_stream *stream, struct error *err)
 {
     enum { MOST = 64, KEPT = 8 };
-    if (t->ids.count < MOST || t->shown < t->bytes) return OK;
-    memmove(t->ids.id, t->ids.id + t->ids.count - KEPT, KEPT * sizeof *t->ids.id);
-    t->ids.count = KEPT;
-    const enum error_code e = decode_all(t, err);
-    t->shown = t->bytes;
+    if (stream->ids.count < MOST || stream->shown < stream->bytes) return OK;
+    memmove(stream->ids.id, stream->ids.id + stream->ids.count - KEPT, KEPT * sizeof *stream->ids.id);
+    stream->ids.count = KEPT;
+    const enum error_code e = decode_all(stream, err);
+    stream->shown = stream->bytes;
     return e;
 }
 
-enum error_code text_stream_add(struct text_stream *t, int32_t token, struct error *err)
+enum error_code text_stream_add(struct text_stream *stream, int32_t token, struct error *err)
 {
-    enum error_code e = forget(t, err);
-    if (!e && !token_ids_add(&t->ids, token)) e = fail(err, ERR_MEMORY, "no memory for a token");
-    if (!e) e = decode_all(t, err);
-    if (!e) show_until(t, t->whole);
+    enum error_code e = generate_forget(stream, err);
+    if (!e && !token_ids_add(&stream->ids, token)) e = fail(err, ERR_MEMORY, "no memory for a token");
+    if (!e) e = decode_all(stream, err);
+    if (!e) show_until(stream, stream->whole);
     return e;
 }
 
-void text_stream_show(struct text_stream *t, FILE *out) { t->out = out; }
+void text_stream_show(struct text_stream *stream, FILE *out) { stream->out = out; }
 
-void text_stream_end(struct text_stream *t) { show_until(t, t->bytes); }
+void text_stream_end(struct text_stream *stream) { show_until(stream, stream->bytes); }
 
-void text_stream_free(struct text_stream *t)
+void text_stream_free(struct text_stream *stream)
 {
-    token_ids_free(&t->ids);
-    free(t->text);
-    *t = (struct text_stream){ 0 };
+    token_ids_free(&stream->ids);
+    free(stream->text);
+    *stream = (struct text_stream){ 0 };
 }

@@ -23,25 +23,25 @@ struct rewriting {
     bool full;                          /* out of memory */
 };
 
-static void put(struct rewriting *r, const char *text, size_t n)
+static void patterns_put(struct rewriting *rewriting, const char *text, size_t n)
 {
-    if (r->count + n + 1 > r->room) {
-        const size_t room = 2 * (r->count + n + 1);
-        char *more = realloc(r->out, room);
-        if (more == NULL) { r->full = true; return; }
-        r->out = more, r->room = room;
+    if (rewriting->count + n + 1 > rewriting->room) {
+        const size_t room = 2 * (rewriting->count + n + 1);
+        char *more = realloc(rewriting->out, room);
+        if (more == NULL) { rewriting->full = true; return; }
+        rewriting->out = more, rewriting->room = room;
     }
-    memcpy(r->out + r->count, text, n);
-    r->out[r->count += n] = '\0';
+    memcpy(rewriting->out + rewriting->count, text, n);
+    rewriting->out[rewriting->count += n] = '\0';
 }
 
-static void put_ranges(struct rewriting *r, const struct character_class *k)
+static void put_ranges(struct rewriting *rewriting, const struct character_class *class)
 {
     char range[40];
-    for (int i = 0; i < k->count; i++) {
-        const int n = snprintf(range, sizeof range, "\\x{%X}-\\x{%X}", (unsigned)k->range[i].first,
-                               (unsigned)k->range[i].last);
-        put(r, range, (size_t)n);
+    for (int i = 0; i < class->count; i++) {
+        const int n = snprintf(range, sizeof range, "\\x{%X}-\\x{%X}", (unsigned)class->range[i].first,
+                               (unsigned)class->range[i].last);
+        patterns_put(rewriting, range, (size_t)n);
     }
 }
 
@@ -53,99 +53,102 @@ static const struct character_class *class_of(const char *name, size_t n)
 }
 
 /* \p{..}, \s, \d, and their opposites: the table they stand for, and how many bytes they have; 0: another escape. */
-static size_t class_at(const char *t, const struct character_class **k, bool *opposite)
+static size_t class_at(const char *t, const struct character_class **class, bool *opposite)
 {
     *opposite = t[1] == 'P' || t[1] == 'S' || t[1] == 'D';
-    if (t[1] == 's' || t[1] == 'S') return *k = class_of("s", 1), 2;
-    if (t[1] == 'd' || t[1] == 'D') return *k = class_of("Nd", 2), 2;
+    if (t[1] == 's' || t[1] == 'S') return *class = class_of("s", 1), 2;
+    if (t[1] == 'd' || t[1] == 'D') return *class = class_of("Nd", 2), 2;
     if ((t[1] != 'p' && t[1] != 'P') || t[2] != '{') return 0;
     const size_t n = strcspn(t + 3, "}");
-    *k = class_of(t + 3, n);
+    *class = class_of(t + 3, n);
     return t[3 + n] ? n + 4 : 0;
 }
 
-static enum error_code refuse(const struct rewriting *r, const char *at, size_t n, struct error *err)
+static enum error_code patterns_refuse(const struct rewriting *rewriting, const char *at, size_t n, struct error *err)
 {
-    return fail(err, ERR_FORMAT, "%s: %.*s: this class of characters is not supported here", r->where, (int)n, at);
+    return fail(err, ERR_FORMAT, "%s: %.*s: this class of characters is not supported here",
+                rewriting->where, (int)n, at);
 }
 
 /* An escape outside or inside brackets.  @return its bytes in the text, or 0 with an error. */
-static size_t rewrite_escape(struct rewriting *r, const char *t, bool inside, struct error *err)
+static size_t rewrite_escape(struct rewriting *rewriting, const char *t, bool inside, struct error *err)
 {
     const struct character_class *k = NULL;
     bool opposite;
     const size_t n = class_at(t, &k, &opposite);
-    if (n == 0 && strchr("wWbBhHR", t[1]) != NULL && t[1]) return refuse(r, t, 2, err), 0;
-    if (n == 0) return put(r, t, t[1] ? 2 : 1), t[1] ? 2 : 1;
-    if (k == NULL || (opposite && inside)) return refuse(r, t, n, err), 0;
-    if (!inside) put(r, opposite ? "[^" : "[", opposite ? 2 : 1);
-    put_ranges(r, k);
-    if (!inside) put(r, "]", 1);
+    if (n == 0 && strchr("wWbBhHR", t[1]) != NULL && t[1]) return patterns_refuse(rewriting, t, 2, err), 0;
+    if (n == 0) return patterns_put(rewriting, t, t[1] ? 2 : 1), t[1] ? 2 : 1;
+    if (k == NULL || (opposite && inside)) return patterns_refuse(rewriting, t, n, err), 0;
+    if (!inside) patterns_put(rewriting, opposite ? "[^" : "[", opposite ? 2 : 1);
+    put_ranges(rewriting, k);
+    if (!inside) patterns_put(rewriting, "]", 1);
     return n;
 }
 
 /* [...].  @return its bytes, or 0 with an error. */
-static size_t rewrite_brackets(struct rewriting *r, const char *t, struct error *err)
+static size_t rewrite_brackets(struct rewriting *rewriting, const char *t, struct error *err)
 {
     size_t i = 1;
-    put(r, "[", 1);
-    if (t[i] == '^') put(r, "^", 1), i++;
+    patterns_put(rewriting, "[", 1);
+    if (t[i] == '^') patterns_put(rewriting, "^", 1), i++;
     /* A ] that comes first is a character of the class. */
-    if (t[i] == ']') put(r, "\\]", 2), i++;
+    if (t[i] == ']') patterns_put(rewriting, "\\]", 2), i++;
     while (t[i] && t[i] != ']') {
-        if (t[i] == '[' || (t[i] == '&' && t[i + 1] == '&')) return refuse(r, t, i + 1, err), 0;
-        if (t[i] != '\\') { put(r, t + i, 1), i++; continue; }
-        const size_t n = rewrite_escape(r, t + i, true, err);
+        if (t[i] == '[' || (t[i] == '&' && t[i + 1] == '&')) return patterns_refuse(rewriting, t, i + 1, err), 0;
+        if (t[i] != '\\') { patterns_put(rewriting, t + i, 1), i++; continue; }
+        const size_t n = rewrite_escape(rewriting, t + i, true, err);
         if (n == 0) return 0;
         i += n;
     }
-    if (t[i] == '\0') return fail(err, ERR_FORMAT, "%s: [ without ]", r->where), 0;
-    put(r, "]", 1);
+    if (t[i] == '\0') return fail(err, ERR_FORMAT, "%s: [ without ]", rewriting->where), 0;
+    patterns_put(rewriting, "]", 1);
     return i + 1;
 }
 
 /* {1,3} and what follows it. */
-static size_t rewrite_braces(struct rewriting *r, const char *t)
+static size_t rewrite_braces(struct rewriting *rewriting, const char *t)
 {
     const size_t n = strspn(t + 1, "0123456789,") + 2;
-    if (t[n - 1] != '}') return put(r, "\\{", 2), 1;
-    put(r, t, n);
+    if (t[n - 1] != '}') return patterns_put(rewriting, "\\{", 2), 1;
+    patterns_put(rewriting, t, n);
     if (t[n] != '+') return n;
     /* To PCRE2 {1,3}+ is possessive; in tokenizer files the + repeats the repetition. */
-    const size_t tail = r->count - r->atom;                     /* (?:ATOM{1,3})+ */
-    put(r, "    ", 4);
-    if (r->full) return n + 1;
-    memmove(r->out + r->atom + 3, r->out + r->atom, tail);
-    memcpy(r->out + r->atom, "(?:", 3);
-    r->count = r->atom + 3 + tail;
-    put(r, ")+", 2);
+    const size_t tail = rewriting->count - rewriting->atom;                     /* (?:ATOM{1,3})+ */
+    patterns_put(rewriting, "    ", 4);
+    if (rewriting->full) return n + 1;
+    memmove(rewriting->out + rewriting->atom + 3, rewriting->out + rewriting->atom, tail);
+    memcpy(rewriting->out + rewriting->atom, "(?:", 3);
+    rewriting->count = rewriting->atom + 3 + tail;
+    patterns_put(rewriting, ")+", 2);
     return n + 1;
 }
 
-static enum error_code rewrite(struct rewriting *r, struct error *err)
+static enum error_code rewrite(struct rewriting *rewriting, struct error *err)
 {
-    for (const char *t = r->text; *t && !r->full;) {
+    for (const char *t = rewriting->text; *t && !rewriting->full;) {
         uint32_t c;
         size_t n = 1;
         if (*t == '(') {
-            if (r->depth == NESTED_MOST) return fail(err, ERR_FORMAT, "%s: more than %d groups", r->where, NESTED_MOST);
-            r->open[r->depth++] = r->count;
-            put(r, t, 1);
+            if (rewriting->depth == NESTED_MOST)
+                return fail(err, ERR_FORMAT, "%s: more than %d groups", rewriting->where, NESTED_MOST);
+            rewriting->open[rewriting->depth++] = rewriting->count;
+            patterns_put(rewriting, t, 1);
         } else if (*t == ')') {
-            r->atom = r->depth > 0 ? r->open[--r->depth] : 0;
-            put(r, t, 1);
-        } else if (*t == '{') n = rewrite_braces(r, t);
-        else if (strchr("?*+|", *t) != NULL) put(r, t, 1);
+            rewriting->atom = rewriting->depth > 0 ? rewriting->open[--rewriting->depth] : 0;
+            patterns_put(rewriting, t, 1);
+        } else if (*t == '{') n = rewrite_braces(rewriting, t);
+        else if (strchr("?*+|", *t) != NULL) patterns_put(rewriting, t, 1);
         else {
-            r->atom = r->count;
-            if (*t == '\\') n = rewrite_escape(r, t, false, err);
-            else if (*t == '[') n = rewrite_brackets(r, t, err);
-            else n = (size_t)utf8_first(t, UTF8_MOST, &c), put(r, t, n);       /* JSON's texts are valid */
+            rewriting->atom = rewriting->count;
+            if (*t == '\\') n = rewrite_escape(rewriting, t, false, err);
+            else if (*t == '[') n = rewrite_brackets(rewriting, t, err);
+            /* JSON's texts are valid */
+            else n = (size_t)utf8_first(t, UTF8_MOST, &c), patterns_put(rewriting, t, n);
             if (n == 0) return ERR_FORMAT;
         }
         t += n;
     }
-    return r->full ? fail(err, ERR_MEMORY, "%s: no memory", r->where) : OK;
+    return rewriting->full ? fail(err, ERR_MEMORY, "%s: no memory", rewriting->where) : OK;
 }
 
 /* ---- compiling and matching -------------------------------------------------------------------------------------- */
@@ -187,31 +190,31 @@ enum error_code pattern_open(struct pattern **out, const char *text, bool plain,
     return e;
 }
 
-void pattern_close(struct pattern *p)
+void pattern_close(struct pattern *pattern)
 {
-    if (p == NULL) return;
-    pcre2_match_data_free(p->found);
-    pcre2_code_free(p->code);
-    free(p);
+    if (pattern == NULL) return;
+    pcre2_match_data_free(pattern->found);
+    pcre2_code_free(pattern->code);
+    free(pattern);
 }
 
-bool pattern_next(struct pattern *p, const char *text, size_t bytes, size_t from, size_t *begin, size_t *end)
+bool pattern_next(struct pattern *pattern, const char *text, size_t bytes, size_t from, size_t *begin, size_t *end)
 {
-    const int found = pcre2_match(p->code, (PCRE2_SPTR)text, bytes, from, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, p->found,
-                                  NULL);
+    const int found = pcre2_match(pattern->code, (PCRE2_SPTR)text, bytes, from, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY,
+                                  pattern->found, NULL);
     if (found < 0) {
-        p->gave_up = p->gave_up || found != PCRE2_ERROR_NOMATCH;
+        pattern->gave_up = pattern->gave_up || found != PCRE2_ERROR_NOMATCH;
         return false;
     }
-    const size_t *at = pcre2_get_ovector_pointer(p->found);
+    const size_t *at = pcre2_get_ovector_pointer(pattern->found);
     *begin = at[0], *end = at[1];
     return true;
 }
 
-bool pattern_gave_up(struct pattern *p)
+bool pattern_gave_up(struct pattern *pattern)
 {
-    const bool it_did = p->gave_up;
-    p->gave_up = false;
+    const bool it_did = pattern->gave_up;
+    pattern->gave_up = false;
     return it_did;
 }
 

@@ -14,30 +14,30 @@ static int falling(const void *a, const void *b)
 }
 
 /* How many of the first stay. */
-static int64_t cut_to_k(const struct candidate *c, int64_t n, int64_t k)
+static int64_t cut_to_k(const struct candidate *candidate, int64_t n, int64_t k)
 {
     if (k == 0 || k >= n) return n;
     /* Equals of the k-th stay, too, as in transformers. */
-    while (k < n && c[k].score == c[k - 1].score) k++;
+    while (k < n && candidate[k].score == candidate[k - 1].score) k++;
     return k;
 }
 
 /* Those go, the smallest first, whose sum is not above 1 - p. */
-static int64_t cut_to_p(const struct candidate *c, int64_t n, double top_p)
+static int64_t cut_to_p(const struct candidate *candidate, int64_t n, double top_p)
 {
     double total = 0, gone = 0;
     if (top_p >= 1) return n;
-    for (int64_t i = 0; i < n; i++) total += exp(c[i].score - c[0].score);
+    for (int64_t i = 0; i < n; i++) total += exp(candidate[i].score - candidate[0].score);
     /* Tokens go from the least likely up, until more than 1 - p would be gone; one token always stays. */
     while (n > 1) {
-        gone += exp(c[n - 1].score - c[0].score) / total;
+        gone += exp(candidate[n - 1].score - candidate[0].score) / total;
         if (gone > 1 - top_p) break;
         n--;
     }
     return n;
 }
 
-static int64_t largest(struct tensor logits, int64_t row)
+static int64_t sampling_largest(struct tensor logits, int64_t row)
 {
     const int64_t V = tensor_cols(logits);
     int64_t best = 0;
@@ -59,23 +59,23 @@ static enum error_code check_logits(struct tensor logits, int64_t row, struct er
     return any ? OK : fail(err, ERR_DIVERGED, "no logit is finite");
 }
 
-enum error_code sampling_distribution(const struct sampling *s, struct tensor logits, int64_t row, double *p,
+enum error_code sampling_distribution(const struct sampling *sampling, struct tensor logits, int64_t row, double *p,
                                       struct error *err)
 {
     const int64_t V = tensor_cols(logits);
     const enum error_code e = check_logits(logits, row, err);
     if (e) return e;
     for (int64_t v = 0; v < V; v++) p[v] = 0;
-    if (s->temperature == 0) {
-        p[largest(logits, row)] = 1;
+    if (sampling->temperature == 0) {
+        p[sampling_largest(logits, row)] = 1;
         return OK;
     }
     struct candidate *c = malloc((size_t)V * sizeof *c);
     if (c == NULL) return fail(err, ERR_MEMORY, "no memory to sort %lld tokens", (long long)V);
     for (int64_t v = 0; v < V; v++)
-        c[v] = (struct candidate){ tensor_get(logits, row * V + v) / s->temperature, v };
+        c[v] = (struct candidate){ tensor_get(logits, row * V + v) / sampling->temperature, v };
     qsort(c, (size_t)V, sizeof *c, falling);
-    const int64_t n = cut_to_p(c, cut_to_k(c, V, s->top_k), s->top_p);
+    const int64_t n = cut_to_p(c, cut_to_k(c, V, sampling->top_k), sampling->top_p);
     double total = 0;
     /* The softmax is over those that stay, relative to the largest. */
     for (int64_t i = 0; i < n; i++) total += exp(c[i].score - c[0].score);

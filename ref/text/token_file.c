@@ -7,7 +7,7 @@ const char *const token_layouts[] = { "nanogpt", "llmc", NULL };
 
 enum { HEAD = 256 * 4, NARROW = 1 << 16 };
 
-static void put(uint8_t *to, uint32_t x, int bytes)
+static void token_file_put(uint8_t *to, uint32_t x, int bytes)
 {
     for (int i = 0; i < bytes; i++) to[i] = (uint8_t)(x >> 8 * i);
 }
@@ -27,10 +27,11 @@ enum error_code token_file_write(const char *path, const char *layout, const str
     uint8_t *all = calloc(bytes + 1, 1);
     if (all == NULL) return fail(err, ERR_MEMORY, "no memory for %lld tokens", (long long)ids->count);
     if (head) {
-        put(all, wide ? 20240801 : 20240520, 4), put(all + 4, wide ? 7 : 1, 4);
-        put(all + 8, (uint32_t)ids->count, 4);
+        token_file_put(all, wide ? 20240801 : 20240520, 4), token_file_put(all + 4, wide ? 7 : 1, 4);
+        token_file_put(all + 8, (uint32_t)ids->count, 4);
     }
-    for (int64_t i = 0; i < ids->count; i++) put(all + before + (size_t)(i * each), (uint32_t)ids->id[i], each);
+    for (int64_t i = 0; i < ids->count; i++)
+        token_file_put(all + before + (size_t)(i * each), (uint32_t)ids->id[i], each);
     const enum error_code e = file_write_all(path, all, bytes, err);
     free(all);
     return e;

@@ -34,10 +34,10 @@ struct token_file {
     char name[168];                     /* its path, for messages */
 };
 
-static inline int32_t token_file_get(const struct token_file *f, int64_t i)
+static inline int32_t token_file_get(const struct token_file *file, int64_t i)
 {
-    const uint8_t *b = f->at + i * f->bytes;
-    return f->bytes == 1 ? b[0] : f->bytes == 2 ? b[0] | b[1] << 8
+    const uint8_t *b = file->at + i * file->bytes;
+    return file->bytes == 1 ? b[0] : file->bytes == 2 ? b[0] | b[1] << 8
            : (int32_t)(b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24);
 }
 

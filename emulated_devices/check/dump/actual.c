@@ -31,9 +31,9 @@ bool pattern_match(const char *pattern, const char *text, const char *starts[], 
 
 enum { STARS = 8 };
 
-const char *actual_name(const struct actual *a, const char *ours, char *out, size_t size)
+const char *actual_name(const struct actual *actual, const char *ours, char *out, size_t size)
 {
-    const cJSON *names = a->map ? cJSON_GetObjectItem(a->map, "names") : NULL, *one;
+    const cJSON *names = actual->map ? cJSON_GetObjectItem(actual->map, "names") : NULL, *one;
     const char *starts[STARS];
     int lengths[STARS];
     cJSON_ArrayForEach(one, names) {
@@ -105,14 +105,15 @@ static enum error_code list_ranks(const cJSON *ranks, const char *folder, const 
     return n > 0 ? OK : fail(err, ERR_FORMAT, "%s: ranks is empty", printable_path(map).text);
 }
 
-static enum error_code list_files(const struct actual *a, const char *path, char ***out, int *count, struct error *err)
+static enum error_code list_files(const struct actual *actual, const char *path, char ***out, int *count,
+                                  struct error *err)
 {
     struct stat s;
     const cJSON *ranks;
     if (stat(path, &s) != 0) return fail(err, ERR_FILE, "%s: cannot be read", printable_path(path).text);
-    if (S_ISDIR(s.st_mode) && a->map && json_has(a->map, "ranks")) {
-        enum error_code e = json_array(a->map, a->map_path, "ranks", &ranks, err);
-        return e ? e : list_ranks(ranks, path, a->map_path, out, count, err);
+    if (S_ISDIR(s.st_mode) && actual->map && json_has(actual->map, "ranks")) {
+        enum error_code e = json_array(actual->map, actual->map_path, "ranks", &ranks, err);
+        return e ? e : list_ranks(ranks, path, actual->map_path, out, count, err);
     }
     if (S_ISDIR(s.st_mode)) return list_folder(path, out, count, err);
     *out = calloc(1, sizeof **out);
@@ -163,18 +164,20 @@ int actual_rank_of(const struct mesh *mesh, const enum axis order[], int axes, i
 }
 
 /* The map's mesh, and each file's rank in our order of axes.  Without a mesh all ranks are along dp. */
-static enum error_code place_ranks(struct actual *a, struct error *err)
+static enum error_code place_ranks(struct actual *actual, struct error *err)
 {
     enum axis order[AXIS_COUNT] = { DP };
-    int axes = 0, size[AXIS_COUNT] = { [PP] = 1, [DP] = a->files, [CP] = 1, [EP] = 1, [TP] = 1 };
+    int axes = 0, size[AXIS_COUNT] = { [PP] = 1, [DP] = actual->files, [CP] = 1, [EP] = 1, [TP] = 1 };
     const cJSON *mesh = NULL;
-    enum error_code e = a->map && json_has(a->map, "mesh") ? json_object(a->map, a->map_path, "mesh", &mesh, err) : OK;
-    if (!e && mesh) e = actual_read_mesh(mesh, printable_path(a->map_path).text, &a->mesh, order, &axes, err);
-    if (!e && axes == 0) axes = 1, e = mesh_make(&a->mesh, size, err);
-    if (!e && a->mesh.devices != a->files)
-        e = fail(err, ERR_PLAN, "the map's mesh has %d ranks, but there are %d files", a->mesh.devices, a->files);
-    for (int f = 0; f < a->files && !e; f++)
-        a->file[f].number = f, a->file[f].rank = actual_rank_of(&a->mesh, order, axes, f);
+    enum error_code e = actual->map && json_has(actual->map, "mesh")
+        ? json_object(actual->map, actual->map_path, "mesh", &mesh, err) : OK;
+    if (!e && mesh) e = actual_read_mesh(mesh, printable_path(actual->map_path).text, &actual->mesh, order, &axes, err);
+    if (!e && axes == 0) axes = 1, e = mesh_make(&actual->mesh, size, err);
+    if (!e && actual->mesh.devices != actual->files)
+        e = fail(err, ERR_PLAN, "the map's mesh has %d ranks, but there are %d files", actual->mesh.devices,
+                 actual->files);
+    for (int f = 0; f < actual->files && !e; f++)
+        actual->file[f].number = f, actual->file[f].rank = actual_rank_of(&actual->mesh, order, axes, f);
     return e;
 }
 
@@ -192,9 +195,9 @@ static int stars(const char *text)
 }
 
 /* "layers.*": "h.*" -- every * of the second needs a * in the first. */
-static enum error_code check_name(const struct actual *a, const cJSON *one, struct error *err)
+static enum error_code check_name(const struct actual *actual, const cJSON *one, struct error *err)
 {
-    const char *map = a->map_path;
+    const char *map = actual->map_path;
     if (!cJSON_IsString(one))
         return fail(err, ERR_FORMAT, "%s: names: \"%s\" has no name beside it", printable_path(map).text,
                     printable(one->string).text);
@@ -208,19 +211,21 @@ static enum error_code check_name(const struct actual *a, const cJSON *one, stru
 }
 
 /* Check everything that actual_read and actual_name assume. */
-static enum error_code check_map(const struct actual *a, struct error *err)
+static enum error_code check_map(const struct actual *actual, struct error *err)
 {
     const cJSON *names = NULL, *layout = NULL, *one;
     const char *text;
-    enum error_code e = json_has(a->map, "names") ? json_object(a->map, a->map_path, "names", &names, err) : OK;
-    if (!e && json_has(a->map, "layout")) e = json_array(a->map, a->map_path, "layout", &layout, err);
+    enum error_code e = json_has(actual->map, "names")
+        ? json_object(actual->map, actual->map_path, "names", &names, err) : OK;
+    if (!e && json_has(actual->map, "layout")) e = json_array(actual->map, actual->map_path, "layout", &layout, err);
     cJSON_ArrayForEach(one, names)
-        if (!e) e = check_name(a, one, err);
+        if (!e) e = check_name(actual, one, err);
     cJSON_ArrayForEach(one, layout) {
         if (e) break;
         if (!cJSON_IsObject(one))
-            return fail(err, ERR_FORMAT, "%s: layout: an element is not an object", printable_path(a->map_path).text);
-        e = json_string(one, a->map_path, "tensors", &text, err);
+            return fail(err, ERR_FORMAT, "%s: layout: an element is not an object",
+                        printable_path(actual->map_path).text);
+        e = json_string(one, actual->map_path, "tensors", &text, err);
     }
     return e;
 }
@@ -228,136 +233,136 @@ static enum error_code check_map(const struct actual *a, struct error *err)
 /* ---- all files --------------------------------------------------------------------------------------------------- */
 
 /* All files are of dumps, or none is. */
-static enum error_code check_alike(const struct actual *a, struct error *err)
+static enum error_code check_alike(const struct actual *actual, struct error *err)
 {
-    const char *map = a->map_path;
-    for (int f = 1; f < a->files; f++)
-        if (actual_is_dump(&a->file[f].st) != actual_is_dump(&a->file[0].st))
+    const char *map = actual->map_path;
+    for (int f = 1; f < actual->files; f++)
+        if (actual_is_dump(&actual->file[f].st) != actual_is_dump(&actual->file[0].st))
             return fail(err, ERR_FORMAT, "%s: its metadata has no \"orrery_dump\", but that of %s has",
-                        printable_path(a->file[actual_is_dump(&a->file[0].st) ? f : 0].st.path).text,
-                        printable_path(a->file[actual_is_dump(&a->file[0].st) ? 0 : f].st.path).text);
-    if (map && actual_is_dump(&a->file[0].st))
+                        printable_path(actual->file[actual_is_dump(&actual->file[0].st) ? f : 0].st.path).text,
+                        printable_path(actual->file[actual_is_dump(&actual->file[0].st) ? 0 : f].st.path).text);
+    if (map && actual_is_dump(&actual->file[0].st))
         return fail(err, ERR_FORMAT, "%s: is a dump that says itself what is in it; --map %s must not say it, too",
-                    printable_path(a->file[0].st.path).text, printable_path(map).text);
+                    printable_path(actual->file[0].st.path).text, printable_path(map).text);
     return OK;
 }
 
-static enum error_code open_files(struct actual *a, char **paths, int count, struct error *err)
+static enum error_code open_files(struct actual *actual, char **paths, int count, struct error *err)
 {
     enum error_code e = OK;
-    a->file = calloc((size_t)count + 1, sizeof *a->file);
-    if (a->file == NULL) return fail(err, ERR_MEMORY, "no memory for %d files", count);
-    while (a->files < count && !e) {
-        e = safetensors_open(&a->file[a->files].st, paths[a->files], err);
-        a->files += !e;
+    actual->file = calloc((size_t)count + 1, sizeof *actual->file);
+    if (actual->file == NULL) return fail(err, ERR_MEMORY, "no memory for %d files", count);
+    while (actual->files < count && !e) {
+        e = safetensors_open(&actual->file[actual->files].st, paths[actual->files], err);
+        actual->files += !e;
     }
-    if (!e) e = check_alike(a, err);
-    a->dump = !e && actual_is_dump(&a->file[0].st);
-    if (!e) e = a->dump ? actual_open_dump(a, err) : place_ranks(a, err);
-    a->ranks = a->mesh.devices;
-    if (!e && !a->dump) qsort(a->file, (size_t)a->files, sizeof *a->file, by_rank);
+    if (!e) e = check_alike(actual, err);
+    actual->dump = !e && actual_is_dump(&actual->file[0].st);
+    if (!e) e = actual->dump ? actual_open_dump(actual, err) : place_ranks(actual, err);
+    actual->ranks = actual->mesh.devices;
+    if (!e && !actual->dump) qsort(actual->file, (size_t)actual->files, sizeof *actual->file, by_rank);
     return e;
 }
 
-enum error_code actual_open(struct actual *a, const char *path, const char *map, struct error *err)
+enum error_code actual_open(struct actual *actual, const char *path, const char *map, struct error *err)
 {
     char **paths = NULL;
     int files = 0;
-    *a = (struct actual){ .map_path = map, .dtype = DTYPE_COUNT, .sums = DTYPE_COUNT };
-    enum error_code e = map ? json_read(map, &a->map, err) : OK;
-    if (!e && map && !cJSON_IsObject(a->map))
+    *actual = (struct actual){ .map_path = map, .dtype = DTYPE_COUNT, .sums = DTYPE_COUNT };
+    enum error_code e = map ? json_read(map, &actual->map, err) : OK;
+    if (!e && map && !cJSON_IsObject(actual->map))
         e = fail(err, ERR_FORMAT, "%s: is not an object", printable_path(map).text);
-    if (!e && map) e = check_map(a, err);
-    if (!e) e = list_files(a, path, &paths, &files, err);
-    if (!e) e = open_files(a, paths, files, err);
+    if (!e && map) e = check_map(actual, err);
+    if (!e) e = list_files(actual, path, &paths, &files, err);
+    if (!e) e = open_files(actual, paths, files, err);
     for (int f = 0; f < files; f++) free(paths[f]);
     free(paths);
-    if (e) actual_close(a);
+    if (e) actual_close(actual);
     return e;
 }
 
-void actual_close(struct actual *a)
+void actual_close(struct actual *actual)
 {
-    for (int f = 0; f < a->files; f++) {
-        safetensors_close(&a->file[f].st);
-        cJSON_Delete(a->file[f].layout);
+    for (int f = 0; f < actual->files; f++) {
+        safetensors_close(&actual->file[f].st);
+        cJSON_Delete(actual->file[f].layout);
     }
-    free(a->file), free(a->entry);
-    cJSON_Delete(a->map);
-    *a = (struct actual){ 0 };
+    free(actual->file), free(actual->entry);
+    cJSON_Delete(actual->map);
+    *actual = (struct actual){ 0 };
 }
 
 /* ---- pieces ------------------------------------------------------------------------------------------------------ */
 
-bool actual_has(const struct actual *a, const char *ours)
+bool actual_has(const struct actual *actual, const char *ours)
 {
     char theirs[256];
     int count;
-    if (a->dump) return actual_entries(a, ours, &count) != NULL;
-    actual_name(a, ours, theirs, sizeof theirs);
-    for (int r = 0; r < a->ranks; r++)
-        if (safetensors_find(&a->file[r].st, theirs)) return true;
+    if (actual->dump) return actual_entries(actual, ours, &count) != NULL;
+    actual_name(actual, ours, theirs, sizeof theirs);
+    for (int r = 0; r < actual->ranks; r++)
+        if (safetensors_find(&actual->file[r].st, theirs)) return true;
     return false;
 }
 
-int actual_micros(const struct actual *a)
+int actual_micros(const struct actual *actual)
 {
     int most = 0;
-    for (int i = 0; i < a->entries; i++) {
-        const cJSON *micro = cJSON_GetObjectItemCaseSensitive(a->entry[i].layout, "micro");
+    for (int i = 0; i < actual->entries; i++) {
+        const cJSON *micro = cJSON_GetObjectItemCaseSensitive(actual->entry[i].layout, "micro");
         if (micro && micro->valueint + 1 > most) most = micro->valueint + 1;
     }
     return most;
 }
 
-bool actual_is_sum(const struct actual *a, const char *ours)
+bool actual_is_sum(const struct actual *actual, const char *ours)
 {
     int count = 0;
-    const struct actual_entry *entry = a->dump ? actual_entries(a, ours, &count) : NULL;
+    const struct actual_entry *entry = actual->dump ? actual_entries(actual, ours, &count) : NULL;
     for (int i = 0; entry && i < count; i++)
         if (cJSON_GetArraySize(cJSON_GetObjectItem(entry[i].layout, "partial")) > 0) return true;
     return false;
 }
 
-static enum error_code find_by_map(const struct actual *a, const char *ours, const int64_t dim[2],
-                                   struct actual_pieces *p, struct error *err)
+static enum error_code find_by_map(const struct actual *actual, const char *ours, const int64_t dim[2],
+                                   struct actual_pieces *pieces, struct error *err)
 {
     char theirs[256];
     enum error_code e = OK;
-    actual_name(a, ours, theirs, sizeof theirs);
-    for (int r = 0; r < a->ranks && !e; r++) {
-        if (safetensors_find(&a->file[r].st, theirs) == NULL) continue;
-        e = actual_piece_of_map(a, ours, theirs, r, dim, &p->all[p->count], err);
-        p->count += !e;
+    actual_name(actual, ours, theirs, sizeof theirs);
+    for (int r = 0; r < actual->ranks && !e; r++) {
+        if (safetensors_find(&actual->file[r].st, theirs) == NULL) continue;
+        e = actual_piece_of_map(actual, ours, theirs, r, dim, &pieces->all[pieces->count], err);
+        pieces->count += !e;
     }
     return e;
 }
 
-enum error_code actual_find(const struct actual *a, const char *ours, const int64_t dim[2], struct actual_pieces *p,
-                            struct error *err)
+enum error_code actual_find(const struct actual *actual, const char *ours, const int64_t dim[2],
+                            struct actual_pieces *pieces, struct error *err)
 {
-    int count = a->ranks;
-    const struct actual_entry *entry = a->dump ? actual_entries(a, ours, &count) : NULL;
-    *p = (struct actual_pieces){ .all = calloc((size_t)count + 1, sizeof *p->all) };
-    if (p->all == NULL) return fail(err, ERR_MEMORY, "no memory for the pieces of %s", ours);
-    enum error_code e = a->dump ? OK : find_by_map(a, ours, dim, p, err);
-    for (int i = 0; a->dump && i < count && !e; i++) {
-        e = actual_piece_of_entry(a, &entry[i], dim, &p->all[i], err);
-        p->count += !e;
+    int count = actual->ranks;
+    const struct actual_entry *entry = actual->dump ? actual_entries(actual, ours, &count) : NULL;
+    *pieces = (struct actual_pieces){ .all = calloc((size_t)count + 1, sizeof *pieces->all) };
+    if (pieces->all == NULL) return fail(err, ERR_MEMORY, "no memory for the pieces of %s", ours);
+    enum error_code e = actual->dump ? OK : find_by_map(actual, ours, dim, pieces, err);
+    for (int i = 0; actual->dump && i < count && !e; i++) {
+        e = actual_piece_of_entry(actual, &entry[i], dim, &pieces->all[i], err);
+        pieces->count += !e;
     }
-    if (e) actual_pieces_free(p);
+    if (e) actual_pieces_free(pieces);
     return e;
 }
 
-static void free_piece(struct actual_piece *p)
+static void free_piece(struct actual_piece *piece)
 {
-    for (int i = 0; i < p->parts; i++) part_free(&p->part[i]);
-    free(p->part);
+    for (int i = 0; i < piece->parts; i++) part_free(&piece->part[i]);
+    free(piece->part);
 }
 
-void actual_pieces_free(struct actual_pieces *p)
+void actual_pieces_free(struct actual_pieces *pieces)
 {
-    for (int i = 0; i < p->count; i++) free_piece(&p->all[i]);
-    free(p->all);
-    *p = (struct actual_pieces){ 0 };
+    for (int i = 0; i < pieces->count; i++) free_piece(&pieces->all[i]);
+    free(pieces->all);
+    *pieces = (struct actual_pieces){ 0 };
 }

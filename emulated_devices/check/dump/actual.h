@@ -67,9 +67,9 @@ struct actual {
     void *seen_context;
 };
 
-static inline void actual_seen(const struct actual *a, const char *name, int64_t elements)
+static inline void actual_seen(const struct actual *actual, const char *name, int64_t elements)
 {
-    if (a->seen) a->seen(a->seen_context, name, elements);
+    if (actual->seen) actual->seen(actual->seen_context, name, elements);
 }
 
 /**

@@ -10,13 +10,14 @@ static const char VERSION[] = "1";
 
 bool actual_is_dump(const struct safetensors *st) { return safetensors_metadata(st, "orrery_dump") != NULL; }
 
-static enum error_code bad(const struct actual_file *f, struct error *err, const char *key, const char *what)
+static enum error_code actual_dump_bad(const struct actual_file *file, struct error *err, const char *key,
+                                       const char *what)
 {
-    return fail(err, ERR_FORMAT, "%s: metadata \"%s\" %s", printable_path(f->st.path).text, key, what);
+    return fail(err, ERR_FORMAT, "%s: metadata \"%s\" %s", printable_path(file->st.path).text, key, what);
 }
 
 /* A whole number written as text.  @return -1 if it is none, or above `most`. */
-static int64_t number(const char *text, int64_t most)
+static int64_t actual_dump_number(const char *text, int64_t most)
 {
     int64_t n = 0;
     if (*text == '\0') return -1;
@@ -29,31 +30,32 @@ static int64_t number(const char *text, int64_t most)
 }
 
 /* A JSON object in the metadata.  @param[out] root  for cJSON_Delete; NULL if there is no such key. */
-static enum error_code read_object(const struct actual_file *f, const char *key, cJSON **root, struct error *err)
+static enum error_code read_object(const struct actual_file *file, const char *key, cJSON **root, struct error *err)
 {
-    const char *text = safetensors_metadata(&f->st, key);
+    const char *text = safetensors_metadata(&file->st, key);
     char where[256];
     *root = NULL;
     if (text == NULL) return OK;
-    snprintf(where, sizeof where, "%.180s: metadata \"%s\"", printable_path(f->st.path).text, key);
+    snprintf(where, sizeof where, "%.180s: metadata \"%s\"", printable_path(file->st.path).text, key);
     enum error_code e = json_parse(text, strlen(text), where, root, err);
     if (e || cJSON_IsObject(*root)) return e;
     cJSON_Delete(*root);
     *root = NULL;
-    return bad(f, err, key, "is not an object");
+    return actual_dump_bad(file, err, key, "is not an object");
 }
 
 /* ---- rank and mesh ----------------------------------------------------------------------------------------------- */
 
 struct axes { enum axis order[AXIS_COUNT]; int count; struct mesh mesh; };
 
-static enum error_code read_mesh(const struct actual_file *f, struct axes *x, struct error *err)
+static enum error_code read_mesh(const struct actual_file *file, struct axes *axes, struct error *err)
 {
     cJSON *list;
-    enum error_code e = read_object(f, "mesh", &list, err);
+    enum error_code e = read_object(file, "mesh", &list, err);
     if (!e && list == NULL)
-        return bad(f, err, "mesh", "is missing; it has the axes and their sizes, {\"dp\": 2, \"tp\": 2}");
-    if (!e) e = actual_read_mesh(list, printable_path(f->st.path).text, &x->mesh, x->order, &x->count, err);
+        return actual_dump_bad(file, err, "mesh",
+                               "is missing; it has the axes and their sizes, {\"dp\": 2, \"tp\": 2}");
+    if (!e) e = actual_read_mesh(list, printable_path(file->st.path).text, &axes->mesh, axes->order, &axes->count, err);
     cJSON_Delete(list);
     return e;
 }
@@ -71,11 +73,11 @@ static bool same_mesh(const struct axes *a, const struct axes *b)
     }
 }
 
-static enum error_code read_coordinates(struct actual_file *f, const struct axes *x, struct error *err)
+static enum error_code read_coordinates(struct actual_file *file, const struct axes *axes, struct error *err)
 {
     cJSON *list;
     const cJSON *one;
-    enum error_code e = read_object(f, "coordinates", &list, err);
+    enum error_code e = read_object(file, "coordinates", &list, err);
     if (e || list == NULL) return e;
     bool has[AXIS_COUNT] = { false };
     int rank = 0;
@@ -83,31 +85,31 @@ static enum error_code read_coordinates(struct actual_file *f, const struct axes
         enum axis axis;
         int64_t n;
         if (e) break;
-        if (!actual_axis(one->string, &axis) || !json_whole(one, &n) || n < 0 || n >= x->mesh.size[axis])
+        if (!actual_axis(one->string, &axis) || !json_whole(one, &n) || n < 0 || n >= axes->mesh.size[axis])
             e = fail(err, ERR_FORMAT, "%s: metadata \"coordinates\": \"%s\" is not an axis with a place on it: 0 to "
-                     "its size in \"mesh\" less 1", printable_path(f->st.path).text, printable(one->string).text);
-        else rank = mesh_neighbour(&x->mesh, rank, axis, (int)n), has[axis] = true;
+                     "its size in \"mesh\" less 1", printable_path(file->st.path).text, printable(one->string).text);
+        else rank = mesh_neighbour(&axes->mesh, rank, axis, (int)n), has[axis] = true;
     }
     for (enum axis a = 0; a < AXIS_COUNT && !e; a++)
-        if (x->mesh.size[a] > 1 && !has[a])
+        if (axes->mesh.size[a] > 1 && !has[a])
             e = fail(err, ERR_FORMAT, "%s: metadata \"coordinates\" has no \"%s\", which \"mesh\" has",
-                     printable_path(f->st.path).text, axis_name(a));
-    f->rank = rank;
+                     printable_path(file->st.path).text, axis_name(a));
+    file->rank = rank;
     cJSON_Delete(list);
     return e;
 }
 
-static enum error_code read_rank(struct actual_file *f, const struct axes *x, struct error *err)
+static enum error_code read_rank(struct actual_file *file, const struct axes *axes, struct error *err)
 {
-    const char *text = safetensors_metadata(&f->st, "rank");
+    const char *text = safetensors_metadata(&file->st, "rank");
     char what[96];
-    const int64_t n = text ? number(text, x->mesh.devices - 1) : -1;
+    const int64_t n = text ? actual_dump_number(text, axes->mesh.devices - 1) : -1;
     snprintf(what, sizeof what, "must be the rank, a number of 0 to %d, because the mesh has %d ranks",
-             x->mesh.devices - 1, x->mesh.devices);
-    if (n < 0) return bad(f, err, "rank", what);
-    f->number = (int)n;
-    f->rank = actual_rank_of(&x->mesh, x->order, x->count, f->number);
-    return read_coordinates(f, x, err);
+             axes->mesh.devices - 1, axes->mesh.devices);
+    if (n < 0) return actual_dump_bad(file, err, "rank", what);
+    file->number = (int)n;
+    file->rank = actual_rank_of(&axes->mesh, axes->order, axes->count, file->number);
+    return read_coordinates(file, axes, err);
 }
 
 static int by_rank(const void *a, const void *b)
@@ -117,39 +119,39 @@ static int by_rank(const void *a, const void *b)
 }
 
 /* Every place of the mesh has a rank with files, and one rank only. */
-static enum error_code check_ranks(const struct actual *a, struct error *err)
+static enum error_code check_ranks(const struct actual *actual, struct error *err)
 {
     int next = 0;
     char text[64];
-    for (int f = 0; f < a->files; f++) {
-        const struct actual_file *x = &a->file[f], *before = f > 0 ? &a->file[f - 1] : NULL;
+    for (int f = 0; f < actual->files; f++) {
+        const struct actual_file *x = &actual->file[f], *before = f > 0 ? &actual->file[f - 1] : NULL;
         if (before && before->rank == x->rank) {
             if (before->number == x->number) continue;
             return fail(err, ERR_FORMAT, "%s: rank %d has the coordinates of rank %d, %s, in %s",
                         printable_path(x->st.path).text, x->number, before->number,
-                        mesh_describe(&a->mesh, x->rank, text, sizeof text), printable_path(before->st.path).text);
+                        mesh_describe(&actual->mesh, x->rank, text, sizeof text), printable_path(before->st.path).text);
         }
         if (x->rank > next) break;
         next++;
     }
-    if (next == a->mesh.devices) return OK;
-    for (int f = 1; f < a->files; f++)
-        if (a->file[f].rank == a->file[f - 1].rank)
+    if (next == actual->mesh.devices) return OK;
+    for (int f = 1; f < actual->files; f++)
+        if (actual->file[f].rank == actual->file[f - 1].rank)
             return fail(err, ERR_FORMAT, "there is no file of the rank with %s, but two of rank %d: %s and %s",
-                        mesh_describe(&a->mesh, next, text, sizeof text), a->file[f].number,
-                        printable_path(a->file[f - 1].st.path).text, printable_path(a->file[f].st.path).text);
+                        mesh_describe(&actual->mesh, next, text, sizeof text), actual->file[f].number,
+                        printable_path(actual->file[f - 1].st.path).text, printable_path(actual->file[f].st.path).text);
     return fail(err, ERR_FORMAT, "there is no file of the rank with %s, but \"mesh\" in %s has %d ranks; it must have "
-                "those that were dumped", mesh_describe(&a->mesh, next, text, sizeof text),
-                printable_path(a->file[0].st.path).text, a->mesh.devices);
+                "those that were dumped", mesh_describe(&actual->mesh, next, text, sizeof text),
+                printable_path(actual->file[0].st.path).text, actual->mesh.devices);
 }
 
 /* The same rank must stand at the same place in all of its files. */
-static enum error_code check_numbers(const struct actual *a, struct error *err)
+static enum error_code check_numbers(const struct actual *actual, struct error *err)
 {
-    const struct actual_file **of = calloc((size_t)a->mesh.devices, sizeof *of);
-    enum error_code e = of ? OK : fail(err, ERR_MEMORY, "no memory for %d ranks", a->mesh.devices);
-    for (int f = 0; f < a->files && !e; f++) {
-        const struct actual_file *x = &a->file[f], *y = of[x->number];
+    const struct actual_file **of = calloc((size_t)actual->mesh.devices, sizeof *of);
+    enum error_code e = of ? OK : fail(err, ERR_MEMORY, "no memory for %d ranks", actual->mesh.devices);
+    for (int f = 0; f < actual->files && !e; f++) {
+        const struct actual_file *x = &actual->file[f], *y = of[x->number];
         if (y && y->rank != x->rank)
             e = fail(err, ERR_FORMAT, "%s: rank %d has other coordinates than in %s", printable_path(x->st.path).text,
                      x->number, printable_path(y->st.path).text);
@@ -161,71 +163,73 @@ static enum error_code check_numbers(const struct actual *a, struct error *err)
 
 /* ---- what holds for the whole dump ------------------------------------------------------------------------------- */
 
-static enum error_code read_format(const struct actual_file *f, const char *key, enum dtype *out, struct error *err)
+static enum error_code read_format(const struct actual_file *file, const char *key, enum dtype *out, struct error *err)
 {
     static const enum dtype formats[] = { F64, F32, BF16, F16 };
-    const char *text = safetensors_metadata(&f->st, key);
+    const char *text = safetensors_metadata(&file->st, key);
     for (int i = 0; text && i < 4; i++)
         if (strcmp(text, dtype_name(formats[i])) == 0) {
             if (*out != DTYPE_COUNT && *out != formats[i])
-                return bad(f, err, key, "is not that of the files before it");
+                return actual_dump_bad(file, err, key, "is not that of the files before it");
             *out = formats[i];
             return OK;
         }
-    return text ? bad(f, err, key, "is none of fp64, fp32, bf16, fp16") : OK;
+    return text ? actual_dump_bad(file, err, key, "is none of fp64, fp32, bf16, fp16") : OK;
 }
 
-static enum error_code read_parts(struct actual *a, const struct actual_file *f, struct error *err)
+static enum error_code read_parts(struct actual *actual, const struct actual_file *file, struct error *err)
 {
-    const char *text = safetensors_metadata(&f->st, "parts");
+    const char *text = safetensors_metadata(&file->st, "parts");
     if (text == NULL) return OK;
-    const int64_t n = number(text, 64);
-    if (n < 1) return bad(f, err, "parts", "is not a number of 1 to 64");
-    if (a->parts > 0 && a->parts != (int)n) return bad(f, err, "parts", "is not that of the files before it");
-    a->parts = (int)n;
+    const int64_t n = actual_dump_number(text, 64);
+    if (n < 1) return actual_dump_bad(file, err, "parts", "is not a number of 1 to 64");
+    if (actual->parts > 0 && actual->parts != (int)n)
+        return actual_dump_bad(file, err, "parts", "is not that of the files before it");
+    actual->parts = (int)n;
     return OK;
 }
 
-static enum error_code read_common(struct actual *a, const struct actual_file *f, struct error *err)
+static enum error_code read_common(struct actual *actual, const struct actual_file *file, struct error *err)
 {
-    const char *program = safetensors_metadata(&f->st, "program");
-    if (program && a->program == NULL) a->program = program;
-    if (strcmp(safetensors_metadata(&f->st, "orrery_dump"), VERSION) != 0)
-        return bad(f, err, "orrery_dump", "must be \"1\", the version of the format that this program reads");
-    enum error_code e = read_format(f, "dtype", &a->dtype, err);
-    if (!e) e = read_format(f, "sums", &a->sums, err);
-    return e ? e : read_parts(a, f, err);
+    const char *program = safetensors_metadata(&file->st, "program");
+    if (program && actual->program == NULL) actual->program = program;
+    if (strcmp(safetensors_metadata(&file->st, "orrery_dump"), VERSION) != 0)
+        return actual_dump_bad(file, err, "orrery_dump",
+                               "must be \"1\", the version of the format that this program reads");
+    enum error_code e = read_format(file, "dtype", &actual->dtype, err);
+    if (!e) e = read_format(file, "sums", &actual->sums, err);
+    return e ? e : read_parts(actual, file, err);
 }
 
 /* A key with a slip in it would be as if it were not there.  "format" is what the safetensors library writes. */
-static enum error_code check_keys(const struct actual_file *f, struct error *err)
+static enum error_code check_keys(const struct actual_file *file, struct error *err)
 {
     static const char *const known[] = { "orrery_dump", "rank", "mesh", "coordinates", "dtype", "sums", "parts",
                                          "program", "layout", "format" };
-    for (int i = 0; i < f->st.metadata_count; i++) {
+    for (int i = 0; i < file->st.metadata_count; i++) {
         bool found = false;
         for (size_t k = 0; k < sizeof known / sizeof *known; k++)
-            found = found || strcmp(f->st.metadata[i].key, known[k]) == 0;
+            found = found || strcmp(file->st.metadata[i].key, known[k]) == 0;
         if (!found)
             return fail(err, ERR_FORMAT, "%s: metadata \"%.60s\" is none of orrery_dump, rank, mesh, coordinates, "
-                        "dtype, sums, parts, program, layout, format", printable_path(f->st.path).text,
-                        printable(f->st.metadata[i].key).text);
+                        "dtype, sums, parts, program, layout, format", printable_path(file->st.path).text,
+                        printable(file->st.metadata[i].key).text);
     }
     return OK;
 }
 
-static enum error_code read_file(struct actual *a, struct actual_file *f, struct axes *first, struct error *err)
+static enum error_code read_file(struct actual *actual, struct actual_file *file, struct axes *first, struct error *err)
 {
     struct axes own;
-    enum error_code e = check_keys(f, err);
-    if (!e) e = read_common(a, f, err);
-    if (!e) e = read_mesh(f, &own, err);
-    if (!e && f == a->file) *first = own;
+    enum error_code e = check_keys(file, err);
+    if (!e) e = read_common(actual, file, err);
+    if (!e) e = read_mesh(file, &own, err);
+    if (!e && file == actual->file) *first = own;
     if (!e && !same_mesh(first, &own))
         e = fail(err, ERR_FORMAT, "%s: metadata \"mesh\" is not that of %s; all files of a dump have the same",
-                 printable_path(f->st.path).text, printable_path(a->file[0].st.path).text);
-    if (!e) e = read_rank(f, first, err);
-    return e ? e : read_object(f, "layout", &f->layout, err);
+                 printable_path(file->st.path).text, printable_path(actual->file[0].st.path).text);
+    if (!e) e = read_rank(file, first, err);
+    return e ? e : read_object(file, "layout", &file->layout, err);
 }
 
 /* ---- the list of tensors ----------------------------------------------------------------------------------------- */
@@ -247,13 +251,13 @@ static int by_name(const void *a, const void *b)
     return strcmp(x->stored->name, y->stored->name);
 }
 
-static enum error_code check_layout(const struct actual_file *f, struct error *err)
+static enum error_code check_layout(const struct actual_file *file, struct error *err)
 {
     const cJSON *one;
-    cJSON_ArrayForEach(one, f->layout)
-        if (safetensors_find(&f->st, one->string) == NULL)
+    cJSON_ArrayForEach(one, file->layout)
+        if (safetensors_find(&file->st, one->string) == NULL)
             return fail(err, ERR_FORMAT, "%s: metadata \"layout\" describes \"%s\", but the file has no such tensor",
-                        printable_path(f->st.path).text, printable(one->string).text);
+                        printable_path(file->st.path).text, printable(one->string).text);
     return OK;
 }
 
@@ -263,36 +267,36 @@ static int by_key(const void *a, const void *b)
 }
 
 /* The layouts of a file in order of their keys, which is that of file.st.by_name. */
-static enum error_code list_file(struct actual *a, const struct actual_file *f, struct error *err)
+static enum error_code list_file(struct actual *actual, const struct actual_file *file, struct error *err)
 {
-    const int n = cJSON_GetArraySize(f->layout);
+    const int n = cJSON_GetArraySize(file->layout);
     const cJSON **layout = calloc((size_t)n + 1, sizeof *layout), *one;
-    enum error_code e = layout ? check_layout(f, err) : fail(err, ERR_MEMORY, "no memory for a layout");
+    enum error_code e = layout ? check_layout(file, err) : fail(err, ERR_MEMORY, "no memory for a layout");
     int found = 0, next = 0;
-    cJSON_ArrayForEach(one, f->layout)
+    cJSON_ArrayForEach(one, file->layout)
         if (!e) layout[found++] = one;
     if (found > 0) qsort(layout, (size_t)found, sizeof *layout, by_key);
-    for (int i = 0; i < f->st.count && !e; i++) {
-        const struct safetensors_entry *stored = f->st.by_name[i];
-        struct actual_entry *x = &a->entry[a->entries++];
-        *x = (struct actual_entry){ .file = f, .stored = stored, .length = name_length(stored->name) };
+    for (int i = 0; i < file->st.count && !e; i++) {
+        const struct safetensors_entry *stored = file->st.by_name[i];
+        struct actual_entry *x = &actual->entry[actual->entries++];
+        *x = (struct actual_entry){ .file = file, .stored = stored, .length = name_length(stored->name) };
         if (next < found && strcmp(layout[next]->string, stored->name) == 0) x->layout = layout[next++];
-        e = actual_check_entry(a, x, err);
+        e = actual_check_entry(actual, x, err);
     }
     free(layout);
     return e;
 }
 
-static enum error_code list_entries(struct actual *a, struct error *err)
+static enum error_code list_entries(struct actual *actual, struct error *err)
 {
     size_t room = 1;
-    for (int f = 0; f < a->files; f++) room += (size_t)a->file[f].st.count;
-    a->entry = calloc(room, sizeof *a->entry);
-    enum error_code e = a->entry ? OK : fail(err, ERR_MEMORY, "no memory for %zu tensors", room);
-    for (int f = 0; f < a->files && !e; f++) e = list_file(a, &a->file[f], err);
-    if (!e && a->entries > 0) qsort(a->entry, (size_t)a->entries, sizeof *a->entry, by_name);
-    for (int i = 1; i < a->entries && !e; i++) {
-        const struct actual_entry *x = &a->entry[i - 1], *y = &a->entry[i];
+    for (int f = 0; f < actual->files; f++) room += (size_t)actual->file[f].st.count;
+    actual->entry = calloc(room, sizeof *actual->entry);
+    enum error_code e = actual->entry ? OK : fail(err, ERR_MEMORY, "no memory for %zu tensors", room);
+    for (int f = 0; f < actual->files && !e; f++) e = list_file(actual, &actual->file[f], err);
+    if (!e && actual->entries > 0) qsort(actual->entry, (size_t)actual->entries, sizeof *actual->entry, by_name);
+    for (int i = 1; i < actual->entries && !e; i++) {
+        const struct actual_entry *x = &actual->entry[i - 1], *y = &actual->entry[i];
         if (x->file->rank == y->file->rank && strcmp(x->stored->name, y->stored->name) == 0)
             e = fail(err, ERR_FORMAT, "%s: \"%s\" of rank %d is in %s, too; pieces of one tensor have names of their "
                      "own, NAME#PIECE", printable_path(y->file->st.path).text, printable(y->stored->name).text,
@@ -301,33 +305,33 @@ static enum error_code list_entries(struct actual *a, struct error *err)
     return e;
 }
 
-enum error_code actual_open_dump(struct actual *a, struct error *err)
+enum error_code actual_open_dump(struct actual *actual, struct error *err)
 {
     struct axes first;
     enum error_code e = OK;
-    for (int f = 0; f < a->files && !e; f++) e = read_file(a, &a->file[f], &first, err);
+    for (int f = 0; f < actual->files && !e; f++) e = read_file(actual, &actual->file[f], &first, err);
     if (e) return e;
-    a->mesh = first.mesh;
-    qsort(a->file, (size_t)a->files, sizeof *a->file, by_rank);
-    e = check_numbers(a, err);
-    if (!e) e = check_ranks(a, err);
-    return e ? e : list_entries(a, err);
+    actual->mesh = first.mesh;
+    qsort(actual->file, (size_t)actual->files, sizeof *actual->file, by_rank);
+    e = check_numbers(actual, err);
+    if (!e) e = check_ranks(actual, err);
+    return e ? e : list_entries(actual, err);
 }
 
-const struct actual_entry *actual_entries(const struct actual *a, const char *ours, int *count)
+const struct actual_entry *actual_entries(const struct actual *actual, const char *ours, int *count)
 {
     const int length = (int)strlen(ours);
-    int low = 0, high = a->entries;
+    int low = 0, high = actual->entries;
     while (low < high) {                                /* the first entry that does not come before the name */
         const int middle = low + (high - low) / 2;
-        const struct actual_entry *x = &a->entry[middle];
+        const struct actual_entry *x = &actual->entry[middle];
         const int n = x->length < length ? x->length : length, c = memcmp(x->stored->name, ours, (size_t)n);
         if (c < 0 || (c == 0 && x->length < length)) low = middle + 1;
         else high = middle;
     }
     *count = 0;
-    while (low + *count < a->entries && a->entry[low + *count].length == length &&
-           memcmp(a->entry[low + *count].stored->name, ours, (size_t)length) == 0)
+    while (low + *count < actual->entries && actual->entry[low + *count].length == length &&
+           memcmp(actual->entry[low + *count].stored->name, ours, (size_t)length) == 0)
         ++*count;
-    return *count > 0 ? &a->entry[low] : NULL;
+    return *count > 0 ? &actual->entry[low] : NULL;
 }

@@ -5,10 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum error_code bad(const struct actual_entry *x, enum error_code code, struct error *err, const char *what)
+static enum error_code actual_entry_bad(const struct actual_entry *entry, enum error_code code, struct error *err,
+                                        const char *what)
 {
-    return fail(err, code, "%s in %s: %s", printable(x->stored->name).text, printable_path(x->file->st.path).text,
-                what);
+    return fail(err, code, "%s in %s: %s", printable(entry->stored->name).text,
+                printable_path(entry->file->st.path).text, what);
 }
 
 /* ---- without the tensor ------------------------------------------------------------------------------------------ */
@@ -21,7 +22,7 @@ static bool pair(const cJSON *list, int64_t out[2])
            out[1] >= 0;
 }
 
-static bool pairs(const cJSON *list)
+static bool actual_entry_pairs(const cJSON *list)
 {
     const cJSON *one;
     int64_t at[2];
@@ -30,24 +31,25 @@ static bool pairs(const cJSON *list)
     return cJSON_IsArray(list);
 }
 
-static enum error_code read_axes(const struct actual *a, const struct actual_entry *x, const cJSON *list,
+static enum error_code read_axes(const struct actual *actual, const struct actual_entry *entry, const cJSON *list,
                                  unsigned *axes, struct error *err)
 {
     const cJSON *one;
     *axes = 0;
     if (list == NULL) return OK;
-    if (!cJSON_IsArray(list)) return bad(x, ERR_FORMAT, err, "\"partial\" is not a list of axes, [\"tp\"]");
+    if (!cJSON_IsArray(list))
+        return actual_entry_bad(entry, ERR_FORMAT, err, "\"partial\" is not a list of axes, [\"tp\"]");
     cJSON_ArrayForEach(one, list) {
         enum axis axis;
         char what[160];
-        if (cJSON_IsString(one) && actual_axis(one->valuestring, &axis) && a->mesh.size[axis] > 1 &&
+        if (cJSON_IsString(one) && actual_axis(one->valuestring, &axis) && actual->mesh.size[axis] > 1 &&
             !(*axes & AXIS_BIT(axis))) {
             *axes |= AXIS_BIT(axis);
             continue;
         }
         snprintf(what, sizeof what, "\"partial\": \"%.40s\" is not an axis of the mesh with more than one rank, once",
                  cJSON_IsString(one) ? printable(one->valuestring).text : "?");
-        return bad(x, ERR_FORMAT, err, what);
+        return actual_entry_bad(entry, ERR_FORMAT, err, what);
     }
     return OK;
 }
@@ -66,9 +68,9 @@ static const char *check_field(const cJSON *v)
     int64_t at[2];
     if (strcmp(v->string, "of") == 0) return pair(v, at) ? NULL : "\"of\" is not [rows, columns], whole numbers";
     if (strcmp(v->string, "rows") == 0)
-        return pairs(v) ? NULL : "\"rows\" is not a list of [begin, count], whole numbers of 0 to 2^53";
+        return actual_entry_pairs(v) ? NULL : "\"rows\" is not a list of [begin, count], whole numbers of 0 to 2^53";
     if (strcmp(v->string, "cols") == 0)
-        return pairs(v) ? NULL : "\"cols\" is not a list of [begin, count], whole numbers of 0 to 2^53";
+        return actual_entry_pairs(v) ? NULL : "\"cols\" is not a list of [begin, count], whole numbers of 0 to 2^53";
     if (strcmp(v->string, "flat") == 0)
         return pair(v, at) ? NULL : "\"flat\" is not [begin, count], whole numbers of 0 to 2^53";
     if (strcmp(v->string, "transposed") == 0) return cJSON_IsBool(v) ? NULL : "\"transposed\" is not true or false";
@@ -80,127 +82,132 @@ static const char *check_field(const cJSON *v)
     return "";
 }
 
-enum error_code actual_check_entry(const struct actual *a, const struct actual_entry *x, struct error *err)
+enum error_code actual_check_entry(const struct actual *actual, const struct actual_entry *entry, struct error *err)
 {
     const cJSON *v;
     char what[160];
     unsigned axes;
-    if (x->length == 0) return bad(x, ERR_FORMAT, err, "its name is empty; it must be NAME or NAME#PIECE");
-    if (x->layout == NULL) return OK;
-    if (!cJSON_IsObject(x->layout)) return bad(x, ERR_FORMAT, err, "its layout is not an object");
-    cJSON_ArrayForEach(v, x->layout) {
+    if (entry->length == 0)
+        return actual_entry_bad(entry, ERR_FORMAT, err, "its name is empty; it must be NAME or NAME#PIECE");
+    if (entry->layout == NULL) return OK;
+    if (!cJSON_IsObject(entry->layout)) return actual_entry_bad(entry, ERR_FORMAT, err, "its layout is not an object");
+    cJSON_ArrayForEach(v, entry->layout) {
         const char *wrong = check_field(v);
-        if (wrong && wrong[0]) return bad(x, ERR_FORMAT, err, wrong);
+        if (wrong && wrong[0]) return actual_entry_bad(entry, ERR_FORMAT, err, wrong);
         if (wrong == NULL) continue;
         snprintf(what, sizeof what, "its layout has \"%.40s\", which is none of of, rows, cols, flat, partial, "
                  "transposed, times, micro, step", printable(v->string).text);
-        return bad(x, ERR_FORMAT, err, what);
+        return actual_entry_bad(entry, ERR_FORMAT, err, what);
     }
-    if (json_has(x->layout, "flat") &&
-        (json_has(x->layout, "rows") || json_has(x->layout, "cols") ||
-         cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(x->layout, "transposed"))))
-        return bad(x, ERR_FORMAT, err, "\"flat\" goes with none of rows, cols, transposed");
-    return read_axes(a, x, cJSON_GetObjectItemCaseSensitive(x->layout, "partial"), &axes, err);
+    if (json_has(entry->layout, "flat") &&
+        (json_has(entry->layout, "rows") || json_has(entry->layout, "cols") ||
+         cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(entry->layout, "transposed"))))
+        return actual_entry_bad(entry, ERR_FORMAT, err, "\"flat\" goes with none of rows, cols, transposed");
+    return read_axes(actual, entry, cJSON_GetObjectItemCaseSensitive(entry->layout, "partial"), &axes, err);
 }
 
 /* ---- of the tensor ----------------------------------------------------------------------------------------------- */
 
-static enum error_code outside(const struct actual_entry *x, const char *key, const int64_t at[2], int64_t dim,
+static enum error_code outside(const struct actual_entry *entry, const char *key, const int64_t at[2], int64_t dim,
                                const char *what, struct error *err)
 {
     char text[160];
     snprintf(text, sizeof text, "\"%s\": %lld from %lld are not inside the golden %lld %s", key, (long long)at[1],
              (long long)at[0], (long long)dim, what);
-    return bad(x, ERR_CHECK, err, text);
+    return actual_entry_bad(entry, ERR_CHECK, err, text);
 }
 
-static enum error_code read_intervals(const struct actual_entry *x, const char *key, int64_t dim, const char *what,
+static enum error_code read_intervals(const struct actual_entry *entry, const char *key, int64_t dim, const char *what,
                                       struct intervals *out, struct error *err)
 {
-    const cJSON *list = x->layout ? cJSON_GetObjectItemCaseSensitive(x->layout, key) : NULL, *one;
+    const cJSON *list = entry->layout ? cJSON_GetObjectItemCaseSensitive(entry->layout, key) : NULL, *one;
     if (list == NULL) intervals_add(out, (struct interval){ 0, dim });
     cJSON_ArrayForEach(one, list) {
         int64_t at[2];
-        if (!pair(one, at) || at[0] > dim || at[1] > dim - at[0]) return outside(x, key, at, dim, what, err);
+        if (!pair(one, at) || at[0] > dim || at[1] > dim - at[0]) return outside(entry, key, at, dim, what, err);
         intervals_add(out, (struct interval){ at[0], at[1] });
     }
     return OK;
 }
 
-static enum error_code check_whole(const struct actual_entry *x, const int64_t dim[2], struct error *err)
+static enum error_code check_whole(const struct actual_entry *entry, const int64_t dim[2], struct error *err)
 {
-    const cJSON *of = cJSON_GetObjectItemCaseSensitive(x->layout, "of");
+    const cJSON *of = cJSON_GetObjectItemCaseSensitive(entry->layout, "of");
     char text[160];
     int64_t have[2];
     if (of == NULL || (pair(of, have) && have[0] == dim[0] && have[1] == dim[1])) return OK;
     snprintf(text, sizeof text, "it is of %lld x %lld (\"of\"), but the golden tensor is %lld x %lld",
              (long long)have[0], (long long)have[1], (long long)dim[0], (long long)dim[1]);
-    return bad(x, ERR_CHECK, err, text);
+    return actual_entry_bad(entry, ERR_CHECK, err, text);
 }
 
-static enum error_code read_flat(const struct actual_entry *x, const cJSON *flat, const int64_t dim[2],
+static enum error_code read_flat(const struct actual_entry *entry, const cJSON *flat, const int64_t dim[2],
                                  struct part *part, struct error *err)
 {
     const int64_t n = dim[0] * dim[1];
     int64_t at[2];
-    if (!pair(flat, at) || at[0] > n || at[1] > n - at[0]) return outside(x, "flat", at, n, "elements", err);
+    if (!pair(flat, at) || at[0] > n || at[1] > n - at[0]) return outside(entry, "flat", at, n, "elements", err);
     *part = (struct part){ .dim = { n, 1 }, .cols = intervals_whole(1) };
     intervals_add(&part->rows, (struct interval){ at[0], at[1] });
-    if (x->stored->count >= at[1]) return OK;
+    if (entry->stored->count >= at[1]) return OK;
     char text[160];
-    snprintf(text, sizeof text, "it has %lld elements, but \"flat\" says %lld", (long long)x->stored->count,
+    snprintf(text, sizeof text, "it has %lld elements, but \"flat\" says %lld", (long long)entry->stored->count,
              (long long)at[1]);
-    return bad(x, ERR_CHECK, err, text);
+    return actual_entry_bad(entry, ERR_CHECK, err, text);
 }
 
-static enum error_code read_box(const struct actual_entry *x, const int64_t dim[2], bool transposed, struct part *part,
-                                struct error *err)
+static enum error_code read_box(const struct actual_entry *entry, const int64_t dim[2], bool transposed,
+                                struct part *part, struct error *err)
 {
     int64_t shape[2];
     char text[200];
     *part = (struct part){ .dim = { dim[0], dim[1] } };
-    enum error_code e = read_intervals(x, "rows", dim[0], "rows", &part->rows, err);
-    if (!e) e = read_intervals(x, "cols", dim[1], "columns", &part->cols, err);
+    enum error_code e = read_intervals(entry, "rows", dim[0], "rows", &part->rows, err);
+    if (!e) e = read_intervals(entry, "cols", dim[1], "columns", &part->cols, err);
     if (e) return e;
-    if (transposed && x->stored->ndim != 2) return bad(x, ERR_CHECK, err, "only a matrix can be transposed");
+    if (transposed && entry->stored->ndim != 2)
+        return actual_entry_bad(entry, ERR_CHECK, err, "only a matrix can be transposed");
     const int64_t rows = intervals_total(&part->rows), cols = intervals_total(&part->cols);
-    actual_shape(x->stored, transposed, shape);
+    actual_shape(entry->stored, transposed, shape);
     if (shape[0] == rows && shape[1] == cols) return OK;
     snprintf(text, sizeof text, "it is %lld x %lld%s, but its part of the golden %lld x %lld is %lld x %lld",
              (long long)shape[0], (long long)shape[1], transposed ? " (the transpose)" : "", (long long)dim[0],
              (long long)dim[1], (long long)rows, (long long)cols);
-    return bad(x, ERR_CHECK, err, text);
+    return actual_entry_bad(entry, ERR_CHECK, err, text);
 }
 
-static bool is_real(const struct safetensors_entry *t)
+static bool is_real(const struct safetensors_entry *entry)
 {
     static const char *const real[] = { "F64", "F32", "BF16", "F16" };
     for (int i = 0; i < 4; i++)
-        if (strcmp(t->dtype, real[i]) == 0) return true;
+        if (strcmp(entry->dtype, real[i]) == 0) return true;
     return false;
 }
 
-enum error_code actual_piece_of_entry(const struct actual *a, const struct actual_entry *x, const int64_t dim[2],
-                                      struct actual_piece *p, struct error *err)
+enum error_code actual_piece_of_entry(const struct actual *actual, const struct actual_entry *entry,
+                                      const int64_t dim[2], struct actual_piece *piece, struct error *err)
 {
     const cJSON *flat = NULL, *v;
-    *p = (struct actual_piece){ .file = x->file, .stored = x->stored, .times = 1, .micro = ACTUAL_NO_MICRO };
-    if (!is_real(x->stored)) return bad(x, ERR_CHECK, err, "its numbers are none of F64, F32, BF16, F16");
-    p->part = calloc(1, sizeof *p->part);
-    if (p->part == NULL) return fail(err, ERR_MEMORY, "no memory for a layout");
+    *piece = (struct actual_piece){ .file = entry->file, .stored = entry->stored, .times = 1,
+                                   .micro = ACTUAL_NO_MICRO };
+    if (!is_real(entry->stored))
+        return actual_entry_bad(entry, ERR_CHECK, err, "its numbers are none of F64, F32, BF16, F16");
+    piece->part = calloc(1, sizeof *piece->part);
+    if (piece->part == NULL) return fail(err, ERR_MEMORY, "no memory for a layout");
     enum error_code e = OK;
-    if (x->layout) {
-        flat = cJSON_GetObjectItemCaseSensitive(x->layout, "flat");
-        p->transposed = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(x->layout, "transposed"));
-        if ((v = cJSON_GetObjectItemCaseSensitive(x->layout, "times")) != NULL) p->times = v->valuedouble;
-        if ((v = cJSON_GetObjectItemCaseSensitive(x->layout, "micro")) != NULL) p->micro = v->valueint;
-        e = read_axes(a, x, cJSON_GetObjectItemCaseSensitive(x->layout, "partial"), &p->partial, err);
-        if (!e) e = check_whole(x, dim, err);
+    if (entry->layout) {
+        flat = cJSON_GetObjectItemCaseSensitive(entry->layout, "flat");
+        piece->transposed = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(entry->layout, "transposed"));
+        if ((v = cJSON_GetObjectItemCaseSensitive(entry->layout, "times")) != NULL) piece->times = v->valuedouble;
+        if ((v = cJSON_GetObjectItemCaseSensitive(entry->layout, "micro")) != NULL) piece->micro = v->valueint;
+        e = read_axes(actual, entry, cJSON_GetObjectItemCaseSensitive(entry->layout, "partial"), &piece->partial, err);
+        if (!e) e = check_whole(entry, dim, err);
     }
-    if (!e) e = flat ? read_flat(x, flat, dim, p->part, err) : read_box(x, dim, p->transposed, p->part, err);
-    if (!e && !part_made(p->part)) e = fail(err, ERR_MEMORY, "no memory for a layout");
-    p->parts = 1;
-    p->count = e ? 0 : part_count(p->part);
-    if (e) part_free(p->part), free(p->part);
+    if (!e) e = flat ? read_flat(entry, flat, dim, piece->part, err)
+        : read_box(entry, dim, piece->transposed, piece->part, err);
+    if (!e && !part_made(piece->part)) e = fail(err, ERR_MEMORY, "no memory for a layout");
+    piece->parts = 1;
+    piece->count = e ? 0 : part_count(piece->part);
+    if (e) part_free(piece->part), free(piece->part);
     return e;
 }

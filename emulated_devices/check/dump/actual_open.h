@@ -9,10 +9,10 @@ bool actual_is_dump(const struct safetensors *);
 
 /**
  * Read what the files of a dump say of themselves, put them in order of rank, and list their tensors.
- * @param a  its files are open; those who fill it close them.
+ * @param actual  its files are open; those who fill it close them.
  * @return OK; ERR_FORMAT, naming file, key and what would be right; ERR_MEMORY.
  */
-enum error_code actual_open_dump(struct actual *a, struct error *);
+enum error_code actual_open_dump(struct actual *actual, struct error *);
 
 /** Check an entry of a dump's layout as far as this is possible without its tensor.
  *  @return OK; ERR_FORMAT, naming file, tensor and field. */

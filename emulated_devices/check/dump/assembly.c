@@ -33,91 +33,100 @@ struct assembling {
     struct error *err;
 };
 
-static int64_t elements(const struct assembling *s) { return s->span.count; }
+static int64_t assembly_elements(const struct assembling *assembling) { return assembling->span.count; }
 
 /* Of a run of the whole what is put together. */
-static struct run inside(const struct assembling *s, struct run r)
+static struct run assembly_inside(const struct assembling *assembling, struct run run)
 {
-    const int64_t from = r.whole > s->span.first ? r.whole : s->span.first, end = r.whole + r.length,
-                  last = s->span.first + s->span.count, to = end < last ? end : last;
-    r.whole = from - s->span.first, r.length = to > from ? to - from : 0;
-    return r;
+    const int64_t from = run.whole > assembling->span.first ? run.whole : assembling->span.first,
+        end = run.whole + run.length,
+                  last = assembling->span.first + assembling->span.count, to = end < last ? end : last;
+    run.whole = from - assembling->span.first, run.length = to > from ? to - from : 0;
+    return run;
 }
 
-static double *absolute_of(const struct assembling *s) { return s->watch ? s->watch->absolute : NULL; }
+static double *absolute_of(const struct assembling *assembling)
+{
+    return assembling->watch ? assembling->watch->absolute : NULL;
+}
 
-const char *assembly_rank(const struct actual *a, int rank, char *out, size_t size)
+const char *assembly_rank(const struct actual *actual, int rank, char *out, size_t size)
 {
     char place[64];
     int number = rank;
-    for (int f = 0; f < a->files; f++)
-        if (a->file[f].rank == rank) number = a->file[f].number;
-    snprintf(out, size, "rank %d (%s)", number, mesh_describe(&a->mesh, rank, place, sizeof place));
+    for (int f = 0; f < actual->files; f++)
+        if (actual->file[f].rank == rank) number = actual->file[f].number;
+    snprintf(out, size, "rank %d (%s)", number, mesh_describe(&actual->mesh, rank, place, sizeof place));
     return out;
 }
 
 /* Fail at an element: "act/h.0.mid, row 3, column 0: rank 1 (dp=1) has it twice". */
-static void refuse(struct assembling *s, int64_t at, int rank, const char *what)
+static void assembly_refuse(struct assembling *assembling, int64_t at, int rank, const char *what)
 {
     char who[96];
-    if (s->failed) return;
-    at += s->span.first;
-    s->failed = fail(s->err, ERR_CHECK, "%s, row %lld, column %lld: %s %s", s->name, (long long)(at / s->dim[1]),
-                     (long long)(at % s->dim[1]), assembly_rank(s->actual, rank, who, sizeof who), what);
+    if (assembling->failed) return;
+    at += assembling->span.first;
+    assembling->failed = fail(assembling->err, ERR_CHECK, "%s, row %lld, column %lld: %s %s", assembling->name,
+                              (long long)(at / assembling->dim[1]), (long long)(at % assembling->dim[1]),
+                                  assembly_rank(assembling->actual, rank, who, sizeof who), what);
 }
 
 static const char TWICE[] = "has it in two pieces, or twice in one";
 
 /* ---- laying a group's numbers into the whole --------------------------------------------------------------------- */
 
-static void compare_copies(struct assembling *s, int64_t at, double value)
+static void compare_copies(struct assembling *assembling, int64_t at, double value)
 {
-    struct copies *c = s->copies;
-    const double before = s->whole[at], d = value - before, worst = c->value[1] - c->value[0];
+    struct copies *c = assembling->copies;
+    const double before = assembling->whole[at], d = value - before, worst = c->value[1] - c->value[0];
     if (value == before || (value != value && before != before)) return;
-    if (s->watch && s->watch->apart) devices_add(s->watch->apart, s->piece->file->rank);
+    if (assembling->watch && assembling->watch->apart)
+        devices_add(assembling->watch->apart, assembling->piece->file->rank);
     c->elements++;
     c->apart += d * d;
     if (c->elements > 1 && !(d * d > worst * worst)) return;
-    c->worst = s->span.first + at;
-    c->rank[1] = s->piece->file->rank;
+    c->worst = assembling->span.first + at;
+    c->rank[1] = assembling->piece->file->rank;
     c->value[0] = before, c->value[1] = value;
 }
 
-static bool is_last(const struct assembling *s, const struct actual_piece *p)
+static bool is_last(const struct assembling *assembling, const struct actual_piece *piece)
 {
-    return s->watch && s->watch->last && devices_have(s->watch->last, p->file->rank);
+    return assembling->watch && assembling->watch->last && devices_have(assembling->watch->last, piece->file->rank);
 }
 
-static bool is_wanted(const struct assembling *s)
+static bool is_wanted(const struct assembling *assembling)
 {
-    return s->watch && s->watch->over && devices_have(s->watch->over, s->piece->file->rank);
+    return assembling->watch && assembling->watch->over
+           && devices_have(assembling->watch->over, assembling->piece->file->rank);
 }
 
-static bool are_new(const struct assembling *s, int64_t at, int64_t length)
+static bool are_new(const struct assembling *assembling, int64_t at, int64_t length)
 {
     uint32_t any = 0;
-    for (int64_t i = at; i < at + length; i++) any |= s->last[i];
+    for (int64_t i = at; i < at + length; i++) any |= assembling->last[i];
     return any == 0;
 }
 
-static void lay(struct assembling *s, int64_t at, int64_t length, const double *values)
+static void lay(struct assembling *assembling, int64_t at, int64_t length, const double *values)
 {
-    if (are_new(s, at, length)) {
-        memcpy(s->whole + at, values, (size_t)length * sizeof *values);
-        for (int64_t i = at; i < at + length; i++) s->last[i] = s->groups;
+    if (are_new(assembling, at, length)) {
+        memcpy(assembling->whole + at, values, (size_t)length * sizeof *values);
+        for (int64_t i = at; i < at + length; i++) assembling->last[i] = assembling->groups;
     } else for (int64_t i = 0; i < length; i++) {
-        uint32_t *last = &s->last[at + i];
-        if (*last == s->groups) {
-            refuse(s, at + i, s->piece->file->rank, TWICE);
+        uint32_t *last = &assembling->last[at + i];
+        if (*last == assembling->groups) {
+            assembly_refuse(assembling, at + i, assembling->piece->file->rank, TWICE);
             return;
         }
-        if (*last) compare_copies(s, at + i, values[i]);
-        if (*last == 0 || is_wanted(s) || is_last(s, s->piece)) s->whole[at + i] = values[i];
-        *last = s->groups;
+        if (*last) compare_copies(assembling, at + i, values[i]);
+        if (*last == 0 || is_wanted(assembling) || is_last(assembling, assembling->piece))
+            assembling->whole[at + i] = values[i];
+        *last = assembling->groups;
     }
-    if (s->watch && s->watch->see)
-        s->watch->see(s->watch->context, (int)s->groups - 1, s->piece, s->span.first + at, length, values);
+    if (assembling->watch && assembling->watch->see)
+        assembling->watch->see(assembling->watch->context, (int)assembling->groups - 1, assembling->piece,
+                               assembling->span.first + at, length, values);
 }
 
 static void lay_piece(void *context, int64_t at, int64_t length, const double *values)
@@ -130,20 +139,20 @@ static void lay_piece(void *context, int64_t at, int64_t length, const double *v
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
-static void clear_run(void *context, struct run r)
+static void clear_run(void *context, struct run run)
 {
     struct assembling *s = context;
-    r = inside(s, r);
-    for (int64_t i = 0; i < r.length; i++) s->sum[r.whole + i] = 0, s->added[r.whole + i] = 0;
-    for (int64_t i = 0; absolute_of(s) && i < r.length; i++) absolute_of(s)[r.whole + i] = 0;
+    run = assembly_inside(s, run);
+    for (int64_t i = 0; i < run.length; i++) s->sum[run.whole + i] = 0, s->added[run.whole + i] = 0;
+    for (int64_t i = 0; absolute_of(s) && i < run.length; i++) absolute_of(s)[run.whole + i] = 0;
 }
 
-static void refuse_part(struct assembling *s, int64_t at)
+static void refuse_part(struct assembling *assembling, int64_t at)
 {
     char text[160], other[96];
     snprintf(text, sizeof text, "has a part of a sum, of which %s has none",
-             assembly_rank(s->actual, s->rank[s->added[at]], other, sizeof other));
-    refuse(s, at, s->piece->file->rank, text);
+             assembly_rank(assembling->actual, assembling->rank[assembling->added[at]], other, sizeof other));
+    assembly_refuse(assembling, at, assembling->piece->file->rank, text);
 }
 
 static void add_piece(void *context, int64_t at, int64_t length, const double *values)
@@ -151,7 +160,7 @@ static void add_piece(void *context, int64_t at, int64_t length, const double *v
     struct assembling *s = context;
     at -= s->span.first;
     for (int64_t i = at; i < at + length && !s->failed; i++) {
-        if (s->added[i] > s->member) refuse(s, i, s->piece->file->rank, TWICE);
+        if (s->added[i] > s->member) assembly_refuse(s, i, s->piece->file->rank, TWICE);
         if (s->added[i] < s->member) refuse_part(s, i);
         s->added[i]++;
         s->sum[i] += values[i - at];
@@ -159,190 +168,201 @@ static void add_piece(void *context, int64_t at, int64_t length, const double *v
     }
 }
 
-static void lay_sum(void *context, struct run r)
+static void lay_sum(void *context, struct run run)
 {
     struct assembling *s = context;
-    r = inside(s, r);
-    for (int64_t i = r.whole; i < r.whole + r.length && !s->failed; i++)
+    run = assembly_inside(s, run);
+    for (int64_t i = run.whole; i < run.whole + run.length && !s->failed; i++)
         if (s->added[i] < s->member) refuse_part(s, i);
-    if (!s->failed) lay(s, r.whole, r.length, s->sum + r.whole);
+    if (!s->failed) lay(s, run.whole, run.length, s->sum + run.whole);
 }
 
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
 
-static struct group group_of(const struct assembling *s, const struct actual_piece *p)
+static struct group assembly_group_of(const struct assembling *assembling, const struct actual_piece *piece)
 {
-    struct group g = { p->partial, p->file->rank };
+    struct group g = { piece->partial, piece->file->rank };
     for (enum axis a = 0; a < AXIS_COUNT; a++)
-        if (p->partial & AXIS_BIT(a)) g.base = mesh_neighbour(&s->actual->mesh, g.base, a, 0);
+        if (piece->partial & AXIS_BIT(a)) g.base = mesh_neighbour(&assembling->actual->mesh, g.base, a, 0);
     return g;
 }
 
 /* The pieces of a rank that belong to a group. */
-static void each_of(struct assembling *s, struct group g, int rank, void (*f)(struct assembling *))
+static void each_of(struct assembling *assembling, struct group group, int rank, void (*f)(struct assembling *))
 {
-    for (int i = s->start[rank]; i < s->start[rank + 1] && !s->failed; i++) {
-        if (s->pieces.all[i].partial != g.partial) continue;
-        s->piece = &s->pieces.all[i];
-        s->taken[i] = true;
-        f(s);
+    for (int i = assembling->start[rank]; i < assembling->start[rank + 1] && !assembling->failed; i++) {
+        if (assembling->pieces.all[i].partial != group.partial) continue;
+        assembling->piece = &assembling->pieces.all[i];
+        assembling->taken[i] = true;
+        f(assembling);
     }
 }
 
-static void clear_one(struct assembling *s)
+static void clear_one(struct assembling *assembling)
 {
-    for (int i = 0; i < s->piece->parts; i++) part_each_run_in(&s->piece->part[i], s->rows, clear_run, s);
+    for (int i = 0; i < assembling->piece->parts; i++)
+        part_each_run_in(&assembling->piece->part[i], assembling->rows, clear_run, assembling);
 }
 
-static void add_one(struct assembling *s)
+static void add_one(struct assembling *assembling)
 {
-    const enum error_code e = actual_read_some(s->piece, s->span, add_piece, s, s->err);
-    if (!s->failed) s->failed = e;
+    const enum error_code e = actual_read_some(assembling->piece, assembling->span, add_piece, assembling,
+                                               assembling->err);
+    if (!assembling->failed) assembling->failed = e;
 }
 
-static void lay_one(struct assembling *s)
+static void lay_one(struct assembling *assembling)
 {
-    const enum error_code e = actual_read_some(s->piece, s->span, lay_piece, s, s->err);
-    if (!s->failed) s->failed = e;
+    const enum error_code e = actual_read_some(assembling->piece, assembling->span, lay_piece, assembling,
+                                               assembling->err);
+    if (!assembling->failed) assembling->failed = e;
 }
 
-static void lay_one_sum(struct assembling *s)
+static void lay_one_sum(struct assembling *assembling)
 {
-    for (int i = 0; i < s->piece->parts; i++) part_each_run_in(&s->piece->part[i], s->rows, lay_sum, s);
+    for (int i = 0; i < assembling->piece->parts; i++)
+        part_each_run_in(&assembling->piece->part[i], assembling->rows, lay_sum, assembling);
 }
 
-static enum error_code make_sum(struct assembling *s)
+static enum error_code make_sum(struct assembling *assembling)
 {
-    const size_t n = (size_t)elements(s) + 1;
-    if (s->sum) return OK;
-    s->sum = malloc(n * sizeof *s->sum), s->added = malloc(n * sizeof *s->added);
-    return s->sum && s->added ? OK : fail(s->err, ERR_MEMORY, "no memory to add up %s", s->name);
+    const size_t n = (size_t)assembly_elements(assembling) + 1;
+    if (assembling->sum) return OK;
+    assembling->sum = malloc(n * sizeof *assembling->sum), assembling->added = malloc(n * sizeof *assembling->added);
+    return assembling->sum && assembling->added ? OK
+           : fail(assembling->err, ERR_MEMORY, "no memory to add up %s", assembling->name);
 }
 
-static void add_group(struct assembling *s, struct group g, const int rank[], int ranks)
+static void add_group(struct assembling *assembling, struct group group, const int rank[], int ranks)
 {
-    s->failed = make_sum(s);
-    for (int i = 0; i < ranks; i++) each_of(s, g, rank[i], clear_one);
-    for (s->member = 0; s->member < (uint32_t)ranks; s->member++) each_of(s, g, rank[s->member], add_one);
-    each_of(s, g, rank[0], lay_one_sum);
+    assembling->failed = make_sum(assembling);
+    for (int i = 0; i < ranks; i++) each_of(assembling, group, rank[i], clear_one);
+    for (assembling->member = 0; assembling->member < (uint32_t)ranks; assembling->member++)
+        each_of(assembling, group, rank[assembling->member], add_one);
+    each_of(assembling, group, rank[0], lay_one_sum);
 }
 
 /* What is known of a group when all rows are laid. */
-static void end_group(struct assembling *s, const int *rank, int ranks)
+static void end_group(struct assembling *assembling, const int *rank, int ranks)
 {
-    struct copies *all = &s->out->copies;
+    struct copies *all = &assembling->out->copies;
     const int64_t before = all->elements;
-    if (s->copies->elements > 0 && (before == 0 || !(s->copies->apart <= all->apart))) *all = *s->copies;
-    all->elements = before + s->copies->elements;
-    if (s->watch && s->watch->end) s->watch->end(s->watch->context, (int)s->groups - 1, rank, ranks);
+    if (assembling->copies->elements > 0 && (before == 0 || !(assembling->copies->apart <= all->apart)))
+        *all = *assembling->copies;
+    all->elements = before + assembling->copies->elements;
+    if (assembling->watch && assembling->watch->end)
+        assembling->watch->end(assembling->watch->context, (int)assembling->groups - 1, rank, ranks);
 }
 
-static void take_group(struct assembling *s, struct group g, int *rank)
+static void take_group(struct assembling *assembling, struct group group, int *rank)
 {
-    const int ranks = mesh_members(&s->actual->mesh, g.base, g.partial, rank);
-    s->copies = &s->of_group[s->groups++];
-    if (ranks > s->out->parts) s->out->parts = ranks;
-    if (ranks > 1) add_group(s, g, rank, ranks);
-    else each_of(s, g, rank[0], lay_one);
-    if (!s->failed && s->last_rows) end_group(s, rank, ranks);
+    const int ranks = mesh_members(&assembling->actual->mesh, group.base, group.partial, rank);
+    assembling->copies = &assembling->of_group[assembling->groups++];
+    if (ranks > assembling->out->parts) assembling->out->parts = ranks;
+    if (ranks > 1) add_group(assembling, group, rank, ranks);
+    else each_of(assembling, group, rank[0], lay_one);
+    if (!assembling->failed && assembling->last_rows) end_group(assembling, rank, ranks);
 }
 
-static void find_starts(struct assembling *s)
+static void find_starts(struct assembling *assembling)
 {
     int i = 0;
-    for (int r = 0; r <= s->actual->mesh.devices; r++) {
-        while (i < s->pieces.count && s->pieces.all[i].file->rank < r) i++;
-        s->start[r] = i;
+    for (int r = 0; r <= assembling->actual->mesh.devices; r++) {
+        while (i < assembling->pieces.count && assembling->pieces.all[i].file->rank < r) i++;
+        assembling->start[r] = i;
     }
 }
 
 /* A group is taken when its first piece is met, those that are laid over all when the others are. */
-static void take_groups(struct assembling *s, int *rank)
+static void take_groups(struct assembling *assembling, int *rank)
 {
-    s->rank = rank, s->groups = 0;
-    memset(s->taken, 0, (size_t)s->pieces.count * sizeof *s->taken);
-    memset(s->last, 0, (size_t)elements(s) * sizeof *s->last);
+    assembling->rank = rank, assembling->groups = 0;
+    memset(assembling->taken, 0, (size_t)assembling->pieces.count * sizeof *assembling->taken);
+    memset(assembling->last, 0, (size_t)assembly_elements(assembling) * sizeof *assembling->last);
     for (int last = 0; last < 2; last++)
-        for (int i = 0; i < s->pieces.count && !s->failed; i++)
-            if (!s->taken[i] && is_last(s, &s->pieces.all[i]) == (last == 1))
-                take_group(s, group_of(s, &s->pieces.all[i]), rank);
+        for (int i = 0; i < assembling->pieces.count && !assembling->failed; i++)
+            if (!assembling->taken[i] && is_last(assembling, &assembling->pieces.all[i]) == (last == 1))
+                take_group(assembling, assembly_group_of(assembling, &assembling->pieces.all[i]), rank);
 }
 
-static void count_holes(struct assembling *s)
+static void count_holes(struct assembling *assembling)
 {
-    struct assembly *out = s->out;
+    struct assembly *out = assembling->out;
     int64_t missing = 0, hole = 0;
-    for (int64_t i = 0; i < elements(s); i++) missing += s->last[i] == 0;
-    while (missing > 0 && s->last[hole] != 0) hole++;
-    if (missing > 0 && out->missing == 0) out->hole = s->span.first + hole;
+    for (int64_t i = 0; i < assembly_elements(assembling); i++) missing += assembling->last[i] == 0;
+    while (missing > 0 && assembling->last[hole] != 0) hole++;
+    if (missing > 0 && out->missing == 0) out->hole = assembling->span.first + hole;
     out->missing += missing;
 }
 
-static void take_rows(struct assembling *s, struct interval rows)
+static void take_rows(struct assembling *assembling, struct interval rows)
 {
-    s->rows = rows, s->span = (struct interval){ rows.first * s->dim[1], rows.count * s->dim[1] };
+    assembling->rows = rows, assembling->span = (struct interval){ rows.first * assembling->dim[1],
+                                                                  rows.count * assembling->dim[1] };
 }
 
 /* Some rows after the others: all at once for somebody who wants the whole. */
-static void take_all(struct assembling *s, struct interval rows, int64_t at_once, int *rank)
+static void take_all(struct assembling *assembling, struct interval rows, int64_t at_once, int *rank)
 {
-    find_starts(s);
-    for (int64_t first = rows.first; !s->failed && !s->last_rows; first += at_once) {
+    find_starts(assembling);
+    for (int64_t first = rows.first; !assembling->failed && !assembling->last_rows; first += at_once) {
         const int64_t left = interval_end(rows) - first;
-        s->last_rows = left <= at_once;
-        take_rows(s, (struct interval){ first, s->last_rows ? left : at_once });
-        take_groups(s, rank);
-        if (!s->failed) count_holes(s);
+        assembling->last_rows = left <= at_once;
+        take_rows(assembling, (struct interval){ first, assembling->last_rows ? left : at_once });
+        take_groups(assembling, rank);
+        if (!assembling->failed) count_holes(assembling);
     }
 }
 
 struct search { int64_t at; bool found; };
 
-static void search_run(void *context, struct run r)
+static void search_run(void *context, struct run run)
 {
     struct search *s = context;
-    s->found = s->found || (s->at >= r.whole && s->at < r.whole + r.length);
+    s->found = s->found || (s->at >= run.whole && s->at < run.whole + run.length);
 }
 
 /* The first rank that has the element whose copies are furthest apart. */
-static void find_first_copy(struct assembling *s)
+static void find_first_copy(struct assembling *assembling)
 {
-    struct search search = { .at = s->out->copies.worst };
-    for (int i = 0; i < s->pieces.count && !search.found; i++) {
-        const struct actual_piece *p = &s->pieces.all[i];
+    struct search search = { .at = assembling->out->copies.worst };
+    for (int i = 0; i < assembling->pieces.count && !search.found; i++) {
+        const struct actual_piece *p = &assembling->pieces.all[i];
         for (int k = 0; k < p->parts; k++) part_each_run(&p->part[k], search_run, &search);
-        s->out->copies.rank[0] = p->file->rank;
+        assembling->out->copies.rank[0] = p->file->rank;
     }
 }
 
-static enum error_code make_room(struct assembling *s, bool own, struct error *err)
+static enum error_code assembly_make_room(struct assembling *assembling, bool own, struct error *err)
 {
-    const size_t ranks = (size_t)s->actual->mesh.devices, pieces = (size_t)s->pieces.count;
-    s->start = malloc((ranks + 1) * sizeof *s->start), s->taken = calloc(pieces, sizeof *s->taken);
-    s->last = calloc((size_t)elements(s) + 1, sizeof *s->last), s->of_group = calloc(pieces, sizeof *s->of_group);
-    if (own) s->whole = malloc(((size_t)elements(s) + 1) * sizeof *s->whole);
-    return s->start && s->taken && s->last && s->of_group && s->whole
-               ? OK : fail(err, ERR_MEMORY, "no memory to put %s together", s->name);
+    const size_t ranks = (size_t)assembling->actual->mesh.devices, pieces = (size_t)assembling->pieces.count;
+    assembling->start = malloc((ranks + 1) * sizeof *assembling->start),
+        assembling->taken = calloc(pieces, sizeof *assembling->taken);
+    assembling->last = calloc((size_t)assembly_elements(assembling) + 1, sizeof *assembling->last),
+        assembling->of_group = calloc(pieces, sizeof *assembling->of_group);
+    if (own) assembling->whole = malloc(((size_t)assembly_elements(assembling) + 1) * sizeof *assembling->whole);
+    return assembling->start && assembling->taken && assembling->last && assembling->of_group && assembling->whole
+               ? OK : fail(err, ERR_MEMORY, "no memory to put %s together", assembling->name);
 }
 
-enum error_code assembly_make(struct assembly *out, const struct actual *a, const char *ours, const int64_t dim[2],
+enum error_code assembly_make(struct assembly *out, const struct actual *actual, const char *ours, const int64_t dim[2],
                               double *whole, const struct assembly_watch *watch, struct error *err)
 {
-    struct assembling s = { .out = out, .actual = a, .name = ours, .dim = dim, .watch = watch, .whole = whole,
+    struct assembling s = { .out = out, .actual = actual, .name = ours, .dim = dim, .watch = watch, .whole = whole,
                             .err = err };
     const struct interval rows = watch && watch->rows.count > 0 ? watch->rows : (struct interval){ 0, dim[0] };
     const int64_t some = dim[1] > SPAN ? 1 : dim[1] > 0 ? SPAN / dim[1] : rows.count,
                   at_once = whole || some > rows.count ? rows.count : some;
     *out = (struct assembly){ .missing = rows.count * dim[1] };
-    enum error_code e = actual_find(a, ours, dim, &s.pieces, err);
+    enum error_code e = actual_find(actual, ours, dim, &s.pieces, err);
     if (e || s.pieces.count == 0) {
         if (!e) actual_pieces_free(&s.pieces);
         return e;
     }
-    int *rank = malloc((size_t)a->mesh.devices * sizeof *rank);
+    int *rank = malloc((size_t)actual->mesh.devices * sizeof *rank);
     take_rows(&s, (struct interval){ rows.first, at_once });
     out->any = true, out->missing = 0;
-    s.failed = make_room(&s, whole == NULL, err);
+    s.failed = assembly_make_room(&s, whole == NULL, err);
     if (rank == NULL && !s.failed) s.failed = fail(err, ERR_MEMORY, "no memory to put %s together", ours);
     if (!s.failed) take_all(&s, rows, at_once, rank);
     if (!s.failed && out->copies.elements > 0) find_first_copy(&s);

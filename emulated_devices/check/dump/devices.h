@@ -9,13 +9,20 @@
 
 struct devices { uint64_t word[MESH_MOST_DEVICES / 64]; };
 
-static inline void devices_add(struct devices *s, int rank) { s->word[rank / 64] |= UINT64_C(1) << (rank % 64); }
-static inline bool devices_have(const struct devices *s, int rank) { return s->word[rank / 64] >> (rank % 64) & 1; }
+static inline void devices_add(struct devices *devices, int rank)
+{
+    devices->word[rank / 64] |= UINT64_C(1) << (rank % 64);
+}
+static inline bool devices_have(const struct devices *devices, int rank)
+{
+    return devices->word[rank / 64] >> (rank % 64) & 1;
+}
 
-static inline int devices_count(const struct devices *s)
+static inline int devices_count(const struct devices *devices)
 {
     int n = 0;
-    for (size_t i = 0; i < sizeof s->word / sizeof *s->word; i++) n += __builtin_popcountll(s->word[i]);
+    for (size_t i = 0; i < sizeof devices->word / sizeof *devices->word; i++)
+        n += __builtin_popcountll(devices->word[i]);
     return n;
 }
 

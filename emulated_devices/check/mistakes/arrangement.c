@@ -14,24 +14,24 @@ static const double MOST_WORK = 3e8;    /* products: beyond, lines are not compa
 /* Element e of line i is at i stride + e step. */
 struct lines { int64_t count, length, stride, step; const char *name; };
 
-static double distance(const double *a, const double *b, const struct lines *l, int64_t i, int64_t j, double most)
+static double distance(const double *a, const double *b, const struct lines *lines, int64_t i, int64_t j, double most)
 {
     double sum = 0;
-    for (int64_t e = 0; e < l->length && sum < most; e++) {
-        const double d = a[i * l->stride + e * l->step] - b[j * l->stride + e * l->step];
+    for (int64_t e = 0; e < lines->length && sum < most; e++) {
+        const double d = a[i * lines->stride + e * lines->step] - b[j * lines->stride + e * lines->step];
         sum += d * d;
     }
     return sum;
 }
 
 /* from[i]: the right line nearest to line i; itself if no other is nearer. */
-static void find_lines(const struct suspect *p, const struct lines *l, int64_t *from)
+static void find_lines(const struct suspect *suspect, const struct lines *lines, int64_t *from)
 {
-    for (int64_t i = 0; i < l->count; i++) {
-        double best = distance(p->have, p->want, l, i, i, INFINITY) * (1 - 1e-6);
+    for (int64_t i = 0; i < lines->count; i++) {
+        double best = distance(suspect->have, suspect->want, lines, i, i, INFINITY) * (1 - 1e-6);
         from[i] = i;
-        for (int64_t j = 0; j < l->count; j++) {
-            const double d = distance(p->have, p->want, l, i, j, best);
+        for (int64_t j = 0; j < lines->count; j++) {
+            const double d = distance(suspect->have, suspect->want, lines, i, j, best);
             if (d < best) best = d, from[i] = j;
         }
     }
@@ -100,68 +100,70 @@ static void say_groups(const int64_t *from, int64_t n, int64_t A, char *out, siz
     if (used >= size) memcpy(out + size - 4, "...", 4);
 }
 
-static void say(const struct suspect *p, const struct lines *l, const int64_t *from, bool permuted, char *out,
-                size_t size)
+static void arrangement_say(const struct suspect *suspect, const struct lines *lines, const int64_t *from,
+                            bool permuted, char *out, size_t size)
 {
-    const int64_t n = l->count, A = p->s->context->config->A, shift = common_shift(from, n);
-    const bool heads = l->step != 1 && p->s->verdict.result.head > 0 && n % A == 0;
+    const int64_t n = lines->count, A = suspect->s->context->config->A, shift = common_shift(from, n);
+    const bool heads = lines->step != 1 && suspect->s->verdict.result.head > 0 && n % A == 0;
     char runs[64];
     const int count = say_runs(from, n, runs, sizeof runs);
-    if (shift == 1 || shift == n - 1) snprintf(out, size, "%s are shifted by one", l->name);
+    if (shift == 1 || shift == n - 1) snprintf(out, size, "%s are shifted by one", lines->name);
     else if (heads && by_groups(from, n, A)) {
         say_groups(from, n, A, runs, sizeof runs);
         snprintf(out, size, "heads are in other places: %s", runs);
     } else if (permuted && n % A == 0 && A > 2 &&
                (is_interleaved(from, n, A, false) || is_interleaved(from, n, A, true)))
-        snprintf(out, size, "%s of each head are interleaved in place of halves, or the other way round", l->name);
-    else if (shift) snprintf(out, size, "pieces have changed places: its %s are %s", l->name, runs);
+        snprintf(out, size, "%s of each head are interleaved in place of halves, or the other way round", lines->name);
+    else if (shift) snprintf(out, size, "pieces have changed places: its %s are %s", lines->name, runs);
     else if (count <= 4)
         snprintf(out, size, "%s: its %s are %s",
-                 permuted ? "pieces have changed places" : "a piece is where another belongs", l->name, runs);
-    else snprintf(out, size, permuted ? "%s are in another order" : "%s are where others belong", l->name);
+                 permuted ? "pieces have changed places" : "a piece is where another belongs", lines->name, runs);
+    else snprintf(out, size, permuted ? "%s are in another order" : "%s are where others belong", lines->name);
 }
 
 /* ---- hypotheses -------------------------------------------------------------------------------------------------- */
 
-static void try_lines(struct suspect *p, const struct lines *l, double *y)
+static void try_lines(struct suspect *suspect, const struct lines *lines, double *y)
 {
     enum { SHORT = 4 };                 /* such lines agree by chance: only a permutation of all of them counts */
-    if (l->count < 2 || l->length < 2 || (double)l->count * (double)l->count * (double)l->length > MOST_WORK) return;
-    int64_t *from = malloc((size_t)l->count * sizeof *from);
-    bool *used = malloc((size_t)l->count * sizeof *used);
+    if (lines->count < 2 || lines->length < 2
+        || (double)lines->count * (double)lines->count * (double)lines->length > MOST_WORK) return;
+    int64_t *from = malloc((size_t)lines->count * sizeof *from);
+    bool *used = malloc((size_t)lines->count * sizeof *used);
     char words[SINGLE_MISTAKE];
     if (from && used) {
-        find_lines(p, l, from);
+        find_lines(suspect, lines, from);
         bool moved = false;
-        for (int64_t i = 0; i < l->count; i++) {
+        for (int64_t i = 0; i < lines->count; i++) {
             moved = moved || from[i] != i;
-            for (int64_t e = 0; e < l->length; e++)
-                y[i * l->stride + e * l->step] = p->want[from[i] * l->stride + e * l->step];
+            for (int64_t e = 0; e < lines->length; e++)
+                y[i * lines->stride + e * lines->step] = suspect->want[from[i] * lines->stride + e * lines->step];
         }
-        const bool permuted = is_permutation(from, l->count, used);
-        if (moved && (permuted || l->length >= SHORT)) {
-            say(p, l, from, permuted, words, sizeof words);
-            suspect_explained(p, y, "%s", words);
+        const bool permuted = is_permutation(from, lines->count, used);
+        if (moved && (permuted || lines->length >= SHORT)) {
+            arrangement_say(suspect, lines, from, permuted, words, sizeof words);
+            suspect_explained(suspect, y, "%s", words);
         }
     }
     free(from), free(used);
 }
 
-static void try_transposed(struct suspect *p, double *y)
+static void try_transposed(struct suspect *suspect, double *y)
 {
-    if (p->rows != p->cols || p->rows < 2) return;
-    for (int64_t i = 0; i < p->count; i++) y[i] = p->want[i % p->cols * p->cols + i / p->cols];
-    suspect_explained(p, y, "transposed");
+    if (suspect->rows != suspect->cols || suspect->rows < 2) return;
+    for (int64_t i = 0; i < suspect->count; i++)
+        y[i] = suspect->want[i % suspect->cols * suspect->cols + i / suspect->cols];
+    suspect_explained(suspect, y, "transposed");
 }
 
 /* Of a vector: its halves, or all elements, elsewhere. */
-static void try_vector(struct suspect *p, double *y)
+static void try_vector(struct suspect *suspect, double *y)
 {
-    const int64_t n = p->count;
-    if (p->rows > 1 || n < 4) return;
+    const int64_t n = suspect->count;
+    if (suspect->rows > 1 || n < 4) return;
     for (int64_t by = 1; by < n && n <= 4096; by++) {
-        for (int64_t i = 0; i < n; i++) y[i] = p->want[(i + by) % n];
-        if (suspect_explained(p, y, by == 1 || by == n - 1 ? "elements are shifted by one"
+        for (int64_t i = 0; i < n; i++) y[i] = suspect->want[(i + by) % n];
+        if (suspect_explained(suspect, y, by == 1 || by == n - 1 ? "elements are shifted by one"
                                                            : "pieces have changed places: it begins with element %lld",
                               (long long)by))
             return;
@@ -169,32 +171,32 @@ static void try_vector(struct suspect *p, double *y)
 }
 
 /* Each copy of the model has the rows of the next, or of the one before. */
-static void try_turns(struct suspect *p, double *y)
+static void try_turns(struct suspect *suspect, double *y)
 {
-    const struct single *s = p->s;
+    const struct single *s = suspect->s;
     const int copies = s->context->source.copies;
-    if (copies < 2 || p->rows != s->cursor.N) return;
+    if (copies < 2 || suspect->rows != s->cursor.N) return;
     for (int by = 1; by >= (copies > 2 ? -1 : 1); by -= 2) {
-        for (int64_t r = 0; r < p->rows; r++) {
+        for (int64_t r = 0; r < suspect->rows; r++) {
             const int64_t from = part_turned(s->cursor.batch.B, copies, by,
                                              r / s->cursor.batch.S) * s->cursor.batch.S + r % s->cursor.batch.S;
-            memcpy(y + r * p->cols, p->want + from * p->cols, (size_t)p->cols * sizeof *y);
+            memcpy(y + r * suspect->cols, suspect->want + from * suspect->cols, (size_t)suspect->cols * sizeof *y);
         }
-        if (suspect_explained(p, y, "copies take turns: each of %d has the rows of the %s", copies,
+        if (suspect_explained(suspect, y, "copies take turns: each of %d has the rows of the %s", copies,
                               by > 0 ? "next" : "one before"))
             return;
     }
 }
 
 /* Each of three or more flat shards is where the next, or the one before, belongs.  @return whether it is so. */
-static bool try_turned_shards(struct suspect *p, int64_t parts, double *y)
+static bool try_turned_shards(struct suspect *suspect, int64_t parts, double *y)
 {
-    const int64_t n = p->count / parts;
+    const int64_t n = suspect->count / parts;
     for (int64_t by = 1; parts > 2 && by < parts; by += parts - 2) {
-        memcpy(y, p->want, (size_t)p->count * sizeof *y);
+        memcpy(y, suspect->want, (size_t)suspect->count * sizeof *y);
         for (int64_t a = 0; a < parts; a++)
-            memcpy(y + a * n, p->want + (a + by) % parts * n, (size_t)n * sizeof *y);
-        if (suspect_explained(p, y, "copies take turns: of %lld flat shards each is where the %s belongs",
+            memcpy(y + a * n, suspect->want + (a + by) % parts * n, (size_t)n * sizeof *y);
+        if (suspect_explained(suspect, y, "copies take turns: of %lld flat shards each is where the %s belongs",
                               (long long)parts, by == 1 ? "one before" : "next"))
             return true;
     }
@@ -202,22 +204,23 @@ static bool try_turned_shards(struct suspect *p, int64_t parts, double *y)
 }
 
 /* Shards of the flat tensor: rotated, or one where another belongs. */
-static void try_shards(struct suspect *p, double *y)
+static void try_shards(struct suspect *suspect, double *y)
 {
     for (int64_t parts = 2; parts <= 8; parts++) {
-        const int64_t n = p->count / parts;
-        if (p->count < 16 || try_turned_shards(p, parts, y)) return;
+        const int64_t n = suspect->count / parts;
+        if (suspect->count < 16 || try_turned_shards(suspect, parts, y)) return;
         for (int64_t a = 0; a < parts; a++)
             for (int64_t b = 0; b < parts; b++) {
                 if (a == b) continue;
-                for (int64_t i = 0; i < p->count; i++) y[i] = p->want[i];
-                memcpy(y + a * n, p->want + b * n, (size_t)n * sizeof *y);
-                if (suspect_explained(p, y, "another rank's piece: of %lld flat shards, %lld is where %lld belongs",
+                for (int64_t i = 0; i < suspect->count; i++) y[i] = suspect->want[i];
+                memcpy(y + a * n, suspect->want + b * n, (size_t)n * sizeof *y);
+                if (suspect_explained(suspect, y,
+                                      "another rank's piece: of %lld flat shards, %lld is where %lld belongs",
                                       (long long)parts, (long long)b, (long long)a))
                     return;
                 if (a > b) continue;
-                memcpy(y + b * n, p->want + a * n, (size_t)n * sizeof *y);
-                if (suspect_explained(p, y,
+                memcpy(y + b * n, suspect->want + a * n, (size_t)n * sizeof *y);
+                if (suspect_explained(suspect, y,
                                       "another rank's piece: of %lld flat shards, %lld and %lld have changed places",
                                       (long long)parts, (long long)a, (long long)b))
                     return;
@@ -226,34 +229,34 @@ static void try_shards(struct suspect *p, double *y)
 }
 
 /* Rows that repeat those of the program's own result before them: a buffer that has not been filled anew. */
-static void try_left_over(struct suspect *p, double *y)
+static void try_left_over(struct suspect *suspect, double *y)
 {
-    const int64_t S = p->s->cursor.batch.S, n = p->cols * (int64_t)sizeof *y;
-    if (S < 1 || p->rows != p->s->cursor.N) return;
-    for (int64_t by = S; by < p->rows; by += S) {
-        int64_t repeated = 0, first = p->rows, last = 0;
-        memcpy(y, p->want, (size_t)p->count * sizeof *y);
-        for (int64_t r = by; r < p->rows; r++)
-            if (memcmp(p->have + r * p->cols, p->have + (r - by) * p->cols, (size_t)n) == 0 &&
-                memcmp(p->want + r * p->cols, p->want + (r - by) * p->cols, (size_t)n) != 0) {
-                memcpy(y + r * p->cols, p->have + r * p->cols, (size_t)n);
+    const int64_t S = suspect->s->cursor.batch.S, n = suspect->cols * (int64_t)sizeof *y;
+    if (S < 1 || suspect->rows != suspect->s->cursor.N) return;
+    for (int64_t by = S; by < suspect->rows; by += S) {
+        int64_t repeated = 0, first = suspect->rows, last = 0;
+        memcpy(y, suspect->want, (size_t)suspect->count * sizeof *y);
+        for (int64_t r = by; r < suspect->rows; r++)
+            if (memcmp(suspect->have + r * suspect->cols, suspect->have + (r - by) * suspect->cols, (size_t)n) == 0 &&
+                memcmp(suspect->want + r * suspect->cols, suspect->want + (r - by) * suspect->cols, (size_t)n) != 0) {
+                memcpy(y + r * suspect->cols, suspect->have + r * suspect->cols, (size_t)n);
                 repeated++, first = r < first ? r : first, last = r;
             }
-        if (repeated > 0 && suspect_explained(p, y, "stale: rows %lld to %lld repeat those %lld before them",
+        if (repeated > 0 && suspect_explained(suspect, y, "stale: rows %lld to %lld repeat those %lld before them",
                                               (long long)first, (long long)last, (long long)by))
             return;
     }
 }
 
-void suspect_arrangement(struct suspect *p)
+void suspect_arrangement(struct suspect *suspect)
 {
-    const struct tensor t = single_new(p->s, p->rows, p->cols);
-    if (p->s->failed) return;
-    try_left_over(p, numbers(t));
-    if (p->words[0] == 0) try_turns(p, numbers(t));
-    if (p->words[0]) return;
-    try_transposed(p, numbers(t)), try_vector(p, numbers(t));
-    try_lines(p, &(struct lines){ p->cols, p->rows, 1, p->cols, "columns" }, numbers(t));
-    try_lines(p, &(struct lines){ p->rows, p->cols, p->cols, 1, "rows" }, numbers(t));
-    if (p->words[0] == 0) try_shards(p, numbers(t));
+    const struct tensor t = single_new(suspect->s, suspect->rows, suspect->cols);
+    if (suspect->s->failed) return;
+    try_left_over(suspect, numbers(t));
+    if (suspect->words[0] == 0) try_turns(suspect, numbers(t));
+    if (suspect->words[0]) return;
+    try_transposed(suspect, numbers(t)), try_vector(suspect, numbers(t));
+    try_lines(suspect, &(struct lines){ suspect->cols, suspect->rows, 1, suspect->cols, "columns" }, numbers(t));
+    try_lines(suspect, &(struct lines){ suspect->rows, suspect->cols, suspect->cols, 1, "rows" }, numbers(t));
+    if (suspect->words[0] == 0) try_shards(suspect, numbers(t));
 }

@@ -38,22 +38,24 @@ struct attention_switches {
 struct heads { int64_t width, query, key, value; };
 
 /* The group of a head, with the mistake. */
-static int64_t group_of(const struct single *s, const struct attention_switches *x, int64_t h)
+static int64_t attention_group_of(const struct single *single, const struct attention_switches *switches, int64_t h)
 {
-    const struct model_config *c = s->context->config;
-    const int64_t parts = c->K % s->rounding.parts == 0 ? s->rounding.parts : 1, K = c->K / parts, H = c->H / parts,
+    const struct model_config *c = single->context->config;
+    const int64_t parts = c->K % single->rounding.parts == 0 ? single->rounding.parts : 1, K = c->K / parts,
+        H = c->H / parts,
                   rank = h / H;
-    if (x->groups) return x->groups[h];
-    if (x->modulo) return h % c->K;
-    if (x->modulo_of_rank) return rank * K + h % H % K;
-    return x->first_group ? rank * K : h / (c->H / c->K);
+    if (switches->groups) return switches->groups[h];
+    if (switches->modulo) return h % c->K;
+    if (switches->modulo_of_rank) return rank * K + h % H % K;
+    return switches->first_group ? rank * K : h / (c->H / c->K);
 }
 
-static struct heads heads_of(const struct single *s, const struct attention_switches *x, int64_t h)
+static struct heads heads_of(const struct single *single, const struct attention_switches *switches, int64_t h)
 {
-    const struct model_config *c = s->context->config;
-    const int64_t right = h / (c->H / c->K), wrong = group_of(s, x, h), k = x->own_keys ? right : wrong,
-                  v = x->own_values ? right : (wrong + x->values + c->K) % c->K;
+    const struct model_config *c = single->context->config;
+    const int64_t right = h / (c->H / c->K), wrong = attention_group_of(single, switches, h), k = switches->own_keys
+        ? right : wrong,
+                  v = switches->own_values ? right : (wrong + switches->values + c->K) % c->K;
     return (struct heads){ qkv_width(c), h * c->A, (c->H + k) * c->A, (c->H + c->K + v) * c->A };
 }
 
@@ -65,97 +67,108 @@ static double dot(const double *a, const double *b, int64_t n)
 }
 
 /* window: the model's; 0: none. */
-static bool sees(const struct attention_switches *x, int64_t window, int64_t s, int64_t t)
+static bool sees(const struct attention_switches *switches, int64_t window, int64_t s, int64_t t)
 {
-    const int64_t last = x->behind > 0 ? x->behind : x->no_window ? 0 : window;
-    if (x->all || (s < x->prefix && t < x->prefix)) return true;
-    if (x->no_first && t == 0 && s > 0) return false;
-    if (x->chunk > 0 && s / x->chunk != t / x->chunk) return false;
-    if (x->ahead < 0 && s == 0) return t == 0;
-    return t <= s + x->ahead && (last == 0 || t > s - last);
+    const int64_t last = switches->behind > 0 ? switches->behind : switches->no_window ? 0 : window;
+    if (switches->all || (s < switches->prefix && t < switches->prefix)) return true;
+    if (switches->no_first && t == 0 && s > 0) return false;
+    if (switches->chunk > 0 && s / switches->chunk != t / switches->chunk) return false;
+    if (switches->ahead < 0 && s == 0) return t == 0;
+    return t <= s + switches->ahead && (last == 0 || t > s - last);
 }
 
 /* What the scale is the inverse root of, and the scale without what YaRN multiplies it by. */
-static double score_width(const struct model_config *c) { return c->score_width > 0 ? c->score_width : (double)c->A; }
-static double plain_scale(const struct model_config *c) { return 1 / sqrt(score_width(c)); }
-
-static double scale_of(const struct model_config *c, const struct attention_switches *x)
+static double score_width(const struct model_config *config)
 {
-    if (x->by_width || x->by_head) return 1 / sqrt((double)(x->by_width ? c->D : c->A));
-    return (x->unsharpened ? plain_scale(c) : attention_scale(c)) * pow(score_width(c), x->power);
+    return config->score_width > 0 ? config->score_width : (double)config->A;
+}
+static double plain_scale(const struct model_config *config) { return 1 / sqrt(score_width(config)); }
+
+static double attention_scale_of(const struct model_config *config, const struct attention_switches *switches)
+{
+    if (switches->by_width || switches->by_head) return 1 / sqrt((double)(switches->by_width ? config->D : config->A));
+    return (switches->unsharpened ? plain_scale(config) : attention_scale(config)) * pow(score_width(config),
+                                                                                         switches->power);
 }
 
 /* Whether a model may have this mistake: all but some may. */
-static bool may_have(const struct model_config *c, const struct attention_switches *x)
+static bool may_have(const struct model_config *config, const struct attention_switches *switches)
 {
-    if (x->no_cap || x->no_slope) return c->score_cap > 0;
-    return !x->by_head || c->score_width > 0;
+    if (switches->no_cap || switches->no_slope) return config->score_cap > 0;
+    return !switches->by_head || config->score_width > 0;
 }
 
 /* The slope of the cap of the score of a query and a key. */
-static double slope_of(const struct model_config *c, const struct attention_switches *x,
+static double slope_of(const struct model_config *config, const struct attention_switches *switches,
                        const double *query, const double *key)
 {
-    if (c->score_cap == 0 || x->no_cap || x->no_slope) return 1;
-    const double T = tanh(scale_of(c, x) * dot(query, key, c->A) / c->score_cap);
+    if (config->score_cap == 0 || switches->no_cap || switches->no_slope) return 1;
+    const double T = tanh(attention_scale_of(config, switches) * dot(query, key, config->A) / config->score_cap);
     return 1 - T * T;
 }
 
 /* P [S,S] of one head of one sequence. */
-static void probabilities(const struct single *s, const struct attention_switches *x, int64_t window, const double *qkv,
-                          struct heads at, double *P)
+static void probabilities(const struct single *single, const struct attention_switches *switches, int64_t window,
+                          const double *qkv, struct heads at, double *P)
 {
-    const struct model_config *c = s->context->config;
-    const int64_t S = s->cursor.batch.S;
-    const double scale = scale_of(c, x) * (x->times > 0 ? x->times : 1), cap = x->no_cap ? 0 : c->score_cap;
+    const struct model_config *c = single->context->config;
+    const int64_t S = single->cursor.batch.S;
+    const double scale = attention_scale_of(c, switches) * (switches->times > 0 ? switches->times : 1),
+        cap = switches->no_cap ? 0 : c->score_cap;
     for (int64_t q = 0; q < S; q++) {
         double top = -INFINITY, sum = 0;
         for (int64_t t = 0; t < S; t++) {
-            P[q * S + t] = sees(x, window, q, t)
+            P[q * S + t] = sees(switches, window, q, t)
                                ? scale * dot(qkv + q * at.width + at.query, qkv + t * at.width + at.key, c->A)
-                               : x->zeroed ? 0 : -INFINITY;
-            if (x->alibi) P[q * S + t] -= exp2(-8 * (double)(at.query / c->A + 1) / (double)c->H) * (double)(q - t);
+                               : switches->zeroed ? 0 : -INFINITY;
+            if (switches->alibi) P[q * S + t] -= exp2(-8 * (double)(at.query / c->A + 1) / (double)c->H)
+                * (double)(q - t);
             if (cap > 0) P[q * S + t] = isinf(P[q * S + t]) ? P[q * S + t] : cap * tanh(P[q * S + t] / cap);
             top = fmax(top, P[q * S + t]);
         }
         for (int64_t t = 0; t < S; t++) sum += P[q * S + t] = exp(P[q * S + t] - top);
-        if (x->sink) sum += exp(-top);
-        for (int64_t t = 0; t < S; t++) P[q * S + t] /= x->undivided ? 1 : sum;
+        if (switches->sink) sum += exp(-top);
+        for (int64_t t = 0; t < S; t++) P[q * S + t] /= switches->undivided ? 1 : sum;
     }
-    for (int64_t t = 0; t < S && x->by_query; t++) {
+    for (int64_t t = 0; t < S && switches->by_query; t++) {
         double sum = 0;
         for (int64_t q = 0; q < S; q++) sum += P[q * S + t];
         for (int64_t q = 0; q < S; q++) P[q * S + t] /= sum;
     }
 }
 
-static int64_t window_of(const struct model_config *c, const struct single_node *n, const struct attention_switches *x)
+static int64_t window_of(const struct model_config *config, const struct single_node *node,
+                         const struct attention_switches *switches)
 {
-    const int64_t own = model_window(c, n->layer);
+    const int64_t own = model_window(config, node->layer);
     int64_t others = 0;
-    for (int64_t l = 0; l < c->L; l++) others = model_window(c, l) > others ? model_window(c, l) : others;
-    return x->wider && own > 0 ? own + x->wider : x->windowed && own == 0 ? others : own;
+    for (int64_t l = 0; l < config->L; l++)
+        others = model_window(config, l) > others ? model_window(config, l) : others;
+    return switches->wider && own > 0 ? own + switches->wider : switches->windowed && own == 0 ? others : own;
 }
 
-static bool cannot(const struct model_config *c, const struct single_node *n, const struct attention_switches *x)
+static bool attention_cannot(const struct model_config *config, const struct single_node *node,
+                             const struct attention_switches *switches)
 {
-    if ((x->wider || x->windowed) && window_of(c, n, x) == model_window(c, n->layer)) return true;
-    return ((x->values || x->first_group) && c->K == 1) || n->rate > 0 ||
-           (x->unsharpened && attention_scale(c) == plain_scale(c)) || !may_have(c, x);
+    if ((switches->wider || switches->windowed)
+        && window_of(config, node, switches) == model_window(config, node->layer)) return true;
+    return ((switches->values || switches->first_group) && config->K == 1) || node->rate > 0 ||
+           (switches->unsharpened && attention_scale(config) == plain_scale(config)) || !may_have(config, switches);
 }
 
-static struct tensor forward_with(struct single *s, const struct single_node *n, const struct attention_switches *x)
+static struct tensor forward_with(struct single *single, const struct single_node *node,
+                                  const struct attention_switches *switches)
 {
-    const struct model_config *c = s->context->config;
-    const struct tensor X = single_act(s, n->in[0]);
-    const int64_t S = s->cursor.batch.S, V = value_width(c), ld = c->H * V;
-    if (!single_going(s) || cannot(c, n, x)) return tensor_none;
-    const struct tensor Y = single_new(s, tensor_rows(X), ld), P = single_new(s, S, S);
-    for (int64_t row = 0; !s->failed && row < tensor_rows(X); row += S)
+    const struct model_config *c = single->context->config;
+    const struct tensor X = single_act(single, node->in[0]);
+    const int64_t S = single->cursor.batch.S, V = value_width(c), ld = c->H * V;
+    if (!single_going(single) || attention_cannot(c, node, switches)) return tensor_none;
+    const struct tensor Y = single_new(single, tensor_rows(X), ld), P = single_new(single, S, S);
+    for (int64_t row = 0; !single->failed && row < tensor_rows(X); row += S)
         for (int64_t h = 0; h < c->H; h++) {
-            const struct heads at = heads_of(s, x, h);
+            const struct heads at = heads_of(single, switches, h);
             const double *qkv = numbers(X) + row * at.width;
-            probabilities(s, x, window_of(c, n, x), qkv, at, numbers(P));
+            probabilities(single, switches, window_of(c, node, switches), qkv, at, numbers(P));
             for (int64_t i = 0; i < S * S; i++)
                 for (int64_t a = 0; a < V; a++)
                     numbers(Y)[(row + i / S) * ld + h * V + a] +=
@@ -164,71 +177,72 @@ static struct tensor forward_with(struct single *s, const struct single_node *n,
     return Y;
 }
 
-static struct tensor attention_forward(struct single *s, const struct single_node *n,
-                                       const struct single_mistake *mistake)
+static struct tensor mistakes_attention_attention_forward(struct single *single, const struct single_node *node,
+                                                          const struct single_mistake *mistake)
 {
-    return forward_with(s, n, mistake->with);
+    return forward_with(single, node, mistake->with);
 }
 
 /* What query q and key t add to the gradients. */
-static void spread(const struct model_config *c, double *dx, const double *qkv, const double *dy, struct heads at,
-                   int64_t q, int64_t t, double p, double of_query, double slope)
+static void mistakes_attention_spread(const struct model_config *config, double *dx, const double *qkv,
+                                      const double *dy, struct heads at,
+                                      int64_t q, int64_t t, double p, double of_query, double slope)
 {
-    for (int64_t a = 0; a < c->A; a++) {
+    for (int64_t a = 0; a < config->A; a++) {
         dx[q * at.width + at.query + a] += of_query * slope * qkv[t * at.width + at.key + a];
         dx[t * at.width + at.key + a] += slope * qkv[q * at.width + at.query + a];
     }
-    for (int64_t a = 0; a < value_width(c); a++) dx[t * at.width + at.value + a] += p * dy[a];
+    for (int64_t a = 0; a < value_width(config); a++) dx[t * at.width + at.value + a] += p * dy[a];
 }
 
-static void forget_keys(const struct single *s, double *dx, struct heads at)
+static void forget_keys(const struct single *single, double *dx, struct heads at)
 {
-    for (int64_t t = 0; t < s->cursor.batch.S; t++)
-        for (int64_t a = 0; a < s->context->config->A; a++) dx[t * at.width + at.key + a] = 0;
+    for (int64_t t = 0; t < single->cursor.batch.S; t++)
+        for (int64_t a = 0; a < single->context->config->A; a++) dx[t * at.width + at.key + a] = 0;
 }
 
 /* Backward: the scale of scores. */
-static double scale_back(const struct model_config *c, const struct attention_switches *x)
+static double scale_back(const struct model_config *config, const struct attention_switches *switches)
 {
-    const double scale = scale_of(c, x) * (x->times > 0 ? x->times : 1);
-    return x->no_scale ? 1 : x->scaled_twice ? scale * scale : scale;
+    const double scale = attention_scale_of(config, switches) * (switches->times > 0 ? switches->times : 1);
+    return switches->no_scale ? 1 : switches->scaled_twice ? scale * scale : scale;
 }
 
-static void head_backward(const struct single *s, const struct attention_switches *x, int64_t window, double *dx,
-                          const double *qkv, const double *dy, struct heads at, double *P)
+static void head_backward(const struct single *single, const struct attention_switches *switches,
+                          int64_t window, double *dx, const double *qkv, const double *dy, struct heads at, double *P)
 {
-    const struct model_config *c = s->context->config;
-    const int64_t S = s->cursor.batch.S, V = value_width(c), ld = c->H * V;
-    const double scale = scale_back(c, x), of_query = x->query_unscaled ? 1 / scale : 1;
-    probabilities(s, x, window, qkv, at, P);
+    const struct model_config *c = single->context->config;
+    const int64_t S = single->cursor.batch.S, V = value_width(c), ld = c->H * V;
+    const double scale = scale_back(c, switches), of_query = switches->query_unscaled ? 1 / scale : 1;
+    probabilities(single, switches, window, qkv, at, P);
     for (int64_t q = 0; q < S; q++) {
         double mean = 0;
-        for (int64_t t = 0; t < S && !x->no_mean; t++)
+        for (int64_t t = 0; t < S && !switches->no_mean; t++)
             mean += P[q * S + t] * dot(dy + q * ld, qkv + t * at.width + at.value, V);
         for (int64_t t = 0; t < S; t++) {
             const double p = P[q * S + t];
-            spread(c, dx, qkv, dy + q * ld, at, q, t, p, of_query,
-                   scale * p * (dot(dy + q * ld, qkv + t * at.width + at.value, V) - mean) *
-                       slope_of(c, x, qkv + q * at.width + at.query, qkv + t * at.width + at.key));
+            mistakes_attention_spread(c, dx, qkv, dy + q * ld, at, q, t, p, of_query,
+                                      scale * p * (dot(dy + q * ld, qkv + t * at.width + at.value, V) - mean) *
+                       slope_of(c, switches, qkv + q * at.width + at.query, qkv + t * at.width + at.key));
         }
     }
 }
 
-static struct tensor attention_input(struct single *s, const struct single_node *n,
+static struct tensor attention_input(struct single *single, const struct single_node *node,
                                      const struct single_mistake *mistake)
 {
-    const struct model_config *c = s->context->config;
+    const struct model_config *c = single->context->config;
     const struct attention_switches *x = mistake->with;
-    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
-    const int64_t S = s->cursor.batch.S, group = c->H / c->K;
-    if (!single_going(s) || (x->last_only && group == 1) || cannot(c, n, x)) return tensor_none;
-    const struct tensor dX = single_new(s, tensor_rows(X), tensor_cols(X)), P = single_new(s, S, S);
-    for (int64_t row = 0; !s->failed && row < tensor_rows(X); row += S)
+    const struct tensor dY = single_grad(single, node->out), X = single_act(single, node->in[0]);
+    const int64_t S = single->cursor.batch.S, group = c->H / c->K;
+    if (!single_going(single) || (x->last_only && group == 1) || attention_cannot(c, node, x)) return tensor_none;
+    const struct tensor dX = single_new(single, tensor_rows(X), tensor_cols(X)), P = single_new(single, S, S);
+    for (int64_t row = 0; !single->failed && row < tensor_rows(X); row += S)
         for (int64_t h = 0; h < c->H; h++) {
-            const struct heads at = heads_of(s, x, h);
+            const struct heads at = heads_of(single, x, h);
             double *dx = numbers(dX) + row * at.width;
-            if (x->last_only && h % group == group - 1) forget_keys(s, dx, at);
-            head_backward(s, x, window_of(c, n, x), dx, numbers(X) + row * at.width,
+            if (x->last_only && h % group == group - 1) forget_keys(single, dx, at);
+            head_backward(single, x, window_of(c, node, x), dx, numbers(X) + row * at.width,
                           numbers(dY) + (row * c->H + h) * value_width(c), at, numbers(P));
         }
     return dX;
@@ -237,17 +251,18 @@ static struct tensor attention_input(struct single *s, const struct single_node 
 /* ---- a number that is looked for, in one head of one sequence ---------------------------------------------------- */
 
 /* How far the head of the sequence at this row is from the program's, squared, with a mistake. */
-static double off_in_head(const struct suspect *p, const struct single_node *n, const struct attention_switches *x,
+static double off_in_head(const struct suspect *suspect, const struct single_node *node,
+                          const struct attention_switches *switches,
                           const double *qkv, int64_t row, int64_t h, double *P)
 {
-    const struct single *s = p->s;
+    const struct single *s = suspect->s;
     const int64_t S = s->cursor.batch.S, V = value_width(s->context->config), ld = s->context->config->H * V;
-    const struct heads at = heads_of(s, x, h);
+    const struct heads at = heads_of(s, switches, h);
     double off = 0;
-    probabilities(s, x, window_of(s->context->config, n, x), qkv + row * at.width, at, P);
+    probabilities(s, switches, window_of(s->context->config, node, switches), qkv + row * at.width, at, P);
     for (int64_t q = 0; q < S; q++)
         for (int64_t a = 0; a < V; a++) {
-            double y = -p->have[(row + q) * ld + h * V + a];
+            double y = -suspect->have[(row + q) * ld + h * V + a];
             for (int64_t t = 0; t < S; t++) y += P[q * S + t] * qkv[(row + t) * at.width + at.value + a];
             off += y * y;
         }
@@ -255,38 +270,38 @@ static double off_in_head(const struct suspect *p, const struct single_node *n, 
 }
 
 /* The head and the sequence that are furthest from what is right. */
-static void find_head(const struct suspect *p, int64_t *row, int64_t *head)
+static void find_head(const struct suspect *suspect, int64_t *row, int64_t *head)
 {
-    const struct single *s = p->s;
+    const struct single *s = suspect->s;
     const int64_t S = s->cursor.batch.S, V = value_width(s->context->config), H = s->context->config->H;
     double most = -1;
-    for (int64_t first = 0; first < p->rows; first += S)
+    for (int64_t first = 0; first < suspect->rows; first += S)
         for (int64_t h = 0; h < H; h++) {
             double off = 0;
             for (int64_t i = 0; i < S * V; i++) {
                 const int64_t at = (first + i / V) * H * V + h * V + i % V;
-                off += (p->have[at] - p->want[at]) * (p->have[at] - p->want[at]);
+                off += (suspect->have[at] - suspect->want[at]) * (suspect->have[at] - suspect->want[at]);
             }
             if (off > most) most = off, *row = first, *head = h;
         }
 }
 
-static void offer(struct suspect *p, const struct single_node *n, const struct attention_switches *x, double *y,
-                  const char *format, double number)
+static void offer(struct suspect *suspect, const struct single_node *node,
+                  const struct attention_switches *switches, double *y, const char *format, double number)
 {
-    const struct tensor Y = forward_with(p->s, n, x);
-    if (p->s->failed || !tensor_present(Y)) return;
-    for (int64_t i = 0; i < p->count; i++) y[i] = numbers(Y)[i];
-    suspect_explained(p, y, format, number);
+    const struct tensor Y = forward_with(suspect->s, node, switches);
+    if (suspect->s->failed || !tensor_present(Y)) return;
+    for (int64_t i = 0; i < suspect->count; i++) y[i] = numbers(Y)[i];
+    suspect_explained(suspect, y, format, number);
 }
 
 enum { MOST_HEADS = 64 };
 
 /* Of each head the group whose keys and values give it, in the sequence that is furthest from what is right. */
-static void try_groups(struct suspect *p, const struct single_node *n, const double *qkv, int64_t row, double *P,
-                       double *y)
+static void try_groups(struct suspect *suspect, const struct single_node *node, const double *qkv,
+                       int64_t row, double *P, double *y)
 {
-    const struct single *s = p->s;
+    const struct single *s = suspect->s;
     const struct model_config *c = s->context->config;
     int groups[MOST_HEADS] = { 0 }, tried[MOST_HEADS] = { 0 };
     char words[SINGLE_MISTAKE] = "wrong head map: heads have the keys and values of groups";
@@ -295,59 +310,60 @@ static void try_groups(struct suspect *p, const struct single_node *n, const dou
         double off = INFINITY;
         for (int k = 0; k < c->K; k++) {
             tried[h] = k;
-            const double here = off_in_head(p, n, &(struct attention_switches){ .groups = tried }, qkv, row, h, P);
+            const double here = off_in_head(suspect, node, &(struct attention_switches){ .groups = tried },
+                                            qkv, row, h, P);
             if (here < off) off = here, groups[h] = k;
         }
         const size_t used = strlen(words);
         snprintf(words + used, sizeof words - used, " %d", groups[h]);
     }
-    const struct tensor Y = forward_with(p->s, n, &(struct attention_switches){ .groups = groups });
-    for (int64_t i = 0; tensor_present(Y) && i < p->count; i++) y[i] = numbers(Y)[i];
-    if (tensor_present(Y)) suspect_explained(p, y, "%s", words);
+    const struct tensor Y = forward_with(suspect->s, node, &(struct attention_switches){ .groups = groups });
+    for (int64_t i = 0; tensor_present(Y) && i < suspect->count; i++) y[i] = numbers(Y)[i];
+    if (tensor_present(Y)) suspect_explained(suspect, y, "%s", words);
 }
 
 /* A window, chunks, or a factor of scores: whichever is nearest in one head. */
-static void try_numbers(struct suspect *p, const struct single_node *n, enum single_pass_kind pass, double *y)
+static void try_numbers(struct suspect *suspect, const struct single_node *node, enum single_pass_kind pass, double *y)
 {
-    struct single *s = p->s;
+    struct single *s = suspect->s;
     enum { LONGEST = 256 };             /* tokens: beyond, a head is recomputed too often, S times for windows alone */
     const double least = 0.02, most = 50;       /* factors that are looked for: 1 / sqrt(2500), and its inverse */
     const int64_t S = s->cursor.batch.S;
-    const struct tensor X = single_act(s, n->in[0]), P = single_new(s, S, S);
+    const struct tensor X = single_act(s, node->in[0]), P = single_new(s, S, S);
     struct attention_switches best = { 0 }, x = { 0 };
     double off = INFINITY, here;
     int64_t row = 0, head = 0;
-    if (pass != SINGLE_FORWARD || p->words[0] || !single_going(s) || n->rate > 0) return;
-    if (p->rows % S != 0 || S > LONGEST) return;
-    find_head(p, &row, &head);
-    try_groups(p, n, numbers(X), row, numbers(P), y);
-    if (p->words[0]) return;
+    if (pass != SINGLE_FORWARD || suspect->words[0] || !single_going(s) || node->rate > 0) return;
+    if (suspect->rows % S != 0 || S > LONGEST) return;
+    find_head(suspect, &row, &head);
+    try_groups(suspect, node, numbers(X), row, numbers(P), y);
+    if (suspect->words[0]) return;
     for (int w = 1; w < S; w++)
         for (int chunks = 0; chunks < 2; chunks++) {
             x = chunks ? (struct attention_switches){ .chunk = w } : (struct attention_switches){ .behind = w };
-            here = off_in_head(p, n, &x, numbers(X), row, head, numbers(P));
+            here = off_in_head(suspect, node, &x, numbers(X), row, head, numbers(P));
             if (here < off) off = here, best = x;
         }
     for (int w = 2; w < S; w++) {
         x = (struct attention_switches){ .prefix = w };
-        here = off_in_head(p, n, &x, numbers(X), row, head, numbers(P));
+        here = off_in_head(suspect, node, &x, numbers(X), row, head, numbers(P));
         if (here < off) off = here, best = x;
     }
     double from = log(least), to = log(most), at = 0;
     for (double step = (to - from) / 64; step > 1e-9; step /= 8) {
         for (double c = from; c <= to; c += step) {
             x = (struct attention_switches){ .times = exp(c) };
-            here = off_in_head(p, n, &x, numbers(X), row, head, numbers(P));
+            here = off_in_head(suspect, node, &x, numbers(X), row, head, numbers(P));
             if (here < off) off = here, best = x, at = c;
         }
         from = at - step, to = at + step;
     }
     if (best.times > 0) {               /* numbers in programs are round */
         x = best, x.times = round(best.times * 100) / 100;
-        offer(p, n, &x, y, "scores are %.4g times what they must be", x.times);
-        if (p->words[0]) return;
+        offer(suspect, node, &x, y, "scores are %.4g times what they must be", x.times);
+        if (suspect->words[0]) return;
     }
-    offer(p, n, &best, y,
+    offer(suspect, node, &best, y,
           best.times > 0   ? "scores are %.4f times what they must be"
           : best.prefix > 0 ? "a prefix: the first %.0f tokens see each other"
           : best.chunk > 0 ? "a token sees only its own %.0f tokens: chunks in place of a mask"
@@ -405,7 +421,7 @@ static const struct single_mistake attention_rows[] = {
 };
 
 const struct single_mistakes single_attention_mistakes = {
-    .of = &single_attention, .rows = attention_rows, .make[SINGLE_FORWARD] = attention_forward,
+    .of = &single_attention, .rows = attention_rows, .make[SINGLE_FORWARD] = mistakes_attention_attention_forward,
     .make[SINGLE_INPUT] = attention_input,
     .parts = try_numbers
 };

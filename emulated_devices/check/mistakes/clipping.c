@@ -4,27 +4,29 @@
 #include <stdlib.h>
 
 /* What the step makes of a clipped gradient y, in place. */
-static void made_of(const struct suspect *p, const struct clipping *u, double *y)
+static void made_of(const struct suspect *suspect, const struct clipping *clipping, double *y)
 {
-    for (int64_t i = 0; i < p->count; i++) y[i] = u->rest[i] + u->times * (u->squared ? y[i] * y[i] : y[i]);
+    for (int64_t i = 0; i < suspect->count; i++)
+        y[i] = clipping->rest[i] + clipping->times * (clipping->squared ? y[i] * y[i] : y[i]);
 }
 
 /* ---- loss scales ------------------------------------------------------------------------------------------------- */
 
 /* The factor of clipping that fits best is off by a power of two. */
-static void try_loss_scale(struct suspect *p, const struct clipping *u, double *y)
+static void try_loss_scale(struct suspect *suspect, const struct clipping *clipping, double *y)
 {
     double along = 0, size = 0;
-    for (int64_t i = 0; i < p->count; i++) {
-        const double x = u->times * (u->squared ? u->g[i] * u->g[i] : u->g[i]);
-        along += (p->have[i] - u->rest[i]) * x, size += x * x;
+    for (int64_t i = 0; i < suspect->count; i++) {
+        const double x = clipping->times * (clipping->squared ? clipping->g[i] * clipping->g[i] : clipping->g[i]);
+        along += (suspect->have[i] - clipping->rest[i]) * x, size += x * x;
     }
-    const double c = u->squared ? sqrt(along / size) : along / size, scale = exp2(round(log2(c / u->clip)));
+    const double c = clipping->squared ? sqrt(along / size) : along / size,
+        scale = exp2(round(log2(c / clipping->clip)));
     if (!(c > 0) || (scale < SUSPECT_LEAST_SCALE && scale * SUSPECT_LEAST_SCALE > 1)) return;
-    for (int64_t i = 0; i < p->count; i++) y[i] = scale * u->clip * u->g[i];
-    made_of(p, u, y);
-    if (scale > 1) suspect_explained(p, y, "a loss scale of %.0f is not divided out", scale);
-    else suspect_explained(p, y, "a loss scale of %.0f is divided out twice, or after clipping", 1 / scale);
+    for (int64_t i = 0; i < suspect->count; i++) y[i] = scale * clipping->clip * clipping->g[i];
+    made_of(suspect, clipping, y);
+    if (scale > 1) suspect_explained(suspect, y, "a loss scale of %.0f is not divided out", scale);
+    else suspect_explained(suspect, y, "a loss scale of %.0f is divided out twice, or after clipping", 1 / scale);
 }
 
 /* ---- what a rank has --------------------------------------------------------------------------------------------- */
@@ -57,42 +59,43 @@ void suspect_forget(struct single_notes *notes)
 }
 
 /* NULL: no memory. */
-static struct single_notes *notes_of(const struct stepping *t)
+static struct single_notes *notes_of(const struct stepping *stepping)
 {
-    struct single *s = t->s;
+    struct single *s = stepping->s;
     if (s->notes == NULL) s->notes = calloc(1, sizeof *s->notes);
     if (s->notes == NULL) s->failed = fail(s->context->err, ERR_MEMORY, "no memory to diagnose %s",
                                            s->verdict.result.name);
-    else if (s->notes->step != t->k)
-        s->notes->step = t->k, s->notes->known = s->notes->copies_known = false;
+    else if (s->notes->step != stepping->k)
+        s->notes->step = stepping->k, s->notes->known = s->notes->copies_known = false;
     return s->notes;
 }
 
-static const struct share *shares_in(const struct stepping *t, enum share_cut cut)
+static const struct share *shares_in(const struct stepping *stepping, enum share_cut cut)
 {
-    struct share **shares = t->s->notes->shares;
-    if (shares[cut] == NULL) shares[cut] = shares_of(t->s->context->config, cut);
+    struct share **shares = stepping->s->notes->shares;
+    if (shares[cut] == NULL) shares[cut] = shares_of(stepping->s->context->config, cut);
     if (shares[cut] == NULL)
-        t->s->failed = fail(t->s->context->err, ERR_MEMORY, "no memory to diagnose %s", t->s->verdict.result.name);
+        stepping->s->failed = fail(stepping->s->context->err, ERR_MEMORY, "no memory to diagnose %s",
+                                   stepping->s->verdict.result.name);
     return shares[cut];
 }
 
 /* Whether so many ranks are tried: as many as a sum has parts, and the usual numbers. */
-static bool is_tried(const struct single *s, int parts)
+static bool is_tried(const struct single *single, int parts)
 {
-    return parts == s->rounding.parts || parts == 2 || parts == 3 || parts == 4 || parts == 8;
+    return parts == single->rounding.parts || parts == 2 || parts == 3 || parts == 4 || parts == 8;
 }
 
 /* Squared norms: of what one rank has, and of what all have. */
 struct own_squares { double rank[SUSPECT_RANKS], whole; };
 
 /* The squares that a parameter's gradient adds, for every number of ranks that is tried. */
-static void add_squares(const struct single *s, struct own_squares of[SUSPECT_RANKS + 1], const struct share *share,
-                        const double *g, int64_t count)
+static void clipping_add_squares(const struct single *single, struct own_squares of[SUSPECT_RANKS + 1],
+                                 const struct share *share, const double *g, int64_t count)
 {
     const int64_t cols = share->spec.dim[share->spec.ndim - 1];
     for (int parts = 2; parts <= SUSPECT_RANKS; parts++)
-        for (int64_t i = 0, end; is_tried(s, parts) && i < count; i = end) {
+        for (int64_t i = 0, end; is_tried(single, parts) && i < count; i = end) {
             const int owner = share_owner(share, i / cols, i % cols, parts);
             double sum = 0;
             end = share_end(share, i, parts);
@@ -103,11 +106,11 @@ static void add_squares(const struct single *s, struct own_squares of[SUSPECT_RA
 }
 
 /* All cuts at once, so that each gradient is read once in a step. */
-static void add_up_own(const struct stepping *t)
+static void add_up_own(const struct stepping *stepping)
 {
-    struct single *s = t->s;
+    struct single *s = stepping->s;
     struct own_squares of[SHARE_CUTS][SUSPECT_RANKS + 1] = { 0 };
-    const struct single_name kind = stepping_gradient(t->o, t->k, "");
+    const struct single_name kind = stepping_gradient(stepping->o, stepping->k, "");
     const int used = s->memory.used;
     single_read_anew(s);
     for (int i = 0; i < model_param_count(s->context->config) && single_going(s); i++) {
@@ -115,8 +118,8 @@ static void add_up_own(const struct stepping *t)
         const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1];
         const struct tensor g = single_input(s, single_param_name(s, kind.text, i), rows, cols);
         for (int cut = 0; cut < SHARE_CUTS && single_going(s); cut++) {
-            const struct share *share = shares_in(t, (enum share_cut)cut);
-            if (share) add_squares(s, of[cut], &share[i], numbers(g), rows * cols);
+            const struct share *share = shares_in(stepping, (enum share_cut)cut);
+            if (share) clipping_add_squares(s, of[cut], &share[i], numbers(g), rows * cols);
         }
         single_release(s, used);
     }
@@ -128,78 +131,82 @@ static void add_up_own(const struct stepping *t)
 }
 
 /* Norms of what each of P ranks has; NULL: a gradient is missing.  They are the same for all parameters of a step. */
-static const double *own_norms(const struct stepping *t, enum share_cut cut, int parts)
+static const double *own_norms(const struct stepping *stepping, enum share_cut cut, int parts)
 {
-    if (!t->s->notes->known) add_up_own(t);
-    return t->s->notes->has ? t->s->notes->own[cut][parts] : NULL;
+    if (!stepping->s->notes->known) add_up_own(stepping);
+    return stepping->s->notes->has ? stepping->s->notes->own[cut][parts] : NULL;
 }
 
 /* What all have is shown by the first. */
-static void try_own_norms(struct suspect *p, const struct stepping *t, enum share_cut cut, int parts,
-                          const struct clipping *u, double *y)
+static void try_own_norms(struct suspect *suspect, const struct stepping *stepping, enum share_cut cut, int parts,
+                          const struct clipping *clipping, double *y)
 {
-    if (parts < 2 || parts > SUSPECT_RANKS || (cut == SHARE_ALONG_TP && parts > t->s->context->config->K)) return;
-    const double *norm = own_norms(t, cut, parts);
-    const struct share *share = norm ? &shares_in(t, cut)[t->number] : NULL;
-    for (int64_t i = 0, end; norm && i < p->count; i = end) {
-        const int owner = share_owner(share, i / t->cols, i % t->cols, parts);
-        const double times = clip_scale(&t->o->hyper, norm[owner < 0 ? 0 : owner]);
+    if (parts < 2 || parts > SUSPECT_RANKS || (cut == SHARE_ALONG_TP && parts > stepping->s->context->config->K))
+        return;
+    const double *norm = own_norms(stepping, cut, parts);
+    const struct share *share = norm ? &shares_in(stepping, cut)[stepping->number] : NULL;
+    for (int64_t i = 0, end; norm && i < suspect->count; i = end) {
+        const int owner = share_owner(share, i / stepping->cols, i % stepping->cols, parts);
+        const double times = clip_scale(&stepping->o->hyper, norm[owner < 0 ? 0 : owner]);
         end = share_end(share, i, parts);
-        for (int64_t j = i; j < end; j++) y[j] = times * u->g[j];
+        for (int64_t j = i; j < end; j++) y[j] = times * clipping->g[j];
     }
-    if (norm) made_of(p, u, y), suspect_explained(p, y, words_of[cut], parts);
+    if (norm) made_of(suspect, clipping, y), suspect_explained(suspect, y, words_of[cut], parts);
 }
 
 /* ---- what a copy has --------------------------------------------------------------------------------------------- */
 
 /* y: the sum of the copies' gradients, each times its factor; what their roundings leave is times the mean factor. */
-static void add_copies(struct suspect *p, const struct stepping *t, const struct suspect_copies *c,
+static void add_copies(struct suspect *suspect, const struct stepping *stepping, const struct suspect_copies *copies,
                        const double times[], const double *g, double *y)
 {
-    const int used = p->s->memory.used;
+    const int used = suspect->s->memory.used;
     double mean = 0;
-    for (int k = 0; k < c->n; k++) mean += times[k] * c->share[k];
-    for (int64_t i = 0; i < p->count; i++) y[i] = mean * g[i];
-    for (int k = 0; k < c->n && single_going(p->s); k++) {
+    for (int k = 0; k < copies->n; k++) mean += times[k] * copies->share[k];
+    for (int64_t i = 0; i < suspect->count; i++) y[i] = mean * g[i];
+    for (int k = 0; k < copies->n && single_going(suspect->s); k++) {
         char kind[32];
         snprintf(kind, sizeof kind, "copy/%d/grad/", k);
-        const struct tensor one = single_input(p->s, single_param_name(p->s, kind, t->number), t->rows, t->cols);
-        for (int64_t i = 0; single_going(p->s) && i < p->count; i++) y[i] += (times[k] - mean) * numbers(one)[i];
-        single_release(p->s, used);
+        const struct tensor one = single_input(suspect->s, single_param_name(suspect->s, kind, stepping->number),
+                                               stepping->rows, stepping->cols);
+        for (int64_t i = 0; single_going(suspect->s) && i < suspect->count; i++)
+            y[i] += (times[k] - mean) * numbers(one)[i];
+        single_release(suspect->s, used);
     }
 }
 
 /* own_mean: a copy's gradient is that of the mean over its own labels. */
-static void try_copies(struct suspect *p, const struct stepping *t, const struct clipping *u, bool own_mean, double *y)
+static void try_copies(struct suspect *suspect, const struct stepping *stepping, const struct clipping *clipping,
+                       bool own_mean, double *y)
 {
-    struct single_notes *notes = p->s->notes;
-    if (!notes->copies_known) notes->copies = suspect_copies(p->s), notes->copies_known = true;
+    struct single_notes *notes = suspect->s->notes;
+    if (!notes->copies_known) notes->copies = suspect_copies(suspect->s), notes->copies_known = true;
     const struct suspect_copies *c = &notes->copies;
     double times[SUSPECT_RANKS];
     for (int k = 0; k < c->n; k++)
-        times[k] = clip_scale(&t->o->hyper, c->norm[k] / (own_mean ? c->share[k] : 1));
+        times[k] = clip_scale(&stepping->o->hyper, c->norm[k] / (own_mean ? c->share[k] : 1));
     for (int k = 0; k < c->n; k++) {
-        for (int64_t i = 0; i < p->count; i++) y[i] = times[k] * u->g[i];
-        made_of(p, u, y);
-        suspect_near(p, y, "clipped by the norm of copy %d's own gradient, before copies add theirs up", k);
+        for (int64_t i = 0; i < suspect->count; i++) y[i] = times[k] * clipping->g[i];
+        made_of(suspect, clipping, y);
+        suspect_near(suspect, y, "clipped by the norm of copy %d's own gradient, before copies add theirs up", k);
     }
     if (c->n < 2) return;
-    single_read_anew(p->s);
-    add_copies(p, t, c, times, u->g, y);
-    if (!single_going(p->s)) return;
-    made_of(p, u, y);
-    suspect_near(p, y, "each of %d copies clips by the norm of its own gradient, before they are added up", c->n);
+    single_read_anew(suspect->s);
+    add_copies(suspect, stepping, c, times, clipping->g, y);
+    if (!single_going(suspect->s)) return;
+    made_of(suspect, clipping, y);
+    suspect_near(suspect, y, "each of %d copies clips by the norm of its own gradient, before they are added up", c->n);
 }
 
-void suspect_clipping(struct suspect *p, const struct stepping *t, struct clipping u, double *y)
+void suspect_clipping(struct suspect *suspect, const struct stepping *stepping, struct clipping clipping, double *y)
 {
-    const int tried[] = { p->s->rounding.parts, 2, 3, 4, 8 };
-    try_loss_scale(p, &u, y);
-    if (t->o->hyper.clip == 0 || notes_of(t) == NULL) return;
-    for (int k = 0; k < 5 * SHARE_CUTS && p->words[0] == 0 && !p->s->failed; k++)
+    const int tried[] = { suspect->s->rounding.parts, 2, 3, 4, 8 };
+    try_loss_scale(suspect, &clipping, y);
+    if (stepping->o->hyper.clip == 0 || notes_of(stepping) == NULL) return;
+    for (int k = 0; k < 5 * SHARE_CUTS && suspect->words[0] == 0 && !suspect->s->failed; k++)
         if (k % 5 == 0 || tried[k % 5] != tried[0])
-            try_own_norms(p, t, (enum share_cut)(k / 5), tried[k % 5], &u, y);
-    if (t->k > 0 || p->words[0]) return;
-    try_copies(p, t, &u, true, y);
-    try_copies(p, t, &u, false, y);
+            try_own_norms(suspect, stepping, (enum share_cut)(k / 5), tried[k % 5], &clipping, y);
+    if (stepping->k > 0 || suspect->words[0]) return;
+    try_copies(suspect, stepping, &clipping, true, y);
+    try_copies(suspect, stepping, &clipping, false, y);
 }

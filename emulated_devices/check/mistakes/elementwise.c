@@ -5,13 +5,14 @@
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
 /* which: 0 to 3: input which / 2 missing, or twice. */
-static struct tensor add_forward(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+static struct tensor add_forward(struct single *single, const struct single_node *node,
+                                 const struct single_mistake *mistake)
 {
     const int which = mistake->which;
-    const struct single_value X[] = { single_value_of(s, n->in[0]), single_value_of(s, n->in[1]) };
-    if (!single_going(s)) return tensor_none;
-    const struct tensor Y = single_new(s, tensor_rows(X[0].y), tensor_cols(X[0].y));
-    for (int64_t i = 0; !s->failed && i < tensor_count(Y); i++)
+    const struct single_value X[] = { single_value_of(single, node->in[0]), single_value_of(single, node->in[1]) };
+    if (!single_going(single)) return tensor_none;
+    const struct tensor Y = single_new(single, tensor_rows(X[0].y), tensor_cols(X[0].y));
+    for (int64_t i = 0; !single->failed && i < tensor_count(Y); i++)
         for (int k = 0; k < 2; k++) numbers(Y)[i] += (which / 2 != k ? 1 : which % 2 ? 2 : 0) * numbers(X[k].y)[i];
     return Y;
 }
@@ -25,15 +26,16 @@ static const struct single_mistake add_rows[] = {
 };
 
 /* The branch times another factor. */
-static void try_branch(struct suspect *p, const struct single_node *n, enum single_pass_kind pass, double *y)
+static void try_branch(struct suspect *suspect, const struct single_node *node, enum single_pass_kind pass, double *y)
 {
-    const struct single_value X = single_value_of(p->s, n->in[1]);
+    const struct single_value X = single_value_of(suspect->s, node->in[1]);
     double along = 0, size = 0;
-    if (pass != SINGLE_FORWARD || p->words[0] || !single_going(p->s) || tensor_count(X.y) != p->count) return;
-    for (int64_t i = 0; i < p->count; i++)
-        along += (p->have[i] - p->want[i]) * numbers(X.y)[i], size += numbers(X.y)[i] * numbers(X.y)[i];
-    for (int64_t i = 0; i < p->count; i++) y[i] = p->want[i] + along / size * numbers(X.y)[i];
-    if (size > 0) suspect_explained(p, y, "the branch is %.4f of what it must be", 1 + along / size);
+    if (pass != SINGLE_FORWARD || suspect->words[0] || !single_going(suspect->s) || tensor_count(X.y) != suspect->count)
+        return;
+    for (int64_t i = 0; i < suspect->count; i++)
+        along += (suspect->have[i] - suspect->want[i]) * numbers(X.y)[i], size += numbers(X.y)[i] * numbers(X.y)[i];
+    for (int64_t i = 0; i < suspect->count; i++) y[i] = suspect->want[i] + along / size * numbers(X.y)[i];
+    if (size > 0) suspect_explained(suspect, y, "the branch is %.4f of what it must be", 1 + along / size);
 }
 
 const struct single_mistakes single_add_mistakes = {
@@ -71,23 +73,25 @@ static double slope(int which, double x)
     return which == RELU ? x > 0 : (value(which, x + h) - value(which, x - h)) / (2 * h);
 }
 
-static struct tensor gelu_forward(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+static struct tensor gelu_forward(struct single *single, const struct single_node *node,
+                                  const struct single_mistake *mistake)
 {
     const int which = mistake->which;
-    const struct tensor X = single_act(s, n->in[0]);
-    if (!single_going(s)) return tensor_none;
-    const struct tensor Y = single_new(s, tensor_rows(X), tensor_cols(X));
-    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) numbers(Y)[i] = value(which, numbers(X)[i]);
+    const struct tensor X = single_act(single, node->in[0]);
+    if (!single_going(single)) return tensor_none;
+    const struct tensor Y = single_new(single, tensor_rows(X), tensor_cols(X));
+    for (int64_t i = 0; !single->failed && i < tensor_count(X); i++) numbers(Y)[i] = value(which, numbers(X)[i]);
     return Y;
 }
 
-static struct tensor gelu_input(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+static struct tensor gelu_input(struct single *single, const struct single_node *node,
+                                const struct single_mistake *mistake)
 {
     const int which = mistake->which;
-    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
-    if (!single_going(s)) return tensor_none;
-    const struct tensor dX = single_new(s, tensor_rows(X), tensor_cols(X));
-    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++)
+    const struct tensor dY = single_grad(single, node->out), X = single_act(single, node->in[0]);
+    if (!single_going(single)) return tensor_none;
+    const struct tensor dX = single_new(single, tensor_rows(X), tensor_cols(X));
+    for (int64_t i = 0; !single->failed && i < tensor_count(X); i++)
         numbers(dX)[i] = numbers(dY)[i] * slope(which, numbers(X)[i]);
     return dX;
 }
@@ -101,25 +105,27 @@ static int64_t column_of(int64_t F, int parts, int64_t i, int64_t j)
 }
 
 /* Gate and gated number of element i of a row. */
-static void gated(const struct single *s, int which, const double *x, int64_t F, int64_t i, double *gate, double *up)
+static void gated(const struct single *single, int which, const double *x, int64_t F, int64_t i,
+                  double *gate, double *up)
 {
-    const int parts = which == IN_TURN_OF_RANKS ? s->rounding.parts : 1;
+    const int parts = which == IN_TURN_OF_RANKS ? single->rounding.parts : 1;
     const int64_t at = i - part_begin(F, parts, part_with(F, parts, i));
     const bool in_turn = which == IN_TURN || which == IN_TURN_OF_RANKS;
     *gate = x[which == SWAPPED ? F + i : in_turn ? column_of(F, parts, i, 2 * at) : i];
     *up = x[which == SWAPPED ? i : in_turn ? column_of(F, parts, i, 2 * at + 1) : F + i];
 }
 
-static struct tensor swiglu_forward(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+static struct tensor swiglu_forward(struct single *single, const struct single_node *node,
+                                    const struct single_mistake *mistake)
 {
     const int which = mistake->which;
-    const struct tensor X = single_act(s, n->in[0]);
-    if (!single_going(s) || (which == IN_TURN_OF_RANKS && s->rounding.parts < 2)) return tensor_none;
+    const struct tensor X = single_act(single, node->in[0]);
+    if (!single_going(single) || (which == IN_TURN_OF_RANKS && single->rounding.parts < 2)) return tensor_none;
     const int64_t F = tensor_cols(X) / 2;
-    const struct tensor Y = single_new(s, tensor_rows(X), F);
-    for (int64_t i = 0; !s->failed && i < tensor_count(Y); i++) {
+    const struct tensor Y = single_new(single, tensor_rows(X), F);
+    for (int64_t i = 0; !single->failed && i < tensor_count(Y); i++) {
         double gate, up;
-        gated(s, which, numbers(X) + i / F * 2 * F, F, i % F, &gate, &up);
+        gated(single, which, numbers(X) + i / F * 2 * F, F, i % F, &gate, &up);
         numbers(Y)[i] = which == OF_PRODUCT ? value(SILU, gate * up)
                       : value(which, gate) * (which == BOTH ? value(SILU, up) : which == NO_UP ? 1
                                               : up + (which == UP_AND_ONE));
@@ -127,16 +133,17 @@ static struct tensor swiglu_forward(struct single *s, const struct single_node *
     return Y;
 }
 
-static struct tensor swiglu_input(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+static struct tensor swiglu_input(struct single *single, const struct single_node *node,
+                                  const struct single_mistake *mistake)
 {
     const int which = mistake->which;
-    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
-    if (!single_going(s)) return tensor_none;
+    const struct tensor dY = single_grad(single, node->out), X = single_act(single, node->in[0]);
+    if (!single_going(single)) return tensor_none;
     const int64_t F = tensor_cols(X) / 2;
-    const struct tensor dX = single_new(s, tensor_rows(X), 2 * F);
+    const struct tensor dX = single_new(single, tensor_rows(X), 2 * F);
     const int back = which == SWAPPED ? SILU : which, front = which == NO_SECOND || which == SWAPPED ? SILU : which;
     const bool no_up = which == NO_UP;
-    for (int64_t i = 0; !s->failed && i < tensor_count(dY); i++) {
+    for (int64_t i = 0; !single->failed && i < tensor_count(dY); i++) {
         const int64_t at = i / F * 2 * F + i % F, gate = which == SWAPPED ? at + F : at,
                       up = which == SWAPPED ? at : at + F;
         numbers(dX)[gate] = numbers(dY)[i] * (no_up ? 1 : numbers(X)[up]) * slope(back, numbers(X)[gate]);
@@ -203,15 +210,15 @@ const struct single_mistakes single_swiglu_mistakes = {
 
 enum { UNCAPPED, UNDIVIDED, NOT_GROWN };
 
-static struct tensor soft_cap_forward(struct single *s, const struct single_node *n,
+static struct tensor soft_cap_forward(struct single *single, const struct single_node *node,
                                       const struct single_mistake *mistake)
 {
     const int which = mistake->which;
-    const struct tensor X = single_act(s, n->in[0]);
-    const double cap = s->context->config->logit_cap;
-    if (!single_going(s)) return tensor_none;
-    const struct tensor Y = single_new(s, tensor_rows(X), tensor_cols(X));
-    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
+    const struct tensor X = single_act(single, node->in[0]);
+    const double cap = single->context->config->logit_cap;
+    if (!single_going(single)) return tensor_none;
+    const struct tensor Y = single_new(single, tensor_rows(X), tensor_cols(X));
+    for (int64_t i = 0; !single->failed && i < tensor_count(X); i++) {
         const double x = numbers(X)[i];
         numbers(Y)[i] = which == UNCAPPED ? x : which == UNDIVIDED ? cap * tanh(x) : tanh(x / cap);
     }
@@ -219,14 +226,15 @@ static struct tensor soft_cap_forward(struct single *s, const struct single_node
 }
 
 /* As if logits were not capped; the derivative of tanh where the program has the capped logit. */
-static struct tensor soft_cap_input(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+static struct tensor soft_cap_input(struct single *single, const struct single_node *node,
+                                    const struct single_mistake *mistake)
 {
     const int which = mistake->which;
-    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
-    const double cap = s->context->config->logit_cap;
-    if (!single_going(s)) return tensor_none;
-    const struct tensor dX = single_new(s, tensor_rows(X), tensor_cols(X));
-    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
+    const struct tensor dY = single_grad(single, node->out), X = single_act(single, node->in[0]);
+    const double cap = single->context->config->logit_cap;
+    if (!single_going(single)) return tensor_none;
+    const struct tensor dX = single_new(single, tensor_rows(X), tensor_cols(X));
+    for (int64_t i = 0; !single->failed && i < tensor_count(X); i++) {
         const double T = tanh(numbers(X)[i] / cap), again = tanh(T);
         numbers(dX)[i] = numbers(dY)[i] * (which == UNCAPPED ? 1 : 1 - again * again);
     }
@@ -255,16 +263,16 @@ struct turned { bool other_pairs, values, back, none, keys, queries, other_layer
 #define WITH(...) .with = &(const struct turned){ __VA_ARGS__ }
 
 /* Where a token stands. */
-static int64_t position_of(const struct single *s, const struct turned *t, int64_t row)
+static int64_t position_of(const struct single *single, const struct turned *turned, int64_t row)
 {
-    if (t->on == 0) return row % s->cursor.batch.S + t->shift;
-    const int part = part_with(s->cursor.batch.B, t->on, row / s->cursor.batch.S);
-    return row - part_begin(s->cursor.batch.B, t->on, part) * s->cursor.batch.S;
+    if (turned->on == 0) return row % single->cursor.batch.S + turned->shift;
+    const int part = part_with(single->cursor.batch.B, turned->on, row / single->cursor.batch.S);
+    return row - part_begin(single->cursor.batch.B, turned->on, part) * single->cursor.batch.S;
 }
 
-static struct tensor rotate(struct single *s, struct tensor X, int layer, const struct turned *t, double sign)
+static struct tensor rotate(struct single *single, struct tensor X, int layer, const struct turned *t, double sign)
 {
-    const struct model_config *c = s->context->config;
+    const struct model_config *c = single->context->config;
     const bool local = model_is_local(c, layer) != t->other_layers;
     struct rotary rotary = local ? model_local_rotary(c) : c->rotary;
     if (t->other_layers && c->local_theta == 0) return tensor_none;
@@ -273,33 +281,37 @@ static struct tensor rotate(struct single *s, struct tensor X, int layer, const 
                   heads = c->H + (t->values ? 2 : 1) * c->K;
     const bool neighbours = rotary.neighbours != t->other_pairs;
     const double size = rotary_size(&rotary);
-    const struct tensor Y = single_new(s, tensor_rows(X), width);
-    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) numbers(Y)[i] = numbers(X)[i];
-    for (int64_t i = 0; !s->failed && !t->none && i < tensor_rows(X) * heads * half; i++) {
+    const struct tensor Y = single_new(single, tensor_rows(X), width);
+    for (int64_t i = 0; !single->failed && i < tensor_count(X); i++) numbers(Y)[i] = numbers(X)[i];
+    for (int64_t i = 0; !single->failed && !t->none && i < tensor_rows(X) * heads * half; i++) {
         const int64_t n = i / (heads * half), p = i % half, at = n * width + i / half % heads * c->A,
                       head = i / half % heads, a = at + (neighbours ? 2 * p : p),
                       b = at + (neighbours ? 2 * p + 1 : p + half);
         if ((t->keys && head >= c->H) || (t->queries && head < c->H)) continue;
-        const double turned = rotary_frequency(&rotary, R, p, s->cursor.batch.S),
-                     angle = sign * (double)position_of(s, t, n) * turned,
+        const double turned = rotary_frequency(&rotary, R, p, single->cursor.batch.S),
+                     angle = sign * (double)position_of(single, t, n) * turned,
                      x = numbers(X)[a] * size, y = numbers(X)[b] * size;
         numbers(Y)[a] = x * cos(angle) - y * sin(angle), numbers(Y)[b] = y * cos(angle) + x * sin(angle);
     }
     return Y;
 }
 
-static struct tensor rotary_forward(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+static struct tensor rotary_forward(struct single *single, const struct single_node *node,
+                                    const struct single_mistake *mistake)
 {
-    const struct tensor X = single_act(s, n->in[0]);
+    const struct tensor X = single_act(single, node->in[0]);
     const struct turned *t = mistake->with;
-    return single_going(s) && t->on < s->cursor.batch.B ? rotate(s, X, n->layer, t, t->back ? -1 : 1) : tensor_none;
+    return single_going(single) && t->on < single->cursor.batch.B ? rotate(single, X, node->layer, t, t->back ? -1 : 1)
+           : tensor_none;
 }
 
-static struct tensor rotary_input(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+static struct tensor rotary_input(struct single *single, const struct single_node *node,
+                                  const struct single_mistake *mistake)
 {
-    const struct tensor dY = single_grad(s, n->out);
+    const struct tensor dY = single_grad(single, node->out);
     const struct turned *t = mistake->with;
-    return single_going(s) && t->on < s->cursor.batch.B ? rotate(s, dY, n->layer, t, t->back ? 1 : -1) : tensor_none;
+    return single_going(single) && t->on < single->cursor.batch.B ? rotate(single, dY, node->layer, t, t->back ? 1 : -1)
+           : tensor_none;
 }
 
 #define GO_ON "positions do not start again with each sequence: they go on in "
@@ -334,17 +346,17 @@ const struct single_mistakes single_rotary_mistakes = {
 /* ---- embeddings -------------------------------------------------------------------------------------------------- */
 
 /* which: by how much positions are shifted; 9: there are none. */
-static struct tensor positions_forward(struct single *s, const struct single_node *n,
+static struct tensor positions_forward(struct single *single, const struct single_node *node,
                                        const struct single_mistake *mistake)
 {
     const int which = mistake->which;
-    const struct single_value X = single_value_of(s, n->in[0]);
-    const struct tensor W = single_param(s, n->weight);
-    if (!single_going(s)) return tensor_none;
+    const struct single_value X = single_value_of(single, node->in[0]);
+    const struct tensor W = single_param(single, node->weight);
+    if (!single_going(single)) return tensor_none;
     const int64_t D = tensor_cols(X.y);
-    const struct tensor Y = single_new(s, tensor_rows(X.y), D);
-    for (int64_t i = 0; !s->failed && i < tensor_count(Y); i++) {
-        const int64_t at = i / D % s->cursor.batch.S + which, row = at < 0 ? 0 : at < tensor_rows(W) ? at
+    const struct tensor Y = single_new(single, tensor_rows(X.y), D);
+    for (int64_t i = 0; !single->failed && i < tensor_count(Y); i++) {
+        const int64_t at = i / D % single->cursor.batch.S + which, row = at < 0 ? 0 : at < tensor_rows(W) ? at
                       : tensor_rows(W) - 1;
         numbers(Y)[i] = numbers(X.y)[i] + (which == 9 ? 0 : numbers(W)[row * D + i % D]);
     }
@@ -364,15 +376,16 @@ const struct single_mistakes single_positions_mistakes = {
 };
 
 /* The gradient of a repeated token: the last one's only. */
-static struct tensor embed_weight(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+static struct tensor embed_weight(struct single *single, const struct single_node *node,
+                                  const struct single_mistake *mistake)
 {
     (void)mistake;
-    const struct tensor dY = single_grad(s, n->out);
-    if (!single_going(s)) return tensor_none;
+    const struct tensor dY = single_grad(single, node->out);
+    if (!single_going(single)) return tensor_none;
     const int64_t D = tensor_cols(dY);
-    const struct tensor dW = single_new(s, model_param(s->context->config, n->weight).dim[0], D);
-    for (int64_t i = 0; !s->failed && i < tensor_count(dY); i++)
-        numbers(dW)[s->cursor.batch.ids[i / D % s->cursor.N] * D + i % D] = numbers(dY)[i];
+    const struct tensor dW = single_new(single, model_param(single->context->config, node->weight).dim[0], D);
+    for (int64_t i = 0; !single->failed && i < tensor_count(dY); i++)
+        numbers(dW)[single->cursor.batch.ids[i / D % single->cursor.N] * D + i % D] = numbers(dY)[i];
     return dW;
 }
 

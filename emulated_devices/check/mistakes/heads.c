@@ -11,17 +11,18 @@ static double root_of(const double *x, int64_t n, double eps)
     return 1 / sqrt(squares / (double)n + eps);
 }
 
-static struct tensor head_norm_forward(struct single *s, const struct single_node *n,
+static struct tensor head_norm_forward(struct single *single, const struct single_node *node,
                                        const struct single_mistake *mistake)
 {
     const int which = mistake->which;
-    const struct model_config *c = s->context->config;
-    const struct tensor X = single_act(s, n->in[0]), w = single_param(s, n->weight);
+    const struct model_config *c = single->context->config;
+    const struct tensor X = single_act(single, node->in[0]), w = single_param(single, node->weight);
     const double eps = which == EPS_5 ? 1e-5 : which == EPS_6 ? 1e-6 : c->eps;
     const int64_t ld = tensor_cols(X), H = c->H, A = c->A;
-    if (!single_going(s) || c->normed_together || (which >= EPS_5 && fabs(eps / c->eps - 1) < 1e-3)) return tensor_none;
-    const struct tensor Y = single_new(s, tensor_rows(X), ld);
-    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
+    if (!single_going(single) || c->normed_together || (which >= EPS_5 && fabs(eps / c->eps - 1) < 1e-3))
+        return tensor_none;
+    const struct tensor Y = single_new(single, tensor_rows(X), ld);
+    for (int64_t i = 0; !single->failed && i < tensor_count(X); i++) {
         const int64_t head = i % ld / A, a = i % A;
         const bool key = head >= H;
         const double *x = numbers(X) + i - i % ld, *first = x + (key ? H * A : 0);
@@ -47,13 +48,13 @@ static const struct single_mistake head_norm_rows[] = {
 };
 
 /* The gradient of the weights from the heads of rank k of so many. */
-static struct tensor weight_of_part(struct single *s, struct tensor X, struct tensor dY, int parts, int k)
+static struct tensor weight_of_part(struct single *single, struct tensor X, struct tensor dY, int parts, int k)
 {
-    const struct model_config *c = s->context->config;
+    const struct model_config *c = single->context->config;
     const int64_t ld = tensor_cols(X), A = c->A, group = c->H / c->K, from = part_begin(c->K, parts, k),
                   to = part_begin(c->K, parts, k + 1);
-    const struct tensor dw = single_new(s, 1, 2 * A);
-    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
+    const struct tensor dw = single_new(single, 1, 2 * A);
+    for (int64_t i = 0; !single->failed && i < tensor_count(X); i++) {
         const int64_t head = i % ld / A, kv = head < c->H ? head / group : head - c->H;
         if (head >= c->H + c->K || kv < from || kv >= to) continue;
         numbers(dw)[(head >= c->H) * A + i % A] +=
@@ -62,18 +63,19 @@ static struct tensor weight_of_part(struct single *s, struct tensor X, struct te
     return dw;
 }
 
-static void try_heads_in_parts(struct suspect *p, const struct single_node *n, enum single_pass_kind pass, double *y)
+static void try_heads_in_parts(struct suspect *suspect, const struct single_node *node,
+                               enum single_pass_kind pass, double *y)
 {
-    struct single *s = p->s;
+    struct single *s = suspect->s;
     if (pass != SINGLE_WEIGHT || s->context->config->normed_together) return;
-    const struct tensor X = single_act(s, n->in[0]), dY = single_grad(s, n->out);
+    const struct tensor X = single_act(s, node->in[0]), dY = single_grad(s, node->out);
     const int tried[] = { s->rounding.parts, 2, 3, 4, 8 };
-    for (int t = 0; t < 5 && p->words[0] == 0 && single_going(s); t++) {
+    for (int t = 0; t < 5 && suspect->words[0] == 0 && single_going(s); t++) {
         struct tensor part[MOST_PARTS];
         const int parts = tried[t], used = s->memory.used;
         if (parts < 2 || parts > MOST_PARTS || parts > s->context->config->K) continue;
         for (int k = 0; k < parts; k++) part[k] = weight_of_part(s, X, dY, parts, k);
-        if (single_going(s)) suspect_parts(p, part, parts, "part", y);
+        if (single_going(s)) suspect_parts(suspect, part, parts, "part", y);
         single_release(s, used);
     }
 }

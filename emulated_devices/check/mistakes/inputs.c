@@ -3,44 +3,45 @@
 #include "emulated_devices/check/mistakes/mistakes.h"
 
 /* Layers that are tried: the own one, those beside it, the first, and what is outside of layers. */
-static bool is_near(const struct single *s, int layer, int own)
+static bool is_near(const struct single *single, int layer, int own)
 {
-    return layer <= 0 || layer >= (int)s->context->config->L || (layer >= own - 1 && layer <= own + 1);
+    return layer <= 0 || layer >= (int)single->context->config->L || (layer >= own - 1 && layer <= own + 1);
 }
 
-static bool is_alike(const struct single *s, int slot, int other, int own_layer)
+static bool is_alike(const struct single *single, int slot, int other, int own_layer)
 {
-    const struct single_slot *a = single_slot(s, slot), *b = single_slot(s, other);
+    const struct single_slot *a = single_slot(single, slot), *b = single_slot(single, other);
     return slot != other && !a->number && !b->number && a->rows == b->rows && a->cols == b->cols &&
-           a->route == b->route && !b->unseen && is_near(s, s->context->graph->node[b->maker].layer, own_layer);
+           a->route == b->route && !b->unseen
+               && is_near(single, single->context->graph->node[b->maker].layer, own_layer);
 }
 
 /* Offer the result with this node in place of the summand's. */
-static bool try_node(struct suspect *p, const struct single_term *t, const struct single_node *n, double *y,
+static bool try_node(struct suspect *suspect, const struct single_term *term, const struct single_node *node, double *y,
                      const char *format, const char *name, const char *own)
 {
-    struct single *s = p->s;
+    struct single *s = suspect->s;
     const int used = s->memory.used;
     bool explained = false;
-    const struct single_value v = single_attempt(s, n, t->run);
-    if (v.status == SINGLE_DONE && tensor_count(v.y) == p->count) {
-        for (int64_t i = 0; i < p->count; i++) y[i] = p->want[i] - numbers(t->y)[i] + numbers(v.y)[i];
-        explained = suspect_explained(p, y, format, name, own);
+    const struct single_value v = single_attempt(s, node, term->run);
+    if (v.status == SINGLE_DONE && tensor_count(v.y) == suspect->count) {
+        for (int64_t i = 0; i < suspect->count; i++) y[i] = suspect->want[i] - numbers(term->y)[i] + numbers(v.y)[i];
+        explained = suspect_explained(suspect, y, format, name, own);
     }
     single_release(s, used);
     return explained;
 }
 
-static void try_slots(struct suspect *p, const struct single_term *t, double *y)
+static void try_slots(struct suspect *suspect, const struct single_term *term, double *y)
 {
-    const struct single *s = p->s;
-    for (int k = 0; k < SINGLE_INPUTS && t->node->in[k] >= 0; k++)
+    const struct single *s = suspect->s;
+    for (int k = 0; k < SINGLE_INPUTS && term->node->in[k] >= 0; k++)
         for (int other = 0; other < s->context->graph->slots && !s->failed; other++) {
-            if (!is_alike(s, t->node->in[k], other, t->node->layer)) continue;
-            struct single_node n = *t->node;
+            if (!is_alike(s, term->node->in[k], other, term->node->layer)) continue;
+            struct single_node n = *term->node;
             n.in[k] = other;
-            try_node(p, t, &n, y, "it reads act/%s in place of act/%s", single_slot(s, other)->name,
-                     single_slot(s, t->node->in[k])->name);
+            try_node(suspect, term, &n, y, "it reads act/%s in place of act/%s", single_slot(s, other)->name,
+                     single_slot(s, term->node->in[k])->name);
         }
 }
 
@@ -50,23 +51,23 @@ static bool is_same_kind(const struct param_spec *a, const struct param_spec *b)
            a->expert == b->expert;
 }
 
-static void try_weights(struct suspect *p, const struct single_term *t, double *y)
+static void try_weights(struct suspect *suspect, const struct single_term *term, double *y)
 {
-    const struct single *s = p->s;
-    if (t->node->weight < 0) return;
-    const struct param_spec own = model_param(s->context->config, t->node->weight);
+    const struct single *s = suspect->s;
+    if (term->node->weight < 0) return;
+    const struct param_spec own = model_param(s->context->config, term->node->weight);
     for (int other = 0; other < model_param_count(s->context->config) && !s->failed; other++) {
         const struct param_spec w = model_param(s->context->config, other);
-        if (other == t->node->weight || !is_same_kind(&own, &w) || !is_near(s, w.layer, t->node->layer)) continue;
-        struct single_node n = *t->node;
+        if (other == term->node->weight || !is_same_kind(&own, &w) || !is_near(s, w.layer, term->node->layer)) continue;
+        struct single_node n = *term->node;
         n.weight = other;
-        try_node(p, t, &n, y, "it has %s in place of %s", w.name, own.name);
+        try_node(suspect, term, &n, y, "it has %s in place of %s", w.name, own.name);
     }
 }
 
-void suspect_inputs(struct suspect *p, const struct single_term *t, double *y)
+void suspect_inputs(struct suspect *suspect, const struct single_term *term, double *y)
 {
-    if (t->node->operation->passes_on && t->pass == SINGLE_INPUT) return;
-    if (t->pass != SINGLE_BIAS) try_slots(p, t, y);
-    if (t->pass == SINGLE_FORWARD || t->pass == SINGLE_INPUT) try_weights(p, t, y);
+    if (term->node->operation->passes_on && term->pass == SINGLE_INPUT) return;
+    if (term->pass != SINGLE_BIAS) try_slots(suspect, term, y);
+    if (term->pass == SINGLE_FORWARD || term->pass == SINGLE_INPUT) try_weights(suspect, term, y);
 }

@@ -17,39 +17,40 @@ static const struct loss_switches loss_right;
 
 static const double SMOOTH = 0.1;
 
-static int label_of(const struct single *s, const struct loss_switches *v, int64_t row)
+static int label_of(const struct single *single, const struct loss_switches *switches, int64_t row)
 {
-    const int64_t S = s->cursor.batch.S, B = s->cursor.batch.B,
-                  at = v->turn ? part_turned(B, s->context->source.copies, v->turn, row / S) * S + row % S
-                      : row + v->shift;
-    const int32_t label = s->cursor.batch.labels[at < 0 ? 0 : at < s->cursor.N ? at : row];
-    return label < 0 && v->ignored ? 0 : label;
+    const int64_t S = single->cursor.batch.S, B = single->cursor.batch.B,
+                  at = switches->turn ? part_turned(B, single->context->source.copies, switches->turn, row / S)
+                      * S + row % S : row + switches->shift;
+    const int32_t label = single->cursor.batch.labels[at < 0 ? 0 : at < single->cursor.N ? at : row];
+    return label < 0 && switches->ignored ? 0 : label;
 }
 
 /* The part of the batch that a row is in: sequences [from, to). */
-static void part_of(const struct single *s, int parts, int64_t row, int64_t *from, int64_t *to)
+static void loss_part_of(const struct single *single, int parts, int64_t row, int64_t *from, int64_t *to)
 {
-    const int k = part_with(s->cursor.batch.B, parts, row / s->cursor.batch.S);
-    *from = part_begin(s->cursor.batch.B, parts, k), *to = part_begin(s->cursor.batch.B, parts, k + 1);
+    const int k = part_with(single->cursor.batch.B, parts, row / single->cursor.batch.S);
+    *from = part_begin(single->cursor.batch.B, parts, k), *to = part_begin(single->cursor.batch.B, parts, k + 1);
 }
 
-static double counted(const struct single *s, const struct loss_switches *v, int64_t from, int64_t to)
+static double counted(const struct single *single, const struct loss_switches *switches, int64_t from, int64_t to)
 {
     double n = 0;
-    for (int64_t i = from * s->cursor.batch.S; i < to * s->cursor.batch.S; i++) n += label_of(s, v, i) >= 0;
+    for (int64_t i = from * single->cursor.batch.S; i < to * single->cursor.batch.S; i++)
+        n += label_of(single, switches, i) >= 0;
     return n > 0 ? n : 1;
 }
 
 /* What a row's cross entropy is multiplied by. */
-static double share(const struct single *s, const struct loss_switches *v, int64_t row)
+static double loss_share(const struct single *single, const struct loss_switches *switches, int64_t row)
 {
-    int64_t from = 0, to = s->cursor.batch.B;
-    if (v->by == ROWS) return 1 / (double)s->cursor.N;
-    if (v->by == ONE) return 1;
-    if (v->means == 0) return 1 / counted(s, v, from, to);
-    part_of(s, v->means > 0 ? v->means : -v->means, row, &from, &to);
-    if (v->means > 0) return 1 / (v->means * counted(s, v, from, to));
-    return from == 0 ? 1 / counted(s, v, 0, s->cursor.batch.B) : 0;
+    int64_t from = 0, to = single->cursor.batch.B;
+    if (switches->by == ROWS) return 1 / (double)single->cursor.N;
+    if (switches->by == ONE) return 1;
+    if (switches->means == 0) return 1 / counted(single, switches, from, to);
+    loss_part_of(single, switches->means > 0 ? switches->means : -switches->means, row, &from, &to);
+    if (switches->means > 0) return 1 / (switches->means * counted(single, switches, from, to));
+    return from == 0 ? 1 / counted(single, switches, 0, single->cursor.batch.B) : 0;
 }
 
 static double log_sum(const double *x, int64_t V)
@@ -60,68 +61,71 @@ static double log_sum(const double *x, int64_t V)
     return top + log(sum);
 }
 
-static bool cannot(const struct single *s, const struct loss_switches *v)
+static bool loss_cannot(const struct single *single, const struct loss_switches *switches)
 {
-    const struct mixture_config *m = &s->context->config->mixture;
-    const bool routers = s->context->config->mlp == MLP_MIXTURE;
-    if (v->turn && s->context->source.copies < (v->turn > 0 ? 2 : 3)) return true;
-    if (v->balance != 0 && !(routers && m->balance_coefficient > 0)) return true;
-    if (v->z != 0 && !(routers && m->z_coefficient > 0)) return true;
-    return (v->means > 0 ? v->means : -v->means) > s->cursor.batch.B;
+    const struct mixture_config *m = &single->context->config->mixture;
+    const bool routers = single->context->config->mlp == MLP_MIXTURE;
+    if (switches->turn && single->context->source.copies < (switches->turn > 0 ? 2 : 3)) return true;
+    if (switches->balance != 0 && !(routers && m->balance_coefficient > 0)) return true;
+    if (switches->z != 0 && !(routers && m->z_coefficient > 0)) return true;
+    return (switches->means > 0 ? switches->means : -switches->means) > single->cursor.batch.B;
 }
 
 /* How often the balance loss counts. */
-static double times_balance(const struct model_config *c, const struct loss_switches *v)
+static double times_balance(const struct model_config *config, const struct loss_switches *switches)
 {
-    const double n = fabs(v->balance) == LAYERS ? (double)c->L : (double)c->mixture.k;
-    return fabs(v->balance) < LAYERS ? 1 + v->balance : v->balance > 0 ? n : 1 / n;
+    const double n = fabs(switches->balance) == LAYERS ? (double)config->L : (double)config->mixture.k;
+    return fabs(switches->balance) < LAYERS ? 1 + switches->balance : switches->balance > 0 ? n : 1 / n;
 }
 
 /* What a mixture's routers add. */
-static double of_routers(struct single *s, const struct loss_switches *v)
+static double of_routers(struct single *single, const struct loss_switches *switches)
 {
-    const struct mixture_config *m = &s->context->config->mixture;
-    if (s->context->config->mlp != MLP_MIXTURE || !router_has_losses(s)) return 0;
-    const struct router_losses l = router_losses_of(s);
-    return times_balance(s->context->config,
-                         v) * m->balance_coefficient * l.balance + (1 + v->z) * m->z_coefficient * l.z +
+    const struct mixture_config *m = &single->context->config->mixture;
+    if (single->context->config->mlp != MLP_MIXTURE || !router_has_losses(single)) return 0;
+    const struct router_losses l = router_losses_of(single);
+    return times_balance(single->context->config,
+                         switches) * m->balance_coefficient * l.balance + (1 + switches->z) * m->z_coefficient * l.z +
            m->sequence_coefficient * l.sequence;
 }
 
-static struct tensor loss_forward(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+static struct tensor loss_forward(struct single *single, const struct single_node *node,
+                                  const struct single_mistake *mistake)
 {
     const struct loss_switches *v = mistake->with;
-    const struct tensor X = single_act(s, n->in[0]);
-    if (!single_going(s) || cannot(s, v)) return tensor_none;
+    const struct tensor X = single_act(single, node->in[0]);
+    if (!single_going(single) || loss_cannot(single, v)) return tensor_none;
     const int64_t V = tensor_cols(X);
-    const struct tensor Y = single_new(s, 1, 1);
-    for (int64_t i = 0; !s->failed && i < s->cursor.N; i++) {
-        const int label = label_of(s, v, i);
+    const struct tensor Y = single_new(single, 1, 1);
+    for (int64_t i = 0; !single->failed && i < single->cursor.N; i++) {
+        const int label = label_of(single, v, i);
         const double *x = numbers(X) + i * V;
         if (label < 0) continue;
         double right = x[label], mean = 0;
         for (int64_t k = 0; k < V && v->smoothed; k++) mean += x[k] / (double)V;
         if (v->smoothed) right = (1 - SMOOTH) * right + SMOOTH * mean;
-        numbers(Y)[0] += share(s, v, i) * (log_sum(x, V) - right);
+        numbers(Y)[0] += loss_share(single, v, i) * (log_sum(x, V) - right);
     }
-    const double more = s->failed ? 0 : of_routers(s, v);
-    if (!s->failed) numbers(Y)[0] += more;
+    const double more = single->failed ? 0 : of_routers(single, v);
+    if (!single->failed) numbers(Y)[0] += more;
     return Y;
 }
 
-static struct tensor loss_input(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+static struct tensor loss_input(struct single *single, const struct single_node *node,
+                                const struct single_mistake *mistake)
 {
     const struct loss_switches *v = mistake->with;
-    const struct tensor X = single_act(s, n->in[0]);
-    if (!single_going(s) || cannot(s, v)) return tensor_none;
+    const struct tensor X = single_act(single, node->in[0]);
+    if (!single_going(single) || loss_cannot(single, v)) return tensor_none;
     const int64_t V = tensor_cols(X);
-    const struct tensor dX = single_new(s, s->cursor.N, V);
-    for (int64_t i = 0; !s->failed && i < s->cursor.N; i++) {
-        const int label = label_of(s, v, i);
+    const struct tensor dX = single_new(single, single->cursor.N, V);
+    for (int64_t i = 0; !single->failed && i < single->cursor.N; i++) {
+        const int label = label_of(single, v, i);
         const double *x = numbers(X) + i * V, top = log_sum(x, V);
         for (int64_t k = 0; k < V && label >= 0; k++)
-            numbers(dX)[i * V + k] = share(s, v, i) * (exp(x[k] - top) - (k == label) * (v->smoothed ? 1 - SMOOTH : 1) -
-                                                       (v->smoothed ? SMOOTH / (double)V : 0));
+            numbers(dX)[i * V + k] = loss_share(single, v, i)
+                * (exp(x[k] - top) - (k == label) * (v->smoothed ? 1 - SMOOTH : 1) -
+                   (v->smoothed ? SMOOTH / (double)V : 0));
     }
     return dX;
 }
@@ -162,45 +166,48 @@ static bool is_zero(const double *x, int64_t n)
 }
 
 /* Labels that are ignored, though they count: their rows are zero.  The divisor has them, or not. */
-static void try_ignored(struct suspect *p, double *y)
+static void try_ignored(struct suspect *suspect, double *y)
 {
-    const struct single *s = p->s;
+    const struct single *s = suspect->s;
     int64_t ignored = 0, counted = 0, first = -1;
-    for (int64_t row = 0; row < p->rows; row++) {
+    for (int64_t row = 0; row < suspect->rows; row++) {
         if (label_of(s, &loss_right, row) < 0) continue;
-        const bool zero = is_zero(p->have + row * p->cols, p->cols);
+        const bool zero = is_zero(suspect->have + row * suspect->cols, suspect->cols);
         ignored += zero, counted += !zero;
         if (zero && first < 0) first = row;
     }
     for (int divisor = 0; divisor < 2 && ignored > 0 && counted > 0; divisor++) {
         const double times = divisor ? (double)(counted + ignored) / (double)counted : 1;
-        for (int64_t i = 0; i < p->count; i++)
-            y[i] = is_zero(p->have + i / p->cols * p->cols, p->cols) ? 0 : times * p->want[i];
-        suspect_explained(p, y, "%lld of %lld labels are ignored, the first in row %lld", (long long)ignored,
+        for (int64_t i = 0; i < suspect->count; i++)
+            y[i] = is_zero(suspect->have + i / suspect->cols * suspect->cols, suspect->cols) ? 0
+                : times * suspect->want[i];
+        suspect_explained(suspect, y, "%lld of %lld labels are ignored, the first in row %lld", (long long)ignored,
                           (long long)(counted + ignored), (long long)first);
     }
 }
 
 /* A label that no rank finds among its words: nothing is subtracted in its rows. */
-static void try_lost_labels(struct suspect *p, const struct single_node *n, enum single_pass_kind pass, double *y)
+static void try_lost_labels(struct suspect *suspect, const struct single_node *node,
+                            enum single_pass_kind pass, double *y)
 {
-    const struct single *s = p->s;
+    const struct single *s = suspect->s;
     char labels[64] = "";
     size_t used = 0;
     int64_t lost = 0;
     if (pass != SINGLE_INPUT) return;
-    (void)n;
-    try_ignored(p, y);
-    memcpy(y, p->want, (size_t)p->count * sizeof *y);
-    for (int64_t row = 0; row < p->rows; row++) {
+    (void)node;
+    try_ignored(suspect, y);
+    memcpy(y, suspect->want, (size_t)suspect->count * sizeof *y);
+    for (int64_t row = 0; row < suspect->rows; row++) {
         const int label = label_of(s, &loss_right, row);
-        const int64_t at = row * p->cols + label;
-        if (label < 0 || fabs(p->have[at] - p->want[at]) <= p->bound[at]) continue;
-        y[at] += share(s, &loss_right, row), lost++;
+        const int64_t at = row * suspect->cols + label;
+        if (label < 0 || fabs(suspect->have[at] - suspect->want[at]) <= suspect->bound[at]) continue;
+        y[at] += loss_share(s, &loss_right, row), lost++;
         if (used < sizeof labels)
             used += (size_t)snprintf(labels + used, sizeof labels - used, "%s%d", used ? ", " : "", label);
     }
-    if (lost > 0) suspect_explained(p, y, "in %d rows nothing is subtracted for the label: %s", (int)lost, labels);
+    if (lost > 0) suspect_explained(suspect, y, "in %d rows nothing is subtracted for the label: %s",
+                                    (int)lost, labels);
 }
 
 const struct single_mistakes single_loss_mistakes = {

@@ -6,22 +6,22 @@
  */
 #include "emulated_devices/check/mistakes/mistakes.h"
 
-static void try_change(struct suspect *p, const struct single_term *t, struct mask_change c, const char *words,
-                       double *y)
+static void try_change(struct suspect *suspect, const struct single_term *term, struct mask_change change,
+                       const char *words, double *y)
 {
-    struct single *s = p->s;
+    struct single *s = suspect->s;
     const int used = s->memory.used;
-    s->hypothesis.mask = c, s->hypothesis.masks_changed = 0;
-    const struct single_value v = single_attempt(s, t->node, t->run);
+    s->hypothesis.mask = change, s->hypothesis.masks_changed = 0;
+    const struct single_value v = single_attempt(s, term->node, term->run);
     s->hypothesis.mask = (struct mask_change){ 0 };
-    if (s->hypothesis.masks_changed > 0 && v.status == SINGLE_DONE && tensor_count(v.y) == p->count) {
-        for (int64_t i = 0; i < p->count; i++) y[i] = p->want[i] - numbers(t->y)[i] + numbers(v.y)[i];
-        suspect_explained(p, y, words, c.by);
+    if (s->hypothesis.masks_changed > 0 && v.status == SINGLE_DONE && tensor_count(v.y) == suspect->count) {
+        for (int64_t i = 0; i < suspect->count; i++) y[i] = suspect->want[i] - numbers(term->y)[i] + numbers(v.y)[i];
+        suspect_explained(suspect, y, words, change.by);
     }
     single_release(s, used);
 }
 
-void suspect_masks(struct suspect *p, const struct single_term *t, double *y)
+void suspect_masks(struct suspect *suspect, const struct single_term *term, double *y)
 {
     static const struct { enum mask_kind kind; int by; const char *words; } all[] = {
         { MASK_NONE, 0, "nothing is dropped" },
@@ -36,21 +36,21 @@ void suspect_masks(struct suspect *p, const struct single_term *t, double *y)
         { MASK_OF_LAYER, 0, "it has the mask of layer %d" },
     };
     static const int parts[] = { 2, 3, 4, 8 };
-    const struct model_config *c = p->s->context->config;
+    const struct model_config *c = suspect->s->context->config;
     if (c->dropout_residual == 0 && c->dropout_embedding == 0 && c->dropout_attention == 0) return;
-    for (size_t k = 0; k < sizeof all / sizeof *all && !p->s->failed; k++)
-        try_change(p, t, (struct mask_change){ all[k].kind, all[k].by }, all[k].words, y);
-    const int copies = p->s->context->source.copies;
-    if (copies > 1) try_change(p, t, (struct mask_change){ MASK_OF_NEXT_COPY, copies },
+    for (size_t k = 0; k < sizeof all / sizeof *all && !suspect->s->failed; k++)
+        try_change(suspect, term, (struct mask_change){ all[k].kind, all[k].by }, all[k].words, y);
+    const int copies = suspect->s->context->source.copies;
+    if (copies > 1) try_change(suspect, term, (struct mask_change){ MASK_OF_NEXT_COPY, copies },
                                "copies take turns: each of %d has the mask of the next", y);
-    if (copies > 2) try_change(p, t, (struct mask_change){ MASK_OF_COPY_BEFORE, copies },
+    if (copies > 2) try_change(suspect, term, (struct mask_change){ MASK_OF_COPY_BEFORE, copies },
                                "copies take turns: each of %d has the mask of the one before", y);
-    for (size_t k = 0; k < sizeof parts / sizeof *parts && !p->s->failed; k++) {
-        if (parts[k] <= p->s->cursor.batch.B)
-            try_change(p, t, (struct mask_change){ MASK_OF_FIRST_COPY, parts[k] },
+    for (size_t k = 0; k < sizeof parts / sizeof *parts && !suspect->s->failed; k++) {
+        if (parts[k] <= suspect->s->cursor.batch.B)
+            try_change(suspect, term, (struct mask_change){ MASK_OF_FIRST_COPY, parts[k] },
                        "each of %d parts of the batch has the mask of the first", y);
         if (parts[k] <= c->K)
-            try_change(p, t, (struct mask_change){ MASK_OF_FIRST_HEADS, parts[k] },
+            try_change(suspect, term, (struct mask_change){ MASK_OF_FIRST_HEADS, parts[k] },
                        "each of %d parts of the heads has the mask of the first", y);
     }
 }

@@ -15,29 +15,33 @@ enum { MOST_PARTS = 16 };
 enum { NO_BIAS = 0, TRANSPOSED = -1 };
 
 /* which: how often the bias is added. */
-static struct tensor matrix_forward(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+static struct tensor matrix_forward(struct single *single, const struct single_node *node,
+                                    const struct single_mistake *mistake)
 {
     const int which = mistake->which;
-    const struct tensor X = single_act(s, n->in[0]), W = single_param(s, n->weight), b = single_param(s, n->bias);
+    const struct tensor X = single_act(single, node->in[0]), W = single_param(single, node->weight),
+        b = single_param(single, node->bias);
     const bool turned = which == TRANSPOSED;
-    if (!single_going(s) || (!turned && n->bias < 0) || (turned && tensor_rows(W) != tensor_cols(W)))
+    if (!single_going(single) || (!turned && node->bias < 0) || (turned && tensor_rows(W) != tensor_cols(W)))
         return tensor_none;
     const int64_t out = tensor_rows(W), in = tensor_cols(W);
-    const struct tensor Y = single_new(s, tensor_rows(X), out), M = single_new(s, out, in);
-    for (int64_t i = 0; !s->failed && i < out * in; i++) numbers(M)[i] = numbers(W)[turned ? i % in * in + i / in : i];
-    if (!s->failed) s->context->ops->linear_forward_add(Y, X, M);
-    for (int64_t i = 0; !s->failed && n->bias >= 0 && i < tensor_count(Y); i++)
+    const struct tensor Y = single_new(single, tensor_rows(X), out), M = single_new(single, out, in);
+    for (int64_t i = 0; !single->failed && i < out * in; i++)
+        numbers(M)[i] = numbers(W)[turned ? i % in * in + i / in : i];
+    if (!single->failed) single->context->ops->linear_forward_add(Y, X, M);
+    for (int64_t i = 0; !single->failed && node->bias >= 0 && i < tensor_count(Y); i++)
         numbers(Y)[i] += (turned ? 1 : which) * numbers(b)[i % out];
     return Y;
 }
 
-static struct tensor matrix_input(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+static struct tensor matrix_input(struct single *single, const struct single_node *node,
+                                  const struct single_mistake *mistake)
 {
     (void)mistake;
-    const struct tensor dY = single_grad(s, n->out), W = single_param(s, n->weight);
-    if (!single_going(s) || tensor_rows(W) != tensor_cols(W)) return tensor_none;
-    const struct tensor dX = single_new(s, tensor_rows(dY), tensor_cols(W));
-    if (!s->failed) s->context->ops->linear_forward_add(dX, dY, W);
+    const struct tensor dY = single_grad(single, node->out), W = single_param(single, node->weight);
+    if (!single_going(single) || tensor_rows(W) != tensor_cols(W)) return tensor_none;
+    const struct tensor dX = single_new(single, tensor_rows(dY), tensor_cols(W));
+    if (!single->failed) single->context->ops->linear_forward_add(dX, dY, W);
     return dX;
 }
 
@@ -72,23 +76,23 @@ static bool solve(double A[MOST_PARTS][MOST_PARTS], double b[], int n)
 }
 
 /* Whether an element counts: of a mistake in a part of the result, only what is wrong does. */
-static bool counts(const struct suspect *p, int64_t i)
+static bool counts(const struct suspect *suspect, int64_t i)
 {
-    return p->there == NULL || !(fabs(p->have[i] - p->want[i]) <= p->bound[i]);
+    return suspect->there == NULL || !(fabs(suspect->have[i] - suspect->want[i]) <= suspect->bound[i]);
 }
 
 /* Factors c of the parts: have = want + sum of (c - 1) part. */
-static bool factors(const struct suspect *p, const struct tensor part[], int n, double c[])
+static bool factors(const struct suspect *suspect, const struct tensor part[], int n, double c[])
 {
     double A[MOST_PARTS][MOST_PARTS];
     for (int a = 0; a < n; a++) {
         c[a] = 0;
-        for (int64_t i = 0; i < p->count; i++)
-            c[a] += counts(p, i) ? (p->have[i] - p->want[i]) * numbers(part[a])[i] : 0;
+        for (int64_t i = 0; i < suspect->count; i++)
+            c[a] += counts(suspect, i) ? (suspect->have[i] - suspect->want[i]) * numbers(part[a])[i] : 0;
         for (int b = 0; b < n; b++) {
             A[a][b] = 0;
-            for (int64_t i = 0; i < p->count; i++)
-                A[a][b] += counts(p, i) ? numbers(part[a])[i] * numbers(part[b])[i] : 0;
+            for (int64_t i = 0; i < suspect->count; i++)
+                A[a][b] += counts(suspect, i) ? numbers(part[a])[i] * numbers(part[b])[i] : 0;
         }
     }
     if (!solve(A, c, n)) return false;
@@ -136,144 +140,149 @@ static void say_parts(const double c[], int n, const char *what, char *out, size
     }
 }
 
-void suspect_parts(struct suspect *p, const struct tensor part[], int n, const char *what, double *y)
+void suspect_parts(struct suspect *suspect, const struct tensor part[], int n, const char *what, double *y)
 {
     double c[MOST_PARTS];
     char words[SINGLE_MISTAKE];
-    if (p->s->failed || !factors(p, part, n, c) || all_equal(c, n)) return;
-    for (int64_t i = 0; i < p->count; i++) {
-        y[i] = p->want[i];
+    if (suspect->s->failed || !factors(suspect, part, n, c) || all_equal(c, n)) return;
+    for (int64_t i = 0; i < suspect->count; i++) {
+        y[i] = suspect->want[i];
         for (int k = 0; k < n; k++) y[i] += (c[k] - 1) * numbers(part[k])[i];
     }
     say_parts(c, n, what, words, sizeof words);
-    suspect_explained(p, y, "%s", words);
+    suspect_explained(suspect, y, "%s", words);
 }
 
 /* How the columns of a product's input are cut into parts: each of its matrices, by units such as heads. */
 struct cut { int64_t size[3], unit; int matrices, parts; };
 
 /* The first column of a part of a matrix, from the matrix's first. */
-static int64_t first_of(const struct cut *c, int k, int part)
+static int64_t first_of(const struct cut *cut, int k, int part)
 {
-    return c->unit * part_begin(c->size[k] / c->unit, c->parts, part);
+    return cut->unit * part_begin(cut->size[k] / cut->unit, cut->parts, part);
 }
 
 /* The columns of a part, the rest 0; the numbers are those of part `other`. */
-static struct tensor columns(struct single *s, struct tensor t, const struct cut *c, int part, int other)
+static struct tensor matrix_columns(struct single *single, struct tensor t, const struct cut *cut, int part, int other)
 {
     const int64_t cols = tensor_cols(t);
-    const struct tensor out = single_new(s, tensor_rows(t), cols);
-    for (int64_t r = 0; !s->failed && r < tensor_rows(t); r++) {
+    const struct tensor out = single_new(single, tensor_rows(t), cols);
+    for (int64_t r = 0; !single->failed && r < tensor_rows(t); r++) {
         const double *from = numbers(t) + r * cols;
         double *to = numbers(out) + r * cols;
-        for (int k = 0; k < c->matrices; from += c->size[k], to += c->size[k], k++)
-            for (int64_t i = first_of(c, k, part), j = first_of(c, k, other); i < first_of(c, k, part + 1); i++, j++)
+        for (int k = 0; k < cut->matrices; from += cut->size[k], to += cut->size[k], k++)
+            for (int64_t i = first_of(cut, k, part), j = first_of(cut, k, other);
+                 i < first_of(cut, k, part + 1); i++, j++)
                 to[i] = from[j];
     }
     return out;
 }
 
-static struct tensor product(struct single *s, struct tensor X, struct tensor W)
+static struct tensor mistakes_matrix_product(struct single *single, struct tensor X, struct tensor W)
 {
-    const struct tensor Y = single_new(s, tensor_rows(X), tensor_rows(W));
-    if (!s->failed) s->context->ops->linear_forward_add(Y, X, W);
+    const struct tensor Y = single_new(single, tensor_rows(X), tensor_rows(W));
+    if (!single->failed) single->context->ops->linear_forward_add(Y, X, W);
     return Y;
 }
 
 /* A part has the matrix of another. */
-static void try_other_piece(struct suspect *p, const struct tensor part[], const struct cut *c, struct tensor X,
+static void try_other_piece(struct suspect *suspect, const struct tensor part[], const struct cut *cut, struct tensor X,
                             struct tensor W, double *y)
 {
-    struct single *s = p->s;
-    for (int a = 0; a < c->parts && p->words[0] == 0; a++)
-        for (int b = 0; b < c->parts; b++) {
+    struct single *s = suspect->s;
+    for (int a = 0; a < cut->parts && suspect->words[0] == 0; a++)
+        for (int b = 0; b < cut->parts; b++) {
             const int used = s->memory.used;
-            if (a == b || first_of(c, c->matrices - 1, b) + first_of(c, c->matrices - 1, a + 1) -
-                                  first_of(c, c->matrices - 1, a) >
-                              c->size[c->matrices - 1])
+            if (a == b || first_of(cut, cut->matrices - 1, b) + first_of(cut, cut->matrices - 1, a + 1) -
+                                  first_of(cut, cut->matrices - 1, a) >
+                              cut->size[cut->matrices - 1])
                 continue;
-            const struct tensor Z = product(s, X, columns(s, W, c, a, b));
-            for (int64_t i = 0; !s->failed && i < p->count; i++)
-                y[i] = p->want[i] - numbers(part[a])[i] + numbers(Z)[i];
-            suspect_explained(p, y, "another rank's piece: part %d of %d has the matrix of part %d", a, c->parts, b);
+            const struct tensor Z = mistakes_matrix_product(s, X, matrix_columns(s, W, cut, a, b));
+            for (int64_t i = 0; !s->failed && i < suspect->count; i++)
+                y[i] = suspect->want[i] - numbers(part[a])[i] + numbers(Z)[i];
+            suspect_explained(suspect, y, "another rank's piece: part %d of %d has the matrix of part %d", a,
+                              cut->parts, b);
             single_release(s, used);
         }
 }
 
 /* Y = X W^T in parts along the columns of X. */
-static void try_columns(struct suspect *p, struct tensor X, struct tensor W, const struct cut *c, double *y)
+static void try_columns(struct suspect *suspect, struct tensor X, struct tensor W, const struct cut *cut, double *y)
 {
-    struct single *s = p->s;
+    struct single *s = suspect->s;
     struct tensor part[MOST_PARTS];
     const int used = s->memory.used;
-    if (c->parts < 2 || c->parts > MOST_PARTS || c->size[0] / c->unit < c->parts) return;
-    for (int k = 0; k < c->parts; k++) part[k] = product(s, columns(s, X, c, k, k), W);
-    suspect_parts(p, part, c->parts, "part", y);
-    try_other_piece(p, part, c, X, W, y);
+    if (cut->parts < 2 || cut->parts > MOST_PARTS || cut->size[0] / cut->unit < cut->parts) return;
+    for (int k = 0; k < cut->parts; k++) part[k] = mistakes_matrix_product(s, matrix_columns(s, X, cut, k, k), W);
+    suspect_parts(suspect, part, cut->parts, "part", y);
+    try_other_piece(suspect, part, cut, X, W, y);
     single_release(s, used);
 }
 
 /* Queries, keys and values; gate and up; or one. */
-static struct cut cut_of(const struct single *s, const struct single_node *n, bool fused, int64_t in, int parts)
+static struct cut cut_of(const struct single *single, const struct single_node *node, bool fused, int64_t in, int parts)
 {
-    const struct model_config *c = s->context->config;
-    struct cut cut = { .size = { in }, .unit = 1, .matrices = fused ? n->matrices : 1, .parts = parts };
-    if (fused && n->matrices == 3) cut = (struct cut){ { c->H * c->A, c->K * c->A, c->K * c->A }, c->A, 3, parts };
-    if (fused && n->matrices == 2) cut = (struct cut){ { in / 2, in / 2 }, 1, 2, parts };
+    const struct model_config *c = single->context->config;
+    struct cut cut = { .size = { in }, .unit = 1, .matrices = fused ? node->matrices : 1, .parts = parts };
+    if (fused && node->matrices == 3) cut = (struct cut){ { c->H * c->A, c->K * c->A, c->K * c->A }, c->A, 3, parts };
+    if (fused && node->matrices == 2) cut = (struct cut){ { in / 2, in / 2 }, 1, 2, parts };
     if (!fused && in == c->H * c->A) cut.unit = c->A * (c->H / c->K);
     return cut;
 }
 
-static struct tensor transposed(struct single *s, struct tensor t)
+static struct tensor transposed(struct single *single, struct tensor t)
 {
     const int64_t rows = tensor_rows(t), cols = tensor_cols(t);
-    const struct tensor out = single_new(s, cols, rows);
-    for (int64_t i = 0; !s->failed && i < rows * cols; i++) numbers(out)[i % cols * rows + i / cols] = numbers(t)[i];
+    const struct tensor out = single_new(single, cols, rows);
+    for (int64_t i = 0; !single->failed && i < rows * cols; i++)
+        numbers(out)[i % cols * rows + i / cols] = numbers(t)[i];
     return out;
 }
 
 /* A weight's gradient in parts: the sequences of the batch. */
-static void try_batch(struct suspect *p, struct tensor dY, struct tensor X, double *y)
+static void try_batch(struct suspect *suspect, struct tensor dY, struct tensor X, double *y)
 {
-    struct single *s = p->s;
+    struct single *s = suspect->s;
     struct tensor part[MOST_PARTS];
     const int64_t S = s->cursor.batch.S, B = s->cursor.batch.B;
     if (B < 2 || B > MOST_PARTS || tensor_rows(X) != s->cursor.N) return;
     const struct tensor Yt = transposed(s, dY), Xt = transposed(s, X);
     const struct cut sequences = { { s->cursor.N }, S, 1, (int)B };
-    for (int b = 0; b < B && !s->failed; b++) part[b] = product(s, columns(s, Yt, &sequences, b, b), Xt);
-    suspect_parts(p, part, (int)B, "sequence", y);
+    for (int b = 0; b < B && !s->failed; b++)
+        part[b] = mistakes_matrix_product(s, matrix_columns(s, Yt, &sequences, b, b), Xt);
+    suspect_parts(suspect, part, (int)B, "sequence", y);
 }
 
-static void try_all_parts(struct suspect *p, const struct single_node *n, enum single_pass_kind pass, double *y)
+static void try_all_parts(struct suspect *suspect, const struct single_node *node,
+                          enum single_pass_kind pass, double *y)
 {
-    struct single *s = p->s;
+    struct single *s = suspect->s;
     const bool forward_pass = pass == SINGLE_FORWARD, of_weight = pass == SINGLE_WEIGHT;
-    if (pass == SINGLE_BIAS || n->experts > 0) return;
-    const struct tensor dY = forward_pass ? tensor_none : single_grad(s, n->out),
-                        X = pass == SINGLE_INPUT ? tensor_none : single_act(s, n->in[0]),
-                        W = of_weight ? tensor_none : single_param(s, n->weight);
+    if (pass == SINGLE_BIAS || node->experts > 0) return;
+    const struct tensor dY = forward_pass ? tensor_none : single_grad(s, node->out),
+                        X = pass == SINGLE_INPUT ? tensor_none : single_act(s, node->in[0]),
+                        W = of_weight ? tensor_none : single_param(s, node->weight);
     if (!single_going(s)) return;
     if (of_weight) {
-        try_batch(p, dY, X, y);
+        try_batch(suspect, dY, X, y);
         return;
     }
     const struct tensor A = forward_pass ? X : dY, M = forward_pass ? W : transposed(s, W);
     const int tried[] = { s->rounding.parts, 2, 3, 4, 8 };
-    for (int k = 0; k < 5 && p->words[0] == 0 && !s->failed; k++) {
-        struct cut cut = cut_of(s, n, !forward_pass, tensor_cols(A), tried[k]);
-        try_columns(p, A, M, &cut, y);
+    for (int k = 0; k < 5 && suspect->words[0] == 0 && !s->failed; k++) {
+        struct cut cut = cut_of(s, node, !forward_pass, tensor_cols(A), tried[k]);
+        try_columns(suspect, A, M, &cut, y);
     }
 }
 
-int suspect_product_parts(struct single *s, const struct single_node *n, int parts, struct tensor part[])
+int suspect_product_parts(struct single *single, const struct single_node *node, int parts, struct tensor part[])
 {
-    const struct tensor X = single_act(s, n->in[0]), W = single_param(s, n->weight);
-    if (!single_going(s)) return 0;
-    const struct cut c = cut_of(s, n, false, tensor_cols(X), parts);
+    const struct tensor X = single_act(single, node->in[0]), W = single_param(single, node->weight);
+    if (!single_going(single)) return 0;
+    const struct cut c = cut_of(single, node, false, tensor_cols(X), parts);
     if (parts < 2 || parts > SUSPECT_RANKS || c.size[0] / c.unit < parts) return 0;
-    for (int k = 0; k < parts; k++) part[k] = product(s, columns(s, X, &c, k, k), W);
-    return s->failed ? 0 : parts;
+    for (int k = 0; k < parts; k++) part[k] = mistakes_matrix_product(single, matrix_columns(single, X, &c, k, k), W);
+    return single->failed ? 0 : parts;
 }
 
 const struct single_mistakes single_matrix_mistakes = {

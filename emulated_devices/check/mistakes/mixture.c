@@ -10,18 +10,18 @@ enum { MOST_PARTS = 8, MOST_EXPERTS = 512, MOST_TRIED = 64 };
 enum { UNDIVIDED, DIVIDED, SIGMOIDS, SOFTMAX, UNSCALED, OF_SCORES, ALIKE, OF_LOGITS, BY_LARGEST };
 
 /* The weights of the same choices by another rule. */
-static struct tensor weights(struct single *s, const struct single_node *n, int which)
+static struct tensor weights(struct single *single, const struct single_node *node, int which)
 {
-    const struct routing r = routing_of(s, n->in[0]);
-    struct router_rule rule = s->context->config->mixture.router;
-    if (!single_going(s)) return tensor_none;
+    const struct routing r = routing_of(single, node->in[0]);
+    struct router_rule rule = single->context->config->mixture.router;
+    if (!single_going(single)) return tensor_none;
     if (which == UNDIVIDED || which == DIVIDED) rule.normalized = which == DIVIDED;
     if (which == SIGMOIDS || which == SOFTMAX) rule.scores = which == SOFTMAX ? SCORES_SOFTMAX : SCORES_SIGMOID;
     if (which == UNSCALED) rule.scale = 1;
-    const struct tensor w = single_new(s, s->cursor.N, r.k);
-    struct tensor experts = single_new(s, s->cursor.N, r.k);
+    const struct tensor w = single_new(single, single->cursor.N, r.k);
+    struct tensor experts = single_new(single, single->cursor.N, r.k);
     experts.dtype = I32;
-    if (!s->failed) s->context->ops->route_forward(w, experts, r.logits, &rule, NULL);
+    if (!single->failed) single->context->ops->route_forward(w, experts, r.logits, &rule, NULL);
     return w;
 }
 
@@ -38,14 +38,14 @@ static void other_weights(double *w, const double *p, const double *x, int64_t k
 
 static void softmax(double *p, const double *x, int64_t n);
 
-static struct tensor plain_weights(struct single *s, const struct single_node *n, int which)
+static struct tensor plain_weights(struct single *single, const struct single_node *node, int which)
 {
-    const struct routing r = routing_of(s, n->in[0]);
-    const struct router_rule *rule = &s->context->config->mixture.router;
-    if (!single_going(s) || rule->scores != SCORES_SOFTMAX || r.E > MOST_EXPERTS || r.k < 2 || r.k > MOST_PARTS)
+    const struct routing r = routing_of(single, node->in[0]);
+    const struct router_rule *rule = &single->context->config->mixture.router;
+    if (!single_going(single) || rule->scores != SCORES_SOFTMAX || r.E > MOST_EXPERTS || r.k < 2 || r.k > MOST_PARTS)
         return tensor_none;
-    const struct tensor w = single_new(s, s->cursor.N, r.k);
-    for (int64_t row = 0; !s->failed && row < s->cursor.N; row++) {
+    const struct tensor w = single_new(single, single->cursor.N, r.k);
+    for (int64_t row = 0; !single->failed && row < single->cursor.N; row++) {
         const int32_t *chosen = (const int32_t *)r.experts.data + row * r.k;
         const double *x = numbers(r.logits) + row * tensor_cols(r.logits);
         double score[MOST_EXPERTS], p[MOST_PARTS], of[MOST_PARTS];
@@ -60,9 +60,11 @@ static struct tensor plain_weights(struct single *s, const struct single_node *n
     return w;
 }
 
-static struct tensor route_forward(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+static struct tensor route_forward(struct single *single, const struct single_node *node,
+                                   const struct single_mistake *mistake)
 {
-    return mistake->which < OF_SCORES ? weights(s, n, mistake->which) : plain_weights(s, n, mistake->which);
+    return mistake->which < OF_SCORES ? weights(single, node, mistake->which)
+           : plain_weights(single, node, mistake->which);
 }
 
 /* The softmax of a row. */
@@ -86,26 +88,27 @@ static void through_softmax(double *dx, const double *x, const double *d, int64_
 /* What the weights and the losses add to the gradient of logits. */
 struct pulls { struct routing r; struct tensor weights, losses; };
 
-static bool pulls_of(struct single *s, const struct single_node *n, struct pulls *p)
+static bool pulls_of(struct single *single, const struct single_node *node, struct pulls *pulls)
 {
-    p->r = routing_of(s, n->in[0]);
-    if (!single_going(s)) return false;
-    p->weights = router_weights_input(s, n, &p->r).y;
-    p->losses = single_going(s) && router_has_losses(s) ? router_losses_input(s, &p->r).y : tensor_none;
-    return single_going(s);
+    pulls->r = routing_of(single, node->in[0]);
+    if (!single_going(single)) return false;
+    pulls->weights = router_weights_input(single, node, &pulls->r).y;
+    pulls->losses = single_going(single) && router_has_losses(single) ? router_losses_input(single, &pulls->r).y
+        : tensor_none;
+    return single_going(single);
 }
 
 /* The sum that weights are divided by is taken for constant. */
-static struct tensor constant_sum(struct single *s, const struct single_node *n)
+static struct tensor constant_sum(struct single *single, const struct single_node *node)
 {
     struct pulls p;
-    const struct tensor dW = single_grad(s, n->out);
-    const struct router_rule *rule = &s->context->config->mixture.router;
-    if (!single_going(s) || !pulls_of(s, n, &p) || !rule->normalized || rule->scores != SCORES_SOFTMAX)
+    const struct tensor dW = single_grad(single, node->out);
+    const struct router_rule *rule = &single->context->config->mixture.router;
+    if (!single_going(single) || !pulls_of(single, node, &p) || !rule->normalized || rule->scores != SCORES_SOFTMAX)
         return tensor_none;
     const int64_t E = tensor_cols(p.r.logits);
-    const struct tensor dx = single_new(s, s->cursor.N, E);
-    for (int64_t row = 0; !s->failed && E <= MOST_EXPERTS && row < s->cursor.N; row++) {
+    const struct tensor dx = single_new(single, single->cursor.N, E);
+    for (int64_t row = 0; !single->failed && E <= MOST_EXPERTS && row < single->cursor.N; row++) {
         const double *x = numbers(p.r.logits) + row * E;
         const int32_t *chosen = (const int32_t *)p.r.experts.data + row * p.r.k;
         double score[MOST_EXPERTS], d[MOST_EXPERTS] = { 0 }, sum = 0;
@@ -121,53 +124,55 @@ static struct tensor constant_sum(struct single *s, const struct single_node *n)
 }
 
 /* How often the tokens [from, to) choose each expert, in all layers.  @return layers. */
-static int64_t count_choices(struct single *s, int64_t from, int64_t to, double *count)
+static int64_t mixture_count_choices(struct single *single, int64_t from, int64_t to, double *count)
 {
     int64_t layers = 0;
     memset(count, 0, MOST_EXPERTS * sizeof *count);
-    for (int v = 0; v < s->context->graph->nodes && single_going(s); v++) {
-        const int used = s->memory.used;
-        if (s->context->graph->node[v].operation != &single_route) continue;
-        const struct routing r = routing_of(s, s->context->graph->node[v].in[0]);
-        for (int64_t i = from * r.k; single_going(s) && i < to * r.k; i++) {
+    for (int v = 0; v < single->context->graph->nodes && single_going(single); v++) {
+        const int used = single->memory.used;
+        if (single->context->graph->node[v].operation != &single_route) continue;
+        const struct routing r = routing_of(single, single->context->graph->node[v].in[0]);
+        for (int64_t i = from * r.k; single_going(single) && i < to * r.k; i++) {
             const int32_t e = choice_made(((const int32_t *)r.experts.data)[i]);
             if (e >= 0 && e < MOST_EXPERTS) count[e]++;
         }
         layers++;
-        single_release(s, used);
+        single_release(single, used);
     }
     return layers;
 }
 
 /* Each of so many parts of the batch balances its own tokens, and the losses are averaged. */
-static struct tensor balance_of_parts(struct single *s, const struct single_node *n, int parts)
+static struct tensor balance_of_parts(struct single *single, const struct single_node *node, int parts)
 {
-    const struct mixture_config *m = &s->context->config->mixture;
+    const struct mixture_config *m = &single->context->config->mixture;
     struct pulls p;
-    if (!router_balances_all(s) || !pulls_of(s, n, &p) || !tensor_present(p.losses) || parts > s->cursor.batch.B ||
+    if (!router_balances_all(single) || !pulls_of(single, node, &p) || !tensor_present(p.losses)
+        || parts > single->cursor.batch.B ||
         m->z_coefficient > 0 || m->sequence_coefficient > 0 || tensor_cols(p.r.logits) > MOST_EXPERTS)
         return tensor_none;
     const int64_t E = tensor_cols(p.r.logits);
-    const struct tensor dx = single_new(s, s->cursor.N, E);
-    for (int k = 0; k < parts && single_going(s); k++) {
-        const int64_t from = part_begin(s->cursor.batch.B, parts, k) * s->cursor.batch.S,
-                      to = part_begin(s->cursor.batch.B, parts, k + 1) * s->cursor.batch.S;
+    const struct tensor dx = single_new(single, single->cursor.N, E);
+    for (int k = 0; k < parts && single_going(single); k++) {
+        const int64_t from = part_begin(single->cursor.batch.B, parts, k) * single->cursor.batch.S,
+                      to = part_begin(single->cursor.batch.B, parts, k + 1) * single->cursor.batch.S;
         double d[MOST_EXPERTS];
-        const int64_t layers = count_choices(s, from, to, d);
+        const int64_t layers = mixture_count_choices(single, from, to, d);
         const double rows = (double)((to - from) * layers);
         for (int64_t e = 0; e < E; e++) d[e] *= m->balance_coefficient * (double)E / rows / rows / parts;
-        for (int64_t row = from; row < to && single_going(s); row++) {
+        for (int64_t row = from; row < to && single_going(single); row++) {
             through_softmax(numbers(dx) + row * E, numbers(p.r.logits) + row * E, d, E);
             for (int64_t e = 0; e < E; e++) numbers(dx)[row * E + e] += numbers(p.weights)[row * E + e];
         }
     }
-    return single_going(s) ? dx : tensor_none;
+    return single_going(single) ? dx : tensor_none;
 }
 
-static struct tensor route_input(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+static struct tensor route_input(struct single *single, const struct single_node *node,
+                                 const struct single_mistake *mistake)
 {
     const int *const parts = mistake->with;
-    return parts ? balance_of_parts(s, n, *parts) : constant_sum(s, n);
+    return parts ? balance_of_parts(single, node, *parts) : constant_sum(single, node);
 }
 
 #define PARTS(n) .with = &(const int){ n }
@@ -190,36 +195,36 @@ static const struct single_mistake route_rows[] = {
     { 0 }
 };
 
-static void try_pull_times(struct suspect *p, struct tensor pull, double factor, const char *what, double *y)
+static void try_pull_times(struct suspect *suspect, struct tensor pull, double factor, const char *what, double *y)
 {
-    for (int64_t i = 0; i < p->count; i++) y[i] = p->want[i] + (factor - 1) * numbers(pull)[i];
-    if (factor == 0) suspect_explained(p, y, "without what %s", what);
-    else suspect_explained(p, y, "what %s times %.4f", what, factor);
+    for (int64_t i = 0; i < suspect->count; i++) y[i] = suspect->want[i] + (factor - 1) * numbers(pull)[i];
+    if (factor == 0) suspect_explained(suspect, y, "without what %s", what);
+    else suspect_explained(suspect, y, "what %s times %.4f", what, factor);
 }
 
 /* A summand of the gradient of logits, lost, halved, doubled, or times the factor that fits best. */
-static void try_pull(struct suspect *p, struct tensor pull, const char *what, double *y)
+static void try_pull(struct suspect *suspect, struct tensor pull, const char *what, double *y)
 {
     static const double usual[] = { 0, 0.5, 2, 1 / 3.0, 3, 0.25, 4 };
     double along = 0, size = 0;
-    for (int64_t i = 0; i < p->count; i++) {            /* by how well each is known: losses may be small */
-        const double x = numbers(pull)[i] / fmax(p->bound[i], 1e-300);
-        along += (p->have[i] - p->want[i]) / fmax(p->bound[i], 1e-300) * x, size += x * x;
+    for (int64_t i = 0; i < suspect->count; i++) {            /* by how well each is known: losses may be small */
+        const double x = numbers(pull)[i] / fmax(suspect->bound[i], 1e-300);
+        along += (suspect->have[i] - suspect->want[i]) / fmax(suspect->bound[i], 1e-300) * x, size += x * x;
     }
     if (!(size > 0)) return;
     size_t near = 0;
     for (size_t k = 1; k < sizeof usual / sizeof *usual; k++)
         if (fabs(usual[k] - 1 - along / size) < fabs(usual[near] - 1 - along / size)) near = k;
-    if (fabs(usual[near] - 1 - along / size) < 0.1) try_pull_times(p, pull, usual[near], what, y);
-    if (p->words[0] == 0) try_pull_times(p, pull, 1 + along / size, what, y);
+    if (fabs(usual[near] - 1 - along / size) < 0.1) try_pull_times(suspect, pull, usual[near], what, y);
+    if (suspect->words[0] == 0) try_pull_times(suspect, pull, 1 + along / size, what, y);
 }
 
-static void try_pulls(struct suspect *p, const struct single_node *n, enum single_pass_kind pass, double *y)
+static void try_pulls(struct suspect *suspect, const struct single_node *node, enum single_pass_kind pass, double *y)
 {
     struct pulls of;
-    if (pass != SINGLE_INPUT || !pulls_of(p->s, n, &of) || !tensor_present(of.losses)) return;
-    try_pull(p, of.losses, "the routers' losses add", y);
-    if (p->words[0] == 0) try_pull(p, of.weights, "the weights of choices add", y);
+    if (pass != SINGLE_INPUT || !pulls_of(suspect->s, node, &of) || !tensor_present(of.losses)) return;
+    try_pull(suspect, of.losses, "the routers' losses add", y);
+    if (suspect->words[0] == 0) try_pull(suspect, of.weights, "the weights of choices add", y);
 }
 
 const struct single_mistakes single_route_mistakes = {
@@ -229,40 +234,40 @@ const struct single_mistakes single_route_mistakes = {
 
 /* ---- experts ----------------------------------------------------------------------------------------------------- */
 
-static int64_t first_row(const struct routing *r, int64_t expert)
+static int64_t first_row(const struct routing *routing, int64_t expert)
 {
     int64_t first = 0;
-    for (int64_t e = 0; e < expert; e++) first += routing_count(r, e);
+    for (int64_t e = 0; e < expert; e++) first += routing_count(routing, e);
     return first;
 }
 
 /* The row of X that row i of the choices is: its token's plus `shift` of the choices; or, of one with a row for each
  * choice, its own. */
-static int64_t source_of(const struct routing *r, int64_t i, int64_t rows, int shift)
+static int64_t source_of(const struct routing *routing, int64_t i, int64_t rows, int shift)
 {
-    if (rows == r->rows) return i;
-    return routing_token(r, (i + shift + r->rows) % r->rows);
+    if (rows == routing->rows) return i;
+    return routing_token(routing, (i + shift + routing->rows) % routing->rows);
 }
 
 /* Y = X W^T of each expert; other: how far away the expert is whose matrix it takes. */
-static struct tensor products(struct single *s, const struct single_node *n, int other, int shift)
+static struct tensor products(struct single *single, const struct single_node *node, int other, int shift)
 {
-    const struct routing r = routing_of(s, n->logits);
-    const struct tensor X = single_act(s, n->in[0]);
-    if (!single_going(s) || r.rows == 0) return tensor_none;
-    const int64_t out = model_param(s->context->config, n->weight).dim[0], in = tensor_cols(X);
-    const struct tensor Y = single_new(s, r.rows, out);
-    for (int64_t e = 0; e < r.E && single_going(s); e++) {
-        const int used = s->memory.used;
+    const struct routing r = routing_of(single, node->logits);
+    const struct tensor X = single_act(single, node->in[0]);
+    if (!single_going(single) || r.rows == 0) return tensor_none;
+    const int64_t out = model_param(single->context->config, node->weight).dim[0], in = tensor_cols(X);
+    const struct tensor Y = single_new(single, r.rows, out);
+    for (int64_t e = 0; e < r.E && single_going(single); e++) {
+        const int used = single->memory.used;
         const int64_t first = first_row(&r, e), count = routing_count(&r, e);
-        const struct tensor W = single_param(s, n->weight + (int)((e + other + r.E) % r.E) * n->stride),
-                            x = single_new(s, count, in);
-        for (int64_t i = 0; single_going(s) && i < count; i++)
+        const struct tensor W = single_param(single, node->weight + (int)((e + other + r.E) % r.E) * node->stride),
+                            x = single_new(single, count, in);
+        for (int64_t i = 0; single_going(single) && i < count; i++)
             memcpy(numbers(x) + i * in, numbers(X) + source_of(&r, first + i, tensor_rows(X), shift) * in,
                    (size_t)in * sizeof(double));
-        if (single_going(s) && count > 0)
-            s->context->ops->linear_forward_add(tensor_2d(numbers(Y) + first * out, F64, count, out), x, W);
-        single_release(s, used);
+        if (single_going(single) && count > 0)
+            single->context->ops->linear_forward_add(tensor_2d(numbers(Y) + first * out, F64, count, out), x, W);
+        single_release(single, used);
     }
     return Y;
 }
@@ -271,11 +276,12 @@ static struct tensor products(struct single *s, const struct single_node *n, int
 struct experts_switches { int other, shift; };
 #define WITH(...) .with = &(const struct experts_switches){ __VA_ARGS__ }
 
-static struct tensor experts_forward(struct single *s, const struct single_node *n,
+static struct tensor experts_forward(struct single *single, const struct single_node *node,
                                      const struct single_mistake *mistake)
 {
     const struct experts_switches *with = mistake->with;
-    return with->other && s->context->config->mixture.E == 1 ? tensor_none : products(s, n, with->other, with->shift);
+    return with->other && single->context->config->mixture.E == 1 ? tensor_none
+           : products(single, node, with->other, with->shift);
 }
 
 #define MATRICES \
@@ -290,55 +296,60 @@ static const struct single_mistake down_rows[] = { MATRICES, { 0 } }, up_rows[] 
 };
 
 /* Of each expert whose rows are wrong, the one whose matrix gives them; with[e] is e if its own does, or none. */
-static int find_matrices(struct suspect *p, const struct single_node *n, const struct routing *r, int with[],
-                         double *y)
+static int find_matrices(struct suspect *suspect, const struct single_node *node,
+                         const struct routing *routing, int with[], double *y)
 {
     double off[MOST_TRIED];
     int found = 0;
-    for (int64_t e = 0; e < r->E; e++) {
-        const int64_t from = first_row(r, e) * p->cols, to = from + routing_count(r, e) * p->cols;
+    for (int64_t e = 0; e < routing->E; e++) {
+        const int64_t from = first_row(routing, e) * suspect->cols,
+            to = from + routing_count(routing, e) * suspect->cols;
         with[e] = (int)e, off[e] = 0;
-        for (int64_t i = from; i < to; i++) off[e] += (p->have[i] - p->want[i]) * (p->have[i] - p->want[i]);
+        for (int64_t i = from; i < to; i++)
+            off[e] += (suspect->have[i] - suspect->want[i]) * (suspect->have[i] - suspect->want[i]);
     }
-    memcpy(y, p->want, (size_t)p->count * sizeof *y);
-    for (int other = 1; other < r->E && single_going(p->s); other++) {
-        const int used = p->s->memory.used;
-        const struct tensor Y = products(p->s, n, other, 0);
-        for (int64_t e = 0; e < r->E && tensor_present(Y) && tensor_count(Y) == p->count; e++) {
-            const int64_t from = first_row(r, e) * p->cols, to = from + routing_count(r, e) * p->cols;
+    memcpy(y, suspect->want, (size_t)suspect->count * sizeof *y);
+    for (int other = 1; other < routing->E && single_going(suspect->s); other++) {
+        const int used = suspect->s->memory.used;
+        const struct tensor Y = products(suspect->s, node, other, 0);
+        for (int64_t e = 0; e < routing->E && tensor_present(Y) && tensor_count(Y) == suspect->count; e++) {
+            const int64_t from = first_row(routing, e) * suspect->cols,
+                to = from + routing_count(routing, e) * suspect->cols;
             double here = 0;
             for (int64_t i = from; i < to; i++)
-                here += (p->have[i] - numbers(Y)[i]) * (p->have[i] - numbers(Y)[i]);
+                here += (suspect->have[i] - numbers(Y)[i]) * (suspect->have[i] - numbers(Y)[i]);
             if (!(here < off[e] / 100)) continue;
             memcpy(y + from, numbers(Y) + from, (size_t)(to - from) * sizeof *y);
-            found += with[e] == e, with[e] = (int)((e + other) % r->E), off[e] = here;
+            found += with[e] == e, with[e] = (int)((e + other) % routing->E), off[e] = here;
         }
-        single_release(p->s, used);
+        single_release(suspect->s, used);
     }
     return found;
 }
 
 /* Experts that have the matrices of others: two have exchanged them, or one has another's. */
-static void try_matrices(struct suspect *p, const struct single_node *n, double *y)
+static void try_matrices(struct suspect *suspect, const struct single_node *node, double *y)
 {
-    const struct routing r = routing_of(p->s, n->logits);
+    const struct routing r = routing_of(suspect->s, node->logits);
     int with[MOST_TRIED], e = 0;
-    if (!single_going(p->s) || p->words[0] || r.E > MOST_TRIED || r.rows * p->cols != p->count) return;
-    if (find_matrices(p, n, &r, with, y) == 0) return;
+    if (!single_going(suspect->s) || suspect->words[0] || r.E > MOST_TRIED || r.rows * suspect->cols != suspect->count)
+        return;
+    if (find_matrices(suspect, node, &r, with, y) == 0) return;
     while (with[e] == e) e++;
-    if (with[with[e]] == e) suspect_explained(p, y, "experts %d and %d have exchanged their matrices", e, with[e]);
-    else suspect_explained(p, y, "expert %d has the matrix of expert %d", e, with[e]);
+    if (with[with[e]] == e)
+        suspect_explained(suspect, y, "experts %d and %d have exchanged their matrices", e, with[e]);
+    else suspect_explained(suspect, y, "expert %d has the matrix of expert %d", e, with[e]);
 }
 
 /* What tokens [from, to) contribute to the gradient of an expert's matrix. */
-static struct tensor weight_of_tokens(struct single *s, const struct single_node *n, int64_t from, int64_t to)
+static struct tensor weight_of_tokens(struct single *single, const struct single_node *node, int64_t from, int64_t to)
 {
-    const struct routing r = routing_of(s, n->logits);
-    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
-    if (!single_going(s)) return tensor_none;
-    const int64_t rows = tensor_cols(dY), cols = tensor_cols(X), first = first_row(&r, s->cursor.expert);
-    const struct tensor dW = single_new(s, rows, cols);
-    for (int64_t i = first; !s->failed && i < first + routing_count(&r, s->cursor.expert); i++) {
+    const struct routing r = routing_of(single, node->logits);
+    const struct tensor dY = single_grad(single, node->out), X = single_act(single, node->in[0]);
+    if (!single_going(single)) return tensor_none;
+    const int64_t rows = tensor_cols(dY), cols = tensor_cols(X), first = first_row(&r, single->cursor.expert);
+    const struct tensor dW = single_new(single, rows, cols);
+    for (int64_t i = first; !single->failed && i < first + routing_count(&r, single->cursor.expert); i++) {
         const double *dy = numbers(dY) + i * rows, *x = numbers(X) + source_of(&r, i, tensor_rows(X), 0) * cols;
         if (routing_token(&r, i) < from || routing_token(&r, i) >= to) continue;
         for (int64_t j = 0; j < rows * cols; j++) numbers(dW)[j] += dy[j / cols] * x[j % cols];
@@ -347,19 +358,19 @@ static struct tensor weight_of_tokens(struct single *s, const struct single_node
 }
 
 /* The gradient of an expert's matrix, in the parts that copies of the model have of the batch. */
-static void try_batch(struct suspect *p, const struct single_node *n, enum single_pass_kind pass, double *y)
+static void try_batch(struct suspect *suspect, const struct single_node *node, enum single_pass_kind pass, double *y)
 {
-    struct single *s = p->s;
+    struct single *s = suspect->s;
     const int tried[] = { 2, 3, 4, 8 };
     const int64_t B = s->cursor.batch.B, S = s->cursor.batch.S;
-    if (pass == SINGLE_FORWARD) try_matrices(p, n, y);
+    if (pass == SINGLE_FORWARD) try_matrices(suspect, node, y);
     if (pass != SINGLE_WEIGHT) return;
-    for (int t = 0; t < 4 && p->words[0] == 0 && tried[t] <= B && single_going(s); t++) {
+    for (int t = 0; t < 4 && suspect->words[0] == 0 && tried[t] <= B && single_going(s); t++) {
         struct tensor part[MOST_PARTS];
         const int parts = tried[t], used = s->memory.used;
         for (int k = 0; k < parts; k++)
-            part[k] = weight_of_tokens(s, n, part_begin(B, parts, k) * S, part_begin(B, parts, k + 1) * S);
-        if (single_going(s)) suspect_parts(p, part, parts, "batch part", y);
+            part[k] = weight_of_tokens(s, node, part_begin(B, parts, k) * S, part_begin(B, parts, k + 1) * S);
+        if (single_going(s)) suspect_parts(suspect, part, parts, "batch part", y);
         single_release(s, used);
     }
 }
@@ -376,37 +387,39 @@ const struct single_mistakes single_experts_down_mistakes = {
 enum { REVERSED, NOT_WEIGHED, TWICE };
 
 /* The weight of a row of the choices. */
-static double weighed(const struct routing *r, int64_t row, struct tensor w, int which)
+static double weighed(const struct routing *routing, int64_t row, struct tensor w, int which)
 {
-    const int64_t at = ((const int32_t *)r->order.data)[row], token = at / r->k;
+    const int64_t at = ((const int32_t *)routing->order.data)[row], token = at / routing->k;
     const double own = numbers(w)[at];
-    return which == NOT_WEIGHED ? 1 : which == TWICE ? own * own : numbers(w)[token * r->k + r->k - 1 - at % r->k];
+    return which == NOT_WEIGHED ? 1 : which == TWICE ? own * own
+           : numbers(w)[token * routing->k + routing->k - 1 - at % routing->k];
 }
 
-static struct tensor combine_forward(struct single *s, const struct single_node *n,
+static struct tensor combine_forward(struct single *single, const struct single_node *node,
                                      const struct single_mistake *mistake)
 {
     const int which = mistake->which;
     struct single_sizes sizes;
-    const struct routing r = routing_of(s, n->logits);
-    const struct tensor rows = single_act_sized(s, n->in[0], &sizes), w = single_act(s, n->in[1]);
-    if (!single_going(s) || s->context->config->mixture.zero > 0) return tensor_none;
+    const struct routing r = routing_of(single, node->logits);
+    const struct tensor rows = single_act_sized(single, node->in[0], &sizes), w = single_act(single, node->in[1]);
+    if (!single_going(single) || single->context->config->mixture.zero > 0) return tensor_none;
     const int64_t D = tensor_cols(rows);
-    const struct tensor Y = single_new(s, s->cursor.N, D);
-    for (int64_t i = 0; !s->failed && i < r.rows * D; i++)
+    const struct tensor Y = single_new(single, single->cursor.N, D);
+    for (int64_t i = 0; !single->failed && i < r.rows * D; i++)
         numbers(Y)[routing_token(&r, i / D) * D + i % D] += weighed(&r, i / D, w, which) * numbers(rows)[i];
     return Y;
 }
 
-static struct tensor combine_input(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+static struct tensor combine_input(struct single *single, const struct single_node *node,
+                                   const struct single_mistake *mistake)
 {
     const int which = mistake->which;
-    const struct routing r = routing_of(s, n->logits);
-    const struct tensor dY = single_grad(s, n->out), w = single_act(s, n->in[1]);
-    if (!single_going(s)) return tensor_none;
+    const struct routing r = routing_of(single, node->logits);
+    const struct tensor dY = single_grad(single, node->out), w = single_act(single, node->in[1]);
+    if (!single_going(single)) return tensor_none;
     const int64_t D = tensor_cols(dY);
-    const struct tensor dX = single_new(s, r.rows, D);
-    for (int64_t i = 0; !s->failed && i < r.rows * D; i++)
+    const struct tensor dX = single_new(single, r.rows, D);
+    for (int64_t i = 0; !single->failed && i < r.rows * D; i++)
         numbers(dX)[i] = weighed(&r, i / D, w, which) * numbers(dY)[routing_token(&r, i / D) * D + i % D];
     return dX;
 }
@@ -418,124 +431,135 @@ static const struct single_mistake combine_rows[] = {
     { 0 }
 };
 
-static bool is_outside(const struct suspect *p, int64_t i) { return !(fabs(p->have[i] - p->want[i]) <= p->bound[i]); }
+static bool is_outside(const struct suspect *suspect, int64_t i)
+{
+    return !(fabs(suspect->have[i] - suspect->want[i]) <= suspect->bound[i]);
+}
 
 /* A row is missing if least squares find all of it but for this part: the bug row-dropped (golden/bugs) is named so in
  * fp32, bf16 and fp16, and not if the row must be found exactly (fault check-mistake-dropped-row-is-exact). */
 static const double WHOLE_ROW = 0.05;
 
 /* How much of a choice's row a token lacks, by least squares; NaN: nothing of the token is wrong. */
-static double lacks(const struct suspect *p, int64_t token, const double *row, double w)
+static double mixture_lacks(const struct suspect *suspect, int64_t token, const double *row, double w)
 {
     double along = 0, size = 0;
     bool wrong = false;
-    for (int64_t d = 0; d < p->cols; d++) {
-        const int64_t i = token * p->cols + d;
-        along += (p->want[i] - p->have[i]) * w * row[d], size += w * w * row[d] * row[d];
-        wrong = wrong || is_outside(p, i);
+    for (int64_t d = 0; d < suspect->cols; d++) {
+        const int64_t i = token * suspect->cols + d;
+        along += (suspect->want[i] - suspect->have[i]) * w * row[d], size += w * w * row[d] * row[d];
+        wrong = wrong || is_outside(suspect, i);
     }
     return wrong && size > 0 ? along / size : NAN;
 }
 
 /* All rows of an expert, or of each token's choice number so, are not in the sum. */
-static void try_without(struct suspect *p, const struct routing *r, struct tensor rows, struct tensor w, double *y)
+static void try_without(struct suspect *suspect, const struct routing *routing, struct tensor rows,
+                        struct tensor w, double *y)
 {
-    for (int64_t of = 0; of < r->E + r->k && r->E <= MOST_TRIED; of++) {
-        memcpy(y, p->want, (size_t)p->count * sizeof *y);
-        for (int64_t e = 0, i = 0; e < r->E; e++)
-            for (const int64_t end = i + routing_count(r, e); i < end; i++) {
-                const int64_t choice = ((const int32_t *)r->order.data)[i] % r->k, token = routing_token(r, i);
-                if (of < r->E ? e != of : choice != of - r->E) continue;
-                for (int64_t d = 0; d < p->cols; d++)
-                    y[token * p->cols + d] -= routing_weight(r, i, w) * numbers(rows)[i * p->cols + d];
+    for (int64_t of = 0; of < routing->E + routing->k && routing->E <= MOST_TRIED; of++) {
+        memcpy(y, suspect->want, (size_t)suspect->count * sizeof *y);
+        for (int64_t e = 0, i = 0; e < routing->E; e++)
+            for (const int64_t end = i + routing_count(routing, e); i < end; i++) {
+                const int64_t choice = ((const int32_t *)routing->order.data)[i] % routing->k,
+                    token = routing_token(routing, i);
+                if (of < routing->E ? e != of : choice != of - routing->E) continue;
+                for (int64_t d = 0; d < suspect->cols; d++)
+                    y[token * suspect->cols + d] -= routing_weight(routing, i, w)
+                        * numbers(rows)[i * suspect->cols + d];
             }
-        if (of < r->E) suspect_explained(p, y, "without what expert %d of %d gives", (int)of, (int)r->E);
-        else suspect_explained(p, y, "without the rows of each token's choice %d of %d", (int)(of - r->E), (int)r->k);
+        if (of < routing->E) suspect_explained(suspect, y, "without what expert %d of %d gives", (int)of,
+                                               (int)routing->E);
+        else suspect_explained(suspect, y, "without the rows of each token's choice %d of %d", (int)(of - routing->E),
+                               (int)routing->k);
     }
 }
 
 /* Rows that are not in the sum: those of an expert that had no room for them, or one that is lost. */
-static void try_dropped(struct suspect *p, const struct single_node *n, double *y)
+static void try_dropped(struct suspect *suspect, const struct single_node *node, double *y)
 {
     struct single_sizes sizes;
-    const struct routing r = routing_of(p->s, n->logits);
-    const struct tensor rows = single_act_sized(p->s, n->in[0], &sizes), w = single_act(p->s, n->in[1]);
+    const struct routing r = routing_of(suspect->s, node->logits);
+    const struct tensor rows = single_act_sized(suspect->s, node->in[0], &sizes),
+        w = single_act(suspect->s, node->in[1]);
     int64_t dropped = 0, expert = -1, lasts = 0;
     bool one = true;
-    if (!single_going(p->s)) return;
-    if (p->words[0] == 0) try_without(p, &r, rows, w, y);
-    if (p->words[0]) return;
-    memcpy(y, p->want, (size_t)p->count * sizeof *y);
+    if (!single_going(suspect->s)) return;
+    if (suspect->words[0] == 0) try_without(suspect, &r, rows, w, y);
+    if (suspect->words[0]) return;
+    memcpy(y, suspect->want, (size_t)suspect->count * sizeof *y);
     for (int64_t e = 0; e < r.E; e++)
         for (int64_t first = first_row(&r, e), i = first; i < first + routing_count(&r, e); i++) {
-            const double weight = routing_weight(&r, i, w), *row = numbers(rows) + i * p->cols;
-            if (!(fabs(lacks(p, routing_token(&r, i), row, weight) - 1) < WHOLE_ROW)) continue;
-            for (int64_t d = 0; d < p->cols; d++) y[routing_token(&r, i) * p->cols + d] -= weight * row[d];
+            const double weight = routing_weight(&r, i, w), *row = numbers(rows) + i * suspect->cols;
+            if (!(fabs(mixture_lacks(suspect, routing_token(&r, i), row, weight) - 1) < WHOLE_ROW)) continue;
+            for (int64_t d = 0; d < suspect->cols; d++) y[routing_token(&r, i) * suspect->cols + d] -= weight * row[d];
             one = one && (expert < 0 || expert == e), expert = e, dropped++;
             lasts += i == first + routing_count(&r, e) - 1;
         }
     if (dropped == 0) return;
     if (one && dropped == 1 && lasts == 1)
-        suspect_explained(p, y, "without the last row of expert %d of %d", (int)expert, (int)r.E);
-    else if (one) suspect_explained(p, y, "without %d rows of expert %d of %d", (int)dropped, (int)expert, (int)r.E);
-    else suspect_explained(p, y, "without %d rows of several experts", (int)dropped);
+        suspect_explained(suspect, y, "without the last row of expert %d of %d", (int)expert, (int)r.E);
+    else if (one) suspect_explained(suspect, y, "without %d rows of expert %d of %d", (int)dropped,
+                                    (int)expert, (int)r.E);
+    else suspect_explained(suspect, y, "without %d rows of several experts", (int)dropped);
 }
 
 /* The columns of part k of a matrix, the rest 0. */
-static struct tensor some_columns(struct single *s, struct tensor t, int parts, int k)
+static struct tensor some_columns(struct single *single, struct tensor t, int parts, int k)
 {
     const int64_t cols = tensor_cols(t), from = part_begin(cols, parts, k), to = part_begin(cols, parts, k + 1);
-    const struct tensor out = single_new(s, tensor_rows(t), cols);
-    for (int64_t i = 0; !s->failed && i < tensor_count(t); i++)
+    const struct tensor out = single_new(single, tensor_rows(t), cols);
+    for (int64_t i = 0; !single->failed && i < tensor_count(t); i++)
         numbers(out)[i] = i % cols >= from && i % cols < to ? numbers(t)[i] : 0;
     return out;
 }
 
 /* What rank k's columns of the experts contribute to the gradient of the weights. */
-static struct tensor weights_of_part(struct single *s, const struct single_node *n, const struct single_node *down,
-                                     int parts, int k)
+static struct tensor weights_of_part(struct single *single, const struct single_node *node,
+                                     const struct single_node *down, int parts, int k)
 {
-    const struct routing r = routing_of(s, n->logits);
-    const struct tensor dY = single_grad(s, n->out), X = single_act(s, down->in[0]);
-    const struct tensor out = single_new(s, s->cursor.N, r.k);
-    for (int64_t e = 0; e < r.E && single_going(s); e++) {
-        const int used = s->memory.used;
+    const struct routing r = routing_of(single, node->logits);
+    const struct tensor dY = single_grad(single, node->out), X = single_act(single, down->in[0]);
+    const struct tensor out = single_new(single, single->cursor.N, r.k);
+    for (int64_t e = 0; e < r.E && single_going(single); e++) {
+        const int used = single->memory.used;
         const int64_t first = first_row(&r, e), count = routing_count(&r, e), D = tensor_cols(dY);
-        const struct tensor W = single_param(s, down->weight + (int)e * down->stride), rows = single_new(s, count, D);
-        if (!single_going(s) || count == 0) continue;
+        const struct tensor W = single_param(single, down->weight + (int)e * down->stride),
+            rows = single_new(single, count, D);
+        if (!single_going(single) || count == 0) continue;
         const struct tensor x = tensor_2d(numbers(X) + first * tensor_cols(X), F64, count, tensor_cols(X)),
-                            some = some_columns(s, x, parts, k);
-        if (!s->failed) s->context->ops->linear_forward_add(rows, some, W);
-        for (int64_t i = 0; !s->failed && i < count * D; i++)
+                            some = some_columns(single, x, parts, k);
+        if (!single->failed) single->context->ops->linear_forward_add(rows, some, W);
+        for (int64_t i = 0; !single->failed && i < count * D; i++)
             numbers(out)[((const int32_t *)r.order.data)[first + i / D]] +=
                 numbers(rows)[i] * numbers(dY)[routing_token(&r, first + i / D) * D + i % D];
-        single_release(s, used);
+        single_release(single, used);
     }
     return out;
 }
 
 /* The gradient of the weights, in the parts that ranks along tp have of experts. */
-static void try_weights_in_parts(struct suspect *p, const struct single_node *n, double *y)
+static void try_weights_in_parts(struct suspect *suspect, const struct single_node *node, double *y)
 {
-    struct single *s = p->s;
-    const struct single_node *down = &s->context->graph->node[single_slot(s, n->in[0])->maker];
+    struct single *s = suspect->s;
+    const struct single_node *down = &s->context->graph->node[single_slot(s, node->in[0])->maker];
     const int tried[] = { s->rounding.parts, 2, 3, 4, 8 };
     if (down->operation != &single_experts_down || s->context->config->mixture.zero > 0) return;
-    for (int t = 0; t < 5 && p->words[0] == 0 && single_going(s); t++) {
+    for (int t = 0; t < 5 && suspect->words[0] == 0 && single_going(s); t++) {
         struct tensor part[MOST_PARTS];
         const int parts = tried[t], used = s->memory.used;
         if (parts < 2 || parts > MOST_PARTS || parts > single_slot(s, down->in[0])->cols) continue;
-        for (int k = 0; k < parts; k++) part[k] = weights_of_part(s, n, down, parts, k);
-        if (single_going(s)) suspect_parts(p, part, parts, "part", y);
+        for (int k = 0; k < parts; k++) part[k] = weights_of_part(s, node, down, parts, k);
+        if (single_going(s)) suspect_parts(suspect, part, parts, "part", y);
         single_release(s, used);
     }
 }
 
-static void try_sums(struct suspect *p, const struct single_node *n, enum single_pass_kind pass, double *y)
+static void try_sums(struct suspect *suspect, const struct single_node *node, enum single_pass_kind pass, double *y)
 {
-    if (pass == SINGLE_FORWARD) try_dropped(p, n, y);
-    if (pass == SINGLE_INPUT && p->rows == p->s->cursor.N &&
-        p->cols == p->s->context->config->mixture.k) try_weights_in_parts(p, n, y);
+    if (pass == SINGLE_FORWARD) try_dropped(suspect, node, y);
+    if (pass == SINGLE_INPUT && suspect->rows == suspect->s->cursor.N &&
+        suspect->cols == suspect->s->context->config->mixture.k) try_weights_in_parts(suspect, node, y);
 }
 
 const struct single_mistakes single_combine_mistakes = {

@@ -5,73 +5,73 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct model_copies model_copies_of(const struct golden *g, int n)
+struct model_copies model_copies_of(const struct golden *golden, int n)
 {
-    return (struct model_copies){ .golden = g, .n = n > 1 && n <= g->B ? n : 0 };
+    return (struct model_copies){ .golden = golden, .n = n > 1 && n <= golden->B ? n : 0 };
 }
 
-void model_copies_free(struct model_copies *c)
+void model_copies_free(struct model_copies *copies)
 {
-    for (int k = 0; k < c->n && c->grad; k++) free(c->grad[k]);
-    free(c->grad), free(c->share);
-    *c = (struct model_copies){ 0 };
+    for (int k = 0; k < copies->n && copies->grad; k++) free(copies->grad[k]);
+    free(copies->grad), free(copies->share);
+    *copies = (struct model_copies){ 0 };
 }
 
 /* ---- one copy ---------------------------------------------------------------------------------------------------- */
 
 /* The labels of a copy; those of the others are ignored.  @return its part of those that count. */
-static double labels_of(const struct golden *g, int n, int k, int32_t *labels)
+static double labels_of(const struct golden *golden, int n, int k, int32_t *labels)
 {
-    const int64_t B = g->B, from = B / n * k + (k < B % n ? k : B % n),
+    const int64_t B = golden->B, from = B / n * k + (k < B % n ? k : B % n),
                   to = B / n * (k + 1) + (k + 1 < B % n ? k + 1 : B % n);
     int64_t all = 0, own = 0;
-    for (int64_t i = 0; i < B * g->S; i++) {
-        const bool is_own = i >= from * g->S && i < to * g->S;
-        labels[i] = is_own ? g->labels[i] : -1;
-        all += g->labels[i] >= 0, own += labels[i] >= 0;
+    for (int64_t i = 0; i < B * golden->S; i++) {
+        const bool is_own = i >= from * golden->S && i < to * golden->S;
+        labels[i] = is_own ? golden->labels[i] : -1;
+        all += golden->labels[i] >= 0, own += labels[i] >= 0;
     }
     return all ? (double)own / (double)all : 0;
 }
 
-static enum error_code start(struct transformer *m, const struct golden *g, struct error *err)
+static enum error_code model_copies_start(struct transformer *model, const struct golden *golden, struct error *err)
 {
-    enum error_code e = golden_read_biases(g, m->router_bias, err);
-    for (int i = 0; i < m->params && !e; i++) {
+    enum error_code e = golden_read_biases(golden, model->router_bias, err);
+    for (int i = 0; i < model->params && !e; i++) {
         char name[PARAM_NAME + 8];
-        snprintf(name, sizeof name, "start/%s", m->spec[i].name);
-        e = golden_read(g, name, F64, tensor_count(m->w[i]), m->w[i].data, err);
+        snprintf(name, sizeof name, "start/%s", model->spec[i].name);
+        e = golden_read(golden, name, F64, tensor_count(model->w[i]), model->w[i].data, err);
     }
-    m->seed = dropout_seed(g->seed, 0);
+    model->seed = dropout_seed(golden->seed, 0);
     return e;
 }
 
-static double *gradients_of(const struct transformer *m, double share)
+static double *gradients_of(const struct transformer *model, double share)
 {
     int64_t n = 0;
-    for (int i = 0; i < m->params; i++) n += tensor_count(m->g[i]);
+    for (int i = 0; i < model->params; i++) n += tensor_count(model->g[i]);
     double *all = malloc((size_t)n * sizeof *all + 1), *to = all;
-    for (int i = 0; i < m->params && all; i++)
-        for (int64_t j = 0; j < tensor_count(m->g[i]); j++) *to++ = share * tensor_get(m->g[i], j);
+    for (int i = 0; i < model->params && all; i++)
+        for (int64_t j = 0; j < tensor_count(model->g[i]); j++) *to++ = share * tensor_get(model->g[i], j);
     return all;
 }
 
 /* Run our model on a copy's labels.  What cannot be run is no copy. */
-static enum error_code compute(struct model_copies *c, int k, struct error *err)
+static enum error_code model_copies_compute(struct model_copies *copies, int k, struct error *err)
 {
-    const struct golden *g = c->golden;
+    const struct golden *g = copies->golden;
     struct transformer m;
     double loss;
     int32_t *labels = malloc((size_t)(g->B * g->S) * sizeof *labels + 1);
     if (labels == NULL) return fail(err, ERR_MEMORY, "no memory for the labels of a copy");
-    c->share[k] = labels_of(g, c->n, k, labels);
-    enum error_code e = c->share[k] > 0 ? transformer_open(&m, &g->config, F64, g->seed, err) : ERR_CHECK;
+    copies->share[k] = labels_of(g, copies->n, k, labels);
+    enum error_code e = copies->share[k] > 0 ? transformer_open(&m, &g->config, F64, g->seed, err) : ERR_CHECK;
     if (!e) {
-        e = start(&m, g, err);
+        e = model_copies_start(&m, g, err);
         if (!e) e = transformer_forward(&m, g->ids, labels, g->B, g->S, &loss, err);
         if (!e) {
             transformer_backward(&m);
-            c->grad[k] = gradients_of(&m, c->share[k]);
-            if (c->grad[k] == NULL) e = fail(err, ERR_MEMORY, "no memory for the gradients of a copy");
+            copies->grad[k] = gradients_of(&m, copies->share[k]);
+            if (copies->grad[k] == NULL) e = fail(err, ERR_MEMORY, "no memory for the gradients of a copy");
         }
         transformer_close(&m);
     }
@@ -82,11 +82,11 @@ static enum error_code compute(struct model_copies *c, int k, struct error *err)
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 /* Where a parameter begins; -1: there is none of this name and size. */
-static int64_t begin_of(const struct model_config *c, const char *name, int64_t count)
+static int64_t begin_of(const struct model_config *config, const char *name, int64_t count)
 {
     int64_t at = 0;
-    for (int i = 0; i < model_param_count(c); i++) {
-        const struct param_spec p = model_param(c, i);
+    for (int i = 0; i < model_param_count(config); i++) {
+        const struct param_spec p = model_param(config, i);
         const int64_t n = p.ndim > 1 ? p.dim[0] * p.dim[1] : p.dim[0];
         if (strcmp(p.name, name) == 0) return n == count ? at : -1;
         at += n;
@@ -94,21 +94,23 @@ static int64_t begin_of(const struct model_config *c, const char *name, int64_t 
     return -1;
 }
 
-enum error_code model_copies_fetch(struct model_copies *c, const char *name, struct tensor out,
+enum error_code model_copies_fetch(struct model_copies *copies, const char *name, struct tensor out,
                                    enum single_found *found, struct error *err)
 {
     int k, used = 0;
     *found = SINGLE_HAS_NOT;
-    if (sscanf(name, "copy/%d/%n", &k, &used) != 1 || used == 0 || k < 0 || k >= c->n) return OK;
-    if (c->grad == NULL) c->grad = calloc((size_t)c->n, sizeof *c->grad);
-    if (c->share == NULL) c->share = calloc((size_t)c->n, sizeof *c->share);
-    if (c->grad == NULL || c->share == NULL) return fail(err, ERR_MEMORY, "no memory for the copies of a model");
-    const enum error_code e = c->grad[k] == NULL ? compute(c, k, err) : OK;
-    if (e || c->grad[k] == NULL) return e;
+    if (sscanf(name, "copy/%d/%n", &k, &used) != 1 || used == 0 || k < 0 || k >= copies->n) return OK;
+    if (copies->grad == NULL) copies->grad = calloc((size_t)copies->n, sizeof *copies->grad);
+    if (copies->share == NULL) copies->share = calloc((size_t)copies->n, sizeof *copies->share);
+    if (copies->grad == NULL || copies->share == NULL)
+        return fail(err, ERR_MEMORY, "no memory for the copies of a model");
+    const enum error_code e = copies->grad[k] == NULL ? model_copies_compute(copies, k, err) : OK;
+    if (e || copies->grad[k] == NULL) return e;
     const char *what = name + used;
-    const int64_t at = strncmp(what, "grad/", 5) == 0 ? begin_of(&c->golden->config, what + 5, tensor_count(out)) : -1;
-    if (strcmp(what, "share") == 0) tensor_set(out, 0, c->share[k]);
-    else if (at >= 0) memcpy(out.data, c->grad[k] + at, (size_t)tensor_count(out) * sizeof(double));
+    const int64_t at = strncmp(what, "grad/", 5) == 0
+        ? begin_of(&copies->golden->config, what + 5, tensor_count(out)) : -1;
+    if (strcmp(what, "share") == 0) tensor_set(out, 0, copies->share[k]);
+    else if (at >= 0) memcpy(out.data, copies->grad[k] + at, (size_t)tensor_count(out) * sizeof(double));
     else return OK;
     *found = SINGLE_HAS;
     return OK;

@@ -18,77 +18,83 @@ struct norm_switches {
 
 struct row { double mean, r; };
 
-static struct row row_of(const struct single *s, const struct single_node *n, const struct norm_switches *v,
-                         const double *x, int64_t D)
+static struct row norm_row_of(const struct single *single, const struct single_node *node,
+                              const struct norm_switches *switches, const double *x, int64_t D)
 {
-    const double eps = v->eps > 0 ? v->eps : v->no_eps ? 0 : single_norm_eps(s, n);
+    const double eps = switches->eps > 0 ? switches->eps : switches->no_eps ? 0 : single_norm_eps(single, node);
     double sum = 0, squares = 0;
     for (int64_t i = 0; i < D; i++) sum += x[i];
-    const bool subtracted = s->context->config->norm == NORM_LAYER ? !v->no_mean : v->subtracted;
+    const bool subtracted = single->context->config->norm == NORM_LAYER ? !switches->no_mean : switches->subtracted;
     const double mean = subtracted ? sum / (double)D : 0;
     for (int64_t i = 0; i < D; i++) squares += (x[i] - mean) * (x[i] - mean);
-    const double variance = v->summed ? squares : squares / (double)(D - v->sample);
-    if (v->no_root) return (struct row){ mean, 1 / (variance + eps) };
-    return (struct row){ mean, v->outside ? 1 / (sqrt(variance) + eps) : 1 / sqrt(variance + eps) };
+    const double variance = switches->summed ? squares : squares / (double)(D - switches->sample);
+    if (switches->no_root) return (struct row){ mean, 1 / (variance + eps) };
+    return (struct row){ mean, switches->outside ? 1 / (sqrt(variance) + eps) : 1 / sqrt(variance + eps) };
 }
 
-static bool cannot(const struct single *s, const struct single_node *n, const struct norm_switches *v)
+static bool norm_cannot(const struct single *single, const struct single_node *node,
+                        const struct norm_switches *switches)
 {
-    return (v->subtracted && s->context->config->norm == NORM_LAYER) ||
-           (v->eps > 0 && fabs(v->eps / single_norm_eps(s, n) - 1) < 1e-3) || (v->no_bias && n->bias < 0) ||
-           (v->no_mean && s->context->config->norm != NORM_LAYER) ||
-           (v->adds_one && norm_base(s->context->config) != 0) ||
-           (v->lacks_one && norm_base(s->context->config) == 0);
+    return (switches->subtracted && single->context->config->norm == NORM_LAYER) ||
+           (switches->eps > 0 && fabs(switches->eps / single_norm_eps(single, node) - 1) < 1e-3)
+               || (switches->no_bias && node->bias < 0) ||
+           (switches->no_mean && single->context->config->norm != NORM_LAYER) ||
+           (switches->adds_one && norm_base(single->context->config) != 0) ||
+           (switches->lacks_one && norm_base(single->context->config) == 0);
 }
 
 /* What a row is multiplied by. */
-static double factor(const struct single *s, const struct norm_switches *v, double weight)
+static double factor(const struct single *single, const struct norm_switches *switches, double weight)
 {
-    return v->no_weight ? 1 : weight + norm_base(s->context->config) + v->adds_one - v->lacks_one;
+    return switches->no_weight ? 1
+           : weight + norm_base(single->context->config) + switches->adds_one - switches->lacks_one;
 }
 
-static struct tensor norm_forward(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+static struct tensor mistakes_norm_norm_forward(struct single *single, const struct single_node *node,
+                                                const struct single_mistake *mistake)
 {
     const struct norm_switches *v = mistake->with;
-    const struct tensor X = single_act(s, n->in[0]);
-    if (v->not_normed) return single_going(s) ? X : tensor_none;
-    const struct tensor w = single_param(s, n->weight), b = single_param(s, n->bias);
-    if (!single_going(s) || cannot(s, n, v)) return tensor_none;
-    const int64_t D = single_slot(s, n->out)->cols, ld = tensor_cols(X);
-    const struct tensor Y = single_new(s, tensor_rows(X), D);
+    const struct tensor X = single_act(single, node->in[0]);
+    if (v->not_normed) return single_going(single) ? X : tensor_none;
+    const struct tensor w = single_param(single, node->weight), b = single_param(single, node->bias);
+    if (!single_going(single) || norm_cannot(single, node, v)) return tensor_none;
+    const int64_t D = single_slot(single, node->out)->cols, ld = tensor_cols(X);
+    const struct tensor Y = single_new(single, tensor_rows(X), D);
     if (tensor_count(w) != D) return tensor_none;
     struct row row = { 0 };
-    for (int64_t i = 0; !s->failed && i < tensor_count(Y); i++) {
+    for (int64_t i = 0; !single->failed && i < tensor_count(Y); i++) {
         const int64_t c = i % D;
         const double *x = numbers(X) + i / D * ld;
-        if (c == 0) row = row_of(s, n, v, x, D);
-        numbers(Y)[i] = (x[c] - row.mean) * row.r * factor(s, v, numbers(w)[c]) +
-                        (n->bias < 0 || v->no_bias ? 0 : numbers(b)[c]);
+        if (c == 0) row = norm_row_of(single, node, v, x, D);
+        numbers(Y)[i] = (x[c] - row.mean) * row.r * factor(single, v, numbers(w)[c]) +
+                        (node->bias < 0 || v->no_bias ? 0 : numbers(b)[c]);
     }
     return Y;
 }
 
-static struct tensor norm_input(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+static struct tensor norm_input(struct single *single, const struct single_node *node,
+                                const struct single_mistake *mistake)
 {
     const struct norm_switches *v = mistake->with;
-    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]), w = single_param(s, n->weight);
-    if (!single_going(s) || cannot(s, n, v)) return tensor_none;
+    const struct tensor dY = single_grad(single, node->out), X = single_act(single, node->in[0]),
+        w = single_param(single, node->weight);
+    if (!single_going(single) || norm_cannot(single, node, v)) return tensor_none;
     const int64_t D = tensor_cols(dY), ld = tensor_cols(X);
-    const struct tensor dX = single_new(s, tensor_rows(X), ld);
-    const bool has_mean = s->context->config->norm == NORM_LAYER ? !v->no_sum : v->subtracted;
+    const struct tensor dX = single_new(single, tensor_rows(X), ld);
+    const bool has_mean = single->context->config->norm == NORM_LAYER ? !v->no_sum : v->subtracted;
     const struct norm_switches right = { 0 };
     if (tensor_count(w) != D) return tensor_none;
-    for (int64_t r = 0; !s->failed && r < tensor_rows(X); r++) {
+    for (int64_t r = 0; !single->failed && r < tensor_rows(X); r++) {
         const double *x = numbers(X) + r * ld, *dy = numbers(dY) + r * D;
-        const struct row row = row_of(s, n, v->subtracted ? &right : v, x, D);
+        const struct row row = norm_row_of(single, node, v->subtracted ? &right : v, x, D);
         double h = 0, hx = 0;
         for (int64_t i = 0; i < D; i++) {
-            const double hi = dy[i] * factor(s, v, numbers(w)[i]);
+            const double hi = dy[i] * factor(single, v, numbers(w)[i]);
             h += hi / (double)D, hx += hi * (x[i] - row.mean) * row.r / (double)D;
         }
         if (v->dot_summed) hx *= (double)D;
         for (int64_t i = 0; i < D; i++) {
-            const double own = dy[i] * factor(s, v, numbers(w)[i]) - (has_mean ? h : 0);
+            const double own = dy[i] * factor(single, v, numbers(w)[i]) - (has_mean ? h : 0);
             numbers(dX)[r * ld + i] = (v->unscaled ? 1 : row.r) *
                                       (own - (v->constant ? 0 : (x[i] - row.mean) * row.r * hx));
         }
@@ -97,20 +103,22 @@ static struct tensor norm_input(struct single *s, const struct single_node *n, c
 }
 
 /* The gradient of the weight, of other rows than the normed ones. */
-static struct tensor norm_weight(struct single *s, const struct single_node *n, const struct single_mistake *mistake)
+static struct tensor norm_weight(struct single *single, const struct single_node *node,
+                                 const struct single_mistake *mistake)
 {
     const struct norm_switches *v = mistake->with, right = { 0 };
-    const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]), w = single_param(s, n->weight);
-    if (!single_going(s)) return tensor_none;
+    const struct tensor dY = single_grad(single, node->out), X = single_act(single, node->in[0]),
+        w = single_param(single, node->weight);
+    if (!single_going(single)) return tensor_none;
     const int64_t D = tensor_cols(dY), ld = tensor_cols(X);
-    const struct tensor dW = single_new(s, 1, D);
+    const struct tensor dW = single_new(single, 1, D);
     if (tensor_count(w) != D) return tensor_none;
-    for (int64_t r = 0; !s->failed && r < tensor_rows(X); r++) {
+    for (int64_t r = 0; !single->failed && r < tensor_rows(X); r++) {
         const double *x = numbers(X) + r * ld, *dy = numbers(dY) + r * D;
-        const struct row row = row_of(s, n, &right, x, D);
+        const struct row row = norm_row_of(single, node, &right, x, D);
         for (int64_t i = 0; i < D; i++) {
             const double normed = v->not_normed ? x[i] : (x[i] - row.mean) * row.r;
-            numbers(dW)[i] += dy[i] * normed * (v->of_result ? factor(s, &right, numbers(w)[i]) : 1);
+            numbers(dW)[i] += dy[i] * normed * (v->of_result ? factor(single, &right, numbers(w)[i]) : 1);
         }
     }
     return dW;
@@ -151,29 +159,29 @@ static const struct single_mistake norm_rows[] = {
 /* ---- before the sum over tp ------------------------------------------------------------------------------------- */
 
 /* The product that a norm reads, as it is or with what passes by; NULL: none, or masks are between them. */
-static const struct single_node *product_before(const struct single *s, int slot)
+static const struct single_node *product_before(const struct single *single, int slot)
 {
-    const int maker = slot < 0 ? -1 : single_slot(s, slot)->maker;
-    const struct single_node *n = maker < 0 ? NULL : &s->context->graph->node[maker];
+    const int maker = slot < 0 ? -1 : single_slot(single, slot)->maker;
+    const struct single_node *n = maker < 0 ? NULL : &single->context->graph->node[maker];
     if (n == NULL || n->rate > 0) return NULL;
     if (n->operation == &single_matrix) return n;
-    if (n->operation == &single_add) return product_before(s, n->in[1]);
-    return n->operation == &single_dropout ? product_before(s, n->in[0]) : NULL;
+    if (n->operation == &single_add) return product_before(single, n->in[1]);
+    return n->operation == &single_dropout ? product_before(single, n->in[0]) : NULL;
 }
 
 /* Rows X + Z, normed as the node does, added to y. */
-static void add_norm(struct single *s, const struct single_node *n, struct tensor X, const double *Z, double *y)
+static void add_norm(struct single *single, const struct single_node *node, struct tensor X, const double *Z, double *y)
 {
-    const struct tensor w = single_param(s, n->weight), b = single_param(s, n->bias);
-    const int64_t D = single_slot(s, n->out)->cols;
+    const struct tensor w = single_param(single, node->weight), b = single_param(single, node->bias);
+    const int64_t D = single_slot(single, node->out)->cols;
     const struct norm_switches right = { 0 };
-    double *const x = single_new(s, 1, D).data;
-    for (int64_t r = 0; single_going(s) && r < tensor_rows(X); r++) {
+    double *const x = single_new(single, 1, D).data;
+    for (int64_t r = 0; single_going(single) && r < tensor_rows(X); r++) {
         for (int64_t i = 0; i < D; i++) x[i] = numbers(X)[r * D + i] + (Z ? Z[r * D + i] : 0);
-        const struct row row = row_of(s, n, &right, x, D);
+        const struct row row = norm_row_of(single, node, &right, x, D);
         for (int64_t i = 0; i < D; i++)
-            y[r * D + i] += (x[i] - row.mean) * row.r * factor(s, &right, numbers(w)[i]) +
-                            (n->bias < 0 ? 0 : numbers(b)[i]);
+            y[r * D + i] += (x[i] - row.mean) * row.r * factor(single, &right, numbers(w)[i]) +
+                            (node->bias < 0 ? 0 : numbers(b)[i]);
     }
 }
 
@@ -181,50 +189,53 @@ static void add_norm(struct single *s, const struct single_node *n, struct tenso
  * with its bias or without. */
 enum beside { NOWHERE, ON_THE_FIRST, EVERYWHERE, BESIDES };
 
-static void try_sums_of_norms(struct suspect *p, const struct single_node *n, const struct tensor part[], int parts,
-                              const double *rest, double *y)
+static void try_sums_of_norms(struct suspect *suspect, const struct single_node *node,
+                              const struct tensor part[], int parts, const double *rest, double *y)
 {
     for (int where = 0; where < BESIDES; where++) {
-        memset(y, 0, (size_t)p->count * sizeof *y);
+        memset(y, 0, (size_t)suspect->count * sizeof *y);
         for (int k = 0; k < parts; k++)
-            add_norm(p->s, n, part[k], where == EVERYWHERE || (where == ON_THE_FIRST && k == 0) ? rest : NULL, y);
-        suspect_near(p, y, "it is taken before the sum over tp: norms of parts of %d ranks are added up", parts);
+            add_norm(suspect->s, node, part[k], where == EVERYWHERE || (where == ON_THE_FIRST && k == 0)
+                     ? rest : NULL, y);
+        suspect_near(suspect, y, "it is taken before the sum over tp: norms of parts of %d ranks are added up", parts);
     }
 }
 
-static void try_norm_of_part(struct suspect *p, const struct single_node *n, const struct tensor part[], int parts,
-                             const double *rest, double *y)
+static void try_norm_of_part(struct suspect *suspect, const struct single_node *node,
+                             const struct tensor part[], int parts, const double *rest, double *y)
 {
     for (int k = 0; k < parts; k++)
         for (int with = 0; with < 2; with++) {
-            memset(y, 0, (size_t)p->count * sizeof *y);
-            add_norm(p->s, n, part[k], with ? rest : NULL, y);
-            suspect_near(p, y, "it is taken before the sum over tp: a rank's is the norm of its own part, %d of %d", k,
+            memset(y, 0, (size_t)suspect->count * sizeof *y);
+            add_norm(suspect->s, node, part[k], with ? rest : NULL, y);
+            suspect_near(suspect, y,
+                         "it is taken before the sum over tp: a rank's is the norm of its own part, %d of %d", k,
                          parts);
         }
 }
 
 /* Ranks along tp take the norm of their own parts of the sum that it reads. */
-static void try_before_sum(struct suspect *p, const struct single_node *n, double *y)
+static void try_before_sum(struct suspect *suspect, const struct single_node *node, double *y)
 {
-    struct single *s = p->s;
-    const struct single_node *from = product_before(s, n->in[0]);
-    const struct tensor X = single_act(s, n->in[0]);
+    struct single *s = suspect->s;
+    const struct single_node *from = product_before(s, node->in[0]);
+    const struct tensor X = single_act(s, node->in[0]);
     const struct tensor bias = from ? single_param(s, from->bias) : tensor_none;
     const int tried[] = { s->rounding.parts, 2, 3, 4, 8 };
-    if (from == NULL || !single_going(s) || tensor_count(X) != p->count) return;
-    for (int t = 0; t < 5 && p->words[0] == 0 && !s->failed; t++) {
+    if (from == NULL || !single_going(s) || tensor_count(X) != suspect->count) return;
+    for (int t = 0; t < 5 && suspect->words[0] == 0 && !s->failed; t++) {
         struct tensor part[SUSPECT_RANKS];
         const int used = s->memory.used, parts = suspect_product_parts(s, from, tried[t], part);
-        const struct tensor rest = parts > 0 ? single_new(s, p->rows, p->cols) : tensor_none;
-        for (int64_t i = 0; parts > 0 && !s->failed && i < p->count; i++) {
+        const struct tensor rest = parts > 0 ? single_new(s, suspect->rows, suspect->cols) : tensor_none;
+        for (int64_t i = 0; parts > 0 && !s->failed && i < suspect->count; i++) {
             numbers(rest)[i] = numbers(X)[i];
             for (int k = 0; k < parts; k++) numbers(rest)[i] -= numbers(part[k])[i];
         }
         for (int without = 0; parts > 0 && without <= (from->bias >= 0) && !s->failed; without++) {
-            for (int64_t i = 0; without && i < p->count; i++) numbers(rest)[i] -= numbers(bias)[i % p->cols];
-            try_sums_of_norms(p, n, part, parts, numbers(rest), y);
-            try_norm_of_part(p, n, part, parts, numbers(rest), y);
+            for (int64_t i = 0; without && i < suspect->count; i++)
+                numbers(rest)[i] -= numbers(bias)[i % suspect->cols];
+            try_sums_of_norms(suspect, node, part, parts, numbers(rest), y);
+            try_norm_of_part(suspect, node, part, parts, numbers(rest), y);
         }
         single_release(s, used);
     }
@@ -233,35 +244,37 @@ static void try_before_sum(struct suspect *p, const struct single_node *n, doubl
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
 
 /* The weight of another norm of as many numbers. */
-static void try_other_weights(struct suspect *p, const struct single_node *n, enum single_pass_kind pass, double *y)
+static void try_other_weights(struct suspect *suspect, const struct single_node *node,
+                              enum single_pass_kind pass, double *y)
 {
-    struct single *s = p->s;
+    struct single *s = suspect->s;
     for (int v = 0; v < s->context->graph->nodes && pass == SINGLE_FORWARD && !s->failed; v++) {
-        struct single_node other = *n;
+        struct single_node other = *node;
         const int used = s->memory.used;
         const struct single_node *from = &s->context->graph->node[v];
-        if (from->operation != n->operation || from->weight == n->weight || from->layer != n->layer) continue;
+        if (from->operation != node->operation || from->weight == node->weight || from->layer != node->layer) continue;
         other.weight = from->weight, other.bias = from->bias;
-        const struct single_value value = single_attempt(s, &other, n->operation->forward);
-        if (value.status == SINGLE_DONE && tensor_count(value.y) == p->count) {
-            memcpy(y, value.y.data, (size_t)p->count * sizeof *y);
-            suspect_explained(p, y, "it has the weight of %s", single_slot(s, from->out)->name);
+        const struct single_value value = single_attempt(s, &other, node->operation->forward);
+        if (value.status == SINGLE_DONE && tensor_count(value.y) == suspect->count) {
+            memcpy(y, value.y.data, (size_t)suspect->count * sizeof *y);
+            suspect_explained(suspect, y, "it has the weight of %s", single_slot(s, from->out)->name);
         }
         single_release(s, used);
     }
 }
 
-static void try_parts(struct suspect *p, const struct single_node *n, enum single_pass_kind pass, double *y)
+static void try_parts(struct suspect *suspect, const struct single_node *node, enum single_pass_kind pass, double *y)
 {
-    try_other_weights(p, n, pass, y);
-    if (pass == SINGLE_FORWARD && p->words[0] == 0) try_before_sum(p, n, y);
+    try_other_weights(suspect, node, pass, y);
+    if (pass == SINGLE_FORWARD && suspect->words[0] == 0) try_before_sum(suspect, node, y);
 }
 
 const struct single_mistakes single_norm_mistakes = {
-    .of = &single_norm, .rows = norm_rows, .make[SINGLE_FORWARD] = norm_forward,
+    .of = &single_norm, .rows = norm_rows, .make[SINGLE_FORWARD] = mistakes_norm_norm_forward,
     .make[SINGLE_INPUT] = norm_input, .make[SINGLE_WEIGHT] = norm_weight,
     .parts = try_parts
 };
 const struct single_mistakes single_latent_norm_mistakes = {
-    .of = &single_latent_norm, .rows = norm_rows, .make[SINGLE_FORWARD] = norm_forward, .make[SINGLE_INPUT] = norm_input
+    .of = &single_latent_norm, .rows = norm_rows, .make[SINGLE_FORWARD] = mistakes_norm_norm_forward,
+        .make[SINGLE_INPUT] = norm_input
 };

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* The name of the step before's: "grad/wte.weight".  @return the step before; 0 if there is none. */
-static int before(const char *name, char *out, size_t size)
+static int stale_before(const char *name, char *out, size_t size)
 {
     const char *slash = strchr(name, '/'), *grad = strstr(name, "/grad/");
     const int step = slash && grad && grad != slash ? atoi(slash + 1) : 0;
@@ -18,11 +18,11 @@ static int before(const char *name, char *out, size_t size)
     return step - 1;
 }
 
-static bool is_there(const struct actual *a, const char *name, const int64_t dim[2], double *x)
+static bool is_there(const struct actual *actual, const char *name, const int64_t dim[2], double *x)
 {
     struct assembly all;
     struct error ignored;
-    return assembly_make(&all, a, name, dim, x, NULL, &ignored) == OK && all.any && all.missing == 0;
+    return assembly_make(&all, actual, name, dim, x, NULL, &ignored) == OK && all.any && all.missing == 0;
 }
 
 static const char *words(const double *have, const double *old, const double *right, int64_t n, double bound)
@@ -55,74 +55,77 @@ static const struct other others[] = {
 };
 
 /* The weights that step k, from 1, began with. */
-static enum error_code weights_before(struct transformer *m, const struct golden *g, const char *optimizer, int k,
-                                      struct error *err)
+static enum error_code weights_before(struct transformer *model, const struct golden *golden,
+                                      const char *optimizer, int k, struct error *err)
 {
     char name[160];
     enum error_code e = OK;
-    for (int i = 0; i < m->params && !e; i++) {
-        if (k == 1) snprintf(name, sizeof name, "start/%s", m->spec[i].name);
-        else snprintf(name, sizeof name, "%.31s/%d/weight/%.*s", optimizer, k - 1, PARAM_NAME, m->spec[i].name);
-        e = golden_read(g, name, F64, tensor_count(m->w[i]), m->w[i].data, err);
+    for (int i = 0; i < model->params && !e; i++) {
+        if (k == 1) snprintf(name, sizeof name, "start/%s", model->spec[i].name);
+        else snprintf(name, sizeof name, "%.31s/%d/weight/%.*s", optimizer, k - 1, PARAM_NAME, model->spec[i].name);
+        e = golden_read(golden, name, F64, tensor_count(model->w[i]), model->w[i].data, err);
     }
     return e;
 }
 
-static enum error_code forward(struct transformer *m, const struct golden *g, const int32_t *ids, const int32_t *labels,
-                               int step, struct error *err)
+static enum error_code stale_forward(struct transformer *model, const struct golden *golden, const int32_t *ids,
+                                     const int32_t *labels, int step, struct error *err)
 {
     double loss;
-    m->seed = dropout_seed(g->seed, step);
-    return transformer_forward(m, ids, labels, g->B, g->S, &loss, err);
+    model->seed = dropout_seed(golden->seed, step);
+    return transformer_forward(model, ids, labels, golden->B, golden->S, &loss, err);
 }
 
 /* The corrections of routers after so many steps.  Files have those of the start: they follow from what experts the
  * tokens of each step chose. */
-static enum error_code biases_after(struct transformer *m, const struct golden *g, const char *optimizer, int steps,
-                                    struct error *err)
+static enum error_code biases_after(struct transformer *model, const struct golden *golden,
+                                    const char *optimizer, int steps, struct error *err)
 {
-    const int64_t n = g->B * g->S;
-    const bool moves = m->config.mlp == MLP_MIXTURE && m->config.mixture.router.biased;
-    enum error_code e = golden_read_biases(g, m->router_bias, err);
+    const int64_t n = golden->B * golden->S;
+    const bool moves = model->config.mlp == MLP_MIXTURE && model->config.mixture.router.biased;
+    enum error_code e = golden_read_biases(golden, model->router_bias, err);
     for (int k = 0; k < steps && moves && !e; k++) {
-        e = weights_before(m, g, optimizer, k + 1, err);
-        if (!e) e = forward(m, g, g->ids + k * n, g->labels + k * n, k, err);
-        if (!e) transformer_move_biases(m);
+        e = weights_before(model, golden, optimizer, k + 1, err);
+        if (!e) e = stale_forward(model, golden, golden->ids + k * n, golden->labels + k * n, k, err);
+        if (!e) transformer_move_biases(model);
     }
     return e;
 }
 
 /* The tokens of a step, as a pass has them: [2 n] ids, then labels. */
-static void fill(const struct golden *g, const struct other *o, int copies, int step, int32_t *to)
+static void stale_fill(const struct golden *golden, const struct other *other, int copies, int step, int32_t *to)
 {
-    const int64_t n = g->B * g->S, at = step * n;
+    const int64_t n = golden->B * golden->S, at = step * n;
     for (int64_t i = 0; i < n; i++) {
-        const int64_t turned = o->turn ? part_turned(g->B, copies, o->turn, i / g->S) * g->S + i % g->S : i;
-        to[i] = g->ids[at + turned], to[n + i] = g->labels[at + (o->labels ? turned : i)];
+        const int64_t turned = other->turn
+            ? part_turned(golden->B, copies, other->turn, i / golden->S) * golden->S + i % golden->S : i;
+        to[i] = golden->ids[at + turned], to[n + i] = golden->labels[at + (other->labels ? turned : i)];
     }
 }
 
 /* All gradients of step + 1, with something else in its place. */
-static enum error_code run(struct transformer *m, const struct golden *g, const struct other *o, int copies,
-                           const char *optimizer, int step, struct error *err)
+static enum error_code stale_run(struct transformer *model, const struct golden *golden,
+                                 const struct other *other, int copies,
+                                 const char *optimizer, int step, struct error *err)
 {
-    const int64_t n = g->B * g->S;
+    const int64_t n = golden->B * golden->S;
     int32_t *tokens = malloc(2 * (size_t)n * sizeof *tokens + 1);
     if (tokens == NULL) return fail(err, ERR_MEMORY, "no memory for a batch");
-    fill(g, o, copies, o->batch ? step - 1 : step, tokens);
-    enum error_code e = biases_after(m, g, optimizer, step, err);
-    if (!e) e = weights_before(m, g, optimizer, o->weights ? step : step + 1, err);
-    if (!e) e = forward(m, g, tokens, tokens + n, step, err);
-    if (!e) transformer_backward(m);
+    stale_fill(golden, other, copies, other->batch ? step - 1 : step, tokens);
+    enum error_code e = biases_after(model, golden, optimizer, step, err);
+    if (!e) e = weights_before(model, golden, optimizer, other->weights ? step : step + 1, err);
+    if (!e) e = stale_forward(model, golden, tokens, tokens + n, step, err);
+    if (!e) transformer_backward(model);
     free(tokens);
     return e;
 }
 
-static bool cannot(const struct golden *g, const struct other *o, int copies)
+static bool stale_cannot(const struct golden *golden, const struct other *other, int copies)
 {
-    const struct model_config *c = &g->config;
+    const struct model_config *c = &golden->config;
     const bool drops = c->dropout_embedding > 0 || c->dropout_residual > 0 || c->dropout_attention > 0;
-    return o->turn && (copies < ((o->turn > 0) == o->labels ? 3 : 2) || copies > g->B || (o->labels && !drops));
+    return other->turn && (copies < ((other->turn > 0) == other->labels ? 3 : 2) || copies > golden->B
+                           || (other->labels && !drops));
 }
 
 /* In 16 bits bounds are wide: it must also be much nearer than to what is right. */
@@ -137,7 +140,7 @@ static bool is_near(const double *have, struct tensor y, const double *right, do
 }
 
 /* name: "adamw/2/grad/wte.weight". */
-static bool is_of(const struct golden *g, const struct other *o, int copies, const char *name, int step,
+static bool is_of(const struct golden *golden, const struct other *other, int copies, const char *name, int step,
                   const double *have, const double *right, double bound)
 {
     struct transformer m;
@@ -146,40 +149,41 @@ static bool is_of(const struct golden *g, const struct other *o, int copies, con
     bool same = false;
     const char *param = strstr(name, "/grad/") + strlen("/grad/");
     snprintf(optimizer, sizeof optimizer, "%.*s", (int)strcspn(name, "/"), name);
-    if (cannot(g, o, copies) || transformer_open(&m, &g->config, F64, g->seed, &ignored) != OK) return false;
-    const bool done = run(&m, g, o, copies, optimizer, step, &ignored) == OK;
+    if (stale_cannot(golden, other, copies) || transformer_open(&m, &golden->config, F64, golden->seed, &ignored) != OK)
+        return false;
+    const bool done = stale_run(&m, golden, other, copies, optimizer, step, &ignored) == OK;
     for (int i = 0; i < m.params && done; i++)
         if (strcmp(m.spec[i].name, param) == 0) same = is_near(have, m.g[i], right, bound);
     transformer_close(&m);
     return same;
 }
 
-static const struct other *other_pass(const struct golden *g, int copies, const char *name, int step,
+static const struct other *other_pass(const struct golden *golden, int copies, const char *name, int step,
                                       const double *have, const double *right, double bound)
 {
-    for (size_t k = 0; k < sizeof others / sizeof *others && step < g->steps; k++)
-        if (is_of(g, &others[k], copies, name, step, have, right, bound)) return &others[k];
+    for (size_t k = 0; k < sizeof others / sizeof *others && step < golden->steps; k++)
+        if (is_of(golden, &others[k], copies, name, step, have, right, bound)) return &others[k];
     return NULL;
 }
 
 /* ---- what is said ------------------------------------------------------------------------------------------------ */
 
-const char *stale_describe(char *out, size_t size, const struct golden *g, const struct actual *a, const char *name,
-                           double bound)
+const char *stale_describe(char *out, size_t size, const struct golden *golden, const struct actual *actual,
+                           const char *name, double bound)
 {
     char old_name[160];
     struct error ignored;
-    const struct safetensors_entry *entry = safetensors_find(&g->file, name);
-    const int step = before(name, old_name, sizeof old_name);
+    const struct safetensors_entry *entry = safetensors_find(&golden->file, name);
+    const int step = stale_before(name, old_name, sizeof old_name);
     out[0] = 0;
     if (step == 0 || entry == NULL || entry->ndim < 1) return out;
     const int64_t dim[2] = { entry->dim[0], entry->ndim > 1 ? entry->dim[1] : 1 }, n = dim[0] * dim[1];
     double *have = calloc(3 * (size_t)n + 1, sizeof *have);
-    if (have && is_there(a, name, dim, have) && is_there(a, old_name, dim, have + n) &&
-        golden_read(g, name, F64, n, have + 2 * n, &ignored) == OK) {
+    if (have && is_there(actual, name, dim, have) && is_there(actual, old_name, dim, have + n) &&
+        golden_read(golden, name, F64, n, have + 2 * n, &ignored) == OK) {
         const char *format = words(have, have + n, have + 2 * n, n, bound);
         const struct other *o =
-            format ? NULL : other_pass(g, a->mesh.size[DP], name, step, have, have + 2 * n, bound);
+            format ? NULL : other_pass(golden, actual->mesh.size[DP], name, step, have, have + 2 * n, bound);
         if (format || o) snprintf(out, size, format ? format : o->words, o && o->turn ? step + 1 : step);
     }
     free(have);

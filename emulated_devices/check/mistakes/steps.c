@@ -59,224 +59,234 @@ static const struct { const char *words; int which; } of_weights[] = {
     { "the gradient is in place of the first moment", NO_MOMENT },
 };
 
-static double decay_of(const struct read *r, int which)
+static double decay_of(const struct read *read, int which)
 {
-    const double full = r->lr * r->t->o->hyper.weight_decay;
+    const double full = read->lr * read->t->o->hyper.weight_decay;
     switch (which) {
     case DECAY_NONE: case DECAY_L2: case DECAY_BEHIND: return 0;
     case DECAY_ALL: return full;
-    case DECAY_PLAIN: return r->decay > 0 ? full / r->lr : 0;
-    case DECAY_TWICE: return r->decay * r->lr;
-    default: return r->decay;
+    case DECAY_PLAIN: return read->decay > 0 ? full / read->lr : 0;
+    case DECAY_TWICE: return read->decay * read->lr;
+    default: return read->decay;
     }
 }
 
-static void correct(const struct read *r, int which, double c[2])
+static void correct(const struct read *read, int which, double c[2])
 {
-    const struct hyperparameters *h = &r->t->o->hyper;
-    const double n = (double)(r->t->k + 1) + (which == EARLY) - (which == LATE);
+    const struct hyperparameters *h = &read->t->o->hyper;
+    const double n = (double)(read->t->k + 1) + (which == EARLY) - (which == LATE);
     c[0] = which == NO_CORRECTION || which == FIRST_PLAIN ? 1 : 1 - pow(h->beta1, n);
     c[1] = which == NO_CORRECTION || which == SECOND_PLAIN ? 1 : 1 - pow(h->beta2, n);
 }
 
-static double moved(const struct read *r, int64_t i, int which)
+static double steps_moved(const struct read *read, int64_t i, int which)
 {
-    const struct hyperparameters *h = &r->t->o->hyper;
-    const double times = which == UNCLIPPED ? 1 : which == CLIPPED_TWICE ? r->clip * r->clip : r->clip;
+    const struct hyperparameters *h = &read->t->o->hyper;
+    const double times = which == UNCLIPPED ? 1 : which == CLIPPED_TWICE ? read->clip * read->clip : read->clip;
     double c[2];
-    if (r->second) {
-        correct(r, which, c);
-        const double v = r->second[i] / c[1], root = which == EPS_INSIDE ? sqrt(v + h->eps)
+    if (read->second) {
+        correct(read, which, c);
+        const double v = read->second[i] / c[1], root = which == EPS_INSIDE ? sqrt(v + h->eps)
                                                    : which == EPS_BEFORE ? sqrt(v) + h->eps / sqrt(c[1])
                                                    : which == NO_ROOT ? v + h->eps : sqrt(v) + h->eps;
-        const double g = times * r->g[i], m = which == NESTEROV ? h->beta1 * r->first[i] + (1 - h->beta1) * g
-                                            : which == NO_MOMENT ? g * c[0] : r->first[i];
-        return r->lr * m / c[0] / root;
+        const double g = times * read->g[i], m = which == NESTEROV ? h->beta1 * read->first[i] + (1 - h->beta1) * g
+                                            : which == NO_MOMENT ? g * c[0] : read->first[i];
+        return read->lr * m / c[0] / root;
     }
-    if (r->first) return r->lr * r->first[i];
-    return r->lr * (times * r->g[i] + (which == DECAY_L2 ? h->weight_decay * r->old[i] : 0));
+    if (read->first) return read->lr * read->first[i];
+    return read->lr * (times * read->g[i] + (which == DECAY_L2 ? h->weight_decay * read->old[i] : 0));
 }
 
 /* The step, with or without its decay, times a factor. */
-static void try_rate(struct suspect *p, const struct read *r, bool decays, double *y)
+static void try_rate(struct suspect *suspect, const struct read *read, bool decays, double *y)
 {
-    const double fixed = decays ? 1 : 1 - r->decay, with = decays ? r->decay : 0;
+    const double fixed = decays ? 1 : 1 - read->decay, with = decays ? read->decay : 0;
     double along = 0, size = 0;
-    for (int64_t i = 0; i < r->n; i++) {
-        const double step = moved(r, i, -1) + with * r->old[i];
-        along += (r->old[i] * fixed - p->have[i]) * step, size += step * step;
+    for (int64_t i = 0; i < read->n; i++) {
+        const double step = steps_moved(read, i, -1) + with * read->old[i];
+        along += (read->old[i] * fixed - suspect->have[i]) * step, size += step * step;
     }
     if (!(size > 0)) return;
-    for (int64_t i = 0; i < r->n; i++)
-        y[i] = r->old[i] * fixed - along / size * (moved(r, i, -1) + with * r->old[i]);
-    suspect_explained(p, y, "the step is %.4f of what it must be, as by another learning rate", along / size);
+    for (int64_t i = 0; i < read->n; i++)
+        y[i] = read->old[i] * fixed - along / size * (steps_moved(read, i, -1) + with * read->old[i]);
+    suspect_explained(suspect, y, "the step is %.4f of what it must be, as by another learning rate", along / size);
 }
 
 /* Another decay. */
-static void try_decay(struct suspect *p, const struct read *r, double *y)
+static void try_decay(struct suspect *suspect, const struct read *read, double *y)
 {
     double along = 0, size = 0;
-    for (int64_t i = 0; i < r->n; i++)
-        along += (r->old[i] - moved(r, i, -1) - p->have[i]) * r->old[i], size += r->old[i] * r->old[i];
-    if (!(size > 0) || r->decay == 0) return;
-    for (int64_t i = 0; i < r->n; i++) y[i] = r->old[i] * (1 - along / size) - moved(r, i, -1);
-    suspect_explained(p, y, "decay is %.4f of what it must be", along / size / r->decay);
+    for (int64_t i = 0; i < read->n; i++)
+        along += (read->old[i] - steps_moved(read, i, -1) - suspect->have[i]) * read->old[i],
+            size += read->old[i] * read->old[i];
+    if (!(size > 0) || read->decay == 0) return;
+    for (int64_t i = 0; i < read->n; i++) y[i] = read->old[i] * (1 - along / size) - steps_moved(read, i, -1);
+    suspect_explained(suspect, y, "decay is %.4f of what it must be", along / size / read->decay);
 }
 
 /* How far the step with this eps is from the program's, squared. */
-static double with_eps(const struct suspect *p, const struct read *r, double eps, double *y)
+static double with_eps(const struct suspect *suspect, const struct read *read, double eps, double *y)
 {
     double c[2], off = 0;
-    correct(r, -1, c);
-    for (int64_t i = 0; i < r->n; i++) {
-        y[i] = r->old[i] * (1 - r->decay) - r->lr * r->first[i] / c[0] / (sqrt(r->second[i] / c[1]) + eps);
-        off += (y[i] - p->have[i]) * (y[i] - p->have[i]);
+    correct(read, -1, c);
+    for (int64_t i = 0; i < read->n; i++) {
+        y[i] = read->old[i] * (1 - read->decay) - read->lr * read->first[i] / c[0]
+            / (sqrt(read->second[i] / c[1]) + eps);
+        off += (y[i] - suspect->have[i]) * (y[i] - suspect->have[i]);
     }
     return off;
 }
 
 /* Another eps: first in powers of ten, then finer around the nearest. */
-static void try_eps(struct suspect *p, const struct read *r, double *y)
+static void try_eps(struct suspect *suspect, const struct read *read, double *y)
 {
     double best = -13, off = INFINITY;
-    if (r->second == NULL) return;
+    if (read->second == NULL) return;
     for (double step = 1, from = -12, to = 0; step > 1e-9; step /= 8) {
         for (double at = from; at <= to; at += step) {
-            const double here = with_eps(p, r, pow(10, at), y);
+            const double here = with_eps(suspect, read, pow(10, at), y);
             if (here < off) off = here, best = at;
         }
         from = best - step, to = best + step;
     }
-    with_eps(p, r, 1e-15, y);
-    if (suspect_explained(p, y, "without eps, or with a far smaller one")) return;
+    with_eps(suspect, read, 1e-15, y);
+    if (suspect_explained(suspect, y, "without eps, or with a far smaller one")) return;
     const double unit = pow(10, floor(best) - 1), round_eps = round(pow(10, best) / unit) * unit;
-    with_eps(p, r, round_eps, y);              /* numbers in programs are round */
-    if (suspect_explained(p, y, "eps is %.2g", round_eps)) return;
-    with_eps(p, r, pow(10, best), y);
-    suspect_explained(p, y, "eps is %.3g", pow(10, best));
+    with_eps(suspect, read, round_eps, y);              /* numbers in programs are round */
+    if (suspect_explained(suspect, y, "eps is %.2g", round_eps)) return;
+    with_eps(suspect, read, pow(10, best), y);
+    suspect_explained(suspect, y, "eps is %.3g", pow(10, best));
 }
 
 /* The step begins at the weight in 16 bits, not at its master. */
-static void try_rounded_master(struct suspect *p, const struct read *r, double *y)
+static void try_rounded_master(struct suspect *suspect, const struct read *read, double *y)
 {
     double buffer;
-    const struct tensor one = tensor_1d(&buffer, r->t->o->format, 1);
-    for (int64_t i = 0; i < r->n; i++) {
-        tensor_set(one, 0, r->old[i]);
-        y[i] = tensor_get(one, 0) * (1 - r->decay) - moved(r, i, -1);
+    const struct tensor one = tensor_1d(&buffer, read->t->o->format, 1);
+    for (int64_t i = 0; i < read->n; i++) {
+        tensor_set(one, 0, read->old[i]);
+        y[i] = tensor_get(one, 0) * (1 - read->decay) - steps_moved(read, i, -1);
     }
-    suspect_explained(p, y, "the step begins at the rounded weight, not at its master");
+    suspect_explained(suspect, y, "the step begins at the rounded weight, not at its master");
 }
 
-static void try_weights(struct suspect *p, const struct read *r, double *y)
+static void try_weights(struct suspect *suspect, const struct read *read, double *y)
 {
     for (size_t k = 0; k < sizeof of_weights / sizeof *of_weights; k++) {
         const int which = of_weights[k].which;
-        if (which == LATE && r->t->k == 0) continue;
-        for (int64_t i = 0; i < r->n; i++)
-            y[i] = (r->old[i] * (1 - decay_of(r, which)) - (which == ASCENT ? -1 : 1) * moved(r, i, which)) *
-                   (which == DECAY_BEHIND ? 1 - r->decay : 1);
-        suspect_explained(p, y, "%s", of_weights[k].words);
+        if (which == LATE && read->t->k == 0) continue;
+        for (int64_t i = 0; i < read->n; i++)
+            y[i] = (read->old[i] * (1 - decay_of(read, which)) - (which == ASCENT ? -1 : 1)
+                    * steps_moved(read, i, which)) *
+                   (which == DECAY_BEHIND ? 1 - read->decay : 1);
+        suspect_explained(suspect, y, "%s", of_weights[k].words);
     }
-    for (int64_t i = 0; i < r->n; i++) y[i] = r->old[i];
-    suspect_explained(p, y, "stale: it is not stepped");
-    try_rounded_master(p, r, y);
-    if (p->words[0] == 0 && r->first == NULL) {
-        const struct tensor rest = single_new(p->s, 1, r->n);
-        for (int64_t i = 0; !p->s->failed && i < r->n; i++) numbers(rest)[i] = r->old[i] * (1 - r->decay);
-        if (!p->s->failed)
-            suspect_clipping(p, r->t, (struct clipping){ numbers(rest), r->g, r->clip, -r->lr, false }, y);
+    for (int64_t i = 0; i < read->n; i++) y[i] = read->old[i];
+    suspect_explained(suspect, y, "stale: it is not stepped");
+    try_rounded_master(suspect, read, y);
+    if (suspect->words[0] == 0 && read->first == NULL) {
+        const struct tensor rest = single_new(suspect->s, 1, read->n);
+        for (int64_t i = 0; !suspect->s->failed && i < read->n; i++)
+            numbers(rest)[i] = read->old[i] * (1 - read->decay);
+        if (!suspect->s->failed)
+            suspect_clipping(suspect, read->t, (struct clipping){ numbers(rest), read->g, read->clip,
+                                                                 -read->lr, false }, y);
     }
-    if (p->words[0] == 0) try_decay(p, r, y);
-    if (p->words[0] == 0) try_eps(p, r, y);
+    if (suspect->words[0] == 0) try_decay(suspect, read, y);
+    if (suspect->words[0] == 0) try_eps(suspect, read, y);
     for (int decays = 1; decays >= 0; decays--)         /* in the first step Nesterov's is another rate, too */
-        if (p->words[0] == 0 || strcmp(p->words, NESTEROVS) == 0) try_rate(p, r, decays, y);
+        if (suspect->words[0] == 0 || strcmp(suspect->words, NESTEROVS) == 0) try_rate(suspect, read, decays, y);
 }
 
 /* ---- states ------------------------------------------------------------------------------------------------------ */
 
 
 /* Another beta.  In the first step it is a factor of the gradient. */
-static void try_beta(struct suspect *p, const struct read *r, const double *old, double keep, bool squared, double *y)
+static void try_beta(struct suspect *suspect, const struct read *read, const double *old, double keep,
+                     bool squared, double *y)
 {
     double along = 0, size = 0;
-    for (int64_t i = 0; i < r->n; i++) {
-        const double g = r->clip * r->g[i], x = squared ? g * g : g, d = (old ? old[i] : 0) - x;
-        along += (p->have[i] - x) * d, size += d * d;
+    for (int64_t i = 0; i < read->n; i++) {
+        const double g = read->clip * read->g[i], x = squared ? g * g : g, d = (old ? old[i] : 0) - x;
+        along += (suspect->have[i] - x) * d, size += d * d;
     }
     const double beta = along / size, times = (1 - beta) / (1 - keep);
     if (!(size > 0 && beta > 0 && beta < 1)) return;
-    for (int64_t i = 0; i < r->n; i++) {
-        const double g = r->clip * r->g[i], x = squared ? g * g : g;
+    for (int64_t i = 0; i < read->n; i++) {
+        const double g = read->clip * read->g[i], x = squared ? g * g : g;
         y[i] = beta * (old ? old[i] : 0) + (1 - beta) * x;
     }
-    if (old) suspect_explained(p, y, "beta is %.4g", beta);
-    else suspect_explained(p, y, "beta is %.4g, or the gradient is %.4f of what it must be", beta,
+    if (old) suspect_explained(suspect, y, "beta is %.4g", beta);
+    else suspect_explained(suspect, y, "beta is %.4g, or the gradient is %.4f of what it must be", beta,
                            squared ? sqrt(times) : times);
 }
 
 /* keep, part: the rule's numbers. */
-static void try_state(struct suspect *p, const struct read *r, const double *old, double keep, double part,
+static void try_state(struct suspect *suspect, const struct read *read, const double *old, double keep, double part,
                       bool squared, double *y)
 {
-    const struct hyperparameters *h = &r->t->o->hyper;
+    const struct hyperparameters *h = &read->t->o->hyper;
     const struct { const char *words; double keep, part, clip, decay; bool squared; } of[] = {
         { "the gradient is not clipped", keep, part, 1, 0, squared },
-        { "the gradient is clipped twice", keep, part, r->clip * r->clip, 0, squared },
-        { "decay is added to the gradient", keep, part, r->clip, h->weight_decay, squared },
-        { "the gradient is added whole, not by 1 - beta", keep, 1, r->clip, 0, squared },
-        { "the gradient is not squared", keep, part, r->clip, 0, false },
-        { "the state before is forgotten", 0, part, r->clip, 0, squared },
-        { "beta is 0.9", 0.9, 0.1, r->clip, 0, squared },
-        { "beta is 0.95", 0.95, 0.05, r->clip, 0, squared },
-        { "beta is 0.99", 0.99, 0.01, r->clip, 0, squared },
-        { "beta is 0.999", 0.999, 0.001, r->clip, 0, squared },
+        { "the gradient is clipped twice", keep, part, read->clip * read->clip, 0, squared },
+        { "decay is added to the gradient", keep, part, read->clip, h->weight_decay, squared },
+        { "the gradient is added whole, not by 1 - beta", keep, 1, read->clip, 0, squared },
+        { "the gradient is not squared", keep, part, read->clip, 0, false },
+        { "the state before is forgotten", 0, part, read->clip, 0, squared },
+        { "beta is 0.9", 0.9, 0.1, read->clip, 0, squared },
+        { "beta is 0.95", 0.95, 0.05, read->clip, 0, squared },
+        { "beta is 0.99", 0.99, 0.01, read->clip, 0, squared },
+        { "beta is 0.999", 0.999, 0.001, read->clip, 0, squared },
     };
     for (size_t k = 0; k < sizeof of / sizeof *of; k++) {
-        for (int64_t i = 0; i < r->n; i++) {
-            const double g = of[k].clip * r->g[i] + of[k].decay * (r->old ? r->old[i] : 0);
+        for (int64_t i = 0; i < read->n; i++) {
+            const double g = of[k].clip * read->g[i] + of[k].decay * (read->old ? read->old[i] : 0);
             y[i] = of[k].keep * (old ? old[i] : 0) + of[k].part * (of[k].squared ? g * g : g);
         }
-        suspect_explained(p, y, "%s", of[k].words);
+        suspect_explained(suspect, y, "%s", of[k].words);
     }
-    for (int64_t i = 0; i < r->n && old; i++) y[i] = old[i];
-    if (old) suspect_explained(p, y, "stale: it is that of the step before");
-    const struct tensor rest = single_new(p->s, 1, r->n);
-    for (int64_t i = 0; !p->s->failed && i < r->n; i++) numbers(rest)[i] = keep * (old ? old[i] : 0);
-    if (p->words[0] == 0 && !p->s->failed)
-        suspect_clipping(p, r->t, (struct clipping){ numbers(rest), r->g, r->clip, part, squared }, y);
-    if (p->words[0] == 0 && part < 1) try_beta(p, r, old, keep, squared, y);
+    for (int64_t i = 0; i < read->n && old; i++) y[i] = old[i];
+    if (old) suspect_explained(suspect, y, "stale: it is that of the step before");
+    const struct tensor rest = single_new(suspect->s, 1, read->n);
+    for (int64_t i = 0; !suspect->s->failed && i < read->n; i++) numbers(rest)[i] = keep * (old ? old[i] : 0);
+    if (suspect->words[0] == 0 && !suspect->s->failed)
+        suspect_clipping(suspect, read->t, (struct clipping){ numbers(rest), read->g, read->clip, part, squared }, y);
+    if (suspect->words[0] == 0 && part < 1) try_beta(suspect, read, old, keep, squared, y);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-static const double *fetch(const struct stepping *t, struct single_name name)
+static const double *steps_fetch(const struct stepping *stepping, struct single_name name)
 {
-    const struct tensor x = single_input(t->s, name, t->rows, t->cols);
-    return single_going(t->s) ? x.data : NULL;
+    const struct tensor x = single_input(stepping->s, name, stepping->rows, stepping->cols);
+    return single_going(stepping->s) ? x.data : NULL;
 }
 
-static const double *state(const struct stepping *t, int64_t k, int i)
+static const double *state(const struct stepping *stepping, int64_t k, int i)
 {
-    return k < 0 || i >= t->is->states ? NULL : fetch(t, stepping_after(t->o, k, t->is->state_name[i], t->param.name));
+    return k < 0 || i >= stepping->is->states ? NULL
+           : steps_fetch(stepping, stepping_after(stepping->o, k, stepping->is->state_name[i], stepping->param.name));
 }
 
-void suspect_step(struct suspect *p, const struct stepping *t)
+void suspect_step(struct suspect *suspect, const struct stepping *stepping)
 {
-    const struct hyperparameters *h = &t->o->hyper;
-    const bool adam = t->is->states == 2, of_weight = t->state < 0;
-    const int64_t k = of_weight ? t->k : t->k - 1;              /* states: after the step, or before it */
-    struct read r = { .t = t, .n = p->count, .lr = t->o->lr[t->k], .clip = stepping_clip(t),
-                      .old = fetch(t, stepping_after(t->o, t->k - 1, "weight", t->param.name)),
-                      .g = fetch(t, stepping_gradient(t->o, t->k, t->param.name)),
-                      .first = state(t, k, 0), .second = state(t, k, 1) };
-    const struct tensor y = single_new(t->s, p->rows, p->cols);
-    r.decay = r.lr * weight_decay_of(h, t->param.decay);
-    if (!single_going(t->s) || r.old == NULL || r.g == NULL) return;
+    const struct hyperparameters *h = &stepping->o->hyper;
+    const bool adam = stepping->is->states == 2, of_weight = stepping->state < 0;
+    const int64_t k = of_weight ? stepping->k : stepping->k - 1;              /* states: after the step, or before it */
+    struct read r = { .t = stepping, .n = suspect->count, .lr = stepping->o->lr[stepping->k],
+                     .clip = stepping_clip(stepping),
+                      .old = steps_fetch(stepping,
+                                         stepping_after(stepping->o, stepping->k - 1, "weight", stepping->param.name)),
+                      .g = steps_fetch(stepping, stepping_gradient(stepping->o, stepping->k, stepping->param.name)),
+                      .first = state(stepping, k, 0), .second = state(stepping, k, 1) };
+    const struct tensor y = single_new(stepping->s, suspect->rows, suspect->cols);
+    r.decay = r.lr * weight_decay_of(h, stepping->param.decay);
+    if (!single_going(stepping->s) || r.old == NULL || r.g == NULL) return;
     if (of_weight) {
-        try_weights(p, &r, numbers(y));
+        try_weights(suspect, &r, numbers(y));
         return;
     }
-    const double keep = adam ? t->state ? h->beta2 : h->beta1 : h->momentum;
-    try_state(p, &r, t->state ? r.second : r.first, keep, adam ? 1 - keep : 1, adam && t->state, numbers(y));
+    const double keep = adam ? stepping->state ? h->beta2 : h->beta1 : h->momentum;
+    try_state(suspect, &r, stepping->state ? r.second : r.first, keep, adam ? 1 - keep : 1,
+              adam && stepping->state, numbers(y));
 }

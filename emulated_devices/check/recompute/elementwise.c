@@ -9,20 +9,20 @@
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
-static struct single_value add(struct single *s, const struct single_node *n)
+static struct single_value elementwise_add(struct single *single, const struct single_node *node)
 {
-    const struct single_value x[] = { single_value_of(s, n->in[0]), single_value_of(s, n->in[1]) };
-    return single_going(s) ? single_sum(s, x, 2) : single_stop(s);
+    const struct single_value x[] = { single_value_of(single, node->in[0]), single_value_of(single, node->in[1]) };
+    return single_going(single) ? single_sum(single, x, 2) : single_stop(single);
 }
 
-static struct single_value handed_on(struct single *s, const struct single_node *n)
+static struct single_value handed_on(struct single *single, const struct single_node *node)
 {
-    return single_gradient_of(s, n->out);
+    return single_gradient_of(single, node->out);
 }
 
 const struct single_operation single_add = {
     .words = "the sum of the stream and its branch",
-    .forward = add,
+    .forward = elementwise_add,
     .input_words = "the sum, backward",
     .input = { handed_on, handed_on },
     .passes_on = true,
@@ -32,29 +32,30 @@ const struct single_operation single_add = {
 /* ---- dropout ----------------------------------------------------------------------------------------------------- */
 
 /* x m / (1-rate); of rate 0 the value itself. */
-static struct single_value drop(struct single *s, const struct single_node *n, struct single_value X)
+static struct single_value elementwise_drop(struct single *single, const struct single_node *node,
+                                            struct single_value value)
 {
-    const struct tensor m = single_mask(s, n);
-    if (n->rate == 0 || !single_going(s)) return X;
-    const struct single_value v = single_value_new(s, tensor_rows(X.y), tensor_cols(X.y));
-    for (int64_t i = 0; !s->failed && i < tensor_count(v.y); i++) {
-        const double times = numbers(m)[i] / (1 - n->rate), y = numbers(X.y)[i] * times;
-        single_put(v, i, (struct element){ y, times * numbers(X.fused)[i] + 2 * s->rounding.sum * fabs(y) +
-                                                  s->rounding.sum_tiny * (1 + times) },
-                   times * (numbers(X.steps)[i] - numbers(X.fused)[i]) + s->rounding.store * fabs(y) +
-                       s->rounding.tiny * times);
+    const struct tensor m = single_mask(single, node);
+    if (node->rate == 0 || !single_going(single)) return value;
+    const struct single_value v = single_value_new(single, tensor_rows(value.y), tensor_cols(value.y));
+    for (int64_t i = 0; !single->failed && i < tensor_count(v.y); i++) {
+        const double times = numbers(m)[i] / (1 - node->rate), y = numbers(value.y)[i] * times;
+        single_put(v, i, (struct element){ y, times * numbers(value.fused)[i] + 2 * single->rounding.sum * fabs(y) +
+                                                  single->rounding.sum_tiny * (1 + times) },
+                   times * (numbers(value.steps)[i] - numbers(value.fused)[i]) + single->rounding.store * fabs(y) +
+                       single->rounding.tiny * times);
     }
     return v;
 }
 
-static struct single_value drop_forward(struct single *s, const struct single_node *n)
+static struct single_value drop_forward(struct single *single, const struct single_node *node)
 {
-    return drop(s, n, single_value_of(s, n->in[0]));
+    return elementwise_drop(single, node, single_value_of(single, node->in[0]));
 }
 
-static struct single_value drop_input(struct single *s, const struct single_node *n)
+static struct single_value drop_input(struct single *single, const struct single_node *node)
 {
-    return drop(s, n, single_gradient_of(s, n->out));
+    return elementwise_drop(single, node, single_gradient_of(single, node->out));
 }
 
 const struct single_operation single_dropout = {
@@ -66,27 +67,28 @@ const struct single_operation single_dropout = {
 
 /* ---- the factor of embeddings ------------------------------------------------------------------------------------ */
 
-static struct single_value scaled(struct single *s, struct single_value x)
+static struct single_value scaled(struct single *single, struct single_value value)
 {
-    const double a = embedding_factor(s->context->config, s->rounding.results);
-    if (!single_going(s)) return single_stop(s);
-    const struct single_value v = single_value_new(s, tensor_rows(x.y), tensor_cols(x.y));
-    for (int64_t i = 0; !s->failed && i < tensor_count(v.y); i++) {
-        const double y = a * numbers(x.y)[i], off = s->rounding.sum * fabs(y) + s->rounding.sum_tiny;
+    const double a = embedding_factor(single->context->config, single->rounding.results);
+    if (!single_going(single)) return single_stop(single);
+    const struct single_value v = single_value_new(single, tensor_rows(value.y), tensor_cols(value.y));
+    for (int64_t i = 0; !single->failed && i < tensor_count(v.y); i++) {
+        const double y = a * numbers(value.y)[i], off = single->rounding.sum * fabs(y) + single->rounding.sum_tiny;
         numbers(v.y)[i] = y;
-        numbers(v.fused)[i] = a * numbers(x.fused)[i] + off, numbers(v.steps)[i] = a * numbers(x.steps)[i] + off;
+        numbers(v.fused)[i] = a * numbers(value.fused)[i] + off,
+            numbers(v.steps)[i] = a * numbers(value.steps)[i] + off;
     }
     return v;
 }
 
-static struct single_value scale(struct single *s, const struct single_node *n)
+static struct single_value scale(struct single *single, const struct single_node *node)
 {
-    return scaled(s, single_value_of(s, n->in[0]));
+    return scaled(single, single_value_of(single, node->in[0]));
 }
 
-static struct single_value scale_input(struct single *s, const struct single_node *n)
+static struct single_value scale_input(struct single *single, const struct single_node *node)
 {
-    return scaled(s, single_gradient_of(s, n->out));
+    return scaled(single, single_gradient_of(single, node->out));
 }
 
 const struct single_operation single_scale = {
@@ -100,14 +102,14 @@ const struct single_operation single_scale = {
 /* ---- the soft cap of logits -------------------------------------------------------------------------------------- */
 
 /* y = cap T, T = tanh(x / cap); by steps, the quotient and T are stored. */
-static struct single_value soft_cap(struct single *s, const struct single_node *n)
+static struct single_value soft_cap(struct single *single, const struct single_node *node)
 {
-    const struct tensor X = single_act(s, n->in[0]);
-    if (!single_going(s)) return single_stop(s);
-    const struct rounding *r = &s->rounding;
-    const double cap = s->context->config->logit_cap;
-    const struct single_value v = single_value_new(s, tensor_rows(X), tensor_cols(X));
-    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) {
+    const struct tensor X = single_act(single, node->in[0]);
+    if (!single_going(single)) return single_stop(single);
+    const struct rounding *r = &single->rounding;
+    const double cap = single->context->config->logit_cap;
+    const struct single_value v = single_value_new(single, tensor_rows(X), tensor_cols(X));
+    for (int64_t i = 0; !single->failed && i < tensor_count(X); i++) {
         const double x = numbers(X)[i], T = tanh(x / cap), y = cap * T, slope = 1 - T * T, times = cap * (1 + slope);
         single_put(v, i, (struct element){ y, r->sum * (2 * slope * fabs(x) + 4 * fabs(y)) + r->sum_tiny * times },
                    r->store * (slope * fabs(x) + fabs(y)) + r->tiny * times);
@@ -117,14 +119,14 @@ static struct single_value soft_cap(struct single *s, const struct single_node *
 
 /* dx = dy (1 - T^2), T = y / cap, even if y is wrong.  Always allowed: T has been stored by itself, or not at all.  By
  * steps, dy cap and its product with the slope are stored, too. */
-static struct single_value soft_cap_input(struct single *s, const struct single_node *n)
+static struct single_value soft_cap_input(struct single *single, const struct single_node *node)
 {
-    const struct tensor dY = single_grad(s, n->out), Y = single_act(s, n->out);
-    if (!single_going(s)) return single_stop(s);
-    const struct rounding *r = &s->rounding;
-    const double cap = s->context->config->logit_cap, u = r->sum;
-    const struct single_value v = single_value_new(s, tensor_rows(Y), tensor_cols(Y));
-    for (int64_t i = 0; !s->failed && i < tensor_count(Y); i++) {
+    const struct tensor dY = single_grad(single, node->out), Y = single_act(single, node->out);
+    if (!single_going(single)) return single_stop(single);
+    const struct rounding *r = &single->rounding;
+    const double cap = single->context->config->logit_cap, u = r->sum;
+    const struct single_value v = single_value_new(single, tensor_rows(Y), tensor_cols(Y));
+    for (int64_t i = 0; !single->failed && i < tensor_count(Y); i++) {
         const double dy = numbers(dY)[i], T = numbers(Y)[i] / cap, slope = 1 - T * T,
                      off_T = (6 * u + 2 * r->store) * fabs(T) + r->tiny, times = (1 + fabs(slope)) / cap;
         single_put(v, i, (struct element){ dy * slope, fabs(dy) * (2 * fabs(T) * off_T + 4 * u) + r->sum_tiny * times },
@@ -144,50 +146,50 @@ const struct single_operation single_soft_cap = {
 /* ---- rotations --------------------------------------------------------------------------------------------------- */
 
 /* One pair, turned.  The angle is off by a few units of itself; by steps, cosine, sine and products are stored. */
-static void turn(struct single *s, struct single_value v, struct tensor X, int64_t i, int64_t j, double angle,
-                 double size)
+static void elementwise_turn(struct single *single, struct single_value value, struct tensor X, int64_t i, int64_t j,
+                             double angle, double size)
 {
     const double x = numbers(X)[i] * size, y = numbers(X)[j] * size,
-                 c = cos(angle), d = sin(angle), u = s->rounding.sum, store = s->rounding.store,
+                 c = cos(angle), d = sin(angle), u = single->rounding.sum, store = single->rounding.store,
                  far = 4 * u * fabs(angle) + 4 * u, times = 2 + fabs(x) + fabs(y),
-                 tiny = s->rounding.tiny * times, sum_tiny = s->rounding.sum_tiny * times;
+                 tiny = single->rounding.tiny * times, sum_tiny = single->rounding.sum_tiny * times;
     const double first = fabs(x * c) + fabs(y * d), second = fabs(y * c) + fabs(x * d);
-    single_put(v, i, (struct element){ x * c - y * d, far * second + 3 * u * first + sum_tiny },
+    single_put(value, i, (struct element){ x * c - y * d, far * second + 3 * u * first + sum_tiny },
                3 * store * first + tiny);
-    single_put(v, j, (struct element){ y * c + x * d, far * first + 3 * u * second + sum_tiny },
+    single_put(value, j, (struct element){ y * c + x * d, far * first + 3 * u * second + sum_tiny },
                3 * store * second + tiny);
 }
 
-static struct single_value rotate(struct single *s, struct tensor X, int layer, double sign)
+static struct single_value rotate(struct single *single, struct tensor X, int layer, double sign)
 {
-    const struct model_config *c = s->context->config;
+    const struct model_config *c = single->context->config;
     const struct rotary rotary = model_rotary(c, layer);
     const double size = rotary_size(&rotary);
     const int64_t width = tensor_cols(X), R = rotary_table_width(c), half = R / 2;
-    const struct single_value v = single_value_new(s, tensor_rows(X), width);
-    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) numbers(v.y)[i] = numbers(X)[i];
-    for (int64_t n = 0; !s->failed && n < tensor_rows(X); n++)
+    const struct single_value v = single_value_new(single, tensor_rows(X), width);
+    for (int64_t i = 0; !single->failed && i < tensor_count(X); i++) numbers(v.y)[i] = numbers(X)[i];
+    for (int64_t n = 0; !single->failed && n < tensor_rows(X); n++)
         for (int64_t h = 0; h < c->H + c->K; h++)
             for (int64_t p = 0; p < half; p++) {
-                const double turned = rotary_frequency(&rotary, R, p, s->cursor.batch.S),
-                             angle = (double)(n % s->cursor.batch.S) * turned;
+                const double turned = rotary_frequency(&rotary, R, p, single->cursor.batch.S),
+                             angle = (double)(n % single->cursor.batch.S) * turned;
                 const int64_t at = n * width + h * c->A, i = rotary.neighbours ? 2 * p : p,
                               j = rotary.neighbours ? 2 * p + 1 : p + half;
-                turn(s, v, X, at + i, at + j, sign * angle, size);
+                elementwise_turn(single, v, X, at + i, at + j, sign * angle, size);
             }
     return v;
 }
 
-static struct single_value rotary_forward(struct single *s, const struct single_node *n)
+static struct single_value rotary_forward(struct single *single, const struct single_node *node)
 {
-    const struct tensor X = single_act(s, n->in[0]);
-    return single_going(s) ? rotate(s, X, n->layer, 1) : single_stop(s);
+    const struct tensor X = single_act(single, node->in[0]);
+    return single_going(single) ? rotate(single, X, node->layer, 1) : single_stop(single);
 }
 
-static struct single_value rotary_input(struct single *s, const struct single_node *n)
+static struct single_value rotary_input(struct single *single, const struct single_node *node)
 {
-    const struct tensor dY = single_grad(s, n->out);
-    return single_going(s) ? rotate(s, dY, n->layer, -1) : single_stop(s);
+    const struct tensor dY = single_grad(single, node->out);
+    return single_going(single) ? rotate(single, dY, node->layer, -1) : single_stop(single);
 }
 
 const struct single_operation single_rotary = {

@@ -7,20 +7,21 @@
 #include "emulated_devices/check/recompute/routing.h"
 #include <string.h>
 
-static int64_t first_row(const struct routing *r, int64_t expert)
+static int64_t first_row(const struct routing *routing, int64_t expert)
 {
     int64_t first = 0;
-    for (int64_t e = 0; e < expert; e++) first += routing_count(r, e);
+    for (int64_t e = 0; e < expert; e++) first += routing_count(routing, e);
     return first;
 }
 
 /* The rows of one expert, of a matrix with a row for each choice; of one with a row for each token if `tokens`. */
-static struct tensor rows_of(struct single *s, const struct routing *r, int64_t expert, struct tensor X, bool tokens)
+static struct tensor experts_rows_of(struct single *single, const struct routing *routing, int64_t expert,
+                                     struct tensor X, bool tokens)
 {
-    const int64_t first = first_row(r, expert), n = routing_count(r, expert), cols = tensor_cols(X);
-    const struct tensor out = single_new(s, n, cols);
-    for (int64_t i = 0; !s->failed && i < n; i++)
-        memcpy(numbers(out) + i * cols, numbers(X) + (tokens ? routing_token(r, first + i) : first + i) * cols,
+    const int64_t first = first_row(routing, expert), n = routing_count(routing, expert), cols = tensor_cols(X);
+    const struct tensor out = single_new(single, n, cols);
+    for (int64_t i = 0; !single->failed && i < n; i++)
+        memcpy(numbers(out) + i * cols, numbers(X) + (tokens ? routing_token(routing, first + i) : first + i) * cols,
                (size_t)cols * sizeof(double));
     return out;
 }
@@ -31,116 +32,125 @@ static void put_rows(struct tensor to, int64_t first, struct tensor from)
 }
 
 /* One product for each expert that has rows: Y = X W^T, or backward dX = dY W. */
-static struct single_value products(struct single *s, const struct single_node *n, const struct routing *r,
-                                    struct tensor X, bool tokens, bool back)
+static struct single_value products(struct single *single, const struct single_node *node,
+                                    const struct routing *routing, struct tensor X, bool tokens, bool back)
 {
-    const struct param_spec p = model_param(s->context->config, n->weight);
-    const struct single_value v = single_value_new(s, r->rows, back ? p.dim[1] : p.dim[0]);
-    for (int64_t e = 0; e < r->E && single_going(s); e++) {
-        const int used = s->memory.used;
-        const int64_t first = first_row(r, e);
-        if (routing_count(r, e) == 0) continue;
-        const struct tensor W = single_param(s, n->weight + (int)e * n->stride), x = rows_of(s, r, e, X, tokens),
-                            b = back || n->bias < 0 ? tensor_none : single_param(s, n->bias + (int)e * n->stride);
-        if (single_going(s)) {
-            const struct single_value one = back ? product_input(s, x, W, n->matrices) : product(s, x, W, b);
-            if (!s->failed) put_rows(v.y, first, one.y), put_rows(v.fused, first, one.fused);
-            if (!s->failed) put_rows(v.steps, first, one.steps);
+    const struct param_spec p = model_param(single->context->config, node->weight);
+    const struct single_value v = single_value_new(single, routing->rows, back ? p.dim[1] : p.dim[0]);
+    for (int64_t e = 0; e < routing->E && single_going(single); e++) {
+        const int used = single->memory.used;
+        const int64_t first = first_row(routing, e);
+        if (routing_count(routing, e) == 0) continue;
+        const struct tensor W = single_param(single, node->weight + (int)e * node->stride),
+            x = experts_rows_of(single, routing, e, X, tokens),
+                            b = back || node->bias < 0 ? tensor_none
+                                : single_param(single, node->bias + (int)e * node->stride);
+        if (single_going(single)) {
+            const struct single_value one = back ? product_input(single, x, W, node->matrices)
+                : product(single, x, W, b);
+            if (!single->failed) put_rows(v.y, first, one.y), put_rows(v.fused, first, one.fused);
+            if (!single->failed) put_rows(v.steps, first, one.steps);
         }
-        single_release(s, used);
+        single_release(single, used);
     }
     return v;
 }
 
 /* The rows of one expert, tile after tile. */
-static struct single_value weight_of(struct single *s, const struct single_node *n, bool tokens)
+static struct single_value experts_weight_of(struct single *single, const struct single_node *node, bool tokens)
 {
-    const struct param_spec p = model_param(s->context->config, n->weight);
-    struct product_sum a = product_weight_begin(s, p.dim[0], p.dim[1]);
-    const int used = s->memory.used;
-    s->cursor.one_expert = true;
-    for (struct single_tiles t = single_tiles_weight(s, n); single_going(s) && single_next_tile(s, &t);) {
-        const struct routing r = routing_of(s, n->logits);
-        const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
-        if (single_going(s))
-            product_weight_add(s, &a, rows_of(s, &r, s->cursor.expert, dY, false),
-                               rows_of(s, &r, s->cursor.expert, X, tokens));
-        single_release(s, used);
+    const struct param_spec p = model_param(single->context->config, node->weight);
+    struct product_sum a = product_weight_begin(single, p.dim[0], p.dim[1]);
+    const int used = single->memory.used;
+    single->cursor.one_expert = true;
+    for (struct single_tiles t = single_tiles_weight(single, node);
+         single_going(single) && single_next_tile(single, &t);) {
+        const struct routing r = routing_of(single, node->logits);
+        const struct tensor dY = single_grad(single, node->out), X = single_act(single, node->in[0]);
+        if (single_going(single))
+            product_weight_add(single, &a, experts_rows_of(single, &r, single->cursor.expert, dY, false),
+                               experts_rows_of(single, &r, single->cursor.expert, X, tokens));
+        single_release(single, used);
     }
-    single_take_all(s);
-    s->cursor.one_expert = false;
-    return single_going(s) ? product_weight_end(s, &a) : single_stop(s);
+    single_take_all(single);
+    single->cursor.one_expert = false;
+    return single_going(single) ? product_weight_end(single, &a) : single_stop(single);
 }
 
-static struct single_value bias(struct single *s, const struct single_node *n)
+static struct single_value experts_bias(struct single *single, const struct single_node *node)
 {
-    struct product_sum a = product_bias_begin(s, single_slot(s, n->out)->cols);
-    const int used = s->memory.used;
-    s->cursor.one_expert = true;
-    for (struct single_tiles t = single_tiles_weight(s, n); single_going(s) && single_next_tile(s, &t);) {
-        const struct routing r = routing_of(s, n->logits);
-        const struct tensor dY = single_grad(s, n->out);
-        if (single_going(s)) product_bias_add(s, &a, rows_of(s, &r, s->cursor.expert, dY, false));
-        single_release(s, used);
+    struct product_sum a = product_bias_begin(single, single_slot(single, node->out)->cols);
+    const int used = single->memory.used;
+    single->cursor.one_expert = true;
+    for (struct single_tiles t = single_tiles_weight(single, node);
+         single_going(single) && single_next_tile(single, &t);) {
+        const struct routing r = routing_of(single, node->logits);
+        const struct tensor dY = single_grad(single, node->out);
+        if (single_going(single))
+            product_bias_add(single, &a, experts_rows_of(single, &r, single->cursor.expert, dY, false));
+        single_release(single, used);
     }
-    single_take_all(s);
-    s->cursor.one_expert = false;
-    return single_going(s) ? product_weight_end(s, &a) : single_stop(s);
+    single_take_all(single);
+    single->cursor.one_expert = false;
+    return single_going(single) ? product_weight_end(single, &a) : single_stop(single);
 }
 
 /* Add the rows of a token; times: of each choice, NULL for 1; sizes: of the rows.  What is added up is stored by steps.
  * Ranks that have parts of the rows each make a part of the sum, which is stored, and so is each sum of parts. */
-static struct single_value sum_rows(struct single *s, const struct routing *r, struct single_value rows,
+static struct single_value sum_rows(struct single *single, const struct routing *routing, struct single_value rows,
                                     struct single_sizes sizes, const double *times)
 {
-    const int64_t N = tensor_rows(r->logits), D = tensor_cols(rows.y);
-    const struct single_value v = single_value_new(s, N, D);
-    const struct tensor absolute = single_new(s, N, D);
+    const int64_t N = tensor_rows(routing->logits), D = tensor_cols(rows.y);
+    const struct single_value v = single_value_new(single, N, D);
+    const struct tensor absolute = single_new(single, N, D);
     const bool parts = sizes.parts > 1;
-    for (int64_t i = 0; !s->failed && i < r->rows * D; i++) {
-        const int64_t at = routing_token(r, i / D) * D + i % D;
-        const double w = times ? times[((const int32_t *)r->order.data)[i / D]] : 1;
+    for (int64_t i = 0; !single->failed && i < routing->rows * D; i++) {
+        const int64_t at = routing_token(routing, i / D) * D + i % D;
+        const double w = times ? times[((const int32_t *)routing->order.data)[i / D]] : 1;
         numbers(v.y)[at] += w * numbers(rows.y)[i], numbers(absolute)[at] += fabs(w) * numbers(sizes.absolute)[i];
         numbers(v.fused)[at] += fabs(w) * numbers(rows.fused)[i];
-        numbers(v.steps)[at] += fabs(w) * numbers(rows.steps)[i] + s->rounding.tiny +
-                                s->rounding.store * (parts ? numbers(absolute)[at] : fabs(numbers(v.y)[at]));
+        numbers(v.steps)[at] += fabs(w) * numbers(rows.steps)[i] + single->rounding.tiny +
+                                single->rounding.store * (parts ? numbers(absolute)[at] : fabs(numbers(v.y)[at]));
     }
-    for (int64_t i = 0; !s->failed && i < N * D; i++) {
+    for (int64_t i = 0; !single->failed && i < N * D; i++) {
         const double size = numbers(absolute)[i],
-                     off = (rounding_of_sum(s->rounding.sum, r->k) + s->rounding.sum) * size +
-                           (double)r->k * s->rounding.sum_tiny +
-                           (parts ? (sizes.parts - 1) * rounding_when_stored(&s->rounding, size, 0) : 0);
-        numbers(v.fused)[i] += off, numbers(v.steps)[i] += off + s->rounding.store * size;
+                     off = (rounding_of_sum(single->rounding.sum, routing->k) + single->rounding.sum) * size +
+                           (double)routing->k * single->rounding.sum_tiny +
+                           (parts ? (sizes.parts - 1) * rounding_when_stored(&single->rounding, size, 0) : 0);
+        numbers(v.fused)[i] += off, numbers(v.steps)[i] += off + single->rounding.store * size;
     }
     return v;
 }
 
 /* ---- the first product ------------------------------------------------------------------------------------------- */
 
-static struct single_value up_forward(struct single *s, const struct single_node *n)
+static struct single_value up_forward(struct single *single, const struct single_node *node)
 {
-    const struct routing r = routing_of(s, n->logits);
-    const struct tensor X = single_act(s, n->in[0]);
-    return single_going(s) ? products(s, n, &r, X, true, false) : single_stop(s);
+    const struct routing r = routing_of(single, node->logits);
+    const struct tensor X = single_act(single, node->in[0]);
+    return single_going(single) ? products(single, node, &r, X, true, false) : single_stop(single);
 }
 
-static struct single_sizes sizes_of_rows(struct single *s, struct tensor y)
+static struct single_sizes sizes_of_rows(struct single *single, struct tensor y)
 {
-    const struct single_sizes sizes = { .absolute = single_new(s, tensor_rows(y), tensor_cols(y)), .parts = 1 };
-    for (int64_t i = 0; !s->failed && i < tensor_count(y); i++) numbers(sizes.absolute)[i] = fabs(numbers(y)[i]);
+    const struct single_sizes sizes = { .absolute = single_new(single, tensor_rows(y), tensor_cols(y)), .parts = 1 };
+    for (int64_t i = 0; !single->failed && i < tensor_count(y); i++) numbers(sizes.absolute)[i] = fabs(numbers(y)[i]);
     return sizes;
 }
 
-static struct single_value up_input(struct single *s, const struct single_node *n)
+static struct single_value up_input(struct single *single, const struct single_node *node)
 {
-    const struct routing r = routing_of(s, n->logits);
-    const struct tensor dY = single_grad(s, n->out);
-    if (!single_going(s)) return single_stop(s);
-    const struct single_value rows = single_settled(s, products(s, n, &r, dY, false, true));
-    return single_going(s) ? sum_rows(s, &r, rows, sizes_of_rows(s, rows.y), NULL) : single_stop(s);
+    const struct routing r = routing_of(single, node->logits);
+    const struct tensor dY = single_grad(single, node->out);
+    if (!single_going(single)) return single_stop(single);
+    const struct single_value rows = single_settled(single, products(single, node, &r, dY, false, true));
+    return single_going(single) ? sum_rows(single, &r, rows, sizes_of_rows(single, rows.y), NULL) : single_stop(single);
 }
 
-static struct single_value up_weight(struct single *s, const struct single_node *n) { return weight_of(s, n, true); }
+static struct single_value up_weight(struct single *single, const struct single_node *node)
+{
+    return experts_weight_of(single, node, true);
+}
 
 const struct single_operation single_experts_up = {
     .words = "the experts' first product",
@@ -150,28 +160,31 @@ const struct single_operation single_experts_up = {
     .weight_words = "the backward pass of an expert's first matrix for its weight",
     .weight = up_weight,
     .bias_words = "the backward pass of an expert's first matrix for its bias",
-    .bias = bias,
+    .bias = experts_bias,
     .by_rows = true,
     .weight_by_rows = true,
 };
 
 /* ---- the second -------------------------------------------------------------------------------------------------- */
 
-static struct single_value down_forward(struct single *s, const struct single_node *n)
+static struct single_value down_forward(struct single *single, const struct single_node *node)
 {
-    const struct routing r = routing_of(s, n->logits);
-    const struct tensor X = single_act(s, n->in[0]);
-    return single_going(s) ? products(s, n, &r, X, false, false) : single_stop(s);
+    const struct routing r = routing_of(single, node->logits);
+    const struct tensor X = single_act(single, node->in[0]);
+    return single_going(single) ? products(single, node, &r, X, false, false) : single_stop(single);
 }
 
-static struct single_value down_input(struct single *s, const struct single_node *n)
+static struct single_value down_input(struct single *single, const struct single_node *node)
 {
-    const struct routing r = routing_of(s, n->logits);
-    const struct tensor dY = single_grad(s, n->out);
-    return single_going(s) ? products(s, n, &r, dY, false, true) : single_stop(s);
+    const struct routing r = routing_of(single, node->logits);
+    const struct tensor dY = single_grad(single, node->out);
+    return single_going(single) ? products(single, node, &r, dY, false, true) : single_stop(single);
 }
 
-static struct single_value down_weight(struct single *s, const struct single_node *n) { return weight_of(s, n, false); }
+static struct single_value down_weight(struct single *single, const struct single_node *node)
+{
+    return experts_weight_of(single, node, false);
+}
 
 const struct single_operation single_experts_down = {
     .words = "the experts' second product",
@@ -181,7 +194,7 @@ const struct single_operation single_experts_down = {
     .weight_words = "the backward pass of an expert's second matrix for its weight",
     .weight = down_weight,
     .bias_words = "the backward pass of an expert's second matrix for its bias",
-    .bias = bias,
+    .bias = experts_bias,
     .by_rows = true,
     .weight_by_rows = true,
 };
@@ -189,106 +202,108 @@ const struct single_operation single_experts_down = {
 /* ---- the weighted sum -------------------------------------------------------------------------------------------- */
 
 /* Experts that return what they get: the sum of a token's weights of these, times X, is added. */
-static bool has_identity(const struct single *s)
+static bool has_identity(const struct single *single)
 {
-    return s->context->config->mixture.zero > 0 && !s->context->config->mixture.zero_is_null;
+    return single->context->config->mixture.zero > 0 && !single->context->config->mixture.zero_is_null;
 }
 
-static struct single_value identity(struct single *s, const struct routing *r, struct tensor X, struct tensor weights)
+static struct single_value identity(struct single *single, const struct routing *routing, struct tensor X,
+                                    struct tensor weights)
 {
     const int64_t D = tensor_cols(X);
-    const struct single_value v = single_value_new(s, tensor_rows(X), D);
-    for (int64_t n = 0; !s->failed && n < tensor_rows(X); n++) {
-        const int32_t *chosen = (const int32_t *)r->experts.data + n * r->k;
-        const double *w = numbers(weights) + n * r->k;
+    const struct single_value v = single_value_new(single, tensor_rows(X), D);
+    for (int64_t n = 0; !single->failed && n < tensor_rows(X); n++) {
+        const int32_t *chosen = (const int32_t *)routing->experts.data + n * routing->k;
+        const double *w = numbers(weights) + n * routing->k;
         double sum = 0, absolute = 0;
-        for (int64_t i = 0; i < r->k; i++)
-            if (chosen[i] >= r->E) sum += w[i], absolute += fabs(w[i]);
+        for (int64_t i = 0; i < routing->k; i++)
+            if (chosen[i] >= routing->E) sum += w[i], absolute += fabs(w[i]);
         for (int64_t d = n * D; d < (n + 1) * D; d++) {
             const double size = absolute * fabs(numbers(X)[d]);
             single_put(v, d, (struct element){ sum * numbers(X)[d],
-                                               (rounding_of_sum(s->rounding.sum, r->k) + 3 * s->rounding.sum) * size +
-                                                   (double)r->k * s->rounding.sum_tiny },
-                       3 * s->rounding.store * size + (double)r->k * s->rounding.tiny);
+                                               (rounding_of_sum(single->rounding.sum, routing->k) + 3
+                                                * single->rounding.sum) * size +
+                                                   (double)routing->k * single->rounding.sum_tiny },
+                       3 * single->rounding.store * size + (double)routing->k * single->rounding.tiny);
         }
     }
     return v;
 }
 
-static struct single_value exact_rows(struct single *s, struct tensor y)
+static struct single_value exact_rows(struct single *single, struct tensor y)
 {
-    struct single_value v = single_value_new(s, tensor_rows(y), tensor_cols(y));
+    struct single_value v = single_value_new(single, tensor_rows(y), tensor_cols(y));
     v.y = y;
     return v;
 }
 
-static struct single_value combine(struct single *s, const struct single_node *n)
+static struct single_value combine(struct single *single, const struct single_node *node)
 {
-    const struct routing r = routing_of(s, n->logits);
+    const struct routing r = routing_of(single, node->logits);
     struct single_sizes sizes;
-    const struct tensor rows = single_act_sized(s, n->in[0], &sizes), w = single_act(s, n->in[1]),
-                        X = has_identity(s) ? single_act(s, n->in[2]) : tensor_none;
-    if (!single_going(s)) return single_stop(s);
-    struct single_value v[2] = { sum_rows(s, &r, exact_rows(s, rows), sizes, numbers(w)) };
-    if (!has_identity(s)) return v[0];
-    v[1] = identity(s, &r, X, w);
-    return single_sum(s, v, 2);
+    const struct tensor rows = single_act_sized(single, node->in[0], &sizes), w = single_act(single, node->in[1]),
+                        X = has_identity(single) ? single_act(single, node->in[2]) : tensor_none;
+    if (!single_going(single)) return single_stop(single);
+    struct single_value v[2] = { sum_rows(single, &r, exact_rows(single, rows), sizes, numbers(w)) };
+    if (!has_identity(single)) return v[0];
+    v[1] = identity(single, &r, X, w);
+    return single_sum(single, v, 2);
 }
 
 /* The gradient of each row: its weight times that of its token. */
-static struct single_value combine_rows(struct single *s, const struct single_node *n)
+static struct single_value combine_rows(struct single *single, const struct single_node *node)
 {
-    const struct routing r = routing_of(s, n->logits);
-    const struct tensor dY = single_grad(s, n->out), w = single_act(s, n->in[1]);
-    if (!single_going(s)) return single_stop(s);
+    const struct routing r = routing_of(single, node->logits);
+    const struct tensor dY = single_grad(single, node->out), w = single_act(single, node->in[1]);
+    if (!single_going(single)) return single_stop(single);
     const int64_t D = tensor_cols(dY);
-    const struct single_value v = single_value_new(s, r.rows, D);
-    const double times = routing_times(s, &r);
-    for (int64_t i = 0; !s->failed && i < r.rows * D; i++) {
+    const struct single_value v = single_value_new(single, r.rows, D);
+    const double times = routing_times(single, &r);
+    for (int64_t i = 0; !single->failed && i < r.rows * D; i++) {
         const double y = routing_weight(&r, i / D, w) * numbers(dY)[routing_token(&r, i / D) * D + i % D];
         /* Others multiply by a score, then divide by the sum of scores. */
-        single_put(v, i, (struct element){ y, 8 * s->rounding.sum * fabs(y) + s->rounding.sum_tiny * times },
-                   s->rounding.store * fabs(y) + s->rounding.tiny * times);
+        single_put(v, i, (struct element){ y, 8 * single->rounding.sum * fabs(y) + single->rounding.sum_tiny * times },
+                   single->rounding.store * fabs(y) + single->rounding.tiny * times);
     }
     return v;
 }
 
 /* A choice's gradient: its row times the gradient of its token.  size: of the row, NULL: its own; ranks that have parts
  * of it each store a part of the gradient. */
-static void put_dot(struct single *s, struct single_value v, int64_t at, const double *a, const double *size,
+static void put_dot(struct single *single, struct single_value value, int64_t at, const double *a, const double *size,
                     const double *b, int64_t D, int parts)
 {
     double sum = 0, absolute = 0;
     for (int64_t d = 0; d < D; d++) sum += a[d] * b[d], absolute += fabs((size ? size[d] : a[d]) * b[d]);
-    const double added = parts > 1 ? (parts - 1) * rounding_when_stored(&s->rounding, absolute, 0) : 0;
-    single_put(v, at, (struct element){ sum, rounding_of_sum(s->rounding.sum, D) * absolute + added +
-                                                 tiny_terms(s->rounding.sum_tiny, D) },
-               s->rounding.store * absolute + tiny_terms(s->rounding.tiny, D));
+    const double added = parts > 1 ? (parts - 1) * rounding_when_stored(&single->rounding, absolute, 0) : 0;
+    single_put(value, at, (struct element){ sum, rounding_of_sum(single->rounding.sum, D) * absolute + added +
+                                                 tiny_terms(single->rounding.sum_tiny, D) },
+               single->rounding.store * absolute + tiny_terms(single->rounding.tiny, D));
 }
 
-static struct single_value combine_weights(struct single *s, const struct single_node *n)
+static struct single_value combine_weights(struct single *single, const struct single_node *node)
 {
-    const struct routing r = routing_of(s, n->logits);
+    const struct routing r = routing_of(single, node->logits);
     struct single_sizes sizes;
-    const struct tensor dY = single_grad(s, n->out), rows = single_act_sized(s, n->in[0], &sizes),
-                        X = has_identity(s) ? single_act(s, n->in[2]) : tensor_none;
-    if (!single_going(s)) return single_stop(s);
+    const struct tensor dY = single_grad(single, node->out), rows = single_act_sized(single, node->in[0], &sizes),
+                        X = has_identity(single) ? single_act(single, node->in[2]) : tensor_none;
+    if (!single_going(single)) return single_stop(single);
     const int64_t D = tensor_cols(dY);
-    const struct single_value v = single_value_new(s, tensor_rows(dY), r.k);
-    for (int64_t i = 0; !s->failed && i < r.rows; i++)
-        put_dot(s, v, ((const int32_t *)r.order.data)[i], numbers(rows) + i * D, numbers(sizes.absolute) + i * D,
+    const struct single_value v = single_value_new(single, tensor_rows(dY), r.k);
+    for (int64_t i = 0; !single->failed && i < r.rows; i++)
+        put_dot(single, v, ((const int32_t *)r.order.data)[i], numbers(rows) + i * D, numbers(sizes.absolute) + i * D,
                 numbers(dY) + routing_token(&r, i) * D, D, sizes.parts);
-    for (int64_t i = 0; has_identity(s) && !s->failed && i < tensor_count(r.experts); i++)
+    for (int64_t i = 0; has_identity(single) && !single->failed && i < tensor_count(r.experts); i++)
         if (((const int32_t *)r.experts.data)[i] >= r.E)
-            put_dot(s, v, i, numbers(X) + i / r.k * D, NULL, numbers(dY) + i / r.k * D, D, 1);
+            put_dot(single, v, i, numbers(X) + i / r.k * D, NULL, numbers(dY) + i / r.k * D, D, 1);
     return v;
 }
 
-static struct single_value combine_identity(struct single *s, const struct single_node *n)
+static struct single_value combine_identity(struct single *single, const struct single_node *node)
 {
-    const struct routing r = routing_of(s, n->logits);
-    const struct tensor dY = single_grad(s, n->out), w = single_act(s, n->in[1]);
-    return single_going(s) ? identity(s, &r, dY, w) : single_stop(s);
+    const struct routing r = routing_of(single, node->logits);
+    const struct tensor dY = single_grad(single, node->out), w = single_act(single, node->in[1]);
+    return single_going(single) ? identity(single, &r, dY, w) : single_stop(single);
 }
 
 const struct single_operation single_combine = {

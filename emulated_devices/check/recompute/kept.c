@@ -7,7 +7,7 @@ static const double LEAST = 40, MISSED = 0.15;
 /* Of a spacing: what has not moved so far says little of where it was; nearer to the middle of two any sum decides. */
 static const double MOVED = 0.25, UNDECIDED = 0.01;
 
-static double rounded(enum dtype format, double x)
+static double kept_rounded(enum dtype format, double x)
 {
     double buffer;
     const struct tensor one = tensor_1d(&buffer, format, 1);
@@ -30,29 +30,29 @@ static double outside(double at, double half)
 }
 
 /* Whether it is the first that begins with this number. */
-static bool is_news(struct kept *k, enum dtype format, double old)
+static bool is_news(struct kept *kept, enum dtype format, double old)
 {
     uint16_t bits;
     convert_numbers(&bits, format, &old, F64, 1);
-    uint64_t *const word = &k->seen[(bits & 0x7fff) / 64], bit = (uint64_t)1 << (bits % 64);
+    uint64_t *const word = &kept->seen[(bits & 0x7fff) / 64], bit = (uint64_t)1 << (bits % 64);
     const bool first = (*word & bit) == 0;
     *word |= bit;
     return first;
 }
 
-void kept_add(struct kept *k, enum dtype format, double old, double left, double rest, double have)
+void kept_add(struct kept *kept, enum dtype format, double old, double left, double rest, double have)
 {
-    const double want = left + rest, near = rounded(format, want), one = spacing(format, want),
+    const double want = left + rest, near = kept_rounded(format, want), one = spacing(format, want),
                  at = (want - near) / one;
     if (old == 0 || fabs(want - old) < MOVED * one || fabs(at) > 0.5 - UNDECIDED) return;
-    if (!is_news(k, format, old)) return;
-    k->expected += outside(at, fabs(left / old) * spacing(format, old) / 2 / one);
-    k->missed[KEPT_ONCE] += have != near;
-    k->missed[KEPT_TWICE] += have != rounded(format, rounded(format, left) + rest);
+    if (!is_news(kept, format, old)) return;
+    kept->expected += outside(at, fabs(left / old) * spacing(format, old) / 2 / one);
+    kept->missed[KEPT_ONCE] += have != near;
+    kept->missed[KEPT_TWICE] += have != kept_rounded(format, kept_rounded(format, left) + rest);
 }
 
-bool kept_is_clear(const struct kept *k)
+bool kept_is_clear(const struct kept *kept)
 {
-    const double missed = fmin(k->missed[KEPT_ONCE], k->missed[KEPT_TWICE]);
-    return !k->wide && k->expected >= LEAST && missed <= MISSED * k->expected;
+    const double missed = fmin(kept->missed[KEPT_ONCE], kept->missed[KEPT_TWICE]);
+    return !kept->wide && kept->expected >= LEAST && missed <= MISSED * kept->expected;
 }

@@ -11,7 +11,7 @@
 
 struct row { double top, lse; };        /* the largest logit, and log(sum of exp(x - top)) */
 
-static struct row row_of(const double *x, int64_t V)
+static struct row loss_row_of(const double *x, int64_t V)
 {
     struct row r = { x[0], 0 };
     for (int64_t v = 1; v < V; v++) r.top = fmax(r.top, x[v]);
@@ -21,19 +21,20 @@ static struct row row_of(const double *x, int64_t V)
 }
 
 /* Labels of the whole batch. */
-static int64_t counted(const struct single *s)
+static int64_t counted(const struct single *single)
 {
     int64_t n = 0;
-    for (int64_t i = 0; i < s->context->all.B * s->context->all.S; i++) n += s->context->all.labels[i] >= 0;
+    for (int64_t i = 0; i < single->context->all.B * single->context->all.S; i++)
+        n += single->context->all.labels[i] >= 0;
     return n > 0 ? n : 1;
 }
 
 /* What a mixture's routers add to the loss. */
-static struct element of_routers(struct single *s)
+static struct element of_routers(struct single *single)
 {
-    const struct mixture_config *m = &s->context->config->mixture;
-    if (s->context->config->mlp != MLP_MIXTURE || !single_going(s)) return (struct element){ 0, 0 };
-    const struct router_losses l = router_losses_of(s);
+    const struct mixture_config *m = &single->context->config->mixture;
+    if (single->context->config->mlp != MLP_MIXTURE || !single_going(single)) return (struct element){ 0, 0 };
+    const struct router_losses l = router_losses_of(single);
     return (struct element){ m->balance_coefficient * l.balance + m->z_coefficient * l.z +
                                  m->sequence_coefficient * l.sequence,
                              m->balance_coefficient * l.off_balance + m->z_coefficient * l.off_z +
@@ -43,85 +44,89 @@ static struct element of_routers(struct single *s)
 /* What the rows of a tile add up to. */
 struct losses { double sum, absolute, squares, off; };
 
-static void add_losses(const struct single *s, struct tensor X, struct losses *l)
+static void add_losses(const struct single *single, struct tensor X, struct losses *losses)
 {
     const int64_t V = tensor_cols(X);
-    const double g = rounding_of_sum(s->rounding.sum, V);
-    for (int64_t i = 0; i < s->cursor.N; i++) {
-        if (s->cursor.batch.labels[i] < 0) continue;
-        const double *x = numbers(X) + i * V, label = x[s->cursor.batch.labels[i]];
-        const struct row row = row_of(x, V);
+    const double g = rounding_of_sum(single->rounding.sum, V);
+    for (int64_t i = 0; i < single->cursor.N; i++) {
+        if (single->cursor.batch.labels[i] < 0) continue;
+        const double *x = numbers(X) + i * V, label = x[single->cursor.batch.labels[i]];
+        const struct row row = loss_row_of(x, V);
         const double loss = row.top + row.lse - label;
-        l->sum += loss, l->absolute += fabs(loss), l->squares += loss * loss;
-        l->off += g + s->rounding.sum * (4 * fabs(row.top) + 4 * fabs(row.lse) + 4 * fabs(label) + 4);
+        losses->sum += loss, losses->absolute += fabs(loss), losses->squares += loss * loss;
+        losses->off += g + single->rounding.sum * (4 * fabs(row.top) + 4 * fabs(row.lse) + 4 * fabs(label) + 4);
     }
 }
 
 /* By steps. */
-static double stored_losses(const struct single *s, const struct losses *l, double count, double total, bool routers)
+static double stored_losses(const struct single *single, const struct losses *losses, double count, double total,
+                            bool routers)
 {
-    const double store = s->rounding.store;
-    if (single_is_wide(s))
-        return rounding_of_terms(store, l->absolute, sqrt(l->squares)) / count + store * total + s->rounding.tiny;
-    return 2 * store * l->absolute / count + 4 * routers * store * total + 2 * s->rounding.tiny;
+    const double store = single->rounding.store;
+    if (single_is_wide(single))
+        return rounding_of_terms(store, losses->absolute, sqrt(losses->squares)) / count + store * total
+               + single->rounding.tiny;
+    return 2 * store * losses->absolute / count + 4 * routers * store * total + 2 * single->rounding.tiny;
 }
 
-static struct single_value forward(struct single *s, const struct single_node *n)
+static struct single_value recompute_loss_forward(struct single *single, const struct single_node *node)
 {
-    struct single_value v = single_value_new(s, 1, 1);
-    const int64_t count = counted(s);
-    const struct rounding *r = &s->rounding;
-    const int used = s->memory.used;
+    struct single_value v = single_value_new(single, 1, 1);
+    const int64_t count = counted(single);
+    const struct rounding *r = &single->rounding;
+    const int used = single->memory.used;
     struct losses l = { 0 };
-    for (struct single_tiles t = single_tiles_weight(s, n); single_going(s) && single_next_tile(s, &t);) {
-        const struct tensor X = single_act(s, n->in[0]);
-        if (single_going(s)) add_losses(s, X, &l);
-        single_release(s, used);
+    for (struct single_tiles t = single_tiles_weight(single, node);
+         single_going(single) && single_next_tile(single, &t);) {
+        const struct tensor X = single_act(single, node->in[0]);
+        if (single_going(single)) add_losses(single, X, &l);
+        single_release(single, used);
     }
-    single_take_all(s);
-    const struct element routers = of_routers(s);
+    single_take_all(single);
+    const struct element routers = of_routers(single);
     const double mean = (l.off + rounding_of_sum(r->sum, count + 1) * l.absolute) / (double)count + routers.off,
                  total = l.sum / (double)count + routers.y;
-    if (!single_going(s)) return single_stop(s);
+    if (!single_going(single)) return single_stop(single);
     single_put(v, 0, (struct element){ total, mean + 4 * (routers.y > 0) * r->sum * total },
-               stored_losses(s, &l, (double)count, total, routers.y > 0));
+               stored_losses(single, &l, (double)count, total, routers.y > 0));
     v.number = true;
     return v;
 }
 
-static void row_input(struct single *s, const double *x, int32_t label, double count, struct single_value v, int64_t at)
+static void row_input(struct single *single, const double *x, int32_t label, double count,
+                      struct single_value value, int64_t at)
 {
-    const int64_t V = tensor_cols(v.y);
-    const struct rounding *r = &s->rounding;
-    const struct row row = row_of(x, V);
+    const int64_t V = tensor_cols(value.y);
+    const struct rounding *r = &single->rounding;
+    const struct row row = loss_row_of(x, V);
     for (int64_t i = 0; i < V; i++) {
         const double log_p = x[i] - row.top - row.lse, p = exp(log_p), one = i == label ? 1 : 0,
                      off = p * (rounding_of_sum(r->sum, V) +
                                 r->sum * (4 + 2 * fabs(x[i]) + 2 * fabs(row.top) + 2 * row.lse)) + r->sum * one,
                      more = p * (expm1(r->store * fabs(log_p)) + 3 * r->store) + 2 * r->store * one,
                      times = 1 / count + fabs(p - one) + p;
-        single_put(v, at + i, (struct element){ (p - one) / count, off / count + r->sum_tiny * times },
+        single_put(value, at + i, (struct element){ (p - one) / count, off / count + r->sum_tiny * times },
                    more / count + r->tiny * times);
     }
 }
 
-static struct single_value input(struct single *s, const struct single_node *n)
+static struct single_value recompute_loss_input(struct single *single, const struct single_node *node)
 {
-    const struct tensor X = single_act(s, n->in[0]);
-    if (!single_going(s)) return single_stop(s);
+    const struct tensor X = single_act(single, node->in[0]);
+    if (!single_going(single)) return single_stop(single);
     const int64_t V = tensor_cols(X);
-    const struct single_value v = single_value_new(s, s->cursor.N, V);
-    for (int64_t i = 0; !s->failed && i < s->cursor.N; i++)
-        if (s->cursor.batch.labels[i] >= 0)
-            row_input(s, numbers(X) + i * V, s->cursor.batch.labels[i], (double)counted(s), v, i * V);
+    const struct single_value v = single_value_new(single, single->cursor.N, V);
+    for (int64_t i = 0; !single->failed && i < single->cursor.N; i++)
+        if (single->cursor.batch.labels[i] >= 0)
+            row_input(single, numbers(X) + i * V, single->cursor.batch.labels[i], (double)counted(single), v, i * V);
     return v;
 }
 
 const struct single_operation single_loss = {
     .words = "the loss",
-    .forward = forward,
+    .forward = recompute_loss_forward,
     .input_words = "the backward pass of the loss",
-    .input = { input },
+    .input = { recompute_loss_input },
     .by_rows = true,
     .weight_by_rows = true,
 };
@@ -136,49 +141,51 @@ static double squares(struct tensor t)
 }
 
 /* The squared norm of a parameter's gradient, some rows at a time. */
-static double squares_of(struct single *s, int param)
+static double squares_of(struct single *single, int param)
 {
-    const struct param_spec p = model_param(s->context->config, param);
-    const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1], most = single_block(s, cols);
-    const int used = s->memory.used;
+    const struct param_spec p = model_param(single->context->config, param);
+    const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1], most = single_block(single, cols);
+    const int used = single->memory.used;
     double sum = 0;
-    for (int64_t first = 0; first < rows && single_going(s); first += most) {
+    for (int64_t first = 0; first < rows && single_going(single); first += most) {
         const struct single_block block = { first, rows - first < most ? rows - first : most };
-        const struct tensor g = single_input_block(s, single_param_name(s, "grad/", param), block, rows, cols);
-        if (!s->failed) sum += squares(g);
-        single_release(s, used);
+        const struct tensor g = single_input_block(single, single_param_name(single, "grad/", param),
+                                                   block, rows, cols);
+        if (!single->failed) sum += squares(g);
+        single_release(single, used);
     }
     return sum;
 }
 
-double single_stored_norms(const struct single *s, double norm, double fourth)
+double single_stored_norms(const struct single *single, double norm, double fourth)
 {
-    const double u = s->rounding.store;
-    if (!single_is_wide(s) || norm == 0) return 2 * u * norm;
+    const double u = single->rounding.store;
+    if (!single_is_wide(single) || norm == 0) return 2 * u * norm;
     return rounding_of_terms(u, norm, sqrt(fourth) / norm);
 }
 
 /* Squares are subnormal where numbers are still far from it. */
-double single_tiny_squares(const struct single *s, double norm, int64_t count)
+double single_tiny_squares(const struct single *single, double norm, int64_t count)
 {
-    const double off = tiny_terms(s->rounding.sum_tiny, count);
+    const double off = tiny_terms(single->rounding.sum_tiny, count);
     return sqrt(norm * norm + off) - norm;
 }
 
-void single_gradient_norm(struct single *s)
+void single_gradient_norm(struct single *single)
 {
     int64_t n = 0;
     double sum = 0, fourth = 0;
-    if (!single_begin(s, single_name("", "norm"), "the norm of all gradients", 1, 1)) return;
-    for (int i = 0; i < model_param_count(s->context->config) && single_going(s); i++) {
-        const struct param_spec p = model_param(s->context->config, i);
-        const double one = squares_of(s, i);
+    if (!single_begin(single, single_name("", "norm"), "the norm of all gradients", 1, 1)) return;
+    for (int i = 0; i < model_param_count(single->context->config) && single_going(single); i++) {
+        const struct param_spec p = model_param(single->context->config, i);
+        const double one = squares_of(single, i);
         sum += one, fourth += one * one, n += (p.ndim > 1 ? p.dim[0] : 1) * p.dim[p.ndim - 1];
     }
-    struct single_value v = single_value_new(s, 1, 1);
-    const double norm = sqrt(sum), off = norm * (rounding_of_sum(s->rounding.sum, n) / 2 + 2 * s->rounding.sum) +
-                                         single_tiny_squares(s, norm, n);
-    if (!s->failed) single_put(v, 0, (struct element){ norm, off }, single_stored_norms(s, norm, fourth));
+    struct single_value v = single_value_new(single, 1, 1);
+    const double norm = sqrt(sum),
+        off = norm * (rounding_of_sum(single->rounding.sum, n) / 2 + 2 * single->rounding.sum) +
+                                         single_tiny_squares(single, norm, n);
+    if (!single->failed) single_put(v, 0, (struct element){ norm, off }, single_stored_norms(single, norm, fourth));
     v.number = true;
-    single_end(s, v);
+    single_end(single, v);
 }

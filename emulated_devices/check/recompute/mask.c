@@ -8,17 +8,18 @@
 static int64_t in_first(int64_t n, int parts, int64_t i) { return i - part_begin(n, parts, part_with(n, parts, i)); }
 
 /* The heads of which a mask has rows: one of activations. */
-static int64_t heads_of(const struct single *s, struct tensor m)
+static int64_t heads_of(const struct single *single, struct tensor m)
 {
-    return tensor_rows(m) == s->cursor.N * s->context->config->H && tensor_cols(m) == s->cursor.batch.S
-           ? s->context->config->H : 1;
+    return tensor_rows(m) == single->cursor.N * single->context->config->H && tensor_cols(m) == single->cursor.batch.S
+           ? single->context->config->H : 1;
 }
 
 /* The element whose mask element (row, col) has. */
-static int64_t source(const struct single *s, const struct tensor m, int64_t i)
+static int64_t source(const struct single *single, const struct tensor m, int64_t i)
 {
-    const struct mask_change *c = &s->hypothesis.mask;
-    const int64_t H = heads_of(s, m), B = s->cursor.batch.B, S = s->cursor.batch.S, cols = tensor_cols(m),
+    const struct mask_change *c = &single->hypothesis.mask;
+    const int64_t H = heads_of(single, m), B = single->cursor.batch.B, S = single->cursor.batch.S,
+        cols = tensor_cols(m),
                   n = tensor_count(m), row = i / cols,
                   at = row % S * cols + i % cols, head = row / S % H, sequence = row / S / H;
     switch (c->kind) {
@@ -29,7 +30,7 @@ static int64_t source(const struct single *s, const struct tensor m, int64_t i)
     case MASK_OF_NEXT_COPY: case MASK_OF_COPY_BEFORE:
         return (part_turned(B, c->by, c->kind == MASK_OF_NEXT_COPY ? 1 : -1, sequence) * H + head) * S * cols + at;
     case MASK_OF_FIRST_HEADS: {
-        const int64_t K = s->context->config->K, group = s->context->config->H / K,
+        const int64_t K = single->context->config->K, group = single->context->config->H / K,
                       first = in_first(K, c->by, head / group) * group;
         return (sequence * H + first + head % group) * S * cols + at;
     }
@@ -37,43 +38,44 @@ static int64_t source(const struct single *s, const struct tensor m, int64_t i)
     }
 }
 
-static void change_mask(struct single *s, const struct single_node *n, struct tensor m)
+static void change_mask(struct single *single, const struct single_node *node, struct tensor m)
 {
-    const struct mask_change *c = &s->hypothesis.mask;
-    const struct tensor old = single_new(s, tensor_rows(m), tensor_cols(m));
-    s->hypothesis.masks_changed++;
-    if (s->failed) return;
+    const struct mask_change *c = &single->hypothesis.mask;
+    const struct tensor old = single_new(single, tensor_rows(m), tensor_cols(m));
+    single->hypothesis.masks_changed++;
+    if (single->failed) return;
     memcpy(old.data, m.data, tensor_bytes(m));
     for (int64_t i = 0; i < tensor_count(m); i++) {
-        const double keeps = numbers(old)[source(s, old, i)];
-        numbers(m)[i] = c->kind == MASK_NONE        ? 1 - n->rate
+        const double keeps = numbers(old)[source(single, old, i)];
+        numbers(m)[i] = c->kind == MASK_NONE        ? 1 - node->rate
                         : c->kind == MASK_INVERTED  ? 1 - keeps
-                        : c->kind == MASK_UNSCALED  ? keeps * (1 - n->rate)
-                        : c->kind == MASK_TWICE     ? keeps / (1 - n->rate)
+                        : c->kind == MASK_UNSCALED  ? keeps * (1 - node->rate)
+                        : c->kind == MASK_TWICE     ? keeps / (1 - node->rate)
                                                     : keeps;
     }
 }
 
-static void name_mask(const struct single *s, const struct single_node *n, char name[SINGLE_NAME])
+static void name_mask(const struct single *single, const struct single_node *node, char name[SINGLE_NAME])
 {
-    const struct mask_change *c = &s->hypothesis.mask;
-    const char *const rest = n->mask + strlen("mask/1/");
+    const struct mask_change *c = &single->hypothesis.mask;
+    const char *const rest = node->mask + strlen("mask/1/");
     const char *const place = strchr(rest + 2, '.');
-    memcpy(name, n->mask, SINGLE_NAME);
+    memcpy(name, node->mask, SINGLE_NAME);
     if (c->kind == MASK_OF_STEP) snprintf(name, SINGLE_NAME, "mask/%d/%.120s", c->by, rest);
     if (c->kind == MASK_OF_LAYER && rest[0] == 'h' && place)
         snprintf(name, SINGLE_NAME, "mask/1/h.%d%.99s", c->by, place);
 }
 
-struct tensor single_mask(struct single *s, const struct single_node *n)
+struct tensor single_mask(struct single *single, const struct single_node *node)
 {
-    if (n->rate == 0) return tensor_none;
-    const struct single_slot *out = single_slot(s, n->out);
-    const int64_t S = s->cursor.batch.S, H = s->context->config->H;
+    if (node->rate == 0) return tensor_none;
+    const struct single_slot *out = single_slot(single, node->out);
+    const int64_t S = single->cursor.batch.S, H = single->context->config->H;
     struct single_name name;
-    name_mask(s, n, name.text);
-    const int64_t rows = single_rows(s, out);
-    const struct tensor m = single_input_rows(s, name, out->head > 0 ? rows * H : rows, out->head > 0 ? S : out->cols);
-    if (s->hypothesis.mask.kind != MASK_RIGHT && single_going(s)) change_mask(s, n, m);
+    name_mask(single, node, name.text);
+    const int64_t rows = single_rows(single, out);
+    const struct tensor m = single_input_rows(single, name, out->head > 0 ? rows * H : rows,
+                                              out->head > 0 ? S : out->cols);
+    if (single->hypothesis.mask.kind != MASK_RIGHT && single_going(single)) change_mask(single, node, m);
     return m;
 }

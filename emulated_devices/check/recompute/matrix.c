@@ -13,10 +13,10 @@
 #include <string.h>
 
 /* parts: that are stored, the most. */
-static struct product_sum adding_new(struct single *s, int64_t rows, int64_t cols, int parts)
+static struct product_sum adding_new(struct single *single, int64_t rows, int64_t cols, int parts)
 {
-    struct product_sum a = { .sum = single_new(s, rows, cols), .absolute = single_new(s, rows, cols) };
-    if (parts > 1) a.square = single_new(s, rows, cols);
+    struct product_sum a = { .sum = single_new(single, rows, cols), .absolute = single_new(single, rows, cols) };
+    if (parts > 1) a.square = single_new(single, rows, cols);
     return a;
 }
 
@@ -28,17 +28,18 @@ static double parts_stored(double y, double absolute, double square, int parts)
     return parts < 2 ? 0 : all < most ? all : most;
 }
 
-static void bound(struct single *s, const struct product_sum *a, int64_t terms, int parts, bool stored, struct tensor b)
+static void bound(struct single *single, const struct product_sum *product_sum, int64_t terms, int parts, bool stored,
+                  struct tensor b)
 {
-    const struct rounding *r = &s->rounding;
-    stored = stored && tensor_present(a->stored);
+    const struct rounding *r = &single->rounding;
+    stored = stored && tensor_present(product_sum->stored);
     const double sum = rounding_of_sum(r->sum, terms),
                  tiny = tiny_terms(r->sum_tiny, terms) + (parts > 1 ? 2 * parts * r->tiny : 0) + (stored ? r->tiny : 0);
     #pragma omp parallel for schedule(static) if (tensor_count(b) > SINGLE_PARALLEL_FROM)
-    for (int64_t i = 0; i < (s->failed ? 0 : tensor_count(b)); i++) {
-        const double y = numbers(a->sum)[i], absolute = numbers(a->absolute)[i],
-                     on_the_way = (parts > 1 ? parts_stored(y, absolute, numbers(a->square)[i], parts) : 0) +
-                                  (stored ? numbers(a->stored)[i] : 0);
+    for (int64_t i = 0; i < (single->failed ? 0 : tensor_count(b)); i++) {
+        const double y = numbers(product_sum->sum)[i], absolute = numbers(product_sum->absolute)[i],
+                     on_the_way = (parts > 1 ? parts_stored(y, absolute, numbers(product_sum->square)[i], parts) : 0) +
+                                  (stored ? numbers(product_sum->stored)[i] : 0);
         numbers(b)[i] = sum * absolute + r->store * on_the_way + tiny;
     }
 }
@@ -46,22 +47,22 @@ static void bound(struct single *s, const struct product_sum *a, int64_t terms, 
 /* Y += X W^T, W [O,I]; += dY W; += dY^T X. */
 typedef void multiply_fn(const struct single *, struct tensor to, struct tensor left, struct tensor right);
 
-static void by_transpose(const struct single *s, struct tensor Y, struct tensor X, struct tensor W)
+static void by_transpose(const struct single *single, struct tensor Y, struct tensor X, struct tensor W)
 {
-    s->context->ops->linear_forward_add(Y, X, W);
+    single->context->ops->linear_forward_add(Y, X, W);
 }
 
-static void as_it_is(const struct single *s, struct tensor dX, struct tensor dY, struct tensor W)
+static void as_it_is(const struct single *single, struct tensor dX, struct tensor dY, struct tensor W)
 {
-    s->context->ops->linear_backward_input_columns(dX, dY, 0, W, true);
+    single->context->ops->linear_backward_input_columns(dX, dY, 0, W, true);
 }
 
-static void over_rows(const struct single *s, struct tensor dW, struct tensor dY, struct tensor X)
+static void over_rows(const struct single *single, struct tensor dW, struct tensor dY, struct tensor X)
 {
-    s->context->ops->linear_backward_weight(dW, tensor_none, dY, X);
+    single->context->ops->linear_backward_weight(dW, tensor_none, dY, X);
 }
 
-static void map(struct tensor to, struct tensor t, bool squared)
+static void matrix_map(struct tensor to, struct tensor t, bool squared)
 {
     double *out = numbers(to);
     const double *x = numbers(t);
@@ -70,73 +71,75 @@ static void map(struct tensor to, struct tensor t, bool squared)
 }
 
 /* Add to the sums. */
-static void add_product(struct single *s, struct product_sum *a, multiply_fn *multiply, struct tensor left,
+static void add_product(struct single *single, struct product_sum *sum, multiply_fn *multiply, struct tensor left,
                         struct tensor right)
 {
-    const int used = s->memory.used;
-    const struct tensor l = single_new(s, tensor_rows(left), tensor_cols(left)),
-                        r = single_new(s, tensor_rows(right), tensor_cols(right));
-    if (s->failed) return;
-    multiply(s, a->sum, left, right);
-    map(l, left, false), map(r, right, false);
-    multiply(s, a->absolute, l, r);
-    if (tensor_present(a->square)) {
-        map(l, left, true), map(r, right, true);
-        multiply(s, a->square, l, r);
+    const int used = single->memory.used;
+    const struct tensor l = single_new(single, tensor_rows(left), tensor_cols(left)),
+                        r = single_new(single, tensor_rows(right), tensor_cols(right));
+    if (single->failed) return;
+    multiply(single, sum->sum, left, right);
+    matrix_map(l, left, false), matrix_map(r, right, false);
+    multiply(single, sum->absolute, l, r);
+    if (tensor_present(sum->square)) {
+        matrix_map(l, left, true), matrix_map(r, right, true);
+        multiply(single, sum->square, l, r);
     }
-    single_release(s, used);
+    single_release(single, used);
 }
 
-static void add_bias(struct product_sum *a, struct tensor bias)
+static void matrix_add_bias(struct product_sum *sum, struct tensor bias)
 {
-    const int64_t cols = tensor_cols(a->sum);
-    for (int64_t i = 0; i < tensor_count(a->sum); i++) {
+    const int64_t cols = tensor_cols(sum->sum);
+    for (int64_t i = 0; i < tensor_count(sum->sum); i++) {
         const double b = numbers(bias)[i % cols];
-        numbers(a->sum)[i] += b, numbers(a->absolute)[i] += fabs(b);
+        numbers(sum->sum)[i] += b, numbers(sum->absolute)[i] += fabs(b);
     }
 }
 
 /* matrices: that other programs multiply with one by one, and whose results they add. */
-static struct single_value finish(struct single *s, const struct product_sum *a, int64_t terms, int parts, int matrices)
+static struct single_value matrix_finish(struct single *single, const struct product_sum *sum, int64_t terms, int parts,
+                                         int matrices)
 {
-    const int64_t rows = tensor_rows(a->sum), cols = tensor_cols(a->sum);
-    const struct single_value v = { .y = a->sum, .fused = single_new(s, rows, cols),
-                                    .steps = single_new(s, rows, cols) };
-    bound(s, a, terms, parts, false, v.fused);
-    bound(s, a, terms, parts * matrices, true, v.steps);
+    const int64_t rows = tensor_rows(sum->sum), cols = tensor_cols(sum->sum);
+    const struct single_value v = { .y = sum->sum, .fused = single_new(single, rows, cols),
+                                    .steps = single_new(single, rows, cols) };
+    bound(single, sum, terms, parts, false, v.fused);
+    bound(single, sum, terms, parts * matrices, true, v.steps);
     return v;
 }
 
 /* What has been added so far is stored. */
-static void add_stored(struct single *s, struct product_sum *a)
+static void add_stored(struct single *single, struct product_sum *sum)
 {
-    a->stored = single_new(s, tensor_rows(a->sum), tensor_cols(a->sum));
-    for (int64_t i = 0; !s->failed && i < tensor_count(a->sum); i++) numbers(a->stored)[i] = fabs(numbers(a->sum)[i]);
+    sum->stored = single_new(single, tensor_rows(sum->sum), tensor_cols(sum->sum));
+    for (int64_t i = 0; !single->failed && i < tensor_count(sum->sum); i++)
+        numbers(sum->stored)[i] = fabs(numbers(sum->sum)[i]);
 }
 
-struct single_value product(struct single *s, struct tensor X, struct tensor W, struct tensor b)
+struct single_value product(struct single *single, struct tensor X, struct tensor W, struct tensor b)
 {
-    struct product_sum a = adding_new(s, tensor_rows(X), tensor_rows(W), s->rounding.parts);
+    struct product_sum a = adding_new(single, tensor_rows(X), tensor_rows(W), single->rounding.parts);
     const bool biased = tensor_present(b);
-    add_product(s, &a, by_transpose, X, W);
-    if (!s->failed && biased) add_stored(s, &a);
-    if (!s->failed && biased) add_bias(&a, b);
-    return finish(s, &a, tensor_cols(W) + biased, s->rounding.parts, 1);
+    add_product(single, &a, by_transpose, X, W);
+    if (!single->failed && biased) add_stored(single, &a);
+    if (!single->failed && biased) matrix_add_bias(&a, b);
+    return matrix_finish(single, &a, tensor_cols(W) + biased, single->rounding.parts, 1);
 }
 
-struct single_value product_input(struct single *s, struct tensor dY, struct tensor W, int matrices)
+struct single_value product_input(struct single *single, struct tensor dY, struct tensor W, int matrices)
 {
-    struct product_sum a = adding_new(s, tensor_rows(dY), tensor_cols(W), s->rounding.parts * matrices);
-    add_product(s, &a, as_it_is, dY, W);
-    return finish(s, &a, tensor_rows(W), s->rounding.parts, matrices);
+    struct product_sum a = adding_new(single, tensor_rows(dY), tensor_cols(W), single->rounding.parts * matrices);
+    add_product(single, &a, as_it_is, dY, W);
+    return matrix_finish(single, &a, tensor_rows(W), single->rounding.parts, matrices);
 }
 
 /* Some columns of a matrix; of a vector, some of its numbers. */
-static struct tensor columns_of(struct single *s, struct tensor t, struct single_block of)
+static struct tensor matrix_columns_of(struct single *single, struct tensor t, struct single_block of)
 {
     if (!tensor_present(t) || of.rows == tensor_cols(t)) return t;
-    const struct tensor some = single_new(s, tensor_rows(t), of.rows);
-    for (int64_t i = 0; !s->failed && i < tensor_rows(t); i++)
+    const struct tensor some = single_new(single, tensor_rows(t), of.rows);
+    for (int64_t i = 0; !single->failed && i < tensor_rows(t); i++)
         memcpy(numbers(some) + i * of.rows, numbers(t) + i * tensor_cols(t) + of.first,
                (size_t)of.rows * sizeof(double));
     return some;
@@ -150,117 +153,125 @@ static void put_columns(struct tensor to, struct tensor from, int64_t first)
 }
 
 /* The blocks of a matrix, one after another.  @return whether there is one more. */
-static bool next_block(const struct single *s, struct param_spec p, struct single_block *block)
+static bool next_block(const struct single *single, struct param_spec spec, struct single_block *block)
 {
-    const int64_t first = block->first + block->rows, left = p.dim[0] - first, most = single_block(s, p.dim[1]);
+    const int64_t first = block->first + block->rows, left = spec.dim[0] - first,
+        most = single_block(single, spec.dim[1]);
     *block = (struct single_block){ first, left < most ? left : most };
-    return left > 0 && single_going(s);
+    return left > 0 && single_going(single);
 }
 
 /* A block of the matrix gives some columns of the result. */
-static struct single_value forward(struct single *s, const struct single_node *n)
+static struct single_value recompute_matrix_forward(struct single *single, const struct single_node *node)
 {
-    const struct param_spec p = model_param(s->context->config, n->weight);
-    const struct tensor X = single_act(s, n->in[0]), b = single_param(s, n->bias);
-    if (!single_going(s)) return single_stop(s);
-    const struct single_value v = single_value_new(s, tensor_rows(X), p.dim[0]);
-    const int used = s->memory.used;
-    for (struct single_block block = { 0, 0 }; next_block(s, p, &block);) {
-        const struct tensor W = single_param_block(s, n->weight, block);
+    const struct param_spec p = model_param(single->context->config, node->weight);
+    const struct tensor X = single_act(single, node->in[0]), b = single_param(single, node->bias);
+    if (!single_going(single)) return single_stop(single);
+    const struct single_value v = single_value_new(single, tensor_rows(X), p.dim[0]);
+    const int used = single->memory.used;
+    for (struct single_block block = { 0, 0 }; next_block(single, p, &block);) {
+        const struct tensor W = single_param_block(single, node->weight, block);
         const struct single_value one =
-            single_going(s) ? product(s, X, W, columns_of(s, b, block)) : single_stop(s);
-        if (single_going(s)) put_columns(v.y, one.y, block.first), put_columns(v.fused, one.fused, block.first);
-        if (single_going(s)) put_columns(v.steps, one.steps, block.first);
-        single_release(s, used);
+            single_going(single) ? product(single, X, W, matrix_columns_of(single, b, block)) : single_stop(single);
+        if (single_going(single)) put_columns(v.y, one.y, block.first), put_columns(v.fused, one.fused, block.first);
+        if (single_going(single)) put_columns(v.steps, one.steps, block.first);
+        single_release(single, used);
     }
-    return single_going(s) ? v : single_stop(s);
+    return single_going(single) ? v : single_stop(single);
 }
 
-static struct single_value input(struct single *s, const struct single_node *n)
+static struct single_value recompute_matrix_input(struct single *single, const struct single_node *node)
 {
-    const struct param_spec p = model_param(s->context->config, n->weight);
-    const struct tensor dY = single_grad(s, n->out);
-    if (!single_going(s)) return single_stop(s);
-    struct product_sum a = adding_new(s, tensor_rows(dY), p.dim[1], s->rounding.parts * n->matrices);
-    const int used = s->memory.used;
-    for (struct single_block block = { 0, 0 }; next_block(s, p, &block);) {
-        const struct tensor W = single_param_block(s, n->weight, block), dy = columns_of(s, dY, block);
-        if (single_going(s)) add_product(s, &a, as_it_is, dy, W);
-        single_release(s, used);
+    const struct param_spec p = model_param(single->context->config, node->weight);
+    const struct tensor dY = single_grad(single, node->out);
+    if (!single_going(single)) return single_stop(single);
+    struct product_sum a = adding_new(single, tensor_rows(dY), p.dim[1], single->rounding.parts * node->matrices);
+    const int used = single->memory.used;
+    for (struct single_block block = { 0, 0 }; next_block(single, p, &block);) {
+        const struct tensor W = single_param_block(single, node->weight, block),
+            dy = matrix_columns_of(single, dY, block);
+        if (single_going(single)) add_product(single, &a, as_it_is, dy, W);
+        single_release(single, used);
     }
-    return single_going(s) ? finish(s, &a, p.dim[0], s->rounding.parts, n->matrices) : single_stop(s);
+    return single_going(single) ? matrix_finish(single, &a, p.dim[0], single->rounding.parts, node->matrices)
+           : single_stop(single);
 }
 
 /* ---- gradients: sums over rows ----------------------------------------------------------------------------------- */
 
-struct product_sum product_weight_begin(struct single *s, int64_t out, int64_t in)
+struct product_sum product_weight_begin(struct single *single, int64_t out, int64_t in)
 {
-    return adding_new(s, out, in, s->rounding.gradient_parts);
+    return adding_new(single, out, in, single->rounding.gradient_parts);
 }
 
-struct product_sum product_bias_begin(struct single *s, int64_t out) { return product_weight_begin(s, 1, out); }
-
-void product_weight_add(struct single *s, struct product_sum *a, struct tensor dY, struct tensor X)
+struct product_sum product_bias_begin(struct single *single, int64_t out)
 {
-    add_product(s, a, over_rows, dY, X);
-    a->terms += tensor_rows(dY);
+    return product_weight_begin(single, 1, out);
 }
 
-void product_bias_add(struct single *s, struct product_sum *a, struct tensor dY)
+void product_weight_add(struct single *single, struct product_sum *sum, struct tensor dY, struct tensor X)
+{
+    add_product(single, sum, over_rows, dY, X);
+    sum->terms += tensor_rows(dY);
+}
+
+void product_bias_add(struct single *single, struct product_sum *sum, struct tensor dY)
 {
     const int64_t cols = tensor_cols(dY);
-    a->terms += tensor_rows(dY);
-    for (int64_t i = 0; !s->failed && i < tensor_count(dY); i++) {
+    sum->terms += tensor_rows(dY);
+    for (int64_t i = 0; !single->failed && i < tensor_count(dY); i++) {
         const double y = numbers(dY)[i];
-        numbers(a->sum)[i % cols] += y, numbers(a->absolute)[i % cols] += fabs(y);
-        if (tensor_present(a->square)) numbers(a->square)[i % cols] += y * y;
+        numbers(sum->sum)[i % cols] += y, numbers(sum->absolute)[i % cols] += fabs(y);
+        if (tensor_present(sum->square)) numbers(sum->square)[i % cols] += y * y;
     }
 }
 
-struct single_value product_weight_end(struct single *s, const struct product_sum *a)
+struct single_value product_weight_end(struct single *single, const struct product_sum *sum)
 {
-    return finish(s, a, a->terms, s->rounding.gradient_parts, 1);
+    return matrix_finish(single, sum, sum->terms, single->rounding.gradient_parts, 1);
 }
 
 /* dW and its bounds, or some rows of it, tile after tile. */
-static struct single_value weight(struct single *s, const struct single_node *n)
+static struct single_value matrix_weight(struct single *single, const struct single_node *node)
 {
-    const struct param_spec p = model_param(s->context->config, n->weight);
-    const struct single_block block = single_block_of(s, p.dim[0]);
-    struct product_sum a = product_weight_begin(s, block.rows, p.dim[1]);
-    const int used = s->memory.used;
-    for (struct single_tiles t = single_tiles_weight(s, n); single_going(s) && single_next_tile(s, &t);) {
-        const struct tensor dY = single_grad(s, n->out), X = single_act(s, n->in[0]);
-        if (single_going(s)) product_weight_add(s, &a, columns_of(s, dY, block), X);
-        single_release(s, used);
+    const struct param_spec p = model_param(single->context->config, node->weight);
+    const struct single_block block = single_block_of(single, p.dim[0]);
+    struct product_sum a = product_weight_begin(single, block.rows, p.dim[1]);
+    const int used = single->memory.used;
+    for (struct single_tiles t = single_tiles_weight(single, node);
+         single_going(single) && single_next_tile(single, &t);) {
+        const struct tensor dY = single_grad(single, node->out), X = single_act(single, node->in[0]);
+        if (single_going(single)) product_weight_add(single, &a, matrix_columns_of(single, dY, block), X);
+        single_release(single, used);
     }
-    single_take_all(s);
-    return single_going(s) ? product_weight_end(s, &a) : single_stop(s);
+    single_take_all(single);
+    return single_going(single) ? product_weight_end(single, &a) : single_stop(single);
 }
 
 /* The same of a bias. */
-static struct single_value bias(struct single *s, const struct single_node *n)
+static struct single_value matrix_bias(struct single *single, const struct single_node *node)
 {
-    struct product_sum a = product_bias_begin(s, single_slot(s, n->out)->cols);
-    const int used = s->memory.used;
-    for (struct single_tiles t = single_tiles_weight(s, n); single_going(s) && single_next_tile(s, &t);) {
-        const struct tensor dY = single_grad(s, n->out);
-        if (single_going(s)) product_bias_add(s, &a, dY);
-        single_release(s, used);
+    struct product_sum a = product_bias_begin(single, single_slot(single, node->out)->cols);
+    const int used = single->memory.used;
+    for (struct single_tiles t = single_tiles_weight(single, node);
+         single_going(single) && single_next_tile(single, &t);) {
+        const struct tensor dY = single_grad(single, node->out);
+        if (single_going(single)) product_bias_add(single, &a, dY);
+        single_release(single, used);
     }
-    single_take_all(s);
-    return single_going(s) ? product_weight_end(s, &a) : single_stop(s);
+    single_take_all(single);
+    return single_going(single) ? product_weight_end(single, &a) : single_stop(single);
 }
 
 const struct single_operation single_matrix = {
     .words = "the product with its matrix",
-    .forward = forward,
+    .forward = recompute_matrix_forward,
     .input_words = "the backward pass of a matrix for its input",
-    .input = { input },
+    .input = { recompute_matrix_input },
     .weight_words = "the backward pass of a matrix for its weight",
-    .weight = weight,
+    .weight = matrix_weight,
     .bias_words = "the backward pass of a matrix for its bias",
-    .bias = bias,
+    .bias = matrix_bias,
     .by_rows = true,
     .weight_by_rows = true,
     .in_blocks = true,

@@ -28,65 +28,69 @@ struct pieces {
     double eps;
 };
 
-double single_norm_eps(const struct single *s, const struct single_node *n)
+double single_norm_eps(const struct single *single, const struct single_node *node)
 {
-    return n->operation == &single_latent_norm ? LATENT_EPS : s->context->config->eps;
+    return node->operation == &single_latent_norm ? LATENT_EPS : single->context->config->eps;
 }
 
-static struct pieces of_row(const struct single *s, int64_t width)
+static struct pieces of_row(const struct single *single, int64_t width)
 {
-    return (struct pieces){ 1, width, 1, s->context->config->norm == NORM_LAYER, norm_base(s->context->config), 0,
-                            s->context->config->eps };
+    return (struct pieces){ 1, width, 1, single->context->config->norm == NORM_LAYER,
+                           norm_base(single->context->config), 0,
+                            single->context->config->eps };
 }
 
-static struct pieces of_heads(const struct single *s)
+static struct pieces of_heads(const struct single *single)
 {
-    const struct model_config *c = s->context->config;
+    const struct model_config *c = single->context->config;
     if (c->normed_together) return (struct pieces){ 2, c->H * c->A, 1, false, norm_base(c), c->K * c->A, c->eps };
     return (struct pieces){ c->H + c->K, c->A, c->H, false, norm_base(c), 0, c->eps };
 }
 
 /* What a norm multiplies by. */
-static struct tensor factors(struct single *s, int param)
+static struct tensor factors(struct single *single, int param)
 {
-    const struct tensor w = single_param(s, param);
-    const double base = norm_base(s->context->config);
-    if (base == 0 || !single_going(s)) return w;
-    const struct tensor sum = single_new(s, 1, tensor_count(w));
-    for (int64_t i = 0; !s->failed && i < tensor_count(w); i++) numbers(sum)[i] = base + numbers(w)[i];
+    const struct tensor w = single_param(single, param);
+    const double base = norm_base(single->context->config);
+    if (base == 0 || !single_going(single)) return w;
+    const struct tensor sum = single_new(single, 1, tensor_count(w));
+    for (int64_t i = 0; !single->failed && i < tensor_count(w); i++) numbers(sum)[i] = base + numbers(w)[i];
     return sum;
 }
 
-static int64_t weight_of(const struct pieces *p, int64_t piece) { return piece < p->first ? 0 : p->width; }
+static int64_t norm_weight_of(const struct pieces *pieces, int64_t piece)
+{
+    return piece < pieces->first ? 0 : pieces->width;
+}
 
 /* The same of one piece. */
-static struct pieces one_of(struct pieces p, int64_t piece)
+static struct pieces one_of(struct pieces pieces, int64_t piece)
 {
-    if (p.keys && piece >= p.first) p.width = p.keys;
-    return p;
+    if (pieces.keys && piece >= pieces.first) pieces.width = pieces.keys;
+    return pieces;
 }
 
 /* A piece's statistics, and how far they may be off: mean absolutely, r relative to itself. */
 struct row { double mean, r, off_mean, off_r; };
 
-static struct row row_of(const struct single *s, const struct pieces *p, const double *x)
+static struct row recompute_norm_row_of(const struct single *single, const struct pieces *pieces, const double *x)
 {
-    const double g = rounding_of_sum(s->rounding.sum, p->width + 2), n = (double)p->width;
+    const double g = rounding_of_sum(single->rounding.sum, pieces->width + 2), n = (double)pieces->width;
     double sum = 0, absolute = 0, squares = 0, centred = 0;
-    for (int64_t i = 0; i < p->width; i++) sum += x[i], absolute += fabs(x[i]), squares += x[i] * x[i];
-    struct row w = { .mean = p->has_mean ? sum / n : 0 };
-    for (int64_t i = 0; i < p->width; i++) centred += (x[i] - w.mean) * (x[i] - w.mean);
-    w.r = 1 / sqrt(centred / n + p->eps);
-    w.off_mean = p->has_mean ? g * absolute / n : 0;
-    w.off_r = g * w.r * w.r * squares / n / 2 + 4 * s->rounding.sum + w.r * w.r * s->rounding.sum_tiny;
+    for (int64_t i = 0; i < pieces->width; i++) sum += x[i], absolute += fabs(x[i]), squares += x[i] * x[i];
+    struct row w = { .mean = pieces->has_mean ? sum / n : 0 };
+    for (int64_t i = 0; i < pieces->width; i++) centred += (x[i] - w.mean) * (x[i] - w.mean);
+    w.r = 1 / sqrt(centred / n + pieces->eps);
+    w.off_mean = pieces->has_mean ? g * absolute / n : 0;
+    w.off_r = g * w.r * w.r * squares / n / 2 + 4 * single->rounding.sum + w.r * w.r * single->rounding.sum_tiny;
     return w;
 }
 
 /* How far xhat of x is off. */
-static double off_xhat(const struct single *s, const struct row *w, double x)
+static double off_xhat(const struct single *single, const struct row *row, double x)
 {
-    const double xhat = (x - w->mean) * w->r;
-    return w->r * w->off_mean + fabs(xhat) * (w->off_r + 2 * s->rounding.sum) + s->rounding.sum_tiny;
+    const double xhat = (x - row->mean) * row->r;
+    return row->r * row->off_mean + fabs(xhat) * (row->off_r + 2 * single->rounding.sum) + single->rounding.sum_tiny;
 }
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
@@ -95,34 +99,36 @@ static double off_xhat(const struct single *s, const struct row *w, double x)
 struct one_piece { const double *x, *w, *b; double stores; };
 
 /* An element; more: of its stored steps. */
-static struct element element_of(const struct single *s, const struct pieces *p, const struct one_piece *o,
-                                 const struct row *row, int64_t i, double *more)
+static struct element element_of(const struct single *single, const struct pieces *pieces,
+                                 const struct one_piece *one_piece, const struct row *row, int64_t i, double *more)
 {
-    const double scaled = (o->x[i] - row->mean) * row->r * o->w[i],
-                 off = off_xhat(s, row, o->x[i]) * fabs(o->w[i]) + (2 + p->roundings) * s->rounding.sum * fabs(scaled) +
-                       s->rounding.sum_tiny;
-    *more = s->rounding.store * (o->stores + p->roundings) * fabs(scaled) + s->rounding.tiny * (1 + fabs(o->w[i]));
-    return (struct element){ scaled + (o->b ? o->b[i] : 0), off };
+    const double scaled = (one_piece->x[i] - row->mean) * row->r * one_piece->w[i],
+                 off = off_xhat(single, row, one_piece->x[i]) * fabs(one_piece->w[i]) + (2 + pieces->roundings)
+                     * single->rounding.sum * fabs(scaled) +
+                       single->rounding.sum_tiny;
+    *more = single->rounding.store * (one_piece->stores + pieces->roundings) * fabs(scaled) + single->rounding.tiny
+        * (1 + fabs(one_piece->w[i]));
+    return (struct element){ scaled + (one_piece->b ? one_piece->b[i] : 0), off };
 }
 
-static void piece_forward(const struct single *s, const struct pieces *p, const struct one_piece *o, struct row row,
-                          struct single_value v, int64_t at)
+static void piece_forward(const struct single *single, const struct pieces *pieces, const struct one_piece *one_piece,
+                          struct row row, struct single_value value, int64_t at)
 {
     double more;
-    for (int64_t i = 0; i < p->width; i++) {
-        const struct element e = element_of(s, p, o, &row, i, &more);
-        single_put(v, at + i, e, more);
+    for (int64_t i = 0; i < pieces->width; i++) {
+        const struct element e = element_of(single, pieces, one_piece, &row, i, &more);
+        single_put(value, at + i, e, more);
     }
 }
 
 /* The numbers of the format that x may have been rounded to, if it was off by `off`.  @return how many. */
 enum { MOST_ROUNDED = 8 };
-static int rounded(const struct single *s, double x, double off, double to[MOST_ROUNDED])
+static int norm_rounded(const struct single *single, double x, double off, double to[MOST_ROUNDED])
 {
     double buffer;
     int n = 0;
-    const struct tensor one = tensor_1d(&buffer, s->rounding.results, 1);
-    for (double at = x - off; n < MOST_ROUNDED; at = to[n - 1] + 1.01 * s->rounding.store * fabs(to[n - 1])) {
+    const struct tensor one = tensor_1d(&buffer, single->rounding.results, 1);
+    for (double at = x - off; n < MOST_ROUNDED; at = to[n - 1] + 1.01 * single->rounding.store * fabs(to[n - 1])) {
         tensor_set(one, 0, fmin(at, x + off));
         const double y = tensor_get(one, 0);
         if (n > 0 && y <= to[n - 1]) break;
@@ -133,52 +139,54 @@ static int rounded(const struct single *s, double x, double off, double to[MOST_
 }
 
 /* How far the program's piece is from one with these statistics: its largest error over its bound. */
-static double apart(const struct single *s, const struct pieces *p, const struct one_piece *o, struct row row,
-                    int64_t at)
+static double apart(const struct single *single, const struct pieces *pieces, const struct one_piece *one_piece,
+                    struct row row, int64_t at)
 {
     double most = 0, more;
-    for (int64_t i = 0; i < p->width; i++) {
-        const struct element e = element_of(s, p, o, &row, i, &more);
-        const double off = e.off + more, bound = off + rounding_when_stored(&s->rounding, e.y, off);
-        if (bound > 0) most = fmax(most, fabs(numbers(s->verdict.have)[at + i] - e.y) / bound);
+    for (int64_t i = 0; i < pieces->width; i++) {
+        const struct element e = element_of(single, pieces, one_piece, &row, i, &more);
+        const double off = e.off + more, bound = off + rounding_when_stored(&single->rounding, e.y, off);
+        if (bound > 0) most = fmax(most, fabs(numbers(single->verdict.have)[at + i] - e.y) / bound);
     }
     return most;
 }
 
 /* The stored statistics that explain a piece best.  Variance, its sum with eps, and r are each rounded: r by two
  * units. */
-static struct row stored_row(const struct single *s, const struct pieces *p, const struct one_piece *o, int64_t at)
+static struct row stored_row(const struct single *single, const struct pieces *pieces,
+                             const struct one_piece *one_piece, int64_t at)
 {
-    const struct row exact = row_of(s, p, o->x);
-    const double u = s->rounding.store, moved = p->has_mean ? u * fabs(exact.mean) * exact.r : 0;
-    double mean[MOST_ROUNDED], r[MOST_ROUNDED], least = apart(s, p, o, exact, at);
+    const struct row exact = recompute_norm_row_of(single, pieces, one_piece->x);
+    const double u = single->rounding.store, moved = pieces->has_mean ? u * fabs(exact.mean) * exact.r : 0;
+    double mean[MOST_ROUNDED], r[MOST_ROUNDED], least = apart(single, pieces, one_piece, exact, at);
     struct row best = exact;
-    const int means = p->has_mean ? rounded(s, exact.mean, exact.off_mean, mean) : (mean[0] = 0, 1),
-              roots = rounded(s, exact.r, exact.r * (1.01 * u + exact.off_r + moved * moved / 2), r);
+    const int means = pieces->has_mean ? norm_rounded(single, exact.mean, exact.off_mean, mean) : (mean[0] = 0, 1),
+              roots = norm_rounded(single, exact.r, exact.r * (1.01 * u + exact.off_r + moved * moved / 2), r);
     for (int i = 0; i < means; i++)
         for (int k = -1; k < roots; k++) {
             const struct row row = { mean[i], k < 0 ? exact.r : r[k], 0, exact.off_r * (k < 0) };
-            const double far = apart(s, p, o, row, at);
+            const double far = apart(single, pieces, one_piece, row, at);
             if (far < least) least = far, best = row;
         }
     return best;
 }
 
-static struct single_value forward_of(struct single *s, const struct single_node *n, struct tensor X, struct pieces p,
-                                      bool stored)
+static struct single_value forward_of(struct single *single, const struct single_node *node, struct tensor X,
+                                      struct pieces pieces, bool stored)
 {
-    const struct tensor w = factors(s, n->weight), b = single_param(s, n->bias);
-    if (!single_going(s)) return single_stop(s);
+    const struct tensor w = factors(single, node->weight), b = single_param(single, node->bias);
+    if (!single_going(single)) return single_stop(single);
     const int64_t ld = tensor_cols(X);
-    const struct single_value v = single_value_new(s, tensor_rows(X), ld);
-    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) numbers(v.y)[i] = numbers(X)[i];
-    for (int64_t row = 0; !s->failed && row < tensor_rows(X); row++)
-        for (int64_t h = 0; h < p.count; h++) {
-            const int64_t at = row * ld + h * p.width;
-            const struct pieces one = one_of(p, h);
-            const struct one_piece o = { numbers(X) + at, numbers(w) + weight_of(&p, h),
-                                         n->bias < 0 ? NULL : numbers(b), stored ? 3 : 2 };
-            piece_forward(s, &one, &o, stored ? stored_row(s, &one, &o, at) : row_of(s, &one, o.x), v, at);
+    const struct single_value v = single_value_new(single, tensor_rows(X), ld);
+    for (int64_t i = 0; !single->failed && i < tensor_count(X); i++) numbers(v.y)[i] = numbers(X)[i];
+    for (int64_t row = 0; !single->failed && row < tensor_rows(X); row++)
+        for (int64_t h = 0; h < pieces.count; h++) {
+            const int64_t at = row * ld + h * pieces.width;
+            const struct pieces one = one_of(pieces, h);
+            const struct one_piece o = { numbers(X) + at, numbers(w) + norm_weight_of(&pieces, h),
+                                         node->bias < 0 ? NULL : numbers(b), stored ? 3 : 2 };
+            piece_forward(single, &one, &o, stored ? stored_row(single, &one, &o, at)
+                          : recompute_norm_row_of(single, &one, o.x), v, at);
         }
     return v;
 }
@@ -186,46 +194,48 @@ static struct single_value forward_of(struct single *s, const struct single_node
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 
 /* One piece of dx, and how far it is off if the steps' results are stored: unit of 0 if they are not. */
-static void piece_input(const struct single *s, const struct pieces *p, const double *dy, const double *x,
+static void piece_input(const struct single *single, const struct pieces *pieces, const double *dy, const double *x,
                         const double *w, struct unit stored, double *dx, double *off)
 {
-    const double sum = s->rounding.sum, g = rounding_of_sum(sum, p->width), n = (double)p->width, more = p->roundings,
-                 u = stored.u, tiny = stored.tiny + s->rounding.sum_tiny;
-    struct row row = row_of(s, p, x);
+    const double sum = single->rounding.sum, g = rounding_of_sum(sum, pieces->width), n = (double)pieces->width,
+        more = pieces->roundings,
+                 u = stored.u, tiny = stored.tiny + single->rounding.sum_tiny;
+    struct row row = recompute_norm_row_of(single, pieces, x);
     row.off_mean += u * fabs(row.mean), row.off_r += u;
     double h = 0, abs_h = 0, hx = 0, abs_hx = 0, h_off = 0;
-    for (int64_t i = 0; i < p->width; i++) {
+    for (int64_t i = 0; i < pieces->width; i++) {
         const double hi = dy[i] * w[i], xhat = (x[i] - row.mean) * row.r;
         h += hi / n, abs_h += fabs(hi) / n, hx += hi * xhat / n, abs_hx += fabs(hi * xhat) / n;
-        h_off += (fabs(hi) * (off_xhat(s, &row, x[i]) + u * fabs(xhat) + tiny) + tiny * fabs(xhat)) / n;
+        h_off += (fabs(hi) * (off_xhat(single, &row, x[i]) + u * fabs(xhat) + tiny) + tiny * fabs(xhat)) / n;
     }
-    if (!p->has_mean) h = abs_h = 0;
-    const double off_h = (g + (2 + more) * sum + (1 + more) * u) * abs_h + 2 * tiny * p->has_mean,
+    if (!pieces->has_mean) h = abs_h = 0;
+    const double off_h = (g + (2 + more) * sum + (1 + more) * u) * abs_h + 2 * tiny * pieces->has_mean,
                  off_hx = (g + (3 + more) * sum + (2 + more) * u) * abs_hx + h_off + 2 * tiny;
-    for (int64_t i = 0; i < p->width; i++) {
+    for (int64_t i = 0; i < pieces->width; i++) {
         const double hi = dy[i] * w[i], xhat = (x[i] - row.mean) * row.r, inner = hi - h - xhat * hx;
         dx[i] = row.r * inner;
         off[i] = row.r * (((1 + more) * u + (4 + more) * sum) * (fabs(hi) + fabs(h) + fabs(xhat * hx)) + off_h +
                           fabs(xhat) * off_hx + 2 * tiny +
-                          (off_xhat(s, &row, x[i]) + u * fabs(xhat) + tiny) * fabs(hx)) +
+                          (off_xhat(single, &row, x[i]) + u * fabs(xhat) + tiny) * fabs(hx)) +
                  fabs(dx[i]) * (row.off_r + u) + tiny * fabs(inner);
     }
 }
 
-static struct single_value input_of(struct single *s, const struct single_node *n, struct tensor X, struct pieces p)
+static struct single_value input_of(struct single *single, const struct single_node *node, struct tensor X,
+                                    struct pieces pieces)
 {
-    const struct tensor dY = single_grad(s, n->out), w = factors(s, n->weight);
-    if (!single_going(s)) return single_stop(s);
+    const struct tensor dY = single_grad(single, node->out), w = factors(single, node->weight);
+    if (!single_going(single)) return single_stop(single);
     const int64_t ld = tensor_cols(X);
-    const struct single_value v = single_value_new(s, tensor_rows(X), ld);
-    for (int64_t i = 0; !s->failed && i < tensor_count(X); i++) numbers(v.y)[i] = numbers(dY)[i];
-    for (int64_t row = 0; !s->failed && row < tensor_rows(X); row++)
-        for (int64_t h = 0; h < p.count; h++) {
-            const int64_t at = row * ld + h * p.width;
-            const double *y = numbers(dY) + at, *x = numbers(X) + at, *wh = numbers(w) + weight_of(&p, h);
-            const struct pieces one = one_of(p, h);
-            piece_input(s, &one, y, x, wh, (struct unit){ 0, 0 }, numbers(v.y) + at, numbers(v.fused) + at);
-            piece_input(s, &one, y, x, wh, unit_stored(s), numbers(v.y) + at, numbers(v.steps) + at);
+    const struct single_value v = single_value_new(single, tensor_rows(X), ld);
+    for (int64_t i = 0; !single->failed && i < tensor_count(X); i++) numbers(v.y)[i] = numbers(dY)[i];
+    for (int64_t row = 0; !single->failed && row < tensor_rows(X); row++)
+        for (int64_t h = 0; h < pieces.count; h++) {
+            const int64_t at = row * ld + h * pieces.width;
+            const double *y = numbers(dY) + at, *x = numbers(X) + at, *wh = numbers(w) + norm_weight_of(&pieces, h);
+            const struct pieces one = one_of(pieces, h);
+            piece_input(single, &one, y, x, wh, (struct unit){ 0, 0 }, numbers(v.y) + at, numbers(v.fused) + at);
+            piece_input(single, &one, y, x, wh, unit_stored(single), numbers(v.y) + at, numbers(v.steps) + at);
         }
     return v;
 }
@@ -234,56 +244,56 @@ static struct single_value input_of(struct single *s, const struct single_node *
 enum { BLOCKS = 16 };
 struct sums { struct single_value v; struct tensor absolute, square; int64_t terms; };
 
-static void add_term(const struct single *s, struct sums *g, int64_t c, double term, double off, double more)
+static void add_term(const struct single *single, struct sums *sums, int64_t c, double term, double off, double more)
 {
-    const double blocks = g->terms > BLOCKS ? (double)BLOCKS / (double)g->terms : 1;
-    numbers(g->v.steps)[c] += more + blocks * s->rounding.store * fabs(numbers(g->v.y)[c] + term);
-    numbers(g->v.y)[c] += term, numbers(g->absolute)[c] += fabs(term), numbers(g->square)[c] += term * term;
-    numbers(g->v.fused)[c] += off;
+    const double blocks = sums->terms > BLOCKS ? (double)BLOCKS / (double)sums->terms : 1;
+    numbers(sums->v.steps)[c] += more + blocks * single->rounding.store * fabs(numbers(sums->v.y)[c] + term);
+    numbers(sums->v.y)[c] += term, numbers(sums->absolute)[c] += fabs(term), numbers(sums->square)[c] += term * term;
+    numbers(sums->v.fused)[c] += off;
 }
 
-static void piece_weight(const struct single *s, const struct pieces *p, const double *dy, const double *x,
-                         int64_t first, struct sums *g)
+static void piece_weight(const struct single *single, const struct pieces *pieces, const double *dy, const double *x,
+                         int64_t first, struct sums *sums)
 {
-    const struct row exact = row_of(s, p, x);
+    const struct row exact = recompute_norm_row_of(single, pieces, x);
     struct row row = exact;
-    row.off_mean += s->rounding.store * fabs(row.mean), row.off_r += s->rounding.store;
-    for (int64_t i = 0; i < p->width; i++) {
-        const double off = off_xhat(s, &exact, x[i]);
-        add_term(s, g, first + i, dy[i] * (x[i] - exact.mean) * exact.r, fabs(dy[i]) * off,
-                 fabs(dy[i]) * (off_xhat(s, &row, x[i]) - off + s->rounding.tiny));
+    row.off_mean += single->rounding.store * fabs(row.mean), row.off_r += single->rounding.store;
+    for (int64_t i = 0; i < pieces->width; i++) {
+        const double off = off_xhat(single, &exact, x[i]);
+        add_term(single, sums, first + i, dy[i] * (x[i] - exact.mean) * exact.r, fabs(dy[i]) * off,
+                 fabs(dy[i]) * (off_xhat(single, &row, x[i]) - off + single->rounding.tiny));
     }
 }
 
 /* The bounds of sums of `terms`. */
-static struct single_value summed(struct single *s, struct sums *g)
+static struct single_value summed(struct single *single, struct sums *sums)
 {
-    const struct rounding *r = &s->rounding;
-    for (int64_t c = 0; !s->failed && c < tensor_count(g->v.y); c++) {
-        const double absolute = numbers(g->absolute)[c];
-        double *const f = &numbers(g->v.fused)[c];
-        *f += rounding_of_sum(r->sum, g->terms + 2) * absolute + tiny_terms(r->sum_tiny, g->terms);
+    const struct rounding *r = &single->rounding;
+    for (int64_t c = 0; !single->failed && c < tensor_count(sums->v.y); c++) {
+        const double absolute = numbers(sums->absolute)[c];
+        double *const f = &numbers(sums->v.fused)[c];
+        *f += rounding_of_sum(r->sum, sums->terms + 2) * absolute + tiny_terms(r->sum_tiny, sums->terms);
         *f += (r->gradient_parts - 1) * 2 * (r->store * absolute + r->tiny);
-        numbers(g->v.steps)[c] += *f + 2 * rounding_of_terms(r->store, absolute, sqrt(numbers(g->square)[c])) +
-                                  tiny_terms(r->tiny, g->terms);
+        numbers(sums->v.steps)[c] += *f + 2 * rounding_of_terms(r->store, absolute, sqrt(numbers(sums->square)[c])) +
+                                  tiny_terms(r->tiny, sums->terms);
     }
-    return g->v;
+    return sums->v;
 }
 
-static struct sums sums_new(struct single *s, int64_t n, int64_t terms)
+static struct sums sums_new(struct single *single, int64_t n, int64_t terms)
 {
-    return (struct sums){ single_value_new(s, 1, n), single_new(s, 1, n), single_new(s, 1, n), terms };
+    return (struct sums){ single_value_new(single, 1, n), single_new(single, 1, n), single_new(single, 1, n), terms };
 }
 
-static void add_weights(const struct single *s, const struct pieces *p, struct tensor dY, struct tensor X,
-                        struct sums *g)
+static void add_weights(const struct single *single, const struct pieces *pieces, struct tensor dY, struct tensor X,
+                        struct sums *sums)
 {
     const int64_t ld = tensor_cols(X);
-    for (int64_t row = 0; !s->failed && row < tensor_rows(X); row++)
-        for (int64_t h = 0; h < p->count; h++) {
-            const int64_t at = row * ld + h * p->width;
-            const struct pieces one = one_of(*p, h);
-            piece_weight(s, &one, numbers(dY) + at, numbers(X) + at, weight_of(p, h), g);
+    for (int64_t row = 0; !single->failed && row < tensor_rows(X); row++)
+        for (int64_t h = 0; h < pieces->count; h++) {
+            const int64_t at = row * ld + h * pieces->width;
+            const struct pieces one = one_of(*pieces, h);
+            piece_weight(single, &one, numbers(dY) + at, numbers(X) + at, norm_weight_of(pieces, h), sums);
         }
 }
 
@@ -291,97 +301,103 @@ static void add_weights(const struct single *s, const struct pieces *p, struct t
 typedef struct tensor norm_input(struct single *, const struct single_node *);
 
 /* Tile after tile: the sums are those of all rows, in order. */
-static struct single_value weight_of_pieces(struct single *s, const struct single_node *n, norm_input *reads,
-                                            struct pieces p)
+static struct single_value weight_of_pieces(struct single *single, const struct single_node *node, norm_input *reads,
+                                            struct pieces pieces)
 {
-    const int64_t weights = p.width + (p.count == p.first ? 0 : p.keys ? p.keys : p.width);
-    struct sums g = sums_new(s, weights, single_slot(s, n->out)->rows * p.first);
-    const int used = s->memory.used;
-    for (struct single_tiles t = single_tiles_weight(s, n); single_going(s) && single_next_tile(s, &t);) {
-        const struct tensor X = reads(s, n), dY = single_grad(s, n->out);
-        if (single_going(s)) add_weights(s, &p, dY, X, &g);
-        single_release(s, used);
+    const int64_t weights = pieces.width + (pieces.count == pieces.first ? 0 : pieces.keys ? pieces.keys
+                                            : pieces.width);
+    struct sums g = sums_new(single, weights, single_slot(single, node->out)->rows * pieces.first);
+    const int used = single->memory.used;
+    for (struct single_tiles t = single_tiles_weight(single, node);
+         single_going(single) && single_next_tile(single, &t);) {
+        const struct tensor X = reads(single, node), dY = single_grad(single, node->out);
+        if (single_going(single)) add_weights(single, &pieces, dY, X, &g);
+        single_release(single, used);
     }
-    single_take_all(s);
-    return single_going(s) ? summed(s, &g) : single_stop(s);
+    single_take_all(single);
+    return single_going(single) ? summed(single, &g) : single_stop(single);
 }
 
-static struct tensor read_of(struct single *s, const struct single_node *n) { return single_act(s, n->in[0]); }
+static struct tensor read_of(struct single *single, const struct single_node *node)
+{
+    return single_act(single, node->in[0]);
+}
 
 /* ---- of rows ----------------------------------------------------------------------------------------------------- */
 
-static struct single_value forward(struct single *s, const struct single_node *n)
+static struct single_value recompute_norm_forward(struct single *single, const struct single_node *node)
 {
-    const struct tensor X = single_act(s, n->in[0]);
-    return forward_of(s, n, X, of_row(s, tensor_cols(X)), false);
+    const struct tensor X = single_act(single, node->in[0]);
+    return forward_of(single, node, X, of_row(single, tensor_cols(X)), false);
 }
 
-static struct single_value stored(struct single *s, const struct single_node *n)
+static struct single_value stored(struct single *single, const struct single_node *node)
 {
-    const struct tensor X = single_act(s, n->in[0]);
-    return forward_of(s, n, X, of_row(s, tensor_cols(X)), true);
+    const struct tensor X = single_act(single, node->in[0]);
+    return forward_of(single, node, X, of_row(single, tensor_cols(X)), true);
 }
 
-static struct single_value input(struct single *s, const struct single_node *n)
+static struct single_value recompute_norm_input(struct single *single, const struct single_node *node)
 {
-    const struct tensor X = single_act(s, n->in[0]);
-    return input_of(s, n, X, of_row(s, tensor_cols(X)));
+    const struct tensor X = single_act(single, node->in[0]);
+    return input_of(single, node, X, of_row(single, tensor_cols(X)));
 }
 
-static struct single_value weight(struct single *s, const struct single_node *n)
+static struct single_value recompute_norm_weight(struct single *single, const struct single_node *node)
 {
-    return weight_of_pieces(s, n, read_of, of_row(s, single_slot(s, n->in[0])->cols));
+    return weight_of_pieces(single, node, read_of, of_row(single, single_slot(single, node->in[0])->cols));
 }
 
-static struct single_value bias(struct single *s, const struct single_node *n)
+static struct single_value norm_bias(struct single *single, const struct single_node *node)
 {
-    const int64_t cols = single_slot(s, n->out)->cols;
-    struct sums g = sums_new(s, cols, single_slot(s, n->out)->rows);
-    const int used = s->memory.used;
-    for (struct single_tiles t = single_tiles_weight(s, n); single_going(s) && single_next_tile(s, &t);) {
-        const struct tensor dY = single_grad(s, n->out);
-        for (int64_t i = 0; single_going(s) && i < tensor_count(dY); i++)
-            add_term(s, &g, i % cols, numbers(dY)[i], 0, 0);
-        single_release(s, used);
+    const int64_t cols = single_slot(single, node->out)->cols;
+    struct sums g = sums_new(single, cols, single_slot(single, node->out)->rows);
+    const int used = single->memory.used;
+    for (struct single_tiles t = single_tiles_weight(single, node);
+         single_going(single) && single_next_tile(single, &t);) {
+        const struct tensor dY = single_grad(single, node->out);
+        for (int64_t i = 0; single_going(single) && i < tensor_count(dY); i++)
+            add_term(single, &g, i % cols, numbers(dY)[i], 0, 0);
+        single_release(single, used);
     }
-    single_take_all(s);
-    return single_going(s) ? summed(s, &g) : single_stop(s);
+    single_take_all(single);
+    return single_going(single) ? summed(single, &g) : single_stop(single);
 }
 
 const struct single_operation single_norm = {
     .words = "the norm",
-    .forward = forward,
+    .forward = recompute_norm_forward,
     .stored = stored,
     .input_words = "the backward pass of the norm for its input",
-    .input = { input },
+    .input = { recompute_norm_input },
     .weight_words = "the backward pass of the norm for its weight",
-    .weight = weight,
+    .weight = recompute_norm_weight,
     .bias_words = "the backward pass of the norm for its bias",
-    .bias = bias,
+    .bias = norm_bias,
     .by_rows = true,
     .weight_by_rows = true,
 };
 
 /* ---- of heads ---------------------------------------------------------------------------------------------------- */
 
-static struct single_value heads_forward(struct single *s, const struct single_node *n)
+static struct single_value heads_forward(struct single *single, const struct single_node *node)
 {
-    return forward_of(s, n, single_act(s, n->in[0]), of_heads(s), false);
+    return forward_of(single, node, single_act(single, node->in[0]), of_heads(single), false);
 }
 
-static struct single_value heads_stored(struct single *s, const struct single_node *n)
+static struct single_value heads_stored(struct single *single, const struct single_node *node)
 {
-    return forward_of(s, n, single_act(s, n->in[0]), of_heads(s), true);
+    return forward_of(single, node, single_act(single, node->in[0]), of_heads(single), true);
 }
 
-static struct single_value heads_input(struct single *s, const struct single_node *n)
+static struct single_value heads_input(struct single *single, const struct single_node *node)
 {
-    return input_of(s, n, single_act(s, n->in[0]), of_heads(s));
+    return input_of(single, node, single_act(single, node->in[0]), of_heads(single));
 }
 
-static struct single_value heads_weight(struct single *s, const struct single_node *n)
+static struct single_value heads_weight(struct single *single, const struct single_node *node)
 {
-    return weight_of_pieces(s, n, read_of, of_heads(s));
+    return weight_of_pieces(single, node, read_of, of_heads(single));
 }
 
 const struct single_operation single_head_norm = {
@@ -398,49 +414,49 @@ const struct single_operation single_head_norm = {
 
 /* ---- of latents: of the first columns, as many as there are weights ---------------------------------------------- */
 
-static struct pieces of_latent(const struct single *s, const struct single_node *n)
+static struct pieces of_latent(const struct single *single, const struct single_node *node)
 {
-    return (struct pieces){ 1, single_slot(s, n->out)->cols, 1, false, norm_base(s->context->config), 0,
-                            single_norm_eps(s, n) };
+    return (struct pieces){ 1, single_slot(single, node->out)->cols, 1, false, norm_base(single->context->config), 0,
+                            single_norm_eps(single, node) };
 }
 
 /* The first columns, with zeros beside them if there are to be more. */
-static struct tensor columns(struct single *s, struct tensor t, int64_t cols)
+static struct tensor norm_columns(struct single *single, struct tensor t, int64_t cols)
 {
     const int64_t have = tensor_cols(t);
-    const struct tensor out = single_new(s, tensor_rows(t), cols);
-    for (int64_t i = 0; !s->failed && i < tensor_count(out); i++)
+    const struct tensor out = single_new(single, tensor_rows(t), cols);
+    for (int64_t i = 0; !single->failed && i < tensor_count(out); i++)
         if (i % cols < have) numbers(out)[i] = numbers(t)[i / cols * have + i % cols];
     return out;
 }
 
-static struct tensor latent_of(struct single *s, const struct single_node *n)
+static struct tensor latent_of(struct single *single, const struct single_node *node)
 {
-    return columns(s, single_act(s, n->in[0]), single_slot(s, n->out)->cols);
+    return norm_columns(single, single_act(single, node->in[0]), single_slot(single, node->out)->cols);
 }
 
-static struct single_value latent_forward(struct single *s, const struct single_node *n)
+static struct single_value latent_forward(struct single *single, const struct single_node *node)
 {
-    return forward_of(s, n, latent_of(s, n), of_latent(s, n), false);
+    return forward_of(single, node, latent_of(single, node), of_latent(single, node), false);
 }
 
-static struct single_value latent_stored(struct single *s, const struct single_node *n)
+static struct single_value latent_stored(struct single *single, const struct single_node *node)
 {
-    return forward_of(s, n, latent_of(s, n), of_latent(s, n), true);
+    return forward_of(single, node, latent_of(single, node), of_latent(single, node), true);
 }
 
-static struct single_value latent_input(struct single *s, const struct single_node *n)
+static struct single_value latent_input(struct single *single, const struct single_node *node)
 {
-    const struct single_value v = input_of(s, n, latent_of(s, n), of_latent(s, n));
-    const int64_t cols = single_slot(s, n->in[0])->cols;
-    if (!single_going(s)) return single_stop(s);
-    return (struct single_value){ .y = columns(s, v.y, cols), .fused = columns(s, v.fused, cols),
-                                  .steps = columns(s, v.steps, cols) };
+    const struct single_value v = input_of(single, node, latent_of(single, node), of_latent(single, node));
+    const int64_t cols = single_slot(single, node->in[0])->cols;
+    if (!single_going(single)) return single_stop(single);
+    return (struct single_value){ .y = norm_columns(single, v.y, cols), .fused = norm_columns(single, v.fused, cols),
+                                  .steps = norm_columns(single, v.steps, cols) };
 }
 
-static struct single_value latent_weight(struct single *s, const struct single_node *n)
+static struct single_value latent_weight(struct single *single, const struct single_node *node)
 {
-    return weight_of_pieces(s, n, latent_of, of_latent(s, n));
+    return weight_of_pieces(single, node, latent_of, of_latent(single, node));
 }
 
 const struct single_operation single_latent_norm = {

@@ -144,30 +144,30 @@ struct tensor single_param_block(struct single *, int param, struct single_block
  * rate is 0. */
 struct tensor single_mask(struct single *, const struct single_node *);
 
-static inline const struct single_slot *single_slot(const struct single *s,
-                                                    int slot) { return &s->context->graph->slot[slot]; }
+static inline const struct single_slot *single_slot(const struct single *single,
+                                                    int slot) { return &single->context->graph->slot[slot]; }
 
 /* Why a pass that has read so much cannot go on; SINGLE_DONE: it can. */
-static inline enum single_status single_status(const struct single *s)
+static inline enum single_status single_status(const struct single *single)
 {
-    return s->failed ? SINGLE_FAILED : s->reading.unknown ? SINGLE_NOT_KNOWN
-           : s->reading.lacks[0] ? SINGLE_LACKING : SINGLE_DONE;
+    return single->failed ? SINGLE_FAILED : single->reading.unknown ? SINGLE_NOT_KNOWN
+           : single->reading.lacks[0] ? SINGLE_LACKING : SINGLE_DONE;
 }
 
 /* Whether all inputs are there, and nothing has failed. */
-static inline bool single_going(const struct single *s) { return single_status(s) == SINGLE_DONE; }
+static inline bool single_going(const struct single *single) { return single_status(single) == SINGLE_DONE; }
 
 /* How a pass ends that cannot go on. */
-static inline struct single_value single_stop(const struct single *s)
+static inline struct single_value single_stop(const struct single *single)
 {
-    return (struct single_value){ .status = single_status(s) };
+    return (struct single_value){ .status = single_status(single) };
 }
 
 /* Begin to read something that does not stop who asks if it is missing.  @return what has been missed before. */
-static inline struct single_reading single_read_anew(struct single *s)
+static inline struct single_reading single_read_anew(struct single *single)
 {
-    const struct single_reading outer = s->reading;
-    s->reading = (struct single_reading){ 0 };
+    const struct single_reading outer = single->reading;
+    single->reading = (struct single_reading){ 0 };
     return outer;
 }
 
@@ -187,22 +187,22 @@ static inline double *numbers(struct tensor t) { return t.data; }
 struct element { double y, off; };
 
 /* fused: its own error; more: of the results of its steps, if they are stored. */
-static inline void single_put(struct single_value v, int64_t i, struct element once, double more)
+static inline void single_put(struct single_value value, int64_t i, struct element once, double more)
 {
-    numbers(v.y)[i] = once.y, numbers(v.fused)[i] = once.off, numbers(v.steps)[i] = once.off + more;
+    numbers(value.y)[i] = once.y, numbers(value.fused)[i] = once.off, numbers(value.steps)[i] = once.off + more;
 }
 
 /* How far the result of a step is off: relative, and absolutely where it is subnormal. */
 struct unit { double u, tiny; };
 
 /* The rounding of a step that is computed, and of one whose result is stored. */
-static inline struct unit unit_computed(const struct single *s)
+static inline struct unit unit_computed(const struct single *single)
 {
-    return (struct unit){ s->rounding.sum, s->rounding.sum_tiny };
+    return (struct unit){ single->rounding.sum, single->rounding.sum_tiny };
 }
-static inline struct unit unit_stored(const struct single *s)
+static inline struct unit unit_stored(const struct single *single)
 {
-    return (struct unit){ s->rounding.store, s->rounding.tiny };
+    return (struct unit){ single->rounding.store, single->rounding.tiny };
 }
 
 /* `count` terms of a sum, each off by as much as a subnormal number, move the sum by this. */
@@ -266,11 +266,11 @@ void single_take(struct single *, int64_t first, int64_t tokens);
 void single_take_all(struct single *);
 bool single_is_tile(const struct single *);
 /* Of rows of the tile, one or more of each token: the first, and how many the whole has; 0: it is the whole. */
-static inline int64_t single_first_row(const struct single *s,
-                                       int64_t rows) { return rows / s->cursor.N * s->cursor.first; }
-static inline int64_t single_whole_rows(const struct single *s, int64_t rows)
+static inline int64_t single_first_row(const struct single *single,
+                                       int64_t rows) { return rows / single->cursor.N * single->cursor.first; }
+static inline int64_t single_whole_rows(const struct single *single, int64_t rows)
 {
-    return single_is_tile(s) ? rows / s->cursor.N * s->context->all.B * s->context->all.S : 0;
+    return single_is_tile(single) ? rows / single->cursor.N * single->context->all.B * single->context->all.S : 0;
 }
 
 /* Whether a tile's rows are those of its tokens in each of several streams, one below the other: as many ranges. */

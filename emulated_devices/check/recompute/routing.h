@@ -42,19 +42,19 @@ void routing_order(struct single *, struct routing *, int logits);
 /* How many rows a slot has: a row for each choice that an expert computes. */
 int64_t routing_rows(struct single *, const struct single_slot *);
 
-static inline int64_t routing_token(const struct routing *r, int64_t row)
+static inline int64_t routing_token(const struct routing *routing, int64_t row)
 {
-    return ((const int32_t *)r->order.data)[row] / r->k;
+    return ((const int32_t *)routing->order.data)[row] / routing->k;
 }
 
-static inline double routing_weight(const struct routing *r, int64_t row, struct tensor weights)
+static inline double routing_weight(const struct routing *routing, int64_t row, struct tensor weights)
 {
-    return numbers(weights)[((const int32_t *)r->order.data)[row]];
+    return numbers(weights)[((const int32_t *)routing->order.data)[row]];
 }
 
-static inline int64_t routing_count(const struct routing *r, int64_t expert)
+static inline int64_t routing_count(const struct routing *routing, int64_t expert)
 {
-    return ((const int32_t *)r->counts.data)[expert];
+    return ((const int32_t *)routing->counts.data)[expert];
 }
 
 /* By what a score's error is multiplied in a weight: weights may be divided by their sum, which is at least that share

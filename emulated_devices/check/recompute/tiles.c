@@ -16,174 +16,179 @@ enum { USUAL_TILE = 1 << 18, USUAL_BLOCK = 1 << 21, LEAST_ROWS = 32 };
 /* ---- what can be in tiles ---------------------------------------------------------------------------------------- */
 
 /* The choices of a router are found from all of its logits. */
-static bool node_fits(const struct single *s, const struct single_node *n, bool by_rows)
+static bool node_fits(const struct single *single, const struct single_node *node, bool by_rows)
 {
-    (void)s;
-    return n->operation && n->operation != &single_route && (!by_rows || n->operation->by_rows);
+    (void)single;
+    return node->operation && node->operation != &single_route && (!by_rows || node->operation->by_rows);
 }
 
 static bool inputs_fit(const struct single *, const struct single_node *, bool by_rows);
 
 /* A slot that programs do not show is computed from what its maker reads. */
-static bool value_fits(const struct single *s, int slot, bool by_rows)
+static bool value_fits(const struct single *single, int slot, bool by_rows)
 {
-    if (slot < 0 || !single_slot(s, slot)->unseen) return true;
-    const struct single_node *maker = &s->context->graph->node[single_slot(s, slot)->maker];
-    return node_fits(s, maker, by_rows) && inputs_fit(s, maker, by_rows);
+    if (slot < 0 || !single_slot(single, slot)->unseen) return true;
+    const struct single_node *maker = &single->context->graph->node[single_slot(single, slot)->maker];
+    return node_fits(single, maker, by_rows) && inputs_fit(single, maker, by_rows);
 }
 
-static bool inputs_fit(const struct single *s, const struct single_node *n, bool by_rows)
+static bool inputs_fit(const struct single *single, const struct single_node *node, bool by_rows)
 {
     for (int k = 0; k < SINGLE_INPUTS; k++)
-        if (!value_fits(s, n->in[k], by_rows)) return false;
+        if (!value_fits(single, node->in[k], by_rows)) return false;
     return true;
 }
 
-static bool is_read_by(const struct single_node *n, int slot)
+static bool is_read_by(const struct single_node *node, int slot)
 {
     for (int k = 0; k < SINGLE_INPUTS; k++)
-        if (n->in[k] == slot) return true;
+        if (node->in[k] == slot) return true;
     return false;
 }
 
 /* All that is added up to the gradient of a slot. */
-static bool sum_fits(const struct single *s, int slot, bool by_rows)
+static bool sum_fits(const struct single *single, int slot, bool by_rows)
 {
-    for (int v = 0; v < s->context->graph->nodes; v++) {
-        const struct single_node *n = &s->context->graph->node[v];
+    for (int v = 0; v < single->context->graph->nodes; v++) {
+        const struct single_node *n = &single->context->graph->node[v];
         if (!is_read_by(n, slot)) continue;
-        if (!node_fits(s, n, by_rows) || !inputs_fit(s, n, by_rows)) return false;
-        if (single_slot(s, n->out)->unseen && !sum_fits(s, n->out, by_rows)) return false;
+        if (!node_fits(single, n, by_rows) || !inputs_fit(single, n, by_rows)) return false;
+        if (single_slot(single, n->out)->unseen && !sum_fits(single, n->out, by_rows)) return false;
     }
     return true;
 }
 
 /* ---- how much is in one ------------------------------------------------------------------------------------------ */
 
-static int64_t usual(const struct single *s, int64_t numbers)
+static int64_t usual(const struct single *single, int64_t numbers)
 {
-    return s->context->source.tile ? s->context->source.tile : numbers;
+    return single->context->source.tile ? single->context->source.tile : numbers;
 }
 
-static struct single_tiles tiles(const struct single *s, bool fits, bool by_rows, int64_t cols)
+static struct single_tiles tiles(const struct single *single, bool fits, bool by_rows, int64_t cols)
 {
-    const int64_t S = s->context->all.S, all = s->context->all.B * S, most = usual(s, USUAL_TILE) / cols,
-                  experts = s->context->config->mlp == MLP_MIXTURE
-                      ? s->context->config->mixture.E / s->context->config->mixture.k + 1 : 1,
-                  least = s->context->source.tile ? 1 : LEAST_ROWS * experts, sequences = most / S < 1 ? 1 : most / S;
+    const int64_t S = single->context->all.S, all = single->context->all.B * S, most = usual(single, USUAL_TILE) / cols,
+                  experts = single->context->config->mlp == MLP_MIXTURE
+                      ? single->context->config->mixture.E / single->context->config->mixture.k + 1 : 1,
+                  least = single->context->source.tile ? 1 : LEAST_ROWS * experts, sequences = most / S < 1
+                      ? 1 : most / S;
     struct single_tiles t = { .tokens = by_rows ? most < least ? least : most : sequences * S };
-    if (!fits || s->context->source.fetch_rows == NULL || t.tokens > all) t.tokens = all;
+    if (!fits || single->context->source.fetch_rows == NULL || t.tokens > all) t.tokens = all;
     return t;
 }
 
 /* Whether so many rows are those of all tokens in each of several streams. */
-static bool of_streams(const struct single *s, int64_t rows)
+static bool of_streams(const struct single *single, int64_t rows)
 {
-    return STREAMS(s->context->config) > 1 &&
-           rows == STREAMS(s->context->config) * s->context->all.B * s->context->all.S;
+    return STREAMS(single->context->config) > 1 &&
+           rows == STREAMS(single->context->config) * single->context->all.B * single->context->all.S;
 }
 
 /* Numbers of a token. */
-static int64_t wider(const struct single *s, int slot, int64_t cols)
+static int64_t wider(const struct single *single, int slot, int64_t cols)
 {
-    const int64_t each = slot < 0 ? 1 : single_slot(s, slot)->route >= 0 ? s->context->config->mixture.k
-                                      : of_streams(s, single_slot(s, slot)->rows) ? STREAMS(s->context->config) : 1;
-    return slot >= 0 && each * single_slot(s, slot)->cols > cols ? each * single_slot(s, slot)->cols : cols;
+    const int64_t each = slot < 0 ? 1 : single_slot(single, slot)->route >= 0 ? single->context->config->mixture.k
+                                      : of_streams(single, single_slot(single, slot)->rows)
+                                          ? STREAMS(single->context->config) : 1;
+    return slot >= 0 && each * single_slot(single, slot)->cols > cols ? each * single_slot(single, slot)->cols : cols;
 }
 
-static int64_t width_near(const struct single *s, const struct single_node *n, int64_t cols)
+static int64_t width_near(const struct single *single, const struct single_node *node, int64_t cols)
 {
-    cols = wider(s, n->out, cols);
-    for (int k = 0; k < SINGLE_INPUTS; k++) cols = wider(s, n->in[k], cols);
+    cols = wider(single, node->out, cols);
+    for (int k = 0; k < SINGLE_INPUTS; k++) cols = wider(single, node->in[k], cols);
     return cols;
 }
 
-static int64_t widest(const struct single *s)
+static int64_t widest(const struct single *single)
 {
     int64_t cols = 1;
-    for (int i = 0; i < s->context->graph->slots; i++) cols = wider(s, i, cols);
+    for (int i = 0; i < single->context->graph->slots; i++) cols = wider(single, i, cols);
     return cols;
 }
 
-struct single_tiles single_tiles_forward(const struct single *s, const struct single_node *n)
+struct single_tiles single_tiles_forward(const struct single *single, const struct single_node *node)
 {
-    const bool by_rows = node_fits(s, n, true) && inputs_fit(s, n, true);
-    return tiles(s, node_fits(s, n, false) && inputs_fit(s, n, false), by_rows,
-                 by_rows ? width_near(s, n, 1) : widest(s));
+    const bool by_rows = node_fits(single, node, true) && inputs_fit(single, node, true);
+    return tiles(single, node_fits(single, node, false) && inputs_fit(single, node, false), by_rows,
+                 by_rows ? width_near(single, node, 1) : widest(single));
 }
 
-struct single_tiles single_tiles_gradient(const struct single *s, int slot)
+struct single_tiles single_tiles_gradient(const struct single *single, int slot)
 {
-    const bool by_rows = sum_fits(s, slot, true);
-    int64_t cols = by_rows ? 1 : widest(s);
-    for (int v = 0; v < s->context->graph->nodes && by_rows; v++)
-        if (is_read_by(&s->context->graph->node[v], slot)) cols = width_near(s, &s->context->graph->node[v], cols);
-    return tiles(s, sum_fits(s, slot, false), by_rows, cols);
+    const bool by_rows = sum_fits(single, slot, true);
+    int64_t cols = by_rows ? 1 : widest(single);
+    for (int v = 0; v < single->context->graph->nodes && by_rows; v++)
+        if (is_read_by(&single->context->graph->node[v], slot))
+            cols = width_near(single, &single->context->graph->node[v], cols);
+    return tiles(single, sum_fits(single, slot, false), by_rows, cols);
 }
 
-struct single_tiles single_tiles_weight(const struct single *s, const struct single_node *n)
+struct single_tiles single_tiles_weight(const struct single *single, const struct single_node *node)
 {
-    const struct single_slot *out = single_slot(s, n->out);
+    const struct single_slot *out = single_slot(single, node->out);
     bool fits[2];
     for (int rows = 0; rows < 2; rows++)
-        fits[rows] = (!rows || n->operation->weight_by_rows) && inputs_fit(s, n, rows) &&
-                     (!out->unseen || sum_fits(s, n->out, rows));
-    return tiles(s, fits[0], fits[1], width_near(s, n, 1));
+        fits[rows] = (!rows || node->operation->weight_by_rows) && inputs_fit(single, node, rows) &&
+                     (!out->unseen || sum_fits(single, node->out, rows));
+    return tiles(single, fits[0], fits[1], width_near(single, node, 1));
 }
 
-int64_t single_block(const struct single *s, int64_t cols)
+int64_t single_block(const struct single *single, int64_t cols)
 {
-    const int64_t rows = usual(s, USUAL_BLOCK) / cols;
-    return s->context->source.fetch_rows == NULL ? INT64_MAX : rows < 1 ? 1 : rows;
+    const int64_t rows = usual(single, USUAL_BLOCK) / cols;
+    return single->context->source.fetch_rows == NULL ? INT64_MAX : rows < 1 ? 1 : rows;
 }
 
 /* ---- taking one -------------------------------------------------------------------------------------------------- */
 
-bool single_is_tile(const struct single *s) { return s->cursor.N < s->context->all.B * s->context->all.S; }
+bool single_is_tile(const struct single *single) { return single->cursor.N < single->context->all.B
+                                                  * single->context->all.S; }
 
-void single_take(struct single *s, int64_t first, int64_t tokens)
+void single_take(struct single *single, int64_t first, int64_t tokens)
 {
-    const int64_t S = s->context->all.S;
+    const int64_t S = single->context->all.S;
     const bool sequences = first % S == 0 && tokens % S == 0;
-    s->cursor.first = first, s->cursor.N = tokens;
-    s->cursor.batch = s->context->all;
-    s->cursor.batch.ids += first, s->cursor.batch.labels += first;
-    s->cursor.batch.B = sequences ? tokens / S : 1, s->cursor.batch.S = sequences ? S : tokens;
+    single->cursor.first = first, single->cursor.N = tokens;
+    single->cursor.batch = single->context->all;
+    single->cursor.batch.ids += first, single->cursor.batch.labels += first;
+    single->cursor.batch.B = sequences ? tokens / S : 1, single->cursor.batch.S = sequences ? S : tokens;
 }
 
-void single_take_all(struct single *s) { single_take(s, 0, s->context->all.B * s->context->all.S); }
+void single_take_all(struct single *single) { single_take(single, 0, single->context->all.B * single->context->all.S); }
 
-bool single_next_tile(struct single *s, struct single_tiles *t)
+bool single_next_tile(struct single *single, struct single_tiles *tiles)
 {
-    const int64_t all = s->context->all.B * s->context->all.S, left = all - t->next;
+    const int64_t all = single->context->all.B * single->context->all.S, left = all - tiles->next;
     if (left <= 0) {
-        single_take_all(s);
+        single_take_all(single);
         return false;
     }
-    single_take(s, t->next, left < t->tokens ? left : t->tokens);
-    t->next += t->tokens;
+    single_take(single, tiles->next, left < tiles->tokens ? left : tiles->tokens);
+    tiles->next += tiles->tokens;
     return true;
 }
 
-int64_t single_rows(const struct single *s, const struct single_slot *slot)
+int64_t single_rows(const struct single *single, const struct single_slot *slot)
 {
-    return slot->rows == s->context->all.B * s->context->all.S ? s->cursor.N
-           : of_streams(s, slot->rows)       ? STREAMS(s->context->config) * s->cursor.N : slot->rows;
+    return slot->rows == single->context->all.B * single->context->all.S ? single->cursor.N
+           : of_streams(single, slot->rows)       ? STREAMS(single->context->config) * single->cursor.N : slot->rows;
 }
 
-bool single_in_streams(const struct single *s, int64_t rows)
+bool single_in_streams(const struct single *single, int64_t rows)
 {
-    return single_is_tile(s) && STREAMS(s->context->config) > 1 && rows == STREAMS(s->context->config) * s->cursor.N;
+    return single_is_tile(single) && STREAMS(single->context->config) > 1
+           && rows == STREAMS(single->context->config) * single->cursor.N;
 }
 
-int64_t single_row_of_whole(const struct single *s, int64_t rows, int64_t first, int64_t row)
+int64_t single_row_of_whole(const struct single *single, int64_t rows, int64_t first, int64_t row)
 {
-    return single_in_streams(s, rows)
-           ? row / s->cursor.N * s->context->all.B * s->context->all.S + s->cursor.first + row % s->cursor.N
-               : first + row;
+    return single_in_streams(single, rows)
+           ? row / single->cursor.N * single->context->all.B * single->context->all.S + single->cursor.first
+               + row % single->cursor.N : first + row;
 }
 
-struct single_block single_block_of(const struct single *s, int64_t rows)
+struct single_block single_block_of(const struct single *single, int64_t rows)
 {
-    return s->cursor.block.rows > 0 ? s->cursor.block : (struct single_block){ 0, rows };
+    return single->cursor.block.rows > 0 ? single->cursor.block : (struct single_block){ 0, rows };
 }

@@ -8,14 +8,14 @@
 /* Where a result is wrong: [rows], [cols]. */
 struct marks { unsigned char *row, *col; };
 
-static void note_wrong(struct single_result *r, int64_t i, const struct marks *m)
+static void note_wrong(struct single_result *result, int64_t i, const struct marks *marks)
 {
-    const int64_t at = i / r->cols, c = i % r->cols;
-    if (r->wrong++ == 0) r->first_row = r->last_row = at, r->first_col = r->last_col = c;
-    if (at > r->last_row) r->last_row = at;
-    if (c < r->first_col) r->first_col = c;
-    if (c > r->last_col) r->last_col = c;
-    m->row[at] = m->col[c] = 1;
+    const int64_t at = i / result->cols, c = i % result->cols;
+    if (result->wrong++ == 0) result->first_row = result->last_row = at, result->first_col = result->last_col = c;
+    if (at > result->last_row) result->last_row = at;
+    if (c < result->first_col) result->first_col = c;
+    if (c > result->last_col) result->last_col = c;
+    marks->row[at] = marks->col[c] = 1;
 }
 
 /* Error over bound; a NaN is infinitely wrong. */
@@ -26,75 +26,77 @@ static double over(double error, double bound)
 }
 
 /* What follows from the sums. */
-static void finish(struct single_result *r)
+static void verdict_finish(struct single_result *result)
 {
-    const double yy = r->squares[0], hy = r->squares[1], hh = r->squares[2], bb = r->squares[3];
-    r->factor = yy > 0 ? hy / yy : NAN;
-    r->residual = sqrt(fmax(0, hh - 2 * r->factor * hy + r->factor * r->factor * yy) / yy);
-    r->allowed = sqrt(bb / yy);
+    const double yy = result->squares[0], hy = result->squares[1], hh = result->squares[2], bb = result->squares[3];
+    result->factor = yy > 0 ? hy / yy : NAN;
+    result->residual = sqrt(fmax(0, hh - 2 * result->factor * hy + result->factor * result->factor * yy) / yy);
+    result->allowed = sqrt(bb / yy);
 }
 
 /* What is not judged is right. */
-static void fill_in(struct single *s, const struct single_value *v)
+static void fill_in(struct single *single, const struct single_value *value)
 {
-    double *have = numbers(s->verdict.have);
-    for (int64_t i = 0; s->context->source.some && i < tensor_count(v->y); i++)
-        if (isnan(have[i])) have[i] = numbers(v->y)[i];
+    double *have = numbers(single->verdict.have);
+    for (int64_t i = 0; single->context->source.some && i < tensor_count(value->y); i++)
+        if (isnan(have[i])) have[i] = numbers(value->y)[i];
 }
 
-static void compare(struct single *s, const struct single_value *v, const struct marks *m)
+static void verdict_compare(struct single *single, const struct single_value *value, const struct marks *marks)
 {
-    fill_in(s, v);
-    struct single_result *r = &s->verdict.result;
-    const int64_t n = tensor_count(v->y);
-    const double *have = numbers(s->verdict.have), *y = numbers(v->y), *b1 = numbers(v->fused),
-                 *b2 = s->rounding.fused ? b1 : numbers(v->steps);
+    fill_in(single, value);
+    struct single_result *r = &single->verdict.result;
+    const int64_t n = tensor_count(value->y);
+    const double *have = numbers(single->verdict.have), *y = numbers(value->y), *b1 = numbers(value->fused),
+                 *b2 = single->rounding.fused ? b1 : numbers(value->steps);
     double yy = 0, hy = 0, hh = 0, bb = 0;
-    assert(n == r->rows * r->cols && n == tensor_count(s->verdict.have));
+    assert(n == r->rows * r->cols && n == tensor_count(single->verdict.have));
     bool steps = false;
     for (int64_t i = 0; i < n; i++) {
         const double error = fabs(have[i] - y[i]), ratio = over(error, b2[i]);
         if (ratio > r->ratio || i == 0) r->ratio = ratio, r->worst = i, r->have = have[i], r->want = y[i];
-        if (ratio > 1) note_wrong(r, i, m);
+        if (ratio > 1) note_wrong(r, i, marks);
         steps = steps || over(error, b1[i]) > 1;
         yy += y[i] * y[i], hy += have[i] * y[i], hh += have[i] * have[i], bb += b2[i] * b2[i];
     }
     r->verdict = r->wrong ? SINGLE_WRONG : steps ? SINGLE_STEPWISE : SINGLE_RIGHT;
     r->squares[0] = yy, r->squares[1] = hy, r->squares[2] = hh, r->squares[3] = bb;
-    finish(r);
-    for (int64_t i = 0; i < r->rows; i++) r->wrong_rows += m->row[i];
-    for (int64_t i = 0; i < r->cols; i++) r->wrong_cols += m->col[i];
+    verdict_finish(r);
+    for (int64_t i = 0; i < r->rows; i++) r->wrong_rows += marks->row[i];
+    for (int64_t i = 0; i < r->cols; i++) r->wrong_cols += marks->col[i];
 }
 
-bool single_is_wide(const struct single *s)
+bool single_is_wide(const struct single *single)
 {
     double buffer;
-    const struct tensor one = tensor_1d(&buffer, s->rounding.results, 1);
-    if (!dtype_is_narrow(s->rounding.results)) return false;
-    for (int64_t i = 0; i < tensor_count(s->verdict.have); i++) {
-        tensor_set(one, 0, numbers(s->verdict.have)[i]);
-        if (tensor_get(one, 0) != numbers(s->verdict.have)[i]) return true;
+    const struct tensor one = tensor_1d(&buffer, single->rounding.results, 1);
+    if (!dtype_is_narrow(single->rounding.results)) return false;
+    for (int64_t i = 0; i < tensor_count(single->verdict.have); i++) {
+        tensor_set(one, 0, numbers(single->verdict.have)[i]);
+        if (tensor_get(one, 0) != numbers(single->verdict.have)[i]) return true;
     }
     return false;
 }
 
 /* A sum that is stored at its end only is rounded by its own size; a copy may be in a narrower format than the rest, a
  * number in a wider one. */
-static struct single_value stored_at_last(struct single *s, struct single_value v)
+static struct single_value stored_at_last(struct single *single, struct single_value value)
 {
-    const struct rounding was = s->rounding;
-    if (v.number && single_is_wide(s)) s->rounding.store = s->rounding.sum, s->rounding.tiny = s->rounding.sum_tiny;
-    if (!v.stored) {
-        v.absolute = tensor_none, v = single_settled(s, v);
-        s->rounding = was;
-        return v;
+    const struct rounding was = single->rounding;
+    if (value.number && single_is_wide(single))
+        single->rounding.store = single->rounding.sum, single->rounding.tiny = single->rounding.sum_tiny;
+    if (!value.stored) {
+        value.absolute = tensor_none, value = single_settled(single, value);
+        single->rounding = was;
+        return value;
     }
-    for (int64_t i = 0; i < tensor_count(v.y); i++) {
-        const double once = rounding_when_stored(&s->rounding, numbers(v.y)[i], 0);
-        numbers(v.fused)[i] = fmax(numbers(v.fused)[i], once), numbers(v.steps)[i] = fmax(numbers(v.steps)[i], once);
+    for (int64_t i = 0; i < tensor_count(value.y); i++) {
+        const double once = rounding_when_stored(&single->rounding, numbers(value.y)[i], 0);
+        numbers(value.fused)[i] = fmax(numbers(value.fused)[i], once),
+            numbers(value.steps)[i] = fmax(numbers(value.steps)[i], once);
     }
-    s->rounding = was;
-    return v;
+    single->rounding = was;
+    return value;
 }
 
 /* What is known of stored numbers that hold: clear, if they leave at most this part of all squared errors.  The bug
@@ -105,12 +107,13 @@ enum stored { STORED_CLEAR, STORED_PERHAPS, STORED_OTHER };
 /* Whether stored numbers explain all errors together, not only the largest: a quarter of their squares.  Those of a
  * program that does not store them would become smaller by a part as small as what is chosen for a row is.  If one
  * factor of all numbers explains twice as much, it is that: a stored number is another for each row. */
-static enum stored explains(const struct single *s, double factor, const struct single_value *exact,
+static enum stored explains(const struct single *single, double factor, const struct single_value *exact,
                             const struct single_value *stored)
 {
     double before = 0, after = 0, times = 0;
     for (int64_t i = 0; i < tensor_count(stored->y); i++) {
-        const double bound = numbers(stored->steps)[i], have = numbers(s->verdict.have)[i], y = numbers(exact->y)[i],
+        const double bound = numbers(stored->steps)[i], have = numbers(single->verdict.have)[i],
+            y = numbers(exact->y)[i],
                      was = over(have - y, bound), is = over(have - numbers(stored->y)[i], bound),
                      scaled = over(have - factor * y, bound);
         before += was * was, after += is * is, times += scaled * scaled;
@@ -121,90 +124,92 @@ static enum stored explains(const struct single *s, double factor, const struct 
 /* Compare once more, with what the operation has stored in 16 bits.  If that holds, so does the result: by steps.  If
  * nobody has said that it does, it is still wrong, but one knows why.
  * @return whether it may be why: what is stored explains the result, but not clearly. */
-static bool compare_stored(struct single *s, const struct single_value *exact)
+static bool compare_stored(struct single *single, const struct single_value *exact)
 {
-    const struct single_term *t = &s->verdict.term[0];
-    struct single_result found = s->verdict.result;
-    if (s->verdict.result.verdict != SINGLE_WRONG || dtype_wide(s->rounding.results) == s->rounding.results ||
-        s->verdict.terms != 1 || t->pass != SINGLE_FORWARD || t->node->operation->stored == NULL)
+    const struct single_term *t = &single->verdict.term[0];
+    struct single_result found = single->verdict.result;
+    if (single->verdict.result.verdict != SINGLE_WRONG
+        || dtype_wide(single->rounding.results) == single->rounding.results ||
+        single->verdict.terms != 1 || t->pass != SINGLE_FORWARD || t->node->operation->stored == NULL)
         return false;
-    struct single_value v = single_attempt(s, t->node, t->node->operation->stored);
+    struct single_value v = single_attempt(single, t->node, t->node->operation->stored);
     if (v.status != SINGLE_DONE) return false;
-    v = stored_at_last(s, v);
+    v = stored_at_last(single, v);
     unsigned char *memory = calloc((size_t)(found.rows + found.cols) + 1, 1);
     const struct marks ignored = { memory, memory + found.rows };
     if (memory == NULL) return false;
-    s->verdict.result.wrong = 0;
-    compare(s, &v, &ignored);
-    const bool holds = s->verdict.result.verdict != SINGLE_WRONG;
-    const enum stored is = holds ? explains(s, found.factor, exact, &v) : STORED_OTHER;
-    if (is == STORED_CLEAR && !s->rounding.stored_norms)
+    single->verdict.result.wrong = 0;
+    verdict_compare(single, &v, &ignored);
+    const bool holds = single->verdict.result.verdict != SINGLE_WRONG;
+    const enum stored is = holds ? explains(single, found.factor, exact, &v) : STORED_OTHER;
+    if (is == STORED_CLEAR && !single->rounding.stored_norms)
         snprintf(found.mistake, sizeof found.mistake, "the statistics of its rows are rounded to %s, which "
-                 "--stored-norms allows", dtype_name(s->rounding.results));
-    if (!holds || !s->rounding.stored_norms) s->verdict.result = found;
+                 "--stored-norms allows", dtype_name(single->rounding.results));
+    if (!holds || !single->rounding.stored_norms) single->verdict.result = found;
     else {
-        s->verdict.result.wrong_rows = s->verdict.result.wrong_cols = 0;
-        s->verdict.result.verdict = SINGLE_STEPWISE;
+        single->verdict.result.wrong_rows = single->verdict.result.wrong_cols = 0;
+        single->verdict.result.verdict = SINGLE_STEPWISE;
     }
     free(memory);
     return is == STORED_PERHAPS;
 }
 
-static void explain(struct single *s, const struct single_value *right, bool number)
+static void explain(struct single *single, const struct single_value *right, bool number)
 {
-    if (s->context->source.explainer) s->context->source.explainer->explain(s, right, number);
+    if (single->context->source.explainer) single->context->source.explainer->explain(single, right, number);
 }
 
 /* Compare with what is right; then with stored statistics; then look for what explains a wrong result. */
-static void judge(struct single *s, const struct single_value *right, const struct marks *m)
+static void verdict_judge(struct single *single, const struct single_value *right, const struct marks *marks)
 {
-    struct single_result *r = &s->verdict.result;
-    compare(s, right, m);
-    const bool perhaps = compare_stored(s, right);
-    if (s->failed) return;
-    if (r->verdict == SINGLE_STEPWISE && right->number && single_is_wide(s)) {
-        explain(s, right, true);
-        if (r->mistake[0]) r->verdict = SINGLE_WRONG, note_wrong(r, 0, m);
+    struct single_result *r = &single->verdict.result;
+    verdict_compare(single, right, marks);
+    const bool perhaps = compare_stored(single, right);
+    if (single->failed) return;
+    if (r->verdict == SINGLE_STEPWISE && right->number && single_is_wide(single)) {
+        explain(single, right, true);
+        if (r->mistake[0]) r->verdict = SINGLE_WRONG, note_wrong(r, 0, marks);
     }
-    if (r->verdict < SINGLE_WRONG && s->verdict.wrong_anyway) {
+    if (r->verdict < SINGLE_WRONG && single->verdict.wrong_anyway) {
         r->verdict = SINGLE_WRONG;
-        snprintf(r->mistake, sizeof r->mistake, "%s", s->verdict.wrong_anyway);
+        snprintf(r->mistake, sizeof r->mistake, "%s", single->verdict.wrong_anyway);
     }
-    if (r->verdict == SINGLE_WRONG && r->mistake[0] == 0) explain(s, right, false);
+    if (r->verdict == SINGLE_WRONG && r->mistake[0] == 0) explain(single, right, false);
     if (perhaps && r->verdict == SINGLE_WRONG && r->mistake[0] == 0)
         snprintf(r->mistake, sizeof r->mistake, "perhaps the statistics of its rows are rounded to %s, which "
-                 "--stored-norms allows", dtype_name(s->rounding.results));
-    if (r->verdict == SINGLE_WRONG && !s->failed) single_note_expert(s, m->row);
-    if (r->verdict == SINGLE_WRONG && s->verdict.doubt) {
+                 "--stored-norms allows", dtype_name(single->rounding.results));
+    if (r->verdict == SINGLE_WRONG && !single->failed) single_note_expert(single, marks->row);
+    if (r->verdict == SINGLE_WRONG && single->verdict.doubt) {
         r->verdict = SINGLE_LACKS;                      /* of two equal logits the program may have taken the other */
         snprintf(r->lacks, sizeof r->lacks, "the choice between experts with equal logits");
     }
 }
 
-void single_end(struct single *s, struct single_value right)
+void single_end(struct single *single, struct single_value right)
 {
-    struct single_result *r = &s->verdict.result;
-    const enum single_status status = single_status(s);
+    struct single_result *r = &single->verdict.result;
+    const enum single_status status = single_status(single);
     unsigned char *memory = calloc((size_t)(r->rows + r->cols) + 1, 1);
     const struct marks m = { memory, memory + r->rows };
-    if (memory == NULL && !s->failed) s->failed = fail(s->context->err, ERR_MEMORY, "no memory to compare %s", r->name);
+    if (memory == NULL && !single->failed)
+        single->failed = fail(single->context->err, ERR_MEMORY, "no memory to compare %s", r->name);
     if (status == SINGLE_NOT_KNOWN) {
         r->verdict = SINGLE_UNKNOWN;
-        snprintf(r->made_by, sizeof r->made_by, "%.63s", s->reading.unknown);
+        snprintf(r->made_by, sizeof r->made_by, "%.63s", single->reading.unknown);
     } else if (status == SINGLE_LACKING) r->verdict = SINGLE_LACKS;
-    memcpy(r->lacks, s->reading.lacks, sizeof r->lacks);
-    if (status == SINGLE_DONE && !s->failed) right = stored_at_last(s, right);
-    if (status == SINGLE_DONE && !s->failed) judge(s, &right, &m);
-    if (!s->failed) s->context->source.found(s->context->source.context, r);
+    memcpy(r->lacks, single->reading.lacks, sizeof r->lacks);
+    if (status == SINGLE_DONE && !single->failed) right = stored_at_last(single, right);
+    if (status == SINGLE_DONE && !single->failed) verdict_judge(single, &right, &m);
+    if (!single->failed) single->context->source.found(single->context->source.context, r);
     free(memory);
-    single_release(s, 0);
+    single_release(single, 0);
 }
 
 /* ---- a result in tiles ------------------------------------------------------------------------------------------- */
 
-static void add_tile(struct single_result *sum, const struct single *s, int64_t first_row)
+static void add_tile(struct single_result *sum, const struct single *single, int64_t first_row)
 {
-    const struct single_result *tile = &s->verdict.result;
+    const struct single_result *tile = &single->verdict.result;
     const int64_t row = tile->worst / tile->cols, col = tile->worst % tile->cols;
     const bool first = sum->cols == 0;
     for (int k = 0; k < 4; k++) sum->squares[k] += tile->squares[k];
@@ -212,31 +217,33 @@ static void add_tile(struct single_result *sum, const struct single *s, int64_t 
     sum->cols = tile->cols;
     if (tile->rows == 0 || (!first && !(tile->ratio > sum->ratio))) return;
     sum->ratio = tile->ratio, sum->have = tile->have, sum->want = tile->want;
-    sum->worst = (s->verdict.row_of ? s->verdict.row_of[row] : single_row_of_whole(s, tile->rows, first_row,
-                                                                                   row)) * tile->cols + col;
+    sum->worst = (single->verdict.row_of ? single->verdict.row_of[row]
+                  : single_row_of_whole(single, tile->rows, first_row,
+                                        row)) * tile->cols + col;
 }
 
-bool single_end_tile(struct single *s, struct single_value v, int64_t first_row, struct single_result *sum)
+bool single_end_tile(struct single *single, struct single_value value, int64_t first_row, struct single_result *sum)
 {
-    unsigned char *memory = calloc((size_t)(s->verdict.result.rows + s->verdict.result.cols) + 1, 1);
-    const struct marks ignored = { memory, memory + s->verdict.result.rows };
-    bool right = memory && single_going(s) && tensor_count(v.y) == tensor_count(s->verdict.have);
-    if (right) v = stored_at_last(s, v);
-    if (right && !s->failed) compare(s, &v, &ignored);
-    right = right && !s->failed && s->verdict.result.verdict < SINGLE_WRONG;
-    if (right) add_tile(sum, s, first_row);
+    unsigned char *memory = calloc((size_t)(single->verdict.result.rows + single->verdict.result.cols) + 1, 1);
+    const struct marks ignored = { memory, memory + single->verdict.result.rows };
+    bool right = memory && single_going(single) && tensor_count(value.y) == tensor_count(single->verdict.have);
+    if (right) value = stored_at_last(single, value);
+    if (right && !single->failed) verdict_compare(single, &value, &ignored);
+    right = right && !single->failed && single->verdict.result.verdict < SINGLE_WRONG;
+    if (right) add_tile(sum, single, first_row);
     free(memory);
-    single_release(s, 0);
+    single_release(single, 0);
     return right;
 }
 
-void single_end_tiles(struct single *s, const struct single_result *sum, int64_t rows)
+void single_end_tiles(struct single *single, const struct single_result *sum, int64_t rows)
 {
-    const struct single_result tile = s->verdict.result;
-    s->verdict.result = *sum;
-    memcpy(s->verdict.result.name, tile.name, sizeof tile.name);
-    memcpy(s->verdict.result.made_by, tile.made_by, sizeof tile.made_by);
-    s->verdict.result.rows = rows, s->verdict.result.cols = tile.cols, s->verdict.result.head = tile.head;
-    finish(&s->verdict.result);
-    if (!s->failed) s->context->source.found(s->context->source.context, &s->verdict.result);
+    const struct single_result tile = single->verdict.result;
+    single->verdict.result = *sum;
+    memcpy(single->verdict.result.name, tile.name, sizeof tile.name);
+    memcpy(single->verdict.result.made_by, tile.made_by, sizeof tile.made_by);
+    single->verdict.result.rows = rows, single->verdict.result.cols = tile.cols,
+        single->verdict.result.head = tile.head;
+    verdict_finish(&single->verdict.result);
+    if (!single->failed) single->context->source.found(single->context->source.context, &single->verdict.result);
 }

@@ -15,9 +15,9 @@ static const char *const described[] = {
 #undef X
 };
 
-const char *checked_kind_name(enum checked_kind k) { return names[k]; }
+const char *checked_kind_name(enum checked_kind kind) { return names[kind]; }
 
-static bool ends(const char *name, const char *with)
+static bool checked_kinds_ends(const char *name, const char *with)
 {
     const size_t n = strlen(name), m = strlen(with);
     return n >= m && strcmp(name + n - m, with) == 0;
@@ -38,25 +38,25 @@ enum checked_kind checked_kind_of(const char *name)
     if (strncmp(name, "act/", 4) == 0) return KIND_ACT;
     if (strncmp(name, "micro/", 6) == 0) return KIND_GRAD;
     if (strncmp(name, "grad/", 5) != 0) return KIND_STEP;
-    return ends(name, ".weight") || ends(name, ".bias") ? KIND_GRAD : KIND_ACT_GRAD;
+    return checked_kinds_ends(name, ".weight") || checked_kinds_ends(name, ".bias") ? KIND_GRAD : KIND_ACT_GRAD;
 }
 
 /* ---- judgements -------------------------------------------------------------------------------------------------- */
 
-const char *judgement_words(enum judgement j)
+const char *judgement_words(enum judgement judgement)
 {
     static const char *const words[] = { "not judged", "right", "right", "wrong", "cannot be judged" };
-    return words[j];
+    return words[judgement];
 }
 
-enum judgement judgement_of(const struct checked *c, const struct single_result *by_itself)
+enum judgement judgement_of(const struct checked *checked, const struct single_result *by_itself)
 {
     const bool recomputed = by_itself && by_itself->verdict <= SINGLE_WRONG;
-    if (finding_fails(c->finding) || (recomputed && by_itself->verdict == SINGLE_WRONG)) return JUDGED_WRONG;
-    if (c->finding == LEFT_OUT) return NOT_JUDGED;
+    if (finding_fails(checked->finding) || (recomputed && by_itself->verdict == SINGLE_WRONG)) return JUDGED_WRONG;
+    if (checked->finding == LEFT_OUT) return NOT_JUDGED;
     if (recomputed) return JUDGED_RIGHT;
-    if (c->finding != HOLDS) return CANNOT_BE_JUDGED;
-    return c->bound > LOOSE_BOUND ? JUDGED_LOOSELY : JUDGED_RIGHT;
+    if (checked->finding != HOLDS) return CANNOT_BE_JUDGED;
+    return checked->bound > LOOSE_BOUND ? JUDGED_LOOSELY : JUDGED_RIGHT;
 }
 
 /* "adamw/2/grad/NAME" is one of "adamw/2/grad"; a number is alone. */
@@ -67,49 +67,49 @@ static void name_group(const char *tensor, enum checked_kind kind, char *out, si
     else snprintf(out, size, "%s", kind == KIND_LOSS ? tensor : names[kind]);
 }
 
-static void add_open(struct checked_kinds *n, const struct checked *c, enum checked_kind kind,
+static void add_open(struct checked_kinds *kinds, const struct checked *checked, enum checked_kind kind,
                      const struct single_result *by_itself)
 {
-    char name[sizeof n->group->name];
-    const int kept = n->groups < OPEN_GROUPS ? n->groups : OPEN_GROUPS;
-    name_group(c->name, kind, name, sizeof name);
-    if (n->first_open == NULL) n->first_open = c->name;
-    if (n->lacks == NULL && by_itself && by_itself->verdict == SINGLE_LACKS) n->lacks = by_itself->lacks;
+    char name[sizeof kinds->group->name];
+    const int kept = kinds->groups < OPEN_GROUPS ? kinds->groups : OPEN_GROUPS;
+    name_group(checked->name, kind, name, sizeof name);
+    if (kinds->first_open == NULL) kinds->first_open = checked->name;
+    if (kinds->lacks == NULL && by_itself && by_itself->verdict == SINGLE_LACKS) kinds->lacks = by_itself->lacks;
     for (int i = 0; i < kept; i++)
-        if (strcmp(n->group[i].name, name) == 0) {
-            n->group[i].tensors++;
+        if (strcmp(kinds->group[i].name, name) == 0) {
+            kinds->group[i].tensors++;
             return;
         }
-    if (n->groups < OPEN_GROUPS) {
-        memcpy(n->group[n->groups].name, name, sizeof name);
-        n->group[n->groups].tensors = 1;
+    if (kinds->groups < OPEN_GROUPS) {
+        memcpy(kinds->group[kinds->groups].name, name, sizeof name);
+        kinds->group[kinds->groups].tensors = 1;
     }
-    n->groups++;
+    kinds->groups++;
 }
 
-struct checked_kinds checked_kinds_count(const struct check_result *r, const struct singles *s)
+struct checked_kinds checked_kinds_count(const struct check_result *result, const struct singles *singles)
 {
     struct checked_kinds n = { 0 };
     int wrong_alone = 0;
-    for (int i = 0; i < r->count; i++) {
-        const struct checked *c = &r->all[i];
-        const struct single_result *by_itself = singles_find(s, c->name);
+    for (int i = 0; i < result->count; i++) {
+        const struct checked *c = &result->all[i];
+        const struct single_result *by_itself = singles_find(singles, c->name);
         const enum checked_kind k = checked_kind_of(c->name);
         const enum judgement is = judgement_of(c, by_itself);
         n.all[k]++, n.of[k][is]++;
         n.absent += c->finding == MISSING || c->finding == MISSHAPED || c->finding == INCOMPLETE;
-        wrong_alone += singles_wrong(s, c->name);
+        wrong_alone += singles_wrong(singles, c->name);
         if (is == JUDGED_LOOSELY) n.loosest = fmax(n.loosest, c->bound);
         if (is == CANNOT_BE_JUDGED) add_open(&n, c, k, by_itself);
     }
-    n.beside = s->found[SINGLE_WRONG] - wrong_alone;
+    n.beside = singles->found[SINGLE_WRONG] - wrong_alone;
     return n;
 }
 
-int checked_kinds_of(const struct checked_kinds *n, enum judgement is)
+int checked_kinds_of(const struct checked_kinds *kinds, enum judgement is)
 {
     int all = 0;
-    for (int k = 0; k < CHECKED_KIND_COUNT; k++) all += n->of[k][is];
+    for (int k = 0; k < CHECKED_KIND_COUNT; k++) all += kinds->of[k][is];
     return all;
 }
 
@@ -138,39 +138,39 @@ enum error_code checked_kinds_read(const char *list, unsigned *set, struct error
     return e;
 }
 
-static int judged(const struct checked_kinds *n, int kind)
+static int judged(const struct checked_kinds *kinds, int kind)
 {
-    return n->of[kind][JUDGED_RIGHT] + n->of[kind][JUDGED_LOOSELY] + n->of[kind][JUDGED_WRONG];
+    return kinds->of[kind][JUDGED_RIGHT] + kinds->of[kind][JUDGED_LOOSELY] + kinds->of[kind][JUDGED_WRONG];
 }
 
 /* Why some cannot be judged, and how they can be. */
-static enum error_code fail_open(const struct checked_kinds *n, enum dtype format, struct error *err)
+static enum error_code fail_open(const struct checked_kinds *kinds, enum dtype format, struct error *err)
 {
-    const int open = checked_kinds_of(n, CANNOT_BE_JUDGED);
+    const int open = checked_kinds_of(kinds, CANNOT_BE_JUDGED);
     char how[160];
-    if (n->lacks) snprintf(how, sizeof how, "dump %s, from which it is recomputed", n->lacks);
+    if (kinds->lacks) snprintf(how, sizeof how, "dump %s, from which it is recomputed", kinds->lacks);
     else if (dtype_is_narrow(format))
         snprintf(how, sizeof how, "let the program compute in fp32, where bounds are small, or leave them out");
     else snprintf(how, sizeof how, "make a golden file with a smaller --lr or a larger --eps, or leave them out");
     return fail(err, ERR_CHECK, "%d tensor%s cannot be judged, %s%s: in %s rounding explains anything there; %s", open,
-                open == 1 ? "" : "s", open == 1 ? "" : "first ", n->first_open, dtype_name(format), how);
+                open == 1 ? "" : "s", open == 1 ? "" : "first ", kinds->first_open, dtype_name(format), how);
 }
 
-enum error_code checked_kinds_enough(const struct checked_kinds *n, const struct check_result *r, enum dtype format,
-                                     unsigned required, struct error *err)
+enum error_code checked_kinds_enough(const struct checked_kinds *kinds, const struct check_result *result,
+                                     enum dtype format, unsigned required, struct error *err)
 {
     bool more = false;
     for (int k = 0; k < CHECKED_KIND_COUNT; k++) {
-        more = more || (k != KIND_LOSS && judged(n, k) > 0);
-        if ((required & 1u << k) && judged(n, k) == 0)
-            return fail(err, ERR_CHECK, "--require %s: none of the %d %s were judged", names[k], n->all[k],
+        more = more || (k != KIND_LOSS && judged(kinds, k) > 0);
+        if ((required & 1u << k) && judged(kinds, k) == 0)
+            return fail(err, ERR_CHECK, "--require %s: none of the %d %s were judged", names[k], kinds->all[k],
                         described[k]);
     }
-    if (r->unknown > 0)
+    if (result->unknown > 0)
         return fail(err, ERR_CHECK, "%d tensor%s of ACTUAL could not be judged, such as %.95s: the golden file has "
-                    "such a kind, but under no such name; --map can say what is called how", r->unknown,
-                    r->unknown == 1 ? "" : "s", r->first_unknown);
-    if (n->first_open) return fail_open(n, format, err);
+                    "such a kind, but under no such name; --map can say what is called how", result->unknown,
+                    result->unknown == 1 ? "" : "s", result->first_unknown);
+    if (kinds->first_open) return fail_open(kinds, format, err);
     if (required || more) return OK;
     return fail(err, ERR_CHECK, "only %s were judged, which many errors hardly change; --require %s accepts that",
                 described[KIND_LOSS], names[KIND_LOSS]);

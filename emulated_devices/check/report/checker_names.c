@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool ends(const char *name, const char *with)
+static bool checker_names_ends(const char *name, const char *with)
 {
     const size_t n = strlen(name), m = strlen(with);
     return n >= m && strcmp(name + n - m, with) == 0;
@@ -17,42 +17,43 @@ static bool same_kind(const char *a, const char *b)
 {
     const char *slash_a = strrchr(a, '/'), *slash_b = strrchr(b, '/');
     const size_t n = slash_a ? (size_t)(slash_a - a) : 0, m = slash_b ? (size_t)(slash_b - b) : 0;
-    const bool weight_a = ends(a, ".weight") || ends(a, ".bias"), weight_b = ends(b, ".weight") || ends(b, ".bias");
+    const bool weight_a = checker_names_ends(a, ".weight") || checker_names_ends(a, ".bias"),
+        weight_b = checker_names_ends(b, ".weight") || checker_names_ends(b, ".bias");
     if (n == 0 || m == 0) return strcmp(a, b) == 0;
     return n == m && strncmp(a, b, n) == 0 && weight_a == weight_b;
 }
 
-void checker_forgive_left_out(struct check_result *r)
+void checker_forgive_left_out(struct check_result *result)
 {
-    for (int i = 0; i < r->count; i++) {
+    for (int i = 0; i < result->count; i++) {
         bool given = false;
-        if (r->all[i].finding != MISSING) continue;
-        for (int j = 0; j < r->count && !given; j++)
-            given = r->all[j].finding != MISSING && r->all[j].finding != LEFT_OUT &&
-                    same_kind(r->all[i].name, r->all[j].name);
-        if (!given) r->all[i].finding = LEFT_OUT;
+        if (result->all[i].finding != MISSING) continue;
+        for (int j = 0; j < result->count && !given; j++)
+            given = result->all[j].finding != MISSING && result->all[j].finding != LEFT_OUT &&
+                    same_kind(result->all[i].name, result->all[j].name);
+        if (!given) result->all[i].finding = LEFT_OUT;
     }
 }
 
 /* An input, such as ids, is in the file, but not computed.  Only a map has other names than ours. */
-static bool is_expected(const struct golden *g, const struct actual *a, const struct check_result *r,
+static bool is_expected(const struct golden *golden, const struct actual *actual, const struct check_result *result,
                         const char *theirs)
 {
     char name[256];
-    if (safetensors_find(&g->file, theirs) != NULL) return true;
-    for (int i = 0; a->map && i < r->count; i++)
-        if (strcmp(actual_name(a, r->all[i].name, name, sizeof name), theirs) == 0) return true;
+    if (safetensors_find(&golden->file, theirs) != NULL) return true;
+    for (int i = 0; actual->map && i < result->count; i++)
+        if (strcmp(actual_name(actual, result->all[i].name, name, sizeof name), theirs) == 0) return true;
     return false;
 }
 
-static enum error_code add_extra(struct check_result *r, const char *name, struct error *err)
+static enum error_code add_extra(struct check_result *result, const char *name, struct error *err)
 {
-    for (int k = 0; k < r->extras; k++)
-        if (strcmp(r->extra[k], name) == 0) return OK;
-    void *grown = realloc(r->extra, (size_t)(r->extras + 1) * sizeof *r->extra);
+    for (int k = 0; k < result->extras; k++)
+        if (strcmp(result->extra[k], name) == 0) return OK;
+    void *grown = realloc(result->extra, (size_t)(result->extras + 1) * sizeof *result->extra);
     if (grown == NULL) return fail(err, ERR_MEMORY, "no memory for the names of extra tensors");
-    r->extra = grown;
-    memcpy(r->extra[r->extras++], name, sizeof *r->extra);
+    result->extra = grown;
+    memcpy(result->extra[result->extras++], name, sizeof *result->extra);
     return OK;
 }
 
@@ -66,68 +67,71 @@ static bool is_of_optimizer(const char *name, char out[32])
     return false;
 }
 
-static bool has_optimizer(const struct golden *g, const char *optimizer)
+static bool has_optimizer(const struct golden *golden, const char *optimizer)
 {
     char one[32];
-    for (const char *at = golden_next_optimizer(g, NULL, one); at; at = golden_next_optimizer(g, at, one))
+    for (const char *at = golden_next_optimizer(golden, NULL, one); at; at = golden_next_optimizer(golden, at, one))
         if (strcmp(one, optimizer) == 0) return true;
     return false;
 }
 
 /* Whether an extra tensor is of a kind that golden tensors are of, none of which ACTUAL has: its names are others.
  * Then nothing is known of what it is.  Where ACTUAL has all of a kind, more of that kind are its own. */
-static bool is_unjudged(const struct golden *g, const struct check_result *r, const char *name)
+static bool is_unjudged(const struct golden *golden, const struct check_result *result, const char *name)
 {
     char optimizer[32];
     const size_t prefix = strrchr(name, '/') ? (size_t)(strrchr(name, '/') - name) : 0;
     const bool stepped = is_of_optimizer(name, optimizer);
-    if (strncmp(name, "micro/", 6) == 0 || (stepped && !has_optimizer(g, optimizer))) return true;
+    if (strncmp(name, "micro/", 6) == 0 || (stepped && !has_optimizer(golden, optimizer))) return true;
     if (!stepped && strncmp(name, "act/", 4) != 0 && strncmp(name, "grad/", 5) != 0) return false;
-    for (int i = 0; i < r->count; i++)
-        if (r->all[i].finding == LEFT_OUT && strncmp(r->all[i].name, name, prefix + 1) == 0 &&
-            strchr(r->all[i].name + prefix + 1, '/') == NULL)
+    for (int i = 0; i < result->count; i++)
+        if (result->all[i].finding == LEFT_OUT && strncmp(result->all[i].name, name, prefix + 1) == 0 &&
+            strchr(result->all[i].name + prefix + 1, '/') == NULL)
             return true;
     return false;
 }
 
 /* "adamw/7/weight/NAME": a step that the golden file does not have is no tensor of one's own, but a wrong number.
  * After the last step names have none, and the gradients of the first are those of the pass. */
-static enum error_code check_step(const struct golden *g, const struct actual_file *file, const char *name,
+static enum error_code check_step(const struct golden *golden, const struct actual_file *file, const char *name,
                                   struct error *err)
 {
     char optimizer[32];
-    for (const char *at = golden_next_optimizer(g, NULL, optimizer); at; at = golden_next_optimizer(g, at, optimizer)) {
+    for (const char *at = golden_next_optimizer(golden, NULL, optimizer); at;
+         at = golden_next_optimizer(golden, at, optimizer)) {
         const size_t n = strlen(optimizer);
         if (strncmp(name, optimizer, n) != 0 || name[n] != '/') continue;
         char *end;
         const long long step = strtoll(name + n + 1, &end, 10);
         if (end == name + n + 1 || *end != '/') return OK;
         const bool gradient = strncmp(end, "/grad/", 6) == 0;
-        const long long first = gradient ? 2 : 1, last = gradient ? (long long)g->steps : (long long)g->steps - 1;
+        const long long first = gradient ? 2 : 1, last = gradient ? (long long)golden->steps
+            : (long long)golden->steps - 1;
         if (step >= first && step <= last) return OK;
         return fail(err, ERR_FORMAT, "%s: \"%s\" is of step %lld; the golden file has steps 1 to %lld, %s",
-                    printable_path(file->st.path).text, printable(name).text, step, (long long)g->steps,
+                    printable_path(file->st.path).text, printable(name).text, step, (long long)golden->steps,
                     gradient ? "and the gradients of step 1 as \"grad/NAME\""
                              : "and what is there after the last without a number");
     }
     return OK;
 }
 
-enum error_code checker_list_extras(const struct golden *g, const struct actual *a, struct check_result *r,
-                                    struct error *err)
+enum error_code checker_list_extras(const struct golden *golden, const struct actual *actual,
+                                    struct check_result *result, struct error *err)
 {
     enum error_code e = OK;
-    for (int f = 0; f < a->files; f++)
-        for (int i = 0; i < a->file[f].st.count && !e; i++) {
-            const char *key = a->file[f].st.entry[i].name;
-            char name[256], shown[sizeof *r->extra];
-            snprintf(name, sizeof name, "%.*s", a->dump ? (int)strcspn(key, "#") : 255, key);
-            if (is_expected(g, a, r, name)) continue;
-            e = check_step(g, &a->file[f], name, err);
+    for (int f = 0; f < actual->files; f++)
+        for (int i = 0; i < actual->file[f].st.count && !e; i++) {
+            const char *key = actual->file[f].st.entry[i].name;
+            char name[256], shown[sizeof *result->extra];
+            snprintf(name, sizeof name, "%.*s", actual->dump ? (int)strcspn(key, "#") : 255, key);
+            if (is_expected(golden, actual, result, name)) continue;
+            e = check_step(golden, &actual->file[f], name, err);
             if (e) break;
             snprintf(shown, sizeof shown, "%.95s", printable(name).text);
-            if (is_unjudged(g, r, name) && r->unknown++ == 0) memcpy(r->first_unknown, shown, sizeof shown);
-            e = add_extra(r, shown, err);
+            if (is_unjudged(golden, result, name) && result->unknown++ == 0)
+                memcpy(result->first_unknown, shown, sizeof shown);
+            e = add_extra(result, shown, err);
         }
     return e;
 }

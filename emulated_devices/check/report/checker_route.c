@@ -9,15 +9,15 @@
 #include <stdlib.h>
 
 /* Logits of the program, a, that leave a choice open are another choice: it may have taken the other expert. */
-static bool same_choice(const double *a, const double *b, const int64_t dim[2], const struct mixture_config *x,
+static bool same_choice(const double *a, const double *b, const int64_t dim[2], const struct mixture_config *config,
                         int32_t *chosen, double *weights)
 {
     const struct ops *op = ops_for(F64);
     const double *const of[] = { a, b };
-    const int64_t k = x->k, n = dim[0] * k;
+    const int64_t k = config->k, n = dim[0] * k;
     for (int i = 0; i < 2; i++)
         op->route_forward(tensor_2d(weights, F64, dim[0], k), tensor_2d(chosen + i * n, I32, dim[0], k),
-                          tensor_2d((void *)(uintptr_t)of[i], F64, dim[0], dim[1]), &x->router, NULL);
+                          tensor_2d((void *)(uintptr_t)of[i], F64, dim[0], dim[1]), &config->router, NULL);
     for (int64_t i = 0; i < n; i++)
         if (chosen[i] != chosen[n + i]) return false;
     for (int64_t row = 0; row < dim[0]; row++)
@@ -25,24 +25,24 @@ static bool same_choice(const double *a, const double *b, const int64_t dim[2], 
     return true;
 }
 
-enum error_code checker_same_route(const struct golden *g, const struct actual *a, int layer, bool *same,
+enum error_code checker_same_route(const struct golden *golden, const struct actual *actual, int layer, bool *same,
                                    struct error *err)
 {
     char name[64];
     snprintf(name, sizeof name, "act/h.%d.router.logits", layer);
-    const struct safetensors_entry *entry = safetensors_find(&g->file, name);
+    const struct safetensors_entry *entry = safetensors_find(&golden->file, name);
     struct assembly all;
     *same = true;
     if (entry == NULL || entry->ndim != 2) return OK;
-    const int64_t dim[2] = { entry->dim[0], entry->dim[1] }, k = g->config.mixture.k;
+    const int64_t dim[2] = { entry->dim[0], entry->dim[1] }, k = golden->config.mixture.k;
     double *want = malloc((size_t)(2 * entry->count + dim[0] * k) * sizeof *want), *got = want + entry->count;
     int32_t *chosen = malloc((size_t)(2 * dim[0] * k) * sizeof *chosen);
     enum error_code e = want && chosen ? OK : fail(err, ERR_MEMORY, "no memory to compare %s", name);
-    if (!e) e = golden_read(g, name, F64, entry->count, want, err);
+    if (!e) e = golden_read(golden, name, F64, entry->count, want, err);
     for (int64_t i = 0; !e && i < entry->count; i++) got[i] = want[i];
-    if (!e) e = assembly_make(&all, a, name, dim, got, NULL, err);
+    if (!e) e = assembly_make(&all, actual, name, dim, got, NULL, err);
     if (e == ERR_CHECK) e = OK;                         /* another shape: the comparison reports it */
-    if (!e) *same = same_choice(got, want, dim, &g->config.mixture, chosen, got + entry->count);
+    if (!e) *same = same_choice(got, want, dim, &golden->config.mixture, chosen, got + entry->count);
     free(want), free(chosen);
     return e;
 }

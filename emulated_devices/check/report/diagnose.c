@@ -12,7 +12,7 @@ static const double MOST_ROUNDING = 0.05;   /* upper limit of closeness(): above
 static bool near(double a, double b, double same) { return fabs(a - b) <= same * fabs(b); }
 
 /* The tolerance of a factor, given the tensor's rounding errors. */
-static double closeness(const struct evidence *e) { return fmax(SAME, fmin(e->rounding, MOST_ROUNDING)); }
+static double closeness(const struct evidence *evidence) { return fmax(SAME, fmin(evidence->rounding, MOST_ROUNDING)); }
 
 /* ---- adding up devices ------------------------------------------------------------------------------------------- */
 
@@ -24,103 +24,103 @@ struct scale scale_of(double actual, double product, double truth)
 }
 
 /* The common scale of the failing devices.  If two have different factors it is NaN, and stays NaN. */
-static void join(struct scale *all, struct scale one, double same, bool first)
+static void diagnose_join(struct scale *all, struct scale one, double same, bool first)
 {
     if (first) *all = one;
     else if (!near(one.factor, all->factor, same)) all->residual = NAN;
     else if (exceeds(one.residual, all->residual)) all->residual = one.residual;
 }
 
-void evidence_add(struct evidence *e, int rank, bool fails, struct scale scale, double truth)
+void evidence_add(struct evidence *evidence, int rank, bool fails, struct scale scale, double truth)
 {
-    devices_add(&e->holding, rank);
+    devices_add(&evidence->holding, rank);
     if (fails) {
-        join(&e->scale, scale, closeness(e), devices_count(&e->failing) == 0);
-        devices_add(&e->failing, rank);
+        diagnose_join(&evidence->scale, scale, closeness(evidence), devices_count(&evidence->failing) == 0);
+        devices_add(&evidence->failing, rank);
     }
-    if (rank < DIAGNOSE_MOST) e->factor[rank] = scale.factor, e->truth[rank] = truth;
+    if (rank < DIAGNOSE_MOST) evidence->factor[rank] = scale.factor, evidence->truth[rank] = truth;
 }
 
 /* A text to append to; text that does not fit is dropped. */
 struct words { char *out; size_t size, used; };
 
-static void say(struct words *w, const char *format, ...)
+static void diagnose_say(struct words *words, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    const int n = vsnprintf(w->out + w->used, w->size - w->used, format, args);
+    const int n = vsnprintf(words->out + words->used, words->size - words->used, format, args);
     va_end(args);
-    if (n > 0) w->used += (size_t)n < w->size - w->used ? (size_t)n : w->size - w->used - 1;
+    if (n > 0) words->used += (size_t)n < words->size - words->used ? (size_t)n : words->size - words->used - 1;
 }
 
 /* ---- where ------------------------------------------------------------------------------------------------------- */
 
 /* The coordinates of a set of devices on one axis.  @return how many. */
-static int coordinates(const struct mesh *m, const struct devices *s, enum axis a, bool has[])
+static int coordinates(const struct mesh *mesh, const struct devices *devices, enum axis axis, bool has[])
 {
     int n = 0;
-    for (int i = 0; i < m->size[a]; i++) has[i] = false;
-    for (int r = 0; r < m->devices; r++)
-        if (devices_have(s, r)) has[mesh_coordinate(m, r, a)] = true;
-    for (int i = 0; i < m->size[a]; i++) n += has[i];
+    for (int i = 0; i < mesh->size[axis]; i++) has[i] = false;
+    for (int r = 0; r < mesh->devices; r++)
+        if (devices_have(devices, r)) has[mesh_coordinate(mesh, r, axis)] = true;
+    for (int i = 0; i < mesh->size[axis]; i++) n += has[i];
     return n;
 }
 
 /* Whether all holders with coordinates of failing devices fail: only then coordinates describe the set. */
-static bool is_product(const struct mesh *m, const struct devices *holding, const struct devices *failing)
+static bool is_product(const struct mesh *mesh, const struct devices *holding, const struct devices *failing)
 {
-    for (int r = 0; r < m->devices; r++) {
+    for (int r = 0; r < mesh->devices; r++) {
         bool inside = devices_have(holding, r);
         for (enum axis a = 0; a < AXIS_COUNT && inside; a++) {
             bool has[MESH_MOST_DEVICES];
-            coordinates(m, failing, a, has);
-            inside = has[mesh_coordinate(m, r, a)];
+            coordinates(mesh, failing, a, has);
+            inside = has[mesh_coordinate(mesh, r, a)];
         }
         if (inside != devices_have(failing, r)) return false;
     }
     return true;
 }
 
-static void say_axis(struct words *w, const struct mesh *m, enum axis a, const struct devices *holding,
+static void say_axis(struct words *words, const struct mesh *mesh, enum axis axis, const struct devices *holding,
                      const struct devices *failing)
 {
     bool held[MESH_MOST_DEVICES], failed[MESH_MOST_DEVICES];
-    const int h = coordinates(m, holding, a, held), f = coordinates(m, failing, a, failed);
-    const char *comma = w->used ? ", " : "";
+    const int h = coordinates(mesh, holding, axis, held), f = coordinates(mesh, failing, axis, failed);
+    const char *comma = words->used ? ", " : "";
     const bool all_but_one = f == h - 1 && f > 1;
     if (f == h && h > 1) {
-        say(w, "%sany %s", comma, axis_name(a));
+        diagnose_say(words, "%sany %s", comma, axis_name(axis));
         return;
     }
-    if (all_but_one) say(w, "%sany %s but ", comma, axis_name(a));
-    else say(w, "%s%s=", comma, axis_name(a));
+    if (all_but_one) diagnose_say(words, "%sany %s but ", comma, axis_name(axis));
+    else diagnose_say(words, "%s%s=", comma, axis_name(axis));
     bool first = true;
-    for (int i = 0; i < m->size[a]; i++)
+    for (int i = 0; i < mesh->size[axis]; i++)
         if (all_but_one ? held[i] && !failed[i] : failed[i]) {
-            say(w, "%s%d", first ? "" : "+", i);
+            diagnose_say(words, "%s%d", first ? "" : "+", i);
             first = false;
         }
 }
 
-const char *diagnose_place(char *out, size_t size, const struct mesh *m, const struct evidence *e)
+const char *diagnose_place(char *out, size_t size, const struct mesh *mesh, const struct evidence *evidence)
 {
-    const struct devices *holding = &e->holding, *failing = &e->failing;
+    const struct devices *holding = &evidence->holding, *failing = &evidence->failing;
     struct words w = { out, size, 0 };
     out[0] = 0;
-    if (m->devices == 1) return say(&w, "the only device"), out;
-    if (!is_product(m, holding, failing)) {
-        say(&w, "devices");
-        for (int r = 0; r < m->devices; r++)
-            if (devices_have(failing, r)) say(&w, " %d", r);
+    if (mesh->devices == 1) return diagnose_say(&w, "the only device"), out;
+    if (!is_product(mesh, holding, failing)) {
+        diagnose_say(&w, "devices");
+        for (int r = 0; r < mesh->devices; r++)
+            if (devices_have(failing, r)) diagnose_say(&w, " %d", r);
         return out;
     }
     static const enum axis order[] = { DP, TP, PP, CP, EP };
     for (int pass = 0; pass < 2; pass++)                        /* restricted axes first */
         for (int i = 0; i < AXIS_COUNT; i++) {
             bool has[MESH_MOST_DEVICES];
-            const bool any = coordinates(m, failing, order[i], has) == coordinates(m, holding, order[i], has) &&
-                             coordinates(m, holding, order[i], has) > 1;
-            if (m->size[order[i]] > 1 && any == (pass == 1)) say_axis(&w, m, order[i], holding, failing);
+            const bool any = coordinates(mesh, failing, order[i], has) == coordinates(mesh, holding, order[i], has) &&
+                             coordinates(mesh, holding, order[i], has) > 1;
+            if (mesh->size[order[i]] > 1 && any == (pass == 1)) say_axis(&w, mesh, order[i], holding, failing);
         }
     return out;
 }
@@ -133,7 +133,7 @@ static bool equals(double a, double b) { return near(a, b, SAME); }
 
 /* Match a factor with powers of one size.  Typical mistakes: a sum instead of a mean, dividing twice, norms added as
  * squares. */
-static void match(struct words *w, double factor, double same, const char *name, double size, int powers)
+static void match(struct words *words, double factor, double same, const char *name, double size, int powers)
 {
     const struct { const char *before, *after; double value; } power[] = {
         { "", "", size }, { "1/", "", 1 / size },               /* products of two sizes: only these */
@@ -142,83 +142,84 @@ static void match(struct words *w, double factor, double same, const char *name,
     };
     for (int i = 0; i < powers; i++)
         if (size > 1 && near(factor, power[i].value, same)) {
-            say(w, "%s%s%s%s", w->used ? " or " : "", power[i].before, name, power[i].after);
+            diagnose_say(words, "%s%s%s%s", words->used ? " or " : "", power[i].before, name, power[i].after);
             return;
         }
 }
 
 /* Loss scales are powers of two, larger than what sums and means over a few devices are off by. */
-static void match_loss_scale(struct words *w, double factor, double same)
+static void match_loss_scale(struct words *words, double factor, double same)
 {
     enum { LEAST = 4, MOST = 24 };
     const double k = round(log2(factor));
-    if (w->used || !(factor > 0) || !(fabs(k) >= LEAST && fabs(k) <= MOST) || !near(factor, exp2(k), same)) return;
-    if (k > 0) say(w, "%.0f, a loss scale that is not divided out", exp2(k));
-    else say(w, "1/%.0f, a loss scale that is divided out twice, or a mean in place of a sum", exp2(-k));
+    if (words->used || !(factor > 0) || !(fabs(k) >= LEAST && fabs(k) <= MOST) || !near(factor, exp2(k), same)) return;
+    if (k > 0) diagnose_say(words, "%.0f, a loss scale that is not divided out", exp2(k));
+    else diagnose_say(words, "1/%.0f, a loss scale that is divided out twice, or a mean in place of a sum", exp2(-k));
 }
 
-static void match_sizes(struct words *w, double factor, double same, const struct mesh *m, int micros)
+static void match_sizes(struct words *words, double factor, double same, const struct mesh *mesh, int micros)
 {
     char name[32];
-    for (enum axis a = 0; a < AXIS_COUNT; a++) match(w, factor, same, axis_name(a), m->size[a], 6);
-    match(w, factor, same, "M", micros, 6);
+    for (enum axis a = 0; a < AXIS_COUNT; a++) match(words, factor, same, axis_name(a), mesh->size[a], 6);
+    match(words, factor, same, "M", micros, 6);
     for (enum axis a = 0; a < AXIS_COUNT; a++)
         for (enum axis b = a + 1; b < AXIS_COUNT; b++)
-            if (m->size[a] > 1 && m->size[b] > 1) {
+            if (mesh->size[a] > 1 && mesh->size[b] > 1) {
                 snprintf(name, sizeof name, "(%s %s)", axis_name(a), axis_name(b));
-                match(w, factor, same, name, m->size[a] * m->size[b], 2);
+                match(words, factor, same, name, mesh->size[a] * mesh->size[b], 2);
             }
-    match_loss_scale(w, factor, same);
+    match_loss_scale(words, factor, same);
 }
 
-const char *diagnose_factor(char *out, size_t size, const struct mesh *m, int micros, double factor, double same)
+const char *diagnose_factor(char *out, size_t size, const struct mesh *mesh, int micros, double factor, double same)
 {
     struct words w = { out, size, 0 };
     out[0] = 0;
-    if (isfinite(factor)) match_sizes(&w, fabs(factor), fmax(SAME, fmin(same, MOST_ROUNDING) / 2), m, micros);
+    if (isfinite(factor)) match_sizes(&w, fabs(factor), fmax(SAME, fmin(same, MOST_ROUNDING) / 2), mesh, micros);
     return out;
 }
 
 /* Whether factors add up to 1 along one axis, over devices with the same part of the tensor. */
-static bool adds_up(const struct mesh *m, enum axis a, const struct evidence *e)
+static bool adds_up(const struct mesh *mesh, enum axis axis, const struct evidence *evidence)
 {
-    for (int r = 0; r < m->devices; r++) {
+    for (int r = 0; r < mesh->devices; r++) {
         double sum = 0;
-        if (!devices_have(&e->holding, r)) continue;
-        for (int i = 0; i < m->size[a]; i++) {
-            const int other = mesh_neighbour(m, r, a, i);
-            if (!devices_have(&e->holding, other) || !equals(e->truth[other], e->truth[r])) return false;
-            sum += e->factor[other];
+        if (!devices_have(&evidence->holding, r)) continue;
+        for (int i = 0; i < mesh->size[axis]; i++) {
+            const int other = mesh_neighbour(mesh, r, axis, i);
+            if (!devices_have(&evidence->holding, other) || !equals(evidence->truth[other], evidence->truth[r]))
+                return false;
+            sum += evidence->factor[other];
         }
         if (!(fabs(sum - 1) <= SUM_SAME)) return false;
     }
     return true;
 }
 
-static const char *missing_sum(struct words *w, const struct mesh *m, const struct evidence *e)
+static const char *missing_sum(struct words *words, const struct mesh *mesh, const struct evidence *evidence)
 {
-    for (enum axis a = 0; a < AXIS_COUNT && m->devices <= DIAGNOSE_MOST; a++)
-        if (m->size[a] > 1 && adds_up(m, a, e)) {
-            say(w, "a part of a sum: over %s the parts add up to what is expected", axis_name(a));
+    for (enum axis a = 0; a < AXIS_COUNT && mesh->devices <= DIAGNOSE_MOST; a++)
+        if (mesh->size[a] > 1 && adds_up(mesh, a, evidence)) {
+            diagnose_say(words, "a part of a sum: over %s the parts add up to what is expected", axis_name(a));
             break;
         }
-    return w->out;
+    return words->out;
 }
 
-const char *diagnose_scale(char *out, size_t size, const struct mesh *m, int micros, const struct evidence *e)
+const char *diagnose_scale(char *out, size_t size, const struct mesh *mesh, int micros, const struct evidence *evidence)
 {
-    const struct scale s = e->scale;
+    const struct scale s = evidence->scale;
     char names[160] = "";
     struct words w = { out, size, 0 }, n = { names, sizeof names, 0 };
     out[0] = 0;
-    if (!(s.residual <= closeness(e))) return missing_sum(&w, m, e);
+    if (!(s.residual <= closeness(evidence))) return missing_sum(&w, mesh, evidence);
     if (!(fabs(s.factor) < 1e15) || equals(s.factor, 1)) return out;
-    const double same = fmax(SAME, closeness(e) / 2);
-    match_sizes(&n, fabs(s.factor), same, m, micros);
-    if (e->sides) match(&n, fabs(s.factor), same, "sides", 2, 6);
-    if (e->number && n.used == 0) return out;
-    if (s.factor == 0) say(&w, "zero");
-    else say(&w, fabs(s.factor) < 0.01 ? "expected times %.4g%s%s%s" : "expected times %.4f%s%s%s", s.factor,
-             n.used ? " = " : "", n.used && s.factor < 0 ? "-" : "", names);
+    const double same = fmax(SAME, closeness(evidence) / 2);
+    match_sizes(&n, fabs(s.factor), same, mesh, micros);
+    if (evidence->sides) match(&n, fabs(s.factor), same, "sides", 2, 6);
+    if (evidence->number && n.used == 0) return out;
+    if (s.factor == 0) diagnose_say(&w, "zero");
+    else diagnose_say(&w, fabs(s.factor) < 0.01 ? "expected times %.4g%s%s%s" : "expected times %.4f%s%s%s", s.factor,
+                      n.used ? " = " : "", n.used && s.factor < 0 ? "-" : "", names);
     return out;
 }

@@ -5,20 +5,21 @@
 
 struct holders { struct evidence ranks; bool has[ACTUAL_MOST_MICROS], hit[ACTUAL_MOST_MICROS]; };
 
-static bool meets(const struct intervals *s, struct interval range)
+static bool meets(const struct intervals *intervals, struct interval range)
 {
-    for (int i = 0; i < s->count; i++)
-        if (interval_meet(s->at[i], range).count > 0) return true;
+    for (int i = 0; i < intervals->count; i++)
+        if (interval_meet(intervals->at[i], range).count > 0) return true;
     return false;
 }
 
 /* A flat piece is a column of all elements: it may meet a row of the rectangle beside it. */
-static bool piece_meets(const struct actual_piece *p, const int64_t dim[2], struct interval rows, struct interval cols)
+static bool piece_meets(const struct actual_piece *piece, const int64_t dim[2], struct interval rows,
+                        struct interval cols)
 {
     const int64_t first = rows.first * dim[1] + cols.first,
                   end = (interval_end(rows) - 1) * dim[1] + interval_end(cols);
-    for (int i = 0; i < p->parts; i++) {
-        const struct part *part = &p->part[i];
+    for (int i = 0; i < piece->parts; i++) {
+        const struct part *part = &piece->part[i];
         const bool flat = part->dim[0] != dim[0];
         if (flat ? meets(&part->rows, (struct interval){ first, end - first })
                  : meets(&part->rows, rows) && meets(&part->cols, cols))
@@ -27,11 +28,11 @@ static bool piece_meets(const struct actual_piece *p, const int64_t dim[2], stru
     return false;
 }
 
-struct devices holders_all(const struct actual *a, const char *name, const int64_t dim[2])
+struct devices holders_all(const struct actual *actual, const char *name, const int64_t dim[2])
 {
     struct actual_pieces pieces;
     struct devices all = { 0 };
-    if (actual_find(a, name, dim, &pieces, NULL) != OK) return all;
+    if (actual_find(actual, name, dim, &pieces, NULL) != OK) return all;
     for (int i = 0; i < pieces.count; i++) devices_add(&all, pieces.all[i].file->rank);
     actual_pieces_free(&pieces);
     return all;
@@ -66,17 +67,17 @@ static bool is_apart(const struct actual_pieces *pieces, const struct devices *f
     return true;
 }
 
-struct devices holders_apart(const struct actual *a, const char *name, const int64_t dim[2], const struct devices *of,
-                             enum axis along)
+struct devices holders_apart(const struct actual *actual, const char *name, const int64_t dim[2],
+                             const struct devices *of, enum axis along)
 {
     struct actual_pieces pieces;
     struct devices some = { 0 };
     int first = -1;
-    if (actual_find(a, name, dim, &pieces, NULL) != OK) return some;
-    for (int rank = 0; rank < a->mesh.devices; rank++) {
+    if (actual_find(actual, name, dim, &pieces, NULL) != OK) return some;
+    for (int rank = 0; rank < actual->mesh.devices; rank++) {
         if (!devices_have(of, rank)) continue;
         if (first < 0) first = rank;
-        if (mesh_coordinate(&a->mesh, rank, along) == mesh_coordinate(&a->mesh, first, along) &&
+        if (mesh_coordinate(&actual->mesh, rank, along) == mesh_coordinate(&actual->mesh, first, along) &&
             is_apart(&pieces, &some, rank))
             devices_add(&some, rank);
     }
@@ -84,43 +85,43 @@ struct devices holders_apart(const struct actual *a, const char *name, const int
     return some;
 }
 
-static void take(struct holders *h, const struct actual_piece *p, bool hit)
+static void holders_take(struct holders *holders, const struct actual_piece *piece, bool hit)
 {
-    devices_add(&h->ranks.holding, p->file->rank);
-    if (hit) devices_add(&h->ranks.failing, p->file->rank);
-    if (p->micro == ACTUAL_NO_MICRO) return;
-    h->has[p->micro] = true;
-    h->hit[p->micro] = h->hit[p->micro] || hit;
+    devices_add(&holders->ranks.holding, piece->file->rank);
+    if (hit) devices_add(&holders->ranks.failing, piece->file->rank);
+    if (piece->micro == ACTUAL_NO_MICRO) return;
+    holders->has[piece->micro] = true;
+    holders->hit[piece->micro] = holders->hit[piece->micro] || hit;
 }
 
-static void describe_micros(const struct holders *h, char *out, size_t size)
+static void describe_micros(const struct holders *holders, char *out, size_t size)
 {
     int has = 0, hit = 0;
     size_t used = strlen(out);
-    for (int k = 0; k < ACTUAL_MOST_MICROS; k++) has += h->has[k], hit += h->hit[k];
+    for (int k = 0; k < ACTUAL_MOST_MICROS; k++) has += holders->has[k], hit += holders->hit[k];
     if (hit == has) return;
     used += (size_t)snprintf(out + used, size - used, "%smicrobatch", used ? "; " : "");
     const char *before = " ";
     for (int k = 0; k < ACTUAL_MOST_MICROS && used + 16 < size; k++) {
-        if (!h->hit[k]) continue;
+        if (!holders->hit[k]) continue;
         used += (size_t)snprintf(out + used, size - used, used + 32 < size ? "%s%d" : ", ...", before, k);
         before = ", ";
     }
 }
 
-const char *holders_describe(const struct actual *a, const char *name, const int64_t dim[2], struct interval rows,
+const char *holders_describe(const struct actual *actual, const char *name, const int64_t dim[2], struct interval rows,
                              struct interval cols, char *out, size_t size)
 {
     struct actual_pieces pieces;
     struct holders h = { 0 };
     out[0] = '\0';
-    if (actual_find(a, name, dim, &pieces, NULL) != OK) return out;
+    if (actual_find(actual, name, dim, &pieces, NULL) != OK) return out;
     for (int i = 0; i < pieces.count; i++)
-        take(&h, &pieces.all[i], piece_meets(&pieces.all[i], dim, rows, cols));
+        holders_take(&h, &pieces.all[i], piece_meets(&pieces.all[i], dim, rows, cols));
     actual_pieces_free(&pieces);
     if (devices_count(&h.ranks.failing) == 0) return out;
     if (devices_count(&h.ranks.failing) < devices_count(&h.ranks.holding))
-        diagnose_place(out, size, &a->mesh, &h.ranks);
+        diagnose_place(out, size, &actual->mesh, &h.ranks);
     describe_micros(&h, out, size);
     return out;
 }

@@ -38,27 +38,28 @@ struct checking {
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 /* Rows and columns as the comparison counts them: of a vector each element is a row. */
-static void dims_of(const struct golden *g, const char *name, struct tensor t, int64_t dim[2])
+static void dims_of(const struct golden *golden, const char *name, struct tensor t, int64_t dim[2])
 {
-    const struct safetensors_entry *entry = safetensors_find(&g->file, name);
+    const struct safetensors_entry *entry = safetensors_find(&golden->file, name);
     const bool vector = entry ? entry->ndim < 2 : tensor_rows(t) == 1;
     dim[0] = vector ? tensor_cols(t) : tensor_rows(t), dim[1] = vector ? 1 : tensor_cols(t);
 }
 
-static struct apart *find_apart(const struct checking *c, const char *name)
+static struct apart *find_apart(const struct checking *checking, const char *name)
 {
-    for (int i = 0; i < c->aparts; i++)
-        if (strcmp(c->apart[i].name, name) == 0) return &c->apart[i];
+    for (int i = 0; i < checking->aparts; i++)
+        if (strcmp(checking->apart[i].name, name) == 0) return &checking->apart[i];
     return NULL;
 }
 
-static enum error_code note_apart(struct checking *c, const char *name, const struct devices *on, struct error *err)
+static enum error_code note_apart(struct checking *checking, const char *name, const struct devices *on,
+                                  struct error *err)
 {
-    struct apart *known = find_apart(c, name);
+    struct apart *known = find_apart(checking, name);
     if (known == NULL) {
-        void *more = realloc(c->apart, (size_t)(c->aparts + 1) * sizeof *c->apart);
+        void *more = realloc(checking->apart, (size_t)(checking->aparts + 1) * sizeof *checking->apart);
         if (more == NULL) return fail(err, ERR_MEMORY, "no memory for the ranks whose copies of %s differ", name);
-        c->apart = more, known = &c->apart[c->aparts++];
+        checking->apart = more, known = &checking->apart[checking->aparts++];
         *known = (struct apart){ 0 };
         snprintf(known->name, sizeof known->name, "%s", name);
     }
@@ -69,42 +70,44 @@ static enum error_code note_apart(struct checking *c, const char *name, const st
 /* The elements of some ranks. */
 struct judged { struct interval rows; int64_t cols; const struct devices *by; bool *is; };
 
-static void see_judged(void *context, int group, const struct actual_piece *p, int64_t at, int64_t length,
+static void see_judged(void *context, int group, const struct actual_piece *piece, int64_t at, int64_t length,
                        const double *values)
 {
     const struct judged *j = context;
     (void)group, (void)values;
-    if (devices_have(j->by, p->file->rank))
+    if (devices_have(j->by, piece->file->rank))
         memset(j->is + at - j->rows.first * j->cols, true, (size_t)length * sizeof *j->is);
 }
 
-static void leave_out(struct tensor out, struct judged *j)
+static void leave_out(struct tensor out, struct judged *judged)
 {
     for (int64_t i = 0; i < tensor_count(out); i++)
-        if (!j->is[i]) tensor_set(out, i, NAN);
+        if (!judged->is[i]) tensor_set(out, i, NAN);
         else if (isnan(tensor_get(out, i))) tensor_set(out, i, INFINITY);      /* as wrong, and judged */
-    free(j->is);
+    free(judged->is);
 }
 
 /* Put a tensor, or some rows of it, together.  Pieces that do not fit, or copies that differ, are reported by the
  * comparison with the golden file. */
-static enum error_code gather(struct checking *c, const char *name, const int64_t dim[2], struct interval rows,
-                              struct tensor out, enum single_found *found, struct error *err)
+static enum error_code singles_gather(struct checking *checking, const char *name, const int64_t dim[2],
+                                      struct interval rows,
+                                      struct tensor out, enum single_found *found, struct error *err)
 {
     struct assembly all;
     struct devices apart = { 0 };
-    struct judged judged = { .rows = rows, .by = c->view.last, .cols = dim[1] };
-    const bool some = judged.by && strcmp(name, c->view.only) == 0;
+    struct judged judged = { .rows = rows, .by = checking->view.last, .cols = dim[1] };
+    const bool some = judged.by && strcmp(name, checking->view.only) == 0;
     if (some) judged.is = calloc((size_t)tensor_count(out) + 1, sizeof *judged.is);
     if (some && judged.is == NULL) return fail(err, ERR_MEMORY, "no memory for the elements of %s", name);
-    const struct assembly_watch watch = { .rows = rows, .over = c->view.over, .last = c->view.last, .apart = &apart,
+    const struct assembly_watch watch = { .rows = rows, .over = checking->view.over, .last = checking->view.last,
+                                         .apart = &apart,
                                           .see = some ? see_judged : NULL, .context = &judged };
-    enum error_code e = assembly_make(&all, c->actual, name, dim, out.data, &watch, err);
+    enum error_code e = assembly_make(&all, checking->actual, name, dim, out.data, &watch, err);
     *found = !e && all.any && all.missing == 0 ? SINGLE_HAS : SINGLE_HAS_NOT;
     if (*found == SINGLE_HAS && !all_finite(out.data, tensor_count(out))) *found = SINGLE_NOT_FINITE;
     if (some) leave_out(out, &judged);
-    c->reads_apart = c->reads_apart || all.copies.elements > 0;
-    if (!e && all.copies.elements > 0 && c->view.only == NULL) e = note_apart(c, name, &apart, err);
+    checking->reads_apart = checking->reads_apart || all.copies.elements > 0;
+    if (!e && all.copies.elements > 0 && checking->view.only == NULL) e = note_apart(checking, name, &apart, err);
     return e == ERR_CHECK ? OK : e;
 }
 
@@ -129,28 +132,28 @@ static enum error_code parts_of(void *context, const char *name, int64_t first, 
 }
 
 /* A weight of the golden file, or its rows from `first` on, as a program in this format starts with it. */
-static enum error_code golden_weight(struct checking *c, const char *name, int64_t first, struct tensor out,
+static enum error_code golden_weight(struct checking *checking, const char *name, int64_t first, struct tensor out,
                                      enum single_found *found, struct error *err)
 {
-    const struct golden *g = c->golden;
+    const struct golden *g = checking->golden;
     const enum error_code e =
         golden_read_some(g, name, first * tensor_cols(out), tensor_count(out), out.data, err);
     double buffer;
-    for (int64_t i = 0; !e && c->format != F64 && i < tensor_count(out); i++) {
-        const struct tensor narrow = tensor_1d(&buffer, c->format, 1);
+    for (int64_t i = 0; !e && checking->format != F64 && i < tensor_count(out); i++) {
+        const struct tensor narrow = tensor_1d(&buffer, checking->format, 1);
         tensor_set(narrow, 0, (float)tensor_get(out, i));
         tensor_set(out, i, tensor_get(narrow, 0));
     }
     *found = SINGLE_HAS;
-    c->out->golden_weights = true;
+    checking->out->golden_weights = true;
     return e;
 }
 
 /* What the golden file says is kept. */
-static enum error_code golden_mask(const struct checking *c, const char *name, struct interval rows, struct tensor out,
-                                   enum single_found *found, struct error *err)
+static enum error_code golden_mask(const struct checking *checking, const char *name, struct interval rows,
+                                   struct tensor out, enum single_found *found, struct error *err)
 {
-    const struct safetensors_entry *entry = safetensors_find(&c->golden->file, name);
+    const struct safetensors_entry *entry = safetensors_find(&checking->golden->file, name);
     *found = SINGLE_HAS_NOT;
     if (entry == NULL || entry->count != rows.count * tensor_cols(out)) return OK;
     const int64_t first = rows.first * tensor_cols(out), count = tensor_count(out);
@@ -158,7 +161,7 @@ static enum error_code golden_mask(const struct checking *c, const char *name, s
     flat.ndim = 1, flat.dim[0] = entry->count;
     uint8_t *kept = malloc((size_t)count + 1);
     const enum error_code e =
-        kept ? safetensors_read_box(&c->golden->file, &flat, &first, &count, false, U8, kept, err)
+        kept ? safetensors_read_box(&checking->golden->file, &flat, &first, &count, false, U8, kept, err)
              : fail(err, ERR_MEMORY, "no memory for %s", name);
     for (int64_t i = 0; !e && i < count; i++) tensor_set(out, i, kept[i]);
     free(kept);
@@ -166,8 +169,8 @@ static enum error_code golden_mask(const struct checking *c, const char *name, s
     return e;
 }
 
-static enum error_code fetch(void *context, const char *name, struct tensor out, enum single_found *found,
-                             struct error *err)
+static enum error_code singles_fetch(void *context, const char *name, struct tensor out, enum single_found *found,
+                                     struct error *err)
 {
     struct checking *c = context;
     int64_t dim[2];
@@ -175,7 +178,7 @@ static enum error_code fetch(void *context, const char *name, struct tensor out,
         return golden_mask(c, name, (struct interval){ 0, tensor_rows(out) }, out, found, err);
     if (strncmp(name, "copy/", 5) == 0) return model_copies_fetch(&c->copies, name, out, found, err);
     dims_of(c->golden, name, out, dim);
-    const enum error_code e = gather(c, name, dim, (struct interval){ 0, 0 }, out, found, err);
+    const enum error_code e = singles_gather(c, name, dim, (struct interval){ 0, 0 }, out, found, err);
     if (e || *found != SINGLE_HAS_NOT || strncmp(name, "start/", 6) != 0) return e;
     return golden_weight(c, name, 0, out, found, err);
 }
@@ -185,8 +188,8 @@ static enum error_code fetch_rows(void *context, const char *name, int64_t first
 {
     struct checking *c = context;
     if (strncmp(name, "mask/", 5) == 0) return golden_mask(c, name, (struct interval){ first, whole }, out, found, err);
-    const enum error_code e = gather(c, name, (int64_t[]){ whole, tensor_cols(out) },
-                                     (struct interval){ first, tensor_rows(out) }, out, found, err);
+    const enum error_code e = singles_gather(c, name, (int64_t[]){ whole, tensor_cols(out) },
+                                             (struct interval){ first, tensor_rows(out) }, out, found, err);
     if (e || *found != SINGLE_HAS_NOT || strncmp(name, "start/", 6) != 0) return e;
     return golden_weight(c, name, first, out, found, err);
 }
@@ -194,29 +197,30 @@ static enum error_code fetch_rows(void *context, const char *name, int64_t first
 /* ---- results ----------------------------------------------------------------------------------------------------- */
 
 /* The size of the mesh that a factor is. */
-static void name_factor(const struct checking *c, struct single_result *r)
+static void name_factor(const struct checking *checking, struct single_result *result)
 {
     char names[96];
-    const size_t n = strlen(r->mistake);
-    diagnose_factor(names, sizeof names, &c->actual->mesh, 1, r->factor, r->allowed);
-    if (names[0]) snprintf(r->mistake + n, sizeof r->mistake - n, " = %s%s", r->factor < 0 ? "-" : "", names);
+    const size_t n = strlen(result->mistake);
+    diagnose_factor(names, sizeof names, &checking->actual->mesh, 1, result->factor, result->allowed);
+    if (names[0]) snprintf(result->mistake + n, sizeof result->mistake - n, " = %s%s",
+                           result->factor < 0 ? "-" : "", names);
 }
 
-static void find_holders(const struct checking *c, const struct single_result *r, char *out, size_t size)
+static void find_holders(const struct checking *checking, const struct single_result *result, char *out, size_t size)
 {
     int64_t dim[2];
-    dims_of(c->golden, r->name, tensor_2d(NULL, F64, r->rows, r->cols), dim);
-    const struct interval rows = { r->first_row, r->last_row + 1 - r->first_row },
-                          cols = { r->first_col, r->last_col + 1 - r->first_col };
-    const bool vector = dim[0] == r->cols && r->rows == 1;
-    holders_describe(c->actual, r->name, dim, vector ? cols : rows, vector ? (struct interval){ 0, 1 } : cols, out,
-                     size);
+    dims_of(checking->golden, result->name, tensor_2d(NULL, F64, result->rows, result->cols), dim);
+    const struct interval rows = { result->first_row, result->last_row + 1 - result->first_row },
+                          cols = { result->first_col, result->last_col + 1 - result->first_col };
+    const bool vector = dim[0] == result->cols && result->rows == 1;
+    holders_describe(checking->actual, result->name, dim, vector ? cols : rows,
+                     vector ? (struct interval){ 0, 1 } : cols, out, size);
 }
 
-static void note(void *context, const struct single_result *r)
+static void singles_note(void *context, const struct single_result *result)
 {
     struct checking *c = context;
-    actual_seen(c->actual, r->name, r->rows * r->cols);
+    actual_seen(c->actual, result->name, result->rows * result->cols);
     void *where = realloc(c->out->where, (size_t)(c->out->count + 1) * sizeof *c->out->where);
     if (where) c->out->where = where;
     void *mixed = realloc(c->mixed, (size_t)(c->out->count + 1) * sizeof *c->mixed);
@@ -231,17 +235,17 @@ static void note(void *context, const struct single_result *r)
     }
     c->out->where[c->out->count][0] = '\0', c->out->each[c->out->count] = false;
     c->mixed[c->out->count] = c->reads_apart, c->reads_apart = false;
-    if (r->verdict == SINGLE_WRONG) find_holders(c, r, c->out->where[c->out->count], sizeof *c->out->where);
-    c->out->all[c->out->count++] = *r;
-    c->out->found[r->verdict]++;
-    if (r->scaled) name_factor(c, &c->out->all[c->out->count - 1]);
+    if (result->verdict == SINGLE_WRONG) find_holders(c, result, c->out->where[c->out->count], sizeof *c->out->where);
+    c->out->all[c->out->count++] = *result;
+    c->out->found[result->verdict]++;
+    if (result->scaled) name_factor(c, &c->out->all[c->out->count - 1]);
 }
 
 /* All steps of all optimizers, if what each begins with is in the golden file: then it can be in ACTUAL. */
-static enum error_code check_steps(struct checking *c, struct rounding rounding, struct single_source source,
+static enum error_code check_steps(struct checking *checking, struct rounding rounding, struct single_source source,
                                    struct error *err)
 {
-    const struct golden *g = c->golden;
+    const struct golden *g = checking->golden;
     const struct single_batch batch = { g->ids, g->labels, g->B, g->S, golden_balance_micros(g) };
     double lr[GOLDEN_MOST_STEPS];
     char optimizer[32], name[64];
@@ -249,7 +253,8 @@ static enum error_code check_steps(struct checking *c, struct rounding rounding,
     if (!g->every_step && g->steps > 1) return e;
     for (const char *at = golden_next_optimizer(g, NULL, optimizer); at && !e;
          at = golden_next_optimizer(g, at, optimizer)) {
-        const struct single_steps steps = { optimizer, golden_hyperparameters(g, optimizer), g->steps, lr, c->format };
+        const struct single_steps steps = { optimizer, golden_hyperparameters(g, optimizer), g->steps, lr,
+                                           checking->format };
         snprintf(name, sizeof name, "%s/lr", optimizer);
         e = golden_read(g, name, F64, g->steps, lr, err);
         if (!e) e = single_check_steps(&g->config, &steps, rounding, source, err);
@@ -259,18 +264,21 @@ static enum error_code check_steps(struct checking *c, struct rounding rounding,
 
 static enum error_code judge_copies(struct checking *, struct rounding, struct error *);
 
-static enum error_code check(const struct golden *g, const struct actual *a, enum dtype format,
-                             struct rounding rounding, struct view view, struct singles *out, struct error *err)
+static enum error_code report_singles_check(const struct golden *golden, const struct actual *actual, enum dtype format,
+                                            struct rounding rounding, struct view view, struct singles *out,
+                                                struct error *err)
 {
-    struct checking c = { .golden = g, .actual = a, .format = format, .out = out, .view = view,
-                          .copies = model_copies_of(g, a->mesh.size[DP]) };
-    const struct single_batch batch = { g->ids, g->labels, g->B, g->S, golden_balance_micros(g) };
+    struct checking c = { .golden = golden, .actual = actual, .format = format, .out = out, .view = view,
+                          .copies = model_copies_of(golden, actual->mesh.size[DP]) };
+    const struct single_batch batch = { golden->ids, golden->labels, golden->B, golden->S,
+                                       golden_balance_micros(golden) };
     *out = (struct singles){ 0 };
-    const struct single_source source = { .fetch = fetch, .fetch_rows = fetch_rows, .found = note, .parts = parts_of,
+    const struct single_source source = { .fetch = singles_fetch, .fetch_rows = fetch_rows, .found = singles_note,
+                                         .parts = parts_of,
                                           .context = &c, .copies = c.copies.n, .only = view.only,
                                           .explainer = &mistakes_explainer,
                                           .some = view.last != NULL };
-    enum error_code e = replay_check(&g->config, batch, rounding, source, err);
+    enum error_code e = replay_check(&golden->config, batch, rounding, source, err);
     if (e == ERR_PLAN) {
         snprintf(out->why_none, sizeof out->why_none, "%.199s", err->text);
         e = OK;
@@ -299,28 +307,29 @@ struct copies_of {
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
 
 /* Ranks that read each other's pieces: all but those beside them along tp, which have their own copies of the rows. */
-static struct devices together(const struct mesh *m, const struct devices *ranks)
+static struct devices together(const struct mesh *mesh, const struct devices *ranks)
 {
     struct devices all = { 0 };
     int first = 0;
     while (!devices_have(ranks, first)) first++;
-    for (int i = 0; i < m->devices; i++)
-        if (mesh_coordinate(m, i, TP) == mesh_coordinate(m, first, TP)) devices_add(&all, i);
+    for (int i = 0; i < mesh->devices; i++)
+        if (mesh_coordinate(mesh, i, TP) == mesh_coordinate(mesh, first, TP)) devices_add(&all, i);
     return all;
 }
 
 /* A result of some ranks, recomputed from what they have themselves. */
-static enum error_code judge_ranks(const struct copies_of *k, const struct devices *ranks, struct single_result *r,
-                                   struct error *err)
+static enum error_code judge_ranks(const struct copies_of *copies_of, const struct devices *ranks,
+                                   struct single_result *result, struct error *err)
 {
-    const struct checking *c = k->of;
+    const struct checking *c = copies_of->of;
     const struct devices over = together(&c->actual->mesh, ranks);
-    const struct view view = { .over = &over, .last = ranks, .only = k->name };
+    const struct view view = { .over = &over, .last = ranks, .only = copies_of->name };
     struct singles one;
-    const enum error_code e = check(c->golden, c->actual, c->format, k->rounding, view, &one, err);
-    *r = (struct single_result){ 0 };
+    const enum error_code e = report_singles_check(c->golden, c->actual, c->format, copies_of->rounding,
+                                                   view, &one, err);
+    *result = (struct single_result){ 0 };
     if (e) return e;
-    if (one.count > 0) *r = one.all[0];
+    if (one.count > 0) *result = one.all[0];
     singles_free(&one);
     return OK;
 }
@@ -331,34 +340,34 @@ static void remove_ranks(struct devices *from, const struct devices *some)
 }
 
 /* Judge them one by one: some of them together are wrong. */
-static enum error_code find_wrong(struct copies_of *k, const struct devices *ranks, struct error *err)
+static enum error_code find_wrong(struct copies_of *copies_of, const struct devices *ranks, struct error *err)
 {
     enum error_code e = OK;
-    for (int i = 0; i < k->of->actual->mesh.devices && !e; i++) {
+    for (int i = 0; i < copies_of->of->actual->mesh.devices && !e; i++) {
         struct devices one = { 0 };
         struct single_result r;
         if (!devices_have(ranks, i)) continue;
         devices_add(&one, i);
-        e = judge_ranks(k, &one, &r, err);
+        e = judge_ranks(copies_of, &one, &r, err);
         if (e || r.verdict != SINGLE_WRONG) continue;
-        if (devices_count(&k->wrong) == 0) k->first = r;
-        devices_add(&k->wrong, i);
+        if (devices_count(&copies_of->wrong) == 0) copies_of->first = r;
+        devices_add(&copies_of->wrong, i);
     }
     return e;
 }
 
 /* Judge what each of these ranks has; ranks without common elements at once. */
-static enum error_code judge_each(struct copies_of *k, struct devices todo, struct error *err)
+static enum error_code judge_each(struct copies_of *copies_of, struct devices todo, struct error *err)
 {
     enum error_code e = OK;
     while (!e && devices_count(&todo) > 0) {
-        const struct devices some = holders_apart(k->of->actual, k->name, k->dim, &todo, TP);
+        const struct devices some = holders_apart(copies_of->of->actual, copies_of->name, copies_of->dim, &todo, TP);
         struct single_result r;
         if (devices_count(&some) == 0) return OK;
-        e = judge_ranks(k, &some, &r, err);
-        if (!e && r.verdict == SINGLE_WRONG) e = find_wrong(k, &some, err);
-        else if (!e && r.name[0] && r.verdict < SINGLE_WRONG) k->right = r;
-        else k->open = true;
+        e = judge_ranks(copies_of, &some, &r, err);
+        if (!e && r.verdict == SINGLE_WRONG) e = find_wrong(copies_of, &some, err);
+        else if (!e && r.name[0] && r.verdict < SINGLE_WRONG) copies_of->right = r;
+        else copies_of->open = true;
         remove_ranks(&todo, &some);
     }
     return e;
@@ -366,62 +375,64 @@ static enum error_code judge_each(struct copies_of *k, struct devices todo, stru
 
 /* What was wrong because ranks read other copies than those it was judged by is right; what was right may be wrong on
  * others than the first ranks. */
-static void take_verdict(struct singles *out, int i, const struct copies_of *k)
+static void take_verdict(struct singles *out, int i, const struct copies_of *copies_of)
 {
     struct single_result *r = &out->all[i];
-    const bool wrong = devices_count(&k->wrong) > 0;
-    out->each[i] = !wrong && !k->open;
+    const bool wrong = devices_count(&copies_of->wrong) > 0;
+    out->each[i] = !wrong && !copies_of->open;
     if (wrong == (r->verdict == SINGLE_WRONG)) return;
-    if (!wrong && (k->open || k->right.name[0] == 0)) return;
+    if (!wrong && (copies_of->open || copies_of->right.name[0] == 0)) return;
     out->found[r->verdict]--;
-    *r = wrong ? k->first : k->right;
+    *r = wrong ? copies_of->first : copies_of->right;
     out->found[r->verdict]++;
     out->where[i][0] = 0;
     if (!wrong) return;
-    struct evidence on = { .failing = k->wrong, .holding = holders_all(k->of->actual, k->name, k->dim) };
-    diagnose_place(out->where[i], sizeof *out->where, &k->of->actual->mesh, &on);
+    struct evidence on = { .failing = copies_of->wrong,
+                          .holding = holders_all(copies_of->of->actual, copies_of->name, copies_of->dim) };
+    diagnose_place(out->where[i], sizeof *out->where, &copies_of->of->actual->mesh, &on);
 }
 
 /* Copies that differ may do so by rounding, as where ranks add up in different orders, or since one is wrong: by less
  * than a bound of 16 bits, too.  So what each rank has is held to what it has read itself. */
-static enum error_code judge_copies(struct checking *c, struct rounding rounding, struct error *err)
+static enum error_code judge_copies(struct checking *checking, struct rounding rounding, struct error *err)
 {
     enum error_code e = OK;
-    for (int i = 0; i < c->out->count && !e; i++) {
-        const struct single_result *r = &c->out->all[i];
-        const struct apart *apart = find_apart(c, r->name);
-        struct copies_of k = { .of = c, .rounding = rounding };
+    for (int i = 0; i < checking->out->count && !e; i++) {
+        const struct single_result *r = &checking->out->all[i];
+        const struct apart *apart = find_apart(checking, r->name);
+        struct copies_of k = { .of = checking, .rounding = rounding };
         if (r->verdict != SINGLE_WRONG && (apart == NULL || r->verdict > SINGLE_WRONG)) continue;
-        if (r->verdict == SINGLE_WRONG && !c->mixed[i]) continue;
+        if (r->verdict == SINGLE_WRONG && !checking->mixed[i]) continue;
         memcpy(k.name, r->name, sizeof k.name);
-        dims_of(c->golden, k.name, tensor_2d(NULL, F64, r->rows, r->cols), k.dim);
-        e = judge_each(&k, r->verdict == SINGLE_WRONG ? holders_all(c->actual, k.name, k.dim) : apart->on, err);
-        if (!e) take_verdict(c->out, i, &k);
+        dims_of(checking->golden, k.name, tensor_2d(NULL, F64, r->rows, r->cols), k.dim);
+        e = judge_each(&k, r->verdict == SINGLE_WRONG ? holders_all(checking->actual, k.name, k.dim) : apart->on, err);
+        if (!e) take_verdict(checking->out, i, &k);
     }
     return e;
 }
 
-enum error_code singles_check(const struct golden *g, const struct actual *a, enum dtype format,
+enum error_code singles_check(const struct golden *golden, const struct actual *actual, enum dtype format,
                               struct rounding rounding, struct singles *out, struct error *err)
 {
-    return check(g, a, format, rounding, (struct view){ 0 }, out, err);
+    return report_singles_check(golden, actual, format, rounding, (struct view){ 0 }, out, err);
 }
 
-enum error_code singles_check_copy(const struct golden *g, const struct actual *a, enum dtype format,
+enum error_code singles_check_copy(const struct golden *golden, const struct actual *actual, enum dtype format,
                                    struct rounding rounding, const char *name, const struct devices *over,
-                                   struct single_result *r, struct error *err)
+                                   struct single_result *result, struct error *err)
 {
     struct singles all;
-    const enum error_code e = check(g, a, format, rounding, (struct view){ .over = over, .only = name }, &all, err);
-    *r = (struct single_result){ 0 };
+    const enum error_code e = report_singles_check(golden, actual, format, rounding,
+                                                   (struct view){ .over = over, .only = name }, &all, err);
+    *result = (struct single_result){ 0 };
     if (e) return e;
-    if (all.count > 0) *r = all.all[0];
+    if (all.count > 0) *result = all.all[0];
     singles_free(&all);
     return OK;
 }
 
-void singles_free(struct singles *s)
+void singles_free(struct singles *singles)
 {
-    free(s->all), free(s->where), free(s->each), free(s->by_name);
-    *s = (struct singles){ 0 };
+    free(singles->all), free(singles->where), free(singles->each), free(singles->by_name);
+    *singles = (struct singles){ 0 };
 }

@@ -41,11 +41,12 @@ void singles_free(struct singles *);
 
 /**
  * Recompute one result from what some ranks have, where others have copies that differ.
- * @param[out] r  the result; an empty name: it is not recomputed.
+ * @param[out] result  the result; an empty name: it is not recomputed.
  * @return as singles_check().
  */
 enum error_code singles_check_copy(const struct golden *, const struct actual *, enum dtype format, struct rounding,
-                                   const char *name, const struct devices *, struct single_result *r, struct error *);
+                                   const char *name, const struct devices *, struct single_result *result,
+                                       struct error *);
 
 /**
  * Find how many parts a sum must have, each of them stored, so that the first wrong result of 16 bits is right.

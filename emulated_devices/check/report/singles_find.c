@@ -10,74 +10,75 @@ static int by_name(const void *a, const void *b)
     return c != 0 ? c : (*x > *y) - (*x < *y);
 }
 
-enum error_code singles_sort(struct singles *s, struct error *err)
+enum error_code singles_sort(struct singles *singles, struct error *err)
 {
-    const struct single_result **sorted = calloc((size_t)s->count + 1, sizeof *sorted);
-    s->by_name = calloc((size_t)s->count + 1, sizeof *s->by_name);
-    enum error_code e = sorted && s->by_name ? OK : fail(err, ERR_MEMORY, "no memory for the results' names");
-    for (int i = 0; i < s->count && !e; i++) sorted[i] = &s->all[i];
-    if (!e) qsort(sorted, (size_t)s->count, sizeof *sorted, by_name);
-    for (int i = 0; i < s->count && !e; i++) s->by_name[i] = (int)(sorted[i] - s->all);
+    const struct single_result **sorted = calloc((size_t)singles->count + 1, sizeof *sorted);
+    singles->by_name = calloc((size_t)singles->count + 1, sizeof *singles->by_name);
+    enum error_code e = sorted && singles->by_name ? OK : fail(err, ERR_MEMORY, "no memory for the results' names");
+    for (int i = 0; i < singles->count && !e; i++) sorted[i] = &singles->all[i];
+    if (!e) qsort(sorted, (size_t)singles->count, sizeof *sorted, by_name);
+    for (int i = 0; i < singles->count && !e; i++) singles->by_name[i] = (int)(sorted[i] - singles->all);
     free(sorted);
     return e;
 }
 
 /* The first of those with this name, in by_name; count if there is none. */
-static int find_first(const struct singles *s, const char *name)
+static int find_first(const struct singles *singles, const char *name)
 {
-    int low = 0, high = s->count;
+    int low = 0, high = singles->count;
     while (low < high) {
         const int middle = low + (high - low) / 2;
-        if (strcmp(s->all[s->by_name[middle]].name, name) < 0) low = middle + 1;
+        if (strcmp(singles->all[singles->by_name[middle]].name, name) < 0) low = middle + 1;
         else high = middle;
     }
     return low;
 }
 
-static const struct single_result *result_at(const struct singles *s, int at, const char *name)
+static const struct single_result *result_at(const struct singles *singles, int at, const char *name)
 {
-    const struct single_result *r = at < s->count ? &s->all[s->by_name[at]] : NULL;
+    const struct single_result *r = at < singles->count ? &singles->all[singles->by_name[at]] : NULL;
     return r && strcmp(r->name, name) == 0 ? r : NULL;
 }
 
-const struct single_result *singles_find(const struct singles *s, const char *name)
+const struct single_result *singles_find(const struct singles *singles, const char *name)
 {
-    const int first = find_first(s, name);
-    const struct single_result *best = result_at(s, first, name), *r;
-    for (int i = first; (r = result_at(s, i, name)) != NULL; i++)
+    const int first = find_first(singles, name);
+    const struct single_result *best = result_at(singles, first, name), *r;
+    for (int i = first; (r = result_at(singles, i, name)) != NULL; i++)
         if ((r->verdict == SINGLE_WRONG && best->verdict != SINGLE_WRONG) ||
             (r->verdict < SINGLE_WRONG && best->verdict > SINGLE_WRONG))
             best = r;
     return best;
 }
 
-int singles_wrong(const struct singles *s, const char *name)
+int singles_wrong(const struct singles *singles, const char *name)
 {
     int wrong = 0;
     const struct single_result *r;
-    for (int i = find_first(s, name); (r = result_at(s, i, name)) != NULL; i++) wrong += r->verdict == SINGLE_WRONG;
+    for (int i = find_first(singles, name); (r = result_at(singles, i, name)) != NULL; i++)
+        wrong += r->verdict == SINGLE_WRONG;
     return wrong;
 }
 
 /* ---- parts of sums ----------------------------------------------------------------------------------------------- */
 
-int singles_parts(const struct actual *a)
+int singles_parts(const struct actual *actual)
 {
-    if (a->parts > 0) return a->parts;
-    const int tp = a->mesh.size[TP], others = a->mesh.devices / a->mesh.size[PP] / tp;
+    if (actual->parts > 0) return actual->parts;
+    const int tp = actual->mesh.size[TP], others = actual->mesh.devices / actual->mesh.size[PP] / tp;
     return tp > others ? tp : others;
 }
 
-int singles_gradient_parts(const struct golden *g, const struct actual *a)
+int singles_gradient_parts(const struct golden *golden, const struct actual *actual)
 {
-    const int parts = singles_parts(a);
-    if (a->parts > 0) return parts;
-    const int of_layout = actual_micros(a), of_golden = actual_has(a, "micro/loss") ? (int)g->micros : 0,
+    const int parts = singles_parts(actual);
+    if (actual->parts > 0) return parts;
+    const int of_layout = actual_micros(actual), of_golden = actual_has(actual, "micro/loss") ? (int)golden->micros : 0,
               micros = of_layout > of_golden ? of_layout : of_golden;
     return micros > parts ? micros : parts;
 }
 
-enum error_code singles_find_parts(const struct golden *g, const struct actual *a, enum dtype format,
+enum error_code singles_find_parts(const struct golden *golden, const struct actual *actual, enum dtype format,
                                    struct rounding rounding, struct singles *out, struct error *err)
 {
     enum { MOST_PARTS = 8 };
@@ -90,7 +91,7 @@ enum error_code singles_find_parts(const struct golden *g, const struct actual *
         struct rounding more = rounding;
         struct single_result one;
         more.parts = more.gradient_parts = parts;
-        e = singles_check_copy(g, a, format, more, wrong->name, NULL, &one, err);
+        e = singles_check_copy(golden, actual, format, more, wrong->name, NULL, &one, err);
         if (!e && one.name[0] && one.verdict < SINGLE_WRONG) out->parts = parts;
     }
     return e;

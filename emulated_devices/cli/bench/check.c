@@ -32,23 +32,24 @@ enum { MOST_RANKS = 64, SEED = 1 };
 
 struct asked { const char *model, *json; int sequences, tokens, ranks; bool help; };
 
-static enum error_code parse(struct asked *a, int argc, char **argv, struct error *err)
+static enum error_code check_parse(struct asked *asked, int argc, char **argv, struct error *err)
 {
     const struct option table[] = {
-        { "--model", "NAME", OPTION_STRING, &a->model, .help = "a preset of `orrery list`" },
-        { "--sequences", "N", OPTION_INT, &a->sequences, .min = 1, .max = 1 << 20, .help = "sequences in the batch" },
-        { "--tokens", "N", OPTION_INT, &a->tokens, .min = 1, .max = 1 << 20, .help = "tokens in a sequence" },
-        { "--ranks", "N", OPTION_INT, &a->ranks, .min = 1, .max = MOST_RANKS, .help = "ranks that write the dump" },
+        { "--model", "NAME", OPTION_STRING, &asked->model, .help = "a preset of `orrery list`" },
+        { "--sequences", "N", OPTION_INT, &asked->sequences, .min = 1, .max = 1 << 20,
+         .help = "sequences in the batch" },
+        { "--tokens", "N", OPTION_INT, &asked->tokens, .min = 1, .max = 1 << 20, .help = "tokens in a sequence" },
+        { "--ranks", "N", OPTION_INT, &asked->ranks, .min = 1, .max = MOST_RANKS, .help = "ranks that write the dump" },
         THREADS_OPTION,
-        { "--json", "FILE", OPTION_STRING, &a->json, .help = "also write the numbers as JSON" },
+        { "--json", "FILE", OPTION_STRING, &asked->json, .help = "also write the numbers as JSON" },
         { 0 }
     };
-    *a = (struct asked){ .model = "11m", .sequences = 4, .tokens = 128, .ranks = 2 };
+    *asked = (struct asked){ .model = "11m", .sequences = 4, .tokens = 128, .ranks = 2 };
     return parse_command("bench check", "[options]",
                          "Measure `orrery check`: make a golden file of a model and a dump of several ranks in fp32\n"
                          "(weights, activations, gradients, a step of adamw), check it, and print seconds, MB/s\n"
                          "and the most memory. The files are temporary, three times as large as the dump.",
-                         argc - 3, argv + 3, table, &a->help, err);
+                         argc - 3, argv + 3, table, &asked->help, err);
 }
 
 /* ---- a folder that is removed ------------------------------------------------------------------------------------ */
@@ -56,16 +57,16 @@ static enum error_code parse(struct asked *a, int argc, char **argv, struct erro
 /* A process waits beside this one and removes the folder when this one has ended, however it has ended. */
 struct place { char folder[512], golden[600], dump[600]; pid_t remover; int alive; };
 
-static enum error_code make_place(struct place *p, struct error *err)
+static enum error_code make_place(struct place *place, struct error *err)
 {
-    snprintf(p->folder, sizeof p->folder, "%.480s/orrery-bench-XXXXXX", temporary_folder());
-    if (mkdtemp(p->folder) == NULL)
+    snprintf(place->folder, sizeof place->folder, "%.480s/orrery-bench-XXXXXX", temporary_folder());
+    if (mkdtemp(place->folder) == NULL)
         return fail(err, ERR_FILE, "%s: no folder can be made in it", printable_path(temporary_folder()).text);
-    snprintf(p->golden, sizeof p->golden, "%s/golden.safetensors", p->folder);
-    snprintf(p->dump, sizeof p->dump, "%s/dump", p->folder);
-    if (disk_make_folder(p->dump) == 0) return OK;
-    rmdir(p->folder);
-    return fail(err, ERR_FILE, "%s: cannot be made", printable_path(p->dump).text);
+    snprintf(place->golden, sizeof place->golden, "%s/golden.safetensors", place->folder);
+    snprintf(place->dump, sizeof place->dump, "%s/dump", place->folder);
+    if (disk_make_folder(place->dump) == 0) return OK;
+    rmdir(place->folder);
+    return fail(err, ERR_FILE, "%s: cannot be made", printable_path(place->dump).text);
 }
 
 static void remove_folder(const char *path)
@@ -81,49 +82,50 @@ static void remove_folder(const char *path)
 }
 
 /* Nothing is ever written to the pipe: its other end is closed when this process ends. */
-static void remove_when_closed(const struct place *p, int pipe)
+static void remove_when_closed(const struct place *place, int pipe)
 {
     char byte;
     setsid();                                   /* Ctrl-C is not for it */
     while (read(pipe, &byte, 1) < 0 && errno == EINTR) continue;
-    remove_folder(p->dump);
-    remove_folder(p->folder);
+    remove_folder(place->dump);
+    remove_folder(place->folder);
 }
 
-static enum error_code start_remover(struct place *p, struct error *err)
+static enum error_code start_remover(struct place *place, struct error *err)
 {
     int ends[2];
     fflush(NULL);
     if (pipe(ends) != 0) return fail(err, ERR_FILE, "no pipe can be made");
-    p->alive = ends[1];
+    place->alive = ends[1];
     fcntl(ends[0], F_SETFD, FD_CLOEXEC), fcntl(ends[1], F_SETFD, FD_CLOEXEC);
-    p->remover = fork();
-    if (p->remover == 0) {
+    place->remover = fork();
+    if (place->remover == 0) {
         close(ends[1]);
-        remove_when_closed(p, ends[0]);
+        remove_when_closed(place, ends[0]);
         _exit(0);
     }
     close(ends[0]);
-    return p->remover > 0 ? OK : fail(err, ERR_FILE, "no process can be started");
+    return place->remover > 0 ? OK : fail(err, ERR_FILE, "no process can be started");
 }
 
-static void remove_place(const struct place *p)
+static void remove_place(const struct place *place)
 {
-    close(p->alive);
-    while (waitpid(p->remover, NULL, 0) < 0 && errno == EINTR) continue;
+    close(place->alive);
+    while (waitpid(place->remover, NULL, 0) < 0 && errno == EINTR) continue;
 }
 
 /* ---- what is checked --------------------------------------------------------------------------------------------- */
 
-static enum error_code make_golden(const struct asked *a, const struct place *p, struct error *err)
+static enum error_code make_golden(const struct asked *asked, const struct place *place, struct error *err)
 {
-    struct golden g = { .seed = SEED, .steps = 1, .B = a->sequences, .S = a->tokens };
-    struct golden_request q = { .optimizers = 1, .path = p->golden, .bound = BOUND };
+    struct golden g = { .seed = SEED, .steps = 1, .B = asked->sequences, .S = asked->tokens };
+    struct golden_request q = { .optimizers = 1, .path = place->golden, .bound = BOUND };
     int64_t batch;
     int tensors;
-    enum error_code e = fail_about(err, model_config_preset(&g.config, &batch, a->model, err), "--model");
-    if (!e && a->tokens > g.config.S)
-        e = fail(err, ERR_USAGE, "--tokens %d: %s has %lld positions", a->tokens, a->model, (long long)g.config.S);
+    enum error_code e = fail_about(err, model_config_preset(&g.config, &batch, asked->model, err), "--model");
+    if (!e && asked->tokens > g.config.S)
+        e = fail(err, ERR_USAGE, "--tokens %d: %s has %lld positions", asked->tokens, asked->model,
+                 (long long)g.config.S);
     if (!e) e = batch_allocate(&g, err);
     for (int64_t i = 0; !e && i < g.B * g.S; i++) {
         g.ids[i] = (int32_t)(random_uniform(SEED, 0, (uint64_t)i) * (double)g.config.V);
@@ -139,7 +141,7 @@ static enum error_code make_golden(const struct asked *a, const struct place *p,
 static bool is_dumped(const char *name) { return !golden_is_input(name) || strncmp(name, "start/", 6) == 0; }
 
 /* A rank's shards: of each tensor one of nearly equal parts of its elements. */
-static enum error_code write_numbers(struct safetensors_writer *w, const struct safetensors *golden, int rank,
+static enum error_code write_numbers(struct safetensors_writer *writer, const struct safetensors *golden, int rank,
                                      int ranks, struct error *err)
 {
     enum error_code e = OK;
@@ -151,7 +153,7 @@ static enum error_code write_numbers(struct safetensors_writer *w, const struct 
         flat.ndim = 1, flat.dim[0] = flat.count;
         e = numbers ? safetensors_read_box(golden, &flat, &shard.first, &shard.count, false, F32, numbers, err)
                     : fail(err, ERR_MEMORY, "no memory to write %s", flat.name);
-        if (!e) e = safetensors_write(w, n++, numbers, err);
+        if (!e) e = safetensors_write(writer, n++, numbers, err);
         free(numbers);
     }
     return e;
@@ -173,7 +175,7 @@ static char *layout_of(const struct safetensors *golden, int rank, int ranks)
     return text;
 }
 
-static enum error_code write_rank(const struct place *p, const struct safetensors *golden, int rank, int ranks,
+static enum error_code write_rank(const struct place *place, const struct safetensors *golden, int rank, int ranks,
                                   struct error *err)
 {
     char name[700], number[16], mesh[32];
@@ -181,7 +183,7 @@ static enum error_code write_rank(const struct place *p, const struct safetensor
     struct safetensors_entry *all = calloc((size_t)golden->count + 1, sizeof *all);
     struct safetensors_writer w;
     int n = 0;
-    snprintf(name, sizeof name, "%s/rank%d.safetensors", p->dump, rank);
+    snprintf(name, sizeof name, "%s/rank%d.safetensors", place->dump, rank);
     snprintf(number, sizeof number, "%d", rank), snprintf(mesh, sizeof mesh, "{\"dp\": %d}", ranks);
     const struct safetensors_pair about[] = { { "orrery_dump", "1" }, { "rank", number }, { "mesh", mesh },
                                               { "dtype", "fp32" }, { "layout", layout } };
@@ -200,12 +202,12 @@ static enum error_code write_rank(const struct place *p, const struct safetensor
     return e;
 }
 
-static enum error_code write_dump(const struct asked *a, const struct place *p, struct error *err)
+static enum error_code write_dump(const struct asked *asked, const struct place *place, struct error *err)
 {
     struct safetensors golden;
-    enum error_code e = safetensors_open(&golden, p->golden, err);
+    enum error_code e = safetensors_open(&golden, place->golden, err);
     if (e) return e;
-    for (int r = 0; r < a->ranks && !e; r++) e = write_rank(p, &golden, r, a->ranks, err);
+    for (int r = 0; r < asked->ranks && !e; r++) e = write_rank(place, &golden, r, asked->ranks, err);
     safetensors_close(&golden);
     return e;
 }
@@ -214,7 +216,7 @@ static enum error_code write_dump(const struct asked *a, const struct place *p, 
 
 struct measured { double seconds, processor, dump, golden, memory; };   /* memory and files in MB, 10^6 bytes */
 
-static double now(void)
+static double check_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -228,7 +230,7 @@ static double megabytes(const char *path)
 }
 
 /* Make the files in a process of its own: what a process has ever had in memory counts for the one it starts. */
-static enum error_code make_files(const struct asked *a, const struct place *p, struct error *err)
+static enum error_code make_files(const struct asked *asked, const struct place *place, struct error *err)
 {
     int ends[2];
     struct child_end end = { 0 };
@@ -237,9 +239,9 @@ static enum error_code make_files(const struct asked *a, const struct place *p, 
     const pid_t maker = child_start();
     if (maker == 0) {
         struct error own = { 0 };
-        close(p->alive);
-        enum error_code e = make_golden(a, p, &own);
-        if (!e) e = write_dump(a, p, &own);
+        close(place->alive);
+        enum error_code e = make_golden(asked, place, &own);
+        if (!e) e = write_dump(asked, place, &own);
         _exit(e && write(ends[1], &own, sizeof own) < 0 ? 1 : (int)e);
     }
     close(ends[1]);
@@ -252,69 +254,69 @@ static enum error_code make_files(const struct asked *a, const struct place *p, 
 }
 
 /* The child's report goes nowhere; what it complains about is seen. */
-static pid_t start_check(const struct place *p)
+static pid_t start_check(const struct place *place)
 {
     fflush(NULL);
     const pid_t child = child_start();
     if (child != 0) return child;
     const int nowhere = open("/dev/null", O_WRONLY);
     dup2(nowhere, STDOUT_FILENO);
-    execl("/proc/self/exe", "orrery", "check", p->golden, p->dump, (char *)NULL);
+    execl("/proc/self/exe", "orrery", "check", place->golden, place->dump, (char *)NULL);
     _exit(127);
 }
 
-static enum error_code run_check(const struct place *p, struct measured *m, struct error *err)
+static enum error_code run_check(const struct place *place, struct measured *measured, struct error *err)
 {
     struct child_end end = { 0 };
-    const double begin = now();
-    const pid_t child = start_check(p);
+    const double begin = check_now();
+    const pid_t child = start_check(place);
     if (child > 0) child_wait(child, 0, &end);
     const struct rusage used = end.used;
     if (child < 0 || !WIFEXITED(end.how) || WEXITSTATUS(end.how) != 0)
         return fail(err, child > 0 && WIFEXITED(end.how) && WEXITSTATUS(end.how) == 3 ? ERR_CHECK : ERR_FILE,
                     "`orrery check` of the dump has not ended well");
-    m->seconds = now() - begin;
-    m->processor = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+    measured->seconds = check_now() - begin;
+    measured->processor = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
                    1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
-    m->memory = 1.024e-3 * (double)used.ru_maxrss;
+    measured->memory = 1.024e-3 * (double)used.ru_maxrss;
     return OK;
 }
 
-static enum error_code write_json(const struct asked *a, const struct measured *m, struct error *err)
+static enum error_code check_write_json(const struct asked *asked, const struct measured *measured, struct error *err)
 {
     cJSON *root = document_start("orrery bench check");
-    cJSON_AddStringToObject(root, "model", a->model);
-    cJSON_AddNumberToObject(root, "tokens", (double)a->sequences * a->tokens);
-    cJSON_AddNumberToObject(root, "ranks", a->ranks);
-    cJSON_AddNumberToObject(root, "dump_mb", m->dump);
-    cJSON_AddNumberToObject(root, "golden_mb", m->golden);
-    cJSON_AddNumberToObject(root, "seconds", m->seconds);
-    cJSON_AddNumberToObject(root, "processor_seconds", m->processor);
-    cJSON_AddNumberToObject(root, "memory_mb", m->memory);
-    const enum error_code e = fail_about(err, json_write(a->json, root, err), "--json");
+    cJSON_AddStringToObject(root, "model", asked->model);
+    cJSON_AddNumberToObject(root, "tokens", (double)asked->sequences * asked->tokens);
+    cJSON_AddNumberToObject(root, "ranks", asked->ranks);
+    cJSON_AddNumberToObject(root, "dump_mb", measured->dump);
+    cJSON_AddNumberToObject(root, "golden_mb", measured->golden);
+    cJSON_AddNumberToObject(root, "seconds", measured->seconds);
+    cJSON_AddNumberToObject(root, "processor_seconds", measured->processor);
+    cJSON_AddNumberToObject(root, "memory_mb", measured->memory);
+    const enum error_code e = fail_about(err, json_write(asked->json, root, err), "--json");
     cJSON_Delete(root);
     return e;
 }
 
-static enum error_code measure(const struct asked *a, const struct place *p, struct error *err)
+static enum error_code check_measure(const struct asked *asked, const struct place *place, struct error *err)
 {
     struct measured m = { 0 };
     char name[700];
-    enum error_code e = make_files(a, p, err);
-    m.golden = megabytes(p->golden);
-    for (int r = 0; r < a->ranks; r++) {
-        snprintf(name, sizeof name, "%s/rank%d.safetensors", p->dump, r);
+    enum error_code e = make_files(asked, place, err);
+    m.golden = megabytes(place->golden);
+    for (int r = 0; r < asked->ranks; r++) {
+        snprintf(name, sizeof name, "%s/rank%d.safetensors", place->dump, r);
         m.dump += megabytes(name);
     }
-    if (!e) e = run_check(p, &m, err);
+    if (!e) e = run_check(place, &m, err);
     if (e) return e;
-    if (a->json && strcmp(a->json, "-") == 0) return write_json(a, &m, err);
-    printf("`orrery check` of model %s, %d sequences of %d tokens, a dump of %d rank%s in fp32\n\n", a->model,
-           a->sequences, a->tokens, a->ranks, plural(a->ranks));
+    if (asked->json && strcmp(asked->json, "-") == 0) return check_write_json(asked, &m, err);
+    printf("`orrery check` of model %s, %d sequences of %d tokens, a dump of %d rank%s in fp32\n\n", asked->model,
+           asked->sequences, asked->tokens, asked->ranks, plural(asked->ranks));
     printf("  dump        %8.0f MB\n  golden file %8.0f MB\n  time        %8.2f s, %.2f s of processors\n"
            "  dump read   %8.0f MB/s\n  memory      %8.0f MB at most\n",
            m.dump, m.golden, m.seconds, m.processor, m.dump / m.seconds, m.memory);
-    return a->json ? write_json(a, &m, err) : OK;
+    return asked->json ? check_write_json(asked, &m, err) : OK;
 }
 
 enum error_code bench_check_topic(int argc, char **argv, int *status, struct error *err)
@@ -322,14 +324,14 @@ enum error_code bench_check_topic(int argc, char **argv, int *status, struct err
     struct asked a;
     struct place p;
     (void)status;
-    enum error_code e = parse(&a, argc, argv, err);
+    enum error_code e = check_parse(&a, argc, argv, err);
     if (e || a.help) return e;
     e = make_place(&p, err);
     if (e) return e;
     e = start_remover(&p, err);
     if (e) remove_folder(p.dump), remove_folder(p.folder);
     if (e) return e;
-    e = measure(&a, &p, err);
+    e = check_measure(&a, &p, err);
     remove_place(&p);
     return e;
 }

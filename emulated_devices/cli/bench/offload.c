@@ -21,7 +21,8 @@ struct asked { int devices, megabytes, slice; const char *cluster_name; struct c
 struct loaded { picoseconds read, all; };
 
 /* On the first P devices. */
-static enum error_code load(struct comm *world, int P, int64_t n, bool by_owner, struct loaded *out, struct error *err)
+static enum error_code offload_load(struct comm *world, int P, int64_t n, bool by_owner, struct loaded *out,
+                                    struct error *err)
 {
     struct group group;
     struct tier tier;
@@ -46,15 +47,15 @@ static enum error_code load(struct comm *world, int P, int64_t n, bool by_owner,
 }
 
 /* The last device's time, on rank 0. */
-static enum error_code slowest(struct comm *world, struct loaded *t, struct error *err)
+static enum error_code slowest(struct comm *world, struct loaded *loaded, struct error *err)
 {
-    double both[2] = { (double)t->read, (double)t->all };
+    double both[2] = { (double)loaded->read, (double)loaded->all };
     const enum error_code e = allreduce(world->everyone, both, 2, F64, MAX, NULL, err);
-    *t = (struct loaded){ (picoseconds)both[0], (picoseconds)both[1] };
+    *loaded = (struct loaded){ (picoseconds)both[0], (picoseconds)both[1] };
     return e;
 }
 
-static enum error_code print_loads(struct comm *world, const struct asked *a, struct error *err)
+static enum error_code print_loads(struct comm *world, const struct asked *asked, struct error *err)
 {
     enum error_code e = OK;
     struct table table = table_start("loading", 1, "P\tread, parts\tread, owner\tratio\tall, parts\tall, owner"
@@ -62,14 +63,14 @@ static enum error_code print_loads(struct comm *world, const struct asked *a, st
     if (world->rank == 0) {
         say(stdout, 0, "Loading %d MiB of weights from the hosts to P devices of %s, in us of virtual time:\n"
             "each device reads 1/P and they gather (ZeRO-Infinity, arXiv:2104.07857), or one owner reads\n"
-            "all and broadcasts", a->megabytes, a->cluster.name);
+            "all and broadcasts", asked->megabytes, asked->cluster.name);
         printf("\n");
     }
     for (int P = 1; P <= world->size && !e; P++) {
         struct loaded t[2] = { { 0, 0 }, { 0, 0 } };
-        const int64_t n = ((int64_t)a->megabytes << 18) / P * P;
+        const int64_t n = ((int64_t)asked->megabytes << 18) / P * P;
         for (int by_owner = 0; by_owner < 2 && !e; by_owner++) {
-            if (world->rank < P) e = load(world, P, n, by_owner, &t[by_owner], err);
+            if (world->rank < P) e = offload_load(world, P, n, by_owner, &t[by_owner], err);
             e = comm_agree(world, e, err);
             if (!e) e = slowest(world, &t[by_owner], err);
         }
@@ -92,8 +93,8 @@ static const struct model_config model = {
 
 /* One device.  bf16 weights stay on the device; gradients, masters and states are on the host, as in DeepSpeed's
  * offloading. */
-static enum error_code update(struct comm *alone, const struct asked *a, int stride, picoseconds *took, int *slices,
-                              struct error *err)
+static enum error_code offload_update(struct comm *alone, const struct asked *asked, int stride,
+                                      picoseconds *took, int *slices, struct error *err)
 {
     struct group group;
     struct hyperparameters hyper = optimizers[0]->usual;
@@ -101,7 +102,7 @@ static enum error_code update(struct comm *alone, const struct asked *a, int str
     struct data_parallel dp = {
         .config = &model, .device = alone->device, .group = &group, .parameters = &parameters, .hyper = &hyper,
         .versions = 1,
-        .request = { .scheme = "zero3", .offload = 1u << OPTIMIZER | 1u << GRADIENTS, .offload_slice = a->slice,
+        .request = { .scheme = "zero3", .offload = 1u << OPTIMIZER | 1u << GRADIENTS, .offload_slice = asked->slice,
                      .offload_stride = stride,
                      .narrow_gradients = true },
     };
@@ -138,33 +139,34 @@ static double published(int stride)
 
 enum { HOST_ALONE = 1000000, MOST_STRIDE = 10 };
 
-static void add_stride(struct table *t, const char *name, picoseconds took, picoseconds host, double limit,
+static void add_stride(struct table *table, const char *name, picoseconds took, picoseconds host, double limit,
                        double paper, const char *mark)
 {
     char beside[16] = "-";
     if (paper > 0) snprintf(beside, sizeof beside, "%.2f", paper / published(1));
-    table_row(t, "%s\t%.1f\t%.2f\t%.2f\t%s\t%s", name, 1e-6 * (double)took, (double)took / (double)host, limit, beside,
+    table_row(table, "%s\t%.1f\t%.2f\t%.2f\t%s\t%s", name, 1e-6 * (double)took, (double)took / (double)host,
+              limit, beside,
            mark);
 }
 
 /* The copies of an average slice, by the cluster's rates: 2 bytes of gradient and 12 of master and states are read,
  * fewer are written. */
-static enum error_code print_strides(struct comm *alone, const struct asked *a, struct error *err)
+static enum error_code print_strides(struct comm *alone, const struct asked *asked, struct error *err)
 {
     picoseconds took[MOST_STRIDE + 1], host = 0;
     int slices = 0, best = 1;
-    enum error_code e = update(alone, a, HOST_ALONE, &host, &slices, err);
+    enum error_code e = offload_update(alone, asked, HOST_ALONE, &host, &slices, err);
     for (int k = 1; k <= MOST_STRIDE && !e; k++) {
-        e = update(alone, a, k, &took[k], &slices, err);
+        e = offload_update(alone, asked, k, &took[k], &slices, err);
         if (took[k] < took[best]) best = k;
     }
     if (e) return e;
     const picoseconds by_host = host / slices,
-                      moved = time_at_rate(14 * (uint64_t)(model_elements(&model) / slices), a->cluster.copy_rate);
+                      moved = time_at_rate(14 * (uint64_t)(model_elements(&model) / slices), asked->cluster.copy_rate);
     printf("\n");
     say(stdout, 0, "The update of %d slices of up to %d elements, bf16 weights on the device, the rest in host\n"
         "memory, one device: every kth slice is read, stepped by the device and written back; the host\n"
-        "steps the others (Deep Optimizer States, arXiv:2410.21316)", slices, a->slice);
+        "steps the others (Deep Optimizer States, arXiv:2410.21316)", slices, asked->slice);
     printf("\n");
     struct table t = table_start("strides", 1, "stride\tvirtual us\tof host's\tformula\tpublished\t");
     add_stride(&t, "host alone", host, host, 1, published(1), "");
@@ -186,22 +188,22 @@ static enum error_code print_strides(struct comm *alone, const struct asked *a, 
 
 /* ---- the topic --------------------------------------------------------------------------------------------------- */
 
-static enum error_code run_strides(struct comm *world, const struct asked *a, struct error *err)
+static enum error_code run_strides(struct comm *world, const struct asked *asked, struct error *err)
 {
     struct device narrow;
     if (world->rank != 0) return OK;
     enum error_code e = device_open(&narrow, NULL, BF16, 0, err);
     if (e) return e;
-    clock_open(&narrow.clock, &a->cluster, BF16);
+    clock_open(&narrow.clock, &asked->cluster, BF16);
     struct device *const usual = world->device;
     world->device = &narrow;                            /* it sends nothing */
-    e = print_strides(world, a, err);
+    e = print_strides(world, asked, err);
     world->device = usual;
     device_close(&narrow);
     return e;
 }
 
-static enum error_code run(struct comm *world, const void *asked, struct error *err)
+static enum error_code offload_run(struct comm *world, const void *asked, struct error *err)
 {
     const struct asked *a = asked;
     enum error_code e = print_loads(world, a, err);
@@ -230,6 +232,6 @@ enum error_code bench_offload_topic(int argc, char **argv, int *status, struct e
     e = cluster_find(&a.cluster, a.cluster_name, err);
     if (!e) e = cluster_check(&a.cluster, a.devices, BF16, err);
     if (e) return e;
-    return under_launcher() || a.devices == 1 ? be_a_device(F32, &a.cluster, run, &a, err)
+    return under_launcher() || a.devices == 1 ? be_a_device(F32, &a.cluster, offload_run, &a, err)
                                               : launch_devices(a.devices, argc, argv, status, err);
 }

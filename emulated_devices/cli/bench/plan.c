@@ -24,42 +24,42 @@ struct row {
     long kilobytes;
 };
 
-static enum error_code plan_of(struct plan *p, const struct wanted *w, int devices, struct error *err)
+static enum error_code plan_of(struct plan *plan, const struct wanted *wanted, int devices, struct error *err)
 {
     const int size[AXIS_COUNT] = { [PP] = PARTS, [DP] = devices / PARTS / PARTS, [CP] = 1, [EP] = 1, [TP] = PARTS };
     int64_t batch;
-    *p = (struct plan){
-        .micros = w->micro, .chunks = 1, .dtype = BF16, .cluster = &w->cluster, .degree = -1,
-        .comm_streams = w->streams,
+    *plan = (struct plan){
+        .micros = wanted->micro, .chunks = 1, .dtype = BF16, .cluster = &wanted->cluster, .degree = -1,
+        .comm_streams = wanted->streams,
         .data = { .scheme = data_scheme_at(0)->head.name, .bucket = 25 << 20, .offload_slice = 1 << 16 },
         .tensor = tensor_scheme_at(0)->head.name, .attention = attention_scheme_at(0)->head.name,
         .dispatch = expert_scheme_at(0)->head.name, .schedule = schedule_generator_at(0)->head.name,
         .optimizer = optimizers[0], .hyper = optimizers[0]->usual,
     };
-    enum error_code e = model_config_preset(&p->model, &batch, w->model, err);
-    if (!e) e = mesh_make(&p->mesh, size, err);
-    p->S = p->model.S, p->B = (int64_t)size[DP] * w->micro;
-    return e ? e : plan_check(p, err);
+    enum error_code e = model_config_preset(&plan->model, &batch, wanted->model, err);
+    if (!e) e = mesh_make(&plan->mesh, size, err);
+    plan->S = plan->model.S, plan->B = (int64_t)size[DP] * wanted->micro;
+    return e ? e : plan_check(plan, err);
 }
 
-static enum error_code note_time(struct trainer *t, void *step, struct error *err)
+static enum error_code note_time(struct trainer *trainer, void *step, struct error *err)
 {
     (void)err;
-    if (t->device->clock.now > *(picoseconds *)step) *(picoseconds *)step = t->device->clock.now;
+    if (trainer->device->clock.now > *(picoseconds *)step) *(picoseconds *)step = trainer->device->clock.now;
     return OK;
 }
 
-static struct row run_plan_of(const struct wanted *w, int devices)
+static struct row run_plan_of(const struct wanted *wanted, int devices)
 {
     struct row r = { .code = OK };
     struct plan p;
-    r.code = plan_of(&p, w, devices, &r.err);
-    if (!r.code) r.code = dry_run(&p, 1, w->unfolded, NULL, NULL, note_time, &r.step, &r.run, &r.err);
+    r.code = plan_of(&p, wanted, devices, &r.err);
+    if (!r.code) r.code = dry_run(&p, 1, wanted->unfolded, NULL, NULL, note_time, &r.step, &r.run, &r.err);
     return r;
 }
 
 /* In a process of its own, whose peak of memory is the plan's. */
-static enum error_code measure(const struct wanted *w, int devices, struct row *r, struct error *err)
+static enum error_code plan_measure(const struct wanted *wanted, int devices, struct row *row, struct error *err)
 {
     int ends[2];
     struct child_end end = { 0 };
@@ -67,42 +67,42 @@ static enum error_code measure(const struct wanted *w, int devices, struct row *
     if (pipe(ends) != 0) return fail(err, ERR_MEMORY, "no pipe to a process");
     const pid_t child = child_start();
     if (child == 0) {
-        const struct row own = run_plan_of(w, devices);
+        const struct row own = run_plan_of(wanted, devices);
         _exit(write(ends[1], &own, sizeof own) == (ssize_t)sizeof own ? 0 : 1);
     }
     close(ends[1]);
-    const bool got = child > 0 && read(ends[0], r, sizeof *r) == (ssize_t)sizeof *r;
+    const bool got = child > 0 && read(ends[0], row, sizeof *row) == (ssize_t)sizeof *row;
     close(ends[0]);
     if (child > 0) child_wait(child, 0, &end);
     const struct rusage used = end.used;
     if (!got) return fail(err, ERR_MEMORY, "the process for a plan of %d devices has ended", devices);
-    r->kilobytes = used.ru_maxrss;
-    r->seconds = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+    row->kilobytes = used.ru_maxrss;
+    row->seconds = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
                  1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
-    return r->code ? fail(err, r->code, "%d devices: %s", devices, r->err.text) : OK;
+    return row->code ? fail(err, row->code, "%d devices: %s", devices, row->err.text) : OK;
 }
 
-static void add_row(struct table *t, int devices, const struct row *r)
+static void plan_add_row(struct table *table, int devices, const struct row *row)
 {
     char folded[40];
-    const struct crew_outcome *o = &r->run.crew;
-    table_row(t, "%d\t%s\t%d\t%llu\t%llu\t%.2f\t%.0f\t%.0f\t%.1f", devices,
-              folding_describe(&r->run.folding, folded, sizeof folded), o->lives, (unsigned long long)o->events,
-           (unsigned long long)o->switches, r->seconds, o->events ? 1e9 * r->seconds / (double)o->events : 0,
-           (double)r->kilobytes / 1024, 1e-9 * (double)r->step);
+    const struct crew_outcome *o = &row->run.crew;
+    table_row(table, "%d\t%s\t%d\t%llu\t%llu\t%.2f\t%.0f\t%.0f\t%.1f", devices,
+              folding_describe(&row->run.folding, folded, sizeof folded), o->lives, (unsigned long long)o->events,
+           (unsigned long long)o->switches, row->seconds, o->events ? 1e9 * row->seconds / (double)o->events : 0,
+           (double)row->kilobytes / 1024, 1e-9 * (double)row->step);
 }
 
-static enum error_code print_all(const struct wanted *w, struct error *err)
+static enum error_code plan_print_all(const struct wanted *wanted, struct error *err)
 {
     int devices[ROWS], count = 0;
-    enum error_code e = bench_devices(w->devices, MESH_MOST_DEVICES, ROWS, devices, &count, err);
+    enum error_code e = bench_devices(wanted->devices, MESH_MOST_DEVICES, ROWS, devices, &count, err);
     for (int i = 0; i < count && !e; i++)
         if (devices[i] % (PARTS * PARTS) != 0)
             e = fail(err, ERR_USAGE, "--devices %d: must be a multiple of %d, tp %d x pp %d", devices[i],
                      PARTS * PARTS, PARTS, PARTS);
     if (e) return e;
     say(stdout, 0, "A step of %s without its numbers: %d microbatches of a sequence, 1f1b, tp %d x pp %d x dp,\n"
-        "bf16, on %s", w->model, w->micro, PARTS, PARTS, w->cluster.name);
+        "bf16, on %s", wanted->model, wanted->micro, PARTS, PARTS, wanted->cluster.name);
     printf("\n");
     struct table t = table_start("plans", 1, "devices\tfolded\tran\tevents\tswitches\tseconds\tns/event\tMB"
                                              "\tvirtual ms");
@@ -111,8 +111,8 @@ static enum error_code print_all(const struct wanted *w, struct error *err)
     for (int i = 0; i < count && !e; i++) {
         struct row r = { .code = OK };
         time_left_show(&line, (double)i / count, "planning", "");
-        e = measure(w, devices[i], &r, err);
-        if (!e) add_row(&t, devices[i], &r);
+        e = plan_measure(wanted, devices[i], &r, err);
+        if (!e) plan_add_row(&t, devices[i], &r);
     }
     time_left_end(&line);
     table_end(&t);
@@ -143,5 +143,5 @@ enum error_code bench_plan_topic(int argc, char **argv, int *status, struct erro
                                       argc - 3, argv + 3, table, &help, err);
     if (e || help) return e;
     e = cluster_find(&w.cluster, cluster, err);
-    return e ? e : print_all(&w, err);
+    return e ? e : plan_print_all(&w, err);
 }

@@ -41,109 +41,113 @@ struct bench {
     struct tracking tracking;
 };
 
-static void fill(const struct bench *b, enum numbers how)
+static void quantized_fill(const struct bench *bench, enum numbers how)
 {
-    float *x = b->row.data;
-    for (int64_t i = 0; i < tensor_count(b->row); i++) {
-        const double u = random_uniform(3, (uint64_t)b->world->rank, (uint64_t)i);
+    float *x = bench->row.data;
+    for (int64_t i = 0; i < tensor_count(bench->row); i++) {
+        const double u = random_uniform(3, (uint64_t)bench->world->rank, (uint64_t)i);
         x[i] = (float)(how == RANDOM ? 2 * u - 1 : 1 + u);
     }
-    tracking_start(b->world->device, b->tracking, b->row);
+    tracking_start(bench->world->device, bench->tracking, bench->row);
 }
 
-static enum error_code reduce(struct bench *b, enum way way, struct block_format f, struct error *err)
+static enum error_code quantized_reduce(struct bench *bench, enum way way, struct block_format format,
+                                        struct error *err)
 {
-    if (way == EVERY_HOP) return quantised_ring_reduce_scatter(b->flat.whole, b->row, f, b->tracking, err);
-    return quantised_reduce_scatter(way == ONCE ? &b->flat : &b->by_nodes, b->row, f, b->tracking, err);
+    if (way == EVERY_HOP)
+        return quantised_ring_reduce_scatter(bench->flat.whole, bench->row, format, bench->tracking, err);
+    return quantised_reduce_scatter(way == ONCE ? &bench->flat : &bench->by_nodes, bench->row, format,
+                                    bench->tracking, err);
 }
 
-static struct found sent(const struct comm *c)
+static struct found quantized_sent(const struct comm *comm)
 {
-    struct found s = { .time = (double)c->device->clock.now };
-    const int levels = c->device->clock.cluster.levels;
+    struct found s = { .time = (double)comm->device->clock.now };
+    const int levels = comm->device->clock.cluster.levels;
     for (int l = 0; l < levels; l++)
-        s.messages += (double)ledger_level(&c->counted, l).messages,
-            s.bytes += (double)ledger_level(&c->counted, l).bytes;
-    s.between = (double)ledger_level(&c->counted, levels - 1).bytes;
+        s.messages += (double)ledger_level(&comm->counted, l).messages,
+            s.bytes += (double)ledger_level(&comm->counted, l).bytes;
+    s.between = (double)ledger_level(&comm->counted, levels - 1).bytes;
     return s;
 }
 
-static enum error_code measure(struct bench *b, enum way way, enum numbers how, struct block_format f,
-                               struct found *out, struct error *err)
+static enum error_code quantized_measure(struct bench *bench, enum way way, enum numbers how,
+                                         struct block_format format, struct found *out, struct error *err)
 {
-    const int64_t n = b->asked->elements, first = b->world->rank * n;
-    fill(b, how);
-    const struct found before = sent(b->world);
-    const enum error_code e = reduce(b, way, f, err);
-    if (e) comm_give_up(b->world, err);
-    const struct found after = sent(b->world);
+    const int64_t n = bench->asked->elements, first = bench->world->rank * n;
+    quantized_fill(bench, how);
+    const struct found before = quantized_sent(bench->world);
+    const enum error_code e = quantized_reduce(bench, way, format, err);
+    if (e) comm_give_up(bench->world, err);
+    const struct found after = quantized_sent(bench->world);
     double sums[2] = { 0 }, most[5] = { 0, after.messages - before.messages, after.bytes - before.bytes,
                                         after.between - before.between, after.time - before.time };
     for (int64_t i = first; i < first + n; i++) {
-        const double off = fabs(tensor_get(b->row, i) - b->tracking.exact[i]), bound = b->tracking.bound[i];
+        const double off = fabs(tensor_get(bench->row, i) - bench->tracking.exact[i]), bound = bench->tracking.bound[i];
         sums[0] += off * off, sums[1] += bound * bound;
         const double ratio = off == 0 ? 0 : off / bound;
         if (exceeds(ratio, most[0])) most[0] = ratio;
     }
-    enum error_code shared = allreduce(b->flat.whole, sums, 2, F64, SUM, NULL, err);
-    if (!shared) shared = allreduce(b->flat.whole, most, 5, F64, MAX, NULL, err);
+    enum error_code shared = allreduce(bench->flat.whole, sums, 2, F64, SUM, NULL, err);
+    if (!shared) shared = allreduce(bench->flat.whole, most, 5, F64, MAX, NULL, err);
     *out = (struct found){ sums[0], sums[1], most[0], most[1], most[2], most[3], most[4] };
     return shared;
 }
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-static void add_row(struct table *t, const struct bench *b, enum way way, const struct found *f,
-                    const struct found *once)
+static void quantized_add_row(struct table *table, const struct bench *bench, enum way way, const struct found *found,
+                              const struct found *once)
 {
-    const double elements = (double)tensor_count(b->row);
-    table_row(t, "%s\t%.0f\t%.0f\t%.0f\t%.3f\t%.2e\t%.2e\t%.3f\t%.2f", way_name[way], f->messages, f->bytes,
-              f->between, f->time * 1e-6, sqrt(f->squares / elements), sqrt(f->bounds / elements), f->worst,
-              sqrt(f->squares / once->squares));
+    const double elements = (double)tensor_count(bench->row);
+    table_row(table, "%s\t%.0f\t%.0f\t%.0f\t%.3f\t%.2e\t%.2e\t%.3f\t%.2f", way_name[way], found->messages, found->bytes,
+              found->between, found->time * 1e-6, sqrt(found->squares / elements), sqrt(found->bounds / elements),
+                  found->worst,
+              sqrt(found->squares / once->squares));
 }
 
-static enum error_code print_ways(struct bench *b, struct block_format f, enum numbers how, struct error *err)
+static enum error_code print_ways(struct bench *bench, struct block_format format, enum numbers how, struct error *err)
 {
     struct found once = { 0 }, found;
-    const bool speaks = b->world->rank == 0;
+    const bool speaks = bench->world->rank == 0;
     enum error_code e = OK;
     char name[60];
-    snprintf(name, sizeof name, "int%d, numbers %s", f.bits, numbers_name[how]);
+    snprintf(name, sizeof name, "int%d, numbers %s", format.bits, numbers_name[how]);
     if (speaks) printf("\n%s\n", name);
     struct table t = table_start(name, 1, "how\tsent\tbytes\toutermost\tus\terror\tbound\tworst\t/ once");
     for (int way = ONCE; way < WAYS && !e; way++) {
-        if (way == TWO_STEPS && !b->by_nodes.two_steps) continue;
-        e = measure(b, (enum way)way, how, f, &found, err);
+        if (way == TWO_STEPS && !bench->by_nodes.two_steps) continue;
+        e = quantized_measure(bench, (enum way)way, how, format, &found, err);
         if (way == ONCE) once = found;
         if (!e && !(found.worst <= 1))
-            e = fail(err, ERR_CHECK, "int%d, %s: an element is off by %.3g times its bound", f.bits, way_name[way],
+            e = fail(err, ERR_CHECK, "int%d, %s: an element is off by %.3g times its bound", format.bits, way_name[way],
                      found.worst);
-        if (speaks && (!e || e == ERR_CHECK)) add_row(&t, b, (enum way)way, &found, &once);
+        if (speaks && (!e || e == ERR_CHECK)) quantized_add_row(&t, bench, (enum way)way, &found, &once);
     }
     if (speaks) table_end(&t);
     else table_drop(&t);
     return e;
 }
 
-static enum error_code print_all(struct bench *b, struct error *err)
+static enum error_code quantized_print_all(struct bench *bench, struct error *err)
 {
-    const struct asked *a = b->asked;
+    const struct asked *a = bench->asked;
     enum error_code e = OK;
-    if (b->world->rank == 0)
+    if (bench->world->rank == 0)
         say(stdout, 0, "Reduce-scatter of fp32 as codes: %d devices of %s, %d elements for each, %d a block."
             "\nPer device: messages, bytes, bytes at the outermost link level; virtual time. Then the root\n"
             "mean square of the errors and of their bounds, the largest error/bound of an element, and the\n"
-            "error relative to the first row's.", b->world->size, a->cluster.name, a->elements, a->block);
+            "error relative to the first row's.", bench->world->size, a->cluster.name, a->elements, a->block);
     for (int bits = 8; bits >= 4; bits -= 4)
         for (int how = RANDOM; how < NUMBERS && !e; how++)
             if (a->code == NULL || (strcmp(a->code, "int8") == 0) == (bits == 8))
-                e = print_ways(b, (struct block_format){ bits, a->block }, (enum numbers)how, err);
+                e = print_ways(bench, (struct block_format){ bits, a->block }, (enum numbers)how, err);
     return e;
 }
 
 /* ---- being a device ---------------------------------------------------------------------------------------------- */
 
-static enum error_code run(struct comm *world, const void *asked, struct error *err)
+static enum error_code quantized_run(struct comm *world, const void *asked, struct error *err)
 {
     const struct asked *a = asked;
     struct bench b = { .asked = a, .world = world, .flat = { .whole = world->everyone } };
@@ -155,7 +159,7 @@ static enum error_code run(struct comm *world, const void *asked, struct error *
                                    : fail(err, ERR_MEMORY, "no memory for %lld elements", (long long)n);
     if (!e) e = quantised_group_open(&b.by_nodes, world->everyone, err);
     e = comm_agree(world, e, err);
-    if (!e) e = print_all(&b, err);
+    if (!e) e = quantized_print_all(&b, err);
     quantised_group_close(&b.by_nodes);
     tracking_close(&b.tracking);
     free(b.row.data);
@@ -187,6 +191,6 @@ enum error_code bench_quantized_topic(int argc, char **argv, int *status, struct
     if (e || help) return e;
     e = cluster_find(&a.cluster, a.cluster_name, err);
     if (e) return e;
-    return under_launcher() ? be_a_device(F32, &a.cluster, run, &a, err)
+    return under_launcher() ? be_a_device(F32, &a.cluster, quantized_run, &a, err)
                             : launch_devices(a.devices, argc, argv, status, err);
 }

@@ -19,8 +19,8 @@ static const struct model_config mixture = {
     .mixture = { .E = 8, .k = 2, .router = { .normalized = true, .scale = 1 } }, .eps = 1e-5, .init_std = 0.2,
 };
 
-static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
-                 int32_t *within)
+static void ring_fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
+                      int32_t *within)
 {
     const struct plan *p = context;
     (void)within;
@@ -41,20 +41,21 @@ static struct plan plan_of(int devices, int ring, bool chosen)
     return p;
 }
 
-static enum error_code passes(struct trainer *t, struct run_of *r, struct error *err)
+static enum error_code passes(struct trainer *trainer, struct run_of *run_of, struct error *err)
 {
-    enum error_code e = training_run(t, PASSES, NULL, 0, NULL, err);
-    const struct tier_traffic all = trainer_tier_traffic_counted(t), said = trainer_tier_traffic_so_far(t, PASSES);
-    *r = (struct run_of){ t->device->arena.peak.tag[PARAMETERS], all.bytes_read, all.reads,
-                          1e-6 * (double)t->device->clock.now };
-    if (!e && (all.bytes_read != said.bytes_read || r->weights != trainer_peak(t, PARAMETERS)))
+    enum error_code e = training_run(trainer, PASSES, NULL, 0, NULL, err);
+    const struct tier_traffic all = trainer_tier_traffic_counted(trainer),
+        said = trainer_tier_traffic_so_far(trainer, PASSES);
+    *run_of = (struct run_of){ trainer->device->arena.peak.tag[PARAMETERS], all.bytes_read, all.reads,
+                          1e-6 * (double)trainer->device->clock.now };
+    if (!e && (all.bytes_read != said.bytes_read || run_of->weights != trainer_peak(trainer, PARAMETERS)))
         e = fail(err, ERR_CHECK, "bench offload: a ring reads %llu bytes, where its formula says %llu, or has another "
                  "peak", (unsigned long long)all.bytes_read, (unsigned long long)said.bytes_read);
-    return comm_agree(t->comm, e, err);
+    return comm_agree(trainer->comm, e, err);
 }
 
 static enum error_code infer(struct comm *world, const struct cluster *cluster, int ring, bool chosen,
-                             struct run_of *r, struct error *err)
+                             struct run_of *run_of, struct error *err)
 {
     struct trainer t;
     struct device own, *const usual = world->device;
@@ -64,9 +65,9 @@ static enum error_code infer(struct comm *world, const struct cluster *cluster, 
     if (e) return e;
     clock_open(&own.clock, cluster, F32);
     world->device = &own;
-    e = trainer_open(&t, &p, world, (struct batch_source){ fill, &p }, err);
+    e = trainer_open(&t, &p, world, (struct batch_source){ ring_fill, &p }, err);
     if (!e) {
-        e = passes(&t, r, err);
+        e = passes(&t, run_of, err);
         trainer_close(&t);
     }
     world->device = usual;
@@ -77,12 +78,14 @@ static enum error_code infer(struct comm *world, const struct cluster *cluster, 
 /* Bytes of a layer's experts, and of all weights. */
 static double expert_bytes(void) { return 4.0 * (double)(mixture.mixture.E * 3 * mixture.D * mixture.F); }
 
-static void add_row(struct table *t, const char *name, const struct run_of *r, const struct run_of *all, double layers)
+static void ring_add_row(struct table *table, const char *name, const struct run_of *run_of, const struct run_of *all,
+                         double layers)
 {
     const double want = 1 - (LAYERS - layers) * expert_bytes() / (double)all->weights;
-    table_row(t, "%s\t%.1f\t%.3f\t%.3f\t%.1f\t%llu\t%.1f", name, (double)r->weights / 1000,
-           (double)r->weights / (double)all->weights, want, (double)r->read / 1000, (unsigned long long)r->reads,
-           r->us);
+    table_row(table, "%s\t%.1f\t%.3f\t%.3f\t%.1f\t%llu\t%.1f", name, (double)run_of->weights / 1000,
+           (double)run_of->weights / (double)all->weights, want, (double)run_of->read / 1000,
+               (unsigned long long)run_of->reads,
+           run_of->us);
 }
 
 static void print_rings(const struct run_of run[ROWS], const struct cluster *cluster, int devices)
@@ -93,13 +96,13 @@ static void print_rings(const struct run_of run[ROWS], const struct cluster *clu
         "of all, KB read, reads, and virtual us", PASSES, devices, devices > 1 ? "s" : "", cluster->name, LAYERS);
     printf("\n");
     struct table t = table_start("rings", 1, "experts\tKB\tof all\tformula\tKB read\treads\tus");
-    add_row(&t, "all there", &run[0], &run[0], LAYERS);
+    ring_add_row(&t, "all there", &run[0], &run[0], LAYERS);
     for (int k = 0; k < RINGS; k++) {
         char name[24];
         snprintf(name, sizeof name, "ring of %d", FIRST_RING + k);
-        add_row(&t, name, &run[1 + k], &run[0], FIRST_RING + k);
+        ring_add_row(&t, name, &run[1 + k], &run[0], FIRST_RING + k);
     }
-    add_row(&t, "chosen experts", &run[ROWS - 1], &run[0], 1);
+    ring_add_row(&t, "chosen experts", &run[ROWS - 1], &run[0], 1);
     table_end(&t);
     printf("\n");
     say(stdout, 0, "said: %.1f GB of a GPU instead of DeepSpeed's %.1f (%.3f of it), in training 104.1B parameters on\n"

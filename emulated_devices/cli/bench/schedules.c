@@ -14,19 +14,19 @@
 /* In units of the last printed digit. */
 static int digits_apart(double ours, double published) { return (int)lround((ours - published) * 1e4); }
 
-static enum error_code add_setting(struct table *t, const struct published_setting *r, struct error *err)
+static enum error_code add_setting(struct table *table, const struct published_setting *setting, struct error *err)
 {
     char row[400];
-    int used = snprintf(row, sizeof row, "%s\t%d\t%d", r->model, r->P, r->M);
+    int used = snprintf(row, sizeof row, "%s\t%d\t%d", setting->model, setting->P, setting->M);
     for (int c = 0; c < PUBLISHED_COLUMNS; c++) {
         double rate;
-        enum error_code e = published_bubble(r, c, &rate, err);
+        enum error_code e = published_bubble(setting, c, &rate, err);
         if (e) return e;
-        const int apart = digits_apart(published_digits(rate), r->bubble[c]);
-        used += snprintf(row + used, sizeof row - (size_t)used, "\t%.4f\t%.4f\t", r->bubble[c], rate);
+        const int apart = digits_apart(published_digits(rate), setting->bubble[c]);
+        used += snprintf(row + used, sizeof row - (size_t)used, "\t%.4f\t%.4f\t", setting->bubble[c], rate);
         if (c == PUBLISHED_INTERLEAVED || apart) used += snprintf(row + used, sizeof row - (size_t)used, "%+d", apart);
     }
-    table_row(t, "%s", row);
+    table_row(table, "%s", row);
     return OK;
 }
 
@@ -119,31 +119,34 @@ struct wanted { int pp, micro; uint64_t forward, backward_input, backward_weight
 
 /* A chunk has 1/chunks of a device's layers.  All times are multiplied by chunks: a chunk then takes a device's time,
  * and a message chunks times as long. */
-static enum error_code time_schedule(const struct schedule *s, const struct wanted *w, struct timing *t,
-                                     struct error *err)
+static enum error_code time_schedule(const struct schedule *schedule, const struct wanted *wanted,
+                                     struct timing *timing, struct error *err)
 {
-    const struct even_times each = { (int64_t)w->forward, (int64_t)w->backward_input, (int64_t)w->backward_weight,
-                                     (int64_t)w->communication * (s->stages / s->devices), 0 };
-    return schedule_time_evenly(t, s, each, err);
+    const struct even_times each = { (int64_t)wanted->forward, (int64_t)wanted->backward_input,
+                                    (int64_t)wanted->backward_weight,
+                                     (int64_t)wanted->communication * (schedule->stages / schedule->devices), 0 };
+    return schedule_time_evenly(timing, schedule, each, err);
 }
 
-static void add_schedule(struct table *to, const struct schedule *s, const struct timing *t)
+static void add_schedule(struct table *to, const struct schedule *schedule, const struct timing *timing)
 {
     int peak = 0;
-    for (int d = 0; d < s->devices; d++) peak = schedule_peak(s, d) > peak ? schedule_peak(s, d) : peak;
+    for (int d = 0; d < schedule->devices; d++)
+        peak = schedule_peak(schedule, d) > peak ? schedule_peak(schedule, d) : peak;
     /* stages of the model on a device, copies not counted twice */
-    const double share = (double)s->stages / s->devices;
-    table_row(to, "%s\t%d\t%.2f\t%.4g\t%.4g\t%lld\t%s", s->name, s->chunks, 100 * t->bubble,
-              (double)t->span / share, peak / share, (long long)schedule_messages(s),
-              schedule_adds_in_order(s) ? "yes" : "no");
+    const double share = (double)schedule->stages / schedule->devices;
+    table_row(to, "%s\t%d\t%.2f\t%.4g\t%.4g\t%lld\t%s", schedule->name, schedule->chunks, 100 * timing->bubble,
+              (double)timing->span / share, peak / share, (long long)schedule_messages(schedule),
+              schedule_adds_in_order(schedule) ? "yes" : "no");
 }
 
-static enum error_code print_all(const struct wanted *w, struct error *err)
+static enum error_code schedules_print_all(const struct wanted *wanted, struct error *err)
 {
     say(stdout, 0,
         "All schedules: %d devices, %d microbatches; all layers of a device take F %llu, I %llu, W %llu; a message "
-        "%llu", w->pp, w->micro, (unsigned long long)w->forward, (unsigned long long)w->backward_input,
-           (unsigned long long)w->backward_weight, (unsigned long long)w->communication);
+        "%llu", wanted->pp, wanted->micro, (unsigned long long)wanted->forward,
+            (unsigned long long)wanted->backward_input,
+           (unsigned long long)wanted->backward_weight, (unsigned long long)wanted->communication);
     printf("\n");
     struct table table = table_start("schedules", 1, "schedule\tchunks\tbubble %\ttime\tmemory\tmessages"
                                                      "\tadds in order");
@@ -151,20 +154,20 @@ static enum error_code print_all(const struct wanted *w, struct error *err)
         struct schedule s;
         struct timing t;
         struct error why;
-        const struct schedule_request q = { .devices = w->pp,
-                                            .micros = w->micro,
+        const struct schedule_request q = { .devices = wanted->pp,
+                                            .micros = wanted->micro,
                                             .chunks = schedule_generator_at(i)->chunks ? 0 : 2,
-                                            .forward = (int64_t)w->forward,
-                                            .backward_input = (int64_t)w->backward_input,
-                                            .backward_weight = (int64_t)w->backward_weight,
-                                            .communication = (int64_t)w->communication };
+                                            .forward = (int64_t)wanted->forward,
+                                            .backward_input = (int64_t)wanted->backward_input,
+                                            .backward_weight = (int64_t)wanted->backward_weight,
+                                            .communication = (int64_t)wanted->communication };
         enum error_code e = schedule_make(&s, schedule_generator_at(i)->head.name, &q, &why);
         if (e == ERR_PLAN)
             table_row(&table, "%s\t\t\t\t\t\tneeds %s", schedule_generator_at(i)->head.name,
                       schedule_generator_at(i)->head.needs);
         if (e == ERR_PLAN) continue;
         if (e) return fail(err, e, "%s", why.text);
-        e = time_schedule(&s, w, &t, err);
+        e = time_schedule(&s, wanted, &t, err);
         if (!e) add_schedule(&table, &s, &t), timing_free(&t);
         schedule_free(&s);
         if (e) return e;
@@ -202,5 +205,5 @@ enum error_code bench_schedules_topic(int argc, char **argv, int *status, struct
     e = print_published(err);
     if (!e) e = print_formulas(err);
     if (!e) e = print_making(err);
-    return e ? e : print_all(&w, err);
+    return e ? e : schedules_print_all(&w, err);
 }

@@ -20,77 +20,80 @@ struct wanted {
     double worst;                       /* the chosen time over the best, of all rows */
 };
 
-static picoseconds time_with(const struct algorithm *a, int P, struct collective c, const struct cluster *m,
-                             uint64_t segment)
+static picoseconds time_with(const struct algorithm *algorithm, int P, struct collective collective,
+                             const struct cluster *cluster, uint64_t segment)
 {
-    c.segment = segment;
-    return attempt_is_cheap(a, P, &c) ? attempt_time(a, P, &c, m) : -1;
+    collective.segment = segment;
+    return attempt_is_cheap(algorithm, P, &collective) ? attempt_time(algorithm, P, &collective, cluster) : -1;
 }
 
 /* Of 1 segment, 2, 3, .. 10, and then each tenth more, the best length: more than 128 for each device gain less than
  * a hundredth.  @return its time. */
-static picoseconds best_of_all(const struct algorithm *a, int P, const struct collective *c, const struct cluster *m,
-                               uint64_t *best)
+static picoseconds best_of_all(const struct algorithm *algorithm, int P, const struct collective *collective,
+                               const struct cluster *cluster, uint64_t *best)
 {
-    const int64_t n = a->pipelined(P, c);
+    const int64_t n = algorithm->pipelined(P, collective);
     picoseconds least = -1;
     for (int64_t S = 1; S <= n && S <= 128 * P; S += 1 + S / 10) {
-        const uint64_t segment = dtype_size(c->dtype) * (uint64_t)((n + S - 1) / S);
-        const picoseconds time = time_with(a, P, *c, m, segment);
+        const uint64_t segment = dtype_size(collective->dtype) * (uint64_t)((n + S - 1) / S);
+        const picoseconds time = time_with(algorithm, P, *collective, cluster, segment);
         if (time < 0) break;
         if (least < 0 || time < least) least = time, *best = segment;
     }
     return least;
 }
 
-static void add_row(struct table *t, struct wanted *w, const struct algorithm *a, int P, uint64_t bytes)
+static void segments_add_row(struct table *table, struct wanted *wanted, const struct algorithm *algorithm, int P,
+                             uint64_t bytes)
 {
     const struct collective c = { .count = (int64_t)(bytes / dtype_size(F32)), .dtype = F32,
-                                  .nodes = nodes_on(&w->cluster, NULL, P) };
-    const uint64_t chosen = segment_choose(a, P, &c, &w->cluster);
+                                  .nodes = nodes_on(&wanted->cluster, NULL, P) };
+    const uint64_t chosen = segment_choose(algorithm, P, &c, &wanted->cluster);
     uint64_t best = 0;
-    const picoseconds took = time_with(a, P, c, &w->cluster, chosen),
-                      usual = time_with(a, P, c, &w->cluster, USUAL_SEGMENT),
-                      least = best_of_all(a, P, &c, &w->cluster, &best);
+    const picoseconds took = time_with(algorithm, P, c, &wanted->cluster, chosen),
+                      usual = time_with(algorithm, P, c, &wanted->cluster, USUAL_SEGMENT),
+                      least = best_of_all(algorithm, P, &c, &wanted->cluster, &best);
     if (took < 0 || least <= 0) return;
     const double over = (double)took / (double)least;
-    if (over > w->worst) w->worst = over;
-    table_row(t, "%s\t%s\t%d\t%s\t%s\t%.2f\t%s\t%.2f\t%.4f\t%.2f", operation_name(a->operation), a->name, P,
+    if (over > wanted->worst) wanted->worst = over;
+    table_row(table, "%s\t%s\t%d\t%s\t%s\t%.2f\t%s\t%.2f\t%.4f\t%.2f", operation_name(algorithm->operation),
+              algorithm->name, P,
               size_format(bytes).text, size_format(chosen).text, 1e-6 * (double)took, size_format(best).text,
               1e-6 * (double)least, over, usual < 0 ? 0 : (double)usual / (double)took);
 }
 
-static void print_all(struct wanted *w)
+static void segments_print_all(struct wanted *wanted)
 {
     say(stdout, 0, "Pipelined collectives of fp32 vectors on %s: the segment that is chosen; the best of\n"
         "1, 2, .. 10 segments and then each tenth more; the chosen time over the best; that of %d KB over\n"
         "the chosen.",
-        w->cluster.name, USUAL_SEGMENT >> 10);
+        wanted->cluster.name, USUAL_SEGMENT >> 10);
     printf("\n");
     struct table t = table_start("segments", 2, "collective\talgorithm\tP\tvector\tsegment\tus\tbest\tits us"
                                                 "\tover best\t32K");
     for (int i = 0; algorithms[i] != NULL; i++)
-        for (int p = 0; p < w->counts && algorithms[i]->pipelined; p++)
-            for (int n = 0; n < w->sizes; n++) add_row(&t, w, algorithms[i], w->P[p], w->size[n]);
+        for (int p = 0; p < wanted->counts && algorithms[i]->pipelined; p++)
+            for (int n = 0; n < wanted->sizes; n++)
+                segments_add_row(&t, wanted, algorithms[i], wanted->P[p], wanted->size[n]);
     table_end(&t);
     printf("\n");
-    say(stdout, 0, "The chosen segments take at most %.2f %% longer than the best ones.", 100 * (w->worst - 1));
+    say(stdout, 0, "The chosen segments take at most %.2f %% longer than the best ones.", 100 * (wanted->worst - 1));
 }
 
-static enum error_code take_sizes(struct wanted *w, struct error *err)
+static enum error_code take_sizes(struct wanted *wanted, struct error *err)
 {
     char word[64];
-    for (const char *rest = w->bytes; *rest != '\0';) {
+    for (const char *rest = wanted->bytes; *rest != '\0';) {
         int used = 0;
-        uint64_t *size = &w->size[w->sizes];
-        if (w->sizes == ROWS || sscanf(rest, "%63[^,]%n", word, &used) != 1 || !size_parse(word, size) || *size < 4 ||
-            *size > 1u << 30)
+        uint64_t *size = &wanted->size[wanted->sizes];
+        if (wanted->sizes == ROWS || sscanf(rest, "%63[^,]%n", word, &used) != 1 || !size_parse(word, size)
+            || *size < 4 || *size > 1u << 30)
             return fail(err, ERR_USAGE, "--bytes %s: must be up to %d sizes from 4 to 1G, such as 64K,1M",
-                        printable(w->bytes).text, ROWS);
-        w->sizes++;
+                        printable(wanted->bytes).text, ROWS);
+        wanted->sizes++;
         rest += used + (rest[used] == ',');
     }
-    return w->sizes > 0 ? OK : fail(err, ERR_USAGE, "--bytes: names no size");
+    return wanted->sizes > 0 ? OK : fail(err, ERR_USAGE, "--bytes: names no size");
 }
 
 enum error_code bench_segments_topic(int argc, char **argv, int *status, struct error *err)
@@ -118,6 +121,6 @@ enum error_code bench_segments_topic(int argc, char **argv, int *status, struct 
             e = fail(err, ERR_USAGE, "--devices %s: one device sends no segments", printable(w.devices).text);
     for (int i = 0; i < w.counts && !e; i++) e = cluster_check(&w.cluster, w.P[i], F32, err);
     if (!e) e = take_sizes(&w, err);
-    if (!e) print_all(&w);
+    if (!e) segments_print_all(&w);
     return e;
 }

@@ -21,38 +21,38 @@ static void keep_busy(int core, pid_t parent)
     for (volatile unsigned turns = 0;;) turns++;
 }
 
-static bool start(struct thieves *t, int core)
+static bool steal_start(struct thieves *thieves, int core)
 {
     const pid_t parent = getpid(), child = fork();
     int status;
     if (child == 0) keep_busy(core, parent);
     if (child < 0 || waitpid(child, &status, WUNTRACED) != child || !WIFSTOPPED(status)) return false;
-    t->process[t->count++] = child;
+    thieves->process[thieves->count++] = child;
     kill(child, SIGCONT);
     return true;
 }
 
-enum error_code steal_cores(struct thieves *t, int cores, struct error *err)
+enum error_code steal_cores(struct thieves *thieves, int cores, struct error *err)
 {
     struct cores own;
     cores_bound(&own);
-    *t = (struct thieves){ 0 };
-    for (int core = CORES_MOST - 1; core >= 0 && t->count < cores; core--) {
-        if (!cores_has(&own, core) || start(t, core)) continue;
-        steal_end(t);
+    *thieves = (struct thieves){ 0 };
+    for (int core = CORES_MOST - 1; core >= 0 && thieves->count < cores; core--) {
+        if (!cores_has(&own, core) || steal_start(thieves, core)) continue;
+        steal_end(thieves);
         return fail(err, ERR_USAGE, "--steal %d: no process can be tied to core %d", cores, core);
     }
-    const int had = t->count;
+    const int had = thieves->count;
     if (had == cores) return OK;
-    steal_end(t);
+    steal_end(thieves);
     return fail(err, ERR_USAGE, "--steal %d: this process may use %d core%s", cores, had, had == 1 ? "" : "s");
 }
 
-void steal_end(struct thieves *t)
+void steal_end(struct thieves *thieves)
 {
-    for (int i = 0; i < t->count; i++) {
-        kill(t->process[i], SIGKILL);
-        waitpid(t->process[i], NULL, 0);
+    for (int i = 0; i < thieves->count; i++) {
+        kill(thieves->process[i], SIGKILL);
+        waitpid(thieves->process[i], NULL, 0);
     }
-    t->count = 0;
+    thieves->count = 0;
 }

@@ -27,16 +27,16 @@ static void print_parameters(void)
     printf("\n%d of %d are the same to the last digit.\n\n", same, STREAM_SIZES * (STREAM_COUNTS - 1));
 }
 
-static void print_losses(const struct stream_losses *s)
+static void print_losses(const struct stream_losses *losses)
 {
-    const struct stream_law l = stream_law_fit(s);
-    say(stdout, 0, "%s: E %.4f, A %.4f, alpha %.4f, k %.4f; R^2 %.4f; misfit %.4g", s->corpus, l.E, l.A, l.alpha, l.k,
-        stream_law_explained(&l, s), stream_law_misfit(&l, s));
+    const struct stream_law l = stream_law_fit(losses);
+    say(stdout, 0, "%s: E %.4f, A %.4f, alpha %.4f, k %.4f; R^2 %.4f; misfit %.4g", losses->corpus, l.E, l.A,
+        l.alpha, l.k, stream_law_explained(&l, losses), stream_law_misfit(&l, losses));
     printf("\n");
-    struct table t = table_start(s->corpus, 2, "D\tP\tpublished\tours");
+    struct table t = table_start(losses->corpus, 2, "D\tP\tpublished\tours");
     for (int i = 0; i < STREAM_SIZES; i++)
         for (int j = 0; j < STREAM_COUNTS; j++)
-            table_row(&t, "%lld\t%d\t%.4f\t%.4f", (long long)stream_widths[i], stream_counts[j], s->loss[j][i],
+            table_row(&t, "%lld\t%d\t%.4f\t%.4f", (long long)stream_widths[i], stream_counts[j], losses->loss[j][i],
                       stream_law_loss(&l, (double)stream_parameters[j][i], stream_counts[j]));
     table_end(&t);
     printf("\n");

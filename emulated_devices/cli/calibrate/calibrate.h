@@ -80,9 +80,9 @@ enum error_code cluster_write(const char *path, const struct cluster *, struct e
 /* ---- timed.c ----------------------------------------------------------------------------------------------------- */
 
 /** Time this machine.  Collective over the devices of a job.
- *  @param[in,out] m  with its rounds; on return filled, the same on all devices.
+ *  @param[in,out] calibration  with its rounds; on return filled, the same on all devices.
  *  @return OK; ERR_MEMORY or ERR_COMM, on every device. */
-enum error_code calibration_measure(struct comm *, struct calibration *m, struct error *);
+enum error_code calibration_measure(struct comm *, struct calibration *calibration, struct error *);
 
 /* ---- check.c ----------------------------------------------------------------------------------------------------- */
 

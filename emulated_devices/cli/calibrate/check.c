@@ -47,22 +47,22 @@ struct check {
 /* ---- clusters ---------------------------------------------------------------------------------------------------- */
 
 /* The file of so many devices; meshes of as many have the same. */
-static enum error_code calibrate(struct check *c, int at, struct error *err)
+static enum error_code calibrate(struct check *check, int at, struct error *err)
 {
     char devices[16];
-    const struct calibrate_check *a = c->asked;
+    const struct calibrate_check *a = check->asked;
     for (int i = 0; i < at; i++)
-        if (meshes[i].devices == meshes[at].devices) return c->cluster[at] = c->cluster[i], OK;
-    if ((c->cluster[at] = temporary_file(err)) == NULL) return err->code;
+        if (meshes[i].devices == meshes[at].devices) return check->cluster[at] = check->cluster[i], OK;
+    if ((check->cluster[at] = temporary_file(err)) == NULL) return err->code;
     snprintf(devices, sizeof devices, "%d", meshes[at].devices);
     const char *const words[] = { a->program, "calibrate", "--devices", devices, "--dtype", a->dtype, "--quiet",
-                                  "--out", c->cluster[at], a->quick ? "--quick" : NULL, NULL };
+                                  "--out", check->cluster[at], a->quick ? "--quick" : NULL, NULL };
     return run_aside(words, RUN_LIMIT, err);
 }
 
 /* ---- runs -------------------------------------------------------------------------------------------------------- */
 
-static enum error_code read_steps(struct row *r, const char *path, struct error *err)
+static enum error_code read_steps(struct row *row, const char *path, struct error *err)
 {
     cJSON *root;
     const cJSON *steps, *step;
@@ -72,74 +72,74 @@ static enum error_code read_steps(struct row *r, const char *path, struct error 
     if (e) return e;
     e = json_double(root, path, "virtual_step_ps", &virtual_ps, err);
     if (!e) e = json_array(root, path, "steps", &steps, err);
-    r->clock = 1e-12 * virtual_ps;
+    row->clock = 1e-12 * virtual_ps;
     if (!e) cJSON_ArrayForEach(step, steps) {
         double seconds;
-        if (e || n++ == 0 || r->steps == SECONDS_MOST) continue;        /* the first is to warm up */
+        if (e || n++ == 0 || row->steps == SECONDS_MOST) continue;        /* the first is to warm up */
         e = json_double(step, path, "seconds", &seconds, err);
-        if (!e) r->seconds[r->steps++] = seconds;
+        if (!e) row->seconds[row->steps++] = seconds;
     }
     cJSON_Delete(root);
     return e;
 }
 
-static enum error_code run(struct check *c, struct row *r, struct error *err)
+static enum error_code check_run(struct check *check, struct row *row, struct error *err)
 {
     enum { OWN = 14 };                  /* words of every run */
     char steps[16];
-    const struct calibrate_check *a = c->asked;
+    const struct calibrate_check *a = check->asked;
     snprintf(steps, sizeof steps, "%d", a->steps);
-    const char *words[OWN + 9] = { a->program, "train", "--model", r->model, "--steps", steps, "--dtype", a->dtype,
-                                   "--cluster", c->cluster[r->mesh - meshes], "--data", c->text, "--json",
-                                   c->result };
-    for (int i = 0, n = OWN; r->mesh->words[i]; i++) words[n++] = r->mesh->words[i];
+    const char *words[OWN + 9] = { a->program, "train", "--model", row->model, "--steps", steps, "--dtype", a->dtype,
+                                   "--cluster", check->cluster[row->mesh - meshes], "--data", check->text, "--json",
+                                   check->result };
+    for (int i = 0, n = OWN; row->mesh->words[i]; i++) words[n++] = row->mesh->words[i];
     const enum error_code e = run_aside(words, RUN_LIMIT, err);
-    return e ? e : read_steps(r, c->result, err);
+    return e ? e : read_steps(row, check->result, err);
 }
 
 /* ---- the report -------------------------------------------------------------------------------------------------- */
 
-static double error_of(const struct row *r) { return 100 * (r->clock / r->took.least - 1); }
+static double error_of(const struct row *row) { return 100 * (row->clock / row->took.least - 1); }
 
 /* Of meshes that have a core for each device, or of those that have not. */
-static void print_mean(const struct check *c, bool shared, const char *what)
+static void print_mean(const struct check *check, bool shared, const char *what)
 {
     double sum = 0, most = 0;
     int n = 0;
-    for (int i = 0; i < c->rows; i++) {
-        const double far = fabs(error_of(&c->row[i]));
-        if ((c->row[i].mesh->devices > cores_usable()) != shared) continue;
+    for (int i = 0; i < check->rows; i++) {
+        const double far = fabs(error_of(&check->row[i]));
+        if ((check->row[i].mesh->devices > cores_usable()) != shared) continue;
         sum += far, most = far > most ? far : most, n++;
     }
     if (n > 0) say(stdout, 8, "%s %d steps: error %.1f %% on average, at most %.1f %%", what, n, sum / n, most);
 }
 
-static void print_report(const struct check *c)
+static void print_report(const struct check *check)
 {
     struct table t = table_start(NULL, 2, "model\tmesh\tclock ms\tleast ms\tmedian ms\terror %");
-    for (int i = 0; i < c->rows; i++) {
-        const struct row *r = &c->row[i];
+    for (int i = 0; i < check->rows; i++) {
+        const struct row *r = &check->row[i];
         table_row(&t, "%s\t%s\t%.3f\t%.3f\t%.3f\t%+.1f", r->model, r->mesh->name, 1e3 * r->clock, 1e3 * r->took.least,
                   1e3 * r->took.median, error_of(r));
     }
     say(stdout, 0, "A training step: virtual time, and the wall clock's on %d core%s (least and median of %d run%s "
-        "of %d steps)", cores_usable(), plural(cores_usable()), c->asked->rounds, plural(c->asked->rounds),
-        c->asked->steps - 1);
+        "of %d steps)", cores_usable(), plural(cores_usable()), check->asked->rounds, plural(check->asked->rounds),
+        check->asked->steps - 1);
     printf("\n");
     table_end(&t);
     printf("\n");
-    print_mean(c, false, "a core for each device:");
-    print_mean(c, true, "devices share cores:   ");
+    print_mean(check, false, "a core for each device:");
+    print_mean(check, true, "devices share cores:   ");
 }
 
-static enum error_code write_json(const struct check *c, struct error *err)
+static enum error_code calibrate_check_write_json(const struct check *check, struct error *err)
 {
     cJSON *root = document_start("orrery calibrate --check");
     cJSON_AddNumberToObject(root, "cores", cores_usable());
-    cJSON_AddStringToObject(root, "dtype", c->asked->dtype);
+    cJSON_AddStringToObject(root, "dtype", check->asked->dtype);
     cJSON *rows = cJSON_AddArrayToObject(root, "rows");
-    for (int i = 0; i < c->rows; i++) {
-        const struct row *r = &c->row[i];
+    for (int i = 0; i < check->rows; i++) {
+        const struct row *r = &check->row[i];
         cJSON *o = cJSON_CreateObject();
         cJSON_AddItemToArray(rows, o);
         cJSON_AddStringToObject(o, "model", r->model);
@@ -150,67 +150,67 @@ static enum error_code write_json(const struct check *c, struct error *err)
         cJSON_AddNumberToObject(o, "median_seconds", r->took.median);
         cJSON_AddNumberToObject(o, "error_percent", error_of(r));
     }
-    const enum error_code e = fail_about(err, json_write(c->asked->json, root, err), "--json");
+    const enum error_code e = fail_about(err, json_write(check->asked->json, root, err), "--json");
     cJSON_Delete(root);
     return e;
 }
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
-static enum error_code add_model(struct check *c, const char *name, struct error *err)
+static enum error_code add_model(struct check *check, const char *name, struct error *err)
 {
     struct model_config shape;
     int64_t batch;
     const enum error_code e = fail_about(err, model_config_preset(&shape, &batch, name, err), "--model");
     for (int i = 0; i < MESHES && !e; i++) {
-        if (meshes[i].devices > c->asked->devices) continue;
-        struct row *r = &c->row[c->rows++];
+        if (meshes[i].devices > check->asked->devices) continue;
+        struct row *r = &check->row[check->rows++];
         r->mesh = &meshes[i];
         snprintf(r->model, sizeof r->model, "%s", name);
     }
     return e;
 }
 
-static enum error_code add_models(struct check *c, struct error *err)
+static enum error_code add_models(struct check *check, struct error *err)
 {
     char name[64];
-    const char *at = c->asked->models;
+    const char *at = check->asked->models;
     enum error_code e = OK;
     for (int n = 0; *at && !e; n++) {
         const size_t length = strcspn(at, ",");
         if (n == MODELS_MOST) return fail(err, ERR_USAGE, "--model: at most %d models", MODELS_MOST);
         snprintf(name, sizeof name, "%.*s", (int)(length < 63 ? length : 63), at);
-        e = add_model(c, name, err);
+        e = add_model(check, name, err);
         at += length + (at[length] == ',');
     }
     return e;
 }
 
-static enum error_code run_all(struct check *c, struct error *err)
+static enum error_code run_all(struct check *check, struct error *err)
 {
-    enum error_code e = (c->result = handover_file(err)) ? OK : err->code;
+    enum error_code e = (check->result = handover_file(err)) ? OK : err->code;
     for (int i = 0; i < MESHES && !e; i++) {
-        if (meshes[i].devices > c->asked->devices) continue;
-        if (c->asked->cluster) c->cluster[i] = c->asked->cluster;
-        else e = calibrate(c, i, err);
+        if (meshes[i].devices > check->asked->devices) continue;
+        if (check->asked->cluster) check->cluster[i] = check->asked->cluster;
+        else e = calibrate(check, i, err);
     }
-    for (int round = 0; round < c->asked->rounds; round++)
-        for (int i = 0; i < c->rows && !e; i++) e = run(c, &c->row[i], err);
-    for (int i = 0; i < c->rows && !e; i++) {
-        struct row *r = &c->row[i];
+    for (int round = 0; round < check->asked->rounds; round++)
+        for (int i = 0; i < check->rows && !e; i++) e = check_run(check, &check->row[i], err);
+    for (int i = 0; i < check->rows && !e; i++) {
+        struct row *r = &check->row[i];
         r->took.median = measure_median(r->seconds, r->steps), r->took.least = r->seconds[0];   /* sorted */
     }
     return e;
 }
 
 /* Numbers in words, as a text for the models. */
-static enum error_code write_text(struct check *c, struct error *err)
+static enum error_code write_text(struct check *check, struct error *err)
 {
     enum { LINES = 4000 };
-    if ((c->text = temporary_file(err)) == NULL) return err->code;
-    FILE *out = fopen(c->text, "w");
+    if ((check->text = temporary_file(err)) == NULL) return err->code;
+    FILE *out = fopen(check->text, "w");
     for (int i = 0; out && i < LINES; i++) fprintf(out, "%d\n", i);
-    return out && fclose(out) == 0 ? OK : fail(err, ERR_FILE, "%s: cannot be written", c->text);
+    return out && fclose(out) == 0 ? OK : fail(err, ERR_FILE, "%s: cannot be written", check->text);
 }
 
 enum error_code calibrate_check(const struct calibrate_check *asked, struct error *err)
@@ -220,7 +220,7 @@ enum error_code calibrate_check(const struct calibrate_check *asked, struct erro
     if (!e) e = write_text(&c, err);
     if (!e) e = run_all(&c, err);
     if (!e && !asked->quiet) print_report(&c);
-    if (!e && asked->json) e = write_json(&c, err);
+    if (!e && asked->json) e = calibrate_check_write_json(&c, err);
     free(c.row);
     return e;
 }

@@ -8,34 +8,34 @@
 #include <string.h>
 #include <unistd.h>
 
-static enum error_code read_course(struct folder *f, struct error *err)
+static enum error_code read_course(struct folder *folder, struct error *err)
 {
     char path[PATH_MAX];
     cJSON *root;
     int64_t variant = 0;
-    snprintf(path, sizeof path, "%s/%s", f->path, COURSE_FILE);
+    snprintf(path, sizeof path, "%s/%s", folder->path, COURSE_FILE);
     enum error_code e = json_read(path, &root, err);
     if (!e) e = json_int(root, path, "variant", 0, INT32_MAX, &variant, err);
-    f->variant = (uint64_t)variant;
+    folder->variant = (uint64_t)variant;
     cJSON_Delete(e == ERR_FILE ? NULL : root);
-    snprintf(path, sizeof path, "%s/%s", f->path, PROGRESS_FILE);
-    if (!e && access(path, F_OK) == 0) e = json_read(path, &f->progress, err);
-    if (!e && f->progress == NULL) f->progress = cJSON_CreateObject();
+    snprintf(path, sizeof path, "%s/%s", folder->path, PROGRESS_FILE);
+    if (!e && access(path, F_OK) == 0) e = json_read(path, &folder->progress, err);
+    if (!e && folder->progress == NULL) folder->progress = cJSON_CreateObject();
     return e;
 }
 
-enum error_code folder_open(struct folder *f, const char *from, struct error *err)
+enum error_code folder_open(struct folder *folder, const char *from, struct error *err)
 {
     char path[PATH_MAX], *slash;
-    *f = (struct folder){ 0 };
-    if (realpath(from, path) == NULL || strlen(path) >= sizeof f->path)
+    *folder = (struct folder){ 0 };
+    if (realpath(from, path) == NULL || strlen(path) >= sizeof folder->path)
         return fail(err, ERR_USAGE, "%s: there is no such folder", printable_path(from).text);
     for (;;) {
         char file[PATH_MAX + 32];
         snprintf(file, sizeof file, "%s/%s", path, COURSE_FILE);
         if (access(file, R_OK) == 0) {
-            snprintf(f->path, sizeof f->path, "%.*s", (int)sizeof f->path - 1, path);
-            return read_course(f, err);
+            snprintf(folder->path, sizeof folder->path, "%.*s", (int)sizeof folder->path - 1, path);
+            return read_course(folder, err);
         }
         slash = strrchr(path, '/');
         if (slash == NULL || slash == path) break;
@@ -45,30 +45,30 @@ enum error_code folder_open(struct folder *f, const char *from, struct error *er
                 "one: orrery learn --start FOLDER", printable_path(from).text, COURSE_FILE);
 }
 
-void folder_close(struct folder *f)
+void folder_close(struct folder *folder)
 {
-    cJSON_Delete(f->progress);
-    f->progress = NULL;
+    cJSON_Delete(folder->progress);
+    folder->progress = NULL;
 }
 
-void folder_file(const struct folder *f, const struct lesson *l, char *to, size_t size)
+void folder_file(const struct folder *folder, const struct lesson *lesson, char *to, size_t size)
 {
-    snprintf(to, size, "%s/%s/%s", f->path, l->folder, l->file);
+    snprintf(to, size, "%s/%s/%s", folder->path, lesson->folder, lesson->file);
 }
 
-static struct sha256_text digest(const struct folder *f, const struct lesson *l)
+static struct sha256_text digest(const struct folder *folder, const struct lesson *lesson)
 {
     struct sha256_text text = { "" };
     char path[PATH_MAX];
-    folder_file(f, l, path, sizeof path);
+    folder_file(folder, lesson, path, sizeof path);
     if (sha256_file(path, &text, NULL) != OK) text.text[0] = 0;
     return text;
 }
 
-struct progress folder_progress(const struct folder *f, const struct lesson *l)
+struct progress folder_progress(const struct folder *folder, const struct lesson *lesson)
 {
-    const cJSON *of = cJSON_GetObjectItemCaseSensitive(f->progress, l->folder);
-    struct progress p = { .of = 10 * lesson_points(l) };
+    const cJSON *of = cJSON_GetObjectItemCaseSensitive(folder->progress, lesson->folder);
+    struct progress p = { .of = 10 * lesson_points(lesson) };
     int64_t tenths = 0, hints = 0;
     const char *then = "";
     if (!cJSON_IsObject(of) || json_int(of, "", "tenths", 0, p.of, &tenths, NULL) != OK ||
@@ -76,24 +76,25 @@ struct progress folder_progress(const struct folder *f, const struct lesson *l)
         return p;
     p.tried = true, p.tenths = (int)tenths, p.hints = (int)hints;
     const char *check = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(of, "check"));
-    for (int i = 0; check && l->check[i].run; i++)
-        if (strcmp(l->check[i].name, check) == 0) p.check = &l->check[i];
-    p.changed = strcmp(digest(f, l).text, then) != 0;
+    for (int i = 0; check && lesson->check[i].run; i++)
+        if (strcmp(lesson->check[i].name, check) == 0) p.check = &lesson->check[i];
+    p.changed = strcmp(digest(folder, lesson).text, then) != 0;
     return p;
 }
 
-enum error_code folder_remember(struct folder *f, const struct lesson *l, struct progress p, struct error *err)
+enum error_code folder_remember(struct folder *folder, const struct lesson *lesson, struct progress progress,
+                                struct error *err)
 {
     char path[PATH_MAX];
     cJSON *of = cJSON_CreateObject();
-    cJSON_AddNumberToObject(of, "tenths", p.tenths);
-    cJSON_AddNumberToObject(of, "hints", p.hints);
-    if (p.check) cJSON_AddStringToObject(of, "check", p.check->name);
-    cJSON_AddStringToObject(of, "file", digest(f, l).text);
-    cJSON_DeleteItemFromObjectCaseSensitive(f->progress, l->folder);
-    cJSON_AddItemToObject(f->progress, l->folder, of);
-    snprintf(path, sizeof path, "%s/%s", f->path, PROGRESS_FILE);
-    return json_write(path, f->progress, err);
+    cJSON_AddNumberToObject(of, "tenths", progress.tenths);
+    cJSON_AddNumberToObject(of, "hints", progress.hints);
+    if (progress.check) cJSON_AddStringToObject(of, "check", progress.check->name);
+    cJSON_AddStringToObject(of, "file", digest(folder, lesson).text);
+    cJSON_DeleteItemFromObjectCaseSensitive(folder->progress, lesson->folder);
+    cJSON_AddItemToObject(folder->progress, lesson->folder, of);
+    snprintf(path, sizeof path, "%s/%s", folder->path, PROGRESS_FILE);
+    return json_write(path, folder->progress, err);
 }
 
 enum error_code lessons_chosen(const char *list, bool chosen[MOST_LESSONS], struct error *err)

@@ -21,10 +21,10 @@ struct grading {
 };
 
 /* Reports are there from the beginning, and again after each check: whatever happens, there is one. */
-static void write_reports(void *context, const struct score *s)
+static void write_reports(void *context, const struct score *score)
 {
     struct grading *g = context;
-    (void)s;
+    (void)score;
     if (g->broken) return;
     if (g->json) g->broken = write_gradescope(g->json, g->score, g->scores, g->err);
     if (g->junit && !g->broken) g->broken = write_junit(g->junit, g->score, g->scores, g->err);
@@ -38,7 +38,7 @@ static bool is_own_folder(const char *path)
 }
 
 /* The file of a lesson in a submission: in the lesson's folder, beside the others, or the submission itself. */
-static void find_file(const char *submission, const struct lesson *l, char *to, size_t size)
+static void find_file(const char *submission, const struct lesson *lesson, char *to, size_t size)
 {
     struct stat st;
     if (stat(submission, &st) == 0 && S_ISREG(st.st_mode)) {
@@ -46,9 +46,9 @@ static void find_file(const char *submission, const struct lesson *l, char *to, 
         return;
     }
     char folder[PATH_MAX], other[PATH_MAX];
-    path_of(folder, sizeof folder, submission, l->folder);
-    path_of(to, size, folder, l->file);
-    path_of(other, sizeof other, submission, l->file);
+    path_of(folder, sizeof folder, submission, lesson->folder);
+    path_of(to, size, folder, lesson->file);
+    path_of(other, sizeof other, submission, lesson->file);
     if (!is_own_folder(folder) || (lstat(to, &st) != 0 && lstat(other, &st) == 0)) snprintf(to, size, "%s", other);
 }
 
@@ -80,55 +80,57 @@ static enum error_code check_compilers(const struct judging *how, const bool *ch
     return e;
 }
 
-static enum error_code grade_all(struct grading *g, const struct judging *how, const bool *chosen, struct error *err)
+static enum error_code grade_all(struct grading *grading, const struct judging *how, const bool *chosen,
+                                 struct error *err)
 {
     enum error_code e = OK;
     int n = 0;
     for (int i = 0; lessons[i]; i++)
-        if (chosen[i]) score_begin(&g->score[n++], lessons[i], how);
-    g->scores = n;
-    write_reports(g, NULL);
-    for (int i = 0; i < n && !e && !g->broken; i++) {
+        if (chosen[i]) score_begin(&grading->score[n++], lessons[i], how);
+    grading->scores = n;
+    write_reports(grading, NULL);
+    for (int i = 0; i < n && !e && !grading->broken; i++) {
         char path[PATH_MAX];
-        find_file(g->submission, g->score[i].lesson, path, sizeof path);
-        e = judge_file(&g->score[i], g->score[i].lesson, path, how, err);
-        if (e || g->quiet) continue;
-        print_score(&g->score[i], -1, false);
+        find_file(grading->submission, grading->score[i].lesson, path, sizeof path);
+        e = judge_file(&grading->score[i], grading->score[i].lesson, path, how, err);
+        if (e || grading->quiet) continue;
+        print_score(&grading->score[i], -1, false);
         printf("\n");
         fflush(stdout);
     }
-    return e ? e : g->broken;
+    return e ? e : grading->broken;
 }
 
-static enum error_code grade(struct grading *g, int *status, struct error *err)
+static enum error_code grade(struct grading *grading, int *status, struct error *err)
 {
     bool chosen[MOST_LESSONS];
-    struct judging how = { .seed = PUBLIC_SEED, .variant = g->variant, .sanitize = g->sanitize, .user = g->user,
-                           .after = write_reports, .context = g };
-    enum error_code e = lessons_chosen(g->lessons, chosen, err);
+    struct judging how = { .seed = PUBLIC_SEED, .variant = grading->variant, .sanitize = grading->sanitize,
+                          .user = grading->user,
+                           .after = write_reports, .context = grading };
+    enum error_code e = lessons_chosen(grading->lessons, chosen, err);
     struct stat st;
-    if (!e && stat(g->submission, &st) != 0)
-        e = fail(err, ERR_FILE, "%s: %s", printable_path(g->submission).text, strerror(errno));
+    if (!e && stat(grading->submission, &st) != 0)
+        e = fail(err, ERR_FILE, "%s: %s", printable_path(grading->submission).text, strerror(errno));
     int n = 0;
     for (int i = 0; !e && lessons[i]; i++) n += chosen[i];
     if (!e && S_ISREG(st.st_mode) && n != 1)
         e = fail(err, ERR_USAGE, "grade %s: a single file needs --lessons with its lesson",
-                 printable_path(g->submission).text);
-    if (!e && !g->own_code && cage_kind() == CAGE_NONE)
+                 printable_path(grading->submission).text);
+    if (!e && !grading->own_code && cage_kind() == CAGE_NONE)
         e = fail(err, ERR_USAGE, "grade: this system allows neither namespaces nor Landlock, so a submission could "
                  "read files; --own-code grades code that you trust");
-    if (!e && g->secret) e = read_secret(g->secret, &how.secret, err);
+    if (!e && grading->secret) e = read_secret(grading->secret, &how.secret, err);
     if (!e) e = check_compilers(&how, chosen, err);
     if (e) return e;
-    g->score = calloc(MOST_LESSONS, sizeof *g->score);
-    g->err = err;
-    if (g->score == NULL) return fail(err, ERR_MEMORY, "no memory for scores");
-    e = grade_all(g, &how, chosen, err);
+    grading->score = calloc(MOST_LESSONS, sizeof *grading->score);
+    grading->err = err;
+    if (grading->score == NULL) return fail(err, ERR_MEMORY, "no memory for scores");
+    e = grade_all(grading, &how, chosen, err);
     int tenths = 0, of = 0;
-    for (int i = 0; i < g->scores; i++) tenths += g->score[i].tenths, of += g->score[i].of;
+    for (int i = 0; i < grading->scores; i++) tenths += grading->score[i].tenths, of += grading->score[i].of;
     if (!e) printf("%s of %s points\n", points_text(tenths).text, points_text(of).text);
     *status = tenths == of ? 0 : error_exit_status(ERR_CHECK);
-    free(g->score);
+    free(grading->score);
     return e;
 }
 

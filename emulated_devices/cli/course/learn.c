@@ -20,51 +20,53 @@ static void print_indented(const char *text, int by)
 }
 
 /* Columns that the names of a lesson's checks take. */
-static int widest_name(const struct score *s)
+static int widest_name(const struct score *score)
 {
     int widest = 0;
-    for (int i = 0; i < s->count; i++) {
-        const int n = (int)strlen(s->outcome[i].check->name);
+    for (int i = 0; i < score->count; i++) {
+        const int n = (int)strlen(score->outcome[i].check->name);
         widest = n > widest ? n : widest;
     }
     return widest;
 }
 
-static void print_outcome(const struct score *s, const struct outcome *o, bool drawing)
+static void print_outcome(const struct score *score, const struct outcome *outcome, bool drawing)
 {
     static const char *const words[] = { "", "ok", "FAILS", "--", "" };
     char what[200];
-    snprintf(what, sizeof what, "%s%s", o->hidden ? "hidden inputs: " : "", o->check->title);
-    const int left = printf("  %-6s %d.%-*s %4s of %-4s", words[o->verdict], o->check->part, widest_name(s),
-                            o->check->name, points_text(o->tenths).text, points_text(o->of).text);
+    snprintf(what, sizeof what, "%s%s", outcome->hidden ? "hidden inputs: " : "", outcome->check->title);
+    const int left = printf("  %-6s %d.%-*s %4s of %-4s", words[outcome->verdict], outcome->check->part,
+                            widest_name(score),
+                            outcome->check->name, points_text(outcome->tenths).text, points_text(outcome->of).text);
     printf(" ");
     print_wrapped(stdout, left + 1, what);
-    if (o->verdict != FAILED) return;
+    if (outcome->verdict != FAILED) return;
     printf("         ");
-    print_wrapped(stdout, 9, o->said);
-    if (o->lines[0]) print_indented(o->lines, 9);
-    if (drawing && o->drawing[0]) printf("\n"), print_indented(o->drawing, 5), printf("\n");
+    print_wrapped(stdout, 9, outcome->said);
+    if (outcome->lines[0]) print_indented(outcome->lines, 9);
+    if (drawing && outcome->drawing[0]) printf("\n"), print_indented(outcome->drawing, 5), printf("\n");
 }
 
-static const struct outcome *first_failure(const struct score *s)
+static const struct outcome *first_failure(const struct score *score)
 {
-    for (int i = 0; i < s->count; i++)
-        if (s->outcome[i].verdict == FAILED) return &s->outcome[i];
+    for (int i = 0; i < score->count; i++)
+        if (score->outcome[i].verdict == FAILED) return &score->outcome[i];
     return NULL;
 }
 
-void print_score(const struct score *s, int hints, bool drawings)
+void print_score(const struct score *score, int hints, bool drawings)
 {
-    const struct outcome *first = first_failure(s);
-    printf("%02d  %s: %s of %s points\n\n", lesson_number(s->lesson), s->lesson->title, points_text(s->tenths).text,
-           points_text(s->of).text);
-    if (!s->compiled) {
-        print_indented(s->why_not[0] ? s->why_not : "it was not compiled", 2);
+    const struct outcome *first = first_failure(score);
+    printf("%02d  %s: %s of %s points\n\n", lesson_number(score->lesson), score->lesson->title,
+           points_text(score->tenths).text, points_text(score->of).text);
+    if (!score->compiled) {
+        print_indented(score->why_not[0] ? score->why_not : "it was not compiled", 2);
         return;
     }
-    if (s->why_not[0]) print_indented(s->why_not, 2);
-    for (int i = 0; i < s->count; i++)
-        if (s->outcome[i].verdict != SKIPPED) print_outcome(s, &s->outcome[i], drawings && first == &s->outcome[i]);
+    if (score->why_not[0]) print_indented(score->why_not, 2);
+    for (int i = 0; i < score->count; i++)
+        if (score->outcome[i].verdict != SKIPPED)
+            print_outcome(score, &score->outcome[i], drawings && first == &score->outcome[i]);
     if (first == NULL || hints < 0) return;
     int count = 0;
     while (count < CHECK_HINTS && first->check->hint[count]) count++;
@@ -80,27 +82,27 @@ void print_score(const struct score *s, int hints, bool drawings)
 struct asked { const char *lesson, *start, *in; bool hint, watch, all, sanitize; uint64_t variant; };
 
 /* A file that was lost costs no points that were reached. */
-static void tell_missing(const struct lesson *l, const char *path, int *status)
+static void tell_missing(const struct lesson *lesson, const char *path, int *status)
 {
     const struct printable shown = printable_path(path);
     printf("%s is not there.  A fresh one:\n\n    orrery learn --start NEW\n", shown.text);
-    printf("    cp NEW/%s/%s %s\n", l->folder, l->file, shown.text);
+    printf("    cp NEW/%s/%s %s\n", lesson->folder, lesson->file, shown.text);
     *status = error_exit_status(ERR_CHECK);
 }
 
-static enum error_code try_lesson(struct folder *f, const struct lesson *l, const struct asked *a, bool hint,
-                                  int *status, struct error *err)
+static enum error_code try_lesson(struct folder *folder, const struct lesson *lesson,
+                                  const struct asked *asked, bool hint, int *status, struct error *err)
 {
     char path[PATH_MAX];
-    folder_file(f, l, path, sizeof path);
-    if (access(path, F_OK) != 0) return tell_missing(l, path, status), OK;
+    folder_file(folder, lesson, path, sizeof path);
+    if (access(path, F_OK) != 0) return tell_missing(lesson, path, status), OK;
     struct score *s = malloc(sizeof *s);
-    const struct judging how = { .variant = f->variant, .seed = PUBLIC_SEED, .sanitize = a->sanitize,
-                                 .first_failure = !a->all };
+    const struct judging how = { .variant = folder->variant, .seed = PUBLIC_SEED, .sanitize = asked->sanitize,
+                                 .first_failure = !asked->all };
     if (s == NULL) return fail(err, ERR_MEMORY, "no memory for a score");
-    enum error_code e = judge_file(s, l, path, &how, err);
+    enum error_code e = judge_file(s, lesson, path, &how, err);
     if (!e) {
-        struct progress p = folder_progress(f, l);
+        struct progress p = folder_progress(folder, lesson);
         const struct outcome *first = first_failure(s);
         const struct check *check = first ? first->check : NULL;
         const bool done = s->tenths == s->of;
@@ -109,7 +111,7 @@ static enum error_code try_lesson(struct folder *f, const struct lesson *l, cons
         if (p.hints > CHECK_HINTS) p.hints = CHECK_HINTS;
         print_score(s, p.hints, true);
         if (done) printf("\n  Done.  `orrery learn` says what is next.\n");
-        e = folder_remember(f, l, p, err);
+        e = folder_remember(folder, lesson, p, err);
         *status = done ? 0 : error_exit_status(ERR_CHECK);
     }
     free(s);
@@ -123,18 +125,18 @@ static struct timespec written(const char *path)
     return stat(path, &st) == 0 ? st.st_mtim : (struct timespec){ 0 };
 }
 
-static enum error_code watch_lesson(struct folder *f, const struct lesson *l, const struct asked *a, int *status,
-                                    struct error *err)
+static enum error_code watch_lesson(struct folder *folder, const struct lesson *lesson,
+                                    const struct asked *asked, int *status, struct error *err)
 {
     const struct timespec pause = { .tv_nsec = 200000000 };
     char path[PATH_MAX];
     enum error_code e = OK;
-    folder_file(f, l, path, sizeof path);
+    folder_file(folder, lesson, path, sizeof path);
     for (struct timespec last = { .tv_sec = -1 }; !e && !output_reader_has_left(STDOUT_FILENO);) {
         const struct timespec now = written(path);
         if (now.tv_sec != last.tv_sec || now.tv_nsec != last.tv_nsec) {
             if (on_terminal()) printf("\033[H\033[2J");
-            e = try_lesson(f, l, a, false, status, err);
+            e = try_lesson(folder, lesson, asked, false, status, err);
             printf("\n  Waiting for %s to be saved; Ctrl-C ends.\n", printable_path(path).text);
             fflush(stdout);
             last = now;
@@ -146,17 +148,17 @@ static enum error_code watch_lesson(struct folder *f, const struct lesson *l, co
 
 /* ---- all lessons ------------------------------------------------------------------------------------------------- */
 
-static void print_course(const struct folder *f)
+static void print_course(const struct folder *folder)
 {
     const struct lesson *next = NULL;
     int tenths = 0, of = 0;
     bool changed = false;
-    printf("Course in %s", printable_path(f->path).text);
-    if (f->variant) printf(", variant %llu", (unsigned long long)f->variant);
+    printf("Course in %s", printable_path(folder->path).text);
+    if (folder->variant) printf(", variant %llu", (unsigned long long)folder->variant);
     printf("\n\n");
     for (int i = 0; lessons[i]; i++) {
         const struct lesson *l = lessons[i];
-        const struct progress p = folder_progress(f, l);
+        const struct progress p = folder_progress(folder, l);
         const bool all = p.tried && p.tenths == p.of;
         if (!all && next == NULL) next = l;
         changed |= p.changed;
@@ -173,27 +175,29 @@ static void print_course(const struct folder *f)
                next->file, lesson_number(next));
 }
 
-static enum error_code learn(const struct asked *a, int *status, struct error *err)
+static enum error_code learn(const struct asked *asked, int *status, struct error *err)
 {
     struct folder f;
-    const struct lesson *l = a->lesson ? lesson_find(a->lesson, err) : NULL;
-    if (a->lesson && l == NULL) return ERR_USAGE;
-    if (l == NULL && (a->hint || a->watch)) return fail(err, ERR_USAGE, "learn: --hint and --watch need LESSON");
-    enum error_code e = folder_open(&f, a->in, err);
+    const struct lesson *l = asked->lesson ? lesson_find(asked->lesson, err) : NULL;
+    if (asked->lesson && l == NULL) return ERR_USAGE;
+    if (l == NULL && (asked->hint || asked->watch))
+        return fail(err, ERR_USAGE, "learn: --hint and --watch need LESSON");
+    enum error_code e = folder_open(&f, asked->in, err);
     if (e) return e;
     if (l == NULL) print_course(&f);
-    else if (a->watch) e = watch_lesson(&f, l, a, status, err);
-    else e = try_lesson(&f, l, a, a->hint, status, err);
+    else if (asked->watch) e = watch_lesson(&f, l, asked, status, err);
+    else e = try_lesson(&f, l, asked, asked->hint, status, err);
     folder_close(&f);
     return e;
 }
 
-static enum error_code start_course(const struct asked *a, struct error *err)
+static enum error_code start_course(const struct asked *asked, struct error *err)
 {
-    if (a->lesson || a->hint || a->watch) return fail(err, ERR_USAGE, "learn --start FOLDER: takes no LESSON");
-    enum error_code e = write_student_tree(a->start, a->variant, err);
+    if (asked->lesson || asked->hint || asked->watch)
+        return fail(err, ERR_USAGE, "learn --start FOLDER: takes no LESSON");
+    enum error_code e = write_student_tree(asked->start, asked->variant, err);
     if (e) return e;
-    const char *where = printable_path(a->start).text;
+    const char *where = printable_path(asked->start).text;
     printf("The course is in %s.  Begin with its README.md, then:\n\n    cd %s\n    orrery learn\n", where, where);
     return OK;
 }

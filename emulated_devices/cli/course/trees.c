@@ -23,12 +23,12 @@ char *tutorial_text(const char *inside, struct error *err)
     return file_read_all(path, FILE_MOST, &text, &bytes, err) == OK ? text : NULL;
 }
 
-char *lesson_text(const struct lesson *l, const char *file, bool solution, uint64_t variant, struct error *err)
+char *lesson_text(const struct lesson *lesson, const char *file, bool solution, uint64_t variant, struct error *err)
 {
     char inside[PATH_MAX];
-    path_of(inside, sizeof inside, l->folder, file);
+    path_of(inside, sizeof inside, lesson->folder, file);
     char *text = tutorial_text(inside, err);
-    char *out = text ? annotated_cut(text, solution ? CUT_SOLUTION : CUT_SKELETON, l, variant, err) : NULL;
+    char *out = text ? annotated_cut(text, solution ? CUT_SOLUTION : CUT_SKELETON, lesson, variant, err) : NULL;
     if (text && out == NULL) fail_about(err, err->code, inside);
     free(text);
     return out;
@@ -60,26 +60,26 @@ enum error_code tree_copy_text(const char *folder, const char *from, const char 
     return e;
 }
 
-int lesson_files(const struct lesson *l, const char *names[LESSON_GIVEN + 3])
+int lesson_files(const struct lesson *lesson, const char *names[LESSON_GIVEN + 3])
 {
     static char contract[100];                  /* the .h beside the .c */
     int n = 0;
-    names[n++] = "README.md", names[n++] = l->file;
-    snprintf(contract, sizeof contract, "%.*sh", (int)strlen(l->file) - 1, l->file);
-    if (l->functions) names[n++] = contract;
-    for (int i = 0; i < LESSON_GIVEN && l->given[i]; i++) names[n++] = l->given[i];
+    names[n++] = "README.md", names[n++] = lesson->file;
+    snprintf(contract, sizeof contract, "%.*sh", (int)strlen(lesson->file) - 1, lesson->file);
+    if (lesson->functions) names[n++] = contract;
+    for (int i = 0; i < LESSON_GIVEN && lesson->given[i]; i++) names[n++] = lesson->given[i];
     return n;
 }
 
-enum error_code tree_write_lesson(const char *folder, const struct lesson *l, bool solution, uint64_t variant,
+enum error_code tree_write_lesson(const char *folder, const struct lesson *lesson, bool solution, uint64_t variant,
                                   struct error *err)
 {
     const char *names[LESSON_GIVEN + 3];
-    const int n = lesson_files(l, names);
-    enum error_code e = tree_make_folder(folder, l->folder, err);
+    const int n = lesson_files(lesson, names);
+    enum error_code e = tree_make_folder(folder, lesson->folder, err);
     for (int i = 0; i < n && !e; i++) {
-        char inside[PATH_MAX], *text = lesson_text(l, names[i], solution, variant, err);
-        path_of(inside, sizeof inside, l->folder, names[i]);
+        char inside[PATH_MAX], *text = lesson_text(lesson, names[i], solution, variant, err);
+        path_of(inside, sizeof inside, lesson->folder, names[i]);
         e = text ? tree_write_file(folder, inside, text, err) : err->code;
         free(text);
     }

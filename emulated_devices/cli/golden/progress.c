@@ -2,14 +2,14 @@
 #include "emulated_devices/cli/golden/golden.h"
 #include <stdio.h>
 
-void golden_show_twin(void *line, enum dtype t, int number)
+void golden_show_twin(void *line, enum dtype dtype, int number)
 {
     int before = 0, all = 0;
     char what[48];
     for (int f = 0; f < BOUND_FORMATS; f++) {
-        if (bound_formats[f] == t) before = all;
+        if (bound_formats[f] == dtype) before = all;
         all += bound_twins(bound_formats[f]);
     }
-    snprintf(what, sizeof what, "%s, twin %d of %d", dtype_name(t), number, bound_twins(t));
+    snprintf(what, sizeof what, "%s, twin %d of %d", dtype_name(dtype), number, bound_twins(dtype));
     time_left_show(line, (before + number) / (double)all, "measuring bounds", what);
 }

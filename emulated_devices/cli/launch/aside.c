@@ -22,7 +22,7 @@ static void last_line(const char *path, char *text, size_t room)
 }
 
 /* Whose parent a process is, and what it does: R computes, S waits.  @return false: it has ended. */
-static bool look_at(long pid, char *name, size_t room, char *state, long *parent)
+static bool aside_look_at(long pid, char *name, size_t room, char *state, long *parent)
 {
     char path[64], text[512];
     snprintf(path, sizeof path, "/proc/%ld/stat", pid);
@@ -62,10 +62,11 @@ static void describe_below(long root, char *text, size_t room)
     text[0] = '\0';
     while (all && used + 1 < room && (entry = readdir(all)) != NULL) {
         const long pid = strtol(entry->d_name, NULL, 10);
-        if (pid <= 0 || !look_at(pid, name, sizeof name, &state, &parent)) continue;
+        if (pid <= 0 || !aside_look_at(pid, name, sizeof name, &state, &parent)) continue;
         long above = parent;
         char ignored[32], its;
-        while (above > 1 && above != root && look_at(above, ignored, sizeof ignored, &its, &parent)) above = parent;
+        while (above > 1 && above != root && aside_look_at(above, ignored, sizeof ignored, &its, &parent))
+            above = parent;
         if (above == root)
             used += (size_t)snprintf(text + used, room - used, "%s%s %ld %s%s", used ? ", " : "", name, pid,
                                      state == 'R' ? "computes" : "waits",

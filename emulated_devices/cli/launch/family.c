@@ -29,12 +29,12 @@ void family_mark(pid_t launcher)
     setenv("ORRERY_LAUNCHED", text, 1);
 }
 
-void family_reap(struct family *f)
+void family_reap(struct family *family)
 {
     int how;
     pid_t pid;
     while ((pid = waitpid(-1, &how, WNOHANG)) > 0)
-        if (pid == f->job) f->job_ended = true, f->how = how;
+        if (pid == family->job) family->job_ended = true, family->how = how;
 }
 
 /* ---- who is there ------------------------------------------------------------------------------------------------ */
@@ -79,14 +79,14 @@ bool family_has(long pid)
 static bool has_ended(long pid) { return living_parent(pid) < 0; }
 
 /* Signalling our children is sufficient: when they have ended, their children become ours. */
-static int signal_all(const struct family *f, const struct watch *w, int number)
+static int signal_all(const struct family *family, const struct watch *watch, int number)
 {
     int there = 0;
     DIR *processes = opendir("/proc");
-    (void)f, (void)w;
+    (void)family, (void)watch;
     for (struct dirent *d; processes != NULL && (d = readdir(processes)) != NULL;) {
         const long pid = isdigit((unsigned char)d->d_name[0]) ? atol(d->d_name) : 0;
-        if (pid == 0 || living_parent(pid) != (long)getpid() || (pid != f->job && !family_has(pid))) continue;
+        if (pid == 0 || living_parent(pid) != (long)getpid() || (pid != family->job && !family_has(pid))) continue;
         there++;
         kill((pid_t)pid, number);
     }
@@ -98,31 +98,31 @@ bool family_has(long pid) { return pid > 0; }
 static bool has_ended(long pid) { return kill((pid_t)pid, 0) != 0; }
 
 /* Signal the processes that have announced themselves. */
-static int signal_all(const struct family *f, const struct watch *w, int number)
+static int signal_all(const struct family *family, const struct watch *watch, int number)
 {
-    int there = !f->job_ended && kill(f->job, number) == 0;
-    for (int i = 0; i < w->known; i++) there += kill((pid_t)w->process[i].pid, number) == 0;
+    int there = !family->job_ended && kill(family->job, number) == 0;
+    for (int i = 0; i < watch->known; i++) there += kill((pid_t)watch->process[i].pid, number) == 0;
     return there;
 }
 #endif
 
-bool family_is_gone(const struct watch *w)
+bool family_is_gone(const struct watch *watch)
 {
-    char here[sizeof w->process->host] = "";
-    if (w->known < w->room || gethostname(here, sizeof here - 1) != 0) return false;
-    for (int i = 0; i < w->known; i++)
-        if (strcmp(w->process[i].host, here) != 0 || !has_ended(w->process[i].pid)) return false;
+    char here[sizeof watch->process->host] = "";
+    if (watch->known < watch->room || gethostname(here, sizeof here - 1) != 0) return false;
+    for (int i = 0; i < watch->known; i++)
+        if (strcmp(watch->process[i].host, here) != 0 || !has_ended(watch->process[i].pid)) return false;
     return true;
 }
 
-static bool has_announced(const struct watch *w, long pid)
+static bool has_announced(const struct watch *watch, long pid)
 {
-    for (int i = 0; i < w->known; i++)
-        if (w->process[i].pid == pid) return true;
+    for (int i = 0; i < watch->known; i++)
+        if (watch->process[i].pid == pid) return true;
     return false;
 }
 
-void family_sweep(const struct watch *w)
+void family_sweep(const struct watch *watch)
 {
     char line[512];
     int id;
@@ -131,20 +131,20 @@ void family_sweep(const struct watch *w)
     FILE *f = fopen("/proc/sysvipc/shm", "r");          /* key shmid perms size cpid lpid nattch ... */
     while (f != NULL && fgets(line, sizeof line, f) != NULL)
         if (sscanf(line, "%*d %d %*s %*u %ld %*d %lu", &id, &maker, &users) == 3 && users == 0 &&
-            has_announced(w, maker))
+            has_announced(watch, maker))
             shmctl(id, IPC_RMID, NULL);
     if (f != NULL) fclose(f);
 }
 
-int family_end(struct family *f, const struct watch *w, double patience)
+int family_end(struct family *family, const struct watch *watch, double patience)
 {
     const double start = measure_now();
     int left;
     for (;;) {
-        family_reap(f);
+        family_reap(family);
         const double waited = measure_now() - start;
-        left = signal_all(f, w, waited < patience ? 0 : SIGKILL);
-        if ((left == 0 && f->job_ended) || waited > patience + 5) return left;
+        left = signal_all(family, watch, waited < patience ? 0 : SIGKILL);
+        if ((left == 0 && family->job_ended) || waited > patience + 5) return left;
         poll(NULL, 0, 10);
     }
 }

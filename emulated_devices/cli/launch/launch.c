@@ -84,76 +84,77 @@ static void catch_signals(struct sigaction before[STOPPING])
 enum { PROMPT = 1 };                    /* seconds for a job to end by itself when it must end */
 
 /* Ask the devices to end after their step.  @return whether there is one to ask, on this machine. */
-static bool ask_to_stop(const struct watch *w, const struct family *f)
+static bool ask_to_stop(const struct watch *watch, const struct family *family)
 {
-    if (w->stops == 0 || f->job_ended || caught == SIGHUP || !family_has(w->stops)) return false;
-    return kill((pid_t)w->stops, caught == SIGINT ? ASKED_BY_INT : ASKED_BY_TERM) == 0;
+    if (watch->stops == 0 || family->job_ended || caught == SIGHUP || !family_has(watch->stops)) return false;
+    return kill((pid_t)watch->stops, caught == SIGINT ? ASKED_BY_INT : ASKED_BY_TERM) == 0;
 }
 
 /* A shell or `timeout` may send a signal twice in a moment, to us and to our group: the second is not another wish.
  * @param patient  when the devices were asked; 0: not so far.  @return whether to wait for their end. */
-static bool waits_for_step(const struct watch *w, const struct family *f, double *patient)
+static bool waits_for_step(const struct watch *watch, const struct family *family, double *patient)
 {
-    if (*patient == 0 && ask_to_stop(w, f)) *patient = measure_now();
+    if (*patient == 0 && ask_to_stop(watch, family)) *patient = measure_now();
     if (*patient == 0 || measure_now() - *patient > PROMPT) return false;
     caught = 0;
     return true;
 }
 
 /* mpiexec hangs if a signal reaches it while it starts its proxy: it has no limit of its own. */
-static bool has_stalled(const struct watch *w)
+static bool has_stalled(const struct watch *watch)
 {
-    return watch_started(w) < w->room && measure_now() - w->heard > start_limit();
+    return watch_started(watch) < watch->room && measure_now() - watch->heard > start_limit();
 }
 
 /* And if it is never told that a device has ended. */
-static bool does_not_end(struct watch *w)
+static bool does_not_end(struct watch *watch)
 {
-    if (!family_is_gone(w)) return w->gone = 0, false;
-    if (w->gone == 0) w->gone = measure_now();
-    return measure_now() - w->gone > start_limit();
+    if (!family_is_gone(watch)) return watch->gone = 0, false;
+    if (watch->gone == 0) watch->gone = measure_now();
+    return measure_now() - watch->gone > start_limit();
 }
 
 /* Watch until both streams have ended; or mpiexec has ended and no more output comes; or the job was told to end and
  * did not; or devices do not start, or have ended and mpiexec does not. */
-static void watch_job(struct watch *w, struct family *f)
+static void watch_job(struct watch *watch, struct family *family)
 {
     double asked = 0, ended = 0, patient = 0;
-    w->heard = measure_now();
-    while (w->stream[0].from >= 0 || w->stream[1].from >= 0) {
-        struct pollfd p[2] = { { .fd = w->stream[0].from, .events = POLLIN },
-                               { .fd = w->stream[1].from, .events = POLLIN } };
+    watch->heard = measure_now();
+    while (watch->stream[0].from >= 0 || watch->stream[1].from >= 0) {
+        struct pollfd p[2] = { { .fd = watch->stream[0].from, .events = POLLIN },
+                               { .fd = watch->stream[1].from, .events = POLLIN } };
         const int ready = poll(p, 2, 200);              /* negative numbers are ignored */
         for (int i = 0; i < 2 && ready > 0; i++)
-            if (p[i].revents) watch_read(w, &w->stream[i]);
-        family_reap(f);
-        if (f->job_ended && ended == 0) ended = measure_now();
-        if (f->job_ended && (ready == 0 || measure_now() - ended > PROMPT)) return;
-        if (!f->job_ended && has_stalled(w)) w->stalled = true;
-        if (!f->job_ended && does_not_end(w)) w->lingers = true;
-        const bool failed = w->write_errno || w->stalled || w->lingers;
-        if (caught && !failed && waits_for_step(w, f, &patient)) continue;
+            if (p[i].revents) watch_read(watch, &watch->stream[i]);
+        family_reap(family);
+        if (family->job_ended && ended == 0) ended = measure_now();
+        if (family->job_ended && (ready == 0 || measure_now() - ended > PROMPT)) return;
+        if (!family->job_ended && has_stalled(watch)) watch->stalled = true;
+        if (!family->job_ended && does_not_end(watch)) watch->lingers = true;
+        const bool failed = watch->write_errno || watch->stalled || watch->lingers;
+        if (caught && !failed && waits_for_step(watch, family, &patient)) continue;
         if (!caught && !failed) continue;
         if (asked == 0) {
             asked = measure_now();
-            if (!f->job_ended) kill(f->job, SIGTERM);
+            if (!family->job_ended) kill(family->job, SIGTERM);
         } else if (measure_now() - asked > PROMPT) return;
     }
 }
 
 /* Read the remaining output of processes that have ended. */
-static void read_rest(struct watch *w)
+static void read_rest(struct watch *watch)
 {
     for (int i = 0; i < 2; i++) {
-        struct stream *s = &w->stream[i];
-        while (s->from >= 0 && poll(&(struct pollfd){ .fd = s->from, .events = POLLIN }, 1, 0) == 1) watch_read(w, s);
+        struct stream *s = &watch->stream[i];
+        while (s->from >= 0 && poll(&(struct pollfd){ .fd = s->from, .events = POLLIN }, 1, 0) == 1)
+            watch_read(watch, s);
         if (s->from >= 0) close(s->from);
         s->from = -1;
     }
 }
 
 /* A process that only waits for our end.  If its pipe closes without a message, we were killed. */
-static pid_t start_guardian(pid_t job, const struct watch *w, int lifeline, int *line)
+static pid_t start_guardian(pid_t job, const struct watch *watch, int lifeline, int *line)
 {
     int ends[2];
     char word;
@@ -165,7 +166,7 @@ static pid_t start_guardian(pid_t job, const struct watch *w, int lifeline, int 
         return guardian;
     }
     for (int i = 0; i < STOPPING; i++) signal(stopping[i], SIG_IGN);
-    close(ends[1]), close(lifeline), close(w->stream[0].from), close(w->stream[1].from);
+    close(ends[1]), close(lifeline), close(watch->stream[0].from), close(watch->stream[1].from);
     close(STDIN_FILENO), close(STDOUT_FILENO), close(STDERR_FILENO);    /* so that their readers see the end */
     if (read(ends[0], &word, 1) != 1) {
         if (getpgid(job) == job) kill(job, SIGTERM);                    /* on Linux it is already dead */
@@ -229,77 +230,79 @@ static void run_mpiexec(pid_t launcher, int devices, int argc, char **argv, stru
 }
 
 /* @param[out] lifeline  our end, which closes when we do. */
-static enum error_code open_watch(struct watch *w, int devices, struct inherited *into, int *lifeline,
+static enum error_code open_watch(struct watch *watch, int devices, struct inherited *into, int *lifeline,
                                   struct error *err)
 {
-    *w = (struct watch){ .room = devices, .lost_rank = -1,
+    *watch = (struct watch){ .room = devices, .lost_rank = -1,
                          .stream = { { .from = -1, .to = STDOUT_FILENO }, { .from = -1, .to = STDERR_FILENO } } };
-    w->process = calloc((size_t)devices, sizeof *w->process);
+    watch->process = calloc((size_t)devices, sizeof *watch->process);
     int ends[3][2], n = 0;
-    while (w->process != NULL && n < 3 && pipe(ends[n]) == 0) n++;
+    while (watch->process != NULL && n < 3 && pipe(ends[n]) == 0) n++;
     if (n == 3) {
         *into = (struct inherited){ .out = ends[0][1], .errors = ends[1][1], .lifeline = ends[2][0] };
-        w->stream[0].from = ends[0][0], w->stream[1].from = ends[1][0], *lifeline = ends[2][1];
+        watch->stream[0].from = ends[0][0], watch->stream[1].from = ends[1][0], *lifeline = ends[2][1];
         fcntl(ends[0][0], F_SETFD, FD_CLOEXEC), fcntl(ends[1][0], F_SETFD, FD_CLOEXEC),
             fcntl(*lifeline, F_SETFD, FD_CLOEXEC);
         return OK;
     }
     fail(err, ERR_COMM, "cannot watch over %s: %s", ORRERY_MPIEXEC, strerror(errno));
     while (n-- > 0) close(ends[n][0]), close(ends[n][1]);
-    free(w->process);
+    free(watch->process);
     return ERR_COMM;
 }
 
 /* ---- what is said in the end ------------------------------------------------------------------------------------- */
 
-static const struct process *device_of_rank(const struct watch *w, int rank)
+static const struct process *device_of_rank(const struct watch *watch, int rank)
 {
-    for (int i = 0; i < w->known; i++)
-        if (w->process[i].rank == rank) return &w->process[i];
+    for (int i = 0; i < watch->known; i++)
+        if (watch->process[i].rank == rank) return &watch->process[i];
     return NULL;
 }
 
 /* A device that died before it announced its rank: only the set of ranks that have not been announced is known, and the
  * one whose end was noticed. */
-static enum error_code report_unknown_death(const struct watch *w, int devices, struct error *err)
+static enum error_code report_unknown_death(const struct watch *watch, int devices, struct error *err)
 {
     char who[128] = "";
     int missing = 0, used = 0;
     for (int rank = 0; rank < devices; rank++) {
-        const struct process *p = device_of_rank(w, rank);
-        if ((p != NULL && p->pid != w->lost_pid) || ++missing > 8) continue;
+        const struct process *p = device_of_rank(watch, rank);
+        if ((p != NULL && p->pid != watch->lost_pid) || ++missing > 8) continue;
         used += snprintf(who + used, sizeof who - (size_t)used, "%s%d", missing > 1 ? ", " : "", rank);
     }
-    if (missing == 0) return fail(err, ERR_COMM, "a device died: %s; the others were stopped", w->how);
+    if (missing == 0) return fail(err, ERR_COMM, "a device died: %s; the others were stopped", watch->how);
     if (missing == 1)
-        return fail(err, ERR_COMM, "device %s died during start-up: %s; the others were stopped", who, w->how);
-    return fail(err, ERR_COMM, "a device died during start-up: %s; it is one of %s%s; the others were stopped", w->how,
-                who, missing > 8 ? ", ..." : "");
+        return fail(err, ERR_COMM, "device %s died during start-up: %s; the others were stopped", who, watch->how);
+    return fail(err, ERR_COMM, "a device died during start-up: %s; it is one of %s%s; the others were stopped",
+                watch->how, who, missing > 8 ? ", ..." : "");
 }
 
 /* mpiexec kills the others when a device dies.  So one that was killed while others had not yet announced themselves
  * need not be the first. */
-static bool may_be_another(const struct watch *w, int devices)
+static bool may_be_another(const struct watch *watch, int devices)
 {
-    return w->lost_signal == SIGKILL && w->died && w->known < devices;
+    return watch->lost_signal == SIGKILL && watch->died && watch->known < devices;
 }
 
-static enum error_code report_death(const struct watch *w, int devices, struct error *err)
+static enum error_code report_death(const struct watch *watch, int devices, struct error *err)
 {
-    if (w->lost_pid == 0 || may_be_another(w, devices)) return report_unknown_death(w, devices, err);
-    for (int i = 0; i < w->known; i++)
-        if (w->process[i].pid == w->lost_pid && (w->lost_rank < 0 || w->process[i].rank == w->lost_rank))
+    if (watch->lost_pid == 0 || may_be_another(watch, devices)) return report_unknown_death(watch, devices, err);
+    for (int i = 0; i < watch->known; i++)
+        if (watch->process[i].pid == watch->lost_pid
+            && (watch->lost_rank < 0 || watch->process[i].rank == watch->lost_rank))
             return fail(err, ERR_COMM, "device %d (%s), process %ld, died: %s; the others were stopped",
-                        w->process[i].rank, w->process[i].place, w->lost_pid, strsignal(w->lost_signal));
-    return fail(err, ERR_COMM, "process %ld died before it became a device: %s; the others were stopped", w->lost_pid,
-                strsignal(w->lost_signal));
+                        watch->process[i].rank, watch->process[i].place, watch->lost_pid,
+                            strsignal(watch->lost_signal));
+    return fail(err, ERR_COMM, "process %ld died before it became a device: %s; the others were stopped",
+                watch->lost_pid, strsignal(watch->lost_signal));
 }
 
 /* mpiexec, or its proxy between it and the devices. */
-static enum error_code report_death_of_manager(const struct watch *w, int how, struct error *err)
+static enum error_code report_death_of_manager(const struct watch *watch, int how, struct error *err)
 {
     char hosts[200];
-    if (watch_lost_hosts(w, hosts, sizeof hosts)[0])
+    if (watch_lost_hosts(watch, hosts, sizeof hosts)[0])
         return fail(err, ERR_COMM, "nothing is heard any more of host %s; all devices were stopped", hosts);
     if (WIFSIGNALED(how))
         return fail(err, ERR_COMM, "%s died: %s; all devices were stopped", ORRERY_MPIEXEC, strsignal(WTERMSIG(how)));
@@ -308,10 +311,10 @@ static enum error_code report_death_of_manager(const struct watch *w, int how, s
                 ORRERY_MPIEXEC);
 }
 
-static enum error_code report_stall(const struct watch *w, int devices, struct error *err)
+static enum error_code report_stall(const struct watch *watch, int devices, struct error *err)
 {
     return fail(err, ERR_COMM, "%s hangs: %d of %d devices have started, and none got further for %g s "
-                "(ORRERY_START_LIMIT); all were stopped", ORRERY_MPIEXEC, watch_started(w), devices, start_limit());
+                "(ORRERY_START_LIMIT); all were stopped", ORRERY_MPIEXEC, watch_started(watch), devices, start_limit());
 }
 
 static enum error_code report_no_end(int devices, struct error *err)
@@ -321,24 +324,28 @@ static enum error_code report_no_end(int devices, struct error *err)
 }
 
 /* A killed device prints nothing; messages of other devices are then consequences. */
-static enum error_code report_end_of_job(const struct watch *w, int how, int devices, int *status, struct error *err)
+static enum error_code report_end_of_job(const struct watch *watch, int how, int devices, int *status,
+                                         struct error *err)
 {
     *status = WIFEXITED(how) ? WEXITSTATUS(how) : 1;
-    if (w->write_errno) return fail(err, ERR_FILE, "standard output: cannot be written: %s", strerror(w->write_errno));
-    if (w->stalled) return report_stall(w, devices, err);
-    if (w->lingers && !w->said[0]) return report_no_end(devices, err);
+    if (watch->write_errno)
+        return fail(err, ERR_FILE, "standard output: cannot be written: %s", strerror(watch->write_errno));
+    if (watch->stalled) return report_stall(watch, devices, err);
+    if (watch->lingers && !watch->said[0]) return report_no_end(devices, err);
     /* MPI may also have detected it */
-    if (w->lost_pid == 0 && !w->said[0] && (WIFSIGNALED(how) || w->orphaned))
-        return report_death_of_manager(w, how, err);
-    if (w->lost_pid || (w->died && !w->said[0] && !w->mpi_failed[0])) return report_death(w, devices, err);
-    if (w->mpi_failed[0] && !w->said[0]) return fail(err, ERR_COMM, "MPI could not be started: %s", w->mpi_failed);
-    fputs(w->said, stderr);
-    if (w->died && *status == 0) *status = 1;
-    if (*status == 0 || w->said[0]) return OK;
+    if (watch->lost_pid == 0 && !watch->said[0] && (WIFSIGNALED(how) || watch->orphaned))
+        return report_death_of_manager(watch, how, err);
+    if (watch->lost_pid || (watch->died && !watch->said[0] && !watch->mpi_failed[0]))
+        return report_death(watch, devices, err);
+    if (watch->mpi_failed[0] && !watch->said[0])
+        return fail(err, ERR_COMM, "MPI could not be started: %s", watch->mpi_failed);
+    fputs(watch->said, stderr);
+    if (watch->died && *status == 0) *status = 1;
+    if (*status == 0 || watch->said[0]) return OK;
     if (*status == 127)
         return fail(err, ERR_COMM, "cannot start %s -n %d: is MPICH installed, and in PATH?", ORRERY_MPIEXEC, devices);
     return fail(err, ERR_COMM, "%s -n %d failed with status %d%s%s", ORRERY_MPIEXEC, devices, *status,
-                w->noise[0] ? ": " : "", w->noise);
+                watch->noise[0] ? ": " : "", watch->noise);
 }
 
 /* End by the signal as if it had not been caught, so that a shell sees that we were stopped. */

@@ -102,7 +102,7 @@ static uint64_t free_tasks(void)
     return left;
 }
 
-static enum error_code check_files(int devices, struct error *err)
+static enum error_code machine_check_files(int devices, struct error *err)
 {
     struct rlimit files;
     const rlim_t need = (rlim_t)devices * DEVICE_FILES + OTHER_FILES;
@@ -136,7 +136,7 @@ enum error_code machine_check(int devices, struct error *err)
             err, ERR_MEMORY,
             "%d devices need %llu processes and threads; there is room for %llu more (ulimit -u, pids.max, pid_max)",
             devices, (unsigned long long)need, (unsigned long long)room);
-    return check_files(devices, err);
+    return machine_check_files(devices, err);
 }
 
 /* ---- before anything else ---------------------------------------------------------------------------------------- *

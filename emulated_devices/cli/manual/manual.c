@@ -5,34 +5,34 @@
 
 /* ---- collecting -------------------------------------------------------------------------------------------------- */
 
-static char *copy(struct manual *m, const char *text)
+static char *manual_copy(struct manual *manual, const char *text)
 {
     if (text == NULL) return NULL;
     char *own = malloc(strlen(text) + 1);
-    if (own == NULL) m->failed = true;
+    if (own == NULL) manual->failed = true;
     return own ? strcpy(own, text) : NULL;
 }
 
-static char **copy_choices(struct manual *m, const char *const *choices)
+static char **copy_choices(struct manual *manual, const char *const *choices)
 {
     int n = 0;
     while (choices && choices[n]) n++;
     char **own = n > 0 ? calloc((size_t)n + 1, sizeof *own) : NULL;
-    if (n > 0 && own == NULL) m->failed = true;
-    for (int i = 0; own && i < n; i++) own[i] = copy(m, choices[i]);
+    if (n > 0 && own == NULL) manual->failed = true;
+    for (int i = 0; own && i < n; i++) own[i] = manual_copy(manual, choices[i]);
     return own;
 }
 
-static struct manual_command *add_command(struct manual *m, const char *name)
+static struct manual_command *add_command(struct manual *manual, const char *name)
 {
-    struct manual_command *more = realloc(m->command, (size_t)(m->commands + 1) * sizeof *more);
+    struct manual_command *more = realloc(manual->command, (size_t)(manual->commands + 1) * sizeof *more);
     if (more == NULL) {
-        m->failed = true;
+        manual->failed = true;
         return NULL;
     }
-    m->command = more;
-    m->command[m->commands] = (struct manual_command){ .name = copy(m, name) };
-    return &m->command[m->commands++];
+    manual->command = more;
+    manual->command[manual->commands] = (struct manual_command){ .name = manual_copy(manual, name) };
+    return &manual->command[manual->commands++];
 }
 
 static void take_options(void *context, const char *usage, const char *what, const struct option *table)
@@ -41,7 +41,7 @@ static void take_options(void *context, const char *usage, const char *what, con
     struct manual_command *c = &m->command[m->commands - 1];
     int n = 0;
     while (table[n].kind != OPTION_END) n++;
-    c->usage = copy(m, usage), c->what = copy(m, what);
+    c->usage = manual_copy(m, usage), c->what = manual_copy(m, what);
     c->option = calloc((size_t)n + 1, sizeof *c->option);
     if (c->option == NULL) m->failed = true;
     for (int i = 0; i < n && c->option; i++) {
@@ -49,13 +49,14 @@ static void take_options(void *context, const char *usage, const char *what, con
         if (table[i].help == NULL) continue;
         option_describe(&table[i], text);
         c->option[c->options++] = (struct manual_option){
-            .name = copy(m, table[i].name), .argument = copy(m, table[i].argument), .text = copy(m, text),
+            .name = manual_copy(m, table[i].name), .argument = manual_copy(m, table[i].argument),
+                .text = manual_copy(m, text),
             .kind = table[i].kind, .choices = copy_choices(m, table[i].choices),
         };
     }
 }
 
-static void ask(struct manual *m, const char *command, const char *topic, const struct command *c);
+static void manual_ask(struct manual *manual, const char *command, const char *topic, const struct command *c);
 
 static void take_topics(void *context, const char *what, const struct command *topics)
 {
@@ -63,60 +64,60 @@ static void take_topics(void *context, const char *what, const struct command *t
     const int parent = m->commands - 1;
     char command[40];
     snprintf(command, sizeof command, "%s", m->command[parent].name);
-    m->command[parent].what = copy(m, what);
+    m->command[parent].what = manual_copy(m, what);
     for (const struct command *t = topics; t->description; t++) {
         if (t->name == NULL) continue;
         m->command[parent].topics++;
-        ask(m, command, t->name, t);
+        manual_ask(m, command, t->name, t);
     }
 }
 
-static struct help_listener listener_of(struct manual *m)
+static struct help_listener listener_of(struct manual *manual)
 {
-    return (struct help_listener){ m, take_options, take_topics };
+    return (struct help_listener){ manual, take_options, take_topics };
 }
 
-static void ask(struct manual *m, const char *command, const char *topic, const struct command *c)
+static void manual_ask(struct manual *manual, const char *command, const char *topic, const struct command *c)
 {
     char name[80], *words[] = { (char *)"orrery", (char *)command, topic ? (char *)topic : (char *)"--help",
                                 topic ? (char *)"--help" : NULL, NULL };
     struct error err;
     int status = 0;
     snprintf(name, sizeof name, "%s%s%s", command, topic ? " " : "", topic ? topic : "");
-    struct manual_command *own = add_command(m, name);
+    struct manual_command *own = add_command(manual, name);
     if (own == NULL) return;
-    own->line = copy(m, c->description);
-    const struct help_listener listener = listener_of(m);
+    own->line = manual_copy(manual, c->description);
+    const struct help_listener listener = listener_of(manual);
     listen_to_help(&listener);
     (void)c->run(topic ? 4 : 3, words, &status, &err);
 }
 
-static void collect(struct manual *m)
+static void collect(struct manual *manual)
 {
     static const struct command make = { "make", "a golden file of any model, batch and profile", command_golden };
     for (const struct command *c = commands; c->description; c++) {
-        if (c->name) ask(m, c->name, NULL, c);
-        if (c->name == NULL || strcmp(c->name, "golden") != 0 || m->failed) continue;
-        m->command[m->commands - 1].topics = 1;
-        ask(m, "golden", make.name, &make);
+        if (c->name) manual_ask(manual, c->name, NULL, c);
+        if (c->name == NULL || strcmp(c->name, "golden") != 0 || manual->failed) continue;
+        manual->command[manual->commands - 1].topics = 1;
+        manual_ask(manual, "golden", make.name, &make);
     }
     listen_to_help(NULL);
 }
 
-static void free_option(struct manual_option *o)
+static void free_option(struct manual_option *option)
 {
-    for (int i = 0; o->choices && o->choices[i]; i++) free(o->choices[i]);
-    free(o->choices), free(o->name), free(o->argument), free(o->text);
+    for (int i = 0; option->choices && option->choices[i]; i++) free(option->choices[i]);
+    free(option->choices), free(option->name), free(option->argument), free(option->text);
 }
 
-static void free_manual(struct manual *m)
+static void free_manual(struct manual *manual)
 {
-    for (int i = 0; i < m->commands; i++) {
-        struct manual_command *c = &m->command[i];
+    for (int i = 0; i < manual->commands; i++) {
+        struct manual_command *c = &manual->command[i];
         for (int k = 0; k < c->options; k++) free_option(&c->option[k]);
         free(c->option), free(c->name), free(c->line), free(c->usage), free(c->what);
     }
-    free(m->command);
+    free(manual->command);
 }
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */

@@ -43,27 +43,27 @@ static void put_bold(FILE *to, const char *text)
     fprintf(to, "\\fR");
 }
 
-static void put_option(FILE *to, const struct manual_option *o)
+static void put_option(FILE *to, const struct manual_option *option)
 {
     fprintf(to, ".TP\n");
-    put_bold(to, o->name);
-    if (o->argument) {
+    put_bold(to, option->name);
+    if (option->argument) {
         fprintf(to, " \\fI");
-        put_word(to, o->argument, (int)strlen(o->argument), false);
+        put_word(to, option->argument, (int)strlen(option->argument), false);
         fprintf(to, "\\fR");
     }
     fprintf(to, "\n");
-    put_text(to, o->text[0] ? o->text : "as its name says");
+    put_text(to, option->text[0] ? option->text : "as its name says");
 }
 
-static void put_command(FILE *to, const struct manual_command *c)
+static void put_command(FILE *to, const struct manual_command *command)
 {
     fprintf(to, ".SS \"orrery ");
-    put_word(to, c->name, (int)strlen(c->name), false);
+    put_word(to, command->name, (int)strlen(command->name), false);
     fprintf(to, "\"\n");
-    put_text(to, c->what ? c->what : c->line);
-    for (int i = 0; i < c->options; i++) {
-        const struct manual_option *o = &c->option[i];
+    put_text(to, command->what ? command->what : command->line);
+    for (int i = 0; i < command->options; i++) {
+        const struct manual_option *o = &command->option[i];
         if (o->kind != OPTION_HEADING) put_option(to, o);
         else {
             fprintf(to, ".PP\n");
@@ -72,10 +72,10 @@ static void put_command(FILE *to, const struct manual_command *c)
     }
 }
 
-static void put_summary(FILE *to, const struct manual *m)
+static void put_summary(FILE *to, const struct manual *manual)
 {
-    for (int i = 0; i < m->commands; i++) {
-        const struct manual_command *c = &m->command[i];
+    for (int i = 0; i < manual->commands; i++) {
+        const struct manual_command *c = &manual->command[i];
         if (strchr(c->name, ' ')) continue;
         fprintf(to, ".TP\n");
         put_bold(to, c->name);
@@ -84,7 +84,7 @@ static void put_summary(FILE *to, const struct manual *m)
     }
 }
 
-void manual_print_page(FILE *to, const struct manual *m)
+void manual_print_page(FILE *to, const struct manual *manual)
 {
     fprintf(to, ".TH ORRERY 1 \"%s\" \"Orrery %s\"\n.SH NAME\norrery \\- a laptop\\-size model of a GPU cluster\n"
             ".SH SYNOPSIS\n.B orrery\n.I command\n.RI [ options ]\n.SH DESCRIPTION\n", ORRERY_DATE, ORRERY_VERSION);
@@ -92,11 +92,11 @@ void manual_print_page(FILE *to, const struct manual *m)
              "pipeline, context and expert parallelism run on it, and each tensor of each device is compared with a "
              "run on one device.  `orrery COMMAND --help' has what follows, a command at a time.");
     fprintf(to, ".SH COMMANDS\n");
-    put_summary(to, m);
+    put_summary(to, manual);
     fprintf(to, ".SH OPTIONS\n");
     put_text(to, "Every command takes --plugin FILE: variants of your own, a C file that is compiled, or a shared "
              "object.");
-    for (int i = 0; i < m->commands; i++) put_command(to, &m->command[i]);
+    for (int i = 0; i < manual->commands; i++) put_command(to, &manual->command[i]);
     fprintf(to, ".SH EXIT STATUS\n");
     put_text(to, "0 done, 1 failed while running, 2 wrong usage, 3 a check failed.");
     fprintf(to, ".SH ENVIRONMENT\n.TP\n.B NO_COLOR\n");

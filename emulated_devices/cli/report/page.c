@@ -4,14 +4,14 @@
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
-void page_text(FILE *f, const char *text)
+void page_text(FILE *file, const char *text)
 {
     for (; *text; text++) {
-        if (*text == '<') fputs("&lt;", f);
-        else if (*text == '>') fputs("&gt;", f);
-        else if (*text == '&') fputs("&amp;", f);
-        else if (*text == '"') fputs("&quot;", f);
-        else if ((unsigned char)*text >= ' ' || *text == '\t') fputc(*text, f);
+        if (*text == '<') fputs("&lt;", file);
+        else if (*text == '>') fputs("&gt;", file);
+        else if (*text == '&') fputs("&amp;", file);
+        else if (*text == '"') fputs("&quot;", file);
+        else if ((unsigned char)*text >= ' ' || *text == '\t') fputc(*text, file);
     }
 }
 
@@ -62,61 +62,62 @@ static const char style[] =
     ".heat td{width:44px;min-width:34px;height:26px;text-align:center;padding:0 3px;white-space:nowrap;font-size:11px}"
     ".heat th{padding:2px 6px;font-weight:400;color:var(--soft)}\n";
 
-void page_begin(FILE *f, const char *title)
+void page_begin(FILE *file, const char *title)
 {
     fputs("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
           "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
           "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-          "<title>", f);
-    page_text(f, title);
-    fprintf(f, "</title>\n<style>\n%s</style>\n</head>\n<body>\n<main>\n<h1>", style);
-    page_text(f, title);
-    fputs("</h1>\n<div class=\"parts\">\n", f);
+          "<title>", file);
+    page_text(file, title);
+    fprintf(file, "</title>\n<style>\n%s</style>\n</head>\n<body>\n<main>\n<h1>", style);
+    page_text(file, title);
+    fputs("</h1>\n<div class=\"parts\">\n", file);
 }
 
-void page_end(FILE *f) { fputs("</div>\n</main>\n</body>\n</html>\n", f); }
+void page_end(FILE *file) { fputs("</div>\n</main>\n</body>\n</html>\n", file); }
 
-void page_part(FILE *f, const char *title, bool wide)
+void page_part(FILE *file, const char *title, bool wide)
 {
-    fprintf(f, "<section%s>\n<h2>", wide ? " class=\"wide\"" : "");
-    page_text(f, title);
-    fputs("</h2>\n", f);
+    fprintf(file, "<section%s>\n<h2>", wide ? " class=\"wide\"" : "");
+    page_text(file, title);
+    fputs("</h2>\n", file);
 }
 
-void page_part_end(FILE *f) { fputs("</section>\n", f); }
+void page_part_end(FILE *file) { fputs("</section>\n", file); }
 
 /* ---- axes -------------------------------------------------------------------------------------------------------- */
 
-void axis_take(struct axis_range *r, double x)
+void axis_take(struct axis_range *range, double x)
 {
-    if (!isfinite(x) || (r->log && x <= 0)) return;
-    if (r->least > r->most) r->least = r->most = x;
-    if (x < r->least) r->least = x;
-    if (x > r->most) r->most = x;
+    if (!isfinite(x) || (range->log && x <= 0)) return;
+    if (range->least > range->most) range->least = range->most = x;
+    if (x < range->least) range->least = x;
+    if (x > range->most) range->most = x;
 }
 
-double axis_at(const struct axis_range *r, double x)
+double axis_at(const struct axis_range *range, double x)
 {
-    if (!(r->most > r->least)) return 0.5;
-    const double at = r->log ? log(x / r->least) / log(r->most / r->least) : (x - r->least) / (r->most - r->least);
+    if (!(range->most > range->least)) return 0.5;
+    const double at = range->log ? log(x / range->least) / log(range->most / range->least)
+        : (x - range->least) / (range->most - range->least);
     return at < 0 ? 0 : at > 1 ? 1 : at;
 }
 
-static double middle(const struct axis_range *r)
+static double middle(const struct axis_range *range)
 {
-    return r->log ? sqrt(r->least * r->most) : (r->least + r->most) / 2;
+    return range->log ? sqrt(range->least * range->most) : (range->least + range->most) / 2;
 }
 
-void chart_begin(FILE *f, const struct axis_range *y, const char *y_name, struct figure (*label)(double))
+void chart_begin(FILE *file, const struct axis_range *range, const char *y_name, struct figure (*label)(double))
 {
-    fprintf(f, "<div class=\"chart\"><div class=\"name\">%s</div>\n<div class=\"y\"><span>%s</span><span>%s</span>"
+    fprintf(file, "<div class=\"chart\"><div class=\"name\">%s</div>\n<div class=\"y\"><span>%s</span><span>%s</span>"
             "<span>%s</span></div>\n<svg viewBox=\"0 0 1000 1000\" preserveAspectRatio=\"none\" role=\"img\" "
             "aria-label=\"%s\">\n<path d=\"M0 500H1000M500 0V1000\" stroke=\"var(--line)\" fill=\"none\"/>\n", y_name,
-            label(y->most).text, label(middle(y)).text, label(y->least).text, y_name);
+            label(range->most).text, label(middle(range)).text, label(range->least).text, y_name);
 }
 
-void chart_end(FILE *f, const struct axis_range *x, const char *x_name, struct figure (*label)(double))
+void chart_end(FILE *file, const struct axis_range *range, const char *x_name, struct figure (*label)(double))
 {
-    fprintf(f, "</svg>\n<div class=\"x\"><span>%s</span><span>%s %s</span><span>%s</span></div></div>\n",
-            label(x->least).text, x_name, label(middle(x)).text, label(x->most).text);
+    fprintf(file, "</svg>\n<div class=\"x\"><span>%s</span><span>%s %s</span><span>%s</span></div></div>\n",
+            label(range->least).text, x_name, label(middle(range)).text, label(range->most).text);
 }

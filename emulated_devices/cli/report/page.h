@@ -31,8 +31,8 @@ double axis_at(const struct axis_range *, double x);        /* 0 to 1 */
 
 /** A field for a chart, with the axis of y: labels at its ends and in its middle.  Inside, SVG of 1000 x 1000 units, x
  *  to the right, y down.  chart_end ends it, with the axis of x. */
-void chart_begin(FILE *, const struct axis_range *y, const char *y_name, struct figure (*label)(double));
-void chart_end(FILE *, const struct axis_range *x, const char *x_name, struct figure (*label)(double));
+void chart_begin(FILE *, const struct axis_range *range, const char *y_name, struct figure (*label)(double));
+void chart_end(FILE *, const struct axis_range *range, const char *x_name, struct figure (*label)(double));
 
 /* charts.c: of runs */
 void chart_losses(FILE *, const struct told_run *, int runs);

@@ -11,11 +11,11 @@
 
 /* ---- the verdict ------------------------------------------------------------------------------------------------- */
 
-static void say_verdict_of(FILE *f, bool good, const char *text)
+static void say_verdict_of(FILE *file, bool good, const char *text)
 {
-    fprintf(f, "<p class=\"%s\">", good ? "good" : "bad");
-    page_text(f, text);
-    fputs("</p>\n", f);
+    fprintf(file, "<p class=\"%s\">", good ? "good" : "bad");
+    page_text(file, text);
+    fputs("</p>\n", file);
 }
 
 static bool all_devices(const cJSON *devices, const char *key)
@@ -26,7 +26,7 @@ static bool all_devices(const cJSON *devices, const char *key)
     return cJSON_GetArraySize(devices) > 0;
 }
 
-static void say_check(FILE *f, const cJSON *check)
+static void say_check(FILE *file, const cJSON *check)
 {
     char text[200];
     const bool holds = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(check, "holds"));
@@ -40,33 +40,33 @@ static void say_check(FILE *f, const cJSON *check)
     else
         snprintf(text, sizeof text, "DIFFERS from one device: %.0f of %.0f comparisons do not hold.", wrong,
                  run_number(check, "compared", 0));
-    say_verdict_of(f, holds, text);
+    say_verdict_of(file, holds, text);
 }
 
-static void verdict(FILE *f, const struct told_run *r)
+static void report_verdict(FILE *file, const struct told_run *told_run)
 {
-    const cJSON *check = cJSON_GetObjectItemCaseSensitive(r->root, "check"),
-                *devices = cJSON_GetObjectItemCaseSensitive(r->root, "devices"),
-                *diverged = cJSON_GetObjectItemCaseSensitive(r->root, "diverged");
-    const char *stopped = run_text(r->root, "stopped");
+    const cJSON *check = cJSON_GetObjectItemCaseSensitive(told_run->root, "check"),
+                *devices = cJSON_GetObjectItemCaseSensitive(told_run->root, "devices"),
+                *diverged = cJSON_GetObjectItemCaseSensitive(told_run->root, "diverged");
+    const char *stopped = run_text(told_run->root, "stopped");
     char text[120];
-    if (cJSON_IsObject(check)) say_check(f, check);
-    else fputs("<p class=\"soft\">Not compared with one device (--check ref).</p>\n", f);
+    if (cJSON_IsObject(check)) say_check(file, check);
+    else fputs("<p class=\"soft\">Not compared with one device (--check ref).</p>\n", file);
     if (cJSON_IsArray(devices)) {
         const bool traffic = all_devices(devices, "traffic_equals_formulas"),
                    memory = all_devices(devices, "memory_equals_formulas");
-        say_verdict_of(f, traffic, traffic ? "Messages, bytes and additions equal the formulas."
+        say_verdict_of(file, traffic, traffic ? "Messages, bytes and additions equal the formulas."
                                            : "Messages, bytes or additions DIFFER from the formulas.");
-        say_verdict_of(f, memory, memory ? "Peaks of memory equal the formulas."
+        say_verdict_of(file, memory, memory ? "Peaks of memory equal the formulas."
                                          : "Peaks of memory DIFFER from the formulas.");
     }
     if (cJSON_IsObject(diverged)) {
         snprintf(text, sizeof text, "DIVERGED at step %.0f.", run_number(diverged, "step", 0));
-        say_verdict_of(f, false, text);
+        say_verdict_of(file, false, text);
     }
     if (stopped) {
         snprintf(text, sizeof text, "Stopped by %.20s before its last step.", stopped);
-        say_verdict_of(f, false, text);
+        say_verdict_of(file, false, text);
     }
 }
 
@@ -89,8 +89,8 @@ static void value_of(const cJSON *x, char *text, size_t size)
 
 enum { VALUE = 300 };
 
-static void row(FILE *f, const char *name, const struct told_run *run, int runs, const char *section, const char *key,
-                bool only_different)
+static void row(FILE *file, const char *name, const struct told_run *run, int runs, const char *section,
+                const char *key, bool only_different)
 {
     char text[MOST_RUNS][VALUE];
     bool same = true, there = false;
@@ -101,19 +101,19 @@ static void row(FILE *f, const char *name, const struct told_run *run, int runs,
         there = there || text[i][0];
     }
     if (!there || (same && only_different)) return;
-    fputs("<tr><td>", f);
-    page_text(f, name);
-    fputs("</td>", f);
+    fputs("<tr><td>", file);
+    page_text(file, name);
+    fputs("</td>", file);
     for (int i = 0; i < runs; i++) {
-        fputs("<td>", f);
-        page_text(f, text[i]);
-        fputs("</td>", f);
+        fputs("<td>", file);
+        page_text(file, text[i]);
+        fputs("</td>", file);
     }
-    fputs("</tr>\n", f);
+    fputs("</tr>\n", file);
 }
 
 /* Each key of the section in any run, once. */
-static void rows(FILE *f, const struct told_run *run, int runs, const char *section, bool only_different)
+static void report_rows(FILE *file, const struct told_run *run, int runs, const char *section, bool only_different)
 {
     for (int i = 0; i < runs; i++) {
         const cJSON *x, *o = cJSON_GetObjectItemCaseSensitive(run[i].root, section);
@@ -122,186 +122,193 @@ static void rows(FILE *f, const struct told_run *run, int runs, const char *sect
             bool before = false;
             for (int k = 0; k < i && !before; k++)
                 before = cJSON_HasObjectItem(cJSON_GetObjectItemCaseSensitive(run[k].root, section), x->string);
-            if (!before) row(f, x->string, run, runs, section, x->string, only_different);
+            if (!before) row(file, x->string, run, runs, section, x->string, only_different);
         }
     }
 }
 
-static void heads(FILE *f, const struct told_run *run, int runs)
+static void heads(FILE *file, const struct told_run *run, int runs)
 {
-    fputs("<div class=\"scroll\"><table class=\"values\"><tr><th></th>", f);
+    fputs("<div class=\"scroll\"><table class=\"values\"><tr><th></th>", file);
     for (int i = 0; i < runs; i++) {
-        fprintf(f, "<th><i class=\"key\" style=\"background:var(--c%d)\"></i>", i % 8);
-        page_text(f, run[i].name);
-        fputs("</th>", f);
+        fprintf(file, "<th><i class=\"key\" style=\"background:var(--c%d)\"></i>", i % 8);
+        page_text(file, run[i].name);
+        fputs("</th>", file);
     }
-    fputs("</tr>\n", f);
+    fputs("</tr>\n", file);
 }
 
 /* A number of every run, as people write it. */
-static void measured(FILE *f, const char *name, const struct told_run *run, int runs, const char *key, double unit,
+static void measured(FILE *file, const char *name, const struct told_run *run, int runs, const char *key, double unit,
                      struct figure (*format)(double))
 {
     bool there = false;
     for (int i = 0; i < runs; i++) there = there || isfinite(run_number(run[i].root, key, NAN));
     if (!there) return;
-    fprintf(f, "<tr><td>%s</td>", name);
+    fprintf(file, "<tr><td>%s</td>", name);
     for (int i = 0; i < runs; i++) {
         const double x = run_number(run[i].root, key, NAN);
-        fprintf(f, "<td>%s</td>", isfinite(x) ? format(unit * x).text : "");
+        fprintf(file, "<td>%s</td>", isfinite(x) ? format(unit * x).text : "");
     }
-    fputs("</tr>\n", f);
+    fputs("</tr>\n", file);
 }
 
-static void results(FILE *f, const struct told_run *run, int runs)
+static void results(FILE *file, const struct told_run *run, int runs)
 {
-    page_part(f, runs > 1 ? "Results, and what differs" : "Results, and what was set", true);
-    heads(f, run, runs);
-    measured(f, "loss on held-out text", run, runs, "validation_loss", 1, page_plain);
-    measured(f, "median step", run, runs, "median_step_seconds", 1e12, picoseconds_format);
-    measured(f, "virtual step", run, runs, "virtual_step_ps", 1, picoseconds_format);
-    measured(f, "FLOP of a step", run, runs, "step_flops", 1, flop_format);
-    measured(f, "saved at step", run, runs, "saved_step", 1, page_plain);
-    rows(f, run, runs, "settings", runs > 1);
-    rows(f, run, runs, "written_by", runs > 1);
-    fputs("</table></div>\n", f);
-    page_part_end(f);
+    page_part(file, runs > 1 ? "Results, and what differs" : "Results, and what was set", true);
+    heads(file, run, runs);
+    measured(file, "loss on held-out text", run, runs, "validation_loss", 1, page_plain);
+    measured(file, "median step", run, runs, "median_step_seconds", 1e12, picoseconds_format);
+    measured(file, "virtual step", run, runs, "virtual_step_ps", 1, picoseconds_format);
+    measured(file, "FLOP of a step", run, runs, "step_flops", 1, flop_format);
+    measured(file, "saved at step", run, runs, "saved_step", 1, page_plain);
+    report_rows(file, run, runs, "settings", runs > 1);
+    report_rows(file, run, runs, "written_by", runs > 1);
+    fputs("</table></div>\n", file);
+    page_part_end(file);
 }
 
 /* ---- one run ----------------------------------------------------------------------------------------------------- */
 
-static void fact(FILE *f, const char *name, const cJSON *x)
+static void fact(FILE *file, const char *name, const cJSON *x)
 {
     char text[VALUE];
     value_of(x, text, sizeof text);
     if (text[0] == '\0') return;
-    fputs("<span><b>", f);
-    page_text(f, name);
-    fputs("</b> ", f);
-    page_text(f, text);
-    fputs("</span>\n", f);
+    fputs("<span><b>", file);
+    page_text(file, name);
+    fputs("</b> ", file);
+    page_text(file, text);
+    fputs("</span>\n", file);
 }
 
-static void facts(FILE *f, const char *title, const cJSON *o)
+static void facts(FILE *file, const char *title, const cJSON *o)
 {
     const cJSON *x;
     if (!cJSON_IsObject(o)) return;
-    fprintf(f, "<p class=\"facts\"><b>%s:</b>", title);
-    cJSON_ArrayForEach(x, o) fact(f, x->string, x);
-    fputs("</p>\n", f);
+    fprintf(file, "<p class=\"facts\"><b>%s:</b>", title);
+    cJSON_ArrayForEach(x, o) fact(file, x->string, x);
+    fputs("</p>\n", file);
 }
 
-static void plan(FILE *f, const struct told_run *r)
+static void report_plan(FILE *file, const struct told_run *told_run)
 {
     static const char *const of[] = { "batch", "seq", "micro", "dtype", "grad_dtype", "optimizer", "seed", "cluster" };
-    facts(f, "model", cJSON_GetObjectItemCaseSensitive(r->root, "model"));
-    facts(f, "mesh", cJSON_GetObjectItemCaseSensitive(r->root, "mesh"));
-    facts(f, "run", cJSON_GetObjectItemCaseSensitive(r->root, "run"));
-    fputs("<p class=\"facts\">", f);
+    facts(file, "model", cJSON_GetObjectItemCaseSensitive(told_run->root, "model"));
+    facts(file, "mesh", cJSON_GetObjectItemCaseSensitive(told_run->root, "mesh"));
+    facts(file, "run", cJSON_GetObjectItemCaseSensitive(told_run->root, "run"));
+    fputs("<p class=\"facts\">", file);
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
-        fact(f, of[i], cJSON_GetObjectItemCaseSensitive(r->root, of[i]));
-    fputs("</p>\n", f);
+        fact(file, of[i], cJSON_GetObjectItemCaseSensitive(told_run->root, of[i]));
+    fputs("</p>\n", file);
 }
 
 /* Peaks of the whole run. */
-static void peaks(FILE *f, const cJSON *devices)
+static void peaks(FILE *file, const cJSON *devices)
 {
     enum { MOST = 16 };
     const cJSON *d;
     int i = 0;
-    fputs("<div class=\"scroll\"><table><tr><th>device</th>", f);
-    for (int t = 0; t < ARENA_TAG_COUNT; t++) fprintf(f, "<th class=\"n\">%s</th>", arena_tag_name((enum arena_tag)t));
-    fputs("<th class=\"n\">peak</th></tr>\n", f);
+    fputs("<div class=\"scroll\"><table><tr><th>device</th>", file);
+    for (int t = 0; t < ARENA_TAG_COUNT; t++)
+        fprintf(file, "<th class=\"n\">%s</th>", arena_tag_name((enum arena_tag)t));
+    fputs("<th class=\"n\">peak</th></tr>\n", file);
     cJSON_ArrayForEach(d, devices) {
         const cJSON *peak = cJSON_GetObjectItemCaseSensitive(d, "peak_bytes");
         if (i++ == MOST) break;
-        fprintf(f, "<tr><td>%.0f</td>", run_number(d, "rank", 0));
+        fprintf(file, "<tr><td>%.0f</td>", run_number(d, "rank", 0));
         for (int t = 0; t < ARENA_TAG_COUNT; t++)
-            fprintf(f, "<td class=\"n\">%s</td>",
+            fprintf(file, "<td class=\"n\">%s</td>",
                     page_bytes(run_number(peak, arena_tag_name((enum arena_tag)t), 0)).text);
-        fprintf(f, "<td class=\"n\">%s</td></tr>\n", page_bytes(run_number(peak, "total", 0)).text);
+        fprintf(file, "<td class=\"n\">%s</td></tr>\n", page_bytes(run_number(peak, "total", 0)).text);
     }
-    fputs("</table></div>\n", f);
+    fputs("</table></div>\n", file);
     if (cJSON_GetArraySize(devices) > MOST)
-        fprintf(f, "<p class=\"soft\">The first %d devices of %d.</p>\n", MOST, cJSON_GetArraySize(devices));
+        fprintf(file, "<p class=\"soft\">The first %d devices of %d.</p>\n", MOST, cJSON_GetArraySize(devices));
 }
 
 /* A file for --config; `orrery train --config` finds it in the page, too. */
-static void again(FILE *f, const struct told_run *r)
+static void again(FILE *file, const struct told_run *told_run)
 {
-    const cJSON *x, *settings = cJSON_GetObjectItemCaseSensitive(r->root, "settings");
+    const cJSON *x, *settings = cJSON_GetObjectItemCaseSensitive(told_run->root, "settings");
     char *text = NULL;
     size_t bytes;
     if (!cJSON_IsObject(settings)) return;
-    fputs("<details><summary>settings, for <code>orrery train --config</code></summary>\n" SETTINGS_ON_PAGE, f);
+    fputs("<details><summary>settings, for <code>orrery train --config</code></summary>\n" SETTINGS_ON_PAGE, file);
     cJSON_ArrayForEach(x, settings) {
         FILE *line = open_memstream(&text, &bytes);
         if (line == NULL) break;
         yml_print_text(line, x->string), fputs(": ", line);
         yml_print_text(line, cJSON_IsString(x) ? x->valuestring : "");
-        if (fclose(line) == 0) page_text(f, text), fputc('\n', f);
+        if (fclose(line) == 0) page_text(file, text), fputc('\n', file);
         free(text);
     }
-    fputs("</pre></details>\n", f);
+    fputs("</pre></details>\n", file);
 }
 
-static void titled(FILE *f, const struct told_run *r, const char *what, bool wide)
+static void titled(FILE *file, const struct told_run *told_run, const char *what, bool wide)
 {
     char title[140];
-    snprintf(title, sizeof title, "%s: %s", r->name, what);
-    page_part(f, title, wide);
+    snprintf(title, sizeof title, "%s: %s", told_run->name, what);
+    page_part(file, title, wide);
 }
 
 /* Where a profile has no room for all of the step, nobody may take its sums for the step's. */
-static void what_is_left_out(FILE *f, const cJSON *profile)
+static void what_is_left_out(FILE *file, const cJSON *profile)
 {
     const cJSON *device;
     int cut = 0;
     cJSON_ArrayForEach(device, cJSON_GetObjectItemCaseSensitive(profile, "devices"))
         cut += cJSON_IsFalse(cJSON_GetObjectItemCaseSensitive(device, "whole"));
     if (cut > 0)
-        fprintf(f, "<p class=\"bad\">Of %d device%s the step had more events than are recorded: the end of the step is "
+        fprintf(file,
+                "<p class=\"bad\">Of %d device%s the step had more events than are recorded: the end of the step is "
                 "missing here, and in the memory, bytes and roofline below.</p>\n", cut, cut > 1 ? "s" : "");
 }
 
-static void one_run(FILE *f, const struct told_run *r)
+static void one_run(FILE *file, const struct told_run *told_run)
 {
-    const cJSON *profile = cJSON_GetObjectItemCaseSensitive(r->root, "profile"),
-                *devices = cJSON_GetObjectItemCaseSensitive(r->root, "devices");
-    titled(f, r, "verdict and plan", true), verdict(f, r), plan(f, r), again(f, r), page_part_end(f);
+    const cJSON *profile = cJSON_GetObjectItemCaseSensitive(told_run->root, "profile"),
+                *devices = cJSON_GetObjectItemCaseSensitive(told_run->root, "devices");
+    titled(file, told_run, "verdict and plan", true), report_verdict(file, told_run), report_plan(file, told_run),
+        again(file, told_run), page_part_end(file);
     const double steps = run_number(profile, "steps", 1);
     if (cJSON_IsObject(profile) && steps != 1) {
-        titled(f, r, "first step of each device", true);
-        fprintf(f, "<p class=\"bad\">This file adds up %.0f steps, so nothing of the first one is drawn.</p>\n", steps);
-        page_part_end(f);
+        titled(file, told_run, "first step of each device", true);
+        fprintf(file, "<p class=\"bad\">This file adds up %.0f steps, so nothing of the first one is drawn.</p>\n",
+                steps);
+        page_part_end(file);
     } else if (cJSON_IsObject(profile)) {
-        titled(f, r, "first step of each device", true), what_is_left_out(f, profile),
-            chart_timeline(f, profile), page_part_end(f);
-        titled(f, r, "memory in the first step", false), chart_memory(f, profile), page_part_end(f);
-        titled(f, r, "bytes sent in the first step", false), chart_traffic(f, profile), page_part_end(f);
-        titled(f, r, "roofline", false), chart_roofline(f, profile), page_part_end(f);
+        titled(file, told_run, "first step of each device", true), what_is_left_out(file, profile),
+            chart_timeline(file, profile), page_part_end(file);
+        titled(file, told_run, "memory in the first step", false), chart_memory(file, profile), page_part_end(file);
+        titled(file, told_run, "bytes sent in the first step", false), chart_traffic(file, profile),
+            page_part_end(file);
+        titled(file, told_run, "roofline", false), chart_roofline(file, profile), page_part_end(file);
     }
-    if (cJSON_IsArray(devices)) titled(f, r, "peaks of memory", false), peaks(f, devices), page_part_end(f);
+    if (cJSON_IsArray(devices))
+        titled(file, told_run, "peaks of memory", false), peaks(file, devices), page_part_end(file);
 }
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
-static void write_page(FILE *f, const struct told_run *run, int runs)
+static void write_page(FILE *file, const struct told_run *run, int runs)
 {
-    page_begin(f, runs > 1 ? "Orrery: runs side by side" : "Orrery: a run");
-    page_part(f, "Loss", false), chart_losses(f, run, runs), page_part_end(f);
-    page_part(f, "Norm of the gradients", false), chart_norms(f, run, runs), page_part_end(f);
-    page_part(f, "Learning rate", false), chart_rates(f, run, runs), page_part_end(f);
-    results(f, run, runs);
-    for (int i = 0; i < runs; i++) one_run(f, &run[i]);
-    page_part(f, "About this page", true);
-    fprintf(f, "<p class=\"soft\">Written by orrery report %s. Times of devices are virtual: those of the cluster that "
+    page_begin(file, runs > 1 ? "Orrery: runs side by side" : "Orrery: a run");
+    page_part(file, "Loss", false), chart_losses(file, run, runs), page_part_end(file);
+    page_part(file, "Norm of the gradients", false), chart_norms(file, run, runs), page_part_end(file);
+    page_part(file, "Learning rate", false), chart_rates(file, run, runs), page_part_end(file);
+    results(file, run, runs);
+    for (int i = 0; i < runs; i++) one_run(file, &run[i]);
+    page_part(file, "About this page", true);
+    fprintf(file,
+            "<p class=\"soft\">Written by orrery report %s. Times of devices are virtual: those of the cluster that "
             "the run names.</p>\n", ORRERY_VERSION);
-    page_part_end(f);
-    page_end(f);
+    page_part_end(file);
+    page_end(file);
 }
 
-static enum error_code make(const char *out, const struct told_run *run, int runs, struct error *err)
+static enum error_code report_make(const char *out, const struct told_run *run, int runs, struct error *err)
 {
     char *text = NULL;
     size_t bytes = 0;
@@ -331,7 +338,7 @@ enum error_code command_report(int argc, char **argv, int *status, struct error 
                                       argc - 2, argv + 2, table, &help, err);
     if (e || help) return e;
     for (; runs < MOST_RUNS && path[runs] && !e; runs++) e = run_read(&run[runs], path[runs], err);
-    if (!e) e = make(out, run, runs, err);
+    if (!e) e = report_make(out, run, runs, err);
     for (int i = 0; i < runs; i++) run_free(&run[i]);
     return e;
 }

@@ -53,107 +53,107 @@ static void take_record(cJSON *root, cJSON *steps, cJSON *o)
 }
 
 /* A last line that is not whole is left out: the run may be going on. */
-static enum error_code read_log(struct told_run *r, char *text, size_t length, struct error *err)
+static enum error_code read_log(struct told_run *told_run, char *text, size_t length, struct error *err)
 {
     cJSON *steps = cJSON_CreateArray(), *one;
     enum error_code e = OK;
     int lines = 0;
-    r->root = cJSON_CreateObject();
+    told_run->root = cJSON_CreateObject();
     for (size_t at = 0; at < length && !e; lines++) {
         char *end = memchr(text + at, '\n', length - at);
         if (end == NULL) break;
         *end = '\0';
-        e = json_parse(text + at, (size_t)(end - (text + at)), r->path, &one, err);
+        e = json_parse(text + at, (size_t)(end - (text + at)), told_run->path, &one, err);
         if (!e && !cJSON_IsObject(one)) {
             cJSON_Delete(one);
-            e = fail(err, ERR_FORMAT, "%s: line %d is no object", printable_path(r->path).text, lines + 1);
+            e = fail(err, ERR_FORMAT, "%s: line %d is no object", printable_path(told_run->path).text, lines + 1);
         }
-        if (!e) take_record(r->root, steps, one);
+        if (!e) take_record(told_run->root, steps, one);
         at = (size_t)(end - text) + 1;
     }
-    cJSON_AddItemToObject(r->root, "steps", steps);
-    if (!e && lines == 0) e = fail(err, ERR_FORMAT, "%s: has no whole line", printable_path(r->path).text);
+    cJSON_AddItemToObject(told_run->root, "steps", steps);
+    if (!e && lines == 0) e = fail(err, ERR_FORMAT, "%s: has no whole line", printable_path(told_run->path).text);
     return e;
 }
 
 /* ---- a checkpoint ------------------------------------------------------------------------------------------------ */
 
-static cJSON *from_yaml(const struct yaml *y)
+static cJSON *from_yaml(const struct yaml *yaml)
 {
-    if (y->kind == YAML_TEXT) return cJSON_CreateString(y->text);
-    cJSON *o = y->kind == YAML_MAPPING ? cJSON_CreateObject() : cJSON_CreateArray();
-    for (const struct yaml *c = y->child; c; c = c->next)
-        if (y->kind == YAML_MAPPING) cJSON_AddItemToObject(o, c->key, from_yaml(c));
+    if (yaml->kind == YAML_TEXT) return cJSON_CreateString(yaml->text);
+    cJSON *o = yaml->kind == YAML_MAPPING ? cJSON_CreateObject() : cJSON_CreateArray();
+    for (const struct yaml *c = yaml->child; c; c = c->next)
+        if (yaml->kind == YAML_MAPPING) cJSON_AddItemToObject(o, c->key, from_yaml(c));
         else cJSON_AddItemToArray(o, from_yaml(c));
     return o;
 }
 
-static enum error_code read_origin(struct told_run *r, const struct checkpoint *c, struct error *err)
+static enum error_code read_origin(struct told_run *told_run, const struct checkpoint *checkpoint, struct error *err)
 {
     char *text;
     size_t length;
     struct yaml *y;
-    enum error_code e = bundle_read(&c->files, ORIGIN_FILE, YAML_FILE_LIMIT, &text, &length, err);
+    enum error_code e = bundle_read(&checkpoint->files, ORIGIN_FILE, YAML_FILE_LIMIT, &text, &length, err);
     if (e) return e;
     e = yml_parse(text, length, ORIGIN_FILE, &y, err);
     free(text);
     if (e) return e;
-    cJSON *settings = cJSON_AddObjectToObject(r->root, "settings");
+    cJSON *settings = cJSON_AddObjectToObject(told_run->root, "settings");
     for (const struct yaml *s = y->child; s; s = s->next)
-        if (strcmp(s->key, SETTINGS_WRITTEN_BY) == 0) cJSON_AddItemToObject(r->root, "written_by", from_yaml(s));
+        if (strcmp(s->key, SETTINGS_WRITTEN_BY) == 0) cJSON_AddItemToObject(told_run->root, "written_by", from_yaml(s));
         else cJSON_AddItemToObject(settings, s->key, from_yaml(s));
     yml_free(y);
     return OK;
 }
 
-static enum error_code read_checkpoint(struct told_run *r, struct error *err)
+static enum error_code read_checkpoint(struct told_run *told_run, struct error *err)
 {
     static char path[4096];
     struct checkpoint c;
-    if (!series_newest(path, sizeof path, r->path))
-        return fail(err, ERR_FORMAT, "%s: has no checkpoint", printable_path(r->path).text);
+    if (!series_newest(path, sizeof path, told_run->path))
+        return fail(err, ERR_FORMAT, "%s: has no checkpoint", printable_path(told_run->path).text);
     enum error_code e = checkpoint_open(&c, path, err);
     if (e) return e;
-    r->root = cJSON_CreateObject();
-    cJSON_AddNumberToObject(r->root, "saved_step", (double)c.step);
-    cJSON_AddItemToObject(r->root, "run", cJSON_Duplicate(c.run, true));
-    e = read_origin(r, &c, err);
+    told_run->root = cJSON_CreateObject();
+    cJSON_AddNumberToObject(told_run->root, "saved_step", (double)c.step);
+    cJSON_AddItemToObject(told_run->root, "run", cJSON_Duplicate(c.run, true));
+    e = read_origin(told_run, &c, err);
     checkpoint_close(&c);
     return e;
 }
 
 /* ---- any --------------------------------------------------------------------------------------------------------- */
 
-static void take_name(struct told_run *r)
+static void take_name(struct told_run *told_run)
 {
-    const char *at = strrchr(r->path, '/');
-    snprintf(r->name, sizeof r->name, "%.60s", at && at[1] ? at + 1 : r->path);
+    const char *at = strrchr(told_run->path, '/');
+    snprintf(told_run->name, sizeof told_run->name, "%.60s", at && at[1] ? at + 1 : told_run->path);
 }
 
-enum error_code run_read(struct told_run *r, const char *path, struct error *err)
+enum error_code run_read(struct told_run *told_run, const char *path, struct error *err)
 {
     struct stat st;
     char *text;
     size_t length;
     const size_t n = strlen(path);
-    *r = (struct told_run){ .path = path };
-    take_name(r);
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return read_checkpoint(r, err);
+    *told_run = (struct told_run){ .path = path };
+    take_name(told_run);
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return read_checkpoint(told_run, err);
     if (n < 6 || strcmp(path + n - 6, ".jsonl") != 0) {
-        const enum error_code e = json_read(path, &r->root, err);
-        if (e || (cJSON_IsObject(r->root) && cJSON_HasObjectItem(r->root, "steps"))) return e;
+        const enum error_code e = json_read(path, &told_run->root, err);
+        if (e || (cJSON_IsObject(told_run->root) && cJSON_HasObjectItem(told_run->root, "steps"))) return e;
         return fail(err, ERR_FORMAT, "%s: is not what --json of train, infer or plan writes",
                     printable_path(path).text);
     }
     enum error_code e = file_read_all(path, LOG_LIMIT, &text, &length, err);
     if (e) return e;
-    e = read_log(r, text, length, err);
+    e = read_log(told_run, text, length, err);
     free(text);
     return e;
 }
 
-void run_free(struct told_run *r)
+void run_free(struct told_run *told_run)
 {
-    cJSON_Delete(r->root);
-    *r = (struct told_run){ .path = NULL };
+    cJSON_Delete(told_run->root);
+    *told_run = (struct told_run){ .path = NULL };
 }

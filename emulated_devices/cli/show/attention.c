@@ -11,36 +11,37 @@ static const struct cluster rounds = { .name = "rounds", .levels = 1,
 
 struct asked { const char *name; int devices, tokens, heads; struct context_split split; };
 
-static enum error_code make_plan(struct plan *p, const struct asked *a, struct error *err)
+static enum error_code make_plan(struct plan *plan, const struct asked *asked, struct error *err)
 {
-    const struct attention_shape shape = { .B = 1, .S = a->tokens, .H = a->heads, .K = a->heads, .A = 2 };
-    return attention_layer_plan(p, shape, F64, a->name, a->split, a->devices, NULL, err);
+    const struct attention_shape shape = { .B = 1, .S = asked->tokens, .H = asked->heads, .K = asked->heads, .A = 2 };
+    return attention_layer_plan(plan, shape, F64, asked->name, asked->split, asked->devices, NULL, err);
 }
 
 /* The traffic of the pass, beside its cost function. */
-static void count(const struct comm *world, const struct attention_layer *l, struct attention_outcome *o)
+static void show_attention_count(const struct comm *world, const struct attention_layer *layer,
+                                 struct attention_outcome *outcome)
 {
     const struct traffic did = ledger_kind(&world->counted, TRAFFIC_ATTENTION),
-                         cost = attention_layer_cost(l, FORWARD_PASS);
-    o->messages = did.messages_sent, o->bytes = did.bytes_sent;
-    o->as_cost = traffic_equal(&did, &cost, -1);
+                         cost = attention_layer_cost(layer, FORWARD_PASS);
+    outcome->messages = did.messages_sent, outcome->bytes = did.bytes_sent;
+    outcome->as_cost = traffic_equal(&did, &cost, -1);
 }
 
-static enum error_code run_pass(struct comm *world, struct attention_layer *l, struct record *r,
-                                struct attention_outcome *o, struct error *err)
+static enum error_code run_pass(struct comm *world, struct attention_layer *layer, struct record *record,
+                                struct attention_outcome *outcome, struct error *err)
 {
     if (world->device->ops == NULL)
         return fail(err, ERR_USAGE, "show attention: this backend computes nothing; take another one");
     clock_restart(&world->device->clock, &rounds, F64);
-    attention_symbols_begin(l, r, o);
-    enum error_code e = attention_layer_pass(l, FORWARD_PASS, err);
+    attention_symbols_begin(layer, record, outcome);
+    enum error_code e = attention_layer_pass(layer, FORWARD_PASS, err);
     if (e) comm_give_up(world, err);
-    attention_symbols_check(l);
-    count(world, l, o);
-    return r->failed ? fail(err, ERR_MEMORY, "no memory for the record of what happened") : OK;
+    attention_symbols_check(layer);
+    show_attention_count(world, layer, outcome);
+    return record->failed ? fail(err, ERR_MEMORY, "no memory for the record of what happened") : OK;
 }
 
-static enum error_code show_on(struct comm *world, const void *asked, struct error *err)
+static enum error_code attention_show_on(struct comm *world, const void *asked, struct error *err)
 {
     const struct asked *a = asked;
     if (world->size != a->devices)
@@ -95,6 +96,6 @@ enum error_code show_attention(int argc, char **argv, int *status, struct error 
     if (a.heads == 0) a.heads = a.devices;
     e = make_plan(&p, &a, err);
     if (e) return e;
-    return under_launcher() ? be_a_device(F64, NULL, show_on, &a, err)
+    return under_launcher() ? be_a_device(F64, NULL, attention_show_on, &a, err)
                             : launch_devices(a.devices, argc, argv, status, err);
 }

@@ -13,45 +13,46 @@ static const uint64_t sizes[] = { 0, 4096, 65536, 1 << 20, 16 << 20, 256 << 20 }
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
 /* Of a message that meets no other. */
-static picoseconds takes(const struct link *l, uint64_t bytes)
+static picoseconds cluster_takes(const struct link *link, uint64_t bytes)
 {
-    return l->latency + l->gap + time_at_rate(bytes, l->rate);
+    return link->latency + link->gap + time_at_rate(bytes, link->rate);
 }
 
-static void add_row(const struct link *l, uint64_t bytes)
+static void cluster_add_row(const struct link *link, uint64_t bytes)
 {
     cJSON *row = document_row();
-    cJSON_AddStringToObject(row, "level", l->level);
+    cJSON_AddStringToObject(row, "level", link->level);
     cJSON_AddNumberToObject(row, "bytes", (double)bytes);
-    cJSON_AddNumberToObject(row, "picoseconds", (double)takes(l, bytes));
-    cJSON_AddBoolToObject(row, "waits_for_receiver", bytes > l->eager);
+    cJSON_AddNumberToObject(row, "picoseconds", (double)cluster_takes(link, bytes));
+    cJSON_AddBoolToObject(row, "waits_for_receiver", bytes > link->eager);
 }
 
 /* A column of times has one unit, that of its longest. */
-static struct figure_scale scale_of(const struct cluster *c, uint64_t bytes)
+static struct figure_scale cluster_scale_of(const struct cluster *cluster, uint64_t bytes)
 {
     picoseconds longest = 0;
-    for (int l = 0; l < c->levels; l++)
-        longest = takes(&c->link[l], bytes) > longest ? takes(&c->link[l], bytes) : longest;
+    for (int l = 0; l < cluster->levels; l++)
+        longest = cluster_takes(&cluster->link[l], bytes) > longest ? cluster_takes(&cluster->link[l], bytes) : longest;
     return time_scale(1e-12 * (double)longest);
 }
 
-static void print_level(struct columns *t, const struct link *l, const struct figure_scale *scale)
+static void print_level(struct columns *columns, const struct link *link, const struct figure_scale *scale)
 {
-    columns_add(t, LEFT_ALIGNED, "%s", l->level);
+    columns_add(columns, LEFT_ALIGNED, "%s", link->level);
     for (int i = 0; i < SIZES; i++)
-        columns_add(t, RIGHT_ALIGNED, "%s%s", scale_format(&scale[i], 1e-12 * (double)takes(l, sizes[i])).text,
-                    sizes[i] > l->eager ? "*" : "");
-    columns_end_row(t);
+        columns_add(columns, RIGHT_ALIGNED, "%s%s",
+                    scale_format(&scale[i], 1e-12 * (double)cluster_takes(link, sizes[i])).text,
+                    sizes[i] > link->eager ? "*" : "");
+    columns_end_row(columns);
 }
 
-static void print_messages(const struct cluster *c)
+static void print_messages(const struct cluster *cluster)
 {
     struct columns t = columns_start(stdout);
     struct figure_scale scale[SIZES];
     bool waits = false;
-    for (int l = 0; l < c->levels; l++) waits = waits || sizes[SIZES - 1] > c->link[l].eager;
-    for (int i = 0; i < SIZES; i++) scale[i] = scale_of(c, sizes[i]);
+    for (int l = 0; l < cluster->levels; l++) waits = waits || sizes[SIZES - 1] > cluster->link[l].eager;
+    for (int i = 0; i < SIZES; i++) scale[i] = cluster_scale_of(cluster, sizes[i]);
     do {
         columns_add(&t, LEFT_ALIGNED, "bytes");
         for (int i = 0; i < SIZES; i++) columns_add(&t, RIGHT_ALIGNED, "%s", size_format(sizes[i]).text);
@@ -59,12 +60,12 @@ static void print_messages(const struct cluster *c)
         columns_add(&t, LEFT_ALIGNED, "time in");
         for (int i = 0; i < SIZES; i++) columns_add(&t, RIGHT_ALIGNED, "%s", scale[i].name);
         columns_end_row(&t);
-        for (int l = 0; l < c->levels; l++) print_level(&t, &c->link[l], scale);
+        for (int l = 0; l < cluster->levels; l++) print_level(&t, &cluster->link[l], scale);
     } while (columns_again(&t));
     if (waits) printf("  * waits until its receive is posted\n");
     if (document_table("messages"))
-        for (int l = 0; l < c->levels; l++)
-            for (int i = 0; i < SIZES; i++) add_row(&c->link[l], sizes[i]);
+        for (int l = 0; l < cluster->levels; l++)
+            for (int i = 0; i < SIZES; i++) cluster_add_row(&cluster->link[l], sizes[i]);
 }
 
 struct platform { struct cluster cluster; int devices; };

@@ -11,9 +11,9 @@
 static const struct link round_link = { .gap = 1000000, .eager = ALWAYS_EAGER };
 
 /* A cluster with equal distances; for an algorithm that depends on nodes, with the nodes of the shown cluster. */
-static struct cluster rounds_on(const struct cluster *m, const struct algorithm *a, int P)
+static struct cluster rounds_on(const struct cluster *cluster, const struct algorithm *algorithm, int P)
 {
-    const int devices = a->by_nodes ? nodes_on(m, NULL, P).devices : 0;
+    const int devices = algorithm->by_nodes ? nodes_on(cluster, NULL, P).devices : 0;
     struct cluster rounds = { .name = "rounds", .levels = devices > 0 ? 2 : 1, .link = { round_link, round_link } };
     rounds.link[0].devices = devices;
     return rounds;
@@ -29,104 +29,105 @@ struct asked {
 
 /* ---- what happens here ------------------------------------------------------------------------------------------- */
 
-static void add_event(struct record *r, struct device *d, int from, picoseconds time, const void *symbols,
+static void add_event(struct record *record, struct device *device, int from, picoseconds time, const void *symbols,
                       int64_t count)
 {
-    const int64_t *seen = host_read(d, symbols, (uint64_t)count * sizeof *seen);
-    record_event(r, from, time, count);
-    for (int64_t i = 0; i < count; i++) record_number(r, seen[i]);
-    host_done(d, seen);
+    const int64_t *seen = host_read(device, symbols, (uint64_t)count * sizeof *seen);
+    record_event(record, from, time, count);
+    for (int64_t i = 0; i < count; i++) record_number(record, seen[i]);
+    host_done(device, seen);
 }
 
-static void note_received(void *record, const struct exchange *x, int from, const void *data, uint64_t bytes)
+static void note_received(void *record, const struct exchange *exchange, int from, const void *data, uint64_t bytes)
 {
-    add_event(record, x->group->comm->device, from, x->group->comm->device->clock.received, data,
+    add_event(record, exchange->group->comm->device, from, exchange->group->comm->device->clock.received, data,
               (int64_t)(bytes / sizeof(int64_t)));
 }
 
-static void note_reduced(void *record, const struct exchange *x, enum dtype t, const void *into, int64_t count)
+static void note_reduced(void *record, const struct exchange *exchange, enum dtype dtype, const void *into,
+                         int64_t count)
 {
-    (void)t;
-    add_event(record, x->group->comm->device, -1, x->group->comm->device->clock.now, into, count);
+    (void)dtype;
+    add_event(record, exchange->group->comm->device, -1, exchange->group->comm->device->clock.now, into, count);
 }
 
 /* ---- input ------------------------------------------------------------------------------------------------------- */
 
 static bool gathers(enum operation op) { return op == ALLGATHER || op == GATHER || op == SPARSE_ALLGATHER; }
 
-static void fill(const struct asked *a, int P, int r, int64_t *in)
+static void collective_fill(const struct asked *asked, int P, int r, int64_t *in)
 {
-    if (a->operation == ALLTOALL) {
-        for (int64_t i = 0; i < (int64_t)P * a->count; i++) in[i] = symbol(r, i);
+    if (asked->operation == ALLTOALL) {
+        for (int64_t i = 0; i < (int64_t)P * asked->count; i++) in[i] = symbol(r, i);
         return;
     }
-    const int64_t first = gathers(a->operation) ? block_start(a->count, P, r) : 0;
-    const int64_t last = gathers(a->operation) ? block_start(a->count, P, r + 1) : a->count;
+    const int64_t first = gathers(asked->operation) ? block_start(asked->count, P, r) : 0;
+    const int64_t last = gathers(asked->operation) ? block_start(asked->count, P, r + 1) : asked->count;
     for (int64_t i = first; i < last; i++) in[i - first] = symbol(r, i);
 }
 
 /* Run once on a cluster and record every event. */
-static enum error_code run_on(struct comm *world, const struct asked *a, const struct show_trace *t,
-                              const struct cluster *m, struct record *r, struct show_verdict *verdict,
+static enum error_code run_on(struct comm *world, const struct asked *asked, const struct show_trace *trace,
+                              const struct cluster *cluster, struct record *record, struct show_verdict *verdict,
                               struct error *err)
 {
-    const size_t elements = (size_t)world->size * (size_t)(a->count + 1);
+    const size_t elements = (size_t)world->size * (size_t)(asked->count + 1);
     int64_t *in = calloc(elements, sizeof *in), *out = calloc(elements, sizeof *out);
     enum error_code e =
-        comm_agree(world, in && out ? OK : fail(err, ERR_MEMORY, "no memory for %d elements", a->count), err);
+        comm_agree(world, in && out ? OK : fail(err, ERR_MEMORY, "no memory for %d elements", asked->count), err);
     if (!e) {
-        const struct listener listener = { r, note_received, note_reduced };
+        const struct listener listener = { record, note_received, note_reduced };
         const struct collective c = {
-            .in = in, .out = out, .count = a->count, .dtype = I64, .reduction = SUM, .root = a->root,
-            .segment = t->call.segment
+            .in = in, .out = out, .count = asked->count, .dtype = I64, .reduction = SUM, .root = asked->root,
+            .segment = trace->call.segment
         };
-        fill(a, world->size, world->rank, in);
-        clock_restart(&world->device->clock, m, F32);
+        collective_fill(asked, world->size, world->rank, in);
+        clock_restart(&world->device->clock, cluster, F32);
         world->listener = &listener;
-        e = collective_run(world->everyone, a->operation, t->algorithm->name, &c, err);
+        e = collective_run(world->everyone, asked->operation, trace->algorithm->name, &c, err);
         world->listener = NULL;
-        *verdict = show_judge(a->operation, &c, world->rank, world->size);
+        *verdict = show_judge(asked->operation, &c, world->rank, world->size);
     }
     free(in), free(out);
-    return comm_agree(world, e || !r->failed ? e : fail(err, ERR_MEMORY, "no memory for the record of what happened"),
-                      err);
+    return comm_agree(world, e || !record->failed ? e
+                      : fail(err, ERR_MEMORY, "no memory for the record of what happened"), err);
 }
 
 /* ---- to rank 0 --------------------------------------------------------------------------------------------------- */
 
 /* The nth event of a device is the same in both records, with different times. */
-static enum error_code join(struct show_trace *t, const struct record *steps, const struct record *times,
-                            struct error *err)
+static enum error_code collective_join(struct show_trace *trace, const struct record *steps, const struct record *times,
+                                       struct error *err)
 {
     for (int pass = 0; pass < 2; pass++) {
-        t->events = 0;
-        for (int r = 0; r < t->P; r++)
-            for (int64_t at = 0; at < steps[r].used; at += 3 + steps[r].number[at + 2], t->events++)
+        trace->events = 0;
+        for (int r = 0; r < trace->P; r++)
+            for (int64_t at = 0; at < steps[r].used; at += 3 + steps[r].number[at + 2], trace->events++)
                 if (pass == 1)
-                    t->event[t->events] =
+                    trace->event[trace->events] =
                         (struct show_event){ .device = r, .from = (int)steps[r].number[at],
                                              .time = times[r].number[at + 1],
                                              .step = (steps[r].number[at + 1] + round_link.gap / 2) / round_link.gap,
                                              .count = steps[r].number[at + 2], .symbols = &steps[r].number[at + 3] };
-        if (pass == 0 && (t->event = calloc((size_t)t->events + 1, sizeof *t->event)) == NULL)
+        if (pass == 0 && (trace->event = calloc((size_t)trace->events + 1, sizeof *trace->event)) == NULL)
             return fail(err, ERR_MEMORY, "no memory to draw");
     }
     return OK;
 }
 
-static enum error_code draw(struct show_trace *t, const struct record *steps, const struct record *times, bool plain,
-                            struct error *err)
+static enum error_code collective_draw(struct show_trace *trace, const struct record *steps,
+                                       const struct record *times, bool plain, struct error *err)
 {
-    enum error_code e = join(t, steps, times, err);
-    if (!e) e = show_draw(t, !plain && terminal_has_colours(stdout), err);
-    if (!e) e = show_verdict_print(t, err);
-    free(t->event);
+    enum error_code e = collective_join(trace, steps, times, err);
+    if (!e) e = show_draw(trace, !plain && terminal_has_colours(stdout), err);
+    if (!e) e = show_verdict_print(trace, err);
+    free(trace->event);
     return e;
 }
 
 /* ---- a device ---------------------------------------------------------------------------------------------------- */
 
-static enum error_code show_on(struct comm *world, const void *asked, struct error *err)
+static enum error_code collective_show_on(struct comm *world, const void *asked, struct error *err)
 {
     const struct asked *a = asked;
     if (world->size != a->devices)
@@ -149,7 +150,7 @@ static enum error_code show_on(struct comm *world, const void *asked, struct err
     end.traffic = *counted, end.time = world->device->clock.now;
     if (!e) e = comm_bring(world, &end, sizeof end, t.end, err);
     for (int i = 0; i < 2 && !e; i++) e = record_bring(world, &own[i], all[i], err);
-    if (!e && world->rank == 0) e = draw(&t, all[0], all[1], a->plain, err);
+    if (!e && world->rank == 0) e = collective_draw(&t, all[0], all[1], a->plain, err);
     for (int i = 0; i < 2; i++) {
         free(own[i].number);
         for (int r = 0; r < SHOW_MOST_DEVICES; r++) free(all[i][r].number);
@@ -160,18 +161,19 @@ static enum error_code show_on(struct comm *world, const void *asked, struct err
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
 /* Check all options before processes are started. */
-static enum error_code check(const struct asked *a, struct error *err)
+static enum error_code collective_check(const struct asked *asked, struct error *err)
 {
-    const char *op = operation_name(a->operation);
-    enum error_code e = algorithm_check(a->operation, op, a->algorithm, err);
-    const struct algorithm *found = algorithm_find(a->operation, a->algorithm);
-    const struct collective c = { .count = a->count, .dtype = I64, .nodes = nodes_on(&a->cluster, NULL, a->devices) };
-    if (!e && a->root >= a->devices)
-        e = fail(err, ERR_USAGE, "show %s: --root %d must be one of the %d devices", op, a->root, a->devices);
-    const char *needs = !e && found != NULL ? algorithm_refuses(found, a->devices, &c) : NULL;
+    const char *op = operation_name(asked->operation);
+    enum error_code e = algorithm_check(asked->operation, op, asked->algorithm, err);
+    const struct algorithm *found = algorithm_find(asked->operation, asked->algorithm);
+    const struct collective c = { .count = asked->count, .dtype = I64,
+                                 .nodes = nodes_on(&asked->cluster, NULL, asked->devices) };
+    if (!e && asked->root >= asked->devices)
+        e = fail(err, ERR_USAGE, "show %s: --root %d must be one of the %d devices", op, asked->root, asked->devices);
+    const char *needs = !e && found != NULL ? algorithm_refuses(found, asked->devices, &c) : NULL;
     if (needs == NULL) return e;
-    return fail(err, ERR_USAGE, "%s %s needs %s; --devices is %d, --cluster %s", op, found->name, needs, a->devices,
-                a->cluster.name);
+    return fail(err, ERR_USAGE, "%s %s needs %s; --devices is %d, --cluster %s", op, found->name, needs, asked->devices,
+                asked->cluster.name);
 }
 
 enum error_code show_collective(int argc, char **argv, int *status, struct error *err)
@@ -207,8 +209,8 @@ enum error_code show_collective(int argc, char **argv, int *status, struct error
     set_wait_limit(limit);
     if (a.count < 0) a.count = a.operation == ALLTOALL ? 1 : a.devices;
     e = cluster_find(&a.cluster, cluster, err);
-    if (!e) e = check(&a, err);
+    if (!e) e = collective_check(&a, err);
     if (e) return e;
-    return under_launcher() ? be_a_device(F64, &a.cluster, show_on, &a, err)
+    return under_launcher() ? be_a_device(F64, &a.cluster, collective_show_on, &a, err)
                             : launch_devices(a.devices, argc, argv, status, err);
 }

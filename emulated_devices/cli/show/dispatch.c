@@ -5,24 +5,24 @@
 
 struct asked { const char *name; int devices, etp, experts, tokens, choices, node; };
 
-static enum error_code run(struct comm *world, struct expert_layer *l, struct record *r, struct dispatch_outcome *o,
-                           struct error *err)
+static enum error_code dispatch_run(struct comm *world, struct expert_layer *layer, struct record *record,
+                                    struct dispatch_outcome *outcome, struct error *err)
 {
     if (world->device->ops == NULL)
         return fail(err, ERR_USAGE, "show dispatch: this backend computes nothing; take another one");
-    enum error_code e = expert_layer_learn(l, err);
+    enum error_code e = expert_layer_learn(layer, err);
     world->counted.of[TRAFFIC_EXPERTS] = (struct account){ 0 };
-    if (!e) e = expert_layer_announce(l, err);
-    if (!e) e = expert_layer_run(l, err);
-    const struct traffic did = ledger_kind(&world->counted, TRAFFIC_EXPERTS), cost = expert_layer_cost(l);
-    *o = (struct dispatch_outcome){ did.messages_sent, did.bytes_sent, traffic_equal(&did, &cost, -1),
-                                    !e && expert_layer_right(l) };
-    if (!e) e = dispatch_record(l, r, err);
+    if (!e) e = expert_layer_announce(layer, err);
+    if (!e) e = expert_layer_run(layer, err);
+    const struct traffic did = ledger_kind(&world->counted, TRAFFIC_EXPERTS), cost = expert_layer_cost(layer);
+    *outcome = (struct dispatch_outcome){ did.messages_sent, did.bytes_sent, traffic_equal(&did, &cost, -1),
+                                    !e && expert_layer_right(layer) };
+    if (!e) e = dispatch_record(layer, record, err);
     if (e) comm_give_up(world, err);
-    return r->failed ? fail(err, ERR_MEMORY, "no memory for the record of what happened") : OK;
+    return record->failed ? fail(err, ERR_MEMORY, "no memory for the record of what happened") : OK;
 }
 
-static enum error_code show_on(struct comm *world, const void *asked, struct error *err)
+static enum error_code dispatch_show_on(struct comm *world, const void *asked, struct error *err)
 {
     const struct asked *a = asked;
     if (world->size != a->devices)
@@ -43,7 +43,7 @@ static enum error_code show_on(struct comm *world, const void *asked, struct err
                               .tokens = a->tokens, .D = 2, .F = 2 * a->devices, .ep = a->devices / a->etp,
                               .etp = a->etp }, err);
     e = comm_agree(world, e, err);
-    if (!e) e = comm_agree(world, run(world, &layer, &own, &outcome, err), err);
+    if (!e) e = comm_agree(world, dispatch_run(world, &layer, &own, &outcome, err), err);
     if (!e) e = record_bring(world, &own, t.record, err);
     if (!e) e = comm_bring(world, &outcome, sizeof outcome, t.outcome, err);
     if (!e && world->rank == 0) e = fail_about(err, show_dispatch_draw(&t, err), a->name);
@@ -54,17 +54,18 @@ static enum error_code show_on(struct comm *world, const void *asked, struct err
     return e;
 }
 
-static enum error_code take(struct asked *a, struct error *err)
+static enum error_code dispatch_take(struct asked *asked, struct error *err)
 {
     const struct expert_scheme *s;
-    const enum error_code e = expert_scheme_find(&s, a->name, err);
+    const enum error_code e = expert_scheme_find(&s, asked->name, err);
     if (e) return e;
-    if (!s->cuts_experts) return fail(err, ERR_USAGE, "show dispatch %s: moves no tokens", a->name);
-    if (a->experts == 0) a->experts = 2 * a->devices;
-    if (a->choices > a->experts)
-        return fail(err, ERR_USAGE, "--choices %d: there are only %d experts", a->choices, a->experts);
-    return a->devices % a->etp == 0 ? OK : fail(err, ERR_USAGE, "--etp %d: does not divide --devices %d", a->etp,
-                                                a->devices);
+    if (!s->cuts_experts) return fail(err, ERR_USAGE, "show dispatch %s: moves no tokens", asked->name);
+    if (asked->experts == 0) asked->experts = 2 * asked->devices;
+    if (asked->choices > asked->experts)
+        return fail(err, ERR_USAGE, "--choices %d: there are only %d experts", asked->choices, asked->experts);
+    return asked->devices % asked->etp == 0 ? OK
+           : fail(err, ERR_USAGE, "--etp %d: does not divide --devices %d", asked->etp,
+                  asked->devices);
 }
 
 enum error_code show_dispatch(int argc, char **argv, int *status, struct error *err)
@@ -95,8 +96,8 @@ enum error_code show_dispatch(int argc, char **argv, int *status, struct error *
         argc - 3, argv + 3, table, &help, err);
     if (e || help) return e;
     set_wait_limit(limit);
-    e = take(&a, err);
+    e = dispatch_take(&a, err);
     if (e) return e;
-    return under_launcher() ? be_a_device(F64, NULL, show_on, &a, err)
+    return under_launcher() ? be_a_device(F64, NULL, dispatch_show_on, &a, err)
                             : launch_devices(a.devices, argc, argv, status, err);
 }

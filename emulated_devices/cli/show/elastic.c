@@ -14,7 +14,7 @@ enum { MOST_TASKS = 64, MOST_DEVICES = 4096, MOST_SAMPLES = 1000000 };
 
 struct tasks { int count; int64_t batch[MOST_TASKS]; };
 
-static enum error_code read_sizes(struct tasks *t, const char *list, struct error *err)
+static enum error_code read_sizes(struct tasks *tasks, const char *list, struct error *err)
 {
     for (const char *at = list;; at++) {
         char *end;
@@ -23,49 +23,50 @@ static enum error_code read_sizes(struct tasks *t, const char *list, struct erro
         if (n < 0 || n > MOST_SAMPLES || errno || (*end != ',' && *end != '\0'))
             return fail(err, ERR_USAGE, "show elastic %s: sizes such as 512,256,128,128, each up to %d",
                         printable(list).text, MOST_SAMPLES);
-        if (t->count == MOST_TASKS) return fail(err, ERR_USAGE, "show elastic: at most %d tasks", MOST_TASKS);
-        t->batch[t->count++] = n;
+        if (tasks->count == MOST_TASKS) return fail(err, ERR_USAGE, "show elastic: at most %d tasks", MOST_TASKS);
+        tasks->batch[tasks->count++] = n;
         at = end;
         if (*at == '\0') break;
     }
-    for (int i = 0; i < t->count; i++)
-        if (t->batch[i] > 0) return OK;
+    for (int i = 0; i < tasks->count; i++)
+        if (tasks->batch[i] > 0) return OK;
     return fail(err, ERR_USAGE, "show elastic %s: no task has samples", printable(list).text);
 }
 
-static void print_plan(const struct tasks *t, const int *replicas)
+static void print_plan(const struct tasks *tasks, const int *replicas)
 {
     int64_t whole = 0;
     int devices = 0;
     printf("orrery batches 1\n");
-    for (int i = 0; i < t->count; i++) {
-        printf("# task %d: %lld samples, %d replica%s\n", i, (long long)t->batch[i], replicas[i], plural(replicas[i]));
-        whole = t->batch[i] > whole ? t->batch[i] : whole;
+    for (int i = 0; i < tasks->count; i++) {
+        printf("# task %d: %lld samples, %d replica%s\n", i, (long long)tasks->batch[i], replicas[i],
+               plural(replicas[i]));
+        whole = tasks->batch[i] > whole ? tasks->batch[i] : whole;
         devices += replicas[i];
     }
     printf("# most samples of a device: %lld; with one replica each: %lld on %d devices\n",
-           (long long)elastic_most(t->batch, t->count, replicas), (long long)whole, t->count);
-    for (int i = 0, d = 0; i < t->count; i++)
+           (long long)elastic_most(tasks->batch, tasks->count, replicas), (long long)whole, tasks->count);
+    for (int i = 0, d = 0; i < tasks->count; i++)
         for (int r = 0; r < replicas[i]; r++)
-            printf("%lld%s", (long long)block_at(t->batch[i], replicas[i], r).count, ++d < devices ? " | " : "\n");
+            printf("%lld%s", (long long)block_at(tasks->batch[i], replicas[i], r).count, ++d < devices ? " | " : "\n");
 }
 
-static void add_to_document(const struct tasks *t, const int *replicas)
+static void elastic_add_to_document(const struct tasks *tasks, const int *replicas)
 {
     cJSON *data = document_data();
     if (!document_table("tasks")) return;
     int64_t alone = 0;
     cJSON *batches = cJSON_AddArrayToObject(data, "batches");
-    for (int i = 0; i < t->count; i++) {
+    for (int i = 0; i < tasks->count; i++) {
         cJSON *row = document_row();
         cJSON_AddNumberToObject(row, "task", i);
-        cJSON_AddNumberToObject(row, "samples", (double)t->batch[i]);
+        cJSON_AddNumberToObject(row, "samples", (double)tasks->batch[i]);
         cJSON_AddNumberToObject(row, "replicas", replicas[i]);
-        alone = t->batch[i] > alone ? t->batch[i] : alone;
+        alone = tasks->batch[i] > alone ? tasks->batch[i] : alone;
         for (int r = 0; r < replicas[i]; r++)
-            cJSON_AddItemToArray(batches, cJSON_CreateNumber((double)block_at(t->batch[i], replicas[i], r).count));
+            cJSON_AddItemToArray(batches, cJSON_CreateNumber((double)block_at(tasks->batch[i], replicas[i], r).count));
     }
-    cJSON_AddNumberToObject(data, "most_samples", (double)elastic_most(t->batch, t->count, replicas));
+    cJSON_AddNumberToObject(data, "most_samples", (double)elastic_most(tasks->batch, tasks->count, replicas));
     cJSON_AddNumberToObject(data, "most_samples_alone", (double)alone);
 }
 
@@ -89,6 +90,6 @@ enum error_code show_elastic(int argc, char **argv, int *status, struct error *e
     if (e || help) return e;
     e = read_sizes(&t, sizes, err);
     if (!e) e = fail_about(err, elastic_replicas(t.batch, t.count, devices, replicas, err), "--devices:");
-    if (!e) print_plan(&t, replicas), add_to_document(&t, replicas);
+    if (!e) print_plan(&t, replicas), elastic_add_to_document(&t, replicas);
     return e;
 }

@@ -7,42 +7,42 @@ enum { TEXT = 120 };
 
 /* ---- on a device ------------------------------------------------------------------------------------------------- */
 
-static int64_t sum_of(int devices, int64_t place)
+static int64_t judge_sum_of(int devices, int64_t place)
 {
     int64_t sum = 0;
     for (int d = 0; d < devices; d++) sum += symbol(d, place);
     return sum;
 }
 
-static int owner(const struct collective *c, int P, int64_t place)
+static int owner(const struct collective *collective, int P, int64_t place)
 {
     int b = 0;
-    while (place >= block_start(c->count, P, b + 1)) b++;
+    while (place >= block_start(collective->count, P, b + 1)) b++;
     return b;
 }
 
 /* What element i of device r's result must be. */
-static int64_t wanted(enum operation op, const struct collective *c, int r, int P, int64_t i)
+static int64_t judge_wanted(enum operation op, const struct collective *collective, int r, int P, int64_t i)
 {
-    const int64_t own = block_start(c->count, P, r) + i;
+    const int64_t own = block_start(collective->count, P, r) + i;
     switch (op) {
-    case BROADCAST: return symbol(c->root, i);
-    case SCATTER: return symbol(c->root, own);
-    case REDUCE_SCATTER: case SPARSE_REDUCE_SCATTER: return sum_of(P, own);
-    case ALLGATHER: case GATHER: case SPARSE_ALLGATHER: return symbol(owner(c, P, i), i);
-    case ALLTOALL: return symbol((int)(i / c->count), r * c->count + i % c->count);
-    case SCAN: return sum_of(r + 1, i);
-    default: return sum_of(P, i);
+    case BROADCAST: return symbol(collective->root, i);
+    case SCATTER: return symbol(collective->root, own);
+    case REDUCE_SCATTER: case SPARSE_REDUCE_SCATTER: return judge_sum_of(P, own);
+    case ALLGATHER: case GATHER: case SPARSE_ALLGATHER: return symbol(owner(collective, P, i), i);
+    case ALLTOALL: return symbol((int)(i / collective->count), r * collective->count + i % collective->count);
+    case SCAN: return judge_sum_of(r + 1, i);
+    default: return judge_sum_of(P, i);
     }
 }
 
-struct show_verdict show_judge(enum operation op, const struct collective *c, int r, int P)
+struct show_verdict show_judge(enum operation op, const struct collective *collective, int r, int P)
 {
     struct show_verdict v = { 0 };
     int64_t in;
-    collective_extents(op, c, r, P, &in, &v.elements);
+    collective_extents(op, collective, r, P, &in, &v.elements);
     for (int64_t i = 0; i < v.elements; i++) {
-        const int64_t got = ((const int64_t *)c->out)[i], want = wanted(op, c, r, P, i);
+        const int64_t got = ((const int64_t *)collective->out)[i], want = judge_wanted(op, collective, r, P, i);
         if (got == want) continue;
         if (v.wrong++ == 0) v.got = got, v.want = want;
     }
@@ -66,46 +66,48 @@ static const char *symbol_text(int64_t s, int P, char text[TEXT])
     return text;
 }
 
-static int block_of(const struct show_trace *t, int64_t place)
+static int judge_block_of(const struct show_trace *trace, int64_t place)
 {
-    return t->algorithm->operation == ALLTOALL ? (int)(place / t->call.count) : owner(&t->call, t->P, place);
+    return trace->algorithm->operation == ALLTOALL ? (int)(place / trace->call.count)
+           : owner(&trace->call, trace->P, place);
 }
 
 /* "device 2 has in block b1 x[1] of devices 0+0+2; it must be x[1] of devices 0+1+2" */
-static void describe_wrong(const struct show_trace *t, int r, char *text, size_t size)
+static void describe_wrong(const struct show_trace *trace, int r, char *text, size_t size)
 {
-    const struct show_verdict *v = &t->end[r].verdict;
+    const struct show_verdict *v = &trace->end[r].verdict;
     char got[TEXT], want[TEXT];
-    snprintf(text, size, "device %d has in block b%d %s; it must be %s", r, block_of(t, symbol_place(v->want)),
-             symbol_text(v->got, t->P, got), symbol_text(v->want, t->P, want));
+    snprintf(text, size, "device %d has in block b%d %s; it must be %s", r,
+             judge_block_of(trace, symbol_place(v->want)),
+             symbol_text(v->got, trace->P, got), symbol_text(v->want, trace->P, want));
 }
 
-static enum error_code judge_results(const struct show_trace *t, struct error *err)
+static enum error_code judge_results(const struct show_trace *trace, struct error *err)
 {
-    const char *op = operation_name(t->algorithm->operation);
+    const char *op = operation_name(trace->algorithm->operation);
     char text[3 * TEXT];
     int first = -1, devices = 0;
-    for (int r = 0; r < t->P; r++) {
-        const struct show_verdict *v = &t->end[r].verdict;
+    for (int r = 0; r < trace->P; r++) {
+        const struct show_verdict *v = &trace->end[r].verdict;
         if (v->wrong == 0) continue;
-        describe_wrong(t, r, text, sizeof text);
+        describe_wrong(trace, r, text, sizeof text);
         snprintf(text + strlen(text), sizeof text - strlen(text), " (%lld of %lld elements)", (long long)v->wrong,
                  (long long)v->elements);
         say(stdout, 0, "RESULT WRONG: %s", text);
         if (devices++ == 0) first = r;
     }
     if (devices == 0) return OK;
-    describe_wrong(t, first, text, sizeof text);
-    return fail(err, ERR_CHECK, "show %s %s: wrong on %d of %d devices: %s", op, t->algorithm->name, devices, t->P,
-                text);
+    describe_wrong(trace, first, text, sizeof text);
+    return fail(err, ERR_CHECK, "show %s %s: wrong on %d of %d devices: %s", op, trace->algorithm->name,
+                devices, trace->P, text);
 }
 
-static enum error_code judge_traffic(const struct show_trace *t, struct error *err)
+static enum error_code judge_traffic(const struct show_trace *trace, struct error *err)
 {
     enum error_code e = OK;
-    for (int r = 0; r < t->P; r++) {
-        const struct traffic *did = &t->end[r].traffic;
-        const struct collective_cost cost = collective_cost(t->algorithm, r, t->P, &t->call);
+    for (int r = 0; r < trace->P; r++) {
+        const struct traffic *did = &trace->end[r].traffic;
+        const struct collective_cost cost = collective_cost(trace->algorithm, r, trace->P, &trace->call);
         if (cost.messages == did->messages_sent && cost.bytes == did->bytes_sent && cost.additions == did->additions)
             continue;
         say(stdout, 0,
@@ -116,16 +118,16 @@ static enum error_code judge_traffic(const struct show_trace *t, struct error *e
                (unsigned long long)cost.additions);
         if (!e)
             e = fail(err, ERR_CHECK, "show %s %s: device %d did not send and add what the cost function says",
-                     operation_name(t->algorithm->operation), t->algorithm->name, r);
+                     operation_name(trace->algorithm->operation), trace->algorithm->name, r);
     }
     if (!e) printf("every device sent and added what the algorithm's cost function says\n");
     return e;
 }
 
-enum error_code show_verdict_print(const struct show_trace *t, struct error *err)
+enum error_code show_verdict_print(const struct show_trace *trace, struct error *err)
 {
     /* a wrong result is more important */
-    const enum error_code traffic = judge_traffic(t, err), results = judge_results(t, err);
-    if (!results && t->algorithm->operation != BARRIER) printf("every device has the expected result\n");
+    const enum error_code traffic = judge_traffic(trace, err), results = judge_results(trace, err);
+    if (!results && trace->algorithm->operation != BARRIER) printf("every device has the expected result\n");
     return results ? results : traffic;
 }

@@ -5,9 +5,9 @@ enum { WORDS = 120 };
 
 struct words { char *word[WORDS]; int count; };
 
-static void add(struct words *w, const char *word)
+static void planned_add(struct words *words, const char *word)
 {
-    if (w->count < WORDS) w->word[w->count++] = (char *)(uintptr_t)word;
+    if (words->count < WORDS) words->word[words->count++] = (char *)(uintptr_t)word;
 }
 
 static bool has_one_of(int argc, char **argv, const char *const *names)
@@ -18,24 +18,24 @@ static bool has_one_of(int argc, char **argv, const char *const *names)
     return false;
 }
 
-enum error_code planned_parse(struct planned *p, const struct run_kind *kind, const char *name_flag, int argc,
+enum error_code planned_parse(struct planned *planned, const struct run_kind *kind, const char *name_flag, int argc,
                               char **argv, struct error *err)
 {
     static const char *const axes[] = { "--dp", "--tp", "--pp", "--cp", "--ep", "--etp", "--help", "--config", NULL };
     static const char *const models[] = { "--model", "--help", "--config", NULL };
     static struct words w;
     int at = 3;
-    *p = (struct planned){ .svg = NULL };
+    *planned = (struct planned){ .svg = NULL };
     w.count = 0;
-    if (!has_one_of(argc, argv, axes)) add(&w, "--dp"), add(&w, "4");
-    if (!has_one_of(argc, argv, models)) add(&w, "--model"), add(&w, "tiny");
-    if (name_flag && at < argc && argv[at][0] != '-') add(&w, name_flag), add(&w, argv[at++]);
+    if (!has_one_of(argc, argv, axes)) planned_add(&w, "--dp"), planned_add(&w, "4");
+    if (!has_one_of(argc, argv, models)) planned_add(&w, "--model"), planned_add(&w, "tiny");
+    if (name_flag && at < argc && argv[at][0] != '-') planned_add(&w, name_flag), planned_add(&w, argv[at++]);
     for (; at < argc; at++) {
-        if (strcmp(argv[at], "--svg") != 0) add(&w, argv[at]);
-        else if (p->svg) return fail(err, ERR_USAGE, "--svg is given twice");
+        if (strcmp(argv[at], "--svg") != 0) planned_add(&w, argv[at]);
+        else if (planned->svg) return fail(err, ERR_USAGE, "--svg is given twice");
         else if (at + 1 == argc) return fail(err, ERR_USAGE, "--svg wants a FILE");
-        else p->svg = argv[++at];
+        else planned->svg = argv[++at];
     }
     if (w.count == WORDS) return fail(err, ERR_USAGE, "%s: too many words", kind->command);
-    return train_parse(&p->options, kind, w.count, w.word, err);
+    return train_parse(&planned->options, kind, w.count, w.word, err);
 }

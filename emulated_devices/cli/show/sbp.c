@@ -20,139 +20,144 @@ enum { MOST_COSTS = 1 << 28 };
 struct drawing { const struct sbp_graph *graph; const struct assignment *assignment; int64_t elements; };
 
 /* "3x2" or "4" */
-static enum error_code read_mesh(const char *text, struct sbp_mesh *m, struct error *err)
+static enum error_code read_mesh(const char *text, struct sbp_mesh *sbp_mesh, struct error *err)
 {
     char end;
-    *m = (struct sbp_mesh){ .axes = 2, .size = { 0 } };
-    if (sscanf(text, "%dx%d%c", &m->size[0], &m->size[1], &end) != 2) {
-        *m = (struct sbp_mesh){ .axes = 1, .size = { 0, 1 } };
-        if (sscanf(text, "%d%c", &m->size[0], &end) != 1)
+    *sbp_mesh = (struct sbp_mesh){ .axes = 2, .size = { 0 } };
+    if (sscanf(text, "%dx%d%c", &sbp_mesh->size[0], &sbp_mesh->size[1], &end) != 2) {
+        *sbp_mesh = (struct sbp_mesh){ .axes = 1, .size = { 0, 1 } };
+        if (sscanf(text, "%d%c", &sbp_mesh->size[0], &end) != 1)
             return fail(err, ERR_USAGE, "--mesh %s: must be like 4 or 2x2", printable(text).text);
     }
-    for (int k = 0; k < m->axes; k++)
-        if (m->size[k] < 2 || m->size[k] > 64)
+    for (int k = 0; k < sbp_mesh->axes; k++)
+        if (sbp_mesh->size[k] < 2 || sbp_mesh->size[k] > 64)
             return fail(err, ERR_USAGE, "--mesh %s: an axis has 2 to 64 devices", printable(text).text);
     return OK;
 }
 
 /* A step of a journey, as collectives are called. */
-static const char *step_name(const struct sbp_mesh *m, const struct boxing *b, const struct boxing_step *s)
+static const char *step_name(const struct sbp_mesh *sbp_mesh, const struct boxing *boxing,
+                             const struct boxing_step *step)
 {
     static const char *const name[] = {
         [SUM_AND_SPLIT] = "reduce-scatter", [SUM_ALL] = "all-reduce", [MAKE_PARTIAL] = "zeros"
     };
-    const bool gathers = s->kind == REDISTRIBUTE && s->from.on[0].kind == SBP_S && s->to.on[0].kind == SBP_B;
-    return s->kind != REDISTRIBUTE   ? name[s->kind]
-           : b->elements == 0        ? "cut"
-           : m->axes == 1 && gathers ? "all-gather"
-           : m->axes == 1            ? "all-to-all"
+    const bool gathers = step->kind == REDISTRIBUTE && step->from.on[0].kind == SBP_S && step->to.on[0].kind == SBP_B;
+    return step->kind != REDISTRIBUTE   ? name[step->kind]
+           : boxing->elements == 0        ? "cut"
+           : sbp_mesh->axes == 1 && gathers ? "all-gather"
+           : sbp_mesh->axes == 1            ? "all-to-all"
                                      : "redistribute";
 }
 
-static const char *journey_text(const struct sbp_mesh *m, const struct boxing *b, char *text, size_t size)
+static const char *journey_text(const struct sbp_mesh *sbp_mesh, const struct boxing *boxing, char *text, size_t size)
 {
     char to[SBP_TEXT];
     size_t used = 0;
     text[0] = '\0';
-    for (int i = 0; i < b->steps && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s %s %s", i ? "," : "", step_name(m, b, &b->step[i]),
-                                 signature_text(m, b->step[i].to, to));
+    for (int i = 0; i < boxing->steps && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s %s %s", i ? "," : "",
+                                 step_name(sbp_mesh, boxing, &boxing->step[i]),
+                                 signature_text(sbp_mesh, boxing->step[i].to, to));
     return text;
 }
 
 /* A row for each operand, and for each operation's result. */
-static void add_to_document(const struct drawing *d, int op, bool result, int tensor, const char *kept,
-                            const struct boxing *b)
+static void sbp_add_to_document(const struct drawing *drawing, int op, bool result, int tensor, const char *kept,
+                                const struct boxing *boxing)
 {
     char to[SBP_TEXT];
     if (!document_table("operands")) return;
     cJSON *row = document_row();
     cJSON_AddNumberToObject(row, "operation", op);
-    cJSON_AddStringToObject(row, "operator", d->graph->op[op].operator->name);
+    cJSON_AddStringToObject(row, "operator", drawing->graph->op[op].operator->name);
     cJSON_AddBoolToObject(row, "result", result);
-    cJSON_AddStringToObject(row, "tensor", d->graph->tensor[tensor].name);
+    cJSON_AddStringToObject(row, "tensor", drawing->graph->tensor[tensor].name);
     cJSON_AddStringToObject(row, "signature", kept);
-    cJSON_AddNumberToObject(row, "elements", b->steps > 0 ? (double)b->elements : 0);
+    cJSON_AddNumberToObject(row, "elements", boxing->steps > 0 ? (double)boxing->elements : 0);
     cJSON *steps = cJSON_AddArrayToObject(row, "journey");
-    for (int i = 0; i < b->steps; i++) {
+    for (int i = 0; i < boxing->steps; i++) {
         cJSON *step = cJSON_CreateObject();
-        cJSON_AddStringToObject(step, "by", step_name(&d->assignment->mesh, b, &b->step[i]));
-        cJSON_AddStringToObject(step, "to", signature_text(&d->assignment->mesh, b->step[i].to, to));
+        cJSON_AddStringToObject(step, "by", step_name(&drawing->assignment->mesh, boxing, &boxing->step[i]));
+        cJSON_AddStringToObject(step, "to", signature_text(&drawing->assignment->mesh, boxing->step[i].to, to));
         cJSON_AddItemToArray(steps, step);
     }
 }
 
-static void print_journey(void *context, int op, int operand, int tensor, const struct boxing *b)
+static void print_journey(void *context, int op, int operand, int tensor, const struct boxing *boxing)
 {
     struct drawing *d = context;
     const struct sbp_op *o = &d->graph->op[op];
     char kept[SBP_TEXT], journey[160];
     const bool result = operand == o->inputs;
     signature_text(&d->assignment->mesh, result ? d->assignment->rule[op].out : d->assignment->tensor[tensor], kept);
-    add_to_document(d, op, result, tensor, kept, b);
+    sbp_add_to_document(d, op, result, tensor, kept, boxing);
     if (operand == 0) printf("%s\n", o->operator->name);
     printf("  %-3s %-17s %-12s", result ? "->" : "", d->graph->tensor[tensor].name, kept);
-    if (b->steps > 0)
-        printf("%9lld %s", (long long)b->elements, journey_text(&d->assignment->mesh, b, journey, sizeof journey));
+    if (boxing->steps > 0)
+        printf("%9lld %s", (long long)boxing->elements,
+               journey_text(&d->assignment->mesh, boxing, journey, sizeof journey));
     printf("\n");
-    d->elements += b->elements;
+    d->elements += boxing->elements;
 }
 
 /* @return OK, or ERR_CHECK if the journeys drawn, what each device sends and what was searched for do
  * not add up to the same. */
-static enum error_code print_summary(const struct sbp_graph *g, const struct assignment *a, int64_t drawn, bool within,
-                                     struct error *err)
+static enum error_code print_summary(const struct sbp_graph *sbp_graph, const struct assignment *assignment,
+                                     int64_t drawn, bool within, struct error *err)
 {
-    const bool timed = a->mesh.cluster != NULL;
+    const bool timed = assignment->mesh.cluster != NULL;
     const char *less = timed ? "take less time" : "send less";
     char what[120];
     snprintf(what, sizeof what, within ? "of the corners of the frontier of %s and kept the first that fits"
-                              : a->exact ? "no other signatures %s" : "of those looked at, no other signatures %s",
+                              : assignment->exact ? "no other signatures %s"
+                                  : "of those looked at, no other signatures %s",
              within ? (timed ? "time" : "sent") : less);
-    const int devices = sbp_devices(&a->mesh);
+    const int devices = sbp_devices(&assignment->mesh);
     int64_t most = 0, all = 0;
     for (int d = 0; d < devices; d++) {
-        const int64_t sent = assignment_sent(g, a, d);
+        const int64_t sent = assignment_sent(sbp_graph, assignment, d);
         most = sent > most ? sent : most;
         all += sent;
     }
     printf("\n");
     say(stdout, 0, "%lld elements are sent by all %d devices together, at most %lld by one, and %lld of all tensors "
-        "kept by the fullest; %s", (long long)a->elements, devices, (long long)most, (long long)a->kept, what);
+        "kept by the fullest; %s", (long long)assignment->elements, devices, (long long)most,
+            (long long)assignment->kept, what);
     if (timed)
         say(stdout, 0, "%s on %s for all operations and journeys one after another, in fp64",
-            picoseconds_format((double)a->time).text, a->mesh.cluster->name);
+            picoseconds_format((double)assignment->time).text, assignment->mesh.cluster->name);
     if (document_data()) {
         cJSON_AddNumberToObject(document_data(), "devices", devices);
-        cJSON_AddNumberToObject(document_data(), "elements", (double)a->elements);
+        cJSON_AddNumberToObject(document_data(), "elements", (double)assignment->elements);
         cJSON_AddNumberToObject(document_data(), "most_elements", (double)most);
-        cJSON_AddNumberToObject(document_data(), "kept_elements", (double)a->kept);
-        if (timed) cJSON_AddNumberToObject(document_data(), "predicted_ps", (double)a->time);
-        cJSON_AddBoolToObject(document_data(), "is_least", a->exact && !within);
+        cJSON_AddNumberToObject(document_data(), "kept_elements", (double)assignment->kept);
+        if (timed) cJSON_AddNumberToObject(document_data(), "predicted_ps", (double)assignment->time);
+        cJSON_AddBoolToObject(document_data(), "is_least", assignment->exact && !within);
     }
-    if (drawn == a->elements && all == a->elements) return OK;
+    if (drawn == assignment->elements && all == assignment->elements) return OK;
     return fail(
         err, ERR_CHECK,
         "show sbp: wrong: the devices send %lld elements and the journeys drawn %lld, where the assignment counts %lld",
-        (long long)all, (long long)drawn, (long long)a->elements);
+        (long long)all, (long long)drawn, (long long)assignment->elements);
 }
 
 /* What is asked of a graph beside its signatures. */
 struct wishes { const char *strategy, *pins, *save, *layout, *by, *cluster; bool run, panels; int kept; };
 
 /* Real numbers on devices of this process: what was counted there must be what was predicted. */
-static enum error_code show_run(const struct sbp_graph *g, const struct assignment *a, const struct cluster *c,
-                                struct error *err)
+static enum error_code show_run(const struct sbp_graph *sbp_graph, const struct assignment *assignment,
+                                const struct cluster *cluster, struct error *err)
 {
     struct sbp_trial t;
-    const enum error_code e = sbp_trial(g, a, c, &t, err);
+    const enum error_code e = sbp_trial(sbp_graph, assignment, cluster, &t, err);
     if (e) return e;
     printf("\n");
     say(stdout, 0, "run in fp64 with random numbers on %d devices: %llu bytes sent in %llu messages, at most %llu held "
         "by a device; %s on %s; %d tensors compared with one device, the furthest by %.1e (%s)",
-        sbp_devices(&a->mesh), (unsigned long long)t.bytes, (unsigned long long)t.messages,
-        (unsigned long long)t.peak, picoseconds_format((double)t.time).text, c->name, t.compared, t.off,
-        g->tensor[t.farthest].name);
+        sbp_devices(&assignment->mesh), (unsigned long long)t.bytes, (unsigned long long)t.messages,
+        (unsigned long long)t.peak, picoseconds_format((double)t.time).text, cluster->name, t.compared, t.off,
+        sbp_graph->tensor[t.farthest].name);
     if (document_data()) {
         cJSON *run = cJSON_AddObjectToObject(document_data(), "run");
         cJSON_AddNumberToObject(run, "bytes", (double)t.bytes);
@@ -162,57 +167,58 @@ static enum error_code show_run(const struct sbp_graph *g, const struct assignme
         cJSON_AddNumberToObject(run, "compared", t.compared);
         cJSON_AddNumberToObject(run, "error", t.off);
     }
-    if (t.bytes != (uint64_t)a->elements * sizeof(double))
+    if (t.bytes != (uint64_t)assignment->elements * sizeof(double))
         return fail(err, ERR_CHECK, "show sbp: wrong: the devices have sent %llu bytes, where %lld elements are "
-                    "counted", (unsigned long long)t.bytes, (long long)a->elements);
+                    "counted", (unsigned long long)t.bytes, (long long)assignment->elements);
     return t.off <= TRIAL_BOUND ? OK
                                 : fail(err, ERR_CHECK, "show sbp: wrong: %s is off by %.1e of what one device has",
-                                       g->tensor[t.farthest].name, t.off);
+                                       sbp_graph->tensor[t.farthest].name, t.off);
 }
 
-static enum error_code write_layout(const struct sbp_graph *g, const struct assignment *a, const char *file,
-                                    struct error *err)
+static enum error_code write_layout(const struct sbp_graph *sbp_graph, const struct assignment *assignment,
+                                    const char *file, struct error *err)
 {
     struct sbp_layout l;
-    const enum error_code e = sbp_layout_of(&l, g, &a->mesh, a->tensor, err);
+    const enum error_code e = sbp_layout_of(&l, sbp_graph, &assignment->mesh, assignment->tensor, err);
     return e ? e : sbp_layout_write(&l, "found by orrery show sbp for a block; the vocabulary is cut", file, err);
 }
 
-static enum error_code show_graph(struct sbp_graph *g, const struct wishes *w, struct sbp_mesh *m, struct error *err)
+static enum error_code show_graph(struct sbp_graph *sbp_graph, const struct wishes *wishes, struct sbp_mesh *sbp_mesh,
+                                  struct error *err)
 {
     struct cluster c;
     struct assignment *a = malloc(sizeof *a);
     if (a == NULL) return fail(err, ERR_MEMORY, "no memory for an assignment");
-    enum error_code e = w->panels && !w->run ? fail(err, ERR_USAGE, "show sbp: --panels: is a way to --run")
-                                             : cluster_find(&c, w->cluster, err);
-    if (strcmp(w->by, "time") == 0) m->cluster = &c;
-    if (!e) e = graph_strategy(g, m, w->strategy, err);
-    if (!e && w->pins) e = graph_read(g, m, w->pins, err);
+    enum error_code e = wishes->panels && !wishes->run ? fail(err, ERR_USAGE, "show sbp: --panels: is a way to --run")
+                                             : cluster_find(&c, wishes->cluster, err);
+    if (strcmp(wishes->by, "time") == 0) sbp_mesh->cluster = &c;
+    if (!e) e = graph_strategy(sbp_graph, sbp_mesh, wishes->strategy, err);
+    if (!e && wishes->pins) e = graph_read(sbp_graph, sbp_mesh, wishes->pins, err);
     if (!e)
-        e = w->kept > 0 ? sbp_assign_within(g, m, w->kept, MOST_COSTS, a, err)
-                        : sbp_assign(g, m, 0, MOST_COSTS, a, err);
+        e = wishes->kept > 0 ? sbp_assign_within(sbp_graph, sbp_mesh, wishes->kept, MOST_COSTS, a, err)
+                        : sbp_assign(sbp_graph, sbp_mesh, 0, MOST_COSTS, a, err);
     if (!e) {
-        struct drawing d = { g, a, 0 };
+        struct drawing d = { sbp_graph, a, 0 };
         printf("operation, signatures of its operands -> of its result; elements sent, and how\n\n");
-        assignment_each(g, a, print_journey, &d);
-        e = print_summary(g, a, d.elements, w->kept > 0, err);
+        assignment_each(sbp_graph, a, print_journey, &d);
+        e = print_summary(sbp_graph, a, d.elements, wishes->kept > 0, err);
     }
-    a->panels = w->panels;
-    if (!e && w->run) e = show_run(g, a, &c, err);
-    if (!e && w->layout) e = write_layout(g, a, w->layout, err);
-    if (!e && w->save) e = graph_write_pins(g, a, w->save, err);
+    a->panels = wishes->panels;
+    if (!e && wishes->run) e = show_run(sbp_graph, a, &c, err);
+    if (!e && wishes->layout) e = write_layout(sbp_graph, a, wishes->layout, err);
+    if (!e && wishes->save) e = graph_write_pins(sbp_graph, a, wishes->save, err);
     free(a);
     return e;
 }
 
 /* The shape of the first preset of a family; an MLP's is a GPT-2's. */
-static enum error_code find_family(const char *name, struct model_config *c, struct error *err)
+static enum error_code find_family(const char *name, struct model_config *config, struct error *err)
 {
     const char *family = strcmp(name, "mlp") == 0 ? model_family_name(FAMILY_GPT2) : name;
     const char *names[FAMILY_COUNT] = { "mlp" };
     for (const struct model_preset *p = model_presets; p->config.name[0]; p++) {
-        *c = p->config;
-        if (strcmp(model_family_name(model_family(c)), family) == 0) return OK;
+        *config = p->config;
+        if (strcmp(model_family_name(model_family(config)), family) == 0) return OK;
     }
     for (int f = FAMILY_NONE + 1; f < FAMILY_COUNT; f++) names[f] = model_family_name((enum model_family)f);
     if (nearest_name(name, names, FAMILY_COUNT)) return fail_unknown_name(err, "show sbp", name, names, FAMILY_COUNT);
@@ -222,20 +228,21 @@ static enum error_code find_family(const char *name, struct model_config *c, str
 
 struct sizes { int B, S, D, H, K, F; };
 
-static enum error_code make_graph(struct sbp_graph *g, const char *model, struct sizes z, bool tokens_split,
+static enum error_code make_graph(struct sbp_graph *sbp_graph, const char *model, struct sizes sizes, bool tokens_split,
                                   struct error *err)
 {
     struct model_config c;
     enum error_code e = find_family(model, &c, err);
     if (e) return e;
     const enum model_family family = model_family(&c);
-    c.S = z.S, c.D = z.D, c.H = z.H, c.K = z.K ? z.K : z.H, c.A = z.D / z.H, c.F = z.F;
+    c.S = sizes.S, c.D = sizes.D, c.H = sizes.H, c.K = sizes.K ? sizes.K : sizes.H, c.A = sizes.D / sizes.H,
+        c.F = sizes.F;
     if (model_family(&c) != family)
-        return fail(err, ERR_PLAN, "--kv-heads %d: a %s has as many key/value heads as heads", z.K, model);
+        return fail(err, ERR_PLAN, "--kv-heads %d: a %s has as many key/value heads as heads", sizes.K, model);
     e = model_config_check(&c, err);
     if (e) return e;
     const struct node *table = strcmp(model, "mlp") == 0 ? sbp_mlp : program_of(&c)->block;
-    return sbp_graph_of(g, table, &c, z.B, z.S, tokens_split, err);
+    return sbp_graph_of(sbp_graph, table, &c, sizes.B, sizes.S, tokens_split, err);
 }
 
 /* The name of a model has neither. */

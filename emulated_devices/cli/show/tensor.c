@@ -14,18 +14,19 @@ struct asked { const struct tensor_scheme *scheme; const char *role; enum param_
 
 /* ---- on a device ------------------------------------------------------------------------------------------------- */
 
-static void note_received(void *record, const struct exchange *x, int from, const void *data, uint64_t bytes)
+static void note_received(void *record, const struct exchange *exchange, int from, const void *data, uint64_t bytes)
 {
-    struct device *d = x->group->comm->device;
+    struct device *d = exchange->group->comm->device;
     const double *seen = host_read(d, data, bytes);
-    symbols_record(record, x->group->member[from], d->clock.received, seen, (int64_t)(bytes / sizeof *seen));
+    symbols_record(record, exchange->group->member[from], d->clock.received, seen, (int64_t)(bytes / sizeof *seen));
     host_done(d, seen);
 }
 
-static void note_reduced(void *record, const struct exchange *x, enum dtype t, const void *into, int64_t count)
+static void note_reduced(void *record, const struct exchange *exchange, enum dtype dtype, const void *into,
+                         int64_t count)
 {
-    struct device *d = x->group->comm->device;
-    const double *seen = host_read(d, into, (uint64_t)count * dtype_size(t));
+    struct device *d = exchange->group->comm->device;
+    const double *seen = host_read(d, into, (uint64_t)count * dtype_size(dtype));
     symbols_record(record, SUM_MADE, d->clock.now, seen, count);
     host_done(d, seen);
 }
@@ -40,54 +41,56 @@ struct naming {
     double got, want;
 };
 
-static void name_run(void *context, struct run r)
+static void name_run(void *context, struct run run)
 {
     struct naming *n = context;
-    for (int64_t i = 0; i < r.length; i++) {
+    for (int64_t i = 0; i < run.length; i++) {
         const double name =
-            symbol_make((struct symbol){ n->matrix, (r.whole + i) / n->cols, (r.whole + i) % n->cols, n->whole });
-        if (n->give) n->piece[r.piece + i] = name;
-        if (n->wrong || n->piece[r.piece + i] == name) continue;
-        n->wrong = true, n->got = n->piece[r.piece + i], n->want = name;
+            symbol_make((struct symbol){ n->matrix, (run.whole + i) / n->cols, (run.whole + i) % n->cols, n->whole });
+        if (n->give) n->piece[run.piece + i] = name;
+        if (n->wrong || n->piece[run.piece + i] == name) continue;
+        n->wrong = true, n->got = n->piece[run.piece + i], n->want = name;
     }
 }
 
-static struct naming names(const struct linear_layer *l, enum linear_matrix m, bool give)
+static struct naming names(const struct linear_layer *layer, enum linear_matrix matrix, bool give)
 {
-    struct views v = views_of(l->tp.device);
-    struct naming n = { .matrix = m, .cols = linear_cols(l, m), .whole = (1u << l->tp.devices) - 1, .give = give };
-    n.piece = view_write(&v, linear_own(l, m)).data;
-    struct part p = linear_part(l, l->tp.rank, m);
+    struct views v = views_of(layer->tp.device);
+    struct naming n = { .matrix = matrix, .cols = linear_cols(layer, matrix), .whole = (1u << layer->tp.devices) - 1,
+                       .give = give };
+    n.piece = view_write(&v, linear_own(layer, matrix)).data;
+    struct part p = linear_part(layer, layer->tp.rank, matrix);
     part_each_run(&p, name_run, &n);
     part_free(&p);
     views_end(&v);
     return n;
 }
 
-static enum error_code run_pass(struct comm *world, struct linear_layer *l, enum tensor_pass pass, struct record *r,
-                                struct pass_outcome *o, struct error *err)
+static enum error_code run_pass(struct comm *world, struct linear_layer *layer, enum tensor_pass pass,
+                                struct record *record, struct pass_outcome *outcome, struct error *err)
 {
     static const enum linear_matrix result[] = { LINEAR_Y, LINEAR_dX, LINEAR_dW };
-    const struct listener listener = { r, note_received, note_reduced };
-    const struct traffic cost = linear_pass_cost(l, pass);
+    const struct listener listener = { record, note_received, note_reduced };
+    const struct traffic cost = linear_pass_cost(layer, pass);
     clock_restart(&world->device->clock, &rounds, F64);
-    symbols_compute(l, r);
+    symbols_compute(layer, record);
     world->listener = &listener;
-    enum error_code e = linear_pass(l, pass, err);
+    enum error_code e = linear_pass(layer, pass, err);
     world->listener = NULL;
     for (int op = 0; op < CONTROL; op++) {
         struct traffic *t = &world->counted.of[TRAFFIC_TENSOR].of[op];
-        o->messages += t->messages_sent, o->bytes += t->bytes_sent, o->additions += t->additions;
+        outcome->messages += t->messages_sent, outcome->bytes += t->bytes_sent, outcome->additions += t->additions;
         *t = (struct traffic){ 0 };
     }
-    o->as_cost = o->messages == cost.messages_sent && o->bytes == cost.bytes_sent && o->additions == cost.additions;
-    const struct naming n = names(l, result[pass], false);
-    o->whole = !n.wrong, o->got = symbol_number(n.got), o->want = symbol_number(n.want);
-    return comm_agree(world, e || !r->failed ? e : fail(err, ERR_MEMORY, "no memory for the record of what happened"),
-                      err);
+    outcome->as_cost = outcome->messages == cost.messages_sent && outcome->bytes == cost.bytes_sent
+        && outcome->additions == cost.additions;
+    const struct naming n = names(layer, result[pass], false);
+    outcome->whole = !n.wrong, outcome->got = symbol_number(n.got), outcome->want = symbol_number(n.want);
+    return comm_agree(world, e || !record->failed ? e
+                      : fail(err, ERR_MEMORY, "no memory for the record of what happened"), err);
 }
 
-static enum error_code show_on(struct comm *world, const void *asked, struct error *err)
+static enum error_code tensor_show_on(struct comm *world, const void *asked, struct error *err)
 {
     const struct asked *a = asked;
     if (world->size != a->devices)
@@ -147,6 +150,6 @@ enum error_code show_tensor(int argc, char **argv, int *status, struct error *er
     if (needs)
         return fail(err, ERR_USAGE, "show tensor: --devices %d: %s needs %s", a.devices, a.scheme->head.name, needs);
     if (e) return e;
-    return under_launcher() ? be_a_device(F64, NULL, show_on, &a, err)
+    return under_launcher() ? be_a_device(F64, NULL, tensor_show_on, &a, err)
                             : launch_devices(a.devices, argc, argv, status, err);
 }

@@ -9,16 +9,16 @@ struct asked {
     bool prove, sanitize;
 };
 
-static enum error_code do_course(const struct asked *a, struct error *err)
+static enum error_code do_course(const struct asked *asked, struct error *err)
 {
     bool chosen[MOST_LESSONS];
-    enum error_code e = lessons_chosen(a->lessons, chosen, err);
-    if (!e && !a->prove && !a->student && !a->teacher && !a->skeletons)
+    enum error_code e = lessons_chosen(asked->lessons, chosen, err);
+    if (!e && !asked->prove && !asked->student && !asked->teacher && !asked->skeletons)
         e = fail(err, ERR_USAGE, "course: give --student FOLDER, --teacher FOLDER or --prove");
-    if (!e && a->prove) e = prove_lessons(chosen, a->variant, a->part, a->sanitize, err);
-    if (!e && a->student) e = write_student_tree(a->student, a->variant, err);
-    if (!e && a->teacher) e = write_teacher_tree(a->teacher, a->variant, err);
-    if (!e && a->skeletons) e = write_skeletons(a->skeletons, err);
+    if (!e && asked->prove) e = prove_lessons(chosen, asked->variant, asked->part, asked->sanitize, err);
+    if (!e && asked->student) e = write_student_tree(asked->student, asked->variant, err);
+    if (!e && asked->teacher) e = write_teacher_tree(asked->teacher, asked->variant, err);
+    if (!e && asked->skeletons) e = write_skeletons(asked->skeletons, err);
     return e;
 }
 

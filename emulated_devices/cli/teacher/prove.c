@@ -37,22 +37,22 @@ struct proof {
 
 /* ---- a solution, right or wrong, is judged ----------------------------------------------------------------------- */
 
-static enum error_code judge_text(struct proof *p, const char *text, struct error *err)
+static enum error_code judge_text(struct proof *proof, const char *text, struct error *err)
 {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/orrery-proof-XXXXXX", temporary_folder());
     const int fd = mkstemp(path);
     if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text) || close(fd) != 0)
         return fail(err, ERR_FILE, "%s: cannot be written", path);
-    enum error_code e = judge_file(p->score, p->lesson, path, &p->how, err);
+    enum error_code e = judge_file(proof->score, proof->lesson, path, &proof->how, err);
     unlink(path);
     return e;
 }
 
-static void is_wrong(struct proof *p, const char *name, const char *why)
+static void is_wrong(struct proof *proof, const char *name, const char *why)
 {
     printf("  WRONG  %-36s %s\n", name, why);
-    p->wrong++;
+    proof->wrong++;
 }
 
 static bool has_word(const char *list, const char *word)
@@ -76,18 +76,18 @@ static void squeeze(char *text)
 }
 
 /* Read the pages and headers of a lesson, without the file that students complete.  @return for free(), or NULL. */
-static char *page_of(const struct lesson *l, uint64_t variant, struct error *err)
+static char *page_of(const struct lesson *lesson, uint64_t variant, struct error *err)
 {
     const char *names[LESSON_GIVEN + 3];
     char *all = NULL;
     size_t size;
-    const int n = lesson_files(l, names);
+    const int n = lesson_files(lesson, names);
     FILE *to = open_memstream(&all, &size);
     enum error_code e = to ? OK : fail(err, ERR_MEMORY, "no memory for a page");
     for (int i = 0; i < n && !e; i++) {
-        char *text = names[i] == l->file ? NULL : lesson_text(l, names[i], false, variant, err);
+        char *text = names[i] == lesson->file ? NULL : lesson_text(lesson, names[i], false, variant, err);
         if (text) fputs(text, to);
-        else if (names[i] != l->file) e = err->code;
+        else if (names[i] != lesson->file) e = err->code;
         free(text);
     }
     if (to) fclose(to);
@@ -105,42 +105,43 @@ static bool stands_there(const char *page, const char *words)
 }
 
 /* Whether exactly the named checks failed, and one of them says the words. */
-static void compare(struct proof *p, const struct mutant *m)
+static void prove_compare(struct proof *proof, const struct mutant *mutant)
 {
-    bool said = m->says[0] == 0, any = false;
+    bool said = mutant->says[0] == 0, any = false;
     char why[700] = "";
-    if (!stands_there(p->page, m->page)) {
-        snprintf(why, sizeof why, "its page does not say \"%.300s\"", m->page);
-        is_wrong(p, m->name, why);
+    if (!stands_there(proof->page, mutant->page)) {
+        snprintf(why, sizeof why, "its page does not say \"%.300s\"", mutant->page);
+        is_wrong(proof, mutant->name, why);
         return;
     }
-    if (!p->score->compiled && strcmp(m->loses, "compile") != 0) {
-        snprintf(why, sizeof why, "does not compile: %.300s", p->score->why_not);
-        is_wrong(p, m->name, why);
+    if (!proof->score->compiled && strcmp(mutant->loses, "compile") != 0) {
+        snprintf(why, sizeof why, "does not compile: %.300s", proof->score->why_not);
+        is_wrong(proof, mutant->name, why);
         return;
     }
-    if (!p->score->compiled) said |= strstr(p->score->why_not, m->says) != NULL, any = true;
-    for (const struct check *c = p->lesson->check; c->run; c++) {
+    if (!proof->score->compiled) said |= strstr(proof->score->why_not, mutant->says) != NULL, any = true;
+    for (const struct check *c = proof->lesson->check; c->run; c++) {
         const char *text = "";
         bool fails = false;                     /* on open inputs, or on hidden ones */
-        for (int i = 0; i < p->score->count; i++) {
-            const struct outcome *o = &p->score->outcome[i];
+        for (int i = 0; i < proof->score->count; i++) {
+            const struct outcome *o = &proof->score->outcome[i];
             if (o->check != c || o->verdict != FAILED) continue;
             fails = any = true, text = o->said;
-            said |= strstr(o->said, m->says) != NULL;
+            said |= strstr(o->said, mutant->says) != NULL;
         }
-        if (fails == has_word(m->loses, c->name) || why[0]) continue;
+        if (fails == has_word(mutant->loses, c->name) || why[0]) continue;
         snprintf(why, sizeof why, "%s %s: %.400s", c->name, fails ? "fails" : "does not fail", text);
     }
     if (why[0] == 0 && !any) snprintf(why, sizeof why, "loses no points");
     if (why[0] == 0 && !said) {
-        snprintf(why, sizeof why, "nothing says \"%.200s\"", m->says);
-        for (int i = 0; i < p->score->count; i++)
-            if (p->score->outcome[i].verdict == FAILED)
-                snprintf(why + strlen(why), sizeof why - strlen(why), "\n           %.300s", p->score->outcome[i].said);
+        snprintf(why, sizeof why, "nothing says \"%.200s\"", mutant->says);
+        for (int i = 0; i < proof->score->count; i++)
+            if (proof->score->outcome[i].verdict == FAILED)
+                snprintf(why + strlen(why), sizeof why - strlen(why), "\n           %.300s",
+                         proof->score->outcome[i].said);
     }
-    if (why[0]) is_wrong(p, m->name, why);
-    else printf("  ok     %-36s loses %s\n", m->name, m->loses);
+    if (why[0]) is_wrong(proof, mutant->name, why);
+    else printf("  ok     %-36s loses %s\n", mutant->name, mutant->loses);
 }
 
 /* ---- mutants.txt ------------------------------------------------------------------------------------------------- */
@@ -152,7 +153,7 @@ static size_t line_length(const char *at)
 }
 
 /* The rest of a line that begins with a word. */
-static bool take(const char *line, const char *word, char *to, size_t size)
+static bool prove_take(const char *line, const char *word, char *to, size_t size)
 {
     const size_t n = strlen(word), m = line_length(line);
     if (strncmp(line, word, n) != 0 || line[n] != ' ') return false;
@@ -164,41 +165,43 @@ static bool take(const char *line, const char *word, char *to, size_t size)
 }
 
 /* The next mutant from *at on.  @return false: there is none left.  .change for free(). */
-static bool next_mutant(const char **at, struct mutant *m)
+static bool next_mutant(const char **at, struct mutant *mutant)
 {
-    *m = (struct mutant){ 0 };
+    *mutant = (struct mutant){ 0 };
     while (**at && strncmp(*at, "mutant ", 7) != 0) *at += line_length(*at);
-    if (!take(*at, "mutant", m->name, sizeof m->name)) return false;
-    m->name[strcspn(m->name, ":")] = 0;
+    if (!prove_take(*at, "mutant", mutant->name, sizeof mutant->name)) return false;
+    mutant->name[strcspn(mutant->name, ":")] = 0;
     const char *from = *at += line_length(*at);
-    while (take(*at, "page", m->page, sizeof m->page) || take(*at, "loses", m->loses, sizeof m->loses) ||
-           take(*at, "says", m->says, sizeof m->says))
+    while (prove_take(*at, "page", mutant->page, sizeof mutant->page)
+           || prove_take(*at, "loses", mutant->loses, sizeof mutant->loses) ||
+           prove_take(*at, "says", mutant->says, sizeof mutant->says))
         from = *at += line_length(*at);
     while (**at && strncmp(*at, "mutant ", 7) != 0) *at += line_length(*at);
-    m->change = calloc(1, (size_t)(*at - from) + 1);
-    if (m->change) memcpy(m->change, from, (size_t)(*at - from));
-    return m->change != NULL;
+    mutant->change = calloc(1, (size_t)(*at - from) + 1);
+    if (mutant->change) memcpy(mutant->change, from, (size_t)(*at - from));
+    return mutant->change != NULL;
 }
 
-static enum error_code try_mutant(struct proof *p, const char *solution, const struct mutant *m, struct error *err)
+static enum error_code try_mutant(struct proof *proof, const char *solution, const struct mutant *mutant,
+                                  struct error *err)
 {
     struct error why = { OK, "" };
-    char *text = annotated_change(solution, m->change, &why);
+    char *text = annotated_change(solution, mutant->change, &why);
     if (text == NULL) {
-        is_wrong(p, m->name, why.text);
+        is_wrong(proof, mutant->name, why.text);
         return OK;
     }
-    enum error_code e = judge_text(p, text, err);
-    if (!e) compare(p, m);
+    enum error_code e = judge_text(proof, text, err);
+    if (!e) prove_compare(proof, mutant);
     free(text);
     return e;
 }
 
 /* All, that of one name, or so many at equal distances. */
-static enum error_code try_mutants(struct proof *p, const char *solution, struct error *err)
+static enum error_code try_mutants(struct proof *proof, const char *solution, struct error *err)
 {
-    const int most = p->part.most;
-    char *list = lesson_text(p->lesson, "mutants.txt", true, p->how.variant, err);
+    const int most = proof->part.most;
+    char *list = lesson_text(proof->lesson, "mutants.txt", true, proof->how.variant, err);
     struct mutant m;
     int count = 0, i = 0;
     enum error_code e = list ? OK : err->code;
@@ -206,24 +209,25 @@ static enum error_code try_mutants(struct proof *p, const char *solution, struct
     for (const char *at = list; next_mutant(&at, &m); free(m.change)) count++;
     const int step = most == 0 || count <= most ? 1 : (count + most - 1) / most;
     for (const char *at = list; !e && next_mutant(&at, &m); i++) {
-        const bool named = p->part.name && strcmp(m.name, p->part.name) == 0;
-        if (p->part.name ? named : i % step == 0) e = try_mutant(p, solution, &m, err);
-        p->has_name = p->has_name || named;
+        const bool named = proof->part.name && strcmp(m.name, proof->part.name) == 0;
+        if (proof->part.name ? named : i % step == 0) e = try_mutant(proof, solution, &m, err);
+        proof->has_name = proof->has_name || named;
         free(m.change);
     }
-    if (count < 12) is_wrong(p, "mutants.txt", "has fewer than 12");
+    if (count < 12) is_wrong(proof, "mutants.txt", "has fewer than 12");
     free(list);
     return e;
 }
 
 /* ---- a lesson ---------------------------------------------------------------------------------------------------- */
 
-static enum error_code expect_points(struct proof *p, const char *name, const char *text, bool all, struct error *err)
+static enum error_code expect_points(struct proof *proof, const char *name, const char *text, bool all,
+                                     struct error *err)
 {
     char why[500] = "";
-    enum error_code e = judge_text(p, text, err);
+    enum error_code e = judge_text(proof, text, err);
     if (e) return e;
-    const struct score *s = p->score;
+    const struct score *s = proof->score;
     if (!s->compiled) snprintf(why, sizeof why, "does not compile: %.400s", s->why_not);
     else if (s->why_not[0]) snprintf(why, sizeof why, "the compiler warns: %.400s", s->why_not);
     else if (s->tenths != (all ? s->of : 0)) {
@@ -234,25 +238,25 @@ static enum error_code expect_points(struct proof *p, const char *name, const ch
                 break;
             }
     }
-    if (why[0]) is_wrong(p, name, why);
+    if (why[0]) is_wrong(proof, name, why);
     else printf("  ok     %-36s %s of %s points\n", name, points_text(s->tenths).text, points_text(s->of).text);
     return OK;
 }
 
-static enum error_code prove_lesson(struct proof *p, struct error *err)
+static enum error_code prove_lesson(struct proof *proof, struct error *err)
 {
-    const struct lesson *l = p->lesson;
-    char *solution = lesson_text(l, l->file, true, p->how.variant, err);
-    char *skeleton = solution ? lesson_text(l, l->file, false, p->how.variant, err) : NULL;
-    p->page = skeleton ? page_of(l, p->how.variant, err) : NULL;
-    enum error_code e = p->page ? OK : err->code;
+    const struct lesson *l = proof->lesson;
+    char *solution = lesson_text(l, l->file, true, proof->how.variant, err);
+    char *skeleton = solution ? lesson_text(l, l->file, false, proof->how.variant, err) : NULL;
+    proof->page = skeleton ? page_of(l, proof->how.variant, err) : NULL;
+    enum error_code e = proof->page ? OK : err->code;
     printf("%s\n", l->folder);
-    if (!e) e = expect_points(p, "skeleton", skeleton, false, err);
+    if (!e) e = expect_points(proof, "skeleton", skeleton, false, err);
     const bool skipped = e == ERR_FILE && lesson_has_kernels(l) && strstr(err->text, "there is no C++ compiler");
     if (skipped) printf("  skip   %s\n", err->text);
-    if (!e) e = expect_points(p, "solution", solution, true, err);
-    if (!e && p->score->tenths == p->score->of) e = try_mutants(p, solution, err);
-    free(solution), free(skeleton), free(p->page);
+    if (!e) e = expect_points(proof, "solution", solution, true, err);
+    if (!e && proof->score->tenths == proof->score->of) e = try_mutants(proof, solution, err);
+    free(solution), free(skeleton), free(proof->page);
     return skipped ? OK : e;
 }
 

@@ -6,10 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum error_code write_skeleton(const char *folder, const struct lesson *l, const char *name, struct error *err)
+static enum error_code write_skeleton(const char *folder, const struct lesson *lesson, const char *name,
+                                      struct error *err)
 {
     char inside[PATH_MAX];
-    path_of(inside, sizeof inside, l->folder, name);
+    path_of(inside, sizeof inside, lesson->folder, name);
     char *text = tutorial_text(inside, err), *left = text ? annotated_strip(text, err) : NULL;
     enum error_code e = left ? tree_write_file(folder, inside, left, err) : err->code;
     free(text), free(left);
@@ -27,11 +28,12 @@ enum error_code write_skeletons(const char *folder, struct error *err)
     return e;
 }
 
-static enum error_code write_mutants(const char *folder, const struct lesson *l, uint64_t variant, struct error *err)
+static enum error_code write_mutants(const char *folder, const struct lesson *lesson, uint64_t variant,
+                                     struct error *err)
 {
     char inside[PATH_MAX];
-    snprintf(inside, sizeof inside, "mutants/%s.txt", l->folder);
-    char *text = lesson_text(l, "mutants.txt", true, variant, err);
+    snprintf(inside, sizeof inside, "mutants/%s.txt", lesson->folder);
+    char *text = lesson_text(lesson, "mutants.txt", true, variant, err);
     enum error_code e = text ? tree_write_file(folder, inside, text, err) : err->code;
     free(text);
     return e;

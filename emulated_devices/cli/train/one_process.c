@@ -30,8 +30,8 @@ static enum error_code be_device_of_run(struct crew *crew, int rank, const void 
     return e;
 }
 
-enum error_code train_in_one_process(const struct train_options *o, int *status, struct error *err)
+enum error_code train_in_one_process(const struct train_options *options, int *status, struct error *err)
 {
-    const struct one_run run = { o, status };
-    return crew_run(o->plan.mesh.devices, be_device_of_run, &run, err);
+    const struct one_run run = { options, status };
+    return crew_run(options->plan.mesh.devices, be_device_of_run, &run, err);
 }

@@ -11,13 +11,13 @@
 struct machine { char host[256], system[256], processor[128]; long cores; };
 
 /* The processor's name, as Linux tells it; the architecture elsewhere. */
-static void find_processor(struct machine *m, const char *architecture)
+static void find_processor(struct machine *machine, const char *architecture)
 {
     char line[256];
     FILE *f = fopen("/proc/cpuinfo", "r");
-    snprintf(m->processor, sizeof m->processor, "%s", architecture);
+    snprintf(machine->processor, sizeof machine->processor, "%s", architecture);
     while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "model name : %127[^\n]", m->processor) == 1) break;
+        if (sscanf(line, "model name : %127[^\n]", machine->processor) == 1) break;
     if (f) fclose(f);
 }
 
@@ -43,21 +43,22 @@ static bool add_settings(cJSON *root, const char *text)
     return ok;
 }
 
-bool origin_add_json(cJSON *root, const struct train_options *o)
+bool origin_add_json(cJSON *root, const struct train_options *options)
 {
     const struct machine m = this_machine();
     char seed[24];
-    snprintf(seed, sizeof seed, "%llu", (unsigned long long)o->plan.seed);
+    snprintf(seed, sizeof seed, "%llu", (unsigned long long)options->plan.seed);
     cJSON *by = cJSON_AddObjectToObject(root, "written_by"), *words = cJSON_CreateArray();
     bool ok = by && words && cJSON_AddStringToObject(by, "version", ORRERY_VERSION) &&
               cJSON_AddItemToObject(by, "command", words) &&
               cJSON_AddItemToArray(words, cJSON_CreateString("orrery")) &&
-              cJSON_AddItemToArray(words, cJSON_CreateString(o->command));
-    for (int i = 0; i < o->argc && ok; i++) ok = cJSON_AddItemToArray(words, cJSON_CreateString(o->argv[i]));
-    return ok && cJSON_AddStringToObject(by, "model", o->plan.model.name) &&
+              cJSON_AddItemToArray(words, cJSON_CreateString(options->command));
+    for (int i = 0; i < options->argc && ok; i++)
+        ok = cJSON_AddItemToArray(words, cJSON_CreateString(options->argv[i]));
+    return ok && cJSON_AddStringToObject(by, "model", options->plan.model.name) &&
            cJSON_AddStringToObject(by, "seed", seed) && cJSON_AddStringToObject(by, "host", m.host) &&
            cJSON_AddStringToObject(by, "system", m.system) && cJSON_AddStringToObject(by, "processor", m.processor) &&
-           cJSON_AddNumberToObject(by, "cores", (double)m.cores) && add_settings(root, o->settings);
+           cJSON_AddNumberToObject(by, "cores", (double)m.cores) && add_settings(root, options->settings);
 }
 
 static void print_line(FILE *to, const char *key, const char *text)
@@ -67,31 +68,32 @@ static void print_line(FILE *to, const char *key, const char *text)
     fputc('\n', to);
 }
 
-static void print_origin(FILE *to, const struct train_options *o)
+static void print_origin(FILE *to, const struct train_options *options)
 {
     const struct machine m = this_machine();
-    fprintf(to, "# Settings of a run: orrery %s --config FILE repeats it.\n%s:\n", o->command, SETTINGS_WRITTEN_BY);
+    fprintf(to, "# Settings of a run: orrery %s --config FILE repeats it.\n%s:\n", options->command,
+            SETTINGS_WRITTEN_BY);
     print_line(to, "version", ORRERY_VERSION);
-    fprintf(to, "  command: [orrery, %s", o->command);
-    for (int i = 0; i < o->argc; i++) {
+    fprintf(to, "  command: [orrery, %s", options->command);
+    for (int i = 0; i < options->argc; i++) {
         fputs(", ", to);
-        yml_print_text(to, o->argv[i]);
+        yml_print_text(to, options->argv[i]);
     }
     fprintf(to, "]\n");
-    print_line(to, "model", o->plan.model.name);
-    fprintf(to, "  seed: %llu\n", (unsigned long long)o->plan.seed);
+    print_line(to, "model", options->plan.model.name);
+    fprintf(to, "  seed: %llu\n", (unsigned long long)options->plan.seed);
     print_line(to, "host", m.host);
     print_line(to, "system", m.system);
     print_line(to, "processor", m.processor);
-    fprintf(to, "  cores: %ld\n%s", m.cores, o->settings);
+    fprintf(to, "  cores: %ld\n%s", m.cores, options->settings);
 }
 
-char *origin_text(const struct train_options *o, struct error *err)
+char *origin_text(const struct train_options *options, struct error *err)
 {
     char *text = NULL;
     size_t bytes;
     FILE *f = open_memstream(&text, &bytes);
-    if (f) print_origin(f, o);
+    if (f) print_origin(f, options);
     if (f && fclose(f) == 0) return text;
     free(text);
     fail(err, ERR_MEMORY, "no memory for the settings of this run");

@@ -10,7 +10,7 @@ enum { MOST_NAMES = 64, MOST_POINTS = 240, MOST_PIECES = 2000 };
 
 struct operation_sum { const char *name; int64_t count; picoseconds takes; double flops, bytes; };
 
-static bool is_work(const struct span *s) { return s->row < STREAMS; }
+static bool is_work(const struct span *span) { return span->row < STREAMS; }
 
 static cJSON *add_list(cJSON *to)
 {
@@ -22,13 +22,13 @@ static cJSON *add_list(cJSON *to)
 static void add_number(cJSON *list, double x) { cJSON_AddItemToArray(list, cJSON_CreateNumber(x)); }
 
 /* @return false: some operations are left out. */
-static bool add_operations(cJSON *device, const struct trace *t)
+static bool add_operations(cJSON *device, const struct trace *trace)
 {
     struct operation_sum sum[MOST_NAMES];
     int n = 0;
     bool fits = true;
-    for (size_t i = 0; i < t->count; i++) {
-        const struct span *s = &t->span[i];
+    for (size_t i = 0; i < trace->count; i++) {
+        const struct span *s = &trace->span[i];
         int k = 0;
         if (!is_work(s)) continue;
         while (k < n && strcmp(sum[k].name, s->what.name) != 0) k++;
@@ -51,14 +51,14 @@ static bool add_operations(cJSON *device, const struct trace *t)
 
 /* Neighbours of the compute stream that belong to one pass of one microbatch are one piece.
  * @return false: pieces at the end are left out. */
-static bool add_timeline(cJSON *device, const struct trace *t)
+static bool add_timeline(cJSON *device, const struct trace *trace)
 {
     cJSON *all = cJSON_AddArrayToObject(device, "timeline");
     const struct span *last = NULL;
     cJSON *end = NULL;
     int pieces = 0;
-    for (size_t i = 0; i < t->count; i++) {
-        const struct span *s = &t->span[i];
+    for (size_t i = 0; i < trace->count; i++) {
+        const struct span *s = &trace->span[i];
         if (s->row != COMPUTE || s->end == s->start) continue;
         const bool same = last && last->place.pass == s->place.pass && last->place.micro == s->place.micro &&
                           last->end == s->start;
@@ -79,12 +79,12 @@ static bool add_timeline(cJSON *device, const struct trace *t)
 }
 
 /* The fullest sample of each part of the time. */
-static void add_memory(cJSON *device, const struct trace *t, picoseconds end)
+static void add_memory(cJSON *device, const struct trace *trace, picoseconds end)
 {
     const struct trace_memory *most[MOST_POINTS] = { NULL };
     cJSON *all = cJSON_AddArrayToObject(device, "memory");
-    for (size_t i = 0; i < t->memories; i++) {
-        const struct trace_memory *m = &t->memory[i];
+    for (size_t i = 0; i < trace->memories; i++) {
+        const struct trace_memory *m = &trace->memory[i];
         const int at = end > 0 ? (int)((double)m->at / (double)(end + 1) * MOST_POINTS) : 0;
         const int k = at < MOST_POINTS ? at : MOST_POINTS - 1;
         if (most[k] == NULL || m->use.total > most[k]->use.total) most[k] = m;
@@ -97,13 +97,13 @@ static void add_memory(cJSON *device, const struct trace *t, picoseconds end)
     }
 }
 
-static void add_sent(cJSON *device, const struct trace *t, int devices)
+static void add_sent(cJSON *device, const struct trace *trace, int devices)
 {
     cJSON *all = cJSON_AddArrayToObject(device, "sent");
     for (int peer = 0; peer < devices; peer++) {
         uint64_t messages = 0, bytes = 0;
-        for (size_t i = 0; i < t->count; i++) {
-            const struct span *s = &t->span[i];
+        for (size_t i = 0; i < trace->count; i++) {
+            const struct span *s = &trace->span[i];
             if (is_work(s) || (s->row - STREAMS) % 2 || !s->first || s->what.peer != peer) continue;
             messages++, bytes += s->what.bytes;
         }
@@ -115,21 +115,21 @@ static void add_sent(cJSON *device, const struct trace *t, int devices)
     }
 }
 
-static picoseconds end_of(const struct trace *t)
+static picoseconds profile_end_of(const struct trace *trace)
 {
     picoseconds end = 0;
-    for (size_t i = 0; i < t->count; i++)
-        if (t->span[i].end > end) end = t->span[i].end;
+    for (size_t i = 0; i < trace->count; i++)
+        if (trace->span[i].end > end) end = trace->span[i].end;
     return end;
 }
 
-char *profile_describe(const struct trace *t, int devices)
+char *profile_describe(const struct trace *trace, int devices)
 {
     cJSON *device = cJSON_CreateObject();
-    const bool fits = add_operations(device, t), drawn = add_timeline(device, t);
-    cJSON_AddBoolToObject(device, "whole", fits && drawn && !t->full);
-    add_memory(device, t, end_of(t));
-    add_sent(device, t, devices);
+    const bool fits = add_operations(device, trace), drawn = add_timeline(device, trace);
+    cJSON_AddBoolToObject(device, "whole", fits && drawn && !trace->full);
+    add_memory(device, trace, profile_end_of(trace));
+    add_sent(device, trace, devices);
     char *text = json_text(device, false);
     cJSON_Delete(device);
     return text;
@@ -137,29 +137,30 @@ char *profile_describe(const struct trace *t, int devices)
 
 /* ---- on rank 0 --------------------------------------------------------------------------------------------------- */
 
-static enum error_code take_one(void *context, int rank, const struct gathered *g, struct error *err)
+static enum error_code take_one(void *context, int rank, const struct gathered *gathered, struct error *err)
 {
     cJSON *one, *all = context;
     (void)rank;
-    g->text[g->length] = '\0';                          /* there is a byte for it */
-    const enum error_code e = json_parse(g->text, g->length, "a device's profile", &one, err);
+    gathered->text[gathered->length] = '\0';                          /* there is a byte for it */
+    const enum error_code e = json_parse(gathered->text, gathered->length, "a device's profile", &one, err);
     if (!e) cJSON_AddItemToArray(all, one);
     return e;
 }
 
-enum error_code profile_gather(struct comm *c, char *text, cJSON **profile, struct error *err)
+enum error_code profile_gather(struct comm *comm, char *text, cJSON **profile, struct error *err)
 {
-    const struct clock *k = &c->device->clock;
+    const struct clock *k = &comm->device->clock;
     const struct gathered own = { .text = text, .length = text ? strlen(text) : 0 };
     cJSON *root = cJSON_CreateObject();
     cJSON_AddNumberToObject(root, "flop_rate", 1e6 * (double)k->cluster.flop_rate[k->dtype]);
     cJSON_AddNumberToObject(root, "memory_rate", 1e6 * (double)k->cluster.memory_rate);
     cJSON_AddNumberToObject(root, "steps", 1);
     cJSON *devices = cJSON_AddArrayToObject(root, "devices");
-    enum error_code e = text && devices ? OK : fail(err, ERR_MEMORY, "no memory for the profile of device %d", c->rank);
-    e = comm_agree(c, e, err);
-    if (!e) e = gather_texts(c, &own, take_one, devices, err);
-    *profile = c->rank == 0 && !e ? root : NULL;
+    enum error_code e = text && devices ? OK
+        : fail(err, ERR_MEMORY, "no memory for the profile of device %d", comm->rank);
+    e = comm_agree(comm, e, err);
+    if (!e) e = gather_texts(comm, &own, take_one, devices, err);
+    *profile = comm->rank == 0 && !e ? root : NULL;
     if (*profile == NULL) cJSON_Delete(root);
     return e;
 }

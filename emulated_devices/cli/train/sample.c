@@ -17,9 +17,9 @@ static void write_token(void *context, int32_t token)
     if (!w->failed) w->failed = text_stream_add(&w->text, token, &w->error);
 }
 
-static void write_all(struct writer *w, const struct token_ids *ids)
+static void sample_write_all(struct writer *writer, const struct token_ids *ids)
 {
-    for (int64_t i = 0; i < ids->count; i++) write_token(w, ids->id[i]);
+    for (int64_t i = 0; i < ids->count; i++) write_token(writer, ids->id[i]);
 }
 
 /* The prompt is the start of the held-out text. */
@@ -33,7 +33,7 @@ static enum error_code start_prompt(struct token_ids *ids, const struct train_da
     return OK;
 }
 
-static enum error_code write_text(struct transformer *m, const struct train_data *data, int tokens, uint64_t seed,
+static enum error_code write_text(struct transformer *model, const struct train_data *data, int tokens, uint64_t seed,
                                   FILE *out, struct error *err)
 {
     const struct sampling how = { .temperature = TEMPERATURE, .top_p = 1, .seed = seed };
@@ -41,10 +41,10 @@ static enum error_code write_text(struct transformer *m, const struct train_data
     struct token_ids ids = { 0 };
     fprintf(out, "\nsample  (prompt in brackets)\n    [");
     enum error_code e = start_prompt(&ids, data, data->plan->S, err);
-    if (!e) write_all(&w, &ids);
+    if (!e) sample_write_all(&w, &ids);
     text_stream_end(&w.text);
     fprintf(out, "]");
-    if (!e) e = generate(m, &ids, tokens, &how, NULL, 0, write_token, &w, err);
+    if (!e) e = generate(model, &ids, tokens, &how, NULL, 0, write_token, &w, err);
     text_stream_end(&w.text);
     fprintf(out, "\n");
     if (!e && w.failed) e = fail(err, w.failed, "%s", w.error.text);
@@ -54,37 +54,37 @@ static enum error_code write_text(struct transformer *m, const struct train_data
 }
 
 /* The mean loss on one batch of the validation text, always the same one. */
-static enum error_code validation_loss(struct transformer *m, const struct plan *p, const struct train_data *data,
-                                       double *loss, struct error *err)
+static enum error_code validation_loss(struct transformer *model, const struct plan *plan,
+                                       const struct train_data *data, double *loss, struct error *err)
 {
-    const int64_t B = plan_most_sequences(p);
-    const size_t n = (size_t)(B * p->S);
+    const int64_t B = plan_most_sequences(plan);
+    const size_t n = (size_t)(B * plan->S);
     int32_t *ids = malloc(2 * n * sizeof *ids);
     if (ids == NULL) return fail(err, ERR_MEMORY, "no memory for a validation batch");
     train_data_fill_held(data, 0, 0, B, ids, ids + n);
-    enum error_code e = transformer_forward(m, ids, ids + n, B, p->S, loss, err);
+    enum error_code e = transformer_forward(model, ids, ids + n, B, plan->S, loss, err);
     free(ids);
     return e;
 }
 
-enum error_code print_sample(struct trainer *t, const struct train_data *data, int bytes, FILE *out, double *validation,
-                             struct error *err)
+enum error_code print_sample(struct trainer *trainer, const struct train_data *data, int bytes, FILE *out,
+                             double *validation, struct error *err)
 {
-    struct model_config config = t->plan.model;
+    struct model_config config = trainer->plan.model;
     struct transformer m = { 0 };
     enum error_code e = OK;
     config.dropout_embedding = config.dropout_residual = config.dropout_attention = 0;
-    if (t->comm->rank == 0) e = transformer_open(&m, &config, t->plan.dtype, t->plan.seed, err);
-    e = comm_agree(t->comm, e, err);
+    if (trainer->comm->rank == 0) e = transformer_open(&m, &config, trainer->plan.dtype, trainer->plan.seed, err);
+    e = comm_agree(trainer->comm, e, err);
     for (int i = 0; i < model_param_count(&config) && !e; i++)
-        collect_model(t, i, t->comm->rank == 0 ? m.w[i] : tensor_none);
-    if (t->comm->rank == 0) {
-        if (!e && t->routers.bias)
-            memcpy(m.router_bias, t->routers.bias,
+        collect_model(trainer, i, trainer->comm->rank == 0 ? m.w[i] : tensor_none);
+    if (trainer->comm->rank == 0) {
+        if (!e && trainer->routers.bias)
+            memcpy(m.router_bias, trainer->routers.bias,
                    (size_t)(config.L * mixture_columns(&config.mixture)) * sizeof *m.router_bias);
-        if (!e) e = validation_loss(&m, &t->plan, data, validation, err);
-        if (!e && bytes > 0) e = write_text(&m, data, bytes, t->plan.seed, out, err);
+        if (!e) e = validation_loss(&m, &trainer->plan, data, validation, err);
+        if (!e && bytes > 0) e = write_text(&m, data, bytes, trainer->plan.seed, out, err);
         if (m.params) transformer_close(&m);
     }
-    return comm_agree(t->comm, e, err);
+    return comm_agree(trainer->comm, e, err);
 }

@@ -86,130 +86,137 @@ struct report {
 };
 
 /* The place of a row's first plan, and the row of a place. */
-static const struct candidate *in_row(const struct report *r, int row) { return &r->search.of[r->row[row]]; }
-static int row_of(const struct report *r, int place)
+static const struct candidate *in_row(const struct report *report, int row)
+{
+    return &report->search.of[report->row[row]];
+}
+static int search_row_of(const struct report *report, int place)
 {
     int row = 0;
-    while (r->row[row] != r->first[place]) row++;
+    while (report->row[row] != report->first[place]) row++;
     return row;
 }
 
-static enum error_code make_rows(struct report *r, struct error *err)
+static enum error_code make_rows(struct report *report, struct error *err)
 {
-    const size_t n = (size_t)r->ranked;
-    r->frontier = calloc(n, sizeof *r->frontier), r->first = calloc(n, sizeof *r->first);
-    r->row = calloc(n, sizeof *r->row);
-    if (!r->frontier || !r->first || !r->row) return fail(err, ERR_MEMORY, "no memory for a list of plans");
-    r->frontiers = search_frontier(r->search.of, r->ranked, r->frontier);
-    search_group(r->search.of, r->ranked, r->first);
-    for (int i = 0; i < r->ranked; i++)
-        if (r->first[i] == i) r->row[r->rows++] = i;
-    r->shown = r->rows < asked.top ? r->rows : asked.top;
+    const size_t n = (size_t)report->ranked;
+    report->frontier = calloc(n, sizeof *report->frontier), report->first = calloc(n, sizeof *report->first);
+    report->row = calloc(n, sizeof *report->row);
+    if (!report->frontier || !report->first || !report->row)
+        return fail(err, ERR_MEMORY, "no memory for a list of plans");
+    report->frontiers = search_frontier(report->search.of, report->ranked, report->frontier);
+    search_group(report->search.of, report->ranked, report->first);
+    for (int i = 0; i < report->ranked; i++)
+        if (report->first[i] == i) report->row[report->rows++] = i;
+    report->shown = report->rows < asked.top ? report->rows : asked.top;
     return OK;
 }
 
-static const char *words_of(const struct report *r, int place, char *text)
+static const char *words_of(const struct report *report, int place, char *text)
 {
     struct plan p;
-    plan_space_make(r->search.space, &r->search.of[place].choice, &p);
+    plan_space_make(report->search.space, &report->search.of[place].choice, &p);
     return plan_space_words(&p, text, PLAN_WORDS);
 }
 
-static double percent_of(picoseconds part, const struct candidate *c)
+static double percent_of(picoseconds part, const struct candidate *candidate)
 {
-    return c->time > 0 ? 100 * (double)part / (double)c->time : 0;
+    return candidate->time > 0 ? 100 * (double)part / (double)candidate->time : 0;
 }
 
-static void print_head(const struct report *r)
+static void search_print_head(const struct report *report)
 {
-    const struct train_options *o = r->options;
-    const struct search *s = &r->search;
-    say(r->out, 8, "search  %d devices of %s for %s in %s: %lld sequences of %lld tokens a step, %s a device",
+    const struct train_options *o = report->options;
+    const struct search *s = &report->search;
+    say(report->out, 8, "search  %d devices of %s for %s in %s: %lld sequences of %lld tokens a step, %s a device",
         s->space->devices, o->cluster.name, o->plan.model.name, dtype_name(o->plan.dtype), (long long)o->plan.B,
         (long long)o->plan.S, s->memory ? memory_format(s->memory).text : "any memory");
-    say(r->out, 8, "looked  at %d legal plans (%s: %s)", s->count, r->planner->name, r->planner->description);
-    say(r->out, 8,
+    say(report->out, 8, "looked  at %d legal plans (%s: %s)", s->count, report->planner->name,
+        report->planner->description);
+    say(report->out, 8,
         "        a lower bound says of %lld that they need more memory; %lld were planned, and %d of these fit",
-        (long long)s->over, (long long)s->planned, r->fit);
-    say(r->out, 8, "        so %s", s->planned + s->over < s->count
-        ? "of those planned the first is the fastest; the others were only estimated" : r->planner->promise);
-    if (cluster_replays(&r->options->cluster))
-        say(r->out, 8, "        %d of them were replayed with sharing and contention: %s", r->ranked,
-            r->beaten ? "the others are slower even without it" : "without it, others are faster than some of these");
+        (long long)s->over, (long long)s->planned, report->fit);
+    say(report->out, 8, "        so %s", s->planned + s->over < s->count
+        ? "of those planned the first is the fastest; the others were only estimated" : report->planner->promise);
+    if (cluster_replays(&report->options->cluster))
+        say(report->out, 8, "        %d of them were replayed with sharing and contention: %s", report->ranked,
+            report->beaten ? "the others are slower even without it"
+                : "without it, others are faster than some of these");
 }
 
 /* The units of the times and sizes of all ranked plans. */
 struct units { struct figure_scale time, size; };
 
-static struct units units_of(const struct report *r)
+static struct units units_of(const struct report *report)
 {
     picoseconds longest = 0;
     uint64_t most = 0;
-    for (int i = 0; i < r->ranked; i++) {
-        const struct candidate *c = &r->search.of[i];
+    for (int i = 0; i < report->ranked; i++) {
+        const struct candidate *c = &report->search.of[i];
         longest = c->time > longest ? c->time : longest, most = c->peak > most ? c->peak : most;
     }
     return (struct units){ time_scale(1e-12 * (double)longest), size_scale(most) };
 }
 
-static struct figure time_in(const struct units *u, picoseconds time)
+static struct figure time_in(const struct units *units, picoseconds time)
 {
-    return scale_format(&u->time, 1e-12 * (double)time);
+    return scale_format(&units->time, 1e-12 * (double)time);
 }
 
-static void add_percent(struct columns *t, const struct candidate *c, picoseconds part)
+static void add_percent(struct columns *columns, const struct candidate *candidate, picoseconds part)
 {
-    if (c->share_known) columns_add(t, RIGHT_ALIGNED, "%.1f", percent_of(part, c));
-    else columns_add(t, RIGHT_ALIGNED, "-");
+    if (candidate->share_known) columns_add(columns, RIGHT_ALIGNED, "%.1f", percent_of(part, candidate));
+    else columns_add(columns, RIGHT_ALIGNED, "-");
 }
 
 /* Plans of a row's group besides its first: those that are equal to the first, or the others. */
-static void print_group(const struct report *r, int row, bool equal, const char *title)
+static void print_group(const struct report *report, int row, bool equal, const char *title)
 {
     enum { MOST = 3 };
-    const int at = r->row[row];
+    const int at = report->row[row];
     char list[MOST * PLAN_WORDS] = "", more[64] = "", text[PLAN_WORDS];
     struct plan first, p;
     int n = 0;
-    plan_space_make(r->search.space, &r->search.of[at].choice, &first);
-    for (int i = at + 1; i < r->ranked; i++) {
-        if (r->first[i] != at || search_equal(&r->search.of[i], &r->search.of[at]) != equal || ++n > MOST) continue;
-        plan_space_make(r->search.space, &r->search.of[i].choice, &p);
+    plan_space_make(report->search.space, &report->search.of[at].choice, &first);
+    for (int i = at + 1; i < report->ranked; i++) {
+        if (report->first[i] != at || search_equal(&report->search.of[i], &report->search.of[at]) != equal
+            || ++n > MOST) continue;
+        plan_space_make(report->search.space, &report->search.of[i].choice, &p);
         const size_t used = strlen(list);
         snprintf(list + used, sizeof list - used, "%s%s", used ? "; " : "",
                  plan_space_difference(&first, &p, text, sizeof text));
     }
     if (n > MOST) snprintf(more, sizeof more, "; and %d more (--json)", n - MOST);
-    if (n > 0) say(r->out, 6, "      %s: %s%s", title, list, more);
+    if (n > 0) say(report->out, 6, "      %s: %s%s", title, list, more);
 }
 
-static void print_words(const struct report *r)
+static void print_words(const struct report *report)
 {
     char text[PLAN_WORDS], near[80];
     snprintf(near, sizeof near, "less than %g %% slower, saves less than %g %% of memory", 100 * SEARCH_NEAR,
              100 * SEARCH_NEAR);
-    for (int i = 0; i < r->shown; i++) {
-        say(r->out, 6, "%4d  %s", i + 1, words_of(r, r->row[i], text));
-        print_group(r, i, true, "the same time, memory and bytes");
-        print_group(r, i, false, near);
+    for (int i = 0; i < report->shown; i++) {
+        say(report->out, 6, "%4d  %s", i + 1, words_of(report, report->row[i], text));
+        print_group(report, i, true, "the same time, memory and bytes");
+        print_group(report, i, false, near);
     }
-    say(r->out, 6, "      each behind: orrery train%s%s", r->common[0] ? " " : "", r->common);
+    say(report->out, 6, "      each behind: orrery train%s%s", report->common[0] ? " " : "", report->common);
 }
 
-static void print_plans(const struct report *r)
+static void print_plans(const struct report *report)
 {
-    const struct units u = units_of(r);
-    struct columns t = columns_start(r->out);
+    const struct units u = units_of(report);
+    struct columns t = columns_start(report->out);
     bool known = true;
-    fprintf(r->out, "\n");
+    fprintf(report->out, "\n");
     do {
         static const char *const titles[] = { "compute %", "exposed %", "bubble %" };
         columns_add(&t, RIGHT_ALIGNED, "plan"), columns_add(&t, RIGHT_ALIGNED, "%s a step", u.time.name);
         columns_add(&t, RIGHT_ALIGNED, "peak %s", u.size.name);
         for (int i = 0; i < 3; i++) columns_add(&t, RIGHT_ALIGNED, "%s", titles[i]);
         columns_end_row(&t);
-        for (int i = 0; i < r->shown; i++) {
-            const struct candidate *c = in_row(r, i);
+        for (int i = 0; i < report->shown; i++) {
+            const struct candidate *c = in_row(report, i);
             columns_add(&t, RIGHT_ALIGNED, "%d", i + 1);
             columns_add(&t, RIGHT_ALIGNED, "%s", time_in(&u, c->time).text);
             columns_add(&t, RIGHT_ALIGNED, "%s", scale_format(&u.size, (double)c->peak).text);
@@ -220,9 +227,9 @@ static void print_plans(const struct report *r)
             known = known && c->share_known;
         }
     } while (columns_again(&t));
-    if (!known) say(r->out, 6, "   -  not known: a step of this plan has too many events to keep");
-    fprintf(r->out, "\n");
-    print_words(r);
+    if (!known) say(report->out, 6, "   -  not known: a step of this plan has too many events to keep");
+    fprintf(report->out, "\n");
+    print_words(report);
 }
 
 /* A difference of times, with its sign. */
@@ -235,90 +242,94 @@ static struct figure change_of(picoseconds more)
 }
 
 /* What the other plan spends more on each thing; together it is the difference of their times, but for rounding. */
-static void print_why(const struct report *r, int other)
+static void print_why(const struct report *report, int other)
 {
-    const struct candidate *a = in_row(r, 0), *b = in_row(r, other);
+    const struct candidate *a = in_row(report, 0), *b = in_row(report, other);
     char kinds[300] = "", words[PLAN_WORDS + 16] = "", text[PLAN_WORDS];
     int used = 0;
-    if (other >= r->shown) snprintf(words, sizeof words, " (%s)", words_of(r, r->row[other], text));
+    if (other >= report->shown) snprintf(words, sizeof words, " (%s)", words_of(report, report->row[other], text));
     for (enum traffic_kind k = 0; k < TRAFFIC_KIND_COUNT; k++) {
         const picoseconds more = b->share.waiting[k] - a->share.waiting[k];
         if (k == TRAFFIC_PIPELINE || k == TRAFFIC_RESULT || more == 0 || used > 200) continue;
         used += snprintf(kinds + used, sizeof kinds - (size_t)used, "%s%s %s", used ? ", " : " (",
                          traffic_kind_name(k), change_of(more).text);
     }
-    say(r->out, 8, "why     plan %d%s takes %s more than plan 1, %.2f %%%s", other + 1, words,
+    say(report->out, 8, "why     plan %d%s takes %s more than plan 1, %.2f %%%s", other + 1, words,
         picoseconds_format((double)(b->time - a->time)).text, 100 * ((double)b->time / (double)a->time - 1),
         a->share_known && b->share_known ? ":" : "; on what is not known");
     if (!a->share_known || !b->share_known) return;
-    say(r->out, 8, "        computing %s, bubble %s, exposed communication %s%s%s",
+    say(report->out, 8, "        computing %s, bubble %s, exposed communication %s%s%s",
         change_of(b->share.computing - a->share.computing).text,
         change_of(step_share_bubble(&b->share) - step_share_bubble(&a->share)).text,
         change_of(step_share_exposed(&b->share) - step_share_exposed(&a->share)).text, kinds, used ? ")" : "");
 }
 
 /* The first row that takes longer than the winner; the first of those on another mesh; 0: there is none. */
-static int slower(const struct report *r)
+static int slower(const struct report *report)
 {
     int i = 1;
-    while (i < r->rows && in_row(r, i)->time == in_row(r, 0)->time) i++;
-    return i < r->rows ? i : 0;
+    while (i < report->rows && in_row(report, i)->time == in_row(report, 0)->time) i++;
+    return i < report->rows ? i : 0;
 }
-static int other_mesh(const struct report *r)
+static int other_mesh(const struct report *report)
 {
-    const int mesh = in_row(r, 0)->choice.value[BY_MESH];
-    int i = slower(r);
-    while (i > 0 && i < r->rows && in_row(r, i)->choice.value[BY_MESH] == mesh) i++;
-    return i < r->rows ? i : 0;
+    const int mesh = in_row(report, 0)->choice.value[BY_MESH];
+    int i = slower(report);
+    while (i > 0 && i < report->rows && in_row(report, i)->choice.value[BY_MESH] == mesh) i++;
+    return i < report->rows ? i : 0;
 }
 
-static void print_frontier(const struct report *r)
+static void print_frontier(const struct report *report)
 {
-    const struct units u = units_of(r);
+    const struct units u = units_of(report);
     char text[PLAN_WORDS];
-    if (r->frontiers < 2) return;
-    fprintf(r->out, "\nless memory for more time, of the plans that were planned\n");
-    for (int i = 0; i < r->frontiers; i++) {
-        const struct candidate *c = &r->search.of[r->frontier[i]];
-        say(r->out, 28, "%9s %-2s  %7s %-3s  %s", time_in(&u, c->time).text, u.time.name,
-            scale_format(&u.size, (double)c->peak).text, u.size.name, words_of(r, r->frontier[i], text));
+    if (report->frontiers < 2) return;
+    fprintf(report->out, "\nless memory for more time, of the plans that were planned\n");
+    for (int i = 0; i < report->frontiers; i++) {
+        const struct candidate *c = &report->search.of[report->frontier[i]];
+        say(report->out, 28, "%9s %-2s  %7s %-3s  %s", time_in(&u, c->time).text, u.time.name,
+            scale_format(&u.size, (double)c->peak).text, u.size.name, words_of(report, report->frontier[i], text));
     }
 }
 
-static void print_report(const struct report *r)
+static void print_report(const struct report *report)
 {
-    print_head(r);
-    print_plans(r);
-    fprintf(r->out, "\n");
-    if (slower(r) > 0) print_why(r, slower(r));
-    if (other_mesh(r) > slower(r)) print_why(r, other_mesh(r));
-    print_frontier(r);
-    fprintf(r->out, "searched in %s\n", time_format(r->seconds).text);
+    search_print_head(report);
+    print_plans(report);
+    fprintf(report->out, "\n");
+    if (slower(report) > 0) print_why(report, slower(report));
+    if (other_mesh(report) > slower(report)) print_why(report, other_mesh(report));
+    print_frontier(report);
+    fprintf(report->out, "searched in %s\n", time_format(report->seconds).text);
 }
 
 /* ---- the smallest ----------------------------------------------------------------------------------------------- */
 
 /* That needs least, as far as is known. */
-static int smallest(const struct search *s)
+static int smallest(const struct search *search)
 {
     int least = 0;
-    for (int i = 1; i < s->count; i++)
-        if (s->of[i].least > 0 && (s->of[least].least == 0 || s->of[i].least < s->of[least].least)) least = i;
+    for (int i = 1; i < search->count; i++)
+        if (search->of[i].least > 0 && (search->of[least].least == 0 || search->of[i].least < search->of[least].least))
+            least = i;
     return least;
 }
 
-static uint64_t needs_of(const struct candidate *c) { return c->peak > c->least ? c->peak : c->least; }
+static uint64_t needs_of(const struct candidate *candidate)
+{
+    return candidate->peak > candidate->least ? candidate->peak : candidate->least;
+}
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
-static void add_candidate(cJSON *list, const struct report *r, int place)
+static void add_candidate(cJSON *list, const struct report *report, int place)
 {
-    const struct candidate *c = &r->search.of[place];
+    const struct candidate *c = &report->search.of[place];
     cJSON *o = cJSON_CreateObject(), *exposed;
     char text[PLAN_WORDS];
     cJSON_AddItemToArray(list, o);
-    cJSON_AddStringToObject(o, "words", words_of(r, place, text));
-    cJSON_AddNumberToObject(o, "group", row_of(r, place) + 1);
+    cJSON_AddStringToObject(o, "words", words_of(report, place, text));
+    cJSON_AddNumberToObject(o, "group", search_row_of(report, place) + 1);
     cJSON_AddNumberToObject(o, "virtual_step_ps", (double)c->time);
     if (c->clocks > 0) cJSON_AddNumberToObject(o, "virtual_step_by_clocks_ps", (double)c->clocks);
     cJSON_AddNumberToObject(o, "peak_bytes", (double)c->peak);
@@ -335,50 +346,51 @@ static void add_candidate(cJSON *list, const struct report *r, int place)
 }
 
 /* Where nothing fits. */
-static void add_smallest(cJSON *root, const struct report *r)
+static void add_smallest(cJSON *root, const struct report *report)
 {
     char text[PLAN_WORDS];
-    const int at = smallest(&r->search);
+    const int at = smallest(&report->search);
     cJSON *o = cJSON_AddObjectToObject(root, "smallest");
-    cJSON_AddStringToObject(o, "words", words_of(r, at, text));
-    cJSON_AddNumberToObject(o, "needs_bytes", (double)needs_of(&r->search.of[at]));
+    cJSON_AddStringToObject(o, "words", words_of(report, at, text));
+    cJSON_AddNumberToObject(o, "needs_bytes", (double)needs_of(&report->search.of[at]));
 }
 
-static enum error_code write_json(const struct report *r, struct error *err)
+static enum error_code search_write_json(const struct report *report, struct error *err)
 {
-    const struct search *s = &r->search;
+    const struct search *s = &report->search;
     cJSON *root = document_start("orrery search"), *plans, *frontier;
-    cJSON_AddStringToObject(root, "model", r->options->plan.model.name);
-    cJSON_AddStringToObject(root, "cluster", r->options->cluster.name);
+    cJSON_AddStringToObject(root, "model", report->options->plan.model.name);
+    cJSON_AddStringToObject(root, "cluster", report->options->cluster.name);
     cJSON_AddNumberToObject(root, "devices", s->space->devices);
     cJSON_AddNumberToObject(root, "memory_bytes", (double)s->memory);
-    cJSON_AddNumberToObject(root, "batch", (double)r->options->plan.B);
-    cJSON_AddNumberToObject(root, "seq", (double)r->options->plan.S);
-    cJSON_AddStringToObject(root, "words", r->common);
-    cJSON_AddStringToObject(root, "planner", r->planner->name);
+    cJSON_AddNumberToObject(root, "batch", (double)report->options->plan.B);
+    cJSON_AddNumberToObject(root, "seq", (double)report->options->plan.S);
+    cJSON_AddStringToObject(root, "words", report->common);
+    cJSON_AddStringToObject(root, "planner", report->planner->name);
     cJSON_AddNumberToObject(root, "legal", s->count);
     cJSON_AddNumberToObject(root, "above_memory", (double)s->over);
     cJSON_AddNumberToObject(root, "planned", (double)s->planned);
-    cJSON_AddNumberToObject(root, "fit", r->fit);
-    cJSON_AddNumberToObject(root, "replayed", r->fit == 0 || r->search.of[0].clocks == 0 ? 0 : r->ranked);
-    cJSON_AddBoolToObject(root, "others_beaten", r->beaten);
+    cJSON_AddNumberToObject(root, "fit", report->fit);
+    cJSON_AddNumberToObject(root, "replayed", report->fit == 0 || report->search.of[0].clocks == 0 ? 0
+                            : report->ranked);
+    cJSON_AddBoolToObject(root, "others_beaten", report->beaten);
     cJSON_AddBoolToObject(root, "all_planned", s->planned + s->over >= s->count);
     plans = cJSON_AddArrayToObject(root, "plans");
-    for (int i = 0; i < r->ranked; i++)
-        if (row_of(r, i) < r->shown) add_candidate(plans, r, i);
+    for (int i = 0; i < report->ranked; i++)
+        if (search_row_of(report, i) < report->shown) add_candidate(plans, report, i);
     frontier = cJSON_AddArrayToObject(root, "frontier");
-    for (int i = 0; i < r->frontiers; i++) add_candidate(frontier, r, r->frontier[i]);
-    if (r->fit == 0) add_smallest(root, r);
-    const enum error_code e = json_write(r->options->json, root, err);
+    for (int i = 0; i < report->frontiers; i++) add_candidate(frontier, report, report->frontier[i]);
+    if (report->fit == 0) add_smallest(root, report);
+    const enum error_code e = json_write(report->options->json, root, err);
     cJSON_Delete(root);
     return fail_about(err, e, "--json");
 }
 
 /* ---- nothing fits ------------------------------------------------------------------------------------------------ */
 
-static enum error_code nothing_fits(const struct report *r, struct error *err)
+static enum error_code nothing_fits(const struct report *report, struct error *err)
 {
-    const struct search *s = &r->search;
+    const struct search *s = &report->search;
     char words[PLAN_WORDS], more[64] = "and was not planned (--plans)";
     struct plan p;
     if (s->count == 0) return plan_space_explain(s->space, err);
@@ -389,18 +401,18 @@ static enum error_code nothing_fits(const struct report *r, struct error *err)
     int n = 0;
     wider.only[BY_OFFLOAD] = "none,optimizer";
     if (plan_space_make(s->space, &s->of[at].choice, &p)) n = search_changes(&wider, &p, s->memory, change, 3);
-    if (n > 0) report_changes_print(r->out, change, n);
+    if (n > 0) report_changes_print(report->out, change, n);
     if (needs > s->memory) snprintf(more, sizeof more, "%s more", size_format(needs - s->memory).text);
     return fail(err, ERR_CHECK, "--memory %s: none of %d plans fits: the smallest, %s, needs at least %s, %s",
-                size_word(s->memory).text, s->count, words_of(r, at, words), size_format(needs).text, more);
+                size_word(s->memory).text, s->count, words_of(report, at, words), size_format(needs).text, more);
 }
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
 /* The words of the command line that are of `orrery train`, too; and where rows of a mixture go if none says it. */
-static void take_common(struct report *r)
+static void take_common(struct report *report)
 {
-    const struct train_options *o = r->options;
+    const struct train_options *o = report->options;
     size_t used = 0;
     for (int i = 0; i < o->argc; i++) {
         const struct option *own = own_options;
@@ -412,12 +424,13 @@ static void take_common(struct report *r)
             i += o->argv[i][name] == '\0';              /* its value is the next word */
             continue;
         }
-        if (used + strlen(o->argv[i]) + 2 < sizeof r->common)
-            used += (size_t)snprintf(r->common + used, sizeof r->common - used, "%s%s", used ? " " : "", o->argv[i]);
+        if (used + strlen(o->argv[i]) + 2 < sizeof report->common)
+            used += (size_t)snprintf(report->common + used, sizeof report->common - used, "%s%s",
+                                     used ? " " : "", o->argv[i]);
     }
     const char *load = o->plan.model.mlp == MLP_MIXTURE && o->load_word == NULL ? "--load even" : "";
-    if (*load && used + strlen(load) + 2 < sizeof r->common)
-        snprintf(r->common + used, sizeof r->common - used, "%s%s", used ? " " : "", load);
+    if (*load && used + strlen(load) + 2 < sizeof report->common)
+        snprintf(report->common + used, sizeof report->common - used, "%s%s", used ? " " : "", load);
 }
 
 static void see_plan(void *line, int64_t planned, int64_t of)
@@ -428,37 +441,39 @@ static void see_plan(void *line, int64_t planned, int64_t of)
 /* Replayed beside the plans of --top, at most: each takes as long as `orrery plan`, without folding. */
 enum { MOST_REPLAYS = 27 };
 
-static enum error_code search(struct report *r, struct error *err)
+static enum error_code search(struct report *report, struct error *err)
 {
     const double start = measure_now();
     struct time_left line;
     time_left_begin(&line);
-    r->search.seen = see_plan, r->search.seen_context = &line;
+    report->search.seen = see_plan, report->search.seen_context = &line;
     time_left_show(&line, 0, "estimating", "");
-    enum error_code e = r->planner->choose(&r->search, err);
-    if (!e) e = search_rank(&r->search, &r->ranked, err);
-    r->fit = r->ranked;
-    if (!e) e = search_replay(&r->search, asked.top, asked.top + MOST_REPLAYS, &r->ranked, &r->beaten, err);
+    enum error_code e = report->planner->choose(&report->search, err);
+    if (!e) e = search_rank(&report->search, &report->ranked, err);
+    report->fit = report->ranked;
+    if (!e) e = search_replay(&report->search, asked.top, asked.top + MOST_REPLAYS, &report->ranked,
+                              &report->beaten, err);
     time_left_end(&line);
-    r->seconds = measure_now() - start;
-    if (!e && r->ranked == 0 && r->search.count > 0 && r->options->json) e = write_json(r, err);
-    if (!e && r->ranked == 0) e = nothing_fits(r, err);
+    report->seconds = measure_now() - start;
+    if (!e && report->ranked == 0 && report->search.count > 0 && report->options->json)
+        e = search_write_json(report, err);
+    if (!e && report->ranked == 0) e = nothing_fits(report, err);
     if (e) return e;
-    e = make_rows(r, err);
+    e = make_rows(report, err);
     if (e) return e;
-    print_report(r);
-    return r->options->json ? write_json(r, err) : OK;
+    print_report(report);
+    return report->options->json ? search_write_json(report, err) : OK;
 }
 
-static enum error_code run(const struct train_options *o, struct error *err)
+static enum error_code train_search_run(const struct train_options *options, struct error *err)
 {
-    struct report r = { .options = o, .out = report_stream(o) };
-    asked.space.base = &o->plan, asked.space.devices = asked.devices;
+    struct report r = { .options = options, .out = report_stream(options) };
+    asked.space.base = &options->plan, asked.space.devices = asked.devices;
     enum error_code e = planner_find(&r.planner, asked.planner, err);
-    if (!e) e = cluster_check(&o->cluster, asked.devices, o->plan.dtype, err);
+    if (!e) e = cluster_check(&options->cluster, asked.devices, options->plan.dtype, err);
     if (!e) e = plan_space_open(&asked.space, err);
     if (e) return e;
-    r.search = (struct search){ .space = &asked.space, .memory = report_budget(o),
+    r.search = (struct search){ .space = &asked.space, .memory = report_budget(options),
                                 .most = asked.plans_given ? asked.plans : r.planner->most };
     take_common(&r);
     e = search(&r, err);
@@ -474,7 +489,7 @@ enum error_code command_search(int argc, char **argv, int *status, struct error 
     (void)status;
     asked.planner = planner_at(0)->name, asked.top = 5;
     enum error_code e = train_parse(&o, &run_search, argc - 2, argv + 2, err);
-    if (!e && !o.help && launcher_rank() == 0) e = run(&o, err);
+    if (!e && !o.help && launcher_rank() == 0) e = train_search_run(&o, err);
     train_options_free(&o);
     return e;
 }

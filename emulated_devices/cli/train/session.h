@@ -27,14 +27,14 @@ struct session {
 
 /**
  * After a step: evaluate, write it to the logs, save a checkpoint, as options say; and hear whether a signal asks for
- * the end, which sets r->stopped.
+ * the end, which sets session->stopped.
  * Collective over all devices.
  * @param i  the step's number in this run, from 0.
  */
-enum error_code between_steps(struct session *r, const struct train_data *, int64_t i, struct error *);
+enum error_code between_steps(struct session *session, const struct train_data *, int64_t i, struct error *);
 
 /** Save the checkpoint of --save, after the last step.  Collective over all devices. */
-enum error_code session_save(struct session *r, const struct train_data *, struct error *);
+enum error_code session_save(struct session *session, const struct train_data *, struct error *);
 
 /** Open a device for a run, with its clock.  @return as device_open. */
 enum error_code session_open_device(struct device *, const struct train_options *, struct error *);

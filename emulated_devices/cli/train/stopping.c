@@ -10,7 +10,7 @@ static struct timespec first;           /* when */
 static int meaning(int number) { return number == ASKED_BY_INT ? SIGINT : number == ASKED_BY_TERM ? SIGTERM : number; }
 
 /* A shell or `timeout` may send the same signal twice in a moment, to us and to our group. */
-static void ask(int number)
+static void stopping_ask(int number)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -25,7 +25,7 @@ static void ask(int number)
 
 static void listen_to(int number)
 {
-    const struct sigaction act = { .sa_handler = ask, .sa_flags = SA_RESTART };
+    const struct sigaction act = { .sa_handler = stopping_ask, .sa_flags = SA_RESTART };
     struct sigaction before;
     sigaction(number, NULL, &before);
     if (before.sa_handler != SIG_IGN) sigaction(number, &act, NULL);

@@ -20,8 +20,8 @@
 
 struct source { const struct train_data *data; bool held; };
 
-static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
-                 int32_t *within)
+static void train_fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
+                       int32_t *within)
 {
     const struct source *s = context;
     if (s->held) train_data_fill_held(s->data, step, first, count, ids, labels);
@@ -29,97 +29,99 @@ static void fill(const void *context, int64_t step, int64_t first, int64_t count
 }
 
 /* Before training, check that output files can be written. */
-static enum error_code probe_outputs(const struct train_options *o, struct error *err)
+static enum error_code probe_outputs(const struct train_options *options, struct error *err)
 {
-    enum error_code e = o->save ? fail_about(err, checkpoint_probe(o->save, err), "--save") : OK;
-    if (!e && o->log && !o->resume) e = fail_about(err, output_probe(o->log, err), "--log");
-    if (!e && o->trace) e = fail_about(err, output_probe(o->trace, err), "--trace");
-    if (!e && o->timeline) e = fail_about(err, output_probe(o->timeline, err), "--timeline");
-    if (!e && o->json) e = fail_about(err, output_probe(o->json, err), "--json");
-    if (!e && o->owners_out) e = fail_about(err, output_probe(o->owners_out, err), "--owners-out");
-    if (!e && o->save_load) e = fail_about(err, output_probe(o->save_load, err), "--save-load");
+    enum error_code e = options->save ? fail_about(err, checkpoint_probe(options->save, err), "--save") : OK;
+    if (!e && options->log && !options->resume) e = fail_about(err, output_probe(options->log, err), "--log");
+    if (!e && options->trace) e = fail_about(err, output_probe(options->trace, err), "--trace");
+    if (!e && options->timeline) e = fail_about(err, output_probe(options->timeline, err), "--timeline");
+    if (!e && options->json) e = fail_about(err, output_probe(options->json, err), "--json");
+    if (!e && options->owners_out) e = fail_about(err, output_probe(options->owners_out, err), "--owners-out");
+    if (!e && options->save_load) e = fail_about(err, output_probe(options->save_load, err), "--save-load");
     return e;
 }
 
 /* Before devices start, check the memory budget.  @param[out] together  bytes of all devices, on this machine. */
-static enum error_code check_budget(const struct train_options *o, uint64_t *together, struct error *err)
+static enum error_code check_budget(const struct train_options *options, uint64_t *together, struct error *err)
 {
     struct plan_memories m;
-    enum error_code e = plan_memory_of_all(&o->plan, o->steps, &m, err);
-    if (!e) e = plan_check_budget(&o->plan, o->memory, o->steps, &m, err);
-    *together = m.device_bytes + (o->plan.data.offload_to ? 0 : m.offloaded);
+    enum error_code e = plan_memory_of_all(&options->plan, options->steps, &m, err);
+    if (!e) e = plan_check_budget(&options->plan, options->memory, options->steps, &m, err);
+    *together = m.device_bytes + (options->plan.data.offload_to ? 0 : m.offloaded);
     return e;
 }
 
-static enum error_code check_memory(const struct train_options *o, struct error *err)
+static enum error_code train_check_memory(const struct train_options *options, struct error *err)
 {
     uint64_t together;
-    const enum error_code e = check_budget(o, &together, err);
-    return e ? e : machine_check_memory(o->plan.mesh.devices, together, err);
+    const enum error_code e = check_budget(options, &together, err);
+    return e ? e : machine_check_memory(options->plan.mesh.devices, together, err);
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-static struct backend_calls calls_so_far(const struct session *r)
+static struct backend_calls calls_so_far(const struct session *session)
 {
-    const struct device *d = r->trainer.comm->device;
+    const struct device *d = session->trainer.comm->device;
     return d->backend->calls ? d->backend->calls(d) : (struct backend_calls){ 0 };
 }
 
-static struct backend_calls calls_since(const struct session *r, struct backend_calls b)
+static struct backend_calls calls_since(const struct session *session, struct backend_calls calls)
 {
-    const struct backend_calls a = calls_so_far(r);
-    return (struct backend_calls){ a.launches - b.launches, a.products - b.products, a.copies - b.copies,
-                                   a.allocations - b.allocations, a.waits - b.waits, a.lookups - b.lookups };
+    const struct backend_calls a = calls_so_far(session);
+    return (struct backend_calls){ a.launches - calls.launches, a.products - calls.products, a.copies - calls.copies,
+                                   a.allocations - calls.allocations, a.waits - calls.waits,
+                                       a.lookups - calls.lookups };
 }
 
-static enum error_code load_weights(struct session *r, struct error *err)
+static enum error_code load_weights(struct session *session, struct error *err)
 {
-    const struct train_options *o = r->options;
+    const struct train_options *o = session->options;
     enum error_code e = OK;
-    if (o->resume) e = fail_about(err, checkpoint_resume(&r->trainer, &o->saved, err), "--resume");
-    else if (o->model_dir) e = fail_about(err, checkpoint_load_weights(&r->trainer, &o->saved, err), "--model");
-    if (o->resume && train_changes_loss_scale(o)) r->trainer.loss_scale = plan_loss_scale(&o->plan);
-    train_set_rates(&r->trainer.plan.hyper, o, r->trainer.step);
+    if (o->resume) e = fail_about(err, checkpoint_resume(&session->trainer, &o->saved, err), "--resume");
+    else if (o->model_dir) e = fail_about(err, checkpoint_load_weights(&session->trainer, &o->saved, err), "--model");
+    if (o->resume && train_changes_loss_scale(o)) session->trainer.loss_scale = plan_loss_scale(&o->plan);
+    train_set_rates(&session->trainer.plan.hyper, o, session->trainer.step);
     return e;
 }
 
-static enum error_code start_reference(struct session *r, struct batch_source source, struct error *err)
+static enum error_code start_reference(struct session *session, struct batch_source source, struct error *err)
 {
     enum error_code e = OK;
-    if (r->speaks) e = reference_open(&r->reference, &r->trainer.plan, source, err);
-    e = comm_agree(r->trainer.comm, e, err);
-    if (!e) e = comm_agree(r->trainer.comm, data_track(&r->trainer.data, err), err);
-    if (!e) probes_open(&r->probes, &r->trainer, r->options->isolate);
-    if (!e && (r->options->resume || r->options->model_dir)) reference_follow(&r->reference, &r->trainer);
+    if (session->speaks) e = reference_open(&session->reference, &session->trainer.plan, source, err);
+    e = comm_agree(session->trainer.comm, e, err);
+    if (!e) e = comm_agree(session->trainer.comm, data_track(&session->trainer.data, err), err);
+    if (!e) probes_open(&session->probes, &session->trainer, session->options->isolate);
+    if (!e && (session->options->resume || session->options->model_dir))
+        reference_follow(&session->reference, &session->trainer);
     return e;
 }
 
 /* Every run compares counts with predictions: verify/reference/counts.h; and what is charged with what is computed. */
-static enum error_code check_counts(const struct train_record *r, struct error *err)
+static enum error_code check_counts(const struct train_record *record, struct error *err)
 {
     double flops = 0;
-    for (int d = 0; d < r->options->plan.mesh.devices; d++) {
-        const struct device_report *one = &r->device[d];
+    for (int d = 0; d < record->options->plan.mesh.devices; d++) {
+        const struct device_report *one = &record->device[d];
         const struct error *wrong = one->wrong_traffic.code ? &one->wrong_traffic : &one->wrong_memory;
         if (wrong->code) return fail(err, wrong->code, "%s", wrong->text);
         flops += one->flops;
     }
-    return charged_check(&r->options->plan, r->steps, flops, err);
+    return charged_check(&record->options->plan, record->steps, flops, err);
 }
 
 /* If the budget was exceeded, print each device's memory and what would help. */
-static enum error_code say_memory(const struct train_record *r, enum error_code e, struct error *err)
+static enum error_code say_memory(const struct train_record *record, enum error_code e, struct error *err)
 {
-    const struct mesh *m = &r->options->plan.mesh;
-    const uint64_t budget = r->options->memory;
+    const struct mesh *m = &record->options->plan.mesh;
+    const uint64_t budget = record->options->memory;
     char place[64];
     int most = 0;
     for (int d = 1; d < m->devices; d++)
-        if (r->device[d].peak.total > r->device[most].peak.total) most = d;
-    const uint64_t need = r->device[most].peak.total;
+        if (record->device[d].peak.total > record->device[most].peak.total) most = d;
+    const uint64_t need = record->device[most].peak.total;
     if (budget == 0 || need <= budget) return e;
-    report_memory(r);
+    report_memory(record);
     return fail(err, ERR_MEMORY,
                 "--memory %s: device %d (%s) needs %s; --memory %s would be enough for every device",
                 size_word(budget).text, most, mesh_describe(m, most, place, sizeof place), size_format(need).text,
@@ -127,142 +129,147 @@ static enum error_code say_memory(const struct train_record *r, enum error_code 
 }
 
 /* Collect every device's report on rank 0; also after a run that ran out of memory. */
-static enum error_code collect_record(struct session *r, enum error_code e, struct error *err)
+static enum error_code collect_record(struct session *session, enum error_code e, struct error *err)
 {
     const enum error_code told =
-        collect_reports(&r->trainer, r->trainer.step - r->record.first_step, r->record.device, err);
+        collect_reports(&session->trainer, session->trainer.step - session->record.first_step,
+                        session->record.device, err);
     if (told) return told;
-    return comm_agree(r->trainer.comm, r->speaks ? say_memory(&r->record, e, err) : e, err);
+    return comm_agree(session->trainer.comm, session->speaks ? say_memory(&session->record, e, err) : e, err);
 }
 
 /* Evaluate the model, unless it has diverged.  At the end all devices know whether it has. */
-static enum error_code judge(struct session *r, const struct train_data *data, struct error *err)
+static enum error_code train_judge(struct session *session, const struct train_data *data, struct error *err)
 {
-    const struct train_options *o = r->options;
+    const struct train_options *o = session->options;
     enum error_code e = OK;
-    r->record.divergence = r->divergence;
-    if (!r->divergence.what && r->record.has_numbers && !o->infers)
-        e = print_sample(&r->trainer, data, o->sample, r->record.out, &r->record.validation, err);
+    session->record.divergence = session->divergence;
+    if (!session->divergence.what && session->record.has_numbers && !o->infers)
+        e = print_sample(&session->trainer, data, o->sample, session->record.out, &session->record.validation, err);
     if (e) return e;
-    if (r->speaks) find_divergence(&r->record);
+    if (session->speaks) find_divergence(&session->record);
     struct error unread;
-    if (group_agree(r->trainer.comm->everyone,
-                    r->speaks && r->record.divergence.what ? fail(&unread, ERR_DIVERGED, "it has") : OK, &unread) &&
-        !r->divergence.what)
-        r->divergence.what = "model";
+    if (group_agree(session->trainer.comm->everyone,
+                    session->speaks && session->record.divergence.what ? fail(&unread, ERR_DIVERGED, "it has")
+                        : OK, &unread) &&
+        !session->divergence.what)
+        session->divergence.what = "model";
     return OK;
 }
 
-static enum error_code write_owners(struct session *r, struct error *err)
+static enum error_code write_owners(struct session *session, struct error *err)
 {
     struct expert_owners owners;
-    enum error_code e = experts_place(&r->trainer, &owners, err);
-    if (!e && r->speaks) e = expert_owners_write(&owners, r->options->owners_out, err);
+    enum error_code e = experts_place(&session->trainer, &owners, err);
+    if (!e && session->speaks) e = expert_owners_write(&owners, session->options->owners_out, err);
     expert_owners_free(&owners);
-    return comm_agree(r->trainer.comm, e, err);
+    return comm_agree(session->trainer.comm, e, err);
 }
 
 /* ---- choices ----------------------------------------------------------------------------------------------------- */
 
-static int64_t choices_of_step(const struct plan *p)
+static int64_t choices_of_step(const struct plan *plan)
 {
-    return p->model.L * plan_stream_rows(p) * p->model.mixture.k;
+    return plan->model.L * plan_stream_rows(plan) * plan->model.mixture.k;
 }
 
-static enum error_code watch_choices(struct session *r, struct error *err)
+static enum error_code watch_choices(struct session *session, struct error *err)
 {
-    const struct train_options *o = r->options;
+    const struct train_options *o = session->options;
     if (o->save_load == NULL) return OK;
-    enum error_code e = routers_watch(&r->trainer, err);
-    if (!e && r->speaks) r->chosen = calloc((size_t)(o->steps * choices_of_step(&o->plan)) + 1, sizeof *r->chosen);
-    if (!e && r->speaks && r->chosen == NULL)
+    enum error_code e = routers_watch(&session->trainer, err);
+    if (!e && session->speaks)
+        session->chosen = calloc((size_t)(o->steps * choices_of_step(&o->plan)) + 1, sizeof *session->chosen);
+    if (!e && session->speaks && session->chosen == NULL)
         e = fail(err, ERR_MEMORY, "no memory for the choices of %lld steps", (long long)o->steps);
-    return comm_agree(r->trainer.comm, e, err);
+    return comm_agree(session->trainer.comm, e, err);
 }
 
-static enum error_code bring_choices(struct session *r, int64_t i, struct error *err)
+static enum error_code bring_choices(struct session *session, int64_t i, struct error *err)
 {
-    if (r->options->save_load == NULL) return OK;
-    int32_t *const to = r->speaks ? r->chosen + i * choices_of_step(&r->options->plan) : NULL;
-    return comm_agree(r->trainer.comm, routers_bring(&r->trainer, to, err), err);
+    if (session->options->save_load == NULL) return OK;
+    int32_t *const to = session->speaks ? session->chosen + i * choices_of_step(&session->options->plan) : NULL;
+    return comm_agree(session->trainer.comm, routers_bring(&session->trainer, to, err), err);
 }
 
-static enum error_code write_choices(struct session *r, struct error *err)
+static enum error_code write_choices(struct session *session, struct error *err)
 {
-    const struct plan *p = &r->options->plan;
-    const enum error_code e = r->speaks ? load_write(r->options->save_load, &p->model, r->chosen, r->record.steps,
-                                                     plan_stream_rows(p), err) : OK;
-    return comm_agree(r->trainer.comm, e, err);
+    const struct plan *p = &session->options->plan;
+    const enum error_code e = session->speaks
+        ? load_write(session->options->save_load, &p->model, session->chosen, session->record.steps,
+                     plan_stream_rows(p), err) : OK;
+    return comm_agree(session->trainer.comm, e, err);
 }
 
 /* The error with which a reported run ends. */
-static enum error_code verdict(const struct session *r, struct error *err)
+static enum error_code train_verdict(const struct session *session, struct error *err)
 {
     char text[sizeof err->text];
-    if (r->record.encoders.code) return fail(err, ERR_CHECK, "%s", r->record.encoders.text);
-    if (r->record.comparison.failed)
+    if (session->record.encoders.code) return fail(err, ERR_CHECK, "%s", session->record.encoders.text);
+    if (session->record.comparison.failed)
         return fail(err, ERR_CHECK, "%s",
-                    comparison_describe(text, sizeof text, &r->record.comparison, &r->options->plan));
-    if (r->record.divergence.what) return fail_diverged(&r->record, err);
-    if (!comparison_holds(&r->record.comparison))
+                    comparison_describe(text, sizeof text, &session->record.comparison, &session->options->plan));
+    if (session->record.divergence.what) return fail_diverged(&session->record, err);
+    if (!comparison_holds(&session->record.comparison))
         return fail(err, ERR_CHECK, "%s",
-                    comparison_unjudged(text, sizeof text, &r->record.comparison, &r->options->plan));
-    return check_counts(&r->record, err);
+                    comparison_unjudged(text, sizeof text, &session->record.comparison, &session->options->plan));
+    return check_counts(&session->record, err);
 }
 
 /* A figure beside the run's own: without it the report is complete. */
-static void time_alone(struct train_record *r)
+static void time_alone(struct train_record *record)
 {
-    struct plan p = r->options->plan;
-    p.cluster = &r->options->cluster;
-    if (p.mesh.devices == 1 || alone_step_time(&p, &r->alone, &r->alone_kept, NULL)) r->alone = 0;
+    struct plan p = record->options->plan;
+    p.cluster = &record->options->cluster;
+    if (p.mesh.devices == 1 || alone_step_time(&p, &record->alone, &record->alone_kept, NULL)) record->alone = 0;
 }
 
 /* ---- traces ----------------------------------------------------------------------------------------------------- */
 
-static bool for_simulator(const struct train_options *o) { return strcmp(o->trace_format, "chrome") != 0; }
+static bool for_simulator(const struct train_options *options) { return strcmp(options->trace_format, "chrome") != 0; }
 
-static bool has_profile(const struct train_options *o) { return o->json || o->log; }
+static bool has_profile(const struct train_options *options) { return options->json || options->log; }
 
-static void begin_trace(struct session *r)
+static void begin_trace(struct session *session)
 {
-    const struct train_options *o = r->options;
+    const struct train_options *o = session->options;
     const struct plan *p = &o->plan;
-    struct clock *c = &r->trainer.device->clock;
-    r->trace.layers = (int)p->model.L;
-    r->trace.scheme[TRAFFIC_PIPELINE] = p->schedule, r->trace.scheme[TRAFFIC_DATA] = p->data.scheme;
-    r->trace.scheme[TRAFFIC_TENSOR] = p->tensor, r->trace.scheme[TRAFFIC_ATTENTION] = p->attention;
-    r->trace.scheme[TRAFFIC_EXPERTS] = p->dispatch;
-    if (o->trace && for_simulator(o)) c->events = &r->events;
-    if (has_profile(o) || (o->trace && !for_simulator(o))) c->trace = &r->trace;
+    struct clock *c = &session->trainer.device->clock;
+    session->trace.layers = (int)p->model.L;
+    session->trace.scheme[TRAFFIC_PIPELINE] = p->schedule, session->trace.scheme[TRAFFIC_DATA] = p->data.scheme;
+    session->trace.scheme[TRAFFIC_TENSOR] = p->tensor, session->trace.scheme[TRAFFIC_ATTENTION] = p->attention;
+    session->trace.scheme[TRAFFIC_EXPERTS] = p->dispatch;
+    if (o->trace && for_simulator(o)) c->events = &session->events;
+    if (has_profile(o) || (o->trace && !for_simulator(o))) c->trace = &session->trace;
 }
 
 /* After so many steps of this run. */
-static void end_trace(struct session *r, int64_t steps)
+static void end_trace(struct session *session, int64_t steps)
 {
-    const struct train_options *o = r->options;
-    struct clock *c = &r->trainer.device->clock;
+    const struct train_options *o = session->options;
+    struct clock *c = &session->trainer.device->clock;
     if (steps >= o->trace_steps || !o->trace || for_simulator(o)) c->trace = NULL;
     if (steps >= o->trace_steps) c->events = NULL;
 }
 
-static enum error_code write_trace(struct session *r, struct error *err)
+static enum error_code write_trace(struct session *session, struct error *err)
 {
-    const struct train_options *o = r->options;
+    const struct train_options *o = session->options;
     if (!for_simulator(o))
-        return trace_write(r->trainer.comm, &r->trainer.plan.mesh, &r->trace, o->cluster.name, o->trace, err);
-    return simulator_write(r->trainer.comm, &r->events,
+        return trace_write(session->trainer.comm, &session->trainer.plan.mesh, &session->trace, o->cluster.name,
+                           o->trace, err);
+    return simulator_write(session->trainer.comm, &session->events,
                            strcmp(o->trace_format, "goal") == 0 ? SIMULATOR_GOAL : SIMULATOR_CHAKRA, o->trace, err);
 }
 
 /* As main says an error: launch_devices passes on one line of this kind. */
-static void say_stopped(const struct session *r)
+static void say_stopped(const struct session *session)
 {
-    const struct train_options *o = r->options;
+    const struct train_options *o = session->options;
     char saved[300] = "nothing was saved, for there is no --save";
     if (o->save) snprintf(saved, sizeof saved, "saved in %s", printable_path(o->save).text);
-    say(stderr, 8, "orrery: stopped: %s after step %lld; %s", stopping_name(r->stopped), (long long)r->trainer.step,
-        saved);
+    say(stderr, 8, "orrery: stopped: %s after step %lld; %s", stopping_name(session->stopped),
+        (long long)session->trainer.step, saved);
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
@@ -321,70 +328,73 @@ static bool session_ends(const void *context)
     return watch->session->divergence.what || watch->session->stopped;
 }
 
-static enum error_code session_train(struct session *r, const struct train_data *data, struct error *err)
+static enum error_code session_train(struct session *session, const struct train_data *data, struct error *err)
 {
-    struct session_watch watch = { .session = r, .data = data };
-    struct reference_watch beside = { &r->reference, &r->probes, &r->record.comparison, &r->record.encoders, true };
+    struct session_watch watch = { .session = session, .data = data };
+    struct reference_watch beside = { &session->reference, &session->probes, &session->record.comparison,
+                                     &session->record.encoders, true };
     struct training_observer observers[3] = {
         { .context = &watch, .ends = session_ends,
           .at = { [STEP_BEGINS] = session_step_begins, [WEIGHTS_STEPPED] = session_weights_stepped,
                   [STEP_ENDED] = session_step_ended } },
     };
     int count = 1;
-    if (r->options->paranoid) observers[count++] = replicas_observer(&r->record.copies);
-    if (r->checking) observers[count++] = reference_observer(&beside);
-    return training_run(&r->trainer, r->options->steps, observers, count, NULL, err);
+    if (session->options->paranoid) observers[count++] = replicas_observer(&session->record.copies);
+    if (session->checking) observers[count++] = reference_observer(&beside);
+    return training_run(&session->trainer, session->options->steps, observers, count, NULL, err);
 }
 
-static enum error_code train_steps(struct session *r, const struct train_data *data, struct error *err)
+static enum error_code train_steps(struct session *session, const struct train_data *data, struct error *err)
 {
-    const struct train_options *o = r->options;
+    const struct train_options *o = session->options;
     enum error_code e = OK;
-    r->record.first_step = r->trainer.step;
-    if (r->speaks) e = run_log_open(&r->log, &r->record, err);
-    e = comm_agree(r->trainer.comm, e, err);
+    session->record.first_step = session->trainer.step;
+    if (session->speaks) e = run_log_open(&session->log, &session->record, err);
+    e = comm_agree(session->trainer.comm, e, err);
     stopping_listen();
-    if (!e) e = session_train(r, data, err);
-    r->record.stopped = r->stopped;
-    end_trace(r, INT64_MAX);
-    if (e == OK || e == ERR_MEMORY) e = collect_record(r, e, err);
-    if (!e) e = judge(r, data, err);
-    if (!e && r->speaks) time_alone(&r->record);
+    if (!e) e = session_train(session, data, err);
+    session->record.stopped = session->stopped;
+    end_trace(session, INT64_MAX);
+    if (e == OK || e == ERR_MEMORY) e = collect_record(session, e, err);
+    if (!e) e = train_judge(session, data, err);
+    if (!e && session->speaks) time_alone(&session->record);
     if (!e && o->timeline)
-        e = fail_about(err, timeline_write(&r->trainer, o->timeline, r->record.out, err), "--timeline");
-    if (!e && r->speaks) report_end(&r->record);
-    if (!e && o->trace) e = fail_about(err, write_trace(r, err), "--trace");
-    if (!e && o->save && !r->divergence.what) e = fail_about(err, session_save(r, data, err), "--save");
+        e = fail_about(err, timeline_write(&session->trainer, o->timeline, session->record.out, err), "--timeline");
+    if (!e && session->speaks) report_end(&session->record);
+    if (!e && o->trace) e = fail_about(err, write_trace(session, err), "--trace");
+    if (!e && o->save && !session->divergence.what) e = fail_about(err, session_save(session, data, err), "--save");
     if (!e && has_profile(o) && o->steps > 0)
-        e = profile_gather(r->trainer.comm, r->profile, &r->record.profile, err);
-    if (!e && r->speaks) e = run_log_end(&r->log, err);
-    if (!e && o->owners_out) e = fail_about(err, write_owners(r, err), "--owners-out");
-    if (!e && o->save_load) e = fail_about(err, write_choices(r, err), "--save-load");
+        e = profile_gather(session->trainer.comm, session->profile, &session->record.profile, err);
+    if (!e && session->speaks) e = run_log_end(&session->log, err);
+    if (!e && o->owners_out) e = fail_about(err, write_owners(session, err), "--owners-out");
+    if (!e && o->save_load) e = fail_about(err, write_choices(session, err), "--save-load");
     const char *const format = o->infers ? "orrery infer" : "orrery train";
-    if (!e && r->speaks && o->json) e = fail_about(err, report_json(&r->record, format, o->json, err), "--json");
-    if (!e && r->speaks) e = verdict(r, err);
-    if (!e && r->speaks && r->stopped) say_stopped(r);
-    return comm_agree(r->trainer.comm, e, err);
+    if (!e && session->speaks && o->json)
+        e = fail_about(err, report_json(&session->record, format, o->json, err), "--json");
+    if (!e && session->speaks) e = train_verdict(session, err);
+    if (!e && session->speaks && session->stopped) say_stopped(session);
+    return comm_agree(session->trainer.comm, e, err);
 }
 
-static enum error_code run_on_device(struct comm *comm, const struct train_options *o, const struct train_data *data,
+static enum error_code run_on_device(struct comm *comm, const struct train_options *options,
+                                     const struct train_data *data,
                                      const char *overridden, int *status, struct error *err)
 {
-    struct session r = { .options = o, .checking = o->check != NULL, .speaks = comm->rank == 0, .saved = -1,
+    struct session r = { .options = options, .checking = options->check != NULL, .speaks = comm->rank == 0, .saved = -1,
                          .log = { .fd = -1, .events = { .fd = -1 } } };
-    const struct source tokens = { data, o->infers };
-    const struct batch_source source = { fill, &tokens };
-    enum error_code e = trainer_open(&r.trainer, &o->plan, comm, source, err);
+    const struct source tokens = { data, options->infers };
+    const struct batch_source source = { train_fill, &tokens };
+    enum error_code e = trainer_open(&r.trainer, &options->plan, comm, source, err);
     if (e) return e;
-    r.record = (struct train_record){ .options = o, .arithmetic = arithmetic_now(), .out = report_stream(o),
+    r.record = (struct train_record){ .options = options, .arithmetic = arithmetic_now(), .out = report_stream(options),
                                       .has_numbers = comm->device->backend->has_numbers, .truth = "the one-device run",
                                       .overridden = overridden };
-    r.record.step = calloc((size_t)o->steps + 1, sizeof *r.record.step);
-    r.record.seconds = calloc((size_t)o->steps + 1, sizeof *r.record.seconds);
-    r.record.processor = calloc((size_t)o->steps + 1, sizeof *r.record.processor);
+    r.record.step = calloc((size_t)options->steps + 1, sizeof *r.record.step);
+    r.record.seconds = calloc((size_t)options->steps + 1, sizeof *r.record.seconds);
+    r.record.processor = calloc((size_t)options->steps + 1, sizeof *r.record.processor);
     r.record.device = calloc((size_t)comm->size, sizeof *r.record.device);
     if (!r.record.step || !r.record.seconds || !r.record.processor || !r.record.device)
-        e = fail(err, ERR_MEMORY, "no memory for the record of %lld steps", (long long)o->steps);
+        e = fail(err, ERR_MEMORY, "no memory for the record of %lld steps", (long long)options->steps);
     e = comm_agree(comm, e, err);
     begin_trace(&r);
     if (!e) e = load_weights(&r, err);
@@ -414,92 +424,97 @@ static enum error_code agree_on_data(struct comm *comm, const struct train_data 
     return group_same(comm->everyone, sum.text, sizeof sum.text - 1, "--data: the text", err);
 }
 
-enum error_code session_open_device(struct device *d, const struct train_options *o, struct error *err)
+enum error_code session_open_device(struct device *device, const struct train_options *options, struct error *err)
 {
-    const enum error_code e = device_open(d, NULL, o->plan.dtype, o->memory, err);
+    const enum error_code e = device_open(device, NULL, options->plan.dtype, options->memory, err);
     if (e) return e;
-    clock_open(&d->clock, &o->cluster, o->plan.dtype);
-    if (o->check || o->golden || o->paranoid) d->streams = (struct flight_mode){ FLIGHT_RANDOM, o->plan.seed };
+    clock_open(&device->clock, &options->cluster, options->plan.dtype);
+    if (options->check || options->golden || options->paranoid)
+        device->streams = (struct flight_mode){ FLIGHT_RANDOM, options->plan.seed };
     return OK;
 }
 
-enum error_code session_run(struct comm *comm, const struct train_options *o, int *status, struct error *err)
+enum error_code session_run(struct comm *comm, const struct train_options *options, int *status, struct error *err)
 {
     struct train_data data = { 0 };
     char place[64], overridden[240] = "";
     uint64_t together;
     enum error_code e = OK;
     /* only now a device knows its rank, and so its speed */
-    const struct cluster own = cluster_of_rank(&o->cluster, comm->rank);
-    clock_restart(&comm->device->clock, &own, o->plan.dtype);
-    if (comm->size != o->plan.mesh.devices)
+    const struct cluster own = cluster_of_rank(&options->cluster, comm->rank);
+    clock_restart(&comm->device->clock, &own, options->plan.dtype);
+    if (comm->size != options->plan.mesh.devices)
         e = fail(err, ERR_PLAN,
                  "the launcher started %d process%s, but --dp %d --tp %d --pp %d --cp %d --ep %d is a mesh of %d",
-                 comm->size, comm->size == 1 ? "" : "es", o->plan.mesh.size[DP], o->plan.mesh.size[TP],
-                 o->plan.mesh.size[PP], o->plan.mesh.size[CP], o->plan.mesh.size[EP], o->plan.mesh.devices);
+                 comm->size, comm->size == 1 ? "" : "es", options->plan.mesh.size[DP], options->plan.mesh.size[TP],
+                 options->plan.mesh.size[PP], options->plan.mesh.size[CP], options->plan.mesh.size[EP],
+                     options->plan.mesh.devices);
     threads_use(comm->cores);
     if (!e) {
-        announce_process(comm->rank, mesh_describe(&o->plan.mesh, comm->rank, place, sizeof place));
-        e = group_same(comm->everyone, o->words.digest.text, sizeof o->words.digest.text - 1, "--config: the file",
-                       err);
-        if (!e && o->plan.batches) e = batch_plan_agree(o->plan.batches, comm, err);
-        if (!e) e = train_data_load(&data, o, err);
-        if (!e && comm->rank == 0) e = train_check_saved(o, &data, overridden, sizeof overridden, err);
-        if (!e && comm->rank == 0) e = probe_outputs(o, err);
-        if (!e && comm->rank == 0) e = under_launcher() ? check_budget(o, &together, err) : check_memory(o, err);
+        announce_process(comm->rank, mesh_describe(&options->plan.mesh, comm->rank, place, sizeof place));
+        e = group_same(comm->everyone, options->words.digest.text, sizeof options->words.digest.text - 1,
+                       "--config: the file", err);
+        if (!e && options->plan.batches) e = batch_plan_agree(options->plan.batches, comm, err);
+        if (!e) e = train_data_load(&data, options, err);
+        if (!e && comm->rank == 0) e = train_check_saved(options, &data, overridden, sizeof overridden, err);
+        if (!e && comm->rank == 0) e = probe_outputs(options, err);
+        if (!e && comm->rank == 0)
+            e = under_launcher() ? check_budget(options, &together, err) : train_check_memory(options, err);
         e = comm_agree(comm, e, err);
-        if (!e && !o->golden) e = agree_on_data(comm, &data, err);
+        if (!e && !options->golden) e = agree_on_data(comm, &data, err);
     }
-    if (!e && o->golden) e = train_golden(comm, o, &data, err);
-    else if (!e) e = run_on_device(comm, o, &data, overridden, status, err);
+    if (!e && options->golden) e = train_golden(comm, options, &data, err);
+    else if (!e) e = run_on_device(comm, options, &data, overridden, status, err);
     train_data_free(&data);
     return e;
 }
 
 /* Under a launcher: run as one device. */
-static enum error_code train_device(const struct train_options *o, int *status, struct error *err)
+static enum error_code train_device(const struct train_options *options, int *status, struct error *err)
 {
     struct device device;
     struct comm comm;
-    enum error_code e = session_open_device(&device, o, err);
+    enum error_code e = session_open_device(&device, options, err);
     if (e) return e;
     e = comm_open(&comm, &device, err);
-    if (!e) e = session_run(&comm, o, status, err), comm_close(&comm);
+    if (!e) e = session_run(&comm, options, status, err), comm_close(&comm);
     device_close(&device);
     return e;
 }
 
 /* Devices get the command line.  A pipe can be read only once, so they get what was in the pipe of --config instead. */
-static enum error_code launch_words(struct train_options *o, int argc, char **argv, int *status, struct error *err)
+static enum error_code launch_words(struct train_options *options, int argc, char **argv, int *status,
+                                    struct error *err)
 {
-    const int devices = o->plan.mesh.devices;
-    if (!o->words.once) return launch_devices(devices, argc, argv, status, err);
-    settings_drop_file(&o->words);
-    char **all = calloc((size_t)o->words.argc + 3, sizeof *all);
-    if (all == NULL) return fail(err, ERR_MEMORY, "no memory for %d words", o->words.argc);
+    const int devices = options->plan.mesh.devices;
+    if (!options->words.once) return launch_devices(devices, argc, argv, status, err);
+    settings_drop_file(&options->words);
+    char **all = calloc((size_t)options->words.argc + 3, sizeof *all);
+    if (all == NULL) return fail(err, ERR_MEMORY, "no memory for %d words", options->words.argc);
     all[0] = argv[0], all[1] = argv[1];
-    for (int i = 0; i < o->words.argc; i++) all[2 + i] = o->words.argv[i];
-    const enum error_code e = launch_devices(devices, o->words.argc + 2, all, status, err);
+    for (int i = 0; i < options->words.argc; i++) all[2 + i] = options->words.argv[i];
+    const enum error_code e = launch_devices(devices, options->words.argc + 2, all, status, err);
     free(all);
     return e;
 }
 
 /* Errors in files are reported once, before the devices start. */
-static enum error_code launch_checked(struct train_options *o, int argc, char **argv, int *status,
+static enum error_code launch_checked(struct train_options *options, int argc, char **argv, int *status,
                                       struct error *err)
 {
     struct train_data data;
     char overridden[240];
-    enum error_code e = train_data_load(&data, o, err);
+    enum error_code e = train_data_load(&data, options, err);
     if (e) return e;
-    e = train_check_saved(o, &data, overridden, sizeof overridden, err);
+    e = train_check_saved(options, &data, overridden, sizeof overridden, err);
     train_data_free(&data);
-    if (!e) e = probe_outputs(o, err);
-    if (!e) e = check_memory(o, err);
-    return e ? e : launch_words(o, argc, argv, status, err);
+    if (!e) e = probe_outputs(options, err);
+    if (!e) e = train_check_memory(options, err);
+    return e ? e : launch_words(options, argc, argv, status, err);
 }
 
-static enum error_code run(const struct run_kind *kind, int argc, char **argv, int *status, struct error *err)
+static enum error_code train_train_run(const struct run_kind *kind, int argc, char **argv, int *status,
+                                       struct error *err)
 {
     struct train_options o;
     enum error_code e = train_parse(&o, kind, argc - 2, argv + 2, err);
@@ -513,10 +528,10 @@ static enum error_code run(const struct run_kind *kind, int argc, char **argv, i
 
 enum error_code command_train(int argc, char **argv, int *status, struct error *err)
 {
-    return run(&run_train, argc, argv, status, err);
+    return train_train_run(&run_train, argc, argv, status, err);
 }
 
 enum error_code command_infer(int argc, char **argv, int *status, struct error *err)
 {
-    return run(&run_infer, argc, argv, status, err);
+    return train_train_run(&run_infer, argc, argv, status, err);
 }

@@ -228,9 +228,9 @@ void report_check_json(const struct train_record *, cJSON *root);
 /**
  * Whether a step has a loss, a norm or a slope that is not finite; the same on every device.  A step skipped by loss
  * scaling has not diverged, unless the scale cannot become smaller.
- * @param[out] d  set if it has.
+ * @param[out] divergence  set if it has.
  */
-bool step_diverges(const struct optimizer *, int64_t step, const struct step_result *, struct divergence *d);
+bool step_diverges(const struct optimizer *, int64_t step, const struct step_result *, struct divergence *divergence);
 
 /** At the end of a run, on rank 0: set the record's divergence if the last loss, the loss on held-out text, or a tensor
  *  of the one-device run is not finite.  A divergence that is already set stays. */

@@ -4,34 +4,34 @@
 #include <stdio.h>
 #include <string.h>
 
-bool verify_takes(struct job *j)
+bool verify_takes(struct job *job)
 {
-    return j->place++ % j->part.of == j->part.number - 1;
+    return job->place++ % job->part.of == job->part.number - 1;
 }
 
-cJSON *verify_begin_case(struct job *j, const char *family, const char *scheme, const struct error *verdict)
+cJSON *verify_begin_case(struct job *job, const char *family, const char *scheme, const struct error *verdict)
 {
     cJSON *o = cJSON_CreateObject();
-    cJSON_AddItemToArray(j->cases, o);
+    cJSON_AddItemToArray(job->cases, o);
     cJSON_AddStringToObject(o, "family", family);
     cJSON_AddStringToObject(o, "scheme", scheme);
-    cJSON_AddNumberToObject(o, "devices", j->world->size);
+    cJSON_AddNumberToObject(o, "devices", job->world->size);
     cJSON_AddBoolToObject(o, "passed", verdict->code == OK);
     if (verdict->code) cJSON_AddStringToObject(o, "why", verdict->text);
-    j->count.cases++;
-    j->count.passed += verdict->code == OK;
+    job->count.cases++;
+    job->count.passed += verdict->code == OK;
     return o;
 }
 
-void verify_refuse(struct job *j, const char *family, const char *what, const struct error *why)
+void verify_refuse(struct job *job, const char *family, const char *what, const struct error *why)
 {
-    j->count.refused++;
-    if (!j->speaks) return;
+    job->count.refused++;
+    if (!job->speaks) return;
     cJSON *o = cJSON_CreateObject();
-    cJSON_AddItemToArray(j->cases, o);
+    cJSON_AddItemToArray(job->cases, o);
     cJSON_AddStringToObject(o, "family", family);
     cJSON_AddStringToObject(o, "scheme", what);
-    cJSON_AddNumberToObject(o, "devices", j->world->size);
+    cJSON_AddNumberToObject(o, "devices", job->world->size);
     cJSON_AddStringToObject(o, "refused", why->text);
 }
 
@@ -52,15 +52,15 @@ const char *verify_family(int place)
     return k < SCHEME_KINDS ? scheme_kind_info(k)->family : NULL;
 }
 
-static enum error_code write_job(struct job *j, const char *path, struct error *err)
+static enum error_code write_job(struct job *job, const char *path, struct error *err)
 {
     cJSON *root = cJSON_CreateObject();
-    cJSON_AddNumberToObject(root, "devices", j->world->size);
-    cJSON_AddNumberToObject(root, "run", j->count.cases);
-    cJSON_AddNumberToObject(root, "passed", j->count.passed);
-    cJSON_AddNumberToObject(root, "refused", j->count.refused);
-    cJSON_AddNumberToObject(root, "invariants", (double)j->count.invariants);
-    cJSON_AddItemReferenceToObject(root, "cases", j->cases);
+    cJSON_AddNumberToObject(root, "devices", job->world->size);
+    cJSON_AddNumberToObject(root, "run", job->count.cases);
+    cJSON_AddNumberToObject(root, "passed", job->count.passed);
+    cJSON_AddNumberToObject(root, "refused", job->count.refused);
+    cJSON_AddNumberToObject(root, "invariants", (double)job->count.invariants);
+    cJSON_AddItemReferenceToObject(root, "cases", job->cases);
     enum error_code e = json_write(path, root, err);
     cJSON_Delete(root);
     return e;
@@ -73,29 +73,30 @@ void verify_print_count(struct verify_count all)
     printf("; invariants compared %lld times", (long long)all.invariants);
 }
 
-static void print_count(const struct job *j)
+static void print_count(const struct job *job)
 {
-    printf("\n%d device%s: ", j->world->size, plural(j->world->size));
-    verify_print_count(j->count);
+    printf("\n%d device%s: ", job->world->size, plural(job->world->size));
+    verify_print_count(job->count);
     printf("\n");
     fflush(stdout);
 }
 
-static enum error_code run_families(struct job *j, struct cases *c, const struct verify_options *o, struct error *err)
+static enum error_code run_families(struct job *job, struct cases *cases, const struct verify_options *options,
+                                    struct error *err)
 {
     const char *family;
     enum error_code e = OK;
     for (int i = 0; (family = verify_family(i)) != NULL && !e; i++) {
-        if (o->what && strcmp(o->what, family) != 0) continue;
-        e = i == 0 ? verify_collectives(j, err) : kind_at(i) == SPATIAL_SCHEME ? verify_tiles(j, err)
-                                                : verify_schemes(j, c, kind_at(i), err);
+        if (options->what && strcmp(options->what, family) != 0) continue;
+        e = i == 0 ? verify_collectives(job, err) : kind_at(i) == SPATIAL_SCHEME ? verify_tiles(job, err)
+                                                : verify_schemes(job, cases, kind_at(i), err);
     }
-    if (!e && j->prints) print_count(j);
-    if (!e && j->speaks && o->json) e = write_job(j, o->json, err);
-    if (!e && j->speaks && j->count.passed != j->count.cases)
-        e = fail(err, ERR_CHECK, "on %d device%s, %d of %d cases did not hold", j->world->size,
-                 plural(j->world->size), j->count.cases - j->count.passed, j->count.cases);
-    return comm_agree(j->world, e, err);
+    if (!e && job->prints) print_count(job);
+    if (!e && job->speaks && options->json) e = write_job(job, options->json, err);
+    if (!e && job->speaks && job->count.passed != job->count.cases)
+        e = fail(err, ERR_CHECK, "on %d device%s, %d of %d cases did not hold", job->world->size,
+                 plural(job->world->size), job->count.cases - job->count.passed, job->count.cases);
+    return comm_agree(job->world, e, err);
 }
 
 enum error_code verify_device(struct comm *world, const void *asked, struct error *err)

@@ -20,30 +20,30 @@ static struct ratio_text ratio(double r)
     return t;
 }
 
-static const char *bits_word(const struct case_outcome *o)
+static const char *bits_word(const struct case_outcome *outcome)
 {
-    return !o->has_twin ? "-" : o->same_bits ? "==" : "other";
+    return !outcome->has_twin ? "-" : outcome->same_bits ? "==" : "other";
 }
 
 /* Print values that are not defaults after the line, or below it if there is no room. */
-static void print_case(const struct cases *c, const struct choice *x, const struct plan *p,
-                       const struct case_outcome *o)
+static void print_case(const struct cases *cases, const struct choice *choice, const struct plan *plan,
+                       const struct case_outcome *outcome)
 {
-    const enum dimension own = space_of_kind(c->space.kind);
-    const struct outcome *r = &o->outcome;
+    const enum dimension own = space_of_kind(cases->space.kind);
+    const struct outcome *r = &outcome->outcome;
     char with[300], size[32];
-    cases_describe(c, x, own, with, sizeof with);
-    snprintf(size, sizeof size, "M=%d v=%d", p->micros, p->chunks);
+    cases_describe(cases, choice, own, with, sizeof with);
+    snprintf(size, sizeof size, "M=%d v=%d", plan->micros, plan->chunks);
     const int used = printf("  %-14s %-14s %-7s %7.1e %5s %-5s %-5s %-5s %s",
-                            space_value(&c->space, DIM_MESH, x->value[DIM_MESH]).text,
-                            space_value(&c->space, own, x->value[own]).text, size, r->comparison.largest.error,
+                            space_value(&cases->space, DIM_MESH, choice->value[DIM_MESH]).text,
+                            space_value(&cases->space, own, choice->value[own]).text, size, r->comparison.largest.error,
                             ratio(comparison_ratio(&r->comparison)).text,
-                            r->traffic.code ? "other" : "==", r->memory.code ? "other" : "==", bits_word(o),
-                            o->verdict.code ? "FAILED" : "ok");
+                            r->traffic.code ? "other" : "==", r->memory.code ? "other" : "==", bits_word(outcome),
+                            outcome->verdict.code ? "FAILED" : "ok");
     if (with[0] && used + 2 + (int)strlen(with) <= picture_columns(stdout)) printf("  %s\n", with);
     else if (with[0]) printf("\n%*s", WITH_INDENT, ""), print_wrapped(stdout, WITH_INDENT, with);
     else printf("\n");
-    if (o->verdict.code) printf("%*s%s\n", WITH_INDENT, "", o->verdict.text);
+    if (outcome->verdict.code) printf("%*s%s\n", WITH_INDENT, "", outcome->verdict.text);
     fflush(stdout);
 }
 
@@ -52,30 +52,30 @@ static void print_case(const struct cases *c, const struct choice *x, const stru
 /* How often each was compared, of the schemes of a kind: in cases, and for drawn inputs. */
 struct tally { struct invariant_counts of[SCHEMES_MOST]; };
 
-static void add_counts(struct job *j, struct tally *t, const struct invariant_counts *c)
+static void schemes_add_counts(struct job *job, struct tally *tally, const struct invariant_counts *counts)
 {
     int i = 0;
-    if (c->scheme == NULL || c->scheme->invariants == NULL) return;
-    while (t->of[i].scheme && t->of[i].scheme != c->scheme) i++;
-    t->of[i].scheme = c->scheme;
-    for (int k = 0; k < INVARIANTS_MOST; k++) t->of[i].checked[k] += c->checked[k];
-    j->count.invariants += invariants_checked(c);
+    if (counts->scheme == NULL || counts->scheme->invariants == NULL) return;
+    while (tally->of[i].scheme && tally->of[i].scheme != counts->scheme) i++;
+    tally->of[i].scheme = counts->scheme;
+    for (int k = 0; k < INVARIANTS_MOST; k++) tally->of[i].checked[k] += counts->checked[k];
+    job->count.invariants += invariants_checked(counts);
 }
 
-static void record_counts(cJSON *to, const struct invariant_counts *c)
+static void record_counts(cJSON *to, const struct invariant_counts *counts)
 {
-    for (int i = 0; c->scheme && c->scheme->invariants && c->scheme->invariants[i].name; i++) {
+    for (int i = 0; counts->scheme && counts->scheme->invariants && counts->scheme->invariants[i].name; i++) {
         char name[80];
-        snprintf(name, sizeof name, "%s %s", c->scheme->name, c->scheme->invariants[i].name);
-        cJSON_AddNumberToObject(to, name, (double)c->checked[i]);
+        snprintf(name, sizeof name, "%s %s", counts->scheme->name, counts->scheme->invariants[i].name);
+        cJSON_AddNumberToObject(to, name, (double)counts->checked[i]);
     }
 }
 
 /* A line for each scheme that has some; 0 where nothing was to be decided, as on one device. */
-static void print_tally(const struct tally *t)
+static void print_tally(const struct tally *tally)
 {
-    for (int i = 0; t->of[i].scheme; i++) {
-        const struct invariant_counts *const c = &t->of[i];
+    for (int i = 0; tally->of[i].scheme; i++) {
+        const struct invariant_counts *const c = &tally->of[i];
         char text[400];
         int used = 0;
         for (int k = 0; c->scheme->invariants[k].name; k++)
@@ -101,106 +101,106 @@ static void record_digest(cJSON *to, const struct digest *digest)
     }
 }
 
-static void record_case(struct job *j, const struct cases *c, const struct choice *x, const struct plan *p,
-                        const struct case_outcome *o)
+static void record_case(struct job *job, const struct cases *cases, const struct choice *choice,
+                        const struct plan *plan, const struct case_outcome *outcome)
 {
-    const enum scheme_kind kind = c->space.kind;
+    const enum scheme_kind kind = cases->space.kind;
     const enum dimension own = space_of_kind(kind);
-    const struct comparison *r = &o->outcome.comparison;
-    cJSON *to = verify_begin_case(j, scheme_kind_info(kind)->family, space_value(&c->space, own, x->value[own]).text,
-                                  &o->verdict);
+    const struct comparison *r = &outcome->outcome.comparison;
+    cJSON *to = verify_begin_case(job, scheme_kind_info(kind)->family,
+                                  space_value(&cases->space, own, choice->value[own]).text, &outcome->verdict);
     cJSON *mesh = cJSON_AddObjectToObject(to, "mesh"), *with = cJSON_AddObjectToObject(to, "with");
     for (int a = 0; a < AXIS_COUNT; a++)
-        cJSON_AddNumberToObject(mesh, axis_name((enum axis)a), a == EP ? plan_ep(p) : p->mesh.size[a]);
+        cJSON_AddNumberToObject(mesh, axis_name((enum axis)a), a == EP ? plan_ep(plan) : plan->mesh.size[a]);
     for (int d = 0; d < DIMENSIONS; d++)
-        if (x->value[d] && d != DIM_MESH && d != (int)own)
+        if (choice->value[d] && d != DIM_MESH && d != (int)own)
             cJSON_AddStringToObject(with, dimension_name((enum dimension)d),
-                                    space_value(&c->space, (enum dimension)d, x->value[d]).text);
-    cJSON_AddNumberToObject(to, "micro", p->micros);
-    cJSON_AddNumberToObject(to, "chunks", p->chunks);
-    cJSON_AddStringToObject(to, "bits", bits_word(o));
+                                    space_value(&cases->space, (enum dimension)d, choice->value[d]).text);
+    cJSON_AddNumberToObject(to, "micro", plan->micros);
+    cJSON_AddNumberToObject(to, "chunks", plan->chunks);
+    cJSON_AddStringToObject(to, "bits", bits_word(outcome));
     cJSON_AddNumberToObject(to, "compared", (double)r->compared);
     cJSON_AddNumberToObject(to, "largest_error", r->largest.error);
     cJSON_AddNumberToObject(to, "largest_ratio", comparison_ratio(r));
     add_worst(to, "loss", &r->loss);
     add_worst(to, "gradients", &r->gradient);
     add_worst(to, "weights", &r->weight);
-    cJSON_AddBoolToObject(to, "traffic_equals_formulas", o->outcome.traffic.code == OK);
-    cJSON_AddBoolToObject(to, "memory_equals_formulas", o->outcome.memory.code == OK);
-    record_digest(cJSON_AddObjectToObject(to, "digest"), &o->outcome.digest);
+    cJSON_AddBoolToObject(to, "traffic_equals_formulas", outcome->outcome.traffic.code == OK);
+    cJSON_AddBoolToObject(to, "memory_equals_formulas", outcome->outcome.memory.code == OK);
+    record_digest(cJSON_AddObjectToObject(to, "digest"), &outcome->outcome.digest);
     cJSON *invariants = cJSON_AddObjectToObject(to, "invariants");
-    for (int i = 0; i < ADAPTING; i++) record_counts(invariants, &o->outcome.adapted[i]);
+    for (int i = 0; i < ADAPTING; i++) record_counts(invariants, &outcome->outcome.adapted[i]);
 }
 
 /* A case of each scheme of the kind that plans or adapts: drawn inputs, in which there is much to adapt to. */
-static enum error_code run_drawn(struct job *j, enum scheme_kind kind, struct tally *t, struct error *err)
+static enum error_code run_drawn(struct job *job, enum scheme_kind kind, struct tally *tally, struct error *err)
 {
     const struct scheme *s;
     enum error_code e = OK;
     for (int i = 0; (s = scheme_at(kind, i)) != NULL && !e; i++) {
         struct invariant_counts c;
         struct error found = { 0 };
-        if (s->invariants == NULL || !verify_takes(j)) continue;
-        e = adaptation_drawn(s, j->world, &c, &found);
+        if (s->invariants == NULL || !verify_takes(job)) continue;
+        e = adaptation_drawn(s, job->world, &c, &found);
         if (e && e != ERR_CHECK) return fail(err, e, "%s", found.text);
-        add_counts(j, t, &c);
+        schemes_add_counts(job, tally, &c);
         e = OK;
-        if (!j->speaks) continue;
-        cJSON *to = verify_begin_case(j, scheme_kind_info(kind)->family, s->name, &found);
+        if (!job->speaks) continue;
+        cJSON *to = verify_begin_case(job, scheme_kind_info(kind)->family, s->name, &found);
         cJSON_AddStringToObject(cJSON_AddObjectToObject(to, "with"), "inputs", "drawn");
         record_counts(cJSON_AddObjectToObject(to, "invariants"), &c);
-        if (j->prints)
+        if (job->prints)
             printf("  %-14s %-14s %s\n", "drawn inputs", s->name, found.code ? "FAILED" : "ok");
-        if (j->prints && found.code) printf("%*s%s\n", WITH_INDENT, "", found.text);
+        if (job->prints && found.code) printf("%*s%s\n", WITH_INDENT, "", found.text);
     }
     return e;
 }
 
 /* Report two values that no plan can have together, and the reason. */
-static void refuse_pair(struct job *j, const struct cases *c, const struct next_case *n)
+static void refuse_pair(struct job *job, const struct cases *cases, const struct next_case *next_case)
 {
-    const struct value_pair *p = &n->pair;
+    const struct value_pair *p = &next_case->pair;
     char text[120];
     int used = 0;
     for (int i = 0; i < 2 && p->dimension[i] >= 0; i++) {
         const enum dimension d = (enum dimension)p->dimension[i];
         used += snprintf(text + used, sizeof text - (size_t)used, "%s%s %s", i ? " with " : "", dimension_name(d),
-                         space_value(&c->space, d, p->value[i]).text);
+                         space_value(&cases->space, d, p->value[i]).text);
     }
-    verify_refuse(j, scheme_kind_info(c->space.kind)->family, text, &n->why);
+    verify_refuse(job, scheme_kind_info(cases->space.kind)->family, text, &next_case->why);
 }
 
-static enum error_code run_case(struct job *j, struct cases *c, const struct choice *x, struct tally *t,
+static enum error_code run_case(struct job *job, struct cases *cases, const struct choice *choice, struct tally *tally,
                                 struct error *err)
 {
     struct plan plan;
     struct case_outcome o;
-    const enum error_code e = cases_run(c, x, &plan, &o, err);
-    if (e || !j->speaks) return e;
+    const enum error_code e = cases_run(cases, choice, &plan, &o, err);
+    if (e || !job->speaks) return e;
     for (int i = 0; i < ADAPTING; i++)         /* what has no scheme is listed where something was to be decided */
         if (i < ADAPTS_PLACEMENT || invariants_checked(&o.outcome.adapted[i]) > 0)
-            add_counts(j, t, &o.outcome.adapted[i]);
-    record_case(j, c, x, &plan, &o);
-    if (j->prints) print_case(c, x, &plan, &o);
+            schemes_add_counts(job, tally, &o.outcome.adapted[i]);
+    record_case(job, cases, choice, &plan, &o);
+    if (job->prints) print_case(cases, choice, &plan, &o);
     return OK;
 }
 
-enum error_code verify_schemes(struct job *j, struct cases *c, enum scheme_kind kind, struct error *err)
+enum error_code verify_schemes(struct job *job, struct cases *cases, enum scheme_kind kind, struct error *err)
 {
-    const int P = j->world->size;
+    const int P = job->world->size;
     struct next_case n;
     struct tally tally = { 0 };
     enum error_code e;
-    cases_begin(c, kind);
-    if (j->prints)
+    cases_begin(cases, kind);
+    if (job->prints)
         printf("\n%d device%s, %-*s %7s %5s %-5s %-5s bits\n", P, plural(P), P > 9 ? 27 : 29 - (P > 1),
                scheme_kind_info(kind)->family, "error", "ratio", "sent", "mem");
-    while ((e = cases_next(c, &n, err)) == OK && n.result != COVERING_DONE) {
-        if (!verify_takes(j)) continue;
-        if (n.result == COVERING_REFUSED) refuse_pair(j, c, &n);
-        else if ((e = run_case(j, c, &n.choice, &tally, err)) != OK) break;
+    while ((e = cases_next(cases, &n, err)) == OK && n.result != COVERING_DONE) {
+        if (!verify_takes(job)) continue;
+        if (n.result == COVERING_REFUSED) refuse_pair(job, cases, &n);
+        else if ((e = run_case(job, cases, &n.choice, &tally, err)) != OK) break;
     }
-    if (!e) e = run_drawn(j, kind, &tally, err);
-    if (j->prints) print_tally(&tally);
+    if (!e) e = run_drawn(job, kind, &tally, err);
+    if (job->prints) print_tally(&tally);
     return e;
 }

@@ -9,39 +9,42 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum error_code parse_part(struct verify_options *o, struct error *err)
+static enum error_code parse_part(struct verify_options *options, struct error *err)
 {
-    struct verify_part *p = &o->part;
+    struct verify_part *p = &options->part;
     int used = 0;
     *p = (struct verify_part){ 1, 1 };
-    if (o->part_text == NULL) return OK;
-    const int read = sscanf(o->part_text, "%4d/%4d%n", &p->number, &p->of, &used);
-    if (read == 2 && o->part_text[used] == '\0' && p->number >= 1 && p->number <= p->of) return OK;
-    return fail(err, ERR_USAGE, "--part %s: must be K/N, two numbers with 1 <= K <= N, such as 1/4", o->part_text);
+    if (options->part_text == NULL) return OK;
+    const int read = sscanf(options->part_text, "%4d/%4d%n", &p->number, &p->of, &used);
+    if (read == 2 && options->part_text[used] == '\0' && p->number >= 1 && p->number <= p->of) return OK;
+    return fail(err, ERR_USAGE, "--part %s: must be K/N, two numbers with 1 <= K <= N, such as 1/4",
+                options->part_text);
 }
 
-static enum error_code parse(struct verify_options *o, int argc, char **argv, bool *help, struct error *err)
+static enum error_code verify_parse(struct verify_options *options, int argc, char **argv, bool *help,
+                                    struct error *err)
 {
     const char *families[2 + SCHEME_KINDS] = { NULL };
     double limit = wait_limit(SHORT_WAIT_LIMIT);
     const char *backend = NULL;
     for (int i = 0; verify_family(i); i++) families[i] = verify_family(i);
     const struct option table[] = {
-        { "WHAT", NULL, OPTION_CHOICE, &o->what, .choices = families, .help = "one family; default: all" },
-        { "--devices", "N", OPTION_INT, &o->devices, .min = 1, .max = VERIFY_MOST_DEVICES,
+        { "WHAT", NULL, OPTION_CHOICE, &options->what, .choices = families, .help = "one family; default: all" },
+        { "--devices", "N", OPTION_INT, &options->devices, .min = 1, .max = VERIFY_MOST_DEVICES,
           .help = "try all meshes of 1 to N devices" },
-        { "--from", "N", OPTION_INT, &o->from, .min = 1, .max = VERIFY_MOST_DEVICES,
+        { "--from", "N", OPTION_INT, &options->from, .min = 1, .max = VERIFY_MOST_DEVICES,
           .help = "try no meshes of fewer than N devices; with --devices N: of N devices only" },
-        { "--part", "K/N", OPTION_STRING, &o->part_text,
+        { "--part", "K/N", OPTION_STRING, &options->part_text,
           .help = "run every Nth case, from the Kth on: runs with K = 1 to N together try every case" },
-        CLUSTER_OPTION(o->cluster_name, "whose nodes collectives follow"),
+        CLUSTER_OPTION(options->cluster_name, "whose nodes collectives follow"),
         { "--backend", "NAME", OPTION_STRING, &backend,
           .help = "what executes operations; `orrery list backends` shows them; default: cpu" },
         WAIT_LIMIT_OPTION(limit),
         THREADS_OPTION,
-        { "--quiet", NULL, OPTION_SWITCH, &o->quiet, .help = "no text output" },
-        { "--json", "FILE", OPTION_STRING, &o->json, .help = "every case as JSON; - for stdout, without text output" },
-        { "--digests", "FILE", OPTION_STRING, &o->digests,
+        { "--quiet", NULL, OPTION_SWITCH, &options->quiet, .help = "no text output" },
+        { "--json", "FILE", OPTION_STRING, &options->json,
+         .help = "every case as JSON; - for stdout, without text output" },
+        { "--digests", "FILE", OPTION_STRING, &options->digests,
           .help = "a line for each case that trains, with hashes of its numbers, counters, memory and time: to compare "
                   "two builds on one machine" },
         { 0 }
@@ -59,10 +62,10 @@ static enum error_code parse(struct verify_options *o, int argc, char **argv, bo
         argc - 2, argv + 2, table, help, err);
     set_wait_limit(limit);
     if (e || *help) return e;
-    if (o->from > o->devices)
+    if (options->from > options->devices)
         return fail(err, ERR_USAGE, "--from %d: there are no meshes of %d to %d devices; --devices %d would do",
-                    o->from, o->from, o->devices, o->from);
-    return parse_part(o, err) ? err->code : set_backend(backend, err);
+                    options->from, options->from, options->devices, options->from);
+    return parse_part(options, err) ? err->code : set_backend(backend, err);
 }
 
 /* Add a job's cases and counts from the file that it has written. */
@@ -85,14 +88,14 @@ static enum error_code add_job(cJSON *root, const char *path, struct verify_coun
     return e;
 }
 
-static enum error_code run_job(const struct verify_options *o, int devices, char *program, const char *path,
+static enum error_code run_job(const struct verify_options *options, int devices, char *program, const char *path,
                                int *status, struct error *err)
 {
-    const char *words[11] = { program, "verify", "--json", path, "--cluster", o->cluster_name };
+    const char *words[11] = { program, "verify", "--json", path, "--cluster", options->cluster_name };
     int n = 6;
-    if (o->what) words[n++] = o->what;
-    if (o->part_text) words[n++] = "--part", words[n++] = o->part_text;
-    if (o->quiet) words[n++] = "--quiet";
+    if (options->what) words[n++] = options->what;
+    if (options->part_text) words[n++] = "--part", words[n++] = options->part_text;
+    if (options->quiet) words[n++] = "--quiet";
     return launch_devices(devices, n, (char **)words, status, err);     /* which does not write to them */
 }
 
@@ -112,28 +115,28 @@ static bool file_is_empty(const char *path)
 }
 
 /* On a terminal, between the lines of two jobs.  A job has about as many cases as devices that share its time. */
-static void say_time_left(const struct verify_options *o, int devices, double gone)
+static void say_time_left(const struct verify_options *options, int devices, double gone)
 {
-    const double before = o->from * (o->from - 1.0), done = devices * (devices - 1.0) - before,
-                 all = o->devices * (o->devices + 1.0) - before;
+    const double before = options->from * (options->from - 1.0), done = devices * (devices - 1.0) - before,
+                 all = options->devices * (options->devices + 1.0) - before;
     const struct time_left_text left = time_left_of(gone, done / all);
-    if (o->quiet || !on_terminal() || left.text[0] == '\0') return;
-    printf("\n%d of %d numbers of devices: %.0f s, about %s\n", devices - o->from, o->devices - o->from + 1, gone,
-           left.text);
+    if (options->quiet || !on_terminal() || left.text[0] == '\0') return;
+    printf("\n%d of %d numbers of devices: %.0f s, about %s\n", devices - options->from,
+           options->devices - options->from + 1, gone, left.text);
     fflush(stdout);
 }
 
 /* @param[out] status  of a job that could not run, and has said why; else 0. */
-static enum error_code run_jobs(const struct verify_options *o, char *program, const char *path, cJSON *root,
+static enum error_code run_jobs(const struct verify_options *options, char *program, const char *path, cJSON *root,
                                 struct verify_count *all, int *status, struct error *err)
 {
     enum error_code e = OK;
     *status = 0;
     const double began = measure_now();
-    for (int devices = o->from; devices <= o->devices && !e; devices++) {
-        say_time_left(o, devices, measure_now() - began);
+    for (int devices = options->from; devices <= options->devices && !e; devices++) {
+        say_time_left(options, devices, measure_now() - began);
         e = file_empty(path, err);      /* of the job before */
-        if (!e) e = run_job(o, devices, program, path, status, err);
+        if (!e) e = run_job(options, devices, program, path, status, err);
         if (!e && *status != 0 && (*status != error_exit_status(ERR_CHECK) || file_is_empty(path))) return OK;
         *status = 0;                    /* what did not hold is in the file */
         if (!e) e = add_job(root, path, all, err);
@@ -141,10 +144,10 @@ static enum error_code run_jobs(const struct verify_options *o, char *program, c
     return e;
 }
 
-static enum error_code report(const struct verify_options *o, cJSON *root, struct verify_count all, double seconds,
-                              struct error *err)
+static enum error_code verify_report(const struct verify_options *options, cJSON *root, struct verify_count all,
+                                     double seconds, struct error *err)
 {
-    if (!o->quiet) {
+    if (!options->quiet) {
         printf("\n");
         verify_print_count(all);
         printf("    (%.0f s)\n", seconds);
@@ -154,24 +157,24 @@ static enum error_code report(const struct verify_options *o, cJSON *root, struc
     cJSON_AddNumberToObject(root, "passed", all.passed);
     cJSON_AddNumberToObject(root, "refused", all.refused);
     cJSON_AddNumberToObject(root, "invariants", (double)all.invariants);
-    enum error_code e = o->json ? json_write(o->json, root, err) : OK;
-    if (!e && o->digests) e = verify_write_digests(o->digests, cJSON_GetObjectItem(root, "cases"), err);
+    enum error_code e = options->json ? json_write(options->json, root, err) : OK;
+    if (!e && options->digests) e = verify_write_digests(options->digests, cJSON_GetObjectItem(root, "cases"), err);
     if (e || all.passed == all.cases) return e;
     return fail(err, ERR_CHECK, "%d of %d cases did not hold", all.cases - all.passed, all.cases);
 }
 
-static enum error_code verify_all(const struct verify_options *o, char *program, int *status, struct error *err)
+static enum error_code verify_all(const struct verify_options *options, char *program, int *status, struct error *err)
 {
     struct verify_count all = { 0 };
     const double start = measure_now();
     const char *path = handover_file(err);
     if (path == NULL) return err->code;
     cJSON *root = document_start("orrery verify");
-    cJSON_AddStringToObject(root, "what", o->what ? o->what : "all");
-    cJSON_AddNumberToObject(root, "devices", o->devices);
+    cJSON_AddStringToObject(root, "what", options->what ? options->what : "all");
+    cJSON_AddNumberToObject(root, "devices", options->devices);
     cJSON_AddArrayToObject(root, "cases");
-    enum error_code e = run_jobs(o, program, path, root, &all, status, err);
-    if (!e && *status == 0) e = report(o, root, all, measure_now() - start, err);
+    enum error_code e = run_jobs(options, program, path, root, &all, status, err);
+    if (!e && *status == 0) e = verify_report(options, root, all, measure_now() - start, err);
     cJSON_Delete(root);
     return e;
 }
@@ -181,7 +184,7 @@ enum error_code command_verify(int argc, char **argv, int *status, struct error 
     /* its cluster has the smallest nodes */
     struct verify_options o = { .from = 1, .devices = 8, .cluster_name = "a100-ethernet" };
     bool help;
-    enum error_code e = parse(&o, argc, argv, &help, err);
+    enum error_code e = verify_parse(&o, argc, argv, &help, err);
     o.quiet = o.quiet || (o.json && strcmp(o.json, "-") == 0);
     if (!e && !help && o.digests) e = fail_about(err, output_probe(o.digests, err), "--digests");
     if (!e && !help) e = cluster_find(&o.cluster, o.cluster_name, err);

@@ -13,41 +13,44 @@
 #include "emulated_devices/collectives/algorithm.h"
 
 /* Elements of w(first) .. w(last-1), as seen from a device: w0 = b(r), w1 = b(r+1), .. */
-static int64_t span(const struct collective *c, int P, int r, int first, int last)
+static int64_t circulant_span(const struct collective *collective, int P, int r, int first, int last)
 {
-    return comb_length(c, P, (struct comb){ r + first, 1, last - first });
+    return comb_length(collective, P, (struct comb){ r + first, 1, last - first });
 }
 
 /* The device has w(0) .. w(have-1); exchange `many` of them with the devices at this distance. */
-static enum error_code extend(struct exchange *x, const struct collective *c, void *w, int distance, int many,
-                              struct error *err)
+static enum error_code circulant_extend(struct exchange *exchange, const struct collective *collective, void *w,
+                                        int distance, int many, struct error *err)
 {
-    const int P = x->group->size, r = x->group->rank;
-    return exchange_both(x, imod(r - distance, P), w, bytes_of(c, span(c, P, r, 0, many)), imod(r + distance, P),
-                         element(c, w, span(c, P, r, 0, distance)),
-                         bytes_of(c, span(c, P, r, distance, distance + many)), err);
+    const int P = exchange->group->size, r = exchange->group->rank;
+    return exchange_both(exchange, imod(r - distance, P), w,
+                         bytes_of(collective, circulant_span(collective, P, r, 0, many)), imod(r + distance, P),
+                         element(collective, w, circulant_span(collective, P, r, 0, distance)),
+                         bytes_of(collective, circulant_span(collective, P, r, distance, distance + many)), err);
 }
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code circulant_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    const int P = g->size, r = g->rank;
-    struct exchange x = exchange_begin(g, ALLGATHER);
+    const int P = group->size, r = group->rank;
+    struct exchange x = exchange_begin(group, ALLGATHER);
     void *w;
-    enum error_code code = scratch_agreed(&x, c, block_total(c, P), &w, err);
-    if (code == OK) copy_elements(&x, c, w, c->in, block_length(c, P, r));
+    enum error_code code = scratch_agreed(&x, collective, block_total(collective, P), &w, err);
+    if (code == OK) copy_elements(&x, collective, w, collective->in, block_length(collective, P, r));
     const struct skips k = circulant_skips(P);
     /* Round i: skip[i] blocks are here; skip[i + 1] - skip[i] more arrive from the device at that distance. */
-    for (int i = 0; i < k.rounds && code == OK; i++) code = extend(&x, c, w, k.skip[i], k.skip[i + 1] - k.skip[i], err);
-    if (code == OK) comb_unpack(&x, c, (struct comb){ r, 1, P }, c->out, w);
+    for (int i = 0; i < k.rounds && code == OK; i++)
+        code = circulant_extend(&x, collective, w, k.skip[i], k.skip[i + 1] - k.skip[i], err);
+    if (code == OK) comb_unpack(&x, collective, (struct comb){ r, 1, P }, collective->out, w);
     exchange_release(&x, w);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost circulant_cost(int r, int P, const struct collective *collective)
 {
     const struct skips k = circulant_skips(P);
     struct collective_cost cost = { .steps = (uint64_t)k.rounds };
-    for (int i = 0; i < k.rounds; i++) cost_send(&cost, c, span(c, P, r, 0, k.skip[i + 1] - k.skip[i]));
+    for (int i = 0; i < k.rounds; i++)
+        cost_send(&cost, collective, circulant_span(collective, P, r, 0, k.skip[i + 1] - k.skip[i]));
     return cost;
 }
 
@@ -55,5 +58,5 @@ const struct algorithm allgather_circulant = {
     .operation = ALLGATHER, .name = "circulant",
     .description = "skips are P halved again and again: fewest rounds and bytes",
     .source = "Traeff 2024, arXiv:2410.14234",
-    .cost_formula = "ceil(log2 P) a + n(P-1)/P b", .run = run, .cost = cost,
+    .cost_formula = "ceil(log2 P) a + n(P-1)/P b", .run = circulant_run, .cost = circulant_cost,
 };

@@ -10,33 +10,36 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code allgather_direct_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    const int P = g->size, r = g->rank;
-    struct exchange x = exchange_begin(g, ALLGATHER);
+    const int P = group->size, r = group->rank;
+    struct exchange x = exchange_begin(group, ALLGATHER);
     struct message *m = message_list(&x, 2 * P);
-    copy_elements(&x, c, block(c, c->out, P, r), c->in, block_length(c, P, r));
+    copy_elements(&x, collective, block(collective, collective->out, P, r), collective->in,
+                  block_length(collective, P, r));
     for (int k = 1; k < P; k++) {
         /* In the k-th place every device sends to another one, so no port gets all messages first. */
         const int to = imod(r + k, P), from = imod(r - k, P);
-        m[2 * k - 2] = message_receive(&x, from, block(c, c->out, P, from), bytes_of(c, block_length(c, P, from)));
-        m[2 * k - 1] = message_send(&x, to, block(c, c->out, P, r), bytes_of(c, block_length(c, P, r)));
+        m[2 * k - 2] = message_receive(&x, from, block(collective, collective->out, P, from),
+                                       bytes_of(collective, block_length(collective, P, from)));
+        m[2 * k - 1] = message_send(&x, to, block(collective, collective->out, P, r),
+                                    bytes_of(collective, block_length(collective, P, r)));
     }
     const enum error_code code = wait_all(&x, m, 2 * P - 2, err);
     exchange_small_end(&x, m);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost allgather_direct_cost(int r, int P, const struct collective *collective)
 {
     return (struct collective_cost){ .messages = (uint64_t)(P - 1),
-                                     .bytes = bytes_of(c, (P - 1) * block_length(c, P, r)),
+                                     .bytes = bytes_of(collective, (P - 1) * block_length(collective, P, r)),
                                      .steps = (uint64_t)(P - 1),
                                      .depth = 1 };
 }
 
 const struct algorithm allgather_direct = {
     .operation = ALLGATHER, .name = "direct", .description = "each block to everybody at once",
-    .source = "TensorRT-LLM custom all-reduce", .cost_formula = "a + n(P-1)/P b", .run = run,
-    .cost = cost, .turns = turns_with_equal_blocks,
+    .source = "TensorRT-LLM custom all-reduce", .cost_formula = "a + n(P-1)/P b", .run = allgather_direct_run,
+    .cost = allgather_direct_cost, .turns = turns_with_equal_blocks,
 };

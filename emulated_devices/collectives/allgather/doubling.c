@@ -14,42 +14,44 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code doubling_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    const int P = g->size, r = g->rank;
+    const int P = group->size, r = group->rank;
     const struct cut k = { .P = P, .f = fold_of(r, P) };
-    struct collective whole = *c;
-    struct exchange x = exchange_begin(g, ALLGATHER);
+    struct collective whole = *collective;
+    struct exchange x = exchange_begin(group, ALLGATHER);
     enum error_code code = OK;
-    whole.count = block_total(c, P);
+    whole.count = block_total(collective, P);
 
-    copy_elements(&x, c, block(c, c->out, P, r), c->in, block_length(c, P, r));
+    copy_elements(&x, collective, block(collective, collective->out, P, r), collective->in,
+                  block_length(collective, P, r));
     /* P is no power of two: the first devices in pairs give their blocks to a neighbour, who works for both. */
     if (k.f.me < 0)
-        code = exchange_both(&x, r + 1, block(c, c->out, P, r), bytes_of(c, block_length(c, P, r)), -1, NULL, 0, err);
+        code = exchange_both(&x, r + 1, block(collective, collective->out, P, r),
+                             bytes_of(collective, block_length(collective, P, r)), -1, NULL, 0, err);
     else if (k.f.me < k.f.rest)
-        code = exchange_both(&x, -1, NULL, 0, r - 1, block(c, c->out, P, r - 1), bytes_of(c, block_length(c, P, r - 1)),
-                             err);
+        code = exchange_both(&x, -1, NULL, 0, r - 1, block(collective, collective->out, P, r - 1),
+                             bytes_of(collective, block_length(collective, P, r - 1)), err);
     /* Then blocks double at distance 1, 2, 4, ..; those who gave theirs get all of them at the end. */
-    if (k.f.me >= 0 && code == OK) code = doubling_allgather(&x, &whole, k, c->out, err);
-    return code == OK ? fold_out(&x, &whole, k.f, c->out, err) : code;
+    if (k.f.me >= 0 && code == OK) code = doubling_allgather(&x, &whole, k, collective->out, err);
+    return code == OK ? fold_out(&x, &whole, k.f, collective->out, err) : code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost allgather_doubling_cost(int r, int P, const struct collective *collective)
 {
     const struct cut k = { .P = P, .f = fold_of(r, P) };
-    struct collective whole = *c;
+    struct collective whole = *collective;
     struct collective_cost cost = { .steps = k.f.rest > 0 ? 2 : 0 };
-    whole.count = block_total(c, P);
-    if (k.f.me < 0) cost_send(&cost, c, block_length(c, P, r));
-    else if (k.f.me < k.f.rest) cost_send(&cost, c, whole.count);
+    whole.count = block_total(collective, P);
+    if (k.f.me < 0) cost_send(&cost, collective, block_length(collective, P, r));
+    else if (k.f.me < k.f.rest) cost_send(&cost, collective, whole.count);
     halving_cost(&cost, &whole, k, false);
-    fold_path(&cost, c, k.f, block_length(c, P, r - 1));
+    fold_path(&cost, collective, k.f, block_length(collective, P, r - 1));
     return cost;
 }
 
 const struct algorithm allgather_doubling = {
     .operation = ALLGATHER, .name = "doubling", .description = "exchange all one has at distance 1, 2, 4, ..",
     .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
-    .cost_formula = "log2 P a + n(P-1)/P b", .run = run, .cost = cost,
+    .cost_formula = "log2 P a + n(P-1)/P b", .run = doubling_run, .cost = allgather_doubling_cost,
 };

@@ -14,9 +14,9 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static const char *refuses(int P, const struct collective *c)
+static const char *neighbour_exchange_refuses(int P, const struct collective *collective)
 {
-    (void)c;
+    (void)collective;
     return P % 2 == 0 ? NULL : "P even";
 }
 
@@ -29,31 +29,38 @@ static int pair_in(int r, int i, int P)
 
 static struct comb pair(int p) { return (struct comb){ 2 * p, 1, 2 }; }
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code neighbour_exchange_run(struct group *group, const struct collective *collective,
+                                              struct error *err)
 {
-    const int P = g->size, r = g->rank, buddy = r ^ 1;
-    struct exchange x = exchange_begin(g, ALLGATHER);
-    copy_elements(&x, c, block(c, c->out, P, r), c->in, block_length(c, P, r));
-    enum error_code code = exchange_both(&x, buddy, block(c, c->out, P, r), bytes_of(c, block_length(c, P, r)), buddy,
-                                         block(c, c->out, P, buddy), bytes_of(c, block_length(c, P, buddy)), err);
+    const int P = group->size, r = group->rank, buddy = r ^ 1;
+    struct exchange x = exchange_begin(group, ALLGATHER);
+    copy_elements(&x, collective, block(collective, collective->out, P, r), collective->in,
+                  block_length(collective, P, r));
+    enum error_code code = exchange_both(&x, buddy, block(collective, collective->out, P, r),
+                                         bytes_of(collective, block_length(collective, P, r)), buddy,
+                                         block(collective, collective->out, P, buddy),
+                                             bytes_of(collective, block_length(collective, P, buddy)), err);
     /* From here on blocks travel in pairs: 2p and 2p + 1. */
     int give = r / 2;
     for (int i = 1; i < P / 2 && code == OK; i++) {
         /* Even devices talk to the left in odd steps, to the right in even ones; odd devices do the reverse. */
         const int peer = imod((r % 2 == 0) == (i % 2 == 1) ? r - 1 : r + 1, P), take = pair_in(r, i, P);
-        code = exchange_both(&x, peer, block(c, c->out, P, 2 * give), bytes_of(c, comb_length(c, P, pair(give))),
-                             peer, block(c, c->out, P, 2 * take), bytes_of(c, comb_length(c, P, pair(take))), err);
+        code = exchange_both(&x, peer, block(collective, collective->out, P, 2 * give),
+                             bytes_of(collective, comb_length(collective, P, pair(give))),
+                             peer, block(collective, collective->out, P, 2 * take),
+                                 bytes_of(collective, comb_length(collective, P, pair(take))), err);
         /* A pair that has just arrived goes on to the other neighbour. */
         give = take;
     }
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost neighbour_exchange_cost(int r, int P, const struct collective *collective)
 {
     struct collective_cost cost = { .steps = (uint64_t)(P / 2) };
-    cost_send(&cost, c, block_length(c, P, r));
-    for (int i = 1; i < P / 2; i++) cost_send(&cost, c, comb_length(c, P, pair(i == 1 ? r / 2 : pair_in(r, i - 1, P))));
+    cost_send(&cost, collective, block_length(collective, P, r));
+    for (int i = 1; i < P / 2; i++)
+        cost_send(&cost, collective, comb_length(collective, P, pair(i == 1 ? r / 2 : pair_in(r, i - 1, P))));
     return cost;
 }
 
@@ -61,5 +68,6 @@ const struct algorithm allgather_neighbour_exchange = {
     .operation = ALLGATHER, .name = "neighbour_exchange",
     .description = "pairs of blocks to the left and right neighbour in turn",
     .source = "Chen et al. 2005; Open MPI coll_base_allgather.c", .cost_formula = "P/2 a + n(P-1)/P b",
-    .needs = "P even", .refuses = refuses, .run = run, .cost = cost,
+    .needs = "P even", .refuses = neighbour_exchange_refuses, .run = neighbour_exchange_run,
+        .cost = neighbour_exchange_cost,
 };

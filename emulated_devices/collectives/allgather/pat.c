@@ -15,43 +15,46 @@
 #include "emulated_devices/collectives/algorithm.h"
 
 /* Blocks whose trees have an edge from `from` to from + bit in this step. */
-static struct comb blocks_of(int from, int bit, int P)
+static struct comb allgather_pat_blocks_of(int from, int bit, int P)
 {
     return (struct comb){ .first = from, .stride = -2 * bit, .count = (P - 1 - bit) / (2 * bit) + 1 };
 }
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code allgather_pat_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    const int P = g->size, r = g->rank;
-    struct exchange x = exchange_begin(g, ALLGATHER);
-    const int64_t n = block_total(c, P);
+    const int P = group->size, r = group->rank;
+    struct exchange x = exchange_begin(group, ALLGATHER);
+    const int64_t n = block_total(collective, P);
     void *out;
-    enum error_code code = scratch_agreed(&x, c, 2 * n, &out, err);
+    enum error_code code = scratch_agreed(&x, collective, 2 * n, &out, err);
     if (code != OK) return code;
-    void *in = element(c, out, n);
+    void *in = element(collective, out, n);
 
-    copy_elements(&x, c, block(c, c->out, P, r), c->in, block_length(c, P, r));
+    copy_elements(&x, collective, block(collective, collective->out, P, r), collective->in,
+                  block_length(collective, P, r));
     for (int bit = 1 << (ceil_log2(P) - 1); bit >= 1 && code == OK; bit /= 2) {
         /* The far edges of all trees come first: every device sends one packed message to r + bit. */
-        const struct comb give = blocks_of(r, bit, P), take = blocks_of(r - bit, bit, P);
-        comb_pack(&x, c, give, out, c->out);
-        code = exchange_both(&x, imod(r + bit, P), out, bytes_of(c, comb_length(c, P, give)),
-                             imod(r - bit, P), in, bytes_of(c, comb_length(c, P, take)), err);
-        if (code == OK) comb_unpack(&x, c, take, c->out, in);
+        const struct comb give = allgather_pat_blocks_of(r, bit, P), take = allgather_pat_blocks_of(r - bit, bit, P);
+        comb_pack(&x, collective, give, out, collective->out);
+        code = exchange_both(&x, imod(r + bit, P), out, bytes_of(collective, comb_length(collective, P, give)),
+                             imod(r - bit, P), in, bytes_of(collective, comb_length(collective, P, take)), err);
+        if (code == OK) comb_unpack(&x, collective, take, collective->out, in);
     }
     exchange_release(&x, out);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost allgather_pat_cost(int r, int P, const struct collective *collective)
 {
     struct collective_cost cost = { .steps = (uint64_t)ceil_log2(P) };
-    for (int bit = 1; bit < P; bit *= 2) cost_send(&cost, c, comb_length(c, P, blocks_of(r, bit, P)));
+    for (int bit = 1; bit < P; bit *= 2)
+        cost_send(&cost, collective, comb_length(collective, P, allgather_pat_blocks_of(r, bit, P)));
     return cost;
 }
 
 const struct algorithm allgather_pat = {
     .operation = ALLGATHER, .name = "pat", .description = "a binomial tree for each block, all at once",
-    .source = "Jeaugey 2025, arXiv:2506.20252; NCCL 2.23", .cost_formula = "ceil(log2 P) a + n(P-1)/P b", .run = run,
-    .cost = cost,
+    .source = "Jeaugey 2025, arXiv:2506.20252; NCCL 2.23", .cost_formula = "ceil(log2 P) a + n(P-1)/P b",
+        .run = allgather_pat_run,
+    .cost = allgather_pat_cost,
 };

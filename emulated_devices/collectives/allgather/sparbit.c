@@ -15,44 +15,50 @@
 /* Blocks that go to the device `bit` further on in this step: r, r - 2bit, .. */
 static int blocks_in(int bit, int P) { return (P - 1 - bit) / (2 * bit) + 1; }
 
-static enum error_code step(struct exchange *x, const struct collective *c, int bit, struct message *m,
-                            struct error *err)
+static enum error_code sparbit_step(struct exchange *exchange, const struct collective *collective, int bit,
+                                    struct message *message, struct error *err)
 {
-    const int P = x->group->size, r = x->group->rank, many = blocks_in(bit, P);
+    const int P = exchange->group->size, r = exchange->group->rank, many = blocks_in(bit, P);
     for (int i = 0; i < many; i++) {
         const int give = imod(r - 2 * bit * i, P), take = imod(r - bit - 2 * bit * i, P);
         /* Each block is a message of its own, read and written at its place. */
-        m[2 * i] =
-            message_receive(x, imod(r - bit, P), block(c, c->out, P, take), bytes_of(c, block_length(c, P, take)));
-        m[2 * i + 1] =
-            message_send(x, imod(r + bit, P), block(c, c->out, P, give), bytes_of(c, block_length(c, P, give)));
+        message[2 * i] =
+            message_receive(exchange, imod(r - bit, P), block(collective, collective->out, P, take),
+                            bytes_of(collective, block_length(collective, P, take)));
+        message[2 * i + 1] =
+            message_send(exchange, imod(r + bit, P), block(collective, collective->out, P, give),
+                         bytes_of(collective, block_length(collective, P, give)));
     }
-    return wait_all(x, m, 2 * many, err);
+    return wait_all(exchange, message, 2 * many, err);
 }
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code sparbit_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    const int P = g->size, r = g->rank;
-    struct exchange x = exchange_begin(g, ALLGATHER);
+    const int P = group->size, r = group->rank;
+    struct exchange x = exchange_begin(group, ALLGATHER);
     struct message *messages = message_list(&x, 2 * P);
     enum error_code code = OK;
-    copy_elements(&x, c, block(c, c->out, P, r), c->in, block_length(c, P, r));
-    for (int bit = 1 << (ceil_log2(P) - 1); bit >= 1 && code == OK; bit /= 2) code = step(&x, c, bit, messages, err);
+    copy_elements(&x, collective, block(collective, collective->out, P, r), collective->in,
+                  block_length(collective, P, r));
+    for (int bit = 1 << (ceil_log2(P) - 1); bit >= 1 && code == OK; bit /= 2)
+        code = sparbit_step(&x, collective, bit, messages, err);
     exchange_small_end(&x, messages);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost sparbit_cost(int r, int P, const struct collective *collective)
 {
     struct collective_cost cost = { .steps = (uint64_t)(P - 1), .depth = (uint64_t)ceil_log2(P) };
     for (int bit = 1; bit < P; bit *= 2)
-        for (int i = 0; i < blocks_in(bit, P); i++) cost_send(&cost, c, block_length(c, P, r - 2 * bit * i));
+        for (int i = 0; i < blocks_in(bit, P); i++)
+            cost_send(&cost, collective, block_length(collective, P, r - 2 * bit * i));
     return cost;
 }
 
 const struct algorithm allgather_sparbit = {
     .operation = ALLGATHER, .name = "sparbit",
     .description = "far partners first, every block its own message, nothing packed",
-    .source = "Loch and Koslovski 2021, arXiv:2109.08751", .cost_formula = "ceil(log2 P) a + n(P-1)/P b", .run = run,
-    .cost = cost,
+    .source = "Loch and Koslovski 2021, arXiv:2109.08751", .cost_formula = "ceil(log2 P) a + n(P-1)/P b",
+        .run = sparbit_run,
+    .cost = sparbit_cost,
 };

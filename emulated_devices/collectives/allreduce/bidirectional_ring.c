@@ -18,75 +18,80 @@
 /* One direction: its half of the vector, and the numbering of members in its order. */
 struct way { char *data, *scratch; int64_t n; int me, to, from; };
 
-static struct way way_of(const struct collective *c, int which, int r, int P)
+static struct way way_of(const struct collective *collective, int which, int r, int P)
 {
-    const int64_t start = block_start(c->count, 2, which);
-    return (struct way){ .data = element(c, c->out, start), .n = block_start(c->count, 2, which + 1) - start,
+    const int64_t start = block_start(collective->count, 2, which);
+    return (struct way){ .data = element(collective, collective->out, start),
+                        .n = block_start(collective->count, 2, which + 1) - start,
                          .me = which == 0 ? r : P - 1 - r,            /* to the left: reversed numbering */
                          .to = imod(which == 0 ? r + 1 : r - 1, P), .from = imod(which == 0 ? r - 1 : r + 1, P) };
 }
 
 /* The block that this direction sends in a step, of 2(P-1); it receives the block before. */
-static int block_given(const struct way *w, int step, int P)
+static int block_given(const struct way *way, int step, int P)
 {
-    return imod(step < P - 1 ? w->me - step : w->me + 1 - (step - (P - 1)), P);
+    return imod(step < P - 1 ? way->me - step : way->me + 1 - (step - (P - 1)), P);
 }
 
-static enum error_code both_ways(struct exchange *x, const struct collective *c, const struct way w[2], int step,
-                                 struct error *err)
+static enum error_code both_ways(struct exchange *exchange, const struct collective *collective,
+                                 const struct way way[2], int step, struct error *err)
 {
-    const int P = x->group->size;
+    const int P = exchange->group->size;
     struct message m[4];
     for (int i = 0; i < 2; i++) {
         /* Reduce-scatter receives into scratch, to add; all-gather at the block's place. */
-        const int give = block_given(&w[i], step, P), take = imod(give - 1, P);
-        void *in = step < P - 1 ? w[i].scratch : element(c, w[i].data, block_start(w[i].n, P, take));
-        m[2 * i] = message_receive(x, w[i].from, in, bytes_of(c, part_length(w[i].n, P, take)));
+        const int give = block_given(&way[i], step, P), take = imod(give - 1, P);
+        void *in = step < P - 1 ? way[i].scratch : element(collective, way[i].data, block_start(way[i].n, P, take));
+        m[2 * i] = message_receive(exchange, way[i].from, in, bytes_of(collective, part_length(way[i].n, P, take)));
     }
     for (int i = 0; i < 2; i++) {
         /* Both directions send in the same step, each over a link of its own. */
-        const int give = block_given(&w[i], step, P);
-        m[2 * i + 1] = message_send(x, w[i].to, element(c, w[i].data, block_start(w[i].n, P, give)),
-                                    bytes_of(c, part_length(w[i].n, P, give)));
+        const int give = block_given(&way[i], step, P);
+        m[2 * i + 1] = message_send(exchange, way[i].to,
+                                    element(collective, way[i].data, block_start(way[i].n, P, give)),
+                                    bytes_of(collective, part_length(way[i].n, P, give)));
     }
-    return wait_all(x, m, 4, err);
+    return wait_all(exchange, m, 4, err);
 }
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code bidirectional_ring_run(struct group *group, const struct collective *collective,
+                                              struct error *err)
 {
-    const int P = g->size;
-    struct exchange x = exchange_begin(g, ALLREDUCE);
-    struct way w[2] = { way_of(c, 0, g->rank, P), way_of(c, 1, g->rank, P) };
+    const int P = group->size;
+    struct exchange x = exchange_begin(group, ALLREDUCE);
+    struct way w[2] = { way_of(collective, 0, group->rank, P), way_of(collective, 1, group->rank, P) };
     /* the second half is the longer one */
     const int64_t longest = part_length(w[1].n, P, 0);
     const int64_t room = part_length(w[0].n, P, 0) > longest ? part_length(w[0].n, P, 0) : longest;
     void *scratch;
-    enum error_code code = scratch_agreed(&x, c, 2 * room, &scratch, err);
+    enum error_code code = scratch_agreed(&x, collective, 2 * room, &scratch, err);
 
-    for (int i = 0; i < 2; i++) w[i].scratch = element(c, scratch, i * room);
+    for (int i = 0; i < 2; i++) w[i].scratch = element(collective, scratch, i * room);
     for (int step = 0; step < 2 * (P - 1) && code == OK; step++) {
-        code = both_ways(&x, c, w, step, err);
+        code = both_ways(&x, collective, w, step, err);
         for (int i = 0; i < 2 && code == OK && step < P - 1; i++) {
             /* The received part is added to the own numbers of that block; the last step completes a block. */
             const int take = imod(block_given(&w[i], step, P) - 1, P);
-            void *mine = element(c, w[i].data, block_start(w[i].n, P, take));
-            reduce_local(&x, c->reduction, c->dtype, mine, w[i].scratch, part_length(w[i].n, P, take));
-            if (step == P - 2) reduce_finish(&x, c->reduction, c->dtype, mine, part_length(w[i].n, P, take));
+            void *mine = element(collective, w[i].data, block_start(w[i].n, P, take));
+            reduce_local(&x, collective->reduction, collective->dtype, mine, w[i].scratch,
+                         part_length(w[i].n, P, take));
+            if (step == P - 2) reduce_finish(&x, collective->reduction, collective->dtype, mine,
+                                             part_length(w[i].n, P, take));
         }
     }
     exchange_release(&x, scratch);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost bidirectional_ring_cost(int r, int P, const struct collective *collective)
 {
     struct collective_cost cost = { .messages = 4 * (uint64_t)(P - 1),
                                     .steps = 4 * (uint64_t)(P - 1),
                                     .depth = 2 * (uint64_t)(P - 1) };
     for (int i = 0; i < 2; i++) {
-        const int64_t n = block_start(c->count, 2, i + 1) - block_start(c->count, 2, i);
+        const int64_t n = block_start(collective->count, 2, i + 1) - block_start(collective->count, 2, i);
         const int me = i == 0 ? r : P - 1 - r;
-        cost.bytes += bytes_of(c, 2 * n - part_length(n, P, me + 1) - part_length(n, P, me + 2));
+        cost.bytes += bytes_of(collective, 2 * n - part_length(n, P, me + 1) - part_length(n, P, me + 2));
         cost.additions += (uint64_t)(n - part_length(n, P, me));
     }
     return cost;
@@ -96,5 +101,5 @@ const struct algorithm allreduce_bidirectional_ring = {
     .operation = ALLREDUCE, .name = "bidirectional_ring",
     .description = "two rings in opposite directions, half of the vector each",
     .order = BY_POSITION, .source = "Jouppi et al. 2020, doi:10.1145/3360307",
-    .cost_formula = "4(P-1) a + 2n(P-1)/P b", .run = run, .cost = cost,
+    .cost_formula = "4(P-1) a + 2n(P-1)/P b", .run = bidirectional_ring_run, .cost = bidirectional_ring_cost,
 };

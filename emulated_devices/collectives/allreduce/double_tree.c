@@ -17,57 +17,61 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static void halves(const struct collective *c, int r, int P, struct flow f[2])
+static void halves(const struct collective *collective, int r, int P, struct flow flow[2])
 {
     for (int i = 0; i < 2; i++) {
-        const int64_t start = block_start(c->count, 2, i);
-        f[i] = flow_open(tree_double(r, P, i), element(c, c->out, start), block_start(c->count, 2, i + 1) - start);
+        const int64_t start = block_start(collective->count, 2, i);
+        flow[i] = flow_open(tree_double(r, P, i), element(collective, collective->out, start),
+                            block_start(collective->count, 2, i + 1) - start);
     }
 }
 
-static enum error_code up(struct exchange *x, const struct collective *c, struct flow *f, int s, void *scratch,
-                          struct error *err)
+static enum error_code up(struct exchange *exchange, const struct collective *collective, struct flow *flow, int s,
+                          void *scratch, struct error *err)
 {
-    const int S = flow_segments(c, f->n);
-    const int64_t first = block_start(f->n, S, s);
-    const enum error_code code = flow_up(x, c, f, s, scratch, err);
-    if (code == OK && f->tree.parent < 0)
-        reduce_finish(x, c->reduction, c->dtype, element(c, f->data, first), block_start(f->n, S, s + 1) - first);
+    const int S = flow_segments(collective, flow->n);
+    const int64_t first = block_start(flow->n, S, s);
+    const enum error_code code = flow_up(exchange, collective, flow, s, scratch, err);
+    if (code == OK && flow->tree.parent < 0)
+        reduce_finish(exchange, collective->reduction, collective->dtype, element(collective, flow->data, first),
+                      block_start(flow->n, S, s + 1) - first);
     return code;
 }
 
 /* In step t a device sends up the segment that left the deepest leaf t steps ago, and down the segment that has
  * returned from the root: it does not wait for segments that cannot have arrived. */
-static enum error_code pipeline(struct exchange *x, const struct collective *c, struct flow f[2], void *scratch,
-                                struct error *err)
+static enum error_code pipeline(struct exchange *exchange, const struct collective *collective, struct flow flow[2],
+                                void *scratch, struct error *err)
 {
-    const int P = x->group->size, r = x->group->rank, S[2] = { flow_segments(c, f[0].n), flow_segments(c, f[1].n) };
+    const int P = exchange->group->size, r = exchange->group->rank,
+        S[2] = { flow_segments(collective, flow[0].n), flow_segments(collective, flow[1].n) };
     const int most = tree_double_levels(P), depth[2] = { tree_double_depth(r, P, 0), tree_double_depth(r, P, 1) };
     enum error_code code = OK;
     for (int t = 0; t < (S[0] > S[1] ? S[0] : S[1]) + 2 * most && code == OK; t++) {
         for (int i = 0; i < 2 && code == OK; i++) {
             /* Upwards: a device at depth d begins when sums of the deepest leaves have reached it. */
             const int s = t - (most - depth[i]);
-            if (s >= 0 && s < S[i]) code = up(x, c, &f[i], s, scratch, err);
+            if (s >= 0 && s < S[i]) code = up(exchange, collective, &flow[i], s, scratch, err);
         }
         for (int i = 0; i < 2 && code == OK; i++) {
             /* Downwards: sums have gone all the way up and d levels down. */
             const int s = t - most - depth[i];
-            if (s >= 0 && s < S[i]) code = flow_down(x, c, &f[i], s, err);
+            if (s >= 0 && s < S[i]) code = flow_down(exchange, collective, &flow[i], s, err);
         }
     }
     return code;
 }
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code double_tree_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    struct exchange x = exchange_begin(g, ALLREDUCE);
+    struct exchange x = exchange_begin(group, ALLREDUCE);
     struct flow f[2];
     void *scratch;
-    halves(c, g->rank, g->size, f);
-    enum error_code code = scratch_agreed(&x, c, flow_scratch(c, f[0].n > f[1].n ? f[0].n : f[1].n), &scratch, err);
+    halves(collective, group->rank, group->size, f);
+    enum error_code code = scratch_agreed(&x, collective, flow_scratch(collective, f[0].n > f[1].n ? f[0].n : f[1].n),
+                                          &scratch, err);
     if (code != OK) return code;
-    code = pipeline(&x, c, f, scratch, err);
+    code = pipeline(&x, collective, f, scratch, err);
     for (int i = 0; i < 2; i++) {
         /* Sends that are still under way must end before scratch is freed, also after an error. */
         const enum error_code closed = flow_close(&x, &f[i], code == OK ? err : NULL);
@@ -77,17 +81,18 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost double_tree_cost(int r, int P, const struct collective *collective)
 {
     struct collective_cost cost = { 0 };
-    const int S = flow_segments(c, (c->count + 1) / 2), levels = tree_double_levels(P);
+    const int S = flow_segments(collective, (collective->count + 1) / 2), levels = tree_double_levels(P);
     for (int i = 0; i < 2; i++)
-        flow_cost(&cost, c, tree_double(r, P, i), block_start(c->count, 2, i + 1) - block_start(c->count, 2, i), true,
-                  true);
+        flow_cost(&cost, collective, tree_double(r, P, i),
+                  block_start(collective->count, 2, i + 1) - block_start(collective->count, 2, i), true, true);
     cost.depth = (uint64_t)(S - 1 + 2 * levels);
     /* at each level but the last, a device's second child waits until it is done with the first */
     cost.met = (uint64_t)(4 * (S - 1) + 3 * levels - (levels > 0));
-    cost.path = bytes_of(c, c->count) * (uint64_t)(2 * S + levels) / (uint64_t)S;  /* four messages a step and device */
+    /* four messages a step and device */
+    cost.path = bytes_of(collective, collective->count) * (uint64_t)(2 * S + levels) / (uint64_t)S;
     return cost;
 }
 
@@ -95,6 +100,6 @@ const struct algorithm allreduce_double_tree = {
     .operation = ALLREDUCE, .name = "double_tree",
     .description = "two binary trees, half of the vector each, in segments",
     .order = BY_POSITION, .source = "Sanders, Speck and Traeff 2009, doi:10.1016/j.parco.2009.09.001",
-    .cost_formula = "(2 log2 P + 2S) a + about 2n b", .run = run, .cost = cost,
+    .cost_formula = "(2 log2 P + 2S) a + about 2n b", .run = double_tree_run, .cost = double_tree_cost,
     .pipelined = flow_of_half,
 };

@@ -15,17 +15,18 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code allreduce_doubling_run(struct group *group, const struct collective *collective,
+                                              struct error *err)
 {
-    const struct fold f = fold_of(g->rank, g->size);
-    const uint64_t bytes = bytes_of(c, c->count);
-    struct exchange x = exchange_begin(g, ALLREDUCE);
-    void *scratch, *mine = c->out;
-    enum error_code code = scratch_agreed(&x, c, f.me < 0 ? 0 : c->count, &scratch, err);
+    const struct fold f = fold_of(group->rank, group->size);
+    const uint64_t bytes = bytes_of(collective, collective->count);
+    struct exchange x = exchange_begin(group, ALLREDUCE);
+    void *scratch, *mine = collective->out;
+    enum error_code code = scratch_agreed(&x, collective, f.me < 0 ? 0 : collective->count, &scratch, err);
 
     void *theirs = scratch;
     /* P is no power of two: the first devices in pairs add up to one of them. */
-    if (code == OK) code = fold_in(&x, c, f, mine, theirs, err);
+    if (code == OK) code = fold_in(&x, collective, f, mine, theirs, err);
     for (int distance = 1; distance < f.core && f.me >= 0 && code == OK; distance *= 2) {
         /* Both devices of a pair send their sums, and add the same two numbers in the same order. */
         const int peer = f.me ^ distance;
@@ -36,29 +37,29 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
             mine = theirs;
             theirs = swap;
         }
-        reduce_local(&x, c->reduction, c->dtype, mine, theirs, c->count);
+        reduce_local(&x, collective->reduction, collective->dtype, mine, theirs, collective->count);
     }
     if (code == OK) {
-        copy_elements(&x, c, c->out, mine, c->count);
-        if (f.me >= 0) reduce_finish(&x, c->reduction, c->dtype, c->out, c->count);
-        code = fold_out(&x, c, f, c->out, err);
+        copy_elements(&x, collective, collective->out, mine, collective->count);
+        if (f.me >= 0) reduce_finish(&x, collective->reduction, collective->dtype, collective->out, collective->count);
+        code = fold_out(&x, collective, f, collective->out, err);
     }
     exchange_release(&x, scratch);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost doubling_cost(int r, int P, const struct collective *collective)
 {
     const struct fold f = fold_of(r, P);
     struct collective_cost cost = { 0 };
-    fold_cost(&cost, c, f, c->count);
+    fold_cost(&cost, collective, f, collective->count);
     for (int distance = 1; distance < f.core; distance *= 2) {
         cost.steps++;
         if (f.me < 0) continue;
-        cost_send(&cost, c, c->count);
-        cost.additions += (uint64_t)c->count;
+        cost_send(&cost, collective, collective->count);
+        cost.additions += (uint64_t)collective->count;
     }
-    fold_path(&cost, c, f, c->count);
+    fold_path(&cost, collective, f, collective->count);
     return cost;
 }
 
@@ -66,5 +67,5 @@ const struct algorithm allreduce_doubling = {
     .operation = ALLREDUCE, .name = "doubling",
     .description = "exchange sums at distance 1, 2, 4, ..: the fewest steps",
     .order = BY_TREE, .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
-    .cost_formula = "log2 P (a + n b)", .run = run, .cost = cost,
+    .cost_formula = "log2 P (a + n b)", .run = allreduce_doubling_run, .cost = doubling_cost,
 };

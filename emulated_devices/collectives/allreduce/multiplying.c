@@ -23,7 +23,7 @@ static int next_factor(int P)
 }
 
 /* The members that differ from r in the digit with this weight. */
-static struct row row_of(int r, int weight, int factor)
+static struct row multiplying_row_of(int r, int weight, int factor)
 {
     const int digit = r / weight % factor;
     return (struct row){ .size = factor, .me = digit, .first = r - digit * weight, .stride = weight };
@@ -37,27 +37,29 @@ static int largest_factor(int P)
     return largest;
 }
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code multiplying_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    struct exchange x = exchange_begin(g, ALLREDUCE);
+    struct exchange x = exchange_begin(group, ALLREDUCE);
     void *scratch;
-    enum error_code code = scratch_agreed(&x, c, largest_factor(g->size) * c->count, &scratch, err);
-    for (int weight = 1, f; weight < g->size && code == OK; weight *= f) {
+    enum error_code code = scratch_agreed(&x, collective, largest_factor(group->size) * collective->count,
+                                          &scratch, err);
+    for (int weight = 1, f; weight < group->size && code == OK; weight *= f) {
         /* Members that differ in this digit exchange their vectors; each adds all f in order. */
-        f = next_factor(g->size / weight);
-        code = everybody_adds(&x, c, row_of(g->rank, weight, f), c->out, c->count, scratch, err);
+        f = next_factor(group->size / weight);
+        code = everybody_adds(&x, collective, multiplying_row_of(group->rank, weight, f), collective->out,
+                              collective->count, scratch, err);
     }
-    if (code == OK) reduce_finish(&x, c->reduction, c->dtype, c->out, c->count);
+    if (code == OK) reduce_finish(&x, collective->reduction, collective->dtype, collective->out, collective->count);
     exchange_release(&x, scratch);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost multiplying_cost(int r, int P, const struct collective *collective)
 {
     struct collective_cost cost = { 0 };
     for (int weight = 1, f; weight < P; weight *= f) {
         f = next_factor(P / weight);
-        everybody_cost(&cost, c, row_of(r, weight, f), c->count);
+        everybody_cost(&cost, collective, multiplying_row_of(r, weight, f), collective->count);
     }
     return cost;
 }
@@ -65,5 +67,5 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 const struct algorithm allreduce_multiplying = {
     .operation = ALLREDUCE, .name = "multiplying", .description = "doubling with up to three partners at once",
     .order = BY_TREE, .source = "Ruefenacht, Bull and Booth 2017, doi:10.1016/j.parco.2017.08.004",
-    .cost_formula = "sum (f-1) (a + n b), P = product of f", .run = run, .cost = cost,
+    .cost_formula = "sum (f-1) (a + n b), P = product of f", .run = multiplying_run, .cost = multiplying_cost,
 };

@@ -13,27 +13,28 @@
 
 static struct row all_of(int r, int P) { return (struct row){ .size = P, .me = r, .first = 0, .stride = 1 }; }
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code one_shot_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    struct exchange x = exchange_begin(g, ALLREDUCE);
+    struct exchange x = exchange_begin(group, ALLREDUCE);
     void *scratch;
-    enum error_code code = scratch_agreed(&x, c, g->size * c->count, &scratch, err);
+    enum error_code code = scratch_agreed(&x, collective, group->size * collective->count, &scratch, err);
     /* Each device has all P vectors, and adds them in the order of ranks. */
-    if (code == OK) code = everybody_adds(&x, c, all_of(g->rank, g->size), c->out, c->count, scratch, err);
-    if (code == OK) reduce_finish(&x, c->reduction, c->dtype, c->out, c->count);
+    if (code == OK) code = everybody_adds(&x, collective, all_of(group->rank, group->size), collective->out,
+                                          collective->count, scratch, err);
+    if (code == OK) reduce_finish(&x, collective->reduction, collective->dtype, collective->out, collective->count);
     exchange_release(&x, scratch);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost one_shot_cost(int r, int P, const struct collective *collective)
 {
     struct collective_cost cost = { 0 };
-    everybody_cost(&cost, c, all_of(r, P), c->count);
+    everybody_cost(&cost, collective, all_of(r, P), collective->count);
     return cost;
 }
 
 const struct algorithm allreduce_one_shot = {
     .operation = ALLREDUCE, .name = "one_shot", .description = "everything to everybody at once: for short vectors",
-    .order = BY_RANK, .source = "TensorRT-LLM custom all-reduce", .cost_formula = "a + n(P-1) b", .run = run,
-    .cost = cost, .turns = turns_always,
+    .order = BY_RANK, .source = "TensorRT-LLM custom all-reduce", .cost_formula = "a + n(P-1) b", .run = one_shot_run,
+    .cost = one_shot_cost, .turns = turns_always,
 };

@@ -17,41 +17,42 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code rabenseifner_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    const struct cut k = { .f = fold_of(g->rank, g->size) };
-    const int64_t room = k.f.rest > 0 ? c->count : halving_scratch(c, k);
-    struct exchange x = exchange_begin(g, ALLREDUCE);
+    const struct cut k = { .f = fold_of(group->rank, group->size) };
+    const int64_t room = k.f.rest > 0 ? collective->count : halving_scratch(collective, k);
+    struct exchange x = exchange_begin(group, ALLREDUCE);
     void *scratch;
-    enum error_code code = scratch_agreed(&x, c, k.f.me < 0 ? 0 : room, &scratch, err);
+    enum error_code code = scratch_agreed(&x, collective, k.f.me < 0 ? 0 : room, &scratch, err);
 
-    if (code == OK) code = fold_in(&x, c, k.f, c->out, scratch, err);
+    if (code == OK) code = fold_in(&x, collective, k.f, collective->out, scratch, err);
     if (code == OK && k.f.me >= 0) {
         /* Halving leaves the sum of one part on each device; doubling brings all parts together again. */
-        code = halving_reduce_scatter(&x, c, k, c->out, scratch, err);
-        const int64_t first = cut_edge(c, k, k.f.me);
+        code = halving_reduce_scatter(&x, collective, k, collective->out, scratch, err);
+        const int64_t first = cut_edge(collective, k, k.f.me);
         if (code == OK)
-            reduce_finish(&x, c->reduction, c->dtype, element(c, c->out, first), cut_edge(c, k, k.f.me + 1) - first);
-        if (code == OK) code = doubling_allgather(&x, c, k, c->out, err);
+            reduce_finish(&x, collective->reduction, collective->dtype, element(collective, collective->out, first),
+                          cut_edge(collective, k, k.f.me + 1) - first);
+        if (code == OK) code = doubling_allgather(&x, collective, k, collective->out, err);
     }
-    if (code == OK) code = fold_out(&x, c, k.f, c->out, err);
+    if (code == OK) code = fold_out(&x, collective, k.f, collective->out, err);
     exchange_release(&x, scratch);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost rabenseifner_cost(int r, int P, const struct collective *collective)
 {
     const struct cut k = { .f = fold_of(r, P) };
     struct collective_cost cost = { 0 };
-    fold_cost(&cost, c, k.f, c->count);
-    halving_cost(&cost, c, k, true);
-    halving_cost(&cost, c, k, false);
-    fold_path(&cost, c, k.f, c->count);
+    fold_cost(&cost, collective, k.f, collective->count);
+    halving_cost(&cost, collective, k, true);
+    halving_cost(&cost, collective, k, false);
+    fold_path(&cost, collective, k.f, collective->count);
     return cost;
 }
 
 const struct algorithm allreduce_rabenseifner = {
     .operation = ALLREDUCE, .name = "rabenseifner", .description = "halving, then doubling: few bytes in few steps",
     .order = BY_TREE, .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
-    .cost_formula = "2 log2 P a + 2n(P-1)/P b", .run = run, .cost = cost,
+    .cost_formula = "2 log2 P a + 2n(P-1)/P b", .run = rabenseifner_run, .cost = rabenseifner_cost,
 };

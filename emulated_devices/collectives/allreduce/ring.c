@@ -24,36 +24,40 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code allreduce_ring_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    const int P = g->size, r = g->rank, right = imod(r + 1, P), left = imod(r - 1, P);
-    struct exchange x = exchange_begin(g, ALLREDUCE);
+    const int P = group->size, r = group->rank, right = imod(r + 1, P), left = imod(r - 1, P);
+    struct exchange x = exchange_begin(group, ALLREDUCE);
     void *scratch;
-    enum error_code code = scratch_agreed(&x, c, part_length(c->count, P, 0), &scratch, err);
+    enum error_code code = scratch_agreed(&x, collective, part_length(collective->count, P, 0), &scratch, err);
 
     for (int phase = 0; phase < 2; phase++)                     /* 0: reduce-scatter, 1: allgather */
         for (int step = 0; step < P - 1 && code == OK; step++) {
             /* Phase 0 ends with block r + 1 complete here, with which phase 1 begins. */
             const int give = imod(r + phase - step, P), take = imod(give - 1, P);
-            const int64_t giving = part_length(c->count, P, give), taking = part_length(c->count, P, take);
-            void *mine = element(c, c->out, block_start(c->count, P, take));
-            const void *given = element(c, c->out, block_start(c->count, P, give));
+            const int64_t giving = part_length(collective->count, P, give),
+                taking = part_length(collective->count, P, take);
+            void *mine = element(collective, collective->out, block_start(collective->count, P, take));
+            const void *given = element(collective, collective->out, block_start(collective->count, P, give));
             /* Received sums are added to the own block; in phase 1 complete blocks are only stored. */
             code = phase == 0
-                       ? send_and_add(&x, c, right, given, giving, left, scratch, mine, taking, err)
-                       : exchange_both(&x, right, given, bytes_of(c, giving), left, mine, bytes_of(c, taking), err);
-            if (phase == 0 && code == OK && step == P - 2) reduce_finish(&x, c->reduction, c->dtype, mine, taking);
+                       ? send_and_add(&x, collective, right, given, giving, left, scratch, mine, taking, err)
+                       : exchange_both(&x, right, given, bytes_of(collective, giving), left, mine,
+                                       bytes_of(collective, taking), err);
+            if (phase == 0 && code == OK && step == P - 2)
+                reduce_finish(&x, collective->reduction, collective->dtype, mine, taking);
         }
     exchange_release(&x, scratch);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost allreduce_ring_cost(int r, int P, const struct collective *collective)
 {
     return (struct collective_cost){
         .messages = 2 * (uint64_t)(P - 1),
-        .bytes = bytes_of(c, 2 * c->count - part_length(c->count, P, r + 1) - part_length(c->count, P, r + 2)),
-        .additions = (uint64_t)(c->count - part_length(c->count, P, r)),
+        .bytes = bytes_of(collective, 2 * collective->count - part_length(collective->count, P, r + 1)
+                          - part_length(collective->count, P, r + 2)),
+        .additions = (uint64_t)(collective->count - part_length(collective->count, P, r)),
         .steps = 2 * (uint64_t)(P - 1),
     };
 }
@@ -61,5 +65,6 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 const struct algorithm allreduce_ring = {
     .operation = ALLREDUCE, .name = "ring", .description = "round the ring twice: the fewest bytes, many steps",
     .order = BY_POSITION, .source = "Patarasuk and Yuan 2009, doi:10.1016/j.jpdc.2008.09.002",
-    .cost_formula = "2(P-1) a + 2n(P-1)/P b", .run = run, .cost = cost, .turns = turns_with_equal_parts,
+    .cost_formula = "2(P-1) a + 2n(P-1)/P b", .run = allreduce_ring_run, .cost = allreduce_ring_cost,
+        .turns = turns_with_equal_parts,
 };

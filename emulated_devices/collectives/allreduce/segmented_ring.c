@@ -17,86 +17,94 @@
 
 struct ring { const struct collective *c; int P, r, S, steps; };
 
-static struct ring ring_of(const struct collective *c, int r, int P)
+static struct ring ring_of(const struct collective *collective, int r, int P)
 {
-    return (struct ring){ .c = c, .P = P, .r = r, .S = flow_segments(c, part_length(c->count, P, 0)), .steps = P - 1 };
+    return (struct ring){ .c = collective, .P = P, .r = r,
+                         .S = flow_segments(collective, part_length(collective->count, P, 0)), .steps = P - 1 };
 }
 
 /* Address and length of a piece of a block. */
-static void *piece(const struct ring *g, int block, int segment, int64_t *n)
+static void *piece(const struct ring *ring, int block, int segment, int64_t *n)
 {
-    const int64_t length = part_length(g->c->count, g->P, block),
-                  start = block_start(g->c->count, g->P, imod(block, g->P));
-    *n = part_length(length, g->S, segment);
-    return element(g->c, g->c->out, start + block_start(length, g->S, segment));
+    const int64_t length = part_length(ring->c->count, ring->P, block),
+                  segmented_ring_start = block_start(ring->c->count, ring->P, imod(block, ring->P));
+    *n = part_length(length, ring->S, segment);
+    return element(ring->c, ring->c->out, segmented_ring_start + block_start(length, ring->S, segment));
 }
 
 /* The block that is sent in a step of 2(P-1); the one before it is received. */
-static int sent_in(const struct ring *g, int step)
+static int sent_in(const struct ring *ring, int step)
 {
-    return step < g->steps ? g->r - step : g->r + 1 - (step - g->steps);
+    return step < ring->steps ? ring->r - step : ring->r + 1 - (step - ring->steps);
 }
 
-static void start(struct exchange *x, const struct ring *g, int i, void *const scratch[2], struct message m[2])
+static void segmented_ring_start(struct exchange *exchange, const struct ring *ring, int i, void *const scratch[2],
+                                 struct message message[2])
 {
-    const int step = i / g->S, segment = i % g->S;
+    const int step = i / ring->S, segment = i % ring->S;
     int64_t n;
     /* Pieces alternate between two scratch areas: one is added while the next arrives. */
-    void *mine = piece(g, sent_in(g, step) - 1, segment, &n);
-    m[0] = message_receive(x, imod(g->r - 1, g->P), step < g->steps ? scratch[i % 2] : mine, bytes_of(g->c, n));
-    mine = piece(g, sent_in(g, step), segment, &n);
-    m[1] = message_send(x, imod(g->r + 1, g->P), mine, bytes_of(g->c, n));
+    void *mine = piece(ring, sent_in(ring, step) - 1, segment, &n);
+    message[0] = message_receive(exchange, imod(ring->r - 1, ring->P), step < ring->steps ? scratch[i % 2] : mine,
+                                 bytes_of(ring->c, n));
+    mine = piece(ring, sent_in(ring, step), segment, &n);
+    message[1] = message_send(exchange, imod(ring->r + 1, ring->P), mine, bytes_of(ring->c, n));
 }
 
-static enum error_code finish(struct exchange *x, const struct ring *g, int i, void *const scratch[2],
-                              struct message m[2], struct error *err)
+static enum error_code segmented_ring_finish(struct exchange *exchange, const struct ring *ring, int i,
+                                             void *const scratch[2], struct message message[2], struct error *err)
 {
-    const int step = i / g->S;
+    const int step = i / ring->S;
     int64_t n;
-    void *mine = piece(g, sent_in(g, step) - 1, i % g->S, &n);
-    const enum error_code got = message_wait(x->group->comm, m[0], err),
-                          gone = message_wait(x->group->comm, m[1], got == OK ? err : NULL);
+    void *mine = piece(ring, sent_in(ring, step) - 1, i % ring->S, &n);
+    const enum error_code got = message_wait(exchange->group->comm, message[0], err),
+                          gone = message_wait(exchange->group->comm, message[1], got == OK ? err : NULL);
     if (got != OK || gone != OK) return got != OK ? got : gone;
     /* Reduce-scatter adds the piece to the own numbers; the last step of it completes them. */
-    if (step < g->steps) reduce_local(x, g->c->reduction, g->c->dtype, mine, scratch[i % 2], n);
-    if (step == g->steps - 1) reduce_finish(x, g->c->reduction, g->c->dtype, mine, n);
+    if (step < ring->steps) reduce_local(exchange, ring->c->reduction, ring->c->dtype, mine, scratch[i % 2], n);
+    if (step == ring->steps - 1) reduce_finish(exchange, ring->c->reduction, ring->c->dtype, mine, n);
     return OK;
 }
 
-static enum error_code run(struct group *group, const struct collective *c, struct error *err)
+static enum error_code segmented_ring_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    const struct ring g = ring_of(c, group->rank, group->size);
-    const int64_t room = flow_scratch(c, part_length(c->count, g.P, 0)), pieces = 2 * (int64_t)g.steps * g.S;
+    const struct ring g = ring_of(collective, group->rank, group->size);
+    const int64_t room = flow_scratch(collective, part_length(collective->count, g.P, 0)),
+        pieces = 2 * (int64_t)g.steps * g.S;
     struct exchange x = exchange_begin(group, ALLREDUCE);
     struct message m[2][2];
     void *memory;
-    enum error_code code = scratch_agreed(&x, c, 2 * room, &memory, err);
+    enum error_code code = scratch_agreed(&x, collective, 2 * room, &memory, err);
     if (code != OK) return code;
-    void *const scratch[2] = { memory, element(c, memory, room) };
+    void *const scratch[2] = { memory, element(collective, memory, room) };
 
     int started = 0;
     /* at most two pieces in flight; with S = 1 each needs the one before */
     for (int i = 0; i < pieces && code == OK; i++) {
         while (started < pieces && started <= i + (g.S > 1)) {
-            start(&x, &g, started, scratch, m[started % 2]);
+            segmented_ring_start(&x, &g, started, scratch, m[started % 2]);
             started++;
         }
-        code = finish(&x, &g, i, scratch, m[i % 2], err);
+        code = segmented_ring_finish(&x, &g, i, scratch, m[i % 2], err);
     }
     exchange_release(&x, memory);
     return code;
 }
 
-static int64_t longest_block(int P, const struct collective *c) { return part_length(c->count, P, 0); }
-
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static int64_t longest_block(int P, const struct collective *collective)
 {
-    const struct ring g = ring_of(c, r, P);
+    return part_length(collective->count, P, 0);
+}
+
+static struct collective_cost segmented_ring_cost(int r, int P, const struct collective *collective)
+{
+    const struct ring g = ring_of(collective, r, P);
     const uint64_t pieces = 2 * (uint64_t)g.steps * (uint64_t)g.S;
     return (struct collective_cost){
         .messages = pieces, .steps = pieces, .depth = g.S > 1 ? pieces / 2 : pieces,
-        .bytes = bytes_of(c, 2 * c->count - part_length(c->count, P, r + 1) - part_length(c->count, P, r + 2)),
-        .additions = (uint64_t)(c->count - part_length(c->count, P, r)),
+        .bytes = bytes_of(collective, 2 * collective->count - part_length(collective->count, P, r + 1)
+                          - part_length(collective->count, P, r + 2)),
+        .additions = (uint64_t)(collective->count - part_length(collective->count, P, r)),
     };
 }
 
@@ -104,6 +112,6 @@ const struct algorithm allreduce_segmented_ring = {
     .operation = ALLREDUCE, .name = "segmented_ring",
     .description = "the ring in small pieces: adding overlaps with sending",
     .order = BY_POSITION, .source = "Open MPI coll_base_allreduce.c", .cost_formula = "2(P-1)S a + 2n(P-1)/P b",
-    .run = run, .cost = cost,
+    .run = segmented_ring_run, .cost = segmented_ring_cost,
     .pipelined = longest_block,
 };

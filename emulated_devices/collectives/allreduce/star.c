@@ -14,36 +14,38 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code star_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    const bool centre = g->rank == 0;
-    const uint64_t bytes = bytes_of(c, c->count);
-    struct exchange x = exchange_begin(g, ALLREDUCE);
+    const bool centre = group->rank == 0;
+    const uint64_t bytes = bytes_of(collective, collective->count);
+    struct exchange x = exchange_begin(group, ALLREDUCE);
     void *scratch;
-    enum error_code code = scratch_agreed(&x, c, centre ? c->count : 0, &scratch, err);
+    enum error_code code = scratch_agreed(&x, collective, centre ? collective->count : 0, &scratch, err);
 
-    for (int r = 1; r < g->size && centre && code == OK; r++)
-        code = add_from(&x, c, r, scratch, c->out, c->count, err);
-    if (centre && code == OK) reduce_finish(&x, c->reduction, c->dtype, c->out, c->count);
+    for (int r = 1; r < group->size && centre && code == OK; r++)
+        code = add_from(&x, collective, r, scratch, collective->out, collective->count, err);
+    if (centre && code == OK)
+        reduce_finish(&x, collective->reduction, collective->dtype, collective->out, collective->count);
     /* A device sends its vector to device 0, and waits for the sum in its place. */
-    if (!centre && code == OK) code = exchange_both(&x, 0, c->out, bytes, -1, NULL, 0, err);
-    if (!centre && code == OK) code = exchange_both(&x, -1, NULL, 0, 0, c->out, bytes, err);
-    for (int r = 1; r < g->size && centre && code == OK; r++)
-        code = exchange_both(&x, r, c->out, bytes, -1, NULL, 0, err);
+    if (!centre && code == OK) code = exchange_both(&x, 0, collective->out, bytes, -1, NULL, 0, err);
+    if (!centre && code == OK) code = exchange_both(&x, -1, NULL, 0, 0, collective->out, bytes, err);
+    for (int r = 1; r < group->size && centre && code == OK; r++)
+        code = exchange_both(&x, r, collective->out, bytes, -1, NULL, 0, err);
     exchange_release(&x, scratch);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost star_cost(int r, int P, const struct collective *collective)
 {
     const uint64_t peers = r == 0 ? (uint64_t)(P - 1) : 1;
-    return (struct collective_cost){ .messages = peers, .bytes = peers * bytes_of(c, c->count),
-                                     .additions = r == 0 ? peers * (uint64_t)c->count : 0,
+    return (struct collective_cost){ .messages = peers, .bytes = peers * bytes_of(collective, collective->count),
+                                     .additions = r == 0 ? peers * (uint64_t)collective->count : 0,
                                      .steps = 2 * (uint64_t)(P - 1),
                                      .depth = 2 };
 }
 
 const struct algorithm allreduce_star = {
     .operation = ALLREDUCE, .name = "star", .description = "everything to device 0 and back: simple, and slow for many",
-    .order = BY_RANK, .source = "the obvious way", .cost_formula = "2(P-1) (a + n b)", .run = run, .cost = cost,
+    .order = BY_RANK, .source = "the obvious way", .cost_formula = "2(P-1) (a + n b)", .run = star_run,
+        .cost = star_cost,
 };

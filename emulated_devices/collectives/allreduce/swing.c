@@ -35,83 +35,90 @@ struct visitor {
     enum { COUNT, PACK, UNPACK, ADD } what;
 };
 
-static void visit_block(struct visitor *v, int b)
+static void visit_block(struct visitor *visitor, int b)
 {
-    const struct collective *c = v->c;
-    const int64_t n = part_length(c->count, v->core, b), start = block_start(c->count, v->core, b);
-    if (v->what == PACK) copy_elements(v->x, c, element(c, v->packed, v->at), element(c, c->out, start), n);
-    if (v->what == UNPACK) copy_elements(v->x, c, element(c, c->out, start), element(c, v->packed, v->at), n);
-    if (v->what == ADD)
-        reduce_local(v->x, c->reduction, c->dtype, element(c, c->out, start), element(c, v->packed, v->at), n);
-    v->at += n;
+    const struct collective *c = visitor->c;
+    const int64_t n = part_length(c->count, visitor->core, b), start = block_start(c->count, visitor->core, b);
+    if (visitor->what == PACK)
+        copy_elements(visitor->x, c, element(c, visitor->packed, visitor->at), element(c, c->out, start), n);
+    if (visitor->what == UNPACK)
+        copy_elements(visitor->x, c, element(c, c->out, start), element(c, visitor->packed, visitor->at), n);
+    if (visitor->what == ADD)
+        reduce_local(visitor->x, c->reduction, c->dtype, element(c, c->out, start),
+                     element(c, visitor->packed, visitor->at), n);
+    visitor->at += n;
 }
 
-static void visit_from(struct visitor *v, int i, int s)
+static void visit_from(struct visitor *visitor, int i, int s)
 {
-    visit_block(v, i);
-    for (int later = s; 1 << later < v->core; later++) visit_from(v, partner(i, later, v->core), later + 1);
+    visit_block(visitor, i);
+    for (int later = s; 1 << later < visitor->core; later++)
+        visit_from(visitor, partner(i, later, visitor->core), later + 1);
 }
 
-static int64_t length_from(const struct collective *c, int core, int i, int s)
+static int64_t length_from(const struct collective *collective, int core, int i, int s)
 {
-    struct visitor v = { .c = c, .core = core, .what = COUNT };
+    struct visitor v = { .c = collective, .core = core, .what = COUNT };
     visit_from(&v, i, s);
     return v.at;
 }
 
 /* One step of the reduce-scatter (send the partner's blocks, add the received ones); back: of the allgather. */
-static enum error_code swing(struct exchange *x, const struct collective *c, struct fold f, int s, bool back,
-                             char *scratch, struct error *err)
+static enum error_code swing(struct exchange *exchange, const struct collective *collective, struct fold fold,
+                             int s, bool back, char *scratch, struct error *err)
 {
     /* The partner gets the blocks that it and its later partners collect; the all-gather gives the own side's. */
-    const int peer = partner(f.me, s, f.core), give = back ? f.me : peer, take = back ? peer : f.me;
-    const int64_t giving = length_from(c, f.core, give, s + 1), taking = length_from(c, f.core, take, s + 1);
-    char *in = element(c, scratch, giving);
-    struct visitor v = { .x = x, .c = c, .packed = scratch, .core = f.core, .what = PACK };
+    const int peer = partner(fold.me, s, fold.core), give = back ? fold.me : peer, take = back ? peer : fold.me;
+    const int64_t giving = length_from(collective, fold.core, give, s + 1),
+        taking = length_from(collective, fold.core, take, s + 1);
+    char *in = element(collective, scratch, giving);
+    struct visitor v = { .x = exchange, .c = collective, .packed = scratch, .core = fold.core, .what = PACK };
     visit_from(&v, give, s + 1);
-    const enum error_code code = exchange_both(x, fold_member(f, peer), scratch, bytes_of(c, giving),
-                                               fold_member(f, peer), in, bytes_of(c, taking), err);
-    v = (struct visitor){ .x = x, .c = c, .packed = in, .core = f.core, .what = back ? UNPACK : ADD };
+    const enum error_code code = exchange_both(exchange, fold_member(fold, peer), scratch, bytes_of(collective, giving),
+                                               fold_member(fold, peer), in, bytes_of(collective, taking), err);
+    v = (struct visitor){ .x = exchange, .c = collective, .packed = in, .core = fold.core,
+                         .what = back ? UNPACK : ADD };
     /* Received blocks are in the order in which the sender has visited them. */
     if (code == OK) visit_from(&v, take, s + 1);
     return code;
 }
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code swing_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    const struct fold f = fold_of(g->rank, g->size);
+    const struct fold f = fold_of(group->rank, group->size);
     const int steps = ceil_log2(f.core);
-    struct exchange x = exchange_begin(g, ALLREDUCE);
+    struct exchange x = exchange_begin(group, ALLREDUCE);
     void *scratch;
-    enum error_code code = scratch_agreed(&x, c, f.me < 0 ? 0 : c->count, &scratch, err);
-    if (code == OK) code = fold_in(&x, c, f, c->out, scratch, err);
+    enum error_code code = scratch_agreed(&x, collective, f.me < 0 ? 0 : collective->count, &scratch, err);
+    if (code == OK) code = fold_in(&x, collective, f, collective->out, scratch, err);
     if (f.me >= 0) {
         /* The reduce-scatter goes from near to far partners; the all-gather goes the same way back. */
-        for (int s = 0; s < steps && code == OK; s++) code = swing(&x, c, f, s, false, scratch, err);
+        for (int s = 0; s < steps && code == OK; s++) code = swing(&x, collective, f, s, false, scratch, err);
         if (code == OK)
-            reduce_finish(&x, c->reduction, c->dtype, element(c, c->out, block_start(c->count, f.core, f.me)),
-                          part_length(c->count, f.core, f.me));
-        for (int s = steps - 1; s >= 0 && code == OK; s--) code = swing(&x, c, f, s, true, scratch, err);
+            reduce_finish(&x, collective->reduction, collective->dtype,
+                          element(collective, collective->out, block_start(collective->count, f.core, f.me)),
+                          part_length(collective->count, f.core, f.me));
+        for (int s = steps - 1; s >= 0 && code == OK; s--) code = swing(&x, collective, f, s, true, scratch, err);
     }
-    if (code == OK) code = fold_out(&x, c, f, c->out, err);
+    if (code == OK) code = fold_out(&x, collective, f, collective->out, err);
     exchange_release(&x, scratch);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost swing_cost(int r, int P, const struct collective *collective)
 {
     const struct fold f = fold_of(r, P);
     struct collective_cost cost = { 0 };
-    fold_cost(&cost, c, f, c->count);
+    fold_cost(&cost, collective, f, collective->count);
     for (int s = 0; 1 << s < f.core; s++) {
         cost.steps += 2;
         if (f.me < 0) continue;
-        const int64_t mine = length_from(c, f.core, f.me, s + 1);
-        cost_send(&cost, c, length_from(c, f.core, partner(f.me, s, f.core), s + 1));
-        cost_send(&cost, c, mine);
+        const int64_t mine = length_from(collective, f.core, f.me, s + 1);
+        cost_send(&cost, collective, length_from(collective, f.core, partner(f.me, s, f.core), s + 1));
+        cost_send(&cost, collective, mine);
         cost.additions += (uint64_t)mine;
     }
-    fold_path(&cost, c, f, c->count);
+    fold_path(&cost, collective, f, collective->count);
     return cost;
 }
 
@@ -119,5 +126,5 @@ const struct algorithm allreduce_swing = {
     .operation = ALLREDUCE, .name = "swing",
     .description = "halving and doubling among near partners: short ways on a torus",
     .order = BY_POSITION, .source = "De Sensi et al. 2024, arXiv:2401.09356",
-    .cost_formula = "2 log2 P a + 2n(P-1)/P b", .run = run, .cost = cost,
+    .cost_formula = "2 log2 P a + 2n(P-1)/P b", .run = swing_run, .cost = swing_cost,
 };

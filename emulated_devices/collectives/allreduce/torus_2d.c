@@ -16,43 +16,44 @@
 #include "emulated_devices/collectives/algorithm.h"
 
 /* The shard of a device after the rows: ring_reduce_scatter leaves block me + 1. */
-static int64_t shard(const struct collective *c, struct row w, int64_t *n)
+static int64_t shard(const struct collective *collective, struct row row, int64_t *n)
 {
-    const int b = imod(w.me + 1, w.size);
-    *n = part_length(c->count, w.size, b);
-    return block_start(c->count, w.size, b);
+    const int b = imod(row.me + 1, row.size);
+    *n = part_length(collective->count, row.size, b);
+    return block_start(collective->count, row.size, b);
 }
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code torus_2d_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    const struct row row = row_in_node(c, g->rank, g->size), column = row_of_nodes(c, g->rank, g->size);
-    struct exchange x = exchange_begin(g, ALLREDUCE);
+    const struct row row = row_in_node(collective, group->rank, group->size),
+        column = row_of_nodes(collective, group->rank, group->size);
+    struct exchange x = exchange_begin(group, ALLREDUCE);
     int64_t n;
-    void *mine = element(c, c->out, shard(c, row, &n)), *scratch;
-    enum error_code code = scratch_agreed(&x, c, part_length(c->count, row.size, 0), &scratch, err);
+    void *mine = element(collective, collective->out, shard(collective, row, &n)), *scratch;
+    enum error_code code = scratch_agreed(&x, collective, part_length(collective->count, row.size, 0), &scratch, err);
     /* Along the row: each device of a node has the node's sum of one shard. */
-    if (code == OK) code = ring_reduce_scatter(&x, c, row, c->out, c->count, scratch, err);
+    if (code == OK) code = ring_reduce_scatter(&x, collective, row, collective->out, collective->count, scratch, err);
     /* Along the column the shards of all nodes are added, and come back whole. */
-    if (code == OK) code = ring_reduce_scatter(&x, c, column, mine, n, scratch, err);
-    if (code == OK) code = ring_allgather(&x, c, column, mine, n, err);
-    if (code == OK) reduce_finish(&x, c->reduction, c->dtype, mine, n);
+    if (code == OK) code = ring_reduce_scatter(&x, collective, column, mine, n, scratch, err);
+    if (code == OK) code = ring_allgather(&x, collective, column, mine, n, err);
+    if (code == OK) reduce_finish(&x, collective->reduction, collective->dtype, mine, n);
     /* Along the row again: the shards become the vector. */
-    if (code == OK) code = ring_allgather(&x, c, row, c->out, c->count, err);
+    if (code == OK) code = ring_allgather(&x, collective, row, collective->out, collective->count, err);
     exchange_release(&x, scratch);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost torus_2d_cost(int r, int P, const struct collective *collective)
 {
-    const struct row row = row_in_node(c, r, P), column = row_of_nodes(c, r, P);
+    const struct row row = row_in_node(collective, r, P), column = row_of_nodes(collective, r, P);
     struct collective_cost cost = { 0 };
     int64_t n;
-    shard(c, row, &n);
-    ring_cost(&cost, c, column, n, true);
-    ring_cost(&cost, c, column, n, false);
+    shard(collective, row, &n);
+    ring_cost(&cost, collective, column, n, true);
+    ring_cost(&cost, collective, column, n, false);
     const uint64_t columns = cost.bytes;
-    ring_cost(&cost, c, row, c->count, true);
-    ring_cost(&cost, c, row, c->count, false);
+    ring_cost(&cost, collective, row, collective->count, true);
+    ring_cost(&cost, collective, row, collective->count, false);
     cost.path = cost.bytes;
     cost.path_inside = cost.bytes - columns;
     cost.steps_inside = 2 * (uint64_t)(row.size - 1);
@@ -63,6 +64,6 @@ const struct algorithm allreduce_torus_2d = {
     .operation = ALLREDUCE, .name = "torus_2d",
     .description = "rings along rows and columns: few bytes, fewer steps than one ring",
     .order = BY_POSITION, .source = "Mikami et al. 2018, arXiv:1811.05233",
-    .cost_formula = "2(q-1 + P/q-1) a + 2n(P-1)/P b", .run = run, .cost = cost,
+    .cost_formula = "2(q-1 + P/q-1) a + 2n(P-1)/P b", .run = torus_2d_run, .cost = torus_2d_cost,
     .needs = EVEN_NODES_NEEDED, .refuses = needs_even_nodes, .by_nodes = true,
 };

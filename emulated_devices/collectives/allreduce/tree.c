@@ -12,29 +12,30 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code allreduce_tree_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    struct exchange x = exchange_begin(g, ALLREDUCE);
+    struct exchange x = exchange_begin(group, ALLREDUCE);
     void *scratch;
     /* Only even devices receive from children, so odd ones need no scratch. */
-    enum error_code code = scratch_agreed(&x, c, g->rank % 2 == 0 ? c->count : 0, &scratch, err);
-    if (code == OK) code = binomial_reduce(&x, c, 0, c->out, c->count, scratch, err);
-    if (code == OK && g->rank == 0) reduce_finish(&x, c->reduction, c->dtype, c->out, c->count);
-    if (code == OK) code = binomial_broadcast(&x, c, 0, c->out, c->count, err);
+    enum error_code code = scratch_agreed(&x, collective, group->rank % 2 == 0 ? collective->count : 0, &scratch, err);
+    if (code == OK) code = binomial_reduce(&x, collective, 0, collective->out, collective->count, scratch, err);
+    if (code == OK && group->rank == 0)
+        reduce_finish(&x, collective->reduction, collective->dtype, collective->out, collective->count);
+    if (code == OK) code = binomial_broadcast(&x, collective, 0, collective->out, collective->count, err);
     exchange_release(&x, scratch);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost allreduce_tree_cost(int r, int P, const struct collective *collective)
 {
     struct collective_cost cost = { 0 };
-    binomial_cost(&cost, c, r, P, 0, c->count, true);
-    binomial_cost(&cost, c, r, P, 0, c->count, false);
+    binomial_cost(&cost, collective, r, P, 0, collective->count, true);
+    binomial_cost(&cost, collective, r, P, 0, collective->count, false);
     return cost;
 }
 
 const struct algorithm allreduce_tree = {
     .operation = ALLREDUCE, .name = "tree", .description = "up a binomial tree and down again",
     .order = BY_TREE, .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
-    .cost_formula = "2 ceil(log2 P) (a + n b)", .run = run, .cost = cost,
+    .cost_formula = "2 ceil(log2 P) (a + n b)", .run = allreduce_tree_run, .cost = allreduce_tree_cost,
 };

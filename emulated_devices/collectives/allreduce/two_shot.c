@@ -14,67 +14,72 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static struct message give(struct exchange *x, const struct collective *c, int to, const void *from, int b)
+static struct message two_shot_give(struct exchange *exchange, const struct collective *collective, int to,
+                                    const void *from, int b)
 {
-    const int P = x->group->size;
-    return message_send(x, to, const_element(c, from, block_start(c->count, P, b)),
-                        bytes_of(c, part_length(c->count, P, b)));
+    const int P = exchange->group->size;
+    return message_send(exchange, to, const_element(collective, from, block_start(collective->count, P, b)),
+                        bytes_of(collective, part_length(collective->count, P, b)));
 }
 
 /* Send each device its block, and add those for this one. */
-static enum error_code first_shot(struct exchange *x, const struct collective *c, void *blocks, struct message *m,
-                                  struct error *err)
+static enum error_code first_shot(struct exchange *exchange, const struct collective *collective, void *blocks,
+                                  struct message *message, struct error *err)
 {
-    const int P = x->group->size, r = x->group->rank;
-    const int64_t own = part_length(c->count, P, r);
+    const int P = exchange->group->size, r = exchange->group->rank;
+    const int64_t own = part_length(collective->count, P, r);
     for (int k = 1; k < P; k++) {
         /* Block `to` of the input goes to its owner; P - 1 parts of the own block arrive. */
         const int to = imod(r + k, P), from = imod(r - k, P);
-        m[2 * k - 2] = message_receive_to_look(x, from, element(c, blocks, own * from), bytes_of(c, own));
-        m[2 * k - 1] = give(x, c, to, c->in, to);
+        message[2 * k - 2] = message_receive_to_look(exchange, from, element(collective, blocks, own * from),
+                                                     bytes_of(collective, own));
+        message[2 * k - 1] = two_shot_give(exchange, collective, to, collective->in, to);
     }
-    return add_in_order(x, c, r, P, m, const_element(c, c->in, block_start(c->count, P, r)), blocks,
-                        element(c, c->out, block_start(c->count, P, r)), own, err);
+    return add_in_order(exchange, collective, r, P, message,
+                        const_element(collective, collective->in, block_start(collective->count, P, r)), blocks,
+                        element(collective, collective->out, block_start(collective->count, P, r)), own, err);
 }
 
 /* Send each device the sum, and receive its in its place. */
-static enum error_code second_shot(struct exchange *x, const struct collective *c, struct message *m,
-                                   struct error *err)
+static enum error_code second_shot(struct exchange *exchange, const struct collective *collective,
+                                   struct message *message, struct error *err)
 {
-    const int P = x->group->size, r = x->group->rank;
+    const int P = exchange->group->size, r = exchange->group->rank;
     for (int k = 1; k < P; k++) {
         /* The complete own block goes to everybody. */
         const int from = imod(r - k, P);
-        m[2 * k - 2] = message_receive(x, from, element(c, c->out, block_start(c->count, P, from)),
-                                       bytes_of(c, part_length(c->count, P, from)));
-        m[2 * k - 1] = give(x, c, imod(r + k, P), c->out, r);
+        message[2 * k - 2] = message_receive(exchange, from, element(collective, collective->out,
+                                                                     block_start(collective->count, P, from)),
+                                             bytes_of(collective, part_length(collective->count, P, from)));
+        message[2 * k - 1] = two_shot_give(exchange, collective, imod(r + k, P), collective->out, r);
     }
-    return wait_all(x, m, 2 * P - 2, err);
+    return wait_all(exchange, message, 2 * P - 2, err);
 }
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code two_shot_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    const int P = g->size, r = g->rank;
-    const int64_t own = part_length(c->count, P, r);
+    const int P = group->size, r = group->rank;
+    const int64_t own = part_length(collective->count, P, r);
     void *scratch;
-    struct exchange x = exchange_begin(g, ALLREDUCE);
-    enum error_code code = scratch_agreed(&x, c, P * own, &scratch, err);
+    struct exchange x = exchange_begin(group, ALLREDUCE);
+    enum error_code code = scratch_agreed(&x, collective, P * own, &scratch, err);
     struct message *m = code == OK ? message_list(&x, 2 * P) : NULL;
-    if (code == OK) code = first_shot(&x, c, scratch, m, err);
+    if (code == OK) code = first_shot(&x, collective, scratch, m, err);
     if (code == OK) {
-        reduce_finish(&x, c->reduction, c->dtype, element(c, c->out, block_start(c->count, P, r)), own);
-        code = second_shot(&x, c, m, err);
+        reduce_finish(&x, collective->reduction, collective->dtype,
+                      element(collective, collective->out, block_start(collective->count, P, r)), own);
+        code = second_shot(&x, collective, m, err);
     }
     if (m != NULL) exchange_small_end(&x, m);
     exchange_release(&x, scratch);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost two_shot_cost(int r, int P, const struct collective *collective)
 {
-    const int64_t own = part_length(c->count, P, r);
+    const int64_t own = part_length(collective->count, P, r);
     return (struct collective_cost){ .messages = 2 * (uint64_t)(P - 1),
-                                     .bytes = bytes_of(c, c->count - own + (P - 1) * own),
+                                     .bytes = bytes_of(collective, collective->count - own + (P - 1) * own),
                                      .additions = (uint64_t)((P - 1) * own),
                                      .steps = 2 * (uint64_t)(P - 1),
                                      .depth = 2 };
@@ -84,5 +89,5 @@ const struct algorithm allreduce_two_shot = {
     .operation = ALLREDUCE, .name = "two_shot",
     .description = "one block to each, the sums to everybody: two steps on a full mesh",
     .order = BY_RANK, .reads_in = true, .source = "TensorRT-LLM custom all-reduce",
-    .cost_formula = "2 a + 2n(P-1)/P b", .run = run, .cost = cost, .turns = turns_with_equal_parts,
+    .cost_formula = "2 a + 2n(P-1)/P b", .run = two_shot_run, .cost = two_shot_cost, .turns = turns_with_equal_parts,
 };

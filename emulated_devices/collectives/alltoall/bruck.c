@@ -22,49 +22,53 @@ static int moving(int bit, int P)
 }
 
 /* Copy the blocks that move in this step to or from a packed array. */
-static void pack(struct exchange *x, const struct collective *c, int bit, void *packed, void *blocks, bool out)
+static void bruck_pack(struct exchange *exchange, const struct collective *collective, int bit, void *packed,
+                       void *blocks, bool out)
 {
     int64_t at = 0;
-    for (int i = 0; i < x->group->size; i++) {
+    for (int i = 0; i < exchange->group->size; i++) {
         if (!(i & bit)) continue;
-        void *one = element(c, blocks, i * c->count), *place = element(c, packed, at);
-        copy_elements(x, c, out ? place : one, out ? one : place, c->count);
-        at += c->count;
+        void *one = element(collective, blocks, i * collective->count), *place = element(collective, packed, at);
+        copy_elements(exchange, collective, out ? place : one, out ? one : place, collective->count);
+        at += collective->count;
     }
 }
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code alltoall_bruck_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    const int P = g->size, r = g->rank;
-    const int64_t n = P * c->count, half = moving(1, P) * c->count;             /* no bit moves more */
-    struct exchange x = exchange_begin(g, ALLTOALL);
+    const int P = group->size, r = group->rank;
+    /* no bit moves more */
+    const int64_t n = P * collective->count, half = moving(1, P) * collective->count;
+    struct exchange x = exchange_begin(group, ALLTOALL);
     void *blocks;
-    enum error_code code = scratch_agreed(&x, c, n + 2 * half, &blocks, err);
+    enum error_code code = scratch_agreed(&x, collective, n + 2 * half, &blocks, err);
     if (code != OK) return code;
-    void *out = element(c, blocks, n), *in = element(c, blocks, n + half);
+    void *out = element(collective, blocks, n), *in = element(collective, blocks, n + half);
 
     /* Block i, counted from this device, has to go i devices further. */
     for (int i = 0; i < P; i++)
-        copy_elements(&x, c, element(c, blocks, i * c->count), algorithm_given(c, imod(r + i, P)), c->count);
+        copy_elements(&x, collective, element(collective, blocks, i * collective->count),
+                      algorithm_given(collective, imod(r + i, P)), collective->count);
     for (int bit = 1; bit < P && code == OK; bit *= 2) {
         /* Blocks whose way has this binary digit move `bit` devices on, packed in one message. */
-        const uint64_t bytes = bytes_of(c, moving(bit, P) * c->count);
-        pack(&x, c, bit, out, blocks, true);
+        const uint64_t bytes = bytes_of(collective, moving(bit, P) * collective->count);
+        bruck_pack(&x, collective, bit, out, blocks, true);
         code = exchange_both(&x, imod(r + bit, P), out, bytes, imod(r - bit, P), in, bytes, err);
-        if (code == OK) pack(&x, c, bit, in, blocks, false);
+        if (code == OK) bruck_pack(&x, collective, bit, in, blocks, false);
     }
     /* Block i has now come from the device i before. */
     for (int i = 0; i < P && code == OK; i++)
-        copy_elements(&x, c, algorithm_taken(c, imod(r - i, P)), element(c, blocks, i * c->count), c->count);
+        copy_elements(&x, collective, algorithm_taken(collective, imod(r - i, P)),
+                      element(collective, blocks, i * collective->count), collective->count);
     exchange_release(&x, blocks);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost alltoall_bruck_cost(int r, int P, const struct collective *collective)
 {
     struct collective_cost cost = { .steps = (uint64_t)ceil_log2(P) };
     (void)r;
-    for (int bit = 1; bit < P; bit *= 2) cost_send(&cost, c, moving(bit, P) * c->count);
+    for (int bit = 1; bit < P; bit *= 2) cost_send(&cost, collective, moving(bit, P) * collective->count);
     return cost;
 }
 
@@ -72,5 +76,5 @@ const struct algorithm alltoall_bruck = {
     .operation = ALLTOALL, .name = "bruck",
     .description = "by the binary digits of the way: few messages for short blocks",
     .source = "Bruck et al. 1997, doi:10.1109/71.642949", .cost_formula = "ceil(log2 P) a + n/2 log2 P b",
-    .needs = "equal counts", .refuses = needs_equal_counts, .run = run, .cost = cost,
+    .needs = "equal counts", .refuses = needs_equal_counts, .run = alltoall_bruck_run, .cost = alltoall_bruck_cost,
 };

@@ -10,32 +10,34 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static enum error_code all_at_once(struct exchange *x, const struct collective *c, struct error *err)
+static enum error_code all_at_once(struct exchange *exchange, const struct collective *collective, struct error *err)
 {
-    const int P = x->group->size, r = x->group->rank;
-    struct message *m = message_list(x, 2 * P);
-    keep_own(x, c);
+    const int P = exchange->group->size, r = exchange->group->rank;
+    struct message *m = message_list(exchange, 2 * P);
+    keep_own(exchange, collective);
     for (int k = 1; k < P; k++) {
         /* Receives are posted first: a message that comes early has a place. */
         const int from = imod(r - k, P);
-        m[k - 1] = message_receive(x, from, algorithm_taken(c, from), bytes_of(c, taken_from(c, from)));
+        m[k - 1] = message_receive(exchange, from, algorithm_taken(collective, from),
+                                   bytes_of(collective, taken_from(collective, from)));
     }
     for (int k = 1; k < P; k++) {
         const int to = imod(r + k, P);
-        m[P - 2 + k] = message_send(x, to, algorithm_given(c, to), bytes_of(c, given_to(c, to)));
+        m[P - 2 + k] = message_send(exchange, to, algorithm_given(collective, to),
+                                    bytes_of(collective, given_to(collective, to)));
     }
-    const enum error_code code = wait_all(x, m, 2 * P - 2, err);
-    exchange_small_end(x, m);
+    const enum error_code code = wait_all(exchange, m, 2 * P - 2, err);
+    exchange_small_end(exchange, m);
     return code;
 }
 
-static enum error_code run(struct group *g, const struct collective *asked, struct error *err)
+static enum error_code alltoall_linear_run(struct group *group, const struct collective *asked, struct error *err)
 {
-    struct exchange x = exchange_begin(g, ALLTOALL);
+    struct exchange x = exchange_begin(group, ALLTOALL);
     struct collective c = *asked;
     int64_t in, out;
     void *copy;
-    collective_extents(ALLTOALL, &c, g->rank, g->size, &in, &out);
+    collective_extents(ALLTOALL, &c, group->rank, group->size, &in, &out);
     const bool in_place = c.in == c.out;
     enum error_code code = scratch_agreed(&x, &c, in_place ? in : 0, &copy, err);
     if (code != OK) return code;
@@ -49,15 +51,16 @@ static enum error_code run(struct group *g, const struct collective *asked, stru
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost alltoall_linear_cost(int r, int P, const struct collective *collective)
 {
     struct collective_cost cost = { .steps = (uint64_t)(P - 1), .depth = 1 };
-    for (int d = 0; d < P; d++) if (d != r) cost_send(&cost, c, given_to(c, d));
+    for (int d = 0; d < P; d++) if (d != r) cost_send(&cost, collective, given_to(collective, d));
     return cost;
 }
 
 const struct algorithm alltoall_linear = {
     .operation = ALLTOALL, .name = "linear", .description = "everything at once",
-    .source = "NCCL grouped send and receive", .cost_formula = "a + n(P-1)/P b", .run = run, .cost = cost,
+    .source = "NCCL grouped send and receive", .cost_formula = "a + n(P-1)/P b", .run = alltoall_linear_run,
+        .cost = alltoall_linear_cost,
     .turns = turns_with_equal_counts,
 };

@@ -14,41 +14,43 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static enum error_code step(struct exchange *x, const struct collective *c, int to, const void *block, int from,
-                            struct error *err)
+static enum error_code pairwise_shift_step(struct exchange *exchange, const struct collective *collective, int to,
+                                           const void *block, int from, struct error *err)
 {
-    return exchange_both(x, to, block, bytes_of(c, given_to(c, to)), from, algorithm_taken(c, from),
-                         bytes_of(c, taken_from(c, from)), err);
+    return exchange_both(exchange, to, block, bytes_of(collective, given_to(collective, to)), from,
+                         algorithm_taken(collective, from), bytes_of(collective, taken_from(collective, from)), err);
 }
 
 /* The shifts by k and by P-k; only one step if they are equal. */
-static enum error_code there_and_back(struct exchange *x, const struct collective *c, int k, void *keep,
+static enum error_code there_and_back(struct exchange *exchange, const struct collective *collective, int k, void *keep,
                                       struct error *err)
 {
-    const int P = x->group->size, r = x->group->rank, ahead = imod(r + k, P), behind = imod(r - k, P);
+    const int P = exchange->group->size, r = exchange->group->rank, ahead = imod(r + k, P), behind = imod(r - k, P);
     /* The first step overwrites the block for `behind` where the call is in place: it is kept aside. */
-    const void *for_behind = algorithm_kept(x, c, behind, keep);
-    if (ahead == behind) return step(x, c, behind, for_behind, behind, err);
-    const enum error_code code = step(x, c, ahead, algorithm_given(c, ahead), behind, err);
-    return code == OK ? step(x, c, behind, for_behind, ahead, err) : code;
+    const void *for_behind = algorithm_kept(exchange, collective, behind, keep);
+    if (ahead == behind) return pairwise_shift_step(exchange, collective, behind, for_behind, behind, err);
+    const enum error_code code = pairwise_shift_step(exchange, collective, ahead, algorithm_given(collective, ahead),
+                                                     behind, err);
+    return code == OK ? pairwise_shift_step(exchange, collective, behind, for_behind, ahead, err) : code;
 }
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code pairwise_shift_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    struct exchange x = exchange_begin(g, ALLTOALL);
+    struct exchange x = exchange_begin(group, ALLTOALL);
     void *keep;
-    enum error_code code = scratch_agreed(&x, c, longest_to_keep(c, g->rank, g->size), &keep, err);
+    enum error_code code = scratch_agreed(&x, collective,
+                                          longest_to_keep(collective, group->rank, group->size), &keep, err);
     if (code != OK) return code;
-    keep_own(&x, c);
-    for (int k = 1; k <= g->size / 2 && code == OK; k++) code = there_and_back(&x, c, k, keep, err);
+    keep_own(&x, collective);
+    for (int k = 1; k <= group->size / 2 && code == OK; k++) code = there_and_back(&x, collective, k, keep, err);
     exchange_release(&x, keep);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost pairwise_shift_cost(int r, int P, const struct collective *collective)
 {
     struct collective_cost cost = { .steps = (uint64_t)(P - 1) };
-    for (int d = 0; d < P; d++) if (d != r) cost_send(&cost, c, given_to(c, d));
+    for (int d = 0; d < P; d++) if (d != r) cost_send(&cost, collective, given_to(collective, d));
     return cost;
 }
 
@@ -56,6 +58,6 @@ const struct algorithm alltoall_pairwise_shift = {
     .operation = ALLTOALL, .name = "pairwise_shift",
     .description = "to the device k further on, for every k in turn: no port is used twice",
     .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
-    .cost_formula = "(P-1) a + n(P-1)/P b", .run = run, .cost = cost,
+    .cost_formula = "(P-1) a + n(P-1)/P b", .run = pairwise_shift_run, .cost = pairwise_shift_cost,
     .turns = turns_with_equal_counts,
 };

@@ -11,34 +11,35 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static const char *refuses(int P, const struct collective *c)
+static const char *pairwise_xor_refuses(int P, const struct collective *collective)
 {
-    (void)c;
+    (void)collective;
     return (P & (P - 1)) == 0 ? NULL : "P a power of two";
 }
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code pairwise_xor_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    const int P = g->size, r = g->rank;
-    struct exchange x = exchange_begin(g, ALLTOALL);
+    const int P = group->size, r = group->rank;
+    struct exchange x = exchange_begin(group, ALLTOALL);
     void *keep;
-    enum error_code code = scratch_agreed(&x, c, longest_to_keep(c, r, P), &keep, err);
+    enum error_code code = scratch_agreed(&x, collective, longest_to_keep(collective, r, P), &keep, err);
     if (code != OK) return code;
-    keep_own(&x, c);
+    keep_own(&x, collective);
     for (int step = 1; step < P && code == OK; step++) {
         /* The pairs of a step are disjoint: everybody has one partner. */
         const int peer = r ^ step;
-        code = exchange_both(&x, peer, algorithm_kept(&x, c, peer, keep), bytes_of(c, given_to(c, peer)),
-                             peer, algorithm_taken(c, peer), bytes_of(c, taken_from(c, peer)), err);
+        code = exchange_both(&x, peer, algorithm_kept(&x, collective, peer, keep),
+                             bytes_of(collective, given_to(collective, peer)), peer, algorithm_taken(collective, peer),
+                                 bytes_of(collective, taken_from(collective, peer)), err);
     }
     exchange_release(&x, keep);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost pairwise_xor_cost(int r, int P, const struct collective *collective)
 {
     struct collective_cost cost = { .steps = (uint64_t)(P - 1) };
-    for (int d = 0; d < P; d++) if (d != r) cost_send(&cost, c, given_to(c, d));
+    for (int d = 0; d < P; d++) if (d != r) cost_send(&cost, collective, given_to(collective, d));
     return cost;
 }
 
@@ -46,5 +47,6 @@ const struct algorithm alltoall_pairwise_xor = {
     .operation = ALLTOALL, .name = "pairwise_xor",
     .description = "in step k devices r and r xor k exchange: both ways of one link",
     .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
-    .cost_formula = "(P-1) a + n(P-1)/P b", .needs = "P a power of two", .refuses = refuses, .run = run, .cost = cost,
+    .cost_formula = "(P-1) a + n(P-1)/P b", .needs = "P a power of two", .refuses = pairwise_xor_refuses,
+        .run = pairwise_xor_run, .cost = pairwise_xor_cost,
 };

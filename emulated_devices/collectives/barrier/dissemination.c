@@ -9,25 +9,26 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code dissemination_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    struct exchange x = exchange_begin(g, BARRIER);
+    struct exchange x = exchange_begin(group, BARRIER);
     enum error_code code = OK;
-    (void)c;
-    for (int distance = 1; distance < g->size && code == OK; distance *= 2)
-        code = exchange_both(&x, imod(g->rank + distance, g->size), NULL, 0, imod(g->rank - distance, g->size), NULL, 0,
-                             err);
+    (void)collective;
+    for (int distance = 1; distance < group->size && code == OK; distance *= 2)
+        code = exchange_both(&x, imod(group->rank + distance, group->size), NULL, 0,
+                             imod(group->rank - distance, group->size), NULL, 0, err);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost dissemination_cost(int r, int P, const struct collective *collective)
 {
-    (void)r, (void)c;
+    (void)r, (void)collective;
     return (struct collective_cost){ .messages = (uint64_t)ceil_log2(P), .steps = (uint64_t)ceil_log2(P) };
 }
 
 const struct algorithm barrier_dissemination = {
     .operation = BARRIER, .name = "dissemination", .description = "tell the device 1, 2, 4, .. further on",
-    .source = "Hensgen, Finkel and Manber 1988, doi:10.1007/BF01379320", .cost_formula = "ceil(log2 P) a", .run = run,
-    .cost = cost, .turns = turns_always,
+    .source = "Hensgen, Finkel and Manber 1988, doi:10.1007/BF01379320", .cost_formula = "ceil(log2 P) a",
+        .run = dissemination_run,
+    .cost = dissemination_cost, .turns = turns_always,
 };

@@ -8,22 +8,22 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code tree_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    struct exchange x = exchange_begin(g, BARRIER);
-    const enum error_code code = binomial_reduce(&x, c, 0, NULL, 0, NULL, err);
-    return code == OK ? binomial_broadcast(&x, c, 0, NULL, 0, err) : code;
+    struct exchange x = exchange_begin(group, BARRIER);
+    const enum error_code code = binomial_reduce(&x, collective, 0, NULL, 0, NULL, err);
+    return code == OK ? binomial_broadcast(&x, collective, 0, NULL, 0, err) : code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost tree_cost(int r, int P, const struct collective *collective)
 {
     struct collective_cost cost = { 0 };
-    binomial_cost(&cost, c, r, P, 0, 0, true);
-    binomial_cost(&cost, c, r, P, 0, 0, false);
+    binomial_cost(&cost, collective, r, P, 0, 0, true);
+    binomial_cost(&cost, collective, r, P, 0, 0, false);
     return cost;
 }
 
 const struct algorithm barrier_tree = {
     .operation = BARRIER, .name = "tree", .description = "up a binomial tree and down again: fewest messages",
-    .source = "the obvious way", .cost_formula = "2 ceil(log2 P) a", .run = run, .cost = cost,
+    .source = "the obvious way", .cost_formula = "2 ceil(log2 P) a", .run = tree_run, .cost = tree_cost,
 };

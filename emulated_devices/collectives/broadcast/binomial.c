@@ -19,21 +19,22 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code broadcast_binomial_run(struct group *group, const struct collective *collective,
+                                              struct error *err)
 {
-    struct exchange x = exchange_begin(g, BROADCAST);
-    return binomial_broadcast(&x, c, c->root, c->out, c->count, err);
+    struct exchange x = exchange_begin(group, BROADCAST);
+    return binomial_broadcast(&x, collective, collective->root, collective->out, collective->count, err);
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost broadcast_binomial_cost(int r, int P, const struct collective *collective)
 {
     struct collective_cost cost = { 0 };
-    binomial_cost(&cost, c, r, P, c->root, c->count, false);
+    binomial_cost(&cost, collective, r, P, collective->root, collective->count, false);
     return cost;
 }
 
 const struct algorithm broadcast_binomial = {
     .operation = BROADCAST, .name = "binomial", .description = "everybody who has it sends it on: the fewest steps",
     .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
-    .cost_formula = "ceil(log2 P) (a + n b)", .run = run, .cost = cost,
+    .cost_formula = "ceil(log2 P) (a + n b)", .run = broadcast_binomial_run, .cost = broadcast_binomial_cost,
 };

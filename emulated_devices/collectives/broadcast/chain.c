@@ -11,28 +11,31 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code broadcast_chain_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    struct exchange x = exchange_begin(g, BROADCAST);
-    struct flow f = flow_open(tree_chain(g->rank, g->size, c->root), c->out, c->count);
+    struct exchange x = exchange_begin(group, BROADCAST);
+    struct flow f = flow_open(tree_chain(group->rank, group->size, collective->root), collective->out,
+                              collective->count);
     enum error_code code = OK;
     /* A segment goes on while the next one arrives. */
-    for (int s = 0; s < flow_segments(c, c->count) && code == OK; s++) code = flow_down(&x, c, &f, s, err);
+    for (int s = 0; s < flow_segments(collective, collective->count) && code == OK; s++)
+        code = flow_down(&x, collective, &f, s, err);
     const enum error_code closed = flow_close(&x, &f, code == OK ? err : NULL);
     return code == OK ? closed : code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost broadcast_chain_cost(int r, int P, const struct collective *collective)
 {
-    const uint64_t steps = (uint64_t)(flow_segments(c, c->count) + P - 2);
+    const uint64_t steps = (uint64_t)(flow_segments(collective, collective->count) + P - 2);
     struct collective_cost cost = { .steps = steps, .depth = (uint64_t)(P - 1), .met = steps };
-    flow_cost(&cost, c, tree_chain(r, P, c->root), c->count, false, true);
+    flow_cost(&cost, collective, tree_chain(r, P, collective->root), collective->count, false, true);
     return cost;
 }
 
 const struct algorithm broadcast_chain = {
     .operation = BROADCAST, .name = "chain",
     .description = "in segments from each device to the next: for long vectors",
-    .source = "Open MPI coll_base_bcast.c", .cost_formula = "(S + P-2) (a + n/S b)", .run = run, .cost = cost,
+    .source = "Open MPI coll_base_bcast.c", .cost_formula = "(S + P-2) (a + n/S b)", .run = broadcast_chain_run,
+        .cost = broadcast_chain_cost,
     .pipelined = flow_of_vector,
 };

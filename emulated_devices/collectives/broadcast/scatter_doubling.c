@@ -13,46 +13,47 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static const char *refuses(int P, const struct collective *c)
+static const char *scatter_doubling_refuses(int P, const struct collective *collective)
 {
-    (void)c;
+    (void)collective;
     return (P & (P - 1)) == 0 ? NULL : "P a power of two";
 }
 
 /* The parts that v has before the exchange at this distance: `distance` of them, from the returned first one. */
-static int64_t group_of_parts(const struct collective *c, int P, int v, int distance, int64_t *n)
+static int64_t group_of_parts(const struct collective *collective, int P, int v, int distance, int64_t *n)
 {
     const int first = v / distance * distance;
-    *n = block_start(c->count, P, first + distance) - block_start(c->count, P, first);
-    return block_start(c->count, P, first);
+    *n = block_start(collective->count, P, first + distance) - block_start(collective->count, P, first);
+    return block_start(collective->count, P, first);
 }
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code scatter_doubling_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    const int P = g->size, v = imod(g->rank - c->root, P);
-    const struct parts p = { P, c->root, false };
-    struct exchange x = exchange_begin(g, BROADCAST);
+    const int P = group->size, v = imod(group->rank - collective->root, P);
+    const struct parts p = { P, collective->root, false };
+    struct exchange x = exchange_begin(group, BROADCAST);
     /* First each device gets one part; then parts are exchanged at distance 1, 2, 4, .. */
-    enum error_code code = binomial_scatter(&x, c, p, element(c, c->out, part_edge(c, p, v)), err);
+    enum error_code code = binomial_scatter(&x, collective, p,
+                                            element(collective, collective->out, part_edge(collective, p, v)), err);
     for (int distance = 1; distance < P && code == OK; distance *= 2) {
         int64_t giving, taking;
-        const int64_t give = group_of_parts(c, P, v, distance, &giving),
-                      take = group_of_parts(c, P, v ^ distance, distance, &taking);
-        const int peer = imod((v ^ distance) + c->root, P);
-        code = exchange_both(&x, peer, element(c, c->out, give), bytes_of(c, giving), peer, element(c, c->out, take),
-                             bytes_of(c, taking), err);
+        const int64_t give = group_of_parts(collective, P, v, distance, &giving),
+                      take = group_of_parts(collective, P, v ^ distance, distance, &taking);
+        const int peer = imod((v ^ distance) + collective->root, P);
+        code = exchange_both(&x, peer, element(collective, collective->out, give), bytes_of(collective, giving), peer,
+                             element(collective, collective->out, take), bytes_of(collective, taking), err);
     }
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost scatter_doubling_cost(int r, int P, const struct collective *collective)
 {
     struct collective_cost cost = { 0 };
-    binomial_parts_cost(&cost, c, (struct parts){ P, c->root, false }, r, true);
+    binomial_parts_cost(&cost, collective, (struct parts){ P, collective->root, false }, r, true);
     for (int distance = 1; distance < P; distance *= 2) {
         int64_t n;
-        group_of_parts(c, P, imod(r - c->root, P), distance, &n);
-        cost_send(&cost, c, n);
+        group_of_parts(collective, P, imod(r - collective->root, P), distance, &n);
+        cost_send(&cost, collective, n);
         cost.steps++;
     }
     return cost;
@@ -62,5 +63,6 @@ const struct algorithm broadcast_scatter_doubling = {
     .operation = BROADCAST, .name = "scatter_doubling",
     .description = "deal out parts, then exchange by doubling: long vectors, few steps",
     .source = "Barnett et al. 1994; doi:10.1177/1094342005051521", .cost_formula = "2 log2 P a + 2n(P-1)/P b",
-    .needs = "P a power of two", .refuses = refuses, .run = run, .cost = cost,
+    .needs = "P a power of two", .refuses = scatter_doubling_refuses, .run = scatter_doubling_run,
+        .cost = scatter_doubling_cost,
 };

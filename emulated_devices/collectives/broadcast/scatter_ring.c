@@ -13,35 +13,38 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static enum error_code ring(struct exchange *x, const struct collective *c, struct error *err)
+static enum error_code ring(struct exchange *exchange, const struct collective *collective, struct error *err)
 {
-    const int P = x->group->size, r = x->group->rank, v = imod(r - c->root, P);
+    const int P = exchange->group->size, r = exchange->group->rank, v = imod(r - collective->root, P);
     enum error_code code = OK;
     for (int step = 0; step < P - 1 && code == OK; step++) {
         /* Parts are numbered from the root on; the part of the step before goes to the right. */
         const int give = imod(v - step, P), take = imod(give - 1, P);
-        code = exchange_both(x, imod(r + 1, P), element(c, c->out, block_start(c->count, P, give)),
-                             bytes_of(c, part_length(c->count, P, give)), imod(r - 1, P),
-                             element(c, c->out, block_start(c->count, P, take)),
-                             bytes_of(c, part_length(c->count, P, take)), err);
+        code = exchange_both(exchange, imod(r + 1, P),
+                             element(collective, collective->out, block_start(collective->count, P, give)),
+                             bytes_of(collective, part_length(collective->count, P, give)), imod(r - 1, P),
+                             element(collective, collective->out, block_start(collective->count, P, take)),
+                             bytes_of(collective, part_length(collective->count, P, take)), err);
     }
     return code;
 }
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code scatter_ring_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    const struct parts p = { g->size, c->root, false };
-    struct exchange x = exchange_begin(g, BROADCAST);
-    void *mine = element(c, c->out, part_edge(c, p, imod(g->rank - c->root, g->size)));
-    const enum error_code code = binomial_scatter(&x, c, p, mine, err);
-    return code == OK ? ring(&x, c, err) : code;
+    const struct parts p = { group->size, collective->root, false };
+    struct exchange x = exchange_begin(group, BROADCAST);
+    void *mine = element(collective, collective->out,
+                         part_edge(collective, p, imod(group->rank - collective->root, group->size)));
+    const enum error_code code = binomial_scatter(&x, collective, p, mine, err);
+    return code == OK ? ring(&x, collective, err) : code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost scatter_ring_cost(int r, int P, const struct collective *collective)
 {
     struct collective_cost cost = { .messages = (uint64_t)(P - 1), .steps = (uint64_t)(P - 1),
-                                    .bytes = bytes_of(c, c->count - part_length(c->count, P, r - c->root + 1)) };
-    binomial_parts_cost(&cost, c, (struct parts){ P, c->root, false }, r, true);
+                                    .bytes = bytes_of(collective, collective->count
+                                                      - part_length(collective->count, P, r - collective->root + 1)) };
+    binomial_parts_cost(&cost, collective, (struct parts){ P, collective->root, false }, r, true);
     return cost;
 }
 
@@ -49,5 +52,5 @@ const struct algorithm broadcast_scatter_ring = {
     .operation = BROADCAST, .name = "scatter_ring",
     .description = "deal out parts, then pass them round: long vectors, any P",
     .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
-    .cost_formula = "(ceil(log2 P) + P-1) a + 2n(P-1)/P b", .run = run, .cost = cost,
+    .cost_formula = "(ceil(log2 P) + P-1) a + 2n(P-1)/P b", .run = scatter_ring_run, .cost = scatter_ring_cost,
 };

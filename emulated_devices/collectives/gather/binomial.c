@@ -13,30 +13,32 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code binomial_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    const int P = g->size, r = g->rank, v = imod(r - c->root, P);
-    const struct parts p = { P, c->root, true };
-    struct exchange x = exchange_begin(g, GATHER);
+    const int P = group->size, r = group->rank, v = imod(r - collective->root, P);
+    const struct parts p = { P, collective->root, true };
+    struct exchange x = exchange_begin(group, GATHER);
     void *parts;
-    enum error_code code = scratch_agreed(&x, c, part_edge(c, p, subtree_end(v, P)) - part_edge(c, p, v), &parts, err);
+    enum error_code code = scratch_agreed(&x, collective, part_edge(collective, p, subtree_end(v, P))
+                                          - part_edge(collective, p, v), &parts, err);
     if (code != OK) return code;
-    copy_elements(&x, c, parts, c->in, block_length(c, P, r));
-    code = binomial_gather(&x, c, p, parts, err);
-    if (code == OK && v == 0) comb_unpack(&x, c, (struct comb){ c->root, 1, P }, c->out, parts);
+    copy_elements(&x, collective, parts, collective->in, block_length(collective, P, r));
+    code = binomial_gather(&x, collective, p, parts, err);
+    if (code == OK && v == 0)
+        comb_unpack(&x, collective, (struct comb){ collective->root, 1, P }, collective->out, parts);
     exchange_release(&x, parts);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost gather_binomial_cost(int r, int P, const struct collective *collective)
 {
     struct collective_cost cost = { 0 };
-    binomial_parts_cost(&cost, c, (struct parts){ P, c->root, true }, r, false);
+    binomial_parts_cost(&cost, collective, (struct parts){ P, collective->root, true }, r, false);
     return cost;
 }
 
 const struct algorithm gather_binomial = {
     .operation = GATHER, .name = "binomial", .description = "blocks gather on their way up a tree",
     .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
-    .cost_formula = "ceil(log2 P) a + n(P-1)/P b", .run = run, .cost = cost,
+    .cost_formula = "ceil(log2 P) a + n(P-1)/P b", .run = binomial_run, .cost = gather_binomial_cost,
 };

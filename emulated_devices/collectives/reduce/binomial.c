@@ -11,30 +11,32 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code reduce_binomial_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    const bool root = g->rank == c->root;
-    struct exchange x = exchange_begin(g, REDUCE);
+    const bool root = group->rank == collective->root;
+    struct exchange x = exchange_begin(group, REDUCE);
     void *scratch;
-    enum error_code code = scratch_agreed(&x, c, root ? c->count : 2 * c->count, &scratch, err);
+    enum error_code code = scratch_agreed(&x, collective, root ? collective->count : 2 * collective->count,
+                                          &scratch, err);
     if (code != OK) return code;
-    void *sums = root ? c->out : element(c, scratch, c->count);
-    copy_elements(&x, c, sums, c->in, c->count);
-    code = binomial_reduce(&x, c, c->root, sums, c->count, scratch, err);
-    if (code == OK && root) reduce_finish(&x, c->reduction, c->dtype, c->out, c->count);
+    void *sums = root ? collective->out : element(collective, scratch, collective->count);
+    copy_elements(&x, collective, sums, collective->in, collective->count);
+    code = binomial_reduce(&x, collective, collective->root, sums, collective->count, scratch, err);
+    if (code == OK && root)
+        reduce_finish(&x, collective->reduction, collective->dtype, collective->out, collective->count);
     exchange_release(&x, scratch);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost reduce_binomial_cost(int r, int P, const struct collective *collective)
 {
     struct collective_cost cost = { 0 };
-    binomial_cost(&cost, c, r, P, c->root, c->count, true);
+    binomial_cost(&cost, collective, r, P, collective->root, collective->count, true);
     return cost;
 }
 
 const struct algorithm reduce_binomial = {
     .operation = REDUCE, .name = "binomial", .description = "half of those left send and are done: the fewest steps",
     .order = BY_TREE, .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
-    .cost_formula = "ceil(log2 P) (a + n b)", .run = run, .cost = cost,
+    .cost_formula = "ceil(log2 P) (a + n b)", .run = reduce_binomial_run, .cost = reduce_binomial_cost,
 };

@@ -11,38 +11,42 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code chain_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    const bool root = g->rank == c->root;
-    const int64_t segment = flow_scratch(c, c->count);
-    struct exchange x = exchange_begin(g, REDUCE);
+    const bool root = group->rank == collective->root;
+    const int64_t segment = flow_scratch(collective, collective->count);
+    struct exchange x = exchange_begin(group, REDUCE);
     void *scratch;
-    enum error_code code = scratch_agreed(&x, c, segment + (root ? 0 : c->count), &scratch, err);
+    enum error_code code = scratch_agreed(&x, collective, segment + (root ? 0 : collective->count), &scratch, err);
     if (code != OK) return code;
-    void *sums = root ? c->out : element(c, scratch, segment);
+    void *sums = root ? collective->out : element(collective, scratch, segment);
 
-    copy_elements(&x, c, sums, c->in, c->count);
-    struct flow f = flow_open(tree_chain(g->rank, g->size, c->root), sums, c->count);
-    for (int s = 0; s < flow_segments(c, c->count) && code == OK; s++) code = flow_up(&x, c, &f, s, scratch, err);
+    copy_elements(&x, collective, sums, collective->in, collective->count);
+    struct flow f = flow_open(tree_chain(group->rank, group->size, collective->root), sums, collective->count);
+    for (int s = 0; s < flow_segments(collective, collective->count) && code == OK; s++)
+        code = flow_up(&x, collective, &f, s, scratch, err);
     const enum error_code closed = flow_close(&x, &f, code == OK ? err : NULL);
     if (code == OK) code = closed;
-    if (code == OK && root) reduce_finish(&x, c->reduction, c->dtype, c->out, c->count);
+    if (code == OK && root)
+        reduce_finish(&x, collective->reduction, collective->dtype, collective->out, collective->count);
     exchange_release(&x, scratch);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost chain_cost(int r, int P, const struct collective *collective)
 {
-    const uint64_t S = (uint64_t)flow_segments(c, c->count), steps = S + (uint64_t)P - 2;
+    const uint64_t S = (uint64_t)flow_segments(collective, collective->count), steps = S + (uint64_t)P - 2;
     struct collective_cost cost = { .steps = steps, .depth = (uint64_t)(P - 1), .met = steps };
-    flow_cost(&cost, c, tree_chain(r, P, c->root), c->count, true, false);
-    if (r == c->root) cost.path = bytes_of(c, c->count) * steps / S;        /* it adds what has come */
+    flow_cost(&cost, collective, tree_chain(r, P, collective->root), collective->count, true, false);
+    /* it adds what has come */
+    if (r == collective->root) cost.path = bytes_of(collective, collective->count) * steps / S;
     return cost;
 }
 
 const struct algorithm reduce_chain = {
     .operation = REDUCE, .name = "chain",
     .description = "in segments towards the root, each adding its own: for long vectors",
-    .order = BY_TREE, .source = "Open MPI coll_base_reduce.c", .cost_formula = "(S + P-2) (a + n/S b)", .run = run,
-    .cost = cost, .pipelined = flow_of_vector,
+    .order = BY_TREE, .source = "Open MPI coll_base_reduce.c", .cost_formula = "(S + P-2) (a + n/S b)",
+        .run = chain_run,
+    .cost = chain_cost, .pipelined = flow_of_vector,
 };

@@ -10,33 +10,35 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code flat_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    const bool root = g->rank == c->root;
-    const uint64_t bytes = bytes_of(c, c->count);
-    struct exchange x = exchange_begin(g, REDUCE);
+    const bool root = group->rank == collective->root;
+    const uint64_t bytes = bytes_of(collective, collective->count);
+    struct exchange x = exchange_begin(group, REDUCE);
     void *scratch;
-    enum error_code code = scratch_agreed(&x, c, root ? c->count : 0, &scratch, err);
-    if (code == OK && !root) code = exchange_both(&x, c->root, c->in, bytes, -1, NULL, 0, err);
-    if (code == OK && root) copy_elements(&x, c, c->out, c->in, c->count);
-    for (int r = 0; r < g->size && root && code == OK; r++) {
-        if (r == c->root) continue;
-        code = add_from(&x, c, r, scratch, c->out, c->count, err);
+    enum error_code code = scratch_agreed(&x, collective, root ? collective->count : 0, &scratch, err);
+    if (code == OK && !root) code = exchange_both(&x, collective->root, collective->in, bytes, -1, NULL, 0, err);
+    if (code == OK && root) copy_elements(&x, collective, collective->out, collective->in, collective->count);
+    for (int r = 0; r < group->size && root && code == OK; r++) {
+        if (r == collective->root) continue;
+        code = add_from(&x, collective, r, scratch, collective->out, collective->count, err);
     }
-    if (code == OK && root) reduce_finish(&x, c->reduction, c->dtype, c->out, c->count);
+    if (code == OK && root)
+        reduce_finish(&x, collective->reduction, collective->dtype, collective->out, collective->count);
     exchange_release(&x, scratch);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost reduce_flat_cost(int r, int P, const struct collective *collective)
 {
     struct collective_cost cost = { .steps = (uint64_t)(P - 1), .depth = 1 };
-    if (r == c->root) cost.additions = (uint64_t)(P - 1) * (uint64_t)c->count;
-    else cost_send(&cost, c, c->count);
+    if (r == collective->root) cost.additions = (uint64_t)(P - 1) * (uint64_t)collective->count;
+    else cost_send(&cost, collective, collective->count);
     return cost;
 }
 
 const struct algorithm reduce_flat = {
     .operation = REDUCE, .name = "flat", .description = "everybody sends to the root, which adds",
-    .order = BY_TREE, .source = "the obvious way", .cost_formula = "(P-1) (a + n b)", .run = run, .cost = cost,
+    .order = BY_TREE, .source = "the obvious way", .cost_formula = "(P-1) (a + n b)", .run = flat_run,
+        .cost = reduce_flat_cost,
 };

@@ -14,52 +14,60 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static enum error_code collect_pieces(struct exchange *x, const struct collective *c, struct cut k, void *work,
+static enum error_code scatter_gather_collect_pieces(struct exchange *exchange, const struct collective *collective,
+                                                     struct cut cut, void *work,
                                struct error *err)
 {
-    const bool root = x->group->rank == c->root;
+    const bool root = exchange->group->rank == collective->root;
     enum error_code code = OK;
-    for (int i = 0; i < k.f.core && code == OK; i++) {
-        const int64_t first = cut_edge(c, k, i), n = cut_edge(c, k, i + 1) - first;
-        const int member = fold_member(k.f, i);
-        if (root && i == k.f.me) copy_elements(x, c, element(c, c->out, first), element(c, work, first), n);
-        else if (root) code = exchange_both(x, -1, NULL, 0, member, element(c, c->out, first), bytes_of(c, n), err);
-        else if (i == k.f.me)
-            code = exchange_both(x, c->root, element(c, work, first), bytes_of(c, n), -1, NULL, 0, err);
+    for (int i = 0; i < cut.f.core && code == OK; i++) {
+        const int64_t first = cut_edge(collective, cut, i), n = cut_edge(collective, cut, i + 1) - first;
+        const int member = fold_member(cut.f, i);
+        if (root && i == cut.f.me) copy_elements(exchange, collective, element(collective, collective->out, first),
+                                                 element(collective, work, first), n);
+        else if (root) code = exchange_both(exchange, -1, NULL, 0, member, element(collective, collective->out, first),
+                                            bytes_of(collective, n), err);
+        else if (i == cut.f.me)
+            code = exchange_both(exchange, collective->root, element(collective, work, first), bytes_of(collective, n),
+                                 -1, NULL, 0, err);
     }
-    if (root && code == OK) reduce_finish(x, c->reduction, c->dtype, c->out, c->count);
+    if (root && code == OK)
+        reduce_finish(exchange, collective->reduction, collective->dtype, collective->out, collective->count);
     return code;
 }
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code scatter_gather_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    const struct cut k = { .f = fold_of(g->rank, g->size) };
-    struct exchange x = exchange_begin(g, REDUCE);
+    const struct cut k = { .f = fold_of(group->rank, group->size) };
+    struct exchange x = exchange_begin(group, REDUCE);
     void *work;
     enum error_code code =
-        scratch_agreed(&x, c, c->count + (k.f.rest > 0 ? c->count : halving_scratch(c, k)), &work, err);
+        scratch_agreed(&x, collective, collective->count
+                       + (k.f.rest > 0 ? collective->count : halving_scratch(collective, k)), &work, err);
     if (code != OK) return code;
-    copy_elements(&x, c, work, c->in, c->count);
-    code = fold_in(&x, c, k.f, work, element(c, work, c->count), err);
-    if (code == OK && k.f.me >= 0) code = halving_reduce_scatter(&x, c, k, work, element(c, work, c->count), err);
-    if (code == OK) code = collect_pieces(&x, c, k, work, err);
+    copy_elements(&x, collective, work, collective->in, collective->count);
+    code = fold_in(&x, collective, k.f, work, element(collective, work, collective->count), err);
+    if (code == OK && k.f.me >= 0)
+        code = halving_reduce_scatter(&x, collective, k, work, element(collective, work, collective->count), err);
+    if (code == OK) code = scatter_gather_collect_pieces(&x, collective, k, work, err);
     exchange_release(&x, work);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost scatter_gather_cost(int r, int P, const struct collective *collective)
 {
     const struct cut k = { .f = fold_of(r, P) };
     struct collective_cost cost = { .steps = (uint64_t)(k.f.core - 1 + (k.f.rest > 0 ? 2 : 0)),
                                     .depth = (uint64_t)(ceil_log2(k.f.core) + 1 + (k.f.rest > 0)) };
-    if (k.f.me < 0) cost_send(&cost, c, c->count);
-    else if (k.f.me < k.f.rest) cost.additions += (uint64_t)c->count;
-    halving_cost(&cost, c, k, true);
-    if (k.f.me >= 0 && r != c->root) cost_send(&cost, c, cut_edge(c, k, k.f.me + 1) - cut_edge(c, k, k.f.me));
-    fold_path(&cost, c, k.f, c->count);
-    const int64_t others = c->count - part_length(c->count, k.f.core, 0);
+    if (k.f.me < 0) cost_send(&cost, collective, collective->count);
+    else if (k.f.me < k.f.rest) cost.additions += (uint64_t)collective->count;
+    halving_cost(&cost, collective, k, true);
+    if (k.f.me >= 0 && r != collective->root)
+        cost_send(&cost, collective, cut_edge(collective, k, k.f.me + 1) - cut_edge(collective, k, k.f.me));
+    fold_path(&cost, collective, k.f, collective->count);
+    const int64_t others = collective->count - part_length(collective->count, k.f.core, 0);
     /* the root receives the parts; a root outside the core also waits for the halving */
-    if (r == c->root) cost.path += bytes_of(c, k.f.me >= 0 ? others : others + c->count);
+    if (r == collective->root) cost.path += bytes_of(collective, k.f.me >= 0 ? others : others + collective->count);
     return cost;
 }
 
@@ -67,5 +75,5 @@ const struct algorithm reduce_scatter_gather = {
     .operation = REDUCE, .name = "scatter_gather",
     .description = "halving, then every part to the root: for long vectors",
     .order = BY_TREE, .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
-    .cost_formula = "(log2 P + P-1) a + 2n(P-1)/P b", .run = run, .cost = cost,
+    .cost_formula = "(log2 P + P-1) a + 2n(P-1)/P b", .run = scatter_gather_run, .cost = scatter_gather_cost,
 };

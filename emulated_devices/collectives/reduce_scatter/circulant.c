@@ -14,46 +14,50 @@
 #include "emulated_devices/collectives/algorithm.h"
 
 /* Elements of w(first) .. w(last-1), as seen from a device. */
-static int64_t span(const struct collective *c, int P, int r, int first, int last)
+static int64_t reduce_scatter_circulant_span(const struct collective *collective, int P, int r, int first, int last)
 {
-    return comb_length(c, P, (struct comb){ r + first, 1, last - first });
+    return comb_length(collective, P, (struct comb){ r + first, 1, last - first });
 }
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code reduce_scatter_circulant_run(struct group *group, const struct collective *collective,
+                                                    struct error *err)
 {
-    const int P = g->size, r = g->rank;
+    const int P = group->size, r = group->rank;
     const struct skips k = circulant_skips(P);
-    const int64_t n = block_total(c, P);
-    struct exchange x = exchange_begin(g, REDUCE_SCATTER);
+    const int64_t n = block_total(collective, P);
+    struct exchange x = exchange_begin(group, REDUCE_SCATTER);
     void *w;
-    enum error_code code = scratch_agreed(&x, c, 2 * n, &w, err);
+    enum error_code code = scratch_agreed(&x, collective, 2 * n, &w, err);
     if (code != OK) return code;
-    void *in = element(c, w, n);
+    void *in = element(collective, w, n);
 
     /* w begins with the block of this device, and has the others in the order of distance. */
-    comb_pack(&x, c, (struct comb){ r, 1, P }, w, c->in);
+    comb_pack(&x, collective, (struct comb){ r, 1, P }, w, collective->in);
     for (int i = k.rounds - 1; i >= 0 && code == OK; i--) {
         /* Sums w(s) .. go to the device s further on; what arrives is added to w(0) .. */
         const int s = k.skip[i], many = k.skip[i + 1] - s;
-        const int64_t giving = span(c, P, r, s, s + many), taking = span(c, P, r, 0, many);
-        code = send_and_add(&x, c, imod(r + s, P), element(c, w, span(c, P, r, 0, s)), giving, imod(r - s, P), in, w,
+        const int64_t giving = reduce_scatter_circulant_span(collective, P, r, s, s + many),
+            taking = reduce_scatter_circulant_span(collective, P, r, 0, many);
+        code = send_and_add(&x, collective, imod(r + s, P),
+                            element(collective, w, reduce_scatter_circulant_span(collective, P, r, 0, s)), giving,
+                                imod(r - s, P), in, w,
                             taking, err);
     }
     if (code == OK) {
-        copy_elements(&x, c, c->out, w, block_length(c, P, r));
-        reduce_finish(&x, c->reduction, c->dtype, c->out, block_length(c, P, r));
+        copy_elements(&x, collective, collective->out, w, block_length(collective, P, r));
+        reduce_finish(&x, collective->reduction, collective->dtype, collective->out, block_length(collective, P, r));
     }
     exchange_release(&x, w);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost reduce_scatter_circulant_cost(int r, int P, const struct collective *collective)
 {
     const struct skips k = circulant_skips(P);
     struct collective_cost cost = { .steps = (uint64_t)k.rounds };
     for (int i = 0; i < k.rounds; i++) {
-        cost_send(&cost, c, span(c, P, r, k.skip[i], k.skip[i + 1]));
-        cost.additions += (uint64_t)span(c, P, r, 0, k.skip[i + 1] - k.skip[i]);
+        cost_send(&cost, collective, reduce_scatter_circulant_span(collective, P, r, k.skip[i], k.skip[i + 1]));
+        cost.additions += (uint64_t)reduce_scatter_circulant_span(collective, P, r, 0, k.skip[i + 1] - k.skip[i]);
     }
     return cost;
 }
@@ -62,5 +66,5 @@ const struct algorithm reduce_scatter_circulant = {
     .operation = REDUCE_SCATTER, .name = "circulant",
     .description = "fewest rounds and fewest bytes at once, for any P",
     .order = BY_POSITION, .source = "Traeff 2024, arXiv:2410.14234", .cost_formula = "ceil(log2 P) a + n(P-1)/P b",
-    .run = run, .cost = cost,
+    .run = reduce_scatter_circulant_run, .cost = reduce_scatter_circulant_cost,
 };

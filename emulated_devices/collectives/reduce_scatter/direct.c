@@ -11,44 +11,49 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static void exchange_all(struct exchange *x, const struct collective *c, void *scratch, struct message *m)
+static void exchange_all(struct exchange *exchange, const struct collective *collective, void *scratch,
+                         struct message *message)
 {
-    const int P = x->group->size, r = x->group->rank;
-    const int64_t own = block_length(c, P, r);
+    const int P = exchange->group->size, r = exchange->group->rank;
+    const int64_t own = block_length(collective, P, r);
     for (int k = 1; k < P; k++) {
         /* All messages are under way at once; the parts that arrive are added in the order of ranks afterwards. */
         const int to = imod(r + k, P), from = imod(r - k, P);
-        m[2 * k - 2] = message_receive_to_look(x, from, element(c, scratch, own * from), bytes_of(c, own));
-        m[2 * k - 1] = message_send(x, to, const_block(c, c->in, P, to), bytes_of(c, block_length(c, P, to)));
+        message[2 * k - 2] = message_receive_to_look(exchange, from, element(collective, scratch, own * from),
+                                                     bytes_of(collective, own));
+        message[2 * k - 1] = message_send(exchange, to, const_block(collective, collective->in, P, to),
+                                          bytes_of(collective, block_length(collective, P, to)));
     }
 }
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code direct_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    const int P = g->size, r = g->rank;
-    const int64_t own = block_length(c, P, r);
-    struct exchange x = exchange_begin(g, REDUCE_SCATTER);
+    const int P = group->size, r = group->rank;
+    const int64_t own = block_length(collective, P, r);
+    struct exchange x = exchange_begin(group, REDUCE_SCATTER);
     void *blocks;
-    enum error_code code = scratch_agreed(&x, c, P * own, &blocks, err);
+    enum error_code code = scratch_agreed(&x, collective, P * own, &blocks, err);
     if (code != OK) return code;
     struct message *m = message_list(&x, 2 * P);
-    exchange_all(&x, c, blocks, m);
-    code = add_in_order(&x, c, r, P, m, const_block(c, c->in, P, r), blocks, c->out, own, err);
-    if (code == OK) reduce_finish(&x, c->reduction, c->dtype, c->out, own);
+    exchange_all(&x, collective, blocks, m);
+    code = add_in_order(&x, collective, r, P, m, const_block(collective, collective->in, P, r), blocks,
+                        collective->out, own, err);
+    if (code == OK) reduce_finish(&x, collective->reduction, collective->dtype, collective->out, own);
     exchange_small_end(&x, m);
     exchange_release(&x, blocks);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost direct_cost(int r, int P, const struct collective *collective)
 {
-    const int64_t own = block_length(c, P, r);
-    return (struct collective_cost){ .messages = (uint64_t)(P - 1), .bytes = bytes_of(c, block_total(c, P) - own),
+    const int64_t own = block_length(collective, P, r);
+    return (struct collective_cost){ .messages = (uint64_t)(P - 1),
+                                    .bytes = bytes_of(collective, block_total(collective, P) - own),
                                      .additions = (uint64_t)((P - 1) * own), .steps = (uint64_t)(P - 1), .depth = 1 };
 }
 
 const struct algorithm reduce_scatter_direct = {
     .operation = REDUCE_SCATTER, .name = "direct", .description = "each block directly to its owner, all at once",
-    .order = BY_RANK, .source = "TensorRT-LLM custom all-reduce", .cost_formula = "a + n(P-1)/P b", .run = run,
-    .cost = cost, .turns = turns_with_equal_blocks,
+    .order = BY_RANK, .source = "TensorRT-LLM custom all-reduce", .cost_formula = "a + n(P-1)/P b", .run = direct_run,
+    .cost = direct_cost, .turns = turns_with_equal_blocks,
 };

@@ -15,66 +15,69 @@
 #include "emulated_devices/collectives/algorithm.h"
 
 /* The call as one on the whole vector, for functions without blocks. */
-static struct collective whole(const struct collective *c, int P)
+static struct collective halving_whole(const struct collective *collective, int P)
 {
-    struct collective v = *c;
-    v.count = block_total(c, P);
+    struct collective v = *collective;
+    v.count = block_total(collective, P);
     return v;
 }
 
 /* A device that works for two sends the other its finished block. */
-static enum error_code give_back(struct exchange *x, const struct collective *c, struct fold f, void *work,
-                                 struct error *err)
+static enum error_code halving_give_back(struct exchange *exchange, const struct collective *collective,
+                                         struct fold fold, void *work, struct error *err)
 {
-    const int P = x->group->size, r = x->group->rank;
-    if (f.me < 0) return exchange_both(x, -1, NULL, 0, r + 1, c->out, bytes_of(c, block_length(c, P, r)), err);
-    copy_elements(x, c, c->out, block(c, work, P, r), block_length(c, P, r));
-    if (f.me >= f.rest) return OK;
-    return exchange_both(x, r - 1, block(c, work, P, r - 1), bytes_of(c, block_length(c, P, r - 1)), -1, NULL, 0, err);
+    const int P = exchange->group->size, r = exchange->group->rank;
+    if (fold.me < 0) return exchange_both(exchange, -1, NULL, 0, r + 1, collective->out,
+                                          bytes_of(collective, block_length(collective, P, r)), err);
+    copy_elements(exchange, collective, collective->out, block(collective, work, P, r), block_length(collective, P, r));
+    if (fold.me >= fold.rest) return OK;
+    return exchange_both(exchange, r - 1, block(collective, work, P, r - 1),
+                         bytes_of(collective, block_length(collective, P, r - 1)), -1, NULL, 0, err);
 }
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code halving_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    const struct collective v = whole(c, g->size);
-    const struct cut k = { .P = g->size, .f = fold_of(g->rank, g->size) };
+    const struct collective v = halving_whole(collective, group->size);
+    const struct cut k = { .P = group->size, .f = fold_of(group->rank, group->size) };
     const int64_t room = k.f.rest > 0 ? v.count : halving_scratch(&v, k);
-    struct exchange x = exchange_begin(g, REDUCE_SCATTER);
+    struct exchange x = exchange_begin(group, REDUCE_SCATTER);
     void *work;
-    enum error_code code = scratch_agreed(&x, c, v.count + room, &work, err);
+    enum error_code code = scratch_agreed(&x, collective, v.count + room, &work, err);
     if (code != OK) return code;
 
     /* The input stays as it is: sums grow in a copy. */
-    copy_elements(&x, c, work, c->in, v.count);
+    copy_elements(&x, collective, work, collective->in, v.count);
     /* P is no power of two: some devices work for two, and give back the other's block at the end. */
-    code = fold_in(&x, &v, k.f, work, element(c, work, v.count), err);
+    code = fold_in(&x, &v, k.f, work, element(collective, work, v.count), err);
     if (k.f.me >= 0 && code == OK) {
-        code = halving_reduce_scatter(&x, &v, k, work, element(c, work, v.count), err);
+        code = halving_reduce_scatter(&x, &v, k, work, element(collective, work, v.count), err);
         const int64_t first = cut_edge(&v, k, k.f.me);
         if (code == OK)
-            reduce_finish(&x, c->reduction, c->dtype, element(c, work, first), cut_edge(&v, k, k.f.me + 1) - first);
+            reduce_finish(&x, collective->reduction, collective->dtype, element(collective, work, first),
+                          cut_edge(&v, k, k.f.me + 1) - first);
     }
-    if (code == OK) code = give_back(&x, c, k.f, work, err);
+    if (code == OK) code = halving_give_back(&x, collective, k.f, work, err);
     exchange_release(&x, work);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost reduce_scatter_halving_cost(int r, int P, const struct collective *collective)
 {
-    const struct collective v = whole(c, P);
+    const struct collective v = halving_whole(collective, P);
     const struct cut k = { .P = P, .f = fold_of(r, P) };
     struct collective_cost cost = { .steps = k.f.rest > 0 ? 2 : 0 };
-    if (k.f.me < 0) cost_send(&cost, c, v.count);
+    if (k.f.me < 0) cost_send(&cost, collective, v.count);
     else if (k.f.me < k.f.rest) {
-        cost_send(&cost, c, block_length(c, P, r - 1));
+        cost_send(&cost, collective, block_length(collective, P, r - 1));
         cost.additions += (uint64_t)v.count;
     }
     halving_cost(&cost, &v, k, true);
-    fold_path(&cost, c, k.f, v.count);
+    fold_path(&cost, collective, k.f, v.count);
     return cost;
 }
 
 const struct algorithm reduce_scatter_halving = {
     .operation = REDUCE_SCATTER, .name = "halving", .description = "give half away, half as far each time: few steps",
     .order = BY_TREE, .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
-    .cost_formula = "log2 P a + n(P-1)/P b", .run = run, .cost = cost,
+    .cost_formula = "log2 P a + n(P-1)/P b", .run = halving_run, .cost = reduce_scatter_halving_cost,
 };

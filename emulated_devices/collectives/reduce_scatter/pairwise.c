@@ -12,29 +12,30 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code pairwise_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    const int P = g->size, r = g->rank;
-    const int64_t own = block_length(c, P, r);
-    struct exchange x = exchange_begin(g, REDUCE_SCATTER);
+    const int P = group->size, r = group->rank;
+    const int64_t own = block_length(collective, P, r);
+    struct exchange x = exchange_begin(group, REDUCE_SCATTER);
     void *scratch;
-    enum error_code code = scratch_agreed(&x, c, own, &scratch, err);
-    if (code == OK) copy_elements(&x, c, c->out, const_block(c, c->in, P, r), own);
+    enum error_code code = scratch_agreed(&x, collective, own, &scratch, err);
+    if (code == OK) copy_elements(&x, collective, collective->out, const_block(collective, collective->in, P, r), own);
     for (int step = 1; step < P && code == OK; step++) {
         /* Each step has another pair of partners; parts are added as they come, from near to far. */
         const int to = imod(r + step, P);
-        code = send_and_add(&x, c, to, const_block(c, c->in, P, to), block_length(c, P, to), imod(r - step, P), scratch,
-                            c->out, own, err);
+        code = send_and_add(&x, collective, to, const_block(collective, collective->in, P, to),
+                            block_length(collective, P, to), imod(r - step, P), scratch, collective->out, own, err);
     }
-    if (code == OK) reduce_finish(&x, c->reduction, c->dtype, c->out, own);
+    if (code == OK) reduce_finish(&x, collective->reduction, collective->dtype, collective->out, own);
     exchange_release(&x, scratch);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost pairwise_cost(int r, int P, const struct collective *collective)
 {
-    const int64_t own = block_length(c, P, r);
-    return (struct collective_cost){ .messages = (uint64_t)(P - 1), .bytes = bytes_of(c, block_total(c, P) - own),
+    const int64_t own = block_length(collective, P, r);
+    return (struct collective_cost){ .messages = (uint64_t)(P - 1),
+                                    .bytes = bytes_of(collective, block_total(collective, P) - own),
                                      .additions = (uint64_t)((P - 1) * own), .steps = (uint64_t)(P - 1) };
 }
 
@@ -42,5 +43,6 @@ const struct algorithm reduce_scatter_pairwise = {
     .operation = REDUCE_SCATTER, .name = "pairwise",
     .description = "each block directly to its owner, one partner at a time",
     .order = BY_POSITION, .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
-    .cost_formula = "(P-1) a + n(P-1)/P b", .run = run, .cost = cost, .turns = turns_with_equal_blocks,
+    .cost_formula = "(P-1) a + n(P-1)/P b", .run = pairwise_run, .cost = pairwise_cost,
+        .turns = turns_with_equal_blocks,
 };

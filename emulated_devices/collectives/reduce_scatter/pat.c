@@ -17,44 +17,44 @@
 #include "emulated_devices/collectives/algorithm.h"
 
 /* Blocks whose trees have an edge from `to + bit` to `to` in this step. */
-static struct comb blocks_of(int to, int bit, int P)
+static struct comb pat_blocks_of(int to, int bit, int P)
 {
     return (struct comb){ .first = to, .stride = -2 * bit, .count = (P - 1 - bit) / (2 * bit) + 1 };
 }
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code pat_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    const int P = g->size, r = g->rank;
-    const int64_t n = block_total(c, P);
-    struct exchange x = exchange_begin(g, REDUCE_SCATTER);
+    const int P = group->size, r = group->rank;
+    const int64_t n = block_total(collective, P);
+    struct exchange x = exchange_begin(group, REDUCE_SCATTER);
     void *work;
-    enum error_code code = scratch_agreed(&x, c, 3 * n, &work, err);
+    enum error_code code = scratch_agreed(&x, collective, 3 * n, &work, err);
     if (code != OK) return code;
-    void *out = element(c, work, n), *in = element(c, work, 2 * n);
+    void *out = element(collective, work, n), *in = element(collective, work, 2 * n);
 
-    copy_elements(&x, c, work, c->in, n);
+    copy_elements(&x, collective, work, collective->in, n);
     for (int bit = 1; bit < P && code == OK; bit *= 2) {
         /* The near edges of all trees come first, with sums of several blocks in one message. */
-        const struct comb give = blocks_of(r - bit, bit, P), take = blocks_of(r, bit, P);
-        comb_pack(&x, c, give, out, work);
-        code = exchange_both(&x, imod(r - bit, P), out, bytes_of(c, comb_length(c, P, give)),
-                             imod(r + bit, P), in, bytes_of(c, comb_length(c, P, take)), err);
-        if (code == OK) comb_reduce(&x, c, take, work, in);
+        const struct comb give = pat_blocks_of(r - bit, bit, P), take = pat_blocks_of(r, bit, P);
+        comb_pack(&x, collective, give, out, work);
+        code = exchange_both(&x, imod(r - bit, P), out, bytes_of(collective, comb_length(collective, P, give)),
+                             imod(r + bit, P), in, bytes_of(collective, comb_length(collective, P, take)), err);
+        if (code == OK) comb_reduce(&x, collective, take, work, in);
     }
     if (code == OK) {
-        copy_elements(&x, c, c->out, block(c, work, P, r), block_length(c, P, r));
-        reduce_finish(&x, c->reduction, c->dtype, c->out, block_length(c, P, r));
+        copy_elements(&x, collective, collective->out, block(collective, work, P, r), block_length(collective, P, r));
+        reduce_finish(&x, collective->reduction, collective->dtype, collective->out, block_length(collective, P, r));
     }
     exchange_release(&x, work);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost pat_cost(int r, int P, const struct collective *collective)
 {
     struct collective_cost cost = { .steps = (uint64_t)ceil_log2(P) };
     for (int bit = 1; bit < P; bit *= 2) {
-        cost_send(&cost, c, comb_length(c, P, blocks_of(r - bit, bit, P)));
-        cost.additions += (uint64_t)comb_length(c, P, blocks_of(r, bit, P));
+        cost_send(&cost, collective, comb_length(collective, P, pat_blocks_of(r - bit, bit, P)));
+        cost.additions += (uint64_t)comb_length(collective, P, pat_blocks_of(r, bit, P));
     }
     return cost;
 }
@@ -62,5 +62,5 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 const struct algorithm reduce_scatter_pat = {
     .operation = REDUCE_SCATTER, .name = "pat", .description = "a binomial tree for each block, all at once",
     .order = BY_POSITION, .source = "Jeaugey 2025, arXiv:2506.20252; NCCL 2.23",
-    .cost_formula = "ceil(log2 P) a + n(P-1)/P b", .run = run, .cost = cost,
+    .cost_formula = "ceil(log2 P) a + n(P-1)/P b", .run = pat_run, .cost = pat_cost,
 };

@@ -13,44 +13,48 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code reduce_scatter_ring_run(struct group *group, const struct collective *collective,
+                                               struct error *err)
 {
-    const int P = g->size, r = g->rank;
-    const int64_t room = block_longest(c, P);
-    struct exchange x = exchange_begin(g, REDUCE_SCATTER);
+    const int P = group->size, r = group->rank;
+    const int64_t room = block_longest(collective, P);
+    struct exchange x = exchange_begin(group, REDUCE_SCATTER);
     void *memory;
-    enum error_code code = scratch_agreed(&x, c, 2 * room, &memory, err);
+    enum error_code code = scratch_agreed(&x, collective, 2 * room, &memory, err);
     if (code != OK) return code;
 
-    const void *give = const_block(c, c->in, P, imod(r - 1, P));
+    const void *give = const_block(collective, collective->in, P, imod(r - 1, P));
     for (int step = 1; step < P && code == OK; step++) {
         const int out = imod(r - step, P), in = imod(r - step - 1, P);
         /* Two areas take turns: the sum of this step is sent in the next one. */
-        void *sum = element(c, memory, step % 2 * room);
-        code = exchange_both(&x, imod(r + 1, P), give, bytes_of(c, block_length(c, P, out)),
-                             imod(r - 1, P), sum, bytes_of(c, block_length(c, P, in)), err);
+        void *sum = element(collective, memory, step % 2 * room);
+        code = exchange_both(&x, imod(r + 1, P), give, bytes_of(collective, block_length(collective, P, out)),
+                             imod(r - 1, P), sum, bytes_of(collective, block_length(collective, P, in)), err);
         if (code == OK)
-            reduce_local(&x, c->reduction, c->dtype, sum, const_block(c, c->in, P, in), block_length(c, P, in));
+            reduce_local(&x, collective->reduction, collective->dtype, sum,
+                         const_block(collective, collective->in, P, in), block_length(collective, P, in));
         give = sum;
     }
     if (code == OK) {
-        copy_elements(&x, c, c->out, give, block_length(c, P, r));
-        reduce_finish(&x, c->reduction, c->dtype, c->out, block_length(c, P, r));
+        copy_elements(&x, collective, collective->out, give, block_length(collective, P, r));
+        reduce_finish(&x, collective->reduction, collective->dtype, collective->out, block_length(collective, P, r));
     }
     exchange_release(&x, memory);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost reduce_scatter_ring_cost(int r, int P, const struct collective *collective)
 {
-    const int64_t n = block_total(c, P);
-    return (struct collective_cost){ .messages = (uint64_t)(P - 1), .bytes = bytes_of(c, n - block_length(c, P, r)),
-                                     .additions = (uint64_t)(n - block_length(c, P, r - 1)),
+    const int64_t n = block_total(collective, P);
+    return (struct collective_cost){ .messages = (uint64_t)(P - 1),
+                                    .bytes = bytes_of(collective, n - block_length(collective, P, r)),
+                                     .additions = (uint64_t)(n - block_length(collective, P, r - 1)),
                                      .steps = (uint64_t)(P - 1) };
 }
 
 const struct algorithm reduce_scatter_ring = {
     .operation = REDUCE_SCATTER, .name = "ring", .description = "each block once round the ring to its owner",
     .order = BY_POSITION, .source = "Patarasuk and Yuan 2009, doi:10.1016/j.jpdc.2008.09.002",
-    .cost_formula = "(P-1) a + n(P-1)/P b", .run = run, .cost = cost, .turns = turns_with_equal_blocks,
+    .cost_formula = "(P-1) a + n(P-1)/P b", .run = reduce_scatter_ring_run, .cost = reduce_scatter_ring_cost,
+        .turns = turns_with_equal_blocks,
 };

@@ -24,51 +24,54 @@ static void swap(void **a, void **b)
 }
 
 /* The received sum covers the devices just before those of `mine`. */
-static void take_in(struct exchange *x, const struct collective *c, struct sums *s)
+static void take_in(struct exchange *exchange, const struct collective *collective, struct sums *sums)
 {
-    if (c->exclusive) {
-        copy_elements(x, c, s->spare, s->theirs, c->count);
-        if (s->some) reduce_local(x, c->reduction, c->dtype, s->spare, s->before, c->count);
-        swap(&s->spare, &s->before);
-        s->some = true;
+    if (collective->exclusive) {
+        copy_elements(exchange, collective, sums->spare, sums->theirs, collective->count);
+        if (sums->some) reduce_local(exchange, collective->reduction, collective->dtype, sums->spare, sums->before,
+                                     collective->count);
+        swap(&sums->spare, &sums->before);
+        sums->some = true;
     }
-    reduce_local(x, c->reduction, c->dtype, s->theirs, s->mine, c->count);
-    swap(&s->theirs, &s->mine);
+    reduce_local(exchange, collective->reduction, collective->dtype, sums->theirs, sums->mine, collective->count);
+    swap(&sums->theirs, &sums->mine);
 }
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code scan_doubling_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    const int P = g->size, r = g->rank;
-    const uint64_t bytes = bytes_of(c, c->count);
-    struct exchange x = exchange_begin(g, SCAN);
+    const int P = group->size, r = group->rank;
+    const uint64_t bytes = bytes_of(collective, collective->count);
+    struct exchange x = exchange_begin(group, SCAN);
     void *memory;
-    enum error_code code = scratch_agreed(&x, c, (c->exclusive ? 4 : 2) * c->count, &memory, err);
+    enum error_code code = scratch_agreed(&x, collective, (collective->exclusive ? 4 : 2) * collective->count,
+                                          &memory, err);
     if (code != OK) return code;
     struct sums s = { .mine = memory,
-                      .theirs = element(c, memory, c->count),
-                      .before = element(c, memory, 2 * c->count),
-                      .spare = element(c, memory, 3 * c->count) };
+                      .theirs = element(collective, memory, collective->count),
+                      .before = element(collective, memory, 2 * collective->count),
+                      .spare = element(collective, memory, 3 * collective->count) };
 
-    copy_elements(&x, c, s.mine, c->in, c->count);
+    copy_elements(&x, collective, s.mine, collective->in, collective->count);
     for (int distance = 1; distance < P && code == OK; distance *= 2) {
         const int to = r + distance < P ? r + distance : -1, from = r - distance >= 0 ? r - distance : -1;
         code = exchange_both(&x, to, s.mine, bytes, from, s.theirs, bytes, err);
-        if (code == OK && from >= 0) take_in(&x, c, &s);
+        if (code == OK && from >= 0) take_in(&x, collective, &s);
     }
-    if (code == OK && !(c->exclusive && r == 0)) {
-        copy_elements(&x, c, c->out, c->exclusive ? s.before : s.mine, c->count);
-        reduce_finish(&x, c->reduction, c->dtype, c->out, c->count);
+    if (code == OK && !(collective->exclusive && r == 0)) {
+        copy_elements(&x, collective, collective->out, collective->exclusive ? s.before : s.mine, collective->count);
+        reduce_finish(&x, collective->reduction, collective->dtype, collective->out, collective->count);
     }
     exchange_release(&x, memory);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost scan_doubling_cost(int r, int P, const struct collective *collective)
 {
     struct collective_cost cost = { .steps = (uint64_t)ceil_log2(P) };
     for (int distance = 1; distance < P; distance *= 2) {
-        if (r + distance < P) cost_send(&cost, c, c->count);
-        if (r - distance >= 0) cost.additions += (uint64_t)(c->exclusive && distance > 1 ? 2 * c->count : c->count);
+        if (r + distance < P) cost_send(&cost, collective, collective->count);
+        if (r - distance >= 0) cost.additions += (uint64_t)(collective->exclusive && distance > 1
+                                                            ? 2 * collective->count : collective->count);
     }
     return cost;
 }
@@ -77,5 +80,5 @@ const struct algorithm scan_doubling = {
     .operation = SCAN, .name = "doubling",
     .description = "sums reach 1, 2, 4, .. devices to the left: the fewest steps",
     .order = BY_TREE, .source = "Hillis and Steele 1986, doi:10.1145/7902.7903",
-    .cost_formula = "ceil(log2 P) (a + n b)", .run = run, .cost = cost,
+    .cost_formula = "ceil(log2 P) (a + n b)", .run = scan_doubling_run, .cost = scan_doubling_cost,
 };

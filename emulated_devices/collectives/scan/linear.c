@@ -10,38 +10,40 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code scan_linear_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    const int P = g->size, r = g->rank;
-    const uint64_t bytes = bytes_of(c, c->count);
-    const bool adds = r > 0 && (r < P - 1 || !c->exclusive);
-    struct exchange x = exchange_begin(g, SCAN);
+    const int P = group->size, r = group->rank;
+    const uint64_t bytes = bytes_of(collective, collective->count);
+    const bool adds = r > 0 && (r < P - 1 || !collective->exclusive);
+    struct exchange x = exchange_begin(group, SCAN);
     void *before;
-    enum error_code code = scratch_agreed(&x, c, 2 * c->count, &before, err);
+    enum error_code code = scratch_agreed(&x, collective, 2 * collective->count, &before, err);
     if (code != OK) return code;
-    void *with = element(c, before, c->count);
+    void *with = element(collective, before, collective->count);
 
     if (r > 0) code = exchange_both(&x, -1, NULL, 0, r - 1, before, bytes, err);
-    copy_elements(&x, c, with, r > 0 ? before : c->in, c->count);
-    if (adds && code == OK) reduce_local(&x, c->reduction, c->dtype, with, c->in, c->count);
+    copy_elements(&x, collective, with, r > 0 ? before : collective->in, collective->count);
+    if (adds && code == OK)
+        reduce_local(&x, collective->reduction, collective->dtype, with, collective->in, collective->count);
     if (r < P - 1 && code == OK) code = exchange_both(&x, r + 1, with, bytes, -1, NULL, 0, err);
-    if (code == OK && !(c->exclusive && r == 0)) {
-        copy_elements(&x, c, c->out, c->exclusive ? before : with, c->count);
-        reduce_finish(&x, c->reduction, c->dtype, c->out, c->count);
+    if (code == OK && !(collective->exclusive && r == 0)) {
+        copy_elements(&x, collective, collective->out, collective->exclusive ? before : with, collective->count);
+        reduce_finish(&x, collective->reduction, collective->dtype, collective->out, collective->count);
     }
     exchange_release(&x, before);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost scan_linear_cost(int r, int P, const struct collective *collective)
 {
     struct collective_cost cost = { .steps = (uint64_t)(P - 1) };
-    if (r < P - 1) cost_send(&cost, c, c->count);
-    if (r > 0 && (r < P - 1 || !c->exclusive)) cost.additions = (uint64_t)c->count;
+    if (r < P - 1) cost_send(&cost, collective, collective->count);
+    if (r > 0 && (r < P - 1 || !collective->exclusive)) cost.additions = (uint64_t)collective->count;
     return cost;
 }
 
 const struct algorithm scan_linear = {
     .operation = SCAN, .name = "linear", .description = "add one's own and pass it on",
-    .order = BY_RANK, .source = "the obvious way", .cost_formula = "(P-1) (a + n b)", .run = run, .cost = cost,
+    .order = BY_RANK, .source = "the obvious way", .cost_formula = "(P-1) (a + n b)", .run = scan_linear_run,
+        .cost = scan_linear_cost,
 };

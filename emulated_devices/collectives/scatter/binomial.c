@@ -13,30 +13,31 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code scatter_binomial_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    const int P = g->size, r = g->rank, v = imod(r - c->root, P);
-    const struct parts p = { P, c->root, true };
-    struct exchange x = exchange_begin(g, SCATTER);
+    const int P = group->size, r = group->rank, v = imod(r - collective->root, P);
+    const struct parts p = { P, collective->root, true };
+    struct exchange x = exchange_begin(group, SCATTER);
     void *parts;
-    enum error_code code = scratch_agreed(&x, c, part_edge(c, p, subtree_end(v, P)) - part_edge(c, p, v), &parts, err);
+    enum error_code code = scratch_agreed(&x, collective, part_edge(collective, p, subtree_end(v, P))
+                                          - part_edge(collective, p, v), &parts, err);
     if (code != OK) return code;
-    if (v == 0) comb_pack(&x, c, (struct comb){ c->root, 1, P }, parts, c->in);
-    code = binomial_scatter(&x, c, p, parts, err);
-    if (code == OK) copy_elements(&x, c, c->out, parts, block_length(c, P, r));
+    if (v == 0) comb_pack(&x, collective, (struct comb){ collective->root, 1, P }, parts, collective->in);
+    code = binomial_scatter(&x, collective, p, parts, err);
+    if (code == OK) copy_elements(&x, collective, collective->out, parts, block_length(collective, P, r));
     exchange_release(&x, parts);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost scatter_binomial_cost(int r, int P, const struct collective *collective)
 {
     struct collective_cost cost = { 0 };
-    binomial_parts_cost(&cost, c, (struct parts){ P, c->root, true }, r, true);
+    binomial_parts_cost(&cost, collective, (struct parts){ P, collective->root, true }, r, true);
     return cost;
 }
 
 const struct algorithm scatter_binomial = {
     .operation = SCATTER, .name = "binomial", .description = "blocks part on their way down a tree",
     .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
-    .cost_formula = "ceil(log2 P) a + n(P-1)/P b", .run = run, .cost = cost,
+    .cost_formula = "ceil(log2 P) a + n(P-1)/P b", .run = scatter_binomial_run, .cost = scatter_binomial_cost,
 };

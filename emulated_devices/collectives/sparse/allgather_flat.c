@@ -12,53 +12,55 @@
 #include "emulated_devices/collectives/sparse.h"
 
 /* Call once with m = NULL to count.  Two members' messages go in the order of blocks, at both. */
-static int receive_all(struct exchange *x, const struct collective *c, struct message *m)
+static int receive_all(struct exchange *exchange, const struct collective *collective, struct message *message)
 {
-    const int P = x->group->size;
+    const int P = exchange->group->size;
     int n = 0;
-    for (struct sparse_walk w = { .b = -1 }; sparse_next(c, P, x->group->rank, &w); ) {
+    for (struct sparse_walk w = { .b = -1 }; sparse_next(collective, P, exchange->group->rank, &w); ) {
         if (w.owns || !w.holds || w.length == 0) continue;
-        if (m) m[n] = message_receive(x, w.owner, element(c, c->out, w.held_at), bytes_of(c, w.length));
+        if (message) message[n] = message_receive(exchange, w.owner, element(collective, collective->out, w.held_at),
+                                                  bytes_of(collective, w.length));
         n++;
     }
     return n;
 }
 
-static int send_all(struct exchange *x, const struct collective *c, struct message *m)
+static int send_all(struct exchange *exchange, const struct collective *collective, struct message *message)
 {
-    const int P = x->group->size, me = x->group->rank;
+    const int P = exchange->group->size, me = exchange->group->rank;
     int n = 0;
     for (int k = 1; k < P; k++)
-        for (struct sparse_walk w = { .b = -1 }; sparse_next(c, P, me, &w); ) {
+        for (struct sparse_walk w = { .b = -1 }; sparse_next(collective, P, me, &w); ) {
             /* Every member begins with the next one, so they do not all send to the same. */
             const int to = imod(me + k, P);
-            if (!w.owns || w.length == 0 || !sparse_holds(c, P, w.b, to)) continue;
-            if (m) m[n] = message_send(x, to, element(c, c->out, w.held_at), bytes_of(c, w.length));
+            if (!w.owns || w.length == 0 || !sparse_holds(collective, P, w.b, to)) continue;
+            if (message) message[n] = message_send(exchange, to, element(collective, collective->out, w.held_at),
+                                                   bytes_of(collective, w.length));
             n++;
         }
     return n;
 }
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code allgather_flat_run(struct group *group, const struct collective *collective, struct error *err)
 {
-    struct exchange x = exchange_begin(g, SPARSE_ALLGATHER);
-    const int number = receive_all(&x, c, NULL) + send_all(&x, c, NULL);
+    struct exchange x = exchange_begin(group, SPARSE_ALLGATHER);
+    const int number = receive_all(&x, collective, NULL) + send_all(&x, collective, NULL);
     struct message *m = message_list(&x, number);
-    sparse_copy_own(&x, c);
-    const int received = receive_all(&x, c, m);
-    send_all(&x, c, m + received);
+    sparse_copy_own(&x, collective);
+    const int received = receive_all(&x, collective, m);
+    send_all(&x, collective, m + received);
     const enum error_code code = wait_all(&x, m, number, err);
     exchange_small_end(&x, m);
     return code;
 }
 
-static struct collective_cost cost(int r, int P, const struct collective *c)
+static struct collective_cost allgather_flat_cost(int r, int P, const struct collective *collective)
 {
     struct collective_cost cost = { .depth = 1 };
-    for (struct sparse_walk w = { .b = -1 }; sparse_next(c, P, r, &w); ) {
-        if (w.holds && !w.owns) cost.path += bytes_of(c, w.length);
+    for (struct sparse_walk w = { .b = -1 }; sparse_next(collective, P, r, &w); ) {
+        if (w.holds && !w.owns) cost.path += bytes_of(collective, w.length);
         for (int m = 0; m < P && w.owns && w.length > 0; m++)
-            if (m != r && sparse_holds(c, P, w.b, m)) cost_send(&cost, c, w.length);
+            if (m != r && sparse_holds(collective, P, w.b, m)) cost_send(&cost, collective, w.length);
     }
     if (cost.bytes > cost.path) cost.path = cost.bytes;
     return cost;
@@ -67,5 +69,5 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 const struct algorithm sparse_allgather_flat = {
     .operation = SPARSE_ALLGATHER, .name = "flat", .description = "every block from its owner to each of its targets",
     .source = "Hecate, arXiv:2502.02581", .cost_formula = "a + (sum over own blocks of targets x length) b",
-    .run = run, .cost = cost,
+    .run = allgather_flat_run, .cost = allgather_flat_cost,
 };

@@ -16,41 +16,47 @@ struct printable { struct printable *next; max_align_t zeros[]; };
 
 struct counting { struct range range; struct printable *views; };
 
-static struct counting *of(struct device *d) { return d->state; }
+static struct counting *backends_count_of(struct device *device) { return device->state; }
 
 /* Nothing is ever stored at these addresses, so all devices of a process can have the same ones. */
 static struct { struct range range; int users; } addresses;
 
-static enum error_code open_it(struct device *d, struct error *err)
+static enum error_code count_open_it(struct device *device, struct error *err)
 {
     struct counting *c = calloc(1, sizeof *c);
     if (c == NULL) return fail(err, ERR_MEMORY, "no memory for a device without numbers");
     if (addresses.users++ == 0) range_open_unreserved(&addresses.range);       /* it may hold a model of terabytes */
     c->range = addresses.range;
-    d->state = c;
+    device->state = c;
     return OK;
 }
 
-static void close_it(struct device *d)
+static void count_close_it(struct device *device)
 {
-    range_forget(&of(d)->range);
-    free(of(d));
+    range_forget(&backends_count_of(device)->range);
+    free(backends_count_of(device));
     if (--addresses.users == 0) range_close(&addresses.range);
 }
 
-static bool holds(const struct device *d, const void *data)
+static bool holds(const struct device *device, const void *data)
 {
-    return range_holds(&((const struct counting *)d->state)->range, data);
+    return range_holds(&((const struct counting *)device->state)->range, data);
 }
 
-static void *allocate(struct device *d, size_t bytes) { return range_take(&of(d)->range, bytes); }
-
-static void release(struct device *d, void *data, size_t bytes) { range_give(&of(d)->range, data, bytes); }
-
-static void copy(struct device *d, void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
-                 size_t rows)
+static void *count_allocate(struct device *device, size_t bytes)
 {
-    const struct range *r = &of(d)->range;
+    return range_take(&backends_count_of(device)->range, bytes);
+}
+
+static void count_release(struct device *device, void *data, size_t bytes)
+{
+    range_give(&backends_count_of(device)->range, data, bytes);
+}
+
+static void count_copy(struct device *device, void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                       size_t width, size_t rows)
+{
+    const struct range *r = &backends_count_of(device)->range;
     /* Copies to the device store nothing; copies from it read zeros. */
     for (size_t i = 0; i < rows && !range_holds(r, to); i++) {
         if (range_holds(r, from)) memset((char *)to + i * to_pitch, 0, width);
@@ -58,24 +64,24 @@ static void copy(struct device *d, void *to, size_t to_pitch, const void *from, 
     }
 }
 
-static void *host_writes(struct device *d, void *data, size_t bytes)
+static void *host_writes(struct device *device, void *data, size_t bytes)
 {
-    if (!range_holds(&of(d)->range, data)) return data;
+    if (!range_holds(&backends_count_of(device)->range, data)) return data;
     struct printable *s = calloc(1, sizeof *s + bytes);
     if (s == NULL) fprintf(stderr, "orrery: no memory for a host view of %zu bytes\n", bytes), abort();
-    s->next = of(d)->views;
-    of(d)->views = s;
+    s->next = backends_count_of(device)->views;
+    backends_count_of(device)->views = s;
     return s->zeros;
 }
 
-static const void *host_reads(struct device *d, const void *data, size_t bytes)
+static const void *host_reads(struct device *device, const void *data, size_t bytes)
 {
-    return host_writes(d, (void *)(uintptr_t)data, bytes);
+    return host_writes(device, (void *)(uintptr_t)data, bytes);
 }
 
-static void host_gives_back(struct device *d, const void *view)
+static void host_gives_back(struct device *device, const void *view)
 {
-    struct printable **at = &of(d)->views, *s;
+    struct printable **at = &backends_count_of(device)->views, *s;
     while ((s = *at) != NULL && s->zeros != view) at = &s->next;
     if (s == NULL) return;                                      /* the host's own memory */
     *at = s->next;
@@ -120,8 +126,8 @@ SKIPPED(X)
 const struct backend backend_count = {
     .name = "count",
     .description = "computes nothing: operations, messages, memory and virtual time are counted, numbers are all zero",
-    .open = open_it, .close = close_it, .holds = holds,
-    .allocate = allocate, .release = release, .copy = copy,
+    .open = count_open_it, .close = count_close_it, .holds = holds,
+    .allocate = count_allocate, .release = count_release, .copy = count_copy,
     .host_read = host_reads, .host_write = host_writes, .host_done = host_gives_back,
     .ops = ops_for,
 #define X(name, parameters, arguments, at) .name = skip_##name,

@@ -8,27 +8,30 @@
 #include "ref/numeric/convert.h"
 #include <string.h>
 
-static void *allocate(struct device *d, size_t bytes) { return (void)d, host_block_take(bytes); }
+static void *cpu_allocate(struct device *device, size_t bytes) { return (void)device, host_block_take(bytes); }
 
-static void release(struct device *d, void *data, size_t bytes) { (void)d, host_block_give(data, bytes); }
+static void cpu_release(struct device *device, void *data, size_t bytes) { (void)device, host_block_give(data, bytes); }
 
-static void copy(struct device *d, void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
-                 size_t rows)
+static void cpu_copy(struct device *device, void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                     size_t width, size_t rows)
 {
-    (void)d;
+    (void)device;
     for (size_t r = 0; r < rows; r++) memmove((char *)to + r * to_pitch, (const char *)from + r * from_pitch, width);
 }
 
-static const void *read_it(struct device *d, const void *data, size_t bytes) { return (void)d, (void)bytes, data; }
+static const void *read_it(struct device *device, const void *data, size_t bytes)
+{
+    return (void)device, (void)bytes, data;
+}
 
-static void *write_it(struct device *d, void *data, size_t bytes) { return (void)d, (void)bytes, data; }
+static void *write_it(struct device *device, void *data, size_t bytes) { return (void)device, (void)bytes, data; }
 
-static void done(struct device *d, const void *view) { (void)d, (void)view; }
+static void done(struct device *device, const void *view) { (void)device, (void)view; }
 
 const struct backend backend_cpu = {
     .name = "cpu", .description = "computes on this machine's cores: OpenMP and BLAS",
     .has_numbers = true,
-    .allocate = allocate, .release = release, .copy = copy,
+    .allocate = cpu_allocate, .release = cpu_release, .copy = cpu_copy,
     .host_read = read_it, .host_write = write_it, .host_done = done,
     .ops = ops_for,
 };

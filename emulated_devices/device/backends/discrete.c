@@ -34,7 +34,7 @@ struct discrete {
 static struct discrete *all;
 static struct sigaction usual;
 
-static struct discrete *of(struct device *d) { return d->state; }
+static struct discrete *discrete_of(struct device *device) { return device->state; }
 
 /* ---- faults ------------------------------------------------------------------------------------------------------ */
 
@@ -61,16 +61,16 @@ static void catch_faults(void)
     sigaction(SIGSEGV, &a, &usual);
 }
 
-static void stop(const char *what, const struct view *v)
+static void stop(const char *what, const struct view *view)
 {
-    fprintf(stderr, "orrery: %s: %llu bytes of device memory, at %p\n", what, (unsigned long long)v->bytes,
-            (void *)v->data);
+    fprintf(stderr, "orrery: %s: %llu bytes of device memory, at %p\n", what, (unsigned long long)view->bytes,
+            (void *)view->data);
     abort();
 }
 
 /* ---- the device -------------------------------------------------------------------------------------------------- */
 
-static enum error_code open_it(struct device *d, struct error *err)
+static enum error_code discrete_open_it(struct device *device, struct error *err)
 {
     struct discrete *s = calloc(1, sizeof *s);
     if (s == NULL || !range_open(&s->range, ADDRESSES)) {
@@ -78,16 +78,16 @@ static enum error_code open_it(struct device *d, struct error *err)
         return fail(err, ERR_MEMORY, "the backend discrete has no addresses for a device's memory");
     }
     if (all == NULL) catch_faults();
-    s->device = d;
+    s->device = device;
     s->next = all;
     all = s;
-    d->state = s;
+    device->state = s;
     return OK;
 }
 
-static void close_it(struct device *d)
+static void discrete_close_it(struct device *device)
 {
-    struct discrete *s = of(d), **at = &all;
+    struct discrete *s = discrete_of(device), **at = &all;
     if (s->views != NULL) stop("a host view was never given back", s->views);
     while (*at != s) at = &(*at)->next;
     *at = s->next;
@@ -96,73 +96,76 @@ static void close_it(struct device *d)
     free(s);
 }
 
-static void begin(struct device *d)
+static void discrete_begin(struct device *device)
 {
     /* Operations nest, so the outermost one opens the memory. */
-    if (of(d)->opened++ == 0) range_protect(&of(d)->range, true);
+    if (discrete_of(device)->opened++ == 0) range_protect(&discrete_of(device)->range, true);
 }
 
-static void end(struct device *d)
+static void discrete_end(struct device *device)
 {
-    if (--of(d)->opened == 0) range_protect(&of(d)->range, false);
+    if (--discrete_of(device)->opened == 0) range_protect(&discrete_of(device)->range, false);
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-static bool meets(const struct view *v, const char *data, size_t bytes) { return v->data < data + bytes
-                                                                          && data < v->data + v->bytes; }
+static bool meets(const struct view *view, const char *data, size_t bytes) { return view->data < data + bytes
+                                                                          && data < view->data + view->bytes; }
 
-static void *allocate(struct device *d, size_t bytes) { return range_take(&of(d)->range, bytes); }
-
-static void release(struct device *d, void *data, size_t bytes)
+static void *discrete_allocate(struct device *device, size_t bytes)
 {
-    for (struct view *v = of(d)->views; v != NULL; v = v->next)
-        if (meets(v, data, bytes)) stop("memory is released while the host looks at it", v);
-    range_give(&of(d)->range, data, bytes);
+    return range_take(&discrete_of(device)->range, bytes);
 }
 
-static void copy(struct device *d, void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
-                 size_t rows)
+static void discrete_release(struct device *device, void *data, size_t bytes)
 {
-    begin(d);
+    for (struct view *v = discrete_of(device)->views; v != NULL; v = v->next)
+        if (meets(v, data, bytes)) stop("memory is released while the host looks at it", v);
+    range_give(&discrete_of(device)->range, data, bytes);
+}
+
+static void discrete_copy(struct device *device, void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                          size_t width, size_t rows)
+{
+    discrete_begin(device);
     for (size_t r = 0; r < rows; r++) memmove((char *)to + r * to_pitch, (const char *)from + r * from_pitch, width);
-    end(d);
+    discrete_end(device);
 }
 
 /* ---- host views -------------------------------------------------------------------------------------------------- */
 
-static struct view *view(struct device *d, void *data, size_t bytes, bool writes)
+static struct view *view(struct device *device, void *data, size_t bytes, bool writes)
 {
     struct view *v = malloc(sizeof *v + bytes);
     if (v == NULL) fprintf(stderr, "orrery: no memory for a host view of %zu bytes\n", bytes), abort();
-    for (struct view *other = of(d)->views; other != NULL; other = other->next)
+    for (struct view *other = discrete_of(device)->views; other != NULL; other = other->next)
         if ((writes || other->writes) && meets(other, data, bytes))
             stop("somebody else looks at what a host view writes", other);
-    *v = (struct view){ .next = of(d)->views, .data = data, .bytes = bytes, .writes = writes };
-    copy(d, v->shown, bytes, data, bytes, bytes, 1);
-    of(d)->views = v;
+    *v = (struct view){ .next = discrete_of(device)->views, .data = data, .bytes = bytes, .writes = writes };
+    discrete_copy(device, v->shown, bytes, data, bytes, bytes, 1);
+    discrete_of(device)->views = v;
     return v;
 }
 
-static const void *host_reads(struct device *d, const void *data, size_t bytes)
+static const void *host_reads(struct device *device, const void *data, size_t bytes)
 {
-    if (!range_holds(&of(d)->range, data)) return data;
-    struct view *v = view(d, (char *)(uintptr_t)data, bytes, false);
+    if (!range_holds(&discrete_of(device)->range, data)) return data;
+    struct view *v = view(device, (char *)(uintptr_t)data, bytes, false);
     v->hash = flight_hash(v->shown, bytes);
     return v->shown;
 }
 
-static void *host_writes(struct device *d, void *data, size_t bytes)
+static void *host_writes(struct device *device, void *data, size_t bytes)
 {
-    return range_holds(&of(d)->range, data) ? view(d, data, bytes, true)->shown : data;
+    return range_holds(&discrete_of(device)->range, data) ? view(device, data, bytes, true)->shown : data;
 }
 
-static void host_gives_back(struct device *d, const void *shown)
+static void host_gives_back(struct device *device, const void *shown)
 {
-    struct view **at = &of(d)->views, *v;
+    struct view **at = &discrete_of(device)->views, *v;
     while ((v = *at) != NULL && v->shown != shown) at = &v->next;
     if (v == NULL) return;                                      /* the host's own memory */
-    if (v->writes) copy(d, v->data, v->bytes, v->shown, v->bytes, v->bytes, 1);
+    if (v->writes) discrete_copy(device, v->data, v->bytes, v->shown, v->bytes, v->bytes, 1);
     else if (flight_hash(v->shown, v->bytes) != v->hash) stop("a host view for reading was written to", v);
     *at = v->next;
     free(v);
@@ -172,8 +175,8 @@ const struct backend backend_discrete = {
     .name = "discrete",
     .description = "computes as cpu, in memory that the host sees copies of only: finds accesses that do not ask",
     .has_numbers = true,
-    .open = open_it, .close = close_it, .begin = begin, .end = end,
-    .allocate = allocate, .release = release, .copy = copy,
+    .open = discrete_open_it, .close = discrete_close_it, .begin = discrete_begin, .end = discrete_end,
+    .allocate = discrete_allocate, .release = discrete_release, .copy = discrete_copy,
     .host_read = host_reads, .host_write = host_writes, .host_done = host_gives_back,
     .ops = ops_for,
 };

@@ -38,9 +38,9 @@ void *range_take(struct range *, size_t bytes);
 /** Free addresses and their memory; of a file some is kept for the next. */
 void range_give(struct range *, void *, size_t bytes);
 
-static inline bool range_holds(const struct range *r, const void *at)
+static inline bool range_holds(const struct range *range, const void *at)
 {
-    return (const char *)at >= r->base && (const char *)at < r->base + r->size;
+    return (const char *)at >= range->base && (const char *)at < range->base + range->size;
 }
 
 /** Allow, or forbid, reading and writing all allocated addresses. */

@@ -18,18 +18,20 @@ const struct backend *backends[BACKENDS_MOST] = {
 #undef X
 };
 
-enum error_code backend_add(const struct backend *b, struct error *err)
+enum error_code backend_add(const struct backend *backend, struct error *err)
 {
     int count = 0;
-    if (!b->name || !b->name[0] || !b->description)
-        return fail(err, ERR_FORMAT, "a backend %s: needs a name and a description", b->name ? b->name : "");
-    if (!b->allocate || !b->release || !b->copy || !b->host_read || !b->host_write || !b->host_done || !b->ops)
-        return fail(err, ERR_FORMAT, "backend %s: needs all functions that are REQUIRED in backend.h", b->name);
-    if (backend_find(b->name)) return fail(err, ERR_FORMAT, "%s: there is a backend of this name", b->name);
+    if (!backend->name || !backend->name[0] || !backend->description)
+        return fail(err, ERR_FORMAT, "a backend %s: needs a name and a description",
+                    backend->name ? backend->name : "");
+    if (!backend->allocate || !backend->release || !backend->copy || !backend->host_read || !backend->host_write
+        || !backend->host_done || !backend->ops)
+        return fail(err, ERR_FORMAT, "backend %s: needs all functions that are REQUIRED in backend.h", backend->name);
+    if (backend_find(backend->name)) return fail(err, ERR_FORMAT, "%s: there is a backend of this name", backend->name);
     while (backends[count]) count++;
     if (count + 1 >= BACKENDS_MOST)
-        return fail(err, ERR_MEMORY, "%s: there are %d backends, the most that there can be", b->name, count);
-    backends[count] = b;
+        return fail(err, ERR_MEMORY, "%s: there are %d backends, the most that there can be", backend->name, count);
+    backends[count] = backend;
     return OK;
 }
 

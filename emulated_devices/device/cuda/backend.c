@@ -18,7 +18,7 @@
 
 static int devices;                     /* open ones of this process; they share one GPU */
 
-static enum error_code open_it(struct device *d, struct error *err)
+static enum error_code backend_open_it(struct device *device, struct error *err)
 {
     struct cuda *c = calloc(1, sizeof *c);
     const enum error_code e = c == NULL ? fail(err, ERR_MEMORY, "no memory") : devices == 0 ? gpu_start(err) : OK;
@@ -27,13 +27,13 @@ static enum error_code open_it(struct device *d, struct error *err)
         return e;
     }
     devices++;
-    d->state = c;
+    device->state = c;
     return OK;
 }
 
-static void close_it(struct device *d)
+static void backend_close_it(struct device *device)
 {
-    struct cuda *c = d->state;
+    struct cuda *c = device->state;
     if (c->views != NULL) fprintf(stderr, "orrery: a host view was never given back\n"), abort();
     free(c);
     if (--devices == 0) gpu_end();
@@ -41,60 +41,62 @@ static void close_it(struct device *d)
 
 /* ---- on any tensors; what is in the host's memory, or no number, the host does ----------------------------------- */
 
-static bool number(enum dtype t) { return dtype_unit(t) > 0; }
+static bool backend_number(enum dtype dtype) { return dtype_unit(dtype) > 0; }
 
-static void zero(struct device *d, T y)
+static void zero(struct device *device, T y)
 {
     if (tensor_bytes(y) == 0) return;
     if (on_gpu(y.data)) must(cudaMemset(y.data, 0, tensor_bytes(y)), "zero");
-    else generic_zero(d, y);
+    else generic_zero(device, y);
 }
 
-static void convert(struct device *d, T y, T x)
+static void convert(struct device *device, T y, T x)
 {
     if (tensor_count(y) == 0) return;
-    if (!number(y.dtype) || !number(x.dtype) || !on_gpu(y.data) || !on_gpu(x.data)) return generic_convert(d, y, x);
+    if (!backend_number(y.dtype) || !backend_number(x.dtype) || !on_gpu(y.data) || !on_gpu(x.data))
+        return generic_convert(device, y, x);
     cuda_convert(y.dtype, y.data, x.dtype, x.data, tensor_count(y));
     must(cudaGetLastError(), "convert");
 }
 
-static void reduce(struct device *d, enum reduction how, enum dtype t, void *into, const void *from, int64_t n)
+static void backend_reduce(struct device *device, enum reduction how, enum dtype dtype, void *into,
+                           const void *from, int64_t n)
 {
     static const enum cuda_reduction as[] = { [SUM] = CUDA_SUM, [AVERAGE] = CUDA_SUM, [PRODUCT] = CUDA_PRODUCT,
                                               [MAX] = CUDA_MAX, [MIN] = CUDA_MIN };
-    const size_t bytes = (size_t)n * dtype_size(t);
+    const size_t bytes = (size_t)n * dtype_size(dtype);
     if (n == 0) return;
-    if (!number(t) || !on_gpu(into)) return generic_reduce(d, how, t, into, from, n);
+    if (!backend_number(dtype) || !on_gpu(into)) return generic_reduce(device, how, dtype, into, from, n);
     if (!on_gpu(from)) {                        /* what a device of this machine sent, where it is */
         void *there = scratch(bytes);
         must(cudaMemcpy(there, from, bytes, cudaMemcpyHostToDevice), "reduce");
         from = there;
     }
-    cuda_reduce(t, as[how], into, from, n);
+    cuda_reduce(dtype, as[how], into, from, n);
     must(cudaGetLastError(), "reduce");
 }
 
-static void reduce_all(struct device *d, enum reduction how, enum dtype t, void *into, const void *const *part,
+static void reduce_all(struct device *device, enum reduction how, enum dtype dtype, void *into, const void *const *part,
                        int parts, int64_t n)
 {
     /* The sum starts as the first part, and the others are added in order, as the host does. */
-    device_copy(d, into, part[0], (uint64_t)n * dtype_size(t));
-    for (int i = 1; i < parts; i++) reduce(d, how, t, into, part[i], n);
+    device_copy(device, into, part[0], (uint64_t)n * dtype_size(dtype));
+    for (int i = 1; i < parts; i++) backend_reduce(device, how, dtype, into, part[i], n);
 }
 
-static void divide(struct device *d, enum dtype t, void *x, int64_t n, int by)
+static void backend_divide(struct device *device, enum dtype dtype, void *x, int64_t n, int by)
 {
     if (n == 0) return;
-    if (!number(t) || !on_gpu(x)) return generic_divide(d, t, x, n, by);
-    cuda_divide(t, x, n, by);
+    if (!backend_number(dtype) || !on_gpu(x)) return generic_divide(device, dtype, x, n, by);
+    cuda_divide(dtype, x, n, by);
     must(cudaGetLastError(), "divide");
 }
 
-static bool has_bins(T x) { return number(x.dtype) && x.dtype != F64 && on_gpu(x.data); }
+static bool has_bins(T x) { return backend_number(x.dtype) && x.dtype != F64 && on_gpu(x.data); }
 
 /* In whole numbers, so that their order does not matter: all tensors add to the same ones, and the host waits once.
  * What is not finite, and fp64, it adds itself. */
-static void add_squares(struct device *d, struct exact_sum *sum, const T *list, int count)
+static void backend_add_squares(struct device *device, struct exact_sum *sum, const T *list, int count)
 {
     unsigned long long *there = scratch(2 * EXACT_BINS * sizeof *there), here[2 * EXACT_BINS];
     uint64_t bins[2 * EXACT_BINS];
@@ -107,37 +109,39 @@ static void add_squares(struct device *d, struct exact_sum *sum, const T *list, 
     /* The last bin of each half counts what is not finite: then the host adds all tensors itself. */
     const bool finite = here[EXACT_BINS - 1] == 0 && here[2 * EXACT_BINS - 1] == 0;
     for (int i = 0; i < count; i++)
-        if (tensor_count(list[i]) > 0 && !(finite && has_bins(list[i]))) generic_add_squares(d, sum, &list[i], 1);
+        if (tensor_count(list[i]) > 0 && !(finite && has_bins(list[i]))) generic_add_squares(device, sum, &list[i], 1);
     for (int i = 0; i < 2 * EXACT_BINS; i++) bins[i] = here[i];
     if (finite) exact_add_bins(sum, bins, bins + EXACT_BINS);
 }
 
-static void optimizer_steps(struct device *d, const struct optimizer *o, T w, T g, const T *state, struct step s)
+static void optimizer_steps(struct device *device, const struct optimizer *optimizer, T w, T g, const T *state,
+                            struct step step)
 {
-    const bool adam = o->step_f32 == adamw_step_f32, plain = o->step_f32 == sgd_step_f32;
+    const bool adam = optimizer->step_f32 == adamw_step_f32, plain = optimizer->step_f32 == sgd_step_f32;
     const bool here = tensor_count(w) > 0 && on_gpu(w.data) && on_gpu(g.data);
     if (tensor_count(w) == 0) return;
-    if (!here || !(adam || plain || o->step_f32 == momentum_step_f32))
-        return generic_optimizer_step(d, o, w, g, state, s);
-    struct cuda_step f = { .scale = s.gradient_scale, .lr = s.lr };
+    if (!here || !(adam || plain || optimizer->step_f32 == momentum_step_f32))
+        return generic_optimizer_step(device, optimizer, w, g, state, step);
+    struct cuda_step f = { .scale = step.gradient_scale, .lr = step.lr };
     if (adam) {
-        const struct adam_factors a = adam_factors(s);
+        const struct adam_factors a = adam_factors(step);
         f.beta1 = a.beta1, f.beta2 = a.beta2, f.new1 = a.new1, f.new2 = a.new2;
         f.rate = a.rate, f.root = a.root, f.eps = a.eps, f.before = a.before, f.after = a.after;
     } else {
-        const struct sgd_factors a = sgd_factors(s);
-        f.keep = a.keep, f.coupled = a.coupled, f.momentum = s.hyper->momentum;
+        const struct sgd_factors a = sgd_factors(step);
+        f.keep = a.keep, f.coupled = a.coupled, f.momentum = step.hyper->momentum;
     }
     cuda_optimizer_step(w.dtype, g.dtype, adam ? CUDA_ADAMW : plain ? CUDA_SGD : CUDA_MOMENTUM, w.data, g.data,
-                        o->states > 0 ? state[0].data : NULL, o->states > 1 ? state[1].data : NULL, tensor_count(w), f);
+                        optimizer->states > 0 ? state[0].data : NULL, optimizer->states > 1 ? state[1].data : NULL,
+                            tensor_count(w), f);
     must(cudaGetLastError(), "an optimizer's step");
 }
 
 #ifdef CUDA_EMULATED
-static struct backend_calls calls_made(const struct device *d)
+static struct backend_calls calls_made(const struct device *device)
 {
     const struct emulated_calls c = emulated_calls;
-    (void)d;
+    (void)device;
     return (struct backend_calls){ c.launches, c.products, c.copies, c.allocations, c.waits, c.lookups };
 }
 #endif
@@ -150,15 +154,15 @@ static const struct backend backend_cuda = {
     .description = "computes on a GPU: cuBLAS and kernels of our own",
 #endif
     .has_numbers = true,
-    .open = open_it, .close = close_it,
+    .open = backend_open_it, .close = backend_close_it,
     .allocate = gpu_allocate, .release = gpu_release, .copy = gpu_copy,
     .host_read = gpu_read, .host_write = gpu_write, .host_done = gpu_view_done,
     .ops = gpu_operations, .direct = gpu_direct,
 #ifdef CUDA_EMULATED
     .calls = calls_made,                /* on a GPU a profiler counts them: docs/authors/backends.md */
 #endif
-    .zero = zero, .convert = convert, .reduce = reduce, .reduce_all = reduce_all, .divide = divide,
-    .add_squares = add_squares, .optimizer_step = optimizer_steps,
+    .zero = zero, .convert = convert, .reduce = backend_reduce, .reduce_all = reduce_all, .divide = backend_divide,
+    .add_squares = backend_add_squares, .optimizer_step = optimizer_steps,
 };
 
 /* An optional backend adds itself: the program has it where it was linked. */

@@ -16,7 +16,7 @@ struct view {
     max_align_t shown[];
 };
 
-static struct cuda *of(struct device *d) { return d->state; }
+static struct cuda *memory_of(struct device *device) { return device->state; }
 
 /* Other processes may have memory of the GPU, too. */
 static void say_what_is_full(void)
@@ -98,10 +98,10 @@ bool gpu_keeps_memory(void)
     return said == NULL || strcmp(said, "0") != 0;
 }
 
-static void free_block(struct block b)
+static void free_block(struct block block)
 {
-    forget_block(b.at);
-    must(cudaFree(b.at), "cudaFree");
+    forget_block(block.at);
+    must(cudaFree(block.at), "cudaFree");
 }
 
 static struct block take_idle(int i)
@@ -113,7 +113,7 @@ static struct block take_idle(int i)
     return b;
 }
 
-static void *allocate(size_t bytes)
+static void *memory_allocate(size_t bytes)
 {
     void *p = NULL;
     if (cudaMalloc(&p, bytes) != cudaSuccess) {
@@ -121,7 +121,7 @@ static void *allocate(size_t bytes)
         /* Without idle blocks the GPU is full; else they are all freed, and it is tried once more. */
         if (idle.count == 0) return NULL;
         while (idle.count > 0) free_block(take_idle(idle.count - 1));
-        return allocate(bytes);
+        return memory_allocate(bytes);
     }
     note_block(p, bytes);
     return p;
@@ -132,7 +132,7 @@ void *memory_take(size_t bytes)
     int i = idle.count - 1;
     /* The block that was given back last is taken first. */
     while (i >= 0 && idle.of[i].bytes != bytes) i--;
-    void *p = i >= 0 ? take_idle(i).at : allocate(bytes);
+    void *p = i >= 0 ? take_idle(i).at : memory_allocate(bytes);
     if (p != NULL) idle.used += bytes;
     if (idle.used > idle.most_used) idle.most_used = idle.used;
     return p;
@@ -156,17 +156,17 @@ void memory_end(void)
     memset(&blocks, 0, sizeof blocks);
 }
 
-void *gpu_allocate(struct device *d, size_t bytes)
+void *gpu_allocate(struct device *device, size_t bytes)
 {
-    (void)d;
+    (void)device;
     void *p = memory_take(bytes);
     if (p == NULL) say_what_is_full();          /* who asked for it says what it was for */
     return p;
 }
 
-void gpu_release(struct device *d, void *p, size_t bytes)
+void gpu_release(struct device *device, void *p, size_t bytes)
 {
-    (void)d;
+    (void)device;
     memory_give(p, bytes);
 }
 
@@ -180,10 +180,10 @@ static void copy_overlapping(void *to, const void *from, size_t bytes)
     must(cudaMemcpy(to, between, bytes, cudaMemcpyDefault), "a copy");
 }
 
-void gpu_copy(struct device *d, void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+void gpu_copy(struct device *device, void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
               size_t rows)
 {
-    (void)d;
+    (void)device;
     if (width == 0 || rows == 0) return;
     if (!on_gpu(to) && !on_gpu(from))
         for (size_t r = 0; r < rows; r++)
@@ -201,37 +201,37 @@ void gpu_copy(struct device *d, void *to, size_t to_pitch, const void *from, siz
 /* ---- host views -------------------------------------------------------------------------------------------------- */
 
 /* Operands may be the same memory: both write into one view, or one would undo what the other wrote. */
-static struct view *open_view(struct device *d, const void *data, size_t bytes)
+static struct view *open_view(struct device *device, const void *data, size_t bytes)
 {
-    struct view *v = of(d)->views;
+    struct view *v = memory_of(device)->views;
     while (v != NULL && !(v->writes && v->data == data && v->bytes == bytes)) v = v->next;
     return v;
 }
 
-static struct view *view(struct device *d, void *data, size_t bytes, bool writes)
+static struct view *view(struct device *device, void *data, size_t bytes, bool writes)
 {
-    struct view *v = open_view(d, data, bytes);
+    struct view *v = open_view(device, data, bytes);
     if (v != NULL) return v->users++, v;
     v = malloc(sizeof *v + bytes);
     if (v == NULL) fprintf(stderr, "orrery: no memory for a host view of %zu bytes\n", bytes), abort();
-    *v = (struct view){ .next = of(d)->views, .data = data, .bytes = bytes, .writes = writes, .users = 1 };
+    *v = (struct view){ .next = memory_of(device)->views, .data = data, .bytes = bytes, .writes = writes, .users = 1 };
     must(emulated_show(v->shown, data, bytes), "a host view");
-    return of(d)->views = v;
+    return memory_of(device)->views = v;
 }
 
-const void *gpu_read(struct device *d, const void *data, size_t bytes)
+const void *gpu_read(struct device *device, const void *data, size_t bytes)
 {
-    return on_gpu(data) ? view(d, (void *)(uintptr_t)data, bytes, false)->shown : data;
+    return on_gpu(data) ? view(device, (void *)(uintptr_t)data, bytes, false)->shown : data;
 }
 
-void *gpu_write(struct device *d, void *data, size_t bytes)
+void *gpu_write(struct device *device, void *data, size_t bytes)
 {
-    return on_gpu(data) ? view(d, data, bytes, true)->shown : data;
+    return on_gpu(data) ? view(device, data, bytes, true)->shown : data;
 }
 
-void gpu_view_done(struct device *d, const void *shown)
+void gpu_view_done(struct device *device, const void *shown)
 {
-    struct view **at = &of(d)->views, *v;
+    struct view **at = &memory_of(device)->views, *v;
     while ((v = *at) != NULL && (const void *)v->shown != shown) at = &v->next;
     if (v == NULL || --v->users > 0) return;                    /* NULL: the host's own memory */
     if (v->writes) must(cudaMemcpy(v->data, v->shown, v->bytes, cudaMemcpyHostToDevice), "a host view");
@@ -246,9 +246,9 @@ void emulated_product_writes(void *C, size_t pitch, size_t width, size_t rows); 
 #endif
 
 /* A library does not know our stream. */
-void *gpu_direct(struct device *d, void *data, size_t bytes, bool writes)
+void *gpu_direct(struct device *device, void *data, size_t bytes, bool writes)
 {
-    (void)d;
+    (void)device;
     if (bytes == 0 || !on_gpu(data)) return data;
     must(cudaStreamSynchronize(NULL), "a message");
     if (writes) emulated_product_writes(data, 0, bytes, 1);

@@ -9,15 +9,15 @@ struct kept { void *data; size_t bytes; };
 static struct kept room, small[OPERANDS_MOST];
 enum { SMALL = 1 << 20 };
 
-static bool is_kept(size_t bytes) { return bytes <= SMALL && gpu_keeps_memory(); }
+static bool operands_is_kept(size_t bytes) { return bytes <= SMALL && gpu_keeps_memory(); }
 
-static void *keep(struct kept *k, size_t bytes, const char *what)
+static void *operands_keep(struct kept *kept, size_t bytes, const char *what)
 {
-    if (bytes <= k->bytes) return k->data;
-    memory_give(k->data, k->bytes);
-    *k = (struct kept){ .data = memory_take(bytes), .bytes = bytes };
-    if (k->data == NULL) must(cudaErrorMemoryAllocation, what);
-    return k->data;
+    if (bytes <= kept->bytes) return kept->data;
+    memory_give(kept->data, kept->bytes);
+    *kept = (struct kept){ .data = memory_take(bytes), .bytes = bytes };
+    if (kept->data == NULL) must(cudaErrorMemoryAllocation, what);
+    return kept->data;
 }
 
 void must(cudaError_t e, const char *what)
@@ -27,37 +27,38 @@ void must(cudaError_t e, const char *what)
     abort();
 }
 
-static void *there(struct operands *s, struct tensor X, bool back)
+static void *there(struct operands *operands, struct tensor X, bool back)
 {
     const size_t bytes = tensor_present(X) ? tensor_bytes(X) : 0;
     void *p = NULL;
     if (bytes == 0) return NULL;
     if (on_gpu(X.data)) return X.data;
-    if (is_kept(bytes)) p = keep(&small[s->count], bytes, "memory for an operand of the host");
+    if (operands_is_kept(bytes)) p = operands_keep(&small[operands->count], bytes, "memory for an operand of the host");
     else if ((p = memory_take(bytes)) == NULL) must(cudaErrorMemoryAllocation, "memory for an operand of the host");
     must(cudaMemcpy(p, X.data, bytes, cudaMemcpyHostToDevice), "an operand of the host");
-    s->of[s->count].host = X.data, s->of[s->count].device = p;
-    s->of[s->count].bytes = bytes, s->of[s->count].back = back;
-    s->count++;
+    operands->of[operands->count].host = X.data, operands->of[operands->count].device = p;
+    operands->of[operands->count].bytes = bytes, operands->of[operands->count].back = back;
+    operands->count++;
     return p;
 }
 
-void *input(struct operands *s, struct tensor X) { return there(s, X, false); }
+void *input(struct operands *operands, struct tensor X) { return there(operands, X, false); }
 
-void *out(struct operands *s, struct tensor Y) { return there(s, Y, true); }
+void *out(struct operands *operands, struct tensor Y) { return there(operands, Y, true); }
 
-void done(struct operands *s, const char *operation)
+void done(struct operands *operands, const char *operation)
 {
     must(cudaGetLastError(), operation);
-    for (; s->count > 0; s->count--) {
-        const int i = s->count - 1;
-        if (s->of[i].back)
-            must(cudaMemcpy(s->of[i].host, s->of[i].device, s->of[i].bytes, cudaMemcpyDeviceToHost), operation);
-        if (!is_kept(s->of[i].bytes)) memory_give(s->of[i].device, s->of[i].bytes);
+    for (; operands->count > 0; operands->count--) {
+        const int i = operands->count - 1;
+        if (operands->of[i].back)
+            must(cudaMemcpy(operands->of[i].host, operands->of[i].device, operands->of[i].bytes,
+                            cudaMemcpyDeviceToHost), operation);
+        if (!operands_is_kept(operands->of[i].bytes)) memory_give(operands->of[i].device, operands->of[i].bytes);
     }
 }
 
-void *scratch(size_t bytes) { return keep(&room, bytes, "memory between two kernels"); }
+void *scratch(size_t bytes) { return operands_keep(&room, bytes, "memory between two kernels"); }
 
 void operands_end(void)
 {

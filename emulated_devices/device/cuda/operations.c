@@ -17,17 +17,20 @@ static const cudaDataType formats[] = { [F32] = CUDA_R_32F, [F64] = CUDA_R_64F,
 static int as_int(int64_t n) { return n > 0 ? (int)n : 1; }
 
 /* C [m,n] = op(A) [m,k] op(B) [k,n], or += if add; all by rows, which are columns of what cuBLAS sees. */
-static void product(enum dtype t, enum dtype tc, bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k,
-                    const void *A, int64_t lda, const void *B, int64_t ldb, bool add, void *C, int64_t ldc)
+static void operations_product(enum dtype dtype, enum dtype tc, bool transpose_a, bool transpose_b, int64_t m,
+                               int64_t n, int64_t k,
+                               const void *A, int64_t lda, const void *B, int64_t ldb, bool add, void *C, int64_t ldc)
 {
     const float one = 1, beta = add;
     const double one_64 = 1, beta_64 = add;
-    const void *factor = t == F64 ? (const void *)&one_64 : &one, *kept = t == F64 ? (const void *)&beta_64 : &beta;
+    const void *factor = dtype == F64 ? (const void *)&one_64 : &one, *kept = dtype == F64
+        ? (const void *)&beta_64 : &beta;
     if (m == 0 || n == 0) return;
     const cublasStatus_t e =
         cublasGemmEx(gpu.blas, transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, (int)n,
-                     (int)m, (int)k, factor, B, formats[t], as_int(ldb), A, formats[t], as_int(lda), kept, C,
-                     formats[tc], as_int(ldc), t == F64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+                     (int)m, (int)k, factor, B, formats[dtype], as_int(ldb), A, formats[dtype], as_int(lda), kept, C,
+                     formats[tc], as_int(ldc), dtype == F64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+                         CUBLAS_GEMM_DEFAULT);
     if (e == CUBLAS_STATUS_SUCCESS) return;
     fprintf(stderr, "orrery: GPU %d, %s: cuBLAS: status %d\n", gpu.number, gpu.name, (int)e);
     abort();
@@ -44,31 +47,34 @@ static bool at_a_place(const void *x) { return (uintptr_t)x % PLACE == 0; }
 /* Operands of two formats, as a router's in 16-bit runs, meet in fp32. */
 static enum dtype common_format(T A, T B) { return A.dtype == B.dtype ? A.dtype : F32; }
 
-static struct formatted formatted(T X, void *x, enum dtype t, bool filled)
+static struct formatted formatted(T X, void *x, enum dtype dtype, bool filled)
 {
     const int64_t n = tensor_count(X);
-    struct formatted f = { .data = x, .bytes = (size_t)n * dtype_size(t), .dtype = t };
-    if (n == 0 || (X.dtype == t && at_a_place(x))) return f;
+    struct formatted f = { .data = x, .bytes = (size_t)n * dtype_size(dtype), .dtype = dtype };
+    if (n == 0 || (X.dtype == dtype && at_a_place(x))) return f;
     f.data = f.copy = memory_take(f.bytes);
     if (f.copy == NULL) must(cudaErrorMemoryAllocation, "memory for a product");
-    if (filled) cuda_convert(t, f.copy, X.dtype, x, n);
+    if (filled) cuda_convert(dtype, f.copy, X.dtype, x, n);
     return f;
 }
 
-static struct formatted in_format(struct operands *s, T X, enum dtype t) { return formatted(X, input(s, X), t, true); }
-
-/* Where a product of operands in format t leaves its result: fp32 can only be stored as fp32. */
-static struct formatted result_of(T Y, void *y, enum dtype t, bool add)
+static struct formatted in_format(struct operands *operands, T X, enum dtype dtype)
 {
-    return formatted(Y, y, t != F32 ? Y.dtype : F32, add);
+    return formatted(X, input(operands, X), dtype, true);
 }
 
-static void drop(struct formatted f) { memory_give(f.copy, f.bytes); }
-
-static void finish(T Y, void *y, struct formatted f)
+/* Where a product of operands in format t leaves its result: fp32 can only be stored as fp32. */
+static struct formatted result_of(T Y, void *y, enum dtype dtype, bool add)
 {
-    if (f.copy != NULL) cuda_convert(Y.dtype, y, f.dtype, f.copy, tensor_count(Y));
-    drop(f);
+    return formatted(Y, y, dtype != F32 ? Y.dtype : F32, add);
+}
+
+static void operations_drop(struct formatted formatted) { memory_give(formatted.copy, formatted.bytes); }
+
+static void operations_finish(T Y, void *y, struct formatted formatted)
+{
+    if (formatted.copy != NULL) cuda_convert(Y.dtype, y, formatted.dtype, formatted.copy, tensor_count(Y));
+    operations_drop(formatted);
 }
 
 static void linear(T Y, T X, T W, T b, bool add, const char *operation)
@@ -80,24 +86,25 @@ static void linear(T Y, T X, T W, T b, bool add, const char *operation)
     const struct formatted x = in_format(&s, X, t), w = in_format(&s, W, t), to = result_of(Y, y, t, add);
     struct formatted bias = { 0 };
     if (tensor_present(b)) bias = in_format(&s, b, to.dtype), cuda_fill_rows(to.dtype, to.data, bias.data, N, O);
-    product(t, to.dtype, false, true, N, O, in, x.data, in, w.data, in, add || tensor_present(b), to.data, O);
-    finish(Y, y, to), drop(bias), drop(w), drop(x);
+    operations_product(t, to.dtype, false, true, N, O, in, x.data, in, w.data, in,
+                       add || tensor_present(b), to.data, O);
+    operations_finish(Y, y, to), operations_drop(bias), operations_drop(w), operations_drop(x);
     done(&s, operation);
 }
 
-static void linear_forward(T Y, T X, T W, T b) { linear(Y, X, W, b, false, "linear_forward"); }
+static void operations_linear_forward(T Y, T X, T W, T b) { linear(Y, X, W, b, false, "linear_forward"); }
 
 static void linear_forward_add(T Y, T X, T W) { linear(Y, X, W, (T){ 0 }, true, "linear_forward_add"); }
 
-static void linear_backward_input(T dX, T dY, T W)
+static void operations_linear_backward_input(T dX, T dY, T W)
 {
     struct operands s = { 0 };
     const int64_t N = tensor_rows(dX), in = tensor_cols(dX), O = tensor_cols(dY);
     const enum dtype t = common_format(dY, W);
     void *dx = out(&s, dX);
     const struct formatted dy = in_format(&s, dY, t), w = in_format(&s, W, t), to = result_of(dX, dx, t, false);
-    product(t, to.dtype, false, false, N, in, O, dy.data, O, w.data, in, false, to.data, in);
-    finish(dX, dx, to), drop(w), drop(dy);
+    operations_product(t, to.dtype, false, false, N, in, O, dy.data, O, w.data, in, false, to.data, in);
+    operations_finish(dX, dx, to), operations_drop(w), operations_drop(dy);
     done(&s, "linear_backward_input");
 }
 
@@ -107,26 +114,26 @@ static void column_sums(T db, T dY)
     void *own = out(&s, db);
     const struct formatted to = result_of(db, own, dY.dtype, true);
     cuda_column_sums(dY.dtype, to.dtype, to.data, input(&s, dY), tensor_rows(dY), tensor_cols(dY));
-    finish(db, own, to);
+    operations_finish(db, own, to);
     done(&s, "column_sums");
 }
 
-static void linear_backward_weight(T dW, T db, T dY, T X)
+static void operations_linear_backward_weight(T dW, T db, T dY, T X)
 {
     struct operands s = { 0 };
     const int64_t N = tensor_rows(X), in = tensor_cols(X), O = tensor_cols(dY);
     const enum dtype t = common_format(X, dY);
     void *dw = out(&s, dW);
     const struct formatted dy = in_format(&s, dY, t), x = in_format(&s, X, t), to = result_of(dW, dw, t, true);
-    product(t, to.dtype, true, false, O, in, N, dy.data, O, x.data, in, true, to.data, in);
-    finish(dW, dw, to), drop(x), drop(dy);
+    operations_product(t, to.dtype, true, false, O, in, N, dy.data, O, x.data, in, true, to.data, in);
+    operations_finish(dW, dw, to), operations_drop(x), operations_drop(dy);
     done(&s, "linear_backward_weight");
     if (tensor_present(db)) column_sums(db, dY);
 }
 
 /* ---- the others -------------------------------------------------------------------------------------------------- */
 
-static void embedding_forward(T Y, T ids, T W, int64_t first, bool accumulate)
+static void operations_embedding_forward(T Y, T ids, T W, int64_t first, bool accumulate)
 {
     struct operands s = { 0 };
     cuda_embedding_forward(Y.dtype, out(&s, Y), input(&s, ids), input(&s, W), tensor_count(ids), tensor_cols(Y),
@@ -134,7 +141,7 @@ static void embedding_forward(T Y, T ids, T W, int64_t first, bool accumulate)
     done(&s, "embedding_forward");
 }
 
-static void embedding_backward_weight(T dW, T dY, T ids, int64_t first)
+static void operations_embedding_backward_weight(T dW, T dY, T ids, int64_t first)
 {
     struct operands s = { 0 };
     const int64_t N = tensor_count(ids);
@@ -192,49 +199,58 @@ static void rmsnorm_backward_weight(T dw, T dY, T X, T rstd)
     done(&s, "rmsnorm_backward_weight");
 }
 
-static struct cuda_dropout dropout_of(struct dropout d)
+static struct cuda_dropout dropout_of(struct dropout dropout)
 {
-    return (struct cuda_dropout){ d.p, d.seed, d.stream, d.row0, d.col0, d.cols };
+    return (struct cuda_dropout){ dropout.p, dropout.seed, dropout.stream, dropout.row0, dropout.col0, dropout.cols };
 }
 
-static struct cuda_attention attention_of(struct operands *s, struct attention a)
+static struct cuda_attention attention_of(struct operands *operands, struct attention attention)
 {
-    return (struct cuda_attention){ .S = a.S, .H = a.H, .K = a.K, .A = a.A, .window = a.window, .more = a.more,
-                                    .each = a.each > 0 ? a.each : a.S, .ranges = tensor_cols(a.mask) / 2,
-                                    .scale = a.scale, .cap = a.cap, .mask = input(s, a.mask),
-                                    .mask_each = tensor_present(a.mask) && tensor_rows(a.mask) != a.S,
-                                    .sinks = input(s, a.sinks), .drop = dropout_of(a.drop) };
+    return (struct cuda_attention){ .S = attention.S, .H = attention.H, .K = attention.K, .A = attention.A,
+                                   .window = attention.window, .more = attention.more,
+                                    .each = attention.each > 0 ? attention.each : attention.S,
+                                        .ranges = tensor_cols(attention.mask) / 2,
+                                    .scale = attention.scale, .cap = attention.cap,
+                                        .mask = input(operands, attention.mask),
+                                    .mask_each = tensor_present(attention.mask)
+                                        && tensor_rows(attention.mask) != attention.S,
+                                    .sinks = input(operands, attention.sinks), .drop = dropout_of(attention.drop) };
 }
 
-static void attention_forward(T O, T lse, T QKV, struct attention a)
+static void operations_attention_forward(T O, T lse, T QKV, struct attention attention)
 {
     struct operands s = { 0 };
-    cuda_attention_forward(QKV.dtype, out(&s, O), out(&s, lse), input(&s, QKV), attention_of(&s, a),
-                           a.S > 0 ? tensor_rows(QKV) / a.S : 0);
+    cuda_attention_forward(QKV.dtype, out(&s, O), out(&s, lse), input(&s, QKV), attention_of(&s, attention),
+                           attention.S > 0 ? tensor_rows(QKV) / attention.S : 0);
     done(&s, "attention_forward");
 }
 
-static void attention_backward_input(T dQKV, T dO, T O, T lse, T QKV, struct attention a)
+static void attention_backward_input(T dQKV, T dO, T O, T lse, T QKV, struct attention attention)
 {
     struct operands s = { 0 };
     const int64_t N = tensor_rows(QKV);
-    cuda_attention_backward_input(QKV.dtype, out(&s, dQKV), scratch((size_t)(N * a.H) * sizeof(double)), input(&s, dO),
-                                  input(&s, O), input(&s, lse), input(&s, QKV), attention_of(&s, a),
-                                  a.S > 0 ? N / a.S : 0);
+    cuda_attention_backward_input(QKV.dtype, out(&s, dQKV), scratch((size_t)(N * attention.H) * sizeof(double)),
+                                  input(&s, dO),
+                                  input(&s, O), input(&s, lse), input(&s, QKV), attention_of(&s, attention),
+                                  attention.S > 0 ? N / attention.S : 0);
     done(&s, "attention_backward_input");
 }
 
-static void rotate(T QKV, T positions, T table, struct attention a, int direction)
+static void rotate(T QKV, T positions, T table, struct attention attention, int direction)
 {
     struct operands s = { 0 };
     cuda_rotary(QKV.dtype, table.dtype, out(&s, QKV), input(&s, positions), input(&s, table), tensor_rows(QKV),
-                tensor_cols(QKV), a.H + a.K, a.A, tensor_cols(table), a.neighbours, direction);
+                tensor_cols(QKV), attention.H + attention.K, attention.A, tensor_cols(table),
+                    attention.neighbours, direction);
     done(&s, "rotary");
 }
-static void rotary_forward(T QKV, T positions, T table, struct attention a) { rotate(QKV, positions, table, a, 1); }
-static void rotary_backward_input(T dQKV, T positions, T table, struct attention a)
+static void rotary_forward(T QKV, T positions, T table, struct attention attention)
 {
-    rotate(dQKV, positions, table, a, -1);
+    rotate(QKV, positions, table, attention, 1);
+}
+static void rotary_backward_input(T dQKV, T positions, T table, struct attention attention)
+{
+    rotate(dQKV, positions, table, attention, -1);
 }
 
 static void activate(enum cuda_activation how, T Y, T X)
@@ -318,7 +334,7 @@ static void route_weights(T weights, T experts, T logits, const struct router_ru
     done(&s, "route_weights");
 }
 
-static void add(T Y, T A, T B)
+static void operations_add(T Y, T A, T B)
 {
     struct operands s = { 0 };
     cuda_add(Y.dtype, out(&s, Y), input(&s, A), input(&s, B), tensor_count(Y));
@@ -399,7 +415,7 @@ static void scale(T Y, double a)
 }
 
 /* Every REQUIRED operation of ops.def has a function above; of the OPTIONAL ones, two. */
-const struct ops *gpu_operations(enum dtype t)
+const struct ops *gpu_operations(enum dtype dtype)
 {
     static const struct ops table = {
 #define ENTRY_REQUIRED(name) .name = name,
@@ -409,8 +425,8 @@ const struct ops *gpu_operations(enum dtype t)
         .linear_forward_add = linear_forward_add, .column_sums = column_sums,
     };
     static struct ops of_format[DTYPE_COUNT];
-    if (ops_for(t) == NULL) return NULL;
-    of_format[t] = table;
-    of_format[t].dtype = t;
-    return &of_format[t];
+    if (ops_for(dtype) == NULL) return NULL;
+    of_format[dtype] = table;
+    of_format[dtype].dtype = dtype;
+    return &of_format[dtype];
 }

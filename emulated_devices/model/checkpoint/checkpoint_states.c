@@ -1,8 +1,8 @@
 #include "emulated_devices/model/checkpoint/checkpoint_states.h"
 #include <stdio.h>
 
-static int put(struct state_tensor *list, int at, enum tensor_kind kind, int replica, const char *whose,
-               const char *dot, const char *what)
+static int checkpoint_states_put(struct state_tensor *list, int at, enum tensor_kind kind, int replica,
+                                 const char *whose, const char *dot, const char *what)
 {
     if (list == NULL) return at + 1;
     list[at] = (struct state_tensor){ .kind = kind, .replica = replica };
@@ -10,28 +10,31 @@ static int put(struct state_tensor *list, int at, enum tensor_kind kind, int rep
     return at + 1;
 }
 
-static int put_states(const struct optimizer *o, struct state_tensor *list, int at, int replica, const char *whose)
+static int put_states(const struct optimizer *optimizer, struct state_tensor *list, int at, int replica,
+                      const char *whose)
 {
-    for (int s = 0; s < o->states; s++)
-        at = put(list, at, KIND_STATE + (enum tensor_kind)s, replica, whose, ".", o->state_name[s]);
+    for (int s = 0; s < optimizer->states; s++)
+        at = checkpoint_states_put(list, at, KIND_STATE + (enum tensor_kind)s, replica, whose, ".",
+                                   optimizer->state_name[s]);
     return at;
 }
 
-struct state_tensor checkpoint_weights(const struct trainer *t)
+struct state_tensor checkpoint_weights(const struct trainer *trainer)
 {
-    return (struct state_tensor){ .kind = t->data.shards.apart ? KIND_ANCHOR : KIND_MASTER };
+    return (struct state_tensor){ .kind = trainer->data.shards.apart ? KIND_ANCHOR : KIND_MASTER };
 }
 
-int checkpoint_states(const struct trainer *t, int replicas, struct state_tensor *list)
+int checkpoint_states(const struct trainer *trainer, int replicas, struct state_tensor *list)
 {
     int n = 0;
-    if (replicas == 0) return put_states(t->plan.optimizer, list, n, 0, "");
-    if (outer_has_momentum(&t->data.outer)) n = put(list, n, KIND_MOMENTUM, 0, "", ".", "outer_momentum");
+    if (replicas == 0) return put_states(trainer->plan.optimizer, list, n, 0, "");
+    if (outer_has_momentum(&trainer->data.outer))
+        n = checkpoint_states_put(list, n, KIND_MOMENTUM, 0, "", ".", "outer_momentum");
     for (int r = 0; r < replicas; r++) {
         char whose[24];
         snprintf(whose, sizeof whose, ".replica%d", r);
-        n = put(list, n, KIND_MASTER, r, whose, "", "");
-        n = put_states(t->plan.optimizer, list, n, r, whose);
+        n = checkpoint_states_put(list, n, KIND_MASTER, r, whose, "", "");
+        n = put_states(trainer->plan.optimizer, list, n, r, whose);
     }
     return n;
 }

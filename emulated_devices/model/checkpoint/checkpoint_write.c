@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Start one of the two files, of so many tensors and their states, on rank 0. */
-static enum error_code start_file(struct weights_writer *w, const struct trainer *t, const char *path,
+static enum error_code start_file(struct weights_writer *writer, const struct trainer *trainer, const char *path,
                                   const struct param_spec *spec, int tensors, const struct state_tensor *list,
                                   int count, struct error *err)
 {
@@ -17,56 +17,58 @@ static enum error_code start_file(struct weights_writer *w, const struct trainer
     struct weights_suffix *suffix = malloc((size_t)count * sizeof *suffix + 1);
     if (suffix == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d tensors", count);
     for (int k = 0; k < count; k++)
-        suffix[k] = (struct weights_suffix){ list[k].suffix, data_format(&t->data, list[k].kind) };
-    const enum error_code e = weights_create(w, spec, tensors, path, suffix, count, &format, 1, err);
+        suffix[k] = (struct weights_suffix){ list[k].suffix, data_format(&trainer->data, list[k].kind) };
+    const enum error_code e = weights_create(writer, spec, tensors, path, suffix, count, &format, 1, err);
     free(suffix);
     return e;
 }
 
 /* Names and shapes of a file's tensors for each parameter. */
-static void list_specs(const struct trainer *t, const struct state_tensor *list, int count, struct param_spec *out)
+static void list_specs(const struct trainer *trainer, const struct state_tensor *list, int count,
+                       struct param_spec *out)
 {
-    for (int i = 0; i < model_param_count(&t->plan.model) * count; i++) {
-        const struct param_spec s = trainer_spec(t, i / count);
-        out[i] = data_spec(&t->data, &s, list[i % count].kind);
+    for (int i = 0; i < model_param_count(&trainer->plan.model) * count; i++) {
+        const struct param_spec s = trainer_spec(trainer, i / count);
+        out[i] = data_spec(&trainer->data, &s, list[i % count].kind);
     }
 }
 
 /* Every device takes part in collecting, even if rank 0 has already failed. */
-static enum error_code write_tensors(struct trainer *t, struct weights_writer *w, const struct state_tensor *list,
-                                     int count, enum error_code e, struct error *err)
+static enum error_code write_tensors(struct trainer *trainer, struct weights_writer *writer,
+                                     const struct state_tensor *list, int count, enum error_code e, struct error *err)
 {
-    for (int i = 0; i < model_param_count(&t->plan.model) * count; i++) {
+    for (int i = 0; i < model_param_count(&trainer->plan.model) * count; i++) {
         const struct state_tensor *of = &list[i % count];
-        const struct param_spec parameter = trainer_spec(t, i / count), s = data_spec(&t->data, &parameter, of->kind);
+        const struct param_spec parameter = trainer_spec(trainer, i / count),
+            s = data_spec(&trainer->data, &parameter, of->kind);
         /* Some parameters do not have this state. */
         if (s.ndim == 0) continue;
-        const enum dtype format = data_format(&t->data, of->kind);
+        const enum dtype format = data_format(&trainer->data, of->kind);
         struct tensor whole =
             s.ndim == 2 ? tensor_2d(NULL, format, s.dim[0], s.dim[1]) : tensor_1d(NULL, format, s.dim[0]);
-        if (t->comm->rank == 0 && !e) {
+        if (trainer->comm->rank == 0 && !e) {
             whole.data = malloc(tensor_bytes(whole));
             if (whole.data == NULL) e = fail(err, ERR_MEMORY, "no memory to collect %s", s.name);
         }
-        e = comm_agree(t->comm, e, err);
+        e = comm_agree(trainer->comm, e, err);
         if (e) return e;
-        collect_replica(t, of->replica, i / count, of->kind, whole);
-        if (t->comm->rank == 0) e = weights_write(w, i / count, i % count, whole.data, err);
+        collect_replica(trainer, of->replica, i / count, of->kind, whole);
+        if (trainer->comm->rank == 0) e = weights_write(writer, i / count, i % count, whole.data, err);
         free(whole.data);
     }
-    return comm_agree(t->comm, e, err);
+    return comm_agree(trainer->comm, e, err);
 }
 
 /* The correction biases of routers, layer by layer.  All devices have the same. */
-static bool add_biases(const struct trainer *t, cJSON *root)
+static bool add_biases(const struct trainer *trainer, cJSON *root)
 {
-    const struct model_config *m = &t->plan.model;
+    const struct model_config *m = &trainer->plan.model;
     if (m->mlp != MLP_MIXTURE || !m->mixture.router.biased) return true;
     cJSON *list = cJSON_AddArrayToObject(root, "router_bias");
     bool ok = list != NULL;
     for (int64_t i = 0; i < m->L * mixture_columns(&m->mixture) && ok; i++) {
         char text[32];
-        snprintf(text, sizeof text, "%.17g", t->routers.bias[i]);
+        snprintf(text, sizeof text, "%.17g", trainer->routers.bias[i]);
         ok = cJSON_AddItemToArray(list, cJSON_CreateString(text));
     }
     return ok;
@@ -82,20 +84,21 @@ static bool add_arithmetic(cJSON *root)
 }
 
 /* Everything that is not a tensor.  Numbers are saved as text where JSON would not keep every bit. */
-static enum error_code write_training(const struct trainer *t, const cJSON *run, const char *path, struct error *err)
+static enum error_code write_training(const struct trainer *trainer, const cJSON *run, const char *path,
+                                      struct error *err)
 {
     char scale[32];
     cJSON *root = cJSON_CreateObject(), *copy = cJSON_Duplicate(run, true);
-    snprintf(scale, sizeof scale, "%.17g", t->loss_scale.scale);
-    bool ok = cJSON_AddNumberToObject(root, "step", (double)t->step) &&
-              cJSON_AddNumberToObject(root, "skipped", (double)t->skipped) &&
+    snprintf(scale, sizeof scale, "%.17g", trainer->loss_scale.scale);
+    bool ok = cJSON_AddNumberToObject(root, "step", (double)trainer->step) &&
+              cJSON_AddNumberToObject(root, "skipped", (double)trainer->skipped) &&
               cJSON_AddStringToObject(root, "loss_scale", scale) &&
-              cJSON_AddNumberToObject(root, "good_steps", (double)t->loss_scale.good);
-    if (ok && t->loss_scale.interval > 0)
-        ok = cJSON_AddNumberToObject(root, "overflows_left", (double)t->loss_scale.left) != NULL;
-    if (ok && t->data.shards.apart)
-        ok = cJSON_AddNumberToObject(root, "replicas", shards_replicas(&t->data.shards)) != NULL;
-    ok = ok && add_biases(t, root) && add_arithmetic(root);
+              cJSON_AddNumberToObject(root, "good_steps", (double)trainer->loss_scale.good);
+    if (ok && trainer->loss_scale.interval > 0)
+        ok = cJSON_AddNumberToObject(root, "overflows_left", (double)trainer->loss_scale.left) != NULL;
+    if (ok && trainer->data.shards.apart)
+        ok = cJSON_AddNumberToObject(root, "replicas", shards_replicas(&trainer->data.shards)) != NULL;
+    ok = ok && add_biases(trainer, root) && add_arithmetic(root);
     if (!ok || copy == NULL || !cJSON_AddItemToObject(root, "run", copy)) {
         if (copy && !cJSON_HasObjectItem(root, "run")) cJSON_Delete(copy);
         cJSON_Delete(root);
@@ -125,77 +128,80 @@ struct saving {
     int params, count;                  /* weights, and then a bias of each layer's router; states of a weight */
 };
 
-static enum error_code list_tensors(struct saving *s, const struct trainer *t, struct error *err)
+static enum error_code list_tensors(struct saving *saving, const struct trainer *trainer, struct error *err)
 {
-    const int replicas = t->data.shards.apart ? shards_replicas(&t->data.shards) : 0;
-    const int64_t L = t->plan.model.L;
-    const size_t params = (size_t)model_param_count(&t->plan.model);
-    s->params = (int)params;
-    s->model = checkpoint_weights(t);
-    s->count = checkpoint_states(t, replicas, NULL);
-    s->list = malloc((size_t)s->count * sizeof *s->list + 1);
-    s->weights_spec = malloc((params + (size_t)L) * sizeof *s->weights_spec);
-    s->states_spec = malloc(params * (size_t)s->count * sizeof *s->states_spec + 1);
-    if (!s->list || !s->weights_spec || !s->states_spec)
-        return fail(err, ERR_MEMORY, "no memory for a list of %d states", s->count);
-    checkpoint_states(t, replicas, s->list);
-    list_specs(t, s->list, s->count, s->states_spec);
-    list_specs(t, &s->model, 1, s->weights_spec);
-    for (int64_t l = 0; l < L; l++) s->weights_spec[s->params + l] = model_router_bias(&t->plan.model, l);
+    const int replicas = trainer->data.shards.apart ? shards_replicas(&trainer->data.shards) : 0;
+    const int64_t L = trainer->plan.model.L;
+    const size_t params = (size_t)model_param_count(&trainer->plan.model);
+    saving->params = (int)params;
+    saving->model = checkpoint_weights(trainer);
+    saving->count = checkpoint_states(trainer, replicas, NULL);
+    saving->list = malloc((size_t)saving->count * sizeof *saving->list + 1);
+    saving->weights_spec = malloc((params + (size_t)L) * sizeof *saving->weights_spec);
+    saving->states_spec = malloc(params * (size_t)saving->count * sizeof *saving->states_spec + 1);
+    if (!saving->list || !saving->weights_spec || !saving->states_spec)
+        return fail(err, ERR_MEMORY, "no memory for a list of %d states", saving->count);
+    checkpoint_states(trainer, replicas, saving->list);
+    list_specs(trainer, saving->list, saving->count, saving->states_spec);
+    list_specs(trainer, &saving->model, 1, saving->weights_spec);
+    for (int64_t l = 0; l < L; l++)
+        saving->weights_spec[saving->params + l] = model_router_bias(&trainer->plan.model, l);
     return OK;
 }
 
-static enum error_code start_files(struct saving *s, const struct trainer *t, const char *dir, struct error *err)
+static enum error_code start_files(struct saving *saving, const struct trainer *trainer, const char *dir,
+                                   struct error *err)
 {
     char path[BUNDLE_PATH];
-    enum error_code e = bundle_begin(&s->folder, &checkpoint_files, dir, err);
+    enum error_code e = bundle_begin(&saving->folder, &checkpoint_files, dir, err);
     if (!e)
-        e = start_file(&s->weights, t, bundle_new_path(&s->folder, WEIGHTS_FILE, path), s->weights_spec,
-                       s->params + (int)t->plan.model.L, &s->model, 1, err);
+        e = start_file(&saving->weights, trainer, bundle_new_path(&saving->folder, WEIGHTS_FILE, path),
+                       saving->weights_spec, saving->params + (int)trainer->plan.model.L, &saving->model, 1, err);
     if (!e)
-        e = start_file(&s->states, t, bundle_new_path(&s->folder, STATES_FILE, path), s->states_spec, s->params,
-                       s->list, s->count, err);
+        e = start_file(&saving->states, trainer, bundle_new_path(&saving->folder, STATES_FILE, path),
+                       saving->states_spec, saving->params, saving->list, saving->count, err);
     return e;
 }
 
-static enum error_code write_biases(struct saving *s, const struct trainer *t, struct error *err)
+static enum error_code write_biases(struct saving *saving, const struct trainer *trainer, struct error *err)
 {
     enum error_code e = OK;
-    for (int l = 0; l < t->plan.model.L && !e; l++) {
-        const struct param_spec *spec = &s->weights_spec[s->params + l];
+    for (int l = 0; l < trainer->plan.model.L && !e; l++) {
+        const struct param_spec *spec = &saving->weights_spec[saving->params + l];
         const int64_t n = spec->dim[0];
         if (spec->ndim == 0) continue;
-        e = weights_write_bias(&s->weights, s->params + l, t->routers.bias + l * n, n, dtype_wide(t->plan.dtype), err);
+        e = weights_write_bias(&saving->weights, saving->params + l, trainer->routers.bias + l * n, n,
+                               dtype_wide(trainer->plan.dtype), err);
     }
     return e;
 }
 
-static enum error_code finish_files(struct saving *s, const struct trainer *t, const cJSON *run, const char *origin,
-                                    struct error *err)
+static enum error_code finish_files(struct saving *saving, const struct trainer *trainer, const cJSON *run,
+                                    const char *origin, struct error *err)
 {
     char path[BUNDLE_PATH];
-    enum error_code e = write_biases(s, t, err);
-    if (!e) e = weights_commit(&s->weights, err);
-    if (!e) e = weights_commit(&s->states, err);
-    if (!e) e = model_config_write(&t->plan.model, bundle_new_path(&s->folder, CONFIG_FILE, path), err);
-    if (!e) e = write_training(t, run, bundle_new_path(&s->folder, TRAINING_FILE, path), err);
-    if (!e) e = file_write_all(bundle_new_path(&s->folder, ORIGIN_FILE, path), origin, strlen(origin), err);
-    return e ? e : bundle_commit(&s->folder, err);
+    enum error_code e = write_biases(saving, trainer, err);
+    if (!e) e = weights_commit(&saving->weights, err);
+    if (!e) e = weights_commit(&saving->states, err);
+    if (!e) e = model_config_write(&trainer->plan.model, bundle_new_path(&saving->folder, CONFIG_FILE, path), err);
+    if (!e) e = write_training(trainer, run, bundle_new_path(&saving->folder, TRAINING_FILE, path), err);
+    if (!e) e = file_write_all(bundle_new_path(&saving->folder, ORIGIN_FILE, path), origin, strlen(origin), err);
+    return e ? e : bundle_commit(&saving->folder, err);
 }
 
-enum error_code checkpoint_save(struct trainer *t, const char *dir, const cJSON *run, const char *origin,
+enum error_code checkpoint_save(struct trainer *trainer, const char *dir, const cJSON *run, const char *origin,
                                 struct error *err)
 {
-    const bool writer = t->comm->rank == 0;
+    const bool writer = trainer->comm->rank == 0;
     struct saving s = { 0 };
-    enum error_code e = comm_agree(t->comm, list_tensors(&s, t, err), err);
-    if (!e && writer) e = start_files(&s, t, dir, err);
-    e = write_tensors(t, &s.weights, &s.model, 1, e, err);
-    if (!e) e = write_tensors(t, &s.states, s.list, s.count, e, err);
-    if (writer && !e) e = finish_files(&s, t, run, origin, err);
+    enum error_code e = comm_agree(trainer->comm, list_tensors(&s, trainer, err), err);
+    if (!e && writer) e = start_files(&s, trainer, dir, err);
+    e = write_tensors(trainer, &s.weights, &s.model, 1, e, err);
+    if (!e) e = write_tensors(trainer, &s.states, s.list, s.count, e, err);
+    if (writer && !e) e = finish_files(&s, trainer, run, origin, err);
     weights_abort(&s.weights);
     weights_abort(&s.states);
     bundle_end(&s.folder);
     free(s.list), free(s.weights_spec), free(s.states_spec);
-    return comm_agree(t->comm, e, err);
+    return comm_agree(trainer->comm, e, err);
 }

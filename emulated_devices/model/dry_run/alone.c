@@ -4,19 +4,20 @@
 #include <string.h>
 
 /* Every choice that several devices or little memory make, taken back. */
-static enum error_code plan_alone(struct plan *one, const struct plan *p, struct error *err)
+static enum error_code plan_alone(struct plan *one, const struct plan *plan, struct error *err)
 {
     static const int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 };
-    if (p->batches || p->encoders.kinds > 0 || p->optimizer->forward_only)
+    if (plan->batches || plan->encoders.kinds > 0 || plan->optimizer->forward_only)
         return fail(err, ERR_PLAN, "there is no such step on one device");
     *one = (struct plan){
-        .model = p->model, .B = p->B, .S = p->S, .packed = p->packed, .micros = 1, .chunks = 1, .dtype = p->dtype,
-        .load = p->load, .loss_scale = p->loss_scale, .seed = p->seed, .cluster = p->cluster, .degree = -1,
-        .data = { .scheme = data_scheme_at(0)->head.name, .bucket = p->data.bucket,
-                  .offload_slice = p->data.offload_slice, .narrow_gradients = p->data.narrow_gradients },
+        .model = plan->model, .B = plan->B, .S = plan->S, .packed = plan->packed, .micros = 1, .chunks = 1,
+            .dtype = plan->dtype,
+        .load = plan->load, .loss_scale = plan->loss_scale, .seed = plan->seed, .cluster = plan->cluster, .degree = -1,
+        .data = { .scheme = data_scheme_at(0)->head.name, .bucket = plan->data.bucket,
+                  .offload_slice = plan->data.offload_slice, .narrow_gradients = plan->data.narrow_gradients },
         .tensor = tensor_scheme_at(0)->head.name, .attention = attention_scheme_at(0)->head.name,
         .dispatch = expert_scheme_at(0)->head.name, .schedule = schedule_generator_at(0)->head.name,
-        .optimizer = p->optimizer, .hyper = p->hyper,
+        .optimizer = plan->optimizer, .hyper = plan->hyper,
     };
     const enum error_code e = mesh_make(&one->mesh, size, err);
     return e ? e : plan_check(one, err);
@@ -39,8 +40,8 @@ static enum error_code cut_to_fit(struct plan *one, struct error *err)
     return e;
 }
 
-static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
-                 int32_t *within)
+static void alone_fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
+                       int32_t *within)
 {
     const struct plan *p = context;
     const size_t bytes = (size_t)(count * p->S) * sizeof *ids;
@@ -50,10 +51,11 @@ static void fill(const void *context, int64_t step, int64_t first, int64_t count
     if (within) memset(within, 0, bytes);
 }
 
-static enum error_code step(const struct plan *one, struct comm *nobody, struct error *err)
+static enum error_code alone_step(const struct plan *one, struct comm *nobody, struct error *err)
 {
     struct trainer t;
-    enum error_code e = trainer_open(&t, one, nobody, (struct batch_source){ one->packed ? fill : NULL, one }, err);
+    enum error_code e = trainer_open(&t, one, nobody,
+                                     (struct batch_source){ one->packed ? alone_fill : NULL, one }, err);
     if (e) return e;
     clock_restart(&nobody->device->clock, one->cluster, one->dtype);
     e = training_run(&t, 1, NULL, 0, NULL, err);
@@ -61,13 +63,13 @@ static enum error_code step(const struct plan *one, struct comm *nobody, struct 
     return e;
 }
 
-enum error_code alone_step_time(const struct plan *p, picoseconds *time, uint64_t *kept, struct error *err)
+enum error_code alone_step_time(const struct plan *plan, picoseconds *time, uint64_t *kept, struct error *err)
 {
     struct plan_memory memory = { .offloaded = 0 };
     struct plan one;
     struct device device;
     struct comm nobody;
-    enum error_code e = plan_alone(&one, p, err);
+    enum error_code e = plan_alone(&one, plan, err);
     if (!e) e = cut_to_fit(&one, err);
     if (!e) e = plan_memory(&one, 0, 0, &memory, err);
     *kept = memory.peak.total;
@@ -75,7 +77,7 @@ enum error_code alone_step_time(const struct plan *p, picoseconds *time, uint64_
     if (e) return e;
     e = comm_alone(&nobody, &device, err);
     if (!e) {
-        e = step(&one, &nobody, err);
+        e = alone_step(&one, &nobody, err);
         *time = device.clock.now;
         comm_alone_close(&nobody);
     }

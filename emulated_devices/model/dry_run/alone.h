@@ -9,11 +9,11 @@
  * memory enough for it, with nothing recomputed, quantised or kept elsewhere.  Computes no numbers: the backend
  * `count` charges each operation.
  * Local: any process may call it, also one without MPI.
- * @param p  checked, with a cluster.
+ * @param plan  checked, with a cluster.
  * @param[out] kept  bytes of weights, gradients and optimizer state, which the device keeps between steps.
  * @return OK; ERR_PLAN if there is no such step: batches from a file, inputs other than text, no backward pass;
  *         ERR_MEMORY.
  */
-enum error_code alone_step_time(const struct plan *p, picoseconds *time, uint64_t *kept, struct error *);
+enum error_code alone_step_time(const struct plan *plan, picoseconds *time, uint64_t *kept, struct error *);
 
 #endif

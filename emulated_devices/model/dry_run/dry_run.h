@@ -16,7 +16,7 @@ typedef enum error_code dry_run_fn(struct trainer *, void *context, struct error
 
 /**
  * Run the steps of a plan in a crew with the backend `count`, folded as far as that is exact.  Local.
- * @param p         checked, with a cluster, without a batch plan; all its tokens are 0.
+ * @param plan         checked, with a cluster, without a batch plan; all its tokens are 0.
  * @param unfolded  run every device.
  * @param events    [devices] where each device that runs notes its events; if the cluster needs a replay
  *                  (contention.h), every device is run.  NULL: none.
@@ -24,7 +24,7 @@ typedef enum error_code dry_run_fn(struct trainer *, void *context, struct error
  * @param after     may be called for runs that are then found inexact; the last call for a device counts.
  * @return OK, or the first error.
  */
-enum error_code dry_run(const struct plan *p, int64_t steps, bool unfolded, struct events *const *events,
+enum error_code dry_run(const struct plan *plan, int64_t steps, bool unfolded, struct events *const *events,
                         dry_run_fn *before, dry_run_fn *after, void *context, struct dry_run *, struct error *);
 
 #endif

@@ -5,21 +5,23 @@
 enum { TERM_SLOTS = 3 };
 struct kept_slots { const char *value[TERM_SLOTS], *statistics[TERM_SLOTS]; };
 
-static uint64_t bytes_kept(const struct linked *l, const struct seams *s, int64_t N, int buffer)
+static uint64_t bytes_kept(const struct linked *linked, const struct seams *seams, int64_t N, int buffer)
 {
-    const bool kept = buffer == BUFFER_IN || (buffer >= 0 && l->buffer[buffer].kept && !l->buffer[buffer].dropped);
-    return kept ? buffer_bytes(&l->buffer[buffer], s, N) : 0;
+    const bool kept = buffer == BUFFER_IN
+        || (buffer >= 0 && linked->buffer[buffer].kept && !linked->buffer[buffer].dropped);
+    return kept ? buffer_bytes(&linked->buffer[buffer], seams, N) : 0;
 }
 
-static uint64_t kept_of(const struct linked *l, const struct seams *s, int64_t N, struct kept_slots k)
+static uint64_t kept_of(const struct linked *linked, const struct seams *seams, int64_t N, struct kept_slots slots)
 {
     uint64_t sum = 0;
-    for (int i = 0; i < TERM_SLOTS && k.value[i]; i++)
-        if (linked_slot(l, k.value[i])) sum += bytes_kept(l, s, N, linked_slot(l, k.value[i])->value);
-    for (int i = 0; i < TERM_SLOTS && k.statistics[i]; i++) {
-        if (linked_slot(l, k.statistics[i]) == NULL) continue;
-        const struct linked_node *n = &l->node[linked_slot(l, k.statistics[i])->maker];
-        for (int j = 0; j < NODE_STATISTICS; j++) sum += bytes_kept(l, s, N, n->statistic[j]);
+    for (int i = 0; i < TERM_SLOTS && slots.value[i]; i++)
+        if (linked_slot(linked, slots.value[i]))
+            sum += bytes_kept(linked, seams, N, linked_slot(linked, slots.value[i])->value);
+    for (int i = 0; i < TERM_SLOTS && slots.statistics[i]; i++) {
+        if (linked_slot(linked, slots.statistics[i]) == NULL) continue;
+        const struct linked_node *n = &linked->node[linked_slot(linked, slots.statistics[i])->maker];
+        for (int j = 0; j < NODE_STATISTICS; j++) sum += bytes_kept(linked, seams, N, n->statistic[j]);
     }
     return sum;
 }
@@ -34,7 +36,7 @@ static const struct kept_slots slots[LAYER_MEMORY_TERMS] = {
     { .value = { "mlp.up", "mlp.act" } }, { .statistics = { "ln_1", "ln_2", "attn.normed" } },
 };
 
-static void paper_terms(const struct tensor_parallel *tp, int64_t N, struct layer_memory_term t[LAYER_MEMORY_TERMS])
+static void paper_terms(const struct tensor_parallel *tp, int64_t N, struct layer_memory_term term[LAYER_MEMORY_TERMS])
 {
     const struct model_config *c = tp->config;
     const double parts = tp->devices, inside = (double)(N * c->D) / parts;
@@ -51,28 +53,29 @@ static void paper_terms(const struct tensor_parallel *tp, int64_t N, struct laye
         { "input and output of gelu",     16 * inside, 0, NULL },
         { "means and deviations",         0,           0, "the paper leaves them out" },
     };
-    memcpy(t, terms, sizeof terms);
+    memcpy(term, terms, sizeof terms);
 }
 
 enum error_code layer_memory(const struct tensor_parallel *tp, int64_t N, const char *recompute,
-                             struct layer_memory_term t[LAYER_MEMORY_TERMS], struct error *err)
+                             struct layer_memory_term term[LAYER_MEMORY_TERMS], struct error *err)
 {
     const enum recompute r = recompute_of(recompute, 0);
     struct linked l;
     const struct seams alone = seams_alone(tp);
     const enum error_code e = link_layer(&l, tp->config, &alone, 0, recompute, false, err);
     if (e) return e;
-    paper_terms(tp, N, t);
-    for (int i = 0; i < LAYER_MEMORY_TERMS; i++) t[i].kept = kept_of(&l, &alone, N, slots[i]);
+    paper_terms(tp, N, term);
+    for (int i = 0; i < LAYER_MEMORY_TERMS; i++) term[i].kept = kept_of(&l, &alone, N, slots[i]);
     if (r == RECOMPUTE_SELECTIVE) {
-        t[SOFTMAX].paper = 0, t[SOFTMAX].why = NULL;
-        t[PROJECTION_INPUT].why = "attention is computed again anyway";
+        term[SOFTMAX].paper = 0, term[SOFTMAX].why = NULL;
+        term[PROJECTION_INPUT].why = "attention is computed again anyway";
     }
     const bool most = r == RECOMPUTE_FULL || r == RECOMPUTE_BUT_ATTENTION;
     for (int i = 0; i < LAYER_MEMORY_TERMS && most; i++) {
         const bool output = i == PROJECTION_INPUT && r == RECOMPUTE_BUT_ATTENTION;
-        t[i].paper = i == NORM_INPUTS ? t[i].paper / 2 : output ? t[i].paper : 0;       /* the layer's own input */
-        t[i].why = i == SOFTMAX && r == RECOMPUTE_BUT_ATTENTION ? "a denominator for each row" : NULL;
+        /* the layer's own input */
+        term[i].paper = i == NORM_INPUTS ? term[i].paper / 2 : output ? term[i].paper : 0;
+        term[i].why = i == SOFTMAX && r == RECOMPUTE_BUT_ATTENTION ? "a denominator for each row" : NULL;
     }
     return OK;
 }

@@ -121,7 +121,7 @@ uint64_t linked_keeps(const struct linked *, const struct seams *, int64_t N);
 uint64_t linked_drops(const struct linked *, const struct seams *, int64_t N);
 
 /** Whether a node's output leaves the part.  It is not recomputed: its memory belongs to the next part, or is freed. */
-static inline bool leaves_part(const struct linked_node *n) { return n->y == BUFFER_OUT; }
+static inline bool leaves_part(const struct linked_node *node) { return node->y == BUFFER_OUT; }
 
 /** Whether before backward a node is not computed again: it is attention, whose output was kept. */
 bool only_exchanges(const struct linked *, const struct linked_node *);

@@ -2,21 +2,21 @@
 #include "emulated_devices/model/whole_sequences.h"
 #include "emulated_devices/schemes/attention/streams.h"
 
-static void enter_node(struct forecast *f, const struct node *n, enum tensor_pass pass, const struct seams *s,
-                       int64_t N)
+static void enter_node(struct forecast *forecast, const struct node *node, enum tensor_pass pass,
+                       const struct seams *seams, int64_t N)
 {
-    switch (n->op) {
+    switch (node->op) {
     case OP_EMBED:
-    case OP_MATRIX:    forecast_matrix(f, n->role, pass, N); break;
-    case OP_POSITIONS: forecast_positions(f, pass); break;
-    case OP_NORM:      forecast_norm(f, pass, N); break;
-    case OP_HEAD_NORM: forecast_head_norm(f, pass, N); break;
-    case OP_JOIN:      forecast_shared_key(f, pass, N); break;
+    case OP_MATRIX:    forecast_matrix(forecast, node->role, pass, N); break;
+    case OP_POSITIONS: forecast_positions(forecast, pass); break;
+    case OP_NORM:      forecast_norm(forecast, pass, N); break;
+    case OP_HEAD_NORM: forecast_head_norm(forecast, pass, N); break;
+    case OP_JOIN:      forecast_shared_key(forecast, pass, N); break;
     case OP_PREFIXED_ATTENTION:
-        if (pass == WEIGHT_PASS) forecast_copies(f, tensor_count(prefix_shape(&s->cp, F32)));
+        if (pass == WEIGHT_PASS) forecast_copies(forecast, tensor_count(prefix_shape(&seams->cp, F32)));
         break;
-    case OP_MIXTURE:   forecast_mixture(f, pass, N); break;
-    case OP_LOSS:      forecast_cross_entropy(f, pass, N); break;
+    case OP_MIXTURE:   forecast_mixture(forecast, pass, N); break;
+    case OP_LOSS:      forecast_cross_entropy(forecast, pass, N); break;
     default:           break;           /* sends nothing */
     }
 }
@@ -25,60 +25,61 @@ static const enum tensor_pass pass_of[] = {
     [LIST_FORWARD] = FORWARD_PASS, [LIST_AGAIN] = FORWARD_PASS, [LIST_INPUT] = INPUT_PASS, [LIST_WEIGHT] = WEIGHT_PASS
 };
 
-static int64_t rows_of(const struct linked *p, const struct linked_node *n, const struct context_parallel *cp,
-                       int64_t N)
+static int64_t link_cost_rows_of(const struct linked *linked, const struct linked_node *node,
+                                 const struct context_parallel *cp, int64_t N)
 {
-    return n->in[0] >= 0 && width_of_tokens(p->slot[n->in[0]].width) ? stream_tokens(cp, N) : N;
+    return node->in[0] >= 0 && width_of_tokens(linked->slot[node->in[0]].width) ? stream_tokens(cp, N) : N;
 }
 
 /* Recomputation does not compute an output that has left the part, so nothing is reduced for it. */
-static void enter_lists(struct forecast *f, const struct linked *p, const struct seams *s, int64_t N)
+static void enter_lists(struct forecast *forecast, const struct linked *linked, const struct seams *seams, int64_t N)
 {
     for (enum list which = 0; which < LIST_COUNT; which++)
-        for (int i = 0; i < p->list[which].count; i++) {
-            const struct part_step step = p->list[which].step[i];
-            if (step.kind != STEP_RUN || (which == LIST_AGAIN && leaves_part(&p->node[step.at]))) continue;
-            enter_node(f, p->node[step.at].is, pass_of[which], s, rows_of(p, &p->node[step.at], &s->cp, N));
+        for (int i = 0; i < linked->list[which].count; i++) {
+            const struct part_step step = linked->list[which].step[i];
+            if (step.kind != STEP_RUN || (which == LIST_AGAIN && leaves_part(&linked->node[step.at]))) continue;
+            enter_node(forecast, linked->node[step.at].is, pass_of[which], seams,
+                       link_cost_rows_of(linked, &linked->node[step.at], &seams->cp, N));
         }
 }
 
-struct account linked_cost(const struct linked *p, const struct seams *s, int64_t N)
+struct account linked_cost(const struct linked *linked, const struct seams *seams, int64_t N)
 {
-    struct forecast f = { .tp = s->tp };
-    enter_lists(&f, p, s, N);
+    struct forecast f = { .tp = seams->tp };
+    enter_lists(&f, linked, seams, N);
     return f.sum;
 }
 
 /* A router that drops or balances in each sequence gathers the choices of whole sequences. */
-static void enter_route(struct forecast *f, const struct context_parallel *cp, enum list which, int64_t rows)
+static void enter_route(struct forecast *forecast, const struct context_parallel *cp, enum list which, int64_t rows)
 {
     const struct mixture_config *m = &cp->tp->config->mixture;
     const bool drops = m->capacity_factor > 0 && which != LIST_INPUT,
                balances = m->sequence_coefficient > 0 && which != LIST_AGAIN;
-    if (drops || balances) whole_sequences_cost(f, cp, rows, drops);
+    if (drops || balances) whole_sequences_cost(forecast, cp, rows, drops);
 }
 
-struct account linked_attention_cost(const struct linked *p, const struct context_parallel *cp, int64_t N)
+struct account linked_attention_cost(const struct linked *linked, const struct context_parallel *cp, int64_t N)
 {
     struct forecast f = { .tp = cp->tp };
     const int64_t rows = tensor_rows_at(cp->tp, AT_HEADS, N).count;
     for (enum list which = 0; which < LIST_COUNT; which++)
-        for (int i = 0; i < p->list[which].count; i++) {
-            const struct part_step step = p->list[which].step[i];
-            const enum op op = step.kind == STEP_RUN ? p->node[step.at].is->op : OP_END;
+        for (int i = 0; i < linked->list[which].count; i++) {
+            const struct part_step step = linked->list[which].step[i];
+            const enum op op = step.kind == STEP_RUN ? linked->node[step.at].is->op : OP_END;
             if (op == OP_ROUTE && cp->scheme->cost) enter_route(&f, cp, which, rows);
             if (op == OP_BESIDE) streams_cost(&f, cp, N, which == LIST_FORWARD);
             if (!is_attention(op)) continue;
-            const bool exchanges = which == LIST_AGAIN && only_exchanges(p, &p->node[step.at]);
+            const bool exchanges = which == LIST_AGAIN && only_exchanges(linked, &linked->node[step.at]);
             if (cp->scheme->cost) cp->scheme->cost(&f, cp, exchanges ? EXCHANGE_PASS : pass_of[which], rows);
         }
     return f.sum;
 }
 
-picoseconds linked_time(const struct linked *p, const struct seams *s, int64_t N)
+picoseconds linked_time(const struct linked *linked, const struct seams *seams, int64_t N)
 {
-    struct forecast f = { .tp = s->tp, .timed = true };
-    enter_lists(&f, p, s, N);
+    struct forecast f = { .tp = seams->tp, .timed = true };
+    enter_lists(&f, linked, seams, N);
     return f.time;
 }
 

@@ -2,9 +2,9 @@
 #include "emulated_devices/model/link/link.h"
 #include "emulated_devices/schemes/attention/streams.h"
 
-static int64_t columns(const struct tensor_parallel *tp, enum activation_width w)
+static int64_t link_memory_columns(const struct tensor_parallel *tp, enum activation_width width)
 {
-    switch (w) {
+    switch (width) {
     case WIDTH_QKV:        return tensor_qkv_columns(tp);
     case WIDTH_HEADS:      return tp->heads.queries.count * tp->config->A;
     case WIDTH_UP:         return tensor_up_columns(tp);
@@ -29,16 +29,16 @@ static int64_t columns(const struct tensor_parallel *tp, enum activation_width w
 }
 
 /* Router values are few but sensitive to rounding: they have the wide format, as in the one-device model. */
-static bool is_of_routers(enum activation_width w)
+static bool is_of_routers(enum activation_width width)
 {
-    return w == WIDTH_EXPERTS || w == WIDTH_CHOICES || w == WIDTH_GATE;
+    return width == WIDTH_EXPERTS || width == WIDTH_CHOICES || width == WIDTH_GATE;
 }
 
 /* Whether a buffer has a row for each token, not for each token of each stream. */
-static bool is_of_tokens(const struct buffer *b)
+static bool is_of_tokens(const struct buffer *buffer)
 {
-    return b->statistic == NO_STATISTIC ? width_of_tokens(b->width)
-         : b->statistic == INNER_ROW || b->statistic == TWO_INNER_ROWS || b->statistic == STREAM_WEIGHTS;
+    return buffer->statistic == NO_STATISTIC ? width_of_tokens(buffer->width)
+         : buffer->statistic == INNER_ROW || buffer->statistic == TWO_INNER_ROWS || buffer->statistic == STREAM_WEIGHTS;
 }
 
 /* What norms of heads norm in a row. */
@@ -47,43 +47,46 @@ static int64_t normed_heads_of(const struct tensor_parallel *tp)
     return tp->config->normed_together ? 2 : tp->heads.queries.count + tp->heads.keys.count;
 }
 
-struct tensor buffer_shape(const struct buffer *b, const struct seams *s, int64_t N)
+struct tensor buffer_shape(const struct buffer *buffer, const struct seams *seams, int64_t N)
 {
-    const struct tensor_parallel *tp = s->tp;
-    const int64_t rows = tensor_rows_at(tp, b->rows, is_of_tokens(b) ? stream_tokens(&s->cp, N) : N).count;
+    const struct tensor_parallel *tp = seams->tp;
+    const int64_t rows = tensor_rows_at(tp, buffer->rows,
+                                        is_of_tokens(buffer) ? stream_tokens(&seams->cp, N) : N).count;
     const enum dtype wide = dtype_wide(tp->device->dtype), own = tp->device->dtype;
-    switch (b->statistic) {
-    case NO_STATISTIC:  return tensor_2d(NULL, is_of_routers(b->width) ? wide : own, rows, columns(tp, b->width));
+    switch (buffer->statistic) {
+    case NO_STATISTIC:  return tensor_2d(NULL, is_of_routers(buffer->width) ? wide : own, rows,
+                                         link_memory_columns(tp, buffer->width));
     case STREAM_WEIGHTS: return tensor_2d(NULL, wide, rows, STREAMS(tp->config));
     case SINK_GRADIENT: return tensor_1d(NULL, tensor_gradient_format(tp), tp->heads.queries.count);
-    case PREFIX_GRADIENT: return prefix_shape(&s->cp, tensor_gradient_format(tp));
+    case PREFIX_GRADIENT: return prefix_shape(&seams->cp, tensor_gradient_format(tp));
     case EXPERT_CHOICES: return tensor_2d(NULL, I32, rows, tp->config->mixture.k);
-    case EXPERTS_KEPT:  return s->ep.scheme->kept(&s->ep, b->slot, rows);
-    case EXPERTS_LEFT:  return s->ep.scheme->left(&s->ep, b->slot, rows);
+    case EXPERTS_KEPT:  return seams->ep.scheme->kept(&seams->ep, buffer->slot, rows);
+    case EXPERTS_LEFT:  return seams->ep.scheme->left(&seams->ep, buffer->slot, rows);
     case INNER_HEADS:    return tensor_1d(NULL, wide, rows * normed_heads_of(tp));
     case TWO_INNER_ROWS: return tensor_1d(NULL, wide, 2 * rows);
-    case ATTENTION_KEPT: return s->cp.scheme->kept(&s->cp, b->slot, rows);
+    case ATTENTION_KEPT: return seams->cp.scheme->kept(&seams->cp, buffer->slot, rows);
     default:            return tensor_1d(NULL, wide, rows);
     }
 }
 
-uint64_t buffer_bytes(const struct buffer *b, const struct seams *s, int64_t N)
+uint64_t buffer_bytes(const struct buffer *buffer, const struct seams *seams, int64_t N)
 {
-    return tensor_bytes(buffer_shape(b, s, N));
+    return tensor_bytes(buffer_shape(buffer, seams, N));
 }
 
-uint64_t linked_keeps(const struct linked *l, const struct seams *s, int64_t N)
+uint64_t linked_keeps(const struct linked *linked, const struct seams *seams, int64_t N)
 {
-    uint64_t sum = buffer_bytes(&l->buffer[BUFFER_IN], s, N);
-    for (int b = BUFFER_FIRST_OWN; b < l->buffers; b++)
-        if (l->buffer[b].kept && l->buffer[b].tag == ACTIVATIONS) sum += buffer_bytes(&l->buffer[b], s, N);
+    uint64_t sum = buffer_bytes(&linked->buffer[BUFFER_IN], seams, N);
+    for (int b = BUFFER_FIRST_OWN; b < linked->buffers; b++)
+        if (linked->buffer[b].kept && linked->buffer[b].tag == ACTIVATIONS)
+            sum += buffer_bytes(&linked->buffer[b], seams, N);
     return sum;
 }
 
-uint64_t linked_drops(const struct linked *l, const struct seams *s, int64_t N)
+uint64_t linked_drops(const struct linked *linked, const struct seams *seams, int64_t N)
 {
     uint64_t sum = 0;
-    for (int b = BUFFER_FIRST_OWN; b < l->buffers; b++)
-        if (l->buffer[b].dropped) sum += buffer_bytes(&l->buffer[b], s, N);
+    for (int b = BUFFER_FIRST_OWN; b < linked->buffers; b++)
+        if (linked->buffer[b].dropped) sum += buffer_bytes(&linked->buffer[b], seams, N);
     return sum;
 }

@@ -57,24 +57,24 @@ const char *const sorted_by_expert[] = { "mlp.up", "mlp.act", "experts.out", NUL
 
 const struct operation_info *operation_info(enum op op) { return &infos[op]; }
 
-enum activation_width operation_width(const struct node *n, enum activation_width in)
+enum activation_width operation_width(const struct node *node, enum activation_width in)
 {
-    switch (n->op) {
+    switch (node->op) {
     case OP_MATRIX:
-        return n->role == ROLE_QKV      ? WIDTH_QKV
-               : n->role == ROLE_LATENT     ? n->width
-               : n->role == ROLE_QUERIES    ? WIDTH_HEADS
-               : n->role == ROLE_KEYS_VALUES ? WIDTH_EXPANDED
-               : n->role == ROLE_UP     ? WIDTH_UP
-               : n->role == ROLE_HEAD   ? WIDTH_VOCABULARY
-               : n->role == ROLE_ROUTER ? WIDTH_EXPERTS
-               : n->role == ROLE_SHARED_UP   ? WIDTH_SHARED_UP
-               : n->role == ROLE_DENSE_UP    ? WIDTH_DENSE_UP
-               : n->role == ROLE_SHARED_GATE ? WIDTH_GATE
-               : n->role == ROLE_STREAMS_UP   ? WIDTH_MEAN
-               : n->role == ROLE_STREAMS_DOWN ? WIDTH_STREAMS
+        return node->role == ROLE_QKV      ? WIDTH_QKV
+               : node->role == ROLE_LATENT     ? node->width
+               : node->role == ROLE_QUERIES    ? WIDTH_HEADS
+               : node->role == ROLE_KEYS_VALUES ? WIDTH_EXPANDED
+               : node->role == ROLE_UP     ? WIDTH_UP
+               : node->role == ROLE_HEAD   ? WIDTH_VOCABULARY
+               : node->role == ROLE_ROUTER ? WIDTH_EXPERTS
+               : node->role == ROLE_SHARED_UP   ? WIDTH_SHARED_UP
+               : node->role == ROLE_DENSE_UP    ? WIDTH_DENSE_UP
+               : node->role == ROLE_SHARED_GATE ? WIDTH_GATE
+               : node->role == ROLE_STREAMS_UP   ? WIDTH_MEAN
+               : node->role == ROLE_STREAMS_DOWN ? WIDTH_STREAMS
                                         : WIDTH_MODEL;
-    case OP_LATENT_NORM: return n->width;
+    case OP_LATENT_NORM: return node->width;
     case OP_JOIN:      return WIDTH_QKV;
     case OP_NARROW:    return WIDTH_VALUES;
     case OP_ATTENTION:

@@ -6,36 +6,46 @@ typedef enum error_code run(const struct node_call *, struct error *);
 
 /* ---- arguments of the calls -------------------------------------------------------------------------------------- */
 
-static struct tensor buffer(const struct node_call *c, int b) { return node_buffer(c, b); }
-static struct tensor own(const struct node_call *c, int b)
+static struct tensor buffer(const struct node_call *call, int b) { return node_buffer(call, b); }
+static struct tensor own(const struct node_call *call, int b)
 {
-    return tensor_own_rows(c->stage->tp, buffer(c, b), node_rows(c));
+    return tensor_own_rows(call->stage->tp, buffer(call, b), node_rows(call));
 }
 
-static int index_of(const struct node_call *c) { return (int)(c->node - c->part->linked.node); }
-static struct tensor weight(const struct node_call *c) { return stage_weight(c->stage, c->part->weight[index_of(c)]); }
-static struct tensor bias(const struct node_call *c) { return stage_weight(c->stage, c->part->bias[index_of(c)]); }
-static struct tensor d_weight(const struct node_call *c)
+static int index_of(const struct node_call *call) { return (int)(call->node - call->part->linked.node); }
+static struct tensor run_node_weight(const struct node_call *call)
 {
-    return stage_gradient(c->stage, c->part->weight[index_of(c)]);
+    return stage_weight(call->stage, call->part->weight[index_of(call)]);
 }
-static struct tensor d_bias(const struct node_call *c) { return stage_gradient(c->stage, c->part->bias[index_of(c)]); }
-
-static struct matrix matrix(const struct node_call *c)
+static struct tensor run_node_bias(const struct node_call *call)
 {
-    return (struct matrix){ c->node->is->role, c->part->weight[index_of(c)], c->part->bias[index_of(c)] };
+    return stage_weight(call->stage, call->part->bias[index_of(call)]);
+}
+static struct tensor d_weight(const struct node_call *call)
+{
+    return stage_gradient(call->stage, call->part->weight[index_of(call)]);
+}
+static struct tensor d_bias(const struct node_call *call)
+{
+    return stage_gradient(call->stage, call->part->bias[index_of(call)]);
+}
+
+static struct matrix matrix(const struct node_call *call)
+{
+    return (struct matrix){ call->node->is->role, call->part->weight[index_of(call)],
+                           call->part->bias[index_of(call)] };
 }
 
 /* Dropout of the residual stream, Y of X, for each run of rows that are adjacent in the batch. */
-static enum error_code drop(const struct node_call *c, struct tensor Y, struct tensor X, struct error *err)
+static enum error_code run_node_drop(const struct node_call *call, struct tensor Y, struct tensor X, struct error *err)
 {
-    const struct stage *s = c->stage;
+    const struct stage *s = call->stage;
     const struct model_config *model = &s->plan->model;
-    const struct node *is = c->node->is;
-    struct dropout at = dropout_at(node_drops(model, is), s->dropout_seed, node_layer(c), is->place, 0,
+    const struct node *is = call->node->is;
+    struct dropout at = dropout_at(node_drops(model, is), s->dropout_seed, node_layer(call), is->place, 0,
                                    s->tp->channels.first, model->D);
     struct intervals rows = { 0 };
-    intervals_add_part(&rows, &c->micro->rows, tensor_rows_at(s->tp, STREAM, c->micro->N));
+    intervals_add_part(&rows, &call->micro->rows, tensor_rows_at(s->tp, STREAM, call->micro->N));
     for (int64_t i = 0, before = 0; i < rows.count; before += rows.at[i++].count) {
         const int64_t count = rows.at[i].count;
         /* Random numbers are numbered by rows of the whole batch, so that every mesh drops the same elements. */
@@ -51,92 +61,98 @@ static enum error_code drop(const struct node_call *c, struct tensor Y, struct t
 /* ---- embedding --------------------------------------------------------------------------------------------------- */
 
 /* Copy rows that are patches between a tensor of the stream and one of patches. */
-static void visit_patches(const struct node_call *c, struct tensor stream, struct tensor patches, bool to_stream)
+static void visit_patches(const struct node_call *call, struct tensor stream, struct tensor patches, bool to_stream)
 {
     const size_t row = (size_t)tensor_cols(stream) * dtype_size(stream.dtype);
-    for (int64_t n = 0; c->micro->patch && n < tensor_rows(stream); n++) {
-        if (c->micro->patch[n] < 0) continue;
+    for (int64_t n = 0; call->micro->patch && n < tensor_rows(stream); n++) {
+        if (call->micro->patch[n] < 0) continue;
         char *const of_stream = (char *)stream.data + (size_t)n * row,
-             *const of_patch = (char *)patches.data + (size_t)c->micro->patch[n] * row;
-        device_copy(c->stage->device, to_stream ? of_stream : of_patch, to_stream ? of_patch : of_stream, row);
+             *const of_patch = (char *)patches.data + (size_t)call->micro->patch[n] * row;
+        device_copy(call->stage->device, to_stream ? of_stream : of_patch, to_stream ? of_patch : of_stream, row);
     }
 }
 
-static void clear_patches(const struct node_call *c, struct tensor stream)
+static void clear_patches(const struct node_call *call, struct tensor stream)
 {
-    for (int64_t n = 0; c->micro->patch && n < tensor_rows(stream); n++)
-        if (c->micro->patch[n] >= 0) device_zero(c->stage->device, tensor_rows_of(stream, n, 1));
+    for (int64_t n = 0; call->micro->patch && n < tensor_rows(stream); n++)
+        if (call->micro->patch[n] >= 0) device_zero(call->stage->device, tensor_rows_of(stream, n, 1));
 }
 
-static enum error_code embed_forward(const struct node_call *c, struct error *err)
+static enum error_code embed_forward(const struct node_call *call, struct error *err)
 {
-    const enum error_code e = tokens_forward(c->stage, matrix(c), buffer(c, c->node->y), c->micro->ids, err);
-    if (!e) visit_patches(c, buffer(c, c->node->y), c->micro->patches, true);
+    const enum error_code e = tokens_forward(call->stage, matrix(call), buffer(call, call->node->y),
+                                             call->micro->ids, err);
+    if (!e) visit_patches(call, buffer(call, call->node->y), call->micro->patches, true);
     return e;
 }
 
 /* The gradients of patches go to their encoders, not to the table; others may still read them. */
-static enum error_code embed_weight(const struct node_call *c, struct error *err)
+static enum error_code embed_weight(const struct node_call *call, struct error *err)
 {
-    const struct tensor dy = buffer(c, c->node->dy);
-    visit_patches(c, dy, c->micro->d_patches, false);
-    clear_patches(c, dy);
-    const enum error_code e = tokens_backward_weight(c->stage, matrix(c), dy, c->micro->ids, err);
+    const struct tensor dy = buffer(call, call->node->dy);
+    visit_patches(call, dy, call->micro->d_patches, false);
+    clear_patches(call, dy);
+    const enum error_code e = tokens_backward_weight(call->stage, matrix(call), dy, call->micro->ids, err);
     /* The rows get their gradients back. */
-    visit_patches(c, dy, c->micro->d_patches, true);
+    visit_patches(call, dy, call->micro->d_patches, true);
     return e;
 }
 
-static enum error_code positions_forward(const struct node_call *c, struct error *err)
+static enum error_code positions_forward(const struct node_call *call, struct error *err)
 {
-    return tensor_positions_forward(c->stage->tp, buffer(c, c->node->y), node_integers(c, c->micro->positions, STREAM),
-                                    weight(c), err);
+    return tensor_positions_forward(call->stage->tp, buffer(call, call->node->y),
+                                    node_integers(call, call->micro->positions, STREAM), run_node_weight(call), err);
 }
 
-static enum error_code positions_weight(const struct node_call *c, struct error *err)
+static enum error_code positions_weight(const struct node_call *call, struct error *err)
 {
-    return tensor_positions_backward_weight(c->stage->tp, d_weight(c), buffer(c, c->node->dy),
-                                            node_integers(c, c->micro->positions, STREAM), err);
+    return tensor_positions_backward_weight(call->stage->tp, d_weight(call), buffer(call, call->node->dy),
+                                            node_integers(call, call->micro->positions, STREAM), err);
 }
 
 /* ---- norms and matrices ------------------------------------------------------------------------------------------ */
 
-static enum error_code norm_forward(const struct node_call *c, struct error *err)
+static enum error_code run_node_norm_forward(const struct node_call *call, struct error *err)
 {
-    const struct linked_node *n = c->node;
-    return tensor_norm_forward(c->stage->tp, own(c, n->y), buffer(c, n->statistic[0]), buffer(c, n->statistic[1]),
-                               buffer(c, n->x[0]), weight(c), bias(c), c->stage->plan->model.eps, err);
+    const struct linked_node *n = call->node;
+    return tensor_norm_forward(call->stage->tp, own(call, n->y), buffer(call, n->statistic[0]),
+                               buffer(call, n->statistic[1]),
+                               buffer(call, n->x[0]), run_node_weight(call), run_node_bias(call),
+                                   call->stage->plan->model.eps, err);
 }
 
-static enum error_code norm_input(const struct node_call *c, struct error *err)
+static enum error_code norm_input(const struct node_call *call, struct error *err)
 {
-    const struct linked_node *n = c->node;
-    return tensor_norm_backward_input(c->stage->tp, own(c, n->dx[0]), buffer(c, n->dy), buffer(c, n->x[0]),
-                                      weight(c), buffer(c, n->statistic[0]), buffer(c, n->statistic[1]), err);
+    const struct linked_node *n = call->node;
+    return tensor_norm_backward_input(call->stage->tp, own(call, n->dx[0]), buffer(call, n->dy), buffer(call, n->x[0]),
+                                      run_node_weight(call), buffer(call, n->statistic[0]),
+                                          buffer(call, n->statistic[1]), err);
 }
 
-static enum error_code norm_weight(const struct node_call *c, struct error *err)
+static enum error_code norm_weight(const struct node_call *call, struct error *err)
 {
-    const struct linked_node *n = c->node;
-    return tensor_norm_backward_weight(c->stage->tp, d_weight(c), d_bias(c), buffer(c, n->dy), buffer(c, n->x[0]),
-                                       buffer(c, n->statistic[0]), buffer(c, n->statistic[1]), err);
+    const struct linked_node *n = call->node;
+    return tensor_norm_backward_weight(call->stage->tp, d_weight(call), d_bias(call), buffer(call, n->dy),
+                                       buffer(call, n->x[0]),
+                                       buffer(call, n->statistic[0]), buffer(call, n->statistic[1]), err);
 }
 
-static enum error_code linear_forward(const struct node_call *c, struct error *err)
+static enum error_code run_node_linear_forward(const struct node_call *call, struct error *err)
 {
-    return matrix_forward(c->stage, matrix(c), node_rows(c), buffer(c, c->node->y), buffer(c, c->node->x[0]), err);
+    return matrix_forward(call->stage, matrix(call), node_rows(call), buffer(call, call->node->y),
+                          buffer(call, call->node->x[0]), err);
 }
 
-static enum error_code linear_input(const struct node_call *c, struct error *err)
+static enum error_code linear_input(const struct node_call *call, struct error *err)
 {
-    return matrix_backward_input(c->stage, matrix(c), node_rows(c), buffer(c, c->node->dx[0]), buffer(c, c->node->dy),
-                                 err);
+    return matrix_backward_input(call->stage, matrix(call), node_rows(call), buffer(call, call->node->dx[0]),
+                                 buffer(call, call->node->dy), err);
 }
 
-static enum error_code linear_weight(const struct node_call *c, struct error *err)
+static enum error_code linear_weight(const struct node_call *call, struct error *err)
 {
-    return matrix_backward_weight(c->stage, matrix(c), node_rows(c), buffer(c, c->node->dy), buffer(c, c->node->x[0]),
-                                  err);
+    return matrix_backward_weight(call->stage, matrix(call), node_rows(call), buffer(call, call->node->dy),
+                                  buffer(call, call->node->x[0]), err);
 }
 
 /* ---- element by element ------------------------------------------------------------------------------------------ */
@@ -161,96 +177,98 @@ ACTIVATION(swiglu)
 ACTIVATION(geglu)
 
 /* The output has the memory of the input, and so have their gradients: dev_scale works where the numbers lie. */
-static enum error_code scale_forward(const struct node_call *c, struct error *err)
+static enum error_code scale_forward(const struct node_call *call, struct error *err)
 {
     (void)err;
-    dev_scale(c->stage->device, buffer(c, c->node->y),
-              embedding_factor(&c->stage->plan->model, c->stage->device->dtype));
+    dev_scale(call->stage->device, buffer(call, call->node->y),
+              embedding_factor(&call->stage->plan->model, call->stage->device->dtype));
     return OK;
 }
 
-static enum error_code scale_input(const struct node_call *c, struct error *err)
+static enum error_code scale_input(const struct node_call *call, struct error *err)
 {
     (void)err;
-    dev_scale(c->stage->device, buffer(c, c->node->dx[0]),
-              embedding_factor(&c->stage->plan->model, c->stage->device->dtype));
+    dev_scale(call->stage->device, buffer(call, call->node->dx[0]),
+              embedding_factor(&call->stage->plan->model, call->stage->device->dtype));
     return OK;
 }
 
-static enum error_code cap_forward(const struct node_call *c, struct error *err)
+static enum error_code cap_forward(const struct node_call *call, struct error *err)
 {
     (void)err;
-    dev_soft_cap_forward(c->stage->device, buffer(c, c->node->y), buffer(c, c->node->x[0]),
-                         c->stage->plan->model.logit_cap);
+    dev_soft_cap_forward(call->stage->device, buffer(call, call->node->y), buffer(call, call->node->x[0]),
+                         call->stage->plan->model.logit_cap);
     return OK;
 }
 
-static enum error_code cap_input(const struct node_call *c, struct error *err)
+static enum error_code cap_input(const struct node_call *call, struct error *err)
 {
     (void)err;
-    dev_soft_cap_backward_input(c->stage->device, buffer(c, c->node->dx[0]), buffer(c, c->node->dy),
-                                buffer(c, c->node->y), c->stage->plan->model.logit_cap);
+    dev_soft_cap_backward_input(call->stage->device, buffer(call, call->node->dx[0]), buffer(call, call->node->dy),
+                                buffer(call, call->node->y), call->stage->plan->model.logit_cap);
     return OK;
 }
 
-static enum error_code dropout_forward(const struct node_call *c, struct error *err)
+static enum error_code dropout_forward(const struct node_call *call, struct error *err)
 {
-    return drop(c, buffer(c, c->node->y), buffer(c, c->node->x[0]), err);
+    return run_node_drop(call, buffer(call, call->node->y), buffer(call, call->node->x[0]), err);
 }
 
-static enum error_code dropout_input(const struct node_call *c, struct error *err)
+static enum error_code dropout_input(const struct node_call *call, struct error *err)
 {
-    return drop(c, own(c, c->node->dx[0]), buffer(c, c->node->dy), err);
+    return run_node_drop(call, own(call, call->node->dx[0]), buffer(call, call->node->dy), err);
 }
 
-static enum error_code add_forward(const struct node_call *c, struct error *err)
+static enum error_code add_forward(const struct node_call *call, struct error *err)
 {
     (void)err;
-    dev_add(c->stage->device, buffer(c, c->node->y), buffer(c, c->node->x[0]), buffer(c, c->node->x[1]));
+    dev_add(call->stage->device, buffer(call, call->node->y), buffer(call, call->node->x[0]),
+            buffer(call, call->node->x[1]));
     return OK;
 }
 
 /* ---- a gate ------------------------------------------------------------------------------------------------------ */
 
-static enum error_code gate_forward(const struct node_call *c, struct error *err)
+static enum error_code gate_forward(const struct node_call *call, struct error *err)
 {
-    const struct linked_node *n = c->node;
+    const struct linked_node *n = call->node;
     (void)err;
-    dev_gate_forward(c->stage->device, buffer(c, n->y), buffer(c, n->x[0]), buffer(c, n->x[1]));
+    dev_gate_forward(call->stage->device, buffer(call, n->y), buffer(call, n->x[0]), buffer(call, n->x[1]));
     return OK;
 }
 
-static enum error_code gate_input(const struct node_call *c, struct error *err)
+static enum error_code gate_input(const struct node_call *call, struct error *err)
 {
-    const struct linked_node *n = c->node;
+    const struct linked_node *n = call->node;
     (void)err;
-    dev_gate_backward_input(c->stage->device, own(c, n->dx[0]), buffer(c, n->dx[1]), own(c, n->dy), buffer(c, n->x[0]),
-                            buffer(c, n->x[1]));
+    dev_gate_backward_input(call->stage->device, own(call, n->dx[0]), buffer(call, n->dx[1]), own(call, n->dy),
+                            buffer(call, n->x[0]), buffer(call, n->x[1]));
     return OK;
 }
 
 /* ---- loss -------------------------------------------------------------------------------------------------------- */
 
-static enum error_code loss_forward(const struct node_call *c, struct error *err)
+static enum error_code loss_forward(const struct node_call *call, struct error *err)
 {
-    const struct linked_node *n = c->node;
+    const struct linked_node *n = call->node;
     double loss = 0;
     const enum error_code e =
-        tensor_cross_entropy_forward(c->stage->tp, &loss, buffer(c, n->statistic[0]), buffer(c, n->statistic[1]),
-                                     buffer(c, n->x[0]), node_integers(c, c->micro->labels, AT_LOGITS), err);
-    c->stage->loss += loss;
+        tensor_cross_entropy_forward(call->stage->tp, &loss, buffer(call, n->statistic[0]),
+                                     buffer(call, n->statistic[1]),
+                                     buffer(call, n->x[0]), node_integers(call, call->micro->labels, AT_LOGITS), err);
+    call->stage->loss += loss;
     return e;
 }
 
 /* The gradient overwrites the logits, unless another pass still reads them. */
-static enum error_code loss_input(const struct node_call *c, struct error *err)
+static enum error_code loss_input(const struct node_call *call, struct error *err)
 {
     /* d_logits = (softmax - one at the label) scale / labels of the batch. */
-    const struct linked_node *n = c->node;
-    const struct stage *s = c->stage;
+    const struct linked_node *n = call->node;
+    const struct stage *s = call->stage;
     (void)err;
-    tensor_cross_entropy_backward(s->tp, buffer(c, n->dx[0]), buffer(c, n->x[0]), buffer(c, n->statistic[1]),
-                                  buffer(c, n->statistic[0]), node_integers(c, c->micro->labels, AT_LOGITS),
+    tensor_cross_entropy_backward(s->tp, buffer(call, n->dx[0]), buffer(call, n->x[0]), buffer(call, n->statistic[1]),
+                                  buffer(call, n->statistic[0]), node_integers(call, call->micro->labels, AT_LOGITS),
                                   s->loss_scale / (double)(s->counted ? s->counted : 1));
     return OK;
 }
@@ -260,8 +278,8 @@ static enum error_code loss_input(const struct node_call *c, struct error *err)
 static const struct { run *forward, *input, *weight; } runs[OP_COUNT] = {
     [OP_EMBED]     = { embed_forward,     NULL,            embed_weight },
     [OP_POSITIONS] = { positions_forward, NULL,            positions_weight },
-    [OP_NORM]      = { norm_forward,      norm_input,      norm_weight },
-    [OP_MATRIX]    = { linear_forward,    linear_input,    linear_weight },
+    [OP_NORM]      = { run_node_norm_forward,      norm_input,      norm_weight },
+    [OP_MATRIX]    = { run_node_linear_forward,    linear_input,    linear_weight },
     [OP_HEAD_NORM] = { node_head_norm_forward, node_head_norm_input, node_head_norm_weight },
     [OP_LATENT_NORM] = { node_latent_norm_forward, node_latent_norm_input, node_latent_norm_weight },
     [OP_JOIN]      = { node_join_forward, node_join_input, NULL },
@@ -286,10 +304,10 @@ static const struct { run *forward, *input, *weight; } runs[OP_COUNT] = {
     [OP_LOSS]      = { loss_forward,      loss_input,      NULL },
 };
 
-enum error_code run_node(const struct node_call *c, enum list which, struct error *err)
+enum error_code run_node(const struct node_call *call, enum list which, struct error *err)
 {
-    const enum op op = c->node->is->op;
+    const enum op op = call->node->is->op;
     run *const of_list[] = { [LIST_FORWARD] = runs[op].forward, [LIST_AGAIN] = runs[op].forward,
                              [LIST_INPUT] = runs[op].input, [LIST_WEIGHT] = runs[op].weight };
-    return of_list[which](c, err);
+    return of_list[which](call, err);
 }

@@ -13,23 +13,23 @@ struct node_call {
     unsigned phases;                    /* of a mixture; of others ALL_PHASES */
 };
 
-static inline struct tensor node_buffer(const struct node_call *c, int b)
+static inline struct tensor node_buffer(const struct node_call *call, int b)
 {
-    return b < 0 ? tensor_none : *stage_buffer(c->micro, c->part, b);
+    return b < 0 ? tensor_none : *stage_buffer(call->micro, call->part, b);
 }
 
 /* The rows of the microbatch, before tensor parallelism cuts them, that a node computes: tokens of each stream, or, of
  * what follows the streams' mean, tokens. */
-static inline int64_t node_rows(const struct node_call *c)
+static inline int64_t node_rows(const struct node_call *call)
 {
-    const int in = c->node->in[0];
-    return in < 0 ? c->micro->N : stage_rows(c->stage, c->micro, c->part->linked.slot[in].width);
+    const int in = call->node->in[0];
+    return in < 0 ? call->micro->N : stage_rows(call->stage, call->micro, call->part->linked.slot[in].width);
 }
 
 /* This device's part of one of the microbatch's tables of integers. */
-static inline struct tensor node_integers(const struct node_call *c, struct tensor table, enum tensor_place place)
+static inline struct tensor node_integers(const struct node_call *call, struct tensor table, enum tensor_place place)
 {
-    const struct interval r = tensor_rows_at(c->stage->tp, place, node_rows(c));
+    const struct interval r = tensor_rows_at(call->stage->tp, place, node_rows(call));
     return tensor_1d((int32_t *)table.data + r.first, I32, r.count);
 }
 
@@ -76,9 +76,9 @@ enum error_code node_mixture_weight(const struct node_call *, struct error *);
 enum error_code run_node(const struct node_call *, enum list, struct error *);
 
 /* The layer's number for random numbers. */
-static inline int node_layer(const struct node_call *c)
+static inline int node_layer(const struct node_call *call)
 {
-    return c->node->is->second ? (int)second_block(&c->stage->plan->model, c->part->layer) : c->part->layer;
+    return call->node->is->second ? (int)second_block(&call->stage->plan->model, call->part->layer) : call->part->layer;
 }
 
 #endif

@@ -48,24 +48,24 @@ static const struct unary {
 
 /* d width; k key/value heads, G heads that go with each, A numbers of a head, C of the queries; f feed-forward, T gate
  * and what is gated. */
-static const char *letters_of(const struct model_config *c, enum activation_width w)
+static const char *letters_of(const struct model_config *config, enum activation_width width)
 {
-    switch (w) {
+    switch (width) {
     case WIDTH_MODEL: return "d";
     case WIDTH_QKV:   return "kGA";
     case WIDTH_HEADS: return "kC";
-    case WIDTH_UP:    return c->mlp == MLP_GELU ? "f" : "Tf";
+    case WIDTH_UP:    return config->mlp == MLP_GELU ? "f" : "Tf";
     case WIDTH_ACT:   return "f";
     default:          return NULL;
     }
 }
 
 /* n rows; W a norm's parameters */
-static int64_t size_of(const struct builder *b, char letter)
+static int64_t sbp_graph_size_of(const struct builder *builder, char letter)
 {
-    const struct model_config *c = &b->graph->model;
+    const struct model_config *c = &builder->graph->model;
     switch (letter) {
-    case 'n': return b->rows;
+    case 'n': return builder->rows;
     case 'd': return c->D;
     case 'k': return c->K;
     case 'G': return c->H / c->K + 2;
@@ -79,7 +79,7 @@ static int64_t size_of(const struct builder *b, char letter)
 
 /* A name or some letters; those that are too long fill the graph. */
 struct text { char text[2 * SBP_NAME]; };
-__attribute__((format(printf, 1, 2))) static struct text text_of(const char *format, ...)
+__attribute__((format(printf, 1, 2))) static struct text sbp_graph_text_of(const char *format, ...)
 {
     struct text t;
     va_list list;
@@ -93,221 +93,231 @@ __attribute__((format(printf, 1, 2))) static struct text text_of(const char *for
 
 enum { FREE = -1, AS_STREAM };             /* like nothing; like what enters */
 
-static int add_tensor(struct builder *b, struct text name, const char *letters, int like)
+static int add_tensor(struct builder *builder, struct text name, const char *letters, int like)
 {
-    const bool whole_sequences = *letters == 'n' && !b->tokens_split;
-    struct shape s = { .ndim = (int)strlen(letters), .granule = whole_sequences ? b->graph->model.S : 1 };
-    for (int i = 0; i < s.ndim; i++) s.dim[i] = size_of(b, letters[i]);
-    const int t = graph_tensor(b->graph, name.text, s, like);
+    const bool whole_sequences = *letters == 'n' && !builder->tokens_split;
+    struct shape s = { .ndim = (int)strlen(letters), .granule = whole_sequences ? builder->graph->model.S : 1 };
+    for (int i = 0; i < s.ndim; i++) s.dim[i] = sbp_graph_size_of(builder, letters[i]);
+    const int t = graph_tensor(builder->graph, name.text, s, like);
     const size_t inner = strcspn(letters, "kf");
-    b->graph->tensor[t].inner = letters[inner] ? (int)inner : -1;
+    builder->graph->tensor[t].inner = letters[inner] ? (int)inner : -1;
     return t;
 }
 
-#define TENSOR(letters, like, ...) add_tensor(b, text_of(__VA_ARGS__), letters, like)
-#define LETTERS(...) text_of(__VA_ARGS__).text
-#define OP(operator, letters, out, ...) graph_op(b->graph, operator, letters, out, (const int[]){ __VA_ARGS__ })
+#define TENSOR(letters, like, ...) add_tensor(builder, sbp_graph_text_of(__VA_ARGS__), letters, like)
+#define LETTERS(...) sbp_graph_text_of(__VA_ARGS__).text
+#define OP(operator, letters, out, ...) graph_op(builder->graph, operator, letters, out, (const int[]){ __VA_ARGS__ })
 
-static int activation(struct builder *b, const struct value *v, int like, const char *prefix, const char *suffix)
+static int activation(struct builder *builder, const struct value *value, int like, const char *prefix,
+                      const char *suffix)
 {
-    return TENSOR(LETTERS("n%s", v->letters), like, "%s%s%s", prefix, v->name, suffix);
+    return TENSOR(LETTERS("n%s", value->letters), like, "%s%s%s", prefix, value->name, suffix);
 }
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-static struct value *value_of(struct builder *b, const char *slot)
+static struct value *value_of(struct builder *builder, const char *slot)
 {
-    for (int i = 0; i < b->slots; i++)
-        if (strcmp(b->slot[i].name, slot) == 0) return b->slot[i].value;
+    for (int i = 0; i < builder->slots; i++)
+        if (strcmp(builder->slot[i].name, slot) == 0) return builder->slot[i].value;
     return NULL;
 }
 
-static struct value *add_value(struct builder *b, const char *name, enum activation_width w)
+static struct value *add_value(struct builder *builder, const char *name, enum activation_width width)
 {
-    struct value *v = &b->value[b->values++];
-    *v = (struct value){ .name = name, .letters = letters_of(&b->graph->model, w), .width = w, .gradient = -1 };
+    struct value *v = &builder->value[builder->values++];
+    *v = (struct value){ .name = name, .letters = letters_of(&builder->graph->model, width), .width = width,
+                        .gradient = -1 };
     return v;
 }
 
-static void add_slot(struct builder *b, const char *name, struct value *v)
+static void add_slot(struct builder *builder, const char *name, struct value *value)
 {
-    b->slot[b->slots].name = name;
-    b->slot[b->slots++].value = v;
+    builder->slot[builder->slots].name = name;
+    builder->slot[builder->slots++].value = value;
 }
 
 /* Nodes of tables that belong to no model name no parameters. */
-static bool has_bias(const struct builder *b, const struct node *n)
+static bool has_bias(const struct builder *builder, const struct node *node)
 {
-    if (n->param == NULL) return false;
-    const struct layer_names names = program_names(&b->graph->model, 0);
-    return program_bias(n, &names) >= 0;
+    if (node->param == NULL) return false;
+    const struct layer_names names = program_names(&builder->graph->model, 0);
+    return program_bias(node, &names) >= 0;
 }
 
-static void matrix_forward(struct builder *b, struct part_node *n)
+static void matrix_forward(struct builder *builder, struct part_node *part_node)
 {
-    const struct value *x = n->in[0], *y = n->out;
-    const bool biased = has_bias(b, n->is);
-    const int product = biased ? activation(b, y, FREE, "", ".product") : y->tensor;
-    n->weight = TENSOR(LETTERS("%s%s", y->letters, x->letters), FREE, "%s.w", y->name);
+    const struct value *x = part_node->in[0], *y = part_node->out;
+    const bool biased = has_bias(builder, part_node->is);
+    const int product = biased ? activation(builder, y, FREE, "", ".product") : y->tensor;
+    part_node->weight = TENSOR(LETTERS("%s%s", y->letters, x->letters), FREE, "%s.w", y->name);
     OP(&sbp_linear, LETTERS("n%s,%s%s->n%s", x->letters, y->letters, x->letters, y->letters), product, x->tensor,
-       n->weight);
+       part_node->weight);
     if (!biased) return;
-    n->bias = TENSOR(y->letters, FREE, "%s.b", y->name);
-    OP(&sbp_add_bias, LETTERS("n%s,%s->n%s", y->letters, y->letters, y->letters), y->tensor, product, n->bias);
+    part_node->bias = TENSOR(y->letters, FREE, "%s.b", y->name);
+    OP(&sbp_add_bias, LETTERS("n%s,%s->n%s", y->letters, y->letters, y->letters), y->tensor, product, part_node->bias);
 }
 
-static void node_forward(struct builder *b, struct part_node *n)
+static void node_forward(struct builder *builder, struct part_node *part_node)
 {
-    const enum op op = n->is->op;
-    const struct value *x = n->in[0], *y = n->out;
-    if (op == OP_MATRIX) matrix_forward(b, n);
+    const enum op op = part_node->is->op;
+    const struct value *x = part_node->in[0], *y = part_node->out;
+    if (op == OP_MATRIX) matrix_forward(builder, part_node);
     else if (op == OP_NORM) {
-        n->weight = TENSOR("Wd", FREE, "%s.wb", y->name);
-        OP(&sbp_norm, "nD,WD->nD", y->tensor, x->tensor, n->weight);
-    } else if (op == OP_ADD) OP(&sbp_add, "nd,nd->nd", y->tensor, x->tensor, n->in[1]->tensor);
+        part_node->weight = TENSOR("Wd", FREE, "%s.wb", y->name);
+        OP(&sbp_norm, "nD,WD->nD", y->tensor, x->tensor, part_node->weight);
+    } else if (op == OP_ADD) OP(&sbp_add, "nd,nd->nd", y->tensor, x->tensor, part_node->in[1]->tensor);
     else {
-        const char rows = unary[op].whole_sequences && b->tokens_split ? 'N' : 'n';
+        const char rows = unary[op].whole_sequences && builder->tokens_split ? 'N' : 'n';
         OP(unary[op].forward, LETTERS("%c%s->%c%s", rows, x->letters, rows, y->letters), y->tensor, x->tensor);
     }
 }
 
-static enum error_code refuse(const struct node *n, struct error *err)
+static enum error_code sbp_graph_refuse(const struct node *node, struct error *err)
 {
-    if (n->op == OP_ROUTE || n->op == OP_MIXTURE || n->role == ROLE_ROUTER)
+    if (node->op == OP_ROUTE || node->op == OP_MIXTURE || node->role == ROLE_ROUTER)
         return fail(err, ERR_PLAN, "%s: a mixture of experts has no signatures: they are chosen before there are data, "
-                    "and which rows an expert gets depends on the data", n->out);
-    return fail(err, ERR_PLAN, "%s: there is no operator with signatures for this node", n->out ? n->out : "the loss");
+                    "and which rows an expert gets depends on the data", node->out);
+    return fail(err, ERR_PLAN, "%s: there is no operator with signatures for this node",
+                node->out ? node->out : "the loss");
 }
 
-static bool lies_as_stream(const struct builder *b, const struct value *v)
+static bool lies_as_stream(const struct builder *builder, const struct value *value)
 {
-    return v->tensor == AS_STREAM || b->graph->tensor[v->tensor].like == AS_STREAM;
+    return value->tensor == AS_STREAM || builder->graph->tensor[value->tensor].like == AS_STREAM;
 }
 
 /* Sums with the stream, and what leaves. */
-static bool joins_stream(const struct builder *b, const struct part_node *n)
+static bool joins_stream(const struct builder *builder, const struct part_node *part_node)
 {
-    if (n->is->op == OP_ADD) return lies_as_stream(b, n->in[0]) || lies_as_stream(b, n->in[1]);
-    return n->is[1].op == OP_END && n->out->width == WIDTH_MODEL;
+    if (part_node->is->op == OP_ADD)
+        return lies_as_stream(builder, part_node->in[0]) || lies_as_stream(builder, part_node->in[1]);
+    return part_node->is[1].op == OP_END && part_node->out->width == WIDTH_MODEL;
 }
 
-static enum error_code add_node(struct builder *b, const struct node *is, struct error *err)
+static enum error_code sbp_graph_add_node(struct builder *builder, const struct node *is, struct error *err)
 {
-    struct part_node *n = &b->node[b->nodes];
-    *n = (struct part_node){ .is = is, .in = { value_of(b, is->in[0]), is->in[1] ? value_of(b, is->in[1]) : NULL },
+    struct part_node *n = &builder->node[builder->nodes];
+    *n = (struct part_node){ .is = is, .in = { value_of(builder, is->in[0]),
+                                              is->in[1] ? value_of(builder, is->in[1]) : NULL },
                              .weight = -1, .bias = -1 };
     const enum activation_width w = operation_width(is, n->in[0] ? n->in[0]->width : WIDTH_MODEL);
     const bool known = is->op == OP_MATRIX || is->op == OP_NORM || is->op == OP_ADD || unary[is->op].forward;
     if (is->op == OP_DROPOUT && n->in[0]) {
-        add_slot(b, is->out, n->in[0]);
+        add_slot(builder, is->out, n->in[0]);
         return OK;
     }
-    if (!known || !n->in[0] || letters_of(&b->graph->model, w) == NULL) return refuse(is, err);
-    n->out = add_value(b, is->out, w);
-    add_slot(b, is->out, n->out);
-    n->out->tensor = activation(b, n->out, joins_stream(b, n) ? AS_STREAM : FREE, "", "");
+    if (!known || !n->in[0] || letters_of(&builder->graph->model, w) == NULL) return sbp_graph_refuse(is, err);
+    n->out = add_value(builder, is->out, w);
+    add_slot(builder, is->out, n->out);
+    n->out->tensor = activation(builder, n->out, joins_stream(builder, n) ? AS_STREAM : FREE, "", "");
     for (int k = 0; k < NODE_INPUTS && n->in[k]; k++) n->in[k]->parts_left = ++n->in[k]->parts;
-    node_forward(b, n);
-    b->nodes++;
+    node_forward(builder, n);
+    builder->nodes++;
     return OK;
 }
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 
-static int like_of_gradient(const struct value *v) { return v->width == WIDTH_MODEL ? AS_STREAM : FREE; }
+static int like_of_gradient(const struct value *value) { return value->width == WIDTH_MODEL ? AS_STREAM : FREE; }
 
 /* Room for what node `by` adds to a gradient: the gradient itself if nobody else adds to it. */
-static int part_of_gradient(struct builder *b, const struct value *v, const struct part_node *by)
+static int part_of_gradient(struct builder *builder, const struct value *value, const struct part_node *by)
 {
-    if (v->parts == 1) return activation(b, v, like_of_gradient(v), "d", "");
-    return activation(b, v, FREE, "d", text_of(".%s", by->out->name).text);
+    if (value->parts == 1) return activation(builder, value, like_of_gradient(value), "d", "");
+    return activation(builder, value, FREE, "d", sbp_graph_text_of(".%s", by->out->name).text);
 }
 
-static void add_part(struct builder *b, struct value *v, const struct part_node *by, int part)
+static void sbp_graph_add_part(struct builder *builder, struct value *value, const struct part_node *by, int part)
 {
-    const bool first = v->gradient < 0, last = --v->parts_left == 0;
-    const int before = v->gradient;
-    v->gradient = part;
+    const bool first = value->gradient < 0, last = --value->parts_left == 0;
+    const int before = value->gradient;
+    value->gradient = part;
     if (first) return;
-    v->gradient = last ? activation(b, v, like_of_gradient(v), "d", "")
-                       : activation(b, v, FREE, "d", text_of(".%s.sum", by->out->name).text);
-    OP(&sbp_add, LETTERS("n%s,n%s->n%s", v->letters, v->letters, v->letters), v->gradient, before, part);
+    value->gradient = last ? activation(builder, value, like_of_gradient(value), "d", "")
+                       : activation(builder, value, FREE, "d", sbp_graph_text_of(".%s.sum", by->out->name).text);
+    OP(&sbp_add, LETTERS("n%s,n%s->n%s", value->letters, value->letters, value->letters), value->gradient,
+       before, part);
 }
 
-static int weight_gradient(struct builder *b, int weight, const char *letters)
+static int weight_gradient(struct builder *builder, int weight, const char *letters)
 {
-    return TENSOR(letters, weight, "d%s", b->graph->tensor[weight].name);
+    return TENSOR(letters, weight, "d%s", builder->graph->tensor[weight].name);
 }
 
 /* A matrix's gradient may lie otherwise than the stream, in a copy. */
-static int whole_gradient(struct builder *b, const struct value *v)
+static int whole_gradient(struct builder *builder, const struct value *value)
 {
-    int *whole = &b->whole[v->gradient];
-    if (b->graph->tensor[v->gradient].like != AS_STREAM) return v->gradient;
+    int *whole = &builder->whole[value->gradient];
+    if (builder->graph->tensor[value->gradient].like != AS_STREAM) return value->gradient;
     if (*whole == 0) {
-        *whole = TENSOR("nd", FREE, "%s.whole", b->graph->tensor[v->gradient].name);
-        OP(&sbp_copy, "nd->nd", *whole, v->gradient);
+        *whole = TENSOR("nd", FREE, "%s.whole", builder->graph->tensor[value->gradient].name);
+        OP(&sbp_copy, "nd->nd", *whole, value->gradient);
     }
     return *whole;
 }
 
-static void matrix_backward(struct builder *b, const struct part_node *n)
+static void matrix_backward(struct builder *builder, const struct part_node *part_node)
 {
-    const int dy = whole_gradient(b, n->out), dx = part_of_gradient(b, n->in[0], n);
-    const char *x = n->in[0]->letters, *y = n->out->letters;
-    OP(&sbp_linear_dw, LETTERS("n%s,n%s->%s%s", y, x, y, x), weight_gradient(b, n->weight, LETTERS("%s%s", y, x)), dy,
-       n->in[0]->tensor);
-    if (n->bias >= 0) OP(&sbp_bias_dw, LETTERS("n%s->%s", y, y), weight_gradient(b, n->bias, y), dy);
-    OP(&sbp_linear_dx, LETTERS("n%s,%s%s->n%s", y, y, x, x), dx, dy, n->weight);
-    add_part(b, n->in[0], n, dx);
+    const int dy = whole_gradient(builder, part_node->out), dx = part_of_gradient(builder, part_node->in[0], part_node);
+    const char *x = part_node->in[0]->letters, *y = part_node->out->letters;
+    OP(&sbp_linear_dw, LETTERS("n%s,n%s->%s%s", y, x, y, x),
+       weight_gradient(builder, part_node->weight, LETTERS("%s%s", y, x)), dy, part_node->in[0]->tensor);
+    if (part_node->bias >= 0)
+        OP(&sbp_bias_dw, LETTERS("n%s->%s", y, y), weight_gradient(builder, part_node->bias, y), dy);
+    OP(&sbp_linear_dx, LETTERS("n%s,%s%s->n%s", y, y, x, x), dx, dy, part_node->weight);
+    sbp_graph_add_part(builder, part_node->in[0], part_node, dx);
 }
 
-static void norm_backward(struct builder *b, const struct part_node *n)
+static void norm_backward(struct builder *builder, const struct part_node *part_node)
 {
-    const int x = n->in[0]->tensor, dy = n->out->gradient, dx = part_of_gradient(b, n->in[0], n);
-    OP(&sbp_norm_dw, "nD,nD,WD->WD", weight_gradient(b, n->weight, "Wd"), dy, x, n->weight);
-    OP(&sbp_norm_dx, "nD,nD,WD->nD", dx, dy, x, n->weight);
-    add_part(b, n->in[0], n, dx);
+    const int x = part_node->in[0]->tensor, dy = part_node->out->gradient,
+        dx = part_of_gradient(builder, part_node->in[0], part_node);
+    OP(&sbp_norm_dw, "nD,nD,WD->WD", weight_gradient(builder, part_node->weight, "Wd"), dy, x, part_node->weight);
+    OP(&sbp_norm_dx, "nD,nD,WD->nD", dx, dy, x, part_node->weight);
+    sbp_graph_add_part(builder, part_node->in[0], part_node, dx);
 }
 
-static void unary_backward(struct builder *b, const struct part_node *n)
+static void unary_backward(struct builder *builder, const struct part_node *part_node)
 {
-    const enum op op = n->is->op;
-    const char rows = unary[op].whole_sequences && b->tokens_split ? 'N' : 'n', *x = n->in[0]->letters,
-               *y = n->out->letters;
-    const int dx = part_of_gradient(b, n->in[0], n);
+    const enum op op = part_node->is->op;
+    const char rows = unary[op].whole_sequences && builder->tokens_split ? 'N' : 'n', *x = part_node->in[0]->letters,
+               *y = part_node->out->letters;
+    const int dx = part_of_gradient(builder, part_node->in[0], part_node);
     if (unary[op].reads_input)
-        OP(unary[op].backward, LETTERS("%c%s,%c%s->%c%s", rows, y, rows, x, rows, x), dx, n->out->gradient,
-           n->in[0]->tensor);
-    else OP(unary[op].backward, LETTERS("%c%s->%c%s", rows, y, rows, x), dx, n->out->gradient);
-    add_part(b, n->in[0], n, dx);
+        OP(unary[op].backward, LETTERS("%c%s,%c%s->%c%s", rows, y, rows, x, rows, x), dx, part_node->out->gradient,
+           part_node->in[0]->tensor);
+    else OP(unary[op].backward, LETTERS("%c%s->%c%s", rows, y, rows, x), dx, part_node->out->gradient);
+    sbp_graph_add_part(builder, part_node->in[0], part_node, dx);
 }
 
-static void node_backward(struct builder *b, const struct part_node *n)
+static void node_backward(struct builder *builder, const struct part_node *part_node)
 {
-    if (n->is->op == OP_MATRIX) matrix_backward(b, n);
-    else if (n->is->op == OP_NORM) norm_backward(b, n);
-    else if (n->is->op == OP_ADD)
-        for (int k = 0; k < NODE_INPUTS && n->in[k]; k++) add_part(b, n->in[k], n, n->out->gradient);
-    else unary_backward(b, n);
+    if (part_node->is->op == OP_MATRIX) matrix_backward(builder, part_node);
+    else if (part_node->is->op == OP_NORM) norm_backward(builder, part_node);
+    else if (part_node->is->op == OP_ADD)
+        for (int k = 0; k < NODE_INPUTS && part_node->in[k]; k++)
+            sbp_graph_add_part(builder, part_node->in[k], part_node, part_node->out->gradient);
+    else unary_backward(builder, part_node);
 }
 
 /* ---- a table ----------------------------------------------------------------------------------------------------- */
 
-enum error_code sbp_graph_of(struct sbp_graph *g, const struct node *table, const struct model_config *c, int64_t B,
+enum error_code sbp_graph_of(struct sbp_graph *sbp_graph, const struct node *table,
+                             const struct model_config *config, int64_t B,
                              int64_t S, bool tokens_split, struct error *err)
 {
-    struct builder b = { .graph = g, .rows = B * S, .tokens_split = tokens_split };
+    struct builder b = { .graph = sbp_graph, .rows = B * S, .tokens_split = tokens_split };
     enum error_code e = OK;
-    *g = (struct sbp_graph){ .model = *c };
-    g->model.S = S;
+    *sbp_graph = (struct sbp_graph){ .model = *config };
+    sbp_graph->model.S = S;
     struct value *in = add_value(&b, "in", WIDTH_MODEL);
     add_slot(&b, "in", in);
     in->tensor = activation(&b, in, FREE, "", "");
     for (const struct node *n = table; n->op != OP_END && !e; n++) {
         if (b.slots == LINK_SLOTS)
             return fail(err, ERR_PLAN, "%s: the table has more than %d nodes", n->out, LINK_NODES);
-        e = add_node(&b, n, err);
+        e = sbp_graph_add_node(&b, n, err);
     }
     if (e) return e;
     struct value *out = b.slot[b.slots - 1].value;
@@ -316,7 +326,7 @@ enum error_code sbp_graph_of(struct sbp_graph *g, const struct node *table, cons
         if (b.node[i].out->gradient < 0) return fail(err, ERR_PLAN, "%s: no node reads it", b.node[i].is->out);
         node_backward(&b, &b.node[i]);
     }
-    if (!g->full) return OK;
+    if (!sbp_graph->full) return OK;
     return fail(err, ERR_PLAN, "after %s the graph is full: it has room for %d tensors and %d operations",
-                g->tensor[g->tensors - 1].name, SBP_MOST_TENSORS, SBP_MOST_OPS);
+                sbp_graph->tensor[sbp_graph->tensors - 1].name, SBP_MOST_TENSORS, SBP_MOST_OPS);
 }

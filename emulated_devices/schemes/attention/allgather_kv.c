@@ -31,107 +31,112 @@ static void counts_of(const struct context_parallel *cp, int64_t B, int64_t coun
     for (int m = 0; m < cp->devices; m++) counts[m] = B * context_count(cp, m) * cp_keys_width(cp);
 }
 
-static void cost(struct forecast *f, const struct context_parallel *cp, enum tensor_pass pass, int64_t rows)
+static void allgather_kv_cost(struct forecast *forecast, const struct context_parallel *cp, enum tensor_pass pass,
+                              int64_t rows)
 {
     int64_t counts[MESH_MOST_DEVICES];
     const enum dtype own = cp->tp->device->dtype;
     if (cp->devices == 1 || pass == WEIGHT_PASS) return;
     counts_of(cp, context_sequences(cp, rows), counts);
-    forecast_on(f, cp->group, ALLGATHER, NULL, (struct collective){ .counts = counts, .dtype = own });
+    forecast_on(forecast, cp->group, ALLGATHER, NULL, (struct collective){ .counts = counts, .dtype = own });
     if (pass == INPUT_PASS)
-        forecast_on(f, cp->group, REDUCE_SCATTER, NULL,
+        forecast_on(forecast, cp->group, REDUCE_SCATTER, NULL,
                     (struct collective){ .counts = counts, .dtype = dtype_wide(own) });
 }
 
 /* A member's rows of a tensor of all members'. */
-static struct tensor block_of(const struct cp_pass *g, struct tensor all, int member)
+static struct tensor allgather_kv_block_of(const struct cp_pass *cp_pass, struct tensor all, int member)
 {
-    return tensor_rows_of(all, g->B * g->at.start[member], g->B * positions_count(&g->at, member));
+    return tensor_rows_of(all, cp_pass->B * cp_pass->at.start[member],
+                          cp_pass->B * positions_count(&cp_pass->at, member));
 }
 
-static enum error_code gather(struct cp_pass *g, struct tensor all, struct error *err)
+static enum error_code allgather_kv_gather(struct cp_pass *cp_pass, struct tensor all, struct error *err)
 {
     int64_t counts[MESH_MOST_DEVICES];
-    const struct tensor mine = block_of(g, all, g->cp->rank);
-    counts_of(g->cp, g->B, counts);
+    const struct tensor mine = allgather_kv_block_of(cp_pass, all, cp_pass->cp->rank);
+    counts_of(cp_pass->cp, cp_pass->B, counts);
     /* The member's own place in the gathered tensor is also what it sends. */
-    cp_copy_keys(g, mine, g->call->qkv);
-    return collective_run(g->cp->group, ALLGATHER, NULL, &(struct collective){
+    cp_copy_keys(cp_pass, mine, cp_pass->call->qkv);
+    return collective_run(cp_pass->cp->group, ALLGATHER, NULL, &(struct collective){
         .in = mine.data, .out = all.data, .counts = counts, .dtype = all.dtype }, err);
 }
 
 /* This device's block of `all` becomes the sum of all members' blocks for it. */
-static enum error_code scatter(struct cp_pass *g, struct tensor all, struct error *err)
+static enum error_code allgather_kv_scatter(struct cp_pass *cp_pass, struct tensor all, struct error *err)
 {
     int64_t counts[MESH_MOST_DEVICES];
-    counts_of(g->cp, g->B, counts);
-    return collective_run(g->cp->group, REDUCE_SCATTER, NULL, &(struct collective){
-        .in = all.data, .out = block_of(g, all, g->cp->rank).data, .counts = counts, .dtype = all.dtype,
+    counts_of(cp_pass->cp, cp_pass->B, counts);
+    return collective_run(cp_pass->cp->group, REDUCE_SCATTER, NULL, &(struct collective){
+        .in = all.data, .out = allgather_kv_block_of(cp_pass, all, cp_pass->cp->rank).data, .counts = counts,
+            .dtype = all.dtype,
         .reduction = SUM }, err);
 }
 
-static enum error_code open_all(struct cp_pass *g, struct tensor *all, enum dtype t, struct error *err)
+static enum error_code open_all(struct cp_pass *cp_pass, struct tensor *all, enum dtype dtype, struct error *err)
 {
-    return cp_open(g, all, 1, t, g->B * g->cp->S, cp_keys_width(g->cp), err);
+    return cp_open(cp_pass, all, 1, dtype, cp_pass->B * cp_pass->cp->S, cp_keys_width(cp_pass->cp), err);
 }
 
 /* ---- the two passes ---------------------------------------------------------------------------------------------- */
 
-static enum error_code run_forward(struct cp_pass *g, struct block_results *r, struct tensor *keys, struct error *err)
+static enum error_code allgather_kv_run_forward(struct cp_pass *cp_pass, struct block_results *results,
+                                                struct tensor *keys, struct error *err)
 {
-    enum error_code e = open_all(g, keys, g->own, err);
-    if (!e) e = block_results_open(g, r, err);
-    if (!e) e = gather(g, *keys, err);
+    enum error_code e = open_all(cp_pass, keys, cp_pass->own, err);
+    if (!e) e = block_results_open(cp_pass, results, err);
+    if (!e) e = allgather_kv_gather(cp_pass, *keys, err);
     if (e) return e;
     /* The own block comes first, since it sets the result; later ones are merged into it. */
-    for (int i = 0; i < g->cp->devices; i++) {
-        const int owner = cp_before(g->cp, i);
-        block_attend(g, r, block_of(g, *keys, owner), owner);
+    for (int i = 0; i < cp_pass->cp->devices; i++) {
+        const int owner = cp_before(cp_pass->cp, i);
+        block_attend(cp_pass, results, allgather_kv_block_of(cp_pass, *keys, owner), owner);
     }
-    block_results_finish(g, r);
+    block_results_finish(cp_pass, results);
     return OK;
 }
 
-static enum error_code forward(struct attention_call *c, struct error *err)
+static enum error_code allgather_kv_forward(struct attention_call *call, struct error *err)
 {
     struct cp_pass g;
     struct block_results r = { 0 };
     struct tensor keys = tensor_none;
-    enum error_code e = cp_prepare(&g, c, err);
+    enum error_code e = cp_prepare(&g, call, err);
     if (e || g.B == 0) return e;
-    e = run_forward(&g, &r, &keys, err);
+    e = allgather_kv_run_forward(&g, &r, &keys, err);
     cp_close(&g, &keys, 1), block_results_close(&g, &r);
     cp_end(&g);
     return e;
 }
 
 /* keys, d_keys: of all members; the gradients in the wide format. */
-static enum error_code run_backward(struct cp_pass *g, struct block_gradients *s, struct tensor *keys,
+static enum error_code run_backward(struct cp_pass *cp_pass, struct block_gradients *gradients, struct tensor *keys,
                                     struct tensor *d_keys, struct error *err)
 {
-    enum error_code e = open_all(g, keys, g->own, err);
-    if (!e) e = open_all(g, d_keys, g->wide, err);
-    if (!e) e = block_gradients_open(g, s, err);
-    if (!e) e = gather(g, *keys, err);
+    enum error_code e = open_all(cp_pass, keys, cp_pass->own, err);
+    if (!e) e = open_all(cp_pass, d_keys, cp_pass->wide, err);
+    if (!e) e = block_gradients_open(cp_pass, gradients, err);
+    if (!e) e = allgather_kv_gather(cp_pass, *keys, err);
     if (e) return e;
     /* d_keys [B S, 2 K A] are this device's shares for the keys of all members. */
-    device_zero(g->device, *d_keys);
-    for (int m = 0; m < g->cp->devices; m++)
-        block_add_share(g, s, block_of(g, *d_keys, m), block_of(g, *keys, m), m);
-    e = scatter(g, *d_keys, err);
+    device_zero(cp_pass->device, *d_keys);
+    for (int m = 0; m < cp_pass->cp->devices; m++)
+        block_add_share(cp_pass, gradients, allgather_kv_block_of(cp_pass, *d_keys, m),
+                        allgather_kv_block_of(cp_pass, *keys, m), m);
+    e = allgather_kv_scatter(cp_pass, *d_keys, err);
     if (e) return e;
     /* After the reduce-scatter the own block has the whole gradient of the own keys and values. */
-    cp_copy_keys(g, s->all, block_of(g, *d_keys, g->cp->rank));
-    block_gradients_finish(g, s);
+    cp_copy_keys(cp_pass, gradients->all, allgather_kv_block_of(cp_pass, *d_keys, cp_pass->cp->rank));
+    block_gradients_finish(cp_pass, gradients);
     return OK;
 }
 
-static enum error_code backward_input(struct attention_call *c, struct error *err)
+static enum error_code allgather_kv_backward_input(struct attention_call *call, struct error *err)
 {
     struct cp_pass g;
     struct block_gradients s = { 0 };
     struct tensor keys = tensor_none, d_keys = tensor_none;
-    enum error_code e = cp_prepare(&g, c, err);
+    enum error_code e = cp_prepare(&g, call, err);
     if (e || g.B == 0) return e;
     e = run_backward(&g, &s, &keys, &d_keys, err);
     cp_close(&g, &keys, 1), cp_close(&g, &d_keys, 1), block_gradients_close(&g, &s);
@@ -147,5 +152,6 @@ const struct attention_scheme attention_scheme_allgather_kv = {
               .memory = "log-sum-exp: H numbers a token; in a pass keys and values of B S tokens, and their gradients",
               .needs = "P <= S" },
     .refuses = ring_attention_refuses, .cut = ring_zigzag_cut, .slots = 1, .kept = ring_attention_kept,
-    .reads_input = true, .reads_output = true, .forward = forward, .backward_input = backward_input, .cost = cost,
+    .reads_input = true, .reads_output = true, .forward = allgather_kv_forward,
+        .backward_input = allgather_kv_backward_input, .cost = allgather_kv_cost,
 };

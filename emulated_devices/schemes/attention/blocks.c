@@ -5,85 +5,91 @@
 
 enum { OUT, MORE };
 
-enum error_code block_results_open(struct cp_pass *g, struct block_results *r, struct error *err)
+enum error_code block_results_open(struct cp_pass *cp_pass, struct block_results *results, struct error *err)
 {
-    const struct attention_call *c = g->call;
+    const struct attention_call *c = cp_pass->call;
     /* With 16-bit numbers the merged results stay wide [n, H A] until the end, which rounds them once. */
-    const bool rounds = g->own != g->wide;
-    const int more = g->cp->devices > 1 ? 1 : 0;
-    const int64_t rows = tensor_rows(c->out), cols = tensor_cols(c->out), heads = g->B * g->shape.H;
-    *r = (struct block_results){ 0 };
-    enum error_code e = cp_open(g, &r->o[OUT], rounds ? 1 : 0, g->wide, rows, cols, err);
-    if (!e) e = cp_open(g, &r->o[MORE], more, g->wide, rows, cols, err);
-    if (!e) e = cp_open(g, &r->lse[MORE], more, g->wide, heads, rows / g->B, err);
+    const bool rounds = cp_pass->own != cp_pass->wide;
+    const int more = cp_pass->cp->devices > 1 ? 1 : 0;
+    const int64_t rows = tensor_rows(c->out), cols = tensor_cols(c->out), heads = cp_pass->B * cp_pass->shape.H;
+    *results = (struct block_results){ 0 };
+    enum error_code e = cp_open(cp_pass, &results->o[OUT], rounds ? 1 : 0, cp_pass->wide, rows, cols, err);
+    if (!e) e = cp_open(cp_pass, &results->o[MORE], more, cp_pass->wide, rows, cols, err);
+    if (!e) e = cp_open(cp_pass, &results->lse[MORE], more, cp_pass->wide, heads, rows / cp_pass->B, err);
     /* The own block's log-sum-exp is written where the backward pass keeps it. */
-    if (!rounds) r->o[OUT] = c->out;
-    r->lse[OUT] = cp_by_heads(g, c->kept[0]);
+    if (!rounds) results->o[OUT] = c->out;
+    results->lse[OUT] = cp_by_heads(cp_pass, c->kept[0]);
     return e;
 }
 
-void block_results_finish(struct cp_pass *g, struct block_results *r)
+void block_results_finish(struct cp_pass *cp_pass, struct block_results *results)
 {
-    if (g->own != g->wide) dev_round(g->device, g->call->out, r->o[OUT]);
+    if (cp_pass->own != cp_pass->wide) dev_round(cp_pass->device, cp_pass->call->out, results->o[OUT]);
 }
 
-void block_results_close(struct cp_pass *g, struct block_results *r)
+void block_results_close(struct cp_pass *cp_pass, struct block_results *results)
 {
-    cp_close(g, &r->o[MORE], 1), cp_close(g, &r->lse[MORE], 1);
-    if (g->own != g->wide) cp_close(g, &r->o[OUT], 1);
+    cp_close(cp_pass, &results->o[MORE], 1), cp_close(cp_pass, &results->lse[MORE], 1);
+    if (cp_pass->own != cp_pass->wide) cp_close(cp_pass, &results->o[OUT], 1);
 }
 
-void block_attend(struct cp_pass *g, struct block_results *r, struct tensor keys, int owner)
+void block_attend(struct cp_pass *cp_pass, struct block_results *results, struct tensor keys, int owner)
 {
-    const double pairs = cp_pairs(g, owner);
+    const double pairs = cp_pairs(cp_pass, owner);
     /* The own block writes the result itself; any other block writes a second one, which is merged. */
-    const int into = owner == g->cp->rank ? OUT : MORE;
+    const int into = owner == cp_pass->cp->rank ? OUT : MORE;
     /* A block of others without pairs adds nothing; the own block still has to set the result. */
     if (into == MORE && pairs == 0) return;
-    dev_attention_part_forward(g->device, r->o[into], r->lse[into], g->call->qkv, keys,
-                               positions_of(&g->at, g->cp->rank), positions_of(&g->at, owner),
-                               attention_of_pairs(cp_shape(g, owner), pairs));
+    dev_attention_part_forward(cp_pass->device, results->o[into], results->lse[into], cp_pass->call->qkv, keys,
+                               positions_of(&cp_pass->at, cp_pass->cp->rank), positions_of(&cp_pass->at, owner),
+                               attention_of_pairs(cp_shape(cp_pass, owner), pairs));
     /* The merge weighs both: o = sum_i exp(lse_i - lse) o_i, lse = log sum_i exp(lse_i). */
     if (into == MORE)
-        dev_attention_merge(g->device, r->o[OUT], r->lse[OUT], r->o[MORE], r->lse[MORE], g->shape);
+        dev_attention_merge(cp_pass->device, results->o[OUT], results->lse[OUT], results->o[MORE], results->lse[MORE],
+                            cp_pass->shape);
 }
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 
-enum error_code block_gradients_open(struct cp_pass *g, struct block_gradients *s, struct error *err)
+enum error_code block_gradients_open(struct cp_pass *cp_pass, struct block_gradients *gradients, struct error *err)
 {
-    struct attention_call *c = g->call;
+    struct attention_call *c = cp_pass->call;
     const int64_t rows = tensor_rows(c->qkv);
-    *s = (struct block_gradients){ .all = c->d_qkv };
-    enum error_code e = cp_open(g, &s->delta, 1, g->wide, g->B * g->shape.H, rows / g->B, err);
-    if (!e && g->own != g->wide) e = cp_open(g, &s->all, 1, g->wide, rows, tensor_cols(c->qkv), err);
+    *gradients = (struct block_gradients){ .all = c->d_qkv };
+    enum error_code e = cp_open(cp_pass, &gradients->delta, 1, cp_pass->wide, cp_pass->B * cp_pass->shape.H,
+                                rows / cp_pass->B, err);
+    if (!e && cp_pass->own != cp_pass->wide)
+        e = cp_open(cp_pass, &gradients->all, 1, cp_pass->wide, rows, tensor_cols(c->qkv), err);
     if (e) return e;
     /* delta[h,s] = sum_a d_out[s,h,a] out[s,h,a] is the same for all blocks of keys. */
-    dev_attention_delta(g->device, s->delta, c->d_out, c->out, g->shape);
+    dev_attention_delta(cp_pass->device, gradients->delta, c->d_out, c->out, cp_pass->shape);
     if (tensor_present(c->d_sinks))
-        dev_attention_sinks_backward(g->device, c->d_sinks, c->d_out, c->out, cp_by_heads(g, c->kept[0]), g->shape);
+        dev_attention_sinks_backward(cp_pass->device, c->d_sinks, c->d_out, c->out, cp_by_heads(cp_pass, c->kept[0]),
+                                     cp_pass->shape);
     /* Every block of keys adds its share to the gradient of the same queries. */
-    device_zero(g->device, s->all);
+    device_zero(cp_pass->device, gradients->all);
     return OK;
 }
 
-void block_gradients_finish(struct cp_pass *g, struct block_gradients *s)
+void block_gradients_finish(struct cp_pass *cp_pass, struct block_gradients *gradients)
 {
-    if (g->own != g->wide) dev_round(g->device, g->call->d_qkv, s->all);
+    if (cp_pass->own != cp_pass->wide) dev_round(cp_pass->device, cp_pass->call->d_qkv, gradients->all);
 }
 
-void block_gradients_close(struct cp_pass *g, struct block_gradients *s)
+void block_gradients_close(struct cp_pass *cp_pass, struct block_gradients *gradients)
 {
-    cp_close(g, &s->delta, 1);
-    if (g->own != g->wide && s->all.data != g->call->d_qkv.data) cp_close(g, &s->all, 1);
+    cp_close(cp_pass, &gradients->delta, 1);
+    if (cp_pass->own != cp_pass->wide && gradients->all.data != cp_pass->call->d_qkv.data)
+        cp_close(cp_pass, &gradients->all, 1);
 }
 
-void block_add_share(struct cp_pass *g, const struct block_gradients *s, struct tensor d_keys, struct tensor keys,
-                     int owner)
+void block_add_share(struct cp_pass *cp_pass, const struct block_gradients *gradients, struct tensor d_keys,
+                     struct tensor keys, int owner)
 {
-    const double pairs = cp_pairs(g, owner);
+    const double pairs = cp_pairs(cp_pass, owner);
     if (pairs == 0) return;
-    dev_attention_part_backward(g->device, s->all, d_keys, g->call->d_out, s->delta, cp_by_heads(g, g->call->kept[0]),
-                                g->call->qkv, keys, positions_of(&g->at, g->cp->rank),
-                                positions_of(&g->at, owner), attention_of_pairs(g->shape, pairs));
+    dev_attention_part_backward(cp_pass->device, gradients->all, d_keys, cp_pass->call->d_out, gradients->delta,
+                                cp_by_heads(cp_pass, cp_pass->call->kept[0]),
+                                cp_pass->call->qkv, keys, positions_of(&cp_pass->at, cp_pass->cp->rank),
+                                positions_of(&cp_pass->at, owner), attention_of_pairs(cp_pass->shape, pairs));
 }

@@ -44,9 +44,9 @@ void cp_end(struct cp_pass *);
  * Local.
  * @return OK, or ERR_MEMORY; either way cp_close frees those that were opened (the rest: tensor_none).
  */
-enum error_code cp_open(struct cp_pass *, struct tensor *t, int n, enum dtype, int64_t rows, int64_t cols,
+enum error_code cp_open(struct cp_pass *, struct tensor *tensor, int n, enum dtype, int64_t rows, int64_t cols,
                         struct error *);
-void cp_close(struct cp_pass *, struct tensor *t, int n);
+void cp_close(struct cp_pass *, struct tensor *tensor, int n);
 
 /** The first rows of a buffer: as many as a member's share has. */
 struct tensor cp_rows(const struct cp_pass *, struct tensor buffer, int member);

@@ -16,47 +16,49 @@ int64_t context_sequences(const struct context_parallel *cp, int64_t rows)
 }
 
 /* @return whether there was memory for the list. */
-static bool list(struct positions *p, int member)
+static bool list(struct positions *positions, int member)
 {
     struct intervals tokens = { 0 };
-    int64_t at = p->start[member];
-    if (p->cp->plan) context_plan_attended(&tokens, p->cp->plan, member);
-    else tokens = context_tokens_of(p->cp, member);
+    int64_t at = positions->start[member];
+    if (positions->cp->plan) context_plan_attended(&tokens, positions->cp->plan, member);
+    else tokens = context_tokens_of(positions->cp, member);
     /* A member's positions ascend and follow those of the member before it. */
     for (int i = 0; i < tokens.count; i++)
-        for (int64_t k = 0; k < tokens.at[i].count; k++) p->host[at++] = (int32_t)(tokens.at[i].first + k);
-    p->start[member + 1] = at;
+        for (int64_t k = 0; k < tokens.at[i].count; k++) positions->host[at++] = (int32_t)(tokens.at[i].first + k);
+    positions->start[member + 1] = at;
     const bool lost = intervals_lost(&tokens);
     intervals_free(&tokens);
     return !lost;
 }
 
-enum error_code positions_open(struct positions *p, const struct context_parallel *cp, struct error *err)
+enum error_code positions_open(struct positions *positions, const struct context_parallel *cp, struct error *err)
 {
     struct device *d = cp->tp->device;
-    *p = (struct positions){ .cp = cp, .host = malloc((size_t)cp->S * sizeof *p->host),
+    *positions = (struct positions){ .cp = cp, .host = malloc((size_t)cp->S * sizeof *positions->host),
                              .on_device = device_tensor_in(d, BUFFERS, I32, cp->S) };
-    bool listed = p->host != NULL && p->on_device.data != NULL;
-    for (int m = 0; m < cp->devices && listed; m++) listed = list(p, m);
+    bool listed = positions->host != NULL && positions->on_device.data != NULL;
+    for (int m = 0; m < cp->devices && listed; m++) listed = list(positions, m);
     if (!listed) {
-        positions_close(p);
+        positions_close(positions);
         return fail(err, ERR_MEMORY, "no memory for the positions of %lld tokens", (long long)cp->S);
     }
-    device_copy(d, p->on_device.data, p->host, tensor_bytes(p->on_device));
+    device_copy(d, positions->on_device.data, positions->host, tensor_bytes(positions->on_device));
     return OK;
 }
 
-void positions_close(struct positions *p)
+void positions_close(struct positions *positions)
 {
-    device_free(p->cp->tp->device, p->on_device);
-    free(p->host);
+    device_free(positions->cp->tp->device, positions->on_device);
+    free(positions->host);
 }
 
-int64_t positions_count(const struct positions *p, int member) { return p->start[member + 1] - p->start[member]; }
+int64_t positions_count(const struct positions *positions,
+                        int member) { return positions->start[member + 1] - positions->start[member]; }
 
-struct tensor positions_of(const struct positions *p, int member)
+struct tensor positions_of(const struct positions *positions, int member)
 {
-    return tensor_1d((int32_t *)p->on_device.data + p->start[member], I32, positions_count(p, member));
+    return tensor_1d((int32_t *)positions->on_device.data + positions->start[member], I32,
+                     positions_count(positions, member));
 }
 
 /* ---- pairs ------------------------------------------------------------------------------------------------------- */
@@ -71,22 +73,22 @@ static int64_t below(const int32_t *at, int64_t n, int32_t end, int64_t *last)
 }
 
 /* The first position that a window has. */
-static int32_t window_start(struct attention a, int32_t query)
+static int32_t window_start(struct attention attention, int32_t query)
 {
-    return a.window > 0 && a.window <= query ? (int32_t)(query + 1 - a.window) : 0;
+    return attention.window > 0 && attention.window <= query ? (int32_t)(query + 1 - attention.window) : 0;
 }
 
 struct ascending { const int32_t *at; int64_t count; };
 
 /* The keys in a range of each query.  `range` has `apart` numbers for each position; NULL: what came before it. */
-static int64_t pairs_of_range(struct attention a, const int32_t *range, int64_t apart, struct ascending queries,
+static int64_t pairs_of_range(struct attention attention, const int32_t *range, int64_t apart, struct ascending queries,
                               struct ascending keys)
 {
     int64_t pairs = 0, last_first = 0, last_end = 0;
     for (int64_t i = 0; i < queries.count; i++) {
         /* The range [r[0], r[1]) of a query is cut at the start of its window. */
         const int32_t q = queries.at[i], *r = range ? range + apart * q : (const int32_t[]){ 0, q + 1 },
-                      from = window_start(a, q), first = r[0] > from ? r[0] : from;
+                      from = window_start(attention, q), first = r[0] > from ? r[0] : from;
         /* The keys in [first, r[1]) are those below the end without those below the start. */
         if (first < r[1])
             pairs += below(keys.at, keys.count, r[1], &last_end) - below(keys.at, keys.count, first, &last_first);
@@ -94,25 +96,25 @@ static int64_t pairs_of_range(struct attention a, const int32_t *range, int64_t 
     return pairs;
 }
 
-static struct ascending positions_listed(const struct positions *p, int member)
+static struct ascending positions_listed(const struct positions *positions, int member)
 {
-    return (struct ascending){ p->host + p->start[member], positions_count(p, member) };
+    return (struct ascending){ positions->host + positions->start[member], positions_count(positions, member) };
 }
 
-double positions_pairs(const struct positions *p, struct attention a, int64_t B, int queries, int keys)
+double positions_pairs(const struct positions *positions, struct attention attention, int64_t B, int queries, int keys)
 {
-    const struct ascending q = positions_listed(p, queries), k = positions_listed(p, keys);
-    const int64_t apart = tensor_cols(a.mask);
+    const struct ascending q = positions_listed(positions, queries), k = positions_listed(positions, keys);
+    const int64_t apart = tensor_cols(attention.mask);
     int64_t pairs = 0;
-    if (!tensor_present(a.mask)) return (double)(B * pairs_of_range(a, NULL, 0, q, k));
-    struct views v = views_of(p->cp->tp->device);
-    const int32_t *mask = view_read(&v, a.mask).data;
+    if (!tensor_present(attention.mask)) return (double)(B * pairs_of_range(attention, NULL, 0, q, k));
+    struct views v = views_of(positions->cp->tp->device);
+    const int32_t *mask = view_read(&v, attention.mask).data;
     /* One mask [S, apart] may hold for all B sequences. */
-    const bool shared = tensor_rows(a.mask) == a.S;
+    const bool shared = tensor_rows(attention.mask) == attention.S;
     for (int64_t b = 0; b < B; b++)
         /* Each pair of columns of the mask is one range that a query sees. */
         for (int64_t r = 0; r < apart; r += 2)
-            pairs += pairs_of_range(a, mask + apart * (shared ? 0 : b * a.S) + r, apart, q, k);
+            pairs += pairs_of_range(attention, mask + apart * (shared ? 0 : b * attention.S) + r, apart, q, k);
     views_end(&v);
     return (double)pairs;
 }

@@ -28,9 +28,9 @@ struct tensor positions_of(const struct positions *, int member);
 
 /**
  * The pairs of a query of one member and a key of another that see each other, in B sequences.
- * @param a  the mask, none is causal, and the window.
+ * @param attention  the mask, none is causal, and the window.
  */
-double positions_pairs(const struct positions *, struct attention a, int64_t B, int queries, int keys);
+double positions_pairs(const struct positions *, struct attention attention, int64_t B, int queries, int keys);
 
 /** The number of tokens of a sequence that a member has, without a list. */
 int64_t context_count(const struct context_parallel *, int member);

@@ -35,10 +35,10 @@ int64_t stream_tokens(const struct context_parallel *cp, int64_t N)
     return cp->streams > 1 ? stream_tokens_of(cp, tokens_of_stream(cp, N), cp->rank).count : N;
 }
 
-struct tensor prefix_shape(const struct context_parallel *cp, enum dtype t)
+struct tensor prefix_shape(const struct context_parallel *cp, enum dtype dtype)
 {
     const struct model_config *c = cp->tp->config;
-    return tensor_2d(NULL, t, streams_of(cp, cp->rank).count * c->streams.prefix, 2 * cp->heads->keys.count * c->A);
+    return tensor_2d(NULL, dtype, streams_of(cp, cp->rank).count * c->streams.prefix, 2 * cp->heads->keys.count * c->A);
 }
 
 /* ---- rows of streams for tokens of all --------------------------------------------------------------------------- */
@@ -55,7 +55,7 @@ static void counts_of(const struct context_parallel *cp, int64_t T, int64_t stre
 }
 
 /* Copy between this device's streams H and the same rows packed member by member. */
-static void pack(const struct context_parallel *cp, struct tensor packed, struct tensor H, bool to_packed)
+static void streams_pack(const struct context_parallel *cp, struct tensor packed, struct tensor H, bool to_packed)
 {
     struct device *d = cp->tp->device;
     const int64_t T = tokens_of_stream(cp, tensor_rows(H)), q = streams_of(cp, cp->rank).count;
@@ -74,8 +74,8 @@ static void pack(const struct context_parallel *cp, struct tensor packed, struct
 
 /* streams: [N,D] of this device's streams; tokens: [P tokens,D] of its tokens, stream by stream.  to_tokens: from the
  * first to the second; else back. */
-static enum error_code exchange(const struct context_parallel *cp, struct tensor streams, struct tensor tokens,
-                                bool to_tokens, struct error *err)
+static enum error_code streams_exchange(const struct context_parallel *cp, struct tensor streams, struct tensor tokens,
+                                        bool to_tokens, struct error *err)
 {
     int64_t out[MESH_MOST_DEVICES], in[MESH_MOST_DEVICES];
     struct device *d = cp->tp->device;
@@ -83,11 +83,11 @@ static enum error_code exchange(const struct context_parallel *cp, struct tensor
     if (packed.data == NULL) return fail(err, ERR_MEMORY, "no memory to exchange the rows of streams");
     counts_of(cp, tokens_of_stream(cp, tensor_rows(streams)), out, in);
     /* What comes from a member is already in order of streams; only the streams' side needs packing. */
-    if (to_tokens) pack(cp, packed, streams, true);
+    if (to_tokens) streams_pack(cp, packed, streams, true);
     const enum error_code e = collective_run(cp->group, ALLTOALL, NULL, &(struct collective){
         .in = to_tokens ? packed.data : tokens.data, .out = to_tokens ? tokens.data : packed.data,
         .dtype = streams.dtype, .counts = to_tokens ? out : in, .recvcounts = to_tokens ? in : out }, err);
-    if (!e && !to_tokens) pack(cp, packed, streams, false);
+    if (!e && !to_tokens) streams_pack(cp, packed, streams, false);
     device_free(d, packed);
     return e;
 }
@@ -109,7 +109,7 @@ enum error_code streams_beside(const struct context_parallel *cp, struct tensor 
     struct tensor all = H;
     enum error_code e = sends(cp) ? open_tokens(cp, X, &all, err) : OK;
     if (e) return e;
-    if (sends(cp)) e = exchange(cp, H, all, true, err);
+    if (sends(cp)) e = streams_exchange(cp, H, all, true, err);
     /* A row X[n,:] has all streams of token n side by side, so a device needs all streams of its tokens. */
     if (!e) dev_streams_beside(d, X, all);
     if (sends(cp)) device_free(d, all);
@@ -123,26 +123,26 @@ enum error_code streams_apart(const struct context_parallel *cp, struct tensor d
     enum error_code e = sends(cp) ? open_tokens(cp, dX, &all, err) : OK;
     if (e) return e;
     dev_streams_beside_backward_input(d, all, dX);
-    if (sends(cp)) e = exchange(cp, dH, all, false, err), device_free(d, all);
+    if (sends(cp)) e = streams_exchange(cp, dH, all, false, err), device_free(d, all);
     return e;
 }
 
-void streams_cost(struct forecast *f, const struct context_parallel *cp, int64_t N, bool beside)
+void streams_cost(struct forecast *forecast, const struct context_parallel *cp, int64_t N, bool beside)
 {
     int64_t streams[MESH_MOST_DEVICES], tokens[MESH_MOST_DEVICES];
     if (!sends(cp)) return;
     counts_of(cp, tokens_of_stream(cp, N), streams, tokens);
-    forecast_on(f, cp->group, ALLTOALL, NULL,
+    forecast_on(forecast, cp->group, ALLTOALL, NULL,
                 (struct collective){ .counts = beside ? streams : tokens, .recvcounts = beside ? tokens : streams,
                                      .dtype = cp->tp->device->dtype });
 }
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
 
-static const char *refuses(const struct context_parallel *cp, const struct model_config *c)
+static const char *streams_refuses(const struct context_parallel *cp, const struct model_config *config)
 {
-    if (STREAMS(c) == 1) return "a model with parallel streams (--streams)";
-    return cp->devices <= STREAMS(c) ? NULL : "at most as many devices as parallel streams";
+    if (STREAMS(config) == 1) return "a model with parallel streams (--streams)";
+    return cp->devices <= STREAMS(config) ? NULL : "at most as many devices as parallel streams";
 }
 
 const struct attention_scheme attention_scheme_streams = {
@@ -152,5 +152,5 @@ const struct attention_scheme attention_scheme_streams = {
               .volume = "where streams are weighed: q (T - T/n) D elements of q of P streams, each way",
               .memory = "log-sum-exp: H numbers a token and stream",
               .needs = "a model with P parallel streams, --cp n <= P" },
-    .refuses = refuses, .cuts_streams = true, WHOLE_SEQUENCES,
+    .refuses = streams_refuses, .cuts_streams = true, WHOLE_SEQUENCES,
 };

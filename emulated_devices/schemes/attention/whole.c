@@ -9,9 +9,9 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/attention/whole.h"
 
-static const char *refuses(const struct context_parallel *cp, const struct model_config *c)
+static const char *whole_refuses(const struct context_parallel *cp, const struct model_config *config)
 {
-    (void)c;
+    (void)config;
     return cp->devices == 1 ? NULL : "every sequence whole on a device, so --cp 1; other schemes cut sequences";
 }
 
@@ -27,22 +27,23 @@ struct tensor whole_kept(const struct context_parallel *cp, int slot, int64_t ro
     return tensor_2d(NULL, dtype_wide(cp->tp->device->dtype), rows, cp->heads->queries.count);
 }
 
-enum error_code whole_forward(struct attention_call *c, struct error *err)
+enum error_code whole_forward(struct attention_call *call, struct error *err)
 {
     (void)err;
-    dev_attention_forward(c->cp->tp->device, c->out, c->kept[0], c->qkv, c->shape);
+    dev_attention_forward(call->cp->tp->device, call->out, call->kept[0], call->qkv, call->shape);
     return OK;
 }
 
-enum error_code whole_backward_input(struct attention_call *c, struct error *err)
+enum error_code whole_backward_input(struct attention_call *call, struct error *err)
 {
-    const struct tensor lse = c->kept[0];
+    const struct tensor lse = call->kept[0];
     (void)err;
-    dev_attention_backward_input(c->cp->tp->device, c->d_qkv, c->d_out, c->out, lse, c->qkv, c->shape);
-    if (tensor_present(c->d_sinks) && tensor_count(lse) > 0)
-        dev_attention_sinks_backward(c->cp->tp->device, c->d_sinks, c->d_out, c->out,
-                                     tensor_2d(lse.data, lse.dtype, tensor_count(lse) / c->shape.S, c->shape.S),
-                                     c->shape);
+    dev_attention_backward_input(call->cp->tp->device, call->d_qkv, call->d_out, call->out, lse, call->qkv,
+                                 call->shape);
+    if (tensor_present(call->d_sinks) && tensor_count(lse) > 0)
+        dev_attention_sinks_backward(call->cp->tp->device, call->d_sinks, call->d_out, call->out,
+                                     tensor_2d(lse.data, lse.dtype, tensor_count(lse) / call->shape.S, call->shape.S),
+                                     call->shape);
     return OK;
 }
 
@@ -50,5 +51,5 @@ const struct attention_scheme attention_scheme_whole = {
     .head = { .kind = ATTENTION_SCHEME, .equality = PERMUTES, .name = "whole",
               .description = "each sequence is on one device", .source = "the one-device operation",
               .volume = "nothing", .memory = "log-sum-exp: H numbers a token", .needs = "--cp 1" },
-    .refuses = refuses, WHOLE_SEQUENCES,
+    .refuses = whole_refuses, WHOLE_SEQUENCES,
 };

@@ -3,29 +3,29 @@
 #include "emulated_devices/schemes/data/units.h"
 #include "ref/model/config.h"
 
-int data_units_of(const struct model_config *c, int part, int unit[])
+int data_units_of(const struct model_config *config, int part, int unit[])
 {
     int n = 0;
     if (part == 0) unit[n++] = UNIT_TOKENS, unit[n++] = UNIT_POSITIONS;
     else unit[n++] = UNIT_BLOCKS + part - 1;
     /* A tied output matrix is the embedding's unit: the last part uses it again. */
-    if (part == (int)c->L + 1 && c->tied) unit[n++] = UNIT_TOKENS;
+    if (part == (int)config->L + 1 && config->tied) unit[n++] = UNIT_TOKENS;
     return n;
 }
 
 /* ---- the list of passes ------------------------------------------------------------------------------------------ */
 
-int units_at(const struct data_parallel *dp, struct use u, int unit[PART_UNITS])
+int units_at(const struct data_parallel *dp, struct use use, int unit[PART_UNITS])
 {
-    int n = data_units_of_part(dp->config, &dp->request, u.part, unit);
-    if (u.tile > 0) unit[n++] = u.tile;
+    int n = data_units_of_part(dp->config, &dp->request, use.part, unit);
+    if (use.tile > 0) unit[n++] = use.tile;
     return n;
 }
 
-int gradients_at(const struct data_parallel *dp, struct use u, int unit[PART_UNITS])
+int gradients_at(const struct data_parallel *dp, struct use use, int unit[PART_UNITS])
 {
-    if (u.tile == 0) return units_at(dp, u, unit);
-    unit[0] = u.tile;
+    if (use.tile == 0) return units_at(dp, use, unit);
+    unit[0] = use.tile;
     return 1;
 }
 
@@ -154,9 +154,9 @@ static enum error_code end(struct data_parallel *dp, struct use use, struct erro
 
 static struct use use_of_part(int part) { return (struct use){ .part = part }; }
 
-static struct use use_of_tile(const struct data_parallel *dp, const struct parameter *p)
+static struct use use_of_tile(const struct data_parallel *dp, const struct parameter *parameter)
 {
-    return (struct use){ .tile = data_unit_of(dp->config, &dp->request, p) };
+    return (struct use){ .tile = data_unit_of(dp->config, &dp->request, parameter) };
 }
 
 enum error_code data_begin_gradient(struct data_parallel *dp, int part, struct error *err)
@@ -278,18 +278,18 @@ uint64_t data_part_bytes(const struct data_parallel *dp, int part, enum pass pas
     return (uint64_t)n * dtype_size(data_format(dp, gradients ? KIND_GRADIENT : KIND_WEIGHT));
 }
 
-void add_reads(struct tier_traffic *t, int64_t times, int64_t elements, enum dtype format)
+void add_reads(struct tier_traffic *traffic, int64_t times, int64_t elements, enum dtype format)
 {
     if (elements == 0) return;                          /* an empty move does not count as an operation */
-    t->reads += (uint64_t)times;
-    t->bytes_read += (uint64_t)(times * elements) * dtype_size(format);
+    traffic->reads += (uint64_t)times;
+    traffic->bytes_read += (uint64_t)(times * elements) * dtype_size(format);
 }
 
-void add_writes(struct tier_traffic *t, int64_t times, int64_t elements, enum dtype format)
+void add_writes(struct tier_traffic *traffic, int64_t times, int64_t elements, enum dtype format)
 {
     if (elements == 0) return;
-    t->writes += (uint64_t)times;
-    t->bytes_written += (uint64_t)(times * elements) * dtype_size(format);
+    traffic->writes += (uint64_t)times;
+    traffic->bytes_written += (uint64_t)(times * elements) * dtype_size(format);
 }
 
 struct tier_traffic data_tier_traffic(const struct data_parallel *dp)

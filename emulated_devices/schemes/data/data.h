@@ -86,16 +86,19 @@ struct data_scheme {
     struct outward (*outward)(const struct outer *, double rate);
 };
 
-static inline bool offloads(const struct data_request *q, enum arena_tag what) { return q->offload >> what & 1; }
+static inline bool offloads(const struct data_request *request, enum arena_tag what)
+{
+    return request->offload >> what & 1;
+}
 
 /* The .share of schemes whose copies train apart: replicas of one device, of --shard-group N devices, or as given by
  * --shards. */
 const char *share_replica(struct shards *, const struct data_request *);
 
 /* The number of devices that share one copy: --shard-group, or all. */
-static inline int shard_group(const struct shards *s, const struct data_request *q)
+static inline int shard_group(const struct shards *shards, const struct data_request *request)
 {
-    return q->group > 0 ? q->group : s->P;
+    return request->group > 0 ? request->group : shards->P;
 }
 
 SCHEME_CASTS(DATA_SCHEME, data_scheme)                          /* data_scheme_at, data_scheme_find */
@@ -111,21 +114,21 @@ enum error_code data_expert_shards(struct shards *, const struct data_request *,
 /** Check the number of bits and the block length of codes.  @return OK or ERR_PLAN, naming the flag. */
 enum error_code data_check_codes(const struct data_request *, struct error *);
 
-static inline bool data_quantises(const struct data_request *q)
+static inline bool data_quantises(const struct data_request *request)
 {
-    return q->quantise_weights.bits > 0 || q->quantise_gradients.bits > 0;
+    return request->quantise_weights.bits > 0 || request->quantise_gradients.bits > 0;
 }
 
 /* Whether weights are gathered after the step as codes, and so have dequantised values. */
-static inline bool data_renews_quantised(const struct data_request *q, const struct shards *s)
+static inline bool data_renews_quantised(const struct data_request *request, const struct shards *shards)
 {
-    return q->quantise_weights.bits > 0 && s->weights < s->optimizer;
+    return request->quantise_weights.bits > 0 && shards->weights < shards->optimizer;
 }
 
 /* Whether the optimizer steps copies of weights in this format. */
-static inline bool data_keeps_masters(enum dtype t, const struct data_request *q, const struct shards *s)
+static inline bool data_keeps_masters(enum dtype dtype, const struct data_request *request, const struct shards *shards)
 {
-    return !q->infers && (dtype_is_narrow(t) || data_renews_quantised(q, s));
+    return !request->infers && (dtype_is_narrow(dtype) || data_renews_quantised(request, shards));
 }
 /** The algorithm by which a request's scheme gathers weights; NULL: the default. */
 const char *data_allgather(const struct data_request *);

@@ -37,12 +37,12 @@ static enum error_code open_units(struct data_parallel *dp, struct error *err)
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-struct tensor data_zeros(struct data_parallel *dp, const struct unit *u, enum arena_tag tag, enum tensor_kind kind,
+struct tensor data_zeros(struct data_parallel *dp, const struct unit *unit, enum arena_tag tag, enum tensor_kind kind,
                          int64_t n, bool *failed)
 {
     struct tensor t = tensor_none;
     for EACH_LINK(dp, l)
-        if (u && l->stage->place && !tensor_present(t)) t = l->stage->place(dp, u, tag, data_format(dp, kind), n);
+        if (unit && l->stage->place && !tensor_present(t)) t = l->stage->place(dp, unit, tag, data_format(dp, kind), n);
     if (tensor_present(t)) return t;
     t = device_tensor_in(dp->device, tag, data_format(dp, kind), n);
     if (t.data) device_zero(dp->device, t);
@@ -56,52 +56,53 @@ void data_give_back(struct data_parallel *dp, struct tensor t)
     if (!on_tier(dp, t)) device_free(dp->device, t);
 }
 
-int64_t keeping_elements(const struct data_parallel *dp, const struct unit *u, const struct keeping *k)
+int64_t keeping_elements(const struct data_parallel *dp, const struct unit *unit, const struct keeping *keeping)
 {
-    return k->elements ? k->elements(dp, u, k->kind) : data_kept(&u->over->shards, u, k->kind).count;
+    return keeping->elements ? keeping->elements(dp, unit, keeping->kind)
+           : data_kept(&unit->over->shards, unit, keeping->kind).count;
 }
 
-static struct tensor *keeping_of(struct unit *u, const struct keeping *k)
+static struct tensor *keeping_of(struct unit *unit, const struct keeping *keeping)
 {
-    return (struct tensor *)((char *)u + k->at);
+    return (struct tensor *)((char *)unit + keeping->at);
 }
 
-static void make_kept(struct data_parallel *dp, struct unit *u, const struct keeping *k, bool *failed)
+static void make_kept(struct data_parallel *dp, struct unit *unit, const struct keeping *keeping, bool *failed)
 {
-    const int64_t n = keeping_elements(dp, u, k);
-    if (n >= 0) *keeping_of(u, k) = data_zeros(dp, u, k->tag, k->kind, n, failed);
+    const int64_t n = keeping_elements(dp, unit, keeping);
+    if (n >= 0) *keeping_of(unit, keeping) = data_zeros(dp, unit, keeping->tag, keeping->kind, n, failed);
 }
 
 /* If a tensor is kept whole, this device's part is a view of it, not a second copy. */
-static void make_unit(struct data_parallel *dp, struct unit *u, bool *failed)
+static void make_unit(struct data_parallel *dp, struct unit *unit, bool *failed)
 {
-    u->own_w = u->w = data_zeros(dp, u, PARAMETERS, KIND_WEIGHT, kept_elements(u, BY_WEIGHTS), failed);
-    u->shard = on_tier(dp, u->own_w) ? tensor_none : u->own_w;
+    unit->own_w = unit->w = data_zeros(dp, unit, PARAMETERS, KIND_WEIGHT, kept_elements(unit, BY_WEIGHTS), failed);
+    unit->shard = on_tier(dp, unit->own_w) ? tensor_none : unit->own_w;
     for EACH_LINK(dp, l)
-        for (int i = 0; i < l->stage->kept; i++) make_kept(dp, u, &l->stage->keeps[i], failed);
-    TELL(dp, make, u);
+        for (int i = 0; i < l->stage->kept; i++) make_kept(dp, unit, &l->stage->keeps[i], failed);
+    TELL(dp, make, unit);
 }
 
-static void unmake_unit(struct data_parallel *dp, struct unit *u)
+static void unmake_unit(struct data_parallel *dp, struct unit *unit)
 {
-    TELL(dp, unmake, u);
+    TELL(dp, unmake, unit);
     for EACH_LINK(dp, l)
         for (int i = 0; i < l->stage->kept; i++)
-            if (keeping_elements(dp, u, &l->stage->keeps[i]) >= 0)
-                data_give_back(dp, *keeping_of(u, &l->stage->keeps[i]));
-    data_give_back(dp, u->own_w);
-    tracking_close(&u->tracking);
+            if (keeping_elements(dp, unit, &l->stage->keeps[i]) >= 0)
+                data_give_back(dp, *keeping_of(unit, &l->stage->keeps[i]));
+    data_give_back(dp, unit->own_w);
+    tracking_close(&unit->tracking);
 }
 
-struct model_state unit_kept_bytes(const struct data_parallel *dp, const struct unit *u)
+struct model_state unit_kept_bytes(const struct data_parallel *dp, const struct unit *unit)
 {
     struct model_state sum = {
-        .weights = (uint64_t)kept_elements(u, BY_WEIGHTS) * dtype_size(data_format(dp, KIND_WEIGHT))
+        .weights = (uint64_t)kept_elements(unit, BY_WEIGHTS) * dtype_size(data_format(dp, KIND_WEIGHT))
     };
     for EACH_LINK(dp, l)
         for (int i = 0; i < l->stage->kept; i++) {
             const struct keeping *k = &l->stage->keeps[i];
-            const int64_t n = keeping_elements(dp, u, k);
+            const int64_t n = keeping_elements(dp, unit, k);
             if (n > 0) *model_state_of(&sum, k->tag) += (uint64_t)n * dtype_size(data_format(dp, k->kind));
         }
     return sum;
@@ -117,19 +118,19 @@ struct model_state data_kept_bytes(const struct data_parallel *dp)
     return sum;
 }
 
-void show_weights(struct unit *u)
+void show_weights(struct unit *unit)
 {
-    for (int i = 0; i < u->count; i++) {
-        struct parameter *p = &u->parameter[i];
-        p->w = parameter_view(p, slice(u->w, (struct interval){ p->place, 0 }).data, u->w.dtype);
+    for (int i = 0; i < unit->count; i++) {
+        struct parameter *p = &unit->parameter[i];
+        p->w = parameter_view(p, slice(unit->w, (struct interval){ p->place, 0 }).data, unit->w.dtype);
     }
 }
 
-void show_gradients(struct unit *u)
+void show_gradients(struct unit *unit)
 {
-    for (int i = 0; i < u->count; i++) {
-        struct parameter *p = &u->parameter[i];
-        p->g = parameter_view(p, slice(u->g, (struct interval){ p->place, 0 }).data, u->g.dtype);
+    for (int i = 0; i < unit->count; i++) {
+        struct parameter *p = &unit->parameter[i];
+        p->g = parameter_view(p, slice(unit->g, (struct interval){ p->place, 0 }).data, unit->g.dtype);
     }
 }
 
@@ -137,18 +138,19 @@ void show_gradients(struct unit *u)
 
 struct draw { const struct data_parallel *dp; struct tensor own; int64_t first; uint64_t seed; };
 
-static void draw_stretch(void *context, struct portion s)
+static void draw_stretch(void *context, struct portion portion)
 {
     const struct draw *d = context;
-    const struct drawn which = { &s.parameter->spec, &s.parameter->layout, s.piece };
-    device_draw(d->dp->device, slice(d->own, (struct interval){ s.row - d->first, s.length }), which, d->seed);
+    const struct drawn which = { &portion.parameter->spec, &portion.parameter->layout, portion.piece };
+    device_draw(d->dp->device, slice(d->own, (struct interval){ portion.row - d->first, portion.length }),
+                which, d->seed);
 }
 
-static void draw(const struct data_parallel *dp, const struct unit *u, enum tensor_kind kind, uint64_t seed)
+static void open_draw(const struct data_parallel *dp, const struct unit *unit, enum tensor_kind kind, uint64_t seed)
 {
-    const struct interval own = data_kept(&u->over->shards, u, kind);
-    struct draw d = { dp, data_kept_tensor(dp, u, kind), own.first, seed };
-    unit_each_stretch(u, own, draw_stretch, &d);
+    const struct interval own = data_kept(&unit->over->shards, unit, kind);
+    struct draw d = { dp, data_kept_tensor(dp, unit, kind), own.first, seed };
+    unit_each_stretch(unit, own, draw_stretch, &d);
 }
 
 /* ---- open and close ---------------------------------------------------------------------------------------------- */
@@ -180,9 +182,9 @@ enum error_code data_fill(struct data_parallel *dp, uint64_t seed, struct error 
     if (failed) e = fail(err, ERR_MEMORY, "no memory for weights, gradients and optimizer state");
     if (e) return e;
     for (int u = 0; u < dp->units; u++) {
-        draw(dp, &dp->unit[u], KIND_WEIGHT, seed);
+        open_draw(dp, &dp->unit[u], KIND_WEIGHT, seed);
         /* Masters are drawn, not widened, so they have the digits that rounding took from weights. */
-        if (data_has_masters(dp)) draw(dp, &dp->unit[u], KIND_MASTER, seed);
+        if (data_has_masters(dp)) open_draw(dp, &dp->unit[u], KIND_MASTER, seed);
         show_weights(&dp->unit[u]);
         show_gradients(&dp->unit[u]);
     }

@@ -1,8 +1,8 @@
 #include "emulated_devices/schemes/data/shards.h"
 
-enum error_code shards_check(const struct shards *s, struct error *err)
+enum error_code shards_check(const struct shards *shards, struct error *err)
 {
-    const int chain[] = { s->weights, s->gradients, s->optimizer, s->P };
+    const int chain[] = { shards->weights, shards->gradients, shards->optimizer, shards->P };
     static const char *const name[] = { "weights", "gradients", "optimizer state" };
     for (int i = 0; i < 3; i++)
         if (chain[i] < 1 || chain[i + 1] % chain[i] != 0)
@@ -12,47 +12,49 @@ enum error_code shards_check(const struct shards *s, struct error *err)
     return OK;
 }
 
-int shards_stride(const struct shards *s, enum shard_level level)
+int shards_stride(const struct shards *shards, enum shard_level level)
 {
-    const int stride[] = { 1, s->weights, s->gradients, s->optimizer };
+    const int stride[] = { 1, shards->weights, shards->gradients, shards->optimizer };
     return stride[level];
 }
 
-int shards_size(const struct shards *s, enum shard_level level)
+int shards_size(const struct shards *shards, enum shard_level level)
 {
-    return (level == BY_COPIES ? s->P : shards_stride(s, level + 1)) / shards_stride(s, level);
+    return (level == BY_COPIES ? shards->P : shards_stride(shards, level + 1)) / shards_stride(shards, level);
 }
 
-int shards_digit(const struct shards *s, enum shard_level level)
+int shards_digit(const struct shards *shards, enum shard_level level)
 {
-    return s->rank / shards_stride(s, level) % shards_size(s, level);
+    return shards->rank / shards_stride(shards, level) % shards_size(shards, level);
 }
 
-int shards_replicas(const struct shards *s) { return s->apart ? s->P / s->optimizer : 1; }
-int shards_replica_of(const struct shards *s, int rank) { return s->apart ? rank / s->optimizer : 0; }
+int shards_replicas(const struct shards *shards) { return shards->apart ? shards->P / shards->optimizer : 1; }
+int shards_replica_of(const struct shards *shards, int rank) { return shards->apart ? rank / shards->optimizer : 0; }
 
-struct interval shards_members(const struct shards *s, int replica)
+struct interval shards_members(const struct shards *shards, int replica)
 {
-    return s->apart ? (struct interval){ (int64_t)replica * s->optimizer, s->optimizer } : (struct interval){ 0, s->P };
+    return shards->apart ? (struct interval){ (int64_t)replica * shards->optimizer, shards->optimizer }
+           : (struct interval){ 0, shards->P };
 }
 
-int64_t shards_pad(const struct shards *s, int64_t n) { return (n + s->optimizer - 1) / s->optimizer * s->optimizer; }
+int64_t shards_pad(const struct shards *shards, int64_t n) { return (n + shards->optimizer - 1) / shards->optimizer
+                                                            * shards->optimizer; }
 
-struct interval shards_range(const struct shards *s, enum shard_level level, int64_t padded)
+struct interval shards_range(const struct shards *shards, enum shard_level level, int64_t padded)
 {
     struct interval r = { 0, padded };
     /* Each level cuts what the level before has left. */
     for (enum shard_level l = BY_WEIGHTS; l <= level && l < BY_COPIES; l++) {
-        r.count /= shards_size(s, l);
-        r.first += shards_digit(s, l) * r.count;
+        r.count /= shards_size(shards, l);
+        r.first += shards_digit(shards, l) * r.count;
     }
     return r;
 }
 
-struct model_state shards_state(const struct shards *s, int64_t elements, struct state_bytes each)
+struct model_state shards_state(const struct shards *shards, int64_t elements, struct state_bytes each)
 {
-    const uint64_t n = (uint64_t)shards_pad(s, elements);
-    return (struct model_state){ .weights = n / (uint64_t)s->weights * each.weight,
-                                 .gradients = n / (uint64_t)s->gradients * each.gradient,
-                                 .optimizer = n / (uint64_t)s->optimizer * each.optimizer };
+    const uint64_t n = (uint64_t)shards_pad(shards, elements);
+    return (struct model_state){ .weights = n / (uint64_t)shards->weights * each.weight,
+                                 .gradients = n / (uint64_t)shards->gradients * each.gradient,
+                                 .optimizer = n / (uint64_t)shards->optimizer * each.optimizer };
 }

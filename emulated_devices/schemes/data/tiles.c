@@ -1,13 +1,13 @@
 #include "emulated_devices/schemes/data/tiles.h"
 
-static bool is_tiled(const struct param_spec *s)
+static bool is_tiled(const struct param_spec *spec)
 {
-    return s->ndim == 2 && s->role != ROLE_POSITIONS && s->role != ROLE_PREFIX && !role_is_whole(s->role);
+    return spec->ndim == 2 && spec->role != ROLE_POSITIONS && spec->role != ROLE_PREFIX && !role_is_whole(spec->role);
 }
 
-int tiles_of(const struct data_request *q, const struct param_spec *s)
+int tiles_of(const struct data_request *request, const struct param_spec *spec)
 {
-    return uses_tiles(q) && is_tiled(s) ? q->tiles : 1;
+    return uses_tiles(request) && is_tiled(spec) ? request->tiles : 1;
 }
 
 /* The rows of a matrix's boxes are stored one box below the other. */

@@ -25,7 +25,7 @@
 #include "emulated_devices/schemes/data/data.h"
 
 /* Whether parts are used tile by tile. */
-static inline bool uses_tiles(const struct data_request *q) { return q->tiles > 1; }
+static inline bool uses_tiles(const struct data_request *request) { return request->tiles > 1; }
 
 /** The number of tiles of a parameter: T, or 1 if it is not tiled. */
 int tiles_of(const struct data_request *, const struct param_spec *);

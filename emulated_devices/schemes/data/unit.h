@@ -31,9 +31,9 @@ struct model_config;
 int unit_count(const struct model_config *);
 
 /** The unit of a parameter. */
-static inline int unit_of(const struct param_spec *s)
+static inline int unit_of(const struct param_spec *spec)
 {
-    return s->role == ROLE_TOKENS ? UNIT_TOKENS : s->layer < 0 ? UNIT_POSITIONS : UNIT_BLOCKS + s->layer;
+    return spec->role == ROLE_TOKENS ? UNIT_TOKENS : spec->layer < 0 ? UNIT_POSITIONS : UNIT_BLOCKS + spec->layer;
 }
 
 struct sharing;

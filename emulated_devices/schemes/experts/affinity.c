@@ -12,8 +12,8 @@ static int32_t device_with_room(int part, const int own[], const int64_t room[],
     return NOBODY;
 }
 
-enum error_code affinity_order(const struct affinity *a, const int32_t *id, int64_t n, const int own[], int devices,
-                               int32_t *order, struct error *err)
+enum error_code affinity_order(const struct affinity *affinity, const int32_t *id, int64_t n,
+                               const int own[], int devices, int32_t *order, struct error *err)
 {
     int32_t *const device = malloc((size_t)(n + 1) * sizeof *device);
     int64_t *const room = malloc((size_t)devices * sizeof *room), *const next = malloc((size_t)devices * sizeof *next);
@@ -24,7 +24,7 @@ enum error_code affinity_order(const struct affinity *a, const int32_t *id, int6
     }
     for (int64_t i = 0; i < n && ok; i++) {
         /* A token goes to a device with its part while one of them has room. */
-        const int32_t part = id[i] >= 0 && id[i] < a->V ? a->part[id[i]] : -1;
+        const int32_t part = id[i] >= 0 && id[i] < affinity->V ? affinity->part[id[i]] : -1;
         device[i] = part < 0 ? NOBODY : device_with_room(part, own, room, devices);
         if (device[i] != NOBODY) room[device[i]]--;
     }

@@ -7,52 +7,53 @@
 enum { MOST_PARTS = 4096 };
 static const char key_parts[] = "parts", key_tokens[] = "part_of_token";
 
-static enum error_code read_table(struct affinity *a, const cJSON *root, const char *path, struct error *err)
+static enum error_code read_table(struct affinity *affinity, const cJSON *root, const char *path, struct error *err)
 {
     const cJSON *all, *one;
     int64_t parts, n = 0;
     enum error_code e = json_int(root, path, key_parts, 1, MOST_PARTS, &parts, err);
     if (!e) e = json_array(root, path, key_tokens, &all, err);
     if (e) return e;
-    *a = (struct affinity){ .V = cJSON_GetArraySize(all), .parts = (int)parts };
-    a->part = malloc((size_t)(a->V + 1) * sizeof *a->part);
-    if (a->part == NULL) return fail(err, ERR_MEMORY, "no memory for a table of %lld tokens", (long long)a->V);
+    *affinity = (struct affinity){ .V = cJSON_GetArraySize(all), .parts = (int)parts };
+    affinity->part = malloc((size_t)(affinity->V + 1) * sizeof *affinity->part);
+    if (affinity->part == NULL)
+        return fail(err, ERR_MEMORY, "no memory for a table of %lld tokens", (long long)affinity->V);
     cJSON_ArrayForEach(one, all) {
         int64_t part;
         if (!json_whole(one, &part) || part < -1 || part >= parts)
             return fail(err, ERR_FORMAT, "%s: %s[%lld]: must be a part, 0 to %lld, or -1", printable_path(path).text,
                         key_tokens, (long long)n, (long long)parts - 1);
-        a->part[n++] = (int32_t)part;
+        affinity->part[n++] = (int32_t)part;
     }
     return OK;
 }
 
-enum error_code affinity_read(struct affinity *a, const char *path, struct error *err)
+enum error_code affinity_read(struct affinity *affinity, const char *path, struct error *err)
 {
     cJSON *root;
-    *a = (struct affinity){ 0 };
+    *affinity = (struct affinity){ 0 };
     enum error_code e = json_read(path, &root, err);
-    if (!e) e = read_table(a, root, path, err);
+    if (!e) e = read_table(affinity, root, path, err);
     cJSON_Delete(root);
-    if (e) affinity_free(a);
+    if (e) affinity_free(affinity);
     return e;
 }
 
-enum error_code affinity_write(const struct affinity *a, const char *path, struct error *err)
+enum error_code affinity_write(const struct affinity *affinity, const char *path, struct error *err)
 {
     cJSON *const root = cJSON_CreateObject();
-    cJSON *const all = cJSON_CreateIntArray(a->part, (int)a->V);
-    const bool ok = root && all && cJSON_AddNumberToObject(root, key_parts, a->parts) &&
+    cJSON *const all = cJSON_CreateIntArray(affinity->part, (int)affinity->V);
+    const bool ok = root && all && cJSON_AddNumberToObject(root, key_parts, affinity->parts) &&
                     cJSON_AddItemToObject(root, key_tokens, all);
     if (!ok) cJSON_Delete(all);
     const enum error_code e = ok ? json_write(path, root, err)
-                                 : fail(err, ERR_MEMORY, "no memory to write %lld tokens", (long long)a->V);
+                                 : fail(err, ERR_MEMORY, "no memory to write %lld tokens", (long long)affinity->V);
     cJSON_Delete(root);
     return e;
 }
 
-void affinity_free(struct affinity *a)
+void affinity_free(struct affinity *affinity)
 {
-    free(a->part);
-    *a = (struct affinity){ 0 };
+    free(affinity->part);
+    *affinity = (struct affinity){ 0 };
 }

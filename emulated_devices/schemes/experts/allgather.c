@@ -17,9 +17,9 @@
  */
 #include "emulated_devices/schemes/experts/dispatch.h"
 
-static const char *refuses(const struct expert_parallel *ep, const struct model_config *c)
+static const char *allgather_refuses(const struct expert_parallel *ep, const struct model_config *config)
 {
-    (void)ep, (void)c;
+    (void)ep, (void)config;
     return NULL;
 }
 
@@ -29,18 +29,19 @@ static int64_t told(const struct expert_parallel *ep)
     return 1;
 }
 
-static void tell(const struct expert_parallel *ep, const struct choices *c, int32_t *own)
+static void allgather_tell(const struct expert_parallel *ep, const struct choices *choices, int32_t *own)
 {
     (void)ep;
-    own[0] = (int32_t)c->rows;
+    own[0] = (int32_t)choices->rows;
 }
 
-static enum error_code hop(const struct expert_parallel *ep, const struct expert_routing *r, const struct choices *held,
-                           int index, struct expert_hop *h, struct error *err)
+static enum error_code allgather_hop(const struct expert_parallel *ep, const struct expert_routing *routing,
+                                     const struct choices *held,
+                                     int index, struct expert_hop *expert_hop, struct error *err)
 {
     (void)held, (void)index;
-    const enum error_code e = hop_make(h, ep->group, ALLGATHER, -1, err);
-    for (int m = 0; m < ep->devices && !e; m++) h->got[m] = r->table[m];
+    const enum error_code e = hop_make(expert_hop, ep->group, ALLGATHER, -1, err);
+    for (int m = 0; m < ep->devices && !e; m++) expert_hop->got[m] = routing->table[m];
     return e;
 }
 
@@ -51,6 +52,7 @@ const struct expert_scheme expert_scheme_allgather = {
               .volume = "2 n D (P-1) elements a layer forward, for n tokens, whatever k; backward as many",
               .memory = "k weights for each of all devices' tokens; for each row of own experts: 2 D, up and F wide",
               .needs = "P a divisor of dp x cp x tp" },
-    DISPATCH_SCHEME, .turns = true, .weighs_there = true, .refuses = refuses, .told = told, .tell = tell, .hops = 1,
-    .hop = hop,
+    DISPATCH_SCHEME, .turns = true, .weighs_there = true, .refuses = allgather_refuses, .told = told,
+        .tell = allgather_tell, .hops = 1,
+    .hop = allgather_hop,
 };

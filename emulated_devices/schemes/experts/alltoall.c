@@ -18,9 +18,9 @@
  */
 #include "emulated_devices/schemes/experts/dispatch.h"
 
-static const char *refuses(const struct expert_parallel *ep, const struct model_config *c)
+static const char *alltoall_refuses(const struct expert_parallel *ep, const struct model_config *config)
 {
-    (void)ep, (void)c;
+    (void)ep, (void)config;
     return NULL;
 }
 
@@ -31,5 +31,5 @@ const struct expert_scheme expert_scheme_alltoall = {
               .volume = "2 k n D (P-1)/P elements a layer forward if the load is even, for n tokens; backward as many",
               .memory = "k rows of D for each token; for each row that comes: 2 D, up and F wide",
               .needs = "P a divisor of dp x cp x tp" },
-    DISPATCH_SCHEME, .turns = true, .refuses = refuses, .hops = 1, .hop = dispatch_hop,
+    DISPATCH_SCHEME, .turns = true, .refuses = alltoall_refuses, .hops = 1, .hop = dispatch_hop,
 };

@@ -18,51 +18,54 @@
  */
 #include "emulated_devices/schemes/experts/nodes.h"
 
-static int64_t rows(const struct expert_parallel *ep, const struct expert_routing *r, int node, int place, int to_node,
-                    int to_place)
+static int64_t alltoall_2dh_rows(const struct expert_parallel *ep, const struct expert_routing *routing, int node,
+                                 int place, int to_node, int to_place)
 {
-    return dispatch_rows(ep, r, node * ep->node + place, to_node * ep->node + to_place);
+    return dispatch_rows(ep, routing, node * ep->node + place, to_node * ep->node + to_place);
 }
 
 /* The first hop takes rows from the order of devices to that of places. */
-static enum error_code inside(const struct expert_parallel *ep, const struct expert_routing *r, struct expert_hop *h,
-                              struct error *err)
+static enum error_code experts_alltoall_2dh_inside(const struct expert_parallel *ep,
+                                                   const struct expert_routing *routing, struct expert_hop *hop,
+                                                   struct error *err)
 {
     const int nodes = node_count_of(ep), places = ep->node, node = own_node(ep), place = own_place(ep);
     int64_t length[MESH_MOST_DEVICES];
-    const enum error_code e = hop_make(h, &ep->part[INSIDE], ALLTOALL, r->sent, err);
+    const enum error_code e = hop_make(hop, &ep->part[INSIDE], ALLTOALL, routing->sent, err);
     /* Place l of this node gets all rows that go to place l of any node. */
     for (int b = 0; b < nodes && !e; b++)
         for (int l = 0; l < places; l++) {
-            h->sent[l] += length[b * places + l] = rows(ep, r, node, place, b, l);
-            h->got[l] += rows(ep, r, node, l, b, place);
+            hop->sent[l] += length[b * places + l] = alltoall_2dh_rows(ep, routing, node, place, b, l);
+            hop->got[l] += alltoall_2dh_rows(ep, routing, node, l, b, place);
         }
-    if (!e) dispatch_transpose(length, nodes, places, h->order.data);
+    if (!e) dispatch_transpose(length, nodes, places, hop->order.data);
     return e;
 }
 
 /* The second hop takes rows from the order of this node's places to that of nodes. */
-static enum error_code across(const struct expert_parallel *ep, const struct expert_routing *r, struct expert_hop *h,
-                              struct error *err)
+static enum error_code across(const struct expert_parallel *ep, const struct expert_routing *routing,
+                              struct expert_hop *hop, struct error *err)
 {
     const int nodes = node_count_of(ep), places = ep->node, node = own_node(ep), place = own_place(ep);
     int64_t length[MESH_MOST_DEVICES];
-    const enum error_code e = hop_make(h, &ep->part[ACROSS], ALLTOALL, hop_arrives(h - 1), err);
+    const enum error_code e = hop_make(hop, &ep->part[ACROSS], ALLTOALL, hop_arrives(hop - 1), err);
     /* Node b's device at this place gets all rows of this node that go to it. */
     for (int b = 0; b < nodes && !e; b++)
         for (int l = 0; l < places; l++) {
-            h->sent[b] += length[l * nodes + b] = rows(ep, r, node, l, b, place);
-            h->got[b] += rows(ep, r, b, l, node, place);
+            hop->sent[b] += length[l * nodes + b] = alltoall_2dh_rows(ep, routing, node, l, b, place);
+            hop->got[b] += alltoall_2dh_rows(ep, routing, b, l, node, place);
         }
-    if (!e) dispatch_transpose(length, places, nodes, h->order.data);
+    if (!e) dispatch_transpose(length, places, nodes, hop->order.data);
     return e;
 }
 
-static enum error_code hop(const struct expert_parallel *ep, const struct expert_routing *r, const struct choices *held,
-                           int index, struct expert_hop *h, struct error *err)
+static enum error_code alltoall_2dh_hop(const struct expert_parallel *ep, const struct expert_routing *routing,
+                                        const struct choices *held,
+                                        int index, struct expert_hop *expert_hop, struct error *err)
 {
     (void)held;
-    return index == 0 ? inside(ep, r, h, err) : across(ep, r, h, err);
+    return index == 0 ? experts_alltoall_2dh_inside(ep, routing, expert_hop, err)
+           : across(ep, routing, expert_hop, err);
 }
 
 const struct expert_scheme expert_scheme_alltoall_2dh = {
@@ -72,5 +75,5 @@ const struct expert_scheme expert_scheme_alltoall_2dh = {
               .volume = "2 k n D ((m-1)/m + 1 - m/P) elements a layer forward on nodes of m, if the load is even",
               .memory = "k rows of D for each token; for each row that comes: 2 D, up and F wide",
               .needs = "P a divisor of dp x cp x tp; as many devices of a group on every node" },
-    DISPATCH_SCHEME, .refuses = nodes_refuse, .open = nodes_open, .hops = 2, .hop = hop,
+    DISPATCH_SCHEME, .refuses = nodes_refuse, .open = nodes_open, .hops = 2, .hop = alltoall_2dh_hop,
 };

@@ -9,24 +9,24 @@ static int64_t numbers_told(const struct expert_parallel *ep)
     return ep->scheme->told ? ep->scheme->told(ep) : ep->tp->config->mixture.E;
 }
 
-static enum error_code no_memory(struct error *err)
+static enum error_code announce_no_memory(struct error *err)
 {
     return fail(err, ERR_MEMORY, "no memory to list rows of experts");
 }
 
-void choices_count(const struct choices *c, int64_t E, int32_t *of_expert)
+void choices_count(const struct choices *choices, int64_t E, int32_t *of_expert)
 {
-    for (int64_t i = 0; i < c->rows * c->each; i++)
-        if (choice_is_computed(c->expert[i], E)) of_expert[c->expert[i]]++;
+    for (int64_t i = 0; i < choices->rows * choices->each; i++)
+        if (choice_is_computed(choices->expert[i], E)) of_expert[choices->expert[i]]++;
 }
 
 /* How many rows a device sends: each once, or once for each choice that an expert computes. */
-static int64_t rows_sent(const struct expert_parallel *ep, const struct choices *c)
+static int64_t rows_sent(const struct expert_parallel *ep, const struct choices *choices)
 {
     int64_t n = 0;
-    for (int64_t i = 0; i < c->rows * c->each; i++)
-        n += choice_is_computed(c->expert[i], ep->tp->config->mixture.E);
-    return ep->scheme->weighs_there ? c->rows : n;
+    for (int64_t i = 0; i < choices->rows * choices->each; i++)
+        n += choice_is_computed(choices->expert[i], ep->tp->config->mixture.E);
+    return ep->scheme->weighs_there ? choices->rows : n;
 }
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
@@ -41,13 +41,13 @@ static struct collective telling(const struct expert_parallel *ep)
     return (struct collective){ .count = numbers_told(ep) * told_group(ep)->size, .dtype = I32 };
 }
 
-static enum error_code tell(struct expert_routing *r, const struct expert_parallel *ep, const struct choices *own,
-                            struct error *err)
+static enum error_code announce_tell(struct expert_routing *routing, const struct expert_parallel *ep,
+                                     const struct choices *own, struct error *err)
 {
     struct device *d = ep->tp->device;
     const int64_t W = numbers_told(ep);
     struct tensor mine = device_list(d, W), all = device_list(d, W * told_group(ep)->size);
-    enum error_code e = mine.data && all.data && r->table ? OK : no_memory(err);
+    enum error_code e = mine.data && all.data && routing->table ? OK : announce_no_memory(err);
     struct views v = views_of(d);
     if (!e) {
         int32_t *said = memset(view_write(&v, mine).data, 0, tensor_bytes(mine));
@@ -60,31 +60,31 @@ static enum error_code tell(struct expert_routing *r, const struct expert_parall
     call.in = mine.data, call.out = all.data;
     if (!e) e = collective_run(told_group(ep), ALLGATHER, NULL, &call, err);
     v = views_of(d);
-    if (!e) memcpy(r->table, view_read(&v, all).data, tensor_bytes(all));
+    if (!e) memcpy(routing->table, view_read(&v, all).data, tensor_bytes(all));
     views_end(&v);
     device_free(d, mine), device_free(d, all);
     return e;
 }
 
-int64_t dispatch_told(const struct expert_parallel *ep, const struct expert_routing *r, int64_t expert, int from)
+int64_t dispatch_told(const struct expert_parallel *ep, const struct expert_routing *routing, int64_t expert, int from)
 {
-    return r->table[from * ep->tp->config->mixture.E + expert];
+    return routing->table[from * ep->tp->config->mixture.E + expert];
 }
 
-int64_t dispatch_expert_rows(const struct expert_parallel *ep, const struct expert_routing *r, int64_t expert, int from,
-                             int to)
+int64_t dispatch_expert_rows(const struct expert_parallel *ep, const struct expert_routing *routing,
+                             int64_t expert, int from, int to)
 {
     const struct interval theirs = experts_of(ep, to);
-    if (ep->scheme->rows_to) return ep->scheme->rows_to(ep, r, expert, from, to);
-    return expert >= theirs.first && expert < interval_end(theirs) ? dispatch_told(ep, r, expert, from) : 0;
+    if (ep->scheme->rows_to) return ep->scheme->rows_to(ep, routing, expert, from, to);
+    return expert >= theirs.first && expert < interval_end(theirs) ? dispatch_told(ep, routing, expert, from) : 0;
 }
 
-int64_t dispatch_rows(const struct expert_parallel *ep, const struct expert_routing *r, int from, int to)
+int64_t dispatch_rows(const struct expert_parallel *ep, const struct expert_routing *routing, int from, int to)
 {
     const bool anywhere = ep->scheme->rows_to != NULL;
     const struct interval theirs = anywhere ? (struct interval){ 0, ep->tp->config->mixture.E } : experts_of(ep, to);
     int64_t sum = 0;
-    for (int64_t e = theirs.first; e < interval_end(theirs); e++) sum += dispatch_expert_rows(ep, r, e, from, to);
+    for (int64_t e = theirs.first; e < interval_end(theirs); e++) sum += dispatch_expert_rows(ep, routing, e, from, to);
     return sum;
 }
 
@@ -101,19 +101,19 @@ void dispatch_transpose(const int64_t length[], int a, int b, int32_t *order)
 /* ---- hops -------------------------------------------------------------------------------------------------------- */
 
 /* Rows that go with their weights also take their choices along: the next hop, and the experts, need them. */
-static enum error_code move_choices(const struct expert_parallel *ep, const struct expert_hop *h, struct choices *held,
-                                    int32_t **memory, struct error *err)
+static enum error_code move_choices(const struct expert_parallel *ep, const struct expert_hop *hop,
+                                    struct choices *held, int32_t **memory, struct error *err)
 {
     struct device *d = ep->tp->device;
-    const int64_t rows = hop_arrives(h), k = held->each;
+    const int64_t rows = hop_arrives(hop), k = held->each;
     struct tensor in = tensor_2d(device_list(d, held->rows * k).data, I32, held->rows, k),
                   out = tensor_2d(device_list(d, rows * k).data, I32, rows, k);
     int32_t *arrived = malloc((size_t)(rows * k + 1) * sizeof *arrived);
-    enum error_code e = in.data && out.data && arrived ? OK : no_memory(err);
+    enum error_code e = in.data && out.data && arrived ? OK : announce_no_memory(err);
     struct views v = views_of(d);
     if (!e && tensor_count(in)) memcpy(view_write(&v, in).data, held->expert, tensor_bytes(in));
     views_end(&v);
-    if (!e) e = hop_run(h, d, in, out, err);
+    if (!e) e = hop_run(hop, d, in, out, err);
     v = views_of(d);
     if (!e && tensor_count(out)) memcpy(arrived, view_read(&v, out).data, tensor_bytes(out));
     views_end(&v);
@@ -123,66 +123,67 @@ static enum error_code move_choices(const struct expert_parallel *ep, const stru
 }
 
 /* A member's rows for an expert that are computed here.  Without hops rows stay. */
-static int64_t rows_from(const struct expert_parallel *ep, const struct expert_routing *r, int64_t expert, int member)
+static int64_t rows_from(const struct expert_parallel *ep, const struct expert_routing *routing,
+                         int64_t expert, int member)
 {
-    if (r->hops > 0) return dispatch_expert_rows(ep, r, expert, member, ep->rank);
-    return member == ep->rank ? dispatch_told(ep, r, expert, member) : 0;
+    if (routing->hops > 0) return dispatch_expert_rows(ep, routing, expert, member, ep->rank);
+    return member == ep->rank ? dispatch_told(ep, routing, expert, member) : 0;
 }
 
 /* A row a choice: who sends how many rows to which expert is known; they come by sender, then by expert. */
-static enum error_code list_choices(const struct expert_parallel *ep, const struct expert_routing *r,
+static enum error_code list_choices(const struct expert_parallel *ep, const struct expert_routing *routing,
                                     struct choices *held, int32_t **memory, struct error *err)
 {
-    const struct interval own = r->experts;
-    int32_t *next = *memory = malloc((size_t)(r->pool + 1) * sizeof *next);
-    if (next == NULL) return no_memory(err);
+    const struct interval own = routing->experts;
+    int32_t *next = *memory = malloc((size_t)(routing->pool + 1) * sizeof *next);
+    if (next == NULL) return announce_no_memory(err);
     for (int m = 0; m < ep->devices; m++)
         /* The table says how many rows member m sends to expert e; they come in this order. */
         for (int64_t e = own.first; e < interval_end(own); e++)
-            for (int64_t i = rows_from(ep, r, e, m); i > 0; i--) *next++ = (int32_t)e;
-    *held = (struct choices){ *memory, r->pool, 1 };
+            for (int64_t i = rows_from(ep, routing, e, m); i > 0; i--) *next++ = (int32_t)e;
+    *held = (struct choices){ *memory, routing->pool, 1 };
     return OK;
 }
 
 /* List the choices of own experts among those of the pool, by expert, then as they came. */
-static enum error_code sort_choices(struct expert_routing *r, const struct expert_parallel *ep, const struct choices *c,
-                                    struct error *err)
+static enum error_code sort_choices(struct expert_routing *routing, const struct expert_parallel *ep,
+                                    const struct choices *choices, struct error *err)
 {
-    const struct interval own = r->experts;
+    const struct interval own = routing->experts;
     const int64_t E = ep->tp->config->mixture.E;
     int64_t *next = calloc((size_t)E + 1, sizeof *next);        /* the place of each expert's next choice */
-    r->counts = calloc((size_t)E, sizeof *r->counts);
-    if (next == NULL || r->counts == NULL) {
+    routing->counts = calloc((size_t)E, sizeof *routing->counts);
+    if (next == NULL || routing->counts == NULL) {
         free(next);
-        return no_memory(err);
+        return announce_no_memory(err);
     }
-    choices_count(c, E, r->counts);
+    choices_count(choices, E, routing->counts);
     /* next[e]: where expert e's rows begin, the sum of the counts before; then a counting sort. */
     for (int64_t e = 0; e < E; e++) {
-        if (e < own.first || e >= interval_end(own)) r->counts[e] = 0;
-        next[e + 1] = next[e] + r->counts[e];
+        if (e < own.first || e >= interval_end(own)) routing->counts[e] = 0;
+        next[e + 1] = next[e] + routing->counts[e];
     }
-    r->received = next[E];
-    r->order = tensor_1d(malloc((size_t)(r->received + 1) * sizeof (int32_t)), I32, r->received);
-    for (int64_t i = 0; i < c->rows * c->each && r->order.data; i++)
-        if (c->expert[i] >= own.first && c->expert[i] < interval_end(own))
-            ((int32_t *)r->order.data)[next[c->expert[i]]++] = (int32_t)i;
+    routing->received = next[E];
+    routing->order = tensor_1d(malloc((size_t)(routing->received + 1) * sizeof (int32_t)), I32, routing->received);
+    for (int64_t i = 0; i < choices->rows * choices->each && routing->order.data; i++)
+        if (choices->expert[i] >= own.first && choices->expert[i] < interval_end(own))
+            ((int32_t *)routing->order.data)[next[choices->expert[i]]++] = (int32_t)i;
     free(next);
-    return r->order.data ? OK : no_memory(err);
+    return routing->order.data ? OK : announce_no_memory(err);
 }
 
-static enum error_code plan_hops(struct expert_routing *r, const struct expert_parallel *ep, struct choices *held,
+static enum error_code plan_hops(struct expert_routing *routing, const struct expert_parallel *ep, struct choices *held,
                                  int32_t **memory, struct error *err)
 {
     enum error_code e = OK;
-    const int hops = r->degree == 0 ? 0 : ep->scheme->hops;     /* 0: weights come, rows stay */
-    r->pool = r->sent;
-    for (; r->hops < hops && !e; r->hops++) {
-        struct expert_hop *h = &r->hop[r->hops];
+    const int hops = routing->degree == 0 ? 0 : ep->scheme->hops;     /* 0: weights come, rows stay */
+    routing->pool = routing->sent;
+    for (; routing->hops < hops && !e; routing->hops++) {
+        struct expert_hop *h = &routing->hop[routing->hops];
         /* A hop is planned from what the hop before brings here. */
-        e = ep->scheme->hop(ep, r, held, r->hops, h, err);
+        e = ep->scheme->hop(ep, routing, held, routing->hops, h, err);
         if (!e && ep->scheme->weighs_there) e = move_choices(ep, h, held, memory, err);
-        if (!e) r->pool = hop_arrives(h);
+        if (!e) routing->pool = hop_arrives(h);
     }
     return e;
 }
@@ -190,27 +191,27 @@ static enum error_code plan_hops(struct expert_routing *r, const struct expert_p
 /* ---- along etp --------------------------------------------------------------------------------------------------- */
 
 /* The devices with slices of the same experts that compute the same rows. */
-static struct group *row_group(const struct expert_parallel *ep, const struct expert_routing *r)
+static struct group *row_group(const struct expert_parallel *ep, const struct expert_routing *routing)
 {
-    return ep->scheme->slices ? ep->scheme->slices(ep, r) : ep->along_etp;
+    return ep->scheme->slices ? ep->scheme->slices(ep, routing) : ep->along_etp;
 }
 
-static struct collective counting(const struct group *g)
+static struct collective counting(const struct group *group)
 {
-    return (struct collective){ .count = g->size, .dtype = I32 };
+    return (struct collective){ .count = group->size, .dtype = I32 };
 }
 
 /* The last hop, if F is cut: each of the devices with parts of the same experts gets the rows of all. */
-static enum error_code gather_slices(struct expert_routing *r, const struct expert_parallel *ep, struct choices *held,
-                                     int32_t **memory, struct error *err)
+static enum error_code gather_slices(struct expert_routing *routing, const struct expert_parallel *ep,
+                                     struct choices *held, int32_t **memory, struct error *err)
 {
     struct device *d = ep->tp->device;
-    struct group *along = row_group(ep, r);
-    struct expert_hop *h = &r->hop[r->hops];
+    struct group *along = row_group(ep, routing);
+    struct expert_hop *h = &routing->hop[routing->hops];
     struct tensor own = device_list(d, 1), all = device_list(d, along->size);
-    enum error_code e = own.data && all.data ? hop_make(h, along, ALLGATHER, -1, err) : no_memory(err);
+    enum error_code e = own.data && all.data ? hop_make(h, along, ALLGATHER, -1, err) : announce_no_memory(err);
     struct views v = views_of(d);
-    if (!e) *(int32_t *)view_write(&v, own).data = (int32_t)r->pool;
+    if (!e) *(int32_t *)view_write(&v, own).data = (int32_t)routing->pool;
     views_end(&v);
     /* The devices with slices of F tell each other how many rows they hold, then gather them. */
     struct collective call = counting(along);
@@ -221,51 +222,52 @@ static enum error_code gather_slices(struct expert_routing *r, const struct expe
     views_end(&v);
     device_free(d, own), device_free(d, all);
     if (!e) e = move_choices(ep, h, held, memory, err);
-    if (!e) r->hops++, r->pool = hop_arrives(h);
+    if (!e) routing->hops++, routing->pool = hop_arrives(h);
     return e;
 }
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
 /* Without numbers nothing reads the lists, once they are counted; a plan has them of all layers and microbatches. */
-static void drop_lists(struct expert_routing *r)
+static void drop_lists(struct expert_routing *routing)
 {
-    void *table = realloc(r->table, sizeof *r->table), *order = realloc(r->order.data, sizeof (int32_t));
-    if (table) r->table = table;
-    if (order) r->order.data = order;
-    for (int i = 0; i < r->hops; i++) {
-        if (!tensor_present(r->hop[i].order)) continue;
-        void *shorter = realloc(r->hop[i].order.data, sizeof (int32_t));
-        if (shorter) r->hop[i].order.data = shorter;
+    void *table = realloc(routing->table, sizeof *routing->table),
+        *order = realloc(routing->order.data, sizeof (int32_t));
+    if (table) routing->table = table;
+    if (order) routing->order.data = order;
+    for (int i = 0; i < routing->hops; i++) {
+        if (!tensor_present(routing->hop[i].order)) continue;
+        void *shorter = realloc(routing->hop[i].order.data, sizeof (int32_t));
+        if (shorter) routing->hop[i].order.data = shorter;
     }
 }
 
-enum error_code dispatch_announce(struct expert_routing *r, const struct expert_parallel *ep, const struct choices *own,
-                                  struct error *err)
+enum error_code dispatch_announce(struct expert_routing *routing, const struct expert_parallel *ep,
+                                  const struct choices *own, struct error *err)
 {
     struct choices held = *own;
     int32_t *memory = NULL;             /* of what is held, once that is no longer `own` */
-    expert_routing_clear(r);
-    r->experts = experts_of(ep, ep->rank), r->columns = expert_columns(ep), r->degree = ep->slices;
-    r->table = malloc((size_t)(numbers_told(ep) * told_group(ep)->size) * sizeof *r->table);
-    r->sent = rows_sent(ep, own);
+    expert_routing_clear(routing);
+    routing->experts = experts_of(ep, ep->rank), routing->columns = expert_columns(ep), routing->degree = ep->slices;
+    routing->table = malloc((size_t)(numbers_told(ep) * told_group(ep)->size) * sizeof *routing->table);
+    routing->sent = rows_sent(ep, own);
     /* Tell, choose placement, plan the hops, gather along F, and sort the arrived rows by expert. */
-    enum error_code e = tell(r, ep, own, err);
-    if (!e && ep->scheme->choose) e = ep->scheme->choose(ep, r, err);
-    if (!e) e = plan_hops(r, ep, &held, &memory, err);
-    if (!e && !ep->scheme->weighs_there) free(memory), e = list_choices(ep, r, &held, &memory, err);
-    if (!e && row_group(ep, r)->size > 1) e = gather_slices(r, ep, &held, &memory, err);
-    if (!e) e = sort_choices(r, ep, &held, err);
+    enum error_code e = announce_tell(routing, ep, own, err);
+    if (!e && ep->scheme->choose) e = ep->scheme->choose(ep, routing, err);
+    if (!e) e = plan_hops(routing, ep, &held, &memory, err);
+    if (!e && !ep->scheme->weighs_there) free(memory), e = list_choices(ep, routing, &held, &memory, err);
+    if (!e && row_group(ep, routing)->size > 1) e = gather_slices(routing, ep, &held, &memory, err);
+    if (!e) e = sort_choices(routing, ep, &held, err);
     free(memory);
-    if (!e && !ep->tp->device->backend->has_numbers) drop_lists(r);
+    if (!e && !ep->tp->device->backend->has_numbers) drop_lists(routing);
     return e;
 }
 
-void dispatch_announce_cost(struct forecast *f, const struct expert_parallel *ep)
+void dispatch_announce_cost(struct forecast *forecast, const struct expert_parallel *ep)
 {
     struct group *along = row_group(ep, ep->routing);
-    forecast_on(f, told_group(ep), ALLGATHER, NULL, telling(ep));
-    if (along->size > 1) forecast_on(f, along, ALLGATHER, NULL, counting(along));
-    if (ep->scheme->weighs_there) rows_spread_cost(f, ep, 0, I32, ep->tp->config->mixture.k);
-    else if (along->size > 1) rows_spread_cost(f, ep, ep->routing->hops - 1, I32, 1);
+    forecast_on(forecast, told_group(ep), ALLGATHER, NULL, telling(ep));
+    if (along->size > 1) forecast_on(forecast, along, ALLGATHER, NULL, counting(along));
+    if (ep->scheme->weighs_there) rows_spread_cost(forecast, ep, 0, I32, ep->tp->config->mixture.k);
+    else if (along->size > 1) rows_spread_cost(forecast, ep, ep->routing->hops - 1, I32, 1);
 }

@@ -56,86 +56,95 @@ struct tensor dispatch_left(const struct expert_parallel *ep, int slot, int64_t 
     return dispatch_kept(ep, slot == D_UP ? UP : ROWS, rows);
 }
 
-enum error_code dispatch_hop(const struct expert_parallel *ep, const struct expert_routing *r,
-                             const struct choices *held, int index, struct expert_hop *h, struct error *err)
+enum error_code dispatch_hop(const struct expert_parallel *ep, const struct expert_routing *routing,
+                             const struct choices *held, int index, struct expert_hop *hop, struct error *err)
 {
     (void)held, (void)index;
-    const enum error_code e = hop_make(h, ep->group, ALLTOALL, -1, err);
+    const enum error_code e = hop_make(hop, ep->group, ALLTOALL, -1, err);
     for (int m = 0; m < ep->devices && !e; m++)
-        h->sent[m] = dispatch_rows(ep, r, ep->rank, m), h->got[m] = dispatch_rows(ep, r, m, ep->rank);
+        hop->sent[m] = dispatch_rows(ep, routing, ep->rank, m), hop->got[m] = dispatch_rows(ep, routing, m, ep->rank);
     return e;
 }
 
 /* ---- a pass ------------------------------------------------------------------------------------------------------ */
 
-static struct device *device_of(const struct mixture_call *c) { return c->ep->tp->device; }
-static bool weighs_there(const struct mixture_call *c) { return c->ep->scheme->weighs_there; }
-static bool runs(const struct mixture_call *c, enum expert_phase p) { return c->phases & p; }
-static enum error_code no_memory(struct error *err) { return fail(err, ERR_MEMORY, "no memory for rows of experts"); }
-
-/* Rows as they come; and k rows for each of the stream, as sent (a row a choice). */
-static enum error_code begin(struct mixture_call *c, struct error *err)
+static struct device *dispatch_device_of(const struct mixture_call *call) { return call->ep->tp->device; }
+static bool weighs_there(const struct mixture_call *call) { return call->ep->scheme->weighs_there; }
+static bool runs(const struct mixture_call *call, enum expert_phase phase) { return call->phases & phase; }
+static enum error_code dispatch_no_memory(struct error *err)
 {
-    const int64_t D = c->ep->tp->config->D;
-    struct expert_routing *r = c->routing;
-    r->way.pool = device_tensor_2d(device_of(c), BUFFERS, r->pool, D), r->way.sent = tensor_none;
-    if (!weighs_there(c)) r->way.sent = device_tensor_2d(device_of(c), BUFFERS, r->sent, D);
-    return r->way.pool.data && (weighs_there(c) || r->way.sent.data) ? OK : no_memory(err);
+    return fail(err, ERR_MEMORY, "no memory for rows of experts");
 }
 
-static void end(struct mixture_call *c)
+/* Rows as they come; and k rows for each of the stream, as sent (a row a choice). */
+static enum error_code dispatch_begin(struct mixture_call *call, struct error *err)
 {
-    device_free(device_of(c), c->routing->way.sent), device_free(device_of(c), c->routing->way.pool);
-    c->routing->way.sent = c->routing->way.pool = tensor_none;
+    const int64_t D = call->ep->tp->config->D;
+    struct expert_routing *r = call->routing;
+    r->way.pool = device_tensor_2d(dispatch_device_of(call), BUFFERS, r->pool, D), r->way.sent = tensor_none;
+    if (!weighs_there(call)) r->way.sent = device_tensor_2d(dispatch_device_of(call), BUFFERS, r->sent, D);
+    return r->way.pool.data && (weighs_there(call) || r->way.sent.data) ? OK : dispatch_no_memory(err);
+}
+
+static void dispatch_end(struct mixture_call *call)
+{
+    device_free(dispatch_device_of(call), call->routing->way.sent),
+        device_free(dispatch_device_of(call), call->routing->way.pool);
+    call->routing->way.sent = call->routing->way.pool = tensor_none;
 }
 
 /* Exchanges between leave and left_at are not waited for before the next phase, if that is another call. */
-static void leave(const struct mixture_call *c)
+static void dispatch_leave(const struct mixture_call *call)
 {
-    struct clock *clock = &device_of(c)->clock;
-    if (c->phases != ALL_PHASES) clock_begin(clock, sending_stream(clock, SENDS_ROWS));
+    struct clock *clock = &dispatch_device_of(call)->clock;
+    if (call->phases != ALL_PHASES) clock_begin(clock, sending_stream(clock, SENDS_ROWS));
 }
 
-static void left_at(const struct mixture_call *c)
+static void left_at(const struct mixture_call *call)
 {
-    struct clock *clock = &device_of(c)->clock;
-    c->routing->way.done = clock->now;
-    if (c->phases != ALL_PHASES) clock_end(clock);
+    struct clock *clock = &dispatch_device_of(call)->clock;
+    call->routing->way.done = clock->now;
+    if (call->phases != ALL_PHASES) clock_end(clock);
 }
 
-static void arrive(const struct mixture_call *c) { clock_wait(&device_of(c)->clock, c->routing->way.done); }
-
-static enum error_code spread(const struct mixture_call *c, struct tensor in, struct tensor out, struct error *err)
+static void dispatch_arrive(const struct mixture_call *call)
 {
-    leave(c);
-    const enum error_code e = rows_spread(c->ep, in, out, err);
-    left_at(c);
+    clock_wait(&dispatch_device_of(call)->clock, call->routing->way.done);
+}
+
+static enum error_code dispatch_spread(const struct mixture_call *call, struct tensor in, struct tensor out,
+                                       struct error *err)
+{
+    dispatch_leave(call);
+    const enum error_code e = rows_spread(call->ep, in, out, err);
+    left_at(call);
     return e;
 }
 
-static enum error_code collect(const struct mixture_call *c, struct tensor in, struct tensor out, struct error *err)
+static enum error_code collect(const struct mixture_call *call, struct tensor in, struct tensor out, struct error *err)
 {
-    leave(c);
-    const enum error_code e = rows_collect(c->ep, in, out, err);
-    left_at(c);
+    dispatch_leave(call);
+    const enum error_code e = rows_collect(call->ep, in, out, err);
+    left_at(call);
     return e;
 }
 
-static struct expert_rows rows_at_experts(const struct mixture_call *c, struct tensor results)
+static struct expert_rows rows_at_experts(const struct mixture_call *call, struct tensor results)
 {
-    return (struct expert_rows){ .rows = c->kept[ROWS], .up = c->kept[UP], .act = c->kept[ACT], .results = results,
-                                 .counts = c->ep->routing->counts };
+    return (struct expert_rows){ .rows = call->kept[ROWS], .up = call->kept[UP], .act = call->kept[ACT],
+                                .results = results,
+                                 .counts = call->ep->routing->counts };
 }
 
 /* A pass of the experts: the body's, or the scheme's, which gathers weights before it. */
-static enum error_code compute(struct mixture_call *c, enum tensor_pass pass, struct tensor results,
-                               struct expert_gradients g, struct error *err)
+static enum error_code dispatch_compute(struct mixture_call *call, enum tensor_pass pass, struct tensor results,
+                                        struct expert_gradients gradients, struct error *err)
 {
-    const struct expert_rows r = rows_at_experts(c, results);
-    if (c->ep->scheme->compute) return c->ep->scheme->compute(c, pass, r, g, err);
-    if (pass == FORWARD_PASS) return c->body.forward(c->body.context, r, err);
-    if (pass == INPUT_PASS) c->body.input(c->body.context, r, g);
-    else c->body.weight(c->body.context, r, g);
+    const struct expert_rows r = rows_at_experts(call, results);
+    if (call->ep->scheme->compute) return call->ep->scheme->compute(call, pass, r, gradients, err);
+    if (pass == FORWARD_PASS) return call->body.forward(call->body.context, r, err);
+    if (pass == INPUT_PASS) call->body.input(call->body.context, r, gradients);
+    else call->body.weight(call->body.context, r, gradients);
     return OK;
 }
 
@@ -143,207 +152,211 @@ static enum error_code compute(struct mixture_call *c, enum tensor_pass pass, st
 
 typedef enum error_code phase(struct mixture_call *, struct error *);
 
-static enum error_code run_phases(struct mixture_call *c, phase *send, phase *at_experts, phase *take,
+static enum error_code run_phases(struct mixture_call *call, phase *send, phase *at_experts, phase *take,
                                   struct error *err)
 {
     /* Phases of one pass may be separate calls: other work runs between them while rows travel. */
-    enum error_code e = runs(c, SEND_ROWS) ? begin(c, err) : OK;
-    if (!e && runs(c, SEND_ROWS)) e = send(c, err);
-    if (!e && runs(c, COMPUTE_ROWS)) arrive(c), e = at_experts(c, err);
-    if (!e && runs(c, RETURN_ROWS)) arrive(c), e = take(c, err);
-    if (e || runs(c, RETURN_ROWS)) end(c);
+    enum error_code e = runs(call, SEND_ROWS) ? dispatch_begin(call, err) : OK;
+    if (!e && runs(call, SEND_ROWS)) e = send(call, err);
+    if (!e && runs(call, COMPUTE_ROWS)) dispatch_arrive(call), e = at_experts(call, err);
+    if (!e && runs(call, RETURN_ROWS)) dispatch_arrive(call), e = take(call, err);
+    if (e || runs(call, RETURN_ROWS)) dispatch_end(call);
     return e;
 }
 
 /* The gradients of the experts' rows, for the time of their computation. */
-static enum error_code compute_input(struct mixture_call *c, struct expert_gradients *g, struct error *err)
+static enum error_code compute_input(struct mixture_call *call, struct expert_gradients *gradients, struct error *err)
 {
-    struct device *d = device_of(c);
-    g->act = device_tensor_2d(d, BUFFERS, tensor_rows(c->kept[ACT]), tensor_cols(c->kept[ACT]));
-    g->rows = device_tensor_2d(d, BUFFERS, tensor_rows(c->kept[ROWS]), tensor_cols(c->kept[ROWS]));
-    const enum error_code e = g->act.data && g->rows.data ? compute(c, INPUT_PASS, tensor_none, *g, err)
-                                                          : no_memory(err);
-    device_free(d, g->act);
+    struct device *d = dispatch_device_of(call);
+    gradients->act = device_tensor_2d(d, BUFFERS, tensor_rows(call->kept[ACT]), tensor_cols(call->kept[ACT]));
+    gradients->rows = device_tensor_2d(d, BUFFERS, tensor_rows(call->kept[ROWS]), tensor_cols(call->kept[ROWS]));
+    const enum error_code e = gradients->act.data && gradients->rows.data
+        ? dispatch_compute(call, INPUT_PASS, tensor_none, *gradients, err)
+                                                          : dispatch_no_memory(err);
+    device_free(d, gradients->act);
     return e;
 }
 
-static struct expert_gradients left_gradients(const struct mixture_call *c)
+static struct expert_gradients left_gradients(const struct mixture_call *call)
 {
-    return (struct expert_gradients){ .results = c->left[D_RESULTS], .up = c->left[D_UP] };
+    return (struct expert_gradients){ .results = call->left[D_RESULTS], .up = call->left[D_UP] };
 }
 
 /* ---- a row a choice ---------------------------------------------------------------------------------------------- */
 
-static enum error_code send_choices(struct mixture_call *c, struct error *err)
+static enum error_code send_choices(struct mixture_call *call, struct error *err)
 {
-    struct device *d = device_of(c);
+    struct device *d = dispatch_device_of(call);
     /* sent [n k, D]: a token's row for each of its choices, sorted by expert. */
-    dev_expert_order(d, c->kept[ORDER], c->kept[COUNTS], c->experts);
-    dev_gather_forward(d, c->routing->way.sent, c->x, c->kept[ORDER], tensor_cols(c->experts));
-    return spread(c, c->routing->way.sent, c->routing->way.pool, err);
+    dev_expert_order(d, call->kept[ORDER], call->kept[COUNTS], call->experts);
+    dev_gather_forward(d, call->routing->way.sent, call->x, call->kept[ORDER], tensor_cols(call->experts));
+    return dispatch_spread(call, call->routing->way.sent, call->routing->way.pool, err);
 }
 
-static enum error_code compute_choices(struct mixture_call *c, struct error *err)
+static enum error_code compute_choices(struct mixture_call *call, struct error *err)
 {
-    struct device *d = device_of(c);
-    struct expert_routing *r = c->routing;
+    struct device *d = dispatch_device_of(call);
+    struct expert_routing *r = call->routing;
     /* Rows [received, D] of own experts are sorted by expert; results go back in the order in which rows came. */
-    dev_gather_forward(d, c->kept[ROWS], r->way.pool, r->order, 1);
+    dev_gather_forward(d, call->kept[ROWS], r->way.pool, r->order, 1);
     device_free(d, r->way.sent);
-    r->way.sent = device_tensor_2d(d, BUFFERS, tensor_rows(c->kept[ROWS]), tensor_cols(r->way.pool));
-    if (r->way.sent.data == NULL) return no_memory(err);
-    const enum error_code e = compute(c, FORWARD_PASS, r->way.sent, (struct expert_gradients){ 0 }, err);
+    r->way.sent = device_tensor_2d(d, BUFFERS, tensor_rows(call->kept[ROWS]), tensor_cols(r->way.pool));
+    if (r->way.sent.data == NULL) return dispatch_no_memory(err);
+    const enum error_code e = dispatch_compute(call, FORWARD_PASS, r->way.sent, (struct expert_gradients){ 0 }, err);
     if (e) return e;
     dev_gather_backward_input(d, r->way.pool, r->way.sent, r->order, 1);
-    return collect(c, r->way.pool, c->kept[RESULTS], err);
+    return collect(call, r->way.pool, call->kept[RESULTS], err);
 }
 
-static enum error_code add_choices(struct mixture_call *c, struct error *err)
+static enum error_code add_choices(struct mixture_call *call, struct error *err)
 {
     (void)err;
-    if (tensor_present(c->y))
+    if (tensor_present(call->y))
         /* y[n] = sum over the k choices of weight times result. */
-        dev_combine_forward(device_of(c), c->y, c->kept[RESULTS], c->kept[ORDER], c->weights);
+        dev_combine_forward(dispatch_device_of(call), call->y, call->kept[RESULTS], call->kept[ORDER], call->weights);
     return OK;
 }
 
-static enum error_code send_choices_back(struct mixture_call *c, struct error *err)
+static enum error_code send_choices_back(struct mixture_call *call, struct error *err)
 {
     /* Gradients of results: weight dy; d_weights [n,k] = dy . result. They travel as the rows did. */
-    dev_combine_backward_input(device_of(c), c->routing->way.sent, c->d_weights, c->dy, c->kept[RESULTS],
-                               c->kept[ORDER], c->weights);
-    return spread(c, c->routing->way.sent, c->routing->way.pool, err);
+    dev_combine_backward_input(dispatch_device_of(call), call->routing->way.sent, call->d_weights, call->dy,
+                               call->kept[RESULTS], call->kept[ORDER], call->weights);
+    return dispatch_spread(call, call->routing->way.sent, call->routing->way.pool, err);
 }
 
-static enum error_code compute_choices_back(struct mixture_call *c, struct error *err)
+static enum error_code compute_choices_back(struct mixture_call *call, struct error *err)
 {
-    struct device *d = device_of(c);
-    struct expert_routing *r = c->routing;
-    struct expert_gradients g = left_gradients(c);
+    struct device *d = dispatch_device_of(call);
+    struct expert_routing *r = call->routing;
+    struct expert_gradients g = left_gradients(call);
     /* d_results sorted by expert; d_rows go back the same way. */
     dev_gather_forward(d, g.results, r->way.pool, r->order, 1);
-    const enum error_code e = compute_input(c, &g, err);
+    const enum error_code e = compute_input(call, &g, err);
     if (!e) dev_gather_backward_input(d, r->way.pool, g.rows, r->order, 1);
     device_free(d, g.rows);
-    return e ? e : collect(c, r->way.pool, r->way.sent, err);
+    return e ? e : collect(call, r->way.pool, r->way.sent, err);
 }
 
-static enum error_code add_choices_back(struct mixture_call *c, struct error *err)
+static enum error_code add_choices_back(struct mixture_call *call, struct error *err)
 {
     (void)err;
     /* dx[n] = sum over the row's k choices. */
-    dev_gather_backward_input(device_of(c), c->dx, c->routing->way.sent, c->kept[ORDER], tensor_cols(c->experts));
+    dev_gather_backward_input(dispatch_device_of(call), call->dx, call->routing->way.sent, call->kept[ORDER],
+                              tensor_cols(call->experts));
     return OK;
 }
 
 /* ---- a row once, with its weights -------------------------------------------------------------------------------- */
 
-static enum error_code send_rows(struct mixture_call *c, struct error *err)
+static enum error_code send_rows(struct mixture_call *call, struct error *err)
 {
     /* A row goes once to each place with experts of it; its k weights go along. */
-    const enum error_code e = spread(c, c->x, c->routing->way.pool, err);
-    return e ? e : spread(c, c->weights, c->kept[WEIGHTS], err);
+    const enum error_code e = dispatch_spread(call, call->x, call->routing->way.pool, err);
+    return e ? e : dispatch_spread(call, call->weights, call->kept[WEIGHTS], err);
 }
 
 /* Sums of a device's rows; if others may use y or dx meanwhile, in a buffer of their own. */
-static enum error_code come_home(struct mixture_call *c, struct tensor to, struct error *err)
+static enum error_code come_home(struct mixture_call *call, struct tensor to, struct error *err)
 {
-    struct expert_routing *r = c->routing;
-    if (c->phases == ALL_PHASES) return collect(c, r->way.pool, to, err);
-    r->way.sent = device_tensor_2d(device_of(c), BUFFERS, tensor_rows(to), tensor_cols(to));
-    return r->way.sent.data ? collect(c, r->way.pool, r->way.sent, err) : no_memory(err);
+    struct expert_routing *r = call->routing;
+    if (call->phases == ALL_PHASES) return collect(call, r->way.pool, to, err);
+    r->way.sent = device_tensor_2d(dispatch_device_of(call), BUFFERS, tensor_rows(to), tensor_cols(to));
+    return r->way.sent.data ? collect(call, r->way.pool, r->way.sent, err) : dispatch_no_memory(err);
 }
 
-static enum error_code compute_rows(struct mixture_call *c, struct error *err)
+static enum error_code compute_rows(struct mixture_call *call, struct error *err)
 {
-    struct device *d = device_of(c);
-    struct expert_routing *r = c->routing;
-    dev_gather_forward(d, c->kept[ROWS], r->way.pool, r->order, tensor_cols(c->experts));
-    const enum error_code e = compute(c, FORWARD_PASS, c->kept[RESULTS], (struct expert_gradients){ 0 }, err);
-    if (e || !tensor_present(c->y)) return e;
+    struct device *d = dispatch_device_of(call);
+    struct expert_routing *r = call->routing;
+    dev_gather_forward(d, call->kept[ROWS], r->way.pool, r->order, tensor_cols(call->experts));
+    const enum error_code e = dispatch_compute(call, FORWARD_PASS, call->kept[RESULTS],
+                                               (struct expert_gradients){ 0 }, err);
+    if (e || !tensor_present(call->y)) return e;
     /* A row gets the weighted sum over the experts that are here; the way home adds up the sums of all places. */
-    dev_combine_forward(d, r->way.pool, c->kept[RESULTS], r->order, c->kept[WEIGHTS]);
-    return come_home(c, c->y, err);
+    dev_combine_forward(d, r->way.pool, call->kept[RESULTS], r->order, call->kept[WEIGHTS]);
+    return come_home(call, call->y, err);
 }
 
-static void take_home(const struct mixture_call *c, struct tensor to)
+static void take_home(const struct mixture_call *call, struct tensor to)
 {
-    const struct tensor from = c->routing->way.sent;
-    if (tensor_count(from) > 0) device_copy(device_of(c), to.data, from.data, tensor_bytes(to));
+    const struct tensor from = call->routing->way.sent;
+    if (tensor_count(from) > 0) device_copy(dispatch_device_of(call), to.data, from.data, tensor_bytes(to));
 }
 
-static enum error_code take_rows(struct mixture_call *c, struct error *err)
+static enum error_code take_rows(struct mixture_call *call, struct error *err)
 {
     (void)err;
-    take_home(c, c->y);
+    take_home(call, call->y);
     return OK;
 }
 
-static enum error_code send_rows_back(struct mixture_call *c, struct error *err)
+static enum error_code send_rows_back(struct mixture_call *call, struct error *err)
 {
-    return spread(c, c->dy, c->routing->way.pool, err);
+    return dispatch_spread(call, call->dy, call->routing->way.pool, err);
 }
 
-static enum error_code compute_rows_back(struct mixture_call *c, struct error *err)
+static enum error_code compute_rows_back(struct mixture_call *call, struct error *err)
 {
-    struct device *d = device_of(c);
-    struct expert_routing *r = c->routing;
-    struct expert_gradients g = left_gradients(c);
-    const int64_t k = tensor_cols(c->experts);
+    struct device *d = dispatch_device_of(call);
+    struct expert_routing *r = call->routing;
+    struct expert_gradients g = left_gradients(call);
+    const int64_t k = tensor_cols(call->experts);
     const int64_t rows = tensor_rows(r->way.pool);
-    const enum dtype wide = format_of_weights(c->ep);
+    const enum dtype wide = format_of_weights(call->ep);
     const struct tensor d_weights = tensor_2d(device_tensor_in(d, BUFFERS, wide, rows * k).data, wide, rows, k);
-    enum error_code e = d_weights.data ? OK : no_memory(err);
+    enum error_code e = d_weights.data ? OK : dispatch_no_memory(err);
     if (!e) {
         /* Each row gives gradients of its results here, and of the weights of choices that are here. */
-        dev_combine_backward_input(d, g.results, d_weights, r->way.pool, c->kept[RESULTS], r->order, c->kept[WEIGHTS]);
-        e = compute_input(c, &g, err);
+        dev_combine_backward_input(d, g.results, d_weights, r->way.pool, call->kept[RESULTS], r->order,
+                                   call->kept[WEIGHTS]);
+        e = compute_input(call, &g, err);
     }
     if (!e) {
         /* A row's gradient is the sum over its experts here, then over all places on the way home. */
         dev_gather_backward_input(d, r->way.pool, g.rows, r->order, k);
-        e = come_home(c, c->dx, err);
+        e = come_home(call, call->dx, err);
     }
-    if (!e) e = collect(c, d_weights, c->d_weights, err);
+    if (!e) e = collect(call, d_weights, call->d_weights, err);
     device_free(d, g.rows), device_free(d, d_weights);
     return e;
 }
 
-static enum error_code take_rows_back(struct mixture_call *c, struct error *err)
+static enum error_code take_rows_back(struct mixture_call *call, struct error *err)
 {
     (void)err;
-    take_home(c, c->dx);
+    take_home(call, call->dx);
     return OK;
 }
 
 /* ---- passes ------------------------------------------------------------------------------------------------------ */
 
-enum error_code dispatch_forward(struct mixture_call *c, struct error *err)
+enum error_code dispatch_forward(struct mixture_call *call, struct error *err)
 {
-    return weighs_there(c) ? run_phases(c, send_rows, compute_rows, take_rows, err)
-                           : run_phases(c, send_choices, compute_choices, add_choices, err);
+    return weighs_there(call) ? run_phases(call, send_rows, compute_rows, take_rows, err)
+                           : run_phases(call, send_choices, compute_choices, add_choices, err);
 }
 
-enum error_code dispatch_input(struct mixture_call *c, struct error *err)
+enum error_code dispatch_input(struct mixture_call *call, struct error *err)
 {
-    return weighs_there(c) ? run_phases(c, send_rows_back, compute_rows_back, take_rows_back, err)
-                           : run_phases(c, send_choices_back, compute_choices_back, add_choices_back, err);
+    return weighs_there(call) ? run_phases(call, send_rows_back, compute_rows_back, take_rows_back, err)
+                           : run_phases(call, send_choices_back, compute_choices_back, add_choices_back, err);
 }
 
-enum error_code dispatch_weight(struct mixture_call *c, struct error *err)
+enum error_code dispatch_weight(struct mixture_call *call, struct error *err)
 {
-    return compute(c, WEIGHT_PASS, tensor_none, left_gradients(c), err);
+    return dispatch_compute(call, WEIGHT_PASS, tensor_none, left_gradients(call), err);
 }
 
-void dispatch_cost(struct forecast *f, const struct expert_parallel *ep, enum tensor_pass pass)
+void dispatch_cost(struct forecast *forecast, const struct expert_parallel *ep, enum tensor_pass pass)
 {
     const enum dtype own = ep->tp->device->dtype, wide = format_of_weights(ep);
     const int64_t D = ep->tp->config->D, k = ep->tp->config->mixture.k;
     const bool there = ep->scheme->weighs_there;
-    if (ep->scheme->compute_cost) ep->scheme->compute_cost(f, ep, pass);
+    if (ep->scheme->compute_cost) ep->scheme->compute_cost(forecast, ep, pass);
     if (pass == WEIGHT_PASS) return;
-    rows_spread_cost(f, ep, 0, own, D);
-    if (!there || pass != EXCHANGE_PASS) rows_collect_cost(f, ep, own, D);
-    if (there && pass != INPUT_PASS) rows_spread_cost(f, ep, 0, wide, k);
-    if (there && pass == INPUT_PASS) rows_collect_cost(f, ep, wide, k);
+    rows_spread_cost(forecast, ep, 0, own, D);
+    if (!there || pass != EXCHANGE_PASS) rows_collect_cost(forecast, ep, own, D);
+    if (there && pass != INPUT_PASS) rows_spread_cost(forecast, ep, 0, wide, k);
+    if (there && pass == INPUT_PASS) rows_collect_cost(forecast, ep, wide, k);
 }

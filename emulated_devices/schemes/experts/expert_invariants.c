@@ -38,9 +38,9 @@ static bool copies_top(const struct expert_parallel *ep)
     return ep->copying.top > 0 && ep->copying.top <= room_for_copies(ep);
 }
 
-static bool has_copies_to_judge(const struct expert_seen *s)
+static bool has_copies_to_judge(const struct expert_seen *seen)
 {
-    return s->load && s->ep->routing->held && s->ep->devices > 1;
+    return seen->load && seen->ep->routing->held && seen->ep->devices > 1;
 }
 
 /* Whether some device has room for a copy of an expert that it lacks. */

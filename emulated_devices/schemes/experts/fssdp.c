@@ -25,13 +25,16 @@ enum { COPIES = EXPERT_SLOTS - 1 };     /* the last slot: weights of copies, one
 
 static const struct model_config *config_of(const struct expert_parallel *ep) { return ep->tp->config; }
 static int64_t experts(const struct expert_parallel *ep) { return config_of(ep)->mixture.E; }
-static enum error_code no_memory(struct error *err) { return fail(err, ERR_MEMORY, "no memory for copies of experts"); }
+static enum error_code fssdp_no_memory(struct error *err)
+{
+    return fail(err, ERR_MEMORY, "no memory for copies of experts");
+}
 
 /* ---- which devices have which experts ---------------------------------------------------------------------------- */
 
-static const char *refuses(const struct expert_parallel *ep, const struct model_config *c)
+static const char *fssdp_refuses(const struct expert_parallel *ep, const struct model_config *config)
 {
-    (void)c;
+    (void)config;
     return ep->slices == 1 ? NULL : "whole experts, so --etp 1";
 }
 
@@ -45,7 +48,7 @@ static enum error_code open_loads(struct expert_parallel *ep, struct error *err)
 {
     ep->loads = calloc((size_t)config_of(ep)->L, sizeof *ep->loads);
     for (int64_t l = 0; l < config_of(ep)->L; l++)
-        if (ep->loads == NULL || !expert_loads_open(&ep->loads[l], experts(ep))) return no_memory(err);
+        if (ep->loads == NULL || !expert_loads_open(&ep->loads[l], experts(ep))) return fssdp_no_memory(err);
     return OK;
 }
 
@@ -61,66 +64,68 @@ static struct expert_room room_of(const struct expert_parallel *ep)
                                  .degree = ep->copying.top > 0 ? ep->copying.top : -1 };
 }
 
-static const bool *held_of(const struct expert_parallel *ep, const struct expert_routing *r, int64_t expert)
+static const bool *held_of(const struct expert_parallel *ep, const struct expert_routing *routing, int64_t expert)
 {
-    return r->held + expert * ep->devices;
+    return routing->held + expert * ep->devices;
 }
 
 /* Whether a member has a copy, not the expert itself. */
-static bool has_copy(const struct expert_parallel *ep, const struct expert_routing *r, int64_t expert, int member)
+static bool has_copy(const struct expert_parallel *ep, const struct expert_routing *routing, int64_t expert, int member)
 {
-    return held_of(ep, r, expert)[member] && r->owner[expert] != member;
+    return held_of(ep, routing, expert)[member] && routing->owner[expert] != member;
 }
 
 static int64_t numbers_of_expert(const struct expert_parallel *ep) { return 3 * config_of(ep)->F * config_of(ep)->D; }
 
 /* Place copies by the loads of earlier steps; then count those of this one. */
-static enum error_code place(const struct expert_parallel *ep, struct expert_routing *r, struct error *err)
+static enum error_code fssdp_place(const struct expert_parallel *ep, struct expert_routing *routing, struct error *err)
 {
     const int64_t E = experts(ep);
     const struct expert_room room = room_of(ep);
     struct expert_loads *seen = &ep->loads[ep->layer];
     int64_t *load = calloc((size_t)E, sizeof *load);
-    r->experts = (struct interval){ 0, E };
-    r->owner = calloc((size_t)E, sizeof *r->owner), r->copied = calloc((size_t)E, sizeof *r->copied);
-    r->held = calloc((size_t)(E * ep->devices), sizeof *r->held);
-    const bool ok = load && r->owner && r->held && r->copied;
+    routing->experts = (struct interval){ 0, E };
+    routing->owner = calloc((size_t)E, sizeof *routing->owner),
+        routing->copied = calloc((size_t)E, sizeof *routing->copied);
+    routing->held = calloc((size_t)(E * ep->devices), sizeof *routing->held);
+    const bool ok = load && routing->owner && routing->held && routing->copied;
     for (int m = 0; m < ep->devices && ok; m++)
         for (int64_t e = experts_of(ep, m).first; e < interval_end(experts_of(ep, m)); e++)
-            r->owner[e] = ep->owner ? ep->owner[ep->layer * E + e] : m;
+            routing->owner[e] = ep->owner ? ep->owner[ep->layer * E + e] : m;
     /* Copies follow the loads of the last steps; this step's choices count from the next one on. */
-    if (ok) expert_loads_predict(seen, load), expert_materialise(&room, load, r->owner, r->held);
+    if (ok) expert_loads_predict(seen, load), expert_materialise(&room, load, routing->owner, routing->held);
     for (int64_t e = 0; e < E && ok; e++)
         for (int m = 0; m < ep->devices; m++) {
-            if (has_copy(ep, r, e, m)) r->copied[e] = numbers_of_expert(ep);
-            expert_loads_add(seen, e, dispatch_told(ep, r, e, m));
+            if (has_copy(ep, routing, e, m)) routing->copied[e] = numbers_of_expert(ep);
+            expert_loads_add(seen, e, dispatch_told(ep, routing, e, m));
         }
     free(load);
-    return ok ? OK : no_memory(err);
+    return ok ? OK : fssdp_no_memory(err);
 }
 
-static int64_t rows_to(const struct expert_parallel *ep, const struct expert_routing *r, int64_t expert, int from,
+static int64_t rows_to(const struct expert_parallel *ep, const struct expert_routing *routing, int64_t expert, int from,
                        int to)
 {
     const struct expert_room room = room_of(ep);
-    return expert_rows_to(&room, held_of(ep, r, expert), expert, dispatch_told(ep, r, expert, from), from, to);
+    return expert_rows_to(&room, held_of(ep, routing, expert), expert,
+                          dispatch_told(ep, routing, expert, from), from, to);
 }
 
 /* Rows lie by expert, and are sent by device: of an expert's, the first go to the first device that takes some. */
-static enum error_code plan_hop(const struct expert_parallel *ep, const struct expert_routing *r,
-                                const struct choices *held, int index, struct expert_hop *h, struct error *err)
+static enum error_code plan_hop(const struct expert_parallel *ep, const struct expert_routing *routing,
+                                const struct choices *held, int index, struct expert_hop *hop, struct error *err)
 {
     (void)held, (void)index;
     int64_t *next = calloc((size_t)experts(ep), sizeof *next), at = 0;
-    enum error_code e = hop_make(h, ep->group, ALLTOALL, r->sent, err);
-    if (!e && next == NULL) e = no_memory(err);
+    enum error_code e = hop_make(hop, ep->group, ALLTOALL, routing->sent, err);
+    if (!e && next == NULL) e = fssdp_no_memory(err);
     /* next[x] is the place of expert x's first row that is not yet sent. */
-    for (int64_t x = 0; x < experts(ep) && !e; x++) next[x] = at, at += dispatch_told(ep, r, x, ep->rank);
-    int32_t *order = h->order.data;
+    for (int64_t x = 0; x < experts(ep) && !e; x++) next[x] = at, at += dispatch_told(ep, routing, x, ep->rank);
+    int32_t *order = hop->order.data;
     for (int m = 0; m < ep->devices && !e; m++) {
-        h->got[m] = dispatch_rows(ep, r, m, ep->rank), h->sent[m] = dispatch_rows(ep, r, ep->rank, m);
+        hop->got[m] = dispatch_rows(ep, routing, m, ep->rank), hop->sent[m] = dispatch_rows(ep, routing, ep->rank, m);
         for (int64_t x = 0; x < experts(ep); x++)
-            for (int64_t n = rows_to(ep, r, x, ep->rank, m); n > 0; n--) *order++ = (int32_t)next[x]++;
+            for (int64_t n = rows_to(ep, routing, x, ep->rank, m); n > 0; n--) *order++ = (int32_t)next[x]++;
     }
     free(next);
     return e;
@@ -137,7 +142,7 @@ static int64_t copies_here(const struct expert_parallel *ep)
     return n;
 }
 
-static struct tensor kept(const struct expert_parallel *ep, int slot, int64_t rows)
+static struct tensor fssdp_kept(const struct expert_parallel *ep, int slot, int64_t rows)
 {
     const int64_t copies = ep->copying.again ? 0 : copies_here(ep);
     return slot == COPIES ? tensor_1d(NULL, ep->tp->device->dtype, copies * numbers_of_expert(ep))
@@ -149,19 +154,19 @@ static struct tensor kept(const struct expert_parallel *ep, int slot, int64_t ro
 /* In a pass.  held: all experts that are copied and that this device has, its own too; own: those of its own. */
 struct copies { struct tensor own, held; struct tensor *matrix; };
 
-static struct collective sending(const struct expert_parallel *ep, struct block_placement *p, enum dtype dtype)
+static struct collective sending(const struct expert_parallel *ep, struct block_placement *placement, enum dtype dtype)
 {
     const struct expert_routing *r = ep->routing;
-    *p = (struct block_placement){ .blocks = experts(ep), .owner = r->owner, .held = r->held };
-    return (struct collective){ .placement = p, .counts = r->copied, .dtype = dtype, .reduction = SUM };
+    *placement = (struct block_placement){ .blocks = experts(ep), .owner = r->owner, .held = r->held };
+    return (struct collective){ .placement = placement, .counts = r->copied, .dtype = dtype, .reduction = SUM };
 }
 
-static void close_copies(struct device *d, struct copies *w)
+static void close_copies(struct device *device, struct copies *copies)
 {
-    device_free(d, w->own), device_free(d, w->held), free(w->matrix);
+    device_free(device, copies->own), device_free(device, copies->held), free(copies->matrix);
 }
 
-static enum error_code open_copies(struct copies *w, const struct expert_parallel *ep, enum dtype dtype,
+static enum error_code open_copies(struct copies *copies, const struct expert_parallel *ep, enum dtype dtype,
                                    struct error *err)
 {
     struct device *d = ep->tp->device;
@@ -170,10 +175,10 @@ static enum error_code open_copies(struct copies *w, const struct expert_paralle
         own += ep->routing->owner[e] == ep->rank ? ep->routing->copied[e] : 0;
         held += held_of(ep, ep->routing, e)[ep->rank] ? ep->routing->copied[e] : 0;
     }
-    *w = (struct copies){ .own = device_tensor_in(d, BUFFERS, dtype, own),
+    *copies = (struct copies){ .own = device_tensor_in(d, BUFFERS, dtype, own),
                           .held = device_tensor_in(d, BUFFERS, dtype, held),
-                          .matrix = calloc((size_t)(2 * experts(ep)), sizeof *w->matrix) };
-    return w->own.data && w->held.data && w->matrix ? OK : no_memory(err);
+                          .matrix = calloc((size_t)(2 * experts(ep)), sizeof *copies->matrix) };
+    return copies->own.data && copies->held.data && copies->matrix ? OK : fssdp_no_memory(err);
 }
 
 /* An expert's two matrices lie one after the other. */
@@ -186,15 +191,15 @@ static struct tensor matrix_at(const struct expert_parallel *ep, struct tensor a
 
 /* Where each matrix lies that this device computes with: its own where they are, copies in `copies`, of which `held`
  * says whether own experts lie there too. */
-static void take_matrices(struct copies *w, const struct mixture_call *c, struct tensor copies, bool held,
+static void take_matrices(struct copies *w, const struct mixture_call *call, struct tensor copies, bool held,
                           bool gradient)
 {
-    const struct expert_parallel *ep = c->ep;
+    const struct expert_parallel *ep = call->ep;
     int64_t at = 0;
     for (int64_t e = 0; e < experts(ep); e++) {
         const bool own = ep->routing->owner[e] == ep->rank, copied = has_copy(ep, ep->routing, e, ep->rank);
         for (int m = 0; m < 2; m++)
-            w->matrix[m * experts(ep) + e] = own ? c->body.piece(c->body.context, e, m, gradient)
+            w->matrix[m * experts(ep) + e] = own ? call->body.piece(call->body.context, e, m, gradient)
                                              : copied ? matrix_at(ep, copies, at, m) : tensor_none;
         /* `at` passes everything that lies in `copies`, in the order of experts. */
         if (copied || (own && held)) at += ep->routing->copied[e];
@@ -202,58 +207,58 @@ static void take_matrices(struct copies *w, const struct mixture_call *c, struct
 }
 
 /* Copy this device's experts that others have too into `own`, or add their gradients from there. */
-static void visit_own(const struct mixture_call *c, struct tensor own, bool gradient)
+static void visit_own(const struct mixture_call *call, struct tensor own, bool gradient)
 {
-    struct device *d = c->ep->tp->device;
+    struct device *d = call->ep->tp->device;
     int64_t at = 0;
-    for (int64_t e = 0; e < experts(c->ep); e++) {
-        if (c->ep->routing->owner[e] != c->ep->rank || c->ep->routing->copied[e] == 0) continue;
+    for (int64_t e = 0; e < experts(call->ep); e++) {
+        if (call->ep->routing->owner[e] != call->ep->rank || call->ep->routing->copied[e] == 0) continue;
         for (int m = 0; m < 2; m++) {
-            const struct tensor piece = c->body.piece(c->body.context, e, m, gradient),
-                                part = matrix_at(c->ep, own, at, m);
+            const struct tensor piece = call->body.piece(call->body.context, e, m, gradient),
+                                part = matrix_at(call->ep, own, at, m);
             if (gradient) device_reduce(d, SUM, part.dtype, piece.data, part.data, tensor_count(part));
             else device_copy(d, part.data, piece.data, tensor_bytes(part));
         }
-        at += c->ep->routing->copied[e];
+        at += call->ep->routing->copied[e];
     }
 }
 
-/* Send the weights of copied experts: now this device has all that it computes with, in w->held. */
-static enum error_code send_weights(struct copies *w, const struct mixture_call *c, struct error *err)
+/* Send the weights of copied experts: now this device has all that it computes with, in copies->held. */
+static enum error_code send_weights(struct copies *copies, const struct mixture_call *mixture_call, struct error *err)
 {
     struct block_placement placement;
-    struct collective call = sending(c->ep, &placement, w->own.dtype);
-    call.in = w->own.data, call.out = w->held.data;
-    visit_own(c, w->own, false);
-    const enum error_code e = collective_run(c->ep->group, SPARSE_ALLGATHER, NULL, &call, err);
-    if (!e) take_matrices(w, c, w->held, true, false);
+    struct collective call = sending(mixture_call->ep, &placement, copies->own.dtype);
+    call.in = copies->own.data, call.out = copies->held.data;
+    visit_own(mixture_call, copies->own, false);
+    const enum error_code e = collective_run(mixture_call->ep->group, SPARSE_ALLGATHER, NULL, &call, err);
+    if (!e) take_matrices(copies, mixture_call, copies->held, true, false);
     return e;
 }
 
-/* Keep the copies for the backward pass: they are what w->held has but this device's own. */
-static void keep_copies(const struct copies *w, const struct mixture_call *c)
+/* Keep the copies for the backward pass: they are what copies->held has but this device's own. */
+static void keep_copies(const struct copies *copies, const struct mixture_call *call)
 {
-    const struct expert_routing *r = c->ep->routing;
-    const int64_t number = (int64_t)dtype_size(w->held.dtype);
+    const struct expert_routing *r = call->ep->routing;
+    const int64_t number = (int64_t)dtype_size(copies->held.dtype);
     int64_t from = 0, to = 0;
-    for (int64_t e = 0; e < experts(c->ep); e++) {
-        if (!held_of(c->ep, r, e)[c->ep->rank]) continue;
-        if (r->owner[e] != c->ep->rank && r->copied[e] > 0) {
-            device_copy(c->ep->tp->device, (char *)c->kept[COPIES].data + to * number,
-                        (const char *)w->held.data + from * number, (size_t)(r->copied[e] * number));
+    for (int64_t e = 0; e < experts(call->ep); e++) {
+        if (!held_of(call->ep, r, e)[call->ep->rank]) continue;
+        if (r->owner[e] != call->ep->rank && r->copied[e] > 0) {
+            device_copy(call->ep->tp->device, (char *)call->kept[COPIES].data + to * number,
+                        (const char *)copies->held.data + from * number, (size_t)(r->copied[e] * number));
             to += r->copied[e];
         }
         from += r->copied[e];
     }
 }
 
-static enum error_code send_gradients(struct copies *w, const struct mixture_call *c, struct error *err)
+static enum error_code send_gradients(struct copies *copies, const struct mixture_call *mixture_call, struct error *err)
 {
     struct block_placement placement;
-    struct collective call = sending(c->ep, &placement, w->own.dtype);
-    call.in = w->held.data, call.out = w->own.data;
-    const enum error_code e = collective_run(c->ep->group, SPARSE_REDUCE_SCATTER, NULL, &call, err);
-    if (!e) visit_own(c, w->own, true);
+    struct collective call = sending(mixture_call->ep, &placement, copies->own.dtype);
+    call.in = copies->held.data, call.out = copies->own.data;
+    const enum error_code e = collective_run(mixture_call->ep->group, SPARSE_REDUCE_SCATTER, NULL, &call, err);
+    if (!e) visit_own(mixture_call, copies->own, true);
     return e;
 }
 
@@ -267,44 +272,44 @@ static bool sends_weights(const struct expert_parallel *ep, enum tensor_pass pas
 
 /* Owned experts add to their gradients where these are; those of copies begin with zeros, and so do the owner's shares
  * of what is summed. */
-static enum error_code weight_pass(struct copies *w, struct mixture_call *c, struct expert_rows r,
-                                   struct expert_gradients g, struct error *err)
+static enum error_code weight_pass(struct copies *copies, struct mixture_call *call, struct expert_rows rows,
+                                   struct expert_gradients gradients, struct error *err)
 {
-    device_zero(c->ep->tp->device, w->held);
-    take_matrices(w, c, w->held, true, true);
-    r.weights = w->matrix;
-    c->body.weight(c->body.context, r, g);
-    return send_gradients(w, c, err);
+    device_zero(call->ep->tp->device, copies->held);
+    take_matrices(copies, call, copies->held, true, true);
+    rows.weights = copies->matrix;
+    call->body.weight(call->body.context, rows, gradients);
+    return send_gradients(copies, call, err);
 }
 
-static enum error_code compute(struct mixture_call *c, enum tensor_pass pass, struct expert_rows r,
-                               struct expert_gradients g, struct error *err)
+static enum error_code fssdp_compute(struct mixture_call *call, enum tensor_pass pass, struct expert_rows rows,
+                                     struct expert_gradients gradients, struct error *err)
 {
-    const struct expert_parallel *ep = c->ep;
+    const struct expert_parallel *ep = call->ep;
     struct copies w = { .matrix = NULL };
     enum error_code e = OK;
     /* The copies of the forward pass are read where they were kept. */
     if (pass == INPUT_PASS && !sends_weights(ep, pass)) {
         w.matrix = calloc((size_t)(2 * experts(ep)), sizeof *w.matrix);
-        if (w.matrix == NULL) return no_memory(err);
-        take_matrices(&w, c, c->kept[COPIES], false, false);
+        if (w.matrix == NULL) return fssdp_no_memory(err);
+        take_matrices(&w, call, call->kept[COPIES], false, false);
     } else e = open_copies(&w, ep, expert_format(ep, pass == WEIGHT_PASS), err);
-    if (!e && sends_weights(ep, pass)) e = send_weights(&w, c, err);
-    if (!e && pass == FORWARD_PASS && !ep->copying.again) keep_copies(&w, c);
-    r.weights = w.matrix;
-    if (!e && pass == WEIGHT_PASS) e = weight_pass(&w, c, r, g, err);
-    else if (!e && pass == INPUT_PASS) c->body.input(c->body.context, r, g);
-    else if (!e) e = c->body.forward(c->body.context, r, err);
+    if (!e && sends_weights(ep, pass)) e = send_weights(&w, call, err);
+    if (!e && pass == FORWARD_PASS && !ep->copying.again) keep_copies(&w, call);
+    rows.weights = w.matrix;
+    if (!e && pass == WEIGHT_PASS) e = weight_pass(&w, call, rows, gradients, err);
+    else if (!e && pass == INPUT_PASS) call->body.input(call->body.context, rows, gradients);
+    else if (!e) e = call->body.forward(call->body.context, rows, err);
     close_copies(ep->tp->device, &w);
     return e;
 }
 
-static void compute_cost(struct forecast *f, const struct expert_parallel *ep, enum tensor_pass pass)
+static void compute_cost(struct forecast *forecast, const struct expert_parallel *ep, enum tensor_pass pass)
 {
     struct block_placement placement;
     const bool back = pass == WEIGHT_PASS;
     if (!back && !sends_weights(ep, pass)) return;
-    forecast_on(f, ep->group, back ? SPARSE_REDUCE_SCATTER : SPARSE_ALLGATHER, NULL,
+    forecast_on(forecast, ep->group, back ? SPARSE_REDUCE_SCATTER : SPARSE_ALLGATHER, NULL,
                 sending(ep, &placement, expert_format(ep, back)));
 }
 
@@ -315,7 +320,8 @@ const struct expert_scheme expert_scheme_fssdp = {
               .volume = "as alltoall for the rows that move; 3 F D elements of weights and of gradients for each copy",
               .memory = "as alltoall; 3 F D for each copy",
               .needs = "P a divisor of dp x cp x tp, --etp 1", .invariants = fssdp_invariants },
-    DISPATCH_PASSES, .slots = EXPERT_SLOTS, .kept = kept, .refuses = refuses, .open = open_loads, .close = close_loads,
-    .step = end_step, .hops = 1, .hop = plan_hop, .copies = true, .choose = place, .rows_to = rows_to,
-    .compute = compute, .compute_cost = compute_cost,
+    DISPATCH_PASSES, .slots = EXPERT_SLOTS, .kept = fssdp_kept, .refuses = fssdp_refuses, .open = open_loads,
+        .close = close_loads,
+    .step = end_step, .hops = 1, .hop = plan_hop, .copies = true, .choose = fssdp_place, .rows_to = rows_to,
+    .compute = fssdp_compute, .compute_cost = compute_cost,
 };

@@ -15,14 +15,14 @@
 enum { ORDER, COUNTS, ROWS, UP, ACT, RESULTS };
 enum { D_RESULTS, D_UP };
 
-static const char *refuses(const struct expert_parallel *ep, const struct model_config *c)
+static const char *here_refuses(const struct expert_parallel *ep, const struct model_config *config)
 {
-    (void)c;
+    (void)config;
     return ep->devices * ep->slices == 1 ? NULL
            : "all experts on each device, so --ep 1 and --etp 1; others, such as alltoall, move rows";
 }
 
-static struct tensor kept(const struct expert_parallel *ep, int slot, int64_t rows)
+static struct tensor here_kept(const struct expert_parallel *ep, int slot, int64_t rows)
 {
     const struct tensor_parallel *tp = ep->tp;
     const enum dtype own = tp->device->dtype;
@@ -38,62 +38,62 @@ static struct tensor kept(const struct expert_parallel *ep, int slot, int64_t ro
 
 static struct tensor left(const struct expert_parallel *ep, int slot, int64_t rows)
 {
-    return kept(ep, slot == D_UP ? UP : RESULTS, rows);
+    return here_kept(ep, slot == D_UP ? UP : RESULTS, rows);
 }
 
-static enum error_code announce(struct expert_routing *r, const struct expert_parallel *ep, const struct choices *own,
-                                struct error *err)
+static enum error_code here_announce(struct expert_routing *routing, const struct expert_parallel *ep,
+                                     const struct choices *own, struct error *err)
 {
     const int64_t E = ep->tp->config->mixture.E;
-    expert_routing_clear(r);
-    r->experts = (struct interval){ 0, E };
-    r->counts = calloc((size_t)E, sizeof *r->counts);
-    if (r->counts == NULL) return fail(err, ERR_MEMORY, "no memory to count rows of %lld experts", (long long)E);
-    choices_count(own, E, r->counts);
-    for (int64_t e = 0; e < E; e++) r->received += r->counts[e];
+    expert_routing_clear(routing);
+    routing->experts = (struct interval){ 0, E };
+    routing->counts = calloc((size_t)E, sizeof *routing->counts);
+    if (routing->counts == NULL) return fail(err, ERR_MEMORY, "no memory to count rows of %lld experts", (long long)E);
+    choices_count(own, E, routing->counts);
+    for (int64_t e = 0; e < E; e++) routing->received += routing->counts[e];
     return OK;
 }
 
 /* Kept tensors have room for all choices; rows that no expert computes are left out here. */
-static struct mixture_call present(const struct mixture_call *c)
+static struct mixture_call present(const struct mixture_call *call)
 {
-    struct mixture_call p = *c;
-    const int64_t rows = c->routing->received;
+    struct mixture_call p = *call;
+    const int64_t rows = call->routing->received;
     /* Choices that a capacity has dropped leave rows at the end unused. */
     for (int i = ORDER; i <= RESULTS; i++)
-        if (i != COUNTS) p.kept[i] = tensor_first(c->kept[i], rows);
-    for (int i = D_RESULTS; i <= D_UP; i++) p.left[i] = tensor_first(c->left[i], rows);
+        if (i != COUNTS) p.kept[i] = tensor_first(call->kept[i], rows);
+    for (int i = D_RESULTS; i <= D_UP; i++) p.left[i] = tensor_first(call->left[i], rows);
     return p;
 }
 
-static struct expert_rows rows_of(const struct mixture_call *c)
+static struct expert_rows here_rows_of(const struct mixture_call *call)
 {
-    return (struct expert_rows){ .rows = c->kept[ROWS],
-                                 .up = c->kept[UP],
-                                 .act = c->kept[ACT],
-                                 .results = c->kept[RESULTS],
-                                 .counts = c->routing->counts };
+    return (struct expert_rows){ .rows = call->kept[ROWS],
+                                 .up = call->kept[UP],
+                                 .act = call->kept[ACT],
+                                 .results = call->kept[RESULTS],
+                                 .counts = call->routing->counts };
 }
 
-static enum error_code forward(struct mixture_call *c, struct error *err)
+static enum error_code here_forward(struct mixture_call *call, struct error *err)
 {
-    struct device *d = c->ep->tp->device;
-    if (!(c->phases & RETURN_ROWS)) return OK;
+    struct device *d = call->ep->tp->device;
+    if (!(call->phases & RETURN_ROWS)) return OK;
     /* The steps are dispatch's without messages: sort, gather, compute, combine. */
-    dev_expert_order(d, c->kept[ORDER], c->kept[COUNTS], c->experts);
-    const struct mixture_call p = present(c);
+    dev_expert_order(d, call->kept[ORDER], call->kept[COUNTS], call->experts);
+    const struct mixture_call p = present(call);
     dev_gather_forward(d, p.kept[ROWS], p.x, p.kept[ORDER], tensor_cols(p.experts));
-    const enum error_code e = p.body.forward(p.body.context, rows_of(&p), err);
+    const enum error_code e = p.body.forward(p.body.context, here_rows_of(&p), err);
     if (!e && tensor_present(p.y)) dev_combine_forward(d, p.y, p.kept[RESULTS], p.kept[ORDER], p.weights);
     return e;
 }
 
-static enum error_code input(struct mixture_call *c, struct error *err)
+static enum error_code here_input(struct mixture_call *call, struct error *err)
 {
-    struct device *d = c->ep->tp->device;
-    if (!(c->phases & RETURN_ROWS)) return OK;
-    const struct mixture_call p = present(c);
-    const int64_t R = tensor_rows(c->kept[ROWS]);               /* what is predicted */
+    struct device *d = call->ep->tp->device;
+    if (!(call->phases & RETURN_ROWS)) return OK;
+    const struct mixture_call p = present(call);
+    const int64_t R = tensor_rows(call->kept[ROWS]);               /* what is predicted */
     const struct tensor act = device_tensor_2d(d, BUFFERS, R, tensor_cols(p.kept[ACT])),
                         rows = device_tensor_2d(d, BUFFERS, R, tensor_cols(p.kept[ROWS]));
     const struct expert_gradients g = { .results = p.left[D_RESULTS], .up = p.left[D_UP],
@@ -102,18 +102,18 @@ static enum error_code input(struct mixture_call *c, struct error *err)
     const bool room = act.data && rows.data;
     if (room) {
         dev_combine_backward_input(d, g.results, p.d_weights, p.dy, p.kept[RESULTS], p.kept[ORDER], p.weights);
-        p.body.input(p.body.context, rows_of(&p), g);
+        p.body.input(p.body.context, here_rows_of(&p), g);
         dev_gather_backward_input(d, p.dx, g.rows, p.kept[ORDER], tensor_cols(p.experts));
     }
     device_free(d, act), device_free(d, rows);
     return room ? OK : fail(err, ERR_MEMORY, "no memory for the gradients of experts");
 }
 
-static enum error_code weight(struct mixture_call *c, struct error *err)
+static enum error_code here_weight(struct mixture_call *call, struct error *err)
 {
-    const struct mixture_call p = present(c);
+    const struct mixture_call p = present(call);
     (void)err;
-    p.body.weight(p.body.context, rows_of(&p),
+    p.body.weight(p.body.context, here_rows_of(&p),
                   (struct expert_gradients){ .results = p.left[D_RESULTS], .up = p.left[D_UP] });
     return OK;
 }
@@ -123,6 +123,7 @@ const struct expert_scheme expert_scheme_here = {
               .source = "the one-device operation", .volume = "nothing",
               .memory = "k rows for each token: D, up, F and D wide",
               .needs = "--ep 1 and --etp 1" },
-    .refuses = refuses, .announce = announce, .slots = 6, .gradient_slots = 2, .kept = kept, .left = left,
-    .forward = forward, .input = input, .weight = weight,
+    .refuses = here_refuses, .announce = here_announce, .slots = 6, .gradient_slots = 2, .kept = here_kept,
+        .left = left,
+    .forward = here_forward, .input = here_input, .weight = here_weight,
 };

@@ -3,30 +3,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum error_code hop_make(struct expert_hop *h, struct group *g, enum operation operation, int64_t picked,
+enum error_code hop_make(struct expert_hop *hop, struct group *group, enum operation operation, int64_t picked,
                          struct error *err)
 {
     int32_t *order = picked < 0 ? NULL : malloc((size_t)(picked + 1) * sizeof *order);
-    *h = (struct expert_hop){ .group = g, .operation = operation,
-                              .sent = calloc((size_t)g->size, sizeof *h->sent),
-                              .got = calloc((size_t)g->size, sizeof *h->got),
+    *hop = (struct expert_hop){ .group = group, .operation = operation,
+                              .sent = calloc((size_t)group->size, sizeof *hop->sent),
+                              .got = calloc((size_t)group->size, sizeof *hop->got),
                               .order = picked < 0 ? tensor_none : tensor_1d(order, I32, picked) };
-    const bool ok = h->sent && h->got && (picked < 0 || order);
+    const bool ok = hop->sent && hop->got && (picked < 0 || order);
     return ok ? OK : fail(err, ERR_MEMORY, "no memory to list rows of experts");
 }
 
-void expert_routing_clear(struct expert_routing *r)
+void expert_routing_clear(struct expert_routing *routing)
 {
-    for (int i = 0; i < EXPERT_HOPS; i++) free(r->hop[i].sent), free(r->hop[i].got), free(r->hop[i].order.data);
-    free(r->table), free(r->told), free(r->order.data), free(r->counts),
-    free(r->owner), free(r->held), free(r->copied);
-    *r = (struct expert_routing){ 0 };
+    for (int i = 0; i < EXPERT_HOPS; i++)
+        free(routing->hop[i].sent), free(routing->hop[i].got), free(routing->hop[i].order.data);
+    free(routing->table), free(routing->told), free(routing->order.data), free(routing->counts),
+    free(routing->owner), free(routing->held), free(routing->copied);
+    *routing = (struct expert_routing){ 0 };
 }
 
-int64_t hop_arrives(const struct expert_hop *h)
+int64_t hop_arrives(const struct expert_hop *hop)
 {
     int64_t sum = 0;
-    for (int i = 0; i < h->group->size; i++) sum += h->got[i];
+    for (int i = 0; i < hop->group->size; i++) sum += hop->got[i];
     return sum;
 }
 
@@ -35,40 +36,40 @@ int64_t hop_arrives(const struct expert_hop *h)
 enum way { THERE, BACK };
 
 /* The call of a hop for rows of this width. */
-static struct collective call_of(const struct expert_hop *h, enum way way, enum dtype dtype, int64_t width,
-                                 int64_t to[], int64_t from[])
+static struct collective hops_call_of(const struct expert_hop *hop, enum way way, enum dtype dtype, int64_t width,
+                                      int64_t to[], int64_t from[])
 {
-    for (int i = 0; i < h->group->size; i++) {
+    for (int i = 0; i < hop->group->size; i++) {
         /* On the way back the counts change places; an all-gather comes back as a reduce-scatter. */
-        to[i] = (way == THERE && h->operation == ALLTOALL ? h->sent[i] : h->got[i]) * width;
-        from[i] = (way == THERE ? h->got[i] : h->sent[i]) * width;
+        to[i] = (way == THERE && hop->operation == ALLTOALL ? hop->sent[i] : hop->got[i]) * width;
+        from[i] = (way == THERE ? hop->got[i] : hop->sent[i]) * width;
     }
-    return (struct collective){ .counts = to, .recvcounts = h->operation == ALLTOALL ? from : NULL, .dtype = dtype,
+    return (struct collective){ .counts = to, .recvcounts = hop->operation == ALLTOALL ? from : NULL, .dtype = dtype,
                                 .reduction = SUM };
 }
 
-static enum operation operation_of(const struct expert_hop *h, enum way way)
+static enum operation operation_of(const struct expert_hop *hop, enum way way)
 {
-    return h->operation == ALLGATHER && way == BACK ? REDUCE_SCATTER : h->operation;
+    return hop->operation == ALLGATHER && way == BACK ? REDUCE_SCATTER : hop->operation;
 }
 
-static enum error_code exchange(const struct expert_hop *h, enum way way, struct tensor in, struct tensor out,
-                                struct error *err)
+static enum error_code hops_exchange(const struct expert_hop *hop, enum way way, struct tensor in, struct tensor out,
+                                     struct error *err)
 {
     int64_t to[MESH_MOST_DEVICES], from[MESH_MOST_DEVICES];
-    struct collective call = call_of(h, way, in.dtype, tensor_cols(in), to, from);
+    struct collective call = hops_call_of(hop, way, in.dtype, tensor_cols(in), to, from);
     call.in = in.data, call.out = out.data;
-    return collective_run(h->group, operation_of(h, way), NULL, &call, err);
+    return collective_run(hop->group, operation_of(hop, way), NULL, &call, err);
 }
 
 /* Rows of integers are moved by the host, others by the device. */
-static void pick(struct device *d, struct tensor to, struct tensor from, struct tensor order)
+static void pick(struct device *device, struct tensor to, struct tensor from, struct tensor order)
 {
     if (from.dtype != I32) {
-        dev_gather_forward(d, to, from, order, 1);
+        dev_gather_forward(device, to, from, order, 1);
         return;
     }
-    struct views v = views_of(d);
+    struct views v = views_of(device);
     const size_t row = (size_t)tensor_cols(from) * sizeof (int32_t);
     char *out = view_write(&v, to).data;
     const char *in = view_read(&v, from).data;
@@ -77,35 +78,39 @@ static void pick(struct device *d, struct tensor to, struct tensor from, struct 
     views_end(&v);
 }
 
-static struct tensor make_rows(struct device *d, enum dtype dtype, int64_t rows, int64_t cols)
+static struct tensor make_rows(struct device *device, enum dtype dtype, int64_t rows, int64_t cols)
 {
     const int64_t n = rows * cols;
-    const struct tensor t = dtype == I32 ? device_list(d, n) : device_tensor_in(d, BUFFERS, dtype, n);
+    const struct tensor t = dtype == I32 ? device_list(device, n) : device_tensor_in(device, BUFFERS, dtype, n);
     return tensor_2d(t.data, dtype, rows, cols);
 }
 
-static enum error_code no_memory(struct error *err) { return fail(err, ERR_MEMORY, "no memory for rows of experts"); }
+static enum error_code hops_no_memory(struct error *err)
+{
+    return fail(err, ERR_MEMORY, "no memory for rows of experts");
+}
 
 /* Rows in their order are only needed for the time of the exchange. */
-static enum error_code run(const struct expert_hop *h, struct device *d, enum way way, struct tensor in,
-                           struct tensor out, struct error *err)
+static enum error_code hops_run(const struct expert_hop *hop, struct device *device, enum way way, struct tensor in,
+                                struct tensor out, struct error *err)
 {
-    if (!tensor_present(h->order)) return exchange(h, way, in, out, err);
-    const struct tensor picked = make_rows(d, in.dtype, tensor_count(h->order), tensor_cols(in));
-    if (picked.data == NULL) return no_memory(err);
+    if (!tensor_present(hop->order)) return hops_exchange(hop, way, in, out, err);
+    const struct tensor picked = make_rows(device, in.dtype, tensor_count(hop->order), tensor_cols(in));
+    if (picked.data == NULL) return hops_no_memory(err);
     /* A row may be sent several times: order repeats it; on the way back its copies add up. */
-    if (way == THERE) pick(d, picked, in, h->order);
-    const enum error_code e = way == THERE ? exchange(h, way, picked, out, err) : exchange(h, way, in, picked, err);
-    if (way == BACK && !e) dev_gather_backward_input(d, out, picked, h->order, 1);
-    if (way == BACK && tensor_count(out) > 0) clock_made(&d->clock, out.data, tensor_bytes(out));
-    device_free(d, picked);
+    if (way == THERE) pick(device, picked, in, hop->order);
+    const enum error_code e = way == THERE ? hops_exchange(hop, way, picked, out, err)
+        : hops_exchange(hop, way, in, picked, err);
+    if (way == BACK && !e) dev_gather_backward_input(device, out, picked, hop->order, 1);
+    if (way == BACK && tensor_count(out) > 0) clock_made(&device->clock, out.data, tensor_bytes(out));
+    device_free(device, picked);
     return e;
 }
 
-enum error_code hop_run(const struct expert_hop *h, struct device *d, struct tensor in, struct tensor out,
+enum error_code hop_run(const struct expert_hop *hop, struct device *device, struct tensor in, struct tensor out,
                         struct error *err)
 {
-    return run(h, d, THERE, in, out, err);
+    return hops_run(hop, device, THERE, in, out, err);
 }
 
 /* ---- all hops ---------------------------------------------------------------------------------------------------- */
@@ -127,7 +132,7 @@ static enum error_code walk(const struct expert_parallel *ep, enum way way, stru
         const bool last = n == r->hops - 1;
         const struct tensor next =
             last ? out : make_rows(d, in.dtype, hop_arrives(way == THERE ? h : h - 1), tensor_cols(in));
-        e = next.data ? run(h, d, way, at, next, err) : no_memory(err);
+        e = next.data ? hops_run(h, d, way, at, next, err) : hops_no_memory(err);
         if (n > 0) device_free(d, at);
         at = next;
         if (e && !last) device_free(d, next);
@@ -146,22 +151,23 @@ enum error_code rows_collect(const struct expert_parallel *ep, struct tensor poo
     return walk(ep, BACK, pool, mine, err);
 }
 
-static void cost(struct forecast *f, const struct expert_parallel *ep, enum way way, int first, enum dtype dtype,
-                 int64_t width)
+static void hops_cost(struct forecast *forecast, const struct expert_parallel *ep, enum way way, int first,
+                      enum dtype dtype, int64_t width)
 {
     int64_t to[MESH_MOST_DEVICES], from[MESH_MOST_DEVICES];
     for (int i = first; i < ep->routing->hops; i++) {
         const struct expert_hop *h = &ep->routing->hop[i];
-        forecast_on(f, h->group, operation_of(h, way), NULL, call_of(h, way, dtype, width, to, from));
+        forecast_on(forecast, h->group, operation_of(h, way), NULL, hops_call_of(h, way, dtype, width, to, from));
     }
 }
 
-void rows_spread_cost(struct forecast *f, const struct expert_parallel *ep, int first, enum dtype dtype, int64_t width)
+void rows_spread_cost(struct forecast *forecast, const struct expert_parallel *ep, int first, enum dtype dtype,
+                      int64_t width)
 {
-    cost(f, ep, THERE, first, dtype, width);
+    hops_cost(forecast, ep, THERE, first, dtype, width);
 }
 
-void rows_collect_cost(struct forecast *f, const struct expert_parallel *ep, enum dtype dtype, int64_t width)
+void rows_collect_cost(struct forecast *forecast, const struct expert_parallel *ep, enum dtype dtype, int64_t width)
 {
-    cost(f, ep, BACK, 0, dtype, width);
+    hops_cost(forecast, ep, BACK, 0, dtype, width);
 }

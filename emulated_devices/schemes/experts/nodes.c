@@ -14,8 +14,8 @@ enum error_code nodes_open(struct expert_parallel *ep, struct error *err)
     return e;
 }
 
-const char *nodes_refuse(const struct expert_parallel *ep, const struct model_config *c)
+const char *nodes_refuse(const struct expert_parallel *ep, const struct model_config *config)
 {
-    (void)c;
+    (void)config;
     return ep->node > 0 ? NULL : "as many devices of a group on every node";
 }

@@ -6,14 +6,14 @@
 enum { MOST_PARTS = 4096, MOST_EXPERTS = 1 << 20 };
 static const char key_parts[] = "parts", key_experts[] = "experts", key_owners[] = "owners";
 
-enum error_code expert_owners_make(struct expert_owners *o, int64_t L, int64_t E, int parts, struct error *err)
+enum error_code expert_owners_make(struct expert_owners *owners, int64_t L, int64_t E, int parts, struct error *err)
 {
-    *o = (struct expert_owners){ .L = L, .E = E, .parts = parts };
-    o->member = calloc((size_t)(L * E) + 1, sizeof *o->member);
-    return o->member ? OK : fail(err, ERR_MEMORY, "no memory for owners of %lld experts", (long long)(L * E));
+    *owners = (struct expert_owners){ .L = L, .E = E, .parts = parts };
+    owners->member = calloc((size_t)(L * E) + 1, sizeof *owners->member);
+    return owners->member ? OK : fail(err, ERR_MEMORY, "no memory for owners of %lld experts", (long long)(L * E));
 }
 
-static enum error_code read_owners(struct expert_owners *o, const cJSON *root, const char *path, struct error *err)
+static enum error_code read_owners(struct expert_owners *owners, const cJSON *root, const char *path, struct error *err)
 {
     const cJSON *all = NULL, *one;
     int64_t parts, E = 1, n = 0;
@@ -24,46 +24,46 @@ static enum error_code read_owners(struct expert_owners *o, const cJSON *root, c
     if (cJSON_GetArraySize(all) % E != 0)
         return fail(err, ERR_FORMAT, "%s: %s: %d numbers are not %lld for each layer", printable_path(path).text,
                     key_owners, cJSON_GetArraySize(all), (long long)E);
-    e = expert_owners_make(o, cJSON_GetArraySize(all) / E, E, (int)parts, err);
+    e = expert_owners_make(owners, cJSON_GetArraySize(all) / E, E, (int)parts, err);
     if (e) return e;
     cJSON_ArrayForEach(one, all) {
         int64_t member;
         if (!json_whole(one, &member) || member < 0 || member >= parts)
             return fail(err, ERR_FORMAT, "%s: %s[%lld]: must be a part, 0 to %lld", printable_path(path).text,
                         key_owners, (long long)n, (long long)parts - 1);
-        o->member[n++] = (int32_t)member;
+        owners->member[n++] = (int32_t)member;
     }
     return OK;
 }
 
-enum error_code expert_owners_read(struct expert_owners *o, const char *path, struct error *err)
+enum error_code expert_owners_read(struct expert_owners *owners, const char *path, struct error *err)
 {
     cJSON *root;
-    *o = (struct expert_owners){ 0 };
+    *owners = (struct expert_owners){ 0 };
     enum error_code e = json_read(path, &root, err);
-    if (!e) e = read_owners(o, root, path, err);
+    if (!e) e = read_owners(owners, root, path, err);
     cJSON_Delete(root);
-    if (e) expert_owners_free(o);
+    if (e) expert_owners_free(owners);
     return e;
 }
 
-enum error_code expert_owners_write(const struct expert_owners *o, const char *path, struct error *err)
+enum error_code expert_owners_write(const struct expert_owners *owners, const char *path, struct error *err)
 {
     cJSON *const root = cJSON_CreateObject();
-    cJSON *const all = cJSON_CreateIntArray(o->member, (int)(o->L * o->E));
-    const bool ok = root && all && cJSON_AddNumberToObject(root, key_parts, o->parts) &&
-                    cJSON_AddNumberToObject(root, key_experts, (double)o->E) &&
+    cJSON *const all = cJSON_CreateIntArray(owners->member, (int)(owners->L * owners->E));
+    const bool ok = root && all && cJSON_AddNumberToObject(root, key_parts, owners->parts) &&
+                    cJSON_AddNumberToObject(root, key_experts, (double)owners->E) &&
                     cJSON_AddItemToObject(root, key_owners, all);
     if (!ok) cJSON_Delete(all);
     const enum error_code e = ok ? json_write(path, root, err)
                                  : fail(err, ERR_MEMORY, "no memory to write the owners of %lld experts",
-                                        (long long)(o->L * o->E));
+                                        (long long)(owners->L * owners->E));
     cJSON_Delete(root);
     return e;
 }
 
-void expert_owners_free(struct expert_owners *o)
+void expert_owners_free(struct expert_owners *owners)
 {
-    free(o->member);
-    *o = (struct expert_owners){ 0 };
+    free(owners->member);
+    *owners = (struct expert_owners){ 0 };
 }

@@ -3,7 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int node_of(const struct expert_room *r, int device) { return r->node > 0 ? device / r->node : 0; }
+static int placement_node_of(const struct expert_room *room, int device)
+{
+    return room->node > 0 ? device / room->node : 0;
+}
 
 /* The number of experts with more load, or as much and a lower number. */
 static int64_t place_by_load(const int64_t load[], int64_t E, int64_t expert)
@@ -16,65 +19,65 @@ static int64_t place_by_load(const int64_t load[], int64_t E, int64_t expert)
 
 /* ---- algorithm 1 ------------------------------------------------------------------------------------------------- */
 
-static int holders(const struct expert_room *r, const bool held[])
+static int holders(const struct expert_room *room, const bool held[])
 {
     int n = 0;
-    for (int d = 0; d < r->devices; d++) n += held[d];
+    for (int d = 0; d < room->devices; d++) n += held[d];
     return n;
 }
 
-static int64_t free_of_node(const struct expert_room *r, const int used[], int device)
+static int64_t free_of_node(const struct expert_room *room, const int used[], int device)
 {
     int64_t sum = 0;
-    for (int d = 0; d < r->devices; d++)
-        if (node_of(r, d) == node_of(r, device)) sum += r->slots - used[d];
+    for (int d = 0; d < room->devices; d++)
+        if (placement_node_of(room, d) == placement_node_of(room, device)) sum += room->slots - used[d];
     return sum;
 }
 
 /* The device for one more replica: of the node with the most free slots that one with the most; -1: none. */
-static int best_device(const struct expert_room *r, const bool held[], const int used[])
+static int best_device(const struct expert_room *room, const bool held[], const int used[])
 {
     int best = -1;
-    for (int d = 0; d < r->devices; d++) {
-        if (held[d] || used[d] == r->slots) continue;
-        const int64_t node = free_of_node(r, used, d), than = best < 0 ? -1 : free_of_node(r, used, best);
+    for (int d = 0; d < room->devices; d++) {
+        if (held[d] || used[d] == room->slots) continue;
+        const int64_t node = free_of_node(room, used, d), than = best < 0 ? -1 : free_of_node(room, used, best);
         if (node > than || (node == than && used[d] < used[best])) best = d;
     }
     return best;
 }
 
 /* Whether the load for each device that has expert a is more than that of b. */
-static bool needs_more(const struct expert_room *r, const int64_t load[], const bool held[], int64_t a, int64_t b)
+static bool needs_more(const struct expert_room *room, const int64_t load[], const bool held[], int64_t a, int64_t b)
 {
-    return load[a] * holders(r, held + b * r->devices) > load[b] * holders(r, held + a * r->devices);
+    return load[a] * holders(room, held + b * room->devices) > load[b] * holders(room, held + a * room->devices);
 }
 
 /* Give away one slot.  @return false if there is none for an expert with load. */
-static bool give_slot(const struct expert_room *r, const int64_t load[], bool held[], int used[])
+static bool give_slot(const struct expert_room *room, const int64_t load[], bool held[], int used[])
 {
     int64_t best = -1;
-    for (int64_t e = 0; e < r->E; e++) {
-        if (load[e] == 0 || best_device(r, held + e * r->devices, used) < 0) continue;
+    for (int64_t e = 0; e < room->E; e++) {
+        if (load[e] == 0 || best_device(room, held + e * room->devices, used) < 0) continue;
         /* The next slot goes to the expert with the most load for each of its holders. */
-        if (best < 0 || needs_more(r, load, held, e, best)) best = e;
+        if (best < 0 || needs_more(room, load, held, e, best)) best = e;
     }
     if (best < 0) return false;
-    const int device = best_device(r, held + best * r->devices, used);
-    held[best * r->devices + device] = true, used[device]++;
+    const int device = best_device(room, held + best * room->devices, used);
+    held[best * room->devices + device] = true, used[device]++;
     return true;
 }
 
-void expert_materialise(const struct expert_room *r, const int64_t load[], const int32_t owner[], bool held[])
+void expert_materialise(const struct expert_room *room, const int64_t load[], const int32_t owner[], bool held[])
 {
-    int *used = calloc((size_t)r->devices, sizeof *used);
-    for (int64_t e = 0; e < r->E; e++)
-        for (int d = 0; d < r->devices; d++) {
+    int *used = calloc((size_t)room->devices, sizeof *used);
+    for (int64_t e = 0; e < room->E; e++)
+        for (int d = 0; d < room->devices; d++) {
             /* The `degree` experts with the most load go to all devices; else slots are given one by one. */
-            const bool to_all = r->degree >= 0 && r->degree <= r->slots && load[e] > 0 &&
-                                place_by_load(load, r->E, e) < r->degree;
-            held[e * r->devices + d] = d == owner[e] || to_all;
+            const bool to_all = room->degree >= 0 && room->degree <= room->slots && load[e] > 0 &&
+                                place_by_load(load, room->E, e) < room->degree;
+            held[e * room->devices + d] = d == owner[e] || to_all;
         }
-    while (used && (r->degree < 0 || r->degree > r->slots) && give_slot(r, load, held, used)) ;
+    while (used && (room->degree < 0 || room->degree > room->slots) && give_slot(room, load, held, used)) ;
     free(used);
 }
 
@@ -83,109 +86,111 @@ void expert_materialise(const struct expert_room *r, const int64_t load[], const
 /* A device so far: slots that are free over all layers, and the load of the layer at hand. */
 struct shelf { int64_t free, load; };
 
-static int64_t load_of_node(const struct expert_room *r, const struct shelf *s, int device)
+static int64_t load_of_node(const struct expert_room *room, const struct shelf *shelf, int device)
 {
     int64_t sum = 0;
-    for (int d = 0; d < r->devices; d++)
-        if (node_of(r, d) == node_of(r, device)) sum += s[d].load;
+    for (int d = 0; d < room->devices; d++)
+        if (placement_node_of(room, d) == placement_node_of(room, device)) sum += shelf[d].load;
     return sum;
 }
 
 /* The device with room that has the least load, in the node with the least load; among equals the most room. */
-static int least_loaded(const struct expert_room *r, const struct shelf *s)
+static int least_loaded(const struct expert_room *room, const struct shelf *shelf)
 {
     int best = -1;
-    for (int d = 0; d < r->devices; d++) {
-        if (s[d].free == 0) continue;
+    for (int d = 0; d < room->devices; d++) {
+        if (shelf[d].free == 0) continue;
         if (best < 0) best = d;
-        const int64_t node = load_of_node(r, s, d), than = load_of_node(r, s, best);
-        if (node < than || (node == than && (s[d].load < s[best].load ||
-                                             (s[d].load == s[best].load && s[d].free > s[best].free))))
+        const int64_t node = load_of_node(room, shelf, d), than = load_of_node(room, shelf, best);
+        if (node < than || (node == than && (shelf[d].load < shelf[best].load ||
+                                             (shelf[d].load == shelf[best].load && shelf[d].free > shelf[best].free))))
             best = d;
     }
     return best;
 }
 
-static void put(const struct expert_room *r, struct shelf *s, int64_t load, int32_t *owner)
+static void placement_put(const struct expert_room *room, struct shelf *shelf, int64_t load, int32_t *owner)
 {
-    *owner = least_loaded(r, s);
-    s[*owner].free--, s[*owner].load += load;
+    *owner = least_loaded(room, shelf);
+    shelf[*owner].free--, shelf[*owner].load += load;
 }
 
 /* Put the experts of each layer whose places by load are first to end - 1. */
-static void put_layers(const struct expert_room *r, struct shelf *s, int64_t layers, const int64_t load[],
+static void put_layers(const struct expert_room *room, struct shelf *shelf, int64_t layers, const int64_t load[],
                        int32_t owner[], int64_t first, int64_t end)
 {
     for (int64_t l = 0; l < layers; l++) {
-        for (int d = 0; d < r->devices; d++) {
-            s[d].load = 0;
-            for (int64_t e = 0; e < r->E; e++) s[d].load += owner[l * r->E + e] == d ? load[l * r->E + e] : 0;
+        for (int d = 0; d < room->devices; d++) {
+            shelf[d].load = 0;
+            for (int64_t e = 0; e < room->E; e++)
+                shelf[d].load += owner[l * room->E + e] == d ? load[l * room->E + e] : 0;
         }
         for (int64_t place = first; place < end; place++)
-            for (int64_t e = 0; e < r->E; e++)
-                if (place_by_load(load + l * r->E, r->E, e) == place)
-                    put(r, s, load[l * r->E + e], &owner[l * r->E + e]);
+            for (int64_t e = 0; e < room->E; e++)
+                if (place_by_load(load + l * room->E, room->E, e) == place)
+                    placement_put(room, shelf, load[l * room->E + e], &owner[l * room->E + e]);
     }
 }
 
-void expert_shard(const struct expert_room *r, int64_t layers, const int64_t load[], int32_t owner[])
+void expert_shard(const struct expert_room *room, int64_t layers, const int64_t load[], int32_t owner[])
 {
-    const int64_t top = r->degree < 0 ? 0 : r->degree < r->E ? r->degree : r->E;
-    struct shelf *s = calloc((size_t)r->devices, sizeof *s);
-    for (int64_t i = 0; i < layers * r->E; i++) owner[i] = -1;
-    for (int d = 0; d < r->devices && s; d++) s[d].free = block_at(layers * r->E, r->devices, d).count;
-    if (s) put_layers(r, s, layers, load, owner, top, r->E), put_layers(r, s, layers, load, owner, 0, top);
+    const int64_t top = room->degree < 0 ? 0 : room->degree < room->E ? room->degree : room->E;
+    struct shelf *s = calloc((size_t)room->devices, sizeof *s);
+    for (int64_t i = 0; i < layers * room->E; i++) owner[i] = -1;
+    for (int d = 0; d < room->devices && s; d++) s[d].free = block_at(layers * room->E, room->devices, d).count;
+    if (s) put_layers(room, s, layers, load, owner, top, room->E), put_layers(room, s, layers, load, owner, 0, top);
     free(s);
 }
 
 /* ---- where rows go ----------------------------------------------------------------------------------------------- */
 
-int64_t expert_rows_to(const struct expert_room *r, const bool held[], int64_t expert, int64_t rows, int from, int to)
+int64_t expert_rows_to(const struct expert_room *room, const bool held[], int64_t expert, int64_t rows,
+                       int from, int to)
 {
     int near = 0, all = 0, before_near = 0, before = 0;
     if (held[from]) return to == from ? rows : 0;
     if (!held[to]) return 0;
-    for (int d = 0; d < r->devices; d++) {
-        const bool same = held[d] && r->node > 0 && node_of(r, d) == node_of(r, from);
+    for (int d = 0; d < room->devices; d++) {
+        const bool same = held[d] && room->node > 0 && placement_node_of(room, d) == placement_node_of(room, from);
         all += held[d], near += same;
         if (d < to) before += held[d], before_near += same;
     }
-    if (near > 0 && node_of(r, to) != node_of(r, from)) return 0;
+    if (near > 0 && placement_node_of(room, to) != placement_node_of(room, from)) return 0;
     const int parts = near > 0 ? near : all, part = near > 0 ? before_near : before;
     return block_at(rows, parts, (int)((part + from + expert) % parts)).count;      /* longer parts go round */
 }
 
 /* ---- loads ------------------------------------------------------------------------------------------------------- */
 
-bool expert_loads_open(struct expert_loads *l, int64_t E)
+bool expert_loads_open(struct expert_loads *loads, int64_t E)
 {
-    *l = (struct expert_loads){ .E = E, .count = calloc((size_t)((LOAD_WINDOW + 1) * E), sizeof *l->count) };
-    return l->count;
+    *loads = (struct expert_loads){ .E = E, .count = calloc((size_t)((LOAD_WINDOW + 1) * E), sizeof *loads->count) };
+    return loads->count;
 }
 
-void expert_loads_close(struct expert_loads *l)
+void expert_loads_close(struct expert_loads *loads)
 {
-    free(l->count);
-    *l = (struct expert_loads){ 0 };
+    free(loads->count);
+    *loads = (struct expert_loads){ 0 };
 }
 
-void expert_loads_add(struct expert_loads *l, int64_t expert, int64_t choices)
+void expert_loads_add(struct expert_loads *loads, int64_t expert, int64_t choices)
 {
-    l->count[LOAD_WINDOW * l->E + expert] += choices;
+    loads->count[LOAD_WINDOW * loads->E + expert] += choices;
 }
 
-void expert_loads_turn(struct expert_loads *l)
+void expert_loads_turn(struct expert_loads *loads)
 {
-    const size_t step = (size_t)l->E * sizeof *l->count;
-    int64_t *now = l->count + LOAD_WINDOW * l->E;
-    memcpy(l->count + l->steps++ % LOAD_WINDOW * l->E, now, step);
+    const size_t step = (size_t)loads->E * sizeof *loads->count;
+    int64_t *now = loads->count + LOAD_WINDOW * loads->E;
+    memcpy(loads->count + loads->steps++ % LOAD_WINDOW * loads->E, now, step);
     memset(now, 0, step);
 }
 
-void expert_loads_predict(const struct expert_loads *l, int64_t load[])
+void expert_loads_predict(const struct expert_loads *loads, int64_t load[])
 {
-    for (int64_t e = 0; e < l->E; e++) {
+    for (int64_t e = 0; e < loads->E; e++) {
         load[e] = 0;
-        for (int i = 0; i < LOAD_WINDOW; i++) load[e] += l->count[i * l->E + e];
+        for (int i = 0; i < LOAD_WINDOW; i++) load[e] += loads->count[i * loads->E + e];
     }
 }

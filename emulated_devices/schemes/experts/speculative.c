@@ -20,9 +20,9 @@
 #include "emulated_devices/schemes/experts/dispatch.h"
 #include "emulated_devices/schemes/experts/expert_invariants.h"
 
-static const char *refuses(const struct expert_parallel *ep, const struct model_config *c)
+static const char *speculative_refuses(const struct expert_parallel *ep, const struct model_config *config)
 {
-    (void)ep, (void)c;
+    (void)ep, (void)config;
     return NULL;
 }
 
@@ -33,5 +33,5 @@ const struct expert_scheme expert_scheme_speculative = {
               .volume = "2 (1-a) k n D elements a layer forward, where a of the choices are local; backward as many",
               .memory = "as alltoall; in attention its rows twice",
               .needs = "--affinity FILE; rows are shared out along tp", .invariants = speculative_invariants },
-    DISPATCH_SCHEME, .refuses = refuses, .hops = 1, .hop = dispatch_hop, .predicts = true,
+    DISPATCH_SCHEME, .refuses = speculative_refuses, .hops = 1, .hop = dispatch_hop, .predicts = true,
 };

@@ -30,7 +30,7 @@ enum { SLICE_GROUP, ROW_GROUP };               /* neighbours that gather slices;
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
 
 /* The place of a divisor of etp among all. */
-static int place_of(const struct expert_parallel *ep, int degree)
+static int tutel_place_of(const struct expert_parallel *ep, int degree)
 {
     int n = 0;
     for (int d = 1; d < degree; d++) n += ep->slices % d == 0;
@@ -41,14 +41,14 @@ static enum error_code open_degree(struct expert_parallel *ep, int degree, struc
 {
     const int g = ep->slices / degree, *slice = ep->along_etp->member;
     int member[MESH_MOST_DEVICES];
-    struct group *part = &ep->part[place_of(ep, degree)];
+    struct group *part = &ep->part[tutel_place_of(ep, degree)];
     for (int i = 0; i < g; i++) member[i] = slice[ep->slice / g * g + i];
     enum error_code e = group_of(part + SLICE_GROUP, ep->group->comm, member, g, TRAFFIC_EXPERTS, AXIS_BIT(EP), err);
     for (int i = 0; i < degree; i++) member[i] = slice[ep->slice % g + i * g];
     return e ? e : group_of(part + ROW_GROUP, ep->group->comm, member, degree, TRAFFIC_EXPERTS, AXIS_BIT(EP), err);
 }
 
-static enum error_code open_groups(struct expert_parallel *ep, struct error *err)
+static enum error_code tutel_open_groups(struct expert_parallel *ep, struct error *err)
 {
     int member[MESH_MOST_DEVICES];
     const int W = ep->devices * ep->slices;
@@ -59,10 +59,10 @@ static enum error_code open_groups(struct expert_parallel *ep, struct error *err
     return e;
 }
 
-static const char *refuses(const struct expert_parallel *ep, const struct model_config *c)
+static const char *tutel_refuses(const struct expert_parallel *ep, const struct model_config *config)
 {
     int divisors = 0;
-    (void)c;
+    (void)config;
     for (int d = 1; d <= ep->slices; d++) divisors += ep->slices % d == 0;
     if (FIRST_DEGREE + 2 * divisors > EXPERT_GROUPS) return "an etp with at most 7 divisors";
     return ep->degree <= 0 || ep->slices % ep->degree == 0 ? NULL : "a degree of 0, or one that divides etp";
@@ -70,12 +70,13 @@ static const char *refuses(const struct expert_parallel *ep, const struct model_
 
 static struct group *gather_group(const struct expert_parallel *ep)
 {
-    return ep->routing->degree == 0 ? &ep->part[ALL] : &ep->part[place_of(ep, ep->routing->degree) + SLICE_GROUP];
+    return ep->routing->degree == 0 ? &ep->part[ALL] : &ep->part[tutel_place_of(ep, ep->routing->degree) + SLICE_GROUP];
 }
 
-static struct group *slices(const struct expert_parallel *ep, const struct expert_routing *r)
+static struct group *slices(const struct expert_parallel *ep, const struct expert_routing *routing)
 {
-    return &ep->part[place_of(ep, r->degree > 0 ? r->degree : 1) + ROW_GROUP];     /* degree 1: this device alone */
+    /* degree 1: this device alone */
+    return &ep->part[tutel_place_of(ep, routing->degree > 0 ? routing->degree : 1) + ROW_GROUP];
 }
 
 /* ---- the choice -------------------------------------------------------------------------------------------------- */
@@ -120,24 +121,24 @@ static int best_degree(const struct expert_parallel *ep, const int32_t *table)
     return best;
 }
 
-static enum error_code choose(const struct expert_parallel *ep, struct expert_routing *r, struct error *err)
+static enum error_code tutel_choose(const struct expert_parallel *ep, struct expert_routing *routing, struct error *err)
 {
     const int64_t E = ep->tp->config->mixture.E, F = ep->tp->config->F;
     int32_t *const table = malloc((size_t)(ep->devices * E) * sizeof *table);
     if (table == NULL) return fail(err, ERR_MEMORY, "no memory for the choices of %d devices", ep->devices);
-    r->told = r->table, r->table = table;
-    r->degree = ep->degree >= 0 ? ep->degree : best_degree(ep, r->told);
+    routing->told = routing->table, routing->table = table;
+    routing->degree = ep->degree >= 0 ? ep->degree : best_degree(ep, routing->told);
     for (int m = 0; m < ep->devices; m++)               /* of the ep group, whose members have the same slice */
-        memcpy(table + m * E, r->told + (m * ep->slices + ep->slice) * E, (size_t)E * sizeof *table);
+        memcpy(table + m * E, routing->told + (m * ep->slices + ep->slice) * E, (size_t)E * sizeof *table);
     /* With degree 0 every device gathers all weights, and rows stay. */
-    if (r->degree == 0) {
-        r->experts = (struct interval){ 0, E }, r->columns = (struct interval){ 0, F };
+    if (routing->degree == 0) {
+        routing->experts = (struct interval){ 0, E }, routing->columns = (struct interval){ 0, F };
         return OK;
     }
     /* The columns of this device and of its neighbours, whose slices it gathers, lie together. */
-    const int g = ep->slices / r->degree, first = ep->slice / g * g;
+    const int g = ep->slices / routing->degree, first = ep->slice / g * g;
     const int64_t from = block_at(F, ep->slices, first).first;
-    r->columns = (struct interval){ from, interval_end(block_at(F, ep->slices, first + g - 1)) - from };
+    routing->columns = (struct interval){ from, interval_end(block_at(F, ep->slices, first + g - 1)) - from };
     return OK;
 }
 
@@ -169,25 +170,26 @@ static struct collective gathering(const struct expert_parallel *ep, enum dtype 
 /* All slices of the gathering group, or gradients of them, one member after another: each expert's two matrices. */
 struct gathered { struct tensor own, all; struct tensor *matrix; };
 
-static void close_gathered(struct device *d, struct gathered *w)
+static void close_gathered(struct device *device, struct gathered *gathered)
 {
-    device_free(d, w->own), device_free(d, w->all), free(w->matrix);
+    device_free(device, gathered->own), device_free(device, gathered->all), free(gathered->matrix);
 }
 
-static enum error_code open_gathered(struct gathered *w, const struct expert_parallel *ep, enum dtype dtype,
+static enum error_code open_gathered(struct gathered *gathered, const struct expert_parallel *ep, enum dtype dtype,
                                      struct error *err)
 {
     struct device *d = ep->tp->device;
     int64_t all = 0;
     for (int i = 0; i < gather_group(ep)->size; i++) all += numbers_held(ep, i);
-    *w = (struct gathered){ .own = device_tensor_in(d, BUFFERS, dtype, numbers_held(ep, gather_group(ep)->rank)),
+    *gathered = (struct gathered){ .own = device_tensor_in(d, BUFFERS, dtype, numbers_held(ep, gather_group(ep)->rank)),
                             .all = device_tensor_in(d, BUFFERS, dtype, all),
-                            .matrix = calloc((size_t)(2 * ep->tp->config->mixture.E), sizeof *w->matrix) };
-    return w->own.data && w->all.data && w->matrix ? OK : fail(err, ERR_MEMORY, "no memory for slices of experts");
+                            .matrix = calloc((size_t)(2 * ep->tp->config->mixture.E), sizeof *gathered->matrix) };
+    return gathered->own.data && gathered->all.data && gathered->matrix ? OK
+           : fail(err, ERR_MEMORY, "no memory for slices of experts");
 }
 
 /* The matrices of a member's slice, for the body. */
-static void take_slice(struct gathered *w, const struct expert_parallel *ep, int i)
+static void take_slice(struct gathered *gathered, const struct expert_parallel *ep, int i)
 {
     const int64_t E = ep->tp->config->mixture.E, D = ep->tp->config->D;
     const struct held h = held_by(ep, i);
@@ -195,49 +197,52 @@ static void take_slice(struct gathered *w, const struct expert_parallel *ep, int
     for (int k = 0; k < i; k++) at += numbers_held(ep, k);
     for (int64_t e = 0; e < E; e++) {
         const bool there = e >= h.experts.first && e < interval_end(h.experts);
-        w->matrix[e] = w->matrix[E + e] = tensor_none;
+        gathered->matrix[e] = gathered->matrix[E + e] = tensor_none;
         if (!there) continue;
-        char *first = (char *)w->all.data + at * (int64_t)dtype_size(w->all.dtype);
+        char *first = (char *)gathered->all.data + at * (int64_t)dtype_size(gathered->all.dtype);
         /* A slice of f columns of an expert is up [2 f, D], then down [D, f]. */
-        w->matrix[e] = tensor_2d(first, w->all.dtype, 2 * h.columns.count, D);
-        w->matrix[E + e] = tensor_2d(first + tensor_bytes(w->matrix[e]), w->all.dtype, D, h.columns.count);
+        gathered->matrix[e] = tensor_2d(first, gathered->all.dtype, 2 * h.columns.count, D);
+        gathered->matrix[E + e] = tensor_2d(first + tensor_bytes(gathered->matrix[e]), gathered->all.dtype, D,
+                                            h.columns.count);
         at += 3 * h.columns.count * D;
     }
 }
 
 /* Copy between this device's pieces and `own`. */
-static void visit_own(const struct mixture_call *c, struct gathered *w, bool gradient)
+static void visit_own(const struct mixture_call *call, struct gathered *gathered, bool gradient)
 {
-    const struct expert_parallel *ep = c->ep;
+    const struct expert_parallel *ep = call->ep;
     const struct held h = held_by(ep, gather_group(ep)->rank);
-    char *at = w->own.data;
+    char *at = gathered->own.data;
     for (int64_t e = h.experts.first; e < interval_end(h.experts); e++)
         for (int matrix = 0; matrix < 2; matrix++) {
-            const struct tensor piece = c->body.piece(c->body.context, e, matrix, gradient),
-                                part = tensor_1d(at, w->own.dtype, tensor_count(piece));
+            const struct tensor piece = call->body.piece(call->body.context, e, matrix, gradient),
+                                part = tensor_1d(at, gathered->own.dtype, tensor_count(piece));
             if (gradient) device_reduce(ep->tp->device, SUM, part.dtype, piece.data, part.data, tensor_count(part));
             else if (tensor_count(piece) > 0) device_copy(ep->tp->device, part.data, piece.data, tensor_bytes(part));
             at += tensor_bytes(part);
         }
 }
 
-static enum error_code gather(struct gathered *w, const struct mixture_call *c, struct error *err)
+static enum error_code tutel_gather(struct gathered *gathered, const struct mixture_call *mixture_call,
+                                    struct error *err)
 {
     int64_t counts[MESH_MOST_DEVICES];
-    enum error_code e = open_gathered(w, c->ep, expert_format(c->ep, false), err);
-    struct collective call = gathering(c->ep, w->own.dtype, counts);
-    call.in = w->own.data, call.out = w->all.data;
-    if (!e) visit_own(c, w, false);
-    return e ? e : collective_run(gather_group(c->ep), ALLGATHER, NULL, &call, err);
+    enum error_code e = open_gathered(gathered, mixture_call->ep, expert_format(mixture_call->ep, false), err);
+    struct collective call = gathering(mixture_call->ep, gathered->own.dtype, counts);
+    call.in = gathered->own.data, call.out = gathered->all.data;
+    if (!e) visit_own(mixture_call, gathered, false);
+    return e ? e : collective_run(gather_group(mixture_call->ep), ALLGATHER, NULL, &call, err);
 }
 
-static enum error_code scatter(struct gathered *w, const struct mixture_call *c, struct error *err)
+static enum error_code tutel_scatter(struct gathered *gathered, const struct mixture_call *mixture_call,
+                                     struct error *err)
 {
     int64_t counts[MESH_MOST_DEVICES];
-    struct collective call = gathering(c->ep, w->own.dtype, counts);
-    call.in = w->all.data, call.out = w->own.data;
-    const enum error_code e = collective_run(gather_group(c->ep), REDUCE_SCATTER, NULL, &call, err);
-    if (!e) visit_own(c, w, true);
+    struct collective call = gathering(mixture_call->ep, gathered->own.dtype, counts);
+    call.in = gathered->all.data, call.out = gathered->own.data;
+    const enum error_code e = collective_run(gather_group(mixture_call->ep), REDUCE_SCATTER, NULL, &call, err);
+    if (!e) visit_own(mixture_call, gathered, true);
     return e;
 }
 
@@ -246,93 +251,100 @@ static enum error_code scatter(struct gathered *w, const struct mixture_call *c,
 /* The rows that a member's slice computes, and their columns of up and act. */
 struct share { struct interval rows, columns; int32_t *counts; bool first; };
 
-static bool share_of(struct share *s, const struct mixture_call *c, int i, int32_t *counts)
+static bool tutel_share_of(struct share *share, const struct mixture_call *call, int i, int32_t *counts)
 {
-    const struct expert_routing *r = c->ep->routing;
-    const struct held h = held_by(c->ep, i);
-    *s = (struct share){ .columns = interval_moved(h.columns, -r->columns.first), .counts = counts,
+    const struct expert_routing *r = call->ep->routing;
+    const struct held h = held_by(call->ep, i);
+    *share = (struct share){ .columns = interval_moved(h.columns, -r->columns.first), .counts = counts,
                          .first = h.columns.first == r->columns.first };
-    for (int64_t e = 0; e < c->ep->tp->config->mixture.E; e++) {
+    for (int64_t e = 0; e < call->ep->tp->config->mixture.E; e++) {
         const bool here = e >= h.experts.first && e < interval_end(h.experts);
         counts[e] = here ? r->counts[e] : 0;
         /* Rows lie by expert, so those of earlier experts come before this member's. */
-        if (e < h.experts.first) s->rows.first += r->counts[e];
-        s->rows.count += counts[e];
+        if (e < h.experts.first) share->rows.first += r->counts[e];
+        share->rows.count += counts[e];
     }
-    return s->rows.count > 0 && s->columns.count > 0;
+    return share->rows.count > 0 && share->columns.count > 0;
 }
 
 /* A slice's columns of all rows lie together: `wide` numbers for each of its columns. */
-static struct tensor columns_of(struct tensor t, const struct share *s, int wide)
+static struct tensor tutel_columns_of(struct tensor t, const struct share *share, int wide)
 {
     const int64_t R = tensor_rows(t);
-    char *first = (char *)t.data + R * s->columns.first * wide * (int64_t)dtype_size(t.dtype);
-    return tensor_rows_of(tensor_2d(first, t.dtype, R, s->columns.count * wide), s->rows.first, s->rows.count);
+    char *first = (char *)t.data + R * share->columns.first * wide * (int64_t)dtype_size(t.dtype);
+    return tensor_rows_of(tensor_2d(first, t.dtype, R, share->columns.count * wide), share->rows.first,
+                          share->rows.count);
 }
 
-static struct tensor rows_in(struct tensor t, const struct share *s)
+static struct tensor rows_in(struct tensor t, const struct share *share)
 {
-    return tensor_present(t) ? tensor_rows_of(t, s->rows.first, s->rows.count) : t;
+    return tensor_present(t) ? tensor_rows_of(t, share->rows.first, share->rows.count) : t;
 }
 
 /* Slices of the same experts: the first writes the sum, the others are added. */
-static void add_to(struct device *d, struct tensor sum, struct tensor part, bool first)
+static void add_to(struct device *device, struct tensor sum, struct tensor part, bool first)
 {
-    if (!first) dev_add(d, sum, sum, part);
+    if (!first) dev_add(device, sum, sum, part);
 }
 
-static enum error_code pass_slice(struct mixture_call *c, enum tensor_pass pass, const struct share *s,
-                                  const struct tensor *weights, struct expert_rows r, struct expert_gradients g,
+static enum error_code pass_slice(struct mixture_call *call, enum tensor_pass pass, const struct share *share,
+                                  const struct tensor *weights, struct expert_rows expert_rows,
+                                      struct expert_gradients gradients,
                                   struct error *err)
 {
-    struct device *d = c->ep->tp->device;
-    const struct tensor sum = rows_in(pass == FORWARD_PASS ? r.results : g.rows, s);
+    struct device *d = call->ep->tp->device;
+    const struct tensor sum = rows_in(pass == FORWARD_PASS ? expert_rows.results : gradients.rows, share);
     struct tensor part = sum;
-    if (pass != WEIGHT_PASS && !s->first) {
+    if (pass != WEIGHT_PASS && !share->first) {
         part = device_tensor_2d(d, BUFFERS, tensor_rows(sum), tensor_cols(sum));
         if (part.data == NULL) return fail(err, ERR_MEMORY, "no memory for results of a slice");
     }
-    const struct expert_rows rows = { .rows = rows_in(r.rows, s), .up = columns_of(r.up, s, 2),
-                                      .act = columns_of(r.act, s, 1), .results = part, .counts = s->counts,
+    const struct expert_rows rows = { .rows = rows_in(expert_rows.rows, share),
+                                     .up = tutel_columns_of(expert_rows.up, share, 2),
+                                      .act = tutel_columns_of(expert_rows.act, share, 1), .results = part,
+                                          .counts = share->counts,
                                       .weights = weights };
     enum error_code e = OK;
-    if (pass == FORWARD_PASS) e = c->body.forward(c->body.context, rows, err);
+    if (pass == FORWARD_PASS) e = call->body.forward(call->body.context, rows, err);
     else {
-        const struct expert_gradients mine = { .results = rows_in(g.results, s), .up = columns_of(g.up, s, 2),
-                                               .act = pass == INPUT_PASS ? columns_of(g.act, s, 1) : tensor_none,
+        const struct expert_gradients mine = { .results = rows_in(gradients.results, share),
+                                              .up = tutel_columns_of(gradients.up, share, 2),
+                                               .act = pass == INPUT_PASS ? tutel_columns_of(gradients.act, share, 1)
+                                                   : tensor_none,
                                                .rows = part };
-        if (pass == INPUT_PASS) c->body.input(c->body.context, rows, mine);
-        else c->body.weight(c->body.context, rows, mine);
+        if (pass == INPUT_PASS) call->body.input(call->body.context, rows, mine);
+        else call->body.weight(call->body.context, rows, mine);
     }
-    if (pass != WEIGHT_PASS) add_to(d, sum, part, s->first);
+    if (pass != WEIGHT_PASS) add_to(d, sum, part, share->first);
     if (part.data != sum.data) device_free(d, part);
     return e;
 }
 
-static enum error_code compute(struct mixture_call *c, enum tensor_pass pass, struct expert_rows r,
-                               struct expert_gradients g, struct error *err)
+static enum error_code tutel_compute(struct mixture_call *call, enum tensor_pass pass, struct expert_rows rows,
+                                     struct expert_gradients gradients, struct error *err)
 {
-    const struct expert_parallel *ep = c->ep;
+    const struct expert_parallel *ep = call->ep;
     struct gathered w;
     int32_t *counts = calloc((size_t)ep->tp->config->mixture.E, sizeof *counts);
-    enum error_code e = pass == WEIGHT_PASS ? open_gathered(&w, ep, expert_format(ep, true), err) : gather(&w, c, err);
+    enum error_code e = pass == WEIGHT_PASS ? open_gathered(&w, ep, expert_format(ep, true), err)
+        : tutel_gather(&w, call, err);
     if (!e && counts == NULL) e = fail(err, ERR_MEMORY, "no memory to count rows of experts");
     if (!e && pass == WEIGHT_PASS) device_zero(ep->tp->device, w.all);
     for (int i = 0; i < gather_group(ep)->size && !e; i++) {
         struct share s;
         take_slice(&w, ep, i);
-        if (share_of(&s, c, i, counts)) e = pass_slice(c, pass, &s, w.matrix, r, g, err);
+        if (tutel_share_of(&s, call, i, counts)) e = pass_slice(call, pass, &s, w.matrix, rows, gradients, err);
     }
-    if (!e && pass == WEIGHT_PASS) e = scatter(&w, c, err);
+    if (!e && pass == WEIGHT_PASS) e = tutel_scatter(&w, call, err);
     close_gathered(ep->tp->device, &w), free(counts);
     return e;
 }
 
-static void compute_cost(struct forecast *f, const struct expert_parallel *ep, enum tensor_pass pass)
+static void compute_cost(struct forecast *forecast, const struct expert_parallel *ep, enum tensor_pass pass)
 {
     int64_t counts[MESH_MOST_DEVICES];
     const bool back = pass == WEIGHT_PASS;
-    forecast_on(f, gather_group(ep), back ? REDUCE_SCATTER : ALLGATHER, NULL,
+    forecast_on(forecast, gather_group(ep), back ? REDUCE_SCATTER : ALLGATHER, NULL,
                 gathering(ep, expert_format(ep, back), counts));
 }
 
@@ -344,6 +356,7 @@ const struct expert_scheme expert_scheme_tutel = {
                         "etp, and of all weights; forward and backward",
               .memory = "as alltoall; in a pass the gathered slices",
               .needs = "ep x etp a divisor of dp x cp x tp", .invariants = tutel_invariants },
-    DISPATCH_SCHEME, .refuses = refuses, .open = open_groups, .hops = 1, .hop = dispatch_hop, .has_degrees = true,
-    .choose = choose, .slices = slices, .compute = compute, .compute_cost = compute_cost,
+    DISPATCH_SCHEME, .refuses = tutel_refuses, .open = tutel_open_groups, .hops = 1, .hop = dispatch_hop,
+        .has_degrees = true,
+    .choose = tutel_choose, .slices = slices, .compute = tutel_compute, .compute_cost = compute_cost,
 };

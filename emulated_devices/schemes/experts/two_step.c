@@ -26,26 +26,26 @@ static struct interval experts_at(const struct expert_parallel *ep, int first, i
     return (struct interval){ from, interval_end(experts_of(ep, first + count - 1)) - from };
 }
 
-static bool goes_to(const struct choices *c, int64_t row, struct interval experts)
+static bool goes_to(const struct choices *choices, int64_t row, struct interval experts)
 {
-    for (int64_t i = 0; i < c->each; i++) {
-        const int32_t e = c->expert[row * c->each + i];
+    for (int64_t i = 0; i < choices->each; i++) {
+        const int32_t e = choices->expert[row * choices->each + i];
         if (e >= experts.first && e < interval_end(experts)) return true;
     }
     return false;
 }
 
 /* List the rows that go to each of the parts of some devices.  @param order  NULL: only count them. */
-static int64_t list_rows(const struct expert_parallel *ep, const struct choices *c, int first, int parts, int each,
-                         int32_t *order, int64_t *of_part)
+static int64_t list_rows(const struct expert_parallel *ep, const struct choices *choices, int first,
+                         int parts, int each, int32_t *order, int64_t *of_part)
 {
     int64_t n = 0;
     for (int i = 0; i < parts; i++) {
         const struct interval experts = experts_at(ep, first + i * each, each);
         const int64_t before = n;
         /* A row is listed once for each part that has any of its experts. */
-        for (int64_t row = 0; row < c->rows; row++)
-            if (goes_to(c, row, experts)) {
+        for (int64_t row = 0; row < choices->rows; row++)
+            if (goes_to(choices, row, experts)) {
                 if (order) order[n] = (int32_t)row;
                 n++;
             }
@@ -57,35 +57,36 @@ static int64_t list_rows(const struct expert_parallel *ep, const struct choices 
 /* How many of its rows go to each device, and to each node. */
 static int64_t told(const struct expert_parallel *ep) { return ep->devices + node_count_of(ep); }
 
-static void tell(const struct expert_parallel *ep, const struct choices *c, int32_t *own)
+static void two_step_tell(const struct expert_parallel *ep, const struct choices *choices, int32_t *own)
 {
     /* Each device has a number first, then each node. */
-    for (int m = 0; m < ep->devices; m++) own[m] = (int32_t)list_rows(ep, c, m, 1, 1, NULL, NULL);
+    for (int m = 0; m < ep->devices; m++) own[m] = (int32_t)list_rows(ep, choices, m, 1, 1, NULL, NULL);
     for (int b = 0; b < node_count_of(ep); b++)
-        own[ep->devices + b] = (int32_t)list_rows(ep, c, b * ep->node, 1, ep->node, NULL, NULL);
+        own[ep->devices + b] = (int32_t)list_rows(ep, choices, b * ep->node, 1, ep->node, NULL, NULL);
 }
 
-static int64_t told_by(const struct expert_parallel *ep, const struct expert_routing *r, int node, int place,
+static int64_t told_by(const struct expert_parallel *ep, const struct expert_routing *routing, int node, int place,
                        int number)
 {
-    return r->table[(node * ep->node + place) * told(ep) + number];
+    return routing->table[(node * ep->node + place) * told(ep) + number];
 }
 
-static enum error_code hop(const struct expert_parallel *ep, const struct expert_routing *r, const struct choices *held,
-                           int index, struct expert_hop *h, struct error *err)
+static enum error_code two_step_hop(const struct expert_parallel *ep, const struct expert_routing *routing,
+                                    const struct choices *held,
+                                    int index, struct expert_hop *expert_hop, struct error *err)
 {
     const bool crosses = index == 0;
     const int nodes = node_count_of(ep), first = crosses ? 0 : own_node(ep) * ep->node,
               parts = crosses ? nodes : ep->node, each = crosses ? ep->node : 1;
-    const enum error_code e = hop_make(h, &ep->part[crosses ? ACROSS : INSIDE], ALLTOALL,
+    const enum error_code e = hop_make(expert_hop, &ep->part[crosses ? ACROSS : INSIDE], ALLTOALL,
                                        list_rows(ep, held, first, parts, each, NULL, NULL), err);
     if (e) return e;
     /* Hop 0 goes to the device with this place in each node, hop 1 to the members of the node. */
-    list_rows(ep, held, first, parts, each, h->order.data, h->sent);
+    list_rows(ep, held, first, parts, each, expert_hop->order.data, expert_hop->sent);
     for (int i = 0; i < parts; i++)
         for (int b = 0; b < (crosses ? 1 : nodes); b++)
-            h->got[i] += crosses ? told_by(ep, r, i, own_place(ep), ep->devices + own_node(ep))
-                                 : told_by(ep, r, b, i, ep->rank);
+            expert_hop->got[i] += crosses ? told_by(ep, routing, i, own_place(ep), ep->devices + own_node(ep))
+                                 : told_by(ep, routing, b, i, ep->rank);
     return OK;
 }
 
@@ -96,6 +97,7 @@ const struct expert_scheme expert_scheme_two_step = {
               .volume = "between nodes 2 n D elements a layer forward for each other node with experts of n tokens",
               .memory = "k weights for each row that comes; for each row of own experts: 2 D, up and F wide",
               .needs = "P a divisor of dp x cp x tp; as many devices of a group on every node" },
-    DISPATCH_SCHEME, .weighs_there = true, .refuses = nodes_refuse, .open = nodes_open, .told = told, .tell = tell,
-    .hops = 2, .hop = hop,
+    DISPATCH_SCHEME, .weighs_there = true, .refuses = nodes_refuse, .open = nodes_open, .told = told,
+        .tell = two_step_tell,
+    .hops = 2, .hop = two_step_hop,
 };

@@ -6,16 +6,16 @@
  */
 #include "emulated_devices/schemes/pipeline/schedule.h"
 
-void schedule_keep_forwards(struct schedule *s)
+void schedule_keep_forwards(struct schedule *schedule)
 {
-    for (int d = 0; d < s->devices; d++) {
+    for (int d = 0; d < schedule->devices; d++) {
         int kept = 0;
-        for (int i = 0; i < s->count[d]; i++) {
-            const enum action_kind k = s->actions[d][i].kind;
+        for (int i = 0; i < schedule->count[d]; i++) {
+            const enum action_kind k = schedule->actions[d][i].kind;
             if (k == FORWARD || k == SEND_ACTIVATION || k == RECEIVE_ACTIVATION)
-                s->actions[d][kept] = s->actions[d][i], s->actions[d][kept++].beside = false;
+                schedule->actions[d][kept] = schedule->actions[d][i], schedule->actions[d][kept++].beside = false;
         }
-        s->count[d] = kept;
+        schedule->count[d] = kept;
     }
-    s->pairs = false;
+    schedule->pairs = false;
 }

@@ -35,7 +35,7 @@ static const char *colon_of(const char *path)
     return stat(path, &st) == 0 || colon == path ? NULL : colon;
 }
 
-static enum error_code read_one_of(struct schedule *s, const char *path, const char *colon, struct error *err)
+static enum error_code read_one_of(struct schedule *schedule, const char *path, const char *colon, struct error *err)
 {
     char file[PATH_MAX], *text = NULL;
     size_t bytes;
@@ -45,44 +45,47 @@ static enum error_code read_one_of(struct schedule *s, const char *path, const c
     if (!e) e = file_read_all(file, FILE_MOST, &text, &bytes, err);
     if (!e && strlen(text) != bytes)
         e = fail(err, ERR_FORMAT, "%s: has a byte 0: expected text", printable_path(file).text);
-    if (!e) e = schedule_read_named(s, text, colon + 1, printable_path(file).text, err);
+    if (!e) e = schedule_read_named(schedule, text, colon + 1, printable_path(file).text, err);
     free(text);
     return e;
 }
 
-static enum error_code read_file(struct schedule *s, const char *path, struct error *err)
+static enum error_code read_file(struct schedule *schedule, const char *path, struct error *err)
 {
     const char *colon = colon_of(path);
-    if (colon) return read_one_of(s, path, colon, err);
+    if (colon) return read_one_of(schedule, path, colon, err);
     enum error_code e = check_regular(path, err);
     if (e) return e;
     FILE *f = fopen(path, "r");
     if (f == NULL) return fail(err, ERR_FILE, "%s: cannot be opened: %s", printable_path(path).text, strerror(errno));
-    e = schedule_read(s, f, printable_path(path).text, err);
+    e = schedule_read(schedule, f, printable_path(path).text, err);
     fclose(f);
     return e;
 }
 
-static bool fits(int have, int asked) { return asked == 0 || have == asked; }
+static bool load_fits(int have, int asked) { return asked == 0 || have == asked; }
 
-enum error_code schedule_by_name(struct schedule *s, const char *name, const struct schedule_request *q,
+enum error_code schedule_by_name(struct schedule *schedule, const char *name, const struct schedule_request *request,
                                  struct error *err)
 {
-    if (!schedule_is_file(name)) return schedule_make(s, name, q, err);
-    if (q->skip > 0 || q->update_every > 0)
+    if (!schedule_is_file(name)) return schedule_make(schedule, name, request, err);
+    if (request->skip > 0 || request->update_every > 0)
         return fail(err, ERR_PLAN, "%s: %s %d is for registered schedules; a file has its own %s",
-                    printable_path(name).text, q->skip > 0 ? "--skip" : "--update-every",
-                    q->skip > 0 ? q->skip : q->update_every, q->skip > 0 ? "routes" : "update");
-    if (q->pairs)
+                    printable_path(name).text, request->skip > 0 ? "--skip" : "--update-every",
+                    request->skip > 0 ? request->skip : request->update_every, request->skip > 0 ? "routes" : "update");
+    if (request->pairs)
         return fail(err, ERR_PLAN, "%s: --pairs is for registered schedules; a file says &B0 for a pass beside another",
                     printable_path(name).text);
-    enum error_code e = read_file(s, name, err);
+    enum error_code e = read_file(schedule, name, err);
     if (e) return e;
-    if (fits(s->devices, q->devices) && fits(s->micros, q->micros) && fits(s->chunks, q->chunks)) return OK;
+    if (load_fits(schedule->devices, request->devices) && load_fits(schedule->micros, request->micros)
+        && load_fits(schedule->chunks, request->chunks)) return OK;
     e = fail(err, ERR_PLAN,
              "%s: has a schedule for --pp %d --micro %d --chunks %d; --pp %d --micro %d --chunks %d do not fit",
-             printable_path(name).text, s->devices, s->micros, s->chunks, q->devices ? q->devices : s->devices,
-             q->micros ? q->micros : s->micros, q->chunks ? q->chunks : s->chunks);
-    schedule_free(s);
+             printable_path(name).text, schedule->devices, schedule->micros, schedule->chunks, request->devices
+                 ? request->devices : schedule->devices,
+             request->micros ? request->micros : schedule->micros, request->chunks ? request->chunks
+                 : schedule->chunks);
+    schedule_free(schedule);
     return e;
 }

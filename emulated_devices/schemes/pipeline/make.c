@@ -11,51 +11,51 @@ const struct schedule_generator *schedule_generator(const char *name, struct err
 }
 
 /* Refuse options that this schedule does not have. */
-static enum error_code check_options(const struct schedule_generator *g, const struct schedule_request *q,
+static enum error_code check_options(const struct schedule_generator *generator, const struct schedule_request *request,
                                      struct error *err)
 {
-    if (q->skip > 0 && !g->skips)
-        return fail(err, ERR_PLAN, "schedule %s: leaves no stages out; --skip %d is for skippipe", g->head.name,
-                    q->skip);
-    if (q->update_every > 0 && !g->streams)
+    if (request->skip > 0 && !generator->skips)
+        return fail(err, ERR_PLAN, "schedule %s: leaves no stages out; --skip %d is for skippipe", generator->head.name,
+                    request->skip);
+    if (request->update_every > 0 && !generator->streams)
         return fail(err, ERR_PLAN,
                     "schedule %s: steps the weights once, at the end; --update-every %d is for pipedream-2bw",
-                    g->head.name, q->update_every);
-    if (q->memory_limit > 0 && !g->searches)
+                    generator->head.name, request->update_every);
+    if (request->memory_limit > 0 && !generator->searches)
         return fail(err, ERR_PLAN, "schedule %s: is not found by search; --limit %d is for zb-1p and zb-2p",
-                    g->head.name, q->memory_limit);
-    if (q->pairs && !g->pairs)
+                    generator->head.name, request->memory_limit);
+    if (request->pairs && !generator->pairs)
         return fail(err, ERR_PLAN, "schedule %s: has no passes side by side; --pairs is for dualpipe and dualpipev",
-                    g->head.name);
+                    generator->head.name);
     return OK;
 }
 
 struct advice { char text[80]; };
 
 /* The most similar requests that would be accepted. */
-static struct advice what_would_fit(const struct schedule_generator *g, const struct schedule_request *q)
+static struct advice what_would_fit(const struct schedule_generator *generator, const struct schedule_request *request)
 {
-    struct schedule_request fewer = *q, more = *q, plain = *q;
+    struct schedule_request fewer = *request, more = *request, plain = *request;
     struct advice a = { "" };
     fewer.devices--, more.devices++;
     plain.skip = plain.update_every = 0;
-    if (q->skip > 0 && q->devices > 2 && g->refuses(&plain) == NULL)
-        snprintf(a.text, sizeof a.text, "; skip=1..%d would fit", q->devices - 2);
-    else if (q->update_every > 0 && g->refuses(&plain) == NULL)
-        snprintf(a.text, sizeof a.text, "; %d or more would fit", q->devices);
-    else if (fewer.devices > 0 && g->refuses(&fewer) == NULL && g->refuses(&more) == NULL)
+    if (request->skip > 0 && request->devices > 2 && generator->refuses(&plain) == NULL)
+        snprintf(a.text, sizeof a.text, "; skip=1..%d would fit", request->devices - 2);
+    else if (request->update_every > 0 && generator->refuses(&plain) == NULL)
+        snprintf(a.text, sizeof a.text, "; %d or more would fit", request->devices);
+    else if (fewer.devices > 0 && generator->refuses(&fewer) == NULL && generator->refuses(&more) == NULL)
         snprintf(a.text, sizeof a.text, "; P=%d or P=%d would fit", fewer.devices, more.devices);
-    else if (g->refuses(&more) == NULL) snprintf(a.text, sizeof a.text, "; P=%d would fit", more.devices);
+    else if (generator->refuses(&more) == NULL) snprintf(a.text, sizeof a.text, "; P=%d would fit", more.devices);
     return a;
 }
 
-enum error_code schedule_make(struct schedule *s, const char *name, const struct schedule_request *request,
+enum error_code schedule_make(struct schedule *schedule, const char *name, const struct schedule_request *request,
                               struct error *err)
 {
     struct schedule_request q = *request;
     struct error unused;
     if (err == NULL) err = &unused;             /* generators return err->code */
-    memset(s, 0, sizeof *s);
+    memset(schedule, 0, sizeof *schedule);
     const struct schedule_generator *g = schedule_generator(name, err);
     if (g == NULL) return err->code;
     if (q.devices < 1 || q.micros < 1 || q.chunks < 0)
@@ -70,5 +70,5 @@ enum error_code schedule_make(struct schedule *s, const char *name, const struct
     if (refused != NULL)
         return fail(err, ERR_PLAN, "schedule %s: P=%d, M=%d, v=%d: %s%s", name, q.devices, q.micros, q.chunks, refused,
                     what_would_fit(g, &q).text);
-    return g->make(s, &q, err);
+    return g->make(schedule, &q, err);
 }

@@ -31,47 +31,49 @@ const struct published_setting published_settings[PUBLISHED_SETTINGS] = {
 /* Memory of a microbatch for each token and unit of width (V. Korthikanti et al., arXiv:2205.05198): a forward keeps
  * 34 + 5 a s / h bytes; W needs 32 of them, the linear layers' inputs and output gradients.  In units of 1/width
  * byte. */
-struct schedule_request published_request(const struct published_setting *r, enum published_schedule which)
+struct schedule_request published_request(const struct published_setting *setting, enum published_schedule which)
 {
     return (struct schedule_request){
-        .devices = r->P, .micros = r->M, .chunks = which == PUBLISHED_INTERLEAVED ? r->v : 0,
-        .forward = r->f, .backward_input = r->i, .backward_weight = r->w, .communication = r->comm,
-        .activation = 34 * r->width + 5 * r->heads * TOKENS, .kept_for_weight = 32 * r->width,
+        .devices = setting->P, .micros = setting->M, .chunks = which == PUBLISHED_INTERLEAVED ? setting->v : 0,
+        .forward = setting->f, .backward_input = setting->i, .backward_weight = setting->w,
+            .communication = setting->comm,
+        .activation = 34 * setting->width + 5 * setting->heads * TOKENS, .kept_for_weight = 32 * setting->width,
     };
 }
 
 /* A chunk of the interleaved schedule takes 1/v of the times, a message the full time.  All times are multiplied by v,
  * so that they are integers. */
-static enum error_code time_schedule(const struct published_setting *r, const struct schedule *s, double *bubble,
-                                     struct error *err)
+static enum error_code time_schedule(const struct published_setting *setting, const struct schedule *schedule,
+                                     double *bubble, struct error *err)
 {
     struct timing t;
-    const struct even_times each = { r->f, r->i, r->w, s->chunks * r->comm, 0 };
-    const enum error_code e = schedule_time_evenly(&t, s, each, err);
+    const struct even_times each = { setting->f, setting->i, setting->w, schedule->chunks * setting->comm, 0 };
+    const enum error_code e = schedule_time_evenly(&t, schedule, each, err);
     if (e) return e;
     *bubble = t.bubble;
     timing_free(&t);
     return OK;
 }
 
-enum error_code published_bubble(const struct published_setting *r, enum published_schedule which, double *bubble,
+enum error_code published_bubble(const struct published_setting *setting, enum published_schedule which, double *bubble,
                                  struct error *err)
 {
     struct schedule s;
-    const struct schedule_request q = published_request(r, which);
+    const struct schedule_request q = published_request(setting, which);
     enum error_code e = schedule_make(&s, published_schedule_name[which], &q, err);
     if (e) return e;
     e = schedule_validate(&s, err);
-    if (!e) e = time_schedule(r, &s, bubble, err);
+    if (!e) e = time_schedule(setting, &s, bubble, err);
     schedule_free(&s);
     return e;
 }
 
-double published_interleaved_formula(const struct published_setting *r)
+double published_interleaved_formula(const struct published_setting *setting)
 {
-    const double work = (double)(r->f + r->i + r->w), v = r->v;
-    const double cost = r->M * work + (r->P - 1) * work / v + (2 * v * r->P - r->P - 2) * (double)r->comm;
-    return 1 - r->M * work / cost;
+    const double work = (double)(setting->f + setting->i + setting->w), v = setting->v;
+    const double cost = setting->M * work + (setting->P - 1) * work / v + (2 * v * setting->P - setting->P - 2)
+        * (double)setting->comm;
+    return 1 - setting->M * work / cost;
 }
 
 double published_digits(double bubble) { return floor(bubble * 1e4 + 0.5) / 1e4; }

@@ -8,16 +8,37 @@
 /* ---- the formulas ------------------------------------------------------------------------------------------------ */
 
 /* B = I + W.  F&B, a forward and a backward side by side, is assumed to take as long as both one after the other. */
-static int64_t idle_1f1b(struct published_case c) { return (c.P - 1) * (c.F + c.I + c.W); }
-static int64_t idle_interleaved(struct published_case c) { return (c.P - 1) * (c.F + c.I + c.W) / c.v; }
-static int64_t idle_zb_h1(struct published_case c) { return (c.P - 1) * (c.F + c.I - c.W); }
-static int64_t idle_zb_h2(struct published_case c) { return (c.P - 1) * (c.F + c.I - 2 * c.W); }
-static int64_t idle_none(struct published_case c) { return (void)c, 0; }
-static int64_t idle_half(struct published_case c) { return idle_1f1b(c) / 2; }
-static int64_t idle_two_thirds(struct published_case c) { return idle_1f1b(c) * 2 / 3; }
-static int64_t both_backward_less(struct published_case c) { return c.F + 2 * (c.I + c.W) - 3 * c.W; }
-static int64_t idle_dualpipe(struct published_case c) { return (c.P / 2 - 1) * both_backward_less(c); }
-static int64_t idle_dualpipev(struct published_case c) { return (c.P - 1) * both_backward_less(c); }
+static int64_t idle_1f1b(struct published_case published_case)
+{
+    return (published_case.P - 1) * (published_case.F + published_case.I + published_case.W);
+}
+static int64_t idle_interleaved(struct published_case published_case)
+{
+    return (published_case.P - 1) * (published_case.F + published_case.I + published_case.W) / published_case.v;
+}
+static int64_t idle_zb_h1(struct published_case published_case)
+{
+    return (published_case.P - 1) * (published_case.F + published_case.I - published_case.W);
+}
+static int64_t idle_zb_h2(struct published_case published_case)
+{
+    return (published_case.P - 1) * (published_case.F + published_case.I - 2 * published_case.W);
+}
+static int64_t idle_none(struct published_case published_case) { return (void)published_case, 0; }
+static int64_t idle_half(struct published_case published_case) { return idle_1f1b(published_case) / 2; }
+static int64_t idle_two_thirds(struct published_case published_case) { return idle_1f1b(published_case) * 2 / 3; }
+static int64_t both_backward_less(struct published_case published_case)
+{
+    return published_case.F + 2 * (published_case.I + published_case.W) - 3 * published_case.W;
+}
+static int64_t idle_dualpipe(struct published_case published_case)
+{
+    return (published_case.P / 2 - 1) * both_backward_less(published_case);
+}
+static int64_t idle_dualpipev(struct published_case published_case)
+{
+    return (published_case.P - 1) * both_backward_less(published_case);
+}
 
 #define ZERO_BUBBLE "Qi et al., arXiv:2401.10241, table 2"
 #define MEGATRON "Narayanan et al., arXiv:2104.04473"
@@ -62,14 +83,15 @@ static int pair_at(const struct action *list, int count, struct action found[PAR
 
 /* Reorder messages for pairs done side by side: both begin when both inputs have arrived, and send when both are
  * done. */
-static enum error_code pair_device(struct schedule *s, int device, struct error *err)
+static enum error_code pair_device(struct schedule *schedule, int device, struct error *err)
 {
     static const int order[PARTS] = { 0, 3, 1, 4, 2, 5 };
-    const int count = s->count[device];
-    struct action *list = s->actions[device], *out = malloc(((size_t)count + 1) * sizeof *out), found[PARTS] = { 0 };
+    const int count = schedule->count[device];
+    struct action *list = schedule->actions[device], *out = malloc(((size_t)count + 1) * sizeof *out),
+        found[PARTS] = { 0 };
     bool have[PARTS];
     int n = 0;
-    if (out == NULL) return fail(err, ERR_MEMORY, "schedule %s: no memory for %d actions", s->name, count);
+    if (out == NULL) return fail(err, ERR_MEMORY, "schedule %s: no memory for %d actions", schedule->name, count);
     for (int i = 0; i < count;) {
         const int length = pair_at(list + i, count - i, found, have);
         for (int k = 0; k < PARTS && length > 0; k++)
@@ -82,41 +104,43 @@ static enum error_code pair_device(struct schedule *s, int device, struct error 
     return OK;
 }
 
-static int64_t idle_of(const struct timing *t)
+static int64_t idle_of(const struct timing *timing)
 {
     int64_t most = 0;
-    for (int d = 0; d < t->devices; d++) most = t->busy[d] > most ? t->busy[d] : most;
-    return t->span - most;
+    for (int d = 0; d < timing->devices; d++) most = timing->busy[d] > most ? timing->busy[d] : most;
+    return timing->span - most;
 }
 
 /* Times are for all layers of a device.  Everything is multiplied by chunks, so that a chunk's times are integers. */
-static enum error_code time_formula(const struct published_formula *f, const struct schedule *s,
-                                    struct published_case c, int64_t *idle, struct error *err)
+static enum error_code time_formula(const struct published_formula *formula, const struct schedule *schedule,
+                                    struct published_case published_case, int64_t *idle, struct error *err)
 {
-    const int64_t share = f->per_stage ? 1 : s->chunks;
+    const int64_t share = formula->per_stage ? 1 : schedule->chunks;
     struct timing t;
-    const enum error_code e = schedule_time_evenly(&t, s, (struct even_times){ c.F, c.I, c.W, 0, 0 }, err);
+    const enum error_code e = schedule_time_evenly(&t, schedule,
+                                                   (struct even_times){ published_case.F, published_case.I,
+                                                                       published_case.W, 0, 0 }, err);
     if (e) return e;
     *idle = idle_of(&t) / share;
     timing_free(&t);
     return OK;
 }
 
-enum error_code published_idle(const struct published_formula *f, struct published_case c, int64_t *idle,
-                               struct error *err)
+enum error_code published_idle(const struct published_formula *formula, struct published_case published_case,
+                               int64_t *idle, struct error *err)
 {
     struct schedule s;
-    const struct schedule_request q = { .devices = c.P,
-                                        .micros = c.M,
-                                        .chunks = f->chunks,
-                                        .forward = c.F,
-                                        .backward_input = c.I,
-                                        .backward_weight = c.W };
-    enum error_code e = schedule_make(&s, f->schedule, &q, err);
+    const struct schedule_request q = { .devices = published_case.P,
+                                        .micros = published_case.M,
+                                        .chunks = formula->chunks,
+                                        .forward = published_case.F,
+                                        .backward_input = published_case.I,
+                                        .backward_weight = published_case.W };
+    enum error_code e = schedule_make(&s, formula->schedule, &q, err);
     if (e) return e;
-    for (int d = 0; d < s.devices && f->paired && !e; d++) e = pair_device(&s, d, err);
+    for (int d = 0; d < s.devices && formula->paired && !e; d++) e = pair_device(&s, d, err);
     if (!e) e = schedule_validate(&s, err);
-    if (!e) e = time_formula(f, &s, c, idle, err);
+    if (!e) e = time_formula(formula, &s, published_case, idle, err);
     schedule_free(&s);
     return e;
 }

@@ -52,7 +52,7 @@ static struct named named_in(const char *text, const char *name)
     return found;
 }
 
-enum error_code schedule_read_named(struct schedule *s, const char *text, const char *name, const char *file,
+enum error_code schedule_read_named(struct schedule *schedule, const char *text, const char *name, const char *file,
                                     struct error *err)
 {
     const struct named found = named_in(text, name);
@@ -69,7 +69,7 @@ enum error_code schedule_read_named(struct schedule *s, const char *text, const 
     enum error_code e = f ? OK : fail(err, ERR_MEMORY, "%s: no memory to read it", file);
     for (size_t i = 0; !e && i < before; i++)           /* lines keep their numbers */
         if (alone[i] != '\n') alone[i] = ' ';
-    if (!e) e = schedule_read(s, f, file, err);
+    if (!e) e = schedule_read(schedule, f, file, err);
     if (f) fclose(f);
     free(alone);
     return e;

@@ -10,15 +10,15 @@ struct clock_state {
     struct timing *t;
 };
 
-static int64_t duration(const struct clock_state *k, int device, struct action a)
+static int64_t duration(const struct clock_state *state, int device, struct action action)
 {
-    const int stage = schedule_stage(k->s, device, a);
-    switch (a.kind) {
-    case FORWARD:         return k->times->forward[stage];
-    case BACKWARD:        return k->times->backward_input[stage] + k->times->backward_weight[stage];
-    case BACKWARD_INPUT:  return k->times->backward_input[stage];
-    case BACKWARD_WEIGHT: return k->times->backward_weight[stage];
-    case UPDATE:          return k->times->update;
+    const int stage = schedule_stage(state->s, device, action);
+    switch (action.kind) {
+    case FORWARD:         return state->times->forward[stage];
+    case BACKWARD:        return state->times->backward_input[stage] + state->times->backward_weight[stage];
+    case BACKWARD_INPUT:  return state->times->backward_input[stage];
+    case BACKWARD_WEIGHT: return state->times->backward_weight[stage];
+    case UPDATE:          return state->times->update;
     default:              return 0;
     }
 }
@@ -39,31 +39,31 @@ static void visit(void *context, int device, int index, int from)
 }
 
 /* A device's span begins and ends with a computation: waiting before the first one does not count. */
-static void summarise(struct timing *t, const struct schedule *s)
+static void summarise(struct timing *timing, const struct schedule *schedule)
 {
     int64_t most_busy = 0;
-    for (int d = 0; d < s->devices; d++) {
+    for (int d = 0; d < schedule->devices; d++) {
         int first = -1, last = -1;
-        for (int i = 0; i < s->count[d]; i++)
-            if (!action_is_message(s->actions[d][i].kind)) {
+        for (int i = 0; i < schedule->count[d]; i++)
+            if (!action_is_message(schedule->actions[d][i].kind)) {
                 if (first < 0) first = i;
                 last = i;
             }
         if (first < 0) continue;
-        const int64_t span = t->end[d][last] - t->start[d][first];
-        if (span > t->span) t->span = span;
-        if (t->end[d][last] > t->makespan) t->makespan = t->end[d][last];
-        if (t->busy[d] > most_busy) most_busy = t->busy[d];
+        const int64_t span = timing->end[d][last] - timing->start[d][first];
+        if (span > timing->span) timing->span = span;
+        if (timing->end[d][last] > timing->makespan) timing->makespan = timing->end[d][last];
+        if (timing->busy[d] > most_busy) most_busy = timing->busy[d];
     }
-    t->bubble = t->span > 0 ? 1 - (double)most_busy / (double)t->span : 0;
-    t->idle = t->makespan > 0 ? 1 - (double)most_busy / (double)t->makespan : 0;
+    timing->bubble = timing->span > 0 ? 1 - (double)most_busy / (double)timing->span : 0;
+    timing->idle = timing->makespan > 0 ? 1 - (double)most_busy / (double)timing->makespan : 0;
 }
 
-static int64_t **rows(const struct schedule *s)
+static int64_t **timing_rows(const struct schedule *schedule)
 {
-    const size_t P = s->devices > 0 ? (size_t)s->devices : 1;
+    const size_t P = schedule->devices > 0 ? (size_t)schedule->devices : 1;
     size_t total = 1;
-    for (int d = 0; d < s->devices; d++) total += (size_t)s->count[d];
+    for (int d = 0; d < schedule->devices; d++) total += (size_t)schedule->count[d];
     /* One block for all devices: row[0] is its beginning, which timing_free frees. */
     int64_t **row = calloc(P, sizeof *row), *block = calloc(total, sizeof *block);
     if (row == NULL || block == NULL) {
@@ -71,63 +71,65 @@ static int64_t **rows(const struct schedule *s)
         free(block);
         return NULL;
     }
-    for (int d = 0; d < s->devices; block += s->count[d++]) row[d] = block;
+    for (int d = 0; d < schedule->devices; block += schedule->count[d++]) row[d] = block;
     return row;
 }
 
-enum error_code timing_make(struct timing *t, const struct schedule *s, struct error *err)
+enum error_code timing_make(struct timing *timing, const struct schedule *schedule, struct error *err)
 {
-    memset(t, 0, sizeof *t);
-    t->devices = s->devices;
-    t->busy = calloc((size_t)s->devices, sizeof *t->busy);
-    t->start = rows(s);
-    t->end = rows(s);
-    if (t->busy != NULL && t->start != NULL && t->end != NULL) return OK;
-    timing_free(t);
-    return fail(err, ERR_MEMORY, "schedule %s: no memory to time it", s->name);
+    memset(timing, 0, sizeof *timing);
+    timing->devices = schedule->devices;
+    timing->busy = calloc((size_t)schedule->devices, sizeof *timing->busy);
+    timing->start = timing_rows(schedule);
+    timing->end = timing_rows(schedule);
+    if (timing->busy != NULL && timing->start != NULL && timing->end != NULL) return OK;
+    timing_free(timing);
+    return fail(err, ERR_MEMORY, "schedule %s: no memory to time it", schedule->name);
 }
 
-void timing_summarise(struct timing *t, const struct schedule *s)
+void timing_summarise(struct timing *timing, const struct schedule *schedule)
 {
     int64_t first = INT64_MAX;
-    for (int d = 0; d < s->devices; d++)
-        for (int i = 0; i < s->count[d]; i++)
-            if (!action_is_message(s->actions[d][i].kind) && t->start[d][i] < first) first = t->start[d][i];
-    for (int d = 0; d < s->devices; d++) {
-        t->busy[d] = 0;
-        for (int i = 0; i < s->count[d]; i++) {
+    for (int d = 0; d < schedule->devices; d++)
+        for (int i = 0; i < schedule->count[d]; i++)
+            if (!action_is_message(schedule->actions[d][i].kind) && timing->start[d][i] < first)
+                first = timing->start[d][i];
+    for (int d = 0; d < schedule->devices; d++) {
+        timing->busy[d] = 0;
+        for (int i = 0; i < schedule->count[d]; i++) {
             /* Times count from the first computation of any device. */
-            t->start[d][i] -= first, t->end[d][i] -= first;
-            if (!action_is_message(s->actions[d][i].kind)) t->busy[d] += t->end[d][i] - t->start[d][i];
+            timing->start[d][i] -= first, timing->end[d][i] -= first;
+            if (!action_is_message(schedule->actions[d][i].kind))
+                timing->busy[d] += timing->end[d][i] - timing->start[d][i];
         }
     }
-    summarise(t, s);
+    summarise(timing, schedule);
 }
 
-enum error_code schedule_time(struct timing *t, const struct schedule *s, const struct schedule_times *times,
-                              struct error *err)
+enum error_code schedule_time(struct timing *timing, const struct schedule *schedule,
+                              const struct schedule_times *times, struct error *err)
 {
-    struct clock_state k = { s, times, t };
-    struct walk w = { .s = s, .visit = visit, .context = &k };
-    enum error_code code = timing_make(t, s, err);
+    struct clock_state k = { schedule, times, timing };
+    struct walk w = { .s = schedule, .visit = visit, .context = &k };
+    enum error_code code = timing_make(timing, schedule, err);
     if (code == OK) code = walk_through(&w, err);
-    for (int d = 0; code == OK && d < s->devices; d++)
-        if (w.next[d] < s->count[d])
-            code = fail(err, ERR_PLAN, "schedule %s: device %d does not come to its end", s->name, d);
+    for (int d = 0; code == OK && d < schedule->devices; d++)
+        if (w.next[d] < schedule->count[d])
+            code = fail(err, ERR_PLAN, "schedule %s: device %d does not come to its end", schedule->name, d);
     free(w.next);
-    if (code == OK) summarise(t, s);
-    else timing_free(t);
+    if (code == OK) summarise(timing, schedule);
+    else timing_free(timing);
     return code;
 }
 
-void timing_free(struct timing *t)
+void timing_free(struct timing *timing)
 {
-    if (t->start != NULL) free(t->start[0]);
-    if (t->end != NULL) free(t->end[0]);
-    free(t->start);
-    free(t->end);
-    free(t->busy);
-    memset(t, 0, sizeof *t);
+    if (timing->start != NULL) free(timing->start[0]);
+    if (timing->end != NULL) free(timing->end[0]);
+    free(timing->start);
+    free(timing->end);
+    free(timing->busy);
+    memset(timing, 0, sizeof *timing);
 }
 
 struct schedule_times uniform_times(int stages, int64_t forward, int64_t backward_input, int64_t backward_weight,
@@ -141,15 +143,15 @@ struct schedule_times uniform_times(int stages, int64_t forward, int64_t backwar
     return (struct schedule_times){ room, room + stages, room + 2 * stages, communication, 0 };
 }
 
-enum error_code schedule_time_evenly(struct timing *t, const struct schedule *s, struct even_times each,
+enum error_code schedule_time_evenly(struct timing *timing, const struct schedule *schedule, struct even_times each,
                                      struct error *err)
 {
-    int64_t *room = malloc(3 * (size_t)s->stages * sizeof *room);
-    if (room == NULL) return fail(err, ERR_MEMORY, "schedule %s: no memory to time it", s->name);
-    struct schedule_times times = uniform_times(s->stages, each.forward, each.backward_input, each.backward_weight,
-                                                each.communication, room);
+    int64_t *room = malloc(3 * (size_t)schedule->stages * sizeof *room);
+    if (room == NULL) return fail(err, ERR_MEMORY, "schedule %s: no memory to time it", schedule->name);
+    struct schedule_times times = uniform_times(schedule->stages, each.forward, each.backward_input,
+                                                each.backward_weight, each.communication, room);
     times.update = each.update;
-    const enum error_code e = schedule_time(t, s, &times, err);
+    const enum error_code e = schedule_time(timing, schedule, &times, err);
     free(room);
     return e;
 }

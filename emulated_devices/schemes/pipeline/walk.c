@@ -7,18 +7,18 @@
 #include <stdlib.h>
 
 /* The key of a message: activation or gradient, receiving stage, microbatch. */
-static size_t key_of(const struct schedule *s, int device, struct action a)
+static size_t walk_key_of(const struct schedule *schedule, int device, struct action action)
 {
-    int stage = schedule_stage(s, device, a);
-    struct place to = { device, a.chunk };
-    if (a.kind == SEND_ACTIVATION) to = place_after(s, a.micro, stage);
-    if (a.kind == SEND_GRADIENT) to = place_before(s, a.micro, stage);
-    stage = s->stage_of[to.device][to.chunk];
-    const size_t gradient = a.kind == SEND_GRADIENT || a.kind == RECEIVE_GRADIENT;
-    return (gradient * (size_t)s->stages + (size_t)stage) * (size_t)s->micros + (size_t)a.micro;
+    int stage = schedule_stage(schedule, device, action);
+    struct place to = { device, action.chunk };
+    if (action.kind == SEND_ACTIVATION) to = place_after(schedule, action.micro, stage);
+    if (action.kind == SEND_GRADIENT) to = place_before(schedule, action.micro, stage);
+    stage = schedule->stage_of[to.device][to.chunk];
+    const size_t gradient = action.kind == SEND_GRADIENT || action.kind == RECEIVE_GRADIENT;
+    return (gradient * (size_t)schedule->stages + (size_t)stage) * (size_t)schedule->micros + (size_t)action.micro;
 }
 
-static bool is_send(struct action a) { return a.kind == SEND_ACTIVATION || a.kind == SEND_GRADIENT; }
+static bool is_send(struct action action) { return action.kind == SEND_ACTIVATION || action.kind == SEND_GRADIENT; }
 
 struct state {
     struct walk *w;
@@ -33,7 +33,7 @@ static void wake(struct state *st, int device)
     st->stack[st->depth++] = device;
 }
 
-static void perform(struct state *st, int device, int from)
+static void walk_perform(struct state *st, int device, int from)
 {
     struct walk *w = st->w;
     const int index = w->next[device]++;
@@ -41,41 +41,43 @@ static void perform(struct state *st, int device, int from)
 }
 
 /* With blocking sends, a message completes when both devices have reached it. */
-static bool meet(struct state *st, int device, struct action a)
+static bool walk_meet(struct state *st, int device, struct action action)
 {
     const struct schedule *s = st->w->s;
-    const int peer = a.peer, at = st->w->next[peer];
+    const int peer = action.peer, at = st->w->next[peer];
     if (at >= s->count[peer]) return false;
     const struct action b = s->actions[peer][at];
     /* The peer's next action must be the other end of this very message. */
-    if (!action_is_message(b.kind) || is_send(a) == is_send(b) || key_of(s, device, a) != key_of(s, peer, b))
-        return false;
-    const int sender = is_send(a) ? device : peer, receiver = is_send(a) ? peer : device, from = st->w->next[sender];
-    perform(st, sender, -1);
-    perform(st, receiver, from);
+    if (!action_is_message(b.kind) || is_send(action) == is_send(b)
+        || walk_key_of(s, device, action) != walk_key_of(s, peer, b)) return false;
+    const int sender = is_send(action) ? device : peer, receiver = is_send(action) ? peer : device,
+        from = st->w->next[sender];
+    walk_perform(st, sender, -1);
+    walk_perform(st, receiver, from);
     wake(st, peer);
     return true;
 }
 
 /* Where updates meet, the last device to reach its update completes it for all. */
-static bool meet_update(struct state *st, struct action a)
+static bool meet_update(struct state *st, struct action action)
 {
     const struct schedule *s = st->w->s;
     for (int d = 0; d < s->devices; d++) {
         const int at = st->w->next[d];
         if (s->count[d] == 0) continue;         /* it holds no stage */
-        if (at >= s->count[d] || s->actions[d][at].kind != UPDATE || s->actions[d][at].micro != a.micro) return false;
+        if (at >= s->count[d] || s->actions[d][at].kind != UPDATE || s->actions[d][at].micro != action.micro)
+            return false;
     }
     for (int d = 0; d < s->devices; d++) {
         if (s->count[d] == 0) continue;
-        perform(st, d, -1);
+        walk_perform(st, d, -1);
         wake(st, d);
     }
     return true;
 }
 
 /* @return whether the device's next action was executed. */
-static bool step(struct state *st, int device)
+static bool walk_step(struct state *st, int device)
 {
     const struct schedule *s = st->w->s;
     const int index = st->w->next[device];
@@ -83,8 +85,8 @@ static bool step(struct state *st, int device)
     int from = -1;
     if (a.kind == UPDATE && st->w->updates_meet) return meet_update(st, a);
     if (action_is_message(a.kind)) {
-        if (st->w->blocking) return meet(st, device, a);
-        int *sent = &st->sent[key_of(s, device, a)];
+        if (st->w->blocking) return walk_meet(st, device, a);
+        int *sent = &st->sent[walk_key_of(s, device, a)];
         if (is_send(a)) {
             /* The receiver, which may have stopped for this message, is looked at again. */
             *sent = 1 + index;
@@ -94,24 +96,24 @@ static bool step(struct state *st, int device)
             from = *sent - 1;
         }
     }
-    perform(st, device, from);
+    walk_perform(st, device, from);
     return true;
 }
 
-enum error_code walk_through(struct walk *w, struct error *err)
+enum error_code walk_through(struct walk *walk, struct error *err)
 {
-    const struct schedule *s = w->s;
+    const struct schedule *s = walk->s;
     const size_t P = (size_t)s->devices;
-    struct state st = { .w = w };
-    w->next = calloc(P, sizeof *w->next);
+    struct state st = { .w = walk };
+    walk->next = calloc(P, sizeof *walk->next);
     st.sent = calloc(2 * (size_t)s->stages * (size_t)s->micros, sizeof *st.sent);
     st.stack = calloc(P, sizeof *st.stack);
     st.on_stack = calloc(P, sizeof *st.on_stack);
     enum error_code code = OK;
-    if (w->next == NULL || st.sent == NULL || st.stack == NULL || st.on_stack == NULL) {
+    if (walk->next == NULL || st.sent == NULL || st.stack == NULL || st.on_stack == NULL) {
         code = fail(err, ERR_MEMORY, "schedule %s: no memory to go through it", s->name);
-        free(w->next);
-        w->next = NULL;
+        free(walk->next);
+        walk->next = NULL;
     } else {
         /* The stack begins with device 0 on top. */
         for (int d = s->devices - 1; d >= 0; d--) wake(&st, d);
@@ -119,7 +121,7 @@ enum error_code walk_through(struct walk *w, struct error *err)
             const int d = st.stack[--st.depth];
             st.on_stack[d] = 0;
             /* A device goes on until it waits for another one, which wakes it. */
-            while (w->next[d] < s->count[d] && step(&st, d)) {}
+            while (walk->next[d] < s->count[d] && walk_step(&st, d)) {}
         }
     }
     free(st.sent);

@@ -3,68 +3,69 @@
 #include <ctype.h>
 #include <string.h>
 
-int graph_tensor(struct sbp_graph *g, const char *name, struct shape shape, int like)
+int graph_tensor(struct sbp_graph *sbp_graph, const char *name, struct shape shape, int like)
 {
-    struct sbp_tensor *t = &g->tensor[g->tensors];
-    if (g->tensors == SBP_MOST_TENSORS || strlen(name) >= sizeof t->name) {
-        g->full = true;
+    struct sbp_tensor *t = &sbp_graph->tensor[sbp_graph->tensors];
+    if (sbp_graph->tensors == SBP_MOST_TENSORS || strlen(name) >= sizeof t->name) {
+        sbp_graph->full = true;
         return 0;
     }
     *t = (struct sbp_tensor){ .shape = shape, .like = like, .inner = -1 };
     memcpy(t->name, name, strlen(name) + 1);
-    return g->tensors++;
+    return sbp_graph->tensors++;
 }
 
-void graph_op(struct sbp_graph *g, const struct sbp_operator *operator, const char * letters, int out, const int in[])
+void graph_op(struct sbp_graph *sbp_graph, const struct sbp_operator *operator, const char * letters, int out,
+              const int in[])
 {
-    struct sbp_op *op = &g->op[g->ops];
+    struct sbp_op *op = &sbp_graph->op[sbp_graph->ops];
     int inputs = 1;
     for (const char *p = letters; *p; p++) inputs += *p == ',';
-    if (g->ops == SBP_MOST_OPS || inputs > SBP_OPERANDS || strlen(letters) >= sizeof op->letters) {
-        g->full = true;
+    if (sbp_graph->ops == SBP_MOST_OPS || inputs > SBP_OPERANDS || strlen(letters) >= sizeof op->letters) {
+        sbp_graph->full = true;
         return;
     }
     *op = (struct sbp_op){ .operator = operator, .inputs = inputs, .out = out };
     memcpy(op->letters, letters, strlen(letters) + 1);
     memcpy(op->in, in, (size_t)inputs * sizeof *in);
-    g->ops++;
+    sbp_graph->ops++;
 }
 
-bool graph_makes(const struct sbp_graph *g, int tensor)
+bool graph_makes(const struct sbp_graph *sbp_graph, int tensor)
 {
-    for (int o = 0; o < g->ops; o++)
-        if (g->op[o].out == tensor) return true;
+    for (int o = 0; o < sbp_graph->ops; o++)
+        if (sbp_graph->op[o].out == tensor) return true;
     return false;
 }
 
-int graph_find(const struct sbp_graph *g, const char *name)
+int graph_find(const struct sbp_graph *sbp_graph, const char *name)
 {
-    for (int i = 0; i < g->tensors; i++)
-        if (strcmp(g->tensor[i].name, name) == 0) return i;
+    for (int i = 0; i < sbp_graph->tensors; i++)
+        if (strcmp(sbp_graph->tensor[i].name, name) == 0) return i;
     return -1;
 }
 
-enum error_code graph_pin(struct sbp_graph *g, const struct sbp_mesh *m, const char *name, struct signature s,
-                          struct error *err)
+enum error_code graph_pin(struct sbp_graph *sbp_graph, const struct sbp_mesh *sbp_mesh, const char *name,
+                          struct signature signature, struct error *err)
 {
     char text[SBP_TEXT];
-    const int i = graph_find(g, name);
+    const int i = graph_find(sbp_graph, name);
     if (i < 0) return fail(err, ERR_USAGE, "%s: the graph has no such tensor", printable(name).text);
-    if (!signature_fits(&g->tensor[i].shape, m, s))
+    if (!signature_fits(&sbp_graph->tensor[i].shape, sbp_mesh, signature))
         return fail(err, ERR_PLAN, "%s cannot be %s: a split has more parts than there are rows", name,
-                    signature_text(m, s, text));
-    g->tensor[i].pinned = true;
-    g->tensor[i].pin = s;
+                    signature_text(sbp_mesh, signature, text));
+    sbp_graph->tensor[i].pinned = true;
+    sbp_graph->tensor[i].pin = signature;
     return OK;
 }
 
-int graph_last_use(const struct sbp_graph *g, int tensor)
+int graph_last_use(const struct sbp_graph *sbp_graph, int tensor)
 {
     int last = -1;
-    for (int o = 0; o < g->ops; o++) {
-        for (int i = 0; i < g->op[o].inputs; i++)
-            if (g->op[o].in[i] == tensor || g->tensor[g->op[o].in[i]].like == tensor) last = o;
-        if (g->tensor[g->op[o].out].like == tensor) last = o;
+    for (int o = 0; o < sbp_graph->ops; o++) {
+        for (int i = 0; i < sbp_graph->op[o].inputs; i++)
+            if (sbp_graph->op[o].in[i] == tensor || sbp_graph->tensor[sbp_graph->op[o].in[i]].like == tensor) last = o;
+        if (sbp_graph->tensor[sbp_graph->op[o].out].like == tensor) last = o;
     }
     return last;
 }
@@ -98,31 +99,32 @@ static int choices(const struct sbp_op *op, struct choice all[])
     return n;
 }
 
-static struct sbp operand(const struct sbp_op *op, struct choice c, int i)
+static struct sbp operand(const struct sbp_op *op, struct choice choice, int i)
 {
     const bool out = i == op->inputs;
     int n;
-    const char *p = graph_letters(op, i, &n), *at = c.letter ? memchr(p, c.letter, (size_t)n) : NULL;
+    const char *p = graph_letters(op, i, &n), *at = choice.letter ? memchr(p, choice.letter, (size_t)n) : NULL;
     /* The operand is split where its letters have the chosen one. */
     if (at) return (struct sbp)ON_S((int)(at - p));
     /* An operand without the letter is whole; a result without it was summed over, so it is partial. */
-    if (c.letter) return out ? (struct sbp)ON_P : (struct sbp)ON_B;
-    if (c.partial && (out || (c.partial >> i & 1u))) return (struct sbp)ON_P;
+    if (choice.letter) return out ? (struct sbp)ON_P : (struct sbp)ON_B;
+    if (choice.partial && (out || (choice.partial >> i & 1u))) return (struct sbp)ON_P;
     return (struct sbp)ON_B;
 }
 
-static bool rule_fits(const struct sbp_graph *g, const struct sbp_op *op, const struct sbp_mesh *m,
-                      const struct rule *r)
+static bool rule_fits(const struct sbp_graph *sbp_graph, const struct sbp_op *op, const struct sbp_mesh *sbp_mesh,
+                      const struct rule *rule)
 {
     for (int i = 0; i < op->inputs; i++)
-        if (!signature_fits(&g->tensor[op->in[i]].shape, m, r->in[i])) return false;
-    return signature_fits(&g->tensor[op->out].shape, m, r->out);
+        if (!signature_fits(&sbp_graph->tensor[op->in[i]].shape, sbp_mesh, rule->in[i])) return false;
+    return signature_fits(&sbp_graph->tensor[op->out].shape, sbp_mesh, rule->out);
 }
 
-int graph_rules(const struct sbp_graph *g, const struct sbp_op *op, const struct sbp_mesh *m, struct rule rule[])
+int graph_rules(const struct sbp_graph *sbp_graph, const struct sbp_op *op, const struct sbp_mesh *sbp_mesh,
+                struct rule rule[])
 {
     struct choice all[12];
-    const int n = choices(op, all), second = m->axes == 2 ? n : 1;
+    const int n = choices(op, all), second = sbp_mesh->axes == 2 ? n : 1;
     int rules = 0;
     /* Each axis of the mesh chooses on its own. */
     for (int a = 0; a < n; a++)
@@ -131,9 +133,9 @@ int graph_rules(const struct sbp_graph *g, const struct sbp_op *op, const struct
             for (int i = 0; i <= op->inputs; i++) {
                 struct signature *s = i == op->inputs ? &r.out : &r.in[i];
                 s->on[0] = operand(op, all[a], i);
-                if (m->axes == 2) s->on[1] = operand(op, all[b], i);
+                if (sbp_mesh->axes == 2) s->on[1] = operand(op, all[b], i);
             }
-            if (rule_fits(g, op, m, &r) && rules < SBP_MOST_RULES) rule[rules++] = r;
+            if (rule_fits(sbp_graph, op, sbp_mesh, &r) && rules < SBP_MOST_RULES) rule[rules++] = r;
         }
     return rules;
 }

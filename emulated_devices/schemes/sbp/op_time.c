@@ -3,54 +3,56 @@
 #include "emulated_devices/schemes/sbp/assign.h"
 #include <string.h>
 
-static struct box box_of(const struct sbp_graph *g, const struct sbp_op *op, const struct sbp_mesh *m,
-                         const struct rule *r, int operand, int device)
+static struct box box_of(const struct sbp_graph *sbp_graph, const struct sbp_op *op, const struct sbp_mesh *sbp_mesh,
+                         const struct rule *rule, int operand, int device)
 {
     const int t = operand == op->inputs ? op->out : op->in[operand];
-    return signature_box(&g->tensor[t].shape, m, operand == op->inputs ? r->out : r->in[operand], device);
+    return signature_box(&sbp_graph->tensor[t].shape, sbp_mesh,
+                         operand == op->inputs ? rule->out : rule->in[operand], device);
 }
 
 /* The device that has most of what the operation reads and makes. */
-static int fullest(const struct sbp_graph *g, const struct sbp_op *op, const struct sbp_mesh *m, const struct rule *r)
+static int op_time_fullest(const struct sbp_graph *sbp_graph, const struct sbp_op *op, const struct sbp_mesh *sbp_mesh,
+                           const struct rule *rule)
 {
     int64_t most = -1;
     int best = 0;
-    for (int d = 0; d < sbp_devices(m); d++) {
+    for (int d = 0; d < sbp_devices(sbp_mesh); d++) {
         int64_t sum = 0;
         for (int k = 0; k <= op->inputs; k++) {
             const int t = k == op->inputs ? op->out : op->in[k];
-            sum += box_count(box_of(g, op, m, r, k, d), g->tensor[t].shape.ndim);
+            sum += box_count(box_of(sbp_graph, op, sbp_mesh, rule, k, d), sbp_graph->tensor[t].shape.ndim);
         }
         if (sum > most) most = sum, best = d;
     }
     return best;
 }
 
-static struct tensor piece(struct device *d, const struct sbp_graph *g, int tensor, struct box b)
+static struct tensor piece(struct device *device, const struct sbp_graph *sbp_graph, int tensor, struct box box)
 {
-    const int ndim = g->tensor[tensor].shape.ndim;
-    struct tensor t = device_tensor_1d(d, BUFFERS, box_count(b, ndim));
+    const int ndim = sbp_graph->tensor[tensor].shape.ndim;
+    struct tensor t = device_tensor_1d(device, BUFFERS, box_count(box, ndim));
     t.ndim = ndim;
-    memcpy(t.dim, b.extent, sizeof t.dim);
+    memcpy(t.dim, box.extent, sizeof t.dim);
     return t;
 }
 
-picoseconds sbp_op_time(const struct sbp_graph *g, const struct sbp_op *op, const struct sbp_mesh *m,
-                        const struct rule *r)
+picoseconds sbp_op_time(const struct sbp_graph *sbp_graph, const struct sbp_op *op, const struct sbp_mesh *sbp_mesh,
+                        const struct rule *rule)
 {
     struct device d;
     struct tensor all[SBP_OPERANDS + 1];
-    const int device = fullest(g, op, m, r);
+    const int device = op_time_fullest(sbp_graph, op, sbp_mesh, rule);
     bool made = true;
     /* The device only counts: its clock advances by the operation's cost, and no number is computed. */
     if (device_open(&d, backend_find("count"), F64, 0, NULL) != OK) return -1;
-    clock_restart(&d.clock, m->cluster, F64);
+    clock_restart(&d.clock, sbp_mesh->cluster, F64);
     for (int k = 0; k <= op->inputs; k++) {
         const int t = k == op->inputs ? op->out : op->in[k];
-        all[k] = piece(&d, g, t, box_of(g, op, m, r, k, device));
+        all[k] = piece(&d, sbp_graph, t, box_of(sbp_graph, op, sbp_mesh, rule, k, device));
         made = made && all[k].data;
     }
-    made = made && op->operator->run(&d, &g->model, all[op->inputs], all);
+    made = made && op->operator->run(&d, &sbp_graph->model, all[op->inputs], all);
     const picoseconds time = d.clock.now;
     for (int k = 0; k <= op->inputs; k++) device_free(&d, all[k]);
     device_close(&d);

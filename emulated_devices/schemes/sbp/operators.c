@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 /* All but the first dimension in one. */
-static struct tensor rows(struct tensor t)
+static struct tensor operators_rows(struct tensor t)
 {
     return tensor_2d(t.data, t.dtype, t.dim[0], t.dim[0] ? tensor_count(t) / t.dim[0] : 0);
 }
@@ -16,139 +16,144 @@ static struct tensor flat(struct tensor t) { return tensor_1d(t.data, t.dtype, t
 /* "nd,fd->nf", "nha,dha->nd", ...: n is the first dimension of X, the first ones of W are those of Y after n. */
 static struct tensor as_weight(struct tensor W, struct tensor like_X)
 {
-    const int64_t I = rows(like_X).dim[1];
+    const int64_t I = operators_rows(like_X).dim[1];
     return tensor_2d(W.data, W.dtype, I ? tensor_count(W) / I : 0, I);
 }
 
-static bool linear(struct device *d, const struct model_config *model, struct tensor Y, const struct tensor in[])
+static bool linear(struct device *device, const struct model_config *model, struct tensor Y, const struct tensor in[])
 {
     (void)model;
-    dev_linear_forward(d, rows(Y), rows(in[0]), as_weight(in[1], in[0]), tensor_none);
+    dev_linear_forward(device, operators_rows(Y), operators_rows(in[0]), as_weight(in[1], in[0]), tensor_none);
     return true;
 }
 
 /* dX from dY, W */
-static bool linear_dx(struct device *d, const struct model_config *model, struct tensor dX, const struct tensor in[])
+static bool linear_dx(struct device *device, const struct model_config *model, struct tensor dX,
+                      const struct tensor in[])
 {
     (void)model;
-    dev_linear_backward_input(d, rows(dX), rows(in[0]), as_weight(in[1], dX));
+    dev_linear_backward_input(device, operators_rows(dX), operators_rows(in[0]), as_weight(in[1], dX));
     return true;
 }
 
-static bool linear_add(struct device *d, const struct model_config *model, struct tensor Y, const struct tensor in[])
+static bool linear_add(struct device *device, const struct model_config *model, struct tensor Y,
+                       const struct tensor in[])
 {
     (void)model;
-    dev_linear_forward_add(d, rows(Y), rows(in[0]), as_weight(in[1], in[0]));
+    dev_linear_forward_add(device, operators_rows(Y), operators_rows(in[0]), as_weight(in[1], in[0]));
     return true;
 }
 
-static bool linear_dx_add(struct device *d, const struct model_config *model, struct tensor dX,
+static bool linear_dx_add(struct device *device, const struct model_config *model, struct tensor dX,
                           const struct tensor in[])
 {
     (void)model;
-    dev_linear_backward_input_columns(d, rows(dX), rows(in[0]), 0, as_weight(in[1], dX), true);
+    dev_linear_backward_input_columns(device, operators_rows(dX), operators_rows(in[0]), 0, as_weight(in[1], dX), true);
     return true;
 }
 
-static bool linear_dw_add(struct device *d, const struct model_config *model, struct tensor dW,
+static bool linear_dw_add(struct device *device, const struct model_config *model, struct tensor dW,
                           const struct tensor in[])
 {
     (void)model;
-    dev_linear_backward_weight(d, as_weight(dW, in[1]), tensor_none, rows(in[0]), rows(in[1]));
+    dev_linear_backward_weight(device, as_weight(dW, in[1]), tensor_none, operators_rows(in[0]), operators_rows(in[1]));
     return true;
 }
 
 /* dW from dY, X */
-static bool linear_dw(struct device *d, const struct model_config *model, struct tensor dW, const struct tensor in[])
+static bool linear_dw(struct device *device, const struct model_config *model, struct tensor dW,
+                      const struct tensor in[])
 {
     (void)model;
-    device_zero(d, dW);
-    dev_linear_backward_weight(d, as_weight(dW, in[1]), tensor_none, rows(in[0]), rows(in[1]));
+    device_zero(device, dW);
+    dev_linear_backward_weight(device, as_weight(dW, in[1]), tensor_none, operators_rows(in[0]), operators_rows(in[1]));
     return true;
 }
 
-static bool copy(struct device *d, const struct model_config *model, struct tensor Y, const struct tensor in[])
+static bool copy(struct device *device, const struct model_config *model, struct tensor Y, const struct tensor in[])
 {
     (void)model;
-    device_copy(d, Y.data, in[0].data, tensor_bytes(Y));
-    dev_charge(d, "copy", flat(Y), 2, 0);
+    device_copy(device, Y.data, in[0].data, tensor_bytes(Y));
+    dev_charge(device, "copy", flat(Y), 2, 0);
     return true;
 }
 
-static bool add(struct device *d, const struct model_config *model, struct tensor Y, const struct tensor in[])
+static bool add(struct device *device, const struct model_config *model, struct tensor Y, const struct tensor in[])
 {
     (void)model;
-    dev_add(d, flat(Y), flat(in[0]), flat(in[1]));
+    dev_add(device, flat(Y), flat(in[0]), flat(in[1]));
     return true;
 }
 
 /* Y = X + b on every row */
-static bool add_bias(struct device *d, const struct model_config *model, struct tensor Y, const struct tensor in[])
+static bool add_bias(struct device *device, const struct model_config *model, struct tensor Y, const struct tensor in[])
 {
     (void)model;
-    const struct tensor y = rows(Y), x = rows(in[0]);
+    const struct tensor y = operators_rows(Y), x = operators_rows(in[0]);
     const size_t row = (size_t)y.dim[1] * dtype_size(y.dtype);
     for (int64_t n = 0; n < y.dim[0]; n++)
-        dev_add(d, tensor_1d((char *)y.data + (size_t)n * row, y.dtype, y.dim[1]),
+        dev_add(device, tensor_1d((char *)y.data + (size_t)n * row, y.dtype, y.dim[1]),
                 tensor_1d((char *)x.data + (size_t)n * row, x.dtype, x.dim[1]), flat(in[1]));
     return true;
 }
 
 /* db from dY: the sums of its columns */
-static bool bias_dw(struct device *d, const struct model_config *model, struct tensor db, const struct tensor in[])
+static bool bias_dw(struct device *device, const struct model_config *model, struct tensor db, const struct tensor in[])
 {
     (void)model;
-    const struct tensor dY = rows(in[0]), b = flat(db);
-    device_zero(d, b);
+    const struct tensor dY = operators_rows(in[0]), b = flat(db);
+    device_zero(device, b);
     for (int64_t n = 0; n < dY.dim[0]; n++)
-        dev_add(d, b, b,
+        dev_add(device, b, b,
                 tensor_1d((char *)dY.data + (size_t)(n * dY.dim[1]) * dtype_size(dY.dtype), dY.dtype, dY.dim[1]));
     return true;
 }
 
-static bool gelu(struct device *d, const struct model_config *model, struct tensor Y, const struct tensor in[])
+static bool gelu(struct device *device, const struct model_config *model, struct tensor Y, const struct tensor in[])
 {
     (void)model;
-    dev_gelu_forward(d, flat(Y), flat(in[0]));
+    dev_gelu_forward(device, flat(Y), flat(in[0]));
     return true;
 }
 
 /* dX from dY, X */
-static bool gelu_dx(struct device *d, const struct model_config *model, struct tensor dX, const struct tensor in[])
+static bool gelu_dx(struct device *device, const struct model_config *model, struct tensor dX, const struct tensor in[])
 {
     (void)model;
-    dev_gelu_backward_input(d, flat(dX), flat(in[0]), flat(in[1]));
+    dev_gelu_backward_input(device, flat(dX), flat(in[0]), flat(in[1]));
     return true;
 }
 
 /* A gate and what is gated, [n, 2, f]: just the rows that the operation takes. */
-static bool swiglu(struct device *d, const struct model_config *model, struct tensor Y, const struct tensor in[])
+static bool swiglu(struct device *device, const struct model_config *model, struct tensor Y, const struct tensor in[])
 {
     (void)model;
-    dev_swiglu_forward(d, rows(Y), rows(in[0]));
+    dev_swiglu_forward(device, operators_rows(Y), operators_rows(in[0]));
     return true;
 }
 
 /* dX from dY, X */
-static bool swiglu_dx(struct device *d, const struct model_config *model, struct tensor dX, const struct tensor in[])
+static bool swiglu_dx(struct device *device, const struct model_config *model, struct tensor dX,
+                      const struct tensor in[])
 {
     (void)model;
-    dev_swiglu_backward_input(d, rows(dX), rows(in[0]), rows(in[1]));
+    dev_swiglu_backward_input(device, operators_rows(dX), operators_rows(in[0]), operators_rows(in[1]));
     return true;
 }
 
-static bool geglu(struct device *d, const struct model_config *model, struct tensor Y, const struct tensor in[])
+static bool geglu(struct device *device, const struct model_config *model, struct tensor Y, const struct tensor in[])
 {
     (void)model;
-    dev_geglu_forward(d, rows(Y), rows(in[0]));
+    dev_geglu_forward(device, operators_rows(Y), operators_rows(in[0]));
     return true;
 }
 
 /* dX from dY, X */
-static bool geglu_dx(struct device *d, const struct model_config *model, struct tensor dX, const struct tensor in[])
+static bool geglu_dx(struct device *device, const struct model_config *model, struct tensor dX,
+                     const struct tensor in[])
 {
     (void)model;
-    dev_geglu_backward_input(d, rows(dX), rows(in[0]), rows(in[1]));
+    dev_geglu_backward_input(device, operators_rows(dX), operators_rows(in[0]), operators_rows(in[1]));
     return true;
 }
 
@@ -163,54 +168,60 @@ static struct tensor part(struct tensor wb, int which)
 
 struct statistics { struct tensor y, mean, rstd; };
 
-static bool statistics_free(struct device *d, struct statistics s)
+static bool statistics_free(struct device *device, struct statistics statistics)
 {
-    const bool made = s.y.data && s.mean.data && s.rstd.data;
-    device_free(d, s.y), device_free(d, s.mean), device_free(d, s.rstd);
+    const bool made = statistics.y.data && statistics.mean.data && statistics.rstd.data;
+    device_free(device, statistics.y), device_free(device, statistics.mean), device_free(device, statistics.rstd);
     return made;
 }
 
-static bool statistics_of(struct device *d, const struct model_config *model, struct statistics *s, struct tensor X,
-                          struct tensor wb)
+static bool statistics_of(struct device *device, const struct model_config *model, struct statistics *statistics,
+                          struct tensor X, struct tensor wb)
 {
-    *s = (struct statistics){ device_tensor_2d(d, BUFFERS, X.dim[0], X.dim[1]),
-                              device_statistics(d, BUFFERS, X.dim[0], 0), device_statistics(d, BUFFERS, X.dim[0], 0) };
-    if (!s->y.data || !s->mean.data || !s->rstd.data) return false;
-    if (model->norm == NORM_RMS) dev_rmsnorm_forward(d, s->y, s->rstd, X, part(wb, 0), norm_base(model), model->eps);
-    else dev_layernorm_forward(d, s->y, s->mean, s->rstd, X, part(wb, 0), part(wb, 1), model->eps);
+    *statistics = (struct statistics){ device_tensor_2d(device, BUFFERS, X.dim[0], X.dim[1]),
+                              device_statistics(device, BUFFERS, X.dim[0], 0),
+                                  device_statistics(device, BUFFERS, X.dim[0], 0) };
+    if (!statistics->y.data || !statistics->mean.data || !statistics->rstd.data) return false;
+    if (model->norm == NORM_RMS)
+        dev_rmsnorm_forward(device, statistics->y, statistics->rstd, X, part(wb, 0), norm_base(model), model->eps);
+    else dev_layernorm_forward(device, statistics->y, statistics->mean, statistics->rstd, X, part(wb, 0),
+                               part(wb, 1), model->eps);
     return true;
 }
 
-static bool norm(struct device *d, const struct model_config *model, struct tensor Y, const struct tensor in[])
+static bool norm(struct device *device, const struct model_config *model, struct tensor Y, const struct tensor in[])
 {
     struct statistics s;
-    if (statistics_of(d, model, &s, rows(in[0]), in[1])) device_copy(d, Y.data, s.y.data, tensor_bytes(Y));
-    return statistics_free(d, s);
+    if (statistics_of(device, model, &s, operators_rows(in[0]), in[1]))
+        device_copy(device, Y.data, s.y.data, tensor_bytes(Y));
+    return statistics_free(device, s);
 }
 
 /* dX from dY, X, wb */
-static bool norm_dx(struct device *d, const struct model_config *model, struct tensor dX, const struct tensor in[])
+static bool norm_dx(struct device *device, const struct model_config *model, struct tensor dX, const struct tensor in[])
 {
-    const struct tensor dY = rows(in[0]), X = rows(in[1]), w = part(in[2], 0);
+    const struct tensor dY = operators_rows(in[0]), X = operators_rows(in[1]), w = part(in[2], 0);
     struct statistics s;
-    if (statistics_of(d, model, &s, X, in[2])) {
-        if (model->norm == NORM_RMS) dev_rmsnorm_backward_input(d, rows(dX), dY, X, w, norm_base(model), s.rstd);
-        else dev_layernorm_backward_input(d, rows(dX), dY, X, w, s.mean, s.rstd);
+    if (statistics_of(device, model, &s, X, in[2])) {
+        if (model->norm == NORM_RMS)
+            dev_rmsnorm_backward_input(device, operators_rows(dX), dY, X, w, norm_base(model), s.rstd);
+        else dev_layernorm_backward_input(device, operators_rows(dX), dY, X, w, s.mean, s.rstd);
     }
-    return statistics_free(d, s);
+    return statistics_free(device, s);
 }
 
 /* dwb from dY, X, wb */
-static bool norm_dw(struct device *d, const struct model_config *model, struct tensor dwb, const struct tensor in[])
+static bool norm_dw(struct device *device, const struct model_config *model, struct tensor dwb,
+                    const struct tensor in[])
 {
-    const struct tensor dY = rows(in[0]), X = rows(in[1]), dw = part(dwb, 0);
+    const struct tensor dY = operators_rows(in[0]), X = operators_rows(in[1]), dw = part(dwb, 0);
     struct statistics s;
-    device_zero(d, dwb);
-    if (statistics_of(d, model, &s, X, in[2])) {
-        if (model->norm == NORM_RMS) dev_rmsnorm_backward_weight(d, dw, dY, X, s.rstd);
-        else dev_layernorm_backward_weight(d, dw, part(dwb, 1), dY, X, s.mean, s.rstd);
+    device_zero(device, dwb);
+    if (statistics_of(device, model, &s, X, in[2])) {
+        if (model->norm == NORM_RMS) dev_rmsnorm_backward_weight(device, dw, dY, X, s.rstd);
+        else dev_layernorm_backward_weight(device, dw, part(dwb, 1), dY, X, s.mean, s.rstd);
     }
-    return statistics_free(d, s);
+    return statistics_free(device, s);
 }
 
 /* ---- heads: QKV [n, k, G, A] has k key/value heads, each with the G - 2 query heads before it that use it -------- */
@@ -223,7 +234,8 @@ static struct attention of_one_group(const struct model_config *model, struct te
 }
 
 /* The table and the positions are inputs, not tensors of the graph. */
-static bool turn(struct device *d, const struct model_config *model, struct tensor Y, struct tensor X, bool back)
+static bool operators_turn(struct device *device, const struct model_config *model, struct tensor Y,
+                           struct tensor X, bool back)
 {
     const int64_t k = Y.dim[1], n = Y.dim[0] * k;
     const struct rotary of_layer = model_rotary(model, 0);
@@ -235,85 +247,88 @@ static bool turn(struct device *d, const struct model_config *model, struct tens
         const struct tensor groups = tensor_2d(Y.data, Y.dtype, n, Y.dim[2] * Y.dim[3]);
         rotary_table(&of_layer, table);
         for (int64_t i = 0; i < n; i++) ((int32_t *)position.data)[i] = (int32_t)(i / k % model->S);
-        device_copy(d, Y.data, X.data, tensor_bytes(Y));
-        if (back) dev_rotary_backward_input(d, groups, position, table, of_one_group(model, Y));
-        else dev_rotary_forward(d, groups, position, table, of_one_group(model, Y));
+        device_copy(device, Y.data, X.data, tensor_bytes(Y));
+        if (back) dev_rotary_backward_input(device, groups, position, table, of_one_group(model, Y));
+        else dev_rotary_forward(device, groups, position, table, of_one_group(model, Y));
     }
     free(table.data), free(position.data);
     return made;
 }
 
-static bool rotary(struct device *d, const struct model_config *model, struct tensor Y, const struct tensor in[])
+static bool rotary(struct device *device, const struct model_config *model, struct tensor Y, const struct tensor in[])
 {
-    return turn(d, model, Y, in[0], false);
+    return operators_turn(device, model, Y, in[0], false);
 }
 
-static bool rotary_dx(struct device *d, const struct model_config *model, struct tensor dX, const struct tensor in[])
+static bool rotary_dx(struct device *device, const struct model_config *model, struct tensor dX,
+                      const struct tensor in[])
 {
-    return turn(d, model, dX, in[0], true);
+    return operators_turn(device, model, dX, in[0], true);
 }
 
 /* [b, a, ...] from [a, b, ...] */
-static void exchange(struct device *d, struct tensor to, struct tensor from, int64_t a, int64_t b)
+static void operators_exchange(struct device *device, struct tensor to, struct tensor from, int64_t a, int64_t b)
 {
     const size_t row = tensor_bytes(from) / (size_t)(a * b);
     for (int64_t i = 0; i < a; i++)
         for (int64_t j = 0; j < b; j++)
-            device_copy(d, (char *)to.data + (size_t)(j * a + i) * row, (char *)from.data + (size_t)(i * b + j) * row,
-                        row);
-    dev_charge(d, "copy", flat(from), 2, 0);
+            device_copy(device, (char *)to.data + (size_t)(j * a + i) * row,
+                        (char *)from.data + (size_t)(i * b + j) * row, row);
+    dev_charge(device, "copy", flat(from), 2, 0);
 }
 
 /* Group by group, as one attention has it: the k groups of n tokens are k n rows, with one key and one value. */
-static struct tensor by_groups(struct device *d, struct tensor X)
+static struct tensor by_groups(struct device *device, struct tensor X)
 {
-    const struct tensor to = device_tensor_2d(d, BUFFERS, X.dim[0] * X.dim[1],
+    const struct tensor to = device_tensor_2d(device, BUFFERS, X.dim[0] * X.dim[1],
                                               tensor_count(X) / (X.dim[0] * X.dim[1]));
-    if (to.data) exchange(d, to, X, X.dim[0], X.dim[1]);
+    if (to.data) operators_exchange(device, to, X, X.dim[0], X.dim[1]);
     return to;
 }
 
 struct attended { struct tensor qkv, o, lse; };
 
-static bool attended_free(struct device *d, struct attended t)
+static bool attended_free(struct device *device, struct attended attended)
 {
-    const bool made = t.qkv.data && t.o.data && t.lse.data;
-    device_free(d, t.qkv), device_free(d, t.o), device_free(d, t.lse);
+    const bool made = attended.qkv.data && attended.o.data && attended.lse.data;
+    device_free(device, attended.qkv), device_free(device, attended.o), device_free(device, attended.lse);
     return made;
 }
 
-static bool attend(struct device *d, const struct model_config *model, struct attended *t, struct tensor qkv)
+static bool operators_attend(struct device *device, const struct model_config *model, struct attended *attended,
+                             struct tensor qkv)
 {
     const struct attention a = of_one_group(model, qkv);
     const int64_t n = qkv.dim[0] * qkv.dim[1];
-    *t = (struct attended){ by_groups(d, qkv), device_tensor_2d(d, BUFFERS, n, a.H * a.A),
-                            device_statistics(d, BUFFERS, n, a.H) };
-    if (!t->qkv.data || !t->o.data || !t->lse.data) return false;
-    dev_attention_forward(d, t->o, t->lse, t->qkv, a);
+    *attended = (struct attended){ by_groups(device, qkv), device_tensor_2d(device, BUFFERS, n, a.H * a.A),
+                            device_statistics(device, BUFFERS, n, a.H) };
+    if (!attended->qkv.data || !attended->o.data || !attended->lse.data) return false;
+    dev_attention_forward(device, attended->o, attended->lse, attended->qkv, a);
     return true;
 }
 
-static bool attention(struct device *d, const struct model_config *model, struct tensor O, const struct tensor in[])
+static bool attention(struct device *device, const struct model_config *model, struct tensor O,
+                      const struct tensor in[])
 {
     struct attended t;
-    if (attend(d, model, &t, in[0])) exchange(d, O, t.o, in[0].dim[1], in[0].dim[0]);
-    return attended_free(d, t);
+    if (operators_attend(device, model, &t, in[0])) operators_exchange(device, O, t.o, in[0].dim[1], in[0].dim[0]);
+    return attended_free(device, t);
 }
 
 /* dQKV from dO, QKV */
-static bool attention_dx(struct device *d, const struct model_config *model, struct tensor dQKV,
+static bool attention_dx(struct device *device, const struct model_config *model, struct tensor dQKV,
                          const struct tensor in[])
 {
-    const struct tensor qkv = in[1], dO = by_groups(d, in[0]),
-                        d_qkv = device_tensor_2d(d, BUFFERS, qkv.dim[0] * qkv.dim[1], qkv.dim[2] * qkv.dim[3]);
+    const struct tensor qkv = in[1], dO = by_groups(device, in[0]),
+                        d_qkv = device_tensor_2d(device, BUFFERS, qkv.dim[0] * qkv.dim[1], qkv.dim[2] * qkv.dim[3]);
     const bool made = dO.data && d_qkv.data;
     struct attended t;
-    if (attend(d, model, &t, qkv) && made) {
-        dev_attention_backward_input(d, d_qkv, dO, t.o, t.lse, t.qkv, of_one_group(model, qkv));
-        exchange(d, dQKV, d_qkv, qkv.dim[1], qkv.dim[0]);
+    if (operators_attend(device, model, &t, qkv) && made) {
+        dev_attention_backward_input(device, d_qkv, dO, t.o, t.lse, t.qkv, of_one_group(model, qkv));
+        operators_exchange(device, dQKV, d_qkv, qkv.dim[1], qkv.dim[0]);
     }
-    device_free(d, dO), device_free(d, d_qkv);
-    return attended_free(d, t) && made;
+    device_free(device, dO), device_free(device, d_qkv);
+    return attended_free(device, t) && made;
 }
 
 enum { FIRST = 1, BOTH = 3 };

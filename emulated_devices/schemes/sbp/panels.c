@@ -39,10 +39,11 @@ static int place_of_letter(const struct sbp_op *op, int operand, char letter)
 }
 
 /* Add the cuts of a factor along the dimension, in order, each once. */
-static int add_cuts(const struct shape *t, const struct sbp_mesh *m, struct signature s, int dim, int64_t cut[], int n)
+static int add_cuts(const struct shape *shape, const struct sbp_mesh *sbp_mesh, struct signature signature, int dim,
+                    int64_t cut[], int n)
 {
-    for (int d = 0; d < sbp_devices(m); d++) {
-        const int64_t start = signature_box(t, m, s, d).start[dim];
+    for (int d = 0; d < sbp_devices(sbp_mesh); d++) {
+        const int64_t start = signature_box(shape, sbp_mesh, signature, d).start[dim];
         int at = 0;
         while (at < n && cut[at] < start) at++;
         if (at < n && cut[at] == start) continue;
@@ -52,22 +53,23 @@ static int add_cuts(const struct shape *t, const struct sbp_mesh *m, struct sign
     return n;
 }
 
-struct panels panels_of(const struct sbp_graph *g, const struct assignment *a, int o)
+struct panels panels_of(const struct sbp_graph *sbp_graph, const struct assignment *assignment, int o)
 {
-    const struct sbp_op *op = &g->op[o];
+    const struct sbp_op *op = &sbp_graph->op[o];
     struct panels p = { 0 };
     int64_t cut[PANELS_MOST];
     int n = 0;
-    const char letter = op->operator->add && a->mesh.axes == 2 ? summed_letter(op) : '\0';
+    const char letter = op->operator->add && assignment->mesh.axes == 2 ? summed_letter(op) : '\0';
     for (int i = 0; i < 2 && letter; i++) {
         p.dim[i] = place_of_letter(op, i, letter);
-        p.along[i] = gathered_along(a->tensor[op->in[i]], a->rule[o].in[i], p.dim[i]);
+        p.along[i] = gathered_along(assignment->tensor[op->in[i]], assignment->rule[o].in[i], p.dim[i]);
     }
     /* Panels need each factor gathered along the summed dimension, one along each axis (SUMMA). */
     if (!letter || p.along[0] < 0 || p.along[1] < 0 || p.along[0] == p.along[1]) return p;
     for (int i = 0; i < 2; i++)
-        n = add_cuts(&g->tensor[op->in[i]].shape, &a->mesh, a->tensor[op->in[i]], p.dim[i], cut, n);
-    const int64_t end = g->tensor[op->in[0]].shape.dim[p.dim[0]];
+        n = add_cuts(&sbp_graph->tensor[op->in[i]].shape, &assignment->mesh, assignment->tensor[op->in[i]],
+                     p.dim[i], cut, n);
+    const int64_t end = sbp_graph->tensor[op->in[0]].shape.dim[p.dim[0]];
     for (int i = 0; i < n; i++) {
         const struct interval panel = { cut[i], (i + 1 < n ? cut[i + 1] : end) - cut[i] };
         if (panel.count > 0) p.at[p.count++] = panel;
@@ -77,69 +79,71 @@ struct panels panels_of(const struct sbp_graph *g, const struct assignment *a, i
 
 /* ---- carrying it out --------------------------------------------------------------------------------------------- */
 
-static struct box region_of(const struct shape *t, int dim, struct interval panel)
+static struct box region_of(const struct shape *shape, int dim, struct interval panel)
 {
     struct box b = { 0 };
-    for (int d = 0; d < t->ndim; d++) b.extent[d] = t->dim[d];
+    for (int d = 0; d < shape->ndim; d++) b.extent[d] = shape->dim[d];
     b.start[dim] = panel.first, b.extent[dim] = panel.count;
     return b;
 }
 
 /* All devices along the axis have this after a factor's panel was brought. */
-static struct box brought_to(const struct sbp_graph *g, const struct assignment *a, int o, int operand,
-                             const struct panels *p, int which, int device)
+static struct box brought_to(const struct sbp_graph *sbp_graph, const struct assignment *assignment, int o, int operand,
+                             const struct panels *panels, int which, int device)
 {
-    const struct shape *t = &g->tensor[g->op[o].in[operand]].shape;
-    return box_intersect(signature_box(t, &a->mesh, a->rule[o].in[operand], device),
-                         region_of(t, p->dim[operand], p->at[which]), t->ndim);
+    const struct shape *t = &sbp_graph->tensor[sbp_graph->op[o].in[operand]].shape;
+    return box_intersect(signature_box(t, &assignment->mesh, assignment->rule[o].in[operand], device),
+                         region_of(t, panels->dim[operand], panels->at[which]), t->ndim);
 }
 
-int64_t panels_messages(const struct sbp_graph *g, const struct assignment *a, int o)
+int64_t panels_messages(const struct sbp_graph *sbp_graph, const struct assignment *assignment, int o)
 {
-    const struct panels p = panels_of(g, a, o);
+    const struct panels p = panels_of(sbp_graph, assignment, o);
     int64_t sum = 0;
     for (int i = 0; i < p.count; i++)
         for (int k = 0; k < 2; k++)
-            for (int d = 0; d < sbp_devices(&a->mesh); d++) {
-                const int ndim = g->tensor[g->op[o].in[k]].shape.ndim;
-                const bool receives = sbp_place(&a->mesh, d, p.along[k]) > 0;      /* all of a group but one do */
-                sum += receives && box_count(brought_to(g, a, o, k, &p, i, d), ndim) > 0;
+            for (int d = 0; d < sbp_devices(&assignment->mesh); d++) {
+                const int ndim = sbp_graph->tensor[sbp_graph->op[o].in[k]].shape.ndim;
+                /* all of a group but one do */
+                const bool receives = sbp_place(&assignment->mesh, d, p.along[k]) > 0;
+                sum += receives && box_count(brought_to(sbp_graph, assignment, o, k, &p, i, d), ndim) > 0;
             }
     return sum;
 }
 
 /* The member that has a panel: no cut of its factor lies inside. */
-static int root_of(const struct sbp_graph *g, const struct assignment *a, int o, int operand, const struct group *along,
-                   struct box panel)
+static int root_of(const struct sbp_graph *sbp_graph, const struct assignment *assignment, int o, int operand,
+                   const struct group *along, struct box panel)
 {
-    const struct shape *t = &g->tensor[g->op[o].in[operand]].shape;
-    const struct signature kept = a->tensor[g->op[o].in[operand]];
+    const struct shape *t = &sbp_graph->tensor[sbp_graph->op[o].in[operand]].shape;
+    const struct signature kept = assignment->tensor[sbp_graph->op[o].in[operand]];
     for (int i = 0; i < along->size; i++) {
-        const struct box own = signature_box(t, &a->mesh, kept, along->member[i]);
+        const struct box own = signature_box(t, &assignment->mesh, kept, along->member[i]);
         if (box_count(box_intersect(own, panel, t->ndim), t->ndim) > 0) return i;
     }
     return 0;
 }
 
-static void pack(struct device *d, int ndim, struct box own, struct box panel, struct tensor piece,
-                 struct tensor packed)
+static void panels_pack(struct device *device, int ndim, struct box own, struct box panel, struct tensor piece,
+                        struct tensor packed)
 {
-    struct views v = views_of(d);
+    struct views v = views_of(device);
     box_pack(ndim, own, panel, view_read(&v, piece).data, view_write(&v, packed).data, dtype_size(piece.dtype));
     views_end(&v);
 }
 
 /* A panel of a factor, on all devices along the axis. */
-static enum error_code bring_panel(struct placement *place, const struct sbp_graph *g, const struct assignment *a,
-                                   int o, int operand, const struct panels *p, int which, struct tensor piece,
+static enum error_code bring_panel(struct placement *place, const struct sbp_graph *sbp_graph,
+                                   const struct assignment *assignment,
+                                   int o, int operand, const struct panels *panels, int which, struct tensor piece,
                                    struct tensor *factor, struct error *err)
 {
-    const struct shape *t = &g->tensor[g->op[o].in[operand]].shape;
+    const struct shape *t = &sbp_graph->tensor[sbp_graph->op[o].in[operand]].shape;
     struct device *d = place->all.comm->device;
-    struct group *along = &place->along[p->along[operand]];
+    struct group *along = &place->along[panels->along[operand]];
     const int self = place->all.comm->rank;
-    const struct box panel = brought_to(g, a, o, operand, p, which, self);
-    const int root = root_of(g, a, o, operand, along, panel);
+    const struct box panel = brought_to(sbp_graph, assignment, o, operand, panels, which, self);
+    const int root = root_of(sbp_graph, assignment, o, operand, along, panel);
     *factor = device_tensor_1d(d, BUFFERS, box_count(panel, t->ndim));
     const enum error_code e = group_agree(
         &place->all, factor->data ? OK : fail(err, ERR_MEMORY, "the machine has no memory left for a panel"), err);
@@ -149,31 +153,35 @@ static enum error_code bring_panel(struct placement *place, const struct sbp_gra
     /* An empty panel is empty on the whole group, so nobody waits for a broadcast. */
     if (tensor_count(*factor) == 0) return OK;
     if (along->rank == root)
-        pack(d, t->ndim, signature_box(t, &a->mesh, a->tensor[g->op[o].in[operand]], self), panel, piece, *factor);
+        panels_pack(d, t->ndim, signature_box(t, &assignment->mesh, assignment->tensor[sbp_graph->op[o].in[operand]],
+                                              self), panel, piece, *factor);
     return broadcast(along, factor->data, tensor_count(*factor), factor->dtype, root, err);
 }
 
-static enum error_code run_panel(struct placement *place, const struct sbp_graph *g, const struct assignment *a, int o,
-                                 const struct panels *p, int which, const struct tensor piece[], struct tensor out,
+static enum error_code run_panel(struct placement *place, const struct sbp_graph *sbp_graph,
+                                 const struct assignment *assignment, int o,
+                                 const struct panels *panels, int which, const struct tensor piece[], struct tensor out,
                                  struct error *err)
 {
-    const struct sbp_op *op = &g->op[o];
+    const struct sbp_op *op = &sbp_graph->op[o];
     struct device *d = place->all.comm->device;
     struct tensor factor[2] = { tensor_none, tensor_none };
     enum error_code e = OK;
-    for (int i = 0; i < 2 && !e; i++) e = bring_panel(place, g, a, o, i, p, which, piece[i], &factor[i], err);
+    for (int i = 0; i < 2 && !e; i++)
+        e = bring_panel(place, sbp_graph, assignment, o, i, panels, which, piece[i], &factor[i], err);
     e = group_agree(&place->all, e, err);
     /* The first panel's product sets the result, the others are added to it. */
-    if (!e) (which == 0 ? op->operator->run : op->operator->add)(d, &g->model, out, factor);
+    if (!e) (which == 0 ? op->operator->run : op->operator->add)(d, &sbp_graph->model, out, factor);
     for (int i = 0; i < 2; i++) device_free(d, factor[i]);
     return e;
 }
 
-enum error_code panels_run(struct placement *place, const struct sbp_graph *g, const struct assignment *a, int o,
+enum error_code panels_run(struct placement *place, const struct sbp_graph *sbp_graph,
+                           const struct assignment *assignment, int o,
                            const struct tensor piece[], struct tensor out, struct error *err)
 {
-    const struct panels p = panels_of(g, a, o);
+    const struct panels p = panels_of(sbp_graph, assignment, o);
     enum error_code e = OK;
-    for (int i = 0; i < p.count && !e; i++) e = run_panel(place, g, a, o, &p, i, piece, out, err);
+    for (int i = 0; i < p.count && !e; i++) e = run_panel(place, sbp_graph, assignment, o, &p, i, piece, out, err);
     return e;
 }

@@ -4,19 +4,19 @@
 #include <stdio.h>
 #include <string.h>
 
-int sbp_devices(const struct sbp_mesh *m)
+int sbp_devices(const struct sbp_mesh *sbp_mesh)
 {
     int n = 1;
-    for (int k = 0; k < m->axes; k++) n *= m->size[k];
+    for (int k = 0; k < sbp_mesh->axes; k++) n *= sbp_mesh->size[k];
     return n;
 }
 
-int sbp_place(const struct sbp_mesh *m, int device, int axis)
+int sbp_place(const struct sbp_mesh *sbp_mesh, int device, int axis)
 {
-    if (axis >= m->axes) return 0;
+    if (axis >= sbp_mesh->axes) return 0;
     /* The last axis changes fastest from device to device. */
-    for (int k = m->axes - 1; k > axis; k--) device /= m->size[k];
-    return device % m->size[axis];
+    for (int k = sbp_mesh->axes - 1; k > axis; k--) device /= sbp_mesh->size[k];
+    return device % sbp_mesh->size[axis];
 }
 
 bool sbp_equal(struct sbp a, struct sbp b) { return a.kind == b.kind && (a.kind != SBP_S || a.dim == b.dim); }
@@ -26,38 +26,43 @@ bool signature_equal(struct signature a, struct signature b)
     return sbp_equal(a.on[0], b.on[0]) && sbp_equal(a.on[1], b.on[1]);
 }
 
-bool signature_has(struct signature s, enum sbp_kind kind) { return s.on[0].kind == kind || s.on[1].kind == kind; }
+bool signature_has(struct signature signature, enum sbp_kind kind) { return signature.on[0].kind == kind
+                                                                    || signature.on[1].kind == kind; }
 
 /* ---- where the parts are ----------------------------------------------------------------------------------------- */
 
-static int64_t granule(const struct shape *t, int dim) { return dim == 0 && t->granule > 1 ? t->granule : 1; }
+static int64_t granule(const struct shape *shape, int dim)
+{
+    return dim == 0 && shape->granule > 1 ? shape->granule : 1;
+}
 
-bool signature_fits(const struct shape *t, const struct sbp_mesh *m, struct signature s)
+bool signature_fits(const struct shape *shape, const struct sbp_mesh *sbp_mesh, struct signature signature)
 {
     int64_t parts[TENSOR_MAX_DIMS] = { 1, 1, 1, 1 };
     for (int k = 0; k < SBP_AXES; k++) {
-        if (s.on[k].kind == SBP_B) continue;
-        if (k >= m->axes) return false;
-        if (s.on[k].kind == SBP_S && s.on[k].dim >= t->ndim) return false;
-        if (s.on[k].kind == SBP_S) parts[s.on[k].dim] *= m->size[k];
+        if (signature.on[k].kind == SBP_B) continue;
+        if (k >= sbp_mesh->axes) return false;
+        if (signature.on[k].kind == SBP_S && signature.on[k].dim >= shape->ndim) return false;
+        if (signature.on[k].kind == SBP_S) parts[signature.on[k].dim] *= sbp_mesh->size[k];
     }
     /* Each part of a cut dimension gets a granule at least. */
-    for (int d = 0; d < t->ndim; d++)
-        if (parts[d] > 1 && parts[d] > t->dim[d] / granule(t, d)) return false;
+    for (int d = 0; d < shape->ndim; d++)
+        if (parts[d] > 1 && parts[d] > shape->dim[d] / granule(shape, d)) return false;
     return true;
 }
 
-struct box signature_box(const struct shape *t, const struct sbp_mesh *m, struct signature s, int device)
+struct box signature_box(const struct shape *shape, const struct sbp_mesh *sbp_mesh,
+                         struct signature signature, int device)
 {
     struct box b = { 0 };
-    for (int d = 0; d < t->ndim; d++) b.extent[d] = t->dim[d];
-    for (int k = 0; k < m->axes; k++) {
-        if (s.on[k].kind != SBP_S) continue;
-        const int d = s.on[k].dim, place = sbp_place(m, device, k);
-        const int64_t g = granule(t, d), units = (b.extent[d] + g - 1) / g;
+    for (int d = 0; d < shape->ndim; d++) b.extent[d] = shape->dim[d];
+    for (int k = 0; k < sbp_mesh->axes; k++) {
+        if (signature.on[k].kind != SBP_S) continue;
+        const int d = signature.on[k].dim, place = sbp_place(sbp_mesh, device, k);
+        const int64_t g = granule(shape, d), units = (b.extent[d] + g - 1) / g;
         /* The second axis cuts what the first one left of the same dimension. */
-        const int64_t from = block_start(units, m->size[k], place) * g,
-                      to = block_start(units, m->size[k], place + 1) * g;
+        const int64_t from = block_start(units, sbp_mesh->size[k], place) * g,
+                      to = block_start(units, sbp_mesh->size[k], place + 1) * g;
         const int64_t end = to < b.extent[d] ? to : b.extent[d];        /* the last unit may be short */
         b.start[d] += from;
         b.extent[d] = end - from;
@@ -65,66 +70,67 @@ struct box signature_box(const struct shape *t, const struct sbp_mesh *m, struct
     return b;
 }
 
-int signature_all(const struct shape *t, const struct sbp_mesh *m, struct signature all[])
+int signature_all(const struct shape *shape, const struct sbp_mesh *sbp_mesh, struct signature all[])
 {
     static const struct sbp kind[SBP_KINDS] = { ON_B, ON_P, ON_S(0), ON_S(1), ON_S(2), ON_S(3) };
     int n = 0;
     for (int a = 0; a < SBP_KINDS; a++)
         for (int b = 0; b < SBP_KINDS; b++) {
             const struct signature s = { { kind[a], kind[b] } };
-            if (signature_fits(t, m, s)) all[n++] = s;
+            if (signature_fits(shape, sbp_mesh, s)) all[n++] = s;
         }
     return n;
 }
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
-static int write_sbp(char *at, size_t room, struct sbp s)
+static int write_sbp(char *at, size_t room, struct sbp sbp)
 {
-    if (s.kind == SBP_S) return snprintf(at, room, "S(%d)", s.dim);
-    return snprintf(at, room, s.kind == SBP_B ? "B" : "P");
+    if (sbp.kind == SBP_S) return snprintf(at, room, "S(%d)", sbp.dim);
+    return snprintf(at, room, sbp.kind == SBP_B ? "B" : "P");
 }
 
-const char *signature_text(const struct sbp_mesh *m, struct signature s, char text[SBP_TEXT])
+const char *signature_text(const struct sbp_mesh *sbp_mesh, struct signature signature, char text[SBP_TEXT])
 {
     char one[8], two[8];
-    write_sbp(one, sizeof one, s.on[0]);
-    write_sbp(two, sizeof two, s.on[1]);
-    if (m->axes == 1) snprintf(text, SBP_TEXT, "%s", one);
+    write_sbp(one, sizeof one, signature.on[0]);
+    write_sbp(two, sizeof two, signature.on[1]);
+    if (sbp_mesh->axes == 1) snprintf(text, SBP_TEXT, "%s", one);
     else snprintf(text, SBP_TEXT, "(%s, %s)", one, two);
     return text;
 }
 
-static const char *read_sbp(const char *p, struct sbp *s)
+static const char *read_sbp(const char *p, struct sbp *sbp)
 {
-    *s = (struct sbp){ *p == 'B' ? SBP_B : *p == 'P' ? SBP_P : SBP_S, 0 };
+    *sbp = (struct sbp){ *p == 'B' ? SBP_B : *p == 'P' ? SBP_P : SBP_S, 0 };
     if (*p == 'B' || *p == 'P') return p + 1;
     if (p[0] != 'S' || p[1] != '(' || p[2] < '0' || p[2] >= '0' + TENSOR_MAX_DIMS || p[3] != ')') return NULL;
-    s->dim = p[2] - '0';
+    sbp->dim = p[2] - '0';
     return p + 4;
 }
 
-enum error_code signature_parse(const struct sbp_mesh *m, const char *text, struct signature *s, struct error *err)
+enum error_code signature_parse(const struct sbp_mesh *sbp_mesh, const char *text, struct signature *signature,
+                                struct error *err)
 {
     const char *p = text;
-    *s = (struct signature){ { ON_B, ON_B } };
-    if (m->axes == 2) p = *p == '(' ? p + 1 : NULL;
-    for (int k = 0; p && k < m->axes; k++) {
+    *signature = (struct signature){ { ON_B, ON_B } };
+    if (sbp_mesh->axes == 2) p = *p == '(' ? p + 1 : NULL;
+    for (int k = 0; p && k < sbp_mesh->axes; k++) {
         if (k > 0) p = *p == ',' ? p + 1 + strspn(p + 1, " ") : NULL;
-        if (p) p = read_sbp(p, &s->on[k]);
+        if (p) p = read_sbp(p, &signature->on[k]);
     }
-    if (p && m->axes == 2) p = *p == ')' ? p + 1 : NULL;
+    if (p && sbp_mesh->axes == 2) p = *p == ')' ? p + 1 : NULL;
     if (p && *p == '\0') return OK;
     return fail(err, ERR_USAGE, "%s: must be a signature like %s; each of S(dimension), B and P", printable(text).text,
-                m->axes == 1 ? "S(0)" : "(S(0), B)");
+                sbp_mesh->axes == 1 ? "S(0)" : "(S(0), B)");
 }
 
 /* ---- boxes ------------------------------------------------------------------------------------------------------- */
 
-int64_t box_count(struct box b, int ndim)
+int64_t box_count(struct box box, int ndim)
 {
     int64_t n = 1;
-    for (int d = 0; d < ndim; d++) n *= b.extent[d];
+    for (int d = 0; d < ndim; d++) n *= box.extent[d];
     return n;
 }
 

@@ -18,33 +18,34 @@ static const struct strategy strategies[] = {
 };
 
 /* What enters lies as the stream; a weight that is not cut is whole.  Others of the stream are like it, or free. */
-static struct sbp pin_on(const struct strategy *s, int axis, const struct sbp_tensor *t, bool is_weight)
+static struct sbp pin_on(const struct strategy *strategy, int axis, const struct sbp_tensor *tensor, bool is_weight)
 {
-    if (s->cuts_weights[axis] && t->inner >= 0) return (struct sbp)ON_S(t->inner);
-    return is_weight ? (struct sbp)ON_B : s->stream[axis];
+    if (strategy->cuts_weights[axis] && tensor->inner >= 0) return (struct sbp)ON_S(tensor->inner);
+    return is_weight ? (struct sbp)ON_B : strategy->stream[axis];
 }
 
-static enum error_code pin_all(struct sbp_graph *g, const struct sbp_mesh *m, const struct strategy *s,
-                               struct error *err)
+static enum error_code pin_all(struct sbp_graph *sbp_graph, const struct sbp_mesh *sbp_mesh,
+                               const struct strategy *strategy, struct error *err)
 {
     enum error_code e = OK;
-    for (int t = 0; t < g->tensors && !e; t++) {
-        const bool made = graph_makes(g, t);
+    for (int t = 0; t < sbp_graph->tensors && !e; t++) {
+        const bool made = graph_makes(sbp_graph, t);
         struct signature pin = { { ON_B, ON_B } };
-        if (g->tensor[t].like >= 0 || (made && g->tensor[t].inner < 0)) continue;
-        for (int k = 0; k < m->axes; k++) pin.on[k] = pin_on(s, k, &g->tensor[t], !made && t > 0);
-        e = graph_pin(g, m, g->tensor[t].name, pin, err);
+        if (sbp_graph->tensor[t].like >= 0 || (made && sbp_graph->tensor[t].inner < 0)) continue;
+        for (int k = 0; k < sbp_mesh->axes; k++) pin.on[k] = pin_on(strategy, k, &sbp_graph->tensor[t], !made && t > 0);
+        e = graph_pin(sbp_graph, sbp_mesh, sbp_graph->tensor[t].name, pin, err);
     }
     return e;
 }
 
-enum error_code graph_strategy(struct sbp_graph *g, const struct sbp_mesh *m, const char *name, struct error *err)
+enum error_code graph_strategy(struct sbp_graph *sbp_graph, const struct sbp_mesh *sbp_mesh, const char *name,
+                               struct error *err)
 {
     if (strcmp(name, "free") == 0) return OK;
     for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) {
         const struct strategy *s = &strategies[i];
         if (strcmp(s->name, name) != 0) continue;
-        if (s->axes == m->axes) return pin_all(g, m, s, err);
+        if (s->axes == sbp_mesh->axes) return pin_all(sbp_graph, sbp_mesh, s, err);
         return fail(err, ERR_PLAN, "strategy %s needs a mesh with %s, such as %s", name,
                     s->axes == 1 ? "one axis" : "two axes", s->axes == 1 ? "4" : "2x2");
     }

@@ -9,25 +9,29 @@ struct call {
     struct mixing mixing;
 };
 
-static struct call call_of(const struct tiling *t, const struct spatial_convolution *s)
+static struct call convolution_call_of(const struct tiling *tiling, const struct spatial_convolution *convolution)
 {
-    const struct filter *const f = s->filter;
-    const struct interval own = tiling_part(t, POLAR, f->nlat);
-    const struct interval wide = own.count ? halo_of(f->nlat, t->size[POLAR], t->place[POLAR], f->reach) : own;
-    return (struct call){ .N = s->B * s->in, .n = tiling_part(t, AZIMUTH, s->B * s->in).count,
+    const struct filter *const f = convolution->filter;
+    const struct interval own = tiling_part(tiling, POLAR, f->nlat);
+    const struct interval wide = own.count
+        ? halo_of(f->nlat, tiling->size[POLAR], tiling->place[POLAR], f->reach) : own;
+    return (struct call){ .N = convolution->B * convolution->in,
+                         .n = tiling_part(tiling, AZIMUTH, convolution->B * convolution->in).count,
                           .own = { own.first, own.count }, .wide = { wide.first, wide.count }, .all = { 0, f->nlat },
-                          .mixing = { s->B, s->in, s->out, f->K, own.count * tiling_part(t, AZIMUTH, f->nlon).count } };
+                          .mixing = { convolution->B, convolution->in, convolution->out, f->K,
+                                     own.count * tiling_part(tiling, AZIMUTH, f->nlon).count } };
 }
 
-enum error_code spatial_convolve(struct tiling *t, const struct spatial_convolution *s, struct tensor x,
+enum error_code spatial_convolve(struct tiling *tiling, const struct spatial_convolution *convolution, struct tensor x,
                                  struct tensor weight, struct tensor y, struct tensor out, struct account *cost,
                                  struct error *err)
 {
-    const struct filter *const f = s->filter;
-    const struct call c = call_of(t, s);
-    const bool halo = s->form == HALO;
+    const struct filter *const f = convolution->filter;
+    const struct call c = convolution_call_of(tiling, convolution);
+    const bool halo = convolution->form == HALO;
     const struct range inputs = halo ? c.wide : c.own, outputs = halo ? c.own : c.all;
-    struct walk w = walk_from(t, cost, SIZE(c.N, 1, c.own.count, tiling_part(t, AZIMUTH, f->nlon).count), x, err);
+    struct walk w = walk_from(tiling, cost, SIZE(c.N, 1, c.own.count,
+                                                 tiling_part(tiling, AZIMUTH, f->nlon).count), x, err);
     /* Fields [N, 1, rows, columns] are exchanged for whole circles of latitude. */
     walk_turn(&w, AZIMUTH, 0, 3, f->nlon);
     if (halo) walk_halo(&w, POLAR, 2, f->nlat, f->reach);
@@ -38,7 +42,7 @@ enum error_code spatial_convolve(struct tiling *t, const struct spatial_convolut
     walk_turn(&w, AZIMUTH, 3, 0, c.N);
     const enum error_code e = walk_to(&w, y);
     if (e || cost || c.mixing.points == 0) return e;
-    struct views views = views_of(t->all.comm->device);
+    struct views views = views_of(tiling->all.comm->device);
     const double *const from = view_read(&views, y).data, *const with = view_read(&views, weight).data;
     mixing_forward(c.mixing, from, with, view_write(&views, out).data);
     views_end(&views);
@@ -46,35 +50,35 @@ enum error_code spatial_convolve(struct tiling *t, const struct spatial_convolut
 }
 
 /* This device's part of the sum for d_weight; and d_y. */
-static void mix_backward(const struct tiling *t, const struct call *c, struct tensor y, struct tensor weight,
+static void mix_backward(const struct tiling *tiling, const struct call *call, struct tensor y, struct tensor weight,
                          struct tensor d_out, struct tensor d_y, struct tensor d_weight)
 {
-    struct views views = views_of(t->all.comm->device);
+    struct views views = views_of(tiling->all.comm->device);
     const double *const from = view_read(&views, y).data, *const with = view_read(&views, weight).data,
                  *const slope = view_read(&views, d_out).data;
     double *const d_from = view_write(&views, d_y).data, *const d_with = view_write(&views, d_weight).data;
-    mixing_backward(c->mixing, from, with, slope, d_from, d_with);
+    mixing_backward(call->mixing, from, with, slope, d_from, d_with);
     views_end(&views);
 }
 
-enum error_code spatial_convolve_backward(struct tiling *t, const struct spatial_convolution *s, struct tensor y,
-                                          struct tensor weight, struct tensor d_out, struct tensor d_x,
+enum error_code spatial_convolve_backward(struct tiling *tiling, const struct spatial_convolution *convolution,
+                                          struct tensor y, struct tensor weight, struct tensor d_out, struct tensor d_x,
                                           struct tensor d_weight, struct account *cost, struct error *err)
 {
-    const struct filter *const f = s->filter;
-    const struct call c = call_of(t, s);
-    const bool halo = s->form == HALO;
+    const struct filter *const f = convolution->filter;
+    const struct call c = convolution_call_of(tiling, convolution);
+    const bool halo = convolution->form == HALO;
     const struct range inputs = halo ? c.wide : c.own, outputs = halo ? c.own : c.all;
     const struct collective sum = { .in = d_weight.data, .out = d_weight.data, .reduction = SUM, .dtype = F64,
-                                    .count = s->out * s->in * f->K };
-    struct walk w = walk_from(t, cost, SIZE(c.N, f->K, c.own.count, tiling_part(t, AZIMUTH, f->nlon).count),
+                                    .count = convolution->out * convolution->in * f->K };
+    struct walk w = walk_from(tiling, cost, SIZE(c.N, f->K, c.own.count, tiling_part(tiling, AZIMUTH, f->nlon).count),
                               tensor_none, err);
     if (cost) {
-        account_add(cost, group_cost(&t->tiles, ALLREDUCE, NULL, &sum), 1);
+        account_add(cost, group_cost(&tiling->tiles, ALLREDUCE, NULL, &sum), 1);
     } else {
         w.at = walk_room(&w, walk_count(w.size)), w.owned = true;
-        if (!w.e) mix_backward(t, &c, y, weight, d_out, w.at, d_weight);
-        if (!w.e) w.e = collective_run(&t->tiles, ALLREDUCE, NULL, &sum, err);
+        if (!w.e) mix_backward(tiling, &c, y, weight, d_out, w.at, d_weight);
+        if (!w.e) w.e = collective_run(&tiling->tiles, ALLREDUCE, NULL, &sum, err);
     }
     walk_turn(&w, AZIMUTH, 0, 3, f->nlon);
     /* The transpose of a reduce-scatter is an allgather; that of the halo sends its rows home. */

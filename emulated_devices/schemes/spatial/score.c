@@ -11,65 +11,68 @@ struct call {
     double *observed, *area, *loss;     /* [channels, points], [points], [channels] */
 };
 
-static struct call call_of(const struct tiling *t, const struct spatial_score *s)
+static struct call score_call_of(const struct tiling *tiling, const struct spatial_score *score)
 {
-    const struct interval rows = tiling_part(t, POLAR, s->grid->nlat);
-    const int64_t columns = tiling_part(t, AZIMUTH, s->grid->nlon).count;
-    const struct interval points = tiling_part(t, ENSEMBLE, rows.count * columns);
-    return (struct call){ .crps = { s->members, s->channels, points.count, s->alpha }, .points = points,
+    const struct interval rows = tiling_part(tiling, POLAR, score->grid->nlat);
+    const int64_t columns = tiling_part(tiling, AZIMUTH, score->grid->nlon).count;
+    const struct interval points = tiling_part(tiling, ENSEMBLE, rows.count * columns);
+    return (struct call){ .crps = { score->members, score->channels, points.count, score->alpha }, .points = points,
                           .columns = columns, .first_row = rows.first, .all = rows.count * columns };
 }
 
 /* Observations and areas of these points, on the host. */
-static enum error_code take_points(struct call *c, const struct tiling *t, const struct spatial_score *s,
+static enum error_code take_points(struct call *call, const struct tiling *tiling, const struct spatial_score *score,
                                    struct tensor observed, struct error *err)
 {
-    const int64_t n = c->points.count;
-    c->observed = calloc((size_t)(s->channels * n + 1), sizeof(double));
-    c->area = calloc((size_t)n + 1, sizeof(double)), c->loss = calloc((size_t)s->channels + 1, sizeof(double));
-    if (!c->observed || !c->area || !c->loss)
+    const int64_t n = call->points.count;
+    call->observed = calloc((size_t)(score->channels * n + 1), sizeof(double));
+    call->area = calloc((size_t)n + 1, sizeof(double)),
+        call->loss = calloc((size_t)score->channels + 1, sizeof(double));
+    if (!call->observed || !call->area || !call->loss)
         return fail(err, ERR_MEMORY, "no memory for the score of %lld points", (long long)n);
-    struct views views = views_of(t->all.comm->device);
+    struct views views = views_of(tiling->all.comm->device);
     const double *const all = n ? view_read(&views, observed).data : NULL;
     for (int64_t p = 0; p < n; p++) {
-        const int64_t at = c->points.first + p;
+        const int64_t at = call->points.first + p;
         /* A point's area is its row's weight, divided among the columns; the weights add to 2. */
-        c->area[p] = s->grid->weight[c->first_row + at / c->columns] / (double)s->grid->nlon / 2;
-        for (int64_t k = 0; k < s->channels; k++) c->observed[k * n + p] = all[k * c->all + at];
+        call->area[p] = score->grid->weight[call->first_row + at / call->columns] / (double)score->grid->nlon / 2;
+        for (int64_t k = 0; k < score->channels; k++) call->observed[k * n + p] = all[k * call->all + at];
     }
     views_end(&views);
     return OK;
 }
 
 /* This device's part of the sum. */
-static void score(struct call *c, const struct walk *w, struct tensor loss)
+static void schemes_spatial_score(struct call *call, const struct walk *walk, struct tensor loss)
 {
-    struct views views = views_of(w->tiling->all.comm->device);
-    if (c->points.count)
-        crps_forward(c->crps, view_read(&views, tensor_1d(w->at.data, F64, walk_count(w->size))).data, c->observed,
-                     c->area, c->loss);
+    struct views views = views_of(walk->tiling->all.comm->device);
+    if (call->points.count)
+        crps_forward(call->crps, view_read(&views, tensor_1d(walk->at.data, F64, walk_count(walk->size))).data,
+                     call->observed, call->area, call->loss);
     views_end(&views);
-    device_copy(w->tiling->all.comm->device, loss.data, c->loss, (uint64_t)c->crps.channels * sizeof(double));
+    device_copy(walk->tiling->all.comm->device, loss.data, call->loss, (uint64_t)call->crps.channels * sizeof(double));
 }
 
-enum error_code spatial_crps(struct tiling *t, const struct spatial_score *s, struct tensor forecast,
+enum error_code spatial_crps(struct tiling *tiling, const struct spatial_score *spatial_score, struct tensor forecast,
                              struct tensor observed, struct tensor loss, struct tensor d_loss, struct tensor d_forecast,
                              struct account *cost, struct error *err)
 {
-    struct call c = call_of(t, s);
-    const struct collective sum = { .in = loss.data, .out = loss.data, .count = s->channels, .dtype = F64,
+    struct call c = score_call_of(tiling, spatial_score);
+    const struct collective sum = { .in = loss.data, .out = loss.data, .count = spatial_score->channels, .dtype = F64,
                                     .reduction = SUM };
     const bool backward = d_forecast.data != NULL;
-    struct walk w = walk_from(t, cost, SIZE(tiling_part(t, ENSEMBLE, s->members).count, s->channels, 1, c.all),
+    struct walk w = walk_from(tiling, cost, SIZE(tiling_part(tiling, ENSEMBLE, spatial_score->members).count,
+                                                 spatial_score->channels, 1, c.all),
                               forecast, err);
-    if (!cost) w.e = take_points(&c, t, s, observed, err);
+    if (!cost) w.e = take_points(&c, tiling, spatial_score, observed, err);
     /* Points are exchanged for members: a score needs all members of a point. */
-    walk_turn(&w, ENSEMBLE, 3, 0, s->members);
-    if (!w.e && !cost) score(&c, &w, loss);
-    if (cost) account_add(cost, group_cost(&t->all, ALLREDUCE, NULL, &sum), 1);
-    else if (!w.e) w.e = collective_run(&t->all, ALLREDUCE, NULL, &sum, err);
+    walk_turn(&w, ENSEMBLE, 3, 0, spatial_score->members);
+    if (!w.e && !cost) schemes_spatial_score(&c, &w, loss);
+    if (cost) account_add(cost, group_cost(&tiling->all, ALLREDUCE, NULL, &sum), 1);
+    else if (!w.e) w.e = collective_run(&tiling->all, ALLREDUCE, NULL, &sum, err);
     if (backward) {
-        struct walk_views v = walk_compute(&w, SIZE(s->members, s->channels, 1, c.points.count));
+        struct walk_views v = walk_compute(&w, SIZE(spatial_score->members, spatial_score->channels, 1,
+                                                    c.points.count));
         if (v.to) {
             const double *const slope = view_read(&v.views, d_loss).data;
             crps_backward(c.crps, v.from, c.observed, c.area, slope, v.to);

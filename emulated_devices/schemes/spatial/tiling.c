@@ -8,7 +8,7 @@ static int coordinate(const int size[], int rank, enum tile_axis axis)
 }
 
 /* The devices that differ from this one only along the axes of a set. */
-static enum error_code group_of_axes(struct group *g, struct comm *comm, const int size[], unsigned axes, int *list,
+static enum error_code group_of_axes(struct group *group, struct comm *comm, const int size[], unsigned axes, int *list,
                                      struct error *err)
 {
     const int devices = size[ENSEMBLE] * size[POLAR] * size[AZIMUTH];
@@ -19,12 +19,12 @@ static enum error_code group_of_axes(struct group *g, struct comm *comm, const i
             member = member && (axes >> a & 1 || coordinate(size, rank, a) == coordinate(size, comm->rank, a));
         if (member) list[count++] = rank;
     }
-    return group_of(g, comm, list, count, TRAFFIC_SPATIAL, 0, err);
+    return group_of(group, comm, list, count, TRAFFIC_SPATIAL, 0, err);
 }
 
-enum error_code tiling_open(struct tiling *t, struct comm *comm, const int size[TILE_AXES], struct error *err)
+enum error_code tiling_open(struct tiling *tiling, struct comm *comm, const int size[TILE_AXES], struct error *err)
 {
-    *t = (struct tiling){ 0 };
+    *tiling = (struct tiling){ 0 };
     for (int a = 0; a < TILE_AXES; a++)
         if (size[a] < 1) return fail(err, ERR_PLAN, "a tiling with %d devices along an axis: must have 1", size[a]);
     const int devices = size[ENSEMBLE] * size[POLAR] * size[AZIMUTH];
@@ -34,23 +34,23 @@ enum error_code tiling_open(struct tiling *t, struct comm *comm, const int size[
     int *const list = malloc((size_t)devices * sizeof *list);
     enum error_code e = list ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d devices", devices);
     for (enum tile_axis a = 0; a < TILE_AXES; a++)
-        t->size[a] = size[a], t->place[a] = coordinate(size, comm->rank, a);
+        tiling->size[a] = size[a], tiling->place[a] = coordinate(size, comm->rank, a);
     for (enum tile_axis a = 0; a < TILE_AXES && !e; a++)
-        e = group_of_axes(&t->along[a], comm, size, 1u << a, list, err);
-    if (!e) e = group_of_axes(&t->tiles, comm, size, 1u << POLAR | 1u << AZIMUTH, list, err);
-    if (!e) e = group_of_axes(&t->all, comm, size, 1u << ENSEMBLE | 1u << POLAR | 1u << AZIMUTH, list, err);
+        e = group_of_axes(&tiling->along[a], comm, size, 1u << a, list, err);
+    if (!e) e = group_of_axes(&tiling->tiles, comm, size, 1u << POLAR | 1u << AZIMUTH, list, err);
+    if (!e) e = group_of_axes(&tiling->all, comm, size, 1u << ENSEMBLE | 1u << POLAR | 1u << AZIMUTH, list, err);
     free(list);
-    if (e) tiling_close(t);
+    if (e) tiling_close(tiling);
     return e;
 }
 
-void tiling_close(struct tiling *t)
+void tiling_close(struct tiling *tiling)
 {
-    for (int a = 0; a < TILE_AXES; a++) group_close(&t->along[a]);
-    group_close(&t->tiles), group_close(&t->all);
+    for (int a = 0; a < TILE_AXES; a++) group_close(&tiling->along[a]);
+    group_close(&tiling->tiles), group_close(&tiling->all);
 }
 
-struct interval tiling_part(const struct tiling *t, enum tile_axis axis, int64_t count)
+struct interval tiling_part(const struct tiling *tiling, enum tile_axis axis, int64_t count)
 {
-    return block_at(count, t->size[axis], t->place[axis]);
+    return block_at(count, tiling->size[axis], tiling->place[axis]);
 }

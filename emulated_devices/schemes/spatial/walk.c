@@ -1,7 +1,7 @@
 #include "emulated_devices/schemes/spatial/walk.h"
 #include <string.h>
 
-static struct device *device_of(const struct walk *w) { return w->tiling->all.comm->device; }
+static struct device *walk_device_of(const struct walk *walk) { return walk->tiling->all.comm->device; }
 
 int64_t walk_count(const int64_t size[WALK_DIMS])
 {
@@ -19,36 +19,36 @@ static int64_t count_with(const int64_t size[WALK_DIMS], int dimension, int64_t 
     return walk_count(other);
 }
 
-struct walk walk_from(struct tiling *t, struct account *cost, const int64_t size[WALK_DIMS], struct tensor at,
+struct walk walk_from(struct tiling *tiling, struct account *cost, const int64_t size[WALK_DIMS], struct tensor at,
                       struct error *err)
 {
-    struct walk w = { .tiling = t, .cost = cost, .err = err, .at = at };
+    struct walk w = { .tiling = tiling, .cost = cost, .err = err, .at = at };
     memcpy(w.size, size, sizeof w.size);
     return w;
 }
 
-struct tensor walk_room(struct walk *w, int64_t count)
+struct tensor walk_room(struct walk *walk, int64_t count)
 {
-    const struct tensor t = device_tensor_in(device_of(w), BUFFERS, F64, count > 0 ? count : 1);
-    if (t.data == NULL) w->e = fail(w->err, ERR_MEMORY, "no memory for %lld numbers of a tile", (long long)count);
+    const struct tensor t = device_tensor_in(walk_device_of(walk), BUFFERS, F64, count > 0 ? count : 1);
+    if (t.data == NULL) walk->e = fail(walk->err, ERR_MEMORY, "no memory for %lld numbers of a tile", (long long)count);
     return t;
 }
 
-static void leave(struct walk *w)
+static void walk_leave(struct walk *walk)
 {
-    if (w->owned && w->at.data) device_free(device_of(w), w->at);
-    w->owned = false, w->at = tensor_none;
+    if (walk->owned && walk->at.data) device_free(walk_device_of(walk), walk->at);
+    walk->owned = false, walk->at = tensor_none;
 }
 
-void walk_on(struct walk *w, const int64_t size[WALK_DIMS], struct tensor next)
+void walk_on(struct walk *walk, const int64_t size[WALK_DIMS], struct tensor next)
 {
-    leave(w);
-    memcpy(w->size, size, sizeof w->size);
-    w->at = next, w->owned = w->cost == NULL;
+    walk_leave(walk);
+    memcpy(walk->size, size, sizeof walk->size);
+    walk->at = next, walk->owned = walk->cost == NULL;
 }
 
-void walk_pack(struct walk *w, const int64_t size[WALK_DIMS], struct tensor block, int dimension, struct interval some,
-               char *packed, bool back)
+void walk_pack(struct walk *walk, const int64_t size[WALK_DIMS], struct tensor block, int dimension,
+               struct interval some, char *packed, bool back)
 {
     int64_t before = 1, after = 1;
     for (int i = 0; i < dimension; i++) before *= size[i];
@@ -57,126 +57,127 @@ void walk_pack(struct walk *w, const int64_t size[WALK_DIMS], struct tensor bloc
                    pitch = (uint64_t)size[dimension] * element;
     char *const at = (char *)block.data + (uint64_t)some.first * element;
     if (width == 0 || before == 0) return;
-    if (back) device_copy_rows(device_of(w), at, pitch, packed, width, width, before);
-    else device_copy_rows(device_of(w), packed, width, at, pitch, width, before);
+    if (back) device_copy_rows(walk_device_of(walk), at, pitch, packed, width, width, before);
+    else device_copy_rows(walk_device_of(walk), packed, width, at, pitch, width, before);
 }
 
 /* Run or foresee a collective from one packed block to another. */
-static void run(struct walk *w, struct group *g, enum operation op, struct collective c)
+static void spatial_walk_run(struct walk *walk, struct group *group, enum operation op, struct collective collective)
 {
-    c.dtype = F64;
-    if (w->cost) account_add(w->cost, group_cost(g, op, NULL, &c), 1);
-    else w->e = collective_run(g, op, NULL, &c, w->err);
+    collective.dtype = F64;
+    if (walk->cost) account_add(walk->cost, group_cost(group, op, NULL, &collective), 1);
+    else walk->e = collective_run(group, op, NULL, &collective, walk->err);
 }
 
-static bool goes_on(const struct walk *w) { return !w->e; }
+static bool goes_on(const struct walk *walk) { return !walk->e; }
 
 /* Pack dimension `dimension` of the block part by part, or unpack it. */
-static void pack_parts(struct walk *w, const int64_t size[], struct tensor block, int dimension, int parts,
+static void pack_parts(struct walk *walk, const int64_t size[], struct tensor block, int dimension, int parts,
                        struct tensor packed, bool back)
 {
     char *at = packed.data;
     for (int i = 0; i < parts; i++) {
         const struct interval part = block_at(size[dimension], parts, i);
-        walk_pack(w, size, block, dimension, part, at, back);
+        walk_pack(walk, size, block, dimension, part, at, back);
         at += (uint64_t)count_with(size, dimension, part.count) * sizeof(double);
     }
 }
 
-void walk_turn(struct walk *w, enum tile_axis axis, int split, int join, int64_t whole)
+void walk_turn(struct walk *walk, enum tile_axis axis, int split, int join, int64_t whole)
 {
-    struct group *const g = &w->tiling->along[axis];
+    struct group *const g = &walk->tiling->along[axis];
     int64_t give[MESH_MOST_DEVICES], take[MESH_MOST_DEVICES], size[WALK_DIMS];
-    memcpy(size, w->size, sizeof size);
+    memcpy(size, walk->size, sizeof size);
     /* A device gives away the other parts of `split` and gets those of `join`, which becomes whole. */
-    size[split] = tiling_part(w->tiling, axis, w->size[split]).count, size[join] = whole;
+    size[split] = tiling_part(walk->tiling, axis, walk->size[split]).count, size[join] = whole;
     for (int i = 0; i < g->size; i++) {
-        give[i] = count_with(w->size, split, block_at(w->size[split], g->size, i).count);
+        give[i] = count_with(walk->size, split, block_at(walk->size[split], g->size, i).count);
         take[i] = count_with(size, join, block_at(whole, g->size, i).count);
     }
     const struct collective c = { .counts = give, .recvcounts = take };
-    if (w->cost) { run(w, g, ALLTOALL, c); walk_on(w, size, tensor_none); return; }
+    if (walk->cost) { spatial_walk_run(walk, g, ALLTOALL, c); walk_on(walk, size, tensor_none); return; }
     struct tensor out = tensor_none, in = tensor_none, next = tensor_none;
-    if (goes_on(w)) out = walk_room(w, walk_count(w->size));
-    if (goes_on(w)) in = walk_room(w, walk_count(size));
-    if (goes_on(w)) next = walk_room(w, walk_count(size));
-    if (goes_on(w)) {
-        pack_parts(w, w->size, w->at, split, g->size, out, false);
-        run(w, g, ALLTOALL, (struct collective){ .in = out.data, .out = in.data, .counts = give, .recvcounts = take });
+    if (goes_on(walk)) out = walk_room(walk, walk_count(walk->size));
+    if (goes_on(walk)) in = walk_room(walk, walk_count(size));
+    if (goes_on(walk)) next = walk_room(walk, walk_count(size));
+    if (goes_on(walk)) {
+        pack_parts(walk, walk->size, walk->at, split, g->size, out, false);
+        spatial_walk_run(walk, g, ALLTOALL, (struct collective){ .in = out.data, .out = in.data, .counts = give,
+                                                                .recvcounts = take });
     }
-    if (goes_on(w)) pack_parts(w, size, next, join, g->size, in, true);
-    if (out.data) device_free(device_of(w), out);
-    if (in.data) device_free(device_of(w), in);
-    walk_on(w, size, next);
+    if (goes_on(walk)) pack_parts(walk, size, next, join, g->size, in, true);
+    if (out.data) device_free(walk_device_of(walk), out);
+    if (in.data) device_free(walk_device_of(walk), in);
+    walk_on(walk, size, next);
 }
 
-void walk_reduce_scatter(struct walk *w, enum tile_axis axis, int dimension)
+void walk_reduce_scatter(struct walk *walk, enum tile_axis axis, int dimension)
 {
-    struct group *const g = &w->tiling->along[axis];
+    struct group *const g = &walk->tiling->along[axis];
     int64_t counts[MESH_MOST_DEVICES], size[WALK_DIMS];
-    memcpy(size, w->size, sizeof size);
-    size[dimension] = tiling_part(w->tiling, axis, w->size[dimension]).count;
+    memcpy(size, walk->size, sizeof size);
+    size[dimension] = tiling_part(walk->tiling, axis, walk->size[dimension]).count;
     for (int i = 0; i < g->size; i++)
-        counts[i] = count_with(w->size, dimension, block_at(w->size[dimension], g->size, i).count);
+        counts[i] = count_with(walk->size, dimension, block_at(walk->size[dimension], g->size, i).count);
     struct collective c = { .counts = counts, .reduction = SUM };
     struct tensor out = tensor_none, next = tensor_none;
-    if (goes_on(w) && !w->cost) out = walk_room(w, walk_count(w->size));
-    if (goes_on(w) && !w->cost) next = walk_room(w, walk_count(size));
-    if (goes_on(w) && !w->cost) pack_parts(w, w->size, w->at, dimension, g->size, out, false);
+    if (goes_on(walk) && !walk->cost) out = walk_room(walk, walk_count(walk->size));
+    if (goes_on(walk) && !walk->cost) next = walk_room(walk, walk_count(size));
+    if (goes_on(walk) && !walk->cost) pack_parts(walk, walk->size, walk->at, dimension, g->size, out, false);
     c.in = out.data, c.out = next.data;
-    if (goes_on(w)) run(w, g, REDUCE_SCATTER, c);
-    if (out.data) device_free(device_of(w), out);
-    walk_on(w, size, next);
+    if (goes_on(walk)) spatial_walk_run(walk, g, REDUCE_SCATTER, c);
+    if (out.data) device_free(walk_device_of(walk), out);
+    walk_on(walk, size, next);
 }
 
-void walk_allgather(struct walk *w, enum tile_axis axis, int dimension, int64_t whole)
+void walk_allgather(struct walk *walk, enum tile_axis axis, int dimension, int64_t whole)
 {
-    struct group *const g = &w->tiling->along[axis];
+    struct group *const g = &walk->tiling->along[axis];
     int64_t counts[MESH_MOST_DEVICES], size[WALK_DIMS];
-    memcpy(size, w->size, sizeof size);
+    memcpy(size, walk->size, sizeof size);
     size[dimension] = whole;
     for (int i = 0; i < g->size; i++) counts[i] = count_with(size, dimension, block_at(whole, g->size, i).count);
-    struct collective c = { .in = w->at.data, .counts = counts };
+    struct collective c = { .in = walk->at.data, .counts = counts };
     struct tensor in = tensor_none, next = tensor_none;
-    if (goes_on(w) && !w->cost) in = walk_room(w, walk_count(size));
-    if (goes_on(w) && !w->cost) next = walk_room(w, walk_count(size));
+    if (goes_on(walk) && !walk->cost) in = walk_room(walk, walk_count(size));
+    if (goes_on(walk) && !walk->cost) next = walk_room(walk, walk_count(size));
     c.out = in.data;
-    if (goes_on(w)) run(w, g, ALLGATHER, c);
-    if (goes_on(w) && !w->cost) pack_parts(w, size, next, dimension, g->size, in, true);
-    if (in.data) device_free(device_of(w), in);
-    walk_on(w, size, next);
+    if (goes_on(walk)) spatial_walk_run(walk, g, ALLGATHER, c);
+    if (goes_on(walk) && !walk->cost) pack_parts(walk, size, next, dimension, g->size, in, true);
+    if (in.data) device_free(walk_device_of(walk), in);
+    walk_on(walk, size, next);
 }
 
-struct walk_views walk_compute(struct walk *w, const int64_t size[WALK_DIMS])
+struct walk_views walk_compute(struct walk *walk, const int64_t size[WALK_DIMS])
 {
-    const int64_t from = walk_count(w->size), to = walk_count(size);
-    struct walk_views v = { .views = views_of(device_of(w)) };
+    const int64_t from = walk_count(walk->size), to = walk_count(size);
+    struct walk_views v = { .views = views_of(walk_device_of(walk)) };
     struct tensor next = tensor_none;
-    if (goes_on(w) && !w->cost) next = walk_room(w, to);
+    if (goes_on(walk) && !walk->cost) next = walk_room(walk, to);
     /* The old block stays until walk_computed, since the computation reads it. */
-    w->old = w->at, w->owned_old = w->owned, w->owned = false;
-    walk_on(w, size, next);
+    walk->old = walk->at, walk->owned_old = walk->owned, walk->owned = false;
+    walk_on(walk, size, next);
     if (next.data == NULL || from == 0 || to == 0) {
-        if (next.data != NULL && to > 0) device_zero(device_of(w), tensor_1d(next.data, F64, to));
-        walk_computed(w, &v);
+        if (next.data != NULL && to > 0) device_zero(walk_device_of(walk), tensor_1d(next.data, F64, to));
+        walk_computed(walk, &v);
         return v;
     }
-    v.from = view_read(&v.views, tensor_1d(w->old.data, F64, from)).data;
+    v.from = view_read(&v.views, tensor_1d(walk->old.data, F64, from)).data;
     v.to = view_write(&v.views, tensor_1d(next.data, F64, to)).data;
     return v;
 }
 
-void walk_computed(struct walk *w, struct walk_views *v)
+void walk_computed(struct walk *walk, struct walk_views *views)
 {
-    views_end(&v->views);
-    if (w->owned_old && w->old.data) device_free(device_of(w), w->old);
-    w->old = tensor_none, w->owned_old = false, v->to = NULL;
+    views_end(&views->views);
+    if (walk->owned_old && walk->old.data) device_free(walk_device_of(walk), walk->old);
+    walk->old = tensor_none, walk->owned_old = false, views->to = NULL;
 }
 
-enum error_code walk_to(struct walk *w, struct tensor out)
+enum error_code walk_to(struct walk *walk, struct tensor out)
 {
-    if (goes_on(w) && !w->cost && walk_count(w->size) > 0)
-        device_copy(device_of(w), out.data, w->at.data, (uint64_t)walk_count(w->size) * sizeof(double));
-    leave(w);
-    return w->e;
+    if (goes_on(walk) && !walk->cost && walk_count(walk->size) > 0)
+        device_copy(walk_device_of(walk), out.data, walk->at.data, (uint64_t)walk_count(walk->size) * sizeof(double));
+    walk_leave(walk);
+    return walk->e;
 }

@@ -17,18 +17,18 @@
 #include "emulated_devices/schemes/tensor/tensor.h"
 #include "ref/model/config.h"
 
-struct heads heads_at(const struct model_config *c, int parts, int index)
+struct heads heads_at(const struct model_config *config, int parts, int index)
 {
-    const int64_t group = c->H / c->K;
+    const int64_t group = config->H / config->K;
     /* Each part has whole key heads, with all queries that use them. */
-    if (parts <= c->K) {
-        const struct interval keys = block_at(c->K, parts, index);
+    if (parts <= config->K) {
+        const struct interval keys = block_at(config->K, parts, index);
         return (struct heads){ .queries = { keys.first * group, keys.count * group }, .keys = keys, .copies = 1 };
     }
     int64_t key = 0;
     /* More parts than key heads: neighbours share a key head, and divide its queries. */
-    while (block_start(parts, (int)c->K, (int)key + 1) <= index) key++;
-    const struct interval with_key = block_at(parts, (int)c->K, (int)key);
+    while (block_start(parts, (int)config->K, (int)key + 1) <= index) key++;
+    const struct interval with_key = block_at(parts, (int)config->K, (int)key);
     const int copy = index - (int)with_key.first, copies = (int)with_key.count;
     const struct interval of_group = block_at(group, copies, copy);
     return (struct heads){
@@ -36,9 +36,9 @@ struct heads heads_at(const struct model_config *c, int parts, int index)
     };
 }
 
-struct interval heads_columns(const struct model_config *c, struct interval heads)
+struct interval heads_columns(const struct model_config *config, struct interval heads)
 {
-    return (struct interval){ heads.first * c->A, heads.count * c->A };
+    return (struct interval){ heads.first * config->A, heads.count * config->A };
 }
 
 enum error_code heads_open(struct tensor_parallel *tp, struct error *err)
@@ -52,28 +52,30 @@ enum error_code heads_open(struct tensor_parallel *tp, struct error *err)
 struct copied { struct tensor rows, earlier; };
 
 /* Saves the sum of earlier microbatches, which is already reduced. */
-static enum error_code begin(struct tensor_parallel *tp, struct copied *c, struct tensor g, struct error *err)
+static enum error_code heads_begin(struct tensor_parallel *tp, struct copied *copied, struct tensor g,
+                                   struct error *err)
 {
     const int64_t keys = 2 * tp->heads.keys.count * tp->config->A, queries = tp->heads.queries.count * tp->config->A;
     const int64_t cols = tensor_count(g) / (queries + keys);
-    *c = (struct copied){ 0 };
+    *copied = (struct copied){ 0 };
     if (!tensor_present(g)) return OK;
-    c->rows = tensor_2d((char *)g.data + (size_t)(queries * cols) * dtype_size(g.dtype), g.dtype, keys, cols);
-    const enum error_code e = tensor_gradient_buffer(tp, &c->earlier, keys, cols, err);
+    copied->rows = tensor_2d((char *)g.data + (size_t)(queries * cols) * dtype_size(g.dtype), g.dtype, keys, cols);
+    const enum error_code e = tensor_gradient_buffer(tp, &copied->earlier, keys, cols, err);
     if (e) return e;
-    device_copy(tp->device, c->earlier.data, c->rows.data, tensor_bytes(c->rows));
-    device_zero(tp->device, c->rows);
+    device_copy(tp->device, copied->earlier.data, copied->rows.data, tensor_bytes(copied->rows));
+    device_zero(tp->device, copied->rows);
     return OK;
 }
 
-static enum error_code end(struct tensor_parallel *tp, struct copied *c, struct error *err)
+static enum error_code heads_end(struct tensor_parallel *tp, struct copied *copied, struct error *err)
 {
-    if (!tensor_present(c->rows)) return OK;
+    if (!tensor_present(copied->rows)) return OK;
     /* The new summands are reduced over the copies; the sum of earlier microbatches already is. */
     const enum error_code e =
-        allreduce(&tp->copies, c->rows.data, tensor_count(c->rows), c->rows.dtype, SUM, tp->allreduce, err);
-    if (!e) dev_add(tp->device, c->rows, c->earlier, c->rows);
-    device_free(tp->device, c->earlier);
+        allreduce(&tp->copies, copied->rows.data, tensor_count(copied->rows), copied->rows.dtype, SUM,
+                  tp->allreduce, err);
+    if (!e) dev_add(tp->device, copied->rows, copied->earlier, copied->rows);
+    device_free(tp->device, copied->earlier);
     return e;
 }
 
@@ -89,9 +91,9 @@ enum error_code heads_backward_weight(struct tensor_parallel *tp, int64_t N, str
     struct copied weight, bias;
     /* Without copies a part's gradient is whole. */
     if (tp->heads.copies == 1) return tp->scheme->linear_backward_weight(tp, ROLE_QKV, N, dW, db, dY, X, err);
-    enum error_code e = begin(tp, &weight, dW, err);
-    if (!e) e = begin(tp, &bias, db, err);
+    enum error_code e = heads_begin(tp, &weight, dW, err);
+    if (!e) e = heads_begin(tp, &bias, db, err);
     if (!e) e = tp->scheme->linear_backward_weight(tp, ROLE_QKV, N, dW, db, dY, X, err);
-    if (!e) e = end(tp, &weight, err);
-    return e ? e : end(tp, &bias, err);
+    if (!e) e = heads_end(tp, &weight, err);
+    return e ? e : heads_end(tp, &bias, err);
 }

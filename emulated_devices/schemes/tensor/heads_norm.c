@@ -41,18 +41,19 @@ static struct normed normed_of(const struct tensor_parallel *tp, bool keys)
 
 /* ---- columns ----------------------------------------------------------------------------------------------------- */
 
-static enum error_code take_columns(struct tensor_parallel *tp, struct tensor *out, struct tensor X, struct normed p,
-                                    struct error *err)
+static enum error_code take_columns(struct tensor_parallel *tp, struct tensor *out, struct tensor X,
+                                    struct normed normed, struct error *err)
 {
-    const enum error_code e = tensor_buffer(tp, out, tensor_rows(X), p.count, err);
-    const struct column_blocks at = { 1, p.count, 0, p.count, p.at, p.count };
+    const enum error_code e = tensor_buffer(tp, out, tensor_rows(X), normed.count, err);
+    const struct column_blocks at = { 1, normed.count, 0, normed.count, normed.at, normed.count };
     if (!e) dev_columns_move(tp->device, *out, X, at, false);
     return e;
 }
 
-static void put_columns(struct tensor_parallel *tp, struct tensor Y, struct tensor in, struct normed p)
+static void put_columns(struct tensor_parallel *tp, struct tensor Y, struct tensor in, struct normed normed)
 {
-    dev_columns_move(tp->device, Y, in, (struct column_blocks){ 1, p.count, p.at, p.count, 0, p.count }, false);
+    dev_columns_move(tp->device, Y, in, (struct column_blocks){ 1, normed.count, normed.at, normed.count, 0,
+                                                               normed.count }, false);
 }
 
 /* Values pass unchanged. */
@@ -63,13 +64,13 @@ static void copy_values(struct tensor_parallel *tp, struct tensor Y, struct tens
         dev_columns_move(tp->device, Y, X, (struct column_blocks){ 1, values, at, values, at, values }, false);
 }
 
-static enum error_code zeros(struct tensor_parallel *tp, struct tensor *t, enum dtype dtype, int64_t n,
+static enum error_code zeros(struct tensor_parallel *tp, struct tensor *tensor, enum dtype dtype, int64_t n,
                              struct error *err)
 {
-    *t = tensor_1d(NULL, dtype, n);
-    t->data = arena_alloc(&tp->device->arena, BUFFERS, tensor_bytes(*t));
-    if (t->data == NULL) return fail(err, ERR_MEMORY, "no memory for %lld sums", (long long)n);
-    device_zero(tp->device, *t);
+    *tensor = tensor_1d(NULL, dtype, n);
+    tensor->data = arena_alloc(&tp->device->arena, BUFFERS, tensor_bytes(*tensor));
+    if (tensor->data == NULL) return fail(err, ERR_MEMORY, "no memory for %lld sums", (long long)n);
+    device_zero(tp->device, *tensor);
     return OK;
 }
 
@@ -80,45 +81,47 @@ static enum error_code sum_heads(struct tensor_parallel *tp, struct tensor t, st
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-static enum error_code add_squares(struct tensor_parallel *tp, struct tensor squares, struct tensor X, struct normed p,
-                                   struct error *err)
+static enum error_code heads_norm_add_squares(struct tensor_parallel *tp, struct tensor squares, struct tensor X,
+                                              struct normed normed, struct error *err)
 {
     struct tensor x = tensor_none, mean = tensor_none;
-    enum error_code e = take_columns(tp, &x, X, p, err);
+    enum error_code e = take_columns(tp, &x, X, normed, err);
     if (!e) e = zeros(tp, &mean, squares.dtype, tensor_rows(X), err);
     /* squares [N] = sum of x^2 over this device's columns: distances from a mean of zeros. */
     if (!e) dev_row_centred_squares(tp->device, squares, x, mean);
     /* One of several copies of a key head counts. */
-    if (!e && !p.counts) device_zero(tp->device, squares);
+    if (!e && !normed.counts) device_zero(tp->device, squares);
     device_free(tp->device, mean), device_free(tp->device, x);
     return e;
 }
 
 /* rstd: on entry the sum of squares of the whole row. */
 static enum error_code norm_part(struct tensor_parallel *tp, struct tensor Y, struct tensor rstd, struct tensor X,
-                                 struct tensor w, double eps, struct normed p, struct error *err)
+                                 struct tensor w, double eps, struct normed normed, struct error *err)
 {
     struct tensor x = tensor_none, mean = tensor_none, bias = tensor_none;
-    enum error_code e = take_columns(tp, &x, X, p, err);
+    enum error_code e = take_columns(tp, &x, X, normed, err);
     if (!e) e = zeros(tp, &mean, rstd.dtype, tensor_rows(X), err);
-    if (!e) e = zeros(tp, &bias, w.dtype, p.count, err);
+    if (!e) e = zeros(tp, &bias, w.dtype, normed.count, err);
     if (!e) {
-        dev_layernorm_forward_part(tp->device, x, rstd, x, slice(w, p.weights, p.count), norm_base(tp->config), bias,
-                                   mean, p.width, eps);
-        put_columns(tp, Y, x, p);
+        dev_layernorm_forward_part(tp->device, x, rstd, x, slice(w, normed.weights, normed.count),
+                                   norm_base(tp->config), bias,
+                                   mean, normed.width, eps);
+        put_columns(tp, Y, x, normed);
     }
     device_free(tp->device, bias), device_free(tp->device, mean), device_free(tp->device, x);
     return e;
 }
 
 enum error_code heads_norm_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor rstd, struct tensor X,
-                                   struct tensor w, struct attention a, double eps, struct error *err)
+                                   struct tensor w, struct attention attention, double eps, struct error *err)
 {
     const int64_t n = tensor_rows(X);
     enum error_code e = OK;
-    if (!in_parts(tp)) return dev_head_norm_forward(tp->device, Y, rstd, X, w, norm_base(tp->config), a, eps), OK;
+    if (!in_parts(tp)) return dev_head_norm_forward(tp->device, Y, rstd, X, w, norm_base(tp->config),
+                                                    attention, eps), OK;
     for (int keys = 0; keys < 2 && !e; keys++)
-        e = add_squares(tp, slice(rstd, keys * n, n), X, normed_of(tp, keys), err);
+        e = heads_norm_add_squares(tp, slice(rstd, keys * n, n), X, normed_of(tp, keys), err);
     /* rstd [2 N]: sums of squares of whole rows, queries then keys. */
     if (!e) e = sum_heads(tp, rstd, err);
     for (int keys = 0; keys < 2 && !e; keys++)
@@ -132,29 +135,30 @@ enum error_code heads_norm_forward(struct tensor_parallel *tp, struct tensor Y, 
 /* The operands of both backward passes over queries, or keys: their columns, and zeros for means. */
 struct slope { struct tensor x, dy, mean, rstd, w; };
 
-static enum error_code take_slope(struct tensor_parallel *tp, struct slope *s, struct tensor dY, struct tensor X,
-                                  struct tensor w, struct tensor rstd, struct normed p, struct error *err)
+static enum error_code take_slope(struct tensor_parallel *tp, struct slope *slope, struct tensor dY, struct tensor X,
+                                  struct tensor w, struct tensor rstd, struct normed normed, struct error *err)
 {
-    *s = (struct slope){ .rstd = rstd, .w = slice(w, p.weights, p.count) };
-    enum error_code e = take_columns(tp, &s->x, X, p, err);
-    if (!e) e = take_columns(tp, &s->dy, dY, p, err);
-    return e ? e : zeros(tp, &s->mean, rstd.dtype, tensor_rows(X), err);
+    *slope = (struct slope){ .rstd = rstd, .w = slice(w, normed.weights, normed.count) };
+    enum error_code e = take_columns(tp, &slope->x, X, normed, err);
+    if (!e) e = take_columns(tp, &slope->dy, dY, normed, err);
+    return e ? e : zeros(tp, &slope->mean, rstd.dtype, tensor_rows(X), err);
 }
 
-static void release_slope(struct tensor_parallel *tp, struct slope *s)
+static void release_slope(struct tensor_parallel *tp, struct slope *slope)
 {
-    device_free(tp->device, s->mean), device_free(tp->device, s->dy), device_free(tp->device, s->x);
+    device_free(tp->device, slope->mean), device_free(tp->device, slope->dy), device_free(tp->device, slope->x);
 }
 
 enum error_code heads_norm_backward_input(struct tensor_parallel *tp, struct tensor dX, struct tensor dY,
-                                          struct tensor X, struct tensor w, struct tensor rstd, struct attention a,
+                                          struct tensor X, struct tensor w, struct tensor rstd,
+                                              struct attention attention,
                                           struct error *err)
 {
     const int64_t n = tensor_rows(X);
     const double base = norm_base(tp->config);
     struct tensor sums[2] = { tensor_none, tensor_none }, both = tensor_none;
     struct slope s[2] = { 0 };
-    if (!in_parts(tp)) return dev_head_norm_backward_input(tp->device, dX, dY, X, w, base, rstd, a), OK;
+    if (!in_parts(tp)) return dev_head_norm_backward_input(tp->device, dX, dY, X, w, base, rstd, attention), OK;
     enum error_code e = zeros(tp, &both, rstd.dtype, 2 * n, err);
     for (int k = 0; k < 2 && !e; k++) {
         e = take_slope(tp, &s[k], dY, X, w, slice(rstd, k * n, n), normed_of(tp, k), err);
@@ -186,11 +190,11 @@ enum error_code heads_norm_backward_input(struct tensor_parallel *tp, struct ten
 
 /* A copy of keys has the part of their gradient that comes from its own queries, so the sum over copies is whole. */
 static enum error_code own_weights(struct tensor_parallel *tp, struct tensor dw, struct tensor dY, struct tensor X,
-                                   struct tensor rstd, struct attention a, struct error *err)
+                                   struct tensor rstd, struct attention attention, struct error *err)
 {
     const int64_t n = tensor_rows(X);
     enum error_code e = OK;
-    if (!in_parts(tp)) return dev_head_norm_backward_weight(tp->device, dw, dY, X, rstd, a), OK;
+    if (!in_parts(tp)) return dev_head_norm_backward_weight(tp->device, dw, dY, X, rstd, attention), OK;
     for (int k = 0; k < 2 && !e; k++) {
         const struct normed p = normed_of(tp, k);
         struct slope s;
@@ -202,16 +206,17 @@ static enum error_code own_weights(struct tensor_parallel *tp, struct tensor dw,
 }
 
 enum error_code heads_norm_backward_weight(struct tensor_parallel *tp, struct tensor dw, struct tensor dY,
-                                           struct tensor X, struct tensor rstd, struct attention a, struct error *err)
+                                           struct tensor X, struct tensor rstd, struct attention attention,
+                                               struct error *err)
 {
     struct group *others = &tp->along[tp->scheme->heads.rows | tp->scheme->heads.columns];
     struct tensor own;
-    if (others->size == 1) return own_weights(tp, dw, dY, X, rstd, a, err);
+    if (others->size == 1) return own_weights(tp, dw, dY, X, rstd, attention, err);
     enum error_code e = tensor_gradient_buffer(tp, &own, tensor_count(dw), 1, err);
     if (e) return e;
     own = tensor_1d(own.data, own.dtype, tensor_count(dw));
     device_zero(tp->device, own);
-    e = own_weights(tp, own, dY, X, rstd, a, err);
+    e = own_weights(tp, own, dY, X, rstd, attention, err);
     if (!e) e = allreduce(others, own.data, tensor_count(own), own.dtype, SUM, tp->allreduce, err);
     if (!e) dev_add(tp->device, dw, dw, own);
     device_free(tp->device, own);
@@ -220,16 +225,17 @@ enum error_code heads_norm_backward_weight(struct tensor_parallel *tp, struct te
 
 /* ---- what is sent ------------------------------------------------------------------------------------------------ */
 
-void forecast_head_norm(struct forecast *f, enum tensor_pass pass, int64_t N)
+void forecast_head_norm(struct forecast *forecast, enum tensor_pass pass, int64_t N)
 {
-    const struct tensor_parallel *tp = f->tp;
+    const struct tensor_parallel *tp = forecast->tp;
     const struct tensor_scheme *s = tp->scheme;
     const struct model_config *c = tp->config;
     if (pass != WEIGHT_PASS) {
-        if (c->normed_together) forecast_statistics(f, s->heads.columns, 2 * tensor_rows_at(tp, AT_HEADS, N).count);
+        if (c->normed_together)
+            forecast_statistics(forecast, s->heads.columns, 2 * tensor_rows_at(tp, AT_HEADS, N).count);
         return;
     }
-    f->gradients = true;
-    forecast_allreduce(f, s->heads.rows | s->heads.columns, (c->normed_together ? c->H + c->K : 2) * c->A);
-    f->gradients = false;
+    forecast->gradients = true;
+    forecast_allreduce(forecast, s->heads.rows | s->heads.columns, (c->normed_together ? c->H + c->K : 2) * c->A);
+    forecast->gradients = false;
 }

@@ -11,9 +11,9 @@
 struct product { struct tensor_parallel *tp; struct tensor Y, X, b; };
 typedef void multiply(const struct product *, struct tensor tile, int64_t first);
 
-static enum error_code each_tile(const struct product *p, multiply *f, struct error *err)
+static enum error_code each_tile(const struct product *product, multiply *f, struct error *err)
 {
-    const struct tiled *tiles = p->tp->tiles;
+    const struct tiled *tiles = product->tp->tiles;
     int64_t first = 0;
     enum error_code e = OK;
     for (int t = 0; t < tiles->count && !e; t++) {
@@ -21,20 +21,20 @@ static enum error_code each_tile(const struct product *p, multiply *f, struct er
         /* A tile, or memory for its gradient, exists only between take and give. */
         e = tiles->take(tiles->context, t, &tile, err);
         if (e) break;
-        f(p, tile, first);
+        f(product, tile, first);
         first += tensor_rows(tile);
         e = tiles->give(tiles->context, t, err);
     }
     return e;
 }
 
-static void forward_tile(const struct product *p, struct tensor W, int64_t first)
+static void forward_tile(const struct product *product, struct tensor W, int64_t first)
 {
-    struct tensor part = p->b;
+    struct tensor part = product->b;
     if (tensor_present(part))
         part = tensor_1d((char *)part.data + (size_t)first * dtype_size(part.dtype), part.dtype, tensor_rows(W));
     /* Y[:, first .. first + rows of the tile) = X tile^T + its part of the bias. */
-    dev_linear_forward_columns(p->tp->device, p->Y, first, p->X, W, part);
+    dev_linear_forward_columns(product->tp->device, product->Y, first, product->X, W, part);
 }
 
 enum error_code local_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor X, struct tensor W,
@@ -46,10 +46,10 @@ enum error_code local_forward(struct tensor_parallel *tp, struct tensor Y, struc
     return OK;
 }
 
-static void input_tile(const struct product *p, struct tensor W, int64_t first)
+static void input_tile(const struct product *product, struct tensor W, int64_t first)
 {
     /* dX += dY[:, the tile's columns] tile; the first tile overwrites dX. */
-    dev_linear_backward_input_columns(p->tp->device, p->X, p->Y, first, W, first > 0);
+    dev_linear_backward_input_columns(product->tp->device, product->X, product->Y, first, W, first > 0);
 }
 
 /* With 16-bit numbers the sum over tiles is rounded once, like the product with the whole matrix. */
@@ -73,10 +73,10 @@ enum error_code local_backward_input(struct tensor_parallel *tp, struct tensor d
     return OK;
 }
 
-static void weight_tile(const struct product *p, struct tensor dW, int64_t first)
+static void weight_tile(const struct product *product, struct tensor dW, int64_t first)
 {
     /* d tile += dY[:, the tile's columns]^T X. */
-    dev_linear_backward_weight_columns(p->tp->device, dW, p->Y, first, p->X);
+    dev_linear_backward_weight_columns(product->tp->device, dW, product->Y, first, product->X);
 }
 
 enum error_code local_backward_weight(struct tensor_parallel *tp, struct tensor dW, struct tensor db, struct tensor dY,
@@ -94,10 +94,10 @@ enum error_code local_backward_weight(struct tensor_parallel *tp, struct tensor 
 
 /* ---- the token embedding: X are ids ------------------------------------------------------------------------- */
 
-static void look_up_tile(const struct product *p, struct tensor W, int64_t first)
+static void look_up_tile(const struct product *product, struct tensor W, int64_t first)
 {
     /* Ids outside the tile give zeros, so that tiles add up. */
-    dev_embedding_forward(p->tp->device, p->Y, p->X, W, p->tp->first_entry + first, first > 0);
+    dev_embedding_forward(product->tp->device, product->Y, product->X, W, product->tp->first_entry + first, first > 0);
 }
 
 enum error_code local_embedding_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor ids,
@@ -108,9 +108,9 @@ enum error_code local_embedding_forward(struct tensor_parallel *tp, struct tenso
     return OK;
 }
 
-static void embedding_weight_tile(const struct product *p, struct tensor dW, int64_t first)
+static void embedding_weight_tile(const struct product *product, struct tensor dW, int64_t first)
 {
-    dev_embedding_backward_weight(p->tp->device, dW, p->Y, p->X, p->tp->first_entry + first);
+    dev_embedding_backward_weight(product->tp->device, dW, product->Y, product->X, product->tp->first_entry + first);
 }
 
 enum error_code local_embedding_backward_weight(struct tensor_parallel *tp, struct tensor dW, struct tensor dY,

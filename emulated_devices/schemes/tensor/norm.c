@@ -15,21 +15,21 @@
 
 static bool is_rms(const struct tensor_parallel *tp) { return tp->config->norm == NORM_RMS; }
 
-static struct group *columns(struct tensor_parallel *tp) { return &tp->along[tp->scheme->stream.columns]; }
+static struct group *tensor_norm_columns(struct tensor_parallel *tp) { return &tp->along[tp->scheme->stream.columns]; }
 
 static enum error_code sum_columns(struct tensor_parallel *tp, struct tensor t, struct error *err)
 {
-    return allreduce(columns(tp), t.data, tensor_count(t), t.dtype, SUM, tp->allreduce, err);
+    return allreduce(tensor_norm_columns(tp), t.data, tensor_count(t), t.dtype, SUM, tp->allreduce, err);
 }
 
 /* n zeroes: the means, or the bias, of an rmsnorm with cut columns. */
-static enum error_code zeroes(struct tensor_parallel *tp, struct tensor *t, enum dtype dtype, int64_t n,
+static enum error_code zeroes(struct tensor_parallel *tp, struct tensor *tensor, enum dtype dtype, int64_t n,
                               struct error *err)
 {
-    *t = tensor_1d(NULL, dtype, n);
-    t->data = arena_alloc(&tp->device->arena, BUFFERS, tensor_bytes(*t));
-    if (t->data == NULL) return fail(err, ERR_MEMORY, "no memory for %lld zeroes", (long long)n);
-    device_zero(tp->device, *t);
+    *tensor = tensor_1d(NULL, dtype, n);
+    tensor->data = arena_alloc(&tp->device->arena, BUFFERS, tensor_bytes(*tensor));
+    if (tensor->data == NULL) return fail(err, ERR_MEMORY, "no memory for %lld zeroes", (long long)n);
+    device_zero(tp->device, *tensor);
     return OK;
 }
 
@@ -37,7 +37,7 @@ static enum error_code rms_forward(struct tensor_parallel *tp, struct tensor Y, 
                                    struct tensor w, double eps, struct error *err)
 {
     struct tensor mean = tensor_none, bias = tensor_none;
-    if (columns(tp)->size == 1) {
+    if (tensor_norm_columns(tp)->size == 1) {
         dev_rmsnorm_forward(tp->device, Y, rstd, X, w, norm_base(tp->config), eps);
         return OK;
     }
@@ -54,11 +54,13 @@ static enum error_code rms_forward(struct tensor_parallel *tp, struct tensor Y, 
 }
 
 /* Y from whole rows, or from this device's columns of them. */
-static enum error_code forward(struct tensor_parallel *tp, struct tensor Y, struct tensor mean, struct tensor rstd,
-                               struct tensor X, struct tensor w, struct tensor b, double eps, struct error *err)
+static enum error_code schemes_tensor_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor mean,
+                                              struct tensor rstd,
+                                              struct tensor X, struct tensor w, struct tensor b, double eps,
+                                                  struct error *err)
 {
     struct device *d = tp->device;
-    if (columns(tp)->size == 1) {
+    if (tensor_norm_columns(tp)->size == 1) {
         dev_layernorm_forward(d, Y, mean, rstd, X, w, b, eps);
         return OK;
     }
@@ -81,7 +83,7 @@ enum error_code tensor_norm_forward(struct tensor_parallel *tp, struct tensor Y,
     enum error_code e = shared_take(tp, cut, w, tp->channels.count, &weight, err);
     if (!e) e = shared_take(tp, cut, b, tp->channels.count, &bias, err);
     if (!e && is_rms(tp)) e = rms_forward(tp, Y, rstd, X, weight.taken, eps, err);
-    else if (!e) e = forward(tp, Y, mean, rstd, X, weight.taken, bias.taken, eps, err);
+    else if (!e) e = schemes_tensor_forward(tp, Y, mean, rstd, X, weight.taken, bias.taken, eps, err);
     shared_release(tp, &bias);
     shared_release(tp, &weight);
     return e;
@@ -108,12 +110,13 @@ static enum error_code backward_in_parts(struct tensor_parallel *tp, struct tens
     return e;
 }
 
-static enum error_code backward_input(struct tensor_parallel *tp, struct tensor dX, struct tensor dY, struct tensor X,
-                                      struct tensor w, struct tensor mean, struct tensor rstd, struct error *err)
+static enum error_code norm_backward_input(struct tensor_parallel *tp, struct tensor dX, struct tensor dY,
+                                           struct tensor X,
+                                           struct tensor w, struct tensor mean, struct tensor rstd, struct error *err)
 {
     struct tensor zero = tensor_none;
     enum error_code e = OK;
-    if (columns(tp)->size > 1) {
+    if (tensor_norm_columns(tp)->size > 1) {
         if (is_rms(tp)) e = zeroes(tp, &zero, rstd.dtype, tensor_rows(X), err);
         if (!e) e = backward_in_parts(tp, dX, dY, X, w, is_rms(tp) ? zero : mean, rstd, err);
         device_free(tp->device, zero);
@@ -128,7 +131,7 @@ enum error_code tensor_norm_backward_input(struct tensor_parallel *tp, struct te
 {
     struct shared weight;
     enum error_code e = shared_take(tp, tp->scheme->stream, w, tp->channels.count, &weight, err);
-    if (!e) e = backward_input(tp, dX, dY, X, weight.taken, mean, rstd, err);
+    if (!e) e = norm_backward_input(tp, dX, dY, X, weight.taken, mean, rstd, err);
     shared_release(tp, &weight);
     return e;
 }

@@ -12,14 +12,14 @@ enum error_code tensor_add_parts(struct tensor_parallel *tp, struct tensor t, st
     return allreduce(&tp->along[tp->scheme->feed.columns], t.data, tensor_count(t), t.dtype, SUM, tp->allreduce, err);
 }
 
-void forecast_mixture(struct forecast *f, enum tensor_pass pass, int64_t N)
+void forecast_mixture(struct forecast *forecast, enum tensor_pass pass, int64_t N)
 {
-    const struct tensor_parallel *tp = f->tp;
+    const struct tensor_parallel *tp = forecast->tp;
     const struct group *g = &tp->along[tp->scheme->feed.columns];
     const enum dtype own = tp->device->dtype;
     const struct collective rows = { .count = N * tp->config->D, .dtype = own },
                             weights = { .count = N * tp->config->mixture.k, .dtype = dtype_wide(own) };
     if (pass == WEIGHT_PASS || !has_parts(tp)) return;
-    forecast_on(f, g, ALLREDUCE, tp->allreduce, rows);
-    if (pass == INPUT_PASS) forecast_on(f, g, ALLREDUCE, tp->allreduce, weights);
+    forecast_on(forecast, g, ALLREDUCE, tp->allreduce, rows);
+    if (pass == INPUT_PASS) forecast_on(forecast, g, ALLREDUCE, tp->allreduce, weights);
 }

@@ -14,39 +14,42 @@ static const struct { const char *name; bool weight; } roles[SBP_ROLE_COUNT] = {
 #undef X
 };
 
-const char *sbp_role_name(enum sbp_role r) { return roles[r].name; }
+const char *sbp_role_name(enum sbp_role sbp_role) { return roles[sbp_role].name; }
 
 static const struct sbp_mesh line_of_devices = { .axes = 1, .size = { 2, 1 } };
 
-static bool is(const struct sbp_layout *l, enum sbp_role r, struct sbp what) { return sbp_equal(l->of[r], what); }
+static bool is(const struct sbp_layout *layout, enum sbp_role sbp_role, struct sbp what)
+{
+    return sbp_equal(layout->of[sbp_role], what);
+}
 
 /* ---- what can be ------------------------------------------------------------------------------------------------- */
 
 static const struct sbp B = ON_B, P = ON_P, S0 = ON_S(0), S1 = ON_S(1);
 
-static bool cuts_tokens_inside(const struct sbp_layout *l)
+static bool cuts_tokens_inside(const struct sbp_layout *layout)
 {
-    return is(l, SBP_HEADS, S0) || is(l, SBP_HIDDEN, S0) || is(l, SBP_LOGITS, S0);
+    return is(layout, SBP_HEADS, S0) || is(layout, SBP_HIDDEN, S0) || is(layout, SBP_LOGITS, S0);
 }
 
-const char *sbp_layout_refuses(const struct sbp_layout *l, enum sbp_role *role)
+const char *sbp_layout_refuses(const struct sbp_layout *layout, enum sbp_role *role)
 {
     for (int r = 0; r < SBP_ROLE_COUNT; r++) {
         *role = (enum sbp_role)r;
-        if (is(l, *role, P))
+        if (is(layout, *role, P))
             return roles[r].weight ? "nobody is given partial sums; a weight is B, S(0) or S(1)"
                                    : "what reads it needs whole numbers; it is B, S(0), tokens, or S(1), columns";
-        if (l->of[r].kind == SBP_S && l->of[r].dim > 1) return "has two dimensions: S(0) or S(1)";
+        if (layout->of[r].kind == SBP_S && layout->of[r].dim > 1) return "has two dimensions: S(0) or S(1)";
     }
     *role = SBP_INPUTS;
-    if (!is(l, SBP_INPUTS, l->of[SBP_STREAM]) && !(is(l, SBP_INPUTS, B) && is(l, SBP_STREAM, S0)))
+    if (!is(layout, SBP_INPUTS, layout->of[SBP_STREAM]) && !(is(layout, SBP_INPUTS, B) && is(layout, SBP_STREAM, S0)))
         return "inputs lie as the stream, or are B beside a stream S(0)";
     *role = SBP_NORMS;
-    if (is(l, SBP_NORMS, S1)) return "a norm's weight has one dimension: B or S(0)";
-    if (is(l, SBP_STREAM, S1) && !is(l, SBP_NORMS, S0))
+    if (is(layout, SBP_NORMS, S1)) return "a norm's weight has one dimension: B or S(0)";
+    if (is(layout, SBP_STREAM, S1) && !is(layout, SBP_NORMS, S0))
         return "beside a stream S(1), whose columns they belong to: S(0)";
-    if (is(l, SBP_STREAM, B) && !is(l, SBP_NORMS, B)) return "beside a stream B, which reads them whole: B";
-    if (is(l, SBP_STREAM, S0) && is(l, SBP_NORMS, S0) && cuts_tokens_inside(l))
+    if (is(layout, SBP_STREAM, B) && !is(layout, SBP_NORMS, B)) return "beside a stream B, which reads them whole: B";
+    if (is(layout, SBP_STREAM, S0) && is(layout, SBP_NORMS, S0) && cuts_tokens_inside(layout))
         return "S(0) beside a stream S(0) needs heads, hidden and logits that are not S(0)";
     return NULL;
 }
@@ -55,15 +58,15 @@ const char *sbp_layout_refuses(const struct sbp_layout *l, enum sbp_role *role)
 
 struct reader { struct sbp_layout *layout; int at[SBP_ROLE_COUNT], line; const char *file; struct error *err; };
 
-__attribute__((format(printf, 3, 4))) static enum error_code bad(const struct reader *r, int line, const char *format,
-                                                                 ...)
+__attribute__((format(printf, 3, 4))) static enum error_code sbp_file_bad(const struct reader *reader, int line,
+                                                                          const char *format, ...)
 {
     char text[240];
     va_list list;
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    return fail(r->err, ERR_FORMAT, "%s:%d: %s", printable_path(r->file).text, line, text);
+    return fail(reader->err, ERR_FORMAT, "%s:%d: %s", printable_path(reader->file).text, line, text);
 }
 
 /* Cut off a comment and the spaces around. */
@@ -75,7 +78,7 @@ static char *trimmed(char *line)
     return line;
 }
 
-static enum error_code read_line(struct reader *r, char *line)
+static enum error_code sbp_file_read_line(struct reader *reader, char *line)
 {
     const char *names[SBP_ROLE_COUNT];
     char *word = trimmed(line), *rest = word + strcspn(word, " \t");
@@ -88,55 +91,58 @@ static enum error_code read_line(struct reader *r, char *line)
     while (role < SBP_ROLE_COUNT && strcmp(names[role], word) != 0) role++;
     if (role == SBP_ROLE_COUNT) {
         fail_unknown_name(&why, "role", word, names, SBP_ROLE_COUNT);
-        return bad(r, r->line, "%s", why.text);
+        return sbp_file_bad(reader, reader->line, "%s", why.text);
     }
-    if (r->at[role]) return bad(r, r->line, "%s has a signature already, in line %d", word, r->at[role]);
-    if (signature_parse(&line_of_devices, rest, &s, &why)) return bad(r, r->line, "%s %s", word, why.text);
-    r->layout->of[role] = s.on[0], r->at[role] = r->line;
+    if (reader->at[role])
+        return sbp_file_bad(reader, reader->line, "%s has a signature already, in line %d", word, reader->at[role]);
+    if (signature_parse(&line_of_devices, rest, &s, &why))
+        return sbp_file_bad(reader, reader->line, "%s %s", word, why.text);
+    reader->layout->of[role] = s.on[0], reader->at[role] = reader->line;
     return OK;
 }
 
 /* Roles without a line: two follow from the stream, and no other may be left out. */
-static enum error_code complete(const struct reader *r)
+static enum error_code sbp_file_complete(const struct reader *reader)
 {
-    struct sbp_layout *l = r->layout;
+    struct sbp_layout *l = reader->layout;
     char text[SBP_TEXT];
     enum sbp_role role;
-    if (!r->at[SBP_INPUTS]) l->of[SBP_INPUTS] = l->of[SBP_STREAM];
-    if (!r->at[SBP_NORMS]) l->of[SBP_NORMS] = is(l, SBP_STREAM, S1) ? S0 : B;
+    if (!reader->at[SBP_INPUTS]) l->of[SBP_INPUTS] = l->of[SBP_STREAM];
+    if (!reader->at[SBP_NORMS]) l->of[SBP_NORMS] = is(l, SBP_STREAM, S1) ? S0 : B;
     for (int i = 0; i < SBP_ROLE_COUNT; i++)
-        if (!r->at[i] && i != SBP_INPUTS && i != SBP_NORMS)
-            return bad(r, r->line, "there is no line for %s, such as: %s %s", roles[i].name, roles[i].name,
-                       i == SBP_STREAM ? "B" : roles[i].weight ? "S(0)" : "S(1)");
+        if (!reader->at[i] && i != SBP_INPUTS && i != SBP_NORMS)
+            return sbp_file_bad(reader, reader->line, "there is no line for %s, such as: %s %s", roles[i].name,
+                                roles[i].name, i == SBP_STREAM ? "B" : roles[i].weight ? "S(0)" : "S(1)");
     const char *why = sbp_layout_refuses(l, &role);
     if (why == NULL) return OK;
-    return bad(r, r->at[role] ? r->at[role] : r->line, "%s %s: %s", roles[role].name,
-               signature_text(&line_of_devices, (struct signature){ { l->of[role], ON_B } }, text), why);
+    return sbp_file_bad(reader, reader->at[role] ? reader->at[role] : reader->line, "%s %s: %s", roles[role].name,
+                        signature_text(&line_of_devices, (struct signature){ { l->of[role], ON_B } }, text), why);
 }
 
-enum error_code sbp_layout_parse(struct sbp_layout *l, char *text, const char *file, struct error *err)
+enum error_code sbp_layout_parse(struct sbp_layout *layout, char *text, const char *file, struct error *err)
 {
-    struct reader r = { .layout = l, .file = file, .err = err };
+    struct reader r = { .layout = layout, .file = file, .err = err };
     enum error_code e = OK;
-    *l = (struct sbp_layout){ 0 };
+    *layout = (struct sbp_layout){ 0 };
     for (char *line = text, *next; line && !e; line = next) {
         next = strchr(line, '\n');
         if (next) *next++ = '\0';
         if (next || *line) r.line++;
-        e = read_line(&r, line);
+        e = sbp_file_read_line(&r, line);
     }
-    return e ? e : complete(&r);
+    return e ? e : sbp_file_complete(&r);
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-enum error_code sbp_layout_write(const struct sbp_layout *l, const char *head, const char *file, struct error *err)
+enum error_code sbp_layout_write(const struct sbp_layout *layout, const char *head, const char *file, struct error *err)
 {
     char text[2048], signature[SBP_TEXT];
     size_t used = (size_t)snprintf(text, sizeof text, "# %s\n", head);
     for (int r = 0; r < SBP_ROLE_COUNT && used < sizeof text; r++)
         used += (size_t)snprintf(text + used, sizeof text - used, "%-9s %s\n", roles[r].name,
-                                 signature_text(&line_of_devices, (struct signature){ { l->of[r], ON_B } }, signature));
+                                 signature_text(&line_of_devices,
+                                                (struct signature){ { layout->of[r], ON_B } }, signature));
     if (used >= sizeof text) return fail(err, ERR_MEMORY, "%s: no room for its text", printable_path(file).text);
     return file_write_all(file, text, used, err);
 }

@@ -22,48 +22,49 @@ static bool is(struct sbp from, struct sbp a, struct sbp to, struct sbp b)
     return sbp_equal(from, a) && sbp_equal(to, b);
 }
 
-static struct runs columns_of(const struct tensor_parallel *tp, struct sbp_matrix m, int part)
+static struct runs sbp_move_columns_of(const struct tensor_parallel *tp, struct sbp_matrix matrix, int part)
 {
-    return tensor_runs(tp->config, m.role, m.output, tp->devices, part);
+    return tensor_runs(tp->config, matrix.role, matrix.output, tp->devices, part);
 }
 
-static int64_t whole_width(const struct tensor_parallel *tp, struct sbp_matrix m)
+static int64_t whole_width(const struct tensor_parallel *tp, struct sbp_matrix matrix)
 {
-    return tensor_width(tp, m.role, m.output, 0, 1);
+    return tensor_width(tp, matrix.role, matrix.output, 0, 1);
 }
 
-static int64_t width_at(const struct tensor_parallel *tp, struct sbp_matrix m, int part)
+static int64_t width_at(const struct tensor_parallel *tp, struct sbp_matrix matrix, int part)
 {
-    return tensor_width(tp, m.role, m.output, part, tp->devices);
+    return tensor_width(tp, matrix.role, matrix.output, part, tp->devices);
 }
 
-struct tensor sbp_piece(const struct tensor_parallel *tp, struct sbp_matrix m, struct sbp s, enum dtype t)
+struct tensor sbp_piece(const struct tensor_parallel *tp, struct sbp_matrix matrix, struct sbp sbp, enum dtype dtype)
 {
     int64_t rows[MESH_MOST_DEVICES];
-    tensor_row_counts(tp, ALL, ALL, m.N, rows);
-    return tensor_2d(NULL, t, sbp_equal(s, S0) ? rows[tp->rank] : m.N,
-                     sbp_equal(s, S1) ? width_at(tp, m, tp->rank) : whole_width(tp, m));
+    tensor_row_counts(tp, ALL, ALL, matrix.N, rows);
+    return tensor_2d(NULL, dtype, sbp_equal(sbp, S0) ? rows[tp->rank] : matrix.N,
+                     sbp_equal(sbp, S1) ? width_at(tp, matrix, tp->rank) : whole_width(tp, matrix));
 }
 
 /* ---- columns ----------------------------------------------------------------------------------------------------- */
 
 /* Some columns of a tensor, side by side in another.  A bias may have the gradients' format, which the backend's
  * operations do not know. */
-static void copy_columns(struct device *d, struct tensor to, int64_t y, struct tensor from, int64_t x, int64_t count)
+static void copy_columns(struct device *device, struct tensor to, int64_t y, struct tensor from, int64_t x,
+                         int64_t count)
 {
     const size_t element = dtype_size(from.dtype);
     if (count == 0 || tensor_rows(from) == 0) return;
     if (tensor_rows(from) == 1)
-        device_copy(d, (char *)to.data + (size_t)y * element, (const char *)from.data + (size_t)x * element,
+        device_copy(device, (char *)to.data + (size_t)y * element, (const char *)from.data + (size_t)x * element,
                     (uint64_t)count * element);
-    else dev_columns_move(d, to, from, (struct column_blocks){ 1, count, y, count, x, count }, false);
+    else dev_columns_move(device, to, from, (struct column_blocks){ 1, count, y, count, x, count }, false);
 }
 
 /* The columns of a part, from all columns to a block of their own, or back. */
-static void move_part(struct tensor_parallel *tp, struct sbp_matrix m, int part, struct tensor all, struct tensor block,
-                      bool pack)
+static void move_part(struct tensor_parallel *tp, struct sbp_matrix matrix, int part, struct tensor all,
+                      struct tensor block, bool pack)
 {
-    const struct runs r = columns_of(tp, m, part);
+    const struct runs r = sbp_move_columns_of(tp, matrix, part);
     int64_t at = 0;
     for (int i = 0; i < r.count; at += r.at[i++].count) {
         if (pack) copy_columns(tp->device, block, at, all, r.at[i].first, r.at[i].count);
@@ -72,51 +73,51 @@ static void move_part(struct tensor_parallel *tp, struct sbp_matrix m, int part,
 }
 
 /* Blocks of these rows, one for each part, one after another. */
-static void move_parts(struct tensor_parallel *tp, struct sbp_matrix m, int64_t rows, struct tensor all,
+static void move_parts(struct tensor_parallel *tp, struct sbp_matrix matrix, int64_t rows, struct tensor all,
                        struct tensor blocks, bool pack)
 {
     char *at = blocks.data;
     for (int i = 0; i < tp->devices; i++) {
-        const int64_t cols = width_at(tp, m, i);
-        move_part(tp, m, i, all, tensor_2d(at, all.dtype, rows, cols), pack);
+        const int64_t cols = width_at(tp, matrix, i);
+        move_part(tp, matrix, i, all, tensor_2d(at, all.dtype, rows, cols), pack);
         at += (size_t)(rows * cols) * dtype_size(all.dtype);
     }
 }
 
 /* Elements of the parts' columns in so many rows.  @return their sum. */
-static int64_t column_counts(const struct tensor_parallel *tp, struct sbp_matrix m, int64_t rows, int64_t counts[])
+static int64_t column_counts(const struct tensor_parallel *tp, struct sbp_matrix matrix, int64_t rows, int64_t counts[])
 {
     int64_t sum = 0;
-    for (int i = 0; i < tp->devices; i++) sum += counts[i] = rows * width_at(tp, m, i);
+    for (int i = 0; i < tp->devices; i++) sum += counts[i] = rows * width_at(tp, matrix, i);
     return sum;
 }
 
-static enum error_code make_blocks(struct tensor_parallel *tp, struct tensor *t, enum dtype dtype, int64_t n,
+static enum error_code make_blocks(struct tensor_parallel *tp, struct tensor *tensor, enum dtype dtype, int64_t n,
                                    struct error *err)
 {
-    *t = device_tensor_in(tp->device, BUFFERS, dtype, n);
-    return t->data ? OK
+    *tensor = device_tensor_in(tp->device, BUFFERS, dtype, n);
+    return tensor->data ? OK
                    : fail(err, ERR_MEMORY, "no memory to pack %lld elements on their way between devices",
                           (long long)n);
 }
 
-void sbp_among_zeros(struct tensor_parallel *tp, struct sbp_matrix m, struct tensor piece, struct tensor whole)
+void sbp_among_zeros(struct tensor_parallel *tp, struct sbp_matrix matrix, struct tensor piece, struct tensor whole)
 {
     device_zero(tp->device, whole);
-    move_part(tp, m, tp->rank, whole, piece, false);
+    move_part(tp, matrix, tp->rank, whole, piece, false);
 }
 
 /* ---- collectives ------------------------------------------------------------------------------------------------- */
 
 /* P to S(1) */
-static enum error_code scatter_columns(struct tensor_parallel *tp, struct sbp_matrix m, struct tensor old,
+static enum error_code scatter_columns(struct tensor_parallel *tp, struct sbp_matrix matrix, struct tensor old,
                                        struct tensor new, struct error *err)
 {
     int64_t counts[MESH_MOST_DEVICES];
     struct tensor packed;
-    enum error_code e = make_blocks(tp, &packed, old.dtype, column_counts(tp, m, m.N, counts), err);
+    enum error_code e = make_blocks(tp, &packed, old.dtype, column_counts(tp, matrix, matrix.N, counts), err);
     if (e) return e;
-    move_parts(tp, m, m.N, old, packed, true);
+    move_parts(tp, matrix, matrix.N, old, packed, true);
     const struct collective c = { .in = packed.data, .out = new.data, .counts = counts, .dtype = old.dtype,
                                   .reduction = SUM };
     e = collective_run(&tp->along[ALL], REDUCE_SCATTER, NULL, &c, err);
@@ -125,16 +126,16 @@ static enum error_code scatter_columns(struct tensor_parallel *tp, struct sbp_ma
 }
 
 /* S(1) to B */
-static enum error_code gather_columns(struct tensor_parallel *tp, struct sbp_matrix m, struct tensor old,
+static enum error_code gather_columns(struct tensor_parallel *tp, struct sbp_matrix matrix, struct tensor old,
                                       struct tensor new, struct error *err)
 {
     int64_t counts[MESH_MOST_DEVICES];
     struct tensor packed;
-    enum error_code e = make_blocks(tp, &packed, old.dtype, column_counts(tp, m, m.N, counts), err);
+    enum error_code e = make_blocks(tp, &packed, old.dtype, column_counts(tp, matrix, matrix.N, counts), err);
     if (e) return e;
     const struct collective c = { .in = old.data, .out = packed.data, .counts = counts, .dtype = old.dtype };
     e = collective_run(&tp->along[ALL], ALLGATHER, NULL, &c, err);
-    if (!e) move_parts(tp, m, m.N, new, packed, false);
+    if (!e) move_parts(tp, matrix, matrix.N, new, packed, false);
     device_free(tp->device, packed);
     return e;
 }
@@ -143,31 +144,31 @@ static enum error_code gather_columns(struct tensor_parallel *tp, struct sbp_mat
 struct exchanged { int64_t by_rows[MESH_MOST_DEVICES], by_columns[MESH_MOST_DEVICES]; };
 
 /* @return the elements of this device's rows. */
-static int64_t exchanged_of(const struct tensor_parallel *tp, struct sbp_matrix m, struct exchanged *x)
+static int64_t exchanged_of(const struct tensor_parallel *tp, struct sbp_matrix matrix, struct exchanged *exchanged)
 {
     int64_t rows[MESH_MOST_DEVICES];
-    tensor_row_counts(tp, ALL, ALL, m.N, rows);
-    for (int i = 0; i < tp->devices; i++) x->by_rows[i] = rows[i] * width_at(tp, m, tp->rank);
-    return column_counts(tp, m, rows[tp->rank], x->by_columns);
+    tensor_row_counts(tp, ALL, ALL, matrix.N, rows);
+    for (int i = 0; i < tp->devices; i++) exchanged->by_rows[i] = rows[i] * width_at(tp, matrix, tp->rank);
+    return column_counts(tp, matrix, rows[tp->rank], exchanged->by_columns);
 }
 
 /* S(0) to S(1), or back.  On the side of the columns a part's rows are side by side. */
-static enum error_code exchange(struct tensor_parallel *tp, struct sbp_matrix m, bool to_columns, struct tensor old,
-                                struct tensor new, struct error *err)
+static enum error_code sbp_move_exchange(struct tensor_parallel *tp, struct sbp_matrix matrix, bool to_columns,
+                                         struct tensor old, struct tensor new, struct error *err)
 {
     struct exchanged x;
     struct tensor packed;
     const struct tensor rows = to_columns ? old : new;
-    enum error_code e = make_blocks(tp, &packed, old.dtype, exchanged_of(tp, m, &x), err);
+    enum error_code e = make_blocks(tp, &packed, old.dtype, exchanged_of(tp, matrix, &x), err);
     if (e) return e;
-    if (to_columns) move_parts(tp, m, tensor_rows(rows), rows, packed, true);
+    if (to_columns) move_parts(tp, matrix, tensor_rows(rows), rows, packed, true);
     const struct collective c = {
         .in = to_columns ? packed.data : old.data, .out = to_columns ? new.data : packed.data,
         .counts = to_columns ? x.by_columns : x.by_rows, .recvcounts = to_columns ? x.by_rows : x.by_columns,
         .dtype = old.dtype
     };
     e = collective_run(&tp->along[ALL], ALLTOALL, NULL, &c, err);
-    if (!e && !to_columns) move_parts(tp, m, tensor_rows(rows), rows, packed, false);
+    if (!e && !to_columns) move_parts(tp, matrix, tensor_rows(rows), rows, packed, false);
     device_free(tp->device, packed);
     return e;
 }
@@ -178,53 +179,54 @@ static enum error_code sum_all(struct tensor_parallel *tp, struct tensor old, st
     return allreduce(&tp->along[ALL], new.data, tensor_count(new), new.dtype, SUM, tp->allreduce, err);
 }
 
-static enum error_code own_rows(struct tensor_parallel *tp, struct sbp_matrix m, struct tensor old, struct tensor new)
+static enum error_code own_rows(struct tensor_parallel *tp, struct sbp_matrix matrix, struct tensor old,
+                                struct tensor new)
 {
     int64_t rows[MESH_MOST_DEVICES], before = 0;
-    tensor_row_counts(tp, ALL, ALL, m.N, rows);
+    tensor_row_counts(tp, ALL, ALL, matrix.N, rows);
     for (int i = 0; i < tp->rank; i++) before += rows[i];
     device_copy(tp->device, new.data, tensor_rows_of(old, before, rows[tp->rank]).data, tensor_bytes(new));
     return OK;
 }
 
-enum error_code sbp_move(struct tensor_parallel *tp, struct sbp_matrix m, struct sbp from, struct sbp to,
+enum error_code sbp_move(struct tensor_parallel *tp, struct sbp_matrix matrix, struct sbp from, struct sbp to,
                          struct tensor old, struct tensor new, struct error *err)
 {
     int64_t rows[MESH_MOST_DEVICES];
-    tensor_row_counts(tp, ALL, ALL, m.N, rows);
-    if (is(from, B, to, S0)) return own_rows(tp, m, old, new);
-    if (is(from, B, to, S1)) return move_part(tp, m, tp->rank, old, new, true), OK;
+    tensor_row_counts(tp, ALL, ALL, matrix.N, rows);
+    if (is(from, B, to, S0)) return own_rows(tp, matrix, old, new);
+    if (is(from, B, to, S1)) return move_part(tp, matrix, tp->rank, old, new, true), OK;
     if (is(from, S0, to, B)) return gather_rows(tp, ALL, rows, new, old, err);
-    if (is(from, S1, to, B)) return gather_columns(tp, m, old, new, err);
+    if (is(from, S1, to, B)) return gather_columns(tp, matrix, old, new, err);
     if (is(from, P, to, B)) return sum_all(tp, old, new, err);
     if (is(from, P, to, S0)) return scatter_rows(tp, ALL, rows, new, old, err);
-    if (is(from, P, to, S1)) return scatter_columns(tp, m, old, new, err);
-    return exchange(tp, m, sbp_equal(to, S1), old, new, err);
+    if (is(from, P, to, S1)) return scatter_columns(tp, matrix, old, new, err);
+    return sbp_move_exchange(tp, matrix, sbp_equal(to, S1), old, new, err);
 }
 
 /* ---- cost -------------------------------------------------------------------------------------------------------- */
 
-static void forecast_exchange(struct forecast *f, struct sbp_matrix m, bool to_columns)
+static void forecast_exchange(struct forecast *forecast, struct sbp_matrix matrix, bool to_columns)
 {
     struct exchanged x;
-    exchanged_of(f->tp, m, &x);
-    forecast_on(f, &f->tp->along[ALL], ALLTOALL, NULL,
+    exchanged_of(forecast->tp, matrix, &x);
+    forecast_on(forecast, &forecast->tp->along[ALL], ALLTOALL, NULL,
                 (struct collective){ .counts = to_columns ? x.by_columns : x.by_rows,
                                      .recvcounts = to_columns ? x.by_rows : x.by_columns,
-                                     .dtype = f->tp->device->dtype });
+                                     .dtype = forecast->tp->device->dtype });
 }
 
-void forecast_move(struct forecast *f, struct sbp_matrix m, struct sbp from, struct sbp to)
+void forecast_move(struct forecast *forecast, struct sbp_matrix matrix, struct sbp from, struct sbp to)
 {
-    const struct tensor_parallel *tp = f->tp;
+    const struct tensor_parallel *tp = forecast->tp;
     int64_t rows[MESH_MOST_DEVICES], widths[MESH_MOST_DEVICES];
-    tensor_row_counts(tp, ALL, ALL, m.N, rows);
-    column_counts(tp, m, 1, widths);
+    tensor_row_counts(tp, ALL, ALL, matrix.N, rows);
+    column_counts(tp, matrix, 1, widths);
     if (sbp_equal(from, to) || sbp_equal(from, B)) return;
-    if (is(from, S0, to, B)) forecast_allgather(f, ALL, rows, whole_width(tp, m));
-    else if (is(from, S1, to, B)) forecast_allgather(f, ALL, widths, m.N);
-    else if (is(from, P, to, B)) forecast_allreduce(f, ALL, m.N * whole_width(tp, m));
-    else if (is(from, P, to, S0)) forecast_reduce_scatter(f, ALL, rows, whole_width(tp, m));
-    else if (is(from, P, to, S1)) forecast_reduce_scatter(f, ALL, widths, m.N);
-    else forecast_exchange(f, m, sbp_equal(to, S1));
+    if (is(from, S0, to, B)) forecast_allgather(forecast, ALL, rows, whole_width(tp, matrix));
+    else if (is(from, S1, to, B)) forecast_allgather(forecast, ALL, widths, matrix.N);
+    else if (is(from, P, to, B)) forecast_allreduce(forecast, ALL, matrix.N * whole_width(tp, matrix));
+    else if (is(from, P, to, S0)) forecast_reduce_scatter(forecast, ALL, rows, whole_width(tp, matrix));
+    else if (is(from, P, to, S1)) forecast_reduce_scatter(forecast, ALL, widths, matrix.N);
+    else forecast_exchange(forecast, matrix, sbp_equal(to, S1));
 }

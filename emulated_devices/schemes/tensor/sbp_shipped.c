@@ -17,7 +17,7 @@ static const char *shipped(const char *name)
 }
 
 /* A copy of a shipped text, or the file's. */
-static enum error_code text_of(const char *name, char **text, struct error *err)
+static enum error_code sbp_shipped_text_of(const char *name, char **text, struct error *err)
 {
     const char *own = shipped(name);
     size_t bytes;
@@ -28,7 +28,7 @@ static enum error_code text_of(const char *name, char **text, struct error *err)
 }
 
 /* The comment in the first line; of a text without one, what all have in common. */
-static void describe(char *out, size_t size, const char *text)
+static void sbp_shipped_describe(char *out, size_t size, const char *text)
 {
     const char *at = text + strspn(text, "# \t");
     const int length = (int)strcspn(at, "\r\n");
@@ -38,20 +38,20 @@ static void describe(char *out, size_t size, const char *text)
         if ((unsigned char)*c < ' ' || (unsigned char)*c >= 127) *c = ' ';
 }
 
-/* @param s  of which the name is kept: "sbp:" and the name of the text. */
-static enum error_code make_of_text(struct sbp_scheme *s, const char *name, struct error *err)
+/* @param scheme  of which the name is kept: "sbp:" and the name of the text. */
+static enum error_code make_of_text(struct sbp_scheme *scheme, const char *name, struct error *err)
 {
     struct sbp_layout l;
-    char *text, description[sizeof s->description];
-    enum error_code e = text_of(name + sizeof prefix - 1, &text, err);
+    char *text, description[sizeof scheme->description];
+    enum error_code e = sbp_shipped_text_of(name + sizeof prefix - 1, &text, err);
     if (e) return e;
-    describe(description, sizeof description, text);
+    sbp_shipped_describe(description, sizeof description, text);
     e = sbp_layout_parse(&l, text, name + sizeof prefix - 1, err);
     free(text);
     if (e) return e;
-    *s = sbp_scheme_of(&l, name);
-    memcpy(s->description, description, sizeof description);
-    s->scheme.head.description = s->description;
+    *scheme = sbp_scheme_of(&l, name);
+    memcpy(scheme->description, description, sizeof description);
+    scheme->scheme.head.description = scheme->description;
     return OK;
 }
 

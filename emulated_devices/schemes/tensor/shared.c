@@ -10,11 +10,11 @@
 #include "emulated_devices/schemes/tensor/tensor.h"
 #include "ref/model/config.h"
 
-enum error_code tensor_buffer(struct tensor_parallel *tp, struct tensor *t, int64_t rows, int64_t cols,
+enum error_code tensor_buffer(struct tensor_parallel *tp, struct tensor *tensor, int64_t rows, int64_t cols,
                               struct error *err)
 {
-    *t = device_tensor_2d(tp->device, BUFFERS, rows, cols);
-    return t->data ? OK
+    *tensor = device_tensor_2d(tp->device, BUFFERS, rows, cols);
+    return tensor->data ? OK
                    : fail(err, ERR_MEMORY, "no memory for %lld x %lld elements on their way between devices",
                           (long long)rows, (long long)cols);
 }
@@ -24,24 +24,24 @@ enum dtype tensor_gradient_format(const struct tensor_parallel *tp)
     return tp->wide_gradients ? dtype_wide(tp->device->dtype) : tp->device->dtype;
 }
 
-enum error_code tensor_gradient_buffer(struct tensor_parallel *tp, struct tensor *t, int64_t rows, int64_t cols,
+enum error_code tensor_gradient_buffer(struct tensor_parallel *tp, struct tensor *tensor, int64_t rows, int64_t cols,
                                        struct error *err)
 {
-    *t = device_tensor_in(tp->device, BUFFERS, tensor_gradient_format(tp), rows * cols);
-    *t = tensor_2d(t->data, t->dtype, rows, cols);
-    return t->data ? OK
+    *tensor = device_tensor_in(tp->device, BUFFERS, tensor_gradient_format(tp), rows * cols);
+    *tensor = tensor_2d(tensor->data, tensor->dtype, rows, cols);
+    return tensor->data ? OK
                    : fail(err, ERR_MEMORY, "no memory for %lld x %lld elements of gradients on their way",
                           (long long)rows, (long long)cols);
 }
 
 /* A collective on blocks whose sizes are given in rows. */
 static enum error_code run_on_rows(struct tensor_parallel *tp, enum operation op, unsigned axes, const int64_t rows[],
-                                   int64_t cols, enum dtype t, const void *in, void *out, struct error *err)
+                                   int64_t cols, enum dtype dtype, const void *in, void *out, struct error *err)
 {
     struct group *g = &tp->along[axes];
     int64_t counts[MESH_MOST_DEVICES];
     for (int i = 0; i < g->size; i++) counts[i] = rows[i] * cols;
-    const struct collective c = { .in = in, .out = out, .counts = counts, .dtype = t, .reduction = SUM };
+    const struct collective c = { .in = in, .out = out, .counts = counts, .dtype = dtype, .reduction = SUM };
     return collective_run(g, op, tp->scheme->rings ? "ring" : NULL, &c, err);
 }
 
@@ -74,64 +74,65 @@ static struct tensor as_rows(struct tensor t)
 static bool alone(const struct tensor_parallel *tp, struct tensor_cut cut) { return axes_size(tp, cut.rows) == 1; }
 
 enum error_code shared_take(struct tensor_parallel *tp, struct tensor_cut cut, struct tensor piece, int64_t rows,
-                            struct shared *s, struct error *err)
+                            struct shared *shared, struct error *err)
 {
     const struct tensor own = as_rows(piece);
     int64_t counts[MESH_MOST_DEVICES];
-    *s = (struct shared){ .piece = piece, .taken = piece };
+    *shared = (struct shared){ .piece = piece, .taken = piece };
     /* A vector that is whole here is used where it lies. */
     if (!tensor_present(piece) || !tp->scheme->cuts_vectors || alone(tp, cut)) return OK;
-    enum error_code e = tensor_buffer(tp, &s->taken, rows, tensor_cols(own), err);
+    enum error_code e = tensor_buffer(tp, &shared->taken, rows, tensor_cols(own), err);
     share_out(tp, cut.rows, rows, counts);
-    return e ? e : gather_rows(tp, cut.rows, counts, s->taken, own, err);
+    return e ? e : gather_rows(tp, cut.rows, counts, shared->taken, own, err);
 }
 
-void shared_release(struct tensor_parallel *tp, struct shared *s)
+void shared_release(struct tensor_parallel *tp, struct shared *shared)
 {
-    if (s->taken.data != s->piece.data) device_free(tp->device, s->taken);
-    *s = (struct shared){ 0 };
+    if (shared->taken.data != shared->piece.data) device_free(tp->device, shared->taken);
+    *shared = (struct shared){ 0 };
 }
 
 enum error_code shared_begin(struct tensor_parallel *tp, struct tensor_cut cut, struct tensor g, int64_t rows,
-                             struct shared *s, struct error *err)
+                             struct shared *shared, struct error *err)
 {
-    *s = (struct shared){ .piece = g, .taken = g };
+    *shared = (struct shared){ .piece = g, .taken = g };
     if (!tensor_present(g) || alone(tp, cut)) return OK;
-    enum error_code e = tensor_gradient_buffer(tp, &s->taken, rows, tensor_cols(as_rows(g)), err);
+    enum error_code e = tensor_gradient_buffer(tp, &shared->taken, rows, tensor_cols(as_rows(g)), err);
     /* The gradient of this microbatch alone: only it is summed over the devices. */
-    if (!e) device_zero(tp->device, s->taken);
+    if (!e) device_zero(tp->device, shared->taken);
     return e;
 }
 
-enum error_code shared_give(struct tensor_parallel *tp, struct tensor_cut cut, struct shared *s, struct error *err)
+enum error_code shared_give(struct tensor_parallel *tp, struct tensor_cut cut, struct shared *shared, struct error *err)
 {
-    if (s->taken.data == s->piece.data) return OK;
-    const struct tensor g = as_rows(s->piece);
-    struct tensor sum = s->taken;
+    if (shared->taken.data == shared->piece.data) return OK;
+    const struct tensor g = as_rows(shared->piece);
+    struct tensor sum = shared->taken;
     int64_t counts[MESH_MOST_DEVICES];
     enum error_code e;
     /* Each device keeps a part of the vector: it gets the sum of that part, else of all. */
     if (tp->scheme->cuts_vectors) {
         e = tensor_gradient_buffer(tp, &sum, tensor_rows(g), tensor_cols(g), err);
-        share_out(tp, cut.rows, tensor_rows(s->taken), counts);
-        if (!e) e = scatter_rows(tp, cut.rows, counts, sum, s->taken, err);
+        share_out(tp, cut.rows, tensor_rows(shared->taken), counts);
+        if (!e) e = scatter_rows(tp, cut.rows, counts, sum, shared->taken, err);
     } else e = allreduce(&tp->along[cut.rows], sum.data, tensor_count(sum), sum.dtype, SUM, tp->allreduce, err);
     if (!e) dev_add(tp->device, g, g, sum);
-    if (sum.data != s->taken.data) device_free(tp->device, sum);
-    shared_release(tp, s);
+    if (sum.data != shared->taken.data) device_free(tp->device, sum);
+    shared_release(tp, shared);
     return e;
 }
 
-void forecast_shared(struct forecast *f, struct tensor_cut cut, int64_t rows, int64_t cols, enum tensor_pass pass)
+void forecast_shared(struct forecast *forecast, struct tensor_cut cut, int64_t rows, int64_t cols,
+                     enum tensor_pass pass)
 {
     int64_t counts[MESH_MOST_DEVICES];
-    const bool cut_up = f->tp->scheme->cuts_vectors, gives = pass == WEIGHT_PASS;
-    share_out(f->tp, cut.rows, rows, counts);
-    f->gradients = gives;
-    if (cut_up && gives) forecast_reduce_scatter(f, cut.rows, counts, cols);
-    else if (cut_up) forecast_allgather(f, cut.rows, counts, cols);
-    else if (gives) forecast_allreduce(f, cut.rows, rows * cols);
-    f->gradients = false;
+    const bool cut_up = forecast->tp->scheme->cuts_vectors, gives = pass == WEIGHT_PASS;
+    share_out(forecast->tp, cut.rows, rows, counts);
+    forecast->gradients = gives;
+    if (cut_up && gives) forecast_reduce_scatter(forecast, cut.rows, counts, cols);
+    else if (cut_up) forecast_allgather(forecast, cut.rows, counts, cols);
+    else if (gives) forecast_allreduce(forecast, cut.rows, rows * cols);
+    forecast->gradients = false;
 }
 
 /* ---- positions --------------------------------------------------------------------------------------------------- */

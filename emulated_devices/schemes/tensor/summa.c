@@ -6,16 +6,16 @@
 #define ALONG_ROW    GRID_COLUMN
 #define ALONG_COLUMN GRID_ROW
 
-struct weight_cut summa_weight(const struct tensor_scheme *s, enum param_role role)
+struct weight_cut summa_weight(const struct tensor_scheme *scheme, enum param_role role)
 {
-    (void)s, (void)role;
+    (void)scheme, (void)role;
     return (struct weight_cut){ .out = GRID_COLUMN, .in = GRID_ROW };
 }
 
 /* Broadcast the tensor of member `root` of a row or column to all its members.  On the root it is own; elsewhere a
  * buffer. */
-static enum error_code take(struct tensor_parallel *tp, unsigned along, int root, struct tensor own, int64_t rows,
-                            int64_t cols, struct tensor *taken, struct error *err)
+static enum error_code summa_take(struct tensor_parallel *tp, unsigned along, int root, struct tensor own, int64_t rows,
+                                  int64_t cols, struct tensor *taken, struct error *err)
 {
     struct group *g = &tp->along[along];
     *taken = own;
@@ -26,7 +26,7 @@ static enum error_code take(struct tensor_parallel *tp, unsigned along, int root
     return broadcast(g, taken->data, rows * cols, taken->dtype, root, err);
 }
 
-static void give_back(struct tensor_parallel *tp, struct tensor own, struct tensor taken)
+static void summa_give_back(struct tensor_parallel *tp, struct tensor own, struct tensor taken)
 {
     if (taken.data != own.data) device_free(tp->device, taken);
 }
@@ -59,13 +59,13 @@ static enum error_code forward_step(struct tensor_parallel *tp, enum param_role 
     struct tensor x, w;
     const int64_t I = width(tp, role, false, l);
     /* Step l: X[i,l] comes along the row, W[j,l] along the column; Y[i,j] += X[i,l] W[j,l]^T. */
-    enum error_code e = take(tp, ALONG_ROW, l, X, tensor_rows(X), I, &x, err);
+    enum error_code e = summa_take(tp, ALONG_ROW, l, X, tensor_rows(X), I, &x, err);
     if (e) return e;
-    e = take(tp, ALONG_COLUMN, l, W, tensor_rows(W), I, &w, err);
+    e = summa_take(tp, ALONG_COLUMN, l, W, tensor_rows(W), I, &w, err);
     if (!e && l == 0) dev_linear_forward(tp->device, Y, x, w, b);
     else if (!e) dev_linear_forward_add(tp->device, Y, x, w);
-    give_back(tp, W, w);
-    give_back(tp, X, x);
+    summa_give_back(tp, W, w);
+    summa_give_back(tp, X, x);
     return e;
 }
 
@@ -95,14 +95,14 @@ static enum error_code input_step(struct tensor_parallel *tp, enum param_role ro
     struct tensor w, part;
     const int64_t I = width(tp, role, false, l);
     /* Step l: dX[i,l] = sum over j of dY[i,j] W[j,l], summed along the row to the device in column l. */
-    enum error_code e = take(tp, ALONG_COLUMN, l, W, tensor_rows(W), I, &w, err);
+    enum error_code e = summa_take(tp, ALONG_COLUMN, l, W, tensor_rows(W), I, &w, err);
     if (e) return e;
     e = tensor_buffer(tp, &part, tensor_rows(dX), I, err);
     if (!e && tensor_present(ids)) dev_embedding_forward(tp->device, part, ids, w, tp->first_entry, false);
     else if (!e) dev_linear_backward_input(tp->device, part, dY, w);
     if (!e) e = reduce_to(tp, ALONG_ROW, l, part, dX, err);
     device_free(tp->device, part);
-    give_back(tp, W, w);
+    summa_give_back(tp, W, w);
     return e;
 }
 
@@ -139,7 +139,7 @@ static enum error_code weight_step(struct tensor_parallel *tp, enum param_role r
     struct tensor x, part;
     const int64_t I = width(tp, role, false, l);
     /* Step l: dY[i,j]^T X[i,l] of all i is summed along the column. */
-    enum error_code e = take(tp, ALONG_ROW, l, X, tensor_rows(X), I, &x, err);
+    enum error_code e = summa_take(tp, ALONG_ROW, l, X, tensor_rows(X), I, &x, err);
     if (e) return e;
     e = tensor_gradient_buffer(tp, &part, tensor_rows(sum), I, err);
     if (!e) {
@@ -149,12 +149,12 @@ static enum error_code weight_step(struct tensor_parallel *tp, enum param_role r
         e = reduce_to(tp, ALONG_COLUMN, l, part, sum, err);
     }
     device_free(tp->device, part);
-    give_back(tp, X, x);
+    summa_give_back(tp, X, x);
     return e;
 }
 
-static enum error_code weight(struct tensor_parallel *tp, enum param_role role, struct tensor dW, struct tensor dY,
-                              struct tensor ids, struct tensor X, struct error *err)
+static enum error_code tensor_summa_weight(struct tensor_parallel *tp, enum param_role role, struct tensor dW,
+                                           struct tensor dY, struct tensor ids, struct tensor X, struct error *err)
 {
     struct tensor sum;
     enum error_code e = tensor_gradient_buffer(tp, &sum, tensor_rows(dW), tensor_cols(dW), err);
@@ -173,7 +173,7 @@ enum error_code summa_linear_backward_weight(struct tensor_parallel *tp, enum pa
 {
     struct shared bias;
     (void)N;
-    enum error_code e = weight(tp, role, dW, dY, tensor_none, X, err);
+    enum error_code e = tensor_summa_weight(tp, role, dW, dY, tensor_none, X, err);
     if (e || !tensor_present(db)) return e;
     e = shared_begin(tp, side(tp, role), db, tensor_cols(dY), &bias, err);
     if (e) return e;
@@ -184,31 +184,31 @@ enum error_code summa_linear_backward_weight(struct tensor_parallel *tp, enum pa
 enum error_code summa_embedding_backward_weight(struct tensor_parallel *tp, struct tensor dW, struct tensor dY,
                                                 struct tensor ids, struct error *err)
 {
-    return weight(tp, ROLE_TOKENS, dW, tensor_none, own_ids(tp, ids), dY, err);
+    return tensor_summa_weight(tp, ROLE_TOKENS, dW, tensor_none, own_ids(tp, ids), dY, err);
 }
 
 /* ---- cost -------------------------------------------------------------------------------------------------------- */
 
-static void step_cost(struct forecast *f, enum param_role role, enum tensor_pass pass, int step, int64_t n)
+static void step_cost(struct forecast *forecast, enum param_role role, enum tensor_pass pass, int step, int64_t n)
 {
-    const int64_t I = width(f->tp, role, false, step), O = width(f->tp, role, true, f->tp->at[2]);
-    if (pass != INPUT_PASS) forecast_rooted(f, BROADCAST, ALONG_ROW, step, n * I);
-    if (pass != WEIGHT_PASS) forecast_rooted(f, BROADCAST, ALONG_COLUMN, step, O * I);
-    if (pass == INPUT_PASS) forecast_rooted(f, REDUCE, ALONG_ROW, step, n * I);
-    f->gradients = pass == WEIGHT_PASS;
-    if (pass == WEIGHT_PASS) forecast_rooted(f, REDUCE, ALONG_COLUMN, step, O * I);
-    f->gradients = false;
+    const int64_t I = width(forecast->tp, role, false, step), O = width(forecast->tp, role, true, forecast->tp->at[2]);
+    if (pass != INPUT_PASS) forecast_rooted(forecast, BROADCAST, ALONG_ROW, step, n * I);
+    if (pass != WEIGHT_PASS) forecast_rooted(forecast, BROADCAST, ALONG_COLUMN, step, O * I);
+    if (pass == INPUT_PASS) forecast_rooted(forecast, REDUCE, ALONG_ROW, step, n * I);
+    forecast->gradients = pass == WEIGHT_PASS;
+    if (pass == WEIGHT_PASS) forecast_rooted(forecast, REDUCE, ALONG_COLUMN, step, O * I);
+    forecast->gradients = false;
 }
 
-void summa_cost(struct forecast *f, enum param_role role, enum tensor_pass pass, int64_t N, bool has_bias)
+void summa_cost(struct forecast *forecast, enum param_role role, enum tensor_pass pass, int64_t N, bool has_bias)
 {
-    const struct tensor_parallel *tp = f->tp;
+    const struct tensor_parallel *tp = forecast->tp;
     const int64_t n = tensor_rows_at(tp, STREAM, N).count, O = width(tp, role, true, tp->at[2]),
                   I = width(tp, role, false, tp->at[1]);
     const enum tensor_pass product = role == ROLE_TOKENS && pass == FORWARD_PASS ? INPUT_PASS : pass;
-    for (int step = 0; step < axes_size(tp, GRID_COLUMN); step++) step_cost(f, role, product, step, n);
-    f->gradients = pass == WEIGHT_PASS;
-    if (pass == WEIGHT_PASS) forecast_allreduce(f, GRID_LAYER, O * I);
-    f->gradients = false;
-    if (has_bias && pass != INPUT_PASS) forecast_shared(f, side(tp, role), O, 1, pass);
+    for (int step = 0; step < axes_size(tp, GRID_COLUMN); step++) step_cost(forecast, role, product, step, n);
+    forecast->gradients = pass == WEIGHT_PASS;
+    if (pass == WEIGHT_PASS) forecast_allreduce(forecast, GRID_LAYER, O * I);
+    forecast->gradients = false;
+    if (has_bias && pass != INPUT_PASS) forecast_shared(forecast, side(tp, role), O, 1, pass);
 }

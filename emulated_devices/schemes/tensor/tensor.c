@@ -52,13 +52,13 @@ void tensor_close(struct tensor_parallel *tp)
 
 /* ---- extents ----------------------------------------------------------------------------------------------------- */
 
-struct tensor_cut tensor_cut_at(const struct tensor_scheme *s, enum tensor_place place)
+struct tensor_cut tensor_cut_at(const struct tensor_scheme *scheme, enum tensor_place place)
 {
     switch (place) {
-    case AT_HEADS:  return s->heads;
-    case AT_FEED:   return s->feed;
-    case AT_LOGITS: return s->logits;
-    default:        return s->stream;
+    case AT_HEADS:  return scheme->heads;
+    case AT_FEED:   return scheme->feed;
+    case AT_LOGITS: return scheme->logits;
+    default:        return scheme->stream;
     }
 }
 
@@ -83,17 +83,18 @@ void tensor_share(struct tensor_parallel *tp, int devices, int rank)
     tp->first_entry = own_block(tp, c->V, s->weight(s, ROLE_TOKENS).out).first;
 }
 
-enum error_code tensor_check(const struct tensor_scheme *s, const struct model_config *c, int P, struct error *err)
+enum error_code tensor_check(const struct tensor_scheme *scheme, const struct model_config *config, int P,
+                             struct error *err)
 {
-    struct tensor_parallel tp = { .scheme = s };
-    const char *needs = s->mesh(P, tp.mesh);
-    if (needs) return fail(err, ERR_PLAN, "--tp %d: --tensor %s needs %s", P, s->head.name, needs);
-    const int heads = axes_size(&tp, s->heads.columns), feed = axes_size(&tp, s->feed.columns);
+    struct tensor_parallel tp = { .scheme = scheme };
+    const char *needs = scheme->mesh(P, tp.mesh);
+    if (needs) return fail(err, ERR_PLAN, "--tp %d: --tensor %s needs %s", P, scheme->head.name, needs);
+    const int heads = axes_size(&tp, scheme->heads.columns), feed = axes_size(&tp, scheme->feed.columns);
     const struct { int parts; int64_t has; const char *what; } need[] = {
-        { heads, c->H, "H=%lld heads" }, { feed, c->F, "F=%lld feed-forward columns" },
-        { axes_size(&tp, s->logits.columns), c->V, "V=%lld tokens" },
-        { axes_size(&tp, s->stream.columns), c->D, "a width of D=%lld" },
-        { feed, c->dense.F ? c->dense.F : feed, "%lld feed-forward columns in dense layers" },
+        { heads, config->H, "H=%lld heads" }, { feed, config->F, "F=%lld feed-forward columns" },
+        { axes_size(&tp, scheme->logits.columns), config->V, "V=%lld tokens" },
+        { axes_size(&tp, scheme->stream.columns), config->D, "a width of D=%lld" },
+        { feed, config->dense.F ? config->dense.F : feed, "%lld feed-forward columns in dense layers" },
     };
     for (size_t i = 0; i < sizeof need / sizeof *need; i++) {
         char has[64];
@@ -101,19 +102,19 @@ enum error_code tensor_check(const struct tensor_scheme *s, const struct model_c
         if (need[i].parts > need[i].has && need[i].parts == P)
             return fail(err, ERR_PLAN, "--tp %d: the model has %s; tp can be at most that", P, has);
         if (need[i].parts > need[i].has)
-            return fail(err, ERR_PLAN, "--tp %d: --tensor %s cuts into %d parts; the model has %s", P, s->head.name,
-                        need[i].parts, has);
+            return fail(err, ERR_PLAN, "--tp %d: --tensor %s cuts into %d parts; the model has %s", P,
+                        scheme->head.name, need[i].parts, has);
     }
-    if (LATENT(c) && axes_size(&tp, s->stream.rows | s->stream.columns | s->heads.rows) > 1)
+    if (LATENT(config) && axes_size(&tp, scheme->stream.rows | scheme->stream.columns | scheme->heads.rows) > 1)
         return fail(err, ERR_PLAN, "--tp %d: --tensor %s cuts the residual stream, which latent attention needs whole "
-                    "on every device along tp; --tensor 1d does not", P, s->head.name);
-    if (heads > c->K && s->weight(s, ROLE_QKV).sub)
+                    "on every device along tp; --tensor 1d does not", P, scheme->head.name);
+    if (heads > config->K && scheme->weight(scheme, ROLE_QKV).sub)
         return fail(
             err, ERR_PLAN,
             "--tp %d: --tensor %s cuts into %d parts; the model has K=%lld key/value heads, and only schemes that hold "
             "whole rows of a matrix, such as 1d, can have copies of them",
-            P, s->head.name, heads, (long long)c->K);
-    return s->check ? s->check(s, c, P, err) : OK;
+            P, scheme->head.name, heads, (long long)config->K);
+    return scheme->check ? scheme->check(scheme, config, P, err) : OK;
 }
 
 /* Rows are cut between sequences, unless the scheme cuts between any tokens. */
@@ -124,9 +125,9 @@ static int64_t row_edge(const struct tensor_parallel *tp, int64_t N, int parts, 
     return unit * block_start(N / unit, parts, index);
 }
 
-static bool has_all_rows(const struct tensor_scheme *s, enum tensor_place place)
+static bool has_all_rows(const struct tensor_scheme *scheme, enum tensor_place place)
 {
-    return (place == INPUT && s->keeps_inputs) || (place == GRADIENT && s->keeps_gradients);
+    return (place == INPUT && scheme->keeps_inputs) || (place == GRADIENT && scheme->keeps_gradients);
 }
 
 struct interval tensor_rows_at(const struct tensor_parallel *tp, enum tensor_place place, int64_t N)
@@ -174,53 +175,54 @@ struct tensor tensor_own_rows(const struct tensor_parallel *tp, struct tensor t,
 
 /* ---- widths and layouts ------------------------------------------------------------------------------------------ */
 
-static void add_run(struct runs *r, struct interval more) { r->at[r->count++] = more; }
+static void add_run(struct runs *runs, struct interval more) { runs->at[runs->count++] = more; }
 
-static int64_t runs_extent(struct runs r)
+static int64_t runs_extent(struct runs runs)
 {
     int64_t sum = 0;
-    for (int i = 0; i < r.count; i++) sum += r.at[i].count;
+    for (int i = 0; i < runs.count; i++) sum += runs.at[i].count;
     return sum;
 }
 
 /* The inner side of a pair of matrices, without heads; of the embedding and the output matrix. */
-static int64_t inner_width(const struct model_config *c, enum param_role role)
+static int64_t inner_width(const struct model_config *config, enum param_role role)
 {
     switch (role) {
-    case ROLE_UP: case ROLE_DOWN:               return c->F;
-    case ROLE_SHARED_UP: case ROLE_SHARED_DOWN: return c->mixture.shared;
-    case ROLE_DENSE_UP: case ROLE_DENSE_DOWN:   return c->dense.F;
-    default:                                    return c->V;
+    case ROLE_UP: case ROLE_DOWN:               return config->F;
+    case ROLE_SHARED_UP: case ROLE_SHARED_DOWN: return config->mixture.shared;
+    case ROLE_DENSE_UP: case ROLE_DENSE_DOWN:   return config->dense.F;
+    default:                                    return config->V;
     }
 }
 
 /* The other side: the stream, or a latent. */
-static int64_t outer_width(const struct model_config *c, enum param_role role)
+static int64_t outer_width(const struct model_config *config, enum param_role role)
 {
-    return role == ROLE_KEYS_VALUES ? c->latent.kv : role == ROLE_QUERIES && c->latent.q > 0 ? c->latent.q : c->D;
+    return role == ROLE_KEYS_VALUES ? config->latent.kv : role == ROLE_QUERIES && config->latent.q > 0
+           ? config->latent.q : config->D;
 }
 
 /* Each component of a fused matrix (QKV, gate and up) is cut. */
-struct runs tensor_runs(const struct model_config *c, enum param_role role, bool output, int parts, int index)
+struct runs tensor_runs(const struct model_config *config, enum param_role role, bool output, int parts, int index)
 {
     const bool inner = leads_inside(role) == output;
-    const struct heads h = heads_at(c, parts, index);
+    const struct heads h = heads_at(config, parts, index);
     struct runs r = { 0 };
     if (inner && (role == ROLE_ATTENTION_OUT || role == ROLE_KEYS_VALUES)) {
-        const int64_t width = role == ROLE_KEYS_VALUES ? expanded_width(c) : value_width(c);
+        const int64_t width = role == ROLE_KEYS_VALUES ? expanded_width(config) : value_width(config);
         return add_run(&r, (struct interval){ h.queries.first * width, h.queries.count * width }), r;
     }
     if (inner && (role == ROLE_QKV || role == ROLE_QUERIES)) {
-        add_run(&r, heads_columns(c, h.queries));
-        for (int64_t before = c->H; role == ROLE_QKV && before <= c->H + c->K; before += c->K)
-            add_run(&r, heads_columns(c, interval_moved(h.keys, before)));
+        add_run(&r, heads_columns(config, h.queries));
+        for (int64_t before = config->H; role == ROLE_QKV && before <= config->H + config->K; before += config->K)
+            add_run(&r, heads_columns(config, interval_moved(h.keys, before)));
         return r;
     }
     if (role == ROLE_SINKS) return add_run(&r, h.queries), r;
-    const int64_t width = inner ? inner_width(c, role) : outer_width(c, role);
+    const int64_t width = inner ? inner_width(config, role) : outer_width(config, role);
     const struct interval own = block_at(width, parts, index);
     add_run(&r, own);
-    if (inner && (role == ROLE_SHARED_UP || role == ROLE_DENSE_UP || (role == ROLE_UP && up_width(c) > c->F)))
+    if (inner && (role == ROLE_SHARED_UP || role == ROLE_DENSE_UP || (role == ROLE_UP && up_width(config) > config->F)))
         add_run(&r, interval_moved(own, width));
     return r;
 }
@@ -255,52 +257,53 @@ static struct runs cut_again(struct runs whole, int subs, int sub)
 
 /* Vectors and the position embedding are cut like the columns of the stream; biases of matrices that lead inside, like
  * the columns of the inner side. */
-static struct tensor_cut cut_of(const struct tensor_scheme *s, const struct param_spec *p)
+static struct tensor_cut cut_of(const struct tensor_scheme *scheme, const struct param_spec *spec)
 {
-    const bool inner = p->ndim == 1 && leads_inside(p->role) && p->role != ROLE_TOKENS;
-    return inner ? tensor_cut_at(s, inner_side(p->role)) : s->stream;
+    const bool inner = spec->ndim == 1 && leads_inside(spec->role) && spec->role != ROLE_TOKENS;
+    return inner ? tensor_cut_at(scheme, inner_side(spec->role)) : scheme->stream;
 }
 
 /* Keys of the device's heads for all rows, then values. */
-static struct layout prefix_layout(const struct tensor_parallel *tp, const struct param_spec *p)
+static struct layout prefix_layout(const struct tensor_parallel *tp, const struct param_spec *spec)
 {
-    struct layout l = layout_none(p->ndim, p->dim);
+    struct layout l = layout_none(spec->ndim, spec->dim);
     const struct interval keys = heads_columns(tp->config, tp->heads.keys);
-    if (keys.count == p->dim[1] / 2) return layout_whole(p->ndim, p->dim);
+    if (keys.count == spec->dim[1] / 2) return layout_whole(spec->ndim, spec->dim);
     for (int part = 0; part < 2; part++)
-        layout_add_box(&l, (int64_t[]){ 0, keys.first + part * p->dim[1] / 2 }, (int64_t[]){ p->dim[0], keys.count });
+        layout_add_box(&l, (int64_t[]){ 0, keys.first + part * spec->dim[1] / 2 },
+                       (int64_t[]){ spec->dim[0], keys.count });
     return l;
 }
 
-static bool is_matrix(const struct param_spec *p) { return p->ndim == 2 && p->role != ROLE_POSITIONS; }
+static bool is_matrix(const struct param_spec *spec) { return spec->ndim == 2 && spec->role != ROLE_POSITIONS; }
 
-struct layout tensor_layout(const struct tensor_parallel *tp, const struct param_spec *p)
+struct layout tensor_layout(const struct tensor_parallel *tp, const struct param_spec *spec)
 {
-    struct layout l = layout_none(p->ndim, p->dim);
+    struct layout l = layout_none(spec->ndim, spec->dim);
     const struct tensor_scheme *s = tp->scheme;
-    if (role_is_whole(p->role)) return layout_whole(p->ndim, p->dim);
-    if (p->role == ROLE_PREFIX) return prefix_layout(tp, p);
-    if (is_matrix(p)) {
-        const struct weight_cut w = s->weight(s, p->role);
+    if (role_is_whole(spec->role)) return layout_whole(spec->ndim, spec->dim);
+    if (spec->role == ROLE_PREFIX) return prefix_layout(tp, spec);
+    if (is_matrix(spec)) {
+        const struct weight_cut w = s->weight(s, spec->role);
         const struct runs out =
-            cut_again(tensor_runs(tp->config, p->role, true, axes_size(tp, w.out), axes_index(tp, w.out)),
+            cut_again(tensor_runs(tp->config, spec->role, true, axes_size(tp, w.out), axes_index(tp, w.out)),
                       axes_size(tp, w.sub), axes_index(tp, w.sub));
-        const struct runs in = tensor_runs(tp->config, p->role, false, axes_size(tp, w.in), axes_index(tp, w.in));
+        const struct runs in = tensor_runs(tp->config, spec->role, false, axes_size(tp, w.in), axes_index(tp, w.in));
         /* A fused matrix has a box for each of its components. */
         for (int i = 0; i < out.count; i++)
             layout_add_box(&l, (int64_t[]){ out.at[i].first, in.at[0].first },
                            (int64_t[]){ out.at[i].count, in.at[0].count });
         return l;
     }
-    const struct tensor_cut cut = cut_of(s, p);
+    const struct tensor_cut cut = cut_of(s, spec);
     const int parts = axes_size(tp, cut.columns), index = axes_index(tp, cut.columns);
     const int subs = s->cuts_vectors ? axes_size(tp, cut.rows) : 1,
               sub = s->cuts_vectors ? axes_index(tp, cut.rows) : 0;
-    const bool positions = p->role == ROLE_POSITIONS;
+    const bool positions = spec->role == ROLE_POSITIONS;
     const struct runs columns =
-        cut_again(tensor_runs(tp->config, p->role, true, parts, index), positions ? 1 : subs, positions ? 0 : sub);
+        cut_again(tensor_runs(tp->config, spec->role, true, parts, index), positions ? 1 : subs, positions ? 0 : sub);
     if (positions) {
-        const struct runs all = { 1, { { 0, p->dim[0] } } }, rows = cut_again(all, subs, sub);
+        const struct runs all = { 1, { { 0, spec->dim[0] } } }, rows = cut_again(all, subs, sub);
         layout_add_box(&l, (int64_t[]){ rows.at[0].first, columns.at[0].first },
                        (int64_t[]){ rows.at[0].count, columns.at[0].count });
     } else for (int i = 0; i < columns.count; i++) layout_add(&l, 0, columns.at[i].first, columns.at[i].count);
@@ -308,33 +311,34 @@ struct layout tensor_layout(const struct tensor_parallel *tp, const struct param
 }
 
 /* The axes along which devices have other pieces of a parameter. */
-static unsigned axes_that_cut(const struct tensor_scheme *s, const struct param_spec *p)
+static unsigned axes_that_cut(const struct tensor_scheme *scheme, const struct param_spec *spec)
 {
-    const struct tensor_cut cut = cut_of(s, p);
-    if (role_is_whole(p->role)) return 0;
-    if (p->role == ROLE_PREFIX) return s->heads.columns;
-    if (!is_matrix(p)) return cut.columns | (s->cuts_vectors ? cut.rows : 0);
-    const struct weight_cut w = s->weight(s, p->role);
+    const struct tensor_cut cut = cut_of(scheme, spec);
+    if (role_is_whole(spec->role)) return 0;
+    if (spec->role == ROLE_PREFIX) return scheme->heads.columns;
+    if (!is_matrix(spec)) return cut.columns | (scheme->cuts_vectors ? cut.rows : 0);
+    const struct weight_cut w = scheme->weight(scheme, spec->role);
     return w.out | w.in | w.sub;
 }
 
-bool tensor_copied(const struct tensor_parallel *tp, const struct param_spec *p)
+bool tensor_copied(const struct tensor_parallel *tp, const struct param_spec *spec)
 {
-    return axes_size(tp, axes_that_cut(tp->scheme, p)) < tp->devices;
+    return axes_size(tp, axes_that_cut(tp->scheme, spec)) < tp->devices;
 }
 
-bool tensor_keeps_first(const struct tensor_parallel *tp, const struct param_spec *p)
+bool tensor_keeps_first(const struct tensor_parallel *tp, const struct param_spec *spec)
 {
     for (int a = 0; a < TENSOR_AXES; a++)
-        if (!(axes_that_cut(tp->scheme, p) & MESH_AXIS(a)) && tp->at[a] != 0) return false;
+        if (!(axes_that_cut(tp->scheme, spec) & MESH_AXIS(a)) && tp->at[a] != 0) return false;
     return true;
 }
 
-int64_t tensor_counted(const struct tensor_parallel *tp, const struct param_spec *p)
+int64_t tensor_counted(const struct tensor_parallel *tp, const struct param_spec *spec)
 {
-    const struct layout own = tensor_layout(tp, p);
-    if (!tensor_keeps_first(tp, p)) return 0;
-    if (p->role == ROLE_PREFIX && tp->heads.copy > 0) return 0;
-    if (p->role != ROLE_QKV || tp->heads.copy == 0) return layout_count(&own);
-    return tp->heads.queries.count * tp->config->A * (p->ndim == 2 ? layout_cols(&own) : 1);    /* queries come first */
+    const struct layout own = tensor_layout(tp, spec);
+    if (!tensor_keeps_first(tp, spec)) return 0;
+    if (spec->role == ROLE_PREFIX && tp->heads.copy > 0) return 0;
+    if (spec->role != ROLE_QKV || tp->heads.copy == 0) return layout_count(&own);
+    /* queries come first */
+    return tp->heads.queries.count * tp->config->A * (spec->ndim == 2 ? layout_cols(&own) : 1);
 }

@@ -120,25 +120,26 @@ enum activation_width {
 };
 
 /* Whether rows of this width are cut as the residual stream; else as the inner side. */
-static inline bool width_of_stream(enum activation_width w)
+static inline bool width_of_stream(enum activation_width width)
 {
-    return w == WIDTH_Q_LATENT || w == WIDTH_KV_LATENT || w == WIDTH_KV_NORMED ||
-           w == WIDTH_MODEL || w == WIDTH_EXPERTS || w == WIDTH_CHOICES || w == WIDTH_GATE ||
-           w == WIDTH_BESIDE || w == WIDTH_MEAN || w == WIDTH_STREAMS;
+    return width == WIDTH_Q_LATENT || width == WIDTH_KV_LATENT || width == WIDTH_KV_NORMED ||
+           width == WIDTH_MODEL || width == WIDTH_EXPERTS || width == WIDTH_CHOICES || width == WIDTH_GATE ||
+           width == WIDTH_BESIDE || width == WIDTH_MEAN || width == WIDTH_STREAMS;
 }
 
 /* The place of rows of this width; on the stream, STREAM. */
-static inline enum tensor_place place_of_width(enum activation_width w)
+static inline enum tensor_place place_of_width(enum activation_width width)
 {
-    if (width_of_stream(w)) return STREAM;
-    if (w == WIDTH_VOCABULARY) return AT_LOGITS;
-    return w == WIDTH_QKV || w == WIDTH_HEADS || w == WIDTH_EXPANDED || w == WIDTH_VALUES ? AT_HEADS : AT_FEED;
+    if (width_of_stream(width)) return STREAM;
+    if (width == WIDTH_VOCABULARY) return AT_LOGITS;
+    return width == WIDTH_QKV || width == WIDTH_HEADS || width == WIDTH_EXPANDED || width == WIDTH_VALUES
+           ? AT_HEADS : AT_FEED;
 }
 
 /* Whether an activation has a row for each token; else for each token of each stream. */
-static inline bool width_of_tokens(enum activation_width w)
+static inline bool width_of_tokens(enum activation_width width)
 {
-    return w == WIDTH_VOCABULARY || w == WIDTH_BESIDE || w == WIDTH_MEAN || w == WIDTH_STREAMS;
+    return width == WIDTH_VOCABULARY || width == WIDTH_BESIDE || width == WIDTH_MEAN || width == WIDTH_STREAMS;
 }
 
 /* Forward; backward for the input, for the weights; of attention's forward only its exchanges, before backward. */
@@ -240,16 +241,16 @@ int axes_index(const struct tensor_parallel *, unsigned axes);
 int axes_size(const struct tensor_parallel *, unsigned axes);
 
 /** Whether a matrix leads inside, from the stream to the inner side; otherwise it leads out, back to the stream. */
-static inline bool leads_inside(enum param_role r)
+static inline bool leads_inside(enum param_role role)
 {
-    return r == ROLE_QKV || r == ROLE_UP || r == ROLE_HEAD || r == ROLE_TOKENS || r == ROLE_SHARED_UP ||
-           r == ROLE_SINKS || r == ROLE_DENSE_UP || r == ROLE_QUERIES || r == ROLE_KEYS_VALUES;
+    return role == ROLE_QKV || role == ROLE_UP || role == ROLE_HEAD || role == ROLE_TOKENS || role == ROLE_SHARED_UP ||
+           role == ROLE_SINKS || role == ROLE_DENSE_UP || role == ROLE_QUERIES || role == ROLE_KEYS_VALUES;
 }
 
 /** The inner side of a matrix. */
-static inline enum tensor_place inner_side(enum param_role r)
+static inline enum tensor_place inner_side(enum param_role role)
 {
-    switch (r) {
+    switch (role) {
     case ROLE_UP: case ROLE_DOWN: case ROLE_SHARED_UP: case ROLE_SHARED_DOWN: case ROLE_DENSE_UP: case ROLE_DENSE_DOWN:
         return AT_FEED;
     case ROLE_TOKENS: case ROLE_HEAD: return AT_LOGITS;

@@ -30,16 +30,16 @@
 
 #define ALL MESH_AXIS(2)
 
-static const char *mesh(int P, int size[TENSOR_AXES])
+static const char *tensor_1d_mesh(int P, int size[TENSOR_AXES])
 {
     size[0] = size[1] = 1;
     size[2] = P;
     return NULL;
 }
 
-static struct weight_cut weight(const struct tensor_scheme *s, enum param_role role)
+static struct weight_cut tensor_1d_weight(const struct tensor_scheme *scheme, enum param_role role)
 {
-    (void)s;
+    (void)scheme;
     return leads_inside(role) ? (struct weight_cut){ .out = ALL } : (struct weight_cut){ .in = ALL };
 }
 
@@ -48,8 +48,9 @@ static enum error_code sum_over_group(struct tensor_parallel *tp, struct tensor 
     return allreduce(&tp->along[ALL], t.data, tensor_count(t), t.dtype, SUM, tp->allreduce, err);
 }
 
-static enum error_code linear_forward(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor Y,
-                                      struct tensor X, struct tensor W, struct tensor b, struct error *err)
+static enum error_code tensor_1d_linear_forward(struct tensor_parallel *tp, enum param_role role, int64_t N,
+                                                struct tensor Y,
+                                                struct tensor X, struct tensor W, struct tensor b, struct error *err)
 {
     const bool inside = leads_inside(role);
     (void)N;
@@ -59,8 +60,9 @@ static enum error_code linear_forward(struct tensor_parallel *tp, enum param_rol
     return e || inside ? e : sum_over_group(tp, Y, err);
 }
 
-static enum error_code linear_backward_input(struct tensor_parallel *tp, enum param_role role, int64_t N,
-                                             struct tensor dX, struct tensor dY, struct tensor W, struct error *err)
+static enum error_code tensor_1d_linear_backward_input(struct tensor_parallel *tp, enum param_role role, int64_t N,
+                                                       struct tensor dX, struct tensor dY, struct tensor W,
+                                                           struct error *err)
 {
     (void)N;
     /* Row-parallel: dX has this device's columns. Column-parallel: dX is a partial sum over columns. */
@@ -68,16 +70,17 @@ static enum error_code linear_backward_input(struct tensor_parallel *tp, enum pa
     return e || !leads_inside(role) ? e : sum_over_group(tp, dX, err);
 }
 
-static enum error_code linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N,
-                                              struct tensor dW, struct tensor db, struct tensor dY, struct tensor X,
-                                              struct error *err)
+static enum error_code tensor_1d_linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N,
+                                                        struct tensor dW, struct tensor db, struct tensor dY,
+                                                            struct tensor X,
+                                                        struct error *err)
 {
     (void)role, (void)N;
     return local_backward_weight(tp, dW, db, dY, X, err);
 }
 
-static enum error_code embedding_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor ids,
-                                         struct tensor W, struct error *err)
+static enum error_code tensor_1d_embedding_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor ids,
+                                                   struct tensor W, struct error *err)
 {
     /* A device has a range of the vocabulary: other tokens give zeros, and the sum is the embedding. */
     const enum error_code e = local_embedding_forward(tp, Y, ids, W, err);
@@ -85,13 +88,15 @@ static enum error_code embedding_forward(struct tensor_parallel *tp, struct tens
 }
 
 /* An all-reduce: forward for a matrix that leads out and for the embedding; backward for one that leads inside. */
-static void matrix_cost(struct forecast *f, enum param_role role, enum tensor_pass pass, int64_t N, bool has_bias)
+static void matrix_cost(struct forecast *forecast, enum param_role role, enum tensor_pass pass, int64_t N,
+                        bool has_bias)
 {
     const bool forward = !leads_inside(role) || role == ROLE_TOKENS;
     (void)has_bias;
-    const int64_t width = tensor_width(f->tp, role, !leads_inside(role), 0, 1);         /* of the stream, or a latent */
+    /* of the stream, or a latent */
+    const int64_t width = tensor_width(forecast->tp, role, !leads_inside(role), 0, 1);
     if (pass == (forward ? FORWARD_PASS : INPUT_PASS))
-        forecast_allreduce(f, ALL, N * (role == ROLE_TOKENS ? f->tp->config->D : width));
+        forecast_allreduce(forecast, ALL, N * (role == ROLE_TOKENS ? forecast->tp->config->D : width));
 }
 
 const struct tensor_scheme tensor_scheme_1d = {
@@ -100,9 +105,10 @@ const struct tensor_scheme tensor_scheme_1d = {
               .source = "Megatron-LM, arXiv:1909.08053", .volume = "8 N D (P-1)/P elements a layer and microbatch",
               .memory = "weights 1/P (norms, positions and biases of width D whole); a layer keeps 4 N D + (4 D + 2 F "
                         "+ H) N/P + 4 N" },
-    .takes_tiles = true, .mesh = mesh, INNER_CUT({ .columns = ALL }), .weight = weight,
-    .linear_forward = linear_forward,
-    .linear_backward_input = linear_backward_input, .linear_backward_weight = linear_backward_weight,
-    .embedding_forward = embedding_forward, .embedding_backward_weight = local_embedding_backward_weight,
+    .takes_tiles = true, .mesh = tensor_1d_mesh, INNER_CUT({ .columns = ALL }), .weight = tensor_1d_weight,
+    .linear_forward = tensor_1d_linear_forward,
+    .linear_backward_input = tensor_1d_linear_backward_input,
+        .linear_backward_weight = tensor_1d_linear_backward_weight,
+    .embedding_forward = tensor_1d_embedding_forward, .embedding_backward_weight = local_embedding_backward_weight,
     .matrix_cost = matrix_cost,
 };

@@ -34,47 +34,48 @@ const char *sequence_mesh(int P, int size[TENSOR_AXES])
     return NULL;
 }
 
-struct weight_cut sequence_weight(const struct tensor_scheme *s, enum param_role role)
+struct weight_cut sequence_weight(const struct tensor_scheme *scheme, enum param_role role)
 {
-    (void)s;
+    (void)scheme;
     return leads_inside(role) ? (struct weight_cut){ .out = SEQUENCE } : (struct weight_cut){ .in = SEQUENCE };
 }
 
-static enum error_code gather(struct tensor_parallel *tp, int64_t N, struct tensor whole, struct tensor own,
-                              struct error *err)
+static enum error_code tensor_1d_sp_gather(struct tensor_parallel *tp, int64_t N, struct tensor whole,
+                                           struct tensor own, struct error *err)
 {
     int64_t rows[MESH_MOST_DEVICES];
     tensor_row_counts(tp, SEQUENCE, SEQUENCE, N, rows);
     return gather_rows(tp, SEQUENCE, rows, whole, own, err);
 }
 
-static enum error_code scatter(struct tensor_parallel *tp, int64_t N, struct tensor own, struct tensor whole,
-                               struct error *err)
+static enum error_code tensor_1d_sp_scatter(struct tensor_parallel *tp, int64_t N, struct tensor own,
+                                            struct tensor whole, struct error *err)
 {
     int64_t rows[MESH_MOST_DEVICES];
     tensor_row_counts(tp, SEQUENCE, SEQUENCE, N, rows);
     return scatter_rows(tp, SEQUENCE, rows, own, whole, err);
 }
 
-/* All rows of X: in X itself if it has room for them, else in a buffer, for release().  `room` must be the same on all
- * devices: a device whose own rows are all rows cannot derive it from the shape. */
+/* All rows of X: in X itself if it has room for them, else in a buffer, for tensor_1d_sp_release().
+ * `room` must be the same on all devices: a device whose own rows are all rows cannot derive it from the shape. */
 static enum error_code all_rows(struct tensor_parallel *tp, int64_t N, struct tensor *all, struct tensor X, bool room,
                                 struct error *err)
 {
     *all = X;
     if (tp->devices == 1) return OK;
-    if (room) return gather(tp, N, X, tensor_own_rows(tp, X, N), err);
+    if (room) return tensor_1d_sp_gather(tp, N, X, tensor_own_rows(tp, X, N), err);
     enum error_code e = tensor_buffer(tp, all, N, tensor_cols(X), err);
-    return e ? e : gather(tp, N, *all, X, err);
+    return e ? e : tensor_1d_sp_gather(tp, N, *all, X, err);
 }
 
-static void release(struct tensor_parallel *tp, struct tensor all, struct tensor X)
+static void tensor_1d_sp_release(struct tensor_parallel *tp, struct tensor all, struct tensor X)
 {
     if (all.data != X.data) device_free(tp->device, all);
 }
 
-static enum error_code linear_forward(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor Y,
-                                      struct tensor X, struct tensor W, struct tensor b, struct error *err)
+static enum error_code tensor_1d_sp_linear_forward(struct tensor_parallel *tp, enum param_role role, int64_t N,
+                                                   struct tensor Y,
+                                                   struct tensor X, struct tensor W, struct tensor b, struct error *err)
 {
     struct tensor all;
     enum error_code e;
@@ -82,20 +83,21 @@ static enum error_code linear_forward(struct tensor_parallel *tp, enum param_rol
     if (leads_inside(role)) {
         e = all_rows(tp, N, &all, X, tp->scheme->keeps_inputs, err);
         if (!e) e = local_forward(tp, Y, all, W, b, err);
-        release(tp, all, X);
+        tensor_1d_sp_release(tp, all, X);
         return e;
     }
     /* A row-parallel matrix makes partial sums of all rows; a reduce-scatter leaves each device its own. */
     e = tensor_buffer(tp, &all, N, tensor_cols(Y), err);
     if (e) return e;
     e = local_forward(tp, all, X, W, tp->rank == 0 ? b : tensor_none, err);
-    if (!e) e = scatter(tp, N, Y, all, err);
+    if (!e) e = tensor_1d_sp_scatter(tp, N, Y, all, err);
     device_free(tp->device, all);
     return e;
 }
 
-static enum error_code linear_backward_input(struct tensor_parallel *tp, enum param_role role, int64_t N,
-                                             struct tensor dX, struct tensor dY, struct tensor W, struct error *err)
+static enum error_code tensor_1d_sp_linear_backward_input(struct tensor_parallel *tp, enum param_role role, int64_t N,
+                                                          struct tensor dX, struct tensor dY, struct tensor W,
+                                                              struct error *err)
 {
     struct tensor all;
     enum error_code e;
@@ -103,72 +105,74 @@ static enum error_code linear_backward_input(struct tensor_parallel *tp, enum pa
     if (!leads_inside(role)) {
         e = all_rows(tp, N, &all, dY, tp->scheme->keeps_gradients, err);
         if (!e) e = local_backward_input(tp, dX, all, W, err);
-        release(tp, all, dY);
+        tensor_1d_sp_release(tp, all, dY);
         return e;
     }
     e = tensor_buffer(tp, &all, N, tensor_cols(dX), err);
     if (e) return e;
     e = local_backward_input(tp, all, dY, W, err);
-    if (!e) e = scatter(tp, N, dX, all, err);
+    if (!e) e = tensor_1d_sp_scatter(tp, N, dX, all, err);
     device_free(tp->device, all);
     return e;
 }
 
 /* For a matrix that leads out, X and dY already have all rows; for one that leads inside, X may have to be gathered
  * again. */
-static enum error_code linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N,
-                                              struct tensor dW, struct tensor db, struct tensor dY, struct tensor X,
-                                              struct error *err)
+static enum error_code tensor_1d_sp_linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N,
+                                                           struct tensor dW, struct tensor db, struct tensor dY,
+                                                               struct tensor X,
+                                                           struct error *err)
 {
     struct tensor all = X;
     enum error_code e = OK;
     if (leads_inside(role) && !tp->scheme->keeps_inputs) e = all_rows(tp, N, &all, X, false, err);
     if (!e) e = local_backward_weight(tp, dW, db, dY, all, err);
-    release(tp, all, X);
+    tensor_1d_sp_release(tp, all, X);
     return e;
 }
 
-static enum error_code embedding_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor ids,
-                                         struct tensor W, struct error *err)
+static enum error_code tensor_1d_sp_embedding_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor ids,
+                                                      struct tensor W, struct error *err)
 {
     struct tensor all;
     /* A device makes partial embeddings of all rows; a reduce-scatter leaves each device its own. */
     enum error_code e = tensor_buffer(tp, &all, tensor_count(ids), tensor_cols(Y), err);
     if (e) return e;
     e = local_embedding_forward(tp, all, ids, W, err);
-    if (!e) e = scatter(tp, tensor_count(ids), Y, all, err);
+    if (!e) e = tensor_1d_sp_scatter(tp, tensor_count(ids), Y, all, err);
     device_free(tp->device, all);
     return e;
 }
 
-static enum error_code embedding_backward_weight(struct tensor_parallel *tp, struct tensor dW, struct tensor dY,
-                                                 struct tensor ids, struct error *err)
+static enum error_code tensor_1d_sp_embedding_backward_weight(struct tensor_parallel *tp, struct tensor dW,
+                                                              struct tensor dY, struct tensor ids, struct error *err)
 {
     struct tensor all;
     enum error_code e = all_rows(tp, tensor_count(ids), &all, dY, false, err);
     if (!e) e = local_embedding_backward_weight(tp, dW, all, ids, err);
-    release(tp, all, dY);
+    tensor_1d_sp_release(tp, all, dY);
     return e;
 }
 
-void sequence_cost(struct forecast *f, enum param_role role, enum tensor_pass pass, int64_t N, bool has_bias)
+void sequence_cost(struct forecast *forecast, enum param_role role, enum tensor_pass pass, int64_t N, bool has_bias)
 {
     const bool inside = leads_inside(role) && role != ROLE_TOKENS;
-    const int64_t D = f->tp->config->D;
+    const int64_t D = forecast->tp->config->D;
     int64_t rows[MESH_MOST_DEVICES];
     (void)has_bias;
-    tensor_row_counts(f->tp, SEQUENCE, SEQUENCE, N, rows);
-    if (role == ROLE_TOKENS && pass == WEIGHT_PASS) forecast_allgather(f, SEQUENCE, rows, D);
+    tensor_row_counts(forecast->tp, SEQUENCE, SEQUENCE, N, rows);
+    if (role == ROLE_TOKENS && pass == WEIGHT_PASS) forecast_allgather(forecast, SEQUENCE, rows, D);
     else if (pass == WEIGHT_PASS) {
-        if (inside && !f->tp->scheme->keeps_inputs) forecast_allgather(f, SEQUENCE, rows, D);
-    } else if (inside == (pass == FORWARD_PASS)) forecast_allgather(f, SEQUENCE, rows, D);
-    else forecast_reduce_scatter(f, SEQUENCE, rows, D);
+        if (inside && !forecast->tp->scheme->keeps_inputs) forecast_allgather(forecast, SEQUENCE, rows, D);
+    } else if (inside == (pass == FORWARD_PASS)) forecast_allgather(forecast, SEQUENCE, rows, D);
+    else forecast_reduce_scatter(forecast, SEQUENCE, rows, D);
 }
 
 #define PRODUCTS                                                                                                      \
-    .linear_forward = linear_forward, .linear_backward_input = linear_backward_input,                                 \
-    .linear_backward_weight = linear_backward_weight, .embedding_forward = embedding_forward,                         \
-    .embedding_backward_weight = embedding_backward_weight
+    .linear_forward = tensor_1d_sp_linear_forward, .linear_backward_input = tensor_1d_sp_linear_backward_input,       \
+    .linear_backward_weight = tensor_1d_sp_linear_backward_weight,                                                    \
+    .embedding_forward = tensor_1d_sp_embedding_forward,                                                              \
+    .embedding_backward_weight = tensor_1d_sp_embedding_backward_weight
 
 const struct tensor_scheme tensor_scheme_1d_sp = {
     .head = { .kind = TENSOR_SCHEME, .equality = REASSOCIATES,

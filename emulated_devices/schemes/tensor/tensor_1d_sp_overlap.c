@@ -40,7 +40,7 @@ struct product {
     struct tensor Y, X, W, b, ids;      /* those needed, each with all rows of the microbatch */
 };
 
-static struct tensor rows_of(struct tensor t, struct interval at)
+static struct tensor tensor_1d_sp_overlap_rows_of(struct tensor t, struct interval at)
 {
     const int64_t cols = tensor_cols(t);
     return tensor_2d((char *)t.data + (size_t)(at.first * cols) * dtype_size(t.dtype), t.dtype, at.count, cols);
@@ -51,9 +51,9 @@ static struct tensor ids_of(struct tensor ids, struct interval at)
     return tensor_1d((int32_t *)ids.data + at.first, I32, at.count);
 }
 
-static void multiply(const struct product *p, struct interval at, struct tensor chunk)
+static void tensor_1d_sp_overlap_multiply(const struct product *product, struct interval at, struct tensor chunk)
 {
-    if (at.count > 0) p->run(p, at, chunk);
+    if (at.count > 0) product->run(product, at, chunk);
 }
 
 /* ---- the ring ---------------------------------------------------------------------------------------------------- */
@@ -65,12 +65,12 @@ struct ring {
 };
 
 /* The messages are those of the ring algorithm, sent at other times. */
-static void expect(const struct ring *g, struct tensor rows)
+static void expect(const struct ring *ring, struct tensor rows)
 {
     int64_t counts[MESH_MOST_DEVICES];
-    for (int c = 0; c < g->group->size; c++) counts[c] = g->count[c] * tensor_cols(rows);
+    for (int c = 0; c < ring->group->size; c++) counts[c] = ring->count[c] * tensor_cols(rows);
     const struct collective call = { .counts = counts, .dtype = rows.dtype, .reduction = SUM };
-    collective_expect(g->group, g->exchange.operation, "ring", &call);
+    collective_expect(ring->group, ring->exchange.operation, "ring", &call);
 }
 
 /* rows: any of the rows that are sent; only its width and format are used. */
@@ -86,60 +86,60 @@ static struct ring ring_begin(struct tensor_parallel *tp, enum operation op, int
 }
 
 /* The rows of chunk r - steps_back, modulo P. */
-static struct interval chunk_rows(const struct ring *g, int steps_back)
+static struct interval chunk_rows(const struct ring *ring, int steps_back)
 {
-    const int P = g->group->size, chunk = ((g->group->rank - steps_back) % P + P) % P;
-    struct interval at = { .count = g->count[chunk] };
-    for (int c = 0; c < chunk; c++) at.first += g->count[c];
+    const int P = ring->group->size, chunk = ((ring->group->rank - steps_back) % P + P) % P;
+    struct interval at = { .count = ring->count[chunk] };
+    for (int c = 0; c < chunk; c++) at.first += ring->count[c];
     return at;
 }
 
-static struct message receive_left(struct ring *g, struct tensor t)
+static struct message receive_left(struct ring *ring, struct tensor t)
 {
-    return message_receive(&g->exchange, (g->group->rank + g->group->size - 1) % g->group->size, t.data,
+    return message_receive(&ring->exchange, (ring->group->rank + ring->group->size - 1) % ring->group->size, t.data,
                            tensor_bytes(t));
 }
 
-static struct message send_right(struct ring *g, struct tensor t)
+static struct message send_right(struct ring *ring, struct tensor t)
 {
-    return message_send(&g->exchange, (g->group->rank + 1) % g->group->size, t.data, tensor_bytes(t));
+    return message_send(&ring->exchange, (ring->group->rank + 1) % ring->group->size, t.data, tensor_bytes(t));
 }
 
 /* A failed message ends the job, because other devices wait for the messages that would follow. */
-static void arrive(struct ring *g, struct message m)
+static void tensor_1d_sp_overlap_arrive(struct ring *ring, struct message message)
 {
     struct error err;
-    if (message_wait(g->group->comm, m, &err) != OK) comm_give_up(g->group->comm, &err);
+    if (message_wait(ring->group->comm, message, &err) != OK) comm_give_up(ring->group->comm, &err);
 }
 
-static void open_buffers(struct tensor_parallel *tp, struct tensor *t, int n, int64_t rows, int64_t cols,
+static void open_buffers(struct tensor_parallel *tp, struct tensor *tensor, int n, int64_t rows, int64_t cols,
                          enum error_code *e, struct error *err)
 {
     for (int i = 0; i < n; i++) {
-        t[i] = tensor_none;
-        if (*e == OK) *e = tensor_buffer(tp, &t[i], rows, cols, err);
+        tensor[i] = tensor_none;
+        if (*e == OK) *e = tensor_buffer(tp, &tensor[i], rows, cols, err);
     }
 }
 
-static void close_buffers(struct tensor_parallel *tp, struct tensor *t, int n)
+static void close_buffers(struct tensor_parallel *tp, struct tensor *tensor, int n)
 {
     for (int i = 0; i < n; i++)
-        if (tensor_present(t[i])) device_free(tp->device, t[i]);
+        if (tensor_present(tensor[i])) device_free(tp->device, tensor[i]);
 }
 
 /* ---- gather and multiply ----------------------------------------------------------------------------------------- */
 
 /* Multiply every chunk of the group's rows, starting with this device's own.
  * own: this device's rows; or a tensor with room for all rows, where the chunks then stay. */
-static enum error_code gather_products(struct product p, int64_t N, struct tensor own, struct error *err)
+static enum error_code gather_products(struct product product, int64_t N, struct tensor own, struct error *err)
 {
     if (N == 0) return OK;                              /* an empty microbatch: collectives send no message either */
-    struct ring g = ring_begin(p.tp, ALLGATHER, N, own);
+    struct ring g = ring_begin(product.tp, ALLGATHER, N, own);
     const int P = g.group->size;
     const bool stays = tensor_rows(own) == N && P > 1;
-    struct tensor buffer[2], next = tensor_none, here = tensor_own_rows(p.tp, own, N);
+    struct tensor buffer[2], next = tensor_none, here = tensor_own_rows(product.tp, own, N);
     enum error_code e = OK;
-    open_buffers(p.tp, buffer, stays || P == 1 ? 0 : 2, g.longest, tensor_cols(own), &e, err);
+    open_buffers(product.tp, buffer, stays || P == 1 ? 0 : 2, g.longest, tensor_cols(own), &e, err);
     for (int step = 0; step < P && e == OK; step++, here = next) {
         const bool last = step == P - 1;
         struct message in = { -1 }, out = { -1 };
@@ -147,14 +147,15 @@ static enum error_code gather_products(struct product p, int64_t N, struct tenso
             /* While chunk r - step is multiplied, the next one comes from the left, and this one goes on to the
              * right. */
             const struct interval coming = chunk_rows(&g, step + 1);
-            next = stays ? rows_of(own, coming) : rows_of(buffer[step % 2], (struct interval){ .count = coming.count });
+            next = stays ? tensor_1d_sp_overlap_rows_of(own, coming)
+                : tensor_1d_sp_overlap_rows_of(buffer[step % 2], (struct interval){ .count = coming.count });
             in = receive_left(&g, next);
             out = send_right(&g, here);
         }
-        multiply(&p, chunk_rows(&g, step), here);
-        if (!last) arrive(&g, in), arrive(&g, out);
+        tensor_1d_sp_overlap_multiply(&product, chunk_rows(&g, step), here);
+        if (!last) tensor_1d_sp_overlap_arrive(&g, in), tensor_1d_sp_overlap_arrive(&g, out);
     }
-    if (!stays && P > 1) close_buffers(p.tp, buffer, 2);
+    if (!stays && P > 1) close_buffers(product.tp, buffer, 2);
     return e;
 }
 
@@ -164,64 +165,70 @@ static enum error_code gather_products(struct product p, int64_t N, struct tenso
 enum { TURNS = 2, PARTS = 0, SUMS = PARTS + TURNS, SUM_BUFFERS = SUMS + TURNS };
 
 /* own = this device's rows of the sum of all devices' products. */
-static enum error_code sum_products(struct product p, int64_t N, struct tensor own, struct error *err)
+static enum error_code sum_products(struct product product, int64_t N, struct tensor own, struct error *err)
 {
     if (N == 0) return OK;
-    struct ring g = ring_begin(p.tp, REDUCE_SCATTER, N, own);
+    struct ring g = ring_begin(product.tp, REDUCE_SCATTER, N, own);
     const int P = g.group->size;
-    struct clock *clock = &p.tp->device->clock;
+    struct clock *clock = &product.tp->device->clock;
     const enum stream stream = sending_stream(clock, SENDS_SUMS);
     struct tensor buffer[SUM_BUFFERS], sum = tensor_none, next = tensor_none;
     struct message in = { -1 }, out = { -1 };
     picoseconds added[TURNS] = { 0 };                   /* when the product in each buffer was added */
     enum error_code e = OK;
-    if (P == 1) return multiply(&p, chunk_rows(&g, 0), own), OK;
-    open_buffers(p.tp, buffer, SUM_BUFFERS, g.longest, tensor_cols(own), &e, err);
+    if (P == 1) return tensor_1d_sp_overlap_multiply(&product, chunk_rows(&g, 0), own), OK;
+    open_buffers(product.tp, buffer, SUM_BUFFERS, g.longest, tensor_cols(own), &e, err);
     for (int step = 0; step < P && e == OK; step++, sum = next) {
         /* Step s computes the product for the rows of device r - s - 1; the own rows come last. */
         const struct interval at = chunk_rows(&g, step + 1), then = chunk_rows(&g, step + 2);
-        if (step == 0) sum = rows_of(buffer[SUMS], (struct interval){ .count = at.count });
+        if (step == 0) sum = tensor_1d_sp_overlap_rows_of(buffer[SUMS], (struct interval){ .count = at.count });
         const struct tensor part =
-            step == 0 ? sum : rows_of(buffer[PARTS + step % TURNS], (struct interval){ .count = at.count });
+            step == 0 ? sum : tensor_1d_sp_overlap_rows_of(buffer[PARTS + step % TURNS],
+                                                           (struct interval){ .count = at.count });
         /* The buffer's last product must have been added before a new one overwrites it. */
         clock_wait(clock, added[step % TURNS]);
-        multiply(&p, at, part);
+        tensor_1d_sp_overlap_multiply(&product, at, part);
         clock_begin(clock, stream);
         if (step > 0) {
-            arrive(&g, in);
+            tensor_1d_sp_overlap_arrive(&g, in);
             /* The partial sum that has come gets this device's product of the same rows. */
             reduce_local(&g.exchange, SUM, own.dtype, sum.data, part.data, tensor_count(part));
             added[step % TURNS] = clock->now;
-            arrive(&g, out);
+            tensor_1d_sp_overlap_arrive(&g, out);
         }
         if (step < P - 1) {
             /* The last sum that comes is of the own rows: it arrives in the result. */
             next = step == P - 2 ? own
-                                 : rows_of(buffer[SUMS + (step + 1) % TURNS], (struct interval){ .count = then.count });
+                                 : tensor_1d_sp_overlap_rows_of(buffer[SUMS + (step + 1) % TURNS],
+                                                                (struct interval){ .count = then.count });
             in = receive_left(&g, next);
             out = send_right(&g, sum);
         }
         clock_end(clock);
     }
     clock_join(clock, stream);
-    close_buffers(p.tp, buffer, SUM_BUFFERS);
+    close_buffers(product.tp, buffer, SUM_BUFFERS);
     return e;
 }
 
 /* ---- the products ------------------------------------------------------------------------------------------------ */
 
-static void forward_of_chunk(const struct product *p, struct interval at, struct tensor chunk)
+static void forward_of_chunk(const struct product *product, struct interval at, struct tensor chunk)
 {
-    dev_linear_forward(p->tp->device, rows_of(p->Y, at), chunk, p->W, p->b);
+    dev_linear_forward(product->tp->device, tensor_1d_sp_overlap_rows_of(product->Y, at), chunk,
+                       product->W, product->b);
 }
 
-static void forward_to_chunk(const struct product *p, struct interval at, struct tensor chunk)
+static void forward_to_chunk(const struct product *product, struct interval at, struct tensor chunk)
 {
-    dev_linear_forward(p->tp->device, chunk, rows_of(p->X, at), p->W, p->b);
+    dev_linear_forward(product->tp->device, chunk, tensor_1d_sp_overlap_rows_of(product->X, at),
+                       product->W, product->b);
 }
 
-static enum error_code linear_forward(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor Y,
-                                      struct tensor X, struct tensor W, struct tensor b, struct error *err)
+static enum error_code tensor_1d_sp_overlap_linear_forward(struct tensor_parallel *tp, enum param_role role, int64_t N,
+                                                           struct tensor Y,
+                                                           struct tensor X, struct tensor W, struct tensor b,
+                                                               struct error *err)
 {
     if (leads_inside(role))
         return gather_products((struct product){ tp, forward_of_chunk, .Y = Y, .W = W, .b = b }, N, X, err);
@@ -229,33 +236,38 @@ static enum error_code linear_forward(struct tensor_parallel *tp, enum param_rol
                         N, Y, err);
 }
 
-static void backward_of_chunk(const struct product *p, struct interval at, struct tensor chunk)
+static void backward_of_chunk(const struct product *product, struct interval at, struct tensor chunk)
 {
-    dev_linear_backward_input(p->tp->device, rows_of(p->X, at), chunk, p->W);
+    dev_linear_backward_input(product->tp->device, tensor_1d_sp_overlap_rows_of(product->X, at), chunk, product->W);
 }
 
-static void backward_to_chunk(const struct product *p, struct interval at, struct tensor chunk)
+static void backward_to_chunk(const struct product *product, struct interval at, struct tensor chunk)
 {
-    dev_linear_backward_input(p->tp->device, chunk, rows_of(p->Y, at), p->W);
+    dev_linear_backward_input(product->tp->device, chunk, tensor_1d_sp_overlap_rows_of(product->Y, at), product->W);
 }
 
-static enum error_code linear_backward_input(struct tensor_parallel *tp, enum param_role role, int64_t N,
-                                             struct tensor dX, struct tensor dY, struct tensor W, struct error *err)
+static enum error_code tensor_1d_sp_overlap_linear_backward_input(struct tensor_parallel *tp,
+                                                                  enum param_role role, int64_t N,
+                                                                  struct tensor dX, struct tensor dY, struct tensor W,
+                                                                      struct error *err)
 {
     if (!leads_inside(role))
         return gather_products((struct product){ tp, backward_of_chunk, .X = dX, .W = W }, N, dY, err);
     return sum_products((struct product){ tp, backward_to_chunk, .Y = dY, .W = W }, N, dX, err);
 }
 
-static void weight_of_chunk(const struct product *p, struct interval at, struct tensor chunk)
+static void weight_of_chunk(const struct product *product, struct interval at, struct tensor chunk)
 {
-    dev_linear_backward_weight(p->tp->device, p->W, p->b, rows_of(p->Y, at), chunk);
+    dev_linear_backward_weight(product->tp->device, product->W, product->b,
+                               tensor_1d_sp_overlap_rows_of(product->Y, at), chunk);
 }
 
 /* For a matrix that leads out, X and dY already have all rows. */
-static enum error_code linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N,
-                                              struct tensor dW, struct tensor db, struct tensor dY, struct tensor X,
-                                              struct error *err)
+static enum error_code tensor_1d_sp_overlap_linear_backward_weight(struct tensor_parallel *tp,
+                                                                   enum param_role role, int64_t N,
+                                                                   struct tensor dW, struct tensor db, struct tensor dY,
+                                                                       struct tensor X,
+                                                                   struct error *err)
 {
     if (leads_inside(role))
         return gather_products((struct product){ tp, weight_of_chunk, .Y = dY, .W = dW, .b = db }, N, X, err);
@@ -263,24 +275,27 @@ static enum error_code linear_backward_weight(struct tensor_parallel *tp, enum p
     return OK;
 }
 
-static void look_up_chunk(const struct product *p, struct interval at, struct tensor chunk)
+static void look_up_chunk(const struct product *product, struct interval at, struct tensor chunk)
 {
-    dev_embedding_forward(p->tp->device, chunk, ids_of(p->ids, at), p->W, p->tp->tokens.first, false);
+    dev_embedding_forward(product->tp->device, chunk, ids_of(product->ids, at), product->W,
+                          product->tp->tokens.first, false);
 }
 
-static enum error_code embedding_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor ids,
-                                         struct tensor W, struct error *err)
+static enum error_code tensor_1d_sp_overlap_embedding_forward(struct tensor_parallel *tp, struct tensor Y,
+                                                              struct tensor ids, struct tensor W, struct error *err)
 {
     return sum_products((struct product){ tp, look_up_chunk, .W = W, .ids = ids }, tensor_count(ids), Y, err);
 }
 
-static void give_back_chunk(const struct product *p, struct interval at, struct tensor chunk)
+static void give_back_chunk(const struct product *product, struct interval at, struct tensor chunk)
 {
-    dev_embedding_backward_weight(p->tp->device, p->W, chunk, ids_of(p->ids, at), p->tp->tokens.first);
+    dev_embedding_backward_weight(product->tp->device, product->W, chunk, ids_of(product->ids, at),
+                                  product->tp->tokens.first);
 }
 
-static enum error_code embedding_backward_weight(struct tensor_parallel *tp, struct tensor dW, struct tensor dY,
-                                                 struct tensor ids, struct error *err)
+static enum error_code tensor_1d_sp_overlap_embedding_backward_weight(struct tensor_parallel *tp, struct tensor dW,
+                                                                      struct tensor dY,
+                                                                      struct tensor ids, struct error *err)
 {
     return gather_products((struct product){ tp, give_back_chunk, .W = dW, .ids = ids }, tensor_count(ids), dY, err);
 }
@@ -292,7 +307,9 @@ const struct tensor_scheme tensor_scheme_1d_sp_overlap = {
                              "sums",
               .source = "Wang et al., doi:10.1145/3567955.3567959; T3, arXiv:2401.16677", .volume = "as 1d-sp",
               .memory = "as 1d-sp; on their way 2 or 4 of P chunks of N/P rows" },
-    .rings = true, SEQUENCE_SCHEME, .linear_forward = linear_forward, .linear_backward_input = linear_backward_input,
-    .linear_backward_weight = linear_backward_weight, .embedding_forward = embedding_forward,
-    .embedding_backward_weight = embedding_backward_weight,
+    .rings = true, SEQUENCE_SCHEME, .linear_forward = tensor_1d_sp_overlap_linear_forward,
+        .linear_backward_input = tensor_1d_sp_overlap_linear_backward_input,
+    .linear_backward_weight = tensor_1d_sp_overlap_linear_backward_weight,
+        .embedding_forward = tensor_1d_sp_overlap_embedding_forward,
+    .embedding_backward_weight = tensor_1d_sp_overlap_embedding_backward_weight,
 };

@@ -29,7 +29,7 @@
 #define J_AXIS MESH_AXIS(1)
 #define L_AXIS MESH_AXIS(2)
 
-static const char *mesh(int P, int size[TENSOR_AXES])
+static const char *tensor_3d_mesh(int P, int size[TENSOR_AXES])
 {
     int p = 1;
     while ((p + 1) * (p + 1) * (p + 1) <= P) p++;
@@ -37,9 +37,9 @@ static const char *mesh(int P, int size[TENSOR_AXES])
     return p * p * p == P ? NULL : "a cube: 1, 8, 27, 64, ..";
 }
 
-static struct weight_cut weight(const struct tensor_scheme *s, enum param_role role)
+static struct weight_cut tensor_3d_weight(const struct tensor_scheme *scheme, enum param_role role)
 {
-    (void)s;
+    (void)scheme;
     return leads_inside(role) ? (struct weight_cut){ .out = J_AXIS, .in = L_AXIS, .sub = I_AXIS }
                               : (struct weight_cut){ .out = L_AXIS, .in = J_AXIS, .sub = I_AXIS };
 }
@@ -63,7 +63,7 @@ static int64_t rows_along(const struct tensor_parallel *tp, unsigned axis, int64
 /* The rows of W's pieces along i.  @return their sum. */
 static int64_t weight_rows(const struct tensor_parallel *tp, enum param_role role, int64_t rows[])
 {
-    const struct weight_cut cut = weight(tp->scheme, role);
+    const struct weight_cut cut = tensor_3d_weight(tp->scheme, role);
     const int p = axes_size(tp, I_AXIS);
     const int64_t O = tensor_width(tp, role, true, axes_index(tp, cut.out), p);
     for (int i = 0; i < p; i++) rows[i] = block_at(O, p, i).count;
@@ -72,8 +72,8 @@ static int64_t weight_rows(const struct tensor_parallel *tp, enum param_role rol
 
 /* ---- the three collectives --------------------------------------------------------------------------------------- */
 
-static enum error_code gather(struct tensor_parallel *tp, unsigned axis, int64_t N, struct tensor own,
-                              struct tensor *whole, struct error *err)
+static enum error_code tensor_3d_gather(struct tensor_parallel *tp, unsigned axis, int64_t N, struct tensor own,
+                                        struct tensor *whole, struct error *err)
 {
     int64_t rows[MESH_MOST_DEVICES];
     enum error_code e = tensor_buffer(tp, whole, rows_along(tp, axis, N, rows), tensor_cols(own), err);
@@ -88,52 +88,54 @@ static enum error_code gather_weight(struct tensor_parallel *tp, enum param_role
     return e ? e : gather_rows(tp, I_AXIS, rows, *whole, W, err);
 }
 
-static enum error_code scatter(struct tensor_parallel *tp, unsigned axis, int64_t N, struct tensor own,
-                               struct tensor whole, struct error *err)
+static enum error_code tensor_3d_scatter(struct tensor_parallel *tp, unsigned axis, int64_t N, struct tensor own,
+                                         struct tensor whole, struct error *err)
 {
     int64_t rows[MESH_MOST_DEVICES];
     rows_along(tp, axis, N, rows);
     return scatter_rows(tp, axis, rows, own, whole, err);
 }
 
-static void drop(struct tensor_parallel *tp, struct tensor a, struct tensor b, struct tensor c)
+static void tensor_3d_drop(struct tensor_parallel *tp, struct tensor a, struct tensor b, struct tensor c)
 {
     device_free(tp->device, a), device_free(tp->device, b), device_free(tp->device, c);
 }
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
-static enum error_code linear_forward(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor Y,
-                                      struct tensor X, struct tensor W, struct tensor b, struct error *err)
+static enum error_code tensor_3d_linear_forward(struct tensor_parallel *tp, enum param_role role, int64_t N,
+                                                struct tensor Y,
+                                                struct tensor X, struct tensor W, struct tensor b, struct error *err)
 {
     struct tensor x = tensor_none, w = tensor_none, y = tensor_none;
     struct shared bias = { 0 };
     const unsigned out = output_axis(role);
     enum error_code e = shared_take(tp, output_side(tp, role), b, tensor_cols(Y), &bias, err);
     /* Device (i,j,l): x = rows of part i, all along one axis; w = whole block of W, gathered along i. */
-    if (!e) e = gather(tp, input_axis(role), N, X, &x, err);
+    if (!e) e = tensor_3d_gather(tp, input_axis(role), N, X, &x, err);
     if (!e) e = gather_weight(tp, role, W, &w, err);
     if (!e) e = tensor_buffer(tp, &y, tensor_rows(x), tensor_cols(Y), err);
     /* y is a partial sum over the third axis; one device along that axis adds the bias. */
     if (!e) dev_linear_forward(tp->device, y, x, w, axes_index(tp, out) == 0 ? bias.taken : tensor_none);
     /* Each device keeps its rows of the sum. */
-    if (!e) e = scatter(tp, out, N, Y, y, err);
-    drop(tp, x, w, y);
+    if (!e) e = tensor_3d_scatter(tp, out, N, Y, y, err);
+    tensor_3d_drop(tp, x, w, y);
     shared_release(tp, &bias);
     return e;
 }
 
-static enum error_code linear_backward_input(struct tensor_parallel *tp, enum param_role role, int64_t N,
-                                             struct tensor dX, struct tensor dY, struct tensor W, struct error *err)
+static enum error_code tensor_3d_linear_backward_input(struct tensor_parallel *tp, enum param_role role, int64_t N,
+                                                       struct tensor dX, struct tensor dY, struct tensor W,
+                                                           struct error *err)
 {
     struct tensor dx = tensor_none, w = tensor_none, dy = tensor_none;
     /* dX = dY W: gathers along the axis of the output, sums along that of the input. */
-    enum error_code e = gather(tp, output_axis(role), N, dY, &dy, err);
+    enum error_code e = tensor_3d_gather(tp, output_axis(role), N, dY, &dy, err);
     if (!e) e = gather_weight(tp, role, W, &w, err);
     if (!e) e = tensor_buffer(tp, &dx, tensor_rows(dy), tensor_cols(dX), err);
     if (!e) dev_linear_backward_input(tp->device, dx, dy, w);
-    if (!e) e = scatter(tp, input_axis(role), N, dX, dx, err);
-    drop(tp, dy, w, dx);
+    if (!e) e = tensor_3d_scatter(tp, input_axis(role), N, dX, dx, err);
+    tensor_3d_drop(tp, dy, w, dx);
     return e;
 }
 
@@ -152,8 +154,8 @@ static enum error_code add_weight(struct tensor_parallel *tp, enum param_role ro
     return e;
 }
 
-static enum error_code add_bias(struct tensor_parallel *tp, enum param_role role, struct tensor db, struct tensor dY,
-                                struct error *err)
+static enum error_code tensor_3d_add_bias(struct tensor_parallel *tp, enum param_role role, struct tensor db,
+                                          struct tensor dY, struct error *err)
 {
     struct shared bias;
     if (!tensor_present(db)) return OK;
@@ -163,27 +165,28 @@ static enum error_code add_bias(struct tensor_parallel *tp, enum param_role role
     return shared_give(tp, output_side(tp, role), &bias, err);
 }
 
-static enum error_code zeroed_weight(struct tensor_parallel *tp, enum param_role role, int64_t cols, struct tensor *w,
-                                     struct error *err)
+static enum error_code zeroed_weight(struct tensor_parallel *tp, enum param_role role, int64_t cols,
+                                     struct tensor *tensor, struct error *err)
 {
     int64_t rows[MESH_MOST_DEVICES];
-    enum error_code e = tensor_gradient_buffer(tp, w, weight_rows(tp, role, rows), cols, err);
-    if (!e) device_zero(tp->device, *w);
+    enum error_code e = tensor_gradient_buffer(tp, tensor, weight_rows(tp, role, rows), cols, err);
+    if (!e) device_zero(tp->device, *tensor);
     return e;
 }
 
-static enum error_code linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N,
-                                              struct tensor dW, struct tensor db, struct tensor dY, struct tensor X,
-                                              struct error *err)
+static enum error_code tensor_3d_linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N,
+                                                        struct tensor dW, struct tensor db, struct tensor dY,
+                                                            struct tensor X,
+                                                        struct error *err)
 {
     struct tensor x = tensor_none, dy = tensor_none, dw = tensor_none;
-    enum error_code e = gather(tp, input_axis(role), N, X, &x, err);
-    if (!e) e = gather(tp, output_axis(role), N, dY, &dy, err);
+    enum error_code e = tensor_3d_gather(tp, input_axis(role), N, X, &x, err);
+    if (!e) e = tensor_3d_gather(tp, output_axis(role), N, dY, &dy, err);
     if (!e) e = zeroed_weight(tp, role, tensor_cols(dW), &dw, err);
     if (!e) dev_linear_backward_weight(tp->device, dw, tensor_none, dy, x);
     if (!e) e = add_weight(tp, role, dW, dw, err);
-    if (!e) e = add_bias(tp, role, db, dY, err);
-    drop(tp, x, dy, dw);
+    if (!e) e = tensor_3d_add_bias(tp, role, db, dY, err);
+    tensor_3d_drop(tp, x, dy, dw);
     return e;
 }
 
@@ -199,52 +202,53 @@ static struct tensor ids_of_third(const struct tensor_parallel *tp, struct tenso
                      rows_along(tp, J_AXIS, tensor_count(ids), rows));
 }
 
-static enum error_code embedding_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor ids,
-                                         struct tensor W, struct error *err)
+static enum error_code tensor_3d_embedding_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor ids,
+                                                   struct tensor W, struct error *err)
 {
     const struct tensor own = ids_of_third(tp, ids);
     struct tensor w = tensor_none, y = tensor_none;
     enum error_code e = gather_weight(tp, ROLE_TOKENS, W, &w, err);
     if (!e) e = tensor_buffer(tp, &y, tensor_count(own), tensor_cols(Y), err);
     if (!e) dev_embedding_forward(tp->device, y, own, w, tp->first_entry, false);
-    if (!e) e = scatter(tp, J_AXIS, tensor_count(ids), Y, y, err);
-    drop(tp, w, y, tensor_none);
+    if (!e) e = tensor_3d_scatter(tp, J_AXIS, tensor_count(ids), Y, y, err);
+    tensor_3d_drop(tp, w, y, tensor_none);
     return e;
 }
 
-static enum error_code embedding_backward_weight(struct tensor_parallel *tp, struct tensor dW, struct tensor dY,
-                                                 struct tensor ids, struct error *err)
+static enum error_code tensor_3d_embedding_backward_weight(struct tensor_parallel *tp, struct tensor dW,
+                                                           struct tensor dY, struct tensor ids, struct error *err)
 {
     struct tensor dy = tensor_none, dw = tensor_none;
-    enum error_code e = gather(tp, J_AXIS, tensor_count(ids), dY, &dy, err);
+    enum error_code e = tensor_3d_gather(tp, J_AXIS, tensor_count(ids), dY, &dy, err);
     if (!e) e = zeroed_weight(tp, ROLE_TOKENS, tensor_cols(dW), &dw, err);
     if (!e) dev_embedding_backward_weight(tp->device, dw, dy, ids_of_third(tp, ids), tp->first_entry);
     if (!e) e = add_weight(tp, ROLE_TOKENS, dW, dw, err);
-    drop(tp, dy, dw, tensor_none);
+    tensor_3d_drop(tp, dy, dw, tensor_none);
     return e;
 }
 
 /* ---- cost -------------------------------------------------------------------------------------------------------- */
 
-static void matrix_cost(struct forecast *f, enum param_role role, enum tensor_pass pass, int64_t N, bool has_bias)
+static void matrix_cost(struct forecast *forecast, enum param_role role, enum tensor_pass pass, int64_t N,
+                        bool has_bias)
 {
-    const struct tensor_parallel *tp = f->tp;
-    const struct weight_cut cut = weight(tp->scheme, role);
+    const struct tensor_parallel *tp = forecast->tp;
+    const struct weight_cut cut = tensor_3d_weight(tp->scheme, role);
     const int p = axes_size(tp, I_AXIS);
     const bool tokens = role == ROLE_TOKENS;
     int64_t x[MESH_MOST_DEVICES], y[MESH_MOST_DEVICES], w[MESH_MOST_DEVICES];
     const int64_t O = weight_rows(tp, role, w), I = tensor_width(tp, role, false, axes_index(tp, cut.in), p);
     const unsigned in = input_axis(role), out = output_axis(role);
     rows_along(tp, in, N, x), rows_along(tp, out, N, y);
-    f->gradients = pass == WEIGHT_PASS;
-    if (pass != WEIGHT_PASS) forecast_allgather(f, I_AXIS, w, I);
-    else forecast_reduce_scatter(f, I_AXIS, w, I);
-    f->gradients = false;
-    if (pass == INPUT_PASS || (tokens && pass == FORWARD_PASS)) forecast_reduce_scatter(f, in, x, I);
-    else forecast_allgather(f, in, x, I);
-    if (!tokens && pass == FORWARD_PASS) forecast_reduce_scatter(f, out, y, O);
-    else if (!tokens) forecast_allgather(f, out, y, O);
-    if (has_bias && pass != INPUT_PASS) forecast_shared(f, output_side(tp, role), O, 1, pass);
+    forecast->gradients = pass == WEIGHT_PASS;
+    if (pass != WEIGHT_PASS) forecast_allgather(forecast, I_AXIS, w, I);
+    else forecast_reduce_scatter(forecast, I_AXIS, w, I);
+    forecast->gradients = false;
+    if (pass == INPUT_PASS || (tokens && pass == FORWARD_PASS)) forecast_reduce_scatter(forecast, in, x, I);
+    else forecast_allgather(forecast, in, x, I);
+    if (!tokens && pass == FORWARD_PASS) forecast_reduce_scatter(forecast, out, y, O);
+    else if (!tokens) forecast_allgather(forecast, out, y, O);
+    if (has_bias && pass != INPUT_PASS) forecast_shared(forecast, output_side(tp, role), O, 1, pass);
 }
 
 const struct tensor_scheme tensor_scheme_3d = {
@@ -256,9 +260,11 @@ const struct tensor_scheme tensor_scheme_3d = {
               .volume = "1/P of 3 (p-1) (16 N D + 12 D^2) + 16 N (p-1) + 28 D (p^2-1) elements a layer and "
                         "microbatch, with F = 4 D and P = p^3",
               .memory = "weights 1/P; a layer keeps (8 D + 2 F + H) N/P + 4 N/p^2" },
-    .mesh = mesh, .stream = { .rows = I_AXIS | J_AXIS, .columns = L_AXIS }, .cuts_vectors = true,
-    INNER_CUT({ .rows = I_AXIS | L_AXIS, .columns = J_AXIS }), .weight = weight, .linear_forward = linear_forward,
-    .linear_backward_input = linear_backward_input, .linear_backward_weight = linear_backward_weight,
-    .embedding_forward = embedding_forward, .embedding_backward_weight = embedding_backward_weight,
+    .mesh = tensor_3d_mesh, .stream = { .rows = I_AXIS | J_AXIS, .columns = L_AXIS }, .cuts_vectors = true,
+    INNER_CUT({ .rows = I_AXIS | L_AXIS, .columns = J_AXIS }), .weight = tensor_3d_weight,
+        .linear_forward = tensor_3d_linear_forward,
+    .linear_backward_input = tensor_3d_linear_backward_input,
+        .linear_backward_weight = tensor_3d_linear_backward_weight,
+    .embedding_forward = tensor_3d_embedding_forward, .embedding_backward_weight = tensor_3d_embedding_backward_weight,
     .matrix_cost = matrix_cost,
 };

@@ -36,9 +36,9 @@ static const struct sbp_layout *layout_of(const struct tensor_parallel *tp)
 
 /* ---- how a product is divided ------------------------------------------------------------------------------------ */
 
-static enum sbp_role weight_role(enum param_role r)
+static enum sbp_role weight_role(enum param_role role)
 {
-    switch (r) {
+    switch (role) {
     case ROLE_TOKENS:                                                return SBP_EMBEDDING;
     case ROLE_HEAD:                                                  return SBP_HEAD;
     case ROLE_ATTENTION_OUT:                                         return SBP_PROJ;
@@ -48,18 +48,19 @@ static enum sbp_role weight_role(enum param_role r)
     }
 }
 
-static enum sbp_role inner_role(enum param_role r)
+static enum sbp_role inner_role(enum param_role role)
 {
-    const enum tensor_place p = inner_side(r);
+    const enum tensor_place p = inner_side(role);
     return p == AT_FEED ? SBP_HIDDEN : p == AT_LOGITS ? SBP_LOGITS : SBP_HEADS;
 }
 
 /* A product says how X and Y lie, and so their gradients; how it takes X and dY; how it makes Y, dX and dW. */
 struct division { struct sbp X, Y, takes_X, makes_Y, takes_dY, makes_dX, W, makes_dW; };
 
-static struct division division_of(const struct sbp_layout *l, enum param_role role)
+static struct division division_of(const struct sbp_layout *layout, enum param_role role)
 {
-    const struct sbp stream = l->of[SBP_STREAM], inner = l->of[inner_role(role)], W = l->of[weight_role(role)];
+    const struct sbp stream = layout->of[SBP_STREAM], inner = layout->of[inner_role(role)],
+        W = layout->of[weight_role(role)];
     const bool inside = leads_inside(role);
     struct division d = { .X = inside ? stream : inner, .Y = inside ? inner : stream, .W = W, .makes_dW = W };
     /* With W cut by outputs X is whole, Y comes in columns, and dX in partial sums. */
@@ -76,9 +77,10 @@ static struct division division_of(const struct sbp_layout *l, enum param_role r
 }
 
 /* The embedding: only Y, which lies as the stream, and dY. */
-static struct division embedding_of(const struct sbp_layout *l)
+static struct division embedding_of(const struct sbp_layout *layout)
 {
-    struct division d = { .Y = l->of[SBP_STREAM], .W = l->of[SBP_EMBEDDING], .makes_dW = l->of[SBP_EMBEDDING] };
+    struct division d = { .Y = layout->of[SBP_STREAM], .W = layout->of[SBP_EMBEDDING],
+                         .makes_dW = layout->of[SBP_EMBEDDING] };
     /* With W cut by tokens a device knows only the rows of its own tokens, and adds zeros for others. */
     if (sbp_equal(d.W, S0)) d.makes_Y = P, d.takes_dY = B;
     else if (sbp_equal(d.W, S1)) d.makes_Y = d.takes_dY = S1;
@@ -94,80 +96,90 @@ static struct sbp_matrix input_of(enum param_role role, int64_t N) { return (str
 static struct sbp_matrix output_of(enum param_role role, int64_t N) { return (struct sbp_matrix){ role, true, N }; }
 
 /* A bias lies as the columns of Y, or is shared out as norms are. */
-static struct sbp bias_of(const struct tensor_parallel *tp, enum param_role role, const struct division *d)
+static struct sbp bias_of(const struct tensor_parallel *tp, enum param_role role, const struct division *division)
 {
     const bool shared_out = tp->scheme->cuts_vectors && !leads_inside(role);
-    return sbp_equal(d->Y, S1) || shared_out ? S1 : B;
+    return sbp_equal(division->Y, S1) || shared_out ? S1 : B;
 }
-static struct sbp takes_bias(const struct division *d) { return sbp_equal(d->makes_Y, S0) ? B : d->makes_Y; }
-static struct sbp makes_db(const struct division *d) { return sbp_equal(d->takes_dY, S0) ? P : d->takes_dY; }
+static struct sbp takes_bias(const struct division *division)
+{
+    return sbp_equal(division->makes_Y, S0) ? B : division->makes_Y;
+}
+static struct sbp makes_db(const struct division *division)
+{
+    return sbp_equal(division->takes_dY, S0) ? P : division->takes_dY;
+}
 
 /* Whether rows gathered of X, of dY, stay where it lies: the model allocates room for them. */
-static bool room_for_X(const struct tensor_parallel *tp, enum param_role role, const struct division *d)
+static bool room_for_X(const struct tensor_parallel *tp, enum param_role role, const struct division *division)
 {
-    return tp->scheme->keeps_inputs && leads_inside(role) && sbp_equal(d->X, S0) && sbp_equal(d->takes_X, B);
+    return tp->scheme->keeps_inputs && leads_inside(role) && sbp_equal(division->X, S0)
+           && sbp_equal(division->takes_X, B);
 }
-static bool room_for_dY(const struct tensor_parallel *tp, enum param_role role, const struct division *d)
+static bool room_for_dY(const struct tensor_parallel *tp, enum param_role role, const struct division *division)
 {
-    return tp->scheme->keeps_gradients && !leads_inside(role) && sbp_equal(d->Y, S0) && sbp_equal(d->takes_dY, B);
+    return tp->scheme->keeps_gradients && !leads_inside(role) && sbp_equal(division->Y, S0)
+           && sbp_equal(division->takes_dY, B);
 }
 
 /* ---- bringing and giving ----------------------------------------------------------------------------------------- */
 
-static enum error_code make_piece(struct tensor_parallel *tp, struct sbp_matrix m, struct sbp s, enum dtype dtype,
-                                  struct tensor *t, struct error *err)
+static enum error_code make_piece(struct tensor_parallel *tp, struct sbp_matrix matrix, struct sbp sbp,
+                                  enum dtype dtype, struct tensor *tensor, struct error *err)
 {
-    *t = sbp_piece(tp, m, s, dtype);
-    t->data = device_tensor_in(tp->device, BUFFERS, dtype, tensor_count(*t)).data;
-    return t->data ? OK
+    *tensor = sbp_piece(tp, matrix, sbp, dtype);
+    tensor->data = device_tensor_in(tp->device, BUFFERS, dtype, tensor_count(*tensor)).data;
+    return tensor->data ? OK
                    : fail(err, ERR_MEMORY, "no memory for %lld x %lld elements on their way between devices",
-                          (long long)tensor_rows(*t), (long long)tensor_cols(*t));
+                          (long long)tensor_rows(*tensor), (long long)tensor_cols(*tensor));
 }
 
 /* A product takes the piece itself, or a buffer. */
 struct brought { struct tensor t; bool buffer; };
 
-static void give_back(struct tensor_parallel *tp, struct brought b)
+static void tensor_sbp_give_back(struct tensor_parallel *tp, struct brought brought)
 {
-    if (b.buffer) device_free(tp->device, b.t);
+    if (brought.buffer) device_free(tp->device, brought.t);
 }
 
 /* piece: may have room for more rows if it lies as S(0) in the stream.  room: gather in place. */
-static enum error_code bring(struct tensor_parallel *tp, struct sbp_matrix m, struct sbp from, struct sbp to,
-                             struct tensor piece, bool room, struct brought *b, struct error *err)
+static enum error_code tensor_sbp_bring(struct tensor_parallel *tp, struct sbp_matrix matrix, struct sbp from,
+                                        struct sbp to,
+                                        struct tensor piece, bool room, struct brought *brought, struct error *err)
 {
-    const bool of_stream = leads_inside(m.role) != m.output;
-    const struct tensor own = of_stream && sbp_equal(from, S0) ? tensor_own_rows(tp, piece, m.N) : piece;
-    *b = (struct brought){ room ? piece : own, false };
+    const bool of_stream = leads_inside(matrix.role) != matrix.output;
+    const struct tensor own = of_stream && sbp_equal(from, S0) ? tensor_own_rows(tp, piece, matrix.N) : piece;
+    *brought = (struct brought){ room ? piece : own, false };
     if (sbp_equal(from, to) || tp->devices == 1) return OK;
-    if (room) return sbp_move(tp, m, from, to, own, piece, err);
-    const enum error_code e = make_piece(tp, m, to, piece.dtype, &b->t, err);
-    b->buffer = true;
-    return e ? e : sbp_move(tp, m, from, to, own, b->t, err);
+    if (room) return sbp_move(tp, matrix, from, to, own, piece, err);
+    const enum error_code e = make_piece(tp, matrix, to, piece.dtype, &brought->t, err);
+    brought->buffer = true;
+    return e ? e : sbp_move(tp, matrix, from, to, own, brought->t, err);
 }
 
 /* Where a product writes: where the result will lie, or a buffer.  Sums of partial sums are made in place. */
-static enum error_code make_room(struct tensor_parallel *tp, struct sbp_matrix m, struct sbp made, struct sbp to,
-                                 struct tensor piece, struct brought *b, struct error *err)
+static enum error_code tensor_sbp_make_room(struct tensor_parallel *tp, struct sbp_matrix matrix, struct sbp made,
+                                            struct sbp to,
+                                            struct tensor piece, struct brought *brought, struct error *err)
 {
     const bool in_place = sbp_equal(made, to) || (sbp_equal(made, P) && sbp_equal(to, B)) || tp->devices == 1;
-    *b = (struct brought){ piece, !in_place };
-    return in_place ? OK : make_piece(tp, m, made, piece.dtype, &b->t, err);
+    *brought = (struct brought){ piece, !in_place };
+    return in_place ? OK : make_piece(tp, matrix, made, piece.dtype, &brought->t, err);
 }
 
-static enum error_code give(struct tensor_parallel *tp, struct sbp_matrix m, struct sbp made, struct sbp to,
-                            struct brought b, struct tensor piece, struct error *err)
+static enum error_code tensor_sbp_give(struct tensor_parallel *tp, struct sbp_matrix matrix, struct sbp made,
+                                       struct sbp to, struct brought brought, struct tensor piece, struct error *err)
 {
     if (sbp_equal(made, to) || tp->devices == 1) return OK;
-    return sbp_move(tp, m, made, to, b.t, piece, err);
+    return sbp_move(tp, matrix, made, to, brought.t, piece, err);
 }
 
 /* A bias as a product adds it.  To partial sums the first device adds all of it, or each its own columns. */
-static enum error_code bring_bias(struct tensor_parallel *tp, enum param_role role, const struct division *d,
+static enum error_code bring_bias(struct tensor_parallel *tp, enum param_role role, const struct division *division,
                                   struct tensor b, struct brought *out, struct error *err)
 {
     const struct sbp_matrix m = output_of(role, 1);
-    const struct sbp from = bias_of(tp, role, d), to = takes_bias(d);
+    const struct sbp from = bias_of(tp, role, division), to = takes_bias(division);
     *out = (struct brought){ b, false };
     if (!tensor_present(b) || sbp_equal(from, to) || tp->devices == 1) return OK;
     if (sbp_equal(to, P) && sbp_equal(from, B)) return out->t = tp->rank == 0 ? b : tensor_none, OK;
@@ -181,12 +193,12 @@ static enum error_code bring_bias(struct tensor_parallel *tp, enum param_role ro
 }
 
 /* Add a gradient that was made elsewhere: of a matrix, partial sums; of a bias, as a row. */
-static enum error_code add_gradient(struct tensor_parallel *tp, struct sbp_matrix m, struct sbp made, struct sbp to,
-                                    struct tensor part, struct tensor g, struct error *err)
+static enum error_code add_gradient(struct tensor_parallel *tp, struct sbp_matrix matrix, struct sbp made,
+                                    struct sbp to, struct tensor part, struct tensor g, struct error *err)
 {
     struct tensor sum;
-    enum error_code e = make_piece(tp, m, to, g.dtype, &sum, err);
-    if (!e) e = sbp_move(tp, m, made, to, part, sum, err);
+    enum error_code e = make_piece(tp, matrix, to, g.dtype, &sum, err);
+    if (!e) e = sbp_move(tp, matrix, made, to, part, sum, err);
     if (!e) dev_add(tp->device, tensor_1d(g.data, g.dtype, tensor_count(g)),
                     tensor_1d(g.data, g.dtype, tensor_count(g)), tensor_1d(sum.data, sum.dtype, tensor_count(sum)));
     device_free(tp->device, sum);
@@ -194,10 +206,11 @@ static enum error_code add_gradient(struct tensor_parallel *tp, struct sbp_matri
 }
 
 /* Zeroed memory of a shape, for this device's part of a gradient. */
-static enum error_code zeros_like(struct tensor_parallel *tp, struct tensor shape, struct tensor *t, struct error *err)
+static enum error_code zeros_like(struct tensor_parallel *tp, struct tensor shape, struct tensor *tensor,
+                                  struct error *err)
 {
-    const enum error_code e = tensor_gradient_buffer(tp, t, tensor_rows(shape), tensor_cols(shape), err);
-    if (!e) device_zero(tp->device, *t);
+    const enum error_code e = tensor_gradient_buffer(tp, tensor, tensor_rows(shape), tensor_cols(shape), err);
+    if (!e) device_zero(tp->device, *tensor);
     return e;
 }
 
@@ -211,59 +224,64 @@ static enum error_code add_sum(struct tensor_parallel *tp, struct tensor dW, str
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
-static enum error_code linear_forward(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor Y,
-                                      struct tensor X, struct tensor W, struct tensor b, struct error *err)
+static enum error_code tensor_sbp_linear_forward(struct tensor_parallel *tp, enum param_role role, int64_t N,
+                                                 struct tensor Y,
+                                                 struct tensor X, struct tensor W, struct tensor b, struct error *err)
 {
     const struct division d = division_of(layout_of(tp), role);
     struct brought x = { 0 }, y = { 0 }, bias = { 0 };
-    enum error_code e = bring(tp, input_of(role, N), d.X, d.takes_X, X, room_for_X(tp, role, &d), &x, err);
+    enum error_code e = tensor_sbp_bring(tp, input_of(role, N), d.X, d.takes_X, X, room_for_X(tp, role, &d), &x, err);
     if (!e) e = bring_bias(tp, role, &d, b, &bias, err);
-    if (!e) e = make_room(tp, output_of(role, N), d.makes_Y, d.Y, Y, &y, err);
+    if (!e) e = tensor_sbp_make_room(tp, output_of(role, N), d.makes_Y, d.Y, Y, &y, err);
     if (!e) e = local_forward(tp, y.t, x.t, W, bias.t, err);
-    give_back(tp, bias), give_back(tp, x);
-    if (!e) e = give(tp, output_of(role, N), d.makes_Y, d.Y, y, Y, err);
-    give_back(tp, y);
+    tensor_sbp_give_back(tp, bias), tensor_sbp_give_back(tp, x);
+    if (!e) e = tensor_sbp_give(tp, output_of(role, N), d.makes_Y, d.Y, y, Y, err);
+    tensor_sbp_give_back(tp, y);
     return e;
 }
 
-static enum error_code linear_backward_input(struct tensor_parallel *tp, enum param_role role, int64_t N,
-                                             struct tensor dX, struct tensor dY, struct tensor W, struct error *err)
+static enum error_code tensor_sbp_linear_backward_input(struct tensor_parallel *tp, enum param_role role, int64_t N,
+                                                        struct tensor dX, struct tensor dY, struct tensor W,
+                                                            struct error *err)
 {
     const struct division d = division_of(layout_of(tp), role);
     struct brought dy = { 0 }, dx = { 0 };
-    enum error_code e = bring(tp, output_of(role, N), d.Y, d.takes_dY, dY, room_for_dY(tp, role, &d), &dy, err);
-    if (!e) e = make_room(tp, input_of(role, N), d.makes_dX, d.X, dX, &dx, err);
+    enum error_code e = tensor_sbp_bring(tp, output_of(role, N), d.Y, d.takes_dY, dY,
+                                         room_for_dY(tp, role, &d), &dy, err);
+    if (!e) e = tensor_sbp_make_room(tp, input_of(role, N), d.makes_dX, d.X, dX, &dx, err);
     if (!e) e = local_backward_input(tp, dx.t, dy.t, W, err);
-    give_back(tp, dy);
-    if (!e) e = give(tp, input_of(role, N), d.makes_dX, d.X, dx, dX, err);
-    give_back(tp, dx);
+    tensor_sbp_give_back(tp, dy);
+    if (!e) e = tensor_sbp_give(tp, input_of(role, N), d.makes_dX, d.X, dx, dX, err);
+    tensor_sbp_give_back(tp, dx);
     return e;
 }
 
 /* What an earlier pass gathered in place is there. */
-static enum error_code bring_again(struct tensor_parallel *tp, struct sbp_matrix m, struct sbp from, struct sbp to,
-                                   struct tensor piece, bool there, struct brought *b, struct error *err)
+static enum error_code bring_again(struct tensor_parallel *tp, struct sbp_matrix matrix, struct sbp from, struct sbp to,
+                                   struct tensor piece, bool there, struct brought *brought, struct error *err)
 {
-    *b = (struct brought){ piece, false };
-    return there ? OK : bring(tp, m, from, to, piece, false, b, err);
+    *brought = (struct brought){ piece, false };
+    return there ? OK : tensor_sbp_bring(tp, matrix, from, to, piece, false, brought, err);
 }
 
 /* A bias's gradient from dY as the product takes it. */
-static enum error_code add_bias(struct tensor_parallel *tp, enum param_role role, const struct division *d,
-                                struct tensor db, struct tensor dy, struct error *err)
+static enum error_code tensor_sbp_add_bias(struct tensor_parallel *tp, enum param_role role,
+                                           const struct division *division,
+                                           struct tensor db, struct tensor dy, struct error *err)
 {
     struct tensor part;
     enum error_code e = zeros_like(tp, tensor_2d(NULL, db.dtype, 1, tensor_cols(dy)), &part, err);
     if (e) return e;
     dev_column_sums(tp->device, tensor_1d(part.data, part.dtype, tensor_count(part)), dy);
-    e = add_gradient(tp, output_of(role, 1), makes_db(d), bias_of(tp, role, d), part, db, err);
+    e = add_gradient(tp, output_of(role, 1), makes_db(division), bias_of(tp, role, division), part, db, err);
     device_free(tp->device, part);
     return e;
 }
 
-static enum error_code linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N,
-                                              struct tensor dW, struct tensor db, struct tensor dY, struct tensor X,
-                                              struct error *err)
+static enum error_code tensor_sbp_linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N,
+                                                         struct tensor dW, struct tensor db, struct tensor dY,
+                                                             struct tensor X,
+                                                         struct error *err)
 {
     const struct division d = division_of(layout_of(tp), role);
     const bool sums = sbp_equal(d.makes_dW, P) && tp->devices > 1,
@@ -276,9 +294,9 @@ static enum error_code linear_backward_weight(struct tensor_parallel *tp, enum p
     if (!e && sums) e = zeros_like(tp, dW, &part, err);
     if (!e) e = local_backward_weight(tp, sums ? part : dW, db_here ? db : tensor_none, dy.t, x.t, err);
     if (!e && sums) e = add_sum(tp, dW, part, err);
-    if (!e && !db_here && tensor_present(db)) e = add_bias(tp, role, &d, db, dy.t, err);
+    if (!e && !db_here && tensor_present(db)) e = tensor_sbp_add_bias(tp, role, &d, db, dy.t, err);
     device_free(tp->device, part);
-    give_back(tp, dy), give_back(tp, x);
+    tensor_sbp_give_back(tp, dy), tensor_sbp_give_back(tp, x);
     return e;
 }
 
@@ -287,98 +305,99 @@ static enum error_code linear_backward_weight(struct tensor_parallel *tp, enum p
 /* Its Y has the width of the stream: the inputs of its matrix [V,D]. */
 static struct sbp_matrix embedded(int64_t N) { return input_of(ROLE_TOKENS, N); }
 
-static struct tensor ids_for(const struct tensor_parallel *tp, struct sbp s, struct tensor ids)
+static struct tensor ids_for(const struct tensor_parallel *tp, struct sbp sbp, struct tensor ids)
 {
     const struct interval own = tensor_rows_at(tp, STREAM, tensor_count(ids));
-    return sbp_equal(s, S0) ? tensor_1d((int32_t *)ids.data + own.first, I32, own.count) : ids;
+    return sbp_equal(sbp, S0) ? tensor_1d((int32_t *)ids.data + own.first, I32, own.count) : ids;
 }
 
-static enum error_code embedding_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor ids,
-                                         struct tensor W, struct error *err)
+static enum error_code tensor_sbp_embedding_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor ids,
+                                                    struct tensor W, struct error *err)
 {
     const struct division d = embedding_of(layout_of(tp));
     const struct sbp_matrix m = embedded(tensor_count(ids));
     struct brought y = { 0 };
-    enum error_code e = make_room(tp, m, d.makes_Y, d.Y, Y, &y, err);
+    enum error_code e = tensor_sbp_make_room(tp, m, d.makes_Y, d.Y, Y, &y, err);
     if (!e) e = local_embedding_forward(tp, y.t, ids_for(tp, d.makes_Y, ids), W, err);
-    if (!e) e = give(tp, m, d.makes_Y, d.Y, y, Y, err);
-    give_back(tp, y);
+    if (!e) e = tensor_sbp_give(tp, m, d.makes_Y, d.Y, y, Y, err);
+    tensor_sbp_give_back(tp, y);
     return e;
 }
 
-static enum error_code embedding_backward_weight(struct tensor_parallel *tp, struct tensor dW, struct tensor dY,
-                                                 struct tensor ids, struct error *err)
+static enum error_code tensor_sbp_embedding_backward_weight(struct tensor_parallel *tp, struct tensor dW,
+                                                            struct tensor dY, struct tensor ids, struct error *err)
 {
     const struct division d = embedding_of(layout_of(tp));
     const struct sbp_matrix m = embedded(tensor_count(ids));
     const bool sums = sbp_equal(d.makes_dW, P) && tp->devices > 1;
     struct brought dy = { 0 };
     struct tensor part = tensor_none;
-    enum error_code e = bring(tp, m, d.Y, d.takes_dY, dY, false, &dy, err);
+    enum error_code e = tensor_sbp_bring(tp, m, d.Y, d.takes_dY, dY, false, &dy, err);
     if (!e && sums) e = zeros_like(tp, dW, &part, err);
     if (!e) e = local_embedding_backward_weight(tp, sums ? part : dW, dy.t, ids_for(tp, d.takes_dY, ids), err);
     if (!e && sums) e = add_sum(tp, dW, part, err);
     device_free(tp->device, part);
-    give_back(tp, dy);
+    tensor_sbp_give_back(tp, dy);
     return e;
 }
 
 /* ---- cost -------------------------------------------------------------------------------------------------------- */
 
-static void forecast_gradient(struct forecast *f, struct sbp_matrix m, struct sbp made, struct sbp to)
+static void forecast_gradient(struct forecast *forecast, struct sbp_matrix matrix, struct sbp made, struct sbp to)
 {
-    f->gradients = true;
-    forecast_move(f, m, made, to);
-    f->gradients = false;
+    forecast->gradients = true;
+    forecast_move(forecast, matrix, made, to);
+    forecast->gradients = false;
 }
 
-static void embedding_cost(struct forecast *f, enum tensor_pass pass, int64_t N)
+static void embedding_cost(struct forecast *forecast, enum tensor_pass pass, int64_t N)
 {
-    const struct division d = embedding_of(layout_of(f->tp));
-    if (pass == FORWARD_PASS) forecast_move(f, embedded(N), d.makes_Y, d.Y);
+    const struct division d = embedding_of(layout_of(forecast->tp));
+    if (pass == FORWARD_PASS) forecast_move(forecast, embedded(N), d.makes_Y, d.Y);
     if (pass != WEIGHT_PASS) return;
-    forecast_move(f, embedded(N), d.Y, d.takes_dY);
-    forecast_gradient(f, embedded(f->tp->config->V), d.makes_dW, d.W);
+    forecast_move(forecast, embedded(N), d.Y, d.takes_dY);
+    forecast_gradient(forecast, embedded(forecast->tp->config->V), d.makes_dW, d.W);
 }
 
-static void matrix_cost(struct forecast *f, enum param_role role, enum tensor_pass pass, int64_t N, bool has_bias)
+static void matrix_cost(struct forecast *forecast, enum param_role role, enum tensor_pass pass, int64_t N,
+                        bool has_bias)
 {
-    const struct tensor_parallel *tp = f->tp;
+    const struct tensor_parallel *tp = forecast->tp;
     const struct sbp_matrix in = input_of(role, N), out = output_of(role, N);
-    if (role == ROLE_TOKENS) return embedding_cost(f, pass, N);
+    if (role == ROLE_TOKENS) return embedding_cost(forecast, pass, N);
     const struct division d = division_of(layout_of(tp), role);
     if (pass == FORWARD_PASS) {
-        forecast_move(f, in, d.X, d.takes_X);
+        forecast_move(forecast, in, d.X, d.takes_X);
         if (has_bias && !sbp_equal(takes_bias(&d), P))
-            forecast_move(f, output_of(role, 1), bias_of(tp, role, &d), takes_bias(&d));
-        forecast_move(f, out, d.makes_Y, d.Y);
+            forecast_move(forecast, output_of(role, 1), bias_of(tp, role, &d), takes_bias(&d));
+        forecast_move(forecast, out, d.makes_Y, d.Y);
     } else if (pass == INPUT_PASS) {
-        forecast_move(f, out, d.Y, d.takes_dY);
-        forecast_move(f, in, d.makes_dX, d.X);
+        forecast_move(forecast, out, d.Y, d.takes_dY);
+        forecast_move(forecast, in, d.makes_dX, d.X);
     } else {
-        if (!room_for_X(tp, role, &d)) forecast_move(f, in, d.X, d.takes_X);
-        if (!room_for_dY(tp, role, &d)) forecast_move(f, out, d.Y, d.takes_dY);
-        forecast_gradient(f, input_of(role, tensor_width(tp, role, true, 0, 1)), d.makes_dW, d.W);
-        if (has_bias) forecast_gradient(f, output_of(role, 1), makes_db(&d), bias_of(tp, role, &d));
+        if (!room_for_X(tp, role, &d)) forecast_move(forecast, in, d.X, d.takes_X);
+        if (!room_for_dY(tp, role, &d)) forecast_move(forecast, out, d.Y, d.takes_dY);
+        forecast_gradient(forecast, input_of(role, tensor_width(tp, role, true, 0, 1)), d.makes_dW, d.W);
+        if (has_bias) forecast_gradient(forecast, output_of(role, 1), makes_db(&d), bias_of(tp, role, &d));
     }
 }
 
 /* ---- the scheme -------------------------------------------------------------------------------------------------- */
 
-static const char *mesh(int devices, int size[TENSOR_AXES])
+static const char *tensor_sbp_mesh(int devices, int size[TENSOR_AXES])
 {
     size[0] = size[1] = 1;
     size[2] = devices;
     return NULL;
 }
 
-static struct weight_cut weight(const struct tensor_scheme *s, enum param_role role)
+static struct weight_cut tensor_sbp_weight(const struct tensor_scheme *scheme, enum param_role role)
 {
-    const struct sbp of = ((const struct sbp_scheme *)s)->layout.of[weight_role(role)];
+    const struct sbp of = ((const struct sbp_scheme *)scheme)->layout.of[weight_role(role)];
     return (struct weight_cut){ .out = sbp_equal(of, S0) ? ALL : 0, .in = sbp_equal(of, S1) ? ALL : 0 };
 }
 
-static struct tensor_cut cut(struct sbp of)
+static struct tensor_cut tensor_sbp_cut(struct sbp of)
 {
     return (struct tensor_cut){ .rows = sbp_equal(of, S0) ? ALL : 0, .columns = sbp_equal(of, S1) ? ALL : 0 };
 }
@@ -386,29 +405,31 @@ static struct tensor_cut cut(struct sbp of)
 /* A signature that this model cannot have, and those that it can. */
 struct refusal { bool applies; enum sbp_role role; const char *who, *takes; };
 
-static enum error_code first_that_applies(const struct sbp_scheme *s, const struct refusal r[], size_t n, int devices,
-                                          struct error *err)
+static enum error_code first_that_applies(const struct sbp_scheme *scheme, const struct refusal refusal[],
+                                          size_t n, int devices, struct error *err)
 {
     const struct sbp_mesh line = { .axes = 1, .size = { devices, 1 } };
     char text[SBP_TEXT];
     size_t i = 0;
-    while (i < n && !r[i].applies) i++;
+    while (i < n && !refusal[i].applies) i++;
     if (i == n) return OK;
-    return fail(err, ERR_PLAN, "--tensor %s: %s %s: %s needs %s", printable_path(s->scheme.head.name).text,
-                sbp_role_name(r[i].role),
-                signature_text(&line, (struct signature){ { s->layout.of[r[i].role], ON_B } }, text), r[i].who,
-                r[i].takes);
+    return fail(err, ERR_PLAN, "--tensor %s: %s %s: %s needs %s", printable_path(scheme->scheme.head.name).text,
+                sbp_role_name(refusal[i].role),
+                signature_text(&line, (struct signature){ { scheme->layout.of[refusal[i].role], ON_B } }, text),
+                    refusal[i].who,
+                refusal[i].takes);
 }
 
-static enum error_code check_model(const struct sbp_scheme *s, const struct model_config *c, int devices,
+static enum error_code check_model(const struct sbp_scheme *scheme, const struct model_config *config, int devices,
                                    struct error *err)
 {
-    const struct sbp *of = s->layout.of;
-    const bool experts = c->mixture.E > 0, copies = devices > c->K, heads_cut = sbp_equal(of[SBP_HEADS], S1),
+    const struct sbp *of = scheme->layout.of;
+    const bool experts = config->mixture.E > 0, copies = devices > config->K, heads_cut = sbp_equal(of[SBP_HEADS], S1),
                qkv_cut = sbp_equal(of[SBP_QKV], S0);
     static const char mixture[] = "a mixture of experts", few[] = "with more devices than key/value heads a layer";
     const struct refusal all[] = {
-        { c->tied && !sbp_equal(of[SBP_HEAD], of[SBP_EMBEDDING]), SBP_HEAD, "an output matrix that is the embedding",
+        { config->tied && !sbp_equal(of[SBP_HEAD], of[SBP_EMBEDDING]), SBP_HEAD,
+         "an output matrix that is the embedding",
           "the signature of the embedding" },
         { copies && heads_cut && !qkv_cut, SBP_QKV, few, "qkv S(0), or heads B or S(0)" },
         { copies && qkv_cut && !heads_cut, SBP_HEADS, few, "heads S(1), or qkv B or S(1)" },
@@ -416,14 +437,14 @@ static enum error_code check_model(const struct sbp_scheme *s, const struct mode
         { experts && !sbp_equal(of[SBP_FC], S0), SBP_FC, mixture, "S(0)" },
         { experts && !sbp_equal(of[SBP_FC2], S1), SBP_FC2, mixture, "S(1)" },
         { experts && sbp_equal(of[SBP_STREAM], S1), SBP_STREAM, mixture, "B or S(0)" },
-        { experts && s->scheme.cuts_vectors, SBP_NORMS, mixture, "B" },
-        { c->sinks && sbp_equal(of[SBP_HEADS], S0), SBP_HEADS, "attention with sinks", "B or S(1)" },
+        { experts && scheme->scheme.cuts_vectors, SBP_NORMS, mixture, "B" },
+        { config->sinks && sbp_equal(of[SBP_HEADS], S0), SBP_HEADS, "attention with sinks", "B or S(1)" },
     };
-    return first_that_applies(s, all, sizeof all / sizeof *all, devices, err);
+    return first_that_applies(scheme, all, sizeof all / sizeof *all, devices, err);
 }
 
 /* A weight must have rows, or columns, for every device. */
-static enum error_code check_sizes(const struct sbp_scheme *s, const struct model_config *c, int devices,
+static enum error_code check_sizes(const struct sbp_scheme *scheme, const struct model_config *config, int devices,
                                    struct error *err)
 {
     static const struct { enum sbp_role role; bool output_inside; } weights[] = {
@@ -433,58 +454,62 @@ static enum error_code check_sizes(const struct sbp_scheme *s, const struct mode
     for (size_t i = 0; i < sizeof weights / sizeof *weights; i++) {
         const enum sbp_role r = weights[i].role;
         const bool heads = r == SBP_QKV || r == SBP_PROJ, feed = r == SBP_FC || r == SBP_FC2;
-        const struct sbp is = s->layout.of[r];
+        const struct sbp is = scheme->layout.of[r];
         const bool inside = sbp_equal(is, weights[i].output_inside ? S0 : S1);
-        const int64_t has = inside ? (heads ? c->H : feed ? c->F : c->V) : c->D;
+        const int64_t has = inside ? (heads ? config->H : feed ? config->F : config->V) : config->D;
         if (is.kind == SBP_S && has < devices)
             return fail(err, ERR_PLAN, "--tensor %s: %s S(%d): cannot be cut into %d parts: it has %lld %s",
-                        printable_path(s->scheme.head.name).text, sbp_role_name(r), is.dim, devices, (long long)has,
+                        printable_path(scheme->scheme.head.name).text, sbp_role_name(r), is.dim, devices,
+                            (long long)has,
                         inside && heads ? "heads" : "there");
     }
     return OK;
 }
 
 /* Some models need what only some layouts can do. */
-static enum error_code check(const struct tensor_scheme *s, const struct model_config *c, int devices,
-                             struct error *err)
+static enum error_code tensor_sbp_check(const struct tensor_scheme *scheme,
+                                        const struct model_config *config, int devices, struct error *err)
 {
-    const struct sbp_scheme *own = (const struct sbp_scheme *)s;
+    const struct sbp_scheme *own = (const struct sbp_scheme *)scheme;
     if (devices == 1) return OK;
-    const enum error_code e = check_model(own, c, devices, err);
-    return e ? e : check_sizes(own, c, devices, err);
+    const enum error_code e = check_model(own, config, devices, err);
+    return e ? e : check_sizes(own, config, devices, err);
 }
 
-static bool divides_by_tokens(const struct sbp_layout *l)
+static bool divides_by_tokens(const struct sbp_layout *layout)
 {
     static const enum param_role role[] = { ROLE_QKV, ROLE_ATTENTION_OUT, ROLE_UP, ROLE_DOWN, ROLE_HEAD };
     for (size_t i = 0; i < sizeof role / sizeof *role; i++)
-        if (sbp_equal(division_of(l, role[i]).makes_dW, P)) return true;
-    return sbp_equal(embedding_of(l).makes_dW, P);
+        if (sbp_equal(division_of(layout, role[i]).makes_dW, P)) return true;
+    return sbp_equal(embedding_of(layout).makes_dW, P);
 }
 
-static bool gathers_gradients(const struct sbp_layout *l)
+static bool gathers_gradients(const struct sbp_layout *layout)
 {
-    return sbp_equal(l->of[SBP_STREAM], S0) && (sbp_equal(division_of(l, ROLE_ATTENTION_OUT).takes_dY, B) ||
-                                                sbp_equal(division_of(l, ROLE_DOWN).takes_dY, B));
+    return sbp_equal(layout->of[SBP_STREAM], S0) && (sbp_equal(division_of(layout, ROLE_ATTENTION_OUT).takes_dY, B) ||
+                                                     sbp_equal(division_of(layout, ROLE_DOWN).takes_dY, B));
 }
 
-struct sbp_scheme sbp_scheme_of(const struct sbp_layout *l, const char *name)
+struct sbp_scheme sbp_scheme_of(const struct sbp_layout *layout, const char *name)
 {
     return (struct sbp_scheme){
-        .layout = *l,
+        .layout = *layout,
         .scheme = {
             .head = { .kind = TENSOR_SCHEME, .equality = REASSOCIATES, .name = name,
                       .description = "signatures from a text (docs/parallelism/signatures.md) decide what is sent",
                       .source = "OneFlow, arXiv:2110.15032" },
-            .mesh = mesh, .stream = cut(l->of[SBP_STREAM]), .heads = cut(l->of[SBP_HEADS]),
-            .feed = cut(l->of[SBP_HIDDEN]), .logits = cut(l->of[SBP_LOGITS]), .weight = weight, .check = check,
-            .cuts_tokens = !sbp_equal(l->of[SBP_HEADS], S0),
-            .cuts_vectors = sbp_equal(l->of[SBP_STREAM], S0) && sbp_equal(l->of[SBP_NORMS], S0),
-            .keeps_inputs = sbp_equal(l->of[SBP_STREAM], S0) && sbp_equal(l->of[SBP_INPUTS], B),
-            .keeps_gradients = gathers_gradients(l), .takes_tiles = !divides_by_tokens(l),
-            .linear_forward = linear_forward, .linear_backward_input = linear_backward_input,
-            .linear_backward_weight = linear_backward_weight, .embedding_forward = embedding_forward,
-            .embedding_backward_weight = embedding_backward_weight, .matrix_cost = matrix_cost,
+            .mesh = tensor_sbp_mesh, .stream = tensor_sbp_cut(layout->of[SBP_STREAM]),
+                .heads = tensor_sbp_cut(layout->of[SBP_HEADS]),
+            .feed = tensor_sbp_cut(layout->of[SBP_HIDDEN]), .logits = tensor_sbp_cut(layout->of[SBP_LOGITS]),
+                .weight = tensor_sbp_weight, .check = tensor_sbp_check,
+            .cuts_tokens = !sbp_equal(layout->of[SBP_HEADS], S0),
+            .cuts_vectors = sbp_equal(layout->of[SBP_STREAM], S0) && sbp_equal(layout->of[SBP_NORMS], S0),
+            .keeps_inputs = sbp_equal(layout->of[SBP_STREAM], S0) && sbp_equal(layout->of[SBP_INPUTS], B),
+            .keeps_gradients = gathers_gradients(layout), .takes_tiles = !divides_by_tokens(layout),
+            .linear_forward = tensor_sbp_linear_forward, .linear_backward_input = tensor_sbp_linear_backward_input,
+            .linear_backward_weight = tensor_sbp_linear_backward_weight,
+                .embedding_forward = tensor_sbp_embedding_forward,
+            .embedding_backward_weight = tensor_sbp_embedding_backward_weight, .matrix_cost = matrix_cost,
         },
     };
 }

@@ -22,8 +22,8 @@ static int32_t next_position(int32_t last, bool begins, bool padding_begins)
 
 /* Random tokens; about one label in eight is ignored.  Packed samples have random lengths, and some are padding, but
  * never the first of a sequence. */
-static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
-                 int32_t *within)
+static void case_fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
+                      int32_t *within)
 {
     const struct plan *p = context;
     for (int64_t i = 0; i < count * p->S; i++) {
@@ -40,26 +40,27 @@ static void fill(const void *context, int64_t step, int64_t first, int64_t count
     }
 }
 
-static uint64_t hash_own(const struct trainer *t)
+static uint64_t hash_own(const struct trainer *trainer)
 {
     uint64_t h = HASH_START;
-    for (int u = 0; u < t->data.units; u++) {
-        struct views v = views_of(t->comm->device);
-        const struct tensor own = view_read(&v, t->data.unit[u].own_w);
+    for (int u = 0; u < trainer->data.units; u++) {
+        struct views v = views_of(trainer->comm->device);
+        const struct tensor own = view_read(&v, trainer->data.unit[u].own_w);
         h = hash_bytes(h, own.data, tensor_bytes(own));
         views_end(&v);
     }
     return h;
 }
 
-static enum error_code hash_one(struct trainer *t, int param, int64_t n, enum tensor_kind kind, uint64_t *h,
+static enum error_code hash_one(struct trainer *trainer, int param, int64_t n, enum tensor_kind kind, uint64_t *h,
                                 struct error *err)
 {
-    const enum dtype format = data_format(&t->data, kind);
+    const enum dtype format = data_format(&trainer->data, kind);
     struct tensor whole = tensor_1d(calloc((size_t)n, dtype_size(format)), format, n);
-    enum error_code e = whole.data ? OK : fail(err, ERR_MEMORY, "no memory to collect %s", trainer_spec(t, param).name);
-    e = comm_agree(t->comm, e, err);
-    if (!e) collect_whole(t, param, kind, whole);
+    enum error_code e = whole.data ? OK
+        : fail(err, ERR_MEMORY, "no memory to collect %s", trainer_spec(trainer, param).name);
+    e = comm_agree(trainer->comm, e, err);
+    if (!e) collect_whole(trainer, param, kind, whole);
     if (!e) *h = hash_bytes(*h, whole.data, tensor_bytes(whole));
     free(whole.data);
     return e;
@@ -67,15 +68,15 @@ static enum error_code hash_one(struct trainer *t, int param, int64_t n, enum te
 
 /* Hash the whole model's weights and masters, tensor by tensor in the model's order.  Collective; the result is on
  * rank 0. */
-static enum error_code hash_whole(struct trainer *t, uint64_t *h, struct error *err)
+static enum error_code hash_whole(struct trainer *trainer, uint64_t *h, struct error *err)
 {
     enum error_code e = OK;
     *h = HASH_START;
-    for (int i = 0; i < model_param_count(&t->plan.model) && !e; i++) {
-        const struct param_spec s = trainer_spec(t, i);
+    for (int i = 0; i < model_param_count(&trainer->plan.model) && !e; i++) {
+        const struct param_spec s = trainer_spec(trainer, i);
         const int64_t n = s.dim[0] * (s.ndim == 2 ? s.dim[1] : 1);
-        e = hash_one(t, i, n, KIND_WEIGHT, h, err);
-        if (!e && data_has_masters(&t->data)) e = hash_one(t, i, n, KIND_MASTER, h, err);
+        e = hash_one(trainer, i, n, KIND_WEIGHT, h, err);
+        if (!e && data_has_masters(&trainer->data)) e = hash_one(trainer, i, n, KIND_MASTER, h, err);
     }
     return e;
 }
@@ -84,28 +85,28 @@ static enum error_code hash_whole(struct trainer *t, uint64_t *h, struct error *
 
 /* Without a backward pass the slope, and so weights that were zero before the first step, have each loss's error times
  * 1 / (2 eps).  (Losses themselves are still within 1e-12.) */
-static double fp64_error(const struct plan *p)
+static double fp64_error(const struct plan *plan)
 {
-    return optimizer_draws(p->optimizer) ? CASE_FP64_ERROR / p->hyper.distance : CASE_FP64_ERROR;
+    return optimizer_draws(plan->optimizer) ? CASE_FP64_ERROR / plan->hyper.distance : CASE_FP64_ERROR;
 }
 
-static enum error_code judge_numbers(const struct outcome *o, const struct plan *p, struct error *err)
+static enum error_code judge_numbers(const struct outcome *outcome, const struct plan *plan, struct error *err)
 {
     char text[sizeof err->text];
-    const struct comparison *c = &o->comparison;
-    if (!o->initial_equal)
+    const struct comparison *c = &outcome->comparison;
+    if (!outcome->initial_equal)
         return fail(err, ERR_CHECK, "initial weights differ from the reference's: %s on device %d", c->weight.tensor,
                     c->weight.rank);
-    if (c->failed) return fail(err, ERR_CHECK, "%s", comparison_describe(text, sizeof text, c, p));
+    if (c->failed) return fail(err, ERR_CHECK, "%s", comparison_describe(text, sizeof text, c, plan));
     if (c->diverged)
         return fail(err, ERR_CHECK,
                     "the one-device run diverges, first in %s at step %lld: there is nothing to compare with",
                     spread_name(text, sizeof text, &c->divergence), (long long)c->divergence.step);
-    if (!comparison_holds(c)) return fail(err, ERR_CHECK, "%s", comparison_unjudged(text, sizeof text, c, p));
-    if (p->dtype == F64 && optimizer_draws(p->optimizer) && !(c->loss.error <= CASE_FP64_ERROR))
+    if (!comparison_holds(c)) return fail(err, ERR_CHECK, "%s", comparison_unjudged(text, sizeof text, c, plan));
+    if (plan->dtype == F64 && optimizer_draws(plan->optimizer) && !(c->loss.error <= CASE_FP64_ERROR))
         return fail(err, ERR_CHECK, "error %.3g of %s", c->loss.error, c->loss.tensor);
-    const struct pair_text two = pair_text('g', 3, c->largest.error, fp64_error(p));
-    if (p->dtype == F64 && !(c->largest.error <= fp64_error(p) || c->largest.bound <= CASE_FP64_BOUND))
+    const struct pair_text two = pair_text('g', 3, c->largest.error, fp64_error(plan));
+    if (plan->dtype == F64 && !(c->largest.error <= fp64_error(plan) || c->largest.bound <= CASE_FP64_BOUND))
         return fail(err, ERR_CHECK, "error %s of %s %s on device %d, step %lld: within its bound of %.3g, but more "
                     "than the %s that fp64 may have", two.first, c->largest_kind, c->largest.tensor,
                     c->largest.rank, (long long)c->largest.step, c->largest.bound, two.second);
@@ -113,19 +114,21 @@ static enum error_code judge_numbers(const struct outcome *o, const struct plan 
 }
 
 /* Agree on the checks that each device makes by itself. */
-static void judge(struct outcome *o, const struct trainer *t)
+static void case_judge(struct outcome *outcome, const struct trainer *trainer)
 {
     enum error_code e = OK;
-    const int64_t done = case_steps(&t->plan);
-    o->traffic.code = comm_agree(t->comm, traffic_check(t, done, &o->traffic), &o->traffic);
-    o->memory.code = comm_agree(t->comm, memory_check(t, done, &o->memory), &o->memory);
-    o->adapts.code = comm_agree(t->comm, o->adapts.code, &o->adapts);
-    if (t->comm->rank == 0 && o->encoders.code == OK) e = judge_numbers(o, &t->plan, &o->verdict);
-    if (t->comm->rank == 0 && o->encoders.code != OK) o->verdict = o->encoders, e = ERR_CHECK;
-    o->verdict.code = comm_agree(t->comm, e, &o->verdict);
-    if (o->verdict.code == OK)
-        o->verdict = o->copies.code != OK ? o->copies : o->traffic.code != OK ? o->traffic
-                   : o->adapts.code != OK ? o->adapts : o->memory;
+    const int64_t done = case_steps(&trainer->plan);
+    outcome->traffic.code = comm_agree(trainer->comm, traffic_check(trainer, done, &outcome->traffic),
+                                       &outcome->traffic);
+    outcome->memory.code = comm_agree(trainer->comm, memory_check(trainer, done, &outcome->memory), &outcome->memory);
+    outcome->adapts.code = comm_agree(trainer->comm, outcome->adapts.code, &outcome->adapts);
+    if (trainer->comm->rank == 0 && outcome->encoders.code == OK)
+        e = judge_numbers(outcome, &trainer->plan, &outcome->verdict);
+    if (trainer->comm->rank == 0 && outcome->encoders.code != OK) outcome->verdict = outcome->encoders, e = ERR_CHECK;
+    outcome->verdict.code = comm_agree(trainer->comm, e, &outcome->verdict);
+    if (outcome->verdict.code == OK)
+        outcome->verdict = outcome->copies.code != OK ? outcome->copies : outcome->traffic.code != OK ? outcome->traffic
+                   : outcome->adapts.code != OK ? outcome->adapts : outcome->memory;
 }
 
 /* ---- what is checked in each step -------------------------------------------------------------------------------- */
@@ -138,119 +141,125 @@ struct case_watch {
 };
 
 /* The first copies that differ are kept; later checks are skipped. */
-static enum error_code check_copies(struct trainer *t, enum replicas_when when, struct outcome *o, struct error *err)
+static enum error_code check_copies(struct trainer *trainer, enum replicas_when when, struct outcome *outcome,
+                                    struct error *err)
 {
-    if (o->copies.code) return OK;
-    const enum error_code e = replicas_check(t, when, &o->copies_compared, &o->copies);
+    if (outcome->copies.code) return OK;
+    const enum error_code e = replicas_check(trainer, when, &outcome->copies_compared, &outcome->copies);
     if (!e || e == ERR_CHECK) return OK;
-    *err = o->copies;
+    *err = outcome->copies;
     return e;
 }
 
 /* The first invariant that is broken is kept. */
-static enum error_code check_adaptation(struct trainer *t, struct adaptation *a, struct outcome *o, struct error *err)
+static enum error_code check_adaptation(struct trainer *trainer, struct adaptation *adaptation, struct outcome *outcome,
+                                        struct error *err)
 {
     struct error found;
-    const enum error_code e = adaptation_check(a, t, &found);
-    if (e == ERR_CHECK && !o->adapts.code) o->adapts = found;
-    memcpy(o->adapted, a->of, sizeof o->adapted);
+    const enum error_code e = adaptation_check(adaptation, trainer, &found);
+    if (e == ERR_CHECK && !outcome->adapts.code) outcome->adapts = found;
+    memcpy(outcome->adapted, adaptation->of, sizeof outcome->adapted);
     if (!e || e == ERR_CHECK) return OK;
     *err = found;
     return e;
 }
 
 /* Before the reference compares gradients. */
-static enum error_code case_reduced(void *context, struct trainer *t, struct training_step *step, struct error *err)
+static enum error_code case_reduced(void *context, struct trainer *trainer, struct training_step *step,
+                                    struct error *err)
 {
     struct case_watch *const watch = context;
-    digest_add_gradients(&watch->outcome->digest, t, &step->result);
-    const enum error_code e = check_adaptation(t, &watch->adaptation, watch->outcome, err);
-    return e ? e : check_copies(t, BEFORE_OPTIMIZER, watch->outcome, err);
+    digest_add_gradients(&watch->outcome->digest, trainer, &step->result);
+    const enum error_code e = check_adaptation(trainer, &watch->adaptation, watch->outcome, err);
+    return e ? e : check_copies(trainer, BEFORE_OPTIMIZER, watch->outcome, err);
 }
 
 /* Before the reference compares weights. */
-static enum error_code case_stepped(void *context, struct trainer *t, struct training_step *step, struct error *err)
+static enum error_code case_stepped(void *context, struct trainer *trainer, struct training_step *step,
+                                    struct error *err)
 {
     struct case_watch *const watch = context;
     (void)step;
-    digest_add_weights(&watch->outcome->digest, t);
-    return check_copies(t, AFTER_OPTIMIZER, watch->outcome, err);
+    digest_add_weights(&watch->outcome->digest, trainer);
+    return check_copies(trainer, AFTER_OPTIMIZER, watch->outcome, err);
 }
 
 /* With a code or an overflow apart, devices and reference would step apart: the reference follows the devices. */
-static enum error_code case_ended(void *context, struct trainer *t, struct training_step *step, struct error *err)
+static enum error_code case_ended(void *context, struct trainer *trainer, struct training_step *step, struct error *err)
 {
     struct case_watch *const watch = context;
     (void)step, (void)err;
-    if (data_quantises(&t->plan.data) || watch->outcome->comparison.codes || t->loss_scale.interval > 0)
-        reference_follow(watch->reference, t);
+    if (data_quantises(&trainer->plan.data) || watch->outcome->comparison.codes || trainer->loss_scale.interval > 0)
+        reference_follow(watch->reference, trainer);
     return OK;
 }
 
-static enum error_code steps(struct trainer *t, struct reference *ref, struct outcome *o, struct error *err)
+static enum error_code steps(struct trainer *trainer, struct reference *ref, struct outcome *outcome, struct error *err)
 {
     struct probes probes;
     struct step_result last = { 0 };
-    struct case_watch watch = { .outcome = o, .reference = ref };
-    struct reference_watch beside = { ref, &probes, &o->comparison, &o->encoders, .follows = false };
+    struct case_watch watch = { .outcome = outcome, .reference = ref };
+    struct reference_watch beside = { ref, &probes, &outcome->comparison, &outcome->encoders, .follows = false };
     const struct training_observer observers[] = {
         { .context = &watch, .at = { [GRADIENTS_REDUCED] = case_reduced, [WEIGHTS_STEPPED] = case_stepped,
                                      [STEP_ENDED] = case_ended } },
         reference_observer(&beside),
     };
-    enum error_code e = adaptation_open(&watch.adaptation, t, err);
-    if (!e) e = compare_weights(t, ref, &o->comparison, err);
-    o->initial_equal = o->comparison.largest.error == 0;
-    o->comparison.codes = low_rank_has_codes(&t->plan.hyper);
-    o->digest = digest_start();
-    digest_add_weights(&o->digest, t);
-    probes_open(&probes, t, false);
-    if (!e) e = training_run(t, case_steps(&t->plan), observers, 2, &last, err);
+    enum error_code e = adaptation_open(&watch.adaptation, trainer, err);
+    if (!e) e = compare_weights(trainer, ref, &outcome->comparison, err);
+    outcome->initial_equal = outcome->comparison.largest.error == 0;
+    outcome->comparison.codes = low_rank_has_codes(&trainer->plan.hyper);
+    outcome->digest = digest_start();
+    digest_add_weights(&outcome->digest, trainer);
+    probes_open(&probes, trainer, false);
+    if (!e) e = training_run(trainer, case_steps(&trainer->plan), observers, 2, &last, err);
     probes_close(&probes);
     adaptation_close(&watch.adaptation);
-    o->loss = last.loss;
-    o->skipped = t->skipped;
+    outcome->loss = last.loss;
+    outcome->skipped = trainer->skipped;
     return e;
 }
 
 /* A rule that a device did not keep, such as a missing wait (comm/watch.h), is a verdict, not an error.  All devices
  * know of it, and have stopped at the same place. */
-static enum error_code run_steps(struct trainer *t, struct reference *ref, struct outcome *o, struct error *err)
+static enum error_code run_steps(struct trainer *trainer, struct reference *ref, struct outcome *outcome,
+                                 struct error *err)
 {
-    const enum error_code e = comm_agree(t->comm, steps(t, ref, o, err), err);
-    if (e == OK) judge(o, t);
+    const enum error_code e = comm_agree(trainer->comm, steps(trainer, ref, outcome, err), err);
+    if (e == OK) case_judge(outcome, trainer);
     if (e != ERR_CHECK) return e;
-    o->verdict = *err;
+    outcome->verdict = *err;
     return OK;
 }
 
-static enum error_code add_bridged(struct trainer *t, struct outcome *o, struct error *err)
+static enum error_code add_bridged(struct trainer *trainer, struct outcome *outcome, struct error *err)
 {
     uint64_t all[MESH_MOST_DEVICES] = { 0 };
-    const uint64_t own = t->comm->counted.of[TRAFFIC_ENCODERS].of[ALLTOALL].bytes_sent;
-    const enum error_code e = comm_bring(t->comm, &own, sizeof own, all, err);
-    for (int d = 0; d < t->comm->size && t->comm->rank == 0; d++) o->bridged += all[d];
+    const uint64_t own = trainer->comm->counted.of[TRAFFIC_ENCODERS].of[ALLTOALL].bytes_sent;
+    const enum error_code e = comm_bring(trainer->comm, &own, sizeof own, all, err);
+    for (int d = 0; d < trainer->comm->size && trainer->comm->rank == 0; d++) outcome->bridged += all[d];
     return e;
 }
 
-static enum error_code train(struct trainer *t, const struct batch_source source, struct outcome *o, struct error *err)
+static enum error_code train(struct trainer *trainer, const struct batch_source source, struct outcome *outcome,
+                             struct error *err)
 {
     struct reference ref;
     enum error_code e = OK;
-    if (t->comm->rank == 0) e = reference_open(&ref, &t->plan, source, err);
-    const bool opened = t->comm->rank == 0 && !e;
-    e = comm_agree(t->comm, e, err);
-    if (!e) e = comm_agree(t->comm, data_track(&t->data, err), err);
-    if (!e) e = run_steps(t, &ref, o, err);
-    o->flops = t->device->clock.flops;
-    o->time = t->device->clock.now;
-    o->bridge = t->encoders.peak;
-    if (!e) e = add_bridged(t, o, err);
-    o->hash = hash_own(t);
-    o->activations = t->device->arena.peak.tag[ACTIVATIONS];
-    for (int tag = PARAMETERS; tag <= OPTIMIZER; tag++) o->model_state += t->device->arena.peak.tag[tag];
-    if (!e) e = digest_finish(&o->digest, t, err);
-    if (!e) e = hash_whole(t, &o->whole_hash, err);
+    if (trainer->comm->rank == 0) e = reference_open(&ref, &trainer->plan, source, err);
+    const bool opened = trainer->comm->rank == 0 && !e;
+    e = comm_agree(trainer->comm, e, err);
+    if (!e) e = comm_agree(trainer->comm, data_track(&trainer->data, err), err);
+    if (!e) e = run_steps(trainer, &ref, outcome, err);
+    outcome->flops = trainer->device->clock.flops;
+    outcome->time = trainer->device->clock.now;
+    outcome->bridge = trainer->encoders.peak;
+    if (!e) e = add_bridged(trainer, outcome, err);
+    outcome->hash = hash_own(trainer);
+    outcome->activations = trainer->device->arena.peak.tag[ACTIVATIONS];
+    for (int tag = PARAMETERS; tag <= OPTIMIZER; tag++) outcome->model_state += trainer->device->arena.peak.tag[tag];
+    if (!e) e = digest_finish(&outcome->digest, trainer, err);
+    if (!e) e = hash_whole(trainer, &outcome->whole_hash, err);
     if (opened) reference_close(&ref);
     return e;
 }
@@ -264,25 +273,25 @@ struct work {
     struct step_result last;
 };
 
-static enum error_code beside_reference(struct trainer *t, struct batch_source source, struct work *w,
+static enum error_code beside_reference(struct trainer *trainer, struct batch_source source, struct work *work,
                                         struct error *err)
 {
-    return train(t, source, w->outcome, err);
+    return train(trainer, source, work->outcome, err);
 }
 
-static enum error_code alone(struct trainer *t, struct batch_source source, struct work *w, struct error *err)
+static enum error_code alone(struct trainer *trainer, struct batch_source source, struct work *work, struct error *err)
 {
     (void)source;
-    const enum error_code e = training_run(t, w->steps, NULL, 0, &w->last, err);
-    return e ? e : hash_whole(t, w->whole_hash, err);
+    const enum error_code e = training_run(trainer, work->steps, NULL, 0, &work->last, err);
+    return e ? e : hash_whole(trainer, work->whole_hash, err);
 }
 
-static enum error_code with_trainer(const struct plan *plan, struct work *w, struct error *err)
+static enum error_code with_trainer(const struct plan *plan, struct work *work, struct error *err)
 {
     struct device device;
     struct comm comm;
     struct trainer t;
-    const struct batch_source source = { fill, plan };
+    const struct batch_source source = { case_fill, plan };
     enum error_code e = device_open(&device, NULL, plan->dtype, 0, err);
     if (e) return e;
     if (plan->cluster) clock_open(&device.clock, plan->cluster, plan->dtype);
@@ -290,7 +299,7 @@ static enum error_code with_trainer(const struct plan *plan, struct work *w, str
     if (!e) {
         e = trainer_open(&t, plan, &comm, source, err);
         if (!e) {
-            e = w->run(&t, source, w, err);
+            e = work->run(&t, source, work, err);
             trainer_close(&t);
         }
         comm_close(&comm);
@@ -299,10 +308,10 @@ static enum error_code with_trainer(const struct plan *plan, struct work *w, str
     return e;
 }
 
-enum error_code case_run(const struct plan *plan, struct outcome *o, struct error *err)
+enum error_code case_run(const struct plan *plan, struct outcome *outcome, struct error *err)
 {
-    struct work w = { .run = beside_reference, .outcome = o };
-    *o = (struct outcome){ 0 };
+    struct work w = { .run = beside_reference, .outcome = outcome };
+    *outcome = (struct outcome){ 0 };
     return with_trainer(plan, &w, err);
 }
 

@@ -5,122 +5,124 @@
 
 struct seen_bits { uint64_t key, hash; struct choice choice; };
 
-enum error_code cases_open(struct cases *c, struct comm *world, int devices, struct error *err)
+enum error_code cases_open(struct cases *cases, struct comm *world, int devices, struct error *err)
 {
-    memset(c, 0, sizeof *c);
-    c->world = world;
-    const enum error_code e = space_open(&c->space, devices, err);
+    memset(cases, 0, sizeof *cases);
+    cases->world = world;
+    const enum error_code e = space_open(&cases->space, devices, err);
     if (e) return e;
-    c->covering = (struct covering){
-        .dimensions = DIMENSIONS, .values = c->space.values, .check = space_check, .context = &c->space,
+    cases->covering = (struct covering){
+        .dimensions = DIMENSIONS, .values = cases->space.values, .check = space_check, .context = &cases->space,
     };
-    return covering_open(&c->covering, err);
+    return covering_open(&cases->covering, err);
 }
 
-void cases_close(struct cases *c)
+void cases_close(struct cases *cases)
 {
-    covering_close(&c->covering);
-    space_close(&c->space);
-    free(c->seen);
-    c->seen = NULL;
+    covering_close(&cases->covering);
+    space_close(&cases->space);
+    free(cases->seen);
+    cases->seen = NULL;
 }
 
-void cases_begin(struct cases *c, enum scheme_kind kind)
+void cases_begin(struct cases *cases, enum scheme_kind kind)
 {
-    c->space.kind = kind;
-    for (int d = 0; d < DIMENSIONS; d++) c->covering.varies[d] = space_varies(kind, (enum dimension)d);
-    c->covering.first = space_of_kind(kind);
-    covering_begin(&c->covering);
+    cases->space.kind = kind;
+    for (int d = 0; d < DIMENSIONS; d++) cases->covering.varies[d] = space_varies(kind, (enum dimension)d);
+    cases->covering.first = space_of_kind(kind);
+    covering_begin(&cases->covering);
 }
 
 /* ---- searched by one, for all ------------------------------------------------------------------------------------ */
 
-static bool searches(const struct cases *c) { return c->world == NULL || c->world->rank == 0; }
+static bool searches(const struct cases *cases) { return cases->world == NULL || cases->world->rank == 0; }
 
-static enum error_code tell(struct cases *c, void *found, uint64_t bytes, struct error *err)
+static enum error_code cases_tell(struct cases *cases, void *found, uint64_t bytes, struct error *err)
 {
-    return c->world ? comm_tell(c->world, found, bytes, err) : OK;
+    return cases->world ? comm_tell(cases->world, found, bytes, err) : OK;
 }
 
-enum error_code cases_next(struct cases *c, struct next_case *n, struct error *err)
+enum error_code cases_next(struct cases *cases, struct next_case *next_case, struct error *err)
 {
-    memset(n, 0, sizeof *n);
-    if (searches(c)) n->result = covering_next(&c->covering, &n->choice, &n->pair, &n->why);
-    return tell(c, n, sizeof *n, err);
+    memset(next_case, 0, sizeof *next_case);
+    if (searches(cases)) next_case->result = covering_next(&cases->covering, &next_case->choice, &next_case->pair,
+                                                           &next_case->why);
+    return cases_tell(cases, next_case, sizeof *next_case, err);
 }
 
-char *cases_describe(const struct cases *c, const struct choice *x, enum dimension but, char *text, size_t size)
+char *cases_describe(const struct cases *cases, const struct choice *choice, enum dimension but,
+                     char *text, size_t size)
 {
     size_t used = 0;
     text[0] = '\0';
     for (int d = 0; d < DIMENSIONS; d++) {
         const bool told = d == DIM_MESH || d == DIM_MICROS || d == DIM_CHUNKS || d == (int)but;
-        if (told || x->value[d] == 0 || used >= size) continue;
+        if (told || choice->value[d] == 0 || used >= size) continue;
         used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "",
-                                 space_value(&c->space, (enum dimension)d, x->value[d]).text);
+                                 space_value(&cases->space, (enum dimension)d, choice->value[d]).text);
     }
     return text;
 }
 
 /* ---- bits -------------------------------------------------------------------------------------------------------- */
 
-static struct seen_bits *find_bits(struct cases *c, uint64_t key)
+static struct seen_bits *find_bits(struct cases *cases, uint64_t key)
 {
-    for (int i = 0; i < c->count; i++)
-        if (c->seen[i].key == key) return &c->seen[i];
+    for (int i = 0; i < cases->count; i++)
+        if (cases->seen[i].key == key) return &cases->seen[i];
     return NULL;
 }
 
-static enum error_code note_bits(struct cases *c, uint64_t key, uint64_t hash, const struct choice *x,
+static enum error_code note_bits(struct cases *cases, uint64_t key, uint64_t hash, const struct choice *choice,
                                  struct error *err)
 {
-    if (c->count == c->room) {
-        struct seen_bits *more = realloc(c->seen, (size_t)(c->room + 64) * sizeof *more);
-        if (more == NULL) return fail(err, ERR_MEMORY, "no memory for the bits of %d cases", c->room);
-        c->seen = more, c->room += 64;
+    if (cases->count == cases->room) {
+        struct seen_bits *more = realloc(cases->seen, (size_t)(cases->room + 64) * sizeof *more);
+        if (more == NULL) return fail(err, ERR_MEMORY, "no memory for the bits of %d cases", cases->room);
+        cases->seen = more, cases->room += 64;
     }
-    c->seen[c->count++] = (struct seen_bits){ key, hash, *x };
+    cases->seen[cases->count++] = (struct seen_bits){ key, hash, *choice };
     return OK;
 }
 
 /* Train the plan with the most default values for a choice's key, if it is another one, and store its bits. */
-static enum error_code train_twin(struct cases *c, uint64_t key, const struct choice *x, struct error *err)
+static enum error_code train_twin(struct cases *cases, uint64_t key, const struct choice *x, struct error *err)
 {
     struct { struct choice choice; bool is_another; } plain = { *x, false };
     uint64_t hash = 0;
-    if (searches(c)) plain.is_another = space_plain(&c->space, x, &plain.choice);
-    enum error_code e = tell(c, &plain, sizeof plain, err);
+    if (searches(cases)) plain.is_another = space_plain(&cases->space, x, &plain.choice);
+    enum error_code e = cases_tell(cases, &plain, sizeof plain, err);
     if (e || !plain.is_another) return e;
-    struct plan p = space_plan(&c->space, &plain.choice);
+    struct plan p = space_plan(&cases->space, &plain.choice);
     e = plan_check(&p, err);
     if (!e) e = case_train(&p, case_steps(&p), &hash, NULL, err);
-    return e ? e : note_bits(c, key, hash, &plain.choice, err);
+    return e ? e : note_bits(cases, key, hash, &plain.choice, err);
 }
 
-static enum error_code compare_bits(struct cases *c, const struct plan *p, const struct choice *x,
-                                    struct case_outcome *o, struct error *err)
+static enum error_code compare_bits(struct cases *cases, const struct plan *plan, const struct choice *choice,
+                                    struct case_outcome *outcome, struct error *err)
 {
     uint64_t key;
     char text[200];
-    enum error_code e = case_bits_key(p, &key, err);
-    if (!e && find_bits(c, key) == NULL) e = train_twin(c, key, x, err);
-    const struct seen_bits *twin = find_bits(c, key);
-    if (e || twin == NULL) return e ? e : note_bits(c, key, o->outcome.whole_hash, x, err);
-    o->has_twin = true, o->same_bits = twin->hash == o->outcome.whole_hash;
-    if (!o->same_bits && !o->verdict.code)
-        fail(&o->verdict, ERR_CHECK,
+    enum error_code e = case_bits_key(plan, &key, err);
+    if (!e && find_bits(cases, key) == NULL) e = train_twin(cases, key, choice, err);
+    const struct seen_bits *twin = find_bits(cases, key);
+    if (e || twin == NULL) return e ? e : note_bits(cases, key, outcome->outcome.whole_hash, choice, err);
+    outcome->has_twin = true, outcome->same_bits = twin->hash == outcome->outcome.whole_hash;
+    if (!outcome->same_bits && !outcome->verdict.code)
+        fail(&outcome->verdict, ERR_CHECK,
              "weights have other bits than those of the same plan with %s, which adds in the same order",
-             cases_describe(c, &twin->choice, DIM_MESH, text, sizeof text)[0] ? text : "all as usual");
+             cases_describe(cases, &twin->choice, DIM_MESH, text, sizeof text)[0] ? text : "all as usual");
     return OK;
 }
 
-enum error_code cases_run(struct cases *c, const struct choice *x, struct plan *p, struct case_outcome *o,
-                          struct error *err)
+enum error_code cases_run(struct cases *cases, const struct choice *choice, struct plan *plan,
+                          struct case_outcome *outcome, struct error *err)
 {
-    *o = (struct case_outcome){ .has_twin = false };
-    *p = space_plan(&c->space, x);
-    enum error_code e = plan_check(p, err);
-    if (!e) e = case_run(p, &o->outcome, err);
-    o->verdict = o->outcome.verdict;
-    return e ? e : compare_bits(c, p, x, o, err);
+    *outcome = (struct case_outcome){ .has_twin = false };
+    *plan = space_plan(&cases->space, choice);
+    enum error_code e = plan_check(plan, err);
+    if (!e) e = case_run(plan, &outcome->outcome, err);
+    outcome->verdict = outcome->outcome.verdict;
+    return e ? e : compare_bits(cases, plan, choice, outcome, err);
 }

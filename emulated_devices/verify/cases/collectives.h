@@ -28,9 +28,9 @@ enum error_code verify_algorithm(struct group *, const struct algorithm *, struc
  * Hold what `auto` stands for to what it says: of calls from one number to 30030, none of the algorithms takes less
  * virtual time on the devices' cluster, if all members start together.
  * Collective over a group of all devices, whose clocks begin anew.
- * @param[out] o  on rank 0: the calls that were timed, and ERR_CHECK with the first faster algorithm.
+ * @param[out] outcome  on rank 0: the calls that were timed, and ERR_CHECK with the first faster algorithm.
  * @return OK; ERR_MEMORY or ERR_COMM on every member.
  */
-enum error_code verify_choice(struct group *, enum operation, struct algorithm_outcome *o, struct error *);
+enum error_code verify_choice(struct group *, enum operation, struct algorithm_outcome *outcome, struct error *);
 
 #endif

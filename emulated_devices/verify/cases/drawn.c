@@ -33,32 +33,32 @@ static int draw_lengths(int kind, int P, int64_t length[], int64_t *tokens)
     return n;
 }
 
-static enum error_code check_drawn(const struct attention_scheme *s, const struct context_load *l,
-                                   struct invariant_counts *c, struct error *err)
+static enum error_code check_drawn(const struct attention_scheme *scheme, const struct context_load *load,
+                                   struct invariant_counts *counts, struct error *err)
 {
     struct context_plan plan;
-    enum error_code e = s->plan(&plan, l, err);
+    enum error_code e = scheme->plan(&plan, load, err);
     if (e) return e;
-    const struct context_seen seen = { l, &plan };
+    const struct context_seen seen = { load, &plan };
     struct error found;
-    for (int i = 0; s->head.invariants[i].name && !e; i++) {
-        e = s->head.invariants[i].holds(&seen, &c->checked[i], &found);
-        if (e) fail(err, e, "%s: of %d drawn lengths on %d devices, nodes of %d: %s: %s", s->head.name, l->samples,
-                    l->devices, l->node, s->head.invariants[i].sentence, found.text);
+    for (int i = 0; scheme->head.invariants[i].name && !e; i++) {
+        e = scheme->head.invariants[i].holds(&seen, &counts->checked[i], &found);
+        if (e) fail(err, e, "%s: of %d drawn lengths on %d devices, nodes of %d: %s: %s", scheme->head.name,
+                    load->samples, load->devices, load->node, scheme->head.invariants[i].sentence, found.text);
     }
     context_plan_free(&plan);
     return e;
 }
 
 /* Plans are the same on every device, so nothing is sent. */
-static enum error_code draw_plans(const struct attention_scheme *s, int P, struct invariant_counts *c,
+static enum error_code draw_plans(const struct attention_scheme *scheme, int P, struct invariant_counts *counts,
                                   struct error *err)
 {
     int64_t length[MOST_DRAWN_SAMPLES], tokens;
     enum error_code e = OK;
     for (int kind = 0; kind < KINDS_OF_LENGTHS; kind++)
         for (int node = 1; node <= P; node++)
-            for (int micros = 1; micros <= (s->plans_steps ? 3 : 1); micros++) {
+            for (int micros = 1; micros <= (scheme->plans_steps ? 3 : 1); micros++) {
                 if (P % node != 0) continue;
                 const int n = draw_lengths(kind, P, length, &tokens);
                 const struct context_load load = {
@@ -66,7 +66,7 @@ static enum error_code draw_plans(const struct attention_scheme *s, int P, struc
                     .devices = P, .node = node, .per_pair = 128, .per_token = 6000, .per_element = 500, .layers = 4,
                     .heads = 8, .query_width = 32, .key_width = 16,
                 };
-                e = check_drawn(s, &load, c, err);
+                e = check_drawn(scheme, &load, counts, err);
                 if (e) return e;
             }
     return e;
@@ -77,22 +77,22 @@ static enum error_code draw_plans(const struct attention_scheme *s, int P, struc
 enum { DRAWN_STEPS = LOAD_WINDOW + 2 };
 
 /* One layer over several steps with the same choices, which are counted beside the scheme. */
-static enum error_code learn_layer(const struct expert_scheme *s, struct comm *world, struct expert_shape shape,
-                                   struct invariant_counts *c, struct error *err)
+static enum error_code learn_layer(const struct expert_scheme *scheme, struct comm *world, struct expert_shape shape,
+                                   struct invariant_counts *counts, struct error *err)
 {
     struct expert_layer l;
     struct error found;
     int64_t load[MOST_DRAWN_SAMPLES] = { 0 }, step[MOST_DRAWN_SAMPLES];
-    enum error_code e = expert_layer_open(&l, world, s, shape, err);
+    enum error_code e = expert_layer_open(&l, world, scheme, shape, err);
     for (int n = 0; n < DRAWN_STEPS && !e; n++) {
         e = expert_call_announce(&l.call, err);
         const struct expert_seen seen = { .ep = &l.ep, .load = load };
-        for (int i = 0; s->head.invariants[i].name && !e; i++) {
-            e = s->head.invariants[i].holds(&seen, &c->checked[i], &found);
-            if (e) fail(err, e, "%s: %lld experts on %d devices, drawn loads: %s: %s", s->head.name, (long long)shape.E,
-                        world->size, s->head.invariants[i].sentence, found.text);
+        for (int i = 0; scheme->head.invariants[i].name && !e; i++) {
+            e = scheme->head.invariants[i].holds(&seen, &counts->checked[i], &found);
+            if (e) fail(err, e, "%s: %lld experts on %d devices, drawn loads: %s: %s", scheme->head.name,
+                        (long long)shape.E, world->size, scheme->head.invariants[i].sentence, found.text);
         }
-        if (s->step) s->step(&l.ep);
+        if (scheme->step) scheme->step(&l.ep);
         memset(step, 0, sizeof step);
         for (int m = 0; m < shape.ep && !e; m++)
             for (int64_t x = 0; x < shape.E; x++) step[x] += l.routing.table[m * shape.E + x];
@@ -102,32 +102,32 @@ static enum error_code learn_layer(const struct expert_scheme *s, struct comm *w
     return comm_agree(world, e, err);
 }
 
-static enum error_code draw_loads(const struct expert_scheme *s, struct comm *world, struct invariant_counts *c,
-                                  struct error *err)
+static enum error_code draw_loads(const struct expert_scheme *scheme, struct comm *world,
+                                  struct invariant_counts *counts, struct error *err)
 {
     const int P = world->size;
     enum error_code e = OK;
     for (int etp = 1; etp <= P && !e; etp++)
-        for (int64_t tokens = 1; tokens <= 256 && !e; tokens *= s->has_degrees ? 4 : 256)
-            for (int slots = 1; slots <= (s->copies ? 3 : 1) && !e; slots++) {
-                if (P % etp != 0 || (s->copies && etp > 1)) continue;
+        for (int64_t tokens = 1; tokens <= 256 && !e; tokens *= scheme->has_degrees ? 4 : 256)
+            for (int slots = 1; slots <= (scheme->copies ? 3 : 1) && !e; slots++) {
+                if (P % etp != 0 || (scheme->copies && etp > 1)) continue;
                 const struct expert_shape shape = {
-                    .E = P / etp + 5, .k = 2, .tokens = s->has_degrees ? tokens : 32, .D = 4, .F = 4 * etp,
+                    .E = P / etp + 5, .k = 2, .tokens = scheme->has_degrees ? tokens : 32, .D = 4, .F = 4 * etp,
                     .ep = P / etp, .etp = etp, .zipf = true, .copying = { .slots = slots, .top = slots == 3 ? 2 : 0 },
                 };
-                e = learn_layer(s, world, shape, c, err);
+                e = learn_layer(scheme, world, shape, counts, err);
             }
     return e;
 }
 
-enum error_code adaptation_drawn(const struct scheme *s, struct comm *world, struct invariant_counts *c,
+enum error_code adaptation_drawn(const struct scheme *scheme, struct comm *world, struct invariant_counts *counts,
                                  struct error *err)
 {
-    const struct expert_scheme *const experts = (const struct expert_scheme *)s;
-    const struct attention_scheme *const attention = (const struct attention_scheme *)s;
-    *c = (struct invariant_counts){ .scheme = s };
-    if (s->invariants == NULL || world->size == 1) return OK;
-    if (s->kind == ATTENTION_SCHEME)
-        return comm_agree(world, draw_plans(attention, world->size, c, err), err);
-    return s->kind == EXPERT_SCHEME && experts->choose ? draw_loads(experts, world, c, err) : OK;
+    const struct expert_scheme *const experts = (const struct expert_scheme *)scheme;
+    const struct attention_scheme *const attention = (const struct attention_scheme *)scheme;
+    *counts = (struct invariant_counts){ .scheme = scheme };
+    if (scheme->invariants == NULL || world->size == 1) return OK;
+    if (scheme->kind == ATTENTION_SCHEME)
+        return comm_agree(world, draw_plans(attention, world->size, counts, err), err);
+    return scheme->kind == EXPERT_SCHEME && experts->choose ? draw_loads(experts, world, counts, err) : OK;
 }

@@ -30,11 +30,11 @@ enum error_code linear_role(enum param_role *, const char *word, struct error *)
 
 /**
  * Define one matrix of a model's block on P devices, for N rows.
- * @param c  with S = 1, so that rows can be cut anywhere.
+ * @param config  with S = 1, so that rows can be cut anywhere.
  * @return OK; ERR_PLAN if the scheme does not accept P or this model.
  */
 enum error_code linear_shape(struct linear_layer *, const struct tensor_scheme *, enum param_role, int P,
-                             const struct model_config *c, int64_t N, struct error *);
+                             const struct model_config *config, int64_t N, struct error *);
 
 /** Rows and columns of a whole matrix. */
 int64_t linear_rows(const struct linear_layer *, enum linear_matrix);

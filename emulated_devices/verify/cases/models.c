@@ -3,153 +3,154 @@
 #include <stdio.h>
 
 /* H for up to 9 parts; D = 27, F = 50, V = 61 are rarely divisible by the number of parts. */
-static void take_gpt2(struct plan *p)
+static void take_gpt2(struct plan *plan)
 {
-    p->model = (struct model_config){
-        .name = "nasty", .S = 9, .D = 27, .H = 9, .K = 9, .A = 3, .F = 50, .L = p->model.L, .V = CASE_VOCABULARY,
-        .biases = BIASES_GPT2, .tied = p->model.tied, .eps = 1e-5, .init_std = 0.2,
+    plan->model = (struct model_config){
+        .name = "nasty", .S = 9, .D = 27, .H = 9, .K = 9, .A = 3, .F = 50, .L = plan->model.L, .V = CASE_VOCABULARY,
+        .biases = BIASES_GPT2, .tied = plan->model.tied, .eps = 1e-5, .init_std = 0.2,
     };
 }
 
 /* H=9 and K=3 for up to 9 parts: key/value heads, or with 4 or more parts their copies, are distributed unevenly except
  * over 3, 6 and 9; F is prime. */
-void case_take_llama(struct plan *p)
+void case_take_llama(struct plan *plan)
 {
-    const int64_t L = p->model.L;
-    p->model = (struct model_config){
+    const int64_t L = plan->model.L;
+    plan->model = (struct model_config){
         .name = "nasty llama", .S = 9, .D = 18, .H = 9, .K = 3, .A = 2, .F = 37, .L = L, .V = CASE_VOCABULARY,
         .norm = NORM_RMS, .positions = POSITIONS_ROTARY,
-        .mlp = MLP_SWIGLU, .rotary = { .theta = 100 }, .tied = p->model.tied, .eps = 1e-5, .init_std = 0.2,
+        .mlp = MLP_SWIGLU, .rotary = { .theta = 100 }, .tied = plan->model.tied, .eps = 1e-5, .init_std = 0.2,
     };
 }
 
 /* The same with biases of queries, keys and values. */
-void case_take_qwen2(struct plan *p)
+void case_take_qwen2(struct plan *plan)
 {
-    case_take_llama(p);
-    snprintf(p->model.name, sizeof p->model.name, "nasty qwen2");
-    p->model.biases = BIASES_QWEN2;
+    case_take_llama(plan);
+    snprintf(plan->model.name, sizeof plan->model.name, "nasty qwen2");
+    plan->model.biases = BIASES_QWEN2;
 }
 
 /* A Llama with biases of all matrices of its blocks. */
-void case_take_biased(struct plan *p)
+void case_take_biased(struct plan *plan)
 {
-    case_take_llama(p);
-    snprintf(p->model.name, sizeof p->model.name, "nasty biased llama");
-    p->model.biases = BIASES_GPT2;
+    case_take_llama(plan);
+    snprintf(plan->model.name, sizeof plan->model.name, "nasty biased llama");
+    plan->model.biases = BIASES_GPT2;
 }
 
 /* Norms of heads, which are wider than D/H. */
-void case_take_qwen3(struct plan *p)
+void case_take_qwen3(struct plan *plan)
 {
-    case_take_llama(p);
-    snprintf(p->model.name, sizeof p->model.name, "nasty qwen3");
-    p->model.head_norms = true, p->model.A = 4;
+    case_take_llama(plan);
+    snprintf(plan->model.name, sizeof plan->model.name, "nasty qwen3");
+    plan->model.head_norms = true, plan->model.A = 4;
 }
 
 /* Every other layer has a window, which is shorter than a device's part of a sequence, and longer. */
-void case_take_windows(struct plan *p)
+void case_take_windows(struct plan *plan)
 {
-    case_take_qwen2(p);
-    snprintf(p->model.name, sizeof p->model.name, "nasty windowed qwen2");
-    p->model.windows.size = 3;
-    for (int64_t l = 0; l < p->model.L; l += 2) windows_add(&p->model.windows, l, l + 1);
+    case_take_qwen2(plan);
+    snprintf(plan->model.name, sizeof plan->model.name, "nasty windowed qwen2");
+    plan->model.windows.size = 3;
+    for (int64_t l = 0; l < plan->model.L; l += 2) windows_add(&plan->model.windows, l, l + 1);
 }
 
 /* Four of the six numbers of a head are turned, by LongRoPE, in sequences beyond its original length. */
-void case_take_phi3(struct plan *p)
+void case_take_phi3(struct plan *plan)
 {
-    case_take_llama(p);
-    snprintf(p->model.name, sizeof p->model.name, "nasty phi3");
-    p->model.alike = FAMILY_PHI3, p->model.A = 6;
-    p->model.rotary = (struct rotary){ .theta = 50, .scaling = SCALING_LONG, .original_positions = 5, .enlarged = 1.2,
+    case_take_llama(plan);
+    snprintf(plan->model.name, sizeof plan->model.name, "nasty phi3");
+    plan->model.alike = FAMILY_PHI3, plan->model.A = 6;
+    plan->model.rotary = (struct rotary){ .theta = 50, .scaling = SCALING_LONG, .original_positions = 5,
+                                         .enlarged = 1.2,
                                        .shorter = { 1.1, 1.3 }, .longer = { 1.7, 3.1 }, .turned = 4 };
 }
 
 /* Heads are wider than D/H. */
-void case_take_gemma(struct plan *p)
+void case_take_gemma(struct plan *plan)
 {
-    case_take_llama(p);
-    snprintf(p->model.name, sizeof p->model.name, "nasty gemma");
-    p->model.mlp = MLP_GEGLU, p->model.norms_from_one = p->model.scaled_embedding = true, p->model.A = 4;
+    case_take_llama(plan);
+    snprintf(plan->model.name, sizeof plan->model.name, "nasty gemma");
+    plan->model.mlp = MLP_GEGLU, plan->model.norms_from_one = plan->model.scaled_embedding = true, plan->model.A = 4;
 }
 
 /* Norms around each branch, caps that scores and logits reach, and windows in every other layer.  Steps are small: with
  * larger ones, rounding errors of such a deep model grow from step to step, beyond what fp64 may have. */
-void case_take_gemma2(struct plan *p)
+void case_take_gemma2(struct plan *plan)
 {
-    case_take_gemma(p);
-    p->hyper.lr = 0.004;
-    snprintf(p->model.name, sizeof p->model.name, "nasty gemma2");
-    p->model.norms_at = NORMS_AROUND;
-    p->model.score_width = 3, p->model.score_cap = 0.5, p->model.logit_cap = 0.7;
-    p->model.windows.size = 3;
-    for (int64_t l = 0; l < p->model.L; l += 2) windows_add(&p->model.windows, l, l + 1);
+    case_take_gemma(plan);
+    plan->hyper.lr = 0.004;
+    snprintf(plan->model.name, sizeof plan->model.name, "nasty gemma2");
+    plan->model.norms_at = NORMS_AROUND;
+    plan->model.score_width = 3, plan->model.score_cap = 0.5, plan->model.logit_cap = 0.7;
+    plan->model.windows.size = 3;
+    for (int64_t l = 0; l < plan->model.L; l += 2) windows_add(&plan->model.windows, l, l + 1);
 }
 
 /* The same with norms of queries and keys and without caps; layers with a window have a theta of their own. */
-void case_take_gemma3(struct plan *p)
+void case_take_gemma3(struct plan *plan)
 {
-    case_take_gemma2(p);
-    snprintf(p->model.name, sizeof p->model.name, "nasty gemma3");
-    p->model.head_norms = true, p->model.score_cap = p->model.logit_cap = 0;
-    p->model.local_theta = 3;
+    case_take_gemma2(plan);
+    snprintf(plan->model.name, sizeof plan->model.name, "nasty gemma3");
+    plan->model.head_norms = true, plan->model.score_cap = plan->model.logit_cap = 0;
+    plan->model.local_theta = 3;
 }
 
 /* Norms of all queries and of all keys, and of what the branches give; heads wider than D/H. */
-void case_take_olmo2(struct plan *p)
+void case_take_olmo2(struct plan *plan)
 {
-    case_take_qwen3(p);
-    snprintf(p->model.name, sizeof p->model.name, "nasty olmo2");
-    p->model.normed_together = true, p->model.norms_at = NORMS_AFTER;
+    case_take_qwen3(plan);
+    snprintf(plan->model.name, sizeof plan->model.name, "nasty olmo2");
+    plan->model.normed_together = true, plan->model.norms_at = NORMS_AFTER;
 }
 
 /* A Qwen2 with three parallel streams; a prefix is shorter than a sequence. */
-void case_take_streams(struct plan *p)
+void case_take_streams(struct plan *plan)
 {
-    case_take_qwen2(p);
-    snprintf(p->model.name, sizeof p->model.name, "nasty parscale");
-    p->model.streams = (struct streams_config){ .P = 3, .prefix = 4, .smoothing = 0.1 };
+    case_take_qwen2(plan);
+    snprintf(plan->model.name, sizeof plan->model.name, "nasty parscale");
+    plan->model.streams = (struct streams_config){ .P = 3, .prefix = 4, .smoothing = 0.1 };
 }
 
 /* H=9 for up to 9 parts; four of a head's five numbers are rotated; F, V and D are rarely divisible. */
-void case_take_gptj(struct plan *p)
+void case_take_gptj(struct plan *plan)
 {
-    const int64_t L = p->model.L;
-    p->model = (struct model_config){
+    const int64_t L = plan->model.L;
+    plan->model = (struct model_config){
         .name = "nasty gptj", .S = 9, .D = 45, .H = 9, .K = 9, .A = 5, .F = 37, .L = L, .V = CASE_VOCABULARY,
         .positions = POSITIONS_ROTARY,
         .rotary = { .theta = 100, .turned = 4, .neighbours = true }, .parallel = true, .biases = BIASES_GPTJ,
-        .tied = p->model.tied,
+        .tied = plan->model.tied,
         .eps = 1e-5, .init_std = 0.2,
     };
 }
 
 /* Coefficients large enough that an error in these losses is detected. */
-void case_take_mixtral(struct plan *p)
+void case_take_mixtral(struct plan *plan)
 {
-    case_take_llama(p);
-    snprintf(p->model.name, sizeof p->model.name, "nasty mixtral");
-    p->model.F = 13, p->model.mlp = MLP_MIXTURE;
-    p->model.mixture = (struct mixture_config){ .E = 5, .k = 2, .router = { .normalized = true, .scale = 1 },
+    case_take_llama(plan);
+    snprintf(plan->model.name, sizeof plan->model.name, "nasty mixtral");
+    plan->model.F = 13, plan->model.mlp = MLP_MIXTURE;
+    plan->model.mixture = (struct mixture_config){ .E = 5, .k = 2, .router = { .normalized = true, .scale = 1 },
                                                 .balance_coefficient = 0.5, .z_coefficient = 0.1 };
 }
 
 /* Norms of heads; with three layers the second is dense, and with one none. */
-void case_take_qwen3_moe(struct plan *p)
+void case_take_qwen3_moe(struct plan *plan)
 {
-    case_take_mixtral(p);
-    snprintf(p->model.name, sizeof p->model.name, "nasty qwen3-moe");
-    p->model.head_norms = true, p->model.A = 4, p->model.mixture.router.normalized = false;
-    if (p->model.L > 1) p->model.dense.F = 19, layer_set_add(&p->model.dense.at, 1);
+    case_take_mixtral(plan);
+    snprintf(plan->model.name, sizeof plan->model.name, "nasty qwen3-moe");
+    plan->model.head_norms = true, plan->model.A = 4, plan->model.mixture.router.normalized = false;
+    if (plan->model.L > 1) plan->model.dense.F = 19, layer_set_add(&plan->model.dense.at, 1);
 }
 
 /* Sinks, windows in the first and third layer, biases; heads wider than D/H.  The clamp of the experts is out of reach:
  * rounding to 16 bits may take a number beside it to the other side, where it has no gradient. */
-void case_take_gpt_oss(struct plan *p)
+void case_take_gpt_oss(struct plan *plan)
 {
-    case_take_mixtral(p);
-    struct model_config *m = &p->model;
+    case_take_mixtral(plan);
+    struct model_config *m = &plan->model;
     snprintf(m->name, sizeof m->name, "nasty gpt-oss");
     m->sinks = true, m->A = 4, m->mixture.clamped = (struct clamped){ 1.702, 7 };
     m->biases = BIASES_GPT_OSS | HAS_BIAS(ROLE_QKV) | HAS_BIAS(ROLE_ATTENTION_OUT);
@@ -158,10 +159,10 @@ void case_take_gpt_oss(struct plan *p)
 }
 
 /* Latent attention, experts in groups beside shared ones; with three layers the first is dense. */
-void case_take_deepseek(struct plan *p)
+void case_take_deepseek(struct plan *plan)
 {
-    case_take_mixtral(p);
-    struct model_config *m = &p->model;
+    case_take_mixtral(plan);
+    struct model_config *m = &plan->model;
     snprintf(m->name, sizeof m->name, "nasty deepseek-v2");
     m->K = m->H, m->A = 6, m->rotary.turned = 4, m->rotary.neighbours = true;
     m->latent = (struct latent_config){ .q = 7, .kv = 5, .v = 3 };
@@ -172,10 +173,10 @@ void case_take_deepseek(struct plan *p)
 
 /* Sigmoids, and a bias that moves so fast that it changes choices in the second step; biases of latents, and rotary
  * pairs that are halves. */
-void case_take_deepseek_v3(struct plan *p)
+void case_take_deepseek_v3(struct plan *plan)
 {
-    case_take_deepseek(p);
-    struct model_config *m = &p->model;
+    case_take_deepseek(plan);
+    struct model_config *m = &plan->model;
     snprintf(m->name, sizeof m->name, "nasty deepseek-v3");
     m->alike = FAMILY_DEEPSEEK_V3, m->biases = BIASES_LATENT_ATTENTION, m->rotary.neighbours = false;
     m->mixture.router = (struct router_rule){ .scores = SCORES_SIGMOID, .normalized = true, .scale = 2.5,
@@ -184,36 +185,37 @@ void case_take_deepseek_v3(struct plan *p)
 }
 
 /* The same with its mixture on a shortcut past dense blocks. */
-void case_take_scmoe(struct plan *p)
+void case_take_scmoe(struct plan *plan)
 {
-    case_take_mixtral(p);
-    snprintf(p->model.name, sizeof p->model.name, "nasty scmoe");
-    p->model.shortcut = true;
+    case_take_mixtral(plan);
+    snprintf(plan->model.name, sizeof plan->model.name, "nasty scmoe");
+    plan->model.shortcut = true;
 }
 
 /* Three groups of two experts, of which two are kept.  A larger scale would enlarge rounding from layer to layer.
  * Biases move so fast that they change choices in the second step. */
-void case_take_router(struct plan *p, const struct router *r)
+void case_take_router(struct plan *plan, const struct router *router)
 {
-    struct mixture_config *m = &p->model.mixture;
-    if (p->model.mlp != MLP_MIXTURE) return;
+    struct mixture_config *m = &plan->model.mixture;
+    if (plan->model.mlp != MLP_MIXTURE) return;
     m->E = 6;
-    m->router = router_fit(r, m->E, m->k);
+    m->router = router_fit(router, m->E, m->k);
     if (m->router.scale > 2.5) m->router.scale = 2.5;
     if (m->router.biased) m->router.bias_speed = m->router.bias_update == BIAS_BY_SHARE ? 0.3 : 0.05;
     if (m->router.biased && m->router.groups <= 1) m->zero = 3, m->router.active = 1.4;
     if (m->router.top_p > 0) m->zero = 2, m->k = 3;
-    m->zero_is_null = r->zero_is_null;
+    m->zero_is_null = router->zero_is_null;
     m->sequence_coefficient = 0.2;
-    m->capacity_factor = r->rule.scores == SCORES_SIGMOID ? 0.8 : r->rule.groups > 1 ? 1.1 : m->zero > 0 ? 1.2 : 0;
-    m->drops_by_weight = r->rule.biased;
+    m->capacity_factor = router->rule.scores == SCORES_SIGMOID ? 0.8 : router->rule.groups > 1 ? 1.1
+        : m->zero > 0 ? 1.2 : 0;
+    m->drops_by_weight = router->rule.biased;
 }
 
 /* Shared experts whose width no number of devices divides, and which is not that of an expert. */
-static void take_shared(struct plan *p)
+static void take_shared(struct plan *plan)
 {
-    case_take_mixtral(p);
-    p->model.mixture.shared = 17, p->model.mixture.shared_gate = true;
+    case_take_mixtral(plan);
+    plan->model.mixture.shared = 17, plan->model.mixture.shared_gate = true;
 }
 
 static const struct case_model models[] = {
@@ -243,8 +245,8 @@ const struct case_model *case_model_at(int place)
     return place < (int)(sizeof models / sizeof *models) ? &models[place] : NULL;
 }
 
-void case_take_dropout(struct plan *p)
+void case_take_dropout(struct plan *plan)
 {
-    p->model.tied = false;
-    p->model.dropout_embedding = 0.1, p->model.dropout_residual = 0.2, p->model.dropout_attention = 0.3;
+    plan->model.tied = false;
+    plan->model.dropout_embedding = 0.1, plan->model.dropout_residual = 0.2, plan->model.dropout_attention = 0.3;
 }

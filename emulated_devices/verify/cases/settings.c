@@ -23,13 +23,13 @@ struct plan case_plan(int dp, int tp, int pp)
     return p;
 }
 
-void case_take_context(struct plan *p, int cp, const char *attention)
+void case_take_context(struct plan *plan, int cp, const char *attention)
 {
     int size[AXIS_COUNT];
-    memcpy(size, p->mesh.size, sizeof size);
+    memcpy(size, plan->mesh.size, sizeof size);
     size[CP] = cp;
-    (void)mesh_make(&p->mesh, size, NULL);
-    p->attention = attention;
+    (void)mesh_make(&plan->mesh, size, NULL);
+    plan->attention = attention;
 }
 
 /* A prediction that is right for some tokens: nothing depends on it but what is sent. */
@@ -43,79 +43,79 @@ static const struct affinity *guess(int parts)
     return &all[parts];
 }
 
-void case_take_experts(struct plan *p, int ep, const char *dispatch)
+void case_take_experts(struct plan *plan, int ep, const char *dispatch)
 {
     const struct expert_scheme *s;
-    p->ep = ep;
-    p->dispatch = dispatch;
-    if (!expert_scheme_find(&s, dispatch, NULL) && s->predicts) p->affinity = guess(ep);
+    plan->ep = ep;
+    plan->dispatch = dispatch;
+    if (!expert_scheme_find(&s, dispatch, NULL) && s->predicts) plan->affinity = guess(ep);
 }
 
 /* Four microbatches if the batch allows, so that schedules with the same order of additions can be compared by bits. */
-enum error_code case_take_schedule(struct plan *p, const char *schedule, struct error *err)
+enum error_code case_take_schedule(struct plan *plan, const char *schedule, struct error *err)
 {
     static const int micros[] = { 4, 2, 1 }, chunks[] = { 2, 1 };
     const struct schedule_generator *g = schedule_generator(schedule, err);
     if (g == NULL) return err->code;
-    p->schedule = g->head.name;
+    plan->schedule = g->head.name;
     for (int m = 0; m < 3; m++)
         for (int c = 0; c < 2; c++) {
-            p->micros = micros[m];
-            p->chunks = g->chunks ? g->chunks : chunks[c];
-            if (plan_check(p, err) == OK) return OK;
+            plan->micros = micros[m];
+            plan->chunks = g->chunks ? g->chunks : chunks[c];
+            if (plan_check(plan, err) == OK) return OK;
         }
     return err->code;
 }
 
 /* The gradient of key biases is only rounding noise; with its default eps Adam would turn it into full steps. */
-void case_take_low_rank(struct plan *p, const struct optimizer *o)
+void case_take_low_rank(struct plan *plan, const struct optimizer *optimizer)
 {
-    p->optimizer = o;
-    p->hyper = o->usual;
-    p->hyper.clip = 0, p->hyper.eps = 1e-4;
-    p->hyper.rank = 4, p->hyper.refresh = 2, p->hyper.history = 2;
+    plan->optimizer = optimizer;
+    plan->hyper = optimizer->usual;
+    plan->hyper.clip = 0, plan->hyper.eps = 1e-4;
+    plan->hyper.rank = 4, plan->hyper.refresh = 2, plan->hyper.history = 2;
 }
 
 /* eps is large enough that the slope's rounding error is small compared with the slope; lr is small enough that three
  * steps do not diverge, whichever model and initial weights a case has. */
-void case_take_mezo(struct plan *p, int sides)
+void case_take_mezo(struct plan *plan, int sides)
 {
-    (void)optimizer_find(&p->optimizer, "mezo", NULL);
-    p->hyper = (struct hyperparameters){ .lr = 0.002, .distance = 0.01 };
-    p->perturb = sides;
+    (void)optimizer_find(&plan->optimizer, "mezo", NULL);
+    plan->hyper = (struct hyperparameters){ .lr = 0.002, .distance = 0.01 };
+    plan->perturb = sides;
 }
 
-void case_take_optimizer(struct plan *p, const struct optimizer *o, int sides)
+void case_take_optimizer(struct plan *plan, const struct optimizer *optimizer, int sides)
 {
-    if (o->low_rank) case_take_low_rank(p, o);
-    else if (optimizer_draws(o)) case_take_mezo(p, sides);
+    if (optimizer->low_rank) case_take_low_rank(plan, optimizer);
+    else if (optimizer_draws(optimizer)) case_take_mezo(plan, sides);
     else {
-        p->optimizer = o;
-        p->hyper = o->usual;
-        p->hyper.clip = 0, p->hyper.eps = 1e-4;
+        plan->optimizer = optimizer;
+        plan->hyper = optimizer->usual;
+        plan->hyper.clip = 0, plan->hyper.eps = 1e-4;
     }
 }
 
 /* The norm of the first gradients is 2 to 10.  Whether two singular values of a gradient are near each other depends on
  * the weights: cases of low-rank optimizers keep theirs. */
-void case_take_profile(struct plan *p, int profile)
+void case_take_profile(struct plan *plan, int profile)
 {
-    (void)conventions_parse(&p->hyper.as, profile_names[profile], NULL);
-    if (!p->optimizer->low_rank) p->model.initial = (int)convention(&p->hyper.as, INITIAL);
-    p->model.mixture.balance = balance_rule_of(&p->hyper.as);
-    if (!p->optimizer->forward_only) p->hyper.weight_decay = 0.1, p->hyper.clip = 1;
+    (void)conventions_parse(&plan->hyper.as, profile_names[profile], NULL);
+    if (!plan->optimizer->low_rank) plan->model.initial = (int)convention(&plan->hyper.as, INITIAL);
+    plan->model.mixture.balance = balance_rule_of(&plan->hyper.as);
+    if (!plan->optimizer->forward_only) plan->hyper.weight_decay = 0.1, plan->hyper.clip = 1;
 }
 
-void case_take_data(struct plan *p, const struct data_scheme *s)
+void case_take_data(struct plan *plan, const struct data_scheme *scheme)
 {
-    p->data.scheme = s->head.name;
-    p->data.outer = (struct outer){ .every = s->outer.every > 0 ? CASE_LOCAL_STEPS : 0 };
+    plan->data.scheme = scheme->head.name;
+    plan->data.outer = (struct outer){ .every = scheme->outer.every > 0 ? CASE_LOCAL_STEPS : 0 };
 }
 
-int case_steps(const struct plan *p) { return data_outer(&p->data).every > 0 ? CASE_STEPS_APART : CASE_STEPS; }
+int case_steps(const struct plan *plan) { return data_outer(&plan->data).every > 0 ? CASE_STEPS_APART : CASE_STEPS; }
 
-void case_take_speeds(struct plan *p)
+void case_take_speeds(struct plan *plan)
 {
-    const int P = p->mesh.size[PP];
-    for (int d = 0; d < P; d++) p->speed[d] = d < (P + 1) / 2 ? 5 : 2;
+    const int P = plan->mesh.size[PP];
+    for (int d = 0; d < P; d++) plan->speed[d] = d < (P + 1) / 2 ? 5 : 2;
 }

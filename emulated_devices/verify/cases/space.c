@@ -40,51 +40,51 @@ static bool has_schemes(enum axis axis)
 }
 
 /* Add all ways to split the remaining devices over the axes from this one on. */
-static void add_meshes(struct space *s, int size[AXIS_COUNT], int axis, int left)
+static void add_meshes(struct space *space, int size[AXIS_COUNT], int axis, int left)
 {
-    if (axis == AXIS_COUNT && left == 1 && s->meshes < SPACE_MOST_MESHES)
-        memcpy(s->mesh[s->meshes++], size, sizeof s->mesh[0]);
+    if (axis == AXIS_COUNT && left == 1 && space->meshes < SPACE_MOST_MESHES)
+        memcpy(space->mesh[space->meshes++], size, sizeof space->mesh[0]);
     if (axis == AXIS_COUNT) return;
     for (int n = 1; n <= left; n++) {
         if (left % n != 0 || (n > 1 && !has_schemes((enum axis)axis))) continue;
         size[axis] = n;
-        add_meshes(s, size, axis + 1, left / n);
+        add_meshes(space, size, axis + 1, left / n);
     }
 }
 
 /* The first dimension: it initialises the plan. */
-static void take_mesh(const struct space *s, struct plan *p, int value)
+static void take_mesh(const struct space *space, struct plan *plan, int value)
 {
-    const int *size = s->mesh[value];
-    *p = case_plan(size[DP], size[TP], size[PP]);
-    (void)mesh_make(&p->mesh, size, NULL);
+    const int *size = space->mesh[value];
+    *plan = case_plan(size[DP], size[TP], size[PP]);
+    (void)mesh_make(&plan->mesh, size, NULL);
 }
 
-static void show_mesh(const struct space *s, int value, struct value_name *n)
+static void show_mesh(const struct space *space, int value, struct value_name *name)
 {
     int used = 0;
-    snprintf(n->text, sizeof n->text, "one device");
+    snprintf(name->text, sizeof name->text, "one device");
     for (int a = 0; a < AXIS_COUNT; a++)
-        if (s->mesh[value][a] > 1)
-            used += snprintf(n->text + used, sizeof n->text - (size_t)used, "%s%s=%d", used ? " " : "",
-                             axis_name((enum axis)a), s->mesh[value][a]);
+        if (space->mesh[value][a] > 1)
+            used += snprintf(name->text + used, sizeof name->text - (size_t)used, "%s%s=%d", used ? " " : "",
+                             axis_name((enum axis)a), space->mesh[value][a]);
 }
 
 /* ---- model ------------------------------------------------------------------------------------------------------- */
 
-static void take_model(struct plan *p, int value) { case_model_at(value)->take(p); }
+static void take_model(struct plan *plan, int value) { case_model_at(value)->take(plan); }
 static const char *model_word(int value) { return case_model_at(value)->name; }
 
 static const char *const embeddings[] = { "tied", "untied" };
-static void take_embedding(struct plan *p, int value)
+static void take_embedding(struct plan *plan, int value)
 {
-    if (value) case_take_dropout(p);
+    if (value) case_take_dropout(plan);
 }
 
 static const char *router_word(int value) { return routers[value]->name; }
-static void take_router(struct plan *p, int value)
+static void take_router(struct plan *plan, int value)
 {
-    if (value) case_take_router(p, routers[value]);
+    if (value) case_take_router(plan, routers[value]);
 }
 
 /* Every scope and rule of layers, and every count of choices, with the default first. */
@@ -97,204 +97,209 @@ static const struct { const char *name; struct balance_rule rule; } balances[] =
     { "balance in the batch of each layer", { OVER_BATCH, LAYERS_EACH, CHOICES_FIRST } },
 };
 static const char *balance_word(int value) { return balances[value].name; }
-static void take_balance(struct plan *p, int value) { p->model.mixture.balance = balances[value].rule; }
+static void take_balance(struct plan *plan, int value) { plan->model.mixture.balance = balances[value].rule; }
 
 /* ---- schemes ----------------------------------------------------------------------------------------------------- */
 
 static const char *tensor_word(int value) { return tensor_scheme_at(value)->head.name; }
-static void take_tensor(struct plan *p, int value) { p->tensor = tensor_word(value); }
+static void take_tensor(struct plan *plan, int value) { plan->tensor = tensor_word(value); }
 
 static const char *attention_word(int value) { return attention_scheme_at(value)->head.name; }
-static void take_attention(struct plan *p, int value) { p->attention = attention_word(value); }
+static void take_attention(struct plan *plan, int value) { plan->attention = attention_word(value); }
 
-static void add_split(struct space *s, struct context_split one)
+static void add_split(struct space *space, struct context_split one)
 {
-    if (s->splits < SPACE_MOST_SPLITS) s->split[s->splits++] = one;
+    if (space->splits < SPACE_MOST_SPLITS) space->split[space->splits++] = one;
 }
 
 /* The default; then every two dimensions of all devices, with one ring and with windows. */
-static void add_splits(struct space *s)
+static void add_splits(struct space *space)
 {
-    add_split(s, (struct context_split){ 0 });
-    for (int h = 1; h <= s->devices; h++)
-        for (int w = 1, C = s->devices / h; w <= C && s->devices % h == 0; w++) {
+    add_split(space, (struct context_split){ 0 });
+    for (int h = 1; h <= space->devices; h++)
+        for (int w = 1, C = space->devices / h; w <= C && space->devices % h == 0; w++) {
             if (C % w != 0 || (w > 1 && w == C)) continue;
             const struct context_split one = { .heads = h, .window = w > 1 ? w : 0 };
-            add_split(s, one);
-            if (h > 1 && C > 1) add_split(s, (struct context_split){ one.heads, one.window, .context_first = true });
+            add_split(space, one);
+            if (h > 1 && C > 1) add_split(space, (struct context_split){ one.heads, one.window,
+                                                                        .context_first = true });
         }
 }
 
-static void take_split(const struct space *s, struct plan *p, int value) { p->split = s->split[value]; }
-static void show_split(const struct space *s, int value, struct value_name *n)
+static void take_split(const struct space *space, struct plan *plan, int value) { plan->split = space->split[value]; }
+static void show_split(const struct space *space, int value, struct value_name *name)
 {
-    const struct context_split split = s->split[value];
+    const struct context_split split = space->split[value];
     const char *order = split.context_first ? " context-first" : "";
-    if (value == 0) snprintf(n->text, sizeof n->text, "split by heads");
-    else if (split.window) snprintf(n->text, sizeof n->text, "h=%d w=%d%s", split.heads, split.window, order);
-    else snprintf(n->text, sizeof n->text, "h=%d%s", split.heads, order);
+    if (value == 0) snprintf(name->text, sizeof name->text, "split by heads");
+    else if (split.window) snprintf(name->text, sizeof name->text, "h=%d w=%d%s", split.heads, split.window, order);
+    else snprintf(name->text, sizeof name->text, "h=%d%s", split.heads, order);
 }
 
-static void add_expert_form(struct space *s, struct expert_form f)
+static void add_expert_form(struct space *space, struct expert_form form)
 {
-    if (s->expert_forms < SPACE_MOST_EXPERTS) s->expert_form[s->expert_forms++] = f;
+    if (space->expert_forms < SPACE_MOST_EXPERTS) space->expert_form[space->expert_forms++] = form;
 }
 
 /* Schemes that cut the list of experts, into as many parts as there can be; and with slices of each expert, as few as
  * can be. */
-static void add_experts(struct space *s)
+static void add_experts(struct space *space)
 {
     for (int i = 0; expert_scheme_at(i); i++) {
         const struct expert_scheme *e = expert_scheme_at(i);
-        if (!e->cuts_experts || (s->devices == 1 && i == 1))
-            add_expert_form(s, (struct expert_form){ e, 1, 1, -1, { 0 } });
-        for (int n = 2, slices = 2; e->cuts_experts && n <= s->devices; n++, slices = 2) {
+        if (!e->cuts_experts || (space->devices == 1 && i == 1))
+            add_expert_form(space, (struct expert_form){ e, 1, 1, -1, { 0 } });
+        for (int n = 2, slices = 2; e->cuts_experts && n <= space->devices; n++, slices = 2) {
             while (n % slices != 0) slices++;
-            if (s->devices % n != 0) continue;
-            add_expert_form(s, (struct expert_form){ e, n, 1, -1, { 0 } });
-            add_expert_form(s, (struct expert_form){ e, n / slices, slices, -1, { 0 } });
-            if (e->copies) add_expert_form(s, (struct expert_form){ e, n, 1, -1, { .slots = 1, .again = true } });
+            if (space->devices % n != 0) continue;
+            add_expert_form(space, (struct expert_form){ e, n, 1, -1, { 0 } });
+            add_expert_form(space, (struct expert_form){ e, n / slices, slices, -1, { 0 } });
+            if (e->copies) add_expert_form(space, (struct expert_form){ e, n, 1, -1, { .slots = 1, .again = true } });
             for (int degree = 0; degree <= 1 && e->has_degrees; degree++)
-                add_expert_form(s, (struct expert_form){ e, n / slices, slices, degree, { 0 } });
+                add_expert_form(space, (struct expert_form){ e, n / slices, slices, degree, { 0 } });
         }
     }
 }
 
-static void take_experts(const struct space *s, struct plan *p, int value)
+static void take_experts(const struct space *space, struct plan *plan, int value)
 {
-    const struct expert_form *f = &s->expert_form[value];
-    p->dispatch = f->scheme->head.name, p->ep = f->ep, p->etp = f->etp, p->degree = f->degree;
-    p->copying = f->copying;
+    const struct expert_form *f = &space->expert_form[value];
+    plan->dispatch = f->scheme->head.name, plan->ep = f->ep, plan->etp = f->etp, plan->degree = f->degree;
+    plan->copying = f->copying;
 }
 
-static void show_experts(const struct space *s, int value, struct value_name *n)
+static void show_experts(const struct space *space, int value, struct value_name *value_name)
 {
-    const struct expert_form *f = &s->expert_form[value];
+    const struct expert_form *f = &space->expert_form[value];
     const char *name = f->scheme->head.name;
-    if (f->degree >= 0) snprintf(n->text, sizeof n->text, "%s /%dx%d r%d", name, f->ep, f->etp, f->degree);
-    else if (f->copying.again) snprintf(n->text, sizeof n->text, "%s /%d again", name, f->ep);
-    else if (f->etp > 1) snprintf(n->text, sizeof n->text, "%s /%dx%d", f->scheme->head.name, f->ep, f->etp);
-    else if (f->ep == 1) snprintf(n->text, sizeof n->text, "%s", f->scheme->head.name);
-    else snprintf(n->text, sizeof n->text, "%s /%d", f->scheme->head.name, f->ep);
+    if (f->degree >= 0) snprintf(value_name->text, sizeof value_name->text, "%s /%dx%d r%d", name, f->ep,
+                                 f->etp, f->degree);
+    else if (f->copying.again) snprintf(value_name->text, sizeof value_name->text, "%s /%d again", name, f->ep);
+    else if (f->etp > 1) snprintf(value_name->text, sizeof value_name->text, "%s /%dx%d", f->scheme->head.name,
+                                  f->ep, f->etp);
+    else if (f->ep == 1) snprintf(value_name->text, sizeof value_name->text, "%s", f->scheme->head.name);
+    else snprintf(value_name->text, sizeof value_name->text, "%s /%d", f->scheme->head.name, f->ep);
 }
 
-static bool takes(const struct data_form *f, int P)
+static bool space_takes(const struct data_form *data_form, int P)
 {
-    const struct data_request q = { .scheme = f->scheme->head.name,
-                                    .group = f->group,
-                                    .shards = { f->shards[0], f->shards[1], f->shards[2] } };
+    const struct data_request q = { .scheme = data_form->scheme->head.name,
+                                    .group = data_form->group,
+                                    .shards = { data_form->shards[0], data_form->shards[1], data_form->shards[2] } };
     struct shards any;
     return data_shards(&any, &q, P, 0, NULL) == OK;
 }
 
-static void add_form(struct space *s, struct data_form f)
+static void add_form(struct space *space, struct data_form data_form)
 {
-    for (int P = 1; P <= s->devices; P++)
-        if (s->devices % P == 0 && takes(&f, P) && s->forms < SPACE_MOST_FORMS) {
-            s->form[s->forms++] = f;
+    for (int P = 1; P <= space->devices; P++)
+        if (space->devices % P == 0 && space_takes(&data_form, P) && space->forms < SPACE_MOST_FORMS) {
+            space->form[space->forms++] = data_form;
             return;
         }
 }
 
-static void add_chains(struct space *s, const struct data_scheme *d)
+static void add_chains(struct space *space, const struct data_scheme *scheme)
 {
-    for (int o = 1; o <= s->devices; o++)
+    for (int o = 1; o <= space->devices; o++)
         for (int g = 1; g <= o; g++)
             for (int w = 1; w <= g; w++)
-                if (o % g == 0 && g % w == 0) add_form(s, (struct data_form){ .scheme = d, .shards = { w, g, o } });
+                if (o % g == 0 && g % w == 0)
+                    add_form(space, (struct data_form){ .scheme = scheme, .shards = { w, g, o } });
 }
 
 /* Each scheme once; with groups of every size if its copies train apart or it needs a group; with every chain if it
  * needs a chain of groups. */
-static void add_forms(struct space *s)
+static void add_forms(struct space *space)
 {
     for (int i = 0; data_scheme_at(i); i++) {
         const struct data_scheme *d = data_scheme_at(i);
-        const int before = s->forms;
-        add_form(s, (struct data_form){ .scheme = d });
-        for (int n = 2; n < s->devices && (s->forms == before || d->outer.every > 0); n++)
-            if (s->devices % n == 0) add_form(s, (struct data_form){ .scheme = d, .group = n });
-        if (s->forms == before) add_chains(s, d);
+        const int before = space->forms;
+        add_form(space, (struct data_form){ .scheme = d });
+        for (int n = 2; n < space->devices && (space->forms == before || d->outer.every > 0); n++)
+            if (space->devices % n == 0) add_form(space, (struct data_form){ .scheme = d, .group = n });
+        if (space->forms == before) add_chains(space, d);
     }
 }
 
-static void take_data(const struct space *s, struct plan *p, int value)
+static void take_data(const struct space *space, struct plan *plan, int value)
 {
-    const struct data_form *f = &s->form[value];
-    case_take_data(p, f->scheme);
-    p->data.group = f->group;
-    memcpy(p->data.shards, f->shards, sizeof f->shards);
+    const struct data_form *f = &space->form[value];
+    case_take_data(plan, f->scheme);
+    plan->data.group = f->group;
+    memcpy(plan->data.shards, f->shards, sizeof f->shards);
 }
 
-static void show_data(const struct space *s, int value, struct value_name *n)
+static void show_data(const struct space *space, int value, struct value_name *value_name)
 {
-    const struct data_form *f = &s->form[value];
+    const struct data_form *f = &space->form[value];
     const char *name = f->scheme->head.name;
-    if (f->shards[0]) snprintf(n->text, sizeof n->text, "%s %d|%d|%d", name, f->shards[0], f->shards[1], f->shards[2]);
-    else if (f->group) snprintf(n->text, sizeof n->text, "%s /%d", name, f->group);
-    else snprintf(n->text, sizeof n->text, "%s", name);
+    if (f->shards[0]) snprintf(value_name->text, sizeof value_name->text, "%s %d|%d|%d", name, f->shards[0],
+                               f->shards[1], f->shards[2]);
+    else if (f->group) snprintf(value_name->text, sizeof value_name->text, "%s /%d", name, f->group);
+    else snprintf(value_name->text, sizeof value_name->text, "%s", name);
 }
 
 static const char *schedule_word(int value) { return schedule_generator_at(value)->head.name; }
-static void take_schedule(const struct space *s, struct plan *p, int value)
+static void take_schedule(const struct space *space, struct plan *plan, int value)
 {
     const struct schedule_generator *g = schedule_generator_at(value);
-    if (!space_varies(s->kind, DIM_SCHEDULE)) return;
-    p->schedule = g->head.name;
-    if (g->chunks) p->chunks = g->chunks;
-    p->pairs = g->pairs;
+    if (!space_varies(space->kind, DIM_SCHEDULE)) return;
+    plan->schedule = g->head.name;
+    if (g->chunks) plan->chunks = g->chunks;
+    plan->pairs = g->pairs;
 }
 
 static const int micros[SPACE_MICROS] = { 2, 4, 1 };
 static const int streams[SPACE_MICROS] = { 2, 1, 3 };
-static void take_micros(struct plan *p, int value)
+static void take_micros(struct plan *plan, int value)
 {
-    p->micros = micros[value], p->receives_ahead = value, p->comm_streams = streams[value];
+    plan->micros = micros[value], plan->receives_ahead = value, plan->comm_streams = streams[value];
 }
 
 /* Copies and steps with other numbers of sequences, microbatches without any, and copies without any. */
 enum { BATCH_STEPS = 2, BATCH_MOST = 4 };
-static enum error_code make_batches(struct batch_plan *b, int copies, int M, struct error *err)
+static enum error_code make_batches(struct batch_plan *plan, int copies, int M, struct error *err)
 {
     int *sequences = calloc((size_t)(BATCH_STEPS * copies * M), sizeof *sequences);
     if (sequences == NULL) return fail(err, ERR_MEMORY, "no memory for a batch plan of %d copies", copies);
     for (int s = 0, i = 0; s < BATCH_STEPS; s++)
         for (int c = 0; c < copies; c++)
             for (int m = 0; m < M; m++) sequences[i++] = (1 + s + 3 * c + 2 * m) % BATCH_MOST;
-    return batch_plan_make(b, BATCH_STEPS, copies, M, sequences, err);
+    return batch_plan_make(plan, BATCH_STEPS, copies, M, sequences, err);
 }
 
-static enum error_code add_batches(struct space *s, struct error *err)
+static enum error_code add_batches(struct space *space, struct error *err)
 {
     enum error_code e = OK;
-    s->batches = calloc((size_t)(s->devices * SPACE_MICROS), sizeof *s->batches);
-    if (s->batches == NULL) return fail(err, ERR_MEMORY, "no memory for batch plans of %d devices", s->devices);
-    for (int dp = 1; dp <= s->devices; dp++)
-        for (int i = 0; i < SPACE_MICROS && s->devices % dp == 0 && !e; i++)
-            e = make_batches(&s->batches[(dp - 1) * SPACE_MICROS + i], dp, micros[i], err);
+    space->batches = calloc((size_t)(space->devices * SPACE_MICROS), sizeof *space->batches);
+    if (space->batches == NULL) return fail(err, ERR_MEMORY, "no memory for batch plans of %d devices", space->devices);
+    for (int dp = 1; dp <= space->devices; dp++)
+        for (int i = 0; i < SPACE_MICROS && space->devices % dp == 0 && !e; i++)
+            e = make_batches(&space->batches[(dp - 1) * SPACE_MICROS + i], dp, micros[i], err);
     return e;
 }
 
 static const char *const batches[] = { "batches even", "batches uneven" };
-static void take_batches(const struct space *s, struct plan *p, int value)
+static void take_batches(const struct space *space, struct plan *plan, int value)
 {
     int i = 0;
     if (value == 0) return;
-    while (micros[i] != p->micros) i++;
-    p->batches = &s->batches[(p->mesh.size[DP] - 1) * SPACE_MICROS + i];
-    plan_take_step(p, 0);
+    while (micros[i] != plan->micros) i++;
+    plan->batches = &space->batches[(plan->mesh.size[DP] - 1) * SPACE_MICROS + i];
+    plan_take_step(plan, 0);
 }
 
 static const char *const samples[] = { "whole samples", "packed" };
-static void take_samples(struct plan *p, int value) { p->packed = value; }
+static void take_samples(struct plan *plan, int value) { plan->packed = value; }
 
 static const char *const chunks[] = { "v=1", "v=2" };
-static void take_chunks(struct plan *p, int value) { p->chunks = value ? 2 : p->chunks; }
+static void take_chunks(struct plan *plan, int value) { plan->chunks = value ? 2 : plan->chunks; }
 
 static const char *const placements[] = { "even", "by speed" };
-static void take_placement(struct plan *p, int value)
+static void take_placement(struct plan *plan, int value)
 {
-    if (value) case_take_speeds(p);
+    if (value) case_take_speeds(plan);
 }
 
 /* ---- optimizer and format ---------------------------------------------------------------------------------------- */
@@ -312,40 +317,40 @@ static const struct optimizer *optimizer_at(int value, int *sides)
     return NULL;
 }
 
-static void take_optimizer(struct plan *p, int value)
+static void take_optimizer(struct plan *plan, int value)
 {
     int sides;
     const struct optimizer *o = optimizer_at(value, &sides);
-    if (value) case_take_optimizer(p, o, sides);
+    if (value) case_take_optimizer(plan, o, sides);
 }
 
-static void show_optimizer(const struct space *s, int value, struct value_name *n)
+static void show_optimizer(const struct space *space, int value, struct value_name *name)
 {
     int sides;
     const struct optimizer *o = optimizer_at(value, &sides);
-    (void)s, snprintf(n->text, sizeof n->text, "%s%s", o->name, sides > 1 ? " /2" : "");
+    (void)space, snprintf(name->text, sizeof name->text, "%s%s", o->name, sides > 1 ? " /2" : "");
 }
 
-static void take_profile(struct plan *p, int value)
+static void take_profile(struct plan *plan, int value)
 {
-    if (value) case_take_profile(p, value);
+    if (value) case_take_profile(plan, value);
 }
 
 /* bf16 cases have fp32 gradients; fp16 cases have fp16 gradients if possible.  So both kinds of gradients are
  * tested. */
 static const enum dtype formats[] = { F64, F32, BF16, F16 };
 static const char *format_word(int value) { return dtype_name(formats[value]); }
-static void take_format(struct plan *p, int value)
+static void take_format(struct plan *plan, int value)
 {
-    const bool projects = p->optimizer->low_rank, none = p->optimizer->forward_only;
-    p->dtype = formats[value];
-    if (p->dtype != F16 || none) return;
-    p->loss_scale = 1024;
-    p->data.narrow_gradients = !projects;
+    const bool projects = plan->optimizer->low_rank, none = plan->optimizer->forward_only;
+    plan->dtype = formats[value];
+    if (plan->dtype != F16 || none) return;
+    plan->loss_scale = 1024;
+    plan->data.narrow_gradients = !projects;
 }
 
 static const char *const recomputes[] = { "none", "full", "selective", "selective++" };
-static void take_recompute(struct plan *p, int value) { p->recompute = recomputes[value]; }
+static void take_recompute(struct plan *plan, int value) { plan->recompute = recomputes[value]; }
 
 /* ---- how weights, gradients and optimizer state move ------------------------------------------------------------- */
 
@@ -355,11 +360,11 @@ static const struct { const char *name; int weights, gradients; } codes[] = {
 };
 enum { BLOCK = 100 };
 static const char *codes_word(int value) { return codes[value].name; }
-static void take_codes(struct plan *p, int value)
+static void take_codes(struct plan *plan, int value)
 {
     if (value == 0) return;
-    p->data.quantise_weights = (struct block_format){ codes[value].weights, BLOCK };
-    p->data.quantise_gradients = (struct block_format){ codes[value].gradients, BLOCK };
+    plan->data.quantise_weights = (struct block_format){ codes[value].weights, BLOCK };
+    plan->data.quantise_gradients = (struct block_format){ codes[value].gradients, BLOCK };
 }
 
 /* No offload; everything, stepped by the device; everything, stepped by device and host in turn; optimizer state
@@ -375,29 +380,29 @@ static const struct { const char *name; unsigned what; int stride; bool experts,
 };
 static const char *offload_word(int value) { return offloads_[value].name; }
 /* In cases of expert schemes the data scheme does not vary; gradients can leave only if they are in shards. */
-static void take_offload(const struct space *s, struct plan *p, int value)
+static void take_offload(const struct space *space, struct plan *plan, int value)
 {
-    p->offload_activations = offloads_[value].what == 1u << ACTIVATIONS;
-    p->data.offload = p->offload_activations ? 0 : offloads_[value].what;
-    p->data.offload_stride = offloads_[value].stride, p->data.offload_experts = offloads_[value].experts;
-    p->data.offload_slice = SLICE;
-    p->data.chosen = offloads_[value].chosen;
-    if (p->data.chosen) p->optimizer = &no_optimizer, p->hyper = no_optimizer.usual;
-    if (s->kind == EXPERT_SCHEME && offloads(&p->data, GRADIENTS)) p->data.scheme = "zero3";
+    plan->offload_activations = offloads_[value].what == 1u << ACTIVATIONS;
+    plan->data.offload = plan->offload_activations ? 0 : offloads_[value].what;
+    plan->data.offload_stride = offloads_[value].stride, plan->data.offload_experts = offloads_[value].experts;
+    plan->data.offload_slice = SLICE;
+    plan->data.chosen = offloads_[value].chosen;
+    if (plan->data.chosen) plan->optimizer = &no_optimizer, plan->hyper = no_optimizer.usual;
+    if (space->kind == EXPERT_SCHEME && offloads(&plan->data, GRADIENTS)) plan->data.scheme = "zero3";
 }
 
 static const int tiles[] = { 1, 3, 5 };
-static void take_tiles(struct plan *p, int value) { p->data.tiles = tiles[value]; }
+static void take_tiles(struct plan *plan, int value) { plan->data.tiles = tiles[value]; }
 
 static const char *const gatherings[] = { "prefetch", "no prefetch", "kept", "4 streams" };
-static void take_gathering(struct plan *p, int value)
+static void take_gathering(struct plan *plan, int value)
 {
-    p->data.no_prefetch = value == 1, p->data.keep = value == 2;
-    if (value == 3) p->comm_streams = MOST_COMM_STREAMS;
+    plan->data.no_prefetch = value == 1, plan->data.keep = value == 2;
+    if (value == 3) plan->comm_streams = MOST_COMM_STREAMS;
 }
 
 static const int buckets[] = { 1000, 20000 };
-static void take_bucket(struct plan *p, int value) { p->data.bucket = buckets[value]; }
+static void take_bucket(struct plan *plan, int value) { plan->data.bucket = buckets[value]; }
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
@@ -452,59 +457,62 @@ static int count_schemes(enum scheme_kind kind)
     return n;
 }
 
-enum error_code space_open(struct space *s, int devices, struct error *err)
+enum error_code space_open(struct space *space, int devices, struct error *err)
 {
     int size[AXIS_COUNT] = { 0 };
-    *s = (struct space){ .devices = devices };
+    *space = (struct space){ .devices = devices };
     const enum error_code e = sbp_schemes_add(err);
     if (e) return e;
-    add_meshes(s, size, 0, devices);
-    add_forms(s);
-    add_splits(s);
-    add_experts(s);
-    for (int d = 0; d < DIMENSIONS; d++) s->values[d] = info[d].values;
-    s->values[DIM_MESH] = s->meshes, s->values[DIM_DATA] = s->forms, s->values[DIM_OPTIMIZER] = count_optimizers();
-    s->values[DIM_ATTENTION] = count_schemes(ATTENTION_SCHEME), s->values[DIM_SPLIT] = s->splits;
-    s->values[DIM_EXPERTS] = s->expert_forms;
-    s->values[DIM_TENSOR] = count_schemes(TENSOR_SCHEME), s->values[DIM_SCHEDULE] = count_schemes(PIPELINE_SCHEME);
-    while (case_model_at(s->values[DIM_MODEL])) s->values[DIM_MODEL]++;
-    while (routers[s->values[DIM_ROUTER]]) s->values[DIM_ROUTER]++;
-    return add_batches(s, err);
+    add_meshes(space, size, 0, devices);
+    add_forms(space);
+    add_splits(space);
+    add_experts(space);
+    for (int d = 0; d < DIMENSIONS; d++) space->values[d] = info[d].values;
+    space->values[DIM_MESH] = space->meshes, space->values[DIM_DATA] = space->forms,
+        space->values[DIM_OPTIMIZER] = count_optimizers();
+    space->values[DIM_ATTENTION] = count_schemes(ATTENTION_SCHEME), space->values[DIM_SPLIT] = space->splits;
+    space->values[DIM_EXPERTS] = space->expert_forms;
+    space->values[DIM_TENSOR] = count_schemes(TENSOR_SCHEME),
+        space->values[DIM_SCHEDULE] = count_schemes(PIPELINE_SCHEME);
+    while (case_model_at(space->values[DIM_MODEL])) space->values[DIM_MODEL]++;
+    while (routers[space->values[DIM_ROUTER]]) space->values[DIM_ROUTER]++;
+    return add_batches(space, err);
 }
 
-void space_close(struct space *s)
+void space_close(struct space *space)
 {
-    for (int i = 0; i < s->devices * SPACE_MICROS && s->batches; i++) batch_plan_free(&s->batches[i]);
-    free(s->batches);
-    s->batches = NULL;
+    for (int i = 0; i < space->devices * SPACE_MICROS && space->batches; i++) batch_plan_free(&space->batches[i]);
+    free(space->batches);
+    space->batches = NULL;
 }
 
 static const enum dimension of_kind[PLAN_KINDS] = {
     [TENSOR_SCHEME] = DIM_TENSOR, [ATTENTION_SCHEME] = DIM_ATTENTION, [EXPERT_SCHEME] = DIM_EXPERTS,
     [DATA_SCHEME] = DIM_DATA, [PIPELINE_SCHEME] = DIM_SCHEDULE,
 };
-enum dimension space_of_kind(enum scheme_kind k) { return of_kind[k]; }
+enum dimension space_of_kind(enum scheme_kind kind) { return of_kind[kind]; }
 
-bool space_varies(enum scheme_kind kind, enum dimension d) { return info[d].varies >> kind & 1 || d == of_kind[kind]; }
-const char *dimension_name(enum dimension d) { return info[d].name; }
+bool space_varies(enum scheme_kind kind, enum dimension dimension) { return info[dimension].varies >> kind & 1
+                                                                    || dimension == of_kind[kind]; }
+const char *dimension_name(enum dimension dimension) { return info[dimension].name; }
 
-struct value_name space_value(const struct space *s, enum dimension d, int value)
+struct value_name space_value(const struct space *space, enum dimension dimension, int value)
 {
-    const struct info *i = &info[d];
+    const struct info *i = &info[dimension];
     const char *format = i->format ? i->format : "%s";
     struct value_name n;
-    if (i->show) i->show(s, value, &n);
+    if (i->show) i->show(space, value, &n);
     else if (i->numbers) snprintf(n.text, sizeof n.text, format, i->numbers[value]);
     else snprintf(n.text, sizeof n.text, format, i->word ? i->word(value) : i->words[value]);
     return n;
 }
 
-struct plan space_plan(const struct space *s, const struct choice *x)
+struct plan space_plan(const struct space *space, const struct choice *choice)
 {
     struct plan p;
     for (int d = 0; d < DIMENSIONS; d++) {
-        if (info[d].take) info[d].take(&p, x->value[d]);
-        else info[d].take_of(s, &p, x->value[d]);
+        if (info[d].take) info[d].take(&p, choice->value[d]);
+        else info[d].take_of(space, &p, choice->value[d]);
     }
     return p;
 }
@@ -513,54 +521,54 @@ struct plan space_plan(const struct space *s, const struct choice *x)
  * round. */
 enum { MOST_IN_16_BITS = 4 };
 
-static bool whole_experts(const struct space *s, const struct choice *x)
+static bool whole_experts(const struct space *space, const struct choice *choice)
 {
-    const struct expert_form *f = &s->expert_form[x->value[DIM_EXPERTS]];
+    const struct expert_form *f = &space->expert_form[choice->value[DIM_EXPERTS]];
     return f->ep * f->etp == 1;
 }
 
-enum error_code space_check(const void *context, const struct choice *x, struct error *err)
+enum error_code space_check(const void *context, const struct choice *choice, struct error *err)
 {
     const struct space *s = context;
-    const int *size = s->mesh[x->value[DIM_MESH]];
+    const int *size = s->mesh[choice->value[DIM_MESH]];
     for (int k = 0; k < PLAN_KINDS; k++) {
         const bool own = k == (int)s->kind;
-        const bool splits = k == EXPERT_SCHEME ? !whole_experts(s, x) : size[axis_of[k]] > 1;
-        if (own ? !splits && s->devices > 1 : !splits && of_kind[k] && x->value[of_kind[k]] != 0)
+        const bool splits = k == EXPERT_SCHEME ? !whole_experts(s, choice) : size[axis_of[k]] > 1;
+        if (own ? !splits && s->devices > 1 : !splits && of_kind[k] && choice->value[of_kind[k]] != 0)
             return fail(err, ERR_USAGE, "%s is 1", k == EXPERT_SCHEME ? "ep" : axis_name(axis_of[k]));
     }
-    const bool narrow = dtype_size(formats[x->value[DIM_FORMAT]]) == 2;
+    const bool narrow = dtype_size(formats[choice->value[DIM_FORMAT]]) == 2;
     if (narrow && (s->devices > MOST_IN_16_BITS || s->kind == PIPELINE_SCHEME))
         return fail(err, ERR_USAGE, "16 bits on fewer devices, and where a format can matter");
-    struct plan p = space_plan(s, x);
-    if (p.model.mlp != MLP_MIXTURE && x->value[DIM_ROUTER])
+    struct plan p = space_plan(s, choice);
+    if (p.model.mlp != MLP_MIXTURE && choice->value[DIM_ROUTER])
         return fail(err, ERR_USAGE, "only a mixture has a router");
-    if ((p.model.mlp != MLP_MIXTURE || p.model.mixture.balance_coefficient == 0) && x->value[DIM_BALANCE])
+    if ((p.model.mlp != MLP_MIXTURE || p.model.mixture.balance_coefficient == 0) && choice->value[DIM_BALANCE])
         return fail(err, ERR_USAGE, "only a mixture has a balance loss");
-    if (s->kind == EXPERT_SCHEME && x->value[DIM_OFFLOAD] && !offloads_[x->value[DIM_OFFLOAD]].experts)
+    if (s->kind == EXPERT_SCHEME && choice->value[DIM_OFFLOAD] && !offloads_[choice->value[DIM_OFFLOAD]].experts)
         return fail(err, ERR_USAGE, "only experts leave here; other offloading is in the cases of data schemes");
-    if (offloads_[x->value[DIM_OFFLOAD]].chosen && (x->value[DIM_OPTIMIZER] || x->value[DIM_PROFILE]))
+    if (offloads_[choice->value[DIM_OFFLOAD]].chosen && (choice->value[DIM_OPTIMIZER] || choice->value[DIM_PROFILE]))
         return fail(err, ERR_USAGE, "inference has no optimizer");
     if (p.optimizer->low_rank && p.packed && p.batches)
         return fail(err, ERR_USAGE, "so few tokens see another that a gradient has fewer directions than the rank");
-    if (x->value[DIM_CHUNKS] && schedule_generator_at(x->value[DIM_SCHEDULE])->chunks)
+    if (choice->value[DIM_CHUNKS] && schedule_generator_at(choice->value[DIM_SCHEDULE])->chunks)
         return fail(err, ERR_USAGE, "%s says how many stages a device has", p.schedule);
     return plan_check(&p, err);
 }
 
-bool space_plain(const struct space *s, const struct choice *x, struct choice *plain)
+bool space_plain(const struct space *space, const struct choice *choice, struct choice *plain)
 {
     uint64_t key, other;
-    struct plan p = space_plan(s, x);
-    *plain = *x;
+    struct plan p = space_plan(space, choice);
+    *plain = *choice;
     if (plan_check(&p, NULL) != OK || case_bits_key(&p, &key, NULL) != OK) return false;
     for (int i = 0; i < 2 * DIMENSIONS; i++) {          /* twice: some can change only after others */
         const int d = i % DIMENSIONS;
         struct choice c = *plain;
         c.value[d] = 0;
         if (plain->value[d] == 0) continue;
-        struct plan q = space_plan(s, &c);
+        struct plan q = space_plan(space, &c);
         if (plan_check(&q, NULL) == OK && case_bits_key(&q, &other, NULL) == OK && other == key) *plain = c;
     }
-    return memcmp(plain, x, sizeof *x) != 0;
+    return memcmp(plain, choice, sizeof *choice) != 0;
 }

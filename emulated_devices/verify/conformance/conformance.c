@@ -32,10 +32,10 @@ struct made {
 /* ---- operands ---------------------------------------------------------------------------------------------------- */
 
 /* What a number of operand k is in a format: the same in fp64. */
-static double held(double x, enum dtype t)
+static double held(double x, enum dtype dtype)
 {
     double back = 0;
-    struct tensor one = tensor_1d(&back, t, 1);
+    struct tensor one = tensor_1d(&back, dtype, 1);
     tensor_set(one, 0, x);
     return tensor_get(one, 0);
 }
@@ -43,7 +43,7 @@ static double held(double x, enum dtype t)
 /* What an fp32 number has that 16 bits cannot hold. */
 static double fine(int64_t i) { return (double)(i * 29 % 64) / 16384; }
 
-static double element(struct tensor x, int64_t i)
+static double conformance_element(struct tensor x, int64_t i)
 {
     return x.dtype == I32 ? (double)((int32_t *)x.data)[i] : tensor_get(x, i);
 }
@@ -53,9 +53,9 @@ enum { AROUND = 3, AROUND_HOLDS = 77 };
 
 static int64_t around_at(int64_t n, int i) { return i < AROUND ? i : n - 1 - (i - AROUND); }
 
-static void fill_around(struct device *d, struct tensor whole)
+static void fill_around(struct device *device, struct tensor whole)
 {
-    struct views v = views_of(d);
+    struct views v = views_of(device);
     const struct tensor seen = view_write(&v, whole);
     for (int i = 0; i < 2 * AROUND; i++) {
         const int64_t k = around_at(tensor_count(whole), i);
@@ -65,13 +65,13 @@ static void fill_around(struct device *d, struct tensor whole)
     views_end(&v);
 }
 
-static int changed_around(struct device *d, struct tensor whole)
+static int changed_around(struct device *device, struct tensor whole)
 {
-    struct views v = views_of(d);
+    struct views v = views_of(device);
     const struct tensor seen = view_read(&v, whole);
     int changed = 0;
     for (int i = 0; i < 2 * AROUND; i++)
-        changed += element(seen, around_at(tensor_count(whole), i)) != AROUND_HOLDS;
+        changed += conformance_element(seen, around_at(tensor_count(whole), i)) != AROUND_HOLDS;
     views_end(&v);
     return changed;
 }
@@ -83,69 +83,74 @@ static struct tensor whole_of(struct tensor x)
     return tensor_1d(data - AROUND * dtype_size(x.dtype), x.dtype, tensor_count(x) + 2 * AROUND);
 }
 
-static int64_t elements(struct operand o) { return o.rows * (o.cols ? o.cols : 1); }
+static int64_t conformance_elements(struct operand operand) { return operand.rows * (operand.cols ? operand.cols : 1); }
 
-static struct tensor operand_in(struct device *d, int k, struct operand o, enum dtype written)
+static struct tensor operand_in(struct device *device, int k, struct operand operand, enum dtype written)
 {
-    const enum dtype t = o.most ? I32 : o.statistic ? dtype_wide(d->dtype) : d->dtype;
-    const enum dtype as = o.most ? I32 : o.statistic ? dtype_wide(written) : written;
-    const struct tensor whole = device_tensor_in(d, BUFFERS, t, elements(o) + 2 * AROUND);
-    struct tensor x = tensor_1d((char *)whole.data + AROUND * dtype_size(t), t, elements(o));
-    if (o.cols) x = tensor_2d(x.data, t, o.rows, o.cols);
-    if (!d->backend->has_numbers) return x;
-    fill_around(d, whole);
-    struct views v = views_of(d);
+    const enum dtype t = operand.most ? I32 : operand.statistic ? dtype_wide(device->dtype) : device->dtype;
+    const enum dtype as = operand.most ? I32 : operand.statistic ? dtype_wide(written) : written;
+    const struct tensor whole = device_tensor_in(device, BUFFERS, t, conformance_elements(operand) + 2 * AROUND);
+    struct tensor x = tensor_1d((char *)whole.data + AROUND * dtype_size(t), t, conformance_elements(operand));
+    if (operand.cols) x = tensor_2d(x.data, t, operand.rows, operand.cols);
+    if (!device->backend->has_numbers) return x;
+    fill_around(device, whole);
+    struct views v = views_of(device);
     const struct tensor seen = view_write(&v, x);
-    if (o.most) fill(seen, k, o.most);
+    if (operand.most) fill(seen, k, operand.most);
     else for (int64_t i = 0; i < tensor_count(x); i++)
-        tensor_set(seen, i, held(number(k, i) + (o.statistic ? fine(i) : -1), as));     /* statistics are above 0 */
+        /* statistics are above 0 */
+        tensor_set(seen, i, held(number(k, i) + (operand.statistic ? fine(i) : -1), as));
     views_end(&v);
     return x;
 }
 
-static void read_back(struct made *m, struct device *d, struct tensor x, int k)
+static void read_back(struct made *made, struct device *device, struct tensor x, int k)
 {
-    struct views v = views_of(d);
+    struct views v = views_of(device);
     const struct tensor seen = view_read(&v, x);
-    for (int64_t i = 0; i < tensor_count(x) && d->backend->has_numbers; i++) m->x[m->count++] = element(seen, i);
-    m->end[k] = m->count;
+    for (int64_t i = 0; i < tensor_count(x) && device->backend->has_numbers; i++)
+        made->x[made->count++] = conformance_element(seen, i);
+    made->end[k] = made->count;
     views_end(&v);
 }
 
 /* ---- a case ------------------------------------------------------------------------------------------------------ */
 
 /* Run an operation in a format, on numbers that fit into `written`. */
-static enum error_code make(struct made *m, const struct backend *b, enum dtype t, enum dtype written,
-                            const struct operation *op, struct error *err)
+static enum error_code conformance_make(struct made *made, const struct backend *backend, enum dtype dtype,
+                                        enum dtype written, const struct operation *op, struct error *err)
 {
     struct device d;
     struct tensor x[OPERANDS] = { 0 };
     struct operand o[OPERANDS] = { 0 };
     const int used = op->operands(o);
-    const enum error_code e = device_open(&d, b, t, 0, err);
+    const enum error_code e = device_open(&d, backend, dtype, 0, err);
     if (e) return e;
     memset(numbers, 0, sizeof numbers);
     for (int k = 0; k < used; k++) x[k] = operand_in(&d, k, o[k], written);
     const uint64_t before = d.operations;
     op->run(&d, x);
-    m->operations = d.operations - before, m->done = d.done, m->count = 0, m->outside = 0;
-    for (int k = 0; k <= OPERANDS; k++) m->format[k] = k < used && x[k].dtype == dtype_wide(t) ? x[k].dtype : t;
+    made->operations = d.operations - before, made->done = d.done, made->count = 0, made->outside = 0;
+    for (int k = 0; k <= OPERANDS; k++)
+        made->format[k] = k < used && x[k].dtype == dtype_wide(dtype) ? x[k].dtype : dtype;
     for (int k = 0; k < used; k++) {
-        read_back(m, &d, x[k], k);
-        if (b->has_numbers) m->outside += changed_around(&d, whole_of(x[k]));
+        read_back(made, &d, x[k], k);
+        if (backend->has_numbers) made->outside += changed_around(&d, whole_of(x[k]));
         device_free(&d, whole_of(x[k]));
     }
-    for (int k = used; k < OPERANDS; k++) m->end[k] = m->count;
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers && b->has_numbers; i++) m->x[m->count++] = numbers[i];
-    m->end[OPERANDS] = m->count;
+    for (int k = used; k < OPERANDS; k++) made->end[k] = made->count;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers && backend->has_numbers; i++)
+        made->x[made->count++] = numbers[i];
+    made->end[OPERANDS] = made->count;
     device_close(&d);
     return OK;
 }
 
-static double bound_of(enum dtype t)
+static double bound_of(enum dtype dtype)
 {
-    const double n = (double)(N > WIDTH ? N : WIDTH) + (double)V, u16 = dtype_wide(t) != t ? dtype_unit(t) : 0;
-    return 10 * sqrt(n) * dtype_unit(dtype_wide(t)) + 2 * u16;
+    const double n = (double)(N > WIDTH ? N : WIDTH) + (double)V, u16 = dtype_wide(dtype) != dtype
+        ? dtype_unit(dtype) : 0;
+    return 10 * sqrt(n) * dtype_unit(dtype_wide(dtype)) + 2 * u16;
 }
 
 /* The norm of a, or of a - b. */
@@ -165,17 +170,17 @@ static double worse(double a, double b) { return isnan(a) || b <= a ? a : b; }
 struct told { conformance_says *says; void *to; };
 
 /* "attention_forward, masked in bf16, B=1 S=35 H=3 A=6 V=131: ..." */
-static void tell(const struct told *t, const struct operation *op, enum dtype in, const char *what)
+static void conformance_tell(const struct told *told, const struct operation *op, enum dtype in, const char *what)
 {
     char line[300];
     snprintf(line, sizeof line, "%s in %s, B=%d S=%d H=%d A=%d V=%d: %s", op->name, dtype_name(in), (int)B, (int)S,
              (int)H, (int)A, (int)V, what);
-    if (t->says) t->says(t->to, line);
+    if (told->says) told->says(told->to, line);
 }
 
 /* The largest error over bound of an operation's operands. */
-static double compare(const struct told *told, const struct operation *op, enum dtype t, const struct made *got,
-                      const struct made *want)
+static double conformance_compare(const struct told *told, const struct operation *op, enum dtype dtype,
+                                  const struct made *got, const struct made *want)
 {
     double worst = 0;
     char what[100];
@@ -188,22 +193,23 @@ static double compare(const struct told *told, const struct operation *op, enum 
         if (ratio <= 1) continue;
         const struct pair_text two = pair_text('e', 1, error, bound);
         snprintf(what, sizeof what, "operand %d: error %s, bound %s", k, two.first, two.second);
-        tell(told, op, t, what);
+        conformance_tell(told, op, dtype, what);
     }
     return worst;
 }
 
-static void judge_case(struct conforms *c, const struct told *told, const struct backend *b, enum dtype t,
-                       const struct operation *op, const struct made *got, const struct made *want)
+static void judge_case(struct conforms *conforms, const struct told *told, const struct backend *backend,
+                       enum dtype dtype, const struct operation *op, const struct made *got, const struct made *want)
 {
     /* Where there are numbers, `want` is in fp64, whose bytes are others. */
-    const bool costs = b->has_numbers || (got->operations == want->operations && got->done.flops == want->done.flops
-                                          && got->done.bytes == want->done.bytes);
-    const double ratio = b->has_numbers ? compare(told, op, t, got, want) : 0;
-    if (got->outside) tell(told, op, t, "writes outside its operands");
-    if (!costs) tell(told, op, t, "other costs than cpu");
-    c->cases++, c->wrong += !(ratio <= 1) || got->outside || !costs;
-    c->worst = worse(c->worst, ratio);
+    const bool costs = backend->has_numbers
+        || (got->operations == want->operations && got->done.flops == want->done.flops
+            && got->done.bytes == want->done.bytes);
+    const double ratio = backend->has_numbers ? conformance_compare(told, op, dtype, got, want) : 0;
+    if (got->outside) conformance_tell(told, op, dtype, "writes outside its operands");
+    if (!costs) conformance_tell(told, op, dtype, "other costs than cpu");
+    conforms->cases++, conforms->wrong += !(ratio <= 1) || got->outside || !costs;
+    conforms->worst = worse(conforms->worst, ratio);
 }
 
 /* Room for what an operation makes at the current sizes. */
@@ -212,18 +218,18 @@ static double *room_for(const struct operation *op)
     struct operand o[OPERANDS] = { 0 };
     int64_t n = sizeof numbers / sizeof *numbers;
     op->operands(o);
-    for (int k = 0; k < OPERANDS; k++) n += elements(o[k]);
+    for (int k = 0; k < OPERANDS; k++) n += conformance_elements(o[k]);
     return malloc((size_t)n * sizeof(double));
 }
 
-static enum error_code try_case(struct conforms *c, const struct told *told, const struct backend *b, enum dtype t,
-                                const struct operation *op, struct error *err)
+static enum error_code try_case(struct conforms *conforms, const struct told *told, const struct backend *backend,
+                                enum dtype dtype, const struct operation *op, struct error *err)
 {
     struct made got = { .x = room_for(op) }, want = { .x = room_for(op) };
     enum error_code e = got.x && want.x ? OK : fail(err, ERR_MEMORY, "no memory for the results of %s", op->name);
-    if (!e) e = make(&got, b, t, t, op, err);
-    if (!e) e = make(&want, backend_find("cpu"), b->has_numbers ? F64 : t, t, op, err);
-    if (!e) judge_case(c, told, b, t, op, &got, &want);
+    if (!e) e = conformance_make(&got, backend, dtype, dtype, op, err);
+    if (!e) e = conformance_make(&want, backend_find("cpu"), backend->has_numbers ? F64 : dtype, dtype, op, err);
+    if (!e) judge_case(conforms, told, backend, dtype, op, &got, &want);
     free(got.x), free(want.x);
     return e;
 }
@@ -232,16 +238,16 @@ int conformance_rows(void) { return ALL; }
 
 const char *conformance_row(int row) { return all[row].name; }
 
-enum error_code conformance_try(struct conforms *c, const struct backend *b, int row, int sizes, conformance_says *says,
-                                void *to, struct error *err)
+enum error_code conformance_try(struct conforms *conforms, const struct backend *backend, int row, int sizes,
+                                conformance_says *says, void *to, struct error *err)
 {
     const struct told told = { says, to };
     enum error_code e = OK;
-    *c = (struct conforms){ 0 };
+    *conforms = (struct conforms){ 0 };
     for (int i = 0; i < sizes && !e; i++)
         for (int f = 0; f < FORMATS && !e; f++) {
             resize(i);
-            e = try_case(c, &told, b, formats[f], &all[row], err);
+            e = try_case(conforms, &told, backend, formats[f], &all[row], err);
         }
     return e;
 }

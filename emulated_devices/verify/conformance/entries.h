@@ -6,20 +6,20 @@
 #include "emulated_devices/device/backend.h"
 #include "ref/optim/optimizer.h"
 
-static void squares_exactly(struct device *d, struct tensor x)
+static void squares_exactly(struct device *device, struct tensor x)
 {
     struct exact_sum sum = { 0 };
-    device_add_squares(d, &sum, &x, 1);
+    device_add_squares(device, &sum, &x, 1);
     numbers[0] = exact_value(&sum);
 }
 
-static void step_of(struct device *d, const char *name, struct tensor *t)
+static void step_of(struct device *device, const char *name, struct tensor *tensor)
 {
     static const struct hyperparameters hyper = { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .momentum = 0.9 };
     const struct step step = { .lr = 0.25, .weight_decay = 0.5, .gradient_scale = 0.75, .t = 3, .hyper = &hyper };
     const struct optimizer *o = NULL;
     struct error err;
-    if (optimizer_find(&o, name, &err) == OK) device_optimizer_step(d, o, t[0], t[1], &t[2], step);
+    if (optimizer_find(&o, name, &err) == OK) device_optimizer_step(device, o, tensor[0], tensor[1], &tensor[2], step);
 }
 
 #define REDUCED(how) device_reduce(d, how, t[0].dtype, t[0].data, t[1].data, tensor_count(t[0]))

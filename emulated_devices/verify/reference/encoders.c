@@ -3,53 +3,57 @@
 #include <string.h>
 
 /* A relative distance that rounding explains: the sums of a batch's patches, and what reaches them from the model. */
-static double most_off(enum dtype d) { return 4096 * dtype_unit(d); }
+static double most_off(enum dtype dtype) { return 4096 * dtype_unit(dtype); }
 
-static enum error_code compare_one(const struct trainer *t, const struct reference *r, struct tensor truth,
+static enum error_code compare_one(const struct trainer *trainer, const struct reference *reference,
+                                   struct tensor truth,
                                    int modality, bool gradients, const char *all, struct error *err)
 {
     const char *name = modalities[modality].name, *what = gradients ? "gradients" : "weights", *first = NULL;
     const size_t bytes = tensor_bytes(truth);
-    for (int d = 0; d < t->comm->size; d++) {
-        if (!encoder_is_on(&t->plan.encoders, t->comm->size, modality, d)) continue;
+    for (int d = 0; d < trainer->comm->size; d++) {
+        if (!encoder_is_on(&trainer->plan.encoders, trainer->comm->size, modality, d)) continue;
         char *const own = (char *)all + (size_t)d * bytes;
         const double off = tensor_distance(tensor_1d(own, truth.dtype, tensor_count(truth)), truth),
-                     norm = norm_of(r, truth);
+                     norm = norm_of(reference, truth);
         if (!(off <= most_off(truth.dtype) * norm))
             return fail(err, ERR_CHECK, "step %lld: %s of the %s encoder on device %d differ from the one-device run's "
-                        "by %.3g of their norm %.3g", (long long)t->step + gradients, what, name, d, off, norm);
+                        "by %.3g of their norm %.3g", (long long)trainer->step + gradients, what, name, d, off, norm);
         if (first && memcmp(first, own, bytes) != 0)
             return fail(err, ERR_CHECK, "step %lld: %s of the %s encoder on device %d have other bits than the first's",
-                        (long long)t->step + gradients, what, name, d);
+                        (long long)trainer->step + gradients, what, name, d);
         if (first == NULL) first = own;
     }
     return OK;
 }
 
 /* A device without the encoder brings zeros. */
-static enum error_code bring(struct trainer *t, const struct reference *r, int m, bool gradients, struct error *err)
+static enum error_code encoders_bring(struct trainer *trainer, const struct reference *reference, int m, bool gradients,
+                                      struct error *err)
 {
-    const struct encoders *x = &t->encoders;
-    const enum dtype own_format = t->device->dtype;
-    const size_t bytes = (size_t)encoder_counts(&modalities[m], t->plan.model.D) * dtype_size(own_format);
-    const bool first = t->comm->rank == 0;
-    char *own = calloc(1, bytes), *all = first ? malloc(bytes * (size_t)t->comm->size) : NULL;
+    const struct encoders *x = &trainer->encoders;
+    const enum dtype own_format = trainer->device->dtype;
+    const size_t bytes = (size_t)encoder_counts(&modalities[m], trainer->plan.model.D) * dtype_size(own_format);
+    const bool first = trainer->comm->rank == 0;
+    char *own = calloc(1, bytes), *all = first ? malloc(bytes * (size_t)trainer->comm->size) : NULL;
     enum error_code e = own && (all || !first) ? OK : fail(err, ERR_MEMORY, "no memory to compare encoders");
-    e = comm_agree(t->comm, e, err);
-    struct views v = views_of(t->device);
+    e = comm_agree(trainer->comm, e, err);
+    struct views v = views_of(trainer->device);
     if (!e && x->here[m]) memcpy(own, view_read(&v, gradients ? x->g[m] : x->w[m]).data, bytes);
     views_end(&v);
-    if (!e) e = comm_bring(t->comm, own, bytes, all, err);
+    if (!e) e = comm_bring(trainer->comm, own, bytes, all, err);
     if (!e && first)
-        e = compare_one(t, r, gradients ? r->encoders.g[m] : r->encoders.w[m], m, gradients, all, err);
+        e = compare_one(trainer, reference, gradients ? reference->encoders.g[m] : reference->encoders.w[m], m,
+                        gradients, all, err);
     free(own), free(all);
     return e;
 }
 
-enum error_code encoders_compare(struct trainer *t, const struct reference *r, bool gradients, struct error *err)
+enum error_code encoders_compare(struct trainer *trainer, const struct reference *reference, bool gradients,
+                                 struct error *err)
 {
     enum error_code e = OK;
-    for (int m = 0; m < t->plan.encoders.kinds && !e; m++)
-        e = comm_agree(t->comm, bring(t, r, m, gradients, err), err);
+    for (int m = 0; m < trainer->plan.encoders.kinds && !e; m++)
+        e = comm_agree(trainer->comm, encoders_bring(trainer, reference, m, gradients, err), err);
     return e;
 }

@@ -5,19 +5,19 @@ typedef long long wide;
 /* ---- layers by speed --------------------------------------------------------------------------------------------- */
 
 /* A stage is as fast as the slowest device that holds it; without a speed all are alike. */
-static int64_t speed_of(const struct placement_seen *s, int stage)
+static int64_t speed_of(const struct placement_seen *seen, int stage)
 {
     int64_t slowest = 0;
-    for (int d = 0; d < s->schedule->devices; d++)
-        for (int c = 0; c < s->schedule->chunks; c++)
-            if (s->schedule->stage_of[d][c] == stage && (slowest == 0 || s->plan->speed[d] < slowest))
-                slowest = s->plan->speed[d];
+    for (int d = 0; d < seen->schedule->devices; d++)
+        for (int c = 0; c < seen->schedule->chunks; c++)
+            if (seen->schedule->stage_of[d][c] == stage && (slowest == 0 || seen->plan->speed[d] < slowest))
+                slowest = seen->plan->speed[d];
     return slowest;
 }
 
-static int64_t layers_of(const struct placement_seen *s, int stage)
+static int64_t layers_of(const struct placement_seen *seen, int stage)
 {
-    return s->plan->first_layer[stage + 1] - s->plan->first_layer[stage];
+    return seen->plan->first_layer[stage + 1] - seen->plan->first_layer[stage];
 }
 
 /* Whether `layers` at one speed take longer than others at another. */
@@ -26,11 +26,12 @@ static bool is_slower(int64_t layers, int64_t speed, int64_t others, int64_t oth
     return layers * other_speed > others * speed;
 }
 
-static int slowest_stage(const struct placement_seen *s)
+static int slowest_stage(const struct placement_seen *seen)
 {
     int slowest = 0;
-    for (int t = 1; t < s->schedule->stages; t++)
-        if (is_slower(layers_of(s, t), speed_of(s, t), layers_of(s, slowest), speed_of(s, slowest))) slowest = t;
+    for (int t = 1; t < seen->schedule->stages; t++)
+        if (is_slower(layers_of(seen, t), speed_of(seen, t), layers_of(seen, slowest), speed_of(seen, slowest)))
+            slowest = t;
     return slowest;
 }
 

@@ -13,9 +13,10 @@
 bool quantised_before_use(const struct plan *);
 bool quantised_after_step(const struct plan *);
 
-/** Replace whole weights by the gathered values.  Serial.  @param w  [parameters of the model], in the plan's format.
+/** Replace whole weights by the gathered values.  Serial.
+ *  @param tensor  [parameters of the model], in the plan's format.
  *  @return OK or ERR_MEMORY. */
-enum error_code quantise_before_use(const struct plan *, struct tensor *w, struct error *);
-enum error_code quantise_after_step(const struct plan *, struct tensor *w, struct error *);
+enum error_code quantise_before_use(const struct plan *, struct tensor *tensor, struct error *);
+enum error_code quantise_after_step(const struct plan *, struct tensor *tensor, struct error *);
 
 #endif

@@ -16,20 +16,21 @@ static bool is_parameter(const char *name)
 
 /* The next entry of the list.  The first step creates the entries; all later steps have the same ones, perhaps with
  * other numbers of rows. */
-static struct recorded *next_place(struct recording *r, const char *name, int layer, bool gradient, struct tensor t)
+static struct recorded *next_place(struct recording *recording, const char *name, int layer, bool gradient,
+                                   struct tensor t)
 {
-    if (r->next == r->room) {
-        const int room = r->room ? 2 * r->room : 64;
-        struct recorded *grown = realloc(r->all, (size_t)room * sizeof *grown);
+    if (recording->next == recording->room) {
+        const int room = recording->room ? 2 * recording->room : 64;
+        struct recorded *grown = realloc(recording->all, (size_t)room * sizeof *grown);
         if (grown == NULL) return NULL;
-        r->all = grown;
-        r->room = room;
+        recording->all = grown;
+        recording->room = room;
     }
-    struct recorded *a = &r->all[r->next];
-    if (r->next == r->count) {
+    struct recorded *a = &recording->all[recording->next];
+    if (recording->next == recording->count) {
         *a = (struct recorded){ .layer = layer, .gradient = gradient };
         snprintf(a->name, sizeof a->name, "%s", name);
-        r->count++;
+        recording->count++;
     }
     if (a->truth.data == NULL || tensor_count(a->truth) != tensor_count(t)) {
         free(a->truth.data);
@@ -37,23 +38,23 @@ static struct recorded *next_place(struct recording *r, const char *name, int la
         a->truth.data = malloc(tensor_bytes(t) + 1);
         if (a->truth.data == NULL) return NULL;
     }
-    r->next++;
+    recording->next++;
     return a;
 }
 
-static bool is_sorted_by_expert(const struct recording *r, const char *name)
+static bool is_sorted_by_expert(const struct recording *recording, const char *name)
 {
-    for (int i = 0; sorted_by_expert[i] && r->model->mlp == MLP_MIXTURE; i++)
+    for (int i = 0; sorted_by_expert[i] && recording->model->mlp == MLP_MIXTURE; i++)
         if (strcmp(sorted_by_expert[i], name) == 0) return true;
     return false;
 }
 
-static bool leave_out(struct recording *r, const char *name)
+static bool leave_out(struct recording *recording, const char *name)
 {
-    if (r->error.code || is_parameter(name) || is_sorted_by_expert(r, name)) return true;
+    if (recording->error.code || is_parameter(name) || is_sorted_by_expert(recording, name)) return true;
     enum activation_width width;
-    if (activation_width_of(r->model, name, &width)) return false;
-    fail(&r->error, ERR_PLAN, "the one-device model announces %s, of which no probe knows how it is cut", name);
+    if (activation_width_of(recording->model, name, &width)) return false;
+    fail(&recording->error, ERR_PLAN, "the one-device model announces %s, of which no probe knows how it is cut", name);
     return true;
 }
 
@@ -82,22 +83,23 @@ static void measure_twin(void *context, const char *name, int layer, bool gradie
     if (exceeds(distance, a->distance)) a->distance = distance;
 }
 
-struct observer recording_observer(struct recording *r)
+struct observer recording_observer(struct recording *recording)
 {
-    return (struct observer){ .see = record_truth, .context = r };
+    return (struct observer){ .see = record_truth, .context = recording };
 }
 
-struct observer measuring_observer(struct recording *r, struct observer disturb)
+struct observer measuring_observer(struct recording *recording, struct observer disturb)
 {
-    r->disturb = disturb;
-    return (struct observer){ .see = measure_twin, .context = r };
+    recording->disturb = disturb;
+    return (struct observer){ .see = measure_twin, .context = recording };
 }
 
-double recorded_bound(const struct recording *r, const struct recorded *a)
+double recorded_bound(const struct recording *recording, const struct recorded *recorded)
 {
-    (void)r;
-    if (a->known > 0) return a->known;
-    return relative_or_absolute(a->distance, a->norm, tensor_count(a->truth), a->truth.dtype);
+    (void)recording;
+    if (recorded->known > 0) return recorded->known;
+    return relative_or_absolute(recorded->distance, recorded->norm, tensor_count(recorded->truth),
+                                recorded->truth.dtype);
 }
 
 const char *activation_name(char *out, size_t size, const char *name, int layer, int layers)
@@ -107,9 +109,9 @@ const char *activation_name(char *out, size_t size, const char *name, int layer,
     return out;
 }
 
-void record_free(struct recording *r)
+void record_free(struct recording *recording)
 {
-    for (int i = 0; i < r->count; i++) free(r->all[i].truth.data);
-    free(r->all);
-    *r = (struct recording){ 0 };
+    for (int i = 0; i < recording->count; i++) free(recording->all[i].truth.data);
+    free(recording->all);
+    *recording = (struct recording){ 0 };
 }

@@ -35,7 +35,7 @@ struct observer recording_observer(struct recording *);
 struct observer measuring_observer(struct recording *, struct observer disturb);
 
 /** Call before each pass, of the truth or of a twin. */
-static inline void record_rewind(struct recording *r) { r->next = 0; }
+static inline void record_rewind(struct recording *recording) { recording->next = 0; }
 
 /** The bound of a tensor, norm over norm, with the rounding of what is stored. */
 double recorded_bound(const struct recording *, const struct recorded *);

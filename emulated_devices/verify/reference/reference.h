@@ -88,9 +88,9 @@ struct reference {
 
 /** One of the replicas that train apart, by its number; without such replicas, 0.  The functions below work on all
  *  replicas, except bounds of one parameter's tensor. */
-static inline struct reference *reference_replica(struct reference *r, int replica)
+static inline struct reference *reference_replica(struct reference *reference, int replica)
 {
-    return replica == 0 ? r : &r->other[replica - 1];
+    return replica == 0 ? reference : &reference->other[replica - 1];
 }
 
 /** Whether the optimizer steps copies of the weights: of 16-bit weights, or of weights that devices gather quantised

@@ -9,7 +9,8 @@
 
 double tensor_distance(struct tensor a, struct tensor b) { return sqrt(squared_distance(a, b)); }
 
-double norm_of(const struct reference *r, struct tensor t) { return sqrt(ops_squares(r->truth.model.ops, t)); }
+double norm_of(const struct reference *reference,
+               struct tensor t) { return sqrt(ops_squares(reference->truth.model.ops, t)); }
 
 double tensor_farthest(struct tensor a, struct tensor b)
 {
@@ -20,119 +21,124 @@ double tensor_farthest(struct tensor a, struct tensor b)
 
 /* ---- twins ------------------------------------------------------------------------------------------------------- */
 
-void twins_begin(struct reference *r)
+void twins_begin(struct reference *reference)
 {
-    memset(r->earlier, 0, (size_t)r->truth.model.params * sizeof *r->earlier);
-    r->twins = 1;
+    memset(reference->earlier, 0, (size_t)reference->truth.model.params * sizeof *reference->earlier);
+    reference->twins = 1;
 }
 
-struct gradient_distance gradient_distance(const struct reference *r, int i)
+struct gradient_distance gradient_distance(const struct reference *reference, int i)
 {
-    const struct tensor twin = r->twin.model.g[i], truth = r->truth.model.g[i];
-    return (struct gradient_distance){ fmax(r->earlier[i].norm, tensor_distance(twin, truth)),
-                                       fmax(r->earlier[i].farthest, tensor_farthest(twin, truth)) };
+    const struct tensor twin = reference->twin.model.g[i], truth = reference->truth.model.g[i];
+    return (struct gradient_distance){ fmax(reference->earlier[i].norm, tensor_distance(twin, truth)),
+                                       fmax(reference->earlier[i].farthest, tensor_farthest(twin, truth)) };
 }
 
-double gradient_reach(const struct reference *r, int i)
+double gradient_reach(const struct reference *reference, int i)
 {
-    const struct tensor g = r->truth.model.g[i];
-    const struct gradient_distance d = gradient_distance(r, i);
-    const double norm = d.norm + 2 * dtype_unit(g.dtype) * norm_of(r, g);
+    const struct tensor g = reference->truth.model.g[i];
+    const struct gradient_distance d = gradient_distance(reference, i);
+    const double norm = d.norm + 2 * dtype_unit(g.dtype) * norm_of(reference, g);
     /* A chance error is spread over all elements: one has hardly more than 4 times the root mean square. */
     return fmax(d.farthest, norm * fmin(1, 4 / sqrt((double)tensor_count(g))));
 }
 
-void twins_keep(struct reference *r)
+void twins_keep(struct reference *reference)
 {
-    for (int i = 0; i < r->truth.model.params; i++) r->earlier[i] = gradient_distance(r, i);
-    transformer_zero_gradients(&r->twin.model);
+    for (int i = 0; i < reference->truth.model.params; i++) reference->earlier[i] = gradient_distance(reference, i);
+    transformer_zero_gradients(&reference->twin.model);
 }
 
 /* ---- bounds ------------------------------------------------------------------------------------------------------ */
 
 /* The bound of the masters or, with their rounding, of the weights. */
-static double bound_in(const struct reference *r, int i, enum dtype t)
+static double bound_in(const struct reference *reference, int i, enum dtype dtype)
 {
-    const struct tensor m = r->truth.master[i];
-    const double far = tensor_distance(r->twin.master[i], m) + r->response[i];
-    return relative_or_absolute(far, norm_of(r, m), tensor_count(m), t);
+    const struct tensor m = reference->truth.master[i];
+    const double far = tensor_distance(reference->twin.master[i], m) + reference->response[i];
+    return relative_or_absolute(far, norm_of(reference, m), tensor_count(m), dtype);
 }
 
-double reference_weight_bound(const struct reference *r, int i)
+double reference_weight_bound(const struct reference *reference, int i)
 {
-    return quantised_after_step(r->plan) ? 0 : bound_in(r, i, r->truth.model.w[i].dtype);
+    return quantised_after_step(reference->plan) ? 0 : bound_in(reference, i, reference->truth.model.w[i].dtype);
 }
-double reference_master_bound(const struct reference *r, int i)
+double reference_master_bound(const struct reference *reference, int i)
 {
-    return bound_in(r, i, r->truth.master[i].dtype);
-}
-
-double reference_gradient_bound(const struct reference *r, int i)
-{
-    const struct tensor g = r->truth.model.g[i];
-    const double size = norm_of(r, g);
-    return relative_or_absolute(gradient_distance(r, i).norm + r->turn[i].R, size, tensor_count(g), g.dtype) +
-           r->stored * relative_or_absolute(0, size, tensor_count(g), r->plan->dtype);
+    return bound_in(reference, i, reference->truth.master[i].dtype);
 }
 
-double reference_state_bound(const struct reference *r, int i, int state)
+double reference_gradient_bound(const struct reference *reference, int i)
+{
+    const struct tensor g = reference->truth.model.g[i];
+    const double size = norm_of(reference, g);
+    return relative_or_absolute(gradient_distance(reference, i).norm + reference->turn[i].R, size,
+                                tensor_count(g), g.dtype) +
+           reference->stored * relative_or_absolute(0, size, tensor_count(g), reference->plan->dtype);
+}
+
+double reference_state_bound(const struct reference *reference, int i, int state)
 {
     const int at = i * OPTIMIZER_MAX_STATES + state;
-    const struct tensor s = reference_numbers(r, i, state, r->truth.state[at], 0),
-                        twin = reference_numbers(r, i, state, r->twin.state[at], 1);
-    double far = tensor_distance(twin, s) + r->state_response[at];
-    if (state == LOW_RANK_PROJECTION) far += r->turn[i].P;
-    return relative_or_absolute(far, norm_of(r, s), tensor_count(s), s.dtype);
+    const struct tensor s = reference_numbers(reference, i, state, reference->truth.state[at], 0),
+                        twin = reference_numbers(reference, i, state, reference->twin.state[at], 1);
+    double far = tensor_distance(twin, s) + reference->state_response[at];
+    if (state == LOW_RANK_PROJECTION) far += reference->turn[i].P;
+    return relative_or_absolute(far, norm_of(reference, s), tensor_count(s), s.dtype);
 }
 
-static double squared_norm_bound(const struct reference *r)
+static double squared_norm_bound(const struct reference *reference)
 {
     double sum = 0;
-    for (int i = 0; i < r->truth.model.params; i++) {
-        const double steps = r->stored * dtype_step(r->plan->dtype) * sqrt((double)tensor_count(r->truth.model.g[i])),
-                     far = gradient_distance(r, i).norm + r->turn[i].R + steps;
+    for (int i = 0; i < reference->truth.model.params; i++) {
+        const double steps = reference->stored * dtype_step(reference->plan->dtype)
+            * sqrt((double)tensor_count(reference->truth.model.g[i])),
+                     far = gradient_distance(reference, i).norm + reference->turn[i].R + steps;
         sum += far * far;
     }
-    return sum / (r->truth.model.loss_scale * r->truth.model.loss_scale);
+    return sum / (reference->truth.model.loss_scale * reference->truth.model.loss_scale);
 }
 
 /* With replicas: the reported norm is that of the vector of their norms over sqrt(replicas), so its difference is at
  * most that of the vector of differences. */
-double reference_norm_bound(const struct reference *r)
+double reference_norm_bound(const struct reference *reference)
 {
-    double sum = squared_norm_bound(r);
-    for (int i = 1; i < r->replicas; i++) sum += squared_norm_bound(&r->other[i - 1]);
-    const double rounded = dtype_unit(r->truth.model.g[0].dtype) + r->stored * dtype_unit(r->plan->dtype);
-    return sqrt(sum / r->replicas) + 2 * rounded * reference_norm(r);
+    double sum = squared_norm_bound(reference);
+    for (int i = 1; i < reference->replicas; i++) sum += squared_norm_bound(&reference->other[i - 1]);
+    const double rounded = dtype_unit(reference->truth.model.g[0].dtype) + reference->stored
+        * dtype_unit(reference->plan->dtype);
+    return sqrt(sum / reference->replicas) + 2 * rounded * reference_norm(reference);
 }
 
-double reference_norm(const struct reference *r)
+double reference_norm(const struct reference *reference)
 {
-    double sum = r->truth.norm * r->truth.norm;
-    for (int i = 1; i < r->replicas; i++) sum += r->other[i - 1].truth.norm * r->other[i - 1].truth.norm;
-    return r->replicas > 1 ? sqrt(sum / r->replicas) : r->truth.norm;
+    double sum = reference->truth.norm * reference->truth.norm;
+    for (int i = 1; i < reference->replicas; i++)
+        sum += reference->other[i - 1].truth.norm * reference->other[i - 1].truth.norm;
+    return reference->replicas > 1 ? sqrt(sum / reference->replicas) : reference->truth.norm;
 }
 
-double reference_loss(const struct reference *r)
+double reference_loss(const struct reference *reference)
 {
-    double sum = r->truth.loss * (double)r->counted;
-    int64_t counted = r->counted;
-    for (int i = 1; i < r->replicas; i++)
-        sum += r->other[i - 1].truth.loss * (double)r->other[i - 1].counted, counted += r->other[i - 1].counted;
-    return r->replicas > 1 ? sum / (double)(counted ? counted : 1) : r->truth.loss;
+    double sum = reference->truth.loss * (double)reference->counted;
+    int64_t counted = reference->counted;
+    for (int i = 1; i < reference->replicas; i++)
+        sum += reference->other[i - 1].truth.loss * (double)reference->other[i - 1].counted,
+            counted += reference->other[i - 1].counted;
+    return reference->replicas > 1 ? sum / (double)(counted ? counted : 1) : reference->truth.loss;
 }
 
-double reference_mean_bound(const struct reference *r, double spread, double mean)
+double reference_mean_bound(const struct reference *reference, double spread, double mean)
 {
-    int64_t counted = r->counted;
-    for (int i = 1; i < r->replicas; i++) counted += r->other[i - 1].counted;
+    int64_t counted = reference->counted;
+    for (int i = 1; i < reference->replicas; i++) counted += reference->other[i - 1].counted;
     return spread / (double)(counted ? counted : 1) +
-           PERTURB_LAMBDA * sqrt((double)(r->plan->B * r->plan->S)) * dtype_unit(F64) * fabs(mean);
+           PERTURB_LAMBDA * sqrt((double)(reference->plan->B * reference->plan->S)) * dtype_unit(F64) * fabs(mean);
 }
 
-double reference_loss_bound(const struct reference *r)
+double reference_loss_bound(const struct reference *reference)
 {
-    double spread = r->loss_spread;
-    for (int i = 1; i < r->replicas; i++) spread += r->other[i - 1].loss_spread;
-    return reference_mean_bound(r, spread, reference_loss(r));
+    double spread = reference->loss_spread;
+    for (int i = 1; i < reference->replicas; i++) spread += reference->other[i - 1].loss_spread;
+    return reference_mean_bound(reference, spread, reference_loss(reference));
 }

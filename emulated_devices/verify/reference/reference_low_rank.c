@@ -3,33 +3,34 @@
 #include <math.h>
 #include <stdlib.h>
 
-struct low_rank_parts reference_low_rank(const struct plan *p, const struct param_spec *s)
+struct low_rank_parts reference_low_rank(const struct plan *plan, const struct param_spec *spec)
 {
     int64_t rows[PARAM_MOST_PARTS];
-    for (int i = 0; i < s->parts; i++) rows[i] = s->part[i].rows;
-    return low_rank_parts_of(p->optimizer, &p->hyper, param_is_linear(s), rows, s->parts, s->dim[1]);
+    for (int i = 0; i < spec->parts; i++) rows[i] = spec->part[i].rows;
+    return low_rank_parts_of(plan->optimizer, &plan->hyper, param_is_linear(spec), rows, spec->parts, spec->dim[1]);
 }
 
-struct tensor reference_numbers(const struct reference *r, int i, int k, struct tensor state, int room)
+struct tensor reference_numbers(const struct reference *reference, int i, int k, struct tensor state, int room)
 {
-    const struct low_rank_parts all = reference_low_rank(r->plan, &r->truth.model.spec[i]);
-    return low_rank_read(r->plan->optimizer, &r->plan->hyper, &all, r->truth.master[i], k, state, r->room[room]);
+    const struct low_rank_parts all = reference_low_rank(reference->plan, &reference->truth.model.spec[i]);
+    return low_rank_read(reference->plan->optimizer, &reference->plan->hyper, &all, reference->truth.master[i], k,
+                         state, reference->room[room]);
 }
 
-bool reference_make_room(struct reference *r)
+bool reference_make_room(struct reference *reference)
 {
-    const struct plan *p = r->plan;
+    const struct plan *p = reference->plan;
     size_t most = 0;
     bool ok = true;
     for (int k = 0; k < p->optimizer->states; k++)
-        for (int i = 0; i < r->truth.model.params; i++) {
-            const struct tensor w = r->truth.master[i];
-            const struct low_rank_parts all = reference_low_rank(p, &r->truth.model.spec[i]);
+        for (int i = 0; i < reference->truth.model.params; i++) {
+            const struct tensor w = reference->truth.master[i];
+            const struct low_rank_parts all = reference_low_rank(p, &reference->truth.model.spec[i]);
             const size_t bytes = (size_t)low_rank_numbers(p->optimizer, &p->hyper, &all, w, k) * dtype_size(w.dtype);
             const bool read = low_rank_format(p->optimizer, &p->hyper, k, w.dtype) != w.dtype;
             if (read && bytes > most) most = bytes;
         }
-    for (int i = 0; i < 3 && most > 0 && ok; i++) ok = (r->room[i] = malloc(most)) != NULL;
+    for (int i = 0; i < 3 && most > 0 && ok; i++) ok = (reference->room[i] = malloc(most)) != NULL;
     return ok;
 }
 
@@ -46,13 +47,13 @@ static double sign_margin(struct tensor P, int64_t k)
 }
 
 /* square: squares of the singular values, [a], largest first; e: the largest error of an element of G. */
-static struct turn turn_of(struct low_rank p, struct tensor P, const double *square, double e)
+static struct turn turn_of(struct low_rank low_rank, struct tensor P, const double *square, double e)
 {
     const double rounding = PERTURB_LAMBDA * dtype_unit(F64) * square[0];
     struct turn sum = { 0 };
-    for (int64_t i = 0; i < p.r; i++) {
+    for (int64_t i = 0; i < low_rank.r; i++) {
         double turned = 0;
-        for (int64_t j = 0; j < p.a; j++) {
+        for (int64_t j = 0; j < low_rank.a; j++) {
             const double apart = fabs(square[i] - square[j]), by = (sqrt(square[i]) + sqrt(square[j])) * e + rounding;
             const double angle = i == j || by == 0 ? 0 : by < apart ? by / apart : 1;
             turned += angle * angle, sum.R += angle * angle * square[j];
@@ -67,37 +68,38 @@ static struct turn turn_of(struct low_rank p, struct tensor P, const double *squ
 /* One matrix of a parameter in the truth or the twin. */
 struct matrix_run { struct tensor g, P; };
 
-static struct matrix_run matrix_of(const struct reference *r, const struct serial_run *run, int i,
+static struct matrix_run matrix_of(const struct reference *reference, const struct serial_run *run, int i,
                                    const struct low_rank_parts *all, int part)
 {
     const struct tensor whole = run->state[i * OPTIMIZER_MAX_STATES + LOW_RANK_PROJECTION];
     return (struct matrix_run){
         .g = low_rank_rows(all->part[part], run->model.g[i]),
-        .P = low_rank_part_state(r->plan->optimizer, &r->plan->hyper, all, part, run->master[i], whole,
+        .P = low_rank_part_state(reference->plan->optimizer, &reference->plan->hyper, all, part, run->master[i], whole,
                                  LOW_RANK_PROJECTION),
     };
 }
 
-static enum error_code find_anew(struct low_rank p, struct matrix_run truth, struct matrix_run twin, char *scratch,
-                                 double *square, struct turn *turn, struct error *err)
+static enum error_code find_anew(struct low_rank low_rank, struct matrix_run truth, struct matrix_run twin,
+                                 char *scratch, double *square, struct turn *turn, struct error *err)
 {
     const double off = tensor_farthest(twin.g, truth.g);
-    enum error_code e = galore_refresh(p, twin.P, twin.g, scratch, NULL, err);
-    if (!e) e = galore_refresh(p, truth.P, truth.g, scratch, square, err);
-    if (!e) *turn = turn_of(p, truth.P, square, off);
+    enum error_code e = galore_refresh(low_rank, twin.P, twin.g, scratch, NULL, err);
+    if (!e) e = galore_refresh(low_rank, truth.P, truth.g, scratch, square, err);
+    if (!e) *turn = turn_of(low_rank, truth.P, square, off);
     return e;
 }
 
-static enum error_code project_matrix(struct reference *r, int i, const struct low_rank_parts *all, int part, bool anew,
-                                      struct turn *turn, struct error *err)
+static enum error_code project_matrix(struct reference *reference, int i, const struct low_rank_parts *all,
+                                      int part, bool anew, struct turn *turn, struct error *err)
 {
     const struct low_rank p = all->part[part].p;
-    const struct matrix_run truth = matrix_of(r, &r->truth, i, all, part), twin = matrix_of(r, &r->twin, i, all, part);
+    const struct matrix_run truth = matrix_of(reference, &reference->truth, i, all, part),
+        twin = matrix_of(reference, &reference->twin, i, all, part);
     char *scratch = malloc(galore_scratch(p, truth.g.dtype));
     double *square = malloc(sizeof *square * (size_t)p.a);
     enum error_code e = scratch && square ? OK
                                           : fail(err, ERR_MEMORY, "no memory to project the gradient of %s",
-                                                 r->truth.model.spec[i].name);
+                                                 reference->truth.model.spec[i].name);
     if (!e && anew) e = find_anew(p, truth, twin, scratch, square, turn, err);
     if (!e) galore_project(p, truth.g, truth.P, scratch);
     if (!e) galore_project(p, twin.g, twin.P, scratch);
@@ -106,31 +108,33 @@ static enum error_code project_matrix(struct reference *r, int i, const struct l
 }
 
 /* For several matrices the squares of their turns are summed. */
-static enum error_code project_one(struct reference *r, int i, bool anew, struct error *err)
+static enum error_code project_one(struct reference *reference, int i, bool anew, struct error *err)
 {
-    const struct low_rank_parts all = reference_low_rank(r->plan, &r->truth.model.spec[i]);
+    const struct low_rank_parts all = reference_low_rank(reference->plan, &reference->truth.model.spec[i]);
     struct turn sum = { 0 };
     enum error_code e = OK;
     if (!low_rank_projects(&all)) return OK;
-    if (!anew) r->turn[i].R = r->turn[i].P * sqrt(ops_squares(r->truth.model.ops, r->truth.model.g[i]));
+    if (!anew) reference->turn[i].R = reference->turn[i].P
+        * sqrt(ops_squares(reference->truth.model.ops, reference->truth.model.g[i]));
     for (int part = 0; part < all.count && !e; part++) {
         struct turn one = { 0 };
-        e = project_matrix(r, i, &all, part, anew, &one, err);
+        e = project_matrix(reference, i, &all, part, anew, &one, err);
         sum.P = hypot(sum.P, one.P), sum.R = hypot(sum.R, one.R);
     }
-    if (anew && !e) r->turn[i] = sum;
+    if (anew && !e) reference->turn[i] = sum;
     return e;
 }
 
-static enum error_code project_twin(struct reference *r, int i, struct error *err)
+static enum error_code project_twin(struct reference *reference, int i, struct error *err)
 {
-    const struct low_rank_parts all = reference_low_rank(r->plan, &r->truth.model.spec[i]);
+    const struct low_rank_parts all = reference_low_rank(reference->plan, &reference->truth.model.spec[i]);
     for (int part = 0; part < all.count && low_rank_projects(&all); part++) {
         const struct low_rank p = all.part[part].p;
-        const struct matrix_run twin = matrix_of(r, &r->twin, i, &all, part);
+        const struct matrix_run twin = matrix_of(reference, &reference->twin, i, &all, part);
         char *scratch = malloc(galore_scratch(p, twin.g.dtype));
         if (scratch == NULL)
-            return fail(err, ERR_MEMORY, "no memory to project the gradient of %s", r->truth.model.spec[i].name);
+            return fail(err, ERR_MEMORY, "no memory to project the gradient of %s",
+                        reference->truth.model.spec[i].name);
         galore_project(p, twin.g, twin.P, scratch);
         free(scratch);
     }
@@ -138,25 +142,28 @@ static enum error_code project_twin(struct reference *r, int i, struct error *er
 }
 
 /* Whether gradients are projected at this point. */
-static bool projects(const struct plan *p, int64_t t, enum project_when when)
+static bool projects(const struct plan *plan, int64_t t, enum project_when when)
 {
-    return p->optimizer->low_rank && (when == IN_THE_STEP) == low_rank_takes_whole(&p->hyper, t);
+    return plan->optimizer->low_rank && (when == IN_THE_STEP) == low_rank_takes_whole(&plan->hyper, t);
 }
 
-enum error_code reference_project_twin(struct reference *r, int64_t t, enum project_when when, struct error *err)
+enum error_code reference_project_twin(struct reference *reference, int64_t t, enum project_when when,
+                                       struct error *err)
 {
     enum error_code e = OK;
-    for (int i = 0; i < r->truth.model.params && !e && projects(r->plan, t, when); i++) e = project_twin(r, i, err);
+    for (int i = 0; i < reference->truth.model.params && !e && projects(reference->plan, t, when); i++)
+        e = project_twin(reference, i, err);
     return e;
 }
 
-enum error_code reference_project(struct reference *r, int64_t t, enum project_when when, struct error *err)
+enum error_code reference_project(struct reference *reference, int64_t t, enum project_when when, struct error *err)
 {
-    const struct plan *p = r->plan;
+    const struct plan *p = reference->plan;
     enum error_code e = OK;
     const bool whole = p->optimizer->low_rank && low_rank_takes_whole(&p->hyper, t);
-    for (int i = 0; i < r->truth.model.params && whole && when == BEFORE_REDUCTION; i++) r->turn[i].R = 0;
-    for (int i = 0; i < r->truth.model.params && !e && projects(p, t, when); i++)
-        e = project_one(r, i, low_rank_refreshes(&p->hyper, t), err);
+    for (int i = 0; i < reference->truth.model.params && whole && when == BEFORE_REDUCTION; i++)
+        reference->turn[i].R = 0;
+    for (int i = 0; i < reference->truth.model.params && !e && projects(p, t, when); i++)
+        e = project_one(reference, i, low_rank_refreshes(&p->hyper, t), err);
     return e;
 }

@@ -12,10 +12,11 @@ struct low_rank_parts reference_low_rank(const struct plan *, const struct param
 /**
  * The numbers of a parameter's state.
  * @param state  the one-device run's, a device's or another, as low_rank_state says.
- * @param room   0 to 2: which of r->room a state that is held as bytes is read into.  Its last contents are lost.
+ * @param room   0 to 2: which of reference->room a state that is held as bytes is read into.  Its last contents
+ *               are lost.
  * @return the state itself, or a vector in that room.
  */
-struct tensor reference_numbers(const struct reference *r, int i, int k, struct tensor state, int room);
+struct tensor reference_numbers(const struct reference *reference, int i, int k, struct tensor state, int room);
 
 /** Make r->room, if the plan's optimizer has states that are held as bytes.  @return whether there is memory. */
 bool reference_make_room(struct reference *);

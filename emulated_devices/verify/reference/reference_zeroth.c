@@ -5,59 +5,66 @@
 #include <math.h>
 #include <string.h>
 
-static double distance_of(const struct reference *r) { return r->plan->hyper.distance; }
-static uint64_t key_of(const struct reference *r) { return mezo_key(r->plan->seed, r->step); }
-
-static enum error_code loss_on(const struct reference *r, struct serial_run *run, int side, struct error *err)
+static double distance_of(const struct reference *reference) { return reference->plan->hyper.distance; }
+static uint64_t reference_zeroth_key_of(const struct reference *reference)
 {
-    const double eps = distance_of(r);
-    run->model.seed = dropout_seed(r->plan->seed, r->step);
-    reference_pack(r, run);
-    const enum error_code e = transformer_loss_along(&run->model, key_of(r), side == 0 ? eps : -eps, r->ids,
-                                                     r->counting, r->plan->B, r->plan->S, &run->side[side], err);
+    return mezo_key(reference->plan->seed, reference->step);
+}
+
+static enum error_code loss_on(const struct reference *reference, struct serial_run *run, int side, struct error *err)
+{
+    const double eps = distance_of(reference);
+    run->model.seed = dropout_seed(reference->plan->seed, reference->step);
+    reference_pack(reference, run);
+    const enum error_code e = transformer_loss_along(&run->model, reference_zeroth_key_of(reference),
+                                                     side == 0 ? eps : -eps, reference->ids,
+                                                     reference->counting, reference->plan->B, reference->plan->S,
+                                                         &run->side[side], err);
     run->model.packed = NULL;
     return e;
 }
 
-static void find_slope(const struct reference *r, struct serial_run *run)
+static void find_slope(const struct reference *reference, struct serial_run *run)
 {
-    run->slope = mezo_slope(run->side, distance_of(r));
+    run->slope = mezo_slope(run->side, distance_of(reference));
     run->loss = (run->side[0] + run->side[1]) / 2;
     run->norm = fabs(run->slope);
 }
 
-enum error_code reference_losses(struct reference *r, struct error *err)
+enum error_code reference_losses(struct reference *reference, struct error *err)
 {
     enum error_code e = OK;
-    memcpy(r->counting, r->labels, (size_t)(r->plan->B * r->plan->S) * sizeof *r->counting);
+    memcpy(reference->counting, reference->labels,
+           (size_t)(reference->plan->B * reference->plan->S) * sizeof *reference->counting);
     for (int side = 0; side < 2 && !e; side++) {
-        e = loss_on(r, &r->truth, side, err);
-        if (!e) e = loss_on(r, &r->twin, side, err);
-        if (!e) r->side_spread[side] = reference_spread(r);
+        e = loss_on(reference, &reference->truth, side, err);
+        if (!e) e = loss_on(reference, &reference->twin, side, err);
+        if (!e) reference->side_spread[side] = reference_spread(reference);
     }
     if (e) return e;
-    r->counted = r->truth.model.counted;
-    find_slope(r, &r->truth);
-    find_slope(r, &r->twin);
+    reference->counted = reference->truth.model.counted;
+    find_slope(reference, &reference->truth);
+    find_slope(reference, &reference->twin);
     return OK;
 }
 
-void reference_take_sides(struct reference *r, const double side[2])
+void reference_take_sides(struct reference *reference, const double side[2])
 {
-    memcpy(r->truth.side, side, sizeof r->truth.side);
-    find_slope(r, &r->truth);
-    transformer_gradients_along(&r->truth.model, key_of(r), r->truth.slope);
-    transformer_gradients_along(&r->twin.model, key_of(r), r->truth.slope + reference_slope_bound(r));
-    r->took = true;
+    memcpy(reference->truth.side, side, sizeof reference->truth.side);
+    find_slope(reference, &reference->truth);
+    transformer_gradients_along(&reference->truth.model, reference_zeroth_key_of(reference), reference->truth.slope);
+    transformer_gradients_along(&reference->twin.model, reference_zeroth_key_of(reference),
+                                reference->truth.slope + reference_slope_bound(reference));
+    reference->took = true;
 }
 
-double reference_side_bound(const struct reference *r, int side)
+double reference_side_bound(const struct reference *reference, int side)
 {
-    return reference_mean_bound(r, r->side_spread[side], r->truth.side[side]);
+    return reference_mean_bound(reference, reference->side_spread[side], reference->truth.side[side]);
 }
 
-double reference_slope_bound(const struct reference *r)
+double reference_slope_bound(const struct reference *reference)
 {
-    const double sizes = fabs(r->truth.side[0]) + fabs(r->truth.side[1]);
-    return dtype_unit(F64) * (sizes / (2 * distance_of(r)) + 2 * fabs(r->truth.slope));
+    const double sizes = fabs(reference->truth.side[0]) + fabs(reference->truth.side[1]);
+    return dtype_unit(F64) * (sizes / (2 * distance_of(reference)) + 2 * fabs(reference->truth.slope));
 }

@@ -20,76 +20,79 @@ static const enum tensor_kind kind_of[] = { KIND_WEIGHT, KIND_GRADIENT,  KIND_MA
 /* boxes: queries, keys, values */
 enum { STATES_FROM = 5, MOST_KINDS = STATES_FROM + OPTIMIZER_MAX_STATES, MOST_BOXES = 3 };
 
-static int64_t elements(const struct box *b, int ndim)
+static int64_t replicas_elements(const struct box *box, int ndim)
 {
     int64_t n = 1;
-    for (int d = 0; d < ndim; d++) n *= b->extent[d];
+    for (int d = 0; d < ndim; d++) n *= box->extent[d];
     return n;
 }
 
 /* List box by box: of a fused matrix some boxes (keys and values) may be copies, and others not. */
-static int list_boxes(const struct parameter *p, const struct layout *l, int kind, int whose, struct interval kept,
-                      struct tensor x, struct box_hash *out)
+static int list_boxes(const struct parameter *parameter, const struct layout *layout, int kind, int whose,
+                      struct interval kept, struct tensor x, struct box_hash *out)
 {
     const size_t size = dtype_size(x.dtype);
     int64_t from = 0;
     int n = 0;
-    for (int b = 0; b < l->boxes; b++) {
-        const int64_t count = elements(&l->box[b], l->ndim);
+    for (int b = 0; b < layout->boxes; b++) {
+        const int64_t count = replicas_elements(&layout->box[b], layout->ndim);
         const struct interval part = interval_meet(kept, (struct interval){ from, count });
         const char *own = (const char *)x.data + (size_t)(part.first - kept.first) * size;
         if (part.count > 0)
-            out[n++] = (struct box_hash){ p->index, kind, whose, l->box[b], { part.first - from, part.count },
+            out[n++] = (struct box_hash){ parameter->index, kind, whose, layout->box[b],
+                                         { part.first - from, part.count },
                                           hash_bytes(HASH_START, own, (size_t)part.count * size), false };
         from += count;
     }
     return n;
 }
 
-static bool is_kept(const struct trainer *t, enum tensor_kind kind)
+static bool replicas_is_kept(const struct trainer *trainer, enum tensor_kind kind)
 {
-    if (kind == KIND_MASTER) return data_has_masters(&t->data);
-    if (kind == KIND_ANCHOR) return t->data.shards.apart;
-    return kind != KIND_MOMENTUM || (t->data.shards.apart && outer_has_momentum(&t->data.outer));
+    if (kind == KIND_MASTER) return data_has_masters(&trainer->data);
+    if (kind == KIND_ANCHOR) return trainer->data.shards.apart;
+    return kind != KIND_MOMENTUM || (trainer->data.shards.apart && outer_has_momentum(&trainer->data.outer));
 }
 
 /* Before the optimizer's step its states are not compared: they have not changed. */
-static int compared_kinds(const struct trainer *t, enum replicas_when when, int kinds[MOST_KINDS])
+static int compared_kinds(const struct trainer *trainer, enum replicas_when when, int kinds[MOST_KINDS])
 {
-    const struct optimizer *o = t->plan.optimizer;
+    const struct optimizer *o = trainer->plan.optimizer;
     const int end = when == BEFORE_OPTIMIZER ? 2 - o->forward_only : STATES_FROM + o->states;
     int n = 0;
     for (int k = 0; k < end; k++)
-        if (is_kept(t, kind_of[k]) && (when == BEFORE_OPTIMIZER || kind_of[k] != KIND_GRADIENT)) kinds[n++] = k;
+        if (replicas_is_kept(trainer, kind_of[k]) && (when == BEFORE_OPTIMIZER || kind_of[k] != KIND_GRADIENT))
+            kinds[n++] = k;
     return n;
 }
 
 /* Replicas that train apart have equal weights only right after an outer step. */
-static bool is_a_replicas_own(const struct trainer *t, enum tensor_kind kind, enum replicas_when when)
+static bool is_a_replicas_own(const struct trainer *trainer, enum tensor_kind kind, enum replicas_when when)
 {
-    if (!t->data.shards.apart || kind_is_common(kind)) return false;
+    if (!trainer->data.shards.apart || kind_is_common(kind)) return false;
     return !((kind == KIND_WEIGHT || kind == KIND_MASTER) && when == AFTER_OPTIMIZER &&
-             outer_follows(&t->data.outer, t->step));
+             outer_follows(&trainer->data.outer, trainer->step));
 }
 
-static int list_own(const struct trainer *t, enum replicas_when when, struct box_hash *out)
+static int list_own(const struct trainer *trainer, enum replicas_when when, struct box_hash *out)
 {
     int n = 0;
-    for (int i = 0; i < t->parameters.count; i++) {
-        const struct parameter *p = &t->parameters.all[i];
+    for (int i = 0; i < trainer->parameters.count; i++) {
+        const struct parameter *p = &trainer->parameters.all[i];
         int kinds[MOST_KINDS];
-        for (int c = 0, all = compared_kinds(t, when, kinds); c < all; c++) {
+        for (int c = 0, all = compared_kinds(trainer, when, kinds); c < all; c++) {
             const int k = kinds[c];
             struct error err;
             struct tensor x;
             struct interval kept;
-            if (collect_own(t, p, kind_of[k], &kept, &x, &err))
-                comm_give_up(t->comm, &err);
+            if (collect_own(trainer, p, kind_of[k], &kept, &x, &err))
+                comm_give_up(trainer->comm, &err);
             const int whose =
-                is_a_replicas_own(t, kind_of[k], when) ? shards_replica_of(&t->data.shards, t->dp.rank) : 0;
-            const struct param_spec spec = data_spec(&t->data, &p->spec, kind_of[k]);
+                is_a_replicas_own(trainer, kind_of[k], when)
+                    ? shards_replica_of(&trainer->data.shards, trainer->dp.rank) : 0;
+            const struct param_spec spec = data_spec(&trainer->data, &p->spec, kind_of[k]);
             const struct layout l =
-                data_keeps_whole(&t->data, kind_of[k]) ? layout_whole(spec.ndim, spec.dim) : p->layout;
+                data_keeps_whole(&trainer->data, kind_of[k]) ? layout_whole(spec.ndim, spec.dim) : p->layout;
             n += list_boxes(p, &l, k, whose, kept, x, out + n);
             free(x.data);
         }
@@ -98,17 +101,18 @@ static int list_own(const struct trainer *t, enum replicas_when when, struct box
 }
 
 /* Gather all devices' lists on rank 0: `room` entries for each, and its count. */
-static enum error_code gather_lists(struct trainer *t, struct box_hash *own, int own_count, struct box_hash *all,
+static enum error_code gather_lists(struct trainer *trainer, struct box_hash *own, int own_count, struct box_hash *all,
                                     int *count, int room, struct error *err)
 {
-    enum error_code e = comm_bring(t->comm, &own_count, sizeof own_count, count, err);
-    struct exchange x = exchange_begin(&t->world, CONTROL);
+    enum error_code e = comm_bring(trainer->comm, &own_count, sizeof own_count, count, err);
+    struct exchange x = exchange_begin(&trainer->world, CONTROL);
     if (e) return e;
-    if (t->comm->rank != 0)
-        return message_wait(t->comm, message_send(&x, 0, own, (uint64_t)own_count * sizeof *own), err);
+    if (trainer->comm->rank != 0)
+        return message_wait(trainer->comm, message_send(&x, 0, own, (uint64_t)own_count * sizeof *own), err);
     for (int i = 0; i < own_count; i++) all[i] = own[i];
-    for (int r = 1; r < t->comm->size && !e; r++)
-        e = message_wait(t->comm, message_receive(&x, r, all + (int64_t)r * room, (uint64_t)count[r] * sizeof *all),
+    for (int r = 1; r < trainer->comm->size && !e; r++)
+        e = message_wait(trainer->comm, message_receive(&x, r, all + (int64_t)r * room,
+                                                        (uint64_t)count[r] * sizeof *all),
                          err);
     return e;
 }
@@ -118,7 +122,7 @@ static enum error_code gather_lists(struct trainer *t, struct box_hash *own, int
 enum meeting { APART, SAME, ACROSS };
 
 /* Whether two devices have the same elements of a tensor, none in common, or perhaps some (boxes cut differently). */
-static enum meeting meet(const struct box_hash *a, const struct box_hash *b)
+static enum meeting replicas_meet(const struct box_hash *a, const struct box_hash *b)
 {
     bool same = true;
     if (a->index != b->index || a->kind != b->kind || a->whose != b->whose) return APART;
@@ -131,47 +135,50 @@ static enum meeting meet(const struct box_hash *a, const struct box_hash *b)
     return same && interval_equal(a->kept, b->kept) ? SAME : ACROSS;
 }
 
-static enum error_code say(const struct trainer *t, const struct box_hash *p, int rank, const struct evidence *on,
-                           enum replicas_when when, struct error *err)
+static enum error_code replicas_say(const struct trainer *trainer, const struct box_hash *box_hash, int rank,
+                                    const struct evidence *on, enum replicas_when when, struct error *err)
 {
     static const char *const name[STATES_FROM] = { "weight", "gradient", "master of", "anchor of",
                                                    "outer momentum of" };
     char place[128], device[64];
-    const char *kind = p->kind < STATES_FROM ? name[p->kind] : t->plan.optimizer->state_name[p->kind - STATES_FROM];
+    const char *kind = box_hash->kind < STATES_FROM ? name[box_hash->kind]
+        : trainer->plan.optimizer->state_name[box_hash->kind - STATES_FROM];
     int other = 0;
     while (!devices_have(&on->failing, other)) other++;
-    diagnose_place(place, sizeof place, &t->plan.mesh, on);
+    diagnose_place(place, sizeof place, &trainer->plan.mesh, on);
     return fail(err, ERR_CHECK,
                 "step %lld, %s the optimizer: %s %s on device %d (%s) has other bits than its copy on device %d; they "
                 "differ on %s",
-                (long long)(t->step + (when == BEFORE_OPTIMIZER)), when == BEFORE_OPTIMIZER ? "before" : "after", kind,
-                trainer_spec(t, p->index).name, other, mesh_describe(&t->plan.mesh, other, device, sizeof device), rank,
+                (long long)(trainer->step + (when == BEFORE_OPTIMIZER)), when == BEFORE_OPTIMIZER ? "before"
+                    : "after", kind,
+                trainer_spec(trainer, box_hash->index).name, other,
+                    mesh_describe(&trainer->plan.mesh, other, device, sizeof device), rank,
                 place);
 }
 
 /* Compare each box with later ranks' copies of it.  If two devices have parts of a tensor that are cut differently,
  * by_value[] is set: the tensor is then compared element by element. */
-static enum error_code compare_lists(const struct trainer *t, struct box_hash *all, const int *count, int room,
+static enum error_code compare_lists(const struct trainer *trainer, struct box_hash *all, const int *count, int room,
                                      enum replicas_when when, bool *by_value, uint64_t *compared, struct error *err)
 {
-    for (int r = 0; r < t->comm->size; r++)
+    for (int r = 0; r < trainer->comm->size; r++)
         for (int i = 0; i < count[r]; i++) {
             const struct box_hash *mine = &all[(int64_t)r * room + i];
             struct evidence on = { .holding = { { 0 } } };
             devices_add(&on.holding, r);
-            for (int other = r + 1; other < t->comm->size; other++)
+            for (int other = r + 1; other < trainer->comm->size; other++)
                 for (int k = 0; k < count[other]; k++) {
                     struct box_hash *copy = &all[(int64_t)other * room + k];
-                    const enum meeting how = meet(mine, copy);
+                    const enum meeting how = replicas_meet(mine, copy);
                     if (how == ACROSS) by_value[mine->index * MOST_KINDS + mine->kind] = true;
                     if (how != SAME) continue;
                     devices_add(&on.holding, other);
                     if (copy->bits != mine->bits) devices_add(&on.failing, other);
                     copy->copy = true;
                 }
-            if (devices_count(&on.failing) > 0) return say(t, mine, r, &on, when, err);
+            if (devices_count(&on.failing) > 0) return replicas_say(trainer, mine, r, &on, when, err);
         }
-    for (int r = 0; r < t->comm->size; r++)
+    for (int r = 0; r < trainer->comm->size; r++)
         for (int i = 0; i < count[r]; i++) {
             const struct box_hash *b = &all[(int64_t)r * room + i];
             if (b->copy && !by_value[b->index * MOST_KINDS + b->kind]) *compared += (uint64_t)b->kept.count;
@@ -194,13 +201,13 @@ struct whole {
     struct evidence on;
 };
 
-static void compare_run(void *context, struct run r)
+static void compare_run(void *context, struct run run)
 {
     struct whole *w = context;
-    const int64_t at = (w->own ? w->piece->replica : 0) * w->elements + r.whole;
-    for (int64_t i = 0; i < r.length; i++) {
+    const int64_t at = (w->own ? w->piece->replica : 0) * w->elements + run.whole;
+    for (int64_t i = 0; i < run.length; i++) {
         char *seen = w->bits + (size_t)(at + i) * w->size;
-        const char *now = (const char *)w->piece->data.data + (size_t)(r.piece + i) * w->size;
+        const char *now = (const char *)w->piece->data.data + (size_t)(run.piece + i) * w->size;
         int32_t *from = &w->from[at + i];
         if (*from == 0) {
             memcpy(seen, now, w->size);
@@ -214,90 +221,90 @@ static void compare_run(void *context, struct run r)
     }
 }
 
-static void compare_piece(void *context, const struct piece *p)
+static void compare_piece(void *context, const struct piece *piece)
 {
     struct whole *w = context;
-    w->piece = p;
-    if (p->kept.count > 0) devices_add(&w->on.holding, p->rank);
-    layout_each_run_within(p->layout, p->kept.first, p->kept.count, compare_run, w);
+    w->piece = piece;
+    if (piece->kept.count > 0) devices_add(&w->on.holding, piece->rank);
+    layout_each_run_within(piece->layout, piece->kept.first, piece->kept.count, compare_run, w);
 }
 
-static enum error_code compare_values(struct trainer *t, int index, int kind, enum replicas_when when,
+static enum error_code compare_values(struct trainer *trainer, int index, int kind, enum replicas_when when,
                                       uint64_t *compared, struct error *err)
 {
-    const struct param_spec parameter = trainer_spec(t, index),
-                            spec = data_spec(&t->data, &parameter, kind_of[kind]);
-    struct whole w = { .own = is_a_replicas_own(t, kind_of[kind], when), .first = -1,
+    const struct param_spec parameter = trainer_spec(trainer, index),
+                            spec = data_spec(&trainer->data, &parameter, kind_of[kind]);
+    struct whole w = { .own = is_a_replicas_own(trainer, kind_of[kind], when), .first = -1,
                        .elements = spec.dim[0] * (spec.ndim == 2 ? spec.dim[1] : 1),
-                       .size = dtype_size(data_format(&t->data, kind_of[kind])) };
-    const size_t room = (size_t)w.elements * (size_t)(w.own ? shards_replicas(&t->data.shards) : 1);
+                       .size = dtype_size(data_format(&trainer->data, kind_of[kind])) };
+    const size_t room = (size_t)w.elements * (size_t)(w.own ? shards_replicas(&trainer->data.shards) : 1);
     enum error_code e = OK;
-    if (t->comm->rank == 0) {
+    if (trainer->comm->rank == 0) {
         w.bits = malloc(room * w.size + 1), w.from = calloc(room + 1, sizeof *w.from);
         if (w.bits == NULL || w.from == NULL)
             e = fail(err, ERR_MEMORY, "no memory to compare the copies of %s", spec.name);
     }
-    e = comm_agree(t->comm, e, err);
-    if (!e) collect_pieces(t, index, kind_of[kind], compare_piece, &w);
+    e = comm_agree(trainer->comm, e, err);
+    if (!e) collect_pieces(trainer, index, kind_of[kind], compare_piece, &w);
     if (!e && w.first >= 0) {
         const struct box_hash named = { .index = index, .kind = kind };
-        e = say(t, &named, w.first, &w.on, when, err);
+        e = replicas_say(trainer, &named, w.first, &w.on, when, err);
     }
     *compared += w.compared;
     free(w.bits), free(w.from);
-    return comm_agree(t->comm, e, err);
+    return comm_agree(trainer->comm, e, err);
 }
 
 /* Rank 0 knows the tensors to compare; all devices send their parts of these. */
-static enum error_code compare_across(struct trainer *t, bool *by_value, enum replicas_when when, uint64_t *compared,
-                                      struct error *err)
+static enum error_code compare_across(struct trainer *trainer, bool *by_value, enum replicas_when when,
+                                      uint64_t *compared, struct error *err)
 {
-    const int tensors = model_param_count(&t->plan.model) * MOST_KINDS;
-    struct exchange x = exchange_begin(&t->world, CONTROL);
+    const int tensors = model_param_count(&trainer->plan.model) * MOST_KINDS;
+    struct exchange x = exchange_begin(&trainer->world, CONTROL);
     enum error_code e = OK;
-    for (int r = 1; r < t->comm->size && t->comm->rank == 0 && !e; r++)
-        e = message_wait(t->comm, message_send(&x, r, by_value, sizeof *by_value * (size_t)tensors), err);
-    if (t->comm->rank != 0)
-        e = message_wait(t->comm, message_receive(&x, 0, by_value, sizeof *by_value * (size_t)tensors), err);
+    for (int r = 1; r < trainer->comm->size && trainer->comm->rank == 0 && !e; r++)
+        e = message_wait(trainer->comm, message_send(&x, r, by_value, sizeof *by_value * (size_t)tensors), err);
+    if (trainer->comm->rank != 0)
+        e = message_wait(trainer->comm, message_receive(&x, 0, by_value, sizeof *by_value * (size_t)tensors), err);
     for (int i = 0; i < tensors && !e; i++)
-        if (by_value[i]) e = compare_values(t, i / MOST_KINDS, i % MOST_KINDS, when, compared, err);
+        if (by_value[i]) e = compare_values(trainer, i / MOST_KINDS, i % MOST_KINDS, when, compared, err);
     return e;
 }
 
 /* Biases of routers, which every device moves by itself. */
-static enum error_code check_biases(struct trainer *t, struct error *err)
+static enum error_code check_biases(struct trainer *trainer, struct error *err)
 {
-    const struct model_config *m = &t->plan.model;
+    const struct model_config *m = &trainer->plan.model;
     uint64_t all[MESH_MOST_DEVICES], own = HASH_START;
     if (m->mlp != MLP_MIXTURE || !m->mixture.router.biased) return OK;
-    own = hash_bytes(own, t->routers.bias, (size_t)(m->L * mixture_columns(&m->mixture)) * sizeof(double));
-    enum error_code e = comm_bring(t->comm, &own, sizeof own, all, err);
-    for (int r = 1; r < t->comm->size && t->comm->rank == 0 && !e; r++)
+    own = hash_bytes(own, trainer->routers.bias, (size_t)(m->L * mixture_columns(&m->mixture)) * sizeof(double));
+    enum error_code e = comm_bring(trainer->comm, &own, sizeof own, all, err);
+    for (int r = 1; r < trainer->comm->size && trainer->comm->rank == 0 && !e; r++)
         if (all[r] != all[0])
             e = fail(err, ERR_CHECK, "the correction biases of routers differ between devices 0 and %d after step %lld",
-                     r, (long long)t->step);
-    return comm_agree(t->comm, e, err);
+                     r, (long long)trainer->step);
+    return comm_agree(trainer->comm, e, err);
 }
 
-enum error_code replicas_check(struct trainer *t, enum replicas_when when, uint64_t *compared, struct error *err)
+enum error_code replicas_check(struct trainer *trainer, enum replicas_when when, uint64_t *compared, struct error *err)
 {
-    const int tiles = t->plan.data.tiles > 1 ? t->plan.data.tiles : 1,
-              tensors = model_param_count(&t->plan.model) * MOST_KINDS;
+    const int tiles = trainer->plan.data.tiles > 1 ? trainer->plan.data.tiles : 1,
+              tensors = model_param_count(&trainer->plan.model) * MOST_KINDS;
     const int room = tensors * tiles * MOST_BOXES;
-    const bool here = t->comm->rank == 0;
+    const bool here = trainer->comm->rank == 0;
     struct box_hash *own = calloc((size_t)room, sizeof *own),
-                    *all = here ? calloc((size_t)room * (size_t)t->comm->size, sizeof *all) : NULL;
-    int *count = here ? calloc((size_t)t->comm->size, sizeof *count) : NULL;
+                    *all = here ? calloc((size_t)room * (size_t)trainer->comm->size, sizeof *all) : NULL;
+    int *count = here ? calloc((size_t)trainer->comm->size, sizeof *count) : NULL;
     bool *by_value = calloc((size_t)tensors, sizeof *by_value);
     enum error_code e = own && by_value && (!here || (all && count))
                             ? OK
                             : fail(err, ERR_MEMORY, "no memory for the hashes of %d tensors", room);
-    e = comm_agree(t->comm, e, err);
-    if (!e) e = gather_lists(t, own, list_own(t, when, own), all, count, room, err);
-    if (!e && here) e = compare_lists(t, all, count, room, when, by_value, compared, err);
-    e = comm_agree(t->comm, e, err);
-    if (!e) e = compare_across(t, by_value, when, compared, err);
-    if (!e) e = check_biases(t, err);
+    e = comm_agree(trainer->comm, e, err);
+    if (!e) e = gather_lists(trainer, own, list_own(trainer, when, own), all, count, room, err);
+    if (!e && here) e = compare_lists(trainer, all, count, room, when, by_value, compared, err);
+    e = comm_agree(trainer->comm, e, err);
+    if (!e) e = compare_across(trainer, by_value, when, compared, err);
+    if (!e) e = check_biases(trainer, err);
     free(own), free(all), free(count), free(by_value);
     return e;
 }

@@ -4,113 +4,115 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum error_code routing_open(struct routing *r, const struct model_config *c, int64_t tokens, struct error *err)
+enum error_code routing_open(struct routing *routing, const struct model_config *config, int64_t tokens,
+                             struct error *err)
 {
-    *r = (struct routing){ 0 };
-    if (c->mlp != MLP_MIXTURE) return OK;
-    const size_t choices = (size_t)(c->L * tokens * c->mixture.k);
-    *r = (struct routing){ .L = c->L,
-                           .E = mixture_columns(&c->mixture),
-                           .k = c->mixture.k,
-                           .experts = calloc(choices, sizeof *r->experts),
-                           .theirs = calloc(choices, sizeof *r->theirs),
-                           .bound = calloc((size_t)c->L, sizeof *r->bound),
-                           .rule = c->mixture.router,
-                           .keys = calloc(2 * (size_t)mixture_columns(&c->mixture), sizeof *r->keys),
-                           .found = calloc((size_t)c->L, sizeof *r->found) };
-    return r->experts && r->theirs && r->bound && r->keys && r->found
-               ? routing_drops_open(&r->drops, c, tokens, err)
+    *routing = (struct routing){ 0 };
+    if (config->mlp != MLP_MIXTURE) return OK;
+    const size_t choices = (size_t)(config->L * tokens * config->mixture.k);
+    *routing = (struct routing){ .L = config->L,
+                           .E = mixture_columns(&config->mixture),
+                           .k = config->mixture.k,
+                           .experts = calloc(choices, sizeof *routing->experts),
+                           .theirs = calloc(choices, sizeof *routing->theirs),
+                           .bound = calloc((size_t)config->L, sizeof *routing->bound),
+                           .rule = config->mixture.router,
+                           .keys = calloc(2 * (size_t)mixture_columns(&config->mixture), sizeof *routing->keys),
+                           .found = calloc((size_t)config->L, sizeof *routing->found) };
+    return routing->experts && routing->theirs && routing->bound && routing->keys && routing->found
+               ? routing_drops_open(&routing->drops, config, tokens, err)
                : fail(err, ERR_MEMORY, "no memory for %zu choices of experts", choices);
 }
 
-void routing_close(struct routing *r)
+void routing_close(struct routing *routing)
 {
-    free(r->experts), free(r->theirs), free(r->bound), free(r->keys), free(r->found);
-    routing_drops_close(&r->drops);
-    *r = (struct routing){ 0 };
+    free(routing->experts), free(routing->theirs), free(routing->bound), free(routing->keys), free(routing->found);
+    routing_drops_close(&routing->drops);
+    *routing = (struct routing){ 0 };
 }
 
-void routing_keep(struct routing *r, const struct transformer *truth)
+void routing_keep(struct routing *routing, const struct transformer *truth)
 {
-    r->N = truth->B * truth->S, r->truth = truth;
-    routing_drops_begin(r, truth);
-    for (int64_t l = 0; l < r->L; l++)
-        for (int64_t i = 0; i < r->N * r->k && layer_mlp(&truth->config, l) == MLP_MIXTURE; i++)
-            routing_of_layer(r, r->experts, (int)l)[i] = ((const int32_t *)truth->block[l].experts.data)[i];
+    routing->N = truth->B * truth->S, routing->truth = truth;
+    routing_drops_begin(routing, truth);
+    for (int64_t l = 0; l < routing->L; l++)
+        for (int64_t i = 0; i < routing->N * routing->k && layer_mlp(&truth->config, l) == MLP_MIXTURE; i++)
+            routing_of_layer(routing, routing->experts, (int)l)[i] = ((const int32_t *)truth->block[l].experts.data)[i];
 }
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
 
-static bool has_groups(const struct routing *r) { return r->rule.groups > 1; }
+static bool has_groups(const struct routing *routing) { return routing->rule.groups > 1; }
 
 /* The keys of a row of logits, in place. */
-static void to_keys(const struct routing *r, int layer, double *x)
+static void to_keys(const struct routing *routing, int layer, double *x)
 {
     double total = 0, top = x[0];
-    if (!r->rule.biased && !(has_groups(r) && r->rule.sums_two)) return;
-    for (int64_t e = 1; e < r->E; e++) top = fmax(top, x[e]);
-    for (int64_t e = 0; e < r->E; e++) total += exp(x[e] - top);
-    for (int64_t e = 0; e < r->E; e++) {
-        x[e] = r->rule.scores == SCORES_SIGMOID ? 1 / (1 + exp(-x[e])) : exp(x[e] - top) / total;
-        if (r->rule.biased && r->bias) x[e] += r->bias[layer * r->E + e];
+    if (!routing->rule.biased && !(has_groups(routing) && routing->rule.sums_two)) return;
+    for (int64_t e = 1; e < routing->E; e++) top = fmax(top, x[e]);
+    for (int64_t e = 0; e < routing->E; e++) total += exp(x[e] - top);
+    for (int64_t e = 0; e < routing->E; e++) {
+        x[e] = routing->rule.scores == SCORES_SIGMOID ? 1 / (1 + exp(-x[e])) : exp(x[e] - top) / total;
+        if (routing->rule.biased && routing->bias) x[e] += routing->bias[layer * routing->E + e];
     }
 }
 
-static void read_keys(const struct routing *r, int layer, struct tensor logits, int64_t row, double *keys)
+static void read_keys(const struct routing *routing, int layer, struct tensor logits, int64_t row, double *keys)
 {
-    for (int64_t e = 0; e < r->E; e++) keys[e] = tensor_get(logits, row * r->E + e);
-    to_keys(r, layer, keys);
+    for (int64_t e = 0; e < routing->E; e++) keys[e] = tensor_get(logits, row * routing->E + e);
+    to_keys(routing, layer, keys);
 }
 
-void routing_measure(struct routing *r, const struct transformer *truth, const struct transformer *twin)
+void routing_measure(struct routing *routing, const struct transformer *truth, const struct transformer *twin)
 {
-    for (int64_t l = 0; l < r->L; l++) {
+    for (int64_t l = 0; l < routing->L; l++) {
         const struct tensor a = truth->block[l].router, b = twin->block[l].router;
-        double far = 0, large = 0, *const x = r->keys, *const y = r->keys + r->E;
+        double far = 0, large = 0, *const x = routing->keys, *const y = routing->keys + routing->E;
         if (layer_mlp(&truth->config, l) != MLP_MIXTURE) continue;
         for (int64_t n = 0; n < tensor_rows(a); n++) {
-            read_keys(r, (int)l, a, n, x), read_keys(r, (int)l, b, n, y);
-            for (int64_t e = 0; e < r->E; e++) {
+            read_keys(routing, (int)l, a, n, x), read_keys(routing, (int)l, b, n, y);
+            for (int64_t e = 0; e < routing->E; e++) {
                 const double off = fabs(y[e] - x[e]);
                 if (exceeds(off, far)) far = off;
                 if (exceeds(fabs(x[e]), large)) large = fabs(x[e]);
             }
         }
-        r->bound[l] = 2 * (far + 2 * dtype_unit(a.dtype) * large);
-        routing_drops_measure(r, (int)l, a, b);
+        routing->bound[l] = 2 * (far + 2 * dtype_unit(a.dtype) * large);
+        routing_drops_measure(routing, (int)l, a, b);
     }
 }
 
-void routing_start_step(struct routing *r)
+void routing_start_step(struct routing *routing)
 {
-    if (r->L > 0) memset(r->found, 0, (size_t)r->L * sizeof *r->found);
-    if (r->drops.found) memset(r->drops.found, 0, (size_t)r->L * sizeof *r->drops.found);
-    if (!r->deciding) r->compared = 0;
+    if (routing->L > 0) memset(routing->found, 0, (size_t)routing->L * sizeof *routing->found);
+    if (routing->drops.found) memset(routing->drops.found, 0, (size_t)routing->L * sizeof *routing->drops.found);
+    if (!routing->deciding) routing->compared = 0;
 }
 
-bool routing_counts(const struct routing *r, int layer, int64_t token)
+bool routing_counts(const struct routing *routing, int layer, int64_t token)
 {
-    return r->truth == NULL || transformer_judges(r->truth, layer, token);
+    return routing->truth == NULL || transformer_judges(routing->truth, layer, token);
 }
 
-bool routing_differs(struct routing *r)
+bool routing_differs(struct routing *routing)
 {
     bool differs = false;
-    for (int64_t i = 0; i < r->L * r->N; i++) {
-        if (!routing_counts(r, (int)(i / r->N), i % r->N)) continue;
-        r->compared++;
-        const int32_t *const own = r->experts + i * r->k;
-        differs = differs || memcmp(own, r->theirs + i * r->k, (size_t)r->k * sizeof *own) != 0;
+    for (int64_t i = 0; i < routing->L * routing->N; i++) {
+        if (!routing_counts(routing, (int)(i / routing->N), i % routing->N)) continue;
+        routing->compared++;
+        const int32_t *const own = routing->experts + i * routing->k;
+        differs = differs || memcmp(own, routing->theirs + i * routing->k, (size_t)routing->k * sizeof *own) != 0;
     }
     return differs;
 }
 
-void routing_begin(struct routing *r)
+void routing_begin(struct routing *routing)
 {
-    for (int64_t i = 0; i < r->L * r->N; i++)
-        if (routing_counts(r, (int)(i / r->N), i % r->N))
-            memcpy(r->experts + i * r->k, r->theirs + i * r->k, (size_t)r->k * sizeof *r->experts);
-    r->deciding = true;
+    for (int64_t i = 0; i < routing->L * routing->N; i++)
+        if (routing_counts(routing, (int)(i / routing->N), i % routing->N))
+            memcpy(routing->experts + i * routing->k, routing->theirs + i * routing->k,
+                   (size_t)routing->k * sizeof *routing->experts);
+    routing->deciding = true;
 }
 
 /* ---- deciding ---------------------------------------------------------------------------------------------------- */
@@ -129,70 +131,70 @@ struct token {
     bool open[ROUTER_MOST_GROUPS];
 };
 
-static bool is_open(const struct token *t, int64_t e)
+static bool is_open(const struct token *token, int64_t e)
 {
-    return !has_groups(t->r) || t->open[e / (t->r->E / t->r->rule.groups)];
+    return !has_groups(token->r) || token->open[e / (token->r->E / token->r->rule.groups)];
 }
 
 /* The expert with the largest key that is not among the first `done` chosen; of equal ones the first. */
-static int32_t preferred(const struct token *t, const int32_t *chosen, int64_t done)
+static int32_t preferred(const struct token *token, const int32_t *chosen, int64_t done)
 {
     int32_t best = -1;
-    for (int32_t e = 0; e < t->r->E; e++)
-        if (is_open(t, e) && !is_among(chosen, done, e) && (best < 0 || t->key[e] > t->key[best])) best = e;
+    for (int32_t e = 0; e < token->r->E; e++)
+        if (is_open(token, e) && !is_among(chosen, done, e) && (best < 0 || token->key[e] > token->key[best])) best = e;
     return best;
 }
 
 /* The best expert of a group, and the group's key. */
-static int32_t best_of_group(const struct token *t, int64_t g, double *key)
+static int32_t best_of_group(const struct token *token, int64_t g, double *key)
 {
-    const int64_t size = t->r->E / t->r->rule.groups, first = g * size;
+    const int64_t size = token->r->E / token->r->rule.groups, first = g * size;
     int32_t best = (int32_t)first, second = -1;
     for (int32_t e = (int32_t)first + 1; e < first + size; e++)
-        if (t->key[e] > t->key[best]) second = best, best = e;
-        else if (second < 0 || t->key[e] > t->key[second]) second = e;
-    *key = t->key[best] + (t->r->rule.sums_two ? t->key[second] : 0);
+        if (token->key[e] > token->key[best]) second = best, best = e;
+        else if (second < 0 || token->key[e] > token->key[second]) second = e;
+    *key = token->key[best] + (token->r->rule.sums_two ? token->key[second] : 0);
     return best;
 }
 
 /* Open the best groups, after those that are open already, until all that are kept are. */
-static void open_groups(struct token *t)
+static void routing_open_groups(struct token *token)
 {
     double key[ROUTER_MOST_GROUPS];
     int64_t n = 0;
-    for (int64_t g = 0; g < t->r->rule.groups; g++) best_of_group(t, g, &key[g]), n += t->open[g];
-    for (; n < t->r->rule.kept; n++) {
+    for (int64_t g = 0; g < token->r->rule.groups; g++) best_of_group(token, g, &key[g]), n += token->open[g];
+    for (; n < token->r->rule.kept; n++) {
         int64_t best = -1;
-        for (int64_t g = 0; g < t->r->rule.groups; g++)
-            if (!t->open[g] && (best < 0 || key[g] > key[best])) best = g;
-        t->open[best] = true;
+        for (int64_t g = 0; g < token->r->rule.groups; g++)
+            if (!token->open[g] && (best < 0 || key[g] > key[best])) best = g;
+        token->open[best] = true;
     }
 }
 
-static void enlarge(struct routing_found *f, bool *differs, int64_t n, int32_t own, int32_t theirs, double margin)
+static void enlarge(struct routing_found *found, bool *differs, int64_t n, int32_t own, int32_t theirs, double margin)
 {
-    if (!*differs || exceeds(margin, f->margin))
-        *f = (struct routing_found){ .token = n, .own = own, .theirs = theirs, .margin = margin };
+    if (!*differs || exceeds(margin, found->margin))
+        *found = (struct routing_found){ .token = n, .own = own, .theirs = theirs, .margin = margin };
     *differs = true;
 }
 
-static bool is_valid(const struct routing *r, const int32_t *chosen, int64_t i)
+static bool is_valid(const struct routing *routing, const int32_t *chosen, int64_t i)
 {
-    return chosen[i] >= 0 && chosen[i] < r->E && !is_among(chosen, i, chosen[i]);
+    return chosen[i] >= 0 && chosen[i] < routing->E && !is_among(chosen, i, chosen[i]);
 }
 
 /* Open the groups of a choice.  @return how many. */
-static int64_t open_chosen(struct token *t, const int32_t *chosen)
+static int64_t open_chosen(struct token *token, const int32_t *chosen)
 {
     int64_t opened = 0;
-    for (int64_t i = 0; i < t->r->k; i++)
-        if (is_valid(t->r, chosen, i)) t->open[chosen[i] / (t->r->E / t->r->rule.groups)] = true;
-    for (int64_t g = 0; g < t->r->rule.groups; g++) opened += t->open[g];
+    for (int64_t i = 0; i < token->r->k; i++)
+        if (is_valid(token->r, chosen, i)) token->open[chosen[i] / (token->r->E / token->r->rule.groups)] = true;
+    for (int64_t g = 0; g < token->r->rule.groups; g++) opened += token->open[g];
     return opened;
 }
 
 /* Groups that are open in only one of both: the margin between their keys. */
-static bool compare_groups(const struct token *own, const struct token *theirs, int64_t n, struct routing_found *f)
+static bool compare_groups(const struct token *own, const struct token *theirs, int64_t n, struct routing_found *found)
 {
     const struct routing *r = own->r;
     bool differs = false;
@@ -201,35 +203,35 @@ static bool compare_groups(const struct token *own, const struct token *theirs, 
             double a, b;
             if (!own->open[g] || theirs->open[g] || own->open[h] || !theirs->open[h]) continue;
             const int32_t mine = best_of_group(own, g, &a), other = best_of_group(own, h, &b);
-            enlarge(f, &differs, n, mine, other, (a - b) / (r->rule.sums_two ? 2 : 1));
+            enlarge(found, &differs, n, mine, other, (a - b) / (r->rule.sums_two ? 2 : 1));
         }
     return differs;
 }
 
 /* ---- fewer choices, with top_p: keys are logits ---- */
 
-static double probability(const struct token *t, int32_t expert)
+static double probability(const struct token *token, int32_t expert)
 {
     double total = 0;
-    for (int64_t e = 0; e < t->r->E; e++) total += exp(t->key[e] - t->key[expert]);
+    for (int64_t e = 0; e < token->r->E; e++) total += exp(token->key[e] - token->key[expert]);
     return 1 / total;
 }
 
 /* Choices before the first that is none. */
-static int64_t count_of(const struct routing *r, const int32_t *chosen)
+static int64_t routing_count_of(const struct routing *routing, const int32_t *chosen)
 {
     int64_t n = 0;
-    while (n < r->k && chosen[n] != CHOICE_NONE) n++;
+    while (n < routing->k && chosen[n] != CHOICE_NONE) n++;
     return n;
 }
 
 /* Whether these are more choices than needed, or fewer; the margin: by how much their probabilities miss top_p.  A sum
  * of probabilities moves by less than the logits do. */
 static bool compare_count(const struct token *own, int64_t n, const int32_t *chosen, bool *differs,
-                          struct routing_found *f)
+                          struct routing_found *found)
 {
     const struct routing *r = own->r;
-    const int64_t count = count_of(r, chosen);
+    const int64_t count = routing_count_of(r, chosen);
     double sum = 0, before = 0;
     for (int64_t i = 0; i < count; i++) {
         if (!is_valid(r, chosen, i)) return *differs;           /* found already */
@@ -237,15 +239,16 @@ static bool compare_count(const struct token *own, int64_t n, const int32_t *cho
     }
     for (int64_t i = count; i < r->k; i++)
         if (chosen[i] != CHOICE_NONE || r->rule.top_p == 0) before = sum = NAN;
-    if (count == 0) enlarge(f, differs, n, preferred(own, chosen, 0), CHOICE_NONE, NAN);
+    if (count == 0) enlarge(found, differs, n, preferred(own, chosen, 0), CHOICE_NONE, NAN);
     else if (count < r->k && !(sum >= r->rule.top_p))
-        enlarge(f, differs, n, preferred(own, chosen, count), CHOICE_NONE, r->rule.top_p - sum);
-    else if (before >= r->rule.top_p) enlarge(f, differs, n, CHOICE_NONE, chosen[count - 1], before - r->rule.top_p);
+        enlarge(found, differs, n, preferred(own, chosen, count), CHOICE_NONE, r->rule.top_p - sum);
+    else if (before >= r->rule.top_p)
+        enlarge(found, differs, n, CHOICE_NONE, chosen[count - 1], before - r->rule.top_p);
     return *differs;
 }
 
 /* What the keys prefer. */
-static void choose(const struct token *own, int32_t *chosen)
+static void routing_choose(const struct token *own, int32_t *chosen)
 {
     const struct routing *r = own->r;
     double sum = 0;
@@ -258,23 +261,23 @@ static void choose(const struct token *own, int32_t *chosen)
 
 /* Compare a token's choice with what the keys prefer, if the device had these groups open. */
 static bool compare_with(const struct token *own, const struct token *theirs, int64_t n, const int32_t *chosen,
-                         struct routing_found *f)
+                         struct routing_found *found)
 {
-    bool differs = has_groups(own->r) && compare_groups(own, theirs, n, f);
-    for (int64_t i = 0; i < count_of(own->r, chosen); i++) {
+    bool differs = has_groups(own->r) && compare_groups(own, theirs, n, found);
+    for (int64_t i = 0; i < routing_count_of(own->r, chosen); i++) {
         const int32_t best = preferred(theirs, chosen, i);
         if (best == chosen[i]) continue;
-        enlarge(f, &differs, n, best, chosen[i],
+        enlarge(found, &differs, n, best, chosen[i],
                 is_valid(own->r, chosen, i) ? own->key[best] - own->key[chosen[i]] : NAN);
     }
-    const bool all = own->r->rule.top_p == 0 && count_of(own->r, chosen) == own->r->k;
-    return all ? differs : compare_count(own, n, chosen, &differs, f);
+    const bool all = own->r->rule.top_p == 0 && routing_count_of(own->r, chosen) == own->r->k;
+    return all ? differs : compare_count(own, n, chosen, &differs, found);
 }
 
 /* A group that the device kept, and chose no expert from, leaves no trace.  It need not be the best of the others:
  * of all that it may have been, the one that explains the choice best. */
 static void compare_with_others(const struct token *own, const struct token *seen, const struct token *theirs,
-                                int64_t n, const int32_t *chosen, struct routing_found *f)
+                                int64_t n, const int32_t *chosen, struct routing_found *found)
 {
     const int64_t groups = own->r->rule.groups;
     struct routing_found one;
@@ -283,12 +286,12 @@ static void compare_with_others(const struct token *own, const struct token *see
             struct token other = *theirs;
             if (!theirs->open[g] || seen->open[g] || theirs->open[h]) continue;
             other.open[g] = false, other.open[h] = true;
-            if (compare_with(own, &other, n, chosen, &one) && one.margin < f->margin) *f = one;
+            if (compare_with(own, &other, n, chosen, &one) && one.margin < found->margin) *found = one;
         }
 }
 
 /* @return whether the choice differs from what the keys prefer; then the largest margin. */
-static bool compare_choice(const struct token *own, int64_t n, const int32_t *chosen, struct routing_found *f)
+static bool compare_choice(const struct token *own, int64_t n, const int32_t *chosen, struct routing_found *found)
 {
     const struct routing *r = own->r;
     struct token seen = { .r = r, .key = own->key }, theirs = seen;
@@ -296,47 +299,47 @@ static bool compare_choice(const struct token *own, int64_t n, const int32_t *ch
         bool differs = false;
         /* A choice from more groups than are kept has no margin that could explain it. */
         if (open_chosen(&seen, chosen) > r->rule.kept) {
-            enlarge(f, &differs, n, preferred(own, NULL, 0), chosen[r->k - 1], NAN);
+            enlarge(found, &differs, n, preferred(own, NULL, 0), chosen[r->k - 1], NAN);
             return true;
         }
         theirs = seen;
-        open_groups(&theirs);
+        routing_open_groups(&theirs);
     }
-    const bool differs = compare_with(own, &theirs, n, chosen, f);
-    if (differs && has_groups(r)) compare_with_others(own, &seen, &theirs, n, chosen, f);
+    const bool differs = compare_with(own, &theirs, n, chosen, found);
+    if (differs && has_groups(r)) compare_with_others(own, &seen, &theirs, n, chosen, found);
     return differs;
 }
 
-void routing_decide(struct routing *r, int layer, struct tensor logits)
+void routing_decide(struct routing *routing, int layer, struct tensor logits)
 {
-    struct routing_found *found = &r->found[layer], one;
-    int32_t *chosen = routing_of_layer(r, r->experts, layer);
-    routing_drops_set_aside(r, layer);
-    for (int64_t n = 0; n < r->N; n++, chosen += r->k) {
-        struct token own = { .r = r, .key = r->keys };
-        if (!routing_counts(r, layer, n)) continue;
-        read_keys(r, layer, logits, n, r->keys);
-        if (has_groups(r)) open_groups(&own);
+    struct routing_found *found = &routing->found[layer], one;
+    int32_t *chosen = routing_of_layer(routing, routing->experts, layer);
+    routing_drops_set_aside(routing, layer);
+    for (int64_t n = 0; n < routing->N; n++, chosen += routing->k) {
+        struct token own = { .r = routing, .key = routing->keys };
+        if (!routing_counts(routing, layer, n)) continue;
+        read_keys(routing, layer, logits, n, routing->keys);
+        if (has_groups(routing)) routing_open_groups(&own);
         if (!compare_choice(&own, n, chosen, &one)) continue;
-        one.differ = found->differ + 1, one.bound = r->bound[layer];
+        one.differ = found->differ + 1, one.bound = routing->bound[layer];
         if (routing_is_worse(one.margin, one.bound, found)) *found = one;
         else found->differ++;
         /* Rounding explains a margin within the bound, so the device's choice stands. */
-        if (one.margin <= r->bound[layer]) continue;
-        choose(&own, chosen);
+        if (one.margin <= routing->bound[layer]) continue;
+        routing_choose(&own, chosen);
     }
-    routing_drops_decide(r, layer, logits);
+    routing_drops_decide(routing, layer, logits);
 }
 
-static void see(void *context, const char *name, int layer, bool gradient, struct tensor t, int64_t terms)
+static void routing_see(void *context, const char *name, int layer, bool gradient, struct tensor t, int64_t terms)
 {
     struct routing *r = context;
     if (r->then.see) r->then.see(r->then.context, name, layer, gradient, t, terms);
     if (r->deciding && !gradient && strcmp(name, "router.logits") == 0) routing_decide(r, layer, t);
 }
 
-struct observer routing_observer(struct routing *r, struct observer then)
+struct observer routing_observer(struct routing *routing, struct observer then)
 {
-    r->then = then;
-    return (struct observer){ .see = see, .context = r };
+    routing->then = then;
+    return (struct observer){ .see = routing_see, .context = routing };
 }

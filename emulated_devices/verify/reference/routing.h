@@ -93,9 +93,9 @@ bool routing_counts(const struct routing *, int layer, int64_t token);
 void routing_decide(struct routing *, int layer, struct tensor logits);
 
 /** A layer's choices of the truth or of the devices: [N,k] of experts or theirs. */
-static inline int32_t *routing_of_layer(const struct routing *r, int32_t *experts, int layer)
+static inline int32_t *routing_of_layer(const struct routing *routing, int32_t *experts, int layer)
 {
-    return experts + layer * r->N * r->k;
+    return experts + layer * routing->N * routing->k;
 }
 
 /* ---- dropped choices --------------------------------------------------------------------------------------------- */
@@ -111,9 +111,9 @@ void routing_drops_begin(struct routing *, const struct transformer *truth);
 void routing_drops_measure(struct routing *, int layer, struct tensor truth, struct tensor twin);
 
 /** Whether a margin exceeds its bound by more than what has been found. */
-static inline bool routing_is_worse(double margin, double bound, const struct routing_found *f)
+static inline bool routing_is_worse(double margin, double bound, const struct routing_found *found)
 {
-    return f->differ == 0 || (!(margin * f->bound <= f->margin * bound) && f->margin == f->margin);
+    return found->differ == 0 || (!(margin * found->bound <= found->margin * bound) && found->margin == found->margin);
 }
 
 /** With a capacity, before the choices are decided: make them choices of which none is dropped. */

@@ -66,21 +66,21 @@ const struct config_key deepseek_v3_keys[] = {
 /* ---- routers ----------------------------------------------------------------------------------------------------- */
 
 /* What the router of the class in transformers does, whatever the keys that it does not read say. */
-static bool is_of_class(const struct router_rule *r, bool v3)
+static bool is_of_class(const struct router_rule *rule, bool v3)
 {
     const struct router_rule own = {
-        .scores = v3 ? SCORES_SIGMOID : SCORES_SOFTMAX, .normalized = v3 && r->normalized, .scale = r->scale,
-        .biased = v3, .groups = r->groups, .kept = r->kept, .sums_two = v3 && r->groups > 1,
-        .bias_update = BIAS_BY_SIGN, .bias_speed = v3 ? r->bias_speed : 0,
+        .scores = v3 ? SCORES_SIGMOID : SCORES_SOFTMAX, .normalized = v3 && rule->normalized, .scale = rule->scale,
+        .biased = v3, .groups = rule->groups, .kept = rule->kept, .sums_two = v3 && rule->groups > 1,
+        .bias_update = BIAS_BY_SIGN, .bias_speed = v3 ? rule->bias_speed : 0,
     };
-    return router_same(r, &own);
+    return router_same(rule, &own);
 }
 
-static enum error_code check_router(const struct config_reading *f, const char *path, struct error *err)
+static enum error_code check_router(const struct config_reading *reading, const char *path, struct error *err)
 {
-    const struct mixture_config *m = &f->c.mixture;
-    const bool v3 = f->c.alike == FAMILY_DEEPSEEK_V3;
-    if (f->another_router || (is_of_class(&m->router, v3) && m->zero == 0)) return OK;
+    const struct mixture_config *m = &reading->c.mixture;
+    const bool v3 = reading->c.alike == FAMILY_DEEPSEEK_V3;
+    if (reading->another_router || (is_of_class(&m->router, v3) && m->zero == 0)) return OK;
     return fail(err, ERR_FORMAT, "%s: a deepseek_%s has %s; other routers need orrery_router true: the class of "
                 "transformers does not have them", path, v3 ? "v3" : "v2",
                 v3 ? "topk_method \"noaux_tc\" and scoring_func \"sigmoid\""
@@ -88,91 +88,93 @@ static enum error_code check_router(const struct config_reading *f, const char *
                      "false");
 }
 
-static bool groups_to_json(const struct router_rule *r, cJSON *root)
+static bool groups_to_json(const struct router_rule *rule, cJSON *root)
 {
-    return cJSON_AddNumberToObject(root, "n_group", r->groups > 1 ? (double)r->groups : 1) &&
-           cJSON_AddNumberToObject(root, "topk_group", r->groups > 1 ? (double)r->kept : 1);
+    return cJSON_AddNumberToObject(root, "n_group", rule->groups > 1 ? (double)rule->groups : 1) &&
+           cJSON_AddNumberToObject(root, "topk_group", rule->groups > 1 ? (double)rule->kept : 1);
 }
 
 /* router_bias_speed is Orrery's: the class of transformers does not move biases. */
-static bool class_router_to_json(const struct router_rule *r, bool v3, cJSON *root)
+static bool class_router_to_json(const struct router_rule *rule, bool v3, cJSON *root)
 {
-    const bool groups = r->groups > 1;
+    const bool groups = rule->groups > 1;
     const char *method = v3 ? "noaux_tc" : groups ? "group_limited_greedy" : "greedy";
-    bool ok = cJSON_AddStringToObject(root, "topk_method", method) && (!(groups || v3) || groups_to_json(r, root)) &&
-              config_add_real(root, "routed_scaling_factor", r->scale);
+    bool ok = cJSON_AddStringToObject(root, "topk_method", method) && (!(groups || v3) || groups_to_json(rule, root)) &&
+              config_add_real(root, "routed_scaling_factor", rule->scale);
     if (v3)
         ok = cJSON_AddStringToObject(root, "scoring_func", "sigmoid") &&
-             cJSON_AddBoolToObject(root, "norm_topk_prob", r->normalized) &&
-             (r->bias_speed == 0 || cJSON_AddNumberToObject(root, "router_bias_speed", r->bias_speed)) && ok;
+             cJSON_AddBoolToObject(root, "norm_topk_prob", rule->normalized) &&
+             (rule->bias_speed == 0 || cJSON_AddNumberToObject(root, "router_bias_speed", rule->bias_speed)) && ok;
     return ok;
 }
 
 /* Any other, with all its keys and the one that says that they hold. */
-static bool another_router_to_json(const struct mixture_config *m, cJSON *root)
+static bool another_router_to_json(const struct mixture_config *config, cJSON *root)
 {
-    return cJSON_AddTrueToObject(root, "orrery_router") && router_to_json(&m->router, root) &&
-           (m->router.groups > 1 || groups_to_json(&m->router, root)) && zero_experts_to_json(m, root);
+    return cJSON_AddTrueToObject(root, "orrery_router") && router_to_json(&config->router, root) &&
+           (config->router.groups > 1 || groups_to_json(&config->router, root)) && zero_experts_to_json(config, root);
 }
 
 /* ---- a whole file ------------------------------------------------------------------------------------------------ */
 
-enum error_code deepseek_finish(struct config_reading *f, const cJSON *root, const char *path, struct error *err)
+enum error_code deepseek_finish(struct config_reading *reading, const cJSON *root, const char *path, struct error *err)
 {
-    struct model_config *c = &f->c;
-    enum error_code e = mixture_finish(f, path, err);
-    if (!e) e = check_router(f, path, err);
+    struct model_config *c = &reading->c;
+    enum error_code e = mixture_finish(reading, path, err);
+    if (!e) e = check_router(reading, path, err);
     if (e) return e;
-    if (c->latent.kv == 0 || f->nope == 0 || f->turned == 0 || c->latent.v == 0)
+    if (c->latent.kv == 0 || reading->nope == 0 || reading->turned == 0 || c->latent.v == 0)
         return fail(err, ERR_FORMAT, "%s: kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim and v_head_dim must be "
                     "numbers", path);
     if (c->K != 0 && c->K != c->H)
         return fail(err, ERR_FORMAT, "%s: num_key_value_heads is %lld; with latent attention it must be "
                     "num_attention_heads, %lld", path, (long long)c->K, (long long)c->H);
-    if (f->first_dense > 0 && c->L > LAYER_SET_MOST)
+    if (reading->first_dense > 0 && c->L > LAYER_SET_MOST)
         return fail(err, ERR_FORMAT, "%s: num_hidden_layers is %lld; with dense layers it can be at most %d", path,
                     (long long)c->L, LAYER_SET_MOST);
-    for (int64_t l = 0; l < f->first_dense && l < c->L; l++) layer_set_add(&c->dense.at, l);
-    if (f->first_dense == 0) c->dense.F = 0;
-    c->K = c->H, c->A = f->nope + f->turned;
-    if (f->attention_bias) c->biases |= BIASES_LATENT_ATTENTION;
-    c->mixture.shared = f->shared_experts * c->F;
-    c->padding = f->pad_token == NO_TOKEN ? 0 : f->pad_token == -1 ? c->V : f->pad_token + 1;
-    e = rotary_from_json(f, root, path, err);
-    c->rotary.turned = f->turned, c->rotary.neighbours = f->rope_interleave;
+    for (int64_t l = 0; l < reading->first_dense && l < c->L; l++) layer_set_add(&c->dense.at, l);
+    if (reading->first_dense == 0) c->dense.F = 0;
+    c->K = c->H, c->A = reading->nope + reading->turned;
+    if (reading->attention_bias) c->biases |= BIASES_LATENT_ATTENTION;
+    c->mixture.shared = reading->shared_experts * c->F;
+    c->padding = reading->pad_token == NO_TOKEN ? 0 : reading->pad_token == -1 ? c->V : reading->pad_token + 1;
+    e = rotary_from_json(reading, root, path, err);
+    c->rotary.turned = reading->turned, c->rotary.neighbours = reading->rope_interleave;
     return e;
 }
 
-bool deepseek_to_json(const struct model_config *c, cJSON *root)
+bool deepseek_to_json(const struct model_config *config, cJSON *root)
 {
-    const struct mixture_config *m = &c->mixture;
-    const bool v3 = c->alike == FAMILY_DEEPSEEK_V3;
+    const struct mixture_config *m = &config->mixture;
+    const bool v3 = config->alike == FAMILY_DEEPSEEK_V3;
     const struct { const char *key; double value; } number[] = {
-        { "max_position_embeddings", (double)c->S }, { "hidden_size", (double)c->D }, { "vocab_size", (double)c->V },
-        { "num_attention_heads", (double)c->H }, { "num_key_value_heads", (double)c->K },
-        { "num_hidden_layers", (double)c->L }, { "moe_intermediate_size", (double)c->F },
-        { "intermediate_size", (double)(c->dense.F ? c->dense.F : c->F) }, { "rms_norm_eps", c->eps },
-        { "first_k_dense_replace", (double)layer_set_count(&c->dense.at, c->L) },
-        { "initializer_range", c->init_std },
-        { "kv_lora_rank", (double)c->latent.kv }, { "qk_nope_head_dim", (double)nope_width(c) },
-        { "qk_rope_head_dim", (double)c->rotary.turned }, { "v_head_dim", (double)c->latent.v },
+        { "max_position_embeddings", (double)config->S }, { "hidden_size", (double)config->D },
+            { "vocab_size", (double)config->V },
+        { "num_attention_heads", (double)config->H }, { "num_key_value_heads", (double)config->K },
+        { "num_hidden_layers", (double)config->L }, { "moe_intermediate_size", (double)config->F },
+        { "intermediate_size", (double)(config->dense.F ? config->dense.F : config->F) },
+            { "rms_norm_eps", config->eps },
+        { "first_k_dense_replace", (double)layer_set_count(&config->dense.at, config->L) },
+        { "initializer_range", config->init_std },
+        { "kv_lora_rank", (double)config->latent.kv }, { "qk_nope_head_dim", (double)nope_width(config) },
+        { "qk_rope_head_dim", (double)config->rotary.turned }, { "v_head_dim", (double)config->latent.v },
         { "n_routed_experts", (double)m->E }, { "num_experts_per_tok", (double)m->k },
-        { "n_shared_experts", (double)(m->shared / c->F) },
+        { "n_shared_experts", (double)(m->shared / config->F) },
     };
     bool ok = cJSON_AddStringToObject(root, "hidden_act", "silu") &&
               (is_of_class(&m->router, v3) && m->zero == 0 ? class_router_to_json(&m->router, v3, root)
                                                            : another_router_to_json(m, root)) &&
-              (c->latent.q ? cJSON_AddNumberToObject(root, "q_lora_rank", (double)c->latent.q) != NULL
+              (config->latent.q ? cJSON_AddNumberToObject(root, "q_lora_rank", (double)config->latent.q) != NULL
                            : cJSON_AddNullToObject(root, "q_lora_rank") != NULL);
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
         ok = cJSON_AddNumberToObject(root, number[i].key, number[i].value) && ok;
-    ok = config_add_real(root, "attention_dropout", c->dropout_attention) && ok;
-    if (c->biases & HAS_BIAS(ROLE_LATENT)) ok = cJSON_AddTrueToObject(root, "attention_bias") && ok;
+    ok = config_add_real(root, "attention_dropout", config->dropout_attention) && ok;
+    if (config->biases & HAS_BIAS(ROLE_LATENT)) ok = cJSON_AddTrueToObject(root, "attention_bias") && ok;
     if (v3)
-        ok = cJSON_AddBoolToObject(root, "rope_interleave", c->rotary.neighbours) &&
+        ok = cJSON_AddBoolToObject(root, "rope_interleave", config->rotary.neighbours) &&
              cJSON_AddNumberToObject(root, "num_nextn_predict_layers", 0) && ok;
     if (m->sequence_coefficient > 0)
         ok = cJSON_AddNumberToObject(root, "aux_loss_alpha", m->sequence_coefficient) &&
              cJSON_AddTrueToObject(root, "seq_aux") && ok;
-    return rotary_to_json(c, root) && cJSON_AddBoolToObject(root, "tie_word_embeddings", c->tied) && ok;
+    return rotary_to_json(config, root) && cJSON_AddBoolToObject(root, "tie_word_embeddings", config->tied) && ok;
 }

@@ -66,49 +66,49 @@ const struct config_key gemma3_keys[] = {
     { .name = NULL },
 };
 
-enum error_code gemma2_finish(struct config_reading *f, const cJSON *root, const char *path, struct error *err)
+enum error_code gemma2_finish(struct config_reading *reading, const cJSON *root, const char *path, struct error *err)
 {
     const struct { const char *key; double value; } above[] = {
-        { "query_pre_attn_scalar", f->c.score_width }, { "attn_logit_softcapping", f->c.score_cap },
-        { "final_logit_softcapping", f->c.logit_cap }, { "rope_local_base_freq", f->local_theta },
+        { "query_pre_attn_scalar", reading->c.score_width }, { "attn_logit_softcapping", reading->c.score_cap },
+        { "final_logit_softcapping", reading->c.logit_cap }, { "rope_local_base_freq", reading->local_theta },
     };
     for (size_t i = 0; i < sizeof above / sizeof *above; i++) {
         const cJSON *value = cJSON_GetObjectItemCaseSensitive(root, above[i].key);
         if (value && !cJSON_IsNull(value) && !(above[i].value > 0))
             return fail(err, ERR_FORMAT, "%s: %s is %g; it must be above 0", path, above[i].key, above[i].value);
     }
-    if (f->sliding_window == 0)
+    if (reading->sliding_window == 0)
         return fail(err, ERR_FORMAT, "%s: sliding_window is null; a model of this model_type has a number, also if "
                     "layer_types has no \"sliding_attention\"", path);
-    if (f->window_pattern == 0)
+    if (reading->window_pattern == 0)
         return fail(err, ERR_FORMAT, "%s: sliding_window_pattern is null; it must be a number, such as 6", path);
-    return llama_finish(f, root, path, err);
+    return llama_finish(reading, root, path, err);
 }
 
 /* A missing pad_token_id would be read as token 0. */
-static bool padding_to_json(const struct model_config *c, cJSON *root)
+static bool padding_to_json(const struct model_config *config, cJSON *root)
 {
-    return c->padding ? cJSON_AddNumberToObject(root, "pad_token_id", (double)(c->padding - 1)) != NULL
+    return config->padding ? cJSON_AddNumberToObject(root, "pad_token_id", (double)(config->padding - 1)) != NULL
                       : cJSON_AddNullToObject(root, "pad_token_id") != NULL;
 }
 
-bool gemma_to_json(const struct model_config *c, cJSON *root)
+bool gemma_to_json(const struct model_config *config, cJSON *root)
 {
-    return llama_to_json(c, root) && padding_to_json(c, root);
+    return llama_to_json(config, root) && padding_to_json(config, root);
 }
 
 /* Older versions know all but the list: of a Gemma 2 every other layer has a window, of a Gemma 3 all but each so
  * many. */
-bool gemma2_to_json(const struct model_config *c, cJSON *root)
+bool gemma2_to_json(const struct model_config *config, cJSON *root)
 {
     const struct { const char *key; double value; } cap[] = {
-        { "attn_logit_softcapping", c->score_cap }, { "final_logit_softcapping", c->logit_cap },
+        { "attn_logit_softcapping", config->score_cap }, { "final_logit_softcapping", config->logit_cap },
     };
-    bool ok = gemma_to_json(c, root) &&
+    bool ok = gemma_to_json(config, root) &&
               cJSON_AddNumberToObject(root, "query_pre_attn_scalar",
-                                      c->score_width > 0 ? c->score_width : (double)c->A) != NULL;
+                                      config->score_width > 0 ? config->score_width : (double)config->A) != NULL;
     for (int i = 0; i < 2; i++)
         ok = (cap[i].value > 0 ? config_add_real(root, cap[i].key, cap[i].value)
                                : cJSON_AddNullToObject(root, cap[i].key) != NULL) && ok;
-    return (c->local_theta == 0 || config_add_real(root, "rope_local_base_freq", c->local_theta)) && ok;
+    return (config->local_theta == 0 || config_add_real(root, "rope_local_base_freq", config->local_theta)) && ok;
 }

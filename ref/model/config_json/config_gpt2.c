@@ -25,30 +25,31 @@ const struct config_key gpt2_keys[] = {
     { .name = NULL },
 };
 
-enum error_code gpt2_finish(struct config_reading *f, const cJSON *root, const char *path, struct error *err)
+enum error_code gpt2_finish(struct config_reading *reading, const cJSON *root, const char *path, struct error *err)
 {
-    struct model_config *c = &f->c;
+    struct model_config *c = &reading->c;
     (void)root;
-    if (f->n_ctx && f->n_ctx != c->S)
+    if (reading->n_ctx && reading->n_ctx != c->S)
         return fail(err, ERR_FORMAT, "%s: n_ctx is %lld, n_positions is %lld; they must be the same", path,
-                    (long long)f->n_ctx, (long long)c->S);
+                    (long long)reading->n_ctx, (long long)c->S);
     c->K = c->H;
     c->A = c->D / c->H;
     if (c->F == 0) c->F = 4 * c->D;
     return OK;
 }
 
-bool gpt2_to_json(const struct model_config *c, cJSON *root)
+bool gpt2_to_json(const struct model_config *config, cJSON *root)
 {
     const struct { const char *key; double value; } number[] = {
-        { "n_positions", (double)c->S }, { "n_ctx", (double)c->S }, { "n_embd", (double)c->D },
-        { "n_head", (double)c->H },
-        { "n_layer", (double)c->L }, { "n_inner", (double)c->F }, { "vocab_size", (double)c->V },
-        { "layer_norm_epsilon", c->eps }, { "initializer_range", c->init_std }, { "embd_pdrop", c->dropout_embedding },
-        { "resid_pdrop", c->dropout_residual }, { "attn_pdrop", c->dropout_attention },
+        { "n_positions", (double)config->S }, { "n_ctx", (double)config->S }, { "n_embd", (double)config->D },
+        { "n_head", (double)config->H },
+        { "n_layer", (double)config->L }, { "n_inner", (double)config->F }, { "vocab_size", (double)config->V },
+        { "layer_norm_epsilon", config->eps }, { "initializer_range", config->init_std },
+            { "embd_pdrop", config->dropout_embedding },
+        { "resid_pdrop", config->dropout_residual }, { "attn_pdrop", config->dropout_attention },
     };
     bool ok = cJSON_AddStringToObject(root, "activation_function", "gelu_new") != NULL;
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
         ok = cJSON_AddNumberToObject(root, number[i].key, number[i].value) && ok;
-    return cJSON_AddBoolToObject(root, "tie_word_embeddings", c->tied) && ok;
+    return cJSON_AddBoolToObject(root, "tie_word_embeddings", config->tied) && ok;
 }

@@ -35,17 +35,17 @@ const struct config_key gpt_oss_keys[] = {
     { .name = NULL },
 };
 
-enum error_code gpt_oss_finish(struct config_reading *f, const cJSON *root, const char *path, struct error *err)
+enum error_code gpt_oss_finish(struct config_reading *reading, const cJSON *root, const char *path, struct error *err)
 {
-    const struct clamped c = f->c.mixture.clamped;
+    const struct clamped c = reading->c.mixture.clamped;
     if (!(c.limit > 0)) return fail(err, ERR_FORMAT, "%s: swiglu_limit is %g; it must be above 0", path, c.limit);
-    return llama_finish(f, root, path, err);
+    return llama_finish(reading, root, path, err);
 }
 
-bool gpt_oss_to_json(const struct model_config *c, cJSON *root)
+bool gpt_oss_to_json(const struct model_config *config, cJSON *root)
 {
-    const bool biased = model_has_bias(c, ROLE_ATTENTION_OUT);
-    return llama_to_json(c, root) && config_add_real(root, "swiglu_alpha", c->mixture.clamped.alpha) &&
-           config_add_real(root, "swiglu_limit", c->mixture.clamped.limit) &&
+    const bool biased = model_has_bias(config, ROLE_ATTENTION_OUT);
+    return llama_to_json(config, root) && config_add_real(root, "swiglu_alpha", config->mixture.clamped.alpha) &&
+           config_add_real(root, "swiglu_limit", config->mixture.clamped.limit) &&
            (biased || cJSON_AddFalseToObject(root, "attention_bias"));
 }

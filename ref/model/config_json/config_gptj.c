@@ -30,9 +30,9 @@ const struct config_key gptj_keys[] = {
     { .name = NULL },
 };
 
-enum error_code gptj_finish(struct config_reading *f, const cJSON *root, const char *path, struct error *err)
+enum error_code gptj_finish(struct config_reading *reading, const cJSON *root, const char *path, struct error *err)
 {
-    struct model_config *c = &f->c;
+    struct model_config *c = &reading->c;
     (void)root, (void)path, (void)err;
     c->K = c->H;
     c->A = c->D / c->H;
@@ -40,17 +40,17 @@ enum error_code gptj_finish(struct config_reading *f, const cJSON *root, const c
     return OK;
 }
 
-bool gptj_to_json(const struct model_config *c, cJSON *root)
+bool gptj_to_json(const struct model_config *config, cJSON *root)
 {
     const struct { const char *key; double value; } number[] = {
-        { "n_positions", (double)c->S }, { "n_embd", (double)c->D }, { "n_head", (double)c->H },
-        { "n_layer", (double)c->L }, { "n_inner", (double)c->F }, { "vocab_size", (double)c->V },
-        { "rotary_dim", (double)c->rotary.turned }, { "layer_norm_epsilon", c->eps },
-        { "initializer_range", c->init_std }, { "embd_pdrop", c->dropout_embedding },
-        { "resid_pdrop", c->dropout_residual }, { "attn_pdrop", c->dropout_attention },
+        { "n_positions", (double)config->S }, { "n_embd", (double)config->D }, { "n_head", (double)config->H },
+        { "n_layer", (double)config->L }, { "n_inner", (double)config->F }, { "vocab_size", (double)config->V },
+        { "rotary_dim", (double)config->rotary.turned }, { "layer_norm_epsilon", config->eps },
+        { "initializer_range", config->init_std }, { "embd_pdrop", config->dropout_embedding },
+        { "resid_pdrop", config->dropout_residual }, { "attn_pdrop", config->dropout_attention },
     };
     bool ok = cJSON_AddStringToObject(root, "activation_function", "gelu_new") != NULL;
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
         ok = cJSON_AddNumberToObject(root, number[i].key, number[i].value) && ok;
-    return cJSON_AddBoolToObject(root, "tie_word_embeddings", c->tied) && ok;
+    return cJSON_AddBoolToObject(root, "tie_word_embeddings", config->tied) && ok;
 }

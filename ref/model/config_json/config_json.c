@@ -115,7 +115,7 @@ static enum error_code find_format(const struct family_format **format, const cJ
 }
 
 /* Check the class that wrote the file: another class with the same model_type differs after the last layer. */
-static enum error_code check_architecture(const struct family_format *f, const cJSON *root, const char *path,
+static enum error_code check_architecture(const struct family_format *format, const cJSON *root, const char *path,
                                           struct error *err)
 {
     const cJSON *list, *class;
@@ -124,10 +124,11 @@ static enum error_code check_architecture(const struct family_format *f, const c
     if (e) return e;
     cJSON_ArrayForEach(class, list) {
         const char *name = cJSON_IsString(class) ? class->valuestring : "";
-        if (strcmp(name, f->architecture) != 0 && strcmp(name, f->without_head) != 0)
+        if (strcmp(name, format->architecture) != 0 && strcmp(name, format->without_head) != 0)
             return fail(err, ERR_FORMAT,
                         "%s: architectures has \"%.60s\"; of model_type \"%s\" Orrery has only \"%s\" and \"%s\"", path,
-                        printable(name).text, model_family_name(f->family), f->architecture, f->without_head);
+                        printable(name).text, model_family_name(format->family), format->architecture,
+                            format->without_head);
     }
     return OK;
 }
@@ -160,7 +161,7 @@ static enum error_code check_codes(const cJSON *root, const char *path, struct e
                 CODES_BLOCK);
 }
 
-static enum error_code from_json(struct model_config *c, const cJSON *root, const char *path, struct error *err)
+static enum error_code from_json(struct model_config *config, const cJSON *root, const char *path, struct error *err)
 {
     const struct family_format *f = NULL;
     enum error_code e = find_format(&f, root, path, err);
@@ -172,61 +173,62 @@ static enum error_code from_json(struct model_config *c, const cJSON *root, cons
     e = config_keys_read(lists, 2, root, path, &reading, err);
     if (!e) e = f->finish(&reading, root, path, err);
     if (e) return e;
-    *c = reading.c;
-    snprintf(c->name, sizeof c->name, "%s-L%lld-D%lld", model_family_name(f->family), (long long)c->L, (long long)c->D);
-    return model_config_check(c, err);
+    *config = reading.c;
+    snprintf(config->name, sizeof config->name, "%s-L%lld-D%lld", model_family_name(f->family), (long long)config->L,
+             (long long)config->D);
+    return model_config_check(config, err);
 }
 
-enum error_code model_config_read(struct model_config *c, const char *path, struct error *err)
+enum error_code model_config_read(struct model_config *config, const char *path, struct error *err)
 {
     cJSON *root;
     enum error_code e = json_read(path, &root, err);
     if (e) return e;
-    e = from_json(c, root, path, err);
+    e = from_json(config, root, path, err);
     cJSON_Delete(root);
     return e;
 }
 
-enum error_code model_config_parse(struct model_config *c, const char *text, const char *where, struct error *err)
+enum error_code model_config_parse(struct model_config *config, const char *text, const char *where, struct error *err)
 {
     cJSON *root;
     enum error_code e = json_parse(text, strlen(text), where, &root, err);
     if (e) return e;
-    e = from_json(c, root, where, err);
+    e = from_json(config, root, where, err);
     cJSON_Delete(root);
     return e;
 }
 
 /* The document of a checked config; NULL without memory. */
-static cJSON *to_json(const struct model_config *c)
+static cJSON *to_json(const struct model_config *config)
 {
     const struct family_format *f = formats;
-    while (f->family != model_family(c)) f++;
+    while (f->family != model_family(config)) f++;
     cJSON *root = cJSON_CreateObject(), *architectures = cJSON_AddArrayToObject(root, "architectures");
     const bool ok = architectures && cJSON_AddItemToArray(architectures, cJSON_CreateString(f->architecture))
-                    && cJSON_AddStringToObject(root, "model_type", model_family_name(f->family)) && f->to(c, root);
+                    && cJSON_AddStringToObject(root, "model_type", model_family_name(f->family)) && f->to(config, root);
     if (ok) return root;
     cJSON_Delete(root);
     return NULL;
 }
 
-enum error_code model_config_write(const struct model_config *c, const char *path, struct error *err)
+enum error_code model_config_write(const struct model_config *config, const char *path, struct error *err)
 {
-    enum error_code e = model_config_check(c, err);
+    enum error_code e = model_config_check(config, err);
     if (e) return e;
-    cJSON *root = to_json(c);
+    cJSON *root = to_json(config);
     e = root ? json_write(path, root, err) : fail(err, ERR_MEMORY, "%s: no memory to write it", path);
     cJSON_Delete(root);
     return e;
 }
 
-enum error_code model_config_text(const struct model_config *c, char **text, struct error *err)
+enum error_code model_config_text(const struct model_config *config, char **text, struct error *err)
 {
     *text = NULL;
-    enum error_code e = model_config_check(c, err);
+    enum error_code e = model_config_check(config, err);
     if (e) return e;
-    cJSON *root = to_json(c);
+    cJSON *root = to_json(config);
     *text = root ? json_text(root, false) : NULL;
     cJSON_Delete(root);
-    return *text ? OK : fail(err, ERR_MEMORY, "no memory for the config of %s", c->name);
+    return *text ? OK : fail(err, ERR_MEMORY, "no memory for the config of %s", config->name);
 }

@@ -14,52 +14,54 @@ static bool is_value(const cJSON *value, const char *text)
     return same;
 }
 
-static enum error_code fail_value(const struct config_key *k, const cJSON *value, const char *where, struct error *err)
+static enum error_code fail_value(const struct config_key *key, const cJSON *value, const char *where,
+                                  struct error *err)
 {
     char *text = cJSON_PrintUnformatted(value);
-    fail(err, ERR_FORMAT, "%s: %s is %.80s; Orrery has only %s%s%s", where, k->name,
-         text ? printable(text).text : "something else", k->only[0], k->only[1] ? " or " : "",
-         k->only[1] ? k->only[1] : "");
+    fail(err, ERR_FORMAT, "%s: %s is %.80s; Orrery has only %s%s%s", where, key->name,
+         text ? printable(text).text : "something else", key->only[0], key->only[1] ? " or " : "",
+         key->only[1] ? key->only[1] : "");
     cJSON_free(text);
     return ERR_FORMAT;
 }
 
-static enum error_code check_only(const struct config_key *k, const cJSON *value, const char *where, struct error *err)
+static enum error_code check_only(const struct config_key *key, const cJSON *value, const char *where,
+                                  struct error *err)
 {
     for (int i = 0; i < 2; i++)
-        if (k->only[i] && is_value(value, k->only[i])) return OK;
-    return fail_value(k, value, where, err);
+        if (key->only[i] && is_value(value, key->only[i])) return OK;
+    return fail_value(key, value, where, err);
 }
 
-static enum error_code read_value(const struct config_key *k, const cJSON *object, const cJSON *value,
+static enum error_code read_value(const struct config_key *key, const cJSON *object, const cJSON *value,
                                   const char *where, void *to, struct error *err)
 {
-    void *field = (char *)to + k->at;
+    void *field = (char *)to + key->at;
     const bool null = cJSON_IsNull(value);
-    switch (k->kind) {
+    switch (key->kind) {
     case KEY_SIZE_OR_NULL:
         if (null) return *(int64_t *)field = 0, OK;
         /* fall through */
-    case KEY_SIZE: return json_int(object, where, k->name, 1, INT32_MAX, field, err);
-    case KEY_COUNT: return json_int(object, where, k->name, 0, INT32_MAX, field, err);
+    case KEY_SIZE: return json_int(object, where, key->name, 1, INT32_MAX, field, err);
+    case KEY_COUNT: return json_int(object, where, key->name, 0, INT32_MAX, field, err);
     case KEY_TOKEN:
         if (null) return *(int64_t *)field = NO_TOKEN, OK;
-        return json_int(object, where, k->name, -1, INT32_MAX, field, err);
+        return json_int(object, where, key->name, -1, INT32_MAX, field, err);
     case KEY_REAL_OR_NONE:
     case KEY_REAL_OR_NULL:
-        if (null && k->kind == KEY_REAL_OR_NONE) *(double *)field = 0;
+        if (null && key->kind == KEY_REAL_OR_NONE) *(double *)field = 0;
         if (null) return OK;
         /* fall through */
-    case KEY_REAL: return json_double(object, where, k->name, field, err);
-    case KEY_FLAG: return json_bool(object, where, k->name, field, err);
-    case KEY_STRING: return json_string(object, where, k->name, (const char **)field, err);
+    case KEY_REAL: return json_double(object, where, key->name, field, err);
+    case KEY_FLAG: return json_bool(object, where, key->name, field, err);
+    case KEY_STRING: return json_string(object, where, key->name, (const char **)field, err);
     case KEY_OBJECT:
         if (null) return *(const cJSON **)field = NULL, OK;
-        return json_object(object, where, k->name, (const cJSON **)field, err);
+        return json_object(object, where, key->name, (const cJSON **)field, err);
     case KEY_LIST:
         if (null) return *(const cJSON **)field = NULL, OK;
-        return json_array(object, where, k->name, (const cJSON **)field, err);
-    case KEY_ONLY: return check_only(k, value, where, err);
+        return json_array(object, where, key->name, (const cJSON **)field, err);
+    case KEY_ONLY: return check_only(key, value, where, err);
     case KEY_IGNORED: return OK;
     }
     return OK;
@@ -67,7 +69,7 @@ static enum error_code read_value(const struct config_key *k, const cJSON *objec
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
 
-static const struct config_key *find(const struct config_key *const *lists, int n, const char *name)
+static const struct config_key *config_keys_find(const struct config_key *const *lists, int n, const char *name)
 {
     for (int i = 0; i < n; i++)
         for (const struct config_key *k = lists[i]; k->name; k++)
@@ -95,7 +97,7 @@ enum error_code config_keys_read(const struct config_key *const *lists, int n, c
     enum error_code e = OK;
     if (!cJSON_IsObject(object)) return fail(err, ERR_FORMAT, "%s: this is no JSON object", where);
     for (const cJSON *value = object->child; value && !e; value = value->next) {
-        const struct config_key *k = find(lists, n, value->string);
+        const struct config_key *k = config_keys_find(lists, n, value->string);
         e = k ? read_value(k, object, value, where, to, err) : fail_unknown(lists, n, value->string, where, err);
     }
     for (int i = 0; i < n && !e; i++)

@@ -175,114 +175,118 @@ const struct config_key qwen3_moe_keys[] = {
     { .name = NULL },
 };
 
-enum error_code llama_finish(struct config_reading *f, const cJSON *root, const char *path, struct error *err)
+enum error_code llama_finish(struct config_reading *reading, const cJSON *root, const char *path, struct error *err)
 {
-    struct model_config *c = &f->c;
-    enum error_code e = mixture_finish(f, path, err);
+    struct model_config *c = &reading->c;
+    enum error_code e = mixture_finish(reading, path, err);
     if (e) return e;
-    if (f->shared_experts && c->mixture.shared && c->mixture.shared != f->shared_experts * c->F)
+    if (reading->shared_experts && c->mixture.shared && c->mixture.shared != reading->shared_experts * c->F)
         return fail(err, ERR_FORMAT, "%s: n_shared_experts is %lld, and shared_expert_intermediate_size is not so many "
-                    "times intermediate_size", path, (long long)f->shared_experts);
-    if (f->shared_experts) c->mixture.shared = f->shared_experts * c->F;
+                    "times intermediate_size", path, (long long)reading->shared_experts);
+    if (reading->shared_experts) c->mixture.shared = reading->shared_experts * c->F;
     if (c->K == 0) c->K = c->H;
-    if (f->attention_bias) c->biases |= BIASES_ATTENTION;
-    if (f->mlp_bias) c->biases |= HAS_BIAS(ROLE_UP) | HAS_BIAS(ROLE_DOWN);
+    if (reading->attention_bias) c->biases |= BIASES_ATTENTION;
+    if (reading->mlp_bias) c->biases |= HAS_BIAS(ROLE_UP) | HAS_BIAS(ROLE_DOWN);
     if (STREAMS(c) == 1) c->streams = (struct streams_config){ 0 };        /* one stream is a Qwen2 */
-    if (f->head_dim == 0 && c->D % c->H != 0)
+    if (reading->head_dim == 0 && c->D % c->H != 0)
         return fail(err, ERR_FORMAT, "%s: width D=%lld is not a multiple of H=%lld heads, and there is no head_dim",
                     path, (long long)c->D, (long long)c->H);
-    c->A = f->head_dim ? f->head_dim : c->D / c->H;
-    c->padding = f->pad_token == NO_TOKEN ? 0 : f->pad_token == -1 ? c->V : f->pad_token + 1;
-    if (!f->output_router_logits) c->mixture.balance_coefficient = 0;
-    e = windows_from_json(f, path, err);
-    return e ? e : rotary_from_json(f, root, path, err);
+    c->A = reading->head_dim ? reading->head_dim : c->D / c->H;
+    c->padding = reading->pad_token == NO_TOKEN ? 0 : reading->pad_token == -1 ? c->V : reading->pad_token + 1;
+    if (!reading->output_router_logits) c->mixture.balance_coefficient = 0;
+    e = windows_from_json(reading, path, err);
+    return e ? e : rotary_from_json(reading, root, path, err);
 }
 
 /* Layer l has experts if l + 1 is a multiple of decoder_sparse_step, and l is not in mlp_only_layers. */
-static enum error_code find_dense_layers(struct config_reading *f, const char *path, struct error *err)
+static enum error_code find_dense_layers(struct config_reading *reading, const char *path, struct error *err)
 {
-    struct dense_layers *d = &f->c.dense;
+    struct dense_layers *d = &reading->c.dense;
     const cJSON *layer;
-    if (f->sparse_step == 0)
+    if (reading->sparse_step == 0)
         return fail(err, ERR_FORMAT, "%s: decoder_sparse_step is null; it must be at least 1", path);
-    for (int64_t l = 0; l < f->c.L; l++)
-        if ((l + 1) % f->sparse_step != 0) layer_set_add(&d->at, l);
-    cJSON_ArrayForEach(layer, f->dense_layers) {
+    for (int64_t l = 0; l < reading->c.L; l++)
+        if ((l + 1) % reading->sparse_step != 0) layer_set_add(&d->at, l);
+    cJSON_ArrayForEach(layer, reading->dense_layers) {
         const double l = cJSON_IsNumber(layer) ? layer->valuedouble : -1;
-        if (!(l >= 0 && l < (double)f->c.L && l == floor(l)))
+        if (!(l >= 0 && l < (double)reading->c.L && l == floor(l)))
             return fail(err, ERR_FORMAT, "%s: mlp_only_layers has something else than numbers of layers, from 0 to "
-                        "%lld", path, (long long)f->c.L - 1);
+                        "%lld", path, (long long)reading->c.L - 1);
         layer_set_add(&d->at, (int64_t)l);
     }
-    if (layer_set_count(&d->at, f->c.L) > 0 && f->c.L > LAYER_SET_MOST)
+    if (layer_set_count(&d->at, reading->c.L) > 0 && reading->c.L > LAYER_SET_MOST)
         return fail(err, ERR_FORMAT, "%s: num_hidden_layers is %lld; with dense layers it can be at most %d", path,
-                    (long long)f->c.L, LAYER_SET_MOST);
-    if (layer_set_count(&d->at, f->c.L) == 0) d->F = 0;
+                    (long long)reading->c.L, LAYER_SET_MOST);
+    if (layer_set_count(&d->at, reading->c.L) == 0) d->F = 0;
     return OK;
 }
 
-enum error_code qwen3_moe_finish(struct config_reading *f, const cJSON *root, const char *path, struct error *err)
+enum error_code qwen3_moe_finish(struct config_reading *reading, const cJSON *root, const char *path, struct error *err)
 {
-    if (f->experts && json_has(root, "num_local_experts") && f->experts != f->c.mixture.E)
-        return fail(err, ERR_FORMAT, "%s: num_experts is %lld, num_local_experts %lld", path, (long long)f->experts,
-                    (long long)f->c.mixture.E);
-    if (f->experts) f->c.mixture.E = f->experts;
-    const enum error_code e = find_dense_layers(f, path, err);
-    return e ? e : llama_finish(f, root, path, err);
+    if (reading->experts && json_has(root, "num_local_experts") && reading->experts != reading->c.mixture.E)
+        return fail(err, ERR_FORMAT, "%s: num_experts is %lld, num_local_experts %lld", path,
+                    (long long)reading->experts,
+                    (long long)reading->c.mixture.E);
+    if (reading->experts) reading->c.mixture.E = reading->experts;
+    const enum error_code e = find_dense_layers(reading, path, err);
+    return e ? e : llama_finish(reading, root, path, err);
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 /* Write pad_token_id even if it is unset: in these families a missing key means a number. */
-static bool padding_to_json(const struct model_config *c, cJSON *root)
+static bool padding_to_json(const struct model_config *config, cJSON *root)
 {
-    if (c->padding == 0) return cJSON_AddNullToObject(root, "pad_token_id") != NULL;
-    return cJSON_AddNumberToObject(root, "pad_token_id", (double)(c->padding - 1)) != NULL;
+    if (config->padding == 0) return cJSON_AddNullToObject(root, "pad_token_id") != NULL;
+    return cJSON_AddNumberToObject(root, "pad_token_id", (double)(config->padding - 1)) != NULL;
 }
 
-bool llama_to_json(const struct model_config *c, cJSON *root)
+bool llama_to_json(const struct model_config *config, cJSON *root)
 {
     const struct { const char *key; double value; } number[] = {
-        { "max_position_embeddings", (double)c->S }, { "hidden_size", (double)c->D },
-        { "num_attention_heads", (double)c->H },
-        { "num_key_value_heads", (double)c->K }, { "num_hidden_layers", (double)c->L }, { "vocab_size", (double)c->V },
-        { "intermediate_size", (double)(c->dense.F ? c->dense.F : c->F) },
-        { "rms_norm_eps", c->eps }, { "initializer_range", c->init_std },
-        { "attention_dropout", c->dropout_attention },
+        { "max_position_embeddings", (double)config->S }, { "hidden_size", (double)config->D },
+        { "num_attention_heads", (double)config->H },
+        { "num_key_value_heads", (double)config->K }, { "num_hidden_layers", (double)config->L },
+            { "vocab_size", (double)config->V },
+        { "intermediate_size", (double)(config->dense.F ? config->dense.F : config->F) },
+        { "rms_norm_eps", config->eps }, { "initializer_range", config->init_std },
+        { "attention_dropout", config->dropout_attention },
     };
-    const char *act = c->mlp == MLP_GEGLU ? "gelu_pytorch_tanh" : "silu";
+    const char *act = config->mlp == MLP_GEGLU ? "gelu_pytorch_tanh" : "silu";
     bool ok = cJSON_AddStringToObject(root, "hidden_act", act) != NULL;
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
         ok = cJSON_AddNumberToObject(root, number[i].key, number[i].value) && ok;
-    if (c->biases & HAS_BIAS(ROLE_ATTENTION_OUT)) ok = cJSON_AddTrueToObject(root, "attention_bias") && ok;
-    if (c->biases & HAS_BIAS(ROLE_UP) && !c->sinks) ok = cJSON_AddTrueToObject(root, "mlp_bias") && ok;
-    const bool has_default = c->head_norms || c->sinks || c->mlp == MLP_GEGLU,  /* which is another width than D/H */
-               needs_it = c->mlp == MLP_MIXTURE;    /* transformers 5 makes no dynamic scaling, YaRN or LongRoPE of a
-                                                     * Mixtral without it */
-    if (heads_width(c) != c->D || has_default || needs_it)
-        ok = cJSON_AddNumberToObject(root, "head_dim", (double)c->A) && ok;
-    if (STREAMS(c) > 1)
-        ok = cJSON_AddNumberToObject(root, "parscale_n", (double)c->streams.P) &&
-             cJSON_AddNumberToObject(root, "parscale_n_tokens", (double)c->streams.prefix) &&
-             cJSON_AddNumberToObject(root, "parscale_attn_smooth", c->streams.smoothing) && ok;
-    ok = windows_to_json(c, root) && rotary_to_json(c, root) && ok;
-    if (c->alike == FAMILY_PHI3) ok = cJSON_AddNumberToObject(root, "resid_pdrop", c->dropout_residual) && ok;
-    if (c->alike == FAMILY_PHI3 || c->norms_at == NORMS_AFTER) ok = padding_to_json(c, root) && ok;
-    ok = (c->mlp != MLP_MIXTURE || mixture_to_json(&c->mixture, root)) && ok;
-    return cJSON_AddBoolToObject(root, "tie_word_embeddings", c->tied) && ok;
+    if (config->biases & HAS_BIAS(ROLE_ATTENTION_OUT)) ok = cJSON_AddTrueToObject(root, "attention_bias") && ok;
+    if (config->biases & HAS_BIAS(ROLE_UP) && !config->sinks) ok = cJSON_AddTrueToObject(root, "mlp_bias") && ok;
+    /* which is another width than D/H */
+    const bool has_default = config->head_norms || config->sinks || config->mlp == MLP_GEGLU,
+               needs_it = config->mlp == MLP_MIXTURE;    /* transformers 5 makes no dynamic scaling, YaRN or LongRoPE of
+                                                          * a Mixtral without it */
+    if (heads_width(config) != config->D || has_default || needs_it)
+        ok = cJSON_AddNumberToObject(root, "head_dim", (double)config->A) && ok;
+    if (STREAMS(config) > 1)
+        ok = cJSON_AddNumberToObject(root, "parscale_n", (double)config->streams.P) &&
+             cJSON_AddNumberToObject(root, "parscale_n_tokens", (double)config->streams.prefix) &&
+             cJSON_AddNumberToObject(root, "parscale_attn_smooth", config->streams.smoothing) && ok;
+    ok = windows_to_json(config, root) && rotary_to_json(config, root) && ok;
+    if (config->alike == FAMILY_PHI3) ok = cJSON_AddNumberToObject(root, "resid_pdrop", config->dropout_residual) && ok;
+    if (config->alike == FAMILY_PHI3 || config->norms_at == NORMS_AFTER) ok = padding_to_json(config, root) && ok;
+    ok = (config->mlp != MLP_MIXTURE || mixture_to_json(&config->mixture, root)) && ok;
+    return cJSON_AddBoolToObject(root, "tie_word_embeddings", config->tied) && ok;
 }
 
 /* norm_topk_prob is always there, because its default is not a Mixtral's; and what older versions call the experts. */
-bool qwen3_moe_to_json(const struct model_config *c, cJSON *root)
+bool qwen3_moe_to_json(const struct model_config *config, cJSON *root)
 {
     cJSON *list = NULL;
-    bool ok = llama_to_json(c, root) && cJSON_AddNumberToObject(root, "moe_intermediate_size", (double)c->F) &&
-              cJSON_AddNumberToObject(root, "num_experts", (double)c->mixture.E) &&
+    bool ok = llama_to_json(config, root)
+        && cJSON_AddNumberToObject(root, "moe_intermediate_size", (double)config->F) &&
+              cJSON_AddNumberToObject(root, "num_experts", (double)config->mixture.E) &&
               (json_has(root, "norm_topk_prob") ||
-               cJSON_AddBoolToObject(root, "norm_topk_prob", c->mixture.router.normalized)) &&
+               cJSON_AddBoolToObject(root, "norm_topk_prob", config->mixture.router.normalized)) &&
               cJSON_AddNumberToObject(root, "decoder_sparse_step", 1) &&
               (list = cJSON_AddArrayToObject(root, "mlp_only_layers")) != NULL;
-    for (int64_t l = 0; l < c->L && ok; l++)
-        if (layer_set_has(&c->dense.at, l)) ok = cJSON_AddItemToArray(list, cJSON_CreateNumber((double)l));
+    for (int64_t l = 0; l < config->L && ok; l++)
+        if (layer_set_has(&config->dense.at, l)) ok = cJSON_AddItemToArray(list, cJSON_CreateNumber((double)l));
     return ok;
 }

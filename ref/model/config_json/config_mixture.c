@@ -43,23 +43,24 @@ static enum error_code check_scope(const char *scope, const char *path, struct e
                 "all microbatches", path, printable(scope).text);
 }
 
-enum error_code mixture_finish(struct config_reading *f, const char *path, struct error *err)
+enum error_code mixture_finish(struct config_reading *reading, const char *path, struct error *err)
 {
-    struct router_rule *r = &f->c.mixture.router;
+    struct router_rule *r = &reading->c.mixture.router;
     int score = 0, method = 0, update = 0, order = 0, zero = 0;
-    enum error_code e = find_word(&score, scores, 3, f->scoring_func, "scoring_func", path, err);
-    if (!e) e = find_word(&method, methods, 3, f->topk_method, "topk_method", path, err);
-    if (!e) e = find_word(&update, updates, 2, f->bias_update, "router_bias_update", path, err);
-    if (!e) e = find_word(&order, orders, 2, f->drop_order, "expert_drop_order", path, err);
-    if (!e) e = check_scope(f->drop_scope, path, err);
-    if (!e) e = find_word(&zero, zeros, 2, f->zero_type, "zero_expert_type", path, err);
+    enum error_code e = find_word(&score, scores, 3, reading->scoring_func, "scoring_func", path, err);
+    if (!e) e = find_word(&method, methods, 3, reading->topk_method, "topk_method", path, err);
+    if (!e) e = find_word(&update, updates, 2, reading->bias_update, "router_bias_update", path, err);
+    if (!e) e = find_word(&order, orders, 2, reading->drop_order, "expert_drop_order", path, err);
+    if (!e) e = check_scope(reading->drop_scope, path, err);
+    if (!e) e = find_word(&zero, zeros, 2, reading->zero_type, "zero_expert_type", path, err);
     if (!e && r->near > 0 && score != SCORES_NEAR)
         return fail(err, ERR_FORMAT, "%s: router_jitter_noise is %g; Orrery has only 0 without scoring_func \"near\": "
                     "transformers multiplies what a router sees by random numbers then, while it trains", path,
                     r->near);
-    f->c.mixture.zero_is_null = f->c.mixture.zero > 0 && zero == 1;
-    if (f->layers_balance > 0) f->c.mixture.sequence_coefficient = f->layers_balance / (double)f->c.L;
-    r->scores = score, r->bias_update = update, f->c.mixture.drops_by_weight = order == 1;
+    reading->c.mixture.zero_is_null = reading->c.mixture.zero > 0 && zero == 1;
+    if (reading->layers_balance > 0)
+        reading->c.mixture.sequence_coefficient = reading->layers_balance / (double)reading->c.L;
+    r->scores = score, r->bias_update = update, reading->c.mixture.drops_by_weight = order == 1;
     r->biased = method == 2;
     if (method == 0 || r->groups <= 1) r->groups = r->kept = 0;
     r->sums_two = r->biased && r->groups > 1;
@@ -68,48 +69,49 @@ enum error_code mixture_finish(struct config_reading *f, const char *path, struc
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-bool router_to_json(const struct router_rule *r, cJSON *root)
+bool router_to_json(const struct router_rule *rule, cJSON *root)
 {
-    const bool groups = r->groups > 1;
-    bool ok = cJSON_AddBoolToObject(root, "norm_topk_prob", r->normalized) &&
-              cJSON_AddStringToObject(root, "scoring_func", scores[r->scores]) &&
-              cJSON_AddStringToObject(root, "topk_method", methods[r->biased ? 2 : groups]) &&
-              cJSON_AddNumberToObject(root, "routed_scaling_factor", r->scale);
-    if (groups) ok = cJSON_AddNumberToObject(root, "n_group", (double)r->groups) &&
-                     cJSON_AddNumberToObject(root, "topk_group", (double)r->kept) && ok;
-    if (r->biased) ok = cJSON_AddStringToObject(root, "router_bias_update", updates[r->bias_update]) &&
-                        cJSON_AddNumberToObject(root, "router_bias_speed", r->bias_speed) && ok;
-    if (r->top_p > 0) ok = cJSON_AddNumberToObject(root, "mlp_dynamic_top_p", r->top_p) && ok;
-    if (r->near > 0) ok = cJSON_AddNumberToObject(root, "router_jitter_noise", r->near) && ok;
-    if (r->active > 0) ok = cJSON_AddNumberToObject(root, "router_active_experts", r->active) && ok;
+    const bool groups = rule->groups > 1;
+    bool ok = cJSON_AddBoolToObject(root, "norm_topk_prob", rule->normalized) &&
+              cJSON_AddStringToObject(root, "scoring_func", scores[rule->scores]) &&
+              cJSON_AddStringToObject(root, "topk_method", methods[rule->biased ? 2 : groups]) &&
+              cJSON_AddNumberToObject(root, "routed_scaling_factor", rule->scale);
+    if (groups) ok = cJSON_AddNumberToObject(root, "n_group", (double)rule->groups) &&
+                     cJSON_AddNumberToObject(root, "topk_group", (double)rule->kept) && ok;
+    if (rule->biased) ok = cJSON_AddStringToObject(root, "router_bias_update", updates[rule->bias_update]) &&
+                        cJSON_AddNumberToObject(root, "router_bias_speed", rule->bias_speed) && ok;
+    if (rule->top_p > 0) ok = cJSON_AddNumberToObject(root, "mlp_dynamic_top_p", rule->top_p) && ok;
+    if (rule->near > 0) ok = cJSON_AddNumberToObject(root, "router_jitter_noise", rule->near) && ok;
+    if (rule->active > 0) ok = cJSON_AddNumberToObject(root, "router_active_experts", rule->active) && ok;
     return ok;
 }
 
-bool zero_experts_to_json(const struct mixture_config *m, cJSON *root)
+bool zero_experts_to_json(const struct mixture_config *config, cJSON *root)
 {
-    return m->zero == 0 || (cJSON_AddNumberToObject(root, "zero_expert_num", (double)m->zero) &&
-                            cJSON_AddStringToObject(root, "zero_expert_type", zeros[m->zero_is_null]));
+    return config->zero == 0 || (cJSON_AddNumberToObject(root, "zero_expert_num", (double)config->zero) &&
+                                 cJSON_AddStringToObject(root, "zero_expert_type", zeros[config->zero_is_null]));
 }
 
-bool mixture_to_json(const struct mixture_config *m, cJSON *root)
+bool mixture_to_json(const struct mixture_config *config, cJSON *root)
 {
     const struct router_rule mixtral = { .scores = SCORES_SOFTMAX, .normalized = true, .scale = 1 };
     const struct { const char *key; double value; } number[] = {
-        { "num_local_experts", (double)m->E }, { "num_experts_per_tok", (double)m->k },
+        { "num_local_experts", (double)config->E }, { "num_experts_per_tok", (double)config->k },
     };
-    bool ok = config_add_real(root, "router_aux_loss_coef", m->balance_coefficient);
-    if (m->z_coefficient > 0) ok = config_add_real(root, "router_z_loss_coef", m->z_coefficient) && ok;
+    bool ok = config_add_real(root, "router_aux_loss_coef", config->balance_coefficient);
+    if (config->z_coefficient > 0) ok = config_add_real(root, "router_z_loss_coef", config->z_coefficient) && ok;
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
         ok = cJSON_AddNumberToObject(root, number[i].key, number[i].value) && ok;
-    ok = (router_same(&m->router, &mixtral) || router_to_json(&m->router, root)) && zero_experts_to_json(m, root) && ok;
-    if (m->sequence_coefficient > 0)
-        ok = cJSON_AddNumberToObject(root, "aux_loss_alpha", m->sequence_coefficient) &&
+    ok = (router_same(&config->router, &mixtral) || router_to_json(&config->router, root))
+        && zero_experts_to_json(config, root) && ok;
+    if (config->sequence_coefficient > 0)
+        ok = cJSON_AddNumberToObject(root, "aux_loss_alpha", config->sequence_coefficient) &&
              cJSON_AddTrueToObject(root, "seq_aux") && ok;
-    if (m->shared > 0)
-        ok = cJSON_AddNumberToObject(root, "shared_expert_intermediate_size", (double)m->shared) &&
-             cJSON_AddBoolToObject(root, "shared_expert_gate", m->shared_gate) && ok;
-    if (m->capacity_factor > 0)
-        ok = cJSON_AddNumberToObject(root, "expert_capacity_factor", m->capacity_factor) &&
-             cJSON_AddStringToObject(root, "expert_drop_order", orders[m->drops_by_weight]) && ok;
-    return cJSON_AddBoolToObject(root, "output_router_logits", m->balance_coefficient > 0) && ok;
+    if (config->shared > 0)
+        ok = cJSON_AddNumberToObject(root, "shared_expert_intermediate_size", (double)config->shared) &&
+             cJSON_AddBoolToObject(root, "shared_expert_gate", config->shared_gate) && ok;
+    if (config->capacity_factor > 0)
+        ok = cJSON_AddNumberToObject(root, "expert_capacity_factor", config->capacity_factor) &&
+             cJSON_AddStringToObject(root, "expert_drop_order", orders[config->drops_by_weight]) && ok;
+    return cJSON_AddBoolToObject(root, "output_router_logits", config->balance_coefficient > 0) && ok;
 }

@@ -62,7 +62,7 @@ static const struct rope_kind {
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-static const char *name_of(enum rotary_scaling scaling)
+static const char *config_rotary_name_of(enum rotary_scaling scaling)
 {
     int i = 0;
     while (kinds[i].scaling != scaling) i++;
@@ -120,24 +120,25 @@ static enum error_code long_by_any_name(const struct rope_kind **kind, const cJS
 }
 
 /* YaRN's defaults; cosines and sines grow with the logarithm of the factor, or by DeepSeek's two numbers. */
-static void finish_yarn(struct rope_object *o)
+static void finish_yarn(struct rope_object *object)
 {
-    struct rotary *r = &o->r;
-    const bool both = o->mscale != 0 && o->mscale_all_dim != 0;
+    struct rotary *r = &object->r;
+    const bool both = object->mscale != 0 && object->mscale_all_dim != 0;
     const double log_factor = r->factor > 1 ? 0.1 * log(r->factor) : 0;
     if (r->high_frequency == 0) r->high_frequency = 32;
     if (r->low_frequency == 0) r->low_frequency = 1;
     if (r->enlarged == 0)
-        r->enlarged = both ? (o->mscale * log_factor + 1) / (o->mscale_all_dim * log_factor + 1) : log_factor + 1;
-    r->between_pairs = !o->truncate;
-    r->all_dim = o->mscale_all_dim;
+        r->enlarged = both ? (object->mscale * log_factor + 1) / (object->mscale_all_dim * log_factor + 1)
+            : log_factor + 1;
+    r->between_pairs = !object->truncate;
+    r->all_dim = object->mscale_all_dim;
 }
 
 /* The numbers that are turned of each head; 0: all. */
-static int64_t turned_of(const struct config_reading *f, double part)
+static int64_t turned_of(const struct config_reading *reading, double part)
 {
-    if (LATENT(&f->c)) return f->turned;
-    return part == 1 ? 0 : (int64_t)((double)f->c.A * part);
+    if (LATENT(&reading->c)) return reading->turned;
+    return part == 1 ? 0 : (int64_t)((double)reading->c.A * part);
 }
 
 static enum error_code read_pairs(double *to, int64_t pairs, const cJSON *list, const char *key, const char *where,
@@ -166,56 +167,57 @@ static double long_enlarged(double factor, int64_t S, int64_t original)
 
 /* The original length beside the object, if the family has one, is what counts, also its default; but two that are
  * written must be the same. */
-static enum error_code finish_long(struct rope_object *o, const struct config_reading *f, const char *where,
+static enum error_code finish_long(struct rope_object *object, const struct config_reading *reading, const char *where,
                                    struct error *err)
 {
-    struct rotary *r = &o->r;
-    const int64_t turned = turned_of(f, o->part), pairs = (turned ? turned : f->c.A) / 2;
-    if (f->original_said && r->original_positions && r->original_positions != f->original_positions)
+    struct rotary *r = &object->r;
+    const int64_t turned = turned_of(reading, object->part), pairs = (turned ? turned : reading->c.A) / 2;
+    if (reading->original_said && r->original_positions && r->original_positions != reading->original_positions)
         return fail(err, ERR_FORMAT, "%s: original_max_position_embeddings is %lld, and beside it %lld", where,
-                    (long long)r->original_positions, (long long)f->original_positions);
-    if (f->original_positions) r->original_positions = f->original_positions;
-    if (r->original_positions == 0) r->original_positions = f->c.S;
-    if (r->enlarged == 0) r->enlarged = long_enlarged(r->factor, f->c.S, r->original_positions);
+                    (long long)r->original_positions, (long long)reading->original_positions);
+    if (reading->original_positions) r->original_positions = reading->original_positions;
+    if (r->original_positions == 0) r->original_positions = reading->c.S;
+    if (r->enlarged == 0) r->enlarged = long_enlarged(r->factor, reading->c.S, r->original_positions);
     r->factor = 0;
-    const enum error_code e = read_pairs(r->shorter, pairs, o->shorter, "short_factor", where, err);
-    return e ? e : read_pairs(r->longer, pairs, o->longer, "long_factor", where, err);
+    const enum error_code e = read_pairs(r->shorter, pairs, object->shorter, "short_factor", where, err);
+    return e ? e : read_pairs(r->longer, pairs, object->longer, "long_factor", where, err);
 }
 
 /* Part of the file, and of one of its objects. */
-static enum error_code find_part(double *part, const struct config_reading *f, const char *where, struct error *err)
+static enum error_code find_part(double *part, const struct config_reading *reading, const char *where,
+                                 struct error *err)
 {
-    if (*part && f->rope_part && *part != f->rope_part)
+    if (*part && reading->rope_part && *part != reading->rope_part)
         return fail(err, ERR_FORMAT, "%s: partial_rotary_factor is %g, and beside it %g; they must be the same", where,
-                    *part, f->rope_part);
-    if (*part == 0) *part = f->rope_part ? f->rope_part : 1;
-    if (!f->parts_turn && *part != 1)
+                    *part, reading->rope_part);
+    if (*part == 0) *part = reading->rope_part ? reading->rope_part : 1;
+    if (!reading->parts_turn && *part != 1)
         return fail(err, ERR_FORMAT, "%s: partial_rotary_factor is %g; Orrery has only 1 or null", where, *part);
     if (!(*part > 0 && *part <= 1))
         return fail(err, ERR_FORMAT, "%s: partial_rotary_factor is %g; it must be above 0 and at most 1", where, *part);
     return OK;
 }
 
-/* r->theta does not change if the object has none. */
-static enum error_code read_object(struct rotary *r, const struct config_reading *f, const cJSON *object,
+/* rotary->theta does not change if the object has none. */
+static enum error_code read_object(struct rotary *rotary, const struct config_reading *reading, const cJSON *object,
                                    const char *where, struct error *err)
 {
     const struct config_key *const lists[] = { rope_keys };
     const struct rope_kind *kind;
-    struct rope_object o = { .r = { .theta = r->theta }, .truncate = true };
-    enum error_code e = (f->only_long ? long_by_any_name : find_kind)(&kind, object, where, err);
+    struct rope_object o = { .r = { .theta = rotary->theta }, .truncate = true };
+    enum error_code e = (reading->only_long ? long_by_any_name : find_kind)(&kind, object, where, err);
     if (!e) e = config_keys_read(lists, 1, object, where, &o, err);
     if (!e) e = check_numbers(kind, object, where, err);
-    if (!e) e = find_part(&o.part, f, where, err);
-    if (!e && f->local_theta > 0 && !o.truncate)
+    if (!e) e = find_part(&o.part, reading, where, err);
+    if (!e && reading->local_theta > 0 && !o.truncate)
         return fail(err, ERR_FORMAT, "%s: truncate is false, which transformers 5 passes over in this model_type; "
                     "Orrery has only true", where);
-    if (!e && kind->scaling == SCALING_LONG) e = finish_long(&o, f, where, err);
+    if (!e && kind->scaling == SCALING_LONG) e = finish_long(&o, reading, where, err);
     if (e) return e;
-    if (o.r.original_positions == 0 && kind->may & ROPE_KEY(ORIGINAL)) o.r.original_positions = f->c.S;
+    if (o.r.original_positions == 0 && kind->may & ROPE_KEY(ORIGINAL)) o.r.original_positions = reading->c.S;
     if (kind->scaling == SCALING_YARN) finish_yarn(&o);
-    *r = o.r;
-    r->scaling = kind->scaling, r->turned = turned_of(f, o.part);
+    *rotary = o.r;
+    rotary->scaling = kind->scaling, rotary->turned = turned_of(reading, o.part);
     return OK;
 }
 
@@ -225,15 +227,15 @@ struct rope_by_layer { const cJSON *full, *local; };
 
 /* If there is one object per type of layer, full attention must be the only type, except of families whose layers with
  * a window have a theta of their own.  local: their object; NULL: there is none. */
-static enum error_code of_full_attention(const cJSON **object, const cJSON **local, const struct config_reading *f,
-                                         const char *where, struct error *err)
+static enum error_code of_full_attention(const cJSON **object, const cJSON **local,
+                                         const struct config_reading *reading, const char *where, struct error *err)
 {
     static const struct config_key keys[] = { KEY_TO("full_attention", KEY_OBJECT, struct rope_by_layer, full),
                                               { .name = NULL } },
         more[] = { KEY_TO("sliding_attention", KEY_OBJECT, struct rope_by_layer, local), { .name = NULL } };
     const struct config_key *const lists[] = { keys, more };
     struct rope_by_layer by = { NULL, NULL };
-    const bool two = f->local_theta > 0;
+    const bool two = reading->local_theta > 0;
     if (!json_has(*object, "full_attention") && !(two && json_has(*object, "sliding_attention"))) return OK;
     const enum error_code e = config_keys_read(lists, two ? 2 : 1, *object, where, &by, err);
     if (!e) *object = by.full, *local = by.local;
@@ -251,65 +253,65 @@ static bool same_rotary(const struct rotary *a, const struct rotary *b)
 }
 
 /* The theta of layers with a window, which have no scaling. */
-static enum error_code read_local(double *theta, const struct config_reading *f, const cJSON *object,
+static enum error_code read_local(double *theta, const struct config_reading *reading, const cJSON *object,
                                   const char *where, struct error *err)
 {
-    struct rotary r = { .theta = f->local_theta };
+    struct rotary r = { .theta = reading->local_theta };
     char inside[330];
     snprintf(inside, sizeof inside, "%s: sliding_attention", where);
     if (object == NULL || object->child == NULL) return OK;
-    const enum error_code e = read_object(&r, f, object, inside, err);
+    const enum error_code e = read_object(&r, reading, object, inside, err);
     if (!e && r.scaling != SCALING_NONE)
         return fail(err, ERR_FORMAT, "%s: rotary positions are of type \"%s\"; of layers with a window Orrery has only "
-                    "\"default\"", inside, name_of(r.scaling));
+                    "\"default\"", inside, config_rotary_name_of(r.scaling));
     *theta = r.theta;
     return e;
 }
 
 /* An empty object is as none, as in transformers. */
-static enum error_code read_form(struct rotary *r, double *theta, const struct config_reading *f, const cJSON *object,
-                                 const char *path, const char *key, struct error *err)
+static enum error_code read_form(struct rotary *rotary, double *theta, const struct config_reading *reading,
+                                 const cJSON *object, const char *path, const char *key, struct error *err)
 {
     const cJSON *local = NULL;
     char where[300];
     snprintf(where, sizeof where, "%.200s: %s", path, key);
-    enum error_code e = of_full_attention(&object, &local, f, where, err);
-    if (!e) e = read_local(theta, f, local, where, err);
-    return e || object == NULL || object->child == NULL ? e : read_object(r, f, object, where, err);
+    enum error_code e = of_full_attention(&object, &local, reading, where, err);
+    if (!e) e = read_local(theta, reading, local, where, err);
+    return e || object == NULL || object->child == NULL ? e : read_object(rotary, reading, object, where, err);
 }
 
-enum error_code rotary_from_json(struct config_reading *f, const cJSON *root, const char *path, struct error *err)
+enum error_code rotary_from_json(struct config_reading *reading, const cJSON *root, const char *path, struct error *err)
 {
     const struct { const char *key; const cJSON *object; } form[] = {
-        { "rope_scaling", f->rope_scaling }, { "rope_parameters", f->rope_parameters },
+        { "rope_scaling", reading->rope_scaling }, { "rope_parameters", reading->rope_parameters },
     };
     const bool said = json_has(root, "rope_theta"), local_said = json_has(root, "rope_local_base_freq");
     struct rotary r[2];
-    double part = 0, theta = f->local_theta;
-    enum error_code e = find_part(&part, f, path, err);
+    double part = 0, theta = reading->local_theta;
+    enum error_code e = find_part(&part, reading, path, err);
     if (e) return e;
-    f->original_said = json_has(root, "original_max_position_embeddings");
-    if (f->local_theta > 0 && f->rope_scaling && json_has(f->rope_scaling, "type"))
+    reading->original_said = json_has(root, "original_max_position_embeddings");
+    if (reading->local_theta > 0 && reading->rope_scaling && json_has(reading->rope_scaling, "type"))
         return fail(err, ERR_FORMAT, "%s: rope_scaling has \"type\", which transformers 5 does not read in this "
                     "model_type; call it rope_type", path);
     for (int i = 0; i < 2; i++) {
-        r[i] = f->c.rotary;
-        r[i].theta = f->rope_theta, r[i].turned = turned_of(f, part);
+        r[i] = reading->c.rotary;
+        r[i].theta = reading->rope_theta, r[i].turned = turned_of(reading, part);
         if (form[i].object == NULL) continue;
-        e = read_form(&r[i], &theta, f, form[i].object, path, form[i].key, err);
+        e = read_form(&r[i], &theta, reading, form[i].object, path, form[i].key, err);
         if (e) return e;
-        if (local_said && theta != f->local_theta)
+        if (local_said && theta != reading->local_theta)
             return fail(err, ERR_FORMAT, "%s: rope_local_base_freq is %.17g, in %s it is %.17g; they must be the same",
-                        path, f->local_theta, form[i].key, theta);
-        if (said && r[i].theta != f->rope_theta)
+                        path, reading->local_theta, form[i].key, theta);
+        if (said && r[i].theta != reading->rope_theta)
             return fail(err, ERR_FORMAT, "%s: rope_theta is %.17g, in %s it is %.17g; they must be the same", path,
-                        f->rope_theta, form[i].key, r[i].theta);
+                        reading->rope_theta, form[i].key, r[i].theta);
     }
     if (form[0].object && form[1].object && !same_rotary(&r[0], &r[1]))
         return fail(err, ERR_FORMAT, "%s: rope_scaling and rope_parameters say different things; one of them must go",
                     path);
-    f->c.rotary = form[0].object ? r[0] : r[1], f->c.local_theta = theta;
-    if (!LATENT(&f->c)) f->c.rotary.all_dim = 0;
+    reading->c.rotary = form[0].object ? r[0] : r[1], reading->c.local_theta = theta;
+    if (!LATENT(&reading->c)) reading->c.rotary.all_dim = 0;
     return OK;
 }
 
@@ -333,45 +335,46 @@ static bool add_pairs(cJSON *object, const char *key, const double *x, int64_t p
 
 /* Older versions have this key for a kind; families and kinds that they do not know have the newer word, and some of
  * these families only that. */
-static const char *key_of_kind(const struct model_config *c)
+static const char *key_of_kind(const struct model_config *config)
 {
-    const enum rotary_scaling scaling = c->rotary.scaling;
+    const enum rotary_scaling scaling = config->rotary.scaling;
     const bool turns = scaling == SCALING_YARN || scaling == SCALING_LLAMA3;
-    return turns || c->sinks || c->local_theta > 0 ? "rope_type" : "type";
+    return turns || config->sinks || config->local_theta > 0 ? "rope_type" : "type";
 }
 
 /* Older versions take these three keys and no others, so the rest is written only where it says something new. */
-static bool add_long(const struct model_config *c, cJSON *root, cJSON *object)
+static bool add_long(const struct model_config *config, cJSON *root, cJSON *object)
 {
-    const struct rotary *r = &c->rotary;
-    const int64_t pairs = (r->turned ? r->turned : c->A) / 2;
-    bool ok = cJSON_AddStringToObject(object, key_of_kind(c), name_of(SCALING_LONG)) &&
+    const struct rotary *r = &config->rotary;
+    const int64_t pairs = (r->turned ? r->turned : config->A) / 2;
+    bool ok = cJSON_AddStringToObject(object, key_of_kind(config), config_rotary_name_of(SCALING_LONG)) &&
               add_pairs(object, "short_factor", r->shorter, pairs) &&
               add_pairs(object, "long_factor", r->longer, pairs);
-    ok = cJSON_AddNumberToObject(c->alike == FAMILY_PHI3 ? root : object, "original_max_position_embeddings",
+    ok = cJSON_AddNumberToObject(config->alike == FAMILY_PHI3 ? root : object, "original_max_position_embeddings",
                                  (double)r->original_positions) && ok;
-    if (r->enlarged != long_enlarged(0, c->S, r->original_positions))
+    if (r->enlarged != long_enlarged(0, config->S, r->original_positions))
         ok = config_add_real(object, "attention_factor", r->enlarged) && ok;
     return ok;
 }
 
 /* The part of a head that gives this number again. */
-static double part_of(const struct model_config *c)
+static double config_rotary_part_of(const struct model_config *config)
 {
-    const double part = (double)c->rotary.turned / (double)c->A;
-    return (int64_t)((double)c->A * part) < c->rotary.turned ? nextafter(part, 1) : part;
+    const double part = (double)config->rotary.turned / (double)config->A;
+    return (int64_t)((double)config->A * part) < config->rotary.turned ? nextafter(part, 1) : part;
 }
 
-bool rotary_to_json(const struct model_config *c, cJSON *root)
+bool rotary_to_json(const struct model_config *config, cJSON *root)
 {
-    const struct rotary *r = &c->rotary;
+    const struct rotary *r = &config->rotary;
     bool ok = config_add_real(root, "rope_theta", r->theta);
-    if (r->turned && !LATENT(c)) ok = cJSON_AddNumberToObject(root, "partial_rotary_factor", part_of(c)) && ok;
-    if (r->scaling == SCALING_NONE && !c->sinks) return ok;            /* a GPT-OSS would have YaRN then */
+    if (r->turned && !LATENT(config))
+        ok = cJSON_AddNumberToObject(root, "partial_rotary_factor", config_rotary_part_of(config)) && ok;
+    if (r->scaling == SCALING_NONE && !config->sinks) return ok;            /* a GPT-OSS would have YaRN then */
     const bool yarn = r->scaling == SCALING_YARN, turns = yarn || r->scaling == SCALING_LLAMA3;
     cJSON *object = cJSON_AddObjectToObject(root, "rope_scaling");
-    if (r->scaling == SCALING_LONG) return object && add_long(c, root, object) && ok;
-    ok = object && cJSON_AddStringToObject(object, key_of_kind(c), name_of(r->scaling)) && ok;
+    if (r->scaling == SCALING_LONG) return object && add_long(config, root, object) && ok;
+    ok = object && cJSON_AddStringToObject(object, key_of_kind(config), config_rotary_name_of(r->scaling)) && ok;
     if (r->scaling == SCALING_NONE) return ok;
     ok = config_add_real(object, "factor", r->factor) && ok;
     if (!turns) return ok;

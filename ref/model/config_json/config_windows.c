@@ -10,115 +10,117 @@
 
 static const char FULL[] = "full_attention", SLIDING[] = "sliding_attention";
 
-static enum error_code read_types(struct windows *w, const struct config_reading *f, const char *path,
+static enum error_code read_types(struct windows *windows, const struct config_reading *reading, const char *path,
                                   struct error *err)
 {
     const cJSON *type;
     int64_t layer = 0;
-    if (!cJSON_IsArray(f->layer_types) || cJSON_GetArraySize(f->layer_types) != f->c.L)
+    if (!cJSON_IsArray(reading->layer_types) || cJSON_GetArraySize(reading->layer_types) != reading->c.L)
         return fail(err, ERR_FORMAT, "%s: layer_types must be a list of one word for each of %lld layers", path,
-                    (long long)f->c.L);
-    cJSON_ArrayForEach(type, f->layer_types) {
+                    (long long)reading->c.L);
+    cJSON_ArrayForEach(type, reading->layer_types) {
         const char *word = cJSON_IsString(type) ? type->valuestring : "";
         if (strcmp(word, FULL) != 0 && strcmp(word, SLIDING) != 0)
             return fail(err, ERR_FORMAT, "%s: layer_types has \"%.60s\"; Orrery has only \"%s\" and \"%s\"", path,
                         printable(word).text, FULL, SLIDING);
-        if (word[0] == SLIDING[0]) windows_add(w, layer, layer + 1);
+        if (word[0] == SLIDING[0]) windows_add(windows, layer, layer + 1);
         layer++;
     }
     return OK;
 }
 
 /* Which layers have it, by the rule of the family. */
-static enum error_code read_layers(struct windows *w, const struct config_reading *f, const char *path,
+static enum error_code read_layers(struct windows *windows, const struct config_reading *reading, const char *path,
                                    struct error *err)
 {
-    const bool late = f->window_rule == WINDOWS_LATE,
-               used = f->window_rule != WINDOWS_NEVER && f->sliding_window > 0 && (!late || f->use_sliding_window);
+    const bool late = reading->window_rule == WINDOWS_LATE,
+               used = reading->window_rule != WINDOWS_NEVER && reading->sliding_window > 0
+                   && (!late || reading->use_sliding_window);
     struct windows rule = { 0 }, listed = { 0 };
-    const int64_t every = f->window_rule == WINDOWS_BUT_EVERY ? f->window_pattern : 0;
-    for (int64_t l = late ? f->max_window_layers : 0; used && l < f->c.L && l < WINDOW_LAYERS; l++)
+    const int64_t every = reading->window_rule == WINDOWS_BUT_EVERY ? reading->window_pattern : 0;
+    for (int64_t l = late ? reading->max_window_layers : 0; used && l < reading->c.L && l < WINDOW_LAYERS; l++)
         if (every == 0 || (l + 1) % every != 0) windows_add(&rule, l, l + 1);
-    if (f->layer_types == NULL) return *w = rule, OK;
-    const enum error_code e = read_types(&listed, f, path, err);
+    if (reading->layer_types == NULL) return *windows = rule, OK;
+    const enum error_code e = read_types(&listed, reading, path, err);
     if (e) return e;
     const bool same = memcmp(&listed, &rule, sizeof rule) == 0;
     if (!used && !same)
         return fail(err, ERR_FORMAT, "%s: layer_types has \"%s\", and %s", path, SLIDING,
                     late ? "use_sliding_window is not true, or sliding_window is null"
-                         : f->window_rule != WINDOWS_NEVER ? "sliding_window is null"
+                         : reading->window_rule != WINDOWS_NEVER ? "sliding_window is null"
                                                          : "attention of this model_type has no windows");
-    if (f->window_rule == WINDOWS_ALL && !same)
+    if (reading->window_rule == WINDOWS_ALL && !same)
         return fail(err, ERR_FORMAT, "%s: sliding_window is a number, and layer_types has \"%s\"; in this model_type "
                     "all layers have the window", path, FULL);
-    return *w = listed, OK;
+    return *windows = listed, OK;
 }
 
-enum error_code windows_from_json(struct config_reading *f, const char *path, struct error *err)
+enum error_code windows_from_json(struct config_reading *reading, const char *path, struct error *err)
 {
     struct windows w = { 0 };
-    if (f->window_rule == WINDOWS_NEVER && f->sliding_window > 0 && f->sliding_window < f->c.S)
+    if (reading->window_rule == WINDOWS_NEVER && reading->sliding_window > 0 && reading->sliding_window < reading->c.S)
         return fail(err, ERR_FORMAT, "%s: sliding_window is %lld, shorter than max_position_embeddings; attention of "
-                    "this model_type has no windows", path, (long long)f->sliding_window);
-    const enum error_code e = read_layers(&w, f, path, err);
+                    "this model_type has no windows", path, (long long)reading->sliding_window);
+    const enum error_code e = read_layers(&w, reading, path, err);
     if (e) return e;
-    f->c.windows = w, f->c.windows.size = f->sliding_window;
-    if (model_windowed_layers(&f->c) == 0) f->c.windows.size = 0;
+    reading->c.windows = w, reading->c.windows.size = reading->sliding_window;
+    if (model_windowed_layers(&reading->c) == 0) reading->c.windows.size = 0;
     return OK;
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-static bool add_size(const struct model_config *c, cJSON *root)
+static bool add_size(const struct model_config *config, cJSON *root)
 {
-    if (c->windows.size == 0) return cJSON_AddNullToObject(root, "sliding_window") != NULL;
-    return cJSON_AddNumberToObject(root, "sliding_window", (double)c->windows.size) != NULL;
+    if (config->windows.size == 0) return cJSON_AddNullToObject(root, "sliding_window") != NULL;
+    return cJSON_AddNumberToObject(root, "sliding_window", (double)config->windows.size) != NULL;
 }
 
-static bool add_types(const struct model_config *c, cJSON *root)
+static bool add_types(const struct model_config *config, cJSON *root)
 {
     cJSON *list = cJSON_AddArrayToObject(root, "layer_types");
     bool ok = list != NULL;
-    for (int64_t l = 0; l < c->L && ok; l++)
-        ok = cJSON_AddItemToArray(list, cJSON_CreateString(model_window(c, l) ? SLIDING : FULL));
+    for (int64_t l = 0; l < config->L && ok; l++)
+        ok = cJSON_AddItemToArray(list, cJSON_CreateString(model_window(config, l) ? SLIDING : FULL));
     return ok;
 }
 
 /* Older versions read the first layer of those with a window, and newer ones the list. */
-static bool add_layers(const struct model_config *c, cJSON *root)
+static bool add_layers(const struct model_config *config, cJSON *root)
 {
     int64_t first = 0;
-    while (first < c->L && model_window(c, first) == 0) first++;
-    return add_types(c, root) && cJSON_AddTrueToObject(root, "use_sliding_window") && add_size(c, root) &&
+    while (first < config->L && model_window(config, first) == 0) first++;
+    return add_types(config, root) && cJSON_AddTrueToObject(root, "use_sliding_window") && add_size(config, root) &&
            cJSON_AddNumberToObject(root, "max_window_layers", (double)first);
 }
 
 /* The pattern of all but each so many layers; 0: the layers have none. */
-static int64_t pattern_of(const struct model_config *c)
+static int64_t pattern_of(const struct model_config *config)
 {
     int64_t every = 1;
-    while (every <= c->L && model_window(c, every - 1) > 0) every++;
-    for (int64_t l = 0; l < c->L; l++)
-        if ((model_window(c, l) > 0) != ((l + 1) % every != 0)) return 0;
+    while (every <= config->L && model_window(config, every - 1) > 0) every++;
+    for (int64_t l = 0; l < config->L; l++)
+        if ((model_window(config, l) > 0) != ((l + 1) % every != 0)) return 0;
     return every;
 }
 
 /* A size also where no layer has a window, which transformers asks for.  Older versions read the pattern. */
-static bool add_pattern(const struct model_config *c, cJSON *root)
+static bool add_pattern(const struct model_config *config, cJSON *root)
 {
-    const int64_t every = pattern_of(c);
-    return cJSON_AddNumberToObject(root, "sliding_window", (double)(c->windows.size ? c->windows.size : c->S)) &&
-           add_types(c, root) &&
-           (c->local_theta == 0 || every == 0 ||
+    const int64_t every = pattern_of(config);
+    return cJSON_AddNumberToObject(root, "sliding_window",
+                                   (double)(config->windows.size ? config->windows.size : config->S)) &&
+           add_types(config, root) &&
+           (config->local_theta == 0 || every == 0 ||
             cJSON_AddNumberToObject(root, "sliding_window_pattern", (double)every));
 }
 
-bool windows_to_json(const struct model_config *c, cJSON *root)
+bool windows_to_json(const struct model_config *config, cJSON *root)
 {
-    switch (model_family(c)) {
-    case FAMILY_MISTRAL: case FAMILY_PHI3: case FAMILY_MIXTRAL: return add_size(c, root);
-    case FAMILY_QWEN2: case FAMILY_QWEN3: return c->windows.size == 0 || add_layers(c, root);
-    case FAMILY_GPT_OSS: case FAMILY_GEMMA2: case FAMILY_GEMMA3: return add_pattern(c, root);
+    switch (model_family(config)) {
+    case FAMILY_MISTRAL: case FAMILY_PHI3: case FAMILY_MIXTRAL: return add_size(config, root);
+    case FAMILY_QWEN2: case FAMILY_QWEN3: return config->windows.size == 0 || add_layers(config, root);
+    case FAMILY_GPT_OSS: case FAMILY_GEMMA2: case FAMILY_GEMMA3: return add_pattern(config, root);
     default: return true;
     }
 }

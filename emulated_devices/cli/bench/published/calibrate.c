@@ -21,23 +21,25 @@ static const struct constant { const char *name; double usual, spread; } constan
     { "MB_per_second inside a node", 230000, .2 },
 };
 
-static void set_constants(struct cluster *c, const double x[CONSTANTS])
+static void set_constants(struct cluster *cluster, const double x[CONSTANTS])
 {
-    c->kernels.matrix_permille = (int64_t)fmin(1000, lround(x[0]));
-    c->kernels.half_depth = lround(x[1]);
-    c->kernels.memory_permille = (int64_t)fmin(1000, lround(x[2]));
-    c->kernels.launch = 1000 * lround(x[3]);
-    c->kernels.issue = 1000 * lround(x[4]);
-    c->kernels.step = 1000 * lround(x[5]);
-    c->link[0].rate = lround(fmin(NVLINK, x[6]));
+    cluster->kernels.matrix_permille = (int64_t)fmin(1000, lround(x[0]));
+    cluster->kernels.half_depth = lround(x[1]);
+    cluster->kernels.memory_permille = (int64_t)fmin(1000, lround(x[2]));
+    cluster->kernels.launch = 1000 * lround(x[3]);
+    cluster->kernels.issue = 1000 * lround(x[4]);
+    cluster->kernels.step = 1000 * lround(x[5]);
+    cluster->link[0].rate = lround(fmin(NVLINK, x[6]));
 }
 
-static void get_constants(const struct cluster *c, double x[CONSTANTS])
+static void get_constants(const struct cluster *cluster, double x[CONSTANTS])
 {
     const double all[CONSTANTS] = {
-        (double)c->kernels.matrix_permille, (double)c->kernels.half_depth, (double)c->kernels.memory_permille,
-        (double)c->kernels.launch / 1e3, (double)c->kernels.issue / 1e3, (double)c->kernels.step / 1e3,
-        (double)c->link[0].rate,
+        (double)cluster->kernels.matrix_permille, (double)cluster->kernels.half_depth,
+            (double)cluster->kernels.memory_permille,
+        (double)cluster->kernels.launch / 1e3, (double)cluster->kernels.issue / 1e3,
+            (double)cluster->kernels.step / 1e3,
+        (double)cluster->link[0].rate,
     };
     memcpy(x, all, sizeof all);
 }
@@ -53,17 +55,17 @@ struct fit {
     enum error_code e;
 };
 
-static double misfit_of(struct fit *f, double *mean)
+static double misfit_of(struct fit *fit, double *mean)
 {
     double sum = 0;
-    for (int i = 0; i < f->list.count && !f->e; i++) {
-        struct megatron m = f->list.row[i].step;
+    for (int i = 0; i < fit->list.count && !fit->e; i++) {
+        struct megatron m = fit->list.row[i].step;
         picoseconds t = 0;
-        m.recompute = f->recompute;
-        f->e = megatron_time(&t, &m, &f->schedule[i], &f->cluster, f->err);
-        sum += fabs(log((double)t / 1e9 / f->list.row[i].number[0]));
+        m.recompute = fit->recompute;
+        fit->e = megatron_time(&t, &m, &fit->schedule[i], &fit->cluster, fit->err);
+        sum += fabs(log((double)t / 1e9 / fit->list.row[i].number[0]));
     }
-    return *mean = sum / f->list.count;
+    return *mean = sum / fit->list.count;
 }
 
 static double misfit(void *context, const double *p)
@@ -76,36 +78,36 @@ static double misfit(void *context, const double *p)
     return misfit_of(f, &mean) + .001 * far / CONSTANTS;
 }
 
-static void fit_constants(struct fit *f, double best[CONSTANTS])
+static void fit_constants(struct fit *fit, double best[CONSTANTS])
 {
     double p[CONSTANTS], spread[CONSTANTS];
     for (int i = 0; i < CONSTANTS; i++) p[i] = log(constants[i].usual), spread[i] = .7 * constants[i].spread;
-    simplex_minimise(misfit, f, CONSTANTS, p, spread, EVALUATIONS);
+    simplex_minimise(misfit, fit, CONSTANTS, p, spread, EVALUATIONS);
     for (int i = 0; i < CONSTANTS; i++) best[i] = exp(p[i]);
-    set_constants(&f->cluster, best);
-    get_constants(&f->cluster, best);
+    set_constants(&fit->cluster, best);
+    get_constants(&fit->cluster, best);
 }
 
 /* ---- the report -------------------------------------------------------------------------------------------------- */
 
-static void report(struct fit *f, const struct measured_on *on, double in_force[CONSTANTS])
+static void calibrate_report(struct fit *fit, const struct measured_on *on, double in_force[CONSTANTS])
 {
     double best[CONSTANTS], before, after;
-    set_constants(&f->cluster, in_force);
-    misfit_of(f, &before);
-    fit_constants(f, best);
-    set_constants(&f->cluster, best);
-    misfit_of(f, &after);
-    printf("%s, calibrated on %d steps of %s\n\n  %-28s %12s %12s\n", on->cluster, f->list.count, on->file, "",
+    set_constants(&fit->cluster, in_force);
+    misfit_of(fit, &before);
+    fit_constants(fit, best);
+    set_constants(&fit->cluster, best);
+    misfit_of(fit, &after);
+    printf("%s, calibrated on %d steps of %s\n\n  %-28s %12s %12s\n", on->cluster, fit->list.count, on->file, "",
            "best", "in the file");
     for (int i = 0; i < CONSTANTS; i++) printf("  %-28s %12.0f %12.0f\n", constants[i].name, best[i], in_force[i]);
     printf("  %-28s %10.2f %% %10.2f %%\n\n", "mean error", 100 * after, 100 * before);
 }
 
-enum error_code measured_cluster(struct cluster *c, const struct measured_on *on, struct error *err)
+enum error_code measured_cluster(struct cluster *cluster, const struct measured_on *on, struct error *err)
 {
-    const enum error_code e = cluster_find(c, on->cluster, err);
-    if (!e && on->card_rate > 0) c->link[c->levels - 1].rate = on->card_rate;
+    const enum error_code e = cluster_find(cluster, on->cluster, err);
+    if (!e && on->card_rate > 0) cluster->link[cluster->levels - 1].rate = on->card_rate;
     return e;
 }
 
@@ -123,7 +125,7 @@ enum error_code published_calibrate(const struct measured_on *on, const char *fo
     if (f.schedule == NULL) e = fail(err, ERR_MEMORY, "no memory for %d schedules", f.list.count);
     for (; made < f.list.count && !e; made++) e = megatron_schedule(&f.schedule[made], &f.list.row[made].step, err);
     get_constants(&f.cluster, in_force);
-    if (!e) report(&f, on, in_force), e = f.e;
+    if (!e) calibrate_report(&f, on, in_force), e = f.e;
     while (made-- > 0) schedule_free(&f.schedule[made]);
     free(f.schedule);
     measured_free(&f.list);

@@ -20,74 +20,77 @@ static const struct llama_mesh { int dp, cp, sequence; double utilization; bool 
 };
 
 /* H100 with the shares of rates that kernels reach. */
-static enum error_code cluster_of_meshes(struct cluster *c, struct error *err)
+static enum error_code cluster_of_meshes(struct cluster *cluster, struct error *err)
 {
     struct cluster a100;
     enum error_code e = cluster_find(&a100, "a100-superpod", err);
-    if (!e) e = cluster_find(c, "h100-infiniband", err);
+    if (!e) e = cluster_find(cluster, "h100-infiniband", err);
     if (e) return e;
-    c->kernels = a100.kernels;
-    c->kernels.units = UNITS, c->kernels.matrix_permille = c->kernels.other_permille = MATRIX_PERMILLE;
+    cluster->kernels = a100.kernels;
+    cluster->kernels.units = UNITS, cluster->kernels.matrix_permille = cluster->kernels.other_permille =
+        MATRIX_PERMILLE;
     return OK;
 }
 
-static enum error_code plan_of(struct plan *p, const struct llama_mesh *m, const struct cluster *c, struct error *err)
+static enum error_code plan_of(struct plan *plan, const struct llama_mesh *mesh, const struct cluster *cluster,
+                               struct error *err)
 {
-    const int size[AXIS_COUNT] = { [PP] = STAGES, [DP] = m->dp, [CP] = m->cp, [EP] = 1, [TP] = PARTS };
-    const int sequences = TOKENS / m->sequence;
+    const int size[AXIS_COUNT] = { [PP] = STAGES, [DP] = mesh->dp, [CP] = mesh->cp, [EP] = 1, [TP] = PARTS };
+    const int sequences = TOKENS / mesh->sequence;
     int64_t usual;
-    *p = (struct plan){
-        .micros = sequences / m->dp, .chunks = CHUNKS, .dtype = BF16, .cluster = c, .degree = -1,
+    *plan = (struct plan){
+        .micros = sequences / mesh->dp, .chunks = CHUNKS, .dtype = BF16, .cluster = cluster, .degree = -1,
         .data = { .scheme = "zero1", .bucket = 25 << 20, .offload_slice = 1 << 16 },
-        .tensor = "1d-sp", .attention = m->cp > 1 ? "allgather-kv" : attention_scheme_at(0)->head.name,
+        .tensor = "1d-sp", .attention = mesh->cp > 1 ? "allgather-kv" : attention_scheme_at(0)->head.name,
         .dispatch = expert_scheme_at(0)->head.name, .schedule = "interleaved",
-        .optimizer = optimizers[0], .hyper = optimizers[0]->usual, .B = sequences, .S = m->sequence,
+        .optimizer = optimizers[0], .hyper = optimizers[0]->usual, .B = sequences, .S = mesh->sequence,
     };
-    enum error_code e = model_config_preset(&p->model, &usual, "llama3-405b", err);
-    if (!e && p->model.S < m->sequence) p->model.S = m->sequence;   /* trained on longer ones later */
-    if (!e) e = mesh_make(&p->mesh, size, err);
-    return e ? e : plan_check(p, err);
+    enum error_code e = model_config_preset(&plan->model, &usual, "llama3-405b", err);
+    if (!e && plan->model.S < mesh->sequence) plan->model.S = mesh->sequence;   /* trained on longer ones later */
+    if (!e) e = mesh_make(&plan->mesh, size, err);
+    return e ? e : plan_check(plan, err);
 }
 
-static enum error_code note_time(struct trainer *t, void *step, struct error *err)
+static enum error_code note_time(struct trainer *trainer, void *step, struct error *err)
 {
     (void)err;
-    if (t->device->clock.now > *(picoseconds *)step) *(picoseconds *)step = t->device->clock.now;
+    if (trainer->device->clock.now > *(picoseconds *)step) *(picoseconds *)step = trainer->device->clock.now;
     return OK;
 }
 
 /* Operations of the model, with attention counted by half, in per cent of what the devices could do in a step. */
-static enum error_code utilization(double *out, const struct llama_mesh *m, const struct cluster *c, struct error *err)
+static enum error_code utilization(double *out, const struct llama_mesh *mesh, const struct cluster *cluster,
+                                   struct error *err)
 {
     struct plan p;
     struct dry_run run;
     picoseconds step = 0;
-    enum error_code e = plan_of(&p, m, c, err);
+    enum error_code e = plan_of(&p, mesh, cluster, err);
     if (!e) e = dry_run(&p, 1, false, NULL, NULL, note_time, &step, &run, err);
     if (e) return e;
     *out = 100 * model_step_flops(&p.model, p.B, p.S) / (1e-12 * (double)step) /
-           (1e6 * (double)c->flop_rate[BF16] * p.mesh.devices);
+           (1e6 * (double)cluster->flop_rate[BF16] * p.mesh.devices);
     return OK;
 }
 
-enum error_code published_llama(struct published *p, struct error *err)
+enum error_code published_llama(struct published *published, struct error *err)
 {
     struct cluster c;
     enum error_code e = cluster_of_meshes(&c, err);
-    published_section(p, "Llama 3 405B, planned on all devices", "Llama Team, arXiv:2407.21783, table 4",
+    published_section(published, "Llama 3 405B, planned on all devices", "Llama Team, arXiv:2407.21783, table 4",
                       "vTrain's steps on A100, and one constant on the first row", "model FLOP utilization, per cent",
                       false);
     for (size_t i = 0; i < sizeof meshes / sizeof *meshes && !e; i++) {
         const struct llama_mesh *m = &meshes[i];
         char what[100], cp[16] = "";
         double ours = 0;
-        if (m->slow && !p->every) continue;
+        if (m->slow && !published->every) continue;
         if (m->cp > 1) snprintf(cp, sizeof cp, " cp %d", m->cp);
         e = utilization(&ours, m, &c, err);
         snprintf(what, sizeof what, "%d: tp %d%s pp %d dp %d%s", PARTS * STAGES * m->dp * m->cp, PARTS, cp, STAGES,
                  m->dp, m->fitted ? ", fitted" : "");
-        if (!e) published_row(p, what, m->utilization, ours, 1);
+        if (!e) published_row(published, what, m->utilization, ours, 1);
     }
-    published_end(p);
+    published_end(published);
     return e;
 }

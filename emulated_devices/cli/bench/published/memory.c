@@ -53,10 +53,10 @@ static enum error_code bytes_of_a_parameter(double *out, const char *scheme, int
     return OK;
 }
 
-static enum error_code zero_table(struct published *p, struct error *err)
+static enum error_code zero_table(struct published *published, struct error *err)
 {
     enum error_code e = OK;
-    published_section(p, "Memory of weights, gradients (here in 16 bits) and optimizer state with ZeRO",
+    published_section(published, "Memory of weights, gradients (here in 16 bits) and optimizer state with ZeRO",
                       "S. Rajbhandari et al., arXiv:1910.02054, table 1", "nothing", "GB of a device", false);
     for (int n = 0; n < ZERO_COUNTS && !e; n++)
         for (int stage = 0; stage < STAGES_OF_ZERO && !e; stage++) {
@@ -65,10 +65,10 @@ static enum error_code zero_table(struct published *p, struct error *err)
             for (int i = 0; i < ZERO_SIZES && !e; i++) {
                 char what[80];
                 snprintf(what, sizeof what, "%gB on %d: %s", zero_billions[i], zero_devices[n], zero_name[stage]);
-                published_row(p, what, zero_gigabytes[n][i][stage], each * zero_billions[i], 2);
+                published_row(published, what, zero_gigabytes[n][i][stage], each * zero_billions[i], 2);
             }
         }
-    published_end(p);
+    published_end(published);
     return e;
 }
 
@@ -110,10 +110,10 @@ static enum error_code layer_bytes(double *out, int heads, int width, int way, s
     return e;
 }
 
-static enum error_code activations(struct published *p, struct error *err)
+static enum error_code activations(struct published *published, struct error *err)
 {
     enum error_code e = OK;
-    published_section(p, "Memory of a layer's activations, by recomputation and sequence parallelism, tp 8",
+    published_section(published, "Memory of a layer's activations, by recomputation and sequence parallelism, tp 8",
                       "V. Korthikanti et al., arXiv:2205.05198, figure 7", "nothing",
                       "per cent of tensor parallelism alone", false);
     for (int i = 0; i < ACTIVATION_MODELS && !e; i++) {
@@ -123,15 +123,15 @@ static enum error_code activations(struct published *p, struct error *err)
             char what[80];
             e = layer_bytes(&bytes, activation_models[i].heads, activation_models[i].width, way, err);
             snprintf(what, sizeof what, "%s: %s", activation_models[i].name, ways[way].name);
-            if (!e) published_row(p, what, activation_models[i].percent[way], 100 * bytes / all, 2);
+            if (!e) published_row(published, what, activation_models[i].percent[way], 100 * bytes / all, 2);
         }
     }
-    published_end(p);
+    published_end(published);
     return e;
 }
 
-enum error_code published_memory(struct published *p, struct error *err)
+enum error_code published_memory(struct published *published, struct error *err)
 {
-    const enum error_code e = zero_table(p, err);
-    return e ? e : activations(p, err);
+    const enum error_code e = zero_table(published, err);
+    return e ? e : activations(published, err);
 }

@@ -35,31 +35,32 @@ orders[] = {
     { "18: parts of messages over all", &of_175B, { 96, 12, 1, 8, 12, 4, true }, { 96, 12, 1, 8, 12, 4, false } },
 };
 
-static enum error_code seconds_of(double *out, const struct order *o, const struct setting *s, const struct cluster *c,
-                                  struct error *err)
+static enum error_code seconds_of(double *out, const struct order *order, const struct setting *setting,
+                                  const struct cluster *cluster, struct error *err)
 {
     const struct megatron m = {
-        .devices = s->devices, .batch = s->batch, .micro = s->micro, .width = o->model->width,
-        .heads = o->model->heads, .layers = o->model->layers, .tokens = TOKENS, .vocabulary = VOCABULARY,
-        .tp = s->tp, .pp = s->pp, .dp = s->devices / s->tp / s->pp, .chunks = s->chunks, .scattered = s->scattered,
+        .devices = setting->devices, .batch = setting->batch, .micro = setting->micro, .width = order->model->width,
+        .heads = order->model->heads, .layers = order->model->layers, .tokens = TOKENS, .vocabulary = VOCABULARY,
+        .tp = setting->tp, .pp = setting->pp, .dp = setting->devices / setting->tp / setting->pp,
+            .chunks = setting->chunks, .scattered = setting->scattered,
         .recompute = MEGATRON_FULL,
     };
     struct schedule schedule;
     picoseconds t;
     enum error_code e = megatron_schedule(&schedule, &m, err);
     if (e) return e;
-    e = megatron_time(&t, &m, &schedule, c, err);
+    e = megatron_time(&t, &m, &schedule, cluster, err);
     schedule_free(&schedule);
     *out = (double)t / 1e12;
     return e;
 }
 
-enum error_code published_orders(struct published *p, struct error *err)
+enum error_code published_orders(struct published *published, struct error *err)
 {
     struct cluster c;
     enum error_code e = cluster_find(&c, "a100-superpod", err);
     if (e) return e;
-    published_section(p, "Which setting is faster, by figures of Megatron-LM",
+    published_section(published, "Which setting is faster, by figures of Megatron-LM",
                       "D. Narayanan et al., arXiv:2104.04473, figures 12 to 16 and 18",
                       "other steps, of vTrain (vtrain-cluster.txt)", "1: the first is", false);
     for (size_t i = 0; i < sizeof orders / sizeof *orders && !e; i++) {
@@ -68,8 +69,8 @@ enum error_code published_orders(struct published *p, struct error *err)
         e = seconds_of(&first, &orders[i], &orders[i].first, &c, err);
         if (!e) e = seconds_of(&other, &orders[i], &orders[i].other, &c, err);
         snprintf(what, sizeof what, "figure %s: %.2f times", orders[i].figure, other / first);
-        if (!e) published_row(p, what, 1, other > first, 0);
+        if (!e) published_row(published, what, 1, other > first, 0);
     }
-    published_end(p);
+    published_end(published);
     return e;
 }

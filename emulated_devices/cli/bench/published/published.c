@@ -13,39 +13,39 @@
 
 /* ---- sections and rows ------------------------------------------------------------------------------------------- */
 
-void published_section(struct published *p, const char *title, const char *source, const char *calibrated,
+void published_section(struct published *published, const char *title, const char *source, const char *calibrated,
                        const char *unit, bool brief)
 {
-    p->count = 0, p->sum = 0, p->most = 0;
-    p->brief = brief && !p->every;
-    if (!p->quiet) {
+    published->count = 0, published->sum = 0, published->most = 0;
+    published->brief = brief && !published->every;
+    if (!published->quiet) {
         say(stdout, 0, "%s", title);
         say(stdout, 2, "  %s", source);
         say(stdout, 2, "  %s; calibrated on %s", unit, calibrated);
         printf("\n");
     }
-    p->table = table_start(NULL, 1, "\tpublished\tours\terror %");
-    if (p->sections == NULL) return;
+    published->table = table_start(NULL, 1, "\tpublished\tours\terror %");
+    if (published->sections == NULL) return;
     cJSON *section = cJSON_CreateObject();
-    cJSON_AddItemToArray(p->sections, section);
+    cJSON_AddItemToArray(published->sections, section);
     cJSON_AddStringToObject(section, "title", title);
     cJSON_AddStringToObject(section, "source", source);
     cJSON_AddStringToObject(section, "calibrated_on", calibrated);
     cJSON_AddStringToObject(section, "unit", unit);
-    p->rows = cJSON_AddArrayToObject(section, "rows");
+    published->rows = cJSON_AddArrayToObject(section, "rows");
 }
 
-static void keep_error(struct published *p, double error)
+static void keep_error(struct published *published, double error)
 {
-    if (p->count == p->room) {
-        const int room = p->room > 0 ? 2 * p->room : 64;
-        double *more = realloc(p->error, (size_t)room * sizeof *more);
+    if (published->count == published->room) {
+        const int room = published->room > 0 ? 2 * published->room : 64;
+        double *more = realloc(published->error, (size_t)room * sizeof *more);
         if (more == NULL) return;
-        p->error = more, p->room = room;
+        published->error = more, published->room = room;
     }
-    p->error[p->count++] = fabs(error);
-    p->sum += fabs(error);
-    if (fabs(error) > p->most) p->most = fabs(error);
+    published->error[published->count++] = fabs(error);
+    published->sum += fabs(error);
+    if (fabs(error) > published->most) published->most = fabs(error);
 }
 
 void published_row(struct published *p, const char *what, double published, double ours, int digits)
@@ -63,31 +63,31 @@ void published_row(struct published *p, const char *what, double published, doub
     cJSON_AddNumberToObject(row, "error_percent", error);
 }
 
-void published_end(struct published *p)
+void published_end(struct published *published)
 {
-    if (p->quiet || p->brief) table_drop(&p->table);
-    else table_end(&p->table);
-    if (p->count == 0 || p->quiet) return;
-    printf("  %d rows: error %.2f %% on average, median %.2f %%, at most %.2f %%\n\n", p->count, p->sum / p->count,
-           measure_median(p->error, p->count), p->most);
+    if (published->quiet || published->brief) table_drop(&published->table);
+    else table_end(&published->table);
+    if (published->count == 0 || published->quiet) return;
+    printf("  %d rows: error %.2f %% on average, median %.2f %%, at most %.2f %%\n\n", published->count,
+           published->sum / published->count, measure_median(published->error, published->count), published->most);
 }
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
-static enum error_code all_sections(struct published *p, struct error *err)
+static enum error_code all_sections(struct published *published, struct error *err)
 {
     enum error_code e = OK;
-    if (!p->measured) e = published_zero_bubble(p, err);
-    if (!e && !p->measured) e = published_memory(p, err);
-    if (!e && !p->measured) e = published_orders(p, err);
-    if (!e && !p->measured) e = published_llama(p, err);
-    return e ? e : published_steps(p, err);
+    if (!published->measured) e = published_zero_bubble(published, err);
+    if (!e && !published->measured) e = published_memory(published, err);
+    if (!e && !published->measured) e = published_orders(published, err);
+    if (!e && !published->measured) e = published_llama(published, err);
+    return e ? e : published_steps(published, err);
 }
 
-static enum error_code calibrate(const struct published *p, struct error *err)
+static enum error_code calibrate(const struct published *published, struct error *err)
 {
-    const enum error_code e = published_calibrate(&vtrain_node, p->folder, err);
-    return e ? e : published_calibrate(&vtrain_cluster, p->folder, err);
+    const enum error_code e = published_calibrate(&vtrain_node, published->folder, err);
+    return e ? e : published_calibrate(&vtrain_cluster, published->folder, err);
 }
 
 enum error_code bench_published_topic(int argc, char **argv, int *status, struct error *err)

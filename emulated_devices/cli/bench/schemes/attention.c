@@ -22,29 +22,31 @@ struct asked {
     bool quiet, claims;
 };
 
-static enum error_code parse(struct asked *a, int argc, char **argv, bool *help, struct error *err)
+static enum error_code attention_parse(struct asked *asked, int argc, char **argv, bool *help, struct error *err)
 {
-    struct attention_job *j = &a->job;
+    struct attention_job *j = &asked->job;
     const struct option table[] = {
-        { "--seq", "S", OPTION_INT, &a->S, .min = 1, .max = 1 << 20, .help = "tokens in a sequence" },
-        { "--batch", "B", OPTION_INT, &a->B, .min = 1, .max = 4096, .help = "sequences" },
-        { "--heads", "H", OPTION_INT, &a->H, .min = 1, .max = 1024, .help = "query heads" },
-        { "--kv-heads", "K", OPTION_INT, &a->K, .min = 0, .max = 1024, .help = "key/value heads; 0: as query heads" },
-        { "--head-width", "A", OPTION_INT, &a->A, .min = 2, .max = 1024, .help = "of each head" },
-        { "--devices", "N,N", OPTION_STRING, &a->devices, .help = "that share each sequence" },
+        { "--seq", "S", OPTION_INT, &asked->S, .min = 1, .max = 1 << 20, .help = "tokens in a sequence" },
+        { "--batch", "B", OPTION_INT, &asked->B, .min = 1, .max = 4096, .help = "sequences" },
+        { "--heads", "H", OPTION_INT, &asked->H, .min = 1, .max = 1024, .help = "query heads" },
+        { "--kv-heads", "K", OPTION_INT, &asked->K, .min = 0, .max = 1024,
+         .help = "key/value heads; 0: as query heads" },
+        { "--head-width", "A", OPTION_INT, &asked->A, .min = 2, .max = 1024, .help = "of each head" },
+        { "--devices", "N,N", OPTION_STRING, &asked->devices, .help = "that share each sequence" },
         { "--node", "N", OPTION_INT, &j->node, .min = 0, .max = 4096,
           .help = "devices of a node; 0: as the cluster says" },
-        { "--dtype", "NAME", OPTION_CHOICE, &a->dtype, .choices = number_formats, .help = "number format" },
+        { "--dtype", "NAME", OPTION_CHOICE, &asked->dtype, .choices = number_formats, .help = "number format" },
         CLUSTER_OPTION(j->cluster, "whose virtual times are shown"),
         { "--scheme", "NAME", OPTION_STRING, &j->scheme, .help = "only this one; default: all" },
         CONTEXT_SPLIT_OPTIONS(j->split),
-        { "--claims", NULL, OPTION_BOOL, &a->claims, .help = "also run what papers compare, on two levels of links" },
-        { "--wall", "S", OPTION_INT, &a->wall, .min = 0, .max = 1 << 20,
+        { "--claims", NULL, OPTION_BOOL, &asked->claims,
+         .help = "also run what papers compare, on two levels of links" },
+        { "--wall", "S", OPTION_INT, &asked->wall, .min = 0, .max = 1 << 20,
           .help = "also compute sequences of S tokens on 8 devices and on one, by the wall clock; 0: not" },
         { "--runs", "N", OPTION_INT, &j->runs, .min = 0, .max = BENCH_ATTENTION_RUNS,
           .help = "repeats by the wall clock; the median is shown" },
         THREADS_OPTION,
-        { "--quiet", NULL, OPTION_SWITCH, &a->quiet, .help = "no tables" },
+        { "--quiet", NULL, OPTION_SWITCH, &asked->quiet, .help = "no tables" },
         { "--json", "FILE", OPTION_STRING, &j->json, .help = "every row as JSON; - for stdout, without the tables" },
         { 0 }
     };
@@ -56,29 +58,30 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *help,
         argc - 3, argv + 3, table, help, err);
 }
 
-static enum error_code take(struct asked *a, struct error *err)
+static enum error_code attention_take(struct asked *asked, struct error *err)
 {
-    struct attention_job *j = &a->job;
+    struct attention_job *j = &asked->job;
     const struct attention_scheme *s;
-    if (a->K == 0) a->K = a->H;
-    if (a->H % a->K != 0) return fail(err, ERR_USAGE, "--kv-heads %d: does not divide --heads %d", a->K, a->H);
-    j->shape = (struct attention_shape){ a->B, a->S, a->H, a->K, a->A };
-    j->dtype = dtype_by_name(a->dtype);
-    a->quiet = a->quiet || (j->json && strcmp(j->json, "-") == 0);
+    if (asked->K == 0) asked->K = asked->H;
+    if (asked->H % asked->K != 0)
+        return fail(err, ERR_USAGE, "--kv-heads %d: does not divide --heads %d", asked->K, asked->H);
+    j->shape = (struct attention_shape){ asked->B, asked->S, asked->H, asked->K, asked->A };
+    j->dtype = dtype_by_name(asked->dtype);
+    asked->quiet = asked->quiet || (j->json && strcmp(j->json, "-") == 0);
     enum error_code e = j->scheme ? attention_scheme_find(&s, j->scheme, err) : OK;
-    if (!e) e = bench_devices(a->devices, BENCH_ATTENTION_DEVICES, LIST, a->size, &a->sizes, err);
+    if (!e) e = bench_devices(asked->devices, BENCH_ATTENTION_DEVICES, LIST, asked->size, &asked->sizes, err);
     return e;
 }
 
 /* With the asked number of devices in a node. */
-static enum error_code find_cluster(struct cluster *m, const struct attention_job *j, int P, struct error *err)
+static enum error_code find_cluster(struct cluster *cluster, const struct attention_job *job, int P, struct error *err)
 {
-    const enum error_code e = cluster_find(m, j->cluster, err);
+    const enum error_code e = cluster_find(cluster, job->cluster, err);
     if (e) return e;
-    if (j->node > 0 && m->levels != 2)
-        return fail(err, ERR_USAGE, "--node %d: --cluster %s must have two levels of links", j->node, m->name);
-    if (j->node > 0) m->link[0].devices = j->node;
-    return cluster_check(m, P, j->dtype, err);
+    if (job->node > 0 && cluster->levels != 2)
+        return fail(err, ERR_USAGE, "--node %d: --cluster %s must have two levels of links", job->node, cluster->name);
+    if (job->node > 0) cluster->link[0].devices = job->node;
+    return cluster_check(cluster, P, job->dtype, err);
 }
 
 /* ---- jobs -------------------------------------------------------------------------------------------------------- */
@@ -113,14 +116,15 @@ static enum error_code check_rows(const struct attention_rows *rows, int P, stru
     return OK;
 }
 
-enum error_code attention_job_run(struct attention_rows *rows, const struct attention_job *j, char *program,
+enum error_code attention_job_run(struct attention_rows *rows, const struct attention_job *job, char *program,
                                   int *status, struct error *err)
 {
     enum { NUMBERS = 10 };
     static const char *const flag[NUMBERS] = { "--batch", "--seq", "--heads", "--kv-heads", "--head-width", "--devices",
                                                "--node", "--runs", "--head-parallel", "--ring-window" };
-    const int64_t value[NUMBERS] = { j->shape.B, j->shape.S, j->shape.H, j->shape.K, j->shape.A, j->P, j->node, j->runs,
-                                     j->split.heads, j->split.window };
+    const int64_t value[NUMBERS] = { job->shape.B, job->shape.S, job->shape.H, job->shape.K, job->shape.A, job->P,
+                                    job->node, job->runs,
+                                     job->split.heads, job->split.window };
     const char *words[2 * NUMBERS + 16] = { program, "bench", "attention" }, *path = handover_file(err);
     char number[NUMBERS][16];
     int n = 3;
@@ -129,15 +133,15 @@ enum error_code attention_job_run(struct attention_rows *rows, const struct atte
         snprintf(number[i], sizeof number[i], "%d", (int)value[i]);
         if (i < 8 || value[i] > 0) words[n++] = flag[i], words[n++] = number[i];
     }
-    const char *const rest[] = { "--dtype", dtype_name(j->dtype), "--cluster", j->cluster, "--json", path };
+    const char *const rest[] = { "--dtype", dtype_name(job->dtype), "--cluster", job->cluster, "--json", path };
     for (int i = 0; i < 6; i++) words[n++] = rest[i];
-    if (j->scheme) words[n++] = "--scheme", words[n++] = j->scheme;
-    if (j->split.context_first) words[n++] = "--context-first";
+    if (job->scheme) words[n++] = "--scheme", words[n++] = job->scheme;
+    if (job->split.context_first) words[n++] = "--context-first";
     rows->used = 0;
     /* which does not write to them */
-    enum error_code e = launch_devices(j->P, n, (char **)words, status, err);
+    enum error_code e = launch_devices(job->P, n, (char **)words, status, err);
     if (!e && *status == 0) e = read_rows(rows, path, err);
-    return e || *status != 0 ? e : check_rows(rows, j->P, err);
+    return e || *status != 0 ? e : check_rows(rows, job->P, err);
 }
 
 const struct attention_row *attention_row_of(const struct attention_rows *rows, const char *scheme)
@@ -149,19 +153,20 @@ const struct attention_row *attention_row_of(const struct attention_rows *rows, 
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-static void print_head(const struct asked *a, const struct cluster *m)
+static void attention_print_head(const struct asked *asked, const struct cluster *cluster)
 {
     char nodes[32] = "";
-    if (m->levels > 1) snprintf(nodes, sizeof nodes, ", nodes of %d", m->link[0].devices);
+    if (cluster->levels > 1) snprintf(nodes, sizeof nodes, ", nodes of %d", cluster->link[0].devices);
     say(stdout, 0, "Attention of one layer, forward and backward: %d sequence%s of %d tokens, %d query heads,\n"
         "%d key/value heads, width %d, %s, on %s%s.\n"
         "Virtual time, and how many times faster than one device; of the device with most: what it sends,\n"
-        "MB of this to other nodes, and memory at the peak.", a->B, plural(a->B), a->S, a->H, a->K, a->A, a->dtype,
-        m->name, nodes);
+        "MB of this to other nodes, and memory at the peak.", asked->B, plural(asked->B), asked->S, asked->H, asked->K,
+            asked->A, asked->dtype,
+        cluster->name, nodes);
     printf("\n");
 }
 
-static void say_rows(struct table *t, const struct attention_rows *rows, int P, double *one)
+static void say_rows(struct table *table, const struct attention_rows *rows, int P, double *one)
 {
     for (int i = 0; i < rows->used; i++) {
         const struct attention_row *r = &rows->row[i];
@@ -170,13 +175,14 @@ static void say_rows(struct table *t, const struct attention_rows *rows, int P, 
         if (P == 1) *one = c[COUNT_TIME];
         char times[16] = "";
         if (*one > 0) snprintf(times, sizeof times, "%.2f", *one / c[COUNT_TIME]);
-        table_row(t, "%d\t%s\t%.1f\t%.1f\t%s\t%.0f\t%.3f\t%.3f\t%.3f", P, P == 1 ? "one device" : r->scheme->head.name,
+        table_row(table, "%d\t%s\t%.1f\t%.1f\t%s\t%.0f\t%.3f\t%.3f\t%.3f", P,
+                  P == 1 ? "one device" : r->scheme->head.name,
                   c[COUNT_TIME] * 1e-6, c[COUNT_FORWARD] * 1e-6, times, c[COUNT_MESSAGES], c[COUNT_BYTES] * 1e-6,
                   c[COUNT_BETWEEN] * 1e-6, c[COUNT_MEMORY] * 1e-6);
     }
 }
 
-static void add_rows(cJSON *list, const struct attention_rows *rows, int P)
+static void attention_add_rows(cJSON *list, const struct attention_rows *rows, int P)
 {
     for (int i = 0; i < rows->used; i++) {
         cJSON *row = cJSON_CreateObject();
@@ -189,28 +195,29 @@ static void add_rows(cJSON *list, const struct attention_rows *rows, int P)
 }
 
 /* Nothing is computed: virtual time needs no numbers. */
-static enum error_code compare(const struct asked *a, char *program, cJSON *list, int *status, struct error *err)
+static enum error_code attention_compare(const struct asked *asked, char *program, cJSON *list, int *status,
+                                         struct error *err)
 {
     struct cluster m;
     double one = 0;
     struct table t = table_start(NULL, 2, "P\tscheme\tus\tforward\tx\tmessages\tMB\tbetween\tpeak MB");
-    enum error_code e = find_cluster(&m, &a->job, 1, err);
+    enum error_code e = find_cluster(&m, &asked->job, 1, err);
     if (!e) e = set_backend("count", err);
-    if (!e && !a->quiet) print_head(a, &m);
+    if (!e && !asked->quiet) attention_print_head(asked, &m);
     struct time_left line;
     time_left_begin(&line);
-    for (int i = 0; i < a->sizes && !e && *status == 0; i++) {
+    for (int i = 0; i < asked->sizes && !e && *status == 0; i++) {
         static struct attention_rows rows;
-        struct attention_job j = a->job;
-        j.P = a->size[i], j.runs = 0;
+        struct attention_job j = asked->job;
+        j.P = asked->size[i], j.runs = 0;
         e = attention_job_run(&rows, &j, program, status, err);
         if (e || *status != 0) break;
         say_rows(&t, &rows, j.P, &one);
-        add_rows(list, &rows, j.P);
-        time_left_show(&line, (i + 1.0) / a->sizes, "counting", "");
+        attention_add_rows(list, &rows, j.P);
+        time_left_show(&line, (i + 1.0) / asked->sizes, "counting", "");
     }
     time_left_end(&line);
-    if (a->quiet) table_drop(&t);
+    if (asked->quiet) table_drop(&t);
     else table_end(&t);
     fflush(stdout);
     return e;
@@ -218,48 +225,49 @@ static enum error_code compare(const struct asked *a, char *program, cJSON *list
 
 /* ---- the wall clock ---------------------------------------------------------------------------------------------- */
 
-static enum error_code time_it(const struct asked *a, const char *scheme, int P, char *program, double *seconds,
+static enum error_code time_it(const struct asked *asked, const char *scheme, int P, char *program, double *seconds,
                                int *status, struct error *err)
 {
     static struct attention_rows rows;
-    struct attention_job j = { .shape = { 1, a->wall, 2, 2, 32 }, .P = P, .scheme = scheme, .runs = a->job.runs,
+    struct attention_job j = { .shape = { 1, asked->wall, 2, 2, 32 }, .P = P, .scheme = scheme, .runs = asked->job.runs,
                                .dtype = F32, .cluster = BENCH_CLUSTER };
     enum error_code e = attention_job_run(&rows, &j, program, status, err);
     if (!e && *status == 0 && rows.used == 0)
-        e = fail(err, ERR_PLAN, "--wall %d: %s does not accept it on %d devices", a->wall, scheme, P);
+        e = fail(err, ERR_PLAN, "--wall %d: %s does not accept it on %d devices", asked->wall, scheme, P);
     if (!e && *status == 0) *seconds = rows.row[0].median;
     return e;
 }
 
-static enum error_code compare_by_wall_clock(const struct asked *a, char *program, cJSON *root, int *status,
+static enum error_code compare_by_wall_clock(const struct asked *asked, char *program, cJSON *root, int *status,
                                              struct error *err)
 {
     double one = 0, all = 0;
     enum error_code e = set_backend("cpu", err);
-    if (!e) e = time_it(a, "whole", 1, program, &one, status, err);
-    if (!e && *status == 0) e = time_it(a, "ring-zigzag", WALL_DEVICES, program, &all, status, err);
+    if (!e) e = time_it(asked, "whole", 1, program, &one, status, err);
+    if (!e && *status == 0) e = time_it(asked, "ring-zigzag", WALL_DEVICES, program, &all, status, err);
     if (e || *status != 0) return e;
     cJSON_AddNumberToObject(root, "wall_seconds_one_device", one);
     cJSON_AddNumberToObject(root, "wall_seconds_ring_zigzag", all);
-    if (!a->quiet)
+    if (!asked->quiet)
         printf("\n"),
             say(stdout, 0,
                "By the wall clock, on %d cores, median of %d: %d tokens, 2 heads of width 32, fp32.  ring-zigzag\n"
                "on %d devices takes %.3f s, one device takes %.3f s: %.2f times as long (goal: at most 1.5).",
-               cores_usable(), a->job.runs, a->wall, WALL_DEVICES, all, one, all / one);
+               cores_usable(), asked->job.runs, asked->wall, WALL_DEVICES, all, one, all / one);
     return OK;
 }
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
-static enum error_code bench(const struct asked *a, char *program, int *status, struct error *err)
+static enum error_code bench(const struct asked *asked, char *program, int *status, struct error *err)
 {
     cJSON *root = document_start("orrery bench attention"), *rows = cJSON_AddArrayToObject(root, "rows");
-    enum error_code e = compare(a, program, rows, status, err);
-    if (!e && *status == 0 && a->claims && !a->quiet) e = attention_claims(a->job.cluster, program, status, err);
-    if (!e && *status == 0 && a->wall > 0 && a->job.runs > 0)
-        e = compare_by_wall_clock(a, program, root, status, err);
-    if (!e && *status == 0 && a->job.json) e = json_write(a->job.json, root, err);
+    enum error_code e = attention_compare(asked, program, rows, status, err);
+    if (!e && *status == 0 && asked->claims && !asked->quiet)
+        e = attention_claims(asked->job.cluster, program, status, err);
+    if (!e && *status == 0 && asked->wall > 0 && asked->job.runs > 0)
+        e = compare_by_wall_clock(asked, program, root, status, err);
+    if (!e && *status == 0 && asked->job.json) e = json_write(asked->job.json, root, err);
     cJSON_Delete(root);
     return e;
 }
@@ -270,8 +278,8 @@ enum error_code bench_attention_topic(int argc, char **argv, int *status, struct
                        .claims = true, .job = { .cluster = BENCH_CLUSTER, .node = 4, .runs = 3 } };
     struct cluster m;
     bool help;
-    enum error_code e = parse(&a, argc, argv, &help, err);
-    if (!e && !help) e = take(&a, err);
+    enum error_code e = attention_parse(&a, argc, argv, &help, err);
+    if (!e && !help) e = attention_take(&a, err);
     for (int i = 0; i < a.sizes && !e && !help; i++) e = find_cluster(&m, &a.job, a.size[i], err);
     if (e || help) return e;
     a.claims = a.claims && m.levels == 2;

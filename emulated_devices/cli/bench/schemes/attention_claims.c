@@ -63,32 +63,33 @@ static const struct claim claims[] = {
       { "ring-zigzag", 8, 8, LONG, NONE }, 16, 8, COUNT_TIME, 0, 0, 1.0, NULL },
 };
 
-static enum error_code run_side(const struct claim *c, const struct side *s, const char *cluster,
+static enum error_code run_side(const struct claim *claim, const struct side *side, const char *cluster,
                                 char *program, double *count, int *status, struct error *err)
 {
     static struct attention_rows rows;
     const struct attention_job j = {
-        .shape = { 1, s->S, HEADS, c->K, c->A }, .split = s->split, .P = s->P, .node = s->node, .scheme = s->scheme,
+        .shape = { 1, side->S, HEADS, claim->K, claim->A }, .split = side->split, .P = side->P, .node = side->node,
+            .scheme = side->scheme,
         .dtype = BF16, .cluster = cluster,
     };
     const enum error_code e = attention_job_run(&rows, &j, program, status, err);
-    if (!e && *status == 0) *count = rows.row[0].count[c->count];
+    if (!e && *status == 0) *count = rows.row[0].count[claim->count];
     return e;
 }
 
-static void add_claim(struct table *t, const struct claim *c, double ratio)
+static void add_claim(struct table *table, const struct claim *claim, double ratio)
 {
     static const char *const what[ATTENTION_COUNTS] = { [COUNT_TIME] = "time", [COUNT_FORWARD] = "forward",
                                                         [COUNT_BYTES] = "bytes" };
-    const bool shown = c->least > 0 ? ratio >= c->least : ratio <= c->most;
-    const struct side *s = &c->first;
+    const bool shown = claim->least > 0 ? ratio >= claim->least : ratio <= claim->most;
+    const struct side *s = &claim->first;
     char claimed[16] = "", which[40];
-    if (c->claimed > 0) snprintf(claimed, sizeof claimed, "%.2f", c->claimed);
-    snprintf(which, sizeof which, "%s, %s", s->scheme, c->other.scheme);
-    table_row(t, "%s\t%d\t%d\t%lld\t%lld\t%s\t%s\t%.2f\t%s\t%s%s%s%s%s", which, s->P, s->node, (long long)s->S,
-              (long long)c->K, what[c->count], claimed, ratio, shown ? "yes" : "NO", c->source,
-              c->source[0] ? ": " : "",
-              c->says, !shown && c->otherwise ? "; " : "", !shown && c->otherwise ? c->otherwise : "");
+    if (claim->claimed > 0) snprintf(claimed, sizeof claimed, "%.2f", claim->claimed);
+    snprintf(which, sizeof which, "%s, %s", s->scheme, claim->other.scheme);
+    table_row(table, "%s\t%d\t%d\t%lld\t%lld\t%s\t%s\t%.2f\t%s\t%s%s%s%s%s", which, s->P, s->node, (long long)s->S,
+              (long long)claim->K, what[claim->count], claimed, ratio, shown ? "yes" : "NO", claim->source,
+              claim->source[0] ? ": " : "",
+              claim->says, !shown && claim->otherwise ? "; " : "", !shown && claim->otherwise ? claim->otherwise : "");
 }
 
 enum error_code attention_claims(const char *cluster, char *program, int *status, struct error *err)

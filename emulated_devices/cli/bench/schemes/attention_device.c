@@ -17,55 +17,55 @@ struct lane {
     double count[ATTENTION_COUNTS], seconds[BENCH_ATTENTION_RUNS];
 };
 
-static void fill(struct device *d, struct tensor t)
+static void attention_device_fill(struct device *device, struct tensor t)
 {
-    struct views v = views_of(d);
+    struct views v = views_of(device);
     const struct tensor seen = view_write(&v, t);
-    for (int64_t i = 0; i < tensor_count(t) && d->ops; i++) tensor_set(seen, i, (double)(i * 7919 % 64 - 32) / 32);
+    for (int64_t i = 0; i < tensor_count(t) && device->ops; i++) tensor_set(seen, i, (double)(i * 7919 % 64 - 32) / 32);
     views_end(&v);
 }
 
 /* All devices wait for messages of the others, so an error of one ends the job. */
-static void run(struct lane *l)
+static void attention_device_run(struct lane *lane)
 {
     struct error err;
-    comm_barrier(l->world);
-    enum error_code e = attention_layer_pass(&l->layer, FORWARD_PASS, &err);
-    l->forward = l->world->device->clock.now;
-    if (!e) e = attention_layer_pass(&l->layer, INPUT_PASS, &err);
-    if (e) comm_give_up(l->world, &err);
+    comm_barrier(lane->world);
+    enum error_code e = attention_layer_pass(&lane->layer, FORWARD_PASS, &err);
+    lane->forward = lane->world->device->clock.now;
+    if (!e) e = attention_layer_pass(&lane->layer, INPUT_PASS, &err);
+    if (e) comm_give_up(lane->world, &err);
 }
 
-static struct traffic formulas(const struct attention_layer *l)
+static struct traffic formulas(const struct attention_layer *layer)
 {
-    struct traffic sum = attention_layer_cost(l, FORWARD_PASS);
-    const struct traffic backward = attention_layer_cost(l, INPUT_PASS);
+    struct traffic sum = attention_layer_cost(layer, FORWARD_PASS);
+    const struct traffic backward = attention_layer_cost(layer, INPUT_PASS);
     traffic_add(&sum, &backward);
     return sum;
 }
 
 /* A model frees queries, keys and values after forward, if backward does not read them; here they stay. */
-static uint64_t freed_earlier(const struct attention_layer *l)
+static uint64_t freed_earlier(const struct attention_layer *layer)
 {
-    return l->cp.scheme->reads_input ? 0 : tensor_bytes(l->call.qkv);
+    return layer->cp.scheme->reads_input ? 0 : tensor_bytes(layer->call.qkv);
 }
 
-static void count(struct lane *l, uint64_t before)
+static void attention_device_count(struct lane *lane, uint64_t before)
 {
-    struct comm *world = l->world;
+    struct comm *world = lane->world;
     struct device *d = world->device;
     struct account *counted = &world->counted.of[TRAFFIC_ATTENTION];
-    fill(d, l->layer.call.qkv), fill(d, l->layer.call.d_out);
+    attention_device_fill(d, lane->layer.call.qkv), attention_device_fill(d, lane->layer.call.d_out);
     arena_reset_peak(&d->arena);
     *counted = (struct account){ 0 };
-    clock_restart(&d->clock, l->cluster, l->job->dtype);
-    run(l);
-    const struct traffic did = account_total(counted), want = formulas(&l->layer);
-    l->count[COUNT_TIME] = (double)d->clock.now, l->count[COUNT_FORWARD] = (double)l->forward;
-    l->count[COUNT_MESSAGES] = (double)did.messages_sent, l->count[COUNT_BYTES] = (double)did.bytes_sent;
-    for (int level = 1; level < CLUSTER_LEVELS; level++) l->count[COUNT_BETWEEN] += (double)did.level[level].bytes;
-    l->count[COUNT_MEMORY] = (double)(d->arena.peak.total - before - freed_earlier(&l->layer));
-    l->count[COUNT_OTHER] = !traffic_equal(&did, &want, -1);
+    clock_restart(&d->clock, lane->cluster, lane->job->dtype);
+    attention_device_run(lane);
+    const struct traffic did = account_total(counted), want = formulas(&lane->layer);
+    lane->count[COUNT_TIME] = (double)d->clock.now, lane->count[COUNT_FORWARD] = (double)lane->forward;
+    lane->count[COUNT_MESSAGES] = (double)did.messages_sent, lane->count[COUNT_BYTES] = (double)did.bytes_sent;
+    for (int level = 1; level < CLUSTER_LEVELS; level++) lane->count[COUNT_BETWEEN] += (double)did.level[level].bytes;
+    lane->count[COUNT_MEMORY] = (double)(d->arena.peak.total - before - freed_earlier(&lane->layer));
+    lane->count[COUNT_OTHER] = !traffic_equal(&did, &want, -1);
 }
 
 /* On rank 0 the largest of each number over the devices.  Not by an all-reduce, which a backend without numbers does
@@ -79,44 +79,48 @@ static enum error_code most_of(struct comm *world, double *x, int n, struct erro
     return e;
 }
 
-static enum error_code measure(struct lane *l, struct error *err)
+static enum error_code attention_device_measure(struct lane *lane, struct error *err)
 {
-    for (int i = 0; i < l->job->runs; i++) {
-        comm_barrier(l->world);
+    for (int i = 0; i < lane->job->runs; i++) {
+        comm_barrier(lane->world);
         const double start = measure_now();
-        run(l);
-        l->seconds[i] = measure_now() - start;
+        attention_device_run(lane);
+        lane->seconds[i] = measure_now() - start;
     }
-    enum error_code e = most_of(l->world, l->count, ATTENTION_COUNTS, err);
-    return e ? e : most_of(l->world, l->seconds, l->job->runs, err);
+    enum error_code e = most_of(lane->world, lane->count, ATTENTION_COUNTS, err);
+    return e ? e : most_of(lane->world, lane->seconds, lane->job->runs, err);
 }
 
-static void add_row(cJSON *rows, struct lane *l)
+static void attention_device_add_row(cJSON *rows, struct lane *lane)
 {
     cJSON *row = cJSON_CreateObject();
     cJSON_AddItemToArray(rows, row);
-    cJSON_AddStringToObject(row, "scheme", l->layer.cp.scheme->head.name);
-    for (int i = 0; i < ATTENTION_COUNTS; i++) cJSON_AddNumberToObject(row, attention_count_name[i], l->count[i]);
-    cJSON_AddNumberToObject(row, "median_seconds", l->job->runs > 0 ? measure_median(l->seconds, l->job->runs) : 0);
+    cJSON_AddStringToObject(row, "scheme", lane->layer.cp.scheme->head.name);
+    for (int i = 0; i < ATTENTION_COUNTS; i++) cJSON_AddNumberToObject(row, attention_count_name[i], lane->count[i]);
+    cJSON_AddNumberToObject(row, "median_seconds",
+                            lane->job->runs > 0 ? measure_median(lane->seconds, lane->job->runs) : 0);
 }
 
 /* One scheme, if it accepts these devices. */
-static enum error_code take(struct lane *l, const struct attention_scheme *s, cJSON *rows, struct error *err)
+static enum error_code attention_device_take(struct lane *lane, const struct attention_scheme *scheme, cJSON *rows,
+                                             struct error *err)
 {
-    const struct attention_job *j = l->job;
+    const struct attention_job *j = lane->job;
     struct plan p;
     struct error why;
     struct context_split split = j->split;
-    if (!s->splits) split = (struct context_split){ 0 };
-    if (!s->windows) split.window = 0;
-    if (attention_layer_plan(&p, j->shape, j->dtype, s->head.name, split, j->P, l->cluster, &why) != OK) return OK;
-    const uint64_t before = l->world->device->arena.now.total;
-    for (int i = 0; i < ATTENTION_COUNTS; i++) l->count[i] = 0;
-    enum error_code e = comm_agree(l->world, attention_layer_open(&l->layer, &p, l->world, tensor_none, err), err);
-    if (!e) count(l, before);
-    if (!e) e = measure(l, err);
-    if (!e) add_row(rows, l);
-    attention_layer_close(&l->layer);
+    if (!scheme->splits) split = (struct context_split){ 0 };
+    if (!scheme->windows) split.window = 0;
+    if (attention_layer_plan(&p, j->shape, j->dtype, scheme->head.name, split, j->P, lane->cluster, &why) != OK)
+        return OK;
+    const uint64_t before = lane->world->device->arena.now.total;
+    for (int i = 0; i < ATTENTION_COUNTS; i++) lane->count[i] = 0;
+    enum error_code e = comm_agree(lane->world, attention_layer_open(&lane->layer, &p, lane->world,
+                                                                     tensor_none, err), err);
+    if (!e) attention_device_count(lane, before);
+    if (!e) e = attention_device_measure(lane, err);
+    if (!e) attention_device_add_row(rows, lane);
+    attention_layer_close(&lane->layer);
     return e;
 }
 
@@ -133,7 +137,8 @@ enum error_code bench_attention_device(struct comm *world, const void *asked, st
         const struct attention_scheme *s;
         if (!j->scheme && attention_scheme_at(i)->cuts_streams) continue;       /* it does not cut sequences */
         if (j->scheme) e = attention_scheme_find(&s, j->scheme, err);
-        if (!e && (!j->scheme || s == attention_scheme_at(i))) e = take(&lane, attention_scheme_at(i), rows, err);
+        if (!e && (!j->scheme || s == attention_scheme_at(i)))
+            e = attention_device_take(&lane, attention_scheme_at(i), rows, err);
     }
     if (!e && world->rank == 0) e = json_write(j->json ? j->json : "-", root, err);
     cJSON_Delete(root);

@@ -15,25 +15,25 @@ struct asked {
     int runs;
 };
 
-static enum error_code parse(struct asked *a, int argc, char **argv, bool *help, struct error *err)
+static enum error_code collectives_parse(struct asked *asked, int argc, char **argv, bool *help, struct error *err)
 {
     static const char *const operations[] = { "allreduce", "reduce-scatter", "allgather", "alltoall",
                                               "broadcast", "reduce",         "gather",    "scatter",
                                               "scan",      "barrier",
                                               "sparse-allgather", "sparse-reduce-scatter", NULL };
     const struct option table[] = {
-        { "OP", NULL, OPTION_CHOICE, &a->operation, .choices = operations, .help = "which collective" },
-        { "--algo", "A,B", OPTION_STRING, &a->algorithms, .help = "a list of algorithms, or all" },
-        { "--devices", "N,N", OPTION_STRING, &a->devices, .given = &a->devices_given,
+        { "OP", NULL, OPTION_CHOICE, &asked->operation, .choices = operations, .help = "which collective" },
+        { "--algo", "A,B", OPTION_STRING, &asked->algorithms, .help = "a list of algorithms, or all" },
+        { "--devices", "N,N", OPTION_STRING, &asked->devices, .given = &asked->devices_given,
           .help = "a table for each number of devices" },
-        { "--bytes", "LIST", OPTION_STRING, &a->bytes,
+        { "--bytes", "LIST", OPTION_STRING, &asked->bytes,
           .help = "sizes of the vector: 4K,1M, or 8:4M for 8, 128, 2K and so on to 4M" },
-        CLUSTER_OPTION(a->cluster, "whose virtual times are shown"),
-        { "--runs", "N", OPTION_INT, &a->runs, .min = 1, .max = BENCH_MOST_RUNS,
+        CLUSTER_OPTION(asked->cluster, "whose virtual times are shown"),
+        { "--runs", "N", OPTION_INT, &asked->runs, .min = 1, .max = BENCH_MOST_RUNS,
           .help = "number of runs; median and least are shown" },
         THREADS_OPTION,
-        { "--quiet", NULL, OPTION_SWITCH, &a->quiet, .help = "no table" },
-        { "--json", "FILE", OPTION_STRING, &a->json, .help = "every row as JSON; - for stdout, without the table" },
+        { "--quiet", NULL, OPTION_SWITCH, &asked->quiet, .help = "no table" },
+        { "--json", "FILE", OPTION_STRING, &asked->json, .help = "every row as JSON; - for stdout, without the table" },
         { 0 }
     };
     return parse_command(
@@ -60,25 +60,26 @@ static bool next_word(const char **list, char separator, char word[64])
     return true;
 }
 
-static enum error_code take_algorithms(struct bench_collectives *b, const char *list, struct error *err)
+static enum error_code take_algorithms(struct bench_collectives *collectives, const char *list, struct error *err)
 {
     char word[64];
     if (strcmp(list, "all") == 0) {
-        for (int i = 0; algorithms[i] != NULL && b->algorithms < BENCH_ALGORITHMS; i++)
-            if (algorithms[i]->operation == b->operation) b->algorithm[b->algorithms++] = algorithms[i];
+        for (int i = 0; algorithms[i] != NULL && collectives->algorithms < BENCH_ALGORITHMS; i++)
+            if (algorithms[i]->operation == collectives->operation)
+                collectives->algorithm[collectives->algorithms++] = algorithms[i];
         return OK;
     }
     for (const char *rest = list; next_word(&rest, ',', word);) {
-        const struct algorithm *a = algorithm_find(b->operation, word);
+        const struct algorithm *a = algorithm_find(collectives->operation, word);
         if (a == NULL && strcmp(word, ALGORITHM_AUTO) == 0)
             return fail(err, ERR_USAGE,
                         "--algo auto: name algorithms; the line under each table says which one auto takes");
-        if (a == NULL) return algorithm_check(b->operation, "--algo", word, err);
-        if (b->algorithms == BENCH_ALGORITHMS)
+        if (a == NULL) return algorithm_check(collectives->operation, "--algo", word, err);
+        if (collectives->algorithms == BENCH_ALGORITHMS)
             return fail(err, ERR_USAGE, "--algo %s: at most %d", printable(list).text, BENCH_ALGORITHMS);
-        b->algorithm[b->algorithms++] = a;
+        collectives->algorithm[collectives->algorithms++] = a;
     }
-    return b->algorithms > 0 ? OK : fail(err, ERR_USAGE, "--algo: names no algorithm");
+    return collectives->algorithms > 0 ? OK : fail(err, ERR_USAGE, "--algo: names no algorithm");
 }
 
 static enum error_code wrong_bytes(const char *list, struct error *err)
@@ -87,14 +88,14 @@ static enum error_code wrong_bytes(const char *list, struct error *err)
                 printable(list).text);
 }
 
-static bool take_size(struct bench_collectives *b, uint64_t bytes)
+static bool take_size(struct bench_collectives *collectives, uint64_t bytes)
 {
-    if (bytes < 4 || bytes > 1u << 30 || b->sizes == BENCH_SIZES) return false;
-    b->bytes[b->sizes++] = bytes;
+    if (bytes < 4 || bytes > 1u << 30 || collectives->sizes == BENCH_SIZES) return false;
+    collectives->bytes[collectives->sizes++] = bytes;
     return true;
 }
 
-static enum error_code take_range(struct bench_collectives *b, const char *list, struct error *err)
+static enum error_code take_range(struct bench_collectives *collectives, const char *list, struct error *err)
 {
     enum { FACTOR = 16 };
     char word[64];
@@ -103,44 +104,48 @@ static enum error_code take_range(struct bench_collectives *b, const char *list,
     next_word(&rest, ':', word);
     if (!size_parse(word, &from) || !size_parse(rest, &to) || from < 4 || to < from) return wrong_bytes(list, err);
     for (uint64_t n = from; n < to; n *= FACTOR)
-        if (!take_size(b, n)) return wrong_bytes(list, err);
-    return take_size(b, to) ? OK : wrong_bytes(list, err);
+        if (!take_size(collectives, n)) return wrong_bytes(list, err);
+    return take_size(collectives, to) ? OK : wrong_bytes(list, err);
 }
 
-static enum error_code take_bytes(struct bench_collectives *b, const char *list, struct error *err)
+static enum error_code take_bytes(struct bench_collectives *collectives, const char *list, struct error *err)
 {
     char word[64];
     uint64_t n;
-    if (strchr(list, ':')) return take_range(b, list, err);
+    if (strchr(list, ':')) return take_range(collectives, list, err);
     for (const char *rest = list; next_word(&rest, ',', word);)
-        if (!size_parse(word, &n) || !take_size(b, n)) return wrong_bytes(list, err);
-    return b->sizes > 0 ? OK : wrong_bytes(list, err);
+        if (!size_parse(word, &n) || !take_size(collectives, n)) return wrong_bytes(list, err);
+    return collectives->sizes > 0 ? OK : wrong_bytes(list, err);
 }
 
-static enum error_code take(struct bench_collectives *b, const struct asked *a, struct error *err)
+static enum error_code collectives_take(struct bench_collectives *collectives, const struct asked *asked,
+                                        struct error *err)
 {
-    *b = (struct bench_collectives){ .runs = a->runs,
-                                     .quiet = a->quiet || (a->json && strcmp(a->json, "-") == 0),
-                                     .json = a->json };
-    while (strcmp(operation_name(b->operation), a->operation) != 0) b->operation++;
-    enum error_code e = cluster_find(&b->cluster, a->cluster, err);
-    if (!e) e = take_algorithms(b, a->algorithms, err);
-    if (!e) e = bench_devices(a->devices, BENCH_MOST_DEVICES, BENCH_MOST_DEVICES, b->devices, &b->jobs, err);
-    if (!e) e = take_bytes(b, a->bytes, err);
-    if (!e && b->operation == BARRIER) b->sizes = 1, b->bytes[0] = 4;       /* it has no vector */
+    *collectives = (struct bench_collectives){ .runs = asked->runs,
+                                     .quiet = asked->quiet || (asked->json && strcmp(asked->json, "-") == 0),
+                                     .json = asked->json };
+    while (strcmp(operation_name(collectives->operation), asked->operation) != 0) collectives->operation++;
+    enum error_code e = cluster_find(&collectives->cluster, asked->cluster, err);
+    if (!e) e = take_algorithms(collectives, asked->algorithms, err);
+    if (!e) e = bench_devices(asked->devices, BENCH_MOST_DEVICES, BENCH_MOST_DEVICES, collectives->devices,
+                              &collectives->jobs, err);
+    if (!e) e = take_bytes(collectives, asked->bytes, err);
+    /* it has no vector */
+    if (!e && collectives->operation == BARRIER) collectives->sizes = 1, collectives->bytes[0] = 4;
     return e;
 }
 
 /* ---- jobs -------------------------------------------------------------------------------------------------------- */
 
-static enum error_code run_job(const struct asked *a, bool quiet, int devices, char *program, const char *path,
+static enum error_code run_job(const struct asked *asked, bool quiet, int devices, char *program, const char *path,
                                int *status, struct error *err)
 {
     char number[16], runs[16];
     snprintf(number, sizeof number, "%d", devices);
-    snprintf(runs, sizeof runs, "%d", a->runs);
-    const char *words[] = { program, "bench", "collectives", a->operation, "--algo", a->algorithms, "--devices", number,
-                            "--bytes", a->bytes, "--cluster", a->cluster, "--runs", runs, "--json", path,
+    snprintf(runs, sizeof runs, "%d", asked->runs);
+    const char *words[] = { program, "bench", "collectives", asked->operation, "--algo", asked->algorithms,
+                           "--devices", number,
+                            "--bytes", asked->bytes, "--cluster", asked->cluster, "--runs", runs, "--json", path,
                             quiet ? "--quiet" : NULL, NULL };
     return launch_devices(devices, quiet ? 17 : 16, (char **)words, status, err);     /* which does not write to them */
 }
@@ -161,18 +166,18 @@ static enum error_code add_job(cJSON **all, const char *path, struct error *err)
     return OK;
 }
 
-static enum error_code run_jobs(const struct bench_collectives *b, const struct asked *a, char *program, int *status,
-                                struct error *err)
+static enum error_code run_jobs(const struct bench_collectives *collectives, const struct asked *asked,
+                                char *program, int *status, struct error *err)
 {
     const char *path = handover_file(err);              /* where each job leaves its rows */
     if (path == NULL) return err->code;
     enum error_code e = OK;
     cJSON *all = NULL;
-    for (int i = 0; i < b->jobs && !e && *status == 0; i++) {
-        e = run_job(a, b->quiet, b->devices[i], program, path, status, err);
+    for (int i = 0; i < collectives->jobs && !e && *status == 0; i++) {
+        e = run_job(asked, collectives->quiet, collectives->devices[i], program, path, status, err);
         if (!e && *status == 0) e = add_job(&all, path, err);
     }
-    if (!e && *status == 0 && b->json) e = json_write(b->json, all, err);
+    if (!e && *status == 0 && collectives->json) e = json_write(collectives->json, all, err);
     cJSON_Delete(all);
     return e;
 }
@@ -183,9 +188,9 @@ enum error_code bench_collectives_topic(int argc, char **argv, int *status, stru
                        .cluster = BENCH_CLUSTER, .runs = 5 };
     struct bench_collectives b;
     bool help;
-    enum error_code e = parse(&a, argc, argv, &help, err);
+    enum error_code e = collectives_parse(&a, argc, argv, &help, err);
     if (e || help) return e;
-    e = take(&b, &a, err);
+    e = collectives_take(&b, &a, err);
     if (e) return e;
     if (!a.devices_given) b.jobs = under_launcher() ? 0 : b.jobs;           /* a launcher has decided */
     return under_launcher() ? be_a_device(F32, &b.cluster, bench_collectives_device, &b, err)

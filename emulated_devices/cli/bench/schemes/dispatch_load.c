@@ -10,15 +10,17 @@ static const int copies[LOAD_ROWS] = { 0, 1, 2, 4 };
 /* Of one device. */
 struct own { double rows, copies; };
 
-static struct own own_of(const struct expert_layer *l)
+static struct own dispatch_load_own_of(const struct expert_layer *layer)
 {
-    struct own own = { (double)l->routing.received, 0 };
-    for (int64_t e = 0; l->routing.held && e < l->shape.E; e++)
-        own.copies += l->routing.held[e * l->ep.devices + l->ep.rank] && l->routing.owner[e] != l->ep.rank;
+    struct own own = { (double)layer->routing.received, 0 };
+    for (int64_t e = 0; layer->routing.held && e < layer->shape.E; e++)
+        own.copies += layer->routing.held[e * layer->ep.devices + layer->ep.rank]
+            && layer->routing.owner[e] != layer->ep.rank;
     return own;
 }
 
-static enum error_code count(struct load_row *row, struct comm *world, struct expert_shape shape, struct error *err)
+static enum error_code schemes_dispatch_load_count(struct load_row *row, struct comm *world, struct expert_shape shape,
+                                                   struct error *err)
 {
     static struct expert_layer layer;
     struct own all[MESH_MOST_DEVICES];
@@ -29,7 +31,7 @@ static enum error_code count(struct load_row *row, struct comm *world, struct ex
     e = comm_agree(world, e, err);
     if (!e) e = expert_layer_learn(&layer, err);
     if (!e) e = expert_layer_announce(&layer, err);
-    const struct own own = own_of(&layer);
+    const struct own own = dispatch_load_own_of(&layer);
     if (!e) e = comm_bring(world, &own, sizeof own, all, err);
     const double bytes = 3.0 * (double)(shape.F * shape.D) * (double)dtype_size(world->device->dtype);
     double rows = 0;
@@ -50,7 +52,7 @@ enum error_code dispatch_load_count(struct load_row row[LOAD_ROWS], struct comm 
     shape.ep = world->size, shape.etp = 1, shape.zipf = true;
     for (int i = 0; i < LOAD_ROWS && !e; i++) {
         row[i] = (struct load_row){ .copies = copies[i] };
-        e = count(&row[i], world, shape, err);
+        e = schemes_dispatch_load_count(&row[i], world, shape, err);
     }
     return e;
 }

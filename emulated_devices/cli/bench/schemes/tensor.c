@@ -22,23 +22,24 @@ struct asked {
     bool quiet;
 };
 
-static enum error_code parse(struct asked *a, int argc, char **argv, bool *help, struct error *err)
+static enum error_code tensor_parse(struct asked *asked, int argc, char **argv, bool *help, struct error *err)
 {
     const struct option table[] = {
-        { "--width", "D", OPTION_INT, &a->D, .min = 1, .max = 65536, .help = "width of the stream" },
-        { "--heads", "H", OPTION_INT, &a->H, .min = 1, .max = 1024, .help = "attention heads, a divisor of D" },
-        { "--seq", "S", OPTION_INT, &a->S, .min = 1, .max = 1e6, .help = "tokens in a sequence" },
-        { "--batch", "B", OPTION_INT, &a->B, .min = 1, .max = 65536, .help = "sequences in a microbatch" },
-        { "--devices", "N,N", OPTION_STRING, &a->devices, .help = "sizes of the tp group" },
-        { "--run", "N", OPTION_INT, &a->run, .min = 0, .max = BENCH_TENSOR_RUN_DEVICES,
+        { "--width", "D", OPTION_INT, &asked->D, .min = 1, .max = 65536, .help = "width of the stream" },
+        { "--heads", "H", OPTION_INT, &asked->H, .min = 1, .max = 1024, .help = "attention heads, a divisor of D" },
+        { "--seq", "S", OPTION_INT, &asked->S, .min = 1, .max = 1e6, .help = "tokens in a sequence" },
+        { "--batch", "B", OPTION_INT, &asked->B, .min = 1, .max = 65536, .help = "sequences in a microbatch" },
+        { "--devices", "N,N", OPTION_STRING, &asked->devices, .help = "sizes of the tp group" },
+        { "--run", "N", OPTION_INT, &asked->run, .min = 0, .max = BENCH_TENSOR_RUN_DEVICES,
           .help = "groups of up to N devices also compute the layer; 0: none" },
-        { "--runs", "N", OPTION_INT, &a->runs, .min = 1, .max = BENCH_TENSOR_RUNS,
+        { "--runs", "N", OPTION_INT, &asked->runs, .min = 1, .max = BENCH_TENSOR_RUNS,
           .help = "runs of every scheme, in turn; the median is shown" },
-        { "--dtype", "NAME", OPTION_CHOICE, &a->dtype, .choices = number_formats, .help = "number format" },
-        CLUSTER_OPTION(a->cluster, "whose virtual times are shown"),
+        { "--dtype", "NAME", OPTION_CHOICE, &asked->dtype, .choices = number_formats, .help = "number format" },
+        CLUSTER_OPTION(asked->cluster, "whose virtual times are shown"),
         THREADS_OPTION,
-        { "--quiet", NULL, OPTION_SWITCH, &a->quiet, .help = "no tables" },
-        { "--json", "FILE", OPTION_STRING, &a->json, .help = "every row as JSON; - for stdout, without the tables" },
+        { "--quiet", NULL, OPTION_SWITCH, &asked->quiet, .help = "no tables" },
+        { "--json", "FILE", OPTION_STRING, &asked->json,
+         .help = "every row as JSON; - for stdout, without the tables" },
         { 0 }
     };
     return parse_command(
@@ -49,15 +50,20 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *help,
         argc - 3, argv + 3, table, help, err);
 }
 
-static enum error_code take(struct bench_tensor *b, const struct asked *a, struct error *err)
+static enum error_code tensor_take(struct bench_tensor *tensor, const struct asked *asked, struct error *err)
 {
-    *b = (struct bench_tensor){ .shape = { "", a->D, a->H, a->S, a->B }, .run = a->run, .runs = a->runs,
-                                .dtype = dtype_by_name(a->dtype),
-                                .quiet = a->quiet || (a->json && strcmp(a->json, "-") == 0), .json = a->json };
-    if (a->D % a->H != 0) return fail(err, ERR_USAGE, "--heads %d: does not divide --width %d", a->H, a->D);
-    enum error_code e = bench_devices(a->devices, BENCH_TENSOR_DEVICES, BENCH_TENSOR_LIST, b->devices, &b->sizes, err);
-    if (!e) e = cluster_find(&b->cluster, a->cluster, err);
-    for (int i = 0; i < b->sizes && !e; i++) e = cluster_check(&b->cluster, b->devices[i], b->dtype, err);
+    *tensor = (struct bench_tensor){ .shape = { "", asked->D, asked->H, asked->S, asked->B }, .run = asked->run,
+                                    .runs = asked->runs,
+                                .dtype = dtype_by_name(asked->dtype),
+                                .quiet = asked->quiet || (asked->json && strcmp(asked->json, "-") == 0),
+                                    .json = asked->json };
+    if (asked->D % asked->H != 0)
+        return fail(err, ERR_USAGE, "--heads %d: does not divide --width %d", asked->H, asked->D);
+    enum error_code e = bench_devices(asked->devices, BENCH_TENSOR_DEVICES, BENCH_TENSOR_LIST, tensor->devices,
+                                      &tensor->sizes, err);
+    if (!e) e = cluster_find(&tensor->cluster, asked->cluster, err);
+    for (int i = 0; i < tensor->sizes && !e; i++)
+        e = cluster_check(&tensor->cluster, tensor->devices[i], tensor->dtype, err);
     return e;
 }
 
@@ -72,16 +78,16 @@ struct row {
 };
 struct counted { struct row *row; int used; cJSON *document; };
 
-static enum error_code run_job(const struct bench_tensor *b, const struct asked *a, int P, char *program,
+static enum error_code run_job(const struct bench_tensor *tensor, const struct asked *asked, int P, char *program,
                                const char *path, int *status, struct error *err)
 {
     enum { WORDS = 6 };
     char number[WORDS][16];
-    const int value[WORDS] = { a->D, a->H, a->S, a->B, P, 1 };
+    const int value[WORDS] = { asked->D, asked->H, asked->S, asked->B, P, 1 };
     for (int i = 0; i < WORDS; i++) snprintf(number[i], sizeof number[i], "%d", value[i]);
     const char *words[] = { program, "bench", "tensor", "--width", number[0], "--heads", number[1], "--seq", number[2],
                             "--batch", number[3], "--devices", number[4], "--runs", number[5], "--dtype",
-                            dtype_name(b->dtype), "--cluster", a->cluster, "--json", path, NULL };
+                            dtype_name(tensor->dtype), "--cluster", asked->cluster, "--json", path, NULL };
     /* which does not write to them */
     return launch_devices(P, (int)(sizeof words / sizeof *words) - 1, (char **)words, status, err);
 }
@@ -126,25 +132,25 @@ static enum error_code take_job(struct counted *all, const char *path, struct er
 }
 
 /* Run jobs of all sizes in turn, so that other load of the machine slows all of them. */
-static enum error_code run_jobs(const struct bench_tensor *b, const struct asked *a, struct counted *all, char *program,
-                                int *status, struct error *err)
+static enum error_code run_jobs(const struct bench_tensor *tensor, const struct asked *asked, struct counted *all,
+                                char *program, int *status, struct error *err)
 {
     int schemes = 0, most = 0, done = 0;
     enum error_code e = OK;
     const char *path = handover_file(err);
     while (tensor_scheme_at(schemes)) schemes++;
-    all->row = calloc((size_t)(schemes * b->sizes), sizeof *all->row);
+    all->row = calloc((size_t)(schemes * tensor->sizes), sizeof *all->row);
     if (all->row == NULL) return fail(err, ERR_MEMORY, "no memory for the rows of %d schemes", schemes);
     if (path == NULL) return err->code;
     struct time_left line;
     time_left_begin(&line);
-    for (int i = 0; i < b->sizes; i++) most += b->devices[i] <= b->run;
-    for (int run = 0; run < b->runs && most > 0; run++)
-        for (int i = 0; i < b->sizes && !e && *status == 0; i++) {
-            if (b->devices[i] > b->run) continue;
-            e = run_job(b, a, b->devices[i], program, path, status, err);
+    for (int i = 0; i < tensor->sizes; i++) most += tensor->devices[i] <= tensor->run;
+    for (int run = 0; run < tensor->runs && most > 0; run++)
+        for (int i = 0; i < tensor->sizes && !e && *status == 0; i++) {
+            if (tensor->devices[i] > tensor->run) continue;
+            e = run_job(tensor, asked, tensor->devices[i], program, path, status, err);
             if (!e && *status == 0) e = take_job(all, path, err);
-            time_left_show(&line, (double)++done / (b->runs * most), "measuring", "");
+            time_left_show(&line, (double)++done / (tensor->runs * most), "measuring", "");
         }
     time_left_end(&line);
     for (int i = 0; i < all->used; i++) all->row[i].median = measure_median(all->row[i].seconds, all->row[i].runs);
@@ -153,17 +159,17 @@ static enum error_code run_jobs(const struct bench_tensor *b, const struct asked
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-static void print_head(const struct bench_tensor *b)
+static void tensor_print_head(const struct bench_tensor *tensor)
 {
-    const struct tensor_shape *s = &b->shape;
+    const struct tensor_shape *s = &tensor->shape;
     say(stdout, 0,
         "One layer and microbatch, forward and backward: N=%lld tokens in %lld sequences, D=%lld, H=%lld, F=4D,\n"
            "%s. By formula: sends of the device that sends most, MB of weights and of what is\n"
            "kept for backward, and the transfers' time one after another on %s.\n"
            "Counted, where the layer was computed: virtual time, the compute time in it, buffers, and\n"
            "wall time on %d cores, median of %d.",
-           (long long)shape_tokens(s), (long long)s->B, (long long)s->D, (long long)s->H, dtype_name(b->dtype),
-           b->cluster.name, cores_usable(), b->runs);
+           (long long)shape_tokens(s), (long long)s->B, (long long)s->D, (long long)s->H, dtype_name(tensor->dtype),
+           tensor->cluster.name, cores_usable(), tensor->runs);
     printf("\n");
 }
 
@@ -173,35 +179,35 @@ static double one_device(const struct counted *all)
     return r ? r->median : NAN;
 }
 
-static void say_row(struct table *t, int P, const char *scheme, const struct tensor_figures *f, const struct row *r,
-                    double one)
+static void say_row(struct table *table, int P, const char *scheme, const struct tensor_figures *figures,
+                    const struct row *row, double one)
 {
     char counted[120] = "";
     int used = 0;
-    if (r)
-        used = snprintf(counted, sizeof counted, "\t%.1f\t%.1f\t%.2f\t%.1f", r->count[COUNT_VIRTUAL] * 1e-6,
-                        r->count[COUNT_COMPUTING] * 1e-6, r->count[COUNT_BUFFERS] * 1e-6, 1e3 * r->median);
-    if (r && one > 0)
+    if (row)
+        used = snprintf(counted, sizeof counted, "\t%.1f\t%.1f\t%.2f\t%.1f", row->count[COUNT_VIRTUAL] * 1e-6,
+                        row->count[COUNT_COMPUTING] * 1e-6, row->count[COUNT_BUFFERS] * 1e-6, 1e3 * row->median);
+    if (row && one > 0)
         snprintf(counted + used, sizeof counted - (size_t)used, "\t%.*f",
-                 r->median < 100 * one ? 2 : 0, r->median / one);
-    table_row(t, "%d\t%s\t%llu\t%.3f\t%.3f\t%.3f\t%.1f%s", P, P > 1 ? scheme : "one device",
-              (unsigned long long)f->messages, (double)f->bytes * 1e-6, (double)f->weights * 1e-6,
-              (double)f->kept * 1e-6, (double)f->transfers * 1e-6, counted);
+                 row->median < 100 * one ? 2 : 0, row->median / one);
+    table_row(table, "%d\t%s\t%llu\t%.3f\t%.3f\t%.3f\t%.1f%s", P, P > 1 ? scheme : "one device",
+              (unsigned long long)figures->messages, (double)figures->bytes * 1e-6, (double)figures->weights * 1e-6,
+              (double)figures->kept * 1e-6, (double)figures->transfers * 1e-6, counted);
 }
 
-static void add_row(cJSON *rows, int P, const char *scheme, const struct tensor_figures *f, const struct row *r,
-                    double one)
+static void tensor_add_row(cJSON *rows, int P, const char *scheme, const struct tensor_figures *figures,
+                           const struct row *r, double one)
 {
     cJSON *row = cJSON_CreateObject(), *said = cJSON_AddObjectToObject(row, "formulas");
     cJSON_AddItemToArray(rows, row);
     cJSON_AddNumberToObject(row, "devices", P);
     cJSON_AddStringToObject(row, "scheme", scheme);
-    cJSON_AddNumberToObject(said, "messages", (double)f->messages);
-    cJSON_AddNumberToObject(said, "bytes", (double)f->bytes);
-    cJSON_AddNumberToObject(said, "mean_bytes", f->mean);
-    cJSON_AddNumberToObject(said, "weight_bytes", (double)f->weights);
-    cJSON_AddNumberToObject(said, "kept_bytes", (double)f->kept);
-    cJSON_AddNumberToObject(said, "transfer_picoseconds", (double)f->transfers);
+    cJSON_AddNumberToObject(said, "messages", (double)figures->messages);
+    cJSON_AddNumberToObject(said, "bytes", (double)figures->bytes);
+    cJSON_AddNumberToObject(said, "mean_bytes", figures->mean);
+    cJSON_AddNumberToObject(said, "weight_bytes", (double)figures->weights);
+    cJSON_AddNumberToObject(said, "kept_bytes", (double)figures->kept);
+    cJSON_AddNumberToObject(said, "transfer_picoseconds", (double)figures->transfers);
     if (r == NULL) return;
     cJSON *counted = cJSON_AddObjectToObject(row, "counted");
     for (int i = 0; i < TENSOR_COUNTS; i++) cJSON_AddNumberToObject(counted, tensor_count_name[i], r->count[i]);
@@ -210,32 +216,32 @@ static void add_row(cJSON *rows, int P, const char *scheme, const struct tensor_
 }
 
 /* Check that the counts equal the predictions on every device. */
-static enum error_code check_row(const struct tensor_figures *f, const struct row *r, struct error *err)
+static enum error_code check_row(const struct tensor_figures *figures, const struct row *row, struct error *err)
 {
-    if (r->count[COUNT_OTHER] == 0 && r->count[COUNT_MESSAGES] == (double)f->messages &&
-        r->count[COUNT_BYTES] == (double)f->bytes)
+    if (row->count[COUNT_OTHER] == 0 && row->count[COUNT_MESSAGES] == (double)figures->messages &&
+        row->count[COUNT_BYTES] == (double)figures->bytes)
         return OK;
     return fail(
         err, ERR_CHECK,
         "%s on %d devices: counted %.0f messages, %.0f bytes, %.0f bytes kept; the formulas say %llu, %llu, %llu",
-        r->scheme, r->P, r->count[COUNT_MESSAGES], r->count[COUNT_BYTES], r->count[COUNT_KEPT],
-        (unsigned long long)f->messages, (unsigned long long)f->bytes, (unsigned long long)f->kept);
+        row->scheme, row->P, row->count[COUNT_MESSAGES], row->count[COUNT_BYTES], row->count[COUNT_KEPT],
+        (unsigned long long)figures->messages, (unsigned long long)figures->bytes, (unsigned long long)figures->kept);
 }
 
-static enum error_code compare_schemes(const struct bench_tensor *b, const struct counted *all, struct error *err)
+static enum error_code compare_schemes(const struct bench_tensor *tensor, const struct counted *all, struct error *err)
 {
     enum error_code e = OK, unlike = OK;
     struct table t = table_start(NULL, 2, "P\tscheme\tmessages\tsent MB\tweights MB\tkept MB\ttransfers us\tvirtual us"
                                           "\tcomputing us\tbuffers MB\twall ms\tx one");
-    if (!b->quiet) print_head(b);
-    for (int n = 0; n < b->sizes && !e; n++)
+    if (!tensor->quiet) tensor_print_head(tensor);
+    for (int n = 0; n < tensor->sizes && !e; n++)
         for (int i = 0; tensor_scheme_at(i) && !e; i++) {
             struct tensor_figures f;
             struct error why;
-            const int P = b->devices[n];
+            const int P = tensor->devices[n];
             const char *name = tensor_scheme_at(i)->head.name;
             if (P == 1 && i > 0) break;
-            e = tensor_predict(&f, b, &b->shape, tensor_scheme_at(i), P, &why);
+            e = tensor_predict(&f, tensor, &tensor->shape, tensor_scheme_at(i), P, &why);
             if (e == ERR_PLAN) {
                 e = OK;
                 continue;
@@ -243,38 +249,39 @@ static enum error_code compare_schemes(const struct bench_tensor *b, const struc
             if (e) return table_drop(&t), fail(err, e, "%s", why.text);
             const struct row *r = find_row(all, P, name);
             say_row(&t, P, name, &f, r, one_device(all));
-            if (all->document) add_row(cJSON_GetObjectItem(all->document, "rows"), P, name, &f, r, one_device(all));
+            if (all->document) tensor_add_row(cJSON_GetObjectItem(all->document, "rows"), P, name, &f, r,
+                                              one_device(all));
             if (r && !unlike) unlike = check_row(&f, r, err);
         }
-    if (b->quiet) table_drop(&t);
+    if (tensor->quiet) table_drop(&t);
     else table_end(&t);
     return e ? e : unlike;
 }
 
-static cJSON *document(const struct bench_tensor *b)
+static cJSON *document(const struct bench_tensor *tensor)
 {
     cJSON *root = document_start("orrery bench tensor");
-    cJSON_AddNumberToObject(root, "D", (double)b->shape.D);
-    cJSON_AddNumberToObject(root, "H", (double)b->shape.H);
-    cJSON_AddNumberToObject(root, "S", (double)b->shape.S);
-    cJSON_AddNumberToObject(root, "B", (double)b->shape.B);
-    cJSON_AddStringToObject(root, "dtype", dtype_name(b->dtype));
-    cJSON_AddStringToObject(root, "cluster", b->cluster.name);
+    cJSON_AddNumberToObject(root, "D", (double)tensor->shape.D);
+    cJSON_AddNumberToObject(root, "H", (double)tensor->shape.H);
+    cJSON_AddNumberToObject(root, "S", (double)tensor->shape.S);
+    cJSON_AddNumberToObject(root, "B", (double)tensor->shape.B);
+    cJSON_AddStringToObject(root, "dtype", dtype_name(tensor->dtype));
+    cJSON_AddStringToObject(root, "cluster", tensor->cluster.name);
     cJSON_AddNumberToObject(root, "cores", cores_usable());
     cJSON_AddArrayToObject(root, "rows");
     return root;
 }
 
-static enum error_code compare(const struct bench_tensor *b, const struct asked *a, char *program, int *status,
-                               struct error *err)
+static enum error_code tensor_compare(const struct bench_tensor *tensor, const struct asked *asked,
+                                      char *program, int *status, struct error *err)
 {
-    struct counted all = { .document = b->json ? document(b) : NULL };
-    enum error_code e = run_jobs(b, a, &all, program, status, err);
+    struct counted all = { .document = tensor->json ? document(tensor) : NULL };
+    enum error_code e = run_jobs(tensor, asked, &all, program, status, err);
     if (!e && *status == 0) {
-        e = compare_schemes(b, &all, err);
-        if (!e && !b->quiet) e = print_claims(b, err);
-        if (!e && !b->quiet) e = print_layer_memory(&b->shape, err);
-        if (!e && b->json) e = json_write(b->json, all.document, err);
+        e = compare_schemes(tensor, &all, err);
+        if (!e && !tensor->quiet) e = print_claims(tensor, err);
+        if (!e && !tensor->quiet) e = print_layer_memory(&tensor->shape, err);
+        if (!e && tensor->json) e = json_write(tensor->json, all.document, err);
     }
     cJSON_Delete(all.document);
     free(all.row);
@@ -287,9 +294,9 @@ enum error_code bench_tensor_topic(int argc, char **argv, int *status, struct er
                        .dtype = "fp32", .cluster = BENCH_CLUSTER };
     struct bench_tensor b;
     bool help;
-    enum error_code e = parse(&a, argc, argv, &help, err);
-    if (!e && !help) e = take(&b, &a, err);
+    enum error_code e = tensor_parse(&a, argc, argv, &help, err);
+    if (!e && !help) e = tensor_take(&b, &a, err);
     if (e || help) return e;
     return under_launcher() ? be_a_device(b.dtype, &b.cluster, bench_tensor_device, &b, err)
-                            : compare(&b, &a, argv[0], status, err);
+                            : tensor_compare(&b, &a, argv[0], status, err);
 }

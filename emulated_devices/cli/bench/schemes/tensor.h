@@ -11,7 +11,7 @@ enum { BENCH_TENSOR_LIST = 32, BENCH_TENSOR_RUNS = 101, BENCH_TENSOR_DEVICES = 1
 
 /* One layer, F = 4 D, and a microbatch. */
 struct tensor_shape { const char *name; int64_t D, H, S, B; };
-static inline int64_t shape_tokens(const struct tensor_shape *s) { return s->B * s->S; }
+static inline int64_t shape_tokens(const struct tensor_shape *shape) { return shape->B * shape->S; }
 
 struct bench_tensor {
     struct tensor_shape shape;                  /* sizes of the layer */

@@ -26,118 +26,118 @@ struct layer_bench {
 };
 
 /* All devices wait for messages of the others, so an error of one ends the job. */
-static void pass(struct layer_bench *b, struct lane *l)
+static void tensor_device_pass(struct layer_bench *bench, struct lane *lane)
 {
     struct error err;
-    if (layer_pass(&l->trainer, &err) != OK) comm_give_up(b->world, &err);
+    if (layer_pass(&lane->trainer, &err) != OK) comm_give_up(bench->world, &err);
 }
 
 /* ---- counting ---------------------------------------------------------------------------------------------------- */
 
-static struct collective_cost sent(const struct comm *c)
+static struct collective_cost tensor_device_sent(const struct comm *comm)
 {
     struct collective_cost sum = { 0 };
     for (int op = 0; op < CONTROL; op++) {
-        const struct traffic *t = &c->counted.of[TRAFFIC_TENSOR].of[op];
+        const struct traffic *t = &comm->counted.of[TRAFFIC_TENSOR].of[op];
         sum.messages += t->messages_sent, sum.bytes += t->bytes_sent, sum.additions += t->additions;
     }
     return sum;
 }
 
-static struct cluster free_links(const struct cluster *c)
+static struct cluster free_links(const struct cluster *cluster)
 {
-    struct cluster free = *c;
+    struct cluster free = *cluster;
     for (int i = 0; i < free.levels; i++)
         free.link[i].latency = free.link[i].gap = free.link[i].rate = 0, free.link[i].eager = ALWAYS_EAGER;
     return free;
 }
 
 /* The virtual time of a pass. */
-static double timed(struct layer_bench *b, struct lane *l, const struct cluster *cluster)
+static double timed(struct layer_bench *bench, struct lane *lane, const struct cluster *cluster)
 {
-    clock_restart(&b->world->device->clock, cluster, b->asked->dtype);
-    pass(b, l);
-    return (double)b->world->device->clock.now;
+    clock_restart(&bench->world->device->clock, cluster, bench->asked->dtype);
+    tensor_device_pass(bench, lane);
+    return (double)bench->world->device->clock.now;
 }
 
 /* Whether this device sent, added and kept what its formulas say. */
-static bool as_formulas(const struct lane *l, struct collective_cost did, uint64_t peak)
+static bool as_formulas(const struct lane *lane, struct collective_cost did, uint64_t peak)
 {
-    const struct traffic want = layer_cost(&l->trainer);
+    const struct traffic want = layer_cost(&lane->trainer);
     return did.messages == want.messages_sent && did.bytes == want.bytes_sent && did.additions == want.additions &&
-           peak == layer_peak(&l->trainer);
+           peak == layer_peak(&lane->trainer);
 }
 
-static enum error_code look_at(struct layer_bench *b, struct lane *l, struct error *err)
+static enum error_code tensor_device_look_at(struct layer_bench *bench, struct lane *lane, struct error *err)
 {
-    struct arena *arena = &b->world->device->arena;
-    const struct cluster computing = free_links(&b->asked->cluster);
+    struct arena *arena = &bench->world->device->arena;
+    const struct cluster computing = free_links(&bench->asked->cluster);
     const uint64_t buffers = arena->now.tag[BUFFERS];
-    const struct collective_cost before = sent(b->world);
+    const struct collective_cost before = tensor_device_sent(bench->world);
     arena_reset_peak(arena);
-    comm_barrier(b->world);
-    l->count[COUNT_VIRTUAL] = timed(b, l, &b->asked->cluster);
-    struct collective_cost did = sent(b->world);
+    comm_barrier(bench->world);
+    lane->count[COUNT_VIRTUAL] = timed(bench, lane, &bench->asked->cluster);
+    struct collective_cost did = tensor_device_sent(bench->world);
     did.messages -= before.messages, did.bytes -= before.bytes, did.additions -= before.additions;
-    l->count[COUNT_MESSAGES] = (double)did.messages, l->count[COUNT_BYTES] = (double)did.bytes;
-    l->count[COUNT_KEPT] = (double)arena->peak.tag[ACTIVATIONS];
-    l->count[COUNT_BUFFERS] = (double)(arena->peak.tag[BUFFERS] - buffers);
-    l->count[COUNT_OTHER] = !as_formulas(l, did, arena->peak.tag[ACTIVATIONS]);
-    comm_barrier(b->world);
-    l->count[COUNT_COMPUTING] = timed(b, l, &computing);
-    return allreduce(b->world->everyone, l->count, TENSOR_COUNTS, F64, MAX, NULL, err);
+    lane->count[COUNT_MESSAGES] = (double)did.messages, lane->count[COUNT_BYTES] = (double)did.bytes;
+    lane->count[COUNT_KEPT] = (double)arena->peak.tag[ACTIVATIONS];
+    lane->count[COUNT_BUFFERS] = (double)(arena->peak.tag[BUFFERS] - buffers);
+    lane->count[COUNT_OTHER] = !as_formulas(lane, did, arena->peak.tag[ACTIVATIONS]);
+    comm_barrier(bench->world);
+    lane->count[COUNT_COMPUTING] = timed(bench, lane, &computing);
+    return allreduce(bench->world->everyone, lane->count, TENSOR_COUNTS, F64, MAX, NULL, err);
 }
 
-static enum error_code measure(struct layer_bench *b, struct error *err)
+static enum error_code tensor_device_measure(struct layer_bench *bench, struct error *err)
 {
     enum error_code e = OK;
-    for (int i = 0; i < b->lanes && !e; i++) e = look_at(b, &b->lane[i], err);
-    for (int run = 0; run < b->asked->runs && !e; run++)
-        for (int i = 0; i < b->lanes && !e; i++) {
-            double *seconds = &b->lane[i].seconds[run];
-            comm_barrier(b->world);
+    for (int i = 0; i < bench->lanes && !e; i++) e = tensor_device_look_at(bench, &bench->lane[i], err);
+    for (int run = 0; run < bench->asked->runs && !e; run++)
+        for (int i = 0; i < bench->lanes && !e; i++) {
+            double *seconds = &bench->lane[i].seconds[run];
+            comm_barrier(bench->world);
             const double start = measure_now();
-            pass(b, &b->lane[i]);
+            tensor_device_pass(bench, &bench->lane[i]);
             *seconds = measure_now() - start;
-            e = allreduce(b->world->everyone, seconds, 1, F64, MAX, NULL, err);
+            e = allreduce(bench->world->everyone, seconds, 1, F64, MAX, NULL, err);
         }
     return e;
 }
 
 /* ---- all schemes ------------------------------------------------------------------------------------------------- */
 
-static enum error_code open_lanes(struct layer_bench *b, struct error *err)
+static enum error_code open_lanes(struct layer_bench *bench, struct error *err)
 {
-    const struct bench_tensor *a = b->asked;
+    const struct bench_tensor *a = bench->asked;
     const struct model_config model = shape_model(&a->shape);
     enum error_code e = OK;
     for (int i = 0; tensor_scheme_at(i) && !e; i++) {
         struct plan p;
         struct error why;
-        if (layer_plan(&p, &model, a->shape.B, a->dtype, tensor_scheme_at(i)->head.name, b->world->size, &a->cluster,
-                       &why) != OK)
+        if (layer_plan(&p, &model, a->shape.B, a->dtype, tensor_scheme_at(i)->head.name,
+                       bench->world->size, &a->cluster, &why) != OK)
             continue;
-        e = layer_open(&b->lane[b->lanes].trainer, &p, b->world, err);
-        b->lanes += !e;
+        e = layer_open(&bench->lane[bench->lanes].trainer, &p, bench->world, err);
+        bench->lanes += !e;
     }
     return e;
 }
 
-static cJSON *row_of(const struct layer_bench *b, const struct lane *l)
+static cJSON *tensor_device_row_of(const struct layer_bench *bench, const struct lane *lane)
 {
     cJSON *row = cJSON_CreateObject();
-    cJSON_AddNumberToObject(row, "devices", b->world->size);
-    cJSON_AddStringToObject(row, "scheme", l->trainer.plan.tensor);
-    for (int i = 0; i < TENSOR_COUNTS; i++) cJSON_AddNumberToObject(row, tensor_count_name[i], l->count[i]);
-    cJSON_AddItemToObject(row, "seconds", cJSON_CreateDoubleArray(l->seconds, b->asked->runs));
+    cJSON_AddNumberToObject(row, "devices", bench->world->size);
+    cJSON_AddStringToObject(row, "scheme", lane->trainer.plan.tensor);
+    for (int i = 0; i < TENSOR_COUNTS; i++) cJSON_AddNumberToObject(row, tensor_count_name[i], lane->count[i]);
+    cJSON_AddItemToObject(row, "seconds", cJSON_CreateDoubleArray(lane->seconds, bench->asked->runs));
     return row;
 }
 
-static enum error_code write_rows(const struct layer_bench *b, struct error *err)
+static enum error_code write_rows(const struct layer_bench *bench, struct error *err)
 {
     cJSON *root = cJSON_CreateObject(), *rows = cJSON_AddArrayToObject(root, "rows");
-    for (int i = 0; i < b->lanes; i++) cJSON_AddItemToArray(rows, row_of(b, &b->lane[i]));
-    const enum error_code e = json_write(b->asked->json ? b->asked->json : "-", root, err);
+    for (int i = 0; i < bench->lanes; i++) cJSON_AddItemToArray(rows, tensor_device_row_of(bench, &bench->lane[i]));
+    const enum error_code e = json_write(bench->asked->json ? bench->asked->json : "-", root, err);
     cJSON_Delete(root);
     return e;
 }
@@ -151,7 +151,7 @@ enum error_code bench_tensor_device(struct comm *world, const void *asked, struc
     enum error_code e =
         comm_agree(world, b.lane ? OK : fail(err, ERR_MEMORY, "no memory to measure %d schemes", schemes), err);
     if (!e) e = open_lanes(&b, err);
-    if (!e) e = measure(&b, err);
+    if (!e) e = tensor_device_measure(&b, err);
     if (!e && world->rank == 0) e = write_rows(&b, err);
     e = comm_agree(world, e, err);
     for (int i = 0; i < b.lanes; i++) trainer_close(&b.lane[i].trainer);

@@ -9,30 +9,31 @@
 
 /* ---- checkpoints ------------------------------------------------------------------------------------------------- */
 
-static enum error_code save_in(struct session *r, const struct train_data *data, const char *dir, struct error *err)
+static enum error_code save_in(struct session *session, const struct train_data *data, const char *dir,
+                               struct error *err)
 {
-    cJSON *run = r->speaks ? train_run(r->options, data, r->trainer.step, err) : NULL;
-    char *origin = run ? origin_text(r->options, err) : NULL;
-    enum error_code e = comm_agree(r->trainer.comm, r->speaks && origin == NULL ? err->code : OK, err);
-    if (!e) e = checkpoint_save(&r->trainer, dir, run, origin, err);
+    cJSON *run = session->speaks ? train_run(session->options, data, session->trainer.step, err) : NULL;
+    char *origin = run ? origin_text(session->options, err) : NULL;
+    enum error_code e = comm_agree(session->trainer.comm, session->speaks && origin == NULL ? err->code : OK, err);
+    if (!e) e = checkpoint_save(&session->trainer, dir, run, origin, err);
     cJSON_Delete(run);
     free(origin);
     if (e) return e;
-    r->saved = r->trainer.step;
-    return r->speaks ? run_log_saved(&r->log, r->saved, dir, err) : OK;
+    session->saved = session->trainer.step;
+    return session->speaks ? run_log_saved(&session->log, session->saved, dir, err) : OK;
 }
 
-enum error_code session_save(struct session *r, const struct train_data *data, struct error *err)
+enum error_code session_save(struct session *session, const struct train_data *data, struct error *err)
 {
-    const struct train_options *o = r->options;
+    const struct train_options *o = session->options;
     char path[BUNDLE_PATH];
-    if (o->save_every == 0) return comm_agree(r->trainer.comm, save_in(r, data, o->save, err), err);
-    if (r->saved == r->trainer.step) return OK;
-    series_path(path, sizeof path, o->save, r->trainer.step);
-    enum error_code e = comm_agree(r->trainer.comm, r->speaks ? series_make(o->save, err) : OK, err);
-    if (!e) e = save_in(r, data, path, err);
-    if (!e && r->speaks && o->keep) e = series_prune(o->save, o->keep, err);
-    return comm_agree(r->trainer.comm, e, err);
+    if (o->save_every == 0) return comm_agree(session->trainer.comm, save_in(session, data, o->save, err), err);
+    if (session->saved == session->trainer.step) return OK;
+    series_path(path, sizeof path, o->save, session->trainer.step);
+    enum error_code e = comm_agree(session->trainer.comm, session->speaks ? series_make(o->save, err) : OK, err);
+    if (!e) e = save_in(session, data, path, err);
+    if (!e && session->speaks && o->keep) e = series_prune(o->save, o->keep, err);
+    return comm_agree(session->trainer.comm, e, err);
 }
 
 /* ---- between steps ----------------------------------------------------------------------------------------------- */
@@ -40,30 +41,30 @@ enum error_code session_save(struct session *r, const struct train_data *data, s
 static bool is_due(int64_t step, int every) { return every > 0 && step % every == 0; }
 
 /* The signal that has asked any device; one and the same number on all.  Codes of errors are what devices agree on. */
-static int asked_somewhere(struct session *r)
+static int asked_somewhere(struct session *session)
 {
     struct error unread;
     const int asked = stopping_asked();
     const enum error_code mine = asked == SIGINT ? ERR_CHECK : asked ? ERR_COMM : OK;
     const enum error_code all =
-        group_agree(r->trainer.comm->everyone, mine ? fail(&unread, mine, "stop") : OK, &unread);
+        group_agree(session->trainer.comm->everyone, mine ? fail(&unread, mine, "stop") : OK, &unread);
     return all == OK ? 0 : all == ERR_CHECK ? SIGINT : SIGTERM;
 }
 
-enum error_code between_steps(struct session *r, const struct train_data *data, int64_t i, struct error *err)
+enum error_code between_steps(struct session *session, const struct train_data *data, int64_t i, struct error *err)
 {
-    const struct train_options *o = r->options;
-    const int64_t step = r->trainer.step;
-    const bool sound = !r->divergence.what && r->record.has_numbers;
+    const struct train_options *o = session->options;
+    const int64_t step = session->trainer.step;
+    const bool sound = !session->divergence.what && session->record.has_numbers;
     double validation = NAN;
     enum error_code e = OK;
     if (sound && is_due(step, o->eval_every)) {
-        e = print_sample(&r->trainer, data, 0, r->record.out, &validation, err);
-        if (!e && r->speaks) report_evaluation(&r->record, step, validation);
+        e = print_sample(&session->trainer, data, 0, session->record.out, &validation, err);
+        if (!e && session->speaks) report_evaluation(&session->record, step, validation);
     }
-    if (!e && r->speaks) e = run_log_step(&r->log, i, validation, err);
-    e = comm_agree(r->trainer.comm, e, err);
-    if (!e && sound && is_due(step, o->save_every)) e = fail_about(err, session_save(r, data, err), "--save");
-    if (!e) r->stopped = asked_somewhere(r);
+    if (!e && session->speaks) e = run_log_step(&session->log, i, validation, err);
+    e = comm_agree(session->trainer.comm, e, err);
+    if (!e && sound && is_due(step, o->save_every)) e = fail_about(err, session_save(session, data, err), "--save");
+    if (!e) session->stopped = asked_somewhere(session);
     return e;
 }

@@ -33,7 +33,7 @@ enum error_code train_data_load(struct train_data *, const struct train_options 
 void train_data_free(struct train_data *);
 
 /** Whether the run has tokens, and not one text of bytes. */
-static inline bool train_data_has_tokens(const struct train_data *d) { return d->train.period > 0; }
+static inline bool train_data_has_tokens(const struct train_data *data) { return data->train.period > 0; }
 
 /** How many sequences the steps before this one have taken.  A text of bytes is drawn from: there it means nothing. */
 int64_t train_data_position(const struct train_data *, int64_t step);

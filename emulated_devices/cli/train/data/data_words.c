@@ -9,7 +9,7 @@
 enum { DIGITS_MOST = 6, WEIGHT_MOST = 1000000 };
 
 /* Millionths; 0: it is no weight. */
-static int64_t weight_of(const char *text)
+static int64_t data_words_weight_of(const char *text)
 {
     char *end;
     const size_t whole = strspn(text, "0123456789"), point = text[whole] == '.',
@@ -21,14 +21,14 @@ static int64_t weight_of(const char *text)
 
 static bool is_weight(const char *text) { return text[0] && text[strspn(text, "0123456789.")] == '\0'; }
 
-static enum error_code take_word(struct data_word *w, char *text, const char *words, struct error *err)
+static enum error_code take_word(struct data_word *data_word, char *text, const char *words, struct error *err)
 {
     char *const colon = strrchr(text, ':');
-    *w = (struct data_word){ .path = text };
+    *data_word = (struct data_word){ .path = text };
     if (text[0] == '\0') return fail(err, ERR_USAGE, "%s: has an empty name", printable(words).text);
     if (colon == NULL || !is_weight(colon + 1) || access(text, F_OK) == 0) return OK;
-    w->weight = weight_of(colon + 1);
-    if (w->weight == 0)
+    data_word->weight = data_words_weight_of(colon + 1);
+    if (data_word->weight == 0)
         return fail(err, ERR_USAGE, "%s: the weight must be above 0 and at most %d, with at most %d digits after the "
                                     "point", printable(text).text, WEIGHT_MOST, DIGITS_MOST);
     *colon = '\0';
@@ -45,57 +45,60 @@ static int64_t common(int64_t a, int64_t b)
 }
 
 /* Weights as whole numbers without a common divisor. */
-static enum error_code take_shares(struct data_words *l, const char *words, struct error *err)
+static enum error_code take_shares(struct data_words *data_words, const char *words, struct error *err)
 {
     int64_t divisor = 0;
     int weighed = 0;
-    for (int i = 0; i < l->count; i++) divisor = common(l->word[i].weight, divisor), weighed += l->word[i].weight > 0;
-    if (weighed > 0 && weighed < l->count)
+    for (int i = 0; i < data_words->count; i++)
+        divisor = common(data_words->word[i].weight, divisor), weighed += data_words->word[i].weight > 0;
+    if (weighed > 0 && weighed < data_words->count)
         return fail(err, ERR_USAGE, "%s: some files have a weight and some have none; give all a weight, FILE:WEIGHT",
                     printable(words).text);
-    for (int i = 0; i < l->count && weighed; i++) {
-        const int64_t share = l->word[i].weight / divisor;
+    for (int i = 0; i < data_words->count && weighed; i++) {
+        const int64_t share = data_words->word[i].weight / divisor;
         if (share > CORPUS_MOST_PERIOD)
             return fail(err, ERR_USAGE, "%s: weights are shares of more than %d sequences; take rounder ones",
                         printable(words).text, CORPUS_MOST_PERIOD);
-        l->word[i].share = (int)share;
+        data_words->word[i].share = (int)share;
     }
     return OK;
 }
 
-enum error_code data_words_read(struct data_words *l, const char *words, struct error *err)
+enum error_code data_words_read(struct data_words *data_words, const char *words, struct error *err)
 {
-    *l = (struct data_words){ .text = strdup(words) };
+    *data_words = (struct data_words){ .text = strdup(words) };
     int commas = 0;
     for (const char *at = words; *at; at++) commas += *at == ',';
-    l->word = calloc((size_t)commas + 1, sizeof *l->word);
-    enum error_code e = l->text && l->word ? OK : fail(err, ERR_MEMORY, "no memory for a list of files");
-    if (!e && access(words, F_OK) == 0) l->word[l->count++].path = l->text;     /* a name with commas or colons */
+    data_words->word = calloc((size_t)commas + 1, sizeof *data_words->word);
+    enum error_code e = data_words->text && data_words->word ? OK
+        : fail(err, ERR_MEMORY, "no memory for a list of files");
+    /* a name with commas or colons */
+    if (!e && access(words, F_OK) == 0) data_words->word[data_words->count++].path = data_words->text;
     else
-        for (char *at = l->text, *end; at && !e; at = end) {
+        for (char *at = data_words->text, *end; at && !e; at = end) {
             end = strchr(at, ',');
             if (end) *end++ = '\0';
-            e = take_word(&l->word[l->count++], at, words, err);
+            e = take_word(&data_words->word[data_words->count++], at, words, err);
         }
-    if (!e) e = take_shares(l, words, err);
-    if (e) data_words_free(l);
+    if (!e) e = take_shares(data_words, words, err);
+    if (e) data_words_free(data_words);
     return e;
 }
 
-void data_words_free(struct data_words *l)
+void data_words_free(struct data_words *words)
 {
-    free(l->text), free(l->word);
-    *l = (struct data_words){ 0 };
+    free(words->text), free(words->word);
+    *words = (struct data_words){ 0 };
 }
 
-static void print_weight(FILE *f, int64_t millionths)
+static void print_weight(FILE *file, int64_t millionths)
 {
     char text[32];
     int n = snprintf(text, sizeof text, "%lld.%06lld", (long long)(millionths / 1000000),
                      (long long)(millionths % 1000000));
     while (text[n - 1] == '0') text[--n] = '\0';
     if (text[n - 1] == '.') text[--n] = '\0';
-    fprintf(f, ":%s", text);
+    fprintf(file, ":%s", text);
 }
 
 char *data_words_with_paths(const char *words, const char *from)

@@ -31,28 +31,29 @@ static enum error_code take_classes(unsigned *offload, const char *list, struct 
     }
 }
 
-enum error_code train_take_offload(struct plan *p, const struct offload_flags *f, struct error *err)
+enum error_code train_take_offload(struct plan *plan, const struct offload_flags *flags, struct error *err)
 {
-    struct data_request *q = &p->data;
+    struct data_request *q = &plan->data;
     unsigned what = 0;
-    const char *const cache = f->cache ? "--host-cache" : NULL;
-    const char *alone = f->to ? "--offload-to" : f->slice ? "--offload-slice" : f->stride ? "--offload-stride" : cache;
-    if (f->classes == NULL && alone)
+    const char *const cache = flags->cache ? "--host-cache" : NULL;
+    const char *alone = flags->to ? "--offload-to" : flags->slice ? "--offload-slice" : flags->stride
+        ? "--offload-stride" : cache;
+    if (flags->classes == NULL && alone)
         return fail(err, ERR_USAGE, "%s: there is nothing offloaded; --offload optimizer,gradients,weights says what",
                     alone);
-    q->offload_to = f->to && strcmp(f->to, "host") != 0 ? f->to : NULL;
+    q->offload_to = flags->to && strcmp(flags->to, "host") != 0 ? flags->to : NULL;
     if (cache && q->offload_to == NULL)
         return fail(err, ERR_USAGE, "--host-cache: is for a drive; --offload-to DIR says where it is");
-    q->host_cache = f->cache;
-    q->offload_slice = f->slice ? f->slice : OFFLOAD_SLICE;
-    q->offload_stride = f->stride;
-    const enum error_code e = f->classes ? take_classes(&what, f->classes, err) : OK;
+    q->host_cache = flags->cache;
+    q->offload_slice = flags->slice ? flags->slice : OFFLOAD_SLICE;
+    q->offload_stride = flags->stride;
+    const enum error_code e = flags->classes ? take_classes(&what, flags->classes, err) : OK;
     const unsigned weights = 1u << PARAMETERS, state = weights | 1u << GRADIENTS | 1u << OPTIMIZER,
-                   usual = p->optimizer->infers ? weights : state;
+                   usual = plan->optimizer->infers ? weights : state;
     q->offload_experts = what >> EXPERTS & 1;
     q->offload = q->offload_experts && !(what & state) ? usual : what & state;
-    p->offload_activations = what >> ACTIVATIONS & 1;
-    q->chosen = f->chosen;
+    plan->offload_activations = what >> ACTIVATIONS & 1;
+    q->chosen = flags->chosen;
     if (!e && q->chosen && !(q->offload_experts && offloads(q, PARAMETERS)))
         return fail(err, ERR_USAGE, "--chosen-experts: is for their weights on the slow tier; --offload experts");
     return e;

@@ -5,28 +5,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_one_of(const char *const *names, const struct option *o)
+static bool options_is_one_of(const char *const *names, const struct option *option)
 {
-    for (; names && *names && o->name; names++)
-        if (strcmp(o->name, *names) == 0) return true;
+    for (; names && *names && option->name; names++)
+        if (strcmp(option->name, *names) == 0) return true;
     return false;
 }
 
-void option_list_add(struct option_list *l, const struct option *option, size_t n)
+void option_list_add(struct option_list *list, const struct option *option, size_t n)
 {
-    assert(l->count + n <= OPTIONS_MOST);
-    memcpy(&l->of[l->count], option, n * sizeof *option);
-    l->count += n;
+    assert(list->count + n <= OPTIONS_MOST);
+    memcpy(&list->of[list->count], option, n * sizeof *option);
+    list->count += n;
 }
 
 /* All options of training, in the order of the help. */
-static void all_options(struct option_list *l, struct train_options *o, struct train_words *w)
+static void all_options(struct option_list *list, struct train_options *options, struct train_words *words)
 {
-    *l = (struct option_list){ .count = 0 };
-    scheme_options(l, o, w);
-    data_options(l, o, w);
-    training_options(l, o, w);
-    output_options(l, o, w);
+    *list = (struct option_list){ .count = 0 };
+    scheme_options(list, options, words);
+    data_options(list, options, words);
+    training_options(list, options, words);
+    output_options(list, options, words);
 }
 
 /* Leave out the options that a command does not have, and headings without options. */
@@ -34,7 +34,7 @@ static void own_options(struct option_list *own, const struct run_kind *kind, co
 {
     *own = (struct option_list){ .count = 0 };
     for (size_t i = 0; i < all->count; i++) {
-        if (is_one_of(kind->without, &all->of[i])) continue;
+        if (options_is_one_of(kind->without, &all->of[i])) continue;
         const bool bare = own->count > 0 && own->of[own->count - 1].kind == OPTION_HEADING;
         if (all->of[i].kind == OPTION_HEADING && bare) own->count--;
         option_list_add(own, &all->of[i], 1);
@@ -74,44 +74,48 @@ static struct train_options usual_options(void)
 }
 
 /* Print what the words set, as YAML, into memory for free(). */
-static enum error_code describe(char **text, const struct option *table, const struct train_words *w, bool comments,
-                                struct error *err)
+static enum error_code options_describe(char **text, const struct option *table, const struct train_words *words,
+                                        bool comments, struct error *err)
 {
     size_t bytes;
     *text = NULL;
     FILE *f = open_memstream(text, &bytes);
-    if (f) settings_print(f, table, w->argc, w->argv, comments);
+    if (f) settings_print(f, table, words->argc, words->argv, comments);
     return f && fclose(f) == 0 ? OK : fail(err, ERR_MEMORY, "no memory for the run's settings");
 }
 
 /* Read the words; those of --config stand before them. */
-static enum error_code parse(struct train_options *o, const struct run_kind *kind, struct train_words *w,
-                             const struct option_list *own, const struct option_list *all, struct error *err)
+static enum error_code options_options_parse(struct train_options *options, const struct run_kind *kind,
+                                             struct train_words *words,
+                                             const struct option_list *own, const struct option_list *all,
+                                                 struct error *err)
 {
-    const bool help = options_ask_for_help(o->argc, o->argv);
+    const bool help = options_ask_for_help(options->argc, options->argv);
     const enum error_code e =
-        help ? OK : settings_expand(&o->words, kind->command, own->of, all->of, o->argc, o->argv, err);
-    w->argc = help ? o->argc : o->words.argc, w->argv = help ? o->argv : o->words.argv;
-    return e ? e : parse_command(kind->command, "[options]", kind->what, w->argc, w->argv, own->of, &o->help, err);
+        help ? OK : settings_expand(&options->words, kind->command, own->of, all->of, options->argc,
+                                    options->argv, err);
+    words->argc = help ? options->argc : options->words.argc, words->argv = help ? options->argv : options->words.argv;
+    return e ? e : parse_command(kind->command, "[options]", kind->what, words->argc, words->argv, own->of,
+                                 &options->help, err);
 }
 
-enum error_code train_parse(struct train_options *o, const struct run_kind *kind, int argc, char **argv,
+enum error_code train_parse(struct train_options *options, const struct run_kind *kind, int argc, char **argv,
                             struct error *err)
 {
     struct train_words w = usual_words(kind);
     struct option_list all, own;
     char *shown = NULL;
-    *o = usual_options();
-    o->command = kind->command, o->argc = argc, o->argv = argv;
-    all_options(&all, o, &w);
+    *options = usual_options();
+    options->command = kind->command, options->argc = argc, options->argv = argv;
+    all_options(&all, options, &w);
     own_options(&own, kind, &all);
-    enum error_code e = parse(o, kind, &w, &own, &all, err);
-    if (e || o->help) return e;
-    e = describe(&o->settings, own.of, &w, false, err);
-    if (!e && w.print_config) e = describe(&shown, own.of, &w, true, err);
-    if (!e) e = train_take(o, kind, &w, all.of, err);
+    enum error_code e = options_options_parse(options, kind, &w, &own, &all, err);
+    if (e || options->help) return e;
+    e = options_describe(&options->settings, own.of, &w, false, err);
+    if (!e && w.print_config) e = options_describe(&shown, own.of, &w, true, err);
+    if (!e) e = train_take(options, kind, &w, all.of, err);
     if (!e && shown && launcher_rank() == 0) fputs(shown, stdout);
-    o->help = shown != NULL;
+    options->help = shown != NULL;
     free(shown);
     return e;
 }
@@ -129,13 +133,13 @@ enum error_code train_check_setting(const struct yaml *setting, const char *file
     return e;
 }
 
-void train_options_free(struct train_options *o)
+void train_options_free(struct train_options *options)
 {
-    settings_free(&o->words);
-    free(o->settings);
-    checkpoint_close(&o->saved);
-    batch_plan_free(&o->batches);
-    affinity_free(&o->affinity);
-    expert_owners_free(&o->owners);
-    load_close(&o->load);
+    settings_free(&options->words);
+    free(options->settings);
+    checkpoint_close(&options->saved);
+    batch_plan_free(&options->batches);
+    affinity_free(&options->affinity);
+    expert_owners_free(&options->owners);
+    load_close(&options->load);
 }

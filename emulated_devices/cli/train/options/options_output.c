@@ -4,81 +4,81 @@
 static const char *const trace_formats[] = { "chrome", "chakra", "goal", NULL };
 static const char *const whens[] = { "no", "yes", "auto", NULL };
 
-void output_options(struct option_list *to, struct train_options *o, struct train_words *w)
+void output_options(struct option_list *to, struct train_options *options, struct train_words *words)
 {
     const struct option own[] = {
         { .kind = OPTION_HEADING, .help = "Virtual time: how long the run would take on the emulated cluster" },
-        CLUSTER_OPTION(w->cluster, "the machine"),
-        { "--trace", "FILE", OPTION_STRING, &o->trace,
+        CLUSTER_OPTION(words->cluster, "the machine"),
+        { "--trace", "FILE", OPTION_STRING, &options->trace,
           .help = "write what every device does when, as a Chrome trace for ui.perfetto.dev" },
-        { "--trace-format", "NAME", OPTION_CHOICE, &o->trace_format, .choices = trace_formats,
+        { "--trace-format", "NAME", OPTION_CHOICE, &options->trace_format, .choices = trace_formats,
           .help = "format of the trace; chakra, for ASTRA-sim, writes FILE.0.et, FILE.1.et and so on; goal is "
                   "for LogGOPSim" },
-        { "--timeline", "FILE", OPTION_STRING, &o->timeline,
+        { "--timeline", "FILE", OPTION_STRING, &options->timeline,
           .help = "draw the last step's pipeline, as SVG and for the terminal, with its bubble" },
-        { "--trace-steps", "N", OPTION_INT, &o->trace_steps, .min = 1, .max = 1e9, .help = "steps in the trace" },
+        { "--trace-steps", "N", OPTION_INT, &options->trace_steps, .min = 1, .max = 1e9, .help = "steps in the trace" },
         { .kind = OPTION_HEADING, .help = "Checking and output" },
-        { "--check", "ref|FILE", OPTION_STRING, &o->check,
+        { "--check", "ref|FILE", OPTION_STRING, &options->check,
           .help = "compare every activation, gradient and weight with the one-device model (ref), or with a "
                   "golden file, whose run is then trained; exit status 3 if they differ" },
-        { "--dump", "FILE|DIR/", OPTION_STRING, &o->dump,
+        { "--dump", "FILE|DIR/", OPTION_STRING, &options->dump,
           .help = "with --check FILE: also write what the devices compute, as `orrery check` reads it: whole tensors "
                   "into a file, or what each device has into a folder (docs/checking/dumps.md)" },
-        { "--isolate", NULL, OPTION_SWITCH, &o->isolate,
+        { "--isolate", NULL, OPTION_SWITCH, &options->isolate,
           .help = "with --check: give every operation the reference's inputs, so that an error shows only where it is "
                   "made" },
-        { "--paranoid", NULL, OPTION_SWITCH, &o->paranoid,
+        { "--paranoid", NULL, OPTION_SWITCH, &options->paranoid,
           .help = "before and after every optimizer step, compare all numbers that must be bitwise equal on "
                   "several devices, and watch the buffers of messages until they are waited for; exit status 3 "
                   "if either fails" },
-        { "--backend", "NAME", OPTION_STRING, &w->backend,
+        { "--backend", "NAME", OPTION_STRING, &words->backend,
           .help = "what executes operations and owns memory; `orrery list backends` shows them; default: cpu" },
-        { "--direct", "WHEN", OPTION_CHOICE, &w->direct, .choices = whens,
+        { "--direct", "WHEN", OPTION_CHOICE, &words->direct, .choices = whens,
           .help = "whether MPI gets addresses of the backend's memory, as a CUDA-aware MPI takes them; auto: if "
                   "MPI says that it does; default: no, messages are copied through the host's memory" },
-        { "--memory", "SIZE", OPTION_SIZE, &o->memory,
+        { "--memory", "SIZE", OPTION_SIZE, &options->memory,
           .help = "memory of a device, such as 64MiB or 80GB; K, M, G, T alone are KiB, MiB, GiB, TiB; 0: no "
                   "limit; default: 0, and in plan and search the cluster's" },
-        WAIT_LIMIT_OPTION(w->limit),
+        WAIT_LIMIT_OPTION(words->limit),
         THREADS_OPTION,
-        { "--log", "FILE", OPTION_STRING, &o->log,
+        { "--log", "FILE", OPTION_STRING, &options->log,
           .help = "write every step while the run goes on: FILE.jsonl has lines of JSON, FILE.csv a table "
                   "(docs/using/runs.md)" },
-        { "--tensorboard", "DIR", OPTION_STRING, &o->tensorboard, .help = "write every step as a file of events "
+        { "--tensorboard", "DIR", OPTION_STRING, &options->tensorboard, .help = "write every step as a file of events "
                                                                           "in this folder" },
-        { "--log-every", "N", OPTION_INT, &o->log_every, .min = 1, .max = 1e9,
+        { "--log-every", "N", OPTION_INT, &options->log_every, .min = 1, .max = 1e9,
           .help = "steps from one line to the next" },
-        { "--eval-every", "N", OPTION_INT, &o->eval_every, .min = 1, .max = 1e9,
+        { "--eval-every", "N", OPTION_INT, &options->eval_every, .min = 1, .max = 1e9,
           .help = "steps from one loss on held-out text to the next; default: at the end" },
-        { "--save", "DIR", OPTION_STRING, &o->save,
+        { "--save", "DIR", OPTION_STRING, &options->save,
           .help = "write a checkpoint at the end, also if SIGINT or SIGTERM end the run after a step" },
-        { "--save-every", "N", OPTION_INT, &o->save_every, .min = 1, .max = 1e9,
+        { "--save-every", "N", OPTION_INT, &options->save_every, .min = 1, .max = 1e9,
           .help = "write a checkpoint every N steps, too: DIR/step-00000050 and so on" },
-        { "--keep", "K", OPTION_INT, &o->keep, .min = 1, .max = 1e9,
+        { "--keep", "K", OPTION_INT, &options->keep, .min = 1, .max = 1e9,
           .help = "with --save-every: remove all but the newest K checkpoints; default: none is removed" },
-        { "--owners-out", "FILE", OPTION_STRING, &o->owners_out,
+        { "--owners-out", "FILE", OPTION_STRING, &options->owners_out,
           .help = "for fssdp: write who should own which experts, by the loads of the last steps, for --owners" },
-        { "--save-load", "FILE", OPTION_STRING, &o->save_load,
+        { "--save-load", "FILE", OPTION_STRING, &options->save_load,
           .help = "for mixtures: write which experts every token went to in each step, for --load" },
-        { "--resume", "DIR|auto", OPTION_STRING, &o->resume,
+        { "--resume", "DIR|auto", OPTION_STRING, &options->resume,
           .help = "continue from a checkpoint, or from the newest of --save-every; auto: from that of --save, "
                   "or begin if there is none. Text, model, training and formats are those of the checkpoint; "
                   "options that make another run are refused; the mesh may change" },
-        { "--override", NULL, OPTION_SWITCH, &o->override,
+        { "--override", NULL, OPTION_SWITCH, &options->override,
           .help = "with --resume: continue although options make another run" },
-        { "--sample", "TOKENS", OPTION_INT, &o->sample, .min = 0, .max = 1e6,
+        { "--sample", "TOKENS", OPTION_INT, &options->sample, .min = 0, .max = 1e6,
           .help = "print so many tokens of text that the trained model writes; `orrery sample` has more" },
-        { "--dry-run", NULL, OPTION_SWITCH, &o->dry_run,
+        { "--dry-run", NULL, OPTION_SWITCH, &options->dry_run,
           .help = "train nothing: what `orrery plan` says of a step with these options, such as its memory and time" },
-        { "--unfolded", NULL, OPTION_SWITCH, &o->unfolded,
+        { "--unfolded", NULL, OPTION_SWITCH, &options->unfolded,
           .help = "run every device, also those that do the same as another" },
-        { "--json", "FILE", OPTION_STRING, &o->json,
+        { "--json", "FILE", OPTION_STRING, &options->json,
           .help = "write all results as JSON; -: to standard output, and the report for people to standard error" },
         { .kind = OPTION_HEADING, .help = "Settings in a file" },
-        { "--config", "FILE", OPTION_STRING, &w->config,
+        { "--config", "FILE", OPTION_STRING, &words->config,
           .help = "read flags from a file, as KEY: VALUE lines of YAML without dashes; flags of the command "
                   "line override them (docs/using/runs.md)" },
-        { "--print-config", NULL, OPTION_SWITCH, &w->print_config,
+        { "--print-config", NULL, OPTION_SWITCH, &words->print_config,
           .help = "print such a file, with the other flags and all defaults as comments, and run nothing" },
     };
     option_list_add(to, own, sizeof own / sizeof *own);

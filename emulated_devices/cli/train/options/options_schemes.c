@@ -4,87 +4,89 @@
 static const char *const placements[] = { "even", "speed", NULL };
 static const char *const encoder_places[] = { "everywhere", "apart", NULL };
 
-void scheme_options(struct option_list *to, struct train_options *o, struct train_words *w)
+void scheme_options(struct option_list *to, struct train_options *options, struct train_words *words)
 {
     const struct option own[] = {
         { .kind = OPTION_HEADING, .help = "Mesh: how many devices along each axis" },
-        { "--dp", "N", OPTION_INT, &w->size[DP], .min = 1, .max = MESH_MOST_DEVICES,
+        { "--dp", "N", OPTION_INT, &words->size[DP], .min = 1, .max = MESH_MOST_DEVICES,
           .help = "copies of the model, each with its part of the batch" },
-        { "--tp", "N", OPTION_INT, &w->size[TP], .min = 1, .max = MESH_MOST_DEVICES, .help = "parts of each layer" },
-        { "--pp", "N", OPTION_INT, &w->size[PP], .min = 1, .max = MESH_MOST_DEVICES, .help = "pipeline stages" },
-        { "--cp", "N", OPTION_INT, &w->size[CP], .min = 1, .max = MESH_MOST_DEVICES, .help = "parts of each sequence" },
-        { "--ep", "N", OPTION_INT, &o->plan.ep, .min = 1, .max = MESH_MOST_DEVICES,
+        { "--tp", "N", OPTION_INT, &words->size[TP], .min = 1, .max = MESH_MOST_DEVICES,
+         .help = "parts of each layer" },
+        { "--pp", "N", OPTION_INT, &words->size[PP], .min = 1, .max = MESH_MOST_DEVICES, .help = "pipeline stages" },
+        { "--cp", "N", OPTION_INT, &words->size[CP], .min = 1, .max = MESH_MOST_DEVICES,
+         .help = "parts of each sequence" },
+        { "--ep", "N", OPTION_INT, &options->plan.ep, .min = 1, .max = MESH_MOST_DEVICES,
           .help = "the experts of each layer are split into N groups, over the devices of a stage, along dp, cp "
                   "and tp; if N does not divide their number, --dp is multiplied by N" },
-        { "--etp", "N", OPTION_INT, &o->plan.etp, .min = 1, .max = MESH_MOST_DEVICES,
+        { "--etp", "N", OPTION_INT, &options->plan.etp, .min = 1, .max = MESH_MOST_DEVICES,
           .help = "each expert is cut into N parts, over the devices of a stage, as with --ep" },
         { .kind = OPTION_HEADING, .help = "Schemes, by their names in `orrery list`" },
-        { "--tensor", "NAME|sbp:FILE", OPTION_STRING, &o->plan.tensor,
+        { "--tensor", "NAME|sbp:FILE", OPTION_STRING, &options->plan.tensor,
           .help = "how layers are split over tp: a registered scheme, or a text of signatures of your own" },
-        { "--attention", "NAME", OPTION_STRING, &w->attention,
+        { "--attention", "NAME", OPTION_STRING, &words->attention,
           .help = "how sequences are split over cp; default: whole, and ring-zigzag with --cp" },
-        CONTEXT_SPLIT_OPTIONS(o->plan.split),
-        { "--dispatch", "NAME", OPTION_STRING, &w->dispatch,
+        CONTEXT_SPLIT_OPTIONS(options->plan.split),
+        { "--dispatch", "NAME", OPTION_STRING, &words->dispatch,
           .help = "how experts are split over ep and etp; default: here, and alltoall with --ep or --etp" },
-        { "--degree", "R", OPTION_INT, &o->plan.degree, .min = 0, .max = 4096,
+        { "--degree", "R", OPTION_INT, &options->plan.degree, .min = 0, .max = 4096,
           .help = "for tutel: 0 moves weights instead of rows; R, a divisor of etp, computes each row on R "
                   "devices; default: whichever sends least" },
-        { "--copies", "M", OPTION_INT, &o->plan.copying.slots, .min = 1, .max = 4096,
+        { "--copies", "M", OPTION_INT, &options->plan.copying.slots, .min = 1, .max = 4096,
           .help = "for fssdp: a device has room for M copies of other devices' experts in each layer; default: 1" },
-        { "--copies-to-all", "T", OPTION_INT, &o->plan.copying.top, .min = 1, .max = 4096,
+        { "--copies-to-all", "T", OPTION_INT, &options->plan.copying.top, .min = 1, .max = 4096,
           .help = "for fssdp: the T experts with the most load go to all devices, if T is at most M; default: "
                   "the M copies follow the load" },
-        { "--copy-again", NULL, OPTION_SWITCH, &o->plan.copying.again,
+        { "--copy-again", NULL, OPTION_SWITCH, &options->plan.copying.again,
           .help = "for fssdp: drop copies after the forward pass, and send them again for the backward pass" },
-        { "--experts-wait", NULL, OPTION_SWITCH, &o->plan.experts_wait,
+        { "--experts-wait", NULL, OPTION_SWITCH, &options->plan.experts_wait,
           .help = "for a mixture on a shortcut: devices wait for rows at once, not while the blocks beside it "
                   "compute" },
-        { "--owners", "FILE", OPTION_STRING, &w->owners,
+        { "--owners", "FILE", OPTION_STRING, &words->owners,
           .help = "for fssdp: a file of --owners-out says which device owns which expert of each layer; "
                   "default: device n owns the nth range of each layer" },
-        { "--affinity", "FILE", OPTION_STRING, &w->affinity,
+        { "--affinity", "FILE", OPTION_STRING, &words->affinity,
           .help = "for speculative: a file of `orrery affinity` says where the experts of each token are likely "
                   "to be" },
-        { "--load", "LOAD", OPTION_STRING, &o->load_word,
+        { "--load", "LOAD", OPTION_STRING, &options->load_word,
           .help = "for mixtures: which experts tokens go to, instead of the router's choice: even, zipf:S (S = "
                   "0 is uniform), or a FILE of --save-load; scores of the router still weigh them; default: the "
                   "router decides, and in a plan even" },
-        { "--recompute", "WHAT", OPTION_STRING, &o->plan.recompute,
+        { "--recompute", "WHAT", OPTION_STRING, &options->plan.recompute,
           .help = "activations that the backward pass computes again: none, selective, selective++ (all but "
                   "attention), full, or a list of layers, such as 0,2-5" },
-        { "--schedule", "NAME|FILE", OPTION_STRING, &o->plan.schedule,
+        { "--schedule", "NAME|FILE", OPTION_STRING, &options->plan.schedule,
           .help = "order of microbatches in the pipeline: a registered schedule, or a file of your own" },
-        { "--chunks", "N", OPTION_INT, &o->plan.chunks, .min = 1, .max = 64, .given = &w->chunks_given,
+        { "--chunks", "N", OPTION_INT, &options->plan.chunks, .min = 1, .max = 64, .given = &words->chunks_given,
           .help = "stages on each device of the pipeline" },
-        { "--placement", "NAME", OPTION_CHOICE, &w->placement, .choices = placements,
+        { "--placement", "NAME", OPTION_CHOICE, &words->placement, .choices = placements,
           .help = "how layers are spread over stages: evenly, or in proportion to the speed of the cluster's "
                   "devices" },
-        { "--skip", "N", OPTION_INT, &o->plan.skip, .min = 0, .max = 4096,
+        { "--skip", "N", OPTION_INT, &options->plan.skip, .min = 0, .max = 4096,
           .help = "stages that each microbatch of skippipe skips; 0: a third of the middle stages" },
-        { "--update-every", "N", OPTION_INT, &o->plan.update_every, .min = 0, .max = 1e6,
+        { "--update-every", "N", OPTION_INT, &options->plan.update_every, .min = 0, .max = 1e6,
           .help = "microbatches of one optimizer step of pipedream-2bw; 0: as many as pp" },
-        { "--receives-ahead", "N", OPTION_INT, &o->plan.receives_ahead, .min = 0, .max = 4096,
+        { "--receives-ahead", "N", OPTION_INT, &options->plan.receives_ahead, .min = 0, .max = 4096,
           .help = "a device posts N receives of the pipeline before their turn; default: 0, each receive is "
                   "posted where the device waits for it" },
-        { "--pairs", NULL, OPTION_SWITCH, &o->plan.pairs,
+        { "--pairs", NULL, OPTION_SWITCH, &options->plan.pairs,
           .help = "for dualpipe and dualpipev: a forward and a backward pass run side by side: one computes "
                   "while the other waits for messages" },
-        { "--comm-streams", "N", OPTION_INT, &o->plan.comm_streams, .min = 1, .max = MOST_COMM_STREAMS,
+        { "--comm-streams", "N", OPTION_INT, &options->plan.comm_streams, .min = 1, .max = MOST_COMM_STREAMS,
           .help = "communication streams of a device, in virtual time. 1: one stream for all collectives. 2: "
                   "rows of a mixture on a shortcut have their own, and a collective that is waited for at once "
                   "starts at once. 3: reduced gradients have their own, too. 4: sums of 1d-sp-overlap, too" },
-        { "--allreduce", "NAME", OPTION_STRING, &o->plan.allreduce,
+        { "--allreduce", "NAME", OPTION_STRING, &options->plan.allreduce,
           .help = "algorithm of all all-reduces except those of losses and norms. Algorithms that add in the "
                   "order of ranks keep copies and schemes bitwise equal; auto takes the least virtual time "
                   "(orrery list collectives)" },
         { .kind = OPTION_HEADING, .help = "Inputs that are not text" },
-        { "--modalities", "N", OPTION_INT, &o->plan.encoders.kinds, .min = 0, .max = MODALITIES,
+        { "--modalities", "N", OPTION_INT, &options->plan.encoders.kinds, .min = 0, .max = MODALITIES,
           .help = "number of drawn inputs beside text, each with an encoder: 1 images, 2 and audio, 3 and video" },
-        { "--encoders", "WHERE", OPTION_CHOICE, &w->encoders, .choices = encoder_places,
+        { "--encoders", "WHERE", OPTION_CHOICE, &words->encoders, .choices = encoder_places,
           .help = "which devices have encoders: all of them, or some for each modality" },
-        { "--bridge-chunks", "N", OPTION_INT, &o->plan.encoders.chunks, .min = 1, .max = 4096,
+        { "--bridge-chunks", "N", OPTION_INT, &options->plan.encoders.chunks, .min = 1, .max = 4096,
           .help = "embeddings travel to the language model, and their gradients back, in N chunks; default: 1" },
-        { "--encoder-slack", "PCT", OPTION_INT, &o->plan.encoders.slack, .min = 0, .max = 1000,
+        { "--encoder-slack", "PCT", OPTION_INT, &options->plan.encoders.slack, .min = 0, .max = 1000,
           .help = "a clip is encoded where its embeddings are needed, unless that device has PCT percent of the "
                   "longest clip more to do than the least loaded device; default: 0" },
     };

@@ -10,30 +10,32 @@
 
 struct adding { struct plan_path *path; const struct cluster *cluster; bool *on; int devices; };
 
-static bool alike(const struct path_row *r, const struct path_piece *p, int level)
+static bool alike(const struct path_row *path_row, const struct path_piece *piece, int level)
 {
-    if (r->like.kind != p->kind || r->level != level) return false;
-    if (p->kind == PATH_IDLE) return true;
-    if (r->like.stream != p->stream) return false;
-    return p->kind == PATH_MESSAGE ? r->like.traffic == p->traffic : strcmp(r->like.what, p->what) == 0;
+    if (path_row->like.kind != piece->kind || path_row->level != level) return false;
+    if (piece->kind == PATH_IDLE) return true;
+    if (path_row->like.stream != piece->stream) return false;
+    return piece->kind == PATH_MESSAGE ? path_row->like.traffic == piece->traffic
+           : strcmp(path_row->like.what, piece->what) == 0;
 }
 
-static struct path_row *row_of(struct plan_path *path, const struct path_piece *p, int level)
+static struct path_row *plan_report_row_of(struct plan_path *path, const struct path_piece *piece, int level)
 {
     int i = 0;
-    while (i < path->rows && !alike(&path->row[i], p, level)) i++;
-    if (i == path->rows && path->rows < PATH_ROWS) path->row[path->rows++] = (struct path_row){ *p, level, 0, 0, 0 };
+    while (i < path->rows && !alike(&path->row[i], piece, level)) i++;
+    if (i == path->rows && path->rows < PATH_ROWS)
+        path->row[path->rows++] = (struct path_row){ *piece, level, 0, 0, 0 };
     return &path->row[i < path->rows ? i : path->rows - 1];
 }
 
-static void add_piece(const struct path_piece *p, void *context)
+static void add_piece(const struct path_piece *piece, void *context)
 {
     struct adding *a = context;
-    const int level = p->kind == PATH_MESSAGE
-        ? link_between(a->cluster->link, a->cluster->levels, p->sender, p->device) : 0;
-    struct path_row *r = row_of(a->path, p, level);
-    bool *on = &a->on[(r - a->path->row) * a->devices + p->device];
-    r->takes += p->to - p->from;
+    const int level = piece->kind == PATH_MESSAGE
+        ? link_between(a->cluster->link, a->cluster->levels, piece->sender, piece->device) : 0;
+    struct path_row *r = plan_report_row_of(a->path, piece, level);
+    bool *on = &a->on[(r - a->path->row) * a->devices + piece->device];
+    r->takes += piece->to - piece->from;
     r->pieces++;
     r->devices += !*on;
     *on = true;
@@ -46,13 +48,13 @@ static int longest_first(const void *a, const void *b)
 }
 
 /* The mean of all devices: each that ran stands for as many. */
-static void add_shares_of_all(struct plan_path *path, const struct folding *f, struct events *const *events)
+static void add_shares_of_all(struct plan_path *path, const struct folding *folding, struct events *const *events)
 {
     struct step_share sum = { 0 };
     path->least = path->total;
-    const int lives = folding_lives(f);
-    for (int d = 0; d < f->mesh.devices; d++) {
-        if (folding_stands_for(f, d) != d) continue;
+    const int lives = folding_lives(folding);
+    for (int d = 0; d < folding->mesh.devices; d++) {
+        if (folding_stands_for(folding, d) != d) continue;
         const struct step_share s = step_share(events[d], path->total);
         if (s.computing < path->least) path->least = s.computing;
         if (s.computing > path->most) path->most = s.computing;
@@ -64,23 +66,24 @@ static void add_shares_of_all(struct plan_path *path, const struct folding *f, s
     path->share = sum;
 }
 
-enum error_code plan_path_of(struct plan_path *path, const struct cluster *c, const struct folding *f,
+enum error_code plan_path_of(struct plan_path *path, const struct cluster *cluster, const struct folding *folding,
                              struct events *const *events, struct error *err)
 {
-    struct adding a = { path, c, calloc((size_t)f->mesh.devices * PATH_ROWS, sizeof *a.on), f->mesh.devices };
+    struct adding a = { path, cluster, calloc((size_t)folding->mesh.devices * PATH_ROWS, sizeof *a.on),
+                       folding->mesh.devices };
     *path = (struct plan_path){ .rows = 0 };
-    if (a.on == NULL) return fail(err, ERR_MEMORY, "no memory for the path of %d devices", f->mesh.devices);
-    path->total = step_path(f, events, add_piece, &a);
+    if (a.on == NULL) return fail(err, ERR_MEMORY, "no memory for the path of %d devices", folding->mesh.devices);
+    path->total = step_path(folding, events, add_piece, &a);
     free(a.on);
     if (path->total < 0) return OK;
     qsort(path->row, (size_t)path->rows, sizeof *path->row, longest_first);
-    add_shares_of_all(path, f, events);
+    add_shares_of_all(path, folding, events);
     return OK;
 }
 
-struct plan_peak plan_peak_of(const struct trainer *t)
+struct plan_peak plan_peak_of(const struct trainer *trainer)
 {
-    const struct arena *a = &t->device->arena;
+    const struct arena *a = &trainer->device->arena;
     struct plan_peak p = { .use = a->at_peak, .doing = a->doing_at_peak };
     memcpy(p.blocks, a->blocks_at_peak, sizeof p.blocks);
     return p;
@@ -88,51 +91,53 @@ struct plan_peak plan_peak_of(const struct trainer *t)
 
 /* ---- as text ----------------------------------------------------------------------------------------------------- */
 
-static const char *sort_of(const struct path_row *r, const struct cluster *c, char *text, size_t size)
+static const char *sort_of(const struct path_row *path_row, const struct cluster *cluster, char *text, size_t size)
 {
-    const enum stream on = (enum stream)r->like.stream;
+    const enum stream on = (enum stream)path_row->like.stream;
     char stream[40] = "";
     if (on != COMPUTE) snprintf(stream, sizeof stream, " (%s)", stream_name(on));
-    if (r->like.kind == PATH_WORK) snprintf(text, size, "%s%s", r->like.what, stream);
-    else if (r->like.kind == PATH_MESSAGE)
-        snprintf(text, size, "%s messages, %s%s", traffic_kind_name(r->like.traffic), c->link[r->level].level, stream);
+    if (path_row->like.kind == PATH_WORK) snprintf(text, size, "%s%s", path_row->like.what, stream);
+    else if (path_row->like.kind == PATH_MESSAGE)
+        snprintf(text, size, "%s messages, %s%s", traffic_kind_name(path_row->like.traffic),
+                 cluster->link[path_row->level].level, stream);
     else snprintf(text, size, "waiting for an engine");
     return text;
 }
 
 enum { SHOWN = 12 };                    /* rows; JSON has all */
 
-static picoseconds rest_of(const struct plan_path *p)
+static picoseconds rest_of(const struct plan_path *plan_path)
 {
     picoseconds rest = 0;
-    for (int i = SHOWN; i < p->rows; i++) rest += p->row[i].takes;
+    for (int i = SHOWN; i < plan_path->rows; i++) rest += plan_path->row[i].takes;
     return rest;
 }
 
-static void path_row(struct columns *t, const char *what, picoseconds takes, const struct plan_path *p,
+static void path_row(struct columns *columns, const char *what, picoseconds takes, const struct plan_path *plan_path,
                      const struct path_row *row)
 {
-    const struct figure_scale scale = time_scale(1e-12 * (double)p->total);
-    columns_add(t, LEFT_ALIGNED, "  %s", what);
-    columns_add(t, RIGHT_ALIGNED, "%s", scale_format(&scale, 1e-12 * (double)takes).text);
-    columns_add(t, RIGHT_ALIGNED, "%.1f", 100 * (double)takes / (double)p->total);
-    if (row) columns_add(t, RIGHT_ALIGNED, "%d", row->pieces), columns_add(t, RIGHT_ALIGNED, "%d", row->devices);
-    columns_end_row(t);
+    const struct figure_scale scale = time_scale(1e-12 * (double)plan_path->total);
+    columns_add(columns, LEFT_ALIGNED, "  %s", what);
+    columns_add(columns, RIGHT_ALIGNED, "%s", scale_format(&scale, 1e-12 * (double)takes).text);
+    columns_add(columns, RIGHT_ALIGNED, "%.1f", 100 * (double)takes / (double)plan_path->total);
+    if (row) columns_add(columns, RIGHT_ALIGNED, "%d", row->pieces),
+        columns_add(columns, RIGHT_ALIGNED, "%d", row->devices);
+    columns_end_row(columns);
 }
 
-void plan_report_path(const struct train_record *r)
+void plan_report_path(const struct train_record *record)
 {
-    const struct plan_path *p = &r->plan->path;
-    const struct cluster *c = &r->options->cluster;
-    struct columns t = columns_start(r->out);
+    const struct plan_path *p = &record->plan->path;
+    const struct cluster *c = &record->options->cluster;
+    struct columns t = columns_start(record->out);
     char text[120];
     if (p->total < 0) {
-        say(r->out, 8, "path    not kept: the step has too many events");
+        say(record->out, 8, "path    not kept: the step has too many events");
         return;
     }
-    fprintf(r->out, "\n");
-    say(r->out, 0, "critical path of %s: work and messages that follow each other",
-        r->steps == 1 ? "the step" : "all steps");
+    fprintf(record->out, "\n");
+    say(record->out, 0, "critical path of %s: work and messages that follow each other",
+        record->steps == 1 ? "the step" : "all steps");
     do {
         columns_add(&t, LEFT_ALIGNED, "  what");
         columns_add(&t, RIGHT_ALIGNED, "%s", time_scale(1e-12 * (double)p->total).name);
@@ -147,21 +152,21 @@ void plan_report_path(const struct train_record *r)
         }
         path_row(&t, "together", p->total, p, NULL);
     } while (columns_again(&t));
-    fprintf(r->out, "\n");
+    fprintf(record->out, "\n");
 }
 
-static double percent(picoseconds part, const struct plan_path *p)
+static double percent(picoseconds part, const struct plan_path *plan_path)
 {
-    return p->total > 0 ? 100 * (double)part / (double)p->total : 0;
+    return plan_path->total > 0 ? 100 * (double)part / (double)plan_path->total : 0;
 }
 
-void plan_report_waits(const struct train_record *r)
+void plan_report_waits(const struct train_record *record)
 {
-    const struct plan_path *p = &r->plan->path;
+    const struct plan_path *p = &record->plan->path;
     char kinds[160] = "";
     int used = 0;
     if (p->total <= 0) return;
-    say(r->out, 8, "compute %.1f %% of a step on average, %.1f to %.1f %% on each device",
+    say(record->out, 8, "compute %.1f %% of a step on average, %.1f to %.1f %% on each device",
         percent(p->share.computing, p), percent(p->least, p), percent(p->most, p));
     for (enum traffic_kind k = 0; k < TRAFFIC_KIND_COUNT; k++)
         if (k != TRAFFIC_PIPELINE && k != TRAFFIC_RESULT && percent(p->share.waiting[k], p) >= 0.05 && used < 120)
@@ -170,34 +175,34 @@ void plan_report_waits(const struct train_record *r)
     if (percent(p->share.engines, p) >= 0.05 && used < 140)
         snprintf(kinds + used, sizeof kinds - (size_t)used, "%scopies %.1f", used ? ", " : ": ",
                  percent(p->share.engines, p));
-    say(r->out, 8, "bubble  %.1f %% of a step, a device waits for other stages and for slower devices",
+    say(record->out, 8, "bubble  %.1f %% of a step, a device waits for other stages and for slower devices",
         percent(step_share_bubble(&p->share), p));
-    say(r->out, 8, "exposed %.1f %% of a step, it waits for communication that nothing hides%s",
+    say(record->out, 8, "exposed %.1f %% of a step, it waits for communication that nothing hides%s",
         percent(step_share_exposed(&p->share), p), kinds);
 }
 
-void plan_report_peak(const struct train_record *r)
+void plan_report_peak(const struct train_record *record)
 {
-    const struct plan_peak *p = &r->plan->peak[r->plan->fullest];
+    const struct plan_peak *p = &record->plan->peak[record->plan->fullest];
     const struct figure_scale scale = size_scale(p->use.total);
     char when[160];
-    say(r->out, 8, "peak    of device %d, %s: in %s", r->plan->fullest, size_format(p->use.total).text,
+    say(record->out, 8, "peak    of device %d, %s: in %s", record->plan->fullest, size_format(p->use.total).text,
         doing_describe(&p->doing, when, sizeof when));
-    fprintf(r->out, "        held at the peak, in %s:\n", scale.name);
+    fprintf(record->out, "        held at the peak, in %s:\n", scale.name);
     for (int tag = 0; tag < ARENA_TAG_COUNT; tag++)
         if (p->use.tag[tag] > 0)
-            fprintf(r->out, "        %9s  %s (%u tensor%s)\n", scale_format(&scale, (double)p->use.tag[tag]).text,
+            fprintf(record->out, "        %9s  %s (%u tensor%s)\n", scale_format(&scale, (double)p->use.tag[tag]).text,
                     arena_tag_name(tag), p->blocks[tag], plural((int)p->blocks[tag]));
 }
 
 /* ---- as JSON ----------------------------------------------------------------------------------------------------- */
 
-static void add_path(cJSON *to, const struct cluster *c, const struct plan_path *p)
+static void add_path(cJSON *to, const struct cluster *cluster, const struct plan_path *plan_path)
 {
     static const char *const kind[] = { [PATH_WORK] = "work", [PATH_MESSAGE] = "messages", [PATH_IDLE] = "idle" };
     cJSON *path = cJSON_AddArrayToObject(to, "critical_path");
-    for (int i = 0; i < p->rows; i++) {
-        const struct path_row *r = &p->row[i];
+    for (int i = 0; i < plan_path->rows; i++) {
+        const struct path_row *r = &plan_path->row[i];
         cJSON *o = cJSON_CreateObject();
         cJSON_AddItemToArray(path, o);
         cJSON_AddStringToObject(o, "kind", kind[r->like.kind]);
@@ -205,51 +210,54 @@ static void add_path(cJSON *to, const struct cluster *c, const struct plan_path 
         if (r->like.kind != PATH_IDLE)
             cJSON_AddStringToObject(o, "stream", stream_name((enum stream)r->like.stream));
         if (r->like.kind == PATH_MESSAGE) cJSON_AddStringToObject(o, "what", traffic_kind_name(r->like.traffic));
-        if (r->like.kind == PATH_MESSAGE) cJSON_AddStringToObject(o, "level", c->link[r->level].level);
+        if (r->like.kind == PATH_MESSAGE) cJSON_AddStringToObject(o, "level", cluster->link[r->level].level);
         cJSON_AddNumberToObject(o, "ps", (double)r->takes);
         cJSON_AddNumberToObject(o, "pieces", r->pieces);
         cJSON_AddNumberToObject(o, "devices", r->devices);
     }
 }
 
-static void add_shares(cJSON *to, const struct plan_path *p)
+static void add_shares(cJSON *to, const struct plan_path *plan_path)
 {
     cJSON *o = cJSON_AddObjectToObject(to, "mean_device_ps"), *waits;
-    cJSON_AddNumberToObject(o, "computing", (double)p->share.computing);
+    cJSON_AddNumberToObject(o, "computing", (double)plan_path->share.computing);
     waits = cJSON_AddObjectToObject(o, "waiting");
     for (enum traffic_kind k = 0; k < TRAFFIC_KIND_COUNT; k++)
-        cJSON_AddNumberToObject(waits, traffic_kind_name(k), (double)p->share.waiting[k]);
-    cJSON_AddNumberToObject(o, "engines", (double)p->share.engines);
-    cJSON_AddNumberToObject(o, "ended", (double)p->share.ended);
-    cJSON_AddNumberToObject(to, "bubble", percent(step_share_bubble(&p->share), p) / 100);
-    cJSON_AddNumberToObject(to, "exposed_communication", percent(step_share_exposed(&p->share), p) / 100);
+        cJSON_AddNumberToObject(waits, traffic_kind_name(k), (double)plan_path->share.waiting[k]);
+    cJSON_AddNumberToObject(o, "engines", (double)plan_path->share.engines);
+    cJSON_AddNumberToObject(o, "ended", (double)plan_path->share.ended);
+    cJSON_AddNumberToObject(to, "bubble", percent(step_share_bubble(&plan_path->share), plan_path) / 100);
+    cJSON_AddNumberToObject(to, "exposed_communication",
+                            percent(step_share_exposed(&plan_path->share), plan_path) / 100);
 }
 
-static void add_peak(cJSON *to, int device, const struct plan_peak *p)
+static void add_peak(cJSON *to, int device, const struct plan_peak *plan_peak)
 {
     cJSON *o = cJSON_AddObjectToObject(to, "peak"), *tags;
     cJSON_AddNumberToObject(o, "device", device);
-    cJSON_AddNumberToObject(o, "bytes", (double)p->use.total);
-    cJSON_AddStringToObject(o, "pass", p->doing.pass ? p->doing.pass : "before the first pass");
-    if (p->doing.pass && p->doing.micro >= 0) cJSON_AddNumberToObject(o, "microbatch", p->doing.micro);
-    if (p->doing.part) cJSON_AddStringToObject(o, "part", p->doing.part);
-    if (p->doing.part && strcmp(p->doing.part, "layer") == 0) cJSON_AddNumberToObject(o, "layer", p->doing.layer);
-    if (p->doing.what) cJSON_AddStringToObject(o, "tensor", p->doing.what);
+    cJSON_AddNumberToObject(o, "bytes", (double)plan_peak->use.total);
+    cJSON_AddStringToObject(o, "pass", plan_peak->doing.pass ? plan_peak->doing.pass : "before the first pass");
+    if (plan_peak->doing.pass && plan_peak->doing.micro >= 0)
+        cJSON_AddNumberToObject(o, "microbatch", plan_peak->doing.micro);
+    if (plan_peak->doing.part) cJSON_AddStringToObject(o, "part", plan_peak->doing.part);
+    if (plan_peak->doing.part && strcmp(plan_peak->doing.part, "layer") == 0)
+        cJSON_AddNumberToObject(o, "layer", plan_peak->doing.layer);
+    if (plan_peak->doing.what) cJSON_AddStringToObject(o, "tensor", plan_peak->doing.what);
     tags = cJSON_AddObjectToObject(o, "held");
     for (int tag = 0; tag < ARENA_TAG_COUNT; tag++) {
         cJSON *t = cJSON_AddObjectToObject(tags, arena_tag_name(tag));
-        cJSON_AddNumberToObject(t, "bytes", (double)p->use.tag[tag]);
-        cJSON_AddNumberToObject(t, "tensors", p->blocks[tag]);
+        cJSON_AddNumberToObject(t, "bytes", (double)plan_peak->use.tag[tag]);
+        cJSON_AddNumberToObject(t, "tensors", plan_peak->blocks[tag]);
     }
 }
 
-static void add_folding(cJSON *to, const struct train_record *r)
+static void add_folding(cJSON *to, const struct train_record *record)
 {
-    const struct folding *f = &r->folded.folding;
+    const struct folding *f = &record->folded.folding;
     cJSON *o = cJSON_AddObjectToObject(to, "folding"), *list;
     char text[80];
     cJSON_AddStringToObject(o, "axes", folding_describe(f, text, sizeof text));
-    cJSON_AddStringToObject(o, "why_not_more", r->folded.why);
+    cJSON_AddStringToObject(o, "why_not_more", record->folded.why);
     list = cJSON_AddArrayToObject(o, "classes");
     for (int d = 0; d < f->mesh.devices; d++) {
         if (folding_stands_for(f, d) != d) continue;
@@ -260,11 +268,11 @@ static void add_folding(cJSON *to, const struct train_record *r)
     }
 }
 
-void plan_report_json(cJSON *root, const struct train_record *r)
+void plan_report_json(cJSON *root, const struct train_record *record)
 {
     cJSON *plan = cJSON_AddObjectToObject(root, "plan");
-    const struct plan_path *p = &r->plan->path;
-    if (p->total >= 0) add_path(plan, &r->options->cluster, p), add_shares(plan, p);
-    add_peak(plan, r->plan->fullest, &r->plan->peak[r->plan->fullest]);
-    add_folding(plan, r);
+    const struct plan_path *p = &record->plan->path;
+    if (p->total >= 0) add_path(plan, &record->options->cluster, p), add_shares(plan, p);
+    add_peak(plan, record->plan->fullest, &record->plan->peak[record->plan->fullest]);
+    add_folding(plan, record);
 }

@@ -10,9 +10,9 @@
 
 /* A run's first step does not count if there are others: it also loads kernels, and touches memory for the first time;
  * on a GPU it takes several times as long. */
-double report_median(const struct train_record *r, const double *seconds)
+double report_median(const struct train_record *record, const double *seconds)
 {
-    const int64_t first = r->steps > 1 ? 1 : 0, n = r->steps - first;
+    const int64_t first = record->steps > 1 ? 1 : 0, n = record->steps - first;
     double *sorted = malloc(sizeof *sorted * (size_t)(n + 1)), middle = 0;
     if (sorted != NULL && n > 0) {
         memcpy(sorted, seconds + first, sizeof *sorted * (size_t)n);
@@ -23,47 +23,47 @@ double report_median(const struct train_record *r, const double *seconds)
 }
 
 /* Print the slope, which replaces the gradients' norm. */
-static void print_slope(const struct train_record *r)
+static void print_slope(const struct train_record *record)
 {
     uint64_t most = 0;
-    for (int d = 0; d < r->options->plan.mesh.devices; d++) {
-        const uint64_t bytes = ledger_kind(&r->device[d].counted, TRAFFIC_RESULT).bytes_sent;
+    for (int d = 0; d < record->options->plan.mesh.devices; d++) {
+        const uint64_t bytes = ledger_kind(&record->device[d].counted, TRAFFIC_RESULT).bytes_sent;
         if (bytes > most) most = bytes;
     }
-    say(r->out, 8,
+    say(record->out, 8,
         "slope   from two losses, for which a device sends at most %llu bytes a step; no gradients are kept or sent",
-        (unsigned long long)(r->steps > 0 ? most / (uint64_t)r->steps : 0));
+        (unsigned long long)(record->steps > 0 ? most / (uint64_t)record->steps : 0));
 }
 
-static bool all_exact(const struct train_record *r, bool memory)
+static bool all_exact(const struct train_record *record, bool memory)
 {
     bool exact = true;
-    for (int d = 0; d < r->options->plan.mesh.devices; d++)
-        exact = exact && (memory ? r->device[d].wrong_memory.code : r->device[d].wrong_traffic.code) == OK;
+    for (int d = 0; d < record->options->plan.mesh.devices; d++)
+        exact = exact && (memory ? record->device[d].wrong_memory.code : record->device[d].wrong_traffic.code) == OK;
     return exact;
 }
 
 /* What the hosts' memory saves their drives. */
-static void report_cache(const struct train_record *r)
+static void report_cache(const struct train_record *record)
 {
     struct drive_use all = { 0 };
-    for (int d = 0; d < r->options->plan.mesh.devices; d++) {
-        const struct drive_use one = r->device[d].drive;
+    for (int d = 0; d < record->options->plan.mesh.devices; d++) {
+        const struct drive_use one = record->device[d].drive;
         tier_traffic_add(&all.moved, one.moved, 1);
         all.requests += one.requests, all.hits += one.hits;
     }
-    if (r->options->plan.data.host_cache > 0)
-        say(r->out, 8, "cache   hosts had %llu of %llu requested blocks in memory; drives read %s and wrote %s",
+    if (record->options->plan.data.host_cache > 0)
+        say(record->out, 8, "cache   hosts had %llu of %llu requested blocks in memory; drives read %s and wrote %s",
             (unsigned long long)all.hits, (unsigned long long)all.requests, size_format(all.moved.bytes_read).text,
             size_format(all.moved.bytes_written).text);
 }
 
 /* With replicas that train apart: report the rounds, and the steps after the last outer step. */
-static void report_rounds(const struct train_record *r)
+static void report_rounds(const struct train_record *record)
 {
-    const struct plan *p = &r->options->plan;
+    const struct plan *p = &record->options->plan;
     const struct outer o = data_outer(&p->data);
-    const int64_t done = r->first_step + r->steps;
+    const int64_t done = record->first_step + record->steps;
     const int replicas = plan_replicas(p);
     if (o.every == 0) return;
     char last[120] = "the last one after the last step";
@@ -71,50 +71,50 @@ static void report_rounds(const struct train_record *r)
         snprintf(last, sizeof last,
                  "the saved model is that of step %lld; only --resume continues from the steps after it",
                  (long long)(done - done % o.every));
-    say(r->out, 8, "rounds  %d replica%s, %lld outer step%s, one every %lld steps; %s", replicas, plural(replicas),
-        (long long)outer_steps(&o, r->first_step, done), plural(outer_steps(&o, r->first_step, done)),
+    say(record->out, 8, "rounds  %d replica%s, %lld outer step%s, one every %lld steps; %s", replicas, plural(replicas),
+        (long long)outer_steps(&o, record->first_step, done), plural(outer_steps(&o, record->first_step, done)),
         (long long)o.every, last);
 }
 
 /* The result of --paranoid. */
-void report_copies(const struct train_record *r)
+void report_copies(const struct train_record *record)
 {
-    if (!r->options->paranoid) return;
-    if (r->copies == 0) fprintf(r->out, "copies  none were compared: no element is on two devices\n");
+    if (!record->options->paranoid) return;
+    if (record->copies == 0) fprintf(record->out, "copies  none were compared: no element is on two devices\n");
     else
-        say(r->out, 8,
+        say(record->out, 8,
             "copies  %llu elements compared with another device's, in all steps together: all bits are equal",
-            (unsigned long long)r->copies);
+            (unsigned long long)record->copies);
 }
 
-void report_end(const struct train_record *r)
+void report_end(const struct train_record *record)
 {
-    const struct plan *p = &r->options->plan;
-    report_memory(r);
-    report_traffic(r);
-    if (r->steps > 0) {
-        const double s = report_median(r, r->seconds), B = report_mean_sequences(r);
-        fprintf(r->out, "\n");
-        say(r->out, 8, "speed   median step %s, %s tokens/s, %s on all devices together", time_format(s).text,
+    const struct plan *p = &record->options->plan;
+    report_memory(record);
+    report_traffic(record);
+    if (record->steps > 0) {
+        const double s = report_median(record, record->seconds), B = report_mean_sequences(record);
+        fprintf(record->out, "\n");
+        say(record->out, 8, "speed   median step %s, %s tokens/s, %s on all devices together", time_format(s).text,
             count_format(B * (double)p->S / s).text,
             flop_rate_format(plan_step_flops(p) * B / (double)p->B / s).text);
-        report_virtual_time(r);
+        report_virtual_time(record);
     }
-    report_rounds(r);
-    if (r->divergence.what)
-        fprintf(r->out, "DIVERGED at step %lld: the %s is %g\n", (long long)r->divergence.step, r->divergence.what,
-                r->divergence.value);
-    else if (r->has_numbers && !r->options->infers)
-        fprintf(r->out, "loss    %.4f on %lld sequences of held-out text\n", r->validation,
+    report_rounds(record);
+    if (record->divergence.what)
+        fprintf(record->out, "DIVERGED at step %lld: the %s is %g\n", (long long)record->divergence.step,
+                record->divergence.what, record->divergence.value);
+    else if (record->has_numbers && !record->options->infers)
+        fprintf(record->out, "loss    %.4f on %lld sequences of held-out text\n", record->validation,
                 (long long)plan_most_sequences(p));
-    report_cache(r);
-    if (optimizer_draws(p->optimizer)) print_slope(r);
-    say(r->out, 8, "traffic counted messages, bytes and additions of every kind%s %s the formulas on every device",
-        plan_has_tier(p) ? ", and those of the slow tier," : "", all_exact(r, false) ? "equal" : "DIFFER FROM");
-    say(r->out, 8,
+    report_cache(record);
+    if (optimizer_draws(p->optimizer)) print_slope(record);
+    say(record->out, 8, "traffic counted messages, bytes and additions of every kind%s %s the formulas on every device",
+        plan_has_tier(p) ? ", and those of the slow tier," : "", all_exact(record, false) ? "equal" : "DIFFER FROM");
+    say(record->out, 8,
         "memory  counted peaks of weights, gradients, optimizer and activations %s the formulas on every device",
-        all_exact(r, true) ? "equal" : "DIFFER FROM");
-    report_copies(r);
-    if (r->options->check) report_check(r);
-    fflush(r->out);
+        all_exact(record, true) ? "equal" : "DIFFER FROM");
+    report_copies(record);
+    if (record->options->check) report_check(record);
+    fflush(record->out);
 }

@@ -7,9 +7,9 @@
 #include "ref/io/document.h"
 #include "ref/io/json.h"
 
-static void add_plan(cJSON *root, const struct train_options *o)
+static void add_plan(cJSON *root, const struct train_options *options)
 {
-    const struct plan *p = &o->plan;
+    const struct plan *p = &options->plan;
     cJSON *model = cJSON_AddObjectToObject(root, "model"), *mesh = cJSON_AddObjectToObject(root, "mesh");
     cJSON_AddStringToObject(model, "name", p->model.name);
     const struct { const char *letter; int64_t value; } number[] = {
@@ -33,13 +33,13 @@ static void add_plan(cJSON *root, const struct train_options *o)
         cJSON_AddNumberToObject(root, "local_steps", (double)data_outer(&p->data).every);
 }
 
-static void add_arithmetic(cJSON *root, const struct arithmetic *a)
+static void add_arithmetic(cJSON *root, const struct arithmetic *arithmetic)
 {
-    cJSON *o = a->threads > 0 ? cJSON_AddObjectToObject(root, "arithmetic") : NULL;
+    cJSON *o = arithmetic->threads > 0 ? cJSON_AddObjectToObject(root, "arithmetic") : NULL;
     if (o == NULL) return;
-    cJSON_AddNumberToObject(o, "threads", a->threads);
-    cJSON_AddStringToObject(o, "kernel", a->kernel);
-    cJSON_AddStringToObject(o, "blas", a->blas);
+    cJSON_AddNumberToObject(o, "threads", arithmetic->threads);
+    cJSON_AddStringToObject(o, "kernel", arithmetic->kernel);
+    cJSON_AddStringToObject(o, "blas", arithmetic->blas);
 }
 
 static void add_sent(cJSON *to, uint64_t messages, uint64_t bytes)
@@ -48,13 +48,14 @@ static void add_sent(cJSON *to, uint64_t messages, uint64_t bytes)
     cJSON_AddNumberToObject(to, "bytes", (double)bytes);
 }
 
-static void add_operation(cJSON *kind, enum operation op, const struct traffic *t, const struct cluster *cluster)
+static void add_operation(cJSON *kind, enum operation op, const struct traffic *traffic, const struct cluster *cluster)
 {
-    if (t->messages_sent == 0) return;
+    if (traffic->messages_sent == 0) return;
     cJSON *o = cJSON_AddObjectToObject(kind, operation_name(op));
     for (int l = 0; l < cluster->levels; l++)
-        if (t->level[l].messages > 0)
-            add_sent(cJSON_AddObjectToObject(o, cluster->link[l].level), t->level[l].messages, t->level[l].bytes);
+        if (traffic->level[l].messages > 0)
+            add_sent(cJSON_AddObjectToObject(o, cluster->link[l].level), traffic->level[l].messages,
+                     traffic->level[l].bytes);
 }
 
 /* What a kind of scheme sent: in total and for each operation, by level of the link. */
@@ -69,117 +70,120 @@ static void add_kind(cJSON *sent, enum traffic_kind kind, const struct ledger *c
     for (enum operation op = 0; op < CONTROL; op++) add_operation(o, op, &counted->of[kind].of[op], cluster);
 }
 
-static void add_device(cJSON *list, const struct plan *p, const struct cluster *cluster,
-                       const struct device_report *d)
+static void add_device(cJSON *list, const struct plan *plan, const struct cluster *cluster,
+                       const struct device_report *report)
 {
     cJSON *o = cJSON_CreateObject();
     cJSON_AddItemToArray(list, o);
-    cJSON_AddNumberToObject(o, "rank", d->rank);
+    cJSON_AddNumberToObject(o, "rank", report->rank);
     for (int a = 0; a < AXIS_COUNT; a++)
-        cJSON_AddNumberToObject(o, axis_name(a), a == EP ? plan_expert_place(p, d->rank, EXPERT_PARTS)
-                                                         : mesh_coordinate(&p->mesh, d->rank, a));
-    cJSON_AddNumberToObject(o, "parameters", (double)d->parameters);
+        cJSON_AddNumberToObject(o, axis_name(a), a == EP ? plan_expert_place(plan, report->rank, EXPERT_PARTS)
+                                                         : mesh_coordinate(&plan->mesh, report->rank, a));
+    cJSON_AddNumberToObject(o, "parameters", (double)report->parameters);
     cJSON *peak = cJSON_AddObjectToObject(o, "peak_bytes");
-    cJSON_AddNumberToObject(peak, "total", (double)d->peak.total);
-    for (int t = 0; t < ARENA_TAG_COUNT; t++) cJSON_AddNumberToObject(peak, arena_tag_name(t), (double)d->peak.tag[t]);
+    cJSON_AddNumberToObject(peak, "total", (double)report->peak.total);
+    for (int t = 0; t < ARENA_TAG_COUNT; t++)
+        cJSON_AddNumberToObject(peak, arena_tag_name(t), (double)report->peak.tag[t]);
     cJSON *sent = cJSON_AddObjectToObject(o, "sent");
-    for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT; kind++) add_kind(sent, kind, &d->counted, cluster);
+    for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT; kind++) add_kind(sent, kind, &report->counted, cluster);
     cJSON *tier = cJSON_AddObjectToObject(o, "slow_tier");
-    cJSON_AddNumberToObject(tier, "weights", (double)d->offloaded.weights);
-    cJSON_AddNumberToObject(tier, "gradients", (double)d->offloaded.gradients);
-    cJSON_AddNumberToObject(tier, "optimizer", (double)d->offloaded.optimizer);
-    cJSON_AddNumberToObject(tier, "activations", (double)d->activations_away);
-    cJSON_AddNumberToObject(tier, "reads", (double)d->tier.reads);
-    cJSON_AddNumberToObject(tier, "bytes_read", (double)d->tier.bytes_read);
-    cJSON_AddNumberToObject(tier, "writes", (double)d->tier.writes);
-    cJSON_AddNumberToObject(tier, "bytes_written", (double)d->tier.bytes_written);
-    cJSON_AddNumberToObject(tier, "drive_bytes_read", (double)d->drive.moved.bytes_read);
-    cJSON_AddNumberToObject(tier, "drive_bytes_written", (double)d->drive.moved.bytes_written);
-    cJSON_AddNumberToObject(tier, "cache_requests", (double)d->drive.requests);
-    cJSON_AddNumberToObject(tier, "cache_hits", (double)d->drive.hits);
-    cJSON_AddBoolToObject(o, "traffic_equals_formulas", d->wrong_traffic.code == OK);
-    cJSON_AddBoolToObject(o, "memory_equals_formulas", d->wrong_memory.code == OK);
-    cJSON_AddNumberToObject(o, "resident_bytes", (double)d->resident);
-    cJSON_AddNumberToObject(o, "virtual_ps", (double)d->virtual_time);
-    cJSON_AddNumberToObject(o, "virtual_computing_ps", (double)d->computing);
+    cJSON_AddNumberToObject(tier, "weights", (double)report->offloaded.weights);
+    cJSON_AddNumberToObject(tier, "gradients", (double)report->offloaded.gradients);
+    cJSON_AddNumberToObject(tier, "optimizer", (double)report->offloaded.optimizer);
+    cJSON_AddNumberToObject(tier, "activations", (double)report->activations_away);
+    cJSON_AddNumberToObject(tier, "reads", (double)report->tier.reads);
+    cJSON_AddNumberToObject(tier, "bytes_read", (double)report->tier.bytes_read);
+    cJSON_AddNumberToObject(tier, "writes", (double)report->tier.writes);
+    cJSON_AddNumberToObject(tier, "bytes_written", (double)report->tier.bytes_written);
+    cJSON_AddNumberToObject(tier, "drive_bytes_read", (double)report->drive.moved.bytes_read);
+    cJSON_AddNumberToObject(tier, "drive_bytes_written", (double)report->drive.moved.bytes_written);
+    cJSON_AddNumberToObject(tier, "cache_requests", (double)report->drive.requests);
+    cJSON_AddNumberToObject(tier, "cache_hits", (double)report->drive.hits);
+    cJSON_AddBoolToObject(o, "traffic_equals_formulas", report->wrong_traffic.code == OK);
+    cJSON_AddBoolToObject(o, "memory_equals_formulas", report->wrong_memory.code == OK);
+    cJSON_AddNumberToObject(o, "resident_bytes", (double)report->resident);
+    cJSON_AddNumberToObject(o, "virtual_ps", (double)report->virtual_time);
+    cJSON_AddNumberToObject(o, "virtual_computing_ps", (double)report->computing);
 }
 
 /* Numbers that are not finite are null in the steps, because JSON cannot represent them. */
-static void add_divergence(cJSON *root, const struct divergence *d)
+static void add_divergence(cJSON *root, const struct divergence *divergence)
 {
     cJSON *o = cJSON_AddObjectToObject(root, "diverged");
-    cJSON_AddNumberToObject(o, "step", (double)d->step);
-    cJSON_AddStringToObject(o, "what", d->what);
+    cJSON_AddNumberToObject(o, "step", (double)divergence->step);
+    cJSON_AddStringToObject(o, "what", divergence->what);
 }
 
-static void add_steps(cJSON *root, const struct train_record *r)
+static void add_steps(cJSON *root, const struct train_record *record)
 {
     cJSON *steps = cJSON_AddArrayToObject(root, "steps");
-    for (int64_t i = 0; i < r->steps; i++) {
+    for (int64_t i = 0; i < record->steps; i++) {
         cJSON *s = cJSON_CreateObject();
         cJSON_AddItemToArray(steps, s);
-        cJSON_AddNumberToObject(s, "step", (double)(r->first_step + i + 1));
-        cJSON_AddNumberToObject(s, "loss", r->step[i].loss);
-        if (optimizer_draws(r->options->plan.optimizer)) cJSON_AddNumberToObject(s, "slope", r->step[i].slope);
-        else if (!r->options->infers) cJSON_AddNumberToObject(s, "norm", r->step[i].norm);
-        cJSON_AddNumberToObject(s, "lr", r->step[i].lr);
-        cJSON_AddNumberToObject(s, "loss_scale", r->step[i].loss_scale);
-        cJSON_AddBoolToObject(s, "skipped", r->step[i].skipped);
-        cJSON_AddNumberToObject(s, "seconds", r->seconds[i]);
+        cJSON_AddNumberToObject(s, "step", (double)(record->first_step + i + 1));
+        cJSON_AddNumberToObject(s, "loss", record->step[i].loss);
+        if (optimizer_draws(record->options->plan.optimizer))
+            cJSON_AddNumberToObject(s, "slope", record->step[i].slope);
+        else if (!record->options->infers) cJSON_AddNumberToObject(s, "norm", record->step[i].norm);
+        cJSON_AddNumberToObject(s, "lr", record->step[i].lr);
+        cJSON_AddNumberToObject(s, "loss_scale", record->step[i].loss_scale);
+        cJSON_AddBoolToObject(s, "skipped", record->step[i].skipped);
+        cJSON_AddNumberToObject(s, "seconds", record->seconds[i]);
     }
 }
 
-static void add_calls(cJSON *root, const struct backend_calls *c)
+static void add_calls(cJSON *root, const struct backend_calls *backend_calls)
 {
     cJSON *calls = cJSON_AddObjectToObject(root, "calls");
-    cJSON_AddNumberToObject(calls, "launches", (double)c->launches);
-    cJSON_AddNumberToObject(calls, "products", (double)c->products);
-    cJSON_AddNumberToObject(calls, "copies", (double)c->copies);
-    cJSON_AddNumberToObject(calls, "allocations", (double)c->allocations);
-    cJSON_AddNumberToObject(calls, "waits", (double)c->waits);
-    cJSON_AddNumberToObject(calls, "lookups", (double)c->lookups);
+    cJSON_AddNumberToObject(calls, "launches", (double)backend_calls->launches);
+    cJSON_AddNumberToObject(calls, "products", (double)backend_calls->products);
+    cJSON_AddNumberToObject(calls, "copies", (double)backend_calls->copies);
+    cJSON_AddNumberToObject(calls, "allocations", (double)backend_calls->allocations);
+    cJSON_AddNumberToObject(calls, "waits", (double)backend_calls->waits);
+    cJSON_AddNumberToObject(calls, "lookups", (double)backend_calls->lookups);
 }
 
-cJSON *report_object(const struct train_record *r, const char *format, bool steps, struct error *err)
+cJSON *report_object(const struct train_record *record, const char *format, bool steps, struct error *err)
 {
     cJSON *root = document_start(format);
-    if (!origin_add_json(root, r->options)) {
+    if (!origin_add_json(root, record->options)) {
         cJSON_Delete(root);
         fail(err, ERR_MEMORY, "no memory for the run's report");
         return NULL;
     }
-    add_plan(root, r->options);
-    add_arithmetic(root, &r->arithmetic);
-    if (steps) add_steps(root, r);
-    if (r->profile) cJSON_AddItemToObject(root, "profile", cJSON_Duplicate(r->profile, true));
+    add_plan(root, record->options);
+    add_arithmetic(root, &record->arithmetic);
+    if (steps) add_steps(root, record);
+    if (record->profile) cJSON_AddItemToObject(root, "profile", cJSON_Duplicate(record->profile, true));
     cJSON *devices = cJSON_AddArrayToObject(root, "devices");
-    for (int d = 0; d < r->options->plan.mesh.devices; d++)
-        add_device(devices, &r->options->plan, &r->options->cluster, &r->device[d]);
-    if (r->options->paranoid) cJSON_AddNumberToObject(root, "copies_compared", (double)r->copies);
-    if (r->stopped) cJSON_AddStringToObject(root, "stopped", stopping_name(r->stopped));
-    if (r->divergence.what) add_divergence(root, &r->divergence);
-    else if (r->has_numbers && !r->options->infers)
-        cJSON_AddNumberToObject(root, "validation_loss", r->validation);
-    cJSON_AddNumberToObject(root, "median_step_seconds", report_median(r, r->seconds));
-    if (r->processor) cJSON_AddNumberToObject(root, "median_step_processor_seconds", report_median(r, r->processor));
-    if (r->calls.launches > 0) add_calls(root, &r->calls);
-    cJSON_AddStringToObject(root, "cluster", r->options->cluster.name);
-    cJSON_AddNumberToObject(root, "virtual_step_ps", report_virtual_step(r));
-    if (r->replayed > 0)
-        cJSON_AddNumberToObject(root, "virtual_step_replayed_ps", (double)r->replayed / (double)r->steps);
-    if (r->unhindered > 0)
-        cJSON_AddNumberToObject(root, "virtual_step_unhindered_ps", (double)r->unhindered / (double)r->steps);
-    if (r->alone > 0) cJSON_AddNumberToObject(root, "virtual_step_of_one_device_ps", (double)r->alone);
-    cJSON_AddNumberToObject(root, "step_flops", plan_step_flops(&r->options->plan));
-    report_speed_json(root, r);
-    if (r->options->check) report_check_json(r, root);
-    if (r->plan) plan_report_json(root, r);
+    for (int d = 0; d < record->options->plan.mesh.devices; d++)
+        add_device(devices, &record->options->plan, &record->options->cluster, &record->device[d]);
+    if (record->options->paranoid) cJSON_AddNumberToObject(root, "copies_compared", (double)record->copies);
+    if (record->stopped) cJSON_AddStringToObject(root, "stopped", stopping_name(record->stopped));
+    if (record->divergence.what) add_divergence(root, &record->divergence);
+    else if (record->has_numbers && !record->options->infers)
+        cJSON_AddNumberToObject(root, "validation_loss", record->validation);
+    cJSON_AddNumberToObject(root, "median_step_seconds", report_median(record, record->seconds));
+    if (record->processor)
+        cJSON_AddNumberToObject(root, "median_step_processor_seconds", report_median(record, record->processor));
+    if (record->calls.launches > 0) add_calls(root, &record->calls);
+    cJSON_AddStringToObject(root, "cluster", record->options->cluster.name);
+    cJSON_AddNumberToObject(root, "virtual_step_ps", report_virtual_step(record));
+    if (record->replayed > 0)
+        cJSON_AddNumberToObject(root, "virtual_step_replayed_ps", (double)record->replayed / (double)record->steps);
+    if (record->unhindered > 0)
+        cJSON_AddNumberToObject(root, "virtual_step_unhindered_ps", (double)record->unhindered / (double)record->steps);
+    if (record->alone > 0) cJSON_AddNumberToObject(root, "virtual_step_of_one_device_ps", (double)record->alone);
+    cJSON_AddNumberToObject(root, "step_flops", plan_step_flops(&record->options->plan));
+    report_speed_json(root, record);
+    if (record->options->check) report_check_json(record, root);
+    if (record->plan) plan_report_json(root, record);
     return root;
 }
 
-enum error_code report_json(const struct train_record *r, const char *format, const char *path, struct error *err)
+enum error_code report_json(const struct train_record *record, const char *format, const char *path, struct error *err)
 {
-    cJSON *root = report_object(r, format, true, err);
+    cJSON *root = report_object(record, format, true, err);
     if (root == NULL) return ERR_MEMORY;
     const enum error_code e = json_write(path, root, err);
     cJSON_Delete(root);

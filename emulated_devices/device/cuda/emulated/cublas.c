@@ -48,7 +48,7 @@ enum { PLACE = 16 };
 static bool at_a_place(const void *x) { return (uintptr_t)x % PLACE == 0; }
 
 /* Numbers of a sum that are added at once. */
-static int part_of(int k, const void *A, const void *B, const void *C)
+static int cublas_part_of(int k, const void *A, const void *B, const void *C)
 {
     return k < 2 || (at_a_place(A) && at_a_place(B) && at_a_place(C)) ? k : k / 2;
 }
@@ -69,13 +69,13 @@ BY_PARTS(product_fp32, cblas_sgemm, float)
 #undef BY_PARTS
 
 /* A matrix of `rows` stored rows of `width` numbers, in fp32. */
-static float *widened(const void *X, enum dtype t, int rows, int width, int ld)
+static float *widened(const void *X, enum dtype dtype, int rows, int width, int ld)
 {
     float *y = malloc((size_t)rows * (size_t)width * sizeof *y + 1);
     if (y == NULL) fprintf(stderr, "orrery: no memory for a product's operands\n"), abort();
     for (int r = 0; r < rows; r++)
-        convert_numbers(y + (size_t)r * (size_t)width, F32, (const char *)X + (size_t)r * (size_t)ld * dtype_size(t), t,
-                        width);
+        convert_numbers(y + (size_t)r * (size_t)width, F32,
+                        (const char *)X + (size_t)r * (size_t)ld * dtype_size(dtype), dtype, width);
     return y;
 }
 
@@ -88,7 +88,7 @@ static void product_of_16_bits(cublasOperation_t op_a, cublasOperation_t op_b, i
     float *a = widened(A, ta, a_rows, a_width, lda), *b = widened(B, tb, b_rows, b_width, ldb);
     float *c = widened(C, tc, beta != 0 ? n : 0, m, ldc);
     if (beta == 0) free(c), c = malloc((size_t)m * (size_t)n * sizeof *c + 1);
-    product_fp32(part_of(k, A, B, C), op_b == CUBLAS_OP_N ? CblasNoTrans : CblasTrans,
+    product_fp32(cublas_part_of(k, A, B, C), op_b == CUBLAS_OP_N ? CblasNoTrans : CblasTrans,
                  op_a == CUBLAS_OP_N ? CblasNoTrans : CblasTrans, n, m, k, alpha, b, b_width > 0 ? b_width : 1, a,
                  a_width > 0 ? a_width : 1, beta, c, m);
     for (int r = 0; r < n; r++)
@@ -99,37 +99,42 @@ static void product_of_16_bits(cublasOperation_t op_a, cublasOperation_t op_b, i
 /* A matrix of stored columns, `ld` numbers apart, each of `rows` numbers. */
 struct stored { const char *name; const void *X; enum dtype t; int ld, rows, columns; };
 
-static struct stored stored(const char *name, const void *X, enum dtype t, int ld, bool transposed, int rows,
+static struct stored stored(const char *name, const void *X, enum dtype dtype, int ld, bool transposed, int rows,
                             int columns)
 {
-    return (struct stored){ name, X, t, ld, transposed ? columns : rows, transposed ? rows : columns };
+    return (struct stored){ name, X, dtype, ld, transposed ? columns : rows, transposed ? rows : columns };
 }
 
 /* A GPU's library returns an error, which is easily not looked at. */
-static bool has_shape(const struct stored *m)
+static bool has_shape(const struct stored *stored)
 {
     static _Thread_local char text[120];
-    if (m->rows >= 0 && m->columns >= 0 && m->ld >= m->rows) return true;
+    if (stored->rows >= 0 && stored->columns >= 0 && stored->ld >= stored->rows) return true;
     snprintf(text, sizeof text, "cublasGemmEx with a matrix %s of columns of %d numbers whose leading dimension is %d",
-             m->name, m->rows, m->ld);
+             stored->name, stored->rows, stored->ld);
     emulated_product_refused(text);
     return false;
 }
 
 /* Whether it lies where a kernel may use it. */
-static bool lies_well(const struct stored *m)
+static bool lies_well(const struct stored *stored)
 {
-    const size_t size = dtype_size(m->t);
-    return emulated_product_reaches(m->name, m->X, (size_t)m->ld * size, (size_t)m->rows * size, (size_t)m->columns);
+    const size_t size = dtype_size(stored->t);
+    return emulated_product_reaches(stored->name, stored->X, (size_t)stored->ld * size, (size_t)stored->rows * size,
+                                    (size_t)stored->columns);
 }
 
-static void is_read(const struct stored *m)
+static void is_read(const struct stored *stored)
 {
-    const size_t size = dtype_size(m->t);
-    emulated_product_reads(m->name, m->X, (size_t)m->ld * size, (size_t)m->rows * size, (size_t)m->columns);
+    const size_t size = dtype_size(stored->t);
+    emulated_product_reads(stored->name, stored->X, (size_t)stored->ld * size, (size_t)stored->rows * size,
+                           (size_t)stored->columns);
 }
 
-static bool is_zero(const void *x, enum dtype t) { return t == F64 ? *(const double *)x == 0 : *(const float *)x == 0; }
+static bool is_zero(const void *x, enum dtype dtype)
+{
+    return dtype == F64 ? *(const double *)x == 0 : *(const float *)x == 0;
+}
 
 cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
                             const void *alpha, const void *A, cudaDataType A_type, int lda, const void *B,
@@ -156,7 +161,7 @@ cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t op_a, cublasOper
     const int trans_a = op_a == CUBLAS_OP_N ? CblasNoTrans : CblasTrans;
     const int trans_b = op_b == CUBLAS_OP_N ? CblasNoTrans : CblasTrans;
     lda = lda > 0 ? lda : 1, ldb = ldb > 0 ? ldb : 1;
-    const int part = part_of(k, A, B, C);
+    const int part = cublas_part_of(k, A, B, C);
     if (ta == F64)
         product_fp64(part, trans_b, trans_a, n, m, k, *(const double *)alpha, B, ldb, A, lda, *(const double *)beta, C,
                      ldc);

@@ -41,17 +41,20 @@ struct common {
 
 struct emulated_nccl { int ranks, rank, calls; unsigned long long awaited; struct common *common; };
 
-static void arrive(struct emulated_nccl *c)
+static void nccl_arrive(struct emulated_nccl *nccl)
 {
-    c->awaited += (unsigned long long)c->ranks;
-    atomic_fetch_add(&c->common->arrived, 1);
+    nccl->awaited += (unsigned long long)nccl->ranks;
+    atomic_fetch_add(&nccl->common->arrived, 1);
 }
 
-static bool all_arrived(const struct emulated_nccl *c) { return atomic_load(&c->common->arrived) >= c->awaited; }
-
-static struct box *box_of(const struct emulated_nccl *c, int from, int to)
+static bool all_arrived(const struct emulated_nccl *nccl)
 {
-    return &c->common->box[from * c->ranks + to];
+    return atomic_load(&nccl->common->arrived) >= nccl->awaited;
+}
+
+static struct box *box_of(const struct emulated_nccl *nccl, int from, int to)
+{
+    return &nccl->common->box[from * nccl->ranks + to];
 }
 
 /* ---- formats ----------------------------------------------------------------------------------------------------- */
@@ -66,22 +69,22 @@ static const struct { const char *name; enum reduction how; } adding[] = {
     [ncclMin] = { "min", MIN },
 };
 
-static size_t bytes_of(ncclDataType_t t) { return dtype_size(format[t].t); }
+static size_t nccl_bytes_of(ncclDataType_t t) { return dtype_size(format[t].t); }
 
 /* ---- complaints -------------------------------------------------------------------------------------------------- */
 
 struct words { char text[120]; };
 
-static struct words words_of(const struct said *s)
+static struct words words_of(const struct said *said)
 {
     struct words w;
-    const bool adds = s->function == ALL_REDUCE || s->function == REDUCE_ || s->function == REDUCE_SCATTER_;
-    int n = snprintf(w.text, sizeof w.text, "%s of %zu %s", function_name[s->function], s->count,
-                     format[s->type].name);
-    if (adds) n += snprintf(w.text + n, sizeof w.text - (size_t)n, ", %s", adding[s->how].name);
-    if (s->peer >= 0)
-        snprintf(w.text + n, sizeof w.text - (size_t)n, s->function == SEND ? " to %d" : s->function == RECEIVE ?
-                 " from %d" : ", root %d", s->peer);
+    const bool adds = said->function == ALL_REDUCE || said->function == REDUCE_ || said->function == REDUCE_SCATTER_;
+    int n = snprintf(w.text, sizeof w.text, "%s of %zu %s", function_name[said->function], said->count,
+                     format[said->type].name);
+    if (adds) n += snprintf(w.text + n, sizeof w.text - (size_t)n, ", %s", adding[said->how].name);
+    if (said->peer >= 0)
+        snprintf(w.text + n, sizeof w.text - (size_t)n, said->function == SEND ? " to %d" : said->function == RECEIVE ?
+                 " from %d" : ", root %d", said->peer);
     return w;
 }
 
@@ -104,13 +107,13 @@ static bool same_call(const struct said *a, const struct said *b)
 }
 
 /* The first rank that differs from rank 0 speaks. */
-static void compare_calls(const struct emulated_nccl *c)
+static void compare_calls(const struct emulated_nccl *nccl)
 {
-    const struct said *all = c->common->said[c->calls % 2];
-    for (int r = 1; r < c->ranks; r++) {
+    const struct said *all = nccl->common->said[nccl->calls % 2];
+    for (int r = 1; r < nccl->ranks; r++) {
         if (same_call(&all[0], &all[r])) continue;
-        if (c->rank != r) sleep(5);             /* it ends the job */
-        complain("call %d of a communicator: rank 0 calls %s; rank %d calls %s", c->calls, words_of(&all[0]).text, r,
+        if (nccl->rank != r) sleep(5);             /* it ends the job */
+        complain("call %d of a communicator: rank 0 calls %s; rank %d calls %s", nccl->calls, words_of(&all[0]).text, r,
                  words_of(&all[r]).text);
     }
 }
@@ -133,109 +136,115 @@ static struct call calls[CALLS_MOST];
 static int first, last, groups, depth;
 static struct timespec moved;           /* when something last went on */
 
-static void begin(struct call *k)
+static void nccl_begin(struct call *call)
 {
-    struct emulated_nccl *c = k->c;
+    struct emulated_nccl *c = call->c;
     const int now = ++c->calls;
     /* Two places are enough: a rank is at most one call ahead of the others. */
-    c->common->said[now % 2][c->rank] = k->said;
+    c->common->said[now % 2][c->rank] = call->said;
     atomic_store(&c->common->calls[c->rank], now);
-    arrive(c);
-    k->phase = MEETS;
+    nccl_arrive(c);
+    call->phase = MEETS;
 }
 
 /* The vector that each rank gives to a part, and where it goes: a reduction or a broadcast. */
-static bool adds(const struct call *k) { return k->said.function != BROADCAST_ && k->said.function != ALL_GATHER; }
-
-static int root_of(const struct call *k)
+static bool adds(const struct call *call)
 {
-    const enum function f = k->said.function;
-    return f == ALL_REDUCE ? -1 : f == ALL_GATHER || f == REDUCE_SCATTER_ ? k->part : k->said.peer;
+    return call->said.function != BROADCAST_ && call->said.function != ALL_GATHER;
 }
 
-static const char *given(const struct call *k)
+static int root_of(const struct call *call)
 {
-    return k->in + (k->said.function == REDUCE_SCATTER_ ? (size_t)k->part * k->said.count * bytes_of(k->said.type) : 0);
+    const enum function f = call->said.function;
+    return f == ALL_REDUCE ? -1 : f == ALL_GATHER || f == REDUCE_SCATTER_ ? call->part : call->said.peer;
 }
 
-static char *wanted(const struct call *k)
+static const char *given(const struct call *call)
 {
-    return k->out + (k->said.function == ALL_GATHER ? (size_t)k->part * k->said.count * bytes_of(k->said.type) : 0);
+    return call->in + (call->said.function == REDUCE_SCATTER_
+                       ? (size_t)call->part * call->said.count * nccl_bytes_of(call->said.type) : 0);
 }
 
-static void take(const struct call *k, char *into, size_t n)
+static char *nccl_wanted(const struct call *call)
 {
-    const struct common *m = k->c->common;
-    const size_t bytes = n * bytes_of(k->said.type);
-    memcpy(into, m->piece[adds(k) ? 0 : root_of(k)], bytes);
-    for (int r = 1; adds(k) && r < k->c->ranks; r++)
-        reduction_apply(adding[k->said.how].how, format[k->said.type].t, into, m->piece[r], (int64_t)n);
+    return call->out + (call->said.function == ALL_GATHER
+                        ? (size_t)call->part * call->said.count * nccl_bytes_of(call->said.type) : 0);
+}
+
+static void nccl_take(const struct call *call, char *into, size_t n)
+{
+    const struct common *m = call->c->common;
+    const size_t bytes = n * nccl_bytes_of(call->said.type);
+    memcpy(into, m->piece[adds(call) ? 0 : root_of(call)], bytes);
+    for (int r = 1; adds(call) && r < call->c->ranks; r++)
+        reduction_apply(adding[call->said.how].how, format[call->said.type].t, into, m->piece[r], (int64_t)n);
     emulated_product_writes(into, 0, bytes, 1);
 }
 
 /* One piece: shown by those that give, taken by those that want it.  @return whether it is over. */
-static bool piece_over(struct call *k, size_t n)
+static bool piece_over(struct call *call, size_t n)
 {
-    struct emulated_nccl *c = k->c;
-    const size_t from = k->at * bytes_of(k->said.type), bytes = n * bytes_of(k->said.type);
-    const int root = root_of(k);
-    if (k->phase == BETWEEN) {
-        if (adds(k) || c->rank == root) memcpy(c->common->piece[c->rank], given(k) + from, bytes);
-        arrive(c);
-        k->phase = SHOWN;
+    struct emulated_nccl *c = call->c;
+    const size_t from = call->at * nccl_bytes_of(call->said.type), bytes = n * nccl_bytes_of(call->said.type);
+    const int root = root_of(call);
+    if (call->phase == BETWEEN) {
+        if (adds(call) || c->rank == root) memcpy(c->common->piece[c->rank], given(call) + from, bytes);
+        nccl_arrive(c);
+        call->phase = SHOWN;
     }
     /* Nobody takes a piece before all have shown theirs, nor shows the next before all have taken it. */
     if (!all_arrived(c)) return false;
-    if (k->phase == SHOWN) {
-        if (!adds(k) || root < 0 || c->rank == root) take(k, wanted(k) + from, n);
-        arrive(c);
-        k->phase = TAKEN;
+    if (call->phase == SHOWN) {
+        if (!adds(call) || root < 0 || c->rank == root) nccl_take(call, nccl_wanted(call) + from, n);
+        nccl_arrive(c);
+        call->phase = TAKEN;
     }
     return all_arrived(c);
 }
 
-static void go_on_together(struct call *k)
+static void go_on_together(struct call *call)
 {
-    const enum function f = k->said.function;
-    const size_t each = PIECE / bytes_of(k->said.type);
-    const int parts = f == ALL_GATHER || f == REDUCE_SCATTER_ ? k->c->ranks : 1;
-    if (k->phase == NOT_BEGUN) begin(k);
-    if (!all_arrived(k->c)) return;
-    if (k->phase == MEETS) compare_calls(k->c), k->phase = BETWEEN;
-    for (; k->part < parts; k->part++, k->at = 0)
-        for (; k->at < k->said.count; k->at += each, k->phase = BETWEEN)
-            if (!piece_over(k, k->said.count - k->at < each ? k->said.count - k->at : each)) return;
-    k->done = true;
+    const enum function f = call->said.function;
+    const size_t each = PIECE / nccl_bytes_of(call->said.type);
+    const int parts = f == ALL_GATHER || f == REDUCE_SCATTER_ ? call->c->ranks : 1;
+    if (call->phase == NOT_BEGUN) nccl_begin(call);
+    if (!all_arrived(call->c)) return;
+    if (call->phase == MEETS) compare_calls(call->c), call->phase = BETWEEN;
+    for (; call->part < parts; call->part++, call->at = 0)
+        for (; call->at < call->said.count; call->at += each, call->phase = BETWEEN)
+            if (!piece_over(call, call->said.count - call->at < each ? call->said.count - call->at : each)) return;
+    call->done = true;
 }
 
 /* A message, piece by piece; an empty one is a piece, too. */
-static void go_on_with_message(struct call *k)
+static void go_on_with_message(struct call *call)
 {
-    struct emulated_nccl *c = k->c;
-    const bool sends = k->said.function == SEND;
-    struct box *b = sends ? box_of(c, c->rank, k->said.peer) : box_of(c, k->said.peer, c->rank);
-    const size_t each = PIECE / bytes_of(k->said.type), left = k->said.count - k->at, n = left < each ? left : each;
-    const size_t from = k->at * bytes_of(k->said.type), bytes = n * bytes_of(k->said.type);
+    struct emulated_nccl *c = call->c;
+    const bool sends = call->said.function == SEND;
+    struct box *b = sends ? box_of(c, c->rank, call->said.peer) : box_of(c, call->said.peer, c->rank);
+    const size_t each = PIECE / nccl_bytes_of(call->said.type), left = call->said.count - call->at, n = left < each
+        ? left : each;
+    const size_t from = call->at * nccl_bytes_of(call->said.type), bytes = n * nccl_bytes_of(call->said.type);
     /* A box holds one piece: it is full for the receiver, or empty for the sender. */
     const bool full = atomic_load(&b->sent) > atomic_load(&b->taken);
     if (full == sends) return;
     if (sends) {
-        b->said = k->said;
-        memcpy(b->piece, k->in + from, bytes);
+        b->said = call->said;
+        memcpy(b->piece, call->in + from, bytes);
         atomic_fetch_add(&b->sent, 1);
     } else {
-        if (b->said.count != k->said.count || b->said.type != k->said.type)
-            complain("rank %d calls %s; rank %d calls %s", k->said.peer, words_of(&b->said).text, c->rank,
-                     words_of(&k->said).text);
-        memcpy(k->out + from, b->piece, bytes);
-        emulated_product_writes(k->out + from, 0, bytes, 1);
+        if (b->said.count != call->said.count || b->said.type != call->said.type)
+            complain("rank %d calls %s; rank %d calls %s", call->said.peer, words_of(&b->said).text, c->rank,
+                     words_of(&call->said).text);
+        memcpy(call->out + from, b->piece, bytes);
+        emulated_product_writes(call->out + from, 0, bytes, 1);
         atomic_fetch_add(&b->taken, 1);
     }
-    k->at += n;
-    k->done = k->at == k->said.count;
+    call->at += n;
+    call->done = call->at == call->said.count;
 }
 
-static bool is_message(const struct call *k) { return k->said.function >= SEND; }
+static bool is_message(const struct call *call) { return call->said.function >= SEND; }
 
 /* An earlier message of the group that has the same way comes first. */
 static bool waits_its_turn(int i)
@@ -292,31 +301,31 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
 
-static void must_be_the_devices(const struct call *k, const void *p, const char *which)
+static void must_be_the_devices(const struct call *call, const void *p, const char *which)
 {
     struct cudaPointerAttributes a;
-    if (k->said.count == 0 || p == NULL) return;
+    if (call->said.count == 0 || p == NULL) return;
     if (cudaPointerGetAttributes(&a, p) != cudaSuccess || a.type != cudaMemoryTypeDevice)
-        complain("rank %d: %s: the %s is not the device's memory", k->c->rank, words_of(&k->said).text, which);
+        complain("rank %d: %s: the %s is not the device's memory", call->c->rank, words_of(&call->said).text, which);
 }
 
 /* The buffers lie apart or in place: then the short one is this rank's block of the long one. */
-static void must_not_overlap(const struct call *k)
+static void must_not_overlap(const struct call *call)
 {
-    const enum function f = k->said.function;
-    const size_t bytes = k->said.count * bytes_of(k->said.type), all = bytes * (size_t)k->c->ranks;
+    const enum function f = call->said.function;
+    const size_t bytes = call->said.count * nccl_bytes_of(call->said.type), all = bytes * (size_t)call->c->ranks;
     const size_t in = f == REDUCE_SCATTER_ ? all : bytes, out = f == ALL_GATHER ? all : bytes;
-    const size_t own = (size_t)k->c->rank * bytes;
-    if (k->in == NULL || k->out == NULL || k->in + in <= k->out || k->out + out <= k->in) return;
-    if (k->in + (f == REDUCE_SCATTER_ ? own : 0) == k->out + (f == ALL_GATHER ? own : 0)) return;
-    complain("rank %d: %s: the buffers overlap, and are not in place", k->c->rank, words_of(&k->said).text);
+    const size_t own = (size_t)call->c->rank * bytes;
+    if (call->in == NULL || call->out == NULL || call->in + in <= call->out || call->out + out <= call->in) return;
+    if (call->in + (f == REDUCE_SCATTER_ ? own : 0) == call->out + (f == ALL_GATHER ? own : 0)) return;
+    complain("rank %d: %s: the buffers overlap, and are not in place", call->c->rank, words_of(&call->said).text);
 }
 
-static ncclResult_t enter(enum function f, const void *in, void *out, size_t count, ncclDataType_t t, ncclRedOp_t how,
-                          int peer, ncclComm_t c)
+static ncclResult_t nccl_enter(enum function function, const void *in, void *out, size_t count, ncclDataType_t t,
+                               ncclRedOp_t how, int peer, ncclComm_t c)
 {
     if (c == NULL || last == CALLS_MOST || peer >= c->ranks || count > SIZE_MAX / 8) return ncclInvalidArgument;
-    const struct call k = { .c = c, .said = { f, count, t, how, peer }, .in = in, .out = out, .group = groups };
+    const struct call k = { .c = c, .said = { function, count, t, how, peer }, .in = in, .out = out, .group = groups };
     must_be_the_devices(&k, in, "send buffer");
     must_be_the_devices(&k, out, "receive buffer");
     must_not_overlap(&k);
@@ -343,7 +352,7 @@ ncclResult_t ncclAllReduce(const void *in, void *out, size_t count, ncclDataType
                            cudaStream_t stream)
 {
     (void)stream;
-    return enter(ALL_REDUCE, in, out, count, t, how, -1, c);
+    return nccl_enter(ALL_REDUCE, in, out, count, t, how, -1, c);
 }
 
 /* A buffer that a rank neither reads nor writes may have any address there. */
@@ -351,39 +360,39 @@ ncclResult_t ncclBroadcast(const void *in, void *out, size_t count, ncclDataType
                            cudaStream_t stream)
 {
     (void)stream;
-    return enter(BROADCAST_, c != NULL && c->rank == root ? in : NULL, out, count, t, ncclSum, root, c);
+    return nccl_enter(BROADCAST_, c != NULL && c->rank == root ? in : NULL, out, count, t, ncclSum, root, c);
 }
 
 ncclResult_t ncclReduce(const void *in, void *out, size_t count, ncclDataType_t t, ncclRedOp_t how, int root,
                         ncclComm_t c, cudaStream_t stream)
 {
     (void)stream;
-    return enter(REDUCE_, in, c != NULL && c->rank == root ? out : NULL, count, t, how, root, c);
+    return nccl_enter(REDUCE_, in, c != NULL && c->rank == root ? out : NULL, count, t, how, root, c);
 }
 
 ncclResult_t ncclAllGather(const void *in, void *out, size_t count, ncclDataType_t t, ncclComm_t c, cudaStream_t stream)
 {
     (void)stream;
-    return enter(ALL_GATHER, in, out, count, t, ncclSum, -1, c);
+    return nccl_enter(ALL_GATHER, in, out, count, t, ncclSum, -1, c);
 }
 
 ncclResult_t ncclReduceScatter(const void *in, void *out, size_t count, ncclDataType_t t, ncclRedOp_t how, ncclComm_t c,
                                cudaStream_t stream)
 {
     (void)stream;
-    return enter(REDUCE_SCATTER_, in, out, count, t, how, -1, c);
+    return nccl_enter(REDUCE_SCATTER_, in, out, count, t, how, -1, c);
 }
 
 ncclResult_t ncclSend(const void *in, size_t count, ncclDataType_t t, int to, ncclComm_t c, cudaStream_t stream)
 {
     (void)stream;
-    return to < 0 ? ncclInvalidArgument : enter(SEND, in, NULL, count, t, ncclSum, to, c);
+    return to < 0 ? ncclInvalidArgument : nccl_enter(SEND, in, NULL, count, t, ncclSum, to, c);
 }
 
 ncclResult_t ncclRecv(void *out, size_t count, ncclDataType_t t, int from, ncclComm_t c, cudaStream_t stream)
 {
     (void)stream;
-    return from < 0 ? ncclInvalidArgument : enter(RECEIVE, NULL, out, count, t, ncclSum, from, c);
+    return from < 0 ? ncclInvalidArgument : nccl_enter(RECEIVE, NULL, out, count, t, ncclSum, from, c);
 }
 
 /* ---- communicators ----------------------------------------------------------------------------------------------- */
@@ -408,7 +417,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 static const struct timespec pause_between = { .tv_nsec = 1000000 };
 
 /* Rank 0 makes the file; the others wait until it is whole. */
-static int open_file(const char *name, int rank, size_t bytes)
+static int nccl_open_file(const char *name, int rank, size_t bytes)
 {
     if (rank == 0) {
         const int f = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
@@ -423,18 +432,19 @@ static int open_file(const char *name, int rank, size_t bytes)
     return -1;
 }
 
-static void take_place(struct place *p)
+static void take_place(struct place *place)
 {
     const char *named = getenv("NCCL_HOSTID");
-    snprintf(p->host, sizeof p->host, "%s", named != NULL ? named : "");
-    if (cudaGetDevice(&p->gpu) != cudaSuccess) p->gpu = 0;
+    snprintf(place->host, sizeof place->host, "%s", named != NULL ? named : "");
+    if (cudaGetDevice(&place->gpu) != cudaSuccess) place->gpu = 0;
 }
 
-static bool gpu_is_taken_twice(const struct common *m, int ranks)
+static bool gpu_is_taken_twice(const struct common *common, int ranks)
 {
     for (int r = 1; r < ranks; r++)
         for (int s = 0; s < r; s++)
-            if (m->place[r].gpu == m->place[s].gpu && strcmp(m->place[r].host, m->place[s].host) == 0) return true;
+            if (common->place[r].gpu == common->place[s].gpu
+                && strcmp(common->place[r].host, common->place[s].host) == 0) return true;
     return false;
 }
 
@@ -442,14 +452,14 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int 
 {
     const size_t bytes = sizeof(struct common) + (size_t)ranks * (size_t)ranks * sizeof(struct box);
     if (ranks < 1 || ranks > RANKS_MOST || rank < 0 || rank >= ranks) return ncclInvalidArgument;
-    const int f = open_file(id.internal, rank, bytes);          /* zeros, and room is taken where it is written */
+    const int f = nccl_open_file(id.internal, rank, bytes);          /* zeros, and room is taken where it is written */
     struct common *m = f >= 0 ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, f, 0) : MAP_FAILED;
     struct emulated_nccl *c = malloc(sizeof *c);
     if (f >= 0) close(f);
     if (m == MAP_FAILED || c == NULL) return free(c), ncclSystemError;
     *c = (struct emulated_nccl){ .ranks = ranks, .rank = rank, .common = m };
     take_place(&m->place[rank]);
-    arrive(c);
+    nccl_arrive(c);
     while (!all_arrived(c)) nanosleep(&pause_between, NULL);
     if (rank == 0) shm_unlink(id.internal);
     if (gpu_is_taken_twice(m, ranks)) return munmap(m, bytes), free(c), ncclInvalidUsage;

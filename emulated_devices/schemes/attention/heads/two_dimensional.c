@@ -39,21 +39,21 @@ static struct context_parallel ring_of(const struct context_parallel *cp, int me
 /* Both dimensions, as this device sees them. */
 struct arrangement { struct head_exchange exchange; struct heads heads; struct context_parallel ring; };
 
-static void arrange(struct arrangement *a, const struct context_parallel *cp)
+static void arrange(struct arrangement *arrangement, const struct context_parallel *cp)
 {
     /* The ring's sequence part is the tokens that all members of a head group have together. */
-    a->ring = ring_of(cp, cp->rank);
-    a->exchange = (struct head_exchange){ .tp = cp->tp, .heads = cp->heads,
+    arrangement->ring = ring_of(cp, cp->rank);
+    arrangement->exchange = (struct head_exchange){ .tp = cp->tp, .heads = cp->heads,
                                           .group = cp->part ? &cp->part[HEADS] : NULL, .devices = cp->split.heads,
                                           .rank = head_place(cp, cp->rank),
-                                          .tokens = context_count(&a->ring, a->ring.rank) };
-    a->heads = head_exchange_heads(&a->exchange, a->exchange.rank);
-    a->ring.heads = &a->heads;
+                                          .tokens = context_count(&arrangement->ring, arrangement->ring.rank) };
+    arrangement->heads = head_exchange_heads(&arrangement->exchange, arrangement->exchange.rank);
+    arrangement->ring.heads = &arrangement->heads;
 }
 
-const char *two_dimensional_refuses(const struct context_parallel *cp, const struct model_config *c)
+const char *two_dimensional_refuses(const struct context_parallel *cp, const struct model_config *config)
 {
-    (void)c;
+    (void)config;
     if (cp->heads->queries.count < cp->split.heads)
         return "at least as many query heads on each device of tp as devices that exchange tokens for heads";
     for (int m = 0; m < cp->devices; m++)
@@ -99,57 +99,60 @@ struct tensor two_dimensional_kept(const struct context_parallel *cp, int slot, 
 /* ---- passes ------------------------------------------------------------------------------------------------------ */
 
 /* The call of the ring, with what was exchanged. */
-static struct attention_call call_inside(const struct attention_call *c, struct arrangement *a)
+static struct attention_call call_inside(const struct attention_call *call, struct arrangement *arrangement)
 {
-    return (struct attention_call){ .cp = &a->ring, .shape = head_exchange_shape(&a->exchange, c->shape),
-                                    .qkv = c->kept[QKV], .out = c->kept[OUT], .kept = { c->kept[LSE] } };
+    return (struct attention_call){ .cp = &arrangement->ring,
+                                   .shape = head_exchange_shape(&arrangement->exchange, call->shape),
+                                    .qkv = call->kept[QKV], .out = call->kept[OUT], .kept = { call->kept[LSE] } };
 }
 
-enum error_code two_dimensional_forward(struct attention_call *c, struct error *err)
+enum error_code two_dimensional_forward(struct attention_call *call, struct error *err)
 {
     struct arrangement a;
-    arrange(&a, c->cp);
-    struct attention_call inside = call_inside(c, &a);
+    arrange(&a, call->cp);
+    struct attention_call inside = call_inside(call, &a);
     /* A device gets all tokens of its group for some heads; devices with the same heads run a ring; results go back. */
-    enum error_code e = head_exchange_gather(&a.exchange, c->qkv, inside.qkv, true, err);
+    enum error_code e = head_exchange_gather(&a.exchange, call->qkv, inside.qkv, true, err);
     if (!e) e = a.ring.scheme->forward(&inside, err);
-    if (!e) e = head_exchange_back(&a.exchange, c->out, inside.out, false, err);
+    if (!e) e = head_exchange_back(&a.exchange, call->out, inside.out, false, err);
     return e;
 }
 
-enum error_code two_dimensional_backward_input(struct attention_call *c, struct error *err)
+enum error_code two_dimensional_backward_input(struct attention_call *call, struct error *err)
 {
-    struct device *d = c->cp->tp->device;
+    struct device *d = call->cp->tp->device;
     struct arrangement a;
-    arrange(&a, c->cp);
-    struct attention_call inside = call_inside(c, &a);
+    arrange(&a, call->cp);
+    struct attention_call inside = call_inside(call, &a);
     inside.d_out = device_tensor_2d(d, BUFFERS, tensor_rows(inside.out), tensor_cols(inside.out));
     inside.d_qkv = device_tensor_2d(d, BUFFERS, tensor_rows(inside.qkv), tensor_cols(inside.qkv));
-    inside.d_sinks = head_exchange_sinks(&a.exchange, c->d_sinks);
+    inside.d_sinks = head_exchange_sinks(&a.exchange, call->d_sinks);
     enum error_code e = inside.d_out.data && inside.d_qkv.data
                             ? OK : fail(err, ERR_MEMORY, "no memory for the gradients of attention");
-    if (!e) e = head_exchange_gather(&a.exchange, c->d_out, inside.d_out, false, err);
+    if (!e) e = head_exchange_gather(&a.exchange, call->d_out, inside.d_out, false, err);
     if (!e) e = a.ring.scheme->backward_input(&inside, err);
-    if (!e) e = head_exchange_back(&a.exchange, c->d_qkv, inside.d_qkv, true, err);
+    if (!e) e = head_exchange_back(&a.exchange, call->d_qkv, inside.d_qkv, true, err);
     device_free(d, inside.d_out), device_free(d, inside.d_qkv);
     return e;
 }
 
-enum error_code two_dimensional_exchange(struct attention_call *c, struct error *err)
+enum error_code two_dimensional_exchange(struct attention_call *call, struct error *err)
 {
     struct arrangement a;
-    arrange(&a, c->cp);
-    const enum error_code e = head_exchange_gather(&a.exchange, c->qkv, c->kept[QKV], true, err);
-    return e ? e : head_exchange_gather(&a.exchange, c->out, c->kept[OUT], false, err);
+    arrange(&a, call->cp);
+    const enum error_code e = head_exchange_gather(&a.exchange, call->qkv, call->kept[QKV], true, err);
+    return e ? e : head_exchange_gather(&a.exchange, call->out, call->kept[OUT], false, err);
 }
 
-void two_dimensional_cost(struct forecast *f, const struct context_parallel *cp, enum tensor_pass pass, int64_t rows)
+void two_dimensional_cost(struct forecast *forecast, const struct context_parallel *cp, enum tensor_pass pass,
+                          int64_t rows)
 {
     struct arrangement a;
     if (pass == WEIGHT_PASS) return;
     arrange(&a, cp);
     const int64_t B = head_exchange_sequences(&a.exchange, rows);
-    head_exchange_cost(f, &a.exchange, B, pass != INPUT_PASS, true);
-    if (a.ring.scheme->cost && pass != EXCHANGE_PASS) a.ring.scheme->cost(f, &a.ring, pass, B * a.exchange.tokens);
-    head_exchange_cost(f, &a.exchange, B, pass == INPUT_PASS, pass == EXCHANGE_PASS);
+    head_exchange_cost(forecast, &a.exchange, B, pass != INPUT_PASS, true);
+    if (a.ring.scheme->cost && pass != EXCHANGE_PASS)
+        a.ring.scheme->cost(forecast, &a.ring, pass, B * a.exchange.tokens);
+    head_exchange_cost(forecast, &a.exchange, B, pass == INPUT_PASS, pass == EXCHANGE_PASS);
 }

@@ -9,27 +9,27 @@ struct table {
 };
 
 /* The tokens that one bucket adds to lengths j to k-1. */
-static int64_t added(const struct table *t, int j, int k)
+static int64_t added(const struct table *table, int j, int k)
 {
-    return t->length[j] * (k - j) - (t->before[k] - t->before[j]);
+    return table->length[j] * (k - j) - (table->before[k] - table->before[j]);
 }
 
 /* Set now[low .. high]; their last buckets begin at first .. last.  That of a larger k does not begin earlier: if a
  * longer bucket gets worse, then by more. */
-static void fill(const struct table *t, int low, int high, int first, int last)
+static void buckets_fill(const struct table *table, int low, int high, int first, int last)
 {
     if (low > high) return;
     const int k = low + (high - low) / 2;
     int best = first;
-    t->now[k] = INT64_MAX;
+    table->now[k] = INT64_MAX;
     for (int j = first; j <= last && j < k; j++) {
-        const int64_t sum = t->fewer[j] == INT64_MAX ? INT64_MAX : t->fewer[j] + added(t, j, k);
-        if (sum < t->now[k]) t->now[k] = sum, best = j;
+        const int64_t sum = table->fewer[j] == INT64_MAX ? INT64_MAX : table->fewer[j] + added(table, j, k);
+        if (sum < table->now[k]) table->now[k] = sum, best = j;
     }
-    t->from[k] = best;
+    table->from[k] = best;
     /* The best start for k bounds the starts on both sides, so a table takes O(n log n) steps. */
-    fill(t, low, k - 1, first, best);
-    fill(t, k + 1, high, best, last);
+    buckets_fill(table, low, k - 1, first, best);
+    buckets_fill(table, k + 1, high, best, last);
 }
 
 int64_t bucket_lengths(int64_t bucketed[], const int64_t length[], int n, int most)
@@ -47,7 +47,7 @@ int64_t bucket_lengths(int64_t bucketed[], const int64_t length[], int n, int mo
         for (int q = 0; q < buckets; q++) {
             int64_t *const done = t.now;
             t.from = from + (size_t)q * entries, t.now[0] = INT64_MAX;
-            fill(&t, 1, n, 0, n - 1);
+            buckets_fill(&t, 1, n, 0, n - 1);
             t.now = t.fewer, t.fewer = done;
         }
         sum = t.fewer[n];

@@ -7,42 +7,42 @@ typedef long long wide;
 
 static int64_t divided_up(int64_t n, int64_t by) { return (n + by - 1) / by; }
 static int64_t at_least_0(int64_t n) { return n > 0 ? n : 0; }
-static bool is_planned(const struct context_seen *s) { return s->plan->tokens > 0 && s->plan->devices > 1; }
+static bool is_planned(const struct context_seen *seen) { return seen->plan->tokens > 0 && seen->plan->devices > 1; }
 
 /* ---- what is moved ----------------------------------------------------------------------------------------------- */
 
 /* Whether a device computes with a block that it does not have. */
-static bool needs(const struct context_plan *p, enum context_data data, int block, int device)
+static bool needs(const struct context_plan *plan, enum context_data data, int block, int device)
 {
-    for (int w = 0; w < p->works; w++)
-        if (p->work[w].device == device && (data == CONTEXT_KEYS ? p->work[w].key : p->work[w].query) == block)
-            return p->block[block].home != device;
+    for (int w = 0; w < plan->works; w++)
+        if (plan->work[w].device == device && (data == CONTEXT_KEYS ? plan->work[w].key : plan->work[w].query) == block)
+            return plan->block[block].home != device;
     return false;
 }
 
-static int times_moved(const struct context_plan *p, enum context_data data, int block, int device)
+static int times_moved(const struct context_plan *plan, enum context_data data, int block, int device)
 {
     int times = 0;
-    for (int i = 0; i < p->moves; i++)
-        times += p->move[i].data == data && p->move[i].block == block && p->move[i].to == device;
+    for (int i = 0; i < plan->moves; i++)
+        times += plan->move[i].data == data && plan->move[i].block == block && plan->move[i].to == device;
     return times;
 }
 
 /* The first token after a token's sample. */
-static int64_t end_of_sample(const struct context_load *l, int64_t token)
+static int64_t end_of_sample(const struct context_load *load, int64_t token)
 {
     int64_t end = 0;
-    for (int i = 0; i < l->samples && end <= token; i++) end += l->length[i];
+    for (int i = 0; i < load->samples && end <= token; i++) end += load->length[i];
     return end;
 }
 
 /* A device with one token of a sample may see nothing of those whose keys pass it on a ring. */
-static bool has_one_token(const struct context_seen *s, int block, int device)
+static bool has_one_token(const struct context_seen *seen, int block, int device)
 {
-    const int64_t end = end_of_sample(s->load, s->plan->block[block].tokens[0].first);
-    for (int b = 0; b < s->plan->blocks; b++)
-        if (s->plan->block[b].home == device && context_block_tokens(&s->plan->block[b]) == 1 &&
-            end_of_sample(s->load, s->plan->block[b].tokens[0].first) == end)
+    const int64_t end = end_of_sample(seen->load, seen->plan->block[block].tokens[0].first);
+    for (int b = 0; b < seen->plan->blocks; b++)
+        if (seen->plan->block[b].home == device && context_block_tokens(&seen->plan->block[b]) == 1 &&
+            end_of_sample(seen->load, seen->plan->block[b].tokens[0].first) == end)
             return true;
     return false;
 }
@@ -63,28 +63,28 @@ static enum error_code moves_are_needed(const void *seen, int64_t *checked, stru
 }
 
 /* Tokens of a device that are in its blocks and in its rows outside attention: they do not move. */
-static int64_t tokens_that_stay(const struct context_plan *p, int device)
+static int64_t tokens_that_stay(const struct context_plan *plan, int device)
 {
     int64_t stay = 0;
-    for (int r = 0; r < p->rows; r++)
-        for (int b = 0; b < p->blocks; b++)
+    for (int r = 0; r < plan->rows; r++)
+        for (int b = 0; b < plan->blocks; b++)
             for (int i = 0; i < 2; i++)
-                if (p->row[r].device == device && p->block[b].home == device)
-                    stay += interval_meet(p->row[r].tokens, p->block[b].tokens[i]).count;
+                if (plan->row[r].device == device && plan->block[b].home == device)
+                    stay += interval_meet(plan->row[r].tokens, plan->block[b].tokens[i]).count;
     return stay;
 }
 
 /* Tokens of a device in attention, and outside it. */
 struct tokens_of_device { int64_t attended, outside, stay; };
 
-static void count_tokens(const struct context_plan *p, struct tokens_of_device of[])
+static void count_tokens(const struct context_plan *plan, struct tokens_of_device of[])
 {
-    for (int d = 0; d < p->devices; d++) of[d] = (struct tokens_of_device){ 0 };
-    for (int b = 0; b < p->blocks; b++) of[p->block[b].home].attended += context_block_tokens(&p->block[b]);
-    for (int r = 0; r < p->rows; r++) of[p->row[r].device].outside += p->row[r].tokens.count;
-    for (int d = 0; d < p->devices; d++) {
-        if (p->rows == 0) of[d].outside = of[d].stay = of[d].attended;
-        else of[d].stay = tokens_that_stay(p, d);
+    for (int d = 0; d < plan->devices; d++) of[d] = (struct tokens_of_device){ 0 };
+    for (int b = 0; b < plan->blocks; b++) of[plan->block[b].home].attended += context_block_tokens(&plan->block[b]);
+    for (int r = 0; r < plan->rows; r++) of[plan->row[r].device].outside += plan->row[r].tokens.count;
+    for (int d = 0; d < plan->devices; d++) {
+        if (plan->rows == 0) of[d].outside = of[d].stay = of[d].attended;
+        else of[d].stay = tokens_that_stay(plan, d);
     }
 }
 
@@ -149,14 +149,14 @@ static enum error_code fewest_rows_cross(const void *seen, int64_t *checked, str
 /* The devices of a sample, and the pairs of tokens that each computes if queries stay where they are. */
 struct sample_share { int devices; double least, most; };
 
-static struct sample_share share_of(const struct context_plan *p, struct interval sample)
+static struct sample_share context_invariants_share_of(const struct context_plan *plan, struct interval sample)
 {
     struct sample_share share = { 0 };
-    for (int d = 0; d < p->devices; d++) {
+    for (int d = 0; d < plan->devices; d++) {
         double pairs = 0;
-        for (int b = 0; b < p->blocks; b++)
-            for (int i = 0; i < 2 && p->block[b].home == d; i++) {
-                const struct interval own = interval_meet(p->block[b].tokens[i], sample);
+        for (int b = 0; b < plan->blocks; b++)
+            for (int i = 0; i < 2 && plan->block[b].home == d; i++) {
+                const struct interval own = interval_meet(plan->block[b].tokens[i], sample);
                 const double first = (double)(own.first - sample.first), n = (double)own.count;
                 pairs += n > 0 ? n * first + n * (n + 1) / 2 : 0;
             }
@@ -168,7 +168,7 @@ static struct sample_share share_of(const struct context_plan *p, struct interva
     return share;
 }
 
-static bool leaves_for_tier(const struct context_load *l) { return l->per_kept > 0 && l->layers > 2; }
+static bool leaves_for_tier(const struct context_load *load) { return load->per_kept > 0 && load->layers > 2; }
 
 static enum error_code as_many_devices_as_needed(const void *seen, int64_t *checked, struct error *err)
 {
@@ -177,7 +177,7 @@ static enum error_code as_many_devices_as_needed(const void *seen, int64_t *chec
     const int64_t room = divided_up(l->tokens, (int64_t)l->devices * (l->micros > 1 ? l->micros : 1));
     if (!is_planned(seen) || leaves_for_tier(l)) return OK;
     for (int64_t i = 0, first = 0; i < l->samples; first += l->length[i++]) {
-        const int has = share_of(s->plan, (struct interval){ first, l->length[i] }).devices;
+        const int has = context_invariants_share_of(s->plan, (struct interval){ first, l->length[i] }).devices;
         const int64_t needed = divided_up(l->length[i], room), want = needed < l->devices ? needed : l->devices;
         if (has == 0 && l->micros > 1) continue;                /* in another microbatch */
         if (has != want)
@@ -194,7 +194,8 @@ static enum error_code devices_share_evenly(const void *seen, int64_t *checked, 
 {
     const struct context_seen *const s = seen;
     for (int64_t i = 0, first = 0; i < s->load->samples && is_planned(seen); first += s->load->length[i++]) {
-        const struct sample_share h = share_of(s->plan, (struct interval){ first, s->load->length[i] });
+        const struct sample_share h = context_invariants_share_of(s->plan,
+                                                                  (struct interval){ first, s->load->length[i] });
         if (h.devices < 2) continue;
         if (h.most - h.least > 3 * (double)s->load->length[i])
             return fail(err, ERR_CHECK, "of a sample of %lld tokens its %d devices compute %.0f to %.0f pairs",
@@ -219,89 +220,90 @@ struct grouping {
 };
 
 /* A sample in a group of d devices has pairs and tokens, and exchanges some; each device does a d-th of these. */
-static double time_of_sample(const struct context_load *l, int64_t s, int d)
+static double time_of_sample(const struct context_load *load, int64_t s, int d)
 {
-    const double n = (double)s, exchanged = n * (double)(2 * l->query_width + l->key_width) * (1 - 1.0 / d);
-    return (n * (n + 1) / 2 * l->per_pair + n * l->per_token + exchanged * l->per_element) / d;
+    const double n = (double)s, exchanged = n * (double)(2 * load->query_width + load->key_width) * (1 - 1.0 / d);
+    return (n * (n + 1) / 2 * load->per_pair + n * load->per_token + exchanged * load->per_element) / d;
 }
 
-static bool has_room(const struct grouping *g, int group, int64_t s)
+static bool has_room(const struct grouping *grouping, int group, int64_t s)
 {
-    return divided_up(g->tokens[group] + s, g->size[group]) <= g->room;
+    return divided_up(grouping->tokens[group] + s, grouping->size[group]) <= grouping->room;
 }
 
-static void keep_if_best(struct grouping *g)
+static void keep_if_best(struct grouping *grouping)
 {
     double slowest = 0;
-    for (int i = 0; i < g->groups; i++) slowest = fmax(slowest, g->busy[i]);
-    if (g->best < 0 || slowest < g->best) g->best = slowest;
+    for (int i = 0; i < grouping->groups; i++) slowest = fmax(slowest, grouping->busy[i]);
+    if (grouping->best < 0 || slowest < grouping->best) grouping->best = slowest;
 }
 
 /* Every way to put the samples from this one on into groups. */
-static void try_all(struct grouping *g, int sample)
+static void try_all(struct grouping *grouping, int sample)
 {
-    if (sample == g->load->samples) {
-        keep_if_best(g);
+    if (sample == grouping->load->samples) {
+        keep_if_best(grouping);
         return;
     }
-    const int64_t s = g->sample[sample].count;
-    for (int i = 0; i < g->groups; i++) {
-        const double before = g->busy[i];
-        if (!has_room(g, i, s)) continue;
-        g->busy[i] += time_of_sample(g->load, s, g->size[i]), g->tokens[i] += s;
-        try_all(g, sample + 1);
-        g->busy[i] = before, g->tokens[i] -= s;
+    const int64_t s = grouping->sample[sample].count;
+    for (int i = 0; i < grouping->groups; i++) {
+        const double before = grouping->busy[i];
+        if (!has_room(grouping, i, s)) continue;
+        grouping->busy[i] += time_of_sample(grouping->load, s, grouping->size[i]), grouping->tokens[i] += s;
+        try_all(grouping, sample + 1);
+        grouping->busy[i] = before, grouping->tokens[i] -= s;
     }
 }
 
 /* The longest sample first, each where it ends first. */
-static void try_longest_first(struct grouping *g)
+static void try_longest_first(struct grouping *grouping)
 {
-    for (int k = 0; k < g->load->samples; k++) {
+    for (int k = 0; k < grouping->load->samples; k++) {
         int at = -1;
         double ends = 0;
-        for (int i = 0; i < g->groups; i++) {
-            const double then = g->busy[i] + time_of_sample(g->load, g->sample[k].count, g->size[i]);
-            if (has_room(g, i, g->sample[k].count) && (at < 0 || then < ends)) at = i, ends = then;
+        for (int i = 0; i < grouping->groups; i++) {
+            const double then = grouping->busy[i] + time_of_sample(grouping->load, grouping->sample[k].count,
+                                                                   grouping->size[i]);
+            if (has_room(grouping, i, grouping->sample[k].count) && (at < 0 || then < ends)) at = i, ends = then;
         }
         if (at < 0) return;
-        g->busy[at] = ends, g->tokens[at] += g->sample[k].count;
+        grouping->busy[at] = ends, grouping->tokens[at] += grouping->sample[k].count;
     }
-    keep_if_best(g);
+    keep_if_best(grouping);
 }
 
-static void empty_groups(struct grouping *g)
+static void empty_groups(struct grouping *grouping)
 {
-    for (int i = 0; i < g->groups; i++) g->busy[i] = 0, g->tokens[i] = 0;
+    for (int i = 0; i < grouping->groups; i++) grouping->busy[i] = 0, grouping->tokens[i] = 0;
 }
 
 /* All ways to cut so many devices into groups whose sizes fall; or, of more, into groups of one size. */
-static void try_groups(struct grouping *g, int devices, int largest, bool small)
+static void try_groups(struct grouping *grouping, int devices, int largest, bool small)
 {
     if (devices == 0) {
-        empty_groups(g);
-        if (small) try_all(g, 0);
-        else try_longest_first(g);
+        empty_groups(grouping);
+        if (small) try_all(grouping, 0);
+        else try_longest_first(grouping);
         return;
     }
     for (int d = 1; d <= largest; d *= 2) {
         const int as_many = small ? 1 : devices / d;
         if (d > devices || (!small && devices % d != 0)) continue;
-        for (int i = 0; i < as_many; i++) g->size[g->groups++] = d;
-        try_groups(g, devices - as_many * d, d, small);
-        g->groups -= as_many;
+        for (int i = 0; i < as_many; i++) grouping->size[grouping->groups++] = d;
+        try_groups(grouping, devices - as_many * d, d, small);
+        grouping->groups -= as_many;
     }
 }
 
-static double time_of_plan(const struct context_seen *s)
+static double time_of_plan(const struct context_seen *seen)
 {
     double busy[MESH_MOST_DEVICES] = { 0 }, slowest = 0;
-    const struct context_plan *const p = s->plan;
-    for (int64_t i = 0, first = 0; i < s->load->samples; first += s->load->length[i++])
+    const struct context_plan *const p = seen->plan;
+    for (int64_t i = 0, first = 0; i < seen->load->samples; first += seen->load->length[i++])
         for (int b = 0; b < p->blocks; b++) {
             const int group = context_group_of(p, p->block[b].home);
             if (p->block[b].tokens[0].first != first) continue;
-            busy[group] += time_of_sample(s->load, s->load->length[i], p->group[group].devices);
+            busy[group] += time_of_sample(seen->load, seen->load->length[i], p->group[group].devices);
         }
     for (int i = 0; i < p->groups; i++) slowest = fmax(slowest, busy[i]);
     return slowest;
@@ -334,15 +336,15 @@ enum { WORK, TOKENS };
 static const char *const weights[] = { "pairs", "tokens" };
 
 /* A twentieth more than a share, or the heaviest vertex more. */
-static double allowed(double share, double heaviest) { return share + fmax(share / 20, heaviest); }
+static double context_invariants_allowed(double share, double heaviest) { return share + fmax(share / 20, heaviest); }
 
-static void weigh(const struct context_seen *s, int kind, double of[], double *heaviest)
+static void weigh(const struct context_seen *seen, int kind, double of[], double *heaviest)
 {
-    const struct context_plan *const p = s->plan;
+    const struct context_plan *const p = seen->plan;
     for (int i = 0; i < (kind == WORK ? p->works : p->blocks); i++) {
         const struct context_block *const b = &p->block[kind == WORK ? p->work[i].query : i];
         const double n = kind == TOKENS ? (double)context_block_tokens(b)
-                                        : context_pairs(s->load, b, &p->block[p->work[i].key]);
+                                        : context_pairs(seen->load, b, &p->block[p->work[i].key]);
         of[kind == WORK ? p->work[i].device : b->home] += n;
         *heaviest = fmax(*heaviest, n);
     }
@@ -360,10 +362,10 @@ static enum error_code is_balanced(const void *seen, int64_t *checked, struct er
             const int here = first + node <= P ? node : P - first;
             double sum = 0;
             for (int d = first; d < first + here; d++) sum += of[d];
-            if (sum > allowed(all * here / P, heaviest) + 1)
+            if (sum > context_invariants_allowed(all * here / P, heaviest) + 1)
                 return fail(err, ERR_CHECK, "a node has %.0f of %.0f %s", sum, all, weights[kind]);
             for (int d = first; d < first + here; d++, *checked += 1)
-                if (of[d] > allowed(sum / here, heaviest) + 1)
+                if (of[d] > context_invariants_allowed(sum / here, heaviest) + 1)
                     return fail(err, ERR_CHECK, "device %d has %.0f of %.0f %s on %d devices", d, of[d], sum,
                                 weights[kind], here);
         }

@@ -8,31 +8,33 @@ static int by_number(int64_t a, int64_t b) { return (a > b) - (a < b); }
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
 
 /* Room for one more of `size` bytes.  @return false if there is no memory. */
-static bool grow(struct context_plan *p, void **list, int count, int *room, size_t size)
+static bool context_plan_grow(struct context_plan *plan, void **list, int count, int *room, size_t size)
 {
     if (count < *room) return true;
     const int more = *room ? 2 * *room : 16;
     void *const longer = realloc(*list, (size_t)more * size);
-    if (longer == NULL) return !(p->lost = true);
+    if (longer == NULL) return !(plan->lost = true);
     *list = longer, *room = more;
     return true;
 }
 
-int context_add_block(struct context_plan *p, struct interval a, struct interval b, int home)
+int context_add_block(struct context_plan *plan, struct interval a, struct interval b, int home)
 {
-    if (!grow(p, (void **)&p->block, p->blocks, &p->room[0], sizeof *p->block)) return 0;
-    p->block[p->blocks] = (struct context_block){ .tokens = { a, b }, .home = home };
-    return p->blocks++;
+    if (!context_plan_grow(plan, (void **)&plan->block, plan->blocks, &plan->room[0], sizeof *plan->block)) return 0;
+    plan->block[plan->blocks] = (struct context_block){ .tokens = { a, b }, .home = home };
+    return plan->blocks++;
 }
 
-void context_add_work(struct context_plan *p, struct context_work w)
+void context_add_work(struct context_plan *plan, struct context_work work)
 {
-    if (grow(p, (void **)&p->work, p->works, &p->room[1], sizeof *p->work)) p->work[p->works++] = w;
+    if (context_plan_grow(plan, (void **)&plan->work, plan->works, &plan->room[1], sizeof *plan->work))
+        plan->work[plan->works++] = work;
 }
 
-void context_add_move(struct context_plan *p, struct context_move m)
+void context_add_move(struct context_plan *plan, struct context_move move)
 {
-    if (grow(p, (void **)&p->move, p->moves, &p->room[2], sizeof *p->move)) p->move[p->moves++] = m;
+    if (context_plan_grow(plan, (void **)&plan->move, plan->moves, &plan->room[2], sizeof *plan->move))
+        plan->move[plan->moves++] = move;
 }
 
 void context_add_ring(struct context_plan *plan, struct interval sample, const int device[], int D, int division)
@@ -53,26 +55,27 @@ void context_add_ring(struct context_plan *plan, struct interval sample, const i
     if (division + D > plan->divisions) plan->divisions = division + D;
 }
 
-void context_add_group(struct context_plan *p, int first, int devices)
+void context_add_group(struct context_plan *plan, int first, int devices)
 {
-    if (grow(p, (void **)&p->group, p->groups, &p->room[3], sizeof *p->group))
-        p->group[p->groups++] = (struct context_group){ first, devices };
+    if (context_plan_grow(plan, (void **)&plan->group, plan->groups, &plan->room[3], sizeof *plan->group))
+        plan->group[plan->groups++] = (struct context_group){ first, devices };
 }
 
-void context_add_rows(struct context_plan *p, struct interval tokens, int device)
+void context_add_rows(struct context_plan *plan, struct interval tokens, int device)
 {
-    if (tokens.count > 0 && grow(p, (void **)&p->row, p->rows, &p->room[4], sizeof *p->row))
-        p->row[p->rows++] = (struct context_rows){ tokens, device };
+    if (tokens.count > 0 && context_plan_grow(plan, (void **)&plan->row, plan->rows, &plan->room[4], sizeof *plan->row))
+        plan->row[plan->rows++] = (struct context_rows){ tokens, device };
 }
 
-void context_plan_free(struct context_plan *p)
+void context_plan_free(struct context_plan *plan)
 {
-    free(p->block), free(p->work), free(p->move), free(p->group), free(p->row), free(p->pairs), free(p->away);
-    *p = (struct context_plan){ 0 };
+    free(plan->block), free(plan->work), free(plan->move), free(plan->group), free(plan->row), free(plan->pairs),
+        free(plan->away);
+    *plan = (struct context_plan){ 0 };
 }
 
 /* NULL stays NULL.  @return false if there is no memory. */
-static bool copy(void *list, const void *from, int count, size_t size)
+static bool planned_context_plan_copy(void *list, const void *from, int count, size_t size)
 {
     void *own = from ? malloc(((size_t)count + 1) * size) : NULL;
     if (own) memcpy(own, from, (size_t)count * size);
@@ -80,18 +83,18 @@ static bool copy(void *list, const void *from, int count, size_t size)
     return own != NULL || from == NULL;
 }
 
-enum error_code context_plan_copy(struct context_plan *p, const struct context_plan *from, struct error *err)
+enum error_code context_plan_copy(struct context_plan *plan, const struct context_plan *from, struct error *err)
 {
-    *p = *from;
-    bool ok = copy(&p->block, from->block, p->room[0] = p->blocks, sizeof *p->block);
-    ok = copy(&p->work, from->work, p->room[1] = p->works, sizeof *p->work) && ok;
-    ok = copy(&p->move, from->move, p->room[2] = p->moves, sizeof *p->move) && ok;
-    ok = copy(&p->group, from->group, p->room[3] = p->groups, sizeof *p->group) && ok;
-    ok = copy(&p->row, from->row, p->room[4] = p->rows, sizeof *p->row) && ok;
-    ok = copy(&p->away, from->away, p->devices, sizeof *p->away) && ok;
-    ok = copy(&p->pairs, from->pairs, p->works, sizeof *p->pairs) && ok;
+    *plan = *from;
+    bool ok = planned_context_plan_copy(&plan->block, from->block, plan->room[0] = plan->blocks, sizeof *plan->block);
+    ok = planned_context_plan_copy(&plan->work, from->work, plan->room[1] = plan->works, sizeof *plan->work) && ok;
+    ok = planned_context_plan_copy(&plan->move, from->move, plan->room[2] = plan->moves, sizeof *plan->move) && ok;
+    ok = planned_context_plan_copy(&plan->group, from->group, plan->room[3] = plan->groups, sizeof *plan->group) && ok;
+    ok = planned_context_plan_copy(&plan->row, from->row, plan->room[4] = plan->rows, sizeof *plan->row) && ok;
+    ok = planned_context_plan_copy(&plan->away, from->away, plan->devices, sizeof *plan->away) && ok;
+    ok = planned_context_plan_copy(&plan->pairs, from->pairs, plan->works, sizeof *plan->pairs) && ok;
     if (ok) return OK;
-    context_plan_free(p);
+    context_plan_free(plan);
     return fail(err, ERR_MEMORY, "no memory for a plan of %d works", from->works);
 }
 
@@ -108,21 +111,25 @@ bool context_load_same(const struct context_load *a, const struct context_load *
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
 
-int64_t context_block_tokens(const struct context_block *b) { return b->tokens[0].count + b->tokens[1].count; }
+int64_t context_block_tokens(const struct context_block *block) { return block->tokens[0].count
+                                                                 + block->tokens[1].count; }
 
-int64_t context_block_end(const struct context_block *b) { return interval_end(b->tokens[b->tokens[1].count > 0]); }
-
-void context_plan_attended(struct intervals *tokens, const struct context_plan *p, int device)
+int64_t context_block_end(const struct context_block *block)
 {
-    for (int b = 0; b < p->blocks; b++)
-        for (int i = 0; i < 2 && p->block[b].home == device; i++) intervals_add(tokens, p->block[b].tokens[i]);
+    return interval_end(block->tokens[block->tokens[1].count > 0]);
 }
 
-void context_plan_tokens(struct intervals *tokens, const struct context_plan *p, int device)
+void context_plan_attended(struct intervals *tokens, const struct context_plan *plan, int device)
 {
-    if (p->row == NULL) context_plan_attended(tokens, p, device);
-    for (int r = 0; r < p->rows; r++)
-        if (p->row[r].device == device) intervals_add(tokens, p->row[r].tokens);
+    for (int b = 0; b < plan->blocks; b++)
+        for (int i = 0; i < 2 && plan->block[b].home == device; i++) intervals_add(tokens, plan->block[b].tokens[i]);
+}
+
+void context_plan_tokens(struct intervals *tokens, const struct context_plan *plan, int device)
+{
+    if (plan->row == NULL) context_plan_attended(tokens, plan, device);
+    for (int r = 0; r < plan->rows; r++)
+        if (plan->row[r].device == device) intervals_add(tokens, plan->row[r].tokens);
 }
 
 /* Tokens of q see those of k that are not after them. */
@@ -139,53 +146,53 @@ static int64_t causal_pairs(struct interval q, struct interval k)
     return pairs;
 }
 
-bool context_works_with(const struct context_plan *p, enum context_data data, int block, int device)
+bool context_works_with(const struct context_plan *plan, enum context_data data, int block, int device)
 {
-    for (int i = 0; i < p->works; i++)
-        if (p->work[i].device == device && (data == CONTEXT_KEYS ? p->work[i].key : p->work[i].query) == block)
+    for (int i = 0; i < plan->works; i++)
+        if (plan->work[i].device == device && (data == CONTEXT_KEYS ? plan->work[i].key : plan->work[i].query) == block)
             return true;
     return false;
 }
 
-int context_group_of(const struct context_plan *p, int device)
+int context_group_of(const struct context_plan *plan, int device)
 {
     int i = 0;
-    while (device >= p->group[i].first + p->group[i].devices) i++;
+    while (device >= plan->group[i].first + plan->group[i].devices) i++;
     return i;
 }
 
 /* Of the mask: what the tokens of q see of k. */
-static int64_t masked_pairs(const struct context_load *l, struct interval q, struct interval k)
+static int64_t masked_pairs(const struct context_load *load, struct interval q, struct interval k)
 {
     int64_t pairs = 0;
-    for (int64_t i = q.first * l->ranges; i < interval_end(q) * l->ranges; i++) {
-        const struct interval seen = { l->sees[2 * i], l->sees[2 * i + 1] - l->sees[2 * i] };
+    for (int64_t i = q.first * load->ranges; i < interval_end(q) * load->ranges; i++) {
+        const struct interval seen = { load->sees[2 * i], load->sees[2 * i + 1] - load->sees[2 * i] };
         pairs += interval_meet(seen, k).count;
     }
     return pairs;
 }
 
-double context_pairs(const struct context_load *l, const struct context_block *q, const struct context_block *k)
+double context_pairs(const struct context_load *load, const struct context_block *q, const struct context_block *k)
 {
     int64_t pairs = 0;
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < 2; j++)
             if (q->tokens[i].count > 0 && k->tokens[j].count > 0)
-                pairs += l->sees ? masked_pairs(l, q->tokens[i], k->tokens[j])
+                pairs += load->sees ? masked_pairs(load, q->tokens[i], k->tokens[j])
                                  : causal_pairs(q->tokens[i], k->tokens[j]);
     return (double)pairs;
 }
 
-double context_work_pairs(const struct context_plan *p, const struct context_work *w)
+double context_work_pairs(const struct context_plan *plan, const struct context_work *work)
 {
-    return p->pairs[w - p->work];
+    return plan->pairs[work - plan->work];
 }
 
-double context_device_pairs(const struct context_plan *p, int device)
+double context_device_pairs(const struct context_plan *plan, int device)
 {
     double sum = 0;
-    for (int i = 0; i < p->works; i++)
-        if (p->work[i].device == device) sum += p->pairs[i];
+    for (int i = 0; i < plan->works; i++)
+        if (plan->work[i].device == device) sum += plan->pairs[i];
     return sum;
 }
 
@@ -196,12 +203,13 @@ static int longer_first(const void *x, const void *y)
     return length ? length : by_number(a->first, b->first);
 }
 
-struct interval *context_samples(const struct context_load *l)
+struct interval *context_samples(const struct context_load *load)
 {
-    struct interval *all = malloc(((size_t)l->samples + 1) * sizeof *all);
+    struct interval *all = malloc(((size_t)load->samples + 1) * sizeof *all);
     int64_t first = 0;
-    for (int i = 0; i < l->samples && all; first += l->length[i++]) all[i] = (struct interval){ first, l->length[i] };
-    if (all) qsort(all, (size_t)l->samples, sizeof *all, longer_first);
+    for (int i = 0; i < load->samples && all; first += load->length[i++])
+        all[i] = (struct interval){ first, load->length[i] };
+    if (all) qsort(all, (size_t)load->samples, sizeof *all, longer_first);
     return all;
 }
 
@@ -244,56 +252,58 @@ static int compare_rows(const void *x, const void *y)
 }
 
 /* @return false if there is no memory. */
-static bool sort(struct context_plan *p)
+static bool sort(struct context_plan *plan)
 {
-    struct numbered *all = malloc(((size_t)p->blocks + 1) * sizeof *all);
-    int *at = malloc(((size_t)p->blocks + 1) * sizeof *at);
+    struct numbered *all = malloc(((size_t)plan->blocks + 1) * sizeof *all);
+    int *at = malloc(((size_t)plan->blocks + 1) * sizeof *at);
     const bool ok = all && at;
-    for (int b = 0; b < p->blocks && ok; b++) all[b] = (struct numbered){ p->block[b], b };
-    if (ok) qsort(all, (size_t)p->blocks, sizeof *all, compare_blocks);
-    for (int b = 0; b < p->blocks && ok; b++) p->block[b] = all[b].block, at[all[b].number] = b;
-    for (int w = 0; w < p->works && ok; w++)
-        p->work[w].query = at[p->work[w].query], p->work[w].key = at[p->work[w].key];
-    for (int m = 0; m < p->moves && ok; m++) p->move[m].block = at[p->move[m].block];
+    for (int b = 0; b < plan->blocks && ok; b++) all[b] = (struct numbered){ plan->block[b], b };
+    if (ok) qsort(all, (size_t)plan->blocks, sizeof *all, compare_blocks);
+    for (int b = 0; b < plan->blocks && ok; b++) plan->block[b] = all[b].block, at[all[b].number] = b;
+    for (int w = 0; w < plan->works && ok; w++)
+        plan->work[w].query = at[plan->work[w].query], plan->work[w].key = at[plan->work[w].key];
+    for (int m = 0; m < plan->moves && ok; m++) plan->move[m].block = at[plan->move[m].block];
     free(all), free(at);
-    if (p->works > 0) qsort(p->work, (size_t)p->works, sizeof *p->work, compare_works);
-    if (p->moves > 0) qsort(p->move, (size_t)p->moves, sizeof *p->move, compare_moves);
-    if (p->rows > 0) qsort(p->row, (size_t)p->rows, sizeof *p->row, compare_rows);
+    if (plan->works > 0) qsort(plan->work, (size_t)plan->works, sizeof *plan->work, compare_works);
+    if (plan->moves > 0) qsort(plan->move, (size_t)plan->moves, sizeof *plan->move, compare_moves);
+    if (plan->rows > 0) qsort(plan->row, (size_t)plan->rows, sizeof *plan->row, compare_rows);
     return ok;
 }
 
-static struct sha256_text digest(const struct context_plan *p)
+static struct sha256_text digest(const struct context_plan *plan)
 {
     struct sha256 sum = sha256_begin();
-    const int64_t sizes[] = { p->devices, p->divisions, p->tokens, p->blocks, p->works, p->moves, p->groups,
-                              p->rows, p->proxies };
+    const int64_t sizes[] = { plan->devices, plan->divisions, plan->tokens, plan->blocks, plan->works, plan->moves,
+                             plan->groups,
+                              plan->rows, plan->proxies };
     sha256_add(&sum, sizes, sizeof sizes);
-    for (int b = 0; b < p->blocks; b++) {
-        const struct context_block *k = &p->block[b];
+    for (int b = 0; b < plan->blocks; b++) {
+        const struct context_block *k = &plan->block[b];
         const int64_t numbers[] = { k->tokens[0].first, k->tokens[0].count, k->tokens[1].first, k->tokens[1].count,
                                     k->home };
         sha256_add(&sum, numbers, sizeof numbers);
     }
-    sha256_add(&sum, p->work, (size_t)p->works * sizeof *p->work);
-    sha256_add(&sum, p->move, (size_t)p->moves * sizeof *p->move);
-    sha256_add(&sum, p->group, (size_t)p->groups * sizeof *p->group);
-    if (p->away) sha256_add(&sum, p->away, (size_t)p->devices * sizeof *p->away);
-    for (int r = 0; r < p->rows; r++) {
-        const int64_t numbers[] = { p->row[r].tokens.first, p->row[r].tokens.count, p->row[r].device };
+    sha256_add(&sum, plan->work, (size_t)plan->works * sizeof *plan->work);
+    sha256_add(&sum, plan->move, (size_t)plan->moves * sizeof *plan->move);
+    sha256_add(&sum, plan->group, (size_t)plan->groups * sizeof *plan->group);
+    if (plan->away) sha256_add(&sum, plan->away, (size_t)plan->devices * sizeof *plan->away);
+    for (int r = 0; r < plan->rows; r++) {
+        const int64_t numbers[] = { plan->row[r].tokens.first, plan->row[r].tokens.count, plan->row[r].device };
         sha256_add(&sum, numbers, sizeof numbers);
     }
     return sha256_end(&sum);
 }
 
-enum error_code context_plan_finish(struct context_plan *p, const struct context_load *l, struct error *err)
+enum error_code context_plan_finish(struct context_plan *plan, const struct context_load *load, struct error *err)
 {
-    enum error_code e = p->lost || !sort(p) ? fail(err, ERR_MEMORY, "no memory for a plan of %d blocks", p->blocks)
-                                            : context_plan_check(p, l, err);
-    if (!e) p->pairs = malloc(((size_t)p->works + 1) * sizeof *p->pairs);
-    if (!e && p->pairs == NULL) e = fail(err, ERR_MEMORY, "no memory for a plan of %d works", p->works);
-    for (int i = 0; i < p->works && !e; i++)
-        p->pairs[i] = context_pairs(l, &p->block[p->work[i].query], &p->block[p->work[i].key]);
-    if (e) context_plan_free(p);
-    else p->digest = digest(p);
+    enum error_code e = plan->lost || !sort(plan)
+        ? fail(err, ERR_MEMORY, "no memory for a plan of %d blocks", plan->blocks)
+                                            : context_plan_check(plan, load, err);
+    if (!e) plan->pairs = malloc(((size_t)plan->works + 1) * sizeof *plan->pairs);
+    if (!e && plan->pairs == NULL) e = fail(err, ERR_MEMORY, "no memory for a plan of %d works", plan->works);
+    for (int i = 0; i < plan->works && !e; i++)
+        plan->pairs[i] = context_pairs(load, &plan->block[plan->work[i].query], &plan->block[plan->work[i].key]);
+    if (e) context_plan_free(plan);
+    else plan->digest = digest(plan);
     return e;
 }

@@ -108,10 +108,10 @@ void context_plan_free(struct context_plan *);
 enum error_code context_plan_copy(struct context_plan *, const struct context_plan *from, struct error *);
 
 /** Free the lengths, if they are memory of their own. */
-static inline void context_load_free(struct context_load *l)
+static inline void context_load_free(struct context_load *load)
 {
-    free((void *)(uintptr_t)l->length);
-    l->length = NULL;
+    free((void *)(uintptr_t)load->length);
+    load->length = NULL;
 }
 
 /** Whether planners know the same of both, so that they make the same plan; not of masked ones. */

@@ -28,9 +28,10 @@
 #include "emulated_devices/schemes/attention/pass.h"
 #include "ref/model/config.h"
 
-static enum error_code plan(struct context_plan *plan, const struct context_load *l, struct error *err)
+static enum error_code planned_flexsp_plan(struct context_plan *plan, const struct context_load *load,
+                                           struct error *err)
 {
-    return flexsp_plan(plan, l, USUAL_BUCKETS, err);
+    return flexsp_plan(plan, load, USUAL_BUCKETS, err);
 }
 
 /* ---- the exchange ------------------------------------------------------------------------------------------------ */
@@ -38,16 +39,16 @@ static enum error_code plan(struct context_plan *plan, const struct context_load
 /* This device's group in a microbatch. */
 struct here { struct context_group group; struct head_exchange x; };
 
-static int64_t tokens_of(const struct context_plan *plan, struct context_group g)
+static int64_t flexsp_tokens_of(const struct context_plan *plan, struct context_group group)
 {
     int64_t sum = 0;
     for (int b = 0; b < plan->blocks; b++)
-        if (plan->block[b].home >= g.first && plan->block[b].home < g.first + g.devices)
+        if (plan->block[b].home >= group.first && plan->block[b].home < group.first + group.devices)
             sum += context_block_tokens(&plan->block[b]);
     return sum;
 }
 
-static struct here find(const struct context_parallel *cp)
+static struct here flexsp_find(const struct context_parallel *cp)
 {
     struct here h = { .x = { .tp = cp->tp, .heads = cp->heads } };
     int size = 0;
@@ -55,12 +56,13 @@ static struct here find(const struct context_parallel *cp)
     h.group = cp->plan->group[context_group_of(cp->plan, cp->rank)];
     while (1 << size < h.group.devices) size++;
     h.x.group = cp->part ? &cp->part[size] : NULL;
-    h.x.devices = h.group.devices, h.x.rank = cp->rank - h.group.first, h.x.tokens = tokens_of(cp->plan, h.group);
+    h.x.devices = h.group.devices, h.x.rank = cp->rank - h.group.first,
+        h.x.tokens = flexsp_tokens_of(cp->plan, h.group);
     return h;
 }
 
 /* Groups of 1, 2, 4, .. neighbours that this device may be in.  All are opened once, as in the paper. */
-static enum error_code open_groups(struct context_parallel *cp, struct error *err)
+static enum error_code flexsp_open_groups(struct context_parallel *cp, struct error *err)
 {
     enum error_code e = OK;
     for (int i = 0, size = 1; i < ATTENTION_GROUPS && size <= cp->devices && !e; i++, size *= 2) {
@@ -74,11 +76,11 @@ static enum error_code open_groups(struct context_parallel *cp, struct error *er
 
 enum { QKV, OUT, LSE, SLOTS };          /* kept: after the exchange */
 
-static struct tensor kept(const struct context_parallel *cp, int slot, int64_t rows)
+static struct tensor flexsp_kept(const struct context_parallel *cp, int slot, int64_t rows)
 {
     const enum dtype own = cp->tp->device->dtype;
     if (cp->plan == NULL || cp->plan->tokens == 0) return tensor_2d(NULL, own, 0 * rows, 1);
-    const struct here h = find(cp);
+    const struct here h = flexsp_find(cp);
     const int64_t width = head_exchange_width(&h.x, h.x.rank, slot == QKV);
     if (slot == LSE) return tensor_2d(NULL, dtype_wide(own), h.x.tokens, width / cp->tp->config->A);
     return tensor_2d(NULL, own, h.x.tokens, width);
@@ -96,35 +98,37 @@ struct inside {
 };
 
 /* The positions of neighbours follow each other, so those of a group are one list. */
-static enum error_code begin(struct inside *p, struct attention_call *c, struct error *err)
+static enum error_code flexsp_begin(struct inside *inside, struct attention_call *call, struct error *err)
 {
-    *p = (struct inside){ .h = find(c->cp) };
-    const enum error_code e = p->h.x.tokens > 0 ? cp_prepare(&p->g, c, err) : OK;
-    if (e || p->h.x.tokens == 0) return e;
-    p->shape = head_exchange_shape(&p->h.x, c->shape);
-    p->at = tensor_1d((int32_t *)p->g.at.on_device.data + p->g.at.start[p->h.group.first], I32, p->h.x.tokens);
-    p->lse = tensor_2d(c->kept[LSE].data, c->kept[LSE].dtype, p->shape.H, p->h.x.tokens);
-    for (int64_t i = 0; i < p->h.x.tokens; i++) {
-        const int32_t at = p->g.at.host[p->g.at.start[p->h.group.first] + i], *sees = c->shape.mask.data;
-        p->pairs += sees[2 * at + 1] - sees[2 * at];
+    *inside = (struct inside){ .h = flexsp_find(call->cp) };
+    const enum error_code e = inside->h.x.tokens > 0 ? cp_prepare(&inside->g, call, err) : OK;
+    if (e || inside->h.x.tokens == 0) return e;
+    inside->shape = head_exchange_shape(&inside->h.x, call->shape);
+    inside->at = tensor_1d((int32_t *)inside->g.at.on_device.data + inside->g.at.start[inside->h.group.first], I32,
+                           inside->h.x.tokens);
+    inside->lse = tensor_2d(call->kept[LSE].data, call->kept[LSE].dtype, inside->shape.H, inside->h.x.tokens);
+    for (int64_t i = 0; i < inside->h.x.tokens; i++) {
+        const int32_t at = inside->g.at.host[inside->g.at.start[inside->h.group.first] + i],
+            *sees = call->shape.mask.data;
+        inside->pairs += sees[2 * at + 1] - sees[2 * at];
     }
     return OK;
 }
 
-static enum error_code forward(struct attention_call *c, struct error *err)
+static enum error_code flexsp_forward(struct attention_call *call, struct error *err)
 {
     struct inside p;
     struct tensor wide = tensor_none;
-    enum error_code e = begin(&p, c, err);
+    enum error_code e = flexsp_begin(&p, call, err);
     if (e || p.h.x.tokens == 0) return e;
     const bool rounds = p.g.own != p.g.wide;
-    const struct tensor qkv = c->kept[QKV], out = c->kept[OUT];
+    const struct tensor qkv = call->kept[QKV], out = call->kept[OUT];
     e = cp_open(&p.g, &wide, rounds ? 1 : 0, p.g.wide, tensor_rows(out), tensor_cols(out), err);
-    if (!e) e = head_exchange_gather(&p.h.x, c->qkv, qkv, true, err);
+    if (!e) e = head_exchange_gather(&p.h.x, call->qkv, qkv, true, err);
     if (!e) dev_attention_part_forward(p.g.device, rounds ? wide : out, p.lse, qkv, qkv, p.at, p.at,
                                        attention_of_pairs(p.shape, p.pairs));
     if (!e && rounds) dev_round(p.g.device, out, wide);
-    if (!e) e = head_exchange_back(&p.h.x, c->out, out, false, err);
+    if (!e) e = head_exchange_back(&p.h.x, call->out, out, false, err);
     cp_close(&p.g, &wide, 1);
     cp_end(&p.g);
     return e;
@@ -132,61 +136,63 @@ static enum error_code forward(struct attention_call *c, struct error *err)
 
 struct gradients { struct tensor d_out, delta, d_qkv, wide; };
 
-static enum error_code open_gradients(struct inside *p, struct gradients *s, struct error *err)
+static enum error_code flexsp_open_gradients(struct inside *inside, struct gradients *gradients, struct error *err)
 {
-    const struct attention_call *c = p->g.call;
-    const int64_t T = p->h.x.tokens, width = tensor_cols(c->kept[QKV]);
-    enum error_code e = cp_open(&p->g, &s->d_out, 1, p->g.own, T, tensor_cols(c->kept[OUT]), err);
-    if (!e) e = cp_open(&p->g, &s->delta, 1, p->g.wide, p->shape.H, T, err);
-    if (!e) e = cp_open(&p->g, &s->d_qkv, 1, p->g.own, T, width, err);
-    if (!e) e = cp_open(&p->g, &s->wide, p->g.own != p->g.wide ? 1 : 0, p->g.wide, T, width, err);
+    const struct attention_call *c = inside->g.call;
+    const int64_t T = inside->h.x.tokens, width = tensor_cols(c->kept[QKV]);
+    enum error_code e = cp_open(&inside->g, &gradients->d_out, 1, inside->g.own, T, tensor_cols(c->kept[OUT]), err);
+    if (!e) e = cp_open(&inside->g, &gradients->delta, 1, inside->g.wide, inside->shape.H, T, err);
+    if (!e) e = cp_open(&inside->g, &gradients->d_qkv, 1, inside->g.own, T, width, err);
+    if (!e) e = cp_open(&inside->g, &gradients->wide, inside->g.own != inside->g.wide ? 1 : 0, inside->g.wide,
+                        T, width, err);
     return e;
 }
 
-static enum error_code backward_input(struct attention_call *c, struct error *err)
+static enum error_code flexsp_backward_input(struct attention_call *call, struct error *err)
 {
     struct inside p;
     struct gradients s = { 0 };
-    enum error_code e = begin(&p, c, err);
+    enum error_code e = flexsp_begin(&p, call, err);
     if (e || p.h.x.tokens == 0) return e;
-    const struct tensor qkv = c->kept[QKV];
-    e = open_gradients(&p, &s, err);
-    if (!e) e = head_exchange_gather(&p.h.x, c->d_out, s.d_out, false, err);
+    const struct tensor qkv = call->kept[QKV];
+    e = flexsp_open_gradients(&p, &s, err);
+    if (!e) e = head_exchange_gather(&p.h.x, call->d_out, s.d_out, false, err);
     if (!e) {
         const struct tensor sum = p.g.own != p.g.wide ? s.wide : s.d_qkv;
         device_zero(p.g.device, sum);
-        dev_attention_delta(p.g.device, s.delta, s.d_out, c->kept[OUT], p.shape);
+        dev_attention_delta(p.g.device, s.delta, s.d_out, call->kept[OUT], p.shape);
         dev_attention_part_backward(p.g.device, sum, sum, s.d_out, s.delta, p.lse, qkv, qkv, p.at, p.at,
                                     attention_of_pairs(p.shape, p.pairs));
         if (p.g.own != p.g.wide) dev_round(p.g.device, s.d_qkv, s.wide);
-        e = head_exchange_back(&p.h.x, c->d_qkv, s.d_qkv, true, err);
+        e = head_exchange_back(&p.h.x, call->d_qkv, s.d_qkv, true, err);
     }
     cp_close(&p.g, &s.d_out, 1), cp_close(&p.g, &s.delta, 1), cp_close(&p.g, &s.d_qkv, 1), cp_close(&p.g, &s.wide, 1);
     cp_end(&p.g);
     return e;
 }
 
-static enum error_code exchange(struct attention_call *c, struct error *err)
+static enum error_code flexsp_exchange(struct attention_call *call, struct error *err)
 {
-    const struct here h = find(c->cp);
+    const struct here h = flexsp_find(call->cp);
     if (h.x.tokens == 0) return OK;
-    const enum error_code e = head_exchange_gather(&h.x, c->qkv, c->kept[QKV], true, err);
-    return e ? e : head_exchange_gather(&h.x, c->out, c->kept[OUT], false, err);
+    const enum error_code e = head_exchange_gather(&h.x, call->qkv, call->kept[QKV], true, err);
+    return e ? e : head_exchange_gather(&h.x, call->out, call->kept[OUT], false, err);
 }
 
-static void cost(struct forecast *f, const struct context_parallel *cp, enum tensor_pass pass, int64_t rows)
+static void flexsp_cost(struct forecast *forecast, const struct context_parallel *cp, enum tensor_pass pass,
+                        int64_t rows)
 {
     (void)rows;
     if (cp->plan == NULL || pass == WEIGHT_PASS) return;
-    const struct here h = find(cp);
+    const struct here h = flexsp_find(cp);
     if (h.x.tokens == 0) return;
-    head_exchange_cost(f, &h.x, 1, pass != INPUT_PASS, true);
-    head_exchange_cost(f, &h.x, 1, pass == INPUT_PASS, pass == EXCHANGE_PASS);
+    head_exchange_cost(forecast, &h.x, 1, pass != INPUT_PASS, true);
+    head_exchange_cost(forecast, &h.x, 1, pass == INPUT_PASS, pass == EXCHANGE_PASS);
 }
 
-static const char *refuses(const struct context_parallel *cp, const struct model_config *c)
+static const char *flexsp_refuses(const struct context_parallel *cp, const struct model_config *config)
 {
-    (void)c;
+    (void)config;
     return cp->heads->queries.count > 0 ? NULL : "a query head on every device of tp";
 }
 
@@ -197,6 +203,8 @@ const struct attention_scheme attention_scheme_flexsp = {
               .volume = "T/d (d-1)/d (2 H + 2 K) A elements a layer forward for T tokens in a group of d; backward too",
               .memory = "queries, keys, values, results and log-sum-exp of the group's tokens and 1/d of the heads",
               .needs = "nothing", .invariants = flexsp_invariants },
-    .refuses = refuses, .plan = plan, .open = open_groups, .slots = SLOTS, .exchanged = LSE, .kept = kept,
-    .forward = forward, .backward_input = backward_input, .exchange = exchange, .cost = cost,
+    .refuses = flexsp_refuses, .plan = planned_flexsp_plan, .open = flexsp_open_groups, .slots = SLOTS,
+        .exchanged = LSE, .kept = flexsp_kept,
+    .forward = flexsp_forward, .backward_input = flexsp_backward_input, .exchange = flexsp_exchange,
+        .cost = flexsp_cost,
 };

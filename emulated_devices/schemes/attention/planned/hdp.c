@@ -40,27 +40,27 @@ struct loaded {
     int64_t room;                       /* C */
 };
 
-static double work(const struct context_load *l, int64_t s)
+static double work(const struct context_load *load, int64_t s)
 {
-    return l->per_pair * (double)s * (double)(s + 1) / 2 + l->per_token * (double)s;
+    return load->per_pair * (double)s * (double)(s + 1) / 2 + load->per_token * (double)s;
 }
 
 /* The part of L - 2 layers whose activations leave: r, a multiple of 1/(L-2).  A sample with room on one device
  * stays. */
-static double leaving(const struct context_load *l, const struct loaded *have, int64_t s)
+static double leaving(const struct context_load *load, const struct loaded *have, int64_t s)
 {
-    const int layers = l->layers - 2;
-    if (l->per_kept <= 0 || layers <= 0 || s <= have->room) return 0;
+    const int layers = load->layers - 2;
+    if (load->per_kept <= 0 || layers <= 0 || s <= have->room) return 0;
     /* Only so much leaves as can be copied while the sample's own work computes. */
-    const double overlapped = work(l, s) / ((double)s * l->per_kept);
+    const double overlapped = work(load, s) / ((double)s * load->per_kept);
     return floor((overlapped < 1 ? overlapped : 1) * layers) / layers;
 }
 
 /* Tokens whose activations take as much memory as those of s tokens of which the part r leaves. */
-static int64_t held_tokens(const struct context_load *l, double r, int64_t s)
+static int64_t held_tokens(const struct context_load *load, double r, int64_t s)
 {
     if (r <= 0) return s;
-    return (int64_t)ceil((2 + (1 - r) * (l->layers - 2)) / l->layers * (double)s - 1e-9);
+    return (int64_t)ceil((2 + (1 - r) * (load->layers - 2)) / load->layers * (double)s - 1e-9);
 }
 
 /* The first of D neighbours of which the busiest is least busy; of several, of those that are least busy together. */
@@ -125,41 +125,41 @@ static int device_for(const struct loaded *have, int64_t s)
 }
 
 /* Place all samples of the step; those of this microbatch are added to the plan. */
-static void place(struct context_plan *plan, const struct context_load *l, struct loaded *have,
-                  const struct interval sample[])
+static void hdp_place(struct context_plan *plan, const struct context_load *load, struct loaded *have,
+                      const struct interval sample[])
 {
     int all[MESH_MOST_DEVICES];
-    for (int d = 0; d < l->devices; d++) all[d] = d;
-    for (int i = 0; i < l->samples; i++) {
+    for (int d = 0; d < load->devices; d++) all[d] = d;
+    for (int i = 0; i < load->samples; i++) {
         const struct interval s = sample[i];
-        const double away = leaving(l, have, s.count);
+        const double away = leaving(load, have, s.count);
         /* Activations that leave need no room, so a long sample needs fewer devices. */
-        const int64_t held = held_tokens(l, away, s.count), parts = (held + have->room - 1) / have->room;
-        const int D = parts < l->devices ? (int)parts : l->devices;
+        const int64_t held = held_tokens(load, away, s.count), parts = (held + have->room - 1) / have->room;
+        const int D = parts < load->devices ? (int)parts : load->devices;
         const int first = D > 1 ? least_busy_neighbours(have, D) : device_for(have, held);
         const int micro = D > 1 ? micro_for_neighbours(have, first, D) : micro_for(have, first, held);
-        if (micro == l->micro) context_add_ring(plan, s, all + first, D, 0);
+        if (micro == load->micro) context_add_ring(plan, s, all + first, D, 0);
         for (int d = first; d < first + D; d++) {
-            have->busy[d] += work(l, s.count) / D;
+            have->busy[d] += work(load, s.count) / D;
             *tokens_at(have, micro, d) += (held + D - 1) / D;
-            if (plan->away && micro == l->micro) plan->away[d] = fmax(plan->away[d], away);
+            if (plan->away && micro == load->micro) plan->away[d] = fmax(plan->away[d], away);
         }
     }
 }
 
-static enum error_code plan(struct context_plan *plan, const struct context_load *l, struct error *err)
+static enum error_code hdp_plan(struct context_plan *plan, const struct context_load *load, struct error *err)
 {
-    struct loaded have = { .devices = l->devices, .micros = l->micros > 1 ? l->micros : 1 };
+    struct loaded have = { .devices = load->devices, .micros = load->micros > 1 ? load->micros : 1 };
     const int64_t slots = (int64_t)have.devices * have.micros;
-    struct interval *const sample = context_samples(l);
-    have.tokens = calloc((size_t)slots, sizeof *have.tokens), have.room = (l->tokens + slots - 1) / slots;
-    double *const away = calloc((size_t)l->devices, sizeof *away);
-    *plan = (struct context_plan){ .devices = l->devices, .divisions = 1, .tokens = l->tokens, .away = away,
+    struct interval *const sample = context_samples(load);
+    have.tokens = calloc((size_t)slots, sizeof *have.tokens), have.room = (load->tokens + slots - 1) / slots;
+    double *const away = calloc((size_t)load->devices, sizeof *away);
+    *plan = (struct context_plan){ .devices = load->devices, .divisions = 1, .tokens = load->tokens, .away = away,
                                    .lost = sample == NULL || have.tokens == NULL || away == NULL };
-    if (!plan->lost) place(plan, l, &have, sample);
+    if (!plan->lost) hdp_place(plan, load, &have, sample);
     free(sample), free(have.tokens);
     if (plan->blocks == 0 && !plan->lost) plan->tokens = 0;                 /* no sample: an empty microbatch */
-    return plan->tokens > 0 ? context_plan_finish(plan, l, err) : OK;
+    return plan->tokens > 0 ? context_plan_finish(plan, load, err) : OK;
 }
 
 const struct attention_scheme attention_scheme_hdp = {
@@ -170,5 +170,5 @@ const struct attention_scheme attention_scheme_hdp = {
               .memory = "log-sum-exp: H numbers a token; in a pass keys of the samples' other devices; with --offload "
                         "activations long samples leave less on the device, and need fewer",
               .needs = "nothing", .invariants = hdp_invariants },
-    .plans_steps = true, .plan = plan, PLANNED_SCHEME,
+    .plans_steps = true, .plan = hdp_plan, PLANNED_SCHEME,
 };

@@ -18,119 +18,126 @@ struct state {
     int *trail, *from;                  /* moves of a pass */
 };
 
-static int group_of(const int *group, int i) { return group ? group[i] : 0; }
+static int hypergraph_group_of(const int *group, int i) { return group ? group[i] : 0; }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-static void close_state(struct state *s)
+static void close_state(struct state *state)
 {
-    free(s->part), free(s->pins), free(s->load), free(s->limit), free(s->first), free(s->edge), free(s->to);
-    free(s->gain), free(s->trail), free(s->from);
+    free(state->part), free(state->pins), free(state->load), free(state->limit), free(state->first), free(state->edge),
+        free(state->to);
+    free(state->gain), free(state->trail), free(state->from);
 }
 
-static void list_edges_of_vertices(struct state *s)
+static void list_edges_of_vertices(struct state *state)
 {
-    const struct hypergraph *g = s->g;
-    for (int i = 0; i < g->first[g->edges]; i++) s->first[g->pin[i] + 1]++;
-    for (int v = 0; v < g->vertices; v++) s->first[v + 1] += s->first[v];
+    const struct hypergraph *g = state->g;
+    for (int i = 0; i < g->first[g->edges]; i++) state->first[g->pin[i] + 1]++;
+    for (int v = 0; v < g->vertices; v++) state->first[v + 1] += state->first[v];
     /* `to` serves as the place of each vertex's next edge until moves need it. */
-    memcpy(s->to, s->first, (size_t)g->vertices * sizeof *s->to);
+    memcpy(state->to, state->first, (size_t)g->vertices * sizeof *state->to);
     for (int e = 0; e < g->edges; e++)
-        for (int i = g->first[e]; i < g->first[e + 1]; i++) s->edge[s->to[g->pin[i]]++] = e;
+        for (int i = g->first[e]; i < g->first[e + 1]; i++) state->edge[state->to[g->pin[i]]++] = e;
 }
 
 /* A part's share of its group's weight, and a twentieth of that or the heaviest vertex more. */
-static void set_limits(struct state *s)
+static void set_limits(struct state *state)
 {
     for (int w = 0; w < 2; w++) {
         int64_t heaviest = 0;
-        for (int v = 0; v < s->g->vertices; v++)
-            if (s->g->weight[v][w] > heaviest) heaviest = s->g->weight[v][w];
-        for (int a = 0; a < s->p.count; a++) {
+        for (int v = 0; v < state->g->vertices; v++)
+            if (state->g->weight[v][w] > heaviest) heaviest = state->g->weight[v][w];
+        for (int a = 0; a < state->p.count; a++) {
             int64_t weight = 0, shares = 0;
-            const int own = group_of(s->p.group, a);
-            for (int b = 0; b < s->p.count; b++)
-                if (group_of(s->p.group, b) == own) shares += s->p.share[b];
-            for (int v = 0; v < s->g->vertices; v++)
-                if (group_of(s->in, v) == own) weight += s->g->weight[v][w];
-            const int64_t fair = (int64_t)((double)weight / (double)shares * (double)s->p.share[a]);
-            s->limit[a][w] = fair + (fair / SLACK > heaviest ? fair / SLACK : heaviest);
+            const int own = hypergraph_group_of(state->p.group, a);
+            for (int b = 0; b < state->p.count; b++)
+                if (hypergraph_group_of(state->p.group, b) == own) shares += state->p.share[b];
+            for (int v = 0; v < state->g->vertices; v++)
+                if (hypergraph_group_of(state->in, v) == own) weight += state->g->weight[v][w];
+            const int64_t fair = (int64_t)((double)weight / (double)shares * (double)state->p.share[a]);
+            state->limit[a][w] = fair + (fair / SLACK > heaviest ? fair / SLACK : heaviest);
         }
     }
 }
 
-static bool open_state(struct state *s)
+static bool open_state(struct state *state)
 {
-    const size_t V = (size_t)s->g->vertices + 1, P = (size_t)s->p.count, E = (size_t)s->g->edges + 1;
-    s->part = malloc(V * sizeof *s->part), s->pins = malloc(E * P * sizeof *s->pins);
-    s->load = malloc(P * sizeof *s->load), s->limit = malloc(P * sizeof *s->limit);
-    s->first = calloc(V + 1, sizeof *s->first), s->to = malloc(V * sizeof *s->to);
-    s->edge = malloc(((size_t)s->g->first[s->g->edges] + 1) * sizeof *s->edge);
-    s->gain = malloc(V * sizeof *s->gain);
-    s->trail = malloc(V * sizeof *s->trail), s->from = malloc(V * sizeof *s->from);
-    const bool ok = s->part && s->pins && s->load && s->limit && s->first && s->to && s->edge && s->gain && s->trail &&
-        s->from;
-    if (ok) list_edges_of_vertices(s), set_limits(s);
+    const size_t V = (size_t)state->g->vertices + 1, P = (size_t)state->p.count, E = (size_t)state->g->edges + 1;
+    state->part = malloc(V * sizeof *state->part), state->pins = malloc(E * P * sizeof *state->pins);
+    state->load = malloc(P * sizeof *state->load), state->limit = malloc(P * sizeof *state->limit);
+    state->first = calloc(V + 1, sizeof *state->first), state->to = malloc(V * sizeof *state->to);
+    state->edge = malloc(((size_t)state->g->first[state->g->edges] + 1) * sizeof *state->edge);
+    state->gain = malloc(V * sizeof *state->gain);
+    state->trail = malloc(V * sizeof *state->trail), state->from = malloc(V * sizeof *state->from);
+    const bool ok = state->part && state->pins && state->load && state->limit && state->first && state->to
+        && state->edge && state->gain && state->trail && state->from;
+    if (ok) list_edges_of_vertices(state), set_limits(state);
     return ok;
 }
 
 /* ---- one vertex -------------------------------------------------------------------------------------------------- */
 
-static int *pins(const struct state *s, int edge, int part) { return &s->pins[(int64_t)edge * s->p.count + part]; }
-
-static void put(struct state *s, int v, int part)
+static int *pins(const struct state *state, int edge, int part)
 {
-    const int before = s->part[v];
-    /* These counts follow each move, so a gain needs no walk over the vertices of an edge. */
-    for (int i = s->first[v]; i < s->first[v + 1]; i++) {
-        if (before != NOWHERE) --*pins(s, s->edge[i], before);
-        ++*pins(s, s->edge[i], part);
-    }
-    for (int w = 0; w < 2; w++) {
-        if (before != NOWHERE) s->load[before][w] -= s->g->weight[v][w];
-        s->load[part][w] += s->g->weight[v][w];
-    }
-    s->part[v] = part;
+    return &state->pins[(int64_t)edge * state->p.count + part];
 }
 
-static bool fits(const struct state *s, int v, int part)
+static void hypergraph_put(struct state *state, int v, int part)
 {
-    if (part == s->part[v] || group_of(s->in, v) != group_of(s->p.group, part)) return false;
+    const int before = state->part[v];
+    /* These counts follow each move, so a gain needs no walk over the vertices of an edge. */
+    for (int i = state->first[v]; i < state->first[v + 1]; i++) {
+        if (before != NOWHERE) --*pins(state, state->edge[i], before);
+        ++*pins(state, state->edge[i], part);
+    }
+    for (int w = 0; w < 2; w++) {
+        if (before != NOWHERE) state->load[before][w] -= state->g->weight[v][w];
+        state->load[part][w] += state->g->weight[v][w];
+    }
+    state->part[v] = part;
+}
+
+static bool hypergraph_fits(const struct state *state, int v, int part)
+{
+    if (part == state->part[v] || hypergraph_group_of(state->in, v) != hypergraph_group_of(state->p.group, part))
+        return false;
     for (int w = 0; w < 2; w++)
-        if (s->load[part][w] + s->g->weight[v][w] > s->limit[part][w] && s->g->weight[v][w] > 0) return false;
+        if (state->load[part][w] + state->g->weight[v][w] > state->limit[part][w] && state->g->weight[v][w] > 0)
+            return false;
     return true;
 }
 
-static int64_t gain(const struct state *s, int v, int part)
+static int64_t gain(const struct state *state, int v, int part)
 {
     int64_t sum = 0;
-    for (int i = s->first[v]; i < s->first[v + 1]; i++) {
-        const int e = s->edge[i];
+    for (int i = state->first[v]; i < state->first[v + 1]; i++) {
+        const int e = state->edge[i];
         /* An edge whose last vertex leaves a part costs one part less. */
-        if (s->part[v] != NOWHERE && *pins(s, e, s->part[v]) == 1) sum += s->g->cost[e];
+        if (state->part[v] != NOWHERE && *pins(state, e, state->part[v]) == 1) sum += state->g->cost[e];
         /* An edge that is new in a part costs one part more. */
-        if (*pins(s, e, part) == 0) sum -= s->g->cost[e];
+        if (*pins(state, e, part) == 0) sum -= state->g->cost[e];
     }
     return sum;
 }
 
-static double filling(const struct state *s, int part)
+static double filling(const struct state *state, int part)
 {
     double sum = 0;
     for (int w = 0; w < 2; w++)
-        if (s->limit[part][w] > 0) sum += (double)s->load[part][w] / (double)s->limit[part][w];
+        if (state->limit[part][w] > 0) sum += (double)state->load[part][w] / (double)state->limit[part][w];
     return sum;
 }
 
 /* The emptiest of several parts that are as good is best, then the first. */
-static void find_best(struct state *s, int v)
+static void find_best(struct state *state, int v)
 {
-    s->to[v] = NOWHERE;
-    for (int p = 0; p < s->p.count; p++) {
-        if (!fits(s, v, p)) continue;
-        const int64_t g = gain(s, v, p);
-        if (s->to[v] == NOWHERE || g > s->gain[v] || (g == s->gain[v] && filling(s, p) < filling(s, s->to[v])))
-            s->to[v] = p, s->gain[v] = g;
+    state->to[v] = NOWHERE;
+    for (int p = 0; p < state->p.count; p++) {
+        if (!hypergraph_fits(state, v, p)) continue;
+        const int64_t g = gain(state, v, p);
+        if (state->to[v] == NOWHERE || g > state->gain[v]
+            || (g == state->gain[v] && filling(state, p) < filling(state, state->to[v])))
+            state->to[v] = p, state->gain[v] = g;
     }
 }
 
@@ -138,98 +145,99 @@ static void find_best(struct state *s, int v)
 
 /* Vertices are placed in their order or against it, each where it adds the least.  There is always room: a part of the
  * group has at most its share. */
-static void begin_greedily(struct state *s, bool backward)
+static void begin_greedily(struct state *state, bool backward)
 {
-    const int V = s->g->vertices;
-    memset(s->pins, 0, (size_t)s->g->edges * (size_t)s->p.count * sizeof *s->pins);
-    memset(s->load, 0, (size_t)s->p.count * sizeof *s->load);
-    for (int v = 0; v < V; v++) s->part[v] = NOWHERE;
+    const int V = state->g->vertices;
+    memset(state->pins, 0, (size_t)state->g->edges * (size_t)state->p.count * sizeof *state->pins);
+    memset(state->load, 0, (size_t)state->p.count * sizeof *state->load);
+    for (int v = 0; v < V; v++) state->part[v] = NOWHERE;
     for (int i = 0; i < V; i++) {
         const int v = backward ? V - 1 - i : i;
-        find_best(s, v);
-        put(s, v, s->to[v]);
+        find_best(state, v);
+        hypergraph_put(state, v, state->to[v]);
     }
 }
 
 /* The vertex whose move helps most; NOWHERE: none can move. */
-static int most_gainful(struct state *s)
+static int most_gainful(struct state *state)
 {
     int best = NOWHERE;
-    for (int v = 0; v < s->g->vertices; v++) {
-        if (s->to[v] == NOWHERE || (best != NOWHERE && s->gain[v] <= s->gain[best])) continue;
-        if (!fits(s, v, s->to[v])) find_best(s, v);                        /* that part has been filled */
-        if (s->to[v] != NOWHERE && (best == NOWHERE || s->gain[v] > s->gain[best])) best = v;
+    for (int v = 0; v < state->g->vertices; v++) {
+        if (state->to[v] == NOWHERE || (best != NOWHERE && state->gain[v] <= state->gain[best])) continue;
+        /* that part has been filled */
+        if (!hypergraph_fits(state, v, state->to[v])) find_best(state, v);
+        if (state->to[v] != NOWHERE && (best == NOWHERE || state->gain[v] > state->gain[best])) best = v;
     }
     return best;
 }
 
 /* After a vertex has moved.  Other gains change only if an edge now has no vertex or one where it was, or one or two
  * where it is.  In a pass each vertex moves at most once. */
-static void find_best_of_neighbours(struct state *s, int v, int from, const bool moved[])
+static void find_best_of_neighbours(struct state *state, int v, int from, const bool moved[])
 {
-    for (int i = s->first[v]; i < s->first[v + 1]; i++) {
-        const int e = s->edge[i];
-        if (*pins(s, e, from) > 1 && *pins(s, e, s->part[v]) > 2) continue;
-        for (int k = s->g->first[e]; k < s->g->first[e + 1]; k++)
-            if (!moved[s->g->pin[k]]) find_best(s, s->g->pin[k]);
+    for (int i = state->first[v]; i < state->first[v + 1]; i++) {
+        const int e = state->edge[i];
+        if (*pins(state, e, from) > 1 && *pins(state, e, state->part[v]) > 2) continue;
+        for (int k = state->g->first[e]; k < state->g->first[e + 1]; k++)
+            if (!moved[state->g->pin[k]]) find_best(state, state->g->pin[k]);
     }
 }
 
 /* Make the best moves, also those that do not help by themselves, and take back those after the best state.
  * @return how much less volume there is. */
-static int64_t pass(struct state *s, bool moved[])
+static int64_t hypergraph_pass(struct state *state, bool moved[])
 {
-    const int patience = PATIENCE + s->g->vertices / 8;
+    const int patience = PATIENCE + state->g->vertices / 8;
     int64_t sum = 0, most = 0;
     int moves = 0, keep = 0;
-    for (int v = 0; v < s->g->vertices; v++) moved[v] = false, find_best(s, v);
+    for (int v = 0; v < state->g->vertices; v++) moved[v] = false, find_best(state, v);
     /* The pass gives up when this many moves in a row brought no better state. */
     while (moves - keep < patience) {
-        const int v = most_gainful(s);
+        const int v = most_gainful(state);
         if (v == NOWHERE) break;
-        s->trail[moves] = v, s->from[moves++] = s->part[v];
-        sum += s->gain[v];
-        put(s, v, s->to[v]);
-        moved[v] = true, s->to[v] = NOWHERE;
+        state->trail[moves] = v, state->from[moves++] = state->part[v];
+        sum += state->gain[v];
+        hypergraph_put(state, v, state->to[v]);
+        moved[v] = true, state->to[v] = NOWHERE;
         if (sum > most) most = sum, keep = moves;
-        find_best_of_neighbours(s, v, s->from[moves - 1], moved);
+        find_best_of_neighbours(state, v, state->from[moves - 1], moved);
     }
-    while (moves-- > keep) put(s, s->trail[moves], s->from[moves]);
+    while (moves-- > keep) hypergraph_put(state, state->trail[moves], state->from[moves]);
     return most;
 }
 
-static int64_t volume(const struct state *s)
+static int64_t volume(const struct state *state)
 {
     int64_t sum = 0;
-    for (int e = 0; e < s->g->edges; e++) {
+    for (int e = 0; e < state->g->edges; e++) {
         int parts = 0;
-        for (int p = 0; p < s->p.count; p++) parts += *pins(s, e, p) > 0;
+        for (int p = 0; p < state->p.count; p++) parts += *pins(state, e, p) > 0;
         /* An edge's data is sent from one part to each of its other parts. */
-        sum += parts > 1 ? s->g->cost[e] * (parts - 1) : 0;
+        sum += parts > 1 ? state->g->cost[e] * (parts - 1) : 0;
     }
     return sum;
 }
 
-enum error_code hypergraph_divide(int part[], const struct hypergraph *g, struct hypergraph_parts p, const int in[],
-                                  struct error *err)
+enum error_code hypergraph_divide(int part[], const struct hypergraph *hypergraph, struct hypergraph_parts parts,
+                                  const int in[], struct error *err)
 {
-    struct state s = { .g = g, .p = p, .in = in };
-    bool *const moved = malloc((size_t)g->vertices + 1);
+    struct state s = { .g = hypergraph, .p = parts, .in = in };
+    bool *const moved = malloc((size_t)hypergraph->vertices + 1);
     const bool ok = open_state(&s) && moved;
     int64_t least = -1;
     for (int backward = 0; backward < 2 && ok; backward++) {
         begin_greedily(&s, backward);
-        for (int i = 0; i < PASSES && pass(&s, moved) > 0; i++) continue;
+        for (int i = 0; i < PASSES && hypergraph_pass(&s, moved) > 0; i++) continue;
         if (least >= 0 && volume(&s) >= least) continue;
         least = volume(&s);
-        memcpy(part, s.part, (size_t)g->vertices * sizeof *part);
+        memcpy(part, s.part, (size_t)hypergraph->vertices * sizeof *part);
     }
     close_state(&s), free(moved);
-    return ok ? OK : fail(err, ERR_MEMORY, "no memory to divide %d vertices", g->vertices);
+    return ok ? OK : fail(err, ERR_MEMORY, "no memory to divide %d vertices", hypergraph->vertices);
 }
 
-void hypergraph_free(struct hypergraph *g)
+void hypergraph_free(struct hypergraph *hypergraph)
 {
-    free(g->weight), free(g->cost), free(g->first), free(g->pin);
-    *g = (struct hypergraph){ 0 };
+    free(hypergraph->weight), free(hypergraph->cost), free(hypergraph->first), free(hypergraph->pin);
+    *hypergraph = (struct hypergraph){ 0 };
 }

@@ -14,25 +14,25 @@ struct tensor planned_kept(const struct context_parallel *cp, int slot, int64_t 
     return ring_attention_kept(cp, slot, n);
 }
 
-const char *planned_refuses(const struct context_parallel *cp, const struct model_config *c)
+const char *planned_refuses(const struct context_parallel *cp, const struct model_config *config)
 {
-    (void)cp, (void)c;
+    (void)cp, (void)config;
     return NULL;
 }
 
 /* A message of count numbers, and what this device carries of it. */
-static void forecast_carried(struct forecast *f, const struct context_parallel *cp, int from, int to, int64_t count,
-                             uint64_t size)
+static void forecast_carried(struct forecast *forecast, const struct context_parallel *cp, int from, int to,
+                             int64_t count, uint64_t size)
 {
     for (enum proxy_stage stage = PROXY_DISPATCH; stage < PROXY_STAGES; stage++)
         for (int i = 0; i < proxy_parts(cp->plan->proxies, from, to); i++) {
             const struct proxy_hop h = proxy_hop(cp->plan->proxies, from, to, count, stage, i);
             if (h.from == cp->rank && h.to != h.from && h.part.count > 0)
-                forecast_message(f, cp->group, h.to, (uint64_t)h.part.count * size);
+                forecast_message(forecast, cp->group, h.to, (uint64_t)h.part.count * size);
         }
 }
 
-static void forecast_moves(struct forecast *f, const struct context_parallel *cp, bool backward)
+static void forecast_moves(struct forecast *forecast, const struct context_parallel *cp, bool backward)
 {
     const enum dtype own = cp->tp->device->dtype;
     const uint64_t size = dtype_size(own), wide = dtype_size(dtype_wide(own));
@@ -40,15 +40,15 @@ static void forecast_moves(struct forecast *f, const struct context_parallel *cp
     for (int i = 0; i < cp->plan->moves; i++) {
         const struct context_move *m = &cp->plan->move[i];
         const int64_t n = context_block_tokens(&cp->plan->block[m->block]);
-        forecast_carried(f, cp, m->from, m->to, n * (m->data == CONTEXT_KEYS ? keys : queries), size);
+        forecast_carried(forecast, cp, m->from, m->to, n * (m->data == CONTEXT_KEYS ? keys : queries), size);
         if (m->data == CONTEXT_KEYS || !backward) continue;
-        forecast_carried(f, cp, m->from, m->to, n * queries, size);
-        for (int k = 0; k < 2; k++) forecast_carried(f, cp, m->from, m->to, n * H, wide);
+        forecast_carried(forecast, cp, m->from, m->to, n * queries, size);
+        for (int k = 0; k < 2; k++) forecast_carried(forecast, cp, m->from, m->to, n * H, wide);
     }
 }
 
 /* Results or gradients of other devices' blocks that this device has worked with. */
-static void forecast_returns(struct forecast *f, const struct context_parallel *cp, bool backward)
+static void forecast_returns(struct forecast *forecast, const struct context_parallel *cp, bool backward)
 {
     const uint64_t wide = dtype_size(dtype_wide(cp->tp->device->dtype));
     const int64_t H = cp->heads->queries.count, A = cp->tp->config->A;
@@ -58,37 +58,38 @@ static void forecast_returns(struct forecast *f, const struct context_parallel *
             const int64_t n = context_block_tokens(&cp->plan->block[b]);
             if (home == d) continue;
             const bool queries = context_works_with(cp->plan, CONTEXT_QUERIES, b, d);
-            if (queries && backward) forecast_carried(f, cp, d, home, n * H * A, wide);
+            if (queries && backward) forecast_carried(forecast, cp, d, home, n * H * A, wide);
             if (queries && !backward && d == cp->rank) {
-                forecast_message(f, cp->group, home, (uint64_t)(n * H * A) * wide);
-                forecast_message(f, cp->group, home, (uint64_t)(n * H) * wide);
+                forecast_message(forecast, cp->group, home, (uint64_t)(n * H * A) * wide);
+                forecast_message(forecast, cp->group, home, (uint64_t)(n * H) * wide);
             }
             if (backward && context_works_with(cp->plan, CONTEXT_KEYS, b, d))
-                forecast_carried(f, cp, d, home, n * cp_keys_width(cp), wide);
+                forecast_carried(forecast, cp, d, home, n * cp_keys_width(cp), wide);
         }
 }
 
 struct forecast_of { struct forecast *f; const struct context_parallel *cp; bool backward; };
 
 /* Forward queries, keys and values come in, and the output goes out; backward these, the output and its gradient. */
-static void forecast_run(void *context, const struct remap_run *r)
+static void forecast_run(void *context, const struct remap_run *remap_run)
 {
     const struct forecast_of *x = context;
-    const uint64_t size = (uint64_t)r->count * dtype_size(x->cp->tp->device->dtype);
+    const uint64_t size = (uint64_t)remap_run->count * dtype_size(x->cp->tp->device->dtype);
     const uint64_t narrow = (uint64_t)(x->cp->heads->queries.count * x->cp->tp->config->A) * size;
     const uint64_t whole = narrow + (uint64_t)cp_keys_width(x->cp) * size;
-    if (r->inside == r->outside) return;
-    if (r->outside == x->cp->rank) forecast_message(x->f, x->cp->group, r->inside, whole);
-    for (int i = 0; i < 2 && x->backward && r->outside == x->cp->rank; i++)
-        forecast_message(x->f, x->cp->group, r->inside, narrow);
-    if (r->inside == x->cp->rank) forecast_message(x->f, x->cp->group, r->outside, x->backward ? whole : narrow);
+    if (remap_run->inside == remap_run->outside) return;
+    if (remap_run->outside == x->cp->rank) forecast_message(x->f, x->cp->group, remap_run->inside, whole);
+    for (int i = 0; i < 2 && x->backward && remap_run->outside == x->cp->rank; i++)
+        forecast_message(x->f, x->cp->group, remap_run->inside, narrow);
+    if (remap_run->inside == x->cp->rank)
+        forecast_message(x->f, x->cp->group, remap_run->outside, x->backward ? whole : narrow);
 }
 
-void planned_cost(struct forecast *f, const struct context_parallel *cp, enum tensor_pass pass, int64_t rows)
+void planned_cost(struct forecast *forecast, const struct context_parallel *cp, enum tensor_pass pass, int64_t rows)
 {
     (void)rows;
     if (cp->devices == 1 || cp->plan == NULL || pass == WEIGHT_PASS) return;
-    forecast_moves(f, cp, pass == INPUT_PASS);
-    forecast_returns(f, cp, pass == INPUT_PASS);
-    remap_each(cp->plan, forecast_run, &(struct forecast_of){ f, cp, pass == INPUT_PASS });
+    forecast_moves(forecast, cp, pass == INPUT_PASS);
+    forecast_returns(forecast, cp, pass == INPUT_PASS);
+    remap_each(cp->plan, forecast_run, &(struct forecast_of){ forecast, cp, pass == INPUT_PASS });
 }

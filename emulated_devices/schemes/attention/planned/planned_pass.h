@@ -37,17 +37,17 @@ struct planned {
 };
 
 /* The tokens of a block; whether this device is its home; numbers of a token's queries. */
-static inline int64_t planned_tokens(const struct planned *p, int block)
+static inline int64_t planned_tokens(const struct planned *planned, int block)
 {
-    return context_block_tokens(&p->plan->block[block]);
+    return context_block_tokens(&planned->plan->block[block]);
 }
 
-static inline bool planned_owns(const struct planned *p, int block)
+static inline bool planned_owns(const struct planned *planned, int block)
 {
-    return p->plan->block[block].home == p->g.cp->rank;
+    return planned->plan->block[block].home == planned->g.cp->rank;
 }
 
-static inline int64_t planned_width(const struct planned *p) { return p->g.shape.H * p->g.shape.A; }
+static inline int64_t planned_width(const struct planned *planned) { return planned->g.shape.H * planned->g.shape.A; }
 
 /** Open a pass: bring queries, keys and values into attention's rows, and open buffers for what is moved.
  *  @return OK, with the first failure in ->e, or cp_begin's error, with nothing to end. */

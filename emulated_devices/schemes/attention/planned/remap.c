@@ -20,32 +20,32 @@ static int with_most(const struct share share[], const char *chosen, int devices
 }
 
 /* @return whether there was memory. */
-static bool list(const struct context_plan *p, struct share share[])
+static bool list(const struct context_plan *plan, struct share share[])
 {
-    char *const chosen = calloc((size_t)p->devices, 1);
+    char *const chosen = calloc((size_t)plan->devices, 1);
     int64_t total = 0;
-    for (int d = 0; d < p->devices && chosen; d++) {
-        context_plan_attended(&share[d].tokens, p, d);
+    for (int d = 0; d < plan->devices && chosen; d++) {
+        context_plan_attended(&share[d].tokens, plan, d);
         if (intervals_lost(&share[d].tokens)) return free(chosen), false;
         if (share[d].tokens.count > 0)
             qsort(share[d].tokens.at, (size_t)share[d].tokens.count, sizeof *share[d].tokens.at, by_first);
         share[d].over = intervals_total(&share[d].tokens), total += share[d].over;
     }
-    for (int d = 0; d < p->devices && chosen; d++) share[d].over -= total / p->devices;
+    for (int d = 0; d < plan->devices && chosen; d++) share[d].over -= total / plan->devices;
     /* The rest of the division is given to the devices with most tokens, so fewest rows move. */
-    for (int64_t i = 0; i < total % p->devices && chosen; i++) {
-        const int d = with_most(share, chosen, p->devices);
+    for (int64_t i = 0; i < total % plan->devices && chosen; i++) {
+        const int d = with_most(share, chosen, plan->devices);
         chosen[d] = 1, share[d].over--;
     }
     free(chosen);
     return chosen != NULL;
 }
 
-static bool give(struct context_plan *p, struct share *from, int64_t n, int to)
+static bool remap_give(struct context_plan *plan, struct share *from, int64_t n, int to)
 {
     struct intervals part = { 0 };
     intervals_add_part(&part, &from->tokens, (struct interval){ from->next, n });
-    for (int i = 0; i < part.count; i++) context_add_rows(p, part.at[i], to);
+    for (int i = 0; i < part.count; i++) context_add_rows(plan, part.at[i], to);
     from->next += n;
     const bool lost = intervals_lost(&part);
     intervals_free(&part);
@@ -53,47 +53,47 @@ static bool give(struct context_plan *p, struct share *from, int64_t n, int to)
 }
 
 /* Devices with too many rows give to those with too few: inside nodes, or anywhere. */
-static bool match(struct context_plan *p, struct share share[], int node, bool inside)
+static bool match(struct context_plan *plan, struct share share[], int node, bool inside)
 {
     bool ok = true;
-    for (int a = 0; a < p->devices; a++)
-        for (int b = 0; b < p->devices && share[a].over > 0 && ok; b++) {
+    for (int a = 0; a < plan->devices; a++)
+        for (int b = 0; b < plan->devices && share[a].over > 0 && ok; b++) {
             if (share[b].over >= 0 || (inside && a / node != b / node)) continue;
             const int64_t n = share[a].over < -share[b].over ? share[a].over : -share[b].over;
-            ok = give(p, &share[a], n, b);
+            ok = remap_give(plan, &share[a], n, b);
             share[a].over -= n, share[b].over += n;
         }
     return ok;
 }
 
-bool remap_balance(struct context_plan *p, int node)
+bool remap_balance(struct context_plan *plan, int node)
 {
-    struct share *const share = calloc((size_t)p->devices, sizeof *share);
-    bool ok = share != NULL && list(p, share), moves = false;
-    for (int d = 0; d < p->devices && ok; d++) moves = moves || share[d].over > 0;
-    for (int d = 0; d < p->devices && ok && moves; d++) {
+    struct share *const share = calloc((size_t)plan->devices, sizeof *share);
+    bool ok = share != NULL && list(plan, share), moves = false;
+    for (int d = 0; d < plan->devices && ok; d++) moves = moves || share[d].over > 0;
+    for (int d = 0; d < plan->devices && ok && moves; d++) {
         /* A device first keeps its first tokens, up to the mean; the tail is given away. */
         const int64_t n = intervals_total(&share[d].tokens);
-        ok = give(p, &share[d], share[d].over > 0 ? n - share[d].over : n, d);
+        ok = remap_give(plan, &share[d], share[d].over > 0 ? n - share[d].over : n, d);
     }
-    ok = ok && match(p, share, node, true) && match(p, share, node, false);
-    for (int d = 0; d < p->devices && share; d++) intervals_free(&share[d].tokens);
+    ok = ok && match(plan, share, node, true) && match(plan, share, node, false);
+    for (int d = 0; d < plan->devices && share; d++) intervals_free(&share[d].tokens);
     free(share);
-    return ok && !p->lost;
+    return ok && !plan->lost;
 }
 
-void remap_each(const struct context_plan *p, void (*f)(void *context, const struct remap_run *), void *context)
+void remap_each(const struct context_plan *plan, void (*f)(void *context, const struct remap_run *), void *context)
 {
-    for (int64_t r = 0, out = 0; r < p->rows; out += p->row[r++].tokens.count) {
+    for (int64_t r = 0, out = 0; r < plan->rows; out += plan->row[r++].tokens.count) {
         /* `out` and `in` count rows from the start of their device. */
-        if (r > 0 && p->row[r - 1].device != p->row[r].device) out = 0;
-        for (int64_t b = 0, in = 0; b < p->blocks; b++) {
-            if (b > 0 && p->block[b - 1].home != p->block[b].home) in = 0;
-            for (int i = 0; i < 2; in += p->block[b].tokens[i++].count) {
-                const struct interval of = p->block[b].tokens[i], both = interval_meet(of, p->row[r].tokens);
+        if (r > 0 && plan->row[r - 1].device != plan->row[r].device) out = 0;
+        for (int64_t b = 0, in = 0; b < plan->blocks; b++) {
+            if (b > 0 && plan->block[b - 1].home != plan->block[b].home) in = 0;
+            for (int i = 0; i < 2; in += plan->block[b].tokens[i++].count) {
+                const struct interval of = plan->block[b].tokens[i], both = interval_meet(of, plan->row[r].tokens);
                 if (both.count > 0)
-                    f(context, &(struct remap_run){ p->row[r].device, p->block[b].home,
-                                                    out + both.first - p->row[r].tokens.first,
+                    f(context, &(struct remap_run){ plan->row[r].device, plan->block[b].home,
+                                                    out + both.first - plan->row[r].tokens.first,
                                                     in + both.first - of.first, both.count });
             }
         }

@@ -60,57 +60,58 @@ static double pairs_of(int64_t s) { return (double)s * (double)(s + 1) / 2; }
 
 /* ---- bins -------------------------------------------------------------------------------------------------------- */
 
-static void copy_bins(struct bins *to, const struct bins *b)
+static void copy_bins(struct bins *to, const struct bins *bins)
 {
-    to->count = b->count, to->devices = b->devices, to->room = b->room, to->mean = b->mean;
-    memcpy(to->busy, b->busy, (size_t)b->count * sizeof *b->busy);
-    memcpy(to->tokens, b->tokens, (size_t)b->count * sizeof *b->tokens);
+    to->count = bins->count, to->devices = bins->devices, to->room = bins->room, to->mean = bins->mean;
+    memcpy(to->busy, bins->busy, (size_t)bins->count * sizeof *bins->busy);
+    memcpy(to->tokens, bins->tokens, (size_t)bins->count * sizeof *bins->tokens);
 }
 
-static void empty_bins(struct bins *b, int count, int devices)
+static void empty_bins(struct bins *bins, int count, int devices)
 {
-    b->count = count, b->devices = devices;
-    memset(b->busy, 0, (size_t)count * sizeof *b->busy);
-    memset(b->tokens, 0, (size_t)count * sizeof *b->tokens);
+    bins->count = count, bins->devices = devices;
+    memset(bins->busy, 0, (size_t)count * sizeof *bins->busy);
+    memset(bins->tokens, 0, (size_t)count * sizeof *bins->tokens);
 }
 
 /* The least busy bin without the sample; if it has to fit, of those with room, or else that with the fewest tokens. */
-static int least_busy(const struct bins *b, const char *in, int64_t fits)
+static int least_busy(const struct bins *bins, const char *in, int64_t fits)
 {
     int best = -1, emptiest = 0;
-    for (int i = 0; i < b->count; i++) {
-        if (b->tokens[i] < b->tokens[emptiest]) emptiest = i;
-        if (in[i] || (fits > 0 && b->tokens[i] + fits > b->room)) continue;
-        if (best < 0 || b->busy[i] < b->busy[best]) best = i;
+    for (int i = 0; i < bins->count; i++) {
+        if (bins->tokens[i] < bins->tokens[emptiest]) emptiest = i;
+        if (in[i] || (fits > 0 && bins->tokens[i] + fits > bins->room)) continue;
+        if (best < 0 || bins->busy[i] < bins->busy[best]) best = i;
     }
     return best < 0 ? emptiest : best;
 }
 
-static void put(struct bins *b, char *in, int64_t s, int parts)
+static void zeppelin_put(struct bins *bins, char *in, int64_t s, int parts)
 {
     /* A sample on several bins takes the least busy ones, whether or not they have room. */
-    for (int i = 0; i < parts; i++) in[least_busy(b, in, parts > 1 ? 0 : s)] = 1;
-    for (int i = 0; i < b->count; i++)
-        if (in[i]) b->busy[i] += pairs_of(s) / parts, b->tokens[i] += (s + parts - 1) / parts;
+    for (int i = 0; i < parts; i++) in[least_busy(bins, in, parts > 1 ? 0 : s)] = 1;
+    for (int i = 0; i < bins->count; i++)
+        if (in[i]) bins->busy[i] += pairs_of(s) / parts, bins->tokens[i] += (s + parts - 1) / parts;
 }
 
 /* How many bins a sample gets: `finer` times as many as its share of the work asks for; all, if so many are all. */
-static int parts_of(const struct bins *b, int64_t s, int finer)
+static int parts_of(const struct bins *bins, int64_t s, int finer)
 {
     /* A sample is cut no finer than LEAST tokens a device. */
-    const int64_t room = s / (LEAST * b->devices), most = room < b->count ? room : b->count;
-    int64_t parts = finer >= b->count ? most : (int64_t)ceil(finer * pairs_of(s) / b->mean);
+    const int64_t room = s / (LEAST * bins->devices), most = room < bins->count ? room : bins->count;
+    int64_t parts = finer >= bins->count ? most : (int64_t)ceil(finer * pairs_of(s) / bins->mean);
     /* A sample needs at least as many bins as its tokens fill. */
-    if (parts < (s + b->room - 1) / b->room) parts = (s + b->room - 1) / b->room;
+    if (parts < (s + bins->room - 1) / bins->room) parts = (s + bins->room - 1) / bins->room;
     return (int)(most < 2 ? 1 : parts < 2 ? 2 : parts > most ? most : parts);
 }
 
 /* The busiest bin's work over the mean; much more if its tokens do not fit. */
-static double worst_of(const struct bins *b)
+static double worst_of(const struct bins *bins)
 {
     double worst = 1;
-    for (int i = 0; i < b->count; i++) {
-        const double busy = b->mean > 0 ? b->busy[i] / b->mean : 1, full = (double)b->tokens[i] / (double)b->room;
+    for (int i = 0; i < bins->count; i++) {
+        const double busy = bins->mean > 0 ? bins->busy[i] / bins->mean : 1,
+            full = (double)bins->tokens[i] / (double)bins->room;
         if (busy > worst) worst = busy;
         if (full > 1 && 1e6 * full > worst) worst = 1e6 * full;
     }
@@ -118,12 +119,12 @@ static double worst_of(const struct bins *b)
 }
 
 /* The next bound: the next shorter of some samples, and those that are at most an eighth shorter; 0: none. */
-static int64_t next_bound(const struct zeppelin *z, int node, int64_t bound)
+static int64_t next_bound(const struct zeppelin *zeppelin, int node, int64_t bound)
 {
     int64_t longest = 0, next = 0;
-    for (int i = 0; i < z->load->samples; i++) {
-        const int64_t s = z->sample[i].count;
-        if (s >= bound || (node >= 0 && z->node[i] != node)) continue;
+    for (int i = 0; i < zeppelin->load->samples; i++) {
+        const int64_t s = zeppelin->sample[i].count;
+        if (s >= bound || (node >= 0 && zeppelin->node[i] != node)) continue;
         if (longest == 0) longest = s;
         if (8 * s >= 7 * longest) next = s;
     }
@@ -131,36 +132,36 @@ static int64_t next_bound(const struct zeppelin *z, int node, int64_t bound)
 }
 
 /* One trial.  @return worst_of. */
-static double place(struct zeppelin *z, int node, int64_t bound, int finer)
+static double zeppelin_place(struct zeppelin *zeppelin, int node, int64_t bound, int finer)
 {
-    struct bins *const b = &z->tried;
-    copy_bins(b, &z->at);
-    for (int i = 0; i < z->load->samples; i++) {
-        char *const in = z->trial + (size_t)i * (size_t)b->count;
-        if (node >= 0 && z->node[i] != node) continue;
+    struct bins *const b = &zeppelin->tried;
+    copy_bins(b, &zeppelin->at);
+    for (int i = 0; i < zeppelin->load->samples; i++) {
+        char *const in = zeppelin->trial + (size_t)i * (size_t)b->count;
+        if (node >= 0 && zeppelin->node[i] != node) continue;
         memset(in, 0, (size_t)b->count);
-        const int64_t s = z->sample[i].count;
-        put(b, in, s, s >= bound ? parts_of(b, s, finer) : 1);
+        const int64_t s = zeppelin->sample[i].count;
+        zeppelin_put(b, in, s, s >= bound ? parts_of(b, s, finer) : 1);
     }
     return worst_of(b);
 }
 
-static void keep(struct zeppelin *z, int node, char *to)
+static void zeppelin_keep(struct zeppelin *zeppelin, int node, char *to)
 {
-    const size_t bins = (size_t)z->at.count;
-    for (size_t i = 0; i < (size_t)z->load->samples; i++)
-        if (node < 0 || z->node[i] == node) memcpy(to + i * bins, z->trial + i * bins, bins);
+    const size_t bins = (size_t)zeppelin->at.count;
+    for (size_t i = 0; i < (size_t)zeppelin->load->samples; i++)
+        if (node < 0 || zeppelin->node[i] == node) memcpy(to + i * bins, zeppelin->trial + i * bins, bins);
 }
 
-/* Place samples of the bins in z->at: all, or those of a node.  @return worst_of the best trial. */
-static double spread(struct zeppelin *z, int node, char *to)
+/* Place samples of the bins in zeppelin->at: all, or those of a node.  @return worst_of the best trial. */
+static double zeppelin_spread(struct zeppelin *zeppelin, int node, char *to)
 {
     double best = -1;
     /* For each fineness ever shorter samples are cut, until a trial is within 4 percent of balance. */
-    for (int finer = 1; finer < 2 * z->at.count; finer *= 2)
-        for (int64_t b = z->at.room; b > 0 && (best < 0 || best > BALANCED); b = next_bound(z, node, b)) {
-            const double worst = place(z, node, b, finer);
-            if (best < 0 || worst < best) best = worst, keep(z, node, to);
+    for (int finer = 1; finer < 2 * zeppelin->at.count; finer *= 2)
+        for (int64_t b = zeppelin->at.room; b > 0 && (best < 0 || best > BALANCED); b = next_bound(zeppelin, node, b)) {
+            const double worst = zeppelin_place(zeppelin, node, b, finer);
+            if (best < 0 || worst < best) best = worst, zeppelin_keep(zeppelin, node, to);
         }
     return best;
 }
@@ -168,103 +169,105 @@ static double spread(struct zeppelin *z, int node, char *to)
 /* ---- zones ------------------------------------------------------------------------------------------------------- */
 
 /* A node's devices with their parts of samples on several nodes. */
-static void open_node(struct zeppelin *z, int node)
+static void open_node(struct zeppelin *zeppelin, int node)
 {
-    const int nodes = z->load->devices / z->load->node;
-    struct bins *const b = &z->at;
-    empty_bins(b, z->load->node, 1);
-    for (int i = 0; i < z->load->samples; i++) {
-        const char *const in = z->nodes + (size_t)i * (size_t)nodes;
+    const int nodes = zeppelin->load->devices / zeppelin->load->node;
+    struct bins *const b = &zeppelin->at;
+    empty_bins(b, zeppelin->load->node, 1);
+    for (int i = 0; i < zeppelin->load->samples; i++) {
+        const char *const in = zeppelin->nodes + (size_t)i * (size_t)nodes;
         int D = 0;
         for (int k = 0; k < nodes; k++) D += in[k] ? b->count : 0;
         /* A sample on several nodes takes the same part of each of their devices. */
-        for (int d = 0; d < b->count && in[node] && z->node[i] < 0; d++)
-            b->busy[d] += pairs_of(z->sample[i].count) / D, b->tokens[d] += (z->sample[i].count + D - 1) / D;
+        for (int d = 0; d < b->count && in[node] && zeppelin->node[i] < 0; d++)
+            b->busy[d] += pairs_of(zeppelin->sample[i].count) / D,
+                b->tokens[d] += (zeppelin->sample[i].count + D - 1) / D;
     }
 }
 
-static void find_nodes(struct zeppelin *z)
+static void find_nodes(struct zeppelin *zeppelin)
 {
-    const int nodes = z->load->devices / z->load->node;
-    for (int i = 0; i < z->load->samples; i++) {
+    const int nodes = zeppelin->load->devices / zeppelin->load->node;
+    for (int i = 0; i < zeppelin->load->samples; i++) {
         int n = 0;
         for (int k = 0; k < nodes; k++)
-            if (z->nodes[(size_t)i * (size_t)nodes + (size_t)k]) n++, z->node[i] = k;
-        if (n > 1) z->node[i] = -1;
+            if (zeppelin->nodes[(size_t)i * (size_t)nodes + (size_t)k]) n++, zeppelin->node[i] = k;
+        if (n > 1) zeppelin->node[i] = -1;
     }
 }
 
 /* The devices of a sample, ascending.  @return how many. */
-static int devices_of(const struct zeppelin *z, int i, int device[])
+static int devices_of(const struct zeppelin *zeppelin, int i, int device[])
 {
-    const int G = z->load->node, nodes = z->load->devices / G;
+    const int G = zeppelin->load->node, nodes = zeppelin->load->devices / G;
     int D = 0;
     for (int k = 0; k < nodes; k++)
-        for (int d = 0; d < G && z->nodes[(size_t)i * (size_t)nodes + (size_t)k]; d++)
-            if (z->node[i] < 0 || z->devices[(size_t)i * (size_t)G + (size_t)d]) device[D++] = k * G + d;
+        for (int d = 0; d < G && zeppelin->nodes[(size_t)i * (size_t)nodes + (size_t)k]; d++)
+            if (zeppelin->node[i] < 0 || zeppelin->devices[(size_t)i * (size_t)G + (size_t)d]) device[D++] = k * G + d;
     return D;
 }
 
 enum zone { BETWEEN_NODES, INSIDE_A_NODE, LOCAL, ZONES };
 
 /* Rings of a zone begin when those of the zone before are done. */
-static void add_zone(struct context_plan *p, const struct zeppelin *z, enum zone zone)
+static void add_zone(struct context_plan *plan, const struct zeppelin *zeppelin, enum zone zone)
 {
-    const int begin = p->divisions;
+    const int begin = plan->divisions;
     int device[MESH_MOST_DEVICES];
-    for (int i = 0; i < z->load->samples; i++) {
-        const int D = devices_of(z, i, device);
-        if (zone == (z->node[i] < 0 ? BETWEEN_NODES : D > 1 ? INSIDE_A_NODE : LOCAL))
-            context_add_ring(p, z->sample[i], device, D, begin);
+    for (int i = 0; i < zeppelin->load->samples; i++) {
+        const int D = devices_of(zeppelin, i, device);
+        if (zone == (zeppelin->node[i] < 0 ? BETWEEN_NODES : D > 1 ? INSIDE_A_NODE : LOCAL))
+            context_add_ring(plan, zeppelin->sample[i], device, D, begin);
     }
 }
 
 /* @return worst_of the nodes or devices with the most work. */
-static double place_samples(struct zeppelin *z)
+static double place_samples(struct zeppelin *zeppelin)
 {
-    const struct context_load *const l = z->load;
+    const struct context_load *const l = zeppelin->load;
     const int nodes = l->devices / l->node;
     /* Without a given room a device may hold three times the mean. */
     const int64_t mean = (l->tokens + l->devices - 1) / l->devices, room = l->room > 0 ? l->room : 3 * mean;
     double work = 0;
-    for (int i = 0; i < l->samples; i++) work += pairs_of(z->sample[i].count);
-    empty_bins(&z->at, nodes, l->node);
-    z->at.room = room * l->node, z->at.mean = work / nodes;
+    for (int i = 0; i < l->samples; i++) work += pairs_of(zeppelin->sample[i].count);
+    empty_bins(&zeppelin->at, nodes, l->node);
+    zeppelin->at.room = room * l->node, zeppelin->at.mean = work / nodes;
     /* Samples are first spread over nodes, then those of each node over its devices. */
-    double worst = spread(z, -1, z->nodes);
-    find_nodes(z);
+    double worst = zeppelin_spread(zeppelin, -1, zeppelin->nodes);
+    find_nodes(zeppelin);
     for (int k = 0; k < nodes; k++) {
-        z->at.mean = work / l->devices, z->at.room = room;
-        open_node(z, k);
-        const double here = spread(z, k, z->devices);
+        zeppelin->at.mean = work / l->devices, zeppelin->at.room = room;
+        open_node(zeppelin, k);
+        const double here = zeppelin_spread(zeppelin, k, zeppelin->devices);
         if (here > worst) worst = here;
     }
     return worst;
 }
 
-static enum error_code check_load(const struct context_load *l, struct error *err)
+static enum error_code check_load(const struct context_load *load, struct error *err)
 {
-    if (l->devices % l->node != 0)
-        return fail(err, ERR_PLAN, "zeppelin: %d devices are not whole nodes of %d", l->devices, l->node);
-    for (int i = 0; i < l->samples && l->room > 0; i++)
-        if (l->length[i] > l->room * l->devices)
+    if (load->devices % load->node != 0)
+        return fail(err, ERR_PLAN, "zeppelin: %d devices are not whole nodes of %d", load->devices, load->node);
+    for (int i = 0; i < load->samples && load->room > 0; i++)
+        if (load->length[i] > load->room * load->devices)
             return fail(err, ERR_PLAN, "zeppelin: a sample of %lld tokens is longer than all %d devices hold: %lld "
-                        "each", (long long)l->length[i], l->devices, (long long)l->room);
+                        "each", (long long)load->length[i], load->devices, (long long)load->room);
     return OK;
 }
 
-static enum error_code plan(struct context_plan *plan, const struct context_load *l, struct error *err)
+static enum error_code zeppelin_plan(struct context_plan *plan, const struct context_load *load, struct error *err)
 {
-    const enum error_code e = check_load(l, err);
+    const enum error_code e = check_load(load, err);
     if (e) return e;
-    const int nodes = l->devices / l->node;
-    const size_t samples = (size_t)l->samples, bins = (size_t)(nodes > l->node ? nodes : l->node);
+    const int nodes = load->devices / load->node;
+    const size_t samples = (size_t)load->samples, bins = (size_t)(nodes > load->node ? nodes : load->node);
     struct zeppelin *const z = malloc(sizeof *z);
     char *const in = calloc(3 * samples * bins + 1, 1);
-    *plan = (struct context_plan){ .devices = l->devices, .tokens = l->tokens, .proxies = nodes > 1 ? l->node : 0,
+    *plan = (struct context_plan){ .devices = load->devices, .tokens = load->tokens,
+                                  .proxies = nodes > 1 ? load->node : 0,
                                    .lost = z == NULL || in == NULL };
     if (!plan->lost) {
-        z->load = l, z->sample = context_samples(l), z->node = calloc(samples + 1, sizeof *z->node);
+        z->load = load, z->sample = context_samples(load), z->node = calloc(samples + 1, sizeof *z->node);
         z->nodes = in, z->devices = in + samples * bins, z->trial = in + 2 * samples * bins;
         plan->lost = z->sample == NULL || z->node == NULL;
     }
@@ -272,14 +275,14 @@ static enum error_code plan(struct context_plan *plan, const struct context_load
     if (!plan->lost) {
         worst = place_samples(z);
         for (enum zone zone = BETWEEN_NODES; zone < ZONES; zone++) add_zone(plan, z, zone);
-        if (!remap_balance(plan, l->node)) plan->lost = true;
+        if (!remap_balance(plan, load->node)) plan->lost = true;
     }
     if (!(z == NULL || in == NULL)) free(z->sample), free(z->node);
     free(z), free(in);
-    if (l->room == 0 || worst < 1e6) return context_plan_finish(plan, l, err);
+    if (load->room == 0 || worst < 1e6) return context_plan_finish(plan, load, err);
     context_plan_free(plan);
     return fail(err, ERR_PLAN, "zeppelin: samples of %lld tokens do not fit on %d devices that hold %lld each",
-                (long long)l->tokens, l->devices, (long long)l->room);
+                (long long)load->tokens, load->devices, (long long)load->room);
 }
 
 const struct attention_scheme attention_scheme_zeppelin = {
@@ -289,5 +292,5 @@ const struct attention_scheme attention_scheme_zeppelin = {
               .volume = "2 n K A (D-1) elements a layer forward for n tokens of a sample on D devices, and its rows",
               .memory = "log-sum-exp: H numbers a token; in a pass keys of the samples' other devices, and its rows",
               .needs = "nothing", .invariants = zeppelin_invariants },
-    .plan = plan, PLANNED_SCHEME,
+    .plan = zeppelin_plan, PLANNED_SCHEME,
 };

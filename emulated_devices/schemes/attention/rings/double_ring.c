@@ -37,12 +37,13 @@ static int member_before(const struct context_parallel *cp, int windows, int ste
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-static uint64_t block_bytes(const struct context_parallel *cp, int64_t B, int owner, enum dtype t)
+static uint64_t block_bytes(const struct context_parallel *cp, int64_t B, int owner, enum dtype dtype)
 {
-    return (uint64_t)(B * context_count(cp, owner) * cp_keys_width(cp)) * dtype_size(t);
+    return (uint64_t)(B * context_count(cp, owner) * cp_keys_width(cp)) * dtype_size(dtype);
 }
 
-static void cost(struct forecast *f, const struct context_parallel *cp, enum tensor_pass pass, int64_t rows)
+static void double_ring_cost(struct forecast *forecast, const struct context_parallel *cp, enum tensor_pass pass,
+                             int64_t rows)
 {
     const int64_t B = context_sequences(cp, rows);
     const enum dtype own = cp->tp->device->dtype, wide = dtype_wide(own);
@@ -55,84 +56,99 @@ static void cost(struct forecast *f, const struct context_parallel *cp, enum ten
         for (int i = 0; i < w; i++) {
             const int owner = member_before(cp, j, i);
             /* Each step but the last sends keys and values on inside the window; backward sends sums in every step. */
-            if (i < w - 1) forecast_message(f, cp->group, inside, block_bytes(cp, B, owner, own));
-            if (backward) forecast_message(f, cp->group, inside, block_bytes(cp, B, owner, wide));
+            if (i < w - 1) forecast_message(forecast, cp->group, inside, block_bytes(cp, B, owner, own));
+            if (backward) forecast_message(forecast, cp->group, inside, block_bytes(cp, B, owner, wide));
         }
-        if (j < n - 1) forecast_message(f, cp->group, between, block_bytes(cp, B, first, own));
-        if (backward) forecast_message(f, cp->group, between, block_bytes(cp, B, first, wide));
+        if (j < n - 1) forecast_message(forecast, cp->group, between, block_bytes(cp, B, first, own));
+        if (backward) forecast_message(forecast, cp->group, between, block_bytes(cp, B, first, wide));
     }
 }
 
 /* Two messages on their way, in and out. */
 struct pair { struct message in, out; };
 
-static struct pair hop(struct cp_pass *g, int windows, int steps, struct tensor out, struct tensor in)
+static struct pair double_ring_hop(struct cp_pass *cp_pass, int windows, int steps, struct tensor out, struct tensor in)
 {
-    const int from = member_before(g->cp, windows, steps), to = member_before(g->cp, -windows, -steps);
-    return (struct pair){ .in = message_receive(&g->exchange, from, in.data, tensor_bytes(in)),
-                          .out = message_send(&g->exchange, to, out.data, tensor_bytes(out)) };
+    const int from = member_before(cp_pass->cp, windows, steps), to = member_before(cp_pass->cp, -windows, -steps);
+    return (struct pair){ .in = message_receive(&cp_pass->exchange, from, in.data, tensor_bytes(in)),
+                          .out = message_send(&cp_pass->exchange, to, out.data, tensor_bytes(out)) };
 }
 
-static struct pair hop_inside(struct cp_pass *g, struct tensor out, struct tensor in) { return hop(g, 0, 1, out, in); }
-static struct pair hop_between(struct cp_pass *g, struct tensor out, struct tensor in) { return hop(g, 1, 0, out, in); }
-static void arrive(struct cp_pass *g, struct pair p) { cp_arrive(g, p.in), cp_arrive(g, p.out); }
+static struct pair hop_inside(struct cp_pass *cp_pass, struct tensor out, struct tensor in)
+{
+    return double_ring_hop(cp_pass, 0, 1, out, in);
+}
+static struct pair hop_between(struct cp_pass *cp_pass, struct tensor out, struct tensor in)
+{
+    return double_ring_hop(cp_pass, 1, 0, out, in);
+}
+static void double_ring_arrive(struct cp_pass *cp_pass, struct pair pair)
+{
+    cp_arrive(cp_pass, pair.in), cp_arrive(cp_pass, pair.out);
+}
 
 /* ---- keys and values --------------------------------------------------------------------------------------------- */
 
 /* Those of a window's own place, round by round; and the others of a round, step by step. */
 struct keys { struct tensor first[2], other[2]; };
 
-static enum error_code open_keys(struct cp_pass *g, struct keys *k, struct error *err)
+static enum error_code open_keys(struct cp_pass *cp_pass, struct keys *keys, struct error *err)
 {
-    const int64_t width = cp_keys_width(g->cp);
-    enum error_code e = cp_open(g, k->first, 2, g->own, g->longest, width, err);
-    if (!e) e = cp_open(g, k->other, g->cp->split.window > 2 ? 2 : 1, g->own, g->longest, width, err);
-    if (!e) cp_copy_keys(g, cp_rows(g, k->first[0], g->cp->rank), g->call->qkv);
+    const int64_t width = cp_keys_width(cp_pass->cp);
+    enum error_code e = cp_open(cp_pass, keys->first, 2, cp_pass->own, cp_pass->longest, width, err);
+    if (!e) e = cp_open(cp_pass, keys->other, cp_pass->cp->split.window > 2 ? 2 : 1, cp_pass->own,
+                        cp_pass->longest, width, err);
+    if (!e) cp_copy_keys(cp_pass, cp_rows(cp_pass, keys->first[0], cp_pass->cp->rank), cp_pass->call->qkv);
     return e;
 }
 
-static void close_keys(struct cp_pass *g, struct keys *k) { cp_close(g, k->first, 2), cp_close(g, k->other, 2); }
-
-static struct tensor keys_at(const struct cp_pass *g, const struct keys *k, int round, int step)
+static void close_keys(struct cp_pass *cp_pass, struct keys *keys)
 {
-    return cp_rows(g, step == 0 ? k->first[round % 2] : k->other[(step - 1) % 2], member_before(g->cp, round, step));
+    cp_close(cp_pass, keys->first, 2), cp_close(cp_pass, keys->other, 2);
+}
+
+static struct tensor keys_at(const struct cp_pass *cp_pass, const struct keys *keys, int round, int step)
+{
+    return cp_rows(cp_pass, step == 0 ? keys->first[round % 2] : keys->other[(step - 1) % 2],
+                   member_before(cp_pass->cp, round, step));
 }
 
 /* A pass's computation in a step, with the keys and values that are here. */
 typedef void (*step_function)(struct cp_pass *, void *context, struct tensor keys, int round, int step);
 
 /* Blocks travel on while they are computed with: those of the first place during a whole round. */
-static void walk(struct cp_pass *g, struct keys *k, step_function compute, void *context)
+static void walk(struct cp_pass *cp_pass, struct keys *keys, step_function compute, void *context)
 {
-    const int w = g->cp->split.window, n = windows_of(g->cp);
+    const int w = cp_pass->cp->split.window, n = windows_of(cp_pass->cp);
     for (int j = 0; j < n; j++) {
         struct pair next_round = { { -1 }, { -1 } }, next = next_round;
         /* The first place's block leaves for the next window now, and has a whole round to arrive. */
-        if (j < n - 1) next_round = hop_between(g, keys_at(g, k, j, 0), keys_at(g, k, j + 1, 0));
+        if (j < n - 1) next_round = hop_between(cp_pass, keys_at(cp_pass, keys, j, 0),
+                                                keys_at(cp_pass, keys, j + 1, 0));
         for (int i = 0; i < w; i++) {
             /* A step's block goes on to the next place while this device computes with it. */
-            if (i < w - 1) next = hop_inside(g, keys_at(g, k, j, i), keys_at(g, k, j, i + 1));
-            compute(g, context, keys_at(g, k, j, i), j, i);
+            if (i < w - 1) next = hop_inside(cp_pass, keys_at(cp_pass, keys, j, i), keys_at(cp_pass, keys, j, i + 1));
+            compute(cp_pass, context, keys_at(cp_pass, keys, j, i), j, i);
             /* Both buffers are used again in the next step: the hop must be over. */
-            if (i < w - 1) arrive(g, next);
+            if (i < w - 1) double_ring_arrive(cp_pass, next);
         }
-        if (j < n - 1) arrive(g, next_round);
+        if (j < n - 1) double_ring_arrive(cp_pass, next_round);
     }
 }
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-static void step_forward(struct cp_pass *g, void *context, struct tensor keys, int round, int step)
+static void step_forward(struct cp_pass *cp_pass, void *context, struct tensor keys, int round, int step)
 {
-    block_attend(g, context, keys, member_before(g->cp, round, step));
+    block_attend(cp_pass, context, keys, member_before(cp_pass->cp, round, step));
 }
 
-static enum error_code forward(struct attention_call *c, struct error *err)
+static enum error_code double_ring_forward(struct attention_call *call, struct error *err)
 {
     struct cp_pass g;
     struct block_results r = { 0 };
     struct keys k = { 0 };
-    enum error_code e = cp_begin(&g, c, FORWARD_PASS, err);
+    enum error_code e = cp_begin(&g, call, FORWARD_PASS, err);
     if (e || g.B == 0) return e;
     e = open_keys(&g, &k, err);
     if (!e) e = block_results_open(&g, &r, err);
@@ -153,53 +169,56 @@ struct gradients {
 };
 
 /* Send the sum on, and receive that of another member. */
-static void pass_on(struct cp_pass *g, struct gradients *s, bool inside, int owner, int next)
+static void double_ring_pass_on(struct cp_pass *cp_pass, struct gradients *gradients, bool inside, int owner, int next)
 {
-    const struct tensor out = cp_rows(g, s->sum[s->hops % 2], owner), in = cp_rows(g, s->sum[(s->hops + 1) % 2], next);
-    s->on_way = inside ? hop_inside(g, out, in) : hop_between(g, out, in);
-    s->hops++;
+    const struct tensor out = cp_rows(cp_pass, gradients->sum[gradients->hops % 2], owner),
+        in = cp_rows(cp_pass, gradients->sum[(gradients->hops + 1) % 2], next);
+    gradients->on_way = inside ? hop_inside(cp_pass, out, in) : hop_between(cp_pass, out, in);
+    gradients->hops++;
 }
 
 /* The share is computed while the sum so far is on its way.  After a round's last step the sum comes home. */
-static void step_backward(struct cp_pass *g, void *context, struct tensor keys, int round, int step)
+static void step_backward(struct cp_pass *cp_pass, void *context, struct tensor keys, int round, int step)
 {
     struct gradients *s = context;
-    const int owner = member_before(g->cp, round, step), w = g->cp->split.window;
-    const struct tensor sum = cp_rows(g, s->sum[s->hops % 2], owner), share = cp_rows(g, s->share, owner),
+    const int owner = member_before(cp_pass->cp, round, step), w = cp_pass->cp->split.window;
+    const struct tensor sum = cp_rows(cp_pass, s->sum[s->hops % 2], owner), share = cp_rows(cp_pass, s->share, owner),
                         into = s->hops == 0 ? sum : share;
     /* The first share begins the sum; a later one is computed apart, because the sum has not arrived yet. */
-    device_zero(g->device, into);
-    block_add_share(g, &s->own, into, keys, owner);
-    if (s->hops > 0) arrive(g, s->on_way), dev_add(g->device, sum, sum, share);
-    pass_on(g, s, true, owner, member_before(g->cp, round, step + 1));
+    device_zero(cp_pass->device, into);
+    block_add_share(cp_pass, &s->own, into, keys, owner);
+    if (s->hops > 0) double_ring_arrive(cp_pass, s->on_way), dev_add(cp_pass->device, sum, sum, share);
+    double_ring_pass_on(cp_pass, s, true, owner, member_before(cp_pass->cp, round, step + 1));
     /* The round ends: the sum has been at all places of the window, and moves to the next window. */
     if (step < w - 1) return;
-    arrive(g, s->on_way);
-    pass_on(g, s, false, member_before(g->cp, round, 0), member_before(g->cp, round + 1, 0));
+    double_ring_arrive(cp_pass, s->on_way);
+    double_ring_pass_on(cp_pass, s, false, member_before(cp_pass->cp, round, 0),
+                        member_before(cp_pass->cp, round + 1, 0));
 }
 
-static enum error_code open_gradients(struct cp_pass *g, struct gradients *s, struct error *err)
+static enum error_code double_ring_open_gradients(struct cp_pass *cp_pass, struct gradients *gradients,
+                                                  struct error *err)
 {
-    const int64_t width = cp_keys_width(g->cp);
-    enum error_code e = block_gradients_open(g, &s->own, err);
-    if (!e) e = cp_open(g, s->sum, 2, g->wide, g->longest, width, err);
-    if (!e) e = cp_open(g, &s->share, 1, g->wide, g->longest, width, err);
+    const int64_t width = cp_keys_width(cp_pass->cp);
+    enum error_code e = block_gradients_open(cp_pass, &gradients->own, err);
+    if (!e) e = cp_open(cp_pass, gradients->sum, 2, cp_pass->wide, cp_pass->longest, width, err);
+    if (!e) e = cp_open(cp_pass, &gradients->share, 1, cp_pass->wide, cp_pass->longest, width, err);
     return e;
 }
 
-static enum error_code backward_input(struct attention_call *c, struct error *err)
+static enum error_code double_ring_backward_input(struct attention_call *call, struct error *err)
 {
     struct cp_pass g;
     struct gradients s = { 0 };
     struct keys k = { 0 };
-    enum error_code e = cp_begin(&g, c, INPUT_PASS, err);
+    enum error_code e = cp_begin(&g, call, INPUT_PASS, err);
     if (e || g.B == 0) return e;
-    e = open_gradients(&g, &s, err);
+    e = double_ring_open_gradients(&g, &s, err);
     if (!e) e = open_keys(&g, &k, err);
     if (!e) {
         walk(&g, &k, step_backward, &s);
         /* The last hop has brought this device's own gradients of keys and values home. */
-        arrive(&g, s.on_way);
+        double_ring_arrive(&g, s.on_way);
         cp_copy_keys(&g, s.own.all, cp_rows(&g, s.sum[s.hops % 2], g.cp->rank));
         block_gradients_finish(&g, &s.own);
     }
@@ -210,6 +229,6 @@ static enum error_code backward_input(struct attention_call *c, struct error *er
 
 const struct attention_scheme attention_double_ring = {
     .head = { .kind = ATTENTION_SCHEME, .equality = REASSOCIATES, .name = "double ring" },
-    .cut = ring_zigzag_cut, .slots = 1, .kept = ring_attention_kept, .forward = forward,
-    .backward_input = backward_input, .cost = cost,
+    .cut = ring_zigzag_cut, .slots = 1, .kept = ring_attention_kept, .forward = double_ring_forward,
+    .backward_input = double_ring_backward_input, .cost = double_ring_cost,
 };

@@ -26,9 +26,9 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/attention/blocks.h"
 
-const char *ring_attention_refuses(const struct context_parallel *cp, const struct model_config *c)
+const char *ring_attention_refuses(const struct context_parallel *cp, const struct model_config *config)
 {
-    (void)c;
+    (void)config;
     return cp->S < cp->devices ? "a token of each sequence for every device" : NULL;
 }
 
@@ -40,12 +40,13 @@ struct tensor ring_attention_kept(const struct context_parallel *cp, int slot, i
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-static uint64_t block_bytes(const struct context_parallel *cp, int64_t B, int step, enum dtype t)
+static uint64_t block_bytes(const struct context_parallel *cp, int64_t B, int step, enum dtype dtype)
 {
-    return (uint64_t)(B * context_count(cp, cp_before(cp, step)) * cp_keys_width(cp)) * dtype_size(t);
+    return (uint64_t)(B * context_count(cp, cp_before(cp, step)) * cp_keys_width(cp)) * dtype_size(dtype);
 }
 
-void ring_attention_cost(struct forecast *f, const struct context_parallel *cp, enum tensor_pass pass, int64_t rows)
+void ring_attention_cost(struct forecast *forecast, const struct context_parallel *cp, enum tensor_pass pass,
+                         int64_t rows)
 {
     const int64_t B = context_sequences(cp, rows);
     const enum dtype own = cp->tp->device->dtype;
@@ -53,53 +54,54 @@ void ring_attention_cost(struct forecast *f, const struct context_parallel *cp, 
     if (P == 1 || B == 0 || pass == WEIGHT_PASS) return;
     /* Keys and values take P - 1 steps; their gradients P, because the last one brings them home. */
     for (int step = 0; step < P - 1; step++)
-        forecast_message(f, cp->group, right, block_bytes(cp, B, step, own));
+        forecast_message(forecast, cp->group, right, block_bytes(cp, B, step, own));
     for (int step = 0; step < P && pass == INPUT_PASS; step++)
-        forecast_message(f, cp->group, right, block_bytes(cp, B, step, dtype_wide(own)));
+        forecast_message(forecast, cp->group, right, block_bytes(cp, B, step, dtype_wide(own)));
 }
 
 /* The first rows of a buffer: as many as the block at a step has. */
-static struct tensor block_in(const struct cp_pass *g, struct tensor buffer, int step)
+static struct tensor block_in(const struct cp_pass *cp_pass, struct tensor buffer, int step)
 {
-    return cp_rows(g, buffer, cp_before(g->cp, step));
+    return cp_rows(cp_pass, buffer, cp_before(cp_pass->cp, step));
 }
 
 /* At step 0 these are this device's own. */
-static struct tensor keys_at(const struct cp_pass *g, struct tensor buffer[2], int step)
+static struct tensor keys_at(const struct cp_pass *cp_pass, struct tensor buffer[2], int step)
 {
-    return step == 0 ? g->call->qkv : block_in(g, buffer[step % 2], step);
+    return step == 0 ? cp_pass->call->qkv : block_in(cp_pass, buffer[step % 2], step);
 }
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-static enum error_code run_forward(struct cp_pass *g, struct block_results *r, struct tensor buffer[2],
-                                   struct error *err)
+static enum error_code ring_run_forward(struct cp_pass *cp_pass, struct block_results *results, struct tensor buffer[2],
+                                        struct error *err)
 {
-    const int P = g->cp->devices;
-    enum error_code e = cp_open(g, buffer, P > 1 ? 2 : 0, g->own, g->longest, cp_keys_width(g->cp), err);
-    if (!e) e = block_results_open(g, r, err);
+    const int P = cp_pass->cp->devices;
+    enum error_code e = cp_open(cp_pass, buffer, P > 1 ? 2 : 0, cp_pass->own, cp_pass->longest,
+                                cp_keys_width(cp_pass->cp), err);
+    if (!e) e = block_results_open(cp_pass, results, err);
     if (e) return e;
-    if (P > 1) cp_copy_keys(g, block_in(g, buffer[0], 0), g->call->qkv);
+    if (P > 1) cp_copy_keys(cp_pass, block_in(cp_pass, buffer[0], 0), cp_pass->call->qkv);
     /* Step s: (o, lse) takes in attention to the block of the device s before, while the next block comes from the
      * left. */
     for (int step = 0; step < P; step++) {
         struct cp_turn on_way = { { -1 }, { -1 } };
-        if (step < P - 1) on_way = cp_turn(g, buffer, step);
-        block_attend(g, r, keys_at(g, buffer, step), cp_before(g->cp, step));
-        if (step < P - 1) cp_arrive(g, on_way.in), cp_arrive(g, on_way.out);
+        if (step < P - 1) on_way = cp_turn(cp_pass, buffer, step);
+        block_attend(cp_pass, results, keys_at(cp_pass, buffer, step), cp_before(cp_pass->cp, step));
+        if (step < P - 1) cp_arrive(cp_pass, on_way.in), cp_arrive(cp_pass, on_way.out);
     }
-    block_results_finish(g, r);
+    block_results_finish(cp_pass, results);
     return OK;
 }
 
-enum error_code ring_attention_forward(struct attention_call *c, struct error *err)
+enum error_code ring_attention_forward(struct attention_call *call, struct error *err)
 {
     struct cp_pass g;
     struct block_results r = { 0 };
     struct tensor buffer[2] = { 0 };
-    enum error_code e = cp_begin(&g, c, FORWARD_PASS, err);
+    enum error_code e = cp_begin(&g, call, FORWARD_PASS, err);
     if (e || g.B == 0) return e;
-    e = run_forward(&g, &r, buffer, err);
+    e = ring_run_forward(&g, &r, buffer, err);
     cp_close(&g, buffer, 2), block_results_close(&g, &r);
     cp_end(&g);
     return e;
@@ -114,61 +116,66 @@ struct gradients {
 };
 
 /* The share is computed while the sum so far is on its way. */
-static void step_backward(struct cp_pass *g, struct gradients *s, struct tensor keys, struct cp_turn *sums, int step)
+static void step_backward(struct cp_pass *cp_pass, struct gradients *gradients, struct tensor keys,
+                          struct cp_turn *sums, int step)
 {
-    struct tensor sum = block_in(g, s->block[step % 2], step), share = block_in(g, s->share, step);
+    struct tensor sum = block_in(cp_pass, gradients->block[step % 2], step),
+        share = block_in(cp_pass, gradients->share, step);
     const struct tensor into = step == 0 ? sum : share;
     /* At step 0 the share begins the sum; later it waits for the sum that is on its way. */
-    device_zero(g->device, into);
-    block_add_share(g, &s->own, into, keys, cp_before(g->cp, step));
+    device_zero(cp_pass->device, into);
+    block_add_share(cp_pass, &gradients->own, into, keys, cp_before(cp_pass->cp, step));
     if (step > 0) {
         /* sum [rows, 2 K A] of the devices before, plus this device's share; then it goes to the right. */
-        cp_arrive(g, sums->in), cp_arrive(g, sums->out);
-        dev_add(g->device, sum, sum, share);
+        cp_arrive(cp_pass, sums->in), cp_arrive(cp_pass, sums->out);
+        dev_add(cp_pass->device, sum, sum, share);
     }
-    *sums = cp_turn(g, s->block, step);
+    *sums = cp_turn(cp_pass, gradients->block, step);
 }
 
-static enum error_code open_gradients(struct cp_pass *g, struct gradients *s, struct error *err)
+static enum error_code ring_open_gradients(struct cp_pass *cp_pass, struct gradients *gradients, struct error *err)
 {
-    const int moving = g->cp->devices > 1 ? 1 : 0;
-    const int64_t width = cp_keys_width(g->cp);
-    enum error_code e = block_gradients_open(g, &s->own, err);
-    if (!e) e = cp_open(g, s->block, 2 * moving, g->wide, g->longest, width, err);
-    if (!e) e = cp_open(g, &s->share, moving, g->wide, g->longest, width, err);
+    const int moving = cp_pass->cp->devices > 1 ? 1 : 0;
+    const int64_t width = cp_keys_width(cp_pass->cp);
+    enum error_code e = block_gradients_open(cp_pass, &gradients->own, err);
+    if (!e) e = cp_open(cp_pass, gradients->block, 2 * moving, cp_pass->wide, cp_pass->longest, width, err);
+    if (!e) e = cp_open(cp_pass, &gradients->share, moving, cp_pass->wide, cp_pass->longest, width, err);
     return e;
 }
 
-static enum error_code run_backward(struct cp_pass *g, struct gradients *s, struct tensor buffer[2], struct error *err)
+static enum error_code run_backward(struct cp_pass *cp_pass, struct gradients *gradients, struct tensor buffer[2],
+                                    struct error *err)
 {
-    struct attention_call *c = g->call;
-    const int P = g->cp->devices;
+    struct attention_call *c = cp_pass->call;
+    const int P = cp_pass->cp->devices;
     struct cp_turn sums = { { -1 }, { -1 } };
-    enum error_code e = open_gradients(g, s, err);
-    if (!e) e = cp_open(g, buffer, P > 1 ? 2 : 0, g->own, g->longest, cp_keys_width(g->cp), err);
+    enum error_code e = ring_open_gradients(cp_pass, gradients, err);
+    if (!e) e = cp_open(cp_pass, buffer, P > 1 ? 2 : 0, cp_pass->own, cp_pass->longest,
+                        cp_keys_width(cp_pass->cp), err);
     if (e) return e;
     /* One device needs no ring: its share is the gradient. */
-    if (P == 1) block_add_share(g, &s->own, s->own.all, c->qkv, 0);
-    else cp_copy_keys(g, block_in(g, buffer[0], 0), c->qkv);
+    if (P == 1) block_add_share(cp_pass, &gradients->own, gradients->own.all, c->qkv, 0);
+    else cp_copy_keys(cp_pass, block_in(cp_pass, buffer[0], 0), c->qkv);
     for (int step = 0; step < P && P > 1; step++) {
         struct cp_turn on_way = { { -1 }, { -1 } };
-        if (step < P - 1) on_way = cp_turn(g, buffer, step);
-        step_backward(g, s, keys_at(g, buffer, step), &sums, step);
-        if (step < P - 1) cp_arrive(g, on_way.in), cp_arrive(g, on_way.out);
+        if (step < P - 1) on_way = cp_turn(cp_pass, buffer, step);
+        step_backward(cp_pass, gradients, keys_at(cp_pass, buffer, step), &sums, step);
+        if (step < P - 1) cp_arrive(cp_pass, on_way.in), cp_arrive(cp_pass, on_way.out);
     }
     if (P > 1)
         /* After P steps the own block's sum is back. */
-        cp_arrive(g, sums.in), cp_arrive(g, sums.out), cp_copy_keys(g, s->own.all, block_in(g, s->block[P % 2], P));
-    block_gradients_finish(g, &s->own);
+        cp_arrive(cp_pass, sums.in), cp_arrive(cp_pass, sums.out),
+            cp_copy_keys(cp_pass, gradients->own.all, block_in(cp_pass, gradients->block[P % 2], P));
+    block_gradients_finish(cp_pass, &gradients->own);
     return OK;
 }
 
-enum error_code ring_attention_backward_input(struct attention_call *c, struct error *err)
+enum error_code ring_attention_backward_input(struct attention_call *call, struct error *err)
 {
     struct cp_pass g;
     struct gradients s = { 0 };
     struct tensor buffer[2] = { 0 };
-    enum error_code e = cp_begin(&g, c, INPUT_PASS, err);
+    enum error_code e = cp_begin(&g, call, INPUT_PASS, err);
     if (e || g.B == 0) return e;
     e = run_backward(&g, &s, buffer, err);
     cp_close(&g, buffer, 2), cp_close(&g, s.block, 2), cp_close(&g, &s.share, 1);
@@ -179,7 +186,7 @@ enum error_code ring_attention_backward_input(struct attention_call *c, struct e
 
 /* ---- the scheme -------------------------------------------------------------------------------------------------- */
 
-static void cut(struct intervals *tokens, const struct context_parallel *cp, int member)
+static void ring_cut(struct intervals *tokens, const struct context_parallel *cp, int member)
 {
     intervals_add(tokens, block_at(cp->S, cp->devices, member));
 }
@@ -188,5 +195,5 @@ const struct attention_scheme attention_scheme_ring = {
     .head = { .kind = ATTENTION_SCHEME, .equality = REASSOCIATES, .name = "ring",
               .description = "keys and values travel around a ring of devices; a sequence is cut in a row",
               .source = "Ring attention, arXiv:2310.01889", RING_HEAD },
-    .cut = cut, RING_SCHEME,
+    .cut = ring_cut, RING_SCHEME,
 };

@@ -7,7 +7,7 @@
  */
 #include "emulated_devices/schemes/attention/rings/ring.h"
 
-static void cut(struct intervals *tokens, const struct context_parallel *cp, int member)
+static void ring_striped_cut(struct intervals *tokens, const struct context_parallel *cp, int member)
 {
     for (int64_t token = member; token < cp->S; token += cp->devices)
         intervals_add(tokens, (struct interval){ token, 1 });
@@ -17,5 +17,5 @@ const struct attention_scheme attention_scheme_ring_striped = {
     .head = { .kind = ATTENTION_SCHEME, .equality = REASSOCIATES, .name = "ring-striped",
               .description = "as ring; a device has every Pth token, so that each step has the same work everywhere",
               .source = "Striped attention, arXiv:2311.09431", RING_HEAD },
-    .cut = cut, RING_SCHEME,
+    .cut = ring_striped_cut, RING_SCHEME,
 };

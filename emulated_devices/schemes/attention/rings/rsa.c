@@ -46,9 +46,12 @@ struct rsa {
 static int64_t width_of(const struct context_parallel *cp) { return cp_keys_width(cp) / 2; }
 
 /* Where queries, keys and values are side by side. */
-static int64_t column_of(const struct cp_pass *g, enum what w) { return (g->shape.H + w * g->shape.K) * g->shape.A; }
+static int64_t column_of(const struct cp_pass *cp_pass, enum what what)
+{
+    return (cp_pass->shape.H + what * cp_pass->shape.K) * cp_pass->shape.A;
+}
 
-static struct tensor kept(const struct context_parallel *cp, int slot, int64_t rows)
+static struct tensor rsa_kept(const struct context_parallel *cp, int slot, int64_t rows)
 {
     const enum dtype t = dtype_wide(cp->tp->device->dtype);
     const int64_t scores = rows * cp->heads->queries.count;
@@ -56,7 +59,7 @@ static struct tensor kept(const struct context_parallel *cp, int slot, int64_t r
                      : tensor_1d(NULL, t, cp->tp->config->score_cap > 0 ? scores : 0);
 }
 
-static void cost(struct forecast *f, const struct context_parallel *cp, enum tensor_pass pass, int64_t rows)
+static void rsa_cost(struct forecast *forecast, const struct context_parallel *cp, enum tensor_pass pass, int64_t rows)
 {
     const int64_t B = context_sequences(cp, rows), width = width_of(cp);
     const enum dtype own = cp->tp->device->dtype;
@@ -64,173 +67,174 @@ static void cost(struct forecast *f, const struct context_parallel *cp, enum ten
     if (P == 1 || B == 0 || pass == WEIGHT_PASS) return;
     for (int w = KEYS; w <= VALUES; w++) {
         for (int step = 0; step < P - 1; step++)
-            forecast_message(f, cp->group, right,
+            forecast_message(forecast, cp->group, right,
                              (uint64_t)(B * context_count(cp, cp_before(cp, step)) * width) * dtype_size(own));
         if (pass == INPUT_PASS)
-            forecast_on(f, cp->group, ALLREDUCE, NULL,
+            forecast_on(forecast, cp->group, ALLREDUCE, NULL,
                         (struct collective){ .count = B * cp->S * width, .dtype = dtype_wide(own), .reduction = SUM });
     }
 }
 
 /* ---- what both passes need --------------------------------------------------------------------------------------- */
 
-static enum error_code begin(struct rsa *s, struct attention_call *c, enum tensor_pass pass, struct error *err)
+static enum error_code rsa_begin(struct rsa *rsa, struct attention_call *call, enum tensor_pass pass, struct error *err)
 {
-    struct cp_pass *g = &s->pass;
-    *s = (struct rsa){ .shape = { c->shape, c->shape }, .P = c->kept[0], .out = c->out, .all = c->d_qkv };
-    if (c->shape.cap > 0) s->lse = c->kept[1];
+    struct cp_pass *g = &rsa->pass;
+    *rsa = (struct rsa){ .shape = { call->shape, call->shape }, .P = call->kept[0], .out = call->out,
+                        .all = call->d_qkv };
+    if (call->shape.cap > 0) rsa->lse = call->kept[1];
     /* Scores have no dropout; products with values have neither scale nor cap. */
-    s->shape[KEYS].drop.p = 0, s->shape[VALUES].scale = 1, s->shape[VALUES].cap = 0;
-    const enum error_code e = cp_begin(g, c, pass, err);
-    if (!e && g->B > 0) s->at = positions_of(&g->at, g->cp->rank);
+    rsa->shape[KEYS].drop.p = 0, rsa->shape[VALUES].scale = 1, rsa->shape[VALUES].cap = 0;
+    const enum error_code e = cp_begin(g, call, pass, err);
+    if (!e && g->B > 0) rsa->at = positions_of(&g->at, g->cp->rank);
     return e;
 }
 
-static enum error_code open_blocks(struct rsa *s, struct error *err)
+static enum error_code open_blocks(struct rsa *rsa, struct error *err)
 {
-    struct cp_pass *g = &s->pass;
-    return cp_open(g, s->buffer, g->cp->devices > 1 ? 2 : 1, g->own, g->longest, width_of(g->cp), err);
+    struct cp_pass *g = &rsa->pass;
+    return cp_open(g, rsa->buffer, g->cp->devices > 1 ? 2 : 1, g->own, g->longest, width_of(g->cp), err);
 }
 
-static void end(struct rsa *s)
+static void rsa_end(struct rsa *rsa)
 {
-    cp_close(&s->pass, s->buffer, 2);
-    cp_end(&s->pass);
+    cp_close(&rsa->pass, rsa->buffer, 2);
+    cp_end(&rsa->pass);
 }
 
 /* Send this device's keys or values around, and use each block; first: its first token. */
-static void around(struct rsa *s, enum what w, void (*use)(struct rsa *, struct tensor block, int64_t first))
+static void around(struct rsa *rsa, enum what what, void (*use)(struct rsa *, struct tensor block, int64_t first))
 {
-    struct cp_pass *g = &s->pass;
+    struct cp_pass *g = &rsa->pass;
     const int P = g->cp->devices;
     /* Block 0 is the own one: [n, K A] columns of qkv. */
-    cp_copy_columns(g, cp_rows(g, s->buffer[0], g->cp->rank), 0, g->call->qkv, column_of(g, w), width_of(g->cp));
+    cp_copy_columns(g, cp_rows(g, rsa->buffer[0], g->cp->rank), 0, g->call->qkv, column_of(g, what), width_of(g->cp));
     for (int step = 0; step < P; step++) {
         const int owner = cp_before(g->cp, step);
         struct cp_turn on_way = { { -1 }, { -1 } };
         /* The next block comes while this one is used. */
-        if (step < P - 1) on_way = cp_turn(g, s->buffer, step);
-        use(s, cp_rows(g, s->buffer[step % 2], owner), block_at(g->cp->S, P, owner).first);
+        if (step < P - 1) on_way = cp_turn(g, rsa->buffer, step);
+        use(rsa, cp_rows(g, rsa->buffer[step % 2], owner), block_at(g->cp->S, P, owner).first);
         if (step < P - 1) cp_arrive(g, on_way.in), cp_arrive(g, on_way.out);
     }
 }
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-static void score(struct rsa *s, struct tensor keys, int64_t first)
+static void rsa_score(struct rsa *rsa, struct tensor keys, int64_t first)
 {
-    dev_attention_scores(s->pass.device, s->P, first, s->pass.call->qkv, keys, s->at, s->shape[KEYS]);
+    dev_attention_scores(rsa->pass.device, rsa->P, first, rsa->pass.call->qkv, keys, rsa->at, rsa->shape[KEYS]);
 }
 
-static void add_values(struct rsa *s, struct tensor values, int64_t first)
+static void add_values(struct rsa *rsa, struct tensor values, int64_t first)
 {
-    dev_attention_scores_times(s->pass.device, s->out, s->P, first, values, s->at, s->shape[VALUES]);
+    dev_attention_scores_times(rsa->pass.device, rsa->out, rsa->P, first, values, rsa->at, rsa->shape[VALUES]);
 }
 
-static enum error_code run_forward(struct rsa *s, struct error *err)
+static enum error_code rsa_run_forward(struct rsa *rsa, struct error *err)
 {
-    struct cp_pass *g = &s->pass;
+    struct cp_pass *g = &rsa->pass;
     const bool rounds = g->own != g->wide;
     const struct tensor out = g->call->out;
-    enum error_code e = open_blocks(s, err);
-    if (!e && rounds) e = cp_open(g, &s->out, 1, g->wide, tensor_rows(out), tensor_cols(out), err);
+    enum error_code e = open_blocks(rsa, err);
+    if (!e && rounds) e = cp_open(g, &rsa->out, 1, g->wide, tensor_rows(out), tensor_cols(out), err);
     if (e) return e;
     /* P [B H n, S] gets columns of scores, a block of keys at a time. */
-    around(s, KEYS, score);
+    around(rsa, KEYS, rsa_score);
     /* Whole rows are there, so the softmax is an ordinary one. */
-    dev_attention_softmax(g->device, s->P, s->lse, s->at, g->shape);
-    device_zero(g->device, s->out);
+    dev_attention_softmax(g->device, rsa->P, rsa->lse, rsa->at, g->shape);
+    device_zero(g->device, rsa->out);
     /* out [B n, H A] += P[:, block] V[block]. */
-    around(s, VALUES, add_values);
-    if (rounds) dev_round(g->device, out, s->out);
+    around(rsa, VALUES, add_values);
+    if (rounds) dev_round(g->device, out, rsa->out);
     return OK;
 }
 
-static enum error_code forward(struct attention_call *c, struct error *err)
+static enum error_code rsa_forward(struct attention_call *call, struct error *err)
 {
     struct rsa s;
-    enum error_code e = begin(&s, c, FORWARD_PASS, err);
+    enum error_code e = rsa_begin(&s, call, FORWARD_PASS, err);
     if (e || s.pass.B == 0) return e;
-    e = run_forward(&s, err);
-    if (s.out.data != c->out.data) cp_close(&s.pass, &s.out, 1);
-    end(&s);
+    e = rsa_run_forward(&s, err);
+    if (s.out.data != call->out.data) cp_close(&s.pass, &s.out, 1);
+    rsa_end(&s);
     return e;
 }
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 
-static void score_values(struct rsa *s, struct tensor values, int64_t first)
+static void score_values(struct rsa *rsa, struct tensor values, int64_t first)
 {
-    dev_attention_scores(s->pass.device, s->dP, first, s->pass.call->d_out, values, s->at, s->shape[VALUES]);
+    dev_attention_scores(rsa->pass.device, rsa->dP, first, rsa->pass.call->d_out, values, rsa->at, rsa->shape[VALUES]);
 }
 
-static void add_keys(struct rsa *s, struct tensor keys, int64_t first)
+static void add_keys(struct rsa *rsa, struct tensor keys, int64_t first)
 {
-    dev_attention_scores_times(s->pass.device, s->all, s->dP, first, keys, s->at, s->shape[KEYS]);
+    dev_attention_scores_times(rsa->pass.device, rsa->all, rsa->dP, first, keys, rsa->at, rsa->shape[KEYS]);
 }
 
 /* Gradients of keys or values of all tokens, X^T rows, summed over the devices: keep this device's. */
-static enum error_code sum_over_devices(struct rsa *s, enum what w, struct tensor X, struct tensor rows,
+static enum error_code sum_over_devices(struct rsa *rsa, enum what what, struct tensor X, struct tensor rows,
                                         struct error *err)
 {
-    struct cp_pass *g = &s->pass;
+    struct cp_pass *g = &rsa->pass;
     const struct interval own = block_at(g->cp->S, g->cp->devices, g->cp->rank);
     /* whole [B S, K A] = X^T rows: what this device's queries give to all keys or values. */
-    dev_attention_scores_transposed(g->device, s->whole, X, rows, s->at, s->shape[w]);
+    dev_attention_scores_transposed(g->device, rsa->whole, X, rows, rsa->at, rsa->shape[what]);
     const enum error_code e =
-        allreduce(g->cp->group, s->whole.data, tensor_count(s->whole), g->wide, SUM, NULL, err);
+        allreduce(g->cp->group, rsa->whole.data, tensor_count(rsa->whole), g->wide, SUM, NULL, err);
     for (int64_t b = 0; b < g->B && !e; b++)
-        cp_copy_columns(g, tensor_rows_of(s->all, b * own.count, own.count), column_of(g, w),
-                        tensor_rows_of(s->whole, b * g->cp->S + own.first, own.count), 0, width_of(g->cp));
+        cp_copy_columns(g, tensor_rows_of(rsa->all, b * own.count, own.count), column_of(g, what),
+                        tensor_rows_of(rsa->whole, b * g->cp->S + own.first, own.count), 0, width_of(g->cp));
     return e;
 }
 
-static enum error_code open_gradients(struct rsa *s, struct error *err)
+static enum error_code rsa_open_gradients(struct rsa *rsa, struct error *err)
 {
-    struct cp_pass *g = &s->pass;
+    struct cp_pass *g = &rsa->pass;
     const struct tensor all = g->call->d_qkv;
-    enum error_code e = open_blocks(s, err);
-    if (!e) e = cp_open(g, &s->dP, 1, g->wide, tensor_rows(s->P), tensor_cols(s->P), err);
-    if (!e) e = cp_open(g, &s->whole, 1, g->wide, g->B * g->cp->S, width_of(g->cp), err);
-    if (!e && g->own != g->wide) e = cp_open(g, &s->all, 1, g->wide, tensor_rows(all), tensor_cols(all), err);
+    enum error_code e = open_blocks(rsa, err);
+    if (!e) e = cp_open(g, &rsa->dP, 1, g->wide, tensor_rows(rsa->P), tensor_cols(rsa->P), err);
+    if (!e) e = cp_open(g, &rsa->whole, 1, g->wide, g->B * g->cp->S, width_of(g->cp), err);
+    if (!e && g->own != g->wide) e = cp_open(g, &rsa->all, 1, g->wide, tensor_rows(all), tensor_cols(all), err);
     return e;
 }
 
-static enum error_code run_backward(struct rsa *s, struct error *err)
+static enum error_code run_backward(struct rsa *rsa, struct error *err)
 {
-    struct cp_pass *g = &s->pass;
-    enum error_code e = open_gradients(s, err);
+    struct cp_pass *g = &rsa->pass;
+    enum error_code e = rsa_open_gradients(rsa, err);
     if (e) return e;
-    device_zero(g->device, s->all);
+    device_zero(g->device, rsa->all);
     /* dV = P^T dO, summed over the devices. */
-    e = sum_over_devices(s, VALUES, s->P, g->call->d_out, err);
+    e = sum_over_devices(rsa, VALUES, rsa->P, g->call->d_out, err);
     if (e) return e;
     /* dP = dO V^T, block by block; then dS = P (dP - sum of P dP in the row). */
-    around(s, VALUES, score_values);
-    dev_attention_softmax_backward(g->device, s->dP, s->P, s->lse, g->shape);
+    around(rsa, VALUES, score_values);
+    dev_attention_softmax_backward(g->device, rsa->dP, rsa->P, rsa->lse, g->shape);
     /* dK = dS^T Q, summed over the devices; then dQ = dS K around the ring. */
-    e = sum_over_devices(s, KEYS, s->dP, g->call->qkv, err);
+    e = sum_over_devices(rsa, KEYS, rsa->dP, g->call->qkv, err);
     if (e) return e;
-    around(s, KEYS, add_keys);
-    if (g->own != g->wide) dev_round(g->device, g->call->d_qkv, s->all);
+    around(rsa, KEYS, add_keys);
+    if (g->own != g->wide) dev_round(g->device, g->call->d_qkv, rsa->all);
     return OK;
 }
 
-static enum error_code backward_input(struct attention_call *c, struct error *err)
+static enum error_code rsa_backward_input(struct attention_call *call, struct error *err)
 {
     struct rsa s;
-    enum error_code e = begin(&s, c, INPUT_PASS, err);
+    enum error_code e = rsa_begin(&s, call, INPUT_PASS, err);
     if (e || s.pass.B == 0) return e;
     e = run_backward(&s, err);
     cp_close(&s.pass, &s.dP, 1), cp_close(&s.pass, &s.whole, 1);
-    if (s.all.data != c->d_qkv.data) cp_close(&s.pass, &s.all, 1);
-    end(&s);
+    if (s.all.data != call->d_qkv.data) cp_close(&s.pass, &s.all, 1);
+    rsa_end(&s);
     return e;
 }
 
 /* ---- the scheme -------------------------------------------------------------------------------------------------- */
 
-static void cut(struct intervals *tokens, const struct context_parallel *cp, int member)
+static void rsa_cut(struct intervals *tokens, const struct context_parallel *cp, int member)
 {
     intervals_add(tokens, block_at(cp->S, cp->devices, member));
 }
@@ -241,6 +245,7 @@ const struct attention_scheme attention_scheme_rsa = {
               .source = "Sequence parallelism (ring self-attention), arXiv:2105.13120",
               .volume = "2 n K A (P-1) elements a layer forward, 6 n K A (P-1) backward, n = B S/P",
               .memory = "scores: H S numbers a token; gradients of all keys or values", .needs = "P <= S" },
-    .refuses = ring_attention_refuses, .cut = cut, .slots = 2, .kept = kept, .reads_input = true, .forward = forward,
-    .backward_input = backward_input, .cost = cost,
+    .refuses = ring_attention_refuses, .cut = rsa_cut, .slots = 2, .kept = rsa_kept, .reads_input = true,
+        .forward = rsa_forward,
+    .backward_input = rsa_backward_input, .cost = rsa_cost,
 };

@@ -65,22 +65,26 @@ static int64_t count_at(const struct context_parallel *cp, int owner, int holder
     return holder > owner ? late_count(cp, owner) : context_count(cp, owner);
 }
 
-static void enter(struct forecast *f, const struct context_parallel *cp, int peer, const struct load *l, int64_t tokens)
+static void tokenring_enter(struct forecast *forecast, const struct context_parallel *cp, int peer,
+                            const struct load *load, int64_t tokens)
 {
-    for (int i = 0; i < l->count; i++)
-        forecast_message(f, cp->group, peer,
-                         (uint64_t)(tokens * width_of(cp, l->kind[i])) * dtype_size(format_of(cp, l->kind[i])));
+    for (int i = 0; i < load->count; i++)
+        forecast_message(forecast, cp->group, peer,
+                         (uint64_t)(tokens * width_of(cp, load->kind[i])) * dtype_size(format_of(cp, load->kind[i])));
 }
 
-static void cost(struct forecast *f, const struct context_parallel *cp, enum tensor_pass pass, int64_t rows)
+static void tokenring_cost(struct forecast *forecast, const struct context_parallel *cp, enum tensor_pass pass,
+                           int64_t rows)
 {
     const int64_t B = context_sequences(cp, rows);
     const int left = cp_before(cp, 1);
     const bool backward = pass == INPUT_PASS;
     for (int step = 1; step < cp->devices && B > 0 && pass != WEIGHT_PASS; step++) {
         const int leaving = cp_before(cp, 1 - step), owner = cp_before(cp, -step);
-        enter(f, cp, left, backward ? &queries_backward : &queries_forward, B * count_at(cp, leaving, left));
-        enter(f, cp, owner, backward ? &results_backward : &results_forward, B * count_at(cp, owner, cp->rank));
+        tokenring_enter(forecast, cp, left, backward ? &queries_backward : &queries_forward,
+                        B * count_at(cp, leaving, left));
+        tokenring_enter(forecast, cp, owner, backward ? &results_backward : &results_forward,
+                        B * count_at(cp, owner, cp->rank));
     }
 }
 
@@ -101,177 +105,185 @@ struct journey {
 };
 
 /* The rows of a bundle that a holder has of the owner's tokens. */
-static struct tensor view(const struct journey *j, const struct bundle *b, int i, int owner, int holder)
+static struct tensor view(const struct journey *journey, const struct bundle *bundle, int i, int owner, int holder)
 {
-    const int64_t n = count_at(j->g->cp, owner, holder), B = j->g->B;
-    const struct tensor t = b->t[i];
-    return b->load->kind[i] == WIDE_HEADS ? tensor_2d(t.data, t.dtype, B * j->g->shape.H, n)
-                                          : tensor_2d(t.data, t.dtype, B * n, width_of(j->g->cp, b->load->kind[i]));
+    const int64_t n = count_at(journey->g->cp, owner, holder), B = journey->g->B;
+    const struct tensor t = bundle->t[i];
+    return bundle->load->kind[i] == WIDE_HEADS ? tensor_2d(t.data, t.dtype, B * journey->g->shape.H, n)
+                                          : tensor_2d(t.data, t.dtype, B * n,
+                                                      width_of(journey->g->cp, bundle->load->kind[i]));
 }
 
-static struct tensor positions_at(const struct journey *j, int owner, int holder)
+static struct tensor positions_at(const struct journey *journey, int owner, int holder)
 {
-    const struct tensor all = positions_of(&j->g->at, owner);
-    const int64_t n = count_at(j->g->cp, owner, holder);
+    const struct tensor all = positions_of(&journey->g->at, owner);
+    const int64_t n = count_at(journey->g->cp, owner, holder);
     return tensor_1d((int32_t *)all.data + tensor_count(all) - n, I32, n);
 }
 
-static enum error_code open_bundle(struct journey *j, struct bundle *b, const struct load *l, struct error *err)
+static enum error_code open_bundle(struct journey *journey, struct bundle *bundle, const struct load *load,
+                                   struct error *err)
 {
     enum error_code e = OK;
-    *b = (struct bundle){ .load = l };
-    for (int i = 0; i < l->count && !e; i++)
-        e = cp_open(j->g, &b->t[i], 1, format_of(j->g->cp, l->kind[i]), j->g->longest,
-                    width_of(j->g->cp, l->kind[i]), err);
+    *bundle = (struct bundle){ .load = load };
+    for (int i = 0; i < load->count && !e; i++)
+        e = cp_open(journey->g, &bundle->t[i], 1, format_of(journey->g->cp, load->kind[i]), journey->g->longest,
+                    width_of(journey->g->cp, load->kind[i]), err);
     return e;
 }
 
 /* The late tokens of a device are the last of each sequence: take them out of a bundle of all, or put them back. */
-static void copy_late(struct journey *j, struct bundle *all, struct bundle *late, int owner, bool back)
+static void copy_late(struct journey *journey, struct bundle *all, struct bundle *late, int owner, bool back)
 {
-    const int64_t n = late_count(j->g->cp, owner), before = context_count(j->g->cp, owner) - n;
+    const int64_t n = late_count(journey->g->cp, owner), before = context_count(journey->g->cp, owner) - n;
     for (int i = 0; i < all->load->count; i++) {
         const bool heads = all->load->kind[i] == WIDE_HEADS;
         /* Late rows are the last n of each sequence, or the last n columns of [B H, n] statistics. */
-        const struct tensor t = view(j, late, i, owner, owner + 1);
+        const struct tensor t = view(journey, late, i, owner, owner + 1);
         const uint64_t token = dtype_size(t.dtype) * (uint64_t)(heads ? 1 : tensor_cols(t)),
                        length = token * (uint64_t)n, skipped = token * (uint64_t)before, pitch = skipped + length;
         char *whole = (char *)all->t[i].data + skipped, *part = t.data;
-        device_copy_rows(j->g->device, back ? whole : part, back ? pitch : length, back ? part : whole,
-                         back ? length : pitch, length, heads ? tensor_rows(t) : j->g->B);
-        dev_charge(j->g->device, "copy late tokens", t, 2, 0);
+        device_copy_rows(journey->g->device, back ? whole : part, back ? pitch : length, back ? part : whole,
+                         back ? length : pitch, length, heads ? tensor_rows(t) : journey->g->B);
+        dev_charge(journey->g->device, "copy late tokens", t, 2, 0);
     }
 }
 
 /* Copies as many of the first columns as both tensors have. */
-static void copy_first(struct journey *j, struct tensor to, struct tensor from)
+static void copy_first(struct journey *journey, struct tensor to, struct tensor from)
 {
     const uint64_t size = dtype_size(to.dtype), in = (uint64_t)tensor_cols(from) * size,
                    out = (uint64_t)tensor_cols(to) * size, length = in < out ? in : out;
-    device_copy_rows(j->g->device, to.data, out, from.data, in, length, tensor_rows(from));
-    dev_charge(j->g->device, "copy queries",
+    device_copy_rows(journey->g->device, to.data, out, from.data, in, length, tensor_rows(from));
+    dev_charge(journey->g->device, "copy queries",
                tensor_2d(NULL, to.dtype, tensor_rows(from), (int64_t)(length / size)), 2, 0);
 }
 
-static void send(struct journey *j, const struct bundle *b, int owner, int holder, int to)
+static void send(struct journey *journey, const struct bundle *bundle, int owner, int holder, int to)
 {
-    for (int i = 0; i < b->load->count; i++) {
-        const struct tensor t = view(j, b, i, owner, holder);
-        j->flying[j->count++] = message_send(&j->g->exchange, to, t.data, tensor_bytes(t));
+    for (int i = 0; i < bundle->load->count; i++) {
+        const struct tensor t = view(journey, bundle, i, owner, holder);
+        journey->flying[journey->count++] = message_send(&journey->g->exchange, to, t.data, tensor_bytes(t));
     }
 }
 
-static void receive(struct journey *j, const struct bundle *b, int owner, int holder, int from)
+static void tokenring_receive(struct journey *journey, const struct bundle *bundle, int owner, int holder, int from)
 {
-    for (int i = 0; i < b->load->count; i++) {
-        const struct tensor t = view(j, b, i, owner, holder);
-        j->flying[j->count++] = message_receive(&j->g->exchange, from, t.data, tensor_bytes(t));
+    for (int i = 0; i < bundle->load->count; i++) {
+        const struct tensor t = view(journey, bundle, i, owner, holder);
+        journey->flying[journey->count++] = message_receive(&journey->g->exchange, from, t.data, tensor_bytes(t));
     }
 }
 
-static void arrive(struct journey *j)
+static void tokenring_arrive(struct journey *journey)
 {
-    for (int i = 0; i < j->count; i++) cp_arrive(j->g, j->flying[i]);
-    j->count = 0;
+    for (int i = 0; i < journey->count; i++) cp_arrive(journey->g, journey->flying[i]);
+    journey->count = 0;
 }
 
 /* Queries go on to the device before; from the first one to the last, only late ones. */
-static void pass_on(struct journey *j, int step)
+static void tokenring_pass_on(struct journey *journey, int step)
 {
-    const struct context_parallel *cp = j->g->cp;
+    const struct context_parallel *cp = journey->g->cp;
     const int left = cp_before(cp, 1), right = cp_before(cp, -1), owner = cp_before(cp, -step),
               next = cp_before(cp, -step - 1);
-    struct bundle *here = &j->queries[step % 2];
+    struct bundle *here = &journey->queries[step % 2];
     /* The next holder is behind the owner in a zigzag: only the owner's late tokens see its keys. */
     const bool shrinks = owner >= cp->rank && owner < left;
-    if (shrinks) copy_late(j, here, &j->leaving, owner, false);
-    send(j, shrinks ? &j->leaving : here, owner, left, left);
-    receive(j, &j->queries[(step + 1) % 2], next, cp->rank, right);
+    if (shrinks) copy_late(journey, here, &journey->leaving, owner, false);
+    send(journey, shrinks ? &journey->leaving : here, owner, left, left);
+    tokenring_receive(journey, &journey->queries[(step + 1) % 2], next, cp->rank, right);
 }
 
-static void bring_home(struct journey *j, int step)
+static void bring_home(struct journey *journey, int step)
 {
-    const int rank = j->g->cp->rank, owner = cp_before(j->g->cp, -step), holder = cp_before(j->g->cp, step);
-    send(j, &j->result[step % 2], owner, rank, owner);
-    receive(j, &j->in, rank, holder, holder);
+    const int rank = journey->g->cp->rank, owner = cp_before(journey->g->cp, -step),
+        holder = cp_before(journey->g->cp, step);
+    send(journey, &journey->result[step % 2], owner, rank, owner);
+    tokenring_receive(journey, &journey->in, rank, holder, holder);
 }
 
 /* Merge what has come from the holder of a step.  Once only late tokens come back, it is so until the end. */
-static void take(struct journey *j, int step)
+static void tokenring_take(struct journey *journey, int step)
 {
-    const int rank = j->g->cp->rank, holder = cp_before(j->g->cp, step);
+    const int rank = journey->g->cp->rank, holder = cp_before(journey->g->cp, step);
     /* From this step on only results of late tokens come: they are merged in a copy of their own. */
-    if (step == rank + 1) copy_late(j, &j->own, &j->own_late, rank, false);
-    j->merge(j, holder > rank ? &j->own_late : &j->own, holder);
+    if (step == rank + 1) copy_late(journey, &journey->own, &journey->own_late, rank, false);
+    journey->merge(journey, holder > rank ? &journey->own_late : &journey->own, holder);
 }
 
-static void travel(struct journey *j)
+static void travel(struct journey *journey)
 {
-    const int P = j->g->cp->devices, rank = j->g->cp->rank;
+    const int P = journey->g->cp->devices, rank = journey->g->cp->rank;
     for (int step = 0; step < P; step++) {
         /* Three things at once: queries go on, an earlier result goes home, and this step is computed. */
-        if (step < P - 1) pass_on(j, step);
-        if (step > 1) bring_home(j, step - 1);
-        j->compute(j, step == 0 ? &j->own : &j->result[step % 2], &j->queries[step % 2], cp_before(j->g->cp, -step));
-        arrive(j);
-        if (step > 1) take(j, step - 1);
+        if (step < P - 1) tokenring_pass_on(journey, step);
+        if (step > 1) bring_home(journey, step - 1);
+        journey->compute(journey, step == 0 ? &journey->own : &journey->result[step % 2], &journey->queries[step % 2],
+                         cp_before(journey->g->cp, -step));
+        tokenring_arrive(journey);
+        if (step > 1) tokenring_take(journey, step - 1);
     }
     /* The last result has nothing to hide behind. */
-    if (P > 1) bring_home(j, P - 1), arrive(j), take(j, P - 1);
-    if (rank < P - 1) copy_late(j, &j->own, &j->own_late, rank, true);
+    if (P > 1) bring_home(journey, P - 1), tokenring_arrive(journey), tokenring_take(journey, P - 1);
+    if (rank < P - 1) copy_late(journey, &journey->own, &journey->own_late, rank, true);
 }
 
-static enum error_code open_journey(struct journey *j, const struct load *queries, const struct load *results,
+static enum error_code open_journey(struct journey *journey, const struct load *queries, const struct load *results,
                                     struct error *err)
 {
-    struct bundle *const q[] = { &j->queries[0], &j->queries[1], &j->leaving },
-                  *const r[] = { &j->result[0], &j->result[1], &j->own_late };
+    struct bundle *const q[] = { &journey->queries[0], &journey->queries[1], &journey->leaving },
+                  *const r[] = { &journey->result[0], &journey->result[1], &journey->own_late };
     enum error_code e = OK;
-    for (int i = 0; i < 3 && !e; i++) e = open_bundle(j, q[i], queries, err);
-    for (int i = 0; i < 3 && !e; i++) e = open_bundle(j, r[i], results, err);
+    for (int i = 0; i < 3 && !e; i++) e = open_bundle(journey, q[i], queries, err);
+    for (int i = 0; i < 3 && !e; i++) e = open_bundle(journey, r[i], results, err);
     return e;
 }
 
-static void close_journey(struct journey *j)
+static void close_journey(struct journey *journey)
 {
-    struct bundle *const all[] = { &j->queries[0], &j->queries[1], &j->leaving, &j->result[0], &j->result[1],
-                                   &j->own_late };
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) cp_close(j->g, all[i]->t, MOST);
+    struct bundle *const all[] = { &journey->queries[0], &journey->queries[1], &journey->leaving, &journey->result[0],
+                                  &journey->result[1],
+                                   &journey->own_late };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) cp_close(journey->g, all[i]->t, MOST);
 }
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-static void compute_forward(struct journey *j, struct bundle *into, const struct bundle *queries, int owner)
+static void compute_forward(struct journey *journey, struct bundle *into, const struct bundle *queries, int owner)
 {
-    struct cp_pass *g = j->g;
+    struct cp_pass *g = journey->g;
     const int rank = g->cp->rank;
-    dev_attention_part_forward(g->device, view(j, into, RESULT, owner, rank), view(j, into, RESULT_LSE, owner, rank),
-                               view(j, queries, Q, owner, rank), g->call->qkv, positions_at(j, owner, rank),
+    dev_attention_part_forward(g->device, view(journey, into, RESULT, owner, rank),
+                               view(journey, into, RESULT_LSE, owner, rank),
+                               view(journey, queries, Q, owner, rank), g->call->qkv, positions_at(journey, owner, rank),
                                positions_of(&g->at, rank),
                                attention_of_pairs(cp_shape(g, owner), positions_pairs(&g->at, g->shape, g->B, owner,
                                                                                       rank)));
 }
 
-static void merge_forward(struct journey *j, struct bundle *into, int holder)
+static void merge_forward(struct journey *journey, struct bundle *into, int holder)
 {
-    const int rank = j->g->cp->rank;
-    dev_attention_merge(j->g->device, view(j, into, RESULT, rank, holder), view(j, into, RESULT_LSE, rank, holder),
-                        view(j, &j->in, RESULT, rank, holder), view(j, &j->in, RESULT_LSE, rank, holder), j->g->shape);
+    const int rank = journey->g->cp->rank;
+    dev_attention_merge(journey->g->device, view(journey, into, RESULT, rank, holder),
+                        view(journey, into, RESULT_LSE, rank, holder),
+                        view(journey, &journey->in, RESULT, rank, holder),
+                            view(journey, &journey->in, RESULT_LSE, rank, holder), journey->g->shape);
 }
 
-static enum error_code forward(struct attention_call *c, struct error *err)
+static enum error_code tokenring_forward(struct attention_call *call, struct error *err)
 {
     struct cp_pass g;
     struct block_results r = { 0 };
     struct journey j = { .g = &g, .compute = compute_forward, .merge = merge_forward };
-    enum error_code e = cp_begin(&g, c, FORWARD_PASS, err);
+    enum error_code e = cp_begin(&g, call, FORWARD_PASS, err);
     if (e || g.B == 0) return e;
     e = open_journey(&j, &queries_forward, &results_forward, err);
     if (!e) e = block_results_open(&g, &r, err);
     if (!e) {
         j.own = (struct bundle){ &results_forward, { r.o[0], r.lse[0] } };
         j.in = (struct bundle){ &results_forward, { r.o[1], r.lse[1] } };
-        copy_first(&j, j.queries[0].t[Q], c->qkv);
+        copy_first(&j, j.queries[0].t[Q], call->qkv);
         travel(&j);
         block_results_finish(&g, &r);
     }
@@ -282,42 +294,43 @@ static enum error_code forward(struct attention_call *c, struct error *err)
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 
-static void compute_backward(struct journey *j, struct bundle *into, const struct bundle *queries, int owner)
+static void compute_backward(struct journey *journey, struct bundle *into, const struct bundle *queries, int owner)
 {
-    struct cp_pass *g = j->g;
+    struct cp_pass *g = journey->g;
     const int rank = g->cp->rank;
-    const struct tensor dQ = view(j, into, RESULT, owner, rank);
+    const struct tensor dQ = view(journey, into, RESULT, owner, rank);
     /* dQ of the owner's queries with this device's keys goes home; dK and dV add up here. */
     device_zero(g->device, dQ);
-    dev_attention_part_backward(g->device, dQ, j->gradients.all, view(j, queries, D_OUT, owner, rank),
-                                view(j, queries, DELTA, owner, rank), view(j, queries, LSE, owner, rank),
-                                view(j, queries, Q, owner, rank), g->call->qkv, positions_at(j, owner, rank),
+    dev_attention_part_backward(g->device, dQ, journey->gradients.all, view(journey, queries, D_OUT, owner, rank),
+                                view(journey, queries, DELTA, owner, rank), view(journey, queries, LSE, owner, rank),
+                                view(journey, queries, Q, owner, rank), g->call->qkv,
+                                    positions_at(journey, owner, rank),
                                 positions_of(&g->at, rank),
                                 attention_of_pairs(g->shape, positions_pairs(&g->at, g->shape, g->B, owner, rank)));
 }
 
-static void merge_backward(struct journey *j, struct bundle *into, int holder)
+static void merge_backward(struct journey *journey, struct bundle *into, int holder)
 {
-    const int rank = j->g->cp->rank;
-    const struct tensor sum = view(j, into, RESULT, rank, holder);
-    dev_add(j->g->device, sum, sum, view(j, &j->in, RESULT, rank, holder));
+    const int rank = journey->g->cp->rank;
+    const struct tensor sum = view(journey, into, RESULT, rank, holder);
+    dev_add(journey->g->device, sum, sum, view(journey, &journey->in, RESULT, rank, holder));
 }
 
 /* This device's own queries, and what belongs to them. */
-static void load_backward(struct journey *j)
+static void load_backward(struct journey *journey)
 {
-    const struct attention_call *c = j->g->call;
-    const int64_t rows = tensor_rows(c->qkv), H = j->g->shape.H;
-    struct tensor *t = j->queries[0].t;
-    copy_first(j, t[Q], c->qkv), copy_first(j, t[D_OUT], c->d_out), copy_first(j, t[LSE], c->kept[0]);
-    copy_first(j, t[DELTA], tensor_2d(j->gradients.delta.data, t[DELTA].dtype, rows, H));
+    const struct attention_call *c = journey->g->call;
+    const int64_t rows = tensor_rows(c->qkv), H = journey->g->shape.H;
+    struct tensor *t = journey->queries[0].t;
+    copy_first(journey, t[Q], c->qkv), copy_first(journey, t[D_OUT], c->d_out), copy_first(journey, t[LSE], c->kept[0]);
+    copy_first(journey, t[DELTA], tensor_2d(journey->gradients.delta.data, t[DELTA].dtype, rows, H));
 }
 
-static enum error_code backward_input(struct attention_call *c, struct error *err)
+static enum error_code tokenring_backward_input(struct attention_call *call, struct error *err)
 {
     struct cp_pass g;
     struct journey j = { .g = &g, .compute = compute_backward, .merge = merge_backward };
-    enum error_code e = cp_begin(&g, c, INPUT_PASS, err);
+    enum error_code e = cp_begin(&g, call, INPUT_PASS, err);
     if (e || g.B == 0) return e;
     e = open_journey(&j, &queries_backward, &results_backward, err);
     if (!e) e = open_bundle(&j, &j.own, &results_backward, err);
@@ -342,5 +355,6 @@ const struct attention_scheme attention_scheme_tokenring = {
               .memory = "log-sum-exp: H numbers a token; on their way queries of 2 devices, and 2 results",
               .needs = "P <= S" },
     .refuses = ring_attention_refuses, .cut = ring_zigzag_cut, .slots = 1, .kept = ring_attention_kept,
-    .reads_input = true, .reads_output = true, .forward = forward, .backward_input = backward_input, .cost = cost,
+    .reads_input = true, .reads_output = true, .forward = tokenring_forward, .backward_input = tokenring_backward_input,
+        .cost = tokenring_cost,
 };

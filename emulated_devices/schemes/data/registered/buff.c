@@ -21,14 +21,15 @@
  */
 #include "emulated_devices/schemes/data/data.h"
 
-static const char *share(struct shards *s, const struct data_request *q)
+static const char *buff_share(struct shards *shards, const struct data_request *request)
 {
-    const int cp = q->context > 0 ? q->context : s->P;
-    s->weights = s->gradients = q->group > 0 ? q->group : cp;
-    s->optimizer = s->P;
-    if (q->shards[0] == 0) return NULL;
-    s->weights = q->shards[0], s->gradients = q->shards[1], s->optimizer = q->shards[2];
-    return q->group > 0 ? "takes --shards W,G,O or --shard-group W, not both" : NULL;
+    const int cp = request->context > 0 ? request->context : shards->P;
+    shards->weights = shards->gradients = request->group > 0 ? request->group : cp;
+    shards->optimizer = shards->P;
+    if (request->shards[0] == 0) return NULL;
+    shards->weights = request->shards[0], shards->gradients = request->shards[1],
+        shards->optimizer = request->shards[2];
+    return request->group > 0 ? "takes --shards W,G,O or --shard-group W, not both" : NULL;
 }
 
 const struct data_scheme data_scheme_buff = {
@@ -39,5 +40,5 @@ const struct data_scheme data_scheme_buff = {
               .source = "InternEvo (Buff), arXiv:2401.09149",
               .volume = "3 M n (W-1)/W elements a step, and as chain W | W | P across groups of W",
               .memory = "weights n/W + two blocks, gradients n/W + one part, optimizer state k n/P" },
-    .share = share,
+    .share = buff_share,
 };

@@ -18,11 +18,13 @@
  */
 #include "emulated_devices/schemes/data/data.h"
 
-static const char *share(struct shards *s, const struct data_request *q)
+static const char *chain_share(struct shards *shards, const struct data_request *request)
 {
-    s->weights = q->shards[0], s->gradients = q->shards[1], s->optimizer = q->shards[2];
-    if (q->group > 0) return "takes --shards W,G,O instead of --shard-group";
-    return q->shards[0] > 0 ? NULL : "give --shards W,G,O, how many devices share weights, gradients, optimizer state";
+    shards->weights = request->shards[0], shards->gradients = request->shards[1],
+        shards->optimizer = request->shards[2];
+    if (request->group > 0) return "takes --shards W,G,O instead of --shard-group";
+    return request->shards[0] > 0 ? NULL
+           : "give --shards W,G,O, how many devices share weights, gradients, optimizer state";
 }
 
 const struct data_scheme data_scheme_chain = {
@@ -34,5 +36,5 @@ const struct data_scheme data_scheme_chain = {
               "on Frontier, arXiv:2501.04266, such as --dp 8 --shards 2,4,8",
               .volume = "level by level, each (size-1)/size of what the level before it left",
               .memory = "weights n/W, gradients n/G, optimizer state k n/O; what is gathered besides" },
-    .share = share,
+    .share = chain_share,
 };

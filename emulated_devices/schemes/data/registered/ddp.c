@@ -15,10 +15,10 @@
  */
 #include "emulated_devices/schemes/data/data.h"
 
-static const char *share(struct shards *s, const struct data_request *q)
+static const char *ddp_share(struct shards *shards, const struct data_request *request)
 {
-    (void)s;
-    return q->group > 0 ? "shares nothing; --shard-group is for schemes that do" : NULL;
+    (void)shards;
+    return request->group > 0 ? "shares nothing; --shard-group is for schemes that do" : NULL;
 }
 
 const struct data_scheme data_scheme_ddp = {
@@ -26,5 +26,5 @@ const struct data_scheme data_scheme_ddp = {
               .name = "ddp", .description = "whole copies of the model; gradients all-reduced in buckets",
               .source = "PyTorch DDP, arXiv:2006.15704", .volume = "2 n (P-1)/P elements a step",
               .memory = "weights n, gradients n, optimizer state k n" },
-    .share = share,
+    .share = ddp_share,
 };

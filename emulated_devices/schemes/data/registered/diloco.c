@@ -15,10 +15,11 @@
  */
 #include "emulated_devices/schemes/data/data.h"
 
-static struct outward nesterov(const struct outer *o, double rate)
+static struct outward nesterov(const struct outer *outer, double rate)
 {
     (void)rate;
-    return (struct outward){ .keep = o->momentum, .take = 1, .by_way = o->lr, .by_momentum = o->lr * o->momentum };
+    return (struct outward){ .keep = outer->momentum, .take = 1, .by_way = outer->lr,
+                            .by_momentum = outer->lr * outer->momentum };
 }
 
 const struct data_scheme data_scheme_diloco = {

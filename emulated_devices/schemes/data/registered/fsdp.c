@@ -14,9 +14,9 @@
  */
 #include "emulated_devices/schemes/data/data.h"
 
-static const char *share(struct shards *s, const struct data_request *q)
+static const char *fsdp_share(struct shards *shards, const struct data_request *request)
 {
-    s->weights = s->gradients = s->optimizer = shard_group(s, q);
+    shards->weights = shards->gradients = shards->optimizer = shard_group(shards, request);
     return NULL;
 }
 
@@ -28,5 +28,5 @@ const struct data_scheme data_scheme_fsdp = {
               .volume = "at most 3 M n (P-1)/P elements a step",
               .memory = "weights n/P + two parts, gradients n/P + one part, optimizer state k n/P; each parameter "
                         "padded" },
-    .rows = true, .share = share,
+    .rows = true, .share = fsdp_share,
 };

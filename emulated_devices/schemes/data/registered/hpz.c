@@ -17,11 +17,11 @@
  */
 #include "emulated_devices/schemes/data/data.h"
 
-static const char *share(struct shards *s, const struct data_request *q)
+static const char *hpz_share(struct shards *shards, const struct data_request *request)
 {
-    s->weights = shard_group(s, q);
-    s->gradients = s->optimizer = s->P;
-    return q->group > 0 ? NULL : "give --shard-group N, how many neighbours share one copy of the weights";
+    shards->weights = shard_group(shards, request);
+    shards->gradients = shards->optimizer = shards->P;
+    return request->group > 0 ? NULL : "give --shard-group N, how many neighbours share one copy of the weights";
 }
 
 const struct data_scheme data_scheme_hpz = {
@@ -31,5 +31,5 @@ const struct data_scheme data_scheme_hpz = {
               .source = "ZeRO++, arXiv:2306.10209",
               .volume = "at most 3 M n (N-1)/N inside a group, (M+1) n/N (P/N-1)/(P/N) across, elements a step",
               .memory = "weights n/N + two parts, gradients n/P + one part, optimizer state k n/P" },
-    .share = share,
+    .share = hpz_share,
 };

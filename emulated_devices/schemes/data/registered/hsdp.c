@@ -13,10 +13,10 @@
  */
 #include "emulated_devices/schemes/data/data.h"
 
-static const char *share(struct shards *s, const struct data_request *q)
+static const char *hsdp_share(struct shards *shards, const struct data_request *request)
 {
-    s->weights = s->gradients = s->optimizer = shard_group(s, q);
-    return q->group > 0 ? NULL : "give --shard-group N, how many neighbours share one copy of the model";
+    shards->weights = shards->gradients = shards->optimizer = shard_group(shards, request);
+    return request->group > 0 ? NULL : "give --shard-group N, how many neighbours share one copy of the model";
 }
 
 const struct data_scheme data_scheme_hsdp = {
@@ -25,5 +25,5 @@ const struct data_scheme data_scheme_hsdp = {
               .source = "PyTorch FSDP, arXiv:2304.11277, hybrid sharding",
               .volume = "at most 3 M n (N-1)/N inside a group, 2 n/N (P/N-1)/(P/N) across, elements a step",
               .memory = "weights n/N + two parts, gradients n/N + one part, optimizer state k n/N" },
-    .share = share,
+    .share = hsdp_share,
 };

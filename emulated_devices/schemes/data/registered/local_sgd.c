@@ -23,10 +23,10 @@
  */
 #include "emulated_devices/schemes/data/data.h"
 
-static struct outward average(const struct outer *o, double rate)
+static struct outward average(const struct outer *outer, double rate)
 {
     (void)rate;
-    return (struct outward){ .by_way = o->lr };
+    return (struct outward){ .by_way = outer->lr };
 }
 
 const struct data_scheme data_scheme_local_sgd = {

@@ -19,10 +19,10 @@
  */
 #include "emulated_devices/schemes/data/data.h"
 
-static const char *share(struct shards *s, const struct data_request *q)
+static const char *mics_share(struct shards *shards, const struct data_request *request)
 {
-    s->weights = s->gradients = s->optimizer = shard_group(s, q);
-    return q->group > 0 ? NULL
+    shards->weights = shards->gradients = shards->optimizer = shard_group(shards, request);
+    return request->group > 0 ? NULL
                         : "give --shard-group N, how many neighbours share one copy of the model: its partition group";
 }
 
@@ -34,5 +34,5 @@ const struct data_scheme data_scheme_mics = {
               .source = "MiCS, arXiv:2205.00119",
               .volume = "at most 3 M n (N-1)/N inside a partition group, 2 n/N (P/N-1)/(P/N) across, elements a step",
               .memory = "weights n/N + two parts, gradients n/N + one part, optimizer state k n/N" },
-    .share = share, .allgather = "two_level",
+    .share = mics_share, .allgather = "two_level",
 };

@@ -19,9 +19,9 @@
  */
 #include "emulated_devices/schemes/data/data.h"
 
-static struct outward slow_momentum(const struct outer *o, double rate)
+static struct outward slow_momentum(const struct outer *outer, double rate)
 {
-    return (struct outward){ .keep = o->momentum, .take = 1 / rate, .by_momentum = o->lr * rate };
+    return (struct outward){ .keep = outer->momentum, .take = 1 / rate, .by_momentum = outer->lr * rate };
 }
 
 const struct data_scheme data_scheme_slowmo = {

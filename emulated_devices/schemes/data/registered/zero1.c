@@ -16,9 +16,9 @@
  */
 #include "emulated_devices/schemes/data/data.h"
 
-static const char *share(struct shards *s, const struct data_request *q)
+static const char *zero1_share(struct shards *shards, const struct data_request *request)
 {
-    s->optimizer = shard_group(s, q);
+    shards->optimizer = shard_group(shards, request);
     return NULL;
 }
 
@@ -28,5 +28,5 @@ const struct data_scheme data_scheme_zero1 = {
               .description = "optimizer state in shards: gradients reduce-scattered, weights gathered after the step",
               .source = "ZeRO, arXiv:1910.02054, section 5.1", .volume = "2 n (P-1)/P elements a step",
               .memory = "weights n, gradients n, optimizer state k n/P" },
-    .share = share,
+    .share = zero1_share,
 };

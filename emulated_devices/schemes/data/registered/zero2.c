@@ -20,9 +20,9 @@
  */
 #include "emulated_devices/schemes/data/data.h"
 
-static const char *share(struct shards *s, const struct data_request *q)
+static const char *zero2_share(struct shards *shards, const struct data_request *request)
 {
-    s->gradients = s->optimizer = shard_group(s, q);
+    shards->gradients = shards->optimizer = shard_group(shards, request);
     return NULL;
 }
 
@@ -33,5 +33,5 @@ const struct data_scheme data_scheme_zero2 = {
               .source = "ZeRO, arXiv:1910.02054, section 5.2",
               .volume = "(M+1) n (P-1)/P elements a step, M microbatches",
               .memory = "weights n, gradients n/P + the largest part + a bucket, optimizer state k n/P" },
-    .share = share,
+    .share = zero2_share,
 };

@@ -20,9 +20,9 @@
  */
 #include "emulated_devices/schemes/data/data.h"
 
-static const char *share(struct shards *s, const struct data_request *q)
+static const char *zero3_share(struct shards *shards, const struct data_request *request)
 {
-    s->weights = s->gradients = s->optimizer = shard_group(s, q);
+    shards->weights = shards->gradients = shards->optimizer = shard_group(shards, request);
     return NULL;
 }
 
@@ -33,5 +33,5 @@ const struct data_scheme data_scheme_zero3 = {
                              "meanwhile",
               .source = "ZeRO, arXiv:1910.02054, section 5.3", .volume = "at most 3 M n (P-1)/P elements a step",
               .memory = "weights n/P + two parts, gradients n/P + one part, optimizer state k n/P" },
-    .share = share,
+    .share = zero3_share,
 };

@@ -39,14 +39,14 @@ static void close_block(struct data_parallel *dp)
     data_give_back(dp, dp->gradients);
 }
 
-static void clear(struct data_parallel *dp, struct unit *u)
+static void allreduce_clear(struct data_parallel *dp, struct unit *unit)
 {
-    device_zero(dp->device, u->own_g);
+    device_zero(dp->device, unit->own_g);
 }
 
 const struct data_stage stage_gradient_block = {
     .name = "gradient block", .takes_part = has_block, .outline = outline_block, .fill = fill_block,
-    .close = close_block, .clear = clear,
+    .close = close_block, .clear = allreduce_clear,
 };
 
 /* ---- buckets ----------------------------------------------------------------------------------------------------- */
@@ -83,17 +83,17 @@ static struct interval bucket_at(const struct data_parallel *dp, int64_t at, int
     return interval_meet((struct interval){ at, bucket_elements(dp) }, (struct interval){ 0, end });
 }
 
-enum error_code reduce_front(struct data_parallel *dp, struct front *f, struct error *err)
+enum error_code reduce_front(struct data_parallel *dp, struct front *front, struct error *err)
 {
     enum error_code e = OK;
-    while (f->reduced < f->elements && !e) {
+    while (front->reduced < front->elements && !e) {
         struct sharing *over;
-        const struct interval b = bucket_at(dp, f->reduced, f->elements, f->packed, &over);
+        const struct interval b = bucket_at(dp, front->reduced, front->elements, front->packed, &over);
         /* A bucket leaves once all passes have added to all of it. */
-        if (b.first + b.count > f->ready) break;
+        if (b.first + b.count > front->ready) break;
         e = allreduce(&over->level[BY_COPIES], slice(dp->gradients, b).data, b.count, dp->gradients.dtype, SUM,
                       dp->allreduce, err);
-        f->reduced += b.count;
+        front->reduced += b.count;
     }
     return e;
 }
@@ -125,13 +125,13 @@ void allreduce_cost_of_step(const struct data_parallel *dp, enum shard_level lev
 
 /* ---- the stage --------------------------------------------------------------------------------------------------- */
 
-static bool takes_part(const struct data_parallel *dp)
+static bool allreduce_takes_part(const struct data_parallel *dp)
 {
     return gradients_in_one_block(dp) && !dp->optimizer->low_rank;
 }
 
 /* Reduce finished gradients on another stream, beside the following backward passes. */
-static enum error_code reduce(struct data_parallel *dp, struct error *err)
+static enum error_code allreduce_reduce(struct data_parallel *dp, struct error *err)
 {
     struct front *f = chain_state(dp, &stage_allreduce);
     f->elements = tensor_count(dp->gradients), f->ready = finished_elements(dp);
@@ -141,19 +141,20 @@ static enum error_code reduce(struct data_parallel *dp, struct error *err)
     return e;
 }
 
-static enum error_code end(struct data_parallel *dp, struct use use, struct error *err)
+static enum error_code allreduce_end(struct data_parallel *dp, struct use use, struct error *err)
 {
     (void)use;
-    return reduce(dp, err);
+    return allreduce_reduce(dp, err);
 }
 
-static void settle(struct data_parallel *dp)
+static void allreduce_settle(struct data_parallel *dp)
 {
     ((struct front *)chain_state(dp, &stage_allreduce))->reduced = 0;
 }
 
 const struct data_stage stage_allreduce = {
-    .name = "all-reduce", .takes_part = takes_part, .state = sizeof (struct front), .end = end, .finish = reduce,
-    .settle = settle,
+    .name = "all-reduce", .takes_part = allreduce_takes_part, .state = sizeof (struct front), .end = allreduce_end,
+        .finish = allreduce_reduce,
+    .settle = allreduce_settle,
     .cost = allreduce_cost_of_step,
 };

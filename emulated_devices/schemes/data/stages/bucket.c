@@ -12,28 +12,28 @@ int64_t bucket_capacity(const struct data_parallel *dp, const struct sharing *ov
     return dp->request.bucket / (int64_t)dtype_size(data_format(dp, kind));
 }
 
-enum error_code bucket_open(struct bucket *b, int units, struct error *err)
+enum error_code bucket_open(struct bucket *bucket, int units, struct error *err)
 {
-    *b = (struct bucket){ .unit = calloc((size_t)units, sizeof *b->unit) };
-    return b->unit ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d units", units);
+    *bucket = (struct bucket){ .unit = calloc((size_t)units, sizeof *bucket->unit) };
+    return bucket->unit ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d units", units);
 }
 
-void bucket_close(struct bucket *b)
+void bucket_close(struct bucket *bucket)
 {
-    free(b->unit);
-    *b = (struct bucket){ 0 };
+    free(bucket->unit);
+    *bucket = (struct bucket){ 0 };
 }
 
-void bucket_add(struct bucket *b, const struct unit *u, int unit)
+void bucket_add(struct bucket *bucket, const struct unit *u, int unit)
 {
-    b->over = u->over;
-    b->unit[b->units++] = unit;
-    b->elements += u->padded;
+    bucket->over = u->over;
+    bucket->unit[bucket->units++] = unit;
+    bucket->elements += u->padded;
 }
 
 /* ---- packing ----------------------------------------------------------------------------------------------------- */
 
-static int64_t count_rows(const struct tensor row[], int n)
+static int64_t bucket_count_rows(const struct tensor row[], int n)
 {
     int64_t sum = 0;
     for (int i = 0; i < n; i++) sum += tensor_count(row[i]);
@@ -43,9 +43,10 @@ static int64_t count_rows(const struct tensor row[], int n)
 static enum error_code open_pack(struct data_parallel *dp, struct tensor *pack, const struct tensor row[], int n,
                                  struct error *err)
 {
-    *pack = device_tensor_in(dp->device, BUFFERS, row[0].dtype, count_rows(row, n));
+    *pack = device_tensor_in(dp->device, BUFFERS, row[0].dtype, bucket_count_rows(row, n));
     return pack->data ? OK
-                      : fail(err, ERR_MEMORY, "no memory for a bucket of %lld elements", (long long)count_rows(row, n));
+                      : fail(err, ERR_MEMORY, "no memory for a bucket of %lld elements",
+                             (long long)bucket_count_rows(row, n));
 }
 
 enum way { INTO_PACK, OUT_OF_PACK };
@@ -55,7 +56,7 @@ static void move_blocks(struct data_parallel *dp, struct tensor pack, const stru
                         struct interval blocks, int of, enum way way)
 {
     const size_t size = dtype_size(pack.dtype);
-    int64_t at = count_rows(row, n) / of * blocks.first;
+    int64_t at = bucket_count_rows(row, n) / of * blocks.first;
     for (int64_t b = blocks.first; b < blocks.first + blocks.count; b++)
         for (int i = 0; i < n; i++) {
             /* Block b of every row in turn: member b's parts of all units are adjacent in the pack. */
@@ -66,23 +67,24 @@ static void move_blocks(struct data_parallel *dp, struct tensor pack, const stru
                         (size_t)each * size);
             at += each;
         }
-    dev_charge(dp->device, "pack", slice(pack, (struct interval){ 0, count_rows(row, n) / of * blocks.count }), 2, 0);
+    dev_charge(dp->device, "pack", slice(pack, (struct interval){ 0, bucket_count_rows(row, n) / of * blocks.count }),
+               2, 0);
 }
 
 /* ---- collectives ------------------------------------------------------------------------------------------------- */
 
 enum error_code bucket_reduce_scatter(struct data_parallel *dp, struct sharing *over, enum shard_level level,
-                                      struct tensor row[], int n, struct tracking t, struct error *err)
+                                      struct tensor row[], int n, struct tracking tracking, struct error *err)
 {
     const int P = shards_size(&over->shards, level);
     struct tensor pack;
-    if (n == 1) return over->gradients->reduce_scatter(over, level, row[0], t, err);
+    if (n == 1) return over->gradients->reduce_scatter(over, level, row[0], tracking, err);
     if (n == 0 || P == 1) return OK;
     enum error_code e = open_pack(dp, &pack, row, n, err);
     if (e) return e;
     /* The collective cuts the pack into P blocks; block d has shard d of every unit. */
     move_blocks(dp, pack, row, n, (struct interval){ 0, P }, P, INTO_PACK);
-    e = over->gradients->reduce_scatter(over, level, pack, t, err);
+    e = over->gradients->reduce_scatter(over, level, pack, tracking, err);
     /* Only the own block has sums: it goes back to the units. */
     if (!e) move_blocks(dp, pack, row, n, (struct interval){ shards_digit(&over->shards, level), 1 }, P, OUT_OF_PACK);
     device_free(dp->device, pack);
@@ -124,8 +126,8 @@ enum error_code bucket_allgather(struct data_parallel *dp, struct sharing *over,
     return e;
 }
 
-struct account allreduce_cost(const struct data_parallel *dp, const struct group *g, int64_t elements)
+struct account allreduce_cost(const struct data_parallel *dp, const struct group *group, int64_t elements)
 {
     const struct collective call = { .count = elements, .dtype = data_format(dp, KIND_GRADIENT) };
-    return group_cost(g, ALLREDUCE, dp->allreduce, &call);
+    return group_cost(group, ALLREDUCE, dp->allreduce, &call);
 }

@@ -26,21 +26,24 @@ struct bucket { struct sharing *over; int units; int64_t elements; int *unit; };
 int64_t bucket_capacity(const struct data_parallel *, const struct sharing *, enum tensor_kind);
 
 /* Whether a unit may join the bucket; whether the bucket is full. */
-static inline bool bucket_takes(const struct bucket *b, const struct unit *u, int64_t capacity)
+static inline bool bucket_takes(const struct bucket *bucket, const struct unit *unit, int64_t capacity)
 {
-    return b->units == 0 || (b->over == u->over && b->elements + u->padded <= capacity);
+    return bucket->units == 0 || (bucket->over == unit->over && bucket->elements + unit->padded <= capacity);
 }
-static inline bool bucket_is_full(const struct bucket *b, int64_t capacity) { return b->elements >= capacity; }
+static inline bool bucket_is_full(const struct bucket *bucket, int64_t capacity)
+{
+    return bucket->elements >= capacity;
+}
 
 enum error_code bucket_open(struct bucket *, int units, struct error *);
 void bucket_close(struct bucket *);
 void bucket_add(struct bucket *, const struct unit *, int unit);
-static inline void bucket_empty(struct bucket *b) { b->units = 0, b->elements = 0; }
+static inline void bucket_empty(struct bucket *bucket) { bucket->units = 0, bucket->elements = 0; }
 
 /* The collectives of a level on n rows at once, each cut as if alone: gradients in place, weights from own[] to row[].
  * t: the tracking of a single row, or none. */
 enum error_code bucket_reduce_scatter(struct data_parallel *, struct sharing *, enum shard_level, struct tensor row[],
-                                      int n, struct tracking t, struct error *);
+                                      int n, struct tracking tracking, struct error *);
 enum error_code bucket_allreduce(struct data_parallel *, struct sharing *, enum shard_level, struct tensor row[], int n,
                                  struct error *);
 enum error_code bucket_allgather(struct data_parallel *, struct sharing *, enum shard_level, struct tensor own[],

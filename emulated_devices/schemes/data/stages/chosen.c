@@ -12,16 +12,16 @@
 
 struct chosen { struct tensor room; int64_t elements; };
 
-static struct chosen *own_state(const struct data_parallel *dp) { return chain_state(dp, &stage_chosen); }
+static struct chosen *chosen_own_state(const struct data_parallel *dp) { return chain_state(dp, &stage_chosen); }
 
-bool unit_is_chosen(const struct data_parallel *dp, const struct unit *u)
+bool unit_is_chosen(const struct data_parallel *dp, const struct unit *unit)
 {
-    return dp->request.chosen && u->experts && unit_offloads(dp, u, PARAMETERS);
+    return dp->request.chosen && unit->experts && unit_offloads(dp, unit, PARAMETERS);
 }
 
 static enum error_code outline(struct data_parallel *dp, struct error *err)
 {
-    struct chosen *c = own_state(dp);
+    struct chosen *c = chosen_own_state(dp);
     (void)err;
     for (int i = 0; i < dp->units; i++)
         /* The room has one layer's experts at a time, so the largest layer decides its size. */
@@ -30,38 +30,38 @@ static enum error_code outline(struct data_parallel *dp, struct error *err)
     return OK;
 }
 
-static enum error_code fill(struct data_parallel *dp, struct error *err)
+static enum error_code chosen_fill(struct data_parallel *dp, struct error *err)
 {
-    struct chosen *c = own_state(dp);
+    struct chosen *c = chosen_own_state(dp);
     if (c->elements == 0) return OK;                    /* this device has no experts */
     c->room = device_tensor_1d(dp->device, PARAMETERS, c->elements);
     return c->room.data ? OK : fail(err, ERR_MEMORY, "the machine has no memory left for the experts of a layer");
 }
 
-static void make(struct data_parallel *dp, struct unit *u)
+static void chosen_make(struct data_parallel *dp, struct unit *unit)
 {
-    if (unit_is_chosen(dp, u)) u->w = tensor_1d(NULL, dp->device->dtype, whole_elements(u));
+    if (unit_is_chosen(dp, unit)) unit->w = tensor_1d(NULL, dp->device->dtype, whole_elements(unit));
 }
 
-static void close_room(struct data_parallel *dp) { device_free(dp->device, own_state(dp)->room); }
+static void close_room(struct data_parallel *dp) { device_free(dp->device, chosen_own_state(dp)->room); }
 
 /* The room is the layer's for this pass; it has what was read last. */
-static void give_room(struct unit *u, void *room)
+static void give_room(struct unit *unit, void *room)
 {
-    u->w.data = room;
-    show_weights(u);
+    unit->w.data = room;
+    show_weights(unit);
 }
 
-static enum error_code acquire(struct data_parallel *dp, struct use use, bool ahead, struct error *err)
+static enum error_code chosen_acquire(struct data_parallel *dp, struct use use, bool ahead, struct error *err)
 {
     int unit[PART_UNITS];
     (void)ahead, (void)err;
     for (int i = 0, n = units_at(dp, use, unit); i < n; i++)
-        if (unit_is_chosen(dp, &dp->unit[unit[i]])) give_room(&dp->unit[unit[i]], own_state(dp)->room.data);
+        if (unit_is_chosen(dp, &dp->unit[unit[i]])) give_room(&dp->unit[unit[i]], chosen_own_state(dp)->room.data);
     return OK;
 }
 
-static void release(struct data_parallel *dp, int use, int unit)
+static void chosen_release(struct data_parallel *dp, int use, int unit)
 {
     (void)use;
     if (unit_is_chosen(dp, &dp->unit[unit])) give_room(&dp->unit[unit], NULL);
@@ -70,22 +70,22 @@ static void release(struct data_parallel *dp, int use, int unit)
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 /* The parameters of an expert are neighbours. */
-static int expert_parameters(const struct unit *u, int first)
+static int expert_parameters(const struct unit *unit, int first)
 {
     int n = 0;
-    while (first + n < u->count && u->parameter[first + n].spec.expert == u->parameter[first].spec.expert) n++;
+    while (first + n < unit->count && unit->parameter[first + n].spec.expert == unit->parameter[first].spec.expert) n++;
     return n;
 }
 
-static enum error_code read_expert(struct data_parallel *dp, struct unit *u, const struct parameter *all, int count,
+static enum error_code read_expert(struct data_parallel *dp, struct unit *unit, const struct parameter *all, int count,
                                    picoseconds *when, struct error *err)
 {
     struct tier *tier = chain_state(dp, &stage_tier);
     struct interval own = { all[0].place, 0 };
     for (int i = 0; i < count; i++) own.count += layout_count(&all[i].layout);
-    const struct tensor home = slice(u->own_w, own);
+    const struct tensor home = slice(unit->own_w, own);
     picoseconds until = tier_announce(tier, home, dp->device->clock.now);
-    const enum error_code e = tier_read(tier, slice(u->w, own), home, &until, err);
+    const enum error_code e = tier_read(tier, slice(unit->w, own), home, &until, err);
     if (until > *when) *when = until;
     return e;
 }
@@ -107,14 +107,15 @@ enum error_code data_read_experts(struct data_parallel *dp, int part, const int3
     return e;
 }
 
-static void passing(const struct data_parallel *dp, struct model_state *sum)
+static void chosen_passing(const struct data_parallel *dp, struct model_state *sum)
 {
-    sum->weights += (uint64_t)own_state(dp)->elements * dtype_size(data_format(dp, KIND_WEIGHT));
+    sum->weights += (uint64_t)chosen_own_state(dp)->elements * dtype_size(data_format(dp, KIND_WEIGHT));
 }
 
-static bool takes_part(const struct data_parallel *dp) { return dp->request.chosen; }
+static bool chosen_takes_part(const struct data_parallel *dp) { return dp->request.chosen; }
 
 const struct data_stage stage_chosen = {
-    .name = "chosen experts", .takes_part = takes_part, .state = sizeof (struct chosen), .outline = outline,
-    .fill = fill, .make = make, .close = close_room, .acquire = acquire, .release = release, .passing = passing,
+    .name = "chosen experts", .takes_part = chosen_takes_part, .state = sizeof (struct chosen), .outline = outline,
+    .fill = chosen_fill, .make = chosen_make, .close = close_room, .acquire = chosen_acquire, .release = chosen_release,
+        .passing = chosen_passing,
 };

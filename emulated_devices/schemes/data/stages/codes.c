@@ -5,39 +5,42 @@
 
 /* ---- the wire ---------------------------------------------------------------------------------------------------- */
 
-static enum error_code reduce_scatter(struct sharing *s, enum shard_level level, struct tensor row, struct tracking t,
-                                      struct error *err)
+static enum error_code codes_reduce_scatter(struct sharing *sharing, enum shard_level level, struct tensor row,
+                                            struct tracking tracking, struct error *err)
 {
-    return level_talks(s, level)
-               ? quantised_reduce_scatter(&s->scatter[level], row, s->request->quantise_gradients, t, err)
+    return level_talks(sharing, level)
+               ? quantised_reduce_scatter(&sharing->scatter[level], row, sharing->request->quantise_gradients,
+                                          tracking, err)
                : OK;
 }
 
-static struct account reduce_scatter_cost(const struct sharing *s, enum shard_level level, int64_t n, enum dtype t)
+static struct account reduce_scatter_cost(const struct sharing *sharing, enum shard_level level, int64_t n,
+                                          enum dtype dtype)
 {
-    if (!level_talks(s, level)) return (struct account){ 0 };
-    (void)t;
-    return quantised_reduce_scatter_cost(&s->scatter[level], n / shards_size(&s->shards, level),
-                                         s->request->quantise_gradients);
+    if (!level_talks(sharing, level)) return (struct account){ 0 };
+    (void)dtype;
+    return quantised_reduce_scatter_cost(&sharing->scatter[level], n / shards_size(&sharing->shards, level),
+                                         sharing->request->quantise_gradients);
 }
 
-static enum error_code allgather(struct sharing *s, enum shard_level level, struct tensor own, struct tensor row,
+static enum error_code allgather(struct sharing *sharing, enum shard_level level, struct tensor own, struct tensor row,
                                  struct error *err)
 {
-    if (!level_talks(s, level)) return wire_numbers.allgather(s, level, own, row, err);
-    return quantised_allgather(&s->level[level], s->request->allgather, own, row, s->request->quantise_weights, err);
+    if (!level_talks(sharing, level)) return wire_numbers.allgather(sharing, level, own, row, err);
+    return quantised_allgather(&sharing->level[level], sharing->request->allgather, own, row,
+                               sharing->request->quantise_weights, err);
 }
 
-static struct account allgather_cost(const struct sharing *s, enum shard_level level, int64_t n, enum dtype t)
+static struct account allgather_cost(const struct sharing *sharing, enum shard_level level, int64_t n, enum dtype dtype)
 {
-    if (!level_talks(s, level)) return (struct account){ 0 };
-    (void)t;
-    return quantised_allgather_cost(&s->level[level], s->request->allgather, n / shards_size(&s->shards, level),
-                                    s->request->quantise_weights);
+    if (!level_talks(sharing, level)) return (struct account){ 0 };
+    (void)dtype;
+    return quantised_allgather_cost(&sharing->level[level], sharing->request->allgather,
+                                    n / shards_size(&sharing->shards, level), sharing->request->quantise_weights);
 }
 
 const struct wire wire_codes = {
-    .name = "codes", .alone = true, .reduce_scatter = reduce_scatter, .allgather = allgather,
+    .name = "codes", .alone = true, .reduce_scatter = codes_reduce_scatter, .allgather = allgather,
     .reduce_scatter_cost = reduce_scatter_cost,
     .allgather_cost = allgather_cost,
 };
@@ -45,11 +48,12 @@ const struct wire wire_codes = {
 /* ---- weights that are gathered after the step -------------------------------------------------------------------- */
 
 /* Pieces: the parts of a unit after cutting by all digits up to this one. */
-enum error_code data_as_gathered(struct device *d, const struct data_request *q, const struct shards *s,
-                                 enum shard_level level, const struct unit *u, struct tensor row, struct error *err)
+enum error_code data_as_gathered(struct device *device, const struct data_request *request, const struct shards *shards,
+                                 enum shard_level level, const struct unit *unit, struct tensor row, struct error *err)
 {
-    if (q->quantise_weights.bits == 0 || shards_size(s, level) == 1) return OK;
-    return quantised_as_gathered(d, row, u->padded / shards_stride(s, level + 1), q->quantise_weights, err);
+    if (request->quantise_weights.bits == 0 || shards_size(shards, level) == 1) return OK;
+    return quantised_as_gathered(device, row, unit->padded / shards_stride(shards, level + 1),
+                                 request->quantise_weights, err);
 }
 
 /* Weights are quantised as when new weights are shared: backwards through the levels. */
@@ -66,10 +70,10 @@ enum error_code data_requantise(struct data_parallel *dp, struct error *err)
 
 /* ---- check of the request ---------------------------------------------------------------------------------------- */
 
-enum error_code data_check_codes(const struct data_request *q, struct error *err)
+enum error_code data_check_codes(const struct data_request *request, struct error *err)
 {
     const struct { const char *flag; struct block_format format; } asked[] = {
-        { "--quantize-weights", q->quantise_weights }, { "--quantize-gradients", q->quantise_gradients },
+        { "--quantize-weights", request->quantise_weights }, { "--quantize-gradients", request->quantise_gradients },
     };
     for (int i = 0; i < 2; i++) {
         const struct block_format f = asked[i].format;
@@ -92,11 +96,11 @@ enum error_code data_track(struct data_parallel *dp, struct error *err)
 }
 
 /* Divide errors by their bounds.  An error of 0 is within any bound, also 0; a NaN stays NaN. */
-static void settle(struct tensor g, struct tracking t)
+static void codes_settle(struct tensor g, struct tracking tracking)
 {
-    for (int64_t i = 0; i < tensor_count(g) && tracked(t); i++) {
-        const double off = fabs(tensor_get(g, i) - t.exact[i]);
-        t.bound[i] = off == 0 ? 0 : off / t.bound[i];
+    for (int64_t i = 0; i < tensor_count(g) && tracked(tracking); i++) {
+        const double off = fabs(tensor_get(g, i) - tracking.exact[i]);
+        tracking.bound[i] = off == 0 ? 0 : off / tracking.bound[i];
     }
 }
 
@@ -104,7 +108,7 @@ void data_settle_tracking(struct data_parallel *dp)
 {
     for (int u = 0; u < dp->units; u++) {
         struct views v = views_of(dp->device);
-        settle(view_read(&v, data_own_gradient(&dp->unit[u])), data_own_tracking(&dp->unit[u]));
+        codes_settle(view_read(&v, data_own_gradient(&dp->unit[u])), data_own_tracking(&dp->unit[u]));
         views_end(&v);
     }
 }

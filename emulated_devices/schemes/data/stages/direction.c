@@ -14,11 +14,14 @@
 /* Weights that are acquired are w + along z. */
 struct direction { uint64_t key; double along; };
 
-static struct direction *own_state(const struct data_parallel *dp) { return chain_state(dp, &stage_direction); }
+static struct direction *direction_own_state(const struct data_parallel *dp)
+{
+    return chain_state(dp, &stage_direction);
+}
 
 void data_set_direction(struct data_parallel *dp, uint64_t key, double along)
 {
-    *own_state(dp) = (struct direction){ key, along };
+    *direction_own_state(dp) = (struct direction){ key, along };
     if (dp->at >= dp->uses) dp->at = 0;
     else if (dp->use[dp->at].pass == PASS_TURN) dp->at++;
 }
@@ -26,39 +29,40 @@ void data_set_direction(struct data_parallel *dp, uint64_t key, double along)
 /* ---- moving ------------------------------------------------------------------------------------------------------ */
 
 /* Whole parameters are stored one after another. */
-static void move_unit(const struct data_parallel *dp, const struct direction *d, struct unit *u)
+static void move_unit(const struct data_parallel *dp, const struct direction *direction, struct unit *unit)
 {
-    for (int i = 0; i < u->count; i++) {
-        const struct parameter *p = &u->parameter[i];
-        device_move_along(dp->device, slice(u->w, (struct interval){ p->place, layout_count(&p->layout) }),
-                          (struct drawn){ &p->spec, &p->layout, 0 }, d->key, d->along);
+    for (int i = 0; i < unit->count; i++) {
+        const struct parameter *p = &unit->parameter[i];
+        device_move_along(dp->device, slice(unit->w, (struct interval){ p->place, layout_count(&p->layout) }),
+                          (struct drawn){ &p->spec, &p->layout, 0 }, direction->key, direction->along);
     }
-    dev_charge(dp->device, "move weights", u->w, 2, 2);
-    u->moved = true;
+    dev_charge(dp->device, "move weights", unit->w, 2, 2);
+    unit->moved = true;
 }
 
 /* Move a unit's weights when they are whole on the device. */
-static enum error_code acquire(struct data_parallel *dp, struct use use, bool ahead, struct error *err)
+static enum error_code direction_acquire(struct data_parallel *dp, struct use use, bool ahead, struct error *err)
 {
     int unit[PART_UNITS];
     (void)ahead, (void)err;
     for (int i = 0, n = units_at(dp, use, unit); i < n; i++)
-        if (!dp->unit[unit[i]].moved) move_unit(dp, own_state(dp), &dp->unit[unit[i]]);
+        if (!dp->unit[unit[i]].moved) move_unit(dp, direction_own_state(dp), &dp->unit[unit[i]]);
     return OK;
 }
 
 /* ---- stepping ---------------------------------------------------------------------------------------------------- */
 
 /* The direction is the gradient, and the slope multiplies it. */
-static void step_along(const struct stretch *x)
+static void step_along(const struct stretch *stretch)
 {
-    const struct drawn which = { &x->at.parameter->spec, &x->at.parameter->layout, x->at.piece };
-    device_step_along(x->dp->device, x->dp->optimizer, x->master, which, own_state(x->dp)->key, x->step);
+    const struct drawn which = { &stretch->at.parameter->spec, &stretch->at.parameter->layout, stretch->at.piece };
+    device_step_along(stretch->dp->device, stretch->dp->optimizer, stretch->master, which,
+                      direction_own_state(stretch->dp)->key, stretch->step);
 }
 
 /* ---- the stage --------------------------------------------------------------------------------------------------- */
 
-static bool takes_part(const struct data_parallel *dp) { return optimizer_draws(dp->optimizer); }
+static bool direction_takes_part(const struct data_parallel *dp) { return optimizer_draws(dp->optimizer); }
 
 static enum error_code open_direction(struct data_parallel *dp, struct error *err)
 {
@@ -68,6 +72,7 @@ static enum error_code open_direction(struct data_parallel *dp, struct error *er
 }
 
 const struct data_stage stage_direction = {
-    .name = "direction", .takes_part = takes_part, .state = sizeof (struct direction), .outline = open_direction,
-    .acquire = acquire,
+    .name = "direction", .takes_part = direction_takes_part, .state = sizeof (struct direction),
+        .outline = open_direction,
+    .acquire = direction_acquire,
 };

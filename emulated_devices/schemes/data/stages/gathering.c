@@ -13,13 +13,16 @@ struct gathering {
     bool *whole, *shard;
 };
 
-static struct gathering *own_state(const struct data_parallel *dp) { return chain_state(dp, &stage_gathering); }
+static struct gathering *gathering_own_state(const struct data_parallel *dp)
+{
+    return chain_state(dp, &stage_gathering);
+}
 
 /* Whether a unit's weights exist whole only while they are used. */
-static bool passes(const struct data_parallel *dp, const struct unit *u)
+static bool passes(const struct data_parallel *dp, const struct unit *unit)
 {
-    return !unit_is_chosen(dp, u) &&
-           (optimizer_draws(dp->optimizer) || u->over->shards.weights > 1 || unit_offloads(dp, u, PARAMETERS));
+    return !unit_is_chosen(dp, unit) &&
+           (optimizer_draws(dp->optimizer) || unit->over->shards.weights > 1 || unit_offloads(dp, unit, PARAMETERS));
 }
 
 /* Whether the next part's weights are gathered while this one computes. */
@@ -27,7 +30,7 @@ static bool looks_ahead(const struct data_parallel *dp) { return weights_travel(
 
 static enum error_code open_lists(struct data_parallel *dp, struct error *err)
 {
-    struct gathering *g = own_state(dp);
+    struct gathering *g = gathering_own_state(dp);
     for (int i = 0; i < dp->units; i++) dp->unit[i].passing_w = passes(dp, &dp->unit[i]);
     g->times = calloc((size_t)dp->units, sizeof *g->times);
     g->reads = calloc((size_t)dp->units, sizeof *g->reads);
@@ -41,18 +44,18 @@ static enum error_code open_lists(struct data_parallel *dp, struct error *err)
 
 static void close_lists(struct data_parallel *dp)
 {
-    struct gathering *g = own_state(dp);
+    struct gathering *g = gathering_own_state(dp);
     free(g->times), free(g->reads), free(g->first), free(g->first_reads), free(g->whole), free(g->shard);
 }
 
-static void make(struct data_parallel *dp, struct unit *u)
+static void gathering_make(struct data_parallel *dp, struct unit *unit)
 {
-    if (u->passing_w) u->w = tensor_1d(NULL, dp->device->dtype, whole_elements(u));
+    if (unit->passing_w) unit->w = tensor_1d(NULL, dp->device->dtype, whole_elements(unit));
 }
 
-static void unmake(struct data_parallel *dp, struct unit *u)
+static void unmake(struct data_parallel *dp, struct unit *unit)
 {
-    if (u->passing_w) device_free(dp->device, u->w);
+    if (unit->passing_w) device_free(dp->device, unit->w);
 }
 
 /* ---- which weights stay ------------------------------------------------------------------------------------------ */
@@ -81,55 +84,56 @@ static bool stays_after(const struct data_parallel *dp, int use, int unit)
 
 /* ---- gathering --------------------------------------------------------------------------------------------------- */
 
-static enum error_code no_room(const struct unit *u, struct error *err)
+static enum error_code no_room(const struct unit *unit, struct error *err)
 {
     return fail(err, ERR_MEMORY, "the machine has no memory left to gather %s and what belongs to it",
-                u->parameter[0].spec.name);
+                unit->parameter[0].spec.name);
 }
 
 /* Gather all devices' shards into a row; if cut by rows, then copy each parameter to its place. */
-static enum error_code gather_row(struct data_parallel *dp, struct unit *u, struct error *err)
+static enum error_code gather_row(struct data_parallel *dp, struct unit *unit, struct error *err)
 {
-    struct tensor row = u->rows > 0 ? device_tensor_1d(dp->device, BUFFERS, u->padded) : u->w;
-    if (row.data == NULL) return no_room(u, err);
-    const enum error_code e = u->over->weights->allgather(u->over, BY_WEIGHTS, u->shard, row, err);
-    if (u->rows > 0) {
-        if (!e) unit_to_whole(dp->device, u, (struct interval){ 0, u->padded }, row.data, u->w.data, row.dtype);
+    struct tensor row = unit->rows > 0 ? device_tensor_1d(dp->device, BUFFERS, unit->padded) : unit->w;
+    if (row.data == NULL) return no_room(unit, err);
+    const enum error_code e = unit->over->weights->allgather(unit->over, BY_WEIGHTS, unit->shard, row, err);
+    if (unit->rows > 0) {
+        if (!e) unit_to_whole(dp->device, unit, (struct interval){ 0, unit->padded }, row.data,
+                              unit->w.data, row.dtype);
         device_free(dp->device, row);
     }
     return e;
 }
 
-/* Gather on the communication stream, beside computing.  Users of the weights wait until u->ready. */
-static enum error_code gather(struct data_parallel *dp, struct unit *u, struct error *err)
+/* Gather on the communication stream, beside computing.  Users of the weights wait until unit->ready. */
+static enum error_code gathering_gather(struct data_parallel *dp, struct unit *unit, struct error *err)
 {
-    if (u->w.data != NULL || u->count == 0 || !u->passing_w) return OK;
-    enum error_code e = fetch_weights(dp, u, err);
+    if (unit->w.data != NULL || unit->count == 0 || !unit->passing_w) return OK;
+    enum error_code e = fetch_weights(dp, unit, err);
     if (e) return e;
-    u->w.data = arena_alloc(&dp->device->arena, PARAMETERS, tensor_bytes(u->w));
-    if (u->w.data == NULL) return no_room(u, err);
+    unit->w.data = arena_alloc(&dp->device->arena, PARAMETERS, tensor_bytes(unit->w));
+    if (unit->w.data == NULL) return no_room(unit, err);
     /* w [padded] = all devices' shards, on a stream of its own; the device computes meanwhile. */
     data_begin_sending(dp, SENDS_WEIGHTS);
     /* A shard from the slow tier must be on the device first. */
-    clock_wait(&dp->device->clock, u->fetched);
-    e = gather_row(dp, u, err);
-    clock_made(&dp->device->clock, u->w.data, tensor_bytes(u->w));
-    u->ready = dp->device->clock.now;
+    clock_wait(&dp->device->clock, unit->fetched);
+    e = gather_row(dp, unit, err);
+    clock_made(&dp->device->clock, unit->w.data, tensor_bytes(unit->w));
+    unit->ready = dp->device->clock.now;
     clock_end(&dp->device->clock);
-    TELL(dp, drop, u);
-    show_weights(u);
+    TELL(dp, drop, unit);
+    show_weights(unit);
     return e;
 }
 
-static enum error_code gather_for(struct data_parallel *dp, struct use u, struct error *err)
+static enum error_code gather_for(struct data_parallel *dp, struct use use, struct error *err)
 {
     int unit[PART_UNITS];
     enum error_code e = OK;
-    for (int i = 0, n = units_at(dp, u, unit); i < n && !e; i++) e = gather(dp, &dp->unit[unit[i]], err);
+    for (int i = 0, n = units_at(dp, use, unit); i < n && !e; i++) e = gathering_gather(dp, &dp->unit[unit[i]], err);
     return e;
 }
 
-static enum error_code acquire(struct data_parallel *dp, struct use use, bool ahead, struct error *err)
+static enum error_code gathering_acquire(struct data_parallel *dp, struct use use, bool ahead, struct error *err)
 {
     int unit[PART_UNITS];
     const int n = units_at(dp, use, unit), next = next_weight_use(dp, dp->at);
@@ -139,7 +143,7 @@ static enum error_code acquire(struct data_parallel *dp, struct use use, bool ah
     return !e && ahead && next >= 0 && looks_ahead(dp) ? gather_for(dp, dp->use[next], err) : e;
 }
 
-static void release(struct data_parallel *dp, int use, int unit)
+static void gathering_release(struct data_parallel *dp, int use, int unit)
 {
     struct unit *u = &dp->unit[unit];
     if (!u->passing_w || stays_after(dp, use, unit)) return;
@@ -151,66 +155,66 @@ static void release(struct data_parallel *dp, int use, int unit)
 
 /* ---- prediction: the same rules without data --------------------------------------------------------------------- */
 
-static void note(struct gathering *g)
+static void gathering_note(struct gathering *gathering)
 {
-    if (g->here > g->most) g->most = g->here;
+    if (gathering->here > gathering->most) gathering->most = gathering->here;
 }
 
 /* Predict copies of shards from the slow tier. */
-static void foresee_shards(struct data_parallel *dp, struct gathering *g, struct use use)
+static void foresee_shards(struct data_parallel *dp, struct gathering *gathering, struct use use)
 {
     int unit[PART_UNITS];
     for (int k = 0, n = units_at(dp, use, unit); k < n; k++) {
-        if (g->whole[unit[k]] || g->shard[unit[k]]) continue;
-        g->shard[unit[k]] = true;
-        g->reads[unit[k]]++;
-        g->here += dp->unit[unit[k]].copied_w;
-        note(g);
+        if (gathering->whole[unit[k]] || gathering->shard[unit[k]]) continue;
+        gathering->shard[unit[k]] = true;
+        gathering->reads[unit[k]]++;
+        gathering->here += dp->unit[unit[k]].copied_w;
+        gathering_note(gathering);
     }
 }
 
-static void foresee_unit(struct data_parallel *dp, struct gathering *g, int unit)
+static void foresee_unit(struct data_parallel *dp, struct gathering *gathering, int unit)
 {
     const struct unit *u = &dp->unit[unit];
-    if (g->whole[unit] || u->count == 0 || !u->passing_w) return;
+    if (gathering->whole[unit] || u->count == 0 || !u->passing_w) return;
     /* The shard's copy exists until the gathering is over, so it counts in the peak. */
-    if (!g->shard[unit]) g->here += u->copied_w, g->reads[unit]++;
-    g->whole[unit] = true, g->shard[unit] = false;
-    g->times[unit]++;
-    g->here += whole_elements(u);
-    note(g);
-    g->here -= u->copied_w;
+    if (!gathering->shard[unit]) gathering->here += u->copied_w, gathering->reads[unit]++;
+    gathering->whole[unit] = true, gathering->shard[unit] = false;
+    gathering->times[unit]++;
+    gathering->here += whole_elements(u);
+    gathering_note(gathering);
+    gathering->here -= u->copied_w;
 }
 
-static void foresee_use(struct data_parallel *dp, struct gathering *g, struct use use)
+static void foresee_use(struct data_parallel *dp, struct gathering *gathering, struct use use)
 {
     int unit[PART_UNITS];
-    for (int k = 0, n = units_at(dp, use, unit); k < n; k++) foresee_unit(dp, g, unit[k]);
+    for (int k = 0, n = units_at(dp, use, unit); k < n; k++) foresee_unit(dp, gathering, unit[k]);
 }
 
-static void foresee_release(struct data_parallel *dp, struct gathering *g, int use)
+static void foresee_release(struct data_parallel *dp, struct gathering *gathering, int use)
 {
     int unit[PART_UNITS];
     for (int k = 0, n = units_at(dp, dp->use[use], unit); k < n; k++) {
-        if (!g->whole[unit[k]] || stays_after(dp, use, unit[k])) continue;
-        g->whole[unit[k]] = false;
-        g->here -= whole_elements(&dp->unit[unit[k]]);
+        if (!gathering->whole[unit[k]] || stays_after(dp, use, unit[k])) continue;
+        gathering->whole[unit[k]] = false;
+        gathering->here -= whole_elements(&dp->unit[unit[k]]);
     }
 }
 
-static void foresee_step(struct data_parallel *dp, struct gathering *g)
+static void foresee_step(struct data_parallel *dp, struct gathering *gathering)
 {
     for (int i = 0; i < dp->uses; i++) {
         if (dp->use[i].pass == PASS_BACKWARD_WEIGHT || renews_weights(dp->use[i].pass)) continue;
         int next = next_weight_use(dp, i);
-        foresee_use(dp, g, dp->use[i]);
+        foresee_use(dp, gathering, dp->use[i]);
         /* The order is that of acquire: this part, then the next, then shards of those after it. */
-        if (looks_ahead(dp) && next >= 0) foresee_use(dp, g, dp->use[next]);
+        if (looks_ahead(dp) && next >= 0) foresee_use(dp, gathering, dp->use[next]);
         for (int k = 2; k < ring_parts(dp) && looks_ahead(dp) && next >= 0; k++) {
             next = next_weight_use(dp, next);
-            if (next >= 0) foresee_shards(dp, g, dp->use[next]);
+            if (next >= 0) foresee_shards(dp, gathering, dp->use[next]);
         }
-        foresee_release(dp, g, i);
+        foresee_release(dp, gathering, i);
     }
 }
 
@@ -224,7 +228,7 @@ static void put_aside(int *count, int *first, int units)
 /* A pass of inference ends with parts of the next one on the device, so the first pass gathers more than the others. */
 static void foresee(struct data_parallel *dp)
 {
-    struct gathering *g = own_state(dp);
+    struct gathering *g = gathering_own_state(dp);
     foresee_step(dp, g);
     if (!dp->request.infers) return;
     put_aside(g->times, g->first, dp->units), put_aside(g->reads, g->first_reads, dp->units);
@@ -242,37 +246,42 @@ static void add_cost(const struct data_parallel *dp, const int times[], struct a
     }
 }
 
-static void cost(const struct data_parallel *dp, enum shard_level level, struct account *sum)
+static void gathering_cost(const struct data_parallel *dp, enum shard_level level, struct account *sum)
 {
-    if (level == BY_WEIGHTS) add_cost(dp, own_state(dp)->times, sum);
+    if (level == BY_WEIGHTS) add_cost(dp, gathering_own_state(dp)->times, sum);
 }
 
 static void first_cost(const struct data_parallel *dp, struct account *sum)
 {
-    add_cost(dp, own_state(dp)->first, sum);
+    add_cost(dp, gathering_own_state(dp)->first, sum);
 }
 
-static void passing(const struct data_parallel *dp, struct model_state *sum)
+static void gathering_passing(const struct data_parallel *dp, struct model_state *sum)
 {
-    const struct gathering *g = own_state(dp);
+    const struct gathering *g = gathering_own_state(dp);
     sum->weights += (uint64_t)g->most * dtype_size(data_format(dp, KIND_WEIGHT));
 }
 
-static void add_moves(const struct data_parallel *dp, const int times[], struct tier_traffic *t)
+static void add_moves(const struct data_parallel *dp, const int times[], struct tier_traffic *traffic)
 {
-    for (int i = 0; i < dp->units; i++) add_reads(t, times[i], dp->unit[i].copied_w, data_format(dp, KIND_WEIGHT));
+    for (int i = 0; i < dp->units; i++)
+        add_reads(traffic, times[i], dp->unit[i].copied_w, data_format(dp, KIND_WEIGHT));
 }
 
-static void moves(const struct data_parallel *dp, struct tier_traffic *t) { add_moves(dp, own_state(dp)->reads, t); }
-
-static void first_moves(const struct data_parallel *dp, struct tier_traffic *t)
+static void gathering_moves(const struct data_parallel *dp, struct tier_traffic *traffic)
 {
-    add_moves(dp, own_state(dp)->first_reads, t);
+    add_moves(dp, gathering_own_state(dp)->reads, traffic);
+}
+
+static void first_moves(const struct data_parallel *dp, struct tier_traffic *traffic)
+{
+    add_moves(dp, gathering_own_state(dp)->first_reads, traffic);
 }
 
 const struct data_stage stage_gathering = {
     .name = "gathering", .takes_part = makes_weights, .state = sizeof (struct gathering), .outline = open_lists,
-    .close = close_lists, .make = make,
-    .unmake = unmake, .acquire = acquire, .release = release, .foresee = foresee, .cost = cost, .passing = passing,
-    .moves = moves, .first_cost = first_cost, .first_moves = first_moves,
+    .close = close_lists, .make = gathering_make,
+    .unmake = unmake, .acquire = gathering_acquire, .release = gathering_release, .foresee = foresee,
+        .cost = gathering_cost, .passing = gathering_passing,
+    .moves = gathering_moves, .first_cost = first_cost, .first_moves = first_moves,
 };

@@ -11,57 +11,57 @@ static enum shard_level level_of(enum tensor_kind kind)
     return kind == KIND_WEIGHT || kind == KIND_OLDER_WEIGHT ? BY_WEIGHTS : BY_OPTIMIZER;
 }
 
-struct interval data_kept(const struct shards *s, const struct unit *u, enum tensor_kind kind)
+struct interval data_kept(const struct shards *shards, const struct unit *unit, enum tensor_kind kind)
 {
-    return shards_range(s, level_of(kind), u->padded);
+    return shards_range(shards, level_of(kind), unit->padded);
 }
 
-bool data_keeps_first(const struct shards *s, enum tensor_kind kind)
+bool data_keeps_first(const struct shards *shards, enum tensor_kind kind)
 {
     /* When replicas train apart, each has tensors of its own, and counts ranks by itself. */
-    const int place = s->apart && !kind_is_common(kind) ? s->rank % s->optimizer : s->rank;
-    return place < shards_stride(s, level_of(kind) + 1);
+    const int place = shards->apart && !kind_is_common(kind) ? shards->rank % shards->optimizer : shards->rank;
+    return place < shards_stride(shards, level_of(kind) + 1);
 }
 
-struct tensor stepped_weights(const struct unit *u)
+struct tensor stepped_weights(const struct unit *unit)
 {
-    struct interval own = shards_range(&u->over->shards, BY_OPTIMIZER, u->padded);
+    struct interval own = shards_range(&unit->over->shards, BY_OPTIMIZER, unit->padded);
     /* own_w begins where this device's part of the weights does. */
-    own.first -= shards_range(&u->over->shards, BY_WEIGHTS, u->padded).first;
-    return slice(u->own_w, own);
+    own.first -= shards_range(&unit->over->shards, BY_WEIGHTS, unit->padded).first;
+    return slice(unit->own_w, own);
 }
 
-struct interval stepped_gradients(const struct unit *u)
+struct interval stepped_gradients(const struct unit *unit)
 {
-    struct interval own = shards_range(&u->over->shards, BY_OPTIMIZER, u->padded);
-    own.first -= shards_range(&u->over->shards, BY_GRADIENTS, u->padded).first;
+    struct interval own = shards_range(&unit->over->shards, BY_OPTIMIZER, unit->padded);
+    own.first -= shards_range(&unit->over->shards, BY_GRADIENTS, unit->padded).first;
     return own;
 }
 
-struct tensor data_own_gradient(const struct unit *u)
+struct tensor data_own_gradient(const struct unit *unit)
 {
-    return slice(u->own_g, stepped_gradients(u));
+    return slice(unit->own_g, stepped_gradients(unit));
 }
 
-struct tracking data_own_tracking(const struct unit *u)
+struct tracking data_own_tracking(const struct unit *unit)
 {
-    return tracking_from(u->tracking, stepped_gradients(u).first);
+    return tracking_from(unit->tracking, stepped_gradients(unit).first);
 }
 
-struct tensor data_kept_tensor(const struct data_parallel *dp, const struct unit *u, enum tensor_kind kind)
+struct tensor data_kept_tensor(const struct data_parallel *dp, const struct unit *unit, enum tensor_kind kind)
 {
     switch (kind) {
-    case KIND_WEIGHT: return u->own_w;
-    case KIND_OLDER_WEIGHT: return u->older;
-    case KIND_GRADIENT: return data_own_gradient(u);
+    case KIND_WEIGHT: return unit->own_w;
+    case KIND_OLDER_WEIGHT: return unit->older;
+    case KIND_GRADIENT: return data_own_gradient(unit);
     case KIND_EXACT_GRADIENT:
-        return tensor_1d(data_own_tracking(u).exact, F64, tensor_count(data_own_gradient(u)));
+        return tensor_1d(data_own_tracking(unit).exact, F64, tensor_count(data_own_gradient(unit)));
     case KIND_GRADIENT_EXCESS:
-        return tensor_1d(data_own_tracking(u).bound, F64, tensor_count(data_own_gradient(u)));
-    case KIND_MASTER: return data_has_masters(dp) ? u->master : stepped_weights(u);
-    case KIND_ANCHOR: return u->anchor;
-    case KIND_MOMENTUM: return u->momentum;
-    default: return u->state[kind - KIND_STATE];
+        return tensor_1d(data_own_tracking(unit).bound, F64, tensor_count(data_own_gradient(unit)));
+    case KIND_MASTER: return data_has_masters(dp) ? unit->master : stepped_weights(unit);
+    case KIND_ANCHOR: return unit->anchor;
+    case KIND_MOMENTUM: return unit->momentum;
+    default: return unit->state[kind - KIND_STATE];
     }
 }
 
@@ -89,17 +89,18 @@ struct norm {
     int count;
 };
 
-static void add_listed(struct norm *n)
+static void add_listed(struct norm *norm)
 {
-    if (n->count > 0) device_add_squares(n->dp->device, n->sum, n->listed, n->count);
-    n->count = 0;
+    if (norm->count > 0) device_add_squares(norm->dp->device, norm->sum, norm->listed, norm->count);
+    norm->count = 0;
 }
 
-static void list_portion(void *context, struct portion s)
+static void list_portion(void *context, struct portion portion)
 {
     struct norm *n = context;
-    const int64_t left = s.parameter->counted - s.piece, length = left < s.length ? left : s.length;
-    const struct interval here = { s.row - n->first, length };
+    const int64_t left = portion.parameter->counted - portion.piece, length = left < portion.length ? left
+        : portion.length;
+    const struct interval here = { portion.row - n->first, length };
     if (length <= 0) return;
     if (n->count == LISTED_MOST) add_listed(n);
     n->listed[n->count++] = slice(n->g, here);
@@ -107,10 +108,10 @@ static void list_portion(void *context, struct portion s)
 
 /* Copies have the same gradients, so each counts a part of them.  The sum is exact, so this division changes no
  * bits. */
-static struct interval counted_here(const struct unit *u)
+static struct interval counted_here(const struct unit *unit)
 {
-    const struct interval own = shards_range(&u->over->shards, BY_OPTIMIZER, u->padded);
-    const struct group *copies = &u->over->level[BY_COPIES];
+    const struct interval own = shards_range(&unit->over->shards, BY_OPTIMIZER, unit->padded);
+    const struct group *copies = &unit->over->level[BY_COPIES];
     const int64_t first = block_start(own.count, copies->size, copies->rank),
                   end = block_start(own.count, copies->size, copies->rank + 1);
     return (struct interval){ own.first + first, end - first };
@@ -118,24 +119,24 @@ static struct interval counted_here(const struct unit *u)
 
 /* Elements that a device reads for the norm: the largest part, padding and what another device counts included.  So
  * devices that differ only along dp or tp take the same time. */
-static int64_t read_for_norm(const struct unit *u)
+static int64_t read_for_norm(const struct unit *unit)
 {
-    const struct interval own = shards_range(&u->over->shards, BY_OPTIMIZER, u->padded);
-    return block_at(own.count, u->over->level[BY_COPIES].size, 0).count;
+    const struct interval own = shards_range(&unit->over->shards, BY_OPTIMIZER, unit->padded);
+    return block_at(own.count, unit->over->level[BY_COPIES].size, 0).count;
 }
 
-static void list_unit(struct norm *n, const struct unit *u, struct tensor g)
+static void list_unit(struct norm *norm, const struct unit *unit, struct tensor g)
 {
-    n->g = g;
-    n->first = shards_range(&u->over->shards, BY_OPTIMIZER, u->padded).first;
-    unit_each_stretch(u, counted_here(u), list_portion, n);
-    device_charge(n->dp->device, "sum of squares", elementwise_cost(read_for_norm(u), 1, 2, g.dtype));
+    norm->g = g;
+    norm->first = shards_range(&unit->over->shards, BY_OPTIMIZER, unit->padded).first;
+    unit_each_stretch(unit, counted_here(unit), list_portion, norm);
+    device_charge(norm->dp->device, "sum of squares", elementwise_cost(read_for_norm(unit), 1, 2, g.dtype));
 }
 
-void unit_add_squares(struct data_parallel *dp, const struct unit *u, struct tensor g, struct exact_sum *sum)
+void unit_add_squares(struct data_parallel *dp, const struct unit *unit, struct tensor g, struct exact_sum *sum)
 {
     struct norm n = { .dp = dp, .sum = sum };
-    list_unit(&n, u, g);
+    list_unit(&n, unit, g);
     add_listed(&n);
 }
 

@@ -1,31 +1,31 @@
 #include "emulated_devices/schemes/data/stages/load.h"
 
-static enum error_code read_home(struct load *l, struct tensor to, struct error *err)
+static enum error_code read_home(struct load *load, struct tensor to, struct error *err)
 {
-    struct clock *clock = &l->tier->device->clock;
-    l->read = tier_announce(l->tier, l->home, clock->now);
-    const enum error_code e = tier_read(l->tier, to, l->home, &l->read, err);
-    clock_wait(clock, l->read);
+    struct clock *clock = &load->tier->device->clock;
+    load->read = tier_announce(load->tier, load->home, clock->now);
+    const enum error_code e = tier_read(load->tier, to, load->home, &load->read, err);
+    clock_wait(clock, load->read);
     return e;
 }
 
-enum error_code load_in_parts(struct load *l, struct error *err)
+enum error_code load_in_parts(struct load *load, struct error *err)
 {
-    const int64_t n = tensor_count(l->whole) / l->group->size;
-    char *const own = (char *)l->whole.data + (size_t)(n * l->group->rank) * dtype_size(l->whole.dtype);
+    const int64_t n = tensor_count(load->whole) / load->group->size;
+    char *const own = (char *)load->whole.data + (size_t)(n * load->group->rank) * dtype_size(load->whole.dtype);
     const struct collective c = {
-        .in = own, .out = l->whole.data, .count = tensor_count(l->whole), .dtype = l->whole.dtype
+        .in = own, .out = load->whole.data, .count = tensor_count(load->whole), .dtype = load->whole.dtype
     };
-    const enum error_code e = read_home(l, tensor_1d(own, l->whole.dtype, n), err);
-    return e ? e : collective_run(l->group, ALLGATHER, NULL, &c, err);
+    const enum error_code e = read_home(load, tensor_1d(own, load->whole.dtype, n), err);
+    return e ? e : collective_run(load->group, ALLGATHER, NULL, &c, err);
 }
 
-enum error_code load_by_owner(struct load *l, int owner, struct error *err)
+enum error_code load_by_owner(struct load *load, int owner, struct error *err)
 {
-    void *const all = l->whole.data;
+    void *const all = load->whole.data;
     const struct collective c = {
-        .in = all, .out = all, .count = tensor_count(l->whole), .dtype = l->whole.dtype, .root = owner
+        .in = all, .out = all, .count = tensor_count(load->whole), .dtype = load->whole.dtype, .root = owner
     };
-    const enum error_code e = l->group->rank == owner ? read_home(l, l->whole, err) : OK;
-    return e ? e : collective_run(l->group, BROADCAST, NULL, &c, err);
+    const enum error_code e = load->group->rank == owner ? read_home(load, load->whole, err) : OK;
+    return e ? e : collective_run(load->group, BROADCAST, NULL, &c, err);
 }

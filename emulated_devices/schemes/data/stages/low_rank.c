@@ -25,71 +25,75 @@
  * computed; skipped_whole: the number of skipped steps whose gradients were reduced whole. */
 struct projection { struct front front; int units; int64_t coming, skipped_whole; };
 
-static struct projection *own_state(const struct data_parallel *dp) { return chain_state(dp, &stage_projection); }
+static struct projection *low_rank_own_state(const struct data_parallel *dp)
+{
+    return chain_state(dp, &stage_projection);
+}
 
-static struct low_rank_parts projection_of(const struct data_parallel *dp, const struct param_spec *s)
+static struct low_rank_parts projection_of(const struct data_parallel *dp, const struct param_spec *spec)
 {
     int64_t rows[PARAM_MOST_PARTS];
-    for (int i = 0; i < s->parts; i++) rows[i] = s->part[i].rows;
-    return low_rank_parts_of(dp->optimizer, dp->hyper, param_is_linear(s), rows, s->parts, s->dim[1]);
+    for (int i = 0; i < spec->parts; i++) rows[i] = spec->part[i].rows;
+    return low_rank_parts_of(dp->optimizer, dp->hyper, param_is_linear(spec), rows, spec->parts, spec->dim[1]);
 }
 
 /* ---- states ------------------------------------------------------------------------------------------------------ */
 
 /* The weights' shape in the masters' format. */
-static struct tensor shape_of(const struct data_parallel *dp, const struct param_spec *s)
+static struct tensor shape_of(const struct data_parallel *dp, const struct param_spec *spec)
 {
     const enum dtype t = data_format(dp, KIND_MASTER);
-    return s->ndim == 2 ? tensor_2d(NULL, t, s->dim[0], s->dim[1]) : tensor_1d(NULL, t, s->dim[0]);
+    return spec->ndim == 2 ? tensor_2d(NULL, t, spec->dim[0], spec->dim[1]) : tensor_1d(NULL, t, spec->dim[0]);
 }
 
-static struct tensor state_shape(const struct data_parallel *dp, const struct param_spec *s, int state)
+static struct tensor state_shape(const struct data_parallel *dp, const struct param_spec *spec, int state)
 {
-    const struct low_rank_parts r = projection_of(dp, s);
-    return low_rank_parts_state(dp->optimizer, dp->hyper, &r, shape_of(dp, s), state);
+    const struct low_rank_parts r = projection_of(dp, spec);
+    return low_rank_parts_state(dp->optimizer, dp->hyper, &r, shape_of(dp, spec), state);
 }
 
 /* The number of elements of a state for all parameters of a unit. */
-static int64_t unit_states(const struct data_parallel *dp, const struct unit *u, enum tensor_kind kind)
+static int64_t unit_states(const struct data_parallel *dp, const struct unit *unit, enum tensor_kind kind)
 {
     const int state = (int)(kind - KIND_STATE);
     int64_t n = 0;
-    for (int i = 0; i < u->count; i++) n += tensor_count(state_shape(dp, &u->parameter[i].spec, state));
+    for (int i = 0; i < unit->count; i++) n += tensor_count(state_shape(dp, &unit->parameter[i].spec, state));
     return state < dp->optimizer->states ? n : -1;
 }
 
-struct tensor data_whole_state(const struct data_parallel *dp, const struct parameter *p, int state)
+struct tensor data_whole_state(const struct data_parallel *dp, const struct parameter *parameter, int state)
 {
-    const struct unit *u = &dp->unit[unit_of(&p->spec)];
-    struct tensor t = state_shape(dp, &p->spec, state);
+    const struct unit *u = &dp->unit[unit_of(&parameter->spec)];
+    struct tensor t = state_shape(dp, &parameter->spec, state);
     int64_t at = 0;
-    for (int i = 0; &u->parameter[i] != p; i++) at += tensor_count(state_shape(dp, &u->parameter[i].spec, state));
+    for (int i = 0; &u->parameter[i] != parameter; i++)
+        at += tensor_count(state_shape(dp, &u->parameter[i].spec, state));
     t.data = slice(u->state[state], (struct interval){ at, 0 }).data;
     return t;
 }
 
 /* In files each part's state has its own name; the numbers of several parts are stored in a row. */
-static void name_parts(const struct data_parallel *dp, struct param_spec *out, const struct param_spec *s,
-                       const struct low_rank_parts *r, int k)
+static void name_parts(const struct data_parallel *dp, struct param_spec *out, const struct param_spec *spec,
+                       const struct low_rank_parts *parts, int k)
 {
-    for (int i = 0; i < r->count && r->count > 1; i++)
+    for (int i = 0; i < parts->count && parts->count > 1; i++)
         out->part[i].rows =
-            tensor_count(low_rank_part_state(dp->optimizer, dp->hyper, r, i, shape_of(dp, s), tensor_none, k));
-    if (r->count == 1) out->part[0].rows = out->dim[0];
+            tensor_count(low_rank_part_state(dp->optimizer, dp->hyper, parts, i, shape_of(dp, spec), tensor_none, k));
+    if (parts->count == 1) out->part[0].rows = out->dim[0];
 }
 
-struct param_spec data_spec(const struct data_parallel *dp, const struct param_spec *s, enum tensor_kind kind)
+struct param_spec data_spec(const struct data_parallel *dp, const struct param_spec *spec, enum tensor_kind kind)
 {
-    struct param_spec out = *s;
+    struct param_spec out = *spec;
     if (kind < KIND_STATE || !dp->optimizer->low_rank) return out;
-    const struct tensor t = state_shape(dp, s, (int)(kind - KIND_STATE));
-    const struct low_rank_parts r = projection_of(dp, s);
+    const struct tensor t = state_shape(dp, spec, (int)(kind - KIND_STATE));
+    const struct low_rank_parts r = projection_of(dp, spec);
     /* A state with an element for each weight is described in files as the weight is. */
     if (t.ndim > 0 && t.dtype != U8 && !low_rank_projects(&r)) return out;
     out.ndim = t.ndim, out.dim[0] = t.dim[0], out.dim[1] = t.dim[1];
     out.file_transposed = false;
     if (t.ndim == 0) out.parts = 0;
-    else name_parts(dp, &out, s, &r, (int)(kind - KIND_STATE));
+    else name_parts(dp, &out, spec, &r, (int)(kind - KIND_STATE));
     return out;
 }
 
@@ -103,60 +107,63 @@ struct piece {
     struct tensor g, P, scratch;
 };
 
-static struct piece piece_of(struct data_parallel *dp, const struct parameter *p, const struct low_rank_parts *all,
-                             int i)
+static struct piece piece_of(struct data_parallel *dp, const struct parameter *parameter,
+                             const struct low_rank_parts *all, int i)
 {
-    const struct tensor P = data_whole_state(dp, p, LOW_RANK_PROJECTION);
+    const struct tensor P = data_whole_state(dp, parameter, LOW_RANK_PROJECTION);
     return (struct piece){
-        .dp = dp, .parameter = p, .r = all->part[i].p, .g = low_rank_rows(all->part[i], p->g),
-        .P = low_rank_part_state(dp->optimizer, dp->hyper, all, i, shape_of(dp, &p->spec), P, LOW_RANK_PROJECTION),
+        .dp = dp, .parameter = parameter, .r = all->part[i].p, .g = low_rank_rows(all->part[i], parameter->g),
+        .P = low_rank_part_state(dp->optimizer, dp->hyper, all, i, shape_of(dp, &parameter->spec), P,
+                                 LOW_RANK_PROJECTION),
     };
 }
 
-static void project(const struct piece *x)
+static void project(const struct piece *piece)
 {
-    device_galore_project(x->dp->device, x->r, x->g, x->P, x->scratch);
-    device_charge(x->dp->device, "project gradient", linear_cost(x->r.b, x->r.a, x->r.r, x->g.dtype));
+    device_galore_project(piece->dp->device, piece->r, piece->g, piece->P, piece->scratch);
+    device_charge(piece->dp->device, "project gradient",
+                  linear_cost(piece->r.b, piece->r.a, piece->r.r, piece->g.dtype));
 }
 
 /* In double: G G^T, then its eigenvectors, 9 a^3 (G. Golub, C. Van Loan, "Matrix computations", 4th
  * ed., section 8.3). */
-static enum error_code refresh(const struct piece *x, struct error *err)
+static enum error_code refresh(const struct piece *piece, struct error *err)
 {
-    const double a = (double)x->r.a, b = (double)x->r.b;
+    const double a = (double)piece->r.a, b = (double)piece->r.b;
     const struct op_cost cost = { .flops = 2 * a * a * b + 9 * a * a * a, .bytes = 8 * (a * b + 2 * a * a) };
-    device_charge(x->dp->device, "find projection", cost);
+    device_charge(piece->dp->device, "find projection", cost);
     enum error_code e = OK;
-    device_galore_refresh(x->dp->device, x->r, x->P, x->g, x->scratch, &e, err);
-    return fail_about(err, e, x->parameter->spec.name);
+    device_galore_refresh(piece->dp->device, piece->r, piece->P, piece->g, piece->scratch, &e, err);
+    return fail_about(err, e, piece->parameter->spec.name);
 }
 
-static enum error_code project_piece(struct piece x, bool anew, struct error *err)
+static enum error_code project_piece(struct piece piece, bool anew, struct error *err)
 {
-    struct device *d = x.dp->device;
-    x.scratch = device_tensor_in(d, BUFFERS, U8, (int64_t)galore_scratch(x.r, x.g.dtype));
-    if (x.scratch.data == NULL)
-        return fail(err, ERR_MEMORY, "no memory to project the gradient of %s", x.parameter->spec.name);
-    const enum error_code e = anew ? refresh(&x, err) : OK;
-    if (!e) project(&x);
-    device_free(d, x.scratch);
+    struct device *d = piece.dp->device;
+    piece.scratch = device_tensor_in(d, BUFFERS, U8, (int64_t)galore_scratch(piece.r, piece.g.dtype));
+    if (piece.scratch.data == NULL)
+        return fail(err, ERR_MEMORY, "no memory to project the gradient of %s", piece.parameter->spec.name);
+    const enum error_code e = anew ? refresh(&piece, err) : OK;
+    if (!e) project(&piece);
+    device_free(d, piece.scratch);
     return e;
 }
 
 /* Project each matrix in place: R, then zeros.  anew: first compute a new P. */
-static enum error_code project_parameter(struct data_parallel *dp, struct parameter *p, bool anew, struct error *err)
+static enum error_code project_parameter(struct data_parallel *dp, struct parameter *parameter, bool anew,
+                                         struct error *err)
 {
-    const struct low_rank_parts r = projection_of(dp, &p->spec);
+    const struct low_rank_parts r = projection_of(dp, &parameter->spec);
     enum error_code e = OK;
     for (int i = 0; i < r.count && low_rank_projects(&r) && !e; i++)
-        e = project_piece(piece_of(dp, p, &r, i), anew, err);
+        e = project_piece(piece_of(dp, parameter, &r, i), anew, err);
     return e;
 }
 
 /* Whether gradients for the next step are projected before the reduction.  Otherwise they stay whole until the step. */
-static bool is_packed(const struct data_parallel *dp, const struct projection *x)
+static bool is_packed(const struct data_parallel *dp, const struct projection *projection)
 {
-    return !low_rank_takes_whole(dp->hyper, x->coming);
+    return !low_rank_takes_whole(dp->hyper, projection->coming);
 }
 
 /* ---- packing ----------------------------------------------------------------------------------------------------- */
@@ -165,18 +172,18 @@ static bool is_packed(const struct data_parallel *dp, const struct projection *x
  * the whole gradient. */
 struct outgoing { struct tensor whole; int64_t count; };
 
-static struct outgoing outgoing_of(const struct parameter *p, const struct low_rank_parts *r, int i)
+static struct outgoing outgoing_of(const struct parameter *parameter, const struct low_rank_parts *parts, int i)
 {
-    if (!low_rank_projects(r)) return (struct outgoing){ p->g, layout_count(&p->layout) };
-    return (struct outgoing){ low_rank_rows(r->part[i], p->g), r->part[i].p.b * r->part[i].p.r };
+    if (!low_rank_projects(parts)) return (struct outgoing){ parameter->g, layout_count(&parameter->layout) };
+    return (struct outgoing){ low_rank_rows(parts->part[i], parameter->g), parts->part[i].p.b * parts->part[i].p.r };
 }
 
-static int outgoings(const struct low_rank_parts *r) { return low_rank_projects(r) ? r->count : 1; }
+static int outgoings(const struct low_rank_parts *parts) { return low_rank_projects(parts) ? parts->count : 1; }
 
-static int64_t elements_sent(const struct data_parallel *dp, const struct parameter *p)
+static int64_t elements_sent(const struct data_parallel *dp, const struct parameter *parameter)
 {
-    const struct low_rank_parts r = projection_of(dp, &p->spec);
-    return low_rank_projects(&r) ? low_rank_reduced(&r) : layout_count(&p->layout);
+    const struct low_rank_parts r = projection_of(dp, &parameter->spec);
+    return low_rank_projects(&r) ? low_rank_reduced(&r) : layout_count(&parameter->layout);
 }
 
 static int64_t packed_elements(const struct data_parallel *dp)
@@ -191,51 +198,53 @@ static char *place_in_block(const struct data_parallel *dp, int64_t element)
     return (char *)dp->gradients.data + (size_t)element * dtype_size(dp->gradients.dtype);
 }
 
-static enum error_code pack_unit(struct data_parallel *dp, struct projection *x, struct unit *u, struct error *err)
+static enum error_code pack_unit(struct data_parallel *dp, struct projection *projection, struct unit *unit,
+                                 struct error *err)
 {
     enum error_code e = OK;
-    for (int i = 0; i < u->count && !e; i++) {
-        struct parameter *p = &u->parameter[i];
+    for (int i = 0; i < unit->count && !e; i++) {
+        struct parameter *p = &unit->parameter[i];
         const struct low_rank_parts r = projection_of(dp, &p->spec);
         e = project_parameter(dp, p, false, err);
         for (int k = 0; k < outgoings(&r); k++) {
             const struct outgoing s = outgoing_of(p, &r, k);
-            device_copy(dp->device, place_in_block(dp, x->front.ready), s.whole.data,
+            device_copy(dp->device, place_in_block(dp, projection->front.ready), s.whole.data,
                         (size_t)s.count * dtype_size(s.whole.dtype));
-            x->front.ready += s.count;
+            projection->front.ready += s.count;
         }
     }
     return e;
 }
 
 /* Pack the units that backward has finished since the last call. */
-static enum error_code pack(struct data_parallel *dp, struct projection *x, struct error *err)
+static enum error_code low_rank_pack(struct data_parallel *dp, struct projection *projection, struct error *err)
 {
     enum error_code e = OK;
-    for (; x->units < dp->units && !e; x->units++) {
+    for (; projection->units < dp->units && !e; projection->units++) {
         /* Backward finishes the last unit first. */
-        struct unit *u = &dp->unit[dp->units - 1 - x->units];
+        struct unit *u = &dp->unit[dp->units - 1 - projection->units];
         if (u->due > 0) break;
-        e = pack_unit(dp, x, u, err);
+        e = pack_unit(dp, projection, u, err);
     }
     return e;
 }
 
 /* Move the packed part that ends at `at` back to its place.  @return where it began. */
-static int64_t put_back(const struct data_parallel *dp, struct outgoing s, int64_t at)
+static int64_t put_back(const struct data_parallel *dp, struct outgoing outgoing, int64_t at)
 {
-    const size_t bytes = (size_t)s.count * dtype_size(s.whole.dtype);
-    device_copy(dp->device, s.whole.data, place_in_block(dp, at - s.count), bytes);
+    const size_t bytes = (size_t)outgoing.count * dtype_size(outgoing.whole.dtype);
+    device_copy(dp->device, outgoing.whole.data, place_in_block(dp, at - outgoing.count), bytes);
     /* Behind R the gradient's memory is zero, as after projecting in place. */
-    device_zero(dp->device, tensor_1d((char *)s.whole.data + bytes, U8, (int64_t)(tensor_bytes(s.whole) - bytes)));
-    return at - s.count;
+    device_zero(dp->device, tensor_1d((char *)outgoing.whole.data + bytes, U8,
+                                      (int64_t)(tensor_bytes(outgoing.whole) - bytes)));
+    return at - outgoing.count;
 }
 
 /* Start at the back, so that nothing is overwritten before it has moved: packed parts are never after their own
  * places. */
-static void unpack(struct data_parallel *dp, const struct projection *x)
+static void unpack(struct data_parallel *dp, const struct projection *projection)
 {
-    int64_t at = x->front.ready;
+    int64_t at = projection->front.ready;
     for (int u = 0; u < dp->units; u++)
         for (int i = dp->unit[u].count - 1; i >= 0; i--) {
             const struct parameter *p = &dp->unit[u].parameter[i];
@@ -247,10 +256,10 @@ static void unpack(struct data_parallel *dp, const struct projection *x)
 /* ---- reducing ---------------------------------------------------------------------------------------------------- */
 
 /* Reduce finished units: project on the compute stream, reduce on another one. */
-static enum error_code reduce(struct data_parallel *dp, struct error *err)
+static enum error_code low_rank_reduce(struct data_parallel *dp, struct error *err)
 {
-    struct projection *x = own_state(dp);
-    const enum error_code e = x->front.packed ? pack(dp, x, err) : OK;
+    struct projection *x = low_rank_own_state(dp);
+    const enum error_code e = x->front.packed ? low_rank_pack(dp, x, err) : OK;
     if (e) return e;
     if (!x->front.packed) x->front.ready = finished_elements(dp);
     data_begin_sending(dp, SENDS_GRADIENTS);
@@ -259,23 +268,23 @@ static enum error_code reduce(struct data_parallel *dp, struct error *err)
     return reduced;
 }
 
-static enum error_code end(struct data_parallel *dp, struct use use, struct error *err)
+static enum error_code low_rank_end(struct data_parallel *dp, struct use use, struct error *err)
 {
     (void)use;
-    return reduce(dp, err);
+    return low_rank_reduce(dp, err);
 }
 
 /* Move everything back to its place. */
-static void settle(struct data_parallel *dp)
+static void low_rank_settle(struct data_parallel *dp)
 {
-    struct projection *x = own_state(dp);
+    struct projection *x = low_rank_own_state(dp);
     if (x->front.packed) unpack(dp, x);
     x->front.reduced = x->front.ready = x->units = 0;
 }
 
 static void expect(struct data_parallel *dp, int64_t t)
 {
-    struct projection *x = own_state(dp);
+    struct projection *x = low_rank_own_state(dp);
     x->coming = t;
     x->front.packed = is_packed(dp, x);
     x->front.elements = x->front.packed ? packed_elements(dp) : tensor_count(dp->gradients);
@@ -283,44 +292,48 @@ static void expect(struct data_parallel *dp, int64_t t)
 
 /* ---- the step ---------------------------------------------------------------------------------------------------- */
 
-static void step_parameter(struct data_parallel *dp, const struct parameter *p, struct tensor master, struct step step)
+static void step_parameter(struct data_parallel *dp, const struct parameter *parameter, struct tensor master,
+                           struct step step)
 {
-    const struct low_rank_parts r = projection_of(dp, &p->spec);
+    const struct low_rank_parts r = projection_of(dp, &parameter->spec);
     struct tensor state[OPTIMIZER_MAX_STATES] = { 0 };
-    for (int k = 0; k < dp->optimizer->states; k++) state[k] = data_whole_state(dp, p, k);
-    step.weight_decay = weight_decay_of(dp->hyper, p->spec.decay);
-    const struct tensor w = parameter_view(p, slice(master, (struct interval){ p->place, 0 }).data, master.dtype);
-    device_galore_parts_step(dp->device, dp->optimizer, &r, w, p->g, state, step);
+    for (int k = 0; k < dp->optimizer->states; k++) state[k] = data_whole_state(dp, parameter, k);
+    step.weight_decay = weight_decay_of(dp->hyper, parameter->spec.decay);
+    const struct tensor w = parameter_view(parameter, slice(master, (struct interval){ parameter->place, 0 }).data,
+                                           master.dtype);
+    device_galore_parts_step(dp->device, dp->optimizer, &r, w, parameter->g, state, step);
     for (int i = 0; i < r.count && low_rank_projects(&r); i++)
         device_charge(dp->device, "project back",
                       linear_cost(r.part[i].p.b, r.part[i].p.r, r.part[i].p.a, master.dtype));
 }
 
 /* Step a unit; first project what is still whole.  ERR_CHECK if singular vectors cannot be computed. */
-static enum error_code step_unit(struct data_parallel *dp, const struct projection *x, struct unit *u, struct step step,
-                                 struct error *err)
+static enum error_code low_rank_step_unit(struct data_parallel *dp, const struct projection *projection,
+                                          struct unit *unit, struct step step, struct error *err)
 {
-    const struct tensor master = data_kept_tensor(dp, u, KIND_MASTER);
+    const struct tensor master = data_kept_tensor(dp, unit, KIND_MASTER);
     enum error_code e = OK;
-    for (int i = 0; i < u->count && !e; i++) {
-        struct parameter *p = &u->parameter[i];
-        if (!x->front.packed) e = project_parameter(dp, p, low_rank_refreshes(dp->hyper, x->coming), err);
+    for (int i = 0; i < unit->count && !e; i++) {
+        struct parameter *p = &unit->parameter[i];
+        if (!projection->front.packed)
+            e = project_parameter(dp, p, low_rank_refreshes(dp->hyper, projection->coming), err);
         if (!e) step_parameter(dp, p, master, step);
     }
-    return e ? e : renew_weights(dp, u, err);
+    return e ? e : renew_weights(dp, unit, err);
 }
 
 static enum error_code step_all(struct data_parallel *dp, struct step step, bool share, struct error *err)
 {
     enum error_code e = OK;
     (void)share;
-    for (int i = 0; i < dp->units && !e; i++) e = step_unit(dp, own_state(dp), &dp->unit[i], step, err);
+    for (int i = 0; i < dp->units && !e; i++)
+        e = low_rank_step_unit(dp, low_rank_own_state(dp), &dp->unit[i], step, err);
     return e;
 }
 
 static void skip(struct data_parallel *dp)
 {
-    struct projection *x = own_state(dp);
+    struct projection *x = low_rank_own_state(dp);
     x->skipped_whole += !x->front.packed;
 }
 
@@ -343,7 +356,7 @@ static int64_t refreshes_until(const struct data_parallel *dp, int64_t t)
 
 struct account data_saved_by_projecting(const struct data_parallel *dp, int64_t taken, int64_t skipped)
 {
-    const struct projection *x = own_state(dp);
+    const struct projection *x = low_rank_own_state(dp);
     if (x == NULL || dp->hyper->clip > 0) return (struct account){ 0 };
     const int64_t last = x->coming - 1,
                   whole = refreshes_until(dp, last) - refreshes_until(dp, last - taken) + x->skipped_whole;
@@ -354,12 +367,13 @@ struct account data_saved_by_projecting(const struct data_parallel *dp, int64_t 
     return saved;
 }
 
-static bool takes_part(const struct data_parallel *dp) { return dp->optimizer->low_rank; }
+static bool low_rank_takes_part(const struct data_parallel *dp) { return dp->optimizer->low_rank; }
 
 const struct data_stage stage_projection = {
-    .name = "projection", .takes_part = takes_part, .state = sizeof (struct projection), .outline = expect_first,
+    .name = "projection", .takes_part = low_rank_takes_part, .state = sizeof (struct projection),
+        .outline = expect_first,
     .keeps = KEEPS_STATES(unit_states),
-    .kept = OPTIMIZER_MAX_STATES, .end = end,
-    .finish = reduce, .settle = settle, .expect = expect, .step = step_all, .skip = skip,
+    .kept = OPTIMIZER_MAX_STATES, .end = low_rank_end,
+    .finish = low_rank_reduce, .settle = low_rank_settle, .expect = expect, .step = step_all, .skip = skip,
     .cost = allreduce_cost_of_step,
 };

@@ -26,14 +26,14 @@ static uint64_t room_of(const struct data_parallel *dp, enum tensor_kind kind, i
     return tier_room((uint64_t)n * dtype_size(data_format(dp, kind)));
 }
 
-static uint64_t unit_room(const struct data_parallel *dp, const struct unit *u)
+static uint64_t unit_room(const struct data_parallel *dp, const struct unit *unit)
 {
-    uint64_t sum = unit_offloads(dp, u, PARAMETERS) ? room_of(dp, KIND_WEIGHT, kept_elements(u, BY_WEIGHTS)) : 0;
+    uint64_t sum = unit_offloads(dp, unit, PARAMETERS) ? room_of(dp, KIND_WEIGHT, kept_elements(unit, BY_WEIGHTS)) : 0;
     /* Stages say which tensors they keep; those of an offloaded kind get room on the tier. */
     for EACH_LINK(dp, l)
         for (int i = 0; i < l->stage->kept; i++) {
             const struct keeping *k = &l->stage->keeps[i];
-            const int64_t n = unit_offloads(dp, u, k->tag) ? keeping_elements(dp, u, k) : -1;
+            const int64_t n = unit_offloads(dp, unit, k->tag) ? keeping_elements(dp, unit, k) : -1;
             if (n > 0) sum += room_of(dp, k->kind, n);
         }
     return sum;
@@ -52,7 +52,7 @@ static enum error_code outline(struct data_parallel *dp, struct error *err)
     return OK;
 }
 
-static enum error_code fill(struct data_parallel *dp, struct error *err)
+static enum error_code offload_fill(struct data_parallel *dp, struct error *err)
 {
     uint64_t bytes = room_of(dp, KIND_WEIGHT, landing_elements(dp));
     for (int u = 0; u < dp->units; u++) bytes += unit_room(dp, &dp->unit[u]);
@@ -69,34 +69,34 @@ static void close_tier(struct data_parallel *dp)
 /* A block of the host's cache is what a home has of one expert, or of all that is no expert. */
 struct cutting { struct tier *tier; struct tensor home; int64_t first; struct interval block; int expert; };
 
-static void end_block(struct cutting *c)
+static void end_block(struct cutting *cutting)
 {
-    tier_cut(c->tier, slice(c->home, c->block));
-    c->block.count = 0;
+    tier_cut(cutting->tier, slice(cutting->home, cutting->block));
+    cutting->block.count = 0;
 }
 
-static void cut_stretch(void *context, struct portion s)
+static void cut_stretch(void *context, struct portion portion)
 {
     struct cutting *c = context;
-    const int64_t at = s.row - c->first;
-    if (s.parameter->spec.expert != c->expert) end_block(c);
-    c->expert = s.parameter->spec.expert;
+    const int64_t at = portion.row - c->first;
+    if (portion.parameter->spec.expert != c->expert) end_block(c);
+    c->expert = portion.parameter->spec.expert;
     if (c->block.count == 0) c->block.first = at;
-    c->block.count = at + s.length - c->block.first;     /* with the padding between */
+    c->block.count = at + portion.length - c->block.first;     /* with the padding between */
 }
 
-static struct tensor place(struct data_parallel *dp, const struct unit *u, enum arena_tag tag, enum dtype format,
-                           int64_t n)
+static struct tensor offload_place(struct data_parallel *dp, const struct unit *unit, enum arena_tag tag,
+                                   enum dtype format, int64_t n)
 {
     static const enum shard_level levels[] = {
         [PARAMETERS] = BY_WEIGHTS, [GRADIENTS] = BY_GRADIENTS, [OPTIMIZER] = BY_OPTIMIZER
     };
     struct cutting c = { .tier = own_tier(dp), .expert = -2 };
-    if (!unit_offloads(dp, u, tag)) return tensor_none;
+    if (!unit_offloads(dp, unit, tag)) return tensor_none;
     c.home = tier_place(c.tier, format, n);
-    const struct interval part = shards_range(&u->over->shards, levels[tag], u->padded);
+    const struct interval part = shards_range(&unit->over->shards, levels[tag], unit->padded);
     c.first = part.first;
-    unit_each_stretch(u, part, cut_stretch, &c);
+    unit_each_stretch(unit, part, cut_stretch, &c);
     end_block(&c);
     return c.home;
 }
@@ -108,42 +108,45 @@ bool on_tier(const struct data_parallel *dp, struct tensor t)
     return tier && at && tier->memory && at >= tier->memory && at <= tier->memory + tier->size;
 }
 
-static void unmake(struct data_parallel *dp, struct unit *u)
+static void unmake(struct data_parallel *dp, struct unit *unit)
 {
-    if (u->copied_w > 0) device_free(dp->device, u->shard);
-    if (u->copied_g > 0) device_free(dp->device, u->sum);
+    if (unit->copied_w > 0) device_free(dp->device, unit->shard);
+    if (unit->copied_g > 0) device_free(dp->device, unit->sum);
 }
 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
 
-static bool is_here(const struct unit *u) { return u->copied_w == 0 || u->w.data != NULL || u->shard.data != NULL; }
+static bool is_here(const struct unit *unit)
+{
+    return unit->copied_w == 0 || unit->w.data != NULL || unit->shard.data != NULL;
+}
 
 /* Start the copy from the drive to the host. */
-static void announce(struct data_parallel *dp, struct unit *u)
+static void offload_announce(struct data_parallel *dp, struct unit *unit)
 {
-    if (is_here(u) || u->asked) return;
-    u->announced = tier_announce(own_tier(dp), u->own_w, dp->device->clock.now);
-    u->asked = true;
+    if (is_here(unit) || unit->asked) return;
+    unit->announced = tier_announce(own_tier(dp), unit->own_w, dp->device->clock.now);
+    unit->asked = true;
 }
 
-static enum error_code fetch(struct data_parallel *dp, struct unit *u, struct error *err)
+static enum error_code offload_fetch(struct data_parallel *dp, struct unit *unit, struct error *err)
 {
-    if (is_here(u)) return OK;
-    announce(dp, u);
-    u->shard = device_tensor_1d(dp->device, PARAMETERS, u->copied_w);
-    if (u->shard.data == NULL)
-        return fail(err, ERR_MEMORY, "the machine has no memory left to read %s", u->parameter[0].spec.name);
+    if (is_here(unit)) return OK;
+    offload_announce(dp, unit);
+    unit->shard = device_tensor_1d(dp->device, PARAMETERS, unit->copied_w);
+    if (unit->shard.data == NULL)
+        return fail(err, ERR_MEMORY, "the machine has no memory left to read %s", unit->parameter[0].spec.name);
     /* The copy to the device starts when the host has the data, but not before now. */
-    u->fetched = u->announced > dp->device->clock.now ? u->announced : dp->device->clock.now;
-    u->asked = false;
-    return tier_read(own_tier(dp), u->shard, u->own_w, &u->fetched, err);
+    unit->fetched = unit->announced > dp->device->clock.now ? unit->announced : dp->device->clock.now;
+    unit->asked = false;
+    return tier_read(own_tier(dp), unit->shard, unit->own_w, &unit->fetched, err);
 }
 
-static void drop(struct data_parallel *dp, struct unit *u)
+static void offload_drop(struct data_parallel *dp, struct unit *unit)
 {
-    if (u->copied_w == 0) return;
-    device_free(dp->device, u->shard);
-    u->shard = tensor_none;
+    if (unit->copied_w == 0) return;
+    device_free(dp->device, unit->shard);
+    unit->shard = tensor_none;
 }
 
 static enum error_code fetch_at(struct data_parallel *dp, int use, bool announced_only, struct error *err)
@@ -151,14 +154,14 @@ static enum error_code fetch_at(struct data_parallel *dp, int use, bool announce
     int unit[PART_UNITS];
     enum error_code e = OK;
     for (int i = 0, n = units_at(dp, dp->use[use], unit); i < n && !e; i++) {
-        if (announced_only) announce(dp, &dp->unit[unit[i]]);
-        else e = fetch(dp, &dp->unit[unit[i]], err);
+        if (announced_only) offload_announce(dp, &dp->unit[unit[i]]);
+        else e = offload_fetch(dp, &dp->unit[unit[i]], err);
     }
     return e;
 }
 
 /* Request the weights that will be gathered at the uses after the next one, and from the drive those after the ring. */
-static enum error_code acquire(struct data_parallel *dp, struct use use, bool ahead, struct error *err)
+static enum error_code offload_acquire(struct data_parallel *dp, struct use use, bool ahead, struct error *err)
 {
     enum error_code e = OK;
     int next = ahead ? next_weight_use(dp, dp->at) : -1;
@@ -172,71 +175,73 @@ static enum error_code acquire(struct data_parallel *dp, struct use use, bool ah
 
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
 
-static enum error_code take(struct data_parallel *dp, struct unit *u, struct tensor home, bool filled,
-                            struct error *err)
+static enum error_code offload_take(struct data_parallel *dp, struct unit *unit, struct tensor home, bool filled,
+                                    struct error *err)
 {
     struct clock *clock = &dp->device->clock;
-    u->sum = device_tensor_in(dp->device, GRADIENTS, home.dtype, tensor_count(home));
-    if (u->sum.data == NULL)
+    unit->sum = device_tensor_in(dp->device, GRADIENTS, home.dtype, tensor_count(home));
+    if (unit->sum.data == NULL)
         return fail(err, ERR_MEMORY, "the machine has no memory left for the gradient of %s",
-                    u->parameter[0].spec.name);
-    device_zero(dp->device, u->sum);
+                    unit->parameter[0].spec.name);
+    device_zero(dp->device, unit->sum);
     if (!filled) return OK;
     /* The last write of this gradient must have ended before it is read again. */
     picoseconds when =
-        tier_announce(own_tier(dp), home, u->flushed > clock->now ? u->flushed : clock->now);
-    const enum error_code e = tier_read(own_tier(dp), u->sum, home, &when, err);
+        tier_announce(own_tier(dp), home, unit->flushed > clock->now ? unit->flushed : clock->now);
+    const enum error_code e = tier_read(own_tier(dp), unit->sum, home, &when, err);
     clock_wait(clock, when);
     return e;
 }
 
-static enum error_code put(struct data_parallel *dp, struct unit *u, struct tensor home, struct tensor from,
-                           struct error *err)
+static enum error_code offload_put(struct data_parallel *dp, struct unit *unit, struct tensor home, struct tensor from,
+                                   struct error *err)
 {
-    u->flushed = dp->device->clock.now;
-    const enum error_code e = tier_write(own_tier(dp), home, from, &u->flushed, err);
-    device_free(dp->device, u->sum);
-    u->sum = tensor_none;
+    unit->flushed = dp->device->clock.now;
+    const enum error_code e = tier_write(own_tier(dp), home, from, &unit->flushed, err);
+    device_free(dp->device, unit->sum);
+    unit->sum = tensor_none;
     return e;
 }
 
-static void count_squares(struct data_parallel *dp, struct unit *u, struct tensor g)
+static void count_squares(struct data_parallel *dp, struct unit *unit, struct tensor g)
 {
-    u->squares = (struct exact_sum){ .infinite = 0 };
-    unit_add_squares(dp, u, g, &u->squares);
+    unit->squares = (struct exact_sum){ .infinite = 0 };
+    unit_add_squares(dp, unit, g, &unit->squares);
 }
 
 /* Copy own_g to the device, with its values of this step. */
-static enum error_code take_own(struct data_parallel *dp, struct unit *u, struct error *err)
+static enum error_code take_own(struct data_parallel *dp, struct unit *unit, struct error *err)
 {
-    return on_tier(dp, u->own_g) ? take(dp, u, u->own_g, u->added, err) : OK;
+    return on_tier(dp, unit->own_g) ? offload_take(dp, unit, unit->own_g, unit->added, err) : OK;
 }
 
-static enum error_code put_own(struct data_parallel *dp, struct unit *u, bool finished, struct error *err)
+static enum error_code put_own(struct data_parallel *dp, struct unit *unit, bool finished, struct error *err)
 {
-    const struct interval part = finished ? stepped_gradients(u) : (struct interval){ 0, tensor_count(u->own_g) };
-    if (!on_tier(dp, u->own_g)) return OK;
+    const struct interval part = finished ? stepped_gradients(unit) : (struct interval){ 0, tensor_count(unit->own_g) };
+    if (!on_tier(dp, unit->own_g)) return OK;
     /* Squares are summed while the gradient is here, so that the norm needs no second read. */
-    if (finished) count_squares(dp, u, slice(u->sum, part));
-    u->added = true;
-    return put(dp, u, slice(u->own_g, part), slice(u->sum, part), err);
+    if (finished) count_squares(dp, unit, slice(unit->sum, part));
+    unit->added = true;
+    return offload_put(dp, unit, slice(unit->own_g, part), slice(unit->sum, part), err);
 }
 
-enum error_code data_take_gradient(struct data_parallel *dp, struct unit *u, struct tensor *g, struct error *err)
+enum error_code data_take_gradient(struct data_parallel *dp, struct unit *unit, struct tensor *tensor,
+                                   struct error *err)
 {
-    *g = data_own_gradient(u);
-    if (!on_tier(dp, u->own_g)) return OK;
-    const enum error_code e = take(dp, u, *g, u->added, err);       /* zeros before the first pass of this update */
-    *g = u->sum;
+    *tensor = data_own_gradient(unit);
+    if (!on_tier(dp, unit->own_g)) return OK;
+    /* zeros before the first pass of this update */
+    const enum error_code e = offload_take(dp, unit, *tensor, unit->added, err);
+    *tensor = unit->sum;
     return e;
 }
 
-enum error_code data_put_gradient(struct data_parallel *dp, struct unit *u, struct error *err)
+enum error_code data_put_gradient(struct data_parallel *dp, struct unit *unit, struct error *err)
 {
-    if (!on_tier(dp, u->own_g)) return OK;
-    count_squares(dp, u, u->sum);
-    const enum error_code e = put(dp, u, data_own_gradient(u), u->sum, err);
-    clock_wait(&dp->device->clock, u->flushed);
+    if (!on_tier(dp, unit->own_g)) return OK;
+    count_squares(dp, unit, unit->sum);
+    const enum error_code e = offload_put(dp, unit, data_own_gradient(unit), unit->sum, err);
+    clock_wait(&dp->device->clock, unit->flushed);
     return e;
 }
 
@@ -271,16 +276,16 @@ void join_tier(struct data_parallel *dp)
     for (enum stream s = FETCH; s < STREAMS; s++) clock_join(&dp->device->clock, s);
 }
 
-static void settle(struct data_parallel *dp)
+static void offload_settle(struct data_parallel *dp)
 {
     join_tier(dp);
 }
 
-static void clear(struct data_parallel *dp, struct unit *u)
+static void offload_clear(struct data_parallel *dp, struct unit *unit)
 {
     (void)dp;
-    u->added = false;
-    u->squares = (struct exact_sum){ .infinite = 0 };
+    unit->added = false;
+    unit->squares = (struct exact_sum){ .infinite = 0 };
 }
 
 /* ---- what is on the tier ----------------------------------------------------------------------------------------- */
@@ -311,12 +316,14 @@ struct model_state data_offloaded(const struct data_parallel *dp)
     return sum;
 }
 
-static bool takes_part(const struct data_parallel *dp) { return dp->request.offload != 0; }
+static bool offload_takes_part(const struct data_parallel *dp) { return dp->request.offload != 0; }
 
 const struct data_stage stage_tier = {
-    .name = "slow tier", .takes_part = takes_part, .state = sizeof (struct tier), .outline = outline, .fill = fill,
+    .name = "slow tier", .takes_part = offload_takes_part, .state = sizeof (struct tier), .outline = outline,
+        .fill = offload_fill,
     .close = close_tier,
-    .place = place, .unmake = unmake, .fetch = fetch, .drop = drop, .acquire = acquire, .take_sum = take_own,
-    .put_sum = put_own, .settle = settle,
-    .clear = clear,
+    .place = offload_place, .unmake = unmake, .fetch = offload_fetch, .drop = offload_drop, .acquire = offload_acquire,
+        .take_sum = take_own,
+    .put_sum = put_own, .settle = offload_settle,
+    .clear = offload_clear,
 };

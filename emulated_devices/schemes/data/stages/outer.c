@@ -15,12 +15,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-const char *share_replica(struct shards *s, const struct data_request *q)
+const char *share_replica(struct shards *shards, const struct data_request *request)
 {
-    if (q->shards[0] > 0 && q->group > 0) return "takes --shards W,G,O or --shard-group, not both";
-    if (q->shards[0] > 0) s->weights = q->shards[0], s->gradients = q->shards[1], s->optimizer = q->shards[2];
-    else s->weights = s->gradients = s->optimizer = q->group > 0 ? q->group : 1;
-    return s->P > 1 && s->optimizer == s->P
+    if (request->shards[0] > 0 && request->group > 0) return "takes --shards W,G,O or --shard-group, not both";
+    if (request->shards[0] > 0) shards->weights = request->shards[0], shards->gradients = request->shards[1],
+        shards->optimizer = request->shards[2];
+    else shards->weights = shards->gradients = shards->optimizer = request->group > 0 ? request->group : 1;
+    return shards->P > 1 && shards->optimizer == shards->P
                ? "all devices along --dp would be one replica; fewer must share the optimizer's state"
                : NULL;
 }
@@ -28,9 +29,9 @@ const char *share_replica(struct shards *s, const struct data_request *q)
 /* Devices that step the same in all replicas: at one place in each, also of experts that only some devices have. */
 struct outer_stage { struct group replicas; };
 
-static struct outer_stage *own_state(const struct data_parallel *dp) { return chain_state(dp, &stage_outer); }
+static struct outer_stage *outer_own_state(const struct data_parallel *dp) { return chain_state(dp, &stage_outer); }
 
-static bool takes_part(const struct data_parallel *dp) { return dp->shards.apart; }
+static bool outer_takes_part(const struct data_parallel *dp) { return dp->shards.apart; }
 
 /* Some rules divide by the optimizer's rate. */
 static enum error_code check_rates(const struct data_parallel *dp, struct error *err)
@@ -44,7 +45,7 @@ static enum error_code check_rates(const struct data_parallel *dp, struct error 
 
 static enum error_code open_group(struct data_parallel *dp, struct error *err)
 {
-    struct outer_stage *o = own_state(dp);
+    struct outer_stage *o = outer_own_state(dp);
     const int stride = dp->shards.optimizer, R = shards_replicas(&dp->shards);
     int *ranks = malloc(sizeof *ranks * (size_t)R);
     enum error_code e = ranks ? check_rates(dp, err) : fail(err, ERR_MEMORY, "no memory for a group of %d devices", R);
@@ -57,18 +58,18 @@ static enum error_code open_group(struct data_parallel *dp, struct error *err)
 
 static void close_group(struct data_parallel *dp)
 {
-    group_close(&own_state(dp)->replicas);
+    group_close(&outer_own_state(dp)->replicas);
 }
 
-static int64_t momentum_elements(const struct data_parallel *dp, const struct unit *u, enum tensor_kind kind)
+static int64_t momentum_elements(const struct data_parallel *dp, const struct unit *unit, enum tensor_kind kind)
 {
     (void)kind;
-    return outer_has_momentum(&dp->outer) ? kept_elements(u, BY_OPTIMIZER) : -1;
+    return outer_has_momentum(&dp->outer) ? kept_elements(unit, BY_OPTIMIZER) : -1;
 }
 
 void data_start_round(struct data_parallel *dp)
 {
-    for (int i = 0; i < dp->units && takes_part(dp); i++) {
+    for (int i = 0; i < dp->units && outer_takes_part(dp); i++) {
         const struct unit *u = &dp->unit[i];
         /* The anchor is the weights at the beginning of the round. */
         device_convert(dp->device, u->anchor, data_kept_tensor(dp, u, KIND_MASTER));
@@ -79,9 +80,9 @@ void data_start_round(struct data_parallel *dp)
 /* ---- the outer step ---------------------------------------------------------------------------------------------- */
 
 /* Elements of a unit that are stepped at once: all, or a slice if something lies on the slow tier. */
-static int64_t most_at_once(const struct data_parallel *dp, const struct unit *u)
+static int64_t most_at_once(const struct data_parallel *dp, const struct unit *unit)
 {
-    const int64_t n = kept_elements(u, BY_OPTIMIZER);
+    const int64_t n = kept_elements(unit, BY_OPTIMIZER);
     return dp->request.offload && dp->request.offload_slice < n ? dp->request.offload_slice : n;
 }
 
@@ -89,7 +90,7 @@ static int64_t most_at_once(const struct data_parallel *dp, const struct unit *u
 enum { GRADIENT, ANCHOR, THETA, MOMENTUM, WEIGHT, OPERANDS };
 struct operand { enum arena_tag tag; enum tensor_kind kind; bool read, written; struct tensor home, here; };
 
-static bool takes(const struct data_parallel *dp, int operand)
+static bool outer_takes(const struct data_parallel *dp, int operand)
 {
     return operand == MOMENTUM ? outer_has_momentum(&dp->outer) : operand != WEIGHT || data_has_masters(dp);
 }
@@ -109,35 +110,35 @@ static struct operand operand_of(const struct data_parallel *dp, int operand)
     return o;
 }
 
-static enum error_code borrow_operands(struct data_parallel *dp, const struct unit *u, struct interval own,
-                                       struct operand o[], struct error *err)
+static enum error_code borrow_operands(struct data_parallel *dp, const struct unit *unit, struct interval own,
+                                       struct operand operand[], struct error *err)
 {
     enum error_code e = OK;
     for (int i = 0; i < OPERANDS && !e; i++) {
-        o[i] = operand_of(dp, i);
-        if (!takes(dp, i)) continue;
-        const struct tensor all = i == WEIGHT ? stepped_weights(u) : data_kept_tensor(dp, u, o[i].kind);
-        o[i].home = slice(all, own);
-        e = borrow(dp, o[i].tag, o[i].home, o[i].read, &o[i].here, err);
+        operand[i] = operand_of(dp, i);
+        if (!outer_takes(dp, i)) continue;
+        const struct tensor all = i == WEIGHT ? stepped_weights(unit) : data_kept_tensor(dp, unit, operand[i].kind);
+        operand[i].home = slice(all, own);
+        e = borrow(dp, operand[i].tag, operand[i].home, operand[i].read, &operand[i].here, err);
     }
     return e;
 }
 
-static enum error_code give_operands(struct data_parallel *dp, struct operand o[], struct error *err)
+static enum error_code give_operands(struct data_parallel *dp, struct operand operand[], struct error *err)
 {
     enum error_code e = OK;
     for (int i = 0; i < OPERANDS; i++) {
-        const enum error_code given = give(dp, o[i].home, o[i].here, o[i].written && !e, err);
+        const enum error_code given = give(dp, operand[i].home, operand[i].here, operand[i].written && !e, err);
         if (!e) e = given;
     }
     return e;
 }
 
-static enum error_code step_operands_outward(struct data_parallel *dp, struct group *replicas, struct operand o[],
-                                             struct outward f, struct error *err)
+static enum error_code step_operands_outward(struct data_parallel *dp, struct group *replicas, struct operand operand[],
+                                             struct outward outward, struct error *err)
 {
-    const struct tensor g = o[GRADIENT].here, theta = o[THETA].here, anchor = o[ANCHOR].here,
-                        momentum = o[MOMENTUM].here;
+    const struct tensor g = operand[GRADIENT].here, theta = operand[THETA].here, anchor = operand[ANCHOR].here,
+                        momentum = operand[MOMENTUM].here;
     const bool moves = tensor_present(momentum);
     /* g = anchor - theta: how far this replica has gone. */
     device_outward_way(dp->device, g, anchor, theta);
@@ -145,43 +146,44 @@ static enum error_code step_operands_outward(struct data_parallel *dp, struct gr
     const enum error_code e = allreduce(replicas, g.data, tensor_count(g), g.dtype, SUM, dp->allreduce, err);
     if (e) return e;
     /* g / replicas is the mean way; anchor and momentum take the outer step, and theta becomes the anchor. */
-    device_outward_step(dp->device, theta, anchor, momentum, g, replicas->size, f);
+    device_outward_step(dp->device, theta, anchor, momentum, g, replicas->size, outward);
     dev_charge(dp->device, "outer step", g, moves ? 6 : 4, moves ? 7 : 3);
     device_zero(dp->device, g);
-    if (!tensor_present(o[WEIGHT].here)) return OK;
-    device_convert(dp->device, o[WEIGHT].here, theta);
+    if (!tensor_present(operand[WEIGHT].here)) return OK;
+    device_convert(dp->device, operand[WEIGHT].here, theta);
     dev_charge(dp->device, "round weights", theta, 2, 1);
     return OK;
 }
 
-static enum error_code step_part(struct data_parallel *dp, const struct unit *u, struct interval own, struct outward f,
-                                 struct error *err)
+static enum error_code step_part(struct data_parallel *dp, const struct unit *unit, struct interval own,
+                                 struct outward outward, struct error *err)
 {
     struct operand o[OPERANDS] = { { 0 } };
-    enum error_code e = borrow_operands(dp, u, own, o, err);
-    if (!e) e = step_operands_outward(dp, &own_state(dp)->replicas, o, f, err);
+    enum error_code e = borrow_operands(dp, unit, own, o, err);
+    if (!e) e = step_operands_outward(dp, &outer_own_state(dp)->replicas, o, outward, err);
     const enum error_code given = give_operands(dp, o, err);
     return e ? e : given;
 }
 
-static enum error_code step_unit(struct data_parallel *dp, struct unit *u, struct outward f, struct error *err)
+static enum error_code outer_step_unit(struct data_parallel *dp, struct unit *unit, struct outward outward,
+                                       struct error *err)
 {
-    const int64_t n = kept_elements(u, BY_OPTIMIZER), most = most_at_once(dp, u);
+    const int64_t n = kept_elements(unit, BY_OPTIMIZER), most = most_at_once(dp, unit);
     enum error_code e = OK;
     /* Parts bound the copies of what lies on the slow tier. */
     for (int64_t at = 0; at < n && !e; at += most)
-        e = step_part(dp, u, (struct interval){ at, n - at < most ? n - at : most }, f, err);
-    return e || n == 0 ? e : share_weights(dp, u, err);
+        e = step_part(dp, unit, (struct interval){ at, n - at < most ? n - at : most }, outward, err);
+    return e || n == 0 ? e : share_weights(dp, unit, err);
 }
 
 /* At the end of a round. */
-static enum error_code after(struct data_parallel *dp, int64_t t, struct error *err)
+static enum error_code outer_after(struct data_parallel *dp, int64_t t, struct error *err)
 {
     enum error_code e = OK;
     if (!outer_follows(&dp->outer, t)) return OK;
     const struct outward f = dp->scheme->outward(&dp->outer, learning_rate(dp->hyper, t));
     dp->stepped_outward = true;
-    for (int i = 0; i < dp->units && !e; i++) e = step_unit(dp, &dp->unit[i], f, err);
+    for (int i = 0; i < dp->units && !e; i++) e = outer_step_unit(dp, &dp->unit[i], f, err);
     return e ? e : share_weights(dp, NULL, err);
 }
 
@@ -192,24 +194,24 @@ static void each_part(const struct data_parallel *dp,
                       void (*f)(void *context, const struct data_parallel *, const struct unit *, int64_t n),
                       void *context)
 {
-    for (int i = 0; i < dp->units && takes_part(dp); i++) {
+    for (int i = 0; i < dp->units && outer_takes_part(dp); i++) {
         const int64_t n = kept_elements(&dp->unit[i], BY_OPTIMIZER), most = most_at_once(dp, &dp->unit[i]);
         for (int64_t at = 0; at < n; at += most) f(context, dp, &dp->unit[i], n - at < most ? n - at : most);
     }
 }
 
-static void add_part_cost(void *sum, const struct data_parallel *dp, const struct unit *u, int64_t n)
+static void add_part_cost(void *sum, const struct data_parallel *dp, const struct unit *unit, int64_t n)
 {
-    (void)u;
+    (void)unit;
     const struct collective c = { .count = n, .dtype = data_format(dp, KIND_GRADIENT) };
-    account_add(sum, group_cost(&own_state(dp)->replicas, ALLREDUCE, dp->allreduce, &c), 1);
+    account_add(sum, group_cost(&outer_own_state(dp)->replicas, ALLREDUCE, dp->allreduce, &c), 1);
 }
 
-static void add_part_moves(void *sum, const struct data_parallel *dp, const struct unit *u, int64_t n)
+static void add_part_moves(void *sum, const struct data_parallel *dp, const struct unit *unit, int64_t n)
 {
     for (int i = 0; i < OPERANDS; i++) {
         const struct operand o = operand_of(dp, i);
-        if (!takes(dp, i) || !unit_offloads(dp, u, o.tag)) continue;
+        if (!outer_takes(dp, i) || !unit_offloads(dp, unit, o.tag)) continue;
         if (o.read) add_reads(sum, 1, n, data_format(dp, o.kind));
         if (o.written) add_writes(sum, 1, n, data_format(dp, o.kind));
     }
@@ -218,10 +220,10 @@ static void add_part_moves(void *sum, const struct data_parallel *dp, const stru
 /* The longest part whose tensors with a tag are on the slow tier. */
 struct longest_part { enum arena_tag tag; int64_t elements; };
 
-static void keep_longest(void *longest, const struct data_parallel *dp, const struct unit *u, int64_t n)
+static void keep_longest(void *longest, const struct data_parallel *dp, const struct unit *unit, int64_t n)
 {
     struct longest_part *const most = longest;
-    if (n > most->elements && unit_offloads(dp, u, most->tag)) most->elements = n;
+    if (n > most->elements && unit_offloads(dp, unit, most->tag)) most->elements = n;
 }
 
 /* New weights are shared in the step that it ends, as in any other. */
@@ -240,13 +242,13 @@ struct tier_traffic data_outer_moves(const struct data_parallel *dp)
 }
 
 /* Copies of the longest part. */
-static void passing(const struct data_parallel *dp, struct model_state *sum)
+static void outer_passing(const struct data_parallel *dp, struct model_state *sum)
 {
     struct model_state copies = { 0 };
     for (int i = 0; i < OPERANDS && dp->stepped_outward; i++) {
         const struct operand o = operand_of(dp, i);
         struct longest_part longest = { .tag = o.tag };
-        if (!takes(dp, i)) continue;
+        if (!outer_takes(dp, i)) continue;
         each_part(dp, keep_longest, &longest);
         *model_state_of(&copies, o.tag) += (uint64_t)longest.elements * dtype_size(data_format(dp, o.kind));
     }
@@ -256,10 +258,10 @@ static void passing(const struct data_parallel *dp, struct model_state *sum)
 }
 
 const struct data_stage stage_outer = {
-    .name = "outer step", .of_the_step = true, .takes_part = takes_part,
+    .name = "outer step", .of_the_step = true, .takes_part = outer_takes_part,
     .state = sizeof (struct outer_stage), .outline = open_group,
-    .close = close_group, .after = after,
-    .passing = passing,
+    .close = close_group, .after = outer_after,
+    .passing = outer_passing,
     .keeps = { { offsetof(struct unit, anchor), OPTIMIZER, KIND_ANCHOR, NULL },
                { offsetof(struct unit, momentum), OPTIMIZER, KIND_MOMENTUM, momentum_elements } }, .kept = 2,
 };

@@ -6,7 +6,7 @@
 /* Units that have been stepped and wait for more units. */
 static struct bucket *own_bucket(const struct data_parallel *dp) { return chain_state(dp, &stage_renewal); }
 
-static bool takes_part(const struct data_parallel *dp)
+static bool renewal_takes_part(const struct data_parallel *dp)
 {
     return dp->shards.optimizer > dp->shards.weights || dp->expert_shards.optimizer > dp->expert_shards.weights;
 }
@@ -21,44 +21,47 @@ static void close_bucket(struct data_parallel *dp)
     bucket_close(own_bucket(dp));
 }
 
-static enum error_code share_waiting(struct data_parallel *dp, struct bucket *b, struct error *err)
+static enum error_code share_waiting(struct data_parallel *dp, struct bucket *bucket, struct error *err)
 {
-    if (b->units == 0) return OK;
-    const struct shards *s = &b->over->shards;
-    struct tensor *own = calloc((size_t)b->units * 3, sizeof *own), *half = own + b->units, *all = half + b->units;
-    if (own == NULL) return fail(err, ERR_MEMORY, "no memory for a bucket of %d units", b->units);
-    for (int i = 0; i < b->units; i++) {
-        const struct unit *u = &dp->unit[b->unit[i]];
+    if (bucket->units == 0) return OK;
+    const struct shards *s = &bucket->over->shards;
+    struct tensor *own = calloc((size_t)bucket->units * 3, sizeof *own), *half = own + bucket->units,
+        *all = half + bucket->units;
+    if (own == NULL) return fail(err, ERR_MEMORY, "no memory for a bucket of %d units", bucket->units);
+    for (int i = 0; i < bucket->units; i++) {
+        const struct unit *u = &dp->unit[bucket->unit[i]];
         struct interval r = shards_range(s, BY_GRADIENTS, u->padded);
         r.first -= shards_range(s, BY_WEIGHTS, u->padded).first;
         own[i] = stepped_weights(u), half[i] = slice(u->own_w, r), all[i] = u->own_w;
     }
     /* Two gathers undo the two cuts: among the optimizer's devices, then among the gradients'. */
-    enum error_code e = bucket_allgather(dp, b->over, BY_OPTIMIZER, own, half, b->units, err);
-    if (!e) e = bucket_allgather(dp, b->over, BY_GRADIENTS, half, all, b->units, err);
-    bucket_empty(b);
+    enum error_code e = bucket_allgather(dp, bucket->over, BY_OPTIMIZER, own, half, bucket->units, err);
+    if (!e) e = bucket_allgather(dp, bucket->over, BY_GRADIENTS, half, all, bucket->units, err);
+    bucket_empty(bucket);
     free(own);
     return e;
 }
 
-static enum error_code share(struct data_parallel *dp, struct unit *u, struct error *err)
+static enum error_code renewal_share(struct data_parallel *dp, struct unit *unit, struct error *err)
 {
     struct bucket *b = own_bucket(dp);
-    if (u == NULL) return share_waiting(dp, b, err);
-    const int64_t capacity = bucket_capacity(dp, u->over, KIND_WEIGHT);
-    const enum error_code e = bucket_takes(b, u, capacity) ? OK : share_waiting(dp, b, err);
-    bucket_add(b, u, (int)(u - dp->unit));
+    if (unit == NULL) return share_waiting(dp, b, err);
+    const int64_t capacity = bucket_capacity(dp, unit->over, KIND_WEIGHT);
+    const enum error_code e = bucket_takes(b, unit, capacity) ? OK : share_waiting(dp, b, err);
+    bucket_add(b, unit, (int)(unit - dp->unit));
     return e || !bucket_is_full(b, capacity) ? e : share_waiting(dp, b, err);
 }
 
 /* ---- prediction -------------------------------------------------------------------------------------------------- */
 
-static void add_bucket(const struct data_parallel *dp, struct bucket *b, enum shard_level level, struct account *sum)
+static void add_bucket(const struct data_parallel *dp, struct bucket *bucket, enum shard_level level,
+                       struct account *sum)
 {
-    const int64_t row = b->units > 0 ? b->elements / shards_stride(&b->over->shards, level) : 0;
-    if (b->units > 0)
-        account_add(sum, b->over->weights->allgather_cost(b->over, level, row, data_format(dp, KIND_WEIGHT)), 1);
-    bucket_empty(b);
+    const int64_t row = bucket->units > 0 ? bucket->elements / shards_stride(&bucket->over->shards, level) : 0;
+    if (bucket->units > 0)
+        account_add(sum, bucket->over->weights->allgather_cost(bucket->over, level, row,
+                                                               data_format(dp, KIND_WEIGHT)), 1);
+    bucket_empty(bucket);
 }
 
 /* Units in the order in which they are stepped. */
@@ -77,7 +80,7 @@ static struct account one_step(const struct data_parallel *dp, enum shard_level 
     return sum;
 }
 
-static void cost(const struct data_parallel *dp, enum shard_level level, struct account *sum)
+static void renewal_cost(const struct data_parallel *dp, enum shard_level level, struct account *sum)
 {
     account_add(sum, one_step(dp, level), dp->updates);
 }
@@ -85,14 +88,14 @@ static void cost(const struct data_parallel *dp, enum shard_level level, struct 
 struct account data_renewal_cost(const struct data_parallel *dp)
 {
     struct account sum = { 0 };
-    for (enum shard_level l = BY_GRADIENTS; l <= BY_OPTIMIZER && takes_part(dp); l++)
+    for (enum shard_level l = BY_GRADIENTS; l <= BY_OPTIMIZER && renewal_takes_part(dp); l++)
         account_add(&sum, one_step(dp, l), 1);
     return sum;
 }
 
 const struct data_stage stage_renewal = {
-    .name = "renewal", .of_the_step = true, .takes_part = takes_part,
+    .name = "renewal", .of_the_step = true, .takes_part = renewal_takes_part,
     .state = sizeof (struct bucket), .outline = open_bucket,
-    .close = close_bucket, .share = share,
-    .cost = cost,
+    .close = close_bucket, .share = renewal_share,
+    .cost = renewal_cost,
 };

@@ -7,72 +7,76 @@
 /* ---- reducing ---------------------------------------------------------------------------------------------------- */
 
 /* A unit's whole gradient as the row that is cut: itself, or a copy if parameters are cut by rows. */
-static enum error_code open_row(struct data_parallel *dp, const struct unit *u, struct tensor *row, struct error *err)
+static enum error_code open_row(struct data_parallel *dp, const struct unit *unit, struct tensor *row,
+                                struct error *err)
 {
-    *row = u->g;
-    if (u->rows == 0) return OK;
-    *row = device_tensor_in(dp->device, BUFFERS, u->g.dtype, u->padded);
+    *row = unit->g;
+    if (unit->rows == 0) return OK;
+    *row = device_tensor_in(dp->device, BUFFERS, unit->g.dtype, unit->padded);
     if (row->data == NULL)
-        return fail(err, ERR_MEMORY, "no memory to reduce the gradient of %s", u->parameter[0].spec.name);
-    unit_from_whole(dp->device, u, (struct interval){ 0, u->padded }, row->data, u->g.data, row->dtype);
+        return fail(err, ERR_MEMORY, "no memory to reduce the gradient of %s", unit->parameter[0].spec.name);
+    unit_from_whole(dp->device, unit, (struct interval){ 0, unit->padded }, row->data, unit->g.data, row->dtype);
     return OK;
 }
 
 /* Add the received part of a unit's gradient to the kept one; free the whole gradient. */
-static enum error_code add_to_kept(struct data_parallel *dp, struct unit *u, struct tensor row, struct tracking t,
-                                   struct error *err)
+static enum error_code add_to_kept(struct data_parallel *dp, struct unit *unit, struct tensor row,
+                                   struct tracking tracking, struct error *err)
 {
-    const struct interval kept = shards_range(&u->over->shards, BY_GRADIENTS, u->padded);
-    const enum error_code e = take_sum(dp, u, err);
+    const struct interval kept = shards_range(&unit->over->shards, BY_GRADIENTS, unit->padded);
+    const enum error_code e = take_sum(dp, unit, err);
     /* own_g += the received part: several microbatches add up in the shard. */
-    if (!e) dev_add(dp->device, u->sum, u->sum, slice(row, kept));
-    clock_made(&dp->device->clock, u->sum.data, tensor_bytes(u->sum));
-    if (!e && tracked(t)) tracking_add(dp->device, u->tracking, tracking_from(t, kept.first), u->sum);
-    if (u->rows > 0) device_free(dp->device, row);
-    device_free(dp->device, u->g);
+    if (!e) dev_add(dp->device, unit->sum, unit->sum, slice(row, kept));
+    clock_made(&dp->device->clock, unit->sum.data, tensor_bytes(unit->sum));
+    if (!e && tracked(tracking))
+        tracking_add(dp->device, unit->tracking, tracking_from(tracking, kept.first), unit->sum);
+    if (unit->rows > 0) device_free(dp->device, row);
+    device_free(dp->device, unit->g);
     return e;
 }
 
 /* Reduce-scatter gradients that are kept in shards to the devices that keep them.  Tracked units are sent alone. */
-static enum error_code scatter(struct data_parallel *dp, const struct bucket *b, struct tensor row[],
-                               struct tensor half[], struct error *err)
+static enum error_code scattering_scatter(struct data_parallel *dp, const struct bucket *bucket, struct tensor row[],
+                                          struct tensor half[], struct error *err)
 {
     struct tracking t = { 0 };
     enum error_code e = OK;
     struct interval cut = { 0 };
-    for (int i = 0; i < b->units && !e; i++) {
-        const struct unit *u = &dp->unit[b->unit[i]];
+    for (int i = 0; i < bucket->units && !e; i++) {
+        const struct unit *u = &dp->unit[bucket->unit[i]];
         cut = shards_range(&u->over->shards, BY_WEIGHTS, u->padded);
         e = open_row(dp, u, &row[i], err);
         half[i] = slice(row[i], cut);
     }
-    if (!e && tracked(dp->unit[b->unit[0]].tracking)) e = tracking_open(&t, tensor_count(row[0]), err);
+    if (!e && tracked(dp->unit[bucket->unit[0]].tracking)) e = tracking_open(&t, tensor_count(row[0]), err);
     if (!e && tracked(t)) tracking_start(dp->device, t, row[0]);
     /* Sums run first among the devices that cut weights, then among those that cut gradients further. */
-    if (!e) e = bucket_reduce_scatter(dp, b->over, BY_WEIGHTS, row, b->units, t, err);
-    if (!e) e = bucket_reduce_scatter(dp, b->over, BY_GRADIENTS, half, b->units, tracking_from(t, cut.first), err);
-    for (int i = 0; i < b->units && !e; i++) e = add_to_kept(dp, &dp->unit[b->unit[i]], row[i], t, err);
+    if (!e) e = bucket_reduce_scatter(dp, bucket->over, BY_WEIGHTS, row, bucket->units, t, err);
+    if (!e) e = bucket_reduce_scatter(dp, bucket->over, BY_GRADIENTS, half, bucket->units,
+                                      tracking_from(t, cut.first), err);
+    for (int i = 0; i < bucket->units && !e; i++) e = add_to_kept(dp, &dp->unit[bucket->unit[i]], row[i], t, err);
     tracking_close(&t);
     return e;
 }
 
 /* The all-reduce among copies does not quantise, but sums exact values and bounds. */
-static enum error_code track_copies(struct unit *u, struct error *err)
+static enum error_code track_copies(struct unit *unit, struct error *err)
 {
-    struct group *g = &u->over->level[BY_COPIES];
-    if (g->size == 1 || !tracked(u->tracking)) return OK;
+    struct group *g = &unit->over->level[BY_COPIES];
+    if (g->size == 1 || !tracked(unit->tracking)) return OK;
     struct exchange control = exchange_begin(g, CONTROL);
-    return tracking_sum(&control, g->size, NULL, data_own_tracking(u), slice(u->sum, stepped_gradients(u)), err);
+    return tracking_sum(&control, g->size, NULL, data_own_tracking(unit),
+                        slice(unit->sum, stepped_gradients(unit)), err);
 }
 
 /* After the last microbatch: reduce to the device that steps them, and over copies. */
-static enum error_code reduce_last(struct data_parallel *dp, const struct bucket *b, struct tensor row[],
+static enum error_code reduce_last(struct data_parallel *dp, const struct bucket *bucket, struct tensor row[],
                                    struct tensor own[], struct error *err)
 {
     struct unit *last = NULL;
     int n = 0;
-    for (int i = 0; i < b->units; i++) {
-        struct unit *u = &dp->unit[b->unit[i]];
+    for (int i = 0; i < bucket->units; i++) {
+        struct unit *u = &dp->unit[bucket->unit[i]];
         /* Another microbatch will still add to this unit. */
         if (u->due > 0) continue;
         row[n] = u->sum;
@@ -80,108 +84,109 @@ static enum error_code reduce_last(struct data_parallel *dp, const struct bucket
         last = u;
     }
     if (n == 0) return OK;
-    if (tracked(last->tracking) && b->over->shards.gradients == 1)
+    if (tracked(last->tracking) && bucket->over->shards.gradients == 1)
         tracking_start(dp->device, last->tracking, last->sum);
     /* The kept sum is cut among those that step it, then summed over copies of the shards. */
-    enum error_code e = bucket_reduce_scatter(dp, b->over, BY_OPTIMIZER, row, n, last->tracking, err);
-    if (!e) e = bucket_allreduce(dp, b->over, BY_COPIES, own, n, err);
+    enum error_code e = bucket_reduce_scatter(dp, bucket->over, BY_OPTIMIZER, row, n, last->tracking, err);
+    if (!e) e = bucket_allreduce(dp, bucket->over, BY_COPIES, own, n, err);
     return e ? e : track_copies(last, err);
 }
 
 /* Free the whole gradient, if only the sum is kept. */
-static void leave(struct unit *u)
+static void scattering_leave(struct unit *unit)
 {
-    if (!u->passing_g) return;
-    u->g.data = NULL;
-    show_gradients(u);
+    if (!unit->passing_g) return;
+    unit->g.data = NULL;
+    show_gradients(unit);
 }
 
 /* Reduce all waiting units, in one exchange for each level. */
-static enum error_code reduce_waiting(struct data_parallel *dp, struct bucket *b, struct error *err)
+static enum error_code reduce_waiting(struct data_parallel *dp, struct bucket *bucket, struct error *err)
 {
     enum error_code e = OK;
-    if (b->units == 0) return OK;
-    struct tensor *row = calloc((size_t)b->units * 2, sizeof *row), *part = row + b->units;
-    if (row == NULL) return fail(err, ERR_MEMORY, "no memory for a bucket of %d units", b->units);
-    if (b->over->shards.gradients > 1) e = scatter(dp, b, row, part, err);
-    if (!e) e = reduce_last(dp, b, row, part, err);
-    for (int i = 0; i < b->units; i++) {
-        struct unit *u = &dp->unit[b->unit[i]];
+    if (bucket->units == 0) return OK;
+    struct tensor *row = calloc((size_t)bucket->units * 2, sizeof *row), *part = row + bucket->units;
+    if (row == NULL) return fail(err, ERR_MEMORY, "no memory for a bucket of %d units", bucket->units);
+    if (bucket->over->shards.gradients > 1) e = scattering_scatter(dp, bucket, row, part, err);
+    if (!e) e = reduce_last(dp, bucket, row, part, err);
+    for (int i = 0; i < bucket->units; i++) {
+        struct unit *u = &dp->unit[bucket->unit[i]];
         u->waits = false;
         if (!e) e = put_sum(dp, u, u->due == 0, err);
-        leave(u);
+        scattering_leave(u);
     }
-    bucket_empty(b);
+    bucket_empty(bucket);
     free(row);
     return e;
 }
 
-static enum error_code let_wait(struct data_parallel *dp, struct bucket *b, int unit, struct error *err)
+static enum error_code let_wait(struct data_parallel *dp, struct bucket *bucket, int unit, struct error *err)
 {
     struct unit *u = &dp->unit[unit];
     const int64_t capacity = bucket_capacity(dp, u->over, KIND_GRADIENT);
     /* A unit that does not fit sends the bucket first. */
-    const enum error_code e = bucket_takes(b, u, capacity) ? OK : reduce_waiting(dp, b, err);
-    bucket_add(b, u, unit);
+    const enum error_code e = bucket_takes(bucket, u, capacity) ? OK : reduce_waiting(dp, bucket, err);
+    bucket_add(bucket, u, unit);
     u->waits = true;
-    return e || !bucket_is_full(b, capacity) ? e : reduce_waiting(dp, b, err);
+    return e || !bucket_is_full(bucket, capacity) ? e : reduce_waiting(dp, bucket, err);
 }
 
 /* ---- calls of the seam ------------------------------------------------------------------------------------------- */
 
 /* If the unit's gradient of an earlier pass still waits, reduce it first: gradients of different passes are never
  * mixed. */
-static enum error_code make_way(struct data_parallel *dp, struct bucket *b, const struct unit *u, struct error *err)
+static enum error_code make_way(struct data_parallel *dp, struct bucket *bucket, const struct unit *unit,
+                                struct error *err)
 {
-    if (!u->waits) return OK;
+    if (!unit->waits) return OK;
     data_begin_sending(dp, SENDS_GRADIENTS);
-    const enum error_code e = reduce_waiting(dp, b, err);
+    const enum error_code e = reduce_waiting(dp, bucket, err);
     clock_end(&dp->device->clock);
     return e;
 }
 
 /* Allocate the gradient: zeros, or the current values if the whole gradient is on the slow tier. */
-static enum error_code make_room(struct data_parallel *dp, struct unit *u, struct error *err)
+static enum error_code scattering_make_room(struct data_parallel *dp, struct unit *unit, struct error *err)
 {
     /* Whole gradients are kept: passes add to the kept tensor itself. */
-    if (u->over->shards.gradients == 1) {
-        const enum error_code e = take_sum(dp, u, err);
-        u->g.data = u->sum.data;
+    if (unit->over->shards.gradients == 1) {
+        const enum error_code e = take_sum(dp, unit, err);
+        unit->g.data = unit->sum.data;
         return e;
     }
-    u->g.data = arena_alloc(&dp->device->arena, GRADIENTS, tensor_bytes(u->g));
-    if (u->g.data == NULL)
+    unit->g.data = arena_alloc(&dp->device->arena, GRADIENTS, tensor_bytes(unit->g));
+    if (unit->g.data == NULL)
         return fail(err, ERR_MEMORY, "no memory for the gradient of %s and what belongs to it",
-                    u->parameter[0].spec.name);
-    device_zero(dp->device, u->g);
+                    unit->parameter[0].spec.name);
+    device_zero(dp->device, unit->g);
     return OK;
 }
 
-static enum error_code begin(struct data_parallel *dp, struct unit *u, struct error *err)
+static enum error_code scattering_begin(struct data_parallel *dp, struct unit *unit, struct error *err)
 {
     struct scattering *s = chain_state(dp, &stage_scattering);
-    enum error_code e = make_way(dp, &s->waiting, u, err);
-    if (e || u->g.data != NULL) return e;
-    e = make_room(dp, u, err);
-    show_gradients(u);
+    enum error_code e = make_way(dp, &s->waiting, unit, err);
+    if (e || unit->g.data != NULL) return e;
+    e = scattering_make_room(dp, unit, err);
+    show_gradients(unit);
     return e;
 }
 
 /* After a pass has added to a unit: keep the gradient until other passes have also added, or put it into the bucket. */
-static enum error_code end_unit(struct data_parallel *dp, struct bucket *b, int unit, struct error *err)
+static enum error_code end_unit(struct data_parallel *dp, struct bucket *bucket, int unit, struct error *err)
 {
     struct unit *u = &dp->unit[unit];
     const bool shards = u->over->shards.gradients > 1;
     /* Sharded gradients leave when no pass adds next; whole ones when all passes of the step have. */
-    if (shards ? !gradient_stays_after(dp, dp->at, unit) : u->due == 0) return let_wait(dp, b, unit, err);
+    if (shards ? !gradient_stays_after(dp, dp->at, unit) : u->due == 0) return let_wait(dp, bucket, unit, err);
     if (shards) return OK;
     const enum error_code e = put_sum(dp, u, false, err);
-    leave(u);
+    scattering_leave(u);
     return e;
 }
 
 /* Reduce on another stream, beside the following backward passes. */
-static enum error_code end(struct data_parallel *dp, struct use use, struct error *err)
+static enum error_code scattering_end(struct data_parallel *dp, struct use use, struct error *err)
 {
     struct scattering *s = chain_state(dp, &stage_scattering);
     int unit[PART_UNITS];
@@ -193,7 +198,7 @@ static enum error_code end(struct data_parallel *dp, struct use use, struct erro
 }
 
 /* Gradients to which no pass has added are zero; they are reduced with the rest of their bucket. */
-static enum error_code finish(struct data_parallel *dp, struct error *err)
+static enum error_code scattering_finish(struct data_parallel *dp, struct error *err)
 {
     struct scattering *s = chain_state(dp, &stage_scattering);
     data_begin_sending(dp, SENDS_GRADIENTS);
@@ -217,36 +222,41 @@ static void close_bucket(struct data_parallel *dp)
 }
 
 /* If gradients are one block, units' gradients are views of it. */
-static int64_t own_elements(const struct data_parallel *dp, const struct unit *u, enum tensor_kind kind)
+static int64_t own_elements(const struct data_parallel *dp, const struct unit *unit, enum tensor_kind kind)
 {
     (void)kind;
-    return data_scatters(dp) ? kept_elements(u, BY_GRADIENTS) : -1;
+    return data_scatters(dp) ? kept_elements(unit, BY_GRADIENTS) : -1;
 }
 
-static void make(struct data_parallel *dp, struct unit *u)
+static void scattering_make(struct data_parallel *dp, struct unit *unit)
 {
-    u->sum = on_tier(dp, u->own_g) ? tensor_none : u->own_g;
+    unit->sum = on_tier(dp, unit->own_g) ? tensor_none : unit->own_g;
 }
 
-static void unmake(struct data_parallel *dp, struct unit *u)
+static void unmake(struct data_parallel *dp, struct unit *unit)
 {
-    if (u->passing_g && u->g.data != u->sum.data) device_free(dp->device, u->g);
+    if (unit->passing_g && unit->g.data != unit->sum.data) device_free(dp->device, unit->g);
 }
 
-static void clear(struct data_parallel *dp, struct unit *u)
+static void scattering_clear(struct data_parallel *dp, struct unit *unit)
 {
-    if (!on_tier(dp, u->own_g)) device_zero(dp->device, u->own_g);
-    if (tracked(u->tracking)) tracking_clear(u->tracking, tensor_count(u->own_g));
+    if (!on_tier(dp, unit->own_g)) device_zero(dp->device, unit->own_g);
+    if (tracked(unit->tracking)) tracking_clear(unit->tracking, tensor_count(unit->own_g));
 }
 
 /* ---- the stage --------------------------------------------------------------------------------------------------- */
 
-static bool takes_part(const struct data_parallel *dp) { return has_gradients(dp) && !gradients_in_one_block(dp); }
+static bool scattering_takes_part(const struct data_parallel *dp)
+{
+    return has_gradients(dp) && !gradients_in_one_block(dp);
+}
 
 const struct data_stage stage_scattering = {
-    .name = "scattering", .takes_part = takes_part, .state = sizeof (struct scattering), .outline = open_bucket,
-    .close = close_bucket, .make = make,
-    .unmake = unmake, .begin = begin, .end = end, .finish = finish, .clear = clear,
+    .name = "scattering", .takes_part = scattering_takes_part, .state = sizeof (struct scattering),
+        .outline = open_bucket,
+    .close = close_bucket, .make = scattering_make,
+    .unmake = unmake, .begin = scattering_begin, .end = scattering_end, .finish = scattering_finish,
+        .clear = scattering_clear,
     .keeps = { { offsetof(struct unit, own_g), GRADIENTS, KIND_GRADIENT, own_elements } }, .kept = 1,
     .foresee = scattering_foresee, .cost = scattering_cost,
     .passing = scattering_passing, .moves = scattering_moves,

@@ -19,91 +19,92 @@ bool gradient_stays_after(const struct data_parallel *dp, int use, int unit)
 struct foreseeing { struct data_parallel *dp; struct scattering *s; int64_t here, beside; };
 
 /* A unit that only one device keeps, in its memory, is reduced where it is kept. */
-static int64_t passing_elements(const struct unit *u)
+static int64_t passing_elements(const struct unit *unit)
 {
-    return u->passing_g && (u->over->shards.gradients > 1 || u->copied_g > 0) ? whole_elements(u) : 0;
+    return unit->passing_g && (unit->over->shards.gradients > 1 || unit->copied_g > 0) ? whole_elements(unit) : 0;
 }
 
-static void note(struct foreseeing *f, int64_t here)
+static void scattering_foreseen_note(struct foreseeing *foreseeing, int64_t here)
 {
-    if (here + f->beside > f->s->most) f->s->most = here + f->beside;
+    if (here + foreseeing->beside > foreseeing->s->most) foreseeing->s->most = here + foreseeing->beside;
 }
 
 /* Add a gradient to the kept one; if that is on the slow tier, a copy of it exists at the same time. */
-static void leave(struct foreseeing *f, struct unit *u)
+static void scattering_foreseen_leave(struct foreseeing *foreseeing, struct unit *unit)
 {
-    note(f, f->here + (u->over->shards.gradients > 1 ? u->copied_g : 0));
-    u->foreseen_gradient = false;
-    f->here -= passing_elements(u);
-    u->passes++;
-    u->reductions += u->due == 0;
+    scattering_foreseen_note(foreseeing, foreseeing->here + (unit->over->shards.gradients > 1 ? unit->copied_g : 0));
+    unit->foreseen_gradient = false;
+    foreseeing->here -= passing_elements(unit);
+    unit->passes++;
+    unit->reductions += unit->due == 0;
 }
 
-static void add_reduce_scatter(struct foreseeing *f, const struct sharing *over, enum shard_level l, int64_t row)
+static void add_reduce_scatter(struct foreseeing *foreseeing, const struct sharing *over,
+                               enum shard_level level, int64_t row)
 {
-    account_add(&f->s->reduction[l],
-                over->gradients->reduce_scatter_cost(over, l, row, data_format(f->dp, KIND_GRADIENT)), 1);
+    account_add(&foreseeing->s->reduction[level],
+                over->gradients->reduce_scatter_cost(over, level, row, data_format(foreseeing->dp, KIND_GRADIENT)), 1);
 }
 
-static void reduce_waiting(struct foreseeing *f)
+static void reduce_waiting(struct foreseeing *foreseeing)
 {
-    struct bucket *b = &f->s->waiting;
+    struct bucket *b = &foreseeing->s->waiting;
     int64_t all = 0, finished = 0;
     for (int i = 0; i < b->units; i++) {
-        struct unit *u = &f->dp->unit[b->unit[i]];
+        struct unit *u = &foreseeing->dp->unit[b->unit[i]];
         all += u->padded;
         if (u->due == 0) finished += u->padded;
         u->waits = false;
-        leave(f, u);
+        scattering_foreseen_leave(foreseeing, u);
     }
     if (b->units == 0) return;
     const struct shards *s = &b->over->shards;
     for (enum shard_level l = BY_WEIGHTS; l <= BY_GRADIENTS && s->gradients > 1; l++)
-        add_reduce_scatter(f, b->over, l, all / shards_stride(s, l));
-    add_reduce_scatter(f, b->over, BY_OPTIMIZER, finished / s->gradients);
-    account_add(&f->s->reduction[BY_COPIES], allreduce_cost(f->dp, &b->over->level[BY_COPIES], finished / s->optimizer),
-                1);
+        add_reduce_scatter(foreseeing, b->over, l, all / shards_stride(s, l));
+    add_reduce_scatter(foreseeing, b->over, BY_OPTIMIZER, finished / s->gradients);
+    account_add(&foreseeing->s->reduction[BY_COPIES],
+                allreduce_cost(foreseeing->dp, &b->over->level[BY_COPIES], finished / s->optimizer), 1);
     bucket_empty(b);
 }
 
-static void let_wait(struct foreseeing *f, int unit)
+static void let_wait(struct foreseeing *foreseeing, int unit)
 {
-    struct unit *u = &f->dp->unit[unit];
-    const int64_t capacity = bucket_capacity(f->dp, u->over, KIND_GRADIENT);
-    if (!bucket_takes(&f->s->waiting, u, capacity)) reduce_waiting(f);
-    bucket_add(&f->s->waiting, u, unit);
+    struct unit *u = &foreseeing->dp->unit[unit];
+    const int64_t capacity = bucket_capacity(foreseeing->dp, u->over, KIND_GRADIENT);
+    if (!bucket_takes(&foreseeing->s->waiting, u, capacity)) reduce_waiting(foreseeing);
+    bucket_add(&foreseeing->s->waiting, u, unit);
     u->waits = true;
-    if (bucket_is_full(&f->s->waiting, capacity)) reduce_waiting(f);
+    if (bucket_is_full(&foreseeing->s->waiting, capacity)) reduce_waiting(foreseeing);
 }
 
 /* A tile's gradient exists together with those of the untiled parameters of its part. */
-static void begin(struct foreseeing *f, struct use use)
+static void scattering_foreseen_begin(struct foreseeing *foreseeing, struct use use)
 {
-    struct data_parallel *dp = f->dp;
+    struct data_parallel *dp = foreseeing->dp;
     int unit[PART_UNITS], beside[PART_UNITS];
     const bool tile = use.tile > 0 && units_at(dp, use, beside) > 1;
-    f->beside = tile ? passing_elements(&dp->unit[beside[0]]) : 0;
+    foreseeing->beside = tile ? passing_elements(&dp->unit[beside[0]]) : 0;
     for (int k = 0, n = gradients_at(dp, use, unit); k < n; k++) {
         struct unit *u = &dp->unit[unit[k]];
         /* A gradient that still waits is reduced before its unit gets another one. */
-        if (u->waits) reduce_waiting(f);
-        if (!u->foreseen_gradient) f->here += passing_elements(u);
+        if (u->waits) reduce_waiting(foreseeing);
+        if (!u->foreseen_gradient) foreseeing->here += passing_elements(u);
         u->foreseen_gradient = true;
     }
-    note(f, f->here);
+    scattering_foreseen_note(foreseeing, foreseeing->here);
 }
 
-static void end(struct foreseeing *f, int use)
+static void scattering_foreseen_end(struct foreseeing *foreseeing, int use)
 {
-    struct data_parallel *dp = f->dp;
+    struct data_parallel *dp = foreseeing->dp;
     int unit[PART_UNITS];
     const int n = gradients_at(dp, dp->use[use], unit);
     for (int k = 0; k < n; k++) dp->unit[unit[k]].due--;
     for (int k = 0; k < n; k++) {
         struct unit *u = &dp->unit[unit[k]];
         const bool shards = u->over->shards.gradients > 1;
-        if (shards ? !gradient_stays_after(dp, use, unit[k]) : u->due == 0) let_wait(f, unit[k]);
-        else if (!shards) leave(f, u);
+        if (shards ? !gradient_stays_after(dp, use, unit[k]) : u->due == 0) let_wait(foreseeing, unit[k]);
+        else if (!shards) scattering_foreseen_leave(foreseeing, u);
     }
 }
 
@@ -117,8 +118,8 @@ void scattering_foresee(struct data_parallel *dp)
             count_due(dp, i + 1);
         }
         if (dp->use[i].pass != PASS_BACKWARD_WEIGHT) continue;
-        begin(&f, dp->use[i]);
-        end(&f, i);
+        scattering_foreseen_begin(&f, dp->use[i]);
+        scattering_foreseen_end(&f, i);
     }
     reduce_waiting(&f);
 }
@@ -139,20 +140,20 @@ void scattering_passing(const struct data_parallel *dp, struct model_state *sum)
 
 /* Moves of a unit in a step: every pass except an update's first reads the sum; the last pass of an update writes only
  * what is stepped. */
-static void unit_moves(const struct data_parallel *dp, const struct unit *u, struct tier_traffic *t)
+static void unit_moves(const struct data_parallel *dp, const struct unit *unit, struct tier_traffic *traffic)
 {
     const enum dtype format = data_format(dp, KIND_GRADIENT);
-    const int64_t stepped = kept_elements(u, BY_OPTIMIZER);
-    const bool shared = u->count > 0 && u->parameter[0].holders > 1;
-    const int again = u->passes - u->reductions;
-    add_reads(t, again, u->copied_g, format), add_writes(t, again, u->copied_g, format);
-    add_writes(t, u->reductions, stepped, format);
+    const int64_t stepped = kept_elements(unit, BY_OPTIMIZER);
+    const bool shared = unit->count > 0 && unit->parameter[0].holders > 1;
+    const int again = unit->passes - unit->reductions;
+    add_reads(traffic, again, unit->copied_g, format), add_writes(traffic, again, unit->copied_g, format);
+    add_writes(traffic, unit->reductions, stepped, format);
     if (!shared) return;                         /* then: the sum over all places that hold it */
-    add_reads(t, u->reductions, stepped, format), add_writes(t, dp->updates, stepped, format);
+    add_reads(traffic, unit->reductions, stepped, format), add_writes(traffic, dp->updates, stepped, format);
 }
 
-void scattering_moves(const struct data_parallel *dp, struct tier_traffic *t)
+void scattering_moves(const struct data_parallel *dp, struct tier_traffic *traffic)
 {
     for (int i = 0; i < dp->units; i++)
-        if (dp->unit[i].copied_g > 0) unit_moves(dp, &dp->unit[i], t);
+        if (dp->unit[i].copied_g > 0) unit_moves(dp, &dp->unit[i], traffic);
 }

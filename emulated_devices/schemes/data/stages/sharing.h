@@ -49,9 +49,9 @@ enum error_code sharing_open(struct sharing *, const struct data_request *, cons
 void sharing_close(struct sharing *);
 
 /** Whether a level sends anything. */
-static inline bool level_talks(const struct sharing *s, enum shard_level level)
+static inline bool level_talks(const struct sharing *sharing, enum shard_level level)
 {
-    return shards_size(&s->shards, level) > 1;
+    return shards_size(&sharing->shards, level) > 1;
 }
 
 #endif

@@ -60,9 +60,9 @@ static int stride(const struct data_parallel *dp)
 }
 static bool stepped_by_host(const struct data_parallel *dp, int slice) { return slice % stride(dp) != stride(dp) - 1; }
 
-static int buffers_of_step(const struct data_parallel *dp, const struct slices *s)
+static int buffers_of_step(const struct data_parallel *dp, const struct slices *slices)
 {
-    const int own = s->count / stride(dp);
+    const int own = slices->count / stride(dp);
     return own < OFFLOAD_BUFFERS ? own : OFFLOAD_BUFFERS;
 }
 
@@ -76,15 +76,15 @@ int64_t landing_elements(const struct data_parallel *dp)
     return stride(dp) > 1 && !offloads(&dp->request, PARAMETERS) ? n : 0;
 }
 
-static void add_slices(const struct data_parallel *dp, struct slices *s, struct unit *u, int64_t before)
+static void add_slices(const struct data_parallel *dp, struct slices *slices, struct unit *unit, int64_t before)
 {
-    const int64_t n = unit_is_away(dp, u) ? kept_elements(u, BY_OPTIMIZER) : 0;
-    const int count = (int)((n + s->most - 1) / s->most);
+    const int64_t n = unit_is_away(dp, unit) ? kept_elements(unit, BY_OPTIMIZER) : 0;
+    const int count = (int)((n + slices->most - 1) / slices->most);
     if (count == 0) return;
-    s->row[s->rows++] = (struct row_slices){ u, s->count, count, n, before };
-    s->count += count;
-    const int64_t longest = n < s->most ? n : s->most;
-    if (longest > s->longest) s->longest = longest;
+    slices->row[slices->rows++] = (struct row_slices){ unit, slices->count, count, n, before };
+    slices->count += count;
+    const int64_t longest = n < slices->most ? n : slices->most;
+    if (longest > slices->longest) slices->longest = longest;
 }
 
 static enum error_code open_slices(struct data_parallel *dp, struct error *err)
@@ -102,21 +102,22 @@ static enum error_code open_slices(struct data_parallel *dp, struct error *err)
     return OK;
 }
 
-static struct step_slice slice_of_row(const struct slices *s, const struct row_slices *r, int i)
+static struct step_slice slice_of_row(const struct slices *slices, const struct row_slices *row_slices, int i)
 {
-    const int64_t at = (i - r->first) * s->most, left = r->elements - at;
-    return (struct step_slice){ r->unit, { at, left < s->most ? left : s->most }, r->before + at, left <= s->most };
+    const int64_t at = (i - row_slices->first) * slices->most, left = row_slices->elements - at;
+    return (struct step_slice){ row_slices->unit, { at, left < slices->most ? left : slices->most },
+                               row_slices->before + at, left <= slices->most };
 }
 
-static struct step_slice slice_at(const struct slices *s, int i)
+static struct step_slice slice_at(const struct slices *slices, int i)
 {
-    int low = 0, high = s->rows;                /* rows that begin at or before it: low */
+    int low = 0, high = slices->rows;                /* rows that begin at or before it: low */
     while (low < high) {
         const int middle = (low + high) / 2;
-        if (s->row[middle].first <= i) low = middle + 1;
+        if (slices->row[middle].first <= i) low = middle + 1;
         else high = middle;
     }
-    return slice_of_row(s, &s->row[low - 1], i);
+    return slice_of_row(slices, &slices->row[low - 1], i);
 }
 
 static enum error_code place_landing(struct data_parallel *dp, struct error *err)
@@ -147,164 +148,168 @@ struct operand { struct tensor *at; enum arena_tag tag; enum tensor_kind kind; b
 
 /* List a slice's tensors on the tier, in the order in which they are moved.  In formats without masters the master is
  * the weights. */
-static int list_operands(const struct data_parallel *dp, struct operands *o, struct operand out[MOST_OPERANDS])
+static int list_operands(const struct data_parallel *dp, struct operands *operands, struct operand out[MOST_OPERANDS])
 {
     const bool masters = data_has_masters(dp);
     struct operand all[MOST_OPERANDS];
     int n = 0, there = 0;
-    all[n++] = (struct operand){ &o->gradient, GRADIENTS, KIND_GRADIENT, .read = true };
+    all[n++] = (struct operand){ &operands->gradient, GRADIENTS, KIND_GRADIENT, .read = true };
     all[n++] =
-        (struct operand){ &o->master, masters ? OPTIMIZER : PARAMETERS, KIND_MASTER, .read = true, .written = true };
+        (struct operand){ &operands->master, masters ? OPTIMIZER : PARAMETERS, KIND_MASTER, .read = true,
+                         .written = true };
     for (int s = 0; s < dp->optimizer->states; s++)
-        all[n++] = (struct operand){ &o->state[s], OPTIMIZER, KIND_STATE, .read = true, .written = true };
-    if (masters) all[n++] = (struct operand){ &o->weight, PARAMETERS, KIND_WEIGHT, .written = true };
+        all[n++] = (struct operand){ &operands->state[s], OPTIMIZER, KIND_STATE, .read = true, .written = true };
+    if (masters) all[n++] = (struct operand){ &operands->weight, PARAMETERS, KIND_WEIGHT, .written = true };
     for (int k = 0; k < n; k++)
         if (offloads(&dp->request, all[k].tag)) out[there++] = all[k];
     return there;
 }
 
 /* The kept tensors of a slice: it is filled, stepped and written back, so they are asked for several times. */
-static struct operands homes(struct stepping *x, int i)
+static struct operands homes(struct stepping *stepping, int i)
 {
-    const int b = buffer_of(x->dp, i);
-    if (x->home[b].slice != i) {
-        const struct step_slice s = slice_at(x->s, i);
-        x->home[b].is = unit_operands(x->dp, s.unit, s.own);
-        x->home[b].slice = i;
+    const int b = buffer_of(stepping->dp, i);
+    if (stepping->home[b].slice != i) {
+        const struct step_slice s = slice_at(stepping->s, i);
+        stepping->home[b].is = unit_operands(stepping->dp, s.unit, s.own);
+        stepping->home[b].slice = i;
     }
-    return x->home[b].is;
+    return stepping->home[b].is;
 }
 
 /* The tensors of a slice, with the buffer's copies of those on the slow tier. */
-static struct operands on_device(struct stepping *x, int i)
+static struct operands on_device(struct stepping *stepping, int i)
 {
-    struct operands o = homes(x, i);
+    struct operands o = homes(stepping, i);
     struct operand at[MOST_OPERANDS], in[MOST_OPERANDS];
-    const int n = list_operands(x->dp, &o, at);
-    const int64_t length = slice_at(x->s, i).own.count;
-    list_operands(x->dp, &x->buffer[buffer_of(x->dp, i)], in);
+    const int n = list_operands(stepping->dp, &o, at);
+    const int64_t length = slice_at(stepping->s, i).own.count;
+    list_operands(stepping->dp, &stepping->buffer[buffer_of(stepping->dp, i)], in);
     for (int k = 0; k < n; k++) *at[k].at = slice(*in[k].at, (struct interval){ 0, length });
     return o;
 }
 
 /* ---- buffers ----------------------------------------------------------------------------------------------------- */
 
-static enum error_code open_buffers(struct stepping *x, struct error *err)
+static enum error_code open_buffers(struct stepping *stepping, struct error *err)
 {
-    struct data_parallel *dp = x->dp;
+    struct data_parallel *dp = stepping->dp;
     bool failed = false;
-    for (int b = 0; b < buffers_of_step(dp, x->s); b++) {
+    for (int b = 0; b < buffers_of_step(dp, stepping->s); b++) {
         struct operand in[MOST_OPERANDS];
-        for (int k = 0, n = list_operands(dp, &x->buffer[b], in); k < n; k++) {
-            *in[k].at = device_tensor_in(dp->device, in[k].tag, data_format(dp, in[k].kind), x->s->longest);
+        for (int k = 0, n = list_operands(dp, &stepping->buffer[b], in); k < n; k++) {
+            *in[k].at = device_tensor_in(dp->device, in[k].tag, data_format(dp, in[k].kind), stepping->s->longest);
             failed = failed || in[k].at->data == NULL;
         }
-        x->filled[b] = x->emptied[b] = x->start;
+        stepping->filled[b] = stepping->emptied[b] = stepping->start;
     }
     return failed ? fail(err, ERR_MEMORY, "the machine has no memory left for %d slices of the optimizer's state",
                          OFFLOAD_BUFFERS)
                   : OK;
 }
 
-static void close_buffers(struct stepping *x)
+static void close_buffers(struct stepping *stepping)
 {
     for (int b = 0; b < OFFLOAD_BUFFERS; b++) {
         struct operand in[MOST_OPERANDS];
-        for (int k = 0, n = list_operands(x->dp, &x->buffer[b], in); k < n; k++) device_free(x->dp->device, *in[k].at);
+        for (int k = 0, n = list_operands(stepping->dp, &stepping->buffer[b], in); k < n; k++)
+            device_free(stepping->dp->device, *in[k].at);
     }
 }
 
 /* ---- moving ------------------------------------------------------------------------------------------------------ */
 
-static enum error_code fill(struct stepping *x, int i, struct error *err)
+static enum error_code slices_fill(struct stepping *stepping, int i, struct error *err)
 {
-    const int b = buffer_of(x->dp, i);
-    struct operands from = homes(x, i), to = on_device(x, i);
+    const int b = buffer_of(stepping->dp, i);
+    struct operands from = homes(stepping, i), to = on_device(stepping, i);
     struct operand home[MOST_OPERANDS], here[MOST_OPERANDS];
-    const int n = list_operands(x->dp, &from, home);
-    picoseconds there = x->emptied[b];
+    const int n = list_operands(stepping->dp, &from, home);
+    picoseconds there = stepping->emptied[b];
     enum error_code e = OK;
-    list_operands(x->dp, &to, here);
+    list_operands(stepping->dp, &to, here);
     /* The drive is asked for all operands before the first is copied. */
     for (int k = 0; k < n; k++)
-        if (home[k].read) there = tier_announce(x->s->tier, *home[k].at, there);
-    x->filled[b] = there;
+        if (home[k].read) there = tier_announce(stepping->s->tier, *home[k].at, there);
+    stepping->filled[b] = there;
     for (int k = 0; k < n && !e; k++)
-        if (home[k].read) e = tier_read(x->s->tier, *here[k].at, *home[k].at, &x->filled[b], err);
+        if (home[k].read) e = tier_read(stepping->s->tier, *here[k].at, *home[k].at, &stepping->filled[b], err);
     return e;
 }
 
-static enum error_code flush(struct stepping *x, int i, struct operands *from, struct error *err)
+static enum error_code flush(struct stepping *stepping, int i, struct operands *from, struct error *err)
 {
-    const int b = buffer_of(x->dp, i);
-    struct operands to = homes(x, i);
+    const int b = buffer_of(stepping->dp, i);
+    struct operands to = homes(stepping, i);
     struct operand home[MOST_OPERANDS], here[MOST_OPERANDS];
     enum error_code e = OK;
     /* The buffer is free again when the last of its tensors is written back. */
-    x->emptied[b] = x->dp->device->clock.now;
-    list_operands(x->dp, from, here);
-    for (int k = 0, n = list_operands(x->dp, &to, home); k < n && !e; k++) {
-        picoseconds when = x->dp->device->clock.now;
+    stepping->emptied[b] = stepping->dp->device->clock.now;
+    list_operands(stepping->dp, from, here);
+    for (int k = 0, n = list_operands(stepping->dp, &to, home); k < n && !e; k++) {
+        picoseconds when = stepping->dp->device->clock.now;
         if (!home[k].written) continue;
-        e = tier_write(x->s->tier, *home[k].at, *here[k].at, &when, err);
-        x->emptied[b] = when;
+        e = tier_write(stepping->s->tier, *home[k].at, *here[k].at, &when, err);
+        stepping->emptied[b] = when;
     }
     return e;
 }
 
 /* Read the next slices of the device while slices from this one on are stepped. */
-static enum error_code fill_ahead(struct stepping *x, int i, struct error *err)
+static enum error_code fill_ahead(struct stepping *stepping, int i, struct error *err)
 {
-    const int k = stride(x->dp), own = i + k - 1, next = own + k;
+    const int k = stride(stepping->dp), own = i + k - 1, next = own + k;
     enum error_code e = OK;
     if (i % k != 0) return OK;
-    if (i == 0 && own < x->s->count) e = fill(x, own, err);
-    return e || next >= x->s->count ? e : fill(x, next, err);
+    if (i == 0 && own < stepping->s->count) e = slices_fill(stepping, own, err);
+    return e || next >= stepping->s->count ? e : slices_fill(stepping, next, err);
 }
 
 /* ---- stepping ---------------------------------------------------------------------------------------------------- */
 
-static enum error_code step_on_device(struct stepping *x, int i, struct error *err)
+static enum error_code step_on_device(struct stepping *stepping, int i, struct error *err)
 {
-    struct clock *clock = &x->dp->device->clock;
-    const struct step_slice s = slice_at(x->s, i);
-    struct operands o = on_device(x, i);
-    clock_wait(clock, x->filled[buffer_of(x->dp, i)]);
-    step_operands(x->dp, s.unit, s.own, &o, x->step);
-    device_charge(x->dp->device, "optimizer step", step_cost(x->dp, s.own.count));
-    if (data_has_masters(x->dp)) device_charge(x->dp->device, "round weights", round_cost(x->dp, s.own.count));
-    return flush(x, i, &o, err);
+    struct clock *clock = &stepping->dp->device->clock;
+    const struct step_slice s = slice_at(stepping->s, i);
+    struct operands o = on_device(stepping, i);
+    clock_wait(clock, stepping->filled[buffer_of(stepping->dp, i)]);
+    step_operands(stepping->dp, s.unit, s.own, &o, stepping->step);
+    device_charge(stepping->dp->device, "optimizer step", step_cost(stepping->dp, s.own.count));
+    if (data_has_masters(stepping->dp))
+        device_charge(stepping->dp->device, "round weights", round_cost(stepping->dp, s.own.count));
+    return flush(stepping, i, &o, err);
 }
 
 /* The host steps the kept tensors in place.  If the device keeps the weights, they are sent to it after rounding. */
-static enum error_code step_on_host(struct stepping *x, int i, struct error *err)
+static enum error_code step_on_host(struct stepping *stepping, int i, struct error *err)
 {
-    const struct step_slice s = slice_at(x->s, i);
-    const struct op_cost step = step_cost(x->dp, s.own.count), round = round_cost(x->dp, s.own.count);
+    const struct step_slice s = slice_at(stepping->s, i);
+    const struct op_cost step = step_cost(stepping->dp, s.own.count), round = round_cost(stepping->dp, s.own.count);
     const struct op_cost both = { .flops = step.flops + round.flops, .bytes = step.bytes + round.bytes };
-    struct operands o = homes(x, i);
+    struct operands o = homes(stepping, i);
     const struct tensor kept = o.weight;
-    const bool lands = tensor_count(x->s->landing) > 0;
-    if (lands) o.weight = slice(x->s->landing, (struct interval){ s.before, s.own.count });
-    step_operands(x->dp, s.unit, s.own, &o, x->step);
+    const bool lands = tensor_count(stepping->s->landing) > 0;
+    if (lands) o.weight = slice(stepping->s->landing, (struct interval){ s.before, s.own.count });
+    step_operands(stepping->dp, s.unit, s.own, &o, stepping->step);
     picoseconds when =
-        clock_host(&x->dp->device->clock, "optimizer step", x->start, both, data_format(x->dp, KIND_MASTER));
+        clock_host(&stepping->dp->device->clock, "optimizer step", stepping->start, both,
+                   data_format(stepping->dp, KIND_MASTER));
     if (!lands) return OK;
-    const enum error_code e = tier_read(x->s->tier, kept, o.weight, &when, err);
-    x->landed = when;
+    const enum error_code e = tier_read(stepping->s->tier, kept, o.weight, &when, err);
+    stepping->landed = when;
     return e;
 }
 
-static enum error_code step_one(struct stepping *x, int i, bool share, struct error *err)
+static enum error_code step_one(struct stepping *stepping, int i, bool share, struct error *err)
 {
-    const struct step_slice s = slice_at(x->s, i);
-    enum error_code e = fill_ahead(x, i, err);
-    if (!e) e = stepped_by_host(x->dp, i) ? step_on_host(x, i, err) : step_on_device(x, i, err);
+    const struct step_slice s = slice_at(stepping->s, i);
+    enum error_code e = fill_ahead(stepping, i, err);
+    if (!e) e = stepped_by_host(stepping->dp, i) ? step_on_host(stepping, i, err) : step_on_device(stepping, i, err);
     if (e || !s.last || !share) return e;
     const struct shards *over = &s.unit->over->shards;
     /* Weights that are shared now must have come back from the host. */
-    if (over->optimizer > over->weights) clock_wait(&x->dp->device->clock, x->landed);
-    return share_weights(x->dp, s.unit, err);
+    if (over->optimizer > over->weights) clock_wait(&stepping->dp->device->clock, stepping->landed);
+    return share_weights(stepping->dp, s.unit, err);
 }
 
 /* The next step begins when all copies are done. */
@@ -323,12 +328,12 @@ static enum error_code step_slices(struct data_parallel *dp, struct step step, b
 /* ---- prediction -------------------------------------------------------------------------------------------------- */
 
 /* The bytes of the buffers on the device. */
-static struct model_state buffers(const struct data_parallel *dp, const struct slices *s)
+static struct model_state buffers(const struct data_parallel *dp, const struct slices *slices)
 {
     struct operands o;
     struct operand there[MOST_OPERANDS];
     struct model_state sum = { 0 };
-    const uint64_t n = dp->stepped ? (uint64_t)(buffers_of_step(dp, s) * s->longest) : 0;
+    const uint64_t n = dp->stepped ? (uint64_t)(buffers_of_step(dp, slices) * slices->longest) : 0;
     for (int k = 0, operands = list_operands(dp, &o, there); k < operands; k++)
         *model_state_of(&sum, there[k].tag) += n * dtype_size(data_format(dp, there[k].kind));
     return sum;
@@ -341,7 +346,7 @@ uint64_t data_step_buffers(const struct data_parallel *dp)
     return sum.weights + sum.gradients + sum.optimizer;
 }
 
-static void passing(const struct data_parallel *dp, struct model_state *sum)
+static void slices_passing(const struct data_parallel *dp, struct model_state *sum)
 {
     const struct model_state there = buffers(dp, chain_state(dp, &stage_slices));
     if (there.weights > sum->weights) sum->weights = there.weights;
@@ -350,42 +355,42 @@ static void passing(const struct data_parallel *dp, struct model_state *sum)
 }
 
 /* Add the moves of some slices of n elements each in one step of the optimizer: those of the host, of the device. */
-static void slice_moves(const struct data_parallel *dp, const struct slices *s, int host, int device, int64_t n,
-                        struct tier_traffic *t)
+static void slice_moves(const struct data_parallel *dp, const struct slices *slices, int host, int device, int64_t n,
+                        struct tier_traffic *traffic)
 {
     struct operands o;
     struct operand there[MOST_OPERANDS];
-    if (tensor_count(s->landing) > 0) add_reads(t, host, n, data_format(dp, KIND_WEIGHT));
+    if (tensor_count(slices->landing) > 0) add_reads(traffic, host, n, data_format(dp, KIND_WEIGHT));
     for (int k = 0, operands = list_operands(dp, &o, there); k < operands; k++) {
-        if (there[k].read) add_reads(t, device, n, data_format(dp, there[k].kind));
-        if (there[k].written) add_writes(t, device, n, data_format(dp, there[k].kind));
+        if (there[k].read) add_reads(traffic, device, n, data_format(dp, there[k].kind));
+        if (there[k].written) add_writes(traffic, device, n, data_format(dp, there[k].kind));
     }
 }
 
-static void update_moves(const struct data_parallel *dp, struct tier_traffic *t)
+static void update_moves(const struct data_parallel *dp, struct tier_traffic *traffic)
 {
     const struct slices *s = chain_state(dp, &stage_slices);
     for (int i = 0; i < s->rows; i++) {
         const int first = s->row[i].first, last = first + s->row[i].count - 1;
         const int device = last / stride(dp) - first / stride(dp);              /* of all before the last one */
         const bool host = stepped_by_host(dp, last);
-        slice_moves(dp, s, last - first - device, device, s->most, t);
-        slice_moves(dp, s, host, !host, slice_of_row(s, &s->row[i], last).own.count, t);
+        slice_moves(dp, s, last - first - device, device, s->most, traffic);
+        slice_moves(dp, s, host, !host, slice_of_row(s, &s->row[i], last).own.count, traffic);
     }
 }
 
-static void moves(const struct data_parallel *dp, struct tier_traffic *t)
+static void slices_moves(const struct data_parallel *dp, struct tier_traffic *traffic)
 {
-    for (int i = 0; i < dp->updates; i++) update_moves(dp, t);
+    for (int i = 0; i < dp->updates; i++) update_moves(dp, traffic);
 }
 
-static bool takes_part(const struct data_parallel *dp) { return dp->request.offload != 0; }
+static bool slices_takes_part(const struct data_parallel *dp) { return dp->request.offload != 0; }
 
 const struct data_stage stage_slices = {
-    .name = "slices", .of_the_step = true, .takes_part = takes_part,
+    .name = "slices", .of_the_step = true, .takes_part = slices_takes_part,
     .state = sizeof (struct slices), .outline = open_slices,
     .fill = place_landing, .close = close_slices, .step = step_slices,
-    .passing = passing, .moves = moves, .update_moves = update_moves,
+    .passing = slices_passing, .moves = slices_moves, .update_moves = update_moves,
 };
 
 /* Up to a stride of 1 + device/host the host's slices take no extra time; beyond it, the device waits for the host. */

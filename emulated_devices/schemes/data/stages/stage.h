@@ -140,13 +140,13 @@ enum error_code share_weights(struct data_parallel *, struct unit *, struct erro
 static inline bool has_gradients(const struct data_parallel *dp) { return !dp->optimizer->forward_only; }
 
 /* Whether anything of a unit is on the slow tier; whether a class of it is. */
-static inline bool unit_is_away(const struct data_parallel *dp, const struct unit *u)
+static inline bool unit_is_away(const struct data_parallel *dp, const struct unit *unit)
 {
-    return dp->request.offload != 0 && (u->experts || !dp->request.offload_experts);
+    return dp->request.offload != 0 && (unit->experts || !dp->request.offload_experts);
 }
-static inline bool unit_offloads(const struct data_parallel *dp, const struct unit *u, enum arena_tag what)
+static inline bool unit_offloads(const struct data_parallel *dp, const struct unit *unit, enum arena_tag what)
 {
-    return unit_is_away(dp, u) && offloads(&dp->request, what);
+    return unit_is_away(dp, unit) && offloads(&dp->request, what);
 }
 
 /* Whether a unit's experts are read when they are chosen (chosen.c). */
@@ -185,7 +185,7 @@ static inline int ring_parts(const struct data_parallel *dp) { return dp->reques
 /* ---- the list of passes ------------------------------------------------------------------------------------------ */
 
 /* Whether weights from before this pass cannot be used after it. */
-static inline bool renews_weights(enum pass p) { return p == PASS_UPDATE || p == PASS_TURN; }
+static inline bool renews_weights(enum pass pass) { return pass == PASS_UPDATE || pass == PASS_TURN; }
 
 /* The pass after this one that needs weights, or -1 if there is none before the next update.  In inference the first
  * comes again after the last. */
@@ -222,9 +222,9 @@ bool on_tier(const struct data_parallel *, struct tensor);
 
 /* The number of elements of a unit of which this device keeps the weights or the gradients, or which it steps, by
  * level. */
-static inline int64_t kept_elements(const struct unit *u, enum shard_level level)
+static inline int64_t kept_elements(const struct unit *unit, enum shard_level level)
 {
-    return shards_range(&u->over->shards, level, u->padded).count;
+    return shards_range(&unit->over->shards, level, unit->padded).count;
 }
 
 /* Those of the gradients kept by this device that it steps; the same for the weights. */
@@ -232,7 +232,7 @@ struct interval stepped_gradients(const struct unit *);
 struct tensor stepped_weights(const struct unit *);
 
 /* The number of elements of a unit's weights (or gradients) when they are whole on this device. */
-static inline int64_t whole_elements(const struct unit *u) { return u->rows > 0 ? u->elements : u->padded; }
+static inline int64_t whole_elements(const struct unit *unit) { return unit->rows > 0 ? unit->elements : unit->padded; }
 
 /* Set the parameters' w or g to their places in the unit's whole block, or to NULL. */
 void show_weights(struct unit *);
@@ -277,16 +277,16 @@ void unit_add_squares(struct data_parallel *, const struct unit *, struct tensor
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 /* A range of a row as a tensor. */
-static inline struct tensor slice(struct tensor row, struct interval r)
+static inline struct tensor slice(struct tensor row, struct interval interval)
 {
     char *data = row.data;
-    return tensor_1d(data ? data + (size_t)r.first * dtype_size(row.dtype) : NULL, row.dtype, r.count);
+    return tensor_1d(data ? data + (size_t)interval.first * dtype_size(row.dtype) : NULL, row.dtype, interval.count);
 }
 
 /* The bytes of a class. */
-static inline uint64_t *model_state_of(struct model_state *s, enum arena_tag tag)
+static inline uint64_t *model_state_of(struct model_state *state, enum arena_tag tag)
 {
-    return tag == PARAMETERS ? &s->weights : tag == GRADIENTS ? &s->gradients : &s->optimizer;
+    return tag == PARAMETERS ? &state->weights : tag == GRADIENTS ? &state->gradients : &state->optimizer;
 }
 
 /* Add `times` reads, or writes, of `elements` elements each; none if elements is 0. */

@@ -51,30 +51,30 @@ void *chain_state(const struct data_parallel *dp, const struct data_stage *stage
 
 /* ---- calls to all stages ----------------------------------------------------------------------------------------- */
 
-enum error_code fetch_weights(struct data_parallel *dp, struct unit *u, struct error *err)
+enum error_code fetch_weights(struct data_parallel *dp, struct unit *unit, struct error *err)
 {
     enum error_code e = OK;
-    CALL(e, dp, fetch, u, err);
+    CALL(e, dp, fetch, unit, err);
     return e;
 }
 
-enum error_code take_sum(struct data_parallel *dp, struct unit *u, struct error *err)
+enum error_code take_sum(struct data_parallel *dp, struct unit *unit, struct error *err)
 {
     enum error_code e = OK;
-    CALL(e, dp, take_sum, u, err);
+    CALL(e, dp, take_sum, unit, err);
     return e;
 }
 
-enum error_code put_sum(struct data_parallel *dp, struct unit *u, bool finished, struct error *err)
+enum error_code put_sum(struct data_parallel *dp, struct unit *unit, bool finished, struct error *err)
 {
     enum error_code e = OK;
-    CALL(e, dp, put_sum, u, finished, err);
+    CALL(e, dp, put_sum, unit, finished, err);
     return e;
 }
 
-enum error_code share_weights(struct data_parallel *dp, struct unit *u, struct error *err)
+enum error_code share_weights(struct data_parallel *dp, struct unit *unit, struct error *err)
 {
     enum error_code e = OK;
-    CALL(e, dp, share, u, err);
+    CALL(e, dp, share, unit, err);
     return e;
 }

@@ -5,50 +5,51 @@
 
 /* ---- one range --------------------------------------------------------------------------------------------------- */
 
-void step_by_gradient(const struct stretch *x)
+void step_by_gradient(const struct stretch *stretch)
 {
-    device_optimizer_step(x->dp->device, x->dp->optimizer, x->master, x->gradient, x->state, x->step);
+    device_optimizer_step(stretch->dp->device, stretch->dp->optimizer, stretch->master, stretch->gradient,
+                          stretch->state, stretch->step);
 }
 
-struct operands unit_operands(const struct data_parallel *dp, const struct unit *u, struct interval own)
+struct operands unit_operands(const struct data_parallel *dp, const struct unit *unit, struct interval own)
 {
-    struct operands o = { .gradient = slice(data_own_gradient(u), own),
-                          .master = slice(data_kept_tensor(dp, u, KIND_MASTER), own),
-                          .weight = slice(stepped_weights(u), own) };
-    for (int i = 0; i < dp->optimizer->states; i++) o.state[i] = slice(u->state[i], own);
+    struct operands o = { .gradient = slice(data_own_gradient(unit), own),
+                          .master = slice(data_kept_tensor(dp, unit, KIND_MASTER), own),
+                          .weight = slice(stepped_weights(unit), own) };
+    for (int i = 0; i < dp->optimizer->states; i++) o.state[i] = slice(unit->state[i], own);
     return o;
 }
 
 struct kernel { const struct data_parallel *dp; const struct operands *o; struct step step; int64_t first; };
 
-static void step_portion(void *context, struct portion s)
+static void step_portion(void *context, struct portion portion)
 {
     const struct kernel *k = context;
     /* A range lies in one parameter, since weight decay depends on the parameter. */
-    const struct interval here = { s.row - k->first, s.length };
-    struct stretch x = { .dp = k->dp, .at = s, .master = slice(k->o->master, here),
+    const struct interval here = { portion.row - k->first, portion.length };
+    struct stretch x = { .dp = k->dp, .at = portion, .master = slice(k->o->master, here),
                          .gradient = slice(k->o->gradient, here), .step = k->step };
     for (int i = 0; i < k->dp->optimizer->states; i++) x.state[i] = slice(k->o->state[i], here);
-    x.step.weight_decay = weight_decay_of(k->dp->hyper, s.parameter->spec.decay);
+    x.step.weight_decay = weight_decay_of(k->dp->hyper, portion.parameter->spec.decay);
     k->dp->step_stretch(&x);
 }
 
 /* Padding is not stepped. */
-void step_operands(const struct data_parallel *dp, const struct unit *u, struct interval own, const struct operands *o,
-                   struct step step)
+void step_operands(const struct data_parallel *dp, const struct unit *unit, struct interval own,
+                   const struct operands *operands, struct step step)
 {
-    const int64_t first = shards_range(&u->over->shards, BY_OPTIMIZER, u->padded).first + own.first;
-    struct kernel k = { .dp = dp, .o = o, .step = step, .first = first };
-    unit_each_stretch(u, (struct interval){ first, own.count }, step_portion, &k);
+    const int64_t first = shards_range(&unit->over->shards, BY_OPTIMIZER, unit->padded).first + own.first;
+    struct kernel k = { .dp = dp, .o = operands, .step = step, .first = first };
+    unit_each_stretch(unit, (struct interval){ first, own.count }, step_portion, &k);
     /* 16-bit weights = rounded masters. */
-    if (data_has_masters(dp)) device_convert(dp->device, o->weight, o->master);
+    if (data_has_masters(dp)) device_convert(dp->device, operands->weight, operands->master);
 }
 
-struct op_cost optimizer_cost(const struct optimizer *o, enum dtype master, uint64_t gradient_bytes, int64_t n)
+struct op_cost optimizer_cost(const struct optimizer *optimizer, enum dtype master, uint64_t gradient_bytes, int64_t n)
 {
     /* Weights and states are read and written, gradients read. */
-    const double each = (double)dtype_size(master) * (2 + 2 * o->states) + (double)gradient_bytes;
-    return (struct op_cost){ .flops = (double)o->operations * (double)n, .bytes = each * (double)n };
+    const double each = (double)dtype_size(master) * (2 + 2 * optimizer->states) + (double)gradient_bytes;
+    return (struct op_cost){ .flops = (double)optimizer->operations * (double)n, .bytes = each * (double)n };
 }
 
 struct op_cost step_cost(const struct data_parallel *dp, int64_t n)
@@ -65,23 +66,23 @@ struct op_cost round_cost(const struct data_parallel *dp, int64_t n)
 
 /* ---- unit by unit ------------------------------------------------------------------------------------------------ */
 
-static enum error_code step_unit(struct data_parallel *dp, struct unit *u, struct step step, bool share,
-                                 struct error *err)
+static enum error_code stages_step_step_unit(struct data_parallel *dp, struct unit *unit, struct step step, bool share,
+                                             struct error *err)
 {
-    const struct interval own = { 0, kept_elements(u, BY_OPTIMIZER) };
-    const struct operands o = unit_operands(dp, u, own);
+    const struct interval own = { 0, kept_elements(unit, BY_OPTIMIZER) };
+    const struct operands o = unit_operands(dp, unit, own);
     if (own.count == 0) return OK;
-    step_operands(dp, u, own, &o, step);
+    step_operands(dp, unit, own, &o, step);
     device_charge(dp->device, "optimizer step", step_cost(dp, own.count));
     if (data_has_masters(dp)) device_charge(dp->device, "round weights", round_cost(dp, own.count));
-    return share ? share_weights(dp, u, err) : OK;
+    return share ? share_weights(dp, unit, err) : OK;
 }
 
 static enum error_code step_units(struct data_parallel *dp, struct step step, bool share, struct error *err)
 {
     enum error_code e = OK;
     for (int i = 0; i < dp->units && !e; i++)
-        if (!unit_is_away(dp, &dp->unit[i])) e = step_unit(dp, &dp->unit[i], step, share, err);
+        if (!unit_is_away(dp, &dp->unit[i])) e = stages_step_step_unit(dp, &dp->unit[i], step, share, err);
     return e;
 }
 
@@ -102,20 +103,20 @@ const struct data_stage stage_masters = {
                                                                     KIND_MASTER, NULL } }, .kept = 1,
 };
 
-enum error_code renew_weights(struct data_parallel *dp, struct unit *u, struct error *err)
+enum error_code renew_weights(struct data_parallel *dp, struct unit *unit, struct error *err)
 {
     if (data_has_masters(dp)) {
-        device_convert(dp->device, stepped_weights(u), u->master);
-        dev_charge(dp->device, "round weights", u->master, 2, 1);
+        device_convert(dp->device, stepped_weights(unit), unit->master);
+        dev_charge(dp->device, "round weights", unit->master, 2, 1);
     }
-    return share_weights(dp, u, err);
+    return share_weights(dp, unit, err);
 }
 
 static bool by_element(const struct data_parallel *dp) { return !dp->optimizer->low_rank; }
 
-static int64_t state_elements(const struct data_parallel *dp, const struct unit *u, enum tensor_kind kind)
+static int64_t state_elements(const struct data_parallel *dp, const struct unit *unit, enum tensor_kind kind)
 {
-    return (int)(kind - KIND_STATE) < dp->optimizer->states ? kept_elements(u, BY_OPTIMIZER) : -1;
+    return (int)(kind - KIND_STATE) < dp->optimizer->states ? kept_elements(unit, BY_OPTIMIZER) : -1;
 }
 
 const struct data_stage stage_states = {

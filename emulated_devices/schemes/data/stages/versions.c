@@ -2,10 +2,10 @@
  * defines which version a pass uses. */
 #include "emulated_devices/schemes/data/stages/stage.h"
 
-static bool takes_part(const struct data_parallel *dp) { return dp->versions > 1; }
+static bool versions_takes_part(const struct data_parallel *dp) { return dp->versions > 1; }
 
 /* Weights are kept whole: use a view of one version or the other. */
-static enum error_code acquire(struct data_parallel *dp, struct use use, bool ahead, struct error *err)
+static enum error_code versions_acquire(struct data_parallel *dp, struct use use, bool ahead, struct error *err)
 {
     int unit[PART_UNITS];
     (void)ahead, (void)err;
@@ -17,7 +17,7 @@ static enum error_code acquire(struct data_parallel *dp, struct use use, bool ah
     return OK;
 }
 
-static void remember(struct data_parallel *dp)
+static void versions_remember(struct data_parallel *dp)
 {
     for (int i = 0; i < dp->units; i++)
         device_copy(dp->device, dp->unit[i].older.data, dp->unit[i].own_w.data, tensor_bytes(dp->unit[i].own_w));
@@ -25,10 +25,10 @@ static void remember(struct data_parallel *dp)
 
 void data_same_versions(struct data_parallel *dp)
 {
-    if (takes_part(dp)) remember(dp);
+    if (versions_takes_part(dp)) versions_remember(dp);
 }
 
 const struct data_stage stage_versions = {
-    .name = "versions", .takes_part = takes_part, .acquire = acquire, .before = remember,
+    .name = "versions", .takes_part = versions_takes_part, .acquire = versions_acquire, .before = versions_remember,
     .keeps = { { offsetof(struct unit, older), PARAMETERS, KIND_OLDER_WEIGHT, NULL } }, .kept = 1,
 };

@@ -18,22 +18,23 @@
  */
 #include "emulated_devices/schemes/pipeline/schedules/generate.h"
 
-static enum error_code make(struct schedule *s, const struct schedule_request *q, struct error *err)
+static enum error_code bfs_make(struct schedule *schedule, const struct schedule_request *request, struct error *err)
 {
-    if (schedule_begin(s, "bfs", q->devices, q->micros, q->chunks, err) != OK) return err->code;
-    place_looped(s);
-    for (int r = 0; r < q->devices; r++) {
-        for (int c = 0; c < q->chunks; c++)
-            for (int m = 0; m < q->micros; m++) schedule_put(s, r, FORWARD, m, c);
-        for (int c = q->chunks - 1; c >= 0; c--)
-            for (int m = 0; m < q->micros; m++) schedule_put(s, r, BACKWARD, m, c);
+    if (schedule_begin(schedule, "bfs", request->devices, request->micros, request->chunks, err) != OK)
+        return err->code;
+    place_looped(schedule);
+    for (int r = 0; r < request->devices; r++) {
+        for (int c = 0; c < request->chunks; c++)
+            for (int m = 0; m < request->micros; m++) schedule_put(schedule, r, FORWARD, m, c);
+        for (int c = request->chunks - 1; c >= 0; c--)
+            for (int m = 0; m < request->micros; m++) schedule_put(schedule, r, BACKWARD, m, c);
     }
-    return schedule_finish(s, err);
+    return schedule_finish(schedule, err);
 }
 
 const struct schedule_generator schedule_bfs = {
     .head = { .kind = PIPELINE_SCHEME, .equality = PERMUTES,
               .name = "bfs", .description = "breadth first: every microbatch through a chunk before the next chunk",
               .source = "Lamy-Poirier, arXiv:2211.05953", .memory = "Mv chunks", .needs = "P >= 1, M >= 1, v >= 1" },
-    .bubble = "(P-1)(F+B)/v if M >= P", .make = make,
+    .bubble = "(P-1)(F+B)/v if M >= P", .make = bfs_make,
 };

@@ -21,29 +21,30 @@
  */
 #include "emulated_devices/schemes/pipeline/schedules/dualpipe.h"
 
-static const char *refuses(const struct schedule_request *q)
+static const char *dualpipe_refuses(const struct schedule_request *request)
 {
-    return q->devices % 2 != 0 ? "P must be even: two pipelines meet in the middle" : NULL;
+    return request->devices % 2 != 0 ? "P must be even: two pipelines meet in the middle" : NULL;
 }
 
-static enum error_code make(struct schedule *s, const struct schedule_request *q, struct error *err)
+static enum error_code dualpipe_make(struct schedule *schedule, const struct schedule_request *request,
+                                     struct error *err)
 {
-    const int P = q->devices, n = q->micros < 2 * P ? P : (q->micros + 1) / 2;
-    if (schedule_begin(s, "dualpipe", P, q->micros, 2, err) != OK) return err->code;
-    enum error_code code = place_bidirectional(s, err);
+    const int P = request->devices, n = request->micros < 2 * P ? P : (request->micros + 1) / 2;
+    if (schedule_begin(schedule, "dualpipe", P, request->micros, 2, err) != OK) return err->code;
+    enum error_code code = place_bidirectional(schedule, err);
     for (int d = 0; code == OK && d < P; d++) {
         const bool second = d >= P / 2;
         struct dual u = {
-            .s = s, .device = d, .chunk = { second, !second }, .first = { second, !second }, .stride = 2,
-            .pairs = q->pairs
+            .s = schedule, .device = d, .chunk = { second, !second }, .first = { second, !second }, .stride = 2,
+            .pairs = request->pairs
         };
         code = dualpipe_steps(&u, second ? P - 1 - d : d, P / 2, n, err);
     }
     if (code != OK) {
-        schedule_free(s);
+        schedule_free(schedule);
         return code;
     }
-    return schedule_finish(s, err);
+    return schedule_finish(schedule, err);
 }
 
 const struct schedule_generator schedule_dualpipe = {
@@ -52,5 +53,5 @@ const struct schedule_generator schedule_dualpipe = {
               .description = "two directions, forward of one beside backward of the other; two copies of the model",
               .source = "DeepSeek-AI, arXiv:2412.19437", .memory = "P+1",
               .needs = "P even, M >= 1 (best even and at least 2P)" },
-    .bubble = "(P/2-1)(F+2B-3W)", .chunks = 2, .pairs = true, .refuses = refuses, .make = make,
+    .bubble = "(P/2-1)(F+2B-3W)", .chunks = 2, .pairs = true, .refuses = dualpipe_refuses, .make = dualpipe_make,
 };

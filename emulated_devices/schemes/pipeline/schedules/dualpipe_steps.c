@@ -20,58 +20,60 @@
 #include <assert.h>
 #include <stdlib.h>
 
-static void forward(struct dual *u, int stream)
+static void dualpipe_steps_forward(struct dual *dual, int stream)
 {
-    schedule_put(u->s, u->device, FORWARD, u->first[stream] + u->stride * u->forwards[stream]++, u->chunk[stream]);
+    schedule_put(dual->s, dual->device, FORWARD, dual->first[stream] + dual->stride * dual->forwards[stream]++,
+                 dual->chunk[stream]);
 }
 
-static void backward(struct dual *u, int stream, bool weights_later)
+static void dualpipe_steps_backward(struct dual *dual, int stream, bool weights_later)
 {
-    const int micro = u->first[stream] + u->stride * u->backwards[stream]++;
-    schedule_put(u->s, u->device, weights_later ? BACKWARD_INPUT : BACKWARD, micro, u->chunk[stream]);
-    if (weights_later) u->waiting[u->waits++] = 2 * micro + stream;
+    const int micro = dual->first[stream] + dual->stride * dual->backwards[stream]++;
+    schedule_put(dual->s, dual->device, weights_later ? BACKWARD_INPUT : BACKWARD, micro, dual->chunk[stream]);
+    if (weights_later) dual->waiting[dual->waits++] = 2 * micro + stream;
 }
 
 /* A forward of one stream, and beside it a backward of the other, if both microbatches exist. */
-static void pair(struct dual *u, int stream)
+static void pair(struct dual *dual, int stream)
 {
-    const int *n = &u->s->count[u->device], before = *n;
-    forward(u, stream);
+    const int *n = &dual->s->count[dual->device], before = *n;
+    dualpipe_steps_forward(dual, stream);
     const bool both = *n > before;
-    backward(u, !stream, false);
-    if (!u->pairs || !both || *n < before + 2) return;
-    u->s->actions[u->device][*n - 1].beside = u->s->pairs = true;
+    dualpipe_steps_backward(dual, !stream, false);
+    if (!dual->pairs || !both || *n < before + 2) return;
+    dual->s->actions[dual->device][*n - 1].beside = dual->s->pairs = true;
 }
 
-static void weights(struct dual *u)
+static void weights(struct dual *dual)
 {
-    assert(u->waited < u->waits);
-    const int w = u->waiting[u->waited++];
-    schedule_put(u->s, u->device, BACKWARD_WEIGHT, w / 2, u->chunk[w % 2]);
+    assert(dual->waited < dual->waits);
+    const int w = dual->waiting[dual->waited++];
+    schedule_put(dual->s, dual->device, BACKWARD_WEIGHT, w / 2, dual->chunk[w % 2]);
 }
 
-enum error_code dualpipe_steps(struct dual *u, int half, int depth, int n, struct error *err)
+enum error_code dualpipe_steps(struct dual *dual, int half, int depth, int n, struct error *err)
 {
     const int out = depth - half - 1, in = half + 1;
-    u->waiting = malloc(2 * (size_t)n * sizeof *u->waiting);
-    if (u->waiting == NULL) return fail(err, ERR_MEMORY, "schedule %s: no memory to plan it", u->s->name);
+    dual->waiting = malloc(2 * (size_t)n * sizeof *dual->waiting);
+    if (dual->waiting == NULL) return fail(err, ERR_MEMORY, "schedule %s: no memory to plan it", dual->s->name);
     /* The warm-up has forwards of the near direction, then of both. */
-    for (int i = 0; i < 2 * out; i++) forward(u, 0);
-    for (int i = 0; i < in; i++) forward(u, 0), forward(u, 1);
-    for (int i = 0; i < out; i++) backward(u, 1, true), weights(u), forward(u, 1);
+    for (int i = 0; i < 2 * out; i++) dualpipe_steps_forward(dual, 0);
+    for (int i = 0; i < in; i++) dualpipe_steps_forward(dual, 0), dualpipe_steps_forward(dual, 1);
+    for (int i = 0; i < out; i++)
+        dualpipe_steps_backward(dual, 1, true), weights(dual), dualpipe_steps_forward(dual, 1);
     /* In the steady state a forward of one direction runs beside a backward of the other. */
     for (int i = 0; i < n - 2 * depth + in; i++)
-        pair(u, 0), pair(u, 1);
+        pair(dual, 0), pair(dual, 1);
     /* In the cool-down forwards run out, and backwards go on. */
-    for (int i = 0; i < out; i++) backward(u, 1, false), pair(u, 1);
+    for (int i = 0; i < out; i++) dualpipe_steps_backward(dual, 1, false), pair(dual, 1);
     for (int i = 0; i < in; i++) {
-        backward(u, 1, 2 * i >= in);            /* the last `in` of these 2 * in backwards delay W */
-        backward(u, 0, 2 * i + 1 >= in);
+        dualpipe_steps_backward(dual, 1, 2 * i >= in);            /* the last `in` of these 2 * in backwards delay W */
+        dualpipe_steps_backward(dual, 0, 2 * i + 1 >= in);
     }
-    for (int i = 0; i < out; i++) weights(u), backward(u, 0, true);
-    for (int i = 0; i < in; i++) weights(u);
-    assert(u->waited == u->waits);
-    free(u->waiting);
-    u->waiting = NULL;
+    for (int i = 0; i < out; i++) weights(dual), dualpipe_steps_backward(dual, 0, true);
+    for (int i = 0; i < in; i++) weights(dual);
+    assert(dual->waited == dual->waits);
+    free(dual->waiting);
+    dual->waiting = NULL;
     return OK;
 }

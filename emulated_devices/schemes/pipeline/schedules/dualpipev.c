@@ -15,22 +15,23 @@
  */
 #include "emulated_devices/schemes/pipeline/schedules/dualpipe.h"
 
-static enum error_code make(struct schedule *s, const struct schedule_request *q, struct error *err)
+static enum error_code dualpipev_make(struct schedule *schedule, const struct schedule_request *request,
+                                      struct error *err)
 {
-    const int P = q->devices, n = q->micros < 2 * P ? 2 * P : q->micros;
-    if (schedule_begin(s, "dualpipev", P, q->micros, 2, err) != OK) return err->code;
-    place_v(s);
+    const int P = request->devices, n = request->micros < 2 * P ? 2 * P : request->micros;
+    if (schedule_begin(schedule, "dualpipev", P, request->micros, 2, err) != OK) return err->code;
+    place_v(schedule);
     enum error_code code = OK;
     for (int d = 0; code == OK && d < P; d++) {
-        struct dual u = { .s = s, .device = d, .chunk = { 0, 1 }, .first = { 0, 0 }, .stride = 1,
-                          .pairs = q->pairs };
+        struct dual u = { .s = schedule, .device = d, .chunk = { 0, 1 }, .first = { 0, 0 }, .stride = 1,
+                          .pairs = request->pairs };
         code = dualpipe_steps(&u, d, P, n, err);
     }
     if (code != OK) {
-        schedule_free(s);
+        schedule_free(schedule);
         return code;
     }
-    return schedule_finish(s, err);
+    return schedule_finish(schedule, err);
 }
 
 const struct schedule_generator schedule_dualpipev = {
@@ -39,5 +40,5 @@ const struct schedule_generator schedule_dualpipev = {
               .description = "dualpipe folded in half: both ends on one device, one copy of the model",
               .source = "Sea AI Lab; DeepSeek-AI, DualPipe", .memory = "2P+1 chunks",
               .needs = "P >= 1, M >= 1 (best at least 2P)" },
-    .bubble = "(P-1)(F+2B-3W) of a chunk", .chunks = 2, .pairs = true, .make = make,
+    .bubble = "(P-1)(F+2B-3W) of a chunk", .chunks = 2, .pairs = true, .make = dualpipev_make,
 };

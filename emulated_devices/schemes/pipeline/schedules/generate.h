@@ -44,9 +44,9 @@ size_t most_actions(const struct schedule *);
 enum error_code schedule_finish(struct schedule *, struct error *);
 
 /** The stage that an action of this device works on. */
-static inline int schedule_stage(const struct schedule *s, int device, struct action a)
+static inline int schedule_stage(const struct schedule *schedule, int device, struct action action)
 {
-    return s->stage_of[device][a.chunk];
+    return schedule->stage_of[device][action.chunk];
 }
 
 /* ---- walking through a schedule in an order in which devices could execute it ------------------------------------ */
@@ -63,8 +63,9 @@ struct walk {
 };
 
 /** Walk through a schedule whose messages all follow its routes.
- *  @return OK with w->next set (the caller frees it), or ERR_MEMORY.  next tells whether every device has finished. */
-enum error_code walk_through(struct walk *w, struct error *);
+ *  @return OK with walk->next set (the caller frees it), or ERR_MEMORY.  next tells whether every device has
+ *          finished. */
+enum error_code walk_through(struct walk *walk, struct error *);
 
 /* ---- checking --------------------------------------------------------------------------------------------------- */
 

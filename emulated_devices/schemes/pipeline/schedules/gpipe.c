@@ -17,20 +17,20 @@
  */
 #include "emulated_devices/schemes/pipeline/schedules/generate.h"
 
-static enum error_code make(struct schedule *s, const struct schedule_request *q, struct error *err)
+static enum error_code gpipe_make(struct schedule *schedule, const struct schedule_request *request, struct error *err)
 {
-    if (schedule_begin(s, "gpipe", q->devices, q->micros, 1, err) != OK) return err->code;
-    place_looped(s);
-    for (int r = 0; r < q->devices; r++) {
-        for (int m = 0; m < q->micros; m++) schedule_put(s, r, FORWARD, m, 0);
-        for (int m = 0; m < q->micros; m++) schedule_put(s, r, BACKWARD, m, 0);
+    if (schedule_begin(schedule, "gpipe", request->devices, request->micros, 1, err) != OK) return err->code;
+    place_looped(schedule);
+    for (int r = 0; r < request->devices; r++) {
+        for (int m = 0; m < request->micros; m++) schedule_put(schedule, r, FORWARD, m, 0);
+        for (int m = 0; m < request->micros; m++) schedule_put(schedule, r, BACKWARD, m, 0);
     }
-    return schedule_finish(s, err);
+    return schedule_finish(schedule, err);
 }
 
 const struct schedule_generator schedule_gpipe = {
     .head = { .kind = PIPELINE_SCHEME, .equality = PERMUTES,
               .name = "gpipe", .description = "all forwards, then all backwards",
               .source = "Huang et al., arXiv:1811.06965", .memory = "M", .needs = "P >= 1, M >= 1" },
-    .bubble = "(P-1)(F+B)", .chunks = 1, .make = make,
+    .bubble = "(P-1)(F+B)", .chunks = 1, .make = gpipe_make,
 };

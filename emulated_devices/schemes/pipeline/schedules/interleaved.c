@@ -23,45 +23,46 @@
 
 struct groups { int number, of_each, larger; };         /* the first `larger` groups have one microbatch more */
 
-static struct groups groups_of(const struct schedule_request *q)
+static struct groups groups_of(const struct schedule_request *request)
 {
-    const int number = q->micros > q->devices ? q->micros / q->devices : 1;
-    return (struct groups){ number, q->micros / number, q->micros % number };
+    const int number = request->micros > request->devices ? request->micros / request->devices : 1;
+    return (struct groups){ number, request->micros / number, request->micros % number };
 }
 
-static int group_size(struct groups g, int i) { return g.of_each + (i < g.larger); }
+static int group_size(struct groups groups, int i) { return groups.of_each + (i < groups.larger); }
 
 /* The kth step of a device's forwards (or, with the order of chunks reversed, backwards). */
-static void put_step(struct schedule *s, struct groups g, int r, enum action_kind kind, int k)
+static void put_step(struct schedule *schedule, struct groups groups, int r, enum action_kind kind, int k)
 {
     int group = 0, first = 0;
     /* Microbatches go in groups of about P: all of a group through chunk 0, then through chunk 1, .. */
-    for (; k >= group_size(g, group) * s->chunks; group++) {
-        k -= group_size(g, group) * s->chunks;
-        first += group_size(g, group);
+    for (; k >= group_size(groups, group) * schedule->chunks; group++) {
+        k -= group_size(groups, group) * schedule->chunks;
+        first += group_size(groups, group);
     }
-    const int size = group_size(g, group), chunk = kind == FORWARD ? k / size : s->chunks - 1 - k / size;
-    schedule_put(s, r, kind, first + k % size, chunk);
+    const int size = group_size(groups, group), chunk = kind == FORWARD ? k / size : schedule->chunks - 1 - k / size;
+    schedule_put(schedule, r, kind, first + k % size, chunk);
 }
 
-static enum error_code make(struct schedule *s, const struct schedule_request *q, struct error *err)
+static enum error_code interleaved_make(struct schedule *schedule, const struct schedule_request *request,
+                                        struct error *err)
 {
-    const int P = q->devices, v = q->chunks, total = q->micros * v;
-    const struct groups g = groups_of(q);
-    if (schedule_begin(s, "interleaved", P, q->micros, v, err) != OK) return err->code;
-    place_looped(s);
+    const int P = request->devices, v = request->chunks, total = request->micros * v;
+    const struct groups g = groups_of(request);
+    if (schedule_begin(schedule, "interleaved", P, request->micros, v, err) != OK) return err->code;
+    place_looped(schedule);
     for (int r = 0; r < P; r++) {
         /* These forwards before the first backward are the warm-up of the paper's schedule. */
         const int wish = v == 1 ? P - 1 - r : 2 * (P - 1 - r) + (v - 1) * group_size(g, 0);
         const int ahead = wish < total ? wish : total;
-        for (int k = 0; k < ahead; k++) put_step(s, g, r, FORWARD, k);
+        for (int k = 0; k < ahead; k++) put_step(schedule, g, r, FORWARD, k);
         for (int k = 0; k < total; k++) {
             /* Then forwards and backwards alternate. */
-            if (k + ahead < total) put_step(s, g, r, FORWARD, k + ahead);
-            put_step(s, g, r, BACKWARD, k);
+            if (k + ahead < total) put_step(schedule, g, r, FORWARD, k + ahead);
+            put_step(schedule, g, r, BACKWARD, k);
         }
     }
-    return schedule_finish(s, err);
+    return schedule_finish(schedule, err);
 }
 
 const struct schedule_generator schedule_interleaved = {
@@ -70,5 +71,5 @@ const struct schedule_generator schedule_interleaved = {
               .source = "Narayanan et al., arXiv:2104.04473",
               .memory = "min(2(P-1-r)+(v-1)G+1, Mv) chunks, G = P if P divides M",
               .needs = "P >= 1, M >= 1, v >= 1" },
-    .bubble = "(P-1)(F+B)/v if M >= P", .make = make,
+    .bubble = "(P-1)(F+B)/v if M >= P", .make = interleaved_make,
 };

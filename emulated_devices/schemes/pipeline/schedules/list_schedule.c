@@ -16,31 +16,33 @@ struct lists {
 struct candidate { int64_t start; int device, chunk, backward, micro; };
 
 /* The first microbatch from m on whose route has this chunk. */
-static int comes_by(const struct schedule *s, int device, int chunk, int m)
+static int comes_by(const struct schedule *schedule, int device, int chunk, int m)
 {
-    const int stage = s->stage_of[device][chunk];
-    for (; m < s->micros; m++) {
-        const struct place p = place_of(s, m, stage);
+    const int stage = schedule->stage_of[device][chunk];
+    for (; m < schedule->micros; m++) {
+        const struct place p = place_of(schedule, m, stage);
         if (p.device == device && p.chunk == chunk) break;
     }
     return m;
 }
 
 /* The time when the action could start, or -1 if its inputs are not ready. */
-static int64_t ready(const struct lists *l, struct candidate c)
+static int64_t ready(const struct lists *lists, struct candidate candidate)
 {
-    const struct schedule *s = l->s;
-    const int stage = s->stage_of[c.device][c.chunk], M = s->micros, at = c.device * s->chunks + c.chunk;
-    const struct place from = c.backward ? place_after(s, c.micro, stage) : place_before(s, c.micro, stage);
-    int64_t start = l->clock[c.device];
+    const struct schedule *s = lists->s;
+    const int stage = s->stage_of[candidate.device][candidate.chunk], M = s->micros,
+        at = candidate.device * s->chunks + candidate.chunk;
+    const struct place from = candidate.backward ? place_after(s, candidate.micro, stage)
+        : place_before(s, candidate.micro, stage);
+    int64_t start = lists->clock[candidate.device];
     /* A device holds the activations of at most `limit` microbatches. */
-    if (!c.backward && l->held[at] >= l->limit[at]) return -1;
+    if (!candidate.backward && lists->held[at] >= lists->limit[at]) return -1;
     /* A backward needs its own forward. */
-    if (c.backward && l->end[0][stage * M + c.micro] < 0) return -1;
+    if (candidate.backward && lists->end[0][stage * M + candidate.micro] < 0) return -1;
     if (from.device < 0) return start;
-    const int64_t end = l->end[c.backward][s->stage_of[from.device][from.chunk] * M + c.micro];
+    const int64_t end = lists->end[candidate.backward][s->stage_of[from.device][from.chunk] * M + candidate.micro];
     if (end < 0) return -1;
-    const int64_t there = end + (from.device != c.device ? l->comm : 0);
+    const int64_t there = end + (from.device != candidate.device ? lists->comm : 0);
     return there > start ? there : start;
 }
 
@@ -51,59 +53,63 @@ static bool better(struct candidate a, struct candidate b)
     return a.micro < b.micro;
 }
 
-static bool choose(const struct lists *l, struct candidate *best)
+static bool list_schedule_choose(const struct lists *lists, struct candidate *best)
 {
-    const struct schedule *s = l->s;
+    const struct schedule *s = lists->s;
     best->start = -1;
     for (int d = 0; d < s->devices; d++)
         for (int c = 0; c < s->chunks; c++)
             for (int backward = 0; backward < 2; backward++) {
-                struct candidate k = { 0, d, c, backward, l->next[backward][d * s->chunks + c] };
+                struct candidate k = { 0, d, c, backward, lists->next[backward][d * s->chunks + c] };
                 if (k.micro >= s->micros) continue;
-                k.start = ready(l, k);
+                k.start = ready(lists, k);
                 /* The action that can start first wins; among equals forwards, then lower microbatches. */
                 if (k.start >= 0 && (best->start < 0 || better(k, *best))) *best = k;
             }
     return best->start >= 0;
 }
 
-static void perform(struct lists *l, struct candidate k)
+static void list_schedule_perform(struct lists *lists, struct candidate candidate)
 {
-    struct schedule *s = l->s;
-    const int at = k.device * s->chunks + k.chunk, stage = s->stage_of[k.device][k.chunk];
-    l->clock[k.device] = k.start + l->cost[k.backward];
-    l->end[k.backward][stage * s->micros + k.micro] = l->clock[k.device];
+    struct schedule *s = lists->s;
+    const int at = candidate.device * s->chunks + candidate.chunk,
+        stage = s->stage_of[candidate.device][candidate.chunk];
+    lists->clock[candidate.device] = candidate.start + lists->cost[candidate.backward];
+    lists->end[candidate.backward][stage * s->micros + candidate.micro] = lists->clock[candidate.device];
     /* A forward holds activations until its backward. */
-    l->held[at] += k.backward ? -1 : 1;
-    l->next[k.backward][at] = comes_by(s, k.device, k.chunk, k.micro + 1);
-    schedule_put(s, k.device, k.backward ? BACKWARD : FORWARD, k.micro, k.chunk);
+    lists->held[at] += candidate.backward ? -1 : 1;
+    lists->next[candidate.backward][at] = comes_by(s, candidate.device, candidate.chunk, candidate.micro + 1);
+    schedule_put(s, candidate.device, candidate.backward ? BACKWARD : FORWARD, candidate.micro, candidate.chunk);
 }
 
-enum error_code list_schedule(struct schedule *s, const struct schedule_request *q, const int *limit, struct error *err)
+enum error_code list_schedule(struct schedule *schedule, const struct schedule_request *request, const int *limit,
+                              struct error *err)
 {
-    const size_t cells = (size_t)s->stages * (size_t)s->micros, places = (size_t)s->devices * (size_t)s->chunks;
-    struct lists l = { .s = s, .limit = limit, .comm = q->communication,
-                       .cost = { q->forward, q->backward_input + q->backward_weight } };
+    const size_t cells = (size_t)schedule->stages * (size_t)schedule->micros,
+        places = (size_t)schedule->devices * (size_t)schedule->chunks;
+    struct lists l = { .s = schedule, .limit = limit, .comm = request->communication,
+                       .cost = { request->forward, request->backward_input + request->backward_weight } };
     if (l.cost[0] == 0 && l.cost[1] == 0) l.cost[0] = 1, l.cost[1] = 2;
-    int64_t *times = malloc((2 * cells + (size_t)s->devices) * sizeof *times);
+    int64_t *times = malloc((2 * cells + (size_t)schedule->devices) * sizeof *times);
     int *counts = calloc(3 * places, sizeof *counts);
     enum error_code code = OK;
-    if (times == NULL || counts == NULL) code = fail(err, ERR_MEMORY, "schedule %s: no memory to plan it", s->name);
+    if (times == NULL || counts == NULL)
+        code = fail(err, ERR_MEMORY, "schedule %s: no memory to plan it", schedule->name);
     else {
         memset(times, -1, 2 * cells * sizeof *times);
         l.end[0] = times;
         l.end[1] = times + cells;
         l.clock = times + 2 * cells;
-        for (int d = 0; d < s->devices; d++) l.clock[d] = 0;
+        for (int d = 0; d < schedule->devices; d++) l.clock[d] = 0;
         l.next[0] = counts;
         l.next[1] = counts + places;
         l.held = counts + 2 * places;
-        for (int d = 0; d < s->devices; d++)
-            for (int c = 0; c < s->chunks; c++)
-                l.next[0][d * s->chunks + c] = l.next[1][d * s->chunks + c] =
-                    s->stage_of[d][c] < 0 ? s->micros : comes_by(s, d, c, 0);
+        for (int d = 0; d < schedule->devices; d++)
+            for (int c = 0; c < schedule->chunks; c++)
+                l.next[0][d * schedule->chunks + c] = l.next[1][d * schedule->chunks + c] =
+                    schedule->stage_of[d][c] < 0 ? schedule->micros : comes_by(schedule, d, c, 0);
         struct candidate k;
-        while (choose(&l, &k)) perform(&l, k);
+        while (list_schedule_choose(&l, &k)) list_schedule_perform(&l, k);
     }
     free(times);
     free(counts);

@@ -20,21 +20,22 @@
  */
 #include "emulated_devices/schemes/pipeline/schedules/generate.h"
 
-static enum error_code make(struct schedule *s, const struct schedule_request *q, struct error *err)
+static enum error_code one_f_one_b_make(struct schedule *schedule, const struct schedule_request *request,
+                                        struct error *err)
 {
-    const int P = q->devices, M = q->micros;
-    if (schedule_begin(s, "1f1b", P, M, 1, err) != OK) return err->code;
-    place_looped(s);
+    const int P = request->devices, M = request->micros;
+    if (schedule_begin(schedule, "1f1b", P, M, 1, err) != OK) return err->code;
+    place_looped(schedule);
     for (int r = 0; r < P; r++) {
         /* Device r runs P - 1 - r forwards ahead, until the first gradient can be back. */
         const int ahead = P - 1 - r < M ? P - 1 - r : M;
-        for (int m = 0; m < ahead; m++) schedule_put(s, r, FORWARD, m, 0);
+        for (int m = 0; m < ahead; m++) schedule_put(schedule, r, FORWARD, m, 0);
         for (int m = 0; m < M; m++) {
-            schedule_put(s, r, FORWARD, m + ahead, 0);
-            schedule_put(s, r, BACKWARD, m, 0);
+            schedule_put(schedule, r, FORWARD, m + ahead, 0);
+            schedule_put(schedule, r, BACKWARD, m, 0);
         }
     }
-    return schedule_finish(s, err);
+    return schedule_finish(schedule, err);
 }
 
 const struct schedule_generator schedule_1f1b = {
@@ -42,5 +43,5 @@ const struct schedule_generator schedule_1f1b = {
               .name = "1f1b", .description = "one forward, one backward",
               .source = "Narayanan et al., arXiv:1806.03377; Fan et al., arXiv:2007.01045", .memory = "min(P-r, M)",
               .needs = "P >= 1, M >= 1" },
-    .bubble = "(P-1)(F+B)", .chunks = 1, .make = make,
+    .bubble = "(P-1)(F+B)", .chunks = 1, .make = one_f_one_b_make,
 };

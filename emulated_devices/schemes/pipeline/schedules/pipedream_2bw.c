@@ -20,32 +20,36 @@
  */
 #include "emulated_devices/schemes/pipeline/schedules/generate.h"
 
-static int batch_of(const struct schedule_request *q) { return q->update_every > 0 ? q->update_every : q->devices; }
-
-static const char *refuses(const struct schedule_request *q)
+static int batch_of(const struct schedule_request *request)
 {
-    if (batch_of(q) >= q->devices) return NULL;
+    return request->update_every > 0 ? request->update_every : request->devices;
+}
+
+static const char *pipedream_2bw_refuses(const struct schedule_request *request)
+{
+    if (batch_of(request) >= request->devices) return NULL;
     return "a batch must have at least P microbatches, or two versions of the weights are too few";
 }
 
-static enum error_code make(struct schedule *s, const struct schedule_request *q, struct error *err)
+static enum error_code pipedream_2bw_make(struct schedule *schedule, const struct schedule_request *request,
+                                          struct error *err)
 {
-    const int P = q->devices, M = q->micros, n = batch_of(q);
-    if (schedule_begin(s, "pipedream-2bw", P, M, 1, err) != OK) return err->code;
-    place_looped(s);
-    s->weight_versions = 2;
-    s->update_every = n < M ? n : M;
+    const int P = request->devices, M = request->micros, n = batch_of(request);
+    if (schedule_begin(schedule, "pipedream-2bw", P, M, 1, err) != OK) return err->code;
+    place_looped(schedule);
+    schedule->weight_versions = 2;
+    schedule->update_every = n < M ? n : M;
     for (int r = 0; r < P; r++) {
         const int ahead = P - 1 - r < M ? P - 1 - r : M;
-        for (int m = 0; m < ahead; m++) schedule_put(s, r, FORWARD, m, 0);
+        for (int m = 0; m < ahead; m++) schedule_put(schedule, r, FORWARD, m, 0);
         for (int m = 0; m < M; m++) {
-            schedule_put(s, r, FORWARD, m + ahead, 0);
-            schedule_put(s, r, BACKWARD, m, 0);
+            schedule_put(schedule, r, FORWARD, m + ahead, 0);
+            schedule_put(schedule, r, BACKWARD, m, 0);
             /* After n backwards the optimizer steps; microbatches already under way keep the older weights. */
-            if ((m + 1) % n == 0 || m + 1 == M) schedule_put(s, r, UPDATE, m, 0);
+            if ((m + 1) % n == 0 || m + 1 == M) schedule_put(schedule, r, UPDATE, m, 0);
         }
     }
-    return schedule_finish(s, err);
+    return schedule_finish(schedule, err);
 }
 
 const struct schedule_generator schedule_pipedream_2bw = {
@@ -53,5 +57,6 @@ const struct schedule_generator schedule_pipedream_2bw = {
               .name = "pipedream-2bw", .description = "1f1b never drained, two versions of the weights",
               .source = "Narayanan et al., arXiv:2006.09503", .memory = "min(P-r, M), weights twice",
               .needs = "P >= 1, M >= 1, at least P microbatches in a batch" },
-    .bubble = "(P-1)(F+B) once", .chunks = 1, .streams = true, .refuses = refuses, .make = make,
+    .bubble = "(P-1)(F+B) once", .chunks = 1, .streams = true, .refuses = pipedream_2bw_refuses,
+        .make = pipedream_2bw_make,
 };

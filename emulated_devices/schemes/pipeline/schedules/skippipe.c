@@ -18,49 +18,51 @@
 #include "emulated_devices/schemes/pipeline/schedules/list_schedule.h"
 #include <stdlib.h>
 
-static int skip_of(const struct schedule_request *q)
+static int skip_of(const struct schedule_request *request)
 {
-    const int middle = q->devices > 2 ? q->devices - 2 : 0, third = (middle + 2) / 3;
-    if (q->skip > 0) return q->skip;
+    const int middle = request->devices > 2 ? request->devices - 2 : 0, third = (middle + 2) / 3;
+    if (request->skip > 0) return request->skip;
     return third < middle ? third : 0;
 }
 
-static const char *refuses(const struct schedule_request *q)
+static const char *skippipe_refuses(const struct schedule_request *request)
 {
-    return skip_of(q) > 0 && skip_of(q) > q->devices - 2 ? "only the P-2 middle stages can be left out" : NULL;
+    return skip_of(request) > 0 && skip_of(request) > request->devices - 2
+           ? "only the P-2 middle stages can be left out" : NULL;
 }
 
 static int gcd(int a, int b) { return b == 0 ? a : gcd(b, a % b); }
 
 /* The choices repeat after (P-2)/gcd(skip, P-2) microbatches. */
-static enum error_code make_routes(struct schedule *s, int skip, struct error *err)
+static enum error_code make_routes(struct schedule *schedule, int skip, struct error *err)
 {
-    const int P = s->devices, middle = P > 2 ? P - 2 : 1, period = middle / gcd(skip, middle);
-    if (routes_begin(s, period < s->micros ? period : s->micros, err) != OK) return ERR_MEMORY;
-    for (int r = 0; r < s->routes; r++) {
-        for (int t = 0; t < P; t++) s->route[r][t] = (struct place){ t, 0 };
-        for (int j = 0; j < skip; j++) s->route[r][1 + (r * skip + j) % middle] = (struct place){ -1, -1 };
+    const int P = schedule->devices, middle = P > 2 ? P - 2 : 1, period = middle / gcd(skip, middle);
+    if (routes_begin(schedule, period < schedule->micros ? period : schedule->micros, err) != OK) return ERR_MEMORY;
+    for (int r = 0; r < schedule->routes; r++) {
+        for (int t = 0; t < P; t++) schedule->route[r][t] = (struct place){ t, 0 };
+        for (int j = 0; j < skip; j++) schedule->route[r][1 + (r * skip + j) % middle] = (struct place){ -1, -1 };
     }
-    for (int m = 0; m < s->micros; m++) s->route_of[m] = m % period;
+    for (int m = 0; m < schedule->micros; m++) schedule->route_of[m] = m % period;
     return OK;
 }
 
-static enum error_code make(struct schedule *s, const struct schedule_request *q, struct error *err)
+static enum error_code skippipe_make(struct schedule *schedule, const struct schedule_request *request,
+                                     struct error *err)
 {
-    const int P = q->devices;
-    if (schedule_begin(s, "skippipe", P, q->micros, 1, err) != OK) return err->code;
-    place_looped(s);
+    const int P = request->devices;
+    if (schedule_begin(schedule, "skippipe", P, request->micros, 1, err) != OK) return err->code;
+    place_looped(schedule);
     int *limit = calloc((size_t)P, sizeof *limit);
     enum error_code code = limit == NULL ? fail(err, ERR_MEMORY, "schedule skippipe: no memory for %d devices", P) : OK;
     for (int d = 0; code == OK && d < P; d++) limit[d] = P - d;
-    if (code == OK) code = make_routes(s, skip_of(q), err);
-    if (code == OK) code = list_schedule(s, q, limit, err);
+    if (code == OK) code = make_routes(schedule, skip_of(request), err);
+    if (code == OK) code = list_schedule(schedule, request, limit, err);
     free(limit);
     if (code != OK) {
-        schedule_free(s);
+        schedule_free(schedule);
         return code;
     }
-    return schedule_finish(s, err);
+    return schedule_finish(schedule, err);
 }
 
 const struct schedule_generator schedule_skippipe = {
@@ -68,5 +70,5 @@ const struct schedule_generator schedule_skippipe = {
               .name = "skippipe", .description = "partial pipelines: each microbatch leaves some stages out",
               .source = "Blagoev et al., arXiv:2502.19913", .memory = "at most min(P-r, M)",
               .needs = "P >= 1, M >= 1, skip <= P-2" },
-    .bubble = "by search", .chunks = 1, .skips = true, .refuses = refuses, .make = make,
+    .bubble = "by search", .chunks = 1, .skips = true, .refuses = skippipe_refuses, .make = skippipe_make,
 };

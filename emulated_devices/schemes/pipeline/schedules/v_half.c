@@ -28,14 +28,14 @@ static struct v_pattern pattern(int P, int d)
     return (struct v_pattern){ 2 * d, 3 * P - 2 - d, 3 * P + gap - 1 + 2 * d, 6 * P + gap - 2 - d };
 }
 
-static enum error_code make(struct schedule *s, const struct schedule_request *q, struct error *err)
+static enum error_code v_half_make(struct schedule *schedule, const struct schedule_request *request, struct error *err)
 {
-    return make_v_schedule(s, "v-half", q, pattern, err);
+    return make_v_schedule(schedule, "v-half", request, pattern, err);
 }
 
 const struct schedule_generator schedule_v_half = {
     .head = { .kind = PIPELINE_SCHEME, .equality = PERMUTES,
               .name = "v-half", .description = "half the memory of 1f1b on a V",
               .source = "Qi et al., arXiv:2405.15362", .memory = "2(floor(P/2)+1) chunks", .needs = "P >= 1, M >= 1" },
-    .bubble = "3P-7 units (even P), 3P-4 (odd)", .chunks = 2, .make = make,
+    .bubble = "3P-7 units (even P), 3P-4 (odd)", .chunks = 2, .make = v_half_make,
 };

@@ -27,14 +27,14 @@ static struct v_pattern pattern(int P, int d)
     return (struct v_pattern){ d, 2 * P - 1 - d, 2 * P + gap + d, 4 * P + gap - 1 - d };
 }
 
-static enum error_code make(struct schedule *s, const struct schedule_request *q, struct error *err)
+static enum error_code v_min_make(struct schedule *schedule, const struct schedule_request *request, struct error *err)
 {
-    return make_v_schedule(s, "v-min", q, pattern, err);
+    return make_v_schedule(schedule, "v-min", request, pattern, err);
 }
 
 const struct schedule_generator schedule_v_min = {
     .head = { .kind = PIPELINE_SCHEME, .equality = PERMUTES,
               .name = "v-min", .description = "a third of the memory of 1f1b on a V",
               .source = "Qi et al., arXiv:2405.15362", .memory = "2 ceil((P+2)/3) chunks", .needs = "P >= 1, M >= 1" },
-    .bubble = "4P-5 units, 4P-6 if 3 divides P", .chunks = 2, .make = make,
+    .bubble = "4P-5 units, 4P-6 if 3 divides P", .chunks = 2, .make = v_min_make,
 };

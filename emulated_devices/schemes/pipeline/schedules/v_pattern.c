@@ -31,42 +31,42 @@ struct v_plan {
     int events;
 };
 
-static int *when(const struct v_plan *p, int device, int part, int micro)
+static int *when(const struct v_plan *v_plan, int device, int part, int micro)
 {
-    return &p->when[(device * 4 + part) * p->M + micro];
+    return &v_plan->when[(device * 4 + part) * v_plan->M + micro];
 }
 
-static int by_time(const void *a, const void *b)
+static int v_pattern_by_time(const void *a, const void *b)
 {
     const struct event *x = a, *y = b;
     return x->time != y->time ? (x->time > y->time) - (x->time < y->time) : x->device - y->device;
 }
 
-static void lay_out(struct v_plan *p)
+static void v_pattern_lay_out(struct v_plan *v_plan)
 {
-    p->events = 0;
-    for (int d = 0; d < p->P; d++) {
-        const struct v_pattern own = p->pattern(p->P, d);
+    v_plan->events = 0;
+    for (int d = 0; d < v_plan->P; d++) {
+        const struct v_pattern own = v_plan->pattern(v_plan->P, d);
         const int offset[4] = { own.f0, own.f1, own.i1, own.i0 };
-        memset(p->line[d].unit, EMPTY, (size_t)p->length);
+        memset(v_plan->line[d].unit, EMPTY, (size_t)v_plan->length);
         for (int part = F0; part <= I0; part++)
-            for (int m = 0; m < p->M; m++) {
+            for (int m = 0; m < v_plan->M; m++) {
                 /* A microbatch has six units: F0, F1, I1, I0 and two W; the pattern repeats every six. */
                 const int t = offset[part] + 6 * m;
-                assert(t < p->length && p->line[d].unit[t] == EMPTY);
-                p->line[d].unit[t] = (unsigned char)part;
-                *when(p, d, part, m) = t;
-                p->event[p->events++] = (struct event){ t, (short)d, (short)part, m };
+                assert(t < v_plan->length && v_plan->line[d].unit[t] == EMPTY);
+                v_plan->line[d].unit[t] = (unsigned char)part;
+                *when(v_plan, d, part, m) = t;
+                v_plan->event[v_plan->events++] = (struct event){ t, (short)d, (short)part, m };
             }
     }
-    qsort(p->event, (size_t)p->events, sizeof *p->event, by_time);
+    qsort(v_plan->event, (size_t)v_plan->events, sizeof *v_plan->event, v_pattern_by_time);
 }
 
 /* Put weight gradients into free units, in the order of their I; then count the chunks held in each unit. */
-static void fill_weights(struct v_plan *p, int d)
+static void fill_weights(struct v_plan *v_plan, int d)
 {
-    struct line *l = &p->line[d];
-    for (int t = 0, waiting = 0; t < p->length; t++) {
+    struct line *l = &v_plan->line[d];
+    for (int t = 0, waiting = 0; t < v_plan->length; t++) {
         if (l->unit[t] == WEIGHT) l->unit[t] = EMPTY;
         if (l->unit[t] == I0 || l->unit[t] == I1) waiting++;
         /* A free unit takes the W that has waited longest. */
@@ -75,7 +75,7 @@ static void fill_weights(struct v_plan *p, int d)
             waiting--;
         }
     }
-    for (int t = 0, held = 0; t < p->length; t++) {
+    for (int t = 0, held = 0; t < v_plan->length; t++) {
         /* A chunk's activations are held from its F to its W. */
         held += l->unit[t] == F0 || l->unit[t] == F1;
         l->held[t] = held;
@@ -83,119 +83,120 @@ static void fill_weights(struct v_plan *p, int d)
     }
 }
 
-static int fullest(const struct v_plan *p, int d)
+static int v_pattern_fullest(const struct v_plan *v_plan, int d)
 {
     int most = 0;
-    for (int t = 0; t < p->length; t++)
-        if (p->line[d].held[t] > most) most = p->line[d].held[t];
+    for (int t = 0; t < v_plan->length; t++)
+        if (v_plan->line[d].held[t] > most) most = v_plan->line[d].held[t];
     return most;
 }
 
 static int later(int a, int b) { return a > b ? a : b; }
 
 /* The first unit in which this event's inputs are ready.  F0 and I1 go down the devices, F1 and I0 up. */
-static int earliest(const struct v_plan *p, struct event e)
+static int earliest(const struct v_plan *v_plan, struct event event)
 {
     int t = 0;
-    const int from = e.part == F0 || e.part == I1 ? e.device - 1 : e.device + 1;
-    if (from >= 0 && from < p->P) t = later(t, *when(p, from, e.part, e.micro) + 1);
-    if (e.part > F0) t = later(t, *when(p, e.device, e.part - 1, e.micro) + 1);
-    if (e.micro > 0) t = later(t, *when(p, e.device, e.part, e.micro - 1) + 1);
+    const int from = event.part == F0 || event.part == I1 ? event.device - 1 : event.device + 1;
+    if (from >= 0 && from < v_plan->P) t = later(t, *when(v_plan, from, event.part, event.micro) + 1);
+    if (event.part > F0) t = later(t, *when(v_plan, event.device, event.part - 1, event.micro) + 1);
+    if (event.micro > 0) t = later(t, *when(v_plan, event.device, event.part, event.micro - 1) + 1);
     return t;
 }
 
-static void place(struct v_plan *p, struct event e, int from, int to)
+static void v_pattern_place(struct v_plan *v_plan, struct event event, int from, int to)
 {
-    p->line[e.device].unit[from] = EMPTY;
-    p->line[e.device].unit[to] = (unsigned char)e.part;
-    fill_weights(p, e.device);
+    v_plan->line[event.device].unit[from] = EMPTY;
+    v_plan->line[event.device].unit[to] = (unsigned char)event.part;
+    fill_weights(v_plan, event.device);
 }
 
 /* Move an event to the first unit that is free or has a weight gradient (which can move), if the device then never
  * holds more than the pattern does. */
-static void draw_forward(struct v_plan *p, struct event e)
+static void draw_forward(struct v_plan *v_plan, struct event event)
 {
-    for (int t = earliest(p, e); t < e.time; t++) {
-        if (p->line[e.device].unit[t] != EMPTY && p->line[e.device].unit[t] != WEIGHT) continue;
-        place(p, e, e.time, t);
-        if (fullest(p, e.device) <= p->most) {
-            *when(p, e.device, e.part, e.micro) = t;
+    for (int t = earliest(v_plan, event); t < event.time; t++) {
+        if (v_plan->line[event.device].unit[t] != EMPTY && v_plan->line[event.device].unit[t] != WEIGHT) continue;
+        v_pattern_place(v_plan, event, event.time, t);
+        if (v_pattern_fullest(v_plan, event.device) <= v_plan->most) {
+            *when(v_plan, event.device, event.part, event.micro) = t;
             return;
         }
         /* It would hold too much there: back to its old unit. */
-        place(p, e, t, e.time);
+        v_pattern_place(v_plan, event, t, event.time);
     }
 }
 
 /* Only before and after the steady state: from the first device's first I0 to its last F0 no unit is free. */
-static void squeeze(struct v_plan *p)
+static void squeeze(struct v_plan *v_plan)
 {
-    const int steady = *when(p, 0, I0, 0), done = *when(p, 0, F0, p->M - 1);
-    for (int i = 0; i < p->events; i++)
-        if (p->event[i].time < steady || p->event[i].time > done) draw_forward(p, p->event[i]);
+    const int steady = *when(v_plan, 0, I0, 0), done = *when(v_plan, 0, F0, v_plan->M - 1);
+    for (int i = 0; i < v_plan->events; i++)
+        if (v_plan->event[i].time < steady || v_plan->event[i].time > done) draw_forward(v_plan, v_plan->event[i]);
 }
 
-static void put_line(struct v_plan *p, int d)
+static void put_line(struct v_plan *v_plan, int d)
 {
-    const struct line *l = &p->line[d];
+    const struct line *l = &v_plan->line[d];
     int done[4] = { 0 }, *waiting = l->held, first = 0, last = 0;       /* reuses memory: held is no longer needed */
-    for (int t = 0; t < p->length; t++) {
+    for (int t = 0; t < v_plan->length; t++) {
         const int part = l->unit[t], chunk = part == F1 || part == I1;
-        if (part == F0 || part == F1) schedule_put(p->s, d, FORWARD, done[part]++, chunk);
+        if (part == F0 || part == F1) schedule_put(v_plan->s, d, FORWARD, done[part]++, chunk);
         if (part == I0 || part == I1) {
             /* A queue of microbatch and chunk: W follow their I in order. */
             waiting[last++] = 2 * done[part] + chunk;
-            schedule_put(p->s, d, BACKWARD_INPUT, done[part]++, chunk);
+            schedule_put(v_plan->s, d, BACKWARD_INPUT, done[part]++, chunk);
         }
         if (part == WEIGHT) {
-            schedule_put(p->s, d, BACKWARD_WEIGHT, waiting[first] / 2, waiting[first] % 2);
+            schedule_put(v_plan->s, d, BACKWARD_WEIGHT, waiting[first] / 2, waiting[first] % 2);
             first++;
         }
     }
 }
 
-static enum error_code plan_and_put(struct v_plan *p, struct error *err)
+static enum error_code plan_and_put(struct v_plan *v_plan, struct error *err)
 {
-    for (int d = 0; d < p->P; d++) p->length = later(p->length, p->pattern(p->P, d).i0);
-    p->length += 6 * p->M + 2 * p->M + 1;               /* at most 2M weight gradients are after everything else */
-    p->line = calloc((size_t)p->P, sizeof *p->line);
-    p->when = calloc(4 * (size_t)p->P * (size_t)p->M, sizeof *p->when);
-    p->event = calloc(4 * (size_t)p->P * (size_t)p->M, sizeof *p->event);
-    unsigned char *units = calloc((size_t)p->P * (size_t)p->length, 1);
-    int *held = calloc((size_t)p->P * (size_t)p->length, sizeof *held);
+    for (int d = 0; d < v_plan->P; d++) v_plan->length = later(v_plan->length, v_plan->pattern(v_plan->P, d).i0);
+    /* at most 2M weight gradients are after everything else */
+    v_plan->length += 6 * v_plan->M + 2 * v_plan->M + 1;
+    v_plan->line = calloc((size_t)v_plan->P, sizeof *v_plan->line);
+    v_plan->when = calloc(4 * (size_t)v_plan->P * (size_t)v_plan->M, sizeof *v_plan->when);
+    v_plan->event = calloc(4 * (size_t)v_plan->P * (size_t)v_plan->M, sizeof *v_plan->event);
+    unsigned char *units = calloc((size_t)v_plan->P * (size_t)v_plan->length, 1);
+    int *held = calloc((size_t)v_plan->P * (size_t)v_plan->length, sizeof *held);
     enum error_code code = OK;
-    if (p->line == NULL || p->when == NULL || p->event == NULL || units == NULL || held == NULL)
-        code = fail(err, ERR_MEMORY, "schedule %s: no memory to plan it", p->s->name);
+    if (v_plan->line == NULL || v_plan->when == NULL || v_plan->event == NULL || units == NULL || held == NULL)
+        code = fail(err, ERR_MEMORY, "schedule %s: no memory to plan it", v_plan->s->name);
     else {
-        for (int d = 0; d < p->P; d++) {
-            const size_t at = (size_t)d * (size_t)p->length;
-            p->line[d] = (struct line){ units + at, held + at };
+        for (int d = 0; d < v_plan->P; d++) {
+            const size_t at = (size_t)d * (size_t)v_plan->length;
+            v_plan->line[d] = (struct line){ units + at, held + at };
         }
-        lay_out(p);
-        for (int d = 0; d < p->P; d++) {
-            fill_weights(p, d);
-            p->most = later(p->most, fullest(p, d));
+        v_pattern_lay_out(v_plan);
+        for (int d = 0; d < v_plan->P; d++) {
+            fill_weights(v_plan, d);
+            v_plan->most = later(v_plan->most, v_pattern_fullest(v_plan, d));
         }
-        squeeze(p);
-        for (int d = 0; d < p->P; d++) put_line(p, d);
+        squeeze(v_plan);
+        for (int d = 0; d < v_plan->P; d++) put_line(v_plan, d);
     }
-    free(p->line);
-    free(p->when);
-    free(p->event);
+    free(v_plan->line);
+    free(v_plan->when);
+    free(v_plan->event);
     free(units);
     free(held);
     return code;
 }
 
-enum error_code make_v_schedule(struct schedule *s, const char *name, const struct schedule_request *q,
+enum error_code make_v_schedule(struct schedule *schedule, const char *name, const struct schedule_request *request,
                                 struct v_pattern (*pattern)(int P, int d), struct error *err)
 {
-    if (schedule_begin(s, name, q->devices, q->micros, 2, err) != OK) return err->code;
-    place_v(s);
-    struct v_plan p = { .s = s, .pattern = pattern, .P = q->devices, .M = q->micros };
+    if (schedule_begin(schedule, name, request->devices, request->micros, 2, err) != OK) return err->code;
+    place_v(schedule);
+    struct v_plan p = { .s = schedule, .pattern = pattern, .P = request->devices, .M = request->micros };
     if (plan_and_put(&p, err) != OK) {
-        schedule_free(s);
+        schedule_free(schedule);
         return err->code;
     }
-    return schedule_finish(s, err);
+    return schedule_finish(schedule, err);
 }

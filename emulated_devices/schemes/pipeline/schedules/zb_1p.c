@@ -11,16 +11,16 @@
  */
 #include "emulated_devices/schemes/pipeline/schedules/zb_search.h"
 
-static enum error_code make(struct schedule *s, const struct schedule_request *q, struct error *err)
+static enum error_code zb_1p_make(struct schedule *schedule, const struct schedule_request *request, struct error *err)
 {
-    if (schedule_begin(s, "zb-1p", q->devices, q->micros, 1, err) != OK) return err->code;
-    place_looped(s);
-    const int limit = q->memory_limit > 0 ? q->memory_limit : 1 * q->devices;
-    if (zero_bubble_search(s, q, limit, err) != OK) {
-        schedule_free(s);
+    if (schedule_begin(schedule, "zb-1p", request->devices, request->micros, 1, err) != OK) return err->code;
+    place_looped(schedule);
+    const int limit = request->memory_limit > 0 ? request->memory_limit : 1 * request->devices;
+    if (zero_bubble_search(schedule, request, limit, err) != OK) {
+        schedule_free(schedule);
         return err->code;
     }
-    return schedule_finish(s, err);
+    return schedule_finish(schedule, err);
 }
 
 const struct schedule_generator schedule_zb_1p = {
@@ -28,5 +28,5 @@ const struct schedule_generator schedule_zb_1p = {
               .name = "zb-1p", .description = "zero bubble by search, memory of 1f1b",
               .source = "Qi et al., arXiv:2401.10241", .memory = "what P microbatches take, or the limit",
               .needs = "P >= 1, M >= 1; times of F, I, W and messages" },
-    .bubble = "as zb-h1 or less", .chunks = 1, .searches = true, .make = make,
+    .bubble = "as zb-h1 or less", .chunks = 1, .searches = true, .make = zb_1p_make,
 };

@@ -16,16 +16,16 @@
  */
 #include "emulated_devices/schemes/pipeline/schedules/zb_search.h"
 
-static enum error_code make(struct schedule *s, const struct schedule_request *q, struct error *err)
+static enum error_code zb_2p_make(struct schedule *schedule, const struct schedule_request *request, struct error *err)
 {
-    if (schedule_begin(s, "zb-2p", q->devices, q->micros, 1, err) != OK) return err->code;
-    place_looped(s);
-    const int limit = q->memory_limit > 0 ? q->memory_limit : 2 * q->devices;
-    if (zero_bubble_search(s, q, limit, err) != OK) {
-        schedule_free(s);
+    if (schedule_begin(schedule, "zb-2p", request->devices, request->micros, 1, err) != OK) return err->code;
+    place_looped(schedule);
+    const int limit = request->memory_limit > 0 ? request->memory_limit : 2 * request->devices;
+    if (zero_bubble_search(schedule, request, limit, err) != OK) {
+        schedule_free(schedule);
         return err->code;
     }
-    return schedule_finish(s, err);
+    return schedule_finish(schedule, err);
 }
 
 const struct schedule_generator schedule_zb_2p = {
@@ -33,5 +33,5 @@ const struct schedule_generator schedule_zb_2p = {
               .name = "zb-2p", .description = "zero bubble by search, twice the memory of 1f1b",
               .source = "Qi et al., arXiv:2401.10241", .memory = "what 2P microbatches take, or the limit",
               .needs = "P >= 1, M >= 1; times of F, I, W and messages" },
-    .bubble = "about 0, by search", .chunks = 1, .searches = true, .make = make,
+    .bubble = "about 0, by search", .chunks = 1, .searches = true, .make = zb_2p_make,
 };

@@ -15,17 +15,17 @@
  */
 #include "emulated_devices/schemes/pipeline/schedules/zero_bubble.h"
 
-static enum error_code make(struct schedule *s, const struct schedule_request *q, struct error *err)
+static enum error_code zb_h1_make(struct schedule *schedule, const struct schedule_request *request, struct error *err)
 {
-    if (schedule_begin(s, "zb-h1", q->devices, q->micros, 1, err) != OK) return err->code;
-    place_looped(s);
-    for (int r = 0; r < q->devices; r++) put_zero_bubble(s, r, q->devices - 1 - r, r);
-    return schedule_finish(s, err);
+    if (schedule_begin(schedule, "zb-h1", request->devices, request->micros, 1, err) != OK) return err->code;
+    place_looped(schedule);
+    for (int r = 0; r < request->devices; r++) put_zero_bubble(schedule, r, request->devices - 1 - r, r);
+    return schedule_finish(schedule, err);
 }
 
 const struct schedule_generator schedule_zb_h1 = {
     .head = { .kind = PIPELINE_SCHEME, .equality = PERMUTES,
               .name = "zb-h1", .description = "1f1b with weight gradients put off: smaller bubble, same memory",
               .source = "Qi et al., arXiv:2401.10241", .memory = "min(P, M)", .needs = "P >= 1, M >= 1" },
-    .bubble = "(P-1)(F+I-W)", .chunks = 1, .make = make,
+    .bubble = "(P-1)(F+I-W)", .chunks = 1, .make = zb_h1_make,
 };

@@ -17,17 +17,17 @@
  */
 #include "emulated_devices/schemes/pipeline/schedules/zero_bubble.h"
 
-static enum error_code make(struct schedule *s, const struct schedule_request *q, struct error *err)
+static enum error_code zb_h2_make(struct schedule *schedule, const struct schedule_request *request, struct error *err)
 {
-    if (schedule_begin(s, "zb-h2", q->devices, q->micros, 1, err) != OK) return err->code;
-    place_looped(s);
-    for (int r = 0; r < q->devices; r++) put_zero_bubble(s, r, 2 * (q->devices - 1 - r), 2 * r);
-    return schedule_finish(s, err);
+    if (schedule_begin(schedule, "zb-h2", request->devices, request->micros, 1, err) != OK) return err->code;
+    place_looped(schedule);
+    for (int r = 0; r < request->devices; r++) put_zero_bubble(schedule, r, 2 * (request->devices - 1 - r), 2 * r);
+    return schedule_finish(schedule, err);
 }
 
 const struct schedule_generator schedule_zb_h2 = {
     .head = { .kind = PIPELINE_SCHEME, .equality = PERMUTES,
               .name = "zb-h2", .description = "zero bubble with twice the memory of 1f1b",
               .source = "Qi et al., arXiv:2401.10241", .memory = "min(2P-1, M)", .needs = "P >= 1, M >= 1" },
-    .bubble = "(P-1)(F+I-2W)", .chunks = 1, .make = make,
+    .bubble = "(P-1)(F+I-2W)", .chunks = 1, .make = zb_h2_make,
 };

@@ -38,134 +38,135 @@ struct plan {
 };
 
 /* The time when the input of a device's next F or I arrives; 0 if it needs none. */
-static int64_t arrival(const struct plan *p, int d, int part)
+static int64_t arrival(const struct plan *plan, int d, int part)
 {
-    const int m = p->dev[d].done[part], from = part == F ? d - 1 : d + 1;
-    if (part == W || from < 0 || from >= p->P) return 0;
-    return p->dev[from].end[part][m] + p->comm;
+    const int m = plan->dev[d].done[part], from = part == F ? d - 1 : d + 1;
+    if (part == W || from < 0 || from >= plan->P) return 0;
+    return plan->dev[from].end[part][m] + plan->comm;
 }
 
-static void perform(struct plan *p, int d, int part)
+static void zb_search_perform(struct plan *plan, int d, int part)
 {
-    struct device *v = &p->dev[d];
-    const int64_t at = arrival(p, d, part);
+    struct device *v = &plan->dev[d];
+    const int64_t at = arrival(plan, d, part);
     if (at > v->clock) {
         /* Waiting before the first forward is no bubble: the pipeline fills. */
         if (v->done[F] > 0) v->bubble += at - v->clock;
         v->clock = at;
     }
-    if (v->bubble > p->worst_bubble) p->worst_bubble = v->bubble;
+    if (v->bubble > plan->worst_bubble) plan->worst_bubble = v->bubble;
     if (v->length == 0) v->began = v->clock;
-    v->clock += p->cost[part];
+    v->clock += plan->cost[part];
     if (part != W) v->end[part][v->done[part]] = v->clock;
-    v->held += p->memory[part];
+    v->held += plan->memory[part];
     v->done[part]++;
     v->order[v->length++] = (char)part;
 }
 
-static int weights_waiting(const struct device *v) { return v->done[I] - v->done[W]; }
+static int weights_waiting(const struct device *device) { return device->done[I] - device->done[W]; }
 
 /* Do an F or I.  Before it do weight gradients, to stay within the memory limit and instead of waiting. */
-static void perform_filled(struct plan *p, int d, int part)
+static void perform_filled(struct plan *plan, int d, int part)
 {
-    struct device *v = &p->dev[d];
+    struct device *v = &plan->dev[d];
     /* A W frees memory, so that the next F or I fits. */
-    while (v->held + p->memory[part] > p->limit && weights_waiting(v) > 0) perform(p, d, W);
-    const int64_t at = arrival(p, d, part);
+    while (v->held + plan->memory[part] > plan->limit && weights_waiting(v) > 0) zb_search_perform(plan, d, W);
+    const int64_t at = arrival(plan, d, part);
     /* W that end before the input arrives cost nothing. */
-    while (weights_waiting(v) > 0 && v->clock + p->cost[W] <= at) perform(p, d, W);
+    while (weights_waiting(v) > 0 && v->clock + plan->cost[W] <= at) zb_search_perform(plan, d, W);
     const int64_t gap = at - v->clock;
     /* A W that ends later delays this action: taken if greedy, or if waiting would be the worst bubble. */
-    if (gap > 0 && weights_waiting(v) > 0 && ((p->switches & GREEDY) || gap > p->worst_bubble - v->bubble))
-        perform(p, d, W);
-    perform(p, d, part);
+    if (gap > 0 && weights_waiting(v) > 0 && ((plan->switches & GREEDY) || gap > plan->worst_bubble - v->bubble))
+        zb_search_perform(plan, d, W);
+    zb_search_perform(plan, d, part);
 }
 
 /* More forwards until the first gradient arrives; always fewer than on the device before. */
-static void warm_up(struct plan *p)
+static void warm_up(struct plan *plan)
 {
-    for (int d = 0; d < p->P; d++) perform(p, d, F);
+    for (int d = 0; d < plan->P; d++) zb_search_perform(plan, d, F);
     /* The last device's first I sets when gradients reach each device. */
-    int64_t gradient = p->dev[p->P - 1].clock + p->cost[I];
-    for (int d = p->P - 2; d >= 0; d--) {
-        struct device *v = &p->dev[d];
+    int64_t gradient = plan->dev[plan->P - 1].clock + plan->cost[I];
+    for (int d = plan->P - 2; d >= 0; d--) {
+        struct device *v = &plan->dev[d];
         int64_t clock = v->clock;
-        const int64_t at = gradient + p->comm;
+        const int64_t at = gradient + plan->comm;
         /* More forwards fill the time until then, as far as memory allows. */
-        while (1 + v->extra < p->M && v->held + (1 + v->extra) * p->memory[F] <= p->limit &&
-               (p->switches & FILL_BEFORE_FIRST ? clock < at : clock + p->cost[F] <= at)) {
-            clock += p->cost[F];
+        while (1 + v->extra < plan->M && v->held + (1 + v->extra) * plan->memory[F] <= plan->limit &&
+               (plan->switches & FILL_BEFORE_FIRST ? clock < at : clock + plan->cost[F] <= at)) {
+            clock += plan->cost[F];
             v->extra++;
         }
-        gradient = (clock > at ? clock : at) + p->cost[I];
+        gradient = (clock > at ? clock : at) + plan->cost[I];
     }
-    for (int d = 1; d < p->P; d++)
+    for (int d = 1; d < plan->P; d++)
         /* A device has fewer than the one before it, which feeds it. */
-        if (p->dev[d].extra >= p->dev[d - 1].extra)
-            p->dev[d].extra = p->dev[d - 1].extra > 0 ? p->dev[d - 1].extra - 1 : 0;
-    for (int d = 0; d < p->P; d++)
-        for (int i = p->dev[d].extra; i > 0; i--) perform(p, d, F);
-    for (int d = p->P - 1; d >= 0; d--) perform(p, d, I);
+        if (plan->dev[d].extra >= plan->dev[d - 1].extra)
+            plan->dev[d].extra = plan->dev[d - 1].extra > 0 ? plan->dev[d - 1].extra - 1 : 0;
+    for (int d = 0; d < plan->P; d++)
+        for (int i = plan->dev[d].extra; i > 0; i--) zb_search_perform(plan, d, F);
+    for (int d = plan->P - 1; d >= 0; d--) zb_search_perform(plan, d, I);
 }
 
 /* Whether this device may skip its forward in this round: only if the next one, two forwards behind, keeps working. */
-static bool may_pass_over(const struct plan *p, int d)
+static bool may_pass_over(const struct plan *plan, int d)
 {
-    const struct device *v = &p->dev[d];
-    if (!(p->switches & PASS_OVER) || d + 1 >= p->P || v->done[F] < p->dev[d + 1].done[F] + 2) return false;
-    const int64_t next_needs = p->dev[d + 1].clock + p->cost[F] + p->cost[I] + p->comm;
+    const struct device *v = &plan->dev[d];
+    if (!(plan->switches & PASS_OVER) || d + 1 >= plan->P || v->done[F] < plan->dev[d + 1].done[F] + 2) return false;
+    const int64_t next_needs = plan->dev[d + 1].clock + plan->cost[F] + plan->cost[I] + plan->comm;
     if (v->clock >= next_needs) return true;
-    int64_t ready = v->clock + p->cost[F];
-    int64_t held = v->held + p->memory[F];
-    for (int w = weights_waiting(v); held > p->limit && w > 0; w--, held += p->memory[W]) ready += p->cost[W];
+    int64_t ready = v->clock + plan->cost[F];
+    int64_t held = v->held + plan->memory[F];
+    for (int w = weights_waiting(v); held > plan->limit && w > 0; w--, held += plan->memory[W]) ready += plan->cost[W];
     if (ready <= next_needs) return false;
-    return next_needs - v->clock <= p->worst_bubble - v->bubble;
+    return next_needs - v->clock <= plan->worst_bubble - v->bubble;
 }
 
-static void steady(struct plan *p)
+static void steady(struct plan *plan)
 {
-    for (int d = p->P - 1; d >= 0; d--) {
-        struct device *v = &p->dev[d];
-        v->extra = v->done[F] < p->M && !may_pass_over(p, d);
+    for (int d = plan->P - 1; d >= 0; d--) {
+        struct device *v = &plan->dev[d];
+        v->extra = v->done[F] < plan->M && !may_pass_over(plan, d);
         /* If the next device passes over its forward, this one does, too. */
-        if (v->done[F] < p->M && d + 1 < p->P && p->dev[d + 1].done[F] < p->M && !p->dev[d + 1].extra) v->extra = 0;
+        if (v->done[F] < plan->M && d + 1 < plan->P && plan->dev[d + 1].done[F] < plan->M && !plan->dev[d + 1].extra)
+            v->extra = 0;
     }
-    for (int d = 0; d < p->P; d++)
-        if (p->dev[d].extra) perform_filled(p, d, F);
-    for (int d = p->P - 1; d >= 0; d--) {
-        if (d == 0 && p->dev[0].done[F] == p->M)        /* no device needs the first device's input gradient */
-            while (weights_waiting(&p->dev[0]) > 0) perform(p, 0, W);
-        perform_filled(p, d, I);
+    for (int d = 0; d < plan->P; d++)
+        if (plan->dev[d].extra) perform_filled(plan, d, F);
+    for (int d = plan->P - 1; d >= 0; d--) {
+        if (d == 0 && plan->dev[0].done[F] == plan->M)        /* no device needs the first device's input gradient */
+            while (weights_waiting(&plan->dev[0]) > 0) zb_search_perform(plan, 0, W);
+        perform_filled(plan, d, I);
     }
 }
 
-static int64_t make_plan(struct plan *p)
+static int64_t make_plan(struct plan *plan)
 {
     int64_t span = 0;
-    p->worst_bubble = 0;
-    for (int d = 0; d < p->P; d++) {
-        struct device *v = &p->dev[d];
+    plan->worst_bubble = 0;
+    for (int d = 0; d < plan->P; d++) {
+        struct device *v = &plan->dev[d];
         v->clock = v->bubble = v->began = 0;
         v->done[F] = v->done[I] = v->done[W] = v->held = v->extra = v->length = 0;
     }
-    warm_up(p);
-    for (int m = 1; m < p->M; m++) steady(p);
-    for (int d = 0; d < p->P; d++) {
-        struct device *v = &p->dev[d];
-        while (v->done[W] < p->M) perform(p, d, W);
+    warm_up(plan);
+    for (int m = 1; m < plan->M; m++) steady(plan);
+    for (int d = 0; d < plan->P; d++) {
+        struct device *v = &plan->dev[d];
+        while (v->done[W] < plan->M) zb_search_perform(plan, d, W);
         if (v->clock - v->began > span) span = v->clock - v->began;
     }
     return span;
 }
 
-static void put_plan(struct schedule *s, const struct plan *p)
+static void put_plan(struct schedule *schedule, const struct plan *plan)
 {
     static const enum action_kind kind[PARTS] = { FORWARD, BACKWARD_INPUT, BACKWARD_WEIGHT };
-    for (int d = 0; d < p->P; d++) {
+    for (int d = 0; d < plan->P; d++) {
         int done[PARTS] = { 0 };
-        for (int i = 0; i < p->dev[d].length; i++) {
-            const int part = p->dev[d].order[i];
-            schedule_put(s, d, kind[part], done[part]++, 0);
+        for (int i = 0; i < plan->dev[d].length; i++) {
+            const int part = plan->dev[d].order[i];
+            schedule_put(schedule, d, kind[part], done[part]++, 0);
         }
     }
 }
@@ -189,15 +190,17 @@ static struct device *devices_begin(int P, int M)
     return dev;
 }
 
-enum error_code zero_bubble_search(struct schedule *s, const struct schedule_request *q, int limit, struct error *err)
+enum error_code zero_bubble_search(struct schedule *schedule, const struct schedule_request *request, int limit,
+                                   struct error *err)
 {
-    const int64_t whole = q->activation > 0 ? q->activation : 1, kept = q->activation > 0 ? q->kept_for_weight : 1;
-    struct plan p = { .P = q->devices, .M = q->micros, .comm = q->communication,
-                      .cost = { q->forward, q->backward_input, q->backward_weight },
+    const int64_t whole = request->activation > 0 ? request->activation : 1, kept = request->activation > 0
+        ? request->kept_for_weight : 1;
+    struct plan p = { .P = request->devices, .M = request->micros, .comm = request->communication,
+                      .cost = { request->forward, request->backward_input, request->backward_weight },
                       .memory = { whole, kept - whole, -kept }, .limit = limit * whole };
     if (p.cost[F] == 0 && p.cost[I] == 0 && p.cost[W] == 0) p.cost[F] = p.cost[I] = p.cost[W] = 1;
     p.dev = devices_begin(p.P, p.M);
-    if (p.dev == NULL) return fail(err, ERR_MEMORY, "schedule %s: no memory to search", s->name);
+    if (p.dev == NULL) return fail(err, ERR_MEMORY, "schedule %s: no memory to search", schedule->name);
     unsigned best = 0;
     int64_t best_span = INT64_MAX;
     for (p.switches = 0; p.switches < SETTINGS; p.switches++) {
@@ -210,7 +213,7 @@ enum error_code zero_bubble_search(struct schedule *s, const struct schedule_req
     }
     p.switches = best;
     make_plan(&p);
-    put_plan(s, &p);
+    put_plan(schedule, &p);
     free(p.dev[0].end[F]);
     free(p.dev[0].order);
     free(p.dev);

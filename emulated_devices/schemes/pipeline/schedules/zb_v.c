@@ -22,48 +22,49 @@
 
 struct counts { int f[2], i[2], w[2]; };
 
-static void forward(struct schedule *s, int r, struct counts *n, int chunk)
+static void zb_v_forward(struct schedule *schedule, int r, struct counts *counts, int chunk)
 {
-    schedule_put(s, r, FORWARD, n->f[chunk]++, chunk);
+    schedule_put(schedule, r, FORWARD, counts->f[chunk]++, chunk);
 }
-static void input(struct schedule *s, int r, struct counts *n, int chunk)
+static void zb_v_input(struct schedule *schedule, int r, struct counts *counts, int chunk)
 {
-    schedule_put(s, r, BACKWARD_INPUT, n->i[chunk]++, chunk);
+    schedule_put(schedule, r, BACKWARD_INPUT, counts->i[chunk]++, chunk);
 }
-static void weight(struct schedule *s, int r, struct counts *n, int chunk)
+static void zb_v_weight(struct schedule *schedule, int r, struct counts *counts, int chunk)
 {
-    schedule_put(s, r, BACKWARD_WEIGHT, n->w[chunk]++, chunk);
+    schedule_put(schedule, r, BACKWARD_WEIGHT, counts->w[chunk]++, chunk);
 }
 
-static void device(struct schedule *s, int r, int M)
+static void device(struct schedule *schedule, int r, int M)
 {
-    const int P = s->devices;
+    const int P = schedule->devices;
     struct counts n = { { 0 }, { 0 }, { 0 } };
     /* Forwards go down the V, until the first microbatch is back at this device's second stage. */
-    for (int k = 0; k < 2 * (P - r) - 1; k++) forward(s, r, &n, 0);
-    for (int k = 0; k < r; k++) forward(s, r, &n, 1), forward(s, r, &n, 0);
-    for (int k = 0; k < P - r; k++) forward(s, r, &n, 1), input(s, r, &n, 1), weight(s, r, &n, 1);
+    for (int k = 0; k < 2 * (P - r) - 1; k++) zb_v_forward(schedule, r, &n, 0);
+    for (int k = 0; k < r; k++) zb_v_forward(schedule, r, &n, 1), zb_v_forward(schedule, r, &n, 0);
+    for (int k = 0; k < P - r; k++)
+        zb_v_forward(schedule, r, &n, 1), zb_v_input(schedule, r, &n, 1), zb_v_weight(schedule, r, &n, 1);
     /* In the steady state F, I and W of both stages take turns. */
     while (n.f[1] < M) {
-        if (n.f[0] < M) forward(s, r, &n, 0);
-        input(s, r, &n, 0), weight(s, r, &n, 0);
-        forward(s, r, &n, 1);
-        input(s, r, &n, 1), weight(s, r, &n, 1);
+        if (n.f[0] < M) zb_v_forward(schedule, r, &n, 0);
+        zb_v_input(schedule, r, &n, 0), zb_v_weight(schedule, r, &n, 0);
+        zb_v_forward(schedule, r, &n, 1);
+        zb_v_input(schedule, r, &n, 1), zb_v_weight(schedule, r, &n, 1);
     }
-    for (int k = 0; k < r; k++) input(s, r, &n, 0), input(s, r, &n, 1);
-    for (int k = 0; k < P - r; k++) input(s, r, &n, 0), weight(s, r, &n, 0);
+    for (int k = 0; k < r; k++) zb_v_input(schedule, r, &n, 0), zb_v_input(schedule, r, &n, 1);
+    for (int k = 0; k < P - r; k++) zb_v_input(schedule, r, &n, 0), zb_v_weight(schedule, r, &n, 0);
     /* Now follow the weight gradients that were put off. */
-    while (n.w[1] < n.i[1]) weight(s, r, &n, 1);
-    while (n.w[0] < n.i[0]) weight(s, r, &n, 0);
+    while (n.w[1] < n.i[1]) zb_v_weight(schedule, r, &n, 1);
+    while (n.w[0] < n.i[0]) zb_v_weight(schedule, r, &n, 0);
 }
 
-static enum error_code make(struct schedule *s, const struct schedule_request *q, struct error *err)
+static enum error_code zb_v_make(struct schedule *schedule, const struct schedule_request *request, struct error *err)
 {
-    const int P = q->devices, M = q->micros < 2 * P - 1 ? 2 * P - 1 : q->micros;
-    if (schedule_begin(s, "zb-v", P, q->micros, 2, err) != OK) return err->code;
-    place_v(s);
-    for (int r = 0; r < P; r++) device(s, r, M);
-    return schedule_finish(s, err);
+    const int P = request->devices, M = request->micros < 2 * P - 1 ? 2 * P - 1 : request->micros;
+    if (schedule_begin(schedule, "zb-v", P, request->micros, 2, err) != OK) return err->code;
+    place_v(schedule);
+    for (int r = 0; r < P; r++) device(schedule, r, M);
+    return schedule_finish(schedule, err);
 }
 
 const struct schedule_generator schedule_zb_v = {
@@ -71,5 +72,5 @@ const struct schedule_generator schedule_zb_v = {
               .name = "zb-v", .description = "zero bubble with the memory of 1f1b: each device at both legs of a V",
               .source = "Qi et al., arXiv:2401.10241, section 6", .memory = "min(2P, 2M) chunks",
               .needs = "P >= 1, M >= 1 (best at least 2P-1)" },
-    .bubble = "0 if F = I = W", .chunks = 2, .make = make,
+    .bubble = "0 if F = I = W", .chunks = 2, .make = zb_v_make,
 };

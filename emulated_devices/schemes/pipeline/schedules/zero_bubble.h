@@ -5,16 +5,16 @@
 #include "emulated_devices/schemes/pipeline/schedules/generate.h"
 
 /* `ahead` forwards, then F, I and W in turn, W delayed by `behind` microbatches. */
-static inline void put_zero_bubble(struct schedule *s, int r, int ahead, int behind)
+static inline void put_zero_bubble(struct schedule *schedule, int r, int ahead, int behind)
 {
-    const int M = s->micros, first = ahead < M ? ahead : M;
-    for (int m = 0; m < first; m++) schedule_put(s, r, FORWARD, m, 0);
+    const int M = schedule->micros, first = ahead < M ? ahead : M;
+    for (int m = 0; m < first; m++) schedule_put(schedule, r, FORWARD, m, 0);
     for (int m = 0; m < M; m++) {
-        schedule_put(s, r, FORWARD, m + first, 0);
-        schedule_put(s, r, BACKWARD_INPUT, m, 0);
-        if (m >= behind) schedule_put(s, r, BACKWARD_WEIGHT, m - behind, 0);
+        schedule_put(schedule, r, FORWARD, m + first, 0);
+        schedule_put(schedule, r, BACKWARD_INPUT, m, 0);
+        if (m >= behind) schedule_put(schedule, r, BACKWARD_WEIGHT, m - behind, 0);
     }
-    for (int m = M > behind ? M - behind : 0; m < M; m++) schedule_put(s, r, BACKWARD_WEIGHT, m, 0);
+    for (int m = M > behind ? M - behind : 0; m < M; m++) schedule_put(schedule, r, BACKWARD_WEIGHT, m, 0);
 }
 
 #endif

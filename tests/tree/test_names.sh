@@ -1,0 +1,84 @@
+# Names tell what they name: a static function carries its room's noun, a parameter its type's name.
+# tier: check
+#
+# A function may share its name with those of two other files.  A pointer of one letter means at most two types in a room.  Letters are for
+# the dimensions of docs/words.md and for numbers, so few parameters have one.
+
+tree=.
+most_files=3                            # that define a function of one name
+most_types=2                            # of structs, for one letter in one room
+most_letters=15                         # percent of all parameters
+
+sources() { (cd "$tree" && find ref emulated_devices -name '*.[ch]' | sort); }
+
+# names: FILE function NAME, and FILE parameter NAME TYPE, for each function that is defined; `pair` after parameters of one type.
+names() {
+    (cd "$tree" && sources | xargs -d '\n' awk '
+        function declared(head, name, list,    i, depth, c, at, one, type, n, of, called, times) {
+            print FILENAME, "function", name
+            list = list ","; depth = 0; at = 1
+            for (i = 1; i <= length(list); i++) {
+                c = substr(list, i, 1); depth += (c ~ /[(\[]/) - (c ~ /[)\]]/)
+                if (c != "," || depth > 0) continue
+                one = substr(list, at, i - at); at = i + 1
+                sub(/(\[[^]]*\])+ *$/, "", one); gsub(/^ +| +$/, "", one)
+                if (one !~ /^[A-Za-z_][A-Za-z_0-9 *]*[ *][A-Za-z_0-9]+$/) continue
+                type = one; sub(/[A-Za-z_0-9]+$/, "", type); sub(/^.*[^A-Za-z_0-9]/, "", one)
+                gsub(/const /, "", type); gsub(/ /, "", type); sub(/^struct/, "struct ", type)
+                called[++n] = one; of[n] = type; times[type]++
+            }
+            for (i = 1; i <= n; i++) print FILENAME, "parameter", called[i], of[i] (times[of[i]] > 1 ? " pair" : "")
+        }
+        FNR == 1 { text = "" }
+        { sub(/\/\*.*\*\//, "") }
+        text == "" && /^[a-z].*[ *][a-z_][A-Za-z_0-9]*\(/ && !/;[ ]*$/ { text = $0; sub(/^ +/, "", text); if ($0 !~ /\)[ ]*(\{.*)?$/) next }
+        text != "" && FNR > 1 {
+            if ($0 !~ /^[a-z]/) { line = $0; sub(/^ +/, " ", line); if (line !~ /^\{/) text = text line }
+            if ($0 ~ /;[ ]*$/ && $0 !~ /\{/) { text = ""; next }
+            if ($0 !~ /^\{/ && text !~ /\)[ ]*\{/) next
+            head = text; sub(/[ ]*\{.*$/, "", head); text = ""
+            open = index(head, "("); name = substr(head, 1, open - 1); sub(/^.*[^A-Za-z_0-9]/, "", name)
+            list = substr(head, open + 1); sub(/\)[ ]*$/, "", list)
+            declared(head, name, list)
+        }')
+}
+
+shared_names() {
+    names | awk -v most="$most_files" '$2 == "function" && !seen[$1, $3]++ { count[$3]++; files[$3] = files[$3] " " $1 }
+        END { for (name in count) if (count[name] > most) print name " is a function of " count[name] " files:" files[name] ": give each the noun of its file, as in ring_run" }'
+}
+
+letters_of_many_types() {
+    names | awk -v most="$most_types" '$2 == "parameter" && length($3) == 1 && $4 == "struct" && $5 ~ /\*$/ && $6 == "" {
+            split($1, part, "/"); room = part[1] == "ref" ? part[1] "/" part[2] : part[2]
+            if (!seen[room, $3, $5]++) { count[room " " $3]++; types[room " " $3] = types[room " " $3] " " $5 } }
+        END { for (at in count) if (count[at] > most) print at ": a pointer of one letter to " count[at] " types:" types[at] ": give each the name of its type" }'
+}
+
+letters() {
+    names | awk -v most="$most_letters" '$2 == "parameter" { all++; one += length($3) == 1 }
+        END { if (100 * one > most * all) print one " of " all " parameters have one letter, and " most " % may" }'
+}
+
+begin() { echo "[ RUN      ] $1"; }
+end() { if [ -z "$2" ]; then echo "[       OK ] $1"; else echo "$2" | head -20; echo "[  FAILED  ] $1"; failed=1; fi; }
+failed=
+
+begin names_are_of_one_file;      end names_are_of_one_file      "$(shared_names)"
+begin letters_are_of_two_types;   end letters_are_of_two_types   "$(letters_of_many_types)"
+begin parameters_have_names;      end parameters_have_names      "$(letters)"
+
+# The rules see what they forbid.
+begin the_rules_see_what_they_forbid
+tree=$(mktemp -d); trap 'rm -rf "$tree"' EXIT
+mkdir -p "$tree/ref/a" "$tree/emulated_devices/b"
+for k in 1 2 3 4; do
+    printf 'static int run(const struct t%d *p, int64_t n,\n               struct thing *thing)\n{\n    return p->n;\n}\nint other_%d(struct t%d *p) { return p->n; }\n' $k $k $k >"$tree/emulated_devices/b/f$k.c"
+done
+printf 'int run(int a);\nint once(struct plan *plan)\n{\n}\n' >"$tree/ref/a/g.c"
+wrong=
+[ "$(shared_names | grep -c '^run is a function of 4 files')" = 1 ] || wrong="$wrong shared_names"
+[ "$(letters_of_many_types | grep -c '^b p: a pointer of one letter to 4 types')" = 1 ] || wrong="$wrong letters_of_many_types"
+[ "$(letters)" = '12 of 17 parameters have one letter, and 15 % may' ] || wrong="$wrong letters"
+end the_rules_see_what_they_forbid "$wrong"
+exit ${failed:+1}
