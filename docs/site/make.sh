@@ -3,8 +3,7 @@
 # contents.txt says which pages there are, page.awk how Doxygen gets them, lecture.awk what becomes of a source.
 set -euo pipefail
 to=build/docs site=docs/site
-LECTURES=(ref/ops ref/model ref/optim ref/routers emulated_devices/check emulated_devices/collectives emulated_devices/schemes/{data,tensor,pipeline,attention,experts,sbp,spatial}
-          emulated_devices/model/programs)
+LECTURES=(ref/ops ref/model ref/optim ref/routers emulated_devices/check emulated_devices/collectives emulated_devices/schemes/{data,tensor,pipeline,attention,experts,sbp,spatial})
 
 # In XML, what a title must not have.
 xml() { sed 's/&/\&amp;/g; s/</\&lt;/g; s/>/\&gt;/g; s/"/\&quot;/g'; }

@@ -1,5 +1,6 @@
 #include "emulated_devices/model/probe.h"
 #include "emulated_devices/model/link/link.h"
+#include "ref/model/naming.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -34,8 +35,7 @@ static enum activation_width width_in(const struct node *table, const char *name
 
 bool activation_width_of(const struct model_config *config, const char *name, enum activation_width *width)
 {
-    const struct program *p = program_of(config);
-    const struct node *table = p ? table_of(p, name) : NULL;
+    const struct node *table = table_of(model_program(config), name);
     if (table) *width = width_in(table, name);
     return table != NULL;
 }
@@ -55,15 +55,14 @@ static void say_node(struct words *words, const struct model_config *config, con
 {
     char name[PARAM_NAME] = "", prefix[32] = "";
     const bool inside = layer >= 0 && layer < config->L;
-    const struct layer_names names = program_names(config, layer);
-    const int weight = program_weight(config, node, &names);
-    if (inside) snprintf(prefix, sizeof prefix, program_of(config)->block_prefix, layer);
+    const int weight = program_weight(config, node, layer);
+    if (inside) snprintf(prefix, sizeof prefix, naming_of(config)->block, layer);
     if (weight >= 0) snprintf(name, sizeof name, "%s", model_param(config, weight).name);
     else snprintf(name, sizeof name, "%s%s", prefix, node->out ? node->out : "");
     char *suffix = strstr(name, ".weight");
     if (suffix) *suffix = 0;
     probe_say(words,
-              node->role == ROLE_HEAD                      ? "the output matrix"
+              node->param == HEAD_W                        ? "the output matrix"
               : node->op == OP_NORM && config->norm == NORM_RMS ? "the rmsnorm %s"
                                                   : operation_info(node->op)->words,
               name);
@@ -96,7 +95,7 @@ static void say_readers(struct words *words, const struct model_config *config, 
         const struct node *n = &table[i];
         if (!probe_reads(n, name)) continue;
         if (node_does_nothing(config, n)) {
-            say_readers(words, config, table, n->out, layer);
+            if (strcmp(n->in[0], name) == 0) say_readers(words, config, table, n->out, layer);
             continue;
         }
         probe_say(words, words->used ? ", added to %s" : "%s",
@@ -109,11 +108,11 @@ static void say_readers(struct words *words, const struct model_config *config, 
 void activation_made_by(char *out, size_t size, const struct model_config *config, const char *name, int layer,
                         bool gradient)
 {
-    const struct program *p = program_of(config);
-    const struct node *table = p ? program_part(p, config, layer) : NULL;
+    const struct program *p = model_program(config);
+    const struct node *table = program_part(p, config, layer);
     struct words w = { out, size, 0 };
     out[0] = 0;
-    if (table == NULL || !shows(table, name)) return;
+    if (!shows(table, name)) return;
     const struct node *last = table;
     while (last[1].op != OP_END) last++;
     if (!gradient) say_node(&w, config, running_maker(table, config, name), layer);

@@ -53,10 +53,9 @@ static enum error_code link_parts(struct stage *stage, struct error *err)
         p->linked.buffers = BUFFER_FIRST_OWN;
         if (has) e = link_layer(&p->linked, c, stage->seams, p->layer, plan->recompute, keeps_nothing(stage), err);
         stage->buffers += p->linked.buffers;
-        const struct layer_names names = program_names(c, p->layer);
         for (int v = 0; v < p->linked.nodes; v++) {
-            p->weight[v] = program_weight(c, p->linked.node[v].is, &names);
-            p->bias[v] = program_bias(p->linked.node[v].is, &names);
+            p->weight[v] = program_weight(c, p->linked.node[v].is, p->layer);
+            p->bias[v] = program_bias(c, p->linked.node[v].is, p->layer);
         }
     }
     return e;

@@ -2,6 +2,7 @@
 #include "ref/golden/bounds.h"
 #include "ref/golden/seal.h"
 #include "ref/io/json.h"
+#include "ref/model/family.h"
 #include "ref/model/weights.h"
 #include <math.h>
 #include <stdio.h>
@@ -100,7 +101,7 @@ static enum error_code make_describe(struct notes *notes, const struct golden *g
 {
     char text[128] = "";
     make_note(notes, GOLDEN_MAKER, "generator");
-    make_note(notes, model_family_name(model_family(&golden->config)), "model");
+    make_note(notes, golden->config.family->name, "model");
     snprintf(text, sizeof text, "%llu", (unsigned long long)golden->seed);
     make_note(notes, text, "seed");
     snprintf(text, sizeof text, "%lld", (long long)golden->micros);
@@ -109,9 +110,9 @@ static enum error_code make_describe(struct notes *notes, const struct golden *g
     if (golden->as.text[0]) make_note(notes, golden->as.text, "as");
     if (drops(&golden->config))
         make_note(notes,
-                  "kept where uniform(seed + 0x9E3779B97F4A7C15 (step + 1), stream \"dropout.LAYER.PLACE\", "
-                  "row * columns + column) >= p, then times 1/(1-p); embedding: LAYER -1; probabilities: row "
-                  "(b H + h) S + query; uniform: philox.py; the masks are the tensors mask/STEP/...",
+                  "kept where uniform(seed + 0x9E3779B97F4A7C15 (step + 1), stream \"dropout.LAYER.PLACE\", row * columns"
+                " + column) >= p, then times 1/(1-p); embedding: LAYER -1; probabilities: row (b H + h) S + query;"
+                " uniform: philox.py; the masks are the tensors mask/STEP/...",
                   "dropout");
     text[0] = '\0';
     for (int i = 0; i < request->optimizers; i++) {

@@ -1,13 +1,14 @@
 #include "ref/model/config.h"
 #include "ref/io/options.h"
 #include "ref/io/output.h"
+#include "ref/model/families/families.h"
 #include "ref/routers/router.h"
 #include <math.h>
 #include <string.h>
 
 #define GPT2(name_, L_, H_, D_, F_, S_, V_)                                                                     \
     { .name = name_, .S = S_, .D = D_, .H = H_, .K = H_, .A = D_ / H_, .F = F_, .L = L_, .V = V_,                \
-      .biases = BIASES_GPT2, .tied = true, .eps = 1e-5, .init_std = 0.02 }
+      .family = &family_gpt2, .biases = BIASES_BLOCK, .tied = true, .eps = 1e-5, .init_std = 0.02 }
 
 #define LLAMA(name_, L_, H_, K_, D_, F_, S_, V_, ...)                                                           \
     WIDE_HEADS(name_, L_, H_, K_, D_ / H_, D_, F_, S_, V_, __VA_ARGS__)
@@ -31,14 +32,15 @@
 #define GPTJ(name_, L_, H_, D_, R_, F_, S_, V_)                                                                 \
     { .name = name_, .S = S_, .D = D_, .H = H_, .K = H_, .A = D_ / H_, .F = F_, .L = L_, .V = V_,               \
       .positions = POSITIONS_ROTARY, .rotary = { .theta = 10000, .turned = R_, .neighbours = true },            \
-      .parallel = true, .biases = BIASES_GPTJ, .eps = 1e-5, .init_std = 0.02 }
+      .parallel = true, .family = &family_gptj, .biases = BIASES_FEED | HAS_BIAS(ROLE_HEAD),                       \
+      .eps = 1e-5, .init_std = 0.02 }
 
 /* A GPT-OSS: windows of w_ tokens in layers 0, 2, .., L-2; YaRN by 32 from s_ tokens on. */
 #define EVEN_LAYERS(L_) { 0x5555555555555555 >> (64 - L_) }
 #define GPT_OSS(name_, L_, H_, K_, A_, D_, F_, S_, V_, E_, k_, w_, s_)                                          \
     { .name = name_, .S = S_, .D = D_, .H = H_, .K = K_, .A = A_, .F = F_, .L = L_, .V = V_,                    \
       .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_MIXTURE, .sinks = true, .eps = 1e-5,          \
-      .biases = BIASES_GPT_OSS | HAS_BIAS(ROLE_QKV) | HAS_BIAS(ROLE_ATTENTION_OUT), .init_std = 0.02,           \
+      .family = &family_gpt_oss, .biases = BIASES_BLOCK | HAS_BIAS(ROLE_ROUTER), .init_std = 0.02,           \
       .rotary = { .theta = 150000, .scaling = SCALING_YARN, .factor = 32, .low_frequency = 1,                   \
                   .high_frequency = 32, .original_positions = s_, .enlarged = 1.3465735902799727,               \
                   .between_pairs = true },                                                                      \
@@ -48,14 +50,15 @@
 /* With LongRoPE from s_ tokens on, which enlarges cosines and sines. */
 #define PHI3(name_, L_, H_, K_, D_, F_, S_, V_, s_, enlarged_)                                                  \
     { .name = name_, .S = S_, .D = D_, .H = H_, .K = K_, .A = D_ / H_, .F = F_, .L = L_, .V = V_,               \
-      .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU, .alike = FAMILY_PHI3, .eps = 1e-5,    \
+      .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU, .family = &family_phi3, .eps = 1e-5,    \
       .rotary = { .theta = 10000, .scaling = SCALING_LONG, .original_positions = s_, .enlarged = enlarged_,     \
                   .shorter = { 1, 1 }, .longer = { 1.1, 3.2 } }, .init_std = 0.02 }
 
-#define DENSE .mlp = MLP_SWIGLU
-#define GEMMA .mlp = MLP_GEGLU, .norms_from_one = true, .scaled_embedding = true
-#define MIXTURE(E_, k_) .mlp = MLP_MIXTURE, .mixture = { E_, k_, .router = { .normalized = true, .scale = 1 }, \
-                                                         .balance_coefficient = 0.02 }
+#define DENSE(of_) .family = &family_##of_, .mlp = MLP_SWIGLU
+#define GEMMA(of_) .family = &family_##of_, .mlp = MLP_GEGLU, .norms_from_one = true, .scaled_embedding = true
+#define MIXTURE(of_, E_, k_) .family = &family_##of_, .mlp = MLP_MIXTURE, \
+                                 .mixture = { E_, k_, .router = { .normalized = true, .scale = 1 }, \
+                                              .balance_coefficient = 0.02 }
 
 const struct model_preset model_presets[] = {
     { GPT2("small", 8, 8, 96, 384, 64, 256), "0.9M parameters; learns to write words in a minute on two cores", 16 },
@@ -64,37 +67,38 @@ const struct model_preset model_presets[] = {
     { GPT2("11m", 6, 6, 384, 1536, 256, 256), "11M parameters; what `orrery bench step` times", 4 },
     { GPT2("43m", 24, 6, 384, 1536, 256, 256), "43M parameters, the layers of 11m four times", 4 },
     { GPT2("gpt2", 12, 12, 768, 3072, 1024, 50257), "the 124M parameters of GPT-2", 4 },
-    { LLAMA("llama-tiny", 8, 8, 4, 32, 88, 32, 256, DENSE),
+    { LLAMA("llama-tiny", 8, 8, 4, 32, 88, 32, 256, DENSE(llama)),
       "a Llama of 0.1M parameters, 8 layers, 8 heads and 4 key/value heads", 8 },
-    { LLAMA("llama-small", 4, 4, 2, 128, 344, 64, 256, DENSE),
+    { LLAMA("llama-small", 4, 4, 2, 128, 344, 64, 256, DENSE(llama)),
       "a Llama of 0.8M parameters, 4 heads and 2 key/value heads", 16 },
-    { LLAMA("mistral-tiny", 8, 8, 4, 32, 88, 32, 256, DENSE, .alike = FAMILY_MISTRAL,
+    { LLAMA("mistral-tiny", 8, 8, 4, 32, 88, 32, 256, DENSE(mistral),
             .windows = { .size = 12, .layers = { 0xFF } }),
       "llama-tiny as a Mistral: in all layers a token sees the last 12 tokens", 8 },
-    { WIDE_HEADS("olmo2-tiny", 8, 8, 4, 4, 32, 88, 32, 256, DENSE, .head_norms = true, .normed_together = true,
+    { WIDE_HEADS("olmo2-tiny", 8, 8, 4, 4, 32, 88, 32, 256, DENSE(olmo2), .head_norms = true, .normed_together = true,
                  .norms_at = NORMS_AFTER),
       "an OLMo 2 of 0.1M parameters: llama-tiny with norms after its branches, and of all queries and keys", 8 },
     { PHI3("phi3-tiny", 8, 8, 4, 32, 88, 32, 256, 16, 1.118033988749895),
       "llama-tiny as a Phi-3: LongRoPE from 16 tokens to 32", 8 },
-    { LLAMA("mixtral-tiny", 8, 8, 4, 32, 48, 32, 256, MIXTURE(8, 2)),
+    { LLAMA("mixtral-tiny", 8, 8, 4, 32, 48, 32, 256, MIXTURE(mixtral, 8, 2)),
       "a Mixtral of 0.3M parameters, 8 experts of which a token goes to 2", 8 },
-    { LLAMA("mixtral-small", 4, 4, 2, 128, 176, 64, 256, MIXTURE(8, 2)),
+    { LLAMA("mixtral-small", 4, 4, 2, 128, 176, 64, 256, MIXTURE(mixtral, 8, 2)),
       "a Mixtral of 2.5M parameters, 8 experts of which a token goes to 2", 16 },
-    { LLAMA("qwen2-tiny", 8, 8, 4, 32, 88, 32, 256, DENSE, .biases = BIASES_QWEN2),
+    { LLAMA("qwen2-tiny", 8, 8, 4, 32, 88, 32, 256, DENSE(qwen2), .biases = HAS_BIAS(ROLE_QKV)),
       "a Qwen2 of 0.1M parameters: llama-tiny with biases of queries, keys and values", 8 },
-    { LLAMA("parscale-tiny", 8, 8, 4, 32, 88, 32, 256, DENSE, .biases = BIASES_QWEN2,
+    { LLAMA("parscale-tiny", 8, 8, 4, 32, 88, 32, 256, DENSE(parscale), .biases = HAS_BIAS(ROLE_QKV),
             .streams = { .P = 4, .prefix = 8, .smoothing = 0.01 }),
       "qwen2-tiny as a ParScale: 4 parallel streams, each with a prefix of 8 tokens in every layer", 8 },
-    { LLAMA("scmoe-tiny", 4, 8, 4, 32, 48, 32, 256, MIXTURE(8, 2), .shortcut = true),
+    { LLAMA("scmoe-tiny", 4, 8, 4, 32, 48, 32, 256, MIXTURE(scmoe, 8, 2), .shortcut = true),
       "a mixture on a shortcut past dense blocks, as LongCat-Flash's, of 0.2M parameters: 8 experts, 2 of a token", 8 },
-    { WIDE_HEADS("qwen3-tiny", 8, 8, 4, 6, 32, 88, 32, 256, DENSE, .head_norms = true, .tied = true),
+    { WIDE_HEADS("qwen3-tiny", 8, 8, 4, 6, 32, 88, 32, 256, DENSE(qwen3), .head_norms = true, .tied = true),
       "a Qwen3 of 0.1M parameters: llama-tiny with norms of queries and keys, and heads that are wider than D/H", 8 },
     { WIDE_HEADS("qwen3-moe-tiny", 8, 8, 4, 6, 32, 24, 32, 256,
-                 MIXTURE(8, 2), .head_norms = true, .dense = { 88, { { 1 } } }),
+                 MIXTURE(qwen3_moe, 8, 2), .head_norms = true, .dense = { 88, { { 1 } } }),
       "a Qwen3-MoE of 0.2M parameters: qwen3-tiny whose layers but the first have 8 experts, 2 of a token", 8 },
-    { WIDE_HEADS("gemma-tiny", 8, 8, 4, 6, 32, 88, 32, 256, GEMMA, .tied = true),
+    { WIDE_HEADS("gemma-tiny", 8, 8, 4, 6, 32, 88, 32, 256, GEMMA(gemma), .tied = true),
       "a Gemma of 0.1M parameters: scaled embeddings, norms from one, geglu, and heads that are wider than D/H", 8 },
-    { { .name = "deepseek-v2-tiny", .S = 32, .D = 32, .H = 8, .K = 8, .A = 8, .F = 24, .L = 8, .V = 256,
+    { { .name = "deepseek-v2-tiny", .family = &family_deepseek_v2,
+        .S = 32, .D = 32, .H = 8, .K = 8, .A = 8, .F = 24, .L = 8, .V = 256,
         .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .rotary = { .theta = 10000, .turned = 4, .neighbours = true },
         .latent = { .q = 12, .kv = 8, .v = 6 }, .mlp = MLP_MIXTURE, .dense = { 88, { { 1 } } },
         .mixture = { .E = 8, .k = 2, .router = { .scale = 1, .groups = 4, .kept = 2 }, .shared = 48 },
@@ -104,18 +108,18 @@ const struct model_preset model_presets[] = {
     { { .name = "deepseek-v3-tiny", .S = 32, .D = 32, .H = 8, .K = 8, .A = 8, .F = 24, .L = 8, .V = 256,
         .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .rotary = { .theta = 10000, .turned = 4, .neighbours = true },
         .latent = { .q = 12, .kv = 8, .v = 6 }, .mlp = MLP_MIXTURE, .dense = { 88, { { 1 } } },
-        .alike = FAMILY_DEEPSEEK_V3,
+        .family = &family_deepseek_v3,
         .mixture = { .E = 8, .k = 2, .router = DEEPSEEK_V3_ROUTER(4, 2), .shared = 24 },
         .eps = 1e-6, .init_std = 0.02 },
       "a DeepSeek-V3 of 0.2M parameters: deepseek-v2-tiny with sigmoids and a correction bias, 1 shared expert", 8 },
     { GPT_OSS("gpt-oss-tiny", 8, 8, 4, 6, 32, 24, 32, 256, 8, 2, 8, 8),
       "a GPT-OSS of 0.2M parameters: sinks, windows of 8 tokens in every second layer, 8 experts, 2 of a token", 8 },
-    { WIDE_HEADS("gemma2-tiny", 8, 8, 4, 6, 32, 88, 32, 256, GEMMA, .tied = true, .norms_at = NORMS_AROUND,
+    { WIDE_HEADS("gemma2-tiny", 8, 8, 4, 6, 32, 88, 32, 256, GEMMA(gemma2), .tied = true, .norms_at = NORMS_AROUND,
                  .score_width = 4, .score_cap = 50, .logit_cap = 30,
                  .windows = { .size = 12, .layers = { 0x55 } }),
       "gemma-tiny as a Gemma 2: norms around its branches, capped scores and logits, windows in every other layer",
       8 },
-    { WIDE_HEADS("gemma3-tiny", 8, 8, 4, 6, 32, 88, 32, 256, GEMMA, .tied = true, .norms_at = NORMS_AROUND,
+    { WIDE_HEADS("gemma3-tiny", 8, 8, 4, 6, 32, 88, 32, 256, GEMMA(gemma3), .tied = true, .norms_at = NORMS_AROUND,
                  .head_norms = true, .score_width = 4, .local_theta = 100,
                  .windows = { .size = 12, .layers = { 0xDF } }),
       "gemma-tiny as a Gemma 3: gemma2-tiny's norms, and of queries and keys; two thetas, full attention in layer 5",
@@ -143,21 +147,22 @@ const struct model_preset model_presets[] = {
       "A GPT of 529.6B parameters, for `orrery plan` (arXiv:2104.04473, table 1)", 2520 },
     { GPT2("megatron-1t", 128, 160, 25600, 102400, 2048, 51200),
       "A GPT of 1.008T parameters, for `orrery plan` (arXiv:2104.04473, table 1)", 3072 },
-    { RELEASED("llama3-8b", 32, 32, 8, 4096, 14336, 8192, 128256, 500000, DENSE),
+    { RELEASED("llama3-8b", 32, 32, 8, 4096, 14336, 8192, 128256, 500000, DENSE(llama)),
       "Llama 3 8B, for `orrery plan` (arXiv:2407.21783, table 3)", 64 },
-    { RELEASED("llama3-70b", 80, 64, 8, 8192, 28672, 8192, 128256, 500000, DENSE),
+    { RELEASED("llama3-70b", 80, 64, 8, 8192, 28672, 8192, 128256, 500000, DENSE(llama)),
       "Llama 3 70B, for `orrery plan` (the same)", 128 },
-    { RELEASED("llama3-405b", 126, 128, 8, 16384, 53248, 8192, 128256, 500000, DENSE),
+    { RELEASED("llama3-405b", 126, 128, 8, 16384, 53248, 8192, 128256, 500000, DENSE(llama)),
       "Llama 3 405B, for `orrery plan` (the same)", 512 },
-    { RELEASED("mixtral-8x7b", 32, 32, 8, 4096, 14336, 32768, 32000, 1e6, MIXTURE(8, 2)),
+    { RELEASED("mixtral-8x7b", 32, 32, 8, 4096, 14336, 32768, 32000, 1e6, MIXTURE(mixtral, 8, 2)),
       "Mixtral 8x7B, for `orrery plan` (arXiv:2401.04088, table 1)", 64 },
-    { RELEASED("mixtral-8x22b", 56, 48, 8, 6144, 16384, 65536, 32768, 1e6, MIXTURE(8, 2)),
+    { RELEASED("mixtral-8x22b", 56, 48, 8, 6144, 16384, 65536, 32768, 1e6, MIXTURE(mixtral, 8, 2)),
       "Mixtral 8x22B, for `orrery plan` (its config.json)", 64 },
-    { RELEASED("mixtral-8x22b-g8t8", 56, 48, 8, 6144, 2048, 65536, 32768, 1e6, MIXTURE(64, 8)),
+    { RELEASED("mixtral-8x22b-g8t8", 56, 48, 8, 6144, 2048, 65536, 32768, 1e6, MIXTURE(mixtral, 64, 8)),
       "Mixtral 8x22B with 8 times as many experts, of an eighth, for `orrery plan` (arXiv:2504.14960)", 64 },
-    { RELEASED("llama3-8x70b", 80, 64, 8, 8192, 28672, 8192, 128256, 500000, MIXTURE(8, 2)),
+    { RELEASED("llama3-8x70b", 80, 64, 8, 8192, 28672, 8192, 128256, 500000, MIXTURE(mixtral, 8, 2)),
       "Llama 3 70B with 8 experts, 2 of a token, for `orrery plan` (arXiv:2504.14960)", 64 },
-    { RELEASED("qwen2-57b-a14b", 28, 28, 4, 3584, 2560, 131072, 151936, 1e6, .mlp = MLP_MIXTURE,
+    { RELEASED("qwen2-57b-a14b", 28, 28, 4, 3584, 2560, 131072, 151936, 1e6, .family = &family_mixtral,
+               .mlp = MLP_MIXTURE,
                .mixture = { 64, 8, .router = { .scale = 1 }, .balance_coefficient = 0.001,
                             .shared = 20480, .shared_gate = true }),
       "Qwen2-57B-A14B, for `orrery plan` (its config.json, without the biases of queries, keys and values)", 64 },
@@ -169,7 +174,7 @@ const struct model_preset model_presets[] = {
         .norm = NORM_RMS, .positions = POSITIONS_ROTARY,
         .rotary = { .theta = 10000, .turned = 64, .neighbours = true },
         .latent = { .q = 1536, .kv = 512, .v = 128 }, .mlp = MLP_MIXTURE, .dense = { 18432, { { 7 } } },
-        .alike = FAMILY_DEEPSEEK_V3,
+        .family = &family_deepseek_v3,
         .mixture = { .E = 256, .k = 8, .router = DEEPSEEK_V3_ROUTER(8, 4), .shared = 2048,
                      .sequence_coefficient = 0.0001 },
         .eps = 1e-6, .init_std = 0.006 },
@@ -427,13 +432,6 @@ static enum error_code check_shared(const struct model_config *config, struct er
     if (m->shared > 0 && config->shortcut)
         return fail(err, ERR_PLAN, "model: shared experts beside a mixture on a shortcut, which has dense "
                     "feed-forwards; Orrery has only one of these");
-    if (m->shared > 0 && (config->head_norms || config->sinks))
-        return fail(err, ERR_PLAN, "model: shared experts in a %s, which has none",
-                    config->sinks ? "GPT-OSS" : "Qwen3-MoE");
-    if (m->shared == 0 && LATENT(config))
-        return fail(err, ERR_PLAN, "model: no shared experts in a DeepSeek, which has at least one");
-    if (m->shared_gate && LATENT(config))
-        return fail(err, ERR_PLAN, "model: shared experts of a DeepSeek have no gate");
     if (m->shared_gate && m->shared == 0)
         return fail(err, ERR_PLAN, "model: a gate of shared experts, and there are none");
     return OK;
@@ -536,11 +534,8 @@ enum error_code model_config_check(const struct model_config *config, struct err
     if (!e) e = check_streams(config, err);
     if (!e) e = check_windows(config, err);
     if (!e) e = check_scores(config, err);
+    if (!e) e = model_options_check(config, err);
     if (e) return e;
-    if (model_family(config) == FAMILY_NONE)
-        return fail(err, ERR_PLAN,
-                    "model: norm, positions, feed-forward, biases and windows are those of no family; there are %s",
-                    model_family_names().text);
     const double p[] = { config->dropout_embedding, config->dropout_residual, config->dropout_attention };
     for (int i = 0; i < 3; i++)
         if (!(p[i] >= 0 && p[i] < 1))

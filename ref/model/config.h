@@ -9,14 +9,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Families of models whose files we read and write. */
-enum model_family { FAMILY_NONE, FAMILY_GPT2, FAMILY_LLAMA, FAMILY_MIXTRAL, FAMILY_GPTJ, FAMILY_QWEN2, FAMILY_PARSCALE,
-                    FAMILY_SCMOE, FAMILY_QWEN3, FAMILY_QWEN3_MOE, FAMILY_MISTRAL, FAMILY_PHI3,
-                    FAMILY_GEMMA, FAMILY_GEMMA2, FAMILY_GEMMA3, FAMILY_OLMO2, FAMILY_DEEPSEEK_V2,
-                    FAMILY_DEEPSEEK_V3, FAMILY_GPT_OSS,
-                    FAMILY_COUNT };
+struct family;                  /* family.h */
 
-/* The parts of a model: each family has one of each kind (model_family()). */
+/* The parts of a model: one of each kind. */
 enum norm_kind { NORM_LAYER, NORM_RMS };
 enum norm_places { NORMS_BEFORE, NORMS_AFTER, NORMS_AROUND };   /* of what attention and the feed-forward read; of what
                                                                  * they give; of both */
@@ -131,8 +126,8 @@ struct model_config {
     int64_t S;                  /* positions: the longest sequence */
     int64_t D, H, K, A, F, L, V;        /* width, query heads, key/value heads, head width (of a GPT-2 and a GPT-J D/H),
                                          * feed-forward width (of one expert), layers, vocabulary */
-    enum model_family alike;    /* a family that may have the same parts as another one, and has files of its own:
-                                 * Mistral and Phi-3, which may be a Llama; else FAMILY_NONE */
+    const struct family *family;        /* decides the names of parameters, the keys of config.json and the nodes of
+                                 * devices, and which of the options below there can be: family.h */
     enum norm_kind norm;        /* rmsnorm or layernorm, the same kind everywhere */
     enum position_kind positions;       /* learned, added to the embedding; or rotary, in attention */
     enum mlp_kind mlp;          /* of all layers, but of those that are dense: layer_mlp() */
@@ -201,16 +196,6 @@ static inline int64_t mixture_layers(const struct model_config *config)
     return config->mlp == MLP_MIXTURE ? config->L - layer_set_count(&config->dense.at, config->L) : 0;
 }
 
-/** The family of a shape, found from its parts; the table is in families.c. */
-enum model_family model_family(const struct model_config *);
-
-/** The name of a family, as model_type in config.json; "none" for FAMILY_NONE. */
-const char *model_family_name(enum model_family);
-
-/* All names of families, for messages: "gpt2, llama and mixtral". */
-struct family_names { char text[320]; };
-struct family_names model_family_names(void);
-
 /* One number of a shape. */
 struct model_number { const char *name; bool whole; double value; };
 enum { MODEL_NUMBERS = 64 };
@@ -262,11 +247,9 @@ enum error_code model_config_check_inputs(const struct model_config *, const int
 #define HAS_BIAS(role) (1u << (role))
 enum {
     BIASES_NONE = 0,
-    BIASES_GPT2 = HAS_BIAS(ROLE_QKV) | HAS_BIAS(ROLE_ATTENTION_OUT) | HAS_BIAS(ROLE_UP) | HAS_BIAS(ROLE_DOWN),
-    BIASES_GPTJ = HAS_BIAS(ROLE_UP) | HAS_BIAS(ROLE_DOWN) | HAS_BIAS(ROLE_HEAD),
-    BIASES_QWEN2 = HAS_BIAS(ROLE_QKV),
-    BIASES_GPT_OSS = HAS_BIAS(ROLE_ROUTER) | HAS_BIAS(ROLE_UP) | HAS_BIAS(ROLE_DOWN),     /* without attention's */
     BIASES_ATTENTION = HAS_BIAS(ROLE_QKV) | HAS_BIAS(ROLE_ATTENTION_OUT),
+    BIASES_FEED = HAS_BIAS(ROLE_UP) | HAS_BIAS(ROLE_DOWN),
+    BIASES_BLOCK = BIASES_ATTENTION | BIASES_FEED,
     BIASES_LATENT_ATTENTION = HAS_BIAS(ROLE_LATENT) | HAS_BIAS(ROLE_ATTENTION_OUT)     /* none from latents to heads */
 };
 
@@ -280,14 +263,21 @@ static inline bool model_has_bias(const struct model_config *config, enum param_
 /* The parameters of a block in list order.  A family has some of them; a mixture has UP_W to DOWN_B for each expert,
  * at the end of the block; its dense layers have them once.  Those of a layer with a shortcut are DENSE_UP_W to
  * SECOND_DOWN_W; the last six are of its second block.  AFTER1_W and AFTER2_W are of norms after attention and the
- * feed-forward, beside those before them; with norms after alone these are LN1_W and LN2_W. */
+ * feed-forward, beside those before them; with norms after alone these are LN1_W and LN2_W.  A bias follows its weight.
+ * What stands behind BLOCK_PARAMS is outside of blocks. */
 enum block_param {
+    NO_PARAM,
     LN1_W, LN1_B, Q_LATENT_W, Q_LATENT_B, Q_NORM_W, QUERIES_W, KV_LATENT_W, KV_LATENT_B, KV_NORM_W, KEYS_VALUES_W,
     QKV_W, QKV_B, HEAD_NORM_W, PREFIX, SINKS, PROJ_W, PROJ_B, AFTER1_W, LN2_W, LN2_B, AFTER2_W, DENSE_UP_W,
     DENSE_DOWN_W,
     SECOND_LN1_W, SECOND_QKV_W, SECOND_PROJ_W, SECOND_LN2_W, SECOND_UP_W, SECOND_DOWN_W, ROUTER_W, ROUTER_B,
-    SHARED_UP_W, SHARED_DOWN_W, SHARED_GATE_W, UP_W, UP_B, DOWN_W, DOWN_B, BLOCK_PARAMS
+    SHARED_UP_W, SHARED_DOWN_W, SHARED_GATE_W, UP_W, UP_B, DOWN_W, DOWN_B, BLOCK_PARAMS,
+    TOKENS_W, POSITIONS_W, FINAL_NORM_W, FINAL_NORM_B, HEAD_W, HEAD_B, STREAMS_UP_W, STREAMS_UP_B, STREAMS_DOWN_W,
+    STREAMS_DOWN_B, MODEL_PARAMS
 };
+
+/** The role of a weight; `dense`: in a dense layer among those of a mixture. */
+enum param_role param_role_of(enum block_param, bool dense);
 
 /** Number of parameters (tensors) of the model; tied ones count once. */
 int model_param_count(const struct model_config *);
@@ -295,6 +285,12 @@ int model_param_count(const struct model_config *);
 /** Parameter i, 0 <= i < model_param_count().  Order: token embedding, learned positions, the blocks, the final norm's
  *  weight and bias, the output matrix unless it is tied, its bias; without those that the model does not have. */
 struct param_spec model_param(const struct model_config *, int i);
+
+/* A name without ".weight". */
+struct param_text { char text[PARAM_NAME]; };
+
+/** The name of a weight without the prefix of its block and ".weight"; of UP_W in `experts`, that of all experts. */
+struct param_text param_text_of(const struct model_config *, enum block_param, bool experts);
 
 /** The correction bias of a layer's router as files have it, F64 in memory and no parameter: no optimizer steps it.
  *  ndim 0: the layer has none, or files of the family have not. */
@@ -309,6 +305,8 @@ int param_of_layer(const struct model_config *, int64_t layer);         /* its f
 int param_of_block(const struct model_config *, int64_t layer, enum block_param);
 int param_of_expert(const struct model_config *, int64_t layer, int64_t expert, enum block_param);    /* UP_W to
                                                                                                         * DOWN_B */
+int param_of_model(const struct model_config *, int64_t layer, enum block_param);      /* also outside of blocks */
+int param_bias(const struct model_config *, int64_t layer, enum block_param);           /* of a weight */
 int param_final_norm(const struct model_config *);
 int param_final_bias(const struct model_config *);
 int param_of_mean(const struct model_config *, int i);          /* what weighs the streams: W1, b1, W2, b2 */

@@ -2,7 +2,7 @@
 #ifndef ORRERY_NAMING_H
 #define ORRERY_NAMING_H
 
-#include "ref/model/config.h"
+#include "ref/model/family.h"
 
 /* A parameter's name, and the names of its parts if it has several. */
 struct names { const char *whole, *part[PARAM_MOST_PARTS]; };
@@ -24,6 +24,6 @@ struct naming {
 };
 
 /** The names of a model's family. */
-const struct naming *naming_of(const struct model_config *);
+static inline const struct naming *naming_of(const struct model_config *config) { return config->family->naming; }
 
 #endif

@@ -1,16 +1,19 @@
 /* params.c -- the list of a model's parameters: their order, shapes and initial values. */
 #include "ref/model/naming.h"
 #include <math.h>
+#include <string.h>
 
 /* ---- indices in the list ----------------------------------------------------------------------------------------- */
 
 /* Properties of a layer; a parameter exists in layers that have all its `needs`. */
 enum {
     LATENTS = 1, LATENT_QUERIES = 2, PLAIN_HEADS = 4, SECOND_BLOCK = 8, EXPERTS = 16, SHARED = 32, GATED_SHARED = 64,
-    HEAD_NORMS = 128, STREAM_PREFIX = 256, LOGIT_SINKS = 512, NORMS_BEHIND = 1024, SECOND_NORM = 2048
+    HEAD_NORMS = 128, STREAM_PREFIX = 256, LOGIT_SINKS = 512, NORMS_BEHIND = 1024, SECOND_NORM = 2048,
+    NOT_IN_A_LAYER = 4096
 };
 
-static const struct { enum param_role role; bool bias; unsigned needs; } kinds[BLOCK_PARAMS] = {
+static const struct { enum param_role role; bool bias; unsigned needs; } kinds[MODEL_PARAMS] = {
+    [NO_PARAM] = { .needs = NOT_IN_A_LAYER },
     [LN1_W] = { ROLE_NORM, false, 0 },                  [LN1_B] = { ROLE_NORM, true, 0 },
     [Q_LATENT_W] = { ROLE_LATENT, false, LATENT_QUERIES },
     [Q_LATENT_B] = { ROLE_LATENT, true, LATENT_QUERIES }, [KV_LATENT_B] = { ROLE_LATENT, true, LATENTS },
@@ -33,6 +36,11 @@ static const struct { enum param_role role; bool bias; unsigned needs; } kinds[B
     [SHARED_GATE_W] = { ROLE_SHARED_GATE, false, GATED_SHARED },
     [UP_W] = { ROLE_UP, false, 0 },                     [UP_B] = { ROLE_UP, true, 0 },
     [DOWN_W] = { ROLE_DOWN, false, 0 },                 [DOWN_B] = { ROLE_DOWN, true, 0 },
+    [TOKENS_W] = { .role = ROLE_TOKENS },               [POSITIONS_W] = { .role = ROLE_POSITIONS },
+    [FINAL_NORM_W] = { .role = ROLE_NORM },             [FINAL_NORM_B] = { ROLE_NORM, true, 0 },
+    [HEAD_W] = { .role = ROLE_HEAD },                   [HEAD_B] = { ROLE_HEAD, true, 0 },
+    [STREAMS_UP_W] = { .role = ROLE_STREAMS_UP },       [STREAMS_UP_B] = { ROLE_STREAMS_UP, true, 0 },
+    [STREAMS_DOWN_W] = { .role = ROLE_STREAMS_DOWN },   [STREAMS_DOWN_B] = { ROLE_STREAMS_DOWN, true, 0 },
 };
 
 /* The parameter of a second block that is p in the first. */
@@ -166,6 +174,28 @@ int model_param_count(const struct model_config *config)
     return first_of_head(config) + !config->tied + model_has_bias(config, ROLE_HEAD);
 }
 
+int param_of_model(const struct model_config *config, int64_t layer, enum block_param param)
+{
+    switch (param) {
+    case NO_PARAM:       return -1;
+    case TOKENS_W:       return PARAM_WTE;
+    case POSITIONS_W:    return param_positions(config);
+    case FINAL_NORM_W:   return param_final_norm(config);
+    case FINAL_NORM_B:   return param_final_bias(config);
+    case HEAD_W:         return param_head(config);
+    case HEAD_B:         return param_head_bias(config);
+    case STREAMS_UP_W: case STREAMS_UP_B: case STREAMS_DOWN_W: case STREAMS_DOWN_B:
+        return param_of_mean(config, (int)(param - STREAMS_UP_W));
+    default:             return param_of_block(config, layer, param);
+    }
+}
+
+int param_bias(const struct model_config *config, int64_t layer, enum block_param param)
+{
+    return param != NO_PARAM && param + 1 < MODEL_PARAMS && kinds[param + 1].bias
+           ? param_of_model(config, layer, param + 1) : -1;
+}
+
 /* ---- names and parts --------------------------------------------------------------------------------------------- */
 
 /* Add text to what ends at `to`, as much as fits before `end`.  @return its new end.
@@ -260,11 +290,10 @@ static int64_t part_rows(const struct model_config *config, int layer, enum bloc
 }
 
 /* The feed-forward of a dense layer among those of a mixture has a width, and so roles, of its own. */
-static enum param_role role_in(const struct model_config *config, int layer, enum block_param param)
+enum param_role param_role_of(enum block_param param, bool dense)
 {
     const enum param_role role = kinds[param].role;
-    if (!layer_set_has(&config->dense.at, layer)) return role;
-    return role == ROLE_UP ? ROLE_DENSE_UP : role == ROLE_DOWN ? ROLE_DENSE_DOWN : role;
+    return !dense ? role : role == ROLE_UP ? ROLE_DENSE_UP : role == ROLE_DOWN ? ROLE_DENSE_DOWN : role;
 }
 
 static const struct names *names_of(const struct model_config *config, const struct naming *naming, int expert,
@@ -314,7 +343,7 @@ static struct param_spec block_param(const struct model_config *config, int laye
     const struct naming *const in = naming_of(config);
     const struct names *n = names_of(config, in, expert, param);
     const struct prefix at = block_prefix(in, layer, expert);
-    struct param_spec s = params_make(at.text, n->whole, role_in(config, layer, param), layer, shape[param].rows,
+    struct param_spec s = params_make(at.text, n->whole, param_role_of(param, dense), layer, shape[param].rows,
                                       shape[param].cols, shape[param].std);
     s.expert = expert;
     s.mean = (s.role == ROLE_NORM || s.role == ROLE_HEAD_NORM || s.role == ROLE_LATENT_NORM) && !kinds[param].bias
@@ -348,6 +377,29 @@ struct param_spec model_router_bias(const struct model_config *config, int64_t l
                                       mixture_columns(&config->mixture), 0, 0);
     params_add_part(&s, n->in_files, at.text, n->router_bias, s.dim[0]);
     return s;
+}
+
+/* The name of a weight outside of blocks, without ".weight". */
+static const char *outside_name(const struct naming *naming, enum block_param param)
+{
+    return param == TOKENS_W         ? naming->tokens
+           : param == POSITIONS_W    ? naming->positions
+           : param == FINAL_NORM_W   ? naming->norm
+           : param == HEAD_W         ? "lm_head"
+           : param == STREAMS_UP_W   ? "model.aggregate_layer.0"
+           : param == STREAMS_DOWN_W ? "model.aggregate_layer.2"
+                                 : NULL;
+}
+
+struct param_text param_text_of(const struct model_config *config, enum block_param param, bool experts)
+{
+    const struct naming *n = naming_of(config);
+    const char *outside = outside_name(n, param), *whole = outside ? outside : names_of(config, n, -1, param)->whole;
+    struct param_text t = { "" };
+    params_append(t.text, t.text + sizeof t.text, experts ? n->expert : whole ? whole : "");
+    char *end = strstr(t.text, experts ? ".%d." : ".weight");
+    if (end) *end = 0;
+    return t;
 }
 
 /* The layers that weigh the streams. */

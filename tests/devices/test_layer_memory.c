@@ -3,6 +3,7 @@
  * tier: check
  */
 #include "emulated_devices/model/link/layer_memory.h"
+#include "ref/model/families/families.h"
 #include <string.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +12,8 @@
 #include <cmocka.h>
 
 static const struct model_config model = {
-    .name = "16 bits", .S = 16, .D = 64, .H = 8, .K = 8, .A = 8, .F = 256, .L = 1, .V = 90, .biases = BIASES_GPT2,
+    .name = "16 bits", .S = 16, .D = 64, .H = 8, .K = 8, .A = 8, .F = 256, .L = 1, .V = 90, .family = &family_gpt2,
+    .biases = BIASES_BLOCK,
     .dropout_embedding = 0.1, .dropout_residual = 0.1, .dropout_attention = 0.1,
 };
 enum { B = 2, S = 16, N = B * S, D = 64, H = 8 };

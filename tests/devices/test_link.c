@@ -4,6 +4,7 @@
  * tier: check
  */
 #include "emulated_devices/model/link/link.h"
+#include "ref/model/families/families.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,9 +14,11 @@
 #include <cmocka.h>
 
 static const struct model_config gpt2 = {
-    .S = 8, .D = 12, .H = 3, .K = 3, .A = 4, .F = 48, .L = 2, .V = 20, .biases = BIASES_GPT2, .tied = true
+    .S = 8, .D = 12, .H = 3, .K = 3, .A = 4, .F = 48, .L = 2, .V = 20, .family = &family_gpt2,
+    .biases = BIASES_BLOCK, .tied = true
 };
-static const struct model_config llama = { .S = 8,
+static const struct model_config llama = { .family = &family_llama,
+                                           .S = 8,
                                            .D = 12,
                                            .H = 3,
                                            .K = 1,
@@ -31,7 +34,8 @@ static const struct model_config llama = { .S = 8,
 static const struct model_config gptj = { .S = 8, .D = 12, .H = 3, .K = 3, .A = 4, .F = 48, .L = 2, .V = 20,
                                           .positions = POSITIONS_ROTARY,
                                           .rotary = { .theta = 100, .turned = 2, .neighbours = true },
-                                          .parallel = true, .biases = BIASES_GPTJ };
+                                          .parallel = true, .family = &family_gptj,
+                                          .biases = BIASES_FEED | HAS_BIAS(ROLE_HEAD) };
 
 static struct linked l;
 static char text[2000];
@@ -366,32 +370,30 @@ static void test_refusals(void **state)
 
 static int weight_of(const struct model_config *c, const struct node *n, int layer)
 {
-    const struct layer_names names = program_names(c, layer);
-    return program_weight(c, n, &names);
+    return program_weight(c, n, layer);
 }
 
 static int bias_of(const struct model_config *c, const struct node *n, int layer)
 {
-    const struct layer_names names = program_names(c, layer);
-    return program_bias(n, &names);
+    return program_bias(c, n, layer);
 }
 
 static void test_parameters(void **state)
 {
-    const struct program *p = program_of(&llama);
+    const struct program *p = model_program(&llama);
     (void)state;
     for (const struct node *n = p->block; n->op != OP_END; n++) {
         const int i = weight_of(&llama, n, 1);
-        assert_true((i >= 0) == (n->param != NULL));
+        assert_true((i >= 0) == (n->param != NO_PARAM && n->op != OP_HEAD_NORM));
         if (i >= 0) assert_int_equal(model_param(&llama, i).layer, 1);
         assert_int_equal(bias_of(&llama, n, 1), -1);
     }
-    assert_int_equal(weight_of(&gpt2, &program_of(&gpt2)->loss[1], 2), PARAM_WTE);      /* tied */
-    assert_int_equal(bias_of(&gpt2, &program_of(&gpt2)->block[1], 0), param_of_block(&gpt2, 0, QKV_B));
-    assert_int_equal(weight_of(&gpt2, &program_of(&gpt2)->embedding[1], -1), param_positions(&gpt2));
+    assert_int_equal(weight_of(&gpt2, &model_program(&gpt2)->loss[1], 2), PARAM_WTE);      /* tied */
+    assert_int_equal(bias_of(&gpt2, &model_program(&gpt2)->block[1], 0), param_of_block(&gpt2, 0, QKV_B));
+    assert_int_equal(weight_of(&gpt2, &model_program(&gpt2)->embedding[1], -1), param_positions(&gpt2));
     /* the output matrix's */
-    assert_int_equal(bias_of(&gptj, &program_of(&gptj)->loss[1], 2), model_param_count(&gptj) - 1);
-    assert_int_equal(bias_of(&gptj, &program_of(&gptj)->block[1], 0), -1);
+    assert_int_equal(bias_of(&gptj, &model_program(&gptj)->loss[1], 2), model_param_count(&gptj) - 1);
+    assert_int_equal(bias_of(&gptj, &model_program(&gptj)->block[1], 0), -1);
 }
 
 /* A mixture on a shortcut sends rows before the first dense blocks, computes before attention, and waits for results
@@ -400,7 +402,7 @@ static void test_shortcut(void **state)
 {
     (void)state;
     struct model_config c = llama;
-    c.mlp = MLP_MIXTURE, c.shortcut = true;
+    c.family = &family_scmoe, c.mlp = MLP_MIXTURE, c.shortcut = true;
     c.mixture = (struct mixture_config){ .E = 4, .k = 2, .router.scale = 1 };
     static const char first[] = "ln_1 attn.qkv attn.rotated attn.heads attn.out mid ln_2 router.logits "
                                 "router.weights",

@@ -4,11 +4,13 @@
  * ranks: 1 2 4
  */
 #include "emulated_devices/schemes/data/data.h"
+#include "ref/model/families/families.h"
 #include "ref/model/config.h"
 
 static const struct model_config even = {
     .name = "even", .S = 32, .D = 32, .H = 4, .K = 4, .A = 8, .F = 64, .L = 3, .V = 64, .norm = NORM_RMS,
-    .positions = POSITIONS_ROTARY, .rotary = { .theta = 10000 }, .mlp = MLP_MIXTURE, .mixture = { .E = 4, .k = 2 },
+    .family = &family_mixtral, .positions = POSITIONS_ROTARY, .rotary = { .theta = 10000 }, .mlp = MLP_MIXTURE,
+    .mixture = { .E = 4, .k = 2 },
     .eps = 1e-5, .init_std = 0.2,
 };
 

@@ -4,12 +4,14 @@
  * ranks: 1 4
  */
 #include "emulated_devices/schemes/data/data.h"
+#include "ref/model/families/families.h"
 #include "ref/model/config.h"
 #include "emulated_devices/schemes/data/stages/load.h"
 
 /* Everything is a multiple of 32. */
 static const struct model_config even = {
-    .name = "even", .S = 32, .D = 32, .H = 4, .K = 4, .A = 8, .F = 64, .L = 3, .V = 64, .biases = BIASES_GPT2,
+    .name = "even", .S = 32, .D = 32, .H = 4, .K = 4, .A = 8, .F = 64, .L = 3, .V = 64, .family = &family_gpt2,
+    .biases = BIASES_BLOCK,
     .eps = 1e-5, .init_std = 0.2,
 };
 

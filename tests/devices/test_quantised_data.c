@@ -4,6 +4,7 @@
  */
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/verify/cases/case.h"
+#include "ref/model/families/families.h"
 #include <math.h>
 
 #define NODES_OF(n) { .name = "nodes of " #n, .levels = 2, \
@@ -122,7 +123,8 @@ static void test_with_tensor_parallelism(void **state)
 
 /* Every unit is a multiple of 64, so that blocks of 8 fill the pieces of 4 and of 8 devices. */
 static const struct model_config even = {
-    .name = "even", .S = 64, .D = 64, .H = 4, .K = 4, .A = 16, .F = 64, .L = 2, .V = 64, .biases = BIASES_GPT2,
+    .name = "even", .S = 64, .D = 64, .H = 4, .K = 4, .A = 16, .F = 64, .L = 2, .V = 64, .family = &family_gpt2,
+    .biases = BIASES_BLOCK,
     .eps = 1e-5, .init_std = 0.2,
 };
 enum { PARTS = 4, SCALED = 8 };

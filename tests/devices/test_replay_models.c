@@ -3,6 +3,7 @@
  */
 #include "tests/devices/replaying.h"
 #include "emulated_devices/device/interval.h"
+#include "ref/model/families/families.h"
 #include "tests/tier.h"
 
 /* ---- models without a golden file -------------------------------------------------------------------------------- */
@@ -38,7 +39,7 @@ static void return_some(struct model_config *c)
 
 static void cut_short(struct model_config *c)
 {
-    c->shortcut = true, c->mixture.zero = 2;
+    c->family = &family_scmoe, c->shortcut = true, c->mixture.zero = 2;
 }
 
 static const struct subject { const char *file, *what; void (*change)(struct model_config *); } subjects[] = {

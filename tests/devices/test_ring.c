@@ -7,11 +7,13 @@
  */
 #include "emulated_devices/schemes/data/data.h"
 #include "ref/model/config.h"
+#include "ref/model/families/families.h"
 
 /* All parts but the first and the last have equal weights. */
 static const struct model_config even = {
     .name = "even", .S = 32, .D = 32, .H = 4, .K = 4, .A = 8, .F = 64, .L = 6, .V = 64, .norm = NORM_RMS,
-    .positions = POSITIONS_ROTARY, .rotary = { .theta = 10000 }, .mlp = MLP_SWIGLU, .eps = 1e-5, .init_std = 0.2,
+    .family = &family_llama, .positions = POSITIONS_ROTARY, .rotary = { .theta = 10000 }, .mlp = MLP_SWIGLU,
+    .eps = 1e-5, .init_std = 0.2,
 };
 
 /* A flop a picosecond; messages and memory take next to no time; the copy engine 20 ps a byte. */

@@ -6,6 +6,7 @@
 #include "emulated_devices/model/link/link_cost.h"
 #include "emulated_devices/model/sbp/sbp_graph.h"
 #include "emulated_devices/schemes/sbp/assign.h"
+#include "ref/model/families/families.h"
 #include "ref/model/transformer.h"
 #include "ref/numeric/distance.h"
 #include "ref/numeric/philox.h"
@@ -15,19 +16,21 @@
 enum { GPT2, LLAMA, GPTJ, MODELS };
 static const struct model_config models[MODELS] = {
     [GPT2] = { .name = "gpt2", .S = 5, .D = 21, .H = 7, .K = 7, .A = 3, .F = 26, .L = 1, .V = 11,
-               .biases = BIASES_GPT2, .eps = 1e-3, .init_std = 0.3 },
+               .family = &family_gpt2, .biases = BIASES_BLOCK, .eps = 1e-3, .init_std = 0.3 },
     [LLAMA] = { .name = "llama", .S = 5, .D = 28, .H = 14, .K = 7, .A = 2, .F = 26, .L = 1, .V = 11, .norm = NORM_RMS,
+                .family = &family_llama,
                 .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU, .rotary = { .theta = 10 }, .eps = 1e-3,
                 .init_std = 0.3 },
     [GPTJ] = { .name = "gptj", .S = 5, .D = 42, .H = 7, .K = 7, .A = 6, .F = 26, .L = 1, .V = 11,
                .positions = POSITIONS_ROTARY, .rotary = { .theta = 10, .turned = 4, .neighbours = true },
-               .parallel = true, .biases = BIASES_GPTJ, .eps = 1e-3, .init_std = 0.3 },
+               .parallel = true, .family = &family_gptj, .biases = BIASES_FEED | HAS_BIAS(ROLE_HEAD), .eps = 1e-3,
+               .init_std = 0.3 },
 };
 
 static void graph_block(struct sbp_graph *g, const struct model_config *c, int64_t B, bool tokens_split)
 {
     struct error err = { 0 };
-    ASSERT_ALL(sbp_graph_of(g, program_of(c)->block, c, B, c->S, tokens_split, &err) == OK, "%s", err.text);
+    ASSERT_ALL(sbp_graph_of(g, model_program(c)->block, c, B, c->S, tokens_split, &err) == OK, "%s", err.text);
 }
 
 static uint64_t bytes_sent(void)

@@ -8,6 +8,7 @@
 #include "emulated_devices/model/link/link.h"
 #include "emulated_devices/model/sbp/sbp_graph.h"
 #include "emulated_devices/schemes/sbp/trial.h"
+#include "ref/model/families/families.h"
 #include "ref/numeric/philox.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,23 +26,23 @@ static void test_refused_tables(void **state)
 {
     (void)state;
     struct model_config c = { .S = 5, .D = 8, .H = 4, .K = 2, .A = 2, .F = 6, .L = 1, .V = 11, .norm = NORM_RMS,
-                              .positions = POSITIONS_ROTARY, .mlp = MLP_MIXTURE,
+                              .positions = POSITIONS_ROTARY, .family = &family_mixtral, .mlp = MLP_MIXTURE,
                               .mixture = { .E = 4, .k = 2, .router.scale = 1 } };
     struct sbp_graph g;
     struct error err = { 0 };
     struct node table[LINK_NODES + 2] = { { .op = OP_END } };
     char name[LINK_NODES + 1][16];
-    assert_int_equal(sbp_graph_of(&g, program_of(&c)->block, &c, 3, 5, false, &err), ERR_PLAN);
+    assert_int_equal(sbp_graph_of(&g, model_program(&c)->block, &c, 3, 5, false, &err), ERR_PLAN);
     assert_non_null(strstr(err.text, "router.logits: a mixture of experts has no signatures"));
-    assert_int_equal(sbp_graph_of(&g, program_of(&c)->loss, &c, 3, 5, false, &err), ERR_PLAN);
+    assert_int_equal(sbp_graph_of(&g, model_program(&c)->loss, &c, 3, 5, false, &err), ERR_PLAN);
     assert_string_equal(err.text, "logits: there is no operator with signatures for this node");
 
     /* a chain of products */
-    c.mlp = MLP_GELU;
+    c.family = &family_gpt2, c.mlp = MLP_GELU;
     for (int i = 0; i <= LINK_NODES; i++) {
         snprintf(name[i], sizeof name[i], "y%d", i);
         table[i] = (struct node){ .op = OP_MATRIX, .out = name[i], .in = { i ? name[i - 1] : "in" },
-                                  .role = i % 2 ? ROLE_DOWN : ROLE_UP };
+                                  .param = i % 2 ? DOWN_W : UP_W };
     }
     table[LINK_NODES + 1].op = OP_END;
     assert_int_equal(sbp_graph_of(&g, table, &c, 3, 5, false, &err), ERR_PLAN);
@@ -179,14 +180,14 @@ static void test_time_is_that_of_a_run(void **state)
 static void test_layout(void **state)
 {
     const struct model_config c = { .S = 4, .D = 12, .H = 4, .K = 2, .A = 3, .F = 20, .L = 1, .V = 9, .norm = NORM_RMS,
-                                    .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU };
+                                    .positions = POSITIONS_ROTARY, .family = &family_llama, .mlp = MLP_SWIGLU };
     const struct sbp_mesh line = { .axes = 1, .size = { 2 } }, square = { .axes = 2, .size = { 2, 2 } };
     static struct sbp_graph g;
     static struct assignment a;
     struct sbp_layout l;
     struct error err = { 0 };
     (void)state;
-    assert_int_equal(sbp_graph_of(&g, program_of(&c)->block, &c, 6, 4, false, &err), OK);
+    assert_int_equal(sbp_graph_of(&g, model_program(&c)->block, &c, 6, 4, false, &err), OK);
     assert_int_equal(graph_strategy(&g, &line, "1d", &err), OK);
     assert_int_equal(sbp_assign(&g, &line, 0, 1 << 24, &a, &err), OK);
     assert_int_equal(sbp_layout_of(&l, &g, &line, a.tensor, &err), OK);
@@ -229,9 +230,10 @@ static void test_blocks_exactly(void **state)
 {
     (void)state;
     const struct model_config models[] = {
-        { .S = 16, .D = 64, .H = 8, .K = 8, .A = 8, .F = 256, .L = 1, .V = 11, .biases = BIASES_GPT2, .eps = 1e-5 },
+        { .S = 16, .D = 64, .H = 8, .K = 8, .A = 8, .F = 256, .L = 1, .V = 11, .family = &family_gpt2,
+        .biases = BIASES_BLOCK, .eps = 1e-5 },
         { .S = 16, .D = 64, .H = 8, .K = 8, .A = 8, .F = 96, .L = 1, .V = 11, .norm = NORM_RMS, .mlp = MLP_SWIGLU,
-          .positions = POSITIONS_ROTARY, .rotary = { .theta = 10 }, .eps = 1e-5 },
+          .family = &family_llama,          .positions = POSITIONS_ROTARY, .rotary = { .theta = 10 }, .eps = 1e-5 },
     };
     const struct sbp_mesh meshes[] = { { .axes = 1, .size = { 4 } }, { .axes = 2, .size = { 2, 3 } } };
     for (int i = 0; i < 2; i++)
@@ -240,7 +242,7 @@ static void test_blocks_exactly(void **state)
             struct assignment a, b;
             struct error err = { 0 };
             int64_t sent = 0;
-            assert_int_equal(sbp_graph_of(&g, program_of(&models[i])->block, &models[i], 8, 16, false, &err), OK);
+            assert_int_equal(sbp_graph_of(&g, model_program(&models[i])->block, &models[i], 8, 16, false, &err), OK);
             pinned = g;
             assert_int_equal(graph_strategy(&pinned, &meshes[k], k ? "2d" : "1d", &err), OK);
             assert_int_equal(sbp_assign(&g, &meshes[k], 0, 1 << 24, &a, &err), OK);

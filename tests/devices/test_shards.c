@@ -5,11 +5,13 @@
  */
 #include "emulated_devices/schemes/data/data.h"
 #include "ref/model/config.h"
+#include "ref/model/families/families.h"
 #include <math.h>
 
 /* Everything is a multiple of 8, so that blocks are equal on 1, 2, 4 and 8 devices. */
 static const struct model_config even = {
-    .name = "even", .S = 8, .D = 16, .H = 4, .K = 4, .A = 4, .F = 32, .L = 3, .V = 40, .biases = BIASES_GPT2,
+    .name = "even", .S = 8, .D = 16, .H = 4, .K = 4, .A = 4, .F = 32, .L = 3, .V = 40, .family = &family_gpt2,
+    .biases = BIASES_BLOCK,
     .eps = 1e-5, .init_std = 0.2,
 };
 

@@ -10,21 +10,24 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "emulated_devices/model/link/link_cost.h"
+#include "ref/model/families/families.h"
 #include <cmocka.h>
 
 static const struct model_config model = {
-    .name = "even", .S = 6, .D = 72, .H = 18, .K = 18, .A = 4, .F = 288, .L = 1, .V = 90, .biases = BIASES_GPT2
+    .name = "even", .S = 6, .D = 72, .H = 18, .K = 18, .A = 4, .F = 288, .L = 1, .V = 90, .family = &family_gpt2,
+    .biases = BIASES_BLOCK
 };
 /* Copies of key/value heads from 4 parts on, and nothing divides. */
 static const struct model_config grouped = {
     .name = "grouped", .S = 6, .D = 54, .H = 27, .K = 3, .A = 2, .F = 71, .L = 1, .V = 61, .norm = NORM_RMS,
-    .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU,
+    .positions = POSITIONS_ROTARY, .family = &family_llama, .mlp = MLP_SWIGLU,
 };
 /* One norm, and no second room for what it makes. */
 static const struct model_config side_by_side = {
     .name = "parallel", .S = 6, .D = 72, .H = 18, .K = 18, .A = 4, .F = 288, .L = 1, .V = 90,
     .positions = POSITIONS_ROTARY,
-    .rotary = { .theta = 100, .turned = 2, .neighbours = true }, .parallel = true, .biases = BIASES_GPTJ,
+    .rotary = { .theta = 100, .turned = 2, .neighbours = true }, .parallel = true, .family = &family_gptj,
+    .biases = BIASES_FEED | HAS_BIAS(ROLE_HEAD),
 };
 enum { B = 36, N = B * 6, D = 72, F = 4 * D, H = 18 };
 

@@ -11,6 +11,7 @@
 #include <string.h>
 #include "emulated_devices/model/link/link_cost.h"
 #include "emulated_devices/verify/cases/layer.h"
+#include "ref/model/families/families.h"
 
 enum { B = 8 };
 static const struct model_config even = { .name = "even",
@@ -22,7 +23,7 @@ static const struct model_config even = { .name = "even",
                                           .F = 288,
                                           .L = 1,
                                           .V = 72,
-                                          .biases = BIASES_GPT2,
+                                          .family = &family_gpt2, .biases = BIASES_BLOCK,
                                           .eps = 1e-5,
                                           .init_std = 0.02 };
 static struct error err;

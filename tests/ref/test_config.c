@@ -2,6 +2,7 @@
  * tier: check
  */
 #include "ref/model/config.h"
+#include "ref/model/families/families.h"
 #include "tests/ref/scratch.h"
 
 /* ---- config.json ------------------------------------------------------------------------------------------------- */
@@ -210,7 +211,7 @@ static void what_is_written_reads_back(void **state)
                                       .F = 37,
                                       .L = 2,
                                       .V = 61,
-                                      .biases = BIASES_GPT2,
+                                      .family = &family_gpt2, .biases = BIASES_BLOCK,
                                       .eps = 1.0 / 3e5,
                                       .init_std = 0.1,
                                       .dropout_embedding = 1.0 / 3,
@@ -294,7 +295,7 @@ static void every_parameter_once(void **state)
                                     .F = 37,
                                     .L = 1,
                                     .V = 61,
-                                    .biases = BIASES_GPT2,
+                                    .family = &family_gpt2, .biases = BIASES_BLOCK,
                                     .eps = 1e-5,
                                     .init_std = 0.02 };
     const int n = sizeof want / sizeof *want;

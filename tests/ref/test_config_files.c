@@ -3,6 +3,7 @@
  * golden/make_configs.py made tests/ref/configs/transformers-VERSION/NAME.json with that version. */
 #include "ref/routers/router.h"
 #include "ref/model/config.h"
+#include "ref/model/families/families.h"
 #include "tests/ref/scratch.h"
 #include <glob.h>
 
@@ -12,7 +13,8 @@ static const struct { const char *name; struct model_config c;
 } models[] = {
 #define GPT2(...) \
     { \
-        .S = 48, .D = 21, .H = 3, .K = 3, .A = 7, .L = 2, .V = 61, .biases = BIASES_GPT2, .eps = 1e-4, \
+        .S = 48, .D = 21, .H = 3, .K = 3, .A = 7, .L = 2, .V = 61, .family = &family_gpt2, .biases = BIASES_BLOCK, \
+        .eps = 1e-4, \
         .init_std = 0.03, \
         .dropout_residual = 0.2, .dropout_embedding = 0.3, .dropout_attention = 0.4, __VA_ARGS__ \
     }
@@ -24,7 +26,8 @@ static const struct { const char *name; struct model_config c;
 #define GPTJ(...) \
     { \
         .S = 48, .D = 21, .H = 3, .K = 3, .A = 7, .L = 2, .V = 61, .positions = POSITIONS_ROTARY, .parallel = true, \
-        .rotary = { .theta = 10000, .turned = 4, .neighbours = true }, .biases = BIASES_GPTJ, .eps = 1e-4, \
+        .rotary = { .theta = 10000, .turned = 4, .neighbours = true }, .family = &family_gptj, \
+        .biases = BIASES_FEED | HAS_BIAS(ROLE_HEAD), .eps = 1e-4, \
         .init_std = 0.03, \
         .dropout_residual = 0.2, .dropout_embedding = 0.3, .dropout_attention = 0.4, __VA_ARGS__ \
     }
@@ -32,25 +35,31 @@ static const struct { const char *name; struct model_config c;
     { "gpt2-untied", GPT2(.F = 37) },
     { "gptj", GPTJ(.F = 84) },
     { "gptj-tied", GPTJ(.F = 37, .tied = true) },
-    { "llama", LLAMA(.A = 4, .K = 6, .mlp = MLP_SWIGLU, .rotary = { .theta = 10000 }) },
-    { "llama-tied", LLAMA(.A = 4, .K = 2, .mlp = MLP_SWIGLU, .tied = true, .rotary = { .theta = 10000 }) },
+    { "llama", LLAMA(.family = &family_llama, .A = 4, .K = 6, .mlp = MLP_SWIGLU, .rotary = { .theta = 10000 }) },
+    { "llama-tied", LLAMA(.family = &family_llama, .A = 4, .K = 2, .mlp = MLP_SWIGLU, .tied = true,
+                          .rotary = { .theta = 10000 }) },
     { "llama-linear",
-      LLAMA(.A = 4, .K = 2, .mlp = MLP_SWIGLU, .rotary = { .theta = 500, .scaling = SCALING_LINEAR, .factor = 2.5 }) },
-    { "llama-llama3", LLAMA(.A = 4, .K = 2, .mlp = MLP_SWIGLU,
+      LLAMA(.family = &family_llama, .A = 4, .K = 2, .mlp = MLP_SWIGLU,
+            .rotary = { .theta = 500, .scaling = SCALING_LINEAR, .factor = 2.5 }) },
+    { "llama-llama3", LLAMA(.family = &family_llama, .A = 4, .K = 2, .mlp = MLP_SWIGLU,
                             .rotary = { .theta = 500,
                                         .scaling = SCALING_LLAMA3,
                                         .factor = 8,
                                         .low_frequency = 1,
                                         .high_frequency = 4,
                                         .original_positions = 32 }) },
-    { "qwen2", LLAMA(.A = 4, .K = 2, .mlp = MLP_SWIGLU, .biases = BIASES_QWEN2, .rotary = { .theta = 500 }) },
-    { "qwen3", LLAMA(.K = 2, .A = 8, .mlp = MLP_SWIGLU, .head_norms = true, .rotary = { .theta = 500 }) },
-    { "qwen2-windows", LLAMA(.A = 4, .K = 2, .mlp = MLP_SWIGLU, .biases = BIASES_QWEN2, .rotary = { .theta = 500 },
+    { "qwen2", LLAMA(.A = 4, .K = 2, .mlp = MLP_SWIGLU, .family = &family_qwen2, .biases = HAS_BIAS(ROLE_QKV),
+                     .rotary = { .theta = 500 }) },
+    { "qwen3", LLAMA(.family = &family_qwen3, .K = 2, .A = 8, .mlp = MLP_SWIGLU, .head_norms = true,
+                     .rotary = { .theta = 500 }) },
+    { "qwen2-windows", LLAMA(.A = 4, .K = 2, .mlp = MLP_SWIGLU, .family = &family_qwen2,
+                             .biases = HAS_BIAS(ROLE_QKV), .rotary = { .theta = 500 },
                              .windows = { 20, { 2 } }) },
-    { "mistral", LLAMA(.K = 2, .A = 8, .mlp = MLP_SWIGLU, .alike = FAMILY_MISTRAL, .rotary = { .theta = 500 },
+    { "mistral", LLAMA(.K = 2, .A = 8, .mlp = MLP_SWIGLU, .family = &family_mistral, .rotary = { .theta = 500 },
                        .windows = { 20, { 3 } }) },
-    { "mistral-full", LLAMA(.K = 2, .A = 8, .mlp = MLP_SWIGLU, .alike = FAMILY_MISTRAL, .rotary = { .theta = 500 }) },
-    { "deepseek-v2", { .S = 48, .D = 24, .H = 6, .K = 6, .A = 10, .F = 13, .L = 2, .V = 61, .norm = NORM_RMS,
+    { "mistral-full", LLAMA(.K = 2, .A = 8, .mlp = MLP_SWIGLU, .family = &family_mistral, .rotary = { .theta = 500 }) },
+    { "deepseek-v2", { .family = &family_deepseek_v2, .S = 48, .D = 24, .H = 6, .K = 6, .A = 10, .F = 13, .L = 2,
+                       .V = 61, .norm = NORM_RMS,
                        .positions = POSITIONS_ROTARY, .eps = 1e-4, .init_std = 0.03, .mlp = MLP_MIXTURE,
                        .rotary = { .theta = 10000, .turned = 4, .neighbours = true }, .dense = { 37, { { 1 } } },
                        .latent = { 0, 10, 7 },
@@ -58,44 +67,51 @@ static const struct { const char *name; struct model_config c;
                                     .router = { .scale = 2.5, .groups = 3, .kept = 2 } } } },
     { "deepseek-v3", { .S = 48, .D = 24, .H = 6, .K = 6, .A = 10, .F = 13, .L = 2, .V = 61, .norm = NORM_RMS,
                        .positions = POSITIONS_ROTARY, .eps = 1e-4, .init_std = 0.03, .mlp = MLP_MIXTURE,
-                       .alike = FAMILY_DEEPSEEK_V3, .rotary = { .theta = 10000, .turned = 4, .neighbours = true },
+                       .family = &family_deepseek_v3, .rotary = { .theta = 10000, .turned = 4, .neighbours = true },
                        .dense = { 37, { { 1 } } }, .latent = { 9, 10, 7 },
                        .mixture = { .E = 6, .k = 3, .shared = 26,
                                     .router = { .scores = SCORES_SIGMOID, .normalized = true, .scale = 1.5,
                                                 .biased = true, .groups = 3, .kept = 2, .sums_two = true } } } },
-    { "gpt-oss", { .S = 48, .D = 24, .H = 6, .K = 2, .A = 8, .F = 37, .L = 2, .V = 61, .norm = NORM_RMS,
+    { "gpt-oss", { .family = &family_gpt_oss, .S = 48, .D = 24, .H = 6, .K = 2, .A = 8, .F = 37, .L = 2, .V = 61,
+                   .norm = NORM_RMS,
                    .positions = POSITIONS_ROTARY, .eps = 1e-4, .init_std = 0.03, .mlp = MLP_MIXTURE, .sinks = true,
-                   .biases = BIASES_GPT_OSS | HAS_BIAS(ROLE_QKV) | HAS_BIAS(ROLE_ATTENTION_OUT),
+                   .biases = BIASES_BLOCK | HAS_BIAS(ROLE_ROUTER),
                    .rotary = { .theta = 150000, .scaling = SCALING_YARN, .factor = 32, .low_frequency = 1,
                                .high_frequency = 32, .original_positions = 4096, .enlarged = 1.3465735902799727,
                                .between_pairs = true },
                    .windows = { 20, { 1 } },
                    .mixture = { .E = 5, .k = 3, .router = { .normalized = true, .scale = 1 },
                                 .clamped = { 1.702, 3 } } } },
-    { "qwen3-moe", { .S = 48, .D = 24, .H = 6, .K = 2, .A = 8, .F = 13, .L = 2, .V = 61, .norm = NORM_RMS,
+    { "qwen3-moe", { .family = &family_qwen3_moe, .S = 48, .D = 24, .H = 6, .K = 2, .A = 8, .F = 13, .L = 2,
+                     .V = 61, .norm = NORM_RMS,
                      .positions = POSITIONS_ROTARY, .eps = 1e-4, .init_std = 0.03, .mlp = MLP_MIXTURE,
                      .head_norms = true, .rotary = { .theta = 500 }, .dense = { 37, { { 1 } } },
                      .mixture = { .E = 5, .k = 3, .router = { .normalized = true, .scale = 1 } } } },
-    { "olmo2", LLAMA(.A = 4, .K = 2, .mlp = MLP_SWIGLU, .head_norms = true, .normed_together = true,
+    { "olmo2", LLAMA(.family = &family_olmo2, .A = 4, .K = 2, .mlp = MLP_SWIGLU, .head_norms = true,
+                     .normed_together = true,
                      .norms_at = NORMS_AFTER, .biases = HAS_BIAS(ROLE_QKV) | HAS_BIAS(ROLE_ATTENTION_OUT),
                      .rotary = { .theta = 500 }) },
-    { "phi3", LLAMA(.A = 4, .K = 2, .mlp = MLP_SWIGLU, .alike = FAMILY_PHI3, .dropout_residual = 0.2,
+    { "phi3", LLAMA(.A = 4, .K = 2, .mlp = MLP_SWIGLU, .family = &family_phi3, .dropout_residual = 0.2,
                     .rotary = { .theta = 500 }, .windows = { 20, { 3 } }) },
-    { "phi3-long", LLAMA(.A = 4, .K = 2, .mlp = MLP_SWIGLU, .alike = FAMILY_PHI3, .dropout_residual = 0.2,
+    { "phi3-long", LLAMA(.A = 4, .K = 2, .mlp = MLP_SWIGLU, .family = &family_phi3, .dropout_residual = 0.2,
                          .rotary = { .theta = 500, .scaling = SCALING_LONG, .original_positions = 16,
                                      .shorter = { 1, 1.5 }, .longer = { 2.5, 4 } }) },
-    { "gemma", LLAMA(.K = 2, .A = 8, .mlp = MLP_GEGLU, .norms_from_one = true, .scaled_embedding = true, .tied = true,
+    { "gemma", LLAMA(.family = &family_gemma, .K = 2, .A = 8, .mlp = MLP_GEGLU, .norms_from_one = true,
+                     .scaled_embedding = true, .tied = true,
                      .rotary = { .theta = 500 }) },
-    { "gemma2", LLAMA(.K = 2, .A = 8, .mlp = MLP_GEGLU, .norms_from_one = true, .scaled_embedding = true, .tied = true,
+    { "gemma2", LLAMA(.family = &family_gemma2, .K = 2, .A = 8, .mlp = MLP_GEGLU, .norms_from_one = true,
+                      .scaled_embedding = true, .tied = true,
                       .rotary = { .theta = 500 }, .norms_at = NORMS_AROUND, .score_width = 8, .score_cap = 20,
                       .windows = { 20, { 1 } }) },
-    { "gemma3", LLAMA(.K = 2, .A = 8, .mlp = MLP_GEGLU, .norms_from_one = true, .scaled_embedding = true, .tied = true,
+    { "gemma3", LLAMA(.family = &family_gemma3, .K = 2, .A = 8, .mlp = MLP_GEGLU, .norms_from_one = true,
+                      .scaled_embedding = true, .tied = true,
                       .rotary = { .theta = 500, .scaling = SCALING_LINEAR, .factor = 2 }, .norms_at = NORMS_AROUND,
                       .head_norms = true, .score_width = 256, .logit_cap = 15, .local_theta = 20,
                       .windows = { 20, { 1 } }) },
-    { "mixtral", LLAMA(.A = 4, .K = 2, .mlp = MLP_MIXTURE, .rotary = { .theta = 1e6 },
+    { "mixtral", LLAMA(.family = &family_mixtral, .A = 4, .K = 2, .mlp = MLP_MIXTURE, .rotary = { .theta = 1e6 },
                        .mixture = { .E = 5, .k = 3, .router = { .normalized = true, .scale = 1 } }) },
-    { "mixtral-balanced", LLAMA(.A = 4, .K = 2, .mlp = MLP_MIXTURE, .rotary = { .theta = 500 },
+    { "mixtral-balanced", LLAMA(.family = &family_mixtral, .A = 4, .K = 2, .mlp = MLP_MIXTURE,
+                                .rotary = { .theta = 500 },
                                 .mixture = { .E = 5, .k = 3, .router = { .normalized = true, .scale = 1 },
                                              .balance_coefficient = 0.03 }) },
 };
@@ -129,7 +145,7 @@ static void expect_config(const char *path, const struct model_config *a, const 
     } part[] = {
         { "sizes", a->S == b->S && a->D == b->D && a->H == b->H && a->K == b->K && a->A == b->A && a->F == b->F
                        && a->L == b->L && a->V == b->V },
-        { "family", model_family(a) == model_family(b) },
+        { "family", a->family == b->family },
         { "windows", same_windows(a, b) },
         { "tied", a->tied == b->tied },
         { "norms", a->norms_at == b->norms_at },

@@ -2,6 +2,7 @@
  * back.
  * tier: check
  */
+#include "ref/model/families/families.h"
 #include "ref/model/transformer.h"
 #include "tests/ref/config_text.h"
 #include <math.h>
@@ -16,12 +17,12 @@ static void defaults(void **state)
 {
     (void)state;
     const struct model_config c = parsed(GPT_OSS, "");
-    assert_int_equal(model_family(&c), FAMILY_GPT_OSS);
+    assert_ptr_equal(c.family, &family_gpt_oss);
     assert_true(c.K == 8 && c.A == 64 && !c.tied && c.sinks && c.eps == 1e-5 && c.padding == 0);
     assert_true(c.mixture.E == 128 && c.mixture.k == 4 && c.mixture.router.normalized);
     assert_true(c.mixture.clamped.alpha == 1.702 && c.mixture.clamped.limit == 7);
     assert_true(c.mixture.balance_coefficient == 0);                           /* output_router_logits is false */
-    assert_true(c.biases == (BIASES_GPT_OSS | HAS_BIAS(ROLE_QKV) | HAS_BIAS(ROLE_ATTENTION_OUT)));
+    assert_true(c.biases == (BIASES_BLOCK | HAS_BIAS(ROLE_ROUTER)));
     assert_true(c.windows.size == 128 && c.windows.layers[0] == 0x15);
     assert_true(c.rotary.theta == 150000 && c.rotary.scaling == SCALING_YARN && c.rotary.factor == 32);
     assert_true(c.rotary.low_frequency == 1 && c.rotary.high_frequency == 32 && c.rotary.between_pairs);
@@ -88,7 +89,7 @@ static void what_is_written_reads_back(void **state)
         struct error err;
         if (model_config_write(&c, scratch("config.json"), &err) != OK) fail_msg("%s", err.text);
         if (model_config_read(&back, scratch("config.json"), &err) != OK) fail_msg("%s: %s", more[i], err.text);
-        assert_int_equal(model_family(&back), FAMILY_GPT_OSS);
+        assert_ptr_equal(back.family, &family_gpt_oss);
         assert_true(back.biases == c.biases && back.tied == c.tied && back.init_std == c.init_std);
         const int n = model_config_numbers(&c, a);
         assert_int_equal(model_config_numbers(&back, b), n);

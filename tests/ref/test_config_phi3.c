@@ -3,6 +3,7 @@
  * tier: check
  */
 #include "ref/model/config.h"
+#include "ref/model/families/families.h"
 #include "tests/ref/scratch.h"
 #include <math.h>
 #include <stdlib.h>
@@ -37,8 +38,8 @@ static void defaults_are_the_class_s(void **state)
 {
     (void)state;
     const struct model_config c = parsed(""), r = again(&c);
-    assert_int_equal(model_family(&c), FAMILY_PHI3);
-    assert_int_equal(model_family(&r), FAMILY_PHI3);
+    assert_ptr_equal(c.family, &family_phi3);
+    assert_ptr_equal(r.family, &family_phi3);
     assert_true(c.K == 3 && c.A == 8 && c.eps == 1e-5 && c.windows.size == 0 && c.padding == 32001);
     assert_true(c.rotary.scaling == SCALING_NONE && c.rotary.turned == 0 && c.rotary.theta == 10000);
     assert_true(r.padding == 32001 && parsed(", \"pad_token_id\": null").padding == 0);

@@ -6,6 +6,7 @@
  */
 #include "ref/golden/golden.h"
 #include "ref/golden/replay.h"
+#include "ref/model/families/families.h"
 #include "ref/model/mezo.h"
 #include "ref/numeric/philox.h"
 #include <setjmp.h>
@@ -159,7 +160,7 @@ static const struct model_config shape = { .name = "small and odd",
                                            .L = 2,
                                            .V = 61,
                                            .tied = true,
-                                           .biases = BIASES_GPT2,
+                                           .family = &family_gpt2, .biases = BIASES_BLOCK,
                                            .eps = 1e-5,
                                            .init_std = 0.2 };
 

@@ -5,6 +5,7 @@
  * The allowed difference of a 16-bit run from one in fp32 is measured: in the fp32 model, every tensor is disturbed by
  * as much as storing it in 16 bits can change it (perturb.h); the effect on loss and gradients is the bound.
  */
+#include "ref/model/families/families.h"
 #include "ref/model/perturb.h"
 #include "ref/numeric/convert.h"
 #include "ref/optim/loss_scale.h"
@@ -30,7 +31,7 @@ static const struct model_config shape = { .name = "small and odd",
                                            .L = 3,
                                            .V = 61,
                                            .tied = true,
-                                           .biases = BIASES_GPT2,
+                                           .family = &family_gpt2, .biases = BIASES_BLOCK,
                                            .eps = 1e-5,
                                            .init_std = 0.15 };
 

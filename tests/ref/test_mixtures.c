@@ -7,6 +7,7 @@
 #include "ref/model/transformer_parts.h"
 #include "ref/numeric/philox.h"
 #include "ref/routers/router.h"
+#include "ref/model/families/families.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -76,7 +77,8 @@ static struct model_config config_of(const char *name)
     const struct router *r;
     struct model_config c = { .S = (int64_t)strtod(safetensors_metadata(&file, "sequence"), NULL), .D = x->dim[1],
                               .H = 1, .K = 1, .A = x->dim[1], .F = down->dim[2], .L = 1, .V = 2, .norm = NORM_RMS,
-                              .positions = POSITIONS_ROTARY, .mlp = MLP_MIXTURE, .eps = 1e-5, .init_std = 0.02,
+                              .positions = POSITIONS_ROTARY, .family = &family_mixtral, .mlp = MLP_MIXTURE,
+                              .eps = 1e-5, .init_std = 0.02,
                               .rotary = { .theta = 10000 } };
     struct mixture_config *m = &c.mixture;
     m->E = (int64_t)number(name, "E"), m->k = (int64_t)number(name, "k"), m->zero = (int64_t)number(name, "zero");

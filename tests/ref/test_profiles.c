@@ -4,6 +4,7 @@
  */
 #include "ref/io/safetensors.h"
 #include "ref/model/config.h"
+#include "ref/model/families/families.h"
 #include "ref/optim/loss_scale.h"
 #include "ref/optim/optimizer.h"
 #include "tests/ref/test_ops.h"
@@ -228,7 +229,7 @@ static void initial_values_are_those_of_the_packages(void **state)
         const struct conventions as = read_as(profiles[i]);
         const struct model_config c = { .name = "m", .L = (int64_t)number("L"), .H = 3, .K = 3, .A = D / 3, .D = D,
                                         .F = (int64_t)number("F"), .V = (int64_t)number("V"), .S = 8, .tied = false,
-                                        .biases = BIASES_GPT2, .eps = 1e-5, .init_std = 0.02,
+                                        .family = &family_gpt2, .biases = BIASES_BLOCK, .eps = 1e-5, .init_std = 0.02,
                                         .initial = (int)convention(&as, INITIAL) };
         assert_int_equal(model_config_check(&c, NULL), OK);
         expect_initial(&c, profiles[i], "tokens", PARAM_WTE);

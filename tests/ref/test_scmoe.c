@@ -2,6 +2,7 @@
  * (golden/scmoe.safetensors): loss, logits and the gradient of every weight.
  * tier: check
  */
+#include "ref/model/families/families.h"
 #include "ref/model/weights.h"
 #include "ref/routers/router.h"
 #include <setjmp.h>
@@ -40,7 +41,7 @@ static struct model_config shape(void)
     struct model_config c = { .S = size("S"), .D = size("D"), .H = size("H"), .K = size("K"), .F = size("F"),
                               .L = size("L"), .V = size("V"), .norm = NORM_RMS, .positions = POSITIONS_ROTARY,
                               .rotary = { .theta = number("theta") }, .mlp = MLP_MIXTURE, .shortcut = true,
-                              .eps = number("eps"), .init_std = 0.02 };
+                              .family = &family_scmoe, .eps = number("eps"), .init_std = 0.02 };
     c.A = c.D / c.H;
     c.mixture = (struct mixture_config){ .E = size("E"), .k = size("k"), .zero = size("zero") };
     c.mixture.router = router_fit(r, c.mixture.E, c.mixture.k), c.mixture.router.scale = number("scale");
@@ -134,7 +135,7 @@ static void parameters_in_order(void **state)
     int64_t batch;
     (void)state;
     assert_int_equal(model_config_preset(&c, &batch, "scmoe-tiny", &err), OK);
-    assert_int_equal(model_family(&c), FAMILY_SCMOE);
+    assert_ptr_equal(c.family, &family_scmoe);
     for (int l = 0; l < c.L; l++) {
         const struct param_spec first = model_param(&c, param_of_block(&c, l, QKV_W)),
                                 second = model_param(&c, param_of_block(&c, second_block(&c, l), QKV_W));

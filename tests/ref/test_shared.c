@@ -5,6 +5,7 @@
 #include "ref/io/safetensors.h"
 #include "ref/model/transformer_parts.h"
 #include "ref/routers/router.h"
+#include "ref/model/families/families.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -94,7 +95,7 @@ static struct model_config config_of_case(void)
 {
     const int64_t E = atoi(said("experts")), D = find("x")->dim[1];
     struct model_config c = { .S = find("x")->dim[0], .D = D, .H = 1, .K = 1, .A = D, .L = 1, .V = 2, .norm = NORM_RMS,
-                              .positions = POSITIONS_ROTARY, .mlp = MLP_MIXTURE,
+                              .positions = POSITIONS_ROTARY, .family = &family_mixtral, .mlp = MLP_MIXTURE,
                               .rotary = { .theta = 100, .turned = 2 }, .tied = true, .eps = 1e-6, .init_std = 0.1 };
     const struct router *r;
     if (router_find(&r, said("router"), &err) != OK) fail_msg("%s", err.text);

@@ -3,6 +3,7 @@
  * tier: check
  */
 #include "ref/model/config.h"
+#include "ref/model/families/families.h"
 #include "ref/model/stream_law.h"
 #include <stdio.h>
 #include <math.h>
@@ -37,7 +38,8 @@ static struct model_config shape_of(int size, int64_t P)
     const int64_t D = stream_widths[size], A = D / STREAM_KEY_SHARE, L = STREAM_LAYERS;
     struct model_config c = { .S = 8, .D = D, .H = STREAM_KEY_SHARE, .K = 1, .A = A, .F = 1, .L = L, .V = 1,
                               .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU, .tied = true,
-                              .rotary = { .theta = 1e6 }, .biases = BIASES_QWEN2, .eps = 1e-6 };
+                              .rotary = { .theta = 1e6 }, .biases = HAS_BIAS(ROLE_QKV),
+                              .family = P > 1 ? &family_parscale : &family_qwen2, .eps = 1e-6 };
     const int64_t without = model_elements(&c) - c.V * D - 3 * L * D;
     c.F = (stream_parameters[0][size] - without) / (3 * L * D);
     if (P > 1) c.streams = (struct streams_config){ .P = P, .prefix = STREAM_PREFIX, .smoothing = 0.01 };
@@ -73,10 +75,10 @@ static void test_config(void **state)
     struct error err;
     (void)state;
     assert_int_equal(parse(&c, 1, 48, "0.01", &err), OK);
-    assert_int_equal(model_family(&c), FAMILY_QWEN2);
+    assert_ptr_equal(c.family, &family_qwen2);
     assert_int_equal(c.streams.prefix, 0);
     assert_int_equal(parse(&c, 3, 5, "0.25", &err), OK);
-    assert_int_equal(model_family(&c), FAMILY_PARSCALE);
+    assert_ptr_equal(c.family, &family_parscale);
     assert_true(c.streams.P == 3 && c.streams.prefix == 5 && c.streams.smoothing == 0.25);
     assert_int_equal(parse(&c, 3, 5, "1.5", &err), ERR_PLAN);
     assert_int_equal(parse(&c, 3, 0, "0.1", &err), ERR_FORMAT);

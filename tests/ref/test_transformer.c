@@ -2,6 +2,7 @@
  * test_golden.c compares its numbers with PyTorch.
  * tier: check
  */
+#include "ref/model/families/families.h"
 #include "ref/model/perturb.h"
 #include "ref/numeric/philox.h"
 #include <setjmp.h>
@@ -30,7 +31,7 @@ static struct model_config shape(bool tied, double dropout)
                                   .F = 10,
                                   .L = 2,
                                   .V = VOCABULARY,
-                                  .biases = BIASES_GPT2,
+                                  .family = &family_gpt2, .biases = BIASES_BLOCK,
                                   .tied = tied,
                                   .eps = 1e-5,
                                   .init_std = 0.3,
@@ -44,6 +45,7 @@ static struct model_config shape(bool tied, double dropout)
 static struct model_config llama_shape(bool tied, double dropout)
 {
     return (struct model_config){ .name = "llama",
+                                  .family = &family_llama,
                                   .S = 6,
                                   .D = 12,
                                   .H = 3,
@@ -70,7 +72,7 @@ static struct model_config llama_shape(bool tied, double dropout)
 static struct model_config mixtral_shape(bool tied, bool normalized)
 {
     struct model_config c = llama_shape(tied, 0);
-    c.mlp = MLP_MIXTURE;
+    c.family = &family_mixtral, c.mlp = MLP_MIXTURE;
     c.mixture = (struct mixture_config){
         .E = 7, .k = 2, .router = { .normalized = normalized, .scale = 1 },
         .balance_coefficient = 0.1, .z_coefficient = 0.05
@@ -91,7 +93,7 @@ static struct model_config gptj_shape(bool tied, double dropout)
     struct model_config c = shape(tied, dropout);
     c.D = 10, c.A = 5, c.positions = POSITIONS_ROTARY,
     c.rotary = (struct rotary){ .theta = 100, .turned = 4, .neighbours = true };
-    c.parallel = true, c.biases = BIASES_GPTJ;
+    c.family = &family_gptj, c.parallel = true, c.biases = BIASES_FEED | HAS_BIAS(ROLE_HEAD);
     return c;
 }
 

@@ -123,10 +123,11 @@ static void add_mask(const struct building *building, const struct node *n, stru
 
 static int matrices_of(const struct building *building, const struct node *node)
 {
-    if (node->role == ROLE_QKV) return 3;
-    return (node->role == ROLE_UP && building->config->mlp != MLP_GELU) || node->role == ROLE_SHARED_UP
-           || node->role == ROLE_DENSE_UP
-               ? 2 : 1;
+    const enum param_role role = node_role(node);
+    if (node->op != OP_MATRIX) return 1;
+    if (role == ROLE_QKV) return 3;
+    return (role == ROLE_UP && building->config->mlp != MLP_GELU) || role == ROLE_SHARED_UP
+           || role == ROLE_DENSE_UP ? 2 : 1;
 }
 
 /* ---- a mixture: two products, each expert's with its own matrix, what is between them, and the weighted sum ------ */
@@ -197,12 +198,13 @@ static void narrow(struct building *building, const struct node *node)
 
 static enum error_code replay_add_node(struct building *building, const struct node *n, struct error *err)
 {
-    const struct layer_names names = program_names(building->config, building->layer);
     struct single_node node = { .operation = operations[n->op], .in = { -1, -1, -1 }, .layer = building->layer,
                                 .matrices = matrices_of(building, n),
-                                    .weight = program_weight(building->config, n, &names),
-                                .bias = program_bias(n, &names) };
-    snprintf(node.words, sizeof node.words, operation_info(n->op)->words, n->param ? n->param : n->out ? n->out : "");
+                                    .weight = program_weight(building->config, n, building->layer),
+                                .bias = program_bias(building->config, n, building->layer) };
+    const struct param_text name = param_text_of(building->config, n->param, n->op == OP_MIXTURE);
+    snprintf(node.words, sizeof node.words, operation_info(n->op)->words,
+             n->param != NO_PARAM ? name.text : n->out ? n->out : "");
     add_mask(building, n, &node);
     for (int k = 0; k < NODE_INPUTS; k++) {
         node.in[k] = find_slot(building, n->in[k]);
@@ -257,9 +259,8 @@ static enum error_code build(struct building *building, struct error *err)
 enum error_code replay_check(const struct model_config *config, struct single_batch batch, struct rounding rounding,
                              struct single_source source, struct error *err)
 {
-    struct building b = { .config = config, .program = program_of(config), .N = batch.B * batch.S,
+    struct building b = { .config = config, .program = model_program(config), .N = batch.B * batch.S,
                           .whole = { .config = config, .scheme = tensor_scheme_at(0) } };
-    if (b.program == NULL) return fail(err, ERR_PLAN, "there is no table of the operations of model %s", config->name);
     tensor_share(&b.whole, 1, 0);
     enum error_code e = build(&b, err);
     if (!e) e = single_check(config, &b.graph, batch, rounding, source, err);

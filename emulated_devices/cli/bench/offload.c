@@ -11,6 +11,7 @@
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"
 #include "ref/model/config.h"
+#include "ref/model/families/families.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -88,7 +89,7 @@ static enum error_code print_loads(struct comm *world, const struct asked *asked
 
 static const struct model_config model = {
     .name = "bench", .S = 16, .D = 128, .H = 4, .K = 4, .A = 32, .F = 512, .L = 12, .V = 256, .tied = true,
-    .biases = BIASES_GPT2, .eps = 1e-5, .init_std = 0.02,
+    .family = &family_gpt2, .biases = BIASES_BLOCK, .eps = 1e-5, .init_std = 0.02,
 };
 
 /* One device.  bf16 weights stay on the device; gradients, masters and states are on the host, as in DeepSpeed's

@@ -3,6 +3,7 @@
 #include "emulated_devices/verify/cases/case.h"
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"
+#include "ref/model/families/families.h"
 #include <stdio.h>
 
 enum { LAYERS = 8, PASSES = 4, FIRST_RING = 3, RINGS = 3, ROWS = RINGS + 2 };
@@ -14,7 +15,8 @@ static const double said_gb[2] = { 66.3, 54.4 };
 struct run_of { uint64_t weights, read, reads; double us; };
 
 static const struct model_config mixture = {
-    .name = "bench mixture", .S = 16, .D = 64, .H = 4, .K = 4, .A = 16, .F = 128, .L = LAYERS, .V = 256,
+    .name = "bench mixture", .family = &family_mixtral,
+    .S = 16, .D = 64, .H = 4, .K = 4, .A = 16, .F = 128, .L = LAYERS, .V = 256,
     .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .rotary = { .theta = 10000 }, .mlp = MLP_MIXTURE,
     .mixture = { .E = 8, .k = 2, .router = { .normalized = true, .scale = 1 } }, .eps = 1e-5, .init_std = 0.2,
 };

@@ -7,6 +7,7 @@
 #include "ref/io/figures.h"
 #include "ref/io/output.h"
 #include "ref/io/terminal.h"
+#include "ref/model/families/families.h"
 #include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -211,19 +212,22 @@ static enum error_code show_graph(struct sbp_graph *sbp_graph, const struct wish
     return e;
 }
 
+enum { MOST_FAMILIES = 64 };
+
 /* The shape of the first preset of a family; an MLP's is a GPT-2's. */
 static enum error_code find_family(const char *name, struct model_config *config, struct error *err)
 {
-    const char *family = strcmp(name, "mlp") == 0 ? model_family_name(FAMILY_GPT2) : name;
-    const char *names[FAMILY_COUNT] = { "mlp" };
+    const char *family = strcmp(name, "mlp") == 0 ? family_gpt2.name : name;
+    const char *names[MOST_FAMILIES] = { "mlp" };
+    int n = 1;
     for (const struct model_preset *p = model_presets; p->config.name[0]; p++) {
         *config = p->config;
-        if (strcmp(model_family_name(model_family(config)), family) == 0) return OK;
+        if (strcmp(config->family->name, family) == 0) return OK;
     }
-    for (int f = FAMILY_NONE + 1; f < FAMILY_COUNT; f++) names[f] = model_family_name((enum model_family)f);
-    if (nearest_name(name, names, FAMILY_COUNT)) return fail_unknown_name(err, "show sbp", name, names, FAMILY_COUNT);
+    for (int f = 0; families[f] && n < MOST_FAMILIES; f++) names[n++] = families[f]->name;
+    if (nearest_name(name, names, (size_t)n)) return fail_unknown_name(err, "show sbp", name, names, (size_t)n);
     return fail(err, ERR_USAGE, "show sbp %s: must be mlp or one of %s", printable(name).text,
-                model_family_names().text);
+                families_text().text);
 }
 
 struct sizes { int B, S, D, H, K, F; };
@@ -234,14 +238,13 @@ static enum error_code make_graph(struct sbp_graph *sbp_graph, const char *model
     struct model_config c;
     enum error_code e = find_family(model, &c, err);
     if (e) return e;
-    const enum model_family family = model_family(&c);
     c.S = sizes.S, c.D = sizes.D, c.H = sizes.H, c.K = sizes.K ? sizes.K : sizes.H, c.A = sizes.D / sizes.H,
         c.F = sizes.F;
-    if (model_family(&c) != family)
+    if (c.K != c.H && !family_allows(c.family, HAS_FEWER_KEYS))
         return fail(err, ERR_PLAN, "--kv-heads %d: a %s has as many key/value heads as heads", sizes.K, model);
     e = model_config_check(&c, err);
     if (e) return e;
-    const struct node *table = strcmp(model, "mlp") == 0 ? sbp_mlp : program_of(&c)->block;
+    const struct node *table = strcmp(model, "mlp") == 0 ? sbp_mlp : model_program(&c)->block;
     return sbp_graph_of(sbp_graph, table, &c, sizes.B, sizes.S, tokens_split, err);
 }
 

@@ -2,6 +2,7 @@
  * rank 0. */
 #include "emulated_devices/draw/tensor.h"
 #include "emulated_devices/cli/cli.h"
+#include "ref/model/families/families.h"
 #include <stdlib.h>
 
 /* A cluster whose time counts rounds: a message occupies its ports for one round, and so does a product
@@ -99,7 +100,8 @@ static enum error_code tensor_show_on(struct comm *world, const void *asked, str
     struct linear_layer l;
     struct tensor_trace t = { .layer = &l, .role = a->role, .P = world->size };
     const int P = world->size;              /* divides all sizes */
-    const struct model_config even = { .S = 1, .D = 2 * P, .H = P, .K = P, .A = 2, .F = 4 * P, .L = 1, .V = 3 * P };
+    const struct model_config even = { .family = &family_gpt2, .S = 1, .D = 2 * P, .H = P, .K = P, .A = 2,
+                                       .F = 4 * P, .L = 1, .V = 3 * P };
     enum error_code e = linear_shape(&l, a->scheme, a->matrix, P, &even, 2 * P, err);
     if (!e) e = comm_agree(world, linear_open(&l, world->everyone, err), err);
     if (!e) names(&l, LINEAR_X, true), names(&l, LINEAR_W, true), names(&l, LINEAR_dY, true);

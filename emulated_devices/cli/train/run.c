@@ -52,7 +52,7 @@ static void add_model(struct run_list *run_list, const struct model_config *conf
     struct model_number number[MODEL_NUMBERS];
     const int numbers = model_config_numbers(config, number);
     const double dropout[DROPOUTS] = { config->dropout_embedding, config->dropout_residual, config->dropout_attention };
-    run_add(run_list, "model family", "%s", model_family_name(model_family(config)));
+    run_add(run_list, "model family", "%s", config->family->name);
     for (int i = 0; i < numbers; i++) {
         char name[40];
         snprintf(name, sizeof name, "model %s", number[i].name);

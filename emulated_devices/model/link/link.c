@@ -104,7 +104,7 @@ static enum tensor_place place_of_value(const struct linked *linked, int slot)
 {
     if (!width_of_stream(linked->slot[slot].width)) return place_of_width(linked->slot[slot].width);
     for (int v = 0; v < linked->nodes; v++)
-        if (linked->node[v].is->op == OP_MATRIX && leads_inside(linked->node[v].is->role)
+        if (linked->node[v].is->op == OP_MATRIX && leads_inside(node_role(linked->node[v].is))
             && link_reads(&linked->node[v], slot)) return INPUT;
     return STREAM;
 }
@@ -183,7 +183,7 @@ static void place_statistics(struct linked *linked, const struct model_config *c
 /* A matrix back to the stream, from the inner side. */
 static bool leads_back(const struct node *node)
 {
-    return node->op == OP_MATRIX && !leads_inside(node->role) && !role_is_whole(node->role);
+    return node->op == OP_MATRIX && !leads_inside(node_role(node)) && !role_is_whole(node_role(node));
 }
 
 /* A matrix back to the stream may need more rows of its output's gradient than the device's own; also if that is the
@@ -664,11 +664,8 @@ enum error_code link_layer(struct linked *linked, const struct model_config *con
                            const struct seams *seams, int layer,
                            const char *recompute, bool forward_only, struct error *err)
 {
-    const struct program *p = program_of(config);
-    if (p == NULL) return fail(err, ERR_PLAN, "--model %s: devices have no program for this family of models",
-                               config->name);
     const enum recompute r = layer < 0 || layer == config->L ? RECOMPUTE_NONE : recompute_of(recompute, layer);
-    return link_part(linked, program_part(p, config, layer), config, seams, r, forward_only, err);
+    return link_part(linked, program_part(model_program(config), config, layer), config, seams, r, forward_only, err);
 }
 
 const struct slot *linked_slot(const struct linked *linked, const char *name)
@@ -681,6 +678,6 @@ bool list_uses_weights(const struct linked *linked, enum list which)
 {
     const struct steps *list = &linked->list[which];
     for (int i = 0; i < list->count; i++)
-        if (list->step[i].kind == STEP_RUN && linked->node[list->step[i].at].is->param) return true;
+        if (list->step[i].kind == STEP_RUN && linked->node[list->step[i].at].is->param != NO_PARAM) return true;
     return false;
 }

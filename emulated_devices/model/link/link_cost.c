@@ -7,7 +7,7 @@ static void enter_node(struct forecast *forecast, const struct node *node, enum 
 {
     switch (node->op) {
     case OP_EMBED:
-    case OP_MATRIX:    forecast_matrix(forecast, node->role, pass, N); break;
+    case OP_MATRIX:    forecast_matrix(forecast, node_role(node), pass, N); break;
     case OP_POSITIONS: forecast_positions(forecast, pass); break;
     case OP_NORM:      forecast_norm(forecast, pass, N); break;
     case OP_HEAD_NORM: forecast_head_norm(forecast, pass, N); break;

@@ -57,24 +57,30 @@ const char *const sorted_by_expert[] = { "mlp.up", "mlp.act", "experts.out", NUL
 
 const struct operation_info *operation_info(enum op op) { return &infos[op]; }
 
+static enum activation_width latent_width(enum block_param param)
+{
+    return param == KV_LATENT_W ? WIDTH_KV_LATENT : param == KV_NORM_W ? WIDTH_KV_NORMED : WIDTH_Q_LATENT;
+}
+
 enum activation_width operation_width(const struct node *node, enum activation_width in)
 {
+    const enum param_role role = node_role(node);
     switch (node->op) {
     case OP_MATRIX:
-        return node->role == ROLE_QKV      ? WIDTH_QKV
-               : node->role == ROLE_LATENT     ? node->width
-               : node->role == ROLE_QUERIES    ? WIDTH_HEADS
-               : node->role == ROLE_KEYS_VALUES ? WIDTH_EXPANDED
-               : node->role == ROLE_UP     ? WIDTH_UP
-               : node->role == ROLE_HEAD   ? WIDTH_VOCABULARY
-               : node->role == ROLE_ROUTER ? WIDTH_EXPERTS
-               : node->role == ROLE_SHARED_UP   ? WIDTH_SHARED_UP
-               : node->role == ROLE_DENSE_UP    ? WIDTH_DENSE_UP
-               : node->role == ROLE_SHARED_GATE ? WIDTH_GATE
-               : node->role == ROLE_STREAMS_UP   ? WIDTH_MEAN
-               : node->role == ROLE_STREAMS_DOWN ? WIDTH_STREAMS
+        return role == ROLE_QKV             ? WIDTH_QKV
+               : role == ROLE_LATENT        ? latent_width(node->param)
+               : role == ROLE_QUERIES    ? WIDTH_HEADS
+               : role == ROLE_KEYS_VALUES ? WIDTH_EXPANDED
+               : role == ROLE_UP     ? WIDTH_UP
+               : role == ROLE_HEAD   ? WIDTH_VOCABULARY
+               : role == ROLE_ROUTER ? WIDTH_EXPERTS
+               : role == ROLE_SHARED_UP   ? WIDTH_SHARED_UP
+               : role == ROLE_DENSE_UP    ? WIDTH_DENSE_UP
+               : role == ROLE_SHARED_GATE ? WIDTH_GATE
+               : role == ROLE_STREAMS_UP   ? WIDTH_MEAN
+               : role == ROLE_STREAMS_DOWN ? WIDTH_STREAMS
                                         : WIDTH_MODEL;
-    case OP_LATENT_NORM: return node->width;
+    case OP_LATENT_NORM: return latent_width(node->param);
     case OP_JOIN:      return WIDTH_QKV;
     case OP_NARROW:    return WIDTH_VALUES;
     case OP_ATTENTION:

@@ -32,7 +32,7 @@ static struct tensor d_bias(const struct node_call *call)
 
 static struct matrix matrix(const struct node_call *call)
 {
-    return (struct matrix){ call->node->is->role, call->part->weight[index_of(call)],
+    return (struct matrix){ node_role(call->node->is), call->part->weight[index_of(call)],
                            call->part->bias[index_of(call)] };
 }
 

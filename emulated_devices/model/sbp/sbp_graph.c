@@ -5,9 +5,9 @@
 #include <string.h>
 
 const struct node sbp_mlp[] = {
-    { OP_MATRIX,    .out = "mlp.up",       .in = { "in" },               .role = ROLE_UP },
+    { OP_MATRIX,    .out = "mlp.up",       .in = { "in" },         .param = UP_W },
     { OP_GELU,      .out = "mlp.act",      .in = { "mlp.up" } },
-    { OP_MATRIX,    .out = "mlp.out",      .in = { "mlp.act" },          .role = ROLE_DOWN },
+    { OP_MATRIX,    .out = "mlp.out",      .in = { "mlp.act" },    .param = DOWN_W },
     { .op = OP_END }
 };
 
@@ -23,6 +23,7 @@ struct part_node { const struct node *is; struct value *in[NODE_INPUTS], *out; i
 
 struct builder {
     struct sbp_graph *graph;
+    const struct node *table;
     int64_t rows;
     bool tokens_split;
     int nodes, values, slots;
@@ -137,12 +138,10 @@ static void add_slot(struct builder *builder, const char *name, struct value *va
     builder->slot[builder->slots++].value = value;
 }
 
-/* Nodes of tables that belong to no model name no parameters. */
+/* The two matrices of an MLP, which is no model, have no biases. */
 static bool has_bias(const struct builder *builder, const struct node *node)
 {
-    if (node->param == NULL) return false;
-    const struct layer_names names = program_names(&builder->graph->model, 0);
-    return program_bias(node, &names) >= 0;
+    return builder->table != sbp_mlp && program_bias(&builder->graph->model, node, 0) >= 0;
 }
 
 static void matrix_forward(struct builder *builder, struct part_node *part_node)
@@ -175,7 +174,7 @@ static void node_forward(struct builder *builder, struct part_node *part_node)
 
 static enum error_code sbp_graph_refuse(const struct node *node, struct error *err)
 {
-    if (node->op == OP_ROUTE || node->op == OP_MIXTURE || node->role == ROLE_ROUTER)
+    if (node->op == OP_ROUTE || node->op == OP_MIXTURE || node_role(node) == ROLE_ROUTER)
         return fail(err, ERR_PLAN, "%s: a mixture of experts has no signatures: they are chosen before there are data, "
                     "and which rows an expert gets depends on the data", node->out);
     return fail(err, ERR_PLAN, "%s: there is no operator with signatures for this node",
@@ -203,7 +202,7 @@ static enum error_code sbp_graph_add_node(struct builder *builder, const struct 
                              .weight = -1, .bias = -1 };
     const enum activation_width w = operation_width(is, n->in[0] ? n->in[0]->width : WIDTH_MODEL);
     const bool known = is->op == OP_MATRIX || is->op == OP_NORM || is->op == OP_ADD || unary[is->op].forward;
-    if (is->op == OP_DROPOUT && n->in[0]) {
+    if (n->in[0] && (is->op == OP_DROPOUT || node_does_nothing(&builder->graph->model, is))) {
         add_slot(builder, is->out, n->in[0]);
         return OK;
     }
@@ -307,7 +306,7 @@ enum error_code sbp_graph_of(struct sbp_graph *sbp_graph, const struct node *tab
                              const struct model_config *config, int64_t B,
                              int64_t S, bool tokens_split, struct error *err)
 {
-    struct builder b = { .graph = sbp_graph, .rows = B * S, .tokens_split = tokens_split };
+    struct builder b = { .graph = sbp_graph, .table = table, .rows = B * S, .tokens_split = tokens_split };
     enum error_code e = OK;
     *sbp_graph = (struct sbp_graph){ .model = *config };
     sbp_graph->model.S = S;

@@ -1,5 +1,6 @@
 /* models.c -- the models of cases: small shapes of every architecture, in which nothing divides. */
 #include "emulated_devices/verify/cases/case.h"
+#include "ref/model/families/families.h"
 #include <stdio.h>
 
 /* H for up to 9 parts; D = 27, F = 50, V = 61 are rarely divisible by the number of parts. */
@@ -7,7 +8,7 @@ static void take_gpt2(struct plan *plan)
 {
     plan->model = (struct model_config){
         .name = "nasty", .S = 9, .D = 27, .H = 9, .K = 9, .A = 3, .F = 50, .L = plan->model.L, .V = CASE_VOCABULARY,
-        .biases = BIASES_GPT2, .tied = plan->model.tied, .eps = 1e-5, .init_std = 0.2,
+        .family = &family_gpt2, .biases = BIASES_BLOCK, .tied = plan->model.tied, .eps = 1e-5, .init_std = 0.2,
     };
 }
 
@@ -17,7 +18,8 @@ void case_take_llama(struct plan *plan)
 {
     const int64_t L = plan->model.L;
     plan->model = (struct model_config){
-        .name = "nasty llama", .S = 9, .D = 18, .H = 9, .K = 3, .A = 2, .F = 37, .L = L, .V = CASE_VOCABULARY,
+        .name = "nasty llama", .family = &family_llama,
+        .S = 9, .D = 18, .H = 9, .K = 3, .A = 2, .F = 37, .L = L, .V = CASE_VOCABULARY,
         .norm = NORM_RMS, .positions = POSITIONS_ROTARY,
         .mlp = MLP_SWIGLU, .rotary = { .theta = 100 }, .tied = plan->model.tied, .eps = 1e-5, .init_std = 0.2,
     };
@@ -28,7 +30,7 @@ void case_take_qwen2(struct plan *plan)
 {
     case_take_llama(plan);
     snprintf(plan->model.name, sizeof plan->model.name, "nasty qwen2");
-    plan->model.biases = BIASES_QWEN2;
+    plan->model.family = &family_qwen2, plan->model.biases = HAS_BIAS(ROLE_QKV);
 }
 
 /* A Llama with biases of all matrices of its blocks. */
@@ -36,7 +38,7 @@ void case_take_biased(struct plan *plan)
 {
     case_take_llama(plan);
     snprintf(plan->model.name, sizeof plan->model.name, "nasty biased llama");
-    plan->model.biases = BIASES_GPT2;
+    plan->model.biases = BIASES_BLOCK;
 }
 
 /* Norms of heads, which are wider than D/H. */
@@ -44,7 +46,7 @@ void case_take_qwen3(struct plan *plan)
 {
     case_take_llama(plan);
     snprintf(plan->model.name, sizeof plan->model.name, "nasty qwen3");
-    plan->model.head_norms = true, plan->model.A = 4;
+    plan->model.family = &family_qwen3, plan->model.head_norms = true, plan->model.A = 4;
 }
 
 /* Every other layer has a window, which is shorter than a device's part of a sequence, and longer. */
@@ -61,7 +63,7 @@ void case_take_phi3(struct plan *plan)
 {
     case_take_llama(plan);
     snprintf(plan->model.name, sizeof plan->model.name, "nasty phi3");
-    plan->model.alike = FAMILY_PHI3, plan->model.A = 6;
+    plan->model.family = &family_phi3, plan->model.A = 6;
     plan->model.rotary = (struct rotary){ .theta = 50, .scaling = SCALING_LONG, .original_positions = 5,
                                          .enlarged = 1.2,
                                        .shorter = { 1.1, 1.3 }, .longer = { 1.7, 3.1 }, .turned = 4 };
@@ -72,7 +74,8 @@ void case_take_gemma(struct plan *plan)
 {
     case_take_llama(plan);
     snprintf(plan->model.name, sizeof plan->model.name, "nasty gemma");
-    plan->model.mlp = MLP_GEGLU, plan->model.norms_from_one = plan->model.scaled_embedding = true, plan->model.A = 4;
+    plan->model.family = &family_gemma, plan->model.mlp = MLP_GEGLU, plan->model.A = 4;
+    plan->model.norms_from_one = plan->model.scaled_embedding = true;
 }
 
 /* Norms around each branch, caps that scores and logits reach, and windows in every other layer.  Steps are small: with
@@ -82,7 +85,7 @@ void case_take_gemma2(struct plan *plan)
     case_take_gemma(plan);
     plan->hyper.lr = 0.004;
     snprintf(plan->model.name, sizeof plan->model.name, "nasty gemma2");
-    plan->model.norms_at = NORMS_AROUND;
+    plan->model.family = &family_gemma2, plan->model.norms_at = NORMS_AROUND;
     plan->model.score_width = 3, plan->model.score_cap = 0.5, plan->model.logit_cap = 0.7;
     plan->model.windows.size = 3;
     for (int64_t l = 0; l < plan->model.L; l += 2) windows_add(&plan->model.windows, l, l + 1);
@@ -93,7 +96,8 @@ void case_take_gemma3(struct plan *plan)
 {
     case_take_gemma2(plan);
     snprintf(plan->model.name, sizeof plan->model.name, "nasty gemma3");
-    plan->model.head_norms = true, plan->model.score_cap = plan->model.logit_cap = 0;
+    plan->model.family = &family_gemma3, plan->model.head_norms = true,
+        plan->model.score_cap = plan->model.logit_cap = 0;
     plan->model.local_theta = 3;
 }
 
@@ -102,7 +106,7 @@ void case_take_olmo2(struct plan *plan)
 {
     case_take_qwen3(plan);
     snprintf(plan->model.name, sizeof plan->model.name, "nasty olmo2");
-    plan->model.normed_together = true, plan->model.norms_at = NORMS_AFTER;
+    plan->model.family = &family_olmo2, plan->model.normed_together = true, plan->model.norms_at = NORMS_AFTER;
 }
 
 /* A Qwen2 with three parallel streams; a prefix is shorter than a sequence. */
@@ -110,6 +114,7 @@ void case_take_streams(struct plan *plan)
 {
     case_take_qwen2(plan);
     snprintf(plan->model.name, sizeof plan->model.name, "nasty parscale");
+    plan->model.family = &family_parscale;
     plan->model.streams = (struct streams_config){ .P = 3, .prefix = 4, .smoothing = 0.1 };
 }
 
@@ -120,8 +125,8 @@ void case_take_gptj(struct plan *plan)
     plan->model = (struct model_config){
         .name = "nasty gptj", .S = 9, .D = 45, .H = 9, .K = 9, .A = 5, .F = 37, .L = L, .V = CASE_VOCABULARY,
         .positions = POSITIONS_ROTARY,
-        .rotary = { .theta = 100, .turned = 4, .neighbours = true }, .parallel = true, .biases = BIASES_GPTJ,
-        .tied = plan->model.tied,
+        .rotary = { .theta = 100, .turned = 4, .neighbours = true }, .parallel = true, .family = &family_gptj,
+        .biases = BIASES_FEED | HAS_BIAS(ROLE_HEAD), .tied = plan->model.tied,
         .eps = 1e-5, .init_std = 0.2,
     };
 }
@@ -131,7 +136,7 @@ void case_take_mixtral(struct plan *plan)
 {
     case_take_llama(plan);
     snprintf(plan->model.name, sizeof plan->model.name, "nasty mixtral");
-    plan->model.F = 13, plan->model.mlp = MLP_MIXTURE;
+    plan->model.family = &family_mixtral, plan->model.F = 13, plan->model.mlp = MLP_MIXTURE;
     plan->model.mixture = (struct mixture_config){ .E = 5, .k = 2, .router = { .normalized = true, .scale = 1 },
                                                 .balance_coefficient = 0.5, .z_coefficient = 0.1 };
 }
@@ -141,7 +146,8 @@ void case_take_qwen3_moe(struct plan *plan)
 {
     case_take_mixtral(plan);
     snprintf(plan->model.name, sizeof plan->model.name, "nasty qwen3-moe");
-    plan->model.head_norms = true, plan->model.A = 4, plan->model.mixture.router.normalized = false;
+    plan->model.family = &family_qwen3_moe, plan->model.head_norms = true, plan->model.A = 4;
+    plan->model.mixture.router.normalized = false;
     if (plan->model.L > 1) plan->model.dense.F = 19, layer_set_add(&plan->model.dense.at, 1);
 }
 
@@ -152,8 +158,8 @@ void case_take_gpt_oss(struct plan *plan)
     case_take_mixtral(plan);
     struct model_config *m = &plan->model;
     snprintf(m->name, sizeof m->name, "nasty gpt-oss");
-    m->sinks = true, m->A = 4, m->mixture.clamped = (struct clamped){ 1.702, 7 };
-    m->biases = BIASES_GPT_OSS | HAS_BIAS(ROLE_QKV) | HAS_BIAS(ROLE_ATTENTION_OUT);
+    m->family = &family_gpt_oss, m->sinks = true, m->A = 4, m->mixture.clamped = (struct clamped){ 1.702, 7 };
+    m->biases = BIASES_BLOCK | HAS_BIAS(ROLE_ROUTER);
     m->windows.size = 4;
     for (int64_t l = 0; l < m->L; l += 2) windows_add(&m->windows, l, l + 1);
 }
@@ -164,7 +170,7 @@ void case_take_deepseek(struct plan *plan)
     case_take_mixtral(plan);
     struct model_config *m = &plan->model;
     snprintf(m->name, sizeof m->name, "nasty deepseek-v2");
-    m->K = m->H, m->A = 6, m->rotary.turned = 4, m->rotary.neighbours = true;
+    m->family = &family_deepseek_v2, m->K = m->H, m->A = 6, m->rotary.turned = 4, m->rotary.neighbours = true;
     m->latent = (struct latent_config){ .q = 7, .kv = 5, .v = 3 };
     m->mixture = (struct mixture_config){ .E = 6, .k = 2, .router = { .scale = 2.5, .groups = 3, .kept = 2 },
                                           .sequence_coefficient = 0.2, .shared = 22 };
@@ -178,7 +184,7 @@ void case_take_deepseek_v3(struct plan *plan)
     case_take_deepseek(plan);
     struct model_config *m = &plan->model;
     snprintf(m->name, sizeof m->name, "nasty deepseek-v3");
-    m->alike = FAMILY_DEEPSEEK_V3, m->biases = BIASES_LATENT_ATTENTION, m->rotary.neighbours = false;
+    m->family = &family_deepseek_v3, m->biases = BIASES_LATENT_ATTENTION, m->rotary.neighbours = false;
     m->mixture.router = (struct router_rule){ .scores = SCORES_SIGMOID, .normalized = true, .scale = 2.5,
                                               .biased = true, .groups = 3, .kept = 2, .sums_two = true,
                                               .bias_update = BIAS_BY_SIGN, .bias_speed = 0.05 };
@@ -189,7 +195,7 @@ void case_take_scmoe(struct plan *plan)
 {
     case_take_mixtral(plan);
     snprintf(plan->model.name, sizeof plan->model.name, "nasty scmoe");
-    plan->model.shortcut = true;
+    plan->model.family = &family_scmoe, plan->model.shortcut = true;
 }
 
 /* Three groups of two experts, of which two are kept.  A larger scale would enlarge rounding from layer to layer.

@@ -1,7 +1,6 @@
 /* config_json.c -- the config.json of Hugging Face transformers: finds the family; the keys of all families.
  *
- * Every key is in a list (config_keys.h): those of a family in config_gpt2.c, config_llama.c, config_gemma.c,
- * config_gpt_oss.c and config_gptj.c, those of all families here.
+ * Every key is in a list (config_keys.h): those of a family in its file of families/, those of all families here.
  */
 #include "ref/model/config_json/config_json.h"
 #include "ref/model/weights_codes.h"
@@ -12,7 +11,7 @@
 /* ---- keys of any model ------------------------------------------------------------------------------------------- */
 
 static const struct config_key common_keys[] = {
-    CONFIG_TO("tie_word_embeddings", KEY_FLAG, c.tied),
+    CONFIG_BOTH("tie_word_embeddings", KEY_FLAG, c.tied),
     CONFIG_TO("initializer_range", KEY_REAL, c.init_std),
     CONFIG_TO("vocab_size", KEY_SIZE, c.V),
 
@@ -65,57 +64,20 @@ static const struct config_key common_keys[] = {
 
 /* ---- families ---------------------------------------------------------------------------------------------------- */
 
-static const struct family_format {
-    enum model_family family;
-    const char *architecture, *without_head;
-    const struct config_reading *defaults;
-    const struct config_key *keys;
-    enum error_code (*finish)(struct config_reading *, const cJSON *root, const char *path, struct error *);
-    bool (*to)(const struct model_config *, cJSON *root);
-} formats[] = {
-    { FAMILY_GPT2, "GPT2LMHeadModel", "GPT2Model", &gpt2_defaults, gpt2_keys, gpt2_finish, gpt2_to_json },
-    { FAMILY_LLAMA, "LlamaForCausalLM", "LlamaModel", &llama_defaults, llama_keys, llama_finish, llama_to_json },
-    { FAMILY_MISTRAL, "MistralForCausalLM", "MistralModel", &mistral_defaults, mistral_keys, llama_finish,
-      llama_to_json },
-    { FAMILY_OLMO2, "Olmo2ForCausalLM", "Olmo2Model", &olmo2_defaults, olmo2_keys, llama_finish, llama_to_json },
-    { FAMILY_PHI3, "Phi3ForCausalLM", "Phi3Model", &phi3_defaults, phi3_keys, llama_finish, llama_to_json },
-    { FAMILY_MIXTRAL, "MixtralForCausalLM", "MixtralModel", &mixtral_defaults, mixtral_keys, llama_finish,
-      llama_to_json },
-    { FAMILY_GPTJ, "GPTJForCausalLM", "GPTJModel", &gptj_defaults, gptj_keys, gptj_finish, gptj_to_json },
-    { FAMILY_PARSCALE, "Qwen2ParScaleForCausalLM", "Qwen2Model", &parscale_defaults, parscale_keys,
-      llama_finish, llama_to_json },
-    { FAMILY_QWEN2, "Qwen2ForCausalLM", "Qwen2Model", &qwen2_defaults, qwen2_keys, llama_finish, llama_to_json },
-    { FAMILY_QWEN3, "Qwen3ForCausalLM", "Qwen3Model", &qwen3_defaults, qwen3_keys, llama_finish, llama_to_json },
-    { FAMILY_QWEN3_MOE, "Qwen3MoeForCausalLM", "Qwen3MoeModel", &qwen3_moe_defaults, qwen3_moe_keys, qwen3_moe_finish,
-      qwen3_moe_to_json },
-    { FAMILY_GEMMA, "GemmaForCausalLM", "GemmaModel", &gemma_defaults, gemma_keys, llama_finish, gemma_to_json },
-    { FAMILY_GEMMA2, "Gemma2ForCausalLM", "Gemma2Model", &gemma2_defaults, gemma2_keys, gemma2_finish, gemma2_to_json },
-    { FAMILY_GEMMA3, "Gemma3ForCausalLM", "Gemma3TextModel", &gemma3_defaults, gemma3_keys, gemma2_finish,
-      gemma2_to_json },
-    { FAMILY_DEEPSEEK_V2, "DeepseekV2ForCausalLM", "DeepseekV2Model", &deepseek_v2_defaults, deepseek_v2_keys,
-      deepseek_finish, deepseek_to_json },
-    { FAMILY_DEEPSEEK_V3, "DeepseekV3ForCausalLM", "DeepseekV3Model", &deepseek_v3_defaults, deepseek_v3_keys,
-      deepseek_finish, deepseek_to_json },
-    { FAMILY_GPT_OSS, "GptOssForCausalLM", "GptOssModel", &gpt_oss_defaults, gpt_oss_keys, gpt_oss_finish,
-      gpt_oss_to_json },
-    { FAMILY_SCMOE, "ScMoEForCausalLM", "ScMoEModel", &scmoe_defaults, mixtral_keys, llama_finish, llama_to_json },
-};
-enum { FORMATS = sizeof formats / sizeof *formats };
-
-static enum error_code find_format(const struct family_format **format, const cJSON *root, const char *path,
+static enum error_code find_family(const struct family **family, const cJSON *root, const char *path,
                                    struct error *err)
 {
     const char *type;
     const enum error_code e = json_string(root, path, "model_type", &type, err);
     if (e) return e;
-    for (const struct family_format *f = formats; f < formats + FORMATS; f++)
-        if (strcmp(model_family_name(f->family), type) == 0) return *format = f, OK;
+    for (int f = 0; families[f]; f++)
+        if (strcmp(families[f]->name, type) == 0) return *family = families[f], OK;
     return fail(err, ERR_FORMAT, "%s: model_type is \"%.60s\"; Orrery has only %s", path, printable(type).text,
-                model_family_names().text);
+                families_text().text);
 }
 
 /* Check the class that wrote the file: another class with the same model_type differs after the last layer. */
-static enum error_code check_architecture(const struct family_format *format, const cJSON *root, const char *path,
+static enum error_code check_architecture(const struct family *family, const cJSON *root, const char *path,
                                           struct error *err)
 {
     const cJSON *list, *class;
@@ -124,11 +86,10 @@ static enum error_code check_architecture(const struct family_format *format, co
     if (e) return e;
     cJSON_ArrayForEach(class, list) {
         const char *name = cJSON_IsString(class) ? class->valuestring : "";
-        if (strcmp(name, format->architecture) != 0 && strcmp(name, format->without_head) != 0)
+        if (strcmp(name, family->architecture) != 0 && strcmp(name, family->without_head) != 0)
             return fail(err, ERR_FORMAT,
                         "%s: architectures has \"%.60s\"; of model_type \"%s\" Orrery has only \"%s\" and \"%s\"", path,
-                        printable(name).text, model_family_name(format->family), format->architecture,
-                            format->without_head);
+                        printable(name).text, family->name, family->architecture, family->without_head);
     }
     return OK;
 }
@@ -163,19 +124,19 @@ static enum error_code check_codes(const cJSON *root, const char *path, struct e
 
 static enum error_code from_json(struct model_config *config, const cJSON *root, const char *path, struct error *err)
 {
-    const struct family_format *f = NULL;
-    enum error_code e = find_format(&f, root, path, err);
+    const struct family *f = NULL;
+    enum error_code e = find_family(&f, root, path, err);
     if (!e) e = check_architecture(f, root, path, err);
     if (!e) e = check_codes(root, path, err);
     if (e) return e;
     struct config_reading reading = *f->defaults;
+    reading.c.family = f;
     const struct config_key *const lists[] = { f->keys, common_keys };
     e = config_keys_read(lists, 2, root, path, &reading, err);
     if (!e) e = f->finish(&reading, root, path, err);
     if (e) return e;
     *config = reading.c;
-    snprintf(config->name, sizeof config->name, "%s-L%lld-D%lld", model_family_name(f->family), (long long)config->L,
-             (long long)config->D);
+    snprintf(config->name, sizeof config->name, "%s-L%lld-D%lld", f->name, (long long)config->L, (long long)config->D);
     return model_config_check(config, err);
 }
 
@@ -199,14 +160,41 @@ enum error_code model_config_parse(struct model_config *config, const char *text
     return e;
 }
 
+/* The values of the keys that a file of this model has. */
+static struct config_reading values_of(const struct model_config *config, const cJSON *dense)
+{
+    struct config_reading f = *config->family->defaults;
+    f.c = *config;
+    f.n_ctx = config->S, f.head_dim = config->A, f.experts = config->mixture.E, f.sparse_step = 1,
+        f.dense_layers = dense;
+    f.shared_experts = config->mixture.shared / config->F,
+        f.first_dense = layer_set_count(&config->dense.at, config->L);
+    f.pad_token = config->padding ? config->padding - 1 : NO_TOKEN;
+    f.attention_bias = config->biases & HAS_BIAS(ROLE_QKV);
+    if (config->score_width == 0) f.c.score_width = (double)config->A;
+    return f;
+}
+
+static bool add_dense_layers(const struct model_config *config, cJSON *list)
+{
+    bool ok = list != NULL;
+    for (int64_t l = 0; l < config->L && ok; l++)
+        if (layer_set_has(&config->dense.at, l)) ok = cJSON_AddItemToArray(list, cJSON_CreateNumber((double)l));
+    return ok;
+}
+
 /* The document of a checked config; NULL without memory. */
 static cJSON *to_json(const struct model_config *config)
 {
-    const struct family_format *f = formats;
-    while (f->family != model_family(config)) f++;
-    cJSON *root = cJSON_CreateObject(), *architectures = cJSON_AddArrayToObject(root, "architectures");
+    const struct family *f = config->family;
+    cJSON *root = cJSON_CreateObject(), *architectures = cJSON_AddArrayToObject(root, "architectures"),
+          *dense = cJSON_CreateArray();
+    const struct config_reading values = values_of(config, dense);
     const bool ok = architectures && cJSON_AddItemToArray(architectures, cJSON_CreateString(f->architecture))
-                    && cJSON_AddStringToObject(root, "model_type", model_family_name(f->family)) && f->to(config, root);
+                    && cJSON_AddStringToObject(root, "model_type", f->name) && add_dense_layers(config, dense)
+                    && (f->write == NULL || f->write(config, root)) && config_keys_write(f->keys, &values, root)
+                    && config_keys_write(common_keys, &values, root);
+    cJSON_Delete(dense);
     if (ok) return root;
     cJSON_Delete(root);
     return NULL;

@@ -2,7 +2,7 @@
 #ifndef ORRERY_CONFIG_JSON_H
 #define ORRERY_CONFIG_JSON_H
 
-#include "ref/model/config.h"
+#include "ref/model/family.h"
 #include "ref/model/config_json/config_keys.h"
 
 /* Which layers have the window that a file names: none may have one; all, unless it is null; late ones, if a flag says
@@ -18,11 +18,12 @@ struct config_reading {
     int64_t original_positions;                     /* beside the rotary positions' own numbers; 0: not in the file */
     bool original_said;                             /* that is no default */
     enum window_rule window_rule;                   /* the family's way to say which layers have a window */
+    bool window_needed;                             /* its files have a window also where no layer has it */
     int64_t pad_token;                              /* NO_TOKEN: none */
     int64_t shared_experts, experts;                /* 0: not in the file */
-    int64_t sparse_step;                            /* a Qwen3-MoE's */
-    int64_t nope, turned, first_dense;              /* a DeepSeek's */
-    bool rope_interleave;                           /* its rotary pairs are neighbours */
+    int64_t sparse_step;                            /* each so many layers have experts; 0: null */
+    int64_t nope, turned;                           /* of latent attention */
+    int64_t first_dense;                            /* layers before the first with experts */
     bool output_router_logits, attention_bias, mlp_bias, use_sliding_window;    /* the file's flags of these names */
     bool another_router;                            /* of a DeepSeek: not that of its class in transformers */
     const char *scoring_func, *topk_method, *bias_update, *drop_order, *zero_type;     /* NULL: not in
@@ -33,11 +34,11 @@ struct config_reading {
     double rope_part;                               /* of a head, which is turned; 0: not in the file */
     bool parts_turn;                                /* it may be below 1 */
     bool only_long;                                 /* rotary positions are plain, or LongRoPE by any name */
-    double local_theta;                             /* of layers with a window; 0: as in the others */
     const cJSON *rope_scaling, *rope_parameters, *layer_types, *dense_layers;           /* NULL: not in the file */
 };
 
 #define CONFIG_TO(name, kind, field) KEY_TO(name, kind, struct config_reading, field)
+#define CONFIG_BOTH(name, kind, field) KEY_BOTH(name, kind, struct config_reading, field)       /* also written */
 
 /* Keys of all families with rmsnorms and rotary positions. */
 #define ROTARY_DECODER_KEYS                                                                                            \
@@ -83,24 +84,97 @@ struct config_reading {
     CONFIG_TO("router_z_loss_coef", KEY_REAL, c.mixture.z_coefficient),                                                \
     CONFIG_TO("output_router_logits", KEY_FLAG, output_router_logits)
 
+/* Keys of a Llama and its descendants. */
+#define SHAPE_KEYS                                                                                                     \
+    ROTARY_DECODER_KEYS,                                                                                               \
+    CONFIG_TO("head_dim", KEY_SIZE_OR_NULL, head_dim),                                                                 \
+    KEY_ONLY_AS("hidden_act", "\"silu\"", "\"swish\""),   /* two names of one function */                          \
+    CONFIG_TO("partial_rotary_factor", KEY_REAL_OR_NULL, rope_part),                                                   \
+    CONFIG_TO("layer_types", KEY_LIST, layer_types)
+
+#define DECODER_KEYS SHAPE_KEYS, CONFIG_TO("intermediate_size", KEY_SIZE, c.F)
+
+#define LLAMA_KEYS                                                                                                     \
+    DECODER_KEYS,                                                                                                      \
+    CONFIG_TO("sliding_window", KEY_SIZE_OR_NULL, sliding_window),                                                     \
+    KEY_ONLY_AS("pretraining_tp", "1")
+
+#define QWEN2_KEYS                                                                                                     \
+    DECODER_KEYS,                                                                                                      \
+    KEY_ONLY_AS("use_mrope", "false"),                                                                                 \
+    CONFIG_TO("use_sliding_window", KEY_FLAG, use_sliding_window),                                                     \
+    CONFIG_TO("sliding_window", KEY_SIZE_OR_NULL, sliding_window),                                                     \
+    CONFIG_TO("max_window_layers", KEY_COUNT, max_window_layers)
+
+/* Keys of mixtures whose layers may be dense; the last six are written, in this order.  transformers 5 writes
+ * num_local_experts, versions before num_experts; norm_topk_prob is always there, because its default is not a
+ * Mixtral's. */
+#define SPARSE_KEYS                                                                                                    \
+    CONFIG_TO("num_local_experts", KEY_SIZE_OR_NULL, c.mixture.E),                                                     \
+    CONFIG_TO("intermediate_size", KEY_SIZE, c.dense.F),                                                               \
+    CONFIG_BOTH("tie_word_embeddings", KEY_FLAG, c.tied),                                                              \
+    CONFIG_BOTH("moe_intermediate_size", KEY_SIZE, c.F),                                                               \
+    CONFIG_BOTH("num_experts", KEY_SIZE_OR_NULL, experts),                                                             \
+    CONFIG_BOTH("norm_topk_prob", KEY_FLAG, c.mixture.router.normalized),                                              \
+    CONFIG_BOTH("decoder_sparse_step", KEY_SIZE_OR_NULL, sparse_step),                                                 \
+    CONFIG_BOTH("mlp_only_layers", KEY_LIST, dense_layers)
+
+/* Keys of a Gemma.  A missing pad_token_id would be read as token 0. */
+#define GEMMA_KEYS                                                                                                     \
+    ROTARY_DECODER_KEYS,                                                                                               \
+    CONFIG_TO("intermediate_size", KEY_SIZE, c.F),                                                                     \
+    CONFIG_TO("head_dim", KEY_SIZE_OR_NULL, head_dim),                                                                 \
+    CONFIG_TO("attention_bias", KEY_FLAG, attention_bias),                                                             \
+    KEY_ONLY_AS("hidden_act", "\"gelu_pytorch_tanh\"", "\"gelu\""),                                                    \
+    KEY_ONLY_AS("hidden_activation", "\"gelu_pytorch_tanh\"", "null"),                                                 \
+    KEY_ONLY_AS("use_bidirectional_attention", "false", "null"),                                                       \
+    CONFIG_BOTH("tie_word_embeddings", KEY_FLAG, c.tied),                                                              \
+    CONFIG_BOTH("pad_token_id", KEY_TOKEN, pad_token)
+
+/* And of later ones; score_cap is the key of the cap of scores. */
+#define LATER_GEMMA_KEYS(score_cap)                                                                                    \
+    GEMMA_KEYS,                                                                                                        \
+    CONFIG_TO("sliding_window", KEY_SIZE_OR_NULL, sliding_window),                                                     \
+    CONFIG_TO("layer_types", KEY_LIST, layer_types),                                                                   \
+    CONFIG_BOTH("query_pre_attn_scalar", KEY_POSITIVE_NUMBER, c.score_width),                                          \
+    score_cap,                                                                                                         \
+    CONFIG_BOTH("final_logit_softcapping", KEY_POSITIVE_OR_NONE, c.logit_cap)
+
+/* Keys of DeepSeeks: head_dim and qk_head_dim are sums of others. */
+#define DEEPSEEK_KEYS                                                                                                  \
+    ROTARY_DECODER_KEYS,                                                                                               \
+    CONFIG_TO("intermediate_size", KEY_SIZE, c.dense.F),                                                               \
+    CONFIG_TO("moe_intermediate_size", KEY_SIZE, c.F),                                                                 \
+    CONFIG_TO("first_k_dense_replace", KEY_COUNT, first_dense),                                                        \
+    CONFIG_TO("q_lora_rank", KEY_SIZE_OR_NULL, c.latent.q),                                                            \
+    CONFIG_TO("kv_lora_rank", KEY_SIZE_OR_NULL, c.latent.kv),                                                          \
+    CONFIG_TO("qk_nope_head_dim", KEY_SIZE_OR_NULL, nope),                                                             \
+    CONFIG_TO("qk_rope_head_dim", KEY_SIZE_OR_NULL, turned),                                                           \
+    CONFIG_TO("v_head_dim", KEY_SIZE_OR_NULL, c.latent.v),                                                             \
+    CONFIG_TO("n_routed_experts", KEY_SIZE_OR_NULL, c.mixture.E),                                                      \
+    CONFIG_TO("num_experts_per_tok", KEY_SIZE, c.mixture.k),                                                           \
+    CONFIG_TO("n_shared_experts", KEY_SIZE_OR_NULL, shared_experts),                                                   \
+    ROUTER_RULE_KEYS,                                                                                                  \
+    CONFIG_TO("orrery_router", KEY_FLAG, another_router),                                                              \
+    CONFIG_TO("aux_loss_alpha", KEY_REAL, c.mixture.sequence_coefficient),                                             \
+    KEY_ONLY_AS("seq_aux", "true"),                                                                                    \
+    KEY_ONLY_AS("moe_layer_freq", "1"),                                                                                \
+    CONFIG_TO("attention_bias", KEY_FLAG, attention_bias),                                                             \
+    KEY_ONLY_AS("pretraining_tp", "1"),                                                                                \
+    KEY_ONLY_AS("hidden_act", "\"silu\""),                                                                             \
+    KEY_LEFT("head_dim"), KEY_LEFT("qk_head_dim"),                                                                     \
+    KEY_LEFT("ep_size"), KEY_LEFT("output_router_logits")
+
 /* Reading a family: start with the defaults of its class in transformers, read its list of keys, then call its finish
- * function, which computes derived values and refuses contradictions.  Mistral, Phi-3, OLMo 2, Mixtral, Qwen2, Qwen3,
- * ParScale, Gemma and ScMoE use llama_finish, a Qwen3-MoE, a GPT-OSS and later Gemmas after their own;
- * a ScMoE has a Mixtral's keys. */
-extern const struct config_key gpt2_keys[], llama_keys[], mixtral_keys[], gptj_keys[], qwen2_keys[],
-    qwen3_keys[], qwen3_moe_keys[], parscale_keys[], mistral_keys[], phi3_keys[], gemma_keys[], olmo2_keys[],
-    deepseek_v2_keys[], deepseek_v3_keys[], gpt_oss_keys[], gemma2_keys[], gemma3_keys[];
-extern const struct config_reading gpt2_defaults, llama_defaults, mixtral_defaults, gptj_defaults, qwen2_defaults,
-    qwen3_defaults, qwen3_moe_defaults, parscale_defaults, scmoe_defaults, mistral_defaults,
-    phi3_defaults, gemma_defaults, olmo2_defaults, deepseek_v2_defaults, deepseek_v3_defaults, gpt_oss_defaults,
-    gemma2_defaults, gemma3_defaults;
-enum error_code gpt2_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
-enum error_code llama_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
-enum error_code qwen3_moe_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
-enum error_code gemma2_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
-enum error_code deepseek_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
-enum error_code gpt_oss_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
-enum error_code gptj_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
+ * function, which computes derived values and refuses contradictions.  Writing: its write function, then the keys of
+ * its list that are written. */
+
+/** Finish, and write, a Llama or a descendant: all that decoders with rmsnorms derive from the keys above. */
+enum error_code decoder_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
+bool decoder_to_json(const struct model_config *, cJSON *root);
+
+/** The padding token as a model_config has it. */
+int64_t padding_of(const struct config_reading *);
 
 /** The rule of a mixture's routers, from the words read.  @return OK, or ERR_FORMAT with the word that is unknown. */
 enum error_code mixture_finish(struct config_reading *, const char *path, struct error *);
@@ -113,20 +187,11 @@ enum error_code rotary_from_json(struct config_reading *, const cJSON *root, con
  *  @return OK, or ERR_FORMAT: this family has none, or the file contradicts itself. */
 enum error_code windows_from_json(struct config_reading *, const char *path, struct error *);
 
-/* Write a config into a JSON document; false if there is no memory. */
-bool gpt2_to_json(const struct model_config *, cJSON *root);
-bool llama_to_json(const struct model_config *, cJSON *root);       /* and all that llama_finish reads */
-bool gemma_to_json(const struct model_config *, cJSON *root);
-bool gemma2_to_json(const struct model_config *, cJSON *root);                  /* and a Gemma 3 */
-bool qwen3_moe_to_json(const struct model_config *, cJSON *root);
-bool deepseek_to_json(const struct model_config *, cJSON *root);
-bool gpt_oss_to_json(const struct model_config *, cJSON *root);
-bool gptj_to_json(const struct model_config *, cJSON *root);
+/* Write a part of a config into a JSON document; false if there is no memory. */
 bool mixture_to_json(const struct mixture_config *, cJSON *root);
 bool router_to_json(const struct router_rule *, cJSON *root);       /* all that ROUTER_RULE_KEYS read of one */
 bool zero_experts_to_json(const struct mixture_config *, cJSON *root);
 bool rotary_to_json(const struct model_config *, cJSON *root);
-bool config_add_real(cJSON *, const char *key, double);     /* with a decimal point: transformers may refuse integers */
 bool windows_to_json(const struct model_config *, cJSON *root);
 
 #endif

@@ -1,6 +1,8 @@
 #include "ref/model/config_json/config_keys.h"
 #include "ref/io/options.h"
 #include "ref/io/output.h"
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
@@ -33,6 +35,14 @@ static enum error_code check_only(const struct config_key *key, const cJSON *val
     return fail_value(key, value, where, err);
 }
 
+static enum error_code read_positive(const struct config_key *key, const cJSON *object, const char *where, double *to,
+                                     struct error *err)
+{
+    const enum error_code e = json_double(object, where, key->name, to, err);
+    if (e || *to > 0) return e;
+    return fail(err, ERR_FORMAT, "%s: %s is %g; it must be above 0", where, key->name, *to);
+}
+
 static enum error_code read_value(const struct config_key *key, const cJSON *object, const cJSON *value,
                                   const char *where, void *to, struct error *err)
 {
@@ -47,12 +57,14 @@ static enum error_code read_value(const struct config_key *key, const cJSON *obj
     case KEY_TOKEN:
         if (null) return *(int64_t *)field = NO_TOKEN, OK;
         return json_int(object, where, key->name, -1, INT32_MAX, field, err);
-    case KEY_REAL_OR_NONE:
     case KEY_REAL_OR_NULL:
-        if (null && key->kind == KEY_REAL_OR_NONE) *(double *)field = 0;
         if (null) return OK;
         /* fall through */
-    case KEY_REAL: return json_double(object, where, key->name, field, err);
+    case KEY_REAL: case KEY_NUMBER: return json_double(object, where, key->name, field, err);
+    case KEY_POSITIVE_OR_NONE:
+        if (null) return *(double *)field = 0, OK;
+        /* fall through */
+    case KEY_POSITIVE: case KEY_POSITIVE_NUMBER: return read_positive(key, object, where, field, err);
     case KEY_FLAG: return json_bool(object, where, key->name, field, err);
     case KEY_STRING: return json_string(object, where, key->name, (const char **)field, err);
     case KEY_OBJECT:
@@ -104,4 +116,48 @@ enum error_code config_keys_read(const struct config_key *const *lists, int n, c
         for (const struct config_key *k = lists[i]; k->name && !e; k++)
             if (k->kind == KEY_SIZE && !json_has(object, k->name)) e = read_value(k, object, NULL, where, to, err);
     return e;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+bool config_add_real(cJSON *object, const char *key, double x)
+{
+    char text[32];
+    if (x != floor(x) || fabs(x) >= 1e15) return cJSON_AddNumberToObject(object, key, x) != NULL;
+    snprintf(text, sizeof text, "%.1f", x);
+    return cJSON_AddRawToObject(object, key, text) != NULL;
+}
+
+/* Whether a value is the one that null stands for. */
+static bool is_none(const struct config_key *key, const void *field)
+{
+    if (key->kind == KEY_POSITIVE_OR_NONE) return *(const double *)field == 0;
+    if (key->kind == KEY_TOKEN) return *(const int64_t *)field == NO_TOKEN;
+    return key->kind == KEY_SIZE_OR_NULL && *(const int64_t *)field == 0;
+}
+
+static bool write_value(const struct config_key *key, const void *field, cJSON *object)
+{
+    if (is_none(key, field)) return cJSON_AddNullToObject(object, key->name) != NULL;
+    switch (key->kind) {
+    case KEY_SIZE: case KEY_SIZE_OR_NULL: case KEY_COUNT: case KEY_TOKEN:
+        return cJSON_AddNumberToObject(object, key->name, (double)*(const int64_t *)field) != NULL;
+    case KEY_NUMBER: case KEY_POSITIVE_NUMBER:
+        return cJSON_AddNumberToObject(object, key->name, *(const double *)field) != NULL;
+    case KEY_REAL: case KEY_REAL_OR_NULL: case KEY_POSITIVE: case KEY_POSITIVE_OR_NONE:
+        return config_add_real(object, key->name, *(const double *)field);
+    case KEY_FLAG: return cJSON_AddBoolToObject(object, key->name, *(const bool *)field) != NULL;
+    case KEY_ONLY: return cJSON_AddRawToObject(object, key->name, key->only[0]) != NULL;
+    case KEY_LIST: return cJSON_AddItemToObject(object, key->name, cJSON_Duplicate(*(cJSON *const *)field, true));
+    case KEY_STRING: case KEY_OBJECT: case KEY_IGNORED: break;
+    }
+    return false;
+}
+
+bool config_keys_write(const struct config_key *list, const void *from, cJSON *object)
+{
+    bool ok = true;
+    for (const struct config_key *k = list; k->name && ok; k++)
+        if (k->written && !json_has(object, k->name)) ok = write_value(k, (const char *)from + k->at, object);
+    return ok;
 }

@@ -1,4 +1,4 @@
-/* config_keys.h -- reads a JSON object with a list of the allowed keys.  Inside ref/model only.
+/* config_keys.h -- reads and writes a JSON object with a list of the allowed keys.  Inside ref/model only.
  *
  * A key that is not in the list is refused, because it may change what a model computes.  So a new key of a new version
  * of transformers gives an error and not a wrong model.
@@ -14,7 +14,10 @@ enum config_key_kind {
     KEY_COUNT,              /* int64_t from 0 */
     KEY_REAL,               /* double */
     KEY_REAL_OR_NULL,       /* null: as if it were not there */
-    KEY_REAL_OR_NONE,       /* null is 0 */
+    KEY_NUMBER,             /* double, written without a decimal point if it is whole */
+    KEY_POSITIVE,           /* double above 0 */
+    KEY_POSITIVE_NUMBER,    /* both */
+    KEY_POSITIVE_OR_NONE,   /* double above 0; null is 0 */
     KEY_TOKEN,              /* int64_t from -1; null is NO_TOKEN */
     KEY_FLAG,               /* bool */
     KEY_STRING,             /* const char *, owned by the document */
@@ -32,10 +35,14 @@ struct config_key {
     enum config_key_kind kind;  /* the type of the value, and whether the key may be missing */
     size_t at;              /* offset of the value in the destination struct */
     const char *only[2];    /* JSON without blanks */
+    bool written;           /* config_keys_write writes it */
 };
 
 #define KEY_TO(name_, kind_, type, field) { .name = name_, .kind = kind_, .at = offsetof(type, field) }
 #define KEY_ONLY_AS(name_, ...) { .name = name_, .kind = KEY_ONLY, .only = { __VA_ARGS__ } }
+#define KEY_BOTH(name_, kind_, type, field) \
+    { .name = name_, .kind = kind_, .at = offsetof(type, field), .written = true }
+#define KEY_BOTH_AS(name_, ...) { .name = name_, .kind = KEY_ONLY, .only = { __VA_ARGS__ }, .written = true }
 #define KEY_LEFT(name_) { .name = name_, .kind = KEY_IGNORED }
 
 /**
@@ -48,5 +55,12 @@ struct config_key {
  */
 enum error_code config_keys_read(const struct config_key *const *lists, int n, const cJSON *object, const char *where,
                                  void *to, struct error *);
+
+/** Write the keys of a list that are `written` and not in the object yet, in the list's order: the first of the values
+ *  of a KEY_ONLY, else the value in `from`.  @return false if there is no memory. */
+bool config_keys_write(const struct config_key *list, const void *from, cJSON *object);
+
+/** Write a number with a decimal point: transformers may refuse integers. */
+bool config_add_real(cJSON *, const char *key, double);
 
 #endif

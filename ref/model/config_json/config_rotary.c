@@ -204,12 +204,12 @@ static enum error_code read_object(struct rotary *rotary, const struct config_re
 {
     const struct config_key *const lists[] = { rope_keys };
     const struct rope_kind *kind;
-    struct rope_object o = { .r = { .theta = rotary->theta }, .truncate = true };
+    struct rope_object o = { .r = { .theta = rotary->theta, .neighbours = rotary->neighbours }, .truncate = true };
     enum error_code e = (reading->only_long ? long_by_any_name : find_kind)(&kind, object, where, err);
     if (!e) e = config_keys_read(lists, 1, object, where, &o, err);
     if (!e) e = check_numbers(kind, object, where, err);
     if (!e) e = find_part(&o.part, reading, where, err);
-    if (!e && reading->local_theta > 0 && !o.truncate)
+    if (!e && reading->c.local_theta > 0 && !o.truncate)
         return fail(err, ERR_FORMAT, "%s: truncate is false, which transformers 5 passes over in this model_type; "
                     "Orrery has only true", where);
     if (!e && kind->scaling == SCALING_LONG) e = finish_long(&o, reading, where, err);
@@ -235,7 +235,7 @@ static enum error_code of_full_attention(const cJSON **object, const cJSON **loc
         more[] = { KEY_TO("sliding_attention", KEY_OBJECT, struct rope_by_layer, local), { .name = NULL } };
     const struct config_key *const lists[] = { keys, more };
     struct rope_by_layer by = { NULL, NULL };
-    const bool two = reading->local_theta > 0;
+    const bool two = reading->c.local_theta > 0;
     if (!json_has(*object, "full_attention") && !(two && json_has(*object, "sliding_attention"))) return OK;
     const enum error_code e = config_keys_read(lists, two ? 2 : 1, *object, where, &by, err);
     if (!e) *object = by.full, *local = by.local;
@@ -256,7 +256,7 @@ static bool same_rotary(const struct rotary *a, const struct rotary *b)
 static enum error_code read_local(double *theta, const struct config_reading *reading, const cJSON *object,
                                   const char *where, struct error *err)
 {
-    struct rotary r = { .theta = reading->local_theta };
+    struct rotary r = { .theta = reading->c.local_theta };
     char inside[330];
     snprintf(inside, sizeof inside, "%s: sliding_attention", where);
     if (object == NULL || object->child == NULL) return OK;
@@ -287,11 +287,11 @@ enum error_code rotary_from_json(struct config_reading *reading, const cJSON *ro
     };
     const bool said = json_has(root, "rope_theta"), local_said = json_has(root, "rope_local_base_freq");
     struct rotary r[2];
-    double part = 0, theta = reading->local_theta;
+    double part = 0, theta = reading->c.local_theta;
     enum error_code e = find_part(&part, reading, path, err);
     if (e) return e;
     reading->original_said = json_has(root, "original_max_position_embeddings");
-    if (reading->local_theta > 0 && reading->rope_scaling && json_has(reading->rope_scaling, "type"))
+    if (reading->c.local_theta > 0 && reading->rope_scaling && json_has(reading->rope_scaling, "type"))
         return fail(err, ERR_FORMAT, "%s: rope_scaling has \"type\", which transformers 5 does not read in this "
                     "model_type; call it rope_type", path);
     for (int i = 0; i < 2; i++) {
@@ -300,9 +300,9 @@ enum error_code rotary_from_json(struct config_reading *reading, const cJSON *ro
         if (form[i].object == NULL) continue;
         e = read_form(&r[i], &theta, reading, form[i].object, path, form[i].key, err);
         if (e) return e;
-        if (local_said && theta != reading->local_theta)
+        if (local_said && theta != reading->c.local_theta)
             return fail(err, ERR_FORMAT, "%s: rope_local_base_freq is %.17g, in %s it is %.17g; they must be the same",
-                        path, reading->local_theta, form[i].key, theta);
+                        path, reading->c.local_theta, form[i].key, theta);
         if (said && r[i].theta != reading->rope_theta)
             return fail(err, ERR_FORMAT, "%s: rope_theta is %.17g, in %s it is %.17g; they must be the same", path,
                         reading->rope_theta, form[i].key, r[i].theta);
@@ -316,14 +316,6 @@ enum error_code rotary_from_json(struct config_reading *reading, const cJSON *ro
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
-
-bool config_add_real(cJSON *object, const char *key, double x)
-{
-    char text[32];
-    if (x != floor(x) || fabs(x) >= 1e15) return cJSON_AddNumberToObject(object, key, x) != NULL;
-    snprintf(text, sizeof text, "%.1f", x);
-    return cJSON_AddRawToObject(object, key, text) != NULL;
-}
 
 static bool add_pairs(cJSON *object, const char *key, const double *x, int64_t pairs)
 {
@@ -350,7 +342,8 @@ static bool add_long(const struct model_config *config, cJSON *root, cJSON *obje
     bool ok = cJSON_AddStringToObject(object, key_of_kind(config), config_rotary_name_of(SCALING_LONG)) &&
               add_pairs(object, "short_factor", r->shorter, pairs) &&
               add_pairs(object, "long_factor", r->longer, pairs);
-    ok = cJSON_AddNumberToObject(config->alike == FAMILY_PHI3 ? root : object, "original_max_position_embeddings",
+    const bool beside = config->family->defaults->original_positions > 0;
+    ok = cJSON_AddNumberToObject(beside ? root : object, "original_max_position_embeddings",
                                  (double)r->original_positions) && ok;
     if (r->enlarged != long_enlarged(0, config->S, r->original_positions))
         ok = config_add_real(object, "attention_factor", r->enlarged) && ok;
@@ -370,7 +363,7 @@ bool rotary_to_json(const struct model_config *config, cJSON *root)
     bool ok = config_add_real(root, "rope_theta", r->theta);
     if (r->turned && !LATENT(config))
         ok = cJSON_AddNumberToObject(root, "partial_rotary_factor", config_rotary_part_of(config)) && ok;
-    if (r->scaling == SCALING_NONE && !config->sinks) return ok;            /* a GPT-OSS would have YaRN then */
+    if (r->scaling == SCALING_NONE && config->family->defaults->c.rotary.scaling == SCALING_NONE) return ok;
     const bool yarn = r->scaling == SCALING_YARN, turns = yarn || r->scaling == SCALING_LLAMA3;
     cJSON *object = cJSON_AddObjectToObject(root, "rope_scaling");
     if (r->scaling == SCALING_LONG) return object && add_long(config, root, object) && ok;

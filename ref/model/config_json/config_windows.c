@@ -58,6 +58,11 @@ static enum error_code read_layers(struct windows *windows, const struct config_
 enum error_code windows_from_json(struct config_reading *reading, const char *path, struct error *err)
 {
     struct windows w = { 0 };
+    if (reading->window_needed && reading->sliding_window == 0)
+        return fail(err, ERR_FORMAT, "%s: sliding_window is null; a model of this model_type has a number, also if "
+                    "layer_types has no \"sliding_attention\"", path);
+    if (reading->window_needed && reading->window_pattern == 0)
+        return fail(err, ERR_FORMAT, "%s: sliding_window_pattern is null; it must be a number, such as 6", path);
     if (reading->window_rule == WINDOWS_NEVER && reading->sliding_window > 0 && reading->sliding_window < reading->c.S)
         return fail(err, ERR_FORMAT, "%s: sliding_window is %lld, shorter than max_position_embeddings; attention of "
                     "this model_type has no windows", path, (long long)reading->sliding_window);
@@ -117,10 +122,11 @@ static bool add_pattern(const struct model_config *config, cJSON *root)
 
 bool windows_to_json(const struct model_config *config, cJSON *root)
 {
-    switch (model_family(config)) {
-    case FAMILY_MISTRAL: case FAMILY_PHI3: case FAMILY_MIXTRAL: return add_size(config, root);
-    case FAMILY_QWEN2: case FAMILY_QWEN3: return config->windows.size == 0 || add_layers(config, root);
-    case FAMILY_GPT_OSS: case FAMILY_GEMMA2: case FAMILY_GEMMA3: return add_pattern(config, root);
-    default: return true;
+    switch (config->family->defaults->window_rule) {
+    case WINDOWS_NEVER: break;
+    case WINDOWS_ALL: return add_size(config, root);
+    case WINDOWS_LATE: return config->windows.size == 0 || add_layers(config, root);
+    case WINDOWS_BUT_EVERY: return add_pattern(config, root);
     }
+    return true;
 }

@@ -4,6 +4,7 @@
 #include "emulated_devices/model/link/layer_memory.h"
 #include "emulated_devices/model/dry_run/plan_memory.h"
 #include "emulated_devices/collectives/collective.h"
+#include "ref/model/families/families.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -91,7 +92,7 @@ static enum error_code layer_bytes(double *out, int heads, int width, int way, s
 {
     struct model_config model = {
         .name = "16 bits", .S = 2048, .D = width, .H = heads, .K = heads, .A = width / heads, .F = 4 * width, .L = 1,
-        .V = 51200, .biases = BIASES_GPT2,
+        .V = 51200, .family = &family_gpt2, .biases = BIASES_BLOCK,
         .dropout_embedding = 0.1, .dropout_residual = 0.1, .dropout_attention = 0.1,
     };
     struct layer_memory_term term[LAYER_MEMORY_TERMS];

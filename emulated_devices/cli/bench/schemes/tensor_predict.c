@@ -1,14 +1,15 @@
 /* tensor_predict.c -- predicts cost and memory of one layer under a tensor scheme, without running it. */
 #include "emulated_devices/cli/bench/schemes/tensor.h"
 #include "emulated_devices/model/link/link_cost.h"
+#include "ref/model/families/families.h"
 #include <string.h>
 
 struct model_config shape_model(const struct tensor_shape *shape)
 {
     return (struct model_config){ .name = "layer", .S = shape->S, .D = shape->D, .H = shape->H, .K = shape->H,
                                  .A = shape->D / shape->H,
-                                  .F = 4 * shape->D, .L = 1, .V = shape->D, .biases = BIASES_GPT2, .eps = 1e-5,
-                                  .init_std = 0.02 };
+                                  .F = 4 * shape->D, .L = 1, .V = shape->D, .family = &family_gpt2,
+                                  .biases = BIASES_BLOCK, .eps = 1e-5, .init_std = 0.02 };
 }
 
 enum error_code stand_open(struct stand *stand, const struct tensor_shape *shape, enum dtype dtype,

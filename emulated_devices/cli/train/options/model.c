@@ -54,17 +54,15 @@ enum { USUAL_PREFIX = 8 };
 /* Parallel streams; one is a model without any. */
 static enum error_code take_streams(struct model_config *config, const struct model_flags *flags, struct error *err)
 {
-    const enum model_family family = model_family(config);
     if (flags->streams == 0 && flags->prefix == 0) return OK;
-    if (family != FAMILY_QWEN2 && family != FAMILY_PARSCALE)
+    if (config->family->streamed == NULL)
         return fail(err, ERR_USAGE, "--%s: only a Qwen2 has parallel streams; model %s is no Qwen2",
                     flags->streams ? "streams" : "prefix", config->name);
-    if (flags->streams) config->streams.P = flags->streams;
+    if (flags->streams) model_set_streams(config, flags->streams);
     if (STREAMS(config) == 1 && flags->prefix)
         return fail(err, ERR_USAGE, "--prefix %d: one stream has no prefix; --streams P makes several", flags->prefix);
     if (config->streams.prefix == 0) config->streams.prefix = USUAL_PREFIX, config->streams.smoothing = USUAL_SMOOTHING;
     if (flags->prefix) config->streams.prefix = flags->prefix;
-    if (STREAMS(config) == 1) config->streams = (struct streams_config){ 0 };
     return OK;
 }
 

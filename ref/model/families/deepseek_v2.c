@@ -1,69 +1,77 @@
-/* config_deepseek.c -- the config.json of a DeepSeek-V2 or V3 (and R1): latent attention, dense layers first, experts
- * in groups, and experts that every token goes through.
+/* deepseek_v2.c -- DeepSeek-V2: latent attention, experts in groups, those that every token goes through, and dense
+ * layers first.
  *
  * As in the class of transformers, weights of choices are not normalized and the latents' norms have an epsilon of
  * their own.  The balance loss of each sequence, aux_loss_alpha, is in DeepSeek's own code but not in that class.
+ * Along tp latents and their norms are computed whole on every device, and heads are cut (run_latent.c).
+ *
+ * Source  DeepSeek-AI, "DeepSeek-V2", arXiv:2405.04434, as transformers has it
  */
-#include "ref/model/config_json/config_json.h"
+#include "ref/model/families/shared.h"
 #include "ref/routers/router.h"
 
-const struct config_reading deepseek_v2_defaults = {    /* DeepseekV2Config's */
-    .c = { .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_MIXTURE, .eps = 1e-6, .init_std = 0.02,
+static const struct config_reading defaults = {         /* DeepseekV2Config's */
+    .c = { RMS_DECODER, .mlp = MLP_MIXTURE, .eps = 1e-6, .rotary = { .neighbours = true },
            .latent = { .q = 1536, .kv = 512, .v = 128 }, .mixture = { .E = 64, .router = { .scale = 1 } } },
     .rope_theta = 10000, .pad_token = NO_TOKEN, .nope = 128, .turned = 64, .shared_experts = 2,
-    .rope_interleave = true,
 };
 
-const struct config_reading deepseek_v3_defaults = {    /* DeepseekV3Config's */
-    .c = { .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_MIXTURE, .eps = 1e-6, .init_std = 0.02,
-           .alike = FAMILY_DEEPSEEK_V3, .latent = { .q = 1536, .kv = 512, .v = 128 },
-           .mixture = { .E = 256,
-                        .router = { .scores = SCORES_SIGMOID, .normalized = true, .scale = 2.5, .biased = true,
-                                    .groups = 8, .kept = 4, .bias_update = BIAS_BY_SIGN } } },
-    .rope_theta = 10000, .pad_token = NO_TOKEN, .nope = 128, .turned = 64, .shared_experts = 1, .first_dense = 3,
-    .rope_interleave = true, .scoring_func = "sigmoid", .topk_method = "noaux_tc",
-};
-
-/* head_dim and qk_head_dim are sums of others. */
-#define DEEPSEEK_KEYS                                                                                                  \
-    ROTARY_DECODER_KEYS,                                                                                               \
-    CONFIG_TO("intermediate_size", KEY_SIZE, c.dense.F),                                                               \
-    CONFIG_TO("moe_intermediate_size", KEY_SIZE, c.F),                                                                 \
-    CONFIG_TO("first_k_dense_replace", KEY_COUNT, first_dense),                                                        \
-    CONFIG_TO("q_lora_rank", KEY_SIZE_OR_NULL, c.latent.q),                                                            \
-    CONFIG_TO("kv_lora_rank", KEY_SIZE_OR_NULL, c.latent.kv),                                                          \
-    CONFIG_TO("qk_nope_head_dim", KEY_SIZE_OR_NULL, nope),                                                             \
-    CONFIG_TO("qk_rope_head_dim", KEY_SIZE_OR_NULL, turned),                                                           \
-    CONFIG_TO("v_head_dim", KEY_SIZE_OR_NULL, c.latent.v),                                                             \
-    CONFIG_TO("n_routed_experts", KEY_SIZE_OR_NULL, c.mixture.E),                                                      \
-    CONFIG_TO("num_experts_per_tok", KEY_SIZE, c.mixture.k),                                                           \
-    CONFIG_TO("n_shared_experts", KEY_SIZE_OR_NULL, shared_experts),                                                   \
-    ROUTER_RULE_KEYS,                                                                                                  \
-    CONFIG_TO("orrery_router", KEY_FLAG, another_router),                                                              \
-    CONFIG_TO("aux_loss_alpha", KEY_REAL, c.mixture.sequence_coefficient),                                             \
-    KEY_ONLY_AS("seq_aux", "true"),                                                                                    \
-    KEY_ONLY_AS("moe_layer_freq", "1"),                                                                                \
-    CONFIG_TO("attention_bias", KEY_FLAG, attention_bias),                                                             \
-    KEY_ONLY_AS("pretraining_tp", "1"),                                                                                \
-    KEY_ONLY_AS("hidden_act", "\"silu\""),                                                                             \
-    KEY_LEFT("head_dim"), KEY_LEFT("qk_head_dim"),                                                                     \
-    KEY_LEFT("ep_size"), KEY_LEFT("output_router_logits"),
-
-const struct config_key deepseek_v2_keys[] = {
-    DEEPSEEK_KEYS
+static const struct config_key keys[] = {
+    DEEPSEEK_KEYS,
     KEY_ONLY_AS("mlp_bias", "false"),
     { .name = NULL },
 };
 
-/* The layers that predict further tokens are not in the class of transformers either: its files may have them. */
-const struct config_key deepseek_v3_keys[] = {
-    DEEPSEEK_KEYS
-    CONFIG_TO("rope_interleave", KEY_FLAG, rope_interleave),
-    KEY_LEFT("num_nextn_predict_layers"), KEY_LEFT("num_mtp_layers"),
-    { .name = NULL },
+const struct naming deepseek_v2_naming = {
+    DECODER_NAMES, EXPERT_NAMES,
+    .of_block = {
+        LLAMA_NAMES,
+        [Q_LATENT_W] = { .whole = "self_attn.q_a_proj.weight" },
+        [Q_LATENT_B] = { .whole = "self_attn.q_a_proj.bias" },
+        [Q_NORM_W] = { .whole = "self_attn.q_a_layernorm.weight" },
+        [QUERIES_W] = { .whole = "self_attn.q_b_proj.weight" },
+        [KV_LATENT_W] = { .whole = "self_attn.kv_a_proj_with_mqa.weight" },
+        [KV_LATENT_B] = { .whole = "self_attn.kv_a_proj_with_mqa.bias" },
+        [KV_NORM_W] = { .whole = "self_attn.kv_a_layernorm.weight" },
+        [KEYS_VALUES_W] = { .whole = "self_attn.kv_b_proj.weight" },
+        [ROUTER_W] = { .whole = "mlp.gate.weight" },
+        [SHARED_UP_W] = { "mlp.shared_experts.gate_up_proj.weight",
+                          { "mlp.shared_experts.gate_proj.weight", "mlp.shared_experts.up_proj.weight" } },
+        [SHARED_DOWN_W] = { .whole = "mlp.shared_experts.down_proj.weight" },
+    },
+    .router_bias = "mlp.gate.e_score_correction_bias",
+    .stream_queries = { .whole = "self_attn.q_proj.weight" },
 };
 
+/* ---- nodes ------------------------------------------------------------------------------------------------------- */
+
+#define TO_THE_FEED_FORWARD                                                                                            \
+    { OP_NORM,      .out = "ln_1",         .in = { "in" },         .param = LN1_W },                                   \
+    { OP_MATRIX,    .out = "attn.q_latent", .in = { "ln_1" },       .param = Q_LATENT_W, .when = HAS_LATENT_QUERIES }, \
+    { OP_LATENT_NORM, .out = "attn.q_normed", .in = { "attn.q_latent" },                                               \
+      .param = Q_NORM_W, .when = HAS_LATENT_QUERIES },                                                                 \
+    { OP_MATRIX,    .out = "attn.q",       .in = { "attn.q_normed" }, .param = QUERIES_W },                            \
+    { OP_MATRIX,    .out = "attn.kv_latent", .in = { "ln_1" },       .param = KV_LATENT_W },                           \
+    { OP_LATENT_NORM, .out = "attn.kv_normed", .in = { "attn.kv_latent" }, .param = KV_NORM_W },                       \
+    { OP_MATRIX,    .out = "attn.kv",      .in = { "attn.kv_normed" }, .param = KEYS_VALUES_W },                       \
+    { OP_JOIN,      .out = "attn.qkv",     .in = { "attn.q", "attn.kv", "attn.kv_latent" }, .unseen = true },          \
+    { OP_ROTARY,    .out = "attn.rotated", .in = { "attn.qkv" } },                                                     \
+    { OP_ATTENTION, .out = "attn.padded",  .in = { "attn.rotated" }, .unseen = true },                                 \
+    { OP_NARROW,    .out = "attn.heads",   .in = { "attn.padded" } },                                                  \
+    { OP_MATRIX,    .out = "attn.out",     .in = { "attn.heads" }, .param = PROJ_W },                                  \
+    NODES_JOIN_ATTENTION("attn.out"),                                                                                  \
+    NODE_SECOND_NORM
+
+const struct node deepseek_v2_block[] = { TO_THE_FEED_FORWARD, NODES_SHARED_MIXTURE, NODES_JOIN_FEED("mlp.out") },
+    deepseek_v2_dense_block[] = { TO_THE_FEED_FORWARD, NODES_DENSE_FEED, NODES_JOIN_FEED("mlp.out") };
+
 /* ---- routers ----------------------------------------------------------------------------------------------------- */
+
+/* Whether the class has a V3's router, else a V2's. */
+static bool chooses_by_bias(const struct model_config *config)
+{
+    return config->family->defaults->c.mixture.router.biased;
+}
 
 /* What the router of the class in transformers does, whatever the keys that it does not read say. */
 static bool is_of_class(const struct router_rule *rule, bool v3)
@@ -79,7 +87,7 @@ static bool is_of_class(const struct router_rule *rule, bool v3)
 static enum error_code check_router(const struct config_reading *reading, const char *path, struct error *err)
 {
     const struct mixture_config *m = &reading->c.mixture;
-    const bool v3 = reading->c.alike == FAMILY_DEEPSEEK_V3;
+    const bool v3 = chooses_by_bias(&reading->c);
     if (reading->another_router || (is_of_class(&m->router, v3) && m->zero == 0)) return OK;
     return fail(err, ERR_FORMAT, "%s: a deepseek_%s has %s; other routers need orrery_router true: the class of "
                 "transformers does not have them", path, v3 ? "v3" : "v2",
@@ -137,16 +145,16 @@ enum error_code deepseek_finish(struct config_reading *reading, const cJSON *roo
     c->K = c->H, c->A = reading->nope + reading->turned;
     if (reading->attention_bias) c->biases |= BIASES_LATENT_ATTENTION;
     c->mixture.shared = reading->shared_experts * c->F;
-    c->padding = reading->pad_token == NO_TOKEN ? 0 : reading->pad_token == -1 ? c->V : reading->pad_token + 1;
+    c->padding = padding_of(reading);
     e = rotary_from_json(reading, root, path, err);
-    c->rotary.turned = reading->turned, c->rotary.neighbours = reading->rope_interleave;
+    c->rotary.turned = reading->turned;
     return e;
 }
 
 bool deepseek_to_json(const struct model_config *config, cJSON *root)
 {
     const struct mixture_config *m = &config->mixture;
-    const bool v3 = config->alike == FAMILY_DEEPSEEK_V3;
+    const bool v3 = chooses_by_bias(config);
     const struct { const char *key; double value; } number[] = {
         { "max_position_embeddings", (double)config->S }, { "hidden_size", (double)config->D },
             { "vocab_size", (double)config->V },
@@ -176,5 +184,14 @@ bool deepseek_to_json(const struct model_config *config, cJSON *root)
     if (m->sequence_coefficient > 0)
         ok = cJSON_AddNumberToObject(root, "aux_loss_alpha", m->sequence_coefficient) &&
              cJSON_AddTrueToObject(root, "seq_aux") && ok;
-    return rotary_to_json(config, root) && cJSON_AddBoolToObject(root, "tie_word_embeddings", config->tied) && ok;
+    return rotary_to_json(config, root) && ok;
 }
+
+const struct family family_deepseek_v2 = {
+    .name = "deepseek_v2", .title = "a DeepSeek", .architecture = "DeepseekV2ForCausalLM",
+    .without_head = "DeepseekV2Model",
+    .defaults = &defaults, .keys = keys, .finish = deepseek_finish, .write = deepseek_to_json,
+    .naming = &deepseek_v2_naming, .must = { HAS_SHARED_EXPERTS },
+    .may = { HAS_LATENT_QUERIES, HAS_LATENT_BIASES, HAS_DENSE_LAYERS },
+    .program = { { llama_embedding, deepseek_v2_block, llama_loss, deepseek_v2_dense_block } },
+};

@@ -1,0 +1,39 @@
+/* families.c -- the list of the families. */
+#include "ref/model/families/families.h"
+#include <stdio.h>
+#include <string.h>
+
+const struct family *const families[] = {
+#define FAMILY(name) &family_##name,
+#include "ref/model/families/families.def"
+#undef FAMILY
+    NULL
+};
+
+struct families_text families_text(void)
+{
+    struct families_text all = { "" };
+    for (int f = 0; families[f]; f++) {
+        const char *before = f == 0 ? "" : families[f + 1] ? ", " : " and ";
+        const size_t used = strlen(all.text);
+        snprintf(all.text + used, sizeof all.text - used, "%s%s", before, families[f]->name);
+    }
+    return all;
+}
+
+bool model_set_streams(struct model_config *config, int64_t P)
+{
+    const bool several = P > 1;
+    if (config->family->streamed == NULL) return !several;
+    if (several != family_allows(config->family, HAS_STREAMS)) config->family = config->family->streamed;
+    config->streams.P = P;
+    if (!several) config->streams = (struct streams_config){ 0 };
+    return true;
+}
+
+const struct program *model_program(const struct model_config *config)
+{
+    const struct program *p = config->family->program;
+    while (!model_has(config, p->with)) p++;
+    return p;
+}

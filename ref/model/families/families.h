@@ -1,0 +1,11 @@
+/* families.h -- each family by its name: for whoever makes a model_config by hand, and for no `if`. */
+#ifndef ORRERY_FAMILIES_H
+#define ORRERY_FAMILIES_H
+
+#include "ref/model/family.h"
+
+#define FAMILY(name) extern const struct family family_##name;
+#include "ref/model/families/families.def"
+#undef FAMILY
+
+#endif
