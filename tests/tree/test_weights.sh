@@ -3,7 +3,7 @@
 # tier: check
 
 limits='ref/model/config.h 320
-ref/model/families/families.def 20
+ref/model/families/families.def 12
 ref/model/transformer.h 109
 ref/model/mezo.h 4
 ref/optim/galore.h 19
