@@ -74,6 +74,13 @@ try:
     from transformers.models.deepseek_v3 import modeling_deepseek_v3
 except ImportError:                             # before 4.50
     modeling_deepseek_v3 = None
+try:
+    from transformers.models.olmoe import modeling_olmoe
+    from transformers.models.qwen2_moe import modeling_qwen2_moe
+    from transformers.models.glm4_moe import modeling_glm4_moe
+    from transformers.models.olmo3 import modeling_olmo3
+except ImportError:                             # before 4.57
+    modeling_olmoe = modeling_qwen2_moe = modeling_glm4_moe = modeling_olmo3 = None
 # The released code with parallel streams: a folder of modeling_qwen2_parscale.py and configuration_qwen2_parscale.py.
 PARSCALE = os.environ.get("PARSCALE")
 if PARSCALE:
@@ -106,7 +113,8 @@ def widen():
     torch.set_default_dtype(torch.float64)
     torch.Tensor.float = torch.Tensor.double
     for module in (modeling_gptj, modeling_llama, modeling_mistral, modeling_mixtral, modeling_olmo2, modeling_phi3, modeling_qwen2, modeling_qwen3, modeling_qwen3_moe,
-                   modeling_gpt_oss, modeling_gemma, modeling_gemma2, modeling_gemma3, modeling_deepseek_v2, modeling_deepseek_v3, modeling_parscale, modeling_rope_utils):
+                   modeling_gpt_oss, modeling_gemma, modeling_gemma2, modeling_gemma3, modeling_deepseek_v2, modeling_deepseek_v3, modeling_parscale, modeling_rope_utils,
+                   modeling_olmoe, modeling_qwen2_moe, modeling_glm4_moe, modeling_olmo3):
         if module is not None:
             module.torch = Wide()
 
@@ -1112,6 +1120,144 @@ class DeepseekV3(DeepseekV2):
             keys = keys.masked_fill(closed.repeat_interleave(c["E"] // c["groups"], 1), -1e9)
         far_apart(keys, c)
         return loss, {"balance_loss": balance, "z_loss": z}             # which have no coefficients
+
+
+# ---- OLMoE, Qwen2-MoE, GLM-4.5 -----------------------------------------------------------------------------------------------
+
+class Olmoe(Qwen3Moe):
+    """Norms of all queries and of all keys, and experts in every layer."""
+    name = "transformers OlmoeForCausalLM"
+    module = modeling_olmoe
+    of_heads = Olmo2.of_heads
+
+    def is_dense(self, c, layer):
+        return False
+
+    def config(self, c):
+        left = ("head_dim", "use_sliding_window", "moe_intermediate_size", "decoder_sparse_step", "mlp_only_layers")
+        config = {key: value for key, value in super().config(c).items() if key not in left}
+        return dict(config, model_type="olmoe", pad_token_id=None)
+
+    def make(self, **config):
+        model = transformers.OlmoeForCausalLM(transformers.OlmoeConfig(eos_token_id=0, **config))
+        model.config._experts_implementation = "eager"
+        return model
+
+
+class Beside(Qwen3Moe):
+    """Experts beside shared ones, which may have a gate."""
+    gate = False
+    shared = "shared_experts"
+
+    def shared_width(self, c):
+        return c["shared"] * c["F"]
+
+    def of_heads(self, c, at):
+        return super().of_heads(c, at) if c.get("normed") else ()
+
+    def in_order(self, c):
+        for name, shape, mean, std, parts in super().in_order(c):
+            yield name, shape, mean, std, parts
+            if "qkv_proj" in name and c["biased"]:
+                yield (name.replace("weight", "bias"), shape[:1], 0, 0, [(part.replace("weight", "bias"), rows) for part, rows in parts])
+
+    def feed_forward(self, c, at, into_residual):
+        for row in super().feed_forward(c, at, into_residual):
+            yield row
+            if row[0].endswith("mlp.gate.weight"):
+                shared, F = at + f"mlp.{self.shared}.", self.shared_width(c)
+                yield (shared + "gate_up_proj.weight", (2 * F, c["D"]), 0, INIT_STD,
+                       [(shared + "gate_proj.weight", F), (shared + "up_proj.weight", F)])
+                yield shared + "down_proj.weight", (c["D"], F), 0, into_residual, None
+                if self.gate:
+                    yield at + "mlp.shared_expert_gate.weight", (1, c["D"]), 0, INIT_STD, None
+
+    def watch(self, model, c):
+        return super().watch(model, c) if c.get("normed") else Llama.watch(self, model, c)
+
+    def watch_feed(self, w, model):
+        super().watch_feed(w, model)
+        for layer, block in enumerate(model.model.layers):
+            at = f"h.{layer}."
+            if hasattr(block.mlp, "experts"):
+                shared = getattr(block.mlp, self.shared)
+                w.output_of(block.mlp.experts, at + "routed.out")
+                for which in ("gate", "up"):
+                    w.output_of(getattr(shared, which + "_proj"), at + "shared." + which + "_proj")
+                w.input_of(shared.down_proj, at + "shared.act")
+                w.output_of(shared, at + "shared.out")
+                if self.gate:
+                    w.output_of(block.mlp.shared_expert_gate, at + "shared.gate")
+
+    def result_of_feed(self, w, model, c, layer):
+        at = f"h.{layer}."
+        yield from super().result_of_feed(w, model, c, layer)
+        if self.is_dense(c, layer):
+            return
+        yield at + "shared.up", *w.beside(at + "shared.gate_proj", at + "shared.up_proj")
+        for name in ("routed.out", "shared.act", "shared.out"):
+            yield at + name, *w.pair(at + name)
+        if self.gate:                           # the product is no module's output; the sum passes its gradient on
+            gate = w.pair(at + "shared.gate")
+            yield at + "shared.gate", *gate
+            yield at + "shared.gated", w.pair(at + "shared.out")[0] / (1 + np.exp(-gate[0])), w.pair(at + "mlp.out")[1]
+
+
+class Qwen2Moe(Beside):
+    name = "transformers Qwen2MoeForCausalLM"
+    module = modeling_qwen2_moe
+    gate = True
+    shared = "shared_expert"
+
+    def shared_width(self, c):
+        return c["shared"]
+
+    def config(self, c):
+        return dict(super().config(c), model_type="qwen2_moe", shared_expert_intermediate_size=c["shared"], qkv_bias=c["biased"])
+
+    def make(self, **config):
+        model = transformers.Qwen2MoeForCausalLM(transformers.Qwen2MoeConfig(**config))
+        model.config._experts_implementation = "eager"
+        return model
+
+
+class Glm4Moe(Beside):
+    """A DeepSeek-V3's router; part of a head is turned; some models have norms of heads."""
+    name = "transformers Glm4MoeForCausalLM"
+    module = modeling_glm4_moe
+    is_dense = DeepseekV2.is_dense
+    biases, keys_of_choices, loss, after_step = DeepseekV3.biases, DeepseekV3.keys_of_choices, DeepseekV3.loss, DeepseekV3.after_step
+
+    def config(self, c):
+        return dict(Llama.config(self, c), model_type="glm4_moe", head_dim=c["A"], intermediate_size=c["dense"], moe_intermediate_size=c["F"],
+                    n_routed_experts=c["E"], num_experts_per_tok=c["k"], n_shared_experts=c["shared"], first_k_dense_replace=c["first"],
+                    routed_scaling_factor=c["scale"], norm_topk_prob=c["normalized"], n_group=c.get("groups", 1), topk_group=c.get("kept", 1),
+                    use_qk_norm=c["normed"], attention_bias=c["biased"], partial_rotary_factor=c["part"], num_nextn_predict_layers=0)
+
+    def make(self, **config):
+        config.pop("num_nextn_predict_layers")
+        model = transformers.Glm4MoeForCausalLM(transformers.Glm4MoeConfig(num_mtp_layers=0, **config))
+        model.config._experts_implementation = "eager"
+        return model
+
+
+# ---- OLMo 3 -------------------------------------------------------------------------------------------------------------------
+
+class Olmo3(Olmo2):
+    """Windows, and in layers without one scaled rotary positions."""
+    name = "transformers Olmo3ForCausalLM"
+    module = modeling_olmo3
+
+    def config(self, c):
+        words = dict(s="sliding_attention", f="full_attention")
+        full = dict(rope_type="yarn", **c["yarn"]) if "yarn" in c else dict(rope_type="default")
+        plain = {key: value for key, value in super().config(c).items() if key != "rope_theta"}
+        return dict(plain, model_type="olmo3", sliding_window=c["window"], layer_types=[words[kind] for kind in c["kinds"]],
+                    rope_parameters=dict(full_attention=dict(full, rope_theta=c["theta"]),
+                                         sliding_attention=dict(rope_type="default", rope_theta=c["theta"])))
+
+    def make(self, **config):
+        return transformers.Olmo3ForCausalLM(transformers.Olmo3Config(eos_token_id=0, **config))
 
 
 # ---- GPT-OSS ------------------------------------------------------------------------------------------------------------------

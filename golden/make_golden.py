@@ -124,6 +124,21 @@ SHAPES = {
                            yarn=dict(factor=4.0, beta_fast=8.0, beta_slow=1.0, original_max_position_embeddings=6, truncate=False)),
     "gptoss-plain": dict(L=2, H=4, K=1, D=16, A=6, F=5, V=17, S=9, tied=True, batch=2, tokens=5, theta=50.0, E=11, k=3, balance=0.05, z=0.01,
                          kinds="ff", biased=False, alpha=1.3, limit=0.5, eps=3e-4),
+    "olmoe-top2": dict(L=2, H=6, K=3, D=24, A=4, F=7, V=29, S=11, tied=False, batch=3, tokens=7, theta=1e4, E=5, k=2, balance=0.05, z=0.01,
+                       normalized=False, steps=["adamw"]),
+    "olmoe-tied": dict(L=1, H=4, K=4, D=16, A=4, F=5, V=17, S=9, tied=True, batch=2, tokens=5, theta=50.0, E=11, k=3, balance=0.05, z=0.01,
+                       normalized=True, eps=3e-4),
+    "qwen2moe-between": dict(L=3, H=6, K=3, D=24, A=4, F=7, V=29, S=11, tied=False, batch=3, tokens=7, theta=1e4, E=5, k=2, balance=0.05, z=0.01,
+                             normalized=False, dense=17, only=[1], shared=9, biased=True, steps=["adamw"]),
+    "qwen2moe-plain": dict(L=1, H=4, K=2, D=16, A=4, F=5, V=17, S=9, tied=True, batch=2, tokens=5, theta=50.0, E=7, k=3, balance=0.05, z=0.01,
+                           normalized=True, shared=11, biased=False, eps=3e-4),
+    "glm4moe-normed": dict(L=3, H=6, K=3, D=18, A=8, F=6, V=29, S=11, tied=False, batch=3, tokens=7, theta=50.0, E=6, k=3, groups=3, kept=2,
+                           shared=2, first=1, dense=17, scale=1.5, normalized=True, margin=1e-4, normed=True, biased=True, part=0.5, steps=["adamw"]),
+    "glm4moe-plain": dict(L=2, H=4, K=1, D=16, A=4, F=5, V=17, S=9, tied=True, batch=2, tokens=7, theta=30.0, E=5, k=2, shared=1, first=1, dense=11,
+                          scale=1.0, normalized=False, margin=1e-4, normed=False, biased=False, part=1.0, eps=3e-4),
+    "olmo3-windows": dict(L=3, H=6, K=3, D=18, A=4, F=11, V=29, S=11, tied=False, batch=3, tokens=9, theta=500.0, window=4, kinds="ssf",
+                          yarn=dict(factor=4.0, original_max_position_embeddings=6, beta_fast=8.0, beta_slow=1.0, attention_factor=1.2), steps=["adamw"]),
+    "olmo3-plain": dict(L=2, H=4, K=1, D=24, A=6, F=7, V=17, S=13, tied=True, batch=2, tokens=11, theta=50.0, window=3, kinds="fs", eps=3e-4, steps=["adamw"]),
     "gptj-minimal": dict(L=1, H=1, D=4, turned=2, F=1, V=2, S=1, tied=True, batch=1, tokens=1),
     "gptj-partial": dict(L=2, H=3, D=21, turned=4, F=37, V=61, S=11, tied=False, batch=3, tokens=7),
     "gptj-whole": dict(L=1, H=4, D=24, turned=6, F=11, V=29, S=13, tied=True, batch=3, tokens=11, eps=1e-3, every_token=True),
@@ -133,7 +148,8 @@ FAMILIES = {"gpt2": families.GPT2(), "llama": families.Llama(), "mixtral": famil
             "mistral": families.Mistral(), "phi3": families.Phi3(), "olmo2": families.Olmo2(),
             "gemma": families.Gemma(), "gemma2": families.Gemma2(), "gemma3": families.Gemma3(),
             "deepseekv2": families.DeepseekV2(), "deepseekv3": families.DeepseekV3(), "gptoss": families.GptOss(), "yarn": families.Yarn(),
-            "parscale": families.ParScale()}
+            "parscale": families.ParScale(),
+            "olmoe": families.Olmoe(), "qwen2moe": families.Qwen2Moe(), "glm4moe": families.Glm4Moe(), "olmo3": families.Olmo3()}
 BIAS_STD = 0.1                                  # of routers' correction biases: they change choices
 NUDGE = 0.3                                     # of biases and norms, which start at 0 and 1 and would hide mistakes there
 

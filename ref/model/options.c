@@ -12,6 +12,13 @@ static bool has_latent_biases(const struct model_config *config)
     return biases_among(config, BIASES_LATENT_ATTENTION | BIASES_ATTENTION) == BIASES_LATENT_ATTENTION;
 }
 
+/* Whether dense layers are not the first ones. */
+static bool has_later_dense(const struct model_config *config)
+{
+    const int64_t n = layer_set_count(&config->dense.at, config->L);
+    return layer_set_count(&config->dense.at, n) != n;
+}
+
 /* Biases that are no set of options.def: the feed-forward has them in one matrix, attention in its output alone, .. */
 static bool has_other_biases(const struct model_config *config)
 {

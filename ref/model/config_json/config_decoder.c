@@ -27,15 +27,16 @@ static enum error_code find_experts(struct config_reading *reading, const cJSON 
     return OK;
 }
 
-/* Layer l has experts if l + 1 is a multiple of decoder_sparse_step, and l is not in mlp_only_layers. */
-static enum error_code find_dense_layers(struct config_reading *reading, const char *path, struct error *err)
+/* Layer l has experts if l + 1 is a multiple of decoder_sparse_step, l is not in mlp_only_layers, and not among the first
+ * first_k_dense_replace. */
+enum error_code dense_layers_finish(struct config_reading *reading, const char *path, struct error *err)
 {
     struct dense_layers *d = &reading->c.dense;
     const cJSON *layer;
     if (reading->sparse_step == 0)
         return fail(err, ERR_FORMAT, "%s: decoder_sparse_step is null; it must be at least 1", path);
     for (int64_t l = 0; l < reading->c.L; l++)
-        if ((l + 1) % reading->sparse_step != 0) layer_set_add(&d->at, l);
+        if ((l + 1) % reading->sparse_step != 0 || l < reading->first_dense) layer_set_add(&d->at, l);
     cJSON_ArrayForEach(layer, reading->dense_layers) {
         const double l = cJSON_IsNumber(layer) ? layer->valuedouble : -1;
         if (!(l >= 0 && l < (double)reading->c.L && l == floor(l)))
@@ -54,11 +55,12 @@ enum error_code decoder_finish(struct config_reading *reading, const cJSON *root
 {
     struct model_config *c = &reading->c;
     enum error_code e = find_experts(reading, root, path, err);
-    if (!e && c->family->defaults->sparse_step) e = find_dense_layers(reading, path, err);
+    if (!e && c->family->defaults->sparse_step) e = dense_layers_finish(reading, path, err);
     if (!e) e = mixture_finish(reading, path, err);
     if (e) return e;
     if (c->K == 0) c->K = c->H;
     if (reading->attention_bias) c->biases |= BIASES_ATTENTION;
+    if (reading->qkv_bias) c->biases |= HAS_BIAS(ROLE_QKV);
     if (reading->mlp_bias) c->biases |= BIASES_FEED;
     if (STREAMS(c) == 1) model_set_streams(c, 1);
     if (reading->head_dim == 0 && c->D % c->H != 0)
@@ -73,7 +75,7 @@ enum error_code decoder_finish(struct config_reading *reading, const cJSON *root
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-bool decoder_to_json(const struct model_config *config, cJSON *root)
+bool decoder_sizes_to_json(const struct model_config *config, cJSON *root)
 {
     const struct { const char *key; double value; } number[] = {
         { "max_position_embeddings", (double)config->S }, { "hidden_size", (double)config->D },
@@ -100,6 +102,11 @@ bool decoder_to_json(const struct model_config *config, cJSON *root)
         ok = cJSON_AddNumberToObject(root, "parscale_n", (double)config->streams.P) &&
              cJSON_AddNumberToObject(root, "parscale_n_tokens", (double)config->streams.prefix) &&
              cJSON_AddNumberToObject(root, "parscale_attn_smooth", config->streams.smoothing) && ok;
-    ok = windows_to_json(config, root) && rotary_to_json(config, root) && ok;
-    return (config->mlp != MLP_MIXTURE || mixture_to_json(&config->mixture, root)) && ok;
+    return windows_to_json(config, root) && rotary_to_json(config, root) && ok;
+}
+
+bool decoder_to_json(const struct model_config *config, cJSON *root)
+{
+    return decoder_sizes_to_json(config, root)
+           && (config->mlp != MLP_MIXTURE || mixture_to_json(&config->mixture, root));
 }

@@ -170,7 +170,7 @@ static struct config_reading values_of(const struct model_config *config, const 
     f.shared_experts = config->mixture.shared / config->F,
         f.first_dense = layer_set_count(&config->dense.at, config->L);
     f.pad_token = config->padding ? config->padding - 1 : NO_TOKEN;
-    f.attention_bias = config->biases & HAS_BIAS(ROLE_QKV);
+    f.attention_bias = f.qkv_bias = config->biases & HAS_BIAS(ROLE_QKV);
     if (config->score_width == 0) f.c.score_width = (double)config->A;
     return f;
 }

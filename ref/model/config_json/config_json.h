@@ -25,6 +25,7 @@ struct config_reading {
     int64_t nope, turned;                           /* of latent attention */
     int64_t first_dense;                            /* layers before the first with experts */
     bool output_router_logits, attention_bias, mlp_bias, use_sliding_window;    /* the file's flags of these names */
+    bool qkv_bias;                                  /* of queries, keys and values alone */
     bool another_router;                            /* of a DeepSeek: not that of its class in transformers */
     const char *scoring_func, *topk_method, *bias_update, *drop_order, *zero_type;     /* NULL: not in
                                                                                          * the file */
@@ -32,7 +33,7 @@ struct config_reading {
     double layers_balance;      /* the coefficient of a mean over layers */
     double rope_theta;                              /* base of rotary frequencies */
     double rope_part;                               /* of a head, which is turned; 0: not in the file */
-    bool parts_turn;                                /* it may be below 1 */
+    double usual_part;                              /* where a file does not say it; 0: all, and no file says less */
     bool only_long;                                 /* rotary positions are plain, or LongRoPE by any name */
     const cJSON *rope_scaling, *rope_parameters, *layer_types, *dense_layers;           /* NULL: not in the file */
 };
@@ -172,6 +173,12 @@ struct config_reading {
 /** Finish, and write, a Llama or a descendant: all that decoders with rmsnorms derive from the keys above. */
 enum error_code decoder_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 bool decoder_to_json(const struct model_config *, cJSON *root);
+
+/** Write all of such a decoder but its mixture. */
+bool decoder_sizes_to_json(const struct model_config *, cJSON *root);
+
+/** The layers that are dense among those of a mixture: the first, those between, those of a list. */
+enum error_code dense_layers_finish(struct config_reading *, const char *path, struct error *);
 
 /** The padding token as a model_config has it. */
 int64_t padding_of(const struct config_reading *);

@@ -89,6 +89,9 @@ static const struct config_key *config_keys_find(const struct config_key *const 
     return NULL;
 }
 
+bool config_keys_have(const struct config_key *list,
+                      const char *name) { return config_keys_find(&list, 1, name) != NULL; }
+
 static enum error_code fail_unknown(const struct config_key *const *lists, int n, const char *name, const char *where,
                                     struct error *err)
 {

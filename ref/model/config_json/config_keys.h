@@ -56,6 +56,9 @@ struct config_key {
 enum error_code config_keys_read(const struct config_key *const *lists, int n, const cJSON *object, const char *where,
                                  void *to, struct error *);
 
+/** Whether a list has a key. */
+bool config_keys_have(const struct config_key *list, const char *name);
+
 /** Write the keys of a list that are `written` and not in the object yet, in the list's order: the first of the values
  *  of a KEY_ONLY, else the value in `from`.  @return false if there is no memory. */
 bool config_keys_write(const struct config_key *list, const void *from, cJSON *object);

@@ -190,8 +190,8 @@ static enum error_code find_part(double *part, const struct config_reading *read
     if (*part && reading->rope_part && *part != reading->rope_part)
         return fail(err, ERR_FORMAT, "%s: partial_rotary_factor is %g, and beside it %g; they must be the same", where,
                     *part, reading->rope_part);
-    if (*part == 0) *part = reading->rope_part ? reading->rope_part : 1;
-    if (!reading->parts_turn && *part != 1)
+    if (*part == 0) *part = reading->rope_part ? reading->rope_part : reading->usual_part ? reading->usual_part : 1;
+    if (reading->usual_part == 0 && *part != 1)
         return fail(err, ERR_FORMAT, "%s: partial_rotary_factor is %g; Orrery has only 1 or null", where, *part);
     if (!(*part > 0 && *part <= 1))
         return fail(err, ERR_FORMAT, "%s: partial_rotary_factor is %g; it must be above 0 and at most 1", where, *part);
@@ -342,7 +342,7 @@ static bool add_long(const struct model_config *config, cJSON *root, cJSON *obje
     bool ok = cJSON_AddStringToObject(object, key_of_kind(config), config_rotary_name_of(SCALING_LONG)) &&
               add_pairs(object, "short_factor", r->shorter, pairs) &&
               add_pairs(object, "long_factor", r->longer, pairs);
-    const bool beside = config->family->defaults->original_positions > 0;
+    const bool beside = config_keys_have(config->family->keys, "original_max_position_embeddings");
     ok = cJSON_AddNumberToObject(beside ? root : object, "original_max_position_embeddings",
                                  (double)r->original_positions) && ok;
     if (r->enlarged != long_enlarged(0, config->S, r->original_positions))
@@ -353,7 +353,7 @@ static bool add_long(const struct model_config *config, cJSON *root, cJSON *obje
 /* The part of a head that gives this number again. */
 static double config_rotary_part_of(const struct model_config *config)
 {
-    const double part = (double)config->rotary.turned / (double)config->A;
+    const double part = config->rotary.turned ? (double)config->rotary.turned / (double)config->A : 1;
     return (int64_t)((double)config->A * part) < config->rotary.turned ? nextafter(part, 1) : part;
 }
 
@@ -361,7 +361,8 @@ bool rotary_to_json(const struct model_config *config, cJSON *root)
 {
     const struct rotary *r = &config->rotary;
     bool ok = config_add_real(root, "rope_theta", r->theta);
-    if (r->turned && !LATENT(config))
+    const bool says_part = r->turned || fmod(config->family->defaults->usual_part, 1) > 0;
+    if (says_part && !LATENT(config))
         ok = cJSON_AddNumberToObject(root, "partial_rotary_factor", config_rotary_part_of(config)) && ok;
     if (r->scaling == SCALING_NONE && config->family->defaults->c.rotary.scaling == SCALING_NONE) return ok;
     const bool yarn = r->scaling == SCALING_YARN, turns = yarn || r->scaling == SCALING_LLAMA3;

@@ -116,7 +116,7 @@ static bool add_pattern(const struct model_config *config, cJSON *root)
     return cJSON_AddNumberToObject(root, "sliding_window",
                                    (double)(config->windows.size ? config->windows.size : config->S)) &&
            add_types(config, root) &&
-           (config->local_theta == 0 || every == 0 ||
+           (!config_keys_have(config->family->keys, "sliding_window_pattern") || every == 0 ||
             cJSON_AddNumberToObject(root, "sliding_window_pattern", (double)every));
 }
 

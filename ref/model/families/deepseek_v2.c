@@ -13,7 +13,7 @@
 static const struct config_reading defaults = {         /* DeepseekV2Config's */
     .c = { RMS_DECODER, .mlp = MLP_MIXTURE, .eps = 1e-6, .rotary = { .neighbours = true },
            .latent = { .q = 1536, .kv = 512, .v = 128 }, .mixture = { .E = 64, .router = { .scale = 1 } } },
-    .rope_theta = 10000, .pad_token = NO_TOKEN, .nope = 128, .turned = 64, .shared_experts = 2,
+    .rope_theta = 10000, .pad_token = NO_TOKEN, .nope = 128, .turned = 64, .shared_experts = 2, .sparse_step = 1,
 };
 
 static const struct config_key keys[] = {
@@ -84,13 +84,13 @@ static bool is_of_class(const struct router_rule *rule, bool v3)
     return router_same(rule, &own);
 }
 
-static enum error_code check_router(const struct config_reading *reading, const char *path, struct error *err)
+enum error_code class_router_check(const struct config_reading *reading, const char *path, struct error *err)
 {
     const struct mixture_config *m = &reading->c.mixture;
     const bool v3 = chooses_by_bias(&reading->c);
     if (reading->another_router || (is_of_class(&m->router, v3) && m->zero == 0)) return OK;
-    return fail(err, ERR_FORMAT, "%s: a deepseek_%s has %s; other routers need orrery_router true: the class of "
-                "transformers does not have them", path, v3 ? "v3" : "v2",
+    return fail(err, ERR_FORMAT, "%s: a %s has %s; other routers need orrery_router true: the class of "
+                "transformers does not have them", path, reading->c.family->name,
                 v3 ? "topk_method \"noaux_tc\" and scoring_func \"sigmoid\""
                    : "topk_method \"greedy\" or \"group_limited_greedy\", scoring_func \"softmax\" and norm_topk_prob "
                      "false");
@@ -103,7 +103,7 @@ static bool groups_to_json(const struct router_rule *rule, cJSON *root)
 }
 
 /* router_bias_speed is Orrery's: the class of transformers does not move biases. */
-static bool class_router_to_json(const struct router_rule *rule, bool v3, cJSON *root)
+static bool own_router_to_json(const struct router_rule *rule, bool v3, cJSON *root)
 {
     const bool groups = rule->groups > 1;
     const char *method = v3 ? "noaux_tc" : groups ? "group_limited_greedy" : "greedy";
@@ -123,13 +123,28 @@ static bool another_router_to_json(const struct mixture_config *config, cJSON *r
            (config->router.groups > 1 || groups_to_json(&config->router, root)) && zero_experts_to_json(config, root);
 }
 
+bool class_router_to_json(const struct model_config *config, cJSON *root)
+{
+    const struct mixture_config *m = &config->mixture;
+    const bool v3 = chooses_by_bias(config);
+    return is_of_class(&m->router, v3) && m->zero == 0 ? own_router_to_json(&m->router, v3, root)
+                                                       : another_router_to_json(m, root);
+}
+
+bool class_losses_to_json(const struct model_config *config, cJSON *root)
+{
+    return config->mixture.sequence_coefficient == 0 ||
+           (cJSON_AddNumberToObject(root, "aux_loss_alpha", config->mixture.sequence_coefficient) &&
+            cJSON_AddTrueToObject(root, "seq_aux"));
+}
+
 /* ---- a whole file ------------------------------------------------------------------------------------------------ */
 
 enum error_code deepseek_finish(struct config_reading *reading, const cJSON *root, const char *path, struct error *err)
 {
     struct model_config *c = &reading->c;
     enum error_code e = mixture_finish(reading, path, err);
-    if (!e) e = check_router(reading, path, err);
+    if (!e) e = class_router_check(reading, path, err);
     if (e) return e;
     if (c->latent.kv == 0 || reading->nope == 0 || reading->turned == 0 || c->latent.v == 0)
         return fail(err, ERR_FORMAT, "%s: kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim and v_head_dim must be "
@@ -137,11 +152,8 @@ enum error_code deepseek_finish(struct config_reading *reading, const cJSON *roo
     if (c->K != 0 && c->K != c->H)
         return fail(err, ERR_FORMAT, "%s: num_key_value_heads is %lld; with latent attention it must be "
                     "num_attention_heads, %lld", path, (long long)c->K, (long long)c->H);
-    if (reading->first_dense > 0 && c->L > LAYER_SET_MOST)
-        return fail(err, ERR_FORMAT, "%s: num_hidden_layers is %lld; with dense layers it can be at most %d", path,
-                    (long long)c->L, LAYER_SET_MOST);
-    for (int64_t l = 0; l < reading->first_dense && l < c->L; l++) layer_set_add(&c->dense.at, l);
-    if (reading->first_dense == 0) c->dense.F = 0;
+    e = dense_layers_finish(reading, path, err);
+    if (e) return e;
     c->K = c->H, c->A = reading->nope + reading->turned;
     if (reading->attention_bias) c->biases |= BIASES_LATENT_ATTENTION;
     c->mixture.shared = reading->shared_experts * c->F;
@@ -170,8 +182,7 @@ bool deepseek_to_json(const struct model_config *config, cJSON *root)
         { "n_shared_experts", (double)(m->shared / config->F) },
     };
     bool ok = cJSON_AddStringToObject(root, "hidden_act", "silu") &&
-              (is_of_class(&m->router, v3) && m->zero == 0 ? class_router_to_json(&m->router, v3, root)
-                                                           : another_router_to_json(m, root)) &&
+              class_router_to_json(config, root) &&
               (config->latent.q ? cJSON_AddNumberToObject(root, "q_lora_rank", (double)config->latent.q) != NULL
                            : cJSON_AddNullToObject(root, "q_lora_rank") != NULL);
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
@@ -181,10 +192,7 @@ bool deepseek_to_json(const struct model_config *config, cJSON *root)
     if (v3)
         ok = cJSON_AddBoolToObject(root, "rope_interleave", config->rotary.neighbours) &&
              cJSON_AddNumberToObject(root, "num_nextn_predict_layers", 0) && ok;
-    if (m->sequence_coefficient > 0)
-        ok = cJSON_AddNumberToObject(root, "aux_loss_alpha", m->sequence_coefficient) &&
-             cJSON_AddTrueToObject(root, "seq_aux") && ok;
-    return rotary_to_json(config, root) && ok;
+    return class_losses_to_json(config, root) && rotary_to_json(config, root) && ok;
 }
 
 const struct family family_deepseek_v2 = {

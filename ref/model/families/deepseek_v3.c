@@ -11,6 +11,7 @@ static const struct config_reading defaults = {         /* DeepseekV3Config's */
                         .router = { .scores = SCORES_SIGMOID, .normalized = true, .scale = 2.5, .biased = true,
                                     .groups = 8, .kept = 4, .bias_update = BIAS_BY_SIGN } } },
     .rope_theta = 10000, .pad_token = NO_TOKEN, .nope = 128, .turned = 64, .shared_experts = 1, .first_dense = 3,
+    .sparse_step = 1,
     .scoring_func = "sigmoid", .topk_method = "noaux_tc",
 };
 

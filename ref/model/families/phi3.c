@@ -7,7 +7,7 @@
 static const struct config_reading defaults = {         /* Phi3Config's */
     .c = { RMS_DECODER, .mlp = MLP_SWIGLU, .eps = 1e-5 },
     .rope_theta = 10000, .pad_token = 32000, .window_rule = WINDOWS_ALL, .original_positions = 4096,
-    .parts_turn = true, .only_long = true,
+    .usual_part = 1, .only_long = true,
 };
 
 /* Released files also have how to generate, code of transformers' own, and a dropout that no version applies. */

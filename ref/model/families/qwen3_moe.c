@@ -29,6 +29,6 @@ const struct family family_qwen3_moe = {
     .name = "qwen3_moe", .title = "a Qwen3-MoE", .architecture = "Qwen3MoeForCausalLM",
     .without_head = "Qwen3MoeModel",
     .defaults = &defaults, .keys = keys, .finish = decoder_finish, .write = decoder_to_json,
-    .naming = &qwen3_moe_naming, .may = { HAS_FEWER_KEYS, HAS_ATTENTION_BIASES, HAS_DENSE_LAYERS },
+    .naming = &qwen3_moe_naming, .may = { HAS_FEWER_KEYS, HAS_ATTENTION_BIASES, HAS_DENSE_LAYERS, HAS_LATER_DENSE },
     .program = { { llama_embedding, mixtral_block, llama_loss, mixtral_dense_block } },
 };

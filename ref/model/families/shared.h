@@ -13,7 +13,7 @@
 
 extern const struct node llama_embedding[], llama_block[], llama_loss[], mixtral_block[], mixtral_shared_block[],
     mixtral_dense_block[], gemma_embedding[], gemma2_block[], gemma2_loss[], deepseek_v2_block[],
-    deepseek_v2_dense_block[];
+    deepseek_v2_dense_block[], olmo2_block[];
 
 /* Queries, keys and values of the normed stream, as one matrix. */
 #define NODES_QKV                                                                                                      \
@@ -72,7 +72,7 @@ extern const struct node llama_embedding[], llama_block[], llama_loss[], mixtral
 
 /* ---- names of parameters ----------------------------------------------------------------------------------------- */
 
-extern const struct naming llama_naming, qwen3_moe_naming, gemma2_naming, deepseek_v2_naming;
+extern const struct naming llama_naming, qwen3_moe_naming, gemma2_naming, deepseek_v2_naming, olmo2_naming;
 
 #define DECODER_NAMES .in_files = "", .block = "model.layers.%d.", .tokens = "model.embed_tokens", .norm = "model.norm"
 
@@ -112,5 +112,11 @@ extern const struct config_key mixtral_keys[];
 enum error_code gpt2_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code deepseek_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 bool deepseek_to_json(const struct model_config *, cJSON *root);
+
+/** Check that a router is the one of its class in transformers, a DeepSeek-V2's or a V3's, unless the file says that the
+ *  router is another one; write the router, and the losses beside it. */
+enum error_code class_router_check(const struct config_reading *, const char *path, struct error *);
+bool class_router_to_json(const struct model_config *, cJSON *root);
+bool class_losses_to_json(const struct model_config *, cJSON *root);
 
 #endif
