@@ -33,7 +33,8 @@ FAMILIES = {"gpt2": families.GPT2(), "llama": families.Llama(), "mixtral": famil
             "qwen2": families.Qwen2(), "qwen3": families.Qwen3(), "gemma": families.Gemma(), "gemma2": families.Gemma2(), "gemma3_text": families.Gemma3(),
             "mistral": families.Mistral(), "qwen3_moe": families.Qwen3Moe(),
             "phi3": families.Phi3(), "olmo2": families.Olmo2(), "deepseek_v2": families.DeepseekV2(),
-            "deepseek_v3": families.DeepseekV3(), "gpt_oss": families.GptOss()}
+            "deepseek_v3": families.DeepseekV3(), "gpt_oss": families.GptOss(),
+            "olmoe": families.Olmoe(), "qwen2_moe": families.Qwen2Moe(), "glm4_moe": families.Glm4Moe(), "olmo3": families.Olmo3()}
 VERSION = tuple(int(number) for number in transformers.__version__.split(".")[:2])
 LONG = dict(type="longrope", short_factor=[1.0, 1.25, 1.5], long_factor=[1.0, 3.5, 9.25])
 LLAMA3 = dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
@@ -116,6 +117,36 @@ def qwen3_moe(tied, **more):
         vocab_size=259, max_position_embeddings=32, hidden_size=40, num_hidden_layers=3, num_attention_heads=10, num_key_value_heads=5,
         head_dim=6, intermediate_size=77, moe_intermediate_size=23, num_experts=6, num_experts_per_tok=2, initializer_range=0.2,
         rms_norm_eps=1e-5, tie_word_embeddings=tied, output_router_logits=True, router_aux_loss_coef=0.03, **more))
+
+
+def olmoe(tied, **more):
+    return transformers.OlmoeForCausalLM(transformers.OlmoeConfig(
+        vocab_size=259, max_position_embeddings=32, hidden_size=40, num_hidden_layers=2, num_attention_heads=10, num_key_value_heads=5,
+        intermediate_size=23, num_experts=6, num_experts_per_tok=2, initializer_range=0.2, tie_word_embeddings=tied, pad_token_id=None,
+        eos_token_id=2, output_router_logits=True, router_aux_loss_coef=0.03, **more))
+
+
+def qwen2_moe(tied, **more):
+    return transformers.Qwen2MoeForCausalLM(transformers.Qwen2MoeConfig(
+        vocab_size=259, max_position_embeddings=32, hidden_size=40, num_hidden_layers=3, num_attention_heads=10, num_key_value_heads=5,
+        intermediate_size=77, moe_intermediate_size=23, shared_expert_intermediate_size=31, num_experts=6, num_experts_per_tok=2,
+        initializer_range=0.2, tie_word_embeddings=tied, output_router_logits=True, router_aux_loss_coef=0.03, **more))
+
+
+def glm4_moe(tied, **more):
+    model = transformers.Glm4MoeForCausalLM(transformers.Glm4MoeConfig(
+        vocab_size=259, max_position_embeddings=32, hidden_size=40, num_hidden_layers=3, num_attention_heads=10, num_key_value_heads=5, head_dim=8,
+        intermediate_size=77, moe_intermediate_size=23, n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, initializer_range=0.2,
+        tie_word_embeddings=tied, first_k_dense_replace=1, num_mtp_layers=0, **more))
+    for layer in model.model.layers[1:]:
+        layer.mlp.gate.e_score_correction_bias.copy_(0.1 * torch.randn(6))
+    return model
+
+
+def olmo3(tied, **more):
+    return transformers.Olmo3ForCausalLM(transformers.Olmo3Config(
+        vocab_size=259, max_position_embeddings=32, hidden_size=40, num_hidden_layers=4, num_attention_heads=10, num_key_value_heads=5,
+        intermediate_size=77, initializer_range=0.2, sliding_window=5, tie_word_embeddings=tied, pad_token_id=None, eos_token_id=2, **more))
 
 
 def gemma(**more):
@@ -234,6 +265,20 @@ CASES = {                                       # what: the first version that c
     "GPT-OSS, tied, plain positions, windows by a list, bf16": (PARAMETERS, lambda: gpt_oss(
         True, layer_types=["full_attention", "sliding_attention", "sliding_attention"],
         rope_parameters=dict(rope_type="default", rope_theta=50.0)), "1GB", torch.bfloat16),
+    "OLMoE, several files": (PARAMETERS, lambda: olmoe(False), "60KB", torch.float32),
+    "OLMoE, tied, normalized, biases of attention, bf16": (PARAMETERS, lambda: olmoe(True, norm_topk_prob=True, attention_bias=True), "1GB",
+                                                            torch.bfloat16),
+    "Qwen2-MoE, the second layer dense, several files": (PARAMETERS, lambda: qwen2_moe(False, mlp_only_layers=[1]), "60KB", torch.float32),
+    "Qwen2-MoE, tied, normalized, without biases, bf16": (PARAMETERS, lambda: qwen2_moe(True, norm_topk_prob=True, qkv_bias=False), "1GB",
+                                                          torch.bfloat16),
+    "GLM-4.5, groups, norms of heads, several files": (PARAMETERS, lambda: glm4_moe(
+        False, n_group=3, topk_group=2, use_qk_norm=True, routed_scaling_factor=1.5), "60KB", torch.float32),
+    "GLM-4.5, tied, biases, a whole head turned, bf16": (PARAMETERS, lambda: glm4_moe(
+        True, attention_bias=True, norm_topk_prob=False, partial_rotary_factor=1.0), "1GB", torch.bfloat16),
+    "OLMo 3, several files": (PARAMETERS, lambda: olmo3(False), "60KB", torch.float32),
+    "OLMo 3, tied, biases of attention, YaRN, bf16": (PARAMETERS, lambda: olmo3(True, attention_bias=True, rope_parameters=dict(
+        full_attention=dict(rope_type="yarn", rope_theta=300.0, factor=4.0, original_max_position_embeddings=16),
+        sliding_attention=dict(rope_type="default", rope_theta=300.0))), "1GB", torch.bfloat16),
     "GPT-J, part of a head turned": ((4, 11), lambda: gptj(n_inner=77), "1GB", torch.float32),
     "GPT-J, tied, bf16, several files": ((4, 11), lambda: gptj(tie_word_embeddings=True), "30KB", torch.bfloat16),
     "Mixtral, rope_parameters": (PARAMETERS, lambda: mixtral(False, rope_parameters=dict(LLAMA3, rope_theta=500.0)), "1GB", torch.float32),
@@ -290,12 +335,12 @@ def shape_of(config):
     if config.model_type == "deepseek_v2":
         groups = dict(groups=config.n_group, kept=config.topk_group) if config.topk_method != "greedy" else {}
         return dict(groups, margin=1e-9, E=config.n_routed_experts, k=config.num_experts_per_tok)
-    if config.model_type == "deepseek_v3":
+    if config.model_type in ("deepseek_v3", "glm4_moe"):
         groups = dict(groups=config.n_group, kept=config.topk_group) if config.n_group > 1 else {}
         return dict(groups, margin=1e-9, E=config.n_routed_experts, k=config.num_experts_per_tok)
-    if config.model_type not in ("mixtral", "qwen3_moe", "gpt_oss"):
+    if config.model_type not in ("mixtral", "qwen3_moe", "gpt_oss", "olmoe", "qwen2_moe"):
         return {}
-    return dict(margin=1e-9, E=config.num_local_experts, k=config.num_experts_per_tok, z=getattr(config, "router_z_loss_coef", 0.0),
+    return dict(margin=1e-9, E=getattr(config, "num_local_experts", None) or config.num_experts, k=config.num_experts_per_tok, z=getattr(config, "router_z_loss_coef", 0.0),
                 balance=config.router_aux_loss_coef if config.output_router_logits else 0.0)
 
 
