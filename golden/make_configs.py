@@ -108,6 +108,29 @@ def gpt_oss(**more):
         **LLAMA, num_key_value_heads=2, head_dim=8, num_local_experts=5, num_experts_per_tok=3, sliding_window=20, swiglu_limit=3.0, **more))
 
 
+def olmo3(**more):
+    return transformers.Olmo3ForCausalLM(transformers.Olmo3Config(
+        **LLAMA, num_key_value_heads=2, rope_theta=500000.0, sliding_window=20, layer_types=["full_attention", "sliding_attention"], pad_token_id=None,
+        eos_token_id=2, **more))
+
+
+def olmoe(**more):
+    return transformers.OlmoeForCausalLM(transformers.OlmoeConfig(
+        **LLAMA, num_key_value_heads=2, rope_theta=500.0, num_experts=5, num_experts_per_tok=3, pad_token_id=None, eos_token_id=2, **more))
+
+
+def qwen2_moe(**more):
+    return transformers.Qwen2MoeForCausalLM(transformers.Qwen2MoeConfig(
+        **LLAMA, num_key_value_heads=2, rope_theta=500.0, moe_intermediate_size=13, shared_expert_intermediate_size=17, num_experts=5,
+        num_experts_per_tok=3, **more))
+
+
+def glm4_moe(**more):
+    return transformers.Glm4MoeForCausalLM(transformers.Glm4MoeConfig(
+        **LLAMA, num_key_value_heads=2, head_dim=8, rope_theta=500.0, moe_intermediate_size=13, n_routed_experts=6, num_experts_per_tok=3,
+        n_shared_experts=2, n_group=3, topk_group=2, routed_scaling_factor=1.5, use_qk_norm=True, **more))
+
+
 MODELS = {                                      # NAME: the first version that can, and how
     "gpt2": ((4, 0), lambda: gpt2()),
     "gpt2-untied": ((4, 0), lambda: gpt2(n_inner=37, tie_word_embeddings=False)),
@@ -132,6 +155,10 @@ MODELS = {                                      # NAME: the first version that c
     "gemma3": ((4, 50), lambda: gemma3()),
     "deepseek-v2": ((4, 54), lambda: deepseek_v2()),
     "deepseek-v3": ((4, 51), lambda: deepseek_v3()),
+    "olmo3": ((4, 57), lambda: olmo3()),
+    "olmoe": ((4, 45), lambda: olmoe(norm_topk_prob=True)),
+    "qwen2-moe": ((4, 40), lambda: qwen2_moe(mlp_only_layers=[1])),
+    "glm4-moe": ((4, 54), lambda: glm4_moe()),
     "gptj": ((4, 11), lambda: gptj()),
     "gptj-tied": ((4, 11), lambda: gptj(n_inner=37, tie_word_embeddings=True)),
 }

@@ -109,6 +109,18 @@ void case_take_olmo2(struct plan *plan)
     plan->model.family = &family_olmo2, plan->model.normed_together = true, plan->model.norms_at = NORMS_AFTER;
 }
 
+/* The same with windows in every other layer, and YaRN in the others. */
+static void take_olmo3(struct plan *plan)
+{
+    case_take_olmo2(plan);
+    struct model_config *m = &plan->model;
+    snprintf(m->name, sizeof m->name, "nasty olmo3");
+    m->family = &family_olmo3, m->local_theta = m->rotary.theta, m->windows.size = 3;
+    for (int64_t l = 0; l < m->L; l += 2) windows_add(&m->windows, l, l + 1);
+    m->rotary.scaling = SCALING_YARN, m->rotary.factor = 4, m->rotary.original_positions = 5;
+    m->rotary.low_frequency = 1, m->rotary.high_frequency = 8, m->rotary.enlarged = 1.1;
+}
+
 /* A Qwen2 with three parallel streams; a prefix is shorter than a sequence. */
 void case_take_streams(struct plan *plan)
 {
@@ -151,6 +163,26 @@ void case_take_qwen3_moe(struct plan *plan)
     if (plan->model.L > 1) plan->model.dense.F = 19, layer_set_add(&plan->model.dense.at, 1);
 }
 
+/* Norms of all queries and of all keys, and experts in every layer. */
+static void take_olmoe(struct plan *plan)
+{
+    case_take_mixtral(plan);
+    snprintf(plan->model.name, sizeof plan->model.name, "nasty olmoe");
+    plan->model.family = &family_olmoe, plan->model.head_norms = plan->model.normed_together = true;
+    plan->model.mixture.router.normalized = false;
+}
+
+/* Biases of queries, keys and values, and a shared expert with a gate; with three layers the second is dense. */
+static void take_qwen2_moe(struct plan *plan)
+{
+    case_take_mixtral(plan);
+    struct model_config *m = &plan->model;
+    snprintf(m->name, sizeof m->name, "nasty qwen2-moe");
+    m->family = &family_qwen2_moe, m->biases = HAS_BIAS(ROLE_QKV);
+    m->mixture.shared = 17, m->mixture.shared_gate = true, m->mixture.router.normalized = false;
+    if (m->L > 1) m->dense.F = 19, layer_set_add(&m->dense.at, 1);
+}
+
 /* Sinks, windows in the first and third layer, biases; heads wider than D/H.  The clamp of the experts is out of reach:
  * rounding to 16 bits may take a number beside it to the other side, where it has no gradient. */
 void case_take_gpt_oss(struct plan *plan)
@@ -190,7 +222,22 @@ void case_take_deepseek_v3(struct plan *plan)
                                               .bias_update = BIAS_BY_SIGN, .bias_speed = 0.05 };
 }
 
-/* The same with its mixture on a shortcut past dense blocks. */
+/* A router as a DeepSeek-V3's beside shared experts, norms of heads of which four numbers are turned; with three layers
+ * the first is dense. */
+static void take_glm4_moe(struct plan *plan)
+{
+    case_take_mixtral(plan);
+    struct model_config *m = &plan->model;
+    snprintf(m->name, sizeof m->name, "nasty glm4-moe");
+    m->family = &family_glm4_moe, m->A = 6, m->rotary.turned = 4, m->head_norms = true, m->biases = HAS_BIAS(ROLE_QKV);
+    m->mixture = (struct mixture_config){ .E = 6, .k = 2, .shared = 26 };
+    m->mixture.router = (struct router_rule){ .scores = SCORES_SIGMOID, .normalized = true, .scale = 1.5,
+                                              .biased = true, .groups = 3, .kept = 2, .sums_two = true,
+                                              .bias_update = BIAS_BY_SIGN, .bias_speed = 0.05 };
+    if (m->L > 1) m->dense.F = 19, layer_set_add(&m->dense.at, 0);
+}
+
+/* A Mixtral with its mixture on a shortcut past dense blocks. */
 void case_take_scmoe(struct plan *plan)
 {
     case_take_mixtral(plan);
@@ -244,6 +291,10 @@ static const struct case_model models[] = {
     { "gpt-oss", case_take_gpt_oss },
     { "deepseek-v3", case_take_deepseek_v3 },
     { "shared", take_shared },
+    { "olmo3", take_olmo3 },
+    { "olmoe", take_olmoe },
+    { "qwen2-moe", take_qwen2_moe },
+    { "glm4-moe", take_glm4_moe },
 };
 
 const struct case_model *case_model_at(int place)
