@@ -57,7 +57,7 @@ def config(family, r):
     A, L, S, E = c["head_dim"], c["num_hidden_layers"], c["max_position_embeddings"], r.randint(1, 8)
     window, kinds = r.randint(1, S + 2), [r.choice(["full_attention", "sliding_attention"]) for _ in range(L)]
     c["rope_parameters"] = rotary(r, A, S)
-    if family in ("llama", "qwen3", "qwen3_moe", "olmo2", "gemma", "gemma2", "gemma3_text", "gpt_oss"):
+    if family in ("llama", "qwen3", "qwen3_moe", "olmo2", "olmo3", "olmoe", "glm4_moe", "gemma", "gemma2", "gemma3_text", "gpt_oss"):
         c["attention_bias"] = flip()
     if family == "llama":
         c.update(mlp_bias=flip(), hidden_act=r.choice(["silu", "swish"]))
@@ -78,9 +78,24 @@ def config(family, r):
         part = part if int(A * part) > 1 and int(A * part) % 2 == 0 else 1.0
         c["rope_parameters"] = dict(rotary(r, int(A * part), S, ["default", "longrope"]), partial_rotary_factor=part)
         c.update(partial_rotary_factor=part, original_max_position_embeddings=c["rope_parameters"].pop("original_max_position_embeddings", S))
-    if family in ("mixtral", "qwen3_moe", "gpt_oss"):
+    if family in ("mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "gpt_oss"):
         c.update(num_local_experts=E, num_experts_per_tok=r.randint(1, E), output_router_logits=flip(), router_aux_loss_coef=r.choice([0.001, 0.3]))
-    if family == "qwen3_moe":
+    if family == "olmo3":
+        c.update(sliding_window=window, **(dict(layer_types=kinds) if flip() else {}))
+        c["rope_parameters"] = dict(full_attention=c["rope_parameters"], sliding_attention=rotary(r, A, S, ["default"]))
+    if family == "olmoe":
+        c.update(num_experts=c.pop("num_local_experts"), norm_topk_prob=flip(), hidden_size=c["num_attention_heads"] * A)
+        del c["head_dim"]
+    if family == "glm4_moe":
+        G = r.choice([g for g in range(1, E + 1) if E % g == 0])
+        kept, part = r.randint(1, G), r.choice([1.0, 0.5, 0.75])
+        part = part if int(A * part) > 1 and int(A * part) % 2 == 0 else 1.0
+        c.update(moe_intermediate_size=r.randint(1, 15), n_routed_experts=2 * E, n_group=G, topk_group=kept, num_experts_per_tok=r.randint(1, kept * 2 * E // G),
+                 n_shared_experts=r.randint(1, 3), first_k_dense_replace=r.randint(0, L - 1), routed_scaling_factor=r.choice([1.0, 2.5, 0.3]),
+                 norm_topk_prob=flip(), use_qk_norm=flip(), num_mtp_layers=0, rope_parameters=dict(rotary(r, int(A * part), S), partial_rotary_factor=part))
+    if family == "qwen2_moe":
+        c.update(shared_expert_intermediate_size=r.randint(1, 20), qkv_bias=flip())
+    if family in ("qwen3_moe", "qwen2_moe"):
         c.update(num_experts=c.pop("num_local_experts"), moe_intermediate_size=r.randint(1, 20), norm_topk_prob=flip(), decoder_sparse_step=r.randint(1, min(2, L)))
         c["mlp_only_layers"] = sorted(r.sample(range(L - 1), r.randint(0, L - 1))) if c["decoder_sparse_step"] == 1 else []
     if family == "gpt_oss":
@@ -103,6 +118,8 @@ def config(family, r):
 def older(r, c):
     """Rotary positions as transformers 4 wrote them."""
     o = c.pop("rope_parameters")
+    if "full_attention" in o and c["model_type"] == "olmo3":
+        return c.update(rope_parameters=o)                              # of which it knows one theta alone
     if "full_attention" in o:
         c["rope_local_base_freq"], o = o["sliding_attention"]["rope_theta"], o["full_attention"]
     c.update({key: o.pop(key) for key in ("rope_theta", "partial_rotary_factor") if key in o})

@@ -202,6 +202,21 @@ static void test_refusals(void **state)
     }
 }
 
+/* Devices without columns of the shared experts would have a tensor of another shape. */
+static void test_narrow_shared_experts(void **state)
+{
+    (void)state;
+    struct model_config c = grouped;
+    struct error err = { OK, "" };
+    const struct tensor_scheme *s;
+    c.family = &family_mixtral, c.mlp = MLP_MIXTURE, c.mixture.shared = 2;
+    assert_int_equal(tensor_scheme_find(&s, "1d", NULL), OK);
+    assert_int_equal(tensor_check(s, &c, 2, &err), OK);
+    assert_int_equal(tensor_check(s, &c, 3, &err), ERR_PLAN);
+    assert_string_equal(err.text,
+                        "--tp 3: the model has 2 feed-forward columns in shared experts; tp can be at most that");
+}
+
 int main(void)
 {
     if (device_open(&device, NULL, F64, 0, NULL) != OK) return 1;
@@ -209,7 +224,8 @@ int main(void)
     for (int i = 0; i < MESH_MOST_DEVICES; i++) members[i] = i;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_1d), cmocka_unit_test(test_2d), cmocka_unit_test(test_2_5d), cmocka_unit_test(test_3d),
-        cmocka_unit_test(test_llama), cmocka_unit_test(test_layouts), cmocka_unit_test(test_layouts_with_copies),
+        cmocka_unit_test(test_llama), cmocka_unit_test(test_narrow_shared_experts), cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_layouts_with_copies),
         cmocka_unit_test(test_gptj), cmocka_unit_test(test_layouts_with_a_biased_head), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests_name("tensor cost", tests, NULL, NULL);

@@ -95,6 +95,7 @@ enum error_code tensor_check(const struct tensor_scheme *scheme, const struct mo
         { axes_size(&tp, scheme->logits.columns), config->V, "V=%lld tokens" },
         { axes_size(&tp, scheme->stream.columns), config->D, "a width of D=%lld" },
         { feed, config->dense.F ? config->dense.F : feed, "%lld feed-forward columns in dense layers" },
+        { feed, config->mixture.shared ? config->mixture.shared : feed, "%lld feed-forward columns in shared experts" },
     };
     for (size_t i = 0; i < sizeof need / sizeof *need; i++) {
         char has[64];
