@@ -27,8 +27,8 @@ static enum error_code find_experts(struct config_reading *reading, const cJSON 
     return OK;
 }
 
-/* Layer l has experts if l + 1 is a multiple of decoder_sparse_step, l is not in mlp_only_layers, and not among the first
- * first_k_dense_replace. */
+/* Layer l has experts if l + 1 is a multiple of decoder_sparse_step, l is not in mlp_only_layers, and it is not among
+ * the first first_k_dense_replace. */
 enum error_code dense_layers_finish(struct config_reading *reading, const char *path, struct error *err)
 {
     struct dense_layers *d = &reading->c.dense;

@@ -1,5 +1,5 @@
-/* glm4_moe.c -- GLM-4.5: a mixture with a DeepSeek-V3's router and shared experts, and dense layers first; positions turn
- * half of each head; some models have norms of queries and keys.
+/* glm4_moe.c -- GLM-4.5: a mixture with a DeepSeek-V3's router and shared experts, and dense layers first; positions
+ * turn half of each head; some models have norms of queries and keys.
  *
  * Source  GLM-4.5 Team, "GLM-4.5: agentic, reasoning, and coding (ARC) foundation models", arXiv:2508.06471, as
  *         transformers has it

@@ -39,8 +39,8 @@ static bool write(const struct model_config *config, cJSON *root)
            (scaling || cJSON_AddStringToObject(full, "rope_type", "default")) &&
            config_add_real(full, "rope_theta", config->rotary.theta) &&
            (local = cJSON_AddObjectToObject(both, "sliding_attention")) != NULL &&
-           cJSON_AddStringToObject(local, "rope_type", "default")
-               && config_add_real(local, "rope_theta", config->local_theta);
+           cJSON_AddStringToObject(local, "rope_type", "default") &&
+           config_add_real(local, "rope_theta", config->local_theta);
 }
 
 const struct family family_olmo3 = {

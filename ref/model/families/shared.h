@@ -113,8 +113,8 @@ enum error_code gpt2_finish(struct config_reading *, const cJSON *root, const ch
 enum error_code deepseek_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 bool deepseek_to_json(const struct model_config *, cJSON *root);
 
-/** Check that a router is the one of its class in transformers, a DeepSeek-V2's or a V3's, unless the file says that the
- *  router is another one; write the router, and the losses beside it. */
+/** Check that a router is the one of its class in transformers, a DeepSeek-V2's or a V3's, unless the file says that
+ *  the router is another one; write the router, and the losses beside it. */
 enum error_code class_router_check(const struct config_reading *, const char *path, struct error *);
 bool class_router_to_json(const struct model_config *, cJSON *root);
 bool class_losses_to_json(const struct model_config *, cJSON *root);
