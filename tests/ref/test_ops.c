@@ -1,4 +1,4 @@
-/* Embedding, layernorm, gelu, add, dropout, sums: each compared with loops in long double, its backward also with
+/* Embedding, layernorm, activations, add, dropout, sums: each compared with loops in long double, its backward also with
  * finite differences of its forward, slices with the whole, and many threads with one.
  * tier: check
  */
@@ -181,6 +181,61 @@ static void test_gelu(void **state)
     }
 }
 
+/* The probability that a normal number is below x, and its derivative, the density. */
+static num normal_below(num x)
+{
+    return times(rounded(0.5L, 0), error_complement(times(rounded(-0.70710678118654752440084436210485L, 0), x)));
+}
+
+static num normal_density(num x)
+{
+    return times(rounded(0.39894228040143267793994605993438L, 0), expo(times(rounded(-0.5L, 0), times(x, x))));
+}
+
+static void test_exact_gelu(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op) {
+        const int64_t count = 20011;
+        const double reach = t == F32 ? 13.9 : 37.9;    /* inside the clamp of the derivative */
+        CASE("exact gelu %s", dtype_name(t));
+        X = fill(vector(t, count), reach, "x"), Y = vector(t, count), dY = fill(vector(t, count), 1, "dy");
+        tensor_set(X, 0, 0);
+        op->exact_gelu_forward(Y, X);
+        op->exact_gelu_backward_input(dY, dY, X);       /* in place */
+        struct tensor dy = fill(vector(t, count), 1, "dy");
+        for (int64_t i = 0; i < count; i++) {
+            const num x = at(X, i);
+            expect_near("Y", Y, i, times(x, normal_below(x)));
+            expect_near("dX", dY, i, times(at(dy, i), plus(normal_below(x), times(x, normal_density(x)))));
+        }
+        check_guards_and_free();
+    }
+}
+
+/* Below 0, and at 0, there is neither a value nor a gradient; a NaN stays. */
+static void test_squared_relu(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op) {
+        const int64_t count = 20011;
+        CASE("squared relu %s", dtype_name(t));
+        X = fill(vector(t, count), 3, "x"), Y = vector(t, count), dY = fill(vector(t, count), 1, "dy");
+        tensor_set(X, 0, 0), tensor_set(X, 1, -1e30), tensor_set(X, 2, NAN);
+        op->squared_relu_forward(Y, X);
+        op->squared_relu_backward_input(dY, dY, X);     /* in place */
+        struct tensor dy = fill(vector(t, count), 1, "dy");
+        for (int64_t i = 0; i < count; i++) {
+            const num r = tensor_get(X, i) > 0 ? at(X, i) : exact(0);
+            if (i == 2) continue;
+            expect_near("Y", Y, i, times(r, r));
+            expect_near("dX", dY, i, times(at(dy, i), times(exact(2), r)));
+        }
+        assert_true(isnan(tensor_get(Y, 2)) && isnan(tensor_get(dY, 2)));
+        check_guards_and_free();
+    }
+}
+
 /* In place; large numbers become the cap, and have no gradient. */
 static void test_soft_cap(void **state)
 {
@@ -204,23 +259,31 @@ static void test_soft_cap(void **state)
     }
 }
 
-static void test_gelu_far_out(void **state)
+/* Either form of gelu: large numbers stay as they are, or become 0. */
+static void far_out(const char *name, void (*forward)(struct tensor, struct tensor),
+                    void (*backward)(struct tensor, struct tensor, struct tensor), enum dtype t)
+{
+    const double x[] = { 1e30, 1e300, 50, 21, -21, -50, -1e30, -1e300 };
+    CASE("%s %s far out", name, dtype_name(t));
+    X = vector(t, 9), Y = vector(t, 9), dX = vector(t, 9), dY = fill_with(vector(t, 9), 1);
+    for (int i = 0; i < 8; i++) tensor_set(X, i, fabs(x[i]) > 1e38 && t == F32 ? copysign(3e38, x[i]) : x[i]);
+    tensor_set(X, 8, NAN);
+    forward(Y, X);
+    backward(dX, dY, X);
+    for (int i = 0; i < 8; i++) {
+        expect_near("Y", Y, i, (num){ x[i] > 0 ? tensor_get(X, i) : 0, 1e-30L });
+        expect_near("dX", dX, i, (num){ x[i] > 0, 1e-30L });
+    }
+    assert_true(isnan(tensor_get(Y, 8)) && isnan(tensor_get(dX, 8)));
+    check_guards_and_free();
+}
+
+static void test_gelus_far_out(void **state)
 {
     (void)state;
-    const double x[] = { 1e30, 1e300, 50, 21, -21, -50, -1e30, -1e300 };
     FOR_FORMATS(t, op) {
-        CASE("gelu %s far out", dtype_name(t));
-        X = vector(t, 9), Y = vector(t, 9), dX = vector(t, 9), dY = fill_with(vector(t, 9), 1);
-        for (int i = 0; i < 8; i++) tensor_set(X, i, fabs(x[i]) > 1e38 && t == F32 ? copysign(3e38, x[i]) : x[i]);
-        tensor_set(X, 8, NAN);
-        op->gelu_forward(Y, X);
-        op->gelu_backward_input(dX, dY, X);
-        for (int i = 0; i < 8; i++) {
-            expect_near("Y", Y, i, (num){ x[i] > 0 ? tensor_get(X, i) : 0, 1e-30L });
-            expect_near("dX", dX, i, (num){ x[i] > 0, 1e-30L });
-        }
-        assert_true(isnan(tensor_get(Y, 8)) && isnan(tensor_get(dX, 8)));
-        check_guards_and_free();
+        far_out("gelu", op->gelu_forward, op->gelu_backward_input, t);
+        far_out("exact gelu", op->exact_gelu_forward, op->exact_gelu_backward_input, t);
     }
 }
 
@@ -361,6 +424,20 @@ static const struct ops *fp64;
 static void forward_layernorm(void) { fp64->layernorm_forward(Y, mean, rstd, X, W, b, eps); }
 static void forward_soft_cap(void) { fp64->soft_cap_forward(Y, X, 2.5); }
 static void forward_gelu(void) { fp64->gelu_forward(Y, X); }
+static void forward_exact_gelu(void) { fp64->exact_gelu_forward(Y, X); }
+static void forward_squared_relu(void) { fp64->squared_relu_forward(Y, X); }
+
+/* The gradient of an operation of one tensor, element by element. */
+static void element_gradient(const char *name, void (*forward)(void),
+                             void (*backward)(struct tensor, struct tensor, struct tensor))
+{
+    CASE("%s, gradient", name);
+    X = fill(vector(F64, 101), 4, "x"), Y = vector(F64, 101), dY = fill(vector(F64, 101), 1, "dy"),
+    dX = vector(F64, 101);
+    backward(dX, dY, X);
+    expect_gradient("dX", dX, X, forward, Y, dY, 20);
+    check_guards_and_free();
+}
 
 static void test_gradients(void **state)
 {
@@ -379,12 +456,9 @@ static void test_gradients(void **state)
     expect_gradient("db", db, b, forward_layernorm, Y, dY, 4 * D);
     check_guards_and_free();
 
-    CASE("gelu, gradient");
-    X = fill(vector(F64, 101), 4, "x"), Y = vector(F64, 101), dY = fill(vector(F64, 101), 1, "dy"),
-    dX = vector(F64, 101);
-    fp64->gelu_backward_input(dX, dY, X);
-    expect_gradient("dX", dX, X, forward_gelu, Y, dY, 20);
-    check_guards_and_free();
+    element_gradient("gelu", forward_gelu, fp64->gelu_backward_input);
+    element_gradient("exact gelu", forward_exact_gelu, fp64->exact_gelu_backward_input);
+    element_gradient("squared relu", forward_squared_relu, fp64->squared_relu_backward_input);
 
     CASE("soft cap, gradient");
     X = fill(vector(F64, 101), 4, "x"), Y = vector(F64, 101), dY = fill(vector(F64, 101), 1, "dy"),
@@ -395,14 +469,17 @@ static void test_gradients(void **state)
     check_guards_and_free();
 }
 
+enum { OUTPUTS = 16 };
+
 /* Sizes above PARALLEL_FROM, so that the threads do start. */
-static void everything(const struct ops *op, struct tensor out[12], double *squares)
+static void everything(const struct ops *op, struct tensor out[OUTPUTS], double *squares)
 {
     const enum dtype t = op->dtype;
     const int64_t N = 131, D = 257, V = 19;
     const struct tensor x = fill(matrix(t, N, D), 2, "x"), w = fill(vector(t, D), 1, "w"),
                         ids = integers(N, 0, (int)V, "ids");
-    for (int i = 0; i < 8; i++) out[i] = matrix(t, N, D);
+    for (int i = 0; i < OUTPUTS; i++)
+        if (i < 8 || i >= 12) out[i] = matrix(t, N, D);
     for (int i = 8; i < 12; i++) out[i] = fill_with(i == 8 ? matrix(t, V, D) : vector(t, i == 11 ? N : D), 0);
     op->embedding_forward(out[0], ids, fill(matrix(t, V, D), 1, "table"), 0, false);
     op->embedding_backward_weight(out[8], x, ids, 0);
@@ -411,6 +488,10 @@ static void everything(const struct ops *op, struct tensor out[12], double *squa
     op->layernorm_backward_weight(out[9], out[10], x, x, out[11], fill_with(vector(t, N), 1));
     op->gelu_forward(out[3], x);
     op->gelu_backward_input(out[4], x, x);
+    op->exact_gelu_forward(out[12], x);
+    op->exact_gelu_backward_input(out[13], x, x);
+    op->squared_relu_forward(out[14], x);
+    op->squared_relu_backward_input(out[15], x, x);
     op->soft_cap_forward(out[5], x, 1.5);
     op->soft_cap_backward_input(out[5], out[5], x, 3);
     op->add(out[5], out[5], out[4]);
@@ -426,14 +507,14 @@ static void test_threads_do_not_matter(void **state)
     (void)state;
     const int before = omp_get_max_threads();
     FOR_FORMATS(t, op) {
-        struct tensor one[12], many[12];
+        struct tensor one[OUTPUTS], many[OUTPUTS];
         double sum_one, sum_many;
         omp_set_num_threads(1);
         everything(op, one, &sum_one);
         omp_set_num_threads(5);
         everything(op, many, &sum_many);
         omp_set_num_threads(before);
-        for (int i = 0; i < 12; i++) {
+        for (int i = 0; i < OUTPUTS; i++) {
             CASE("five threads against one, %s, output %d", dtype_name(t), i);
             expect_same_bits("result", many[i], one[i]);
         }
@@ -446,7 +527,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_layernorm), cmocka_unit_test(test_layernorm_in_parts),
-        cmocka_unit_test(test_gelu), cmocka_unit_test(test_gelu_far_out),
+        cmocka_unit_test(test_gelu), cmocka_unit_test(test_exact_gelu), cmocka_unit_test(test_squared_relu),
+        cmocka_unit_test(test_gelus_far_out),
         cmocka_unit_test(test_soft_cap), cmocka_unit_test(test_add),
         cmocka_unit_test(test_embedding), cmocka_unit_test(test_dropout), cmocka_unit_test(test_sums),
         cmocka_unit_test(test_gradients), cmocka_unit_test(test_threads_do_not_matter),

@@ -258,6 +258,14 @@ static void elementwise(void **state)
         expect_stored("gelu", Y, y);
         op->gelu_backward_input(Y, Z, X), fp32->gelu_backward_input(y, z, x);
         expect_stored("gelu'", Y, y);
+        op->exact_gelu_forward(Y, X), fp32->exact_gelu_forward(y, x);
+        expect_stored("exact gelu", Y, y);
+        op->exact_gelu_backward_input(Y, Z, X), fp32->exact_gelu_backward_input(y, z, x);
+        expect_stored("exact gelu'", Y, y);
+        op->squared_relu_forward(Y, X), fp32->squared_relu_forward(y, x);
+        expect_stored("squared relu", Y, y);
+        op->squared_relu_backward_input(Y, Z, X), fp32->squared_relu_backward_input(y, z, x);
+        expect_stored("squared relu'", Y, y);
         op->soft_cap_forward(Y, X, 3), fp32->soft_cap_forward(y, x, 3);
         expect_stored("soft cap", Y, y);
         op->soft_cap_backward_input(Y, Z, X, 5), fp32->soft_cap_backward_input(y, z, x, 5);

@@ -269,6 +269,8 @@ static void activate_backward(enum cuda_activation how, T dX, T dY, T X)
     static void name##_forward(T Y, T X) { activate(how, Y, X); }                                                      \
     static void name##_backward_input(T dX, T dY, T X) { activate_backward(how, dX, dY, X); }
 ACTIVATION(gelu, CUDA_GELU)
+ACTIVATION(exact_gelu, CUDA_EXACT_GELU)
+ACTIVATION(squared_relu, CUDA_SQUARED_RELU)
 ACTIVATION(silu, CUDA_SILU)
 ACTIVATION(geglu, CUDA_GEGLU)
 ACTIVATION(swiglu, CUDA_SWIGLU)

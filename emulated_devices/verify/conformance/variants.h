@@ -168,6 +168,8 @@ static const struct router_rule nearby = { .scores = SCORES_NEAR, .scale = 1, .n
     X(rotary_forward, of_fp32, (NUMBERS(N, GROUPED_QKV), WHOLE(N, 0, S), WIDE(S, 2)),                                  \
       (d, t[0], t[1], t[2], turned(false)))                                                                            \
     X(gelu_backward_input, in_place, (X_Y), (d, t[0], t[0], t[1]))                                                     \
+    X(exact_gelu_backward_input, in_place, (X_Y), (d, t[0], t[0], t[1]))                                               \
+    X(squared_relu_backward_input, in_place, (X_Y), (d, t[0], t[0], t[1]))                                             \
     X(add, in_place, (X_Y), (d, t[0], t[0], t[1]))                                                                     \
     X(dropout, in_place, (NUMBERS(N, D)), (d, t[0], t[0], dropped_piece))                                              \
     X(dropout, of_nothing, (X_Y), (d, t[0], t[1], dropped_none))                                                       \

@@ -36,7 +36,7 @@ struct cuda_attention {
  * relatively. */
 struct cuda_router { double scale, near_by; bool sigmoid, normalized, near; };
 
-enum cuda_activation { CUDA_GELU, CUDA_SILU, CUDA_GEGLU, CUDA_SWIGLU };
+enum cuda_activation { CUDA_GELU, CUDA_EXACT_GELU, CUDA_SQUARED_RELU, CUDA_SILU, CUDA_GEGLU, CUDA_SWIGLU };
 enum cuda_reduction { CUDA_SUM, CUDA_PRODUCT, CUDA_MAX, CUDA_MIN };
 enum cuda_optimizer { CUDA_SGD, CUDA_MOMENTUM, CUDA_ADAMW };
 struct cuda_step {
