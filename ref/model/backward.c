@@ -12,8 +12,8 @@ static void norm_backward(struct transformer *model, struct tensor dX, struct te
         model->ops->rmsnorm_backward_weight(model->g[w], dY, X, rstd);
         model->ops->rmsnorm_backward_input(dX, dY, X, model->w[w], norm_base(&model->config), rstd);
     } else {
-        model->ops->layernorm_backward_weight(model->g[w], model->g[b], dY, X, mean, rstd);
-        model->ops->layernorm_backward_input(dX, dY, X, model->w[w], mean, rstd);
+        model->ops->layernorm_backward_weight(model->g[w], pick(model->g, b), dY, X, mean, rstd);
+        model->ops->layernorm_backward_input(dX, dY, X, model->w[w], norm_base(&model->config), mean, rstd);
     }
 }
 
@@ -104,8 +104,8 @@ static void attention_backward(struct transformer *model, int layer)
     op->linear_backward_input(model->d_branch, model->d_qkv, W(QKV_W));
 }
 
-/* A block up to its second norm.  model->d_branch: the gradient of that norm; model->d_stream: on entry that of
- * the stream after the block, on return that before it. */
+/* A block up to its second norm.  model->d_branch: the gradient of that norm; model->d_stream: on entry that of the stream
+ * after the block, on return that before it. */
 static void upper_backward(struct transformer *model, int layer)
 {
     const struct ops *op = model->ops;
@@ -286,7 +286,7 @@ void transformer_backward(struct transformer *model)
 
     op->dropout(model->d_stream, model->d_stream,
                 dropout_at(c->dropout_embedding, model->seed, -1, "embedding", model->first * model->S, 0, c->D));
-    if (c->scaled_embedding) op->scale(model->d_stream, embedding_factor(c, model->d_stream.dtype));
+    if (c->scaled_embedding) op->scale(model->d_stream, model->d_stream, embedding_factor(c, model->d_stream.dtype));
     /* A row of a table gets the sum of the gradients of all tokens that have read it. */
     if (c->positions == POSITIONS_LEARNED)
         op->embedding_backward_weight(model->g[param_positions(c)], model->d_stream, model->positions, 0);

@@ -11,7 +11,8 @@ static void forward_norm_forward(struct transformer *model, struct tensor Y, str
 {
     if (model->config.norm == NORM_RMS)
         model->ops->rmsnorm_forward(Y, rstd, X, model->w[w], norm_base(&model->config), model->config.eps);
-    else model->ops->layernorm_forward(Y, mean, rstd, X, model->w[w], model->w[b], model->config.eps);
+    else model->ops->layernorm_forward(Y, mean, rstd, X, model->w[w], norm_base(&model->config), pick(model->w, b),
+                                       model->config.eps);
 }
 
 static void first_norm(struct transformer *model, int layer, struct tensor X)
@@ -230,7 +231,7 @@ static void embed(struct transformer *model)
     /* x += table of positions[position]. */
     if (c->positions == POSITIONS_LEARNED)
         model->ops->embedding_forward(x, model->positions, model->w[param_positions(c)], 0, true);
-    if (c->scaled_embedding) model->ops->scale(x, embedding_factor(c, x.dtype));
+    if (c->scaled_embedding) model->ops->scale(x, x, embedding_factor(c, x.dtype));
     model->ops->dropout(x, x, dropout_at(c->dropout_embedding, model->seed, -1, "embedding",
                                          model->first * model->S, 0, c->D));
     computed(model, "embedding", -1, x, 1);

@@ -176,11 +176,10 @@ ACTIVATION(silu)
 ACTIVATION(swiglu)
 ACTIVATION(geglu)
 
-/* The output has the memory of the input, and so have their gradients: dev_scale works where the numbers lie. */
 static enum error_code scale_forward(const struct node_call *call, struct error *err)
 {
     (void)err;
-    dev_scale(call->stage->device, buffer(call, call->node->y),
+    dev_scale(call->stage->device, buffer(call, call->node->y), buffer(call, call->node->x[0]),
               embedding_factor(&call->stage->plan->model, call->stage->device->dtype));
     return OK;
 }
@@ -188,7 +187,7 @@ static enum error_code scale_forward(const struct node_call *call, struct error 
 static enum error_code scale_input(const struct node_call *call, struct error *err)
 {
     (void)err;
-    dev_scale(call->stage->device, buffer(call, call->node->dx[0]),
+    dev_scale(call->stage->device, buffer(call, call->node->dx[0]), buffer(call, call->node->dy),
               embedding_factor(&call->stage->plan->model, call->stage->device->dtype));
     return OK;
 }

@@ -185,7 +185,7 @@ static bool statistics_of(struct device *device, const struct model_config *mode
     if (model->norm == NORM_RMS)
         dev_rmsnorm_forward(device, statistics->y, statistics->rstd, X, part(wb, 0), norm_base(model), model->eps);
     else dev_layernorm_forward(device, statistics->y, statistics->mean, statistics->rstd, X, part(wb, 0),
-                               part(wb, 1), model->eps);
+                               norm_base(model), part(wb, 1), model->eps);
     return true;
 }
 
@@ -205,7 +205,7 @@ static bool norm_dx(struct device *device, const struct model_config *model, str
     if (statistics_of(device, model, &s, X, in[2])) {
         if (model->norm == NORM_RMS)
             dev_rmsnorm_backward_input(device, operators_rows(dX), dY, X, w, norm_base(model), s.rstd);
-        else dev_layernorm_backward_input(device, operators_rows(dX), dY, X, w, s.mean, s.rstd);
+        else dev_layernorm_backward_input(device, operators_rows(dX), dY, X, w, norm_base(model), s.mean, s.rstd);
     }
     return statistics_free(device, s);
 }
