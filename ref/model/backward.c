@@ -215,27 +215,52 @@ static void shortcut_backward(struct transformer *model, int layer)
     leave_layer(model, layer);
 }
 
-/* block_backward for a parallel block: the norm's gradient is the feed-forward's plus attention's, in this order. */
+/* model->d_stream += the gradients of the two norms that branches read: the second's, of model->d_norm, then the first's, of
+ * model->d_branch. */
+static void two_norms_backward(struct transformer *model, int layer)
+{
+    const struct model_config *c = &model->config;
+    struct block_activations *a = &model->block[layer];
+    const struct tensor d = model->d_stream, step = model->d_step;
+
+    norm_backward(model, step, model->d_norm, a->in, a->ln2_mean, a->ln2_rstd, param_of_block(c, layer, LN2_W),
+                  param_of_block(c, layer, LN2_B));
+    model->ops->add(d, d, step);
+    computed_gradient(model, "ln_1", layer, model->d_branch, qkv_width(c));
+    norm_backward(model, step, model->d_branch, a->in, a->ln1_mean, a->ln1_rstd, param_of_block(c, layer, LN1_W),
+                  param_of_block(c, layer, LN1_B));
+    model->ops->add(d, d, step);
+}
+
+/* The same of the one norm that both branches read: its gradient is the feed-forward's plus attention's. */
+static void one_norm_backward(struct transformer *model, int layer)
+{
+    const struct model_config *c = &model->config;
+    struct block_activations *a = &model->block[layer];
+
+    model->ops->add(model->d_norm, model->d_norm, model->d_branch);
+    computed_gradient(model, "ln_1", layer, model->d_norm, up_width(c) + qkv_width(c));
+    norm_backward(model, model->d_step, model->d_norm, a->in, a->ln1_mean, a->ln1_rstd, param_of_block(c, layer, LN1_W),
+                  param_of_block(c, layer, LN1_B));
+    model->ops->add(model->d_stream, model->d_stream, model->d_step);
+}
+
+/* block_backward for a parallel block: the feed-forward's gradients, then attention's. */
 static void parallel_backward(struct transformer *model, int layer)
 {
     const struct ops *op = model->ops;
-    const struct model_config *c = &model->config;
-    struct block_activations *a = &model->block[layer];
-    const struct tensor d = model->d_stream, branch = model->d_branch, step = model->d_step;
 
-    op->dropout(branch, d, residual_dropout(model, layer, "mlp"));
-    computed_gradient(model, "mlp.out", layer, branch, 1);
-    /* d_norm [N,D] = d of ln1 from the feed-forward, then plus that from attention. */
+    op->dropout(model->d_branch, model->d_stream, residual_dropout(model, layer, "mlp"));
+    computed_gradient(model, "mlp.out", layer, model->d_branch, 1);
+    /* d_norm [N,D] = the gradient of what the feed-forward reads; d_branch becomes that of what attention reads. */
     feed_backward(model, layer, model->d_norm);
-    op->dropout(branch, d, residual_dropout(model, layer, "attention"));
-    computed_gradient(model, "attn.out", layer, branch, 1);
+    if (model->config.two_norms) computed_gradient(model, "ln_2", layer, model->d_norm, up_width(&model->config));
+    op->dropout(model->d_branch, model->d_stream, residual_dropout(model, layer, "attention"));
+    computed_gradient(model, "attn.out", layer, model->d_branch, 1);
     attention_backward(model, layer);
-    op->add(model->d_norm, model->d_norm, branch);
-    computed_gradient(model, "ln_1", layer, model->d_norm, up_width(c) + qkv_width(c));
-    norm_backward(model, step, model->d_norm, a->in, a->ln1_mean, a->ln1_rstd, param_of_block(c, layer, LN1_W),
-                  param_of_block(c, layer, LN1_B));
-    op->add(d, d, step);
-    computed_gradient(model, layer == 0 ? "embedding" : "out", layer - 1, d, c->D);
+    if (model->config.two_norms) two_norms_backward(model, layer);
+    else one_norm_backward(model, layer);
+    leave_layer(model, layer);
 }
 
 /* Patches have no token: their rows go to their encoders, and not to the table. */

@@ -91,13 +91,14 @@ static void feed_forward(struct transformer *model, int layer)
     computed(model, f.out_name, layer, model->branch, tensor_cols(f.act));
 }
 
-/* A parallel block: out = in + (attention + feed-forward), both from one norm. */
+/* A parallel block: out = in + (attention + feed-forward), both from one norm, or each from its own. */
 static void parallel_forward(struct transformer *model, int layer, struct tensor out)
 {
     const struct ops *op = model->ops;
     struct block_activations *a = &model->block[layer];
 
-    /* Both branches read ln1; mid [N,D] keeps attention's until the feed-forward's is there. */
+    if (model->config.two_norms) second_norm(model, layer, a->in);
+    /* mid [N,D] keeps attention's result until the feed-forward's is there. */
     forward_attention_forward(model, layer);
     op->dropout(a->mid, model->branch, residual_dropout(model, layer, "attention"));
     feed_forward(model, layer);

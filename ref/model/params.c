@@ -57,7 +57,8 @@ static unsigned layer_has(const struct model_config *config, int64_t layer)
            (config->shortcut ? SECOND_BLOCK : 0) | (experts ? EXPERTS : 0) | (shared ? SHARED : 0) |
            (shared && config->mixture.shared_gate ? GATED_SHARED : 0) | (config->head_norms ? HEAD_NORMS : 0) |
            (STREAMS(config) > 1 ? STREAM_PREFIX : 0) | (config->sinks ? LOGIT_SINKS : 0) |
-           (config->norms_at == NORMS_AROUND ? NORMS_BEHIND : 0) | (config->parallel ? 0 : SECOND_NORM);
+           (config->norms_at == NORMS_AROUND ? NORMS_BEHIND : 0)
+               | (config->parallel && !config->two_norms ? 0 : SECOND_NORM);
 }
 
 /* The parameters of a layer, of one expert if it has several: a bit for each. */

@@ -73,7 +73,7 @@ static int64_t sbp_graph_size_of(const struct builder *builder, char letter)
     case 'C': return c->H / c->K * c->A;
     case 'f': return c->F;
     case 'T': return 2;
-    default:  return c->norm == NORM_LAYER ? 2 : 1;
+    default:  return model_has_bias(c, ROLE_NORM) ? 2 : 1;
     }
 }
 
