@@ -12,6 +12,7 @@
 
 #include "emulated_devices/schemes/tensor/tensor.h"
 #include "ref/model/config.h"
+#include "ref/model/operands.h"
 
 enum op {
     OP_END,                             /* ends a table */
@@ -24,15 +25,15 @@ enum op {
     OP_JOIN,                            /* queries of in[0], keys without positions and values of in[1], and the key
                                          * that all heads share, at the end of in[2]: as attention reads them */
     OP_NARROW,                          /* in[0], heads' results, without the zeros beside values */
-    OP_ROTARY,                          /* queries and keys of in[0], rotated by their positions */
+    OP_ROTARY,                          /* queries and keys of in[0], rotated by their positions, in layers that do */
     OP_ATTENTION,                       /* of fused queries, keys and values */
     OP_SINK_ATTENTION,                  /* the same, and each query sees the sink of its head, a parameter */
     OP_PREFIXED_ATTENTION,              /* as OP_ATTENTION, and of the queries to the keys and values of their stream */
-    OP_GELU,
+    OP_GELU,                            /* the model's activation of a feed-forward without a gate */
     OP_SILU,
     OP_SWIGLU,                          /* in[0]: the gate and the gated values, side by side */
     OP_GEGLU,                           /* the same */
-    OP_SCALE,                           /* in[0] times the model's factor of embeddings */
+    OP_SCALE,                           /* in[0] times a factor of the model, if the model has that factor */
     OP_CAP,                             /* in[0], the logits, capped */
     OP_DROPOUT,
     OP_ADD,                             /* in[0] + in[1]: the stream, then a branch that ends in a dropout */
@@ -56,6 +57,7 @@ struct node {
                                          * NULL: none */
     enum param_role role;               /* for a matrix: how tensor parallelism cuts it */
     enum activation_width width;        /* of a latent */
+    enum model_factor factor;           /* for a scale */
     const char *place;                  /* for a dropout: the name of its stream of random numbers */
     bool second;                        /* of the second block of a layer with a shortcut: other random numbers */
     const char *before;                 /* a mixture on a shortcut: it may compute just before the node with this
@@ -83,8 +85,9 @@ const struct program *program_of(const struct model_config *);
 /** The probability with which a node drops a number; 0 if it is no dropout of the stream. */
 double node_drops(const struct model_config *, const struct node *);
 
-/** Whether a node does nothing in this model, so that devices do not run it: a dropout that drops nothing. */
-bool node_does_nothing(const struct model_config *, const struct node *);
+/** Whether a node does nothing in this layer, so that devices do not run it: a dropout that drops nothing, a factor
+ *  that the model does not have, rotary positions in a layer without them. */
+bool node_does_nothing(const struct model_config *, const struct node *, int layer);
 
 /** The table of a part: a layer's block, of the kind that this layer has; of -1 the embedding, of L the loss. */
 const struct node *program_part(const struct program *, const struct model_config *, int layer);
@@ -123,7 +126,7 @@ enum statistic_shape {
 enum { NODE_STATISTICS = 7, NODE_GRADIENTS = 2 };
 
 struct operation_info {
-    const char *words;                  /* its description in a diagnosis; %s: its parameters, or the block */
+    const char *words;                  /* its description, most often: node_words; %s: its parameters, or the block */
     bool has_input_pass, has_weight_pass;       /* whether backward computes gradients of inputs, of weights */
     unsigned input_reads, weight_reads; /* READS_...: by backward for the input, and for the weights */
     int over;                           /* the input whose memory the output may reuse once nothing else needs it;
@@ -143,6 +146,10 @@ static inline bool is_attention(enum op op)
 
 /** The properties of an operation. */
 const struct operation_info *operation_info(enum op);
+
+/** The description of a node in a diagnosis, which depends on the model's kind of norm and activation; %s: as in
+ *  operation_info. */
+const char *node_words(const struct model_config *, const struct node *);
 
 /** The columns of a node's output, given those of its input. */
 enum activation_width operation_width(const struct node *, enum activation_width in);

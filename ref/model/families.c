@@ -92,7 +92,7 @@ static bool is_of(const struct model_config *config, const struct family *family
 {
     return config->norm == family->norm && config->positions == family->positions && config->mlp == family->mlp
            && has_biases_of(config, family)
-           && config->parallel == family->parallel && config->shortcut == family->shortcut
+           && config->parallel == family->parallel && !config->two_norms && config->shortcut == family->shortcut
            && (family->any_pairs || config->rotary.neighbours == family->neighbours)
            && config->head_norms == family->head_norms && config->normed_together == family->normed_together
            && config->norms_at == family->norms_at && LATENT(config) == family->latent

@@ -10,7 +10,8 @@
 const struct node llama_embedding[] = {
     { OP_EMBED,     .out = "tokens",       .in = { "ids" },              .param = "model.embed_tokens",
       .role = ROLE_TOKENS, .unseen = true },
-    { OP_DROPOUT,   .out = "embedding",    .in = { "tokens" },           .place = "embedding" },
+    { OP_SCALE,     .out = "scaled",       .in = { "tokens" },           .factor = FACTOR_EMBEDDING, .unseen = true },
+    { OP_DROPOUT,   .out = "embedding",    .in = { "scaled" },           .place = "embedding" },
     { .op = OP_END }
 };
 
@@ -22,13 +23,15 @@ static const struct node block[] = {
     { OP_ATTENTION, .out = "attn.heads",   .in = { "attn.rotated" } },
     { OP_MATRIX,    .out = "attn.out",     .in = { "attn.heads" },       .param = "self_attn.o_proj",
       .role = ROLE_ATTENTION_OUT },
-    { OP_DROPOUT,   .out = "attn.dropped", .in = { "attn.out" },         .place = "attention", .unseen = true },
+    { OP_SCALE,     .out = "attn.scaled",  .in = { "attn.out" },         .factor = FACTOR_RESIDUAL, .unseen = true },
+    { OP_DROPOUT,   .out = "attn.dropped", .in = { "attn.scaled" },      .place = "attention", .unseen = true },
     { OP_ADD,       .out = "mid",          .in = { "in", "attn.dropped" } },
     { OP_NORM,      .out = "ln_2",         .in = { "mid" },              .param = "post_attention_layernorm" },
     { OP_MATRIX,    .out = "mlp.up",       .in = { "ln_2" },             .param = "mlp.gate_up_proj", .role = ROLE_UP },
     { OP_SWIGLU,    .out = "mlp.act",      .in = { "mlp.up" } },
     { OP_MATRIX,    .out = "mlp.out",      .in = { "mlp.act" },          .param = "mlp.down_proj", .role = ROLE_DOWN },
-    { OP_DROPOUT,   .out = "mlp.dropped",  .in = { "mlp.out" },          .place = "mlp", .unseen = true },
+    { OP_SCALE,     .out = "mlp.scaled",   .in = { "mlp.out" },          .factor = FACTOR_RESIDUAL, .unseen = true },
+    { OP_DROPOUT,   .out = "mlp.dropped",  .in = { "mlp.scaled" },       .place = "mlp", .unseen = true },
     { OP_ADD,       .out = "out",          .in = { "mid", "mlp.dropped" } },
     { .op = OP_END }
 };
@@ -36,7 +39,8 @@ static const struct node block[] = {
 const struct node llama_loss[] = {
     { OP_NORM,      .out = "ln_f",         .in = { "in" },               .param = "model.norm" },
     { OP_MATRIX,    .out = "logits",       .in = { "ln_f" },             .param = "lm_head", .role = ROLE_HEAD },
-    { OP_LOSS,      .out = NULL,           .in = { "logits" } },
+    { OP_SCALE,     .out = "scaled",       .in = { "logits" },           .factor = FACTOR_LOGITS },
+    { OP_LOSS,      .out = NULL,           .in = { "scaled" } },
     { .op = OP_END }
 };
 

@@ -109,18 +109,23 @@ static bool bias_dw(struct device *device, const struct model_config *model, str
     return true;
 }
 
+/* The model's activation, which is gelu unless a model says otherwise. */
 static bool gelu(struct device *device, const struct model_config *model, struct tensor Y, const struct tensor in[])
 {
-    (void)model;
-    dev_gelu_forward(device, flat(Y), flat(in[0]));
+    if (model->activation == ACTIVATION_EXACT_GELU) dev_exact_gelu_forward(device, flat(Y), flat(in[0]));
+    else if (model->activation == ACTIVATION_SQUARED_RELU) dev_squared_relu_forward(device, flat(Y), flat(in[0]));
+    else dev_gelu_forward(device, flat(Y), flat(in[0]));
     return true;
 }
 
 /* dX from dY, X */
 static bool gelu_dx(struct device *device, const struct model_config *model, struct tensor dX, const struct tensor in[])
 {
-    (void)model;
-    dev_gelu_backward_input(device, flat(dX), flat(in[0]), flat(in[1]));
+    const struct tensor x = flat(in[1]);
+    if (model->activation == ACTIVATION_EXACT_GELU) dev_exact_gelu_backward_input(device, flat(dX), flat(in[0]), x);
+    else if (model->activation == ACTIVATION_SQUARED_RELU)
+        dev_squared_relu_backward_input(device, flat(dX), flat(in[0]), x);
+    else dev_gelu_backward_input(device, flat(dX), flat(in[0]), x);
     return true;
 }
 

@@ -212,9 +212,23 @@ static cJSON *to_json(const struct model_config *config)
     return NULL;
 }
 
+/* Check a config that is to be written: options for which no family here has a key would be lost. */
+static enum error_code check_written(const struct model_config *config, struct error *err)
+{
+    const struct multipliers *m = &config->multipliers;
+    const bool multiplied = m->embedding > 0 || m->residual > 0 || m->scores > 0 || m->logit_divisor > 0;
+    const enum error_code e = model_config_check(config, err);
+    if (e) return e;
+    if (!multiplied && config->activation == ACTIVATION_GELU && !config->two_norms && !config->norms_unbiased &&
+        layer_set_count(&config->unturned, LAYER_SET_MOST) == 0)
+        return OK;
+    return fail(err, ERR_PLAN, "model: config.json of a %s has no keys for its multipliers, activation, norms without "
+                "biases or layers without rotary positions", model_family_name(model_family(config)));
+}
+
 enum error_code model_config_write(const struct model_config *config, const char *path, struct error *err)
 {
-    enum error_code e = model_config_check(config, err);
+    enum error_code e = check_written(config, err);
     if (e) return e;
     cJSON *root = to_json(config);
     e = root ? json_write(path, root, err) : fail(err, ERR_MEMORY, "%s: no memory to write it", path);
@@ -225,7 +239,7 @@ enum error_code model_config_write(const struct model_config *config, const char
 enum error_code model_config_text(const struct model_config *config, char **text, struct error *err)
 {
     *text = NULL;
-    enum error_code e = model_config_check(config, err);
+    enum error_code e = check_written(config, err);
     if (e) return e;
     cJSON *root = to_json(config);
     *text = root ? json_text(root, false) : NULL;
