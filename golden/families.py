@@ -11,6 +11,8 @@ A family is an object with
     loss(model, c, ids, labels)
 """
 import importlib
+import importlib.util
+import itertools
 import math
 import os
 import sys
@@ -74,13 +76,28 @@ try:
     from transformers.models.deepseek_v3 import modeling_deepseek_v3
 except ImportError:                             # before 4.50
     modeling_deepseek_v3 = None
-try:
-    from transformers.models.olmoe import modeling_olmoe
-    from transformers.models.qwen2_moe import modeling_qwen2_moe
-    from transformers.models.glm4_moe import modeling_glm4_moe
-    from transformers.models.olmo3 import modeling_olmo3
-except ImportError:                             # before 4.57
-    modeling_olmoe = modeling_qwen2_moe = modeling_glm4_moe = modeling_olmo3 = None
+
+
+def module_of(family):
+    """The code of a family; None where this version of transformers has not."""
+    try:
+        return importlib.import_module(f"transformers.models.{family}.modeling_{family}")
+    except ImportError:
+        return None
+
+
+modeling_gpt_neox, modeling_nemotron, modeling_starcoder2 = module_of("gpt_neox"), module_of("nemotron"), module_of("starcoder2")
+modeling_granite, modeling_smollm3, modeling_olmo3 = module_of("granite"), module_of("smollm3"), module_of("olmo3")
+modeling_olmoe, modeling_qwen2_moe, modeling_glm4_moe = module_of("olmoe"), module_of("qwen2_moe"), module_of("glm4_moe")
+# The released code of nanoGPT: a folder with its model.py.
+NANOGPT = os.environ.get("NANOGPT")
+if NANOGPT:
+    of_nanogpt = importlib.util.spec_from_file_location("nanogpt", os.path.join(NANOGPT, "model.py"))
+    modeling_nanogpt = importlib.util.module_from_spec(of_nanogpt)
+    sys.modules["nanogpt"] = modeling_nanogpt   # whose dataclass looks there for its annotations
+    of_nanogpt.loader.exec_module(modeling_nanogpt)
+else:
+    modeling_nanogpt = None
 # The released code with parallel streams: a folder of modeling_qwen2_parscale.py and configuration_qwen2_parscale.py.
 PARSCALE = os.environ.get("PARSCALE")
 if PARSCALE:
@@ -114,7 +131,8 @@ def widen():
     torch.Tensor.float = torch.Tensor.double
     for module in (modeling_gptj, modeling_llama, modeling_mistral, modeling_mixtral, modeling_olmo2, modeling_phi3, modeling_qwen2, modeling_qwen3, modeling_qwen3_moe,
                    modeling_gpt_oss, modeling_gemma, modeling_gemma2, modeling_gemma3, modeling_deepseek_v2, modeling_deepseek_v3, modeling_parscale, modeling_rope_utils,
-                   modeling_olmoe, modeling_qwen2_moe, modeling_glm4_moe, modeling_olmo3):
+                   modeling_gpt_neox, modeling_nemotron, modeling_starcoder2, modeling_granite, modeling_smollm3, modeling_olmo3, modeling_olmoe,
+                   modeling_qwen2_moe, modeling_glm4_moe):
         if module is not None:
             module.torch = Wide()
 
@@ -308,9 +326,13 @@ class Llama:
     def transposed(self, name, w):
         return False
 
+    def turning(self, model):
+        """The layers that have rotary positions, in order."""
+        return range(10**6)
+
     def watch_attention(self, w, model):
         """The rotated queries and keys are seen where they are made, in order of the layers."""
-        plain, layers = self.module.apply_rotary_pos_emb, iter(range(10**6))
+        plain, layers = self.module.apply_rotary_pos_emb, iter(self.turning(model))
 
         def rotate(*arguments):
             out, at = plain(*arguments), f"h.{next(layers)}."
@@ -367,7 +389,8 @@ class Llama:
                 at = f"h.{layer}."
                 qkv, values = self.projected(w, c, at)
                 yield at + "attn.qkv", *qkv
-                yield at + "attn.rotated", *w.turned(at, values)
+                if at + "rotated.q" in w.seen:
+                    yield at + "attn.rotated", *w.turned(at, values)
                 for name in self.of_block:
                     yield at + name, *w.pair(at + name)
                 yield from self.result_of_feed(w, model, c, layer)
@@ -1456,3 +1479,252 @@ class GPTJ:
 
     def loss(self, model, c, ids, labels):
         return cross_entropy(model(input_ids=tokens(ids)).logits, labels), {}
+
+
+# ---- nanoGPT ------------------------------------------------------------------------------------------------------------------
+
+class NanoGPT(GPT2):
+    """A GPT-2 with the exact gelu, whose biases, of norms too, are all there or all missing; matrices are [out,in]."""
+    name = "nanoGPT GPT"
+    module = modeling_nanogpt
+
+    def parameters(self, c):
+        for row in super().parameters(c):
+            if c["bias"] or not row[0].endswith(".bias"):
+                yield row
+
+    def config(self, c):
+        return dict(model_type="nanogpt", vocab_size=c["V"], block_size=c["S"], n_layer=c["L"], n_head=c["H"], n_embd=c["D"], dropout=0.0,
+                    bias=c["bias"])
+
+    def model(self, c):
+        return self.module.GPT(self.module.GPTConfig(**{key: value for key, value in self.config(c).items() if key != "model_type"}))
+
+    def transposed(self, name, w):
+        return False
+
+    def watch(self, model, c):
+        for block in model.transformer.h:
+            block.mlp.act = block.mlp.gelu
+        return super().watch(model, c)
+
+    def loss(self, model, c, ids, labels):
+        """Logits of all tokens are computed only where targets are given."""
+        return cross_entropy(model(tokens(ids), tokens(labels))[0], labels), {}
+
+
+# ---- GPT-NeoX -----------------------------------------------------------------------------------------------------------------
+
+class GPTNeoX:
+    """Branches in parallel, each with a norm of its own, or in sequence; a part of a head is turned; queries, keys and values of a head
+    are neighbours in its matrix."""
+    name = "transformers GPTNeoXForCausalLM"
+    module = modeling_gpt_neox
+
+    def parameters(self, c):
+        D, F, into_residual = c["D"], c["F"], INIT_STD / float(np.sqrt(2.0 * c["L"]))
+        def with_bias(name, shape, mean, std):
+            for part, size, m, s in ((".weight", shape, mean, std), (".bias", shape[:1], 0, 0)):
+                yield name + part, size, m, s, [("gpt_neox." + name + part, size[0])]
+        yield "embed_in.weight", (c["V"], D), 0, INIT_STD, [("gpt_neox.embed_in.weight", c["V"])]
+        for layer in range(c["L"]):
+            at = f"layers.{layer}."
+            yield from with_bias(at + "input_layernorm", (D,), 1, 0)
+            yield from with_bias(at + "attention.query_key_value", (3 * D, D), 0, INIT_STD)
+            yield from with_bias(at + "attention.dense", (D, D), 0, into_residual)
+            yield from with_bias(at + "post_attention_layernorm", (D,), 1, 0)
+            yield from with_bias(at + "mlp.dense_h_to_4h", (F, D), 0, INIT_STD)
+            yield from with_bias(at + "mlp.dense_4h_to_h", (D, F), 0, into_residual)
+        yield from with_bias("final_layer_norm", (D,), 1, 0)
+        if not c["tied"]:
+            yield "lm_head.weight", (c["V"], D), 0, INIT_STD, [(self.head(), c["V"])]
+
+    def head(self):
+        model = transformers.GPTNeoXForCausalLM
+        return "embed_out.weight" if "embed_out" in str(getattr(model, "_tied_weights_keys", "")) else "lm_head.weight"
+
+    def split(self, c, name, w):
+        if "query_key_value" not in name:
+            return None
+        return {"gpt_neox." + name: w.reshape(3, c["H"], c["D"] // c["H"], -1).swapaxes(0, 1).reshape(w.shape)}
+
+    def join(self, c, name, arrays):
+        if "query_key_value" not in name:
+            return None
+        return self.apart(c, arrays[0])
+
+    def apart(self, c, w):
+        """All queries, all keys, all values: rows, from those of each head."""
+        return w.reshape(c["H"], 3, c["D"] // c["H"], -1).swapaxes(0, 1).reshape(w.shape)
+
+    def config(self, c):
+        return dict(model_type="gpt_neox", vocab_size=c["V"], max_position_embeddings=c["S"], hidden_size=c["D"], num_hidden_layers=c["L"],
+                    num_attention_heads=c["H"], intermediate_size=c["F"], hidden_act="gelu", rotary_pct=c["part"], rotary_emb_base=c["theta"],
+                    use_parallel_residual=c["parallel"], attention_bias=True, layer_norm_eps=c.get("eps", EPS), initializer_range=INIT_STD,
+                    attention_dropout=0.0, hidden_dropout=0.0, tie_word_embeddings=c["tied"])
+
+    def model(self, c):
+        config = {key: value for key, value in self.config(c).items() if key not in ("model_type", "rotary_pct", "rotary_emb_base")}
+        rope = dict(rope_type="default", rope_theta=c["theta"], partial_rotary_factor=c["part"])
+        return transformers.GPTNeoXForCausalLM(transformers.GPTNeoXConfig(**config, rope_parameters=rope, use_cache=False, bos_token_id=0,
+                                                                          eos_token_id=0, attn_implementation="eager"))
+
+    def transposed(self, name, w):
+        return False
+
+    def watch(self, model, c):
+        w, t, plain, layers = Watch(), model.gpt_neox, self.module.apply_rotary_pos_emb, iter(range(10**6))
+
+        def rotate(*arguments):
+            out, at = plain(*arguments), f"h.{next(layers)}."
+            for which, tensor in zip("qk", out):
+                w.keep(at + "rotated." + which, tensor)
+            return out
+
+        self.module.apply_rotary_pos_emb = rotate
+        w.output_of(t.embed_in, "embedding")
+        for layer, block in enumerate(t.layers):
+            at = f"h.{layer}."
+            w.output_of(block.input_layernorm, at + "ln_1")
+            w.output_of(block.attention.query_key_value, at + "heads")
+            w.input_of(block.attention.dense, at + "attn.heads")
+            w.output_of(block.attention.dense, at + "attn.out")
+            if not c["parallel"]:
+                w.input_of(block.post_attention_layernorm, at + "mid")
+            w.output_of(block.post_attention_layernorm, at + "ln_2")
+            w.output_of(block.mlp.dense_h_to_4h, at + "mlp.up")
+            w.output_of(block.mlp.act, at + "mlp.act")
+            w.output_of(block.mlp.dense_4h_to_h, at + "mlp.out")
+            w.output_of(block, at + "out")
+        w.output_of(t.final_layer_norm, "ln_f")
+        w.output_of(model.get_output_embeddings(), "logits")
+
+        def result():
+            for layer in range(c["L"]):
+                at = f"h.{layer}."
+                qkv = tuple(self.apart(c, x.T).T for x in w.pair(at + "heads"))
+                yield at + "attn.qkv", *qkv
+                yield at + "attn.rotated", *w.turned(at, tuple(x[:, -c["D"]:] for x in qkv))
+                for name in ("ln_1", "attn.heads", "attn.out", "mid", "ln_2", "mlp.up", "mlp.act", "mlp.out", "out"):
+                    if at + name in w.seen:
+                        yield at + name, *w.pair(at + name)
+            for name in ("embedding", "ln_f", "logits"):
+                yield name, *w.pair(name)
+
+        return lambda: list(result())
+
+    def loss(self, model, c, ids, labels):
+        return cross_entropy(model(input_ids=tokens(ids)).logits, labels), {}
+
+
+# ---- feed-forwards without a gate, beside a Llama's attention ---------------------------------------------------------------
+
+class Nemotron(Llama):
+    """Layernorms whose factors are 1 + their weights, the squared relu, a part of a head is turned."""
+    name = "transformers NemotronForCausalLM"
+    module = modeling_nemotron
+    norm_mean, up, down = 0, "mlp.up_proj", "mlp.down_proj"
+
+    def head_width(self, c):
+        return c["A"]
+
+    def feed_forward(self, c, at, into_residual):
+        yield at + self.up + ".weight", (c["F"], c["D"]), 0, INIT_STD, None
+        yield at + self.down + ".weight", (c["D"], c["F"]), 0, into_residual, None
+
+    def biased(self, c):
+        return [name for name, sets in (("qkv_proj", "attention"), ("o_proj", "attention"), (self.up[4:], "mlp"), (self.down[4:], "mlp")) if c[sets]]
+
+    def in_order(self, c):
+        for name, shape, mean, std, parts in super().in_order(c):
+            norm = "norm" in name
+            yield name, shape, self.norm_mean if norm else mean, std, parts
+            if norm or name.split(".")[-2] in self.biased(c):
+                yield (name.replace("weight", "bias"), shape[:1], 0, 0,
+                       [(part.replace("weight", "bias"), rows) for part, rows in parts or [(name, shape[0])]])
+
+    def config(self, c):
+        plain = {key: value for key, value in super().config(c).items() if key != "rms_norm_eps"}
+        return dict(plain, model_type="nemotron", head_dim=c["A"], hidden_act="relu2", norm_eps=c.get("eps", EPS), partial_rotary_factor=c["part"],
+                    attention_bias=c["attention"], mlp_bias=c["mlp"])
+
+    def make(self, **config):
+        rope = dict(rope_type="default", rope_theta=config.pop("rope_theta"), partial_rotary_factor=config.pop("partial_rotary_factor"))
+        return transformers.NemotronForCausalLM(transformers.NemotronConfig(bos_token_id=0, eos_token_id=0, rope_parameters=rope, **config))
+
+    def watch_feed(self, w, model):
+        for layer, block in enumerate(model.model.layers):
+            at, up, down = f"h.{layer}.", block.get_submodule(self.up), block.get_submodule(self.down)
+            w.output_of(up, at + "mlp.up")
+            w.input_of(down, at + "mlp.act")
+            w.output_of(block.mlp, at + "mlp.out")
+
+    def result_of_feed(self, w, model, c, layer):
+        for name in ("mlp.up", "mlp.act", "mlp.out"):
+            yield f"h.{layer}.{name}", *w.pair(f"h.{layer}.{name}")
+
+
+class Starcoder2(Nemotron):
+    """Layernorms, the tanh form of gelu, biases of all matrices or of none, windows in all layers or in none."""
+    name = "transformers Starcoder2ForCausalLM"
+    module = modeling_starcoder2
+    norm_mean, up, down = 1, "mlp.c_fc", "mlp.c_proj"
+
+    def head_width(self, c):
+        return c["D"] // c["H"]
+
+    def biased(self, c):
+        return ["qkv_proj", "o_proj", "c_fc", "c_proj"] if c["biased"] else []
+
+    def config(self, c):
+        plain = {key: value for key, value in Llama.config(self, c).items() if key != "rms_norm_eps"}
+        return dict(plain, model_type="starcoder2", hidden_act="gelu_pytorch_tanh", norm_epsilon=c.get("eps", EPS), use_bias=c["biased"],
+                    sliding_window=c["window"], residual_dropout=0.0, embedding_dropout=0.0)
+
+    def make(self, **config):
+        return transformers.Starcoder2ForCausalLM(transformers.Starcoder2Config(bos_token_id=0, eos_token_id=0, **config))
+
+
+# ---- Granite ------------------------------------------------------------------------------------------------------------------
+
+class Granite(Biased):
+    """A Llama, perhaps with biases, that multiplies embeddings, scores and branches, and divides logits."""
+    name = "transformers GraniteForCausalLM"
+    module = modeling_granite
+
+    def config(self, c):
+        return dict(super().config(c), model_type="granite", embedding_multiplier=c["embedding"], attention_multiplier=c["scores"],
+                    residual_multiplier=c["residual"], logits_scaling=c["divisor"])
+
+    def make(self, **config):
+        return transformers.GraniteForCausalLM(transformers.GraniteConfig(bos_token_id=0, eos_token_id=0, pad_token_id=None, **config))
+
+    def watch(self, model, c):
+        """The embedding is what enters the first block, multiplied; `scaled` is what the loss is of."""
+        seen = Watch()
+        model.register_forward_hook(lambda _m, _i, out: seen.keep("scaled", out.logits))
+        seen.input_of(model.model.layers[0], "embedding")
+        rest = super().watch(model, c)
+        return lambda: [row for row in rest() if row[0] != "embedding"] + [(name, *seen.pair(name)) for name in ("embedding", "scaled")]
+
+
+# ---- SmolLM3 ------------------------------------------------------------------------------------------------------------------
+
+class SmolLM3(Biased):
+    """Layers of kind `n` have no positions; windows as of a Qwen2, by letters of their own."""
+    name = "transformers SmolLM3ForCausalLM"
+    module = modeling_smollm3
+
+    def config(self, c):
+        layers = dict(no_rope_layers=[int(kind != "n") for kind in c["turns"]]) if "turns" in c else dict(no_rope_layer_interval=c["every"])
+        return dict(super().config(c), model_type="smollm3", pad_token_id=None, **layers, **windows_of_qwen(c))
+
+    def make(self, **config):
+        return transformers.SmolLM3ForCausalLM(transformers.SmolLM3Config(bos_token_id=0, eos_token_id=0, **config))
+
+    def turning(self, model):
+        return itertools.cycle([layer for layer, turns in enumerate(model.config.no_rope_layers) if turns])
+
+
+# ---- OLMo 3 and OLMoE ---------------------------------------------------------------------------------------------------------
+

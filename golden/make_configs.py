@@ -108,6 +108,38 @@ def gpt_oss(**more):
         **LLAMA, num_key_value_heads=2, head_dim=8, num_local_experts=5, num_experts_per_tok=3, sliding_window=20, swiglu_limit=3.0, **more))
 
 
+WITHOUT_RMS = {key: value for key, value in LLAMA.items() if key != "rms_norm_eps"}
+
+
+def gpt_neox(**more):
+    rope = dict(rope_type="default", rope_theta=500.0, partial_rotary_factor=0.5)
+    return transformers.GPTNeoXForCausalLM(transformers.GPTNeoXConfig(
+        **WITHOUT_RMS, layer_norm_eps=1e-4, rope_parameters=rope, hidden_dropout=0.2, attention_dropout=0.4, **more))
+
+
+def nemotron(**more):
+    rope = dict(rope_type="default", rope_theta=500.0, partial_rotary_factor=0.5)
+    return transformers.NemotronForCausalLM(transformers.NemotronConfig(
+        **WITHOUT_RMS, num_key_value_heads=2, head_dim=8, norm_eps=1e-4, rope_parameters=rope, **more))
+
+
+def starcoder2(**more):
+    return transformers.Starcoder2ForCausalLM(transformers.Starcoder2Config(
+        **WITHOUT_RMS, num_key_value_heads=2, norm_epsilon=1e-4, rope_theta=500.0, residual_dropout=0.2, embedding_dropout=0.3, attention_dropout=0.4,
+        **more))
+
+
+def granite(**more):
+    return transformers.GraniteForCausalLM(transformers.GraniteConfig(
+        **LLAMA, num_key_value_heads=2, rope_theta=500.0, embedding_multiplier=12.0, attention_multiplier=0.3, residual_multiplier=0.22,
+        logits_scaling=8.0, pad_token_id=None, **more))
+
+
+def smollm3(**more):
+    return transformers.SmolLM3ForCausalLM(transformers.SmolLM3Config(
+        **LLAMA, num_key_value_heads=2, rope_theta=500.0, pad_token_id=None, bos_token_id=1, eos_token_id=2, **more))
+
+
 def olmo3(**more):
     return transformers.Olmo3ForCausalLM(transformers.Olmo3Config(
         **LLAMA, num_key_value_heads=2, rope_theta=500000.0, sliding_window=20, layer_types=["full_attention", "sliding_attention"], pad_token_id=None,
@@ -155,6 +187,14 @@ MODELS = {                                      # NAME: the first version that c
     "gemma3": ((4, 50), lambda: gemma3()),
     "deepseek-v2": ((4, 54), lambda: deepseek_v2()),
     "deepseek-v3": ((4, 51), lambda: deepseek_v3()),
+    "gpt2-exact": ((4, 0), lambda: gpt2(activation_function="gelu")),
+    "gpt-neox": ((5, 0), lambda: gpt_neox()),
+    "gpt-neox-sequence": ((5, 0), lambda: gpt_neox(use_parallel_residual=False, tie_word_embeddings=True)),
+    "nemotron": ((5, 0), lambda: nemotron(attention_bias=True)),
+    "starcoder2": ((4, 39), lambda: starcoder2(sliding_window=20)),
+    "starcoder2-unbiased": ((4, 39), lambda: starcoder2(use_bias=False, sliding_window=None, tie_word_embeddings=False)),
+    "granite": ((4, 45), lambda: granite(mlp_bias=True)),
+    "smollm3": ((4, 53), lambda: smollm3(no_rope_layers=[0, 1])),
     "olmo3": ((4, 57), lambda: olmo3()),
     "olmoe": ((4, 45), lambda: olmoe(norm_topk_prob=True)),
     "qwen2-moe": ((4, 40), lambda: qwen2_moe(mlp_only_layers=[1])),

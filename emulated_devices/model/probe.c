@@ -61,18 +61,15 @@ static void say_node(struct words *words, const struct model_config *config, con
     else snprintf(name, sizeof name, "%s%s", prefix, node->out ? node->out : "");
     char *suffix = strstr(name, ".weight");
     if (suffix) *suffix = 0;
-    probe_say(words,
-              node->param == HEAD_W                        ? "the output matrix"
-              : node->op == OP_NORM && config->norm == NORM_RMS ? "the rmsnorm %s"
-                                                  : operation_info(node->op)->words,
-              name);
+    probe_say(words, node_words(config, node), name);
 }
 
 /* The node whose result a name is: past a node that does nothing in this model, the one before it. */
-static const struct node *running_maker(const struct node *table, const struct model_config *config, const char *name)
+static const struct node *running_maker(const struct node *table, const struct model_config *config, const char *name,
+                                        int layer)
 {
     const struct node *maker = maker_of(table, name);
-    while (maker && node_does_nothing(config, maker) && maker_of(table, maker->in[0]))
+    while (maker && node_does_nothing(config, maker, layer) && maker_of(table, maker->in[0]))
         maker = maker_of(table, maker->in[0]);
     return maker;
 }
@@ -94,7 +91,7 @@ static void say_readers(struct words *words, const struct model_config *config, 
     for (int i = count - 1; i >= 0; i--) {
         const struct node *n = &table[i];
         if (!probe_reads(n, name)) continue;
-        if (node_does_nothing(config, n)) {
+        if (node_does_nothing(config, n, layer)) {
             if (strcmp(n->in[0], name) == 0) say_readers(words, config, table, n->out, layer);
             continue;
         }
@@ -115,8 +112,8 @@ void activation_made_by(char *out, size_t size, const struct model_config *confi
     if (!shows(table, name)) return;
     const struct node *last = table;
     while (last[1].op != OP_END) last++;
-    if (!gradient) say_node(&w, config, running_maker(table, config, name), layer);
-    else if (last->out && running_maker(table, config, name) == running_maker(table, config, last->out))
+    if (!gradient) say_node(&w, config, running_maker(table, config, name, layer), layer);
+    else if (last->out && running_maker(table, config, name, layer) == running_maker(table, config, last->out, layer))
         say_readers(&w, config, program_part(p, config, layer + 1), "in", layer + 1);
     else say_readers(&w, config, table, name, layer);
 }

@@ -15,9 +15,25 @@ double node_drops(const struct model_config *config, const struct node *node)
     return strcmp(node->place, "embedding") == 0 ? config->dropout_embedding : config->dropout_residual;
 }
 
-bool node_does_nothing(const struct model_config *config, const struct node *node)
+bool node_does_nothing(const struct model_config *config, const struct node *node, int layer)
 {
-    return (node->op == OP_DROPOUT && node_drops(config, node) == 0) || !model_has(config, node->when);
+    if (!model_has(config, node->when)) return true;
+    switch (node->op) {
+    case OP_DROPOUT: return node_drops(config, node) == 0;
+    case OP_SCALE:   return !model_has_factor(config, node->factor);
+    case OP_ROTARY:  return !model_turns(config, layer);
+    default:         return false;
+    }
+}
+
+const char *node_words(const struct model_config *config, const struct node *node)
+{
+    static const char *const activation[] = { [ACTIVATION_GELU] = "gelu in %s",
+                                              [ACTIVATION_EXACT_GELU] = "the exact gelu in %s",
+                                              [ACTIVATION_SQUARED_RELU] = "the squared relu in %s" };
+    if (node->param == HEAD_W) return "the output matrix";
+    if (node->op == OP_NORM && config->norm == NORM_RMS) return "the rmsnorm %s";
+    return node->op == OP_GELU ? activation[config->activation] : operation_info(node->op)->words;
 }
 
 /* Experts' matrices belong to no node: the experts of a device are known only when it runs. */

@@ -17,9 +17,9 @@ extern const char *const sorted_by_expert[];            /* ends with NULL */
 /** The probability with which a node drops a number; 0 if it is no dropout of the stream. */
 double node_drops(const struct model_config *, const struct node *);
 
-/** Whether a node does nothing in this model, so that devices do not run it: a dropout that drops nothing, or an option
- *  that the model has not. */
-bool node_does_nothing(const struct model_config *, const struct node *);
+/** Whether a node does nothing in this layer, so that devices do not run it: a dropout that drops nothing, an option or
+ *  a factor that the model does not have, rotary positions in a layer without them. */
+bool node_does_nothing(const struct model_config *, const struct node *, int layer);
 
 /** The table of a part: a layer's block, of the kind that this layer has; of -1 the embedding, of L the loss. */
 const struct node *program_part(const struct program *, const struct model_config *, int layer);
@@ -53,7 +53,7 @@ enum statistic_shape {
 enum { NODE_STATISTICS = 7, NODE_GRADIENTS = 2 };
 
 struct operation_info {
-    const char *words;                  /* its description in a diagnosis; %s: its parameters, or the block */
+    const char *words;                  /* its description, most often: node_words; %s: its parameters, or the block */
     bool has_input_pass, has_weight_pass;       /* whether backward computes gradients of inputs, of weights */
     unsigned input_reads, weight_reads; /* READS_...: by backward for the input, and for the weights */
     int over;                           /* the input whose memory the output may reuse once nothing else needs it;
@@ -73,6 +73,10 @@ static inline bool is_attention(enum op op)
 
 /** The properties of an operation. */
 const struct operation_info *operation_info(enum op);
+
+/** The description of a node in a diagnosis, which depends on the model's kind of norm and activation; %s: as in
+ *  operation_info. */
+const char *node_words(const struct model_config *, const struct node *);
 
 /** The columns of a node's output, given those of its input. */
 enum activation_width operation_width(const struct node *, enum activation_width in);

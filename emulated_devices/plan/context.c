@@ -102,7 +102,7 @@ static double kept_elements(const struct model_config *config)
 {
     /* dense layers count as mixtures */
     const double rows = config->mlp == MLP_MIXTURE ? (double)config->mixture.k : 1;
-    const double attention = (double)((config->parallel ? 3 : 4) * config->D +
+    const double attention = (double)((config->parallel && !config->two_norms ? 3 : 4) * config->D +
                                       (config->head_norms ? 2 : 1) * qkv_width(config) + heads_width(config));
     return attention + rows * (double)((config->mlp == MLP_GELU ? 2 : 3) * config->F + (rows > 1 ? 2 * config->D : 0));
 }

@@ -12,8 +12,8 @@ static void norm_backward(struct transformer *model, struct tensor dX, struct te
         model->ops->rmsnorm_backward_weight(model->g[w], dY, X, rstd);
         model->ops->rmsnorm_backward_input(dX, dY, X, model->w[w], norm_base(&model->config), rstd);
     } else {
-        model->ops->layernorm_backward_weight(model->g[w], model->g[b], dY, X, mean, rstd);
-        model->ops->layernorm_backward_input(dX, dY, X, model->w[w], mean, rstd);
+        model->ops->layernorm_backward_weight(model->g[w], pick(model->g, b), dY, X, mean, rstd);
+        model->ops->layernorm_backward_input(dX, dY, X, model->w[w], norm_base(&model->config), mean, rstd);
     }
 }
 
@@ -21,6 +21,14 @@ static void norm_backward(struct transformer *model, struct tensor dX, struct te
 static struct tensor of_shape(struct tensor scratch, struct tensor like)
 {
     return tensor_2d(scratch.data, scratch.dtype, tensor_rows(like), tensor_cols(like));
+}
+
+/* dX = dY times the activation's derivative at X. */
+static void activation_backward(struct transformer *model, struct tensor dX, struct tensor dY, struct tensor X)
+{
+    if (model->config.activation == ACTIVATION_EXACT_GELU) model->ops->exact_gelu_backward_input(dX, dY, X);
+    else if (model->config.activation == ACTIVATION_SQUARED_RELU) model->ops->squared_relu_backward_input(dX, dY, X);
+    else model->ops->gelu_backward_input(dX, dY, X);
 }
 
 /* model->d_branch: the gradient of the feed-forward's output.  dX: that of its input; may be d_branch. */
@@ -36,7 +44,7 @@ static void feed_backward(struct transformer *model, int layer, struct tensor dX
     op->linear_backward_input(d_act, model->d_branch, W(f.down_w));
     computed_gradient(model, f.act_name, layer, d_act, c->D);
     /* d_up = d_act times the activation's derivative at up; of a gated form [N,2F], both halves. */
-    if (c->mlp == MLP_GELU) op->gelu_backward_input(d_up, d_act, f.up);
+    if (c->mlp == MLP_GELU) activation_backward(model, d_up, d_act, f.up);
     else if (c->mlp == MLP_GEGLU) op->geglu_backward_input(d_up, d_act, f.up);
     else op->swiglu_backward_input(d_up, d_act, f.up);
     computed_gradient(model, f.up_name, layer, d_up, 1);
@@ -52,7 +60,8 @@ static void head_norms_backward(struct transformer *model, int layer)
     struct block_activations *a = &model->block[layer];
     const struct attention shape = attention_of(model, layer);
 
-    computed_gradient(model, "attn.normed", layer, model->d_qkv, 2);
+    computed_gradient(model, "attn.normed", layer, model->d_qkv,
+                      model_turns(&model->config, layer) ? 2 : model->config.A + model->S);
     op->head_norm_backward_weight(G(HEAD_NORM_W), model->d_qkv, a->qkv, a->head_rstd, shape);
     op->head_norm_backward_input(model->d_qkv, model->d_qkv, a->qkv, W(HEAD_NORM_W), norm_base(&model->config),
                                  a->head_rstd, shape);
@@ -88,24 +97,34 @@ static void attention_backward(struct transformer *model, int layer)
                                  attention_of(model, layer));
     if (c->sinks) sinks_backward(model, layer);
     if (STREAMS(c) > 1) prefix_backward(model, layer);
-    if (c->positions == POSITIONS_ROTARY) {
+    if (model_turns(c, layer)) {
         /* Gradients turn back by the same angles: a rotation's transpose is its inverse. */
         computed_gradient(model, "attn.rotated", layer, model->d_qkv, c->A + model->S);
         op->rotary_backward_input(model->d_qkv, model->positions, rotary_of(model, layer), attention_of(model, layer));
-        if (c->head_norms) head_norms_backward(model, layer);
-        if (LATENT(c)) {
-            latent_backward(model, layer);
-            return;
-        }
-        computed_gradient(model, "attn.qkv", layer, model->d_qkv, c->head_norms ? c->A : 2);
-    } else computed_gradient(model, "attn.qkv", layer, model->d_qkv, c->A + model->S);
+    }
+    if (c->head_norms) head_norms_backward(model, layer);
+    if (LATENT(c)) {
+        latent_backward(model, layer);
+        return;
+    }
+    computed_gradient(model, "attn.qkv", layer, model->d_qkv,
+                      c->head_norms ? c->A : model_turns(c, layer) ? 2 : c->A + model->S);
     /* dW_qkv += d_qkv^T ln1;  d_ln1 [N,D] = d_qkv W_qkv. */
     op->linear_backward_weight(G(QKV_W), G(QKV_B), model->d_qkv, attention_input(model, layer));
     op->linear_backward_input(model->d_branch, model->d_qkv, W(QKV_W));
 }
 
-/* A block up to its second norm.  model->d_branch: the gradient of that norm; model->d_stream: on entry that of
- * the stream after the block, on return that before it. */
+/* model->d_branch: the gradient of what attention, or the feed-forward, gave, from that of the stream after it. */
+static void begin_branch(struct transformer *model, int layer, const char *where)
+{
+    const double factor = model_factor(&model->config, FACTOR_RESIDUAL, model->d_branch.dtype);
+    /* Dropout draws the same mask again: same seed and place, so nothing was kept. */
+    model->ops->dropout(model->d_branch, model->d_stream, residual_dropout(model, layer, where));
+    if (model_has_factor(&model->config, FACTOR_RESIDUAL)) model->ops->scale(model->d_branch, model->d_branch, factor);
+}
+
+/* A block up to its second norm.  model->d_branch: the gradient of that norm; model->d_stream: on entry that of the stream
+ * after the block, on return that before it. */
 static void upper_backward(struct transformer *model, int layer)
 {
     const struct ops *op = model->ops;
@@ -121,8 +140,7 @@ static void upper_backward(struct transformer *model, int layer)
     op->add(d, d, step);
     computed_gradient(model, "mid", layer, d, c->D);
 
-    /* Dropout draws the same mask again: same seed and place, so nothing was kept. */
-    op->dropout(branch, d, residual_dropout(model, layer, "attention"));
+    begin_branch(model, layer, "attention");
     computed_gradient(model, "attn.out", layer, branch, 1);
     attention_backward(model, layer);
     computed_gradient(model, "ln_1", layer, branch, qkv_width(c));
@@ -141,7 +159,7 @@ static void leave_layer(struct transformer *model, int layer)
 /* model->d_stream: on entry the gradient of the block's output, on return that of its input. */
 static void block_backward(struct transformer *model, int layer)
 {
-    model->ops->dropout(model->d_branch, model->d_stream, residual_dropout(model, layer, "mlp"));
+    begin_branch(model, layer, "mlp");
     computed_gradient(model, "mlp.out", layer, model->d_branch, 1);
     if (is_mixture(model, layer)) mixture_backward(model, layer);
     else feed_backward(model, layer, model->d_branch);
@@ -215,27 +233,52 @@ static void shortcut_backward(struct transformer *model, int layer)
     leave_layer(model, layer);
 }
 
-/* block_backward for a parallel block: the norm's gradient is the feed-forward's plus attention's, in this order. */
+/* model->d_stream += the gradients of the two norms that branches read: the second's, of model->d_norm, then the first's, of
+ * model->d_branch. */
+static void two_norms_backward(struct transformer *model, int layer)
+{
+    const struct model_config *c = &model->config;
+    struct block_activations *a = &model->block[layer];
+    const struct tensor d = model->d_stream, step = model->d_step;
+
+    norm_backward(model, step, model->d_norm, a->in, a->ln2_mean, a->ln2_rstd, param_of_block(c, layer, LN2_W),
+                  param_of_block(c, layer, LN2_B));
+    model->ops->add(d, d, step);
+    computed_gradient(model, "ln_1", layer, model->d_branch, qkv_width(c));
+    norm_backward(model, step, model->d_branch, a->in, a->ln1_mean, a->ln1_rstd, param_of_block(c, layer, LN1_W),
+                  param_of_block(c, layer, LN1_B));
+    model->ops->add(d, d, step);
+}
+
+/* The same of the one norm that both branches read: its gradient is the feed-forward's plus attention's. */
+static void one_norm_backward(struct transformer *model, int layer)
+{
+    const struct model_config *c = &model->config;
+    struct block_activations *a = &model->block[layer];
+
+    model->ops->add(model->d_norm, model->d_norm, model->d_branch);
+    computed_gradient(model, "ln_1", layer, model->d_norm, up_width(c) + qkv_width(c));
+    norm_backward(model, model->d_step, model->d_norm, a->in, a->ln1_mean, a->ln1_rstd, param_of_block(c, layer, LN1_W),
+                  param_of_block(c, layer, LN1_B));
+    model->ops->add(model->d_stream, model->d_stream, model->d_step);
+}
+
+/* block_backward for a parallel block: the feed-forward's gradients, then attention's. */
 static void parallel_backward(struct transformer *model, int layer)
 {
     const struct ops *op = model->ops;
-    const struct model_config *c = &model->config;
-    struct block_activations *a = &model->block[layer];
-    const struct tensor d = model->d_stream, branch = model->d_branch, step = model->d_step;
 
-    op->dropout(branch, d, residual_dropout(model, layer, "mlp"));
-    computed_gradient(model, "mlp.out", layer, branch, 1);
-    /* d_norm [N,D] = d of ln1 from the feed-forward, then plus that from attention. */
+    op->dropout(model->d_branch, model->d_stream, residual_dropout(model, layer, "mlp"));
+    computed_gradient(model, "mlp.out", layer, model->d_branch, 1);
+    /* d_norm [N,D] = the gradient of what the feed-forward reads; d_branch becomes that of what attention reads. */
     feed_backward(model, layer, model->d_norm);
-    op->dropout(branch, d, residual_dropout(model, layer, "attention"));
-    computed_gradient(model, "attn.out", layer, branch, 1);
+    if (model->config.two_norms) computed_gradient(model, "ln_2", layer, model->d_norm, up_width(&model->config));
+    op->dropout(model->d_branch, model->d_stream, residual_dropout(model, layer, "attention"));
+    computed_gradient(model, "attn.out", layer, model->d_branch, 1);
     attention_backward(model, layer);
-    op->add(model->d_norm, model->d_norm, branch);
-    computed_gradient(model, "ln_1", layer, model->d_norm, up_width(c) + qkv_width(c));
-    norm_backward(model, step, model->d_norm, a->in, a->ln1_mean, a->ln1_rstd, param_of_block(c, layer, LN1_W),
-                  param_of_block(c, layer, LN1_B));
-    op->add(d, d, step);
-    computed_gradient(model, layer == 0 ? "embedding" : "out", layer - 1, d, c->D);
+    if (model->config.two_norms) two_norms_backward(model, layer);
+    else one_norm_backward(model, layer);
+    leave_layer(model, layer);
 }
 
 /* Patches have no token: their rows go to their encoders, and not to the table. */
@@ -265,6 +308,10 @@ void transformer_backward(struct transformer *model)
         computed_gradient(model, "capped", L, d_logits, 1);
         op->soft_cap_backward_input(d_logits, d_logits, model->capped, c->logit_cap);
     }
+    if (model_has_factor(c, FACTOR_LOGITS)) {
+        computed_gradient(model, "scaled", L, d_logits, 1);
+        op->scale(d_logits, d_logits, model_factor(c, FACTOR_LOGITS, d_logits.dtype));
+    }
     computed_gradient(model, "logits", L, d_logits, 1);
     /* dW_head += d_logits^T lnf;  d_lnf [N,D] = d_logits W_head; a tied head adds to the embedding's gradient. */
     op->linear_backward_weight(model->g[head], pick(model->g, param_head_bias(c)), d_logits, head_input(model));
@@ -286,7 +333,8 @@ void transformer_backward(struct transformer *model)
 
     op->dropout(model->d_stream, model->d_stream,
                 dropout_at(c->dropout_embedding, model->seed, -1, "embedding", model->first * model->S, 0, c->D));
-    if (c->scaled_embedding) op->scale(model->d_stream, embedding_factor(c, model->d_stream.dtype));
+    if (model_has_factor(c, FACTOR_EMBEDDING))
+        op->scale(model->d_stream, model->d_stream, model_factor(c, FACTOR_EMBEDDING, model->d_stream.dtype));
     /* A row of a table gets the sum of the gradients of all tokens that have read it. */
     if (c->positions == POSITIONS_LEARNED)
         op->embedding_backward_weight(model->g[param_positions(c)], model->d_stream, model->positions, 0);

@@ -300,6 +300,10 @@ static enum error_code check_scores(const struct model_config *config, struct er
         { "rotary theta of layers with a window", config->local_theta },
         { "width of scores", config->score_width }, { "cap of scores", config->score_cap },
             { "cap of logits", config->logit_cap },
+        { "multiplier of embeddings", config->multipliers.embedding },
+        { "multiplier of branches", config->multipliers.residual },
+        { "multiplier of scores", config->multipliers.scores },
+            { "divisor of logits", config->multipliers.logit_divisor },
     };
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
         if (!(number[i].value >= 0 && isfinite(number[i].value)))
@@ -308,11 +312,52 @@ static enum error_code check_scores(const struct model_config *config, struct er
     return OK;
 }
 
-/* A number that tells apart which layers have a window. */
-static double which_layers(const struct windows *windows)
+/* Options of a block that only some blocks can have. */
+static enum error_code check_blocks(const struct model_config *config, struct error *err)
+{
+    const struct { bool has, can; const char *what, *where; } option[] = {
+        { config->activation != ACTIVATION_GELU, config->mlp == MLP_GELU,
+         "an activation of a feed-forward without a gate",
+          "its feed-forward has a gate" },
+        { config->two_norms, config->parallel, "two norms of parallel branches", "its branches are not parallel" },
+        { config->norms_unbiased, config->norm == NORM_LAYER, "layernorms without biases", "its norms are rmsnorms" },
+        { config->multipliers.residual > 0, !config->parallel && !config->shortcut && config->norms_at == NORMS_BEFORE,
+          "a multiplier of branches", "its blocks are not those of a Llama" },
+        { config->multipliers.embedding > 0, !config->scaled_embedding, "a multiplier of embeddings",
+          "they are multiplied by the root of D" },
+        { config->multipliers.scores > 0, config->score_width == 0 && !LATENT(config), "a multiplier of scores",
+          "they are divided by a root" },
+    };
+    for (size_t i = 0; i < sizeof option / sizeof *option; i++)
+        if (option[i].has && !option[i].can)
+            return fail(err, ERR_PLAN, "model: it has %s, but %s", option[i].what, option[i].where);
+    if (config->activation < 0 || config->activation > ACTIVATION_SQUARED_RELU)
+        return fail(err, ERR_PLAN, "model: activation %d; there are 0 to %d", (int)config->activation,
+                    (int)ACTIVATION_SQUARED_RELU);
+    return OK;
+}
+
+static enum error_code check_unturned(const struct model_config *config, struct error *err)
+{
+    const int64_t layers = layer_set_count(&config->unturned, LAYER_SET_MOST);
+    if (layers == 0) return OK;
+    if (config->positions != POSITIONS_ROTARY || LATENT(config))
+        return fail(err, ERR_PLAN, "model: layers without rotary positions, but %s",
+                    LATENT(config) ? "its attention is latent" : "no layer has them");
+    if (config->L > LAYER_SET_MOST)
+        return fail(err, ERR_PLAN, "model: L=%lld layers, some without rotary positions; there can be at most %d then",
+                    (long long)config->L, LAYER_SET_MOST);
+    if (layers != layer_set_count(&config->unturned, config->L))
+        return fail(err, ERR_PLAN, "model: layers without rotary positions that are not among its L=%lld layers",
+                    (long long)config->L);
+    return OK;
+}
+
+/* A number that tells apart sets of layers, of which each word has 64. */
+static double which_layers(const uint64_t *words, int count)
 {
     uint64_t sum = 0;
-    for (int i = 0; i < WINDOW_LAYERS / 64; i++) sum = (sum ^ windows->layers[i]) * 0x9E3779B97F4A7C15u;
+    for (int i = 0; i < count; i++) sum = (sum ^ words[i]) * 0x9E3779B97F4A7C15u;
     return (double)(sum >> 32);
 }
 
@@ -509,12 +554,20 @@ int model_config_numbers(const struct model_config *config, struct model_number 
         { "cap of logits", false, config->logit_cap }, { "local theta", false, config->local_theta },
         { "window", true, (double)config->windows.size },
             { "layers with a window", true, (double)model_windowed_layers(config) },
-        { "which layers", true, which_layers(&config->windows) }, { "which pairs", true, which_pairs(&config->rotary) },
+        { "which layers", true, which_layers(config->windows.layers, WINDOW_LAYERS / 64) },
+        { "which pairs", true, which_pairs(&config->rotary) },
         { "latent of queries", true, (double)config->latent.q },
             { "of keys and values", true, (double)config->latent.kv },
         { "value width", true, (double)config->latent.v }, { "mscale_all_dim", false, r->all_dim },
         { "dense layers", true, (double)layer_set_count(&config->dense.at, config->L) },
         { "dense layers' width", true, (double)config->dense.F },
+        { "activation", true, config->activation }, { "two norms", true, config->two_norms },
+        { "norms without biases", true, config->norms_unbiased },
+        { "layers without rotary positions", true, which_layers(config->unturned.bits, LAYER_SET_MOST / 64) },
+        { "multiplier of embeddings", false, config->multipliers.embedding },
+        { "multiplier of branches", false, config->multipliers.residual },
+        { "multiplier of scores", false, config->multipliers.scores },
+        { "divisor of logits", false, config->multipliers.logit_divisor },
         { "sinks", true, config->sinks }, { "swiglu alpha", false, config->mixture.clamped.alpha },
         { "swiglu limit", false, config->mixture.clamped.limit },
         { "rotary turned", true, (double)r->turned },
@@ -548,6 +601,8 @@ enum error_code model_config_check(const struct model_config *config, struct err
     if (!e) e = check_streams(config, err);
     if (!e) e = check_windows(config, err);
     if (!e) e = check_scores(config, err);
+    if (!e) e = check_blocks(config, err);
+    if (!e) e = check_unturned(config, err);
     if (!e) e = model_options_check(config, err);
     if (e) return e;
     const double p[] = { config->dropout_embedding, config->dropout_residual, config->dropout_attention };

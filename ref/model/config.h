@@ -17,6 +17,7 @@ enum norm_places { NORMS_BEFORE, NORMS_AFTER, NORMS_AROUND };   /* of what atten
                                                                  * they give; of both */
 enum position_kind { POSITIONS_LEARNED, POSITIONS_ROTARY };
 enum mlp_kind { MLP_GELU, MLP_SWIGLU, MLP_GEGLU, MLP_MIXTURE };
+enum activation_kind { ACTIVATION_GELU, ACTIVATION_EXACT_GELU, ACTIVATION_SQUARED_RELU };       /* of MLP_GELU */
 enum rotary_scaling { SCALING_NONE, SCALING_LINEAR, SCALING_LLAMA3, SCALING_DYNAMIC, SCALING_YARN, SCALING_LONG };
 
 /* Rotary positions: pair i of the R/2 rotated pairs of a head turns by theta^(-2i/R) radians per token, scaled as in
@@ -106,6 +107,14 @@ struct latent_config {
 #define LATENT(c) ((c)->latent.kv > 0)
 #define LATENT_EPS 1e-6         /* of the latents' norms, whatever rms_norm_eps is: as in transformers */
 
+/* Numbers that tensors of a model are multiplied by; 0: by none. */
+struct multipliers {
+    double embedding;           /* of tokens */
+    double residual;            /* what attention and the feed-forward add to the stream */
+    double scores;              /* scores of attention, in place of 1/sqrt(score_width) */
+    double logit_divisor;       /* what logits are divided by */
+};
+
 /* P parallel streams of one model (ParScale, arXiv:2505.10475): each runs on all tokens, with learned keys and values
  * of its own before the first token in every layer; a learned weighted mean of their results goes to the output
  * matrix. */
@@ -131,7 +140,9 @@ struct model_config {
     enum norm_kind norm;        /* rmsnorm or layernorm, the same kind everywhere */
     enum position_kind positions;       /* learned, added to the embedding; or rotary, in attention */
     enum mlp_kind mlp;          /* of all layers, but of those that are dense: layer_mlp() */
+    enum activation_kind activation;    /* of MLP_GELU only: between its two matrices */
     struct rotary rotary;       /* of POSITIONS_ROTARY only */
+    struct layer_set unturned;  /* layers whose queries and keys are not turned: attention without positions */
     struct windows windows;     /* layers whose attention sees only the last tokens */
     struct mixture_config mixture;      /* of MLP_MIXTURE only */
     struct dense_layers dense;  /* layers of a mixture without a router */
@@ -140,18 +151,21 @@ struct model_config {
     int64_t padding;            /* 1 + padding token, whose embedding gets no gradient in transformers; 0: none */
     double local_theta;         /* of rotary positions in layers with a window, which have no scaling then; 0: as in the
                                  * others */
+    struct multipliers multipliers;
     double score_width;         /* scores of attention are divided by its square root; 0: A */
     double score_cap, logit_cap;        /* what scores of attention, and logits, stay below (soft_cap.c); 0: none */
     bool scaled_embedding;      /* the embedding of a token is multiplied by sqrt(D) */
     bool norms_from_one;        /* a norm's factors are 1 + its weights, which start at 0 */
+    bool norms_unbiased;        /* layernorms have no bias */
     bool head_norms;            /* each head of queries and keys passes an rmsnorm before its rotary positions */
     bool sinks;                 /* each query head has a sink: ops.h */
     bool normed_together;       /* such a norm is of all queries, and of all keys, not of each head */
     enum norm_places norms_at;  /* which norms a block has */
-    bool parallel;              /* attention and feed-forward read the same norm; there is no second norm */
+    bool parallel;              /* attention and feed-forward read the block's input, and are added together */
+    bool two_norms;             /* of a parallel block: each reads a norm of its own; else both read the same */
     bool shortcut;              /* a layer has two blocks with dense feed-forwards; its mixture reads what the first
                                  * one's feed-forward does, and is added at the end of the second */
-    unsigned biases;            /* roles whose matrices have a bias: HAS_BIAS(role) | ...; a layernorm always has one */
+    unsigned biases;            /* roles whose matrices have a bias: HAS_BIAS(role) | ...; for norms norms_unbiased */
     bool tied;                  /* the output matrix is the token embedding */
     double eps;                 /* of the norms */
     double dropout_embedding, dropout_residual, dropout_attention;      /* probabilities: of the embeddings, of what a
@@ -181,6 +195,12 @@ static inline void windows_add(struct windows *windows, int64_t first, int64_t e
     for (int64_t l = first; l < end && l < WINDOW_LAYERS; l++) windows->layers[l / 64] |= (uint64_t)1 << l % 64;
 }
 
+/** Whether queries and keys of a layer are turned by their positions. */
+static inline bool model_turns(const struct model_config *config, int64_t layer)
+{
+    return config->positions == POSITIONS_ROTARY && !layer_set_has(&config->unturned, layer);
+}
+
 /** The number of layers that have a window. */
 int64_t model_windowed_layers(const struct model_config *);
 
@@ -198,7 +218,7 @@ static inline int64_t mixture_layers(const struct model_config *config)
 
 /* One number of a shape. */
 struct model_number { const char *name; bool whole; double value; };
-enum { MODEL_NUMBERS = 64 };
+enum { MODEL_NUMBERS = 72 };
 
 /** The numbers that distinguish two models of one family.  @return how many. */
 int model_config_numbers(const struct model_config *, struct model_number out[MODEL_NUMBERS]);
@@ -257,7 +277,8 @@ enum {
 static inline bool model_has_bias(const struct model_config *config, enum param_role role)
 {
     if (role == ROLE_STREAMS_UP || role == ROLE_STREAMS_DOWN) return true;
-    return role == ROLE_NORM ? config->norm == NORM_LAYER : (config->biases & HAS_BIAS(role)) != 0;
+    return role == ROLE_NORM ? config->norm == NORM_LAYER && !config->norms_unbiased
+           : (config->biases & HAS_BIAS(role)) != 0;
 }
 
 /* The parameters of a block in list order.  A family has some of them; a mixture has UP_W to DOWN_B for each expert,

@@ -11,7 +11,8 @@ static void forward_norm_forward(struct transformer *model, struct tensor Y, str
 {
     if (model->config.norm == NORM_RMS)
         model->ops->rmsnorm_forward(Y, rstd, X, model->w[w], norm_base(&model->config), model->config.eps);
-    else model->ops->layernorm_forward(Y, mean, rstd, X, model->w[w], model->w[b], model->config.eps);
+    else model->ops->layernorm_forward(Y, mean, rstd, X, model->w[w], norm_base(&model->config), pick(model->w, b),
+                                       model->config.eps);
 }
 
 static void first_norm(struct transformer *model, int layer, struct tensor X)
@@ -52,7 +53,7 @@ static void forward_attention_forward(struct transformer *model, int layer)
                               c->eps);
         computed(model, "attn.normed", layer, a->normed, c->A);
     }
-    if (c->positions == POSITIONS_ROTARY) {
+    if (model_turns(c, layer)) {
         /* Pairs of numbers of queries and keys turn by angles that grow with the position. */
         op->rotary_forward(attended(model, layer), model->positions, rotary_of(model, layer),
                            attention_of(model, layer));
@@ -71,6 +72,14 @@ static void forward_attention_forward(struct transformer *model, int layer)
     computed(model, "attn.out", layer, model->branch, values_width(c));
 }
 
+/* Y = the activation of X, of a feed-forward without a gate. */
+static void activation_forward(struct transformer *model, struct tensor Y, struct tensor X)
+{
+    if (model->config.activation == ACTIVATION_EXACT_GELU) model->ops->exact_gelu_forward(Y, X);
+    else if (model->config.activation == ACTIVATION_SQUARED_RELU) model->ops->squared_relu_forward(Y, X);
+    else model->ops->gelu_forward(Y, X);
+}
+
 static void feed_forward(struct transformer *model, int layer)
 {
     const struct ops *op = model->ops;
@@ -80,8 +89,8 @@ static void feed_forward(struct transformer *model, int layer)
     /* up [N,F], or gate and gated half [N,2F]. */
     op->linear_forward(f.up, feed_input(model, layer), W(f.up_w), W(UP_B));
     computed(model, f.up_name, layer, f.up, c->D);
-    /* act [N,F] = gelu(up), gelu(gate) up or silu(gate) up. */
-    if (c->mlp == MLP_GELU) op->gelu_forward(f.act, f.up);
+    /* act [N,F] = the activation of up, gelu(gate) up or silu(gate) up. */
+    if (c->mlp == MLP_GELU) activation_forward(model, f.act, f.up);
     else if (c->mlp == MLP_GEGLU) op->geglu_forward(f.act, f.up);
     else op->swiglu_forward(f.act, f.up);
     computed(model, f.act_name, layer, f.act, 1);
@@ -90,13 +99,14 @@ static void feed_forward(struct transformer *model, int layer)
     computed(model, f.out_name, layer, model->branch, tensor_cols(f.act));
 }
 
-/* A parallel block: out = in + (attention + feed-forward), both from one norm. */
+/* A parallel block: out = in + (attention + feed-forward), both from one norm, or each from its own. */
 static void parallel_forward(struct transformer *model, int layer, struct tensor out)
 {
     const struct ops *op = model->ops;
     struct block_activations *a = &model->block[layer];
 
-    /* Both branches read ln1; mid [N,D] keeps attention's until the feed-forward's is there. */
+    if (model->config.two_norms) second_norm(model, layer, a->in);
+    /* mid [N,D] keeps attention's result until the feed-forward's is there. */
     forward_attention_forward(model, layer);
     op->dropout(a->mid, model->branch, residual_dropout(model, layer, "attention"));
     feed_forward(model, layer);
@@ -107,6 +117,14 @@ static void parallel_forward(struct transformer *model, int layer, struct tensor
     computed(model, "out", layer, out, 1);
 }
 
+/* model->branch = dropout of what attention, or the feed-forward, gave, times the model's factor of branches. */
+static void end_branch(struct transformer *model, int layer, const char *where)
+{
+    const double factor = model_factor(&model->config, FACTOR_RESIDUAL, model->branch.dtype);
+    if (model_has_factor(&model->config, FACTOR_RESIDUAL)) model->ops->scale(model->branch, model->branch, factor);
+    model->ops->dropout(model->branch, model->branch, residual_dropout(model, layer, where));
+}
+
 /* A block up to its second norm. */
 static void upper_forward(struct transformer *model, int layer)
 {
@@ -115,7 +133,7 @@ static void upper_forward(struct transformer *model, int layer)
 
     forward_attention_forward(model, layer);
     /* mid [N,D] = in + dropout(attention(norm(in))). */
-    op->dropout(model->branch, model->branch, residual_dropout(model, layer, "attention"));
+    end_branch(model, layer, "attention");
     op->add(a->mid, a->in, model->branch);
     computed(model, "mid", layer, a->mid, 1);
     second_norm(model, layer, a->mid);
@@ -185,7 +203,7 @@ static void block_forward(struct transformer *model, int layer, struct tensor ou
     upper_forward(model, layer);
     if (is_mixture(model, layer)) mixture_forward(model, layer);
     else feed_forward(model, layer);
-    op->dropout(model->branch, model->branch, residual_dropout(model, layer, "mlp"));
+    end_branch(model, layer, "mlp");
     op->add(out, a->mid, model->branch);
     computed(model, "out", layer, out, 1);
 }
@@ -230,7 +248,7 @@ static void embed(struct transformer *model)
     /* x += table of positions[position]. */
     if (c->positions == POSITIONS_LEARNED)
         model->ops->embedding_forward(x, model->positions, model->w[param_positions(c)], 0, true);
-    if (c->scaled_embedding) model->ops->scale(x, embedding_factor(c, x.dtype));
+    if (model_has_factor(c, FACTOR_EMBEDDING)) model->ops->scale(x, x, model_factor(c, FACTOR_EMBEDDING, x.dtype));
     model->ops->dropout(x, x, dropout_at(c->dropout_embedding, model->seed, -1, "embedding",
                                          model->first * model->S, 0, c->D));
     computed(model, "embedding", -1, x, 1);
@@ -270,6 +288,10 @@ enum error_code transformer_forward(struct transformer *model, const int32_t *id
     if (STREAMS(c) > 1) streams_mean_forward(model);
     op->linear_forward(model->logits, head_input(model), model->w[param_head(c)], pick(model->w, param_head_bias(c)));
     computed(model, "logits", L, model->logits, c->D);
+    if (model_has_factor(c, FACTOR_LOGITS)) {
+        op->scale(model->logits, model->logits, model_factor(c, FACTOR_LOGITS, model->logits.dtype));
+        computed(model, "scaled", L, model->logits, 1);
+    }
     if (c->logit_cap > 0) {
         op->soft_cap_forward(model->capped, model->logits, c->logit_cap);
         computed(model, "capped", L, model->capped, 1);

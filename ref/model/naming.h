@@ -19,6 +19,8 @@ struct naming {
                                                  * `stack` in files */
     const char *stack;                          /* in files all experts' are one tensor with this prefix, matrices
                                                  * [in, out], rows of gate and gated half in turn; NULL: each its own */
+    bool heads_together;                        /* in files QKV is one tensor, in which the queries, keys and values of
+                                                 * a head are neighbours; K = H */
     const char *tokens, *positions, *norm;      /* without ".weight" and ".bias" */
     const char *router_bias;                    /* NULL: files have none */
 };

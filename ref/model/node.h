@@ -7,6 +7,7 @@
 #ifndef ORRERY_NODE_H
 #define ORRERY_NODE_H
 
+#include "ref/model/operands.h"
 #include "ref/model/options.h"
 
 enum op {
@@ -20,15 +21,15 @@ enum op {
     OP_JOIN,                            /* queries of in[0], keys without positions and values of in[1], and the key
                                          * that all heads share, at the end of in[2]: as attention reads them */
     OP_NARROW,                          /* in[0], heads' results, without the zeros beside values */
-    OP_ROTARY,                          /* queries and keys of in[0], rotated by their positions */
+    OP_ROTARY,                          /* queries and keys of in[0], rotated by their positions, in layers that do */
     OP_ATTENTION,                       /* of fused queries, keys and values */
     OP_SINK_ATTENTION,                  /* the same, and each query sees the sink of its head, a parameter */
     OP_PREFIXED_ATTENTION,              /* as OP_ATTENTION, and of the queries to the keys and values of their stream */
-    OP_GELU,
+    OP_GELU,                            /* the model's activation of a feed-forward without a gate */
     OP_SILU,
     OP_SWIGLU,                          /* in[0]: the gate and the gated values, side by side */
     OP_GEGLU,                           /* the same */
-    OP_SCALE,                           /* in[0] times the model's factor of embeddings */
+    OP_SCALE,                           /* in[0] times a factor of the model, if the model has that factor */
     OP_CAP,                             /* in[0], the logits, capped */
     OP_DROPOUT,
     OP_ADD,                             /* in[0] + in[1]: the stream, then a branch that ends in a dropout */
@@ -49,6 +50,7 @@ struct node {
     const char *out;                    /* the slot that it writes; NULL: the result is a number, not a tensor */
     const char *in[NODE_INPUTS];        /* slots that it reads: of this table, or "in", the output of the part before */
     enum block_param param;             /* its weight; a bias belongs to it.  NO_PARAM: none; UP_W: also experts' */
+    enum model_factor factor;           /* for a scale */
     const char *place;                  /* for a dropout: the name of its stream of random numbers */
     enum model_option when;             /* in models without this option the output is in[0] */
     bool dense;                         /* a matrix of a dense layer among those of a mixture */

@@ -5,19 +5,34 @@
 #include <math.h>
 #include <stdio.h>
 
-double embedding_factor(const struct model_config *config, enum dtype dtype)
+/* sqrt(D) rounded to the format, as transformers multiplies with a tensor of that format. */
+static double root_of_width(const struct model_config *config, enum dtype dtype)
 {
     double rounded = 1;
     const struct tensor one = tensor_1d(&rounded, dtype, 1);
-    if (!config->scaled_embedding) return 1;
-    /* The factor is sqrt(D) rounded to the format, as transformers multiplies with a tensor of that format. */
     tensor_set(one, 0, sqrt((double)config->D));
     return tensor_get(one, 0);
+}
+
+bool model_has_factor(const struct model_config *config, enum model_factor which)
+{
+    const struct multipliers *m = &config->multipliers;
+    return which == FACTOR_EMBEDDING ? config->scaled_embedding || m->embedding > 0
+         : which == FACTOR_RESIDUAL  ? m->residual > 0 : m->logit_divisor > 0;
+}
+
+double model_factor(const struct model_config *config, enum model_factor which, enum dtype dtype)
+{
+    const struct multipliers *m = &config->multipliers;
+    if (!model_has_factor(config, which)) return 1;
+    if (which == FACTOR_EMBEDDING) return config->scaled_embedding ? root_of_width(config, dtype) : m->embedding;
+    return which == FACTOR_RESIDUAL ? m->residual : 1 / m->logit_divisor;
 }
 
 double attention_scale(const struct model_config *config)
 {
     const struct rotary *r = &config->rotary;
+    if (config->multipliers.scores > 0) return config->multipliers.scores;
     /* YaRN of latent attention enlarges scores by the square of mscale. */
     const double more = LATENT(config) && r->scaling == SCALING_YARN && r->factor > 1 && r->all_dim > 0
                             ? 0.1 * r->all_dim * log(r->factor) + 1 : 1;

@@ -9,8 +9,15 @@
 
 struct model_config;
 
-/** The factor on embeddings, rounded to the format of the weights, as in transformers; 1 of most models. */
-double embedding_factor(const struct model_config *, enum dtype);
+/* Tensors that a model may multiply by a number of its config. */
+enum model_factor { FACTOR_EMBEDDING, FACTOR_RESIDUAL, FACTOR_LOGITS };
+
+/** Whether a model multiplies such a tensor. */
+bool model_has_factor(const struct model_config *, enum model_factor);
+
+/** The number; 1 if there is none.  The root of the width is rounded to the format of the weights, as in transformers;
+ *  others are numbers of Python there, which are not. */
+double model_factor(const struct model_config *, enum model_factor, enum dtype);
 
 /** The factor on scores of attention: with latent attention YaRN also sharpens the softmax. */
 double attention_scale(const struct model_config *);

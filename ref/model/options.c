@@ -12,6 +12,12 @@ static bool has_latent_biases(const struct model_config *config)
     return biases_among(config, BIASES_LATENT_ATTENTION | BIASES_ATTENTION) == BIASES_LATENT_ATTENTION;
 }
 
+static bool has_multipliers(const struct model_config *config)
+{
+    const struct multipliers *m = &config->multipliers;
+    return m->embedding > 0 || m->residual > 0 || m->scores > 0 || m->logit_divisor > 0;
+}
+
 /* Whether dense layers are not the first ones. */
 static bool has_later_dense(const struct model_config *config)
 {

@@ -38,8 +38,19 @@ struct param_part {
     char name[PARAM_NAME + 16];     /* with "transformer." */
     int64_t rows;                   /* rows of the parameter that this part has; parts follow one another */
     int64_t items, item;            /* the tensor has so many of these in its first dimension; 0: it is one alone */
-    int rows_apart, first;          /* row i of the part is row i rows_apart + first in the file */
+    int rows_apart, first;          /* in the file, groups of rows of `rows_apart` parts take turns; this part's is
+                                     * number `first` of a turn */
+    int64_t together;               /* rows of a group; 0: 1 */
 };
+
+static inline int64_t part_group(const struct param_part *part) { return part->together > 0 ? part->together : 1; }
+
+/** The row of the file that is row i of the part. */
+static inline int64_t part_row(const struct param_part *part, int64_t i)
+{
+    const int64_t group = part_group(part);
+    return (i / group * part->rows_apart + part->first) * group + i % group;
+}
 
 /**
  * One logical parameter of the whole model, independent of sharding.  Matrices are [out, in].

@@ -65,7 +65,8 @@ static unsigned layer_has(const struct model_config *config, int64_t layer)
            (config->shortcut ? SECOND_BLOCK : 0) | (experts ? EXPERTS : 0) | (shared ? SHARED : 0) |
            (shared && config->mixture.shared_gate ? GATED_SHARED : 0) | (config->head_norms ? HEAD_NORMS : 0) |
            (STREAMS(config) > 1 ? STREAM_PREFIX : 0) | (config->sinks ? LOGIT_SINKS : 0) |
-           (config->norms_at == NORMS_AROUND ? NORMS_BEHIND : 0) | (config->parallel ? 0 : SECOND_NORM);
+           (config->norms_at == NORMS_AROUND ? NORMS_BEHIND : 0)
+               | (config->parallel && !config->two_norms ? 0 : SECOND_NORM);
 }
 
 /* The parameters of a layer, of one expert if it has several: a bit for each. */
@@ -262,6 +263,16 @@ static void add_stacked(struct param_spec *spec, const struct model_config *conf
     spec->file_transposed = spec->ndim == 2;
 }
 
+/* Queries, keys and values that files have head by head in one tensor. */
+static void add_by_heads(struct param_spec *spec, const struct model_config *config, const char *in_files,
+                         const char *before, const char *name)
+{
+    for (int i = 0; i < 3; i++) {
+        params_add_part(spec, in_files, before, name, spec->dim[0] / 3);
+        spec->part[i].rows_apart = 3, spec->part[i].first = i, spec->part[i].together = config->A;
+    }
+}
+
 /* ---- shapes and initial values ----------------------------------------------------------------------------------- */
 
 static struct param_spec params_make(const char *before, const char *name, enum param_role role, int layer,
@@ -350,6 +361,7 @@ static struct param_spec block_param(const struct model_config *config, int laye
              && !config->norms_from_one;
     s.file_transposed = in->transposed && s.ndim == 2;
     if (expert >= 0 && in->stack) return add_stacked(&s, config, in, n->part[0], param), s;
+    if (in->heads_together && kinds[param].role == ROLE_QKV) add_by_heads(&s, config, in->in_files, at.text, n->whole);
     for (int i = 0; i < PARAM_MOST_PARTS && n->part[i]; i++)
         params_add_part(&s, in->in_files, at.text, n->part[i], part_rows(config, layer, param, i));
     return s;

@@ -167,7 +167,7 @@ static bool make_block(const struct transformer *model, int64_t layer, int64_t N
            transformer_make(&a->att, t, N, heads_width(c)) && transformer_make(&a->mid, t, N, D) &&
            (!c->head_norms || (transformer_make(&a->normed, t, N, qkv_width(c)) &&
                                transformer_make(&a->head_rstd, few, N, c->normed_together ? 2 : c->H + c->K))) &&
-           (c->parallel ||
+           ((c->parallel && !c->two_norms) ||
             ((!mean || transformer_make(&a->ln2_mean, few, N, 0)) && transformer_make(&a->ln2_rstd, few, N, 0)
              && transformer_make(&a->ln2, t, N, D))) &&
            (c->norms_at == NORMS_BEFORE ||

@@ -60,7 +60,8 @@ static inline struct tensor result_of_heads(const struct transformer *model, int
 static inline struct tensor feed_input(const struct transformer *model, int layer)
 {
     const struct block_activations *a = &model->block[layer];
-    return model->config.norms_at == NORMS_AFTER ? a->mid : model->config.parallel ? a->ln1 : a->ln2;
+    const bool shared = model->config.parallel && !model->config.two_norms;
+    return model->config.norms_at == NORMS_AFTER ? a->mid : shared ? a->ln1 : a->ln2;
 }
 
 /* A dense feed-forward's activations, parameters and names: in a layer with a shortcut it is beside a mixture, in a

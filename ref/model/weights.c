@@ -152,19 +152,20 @@ static struct safetensors_entry item_of(const struct safetensors_entry *all, int
     return e;
 }
 
-/* Rows that lie apart: all between the first and the last are read. */
+/* Rows that lie apart: all turns of groups that they are in are read. */
 static enum error_code read_apart(const struct safetensors *file, const struct safetensors_entry *entry,
                                   const struct param_spec *spec, const struct param_part *part, const int64_t start[2],
                                   const int64_t extent[2], enum dtype want, void *out, struct error *err)
 {
-    const int64_t step = part->rows_apart, from[2] = { step * start[0], start[1] },
-                  all[2] = { step * extent[0], extent[1] };
+    const int64_t group = part_group(part), turn = group * part->rows_apart, first = start[0] / group,
+                  end = (start[0] + extent[0] + group - 1) / group, from[2] = { turn * first, start[1] },
+                  all[2] = { turn * (end - first), extent[1] };
     const size_t row = (size_t)(spec->ndim == 2 ? extent[1] : 1) * dtype_size(want);
     char *const rows = malloc((size_t)all[0] * row + 1);
     if (rows == NULL) return fail(err, ERR_MEMORY, "no memory to read %s", part->name);
     const enum error_code e = safetensors_read_box(file, entry, from, all, spec->file_transposed, want, rows, err);
     for (int64_t i = 0; i < extent[0] && !e; i++)
-        memcpy((char *)out + (size_t)i * row, rows + (size_t)(step * i + part->first) * row, row);
+        memcpy((char *)out + (size_t)i * row, rows + (size_t)(part_row(part, start[0] + i) - from[0]) * row, row);
     free(rows);
     return e;
 }

@@ -45,9 +45,10 @@ enum error_code weights_create(struct weights_writer *writer, const struct param
     return e;
 }
 
-/* The parts of a parameter are one item of a tensor: put it together as it lies there. */
-static enum error_code write_item(struct weights_writer *writer, const struct param_spec *spec, int entry,
-                                  const char *data, struct error *err)
+/* The parts of a parameter are one tensor, or one item of it: put it together as it lies there. */
+static enum error_code write_together(struct weights_writer *writer, const struct param_spec *spec, int entry,
+                                      const char *data,
+                                  struct error *err)
 {
     const struct safetensors_entry *t = &writer->entry[entry];
     const int64_t rows = spec->dim[0], cols = spec->ndim == 2 ? spec->dim[1] : 1, start[3] = { spec->part[0].item },
@@ -58,11 +59,12 @@ static enum error_code write_item(struct weights_writer *writer, const struct pa
     for (int p = 0; p < spec->parts; p++)
         for (int64_t i = 0; i < spec->part[p].rows; i++)
             for (int64_t j = 0; j < cols; j++, data += size) {
-                /* The rows of a part lie `rows_apart` from each other, as gate and up of an expert do. */
-                const int64_t row = i * spec->part[p].rows_apart + spec->part[p].first;
+                const int64_t row = part_row(&spec->part[p], i);
                 memcpy(item + (size_t)(spec->file_transposed ? j * rows + row : row * cols + j) * size, data, size);
             }
-    const enum error_code e = safetensors_write_box(&writer->writer, entry, start, extent, false, item, err);
+    const bool whole = spec->part[0].items == 0;
+    const enum error_code e = safetensors_write_box(&writer->writer, entry, whole ? NULL : start, whole ? NULL : extent,
+                                                    false, item, err);
     free(item);
     return e;
 }
@@ -73,7 +75,8 @@ enum error_code weights_write(struct weights_writer *writer, int param, int k, c
     const struct param_spec *s = &writer->spec[place];
     const char *next = data;
     enum error_code e = OK;
-    if (s->parts > 0 && s->part[0].items > 0) return write_item(writer, s, at[0], data, err);
+    if (s->parts > 0 && (s->part[0].items > 0 || s->part[0].rows_apart > 1))
+        return write_together(writer, s, at[0], data, err);
     for (int p = 0; p < s->parts && !e; p++) {
         const int bits = safetensors_dtype_bits(writer->entry[at[p]].dtype);
         e = safetensors_write_box(&writer->writer, at[p], NULL, NULL, s->file_transposed, next, err);

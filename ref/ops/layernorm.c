@@ -1,10 +1,11 @@
-/* layernorm: normalises each row to mean 0 and variance 1, then multiplies by w and adds b.
+/* layernorm: normalises each row to mean 0 and variance 1, then multiplies by base + w and adds b.
  *
  * Source    J. L. Ba, J. R. Kiros, G. E. Hinton, "Layer normalization", arXiv:1607.06450
- * Shapes    X, Y, dX, dY [N,D];  w, b, dw, db [D];  mean, rstd [N]
+ * Shapes    X, Y, dX, dY [N,D];  w, b, dw, db [D];  mean, rstd [N];  b, db: or none
+ *           base: 0, or 1 for layers that keep w from 1
  * Forward   xhat = (X - mean) * rstd         mean, rstd = 1/sqrt(var + eps) over the row; var divides by D
- *           Y    = xhat * w + b
- * Backward  g    = dY * w
+ *           Y    = xhat * (base + w) + b
+ * Backward  g    = dY * (base + w)
  *           dX   = rstd * (g - mean_row(g) - xhat * mean_row(g * xhat))
  *           dw  += sum_rows(dY * xhat),  db += sum_rows(dY)
  * Rounding  row sums in the format itself, in LANES interleaved partial sums: a fixed order that vectorises; two passes
@@ -15,10 +16,10 @@
 #include "ref/ops/reduce.h"
 
 void FN(layernorm_forward)(struct tensor Y, struct tensor mean, struct tensor rstd, struct tensor X, struct tensor w,
-                           struct tensor b, double eps)
+                           double base, struct tensor b, double eps)
 {
     const int64_t N = tensor_rows(X), D = tensor_cols(X);
-    const real *restrict W = CONST_DATA(w), *restrict B = CONST_DATA(b);
+    const real *restrict W = CONST_DATA(w), *restrict B = tensor_present(b) ? CONST_DATA(b) : NULL, from = (real)base;
     assert(tensor_count(Y) == N * D && tensor_count(w) == D && tensor_count(mean) == N && tensor_count(rstd) == N);
 
     #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
@@ -28,17 +29,18 @@ void FN(layernorm_forward)(struct tensor Y, struct tensor mean, struct tensor rs
         const real mu = FN(sum)(x, D) / (real)D;
         const real var = FN(sum_centred_squares)(x, mu, D) / (real)D;
         const real r = 1 / REAL_FN(sqrt)(var + (real)eps);
-        for (int64_t d = 0; d < D; d++) y[d] = (x[d] - mu) * r * W[d] + B[d];
+        for (int64_t d = 0; d < D && B; d++) y[d] = (x[d] - mu) * r * (from + W[d]) + B[d];
+        for (int64_t d = 0; d < D && !B; d++) y[d] = (x[d] - mu) * r * (from + W[d]);
         DATA(mean)[n] = mu;
         DATA(rstd)[n] = r;
     }
 }
 
 void FN(layernorm_backward_input)(struct tensor dX, struct tensor dY, struct tensor X, struct tensor w,
-                                  struct tensor mean, struct tensor rstd)
+                                  double base, struct tensor mean, struct tensor rstd)
 {
     const int64_t N = tensor_rows(X), D = tensor_cols(X);
-    const real *restrict W = CONST_DATA(w);
+    const real *restrict W = CONST_DATA(w), from = (real)base;
     assert(tensor_count(dX) == N * D && tensor_count(dY) == N * D && tensor_count(w) == D);
 
     #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
@@ -47,9 +49,9 @@ void FN(layernorm_backward_input)(struct tensor dX, struct tensor dY, struct ten
         real *restrict dx = DATA(dX) + n * D;
         const real mu = CONST_DATA(mean)[n], r = CONST_DATA(rstd)[n];
         real sum_g, sum_gx;
-        FN(normed_sums)(dy, W, 0, x, mu, r, D, &sum_g, &sum_gx);
+        FN(normed_sums)(dy, W, from, x, mu, r, D, &sum_g, &sum_gx);
         const real mean_g = sum_g / (real)D, mean_gx = sum_gx / (real)D;
-        for (int64_t d = 0; d < D; d++) dx[d] = r * (dy[d] * W[d] - mean_g - (x[d] - mu) * r * mean_gx);
+        for (int64_t d = 0; d < D; d++) dx[d] = r * (dy[d] * (from + W[d]) - mean_g - (x[d] - mu) * r * mean_gx);
     }
 }
 
@@ -58,7 +60,7 @@ void FN(layernorm_backward_weight)(struct tensor dw, struct tensor db, struct te
                                    struct tensor mean, struct tensor rstd)
 {
     const int64_t N = tensor_rows(X), D = tensor_cols(X);
-    assert(tensor_count(dw) == D && tensor_count(db) == D && tensor_count(dY) == N * D);
+    assert(tensor_count(dw) == D && (!tensor_present(db) || tensor_count(db) == D) && tensor_count(dY) == N * D);
 
     #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
     for (int64_t d0 = 0; d0 < D; d0 += COLUMN_BLOCK) {
@@ -72,9 +74,7 @@ void FN(layernorm_backward_weight)(struct tensor dw, struct tensor db, struct te
                 sum_b[d] += dy[d];
             }
         }
-        for (int64_t d = 0; d < width; d++) {
-            DATA(dw)[d0 + d] += sum_w[d];
-            DATA(db)[d0 + d] += sum_b[d];
-        }
+        for (int64_t d = 0; d < width; d++) DATA(dw)[d0 + d] += sum_w[d];
+        for (int64_t d = 0; d < width && tensor_present(db); d++) DATA(db)[d0 + d] += sum_b[d];
     }
 }

@@ -6,8 +6,8 @@
  * Forward   row_sums             sum = sum_row(X)                      add over slices; mean = sum / D
  *           row_centred_squares  sum = sum_row((X - mean)^2)           add over slices
  *           forward_part         rstd = 1/sqrt(rstd / D + eps): on entry rstd holds that sum
- *                                Y = (X - mean) rstd w + b
- * Backward  backward_sums        g = dY w;  sums[0] = sum_row(g), sums[1] = sum_row(g xhat)     add over slices
+ *                                Y = (X - mean) rstd (base + w) + b;  b: or none
+ * Backward  backward_sums        g = dY (base + w);  sums[0] = sum_row(g), sums[1] = sum_row(g xhat)  add over slices
  *           backward_part        dX = rstd (g - sums[0]/D - xhat sums[1]/D)
  *           for the weights, layernorm's function is used: it works on each column separately
  * Rounding  as layernorm: LANES interleaved partial sums in the format, two passes for the variance
@@ -39,16 +39,17 @@ void FN(layernorm_forward_part)(struct tensor Y, struct tensor rstd, struct tens
                                 struct tensor b, struct tensor mean, int64_t width, double eps)
 {
     const int64_t N = tensor_rows(X), D = tensor_cols(X);
-    const real *restrict W = CONST_DATA(w), *restrict B = CONST_DATA(b), from = (real)base;
-    assert(tensor_count(Y) == N * D && tensor_count(w) == D && tensor_count(b) == D && tensor_count(mean) == N &&
-           tensor_count(rstd) == N);
+    const real *restrict W = CONST_DATA(w), *restrict B = tensor_present(b) ? CONST_DATA(b) : NULL, from = (real)base;
+    assert(tensor_count(Y) == N * D && tensor_count(w) == D && (B == NULL || tensor_count(b) == D) &&
+           tensor_count(mean) == N && tensor_count(rstd) == N);
 
 #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
     for (int64_t n = 0; n < N; n++) {
         const real *restrict x = CONST_DATA(X) + n * D;
         real *restrict y = DATA(Y) + n * D;
         const real mu = CONST_DATA(mean)[n], r = 1 / REAL_FN(sqrt)(CONST_DATA(rstd)[n] / (real)width + (real)eps);
-        for (int64_t d = 0; d < D; d++) y[d] = (x[d] - mu) * r * (from + W[d]) + B[d];
+        for (int64_t d = 0; d < D && B; d++) y[d] = (x[d] - mu) * r * (from + W[d]) + B[d];
+        for (int64_t d = 0; d < D && !B; d++) y[d] = (x[d] - mu) * r * (from + W[d]);
         DATA(rstd)[n] = r;
     }
 }

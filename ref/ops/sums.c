@@ -43,12 +43,14 @@ void FN(sum_of_squares)(double *squares, struct tensor X)
     *squares = total;
 }
 
-void FN(scale)(struct tensor Y, double a)
+/* simd: Y may be X; the pragma tells the compiler that this is safe. */
+void FN(scale)(struct tensor Y, struct tensor X, double a)
 {
-    const int64_t count = tensor_count(Y);
-    const real factor = (real)a;
-    real *restrict y = DATA(Y);
+    const int64_t count = tensor_count(X);
+    const real *x = CONST_DATA(X), factor = (real)a;
+    real *y = DATA(Y);
+    assert(tensor_count(Y) == count);
 
     #pragma omp parallel for simd schedule(static) if (count > PARALLEL_FROM)
-    for (int64_t i = 0; i < count; i++) y[i] *= factor;
+    for (int64_t i = 0; i < count; i++) y[i] = x[i] * factor;
 }

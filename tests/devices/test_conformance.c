@@ -53,10 +53,13 @@ static void test_each_backend(void **state)
 /* ---- and the suite itself: backends that are wrong in one way ---------------------------------------------------- */
 
 static const struct ops *right;
-static void outside(struct tensor Y, double a) { right->scale(Y, a), ((float *)Y.data)[tensor_count(Y)] = 0; }
-static void stays(struct tensor Y, double a) { (void)Y, (void)a; }
-static void nan_scale(struct tensor Y, double a) { (void)a, tensor_set(Y, 0, NAN); }
-static void (*wrong_scale)(struct tensor, double);
+static void outside(struct tensor Y, struct tensor X, double a)
+{
+    right->scale(Y, X, a), ((float *)Y.data)[tensor_count(Y)] = 0;
+}
+static void stays(struct tensor Y, struct tensor X, double a) { (void)Y, (void)X, (void)a; }
+static void nan_scale(struct tensor Y, struct tensor X, double a) { (void)X, (void)a, tensor_set(Y, 0, NAN); }
+static void (*wrong_scale)(struct tensor, struct tensor, double);
 
 static const struct ops *wrong_ops(enum dtype t)
 {
@@ -69,7 +72,7 @@ static const struct ops *wrong_ops(enum dtype t)
 
 static void test_wrong_backends_are_found(void **state)
 {
-    void (*const wrong[])(struct tensor, double) = { outside, stays, nan_scale };
+    void (*const wrong[])(struct tensor, struct tensor, double) = { outside, stays, nan_scale };
     struct backend b = *backend_find("cpu");
     struct conforms c;
     int row = 0;

@@ -360,11 +360,11 @@ static void test_refusals(void **state)
     static struct node endless[LINK_NODES + 2];
     struct error err;
     (void)state;
-    assert_int_equal(link_part(&l, unknown, &gpt2, &alone, RECOMPUTE_NONE, false, &err), ERR_PLAN);
+    assert_int_equal(link_part(&l, unknown, &gpt2, 0, &alone, RECOMPUTE_NONE, false, &err), ERR_PLAN);
     assert_non_null(strstr(err.text, "reads c, which nobody has made before it"));
     for (int i = 0; i <= LINK_NODES; i++)
         endless[i] = (struct node){ OP_SILU, .out = "a", .in = { "in" } };
-    assert_int_equal(link_part(&l, endless, &gpt2, &alone, RECOMPUTE_NONE, false, &err), ERR_PLAN);
+    assert_int_equal(link_part(&l, endless, &gpt2, 0, &alone, RECOMPUTE_NONE, false, &err), ERR_PLAN);
     assert_non_null(strstr(err.text, "more than"));
 }
 

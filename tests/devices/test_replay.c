@@ -182,7 +182,7 @@ static void memory_grows_with_neither_batch_nor_matrices(void **state)
 
 /* A norm that stores what it computes, and the statistics of each row: mean, variance, the sum with eps, root. */
 static void stored_layernorm(struct tensor Y, struct tensor mean, struct tensor rstd, struct tensor X, struct tensor w,
-                             struct tensor b, double eps)
+                             double base, struct tensor b, double eps)
 {
     const int64_t D = tensor_cols(X);
     const enum dtype t = X.dtype;
@@ -194,7 +194,7 @@ static void stored_layernorm(struct tensor Y, struct tensor mean, struct tensor 
         const double r = narrow(1 / sqrt(narrow(narrow(squares / (double)D, t) + eps, t)), t);
         for (int64_t d = 0; d < D; d++) {
             const double xhat = narrow(narrow(tensor_get(X, n * D + d) - m, t) * r, t);
-            tensor_set(Y, n * D + d, narrow(xhat * tensor_get(w, d), t) + tensor_get(b, d));
+            tensor_set(Y, n * D + d, narrow(xhat * (base + tensor_get(w, d)), t) + tensor_get(b, d));
         }
         tensor_set(mean, n, m), tensor_set(rstd, n, r);
     }

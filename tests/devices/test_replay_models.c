@@ -42,6 +42,19 @@ static void cut_short(struct model_config *c)
     c->family = &family_scmoe, c->shortcut = true, c->mixture.zero = 2;
 }
 
+static void take_exact_gelu(struct model_config *c)
+{
+    c->activation = ACTIVATION_EXACT_GELU, c->norms_unbiased = true;
+}
+
+static void take_squared_relu(struct model_config *c) { c->activation = ACTIVATION_SQUARED_RELU; }
+
+static void multiply(struct model_config *c)
+{
+    c->multipliers = (struct multipliers){ .embedding = 3, .residual = 0.4, .scores = 0.7, .logit_divisor = 1.7 };
+    layer_set_add(&c->unturned, 1);
+}
+
 static const struct subject { const char *file, *what; void (*change)(struct model_config *); } subjects[] = {
     { "golden/qwen3-wider.safetensors", "norms of heads", NULL },
     { "golden/gemma-wider.safetensors", "norms from one, scaled embeddings, a geglu", NULL },
@@ -56,6 +69,9 @@ static const struct subject { const char *file, *what; void (*change)(struct mod
     { "golden/mixtral-top2.safetensors", "a mixture", NULL },
     { "golden/gpt2-tied.safetensors", "dropout", drop },
     { "golden/llama-grouped.safetensors", "dropout", drop },
+    { "golden/gpt2-tied.safetensors", "the exact gelu, norms without biases", take_exact_gelu },
+    { "golden/gptj-partial.safetensors", "the squared relu", take_squared_relu },
+    { "golden/llama-grouped.safetensors", "multipliers, a layer without positions", multiply },
     { "golden/mixtral-top2.safetensors", "shared experts", share },
     { "golden/mixtral-top2.safetensors", "gated shared experts, loss of sequences", share_by_gate },
     { "golden/mixtral-top2.safetensors", "a capacity", keep_some },
@@ -134,7 +150,9 @@ static void subnormal_gradients_are_right(void **state)
             run(&d), check(&d);
             print_message("%s, %s, in %s: %d operations, %d only by steps\n", subjects[i].file, subjects[i].what,
                           dtype_name(formats[t]), d.checked, d.stepwise);
-            const char *const loss = d.golden.config.logit_cap > 0 ? "grad/capped" : "grad/logits";
+            const struct model_config *const c = &d.model.config;
+            const char *const loss = c->logit_cap > 0 ? "grad/capped"
+                                   : c->multipliers.logit_divisor > 0 ? "grad/scaled" : "grad/logits";
             if (d.wrong > 2 || strcmp(d.first.name, loss) != 0 ||
                 (d.wrong == 2 && strcmp(d.second.name, "norm") != 0))
                 fail_msg("%s, %s, in %s: %d are wrong, such as %s, %g times its bound, and %s, %g times",
@@ -357,6 +375,50 @@ static void mistakes_of_a_gemma_are_named(void **state)
     }
 }
 
+/* ---- mistakes of activations ------------------------------------------------------------------------------------- */
+
+static void plain_relu(struct tensor Y, struct tensor X)
+{
+    for (int64_t i = 0; i < tensor_count(Y); i++) tensor_set(Y, i, fmax(tensor_get(X, i), 0));
+}
+
+static void half_slope(struct tensor dX, struct tensor dY, struct tensor X)
+{
+    for (int64_t i = 0; i < tensor_count(X); i++)
+        tensor_set(dX, i, tensor_get(dY, i) * fmax(tensor_get(X, i), 0));
+}
+
+static void tanh_form(struct dump *d) { d->ops.exact_gelu_forward = d->ops.gelu_forward; }
+static void tanh_slope(struct dump *d) { d->ops.exact_gelu_backward_input = d->ops.gelu_backward_input; }
+static void unsquared(struct dump *d) { d->ops.squared_relu_forward = plain_relu; }
+static void undoubled(struct dump *d) { d->ops.squared_relu_backward_input = half_slope; }
+
+static void mistakes_of_activations_are_named(void **state)
+{
+    static const struct { const char *file; void (*change)(struct model_config *), (*make)(struct dump *);
+                          const char *where, *what; } all[] = {
+        { "golden/gpt2-tied.safetensors", take_exact_gelu, tanh_form, "act/h.0.mlp.act",
+          "the tanh form in place of the exact gelu" },
+        { "golden/gpt2-tied.safetensors", take_exact_gelu, tanh_slope, "grad/h.1.mlp.up",
+          "the slope of the tanh form in place of the exact gelu's" },
+        { "golden/gptj-partial.safetensors", take_squared_relu, unsquared, "act/h.0.mlp.act",
+          "relu in place of its square" },
+        { "golden/gptj-partial.safetensors", take_squared_relu, undoubled, "grad/h.1.mlp.up",
+          "the slope of the squared relu lacks its factor of 2" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct dump d;
+        open_changed(&d, all[i].file, all[i].change, F32);
+        d.ops = *d.model.ops, d.model.ops = &d.ops;
+        all[i].make(&d);
+        run(&d), check(&d);
+        if (strcmp(d.first.name, all[i].where) != 0 || strstr(d.first.mistake, all[i].what) == NULL)
+            fail_msg("%s: %s, \"%s\"", all[i].what, d.first.name, d.first.mistake);
+        close_dump(&d);
+    }
+}
+
 /* ---- norms behind a branch, of parts of its sum ------------------------------------------------------------------ */
 
 /* The last product; how many ranks each have some of its columns; the only one whose norm is taken, -1: all are added
@@ -429,6 +491,7 @@ int main(void)
         cmocka_unit_test(rows_may_be_parts),          cmocka_unit_test(sums_of_parts_are_rounded),
         cmocka_unit_test(equal_logits_have_any_order),
         cmocka_unit_test(mistakes_of_a_gemma_are_named),
+        cmocka_unit_test(mistakes_of_activations_are_named),
         cmocka_unit_test(norms_of_parts_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

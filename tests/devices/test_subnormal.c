@@ -72,6 +72,15 @@ static double gelu_input(double d, double x)
     return stored(stored(of_x + of_t) + times(times(of_t, CUBIC), times(3, times(x, x))));
 }
 
+static double normal_within(double x) { return stored(erf(times(0.70710678118654752440084436210485, x))); }
+static double exact_gelu(double x) { return times(times(0.5, x), stored(1 + normal_within(x))); }
+
+static double exact_gelu_input(double d, double x)
+{
+    const double p = times(stored(exp(times(-0.5, times(x, x)))), 0.39894228040143267793994605993438);
+    return stored(times(times(d, stored(1 + normal_within(x))), 0.5) + times(times(d, x), p));
+}
+
 /* One row of `cols` inputs: what the operation makes of it, and of the gradient of what it makes. */
 struct program {
     const char *what;
@@ -119,6 +128,33 @@ static void gelu_backward(const double *dy, const double *x, double *dx, int64_t
 {
     (void)row;
     for (int f = 0; f < WIDTH; f++) dx[f] = gelu_input(dy[f], x[f]);
+}
+
+static void exact_forward(const double *x, double *y, int64_t row)
+{
+    (void)row;
+    for (int f = 0; f < WIDTH; f++) y[f] = exact_gelu(x[f]);
+}
+
+static void exact_backward(const double *dy, const double *x, double *dx, int64_t row)
+{
+    (void)row;
+    for (int f = 0; f < WIDTH; f++) dx[f] = exact_gelu_input(dy[f], x[f]);
+}
+
+static void squared_forward(const double *x, double *y, int64_t row)
+{
+    (void)row;
+    for (int f = 0; f < WIDTH; f++) y[f] = times(fmax(x[f], 0), fmax(x[f], 0));
+}
+
+/* Autograd of a square: the gradient times twice the relu, in either order. */
+static void squared_backward(const double *dy, const double *x, double *dx, int64_t row)
+{
+    for (int f = 0; f < WIDTH; f++) {
+        const double r = fmax(x[f], 0);
+        dx[f] = row % 2 ? times(times(dy[f], r), 2) : times(dy[f], times(2, r));
+    }
 }
 
 static void geglu_forward(const double *x, double *y, int64_t row)
@@ -199,6 +235,8 @@ static const struct program programs[] = {
     { "swiglu", &single_swiglu, WIDTH, F, swiglu_forward, swiglu_input },
     { "silu", &single_silu, WIDTH, WIDTH, silu_forward, silu_backward },
     { "gelu", &single_gelu, WIDTH, WIDTH, gelu_forward, gelu_backward },
+    { "exact gelu", &single_exact_gelu, WIDTH, WIDTH, exact_forward, exact_backward },
+    { "squared relu", &single_squared_relu, WIDTH, WIDTH, squared_forward, squared_backward },
     { "geglu", &single_geglu, WIDTH, F, geglu_forward, geglu_input },
     { "clamped swiglu", &single_clamped_swiglu, WIDTH, F, clamped_forward, clamped_input },
     { "soft cap", &single_soft_cap, WIDTH, WIDTH, cap_forward, cap_input },

@@ -85,11 +85,13 @@ static void the_factor_is_rounded(void **state)
     (void)state;
     struct model_config c = parsed(GEMMA, "");
     c.D = 3072;
-    if (embedding_factor(&c, BF16) != 55.5) fail_msg("the factor in bf16 is %.17g", embedding_factor(&c, BF16));
-    assert_true(embedding_factor(&c, F32) == sqrtf(3072) && embedding_factor(&c, F64) == sqrt(3072));
-    assert_true(embedding_factor(&c, F16) == 55.4375);
+    if (model_factor(&c, FACTOR_EMBEDDING, BF16) != 55.5)
+        fail_msg("the factor in bf16 is %.17g", model_factor(&c, FACTOR_EMBEDDING, BF16));
+    assert_true(model_factor(&c, FACTOR_EMBEDDING, F32) == sqrtf(3072));
+    assert_true(model_factor(&c, FACTOR_EMBEDDING, F64) == sqrt(3072));
+    assert_true(model_factor(&c, FACTOR_EMBEDDING, F16) == 55.4375);
     c.scaled_embedding = false;
-    assert_true(embedding_factor(&c, BF16) == 1);
+    assert_true(model_factor(&c, FACTOR_EMBEDDING, BF16) == 1);
 }
 
 static void what_we_have_not_is_refused(void **state)

@@ -1,5 +1,5 @@
-/* Embedding, layernorm, gelu, add, dropout, sums: each compared with loops in long double, its backward also with
- * finite differences of its forward, slices with the whole, and many threads with one.
+/* Embedding, layernorm, activations, add, dropout, sums: each compared with loops in long double, its backward also
+ * with finite differences of its forward, slices with the whole, and many threads with one.
  * tier: check
  */
 #include "tests/ref/test_ops.h"
@@ -9,10 +9,14 @@ static struct tensor X, Y, W, b, dX, dY, dW, db, mean, rstd;       /* of the cas
 /* ---- layernorm --------------------------------------------------------------------------------------------------- */
 
 static const double eps = 1e-5;
+static double base;                     /* that the weights are added to: 0 or 1 */
+static bool biased = true;
 
 struct row { num mean, rstd, sum_g, sum_gx; };
 
 static num centred(struct tensor x, int64_t i, num mu) { return minus(at(x, i), mu); }
+
+static num factor(int64_t d) { return base == 0 ? at(W, d) : plus(exact(base), at(W, d)); }
 
 static struct row row_statistics(int64_t n, int64_t D)
 {
@@ -23,7 +27,7 @@ static struct row row_statistics(int64_t n, int64_t D)
     for (int64_t d = 0; d < D; d++) sum_add(&v, times(centred(X, n * D + d, r.mean), centred(X, n * D + d, r.mean)));
     r.rstd = over(exact(1), root(plus(over(sum_end(v), exact(D)), rounded(eps, 0))));
     for (int64_t d = 0; d < D; d++) {
-        const num gd = times(at(dY, n * D + d), at(W, d));
+        const num gd = times(at(dY, n * D + d), factor(d));
         sum_add(&g, gd);
         sum_add(&gx, times(gd, times(centred(X, n * D + d, r.mean), r.rstd)));
     }
@@ -69,14 +73,15 @@ static void layernorm_in_parts(const struct ops *op, int64_t cut)
     for (int s = 0; s < 2; s++) {
         const struct tensor y = matrix(op->dtype, N, cols[s]);
         memcpy(rstd.data, squares.data, tensor_bytes(rstd));
-        op->layernorm_forward_part(y, rstd, x[s], w[s], 0, slice_of(b, first[s], cols[s]), mean, D, eps);
+        op->layernorm_forward_part(y, rstd, x[s], w[s], base,
+                                   biased ? slice_of(b, first[s], cols[s]) : tensor_none, mean, D, eps);
         paste(Y, first[s], y);
-        op->layernorm_backward_sums(part, dy[s], x[s], w[s], 0, mean, rstd);
+        op->layernorm_backward_sums(part, dy[s], x[s], w[s], base, mean, rstd);
         op->add(sums, sums, part);
     }
     for (int s = 0; s < 2; s++) {
         const struct tensor dx = matrix(op->dtype, N, cols[s]);
-        op->layernorm_backward_part(dx, dy[s], x[s], w[s], 0, mean, rstd, sums, D);
+        op->layernorm_backward_part(dx, dy[s], x[s], w[s], base, mean, rstd, sums, D);
         paste(dX, first[s], dx);
     }
 }
@@ -85,7 +90,8 @@ static void layernorm_in_parts(const struct ops *op, int64_t cut)
 static void layernorm_case(const struct ops *op, int64_t N, int64_t D, int64_t cut, double offset)
 {
     const enum dtype t = op->dtype;
-    CASE("layernorm %s N=%d D=%d cut %d offset %g", dtype_name(t), (int)N, (int)D, (int)cut, offset);
+    CASE("layernorm %s N=%d D=%d cut %d offset %g%s%s", dtype_name(t), (int)N, (int)D, (int)cut, offset,
+         base == 0 ? "" : " from 1", biased ? "" : ", no bias");
     X = fill(matrix(t, N, D), 1, "x"), W = fill(vector(t, D), 1, "w"), b = fill(vector(t, D), 1, "b");
     for (int64_t i = 0; i < N * D; i++) tensor_set(X, i, tensor_get(X, i) + offset);
     Y = matrix(t, N, D), mean = vector(t, N), rstd = vector(t, N);
@@ -93,10 +99,10 @@ static void layernorm_case(const struct ops *op, int64_t N, int64_t D, int64_t c
     dW = fill_with(vector(t, D), 1), db = fill_with(vector(t, D), 1);
     if (cut) layernorm_in_parts(op, cut);
     else {
-        op->layernorm_forward(Y, mean, rstd, X, W, b, eps);
-        op->layernorm_backward_input(dX, dY, X, W, mean, rstd);
+        op->layernorm_forward(Y, mean, rstd, X, W, base, biased ? b : tensor_none, eps);
+        op->layernorm_backward_input(dX, dY, X, W, base, mean, rstd);
     }
-    op->layernorm_backward_weight(dW, db, dY, X, mean, rstd);
+    op->layernorm_backward_weight(dW, biased ? db : tensor_none, dY, X, mean, rstd);
 
     struct sum *w = calloc((size_t)D, sizeof *w), *bias = calloc((size_t)D, sizeof *bias);
     assert_true(w && bias);
@@ -106,8 +112,8 @@ static void layernorm_case(const struct ops *op, int64_t N, int64_t D, int64_t c
         expect_near("mean", mean, n, r.mean);
         expect_near("rstd", rstd, n, r.rstd);
         for (int64_t d = 0; d < D; d++) {
-            const num xhat = times(centred(X, n * D + d, r.mean), r.rstd), g = times(at(dY, n * D + d), at(W, d));
-            expect_near("Y", Y, n * D + d, plus(times(xhat, at(W, d)), at(b, d)));
+            const num xhat = times(centred(X, n * D + d, r.mean), r.rstd), g = times(at(dY, n * D + d), factor(d));
+            expect_near("Y", Y, n * D + d, biased ? plus(times(xhat, factor(d)), at(b, d)) : times(xhat, factor(d)));
             expect_near("dX", dX, n * D + d, times(r.rstd, minus(minus(g, mean_g), times(xhat, mean_gx))));
             sum_add(&w[d], times(at(dY, n * D + d), xhat));
             sum_add(&bias[d], at(dY, n * D + d));
@@ -115,7 +121,7 @@ static void layernorm_case(const struct ops *op, int64_t N, int64_t D, int64_t c
     }
     for (int64_t d = 0; d < D; d++) {                   /* added to the 1 that was there */
         expect_near("dw", dW, d, plus(exact(1), sum_end(w[d])));
-        expect_near("db", db, d, plus(exact(1), sum_end(bias[d])));
+        expect_near("db", db, d, biased ? plus(exact(1), sum_end(bias[d])) : exact(1));
     }
     free(w), free(bias);
     check_guards_and_free();
@@ -143,6 +149,20 @@ static void test_layernorm_in_parts(void **state)
         layernorm_case(op, 7, 64, 40, 100);
         layernorm_case(op, 130, 384, 192, 0);
     }
+}
+
+/* Weights that are kept from 1, and no bias: in each of the other cases, too. */
+static void test_layernorm_from_one_without_bias(void **state)
+{
+    (void)state;
+    for (int which = 1; which < 4; which++)
+        FOR_FORMATS(t, op) {
+            base = which & 1, biased = !(which & 2);
+            layernorm_case(op, 3, 5, 0, 0);
+            layernorm_case(op, 19, 131, 0, 0);
+            layernorm_case(op, 7, 64, 40, 100);
+        }
+    base = 0, biased = true;
 }
 
 /* ---- gelu and add ------------------------------------------------------------------------------------------------ */
@@ -181,6 +201,61 @@ static void test_gelu(void **state)
     }
 }
 
+/* The probability that a normal number is below x, and its derivative, the density. */
+static num normal_below(num x)
+{
+    return times(rounded(0.5L, 0), error_complement(times(rounded(-0.70710678118654752440084436210485L, 0), x)));
+}
+
+static num normal_density(num x)
+{
+    return times(rounded(0.39894228040143267793994605993438L, 0), expo(times(rounded(-0.5L, 0), times(x, x))));
+}
+
+static void test_exact_gelu(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op) {
+        const int64_t count = 20011;
+        const double reach = t == F32 ? 13.9 : 37.9;    /* inside the clamp of the derivative */
+        CASE("exact gelu %s", dtype_name(t));
+        X = fill(vector(t, count), reach, "x"), Y = vector(t, count), dY = fill(vector(t, count), 1, "dy");
+        tensor_set(X, 0, 0);
+        op->exact_gelu_forward(Y, X);
+        op->exact_gelu_backward_input(dY, dY, X);       /* in place */
+        struct tensor dy = fill(vector(t, count), 1, "dy");
+        for (int64_t i = 0; i < count; i++) {
+            const num x = at(X, i);
+            expect_near("Y", Y, i, times(x, normal_below(x)));
+            expect_near("dX", dY, i, times(at(dy, i), plus(normal_below(x), times(x, normal_density(x)))));
+        }
+        check_guards_and_free();
+    }
+}
+
+/* Below 0, and at 0, there is neither a value nor a gradient; a NaN stays. */
+static void test_squared_relu(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op) {
+        const int64_t count = 20011;
+        CASE("squared relu %s", dtype_name(t));
+        X = fill(vector(t, count), 3, "x"), Y = vector(t, count), dY = fill(vector(t, count), 1, "dy");
+        tensor_set(X, 0, 0), tensor_set(X, 1, -1e30), tensor_set(X, 2, NAN);
+        op->squared_relu_forward(Y, X);
+        op->squared_relu_backward_input(dY, dY, X);     /* in place */
+        struct tensor dy = fill(vector(t, count), 1, "dy");
+        for (int64_t i = 0; i < count; i++) {
+            const num r = tensor_get(X, i) > 0 ? at(X, i) : exact(0);
+            if (i == 2) continue;
+            expect_near("Y", Y, i, times(r, r));
+            expect_near("dX", dY, i, times(at(dy, i), times(exact(2), r)));
+        }
+        assert_true(isnan(tensor_get(Y, 2)) && isnan(tensor_get(dY, 2)));
+        check_guards_and_free();
+    }
+}
+
 /* In place; large numbers become the cap, and have no gradient. */
 static void test_soft_cap(void **state)
 {
@@ -204,23 +279,31 @@ static void test_soft_cap(void **state)
     }
 }
 
-static void test_gelu_far_out(void **state)
+/* Either form of gelu: large numbers stay as they are, or become 0. */
+static void far_out(const char *name, void (*forward)(struct tensor, struct tensor),
+                    void (*backward)(struct tensor, struct tensor, struct tensor), enum dtype t)
+{
+    const double x[] = { 1e30, 1e300, 50, 21, -21, -50, -1e30, -1e300 };
+    CASE("%s %s far out", name, dtype_name(t));
+    X = vector(t, 9), Y = vector(t, 9), dX = vector(t, 9), dY = fill_with(vector(t, 9), 1);
+    for (int i = 0; i < 8; i++) tensor_set(X, i, fabs(x[i]) > 1e38 && t == F32 ? copysign(3e38, x[i]) : x[i]);
+    tensor_set(X, 8, NAN);
+    forward(Y, X);
+    backward(dX, dY, X);
+    for (int i = 0; i < 8; i++) {
+        expect_near("Y", Y, i, (num){ x[i] > 0 ? tensor_get(X, i) : 0, 1e-30L });
+        expect_near("dX", dX, i, (num){ x[i] > 0, 1e-30L });
+    }
+    assert_true(isnan(tensor_get(Y, 8)) && isnan(tensor_get(dX, 8)));
+    check_guards_and_free();
+}
+
+static void test_gelus_far_out(void **state)
 {
     (void)state;
-    const double x[] = { 1e30, 1e300, 50, 21, -21, -50, -1e30, -1e300 };
     FOR_FORMATS(t, op) {
-        CASE("gelu %s far out", dtype_name(t));
-        X = vector(t, 9), Y = vector(t, 9), dX = vector(t, 9), dY = fill_with(vector(t, 9), 1);
-        for (int i = 0; i < 8; i++) tensor_set(X, i, fabs(x[i]) > 1e38 && t == F32 ? copysign(3e38, x[i]) : x[i]);
-        tensor_set(X, 8, NAN);
-        op->gelu_forward(Y, X);
-        op->gelu_backward_input(dX, dY, X);
-        for (int i = 0; i < 8; i++) {
-            expect_near("Y", Y, i, (num){ x[i] > 0 ? tensor_get(X, i) : 0, 1e-30L });
-            expect_near("dX", dX, i, (num){ x[i] > 0, 1e-30L });
-        }
-        assert_true(isnan(tensor_get(Y, 8)) && isnan(tensor_get(dX, 8)));
-        check_guards_and_free();
+        far_out("gelu", op->gelu_forward, op->gelu_backward_input, t);
+        far_out("exact gelu", op->exact_gelu_forward, op->exact_gelu_backward_input, t);
     }
 }
 
@@ -348,9 +431,12 @@ static void test_sums(void **state)
             struct tensor result = tensor_1d(&got, F64, 1);
             expect_near("sum", result, 0, (num){ want, (long double)(counts[i] + 1) * 1.2e-16L * want });
             const struct tensor before = copy_of(X);
-            op->scale(X, -0.3);
+            Y = vector(t, counts[i]);
+            op->scale(Y, X, -0.3);
+            op->scale(X, X, -0.3);
             for (int64_t j = 0; j < counts[i]; j++)
-                expect_near("scaled", X, j, times(at(before, j), rounded(-0.3L, 0)));
+                expect_near("scaled", Y, j, times(at(before, j), rounded(-0.3L, 0)));
+            expect_same_bits("scaled in place", X, Y);
             check_guards_and_free();
         }
 }
@@ -358,33 +444,44 @@ static void test_sums(void **state)
 /* ---- gradients and threads --------------------------------------------------------------------------------------- */
 
 static const struct ops *fp64;
-static void forward_layernorm(void) { fp64->layernorm_forward(Y, mean, rstd, X, W, b, eps); }
+static void forward_layernorm(void) { fp64->layernorm_forward(Y, mean, rstd, X, W, base, b, eps); }
 static void forward_soft_cap(void) { fp64->soft_cap_forward(Y, X, 2.5); }
 static void forward_gelu(void) { fp64->gelu_forward(Y, X); }
+static void forward_exact_gelu(void) { fp64->exact_gelu_forward(Y, X); }
+static void forward_squared_relu(void) { fp64->squared_relu_forward(Y, X); }
+
+/* The gradient of an operation of one tensor, element by element. */
+static void element_gradient(const char *name, void (*forward)(void),
+                             void (*backward)(struct tensor, struct tensor, struct tensor))
+{
+    CASE("%s, gradient", name);
+    X = fill(vector(F64, 101), 4, "x"), Y = vector(F64, 101), dY = fill(vector(F64, 101), 1, "dy"),
+    dX = vector(F64, 101);
+    backward(dX, dY, X);
+    expect_gradient("dX", dX, X, forward, Y, dY, 20);
+    check_guards_and_free();
+}
 
 static void test_gradients(void **state)
 {
     (void)state;
     const int64_t N = 5, D = 7;
-    fp64 = ops_for(F64);
+    fp64 = ops_for(F64), base = 1;
     CASE("layernorm, gradient");
     X = fill(matrix(F64, N, D), 1, "x"), W = fill(vector(F64, D), 1, "w"), b = fill(vector(F64, D), 1, "b");
     Y = matrix(F64, N, D), dY = fill(matrix(F64, N, D), 1, "dy"), dX = matrix(F64, N, D);
     dW = fill_with(vector(F64, D), 0), db = fill_with(vector(F64, D), 0), mean = vector(F64, N), rstd = vector(F64, N);
     forward_layernorm();
-    fp64->layernorm_backward_input(dX, dY, X, W, mean, rstd);
+    fp64->layernorm_backward_input(dX, dY, X, W, base, mean, rstd);
     fp64->layernorm_backward_weight(dW, db, dY, X, mean, rstd);
     expect_gradient("dX", dX, X, forward_layernorm, Y, dY, 4 * D);
     expect_gradient("dw", dW, W, forward_layernorm, Y, dY, 4 * D);
     expect_gradient("db", db, b, forward_layernorm, Y, dY, 4 * D);
     check_guards_and_free();
 
-    CASE("gelu, gradient");
-    X = fill(vector(F64, 101), 4, "x"), Y = vector(F64, 101), dY = fill(vector(F64, 101), 1, "dy"),
-    dX = vector(F64, 101);
-    fp64->gelu_backward_input(dX, dY, X);
-    expect_gradient("dX", dX, X, forward_gelu, Y, dY, 20);
-    check_guards_and_free();
+    element_gradient("gelu", forward_gelu, fp64->gelu_backward_input);
+    element_gradient("exact gelu", forward_exact_gelu, fp64->exact_gelu_backward_input);
+    element_gradient("squared relu", forward_squared_relu, fp64->squared_relu_backward_input);
 
     CASE("soft cap, gradient");
     X = fill(vector(F64, 101), 4, "x"), Y = vector(F64, 101), dY = fill(vector(F64, 101), 1, "dy"),
@@ -395,29 +492,36 @@ static void test_gradients(void **state)
     check_guards_and_free();
 }
 
+enum { OUTPUTS = 16 };
+
 /* Sizes above PARALLEL_FROM, so that the threads do start. */
-static void everything(const struct ops *op, struct tensor out[12], double *squares)
+static void everything(const struct ops *op, struct tensor out[OUTPUTS], double *squares)
 {
     const enum dtype t = op->dtype;
     const int64_t N = 131, D = 257, V = 19;
     const struct tensor x = fill(matrix(t, N, D), 2, "x"), w = fill(vector(t, D), 1, "w"),
                         ids = integers(N, 0, (int)V, "ids");
-    for (int i = 0; i < 8; i++) out[i] = matrix(t, N, D);
+    for (int i = 0; i < OUTPUTS; i++)
+        if (i < 8 || i >= 12) out[i] = matrix(t, N, D);
     for (int i = 8; i < 12; i++) out[i] = fill_with(i == 8 ? matrix(t, V, D) : vector(t, i == 11 ? N : D), 0);
     op->embedding_forward(out[0], ids, fill(matrix(t, V, D), 1, "table"), 0, false);
     op->embedding_backward_weight(out[8], x, ids, 0);
-    op->layernorm_forward(out[1], out[11], fill_with(vector(t, N), 0), x, w, w, eps);
-    op->layernorm_backward_input(out[2], x, x, w, out[11], fill_with(vector(t, N), 1));
+    op->layernorm_forward(out[1], out[11], fill_with(vector(t, N), 0), x, w, 0, w, eps);
+    op->layernorm_backward_input(out[2], x, x, w, 0, out[11], fill_with(vector(t, N), 1));
     op->layernorm_backward_weight(out[9], out[10], x, x, out[11], fill_with(vector(t, N), 1));
     op->gelu_forward(out[3], x);
     op->gelu_backward_input(out[4], x, x);
+    op->exact_gelu_forward(out[12], x);
+    op->exact_gelu_backward_input(out[13], x, x);
+    op->squared_relu_forward(out[14], x);
+    op->squared_relu_backward_input(out[15], x, x);
     op->soft_cap_forward(out[5], x, 1.5);
     op->soft_cap_backward_input(out[5], out[5], x, 3);
     op->add(out[5], out[5], out[4]);
     op->dropout(out[6], x, (struct dropout){ .p = 0.5, .seed = 3, .cols = D });
     op->linear_backward_weight(fill_with(matrix(t, D, 1), 0), out[10], x, fill_with(matrix(t, N, 1), 1));
     memcpy(out[7].data, x.data, tensor_bytes(x));
-    op->scale(out[7], 0.7);
+    op->scale(out[7], out[7], 0.7);
     *squares = ops_squares(op, x);
 }
 
@@ -426,14 +530,14 @@ static void test_threads_do_not_matter(void **state)
     (void)state;
     const int before = omp_get_max_threads();
     FOR_FORMATS(t, op) {
-        struct tensor one[12], many[12];
+        struct tensor one[OUTPUTS], many[OUTPUTS];
         double sum_one, sum_many;
         omp_set_num_threads(1);
         everything(op, one, &sum_one);
         omp_set_num_threads(5);
         everything(op, many, &sum_many);
         omp_set_num_threads(before);
-        for (int i = 0; i < 12; i++) {
+        for (int i = 0; i < OUTPUTS; i++) {
             CASE("five threads against one, %s, output %d", dtype_name(t), i);
             expect_same_bits("result", many[i], one[i]);
         }
@@ -446,7 +550,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_layernorm), cmocka_unit_test(test_layernorm_in_parts),
-        cmocka_unit_test(test_gelu), cmocka_unit_test(test_gelu_far_out),
+        cmocka_unit_test(test_layernorm_from_one_without_bias),
+        cmocka_unit_test(test_gelu), cmocka_unit_test(test_exact_gelu), cmocka_unit_test(test_squared_relu),
+        cmocka_unit_test(test_gelus_far_out),
         cmocka_unit_test(test_soft_cap), cmocka_unit_test(test_add),
         cmocka_unit_test(test_embedding), cmocka_unit_test(test_dropout), cmocka_unit_test(test_sums),
         cmocka_unit_test(test_gradients), cmocka_unit_test(test_threads_do_not_matter),

@@ -131,6 +131,12 @@ static inline num hyperbolic(num a)
     const long double v = tanhl(a.v);
     return (num){ v, a.e + 2 * unit * fabsl(v) + tiny };
 }
+/* libm's erfc is within six units (glibc's manual, table of errors); its derivative is -2/sqrt(pi) e^(-x^2). */
+static inline num error_complement(num a)
+{
+    const long double v = erfcl(a.v), near = fabsl(a.v) > a.e ? fabsl(a.v) - a.e : 0;
+    return (num){ v, 1.1283791670955125738961589031215452L * expl(-near * near) * a.e + 6 * unit * v + tiny };
+}
 static inline num logarithm(num a) { return rounded(logl(a.v), a.v > a.e ? -log1pl(-a.e / a.v) : INFINITY); }
 
 /* A sum in an order we do not want to know. */

@@ -131,11 +131,11 @@ static void layernorm(void **state)
             const struct tensor dw = fill(vector(g, D), 1, "dw"), db = fill(vector(g, D), 1, "db"), d_w = widened(dw),
                                 d_b = widened(db);
             const struct tensor y = matrix(F32, N, D), dx = matrix(F32, N, D);
-            fp32->layernorm_forward(y, m, r, widened(X), widened(w), widened(b), 1e-5);
-            fp32->layernorm_backward_input(dx, widened(dY), widened(X), widened(w), m, r);
+            fp32->layernorm_forward(y, m, r, widened(X), widened(w), 1, widened(b), 1e-5);
+            fp32->layernorm_backward_input(dx, widened(dY), widened(X), widened(w), 1, m, r);
             fp32->layernorm_backward_weight(d_w, d_b, widened(dY), widened(X), m, r);
-            op->layernorm_forward(Y, mean, rstd, X, w, b, 1e-5);
-            op->layernorm_backward_input(dX, dY, X, w, mean, rstd);
+            op->layernorm_forward(Y, mean, rstd, X, w, 1, b, 1e-5);
+            op->layernorm_backward_input(dX, dY, X, w, 1, mean, rstd);
             op->layernorm_backward_weight(dw, db, dY, X, mean, rstd);
             expect_same_bits("mean", mean, m), expect_same_bits("rstd", rstd, r);
             expect_stored("Y", Y, y), expect_stored("dX", dX, dx), expect_stored("dw", dw, d_w),
@@ -258,6 +258,14 @@ static void elementwise(void **state)
         expect_stored("gelu", Y, y);
         op->gelu_backward_input(Y, Z, X), fp32->gelu_backward_input(y, z, x);
         expect_stored("gelu'", Y, y);
+        op->exact_gelu_forward(Y, X), fp32->exact_gelu_forward(y, x);
+        expect_stored("exact gelu", Y, y);
+        op->exact_gelu_backward_input(Y, Z, X), fp32->exact_gelu_backward_input(y, z, x);
+        expect_stored("exact gelu'", Y, y);
+        op->squared_relu_forward(Y, X), fp32->squared_relu_forward(y, x);
+        expect_stored("squared relu", Y, y);
+        op->squared_relu_backward_input(Y, Z, X), fp32->squared_relu_backward_input(y, z, x);
+        expect_stored("squared relu'", Y, y);
         op->soft_cap_forward(Y, X, 3), fp32->soft_cap_forward(y, x, 3);
         expect_stored("soft cap", Y, y);
         op->soft_cap_backward_input(Y, Z, X, 5), fp32->soft_cap_backward_input(y, z, x, 5);
@@ -276,7 +284,7 @@ static void elementwise(void **state)
         op->dropout(in_place, in_place, d), fp32->dropout(y, x, d);
         expect_stored("dropout in place", in_place, y);
         in_place = copy_of(X);
-        op->scale(in_place, 0.3), fp32->scale(x, 0.3);
+        op->scale(in_place, in_place, 0.3), fp32->scale(x, x, 0.3);
         expect_stored("scale", in_place, x);
         assert_true(ops_squares(op, Z) == ops_squares(fp32, z));
         check_guards_and_free();
@@ -417,8 +425,8 @@ static void layernorm_as_pytorch(const struct ops *op)
     const double off = (32 + 2 * (double)D) * 128 * dtype_unit(F32);
     const struct tensor Y = matrix(BF16, N, D), dX = matrix(BF16, N, D), mean = vector(F32, N), rstd = vector(F32, N);
     const struct tensor dw = fill_with(vector(BF16, D), 0), db = fill_with(vector(BF16, D), 0);
-    op->layernorm_forward(Y, mean, rstd, X, w, b, 1e-5);
-    op->layernorm_backward_input(dX, dY, X, w, mean, rstd);
+    op->layernorm_forward(Y, mean, rstd, X, w, 0, b, 1e-5);
+    op->layernorm_backward_input(dX, dY, X, w, 0, mean, rstd);
     op->layernorm_backward_weight(dw, db, dY, X, mean, rstd);
     expect_one_step("layer_norm.y", Y, off);
     expect_one_step("layer_norm.dinput", dX, off);

@@ -97,6 +97,31 @@ static struct model_config gptj_shape(bool tied, double dropout)
     return c;
 }
 
+/* A GPT-2 with the exact gelu, whose norms have no bias. */
+static struct model_config exact_shape(bool tied, double dropout)
+{
+    struct model_config c = shape(tied, dropout);
+    c.activation = ACTIVATION_EXACT_GELU, c.norms_unbiased = true;
+    return c;
+}
+
+static struct model_config squared_shape(void)
+{
+    struct model_config c = gptj_shape(false, 0);
+    c.activation = ACTIVATION_SQUARED_RELU;
+    return c;
+}
+
+/* A Llama with all multipliers, and without positions in its first layer. */
+static struct model_config multiplied_shape(bool tied, double dropout)
+{
+    struct model_config c = llama_shape(tied, 0);
+    c.multipliers = (struct multipliers){ .embedding = 3, .residual = 0.4, .scores = 0.7, .logit_divisor = 1.7 };
+    c.dropout_residual = c.dropout_embedding = dropout;
+    layer_set_add(&c.unturned, 0);
+    return c;
+}
+
 /* Biases and norms do not stay at 0 and 1, where mistakes could hide. */
 static void open_model(struct transformer *m, struct model_config c)
 {
@@ -189,17 +214,40 @@ static int64_t largest_of(struct tensor t)
 }
 
 /* Of every parameter the element of the largest gradient and four others. */
+static void expect_derivatives_of(struct transformer *m)
+{
+    const double noise = loss_noise(m);
+    gradients_of(m, labels, BATCH);
+    for (int p = 0; p < m->params; p++) {
+        expect_derivative(m, p, largest_of(m->g[p]), noise);
+        for (int k = 0; k < 4; k++)
+            expect_derivative(m, p, draw(m->spec[p].name, k, (int)tensor_count(m->g[p])), noise);
+    }
+    transformer_close(m);
+}
+
 static void expect_derivatives(struct model_config c)
 {
     struct transformer m;
     open_model(&m, c);
-    const double noise = loss_noise(&m);
-    gradients_of(&m, labels, BATCH);
-    for (int p = 0; p < m.params; p++) {
-        expect_derivative(&m, p, largest_of(m.g[p]), noise);
-        for (int k = 0; k < 4; k++) expect_derivative(&m, p, draw(m.spec[p].name, k, (int)tensor_count(m.g[p])), noise);
+    expect_derivatives_of(&m);
+}
+
+/* The slope of a squared relu bends at 0, which differences must not cross: biases keep numbers away from there, half
+ * of them above. */
+static void expect_derivatives_beside_the_bend(struct model_config c)
+{
+    struct transformer m;
+    open_model(&m, c);
+    for (int l = 0; l < c.L; l++) {
+        const struct tensor b = m.w[param_of_block(&c, l, UP_B)];
+        for (int64_t i = 0; i < tensor_count(b); i++) tensor_set(b, i, i % 2 ? 5 : -5);
     }
-    transformer_close(&m);
+    loss_of(&m, labels, BATCH);
+    for (int l = 0; l < c.L; l++)
+        for (int64_t i = 0; i < tensor_count(m.block[l].up); i++)
+            assert_true(fabs(tensor_get(m.block[l].up, i)) > 0.1);
+    expect_derivatives_of(&m);
 }
 
 static void gradients_are_derivatives(void **state)
@@ -216,6 +264,9 @@ static void gradients_are_derivatives(void **state)
     expect_derivatives(shared_shape(true));
     expect_derivatives(gptj_shape(true, 0));
     expect_derivatives(gptj_shape(false, 0));
+    expect_derivatives(exact_shape(true, 0));
+    expect_derivatives_beside_the_bend(squared_shape());
+    expect_derivatives(multiplied_shape(true, 0));
 }
 
 static void gradients_with_dropout_are_derivatives(void **state)
@@ -225,6 +276,118 @@ static void gradients_with_dropout_are_derivatives(void **state)
     expect_derivatives(shape(false, 0.3));
     expect_derivatives(llama_shape(false, 0.3));
     expect_derivatives(gptj_shape(false, 0.3));
+    expect_derivatives(exact_shape(false, 0.3));
+    expect_derivatives(multiplied_shape(false, 0.3));
+}
+
+/* Each element, relative to the largest: the gradient of a key's bias is 0 but for rounding, that of
+ * the query's beside it not. */
+static void expect_same(const char *what, struct tensor got, struct tensor want, double factor, double tolerance)
+{
+    double size = 0;
+    for (int64_t i = 0; i < tensor_count(want); i++) size = fmax(size, fabs(factor * tensor_get(want, i)));
+    for (int64_t i = 0; i < tensor_count(want); i++)
+        if (!(fabs(tensor_get(got, i) - factor * tensor_get(want, i)) <= tolerance * size))
+            fail_msg("%s, element %lld: %.17g, want %.17g", what, (long long)i, tensor_get(got, i),
+                     factor * tensor_get(want, i));
+}
+
+/* Each multiplier by itself, from what is observed: the embedding, a branch's part of the stream, the logits. */
+static void multipliers_multiply(void **state)
+{
+    (void)state;
+    struct transformer plain, m;
+    struct model_config c = llama_shape(false, 0);
+    open_model(&plain, c);
+    c.multipliers.logit_divisor = 4;
+    open_model(&m, c);
+    loss_of(&plain, labels, BATCH), loss_of(&m, labels, BATCH);
+    expect_same("logits", m.logits, plain.logits, 0.25, 0);
+    transformer_close(&m);
+    c.multipliers = (struct multipliers){ .embedding = 2 };
+    open_model(&m, c);
+    loss_of(&m, labels, BATCH);
+    expect_same("embedding", m.block[0].in, plain.block[0].in, 2, 0);
+    transformer_close(&m);
+    /* A branch of a power of two times its size is exactly that much of the stream's difference, but for one sum. */
+    c.multipliers = (struct multipliers){ .residual = 0.5 };
+    open_model(&m, c);
+    loss_of(&m, labels, BATCH);
+    for (int64_t i = 0; i < tensor_count(m.block[0].in); i++) {
+        const double in = tensor_get(m.block[0].in, i), mid = tensor_get(m.block[0].mid, i),
+                     want = in + 0.5 * (tensor_get(plain.block[0].mid, i) - in);
+        if (!(fabs(mid - want) <= 4 * dtype_unit(F64) * (fabs(in) + fabs(mid)))) fail_msg("mid %lld", (long long)i);
+    }
+    transformer_close(&m);
+    /* Scores in place of 1/sqrt(A): the same number gives the same bits. */
+    c.multipliers = (struct multipliers){ .scores = 1 / sqrt((double)c.A) };
+    open_model(&m, c);
+    loss_of(&m, labels, BATCH);
+    expect_same("logits", m.logits, plain.logits, 1, 0);
+    transformer_close(&m), transformer_close(&plain);
+}
+
+/* Without positions a layer's queries and keys are not turned; the others' are. */
+static void unturned_layers_have_no_positions(void **state)
+{
+    (void)state;
+    struct transformer plain, m;
+    struct model_config c = llama_shape(false, 0);
+    open_model(&plain, c);
+    layer_set_add(&c.unturned, 1);
+    open_model(&m, c);
+    loss_of(&plain, labels, BATCH), loss_of(&m, labels, BATCH);
+    expect_same("qkv of layer 0", m.block[0].qkv, plain.block[0].qkv, 1, 0);
+    struct tensor want = m.block[1].qkv;
+    want.data = calloc(1, tensor_bytes(want));
+    assert_non_null(want.data);
+    m.ops->linear_forward(want, m.block[1].ln1, m.w[param_of_block(&c, 1, QKV_W)], tensor_none);
+    expect_same("qkv of layer 1", m.block[1].qkv, want, 1, 0);
+    free(want.data), transformer_close(&m), transformer_close(&plain);
+}
+
+static void expect_unfit(struct model_config c, const char *says)
+{
+    struct error err;
+    assert_int_equal(model_config_check(&c, &err), ERR_PLAN);
+    if (strstr(err.text, says) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, says);
+}
+
+static void options_are_checked(void **state)
+{
+    (void)state;
+    struct model_config c = llama_shape(false, 0);
+    c.activation = ACTIVATION_EXACT_GELU;
+    expect_unfit(c, "an activation of a feed-forward without a gate, but its feed-forward has a gate");
+    c = shape(false, 0), c.activation = 7;
+    expect_unfit(c, "activation 7; there are 0 to 2");
+    c = llama_shape(false, 0), c.two_norms = true;
+    expect_unfit(c, "two norms of parallel branches, but its branches are not parallel");
+    c = llama_shape(false, 0), c.norms_unbiased = true;
+    expect_unfit(c, "layernorms without biases, but its norms are rmsnorms");
+    c = gptj_shape(false, 0), c.multipliers.residual = 0.5;
+    expect_unfit(c, "a multiplier of branches, but its blocks are not those of a Llama");
+    c = llama_shape(false, 0), c.multipliers.scores = -1;
+    expect_unfit(c, "multiplier of scores -1; it must be finite, and not negative");
+    c = llama_shape(false, 0), c.multipliers.logit_divisor = INFINITY;
+    expect_unfit(c, "divisor of logits inf; it must be finite, and not negative");
+    c = llama_shape(false, 0), layer_set_add(&c.unturned, c.L);
+    expect_unfit(c, "layers without rotary positions that are not among its L=2 layers");
+    c = shape(false, 0), layer_set_add(&c.unturned, 0);
+    expect_unfit(c, "layers without rotary positions, but no layer has them");
+}
+
+/* A file that cannot say an option is not written: who reads the file would have another model. */
+static void options_without_keys_are_not_written(void **state)
+{
+    (void)state;
+    const struct model_config all[] = { exact_shape(true, 0), squared_shape(), multiplied_shape(true, 0) };
+    struct error err;
+    char *text;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(model_config_text(&all[i], &text, &err), ERR_PLAN);
+        assert_non_null(strstr(err.text, "config.json"));
+    }
 }
 
 /* Twins of the same format, disturbed as its rounding could, say how far its loss may be from that in fp64. */
@@ -232,9 +395,10 @@ static void every_family_runs_in_16_bits(void **state)
 {
     (void)state;
     const struct model_config all[] = { shape(true, 0), llama_shape(false, 0), mixtral_shape(true, true),
-                                        gptj_shape(false, 0) };
+                                        gptj_shape(false, 0), exact_shape(true, 0), squared_shape(),
+                                        multiplied_shape(false, 0) };
     const enum dtype formats[] = { BF16, F16 };
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 14; i++) {
         struct transformer exact, m;
         struct error err;
         double bound = 0;
@@ -277,18 +441,6 @@ static void routers_that_do_not_care(void **state)
     gradients_of(&m, labels, BATCH);
     for (int64_t i = 0; i < tensor_count(idle); i++) assert_true(tensor_get(idle, i) == 0);
     transformer_close(&m);
-}
-
-/* Each element, relative to the largest: the gradient of a key's bias is 0 but for rounding, that of
- * the query's beside it not. */
-static void expect_same(const char *what, struct tensor got, struct tensor want, double factor, double tolerance)
-{
-    double size = 0;
-    for (int64_t i = 0; i < tensor_count(want); i++) size = fmax(size, fabs(factor * tensor_get(want, i)));
-    for (int64_t i = 0; i < tensor_count(want); i++)
-        if (!(fabs(tensor_get(got, i) - factor * tensor_get(want, i)) <= tolerance * size))
-            fail_msg("%s, element %lld: %.17g, want %.17g", what, (long long)i, tensor_get(got, i),
-                     factor * tensor_get(want, i));
 }
 
 /* The same sums in another grouping differ by rounding: 1e-13 is a thousand units for sums of at most 15 tokens. */
@@ -619,6 +771,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(gradients_are_derivatives, make_batch),
         cmocka_unit_test_setup(gradients_with_dropout_are_derivatives, make_batch),
+        cmocka_unit_test_setup(multipliers_multiply, make_batch),
+        cmocka_unit_test_setup(unturned_layers_have_no_positions, make_batch),
+        cmocka_unit_test(options_are_checked), cmocka_unit_test(options_without_keys_are_not_written),
         cmocka_unit_test_setup(every_family_runs_in_16_bits, make_batch),
         cmocka_unit_test_setup(routers_that_do_not_care, make_batch),
         cmocka_unit_test_setup(backward_adds, make_batch),

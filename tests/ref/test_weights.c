@@ -296,12 +296,63 @@ static void another_shape_is_refused(void **state)
     transformer_close(&a), transformer_close(&b);
 }
 
+/* ---- queries, keys and values that lie head by head -------------------------------------------------------------- */
+
+enum { HEADS = 3, HEAD = 2, COLUMNS = 5, QKV = 3 * HEADS * HEAD };
+
+static struct param_spec by_heads(const char *name, int ndim)
+{
+    struct param_spec s = { .role = ROLE_QKV, .ndim = ndim, .dim = { QKV, ndim == 2 ? COLUMNS : 0 }, .parts = 3 };
+    snprintf(s.name, sizeof s.name, "%s", name);
+    for (int i = 0; i < 3; i++) {
+        s.part[i] = (struct param_part){ .rows = HEADS * HEAD, .rows_apart = 3, .first = i, .together = HEAD };
+        snprintf(s.part[i].name, sizeof s.part[i].name, "%s", name);
+    }
+    return s;
+}
+
+/* In the file a head's queries come first, then its keys, then its values, then the next head. */
+static void heads_lie_together_in_files(void **state)
+{
+    (void)state;
+    const struct param_spec spec[] = { by_heads("m.weight", 2), by_heads("m.bias", 1) };
+    const struct weights_suffix alone = { "", F64 };
+    struct weights_writer writer;
+    struct weights w;
+    struct error err;
+    double m[QKV][COLUMNS], b[QKV], lies[QKV][COLUMNS], box[QKV * COLUMNS];
+    for (int i = 0; i < QKV; i++)
+        for (int j = 0; j < COLUMNS; j++) m[i][j] = 10 * i + j, b[i] = 1000 + i;
+    assert_int_equal(weights_create(&writer, spec, 2, scratch("heads"), &alone, 1, NULL, 0, &err), OK);
+    assert_int_equal(weights_write(&writer, 0, 0, m, &err), OK);
+    assert_int_equal(weights_write(&writer, 1, 0, b, &err), OK);
+    assert_int_equal(weights_commit(&writer, &err), OK);
+    weights_abort(&writer);
+    if (weights_open_file(&w, scratch("heads"), &err) != OK) fail_msg("%s", err.text);
+    assert_int_equal(safetensors_find(&w.file[0], "m.weight")->dim[0], QKV);
+    assert_int_equal(safetensors_read(&w.file[0], safetensors_find(&w.file[0], "m.weight"), F64, lies, &err), OK);
+    for (int h = 0; h < HEADS; h++)
+        for (int which = 0; which < 3; which++)
+            for (int a = 0; a < HEAD; a++)
+                assert_true(lies[(h * 3 + which) * HEAD + a][1] == m[(which * HEADS + h) * HEAD + a][1]);
+    for (int64_t first = 0; first < QKV; first++)
+        for (int64_t rows = 1; first + rows <= QKV; rows++) {
+            const int64_t start[2] = { first, 2 }, extent[2] = { rows, 3 };
+            assert_int_equal(weights_read_box(&w, &spec[0], "", start, extent, F64, box, &err), OK);
+            for (int64_t k = 0; k < 3 * rows; k++) assert_true(box[k] == m[first + k / 3][2 + k % 3]);
+            assert_int_equal(weights_read_box(&w, &spec[1], "", start, extent, F64, box, &err), OK);
+            for (int64_t k = 0; k < rows; k++) assert_true(box[k] == b[first + k]);
+        }
+    weights_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_saved_loads, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(boxes_cross_parts, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(boxes_of_stacked_experts, scratch_make, scratch_remove),
+        cmocka_unit_test_setup_teardown(heads_lie_together_in_files, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(several_files_with_an_index, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(two_matrices_cannot_be_tied, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(another_shape_is_refused, scratch_make, scratch_remove),

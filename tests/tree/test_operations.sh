@@ -95,7 +95,7 @@ void FN(gelu_backward_input)(struct tensor dX, struct tensor X, struct tensor dY
 }
 static void back(struct device *d)
 {
-    dev_layernorm_backward_input(d, dX, dY, here(X), w, s->rstd, s->mean);
+    dev_layernorm_backward_input(d, dX, dY, here(X), w, base, s->rstd, s->mean);
     op->add(Y, X, Z), op->attention_merge(O, lse, O2, lse2, a);
     dev_linear_forward(tp->device, r.X, r.Y,
                        W, tensor_none);

@@ -46,7 +46,7 @@ const struct single_mistakes single_add_mistakes = {
 
 enum {
     TANH, ERF, SIGMOID, SILU, RELU, NO_SECOND, SWAPPED, PLAIN_SIGMOID, PLAIN_TANH, SQUARED_RELU, OF_PRODUCT, BOTH,
-    NO_UP, UP_AND_ONE, IN_TURN, IN_TURN_OF_RANKS, UP_PLAIN, MINUS
+    NO_UP, UP_AND_ONE, IN_TURN, IN_TURN_OF_RANKS, UP_PLAIN, MINUS, ALL_SQUARED, ONCE
 };
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
@@ -58,6 +58,7 @@ static double value(int which, double x)
     case SIGMOID: return x * sigmoid(1.702 * x);
     case RELU: return x > 0 ? x : 0;
     case SQUARED_RELU: return x > 0 ? x * x : 0;
+    case ALL_SQUARED: return x * x;
     case PLAIN_SIGMOID: return sigmoid(x);
     case PLAIN_TANH: return tanh(x);
     case TANH: return x / 2 * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
@@ -69,12 +70,13 @@ static double slope(int which, double x)
 {
     const double h = 1e-5;
     if (which == NO_SECOND) return sigmoid(x);
+    if (which == ONCE) return x > 0 ? x : 0;
     if (which == MINUS) return sigmoid(x) * (1 - x * (1 - sigmoid(x)));
     return which == RELU ? x > 0 : (value(which, x + h) - value(which, x - h)) / (2 * h);
 }
 
-static struct tensor gelu_forward(struct single *single, const struct single_node *node,
-                                  const struct single_mistake *mistake)
+static struct tensor plain_forward(struct single *single, const struct single_node *node,
+                                   const struct single_mistake *mistake)
 {
     const int which = mistake->which;
     const struct tensor X = single_act(single, node->in[0]);
@@ -84,8 +86,8 @@ static struct tensor gelu_forward(struct single *single, const struct single_nod
     return Y;
 }
 
-static struct tensor gelu_input(struct single *single, const struct single_node *node,
-                                const struct single_mistake *mistake)
+static struct tensor plain_input(struct single *single, const struct single_node *node,
+                                 const struct single_mistake *mistake)
 {
     const int which = mistake->which;
     const struct tensor dY = single_grad(single, node->out), X = single_act(single, node->in[0]);
@@ -163,6 +165,27 @@ static const struct single_mistake gelu_rows[] = {
     { 0 }
 };
 
+static const struct single_mistake exact_gelu_rows[] = {
+    { "the tanh form in place of the exact gelu", FORWARD, .which = TANH },
+    { "x sigmoid(1.702 x) in place of the exact gelu", FORWARD, .which = SIGMOID },
+    { "silu in place of the exact gelu", FORWARD, .which = SILU },
+    { "relu in place of the exact gelu", FORWARD, .which = RELU },
+    { "the slope of the tanh form in place of the exact gelu's", INPUT, .which = TANH },
+    { "the slope of x sigmoid(1.702 x) in place of the exact gelu's", INPUT, .which = SIGMOID },
+    { "the slope of silu in place of the exact gelu's", INPUT, .which = SILU },
+    { 0 }
+};
+
+static const struct single_mistake squared_relu_rows[] = {
+    { "relu in place of its square", FORWARD, .which = RELU },
+    { "the square of all numbers, not only of those above 0", FORWARD, .which = ALL_SQUARED },
+    { "the tanh form of gelu in place of the squared relu", FORWARD, .which = TANH },
+    { "the slope of relu in place of its square's", INPUT, .which = RELU },
+    { "the slope of the square of all numbers", INPUT, .which = ALL_SQUARED },
+    { "the slope of the squared relu lacks its factor of 2", INPUT, .which = ONCE },
+    { 0 }
+};
+
 static const struct single_mistake swiglu_rows[] = {
     { "gate and up have changed places", FORWARD | INPUT, .which = SWAPPED },
     { "the exact gelu of the gate in place of silu", FORWARD, .which = ERF },
@@ -196,7 +219,15 @@ static const struct single_mistake geglu_rows[] = {
 };
 
 const struct single_mistakes single_gelu_mistakes = {
-    .of = &single_gelu, .rows = gelu_rows, .make[SINGLE_FORWARD] = gelu_forward, .make[SINGLE_INPUT] = gelu_input
+    .of = &single_gelu, .rows = gelu_rows, .make[SINGLE_FORWARD] = plain_forward, .make[SINGLE_INPUT] = plain_input
+};
+const struct single_mistakes single_exact_gelu_mistakes = {
+    .of = &single_exact_gelu, .rows = exact_gelu_rows, .make[SINGLE_FORWARD] = plain_forward,
+    .make[SINGLE_INPUT] = plain_input
+};
+const struct single_mistakes single_squared_relu_mistakes = {
+    .of = &single_squared_relu, .rows = squared_relu_rows, .make[SINGLE_FORWARD] = plain_forward,
+    .make[SINGLE_INPUT] = plain_input
 };
 const struct single_mistakes single_geglu_mistakes = {
     .of = &single_geglu, .rows = geglu_rows, .make[SINGLE_FORWARD] = swiglu_forward, .make[SINGLE_INPUT] = swiglu_input

@@ -124,7 +124,8 @@ bool suspect_near(struct suspect *suspect, const double *y, const char *format, 
 
 static const struct single_mistakes *const tables[] = {
     &single_attention_mistakes, &single_norm_mistakes,      &single_matrix_mistakes, &single_rotary_mistakes,
-    &single_gelu_mistakes,      &single_swiglu_mistakes,    &single_add_mistakes,    &single_loss_mistakes,
+    &single_gelu_mistakes,      &single_exact_gelu_mistakes, &single_squared_relu_mistakes,
+    &single_swiglu_mistakes,    &single_add_mistakes,    &single_loss_mistakes,
     &single_embed_mistakes,     &single_positions_mistakes, &single_head_norm_mistakes, &single_route_mistakes,
     &single_experts_up_mistakes, &single_experts_down_mistakes, &single_combine_mistakes, &single_latent_norm_mistakes,
     &single_soft_cap_mistakes, &single_geglu_mistakes,

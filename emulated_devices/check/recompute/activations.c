@@ -1,4 +1,4 @@
-/* activations.c -- gelu, silu, swiglu, geglu, the clamped swiglu, and a gate of rows.
+/* activations.c -- both gelus, the squared relu, silu, swiglu, geglu, the clamped swiglu, and a gate of rows.
  *
  * A few units of roundoff of the terms bound the error of each; a step's result that is stored adds the unit of the
  * format.  A step's result that is subnormal is off by `tiny`, times what the steps after it multiply by.
@@ -41,6 +41,58 @@ static double gelu_chain(double x, struct unit unit)
 {
     const double T = gelu_tanh(x, unit).y, cubic = 1 + 3 * CUBIC * x * x;
     return unit.tiny * (1.5 + ROOT_2_OVER_PI * cubic * (2 - T * T) + cubic + 3 * x * x + 1);
+}
+
+#define ROOT_HALF 0.70710678118654752440084436210485
+#define TWO_OVER_ROOT_PI 1.1283791670955125738961589031215
+#define NORMAL_TOP 0.39894228040143267793994605993438           /* 1 / sqrt(2 pi) */
+
+/* erf(x / sqrt 2), and how far it is off. */
+static struct element normal_within(double x, struct unit unit)
+{
+    const double z = ROOT_HALF * x, E = erf(z), slope = TWO_OVER_ROOT_PI * exp(-z * z);
+    return (struct element){ E, slope * (2 * unit.u * fabs(z) + unit.tiny) + 4 * unit.u * fabs(E) + unit.tiny };
+}
+
+/* y = x (1 + erf) / 2.  Programs that compute 1 + erf lose digits where erf is near -1: an absolute error. */
+static struct element exact_gelu(double x, struct unit unit)
+{
+    const struct element erf = normal_within(x, unit);
+    const double y = x / 2 * erfc(-ROOT_HALF * x);
+    return (struct element){ y, fabs(x) / 2 * (erf.off + unit.u * (1 + erf.y)) + 2 * unit.u * fabs(y) +
+                                    unit.tiny * (1 + fabs(x)) };
+}
+
+/* (1 + erf) / 2 + x p, p = e^(-x^2 / 2) / sqrt(2 pi): an error of x^2 is one of its exponential. */
+static struct element exact_gelu_slope(double x, struct unit unit)
+{
+    const struct element erf = normal_within(x, unit);
+    const double second = x * NORMAL_TOP * exp(-x * x / 2);
+    return (struct element){ erfc(-ROOT_HALF * x) / 2 + second,
+                             erf.off + unit.u * (1 + erf.y) + (8 + 2 * x * x) * unit.u * fabs(second) +
+                                 unit.tiny * (3 + fabs(x)) };
+}
+
+/* Backward, where the gradient is multiplied by one factor after another. */
+static double exact_gelu_chain(double x, struct unit unit) { return unit.tiny * (3 + 2 * fabs(x)); }
+
+static struct element squared_relu(double x, struct unit unit)
+{
+    const double y = x > 0 ? x * x : 0;
+    return (struct element){ y, 2 * unit.u * y + unit.tiny };
+}
+
+static struct element squared_relu_slope(double x, struct unit unit)
+{
+    const double slope = x > 0 ? 2 * x : 0;
+    return (struct element){ slope, unit.u * slope };
+}
+
+/* The product with the gradient may be stored before it is doubled. */
+static double squared_relu_chain(double x, struct unit unit)
+{
+    (void)x;
+    return 3 * unit.tiny;
 }
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
@@ -163,19 +215,26 @@ const struct single_operation single_clamped_swiglu = {
     .by_rows = true,
 };
 
-static struct single_value gelu_forward(struct single *single, const struct single_node *node)
+/* What is between the matrices of a feed-forward without a gate.  chain: what is lost of a gradient on its way. */
+struct plain {
+    struct element (*y)(double x, struct unit);
+    struct element (*slope)(double x, struct unit);
+    double (*chain)(double x, struct unit);
+};
+
+static struct single_value plain_forward(struct single *single, const struct single_node *node, const struct plain *of)
 {
     const struct tensor X = single_act(single, node->in[0]);
     if (!single_going(single)) return single_stop(single);
     const struct single_value v = single_value_new(single, tensor_rows(X), tensor_cols(X));
     for (int64_t i = 0; !single->failed && i < tensor_count(X); i++) {
         const double x = numbers(X)[i];
-        single_put(v, i, gelu(x, unit_computed(single)), gelu(x, unit_stored(single)).off);
+        single_put(v, i, of->y(x, unit_computed(single)), of->y(x, unit_stored(single)).off);
     }
     return v;
 }
 
-static struct single_value gelu_input(struct single *single, const struct single_node *node)
+static struct single_value plain_input(struct single *single, const struct single_node *node, const struct plain *of)
 {
     const struct tensor dY = single_grad(single, node->out), X = single_act(single, node->in[0]);
     if (!single_going(single)) return single_stop(single);
@@ -183,13 +242,32 @@ static struct single_value gelu_input(struct single *single, const struct single
     for (int64_t i = 0; !single->failed && i < tensor_count(X); i++) {
         const double x = numbers(X)[i], d = numbers(dY)[i];
         const struct unit computed = unit_computed(single), stored = unit_stored(single);
-        const struct element slope = gelu_slope(x, computed);
+        const struct element slope = of->slope(x, computed);
         single_put(v, i, (struct element){ d * slope.y, fabs(d) * slope.off + computed.u * fabs(d * slope.y) +
-                                                            gelu_chain(x, computed) },
-                   fabs(d) * gelu_slope(x, stored).off + gelu_chain(x, stored));
+                                                            of->chain(x, computed) },
+                   fabs(d) * of->slope(x, stored).off + of->chain(x, stored));
     }
     return v;
 }
+
+#define PLAIN(name, text)                                                                                              \
+    static const struct plain of_##name = { name, name##_slope, name##_chain };                                        \
+    static struct single_value name##_forward(struct single *s, const struct single_node *n)                           \
+    {                                                                                                                  \
+        return plain_forward(s, n, &of_##name);                                                                        \
+    }                                                                                                                  \
+    static struct single_value name##_input(struct single *s, const struct single_node *n)                             \
+    {                                                                                                                  \
+        return plain_input(s, n, &of_##name);                                                                          \
+    }                                                                                                                  \
+    const struct single_operation single_##name = {                                                                    \
+        .words = text, .forward = name##_forward, .input_words = "the backward pass of " text,                         \
+        .input = { name##_input }, .by_rows = true,                                                                    \
+    };
+
+PLAIN(gelu, "gelu")
+PLAIN(exact_gelu, "the exact gelu")
+PLAIN(squared_relu, "the squared relu")
 
 /* What is between the matrices of a gated feed-forward. */
 struct gated {
@@ -257,14 +335,6 @@ const struct single_operation single_geglu = {
     .forward = geglu_forward,
     .input_words = "the backward pass of geglu",
     .input = { geglu_input },
-    .by_rows = true,
-};
-
-const struct single_operation single_gelu = {
-    .words = "gelu",
-    .forward = gelu_forward,
-    .input_words = "the backward pass of gelu",
-    .input = { gelu_input },
     .by_rows = true,
 };
 

@@ -65,11 +65,11 @@ const struct single_operation single_dropout = {
     .input = { drop_input },
 };
 
-/* ---- the factor of embeddings ------------------------------------------------------------------------------------ */
+/* ---- factors ------------------------------------------------------------------------------------------------- */
 
-static struct single_value scaled(struct single *single, struct single_value value)
+static struct single_value scaled(struct single *single, const struct single_node *node, struct single_value value)
 {
-    const double a = embedding_factor(single->context->config, single->rounding.results);
+    const double a = model_factor(single->context->config, node->factor, single->rounding.results);
     if (!single_going(single)) return single_stop(single);
     const struct single_value v = single_value_new(single, tensor_rows(value.y), tensor_cols(value.y));
     for (int64_t i = 0; !single->failed && i < tensor_count(v.y); i++) {
@@ -83,18 +83,18 @@ static struct single_value scaled(struct single *single, struct single_value val
 
 static struct single_value scale(struct single *single, const struct single_node *node)
 {
-    return scaled(single, single_value_of(single, node->in[0]));
+    return scaled(single, node, single_value_of(single, node->in[0]));
 }
 
 static struct single_value scale_input(struct single *single, const struct single_node *node)
 {
-    return scaled(single, single_gradient_of(single, node->out));
+    return scaled(single, node, single_gradient_of(single, node->out));
 }
 
 const struct single_operation single_scale = {
-    .words = "the scaled embedding",
+    .words = "the factor",
     .forward = scale,
-    .input_words = "the backward pass of the scaled embedding",
+    .input_words = "the backward pass of the factor",
     .input = { scale_input },
     .by_rows = true,
 };

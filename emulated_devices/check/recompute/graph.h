@@ -14,6 +14,7 @@
 #define ORRERY_SINGLE_GRAPH_H
 
 #include "emulated_devices/check/recompute/single.h"
+#include "ref/model/operands.h"
 
 enum { SINGLE_INPUTS = 3, SINGLE_WORDS = 64 };
 
@@ -72,6 +73,7 @@ struct single_node {
     int layer;                          /* -1: before the blocks; L: after them */
     int experts, stride;                /* 0; or so many have a weight, and a bias, `stride` apart in the list */
     int logits;                         /* slot: of the router that chooses them */
+    enum model_factor factor;           /* of a scale */
     double rate;                        /* of dropout */
     char mask[SINGLE_NAME];             /* its tensor: 1 where an element is kept; empty if the rate is 0 */
     int matrices;                       /* that other programs have in place of its one: queries, keys and values */
@@ -95,6 +97,7 @@ enum error_code single_check(const struct model_config *, const struct single_gr
 extern const struct single_operation single_embed, single_positions, single_norm, single_matrix, single_rotary,
                                      single_head_norm, single_attention, single_sink_attention,
                                      single_clamped_swiglu, single_prefixed_attention, single_gelu,
+                                     single_exact_gelu, single_squared_relu,
                                      single_silu, single_swiglu, single_geglu, single_scale, single_soft_cap,
                                      single_gate, single_dropout, single_add, single_beside, single_mix, single_route,
                                      single_experts_up, single_experts_down, single_combine, single_loss,

@@ -9,7 +9,7 @@
 static const struct single_operation *const operations[OP_COUNT] = {
     [OP_EMBED] = &single_embed,         [OP_POSITIONS] = &single_positions, [OP_NORM] = &single_norm,
     [OP_MATRIX] = &single_matrix,       [OP_HEAD_NORM] = &single_head_norm, [OP_ROTARY] = &single_rotary,
-    [OP_ATTENTION] = &single_attention, [OP_GELU] = &single_gelu,           [OP_SILU] = &single_silu,
+    [OP_ATTENTION] = &single_attention, [OP_SILU] = &single_silu,
     [OP_SWIGLU] = &single_swiglu,       [OP_DROPOUT] = &single_dropout,     [OP_ADD] = &single_add,
     [OP_GATE] = &single_gate,           [OP_BESIDE] = &single_beside,       [OP_MIX] = &single_mix,
     [OP_SINK_ATTENTION] = &single_sink_attention,
@@ -18,6 +18,15 @@ static const struct single_operation *const operations[OP_COUNT] = {
     [OP_JOIN] = &single_join,           [OP_CAP] = &single_soft_cap,
     [OP_ROUTE] = &single_route,         [OP_MIXTURE] = &single_combine,         /* its products: add_experts() */
 };
+
+/* The recomputation of a node: that of an activation is the model's. */
+static const struct single_operation *operation_of(const struct model_config *config, const struct node *node)
+{
+    static const struct single_operation *const activation[] = { [ACTIVATION_GELU] = &single_gelu,
+                                                                 [ACTIVATION_EXACT_GELU] = &single_exact_gelu,
+                                                                 [ACTIVATION_SQUARED_RELU] = &single_squared_relu };
+    return node->op == OP_GELU ? activation[config->activation] : operations[node->op];
+}
 
 /* ---- the graph of a model ---------------------------------------------------------------------------------------- */
 
@@ -61,7 +70,7 @@ static int find_slot(const struct building *building, const char *name)
         if (strcmp(building->graph.slot[i].name, full) == 0) return i;
     /* the output of a node that does nothing */
     for (const struct node *n = building->table; n->op != OP_END; n++)
-        if (n->out && strcmp(n->out, name) == 0 && node_does_nothing(building->config, n))
+        if (n->out && strcmp(n->out, name) == 0 && node_does_nothing(building->config, n, building->layer))
             return find_slot(building, n->in[0]);
     return -1;
 }
@@ -198,12 +207,12 @@ static void narrow(struct building *building, const struct node *node)
 
 static enum error_code replay_add_node(struct building *building, const struct node *n, struct error *err)
 {
-    struct single_node node = { .operation = operations[n->op], .in = { -1, -1, -1 }, .layer = building->layer,
-                                .matrices = matrices_of(building, n),
-                                    .weight = program_weight(building->config, n, building->layer),
+    struct single_node node = { .operation = operation_of(building->config, n), .in = { -1, -1, -1 },
+                                .layer = building->layer, .factor = n->factor, .matrices = matrices_of(building, n),
+                                .weight = program_weight(building->config, n, building->layer),
                                 .bias = program_bias(building->config, n, building->layer) };
     const struct param_text name = param_text_of(building->config, n->param, n->op == OP_MIXTURE);
-    snprintf(node.words, sizeof node.words, operation_info(n->op)->words,
+    snprintf(node.words, sizeof node.words, node_words(building->config, n),
              n->param != NO_PARAM ? name.text : n->out ? n->out : "");
     add_mask(building, n, &node);
     for (int k = 0; k < NODE_INPUTS; k++) {
@@ -226,7 +235,7 @@ static enum error_code replay_add_part(struct building *building, const struct n
         building->table = table;
     enum error_code e = OK;
     for (const struct node *n = table; n->op != OP_END && !e; n++)
-        if (node_does_nothing(building->config, n)) skip(building, n);
+        if (node_does_nothing(building->config, n, building->layer)) skip(building, n);
         else if (n->op == OP_NARROW) narrow(building, n);
         else e = replay_add_node(building, n, err);
     return e;

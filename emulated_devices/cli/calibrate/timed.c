@@ -96,7 +96,7 @@ static void timed_norm_forward(struct timer *timer, const struct shape *shape)
 {
     dev_layernorm_forward(timer->d, operand(timer, 0, shape->N, shape->I), timed_part_of(timer->mean, shape->N),
                           timed_part_of(timer->rstd, shape->N),
-                          operand(timer, 1, shape->N, shape->I), timed_part_of(timer->weight, shape->I),
+                          operand(timer, 1, shape->N, shape->I), timed_part_of(timer->weight, shape->I), 0,
                               timed_part_of(timer->bias, shape->I), 1e-5);
 }
 
@@ -104,7 +104,7 @@ static void norm_input(struct timer *timer, const struct shape *shape)
 {
     dev_layernorm_backward_input(timer->d, operand(timer, 2, shape->N, shape->I), operand(timer, 3, shape->N, shape->I),
                                  operand(timer, 1, shape->N, shape->I),
-                                 timed_part_of(timer->weight, shape->I), timed_part_of(timer->mean, shape->N),
+                                 timed_part_of(timer->weight, shape->I), 0, timed_part_of(timer->mean, shape->N),
                                      timed_part_of(timer->rstd, shape->N));
 }
 

@@ -151,19 +151,19 @@ static void operations_embedding_backward_weight(T dW, T dY, T ids, int64_t firs
     done(&s, "embedding_backward_weight");
 }
 
-static void layernorm_forward(T Y, T mean, T rstd, T X, T w, T b, double eps)
+static void layernorm_forward(T Y, T mean, T rstd, T X, T w, double base, T b, double eps)
 {
     struct operands s = { 0 };
     cuda_layernorm_forward(X.dtype, out(&s, Y), out(&s, mean), out(&s, rstd), input(&s, X), input(&s, w), input(&s, b),
-                           tensor_rows(X), tensor_cols(X), eps);
+                           tensor_rows(X), tensor_cols(X), base, eps);
     done(&s, "layernorm_forward");
 }
 
-static void layernorm_backward_input(T dX, T dY, T X, T w, T mean, T rstd)
+static void layernorm_backward_input(T dX, T dY, T X, T w, double base, T mean, T rstd)
 {
     struct operands s = { 0 };
     cuda_layernorm_backward_input(X.dtype, out(&s, dX), input(&s, dY), input(&s, X), input(&s, w), input(&s, mean),
-                                  input(&s, rstd), tensor_rows(X), tensor_cols(X));
+                                  input(&s, rstd), tensor_rows(X), tensor_cols(X), base);
     done(&s, "layernorm_backward_input");
 }
 
@@ -269,6 +269,8 @@ static void activate_backward(enum cuda_activation how, T dX, T dY, T X)
     static void name##_forward(T Y, T X) { activate(how, Y, X); }                                                      \
     static void name##_backward_input(T dX, T dY, T X) { activate_backward(how, dX, dY, X); }
 ACTIVATION(gelu, CUDA_GELU)
+ACTIVATION(exact_gelu, CUDA_EXACT_GELU)
+ACTIVATION(squared_relu, CUDA_SQUARED_RELU)
 ACTIVATION(silu, CUDA_SILU)
 ACTIVATION(geglu, CUDA_GEGLU)
 ACTIVATION(swiglu, CUDA_SWIGLU)
@@ -407,10 +409,10 @@ static void sum_of_squares(double *squares, T X)
     *squares = sum;
 }
 
-static void scale(T Y, double a)
+static void scale(T Y, T X, double a)
 {
     struct operands s = { 0 };
-    cuda_scale(Y.dtype, out(&s, Y), tensor_count(Y), a);
+    cuda_scale(Y.dtype, out(&s, Y), input(&s, X), tensor_count(Y), a);
     done(&s, "scale");
 }
 

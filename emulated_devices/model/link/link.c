@@ -28,8 +28,8 @@ static void name_again(struct slot *slot, const struct node *is)
     if (renamed) slot->name = is->out, slot->unseen = false;
 }
 
-static enum error_code link_add_node(struct linked *linked, const struct model_config *config, const struct node *is,
-                                     struct error *err)
+static enum error_code link_add_node(struct linked *linked, const struct model_config *config,
+                                     const struct node *is, int layer, struct error *err)
 {
     if (linked->nodes == LINK_NODES)
         return fail(err, ERR_PLAN, "a part of the model has more than %d nodes", LINK_NODES);
@@ -43,7 +43,7 @@ static enum error_code link_add_node(struct linked *linked, const struct model_c
                         linked->nodes, is->in[k]);
     }
     /* A node that does nothing has no place in the lists; its output is another name of its input. */
-    if (node_does_nothing(config, is) && n->in[0] >= 0) return name_again(&linked->slot[n->in[0]], is), OK;
+    if (node_does_nothing(config, is, layer) && n->in[0] >= 0) return name_again(&linked->slot[n->in[0]], is), OK;
     const enum activation_width in = n->in[0] < 0 ? WIDTH_MODEL : linked->slot[n->in[0]].width;
     if (is->out) {
         n->out = linked->slots++;
@@ -634,7 +634,7 @@ static void name_buffers(struct linked *linked)
     }
 }
 
-enum error_code link_part(struct linked *linked, const struct node *table, const struct model_config *config,
+enum error_code link_part(struct linked *linked, const struct node *table, const struct model_config *config, int layer,
                           const struct seams *seams, enum recompute recompute, bool forward_only, struct error *err)
 {
     const struct buffer stream = { .rows = STREAM, .width = WIDTH_MODEL, .tag = ACTIVATIONS };
@@ -643,7 +643,7 @@ enum error_code link_part(struct linked *linked, const struct node *table, const
                           .slot = { { .name = "in", .width = WIDTH_MODEL, .maker = -1 } }, .buffers = BUFFER_FIRST_OWN,
                           .buffer = { [BUFFER_IN] = stream, [BUFFER_OUT] = stream, [BUFFER_GRADIENT] = stream } };
     linked->buffer[BUFFER_GRADIENT].tag = BUFFERS;
-    for (const struct node *n = table; n->op != OP_END && !e; n++) e = link_add_node(linked, config, n, err);
+    for (const struct node *n = table; n->op != OP_END && !e; n++) e = link_add_node(linked, config, n, layer, err);
     if (e) return e;
     place_parts(linked, seams);
     place_values(linked);
@@ -660,12 +660,25 @@ enum error_code link_part(struct linked *linked, const struct node *table, const
     return OK;
 }
 
+static bool scales(const struct node *table, enum model_factor factor)
+{
+    for (const struct node *n = table; n->op != OP_END; n++)
+        if (n->op == OP_SCALE && n->factor == factor) return true;
+    return false;
+}
+
 enum error_code link_layer(struct linked *linked, const struct model_config *config,
                            const struct seams *seams, int layer,
                            const char *recompute, bool forward_only, struct error *err)
 {
     const enum recompute r = layer < 0 || layer == config->L ? RECOMPUTE_NONE : recompute_of(recompute, layer);
-    return link_part(linked, program_part(model_program(config), config, layer), config, seams, r, forward_only, err);
+    const struct node *table = program_part(model_program(config), config, layer);
+    const enum model_factor factor = layer < 0 ? FACTOR_EMBEDDING : layer == config->L ? FACTOR_LOGITS
+        : FACTOR_RESIDUAL;
+    if (model_has_factor(config, factor) && !scales(table, factor))
+        return fail(err, ERR_PLAN, "--model %s: a model of this family has no multiplier of %s", config->name,
+                    layer < 0 ? "embeddings" : layer == config->L ? "logits" : "branches");
+    return link_part(linked, table, config, layer, seams, r, forward_only, err);
 }
 
 const struct slot *linked_slot(const struct linked *linked, const char *name)

@@ -93,12 +93,13 @@ struct linked {
 
 /**
  * Link the table of a part.  Pure.
+ * @param layer         of the part: in some layers some nodes do nothing.
  * @param seams         the schemes, which say what their calls keep.
  * @param recompute     what is dropped after forward and recomputed.
  * @param forward_only  there is no backward pass: everything is dropped.
  * @return OK; ERR_PLAN if the table cannot be run: it reads a slot that no node writes, or is too long.
  */
-enum error_code link_part(struct linked *, const struct node *table, const struct model_config *,
+enum error_code link_part(struct linked *, const struct node *table, const struct model_config *, int layer,
                           const struct seams *seams, enum recompute recompute, bool forward_only, struct error *);
 
 /** Link one part of a model.

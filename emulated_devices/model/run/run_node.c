@@ -172,24 +172,45 @@ static enum error_code linear_weight(const struct node_call *call, struct error 
         return OK;                                                                                                     \
     }
 ACTIVATION(gelu)
+ACTIVATION(exact_gelu)
+ACTIVATION(squared_relu)
 ACTIVATION(silu)
 ACTIVATION(swiglu)
 ACTIVATION(geglu)
 
-/* The output has the memory of the input, and so have their gradients: dev_scale works where the numbers lie. */
+static enum error_code activation_forward(const struct node_call *call, struct error *err)
+{
+    run *const forward[] = { [ACTIVATION_GELU] = gelu_forward, [ACTIVATION_EXACT_GELU] = exact_gelu_forward,
+                             [ACTIVATION_SQUARED_RELU] = squared_relu_forward };
+    return forward[call->stage->plan->model.activation](call, err);
+}
+
+static enum error_code activation_input(const struct node_call *call, struct error *err)
+{
+    run *const input[] = { [ACTIVATION_GELU] = gelu_input, [ACTIVATION_EXACT_GELU] = exact_gelu_input,
+                           [ACTIVATION_SQUARED_RELU] = squared_relu_input };
+    return input[call->stage->plan->model.activation](call, err);
+}
+
+static double factor(const struct node_call *call)
+{
+    return model_factor(&call->stage->plan->model, call->node->is->factor, call->stage->device->dtype);
+}
+
 static enum error_code scale_forward(const struct node_call *call, struct error *err)
 {
     (void)err;
-    dev_scale(call->stage->device, buffer(call, call->node->y),
-              embedding_factor(&call->stage->plan->model, call->stage->device->dtype));
+    dev_scale(call->stage->device, buffer(call, call->node->y), buffer(call, call->node->x[0]), factor(call));
     return OK;
 }
 
 static enum error_code scale_input(const struct node_call *call, struct error *err)
 {
     (void)err;
-    dev_scale(call->stage->device, buffer(call, call->node->dx[0]),
-              embedding_factor(&call->stage->plan->model, call->stage->device->dtype));
+    const struct tensor dX = buffer(call, call->node->dx[0]), dY = buffer(call, call->node->dy);
+    /* The gradient of a branch may have room for more rows than the device's own. */
+    dev_scale(call->stage->device, tensor_rows(dX) == tensor_rows(dY) ? dX : own(call, call->node->dx[0]), dY,
+              factor(call));
     return OK;
 }
 
@@ -288,7 +309,7 @@ static const struct { run *forward, *input, *weight; } runs[OP_COUNT] = {
     [OP_ATTENTION] = { node_attention_forward, node_attention_input, NULL },
     [OP_SINK_ATTENTION] = { node_attention_forward, node_sink_input, node_sink_weight },
     [OP_PREFIXED_ATTENTION] = { node_prefixed_forward, node_prefixed_input, node_prefixed_weight },
-    [OP_GELU]      = { gelu_forward,      gelu_input,      NULL },
+    [OP_GELU]      = { activation_forward, activation_input, NULL },
     [OP_SILU]      = { silu_forward,      silu_input,      NULL },
     [OP_SWIGLU]    = { swiglu_forward,    swiglu_input,    NULL },
     [OP_GEGLU]     = { geglu_forward,     geglu_input,     NULL },

@@ -74,7 +74,7 @@ static int64_t sbp_graph_size_of(const struct builder *builder, char letter)
     case 'C': return c->H / c->K * c->A;
     case 'f': return c->F;
     case 'T': return 2;
-    default:  return c->norm == NORM_LAYER ? 2 : 1;
+    default:  return model_has_bias(c, ROLE_NORM) ? 2 : 1;
     }
 }
 
@@ -202,11 +202,14 @@ static enum error_code sbp_graph_add_node(struct builder *builder, const struct 
                              .weight = -1, .bias = -1 };
     const enum activation_width w = operation_width(is, n->in[0] ? n->in[0]->width : WIDTH_MODEL);
     const bool known = is->op == OP_MATRIX || is->op == OP_NORM || is->op == OP_ADD || unary[is->op].forward;
-    if (n->in[0] && (is->op == OP_DROPOUT || node_does_nothing(&builder->graph->model, is))) {
+    if (n->in[0] && (is->op == OP_DROPOUT || node_does_nothing(&builder->graph->model, is, 0))) {
         add_slot(builder, is->out, n->in[0]);
         return OK;
     }
-    if (!known || !n->in[0] || letters_of(&builder->graph->model, w) == NULL) return sbp_graph_refuse(is, err);
+    /* The graph stands for every block, so all have rotary positions. */
+    const bool differs = is->op == OP_ROTARY && layer_set_count(&builder->graph->model.unturned, LAYER_SET_MOST) > 0;
+    if (!known || differs || !n->in[0] || letters_of(&builder->graph->model, w) == NULL)
+        return sbp_graph_refuse(is, err);
     n->out = add_value(builder, is->out, w);
     add_slot(builder, is->out, n->out);
     n->out->tensor = activation(builder, n->out, joins_stream(builder, n) ? AS_STREAM : FREE, "", "");

@@ -109,18 +109,23 @@ static bool bias_dw(struct device *device, const struct model_config *model, str
     return true;
 }
 
+/* The model's activation, which is gelu unless a model says otherwise. */
 static bool gelu(struct device *device, const struct model_config *model, struct tensor Y, const struct tensor in[])
 {
-    (void)model;
-    dev_gelu_forward(device, flat(Y), flat(in[0]));
+    if (model->activation == ACTIVATION_EXACT_GELU) dev_exact_gelu_forward(device, flat(Y), flat(in[0]));
+    else if (model->activation == ACTIVATION_SQUARED_RELU) dev_squared_relu_forward(device, flat(Y), flat(in[0]));
+    else dev_gelu_forward(device, flat(Y), flat(in[0]));
     return true;
 }
 
 /* dX from dY, X */
 static bool gelu_dx(struct device *device, const struct model_config *model, struct tensor dX, const struct tensor in[])
 {
-    (void)model;
-    dev_gelu_backward_input(device, flat(dX), flat(in[0]), flat(in[1]));
+    const struct tensor x = flat(in[1]);
+    if (model->activation == ACTIVATION_EXACT_GELU) dev_exact_gelu_backward_input(device, flat(dX), flat(in[0]), x);
+    else if (model->activation == ACTIVATION_SQUARED_RELU)
+        dev_squared_relu_backward_input(device, flat(dX), flat(in[0]), x);
+    else dev_gelu_backward_input(device, flat(dX), flat(in[0]), x);
     return true;
 }
 
@@ -166,6 +171,12 @@ static struct tensor part(struct tensor wb, int which)
     return tensor_1d((char *)wb.data + (size_t)(which * wb.dim[1]) * dtype_size(wb.dtype), wb.dtype, wb.dim[1]);
 }
 
+/* The bias behind the weights of a norm, if its norms have one. */
+static struct tensor bias_part(const struct model_config *model, struct tensor wb)
+{
+    return model_has_bias(model, ROLE_NORM) ? part(wb, 1) : tensor_none;
+}
+
 struct statistics { struct tensor y, mean, rstd; };
 
 static bool statistics_free(struct device *device, struct statistics statistics)
@@ -185,7 +196,7 @@ static bool statistics_of(struct device *device, const struct model_config *mode
     if (model->norm == NORM_RMS)
         dev_rmsnorm_forward(device, statistics->y, statistics->rstd, X, part(wb, 0), norm_base(model), model->eps);
     else dev_layernorm_forward(device, statistics->y, statistics->mean, statistics->rstd, X, part(wb, 0),
-                               part(wb, 1), model->eps);
+                               norm_base(model), bias_part(model, wb), model->eps);
     return true;
 }
 
@@ -205,7 +216,7 @@ static bool norm_dx(struct device *device, const struct model_config *model, str
     if (statistics_of(device, model, &s, X, in[2])) {
         if (model->norm == NORM_RMS)
             dev_rmsnorm_backward_input(device, operators_rows(dX), dY, X, w, norm_base(model), s.rstd);
-        else dev_layernorm_backward_input(device, operators_rows(dX), dY, X, w, s.mean, s.rstd);
+        else dev_layernorm_backward_input(device, operators_rows(dX), dY, X, w, norm_base(model), s.mean, s.rstd);
     }
     return statistics_free(device, s);
 }
@@ -219,7 +230,7 @@ static bool norm_dw(struct device *device, const struct model_config *model, str
     device_zero(device, dwb);
     if (statistics_of(device, model, &s, X, in[2])) {
         if (model->norm == NORM_RMS) dev_rmsnorm_backward_weight(device, dw, dY, X, s.rstd);
-        else dev_layernorm_backward_weight(device, dw, part(dwb, 1), dY, X, s.mean, s.rstd);
+        else dev_layernorm_backward_weight(device, dw, bias_part(model, dwb), dY, X, s.mean, s.rstd);
     }
     return statistics_free(device, s);
 }

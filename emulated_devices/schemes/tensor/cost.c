@@ -85,8 +85,8 @@ void forecast_norm(struct forecast *forecast, enum tensor_pass pass, int64_t N)
     const struct tensor_cut cut = tp->scheme->stream;
     const int64_t n = tensor_rows_at(tp, STREAM, N).count;
     const bool rms = tp->config->norm == NORM_RMS;
-    /* The backward pass for the input reads the weight only; RMSNorm has no bias. */
-    for (int vectors = pass == INPUT_PASS || rms ? 1 : 2; vectors > 0; vectors--)
+    /* The backward pass for the input reads the weight only. */
+    for (int vectors = pass == INPUT_PASS || !model_has_bias(tp->config, ROLE_NORM) ? 1 : 2; vectors > 0; vectors--)
         forecast_shared(forecast, cut, tp->channels.count, 1, pass);
     /* LayerNorm sums for the mean, then for the deviation; RMSNorm only for the latter. */
     if (pass == FORWARD_PASS && !rms) forecast_statistics(forecast, cut.columns, n);

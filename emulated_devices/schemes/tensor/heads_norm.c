@@ -175,7 +175,7 @@ enum error_code heads_norm_backward_input(struct tensor_parallel *tp, struct ten
         const struct normed p = normed_of(tp, k);
         device_copy(tp->device, slice(sums[k], n, n).data, slice(both, k * n, n).data, tensor_bytes(slice(both, 0, n)));
         /* Copies of a key head have each added the head's sum. */
-        if (p.copies > 1) dev_scale(tp->device, sums[k], 1.0 / p.copies);
+        if (p.copies > 1) dev_scale(tp->device, sums[k], sums[k], 1.0 / p.copies);
         dev_layernorm_backward_part(tp->device, s[k].dy, s[k].dy, s[k].x, s[k].w, base, s[k].mean, s[k].rstd, sums[k],
                                     p.width);
         put_columns(tp, dX, s[k].dy, p);

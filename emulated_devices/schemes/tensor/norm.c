@@ -61,17 +61,17 @@ static enum error_code schemes_tensor_forward(struct tensor_parallel *tp, struct
 {
     struct device *d = tp->device;
     if (tensor_norm_columns(tp)->size == 1) {
-        dev_layernorm_forward(d, Y, mean, rstd, X, w, b, eps);
+        dev_layernorm_forward(d, Y, mean, rstd, X, w, norm_base(tp->config), b, eps);
         return OK;
     }
     /* mean [N] = sum over all columns / D; then rstd from the squares of distances from it: two all-reduces. */
     dev_row_sums(d, mean, X);
     enum error_code e = sum_columns(tp, mean, err);
     if (e) return e;
-    dev_scale(d, mean, 1 / (double)tp->config->D);
+    dev_scale(d, mean, mean, 1 / (double)tp->config->D);
     dev_row_centred_squares(d, rstd, X, mean);
     e = sum_columns(tp, rstd, err);
-    if (!e) dev_layernorm_forward_part(d, Y, rstd, X, w, 0, b, mean, tp->config->D, eps);
+    if (!e) dev_layernorm_forward_part(d, Y, rstd, X, w, norm_base(tp->config), b, mean, tp->config->D, eps);
     return e;
 }
 
@@ -121,7 +121,7 @@ static enum error_code norm_backward_input(struct tensor_parallel *tp, struct te
         if (!e) e = backward_in_parts(tp, dX, dY, X, w, is_rms(tp) ? zero : mean, rstd, err);
         device_free(tp->device, zero);
     } else if (is_rms(tp)) dev_rmsnorm_backward_input(tp->device, dX, dY, X, w, norm_base(tp->config), rstd);
-    else dev_layernorm_backward_input(tp->device, dX, dY, X, w, mean, rstd);
+    else dev_layernorm_backward_input(tp->device, dX, dY, X, w, norm_base(tp->config), mean, rstd);
     return e;
 }
 

@@ -100,6 +100,12 @@ static const struct router_rule nearby = { .scores = SCORES_NEAR, .scale = 1, .n
     X(embedding_backward_weight, of_equal_ids, (WIDE(V, D), NUMBERS(N, D), WHOLE(N, 0, 2)), (d, t[0], t[1], t[2], 0))  \
     X(layernorm_backward_weight, to_fp32, (WIDE(D, 0), WIDE(D, 0), X_Y, STATISTIC(N), STATISTIC(N)),                   \
       (d, t[0], t[1], t[2], t[3], t[4], t[5]))                                                                         \
+    X(layernorm_forward, without_bias, (X_Y, STATISTIC(N), STATISTIC(N), NUMBERS(D, 0)),                               \
+      (d, t[0], t[2], t[3], t[1], t[4], 1, tensor_none, 1e-6))                                                         \
+    X(layernorm_backward_weight, without_bias, (NUMBERS(D, 0), X_Y, STATISTIC(N), STATISTIC(N)),                       \
+      (d, t[0], tensor_none, t[1], t[2], t[3], t[4]))                                                                  \
+    X(layernorm_forward_part, without_bias, (X_Y, STATISTIC(N), NUMBERS(D, 0), STATISTIC(N)),                          \
+      (d, t[0], t[2], t[1], t[3], 0, tensor_none, t[4], 2 * D, 1e-6))                                                  \
     X(rmsnorm_forward, from_zero, (X_Y, STATISTIC(N), NUMBERS(D, 0)), (d, t[0], t[2], t[1], t[3], 0, 1e-6))            \
     X(rmsnorm_backward_weight, to_fp32, (WIDE(D, 0), X_Y, STATISTIC(N)), (d, t[0], t[1], t[2], t[3]))                  \
     X(linear_forward, without_bias, (NUMBERS(N, V), NUMBERS(N, D), NUMBERS(V, D)),                                     \
@@ -168,7 +174,10 @@ static const struct router_rule nearby = { .scores = SCORES_NEAR, .scale = 1, .n
     X(rotary_forward, of_fp32, (NUMBERS(N, GROUPED_QKV), WHOLE(N, 0, S), WIDE(S, 2)),                                  \
       (d, t[0], t[1], t[2], turned(false)))                                                                            \
     X(gelu_backward_input, in_place, (X_Y), (d, t[0], t[0], t[1]))                                                     \
+    X(exact_gelu_backward_input, in_place, (X_Y), (d, t[0], t[0], t[1]))                                               \
+    X(squared_relu_backward_input, in_place, (X_Y), (d, t[0], t[0], t[1]))                                             \
     X(add, in_place, (X_Y), (d, t[0], t[0], t[1]))                                                                     \
+    X(scale, in_place, (NUMBERS(N, D)), (d, t[0], t[0], -0.7))                                                         \
     X(dropout, in_place, (NUMBERS(N, D)), (d, t[0], t[0], dropped_piece))                                              \
     X(dropout, of_nothing, (X_Y), (d, t[0], t[1], dropped_none))                                                       \
     X(cross_entropy_sums, of_a_slice,                                                                                  \

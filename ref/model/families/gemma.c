@@ -20,7 +20,7 @@ static const struct config_key keys[] = {
 
 const struct node gemma_embedding[] = {
     { OP_EMBED,     .out = "tokens",       .in = { "ids" },        .param = TOKENS_W, .unseen = true },
-    { OP_SCALE,     .out = "scaled",       .in = { "tokens" },     .unseen = true },
+    { OP_SCALE,     .out = "scaled",       .in = { "tokens" },     .factor = FACTOR_EMBEDDING, .unseen = true },
     { OP_DROPOUT,   .out = "embedding",    .in = { "scaled" },     .place = "embedding" },
     { .op = OP_END }
 };

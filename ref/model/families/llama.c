@@ -21,7 +21,8 @@ const struct naming llama_naming = { DECODER_NAMES, .of_block = { LLAMA_NAMES } 
 
 const struct node llama_embedding[] = {
     { OP_EMBED,     .out = "tokens",       .in = { "ids" },        .param = TOKENS_W, .unseen = true },
-    { OP_DROPOUT,   .out = "embedding",    .in = { "tokens" },     .place = "embedding" },
+    { OP_SCALE,     .out = "scaled",       .in = { "tokens" },     .factor = FACTOR_EMBEDDING, .unseen = true },
+    { OP_DROPOUT,   .out = "embedding",    .in = { "scaled" },     .place = "embedding" },
     { .op = OP_END }
 }, llama_block[] = {
     NODES_QKV,
@@ -34,7 +35,8 @@ const struct node llama_embedding[] = {
 }, llama_loss[] = {
     { OP_NORM,      .out = "ln_f",         .in = { "in" },         .param = FINAL_NORM_W },
     { OP_MATRIX,    .out = "logits",       .in = { "ln_f" },       .param = HEAD_W },
-    { OP_LOSS,      .out = NULL,           .in = { "logits" } },
+    { OP_SCALE,     .out = "scaled",       .in = { "logits" },     .factor = FACTOR_LOGITS },
+    { OP_LOSS,      .out = NULL,           .in = { "scaled" } },
     { .op = OP_END }
 };
 

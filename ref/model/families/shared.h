@@ -30,13 +30,16 @@ extern const struct node llama_embedding[], llama_block[], llama_loss[], mixtral
     { OP_ATTENTION, .out = "attn.heads",   .in = { "attn.rotated" } },                                                 \
     { OP_MATRIX,    .out = "attn.out",     .in = { "attn.heads" }, .param = PROJ_W }
 
-/* The branch of attention, in the slot out_, joins the stream; and that of the feed-forward, at the block's end. */
+/* The branch of attention, in the slot out_, joins the stream; and that of the feed-forward, at the block's end.  A
+ * branch is multiplied in models that have the factor. */
 #define NODES_JOIN_ATTENTION(out_)                                                                                     \
-    { OP_DROPOUT,   .out = "attn.dropped", .in = { out_ },         .place = "attention", .unseen = true },             \
+    { OP_SCALE,     .out = "attn.scaled",  .in = { out_ },         .factor = FACTOR_RESIDUAL, .unseen = true },        \
+    { OP_DROPOUT,   .out = "attn.dropped", .in = { "attn.scaled" }, .place = "attention", .unseen = true },            \
     { OP_ADD,       .out = "mid",          .in = { "in", "attn.dropped" } }
 
 #define NODES_JOIN_FEED(out_)                                                                                          \
-    { OP_DROPOUT,   .out = "mlp.dropped",  .in = { out_ },         .place = "mlp", .unseen = true },                   \
+    { OP_SCALE,     .out = "mlp.scaled",   .in = { out_ },         .factor = FACTOR_RESIDUAL, .unseen = true },        \
+    { OP_DROPOUT,   .out = "mlp.dropped",  .in = { "mlp.scaled" },  .place = "mlp", .unseen = true },                  \
     { OP_ADD,       .out = "out",          .in = { "mid", "mlp.dropped" } },                                           \
     { .op = OP_END }
 

@@ -36,7 +36,7 @@ struct cuda_attention {
  * relatively. */
 struct cuda_router { double scale, near_by; bool sigmoid, normalized, near; };
 
-enum cuda_activation { CUDA_GELU, CUDA_SILU, CUDA_GEGLU, CUDA_SWIGLU };
+enum cuda_activation { CUDA_GELU, CUDA_EXACT_GELU, CUDA_SQUARED_RELU, CUDA_SILU, CUDA_GEGLU, CUDA_SWIGLU };
 enum cuda_reduction { CUDA_SUM, CUDA_PRODUCT, CUDA_MAX, CUDA_MIN };
 enum cuda_optimizer { CUDA_SGD, CUDA_MOMENTUM, CUDA_ADAMW };
 struct cuda_step {
@@ -52,9 +52,9 @@ void cuda_rmsnorm_backward_input(enum dtype t, void *dX, const void *dY, const v
 void cuda_rmsnorm_backward_weight(enum dtype t, enum dtype g, void *dw, const void *dY, const void *X, const void *rstd,
                                   int64_t N, int64_t D);
 void cuda_layernorm_forward(enum dtype t, void *Y, void *mean, void *rstd, const void *X, const void *w, const void *b,
-                            int64_t N, int64_t D, double eps);
+                            int64_t N, int64_t D, double base, double eps);
 void cuda_layernorm_backward_input(enum dtype t, void *dX, const void *dY, const void *X, const void *w,
-                                   const void *mean, const void *rstd, int64_t N, int64_t D);
+                                   const void *mean, const void *rstd, int64_t N, int64_t D, double base);
 void cuda_layernorm_backward_weight(enum dtype t, enum dtype g, void *dw, void *db, const void *dY, const void *X,
                                     const void *mean, const void *rstd, int64_t N, int64_t D);
 void cuda_column_sums(enum dtype t, enum dtype g, void *db, const void *dY, int64_t N, int64_t D);
@@ -95,7 +95,7 @@ void cuda_dropout(enum dtype t, void *Y, const void *X, int64_t rows, int64_t co
 struct cuda_blocks { int64_t times, count, y, y_step, x, x_step; };
 void cuda_columns_move(enum dtype t, void *Y, const void *X, int64_t N, int64_t to, int64_t from, struct cuda_blocks,
                        bool add);
-void cuda_scale(enum dtype t, void *Y, int64_t n, double a);
+void cuda_scale(enum dtype t, void *Y, const void *X, int64_t n, double a);
 
 /* bins, [2][256], of zeros at first: of the squares of the numbers with exponent e, the sum of their low 32 bits and of
  * what is above (ref/numeric/exact_bins.h).  t: not fp64. */

@@ -4,7 +4,7 @@
 
 template <typename T>
 __global__ void layernorm_forward(T *Y, wide<T> *mean, wide<T> *rstd, const T *X, const T *w, const T *b, int64_t N,
-                                  int64_t D, wide<T> eps)
+                                  int64_t D, wide<T> base, wide<T> eps)
 {
     typedef wide<T> W;
     __shared__ row_room<W> room;
@@ -21,14 +21,15 @@ __global__ void layernorm_forward(T *Y, wide<T> *mean, wide<T> *rstd, const T *X
     });
     for_rows(at.count, D, [&](int64_t r, int64_t d) {
         const W scale = 1 / root_of(room.total[r] / (W)D + eps);
-        store(&Y[r * D + d], (widen(X[r * D + d]) - mu[r]) * scale * widen(w[d]) + widen(b[d]));
+        const W y = (widen(X[r * D + d]) - mu[r]) * scale * (base + widen(w[d]));
+        store(&Y[r * D + d], b ? y + widen(b[d]) : y);
     });
     if (me < at.count) rstd[me] = 1 / root_of(room.total[me] / (W)D + eps);
 }
 
 template <typename T>
 __global__ void layernorm_backward_input(T *dX, const T *dY, const T *X, const T *w, const wide<T> *mean,
-                                         const wide<T> *rstd, int64_t N, int64_t D)
+                                         const wide<T> *rstd, int64_t N, int64_t D, wide<T> base)
 {
     typedef wide<T> W;
     __shared__ row_room<W> room;
@@ -37,14 +38,14 @@ __global__ void layernorm_backward_input(T *dX, const T *dY, const T *X, const T
     const int64_t me = thread_of_block();
     X += at.first * D, dY += at.first * D, dX += at.first * D, mean += at.first, rstd += at.first;
     over_rows(room, at.count, D, (W)0, added(), [=](int64_t r, int64_t d) {
-        return widen(dY[r * D + d]) * widen(w[d]);
+        return widen(dY[r * D + d]) * (base + widen(w[d]));
     });
     if (me < at.count) mean_g[me] = room.total[me] / (W)D;
     over_rows(room, at.count, D, (W)0, added(), [=](int64_t r, int64_t d) {
-        return widen(dY[r * D + d]) * widen(w[d]) * ((widen(X[r * D + d]) - mean[r]) * rstd[r]);
+        return widen(dY[r * D + d]) * (base + widen(w[d])) * ((widen(X[r * D + d]) - mean[r]) * rstd[r]);
     });
     for_rows(at.count, D, [&](int64_t r, int64_t d) {
-        const W g = widen(dY[r * D + d]) * widen(w[d]), xhat = (widen(X[r * D + d]) - mean[r]) * rstd[r];
+        const W g = widen(dY[r * D + d]) * (base + widen(w[d])), xhat = (widen(X[r * D + d]) - mean[r]) * rstd[r];
         store(&dX[r * D + d], rstd[r] * (g - mean_g[r] - xhat * (room.total[r] / (W)D)));
     });
 }
@@ -62,23 +63,23 @@ __global__ void layernorm_backward_weight(G *dw, G *db, const T *dY, const T *X,
     const W of_b = over_column<W>(part, N, d < D, [=](int64_t n) { return widen(dY[n * D + d]); });
     if (threadIdx.y > 0 || d >= D) return;
     store(&dw[d], widen(dw[d]) + of_w);
-    store(&db[d], widen(db[d]) + of_b);
+    if (db) store(&db[d], widen(db[d]) + of_b);
 }
 
 void cuda_layernorm_forward(enum dtype t, void *Y, void *mean, void *rstd, const void *X, const void *w, const void *b,
-                            int64_t N, int64_t D, double eps)
+                            int64_t N, int64_t D, double base, double eps)
 {
     if (N == 0) return;
     BY_FORMAT(t, LAUNCH(layernorm_forward<T>, ROW_GRID(N), 0, (T *)Y, (wide<T> *)mean, (wide<T> *)rstd, (const T *)X,
-                        (const T *)w, (const T *)b, N, D, (wide<T>)eps));
+                        (const T *)w, (const T *)b, N, D, (wide<T>)base, (wide<T>)eps));
 }
 
 void cuda_layernorm_backward_input(enum dtype t, void *dX, const void *dY, const void *X, const void *w,
-                                   const void *mean, const void *rstd, int64_t N, int64_t D)
+                                   const void *mean, const void *rstd, int64_t N, int64_t D, double base)
 {
     if (N == 0) return;
     BY_FORMAT(t, LAUNCH(layernorm_backward_input<T>, ROW_GRID(N), 0, (T *)dX, (const T *)dY, (const T *)X,
-                        (const T *)w, (const wide<T> *)mean, (const wide<T> *)rstd, N, D));
+                        (const T *)w, (const wide<T> *)mean, (const wide<T> *)rstd, N, D, (wide<T>)base));
 }
 
 void cuda_layernorm_backward_weight(enum dtype t, enum dtype g, void *dw, void *db, const void *dY, const void *X,

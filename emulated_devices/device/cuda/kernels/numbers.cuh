@@ -33,6 +33,8 @@ __device__ __forceinline__ float root_of(float x) { return sqrtf(x); }
 __device__ __forceinline__ double root_of(double x) { return sqrt(x); }
 __device__ __forceinline__ float tanh_of(float x) { return tanhf(x); }
 __device__ __forceinline__ double tanh_of(double x) { return tanh(x); }
+__device__ __forceinline__ float erfc_of(float x) { return erfcf(x); }
+__device__ __forceinline__ double erfc_of(double x) { return erfc(x); }
 
 /* BY_FORMAT(t, f(...)) calls f with T as the type of format t. */
 #define BY_FORMAT(t, ...)                                                                                              \

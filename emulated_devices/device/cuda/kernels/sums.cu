@@ -74,8 +74,9 @@ template <typename T> __global__ void exact_squares(unsigned long long *bins, co
 
 template <typename T> struct scale_numbers {
     T *y;
+    const T *x;
     wide<T> a;
-    __device__ void operator()(int64_t i) const { store(&y[i], widen(y[i]) * a); }
+    __device__ void operator()(int64_t i) const { store(&y[i], widen(x[i]) * a); }
 };
 
 void cuda_column_sums(enum dtype t, enum dtype g, void *db, const void *dY, int64_t N, int64_t D)
@@ -100,7 +101,7 @@ void cuda_exact_squares(enum dtype t, unsigned long long *bins, const void *X, i
     if (t == F16) LAUNCH(exact_squares<fp16>, grid, dim3(SQUARE_THREADS), 0, bins, (const fp16 *)X, n);
 }
 
-void cuda_scale(enum dtype t, void *Y, int64_t n, double a)
+void cuda_scale(enum dtype t, void *Y, const void *X, int64_t n, double a)
 {
-    BY_FORMAT(t, for_each(n, scale_numbers<T>{ (T *)Y, (wide<T>)a }));
+    BY_FORMAT(t, for_each(n, scale_numbers<T>{ (T *)Y, (const T *)X, (wide<T>)a }));
 }

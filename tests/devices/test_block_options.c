@@ -1,0 +1,120 @@
+/* Options of a model's blocks, on every mesh and under every tensor scheme, train as one device does.
+ * ranks: 1 3 4
+ * verify ranks: 6
+ *
+ * Models are those of `orrery verify` with options that no family's config.json has: they are built by hand.
+ */
+#include "tests/devices/trained.h"
+
+static struct plan plan_of(int dp, int tp, int pp, void (*take)(struct plan *))
+{
+    struct plan p = case_plan(dp, tp, pp);
+    p.model.L = 2 * pp + 1;
+    take(&p);
+    return p;
+}
+
+static void take_named(struct plan *p, const char *name)
+{
+    for (int i = 0; case_model_at(i); i++)
+        if (strcmp(case_model_at(i)->name, name) == 0) case_model_at(i)->take(p);
+}
+
+static void take_exact(struct plan *p)
+{
+    take_named(p, "gpt2");
+    p->model.activation = ACTIVATION_EXACT_GELU, p->model.norms_unbiased = true;
+}
+
+static void take_squared(struct plan *p)
+{
+    take_named(p, "gptj");
+    p->model.activation = ACTIVATION_SQUARED_RELU;
+}
+
+/* The first and the last layer have no positions. */
+static void take_multiplied(struct plan *p)
+{
+    take_named(p, "llama");
+    p->model.multipliers = (struct multipliers){ .embedding = 3, .residual = 0.4, .scores = 0.7, .logit_divisor = 1.7 };
+    layer_set_add(&p->model.unturned, 0), layer_set_add(&p->model.unturned, p->model.L - 1);
+}
+
+static void (*const options[])(struct plan *) = { take_exact, take_squared, take_multiplied };
+enum { OPTIONS = sizeof options / sizeof *options };
+
+static void try(struct plan *p)
+{
+    if (plan_check(p, &err) == OK) check(p);
+}
+
+static void test_every_mesh(void **state)
+{
+    (void)state;
+    for (int i = 0; i < OPTIONS; i++)
+        for (int pp = 1; pp <= test_size; pp++)
+            for (int dp = 1; dp * pp <= test_size; dp++) {
+                if (test_size % (dp * pp) != 0) continue;
+                struct plan p = plan_of(dp, test_size / (dp * pp), pp, options[i]);
+                check(&p);
+            }
+}
+
+static void test_every_tensor_scheme(void **state)
+{
+    static const char *const recompute[] = { "none", "selective", "full", "selective++" };
+    (void)state;
+    for (int i = 0; i < OPTIONS; i++)
+        for (int s = 0; tensor_scheme_at(s); s++) {
+            struct plan p = plan_of(1, test_size, 1, options[i]);
+            p.tensor = tensor_scheme_at(s)->head.name;
+            p.recompute = recompute[(i + s) % 4];
+            if (s % 2) p.model.dropout_embedding = 0.1, p.model.dropout_residual = 0.2, p.model.dropout_attention = 0.3;
+            try(&p);
+        }
+}
+
+static void test_fewer_bits(void **state)
+{
+    static const enum dtype formats[] = { F32, BF16, F16 };
+    (void)state;
+    for (int i = 0; i < OPTIONS * 3 && test_size <= 4; i++) {
+        struct plan p = plan_of(1, test_size, 1, options[i / 3]);
+        p.tensor = i % 2 ? "1d" : "1d-sp";
+        p.dtype = formats[i % 3], p.loss_scale = p.dtype == F16 ? 1024 : 0;
+        p.model.L = 1, p.model.tied = false, p.model.unturned = (struct layer_set){ { i / 3 == 2 } };
+        try(&p);
+    }
+}
+
+/* Along cp, whose schemes move keys that are turned before, or not at all. */
+static void test_attention_schemes(void **state)
+{
+    (void)state;
+    for (int s = 0; attention_scheme_at(s) && test_size > 1; s++) {
+        struct plan p = plan_of(1, 1, 1, take_multiplied);
+        case_take_context(&p, test_size, attention_scheme_at(s)->head.name);
+        try(&p);
+    }
+}
+
+/* A family whose table has no place for a factor is refused, not run without. */
+static void test_refusals(void **state)
+{
+    (void)state;
+    struct plan p = plan_of(test_size, 1, 1, take_exact);
+    p.model.multipliers.logit_divisor = 2;
+    struct outcome o;
+    enum error_code e = plan_check(&p, &err);
+    if (!e) e = case_run(&p, &o, &err);
+    ASSERT_ALL(e == ERR_PLAN && strstr(err.text, "a model of this family has no multiplier of logits"), "%s", err.text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        MPI_TEST(test_every_mesh), MPI_TEST(test_every_tensor_scheme), MPI_TEST(test_fewer_bits),
+        MPI_TEST(test_attention_schemes), MPI_TEST(test_refusals),
+    };
+    return MPI_RUN("block options", tests);
+}
