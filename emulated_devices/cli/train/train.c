@@ -1,5 +1,5 @@
 /* train.c -- `orrery train`: trains a model on a mesh with a text, and can compare it with one device. */
-#include "emulated_devices/cli/launch/machine.h"
+#include "emulated_devices/launch/machine.h"
 #include "emulated_devices/cli/train/profile.h"
 #include "emulated_devices/cli/train/session.h"
 #include "emulated_devices/cli/train/stopping.h"

@@ -1,5 +1,5 @@
 /* aside.c -- one command of this program that another one needs the results of. */
-#include "emulated_devices/cli/cli.h"
+#include "emulated_devices/launch/launch.h"
 #include "ref/io/child.h"
 #include "ref/io/output.h"
 #include <dirent.h>

@@ -1,6 +1,6 @@
 /* process.c -- the setup of one process: its environment, its share of the cores, its rank before MPI is
  * initialised. */
-#include "emulated_devices/cli/cli.h"
+#include "emulated_devices/launch/launch.h"
 #include "emulated_devices/device/backend.h"
 #include "ref/machine/measure.h"
 #include "emulated_devices/comm/comm.h"

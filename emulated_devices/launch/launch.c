@@ -5,11 +5,11 @@
  *
  * How devices detect the death of a process above them: lifeline.c.  That no process is left: family.c.
  */
-#include "emulated_devices/cli/cli.h"
-#include "emulated_devices/cli/launch/family.h"
-#include "emulated_devices/cli/launch/machine.h"
+#include "emulated_devices/launch/launch.h"
+#include "emulated_devices/launch/family.h"
+#include "emulated_devices/launch/machine.h"
 #include "ref/machine/measure.h"
-#include "emulated_devices/cli/launch/watch.h"
+#include "emulated_devices/launch/watch.h"
 #include "ref/io/document.h"
 #include "ref/io/output.h"
 #include "ref/io/terminal.h"

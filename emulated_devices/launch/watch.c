@@ -1,5 +1,5 @@
-#include "emulated_devices/cli/launch/watch.h"
-#include "emulated_devices/cli/cli.h"
+#include "emulated_devices/launch/watch.h"
+#include "emulated_devices/launch/launch.h"
 #include "ref/machine/measure.h"
 #include <errno.h>
 #include <poll.h>

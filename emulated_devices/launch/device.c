@@ -1,7 +1,6 @@
 /* device.c -- runs one device of a job, for commands that run something on devices and then end. */
-#include "emulated_devices/cli/cli.h"
+#include "emulated_devices/launch/launch.h"
 #include "emulated_devices/comm/comm.h"
-#include "ref/machine/threads.h"
 #include <stdio.h>
 
 enum error_code be_a_device(enum dtype dtype, const struct cluster *cluster, device_fn *run, const void *asked,

@@ -12,7 +12,7 @@
 #define _GNU_SOURCE                     /* prctl.h */
 #include <sys/prctl.h>
 #endif
-#include "emulated_devices/cli/cli.h"
+#include "emulated_devices/launch/launch.h"
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>

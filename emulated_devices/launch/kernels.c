@@ -4,7 +4,7 @@
  * of 2004 (Prescott), although newer kernels would run: `orrery bench step` shows the difference.  OPENBLAS_CORETYPE is
  * read once, when the library is loaded, so it must be set before.
  */
-#include "emulated_devices/cli/cli.h"
+#include "emulated_devices/launch/launch.h"
 #include <cblas.h>
 #include <string.h>
 

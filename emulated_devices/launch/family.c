@@ -2,7 +2,7 @@
 #define _GNU_SOURCE                     /* prctl.h */
 #include <sys/prctl.h>
 #endif
-#include "emulated_devices/cli/launch/family.h"
+#include "emulated_devices/launch/family.h"
 #include "ref/machine/measure.h"
 #include <ctype.h>
 #include <dirent.h>

@@ -1,7 +1,7 @@
 #if defined(__linux__)
 #define _GNU_SOURCE                     /* MAP_NORESERVE */
 #endif
-#include "emulated_devices/cli/launch/machine.h"
+#include "emulated_devices/launch/machine.h"
 #include "ref/io/figures.h"
 #include "ref/io/options.h"
 #include "ref/machine/cgroup.h"

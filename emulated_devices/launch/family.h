@@ -2,7 +2,7 @@
 #ifndef ORRERY_LAUNCH_FAMILY_H
 #define ORRERY_LAUNCH_FAMILY_H
 
-#include "emulated_devices/cli/launch/watch.h"
+#include "emulated_devices/launch/watch.h"
 #include <sys/types.h>
 
 /* The processes of one job.  A process whose parent has ended becomes our child (Linux), so none is lost. */
