@@ -1,5 +1,5 @@
 #include "emulated_devices/cli/bench/ring.h"
-#include "emulated_devices/model/training.h"
+#include "emulated_devices/train/training.h"
 #include "emulated_devices/verify/cases/case.h"
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"

@@ -7,7 +7,7 @@
 #include "emulated_devices/cli/train/report/report_changes.h"
 #include "emulated_devices/device/contention.h"
 #include "emulated_devices/draw/timeline.h"
-#include "emulated_devices/model/dry_run/alone.h"
+#include "emulated_devices/train/dry_run/alone.h"
 #include "emulated_devices/search/search.h"
 #include "ref/machine/measure.h"
 #include "ref/io/figures.h"

@@ -7,7 +7,7 @@
 #include "ref/io/settings.h"
 #include "emulated_devices/model/charged.h"
 #include "emulated_devices/model/checkpoint/checkpoint.h"
-#include "emulated_devices/model/dry_run/dry_run.h"
+#include "emulated_devices/train/dry_run/dry_run.h"
 #include "emulated_devices/verify/reference/compare.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"

@@ -7,7 +7,7 @@
  * each here, because every stage needs a layer; what bubble the paper's stages leave is not published.
  */
 #include "emulated_devices/cli/bench/published/published.h"
-#include "emulated_devices/model/dry_run/dry_run.h"
+#include "emulated_devices/train/dry_run/dry_run.h"
 #include <stdio.h>
 
 enum { PARTS = 8, STAGES = 16, CHUNKS = 4, TOKENS = 1 << 24, UNITS = 132, MATRIX_PERMILLE = 653 };

@@ -2,7 +2,7 @@
  * counted memory is compared with. */
 #include "emulated_devices/cli/bench/published/published.h"
 #include "emulated_devices/model/link/layer_memory.h"
-#include "emulated_devices/model/dry_run/plan_memory.h"
+#include "emulated_devices/train/dry_run/plan_memory.h"
 #include "emulated_devices/collectives/collective.h"
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-#include "emulated_devices/model/dry_run/dry_run.h"
-#include "emulated_devices/model/dry_run/alike.h"
+#include "emulated_devices/train/dry_run/dry_run.h"
+#include "emulated_devices/train/dry_run/alike.h"
 #include "emulated_devices/model/charged.h"
-#include "emulated_devices/model/training.h"
+#include "emulated_devices/train/training.h"
 #include <stdio.h>
 
 struct job {

@@ -1,5 +1,5 @@
 /* training.c -- the loop over steps: gradients, optimizer, and observers around them. */
-#include "emulated_devices/model/training.h"
+#include "emulated_devices/train/training.h"
 #include "ref/machine/measure.h"
 
 /* The observers of one loop. */

@@ -1,4 +1,4 @@
-#include "emulated_devices/model/dry_run/plan_memory.h"
+#include "emulated_devices/train/dry_run/plan_memory.h"
 #include "emulated_devices/model/trainer.h"
 #include "ref/io/figures.h"
 #include <stdio.h>

@@ -1,6 +1,6 @@
-#include "emulated_devices/model/dry_run/alone.h"
-#include "emulated_devices/model/dry_run/plan_memory.h"
-#include "emulated_devices/model/training.h"
+#include "emulated_devices/train/dry_run/alone.h"
+#include "emulated_devices/train/dry_run/plan_memory.h"
+#include "emulated_devices/train/training.h"
 #include <string.h>
 
 /* Every choice that several devices or little memory make, taken back. */

@@ -1,4 +1,4 @@
-#include "emulated_devices/model/dry_run/step_path.h"
+#include "emulated_devices/train/dry_run/step_path.h"
 #include <stdlib.h>
 
 /* ---- finding the two ends of a message --------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-#include "emulated_devices/model/dry_run/alike.h"
+#include "emulated_devices/train/dry_run/alike.h"
 #include "emulated_devices/schemes/attention/attention.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
 #include <stdio.h>
