@@ -2,7 +2,7 @@
  * read back as it was; what cannot be fitted is refused.  No time is measured here.
  */
 #include "emulated_devices/cli/calibrate/calibrate.h"
-#include "emulated_devices/cli/simplex.h"
+#include "ref/numeric/simplex.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/device/kernel.h"
 #include "ref/io/output.h"

@@ -1,10 +1,10 @@
 /* fit.c -- constants of a cluster file that come closest to measured times.
  *
  * The misfit is the mean of |log(clock / timed)|: relative errors count alike, and a few odd times do not decide.
- * Tiles are tried one after the other; of the rest a simplex (cli/simplex.h) searches the logarithms.
+ * Tiles are tried one after the other; of the rest a simplex (ref/numeric/simplex.h) searches the logarithms.
  */
 #include "emulated_devices/cli/calibrate/calibrate.h"
-#include "emulated_devices/cli/simplex.h"
+#include "ref/numeric/simplex.h"
 #include "emulated_devices/device/kernel.h"
 #include <math.h>
 #include <stdio.h>

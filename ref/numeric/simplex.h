@@ -1,6 +1,6 @@
 /* simplex.h -- the least value of a function of a few numbers whose derivatives nobody knows. */
-#ifndef ORRERY_CLI_SIMPLEX_H
-#define ORRERY_CLI_SIMPLEX_H
+#ifndef ORRERY_SIMPLEX_H
+#define ORRERY_SIMPLEX_H
 
 enum { SIMPLEX_MOST = 8 };
 

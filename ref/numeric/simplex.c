@@ -1,4 +1,4 @@
-#include "emulated_devices/cli/simplex.h"
+#include "ref/numeric/simplex.h"
 #include <stdlib.h>
 #include <string.h>
 
