@@ -70,8 +70,8 @@ static void test_what_holds(void **state)
         char text[400];
         struct claims claims;
         struct error err;
-        snprintf(text, sizeof text, "must: each within 1 %%: so\ncolumns: --heads --width --tensor share least most why"
-                 "\n64 6144 1d-sp %s\n", rows[i].cells);
+        snprintf(text, sizeof text, "must: each within 1 %%: so\ncolumns: --heads --width --tensor share at-least "
+                 "at-most why\n64 6144 1d-sp %s\n", rows[i].cells);
         assert_int_equal(read_text(&claims, text, &err), OK);
         assert_int_equal(claims_compute(&claims, &(struct claims_setting){ .every = false }, &err), OK);
         if (claims.broken != rows[i].broken) fail_msg("%s: %d broken, ours is %g", rows[i].cells, claims.broken,
@@ -86,7 +86,7 @@ static void test_refusals(void **state)
     static const struct { const char *more, *says; } files[] = {
         { "columns: --heads share\n1 2 3\n", "line 10: it must have 2 cells" },
         { "columns: --heads share\n64 many\n", "line 10: many was not measured" },
-        { "columns: --heads share least\n64 1 x\n", "line 10: x is no number" },
+        { "columns: --heads share at-least\n64 1 x\n", "line 10: x is no number" },
         { "columns: --heads share\n", "no line has" },
         { "nonsense\n", "line 9: a heading is a key" },
         { "must: all within 1 %: x\n", "line 9: this value" },

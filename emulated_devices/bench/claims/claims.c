@@ -54,8 +54,8 @@ static bool is_name(const struct claim_column *column, const char *name) { retur
 static bool is_flag(const struct claim_column *column) { return strncmp(column->title, "--", 2) == 0; }
 static bool is_number(const struct claim_column *column)
 {
-    return !is_flag(column) && !is_name(column, "name") && !is_name(column, "when") && !is_name(column, "least") &&
-           !is_name(column, "most") && !is_name(column, "why");
+    return !is_flag(column) && !is_name(column, "name") && !is_name(column, "when") && !is_name(column, "at-least") &&
+           !is_name(column, "at-most") && !is_name(column, "why") && !is_name(column, "says");
 }
 
 /* A number, or "-" for none: then NAN. */
@@ -162,10 +162,11 @@ static enum error_code take_row(struct claims *claims, struct claim *row, char *
         const struct claim_column *column = &claims->column[i];
         bool taken = true;
         if (is_name(column, "name")) snprintf(row->what, sizeof row->what, "%s", cell[i]);
+        else if (is_name(column, "says")) row->says = cell[i];
         else if (is_name(column, "why")) row->why = strcmp(cell[i], "-") != 0 ? cell[i] : NULL;
         else if (is_name(column, "when")) row->seldom = strcmp(cell[i], "every") == 0;
-        else if (is_name(column, "least")) taken = take_number(cell[i], &row->least);
-        else if (is_name(column, "most")) taken = take_number(cell[i], &row->most);
+        else if (is_name(column, "at-least")) taken = take_number(cell[i], &row->least);
+        else if (is_name(column, "at-most")) taken = take_number(cell[i], &row->most);
         else if (is_flag(column) && strcmp(cell[i], "-") != 0)
             add_words(row, (const char *const[]){ column->title, cell[i] }, 2);
         if (!taken) return fail(err, ERR_FORMAT, "%s: line %d: %s is no number", claims->where, row->line, cell[i]);

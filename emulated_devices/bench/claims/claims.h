@@ -16,7 +16,8 @@
  * number are those of the file, of its row and of its column; the quantity takes them as a command takes its flags.
  *
  *     name   begins the text of each number of the row         when   "every": long to compute, only if all are wanted
- *     least, most   what ours must be at least, at most         why    why ours is known to differ; "-": not known to
+ *     at-least, at-most   what ours must be                     why    why ours is known to differ; "-": not known to
+ *     says   the claim in words
  *
  * A cell "-" in a column of numbers is not published.  Cells are separated by blanks or commas; one with blanks stands
  * in quotation marks.  The files are golden/published/NAME.txt; the program has them all.
@@ -37,7 +38,7 @@ struct claim {
     char what[CLAIM_TEXT];              /**< what was published; the quantity may say more */
     double published;                   /**< NAN: the source has no number, only a direction */
     double least, most;                 /**< bounds of ours; NAN: none */
-    const char *why;                    /**< why ours is known to differ, or what the claim is; NULL */
+    const char *why, *says;             /**< why ours is known to differ, or NULL; the claim in words, or NULL */
     bool seldom;                        /**< it takes long */
     double ours, error;                 /**< from claims_compute(); error in per cent, NAN without a number */
     bool computed, holds;               /**< holds: within its own bounds and those of each claim of the file */
@@ -70,7 +71,7 @@ struct claims {
     int count, room;
 
     /* From claims_compute(). */
-    int computed, broken;               /**< claims with a value of ours; of these, without `why`, that do not hold */
+    int computed, broken;               /**< claims with a value of ours; those that do not hold, without `why` */
     double mean, median, worst;         /**< of the absolute errors of published numbers, in per cent */
 };
 

@@ -9,6 +9,11 @@ const struct quantity quantities[] = {
     { "step-rate", "Tflop/s of a GPU in a step of Megatron-LM", quantity_step_rate },
     { "order", "1 if a step of Megatron-LM is faster than with the other setting, else 0", quantity_order },
     { "utilization", "model FLOP utilization of a planned step, in per cent", quantity_utilization },
+    { "attention-ratio", "time, forward time or bytes of an attention scheme over those of another one",
+      quantity_attention_ratio },
+    { "tensor-speedup", "bytes sent, or time of a layer, of a tensor scheme over those of another one",
+      quantity_tensor_speedup },
+    { "overlap-speedup", "times as fast as products are if their sums are sent meanwhile", quantity_overlap_speedup },
     { 0 }
 };
 

@@ -14,7 +14,8 @@ static bool has_bounds(const struct claims *claims)
 static void claims_table_add_row(struct table *table, const struct claims *claims,
                                  const struct claim *claim, bool bounds)
 {
-    char published[32] = "", error[32] = "", must[64] = "", more[CLAIM_TEXT + 80] = "";
+    char published[32] = "", error[32] = "", must[64] = "", more[2 * CLAIM_TEXT + 80] = "";
+    const bool explained = !claim->holds && claim->why != NULL;
     if (!isnan(claim->published)) {
         snprintf(published, sizeof published, "%.*f", claims->digits, claim->published);
         snprintf(error, sizeof error, "%+.2f", claim->error);
@@ -22,7 +23,8 @@ static void claims_table_add_row(struct table *table, const struct claims *claim
     if (!isnan(claim->least)) snprintf(must, sizeof must, "at least %g", claim->least);
     if (!isnan(claim->most)) snprintf(must, sizeof must, "at most %g", claim->most);
     if (bounds)
-        snprintf(more, sizeof more, "\t%s\t%s\t%s", must, claim->holds ? "yes" : "NO", claim->why ? claim->why : "");
+        snprintf(more, sizeof more, "\t%s\t%s\t%s%s%s", must, claim->holds ? "yes" : "NO",
+                 claim->says ? claim->says : "", explained ? "; " : "", explained ? claim->why : "");
     table_row(table, "%s\t%s\t%.*f\t%s%s", claim->what, published, claims->digits, claim->ours, error, more);
 }
 
@@ -39,8 +41,13 @@ void claims_print(const struct claims *claims, bool every)
         if (claims->claim[i].computed) claims_table_add_row(&table, claims, &claims->claim[i], bounds);
     if (claims->brief && !every) table_drop(&table);
     else table_end(&table);
-    printf("  %d rows: error %.2f %% on average, median %.2f %%, at most %.2f %%\n\n", claims->computed, claims->mean,
-           claims->median, claims->worst);
+    int hold = 0;
+    for (int i = 0; i < claims->count; i++) hold += claims->claim[i].computed && claims->claim[i].holds;
+    if (bounds)
+        printf("  %d of %d hold\n\n", hold, claims->computed);
+    else
+        printf("  %d rows: error %.2f %% on average, median %.2f %%, at most %.2f %%\n\n", claims->computed,
+               claims->mean, claims->median, claims->worst);
 }
 
 void claims_add(const struct claims *claims, cJSON *sections)

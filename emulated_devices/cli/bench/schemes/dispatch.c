@@ -1,7 +1,7 @@
 /* dispatch.c -- `orrery bench dispatch`: what the expert schemes send for one layer with an even load, forward and
  * backward, on nodes; and what papers say of it, beside what is counted. */
 #include "emulated_devices/cli/bench/bench.h"
-#include "emulated_devices/cli/bench/schemes/dispatch_load.h"
+#include "emulated_devices/cli/bench/schemes/dispatch_load_table.h"
 #include "emulated_devices/comm/comm.h"
 #include "emulated_devices/verify/cases/experts.h"
 #include "ref/io/document.h"
@@ -283,7 +283,7 @@ static enum error_code bench_on(struct comm *world, const void *asked, struct er
     for (int i = 0; i < ACTIVATIONS_SAID && !e; i++) e = count_activation(&t.activation[i], world, err);
     const struct asked *a = t.asked;
     if (!e)
-        e = dispatch_load_count(t.load, world, (struct expert_shape){ .E = a->experts, .k = a->choices, .D = a->width,
+        e = dispatch_load_count(t.load, world, &(struct expert_shape){ .E = a->experts, .k = a->choices, .D = a->width,
                                 .tokens = a->tokens, .F = a->inner }, err);
     if (!e && world->rank == 0) e = dispatch_report(&t, err);
     return comm_agree(world, e, err);

@@ -1,9 +1,9 @@
-/* tensor.h -- the parts of `orrery bench tensor`: one layer of a model, each scheme's predicted needs, and the counts
+/* tensor.h -- one layer of a model under tensor schemes: each scheme's predicted needs, and the counts
  * of devices that compute it. */
 #ifndef ORRERY_BENCH_TENSOR_H
 #define ORRERY_BENCH_TENSOR_H
 
-#include "emulated_devices/cli/cli.h"
+#include "emulated_devices/launch/launch.h"
 #include "emulated_devices/model/link/layer_memory.h"
 #include "emulated_devices/plan/plan.h"
 
@@ -20,8 +20,7 @@ struct bench_tensor {
     int runs;                                   /* repetitions of each pass */
     enum dtype dtype;                           /* format of matrices and activations */
     struct cluster cluster;                     /* for virtual time */
-    bool quiet;                                 /* no table is printed */
-    const char *json;                           /* file for the results; NULL: none */
+    const char *json;                           /* file for the results; NULL: the standard output */
 };
 
 /** A model with such a layer: V = D. */
@@ -57,13 +56,36 @@ enum error_code stand_open(struct stand *, const struct tensor_shape *, enum dty
 enum error_code stand_at(struct stand *, int rank, int64_t N, struct error *);
 void stand_close(struct stand *);
 
-/* ---- tensor_claims.c: published figures beside ours -------------------------------------------------------------- */
+/* ---- tensor_compare.c: one scheme beside another one ------------------------------------------------------------ */
 
-/** Print from which size one scheme needs less than another, and what papers claim. */
-enum error_code print_claims(const struct bench_tensor *, struct error *);
+/* The compared quantity: bytes that a device sends on average, or picoseconds of transfers. */
+enum tensor_quantity { TENSOR_SENT, TENSOR_TIME };
+enum { TENSOR_MOST_RATIO = 64 };        /* N/D up to which a crossing is searched for */
 
-/** Print what a layer keeps in 16 bits, beside the published formula. */
-enum error_code print_layer_memory(const struct tensor_shape *, struct error *);
+/** The scheme with this name, which exists. */
+const struct tensor_scheme *tensor_named(const char *name);
+
+/** What a scheme needs; NAN if it does not accept P. */
+double tensor_needs(const struct bench_tensor *, const struct tensor_shape *, const struct tensor_scheme *, int P,
+                    enum tensor_quantity);
+
+/** The N/D from which on a scheme needs less than 1d; NAN: none up to TENSOR_MOST_RATIO. */
+double tensor_crossing(const struct bench_tensor *, const struct tensor_scheme *, int P, enum tensor_quantity);
+
+/** The same by the formulas in the schemes' head comments, for matrices only. */
+double tensor_crossing_by_formula(const char *name, const int mesh[TENSOR_AXES], int P);
+
+/** The smallest number of devices with which a scheme needs less than 1d; 0: none up to BENCH_TENSOR_DEVICES. */
+int tensor_fewest(const struct bench_tensor *, const struct tensor_shape *, const struct tensor_scheme *,
+                  enum tensor_quantity);
+
+/** Picoseconds of a layer: matrices and attention at the device's arithmetic rate, plus the transfers. */
+double tensor_layer_time(const struct bench_tensor *, const struct tensor_shape *, const struct tensor_scheme *,
+                         int P);
+
+/** The speedup of a product of [N,I] with [I,D], summed over the devices of the stand, if sums are sent during the
+ *  products of chunks. */
+double tensor_overlap_gain(const struct bench_tensor *, struct stand *, int64_t I);
 
 /* ---- tensor_device.c: measured ----------------------------------------------------------------------------------- */
 

@@ -1,10 +1,12 @@
-/* dispatch_load.h -- `orrery bench dispatch`: how even devices' work is on a load that follows Zipf's law, with and
+/* dispatch_load.h -- how even devices' work is on a load that follows Zipf's law, with and
  * without copies of experts. */
 #ifndef ORRERY_BENCH_DISPATCH_LOAD_H
 #define ORRERY_BENCH_DISPATCH_LOAD_H
 
-#include "emulated_devices/verify/cases/experts.h"
-#include <cjson/cJSON.h>
+#include "ref/error.h"
+
+struct comm;
+struct expert_shape;
 
 enum { LOAD_ROWS = 4 };                 /* 0 copies: alltoall; then fssdp */
 
@@ -16,15 +18,9 @@ struct load_row {
 };
 
 /** Route rows as in a step whose loads the steps before had too.  Collective over all devices.
- *  @param shape  zipf and copying are set here.  @param[out] row  on device 0.
+ *  @param shape  zipf and copying are set by the function.  @param[out] row  on device 0.
  *  @return OK, ERR_MEMORY or ERR_COMM. */
-enum error_code dispatch_load_count(struct load_row row[LOAD_ROWS], struct comm *, struct expert_shape shape,
+enum error_code dispatch_load_count(struct load_row row[LOAD_ROWS], struct comm *, const struct expert_shape *shape,
                                     struct error *);
-
-/** Print the rows.  @return ERR_CHECK if copies do not make the work more even. */
-enum error_code dispatch_load_print(const struct load_row row[LOAD_ROWS], struct error *);
-
-/** The rows as an array of the object. */
-void dispatch_load_json(const struct load_row row[LOAD_ROWS], cJSON *object);
 
 #endif

@@ -1,7 +1,6 @@
 /* tensor_device.c -- one device of `orrery bench tensor`: computes one layer, forward and backward, under every scheme,
  * and counts. */
-#include "emulated_devices/cli/bench/schemes/tensor.h"
-#include "emulated_devices/cli/cli.h"
+#include "emulated_devices/bench/schemes/tensor.h"
 #include "ref/machine/measure.h"
 #include "emulated_devices/verify/cases/layer.h"
 #include "ref/io/json.h"

@@ -1,10 +1,9 @@
-/* attention.h -- the parts of `orrery bench attention`: jobs in which devices compute the attention of one layer, and
- * their counts. */
+/* attention.h -- jobs in which devices compute the attention of one layer, and their counts. */
 #ifndef ORRERY_BENCH_ATTENTION_H
 #define ORRERY_BENCH_ATTENTION_H
 
-#include "emulated_devices/cli/cli.h"
-#include "emulated_devices/verify/cases/attention.h"
+#include "emulated_devices/launch/launch.h"
+#include "emulated_devices/schemes/attention/attention.h"
 
 enum { BENCH_ATTENTION_RUNS = 21, BENCH_ATTENTION_DEVICES = 32, BENCH_ATTENTION_SCHEMES = 32 };
 
@@ -22,7 +21,7 @@ extern const char *const attention_count_name[ATTENTION_COUNTS];        /* in th
 
 /* One job. */
 struct attention_job {
-    struct attention_shape shape;       /* sizes of the layer that every scheme runs */
+    int64_t B, S, H, K, A;              /* of the layer that every scheme runs: docs/words.md */
     struct context_split split;         /* for schemes of two dimensions; zeros: their defaults */
     int P, node;                        /* devices; devices of a node, 0: the cluster's */
     const char *scheme;                 /* NULL: all that accept it */
@@ -44,15 +43,8 @@ struct attention_rows { struct attention_row row[BENCH_ATTENTION_SCHEMES]; int u
 enum error_code attention_job_run(struct attention_rows *, const struct attention_job *, char *program, int *status,
                                   struct error *);
 
-/** The row of a scheme, or NULL. */
-const struct attention_row *attention_row_of(const struct attention_rows *, const char *scheme);
-
 /** One device of a job; asked: a struct attention_job.  Writes the rows to ->json, or to stdout.
  *  @return OK, or the same error on every device. */
 device_fn bench_attention_device;
-
-/** attention_claims.c: run what papers compare, in bf16 on this cluster, and print it beside their claims.
- *  @return as attention_job_run. */
-enum error_code attention_claims(const char *cluster, char *program, int *status, struct error *);
 
 #endif

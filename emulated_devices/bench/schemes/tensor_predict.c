@@ -1,5 +1,5 @@
 /* tensor_predict.c -- predicts cost and memory of one layer under a tensor scheme, without running it. */
-#include "emulated_devices/cli/bench/schemes/tensor.h"
+#include "emulated_devices/bench/schemes/tensor.h"
 #include "emulated_devices/model/link/link_cost.h"
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* attention_device.c -- one device of `orrery bench attention`: computes the attention of one layer, forward and
  * backward, under every scheme, and counts. */
-#include "emulated_devices/cli/bench/schemes/attention.h"
+#include "emulated_devices/bench/schemes/attention.h"
+#include "emulated_devices/verify/cases/attention.h"
 #include "ref/machine/measure.h"
 #include "ref/io/json.h"
 
@@ -111,8 +112,8 @@ static enum error_code attention_device_take(struct lane *lane, const struct att
     struct context_split split = j->split;
     if (!scheme->splits) split = (struct context_split){ 0 };
     if (!scheme->windows) split.window = 0;
-    if (attention_layer_plan(&p, j->shape, j->dtype, scheme->head.name, split, j->P, lane->cluster, &why) != OK)
-        return OK;
+    const struct attention_shape shape = { j->B, j->S, j->H, j->K, j->A };
+    if (attention_layer_plan(&p, shape, j->dtype, scheme->head.name, split, j->P, lane->cluster, &why) != OK) return OK;
     const uint64_t before = lane->world->device->arena.now.total;
     for (int i = 0; i < ATTENTION_COUNTS; i++) lane->count[i] = 0;
     enum error_code e = comm_agree(lane->world, attention_layer_open(&lane->layer, &p, lane->world,
