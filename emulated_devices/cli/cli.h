@@ -5,6 +5,7 @@
 #include "emulated_devices/launch/launch.h"
 #include "ref/numeric/dtype.h"
 #include "ref/error.h"
+#include "ref/io/figures.h"
 #include "ref/io/options.h"
 #include "ref/machine/threads.h"
 #include <stdbool.h>
@@ -55,9 +56,6 @@ command_fn show_attention, show_cluster, show_collective, show_data, show_dispat
     { "--context-first", NULL, OPTION_SWITCH, &(split).context_first,                                                  \
       .help = "for usp and loongtrain: neighbours form the ring, and distant devices exchange heads" }
 enum { SHORT_WAIT_LIMIT = 10 };         /* for commands whose devices write no large files */
-
-/* The ending of a noun after a number. */
-static inline const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
 
 extern const char *const number_formats[];          /* the words of --dtype */
 

@@ -11,9 +11,11 @@
 #ifndef ORRERY_CALIBRATE_H
 #define ORRERY_CALIBRATE_H
 
-#include "emulated_devices/cli/cli.h"
 #include "emulated_devices/device/cluster.h"
+#include "ref/error.h"
 #include "ref/ops/ops.h"
+
+struct comm;
 
 enum { CALIBRATE_MOST_DEVICES = 64, CALIBRATE_MOST_ROUNDS = 99, WORK_MOST = 96, VOLLEYS_MOST = 16, CALLS_MOST = 2 };
 
@@ -83,21 +85,5 @@ enum error_code cluster_write(const char *path, const struct cluster *, struct e
  *  @param[in,out] calibration  with its rounds; on return filled, the same on all devices.
  *  @return OK; ERR_MEMORY or ERR_COMM, on every device. */
 enum error_code calibration_measure(struct comm *, struct calibration *calibration, struct error *);
-
-/* ---- check.c ----------------------------------------------------------------------------------------------------- */
-
-/* Which training steps are held against their virtual time. */
-struct calibrate_check {
-    const char *program;                /* argv[0] */
-    const char *models;                 /* names with commas between */
-    const char *cluster;                /* a file; NULL: each number of devices is calibrated first */
-    const char *dtype, *json;           /* format of the steps; file for the results, NULL: none */
-    int devices, rounds, steps;         /* at most so many devices; runs of each mesh; steps of each */
-    bool quick, quiet;                  /* few rounds of calibration; JSON only */
-};
-
-/** Run training steps on some meshes, and print their virtual time beside the wall clock's.
- *  @return OK; ERR_COMM: a run failed; ERR_FILE. */
-enum error_code calibrate_check(const struct calibrate_check *, struct error *);
 
 #endif

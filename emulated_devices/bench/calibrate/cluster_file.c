@@ -1,5 +1,6 @@
 /* cluster_file.c -- a fitted cluster as a file. */
-#include "emulated_devices/cli/calibrate/calibrate.h"
+#include "emulated_devices/bench/calibrate/calibrate.h"
+#include "ref/io/figures.h"
 #include "ref/io/json.h"
 #include <stdio.h>
 #include <string.h>

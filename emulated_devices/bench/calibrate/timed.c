@@ -2,7 +2,7 @@
  *
  * Operands move through buffers of some megabytes, so that they come from where those of a training step come from.
  */
-#include "emulated_devices/cli/calibrate/calibrate.h"
+#include "emulated_devices/bench/calibrate/calibrate.h"
 #include "ref/machine/measure.h"
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/comm/comm.h"
