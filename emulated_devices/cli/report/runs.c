@@ -1,5 +1,5 @@
 #include "emulated_devices/cli/report/runs.h"
-#include "emulated_devices/cli/train/series.h"
+#include "emulated_devices/model/checkpoint/series.h"
 #include "emulated_devices/model/checkpoint/checkpoint.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"

@@ -1,6 +1,6 @@
 /* golden.c -- `orrery train --check GOLDEN`: trains a golden file's run on any mesh, and compares it with the file. */
-#include "emulated_devices/cli/train/dump.h"
-#include "emulated_devices/cli/train/dump_ranks.h"
+#include "emulated_devices/verify/dump/dump.h"
+#include "emulated_devices/verify/dump/dump_ranks.h"
 #include "emulated_devices/cli/train/log.h"
 #include "emulated_devices/verify/reference/golden_truth.h"
 #include "emulated_devices/verify/reference/watch.h"

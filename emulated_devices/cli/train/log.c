@@ -1,6 +1,6 @@
 #include "emulated_devices/cli/train/log.h"
 #include "emulated_devices/cli/train/origin.h"
-#include "emulated_devices/cli/train/stopping.h"
+#include "emulated_devices/launch/stopping.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
 #include "ref/version.h"

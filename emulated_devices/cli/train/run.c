@@ -4,7 +4,7 @@
  * given from the list.  The others are facts: the model's shape, the text's checksum.  Settings that do not change the
  * function are not in the list: the mesh, schemes that compute the same sums, the number of steps, what is printed.
  */
-#include "emulated_devices/cli/train/data/data_words.h"
+#include "emulated_devices/train/data/data_words.h"
 #include "emulated_devices/cli/train/train.h"
 #include "ref/io/samples.h"
 #include "ref/io/sha256.h"

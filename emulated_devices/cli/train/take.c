@@ -1,6 +1,6 @@
 /* take.c -- makes a plan of what the command line of `orrery train` says. */
 #include "emulated_devices/cli/train/log.h"
-#include "emulated_devices/cli/train/series.h"
+#include "emulated_devices/model/checkpoint/series.h"
 #include "emulated_devices/cli/train/options/words.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include "ref/io/figures.h"

@@ -1,8 +1,8 @@
 /* train.c -- `orrery train`: trains a model on a mesh with a text, and can compare it with one device. */
 #include "emulated_devices/launch/machine.h"
-#include "emulated_devices/cli/train/profile.h"
+#include "emulated_devices/draw/profile.h"
 #include "emulated_devices/cli/train/session.h"
-#include "emulated_devices/cli/train/stopping.h"
+#include "emulated_devices/launch/stopping.h"
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/train/dry_run/alone.h"
 #include "emulated_devices/draw/simulators.h"
@@ -434,6 +434,16 @@ enum error_code session_open_device(struct device *device, const struct train_op
     return OK;
 }
 
+static enum error_code load_data(struct train_data *data, const struct train_options *options, struct error *err)
+{
+    const struct train_data_source source = {
+        .plan = &options->plan, .data = options->data, .eval_data = options->eval_data, .tokenizer = options->tokenizer,
+            .pack = options->pack,
+        .golden = options->golden, .resumed = options->resume ? &options->saved : NULL,
+    };
+    return train_data_load(data, &source, err);
+}
+
 enum error_code session_run(struct comm *comm, const struct train_options *options, int *status, struct error *err)
 {
     struct train_data data = { 0 };
@@ -455,7 +465,7 @@ enum error_code session_run(struct comm *comm, const struct train_options *optio
         e = group_same(comm->everyone, options->words.digest.text, sizeof options->words.digest.text - 1,
                        "--config: the file", err);
         if (!e && options->plan.batches) e = batch_plan_agree(options->plan.batches, comm, err);
-        if (!e) e = train_data_load(&data, options, err);
+        if (!e) e = load_data(&data, options, err);
         if (!e && comm->rank == 0) e = train_check_saved(options, &data, overridden, sizeof overridden, err);
         if (!e && comm->rank == 0) e = probe_outputs(options, err);
         if (!e && comm->rank == 0)
@@ -504,7 +514,7 @@ static enum error_code launch_checked(struct train_options *options, int argc, c
 {
     struct train_data data;
     char overridden[240];
-    enum error_code e = train_data_load(&data, options, err);
+    enum error_code e = load_data(&data, options, err);
     if (e) return e;
     e = train_check_saved(options, &data, overridden, sizeof overridden, err);
     train_data_free(&data);

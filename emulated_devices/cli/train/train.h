@@ -3,7 +3,7 @@
 #define ORRERY_TRAIN_TRAIN_H
 
 #include "emulated_devices/cli/cli.h"
-#include "emulated_devices/cli/train/data/data.h"
+#include "emulated_devices/train/data/data.h"
 #include "ref/io/settings.h"
 #include "emulated_devices/model/charged.h"
 #include "emulated_devices/model/checkpoint/checkpoint.h"

@@ -2,7 +2,7 @@
 #include "emulated_devices/cli/train/origin.h"
 #include "emulated_devices/cli/train/report/plan_report.h"
 #include "emulated_devices/cli/train/report/report_speed.h"
-#include "emulated_devices/cli/train/stopping.h"
+#include "emulated_devices/launch/stopping.h"
 #include "emulated_devices/model/charged.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"

@@ -12,10 +12,18 @@
 #include "ref/text/corpus.h"
 #include "ref/text/tokenizer.h"
 
-struct train_options;
+struct checkpoint;
 
 /* In a checkpoint's settings of the run: how many sequences it has taken, as a text. */
 #define SEQUENCES_TAKEN "sequences taken"
+
+/** What a run says of its texts. */
+struct train_data_source {
+    const struct plan *plan;            /**< lives as long as the data */
+    const char *data, *eval_data, *tokenizer, *pack;    /**< values of the flags with these names; NULL: not given */
+    bool golden;                        /**< the run has a golden file's batches, and reads held-out text alone */
+    const struct checkpoint *resumed;   /**< of --resume; NULL: not given */
+};
 
 struct train_data {
     struct text text;                   /* one text of bytes; bytes is NULL if the run has tokens */
@@ -27,9 +35,9 @@ struct train_data {
     const struct plan *plan;            /* how many sequences a step has */
 };
 
-/** Read what the options name, and check that the model takes its tokens.  Local.
+/** Read what a run names, and check that the model takes its tokens.  Local.
  *  @return OK, or ERR_USAGE, ERR_FILE, ERR_FORMAT, ERR_PLAN naming option and file, with nothing to free. */
-enum error_code train_data_load(struct train_data *, const struct train_options *, struct error *);
+enum error_code train_data_load(struct train_data *, const struct train_data_source *, struct error *);
 void train_data_free(struct train_data *);
 
 /** Whether the run has tokens, and not one text of bytes. */

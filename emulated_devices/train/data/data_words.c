@@ -1,5 +1,5 @@
 /* data_words.c -- what --data says: FILE or FILE:WEIGHT, several with commas. */
-#include "emulated_devices/cli/train/data/data_words.h"
+#include "emulated_devices/train/data/data_words.h"
 #include "ref/io/output.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "emulated_devices/cli/train/series.h"
+#include "emulated_devices/model/checkpoint/series.h"
 #include "emulated_devices/model/checkpoint/checkpoint.h"
 #include "ref/io/output.h"
 #include <dirent.h>

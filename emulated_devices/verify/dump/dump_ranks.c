@@ -1,4 +1,4 @@
-#include "emulated_devices/cli/train/dump_ranks.h"
+#include "emulated_devices/verify/dump/dump_ranks.h"
 #include "emulated_devices/model/collect.h"
 #include "emulated_devices/schemes/data/tiles.h"
 #include "ref/io/disk.h"

@@ -1,6 +1,6 @@
 /* dump.h -- `orrery train --check GOLDEN --dump FILE`: assembles the devices' tensors under golden names. */
-#ifndef ORRERY_TRAIN_DUMP_H
-#define ORRERY_TRAIN_DUMP_H
+#ifndef ORRERY_VERIFY_DUMP_H
+#define ORRERY_VERIFY_DUMP_H
 
 #include "emulated_devices/verify/reference/golden_truth.h"
 #include "emulated_devices/verify/reference/probes.h"

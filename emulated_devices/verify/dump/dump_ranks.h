@@ -1,7 +1,7 @@
 /* dump_ranks.h -- `orrery train --check GOLDEN --dump FOLDER/`: each device writes what it has, as its part of a dump
  * (docs/checking/dumps.md): every microbatch of its activations, the boxes and shards of its parameters. */
-#ifndef ORRERY_TRAIN_DUMP_RANKS_H
-#define ORRERY_TRAIN_DUMP_RANKS_H
+#ifndef ORRERY_VERIFY_DUMP_RANKS_H
+#define ORRERY_VERIFY_DUMP_RANKS_H
 
 #include "emulated_devices/verify/reference/probes.h"
 #include "ref/golden/replay.h"

@@ -3,8 +3,8 @@
  * Each is a checkpoint of its own (model/checkpoint/checkpoint.h), whole or not there: a folder without
  * checkpoint.sha256 is none.
  */
-#ifndef ORRERY_TRAIN_SERIES_H
-#define ORRERY_TRAIN_SERIES_H
+#ifndef ORRERY_CHECKPOINT_SERIES_H
+#define ORRERY_CHECKPOINT_SERIES_H
 
 #include "ref/error.h"
 #include <stdbool.h>

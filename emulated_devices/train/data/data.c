@@ -1,6 +1,7 @@
-#include "emulated_devices/cli/train/data/data.h"
-#include "emulated_devices/cli/train/data/data_words.h"
-#include "emulated_devices/cli/train/train.h"
+#include "emulated_devices/train/data/data.h"
+#include "emulated_devices/train/data/data_words.h"
+#include "emulated_devices/model/checkpoint/checkpoint.h"
+#include "ref/io/output.h"
 #include "ref/io/samples.h"
 #include <stdlib.h>
 #include <string.h>
@@ -16,16 +17,16 @@ static enum error_code check_padding(const struct model_config *config, const st
     return at ? model_config_check_inputs(config, &token, 1, text->name, err) : OK;
 }
 
-static enum error_code load_text(struct train_data *data, const struct train_options *options, struct error *err)
+static enum error_code load_text(struct train_data *data, const struct train_data_source *source, struct error *err)
 {
     struct text *text = &data->text;
-    enum error_code e = text_load_named(text, options->data, err);
-    if (!e && options->eval_data) text->whole = true, text->train = text->count;
-    if (!e) e = text_check_length(text, options->plan.S, err);
-    if (!e) e = check_padding(&options->plan.model, text, err);
-    e = fail_about(err, e, options->data ? "--data" : "--data is not given, and");
-    if (!e && options->pack)
-        e = fail_about(err, samples_pack(text, options->pack, options->plan.S, options->plan.seed, err), "--pack");
+    enum error_code e = text_load_named(text, source->data, err);
+    if (!e && source->eval_data) text->whole = true, text->train = text->count;
+    if (!e) e = text_check_length(text, source->plan->S, err);
+    if (!e) e = check_padding(&source->plan->model, text, err);
+    e = fail_about(err, e, source->data ? "--data" : "--data is not given, and");
+    if (!e && source->pack)
+        e = fail_about(err, samples_pack(text, source->pack, source->plan->S, source->plan->seed, err), "--pack");
     return e;
 }
 
@@ -116,44 +117,43 @@ static enum error_code data_cut(struct train_data *data, struct corpus *corpus,
     return e;
 }
 
-static enum error_code load_tokens(struct train_data *data, const struct train_options *options,
+static enum error_code load_tokens(struct train_data *data, const struct train_data_source *source,
                                    const struct data_words *words, struct error *err)
 {
-    if (options->pack)
+    if (source->pack)
         return fail(err, ERR_USAGE, "--pack: cuts one text of bytes into samples; not files of tokens, several files "
                                     "or --tokenizer");
-    enum error_code e = open_files(data, words, &options->plan.model, &data->files, err);
-    if (!e) e = data_cut(data, &data->train, data->file, data->files, words, options->eval_data ? ALL : NINE_TENTHS,
-                         &options->plan, err);
-    if (!e && !options->eval_data)
-        e = data_cut(data, &data->held, data->file, data->files, words, LAST_TENTH, &options->plan, err);
+    enum error_code e = open_files(data, words, &source->plan->model, &data->files, err);
+    if (!e) e = data_cut(data, &data->train, data->file, data->files, words, source->eval_data ? ALL : NINE_TENTHS,
+                         source->plan, err);
+    if (!e && !source->eval_data)
+        e = data_cut(data, &data->held, data->file, data->files, words, LAST_TENTH, source->plan, err);
     return fail_about(err, e, "--data");
 }
 
-static enum error_code load_held(struct train_data *data, const struct train_options *options,
+static enum error_code load_held(struct train_data *data, const struct train_data_source *source,
                                  const struct data_words *words, struct error *err)
 {
-    enum error_code e = open_files(data, words, &options->plan.model, &data->held_files, err);
-    if (!e) e = data_cut(data, &data->held, data->file + data->files, data->held_files, words, ALL,
-                         &options->plan, err);
+    enum error_code e = open_files(data, words, &source->plan->model, &data->held_files, err);
+    if (!e) e = data_cut(data, &data->held, data->file + data->files, data->held_files, words, ALL, source->plan, err);
     return fail_about(err, e, "--eval-data");
 }
 
 /* Beside a golden file. */
-static enum error_code load_held_alone(struct train_data *data, const struct train_options *options,
+static enum error_code load_held_alone(struct train_data *data, const struct train_data_source *source,
                                        const struct data_words *words, struct error *err)
 {
     data->file = calloc((size_t)words->count + 1, sizeof *data->file);
-    return data->file ? load_held(data, options, words, err) : fail(err, ERR_MEMORY, "no memory for a list of files");
+    return data->file ? load_held(data, source, words, err) : fail(err, ERR_MEMORY, "no memory for a list of files");
 }
 
 /* ---- both -------------------------------------------------------------------------------------------------------- */
 
 /* A run that goes on takes the sequence after the last that it had taken. */
-static enum error_code take_position(struct train_data *data, const struct train_options *options, struct error *err)
+static enum error_code take_position(struct train_data *data, const struct train_data_source *source, struct error *err)
 {
-    const cJSON *at = options->resume ? cJSON_GetObjectItemCaseSensitive(options->saved.run, SEQUENCES_TAKEN) : NULL;
-    data->begun_step = options->resume ? options->saved.step : 0;
+    const cJSON *at = source->resumed ? cJSON_GetObjectItemCaseSensitive(source->resumed->run, SEQUENCES_TAKEN) : NULL;
+    data->begun_step = source->resumed ? source->resumed->step : 0;
     if (at == NULL) return OK;
     char *end = NULL;
     const long long n = cJSON_IsString(at) ? strtoll(at->valuestring, &end, 10) : -1;
@@ -163,42 +163,41 @@ static enum error_code take_position(struct train_data *data, const struct train
     return OK;
 }
 
-static bool is_one_text(const struct data_words *words, const struct train_options *options)
+static bool is_one_text(const struct data_words *words, const struct train_data_source *source)
 {
-    return options->data == NULL ? !options->tokenizer
-                           : words->count == 1 && !options->tokenizer && !words->word[0].share
+    return source->data == NULL ? !source->tokenizer
+                           : words->count == 1 && !source->tokenizer && !words->word[0].share
                                && !token_file_is(words->word[0].path);
 }
 
 /* The words of --data and --eval-data; without the first, the program's own text, which is one of bytes.  The array of
  * files does not move: corpora point into it. */
-static enum error_code data_load(struct train_data *data, const struct train_options *options,
+static enum error_code data_load(struct train_data *data, const struct train_data_source *source,
                                  const struct data_words *words, const struct data_words *held, struct error *err)
 {
     enum error_code e = OK;
-    const bool bytes = is_one_text(words, options);
+    const bool bytes = is_one_text(words, source);
     data->file = calloc((size_t)(words->count + held->count) + 1, sizeof *data->file);
     if (data->file == NULL) return fail(err, ERR_MEMORY, "no memory for a list of files");
-    if (options->tokenizer && options->data == NULL)
+    if (source->tokenizer && source->data == NULL)
         return fail(err, ERR_USAGE, "--tokenizer: needs --data FILE, a text");
-    if (bytes && options->plan.model.V < TEXT_VOCABULARY)
+    if (bytes && source->plan->model.V < TEXT_VOCABULARY)
         return fail(err, ERR_PLAN, "model %s has V=%lld tokens; text needs %d, one for each byte",
-                    options->plan.model.name, (long long)options->plan.model.V, TEXT_VOCABULARY);
-    if (options->tokenizer)
-        e = fail_about(err, tokenizer_open(&data->tokenizer, options->tokenizer, err), "--tokenizer");
-    if (!e) e = bytes ? load_text(data, options, err) : load_tokens(data, options, words, err);
-    if (!e && options->eval_data) e = load_held(data, options, held, err);
-    return e ? e : take_position(data, options, err);
+                    source->plan->model.name, (long long)source->plan->model.V, TEXT_VOCABULARY);
+    if (source->tokenizer) e = fail_about(err, tokenizer_open(&data->tokenizer, source->tokenizer, err), "--tokenizer");
+    if (!e) e = bytes ? load_text(data, source, err) : load_tokens(data, source, words, err);
+    if (!e && source->eval_data) e = load_held(data, source, held, err);
+    return e ? e : take_position(data, source, err);
 }
 
-enum error_code train_data_load(struct train_data *data, const struct train_options *options, struct error *err)
+enum error_code train_data_load(struct train_data *data, const struct train_data_source *source, struct error *err)
 {
     struct data_words l = { 0 }, held = { 0 };
-    *data = (struct train_data){ .plan = &options->plan };
-    if (options->golden && !options->eval_data) return OK;          /* it has its own batches */
-    enum error_code e = options->data ? fail_about(err, data_words_read(&l, options->data, err), "--data") : OK;
-    if (!e && options->eval_data) e = fail_about(err, data_words_read(&held, options->eval_data, err), "--eval-data");
-    if (!e) e = options->golden ? load_held_alone(data, options, &held, err) : data_load(data, options, &l, &held, err);
+    *data = (struct train_data){ .plan = source->plan };
+    if (source->golden && !source->eval_data) return OK;          /* it has its own batches */
+    enum error_code e = source->data ? fail_about(err, data_words_read(&l, source->data, err), "--data") : OK;
+    if (!e && source->eval_data) e = fail_about(err, data_words_read(&held, source->eval_data, err), "--eval-data");
+    if (!e) e = source->golden ? load_held_alone(data, source, &held, err) : data_load(data, source, &l, &held, err);
     data_words_free(&l), data_words_free(&held);
     if (e) train_data_free(data);
     return e;

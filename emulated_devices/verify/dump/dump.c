@@ -1,4 +1,4 @@
-#include "emulated_devices/cli/train/dump.h"
+#include "emulated_devices/verify/dump/dump.h"
 #include "emulated_devices/model/collect.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* profile.h -- a run's first step on every device, in short: for the JSON report, which `orrery report` draws. */
-#ifndef ORRERY_TRAIN_PROFILE_H
-#define ORRERY_TRAIN_PROFILE_H
+#ifndef ORRERY_DRAW_PROFILE_H
+#define ORRERY_DRAW_PROFILE_H
 
 #include "emulated_devices/comm/comm.h"
 #include "emulated_devices/device/trace.h"

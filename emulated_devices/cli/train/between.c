@@ -1,8 +1,8 @@
 /* between.c -- what happens between two steps of a run: evaluation, logs, checkpoints, a signal that asks to stop. */
 #include "emulated_devices/cli/train/origin.h"
-#include "emulated_devices/cli/train/series.h"
+#include "emulated_devices/model/checkpoint/series.h"
 #include "emulated_devices/cli/train/session.h"
-#include "emulated_devices/cli/train/stopping.h"
+#include "emulated_devices/launch/stopping.h"
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>

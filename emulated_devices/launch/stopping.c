@@ -1,5 +1,5 @@
-#include "emulated_devices/cli/train/stopping.h"
-#include "emulated_devices/cli/cli.h"
+#include "emulated_devices/launch/stopping.h"
+#include "emulated_devices/launch/launch.h"
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>

@@ -3,8 +3,8 @@
  * SIGINT and SIGTERM ask.  One that comes more than a second after the first ends the process at once.  Devices that
  * launch_devices has started are asked by it, through rank 0: SIGUSR1 stands for SIGINT, SIGUSR2 for SIGTERM.
  */
-#ifndef ORRERY_TRAIN_STOPPING_H
-#define ORRERY_TRAIN_STOPPING_H
+#ifndef ORRERY_LAUNCH_STOPPING_H
+#define ORRERY_LAUNCH_STOPPING_H
 
 /** Begin to listen; rank 0 tells launch_devices that it can be asked.  Signals that are ignored stay so. */
 void stopping_listen(void);

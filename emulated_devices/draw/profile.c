@@ -1,4 +1,4 @@
-#include "emulated_devices/cli/train/profile.h"
+#include "emulated_devices/draw/profile.h"
 #include "emulated_devices/draw/gather.h"
 #include "ref/io/json.h"
 #include <stdlib.h>
