@@ -1,4 +1,4 @@
-#include "emulated_devices/cli/report/page.h"
+#include "emulated_devices/draw/report/page.h"
 #include <math.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* charts.c -- the charts of `orrery report`: losses, a step's timeline, its memory, messages and roofline. */
-#include "emulated_devices/cli/report/page.h"
+#include "emulated_devices/draw/report/page.h"
 #include "emulated_devices/device/arena.h"
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "emulated_devices/cli/report/runs.h"
+#include "emulated_devices/draw/report/runs.h"
 #include "emulated_devices/model/checkpoint/series.h"
 #include "emulated_devices/model/checkpoint/checkpoint.h"
 #include "ref/io/json.h"

@@ -1,12 +1,12 @@
-/* page.h -- pieces of the page that `orrery report` writes: text, charts, tables; private to the command.
+/* page.h -- pieces of the page that `orrery report` writes: text, charts, tables.
  *
  * The page is one file of HTML and SVG without scripts and without anything from outside.  Colours follow the reader's
  * choice of dark or light.  Charts stretch with the page; their labels are text of the page, which does not.
  */
-#ifndef ORRERY_REPORT_PAGE_H
-#define ORRERY_REPORT_PAGE_H
+#ifndef ORRERY_DRAW_REPORT_PAGE_H
+#define ORRERY_DRAW_REPORT_PAGE_H
 
-#include "emulated_devices/cli/report/runs.h"
+#include "emulated_devices/draw/report/runs.h"
 #include "ref/io/figures.h"
 #include <stdio.h>
 

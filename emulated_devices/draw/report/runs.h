@@ -1,4 +1,4 @@
-/* runs.h -- what `orrery report` reads: a run's JSON, its log, or its checkpoint; private to the command.
+/* runs.h -- what `orrery report` reads: a run's JSON, its log, or its checkpoint.
  *
  * Files are not trusted: what is missing or of another type is as if it were not there.
  */
