@@ -1,5 +1,5 @@
-/* results.c -- scores as files for other programs: Gradescope's results.json, JUnit's XML. */
-#include "emulated_devices/cli/course/course.h"
+/* reports.c -- scores as files for other programs: Gradescope's results.json, JUnit's XML. */
+#include "emulated_devices/course/folder.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 #define _XOPEN_SOURCE 700               /* realpath */
-#include "emulated_devices/cli/course/course.h"
+#include "emulated_devices/course/folder.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
 #include "ref/io/sha256.h"

@@ -1,5 +1,5 @@
 /* trees.c -- the texts of tutorials/, and the folder in which a student works. */
-#include "emulated_devices/cli/course/course.h"
+#include "emulated_devices/course/folder.h"
 #include "emulated_devices/course/annotated.h"
 #include "emulated_devices/course/build.h"
 #include "ref/io/output.h"
