@@ -1,5 +1,5 @@
 #define _GNU_SOURCE                     /* sched_setaffinity */
-#include "emulated_devices/cli/bench/steal.h"
+#include "emulated_devices/bench/steal.h"
 #include "ref/machine/cores.h"
 #include <sched.h>
 #include <signal.h>
