@@ -6,8 +6,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct model_config;
-
 enum { STEP_MOST_RUNS = 1000, STEP_MOST_ROUNDS = 100, STEP_GEMM_SIZE = 2048, STEP_MESHES = 12, STEP_CALLS = 6 };
 
 /* What is measured. */
@@ -32,6 +30,9 @@ struct step_calls { bool counted; double of[STEP_CALLS]; };
  * each mesh; and the ratios to one device and to the mesh before.  Processor time of a step on each mesh, by another
  * backend, too, and their ratio.  rounds: that were measured, of a mesh and of the one device. */
 struct step_pace {
+    char model[64];                     /* its name */
+    double flops, tokens;               /* of a step */
+    bool taken[STEP_MESHES];            /* meshes that fit the model, the batch and the devices */
     int rounds[STEP_MESHES], rounds_alone;
     double gemm[STEP_MOST_ROUNDS], step[STEP_MOST_ROUNDS], single[STEP_MOST_ROUNDS], slower[STEP_MOST_ROUNDS];
     double meshed[STEP_MESHES][STEP_MOST_ROUNDS], ratio[STEP_MESHES][STEP_MOST_ROUNDS];
@@ -43,19 +44,16 @@ struct step_pace {
 /* Who is told while steps are measured. */
 struct step_listener {
     void *context;                      /* first argument of both functions */
-    void (*begins)(void *context, const struct bench_step *, const struct model_config *);
+    void (*begins)(void *context, const struct bench_step *, const struct step_pace *);
     void (*part_done)(void *context, double part);      /* of all, 0 to 1 */
 };
 
-/** Whether a mesh is measured: it fits the model, the batch and the devices. */
-bool step_takes(const struct bench_step *, const struct model_config *, int mesh);
-
 /**
  * Measure everything in turn, round by round, for about ->seconds.
- * @param[in,out] step  batch and threads are set.  @param program  argv[0].  @param[out] config  the model.
+ * @param[in,out] step  batch and threads are set.  @param program  argv[0].
  * @return OK, or the error of the model, of memory or of a run.
  */
 enum error_code step_measure(struct bench_step *step, const char *program, const struct step_listener *,
-                             struct model_config *config, struct step_pace *, struct error *);
+                             struct step_pace *, struct error *);
 
 #endif

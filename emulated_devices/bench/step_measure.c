@@ -181,7 +181,7 @@ static void measure_serial(struct serial *serial, struct gemm *g, int runs, stru
     step_pace->slower[round] = step_pace->single[round] / step_pace->step[round];
 }
 
-bool step_takes(const struct bench_step *step, const struct model_config *config, int i)
+static bool step_takes(const struct bench_step *step, const struct model_config *config, int i)
 {
     const struct step_mesh *m = &step_meshes[i];
     const struct tensor_scheme *s;
@@ -208,10 +208,10 @@ static enum error_code measure_mesh(const struct bench_step *step, const char *p
 
 /* Measure everything in turn, round by round, so that other load of the machine slows all of it; ratios are of one
  * round.  No mesh is begun when the time is over, and no round that would end after it. */
-static enum error_code measure_rounds(const struct bench_step *step, const char *program,
-                                      const struct model_config *config,
-                                      struct serial *serial, struct gemm *gemm, const struct step_listener *listener,
-                                      struct step_pace *step_pace, struct error *err)
+static enum error_code measure_rounds(const struct bench_step *step, const char *program, struct serial *serial,
+                                      struct gemm *gemm, const struct step_listener *listener,
+                                          struct step_pace *step_pace,
+                                      struct error *err)
 {
     const double start = measure_now();
     double longest = 0;
@@ -222,7 +222,7 @@ static enum error_code measure_rounds(const struct bench_step *step, const char 
         step_pace->rounds_alone = round + 1;
         for (int i = 0; i < STEP_MESHES; i++) {
             if (measure_now() > start + step->seconds) break;
-            if (!step_takes(step, config, i)) continue;
+            if (!step_pace->taken[i]) continue;
             listener->part_done(listener->context, (round + (double)(i + 1) / (STEP_MESHES + 1)) / step->rounds);
             const enum error_code e = measure_mesh(step, program, step_pace, i, round, err);
             if (e) return e;
@@ -232,36 +232,39 @@ static enum error_code measure_rounds(const struct bench_step *step, const char 
     return OK;
 }
 
-static enum error_code step_measure_measure(const struct bench_step *step, const char *program,
-                                            const struct model_config *config, struct serial *serial, struct gemm *gemm,
-                                                const struct step_listener *listener,
+static enum error_code step_measure_measure(const struct bench_step *step, const char *program, struct serial *serial,
+                                            struct gemm *gemm, const struct step_listener *listener,
                                             struct step_pace *step_pace, struct error *err)
 {
     struct thieves thieves;
     enum error_code e = steal_cores(&thieves, step->steal, err);
     if (e) return e;
-    listener->begins(listener->context, step, config);
+    listener->begins(listener->context, step, step_pace);
     serial_step(&serial->model, serial->state, serial->ids, serial->ids + 1, serial->batch, ++serial->steps);
     gemm_seconds(gemm);                    /* both warm up */
-    e = measure_rounds(step, program, config, serial, gemm, listener, step_pace, err);
+    e = measure_rounds(step, program, serial, gemm, listener, step_pace, err);
     steal_end(&thieves);
     return e;
 }
 
 enum error_code step_measure(struct bench_step *step, const char *program, const struct step_listener *listener,
-                             struct model_config *config, struct step_pace *pace, struct error *err)
+                             struct step_pace *pace, struct error *err)
 {
+    struct model_config c;
     int64_t usual;
     static struct gemm g;               /* its device stays where it is */
     struct serial serial = { .state = NULL };
     step->threads = threads_use(cores_usable());
-    enum error_code e = model_config_preset(config, &usual, step->model, err);
+    enum error_code e = model_config_preset(&c, &usual, step->model, err);
     if (e) return e;
     if (step->batch == 0) step->batch = usual > MOST_COPIES ? usual : MOST_COPIES;
+    snprintf(pace->model, sizeof pace->model, "%s", c.name);
+    pace->flops = model_step_flops(&c, step->batch, c.S), pace->tokens = (double)(step->batch * c.S);
+    for (int i = 0; i < STEP_MESHES; i++) pace->taken[i] = step_takes(step, &c, i);
     serial.batch = step->batch, serial.threads = step->threads;
-    e = open_serial(&serial, config, err);
+    e = open_serial(&serial, &c, err);
     if (!e) e = gemm_open(&g, backend_find(step->backend), dtype_by_name(step->dtype), err);
-    if (!e) e = step_measure_measure(step, program, config, &serial, &g, listener, pace, err);
+    if (!e) e = step_measure_measure(step, program, &serial, &g, listener, pace, err);
     gemm_close(&g);
     close_serial(&serial);
     return e;

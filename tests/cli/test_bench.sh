@@ -86,8 +86,8 @@ test_offload() {
     run bench offload --devices 3 --mib 3;              expect_status 0; expect_silent; expect_columns 100
     expect_out '^ +2 +49\.2 +98\.3 +2\.00 '
     expect_out '^ +3 +32\.8 +98\.3 +3\.00 '
-    expect_out '^ +2 +[0-9.]+ +0\.50 +0\.50 +0\.66 +least$'
-    expect_out '^ +3 +[0-9.]+ +0\.67 +0\.67 +0\.68$'
+    expect_out '^ +2 +[0-9.]+ +0\.50 +0\.50 +least$'; expect_out '^ +stride 2 +0\.66 +0\.50 '
+    expect_out '^ +3 +[0-9.]+ +0\.67 +0\.67$';        expect_out '^ +stride 3 +0\.68 +0\.67 '
     expect_out 'least at stride 2$'
     expect_out '^ +all there +[0-9.]+ +1\.000 +1\.000 +0\.0 +0 '
     expect_out '^ +ring of 3 +[0-9.]+ +(0\.[0-9]+) +\1 '; expect_out '^ +ring of 5 +[0-9.]+ +(0\.[0-9]+) +\1 '

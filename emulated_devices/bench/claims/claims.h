@@ -97,12 +97,15 @@ void claims_free(struct claims *);
 /** The value of a flag among a claim's words; "" if it is not there. */
 const char *claim_word(const struct claim *, const char *flag);
 
+struct comm;
+
 /** What quantities need besides the words of a claim. */
 struct claims_setting {
     bool every;                         /**< also claims that take long */
     const char *word[CLAIM_WORDS];      /**< words that all claims have besides: of the command that asks */
     int words;
     char *program;                      /**< argv[0], for quantities that start devices; NULL: none does */
+    struct comm *alone;                 /**< a device of its own, for quantities that compute on one; NULL: none */
     int *status;                        /**< exit status of such devices, which have printed their own errors */
 };
 

@@ -14,6 +14,7 @@ const struct quantity quantities[] = {
     { "tensor-speedup", "bytes sent, or time of a layer, of a tensor scheme over those of another one",
       quantity_tensor_speedup },
     { "overlap-speedup", "times as fast as products are if their sums are sent meanwhile", quantity_overlap_speedup },
+    { "offload-stride", "time of an update of offloaded states over that by the host alone", quantity_offload_stride },
     { 0 }
 };
 

@@ -20,7 +20,8 @@ extern const struct quantity quantities[];
 
 quantity_fn quantity_bubble, quantity_zero_memory, quantity_activations, quantity_step_seconds,
             quantity_step_milliseconds, quantity_step_rate, quantity_order, quantity_utilization,
-            quantity_attention_ratio, quantity_tensor_speedup, quantity_overlap_speedup;
+            quantity_attention_ratio, quantity_tensor_speedup, quantity_overlap_speedup,
+            quantity_offload_stride;
 
 /** Read a claim's words into a table of options, as a command reads its own. */
 enum error_code claim_take(const struct claim *, const struct option *table, struct error *);

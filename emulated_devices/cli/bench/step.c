@@ -9,7 +9,6 @@
 #include "ref/io/json.h"
 #include "ref/io/terminal.h"
 #include "ref/machine/measure.h"
-#include "ref/model/config.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -102,12 +101,12 @@ static void show_beside(const struct bench_step *step, const struct step_pace *s
 }
 
 /* Rounds that the time was too short for. */
-static void show_what_is_missing(const struct shown *shown, const struct model_config *config)
+static void show_what_is_missing(const struct shown *shown)
 {
     const struct bench_step *b = shown->b;
     int whole = b->rounds, none = 0;
     for (int i = 0; i < STEP_MESHES; i++) {
-        if (!step_takes(b, config, i)) continue;
+        if (!shown->p->taken[i]) continue;
         if (shown->p->rounds[i] < whole) whole = shown->p->rounds[i];
         none += shown->p->rounds[i] == 0;
     }
@@ -139,11 +138,11 @@ static void json_processor(cJSON *row, const struct shown *shown, int i)
     cJSON_AddNumberToObject(beside, "ratio", measure_median_of(shown->p->times[i], n));
 }
 
-static enum error_code step_write_json(const struct shown *shown, const struct model_config *config, struct error *err)
+static enum error_code step_write_json(const struct shown *shown, struct error *err)
 {
     char what[64];
     cJSON *root = document_start("orrery bench step");
-    cJSON_AddStringToObject(root, "model", config->name);
+    cJSON_AddStringToObject(root, "model", shown->p->model);
     cJSON_AddStringToObject(root, "backend", shown->b->backend);
     cJSON_AddStringToObject(root, "dtype", shown->b->dtype);
     cJSON_AddNumberToObject(root, "batch", (double)shown->b->batch);
@@ -165,13 +164,12 @@ static enum error_code step_write_json(const struct shown *shown, const struct m
     return e;
 }
 
-static enum error_code bench_step_show(const struct bench_step *step, const struct model_config *config,
-                                       const struct step_pace *step_pace, struct error *err)
+static enum error_code bench_step_show(const struct bench_step *step, const struct step_pace *step_pace,
+                                       struct error *err)
 {
     const double gemm_flops = 2.0 * STEP_GEMM_SIZE * STEP_GEMM_SIZE * STEP_GEMM_SIZE;
     const double gemm = measure_median_of(step_pace->gemm, step_pace->rounds_alone);
-    const struct shown w = { step, step_pace, model_step_flops(config, step->batch, config->S),
-                            (double)(step->batch * config->S), gemm_flops / gemm };
+    const struct shown w = { step, step_pace, step_pace->flops, step_pace->tokens, gemm_flops / gemm };
     const bool quiet = step->json && strcmp(step->json, "-") == 0;
     if (!quiet) {
         say(stdout, 0, "gemm %d cubed, %s, backend %s: %.2f ms, at least %.2f; %.1f GFLOP/s",
@@ -180,27 +178,27 @@ static enum error_code bench_step_show(const struct bench_step *step, const stru
         show_table(&w);
         show_calls(step_pace);
         show_beside(step, step_pace);
-        show_what_is_missing(&w, config);
+        show_what_is_missing(&w);
     }
-    return step->json ? step_write_json(&w, config, err) : OK;
+    return step->json ? step_write_json(&w, err) : OK;
 }
 
-static void show_head(const struct bench_step *step, const struct model_config *config)
+static void show_head(const struct bench_step *step, const struct step_pace *step_pace)
 {
     if (step->json != NULL && strcmp(step->json, "-") == 0) return;
     say(stdout, 0, "model %s, batch %lld x %lld tokens, %s, %d threads\nmedians of %d step%s after one that warms up, "
-        "and of %d rounds over all rows,\nin at most about %g seconds", config->name, (long long)step->batch,
-            (long long)config->S,
+        "and of %d rounds over all rows,\nin at most about %g seconds", step_pace->model, (long long)step->batch,
+        (long long)step_pace->tokens / step->batch,
         step->dtype, step->threads, step->runs, step->runs == 1 ? "" : "s", step->rounds, step->seconds);
     if (step->steal > 0) say(stdout, 0, "beside %d busy process%s", step->steal,
                              step->steal > 1 ? "es, each on a core of its own" : ", on a core of its own");
     fflush(stdout);
 }
 
-static void step_begin(void *context, const struct bench_step *step, const struct model_config *config)
+static void step_begin(void *context, const struct bench_step *step, const struct step_pace *step_pace)
 {
     struct time_left *line = context;
-    show_head(step, config);
+    show_head(step, step_pace);
     time_left_begin(line);
 }
 
@@ -208,13 +206,12 @@ static void show_part(void *context, double part) { time_left_show(context, part
 
 static enum error_code bench_step(struct bench_step *step, const char *program, struct error *err)
 {
-    struct model_config c;
     static struct step_pace pace;
     struct time_left line = { 0 };
     const struct step_listener listener = { &line, step_begin, show_part };
-    enum error_code e = step_measure(step, program, &listener, &c, &pace, err);
+    enum error_code e = step_measure(step, program, &listener, &pace, err);
     time_left_end(&line);
-    return e ? e : bench_step_show(step, &c, &pace, err);
+    return e ? e : bench_step_show(step, &pace, err);
 }
 
 static enum error_code check_backend(const char *flag, const char *name, struct error *err)
