@@ -14,6 +14,7 @@
 struct worst;
 struct model_config;
 struct cJSON;
+struct yaml;
 
 /* A subcommand; without a name, its description is the heading of those that follow.  argv: all words, argv[0] the
  * program, argv[1] the subcommand.  It prints its result and returns an error for main to print.  *status, initially 0,
@@ -86,6 +87,10 @@ enum error_code find_model(struct model_config *, const char *word, const char *
 
 /** Add the worst of a kind of tensors to a report.  @return its object. */
 struct cJSON *add_worst(struct cJSON *to, const char *name, const struct worst *);
+
+/** Whether `orrery train --config` would take a setting.
+ *  @param file  names it in messages.  @return as settings_check. */
+enum error_code train_check_setting(const struct yaml *setting, const char *file, struct error *);
 
 /** Print names and descriptions, a line each, to stdout. */
 void print_commands(const struct command *table);

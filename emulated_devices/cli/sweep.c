@@ -14,7 +14,6 @@
 #include "ref/machine/measure.h"
 #include "emulated_devices/cli/time_left.h"
 #include "emulated_devices/model/checkpoint/series.h"
-#include "emulated_devices/cli/train/train.h"
 #include "ref/io/child.h"
 #include "ref/io/columns.h"
 #include "ref/io/figures.h"

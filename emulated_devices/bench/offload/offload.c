@@ -105,3 +105,5 @@ enum error_code offload_update(struct comm *alone, int slice, int stride, picose
 }
 
 int64_t offload_elements(void) { return model_elements(&model); }
+
+int offload_balanced_stride(picoseconds by_host, picoseconds moved) { return data_balanced_stride(by_host, moved); }

@@ -27,6 +27,9 @@ enum { OFFLOAD_HOST_ALONE = 1000000 };  /* a stride: the device steps no slice *
 enum error_code offload_update(struct comm *alone, int slice, int stride, picoseconds *took, int *slices,
                                struct error *);
 
+/** The stride at which host and device need equally long, by the formula for one slice (schemes/data/data.h). */
+int offload_balanced_stride(picoseconds by_host, picoseconds moved);
+
 /** Elements of that model. */
 int64_t offload_elements(void);
 

@@ -5,7 +5,6 @@
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/bench/claims_table.h"
 #include "emulated_devices/comm/comm.h"
-#include "emulated_devices/schemes/data/data.h"
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"
 #include <stdio.h>
@@ -93,7 +92,7 @@ static enum error_code print_strides(struct comm *alone, const struct asked *ask
     printf("\n");
     say(stdout, 0,
         "formula: max((k-1) host, copies)/k of a slice, in units of the host's time for one;\nleast at stride %d",
-        data_balanced_stride(by_host, moved));
+        offload_balanced_stride(by_host, moved));
     printf("\n");
     return print_published(alone, asked, err);
 }

@@ -1,5 +1,5 @@
 /* report_json.c -- the report of `orrery train` as JSON (docs/using/json.md). */
-#include "emulated_devices/cli/train/origin.h"
+#include "emulated_devices/run/origin.h"
 #include "emulated_devices/cli/train/report/plan_report.h"
 #include "emulated_devices/cli/train/report/report_speed.h"
 #include "emulated_devices/launch/stopping.h"

@@ -1,5 +1,5 @@
-#include "emulated_devices/cli/train/log.h"
-#include "emulated_devices/cli/train/origin.h"
+#include "emulated_devices/run/log.h"
+#include "emulated_devices/run/origin.h"
 #include "emulated_devices/launch/stopping.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
@@ -239,7 +239,7 @@ enum error_code run_log_end(struct run_log *run_log, struct error *err)
     if (r->options->check) cJSON_AddBoolToObject(o, "equal", !r->comparison.failed);
     if (r->has_numbers && !r->options->infers && !r->divergence.what)
         cJSON_AddNumberToObject(o, "validation_loss", r->validation);
-    cJSON *report = report_object(r, r->options->infers ? "orrery infer" : "orrery train", false, err);
+    cJSON *report = r->options->listener->object(r, r->options->infers ? "orrery infer" : "orrery train", false, err);
     if (report) cJSON_AddItemToObject(o, "report", report);
     else {
         cJSON_Delete(o);

@@ -1,5 +1,5 @@
 /* diverged.c -- detects numbers that are not finite, and reports them. */
-#include "emulated_devices/cli/train/train.h"
+#include "emulated_devices/run/run.h"
 #include <math.h>
 #include <stdio.h>
 

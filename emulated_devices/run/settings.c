@@ -5,7 +5,7 @@
  * function are not in the list: the mesh, schemes that compute the same sums, the number of steps, what is printed.
  */
 #include "emulated_devices/train/data/data_words.h"
-#include "emulated_devices/cli/train/train.h"
+#include "emulated_devices/run/run.h"
 #include "ref/io/samples.h"
 #include "ref/io/sha256.h"
 #include "ref/optim/rates.h"
@@ -338,4 +338,12 @@ enum error_code train_check_saved(const struct train_options *options, const str
     return fail(err, ERR_USAGE, "--resume %.80s: %s: %s%s; %s", printable_path(options->resume).text,
                 f.for_good ? "cannot be resumed" : "this would be a different run", differences, more,
                 f.for_good ? "--model DIR starts a new run from its weights" : "--override continues anyway");
+}
+
+void train_set_rates(struct hyperparameters *hyper, const struct train_options *options, int64_t first_step)
+{
+    const int64_t updates = options->plan.updates;            /* the optimizer counts its own steps */
+    hyper->steps = updates * (options->lr_steps ? options->lr_steps : first_step + options->steps);
+    hyper->warmup = options->warmup >= 0 ? updates * options->warmup : hyper->steps / 10;
+    hyper->decay = options->lr_decay ? updates * options->lr_decay : hyper->steps / 5;
 }

@@ -6,7 +6,7 @@
 #ifndef ORRERY_TRAIN_LOG_H
 #define ORRERY_TRAIN_LOG_H
 
-#include "emulated_devices/cli/train/train.h"
+#include "emulated_devices/run/run.h"
 #include "ref/io/tfevents.h"
 
 struct run_log {

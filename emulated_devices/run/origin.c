@@ -1,6 +1,6 @@
-#include "emulated_devices/cli/train/origin.h"
+#include "emulated_devices/run/origin.h"
 #include "ref/io/settings.h"
-#include "emulated_devices/cli/train/train.h"
+#include "emulated_devices/run/run.h"
 #include "ref/machine/cores.h"
 #include "ref/version.h"
 #include <stdlib.h>

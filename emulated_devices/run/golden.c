@@ -1,7 +1,7 @@
 /* golden.c -- `orrery train --check GOLDEN`: trains a golden file's run on any mesh, and compares it with the file. */
 #include "emulated_devices/verify/dump/dump.h"
 #include "emulated_devices/verify/dump/dump_ranks.h"
-#include "emulated_devices/cli/train/log.h"
+#include "emulated_devices/run/log.h"
 #include "emulated_devices/verify/reference/golden_truth.h"
 #include "emulated_devices/verify/reference/watch.h"
 #include "ref/io/terminal.h"
@@ -150,7 +150,7 @@ static enum error_code note_step(struct session *session, int64_t i, const struc
     r->steps = i + 1;
     fprintf(r->out, "step %lld/%lld  loss %.12f  norm %.12f\n", (long long)i + 1, (long long)session->golden->steps,
             step->result.loss, step->result.norm);
-    if (!isnan(validation)) report_evaluation(r, i + 1, validation);
+    if (!isnan(validation)) r->options->listener->evaluated(r, i + 1, validation);
     return run_log_step(&session->log, i, validation, err);
 }
 
@@ -243,12 +243,13 @@ static enum error_code conclude(struct session *session, struct error *err)
 {
     char text[sizeof err->text];
     if (!session->here) return OK;
-    report_copies(&session->record);
+    session->options->listener->copied(&session->record);
     say_truth(session);
-    report_check(&session->record);
+    session->options->listener->compared(&session->record);
     const char *const json = session->options->json;
     enum error_code e = run_log_end(&session->log, err);
-    if (!e && json) e = fail_about(err, report_json(&session->record, "orrery train", json, err), "--json");
+    if (!e && json) e = fail_about(err, session->options->listener->write(&session->record, "orrery train", json,
+                                                                          err), "--json");
     if (e || comparison_holds(&session->record.comparison)) return e;
     return fail(err, ERR_CHECK, "%s",
                 (session->record.comparison.failed ? comparison_describe : comparison_unjudged)(
@@ -309,7 +310,7 @@ enum error_code train_golden(struct comm *comm, const struct train_options *opti
     struct golden g;
     struct session s = { .options = options, .golden = &g, .data = data, .here = comm->rank == 0,
                          .log = { .fd = -1, .events = { .fd = -1 } },
-                         .record = { .options = options, .arithmetic = arithmetic_now(), .out = report_stream(options),
+                         .record = { .options = options, .arithmetic = arithmetic_now(), .out = run_stream(options),
                                      .truth = options->check } };
     enum error_code e = golden_open(&g, options->check, err);
     const bool opened = !e;

@@ -1,5 +1,5 @@
 /* reports.c -- collects each device's report on rank 0. */
-#include "emulated_devices/cli/train/train.h"
+#include "emulated_devices/run/run.h"
 #include "emulated_devices/verify/reference/counts.h"
 #include <stdio.h>
 #include <unistd.h>

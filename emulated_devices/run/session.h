@@ -1,9 +1,8 @@
-/* session.h -- one device's part of a run, and what happens between its steps; shared by train.c, between.c and
- * one_process.c. */
+/* session.h -- one device's part of a run, and what happens between its steps. */
 #ifndef ORRERY_TRAIN_SESSION_H
 #define ORRERY_TRAIN_SESSION_H
 
-#include "emulated_devices/cli/train/log.h"
+#include "emulated_devices/run/log.h"
 #include "emulated_devices/device/events.h"
 #include "emulated_devices/device/trace.h"
 
@@ -35,6 +34,15 @@ enum error_code between_steps(struct session *session, const struct train_data *
 
 /** Save the checkpoint of --save, after the last step.  Collective over all devices. */
 enum error_code session_save(struct session *session, const struct train_data *, struct error *);
+
+/** Check that output files can be written.  @return OK, or the error with the flag of the file. */
+enum error_code session_probe_outputs(const struct train_options *, struct error *);
+
+/** Check the memory budget of a device, and that this machine has the memory of all.  @return OK or ERR_MEMORY. */
+enum error_code session_check_memory(const struct train_options *, struct error *);
+
+/** Read the texts of a run.  @return as train_data_load. */
+enum error_code session_load_data(struct train_data *, const struct train_options *, struct error *);
 
 /** Open a device for a run, with its clock.  @return as device_open. */
 enum error_code session_open_device(struct device *, const struct train_options *, struct error *);
