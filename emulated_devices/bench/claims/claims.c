@@ -260,6 +260,7 @@ enum error_code claims_find(struct claims *claims, const char *name, const char 
     char path[1000];
     size_t bytes = 0;
     *claims = (struct claims){ 0 };
+    snprintf(claims->name, sizeof claims->name, "%s", name);
     snprintf(path, sizeof path, "%s/%s.txt", folder ? folder : "golden/published", name);
     snprintf(claims->where, sizeof claims->where, "%s", printable_path(path).text);
     enum error_code e = folder ? file_read_all(path, LARGEST_FILE, &claims->text, &bytes, err)

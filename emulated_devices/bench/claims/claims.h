@@ -57,7 +57,7 @@ struct claims_must { bool mean; double within; const char *why; };
 /** The claims of a file. */
 struct claims {
     char *text, *rows;                  /**< of the file and of the one that replaces its rows, cut into words; owned */
-    char where[200];                    /**< its name in messages */
+    char name[64], where[200];          /**< of the file, without its ending; in messages */
     const char *title, *source, *calibrated, *unit, *quantity;
     int digits;                         /**< printed after the point */
     bool brief;                         /**< its rows are printed only if all are wanted */

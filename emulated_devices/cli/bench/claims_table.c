@@ -35,8 +35,8 @@ void claims_print(const struct claims *claims, bool every)
     say(stdout, 2, "  %s", claims->source);
     say(stdout, 2, "  %s; calibrated on %s", claims->unit, claims->calibrated);
     printf("\n");
-    struct table table = table_start(NULL, 1, bounds ? "\tpublished\tours\terror %\tmust be\tholds\t"
-                                                     : "\tpublished\tours\terror %");
+    struct table table = table_start(claims->name, 1, bounds ? "what\tpublished\tours\terror %\tmust be\tholds\tclaim"
+                                                             : "what\tpublished\tours\terror %");
     for (int i = 0; i < claims->count; i++)
         if (claims->claim[i].computed) claims_table_add_row(&table, claims, &claims->claim[i], bounds);
     if (claims->brief && !every) table_drop(&table);
