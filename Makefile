@@ -48,7 +48,8 @@ TEST_SRC := $(wildcard tests/*/test_*.c)
 REF_OBJ  := $(B)/plays.o $(REF_SRC:%.c=$(B)/%.o) $(foreach f,$(FORMATS),$(OPS_SRC:%.c=$(B)/%.$(f).o))
 LAYOUTS  := $(sort $(wildcard emulated_devices/schemes/tensor/layouts/*.sbp))
 CLUSTERS := $(sort $(wildcard emulated_devices/device/clusters/*.json))
-DEV_OBJ  := $(DEV_SRC:%.c=$(B)/%.o) $(LESSONS:%.c=$(B)/%.o) $(B)/clusters.o $(B)/layouts.o $(B)/lessons.o
+CLAIMS   := $(sort $(wildcard golden/published/*.txt))
+DEV_OBJ  := $(DEV_SRC:%.c=$(B)/%.o) $(LESSONS:%.c=$(B)/%.o) $(B)/clusters.o $(B)/layouts.o $(B)/claims.o $(B)/lessons.o
 SAN_OBJ  := $(if $(SAN),$(B)/tests/sanitizers.o)
 TESTS    := $(TEST_SRC:%.c=$(B)/%)
 ORRERY   := $(if $(SAN),$(B)/orrery,$(if $(filter judge,$(CUDA)),$(B)/cuda-judge/orrery,orrery))
@@ -355,6 +356,15 @@ $(B)/layouts.c: $(LAYOUTS) Makefile
 	  for f in $(LAYOUTS); do echo '"'$$(basename $$f .sbp)'",'; sed 's/["\\]/\\&/g; s/.*/"&\\n"/' $$f; echo ','; done; \
 	  echo 'NULL };'; } >$@
 $(B)/layouts.o: $(B)/layouts.c $(ALSO)
+	$(call compile,$(MPICC))
+
+# What papers printed, name and text in turn.
+$(B)/claims.c: $(CLAIMS) Makefile
+	@mkdir -p $(@D)
+	$(Q){ echo '#include "emulated_devices/bench/claims/claims.h"'; echo 'const char *const claims_texts[] = {'; \
+	  for f in $(CLAIMS); do echo '"'$$(basename $$f .txt)'",'; sed 's/["\\]/\\&/g; s/.*/"&\\n"/' $$f; echo ','; done; \
+	  echo 'NULL };'; } >$@
+$(B)/claims.o: $(B)/claims.c $(ALSO)
 	$(call compile,$(MPICC))
 
 # A text to train on, for programs without their sources.

@@ -34,14 +34,14 @@ jobs=${JOBS:-$((cores > 4 ? cores / 2 : cores > 1 ? 3 : 1))}
 passed=0 failed=0 used=0 begun=$EPOCHREALTIME
 broken=() times=()
 export OPENBLAS_NUM_THREADS OMP_NUM_THREADS OMP_WAIT_POLICY=passive MPIEXEC_TIMEOUT=$limit
-# What costs processor time and computes nothing, as emulated_devices/cli/launch has it too: threads of the BLAS that yield for 25 ms
+# What costs processor time and computes nothing, as emulated_devices/launch has it too: threads of the BLAS that yield for 25 ms
 # after each product; MPICH's processes, which spin while they start if they are to share memory; hwloc's look at the machine.
 export OPENBLAS_THREAD_TIMEOUT=${OPENBLAS_THREAD_TIMEOUT:-4}
 if "$MPIEXEC" --version 2>/dev/null | grep -q ch4:ucx; then
     export MPIR_CVAR_NOLOCAL=${MPIR_CVAR_NOLOCAL:-1} HWLOC_COMPONENTS=${HWLOC_COMPONENTS:-no_os,stop}
 fi
 unset CMOCKA_MESSAGE_OUTPUT CMOCKA_XML_FILE
-# Open MPI's mpiexec: more devices than cores, also by root, none tied to a core; see permit_open_mpi in emulated_devices/cli/launch/launch.c.
+# Open MPI's mpiexec: more devices than cores, also by root, none tied to a core; see permit_open_mpi in emulated_devices/launch/launch.c.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
 export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none
 

@@ -2,8 +2,10 @@
 #ifndef ORRERY_CLI_H
 #define ORRERY_CLI_H
 
+#include "emulated_devices/launch/launch.h"
 #include "ref/numeric/dtype.h"
 #include "ref/error.h"
+#include "ref/io/figures.h"
 #include "ref/io/options.h"
 #include "ref/machine/threads.h"
 #include <stdbool.h>
@@ -12,6 +14,7 @@
 struct worst;
 struct model_config;
 struct cJSON;
+struct yaml;
 
 /* A subcommand; without a name, its description is the heading of those that follow.  argv: all words, argv[0] the
  * program, argv[1] the subcommand.  It prints its result and returns an error for main to print.  *status, initially 0,
@@ -55,9 +58,6 @@ command_fn show_attention, show_cluster, show_collective, show_data, show_dispat
       .help = "for usp and loongtrain: neighbours form the ring, and distant devices exchange heads" }
 enum { SHORT_WAIT_LIMIT = 10 };         /* for commands whose devices write no large files */
 
-/* The ending of a noun after a number. */
-static inline const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
-
 extern const char *const number_formats[];          /* the words of --dtype */
 
 /* ---- commands.c -------------------------------------------------------------------------------------------------- */
@@ -88,6 +88,10 @@ enum error_code find_model(struct model_config *, const char *word, const char *
 /** Add the worst of a kind of tensors to a report.  @return its object. */
 struct cJSON *add_worst(struct cJSON *to, const char *name, const struct worst *);
 
+/** Whether `orrery train --config` would take a setting.
+ *  @param file  names it in messages.  @return as settings_check. */
+enum error_code train_check_setting(const struct yaml *setting, const char *file, struct error *);
+
 /** Print names and descriptions, a line each, to stdout. */
 void print_commands(const struct command *table);
 
@@ -99,115 +103,6 @@ void print_commands(const struct command *table);
 enum error_code run_topic(const char *what, const struct command *topics, bool has_default, int argc, char **argv,
                           int *status, struct error *);
 
-/* ---- process.c: one of many processes ---------------------------------------------------------------------------- */
-
-/** Call first in main: sets up streams, signals and environment.  May restart the program. */
-void prepare_process(char **argv);
-
-/** End main with this status.  A device of a launcher ends at once, without the exit handlers of libraries: one that
- *  dies there, after all its work, would end the job.  Others return.  After comm_close. */
-int end_process(int status);
-
-/** The OpenBLAS kernels for this processor, if OpenBLAS would choose much older ones; else NULL.  kernels.c */
-const char *better_kernels(void);
-
-/** Whether a launcher (mpiexec, srun) has started this process as one of several. */
-bool under_launcher(void);
-
-/** This process's rank from the launcher's environment, before MPI is initialised; 0 without a launcher. */
-int launcher_rank(void);
-
-/** Tell the waiting launch_devices() this process's rank and place: one line on stderr, which launch_devices() does not
- *  print. */
-void announce_process(int rank, const char *place);
-#define PROCESS_LINE "orrery-process "  /* its beginning */
-
-/** Tell it that this process, rank 0, ends the run after its step if it gets one of two signals: that stand for those
- *  which the launcher got. */
-void announce_stopping(void);
-#define STOPS_LINE "orrery-stops "
-#define ASKED_BY_INT SIGUSR1
-#define ASKED_BY_TERM SIGUSR2
-
-/* the beginning of the line that says on which host a rank is */
-#define HOST_LINE "orrery-host "
-#define STARTING "starting"             /* the place of a device whose MPI has not started */
-/* the beginning of the line about a process that ended without a last message: its signal, when, whether it had lost
- * its parent, its rank */
-#define LOST_LINE "orrery-lost "
-enum { LINGER = 1 };                    /* seconds that a device waits after it has announced that it aborts */
-
-/** Seconds without progress after which a job ends: from the environment (ORRERY_WAIT_LIMIT), else the default. */
-double wait_limit(double usual);
-
-/** Seconds without a device that gets further while devices start, or of a mpiexec whose devices have ended, until
- *  launch_devices() ends the job (ORRERY_START_LIMIT). */
-double start_limit(void);
-
-/** Set the wait limit in the environment, for this process and all processes that it starts. */
-void set_wait_limit(double seconds);
-
-/** Make --backend the default backend of this process and of those that it starts; NULL: no change.
- *  @return OK, or ERR_USAGE naming the most similar. */
-enum error_code set_backend(const char *name, struct error *);
-
-/** Whether output goes to a terminal, also if mpiexec is in between. */
-bool on_terminal(void);
-
-struct cluster;
-struct comm;
-
-/* The work of one device of a job; asked: the user's options. */
-typedef enum error_code device_fn(struct comm *world, const void *asked, struct error *);
-
-/**
- * Run one device of a job: connect with the others, tell the launcher this device's rank, run, disconnect.  Collective
- * over the processes of the job.  device.c
- * @param dtype    the device's number format.
- * @param cluster  for virtual time; NULL: no virtual time.
- * @return the error of run, or why there is no device.
- */
-enum error_code be_a_device(enum dtype dtype, const struct cluster *cluster, device_fn *run, const void *asked,
-                            struct error *);
-
-/* ---- launch.c: starting devices ---------------------------------------------------------------------------------- */
-
-/**
- * Run this program again, with the same words, as several processes under mpiexec, and wait for it.
- *
- * Their output is passed on; what mpiexec itself prints is not.  A signal that stops this process first stops all of
- * them.  After a caught signal, this process ends by that signal.  If the reader of the output has gone, the rest of
- * the output is dropped, and the devices finish.
- * @param[out] status  the devices' exit status.
- * @return OK if the devices have printed their own errors; ERR_COMM if mpiexec cannot be started, or a device died,
- *         which is named; ERR_FILE if the output cannot be written.
- */
-enum error_code launch_devices(int devices, int argc, char **argv, int *status, struct error *);
-
-/**
- * Run this program with other words, without input and output, and wait for it.
- * @param words  [0] the program, then its words; ends with NULL.
- * @param limit  seconds until it is stopped, with what it started.
- * @return OK, or ERR_COMM with its own error: it did not end with status 0; or its words, if it was stopped, which of
- *         its processes computed, in what others waited, and the last that they had said.
- */
-enum error_code run_aside(const char *const *words, double limit, struct error *err);
-
-/**
- * The last words of a process that a signal stops, when its children (ref/io/child.h) have ended: says so, removes its
- * temporary files, and ends by the signal, so that a shell sees it.
- */
-void end_by_signal(int number);
-
-/**
- * An empty file that is removed when this process ends, also if it is stopped or killed while a job runs.
- * @return its path, or NULL and ERR_FILE or ERR_MEMORY in err.
- */
-const char *temporary_file(struct error *err);
-
-/** The file in which jobs leave their results: one per process, created by the first call.  As temporary_file. */
-const char *handover_file(struct error *err);
-
 /* ---- plugin.c ---------------------------------------------------------------------------------------------------- */
 
 /**
@@ -216,24 +111,5 @@ const char *handover_file(struct error *err);
  * @return OK; ERR_USAGE, ERR_FILE, ERR_FORMAT as plugin_load, or if FILE does not compile.
  */
 enum error_code load_plugins(int *argc, char **argv, struct error *);
-
-/* ---- lifeline.c: ending with the processes that started us ------------------------------------------------------- */
-
-/** Tell processes that inherit a pipe's end its number and its inode: a device on another machine has another file with
- *  that number.  @param name  of the environment variable. */
-void tell_pipe(const char *name, int fd);
-
-/** The number of that end, or -1. */
-int told_pipe(const char *name);
-
-/** On Linux: this process is killed when its parent ends, also after an exec. */
-void die_with_parent(void);
-
-/** In a device, before anything else: from now on it is killed when its launcher, mpiexec or the process between
- *  mpiexec and it ends. */
-void hold_lifeline(void);
-
-/** In a device or its witness: whether MPICH's proxy, which started the device, has ended. */
-bool proxy_is_gone(void);
 
 #endif

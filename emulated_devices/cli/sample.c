@@ -1,7 +1,7 @@
 /* sample.c -- `orrery sample`: a model goes on with a text, on one device. */
 #include "emulated_devices/cli/cli.h"
 #include "ref/machine/measure.h"
-#include "emulated_devices/cli/train/series.h"
+#include "emulated_devices/model/checkpoint/series.h"
 #include "emulated_devices/model/checkpoint/checkpoint.h"
 #include "ref/io/document.h"
 #include "ref/io/output.h"

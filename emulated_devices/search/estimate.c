@@ -1,5 +1,5 @@
 #include "emulated_devices/search/estimate.h"
-#include "emulated_devices/model/dry_run/dry_run.h"
+#include "emulated_devices/train/dry_run/dry_run.h"
 #include "emulated_devices/schemes/pipeline/timing.h"
 #include <stdlib.h>
 #include <string.h>

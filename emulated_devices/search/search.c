@@ -1,7 +1,7 @@
 #include "emulated_devices/search/search.h"
 #include "emulated_devices/device/contention.h"
-#include "emulated_devices/model/dry_run/dry_run.h"
-#include "emulated_devices/model/dry_run/plan_memory.h"
+#include "emulated_devices/train/dry_run/dry_run.h"
+#include "emulated_devices/train/dry_run/plan_memory.h"
 #include <stdlib.h>
 #include <string.h>
 

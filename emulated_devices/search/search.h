@@ -14,7 +14,7 @@
 #ifndef ORRERY_SEARCH_SEARCH_H
 #define ORRERY_SEARCH_SEARCH_H
 
-#include "emulated_devices/model/dry_run/step_path.h"
+#include "emulated_devices/train/dry_run/step_path.h"
 #include "emulated_devices/search/estimate.h"
 #include "emulated_devices/search/plan_space.h"
 

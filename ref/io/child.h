@@ -2,7 +2,7 @@
  *
  * On Linux the system kills a child when its parent ends.  And while there is a child, a signal that stops this process
  * (SIGINT, SIGTERM, SIGHUP) goes to it first: it may end in its own way, within CHILD_PATIENCE seconds.  A program that
- * starts devices is such a child: it ends them, whether it is asked to or killed (emulated_devices/cli/launch/).
+ * starts devices is such a child: it ends them, whether it is asked to or killed (emulated_devices/launch/).
  *
  *     const pid_t child = child_start();
  *     if (child == 0) execvp(...), _exit(127);

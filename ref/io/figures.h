@@ -68,4 +68,7 @@ struct figure size_word(uint64_t bytes);
  *  "--memory 5028MiB". */
 struct figure size_enough(uint64_t bytes);
 
+/** The ending of a noun after a number. */
+static inline const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
+
 #endif

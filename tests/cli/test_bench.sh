@@ -64,8 +64,8 @@ test_tensor() {
     expect_out '^ +4 +2d +2x2 +1[0-9.]+ +12\.00 '
     expect_out '^ +8 +3d +2x2x2 +[0-9.]+ +4\.50 '
     expect_out '^ +8\.3B +3072 +1024 +32 +32 +9 '                    # 36/(8 q - 13) is 12 for q = 2, 3.27 for q = 3; N/D is 10.7
-    expect_out '^ +Optimus, .* 2d over 1d +1\.48 '
-    expect_out '^ +T3, .* 1\.30 +1\.47 '
+    expect_out '^ +Optimus: 2d over 1d: sent +1\.48 +2\.82 '; expect_out '^ +Optimus: 2d over 1d: time +1\.48 +2\.19 '
+    expect_out '^ +1d-sp-overlap over 1d-sp: mean +1\.30 +1\.30 '; expect_out '^ +1d-sp-overlap over 1d-sp: most +1\.47 +1\.69 '
     expect_out '^  softmax, mask, what it drops +10\.000 '
     expect_out '^  sum +44\.000 '
 }
@@ -86,8 +86,8 @@ test_offload() {
     run bench offload --devices 3 --mib 3;              expect_status 0; expect_silent; expect_columns 100
     expect_out '^ +2 +49\.2 +98\.3 +2\.00 '
     expect_out '^ +3 +32\.8 +98\.3 +3\.00 '
-    expect_out '^ +2 +[0-9.]+ +0\.50 +0\.50 +0\.66 +least$'
-    expect_out '^ +3 +[0-9.]+ +0\.67 +0\.67 +0\.68$'
+    expect_out '^ +2 +[0-9.]+ +0\.50 +0\.50 +least$'; expect_out '^ +stride 2 +0\.66 +0\.50 '
+    expect_out '^ +3 +[0-9.]+ +0\.67 +0\.67$';        expect_out '^ +stride 3 +0\.68 +0\.67 '
     expect_out 'least at stride 2$'
     expect_out '^ +all there +[0-9.]+ +1\.000 +1\.000 +0\.0 +0 '
     expect_out '^ +ring of 3 +[0-9.]+ +(0\.[0-9]+) +\1 '; expect_out '^ +ring of 5 +[0-9.]+ +(0\.[0-9]+) +\1 '

@@ -1,5 +1,5 @@
 /* The virtual time of one device for a plan's batch, computed without numbers: that of a real run on one device. */
-#include "emulated_devices/model/dry_run/alone.h"
+#include "emulated_devices/train/dry_run/alone.h"
 #include "emulated_devices/model/trainer.h"
 #include "emulated_devices/verify/cases/case.h"
 #include <setjmp.h>

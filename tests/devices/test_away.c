@@ -9,7 +9,7 @@
 #include "tests/mpi_cmocka.h"
 #include "tests/tier.h"
 #include "emulated_devices/model/away.h"
-#include "emulated_devices/model/dry_run/plan_memory.h"
+#include "emulated_devices/train/dry_run/plan_memory.h"
 #include "emulated_devices/verify/cases/case.h"
 #include "ref/io/output.h"
 #include <string.h>

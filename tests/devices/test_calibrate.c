@@ -1,8 +1,8 @@
 /* This machine as a cluster file: constants are found again from times that they made, also noisy ones; the file is
  * read back as it was; what cannot be fitted is refused.  No time is measured here.
  */
-#include "emulated_devices/cli/calibrate/calibrate.h"
-#include "emulated_devices/cli/simplex.h"
+#include "emulated_devices/bench/calibrate/calibrate.h"
+#include "ref/numeric/simplex.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/device/kernel.h"
 #include "ref/io/output.h"

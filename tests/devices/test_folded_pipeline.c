@@ -1,7 +1,7 @@
 /* Parallel folding with a pipeline: what a step of a mixture sends along ep, along etp and from stage to stage, by
  * closed forms, on two stages of eight devices that are folded in every way.
  */
-#include "emulated_devices/model/dry_run/dry_run.h"
+#include "emulated_devices/train/dry_run/dry_run.h"
 #include "emulated_devices/schemes/experts/experts.h"
 #include "emulated_devices/verify/cases/case.h"
 #include "tests/devices/on_crew.h"

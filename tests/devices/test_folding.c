@@ -1,8 +1,8 @@
 /* Devices of a plan that stand for others: what all devices do, by ==, is what it is when each of them runs; and what
  * cannot be folded is not.  Every algorithm that says that all members do the same is held to it.
  */
-#include "emulated_devices/model/dry_run/alike.h"
-#include "emulated_devices/model/dry_run/dry_run.h"
+#include "emulated_devices/train/dry_run/alike.h"
+#include "emulated_devices/train/dry_run/dry_run.h"
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/verify/cases/case.h"
 #include "tests/devices/on_crew.h"

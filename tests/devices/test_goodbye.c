@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #undef fail
-#include "emulated_devices/cli/cli.h"
+#include "emulated_devices/launch/launch.h"
 #include "emulated_devices/comm/comm.h"
 #include <poll.h>
 #include <stdio.h>

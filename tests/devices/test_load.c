@@ -3,7 +3,7 @@
  * in this process, too; what they compute is for test_folded_experts.c and others.
  */
 #include "emulated_devices/device/backend.h"
-#include "emulated_devices/model/dry_run/dry_run.h"
+#include "emulated_devices/train/dry_run/dry_run.h"
 #include "emulated_devices/model/mixture.h"
 #include "emulated_devices/verify/cases/case.h"
 #include "ref/io/output.h"

@@ -6,7 +6,7 @@
  */
 #include "ref/io/figures.h"
 #include "tests/devices/trained.h"
-#include "emulated_devices/model/dry_run/plan_memory.h"
+#include "emulated_devices/train/dry_run/plan_memory.h"
 
 static void test_predicted_is_counted(void **state)
 {

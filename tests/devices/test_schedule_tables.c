@@ -2,9 +2,9 @@
  * table 6.
  * tier: check
  *
- * Twelve settings, six schedules (published.c); every printed digit.
+ * Twelve settings, six schedules (golden/published/zero-bubble.txt); every printed digit.
  */
-#include "emulated_devices/schemes/pipeline/published.h"
+#include "emulated_devices/bench/claims/quantity.h"
 #include "emulated_devices/schemes/pipeline/timing.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,51 +14,82 @@
 #include <string.h>
 #include <cmocka.h>
 
-static double bubble(const struct published_setting *r, enum published_schedule which)
+static struct claims claims;
+static const struct claim *claim;       /* in work */
+static struct published_setting setting;        /* of this claim */
+static const char *schedule;
+static bool formula;
+
+static int read_claims(void **state)
+{
+    struct error err;
+    (void)state;
+    return claims_find(&claims, "zero-bubble", NULL, &err) != OK;
+}
+
+static int free_claims(void **state)
+{
+    (void)state;
+    claims_free(&claims);
+    return 0;
+}
+
+/* Take the next claim of a schedule, or of any with NULL.  @return false: there is none. */
+static bool next_claim(const char *name, int *at)
+{
+    struct error err;
+    for (; *at < claims.count; ++*at) {
+        claim = &claims.claim[*at];
+        if (claim_bubble(claim, &setting, &schedule, &formula, &err) != OK) fail_msg("%s", err.text);
+        if (strcmp(schedule, name) == 0) return ++*at, true;
+    }
+    return false;
+}
+
+static double bubble(void)
 {
     struct error err;
     double rate = NAN;
-    if (published_bubble(r, which, &rate, &err) != OK) fail_msg("%s: %s", published_schedule_name[which], err.text);
+    if (published_bubble(&setting, schedule, &rate, &err) != OK) fail_msg("%s: %s", schedule, err.text);
     return rate;
 }
 
-static void check_column(enum published_schedule which)
+static void check_column(const char *name)
 {
-    for (int i = 0; i < PUBLISHED_SETTINGS; i++) {
-        const struct published_setting *r = &published_settings[i];
-        const double want = r->bubble[which], got = published_digits(bubble(r, which));
-        if (!(fabs(got - want) < 1e-9))
-            fail_msg("%s, %s, P=%d M=%d: bubble rate %.4f, published %.4f", published_schedule_name[which], r->model,
-                     r->P, r->M, got, want);
+    int settings = 0;
+    for (int at = 0; next_claim(name, &at); settings++) {
+        const double want = claim->published, got = published_digits(bubble());
+        if (!(fabs(got - want) < 1e-9)) fail_msg("%s: bubble rate %.4f, published %.4f", claim->what, got, want);
     }
+    assert_int_equal(settings, 12);
 }
 
-static void test_1f1b(void **state) { (void)state; check_column(PUBLISHED_1F1B); }
-static void test_zb_h1(void **state) { (void)state; check_column(PUBLISHED_ZB_H1); }
-static void test_zb_h2(void **state) { (void)state; check_column(PUBLISHED_ZB_H2); }
-static void test_zb_1p(void **state) { (void)state; check_column(PUBLISHED_ZB_1P); }
-static void test_zb_2p(void **state) { (void)state; check_column(PUBLISHED_ZB_2P); }
+static void test_1f1b(void **state) { (void)state; check_column("1f1b"); }
+static void test_zb_h1(void **state) { (void)state; check_column("zb-h1"); }
+static void test_zb_h2(void **state) { (void)state; check_column("zb-h2"); }
+static void test_zb_1p(void **state) { (void)state; check_column("zb-1p"); }
+static void test_zb_2p(void **state) { (void)state; check_column("zb-2p"); }
 
 /* What the search may use: the activations of P, or 2P, microbatches. */
-static void check_memory(const struct published_setting *r, enum published_schedule which, int times_P)
+static void check_memory(const char *name, int times_P)
 {
-    struct schedule s;
     struct error err;
-    const struct schedule_request q = published_request(r, which);
-    if (schedule_make(&s, published_schedule_name[which], &q, &err) != OK)
-        fail_msg("%s: %s", published_schedule_name[which], err.text);
-    for (int d = 0; d < r->P; d++)
-        assert_true(schedule_peak_memory(&s, d, q.activation, q.kept_for_weight) <= times_P * r->P * q.activation);
-    schedule_free(&s);
+    for (int at = 0; next_claim(name, &at);) {
+        struct schedule s;
+        const struct schedule_request q = published_request(&setting, schedule);
+        if (schedule_make(&s, schedule, &q, &err) != OK) fail_msg("%s: %s", schedule, err.text);
+        for (int d = 0; d < setting.P; d++)
+            assert_true(schedule_peak_memory(&s, d, q.activation, q.kept_for_weight) <=
+                        times_P * setting.P * q.activation);
+        schedule_free(&s);
+    }
 }
 
 static void test_search_keeps_to_its_memory(void **state)
 {
     (void)state;
-    for (int i = 0; i < PUBLISHED_SETTINGS; i++) {
-        check_memory(&published_settings[i], PUBLISHED_ZB_1P, 1);
-        check_memory(&published_settings[i], PUBLISHED_ZB_2P, 2);
-    }
+    check_memory("zb-1p", 1);
+    check_memory("zb-2p", 2);
 }
 
 /* The published interleaved rates are a closed form with (2vP-P-2) hops.  A message that a device really waits for
@@ -67,12 +98,11 @@ static void test_search_keeps_to_its_memory(void **state)
 static void test_interleaved(void **state)
 {
     (void)state;
-    for (int i = 0; i < PUBLISHED_SETTINGS; i++) {
-        const struct published_setting *r = &published_settings[i];
-        const double got = published_digits(published_interleaved_formula(r)), want = r->bubble[PUBLISHED_INTERLEAVED];
-        if (!(fabs(got - want) < 1e-9))
-            fail_msg("interleaved, %s, M=%d: closed form %.4f, published %.4f", r->model, r->M, got, want);
-        assert_true(published_digits(bubble(r, PUBLISHED_INTERLEAVED)) >= want);
+    for (int at = 0; next_claim("interleaved", &at);) {
+        const struct published_setting *r = &setting;
+        const double got = published_digits(published_interleaved_formula(r)), want = claim->published;
+        if (!(fabs(got - want) < 1e-9)) fail_msg("%s: closed form %.4f, published %.4f", claim->what, got, want);
+        assert_true(formula && published_digits(bubble()) >= want);
 
         struct schedule s;
         struct timing t;
@@ -89,8 +119,7 @@ static void test_interleaved(void **state)
             const int64_t hops = free_messages ? 0 : 2 * ((int64_t)r->v * r->P - 1);
             const int64_t want = (r->f + r->i + r->w) * ((int64_t)r->M * r->v + r->P - 1) + hops * comm;
             if (t.span != want)
-                fail_msg("interleaved, %s, M=%d: span %lld, expected %lld", r->model, r->M, (long long)t.span,
-                         (long long)want);
+                fail_msg("%s: span %lld, expected %lld", claim->what, (long long)t.span, (long long)want);
             timing_free(&t);
         }
         free(room);
@@ -128,5 +157,5 @@ int main(void)
         cmocka_unit_test(test_zb_1p), cmocka_unit_test(test_zb_2p),      
         cmocka_unit_test(test_search_keeps_to_its_memory), cmocka_unit_test(test_formulas),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, read_claims, free_claims);
 }

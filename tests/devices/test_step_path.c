@@ -3,8 +3,8 @@
  * tier: check
  */
 #include "emulated_devices/device/contention.h"
-#include "emulated_devices/model/dry_run/dry_run.h"
-#include "emulated_devices/model/dry_run/step_path.h"
+#include "emulated_devices/train/dry_run/dry_run.h"
+#include "emulated_devices/train/dry_run/step_path.h"
 #include "emulated_devices/verify/cases/case.h"
 #include "tests/devices/on_crew.h"
 #include <setjmp.h>

@@ -1,8 +1,8 @@
 /* Which death was the first, whatever order the reports come in.
  * tier: check
  */
-#include "emulated_devices/cli/cli.h"
-#include "emulated_devices/cli/launch/watch.h"
+#include "emulated_devices/launch/launch.h"
+#include "emulated_devices/launch/watch.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* schedules.c -- `orrery bench schedules`: published bubbles beside ours, and all schedules side by side. */
 #include "emulated_devices/cli/bench/bench.h"
 #include "ref/machine/measure.h"
-#include "emulated_devices/schemes/pipeline/published.h"
+#include "emulated_devices/bench/claims/quantity.h"
 #include "emulated_devices/schemes/pipeline/timing.h"
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"
@@ -14,43 +14,63 @@
 /* In units of the last printed digit. */
 static int digits_apart(double ours, double published) { return (int)lround((ours - published) * 1e4); }
 
-static enum error_code add_setting(struct table *table, const struct published_setting *setting, struct error *err)
+/* A row of the paper's table: the claims of a line of its file, from `first` on.  Interleaved schedules, too, are
+ * executed here.  @param same  counts rates of the paper's formula that are equal to the last digit. */
+static enum error_code add_setting(struct table *table, const struct claims *claims, int first, int *same,
+                                   struct error *err)
 {
+    const struct claim *const claim = claims->claim;
     char row[400];
-    int used = snprintf(row, sizeof row, "%s\t%d\t%d", setting->model, setting->P, setting->M);
-    for (int c = 0; c < PUBLISHED_COLUMNS; c++) {
+    int used = snprintf(row, sizeof row, "%.*s\t%s\t%s", (int)strcspn(claim[first].what, ","), claim[first].what,
+                        claim_word(&claim[first], "--pp"), claim_word(&claim[first], "--micro"));
+    for (int i = first; i < claims->count && claim[i].line == claim[first].line; i++) {
+        struct published_setting setting;
+        const char *schedule;
+        bool formula;
         double rate;
-        enum error_code e = published_bubble(setting, c, &rate, err);
+        enum error_code e = claim_bubble(&claim[i], &setting, &schedule, &formula, err);
+        if (!e) e = published_bubble(&setting, schedule, &rate, err);
         if (e) return e;
-        const int apart = digits_apart(published_digits(rate), setting->bubble[c]);
-        used += snprintf(row + used, sizeof row - (size_t)used, "\t%.4f\t%.4f\t", setting->bubble[c], rate);
-        if (c == PUBLISHED_INTERLEAVED || apart) used += snprintf(row + used, sizeof row - (size_t)used, "%+d", apart);
+        const int apart = digits_apart(published_digits(rate), claim[i].published);
+        used += snprintf(row + used, sizeof row - (size_t)used, "\t%.4f\t%.4f\t", claim[i].published, rate);
+        if (formula || apart) used += snprintf(row + used, sizeof row - (size_t)used, "%+d", apart);
+        *same += formula && digits_apart(published_digits(published_interleaved_formula(&setting)),
+                                         claim[i].published) == 0;
     }
     table_row(table, "%s", row);
     return OK;
 }
 
-static enum error_code print_published(struct error *err)
+static enum error_code print_settings(const struct claims *claims, struct error *err)
 {
     enum error_code e = OK;
     char head[400];
-    int same = 0, used = snprintf(head, sizeof head, "model\tP\tM");
-    say(stdout, 0, "Bubble rates of P. Qi et al., arXiv:2401.10241, table 5, and ours from the times of its table 6");
+    int same = 0, settings = 0, used = snprintf(head, sizeof head, "model\tP\tM");
+    say(stdout, 0, "Bubble rates of %s, and ours", claims->source);
     printf("\n");
-    for (int c = 0; c < PUBLISHED_COLUMNS; c++)
-        used += snprintf(head + used, sizeof head - (size_t)used, "\t%s\tours\tapart", published_schedule_name[c]);
+    for (int i = 0; i < claims->count && claims->claim[i].line == claims->claim[0].line; i++)
+        used += snprintf(head + used, sizeof head - (size_t)used, "\t%s\tours\tapart",
+                         claim_word(&claims->claim[i], "--schedule"));
     struct table t = table_start("published", 3, head);
-    for (int i = 0; i < PUBLISHED_SETTINGS && !e; i++) e = add_setting(&t, &published_settings[i], err);
+    for (int i = 0; i < claims->count && !e; i++)
+        if (i == 0 || claims->claim[i].line != claims->claim[i - 1].line)
+            e = add_setting(&t, claims, i, &same, err), settings++;
     table_end(&t);
-    for (int i = 0; i < PUBLISHED_SETTINGS; i++)
-        same += digits_apart(published_digits(published_interleaved_formula(&published_settings[i])),
-                             published_settings[i].bubble[PUBLISHED_INTERLEAVED]) == 0;
     printf("\n");
     say(stdout, 0,
         "Differences are in units of the last digit.  For interleaved schedules the paper has a formula with\n"
         "2vP-P-2 message delays, which gives %d of its %d rates to the last digit. An executed schedule has\n"
-        "2(vP-1) of them; ours counts all.", same, PUBLISHED_SETTINGS);
+        "2(vP-1) of them; ours counts all.", same, settings);
     printf("\n");
+    return e;
+}
+
+static enum error_code print_published(struct error *err)
+{
+    struct claims claims;
+    enum error_code e = claims_find(&claims, "zero-bubble", NULL, err);
+    if (!e) e = print_settings(&claims, err);
+    claims_free(&claims);
     return e;
 }
 

@@ -1,5 +1,5 @@
 /* calibrate.c -- `orrery calibrate`: this machine as a cluster file, and how well its clock tells the time here. */
-#include "emulated_devices/cli/calibrate/calibrate.h"
+#include "emulated_devices/cli/calibrate/check.h"
 #include "emulated_devices/comm/comm.h"
 #include "ref/io/document.h"
 #include "ref/io/figures.h"

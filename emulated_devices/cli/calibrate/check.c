@@ -1,5 +1,5 @@
 /* check.c -- training steps on this machine, beside their virtual time on it. */
-#include "emulated_devices/cli/calibrate/calibrate.h"
+#include "emulated_devices/cli/calibrate/check.h"
 #include "ref/machine/measure.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"

@@ -1,6 +1,6 @@
 /* report.c -- `orrery report`: runs side by side, on one page that needs nothing else. */
 #include "emulated_devices/cli/cli.h"
-#include "emulated_devices/cli/report/page.h"
+#include "emulated_devices/draw/report/page.h"
 #include "emulated_devices/device/arena.h"
 #include "ref/io/output.h"
 #include "ref/io/settings.h"

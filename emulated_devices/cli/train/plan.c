@@ -7,7 +7,7 @@
 #include "emulated_devices/cli/train/report/report_changes.h"
 #include "emulated_devices/device/contention.h"
 #include "emulated_devices/draw/timeline.h"
-#include "emulated_devices/model/dry_run/alone.h"
+#include "emulated_devices/train/dry_run/alone.h"
 #include "emulated_devices/search/search.h"
 #include "ref/machine/measure.h"
 #include "ref/io/figures.h"
@@ -245,7 +245,7 @@ static enum error_code plan_with(const struct train_options *options, struct err
 {
     const size_t devices = (size_t)options->plan.mesh.devices;
     struct plan_findings findings = { .peak = calloc(devices, sizeof *findings.peak) };
-    struct train_record r = { .options = options, .out = report_stream(options), .overridden = "", .plan = &findings };
+    struct train_record r = { .options = options, .out = run_stream(options), .overridden = "", .plan = &findings };
     r.step = calloc((size_t)options->steps + 1, sizeof *r.step);
     r.seconds = calloc((size_t)options->steps + 1, sizeof *r.seconds);
     r.device = calloc(devices, sizeof *r.device);

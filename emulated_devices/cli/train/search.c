@@ -467,7 +467,7 @@ static enum error_code search(struct report *report, struct error *err)
 
 static enum error_code train_search_run(const struct train_options *options, struct error *err)
 {
-    struct report r = { .options = options, .out = report_stream(options) };
+    struct report r = { .options = options, .out = run_stream(options) };
     asked.space.base = &options->plan, asked.space.devices = asked.devices;
     enum error_code e = planner_find(&r.planner, asked.planner, err);
     if (!e) e = cluster_check(&options->cluster, asked.devices, options->plan.dtype, err);

@@ -1,6 +1,6 @@
 /* take.c -- makes a plan of what the command line of `orrery train` says. */
-#include "emulated_devices/cli/train/log.h"
-#include "emulated_devices/cli/train/series.h"
+#include "emulated_devices/run/log.h"
+#include "emulated_devices/model/checkpoint/series.h"
 #include "emulated_devices/cli/train/options/words.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include "ref/io/figures.h"
@@ -244,14 +244,6 @@ static enum error_code take_distance(struct train_options *options, double dista
                     "--timeline %s: draws forward and backward passes; for --optimizer %s use --trace FILE",
                     printable_path(options->timeline).text, name);
     return OK;
-}
-
-void train_set_rates(struct hyperparameters *hyper, const struct train_options *options, int64_t first_step)
-{
-    const int64_t updates = options->plan.updates;            /* the optimizer counts its own steps */
-    hyper->steps = updates * (options->lr_steps ? options->lr_steps : first_step + options->steps);
-    hyper->warmup = options->warmup >= 0 ? updates * options->warmup : hyper->steps / 10;
-    hyper->decay = options->lr_decay ? updates * options->lr_decay : hyper->steps / 5;
 }
 
 /* Refuse flags that need numbers, if the backend has none. */

@@ -1,54 +1,30 @@
-/* published.h -- bubble rates as printed in a paper, and the times they were computed from, to check schedules and
- * timer.
+/* published.h -- bubble rates of settings that papers printed, to check schedules and timer.
  *
- * P. Qi et al., Zero Bubble Pipeline Parallelism, arXiv:2401.10241: rates of table 5, times of table 6, models of table
- * 3.
+ * The numbers of P. Qi et al., arXiv:2401.10241, table 5, are in golden/published/zero-bubble.txt.
  */
 #ifndef ORRERY_PIPELINE_PUBLISHED_H
 #define ORRERY_PIPELINE_PUBLISHED_H
 
 #include "emulated_devices/schemes/pipeline/schedule.h"
 
-/* Columns of table 5, in its order.  X(id, schedule) */
-#define PUBLISHED_SCHEDULES(X)          \
-    X(PUBLISHED_1F1B,        "1f1b")    \
-    X(PUBLISHED_INTERLEAVED, "interleaved") \
-    X(PUBLISHED_ZB_H1,       "zb-h1")   \
-    X(PUBLISHED_ZB_H2,       "zb-h2")   \
-    X(PUBLISHED_ZB_1P,       "zb-1p")   \
-    X(PUBLISHED_ZB_2P,       "zb-2p")
-
-enum published_schedule {
-#define X(id, name) id,
-    PUBLISHED_SCHEDULES(X)
-#undef X
-    PUBLISHED_COLUMNS
-};
-extern const char *const published_schedule_name[PUBLISHED_COLUMNS];
-
 struct published_setting {
-    const char *model;                  /* "1.5B", as the tables name it */
     int P, M;                           /* devices and microbatches */
-    int64_t f, i, w, comm;              /* table 6, in microseconds: F, B (for the input), W and T_comm */
+    int64_t f, i, w, comm;              /* in microseconds: F, B (for the input), W and T_comm */
     int v;                              /* chunks of the interleaved schedule */
-    int heads, width;                   /* table 3; sequences have 1024 tokens */
-    double bubble[PUBLISHED_COLUMNS];   /* table 5 */
+    int heads, width;                   /* of the model; sequences have 1024 tokens */
 };
 
-enum { PUBLISHED_SETTINGS = 12 };
-extern const struct published_setting published_settings[PUBLISHED_SETTINGS];
-
-/** The request to a generator for the schedule of a column in a setting. */
-struct schedule_request published_request(const struct published_setting *, enum published_schedule);
+/** The request to a generator for a schedule in a setting. */
+struct schedule_request published_request(const struct published_setting *, const char *schedule);
 
 /**
- * The same rate from our schedule and timer.
+ * The bubble rate of our schedule by the timer.
  *
  * For the interleaved schedule the paper has a closed form with (2vP-P-2) T_comm of waiting.  In the timer a device
  * waits T_comm for 2(vP-1) messages, so its rate is equal to the table's or higher.
  * @return OK, or the error that prevented it; ERR_PLAN if the schedule is not valid.
  */
-enum error_code published_bubble(const struct published_setting *, enum published_schedule, double *bubble,
+enum error_code published_bubble(const struct published_setting *, const char *schedule, double *bubble,
                                  struct error *);
 
 /** The paper's closed form for the interleaved schedule, which its table uses. */

@@ -1,5 +1,5 @@
 #include "emulated_devices/verify/reference/counts.h"
-#include "emulated_devices/model/dry_run/plan_memory.h"
+#include "emulated_devices/train/dry_run/plan_memory.h"
 #include <stdio.h>
 
 enum { TEXT = 120 };

@@ -1,8 +1,8 @@
-/* watch.h -- the one-device run, and the copies of a plan, as observers of a training loop (model/training.h). */
+/* watch.h -- the one-device run, and the copies of a plan, as observers of a training loop (train/training.h). */
 #ifndef ORRERY_REFERENCE_WATCH_H
 #define ORRERY_REFERENCE_WATCH_H
 
-#include "emulated_devices/model/training.h"
+#include "emulated_devices/train/training.h"
 #include "emulated_devices/verify/reference/compare.h"
 
 struct reference_watch {

@@ -1,6 +1,7 @@
 /* attention.c -- `orrery bench attention`: the attention schemes for one layer side by side, the claims of papers, and
  * the wall time of eight devices beside that of one. */
-#include "emulated_devices/cli/bench/schemes/attention.h"
+#include "emulated_devices/bench/schemes/attention.h"
+#include "emulated_devices/cli/bench/claims_table.h"
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/time_left.h"
 #include "ref/io/document.h"
@@ -65,7 +66,7 @@ static enum error_code attention_take(struct asked *asked, struct error *err)
     if (asked->K == 0) asked->K = asked->H;
     if (asked->H % asked->K != 0)
         return fail(err, ERR_USAGE, "--kv-heads %d: does not divide --heads %d", asked->K, asked->H);
-    j->shape = (struct attention_shape){ asked->B, asked->S, asked->H, asked->K, asked->A };
+    j->B = asked->B, j->S = asked->S, j->H = asked->H, j->K = asked->K, j->A = asked->A;
     j->dtype = dtype_by_name(asked->dtype);
     asked->quiet = asked->quiet || (j->json && strcmp(j->json, "-") == 0);
     enum error_code e = j->scheme ? attention_scheme_find(&s, j->scheme, err) : OK;
@@ -82,73 +83,6 @@ static enum error_code find_cluster(struct cluster *cluster, const struct attent
         return fail(err, ERR_USAGE, "--node %d: --cluster %s must have two levels of links", job->node, cluster->name);
     if (job->node > 0) cluster->link[0].devices = job->node;
     return cluster_check(cluster, P, job->dtype, err);
-}
-
-/* ---- jobs -------------------------------------------------------------------------------------------------------- */
-
-static enum error_code read_rows(struct attention_rows *rows, const char *path, struct error *err)
-{
-    cJSON *job;
-    const cJSON *row, *list;
-    const char *name;
-    enum error_code e = json_read(path, &job, err);
-    if (e) return e;
-    e = json_array(job, path, "rows", &list, err);
-    if (!e) cJSON_ArrayForEach(row, list) {
-        if (e || rows->used == BENCH_ATTENTION_SCHEMES) break;
-        struct attention_row *r = &rows->row[rows->used++];
-        e = json_string(row, path, "scheme", &name, err);
-        if (!e) e = attention_scheme_find(&r->scheme, name, err);
-        for (int i = 0; i < ATTENTION_COUNTS && !e; i++)
-            e = json_double(row, path, attention_count_name[i], &r->count[i], err);
-        if (!e) e = json_double(row, path, "median_seconds", &r->median, err);
-    }
-    cJSON_Delete(job);
-    return e;
-}
-
-static enum error_code check_rows(const struct attention_rows *rows, int P, struct error *err)
-{
-    for (int i = 0; i < rows->used; i++)
-        if (rows->row[i].count[COUNT_OTHER] > 0)
-            return fail(err, ERR_CHECK, "%s on %d devices: one did not send what the cost function says",
-                        rows->row[i].scheme->head.name, P);
-    return OK;
-}
-
-enum error_code attention_job_run(struct attention_rows *rows, const struct attention_job *job, char *program,
-                                  int *status, struct error *err)
-{
-    enum { NUMBERS = 10 };
-    static const char *const flag[NUMBERS] = { "--batch", "--seq", "--heads", "--kv-heads", "--head-width", "--devices",
-                                               "--node", "--runs", "--head-parallel", "--ring-window" };
-    const int64_t value[NUMBERS] = { job->shape.B, job->shape.S, job->shape.H, job->shape.K, job->shape.A, job->P,
-                                    job->node, job->runs,
-                                     job->split.heads, job->split.window };
-    const char *words[2 * NUMBERS + 16] = { program, "bench", "attention" }, *path = handover_file(err);
-    char number[NUMBERS][16];
-    int n = 3;
-    if (path == NULL) return err->code;
-    for (int i = 0; i < NUMBERS; i++) {
-        snprintf(number[i], sizeof number[i], "%d", (int)value[i]);
-        if (i < 8 || value[i] > 0) words[n++] = flag[i], words[n++] = number[i];
-    }
-    const char *const rest[] = { "--dtype", dtype_name(job->dtype), "--cluster", job->cluster, "--json", path };
-    for (int i = 0; i < 6; i++) words[n++] = rest[i];
-    if (job->scheme) words[n++] = "--scheme", words[n++] = job->scheme;
-    if (job->split.context_first) words[n++] = "--context-first";
-    rows->used = 0;
-    /* which does not write to them */
-    enum error_code e = launch_devices(job->P, n, (char **)words, status, err);
-    if (!e && *status == 0) e = read_rows(rows, path, err);
-    return e || *status != 0 ? e : check_rows(rows, job->P, err);
-}
-
-const struct attention_row *attention_row_of(const struct attention_rows *rows, const char *scheme)
-{
-    for (int i = 0; i < rows->used; i++)
-        if (strcmp(rows->row[i].scheme->head.name, scheme) == 0) return &rows->row[i];
-    return NULL;
 }
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
@@ -223,14 +157,31 @@ static enum error_code attention_compare(const struct asked *asked, char *progra
     return e;
 }
 
+/* ---- claims ------------------------------------------------------------------------------------------------------ */
+
+/* Run what papers compare, in bf16 on this cluster, and print it beside their claims. */
+static enum error_code compare_with_claims(const char *cluster, char *program, int *status, struct error *err)
+{
+    struct claims claims;
+    const struct claims_setting setting = { .word = { "--cluster", cluster }, .words = 2, .program = program,
+                                            .status = status };
+    enum error_code e = claims_find(&claims, "attention", NULL, err);
+    if (e) return e;
+    e = claims_compute(&claims, &setting, err);
+    printf("\n");
+    if (!e && *status == 0) claims_print(&claims, true);
+    claims_free(&claims);
+    return e;
+}
+
 /* ---- the wall clock ---------------------------------------------------------------------------------------------- */
 
 static enum error_code time_it(const struct asked *asked, const char *scheme, int P, char *program, double *seconds,
                                int *status, struct error *err)
 {
     static struct attention_rows rows;
-    struct attention_job j = { .shape = { 1, asked->wall, 2, 2, 32 }, .P = P, .scheme = scheme, .runs = asked->job.runs,
-                               .dtype = F32, .cluster = BENCH_CLUSTER };
+    struct attention_job j = { .B = 1, .S = asked->wall, .H = 2, .K = 2, .A = 32, .P = P, .scheme = scheme,
+                               .runs = asked->job.runs, .dtype = F32, .cluster = BENCH_CLUSTER };
     enum error_code e = attention_job_run(&rows, &j, program, status, err);
     if (!e && *status == 0 && rows.used == 0)
         e = fail(err, ERR_PLAN, "--wall %d: %s does not accept it on %d devices", asked->wall, scheme, P);
@@ -264,7 +215,7 @@ static enum error_code bench(const struct asked *asked, char *program, int *stat
     cJSON *root = document_start("orrery bench attention"), *rows = cJSON_AddArrayToObject(root, "rows");
     enum error_code e = attention_compare(asked, program, rows, status, err);
     if (!e && *status == 0 && asked->claims && !asked->quiet)
-        e = attention_claims(asked->job.cluster, program, status, err);
+        e = compare_with_claims(asked->job.cluster, program, status, err);
     if (!e && *status == 0 && asked->wall > 0 && asked->job.runs > 0)
         e = compare_by_wall_clock(asked, program, root, status, err);
     if (!e && *status == 0 && asked->job.json) e = json_write(asked->job.json, root, err);

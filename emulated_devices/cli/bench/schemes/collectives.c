@@ -1,6 +1,6 @@
 /* collectives.c -- `orrery bench collectives`: a job for each number of devices, one after the other. */
 #include "emulated_devices/cli/bench/bench.h"
-#include "emulated_devices/cli/bench/schemes/collectives.h"
+#include "emulated_devices/cli/bench/schemes/collectives_table.h"
 #include "ref/io/figures.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
@@ -118,20 +118,17 @@ static enum error_code take_bytes(struct bench_collectives *collectives, const c
     return collectives->sizes > 0 ? OK : wrong_bytes(list, err);
 }
 
-static enum error_code collectives_take(struct bench_collectives *collectives, const struct asked *asked,
-                                        struct error *err)
+static enum error_code collectives_take(struct collectives_job *job, const struct asked *asked, struct error *err)
 {
-    *collectives = (struct bench_collectives){ .runs = asked->runs,
-                                     .quiet = asked->quiet || (asked->json && strcmp(asked->json, "-") == 0),
-                                     .json = asked->json };
-    while (strcmp(operation_name(collectives->operation), asked->operation) != 0) collectives->operation++;
-    enum error_code e = cluster_find(&collectives->cluster, asked->cluster, err);
-    if (!e) e = take_algorithms(collectives, asked->algorithms, err);
-    if (!e) e = bench_devices(asked->devices, BENCH_MOST_DEVICES, BENCH_MOST_DEVICES, collectives->devices,
-                              &collectives->jobs, err);
-    if (!e) e = take_bytes(collectives, asked->bytes, err);
-    /* it has no vector */
-    if (!e && collectives->operation == BARRIER) collectives->sizes = 1, collectives->bytes[0] = 4;
+    struct bench_collectives *b = &job->measures;
+    *job = (struct collectives_job){ .measures.runs = asked->runs, .json = asked->json,
+                                     .quiet = asked->quiet || (asked->json && strcmp(asked->json, "-") == 0) };
+    while (strcmp(operation_name(b->operation), asked->operation) != 0) b->operation++;
+    enum error_code e = cluster_find(&b->cluster, asked->cluster, err);
+    if (!e) e = take_algorithms(b, asked->algorithms, err);
+    if (!e) e = bench_devices(asked->devices, BENCH_MOST_DEVICES, BENCH_MOST_DEVICES, b->devices, &b->jobs, err);
+    if (!e) e = take_bytes(b, asked->bytes, err);
+    if (!e && b->operation == BARRIER) b->sizes = 1, b->bytes[0] = 4;       /* it has no vector */
     return e;
 }
 
@@ -166,18 +163,19 @@ static enum error_code add_job(cJSON **all, const char *path, struct error *err)
     return OK;
 }
 
-static enum error_code run_jobs(const struct bench_collectives *collectives, const struct asked *asked,
+static enum error_code run_jobs(const struct collectives_job *job, const struct asked *asked,
                                 char *program, int *status, struct error *err)
 {
+    const struct bench_collectives *b = &job->measures;
     const char *path = handover_file(err);              /* where each job leaves its rows */
     if (path == NULL) return err->code;
     enum error_code e = OK;
     cJSON *all = NULL;
-    for (int i = 0; i < collectives->jobs && !e && *status == 0; i++) {
-        e = run_job(asked, collectives->quiet, collectives->devices[i], program, path, status, err);
+    for (int i = 0; i < b->jobs && !e && *status == 0; i++) {
+        e = run_job(asked, job->quiet, b->devices[i], program, path, status, err);
         if (!e && *status == 0) e = add_job(&all, path, err);
     }
-    if (!e && *status == 0 && collectives->json) e = json_write(collectives->json, all, err);
+    if (!e && *status == 0 && job->json) e = json_write(job->json, all, err);
     cJSON_Delete(all);
     return e;
 }
@@ -186,13 +184,13 @@ enum error_code bench_collectives_topic(int argc, char **argv, int *status, stru
 {
     struct asked a = { .operation = "allreduce", .algorithms = "all", .devices = "8", .bytes = "8:4M",
                        .cluster = BENCH_CLUSTER, .runs = 5 };
-    struct bench_collectives b;
+    struct collectives_job job;
     bool help;
     enum error_code e = collectives_parse(&a, argc, argv, &help, err);
     if (e || help) return e;
-    e = collectives_take(&b, &a, err);
+    e = collectives_take(&job, &a, err);
     if (e) return e;
-    if (!a.devices_given) b.jobs = under_launcher() ? 0 : b.jobs;           /* a launcher has decided */
-    return under_launcher() ? be_a_device(F32, &b.cluster, bench_collectives_device, &b, err)
-                            : run_jobs(&b, &a, argv[0], status, err);
+    if (!a.devices_given && under_launcher()) job.measures.jobs = 0;        /* a launcher has decided */
+    return under_launcher() ? be_a_device(F32, &job.measures.cluster, bench_collectives_device, &job, err)
+                            : run_jobs(&job, &a, argv[0], status, err);
 }

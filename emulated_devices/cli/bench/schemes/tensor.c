@@ -1,7 +1,7 @@
 /* tensor.c -- `orrery bench tensor`: compares the schemes for one layer: predicted costs, the counts of devices that
  * compute it, and the papers' figures. */
 #include "emulated_devices/cli/bench/bench.h"
-#include "emulated_devices/cli/bench/schemes/tensor.h"
+#include "emulated_devices/cli/bench/schemes/tensor_tables.h"
 #include "ref/machine/measure.h"
 #include "emulated_devices/cli/time_left.h"
 #include "ref/io/document.h"
@@ -50,13 +50,12 @@ static enum error_code tensor_parse(struct asked *asked, int argc, char **argv, 
         argc - 3, argv + 3, table, help, err);
 }
 
-static enum error_code tensor_take(struct bench_tensor *tensor, const struct asked *asked, struct error *err)
+static enum error_code tensor_take(struct bench_tensor *tensor, struct asked *asked, struct error *err)
 {
+    asked->quiet = asked->quiet || (asked->json && strcmp(asked->json, "-") == 0);
     *tensor = (struct bench_tensor){ .shape = { "", asked->D, asked->H, asked->S, asked->B }, .run = asked->run,
                                     .runs = asked->runs,
-                                .dtype = dtype_by_name(asked->dtype),
-                                .quiet = asked->quiet || (asked->json && strcmp(asked->json, "-") == 0),
-                                    .json = asked->json };
+                                .dtype = dtype_by_name(asked->dtype), .json = asked->json };
     if (asked->D % asked->H != 0)
         return fail(err, ERR_USAGE, "--heads %d: does not divide --width %d", asked->H, asked->D);
     enum error_code e = bench_devices(asked->devices, BENCH_TENSOR_DEVICES, BENCH_TENSOR_LIST, tensor->devices,
@@ -228,12 +227,13 @@ static enum error_code check_row(const struct tensor_figures *figures, const str
         (unsigned long long)figures->messages, (unsigned long long)figures->bytes, (unsigned long long)figures->kept);
 }
 
-static enum error_code compare_schemes(const struct bench_tensor *tensor, const struct counted *all, struct error *err)
+static enum error_code compare_schemes(const struct bench_tensor *tensor, const struct asked *asked,
+                                       const struct counted *all, struct error *err)
 {
     enum error_code e = OK, unlike = OK;
     struct table t = table_start(NULL, 2, "P\tscheme\tmessages\tsent MB\tweights MB\tkept MB\ttransfers us\tvirtual us"
                                           "\tcomputing us\tbuffers MB\twall ms\tx one");
-    if (!tensor->quiet) tensor_print_head(tensor);
+    if (!asked->quiet) tensor_print_head(tensor);
     for (int n = 0; n < tensor->sizes && !e; n++)
         for (int i = 0; tensor_scheme_at(i) && !e; i++) {
             struct tensor_figures f;
@@ -253,7 +253,7 @@ static enum error_code compare_schemes(const struct bench_tensor *tensor, const 
                                               one_device(all));
             if (r && !unlike) unlike = check_row(&f, r, err);
         }
-    if (tensor->quiet) table_drop(&t);
+    if (asked->quiet) table_drop(&t);
     else table_end(&t);
     return e ? e : unlike;
 }
@@ -278,9 +278,9 @@ static enum error_code tensor_compare(const struct bench_tensor *tensor, const s
     struct counted all = { .document = tensor->json ? document(tensor) : NULL };
     enum error_code e = run_jobs(tensor, asked, &all, program, status, err);
     if (!e && *status == 0) {
-        e = compare_schemes(tensor, &all, err);
-        if (!e && !tensor->quiet) e = print_claims(tensor, err);
-        if (!e && !tensor->quiet) e = print_layer_memory(&tensor->shape, err);
+        e = compare_schemes(tensor, asked, &all, err);
+        if (!e && !asked->quiet) e = print_claims(tensor, err);
+        if (!e && !asked->quiet) e = print_layer_memory(&tensor->shape, err);
         if (!e && tensor->json) e = json_write(tensor->json, all.document, err);
     }
     cJSON_Delete(all.document);

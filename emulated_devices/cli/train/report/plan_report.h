@@ -3,7 +3,7 @@
 #define ORRERY_TRAIN_PLAN_REPORT_H
 
 #include "emulated_devices/cli/train/train.h"
-#include "emulated_devices/model/dry_run/step_path.h"
+#include "emulated_devices/train/dry_run/step_path.h"
 
 /* Pieces of the path of one sort: work of one name, or messages of one kind over one level of links. */
 struct path_row { struct path_piece like; int level, pieces, devices; picoseconds takes; };

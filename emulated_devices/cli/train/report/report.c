@@ -6,9 +6,6 @@
 #include <math.h>
 #include <stdio.h>
 
-FILE *report_stream(const struct train_options *options) { return options->json && strcmp(options->json, "-") == 0
-                                                          ? stderr : stdout; }
-
 static void report_packing(FILE *out, const struct packing *packing)
 {
     const double S = (double)packing->S, room = (double)packing->sequences * S;
@@ -160,3 +157,9 @@ void report_evaluation(const struct train_record *record, int64_t step, double l
     fprintf(record->out, "%sheld-out text, after step %lld  loss %8.5f\n", live ? "\n" : "", (long long)step, loss);
     fflush(record->out);
 }
+
+const struct run_listener run_reports = {
+    .begins = report_start, .stepped = report_step, .evaluated = report_evaluation, .exceeds_memory = report_memory,
+    .ends = report_end, .copied = report_copies, .compared = report_check, .object = report_object,
+    .write = report_json,
+};

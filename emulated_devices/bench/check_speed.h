@@ -1,0 +1,19 @@
+/* check_speed.h -- measures `orrery check` on a golden file and a dump that are made for it and removed. */
+#ifndef ORRERY_BENCH_CHECK_SPEED_H
+#define ORRERY_BENCH_CHECK_SPEED_H
+
+#include "ref/error.h"
+
+enum { CHECK_SPEED_MOST_RANKS = 64 };
+
+/** What is checked: a dump of some ranks, in fp32. */
+struct check_speed { const char *model; int sequences, tokens, ranks; };
+
+/** Memory and files are in MB, 10^6 bytes; processor: seconds of all processors. */
+struct check_speed_found { double seconds, processor, dump, golden, memory; };
+
+/** Make the files, and run `orrery check` as a process of its own, whose time and memory the system counts.
+ *  @return OK; ERR_USAGE naming --model or --tokens; ERR_FILE, ERR_MEMORY; ERR_CHECK: the dump was not found right. */
+enum error_code check_speed_measure(const struct check_speed *, struct check_speed_found *, struct error *);
+
+#endif

@@ -1,0 +1,25 @@
+#include "emulated_devices/bench/claims/quantity.h"
+
+const struct quantity quantities[] = {
+    { "bubble", "share of a pipeline's step in which devices are idle, by schedule and timer", quantity_bubble },
+    { "zero-memory", "GB of weights, gradients and optimizer state of a device with ZeRO", quantity_zero_memory },
+    { "activations", "activations that a layer keeps, in per cent of those with --tensor 1d", quantity_activations },
+    { "step-seconds", "time of a step of Megatron-LM", quantity_step_seconds },
+    { "step-milliseconds", "the same in thousandths", quantity_step_milliseconds },
+    { "step-rate", "Tflop/s of a GPU in a step of Megatron-LM", quantity_step_rate },
+    { "order", "1 if a step of Megatron-LM is faster than with the other setting, else 0", quantity_order },
+    { "utilization", "model FLOP utilization of a planned step, in per cent", quantity_utilization },
+    { "attention-ratio", "time, forward time or bytes of an attention scheme over those of another one",
+      quantity_attention_ratio },
+    { "tensor-speedup", "bytes sent, or time of a layer, of a tensor scheme over those of another one",
+      quantity_tensor_speedup },
+    { "overlap-speedup", "times as fast as products are if their sums are sent meanwhile", quantity_overlap_speedup },
+    { "offload-stride", "time of an update of offloaded states over that by the host alone", quantity_offload_stride },
+    { 0 }
+};
+
+enum error_code claim_take(const struct claim *claim, const struct option *table, struct error *err)
+{
+    bool help;
+    return options_parse("claim", claim->words, (char *const *)claim->word, table, &help, err);
+}

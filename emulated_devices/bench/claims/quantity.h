@@ -1,0 +1,42 @@
+/* quantity.h -- what claims are of: each quantity is computed by one function, which files name. */
+#ifndef ORRERY_CLAIMS_QUANTITY_H
+#define ORRERY_CLAIMS_QUANTITY_H
+
+#include "emulated_devices/bench/claims/claims.h"
+#include "emulated_devices/plan/megatron.h"
+#include "emulated_devices/schemes/pipeline/published.h"
+#include "ref/io/options.h"
+
+/** Compute one claim's `ours` from its words, and perhaps complete its text.  Local, or it starts devices. */
+typedef enum error_code quantity_fn(struct claim *, const struct claims_setting *, struct error *);
+
+struct quantity {
+    const char *name, *what;            /**< as files name it; what it is, in one line */
+    quantity_fn *compute;
+};
+
+/** The registry; ends with { 0 }. */
+extern const struct quantity quantities[];
+
+quantity_fn quantity_bubble, quantity_zero_memory, quantity_activations, quantity_step_seconds,
+            quantity_step_milliseconds, quantity_step_rate, quantity_order, quantity_utilization,
+            quantity_attention_ratio, quantity_tensor_speedup, quantity_overlap_speedup,
+            quantity_offload_stride;
+
+/** Read a claim's words into a table of options, as a command reads its own. */
+enum error_code claim_take(const struct claim *, const struct option *table, struct error *);
+
+/* ---- bubble.c ---------------------------------------------------------------------------------------------------- */
+
+/** The setting of a claim of a bubble.  @param[out] schedule  its name.  @param[out] formula  the paper's closed form
+ *  is what was printed, not a schedule's time. */
+enum error_code claim_bubble(const struct claim *, struct published_setting *, const char **schedule, bool *formula,
+                             struct error *);
+
+/* ---- megatron.c -------------------------------------------------------------------------------------------------- */
+
+/** The setting of a claim of a step of Megatron-LM, the one it is compared with, and where both were measured. */
+struct claim_step { struct megatron step, other; struct cluster cluster; };
+enum error_code claim_step(const struct claim *, struct claim_step *, struct error *);
+
+#endif

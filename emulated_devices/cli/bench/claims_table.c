@@ -1,0 +1,73 @@
+#include "emulated_devices/cli/bench/claims_table.h"
+#include "ref/io/table.h"
+#include "ref/io/terminal.h"
+#include <math.h>
+#include <stdio.h>
+
+static bool has_bounds(const struct claims *claims)
+{
+    for (int i = 0; i < claims->count; i++)
+        if (!isnan(claims->claim[i].least) || !isnan(claims->claim[i].most)) return true;
+    return false;
+}
+
+static void claims_table_add_row(struct table *table, const struct claims *claims,
+                                 const struct claim *claim, bool bounds)
+{
+    char published[32] = "", error[32] = "", must[64] = "", more[2 * CLAIM_TEXT + 80] = "";
+    const bool explained = !claim->holds && claim->why != NULL;
+    if (!isnan(claim->published)) {
+        snprintf(published, sizeof published, "%.*f", claims->digits, claim->published);
+        snprintf(error, sizeof error, "%+.2f", claim->error);
+    }
+    if (!isnan(claim->least)) snprintf(must, sizeof must, "at least %g", claim->least);
+    if (!isnan(claim->most)) snprintf(must, sizeof must, "at most %g", claim->most);
+    if (bounds)
+        snprintf(more, sizeof more, "\t%s\t%s\t%s%s%s", must, claim->holds ? "yes" : "NO",
+                 claim->says ? claim->says : "", explained ? "; " : "", explained ? claim->why : "");
+    table_row(table, "%s\t%s\t%.*f\t%s%s", claim->what, published, claims->digits, claim->ours, error, more);
+}
+
+void claims_print(const struct claims *claims, bool every)
+{
+    const bool bounds = has_bounds(claims);
+    say(stdout, 0, "%s", claims->title);
+    say(stdout, 2, "  %s", claims->source);
+    say(stdout, 2, "  %s; calibrated on %s", claims->unit, claims->calibrated);
+    printf("\n");
+    struct table table = table_start(claims->name, 1, bounds ? "what\tpublished\tours\terror %\tmust be\tholds\tclaim"
+                                                             : "what\tpublished\tours\terror %");
+    for (int i = 0; i < claims->count; i++)
+        if (claims->claim[i].computed) claims_table_add_row(&table, claims, &claims->claim[i], bounds);
+    if (claims->brief && !every) table_drop(&table);
+    else table_end(&table);
+    int hold = 0;
+    for (int i = 0; i < claims->count; i++) hold += claims->claim[i].computed && claims->claim[i].holds;
+    if (bounds)
+        printf("  %d of %d hold\n\n", hold, claims->computed);
+    else
+        printf("  %d rows: error %.2f %% on average, median %.2f %%, at most %.2f %%\n\n", claims->computed,
+               claims->mean, claims->median, claims->worst);
+}
+
+void claims_add(const struct claims *claims, cJSON *sections)
+{
+    cJSON *section = cJSON_CreateObject();
+    cJSON_AddItemToArray(sections, section);
+    cJSON_AddStringToObject(section, "title", claims->title);
+    cJSON_AddStringToObject(section, "source", claims->source);
+    cJSON_AddStringToObject(section, "calibrated_on", claims->calibrated);
+    cJSON_AddStringToObject(section, "unit", claims->unit);
+    cJSON *rows = cJSON_AddArrayToObject(section, "rows");
+    for (int i = 0; i < claims->count; i++) {
+        const struct claim *claim = &claims->claim[i];
+        if (!claim->computed) continue;
+        cJSON *row = cJSON_CreateObject();
+        cJSON_AddItemToArray(rows, row);
+        cJSON_AddStringToObject(row, "what", claim->what);
+        cJSON_AddNumberToObject(row, "published", claim->published);
+        cJSON_AddNumberToObject(row, "ours", claim->ours);
+        cJSON_AddNumberToObject(row, "error_percent", claim->error);
+        cJSON_AddBoolToObject(row, "holds", claim->holds);
+    }
+}

@@ -1,0 +1,15 @@
+/* claims_table.h -- prints claims of papers (bench/claims/claims.h) beside ours, and adds them to a document. */
+#ifndef ORRERY_BENCH_CLAIMS_TABLE_H
+#define ORRERY_BENCH_CLAIMS_TABLE_H
+
+#include "emulated_devices/bench/claims/claims.h"
+#include <cjson/cJSON.h>
+
+/** Print a file's computed claims to the standard output: what, published, ours, error; what ours must be, if rows say
+ *  so; and what the errors amount to.  @param every  also the rows of long files. */
+void claims_print(const struct claims *, bool every);
+
+/** Add them to an array of sections. */
+void claims_add(const struct claims *, cJSON *sections);
+
+#endif

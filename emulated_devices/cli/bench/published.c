@@ -1,0 +1,126 @@
+/* published.c -- `orrery bench published`: what papers printed, beside what this program computes for the same. */
+#include "emulated_devices/bench/claims/fit.h"
+#include "emulated_devices/cli/bench/bench.h"
+#include "emulated_devices/cli/bench/claims_table.h"
+#include "ref/io/document.h"
+#include "ref/io/json.h"
+#include "ref/io/output.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct asked {
+    const char *folder, *measured, *json;
+    bool every, searches, quiet;
+};
+
+static enum error_code published_parse(struct asked *asked, int argc, char **argv, bool *help, struct error *err)
+{
+    const struct option table[] = {
+        { "--folder", "DIR", OPTION_STRING, &asked->folder,
+          .help = "where published numbers are, in place of the program's own: files as those of golden/published" },
+        { "--measured", "FILE", OPTION_STRING, &asked->measured,
+          .help = "steps of your own in place of all, in the columns of vtrain-node.txt or of vTrain's files" },
+        { "--every", NULL, OPTION_SWITCH, &asked->every, .help = "print every row, also of hundreds" },
+        { "--calibrate", NULL, OPTION_SWITCH, &asked->searches,
+          .help = "in place of all: search for the constants of a100-node and a100-superpod, some minutes" },
+        { "--json", "FILE", OPTION_STRING, &asked->json,
+          .help = "every row as JSON; - for stdout, without the tables" },
+        { 0 }
+    };
+    return parse_command("bench published", "[options]",
+                         "Compute what papers printed, and say by how many per cent it differs.\n"
+                         "Exit status 3 if a difference is larger than the file of the numbers allows.",
+                         argc - 3, argv + 3, table, help, err);
+}
+
+/* ---- comparing --------------------------------------------------------------------------------------------------- */
+
+/* Compute and show claims, and free them.  @param unlike  the first that do not hold. */
+static enum error_code published_show(struct claims *claims, const struct asked *asked, cJSON *sections,
+                                      struct error *unlike, struct error *err)
+{
+    const enum error_code e = claims_compute(claims, &(struct claims_setting){ .every = asked->every }, err);
+    if (!e && !asked->quiet) claims_print(claims, asked->every);
+    if (!e && sections) claims_add(claims, sections);
+    if (!e && unlike->code == OK) claims_hold(claims, unlike);
+    claims_free(claims);
+    return e;
+}
+
+static bool on_one_node(const struct claims *claims)
+{
+    for (int i = 0; i < claims->count; i++)
+        if (atoi(claim_word(&claims->claim[i], "--devices")) > 8) return false;
+    return true;
+}
+
+/* Steps of up to 8 devices are taken as those of a node.  Nobody says how far those of others may differ. */
+static enum error_code find_measured(struct claims *claims, const struct asked *asked, struct error *err)
+{
+    const char *name = "vtrain-node";
+    enum error_code e = claims_find(claims, name, asked->folder, err);
+    if (!e) e = claims_replace(claims, asked->measured, err);
+    if (!e && !on_one_node(claims)) {
+        claims_free(claims);
+        name = "vtrain-cluster";
+        e = claims_find(claims, name, asked->folder, err);
+        if (!e) e = claims_replace(claims, asked->measured, err);
+    }
+    claims->musts = 0;
+    claims->title = "Measured steps of your own", claims->source = asked->measured, claims->calibrated = name;
+    return e;
+}
+
+static enum error_code published_compare(const struct asked *asked, cJSON *sections, struct error *unlike,
+                                         struct error *err)
+{
+    static const char *const names[] = { "zero-bubble", "zero-memory", "activations", "megatron-orders", "llama3",
+                                         "megatron-2021", "recomputation-2022", "vtrain-node", "vtrain-cluster" };
+    struct claims claims;
+    enum error_code e = OK;
+    if (asked->measured) {
+        e = find_measured(&claims, asked, err);
+        return e ? e : published_show(&claims, asked, sections, unlike, err);
+    }
+    for (size_t i = 0; i < sizeof names / sizeof *names && !e; i++) {
+        e = claims_find(&claims, names[i], asked->folder, err);
+        if (!e) e = published_show(&claims, asked, sections, unlike, err);
+    }
+    return e;
+}
+
+/* ---- calibrating ------------------------------------------------------------------------------------------------- */
+
+static enum error_code calibrate(const char *name, const char *folder, struct error *err)
+{
+    struct claims_fit fit;
+    const enum error_code e = claims_fit(&fit, name, folder, err);
+    if (e) return e;
+    printf("%s, calibrated on %d steps of %s.txt\n\n  %-28s %12s %12s\n", fit.cluster, fit.steps, name, "", "best",
+           "in the file");
+    for (int i = 0; i < FIT_CONSTANTS; i++)
+        printf("  %-28s %12.0f %12.0f\n", fit_constant_names[i], fit.best[i], fit.in_force[i]);
+    printf("  %-28s %10.2f %% %10.2f %%\n\n", "mean error", 100 * fit.after, 100 * fit.before);
+    return OK;
+}
+
+enum error_code bench_published_topic(int argc, char **argv, int *status, struct error *err)
+{
+    struct asked asked = { .folder = NULL };
+    struct error unlike = { 0 };
+    bool help;
+    (void)status;
+    enum error_code e = published_parse(&asked, argc, argv, &help, err);
+    if (e || help) return e;
+    if (asked.searches) {
+        e = calibrate("vtrain-node", asked.folder, err);
+        return e ? e : calibrate("vtrain-cluster", asked.folder, err);
+    }
+    asked.quiet = asked.json && strcmp(asked.json, "-") == 0;
+    cJSON *root = asked.json ? document_start("orrery bench published") : NULL;
+    e = published_compare(&asked, asked.json ? cJSON_AddArrayToObject(root, "sections") : NULL, &unlike, err);
+    if (!e && asked.json) e = json_write(asked.json, root, err);
+    cJSON_Delete(root);
+    return e ? e : unlike.code ? fail(err, unlike.code, "%s", unlike.text) : OK;
+}

@@ -1,0 +1,37 @@
+#include "emulated_devices/cli/bench/schemes/dispatch_load_table.h"
+#include "ref/io/table.h"
+#include "ref/io/terminal.h"
+#include <stdio.h>
+
+enum error_code dispatch_load_print(const struct load_row row[LOAD_ROWS], struct error *err)
+{
+    printf("\n");
+    say(stdout, 0, "A load that follows Zipf's law, the same in each step: rows of the busiest\n"
+        "device over the mean; weights of copies that all devices send in a forward pass,\n"
+        "and that a device keeps.");
+    printf("\n");
+    struct table t = table_start(NULL, 1, "scheme\tover mean\tKB sent\tKB kept");
+    for (int i = 0; i < LOAD_ROWS; i++) {
+        char name[32] = "alltoall";
+        if (row[i].copies) snprintf(name, sizeof name, "fssdp --copies %d", row[i].copies);
+        table_row(&t, "%s\t%.2f\t%.1f\t%.1f", name, row[i].busiest, row[i].sent / 1000, row[i].kept / 1000);
+    }
+    table_end(&t);
+    for (int i = 1; i < LOAD_ROWS; i++)
+        if (row[0].busiest > 1 && row[i].busiest >= row[0].busiest)
+            return fail(err, ERR_CHECK, "bench dispatch: %d copies do not make the work more even", row[i].copies);
+    return OK;
+}
+
+void dispatch_load_json(const struct load_row row[LOAD_ROWS], cJSON *object)
+{
+    cJSON *rows = cJSON_AddArrayToObject(object, "zipf");
+    for (int i = 0; i < LOAD_ROWS; i++) {
+        cJSON *r = cJSON_CreateObject();
+        cJSON_AddItemToArray(rows, r);
+        cJSON_AddNumberToObject(r, "copies", row[i].copies);
+        cJSON_AddNumberToObject(r, "busiest_over_mean", row[i].busiest);
+        cJSON_AddNumberToObject(r, "bytes_sent", row[i].sent);
+        cJSON_AddNumberToObject(r, "bytes_kept", row[i].kept);
+    }
+}

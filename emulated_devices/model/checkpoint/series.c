@@ -1,0 +1,103 @@
+#include "emulated_devices/model/checkpoint/series.h"
+#include "emulated_devices/model/checkpoint/checkpoint.h"
+#include "ref/io/output.h"
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PATH_ROOM = BUNDLE_PATH };
+
+void series_path(char *path, size_t size, const char *dir, int64_t step)
+{
+    snprintf(path, size, "%s/step-%08lld", dir, (long long)step);
+}
+
+enum error_code series_make(const char *dir, struct error *err)
+{
+    return mkdir(dir, 0777) == 0 || errno == EEXIST
+               ? OK
+               : fail(err, ERR_FILE, "%s: this folder cannot be made: %s", printable_path(dir).text, strerror(errno));
+}
+
+static bool is_checkpoint(const char *dir)
+{
+    char list[PATH_ROOM + 300];
+    struct stat st;
+    snprintf(list, sizeof list, "%s/%s", dir, CHECKPOINT_LIST);
+    return stat(list, &st) == 0;
+}
+
+static int later_first(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x < y) - (x > y);
+}
+
+/* The steps of a folder's checkpoints, the last first.  @return their number. */
+static int list_steps(const char *dir, int64_t **steps)
+{
+    char path[PATH_ROOM];
+    int count = 0, room = 0;
+    DIR *d = opendir(dir);
+    *steps = NULL;
+    for (const struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
+        long long step;
+        int used = 0;
+        if (sscanf(e->d_name, "step-%18lld%n", &step, &used) != 1 || e->d_name[used] || step < 0) continue;
+        series_path(path, sizeof path, dir, step);
+        if (!is_checkpoint(path)) continue;
+        int64_t *const more = count == room ? realloc(*steps, (size_t)(room = 2 * room + 8) * sizeof *more) : *steps;
+        if (more == NULL) break;
+        *steps = more;
+        (*steps)[count++] = step;
+    }
+    if (d) closedir(d);
+    if (count) qsort(*steps, (size_t)count, sizeof **steps, later_first);
+    return count;
+}
+
+bool series_newest(char *path, size_t size, const char *dir)
+{
+    int64_t *steps;
+    const bool itself = is_checkpoint(dir);
+    const int count = list_steps(dir, &steps);
+    if (itself) snprintf(path, size, "%s", dir);
+    else if (count) series_path(path, size, dir, steps[0]);
+    free(steps);
+    return itself || count > 0;
+}
+
+/* The list first: what is left if this is interrupted is no checkpoint. */
+static enum error_code remove_one(const char *dir, struct error *err)
+{
+    char path[PATH_ROOM + 300];
+    snprintf(path, sizeof path, "%s/%s", dir, checkpoint_files.list);
+    if (unlink(path) != 0)
+        return fail(err, ERR_FILE, "%s: cannot be removed: %s", printable_path(path).text, strerror(errno));
+    for (int i = 0; checkpoint_files.name[i]; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, checkpoint_files.name[i]);
+        unlink(path);
+        strcat(path, ".new");
+        unlink(path);
+    }
+    rmdir(dir);                         /* not empty if somebody has put something there */
+    return OK;
+}
+
+enum error_code series_prune(const char *dir, int keep, struct error *err)
+{
+    char path[PATH_ROOM];
+    int64_t *steps;
+    const int count = list_steps(dir, &steps);
+    enum error_code e = OK;
+    for (int i = keep; i < count && !e; i++) {
+        series_path(path, sizeof path, dir, steps[i]);
+        e = remove_one(path, err);
+    }
+    free(steps);
+    return e;
+}

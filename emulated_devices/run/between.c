@@ -1,0 +1,70 @@
+/* between.c -- what happens between two steps of a run: evaluation, logs, checkpoints, a signal that asks to stop. */
+#include "emulated_devices/run/origin.h"
+#include "emulated_devices/model/checkpoint/series.h"
+#include "emulated_devices/run/session.h"
+#include "emulated_devices/launch/stopping.h"
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+
+/* ---- checkpoints ------------------------------------------------------------------------------------------------- */
+
+static enum error_code save_in(struct session *session, const struct train_data *data, const char *dir,
+                               struct error *err)
+{
+    cJSON *run = session->speaks ? train_run(session->options, data, session->trainer.step, err) : NULL;
+    char *origin = run ? origin_text(session->options, err) : NULL;
+    enum error_code e = comm_agree(session->trainer.comm, session->speaks && origin == NULL ? err->code : OK, err);
+    if (!e) e = checkpoint_save(&session->trainer, dir, run, origin, err);
+    cJSON_Delete(run);
+    free(origin);
+    if (e) return e;
+    session->saved = session->trainer.step;
+    return session->speaks ? run_log_saved(&session->log, session->saved, dir, err) : OK;
+}
+
+enum error_code session_save(struct session *session, const struct train_data *data, struct error *err)
+{
+    const struct train_options *o = session->options;
+    char path[BUNDLE_PATH];
+    if (o->save_every == 0) return comm_agree(session->trainer.comm, save_in(session, data, o->save, err), err);
+    if (session->saved == session->trainer.step) return OK;
+    series_path(path, sizeof path, o->save, session->trainer.step);
+    enum error_code e = comm_agree(session->trainer.comm, session->speaks ? series_make(o->save, err) : OK, err);
+    if (!e) e = save_in(session, data, path, err);
+    if (!e && session->speaks && o->keep) e = series_prune(o->save, o->keep, err);
+    return comm_agree(session->trainer.comm, e, err);
+}
+
+/* ---- between steps ----------------------------------------------------------------------------------------------- */
+
+static bool is_due(int64_t step, int every) { return every > 0 && step % every == 0; }
+
+/* The signal that has asked any device; one and the same number on all.  Codes of errors are what devices agree on. */
+static int asked_somewhere(struct session *session)
+{
+    struct error unread;
+    const int asked = stopping_asked();
+    const enum error_code mine = asked == SIGINT ? ERR_CHECK : asked ? ERR_COMM : OK;
+    const enum error_code all =
+        group_agree(session->trainer.comm->everyone, mine ? fail(&unread, mine, "stop") : OK, &unread);
+    return all == OK ? 0 : all == ERR_CHECK ? SIGINT : SIGTERM;
+}
+
+enum error_code between_steps(struct session *session, const struct train_data *data, int64_t i, struct error *err)
+{
+    const struct train_options *o = session->options;
+    const int64_t step = session->trainer.step;
+    const bool sound = !session->divergence.what && session->record.has_numbers;
+    double validation = NAN;
+    enum error_code e = OK;
+    if (sound && is_due(step, o->eval_every)) {
+        e = print_sample(&session->trainer, data, 0, session->record.out, &validation, err);
+        if (!e && session->speaks) session->options->listener->evaluated(&session->record, step, validation);
+    }
+    if (!e && session->speaks) e = run_log_step(&session->log, i, validation, err);
+    e = comm_agree(session->trainer.comm, e, err);
+    if (!e && sound && is_due(step, o->save_every)) e = fail_about(err, session_save(session, data, err), "--save");
+    if (!e) session->stopped = asked_somewhere(session);
+    return e;
+}

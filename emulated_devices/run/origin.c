@@ -1,0 +1,101 @@
+#include "emulated_devices/run/origin.h"
+#include "ref/io/settings.h"
+#include "emulated_devices/run/run.h"
+#include "ref/machine/cores.h"
+#include "ref/version.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+/* The machine of rank 0. */
+struct machine { char host[256], system[256], processor[128]; long cores; };
+
+/* The processor's name, as Linux tells it; the architecture elsewhere. */
+static void find_processor(struct machine *machine, const char *architecture)
+{
+    char line[256];
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    snprintf(machine->processor, sizeof machine->processor, "%s", architecture);
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "model name : %127[^\n]", machine->processor) == 1) break;
+    if (f) fclose(f);
+}
+
+static struct machine this_machine(void)
+{
+    struct machine m = { .cores = cores_usable() };
+    struct utsname u;
+    if (uname(&u) != 0) return m;
+    snprintf(m.host, sizeof m.host, "%s", u.nodename);
+    snprintf(m.system, sizeof m.system, "%.80s %.160s", u.sysname, u.release);
+    find_processor(&m, u.machine);
+    return m;
+}
+
+static bool add_settings(cJSON *root, const char *text)
+{
+    struct yaml *y;
+    cJSON *list = cJSON_AddObjectToObject(root, "settings");
+    if (yml_parse(text, strlen(text), "settings", &y, NULL)) return false;
+    bool ok = list != NULL;
+    for (const struct yaml *s = y->child; s && ok; s = s->next) ok = cJSON_AddStringToObject(list, s->key, s->text);
+    yml_free(y);
+    return ok;
+}
+
+bool origin_add_json(cJSON *root, const struct train_options *options)
+{
+    const struct machine m = this_machine();
+    char seed[24];
+    snprintf(seed, sizeof seed, "%llu", (unsigned long long)options->plan.seed);
+    cJSON *by = cJSON_AddObjectToObject(root, "written_by"), *words = cJSON_CreateArray();
+    bool ok = by && words && cJSON_AddStringToObject(by, "version", ORRERY_VERSION) &&
+              cJSON_AddItemToObject(by, "command", words) &&
+              cJSON_AddItemToArray(words, cJSON_CreateString("orrery")) &&
+              cJSON_AddItemToArray(words, cJSON_CreateString(options->command));
+    for (int i = 0; i < options->argc && ok; i++)
+        ok = cJSON_AddItemToArray(words, cJSON_CreateString(options->argv[i]));
+    return ok && cJSON_AddStringToObject(by, "model", options->plan.model.name) &&
+           cJSON_AddStringToObject(by, "seed", seed) && cJSON_AddStringToObject(by, "host", m.host) &&
+           cJSON_AddStringToObject(by, "system", m.system) && cJSON_AddStringToObject(by, "processor", m.processor) &&
+           cJSON_AddNumberToObject(by, "cores", (double)m.cores) && add_settings(root, options->settings);
+}
+
+static void print_line(FILE *to, const char *key, const char *text)
+{
+    fprintf(to, "  %s: ", key);
+    yml_print_text(to, text);
+    fputc('\n', to);
+}
+
+static void print_origin(FILE *to, const struct train_options *options)
+{
+    const struct machine m = this_machine();
+    fprintf(to, "# Settings of a run: orrery %s --config FILE repeats it.\n%s:\n", options->command,
+            SETTINGS_WRITTEN_BY);
+    print_line(to, "version", ORRERY_VERSION);
+    fprintf(to, "  command: [orrery, %s", options->command);
+    for (int i = 0; i < options->argc; i++) {
+        fputs(", ", to);
+        yml_print_text(to, options->argv[i]);
+    }
+    fprintf(to, "]\n");
+    print_line(to, "model", options->plan.model.name);
+    fprintf(to, "  seed: %llu\n", (unsigned long long)options->plan.seed);
+    print_line(to, "host", m.host);
+    print_line(to, "system", m.system);
+    print_line(to, "processor", m.processor);
+    fprintf(to, "  cores: %ld\n%s", m.cores, options->settings);
+}
+
+char *origin_text(const struct train_options *options, struct error *err)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *f = open_memstream(&text, &bytes);
+    if (f) print_origin(f, options);
+    if (f && fclose(f) == 0) return text;
+    free(text);
+    fail(err, ERR_MEMORY, "no memory for the settings of this run");
+    return NULL;
+}

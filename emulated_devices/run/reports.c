@@ -1,0 +1,42 @@
+/* reports.c -- collects each device's report on rank 0. */
+#include "emulated_devices/run/run.h"
+#include "emulated_devices/verify/reference/counts.h"
+#include <stdio.h>
+#include <unistd.h>
+
+/* Resident bytes of this process, from /proc; 0 without /proc. */
+static uint64_t resident_bytes(void)
+{
+    unsigned long long pages = 0, ignored;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (f == NULL) return 0;
+    if (fscanf(f, "%llu %llu", &ignored, &pages) != 2) pages = 0;
+    fclose(f);
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+struct device_report report_of_device(const struct trainer *trainer, int64_t steps)
+{
+    struct device_report r = { .rank = trainer->comm->rank, .peak = trainer->device->arena.peak,
+                              .resident = resident_bytes(),
+                               .virtual_time = trainer->device->clock.now,
+                                   .computing = trainer->device->clock.computing,
+                               .flops = trainer->device->clock.flops };
+    for (int i = 0; i < trainer->parameters.count; i++)
+        r.parameters += (uint64_t)layout_count(&trainer->parameters.all[i].layout);
+    r.offloaded = data_offloaded(&trainer->data);
+    r.activations_away = trainer_activation_moves(trainer).bytes_written;
+    r.tier = trainer_tier_traffic_counted(trainer);
+    r.drive = data_drive_use(&trainer->data);
+    r.counted = trainer->comm->counted;
+    traffic_check(trainer, steps, &r.wrong_traffic);
+    memory_check(trainer, steps, &r.wrong_memory);
+    if (!r.wrong_traffic.code) charged_check_device(trainer->device, trainer->comm->rank, &r.wrong_traffic);
+    return r;
+}
+
+enum error_code collect_reports(struct trainer *trainer, int64_t steps, struct device_report *all, struct error *err)
+{
+    const struct device_report own = report_of_device(trainer, steps);
+    return comm_bring(trainer->comm, &own, sizeof own, all, err);
+}

@@ -1,0 +1,482 @@
+/* session.c -- one device's part of a run: trains a model on a mesh with a text, and can compare it with one device. */
+#include "emulated_devices/launch/machine.h"
+#include "emulated_devices/draw/profile.h"
+#include "emulated_devices/run/session.h"
+#include "emulated_devices/launch/stopping.h"
+#include "emulated_devices/run/run.h"
+#include "emulated_devices/train/dry_run/alone.h"
+#include "emulated_devices/draw/simulators.h"
+#include "emulated_devices/draw/timeline.h"
+#include "emulated_devices/draw/trace_file.h"
+#include "emulated_devices/model/mixture.h"
+#include "emulated_devices/train/dry_run/plan_memory.h"
+#include "emulated_devices/verify/reference/watch.h"
+#include "ref/io/figures.h"
+#include "ref/io/output.h"
+#include "ref/io/terminal.h"
+#include "ref/machine/threads.h"
+#include <stdlib.h>
+#include <string.h>
+
+FILE *run_stream(const struct train_options *options) { return options->json && strcmp(options->json, "-") == 0
+                                                       ? stderr : stdout; }
+
+struct source { const struct train_data *data; bool held; };
+
+static void session_fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
+                         int32_t *within)
+{
+    const struct source *s = context;
+    if (s->held) train_data_fill_held(s->data, step, first, count, ids, labels);
+    else train_data_fill(s->data, step, first, count, ids, labels, within);
+}
+
+enum error_code session_probe_outputs(const struct train_options *options, struct error *err)
+{
+    enum error_code e = options->save ? fail_about(err, checkpoint_probe(options->save, err), "--save") : OK;
+    if (!e && options->log && !options->resume) e = fail_about(err, output_probe(options->log, err), "--log");
+    if (!e && options->trace) e = fail_about(err, output_probe(options->trace, err), "--trace");
+    if (!e && options->timeline) e = fail_about(err, output_probe(options->timeline, err), "--timeline");
+    if (!e && options->json) e = fail_about(err, output_probe(options->json, err), "--json");
+    if (!e && options->owners_out) e = fail_about(err, output_probe(options->owners_out, err), "--owners-out");
+    if (!e && options->save_load) e = fail_about(err, output_probe(options->save_load, err), "--save-load");
+    return e;
+}
+
+/* Before devices start, check the memory budget.  @param[out] together  bytes of all devices, on this machine. */
+static enum error_code check_budget(const struct train_options *options, uint64_t *together, struct error *err)
+{
+    struct plan_memories m;
+    enum error_code e = plan_memory_of_all(&options->plan, options->steps, &m, err);
+    if (!e) e = plan_check_budget(&options->plan, options->memory, options->steps, &m, err);
+    *together = m.device_bytes + (options->plan.data.offload_to ? 0 : m.offloaded);
+    return e;
+}
+
+enum error_code session_check_memory(const struct train_options *options, struct error *err)
+{
+    uint64_t together;
+    const enum error_code e = check_budget(options, &together, err);
+    return e ? e : machine_check_memory(options->plan.mesh.devices, together, err);
+}
+
+/* ---- running ----------------------------------------------------------------------------------------------------- */
+
+static struct backend_calls calls_so_far(const struct session *session)
+{
+    const struct device *d = session->trainer.comm->device;
+    return d->backend->calls ? d->backend->calls(d) : (struct backend_calls){ 0 };
+}
+
+static struct backend_calls calls_since(const struct session *session, struct backend_calls calls)
+{
+    const struct backend_calls a = calls_so_far(session);
+    return (struct backend_calls){ a.launches - calls.launches, a.products - calls.products, a.copies - calls.copies,
+                                   a.allocations - calls.allocations, a.waits - calls.waits,
+                                       a.lookups - calls.lookups };
+}
+
+static enum error_code load_weights(struct session *session, struct error *err)
+{
+    const struct train_options *o = session->options;
+    enum error_code e = OK;
+    if (o->resume) e = fail_about(err, checkpoint_resume(&session->trainer, &o->saved, err), "--resume");
+    else if (o->model_dir) e = fail_about(err, checkpoint_load_weights(&session->trainer, &o->saved, err), "--model");
+    if (o->resume && train_changes_loss_scale(o)) session->trainer.loss_scale = plan_loss_scale(&o->plan);
+    train_set_rates(&session->trainer.plan.hyper, o, session->trainer.step);
+    return e;
+}
+
+static enum error_code start_reference(struct session *session, struct batch_source source, struct error *err)
+{
+    enum error_code e = OK;
+    if (session->speaks) e = reference_open(&session->reference, &session->trainer.plan, source, err);
+    e = comm_agree(session->trainer.comm, e, err);
+    if (!e) e = comm_agree(session->trainer.comm, data_track(&session->trainer.data, err), err);
+    if (!e) probes_open(&session->probes, &session->trainer, session->options->isolate);
+    if (!e && (session->options->resume || session->options->model_dir))
+        reference_follow(&session->reference, &session->trainer);
+    return e;
+}
+
+/* Every run compares counts with predictions: verify/reference/counts.h; and what is charged with what is computed. */
+static enum error_code check_counts(const struct train_record *record, struct error *err)
+{
+    double flops = 0;
+    for (int d = 0; d < record->options->plan.mesh.devices; d++) {
+        const struct device_report *one = &record->device[d];
+        const struct error *wrong = one->wrong_traffic.code ? &one->wrong_traffic : &one->wrong_memory;
+        if (wrong->code) return fail(err, wrong->code, "%s", wrong->text);
+        flops += one->flops;
+    }
+    return charged_check(&record->options->plan, record->steps, flops, err);
+}
+
+/* If the budget was exceeded, print each device's memory and what would help. */
+static enum error_code say_memory(const struct train_record *record, enum error_code e, struct error *err)
+{
+    const struct mesh *m = &record->options->plan.mesh;
+    const uint64_t budget = record->options->memory;
+    char place[64];
+    int most = 0;
+    for (int d = 1; d < m->devices; d++)
+        if (record->device[d].peak.total > record->device[most].peak.total) most = d;
+    const uint64_t need = record->device[most].peak.total;
+    if (budget == 0 || need <= budget) return e;
+    record->options->listener->exceeds_memory(record);
+    return fail(err, ERR_MEMORY,
+                "--memory %s: device %d (%s) needs %s; --memory %s would be enough for every device",
+                size_word(budget).text, most, mesh_describe(m, most, place, sizeof place), size_format(need).text,
+                size_enough(need).text);
+}
+
+/* Collect every device's report on rank 0; also after a run that ran out of memory. */
+static enum error_code collect_record(struct session *session, enum error_code e, struct error *err)
+{
+    const enum error_code told =
+        collect_reports(&session->trainer, session->trainer.step - session->record.first_step,
+                        session->record.device, err);
+    if (told) return told;
+    return comm_agree(session->trainer.comm, session->speaks ? say_memory(&session->record, e, err) : e, err);
+}
+
+/* Evaluate the model, unless it has diverged.  At the end all devices know whether it has. */
+static enum error_code session_judge(struct session *session, const struct train_data *data, struct error *err)
+{
+    const struct train_options *o = session->options;
+    enum error_code e = OK;
+    session->record.divergence = session->divergence;
+    if (!session->divergence.what && session->record.has_numbers && !o->infers)
+        e = print_sample(&session->trainer, data, o->sample, session->record.out, &session->record.validation, err);
+    if (e) return e;
+    if (session->speaks) find_divergence(&session->record);
+    struct error unread;
+    if (group_agree(session->trainer.comm->everyone,
+                    session->speaks && session->record.divergence.what ? fail(&unread, ERR_DIVERGED, "it has")
+                        : OK, &unread) &&
+        !session->divergence.what)
+        session->divergence.what = "model";
+    return OK;
+}
+
+static enum error_code write_owners(struct session *session, struct error *err)
+{
+    struct expert_owners owners;
+    enum error_code e = experts_place(&session->trainer, &owners, err);
+    if (!e && session->speaks) e = expert_owners_write(&owners, session->options->owners_out, err);
+    expert_owners_free(&owners);
+    return comm_agree(session->trainer.comm, e, err);
+}
+
+/* ---- choices ----------------------------------------------------------------------------------------------------- */
+
+static int64_t choices_of_step(const struct plan *plan)
+{
+    return plan->model.L * plan_stream_rows(plan) * plan->model.mixture.k;
+}
+
+static enum error_code watch_choices(struct session *session, struct error *err)
+{
+    const struct train_options *o = session->options;
+    if (o->save_load == NULL) return OK;
+    enum error_code e = routers_watch(&session->trainer, err);
+    if (!e && session->speaks)
+        session->chosen = calloc((size_t)(o->steps * choices_of_step(&o->plan)) + 1, sizeof *session->chosen);
+    if (!e && session->speaks && session->chosen == NULL)
+        e = fail(err, ERR_MEMORY, "no memory for the choices of %lld steps", (long long)o->steps);
+    return comm_agree(session->trainer.comm, e, err);
+}
+
+static enum error_code bring_choices(struct session *session, int64_t i, struct error *err)
+{
+    if (session->options->save_load == NULL) return OK;
+    int32_t *const to = session->speaks ? session->chosen + i * choices_of_step(&session->options->plan) : NULL;
+    return comm_agree(session->trainer.comm, routers_bring(&session->trainer, to, err), err);
+}
+
+static enum error_code write_choices(struct session *session, struct error *err)
+{
+    const struct plan *p = &session->options->plan;
+    const enum error_code e = session->speaks
+        ? load_write(session->options->save_load, &p->model, session->chosen, session->record.steps,
+                     plan_stream_rows(p), err) : OK;
+    return comm_agree(session->trainer.comm, e, err);
+}
+
+/* The error with which a reported run ends. */
+static enum error_code session_verdict(const struct session *session, struct error *err)
+{
+    char text[sizeof err->text];
+    if (session->record.encoders.code) return fail(err, ERR_CHECK, "%s", session->record.encoders.text);
+    if (session->record.comparison.failed)
+        return fail(err, ERR_CHECK, "%s",
+                    comparison_describe(text, sizeof text, &session->record.comparison, &session->options->plan));
+    if (session->record.divergence.what) return fail_diverged(&session->record, err);
+    if (!comparison_holds(&session->record.comparison))
+        return fail(err, ERR_CHECK, "%s",
+                    comparison_unjudged(text, sizeof text, &session->record.comparison, &session->options->plan));
+    return check_counts(&session->record, err);
+}
+
+/* A figure beside the run's own: without it the report is complete. */
+static void time_alone(struct train_record *record)
+{
+    struct plan p = record->options->plan;
+    p.cluster = &record->options->cluster;
+    if (p.mesh.devices == 1 || alone_step_time(&p, &record->alone, &record->alone_kept, NULL)) record->alone = 0;
+}
+
+/* ---- traces ----------------------------------------------------------------------------------------------------- */
+
+static bool for_simulator(const struct train_options *options) { return strcmp(options->trace_format, "chrome") != 0; }
+
+static bool has_profile(const struct train_options *options) { return options->json || options->log; }
+
+static void begin_trace(struct session *session)
+{
+    const struct train_options *o = session->options;
+    const struct plan *p = &o->plan;
+    struct clock *c = &session->trainer.device->clock;
+    session->trace.layers = (int)p->model.L;
+    session->trace.scheme[TRAFFIC_PIPELINE] = p->schedule, session->trace.scheme[TRAFFIC_DATA] = p->data.scheme;
+    session->trace.scheme[TRAFFIC_TENSOR] = p->tensor, session->trace.scheme[TRAFFIC_ATTENTION] = p->attention;
+    session->trace.scheme[TRAFFIC_EXPERTS] = p->dispatch;
+    if (o->trace && for_simulator(o)) c->events = &session->events;
+    if (has_profile(o) || (o->trace && !for_simulator(o))) c->trace = &session->trace;
+}
+
+/* After so many steps of this run. */
+static void end_trace(struct session *session, int64_t steps)
+{
+    const struct train_options *o = session->options;
+    struct clock *c = &session->trainer.device->clock;
+    if (steps >= o->trace_steps || !o->trace || for_simulator(o)) c->trace = NULL;
+    if (steps >= o->trace_steps) c->events = NULL;
+}
+
+static enum error_code write_trace(struct session *session, struct error *err)
+{
+    const struct train_options *o = session->options;
+    if (!for_simulator(o))
+        return trace_write(session->trainer.comm, &session->trainer.plan.mesh, &session->trace, o->cluster.name,
+                           o->trace, err);
+    return simulator_write(session->trainer.comm, &session->events,
+                           strcmp(o->trace_format, "goal") == 0 ? SIMULATOR_GOAL : SIMULATOR_CHAKRA, o->trace, err);
+}
+
+/* As main says an error: launch_devices passes on one line of this kind. */
+static void say_stopped(const struct session *session)
+{
+    const struct train_options *o = session->options;
+    char saved[300] = "nothing was saved, for there is no --save";
+    if (o->save) snprintf(saved, sizeof saved, "saved in %s", printable_path(o->save).text);
+    say(stderr, 8, "orrery: stopped: %s after step %lld; %s", stopping_name(session->stopped),
+        (long long)session->trainer.step, saved);
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+/* What a session notes of each step. */
+struct session_watch {
+    struct session *session;
+    const struct train_data *data;
+    struct backend_calls before;        /* calls of the backend before the step */
+};
+
+static enum error_code session_step_begins(void *context, struct trainer *trainer, struct training_step *step,
+                                           struct error *err)
+{
+    struct session_watch *const watch = context;
+    (void)trainer, (void)step, (void)err;
+    watch->before = calls_so_far(watch->session);
+    return OK;
+}
+
+/* A comparison calls the backend, too: then calls are not counted. */
+static enum error_code session_weights_stepped(void *context, struct trainer *trainer, struct training_step *step,
+                                               struct error *err)
+{
+    struct session_watch *const watch = context;
+    struct session *const r = watch->session;
+    (void)trainer, (void)step, (void)err;
+    if (r->speaks && !r->checking) r->record.calls = calls_since(r, watch->before);
+    return OK;
+}
+
+static enum error_code session_step_ended(void *context, struct trainer *trainer, struct training_step *step,
+                                          struct error *err)
+{
+    struct session_watch *const watch = context;
+    struct session *const r = watch->session;
+    const int64_t i = step->index;
+    step_diverges(trainer->plan.optimizer, trainer->step, &step->result, &r->divergence);
+    if (r->speaks) {
+        r->record.step[i] = step->result;
+        r->record.seconds[i] = step->seconds, r->record.processor[i] = step->processor;
+        r->record.steps = i + 1;
+        r->options->listener->stepped(&r->record, i);
+    }
+    if (i == 0 && has_profile(r->options)) r->profile = profile_describe(&r->trace, trainer->comm->size);
+    enum error_code e = bring_choices(r, i, err);
+    if (!e) e = between_steps(r, watch->data, i, err);
+    end_trace(r, i + 1);
+    return e;
+}
+
+/* A signal and a divergence are known to all devices. */
+static bool session_ends(const void *context)
+{
+    const struct session_watch *const watch = context;
+    return watch->session->divergence.what || watch->session->stopped;
+}
+
+static enum error_code session_train(struct session *session, const struct train_data *data, struct error *err)
+{
+    struct session_watch watch = { .session = session, .data = data };
+    struct reference_watch beside = { &session->reference, &session->probes, &session->record.comparison,
+                                     &session->record.encoders, true };
+    struct training_observer observers[3] = {
+        { .context = &watch, .ends = session_ends,
+          .at = { [STEP_BEGINS] = session_step_begins, [WEIGHTS_STEPPED] = session_weights_stepped,
+                  [STEP_ENDED] = session_step_ended } },
+    };
+    int count = 1;
+    if (session->options->paranoid) observers[count++] = replicas_observer(&session->record.copies);
+    if (session->checking) observers[count++] = reference_observer(&beside);
+    return training_run(&session->trainer, session->options->steps, observers, count, NULL, err);
+}
+
+static enum error_code train_steps(struct session *session, const struct train_data *data, struct error *err)
+{
+    const struct train_options *o = session->options;
+    enum error_code e = OK;
+    session->record.first_step = session->trainer.step;
+    if (session->speaks) e = run_log_open(&session->log, &session->record, err);
+    e = comm_agree(session->trainer.comm, e, err);
+    stopping_listen();
+    if (!e) e = session_train(session, data, err);
+    session->record.stopped = session->stopped;
+    end_trace(session, INT64_MAX);
+    if (e == OK || e == ERR_MEMORY) e = collect_record(session, e, err);
+    if (!e) e = session_judge(session, data, err);
+    if (!e && session->speaks) time_alone(&session->record);
+    if (!e && o->timeline)
+        e = fail_about(err, timeline_write(&session->trainer, o->timeline, session->record.out, err), "--timeline");
+    if (!e && session->speaks) o->listener->ends(&session->record);
+    if (!e && o->trace) e = fail_about(err, write_trace(session, err), "--trace");
+    if (!e && o->save && !session->divergence.what) e = fail_about(err, session_save(session, data, err), "--save");
+    if (!e && has_profile(o) && o->steps > 0)
+        e = profile_gather(session->trainer.comm, session->profile, &session->record.profile, err);
+    if (!e && session->speaks) e = run_log_end(&session->log, err);
+    if (!e && o->owners_out) e = fail_about(err, write_owners(session, err), "--owners-out");
+    if (!e && o->save_load) e = fail_about(err, write_choices(session, err), "--save-load");
+    const char *const format = o->infers ? "orrery infer" : "orrery train";
+    if (!e && session->speaks && o->json)
+        e = fail_about(err, o->listener->write(&session->record, format, o->json, err), "--json");
+    if (!e && session->speaks) e = session_verdict(session, err);
+    if (!e && session->speaks && session->stopped) say_stopped(session);
+    return comm_agree(session->trainer.comm, e, err);
+}
+
+static enum error_code run_on_device(struct comm *comm, const struct train_options *options,
+                                     const struct train_data *data,
+                                     const char *overridden, int *status, struct error *err)
+{
+    struct session r = { .options = options, .checking = options->check != NULL, .speaks = comm->rank == 0, .saved = -1,
+                         .log = { .fd = -1, .events = { .fd = -1 } } };
+    const struct source tokens = { data, options->infers };
+    const struct batch_source source = { session_fill, &tokens };
+    enum error_code e = trainer_open(&r.trainer, &options->plan, comm, source, err);
+    if (e) return e;
+    r.record = (struct train_record){ .options = options, .arithmetic = arithmetic_now(), .out = run_stream(options),
+                                      .has_numbers = comm->device->backend->has_numbers, .truth = "the one-device run",
+                                      .overridden = overridden };
+    r.record.step = calloc((size_t)options->steps + 1, sizeof *r.record.step);
+    r.record.seconds = calloc((size_t)options->steps + 1, sizeof *r.record.seconds);
+    r.record.processor = calloc((size_t)options->steps + 1, sizeof *r.record.processor);
+    r.record.device = calloc((size_t)comm->size, sizeof *r.record.device);
+    if (!r.record.step || !r.record.seconds || !r.record.processor || !r.record.device)
+        e = fail(err, ERR_MEMORY, "no memory for the record of %lld steps", (long long)options->steps);
+    e = comm_agree(comm, e, err);
+    begin_trace(&r);
+    if (!e) e = load_weights(&r, err);
+    if (!e && r.checking) e = start_reference(&r, source, err);
+    if (!e) e = watch_choices(&r, err);
+    if (!e && r.speaks) options->listener->begins(&r.record, data);
+    if (!e) e = train_steps(&r, data, err);
+    if (!e && r.stopped) *status = 128 + r.stopped;
+    run_log_close(&r.log);
+    if (r.checking && r.speaks) reference_close(&r.reference);
+    end_trace(&r, INT64_MAX);
+    cJSON_Delete(r.record.profile);
+    free(r.profile), free(r.chosen);
+    trace_free(&r.trace);
+    events_free(&r.events);
+    free(r.record.step), free(r.record.seconds), free(r.record.processor), free(r.record.device);
+    probes_close(&r.probes);
+    trainer_close(&r.trainer);
+    return e;
+}
+
+/* Devices on several machines read files of their own. */
+static enum error_code agree_on_data(struct comm *comm, const struct train_data *data, struct error *err)
+{
+    const struct data_facts facts = train_data_facts(data);
+    const struct sha256_text sum = sha256_of(&facts, sizeof facts);
+    return group_same(comm->everyone, sum.text, sizeof sum.text - 1, "--data: the text", err);
+}
+
+enum error_code session_open_device(struct device *device, const struct train_options *options, struct error *err)
+{
+    const enum error_code e = device_open(device, NULL, options->plan.dtype, options->memory, err);
+    if (e) return e;
+    clock_open(&device->clock, &options->cluster, options->plan.dtype);
+    if (options->check || options->golden || options->paranoid)
+        device->streams = (struct flight_mode){ FLIGHT_RANDOM, options->plan.seed };
+    return OK;
+}
+
+enum error_code session_load_data(struct train_data *data, const struct train_options *options, struct error *err)
+{
+    const struct train_data_source source = {
+        .plan = &options->plan, .data = options->data, .eval_data = options->eval_data, .tokenizer = options->tokenizer,
+            .pack = options->pack,
+        .golden = options->golden, .resumed = options->resume ? &options->saved : NULL,
+    };
+    return train_data_load(data, &source, err);
+}
+
+enum error_code session_run(struct comm *comm, const struct train_options *options, int *status, struct error *err)
+{
+    struct train_data data = { 0 };
+    char place[64], overridden[240] = "";
+    uint64_t together;
+    enum error_code e = OK;
+    /* only now a device knows its rank, and so its speed */
+    const struct cluster own = cluster_of_rank(&options->cluster, comm->rank);
+    clock_restart(&comm->device->clock, &own, options->plan.dtype);
+    if (comm->size != options->plan.mesh.devices)
+        e = fail(err, ERR_PLAN,
+                 "the launcher started %d process%s, but --dp %d --tp %d --pp %d --cp %d --ep %d is a mesh of %d",
+                 comm->size, comm->size == 1 ? "" : "es", options->plan.mesh.size[DP], options->plan.mesh.size[TP],
+                 options->plan.mesh.size[PP], options->plan.mesh.size[CP], options->plan.mesh.size[EP],
+                     options->plan.mesh.devices);
+    threads_use(comm->cores);
+    if (!e) {
+        announce_process(comm->rank, mesh_describe(&options->plan.mesh, comm->rank, place, sizeof place));
+        e = group_same(comm->everyone, options->words.digest.text, sizeof options->words.digest.text - 1,
+                       "--config: the file", err);
+        if (!e && options->plan.batches) e = batch_plan_agree(options->plan.batches, comm, err);
+        if (!e) e = session_load_data(&data, options, err);
+        if (!e && comm->rank == 0) e = train_check_saved(options, &data, overridden, sizeof overridden, err);
+        if (!e && comm->rank == 0) e = session_probe_outputs(options, err);
+        if (!e && comm->rank == 0)
+            e = under_launcher() ? check_budget(options, &together, err) : session_check_memory(options, err);
+        e = comm_agree(comm, e, err);
+        if (!e && !options->golden) e = agree_on_data(comm, &data, err);
+    }
+    if (!e && options->golden) e = train_golden(comm, options, &data, err);
+    else if (!e) e = run_on_device(comm, options, &data, overridden, status, err);
+    train_data_free(&data);
+    return e;
+}

@@ -1,0 +1,91 @@
+#include "emulated_devices/train/dry_run/dry_run.h"
+#include "emulated_devices/train/dry_run/alike.h"
+#include "emulated_devices/model/charged.h"
+#include "emulated_devices/train/training.h"
+#include <stdio.h>
+
+struct job {
+    const struct plan *plan;
+    int64_t steps;
+    struct events *const *events;
+    dry_run_fn *before, *after;
+    void *context;
+    double *flops;                      /* charged to the devices that run */
+};
+
+static bool ends_inexact(const void *crew) { return crew_is_inexact(crew); }
+
+static enum error_code take_steps(struct trainer *trainer, const struct job *job, const struct crew *crew,
+                                  struct error *err)
+{
+    const struct training_observer inexact = { .context = (void *)(uintptr_t)crew, .ends = ends_inexact };
+    enum error_code e = job->before ? job->before(trainer, job->context, err) : OK;
+    if (!e) e = training_run(trainer, job->steps, &inexact, 1, NULL, err);
+    if (e || crew_is_inexact(crew)) return e;
+    *job->flops += trainer->device->clock.flops;
+    e = charged_check_device(trainer->device, trainer->comm->rank, err);
+    return e ? e : job->after(trainer, job->context, err);
+}
+
+static enum error_code train(struct comm *comm, const struct job *job, const struct crew *crew, struct error *err)
+{
+    struct trainer t;
+    const struct cluster own = cluster_of_rank(job->plan->cluster, comm->rank);
+    if (job->events) comm->device->clock.events = job->events[comm->rank];
+    clock_restart(&comm->device->clock, &own, job->plan->dtype);
+    enum error_code e = trainer_open(&t, job->plan, comm, (struct batch_source){ NULL, NULL }, err);
+    if (e) return e;
+    e = take_steps(&t, job, crew, err);
+    trainer_close(&t);
+    return e;
+}
+
+static enum error_code be_device(struct crew *crew, int rank, const void *asked, struct error *err)
+{
+    const struct job *j = asked;
+    struct device device;
+    struct comm comm;
+    enum error_code e = device_open(&device, backend_find("count"), j->plan->dtype, 0, err);
+    if (e) return e;
+    e = crew_join(&comm, crew, rank, &device, err);
+    if (!e) {
+        e = train(&comm, j, crew, err);
+        comm_close(&comm);
+    }
+    device_close(&device);
+    return e;
+}
+
+/* Picoseconds in 64 bits end after 106 days. */
+enum { MOST_DAYS = 50 };
+
+static enum error_code dry_run_check_time(const struct plan *plan, struct error *err)
+{
+    const double rate = plan->cluster ? 1e6 * (double)plan->cluster->flop_rate[plan->dtype] * plan->mesh.devices : 0,
+                 days = rate > 0 ? model_step_flops(&plan->model, plan->B, plan->S) / rate / 86400 : 0;
+    if (days <= MOST_DAYS) return OK;
+    return fail(err, ERR_PLAN, "--cluster %s: a step of %lld sequences computes for %.0f days; "
+                               "virtual time counts up to %d",
+                plan->cluster->name, (long long)plan->B, days, MOST_DAYS);
+}
+
+enum error_code dry_run(const struct plan *plan, int64_t steps, bool unfolded, struct events *const *events,
+                        dry_run_fn *before, dry_run_fn *after, void *context, struct dry_run *d, struct error *err)
+{
+    double flops = 0;
+    const struct job j = { plan, steps, events, before, after, context, &flops };
+    *d = (struct dry_run){ .folding = folding_none(&plan->mesh) };
+    if (unfolded) snprintf(d->why, sizeof d->why, "--unfolded");
+    else if (events && cluster_replays(plan->cluster)) snprintf(d->why, sizeof d->why, "the cluster needs a replay");
+    else d->folding = plan_alike(plan, d->why);
+    enum error_code e = dry_run_check_time(plan, err);
+    if (e) return e;
+    e = crew_run_folded(&d->folding, be_device, &j, &d->crew, err);
+    while (d->crew.inexact[0] && !folding_is_none(&d->folding)) {       /* fold less */
+        snprintf(d->why, sizeof d->why, "%s", d->crew.inexact);
+        d->folding = plan_alike_refined(plan, &d->folding, d->crew.axes);
+        flops = 0;
+        e = crew_run_folded(&d->folding, be_device, &j, &d->crew, err);
+    }
+    return e ? e : charged_check(plan, steps, flops * plan->mesh.devices / folding_lives(&d->folding), err);
+}

@@ -1,0 +1,54 @@
+/* training.c -- the loop over steps: gradients, optimizer, and observers around them. */
+#include "emulated_devices/train/training.h"
+#include "ref/machine/measure.h"
+
+/* The observers of one loop. */
+struct watchers { const struct training_observer *of; int count; };
+
+static enum error_code watchers_call(const struct watchers *watchers, enum moment moment, struct trainer *trainer,
+                                     struct training_step *step, struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0; i < watchers->count && !e; i++) {
+        const struct training_observer *const one = &watchers->of[i];
+        if (one->at[moment]) e = one->at[moment](one->context, trainer, step, err);
+    }
+    return e;
+}
+
+static bool watchers_end(const struct watchers *watchers)
+{
+    bool ends = false;
+    for (int i = 0; i < watchers->count; i++)
+        ends = ends || (watchers->of[i].ends && watchers->of[i].ends(watchers->of[i].context));
+    return ends;
+}
+
+/* Gradients or the optimizer's step, and the time that they take. */
+static enum error_code training_measure(enum error_code (*part)(struct trainer *, struct step_result *, struct error *),
+                                        struct trainer *trainer, struct training_step *step, struct error *err)
+{
+    const double seconds = measure_now(), processor = measure_processor();
+    const enum error_code e = part(trainer, &step->result, err);
+    step->seconds += measure_now() - seconds, step->processor += measure_processor() - processor;
+    return e;
+}
+
+enum error_code training_run(struct trainer *trainer, int64_t steps, const struct training_observer *observers,
+                             int count, struct step_result *last, struct error *err)
+{
+    const struct watchers watchers = { observers, count };
+    enum error_code e = OK;
+    if (last) *last = (struct step_result){ 0 };
+    for (int64_t i = 0; i < steps && !e && !watchers_end(&watchers); i++) {
+        struct training_step step = { .index = i };
+        e = watchers_call(&watchers, STEP_BEGINS, trainer, &step, err);
+        if (!e) e = training_measure(trainer_gradients, trainer, &step, err);
+        if (!e) e = watchers_call(&watchers, GRADIENTS_REDUCED, trainer, &step, err);
+        if (!e) e = training_measure(trainer_update, trainer, &step, err);
+        if (!e) e = watchers_call(&watchers, WEIGHTS_STEPPED, trainer, &step, err);
+        if (!e) e = watchers_call(&watchers, STEP_ENDED, trainer, &step, err);
+        if (last) *last = step.result;
+    }
+    return e;
+}

@@ -1,0 +1,307 @@
+#include "emulated_devices/verify/dump/dump_ranks.h"
+#include "emulated_devices/model/collect.h"
+#include "emulated_devices/schemes/data/tiles.h"
+#include "ref/io/disk.h"
+#include "ref/io/json.h"
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- one tensor -------------------------------------------------------------------------------------------------- */
+
+static enum error_code dump_ranks_add(struct dump_ranks *ranks, const char *key, struct tensor t, struct error *err)
+{
+    if (ranks->count == ranks->room) {
+        const int room = ranks->room ? 2 * ranks->room : 256;
+        struct record *more = realloc(ranks->all, (size_t)room * sizeof *more);
+        if (more == NULL) return fail(err, ERR_MEMORY, "no memory to dump %s", key);
+        ranks->all = more, ranks->room = room;
+    }
+    struct record *r = &ranks->all[ranks->count];
+    *r = (struct record){ .values = t };
+    snprintf(r->name, sizeof r->name, "%s", key);
+    r->values.data = malloc(tensor_bytes(t) + 1);
+    if (r->values.data == NULL) return fail(err, ERR_MEMORY, "no memory to dump %s", key);
+    memcpy(r->values.data, t.data, tensor_bytes(t));
+    ranks->count++;
+    return OK;
+}
+
+static cJSON *list_intervals(const struct intervals *intervals)
+{
+    cJSON *list = cJSON_CreateArray();
+    for (int i = 0; i < intervals->count; i++) {
+        const double pair[] = { (double)intervals->at[i].first, (double)intervals->at[i].count };
+        cJSON_AddItemToArray(list, cJSON_CreateDoubleArray(pair, 2));
+    }
+    return list;
+}
+
+/* The entry of a piece, and its numbers.  @param t  [count of the part], row by row.  @param micro  -1: none. */
+static enum error_code add_piece(struct dump_ranks *ranks, const char *key, const struct part *part, struct tensor t,
+                                 int micro, double times, struct error *err)
+{
+    const double of[] = { (double)part->dim[0], (double)part->dim[1] };
+    cJSON *entry = cJSON_AddObjectToObject(ranks->layout, key);
+    cJSON_AddItemToObject(entry, "of", cJSON_CreateDoubleArray(of, 2));
+    cJSON_AddItemToObject(entry, "rows", list_intervals(&part->rows));
+    cJSON_AddItemToObject(entry, "cols", list_intervals(&part->cols));
+    if (micro >= 0) cJSON_AddNumberToObject(entry, "micro", micro);
+    if (times != 1) cJSON_AddNumberToObject(entry, "times", times);
+    return dump_ranks_add(ranks, key, tensor_2d(t.data, t.dtype, intervals_total(&part->rows),
+                                                intervals_total(&part->cols)), err);
+}
+
+/* ---- activations ------------------------------------------------------------------------------------------------- */
+
+static enum error_code add_activation(struct dump_ranks *ranks, const struct probes *probes, int i, int micro,
+                                      double scale, struct error *err)
+{
+    const struct expected *x = &probes->expected[i];
+    char name[RECORD_NAME - 32], key[RECORD_NAME];
+    struct part part;
+    const void *data = probes_own(probes, i, micro, &part);
+    if (data == NULL) return OK;
+    activation_name(name, sizeof name, x->name, x->layer, (int)probes->trainer->plan.model.L);
+    snprintf(key, sizeof key, "%s/%s#%d", x->gradient ? "grad" : "act", name, micro);
+    const struct tensor t = tensor_1d((void *)(uintptr_t)data, x->format, part_count(&part));
+    const enum error_code e =
+        part_count(&part) > 0 ? add_piece(ranks, key, &part, t, micro, x->gradient ? 1 / scale : 1, err) : OK;
+    part_free(&part);
+    return e;
+}
+
+enum error_code dump_ranks_activations(struct dump_ranks *ranks, const struct probes *probes,
+                                       const struct step_result *result, struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0; i < probes->count; i++)
+        for (int micro = 0; micro < probes->trainer->plan.micros && !e; micro++)
+            e = add_activation(ranks, probes, i, micro, result->loss_scale, err);
+    return e;
+}
+
+/* ---- parameters -------------------------------------------------------------------------------------------------- */
+
+/* What a device keeps of a parameter: some of the elements of its boxes. */
+struct keeping {
+    struct dump_ranks *dump;
+    const char *name;
+    int64_t dim[2];
+    struct tensor data;                 /* [those elements] */
+    int64_t used;                       /* of them */
+    double times;
+    int pieces;
+};
+
+static enum error_code add_rectangle(struct keeping *keeping, struct interval rows, struct interval cols,
+                                     struct error *err)
+{
+    char key[RECORD_NAME];
+    struct part part = { .dim = { keeping->dim[0], keeping->dim[1] } };
+    if (rows.count == 0 || cols.count == 0) return OK;
+    intervals_add(&part.rows, rows), intervals_add(&part.cols, cols);
+    snprintf(key, sizeof key, "%.*s#%d", RECORD_NAME - 16, keeping->name, keeping->pieces++);
+    const int64_t n = rows.count * cols.count;
+    const struct tensor t = tensor_1d((char *)keeping->data.data + (size_t)keeping->used
+                                      * dtype_size(keeping->data.dtype), keeping->data.dtype, n);
+    keeping->used += n;
+    const enum error_code e = part_made(&part) ? add_piece(keeping->dump, key, &part, t, -1, keeping->times, err)
+                                               : fail(err, ERR_MEMORY, "no memory to dump %s", key);
+    part_free(&part);
+    return e;
+}
+
+/* Some elements of a box, row by row: the end of a row, whole rows, and the beginning of a row. */
+static enum error_code add_part_of_box(struct keeping *keeping, const struct box *box, int ndim, struct interval kept,
+                                       struct error *err)
+{
+    const int64_t width = ndim > 1 ? box->extent[1] : 1, left = ndim > 1 ? box->start[1] : 0, end = interval_end(kept);
+    int64_t at = kept.first;
+    enum error_code e = OK;
+    while (at < end && !e) {
+        const int64_t row = at / width, col = at % width, whole = (end - at) / width,
+                      rows = col == 0 && whole > 0 ? whole : 1,
+                      cols = col == 0 && whole > 0 ? width : end - at < width - col ? end - at : width - col;
+        e = add_rectangle(keeping, (struct interval){ box->start[0] + row, rows },
+                          (struct interval){ left + col, cols }, err);
+        at += rows * cols;
+    }
+    return e;
+}
+
+static enum error_code add_kept(struct keeping *keeping, const struct layout *layout, struct interval kept,
+                                struct error *err)
+{
+    int64_t before = 0;
+    enum error_code e = OK;
+    for (int i = 0; i < layout->boxes && !e; i++) {
+        const int64_t count = layout->box[i].extent[0] * (layout->ndim > 1 ? layout->box[i].extent[1] : 1);
+        const struct interval here = interval_meet(kept, (struct interval){ before, count });
+        e = add_part_of_box(keeping, &layout->box[i], layout->ndim, interval_moved(here, -before), err);
+        before += count;
+    }
+    return e;
+}
+
+static enum error_code add_parameter(struct dump_ranks *ranks, const struct trainer *trainer, int index,
+                                     const char *name, enum tensor_kind kind, double times, struct error *err)
+{
+    const struct param_spec spec = trainer_spec(trainer, index);
+    const struct parameter *own = parameter_find(&trainer->parameters, index);
+    struct keeping k = { .dump = ranks, .name = name, .times = times,
+                         .dim = { spec.dim[0], spec.ndim > 1 ? spec.dim[1] : 1 } };
+    enum error_code e = OK;
+    for (int tile = 0; own && tile < tiles_of(&trainer->plan.data, &spec) && !e; tile++) {
+        struct interval kept;
+        k.data = tensor_none, k.used = 0;
+        e = collect_own(trainer, own + tile, kind, &kept, &k.data, err);
+        const struct layout l = plan_tile_layout(&trainer->plan, trainer->comm->rank, &spec, tile);
+        if (!e) e = add_kept(&k, &l, kept, err);
+        free(k.data.data);
+    }
+    return e;
+}
+
+static enum error_code add_parameters(struct dump_ranks *ranks, const struct trainer *trainer, const char *kind_name,
+                                      enum tensor_kind kind, double times, struct error *err)
+{
+    char name[RECORD_NAME];
+    enum error_code e = OK;
+    for (int i = 0; i < model_param_count(&trainer->plan.model) && !e; i++) {
+        snprintf(name, sizeof name, "%.31s/%s", kind_name, trainer_spec(trainer, i).name);
+        e = add_parameter(ranks, trainer, i, name, kind, times, err);
+    }
+    return e;
+}
+
+enum error_code dump_ranks_gradients(struct dump_ranks *ranks, const struct trainer *trainer, const char *kind,
+                                     const struct step_result *result, struct error *err)
+{
+    return add_parameters(ranks, trainer, kind, KIND_GRADIENT, 1 / result->loss_scale, err);
+}
+
+enum error_code dump_ranks_weights(struct dump_ranks *ranks, const struct trainer *trainer, int64_t step,
+                                   struct error *err)
+{
+    const struct optimizer *o = trainer->plan.optimizer;
+    char at[24] = "", name[64];
+    if (step > 0) snprintf(at, sizeof at, "/%lld", (long long)step);
+    snprintf(name, sizeof name, "%s%s/weight", o->name, at);
+    enum error_code e = add_parameters(ranks, trainer, name, KIND_WEIGHT, 1, err);
+    for (int k = 0; k < o->states && !e; k++) {
+        snprintf(name, sizeof name, "%s%s/%s", o->name, at, o->state_name[k]);
+        e = add_parameters(ranks, trainer, name, KIND_STATE + (enum tensor_kind)k, 1, err);
+    }
+    return e;
+}
+
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
+
+enum error_code dump_ranks_numbers(struct dump_ranks *ranks, const struct step_result *result, struct error *err)
+{
+    double *loss = realloc(ranks->loss, (size_t)(ranks->steps + 1) * sizeof *loss);
+    if (loss) ranks->loss = loss;
+    double *norm = realloc(ranks->norm, (size_t)(ranks->steps + 1) * sizeof *norm);
+    if (norm) ranks->norm = norm;
+    if (loss == NULL || norm == NULL)
+        return fail(err, ERR_MEMORY, "no memory for %lld losses", (long long)ranks->steps);
+    loss[ranks->steps] = result->loss, norm[ranks->steps++] = result->norm;
+    return OK;
+}
+
+static enum error_code add_numbers(struct dump_ranks *ranks, const struct optimizer *optimizer, struct error *err)
+{
+    char name[64];
+    enum error_code e = dump_ranks_add(ranks, "loss", tensor_1d(ranks->loss, F64, 1), err);
+    if (!e) e = dump_ranks_add(ranks, "norm", tensor_1d(ranks->norm, F64, 1), err);
+    snprintf(name, sizeof name, "%s/loss", optimizer->name);
+    if (!e) e = dump_ranks_add(ranks, name, tensor_1d(ranks->loss, F64, ranks->steps), err);
+    snprintf(name, sizeof name, "%s/norm", optimizer->name);
+    return e ? e : dump_ranks_add(ranks, name, tensor_1d(ranks->norm, F64, ranks->steps), err);
+}
+
+/* ---- the folder -------------------------------------------------------------------------------------------------- */
+
+/* An older dump would be read as a part of this one. */
+static enum error_code make_folder(const char *folder, struct error *err)
+{
+    const char *why = "cannot be created";
+    struct stat s;
+    if (disk_make_folder(folder) == 0) return OK;
+    DIR *d = stat(folder, &s) == 0 && S_ISDIR(s.st_mode) ? opendir(folder) : NULL;
+    bool has = false;
+    for (const struct dirent *e; d && (e = readdir(d)) != NULL;) has = has || strstr(e->d_name, ".safetensors") != NULL;
+    if (d) closedir(d);
+    if (d && !has) return OK;
+    if (has) why = "has files of a dump; the folder of a new one must have none";
+    return fail(err, ERR_FILE, "--dump %s: %s", printable_path(folder).text, why);
+}
+
+enum error_code dump_ranks_open(struct dump_ranks *ranks, const char *folder, struct trainer *trainer,
+                                struct error *err)
+{
+    const struct heads h = trainer->tensor.heads;
+    *ranks = (struct dump_ranks){ .folder = folder, .layout = cJSON_CreateObject() };
+    enum error_code e = ranks->layout ? OK : fail(err, ERR_MEMORY, "no memory for a dump");
+    if (h.copies > 1)
+        e = fail(err, ERR_USAGE, "--dump %s: with --tp %d each device has only a summand of the gradients of copied "
+                 "keys and values; --tp must be at most their heads, %lld", printable_path(folder).text,
+                 trainer->plan.mesh.size[TP], (long long)trainer->plan.model.K);
+    if (!e && trainer->comm->rank == 0) e = make_folder(folder, err);
+    return comm_agree(trainer->comm, e, err);
+}
+
+static char *mesh_text(const struct mesh *mesh)
+{
+    cJSON *o = cJSON_CreateObject();
+    for (enum axis a = 0; a < AXIS_COUNT; a++)
+        if (mesh->size[a] > 1) cJSON_AddNumberToObject(o, axis_name(a), mesh->size[a]);
+    char *text = json_text(o, false);
+    cJSON_Delete(o);
+    return text;
+}
+
+/* All files get their names when all are written. */
+static enum error_code write_file(const struct dump_ranks *ranks, struct trainer *trainer, const char *mesh,
+                                  const char *layout, struct error *err)
+{
+    char rank[16], path[4096];
+    struct safetensors_writer w;
+    snprintf(rank, sizeof rank, "%d", trainer->comm->rank);
+    snprintf(path, sizeof path, "%.4000s/rank%d.safetensors", ranks->folder, trainer->comm->rank);
+    const struct safetensors_pair about[] = {
+        { "orrery_dump", "1" }, { "rank", rank }, { "mesh", mesh }, { "dtype", dtype_name(trainer->plan.dtype) },
+        { "program", "orrery train" }, { "layout", layout },
+    };
+    enum error_code e = mesh && layout ? records_start(&w, ranks->all, ranks->count, about, 6, path, err)
+                                       : fail(err, ERR_MEMORY, "no memory to write %s", path);
+    const bool started = !e;
+    e = comm_agree(trainer->comm, e, err);
+    if (!e) e = comm_agree(trainer->comm, safetensors_commit(&w, err), err);
+    else if (started) safetensors_abort(&w);
+    return fail_about(err, e, "--dump");
+}
+
+enum error_code dump_ranks_write(struct dump_ranks *ranks, struct trainer *trainer, struct error *err)
+{
+    enum error_code e = add_numbers(ranks, trainer->plan.optimizer, err);
+    if (!e) e = dump_ranks_weights(ranks, trainer, 0, err);
+    e = comm_agree(trainer->comm, e, err);
+    if (e) return e;
+    char *mesh = mesh_text(&trainer->plan.mesh), *layout = json_text(ranks->layout, false);
+    e = write_file(ranks, trainer, mesh, layout, err);
+    free(mesh), free(layout);
+    return e;
+}
+
+void dump_ranks_free(struct dump_ranks *ranks)
+{
+    for (int i = 0; i < ranks->count; i++) free(ranks->all[i].values.data);
+    free(ranks->all), free(ranks->loss), free(ranks->norm);
+    cJSON_Delete(ranks->layout);
+    *ranks = (struct dump_ranks){ 0 };
+}

@@ -1,0 +1,43 @@
+/* dump_ranks.h -- `orrery train --check GOLDEN --dump FOLDER/`: each device writes what it has, as its part of a dump
+ * (docs/checking/dumps.md): every microbatch of its activations, the boxes and shards of its parameters. */
+#ifndef ORRERY_VERIFY_DUMP_RANKS_H
+#define ORRERY_VERIFY_DUMP_RANKS_H
+
+#include "emulated_devices/verify/reference/probes.h"
+#include "ref/golden/replay.h"
+#include "ref/io/json.h"
+
+/* This device's tensors. */
+struct dump_ranks {
+    const char *folder;                 /* NULL: none is written */
+    struct record *all;                 /* [count] under their keys, NAME or NAME#PIECE */
+    int count, room;                    /* tensors so far, and for how many there is memory */
+    cJSON *layout;                      /* the metadata of that name */
+    double *loss, *norm;                /* [steps] */
+    int64_t steps;                      /* entries of loss and norm */
+};
+
+/**
+ * Begin a dump, and create its folder.
+ * @return OK or, on every device, ERR_USAGE if a device has only summands of a gradient (copied keys and values);
+ *         ERR_FILE, also if the folder has a dump already.
+ */
+enum error_code dump_ranks_open(struct dump_ranks *, const char *folder, struct trainer *, struct error *);
+
+/** A step's loss and norm; of the first one all activations.  Before the optimizer's step: the gradients of the weights
+ *  as `kind`, "grad" or "adamw/2/grad".  Local.  @return OK or ERR_MEMORY. */
+enum error_code dump_ranks_numbers(struct dump_ranks *, const struct step_result *, struct error *);
+enum error_code dump_ranks_activations(struct dump_ranks *, const struct probes *, const struct step_result *,
+                                       struct error *);
+enum error_code dump_ranks_gradients(struct dump_ranks *, const struct trainer *, const char *kind,
+                                     const struct step_result *, struct error *);
+
+/** Weights and states after an optimizer's step.  @param step  0: the last one, without a number in their names. */
+enum error_code dump_ranks_weights(struct dump_ranks *, const struct trainer *, int64_t step, struct error *);
+
+/** Add losses and norms of all steps, and write.  Collective.  @return OK or, on every device, ERR_FILE, ERR_MEMORY;
+ *  a failure leaves no file. */
+enum error_code dump_ranks_write(struct dump_ranks *, struct trainer *, struct error *);
+void dump_ranks_free(struct dump_ranks *);
+
+#endif

@@ -1,0 +1,112 @@
+/* Published numbers in files: what a reader takes from each line, and what holds.
+ * tier: check
+ */
+#include "emulated_devices/bench/claims/claims.h"
+#include "ref/io/output.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static const char heading[] = "# a comment\ntitle: T\nsource: S, table 1\ncalibrated on: nothing\nunit: per cent\n"
+                              "quantity: activations\ndigits: 2\nwords: --tp 8\n";
+
+/* Write a file claims.txt into a new folder, and read it. */
+static enum error_code read_text(struct claims *claims, const char *more, struct error *err)
+{
+    char folder[200], path[220];
+    snprintf(folder, sizeof folder, "%s/claims-XXXXXX", temporary_folder());
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/claims.txt", folder);
+    FILE *out = fopen(path, "w");
+    assert_non_null(out);
+    fprintf(out, "%s%s", heading, more);
+    assert_int_equal(fclose(out), 0);
+    const enum error_code e = claims_find(claims, "claims", folder, err);
+    assert_int_equal(remove(path), 0);
+    assert_int_equal(rmdir(folder), 0);
+    return e;
+}
+
+/* A number for each column with words of its own; the words of file, row and column in this order. */
+static void test_columns(void **state)
+{
+    struct claims claims;
+    struct error err;
+    (void)state;
+    assert_int_equal(read_text(&claims, "must: each within 1.5 %: they say so\n"
+                               "columns: name --heads --width tensor[--tensor 1d] \"with, sequence\"[--tensor 1d-sp]\n"
+                               "\"22 B\" 64 6144 100 66.84\n\n175B,96, 12288 -,62.04\n", &err), OK);
+    assert_int_equal(claims.count, 4);
+    assert_string_equal(claims.source, "S, table 1");
+    assert_true(claims.musts == 1 && !claims.must[0].mean && claims.must[0].within == 1.5);
+    assert_string_equal(claims.must[0].why, "they say so");
+    const struct claim *claim = &claims.claim[1];
+    static const char *const words[] = { "--tp", "8", "--heads", "64", "--width", "6144", "--tensor", "1d-sp" };
+    assert_string_equal(claim->what, "22 B: with, sequence");
+    assert_int_equal(claim->words, 8);
+    for (int i = 0; i < 8; i++) assert_string_equal(claim->word[i], words[i]);
+    assert_true(claim->published == 66.84 && isnan(claim->least) && isnan(claim->most));
+    assert_string_equal(claim_word(claim, "--width"), "6144");
+    assert_string_equal(claim_word(claim, "--none"), "");
+    assert_true(isnan(claims.claim[2].published));      /* "-": not printed in the paper */
+    claims_free(&claims);
+}
+
+/* 22B with sequence parallelism keeps 66.84 % (figure 7). */
+static void test_what_holds(void **state)
+{
+    static const struct { const char *cells; int broken; } rows[] = {
+        { "66.84 - - -", 0 }, { "67.84 - - -", 1 }, { "67.84 - - \"known\"", 0 },      /* 1.5 % off */
+        { "66.84 67 - -", 1 }, { "66.84 66 - -", 0 }, { "66.84 - 66 -", 1 }, { "66.84 - 67 -", 0 },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[400];
+        struct claims claims;
+        struct error err;
+        snprintf(text, sizeof text, "must: each within 1 %%: so\ncolumns: --heads --width --tensor share at-least "
+                 "at-most why\n64 6144 1d-sp %s\n", rows[i].cells);
+        assert_int_equal(read_text(&claims, text, &err), OK);
+        assert_int_equal(claims_compute(&claims, &(struct claims_setting){ .every = false }, &err), OK);
+        if (claims.broken != rows[i].broken) fail_msg("%s: %d broken, ours is %g", rows[i].cells, claims.broken,
+                                                      claims.claim[0].ours);
+        assert_int_equal(claims_hold(&claims, &err), rows[i].broken ? ERR_CHECK : OK);
+        claims_free(&claims);
+    }
+}
+
+static void test_refusals(void **state)
+{
+    static const struct { const char *more, *says; } files[] = {
+        { "columns: --heads share\n1 2 3\n", "line 10: it must have 2 cells" },
+        { "columns: --heads share\n64 many\n", "line 10: many was not measured" },
+        { "columns: --heads share at-least\n64 1 x\n", "line 10: x is no number" },
+        { "columns: --heads share\n", "no line has" },
+        { "nonsense\n", "line 9: a heading is a key" },
+        { "must: all within 1 %: x\n", "line 9: this value" },
+        { "columns: a[--b\n", "line 9: this value" },
+        { "columns: --a --b --c --d --e --f --g --h --i --j --k --l --m --n --o --p --q --r --s --t --u --v --w --x"
+          " y\n", "line 9: this value" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        struct claims claims;
+        struct error err;
+        assert_int_equal(read_text(&claims, files[i].more, &err), ERR_FORMAT);
+        if (strstr(err.text, files[i].says) == NULL) fail_msg("%s: says %s", files[i].more, err.text);
+        assert_null(claims.claim);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_columns), cmocka_unit_test(test_what_holds),
+                                        cmocka_unit_test(test_refusals) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
