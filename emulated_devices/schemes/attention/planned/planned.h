@@ -21,6 +21,9 @@
  *           remapped; with proxies what is carried for others, and all gradients that come
  * Order     results of this device by division, query, key; then those of others by device; gradients likewise, in the
  *           wide format
+ *
+ * hdp.c, dcp.c and zeppelin.c are schemes of these functions; model/run/run_attention.c calls the passes.  A pass
+ * reports ERR_MEMORY or ERR_COMM, after which the step cannot go on.
  */
 #ifndef ORRERY_ATTENTION_PLANNED_H
 #define ORRERY_ATTENTION_PLANNED_H
