@@ -118,7 +118,7 @@ static enum error_code allgather_kv_forward(struct attention_call *call, struct 
     return e;
 }
 
-/* keys, d_keys: of all members; the gradients in the wide format. */
+/* Gather the keys of all members, add this device's shares to d_keys [B S, 2 K A], wide, and scatter their sums. */
 static enum error_code run_backward(struct cp_pass *cp_pass, struct block_gradients *gradients, struct tensor *keys,
                                     struct tensor *d_keys, struct error *err)
 {

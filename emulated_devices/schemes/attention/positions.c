@@ -119,7 +119,7 @@ double positions_pairs(const struct positions *positions, struct attention atten
     if (!tensor_present(attention.mask)) return (double)(B * pairs_of_range(attention, NULL, 0, q, k));
     struct views v = views_of(positions->cp->tp->device);
     const int32_t *mask = view_read(&v, attention.mask).data;
-    /* One mask [S, apart] may hold for all B sequences. */
+    /* A single mask [S, apart] may hold for all B sequences. */
     const bool shared = tensor_rows(attention.mask) == attention.S;
     for (int64_t b = 0; b < B; b++)
         /* Each pair of columns of the mask is one range that a query sees. */

@@ -88,7 +88,7 @@ static enum error_code streams_exchange(const struct context_parallel *cp, struc
     if (packed.data == NULL) return fail(err, ERR_MEMORY, "no memory to exchange the rows of streams");
     /* The counts are elements, D for each row, as collectives want them. */
     counts_of(cp, tokens_of_stream(cp, tensor_rows(streams)), out, in);
-    /* What comes from a member is already in order of streams; only the streams' side needs packing. */
+    /* Rows that come from a member are already in order of streams; only the streams' side needs packing. */
     if (to_tokens) streams_pack(cp, packed, streams, true);
     const enum error_code e = collective_run(cp->group, ALLTOALL, NULL, &(struct collective){
         .in = to_tokens ? packed.data : tokens.data, .out = to_tokens ? tokens.data : packed.data,

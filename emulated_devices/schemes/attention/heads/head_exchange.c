@@ -123,12 +123,12 @@ static char *move_tokens(const struct head_exchange *exchange, int member, struc
 
 /* ---- the exchange ------------------------------------------------------------------------------------------------ */
 
-/* For the exchange of tokens for heads: the elements sent to each member (heads) and received from it (tokens).  In the
- * exchange back the two are swapped. */
+/* Count the elements sent to each member (heads) and received from each (tokens), when tokens are exchanged for heads.
+ * On the way back the two are swapped. */
 static void counts_of(const struct head_exchange *exchange, int64_t sequences, bool fused, int64_t heads[],
                       int64_t tokens[])
 {
-    /* To member i go this device's rows of i's heads; from member i come i's rows of the own heads. */
+    /* Member i gets this device's rows of i's heads, and sends i's rows of the own heads. */
     const int64_t here = sequences * head_exchange_tokens_of(exchange, exchange->rank).count,
         width = head_exchange_width(exchange, exchange->rank, fused);
     for (int i = 0; i < exchange->devices; i++) {

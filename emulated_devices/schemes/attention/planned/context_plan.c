@@ -175,7 +175,7 @@ int context_group_of(const struct context_plan *plan, int device)
     return i;
 }
 
-/* Of the mask: what the tokens of q see of k. */
+/* Count the pairs of a query in q and a key in k that the mask lets the query see. */
 static int64_t masked_pairs(const struct context_load *load, struct interval q, struct interval k)
 {
     int64_t pairs = 0;

@@ -100,7 +100,7 @@ static void greedy(struct search *search)
     keep_if_better(search);
 }
 
-/* One of the parts from `first` on with the same size and load would give the same plans. */
+/* Whether an earlier part, from `first` on, has the same size and load: it would give the same plans. */
 static bool like_an_earlier_one(const struct search *search, int first, int part)
 {
     const struct loaded *const p = &search->part[part];

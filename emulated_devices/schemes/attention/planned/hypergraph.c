@@ -115,7 +115,7 @@ static bool hypergraph_fits(const struct state *state, int v, int part)
     return true;
 }
 
-/* By how much the volume falls if the vertex goes to the part; negative: the volume rises. */
+/* The gain is the volume that a move to the part saves; a negative gain costs volume. */
 static int64_t gain(const struct state *state, int v, int part)
 {
     int64_t sum = 0;

@@ -112,7 +112,7 @@ enum error_code planned_forward(struct attention_call *call, struct error *err)
 static void attend_backward(struct planned *planned, const struct context_work *work)
 {
     const struct here *q = &planned->at[work->query], *k = &planned->at[work->key];
-    /* One pass adds to the gradient of these queries and of these keys. */
+    /* This operation adds to the gradient of these queries and of these keys. */
     dev_attention_part_backward(planned->g.device, q->d_queries, k->d_keys, q->d_out, q->delta, q->lse,
                                 q->queries, k->keys,
                                 planned_positions(planned, work->query), planned_positions(planned, work->key),

@@ -37,7 +37,7 @@ void planned_cost(struct forecast *, const struct context_parallel *, enum tenso
 struct tensor planned_kept(const struct context_parallel *, int slot, int64_t rows);
 const char *planned_refuses(const struct context_parallel *, const struct model_config *);
 
-/* What follows from the plan's being run so. */
+/* These entries follow from the way in which the plan is run. */
 #define PLANNED_SCHEME                                                                                               \
     .refuses = planned_refuses, .slots = 1, .kept = planned_kept, .reads_input = true, .reads_output = true, \
     .forward = planned_forward, .backward_input = planned_backward_input, .cost = planned_cost

@@ -137,7 +137,7 @@ static int64_t next_bound(const struct zeppelin *zeppelin, int node, int64_t bou
     return next;
 }
 
-/* One trial.  @return worst_of. */
+/* Try one bound and one fineness from the bins as they are. @return worst_of. */
 static double zeppelin_place(struct zeppelin *zeppelin, int node, int64_t bound, int finer)
 {
     struct bins *const b = &zeppelin->tried;

@@ -164,7 +164,7 @@ static enum error_code run_backward(struct cp_pass *cp_pass, struct gradients *g
     if (!e) e = cp_open(cp_pass, buffer, P > 1 ? 2 : 0, cp_pass->own, cp_pass->longest,
                         cp_keys_width(cp_pass->cp), err);
     if (e) return e;
-    /* One device needs no ring: its share is the gradient. */
+    /* A device alone needs no ring: its share is the gradient. */
     if (P == 1) block_add_share(cp_pass, &gradients->own, gradients->own.all, c->qkv, 0);
     else cp_copy_keys(cp_pass, block_in(cp_pass, buffer[0], 0), c->qkv);
     /* Step s: this device adds its queries' share to the gradient of the block of the device s before. */

@@ -223,7 +223,7 @@ static void bring_home(struct journey *journey, int step)
 static void tokenring_take(struct journey *journey, int step)
 {
     const int rank = journey->g->cp->rank, holder = cp_before(journey->g->cp, step);
-    /* From this step on only results of late tokens come: they are merged in a copy of their own. */
+    /* Results of late tokens alone come from this step on, and are merged in a copy of their own. */
     if (step == rank + 1) copy_late(journey, &journey->own, &journey->own_late, rank, false);
     journey->merge(journey, holder > rank ? &journey->own_late : &journey->own, holder);
 }
