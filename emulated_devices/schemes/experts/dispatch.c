@@ -1,8 +1,12 @@
+/* dispatch.c -- forward, backward for inputs, backward for weights, each in phases: send rows, compute, take results
+ * home. model/run/run_mixture.c calls them, all devices of the ep group in the same order.  Rows that travel are in
+ * routing->way between phases, and are freed after ERR_MEMORY or ERR_COMM. */
 #include "emulated_devices/schemes/experts/dispatch.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/device/streams.h"
 #include "ref/model/config.h"
 
+/* Slots of what a call keeps; slot PER_FORM has the order of rows, or their weights. */
 enum { ROWS, UP, ACT, RESULTS, PER_FORM, COUNTS };
 enum { ORDER = PER_FORM, WEIGHTS = PER_FORM };          /* of a row a choice; of weighs_there */
 enum { D_RESULTS, D_UP };
@@ -17,6 +21,7 @@ struct interval experts_of(const struct expert_parallel *ep, int member)
     return block_at(ep->tp->config->mixture.E, ep->devices, member);
 }
 
+/* The slices of F are nearly equal ranges, one for each device along etp. */
 struct interval expert_columns(const struct expert_parallel *ep)
 {
     return block_at(ep->tp->config->F, ep->slices, ep->slice);
@@ -38,6 +43,7 @@ struct tensor dispatch_kept(const struct expert_parallel *ep, int slot, int64_t 
     const struct model_config *c = ep->tp->config;
     const enum dtype own = ep->tp->device->dtype;
     const struct expert_routing r = extents(ep, rows);
+    /* Rows of own experts have up [R, 2F], act [R, F] and, if weighed there, results [R, D]. */
     const bool there = ep->scheme->weighs_there;
     const int64_t F = r.columns.count;
     switch (slot) {
@@ -61,6 +67,7 @@ enum error_code dispatch_hop(const struct expert_parallel *ep, const struct expe
 {
     (void)held, (void)index;
     const enum error_code e = hop_make(hop, ep->group, ALLTOALL, -1, err);
+    /* Both counts follow from the table, so no device has to ask. */
     for (int m = 0; m < ep->devices && !e; m++)
         hop->sent[m] = dispatch_rows(ep, routing, ep->rank, m), hop->got[m] = dispatch_rows(ep, routing, m, ep->rank);
     return e;
@@ -86,6 +93,7 @@ static enum error_code dispatch_begin(struct mixture_call *call, struct error *e
     return r->way.pool.data && (weighs_there(call) || r->way.sent.data) ? OK : dispatch_no_memory(err);
 }
 
+/* Free the rows of the way; a pass that failed in any phase ends here, too. */
 static void dispatch_end(struct mixture_call *call)
 {
     device_free(dispatch_device_of(call), call->routing->way.sent),
@@ -100,6 +108,7 @@ static void dispatch_leave(const struct mixture_call *call)
     if (call->phases != ALL_PHASES) clock_begin(clock, sending_stream(clock, SENDS_ROWS));
 }
 
+/* Note when the rows will have arrived; clock_wait makes the next phase begin not before. */
 static void left_at(const struct mixture_call *call)
 {
     struct clock *clock = &dispatch_device_of(call)->clock;
@@ -112,6 +121,7 @@ static void dispatch_arrive(const struct mixture_call *call)
     clock_wait(&dispatch_device_of(call)->clock, call->routing->way.done);
 }
 
+/* Send rows to their experts, beside other work if the phases are separate calls. */
 static enum error_code dispatch_spread(const struct mixture_call *call, struct tensor in, struct tensor out,
                                        struct error *err)
 {
@@ -121,6 +131,7 @@ static enum error_code dispatch_spread(const struct mixture_call *call, struct t
     return e;
 }
 
+/* Bring results back, where those of a row are added, beside other work likewise. */
 static enum error_code collect(const struct mixture_call *call, struct tensor in, struct tensor out, struct error *err)
 {
     dispatch_leave(call);
@@ -129,6 +140,7 @@ static enum error_code collect(const struct mixture_call *call, struct tensor in
     return e;
 }
 
+/* The rows of own experts, as the body wants them: sorted by expert, with their counts. */
 static struct expert_rows rows_at_experts(const struct mixture_call *call, struct tensor results)
 {
     return (struct expert_rows){ .rows = call->kept[ROWS], .up = call->kept[UP], .act = call->kept[ACT],
@@ -152,6 +164,7 @@ static enum error_code dispatch_compute(struct mixture_call *call, enum tensor_p
 
 typedef enum error_code phase(struct mixture_call *, struct error *);
 
+/* Run the phases that the call asks for; the last one, or an error, frees the rows of the way. */
 static enum error_code run_phases(struct mixture_call *call, phase *send, phase *at_experts, phase *take,
                                   struct error *err)
 {
@@ -177,6 +190,7 @@ static enum error_code compute_input(struct mixture_call *call, struct expert_gr
     return e;
 }
 
+/* Gradients that backward for inputs leaves for the weights: of the results [R, D] and of up [R, 2F]. */
 static struct expert_gradients left_gradients(const struct mixture_call *call)
 {
     return (struct expert_gradients){ .results = call->left[D_RESULTS], .up = call->left[D_UP] };
