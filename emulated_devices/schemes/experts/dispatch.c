@@ -198,6 +198,7 @@ static struct expert_gradients left_gradients(const struct mixture_call *call)
 
 /* ---- a row a choice ---------------------------------------------------------------------------------------------- */
 
+/* The order of the k n choices by expert is kept, because results and gradients come back in it. */
 static enum error_code send_choices(struct mixture_call *call, struct error *err)
 {
     struct device *d = dispatch_device_of(call);
@@ -207,6 +208,7 @@ static enum error_code send_choices(struct mixture_call *call, struct error *err
     return dispatch_spread(call, call->routing->way.sent, call->routing->way.pool, err);
 }
 
+/* At the experts: sort the rows that came, compute, put the results in the order of arrival, send them home. */
 static enum error_code compute_choices(struct mixture_call *call, struct error *err)
 {
     struct device *d = dispatch_device_of(call);
@@ -222,6 +224,7 @@ static enum error_code compute_choices(struct mixture_call *call, struct error *
     return collect(call, r->way.pool, call->kept[RESULTS], err);
 }
 
+/* At home, last phase: weigh and add the k results of each row.  Recomputation has no y. */
 static enum error_code add_choices(struct mixture_call *call, struct error *err)
 {
     (void)err;
@@ -239,6 +242,7 @@ static enum error_code send_choices_back(struct mixture_call *call, struct error
     return dispatch_spread(call, call->routing->way.sent, call->routing->way.pool, err);
 }
 
+/* At the experts, backward: d_rows of own experts, then back to the senders. */
 static enum error_code compute_choices_back(struct mixture_call *call, struct error *err)
 {
     struct device *d = dispatch_device_of(call);
@@ -279,6 +283,7 @@ static enum error_code come_home(struct mixture_call *call, struct tensor to, st
     return r->way.sent.data ? collect(call, r->way.pool, r->way.sent, err) : dispatch_no_memory(err);
 }
 
+/* At the experts: each row of the pool is computed once for each of its choices that is here. */
 static enum error_code compute_rows(struct mixture_call *call, struct error *err)
 {
     struct device *d = dispatch_device_of(call);
@@ -292,6 +297,7 @@ static enum error_code compute_rows(struct mixture_call *call, struct error *err
     return come_home(call, call->y, err);
 }
 
+/* Copy what came home in a buffer of its own; if all phases were one call there is none. */
 static void take_home(const struct mixture_call *call, struct tensor to)
 {
     const struct tensor from = call->routing->way.sent;
@@ -305,11 +311,13 @@ static enum error_code take_rows(struct mixture_call *call, struct error *err)
     return OK;
 }
 
+/* Gradients of y [n, D] go the way of the rows; the weights are still at the experts. */
 static enum error_code send_rows_back(struct mixture_call *call, struct error *err)
 {
     return dispatch_spread(call, call->dy, call->routing->way.pool, err);
 }
 
+/* At the experts, backward: gradients of rows and of weights; both sums come home by the same hops. */
 static enum error_code compute_rows_back(struct mixture_call *call, struct error *err)
 {
     struct device *d = dispatch_device_of(call);
@@ -318,6 +326,7 @@ static enum error_code compute_rows_back(struct mixture_call *call, struct error
     const int64_t k = tensor_cols(call->experts);
     const int64_t rows = tensor_rows(r->way.pool);
     const enum dtype wide = format_of_weights(call->ep);
+    /* d_weights [pool, k] is wide; choices of other devices' experts stay zero and add nothing. */
     const struct tensor d_weights = tensor_2d(device_tensor_in(d, BUFFERS, wide, rows * k).data, wide, rows, k);
     enum error_code e = d_weights.data ? OK : dispatch_no_memory(err);
     if (!e) {
@@ -345,6 +354,7 @@ static enum error_code take_rows_back(struct mixture_call *call, struct error *e
 
 /* ---- passes ------------------------------------------------------------------------------------------------------ */
 
+/* The two forms differ in their three phases alone. */
 enum error_code dispatch_forward(struct mixture_call *call, struct error *err)
 {
     return weighs_there(call) ? run_phases(call, send_rows, compute_rows, take_rows, err)
@@ -367,8 +377,10 @@ void dispatch_cost(struct forecast *forecast, const struct expert_parallel *ep, 
     const enum dtype own = ep->tp->device->dtype, wide = format_of_weights(ep);
     const int64_t D = ep->tp->config->D, k = ep->tp->config->mixture.k;
     const bool there = ep->scheme->weighs_there;
+    /* Weights that a scheme gathers are its own cost; the rows' hops are counted here. */
     if (ep->scheme->compute_cost) ep->scheme->compute_cost(forecast, ep, pass);
     if (pass == WEIGHT_PASS) return;
+    /* Rows [sent, D] go there and results come back; weighed rows also take k weights, and bring back k gradients. */
     rows_spread_cost(forecast, ep, 0, own, D);
     if (!there || pass != EXCHANGE_PASS) rows_collect_cost(forecast, ep, own, D);
     if (there && pass != INPUT_PASS) rows_spread_cost(forecast, ep, 0, wide, k);

@@ -10,6 +10,9 @@
  * device, or its F is cut over neighbours, along etp.  If devices along tp have the same rows, each sends only its
  * share of them, and has zeros for the others: the results are partial sums again.  With sequence parallelism each has
  * rows of its own, and sends them all.
+ *
+ * Schemes are found by name (schemes/registry.c). model/run/run_mixture.c announces choices and runs the passes;
+ * link_memory.c asks for the slots; trainer_open.c opens, trainer.c ends steps.
  */
 #ifndef ORRERY_EXPERT_SCHEME_H
 #define ORRERY_EXPERT_SCHEME_H

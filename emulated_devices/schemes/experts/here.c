@@ -6,6 +6,9 @@
  * Memory   kept: R = k n rows of the experts' input and of their three results, and the order of rows.  From backward
  *          for the inputs to that for the weights: R rows of two gradients
  * Equals   permutes: the order of operations is that of ref/model/mixture.c
+ *
+ * Called by: model/run/run_mixture.c if ep and etp are 1.  Errors: ERR_MEMORY; weights that the body cannot read are
+ * ERR_FILE.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/experts/experts.h"
@@ -22,6 +25,7 @@ static const char *here_refuses(const struct expert_parallel *ep, const struct m
            : "all experts on each device, so --ep 1 and --etp 1; others, such as alltoall, move rows";
 }
 
+/* R = k n rows, as if every choice were computed; `present` cuts the tensors to what is. */
 static struct tensor here_kept(const struct expert_parallel *ep, int slot, int64_t rows)
 {
     const struct tensor_parallel *tp = ep->tp;
@@ -41,6 +45,7 @@ static struct tensor left(const struct expert_parallel *ep, int slot, int64_t ro
     return here_kept(ep, slot == D_UP ? UP : RESULTS, rows);
 }
 
+/* Nothing is told to anyone: the rows of each expert are counted, and their sum is `received`. */
 static enum error_code here_announce(struct expert_routing *routing, const struct expert_parallel *ep,
                                      const struct choices *own, struct error *err)
 {
@@ -75,6 +80,7 @@ static struct expert_rows here_rows_of(const struct mixture_call *call)
                                  .counts = call->routing->counts };
 }
 
+/* All work is in the last phase, since no rows travel in the first two. */
 static enum error_code here_forward(struct mixture_call *call, struct error *err)
 {
     struct device *d = call->ep->tp->device;
@@ -88,6 +94,7 @@ static enum error_code here_forward(struct mixture_call *call, struct error *err
     return e;
 }
 
+/* Gradients of results and weights, then of the experts' rows, then dx: k rows of gradients are added. */
 static enum error_code here_input(struct mixture_call *call, struct error *err)
 {
     struct device *d = call->ep->tp->device;
