@@ -120,6 +120,7 @@ static bool swap_fits(const struct search *search, const int32_t *part, int64_t 
 /* Exchange the parts of two experts, and their loads. */
 static void swap(struct search *search, int32_t *part, int64_t e, int64_t f)
 {
+    /* Each part keeps its number of experts: they exchange places. */
     const int32_t was = part[e];
     search->load[part[e]] += search->total[f] - search->total[e],
         search->load[part[f]] += search->total[e] - search->total[f];
@@ -144,6 +145,7 @@ static bool swap_once(struct search *search, int64_t E, int32_t *part, double mo
  * @return whether there was one that the other part could take. */
 static bool relieve_once(struct search *search, int64_t E, int32_t *part, double most)
 {
+    /* Only the fullest part gives; its expert changes places with an expert that has fewer choices. */
     int fullest = 0;
     int64_t from = -1, to = -1;
     for (int p = 1; p < search->now.parts; p++)
@@ -219,6 +221,7 @@ static double cocluster_score(const struct activations *activations, const struc
 static void improve(struct search *search, struct clusters *best, double *most)
 {
     double here = -INFINITY;
+    /* Tokens follow experts, then experts follow tokens, until the score of a round is no better. */
     for (int i = 0; i < MOST_ROUNDS; i++) {
         /* Rounds 0 to 2 always run: experts are moved from round 1 on, and may need two rounds to help. */
         const double before = here;
@@ -244,6 +247,7 @@ static bool cocluster_make(struct clusters *clusters, const struct activations *
 
 enum error_code cocluster(const struct activations *activations, int parts, struct clusters *best, struct error *err)
 {
+    /* Memory of a step serves tokens and experts in turn, so the larger number decides. */
     const size_t n = (size_t)(activations->V > activations->E ? activations->V : activations->E) + 1, P = (size_t)parts;
     struct search s = { .a = activations, .weight = malloc(n * P * sizeof *s.weight),
                        .load = malloc(P * sizeof *s.load),

@@ -248,7 +248,7 @@ static enum error_code compute_choices_back(struct mixture_call *call, struct er
     struct device *d = dispatch_device_of(call);
     struct expert_routing *r = call->routing;
     struct expert_gradients g = left_gradients(call);
-    /* d_results sorted by expert; d_rows go back the same way. */
+    /* Gradients of results [R, D] are sorted by expert; those of rows go back the same way. */
     dev_gather_forward(d, g.results, r->way.pool, r->order, 1);
     const enum error_code e = compute_input(call, &g, err);
     if (!e) dev_gather_backward_input(d, r->way.pool, g.rows, r->order, 1);

@@ -161,7 +161,8 @@ static struct tensor fssdp_kept(const struct expert_parallel *ep, int slot, int6
 
 /* ---- weights and gradients of copies ----------------------------------------------------------------------------- */
 
-/* In a pass.  held: all experts that are copied and that this device has, its own too; own: those of its own. */
+/* Weights or gradients in a pass. held: all experts that are copied and that this device has, its own too; own: those
+ * of its own. */
 struct copies { struct tensor own, held; struct tensor *matrix; };
 
 /* The sparse collective over the experts with copies, from or to their owners; its blocks are experts. */

@@ -49,6 +49,7 @@ static struct tensor left(const struct expert_parallel *ep, int slot, int64_t ro
 static enum error_code here_announce(struct expert_routing *routing, const struct expert_parallel *ep,
                                      const struct choices *own, struct error *err)
 {
+    /* The routing of the microbatch before is freed first; all E experts are here. */
     const int64_t E = ep->tp->config->mixture.E;
     expert_routing_clear(routing);
     routing->experts = (struct interval){ 0, E };

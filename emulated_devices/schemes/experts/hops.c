@@ -31,6 +31,7 @@ void expert_routing_clear(struct expert_routing *routing)
 int64_t hop_arrives(const struct expert_hop *hop)
 {
     int64_t sum = 0;
+    /* For an all-gather the sum has this device's own rows, too. */
     for (int i = 0; i < hop->group->size; i++) sum += hop->got[i];
     return sum;
 }
@@ -76,6 +77,7 @@ static void pick(struct device *device, struct tensor to, struct tensor from, st
         return;
     }
     struct views v = views_of(device);
+    /* Row i of `to` is row order[i] of `from`. */
     const size_t row = (size_t)tensor_cols(from) * sizeof (int32_t);
     char *out = view_write(&v, to).data;
     const char *in = view_read(&v, from).data;
