@@ -1,4 +1,4 @@
-/* attention.c -- the tokens of a member, by the scheme's cut or by the plan of a microbatch. plan/context.c and
+/* attention.c -- the tokens of a member, by the scheme's cut or by the plan of a microbatch.  plan/context.c and
  * positions.c call these functions; they are local.  Without memory the list is lost, which the caller sees by
  * intervals_lost. */
 #include "emulated_devices/schemes/attention/attention.h"

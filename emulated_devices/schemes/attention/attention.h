@@ -6,8 +6,8 @@
  *
  * `whole` is the trivial scheme: each sequence is on one device.
  *
- * Schemes are chosen by name from a plan (schemes/registry.c). model/run/run_attention.c runs their passes,
- * plan/context.c places tokens by `cut` or `plan`, link_cost.c and link_memory.c ask for `cost` and `kept`. A pass
+ * Schemes are chosen by name from a plan (schemes/registry.c).  model/run/run_attention.c runs their passes,
+ * plan/context.c places tokens by `cut` or `plan`, link_cost.c and link_memory.c ask for `cost` and `kept`.  A pass
  * reports ERR_MEMORY or ERR_COMM; a planner reports ERR_PLAN or ERR_MEMORY.
  */
 #ifndef ORRERY_ATTENTION_SCHEME_H

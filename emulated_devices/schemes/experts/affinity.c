@@ -1,4 +1,4 @@
-/* affinity.c -- the order of rows by the table of affinity.h, in one walk over the rows. plan/shuffle.c calls it on
+/* affinity.c -- the order of rows by the table of affinity.h, in one walk over the rows.  plan/shuffle.c calls it on
  * every device along tp alike; without memory it is ERR_MEMORY. */
 #include "emulated_devices/schemes/experts/affinity.h"
 #include "emulated_devices/device/interval.h"

@@ -1,6 +1,6 @@
 /* announce.c -- before rows move: the devices tell each other how many will come, and list them by expert.
  *
- * dispatch_announce is `announce` of every scheme that moves rows. model/run/run_mixture.c calls it after each router,
+ * dispatch_announce is `announce` of every scheme that moves rows.  model/run/run_mixture.c calls it after each router,
  * on all devices of the ep group.  Input are the own choices [rows, k], output is the routing: table, hops, counts and
  * order.  Errors are ERR_MEMORY and ERR_COMM, after which the caller clears the routing.
  */

@@ -127,7 +127,7 @@ static void swap(struct search *search, int32_t *part, int64_t e, int64_t f)
     part[e] = part[f], part[f] = was;
 }
 
-/* Walk over all pairs of experts and make each swap that helps. @return whether there was one. */
+/* Walk over all pairs of experts and make each swap that helps.  @return whether there was one. */
 static bool swap_once(struct search *search, int64_t E, int32_t *part, double most)
 {
     bool swapped = false;

@@ -1,5 +1,5 @@
 /* dispatch.c -- forward, backward for inputs, backward for weights, each in phases: send rows, compute, take results
- * home. model/run/run_mixture.c calls them, all devices of the ep group in the same order.  Rows that travel are in
+ * home.  model/run/run_mixture.c calls them, all devices of the ep group in the same order.  Rows that travel are in
  * routing->way between phases, and are freed after ERR_MEMORY or ERR_COMM. */
 #include "emulated_devices/schemes/experts/dispatch.h"
 #include "emulated_devices/device/compute.h"

@@ -1,5 +1,5 @@
 /* expert_invariants.c -- each function of the lists gets a struct expert_seen, and counts in *checked what was
- * compared. verify/reference/adaptation.c and verify/cases/drawn.c call them; a broken promise is ERR_CHECK. */
+ * compared.  verify/reference/adaptation.c and verify/cases/drawn.c call them; a broken promise is ERR_CHECK. */
 #include "emulated_devices/schemes/experts/expert_invariants.h"
 #include "ref/model/config.h"
 

@@ -11,7 +11,7 @@
  * share of them, and has zeros for the others: the results are partial sums again.  With sequence parallelism each has
  * rows of its own, and sends them all.
  *
- * Schemes are found by name (schemes/registry.c). model/run/run_mixture.c announces choices and runs the passes;
+ * Schemes are found by name (schemes/registry.c).  model/run/run_mixture.c announces choices and runs the passes;
  * link_memory.c asks for the slots; trainer_open.c opens, trainer.c ends steps.
  */
 #ifndef ORRERY_EXPERT_SCHEME_H

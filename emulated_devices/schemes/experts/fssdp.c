@@ -161,7 +161,7 @@ static struct tensor fssdp_kept(const struct expert_parallel *ep, int slot, int6
 
 /* ---- weights and gradients of copies ----------------------------------------------------------------------------- */
 
-/* Weights or gradients in a pass. held: all experts that are copied and that this device has, its own too; own: those
+/* Weights or gradients in a pass.  held: all experts that are copied and that this device has, its own too; own: those
  * of its own. */
 struct copies { struct tensor own, held; struct tensor *matrix; };
 

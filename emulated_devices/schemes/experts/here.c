@@ -101,6 +101,7 @@ static enum error_code here_input(struct mixture_call *call, struct error *err)
     struct device *d = call->ep->tp->device;
     if (!(call->phases & RETURN_ROWS)) return OK;
     const struct mixture_call p = present(call);
+    /* Buffers have the predicted R rows, of which the first `received` are used. */
     const int64_t R = tensor_rows(call->kept[ROWS]);               /* what is predicted */
     const struct tensor act = device_tensor_2d(d, BUFFERS, R, tensor_cols(p.kept[ACT])),
                         rows = device_tensor_2d(d, BUFFERS, R, tensor_cols(p.kept[ROWS]));
@@ -109,6 +110,7 @@ static enum error_code here_input(struct mixture_call *call, struct error *err)
                                         .rows = tensor_first(rows, tensor_rows(p.kept[ROWS])) };
     const bool room = act.data && rows.data;
     if (room) {
+        /* d_results = weight dy and d_weights = dy . result; then the experts' rows; then dx sums k rows. */
         dev_combine_backward_input(d, g.results, p.d_weights, p.dy, p.kept[RESULTS], p.kept[ORDER], p.weights);
         p.body.input(p.body.context, here_rows_of(&p), g);
         dev_gather_backward_input(d, p.dx, g.rows, p.kept[ORDER], tensor_cols(p.experts));

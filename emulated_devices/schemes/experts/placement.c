@@ -1,4 +1,4 @@
-/* placement.c -- the two algorithms of placement.h, the rule for rows, and the window of loads. fssdp.c and
+/* placement.c -- the two algorithms of placement.h, the rule for rows, and the window of loads.  fssdp.c and
  * model/mixture.c call them. */
 #include "emulated_devices/schemes/experts/placement.h"
 #include "emulated_devices/device/interval.h"

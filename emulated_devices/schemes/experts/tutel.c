@@ -269,7 +269,7 @@ static enum error_code tutel_scatter(struct gathered *gathered, const struct mix
 /* The rows that a member's slice computes, and their columns of up and act. */
 struct share { struct interval rows, columns; int32_t *counts; bool first; };
 
-/* Set what a member's slice computes. @return whether there is anything to compute. */
+/* Set what a member's slice computes.  @return whether there is anything to compute. */
 static bool tutel_share_of(struct share *share, const struct mixture_call *call, int i, int32_t *counts)
 {
     const struct expert_routing *r = call->ep->routing;

@@ -76,6 +76,7 @@ static int64_t told_by(const struct expert_parallel *ep, const struct expert_rou
     return routing->table[(node * ep->node + place) * told(ep) + number];
 }
 
+/* Plan a hop: list the rows that go to each part, and read from the table how many come from each. */
 static enum error_code two_step_hop(const struct expert_parallel *ep, const struct expert_routing *routing,
                                     const struct choices *held,
                                     int index, struct expert_hop *expert_hop, struct error *err)

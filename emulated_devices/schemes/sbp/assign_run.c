@@ -1,7 +1,7 @@
 /* assign_run.c -- carrying a graph out: before each operation its operands make their journeys, after it its result.
  *
  * trial.c calls assignment_run on every device of the mesh.  Input are pieces of what enters; output are the pieces of
- * all tensors in `keep`. An error is the same on every device: ERR_MEMORY, or ERR_COMM of a journey.
+ * all tensors in `keep`.  An error is the same on every device: ERR_MEMORY, or ERR_COMM of a journey.
  */
 #include "emulated_devices/schemes/sbp/panels.h"
 #include <string.h>

@@ -1,6 +1,6 @@
 /* head_exchange.c -- packs blocks, member by member, and exchanges them by one all-to-all.
  *
- * Input is [B n, all heads], output is [B tokens, own heads], or the reverse. two_dimensional.c and planned/flexsp.c
+ * Input is [B n, all heads], output is [B tokens, own heads], or the reverse.  two_dimensional.c and planned/flexsp.c
  * call it; without buffers it reports ERR_MEMORY, else the error of the all-to-all.
  */
 #include "emulated_devices/schemes/attention/heads/head_exchange.h"

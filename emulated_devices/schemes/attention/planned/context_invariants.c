@@ -1,5 +1,5 @@
-/* context_invariants.c -- every function of the lists at the end gets a finished plan and its load. *checked
- * counts what was compared. verify/reference/adaptation.c and verify/cases/drawn.c call them; a broken promise is
+/* context_invariants.c -- every function of the lists at the end gets a finished plan and its load.  *checked
+ * counts what was compared.  verify/reference/adaptation.c and verify/cases/drawn.c call them; a broken promise is
  * ERR_CHECK. */
 #include "emulated_devices/schemes/attention/planned/context_invariants.h"
 #include "emulated_devices/comm/mesh.h"
@@ -160,6 +160,7 @@ static enum error_code fewest_rows_cross(const void *seen, int64_t *checked, str
 /* The devices of a sample, and the pairs of tokens that each computes if queries stay where they are. */
 struct sample_share { int devices; double least, most; };
 
+/* Count the devices that have queries of a sample, and the fewest and most pairs that one of these devices computes. */
 static struct sample_share context_invariants_share_of(const struct context_plan *plan, struct interval sample)
 {
     struct sample_share share = { 0 };

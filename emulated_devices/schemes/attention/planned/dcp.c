@@ -107,6 +107,7 @@ static bool open_hypergraph(struct dcp *dcp)
 static int vertex_of_block(const struct dcp *dcp, int b) { return dcp->work[b] + b; }
 static int vertex_of_work(const struct dcp *dcp, int w) { return w + dcp->plan->work[w].query + 1; }
 
+/* Set a block's weight and its two edges; *pins is the next free entry of the list of pins. */
 static void add_edges(struct dcp *dcp, int b, int *pins)
 {
     const int64_t n = context_block_tokens(&dcp->plan->block[b]);

@@ -126,6 +126,8 @@ static enum error_code flexsp_begin(struct inside *inside, struct attention_call
     return OK;
 }
 
+/* Forward: out [n, H A] from qkv [n, (H+2K) A], by way of the group's T tokens and some heads.  Collective over the
+ * group. */
 static enum error_code flexsp_forward(struct attention_call *call, struct error *err)
 {
     struct inside p;
@@ -163,6 +165,7 @@ static enum error_code flexsp_open_gradients(struct inside *inside, struct gradi
     return e;
 }
 
+/* Backward: d_qkv from d_out, the same way; copies of key heads add up on the way home.  Collective over the group. */
 static enum error_code flexsp_backward_input(struct attention_call *call, struct error *err)
 {
     struct inside p;

@@ -1,4 +1,4 @@
-/* flexsp_plan.c -- branch and bound over ways to cut the devices and to place the samples. flexsp.c calls flexsp_plan;
+/* flexsp_plan.c -- branch and bound over ways to cut the devices and to place the samples.  flexsp.c calls flexsp_plan;
  * the plan is a pure function of the load. */
 #include "emulated_devices/schemes/attention/planned/flexsp_plan.h"
 #include "emulated_devices/comm/mesh.h"

@@ -1,4 +1,4 @@
-/* hypergraph.c -- greedy beginnings and Fiduccia-Mattheyses passes for hypergraph.h. dcp.c calls it; without memory it
+/* hypergraph.c -- greedy beginnings and Fiduccia-Mattheyses passes for hypergraph.h.  dcp.c calls it; without memory it
  * reports ERR_MEMORY. */
 #include "emulated_devices/schemes/attention/planned/hypergraph.h"
 #include <stdbool.h>

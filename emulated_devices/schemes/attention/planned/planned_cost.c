@@ -1,7 +1,7 @@
 /* planned_cost.c -- what attention by a plan sends and keeps, by formula.
  *
  * The schemes hdp, dcp and zeppelin have these functions: link_cost.c asks for messages, link_memory.c for what is
- * kept. cp_begin enters the same formula as the expected traffic of a pass.  Nothing here can fail.
+ * kept.  cp_begin enters the same formula as the expected traffic of a pass.  Nothing here can fail.
  */
 #include "emulated_devices/schemes/attention/planned/planned.h"
 #include "emulated_devices/schemes/attention/planned/proxies.h"

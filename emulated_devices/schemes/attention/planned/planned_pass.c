@@ -1,4 +1,4 @@
-/* planned_pass.c -- buffers and messages of a pass by a plan. planned.c calls these functions.  Lists are allocated
+/* planned_pass.c -- buffers and messages of a pass by a plan.  planned.c calls these functions.  Lists are allocated
  * once for the largest count that the plan allows; the first failure stays in planned->e. */
 #include "emulated_devices/schemes/attention/planned/planned_pass.h"
 #include "emulated_devices/device/compute.h"

@@ -44,7 +44,7 @@ static bool list(const struct context_plan *plan, struct share share[])
     return chosen != NULL;
 }
 
-/* Give n of a device's tokens, from its first ungiven one on, to a device as rows. @return false without memory. */
+/* Give n of a device's tokens, from its first ungiven one on, to a device as rows.  @return false without memory. */
 static bool remap_give(struct context_plan *plan, struct share *from, int64_t n, int to)
 {
     struct intervals part = { 0 };

@@ -137,7 +137,7 @@ static int64_t next_bound(const struct zeppelin *zeppelin, int node, int64_t bou
     return next;
 }
 
-/* Try one bound and one fineness from the bins as they are. @return worst_of. */
+/* Try one bound and one fineness from the bins as they are.  @return worst_of. */
 static double zeppelin_place(struct zeppelin *zeppelin, int node, int64_t bound, int finer)
 {
     struct bins *const b = &zeppelin->tried;
@@ -266,6 +266,7 @@ static enum error_code check_load(const struct context_load *load, struct error 
     return OK;
 }
 
+/* Plan a microbatch: place samples on nodes and devices, make rings by zones, balance the rows.  Local. */
 static enum error_code zeppelin_plan(struct context_plan *plan, const struct context_load *load, struct error *err)
 {
     const enum error_code e = check_load(load, err);

@@ -47,6 +47,7 @@ static uint64_t block_bytes(const struct context_parallel *cp, int64_t B, int ow
     return (uint64_t)(B * context_count(cp, owner) * cp_keys_width(cp)) * dtype_size(dtype);
 }
 
+/* Enter the messages of a pass, as `walk` and step_backward send them. */
 static void double_ring_cost(struct forecast *forecast, const struct context_parallel *cp, enum tensor_pass pass,
                              int64_t rows)
 {
@@ -221,6 +222,7 @@ static enum error_code double_ring_open_gradients(struct cp_pass *cp_pass, struc
     return e;
 }
 
+/* Backward: two pairs of buffers travel, keys with values and their gradients.  Collective over the ring. */
 static enum error_code double_ring_backward_input(struct attention_call *call, struct error *err)
 {
     struct cp_pass g;

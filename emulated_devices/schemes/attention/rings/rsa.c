@@ -64,6 +64,7 @@ static struct tensor rsa_kept(const struct context_parallel *cp, int slot, int64
                      : tensor_1d(NULL, t, cp->tp->config->score_cap > 0 ? scores : 0);
 }
 
+/* Enter P - 1 messages each for keys and values; backward also two all-reduces of B S K A wide numbers. */
 static void rsa_cost(struct forecast *forecast, const struct context_parallel *cp, enum tensor_pass pass, int64_t rows)
 {
     const int64_t B = context_sequences(cp, rows), width = width_of(cp);
@@ -141,6 +142,7 @@ static void add_values(struct rsa *rsa, struct tensor values, int64_t first)
     dev_attention_scores_times(rsa->pass.device, rsa->out, rsa->P, first, values, rsa->at, rsa->shape[VALUES]);
 }
 
+/* Scores of whole rows, softmax, then the weighted sum of values.  The probabilities stay in the call's slot. */
 static enum error_code rsa_run_forward(struct rsa *rsa, struct error *err)
 {
     struct cp_pass *g = &rsa->pass;
@@ -215,6 +217,7 @@ static enum error_code rsa_open_gradients(struct rsa *rsa, struct error *err)
     return e;
 }
 
+/* Backward in the order of the head's table: dV, dP, dS, dK, dQ. */
 static enum error_code run_backward(struct rsa *rsa, struct error *err)
 {
     struct cp_pass *g = &rsa->pass;

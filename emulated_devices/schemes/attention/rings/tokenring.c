@@ -292,6 +292,7 @@ static void merge_forward(struct journey *journey, struct bundle *into, int hold
                             view(journey, &journey->in, RESULT_LSE, rank, holder), journey->g->shape);
 }
 
+/* Forward: out [n, H A] and the log-sum-exp; the keys of qkv never move.  Collective over the cp group. */
 static enum error_code tokenring_forward(struct attention_call *call, struct error *err)
 {
     struct cp_pass g;
@@ -349,6 +350,7 @@ static void load_backward(struct journey *journey)
     copy_first(journey, t[DELTA], tensor_2d(journey->gradients.delta.data, t[DELTA].dtype, rows, H));
 }
 
+/* Backward: dQ comes home in parts; dK and dV add up where the keys are.  Collective over the cp group. */
 static enum error_code tokenring_backward_input(struct attention_call *call, struct error *err)
 {
     struct cp_pass g;
