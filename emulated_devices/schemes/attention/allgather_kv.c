@@ -29,7 +29,7 @@
 
 /* ---- the two collectives ----------------------------------------------------------------------------------------- */
 
-/* The numbers of each member's block of keys and values: B n 2 K A, in the order of ranks. */
+/* Count the numbers of each member's block of keys and values: B n 2 K A, in the order of ranks. */
 static void counts_of(const struct context_parallel *cp, int64_t B, int64_t counts[])
 {
     for (int m = 0; m < cp->devices; m++) counts[m] = B * context_count(cp, m) * cp_keys_width(cp);
@@ -49,7 +49,7 @@ static void allgather_kv_cost(struct forecast *forecast, const struct context_pa
                     (struct collective){ .counts = counts, .dtype = dtype_wide(own) });
 }
 
-/* The rows of one member in a tensor that has the blocks of all members, in the order of ranks. */
+/* Return the rows of one member in a tensor that has the blocks of all members, in the order of ranks. */
 static struct tensor allgather_kv_block_of(const struct cp_pass *cp_pass, struct tensor all, int member)
 {
     return tensor_rows_of(all, cp_pass->B * cp_pass->at.start[member],
@@ -79,7 +79,7 @@ static enum error_code allgather_kv_scatter(struct cp_pass *cp_pass, struct tens
         .reduction = SUM }, err);
 }
 
-/* The buffer [B S, 2 K A] holds the keys and values of all members, or their gradients. */
+/* Open a buffer [B S, 2 K A], which holds the keys and values of all members, or their gradients. */
 static enum error_code open_all(struct cp_pass *cp_pass, struct tensor *all, enum dtype dtype, struct error *err)
 {
     return cp_open(cp_pass, all, 1, dtype, cp_pass->B * cp_pass->cp->S, cp_keys_width(cp_pass->cp), err);

@@ -104,7 +104,7 @@ static int64_t pairs_of_range(struct attention attention, const int32_t *range, 
     return pairs;
 }
 
-/* A member's positions as a pointer and a count, for the walks along them. */
+/* Return a member's positions as a pointer and a count, for the walks along them. */
 static struct ascending positions_listed(const struct positions *positions, int member)
 {
     return (struct ascending){ positions->host + positions->start[member], positions_count(positions, member) };

@@ -21,7 +21,7 @@
  */
 #include "emulated_devices/schemes/experts/nodes.h"
 
-/* Rows that a device (node, place) sends to the experts of another, over both hops together. */
+/* Count the rows that a device (node, place) sends to the experts of another, over both hops together. */
 static int64_t alltoall_2dh_rows(const struct expert_parallel *ep, const struct expert_routing *routing, int node,
                                  int place, int to_node, int to_place)
 {

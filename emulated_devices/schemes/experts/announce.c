@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Numbers that each device tells the others: the scheme's own, or the choices of each of E experts. */
+/* Return how many numbers each device tells the others: the scheme's own, or the choices of each of E experts. */
 static int64_t numbers_told(const struct expert_parallel *ep)
 {
     return ep->scheme->told ? ep->scheme->told(ep) : ep->tp->config->mixture.E;
@@ -43,7 +43,7 @@ static struct group *told_group(const struct expert_parallel *ep)
     return ep->scheme->has_degrees ? &ep->part[0] : ep->group;
 }
 
-/* The all-gather of the table [members, numbers told], for the run and for its forecast alike. */
+/* Describe the all-gather of the table [members, numbers told], for the run and for its forecast alike. */
 static struct collective telling(const struct expert_parallel *ep)
 {
     return (struct collective){ .count = numbers_told(ep) * told_group(ep)->size, .dtype = I32 };

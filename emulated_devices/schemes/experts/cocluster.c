@@ -20,7 +20,7 @@ struct search {
     struct ranked { double total; int32_t which; } *order;     /* [max(V,E)] by total, largest first */
 };
 
-/* How often tokens of id v chose expert e in layer l. */
+/* Return how often tokens of id v chose expert e in layer l. */
 static uint32_t cocluster_count_of(const struct activations *activations, int64_t l, int64_t v, int64_t e)
 {
     return activations->count[(l * activations->V + v) * activations->E + e];
@@ -42,7 +42,7 @@ static void sort_by_total(struct search *search, int64_t n)
     qsort(search->order, (size_t)n, sizeof *search->order, compare_ranked);
 }
 
-/* The choices that a part may have: (1 + SLACK) of the mean of all parts. */
+/* Return the choices that a part may have: (1 + SLACK) of the mean of all parts. */
 static double limit(const struct search *search, int64_t n)
 {
     double sum = 0;
@@ -101,7 +101,7 @@ static void place_tokens(struct search *search)
 
 /* ---- experts of a layer, the tokens being given ------------------------------------------------------------------ */
 
-/* Choices that become local if experts e and f exchange their parts, less those that were. */
+/* Count the choices that become local if experts e and f exchange their parts, less those that were. */
 static double gain_of_swap(const struct search *search, const int32_t *part, int64_t e, int64_t f)
 {
     const int parts = search->now.parts;

@@ -7,7 +7,7 @@
  * Limits     a part has as many experts of each layer as its device (block_at).  Tokens of a part, and experts of a
  *            part, have at most (1 + SLACK) of the mean of all choices, if no single one has more
  *
- * `orrery affinity` (cli/affinity.c) groups experts by it, and writes the model with its experts in that order; no
+ * `orrery affinity` (cli/affinity.c) groups experts by it, and writes the model with its experts in that order.  No
  * training run calls it.
  */
 #ifndef ORRERY_EXPERT_COCLUSTER_H

@@ -6,7 +6,7 @@
 #include "emulated_devices/device/streams.h"
 #include "ref/model/config.h"
 
-/* Slots of what a call keeps; slot PER_FORM has the order of rows, or their weights. */
+/* A call keeps tensors in these slots; slot PER_FORM has the order of rows, or their weights. */
 enum { ROWS, UP, ACT, RESULTS, PER_FORM, COUNTS };
 enum { ORDER = PER_FORM, WEIGHTS = PER_FORM };          /* of a row a choice; of weighs_there */
 enum { D_RESULTS, D_UP };
@@ -43,9 +43,9 @@ struct tensor dispatch_kept(const struct expert_parallel *ep, int slot, int64_t 
     const struct model_config *c = ep->tp->config;
     const enum dtype own = ep->tp->device->dtype;
     const struct expert_routing r = extents(ep, rows);
-    /* Rows of own experts have up [R, 2F], act [R, F] and, if weighed there, results [R, D]. */
     const bool there = ep->scheme->weighs_there;
     const int64_t F = r.columns.count;
+    /* Rows of own experts have up [R, 2F], act [R, F] and, if weighed there, results [R, D]. */
     switch (slot) {
     case UP:       return tensor_2d(NULL, own, r.received, 2 * F);
     case ACT:      return tensor_2d(NULL, own, r.received, F);
@@ -140,7 +140,7 @@ static enum error_code collect(const struct mixture_call *call, struct tensor in
     return e;
 }
 
-/* The rows of own experts, as the body wants them: sorted by expert, with their counts. */
+/* Return the rows of own experts, as the body wants them: sorted by expert, with their counts. */
 static struct expert_rows rows_at_experts(const struct mixture_call *call, struct tensor results)
 {
     return (struct expert_rows){ .rows = call->kept[ROWS], .up = call->kept[UP], .act = call->kept[ACT],
@@ -190,7 +190,7 @@ static enum error_code compute_input(struct mixture_call *call, struct expert_gr
     return e;
 }
 
-/* Gradients that backward for inputs leaves for the weights: of the results [R, D] and of up [R, 2F]. */
+/* Return the gradients that backward for inputs leaves for the weights: of the results [R, D] and of up [R, 2F]. */
 static struct expert_gradients left_gradients(const struct mixture_call *call)
 {
     return (struct expert_gradients){ .results = call->left[D_RESULTS], .up = call->left[D_UP] };
@@ -208,7 +208,7 @@ static enum error_code send_choices(struct mixture_call *call, struct error *err
     return dispatch_spread(call, call->routing->way.sent, call->routing->way.pool, err);
 }
 
-/* At the experts: sort the rows that came, compute, put the results in the order of arrival, send them home. */
+/* At the experts, sort the rows that came, compute, put the results in the order of arrival, send them home. */
 static enum error_code compute_choices(struct mixture_call *call, struct error *err)
 {
     struct device *d = dispatch_device_of(call);
@@ -224,7 +224,7 @@ static enum error_code compute_choices(struct mixture_call *call, struct error *
     return collect(call, r->way.pool, call->kept[RESULTS], err);
 }
 
-/* At home, last phase: weigh and add the k results of each row.  Recomputation has no y. */
+/* At home, in the last phase, weigh and add the k results of each row.  Recomputation has no y. */
 static enum error_code add_choices(struct mixture_call *call, struct error *err)
 {
     (void)err;
@@ -242,7 +242,7 @@ static enum error_code send_choices_back(struct mixture_call *call, struct error
     return dispatch_spread(call, call->routing->way.sent, call->routing->way.pool, err);
 }
 
-/* At the experts, backward: d_rows of own experts, then back to the senders. */
+/* At the experts, compute the gradients of rows from those of results, and send them back to the senders. */
 static enum error_code compute_choices_back(struct mixture_call *call, struct error *err)
 {
     struct device *d = dispatch_device_of(call);
@@ -283,7 +283,7 @@ static enum error_code come_home(struct mixture_call *call, struct tensor to, st
     return r->way.sent.data ? collect(call, r->way.pool, r->way.sent, err) : dispatch_no_memory(err);
 }
 
-/* At the experts: each row of the pool is computed once for each of its choices that is here. */
+/* At the experts, each row of the pool is computed once for each of its choices that is here. */
 static enum error_code compute_rows(struct mixture_call *call, struct error *err)
 {
     struct device *d = dispatch_device_of(call);
@@ -317,7 +317,7 @@ static enum error_code send_rows_back(struct mixture_call *call, struct error *e
     return dispatch_spread(call, call->dy, call->routing->way.pool, err);
 }
 
-/* At the experts, backward: gradients of rows and of weights; both sums come home by the same hops. */
+/* At the experts, compute gradients of rows and of weights; both sums come home by the same hops. */
 static enum error_code compute_rows_back(struct mixture_call *call, struct error *err)
 {
     struct device *d = dispatch_device_of(call);

@@ -157,7 +157,7 @@ const struct invariant tutel_invariants[] = {
 
 /* ---- predictions ------------------------------------------------------------------------------------------------- */
 
-/* For each part: as many of its rows as its devices have room for are on these devices. */
+/* The devices of each part have as many rows of this part as they have room for. */
 static enum error_code rows_are_where_predicted(const void *seen, int64_t *checked, struct error *err)
 {
     const struct expert_seen *const s = seen;

@@ -62,7 +62,7 @@ static void end_step(struct expert_parallel *ep)
     for (int64_t l = 0; l < config_of(ep)->L; l++) expert_loads_turn(&ep->loads[l]);
 }
 
-/* The facts that placement.h plans with: experts, nodes, slots, and whether the top experts go everywhere. */
+/* Collect the facts that placement.h plans with: experts, nodes, slots, and whether the top experts go everywhere. */
 static struct expert_room room_of(const struct expert_parallel *ep)
 {
     return (struct expert_room){ .E = experts(ep), .devices = ep->devices, .node = ep->node,
@@ -111,7 +111,7 @@ static enum error_code fssdp_place(const struct expert_parallel *ep, struct expe
     return ok ? OK : fssdp_no_memory(err);
 }
 
-/* Rows of one member for an expert that go to another, by the rule of placement.h. */
+/* Count the rows of one member for an expert that go to another, by the rule of placement.h. */
 static int64_t rows_to(const struct expert_parallel *ep, const struct expert_routing *routing, int64_t expert, int from,
                        int to)
 {
@@ -161,11 +161,11 @@ static struct tensor fssdp_kept(const struct expert_parallel *ep, int slot, int6
 
 /* ---- weights and gradients of copies ----------------------------------------------------------------------------- */
 
-/* Weights or gradients in a pass.  held: all experts that are copied and that this device has, its own too; own: those
- * of its own. */
+/* A pass has weights or gradients here.  held: all experts that are copied and that this device has, its own too; own:
+ * those of its own. */
 struct copies { struct tensor own, held; struct tensor *matrix; };
 
-/* The sparse collective over the experts with copies, from or to their owners; its blocks are experts. */
+/* Describe the sparse collective over the experts with copies, from or to their owners; its blocks are experts. */
 static struct collective sending(const struct expert_parallel *ep, struct block_placement *placement, enum dtype dtype)
 {
     const struct expert_routing *r = ep->routing;
@@ -178,7 +178,7 @@ static void close_copies(struct device *device, struct copies *copies)
     device_free(device, copies->own), device_free(device, copies->held), free(copies->matrix);
 }
 
-/* Room for the copied experts that this device owns, and for all copied ones that it has. */
+/* Open room for the copied experts that this device owns, and for all copied experts that it has. */
 static enum error_code open_copies(struct copies *copies, const struct expert_parallel *ep, enum dtype dtype,
                                    struct error *err)
 {
@@ -296,7 +296,7 @@ static enum error_code weight_pass(struct copies *copies, struct mixture_call *c
     return send_gradients(copies, call, err);
 }
 
-/* A pass of the experts, around which weights and gradients of copies move.  Collective over the ep group. */
+/* Run a pass of the experts, around which weights and gradients of copies move.  Collective over the ep group. */
 static enum error_code fssdp_compute(struct mixture_call *call, enum tensor_pass pass, struct expert_rows rows,
                                      struct expert_gradients gradients, struct error *err)
 {

@@ -25,7 +25,7 @@ static const char *here_refuses(const struct expert_parallel *ep, const struct m
            : "all experts on each device, so --ep 1 and --etp 1; others, such as alltoall, move rows";
 }
 
-/* R = k n rows, as if every choice were computed; `present` cuts the tensors to what is. */
+/* Slots have R = k n rows, as if every choice were computed; `present` cuts the tensors to what is. */
 static struct tensor here_kept(const struct expert_parallel *ep, int slot, int64_t rows)
 {
     const struct tensor_parallel *tp = ep->tp;
@@ -49,8 +49,8 @@ static struct tensor left(const struct expert_parallel *ep, int slot, int64_t ro
 static enum error_code here_announce(struct expert_routing *routing, const struct expert_parallel *ep,
                                      const struct choices *own, struct error *err)
 {
-    /* The routing of the microbatch before is freed first; all E experts are here. */
     const int64_t E = ep->tp->config->mixture.E;
+    /* The routing of the microbatch before is freed first; all E experts are here. */
     expert_routing_clear(routing);
     routing->experts = (struct interval){ 0, E };
     routing->counts = calloc((size_t)E, sizeof *routing->counts);
@@ -95,7 +95,7 @@ static enum error_code here_forward(struct mixture_call *call, struct error *err
     return e;
 }
 
-/* Gradients of results and weights, then of the experts' rows, then dx: k rows of gradients are added. */
+/* Compute gradients of results and weights, then of the experts' rows, then dx: k rows of gradients are added. */
 static enum error_code here_input(struct mixture_call *call, struct error *err)
 {
     struct device *d = call->ep->tp->device;

@@ -124,7 +124,7 @@ enum error_code hop_run(const struct expert_hop *hop, struct device *device, str
 
 /* ---- all hops ---------------------------------------------------------------------------------------------------- */
 
-/* All hops there, or all hops back.  Collective over the ep group, and over the groups of the hops. */
+/* Run all hops there, or all hops back.  Collective over the ep group, and over the groups of the hops. */
 static enum error_code walk(const struct expert_parallel *ep, enum way way, struct tensor in, struct tensor out,
                             struct error *err)
 {
@@ -162,7 +162,7 @@ enum error_code rows_collect(const struct expert_parallel *ep, struct tensor poo
     return walk(ep, BACK, pool, mine, err);
 }
 
-/* The forecast of a walk, from hop `first` on: the same calls without data. */
+/* Enter the forecast of a walk, from hop `first` on: the same calls without data. */
 static void hops_cost(struct forecast *forecast, const struct expert_parallel *ep, enum way way, int first,
                       enum dtype dtype, int64_t width)
 {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The node of a device; without nodes all devices are in node 0. */
+/* Return the node of a device; without nodes all devices are in node 0. */
 static int placement_node_of(const struct expert_room *room, int device)
 {
     return room->node > 0 ? device / room->node : 0;
@@ -22,7 +22,7 @@ static int64_t place_by_load(const int64_t load[], int64_t E, int64_t expert)
 
 /* ---- algorithm 1 ------------------------------------------------------------------------------------------------- */
 
-/* The number of devices that have the expert. */
+/* Count the devices that have the expert. */
 static int holders(const struct expert_room *room, const bool held[])
 {
     int n = 0;
@@ -30,7 +30,7 @@ static int holders(const struct expert_room *room, const bool held[])
     return n;
 }
 
-/* Free slots of all devices in one device's node. */
+/* Count the free slots of all devices in one device's node. */
 static int64_t free_of_node(const struct expert_room *room, const int used[], int device)
 {
     int64_t sum = 0;
@@ -93,7 +93,7 @@ void expert_materialise(const struct expert_room *room, const int64_t load[], co
 /* A device so far: slots that are free over all layers, and the load of the layer at hand. */
 struct shelf { int64_t free, load; };
 
-/* The load of the layer at hand on all devices of one device's node. */
+/* Add up the load of the layer at hand on all devices of one device's node. */
 static int64_t load_of_node(const struct expert_room *room, const struct shelf *shelf, int device)
 {
     int64_t sum = 0;

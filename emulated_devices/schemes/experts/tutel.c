@@ -73,13 +73,13 @@ static const char *tutel_refuses(const struct expert_parallel *ep, const struct 
     return ep->degree <= 0 || ep->slices % ep->degree == 0 ? NULL : "a degree of 0, or one that divides etp";
 }
 
-/* The group that gathers slices of weights in this layer and microbatch. */
+/* Return the group that gathers slices of weights in this layer and microbatch. */
 static struct group *gather_group(const struct expert_parallel *ep)
 {
     return ep->routing->degree == 0 ? &ep->part[ALL] : &ep->part[tutel_place_of(ep, ep->routing->degree) + SLICE_GROUP];
 }
 
-/* The devices that compute the same rows: announce.c gathers rows along it. */
+/* Return the group of devices that compute the same rows: announce.c gathers rows along this group. */
 static struct group *slices(const struct expert_parallel *ep, const struct expert_routing *routing)
 {
     /* With degree 1, or 0, this device is alone. */
@@ -167,14 +167,14 @@ static struct held held_by(const struct expert_parallel *ep, int i)
     return (struct held){ experts_of(ep, member), block_at(ep->tp->config->F, ep->slices, slice) };
 }
 
-/* The numbers of a member's slice: three matrices of f columns and D rows for each expert. */
+/* Count the numbers of a member's slice: three matrices of f columns and D rows for each expert. */
 static int64_t numbers_held(const struct expert_parallel *ep, int i)
 {
     const struct held h = held_by(ep, i);
     return h.experts.count * 3 * h.columns.count * ep->tp->config->D;
 }
 
-/* The all-gather of slices, or the reduce-scatter of their gradients. */
+/* Describe the all-gather of slices, or the reduce-scatter of their gradients. */
 static struct collective gathering(const struct expert_parallel *ep, enum dtype dtype, int64_t counts[])
 {
     for (int i = 0; i < gather_group(ep)->size; i++) counts[i] = numbers_held(ep, i);
@@ -189,7 +189,7 @@ static void close_gathered(struct device *device, struct gathered *gathered)
     device_free(device, gathered->own), device_free(device, gathered->all), free(gathered->matrix);
 }
 
-/* Room for the own slice and for all slices of the group; the caller closes both after an error, too. */
+/* Open room for the own slice and for all slices of the group; the caller closes both after an error, too. */
 static enum error_code open_gathered(struct gathered *gathered, const struct expert_parallel *ep, enum dtype dtype,
                                      struct error *err)
 {
@@ -295,7 +295,7 @@ static struct tensor tutel_columns_of(struct tensor t, const struct share *share
                           share->rows.count);
 }
 
-/* The rows of a share in a tensor of all rows; an absent tensor stays absent. */
+/* Return the rows of a share in a tensor of all rows; an absent tensor stays absent. */
 static struct tensor rows_in(struct tensor t, const struct share *share)
 {
     return tensor_present(t) ? tensor_rows_of(t, share->rows.first, share->rows.count) : t;
@@ -342,7 +342,7 @@ static enum error_code pass_slice(struct mixture_call *call, enum tensor_pass pa
     return e;
 }
 
-/* A pass: gather slices, or make zeros for their gradients; compute slice by slice; scatter gradients. */
+/* Run a pass: gather slices, or make zeros for their gradients; compute slice by slice; scatter gradients. */
 static enum error_code tutel_compute(struct mixture_call *call, enum tensor_pass pass, struct expert_rows rows,
                                      struct expert_gradients gradients, struct error *err)
 {

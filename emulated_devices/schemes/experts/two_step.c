@@ -69,7 +69,7 @@ static void two_step_tell(const struct expert_parallel *ep, const struct choices
         own[ep->devices + b] = (int32_t)list_rows(ep, choices, b * ep->node, 1, ep->node, NULL, NULL);
 }
 
-/* A number of the table: how many rows of a device go to a device, or to a node. */
+/* Return a number of the table: how many rows of a device go to a device, or to a node. */
 static int64_t told_by(const struct expert_parallel *ep, const struct expert_routing *routing, int node, int place,
                        int number)
 {

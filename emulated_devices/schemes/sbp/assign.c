@@ -30,7 +30,7 @@ struct search {
 
 /* ---- journeys ---------------------------------------------------------------------------------------------------- */
 
-/* A signature as a number below CODES: its kinds on both axes are the digits. */
+/* Return a signature as a number below CODES: its kinds on both axes are the digits. */
 static int code_of(struct signature signature)
 {
     int k[SBP_AXES];
@@ -61,7 +61,7 @@ static void measure_journeys(struct search *search, int tensor)
         for (int k = 0; k < n; k++) search->cost[tensor][code_of(all[i]) * CODES + code_of(all[k])] = cost[i * n + k];
 }
 
-/* The cost of a tensor's journey in the unit of the search: prices, or picoseconds. */
+/* Return the cost of a tensor's journey in the unit of the search: prices, or picoseconds. */
 static int64_t journey(const struct search *search, int tensor, struct signature from, struct signature to)
 {
     return search->unit * search->cost[search->shape[tensor]][code_of(from) * CODES + code_of(to)];
@@ -117,17 +117,17 @@ static void make_variables(struct search *search)
 static int64_t cost_of_result(const struct search *search, int tensor, struct signature made, struct signature kept)
 {
     const struct sbp_tensor *t = &search->graph->tensor[tensor];
-    /* A result that one operation reads changes on the way to that operation, so keeping it changed gains nothing. */
     const bool same = signature_equal(made, kept), must = t->pinned || t->like >= 0;
+    /* A result that one operation reads changes on the way there, so keeping the result changed gains nothing. */
     if (!must && !same && (search->uses[tensor] <= 1 || signature_has(kept, SBP_P))) return MIN_SUM_NEVER;
     return journey(search, tensor, made, kept);
 }
 
-/* The costs of an operation by one rule: `own` for the operation, cost[k][i] for value i of operand k's variable.  The
- * result is the last operand. */
+/* An operation has these costs by one rule: `own` for the operation, cost[k][i] for value i of operand k's variable.
+ * The result is the last operand. */
 struct by_rule { int64_t own, cost[SBP_OPERANDS + 1][SBP_MOST_SIGNATURES]; };
 
-/* The tensor of an operand; the operand after the inputs is the result. */
+/* Return the tensor of an operand; the operand after the inputs is the result. */
 static int tensor_at(const struct sbp_op *op, int operand) { return operand == op->inputs ? op->out : op->in[operand]; }
 
 /* Fill `by` with the costs of one rule: journeys of operands to the rule, of the result from the rule. */
@@ -144,7 +144,7 @@ static void price_rule(const struct search *search, int o, const struct rule *ru
     }
 }
 
-/* The cost of an operation by one rule, if all variables have these values. */
+/* Return the cost of an operation by one rule, if all variables have these values. */
 static int64_t price_of(const struct search *search, const struct sbp_op *op, const struct by_rule *by,
                         const int value[])
 {
@@ -302,7 +302,7 @@ static enum error_code measure_operations(struct search *search, struct error *e
                 (double)longest / 1e12);
 }
 
-/* The search in its order: measure, make variables and terms, narrow, solve, read back. */
+/* Run the search in its order: measure, make variables and terms, narrow, solve, read back. */
 static enum error_code search_run(struct search *search, int64_t most, struct assignment *assignment, struct error *err)
 {
     const struct sbp_graph *g = search->graph;
@@ -349,7 +349,7 @@ enum error_code sbp_assign(const struct sbp_graph *sbp_graph, const struct sbp_m
     return e;
 }
 
-/* Elements of all tensors, plus one, so that a price can be divided by the sum. */
+/* Count the elements of all tensors, plus one, so that a price can be divided by the sum. */
 static int64_t all_elements(const struct sbp_graph *sbp_graph)
 {
     int64_t sum = 1;
@@ -420,7 +420,7 @@ void assignment_each(const struct sbp_graph *sbp_graph, const struct assignment 
         }
 }
 
-/* The context of add_journey: the elements that one device sends. */
+/* add_journey gets this context, and adds up the elements that one device sends. */
 struct sum { const struct sbp_graph *graph; const struct assignment *assignment; int device; int64_t elements; };
 
 static void add_journey(void *context, int op, int operand, int tensor, const struct boxing *boxing)

@@ -1,7 +1,7 @@
 /* boxing.c -- finding the shortest journey.
  *
- * costs and steps of journeys, without sending anything; assign.c, assign_run.c and cli/show/sbp.c ask.  All functions
- * are local, pure, and cannot fail for signatures that fit.
+ * The functions give costs and steps of journeys, and send nothing.  assign.c, assign_run.c and cli/show/sbp.c ask.
+ * All functions are local and pure, and cannot fail for signatures that fit.
  */
 #include "emulated_devices/schemes/sbp/boxing.h"
 #include "emulated_devices/collectives/collective.h"
@@ -30,7 +30,7 @@ struct box boxing_parcel(const struct shape *shape, const struct sbp_mesh *sbp_m
                          signature_box(shape, sbp_mesh, step->to, receiver), shape->ndim);
 }
 
-/* Elements that a sender gives to all other devices in a REDISTRIBUTE. */
+/* Count the elements that a sender gives to all other devices in a REDISTRIBUTE. */
 static int64_t redistributed(const struct shape *shape, const struct sbp_mesh *sbp_mesh,
                              const struct boxing_step *step, int sender)
 {
@@ -40,8 +40,8 @@ static int64_t redistributed(const struct shape *shape, const struct sbp_mesh *s
     return n;
 }
 
-/* Elements that a device sends for a sum by a ring.  A reduce-scatter sends all parts but the own one; an all-reduce
- * sends each part 2 (p-1) times. */
+/* Count the elements that a device sends for a sum by a ring.  A reduce-scatter sends all parts but the own one; an
+ * all-reduce sends each part 2 (p-1) times. */
 static int64_t summed(const struct shape *shape, const struct sbp_mesh *sbp_mesh,
                       const struct boxing_step *step, int device)
 {
@@ -113,7 +113,7 @@ static int64_t step_length(const struct shape *shape, const struct sbp_mesh *sbp
 
 /* ---- the shortest row of them ------------------------------------------------------------------------------------ */
 
-/* A signature that the search has reached: length so far (-1: not yet), steps, and the step that led here. */
+/* The search has an entry for each signature: length so far (-1: not yet), steps, and the step that led here. */
 struct reached { int64_t length; int steps; int before; struct boxing_step by; bool done; };
 
 /* A shorter way is nearer; of equal lengths the way with fewer steps. */
@@ -122,7 +122,7 @@ static bool nearer(int64_t length, int steps, const struct reached *than)
     return than->length < 0 || length < than->length || (length == than->length && steps < than->steps);
 }
 
-/* The nearest signature that is reached and not done; -1: none is left. */
+/* Find the nearest signature that is reached and not done; -1: none is left. */
 static int nearest(const struct reached *reached, int n)
 {
     int best = -1;
@@ -132,7 +132,7 @@ static int nearest(const struct reached *reached, int n)
     return best;
 }
 
-/* The shortest journey over all signatures of the shape, by Dijkstra's search. */
+/* Find the shortest journey over all signatures of the shape, by Dijkstra's search. */
 static struct boxing shortest(const struct shape *shape, const struct sbp_mesh *sbp_mesh, struct signature from,
                               struct signature to)
 {

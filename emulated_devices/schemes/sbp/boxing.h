@@ -17,7 +17,7 @@
  * Source  the table: OneFlow, arXiv:2110.15032, table 2
  * Equals  between S and B permutes; through P reassociates, in the order of a ring
  *
- * assign.c asks for costs and journeys, assign_run.c and trial.c take them; cli/show/sbp.c prints them.
+ * assign.c asks for costs and journeys, assign_run.c takes the journeys, and cli/show/sbp.c prints them.
  */
 #ifndef ORRERY_SBP_BOXING_H
 #define ORRERY_SBP_BOXING_H

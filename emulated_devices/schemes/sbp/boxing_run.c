@@ -117,7 +117,7 @@ static void unpack_all(const struct move *move, const struct group *group, const
     views_end(&v);
 }
 
-/* REDISTRIBUTE: one all-to-all of parcels.  Collective over the group within which whole parts move. */
+/* Carry out REDISTRIBUTE by one all-to-all of parcels.  Collective over the group within which whole parts move. */
 static enum error_code redistribute(struct move *move, struct error *err)
 {
     const struct signature s = move->step->from;

@@ -90,7 +90,7 @@ const char *graph_letters(const struct sbp_op *op, int i, int *n)
 /* An axis can have everybody do everything (0), split a letter, or take a set of partial operands. */
 struct choice { char letter; unsigned partial; };
 
-/* All that an axis can choose for an operation; a product cannot choose to be done by everybody. */
+/* List all that an axis can choose for an operation; a product cannot choose to be done by everybody. */
 static int choices(const struct sbp_op *op, struct choice all[])
 {
     int n = 0;
@@ -109,7 +109,7 @@ static int choices(const struct sbp_op *op, struct choice all[])
     return n;
 }
 
-/* The signature of operand i on one axis that follows from the axis' choice; i == inputs is the result. */
+/* Return the signature of operand i on one axis, as it follows from the axis' choice; i == inputs is the result. */
 static struct sbp operand(const struct sbp_op *op, struct choice choice, int i)
 {
     const bool out = i == op->inputs;

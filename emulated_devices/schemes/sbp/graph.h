@@ -77,7 +77,7 @@ int graph_find(const struct sbp_graph *, const char *name);
 enum error_code graph_pin(struct sbp_graph *, const struct sbp_mesh *, const char *tensor, struct signature,
                           struct error *);
 
-/* A way to do an operation: the signatures that the operands need, and that of the result. */
+/* A rule is a way to do an operation: the signatures that the operands need, and that of the result. */
 struct rule { struct signature in[SBP_OPERANDS], out; };
 
 /** The letters of an operand, or for op->inputs of what is made.  @param[out] n  how many. */

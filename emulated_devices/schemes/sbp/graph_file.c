@@ -1,6 +1,9 @@
-/* graph_file.c -- cli/show/sbp.c calls graph_read and graph_write_pins.  A file is not trusted: every name, size and
- * shape is checked, and a mistake is ERR_FORMAT with its line.  Graphs of more than 2^36 elements a tensor or 1 MiB of
- * text are refused. */
+/* graph_file.c -- graphs and pins as text: lines are read into a graph, pins of an assignment are written.
+ *
+ * cli/show/sbp.c calls graph_read and graph_write_pins.  A file is not trusted: every name, size and shape is checked,
+ * and a mistake is ERR_FORMAT with its line.  A tensor of more than 2^36 elements is refused, and so is a text of more
+ * than 1 MiB.
+ */
 #include "emulated_devices/schemes/sbp/graph_file.h"
 #include "ref/io/output.h"
 #include <ctype.h>
@@ -92,7 +95,7 @@ static bool read_size(const char *text, bool rows, int64_t *size, int64_t *granu
     return *end == '\0' && *size >= 1 && *size <= (int64_t)1 << MOST_ELEMENTS_BITS && *granule >= 1;
 }
 
-/* The line "tensor NAME SIZES": only the first size may have a granule. */
+/* Read the line "tensor NAME SIZES": only the first size may have a granule. */
 static enum error_code read_tensor(struct reader *reader)
 {
     struct shape s = { .ndim = reader->words - 2, .granule = 1 };
@@ -111,8 +114,8 @@ static enum error_code read_tensor(struct reader *reader)
 
 /* ---- operations -------------------------------------------------------------------------------------------------- */
 
-/* The letters of an operation so far, and the sizes they stand for.  Letters 1 and 2 of `known` are a group: one
- * dimension or more. */
+/* A line's operation has these letters so far, and the sizes they stand for.  Letters 1 and 2 of `known` are a group:
+ * one dimension or more. */
 struct letters {
     char group[2][TENSOR_MAX_DIMS + 1];
     int64_t size[128], granule;
@@ -217,7 +220,7 @@ static enum error_code check_fixed(struct reader *reader, const struct known *kn
     return OK;
 }
 
-/* The line "NAME = OPERATION OPERANDS": check the operands, derive the result's letters and shape, add both. */
+/* Read the line "NAME = OPERATION OPERANDS": check the operands, derive the result's letters and shape, add both. */
 static enum error_code read_operation(struct reader *reader)
 {
     const struct known *k = known;
@@ -255,7 +258,7 @@ static enum error_code read_operation(struct reader *reader)
 
 /* ---- how tensors lie --------------------------------------------------------------------------------------------- */
 
-/* The line "pin NAME SIGNATURE"; the graph checks that the signature fits. */
+/* Read the line "pin NAME SIGNATURE"; the graph checks that the signature fits. */
 static enum error_code read_pin(struct reader *reader)
 {
     struct signature s;
@@ -273,7 +276,7 @@ static bool same_shape(const struct shape *a, const struct shape *b)
     return a->ndim == b->ndim && memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim) == 0;
 }
 
-/* The line "like NAME OTHER"; a circle would leave no tensor with a variable of its own. */
+/* Read the line "like NAME OTHER"; a circle would leave no tensor with a variable of its own. */
 static enum error_code read_like(struct reader *reader)
 {
     if (reader->words != 3) return graph_file_bad(reader, "like has two tensors, such as: like dw w");

@@ -18,7 +18,7 @@ void min_sum_close(struct min_sum *min_sum)
     min_sum->terms = 0;
 }
 
-/* The place of a variable among those of a term; -1: the term does not have it. */
+/* Return the place of a variable among those of a term; -1: the term does not have it. */
 static int place_in(const struct min_sum_term *term, int variable)
 {
     for (int i = 0; i < term->width; i++)
@@ -26,7 +26,7 @@ static int place_in(const struct min_sum_term *term, int variable)
     return -1;
 }
 
-/* The number of a term's costs: the product of its variables' numbers of values. */
+/* Count a term's costs: the product of its variables' numbers of values. */
 static int64_t min_sum_size_of(const struct min_sum *min_sum, const struct min_sum_term *term)
 {
     int64_t n = 1;
@@ -71,7 +71,7 @@ int64_t min_sum_at(const struct min_sum *min_sum, const struct min_sum_term *ter
 
 /* ---- the order --------------------------------------------------------------------------------------------------- */
 
-/* Variables that share a term with a variable: the term that arises without it would have them. */
+/* joined[v] has the variables that share a term with v: the term that arises without v has these. */
 struct order { bool joined[MIN_SUM_VARIABLES][MIN_SUM_VARIABLES], gone[MIN_SUM_VARIABLES]; };
 
 /* Join all pairs of variables that share a term. */
@@ -84,7 +84,7 @@ static void order_begin(struct order *order, const struct min_sum *min_sum)
                 order->joined[min_sum->term[t].of[i]][min_sum->term[t].of[k]] = true;
 }
 
-/* The size of the term that arises if this variable goes; double, because the product can be huge. */
+/* Return the size of the term that arises if this variable goes; double, because the product can be huge. */
 static double size_after(const struct order *order, const struct min_sum *min_sum, int variable)
 {
     double n = 1;

@@ -7,7 +7,7 @@
 #include "emulated_devices/schemes/sbp/assign.h"
 #include <string.h>
 
-/* The part of an operand, or of the result, that a device has by a rule. */
+/* Return the part of an operand, or of the result, that a device has by a rule. */
 static struct box box_of(const struct sbp_graph *sbp_graph, const struct sbp_op *op, const struct sbp_mesh *sbp_mesh,
                          const struct rule *rule, int operand, int device)
 {
@@ -33,7 +33,7 @@ static int op_time_fullest(const struct sbp_graph *sbp_graph, const struct sbp_o
     return best;
 }
 
-/* A tensor of the counting device with the shape of a part. */
+/* Make a tensor of the counting device with the shape of a part. */
 static struct tensor piece(struct device *device, const struct sbp_graph *sbp_graph, int tensor, struct box box)
 {
     const int ndim = sbp_graph->tensor[tensor].shape.ndim;

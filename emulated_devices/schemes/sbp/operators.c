@@ -79,7 +79,7 @@ static bool linear_dw(struct device *device, const struct model_config *model, s
     return true;
 }
 
-/* Y = X, for a tensor that two branches read or that must lie in another way. */
+/* Y = X: a copy may lie otherwise than its operand. */
 static bool copy(struct device *device, const struct model_config *model, struct tensor Y, const struct tensor in[])
 {
     (void)model;
@@ -144,7 +144,7 @@ static bool swiglu(struct device *device, const struct model_config *model, stru
     return true;
 }
 
-/* dX [n, 2, f] from dY [n, f] and X: the gradients of gate and up. */
+/* dX [n, 2, f] follows from dY [n, f] and X, and has the gradients of both halves. */
 static bool swiglu_dx(struct device *device, const struct model_config *model, struct tensor dX,
                       const struct tensor in[])
 {
@@ -161,7 +161,7 @@ static bool geglu(struct device *device, const struct model_config *model, struc
     return true;
 }
 
-/* dX [n, 2, f] from dY [n, f] and X, as for swiglu. */
+/* dX [n, 2, f] follows from dY [n, f] and X, as for swiglu. */
 static bool geglu_dx(struct device *device, const struct model_config *model, struct tensor dX,
                      const struct tensor in[])
 {
@@ -189,8 +189,8 @@ static bool statistics_free(struct device *device, struct statistics statistics)
     return made;
 }
 
-/* The norm of X again, with the mean and the reciprocal deviation of each row that backward needs.  @return whether
- * there was memory. */
+/* Compute the norm of X again, with the mean and the reciprocal deviation of each row that backward needs.  @return
+ * whether there was memory. */
 static bool statistics_of(struct device *device, const struct model_config *model, struct statistics *statistics,
                           struct tensor X, struct tensor wb)
 {
@@ -214,7 +214,7 @@ static bool norm(struct device *device, const struct model_config *model, struct
     return statistics_free(device, s);
 }
 
-/* dX from dY, X and wb; the statistics of X are computed again. */
+/* dX follows from dY, X and wb; the statistics of X are computed again. */
 static bool norm_dx(struct device *device, const struct model_config *model, struct tensor dX, const struct tensor in[])
 {
     const struct tensor dY = operators_rows(in[0]), X = operators_rows(in[1]), w = part(in[2], 0);
@@ -227,7 +227,7 @@ static bool norm_dx(struct device *device, const struct model_config *model, str
     return statistics_free(device, s);
 }
 
-/* dwb from dY, X and wb: sums over rows, so dwb begins with zeros. */
+/* dwb follows from dY, X and wb: sums over rows, so dwb begins with zeros. */
 static bool norm_dw(struct device *device, const struct model_config *model, struct tensor dwb,
                     const struct tensor in[])
 {
@@ -243,7 +243,7 @@ static bool norm_dw(struct device *device, const struct model_config *model, str
 
 /* ---- heads: QKV [n, k, G, A] has k key/value heads, each with the G - 2 query heads before it that use it -------- */
 
-/* Attention of one key/value head and the query heads that use it. */
+/* Describe attention of one key/value head and the query heads that use it. */
 static struct attention of_one_group(const struct model_config *model, struct tensor qkv)
 {
     struct attention a = attention_of_layer(model, 0, model->S);
@@ -305,7 +305,7 @@ static struct tensor by_groups(struct device *device, struct tensor X)
     return to;
 }
 
-/* QKV by groups, the results by groups, and their log-sum-exp. */
+/* Attention runs on QKV by groups, with the results by groups, and their log-sum-exp. */
 struct attended { struct tensor qkv, o, lse; };
 
 static bool attended_free(struct device *device, struct attended attended)
@@ -315,7 +315,7 @@ static bool attended_free(struct device *device, struct attended attended)
     return made;
 }
 
-/* Attention of all groups, forward.  @return whether there was memory; attended_free is due either way. */
+/* Run attention of all groups, forward.  @return whether there was memory; attended_free is due either way. */
 static bool operators_attend(struct device *device, const struct model_config *model, struct attended *attended,
                              struct tensor qkv)
 {
@@ -328,7 +328,7 @@ static bool operators_attend(struct device *device, const struct model_config *m
     return true;
 }
 
-/* O [n, k, G-2, A] from QKV [n, k, G, A]: each group attends by itself. */
+/* O [n, k, G-2, A] follows from QKV [n, k, G, A]: each group attends by itself. */
 static bool attention(struct device *device, const struct model_config *model, struct tensor O,
                       const struct tensor in[])
 {
@@ -337,7 +337,7 @@ static bool attention(struct device *device, const struct model_config *model, s
     return attended_free(device, t);
 }
 
-/* dQKV from dO and QKV: attention runs forward again, then backward, group by group. */
+/* dQKV follows from dO and QKV: attention runs forward again, then backward, group by group. */
 static bool attention_dx(struct device *device, const struct model_config *model, struct tensor dQKV,
                          const struct tensor in[])
 {
@@ -353,7 +353,7 @@ static bool attention_dx(struct device *device, const struct model_config *model
     return attended_free(device, t) && made;
 }
 
-/* Sets of operands in which an operator is linear, as bits: the first operand, or the first two. */
+/* An operator names sets of operands in which it is linear, as bits: the first operand, or the first two. */
 enum { FIRST = 1, BOTH = 3 };
 #define OPERATOR(id, text, is_product, ...) const struct sbp_operator sbp_##id = { .name = text, \
     .product = is_product, .partial = { __VA_ARGS__ }, .run = id }

@@ -1,5 +1,8 @@
-/* panels.c -- assign_run.c calls panels_of and panels_run for each product; tests count messages by panels_messages.
- * panels_run is collective over the placement, and reports ERR_MEMORY or ERR_COMM on every device alike. */
+/* panels.c -- the panels of a product, and the product panel by panel.
+ *
+ * assign_run.c calls panels_of and panels_run; tests count messages by panels_messages.  panels_run is collective over
+ * the placement, and reports ERR_MEMORY or ERR_COMM on every device alike.
+ */
 #include "emulated_devices/schemes/sbp/panels.h"
 #include "emulated_devices/collectives/collective.h"
 #include <string.h>
@@ -33,7 +36,7 @@ static char summed_letter(const struct sbp_op *op)
     return found;
 }
 
-/* The dimension of an operand that has this letter. */
+/* Return the dimension of an operand that has this letter. */
 static int place_of_letter(const struct sbp_op *op, int operand, char letter)
 {
     int n;
@@ -84,7 +87,7 @@ struct panels panels_of(const struct sbp_graph *sbp_graph, const struct assignme
 
 /* ---- carrying it out --------------------------------------------------------------------------------------------- */
 
-/* The whole tensor's box, cut to the panel in one dimension. */
+/* Return the whole tensor's box, cut to the panel in one dimension. */
 static struct box region_of(const struct shape *shape, int dim, struct interval panel)
 {
     struct box b = { 0 };
@@ -93,7 +96,7 @@ static struct box region_of(const struct shape *shape, int dim, struct interval 
     return b;
 }
 
-/* The part of a factor's panel that all devices along the axis have after it was brought. */
+/* Return the part of a factor's panel that all devices along the axis have once the panel was brought. */
 static struct box brought_to(const struct sbp_graph *sbp_graph, const struct assignment *assignment, int o, int operand,
                              const struct panels *panels, int which, int device)
 {

@@ -20,7 +20,7 @@ static const struct strategy strategies[] = {
     { "2d", 2, { ON_S(0), ON_B }, { false, true } },
 };
 
-/* The kind that a strategy pins on one axis.  The stream lies as the strategy says; a weight that is not cut is
+/* Return the kind that a strategy pins on one axis.  The stream lies as the strategy says; a weight that is not cut is
  * whole. */
 static struct sbp pin_on(const struct strategy *strategy, int axis, const struct sbp_tensor *tensor, bool is_weight)
 {

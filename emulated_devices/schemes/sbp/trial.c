@@ -126,7 +126,7 @@ static enum error_code run_here(struct job *job, struct comm *comm, struct error
     return e;
 }
 
-/* The life of one device of the crew: open it, join, run, close. */
+/* Live as one device of the crew: open, join, run, close. */
 static enum error_code be_a_device(struct crew *crew, int rank, const void *asked, struct error *err)
 {
     struct job *j = *(struct job *const *)asked;

@@ -21,7 +21,7 @@ int64_t head_exchange_width(const struct head_exchange *exchange, int member, bo
     return (h.queries.count + (fused ? 2 * h.keys.count : 0)) * exchange->tp->config->A;
 }
 
-/* A member's range of a sequence's tokens before the exchange. */
+/* Return a member's range of a sequence's tokens before the exchange. */
 static struct interval head_exchange_tokens_of(const struct head_exchange *exchange, int member)
 {
     return block_at(exchange->tokens, exchange->devices, member);

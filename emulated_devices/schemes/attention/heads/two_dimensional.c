@@ -7,20 +7,21 @@
 #include "emulated_devices/schemes/attention/rings/ring.h"
 
 enum { QKV, OUT, LSE };                 /* the slots that are kept: after the exchange */
-/* The two groups that two_dimensional_open makes in cp->part. */
+/* The groups in cp->part have these places, in which two_dimensional_open makes them. */
 enum { HEADS, RING, GROUPS };
 
 /* ---- the arrangement --------------------------------------------------------------------------------------------- */
 
 static int ring_size(const struct context_parallel *cp) { return cp->devices / cp->split.heads; }
 
-/* A member's place on its ring.  With context-first, neighbours differ in this place. */
+/* Return a member's place on its ring.  With context-first, neighbours differ in this place. */
 static int ring_place(const struct context_parallel *cp, int member)
 {
     return cp->split.context_first ? member % ring_size(cp) : member / cp->split.heads;
 }
 
-/* A member's place among those that exchange tokens for heads.  Without context-first, neighbours differ in it. */
+/* Return a member's place among those that exchange tokens for heads.  Without context-first, neighbours differ in this
+ * place. */
 static int head_place(const struct context_parallel *cp, int member)
 {
     return cp->split.context_first ? member / ring_size(cp) : member % cp->split.heads;

@@ -60,7 +60,7 @@ static enum error_code check_tokens(const struct context_plan *plan, const struc
     return e;
 }
 
-/* The number of these tokens that are in blocks. */
+/* Count the tokens of a range that are in blocks. */
 static int64_t in_blocks(const struct context_plan *plan, struct interval tokens)
 {
     int64_t sum = 0;
@@ -85,7 +85,7 @@ static enum error_code check_rows(const struct context_plan *plan, struct error 
         ? fail(err, ERR_PLAN, "%lld tokens of the plan have no row outside attention", (long long)left) : OK;
 }
 
-/* The division from which on a device has a block's queries or keys; INT_MAX: the device never has them. */
+/* An entry is the division from which on a device has a block's queries or keys; INT_MAX: the device never has them. */
 struct presence { int *from; int devices; };
 
 static int *presence_of(const struct presence *presence, enum context_data data, int block, int device)

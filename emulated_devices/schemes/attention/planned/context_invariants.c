@@ -83,7 +83,7 @@ static int64_t tokens_that_stay(const struct context_plan *plan, int device)
 /* Tokens of a device in attention, and outside it. */
 struct tokens_of_device { int64_t attended, outside, stay; };
 
-/* For each device: tokens in attention, tokens outside it, and tokens in both, which do not move. */
+/* Count for each device the tokens in attention, those outside attention, and those in both, which do not move. */
 static void count_tokens(const struct context_plan *plan, struct tokens_of_device of[])
 {
     for (int d = 0; d < plan->devices; d++) of[d] = (struct tokens_of_device){ 0 };
@@ -319,7 +319,7 @@ static void try_groups(struct grouping *grouping, int devices, int largest, bool
     }
 }
 
-/* The plan's own time by the same formula: each sample counts in the group that has its first token. */
+/* Return the plan's own time by the same formula: each sample counts in the group that has its first token. */
 static double time_of_plan(const struct context_seen *seen)
 {
     double busy[MESH_MOST_DEVICES] = { 0 }, slowest = 0;
@@ -366,7 +366,7 @@ static const char *const weights[] = { "pairs", "tokens" };
 /* A twentieth more than a share, or the heaviest vertex more. */
 static double context_invariants_allowed(double share, double heaviest) { return share + fmax(share / 20, heaviest); }
 
-/* Pairs of works, or tokens of blocks, for each device; `heaviest` is the largest of a single vertex. */
+/* Add up pairs of works, or tokens of blocks, for each device; `heaviest` is the largest of a single vertex. */
 static void weigh(const struct context_seen *seen, int kind, double of[], double *heaviest)
 {
     const struct context_plan *const p = seen->plan;

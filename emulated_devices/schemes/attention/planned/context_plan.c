@@ -145,8 +145,8 @@ void context_plan_tokens(struct intervals *tokens, const struct context_plan *pl
         if (plan->row[r].device == device) intervals_add(tokens, plan->row[r].tokens);
 }
 
-/* Pairs of a query in q and a key in k with key <= query, by formula: first the queries that see all of k, then those
- * that see a part. */
+/* Count the pairs of a query in q and a key in k with key <= query, by formula: first the queries that see all of k,
+ * then those that see a part. */
 static int64_t causal_pairs(struct interval q, struct interval k)
 {
     int64_t pairs = 0;
@@ -232,7 +232,7 @@ struct interval *context_samples(const struct context_load *load)
 
 /* ---- order ------------------------------------------------------------------------------------------------------- */
 
-/* A block with the number under which works and moves know it, until both are sorted. */
+/* A block stands beside the number under which works and moves know it, until both are sorted. */
 struct numbered { struct context_block block; int number; };
 
 static int compare_blocks(const void *x, const void *y)
@@ -291,7 +291,8 @@ static bool sort(struct context_plan *plan)
     return ok;
 }
 
-/* A digest of all that the plan says.  Only numbers are added, no pointers, so equal plans have equal digests. */
+/* Return a digest of all that the plan says.  Only numbers are added, no pointers, so equal plans have equal
+ * digests. */
 static struct sha256_text digest(const struct context_plan *plan)
 {
     struct sha256 sum = sha256_begin();

@@ -90,7 +90,7 @@ static void pair_up(struct dcp *dcp)
 
 /* ---- the hypergraph ---------------------------------------------------------------------------------------------- */
 
-/* V vertices for blocks and works, two edges for each block: its queries, its keys. */
+/* Allocate V vertices for blocks and works, and two edges for each block: its queries, its keys. */
 static bool open_hypergraph(struct dcp *dcp)
 {
     const size_t blocks = (size_t)dcp->plan->blocks, works = (size_t)dcp->plan->works, V = blocks + works;
@@ -161,7 +161,7 @@ static void dcp_place(struct dcp *dcp)
     for (int w = 0; w < dcp->plan->works; w++) dcp->plan->work[w].device = dcp->device[vertex_of_work(dcp, w)];
 }
 
-/* The numbers of entry i of `when`: queries and keys of block i / 2 take turns. */
+/* Return the numbers that a move of entry i of `when` sends: queries and keys of block i / 2 take turns. */
 static int64_t move_size(const struct dcp *dcp, int i)
 {
     const int64_t width = i % 2 == CONTEXT_KEYS ? dcp->load->key_width : dcp->load->query_width;

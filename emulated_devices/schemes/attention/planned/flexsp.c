@@ -42,7 +42,7 @@ static enum error_code planned_flexsp_plan(struct context_plan *plan, const stru
 /* This device's group in a microbatch. */
 struct here { struct context_group group; struct head_exchange x; };
 
-/* All tokens of the blocks whose homes are in a group. */
+/* Count all tokens of the blocks whose homes are in a group. */
 static int64_t flexsp_tokens_of(const struct context_plan *plan, struct context_group group)
 {
     int64_t sum = 0;
@@ -83,7 +83,7 @@ static enum error_code flexsp_open_groups(struct context_parallel *cp, struct er
 
 enum { QKV, OUT, LSE, SLOTS };          /* kept: after the exchange */
 
-/* Shapes of the slots: qkv [T, (h+2k) A] and out [T, h A] after the exchange, log-sum-exp [T, h]. */
+/* Return the shape of a slot: qkv [T, (h+2k) A] and out [T, h A] after the exchange, log-sum-exp [T, h]. */
 static struct tensor flexsp_kept(const struct context_parallel *cp, int slot, int64_t rows)
 {
     const enum dtype own = cp->tp->device->dtype;
@@ -149,7 +149,7 @@ static enum error_code flexsp_forward(struct attention_call *call, struct error 
     return e;
 }
 
-/* Buffers of the backward pass inside the group; `wide` is the sum before rounding, in 16 bits. */
+/* The backward pass has these buffers inside the group; `wide` is the sum before rounding, in 16 bits. */
 struct gradients { struct tensor d_out, delta, d_qkv, wide; };
 
 /* Each buffer has the group's T tokens; after an error the caller closes all of them. */

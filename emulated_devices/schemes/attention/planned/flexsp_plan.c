@@ -26,7 +26,8 @@ struct search {
     double bound;                       /* the same with bucketed lengths; infinite: none yet */
 };
 
-/* Operations of each device of a group of d for a sample of s tokens.  What is exchanged counts as operations. */
+/* Return the operations of each device of a group of d for a sample of s tokens.  Exchanged numbers count
+ * as operations, too. */
 static double time_in(const struct context_load *load, int64_t s, int d)
 {
     /* A device sends (d-1)/d of its rows: queries, results, keys and values. */

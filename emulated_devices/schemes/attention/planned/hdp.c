@@ -43,7 +43,7 @@ struct loaded {
     int64_t room;                       /* C */
 };
 
-/* Operations of a layer's forward pass for a whole sample of s tokens: attention and linear layers. */
+/* Return the operations of a layer's forward pass for a whole sample of s tokens: attention and linear layers. */
 static double work(const struct context_load *load, int64_t s)
 {
     return load->per_pair * (double)s * (double)(s + 1) / 2 + load->per_token * (double)s;
@@ -85,7 +85,7 @@ static int least_busy_neighbours(const struct loaded *have, int D)
     return best;
 }
 
-/* Tokens that a device has in a microbatch, to read and to add to. */
+/* Return where the tokens of a device in a microbatch are counted. */
 static int64_t *tokens_at(const struct loaded *have, int micro, int device)
 {
     return &have->tokens[micro * have->devices + device];
@@ -118,7 +118,7 @@ static int micro_for_neighbours(const struct loaded *have, int first, int D)
     return best;
 }
 
-/* The device for a short sample: the least busy with room, or else the emptiest in its best microbatch. */
+/* Choose the device for a short sample: the least busy with room, or else the emptiest in its best microbatch. */
 static int device_for(const struct loaded *have, int64_t s)
 {
     int best = -1, emptiest = 0;

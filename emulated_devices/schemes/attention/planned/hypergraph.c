@@ -63,7 +63,7 @@ static void set_limits(struct state *state)
     }
 }
 
-/* All memory of a division; after a failure close_state frees what was allocated. */
+/* Allocate all memory of a division; after a failure close_state frees what was allocated. */
 static bool open_state(struct state *state)
 {
     const size_t V = (size_t)state->g->vertices + 1, P = (size_t)state->p.count, E = (size_t)state->g->edges + 1;
@@ -81,7 +81,7 @@ static bool open_state(struct state *state)
 
 /* ---- one vertex -------------------------------------------------------------------------------------------------- */
 
-/* The number of an edge's vertices that are in a part. */
+/* Return where the vertices of an edge in a part are counted. */
 static int *pins(const struct state *state, int edge, int part)
 {
     return &state->pins[(int64_t)edge * state->p.count + part];
@@ -129,7 +129,7 @@ static int64_t gain(const struct state *state, int v, int part)
     return sum;
 }
 
-/* How full a part is, by both weights together; between equal gains the emptier part wins. */
+/* Return how full a part is, by both weights together; between equal gains the emptier part wins. */
 static double filling(const struct state *state, int part)
 {
     double sum = 0;
@@ -216,7 +216,7 @@ static int64_t hypergraph_pass(struct state *state, bool moved[])
     return most;
 }
 
-/* The numbers that all parts must send: cost times (parts - 1), summed over the edges. */
+/* Return the numbers that all parts must send: cost times (parts - 1), summed over the edges. */
 static int64_t volume(const struct state *state)
 {
     int64_t sum = 0;

@@ -4,7 +4,7 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/attention/planned/planned_pass.h"
 
-/* The first rows x cols numbers of a buffer, as a matrix of that shape. */
+/* View the first rows x cols numbers of a buffer as a matrix of that shape. */
 static struct tensor shaped(struct tensor buffer, int64_t rows, int64_t cols)
 {
     return tensor_2d(buffer.data, buffer.dtype, rows, cols);
@@ -42,7 +42,7 @@ static void planned_attend(struct planned *planned, const struct context_work *w
     h->begun = true;
 }
 
-/* A guest's turn of planned_each_guest: send o and lse of the block home. */
+/* In the guest's turn of planned_each_guest, send o and lse of the block home. */
 static void send_result(struct planned *planned, enum context_data data, int block, int device)
 {
     (void)data;
@@ -51,7 +51,7 @@ static void send_result(struct planned *planned, enum context_data data, int blo
         planned_send(planned, home, planned->at[block].o), planned_send(planned, home, planned->at[block].lse);
 }
 
-/* The home's turn: receive one guest's o and lse, and merge them at once. */
+/* In the home's turn, receive one guest's o and lse, and merge them at once. */
 static void receive_result(struct planned *planned, enum context_data data, int block, int device)
 {
     const int64_t n = planned_tokens(planned, block);
@@ -119,20 +119,20 @@ static void attend_backward(struct planned *planned, const struct context_work *
                                 attention_of_pairs(planned->g.shape, context_work_pairs(planned->plan, work)));
 }
 
-/* The gradient of a block's queries or keys: the share of a guest, the sum at home. */
+/* Return the gradient of a block's queries or keys: the share of a guest, the sum at home. */
 static struct tensor *gradient(struct planned *planned, enum context_data data, int block)
 {
     return data == CONTEXT_KEYS ? &planned->at[block].d_keys : &planned->at[block].d_queries;
 }
 
-/* A guest's turn: send its share home. */
+/* In the guest's turn, send the guest's share home. */
 static void send_gradient(struct planned *planned, enum context_data data, int block, int device)
 {
     if (device == planned->g.cp->rank)
         planned_send(planned, planned->plan->block[block].home, *gradient(planned, data, block));
 }
 
-/* The home's turn: receive one share and add it, in the order of devices. */
+/* In the home's turn, receive one share and add the share, in the order of devices. */
 static void receive_gradient(struct planned *planned, enum context_data data, int block, int device)
 {
     const struct tensor sum = *gradient(planned, data, block);
@@ -161,7 +161,7 @@ static void add_gradient(struct planned *planned, enum context_data data, int bl
     if (planned_owns(planned, block)) dev_add(planned->g.device, sum, sum, planned->came[planned->next++]);
 }
 
-/* With proxies: room at home for each share, since all are on their way at once. */
+/* With proxies, open room at home for each share, since all are on their way at once. */
 static void open_came(struct planned *planned, enum context_data data, int block, int device)
 {
     const int64_t width = tensor_cols(*gradient(planned, data, block));
@@ -189,7 +189,7 @@ static void return_gradients(struct planned *planned)
     planned_wait(planned);
 }
 
-/* A wide buffer of zeros, since works add to it. */
+/* Open a wide buffer of zeros, to which works add. */
 static struct tensor open_gradient(struct planned *planned, int64_t rows, int64_t cols)
 {
     const struct tensor t = planned_buffer(planned, planned->g.wide, rows, cols);

@@ -37,7 +37,7 @@ static void forecast_carried(struct forecast *forecast, const struct context_par
         }
 }
 
-/* Blocks that the plan moves.  Backward, queries take the output's gradient, log-sum-exp and delta along. */
+/* Enter the blocks that the plan moves.  Backward, queries take the output's gradient, log-sum-exp and delta along. */
 static void forecast_moves(struct forecast *forecast, const struct context_parallel *cp, bool backward)
 {
     const enum dtype own = cp->tp->device->dtype;
@@ -79,8 +79,8 @@ static void forecast_returns(struct forecast *forecast, const struct context_par
 
 struct forecast_of { struct forecast *f; const struct context_parallel *cp; bool backward; };
 
-/* The messages of one run of remapped rows.  Forward qkv comes in, and the output goes out.  Backward qkv, the output
- * and its gradient come in, and d_qkv goes out. */
+/* Enter the messages of one run of remapped rows.  Forward qkv comes in, and the output goes out.  Backward qkv, the
+ * output and its gradient come in, and d_qkv goes out. */
 static void forecast_run(void *context, const struct remap_run *remap_run)
 {
     const struct forecast_of *x = context;

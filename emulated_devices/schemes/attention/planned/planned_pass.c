@@ -136,7 +136,7 @@ static int tensors_of(const struct context_move *move, bool backward)
     return move->data == CONTEXT_KEYS || !backward ? 1 : 4;
 }
 
-/* Tensor i of a move: on the sender its data, on the receiver the place for it. */
+/* Return tensor i of a move: the data on the sender, the place for the data on the receiver. */
 static struct tensor planned_pass_moved(const struct planned *planned, const struct context_move *move, int i)
 {
     const struct here *h = &planned->at[move->block];

@@ -59,7 +59,7 @@ struct zeppelin {
     struct bins at, tried;
 };
 
-/* Pairs of a query and a key in a causal sample of s tokens. */
+/* Count the pairs of a query and a key in a causal sample of s tokens. */
 static double pairs_of(int64_t s) { return (double)s * (double)(s + 1) / 2; }
 
 /* ---- bins -------------------------------------------------------------------------------------------------------- */

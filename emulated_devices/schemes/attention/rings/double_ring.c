@@ -41,7 +41,7 @@ static int member_before(const struct context_parallel *cp, int windows, int ste
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-/* Keys and values of an owner's B n tokens, or their gradients, in bytes of the format. */
+/* Return the bytes of keys and values of an owner's B n tokens, or of their gradients, in a format. */
 static uint64_t block_bytes(const struct context_parallel *cp, int64_t B, int owner, enum dtype dtype)
 {
     return (uint64_t)(B * context_count(cp, owner) * cp_keys_width(cp)) * dtype_size(dtype);
@@ -97,8 +97,8 @@ static void double_ring_arrive(struct cp_pass *cp_pass, struct pair pair)
 
 /* ---- keys and values --------------------------------------------------------------------------------------------- */
 
-/* Blocks of keys and values: `first` has those of this place of each window, by round; `other` the rest of a round, by
- * step. */
+/* Blocks of keys and values lie in two pairs of buffers: `first` has those of this place of each window, by round;
+ * `other` the rest of a round, by step. */
 struct keys { struct tensor first[2], other[2]; };
 
 /* Two buffers alternate on each of the two rings.  With windows of 2 the inner ring has one hop and one buffer. */
@@ -117,7 +117,7 @@ static void close_keys(struct cp_pass *cp_pass, struct keys *keys)
     cp_close(cp_pass, keys->first, 2), cp_close(cp_pass, keys->other, 2);
 }
 
-/* The keys and values with which this device computes in a step, as many rows as their owner has. */
+/* Return the keys and values with which this device computes in a step: as many rows as their owner has. */
 static struct tensor keys_at(const struct cp_pass *cp_pass, const struct keys *keys, int round, int step)
 {
     return cp_rows(cp_pass, step == 0 ? keys->first[round % 2] : keys->other[(step - 1) % 2],

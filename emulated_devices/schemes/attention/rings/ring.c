@@ -45,7 +45,7 @@ struct tensor ring_attention_kept(const struct context_parallel *cp, int slot, i
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-/* The bytes of the block that leaves at a step: B n keys and values of the device `step` before. */
+/* Return the bytes of the block that leaves at a step: B n keys and values of the device `step` before. */
 static uint64_t block_bytes(const struct context_parallel *cp, int64_t B, int step, enum dtype dtype)
 {
     return (uint64_t)(B * context_count(cp, cp_before(cp, step)) * cp_keys_width(cp)) * dtype_size(dtype);

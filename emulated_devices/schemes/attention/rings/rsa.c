@@ -49,7 +49,7 @@ struct rsa {
 /* Keys and values travel apart here, so a block has K A columns. */
 static int64_t width_of(const struct context_parallel *cp) { return cp_keys_width(cp) / 2; }
 
-/* The first column of the keys, or of the values, in a row of qkv: queries, keys, values. */
+/* Return the first column of the keys, or of the values, in a row of qkv: queries, keys, values. */
 static int64_t column_of(const struct cp_pass *cp_pass, enum what what)
 {
     return (cp_pass->shape.H + what * cp_pass->shape.K) * cp_pass->shape.A;
@@ -142,7 +142,8 @@ static void add_values(struct rsa *rsa, struct tensor values, int64_t first)
     dev_attention_scores_times(rsa->pass.device, rsa->out, rsa->P, first, values, rsa->at, rsa->shape[VALUES]);
 }
 
-/* Scores of whole rows, softmax, then the weighted sum of values.  The probabilities stay in the call's slot. */
+/* Compute scores of whole rows, their softmax, then the weighted sum of values.  The probabilities stay in the call's
+ * slot. */
 static enum error_code rsa_run_forward(struct rsa *rsa, struct error *err)
 {
     struct cp_pass *g = &rsa->pass;
@@ -205,7 +206,7 @@ static enum error_code sum_over_devices(struct rsa *rsa, enum what what, struct 
     return e;
 }
 
-/* The largest buffers of the scheme: dP has the size of the kept probabilities. */
+/* Open the largest buffers of the scheme: dP has the size of the kept probabilities. */
 static enum error_code rsa_open_gradients(struct rsa *rsa, struct error *err)
 {
     struct cp_pass *g = &rsa->pass;

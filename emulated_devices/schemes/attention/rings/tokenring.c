@@ -34,20 +34,20 @@
 
 /* ---- what travels ------------------------------------------------------------------------------------------------ */
 
-/* A kind of tensor that travels.  A token has H A numbers in the device's format, H A wide ones, or H wide ones, which
+/* Three kinds of tensors travel.  A token has H A numbers in the device's format, H A wide ones, or H wide ones, which
  * lie as [B H, n]. */
 enum kind { OWN_ROWS, WIDE_ROWS, WIDE_HEADS };
 enum { MOST = 4 };
 struct load { int count; enum kind kind[MOST]; };
 
-/* The places of tensors in a bundle of queries, and in a bundle of results. */
+/* Tensors have these places in a bundle of queries, and in a bundle of results. */
 enum { Q, D_OUT, LSE, DELTA };
 enum { RESULT, RESULT_LSE };
 static const struct load queries_forward = { 1, { OWN_ROWS } }, results_forward = { 2, { WIDE_ROWS, WIDE_HEADS } },
                          queries_backward = { 4, { OWN_ROWS, OWN_ROWS, WIDE_HEADS, WIDE_HEADS } },
                          results_backward = { 1, { WIDE_ROWS } };
 
-/* The numbers of a token in a tensor of this kind. */
+/* Return the numbers of a token in a tensor of this kind. */
 static int64_t width_of(const struct context_parallel *cp, enum kind kind)
 {
     return cp->heads->queries.count * (kind == WIDE_HEADS ? 1 : cp->tp->config->A);
@@ -59,14 +59,14 @@ static enum dtype format_of(const struct context_parallel *cp, enum kind kind)
     return kind == OWN_ROWS ? own : dtype_wide(own);
 }
 
-/* The tokens of an owner's late chunk, which is chunk 2P-1-owner of each sequence. */
+/* Count the tokens of an owner's late chunk, which is chunk 2P-1-owner of each sequence. */
 static int64_t late_count(const struct context_parallel *cp, int owner)
 {
     return block_at(cp->S, 2 * cp->devices, 2 * cp->devices - 1 - owner).count;
 }
 
-/* The tokens of each sequence whose queries come from their owner to a holder.  Early queries see no keys of a holder
- * with a higher rank than their owner's, so such a holder gets the late queries alone. */
+/* Count the tokens of each sequence whose queries come from their owner to a holder.  Early queries see no keys of a
+ * holder with a higher rank than their owner's, so such a holder gets the late queries alone. */
 static int64_t count_at(const struct context_parallel *cp, int owner, int holder)
 {
     return holder > owner ? late_count(cp, owner) : context_count(cp, owner);
@@ -114,7 +114,7 @@ struct journey {
     void (*merge)(struct journey *, struct bundle *into, int holder);
 };
 
-/* The rows of tensor i of a bundle that a holder has of the owner's tokens: [B n, width], or [B H, n]. */
+/* Return the rows of tensor i of a bundle that a holder has of the owner's tokens: [B n, width], or [B H, n]. */
 static struct tensor view(const struct journey *journey, const struct bundle *bundle, int i, int owner, int holder)
 {
     const int64_t n = count_at(journey->g->cp, owner, holder), B = journey->g->B;
@@ -228,7 +228,7 @@ static void tokenring_take(struct journey *journey, int step)
     journey->merge(journey, holder > rank ? &journey->own_late : &journey->own, holder);
 }
 
-/* The steps of a pass.  Every device of the group takes part, with the same number of messages in each step. */
+/* Run the steps of a pass.  Every device of the group takes part, with the same number of messages in each step. */
 static void travel(struct journey *journey)
 {
     const int P = journey->g->cp->devices, rank = journey->g->cp->rank;
