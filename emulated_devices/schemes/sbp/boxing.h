@@ -72,8 +72,7 @@ void placement_close(struct placement *);
  * Take a journey.
  * Collective over the placement.
  * @param[in,out] piece  this device's part under the first signature, of the device's arena (BUFFERS); becomes that
- *     under
- *                       the last; the old one is freed if there is a new one.
+ *                       under the last signature; the old part is freed if there is a new one.
  * @return OK, or the same error on every device; the piece is then what it was after the steps done.
  */
 enum error_code boxing_run(struct placement *, const struct shape *, const struct boxing *, struct tensor *piece,

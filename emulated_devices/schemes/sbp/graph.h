@@ -5,8 +5,7 @@
  *   a letter    operands that have the letter are split there, the others are broadcast; an output without it is a
  *               partial sum.  Capital letters are never cut: a norm needs its row whole.
  *   partial     operands in which the operation is linear together are partial sums, and so is the output: one factor
- *   of
- *               a product, both terms of a sum
+ *               of a product, both terms of a sum
  *   B           every device does all of it.  Not for products of matrices: those are always divided.
  *
  * model/sbp/sbp_graph.c builds graphs of blocks, graph_file.c reads them; assign.c finds signatures, assign_run.c

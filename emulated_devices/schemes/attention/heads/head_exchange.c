@@ -137,8 +137,8 @@ static void counts_of(const struct head_exchange *exchange, int64_t sequences, b
     }
 }
 
-/* Collective over the group. gather: from `mine` to `theirs`, tokens for heads; else the way back.  Both packed buffers
- * are freed before the return. */
+/* Exchange both ways. gather: from `mine` to `theirs`, tokens for heads; else the way back.  Collective over the group.
+ * Both packed buffers are freed in the end. */
 static enum error_code head_exchange_run(const struct head_exchange *exchange, struct tensor mine,
                                          struct tensor theirs, bool fused, bool gather, struct error *err)
 {

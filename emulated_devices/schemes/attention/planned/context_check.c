@@ -98,7 +98,7 @@ static enum error_code check_moves(const struct context_plan *plan, const struct
 {
     for (int i = 0; i < plan->moves; i++) {
         const struct context_move m = plan->move[i];
-        /* Numbers are checked first, because they index the table below. */
+        /* Devices and divisions are checked first, because devices index the table below. */
         const bool known = m.to >= 0 && m.to < plan->devices && m.from >= 0 && m.from < plan->devices
             && m.division >= 0 && m.division < plan->divisions;
         if (!known || *presence_of(presence, m.data, m.block, m.from) > m.division ||

@@ -168,8 +168,8 @@ static struct sample_share context_invariants_share_of(const struct context_plan
         double pairs = 0;
         for (int b = 0; b < plan->blocks; b++)
             for (int i = 0; i < 2 && plan->block[b].home == d; i++) {
-                /* A query at place s of its sample sees s + 1 keys: n queries from `first` on see n first + n
-                 * (n+1)/2. */
+                /* A query at place s of its sample sees s + 1 keys.  The n queries from `first` on see n first +
+                 * n(n+1)/2 keys together. */
                 const struct interval own = interval_meet(plan->block[b].tokens[i], sample);
                 const double first = (double)(own.first - sample.first), n = (double)own.count;
                 pairs += n > 0 ? n * first + n * (n + 1) / 2 : 0;

@@ -189,7 +189,7 @@ static void dcp_receive(struct dcp *dcp, int device, int64_t all[], int64_t befo
 static void schedule(struct dcp *dcp, int device, int64_t all[], int64_t before[])
 {
     struct context_plan *const p = dcp->plan;
-    /* 0: the device has the data from the start; 1: it needs them; -1: never. */
+    /* An entry of 0 says that the device has the data from the start; 1 that the device needs the data; -1 neither. */
     for (int i = 0; i < 2 * p->blocks; i++) dcp->when[i] = p->block[i / 2].home == device ? 0 : -1;
     for (int w = 0; w < p->works; w++) {
         int *const needs[] = { &dcp->when[2 * p->work[w].query + CONTEXT_QUERIES],

@@ -190,7 +190,7 @@ static enum error_code flexsp_backward_input(struct attention_call *call, struct
     return e;
 }
 
-/* Recomputation: the kept qkv and output are gathered again, without attention. */
+/* Recomputation gathers the kept qkv and output again, and runs no attention. */
 static enum error_code flexsp_exchange(struct attention_call *call, struct error *err)
 {
     const struct here h = flexsp_find(call->cp);

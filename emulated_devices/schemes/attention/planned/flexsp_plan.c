@@ -114,7 +114,7 @@ static bool like_an_earlier_one(const struct search *search, int first, int part
 /* Samples of a bucket go to parts in the order of parts.  spent: the sum over parts of devices times time so far. */
 static void branch(struct search *search, int sample, double spent)
 {
-    /* All samples are placed. */
+    /* A branch is complete when all samples are placed. */
     if (sample == search->load->samples) {
         keep_if_better(search);
         return;

@@ -31,7 +31,7 @@ static void close_state(struct state *state)
     free(state->gain), free(state->trail), free(state->from);
 }
 
-/* Invert the pins: after it, edge[first[v] .. first[v + 1]) are the edges of vertex v. */
+/* Invert the pins: afterwards edge[first[v] .. first[v + 1]) are the edges of vertex v. */
 static void list_edges_of_vertices(struct state *state)
 {
     const struct hypergraph *g = state->g;

@@ -28,7 +28,7 @@
  * Equals   permutes rows and messages; reassociates samples on several devices
  *
  * Called by: plan/context.c (plan), model/run/run_attention.c (passes, which are planned.c's).  Errors: ERR_PLAN if
- * devices are no whole nodes or samples do not fit; ERR_MEMORY.
+ * devices are not whole nodes or samples do not fit; ERR_MEMORY.
  */
 #include "emulated_devices/schemes/attention/planned/context_invariants.h"
 #include "emulated_devices/schemes/attention/planned/planned.h"
