@@ -49,7 +49,7 @@ static void allgather_kv_cost(struct forecast *forecast, const struct context_pa
                     (struct collective){ .counts = counts, .dtype = dtype_wide(own) });
 }
 
-/* Return the rows of one member in a tensor that has the blocks of all members, in the order of ranks. */
+/* Return the rows of one member in a tensor that has all members' blocks, in the order of ranks. */
 static struct tensor allgather_kv_block_of(const struct cp_pass *cp_pass, struct tensor all, int member)
 {
     return tensor_rows_of(all, cp_pass->B * cp_pass->at.start[member],
@@ -118,7 +118,7 @@ static enum error_code allgather_kv_forward(struct attention_call *call, struct 
     return e;
 }
 
-/* Gather the keys of all members, add this device's shares to d_keys [B S, 2 K A], wide, and scatter their sums. */
+/* Gather the keys of all members, add this device's shares to d_keys [B S, 2 K A], and scatter their sums. */
 static enum error_code run_backward(struct cp_pass *cp_pass, struct block_gradients *gradients, struct tensor *keys,
                                     struct tensor *d_keys, struct error *err)
 {

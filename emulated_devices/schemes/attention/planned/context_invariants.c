@@ -160,7 +160,7 @@ static enum error_code fewest_rows_cross(const void *seen, int64_t *checked, str
 /* The devices of a sample, and the pairs of tokens that each computes if queries stay where they are. */
 struct sample_share { int devices; double least, most; };
 
-/* Count the devices that have queries of a sample, and the fewest and most pairs that one of these devices computes. */
+/* Count the devices that have queries of a sample, and find the fewest and most pairs of these devices. */
 static struct sample_share context_invariants_share_of(const struct context_plan *plan, struct interval sample)
 {
     struct sample_share share = { 0 };

@@ -34,8 +34,8 @@
 
 /* ---- what travels ------------------------------------------------------------------------------------------------ */
 
-/* Three kinds of tensors travel.  A token has H A numbers in the device's format, H A wide ones, or H wide ones, which
- * lie as [B H, n]. */
+/* Three kinds of tensors travel.  OWN_ROWS has H A numbers of a token in the device's format; WIDE_ROWS has as many
+ * wide numbers.  WIDE_HEADS has H wide numbers of a token, as [B H, n]. */
 enum kind { OWN_ROWS, WIDE_ROWS, WIDE_HEADS };
 enum { MOST = 4 };
 struct load { int count; enum kind kind[MOST]; };
@@ -66,7 +66,7 @@ static int64_t late_count(const struct context_parallel *cp, int owner)
 }
 
 /* Count the tokens of each sequence whose queries come from their owner to a holder.  Early queries see no keys of a
- * holder with a higher rank than their owner's, so such a holder gets the late queries alone. */
+ * holder with a higher rank.  Such a holder gets the late queries alone. */
 static int64_t count_at(const struct context_parallel *cp, int owner, int holder)
 {
     return holder > owner ? late_count(cp, owner) : context_count(cp, owner);
