@@ -20,12 +20,16 @@
  *          values of B S tokens, and as many of their gradients in the wide format: ring.c has two blocks of n instead
  * Equals   reassociates: results are merged in the order r, r-1, .., and have the bits of ring-zigzag; gradients of
  *          keys are summed over devices in the order of ranks, in the wide format
+ *
+ * Called by: model/run/run_attention.c (passes), link_cost.c (cost).  Errors: ERR_MEMORY if keys and values of B S
+ * tokens do not fit, ERR_COMM of a failed collective.
  */
 #include "emulated_devices/schemes/attention/blocks.h"
 #include "emulated_devices/schemes/attention/rings/ring.h"
 
 /* ---- the two collectives ----------------------------------------------------------------------------------------- */
 
+/* Count the numbers of each member's block of keys and values: B n 2 K A, in the order of ranks. */
 static void counts_of(const struct context_parallel *cp, int64_t B, int64_t counts[])
 {
     for (int m = 0; m < cp->devices; m++) counts[m] = B * context_count(cp, m) * cp_keys_width(cp);
@@ -37,6 +41,7 @@ static void allgather_kv_cost(struct forecast *forecast, const struct context_pa
     int64_t counts[MESH_MOST_DEVICES];
     const enum dtype own = cp->tp->device->dtype;
     if (cp->devices == 1 || pass == WEIGHT_PASS) return;
+    /* The cost function has only rows, so B is found from this device's share. */
     counts_of(cp, context_sequences(cp, rows), counts);
     forecast_on(forecast, cp->group, ALLGATHER, NULL, (struct collective){ .counts = counts, .dtype = own });
     if (pass == INPUT_PASS)
@@ -44,13 +49,14 @@ static void allgather_kv_cost(struct forecast *forecast, const struct context_pa
                     (struct collective){ .counts = counts, .dtype = dtype_wide(own) });
 }
 
-/* A member's rows of a tensor of all members'. */
+/* Return the rows of one member in a tensor that has all members' blocks, in the order of ranks. */
 static struct tensor allgather_kv_block_of(const struct cp_pass *cp_pass, struct tensor all, int member)
 {
     return tensor_rows_of(all, cp_pass->B * cp_pass->at.start[member],
                           cp_pass->B * positions_count(&cp_pass->at, member));
 }
 
+/* Collective over the cp group: afterwards `all` [B S, 2 K A] has every member's keys and values. */
 static enum error_code allgather_kv_gather(struct cp_pass *cp_pass, struct tensor all, struct error *err)
 {
     int64_t counts[MESH_MOST_DEVICES];
@@ -73,6 +79,7 @@ static enum error_code allgather_kv_scatter(struct cp_pass *cp_pass, struct tens
         .reduction = SUM }, err);
 }
 
+/* Open a buffer [B S, 2 K A], which holds the keys and values of all members, or their gradients. */
 static enum error_code open_all(struct cp_pass *cp_pass, struct tensor *all, enum dtype dtype, struct error *err)
 {
     return cp_open(cp_pass, all, 1, dtype, cp_pass->B * cp_pass->cp->S, cp_keys_width(cp_pass->cp), err);
@@ -80,6 +87,7 @@ static enum error_code open_all(struct cp_pass *cp_pass, struct tensor *all, enu
 
 /* ---- the two passes ---------------------------------------------------------------------------------------------- */
 
+/* Buffers are opened, keys gathered, and blocks merged.  After an error the caller closes what was opened. */
 static enum error_code allgather_kv_run_forward(struct cp_pass *cp_pass, struct block_results *results,
                                                 struct tensor *keys, struct error *err)
 {
@@ -102,6 +110,7 @@ static enum error_code allgather_kv_forward(struct attention_call *call, struct 
     struct block_results r = { 0 };
     struct tensor keys = tensor_none;
     enum error_code e = cp_prepare(&g, call, err);
+    /* A device without sequences in a microbatch has no keys: no member has any, and nobody gathers. */
     if (e || g.B == 0) return e;
     e = allgather_kv_run_forward(&g, &r, &keys, err);
     cp_close(&g, &keys, 1), block_results_close(&g, &r);
@@ -109,7 +118,7 @@ static enum error_code allgather_kv_forward(struct attention_call *call, struct 
     return e;
 }
 
-/* keys, d_keys: of all members; the gradients in the wide format. */
+/* Gather the keys of all members, add this device's shares to d_keys [B S, 2 K A], and scatter their sums. */
 static enum error_code run_backward(struct cp_pass *cp_pass, struct block_gradients *gradients, struct tensor *keys,
                                     struct tensor *d_keys, struct error *err)
 {

@@ -5,6 +5,10 @@
  * needed.  Tensor parallelism has already cut the heads: a call gets this device's tokens of this device's heads.
  *
  * `whole` is the trivial scheme: each sequence is on one device.
+ *
+ * Schemes are chosen by name from a plan (schemes/registry.c).  model/run/run_attention.c runs their passes,
+ * plan/context.c places tokens by `cut` or `plan`, link_cost.c and link_memory.c ask for `cost` and `kept`.  A pass
+ * reports ERR_MEMORY or ERR_COMM; a planner reports ERR_PLAN or ERR_MEMORY.
  */
 #ifndef ORRERY_ATTENTION_SCHEME_H
 #define ORRERY_ATTENTION_SCHEME_H

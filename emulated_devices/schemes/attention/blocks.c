@@ -1,3 +1,5 @@
+/* blocks.c -- partial attention results [n, H A] and their log-sum-exp [B H, n] are merged block by block.  The
+ * backward pass adds gradients of queries here and gives the shares of keys and values to the caller. */
 #include "emulated_devices/schemes/attention/blocks.h"
 #include "emulated_devices/device/compute.h"
 
@@ -10,6 +12,7 @@ enum error_code block_results_open(struct cp_pass *cp_pass, struct block_results
     const struct attention_call *c = cp_pass->call;
     /* With 16-bit numbers the merged results stay wide [n, H A] until the end, which rounds them once. */
     const bool rounds = cp_pass->own != cp_pass->wide;
+    /* A device alone has one block of keys, so a second result and a merge are not needed. */
     const int more = cp_pass->cp->devices > 1 ? 1 : 0;
     const int64_t rows = tensor_rows(c->out), cols = tensor_cols(c->out), heads = cp_pass->B * cp_pass->shape.H;
     *results = (struct block_results){ 0 };
@@ -24,11 +27,13 @@ enum error_code block_results_open(struct cp_pass *cp_pass, struct block_results
 
 void block_results_finish(struct cp_pass *cp_pass, struct block_results *results)
 {
+    /* In 16 bits the output is rounded once, after the last merge; else the output is already complete. */
     if (cp_pass->own != cp_pass->wide) dev_round(cp_pass->device, cp_pass->call->out, results->o[OUT]);
 }
 
 void block_results_close(struct cp_pass *cp_pass, struct block_results *results)
 {
+    /* The output and the kept log-sum-exp belong to the call, and are not closed here. */
     cp_close(cp_pass, &results->o[MORE], 1), cp_close(cp_pass, &results->lse[MORE], 1);
     if (cp_pass->own != cp_pass->wide) cp_close(cp_pass, &results->o[OUT], 1);
 }
@@ -58,6 +63,7 @@ enum error_code block_gradients_open(struct cp_pass *cp_pass, struct block_gradi
     *gradients = (struct block_gradients){ .all = c->d_qkv };
     enum error_code e = cp_open(cp_pass, &gradients->delta, 1, cp_pass->wide, cp_pass->B * cp_pass->shape.H,
                                 rows / cp_pass->B, err);
+    /* In 16 bits the sum of all blocks' gradients is wide; else the sum is the call's d_qkv itself. */
     if (!e && cp_pass->own != cp_pass->wide)
         e = cp_open(cp_pass, &gradients->all, 1, cp_pass->wide, rows, tensor_cols(c->qkv), err);
     if (e) return e;
@@ -79,6 +85,7 @@ void block_gradients_finish(struct cp_pass *cp_pass, struct block_gradients *gra
 void block_gradients_close(struct cp_pass *cp_pass, struct block_gradients *gradients)
 {
     cp_close(cp_pass, &gradients->delta, 1);
+    /* After an early failure `all` may still be the call's d_qkv, which must not be freed. */
     if (cp_pass->own != cp_pass->wide && gradients->all.data != cp_pass->call->d_qkv.data)
         cp_close(cp_pass, &gradients->all, 1);
 }
@@ -87,7 +94,9 @@ void block_add_share(struct cp_pass *cp_pass, const struct block_gradients *grad
                      struct tensor keys, int owner)
 {
     const double pairs = cp_pairs(cp_pass, owner);
+    /* A block without pairs has no gradient; the caller has already set d_keys to zeros. */
     if (pairs == 0) return;
+    /* Without a cap: p = exp(score - lse), dV = p^T dO, dS = p (dO V^T - delta), dQ = dS K, dK = dS^T Q, scaled. */
     dev_attention_part_backward(cp_pass->device, gradients->all, d_keys, cp_pass->call->d_out, gradients->delta,
                                 cp_by_heads(cp_pass, cp_pass->call->kept[0]),
                                 cp_pass->call->qkv, keys, positions_of(&cp_pass->at, cp_pass->cp->rank),

@@ -1,5 +1,8 @@
 /* blocks.h -- attention with one block of keys and values after another: results that are merged, gradients that are
  * added up.  What schemes in which blocks travel share; they differ in the way.
+ *
+ * Callers: allgather_kv.c, rings/ring.c, rings/double_ring.c and rings/tokenring.c.  The functions are local; the
+ * caller moves the blocks between devices.  Both open functions report ERR_MEMORY, after which close is still due.
  */
 #ifndef ORRERY_ATTENTION_BLOCKS_H
 #define ORRERY_ATTENTION_BLOCKS_H

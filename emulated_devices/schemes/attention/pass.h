@@ -5,6 +5,10 @@
  *     if (e || p.B == 0) return e;                an empty microbatch: no messages
  *     ...                                         buffers, messages, operations on parts
  *     cp_end(&p);
+ *
+ * Input: an attention_call with qkv [n, (H+2K) A] of this device's tokens.  Output: positions, buffers and messages,
+ * with which a scheme fills the call's out or d_qkv.  Callers: rings/, allgather_kv.c, blocks.c and planned/.  Without
+ * memory cp_prepare, cp_begin and cp_open report ERR_MEMORY; a failed message ends the job (cp_arrive).
  */
 #ifndef ORRERY_ATTENTION_PASS_H
 #define ORRERY_ATTENTION_PASS_H

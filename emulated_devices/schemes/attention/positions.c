@@ -1,3 +1,5 @@
+/* positions.c -- lists of positions, and pairs counted from them.  Callers are pass.c and the schemes that compute
+ * attention in parts; model/whole_sequences.c uses the two counts.  Every function is local. */
 #include "emulated_devices/schemes/attention/positions.h"
 #include <stdlib.h>
 
@@ -11,7 +13,9 @@ int64_t context_count(const struct context_parallel *cp, int member)
 
 int64_t context_sequences(const struct context_parallel *cp, int64_t rows)
 {
+    /* A planned microbatch is one sequence of all its samples, or none if the microbatch is empty. */
     if (cp->plan) return cp->plan->tokens > 0;
+    /* A cut gives this device equally many tokens of each sequence: rows are B times that count. */
     return rows > 0 ? rows / context_count(cp, cp->rank) : 0;
 }
 
@@ -20,6 +24,7 @@ static bool list(struct positions *positions, int member)
 {
     struct intervals tokens = { 0 };
     int64_t at = positions->start[member];
+    /* With a plan, attention has the tokens of the blocks, which remap.h may place elsewhere outside attention. */
     if (positions->cp->plan) context_plan_attended(&tokens, positions->cp->plan, member);
     else tokens = context_tokens_of(positions->cp, member);
     /* A member's positions ascend and follow those of the member before it. */
@@ -36,12 +41,14 @@ enum error_code positions_open(struct positions *positions, const struct context
     struct device *d = cp->tp->device;
     *positions = (struct positions){ .cp = cp, .host = malloc((size_t)cp->S * sizeof *positions->host),
                              .on_device = device_tensor_in(d, BUFFERS, I32, cp->S) };
+    /* Members are listed in the order of ranks, because `start` grows from member to member. */
     bool listed = positions->host != NULL && positions->on_device.data != NULL;
     for (int m = 0; m < cp->devices && listed; m++) listed = list(positions, m);
     if (!listed) {
         positions_close(positions);
         return fail(err, ERR_MEMORY, "no memory for the positions of %lld tokens", (long long)cp->S);
     }
+    /* Kernels read the copy on the device; pairs are counted from the host's list. */
     device_copy(d, positions->on_device.data, positions->host, tensor_bytes(positions->on_device));
     return OK;
 }
@@ -68,6 +75,7 @@ struct tensor positions_of(const struct positions *positions, int member)
 static int64_t below(const int32_t *at, int64_t n, int32_t end, int64_t *last)
 {
     while (*last < n && at[*last] < end) ++*last;
+    /* A query's range may also begin before that of the query before, so the walk goes both ways. */
     while (*last > 0 && at[*last - 1] >= end) --*last;
     return *last;
 }
@@ -96,6 +104,7 @@ static int64_t pairs_of_range(struct attention attention, const int32_t *range, 
     return pairs;
 }
 
+/* Return a member's positions as a pointer and a count, for the walks along them. */
 static struct ascending positions_listed(const struct positions *positions, int member)
 {
     return (struct ascending){ positions->host + positions->start[member], positions_count(positions, member) };
@@ -106,10 +115,11 @@ double positions_pairs(const struct positions *positions, struct attention atten
     const struct ascending q = positions_listed(positions, queries), k = positions_listed(positions, keys);
     const int64_t apart = tensor_cols(attention.mask);
     int64_t pairs = 0;
+    /* Without a mask all B sequences are causal and have the same positions, so one is counted. */
     if (!tensor_present(attention.mask)) return (double)(B * pairs_of_range(attention, NULL, 0, q, k));
     struct views v = views_of(positions->cp->tp->device);
     const int32_t *mask = view_read(&v, attention.mask).data;
-    /* One mask [S, apart] may hold for all B sequences. */
+    /* A single mask [S, apart] may hold for all B sequences. */
     const bool shared = tensor_rows(attention.mask) == attention.S;
     for (int64_t b = 0; b < B; b++)
         /* Each pair of columns of the mask is one range that a query sees. */

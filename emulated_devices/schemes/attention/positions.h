@@ -1,4 +1,8 @@
-/* positions.h -- who has which tokens of a sequence, for schemes whose devices compute attention in parts. */
+/* positions.h -- who has which tokens of a sequence, for schemes whose devices compute attention in parts.
+ *
+ * pass.c opens the lists for every pass; model/whole_sequences.c uses the counts.  Positions are those of the causal
+ * mask: places in a sequence, or in all samples of a planned microbatch.
+ */
 #ifndef ORRERY_ATTENTION_POSITIONS_H
 #define ORRERY_ATTENTION_POSITIONS_H
 

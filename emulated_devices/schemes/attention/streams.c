@@ -9,6 +9,9 @@
  *          device; backward: the same of their gradients
  * Memory   kept: the log-sum-exp of each row and head, in the wide format
  * Equals   permutes: each row is computed as on one device
+ *
+ * Called by: model/run/run_streams.c (exchanges), plan/context.c and model/link/ (extents), run_attention.c (passes).
+ * Errors: ERR_MEMORY without buffers for rows, ERR_COMM of a failed all-to-all; then the step cannot go on.
  */
 #include "emulated_devices/schemes/attention/streams.h"
 #include "emulated_devices/device/compute.h"
@@ -25,6 +28,7 @@ struct interval stream_tokens_of(const struct context_parallel *cp, int64_t T, i
     return cp->scheme->cuts_streams ? block_at(T, cp->devices, member) : (struct interval){ 0, T };
 }
 
+/* A device has N rows for its q streams together: T = N / q tokens of each. */
 static int64_t tokens_of_stream(const struct context_parallel *cp, int64_t N)
 {
     return N / streams_of(cp, cp->rank).count;
@@ -32,6 +36,7 @@ static int64_t tokens_of_stream(const struct context_parallel *cp, int64_t N)
 
 int64_t stream_tokens(const struct context_parallel *cp, int64_t N)
 {
+    /* A model with one stream weighs nothing, and every row stays a token. */
     return cp->streams > 1 ? stream_tokens_of(cp, tokens_of_stream(cp, N), cp->rank).count : N;
 }
 
@@ -81,17 +86,20 @@ static enum error_code streams_exchange(const struct context_parallel *cp, struc
     struct device *d = cp->tp->device;
     const struct tensor packed = device_tensor_in(d, BUFFERS, streams.dtype, tensor_count(streams));
     if (packed.data == NULL) return fail(err, ERR_MEMORY, "no memory to exchange the rows of streams");
+    /* The counts are elements, D for each row, as collectives want them. */
     counts_of(cp, tokens_of_stream(cp, tensor_rows(streams)), out, in);
-    /* What comes from a member is already in order of streams; only the streams' side needs packing. */
+    /* Rows that come from a member are already in order of streams; only the streams' side needs packing. */
     if (to_tokens) streams_pack(cp, packed, streams, true);
     const enum error_code e = collective_run(cp->group, ALLTOALL, NULL, &(struct collective){
         .in = to_tokens ? packed.data : tokens.data, .out = to_tokens ? tokens.data : packed.data,
         .dtype = streams.dtype, .counts = to_tokens ? out : in, .recvcounts = to_tokens ? in : out }, err);
+    /* On the way back, rows come member by member and are put into the order of streams. */
     if (!e && !to_tokens) streams_pack(cp, packed, streams, false);
     device_free(d, packed);
     return e;
 }
 
+/* The scheme cuts streams, and more than one device shares them: only then rows are exchanged. */
 static bool sends(const struct context_parallel *cp) { return cp->scheme->cuts_streams && cp->devices > 1; }
 
 /* Room for all streams of this device's tokens, given X. */
@@ -122,6 +130,7 @@ enum error_code streams_apart(const struct context_parallel *cp, struct tensor d
     struct tensor all = dH;
     enum error_code e = sends(cp) ? open_tokens(cp, dX, &all, err) : OK;
     if (e) return e;
+    /* The gradients of all streams of the own tokens come first; the all-to-all then takes each home. */
     dev_streams_beside_backward_input(d, all, dX);
     if (sends(cp)) e = streams_exchange(cp, dH, all, false, err), device_free(d, all);
     return e;
@@ -141,6 +150,7 @@ void streams_cost(struct forecast *forecast, const struct context_parallel *cp, 
 
 static const char *streams_refuses(const struct context_parallel *cp, const struct model_config *config)
 {
+    /* A scheme that cuts streams has nothing to cut in a model with one stream. */
     if (STREAMS(config) == 1) return "a model with parallel streams (--streams)";
     return cp->devices <= STREAMS(config) ? NULL : "at most as many devices as parallel streams";
 }

@@ -3,6 +3,9 @@
  * A device computes its streams one after the other: the rows of a microbatch are the tokens of its first stream, then
  * those of the second, ...  From the place where streams are weighed on, a row is a token, and devices along cp have
  * different tokens of all streams.
+ *
+ * model/run/run_streams.c calls streams_beside and streams_apart; plan/context.c and model/link/ ask for counts and
+ * shapes.  Every device of the cp group has to call both exchanges, in the same order.
  */
 #ifndef ORRERY_ATTENTION_STREAMS_H
 #define ORRERY_ATTENTION_STREAMS_H

@@ -5,16 +5,21 @@
  * Sends    nothing
  * Memory   kept: the log-sum-exp of each row and head, in the wide format
  * Equals   permutes: it is the one-device operation
+ *
+ * Called by: model/run/run_attention.c if cp is 1, heads/two_dimensional.c for a ring of one device.  No pass can fail
+ * here.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/attention/whole.h"
 
+/* This text is what `--attention whole` answers if --cp is larger than 1. */
 static const char *whole_refuses(const struct context_parallel *cp, const struct model_config *config)
 {
     (void)config;
     return cp->devices == 1 ? NULL : "every sequence whole on a device, so --cp 1; other schemes cut sequences";
 }
 
+/* Every member would have the whole sequence [0, S); there is one member. */
 void whole_cut(struct intervals *tokens, const struct context_parallel *cp, int member)
 {
     (void)member;
@@ -30,6 +35,7 @@ struct tensor whole_kept(const struct context_parallel *cp, int slot, int64_t ro
 enum error_code whole_forward(struct attention_call *call, struct error *err)
 {
     (void)err;
+    /* out [n, H A] = softmax(scale Q K^T, masked) V, head by head; the log-sum-exp stays for backward. */
     dev_attention_forward(call->cp->tp->device, call->out, call->kept[0], call->qkv, call->shape);
     return OK;
 }
@@ -40,6 +46,7 @@ enum error_code whole_backward_input(struct attention_call *call, struct error *
     (void)err;
     dev_attention_backward_input(call->cp->tp->device, call->d_qkv, call->d_out, call->out, lse, call->qkv,
                                  call->shape);
+    /* Sinks have a gradient [H] of their own; an empty microbatch has no rows to add. */
     if (tensor_present(call->d_sinks) && tensor_count(lse) > 0)
         dev_attention_sinks_backward(call->cp->tp->device, call->d_sinks, call->d_out, call->out,
                                      tensor_2d(lse.data, lse.dtype, tensor_count(lse) / call->shape.S, call->shape.S),

@@ -1,4 +1,8 @@
-/* whole.h -- attention of a device that has all tokens of its sequences. */
+/* whole.h -- attention of a device that has all tokens of its sequences.
+ *
+ * whole.c defines the calls; streams.c takes all of them with WHOLE_SEQUENCES, because a stream has whole sequences
+ * too.
+ */
 #ifndef ORRERY_ATTENTION_WHOLE_H
 #define ORRERY_ATTENTION_WHOLE_H
 

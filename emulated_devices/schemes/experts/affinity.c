@@ -1,10 +1,12 @@
+/* affinity.c -- the order of rows by the table of affinity.h, in one walk over the rows.  plan/shuffle.c calls it on
+ * every device along tp alike; without memory it is ERR_MEMORY. */
 #include "emulated_devices/schemes/experts/affinity.h"
 #include "emulated_devices/device/interval.h"
 #include <stdlib.h>
 
 enum { NOBODY = -1 };
 
-/* The first device with the part that has room. */
+/* Find the first device that has the part and has room for one more row; NOBODY: none. */
 static int32_t device_with_room(int part, const int own[], const int64_t room[], int devices)
 {
     for (int r = 0; r < devices; r++)
@@ -19,6 +21,7 @@ enum error_code affinity_order(const struct affinity *affinity, const int32_t *i
     int64_t *const room = malloc((size_t)devices * sizeof *room), *const next = malloc((size_t)devices * sizeof *next);
     const bool ok = device && room && next;
     for (int r = 0; r < devices && ok; r++) {
+        /* Device r has room for the rows of block r, and fills the places of that block. */
         const struct interval block = block_at(n, devices, r);
         next[r] = block.first, room[r] = block.count;
     }

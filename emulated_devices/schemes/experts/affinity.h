@@ -3,6 +3,9 @@
  * Source   Semantic parallelism (Sem-MoE), arXiv:2503.04398: a token's experts follow mostly from its id, whatever is
  *          before it.  The paper has such a table for each layer, and another by the devices that the token has seen;
  *          here one table is for all layers, so that rows are moved once
+ *
+ * plan/shuffle.c orders rows by it; `orrery affinity` (cli/affinity.c) writes a table, --affinity reads it
+ * (cli/train/take.c).
  */
 #ifndef ORRERY_EXPERT_AFFINITY_H
 #define ORRERY_EXPERT_AFFINITY_H

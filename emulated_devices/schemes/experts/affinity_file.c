@@ -1,4 +1,8 @@
-/* affinity_file.c -- a table of tokens and parts of experts in a file, which is not trusted. */
+/* affinity_file.c -- a table of tokens and parts of experts in a file, which is not trusted.
+ *
+ * affinity_read takes a file of --affinity (cli/train/take.c), affinity_write makes one for `orrery affinity`.
+ * ERR_FORMAT names the entry that is wrong.
+ */
 #include "emulated_devices/schemes/experts/affinity.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
@@ -7,6 +11,7 @@
 enum { MOST_PARTS = 4096 };
 static const char key_parts[] = "parts", key_tokens[] = "part_of_token";
 
+/* Read the parts and the table; every entry is checked, because rows are counted by it later. */
 static enum error_code read_table(struct affinity *affinity, const cJSON *root, const char *path, struct error *err)
 {
     const cJSON *all, *one;
@@ -45,6 +50,7 @@ enum error_code affinity_write(const struct affinity *affinity, const char *path
     cJSON *const all = cJSON_CreateIntArray(affinity->part, (int)affinity->V);
     const bool ok = root && all && cJSON_AddNumberToObject(root, key_parts, affinity->parts) &&
                     cJSON_AddItemToObject(root, key_tokens, all);
+    /* The array belongs to the root only after it was added. */
     if (!ok) cJSON_Delete(all);
     const enum error_code e = ok ? json_write(path, root, err)
                                  : fail(err, ERR_MEMORY, "no memory to write %lld tokens", (long long)affinity->V);

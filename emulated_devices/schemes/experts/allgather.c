@@ -14,6 +14,8 @@
  *          k numbers a row
  * Memory   dispatch.h, weighs_there
  * Equals   reassociates: a row's results are added by device, then over devices
+ *
+ * Called by: model/run/run_mixture.c, through dispatch.c, which reports ERR_MEMORY and ERR_COMM.
  */
 #include "emulated_devices/schemes/experts/dispatch.h"
 
@@ -23,6 +25,7 @@ static const char *allgather_refuses(const struct expert_parallel *ep, const str
     return NULL;
 }
 
+/* A device tells one number: how many rows it has. */
 static int64_t told(const struct expert_parallel *ep)
 {
     (void)ep;
@@ -35,6 +38,7 @@ static void allgather_tell(const struct expert_parallel *ep, const struct choice
     own[0] = (int32_t)choices->rows;
 }
 
+/* The hop is an all-gather: member m brings all its rows, whoever needs them. */
 static enum error_code allgather_hop(const struct expert_parallel *ep, const struct expert_routing *routing,
                                      const struct choices *held,
                                      int index, struct expert_hop *expert_hop, struct error *err)

@@ -15,6 +15,8 @@
  *          backward  the same: the results' gradients there, the rows' gradients back
  * Memory   dispatch.h, a row a choice
  * Equals   reassociates: gradients of an expert are sums over R rows instead of all
+ *
+ * Called by: model/run/run_mixture.c, through dispatch.c, which reports ERR_MEMORY and ERR_COMM.
  */
 #include "emulated_devices/schemes/experts/dispatch.h"
 

@@ -15,9 +15,13 @@
  *                    another, at the device that passes it on; as much back.  Backward the same
  * Memory   dispatch.h, a row a choice
  * Equals   reassociates, with the same bits as alltoall: rows arrive in the same order
+ *
+ * Called by: model/run/run_mixture.c, through dispatch.c.  A plan without as many devices of a group on every node is
+ * refused.
  */
 #include "emulated_devices/schemes/experts/nodes.h"
 
+/* Count the rows that a device (node, place) sends to the experts of another, over both hops together. */
 static int64_t alltoall_2dh_rows(const struct expert_parallel *ep, const struct expert_routing *routing, int node,
                                  int place, int to_node, int to_place)
 {

@@ -1,9 +1,15 @@
-/* announce.c -- before rows move: the devices tell each other how many will come, and list them by expert. */
+/* announce.c -- before rows move: the devices tell each other how many will come, and list them by expert.
+ *
+ * dispatch_announce is `announce` of every scheme that moves rows.  model/run/run_mixture.c calls it after each router,
+ * on all devices of the ep group.  Input are the own choices [rows, k], output is the routing: table, hops, counts and
+ * order.  Errors are ERR_MEMORY and ERR_COMM, after which the caller clears the routing.
+ */
 #include "emulated_devices/schemes/experts/dispatch.h"
 #include "ref/model/config.h"
 #include <stdlib.h>
 #include <string.h>
 
+/* Return how many numbers each device tells the others: the scheme's own, or the choices of each of E experts. */
 static int64_t numbers_told(const struct expert_parallel *ep)
 {
     return ep->scheme->told ? ep->scheme->told(ep) : ep->tp->config->mixture.E;
@@ -31,16 +37,19 @@ static int64_t rows_sent(const struct expert_parallel *ep, const struct choices 
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
+/* A scheme with degrees needs the choices of all ep x etp devices, else those of the ep group suffice. */
 static struct group *told_group(const struct expert_parallel *ep)
 {
     return ep->scheme->has_degrees ? &ep->part[0] : ep->group;
 }
 
+/* Describe the all-gather of the table [members, numbers told], for the run and for its forecast alike. */
 static struct collective telling(const struct expert_parallel *ep)
 {
     return (struct collective){ .count = numbers_told(ep) * told_group(ep)->size, .dtype = I32 };
 }
 
+/* Fill routing->table on every device.  Collective over the group that is told. */
 static enum error_code announce_tell(struct expert_routing *routing, const struct expert_parallel *ep,
                                      const struct choices *own, struct error *err)
 {
@@ -66,6 +75,7 @@ static enum error_code announce_tell(struct expert_routing *routing, const struc
     return e;
 }
 
+/* The table has a row of E numbers for each member. */
 int64_t dispatch_told(const struct expert_parallel *ep, const struct expert_routing *routing, int64_t expert, int from)
 {
     return routing->table[from * ep->tp->config->mixture.E + expert];
@@ -75,12 +85,14 @@ int64_t dispatch_expert_rows(const struct expert_parallel *ep, const struct expe
                              int64_t expert, int from, int to)
 {
     const struct interval theirs = experts_of(ep, to);
+    /* A scheme with copies of experts says itself where rows go; else all rows go to the expert's owner. */
     if (ep->scheme->rows_to) return ep->scheme->rows_to(ep, routing, expert, from, to);
     return expert >= theirs.first && expert < interval_end(theirs) ? dispatch_told(ep, routing, expert, from) : 0;
 }
 
 int64_t dispatch_rows(const struct expert_parallel *ep, const struct expert_routing *routing, int from, int to)
 {
+    /* With copies a member may get rows of any expert, so all experts are summed. */
     const bool anywhere = ep->scheme->rows_to != NULL;
     const struct interval theirs = anywhere ? (struct interval){ 0, ep->tp->config->mixture.E } : experts_of(ep, to);
     int64_t sum = 0;
@@ -105,6 +117,7 @@ static enum error_code move_choices(const struct expert_parallel *ep, const stru
                                     struct choices *held, int32_t **memory, struct error *err)
 {
     struct device *d = ep->tp->device;
+    /* The choices [rows held, k] take the same hop as the rows, and become those of the rows that came. */
     const int64_t rows = hop_arrives(hop), k = held->each;
     struct tensor in = tensor_2d(device_list(d, held->rows * k).data, I32, held->rows, k),
                   out = tensor_2d(device_list(d, rows * k).data, I32, rows, k);
@@ -117,6 +130,7 @@ static enum error_code move_choices(const struct expert_parallel *ep, const stru
     v = views_of(d);
     if (!e && tensor_count(out)) memcpy(arrived, view_read(&v, out).data, tensor_bytes(out));
     views_end(&v);
+    /* The old choices are freed also after an error; the caller frees what `memory` then has. */
     device_free(d, in), device_free(d, out), free(*memory);
     *memory = arrived, *held = (struct choices){ arrived, rows, k };
     return e;
@@ -172,6 +186,7 @@ static enum error_code sort_choices(struct expert_routing *routing, const struct
     return routing->order.data ? OK : announce_no_memory(err);
 }
 
+/* Plan the scheme's hops one by one; routing->pool is then the number of rows that come by the last. */
 static enum error_code plan_hops(struct expert_routing *routing, const struct expert_parallel *ep, struct choices *held,
                                  int32_t **memory, struct error *err)
 {
@@ -196,6 +211,7 @@ static struct group *row_group(const struct expert_parallel *ep, const struct ex
     return ep->scheme->slices ? ep->scheme->slices(ep, routing) : ep->along_etp;
 }
 
+/* Each member tells one number: how many rows it has. */
 static struct collective counting(const struct group *group)
 {
     return (struct collective){ .count = group->size, .dtype = I32 };
@@ -218,6 +234,7 @@ static enum error_code gather_slices(struct expert_routing *routing, const struc
     call.in = own.data, call.out = all.data;
     if (!e) e = collective_run(along, ALLGATHER, NULL, &call, err);
     v = views_of(d);
+    /* Every member sends all its rows to all others, so only their counts differ. */
     for (int i = 0; i < along->size && !e; i++) h->got[i] = ((const int32_t *)view_read(&v, all).data)[i];
     views_end(&v);
     device_free(d, own), device_free(d, all);
@@ -231,6 +248,7 @@ static enum error_code gather_slices(struct expert_routing *routing, const struc
 /* Without numbers nothing reads the lists, once they are counted; a plan has them of all layers and microbatches. */
 static void drop_lists(struct expert_routing *routing)
 {
+    /* A smaller allocation may move; if it fails, the old one stays valid. */
     void *table = realloc(routing->table, sizeof *routing->table),
         *order = realloc(routing->order.data, sizeof (int32_t));
     if (table) routing->table = table;
@@ -247,6 +265,7 @@ enum error_code dispatch_announce(struct expert_routing *routing, const struct e
 {
     struct choices held = *own;
     int32_t *memory = NULL;             /* of what is held, once that is no longer `own` */
+    /* The routing of the microbatch before is freed first. */
     expert_routing_clear(routing);
     routing->experts = experts_of(ep, ep->rank), routing->columns = expert_columns(ep), routing->degree = ep->slices;
     routing->table = malloc((size_t)(numbers_told(ep) * told_group(ep)->size) * sizeof *routing->table);
@@ -255,16 +274,19 @@ enum error_code dispatch_announce(struct expert_routing *routing, const struct e
     enum error_code e = announce_tell(routing, ep, own, err);
     if (!e && ep->scheme->choose) e = ep->scheme->choose(ep, routing, err);
     if (!e) e = plan_hops(routing, ep, &held, &memory, err);
+    /* A row a choice: the choices of the rows that came follow from the table, without a message. */
     if (!e && !ep->scheme->weighs_there) free(memory), e = list_choices(ep, routing, &held, &memory, err);
     if (!e && row_group(ep, routing)->size > 1) e = gather_slices(routing, ep, &held, &memory, err);
     if (!e) e = sort_choices(routing, ep, &held, err);
     free(memory);
+    /* A backend without numbers (a dry run) keeps the counts alone. */
     if (!e && !ep->tp->device->backend->has_numbers) drop_lists(routing);
     return e;
 }
 
 void dispatch_announce_cost(struct forecast *forecast, const struct expert_parallel *ep)
 {
+    /* The forecast lists the exchanges of dispatch_announce in the same order. */
     struct group *along = row_group(ep, ep->routing);
     forecast_on(forecast, told_group(ep), ALLGATHER, NULL, telling(ep));
     if (along->size > 1) forecast_on(forecast, along, ALLGATHER, NULL, counting(along));

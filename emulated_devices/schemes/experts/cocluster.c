@@ -1,3 +1,5 @@
+/* cocluster.c -- tokens and experts are assigned in turn, from several starts; the best score is the result.
+ * cli/affinity.c calls it with the counts [L, V, E] of a model's own choices; without memory it is ERR_MEMORY. */
 #include "emulated_devices/schemes/experts/cocluster.h"
 #include "emulated_devices/device/interval.h"
 #include "ref/numeric/philox.h"
@@ -18,6 +20,7 @@ struct search {
     struct ranked { double total; int32_t which; } *order;     /* [max(V,E)] by total, largest first */
 };
 
+/* Return how often tokens of id v chose expert e in layer l. */
 static uint32_t cocluster_count_of(const struct activations *activations, int64_t l, int64_t v, int64_t e)
 {
     return activations->count[(l * activations->V + v) * activations->E + e];
@@ -25,6 +28,7 @@ static uint32_t cocluster_count_of(const struct activations *activations, int64_
 
 /* ---- order by choices -------------------------------------------------------------------------------------------- */
 
+/* The most choices come first; equal totals are in the order of numbers, so the result is the same everywhere. */
 static int compare_ranked(const void *a, const void *b)
 {
     const struct ranked *x = a, *y = b;
@@ -38,6 +42,7 @@ static void sort_by_total(struct search *search, int64_t n)
     qsort(search->order, (size_t)n, sizeof *search->order, compare_ranked);
 }
 
+/* Return the choices that a part may have: (1 + SLACK) of the mean of all parts. */
 static double limit(const struct search *search, int64_t n)
 {
     double sum = 0;
@@ -59,7 +64,8 @@ static int best_part(const struct search *search, int64_t i, double most)
     return best >= 0 ? best : emptiest;
 }
 
-/* all: also what was never chosen, which otherwise gets no part. */
+/* Assign n tokens or experts to parts, those with the most choices first.  `all`: also what was never chosen, which
+ * otherwise gets -1. */
 static void fill_parts(struct search *search, int64_t n, bool all, int32_t *part)
 {
     const double most = limit(search, n);
@@ -74,6 +80,7 @@ static void fill_parts(struct search *search, int64_t n, bool all, int32_t *part
 
 /* ---- tokens, the experts being given ----------------------------------------------------------------------------- */
 
+/* Assign each token to the part that has most of its experts, within the limit of loads. */
 static void place_tokens(struct search *search)
 {
     const struct activations *a = search->a;
@@ -87,12 +94,14 @@ static void place_tokens(struct search *search)
                 search->weight[v * parts + search->now.of_expert[l * a->E + e]] += cocluster_count_of(a, l, v, e);
                 search->total[v] += cocluster_count_of(a, l, v, e);
             }
+    /* Only loads limit the tokens of a part, not their number. */
     for (int p = 0; p < parts; p++) search->room[p] = (double)a->V;
     fill_parts(search, a->V, false, search->now.of_token);
 }
 
 /* ---- experts of a layer, the tokens being given ------------------------------------------------------------------ */
 
+/* Count the choices that become local if experts e and f exchange their parts, less those that were. */
 static double gain_of_swap(const struct search *search, const int32_t *part, int64_t e, int64_t f)
 {
     const int parts = search->now.parts;
@@ -108,14 +117,17 @@ static bool swap_fits(const struct search *search, const int32_t *part, int64_t 
     return (more > 0 ? at_e : at_f) <= most;
 }
 
+/* Exchange the parts of two experts, and their loads. */
 static void swap(struct search *search, int32_t *part, int64_t e, int64_t f)
 {
+    /* Each part keeps its number of experts: they exchange places. */
     const int32_t was = part[e];
     search->load[part[e]] += search->total[f] - search->total[e],
         search->load[part[f]] += search->total[e] - search->total[f];
     part[e] = part[f], part[f] = was;
 }
 
+/* Walk over all pairs of experts and make each swap that helps.  @return whether there was one. */
 static bool swap_once(struct search *search, int64_t E, int32_t *part, double most)
 {
     bool swapped = false;
@@ -133,6 +145,7 @@ static bool swap_once(struct search *search, int64_t E, int32_t *part, double mo
  * @return whether there was one that the other part could take. */
 static bool relieve_once(struct search *search, int64_t E, int32_t *part, double most)
 {
+    /* Only the fullest part gives; its expert changes places with an expert that has fewer choices. */
     int fullest = 0;
     int64_t from = -1, to = -1;
     for (int p = 1; p < search->now.parts; p++)
@@ -148,6 +161,7 @@ static bool relieve_once(struct search *search, int64_t E, int32_t *part, double
     return from >= 0;
 }
 
+/* Assign the experts of one layer, then relieve parts with too much load, then swap for local choices. */
 static void place_experts(struct search *search, int64_t l)
 {
     const struct activations *a = search->a;
@@ -171,7 +185,7 @@ static void place_experts(struct search *search, int64_t l)
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
-/* Experts in ranges; from the second start on in an order that is drawn. */
+/* Begin with experts in ranges; from the second start on their order in each layer is drawn. */
 static void cocluster_begin(struct search *search, int start)
 {
     const int64_t E = search->a->E;
@@ -207,7 +221,9 @@ static double cocluster_score(const struct activations *activations, const struc
 static void improve(struct search *search, struct clusters *best, double *most)
 {
     double here = -INFINITY;
+    /* Tokens follow experts, then experts follow tokens, until the score of a round is no better. */
     for (int i = 0; i < MOST_ROUNDS; i++) {
+        /* Rounds 0 to 2 always run: experts are moved from round 1 on, and may need two rounds to help. */
         const double before = here;
         place_tokens(search);
         /* The first round has tokens follow the experts of the start, so it moves no expert. */
@@ -219,6 +235,7 @@ static void improve(struct search *search, struct clusters *best, double *most)
     }
 }
 
+/* Allocate clusters of all tokens and experts, in part 0. */
 static bool cocluster_make(struct clusters *clusters, const struct activations *activations, int parts)
 {
     *clusters = (struct clusters){ .parts = parts,
@@ -230,6 +247,7 @@ static bool cocluster_make(struct clusters *clusters, const struct activations *
 
 enum error_code cocluster(const struct activations *activations, int parts, struct clusters *best, struct error *err)
 {
+    /* Memory of a step serves tokens and experts in turn, so the larger number decides. */
     const size_t n = (size_t)(activations->V > activations->E ? activations->V : activations->E) + 1, P = (size_t)parts;
     struct search s = { .a = activations, .weight = malloc(n * P * sizeof *s.weight),
                        .load = malloc(P * sizeof *s.load),
@@ -238,6 +256,7 @@ enum error_code cocluster(const struct activations *activations, int parts, stru
     const bool made = cocluster_make(&s.now, activations, parts), made_best = cocluster_make(best, activations, parts);
     const bool ok = s.weight && s.load && s.room && s.total && s.order && made && made_best;
     double most = -INFINITY;
+    /* `best` and `most` are kept over all starts; `now` begins anew. */
     for (int start = 0; start < STARTS && ok; start++) cocluster_begin(&s, start), improve(&s, best, &most);
     free(s.weight), free(s.load), free(s.room), free(s.total), free(s.order), clusters_free(&s.now);
     if (!ok) clusters_free(best);

@@ -6,6 +6,9 @@
  * Starts     experts in ranges, as without grouping, and in several drawn orders; the best end counts
  * Limits     a part has as many experts of each layer as its device (block_at).  Tokens of a part, and experts of a
  *            part, have at most (1 + SLACK) of the mean of all choices, if no single one has more
+ *
+ * `orrery affinity` (cli/affinity.c) groups experts by it, and writes the model with its experts in that order.  No
+ * training run calls it.
  */
 #ifndef ORRERY_EXPERT_COCLUSTER_H
 #define ORRERY_EXPERT_COCLUSTER_H

@@ -1,8 +1,12 @@
+/* dispatch.c -- forward, backward for inputs, backward for weights, each in phases: send rows, compute, take results
+ * home.  model/run/run_mixture.c calls them, all devices of the ep group in the same order.  Rows that travel are in
+ * routing->way between phases, and are freed after ERR_MEMORY or ERR_COMM. */
 #include "emulated_devices/schemes/experts/dispatch.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/device/streams.h"
 #include "ref/model/config.h"
 
+/* A call keeps tensors in these slots; slot PER_FORM has the order of rows, or their weights. */
 enum { ROWS, UP, ACT, RESULTS, PER_FORM, COUNTS };
 enum { ORDER = PER_FORM, WEIGHTS = PER_FORM };          /* of a row a choice; of weighs_there */
 enum { D_RESULTS, D_UP };
@@ -17,6 +21,7 @@ struct interval experts_of(const struct expert_parallel *ep, int member)
     return block_at(ep->tp->config->mixture.E, ep->devices, member);
 }
 
+/* The slices of F are nearly equal ranges, one for each device along etp. */
 struct interval expert_columns(const struct expert_parallel *ep)
 {
     return block_at(ep->tp->config->F, ep->slices, ep->slice);
@@ -40,6 +45,7 @@ struct tensor dispatch_kept(const struct expert_parallel *ep, int slot, int64_t 
     const struct expert_routing r = extents(ep, rows);
     const bool there = ep->scheme->weighs_there;
     const int64_t F = r.columns.count;
+    /* Rows of own experts have up [R, 2F], act [R, F] and, if weighed there, results [R, D]. */
     switch (slot) {
     case UP:       return tensor_2d(NULL, own, r.received, 2 * F);
     case ACT:      return tensor_2d(NULL, own, r.received, F);
@@ -61,6 +67,7 @@ enum error_code dispatch_hop(const struct expert_parallel *ep, const struct expe
 {
     (void)held, (void)index;
     const enum error_code e = hop_make(hop, ep->group, ALLTOALL, -1, err);
+    /* Both counts follow from the table, so no device has to ask. */
     for (int m = 0; m < ep->devices && !e; m++)
         hop->sent[m] = dispatch_rows(ep, routing, ep->rank, m), hop->got[m] = dispatch_rows(ep, routing, m, ep->rank);
     return e;
@@ -86,6 +93,7 @@ static enum error_code dispatch_begin(struct mixture_call *call, struct error *e
     return r->way.pool.data && (weighs_there(call) || r->way.sent.data) ? OK : dispatch_no_memory(err);
 }
 
+/* Free the rows of the way; a pass that failed in any phase ends here, too. */
 static void dispatch_end(struct mixture_call *call)
 {
     device_free(dispatch_device_of(call), call->routing->way.sent),
@@ -100,6 +108,7 @@ static void dispatch_leave(const struct mixture_call *call)
     if (call->phases != ALL_PHASES) clock_begin(clock, sending_stream(clock, SENDS_ROWS));
 }
 
+/* Note when the rows will have arrived; clock_wait makes the next phase begin not before. */
 static void left_at(const struct mixture_call *call)
 {
     struct clock *clock = &dispatch_device_of(call)->clock;
@@ -112,6 +121,7 @@ static void dispatch_arrive(const struct mixture_call *call)
     clock_wait(&dispatch_device_of(call)->clock, call->routing->way.done);
 }
 
+/* Send rows to their experts, beside other work if the phases are separate calls. */
 static enum error_code dispatch_spread(const struct mixture_call *call, struct tensor in, struct tensor out,
                                        struct error *err)
 {
@@ -121,6 +131,7 @@ static enum error_code dispatch_spread(const struct mixture_call *call, struct t
     return e;
 }
 
+/* Bring results back, where those of a row are added, beside other work likewise. */
 static enum error_code collect(const struct mixture_call *call, struct tensor in, struct tensor out, struct error *err)
 {
     dispatch_leave(call);
@@ -129,6 +140,7 @@ static enum error_code collect(const struct mixture_call *call, struct tensor in
     return e;
 }
 
+/* Return the rows of own experts, as the body wants them: sorted by expert, with their counts. */
 static struct expert_rows rows_at_experts(const struct mixture_call *call, struct tensor results)
 {
     return (struct expert_rows){ .rows = call->kept[ROWS], .up = call->kept[UP], .act = call->kept[ACT],
@@ -152,6 +164,7 @@ static enum error_code dispatch_compute(struct mixture_call *call, enum tensor_p
 
 typedef enum error_code phase(struct mixture_call *, struct error *);
 
+/* Run the phases that the call asks for; the last one, or an error, frees the rows of the way. */
 static enum error_code run_phases(struct mixture_call *call, phase *send, phase *at_experts, phase *take,
                                   struct error *err)
 {
@@ -177,6 +190,7 @@ static enum error_code compute_input(struct mixture_call *call, struct expert_gr
     return e;
 }
 
+/* Return the gradients that backward for inputs leaves for the weights: of the results [R, D] and of up [R, 2F]. */
 static struct expert_gradients left_gradients(const struct mixture_call *call)
 {
     return (struct expert_gradients){ .results = call->left[D_RESULTS], .up = call->left[D_UP] };
@@ -184,6 +198,7 @@ static struct expert_gradients left_gradients(const struct mixture_call *call)
 
 /* ---- a row a choice ---------------------------------------------------------------------------------------------- */
 
+/* The order of the k n choices by expert is kept, because results and gradients come back in it. */
 static enum error_code send_choices(struct mixture_call *call, struct error *err)
 {
     struct device *d = dispatch_device_of(call);
@@ -193,6 +208,7 @@ static enum error_code send_choices(struct mixture_call *call, struct error *err
     return dispatch_spread(call, call->routing->way.sent, call->routing->way.pool, err);
 }
 
+/* At the experts, sort the rows that came, compute, put the results in the order of arrival, send them home. */
 static enum error_code compute_choices(struct mixture_call *call, struct error *err)
 {
     struct device *d = dispatch_device_of(call);
@@ -208,6 +224,7 @@ static enum error_code compute_choices(struct mixture_call *call, struct error *
     return collect(call, r->way.pool, call->kept[RESULTS], err);
 }
 
+/* At home, in the last phase, weigh and add the k results of each row.  Recomputation has no y. */
 static enum error_code add_choices(struct mixture_call *call, struct error *err)
 {
     (void)err;
@@ -225,12 +242,13 @@ static enum error_code send_choices_back(struct mixture_call *call, struct error
     return dispatch_spread(call, call->routing->way.sent, call->routing->way.pool, err);
 }
 
+/* At the experts, compute the gradients of rows from those of results, and send them back to the senders. */
 static enum error_code compute_choices_back(struct mixture_call *call, struct error *err)
 {
     struct device *d = dispatch_device_of(call);
     struct expert_routing *r = call->routing;
     struct expert_gradients g = left_gradients(call);
-    /* d_results sorted by expert; d_rows go back the same way. */
+    /* Gradients of results [R, D] are sorted by expert; those of rows go back the same way. */
     dev_gather_forward(d, g.results, r->way.pool, r->order, 1);
     const enum error_code e = compute_input(call, &g, err);
     if (!e) dev_gather_backward_input(d, r->way.pool, g.rows, r->order, 1);
@@ -265,6 +283,7 @@ static enum error_code come_home(struct mixture_call *call, struct tensor to, st
     return r->way.sent.data ? collect(call, r->way.pool, r->way.sent, err) : dispatch_no_memory(err);
 }
 
+/* At the experts, each row of the pool is computed once for each of its choices that is here. */
 static enum error_code compute_rows(struct mixture_call *call, struct error *err)
 {
     struct device *d = dispatch_device_of(call);
@@ -278,6 +297,7 @@ static enum error_code compute_rows(struct mixture_call *call, struct error *err
     return come_home(call, call->y, err);
 }
 
+/* Copy what came home in a buffer of its own; if all phases were one call there is none. */
 static void take_home(const struct mixture_call *call, struct tensor to)
 {
     const struct tensor from = call->routing->way.sent;
@@ -291,11 +311,13 @@ static enum error_code take_rows(struct mixture_call *call, struct error *err)
     return OK;
 }
 
+/* Gradients of y [n, D] go the way of the rows; the weights are still at the experts. */
 static enum error_code send_rows_back(struct mixture_call *call, struct error *err)
 {
     return dispatch_spread(call, call->dy, call->routing->way.pool, err);
 }
 
+/* At the experts, compute gradients of rows and of weights; both sums come home by the same hops. */
 static enum error_code compute_rows_back(struct mixture_call *call, struct error *err)
 {
     struct device *d = dispatch_device_of(call);
@@ -304,6 +326,7 @@ static enum error_code compute_rows_back(struct mixture_call *call, struct error
     const int64_t k = tensor_cols(call->experts);
     const int64_t rows = tensor_rows(r->way.pool);
     const enum dtype wide = format_of_weights(call->ep);
+    /* d_weights [pool, k] is wide; choices of other devices' experts stay zero and add nothing. */
     const struct tensor d_weights = tensor_2d(device_tensor_in(d, BUFFERS, wide, rows * k).data, wide, rows, k);
     enum error_code e = d_weights.data ? OK : dispatch_no_memory(err);
     if (!e) {
@@ -331,6 +354,7 @@ static enum error_code take_rows_back(struct mixture_call *call, struct error *e
 
 /* ---- passes ------------------------------------------------------------------------------------------------------ */
 
+/* The two forms differ in their three phases alone. */
 enum error_code dispatch_forward(struct mixture_call *call, struct error *err)
 {
     return weighs_there(call) ? run_phases(call, send_rows, compute_rows, take_rows, err)
@@ -353,8 +377,10 @@ void dispatch_cost(struct forecast *forecast, const struct expert_parallel *ep, 
     const enum dtype own = ep->tp->device->dtype, wide = format_of_weights(ep);
     const int64_t D = ep->tp->config->D, k = ep->tp->config->mixture.k;
     const bool there = ep->scheme->weighs_there;
+    /* Weights that a scheme gathers are its own cost; the rows' hops are counted here. */
     if (ep->scheme->compute_cost) ep->scheme->compute_cost(forecast, ep, pass);
     if (pass == WEIGHT_PASS) return;
+    /* Rows [sent, D] go there and results come back; weighed rows also take k weights, and bring back k gradients. */
     rows_spread_cost(forecast, ep, 0, own, D);
     if (!there || pass != EXCHANGE_PASS) rows_collect_cost(forecast, ep, own, D);
     if (there && pass != INPUT_PASS) rows_spread_cost(forecast, ep, 0, wide, k);

@@ -1,3 +1,5 @@
+/* expert_invariants.c -- each function of the lists gets a struct expert_seen, and counts in *checked what was
+ * compared.  verify/reference/adaptation.c and verify/cases/drawn.c call them; a broken promise is ERR_CHECK. */
 #include "emulated_devices/schemes/experts/expert_invariants.h"
 #include "ref/model/config.h"
 
@@ -12,7 +14,7 @@ static int64_t experts_in(const struct expert_parallel *ep) { return ep->tp->con
 
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
 
-/* Devices that have an expert; experts that a device has and does not own. */
+/* Count the devices that have an expert, the owner among them. */
 static int64_t holders_of(const struct expert_parallel *ep, int64_t expert)
 {
     int64_t n = 0;
@@ -20,6 +22,7 @@ static int64_t holders_of(const struct expert_parallel *ep, int64_t expert)
     return n;
 }
 
+/* Count the experts that a device has and does not own. */
 static int64_t copies_on(const struct expert_parallel *ep, int device)
 {
     int64_t n = 0;
@@ -33,11 +36,13 @@ static int64_t room_for_copies(const struct expert_parallel *ep)
     return ep->copying.slots > 0 ? ep->copying.slots : 1;
 }
 
+/* Whether the scheme copies a fixed number of experts to all devices, instead of filling slots by load. */
 static bool copies_top(const struct expert_parallel *ep)
 {
     return ep->copying.top > 0 && ep->copying.top <= room_for_copies(ep);
 }
 
+/* Without loads of earlier steps, without a scheme that copies, or alone, nothing is promised. */
 static bool has_copies_to_judge(const struct expert_seen *seen)
 {
     return seen->load && seen->ep->routing->held && seen->ep->devices > 1;
@@ -51,6 +56,7 @@ static bool could_be_copied(const struct expert_parallel *ep, int64_t expert)
     return false;
 }
 
+/* No device has more copies than room, and no chosen expert could have one copy more. */
 static enum error_code room_is_used(const void *seen, int64_t *checked, struct error *err)
 {
     const struct expert_seen *const s = seen;
@@ -113,8 +119,9 @@ static int64_t bytes_with_degree(const struct expert_parallel *ep, const int32_t
     const int64_t number = (int64_t)dtype_size(ep->tp->device->dtype),
                   weight_numbers = 3 * c->F * c->D * c->mixture.E;
     const int W = ep->devices * ep->slices, gathering = degree == 0 ? W : ep->slices / degree;
-    /* each slice goes to all others that gather, forward and backward, and comes back as gradients */
+    /* Each slice goes to all others that gather, forward and backward, and comes back as gradients. */
     int64_t bytes = weight_numbers * (gathering - 1) * (2 * number + (int64_t)dtype_size(expert_format(ep, true)));
+    /* A row that leaves its device goes there and back in both passes; each degree above 1 sends it further. */
     for (int from = 0; from < W && degree > 0; from++)
         for (int64_t e = 0; e < c->mixture.E; e++) {
             int to = 0;
@@ -126,6 +133,7 @@ static int64_t bytes_with_degree(const struct expert_parallel *ep, const int32_t
     return bytes;
 }
 
+/* The chosen degree sends no more bytes than 0 or any divisor of etp would. */
 static enum error_code fewest_bytes(const void *seen, int64_t *checked, struct error *err)
 {
     const struct expert_parallel *const ep = ((const struct expert_seen *)seen)->ep;
@@ -149,6 +157,7 @@ const struct invariant tutel_invariants[] = {
 
 /* ---- predictions ------------------------------------------------------------------------------------------------- */
 
+/* The devices of each part have as many rows of this part as they have room for. */
 static enum error_code rows_are_where_predicted(const void *seen, int64_t *checked, struct error *err)
 {
     const struct expert_seen *const s = seen;

@@ -2,6 +2,9 @@
  *
  * `orrery verify` holds every layer and microbatch of its cases to them (verify/reference/adaptation.h).  They are
  * computed from the choices that devices have told each other, without the scheme's code.
+ *
+ * verify/reference/adaptation.c and verify/cases/drawn.c run the lists; schemes name them in head.invariants.  A broken
+ * promise is ERR_CHECK with the layer and the numbers.
  */
 #ifndef ORRERY_EXPERT_INVARIANTS_H
 #define ORRERY_EXPERT_INVARIANTS_H

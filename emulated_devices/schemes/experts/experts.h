@@ -10,6 +10,9 @@
  * device, or its F is cut over neighbours, along etp.  If devices along tp have the same rows, each sends only its
  * share of them, and has zeros for the others: the results are partial sums again.  With sequence parallelism each has
  * rows of its own, and sends them all.
+ *
+ * Schemes are found by name (schemes/registry.c).  model/run/run_mixture.c announces choices and runs the passes;
+ * link_memory.c asks for the slots; trainer_open.c opens, trainer.c ends steps.
  */
 #ifndef ORRERY_EXPERT_SCHEME_H
 #define ORRERY_EXPERT_SCHEME_H
@@ -26,7 +29,7 @@ struct expert_scheme;
  * nowhere and computed by none: a dropped choice (choice_dropped). */
 struct choices { const int32_t *expert; int64_t rows, each; };
 
-/* One exchange on the way of rows to their experts. */
+/* An exchange on the way of rows to their experts. */
 struct expert_hop {
     struct group *group;                /* among whose members rows move */
     enum operation operation;           /* ALLTOALL; ALLGATHER: all rows go to all members, results are summed */
@@ -34,7 +37,7 @@ struct expert_hop {
     struct tensor order;                /* I32: which of the rows at hand are sent, in this order; none: all of them */
 };
 
-/* Which rows go where in one layer and microbatch, known when its router has chosen.  In the host's memory. */
+/* The rows' ways in one layer and microbatch, known when its router has chosen.  In the host's memory. */
 struct expert_routing {
     int64_t sent, pool, received;       /* rows that this device sends; that come; and the choices of its own experts
                                          * among them, each a row to compute.  0 until the router has chosen */

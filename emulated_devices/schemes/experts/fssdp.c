@@ -14,6 +14,9 @@
  *          summed at the owner (a sparse reduce-scatter)
  * Memory   as alltoall; the copies from the forward to the backward pass, or, with --copy-again, while they are used
  * Equals   reassociates: gradients of an expert are sums over its devices
+ *
+ * Called by: model/run/run_mixture.c, through dispatch.c; model/trainer.c ends each step.  Errors: ERR_MEMORY, ERR_COMM
+ * of a sparse collective.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/experts/dispatch.h"
@@ -38,6 +41,7 @@ static const char *fssdp_refuses(const struct expert_parallel *ep, const struct 
     return ep->slices == 1 ? NULL : "whole experts, so --etp 1";
 }
 
+/* A failed open_loads leaves some layers empty, which closing allows. */
 static void close_loads(struct expert_parallel *ep)
 {
     for (int64_t l = 0; ep->loads && l < config_of(ep)->L; l++) expert_loads_close(&ep->loads[l]);
@@ -52,11 +56,13 @@ static enum error_code open_loads(struct expert_parallel *ep, struct error *err)
     return OK;
 }
 
+/* The choices of the step's microbatches become one entry in each layer's window of loads. */
 static void end_step(struct expert_parallel *ep)
 {
     for (int64_t l = 0; l < config_of(ep)->L; l++) expert_loads_turn(&ep->loads[l]);
 }
 
+/* Collect the facts that placement.h plans with: experts, nodes, slots, and whether the top experts go everywhere. */
 static struct expert_room room_of(const struct expert_parallel *ep)
 {
     return (struct expert_room){ .E = experts(ep), .devices = ep->devices, .node = ep->node,
@@ -64,6 +70,7 @@ static struct expert_room room_of(const struct expert_parallel *ep)
                                  .degree = ep->copying.top > 0 ? ep->copying.top : -1 };
 }
 
+/* The list [devices] says which devices have an expert. */
 static const bool *held_of(const struct expert_parallel *ep, const struct expert_routing *routing, int64_t expert)
 {
     return routing->held + expert * ep->devices;
@@ -84,6 +91,7 @@ static enum error_code fssdp_place(const struct expert_parallel *ep, struct expe
     const struct expert_room room = room_of(ep);
     struct expert_loads *seen = &ep->loads[ep->layer];
     int64_t *load = calloc((size_t)E, sizeof *load);
+    /* Any expert may be computed here, as owner or with a copy. */
     routing->experts = (struct interval){ 0, E };
     routing->owner = calloc((size_t)E, sizeof *routing->owner),
         routing->copied = calloc((size_t)E, sizeof *routing->copied);
@@ -103,6 +111,7 @@ static enum error_code fssdp_place(const struct expert_parallel *ep, struct expe
     return ok ? OK : fssdp_no_memory(err);
 }
 
+/* Count the rows of one member for an expert that go to another, by the rule of placement.h. */
 static int64_t rows_to(const struct expert_parallel *ep, const struct expert_routing *routing, int64_t expert, int from,
                        int to)
 {
@@ -142,6 +151,7 @@ static int64_t copies_here(const struct expert_parallel *ep)
     return n;
 }
 
+/* The last slot is the scheme's own: weights of copies, unless the backward pass gets them again. */
 static struct tensor fssdp_kept(const struct expert_parallel *ep, int slot, int64_t rows)
 {
     const int64_t copies = ep->copying.again ? 0 : copies_here(ep);
@@ -151,9 +161,11 @@ static struct tensor fssdp_kept(const struct expert_parallel *ep, int slot, int6
 
 /* ---- weights and gradients of copies ----------------------------------------------------------------------------- */
 
-/* In a pass.  held: all experts that are copied and that this device has, its own too; own: those of its own. */
+/* A pass has weights or gradients here.  held: all experts that are copied and that this device has, its own too; own:
+ * those of its own. */
 struct copies { struct tensor own, held; struct tensor *matrix; };
 
+/* Describe the sparse collective over the experts with copies, from or to their owners; its blocks are experts. */
 static struct collective sending(const struct expert_parallel *ep, struct block_placement *placement, enum dtype dtype)
 {
     const struct expert_routing *r = ep->routing;
@@ -166,6 +178,7 @@ static void close_copies(struct device *device, struct copies *copies)
     device_free(device, copies->own), device_free(device, copies->held), free(copies->matrix);
 }
 
+/* Open room for the copied experts that this device owns, and for all copied experts that it has. */
 static enum error_code open_copies(struct copies *copies, const struct expert_parallel *ep, enum dtype dtype,
                                    struct error *err)
 {
@@ -252,6 +265,7 @@ static void keep_copies(const struct copies *copies, const struct mixture_call *
     }
 }
 
+/* Sum the gradients of copies at their owners.  Collective over the ep group. */
 static enum error_code send_gradients(struct copies *copies, const struct mixture_call *mixture_call, struct error *err)
 {
     struct block_placement placement;
@@ -282,6 +296,7 @@ static enum error_code weight_pass(struct copies *copies, struct mixture_call *c
     return send_gradients(copies, call, err);
 }
 
+/* Run a pass of the experts, around which weights and gradients of copies move.  Collective over the ep group. */
 static enum error_code fssdp_compute(struct mixture_call *call, enum tensor_pass pass, struct expert_rows rows,
                                      struct expert_gradients gradients, struct error *err)
 {
@@ -307,6 +322,7 @@ static enum error_code fssdp_compute(struct mixture_call *call, enum tensor_pass
 static void compute_cost(struct forecast *forecast, const struct expert_parallel *ep, enum tensor_pass pass)
 {
     struct block_placement placement;
+    /* Gradients go to their owners, weights from them; a pass that has kept its copies sends nothing. */
     const bool back = pass == WEIGHT_PASS;
     if (!back && !sends_weights(ep, pass)) return;
     forecast_on(forecast, ep->group, back ? SPARSE_REDUCE_SCATTER : SPARSE_ALLGATHER, NULL,

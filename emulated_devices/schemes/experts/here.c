@@ -6,6 +6,9 @@
  * Memory   kept: R = k n rows of the experts' input and of their three results, and the order of rows.  From backward
  *          for the inputs to that for the weights: R rows of two gradients
  * Equals   permutes: the order of operations is that of ref/model/mixture.c
+ *
+ * Called by: model/run/run_mixture.c if ep and etp are 1.  Errors: ERR_MEMORY; weights that the body cannot read are
+ * ERR_FILE.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/experts/experts.h"
@@ -22,6 +25,7 @@ static const char *here_refuses(const struct expert_parallel *ep, const struct m
            : "all experts on each device, so --ep 1 and --etp 1; others, such as alltoall, move rows";
 }
 
+/* Slots have R = k n rows, as if every choice were computed; `present` cuts the tensors to what is. */
 static struct tensor here_kept(const struct expert_parallel *ep, int slot, int64_t rows)
 {
     const struct tensor_parallel *tp = ep->tp;
@@ -41,10 +45,12 @@ static struct tensor left(const struct expert_parallel *ep, int slot, int64_t ro
     return here_kept(ep, slot == D_UP ? UP : RESULTS, rows);
 }
 
+/* Nothing is told to anyone: the rows of each expert are counted, and their sum is `received`. */
 static enum error_code here_announce(struct expert_routing *routing, const struct expert_parallel *ep,
                                      const struct choices *own, struct error *err)
 {
     const int64_t E = ep->tp->config->mixture.E;
+    /* The routing of the microbatch before is freed first; all E experts are here. */
     expert_routing_clear(routing);
     routing->experts = (struct interval){ 0, E };
     routing->counts = calloc((size_t)E, sizeof *routing->counts);
@@ -75,6 +81,7 @@ static struct expert_rows here_rows_of(const struct mixture_call *call)
                                  .counts = call->routing->counts };
 }
 
+/* All work is in the last phase, since no rows travel in the first two. */
 static enum error_code here_forward(struct mixture_call *call, struct error *err)
 {
     struct device *d = call->ep->tp->device;
@@ -88,11 +95,13 @@ static enum error_code here_forward(struct mixture_call *call, struct error *err
     return e;
 }
 
+/* Compute gradients of results and weights, then of the experts' rows, then dx: k rows of gradients are added. */
 static enum error_code here_input(struct mixture_call *call, struct error *err)
 {
     struct device *d = call->ep->tp->device;
     if (!(call->phases & RETURN_ROWS)) return OK;
     const struct mixture_call p = present(call);
+    /* Buffers have the predicted R rows, of which the first `received` are used. */
     const int64_t R = tensor_rows(call->kept[ROWS]);               /* what is predicted */
     const struct tensor act = device_tensor_2d(d, BUFFERS, R, tensor_cols(p.kept[ACT])),
                         rows = device_tensor_2d(d, BUFFERS, R, tensor_cols(p.kept[ROWS]));
@@ -101,6 +110,7 @@ static enum error_code here_input(struct mixture_call *call, struct error *err)
                                         .rows = tensor_first(rows, tensor_rows(p.kept[ROWS])) };
     const bool room = act.data && rows.data;
     if (room) {
+        /* d_results = weight dy and d_weights = dy . result; then the experts' rows; then dx sums k rows. */
         dev_combine_backward_input(d, g.results, p.d_weights, p.dy, p.kept[RESULTS], p.kept[ORDER], p.weights);
         p.body.input(p.body.context, here_rows_of(&p), g);
         dev_gather_backward_input(d, p.dx, g.rows, p.kept[ORDER], tensor_cols(p.experts));

@@ -1,3 +1,5 @@
+/* hops.c -- hops run here one by one, and backward in reverse.  Callers are dispatch.c, announce.c and the schemes' own
+ * hop functions.  Errors are ERR_MEMORY without a buffer, and ERR_COMM of a failed collective. */
 #include "emulated_devices/schemes/experts/hops.h"
 #include "emulated_devices/device/compute.h"
 #include <stdlib.h>
@@ -6,6 +8,7 @@
 enum error_code hop_make(struct expert_hop *hop, struct group *group, enum operation operation, int64_t picked,
                          struct error *err)
 {
+    /* An order is in the host's memory, since hops are planned there. */
     int32_t *order = picked < 0 ? NULL : malloc((size_t)(picked + 1) * sizeof *order);
     *hop = (struct expert_hop){ .group = group, .operation = operation,
                               .sent = calloc((size_t)group->size, sizeof *hop->sent),
@@ -17,6 +20,7 @@ enum error_code hop_make(struct expert_hop *hop, struct group *group, enum opera
 
 void expert_routing_clear(struct expert_routing *routing)
 {
+    /* Unused hops are zeros, which free accepts. */
     for (int i = 0; i < EXPERT_HOPS; i++)
         free(routing->hop[i].sent), free(routing->hop[i].got), free(routing->hop[i].order.data);
     free(routing->table), free(routing->told), free(routing->order.data), free(routing->counts),
@@ -27,6 +31,7 @@ void expert_routing_clear(struct expert_routing *routing)
 int64_t hop_arrives(const struct expert_hop *hop)
 {
     int64_t sum = 0;
+    /* For an all-gather the sum has this device's own rows, too. */
     for (int i = 0; i < hop->group->size; i++) sum += hop->got[i];
     return sum;
 }
@@ -48,11 +53,13 @@ static struct collective hops_call_of(const struct expert_hop *hop, enum way way
                                 .reduction = SUM };
 }
 
+/* A reduce-scatter sums on the way back what an all-gather has spread. */
 static enum operation operation_of(const struct expert_hop *hop, enum way way)
 {
     return hop->operation == ALLGATHER && way == BACK ? REDUCE_SCATTER : hop->operation;
 }
 
+/* Run one collective over the hop's group; rows are in the order of members on both sides. */
 static enum error_code hops_exchange(const struct expert_hop *hop, enum way way, struct tensor in, struct tensor out,
                                      struct error *err)
 {
@@ -70,6 +77,7 @@ static void pick(struct device *device, struct tensor to, struct tensor from, st
         return;
     }
     struct views v = views_of(device);
+    /* Row i of `to` is row order[i] of `from`. */
     const size_t row = (size_t)tensor_cols(from) * sizeof (int32_t);
     char *out = view_write(&v, to).data;
     const char *in = view_read(&v, from).data;
@@ -78,6 +86,7 @@ static void pick(struct device *device, struct tensor to, struct tensor from, st
     views_end(&v);
 }
 
+/* Integers are in a list of the device, numbers in a buffer; device_free takes both. */
 static struct tensor make_rows(struct device *device, enum dtype dtype, int64_t rows, int64_t cols)
 {
     const int64_t n = rows * cols;
@@ -115,6 +124,7 @@ enum error_code hop_run(const struct expert_hop *hop, struct device *device, str
 
 /* ---- all hops ---------------------------------------------------------------------------------------------------- */
 
+/* Run all hops there, or all hops back.  Collective over the ep group, and over the groups of the hops. */
 static enum error_code walk(const struct expert_parallel *ep, enum way way, struct tensor in, struct tensor out,
                             struct error *err)
 {
@@ -122,6 +132,7 @@ static enum error_code walk(const struct expert_parallel *ep, enum way way, stru
     const struct expert_routing *r = ep->routing;
     struct tensor at = in;
     enum error_code e = OK;
+    /* Rows that stay are copied, and their results, too. */
     if (r->hops == 0 && tensor_count(in) > 0) {
         device_copy(d, out.data, in.data, tensor_bytes(in));
         clock_made(&d->clock, out.data, tensor_bytes(out));
@@ -151,6 +162,7 @@ enum error_code rows_collect(const struct expert_parallel *ep, struct tensor poo
     return walk(ep, BACK, pool, mine, err);
 }
 
+/* Enter the forecast of a walk, from hop `first` on: the same calls without data. */
 static void hops_cost(struct forecast *forecast, const struct expert_parallel *ep, enum way way, int first,
                       enum dtype dtype, int64_t width)
 {

@@ -2,6 +2,8 @@
  *
  * A routing's hops run one after another.  Each picks some of the rows at hand, in an order, maybe a row several times,
  * and exchanges them.  The way back runs them in reverse: rows return to where they were picked, and are added there.
+ *
+ * dispatch.c and announce.c run the hops, schemes make them; draw/dispatch.c reads them.
  */
 #ifndef ORRERY_EXPERT_HOPS_H
 #define ORRERY_EXPERT_HOPS_H

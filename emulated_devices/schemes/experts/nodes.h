@@ -1,4 +1,7 @@
-/* nodes.h -- for schemes that send rows to experts in two steps: between nodes and inside them. */
+/* nodes.h -- for schemes that send rows to experts in two steps: between nodes and inside them.
+ *
+ * alltoall_2dh.c and two_step.c include it.  nodes_open reports ERR_MEMORY; the caller closes the groups.
+ */
 #ifndef ORRERY_EXPERT_NODES_H
 #define ORRERY_EXPERT_NODES_H
 

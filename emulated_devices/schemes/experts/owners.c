@@ -1,3 +1,5 @@
+/* owners.c -- owners in memory and in a JSON file, which is not trusted.  cli/train/take.c reads, cli/train/train.c
+ * writes. */
 #include "emulated_devices/schemes/experts/owners.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
@@ -8,11 +10,13 @@ static const char key_parts[] = "parts", key_experts[] = "experts", key_owners[]
 
 enum error_code expert_owners_make(struct expert_owners *owners, int64_t L, int64_t E, int parts, struct error *err)
 {
+    /* The sizes are set also without memory; expert_owners_free takes both. */
     *owners = (struct expert_owners){ .L = L, .E = E, .parts = parts };
     owners->member = calloc((size_t)(L * E) + 1, sizeof *owners->member);
     return owners->member ? OK : fail(err, ERR_MEMORY, "no memory for owners of %lld experts", (long long)(L * E));
 }
 
+/* Read all numbers; the caller frees the owners if an entry is wrong. */
 static enum error_code read_owners(struct expert_owners *owners, const cJSON *root, const char *path, struct error *err)
 {
     const cJSON *all = NULL, *one;
@@ -21,6 +25,7 @@ static enum error_code read_owners(struct expert_owners *owners, const cJSON *ro
     if (!e) e = json_int(root, path, key_experts, 1, MOST_EXPERTS, &E, err);
     if (!e) e = json_array(root, path, key_owners, &all, err);
     if (e) return e;
+    /* The number of layers follows from the length of the list. */
     if (cJSON_GetArraySize(all) % E != 0)
         return fail(err, ERR_FORMAT, "%s: %s: %d numbers are not %lld for each layer", printable_path(path).text,
                     key_owners, cJSON_GetArraySize(all), (long long)E);
@@ -54,6 +59,7 @@ enum error_code expert_owners_write(const struct expert_owners *owners, const ch
     const bool ok = root && all && cJSON_AddNumberToObject(root, key_parts, owners->parts) &&
                     cJSON_AddNumberToObject(root, key_experts, (double)owners->E) &&
                     cJSON_AddItemToObject(root, key_owners, all);
+    /* The array belongs to the root only after it was added. */
     if (!ok) cJSON_Delete(all);
     const enum error_code e = ok ? json_write(path, root, err)
                                  : fail(err, ERR_MEMORY, "no memory to write the owners of %lld experts",

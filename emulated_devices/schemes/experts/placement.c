@@ -1,8 +1,11 @@
+/* placement.c -- the two algorithms of placement.h, the rule for rows, and the window of loads.  fssdp.c and
+ * model/mixture.c call them. */
 #include "emulated_devices/schemes/experts/placement.h"
 #include "emulated_devices/device/interval.h"
 #include <stdlib.h>
 #include <string.h>
 
+/* Return the node of a device; without nodes all devices are in node 0. */
 static int placement_node_of(const struct expert_room *room, int device)
 {
     return room->node > 0 ? device / room->node : 0;
@@ -19,6 +22,7 @@ static int64_t place_by_load(const int64_t load[], int64_t E, int64_t expert)
 
 /* ---- algorithm 1 ------------------------------------------------------------------------------------------------- */
 
+/* Count the devices that have the expert. */
 static int holders(const struct expert_room *room, const bool held[])
 {
     int n = 0;
@@ -26,6 +30,7 @@ static int holders(const struct expert_room *room, const bool held[])
     return n;
 }
 
+/* Count the free slots of all devices in one device's node. */
 static int64_t free_of_node(const struct expert_room *room, const int used[], int device)
 {
     int64_t sum = 0;
@@ -69,6 +74,7 @@ static bool give_slot(const struct expert_room *room, const int64_t load[], bool
 
 void expert_materialise(const struct expert_room *room, const int64_t load[], const int32_t owner[], bool held[])
 {
+    /* used[d] counts the replicas on device d; owners do not count. */
     int *used = calloc((size_t)room->devices, sizeof *used);
     for (int64_t e = 0; e < room->E; e++)
         for (int d = 0; d < room->devices; d++) {
@@ -77,6 +83,7 @@ void expert_materialise(const struct expert_room *room, const int64_t load[], co
                                 place_by_load(load, room->E, e) < room->degree;
             held[e * room->devices + d] = d == owner[e] || to_all;
         }
+    /* Slots are given until no expert with load finds a device with room. */
     while (used && (room->degree < 0 || room->degree > room->slots) && give_slot(room, load, held, used)) ;
     free(used);
 }
@@ -86,6 +93,7 @@ void expert_materialise(const struct expert_room *room, const int64_t load[], co
 /* A device so far: slots that are free over all layers, and the load of the layer at hand. */
 struct shelf { int64_t free, load; };
 
+/* Add up the load of the layer at hand on all devices of one device's node. */
 static int64_t load_of_node(const struct expert_room *room, const struct shelf *shelf, int device)
 {
     int64_t sum = 0;
@@ -109,6 +117,7 @@ static int least_loaded(const struct expert_room *room, const struct shelf *shel
     return best;
 }
 
+/* Give an expert to a device for good: the slot is taken, and the layer's load grows. */
 static void placement_put(const struct expert_room *room, struct shelf *shelf, int64_t load, int32_t *owner)
 {
     *owner = least_loaded(room, shelf);
@@ -134,6 +143,7 @@ static void put_layers(const struct expert_room *room, struct shelf *shelf, int6
 
 void expert_shard(const struct expert_room *room, int64_t layers, const int64_t load[], int32_t owner[])
 {
+    /* The experts with the most load in their layer come last: they will have replicas anyway. */
     const int64_t top = room->degree < 0 ? 0 : room->degree < room->E ? room->degree : room->E;
     struct shelf *s = calloc((size_t)room->devices, sizeof *s);
     for (int64_t i = 0; i < layers * room->E; i++) owner[i] = -1;
@@ -148,6 +158,7 @@ int64_t expert_rows_to(const struct expert_room *room, const bool held[], int64_
                        int from, int to)
 {
     int near = 0, all = 0, before_near = 0, before = 0;
+    /* Rows of a device that has the expert stay. */
     if (held[from]) return to == from ? rows : 0;
     if (!held[to]) return 0;
     for (int d = 0; d < room->devices; d++) {
@@ -155,6 +166,7 @@ int64_t expert_rows_to(const struct expert_room *room, const bool held[], int64_
         all += held[d], near += same;
         if (d < to) before += held[d], before_near += same;
     }
+    /* Another node gets no rows while a device of this node has the expert. */
     if (near > 0 && placement_node_of(room, to) != placement_node_of(room, from)) return 0;
     const int parts = near > 0 ? near : all, part = near > 0 ? before_near : before;
     return block_at(rows, parts, (int)((part + from + expert) % parts)).count;      /* longer parts go round */
@@ -162,6 +174,7 @@ int64_t expert_rows_to(const struct expert_room *room, const bool held[], int64_
 
 /* ---- loads ------------------------------------------------------------------------------------------------------- */
 
+/* The last row of `count` is that of the running step; the others are a ring. */
 bool expert_loads_open(struct expert_loads *loads, int64_t E)
 {
     *loads = (struct expert_loads){ .E = E, .count = calloc((size_t)((LOAD_WINDOW + 1) * E), sizeof *loads->count) };
@@ -183,6 +196,7 @@ void expert_loads_turn(struct expert_loads *loads)
 {
     const size_t step = (size_t)loads->E * sizeof *loads->count;
     int64_t *now = loads->count + LOAD_WINDOW * loads->E;
+    /* The step that has ended takes the place of the oldest one. */
     memcpy(loads->count + loads->steps++ % LOAD_WINDOW * loads->E, now, step);
     memset(now, 0, step);
 }

@@ -10,6 +10,9 @@
  *   slots in proportion to load    one after another, each to the expert with the most load for each device that has it
  *   equal loads                    the expert, the device with the lowest number
  *   a node's load in algorithm 2   of the layer, for each of its devices
+ *
+ * fssdp.c materialises and sends rows by it; model/mixture.c shards for --owners-out.  Every device gets the same
+ * answers from the same loads, so none has to be sent.
  */
 #ifndef ORRERY_EXPERT_PLACEMENT_H
 #define ORRERY_EXPERT_PLACEMENT_H

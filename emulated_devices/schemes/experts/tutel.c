@@ -16,6 +16,9 @@
  *          gradients back: each time (g-1)/g of what a group of g gathers
  * Memory   dispatch.h, a row a choice; in a pass the gathered slices
  * Equals   reassociates: sums over slices, and gradients over the devices that gather
+ *
+ * Called by: model/run/run_mixture.c, through dispatch.c.  Errors: ERR_MEMORY, ERR_COMM of a collective over the
+ * slices.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/experts/dispatch.h"
@@ -39,6 +42,7 @@ static int tutel_place_of(const struct expert_parallel *ep, int degree)
 
 static enum error_code open_degree(struct expert_parallel *ep, int degree, struct error *err)
 {
+    /* g neighbours gather slices; every g-th device along etp computes the same rows. */
     const int g = ep->slices / degree, *slice = ep->along_etp->member;
     int member[MESH_MOST_DEVICES];
     struct group *part = &ep->part[tutel_place_of(ep, degree)];
@@ -48,6 +52,7 @@ static enum error_code open_degree(struct expert_parallel *ep, int degree, struc
     return e ? e : group_of(part + ROW_GROUP, ep->group->comm, member, degree, TRAFFIC_EXPERTS, AXIS_BIT(EP), err);
 }
 
+/* All groups of all degrees are opened once, so that a switch opens none. */
 static enum error_code tutel_open_groups(struct expert_parallel *ep, struct error *err)
 {
     int member[MESH_MOST_DEVICES];
@@ -68,14 +73,16 @@ static const char *tutel_refuses(const struct expert_parallel *ep, const struct 
     return ep->degree <= 0 || ep->slices % ep->degree == 0 ? NULL : "a degree of 0, or one that divides etp";
 }
 
+/* Return the group that gathers slices of weights in this layer and microbatch. */
 static struct group *gather_group(const struct expert_parallel *ep)
 {
     return ep->routing->degree == 0 ? &ep->part[ALL] : &ep->part[tutel_place_of(ep, ep->routing->degree) + SLICE_GROUP];
 }
 
+/* Return the group of devices that compute the same rows: announce.c gathers rows along this group. */
 static struct group *slices(const struct expert_parallel *ep, const struct expert_routing *routing)
 {
-    /* degree 1: this device alone */
+    /* With degree 1, or 0, this device is alone. */
     return &ep->part[tutel_place_of(ep, routing->degree > 0 ? routing->degree : 1) + ROW_GROUP];
 }
 
@@ -99,6 +106,7 @@ static int64_t bytes_sent(const struct expert_parallel *ep, const int32_t *table
     const int64_t weights = 3 * c->F * c->D * c->mixture.E, W = ep->devices * ep->slices;
     const int64_t number = (int64_t)dtype_size(ep->tp->device->dtype),
                   gradient = (int64_t)dtype_size(expert_format(ep, true));
+    /* Each number of the weights is sent to all others that gather it. */
     const int64_t gathered = degree == 0 ? W - 1 : ep->slices / degree - 1;
     /* Gathered weights travel in the forward and the backward pass, their gradients once. */
     int64_t stay = 0, all = 0, bytes = weights * gathered * (2 * number + gradient);
@@ -113,6 +121,7 @@ static int64_t bytes_sent(const struct expert_parallel *ep, const int32_t *table
     return degree == 1 ? bytes : bytes + 4 * (degree - 1) * (all + W);      /* each row's expert, and how many */
 }
 
+/* All devices choose the same degree, since all have the same table. */
 static int best_degree(const struct expert_parallel *ep, const int32_t *table)
 {
     int best = 0;
@@ -121,6 +130,7 @@ static int best_degree(const struct expert_parallel *ep, const int32_t *table)
     return best;
 }
 
+/* Set the degree, this device's experts and columns, and the table of the ep group.  Local. */
 static enum error_code tutel_choose(const struct expert_parallel *ep, struct expert_routing *routing, struct error *err)
 {
     const int64_t E = ep->tp->config->mixture.E, F = ep->tp->config->F;
@@ -147,6 +157,8 @@ static enum error_code tutel_choose(const struct expert_parallel *ep, struct exp
 /* A member of the gathering group has a slice of some experts. */
 struct held { struct interval experts, columns; };
 
+/* With degree 0, member i has slice i mod etp of the experts of ep rank i / etp.  Otherwise all members have slices
+ * of this device's experts. */
 static struct held held_by(const struct expert_parallel *ep, int i)
 {
     const int g = gather_group(ep)->size, degree = ep->routing->degree;
@@ -155,12 +167,14 @@ static struct held held_by(const struct expert_parallel *ep, int i)
     return (struct held){ experts_of(ep, member), block_at(ep->tp->config->F, ep->slices, slice) };
 }
 
+/* Count the numbers of a member's slice: three matrices of f columns and D rows for each expert. */
 static int64_t numbers_held(const struct expert_parallel *ep, int i)
 {
     const struct held h = held_by(ep, i);
     return h.experts.count * 3 * h.columns.count * ep->tp->config->D;
 }
 
+/* Describe the all-gather of slices, or the reduce-scatter of their gradients. */
 static struct collective gathering(const struct expert_parallel *ep, enum dtype dtype, int64_t counts[])
 {
     for (int i = 0; i < gather_group(ep)->size; i++) counts[i] = numbers_held(ep, i);
@@ -175,6 +189,7 @@ static void close_gathered(struct device *device, struct gathered *gathered)
     device_free(device, gathered->own), device_free(device, gathered->all), free(gathered->matrix);
 }
 
+/* Open room for the own slice and for all slices of the group; the caller closes both after an error, too. */
 static enum error_code open_gathered(struct gathered *gathered, const struct expert_parallel *ep, enum dtype dtype,
                                      struct error *err)
 {
@@ -194,6 +209,7 @@ static void take_slice(struct gathered *gathered, const struct expert_parallel *
     const int64_t E = ep->tp->config->mixture.E, D = ep->tp->config->D;
     const struct held h = held_by(ep, i);
     int64_t at = 0;
+    /* Slices of the members before come first in `all`. */
     for (int k = 0; k < i; k++) at += numbers_held(ep, k);
     for (int64_t e = 0; e < E; e++) {
         const bool there = e >= h.experts.first && e < interval_end(h.experts);
@@ -224,6 +240,7 @@ static void visit_own(const struct mixture_call *call, struct gathered *gathered
         }
 }
 
+/* Gather the slices of weights.  Collective over the gathering group. */
 static enum error_code tutel_gather(struct gathered *gathered, const struct mixture_call *mixture_call,
                                     struct error *err)
 {
@@ -235,6 +252,7 @@ static enum error_code tutel_gather(struct gathered *gathered, const struct mixt
     return e ? e : collective_run(gather_group(mixture_call->ep), ALLGATHER, NULL, &call, err);
 }
 
+/* Sum the gradients of the slices at the devices that have them.  Collective over the gathering group. */
 static enum error_code tutel_scatter(struct gathered *gathered, const struct mixture_call *mixture_call,
                                      struct error *err)
 {
@@ -251,6 +269,7 @@ static enum error_code tutel_scatter(struct gathered *gathered, const struct mix
 /* The rows that a member's slice computes, and their columns of up and act. */
 struct share { struct interval rows, columns; int32_t *counts; bool first; };
 
+/* Set what a member's slice computes.  @return whether there is anything to compute. */
 static bool tutel_share_of(struct share *share, const struct mixture_call *call, int i, int32_t *counts)
 {
     const struct expert_routing *r = call->ep->routing;
@@ -276,6 +295,7 @@ static struct tensor tutel_columns_of(struct tensor t, const struct share *share
                           share->rows.count);
 }
 
+/* Return the rows of a share in a tensor of all rows; an absent tensor stays absent. */
 static struct tensor rows_in(struct tensor t, const struct share *share)
 {
     return tensor_present(t) ? tensor_rows_of(t, share->rows.first, share->rows.count) : t;
@@ -287,6 +307,7 @@ static void add_to(struct device *device, struct tensor sum, struct tensor part,
     if (!first) dev_add(device, sum, sum, part);
 }
 
+/* Run one slice of a pass: the body computes the share's rows with the share's columns. */
 static enum error_code pass_slice(struct mixture_call *call, enum tensor_pass pass, const struct share *share,
                                   const struct tensor *weights, struct expert_rows expert_rows,
                                       struct expert_gradients gradients,
@@ -296,6 +317,7 @@ static enum error_code pass_slice(struct mixture_call *call, enum tensor_pass pa
     const struct tensor sum = rows_in(pass == FORWARD_PASS ? expert_rows.results : gradients.rows, share);
     struct tensor part = sum;
     if (pass != WEIGHT_PASS && !share->first) {
+        /* A later slice of the same experts computes a summand, which is added to the first. */
         part = device_tensor_2d(d, BUFFERS, tensor_rows(sum), tensor_cols(sum));
         if (part.data == NULL) return fail(err, ERR_MEMORY, "no memory for results of a slice");
     }
@@ -320,6 +342,7 @@ static enum error_code pass_slice(struct mixture_call *call, enum tensor_pass pa
     return e;
 }
 
+/* Run a pass: gather slices, or make zeros for their gradients; compute slice by slice; scatter gradients. */
 static enum error_code tutel_compute(struct mixture_call *call, enum tensor_pass pass, struct expert_rows rows,
                                      struct expert_gradients gradients, struct error *err)
 {
@@ -343,6 +366,7 @@ static enum error_code tutel_compute(struct mixture_call *call, enum tensor_pass
 static void compute_cost(struct forecast *forecast, const struct expert_parallel *ep, enum tensor_pass pass)
 {
     int64_t counts[MESH_MOST_DEVICES];
+    /* Weights are gathered forward and again backward, gradients scattered once. */
     const bool back = pass == WEIGHT_PASS;
     forecast_on(forecast, gather_group(ep), back ? REDUCE_SCATTER : ALLGATHER, NULL,
                 gathering(ep, expert_format(ep, back), counts));

@@ -16,6 +16,9 @@
  *          backward  D numbers likewise there and back; k gradients of weights back
  * Memory   dispatch.h, weighs_there
  * Equals   reassociates: a row's results are added by device, then by node, then over nodes
+ *
+ * Called by: model/run/run_mixture.c, through dispatch.c.  A plan without as many devices of a group on every node is
+ * refused.
  */
 #include "emulated_devices/schemes/experts/nodes.h"
 
@@ -26,6 +29,7 @@ static struct interval experts_at(const struct expert_parallel *ep, int first, i
     return (struct interval){ from, interval_end(experts_of(ep, first + count - 1)) - from };
 }
 
+/* Whether any of a row's k choices is one of these experts. */
 static bool goes_to(const struct choices *choices, int64_t row, struct interval experts)
 {
     for (int64_t i = 0; i < choices->each; i++) {
@@ -65,16 +69,19 @@ static void two_step_tell(const struct expert_parallel *ep, const struct choices
         own[ep->devices + b] = (int32_t)list_rows(ep, choices, b * ep->node, 1, ep->node, NULL, NULL);
 }
 
+/* Return a number of the table: how many rows of a device go to a device, or to a node. */
 static int64_t told_by(const struct expert_parallel *ep, const struct expert_routing *routing, int node, int place,
                        int number)
 {
     return routing->table[(node * ep->node + place) * told(ep) + number];
 }
 
+/* Plan a hop: list the rows that go to each part, and read from the table how many come from each. */
 static enum error_code two_step_hop(const struct expert_parallel *ep, const struct expert_routing *routing,
                                     const struct choices *held,
                                     int index, struct expert_hop *expert_hop, struct error *err)
 {
+    /* Hop 0 is between nodes, hop 1 inside the node; `held` are the rows that this device then has. */
     const bool crosses = index == 0;
     const int nodes = node_count_of(ep), first = crosses ? 0 : own_node(ep) * ep->node,
               parts = crosses ? nodes : ep->node, each = crosses ? ep->node : 1;

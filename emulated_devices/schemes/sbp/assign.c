@@ -1,4 +1,9 @@
-/* assign.c -- a variable for each tensor, its signature; a term for each operation, the least its journeys can send. */
+/* assign.c -- a variable for each tensor, its signature; a term for each operation, the least its journeys can send.
+ *
+ * cli/show/sbp.c calls sbp_assign and sbp_assign_within; tests call them on small graphs.  Input is a graph with pins
+ * and a mesh.  Output is a signature for each tensor and a rule for each operation.  Errors are ERR_PLAN, with the
+ * operation or limit that stands in the way, and ERR_MEMORY.
+ */
 #include "emulated_devices/schemes/sbp/assign.h"
 #include "emulated_devices/schemes/sbp/min_sum.h"
 #include <stdlib.h>
@@ -25,6 +30,7 @@ struct search {
 
 /* ---- journeys ---------------------------------------------------------------------------------------------------- */
 
+/* Return a signature as a number below CODES: its kinds on both axes are the digits. */
 static int code_of(struct signature signature)
 {
     int k[SBP_AXES];
@@ -43,6 +49,7 @@ static int first_of_shape(const struct sbp_graph *sbp_graph, int tensor)
     return first;
 }
 
+/* Fill the table of a shape: the cost from each signature that fits to each other, by their codes. */
 static void measure_journeys(struct search *search, int tensor)
 {
     const struct shape *t = &search->graph->tensor[tensor].shape;
@@ -54,6 +61,7 @@ static void measure_journeys(struct search *search, int tensor)
         for (int k = 0; k < n; k++) search->cost[tensor][code_of(all[i]) * CODES + code_of(all[k])] = cost[i * n + k];
 }
 
+/* Return the cost of a tensor's journey in the unit of the search: prices, or picoseconds. */
 static int64_t journey(const struct search *search, int tensor, struct signature from, struct signature to)
 {
     return search->unit * search->cost[search->shape[tensor]][code_of(from) * CODES + code_of(to)];
@@ -64,6 +72,7 @@ static int64_t journey(const struct search *search, int tensor, struct signature
 /* A tensor has a variable of its own, unless it must be like another. */
 static int owner_of(const struct sbp_graph *sbp_graph, int tensor)
 {
+    /* A pinned tensor keeps its pin, whatever it should be like. */
     while (sbp_graph->tensor[tensor].like >= 0 && !sbp_graph->tensor[tensor].pinned)
         tensor = sbp_graph->tensor[tensor].like;
     return tensor;
@@ -76,6 +85,7 @@ static int values_of(const struct search *search, int owner, struct signature al
     struct signature fits[SBP_MOST_SIGNATURES];
     bool enters = false;
     int n = 0;
+    /* A pin leaves one value. */
     if (g->tensor[owner].pinned) return all[0] = g->tensor[owner].pin, 1;
     for (int t = 0; t < g->tensors; t++) enters = enters || (owner_of(g, t) == owner && !graph_makes(g, t));
     for (int i = 0, most = signature_all(&g->tensor[owner].shape, search->mesh, fits); i < most; i++)
@@ -83,6 +93,7 @@ static int values_of(const struct search *search, int owner, struct signature al
     return n;
 }
 
+/* Give each owner a variable, and each tensor the variable of its owner. */
 static void make_variables(struct search *search)
 {
     const struct sbp_graph *g = search->graph;
@@ -107,15 +118,19 @@ static int64_t cost_of_result(const struct search *search, int tensor, struct si
 {
     const struct sbp_tensor *t = &search->graph->tensor[tensor];
     const bool same = signature_equal(made, kept), must = t->pinned || t->like >= 0;
+    /* A result that one operation reads changes on the way there, so keeping the result changed gains nothing. */
     if (!must && !same && (search->uses[tensor] <= 1 || signature_has(kept, SBP_P))) return MIN_SUM_NEVER;
     return journey(search, tensor, made, kept);
 }
 
-/* By one rule each value of each operand's variable costs this, the result's last, and the operation itself `own`. */
+/* An operation has these costs by one rule: `own` for the operation, cost[k][i] for value i of operand k's variable.
+ * The result is the last operand. */
 struct by_rule { int64_t own, cost[SBP_OPERANDS + 1][SBP_MOST_SIGNATURES]; };
 
+/* Return the tensor of an operand; the operand after the inputs is the result. */
 static int tensor_at(const struct sbp_op *op, int operand) { return operand == op->inputs ? op->out : op->in[operand]; }
 
+/* Fill `by` with the costs of one rule: journeys of operands to the rule, of the result from the rule. */
 static void price_rule(const struct search *search, int o, const struct rule *rules, int which, struct by_rule *by)
 {
     const struct sbp_op *op = &search->graph->op[o];
@@ -129,6 +144,7 @@ static void price_rule(const struct search *search, int o, const struct rule *ru
     }
 }
 
+/* Return the cost of an operation by one rule, if all variables have these values. */
 static int64_t price_of(const struct search *search, const struct sbp_op *op, const struct by_rule *by,
                         const int value[])
 {
@@ -152,6 +168,7 @@ static enum error_code assign_no_memory(const struct search *search, struct erro
     return fail(err, ERR_MEMORY, "no memory for the signatures of %d tensors", search->graph->tensors);
 }
 
+/* Add the term of an operation: for each combination of its tensors' signatures the least over the rules. */
 static enum error_code add_operation(struct search *search, int o, struct error *err)
 {
     const struct sbp_op *op = &search->graph->op[o];
@@ -159,10 +176,12 @@ static enum error_code add_operation(struct search *search, int o, struct error 
     struct by_rule by;
     int of[SBP_OPERANDS + 1], value[SBP_MOST_TENSORS];
     const int rules = graph_rules(search->graph, op, search->mesh, rule);
+    /* A product must be divided; with no dimension large enough it has no rule. */
     if (rules == 0)
         return fail(err, ERR_PLAN,
                     "%s, which makes %s, has no legal signature on %d devices: nothing can be cut into so many parts",
                     op->operator->name, search->graph->tensor[op->out].name, sbp_devices(search->mesh));
+    /* Operands with one variable, such as a tensor read twice, count once in the term. */
     for (int k = 0; k <= op->inputs; k++) of[k] = search->variable[tensor_at(op, k)];
     struct min_sum_term *t = min_sum_add(&search->sum, op->inputs + 1, of);
     if (t == NULL) return assign_no_memory(search, err);
@@ -193,6 +212,7 @@ static int64_t largest_part(const struct search *search, int tensor, struct sign
     return most;
 }
 
+/* With a price on what is kept, each tensor adds a term of its own: price times the largest part. */
 static enum error_code add_memory(struct search *search, struct error *err)
 {
     for (int t = 0; t < search->graph->tensors && search->price > 0; t++) {
@@ -207,12 +227,14 @@ static enum error_code add_memory(struct search *search, struct error *err)
 
 /* ---- the answer -------------------------------------------------------------------------------------------------- */
 
+/* Add one journey's elements; assignment_each calls it. */
 static void add_elements(void *sum, int op, int operand, int tensor, const struct boxing *boxing)
 {
     (void)op, (void)operand, (void)tensor;
     *(int64_t *)sum += boxing->elements;
 }
 
+/* Turn the values of the least sum into an assignment: signatures, rules, and what they cost. */
 static void read_back(const struct search *search, const int value[], struct assignment *assignment)
 {
     const struct sbp_graph *g = search->graph;
@@ -234,6 +256,7 @@ static void read_back(const struct search *search, const int value[], struct ass
         }
         assignment->cost += least;
     }
+    /* On a cluster the cost is picoseconds; elements are then counted apart. */
     assignment->time = search->mesh->cluster ? assignment->cost : 0;
     assignment->elements = 0;
     assignment_each(g, assignment, add_elements, &assignment->elements);
@@ -279,6 +302,7 @@ static enum error_code measure_operations(struct search *search, struct error *e
                 (double)longest / 1e12);
 }
 
+/* Run the search in its order: measure, make variables and terms, narrow, solve, read back. */
 static enum error_code search_run(struct search *search, int64_t most, struct assignment *assignment, struct error *err)
 {
     const struct sbp_graph *g = search->graph;
@@ -294,6 +318,7 @@ static enum error_code search_run(struct search *search, int64_t most, struct as
     }
     for (int o = 0; o < g->ops; o++)
         for (int i = 0; i < g->op[o].inputs; i++) search->uses[g->op[o].in[i]]++;
+    /* Variables come before terms, which are made of them; `uses` tells which results several operations read. */
     make_variables(search);
     e = measure_operations(search, err);
     for (int o = 0; o < g->ops && !e; o++) e = add_operation(search, o, err);
@@ -311,6 +336,7 @@ static enum error_code search_run(struct search *search, int64_t most, struct as
 enum error_code sbp_assign(const struct sbp_graph *sbp_graph, const struct sbp_mesh *sbp_mesh, int64_t price,
                            int64_t most, struct assignment *assignment, struct error *err)
 {
+    /* The search is too large for the stack: it has the signatures of all variables. */
     struct search *s = calloc(1, sizeof *s);
     if (s == NULL) return fail(err, ERR_MEMORY, "no memory for a search");
     s->graph = sbp_graph, s->mesh = sbp_mesh, s->price = price;
@@ -323,6 +349,7 @@ enum error_code sbp_assign(const struct sbp_graph *sbp_graph, const struct sbp_m
     return e;
 }
 
+/* Count the elements of all tensors, plus one, so that a price can be divided by the sum. */
 static int64_t all_elements(const struct sbp_graph *sbp_graph)
 {
     int64_t sum = 1;
@@ -334,7 +361,8 @@ static int64_t all_elements(const struct sbp_graph *sbp_graph)
     return sum;
 }
 
-/* Find the corner between two corners, by the price at which both cost the same. */
+/* Find the corner between two corners, by the price at which both cost the same.  At the end `high` keeps at most
+ * `kept`. */
 static enum error_code assign_between(const struct sbp_graph *sbp_graph, const struct sbp_mesh *sbp_mesh, int64_t kept,
                                       int64_t most, struct assignment *low, struct assignment *high, struct error *err)
 {
@@ -344,6 +372,7 @@ static enum error_code assign_between(const struct sbp_graph *sbp_graph, const s
         const int64_t price = (high->cost - low->cost) / (low->kept - high->kept);
         e = sbp_assign(sbp_graph, sbp_mesh, price > 0 ? price : 1, most, a, err);
         found = !e && a->kept < low->kept && a->kept > high->kept;
+        /* A new corner replaces the one on its side of the limit. */
         if (found) *(a->kept > kept ? low : high) = *a;
     }
     free(a);
@@ -354,12 +383,13 @@ enum error_code sbp_assign_within(const struct sbp_graph *sbp_graph, const struc
                                   int64_t most, struct assignment *assignment, struct error *err)
 {
     struct assignment *low = malloc(sizeof *low);
-    /* more than bringing it again */
+    /* At this price keeping an element costs more than bringing it again. */
     const int64_t dearest = sbp_mesh->cluster ? MIN_SUM_NEVER / 16 / all_elements(sbp_graph)
         : (int64_t)SBP_PRICE_OF_SENT * 4 *
                                                                                    sbp_devices(sbp_mesh);
     if (low == NULL) return fail(err, ERR_MEMORY, "no memory for an assignment");
     enum error_code e = sbp_assign(sbp_graph, sbp_mesh, 0, most, low, err);
+    /* The cheapest assignment is the answer if it keeps few enough. */
     if (!e && low->kept <= kept) *assignment = *low;
     else if (!e) {
         e = sbp_assign(sbp_graph, sbp_mesh, dearest, most, assignment, err);
@@ -379,6 +409,7 @@ void assignment_each(const struct sbp_graph *sbp_graph, const struct assignment 
 {
     for (int o = 0; o < sbp_graph->ops; o++)
         for (int i = 0; i <= sbp_graph->op[o].inputs; i++) {
+            /* An operand travels from its kept signature to the rule's, a result from the rule's to its kept one. */
             const bool out = i == sbp_graph->op[o].inputs;
             const int t = out ? sbp_graph->op[o].out : sbp_graph->op[o].in[i];
             const struct boxing b = out ? boxing_plan(&sbp_graph->tensor[t].shape, &assignment->mesh,
@@ -389,6 +420,7 @@ void assignment_each(const struct sbp_graph *sbp_graph, const struct assignment 
         }
 }
 
+/* add_journey gets this context, and adds up the elements that one device sends. */
 struct sum { const struct sbp_graph *graph; const struct assignment *assignment; int device; int64_t elements; };
 
 static void add_journey(void *context, int op, int operand, int tensor, const struct boxing *boxing)

@@ -1,4 +1,8 @@
-/* assign.h -- choosing a way to do every operation of a graph, so that the least travels: the "compiler". */
+/* assign.h -- choosing a way to do every operation of a graph, so that the least travels: the "compiler".
+ *
+ * cli/show/sbp.c calls the searches for `orrery show sbp`, trial.c carries assignments out.  The searches are local and
+ * send nothing.
+ */
 #ifndef ORRERY_SBP_ASSIGN_H
 #define ORRERY_SBP_ASSIGN_H
 

@@ -16,6 +16,8 @@
  *
  * Source  the table: OneFlow, arXiv:2110.15032, table 2
  * Equals  between S and B permutes; through P reassociates, in the order of a ring
+ *
+ * assign.c asks for costs and journeys, assign_run.c takes the journeys, and cli/show/sbp.c prints them.
  */
 #ifndef ORRERY_SBP_BOXING_H
 #define ORRERY_SBP_BOXING_H
@@ -70,8 +72,7 @@ void placement_close(struct placement *);
  * Take a journey.
  * Collective over the placement.
  * @param[in,out] piece  this device's part under the first signature, of the device's arena (BUFFERS); becomes that
- *     under
- *                       the last; the old one is freed if there is a new one.
+ *                       under the last signature; the old part is freed if there is a new one.
  * @return OK, or the same error on every device; the piece is then what it was after the steps done.
  */
 enum error_code boxing_run(struct placement *, const struct shape *, const struct boxing *, struct tensor *piece,

@@ -1,4 +1,8 @@
-/* boxing_run.c -- taking the journey. */
+/* boxing_run.c -- taking the journey.
+ *
+ * assign_run.c and trial.c call it on every device of the placement; boxing_run is collective, and the other functions
+ * are local.  Numbers are those of the device's format.  An error, ERR_MEMORY or ERR_COMM, is the same on every device.
+ */
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/schemes/sbp/boxing.h"
 #include <stdlib.h>
@@ -10,6 +14,7 @@ enum error_code placement_open(struct placement *placement, struct comm *comm, c
     int *rank = calloc((size_t)n, sizeof *rank);
     *placement = (struct placement){ .mesh = *sbp_mesh };
     if (rank == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d devices", n);
+    /* The first n devices of the job are the mesh, row by row. */
     for (int d = 0; d < n; d++) rank[d] = d;
     enum error_code e = group_of(&placement->all, comm, rank, n, TRAFFIC_OTHER, 0, err);
     for (int k = 0; k < sbp_mesh->axes && !e; k++) {
@@ -21,6 +26,7 @@ enum error_code placement_open(struct placement *placement, struct comm *comm, c
         e = group_of(&placement->along[k], comm, rank, size, TRAFFIC_OTHER, 0, err);
     }
     free(rank);
+    /* Groups that were opened are closed, and nothing is left to the caller. */
     if (e) placement_close(placement);
     return e;
 }
@@ -55,6 +61,8 @@ static size_t boxing_run_element(const struct move *move) { return dtype_size(mo
 /* A device packs what it gives each member, and what it takes, one after another in the order of members. */
 struct parcels { int64_t *given, *taken; struct tensor out, in; };
 
+/* Count what this device gives each member and takes from each, and open both buffers.  parcels_free is due also after
+ * an error. */
 static enum error_code parcels_make(struct parcels *parcels, const struct move *move, const struct group *group,
                                     struct error *err)
 {
@@ -83,6 +91,7 @@ static void parcels_free(struct parcels *parcels, struct device *device)
     device_free(device, parcels->in);
 }
 
+/* Copy the parts of the old piece that each member asks for, one after another. */
 static void pack_all(const struct move *move, const struct group *group, const struct parcels *parcels)
 {
     struct views v = views_of(move->device);
@@ -95,6 +104,7 @@ static void pack_all(const struct move *move, const struct group *group, const s
     views_end(&v);
 }
 
+/* Put the parts that came into the new piece; they do not overlap. */
 static void unpack_all(const struct move *move, const struct group *group, const struct parcels *parcels)
 {
     struct views v = views_of(move->device);
@@ -107,6 +117,7 @@ static void unpack_all(const struct move *move, const struct group *group, const
     views_end(&v);
 }
 
+/* Carry out REDISTRIBUTE by one all-to-all of parcels.  Collective over the group within which whole parts move. */
 static enum error_code redistribute(struct move *move, struct error *err)
 {
     const struct signature s = move->step->from;
@@ -120,6 +131,7 @@ static enum error_code redistribute(struct move *move, struct error *err)
         const struct collective c = {
             .in = p.out.data, .out = p.in.data, .counts = p.given, .recvcounts = p.taken, .dtype = move->from.dtype
         };
+        /* Every member has memory now, so all of them enter the all-to-all. */
         pack_all(move, g, &p);
         e = collective_run(g, ALLTOALL, "linear", &c, err);
         if (!e) unpack_all(move, g, &p);
@@ -137,6 +149,7 @@ static enum error_code sum_and_split(struct move *move, struct error *err)
     const int64_t all = box_count(move->old, move->shape->ndim);
     int64_t *count = calloc((size_t)g->size, sizeof *count);
     const struct tensor packed = device_tensor_in(move->device, BUFFERS, move->from.dtype, all);
+    /* Views stay open while the host packs, and end before the collective reads the memory. */
     struct views v = views_of(move->device);
     char *at = view_write(&v, packed).data;
     const void *from = view_read(&v, move->from).data;
@@ -159,6 +172,7 @@ static enum error_code sum_and_split(struct move *move, struct error *err)
     return e;
 }
 
+/* SUM_ALL: the sum over the group replaces each member's part; the shape stays. */
 static enum error_code sum_all(struct move *move, struct error *err)
 {
     device_copy(move->device, move->to.data, move->from.data, tensor_bytes(move->from));
@@ -166,6 +180,7 @@ static enum error_code sum_all(struct move *move, struct error *err)
                      "ring", err);
 }
 
+/* Copy this device's old part to its place in the new piece. */
 static void unpack_own(const struct move *move)
 {
     struct views v = views_of(move->device);
@@ -187,6 +202,7 @@ static enum error_code make_partial(struct move *move, struct error *err)
 
 /* ---- the journey ------------------------------------------------------------------------------------------------- */
 
+/* Take one step: open the new piece, run the step's kind, replace the piece.  Collective over the placement. */
 static enum error_code take_step(struct placement *placement, const struct shape *shape, const struct boxing_step *step,
                                  struct tensor *piece, struct error *err)
 {

@@ -1,5 +1,8 @@
 /* boxing_time.c -- how long a step of a journey takes on a cluster: its collective, on the slowest of the groups that
- * do it side by side. */
+ * do it side by side.
+ *
+ * boxing.c asks for these times, if the mesh has a cluster; the function is local and cannot fail.
+ */
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/device/cluster.h"
 #include "emulated_devices/schemes/sbp/boxing.h"
@@ -19,6 +22,7 @@ static int members_of(const struct sbp_mesh *sbp_mesh, int axis, int device, int
 static int axis_of(const struct boxing_step *step)
 {
     if (step->kind != REDISTRIBUTE) return step->axis;
+    /* Devices with different partial sums do not mix, as in boxing_run.c. */
     return step->from.on[0].kind == SBP_P ? 1 : step->from.on[1].kind == SBP_P ? 0 : -1;
 }
 
@@ -29,6 +33,7 @@ static struct collective boxing_time_call_of(const struct shape *shape, const st
                                                  int64_t taken[])
 {
     struct collective c = { .dtype = F64, .reduction = SUM, .nodes = nodes_on(sbp_mesh->cluster, member, members) };
+    /* An all-reduce has one count; the other two collectives have a count for each member. */
     if (step->kind == SUM_ALL) {
         c.count = box_count(signature_box(shape, sbp_mesh, step->from, device), shape->ndim);
         return c;
@@ -55,6 +60,7 @@ picoseconds boxing_time(const struct shape *shape, const struct sbp_mesh *sbp_me
     int64_t given[MESH_MOST_DEVICES], taken[MESH_MOST_DEVICES];
     int member[MESH_MOST_DEVICES];
     picoseconds slowest = 0;
+    /* Zeros are written where the device is; nothing is sent. */
     if (step->kind == MAKE_PARTIAL) return 0;
     /* Groups of an axis may lie differently on the cluster, and the slowest one decides. */
     for (int d = 0; d < devices; d++) {

@@ -1,3 +1,6 @@
+/* graph.c -- lists of a graph, and the legal rules of an operation from its letters.  model/sbp/sbp_graph.c and
+ * graph_file.c add, assign.c asks for rules.  Too many entries only mark the graph as full; graph_pin reports ERR_USAGE
+ * or ERR_PLAN. */
 #include "emulated_devices/schemes/sbp/graph.h"
 #include "ref/io/output.h"
 #include <ctype.h>
@@ -6,6 +9,7 @@
 int graph_tensor(struct sbp_graph *sbp_graph, const char *name, struct shape shape, int like)
 {
     struct sbp_tensor *t = &sbp_graph->tensor[sbp_graph->tensors];
+    /* The caller looks at `full` in the end, instead of after each entry. */
     if (sbp_graph->tensors == SBP_MOST_TENSORS || strlen(name) >= sizeof t->name) {
         sbp_graph->full = true;
         return 0;
@@ -20,6 +24,7 @@ void graph_op(struct sbp_graph *sbp_graph, const struct sbp_operator *operator, 
 {
     struct sbp_op *op = &sbp_graph->op[sbp_graph->ops];
     int inputs = 1;
+    /* The commas of "nd,fd->nf" separate the operands. */
     for (const char *p = letters; *p; p++) inputs += *p == ',';
     if (sbp_graph->ops == SBP_MOST_OPS || inputs > SBP_OPERANDS || strlen(letters) >= sizeof op->letters) {
         sbp_graph->full = true;
@@ -61,6 +66,7 @@ enum error_code graph_pin(struct sbp_graph *sbp_graph, const struct sbp_mesh *sb
 
 int graph_last_use(const struct sbp_graph *sbp_graph, int tensor)
 {
+    /* A tensor that other tensors must be like counts as used until the last use of those tensors. */
     int last = -1;
     for (int o = 0; o < sbp_graph->ops; o++) {
         for (int i = 0; i < sbp_graph->op[o].inputs; i++)
@@ -75,6 +81,7 @@ int graph_last_use(const struct sbp_graph *sbp_graph, int tensor)
 const char *graph_letters(const struct sbp_op *op, int i, int *n)
 {
     const char *p = op->letters;
+    /* Operand i follows the i-th comma; the result follows the '>'. */
     for (; i > 0; i--) p += strcspn(p, ",>") + 1;
     *n = (int)strcspn(p, ",->");
     return p;
@@ -83,22 +90,26 @@ const char *graph_letters(const struct sbp_op *op, int i, int *n)
 /* An axis can have everybody do everything (0), split a letter, or take a set of partial operands. */
 struct choice { char letter; unsigned partial; };
 
+/* List all that an axis can choose for an operation; a product cannot choose to be done by everybody. */
 static int choices(const struct sbp_op *op, struct choice all[])
 {
     int n = 0;
     char seen[16] = "";
     if (!op->operator->product) all[n++] = (struct choice){ 0, 0 };
+    /* Capital letters are never cut, and each small one is a choice once. */
     for (const char *p = op->letters; *p; p++)
         if (islower((unsigned char)*p) && strchr(seen, *p) == NULL && strlen(seen) < sizeof seen - 1) {
             seen[strlen(seen)] = *p;
             all[n++] = (struct choice){ *p, 0 };
         }
+    /* The operator names up to two sets of operands that may be partial together. */
     for (int i = 0; i < 2; i++)
         if (op->operator->partial[i] && !op->operator->product)
             all[n++] = (struct choice){ 0, op->operator->partial[i] };
     return n;
 }
 
+/* Return the signature of operand i on one axis, as it follows from the axis' choice; i == inputs is the result. */
 static struct sbp operand(const struct sbp_op *op, struct choice choice, int i)
 {
     const bool out = i == op->inputs;
@@ -112,6 +123,7 @@ static struct sbp operand(const struct sbp_op *op, struct choice choice, int i)
     return (struct sbp)ON_B;
 }
 
+/* Whether every operand and the result can be cut as the rule says. */
 static bool rule_fits(const struct sbp_graph *sbp_graph, const struct sbp_op *op, const struct sbp_mesh *sbp_mesh,
                       const struct rule *rule)
 {

@@ -5,9 +5,11 @@
  *   a letter    operands that have the letter are split there, the others are broadcast; an output without it is a
  *               partial sum.  Capital letters are never cut: a norm needs its row whole.
  *   partial     operands in which the operation is linear together are partial sums, and so is the output: one factor
- *   of
- *               a product, both terms of a sum
+ *               of a product, both terms of a sum
  *   B           every device does all of it.  Not for products of matrices: those are always divided.
+ *
+ * model/sbp/sbp_graph.c builds graphs of blocks, graph_file.c reads them; assign.c finds signatures, assign_run.c
+ * computes.
  */
 #ifndef ORRERY_SBP_GRAPH_H
 #define ORRERY_SBP_GRAPH_H
@@ -74,7 +76,7 @@ int graph_find(const struct sbp_graph *, const char *name);
 enum error_code graph_pin(struct sbp_graph *, const struct sbp_mesh *, const char *tensor, struct signature,
                           struct error *);
 
-/* One way to do an operation. */
+/* A rule is a way to do an operation: the signatures that the operands need, and that of the result. */
 struct rule { struct signature in[SBP_OPERANDS], out; };
 
 /** The letters of an operand, or for op->inputs of what is made.  @param[out] n  how many. */

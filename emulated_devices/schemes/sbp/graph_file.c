@@ -1,3 +1,9 @@
+/* graph_file.c -- graphs and pins as text: lines are read into a graph, pins of an assignment are written.
+ *
+ * cli/show/sbp.c calls graph_read and graph_write_pins.  A file is not trusted: every name, size and shape is checked,
+ * and a mistake is ERR_FORMAT with its line.  A tensor of more than 2^36 elements is refused, and so is a text of more
+ * than 1 MiB.
+ */
 #include "emulated_devices/schemes/sbp/graph_file.h"
 #include "ref/io/output.h"
 #include <ctype.h>
@@ -34,6 +40,7 @@ struct reader {
     struct error *err;
 };
 
+/* Report what is wrong in the line at hand.  @return ERR_FORMAT. */
 __attribute__((format(printf, 2, 3))) static enum error_code graph_file_bad(struct reader *reader,
                                                                             const char *format, ...)
 {
@@ -47,6 +54,7 @@ __attribute__((format(printf, 2, 3))) static enum error_code graph_file_bad(stru
 
 /* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
+/* Whether a word can be the name of a tensor. */
 static bool is_name(const char *s)
 {
     const size_t n = strlen(s);
@@ -54,6 +62,7 @@ static bool is_name(const char *s)
            strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.") == n;
 }
 
+/* Add a tensor that a line declares or makes, if its name is new and its size allowed. */
 static enum error_code add_tensor(struct reader *reader, const char *name, struct shape shape)
 {
     int64_t count = 1;
@@ -62,6 +71,7 @@ static enum error_code add_tensor(struct reader *reader, const char *name, struc
                               printable(name).text, SBP_NAME);
     if (graph_find(reader->graph, name) >= 0) return graph_file_bad(reader, "%s is there already", name);
     for (int d = 0; d < shape.ndim; d++) {
+        /* The division keeps the product from overflowing. */
         if (shape.dim[d] > ((int64_t)1 << MOST_ELEMENTS_BITS) / count)
             return graph_file_bad(reader, "%s has more than 2^%d elements", name, MOST_ELEMENTS_BITS);
         count *= shape.dim[d];
@@ -78,12 +88,14 @@ static bool read_size(const char *text, bool rows, int64_t *size, int64_t *granu
     *size = strtoll(text, &end, 10), *granule = 1;
     if (*end == '*' && rows && isdigit((unsigned char)end[1])) {
         *granule = strtoll(end + 1, &end, 10);
+        /* Both factors are small, so their product does not overflow. */
         if (*granule > 1 << 20 || *size > 1 << 20) return false;
         *size *= *granule;
     }
     return *end == '\0' && *size >= 1 && *size <= (int64_t)1 << MOST_ELEMENTS_BITS && *granule >= 1;
 }
 
+/* Read the line "tensor NAME SIZES": only the first size may have a granule. */
 static enum error_code read_tensor(struct reader *reader)
 {
     struct shape s = { .ndim = reader->words - 2, .granule = 1 };
@@ -102,7 +114,8 @@ static enum error_code read_tensor(struct reader *reader)
 
 /* ---- operations -------------------------------------------------------------------------------------------------- */
 
-/* What the letters of an operation stand for; those of 1 and 2 are one dimension or more. */
+/* A line's operation has these letters so far, and the sizes they stand for.  Letters 1 and 2 of `known` are a group:
+ * one dimension or more. */
 struct letters {
     char group[2][TENSOR_MAX_DIMS + 1];
     int64_t size[128], granule;
@@ -110,6 +123,7 @@ struct letters {
     size_t used;
 };
 
+/* Append a letter; a text that is full stays so, which read_operation finds. */
 static void graph_file_put(struct letters *letters, char c)
 {
     if (letters->used < sizeof letters->text - 1)
@@ -128,6 +142,7 @@ static bool set_group(struct letters *letters, int which, int dims)
 /* The letters of one operand, as many as it has dimensions. */
 static bool expand(struct letters *letters, const char *shapes, size_t n, int ndim)
 {
+    /* left becomes the dimensions that a group met for the first time has to take. */
     int left = ndim;
     for (size_t i = 0; i < n; i++) {
         const int which = shapes[i] - '1';
@@ -161,6 +176,7 @@ static int take_sizes(struct letters *letters, size_t first, const struct sbp_te
     return -1;
 }
 
+/* Find the operands of a line, expand their letters, and check that equal letters have equal sizes. */
 static enum error_code read_operands(struct reader *reader, const struct known *known,
                                      struct letters *letters, int in[])
 {
@@ -182,6 +198,7 @@ static enum error_code read_operands(struct reader *reader, const struct known *
         shapes += n;
         graph_file_put(letters, ',');
     }
+    /* The last comma goes; "->" follows. */
     letters->text[--letters->used] = '\0';
     return OK;
 }
@@ -203,6 +220,7 @@ static enum error_code check_fixed(struct reader *reader, const struct known *kn
     return OK;
 }
 
+/* Read the line "NAME = OPERATION OPERANDS": check the operands, derive the result's letters and shape, add both. */
 static enum error_code read_operation(struct reader *reader)
 {
     const struct known *k = known;
@@ -219,6 +237,7 @@ static enum error_code read_operation(struct reader *reader)
     enum error_code e = read_operands(reader, k, &l, in);
     if (!e) e = check_fixed(reader, k, &l);
     if (e) return e;
+    /* Every letter of the result stands in an operand, so its size is known. */
     const char *out = strchr(k->shapes, '>') + 1;
     struct shape s = { .granule = *out == 'n' ? l.granule : 1 };
     graph_file_put(&l, '-'), graph_file_put(&l, '>');
@@ -239,6 +258,7 @@ static enum error_code read_operation(struct reader *reader)
 
 /* ---- how tensors lie --------------------------------------------------------------------------------------------- */
 
+/* Read the line "pin NAME SIGNATURE"; the graph checks that the signature fits. */
 static enum error_code read_pin(struct reader *reader)
 {
     struct signature s;
@@ -256,6 +276,7 @@ static bool same_shape(const struct shape *a, const struct shape *b)
     return a->ndim == b->ndim && memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim) == 0;
 }
 
+/* Read the line "like NAME OTHER"; a circle would leave no tensor with a variable of its own. */
 static enum error_code read_like(struct reader *reader)
 {
     if (reader->words != 3) return graph_file_bad(reader, "like has two tensors, such as: like dw w");
@@ -272,6 +293,7 @@ static enum error_code read_like(struct reader *reader)
 
 /* ---- lines ------------------------------------------------------------------------------------------------------- */
 
+/* Cut a line into words at blanks; what follows # is a comment. */
 static void split(struct reader *reader, char *line)
 {
     line[strcspn(line, "#")] = '\0';
@@ -289,6 +311,7 @@ static void split(struct reader *reader, char *line)
     }
 }
 
+/* Do what the first words of a line say.  Beside a graph that was built, only pins and likes are allowed. */
 static enum error_code graph_file_read_line(struct reader *reader)
 {
     if (reader->words == 0) return OK;
@@ -305,8 +328,10 @@ static enum error_code graph_file_read_line(struct reader *reader)
 enum error_code graph_parse(struct sbp_graph *graph, const struct sbp_mesh *sbp_mesh, char *text, const char *file,
                             struct error *err)
 {
+    /* A graph with tensors is complete: the text may only say how they lie. */
     struct reader r = { .graph = graph, .mesh = sbp_mesh, .file = file, .pins_only = graph->tensors > 0, .err = err };
     enum error_code e = OK;
+    /* Lines are read until the first mistake. */
     for (char *line = text, *next; line && !e; line = next) {
         next = strchr(line, '\n');
         if (next) *next++ = '\0';
@@ -324,6 +349,7 @@ enum error_code graph_read(struct sbp_graph *graph, const struct sbp_mesh *sbp_m
     size_t bytes;
     enum error_code e = file_read_all(file, MOST_BYTES, &text, &bytes, err);
     if (e) return e;
+    /* A byte 0 would hide the rest of the text. */
     e = strlen(text) == bytes
             ? graph_parse(graph, sbp_mesh, text, file, err)
             : fail(err, ERR_FORMAT, "%s: is not text: it has a byte 0", printable_path(file).text);
@@ -338,6 +364,7 @@ enum error_code graph_write_pins(const struct sbp_graph *sbp_graph, const struct
     char *text = malloc((SBP_MOST_TENSORS + 1) * MOST_LINE), signature[SBP_TEXT];
     size_t used = 0;
     if (text == NULL) return fail(err, ERR_MEMORY, "no memory for the signatures of %d tensors", sbp_graph->tensors);
+    /* Each tensor has a line: read as pins, the lines leave the search nothing to choose. */
     for (int t = 0; t < sbp_graph->tensors; t++)
         used += (size_t)snprintf(text + used, MOST_LINE, "pin %s %s\n", sbp_graph->tensor[t].name,
                                  signature_text(&assignment->mesh, assignment->tensor[t], signature));

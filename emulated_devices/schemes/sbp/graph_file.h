@@ -11,6 +11,8 @@
  *   like y x                    it lies as the other does
  *
  * A line has one of these; # begins a comment.  A name is used after the line that makes it.
+ *
+ * cli/show/sbp.c reads --pins and graph files, and writes --save.
  */
 #ifndef ORRERY_SBP_GRAPH_FILE_H
 #define ORRERY_SBP_GRAPH_FILE_H

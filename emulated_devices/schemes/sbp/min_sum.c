@@ -1,3 +1,5 @@
+/* min_sum.c -- terms, the order of elimination, and the elimination itself.  assign.c calls it; a solve without memory
+ * or room for a term is ERR_MEMORY, and min_sum_close is still due. */
 #include "emulated_devices/schemes/sbp/min_sum.h"
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +18,7 @@ void min_sum_close(struct min_sum *min_sum)
     min_sum->terms = 0;
 }
 
+/* Return the place of a variable among those of a term; -1: the term does not have it. */
 static int place_in(const struct min_sum_term *term, int variable)
 {
     for (int i = 0; i < term->width; i++)
@@ -23,6 +26,7 @@ static int place_in(const struct min_sum_term *term, int variable)
     return -1;
 }
 
+/* Count a term's costs: the product of its variables' numbers of values. */
 static int64_t min_sum_size_of(const struct min_sum *min_sum, const struct min_sum_term *term)
 {
     int64_t n = 1;
@@ -33,6 +37,7 @@ static int64_t min_sum_size_of(const struct min_sum *min_sum, const struct min_s
 struct min_sum_term *min_sum_add(struct min_sum *min_sum, int width, const int of[])
 {
     struct min_sum_term *t = &min_sum->term[min_sum->terms];
+    /* A full sum adds nothing; the caller reports it as missing memory. */
     if (min_sum->terms == MIN_SUM_TERMS) return NULL;
     *t = (struct min_sum_term){ 0 };
     for (int i = 0; i < width; i++) {
@@ -59,15 +64,17 @@ static int64_t stride_of(const struct min_sum *min_sum, const struct min_sum_ter
 int64_t min_sum_at(const struct min_sum *min_sum, const struct min_sum_term *term, const int value[])
 {
     int64_t at = 0;
+    /* Costs lie in the order of the term's variables, the last one fastest. */
     for (int i = 0; i < term->width; i++) at = at * min_sum->values[term->of[i]] + value[term->of[i]];
     return at;
 }
 
 /* ---- the order --------------------------------------------------------------------------------------------------- */
 
-/* Which variables a term that arises would have: those that share a term with this one. */
+/* joined[v] has the variables that share a term with v: the term that arises without v has these. */
 struct order { bool joined[MIN_SUM_VARIABLES][MIN_SUM_VARIABLES], gone[MIN_SUM_VARIABLES]; };
 
+/* Join all pairs of variables that share a term. */
 static void order_begin(struct order *order, const struct min_sum *min_sum)
 {
     memset(order, 0, sizeof *order);
@@ -77,6 +84,7 @@ static void order_begin(struct order *order, const struct min_sum *min_sum)
                 order->joined[min_sum->term[t].of[i]][min_sum->term[t].of[k]] = true;
 }
 
+/* Return the size of the term that arises if this variable goes; double, because the product can be huge. */
 static double size_after(const struct order *order, const struct min_sum *min_sum, int variable)
 {
     double n = 1;
@@ -85,6 +93,7 @@ static double size_after(const struct order *order, const struct min_sum *min_su
     return n;
 }
 
+/* Choose the variable whose elimination makes the smallest term.  @return the variable; -1: none is left. */
 static int order_next(struct order *order, const struct min_sum *min_sum, double *size)
 {
     int best = -1;
@@ -113,12 +122,13 @@ static double min_sum_largest(const struct min_sum *min_sum)
 
 /* ---- fewer values ------------------------------------------------------------------------------------------------ */
 
-/* For each value of a variable the sum, over its terms, of the least that each can be. */
+/* Add up, for each value of a variable, the least that each of its terms can then be. */
 static void least_with(const struct min_sum *min_sum, int variable, int64_t least[])
 {
     memset(least, 0, (size_t)min_sum->values[variable] * sizeof *least);
     for (int t = 0; t < min_sum->terms; t++) {
         const struct min_sum_term *term = &min_sum->term[t];
+        /* here[i] is the least cost of the term with value i, whatever its other variables are. */
         const int64_t stride = stride_of(min_sum, term, variable), size = min_sum_size_of(min_sum, term);
         int64_t here[MIN_SUM_VALUES];
         if (stride == 0) continue;
@@ -140,15 +150,18 @@ static void keep_values(struct min_sum *min_sum, int variable, const bool keep[]
     for (int t = 0; t < min_sum->terms; t++) {
         struct min_sum_term *term = &min_sum->term[t];
         const int64_t stride = stride_of(min_sum, term, variable), size = min_sum_size_of(min_sum, term);
+        /* Costs move down in place: `to` never passes `at`. */
         int64_t to = 0;
         for (int64_t at = 0; at < size && stride > 0; at++)
             if (keep[at / stride % before]) term->cost[to++] = term->cost[at];
     }
     for (int i = 0; i < before; i++)
         if (keep[i]) min_sum->value[variable][kept++] = min_sum->value[variable][i];
+    /* The number changes last, because strides and sizes above are those before. */
     min_sum->values[variable] = kept;
 }
 
+/* Keep at most `most` values of a variable: those with the smallest sum of least costs. */
 static void keep_least(struct min_sum *min_sum, int variable, int most)
 {
     int64_t least[MIN_SUM_VALUES];
@@ -172,9 +185,11 @@ bool min_sum_narrow(struct min_sum *min_sum, int64_t most)
         bool keep[MIN_SUM_VALUES], some = false;
         least_with(min_sum, v, least);
         for (int i = 0; i < min_sum->values[v]; i++) keep[i] = least[i] < MIN_SUM_NEVER, some = some || keep[i];
+        /* A variable without a possible value keeps all, so that the solve finds that nothing can be. */
         if (some) keep_values(min_sum, v, keep);
     }
-    /* One value less at a time, all variables lose those with the highest least cost. */
+    /* Values are left out in rounds: in each, all variables with the most values lose those with the highest least
+     * cost. */
     for (int values = MIN_SUM_VALUES - 1; values > 1 && min_sum_largest(min_sum) > (double)most; values--) {
         for (int v = 0; v < min_sum->variables; v++) keep_least(min_sum, v, values);
         narrowed = true;
@@ -193,7 +208,7 @@ struct join {
     int64_t (*step)[MIN_SUM_WIDTH], *inner;
 };
 
-/* For one combination of the others the least over the values of the variable that goes. */
+/* Find the least cost over the values of the variable that goes, for one combination of the others. */
 static int64_t least_of(const struct min_sum *min_sum, const struct join *join, const int64_t at[], int values,
                         uint8_t *best)
 {
@@ -225,7 +240,7 @@ static void min_sum_fill(const struct min_sum *min_sum, const struct join *join,
     }
 }
 
-/* The variables of the terms that have this one, without it.  @return whether there was room. */
+/* Collect the variables of all terms that have this one, without this one.  @return whether there was room. */
 static bool min_sum_gather(const struct min_sum *min_sum, struct gone *gone)
 {
     gone->others.width = 0;
@@ -252,6 +267,7 @@ static void replace(struct min_sum *min_sum, const struct join *join, struct min
     min_sum->term[min_sum->terms++] = by;
 }
 
+/* Eliminate one variable: join the terms that have it, and remember its best values for reading back. */
 static enum error_code eliminate(struct min_sum *min_sum, struct gone *gone, struct error *err)
 {
     int term[MIN_SUM_TERMS];
@@ -267,6 +283,7 @@ static enum error_code eliminate(struct min_sum *min_sum, struct gone *gone, str
         term[j.terms++] = t;
     }
     const int64_t size = made ? min_sum_size_of(min_sum, &gone->others) : 0;
+    /* `new` has the memory of costs, and later belongs to the sum; `gone` keeps the list of variables. */
     struct min_sum_term new = gone->others;
     if (made) new.cost = malloc((size_t)size * sizeof *new.cost), gone->best = malloc((size_t)size);
     if (!made || !new.cost || !gone->best) {
@@ -302,6 +319,7 @@ enum error_code min_sum_solve(struct min_sum *min_sum, int value[], int64_t *lea
     forget_constants(min_sum);
     order_begin(&o, min_sum);
     for (int v; !e && (v = order_next(&o, min_sum, &size)) >= 0;) {
+        /* The variable counts as eliminated also after an error, so that its memory is freed. */
         gone[eliminated] = (struct gone){ .variable = v };
         e = eliminate(min_sum, &gone[eliminated++], err);
     }

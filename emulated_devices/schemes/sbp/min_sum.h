@@ -8,6 +8,8 @@
  *
  * Source  R. Dechter, "Bucket elimination: a unifying framework for reasoning", Artificial Intelligence 113 (1999),
  *         doi:10.1016/S0004-3702(99)00059-4
+ *
+ * assign.c makes a term for each operation and solves the sum; tests compare the least sum with all combinations tried.
  */
 #ifndef ORRERY_SBP_MIN_SUM_H
 #define ORRERY_SBP_MIN_SUM_H

@@ -1,8 +1,13 @@
-/* op_time.c -- the time of one operation: it is charged to a device without numbers. */
+/* op_time.c -- the time of one operation: it is charged to a device without numbers.
+ *
+ * assign.c asks for the time of each operation by each rule, if the mesh has a cluster.  Nothing is computed; the
+ * result is -1 without memory.
+ */
 #include "emulated_devices/device/cluster.h"
 #include "emulated_devices/schemes/sbp/assign.h"
 #include <string.h>
 
+/* Return the part of an operand, or of the result, that a device has by a rule. */
 static struct box box_of(const struct sbp_graph *sbp_graph, const struct sbp_op *op, const struct sbp_mesh *sbp_mesh,
                          const struct rule *rule, int operand, int device)
 {
@@ -28,6 +33,7 @@ static int op_time_fullest(const struct sbp_graph *sbp_graph, const struct sbp_o
     return best;
 }
 
+/* Make a tensor of the counting device with the shape of a part. */
 static struct tensor piece(struct device *device, const struct sbp_graph *sbp_graph, int tensor, struct box box)
 {
     const int ndim = sbp_graph->tensor[tensor].shape.ndim;
@@ -52,6 +58,7 @@ picoseconds sbp_op_time(const struct sbp_graph *sbp_graph, const struct sbp_op *
         all[k] = piece(&d, sbp_graph, t, box_of(sbp_graph, op, sbp_mesh, rule, k, device));
         made = made && all[k].data;
     }
+    /* The operator charges the device's clock as it would in a run. */
     made = made && op->operator->run(&d, &sbp_graph->model, all[op->inputs], all);
     const picoseconds time = d.clock.now;
     for (int k = 0; k <= op->inputs; k++) device_free(&d, all[k]);

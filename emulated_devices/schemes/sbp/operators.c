@@ -1,11 +1,15 @@
-/* operators.c -- what an operation does with pieces: those of ref/ops, on the rows and columns that the piece has. */
+/* operators.c -- what an operation does with pieces: those of ref/ops, on the rows and columns that the piece has.
+ *
+ * graph.h lists the operators; model/sbp/sbp_graph.c and graph_file.c name them, assign_run.c, panels.c, trial.c and
+ * op_time.c run them.  An operator returns false if there was no memory for what it computes again.
+ */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/sbp/graph.h"
 #include "ref/model/rotary.h"
 #include "ref/model/operands.h"
 #include <stdlib.h>
 
-/* All but the first dimension in one. */
+/* View a tensor as a matrix: all dimensions but the first are columns. */
 static struct tensor operators_rows(struct tensor t)
 {
     return tensor_2d(t.data, t.dtype, t.dim[0], t.dim[0] ? tensor_count(t) / t.dim[0] : 0);
@@ -13,13 +17,15 @@ static struct tensor operators_rows(struct tensor t)
 
 static struct tensor flat(struct tensor t) { return tensor_1d(t.data, t.dtype, tensor_count(t)); }
 
-/* "nd,fd->nf", "nha,dha->nd", ...: n is the first dimension of X, the first ones of W are those of Y after n. */
+/* View a weight as [O, I] for X [N, I].  In "nd,fd->nf" or "nha,dha->nd" n is X's first dimension; Y has W's first ones
+ * after n. */
 static struct tensor as_weight(struct tensor W, struct tensor like_X)
 {
     const int64_t I = operators_rows(like_X).dim[1];
     return tensor_2d(W.data, W.dtype, I ? tensor_count(W) / I : 0, I);
 }
 
+/* Y [N, O] = X [N, I] W^T. */
 static bool linear(struct device *device, const struct model_config *model, struct tensor Y, const struct tensor in[])
 {
     (void)model;
@@ -27,7 +33,7 @@ static bool linear(struct device *device, const struct model_config *model, stru
     return true;
 }
 
-/* dX from dY, W */
+/* dX [N, I] = dY [N, O] W, from dY and W. */
 static bool linear_dx(struct device *device, const struct model_config *model, struct tensor dX,
                       const struct tensor in[])
 {
@@ -36,6 +42,7 @@ static bool linear_dx(struct device *device, const struct model_config *model, s
     return true;
 }
 
+/* Y += X W^T: one more panel of the summed dimension. */
 static bool linear_add(struct device *device, const struct model_config *model, struct tensor Y,
                        const struct tensor in[])
 {
@@ -44,6 +51,7 @@ static bool linear_add(struct device *device, const struct model_config *model, 
     return true;
 }
 
+/* dX += dY W: one more panel of the summed dimension. */
 static bool linear_dx_add(struct device *device, const struct model_config *model, struct tensor dX,
                           const struct tensor in[])
 {
@@ -52,6 +60,7 @@ static bool linear_dx_add(struct device *device, const struct model_config *mode
     return true;
 }
 
+/* dW += dY^T X; the operation adds by itself. */
 static bool linear_dw_add(struct device *device, const struct model_config *model, struct tensor dW,
                           const struct tensor in[])
 {
@@ -60,7 +69,7 @@ static bool linear_dw_add(struct device *device, const struct model_config *mode
     return true;
 }
 
-/* dW from dY, X */
+/* dW [O, I] = dY^T X, from dY and X: the operation adds, so dW begins with zeros. */
 static bool linear_dw(struct device *device, const struct model_config *model, struct tensor dW,
                       const struct tensor in[])
 {
@@ -70,6 +79,7 @@ static bool linear_dw(struct device *device, const struct model_config *model, s
     return true;
 }
 
+/* Y = X: a copy may lie otherwise than its operand. */
 static bool copy(struct device *device, const struct model_config *model, struct tensor Y, const struct tensor in[])
 {
     (void)model;
@@ -78,6 +88,7 @@ static bool copy(struct device *device, const struct model_config *model, struct
     return true;
 }
 
+/* Y = X1 + X2, elementwise. */
 static bool add(struct device *device, const struct model_config *model, struct tensor Y, const struct tensor in[])
 {
     (void)model;
@@ -85,7 +96,7 @@ static bool add(struct device *device, const struct model_config *model, struct 
     return true;
 }
 
-/* Y = X + b on every row */
+/* Y [n, :] = X [n, :] + b, on every row. */
 static bool add_bias(struct device *device, const struct model_config *model, struct tensor Y, const struct tensor in[])
 {
     (void)model;
@@ -97,7 +108,7 @@ static bool add_bias(struct device *device, const struct model_config *model, st
     return true;
 }
 
-/* db from dY: the sums of its columns */
+/* db = the sums of dY's columns, row by row. */
 static bool bias_dw(struct device *device, const struct model_config *model, struct tensor db, const struct tensor in[])
 {
     (void)model;
@@ -118,7 +129,7 @@ static bool gelu(struct device *device, const struct model_config *model, struct
     return true;
 }
 
-/* dX from dY, X */
+/* dX = dY gelu'(X), elementwise, from dY and X. */
 static bool gelu_dx(struct device *device, const struct model_config *model, struct tensor dX, const struct tensor in[])
 {
     const struct tensor x = flat(in[1]);
@@ -137,7 +148,7 @@ static bool swiglu(struct device *device, const struct model_config *model, stru
     return true;
 }
 
-/* dX from dY, X */
+/* dX [n, 2, f] follows from dY [n, f] and X, and has the gradients of both halves. */
 static bool swiglu_dx(struct device *device, const struct model_config *model, struct tensor dX,
                       const struct tensor in[])
 {
@@ -146,6 +157,7 @@ static bool swiglu_dx(struct device *device, const struct model_config *model, s
     return true;
 }
 
+/* Y [n, f] = gelu(gate) up, from X [n, 2, f]. */
 static bool geglu(struct device *device, const struct model_config *model, struct tensor Y, const struct tensor in[])
 {
     (void)model;
@@ -153,7 +165,7 @@ static bool geglu(struct device *device, const struct model_config *model, struc
     return true;
 }
 
-/* dX from dY, X */
+/* dX [n, 2, f] follows from dY [n, f] and X, as for swiglu. */
 static bool geglu_dx(struct device *device, const struct model_config *model, struct tensor dX,
                      const struct tensor in[])
 {
@@ -179,6 +191,7 @@ static struct tensor bias_part(const struct model_config *model, struct tensor w
 
 struct statistics { struct tensor y, mean, rstd; };
 
+/* Free what statistics_of has opened.  @return whether it had opened all. */
 static bool statistics_free(struct device *device, struct statistics statistics)
 {
     const bool made = statistics.y.data && statistics.mean.data && statistics.rstd.data;
@@ -186,6 +199,8 @@ static bool statistics_free(struct device *device, struct statistics statistics)
     return made;
 }
 
+/* Compute the norm of X again, with the mean and the reciprocal deviation of each row that backward needs.  @return
+ * whether there was memory. */
 static bool statistics_of(struct device *device, const struct model_config *model, struct statistics *statistics,
                           struct tensor X, struct tensor wb)
 {
@@ -200,6 +215,7 @@ static bool statistics_of(struct device *device, const struct model_config *mode
     return true;
 }
 
+/* Y = norm(X) w + b, whose statistics are dropped. */
 static bool norm(struct device *device, const struct model_config *model, struct tensor Y, const struct tensor in[])
 {
     struct statistics s;
@@ -208,7 +224,7 @@ static bool norm(struct device *device, const struct model_config *model, struct
     return statistics_free(device, s);
 }
 
-/* dX from dY, X, wb */
+/* dX follows from dY, X and wb; the statistics of X are computed again. */
 static bool norm_dx(struct device *device, const struct model_config *model, struct tensor dX, const struct tensor in[])
 {
     const struct tensor dY = operators_rows(in[0]), X = operators_rows(in[1]), w = part(in[2], 0);
@@ -221,7 +237,7 @@ static bool norm_dx(struct device *device, const struct model_config *model, str
     return statistics_free(device, s);
 }
 
-/* dwb from dY, X, wb */
+/* dwb follows from dY, X and wb: sums over rows, so dwb begins with zeros. */
 static bool norm_dw(struct device *device, const struct model_config *model, struct tensor dwb,
                     const struct tensor in[])
 {
@@ -237,6 +253,7 @@ static bool norm_dw(struct device *device, const struct model_config *model, str
 
 /* ---- heads: QKV [n, k, G, A] has k key/value heads, each with the G - 2 query heads before it that use it -------- */
 
+/* Describe attention of one key/value head and the query heads that use it. */
 static struct attention of_one_group(const struct model_config *model, struct tensor qkv)
 {
     struct attention a = attention_of_layer(model, 0, model->S);
@@ -257,6 +274,7 @@ static bool operators_turn(struct device *device, const struct model_config *mod
     if (made) {
         const struct tensor groups = tensor_2d(Y.data, Y.dtype, n, Y.dim[2] * Y.dim[3]);
         rotary_table(&of_layer, table);
+        /* Row i is group i mod k of token i / k; positions begin anew in each sequence of S tokens. */
         for (int64_t i = 0; i < n; i++) ((int32_t *)position.data)[i] = (int32_t)(i / k % model->S);
         device_copy(device, Y.data, X.data, tensor_bytes(Y));
         if (back) dev_rotary_backward_input(device, groups, position, table, of_one_group(model, Y));
@@ -277,7 +295,7 @@ static bool rotary_dx(struct device *device, const struct model_config *model, s
     return operators_turn(device, model, dX, in[0], true);
 }
 
-/* [b, a, ...] from [a, b, ...] */
+/* Copy [a, b, ...] to [b, a, ...]: tokens and groups change places. */
 static void operators_exchange(struct device *device, struct tensor to, struct tensor from, int64_t a, int64_t b)
 {
     const size_t row = tensor_bytes(from) / (size_t)(a * b);
@@ -297,6 +315,7 @@ static struct tensor by_groups(struct device *device, struct tensor X)
     return to;
 }
 
+/* Attention runs on QKV by groups, with the results by groups, and their log-sum-exp. */
 struct attended { struct tensor qkv, o, lse; };
 
 static bool attended_free(struct device *device, struct attended attended)
@@ -306,6 +325,7 @@ static bool attended_free(struct device *device, struct attended attended)
     return made;
 }
 
+/* Run attention of all groups, forward.  @return whether there was memory; attended_free is due either way. */
 static bool operators_attend(struct device *device, const struct model_config *model, struct attended *attended,
                              struct tensor qkv)
 {
@@ -318,6 +338,7 @@ static bool operators_attend(struct device *device, const struct model_config *m
     return true;
 }
 
+/* O [n, k, G-2, A] follows from QKV [n, k, G, A]: each group attends by itself. */
 static bool attention(struct device *device, const struct model_config *model, struct tensor O,
                       const struct tensor in[])
 {
@@ -326,7 +347,7 @@ static bool attention(struct device *device, const struct model_config *model, s
     return attended_free(device, t);
 }
 
-/* dQKV from dO, QKV */
+/* dQKV follows from dO and QKV: attention runs forward again, then backward, group by group. */
 static bool attention_dx(struct device *device, const struct model_config *model, struct tensor dQKV,
                          const struct tensor in[])
 {
@@ -342,6 +363,7 @@ static bool attention_dx(struct device *device, const struct model_config *model
     return attended_free(device, t) && made;
 }
 
+/* An operator names sets of operands in which it is linear, as bits: the first operand, or the first two. */
 enum { FIRST = 1, BOTH = 3 };
 #define OPERATOR(id, text, is_product, ...) const struct sbp_operator sbp_##id = { .name = text, \
     .product = is_product, .partial = { __VA_ARGS__ }, .run = id }

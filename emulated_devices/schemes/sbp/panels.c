@@ -1,3 +1,8 @@
+/* panels.c -- the panels of a product, and the product panel by panel.
+ *
+ * assign_run.c calls panels_of and panels_run; tests count messages by panels_messages.  panels_run is collective over
+ * the placement, and reports ERR_MEMORY or ERR_COMM on every device alike.
+ */
 #include "emulated_devices/schemes/sbp/panels.h"
 #include "emulated_devices/collectives/collective.h"
 #include <string.h>
@@ -31,6 +36,7 @@ static char summed_letter(const struct sbp_op *op)
     return found;
 }
 
+/* Return the dimension of an operand that has this letter. */
 static int place_of_letter(const struct sbp_op *op, int operand, char letter)
 {
     int n;
@@ -59,6 +65,7 @@ struct panels panels_of(const struct sbp_graph *sbp_graph, const struct assignme
     struct panels p = { 0 };
     int64_t cut[PANELS_MOST];
     int n = 0;
+    /* An operator without `add`, or a mesh of one axis, has no panels. */
     const char letter = op->operator->add && assignment->mesh.axes == 2 ? summed_letter(op) : '\0';
     for (int i = 0; i < 2 && letter; i++) {
         p.dim[i] = place_of_letter(op, i, letter);
@@ -69,6 +76,7 @@ struct panels panels_of(const struct sbp_graph *sbp_graph, const struct assignme
     for (int i = 0; i < 2; i++)
         n = add_cuts(&sbp_graph->tensor[op->in[i]].shape, &assignment->mesh, assignment->tensor[op->in[i]],
                      p.dim[i], cut, n);
+    /* A panel lies between two neighbouring cuts; empty panels are left out. */
     const int64_t end = sbp_graph->tensor[op->in[0]].shape.dim[p.dim[0]];
     for (int i = 0; i < n; i++) {
         const struct interval panel = { cut[i], (i + 1 < n ? cut[i + 1] : end) - cut[i] };
@@ -79,6 +87,7 @@ struct panels panels_of(const struct sbp_graph *sbp_graph, const struct assignme
 
 /* ---- carrying it out --------------------------------------------------------------------------------------------- */
 
+/* Return the whole tensor's box, cut to the panel in one dimension. */
 static struct box region_of(const struct shape *shape, int dim, struct interval panel)
 {
     struct box b = { 0 };
@@ -87,7 +96,7 @@ static struct box region_of(const struct shape *shape, int dim, struct interval 
     return b;
 }
 
-/* All devices along the axis have this after a factor's panel was brought. */
+/* Return the part of a factor's panel that all devices along the axis have once the panel was brought. */
 static struct box brought_to(const struct sbp_graph *sbp_graph, const struct assignment *assignment, int o, int operand,
                              const struct panels *panels, int which, int device)
 {
@@ -104,7 +113,7 @@ int64_t panels_messages(const struct sbp_graph *sbp_graph, const struct assignme
         for (int k = 0; k < 2; k++)
             for (int d = 0; d < sbp_devices(&assignment->mesh); d++) {
                 const int ndim = sbp_graph->tensor[sbp_graph->op[o].in[k]].shape.ndim;
-                /* all of a group but one do */
+                /* All members of a group but the root receive the panel. */
                 const bool receives = sbp_place(&assignment->mesh, d, p.along[k]) > 0;
                 sum += receives && box_count(brought_to(sbp_graph, assignment, o, k, &p, i, d), ndim) > 0;
             }
@@ -124,6 +133,7 @@ static int root_of(const struct sbp_graph *sbp_graph, const struct assignment *a
     return 0;
 }
 
+/* Copy the root's part of a panel into the buffer that is broadcast. */
 static void panels_pack(struct device *device, int ndim, struct box own, struct box panel, struct tensor piece,
                         struct tensor packed)
 {
@@ -132,7 +142,8 @@ static void panels_pack(struct device *device, int ndim, struct box own, struct 
     views_end(&v);
 }
 
-/* A panel of a factor, on all devices along the axis. */
+/* Bring a panel of a factor to all devices along its axis.  Collective over the placement; the caller frees the
+ * factor. */
 static enum error_code bring_panel(struct placement *place, const struct sbp_graph *sbp_graph,
                                    const struct assignment *assignment,
                                    int o, int operand, const struct panels *panels, int which, struct tensor piece,
@@ -158,6 +169,7 @@ static enum error_code bring_panel(struct placement *place, const struct sbp_gra
     return broadcast(along, factor->data, tensor_count(*factor), factor->dtype, root, err);
 }
 
+/* Do one panel: bring both factors, multiply, free them.  out [n, f] += X [n, panel] W [f, panel]^T, for example. */
 static enum error_code run_panel(struct placement *place, const struct sbp_graph *sbp_graph,
                                  const struct assignment *assignment, int o,
                                  const struct panels *panels, int which, const struct tensor piece[], struct tensor out,
@@ -182,6 +194,7 @@ enum error_code panels_run(struct placement *place, const struct sbp_graph *sbp_
 {
     const struct panels p = panels_of(sbp_graph, assignment, o);
     enum error_code e = OK;
+    /* All devices take the panels in one order, so their broadcasts meet. */
     for (int i = 0; i < p.count && !e; i++) e = run_panel(place, sbp_graph, assignment, o, &p, i, piece, out, err);
     return e;
 }

@@ -9,6 +9,8 @@
  * Source  R. van de Geijn, J. Watts, "SUMMA: scalable universal matrix multiplication algorithm",
  *         doi:10.1002/(SICI)1096-9128(199704)9:4<255::AID-CPE250>3.0.CO;2-2
  * Equals  reassociates: the sum over the dimension is made panel by panel
+ *
+ * assign_run.c carries products out by panels if `orrery show sbp --run --panels` asks for them.
  */
 #ifndef ORRERY_SBP_PANELS_H
 #define ORRERY_SBP_PANELS_H

@@ -1,3 +1,5 @@
+/* signature.c -- places on a mesh, boxes of parts, texts of signatures, and copying of boxes.  Callers are this room
+ * and schemes/tensor/sbp_file.c; signature_parse reports ERR_USAGE. */
 #include "emulated_devices/schemes/sbp/signature.h"
 #include "emulated_devices/collectives/collective.h"
 #include "ref/io/output.h"
@@ -31,6 +33,7 @@ bool signature_has(struct signature signature, enum sbp_kind kind) { return sign
 
 /* ---- where the parts are ----------------------------------------------------------------------------------------- */
 
+/* Only dimension 0 has a granule: a cut at its multiples keeps sequences whole. */
 static int64_t granule(const struct shape *shape, int dim)
 {
     return dim == 0 && shape->granule > 1 ? shape->granule : 1;
@@ -41,6 +44,7 @@ bool signature_fits(const struct shape *shape, const struct sbp_mesh *sbp_mesh, 
     int64_t parts[TENSOR_MAX_DIMS] = { 1, 1, 1, 1 };
     for (int k = 0; k < SBP_AXES; k++) {
         if (signature.on[k].kind == SBP_B) continue;
+        /* An axis that the mesh does not have can only be B. */
         if (k >= sbp_mesh->axes) return false;
         if (signature.on[k].kind == SBP_S && signature.on[k].dim >= shape->ndim) return false;
         if (signature.on[k].kind == SBP_S) parts[signature.on[k].dim] *= sbp_mesh->size[k];
@@ -56,6 +60,7 @@ struct box signature_box(const struct shape *shape, const struct sbp_mesh *sbp_m
 {
     struct box b = { 0 };
     for (int d = 0; d < shape->ndim; d++) b.extent[d] = shape->dim[d];
+    /* Axis after axis cuts the box that is left. */
     for (int k = 0; k < sbp_mesh->axes; k++) {
         if (signature.on[k].kind != SBP_S) continue;
         const int d = signature.on[k].dim, place = sbp_place(sbp_mesh, device, k);
@@ -72,6 +77,7 @@ struct box signature_box(const struct shape *shape, const struct sbp_mesh *sbp_m
 
 int signature_all(const struct shape *shape, const struct sbp_mesh *sbp_mesh, struct signature all[])
 {
+    /* The order here is the order of codes in assign.c, and of rows in boxing_costs. */
     static const struct sbp kind[SBP_KINDS] = { ON_B, ON_P, ON_S(0), ON_S(1), ON_S(2), ON_S(3) };
     int n = 0;
     for (int a = 0; a < SBP_KINDS; a++)
@@ -84,6 +90,7 @@ int signature_all(const struct shape *shape, const struct sbp_mesh *sbp_mesh, st
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
+/* Write one axis' kind as text.  @return as snprintf. */
 static int write_sbp(char *at, size_t room, struct sbp sbp)
 {
     if (sbp.kind == SBP_S) return snprintf(at, room, "S(%d)", sbp.dim);
@@ -95,11 +102,13 @@ const char *signature_text(const struct sbp_mesh *sbp_mesh, struct signature sig
     char one[8], two[8];
     write_sbp(one, sizeof one, signature.on[0]);
     write_sbp(two, sizeof two, signature.on[1]);
+    /* A mesh of one axis has no parentheses. */
     if (sbp_mesh->axes == 1) snprintf(text, SBP_TEXT, "%s", one);
     else snprintf(text, SBP_TEXT, "(%s, %s)", one, two);
     return text;
 }
 
+/* Read one axis' kind.  @return the text behind it; NULL: it is no kind. */
 static const char *read_sbp(const char *p, struct sbp *sbp)
 {
     *sbp = (struct sbp){ *p == 'B' ? SBP_B : *p == 'P' ? SBP_P : SBP_S, 0 };
@@ -113,6 +122,7 @@ enum error_code signature_parse(const struct sbp_mesh *sbp_mesh, const char *tex
                                 struct error *err)
 {
     const char *p = text;
+    /* Axes that the mesh does not have stay B. */
     *signature = (struct signature){ { ON_B, ON_B } };
     if (sbp_mesh->axes == 2) p = *p == '(' ? p + 1 : NULL;
     for (int k = 0; p && k < sbp_mesh->axes; k++) {
@@ -130,6 +140,7 @@ enum error_code signature_parse(const struct sbp_mesh *sbp_mesh, const char *tex
 int64_t box_count(struct box box, int ndim)
 {
     int64_t n = 1;
+    /* A box of no dimensions has one element. */
     for (int d = 0; d < ndim; d++) n *= box.extent[d];
     return n;
 }
@@ -146,10 +157,12 @@ struct box box_intersect(struct box a, struct box b, int ndim)
     return both;
 }
 
-/* Call by call one row of the region, contiguous on both sides. */
+/* Copy a region row by row; a row of the last dimension is contiguous on both sides.  `held` is the box of the
+ * piece. */
 static void each_row(int ndim, struct box held, struct box region, char *piece, char *packed, size_t element_size,
                      bool pack)
 {
+    /* An empty region has no rows. */
     const int64_t row = region.extent[ndim - 1], rows = row > 0 ? box_count(region, ndim) / row : 0;
     const size_t bytes = (size_t)row * element_size;
     for (int64_t r = 0; r < rows; r++) {

@@ -8,6 +8,9 @@
  *
  * Source  J. Yuan et al., "OneFlow: redesign the distributed deep learning framework from scratch", arXiv:2110.15032,
  *         section 3
+ *
+ * Signatures are used by this room and by schemes/tensor/sbp_file.c, which reads them from a file.  All functions are
+ * local; only signature_parse can fail.
  */
 #ifndef ORRERY_SBP_SIGNATURE_H
 #define ORRERY_SBP_SIGNATURE_H

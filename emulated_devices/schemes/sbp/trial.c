@@ -1,3 +1,5 @@
+/* trial.c -- the graph is computed on one device, then by a crew of devices in this process.  Both results are
+ * compared.  cli/show/sbp.c calls it.  The error of any device ends the trial. */
 #include "emulated_devices/schemes/sbp/trial.h"
 #include "emulated_devices/comm/crew.h"
 #include "ref/numeric/distance.h"
@@ -6,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What all devices of a trial share; they run one after another, in one thread. */
+/* All devices of a trial share this; they run one after another, in one thread. */
 struct job {
     const struct sbp_graph *graph;
     const struct assignment *assignment;
@@ -18,6 +20,7 @@ struct job {
 
 /* ---- one device -------------------------------------------------------------------------------------------------- */
 
+/* Allocate all tensors of one device: what enters is drawn, what operations make begins with zeros. */
 static enum error_code make_whole(struct job *job, struct error *err)
 {
     int64_t all = 0;
@@ -27,6 +30,7 @@ static enum error_code make_whole(struct job *job, struct error *err)
         *w = (struct tensor){ .dtype = F64, .ndim = s->ndim };
         memcpy(w->dim, s->dim, sizeof w->dim);
         all += tensor_count(*w);
+        /* The limit keeps a trial within a laptop's memory: 2^24 numbers are 128 MiB. */
         if (all > SBP_TRIAL_MOST)
             return fail(err, ERR_PLAN, "the graph has more than %d elements, which is too much for real numbers",
                         SBP_TRIAL_MOST);
@@ -38,6 +42,7 @@ static enum error_code make_whole(struct job *job, struct error *err)
     return OK;
 }
 
+/* Compute the whole graph on one device; job->whole then has every tensor. */
 static enum error_code compute_alone(const struct job *job, struct error *err)
 {
     struct device d;
@@ -56,6 +61,7 @@ static enum error_code compute_alone(const struct job *job, struct error *err)
 
 /* ---- the mesh ---------------------------------------------------------------------------------------------------- */
 
+/* Cut one device's part out of a whole tensor.  The piece has no data if there was no memory. */
 static struct tensor trial_cut(const struct job *job, struct device *device, int tensor, int rank)
 {
     const struct shape *t = &job->graph->tensor[tensor].shape;
@@ -76,11 +82,13 @@ static enum error_code trial_compare(struct job *job, struct device *device, int
     const struct tensor want = trial_cut(job, device, tensor, rank);
     struct sums *const s = &job->far[tensor];
     if (want.data == NULL) return fail(err, ERR_MEMORY, "no memory to compare %s", job->graph->tensor[tensor].name);
+    /* Squares are added over all devices; a broadcast tensor counts once for each device. */
     s->off += squared_distance(piece, want), s->size += squared_distance(want, tensor_none);
     device_free(device, want);
     return OK;
 }
 
+/* Add what this device has sent, by all operations but control. */
 static void add_sent(struct sbp_trial *sbp_trial, const struct comm *comm)
 {
     for (int op = 0; op < CONTROL; op++) {
@@ -89,6 +97,7 @@ static void add_sent(struct sbp_trial *sbp_trial, const struct comm *comm)
     }
 }
 
+/* Be one device of the crew: cut what enters, carry the graph out, compare what was made.  Collective over the crew. */
 static enum error_code run_here(struct job *job, struct comm *comm, struct error *err)
 {
     const struct sbp_graph *g = job->graph;
@@ -103,6 +112,7 @@ static enum error_code run_here(struct job *job, struct comm *comm, struct error
         if (!graph_makes(g, t)) piece[t] = trial_cut(job, d, t, comm->rank);
         if (!graph_makes(g, t) && !piece[t].data) e = fail(err, ERR_MEMORY, "no memory for %s", g->tensor[t].name);
     }
+    /* No device begins if one has no memory for its pieces. */
     e = group_agree(&p.all, e, err);
     if (!e) e = assignment_run(&p, g, job->assignment, piece, keep, err);
     if (d->clock.now > job->trial->time) job->trial->time = d->clock.now;
@@ -116,6 +126,7 @@ static enum error_code run_here(struct job *job, struct comm *comm, struct error
     return e;
 }
 
+/* Live as one device of the crew: open, join, run, close. */
 static enum error_code be_a_device(struct crew *crew, int rank, const void *asked, struct error *err)
 {
     struct job *j = *(struct job *const *)asked;
@@ -133,6 +144,7 @@ static enum error_code be_a_device(struct crew *crew, int rank, const void *aske
     return e;
 }
 
+/* Find the tensor with the largest distance, norm over norm; partial sums have nothing to compare with. */
 static void find_farthest(const struct job *job)
 {
     for (int t = 0; t < job->graph->tensors; t++) {
@@ -152,6 +164,7 @@ enum error_code sbp_trial(const struct sbp_graph *sbp_graph, const struct assign
     if (j == NULL) return fail(err, ERR_MEMORY, "no memory for a trial");
     j->graph = sbp_graph, j->assignment = assignment, j->cluster = cluster, j->trial = trial;
     enum error_code e = make_whole(j, err);
+    /* The lone device comes first, because every device of the mesh compares with it. */
     if (!e) e = compute_alone(j, err);
     if (!e) e = crew_run(sbp_devices(&assignment->mesh), be_a_device, &j, err);
     if (!e) find_farthest(j);

@@ -1,4 +1,7 @@
-/* trial.h -- an assignment carried out by devices of one process, with real numbers, beside one device. */
+/* trial.h -- an assignment carried out by devices of one process, with real numbers, beside one device.
+ *
+ * cli/show/sbp.c calls it for `orrery show sbp --run`, tests call it on the graphs that they search.
+ */
 #ifndef ORRERY_SBP_TRIAL_H
 #define ORRERY_SBP_TRIAL_H
 

@@ -1,5 +1,8 @@
 /* head_exchange.h -- tokens exchanged for heads: some devices have different tokens of all heads, and then all their
  * tokens of different heads.
+ *
+ * Callers: two_dimensional.c and planned/flexsp.c.  A gather puts qkv or the output's gradient into heads; the way back
+ * brings results or d_qkv home.  Both exchanges are one all-to-all, and every member of the group has to call them.
  */
 #ifndef ORRERY_HEAD_EXCHANGE_H
 #define ORRERY_HEAD_EXCHANGE_H

@@ -10,6 +10,8 @@
  * Equals   reassociates, in another order than usp with windows; with one window, or windows of 1, the bits of usp
  * Differs  from the released code: gradients of keys and values, and of queries, are in the wide format until all
  *          windows are done; there they are rounded after each window
+ *
+ * Called by: model/run/run_attention.c, through two_dimensional.c, which has all functions and reports the errors.
  */
 #include "emulated_devices/schemes/attention/heads/two_dimensional.h"
 

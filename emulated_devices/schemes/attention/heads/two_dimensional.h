@@ -8,6 +8,9 @@
  *          ring of heads 0     devices 0 2 4 6                 devices 0 1 2 3
  *          ring of heads 1     devices 1 3 5 7                 devices 4 5 6 7
  *          exchange            0-1  2-3  4-5  6-7              0-4  1-5  2-6  3-7
+ *
+ * ulysses.c, usp.c and loongtrain.c are made of these functions.  Passes report ERR_MEMORY or ERR_COMM; open reports
+ * ERR_MEMORY, and the caller closes the groups.
  */
 #ifndef ORRERY_ATTENTION_TWO_DIMENSIONAL_H
 #define ORRERY_ATTENTION_TWO_DIMENSIONAL_H

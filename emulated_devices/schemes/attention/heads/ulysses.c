@@ -15,6 +15,9 @@
  *          a pass: packed data to send and received data, of one exchange at a time
  * Equals   permutes: each head is computed on one device, as in the one-device run.  Gradients of copied keys and
  *          values reassociate, in the order of ranks
+ *
+ * Called by: model/run/run_attention.c, through two_dimensional.c, which has all functions and reports the errors.  The
+ * plan gives this scheme h = P, so the ring has one device.
  */
 #include "emulated_devices/schemes/attention/heads/two_dimensional.h"
 

@@ -14,6 +14,8 @@
  * Equals   reassociates, as ring-zigzag; with h = P the bits of ulysses, with h = 1 those of ring-zigzag
  * Differs  from the released code: the exchange also cuts heads that h does not divide, and copies keys and values if
  *          there are fewer than h
+ *
+ * Called by: model/run/run_attention.c, through two_dimensional.c, which has all functions and reports the errors.
  */
 #include "emulated_devices/schemes/attention/heads/two_dimensional.h"
 

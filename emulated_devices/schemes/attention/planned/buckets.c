@@ -1,3 +1,5 @@
+/* buckets.c -- the buckets of buckets.h by dynamic programming, O(q n log n) steps for q buckets of n lengths.
+ * flexsp_plan.c calls it; the result is -1 if there is no memory. */
 #include "emulated_devices/schemes/attention/planned/buckets.h"
 #include <stdlib.h>
 
@@ -34,6 +36,7 @@ static void buckets_fill(const struct table *table, int low, int high, int first
 
 int64_t bucket_lengths(int64_t bucketed[], const int64_t length[], int n, int most)
 {
+    /* More buckets than lengths would be empty. */
     const size_t entries = (size_t)n + 1;
     const int buckets = most < n ? most : n;
     int64_t *const room = malloc(3 * entries * sizeof *room), sum = -1;

@@ -4,6 +4,8 @@
  *          dynamic programming; the paper plans with 16
  *
  *     lengths   90 85 40 12 11 10 2        three buckets: 90 85 | 40 | 12 11 10 2       added 5 + 0 + 13
+ *
+ * flexsp_plan.c calls this function once for each plan.
  */
 #ifndef ORRERY_ATTENTION_BUCKETS_H
 #define ORRERY_ATTENTION_BUCKETS_H

@@ -1,3 +1,6 @@
+/* context_invariants.c -- every function of the lists at the end gets a finished plan and its load.  *checked
+ * counts what was compared.  verify/reference/adaptation.c and verify/cases/drawn.c call them; a broken promise is
+ * ERR_CHECK. */
 #include "emulated_devices/schemes/attention/planned/context_invariants.h"
 #include "emulated_devices/comm/mesh.h"
 #include <math.h>
@@ -20,6 +23,7 @@ static bool needs(const struct context_plan *plan, enum context_data data, int b
     return false;
 }
 
+/* Count the plan's moves of a block's queries or keys to a device.  A device that needs them gets them once. */
 static int times_moved(const struct context_plan *plan, enum context_data data, int block, int device)
 {
     int times = 0;
@@ -47,12 +51,14 @@ static bool has_one_token(const struct context_seen *seen, int block, int device
     return false;
 }
 
+/* Every block goes once to each device that computes with it, and to no other device. */
 static enum error_code moves_are_needed(const void *seen, int64_t *checked, struct error *err)
 {
     const struct context_plan *const p = ((const struct context_seen *)seen)->plan;
     for (int b = 0; b < p->blocks && is_planned(seen) && p->groups == 0; b++)
         for (int d = 0; d < p->devices; d++)
             for (enum context_data data = CONTEXT_QUERIES; data <= CONTEXT_KEYS; data++) {
+                /* More is allowed where a ring passes keys on through a device that sees none of them. */
                 const int moved = times_moved(p, data, b, d), wanted = needs(p, data, b, d);
                 if (moved != wanted && !(moved > wanted && has_one_token(seen, b, d)))
                     return fail(err, ERR_CHECK, "the %s of block %d go %d times to device %d, which needs them %d "
@@ -77,12 +83,14 @@ static int64_t tokens_that_stay(const struct context_plan *plan, int device)
 /* Tokens of a device in attention, and outside it. */
 struct tokens_of_device { int64_t attended, outside, stay; };
 
+/* Count for each device the tokens in attention, those outside attention, and those in both, which do not move. */
 static void count_tokens(const struct context_plan *plan, struct tokens_of_device of[])
 {
     for (int d = 0; d < plan->devices; d++) of[d] = (struct tokens_of_device){ 0 };
     for (int b = 0; b < plan->blocks; b++) of[plan->block[b].home].attended += context_block_tokens(&plan->block[b]);
     for (int r = 0; r < plan->rows; r++) of[plan->row[r].device].outside += plan->row[r].tokens.count;
     for (int d = 0; d < plan->devices; d++) {
+        /* A plan without rows leaves every token where attention has it. */
         if (plan->rows == 0) of[d].outside = of[d].stay = of[d].attended;
         else of[d].stay = tokens_that_stay(plan, d);
     }
@@ -99,6 +107,7 @@ static int64_t fewest_that_move(const struct tokens_of_device of[], int P)
     return over - (above < total % P ? above : total % P);
 }
 
+/* Outside attention the rows of devices differ by one at most, and no plan could move fewer. */
 static enum error_code fewest_rows_move(const void *seen, int64_t *checked, struct error *err)
 {
     const struct context_plan *const p = ((const struct context_seen *)seen)->plan;
@@ -111,6 +120,7 @@ static enum error_code fewest_rows_move(const void *seen, int64_t *checked, stru
         if (of[d].outside < least) least = of[d].outside;
         if (of[d].outside > most) most = of[d].outside;
     }
+    /* moved counts what the plan moves; fewest is the least by formula, from attention's tokens alone. */
     const int64_t fewest = fewest_that_move(of, p->devices);
     *checked += 1;
     if (most - least > 1)
@@ -119,7 +129,7 @@ static enum error_code fewest_rows_move(const void *seen, int64_t *checked, stru
                                        "do", (wide)moved, (wide)fewest);
 }
 
-/* Count the rows that cross nodes, given how many rows each device has in and outside attention. */
+/* Rows that cross nodes between attention and other layers are as few as the tokens of nodes allow. */
 static enum error_code fewest_rows_cross(const void *seen, int64_t *checked, struct error *err)
 {
     const struct context_seen *const s = seen;
@@ -129,6 +139,7 @@ static enum error_code fewest_rows_cross(const void *seen, int64_t *checked, str
     int64_t crossed = 0, fewest = 0;
     if (!is_planned(seen) || node < 1 || node >= p->devices || p->rows == 0) return OK;
     count_tokens(p, of);
+    /* A node with more tokens in attention than rows outside must send the difference to other nodes. */
     for (int first = 0; first < p->devices; first += node) {
         int64_t over = 0;
         for (int d = first; d < first + node && d < p->devices; d++) over += of[d].attended - of[d].outside;
@@ -149,6 +160,7 @@ static enum error_code fewest_rows_cross(const void *seen, int64_t *checked, str
 /* The devices of a sample, and the pairs of tokens that each computes if queries stay where they are. */
 struct sample_share { int devices; double least, most; };
 
+/* Count the devices that have queries of a sample, and find the fewest and most pairs of these devices. */
 static struct sample_share context_invariants_share_of(const struct context_plan *plan, struct interval sample)
 {
     struct sample_share share = { 0 };
@@ -156,6 +168,8 @@ static struct sample_share context_invariants_share_of(const struct context_plan
         double pairs = 0;
         for (int b = 0; b < plan->blocks; b++)
             for (int i = 0; i < 2 && plan->block[b].home == d; i++) {
+                /* A query at place s of its sample sees s + 1 keys.  The n queries from `first` on see n first +
+                 * n(n+1)/2 keys together. */
                 const struct interval own = interval_meet(plan->block[b].tokens[i], sample);
                 const double first = (double)(own.first - sample.first), n = (double)own.count;
                 pairs += n > 0 ? n * first + n * (n + 1) / 2 : 0;
@@ -168,17 +182,21 @@ static struct sample_share context_invariants_share_of(const struct context_plan
     return share;
 }
 
+/* With offloading a long sample needs fewer devices than its length says, so that count is not checked. */
 static bool leaves_for_tier(const struct context_load *load) { return load->per_kept > 0 && load->layers > 2; }
 
+/* A sample of s tokens is on ceil(s / room) devices, or on all of them. */
 static enum error_code as_many_devices_as_needed(const void *seen, int64_t *checked, struct error *err)
 {
     const struct context_seen *const s = seen;
     const struct context_load *const l = s->load;
+    /* The room of a device in a microbatch is the mean over all devices and microbatches. */
     const int64_t room = divided_up(l->tokens, (int64_t)l->devices * (l->micros > 1 ? l->micros : 1));
     if (!is_planned(seen) || leaves_for_tier(l)) return OK;
     for (int64_t i = 0, first = 0; i < l->samples; first += l->length[i++]) {
         const int has = context_invariants_share_of(s->plan, (struct interval){ first, l->length[i] }).devices;
         const int64_t needed = divided_up(l->length[i], room), want = needed < l->devices ? needed : l->devices;
+        /* A sample on no device lies in another microbatch of the step. */
         if (has == 0 && l->micros > 1) continue;                /* in another microbatch */
         if (has != want)
             return fail(err, ERR_CHECK, "a sample of %lld tokens is on %d devices; with room for %lld tokens each it "
@@ -226,11 +244,13 @@ static double time_of_sample(const struct context_load *load, int64_t s, int d)
     return (n * (n + 1) / 2 * load->per_pair + n * load->per_token + exchanged * load->per_element) / d;
 }
 
+/* Whether a group holds a sample more, if its devices share all tokens evenly. */
 static bool has_room(const struct grouping *grouping, int group, int64_t s)
 {
     return divided_up(grouping->tokens[group] + s, grouping->size[group]) <= grouping->room;
 }
 
+/* A grouping ends when its slowest group ends; the least such time is kept. */
 static void keep_if_best(struct grouping *grouping)
 {
     double slowest = 0;
@@ -251,6 +271,7 @@ static void try_all(struct grouping *grouping, int sample)
         if (!has_room(grouping, i, s)) continue;
         grouping->busy[i] += time_of_sample(grouping->load, s, grouping->size[i]), grouping->tokens[i] += s;
         try_all(grouping, sample + 1);
+        /* The floating-point sum is set back, not subtracted, so no rounding error stays. */
         grouping->busy[i] = before, grouping->tokens[i] -= s;
     }
 }
@@ -266,12 +287,14 @@ static void try_longest_first(struct grouping *grouping)
                                                                    grouping->size[i]);
             if (has_room(grouping, i, grouping->sample[k].count) && (at < 0 || then < ends)) at = i, ends = then;
         }
+        /* The sample fits into no group, so this cut of the devices has no time. */
         if (at < 0) return;
         grouping->busy[at] = ends, grouping->tokens[at] += grouping->sample[k].count;
     }
     keep_if_best(grouping);
 }
 
+/* The next trial begins with groups that have no samples. */
 static void empty_groups(struct grouping *grouping)
 {
     for (int i = 0; i < grouping->groups; i++) grouping->busy[i] = 0, grouping->tokens[i] = 0;
@@ -287,6 +310,7 @@ static void try_groups(struct grouping *grouping, int devices, int largest, bool
         return;
     }
     for (int d = 1; d <= largest; d *= 2) {
+        /* A small case tries every mix of sizes; a large case only equal sizes. */
         const int as_many = small ? 1 : devices / d;
         if (d > devices || (!small && devices % d != 0)) continue;
         for (int i = 0; i < as_many; i++) grouping->size[grouping->groups++] = d;
@@ -295,6 +319,7 @@ static void try_groups(struct grouping *grouping, int devices, int largest, bool
     }
 }
 
+/* Return the plan's own time by the same formula: each sample counts in the group that has its first token. */
 static double time_of_plan(const struct context_seen *seen)
 {
     double busy[MESH_MOST_DEVICES] = { 0 }, slowest = 0;
@@ -309,12 +334,14 @@ static double time_of_plan(const struct context_seen *seen)
     return slowest;
 }
 
+/* No grouping that this check tries is faster than the plan's. */
 static enum error_code groups_are_fastest(const void *seen, int64_t *checked, struct error *err)
 {
     const struct context_seen *const s = seen;
     const struct context_load *const l = s->load;
     if (!is_planned(seen)) return OK;
     struct interval *const sample = context_samples(l);
+    /* The planner's room is twice the mean, and its groups are at most as large as the heads allow. */
     struct grouping g = { .load = l, .sample = sample, .best = -1, .room = 2 * divided_up(l->tokens, l->devices) };
     int largest = 1;
     while (2 * largest <= l->devices && 2 * largest <= l->heads) largest *= 2;
@@ -325,6 +352,7 @@ static enum error_code groups_are_fastest(const void *seen, int64_t *checked, st
     const double time = time_of_plan(s);
     if (g.best < 0) return OK;                          /* one group takes what it must */
     *checked += 1;
+    /* The last digits may differ, because both sides add the same times in another order. */
     return time <= g.best * (1 + 1e-9) ? OK
          : fail(err, ERR_CHECK, "the slowest group computes %.6g operations; %s take %.6g", time,
                 small ? "the best of all groups" : "groups of one size", g.best);
@@ -338,6 +366,7 @@ static const char *const weights[] = { "pairs", "tokens" };
 /* A twentieth more than a share, or the heaviest vertex more. */
 static double context_invariants_allowed(double share, double heaviest) { return share + fmax(share / 20, heaviest); }
 
+/* Add up pairs of works, or tokens of blocks, for each device; `heaviest` is the largest of a single vertex. */
 static void weigh(const struct context_seen *seen, int kind, double of[], double *heaviest)
 {
     const struct context_plan *const p = seen->plan;
@@ -350,6 +379,7 @@ static void weigh(const struct context_seen *seen, int kind, double of[], double
     }
 }
 
+/* Nodes have their share of pairs and tokens, and devices that of their node, within the allowance. */
 static enum error_code is_balanced(const void *seen, int64_t *checked, struct error *err)
 {
     const struct context_seen *const s = seen;
@@ -358,6 +388,7 @@ static enum error_code is_balanced(const void *seen, int64_t *checked, struct er
         double of[MESH_MOST_DEVICES] = { 0 }, heaviest = 0, all = 0;
         weigh(s, kind, of, &heaviest);
         for (int d = 0; d < P; d++) all += of[d];
+        /* The last node may have fewer devices, so its share is smaller. */
         for (int first = 0; first < P; first += node) {
             const int here = first + node <= P ? node : P - first;
             double sum = 0;

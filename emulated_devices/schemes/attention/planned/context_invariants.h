@@ -2,6 +2,9 @@
  *
  * `orrery verify` holds every plan of its cases to them, and plans of drawn lengths (verify/cases/drawn.h).
  * They are computed from the lengths and the finished plan, without the planner's code.
+ *
+ * verify/reference/adaptation.c runs them in `orrery verify`; verify/cases/drawn.c runs them on drawn lengths.  A
+ * broken promise is ERR_CHECK with the numbers; schemes name their list in head.invariants.
  */
 #ifndef ORRERY_ATTENTION_CONTEXT_INVARIANTS_H
 #define ORRERY_ATTENTION_CONTEXT_INVARIANTS_H

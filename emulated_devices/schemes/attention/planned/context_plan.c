@@ -1,3 +1,6 @@
+/* context_plan.c -- lists of a plan, their order and digest.  Planners (hdp.c, dcp.c, zeppelin.c, flexsp_plan.c) add
+ * entries and call context_plan_finish.  Adding never fails: without memory the plan is marked lost, and finishing
+ * reports ERR_MEMORY. */
 #include "emulated_devices/schemes/attention/planned/context_plan.h"
 #include <limits.h>
 #include <stdlib.h>
@@ -18,6 +21,7 @@ static bool context_plan_grow(struct context_plan *plan, void **list, int count,
     return true;
 }
 
+/* A lost plan gets number 0, which is harmless because nobody reads the plan. */
 int context_add_block(struct context_plan *plan, struct interval a, struct interval b, int home)
 {
     if (!context_plan_grow(plan, (void **)&plan->block, plan->blocks, &plan->room[0], sizeof *plan->block)) return 0;
@@ -39,19 +43,22 @@ void context_add_move(struct context_plan *plan, struct context_move move)
 
 void context_add_ring(struct context_plan *plan, struct interval sample, const int device[], int D, int division)
 {
+    /* Blocks of the ring are numbered from `begin`: member m has block begin + m. */
     const int begin = plan->blocks;
     for (int m = 0; m < D; m++)
         context_add_block(plan, interval_moved(block_at(sample.count, 2 * D, m), sample.first),
                           interval_moved(block_at(sample.count, 2 * D, 2 * D - 1 - m), sample.first), device[m]);
+    /* Step s: member m computes with the keys of member m - s, and passes them on to member m + 1. */
     for (int step = 0; step < D; step++)
         for (int m = 0; m < D; m++) {
             const int key = begin + (m - step + D) % D, at = device[m], to = device[(m + 1) % D];
-            /* a few tokens on many devices: the last parts are empty, and the first sees nothing of others */
+            /* With few tokens on many devices the last parts are empty, and the first sees nothing of other devices. */
             if (!plan->lost && context_block_end(&plan->block[begin + m]) > plan->block[key].tokens[0].first)
                 context_add_work(plan, (struct context_work){ begin + m, key, at, division + step });
             if (step < D - 1)
                 context_add_move(plan, (struct context_move){ CONTEXT_KEYS, key, at, to, division + step });
         }
+    /* A ring of D members takes D divisions; several rings may run in the same ones. */
     if (division + D > plan->divisions) plan->divisions = division + D;
 }
 
@@ -67,6 +74,7 @@ void context_add_rows(struct context_plan *plan, struct interval tokens, int dev
         plan->row[plan->rows++] = (struct context_rows){ tokens, device };
 }
 
+/* All lists are the plan's own memory, also in a copy. */
 void context_plan_free(struct context_plan *plan)
 {
     free(plan->block), free(plan->work), free(plan->move), free(plan->group), free(plan->row), free(plan->pairs),
@@ -85,6 +93,7 @@ static bool planned_context_plan_copy(void *list, const void *from, int count, s
 
 enum error_code context_plan_copy(struct context_plan *plan, const struct context_plan *from, struct error *err)
 {
+    /* The copied sizes stay; each list is copied into memory of its own, with no room to spare. */
     *plan = *from;
     bool ok = planned_context_plan_copy(&plan->block, from->block, plan->room[0] = plan->blocks, sizeof *plan->block);
     ok = planned_context_plan_copy(&plan->work, from->work, plan->room[1] = plan->works, sizeof *plan->work) && ok;
@@ -94,12 +103,14 @@ enum error_code context_plan_copy(struct context_plan *plan, const struct contex
     ok = planned_context_plan_copy(&plan->away, from->away, plan->devices, sizeof *plan->away) && ok;
     ok = planned_context_plan_copy(&plan->pairs, from->pairs, plan->works, sizeof *plan->pairs) && ok;
     if (ok) return OK;
+    /* Every list has been replaced by a copy or NULL, so nothing of `from` is freed. */
     context_plan_free(plan);
     return fail(err, ERR_MEMORY, "no memory for a plan of %d works", from->works);
 }
 
 bool context_load_same(const struct context_load *a, const struct context_load *b)
 {
+    /* Masks are not compared: a load with a mask is never the same as another. */
     const int64_t one[] = { a->samples, a->tokens, a->micros, a->micro, a->devices, a->node, a->room, a->layers,
                             a->heads, a->query_width, a->key_width },
                   other[] = { b->samples, b->tokens, b->micros, b->micro, b->devices, b->node, b->room, b->layers,
@@ -114,6 +125,7 @@ bool context_load_same(const struct context_load *a, const struct context_load *
 int64_t context_block_tokens(const struct context_block *block) { return block->tokens[0].count
                                                                  + block->tokens[1].count; }
 
+/* The second interval comes later in the sequence, if the block has two. */
 int64_t context_block_end(const struct context_block *block)
 {
     return interval_end(block->tokens[block->tokens[1].count > 0]);
@@ -125,6 +137,7 @@ void context_plan_attended(struct intervals *tokens, const struct context_plan *
         for (int i = 0; i < 2 && plan->block[b].home == device; i++) intervals_add(tokens, plan->block[b].tokens[i]);
 }
 
+/* A plan without rows has the same tokens outside attention as in it. */
 void context_plan_tokens(struct intervals *tokens, const struct context_plan *plan, int device)
 {
     if (plan->row == NULL) context_plan_attended(tokens, plan, device);
@@ -132,7 +145,8 @@ void context_plan_tokens(struct intervals *tokens, const struct context_plan *pl
         if (plan->row[r].device == device) intervals_add(tokens, plan->row[r].tokens);
 }
 
-/* Tokens of q see those of k that are not after them. */
+/* Count the pairs of a query in q and a key in k with key <= query, by formula: first the queries that see all of k,
+ * then those that see a part. */
 static int64_t causal_pairs(struct interval q, struct interval k)
 {
     int64_t pairs = 0;
@@ -161,17 +175,19 @@ int context_group_of(const struct context_plan *plan, int device)
     return i;
 }
 
-/* Of the mask: what the tokens of q see of k. */
+/* Count the pairs of a query in q and a key in k that the mask lets the query see. */
 static int64_t masked_pairs(const struct context_load *load, struct interval q, struct interval k)
 {
     int64_t pairs = 0;
     for (int64_t i = q.first * load->ranges; i < interval_end(q) * load->ranges; i++) {
+        /* Each of a token's `ranges` is one interval of its sample, counted from the microbatch's first token. */
         const struct interval seen = { load->sees[2 * i], load->sees[2 * i + 1] - load->sees[2 * i] };
         pairs += interval_meet(seen, k).count;
     }
     return pairs;
 }
 
+/* Both blocks have up to two intervals, so four products of intervals are added. */
 double context_pairs(const struct context_load *load, const struct context_block *q, const struct context_block *k)
 {
     int64_t pairs = 0;
@@ -205,6 +221,7 @@ static int longer_first(const void *x, const void *y)
 
 struct interval *context_samples(const struct context_load *load)
 {
+    /* Samples lie one after another, so their first tokens are sums of the lengths before. */
     struct interval *all = malloc(((size_t)load->samples + 1) * sizeof *all);
     int64_t first = 0;
     for (int i = 0; i < load->samples && all; first += load->length[i++])
@@ -215,6 +232,7 @@ struct interval *context_samples(const struct context_load *load)
 
 /* ---- order ------------------------------------------------------------------------------------------------------- */
 
+/* A block stands beside the number under which works and moves know it, until both are sorted. */
 struct numbered { struct context_block block; int number; };
 
 static int compare_blocks(const void *x, const void *y)
@@ -224,6 +242,7 @@ static int compare_blocks(const void *x, const void *y)
     return home ? home : by_number(a->tokens[0].first, b->tokens[0].first);
 }
 
+/* The order of works decides the order of additions, so results have the same bits in every run. */
 static int compare_works(const void *x, const void *y)
 {
     const struct context_work *a = x, *b = y;
@@ -234,6 +253,7 @@ static int compare_works(const void *x, const void *y)
     return order[3];
 }
 
+/* The order of moves is that of messages between two devices: both sides must agree on it. */
 static int compare_moves(const void *x, const void *y)
 {
     const struct context_move *a = x, *b = y;
@@ -254,6 +274,7 @@ static int compare_rows(const void *x, const void *y)
 /* @return false if there is no memory. */
 static bool sort(struct context_plan *plan)
 {
+    /* at[old number] is the new number of a block, for works and moves. */
     struct numbered *all = malloc(((size_t)plan->blocks + 1) * sizeof *all);
     int *at = malloc(((size_t)plan->blocks + 1) * sizeof *at);
     const bool ok = all && at;
@@ -270,9 +291,12 @@ static bool sort(struct context_plan *plan)
     return ok;
 }
 
+/* Return a digest of all that the plan says.  Only numbers are added, no pointers, so equal plans have equal
+ * digests. */
 static struct sha256_text digest(const struct context_plan *plan)
 {
     struct sha256 sum = sha256_begin();
+    /* The sizes come first, so that entries cannot be taken for those of another list. */
     const int64_t sizes[] = { plan->devices, plan->divisions, plan->tokens, plan->blocks, plan->works, plan->moves,
                              plan->groups,
                               plan->rows, plan->proxies };
@@ -299,6 +323,7 @@ enum error_code context_plan_finish(struct context_plan *plan, const struct cont
     enum error_code e = plan->lost || !sort(plan)
         ? fail(err, ERR_MEMORY, "no memory for a plan of %d blocks", plan->blocks)
                                             : context_plan_check(plan, load, err);
+    /* The virtual clock is charged by the pairs of each work, which are counted once here. */
     if (!e) plan->pairs = malloc(((size_t)plan->works + 1) * sizeof *plan->pairs);
     if (!e && plan->pairs == NULL) e = fail(err, ERR_MEMORY, "no memory for a plan of %d works", plan->works);
     for (int i = 0; i < plan->works && !e; i++)

@@ -7,6 +7,9 @@
  * its home: their queries, keys and values, and later their results.  A work is attention of one block's queries with
  * one block's keys.  Blocks that a device needs and does not have are moved to it; work on queries of another device
  * sends its result to their home at the end.
+ *
+ * plan/context.c makes a load, calls a scheme's planner and keeps the plan; planned.c and flexsp.c run it.  The digests
+ * of all members are compared by model/trainer_batch.c.
  */
 #ifndef ORRERY_ATTENTION_CONTEXT_PLAN_H
 #define ORRERY_ATTENTION_CONTEXT_PLAN_H

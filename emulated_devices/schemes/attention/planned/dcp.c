@@ -23,6 +23,9 @@
  *          backward  see planned.h
  * Memory   kept: the log-sum-exp.  In a pass: every block that was moved here
  * Equals   reassociates
+ *
+ * Called by: plan/context.c (plan), model/run/run_attention.c (passes, which are planned.c's).  Errors: ERR_MEMORY or
+ * ERR_PLAN of the planner.
  */
 #include "emulated_devices/schemes/attention/planned/context_invariants.h"
 #include "emulated_devices/schemes/attention/planned/hypergraph.h"
@@ -52,7 +55,7 @@ static int64_t block_tokens(const struct context_load *load)
     return (load->tokens + blocks - 1) / blocks;
 }
 
-/* Blocks, the longest sample first. */
+/* Cut all samples into blocks, the longest sample first. */
 static void dcp_cut(struct dcp *dcp)
 {
     const int64_t n = block_tokens(dcp->load);
@@ -71,7 +74,7 @@ static void dcp_cut(struct dcp *dcp)
     free(sample);
 }
 
-/* Works of each block with those of its sample of which it sees something. */
+/* Add the works of each block with those blocks of its sample of which it sees something. */
 static void pair_up(struct dcp *dcp)
 {
     struct context_plan *const p = dcp->plan;
@@ -87,6 +90,7 @@ static void pair_up(struct dcp *dcp)
 
 /* ---- the hypergraph ---------------------------------------------------------------------------------------------- */
 
+/* Allocate V vertices for blocks and works, and two edges for each block: its queries, its keys. */
 static bool open_hypergraph(struct dcp *dcp)
 {
     const size_t blocks = (size_t)dcp->plan->blocks, works = (size_t)dcp->plan->works, V = blocks + works;
@@ -103,6 +107,7 @@ static bool open_hypergraph(struct dcp *dcp)
 static int vertex_of_block(const struct dcp *dcp, int b) { return dcp->work[b] + b; }
 static int vertex_of_work(const struct dcp *dcp, int w) { return w + dcp->plan->work[w].query + 1; }
 
+/* Set a block's weight and its two edges; *pins is the next free entry of the list of pins. */
 static void add_edges(struct dcp *dcp, int b, int *pins)
 {
     const int64_t n = context_block_tokens(&dcp->plan->block[b]);
@@ -132,7 +137,7 @@ static void fill_hypergraph(struct dcp *dcp)
     }
 }
 
-/* First among nodes, then among the devices of each. */
+/* Divide the vertices first among nodes, then among the devices of each node. */
 static enum error_code dcp_divide(struct dcp *dcp, struct error *err)
 {
     const int R = dcp->load->devices, per_node = dcp->load->node, nodes = (R + per_node - 1) / per_node;
@@ -149,12 +154,14 @@ static enum error_code dcp_divide(struct dcp *dcp, struct error *err)
 
 /* ---- the schedule ------------------------------------------------------------------------------------------------ */
 
+/* The parts of the hypergraph are devices: homes of blocks, and devices of works. */
 static void dcp_place(struct dcp *dcp)
 {
     for (int b = 0; b < dcp->plan->blocks; b++) dcp->plan->block[b].home = dcp->device[vertex_of_block(dcp, b)];
     for (int w = 0; w < dcp->plan->works; w++) dcp->plan->work[w].device = dcp->device[vertex_of_work(dcp, w)];
 }
 
+/* Return the numbers that a move of entry i of `when` sends: queries and keys of block i / 2 take turns. */
 static int64_t move_size(const struct dcp *dcp, int i)
 {
     const int64_t width = i % 2 == CONTEXT_KEYS ? dcp->load->key_width : dcp->load->query_width;
@@ -164,6 +171,7 @@ static int64_t move_size(const struct dcp *dcp, int i)
 /* A device receives what it needs and does not have: in each division a third of what another device sends it. */
 static void dcp_receive(struct dcp *dcp, int device, int64_t all[], int64_t before[])
 {
+    /* all[home] becomes what this device receives from a home; before[home] what is already scheduled. */
     for (int i = 0; i < dcp->load->devices; i++) all[i] = before[i] = 0;
     for (int i = 0; i < 2 * dcp->plan->blocks; i++)
         if (dcp->when[i] > 0) all[dcp->plan->block[i / 2].home] += move_size(dcp, i);
@@ -177,10 +185,11 @@ static void dcp_receive(struct dcp *dcp, int device, int64_t all[], int64_t befo
     }
 }
 
-/* Works as soon as what they need has come. */
+/* Give the works of one device the first division in which both their blocks are there. */
 static void schedule(struct dcp *dcp, int device, int64_t all[], int64_t before[])
 {
     struct context_plan *const p = dcp->plan;
+    /* An entry of 0 says that the device has the data from the start; 1 that the device needs the data; -1 neither. */
     for (int i = 0; i < 2 * p->blocks; i++) dcp->when[i] = p->block[i / 2].home == device ? 0 : -1;
     for (int w = 0; w < p->works; w++) {
         int *const needs[] = { &dcp->when[2 * p->work[w].query + CONTEXT_QUERIES],
@@ -196,6 +205,7 @@ static void schedule(struct dcp *dcp, int device, int64_t all[], int64_t before[
     }
 }
 
+/* Cut, pair, divide, place and schedule; the finished plan is checked before anyone uses it. */
 static enum error_code dcp_plan(struct context_plan *plan, const struct context_load *load, struct error *err)
 {
     struct dcp d = { .load = load, .plan = plan };
@@ -208,6 +218,7 @@ static enum error_code dcp_plan(struct context_plan *plan, const struct context_
     enum error_code e = ok ? dcp_divide(&d, err) : fail(err, ERR_MEMORY, "no memory to plan %d blocks", plan->blocks);
     if (!e) dcp_place(&d);
     for (int i = 0; i < load->devices && !e; i++) schedule(&d, i, sums, sums + load->devices);
+    /* The plan keeps nothing of the search. */
     free(sums), free(d.sample), free(d.work), free(d.device), free(d.when);
     hypergraph_free(&d.g);
     if (e) context_plan_free(plan);

@@ -19,6 +19,9 @@
  *          many; with K < d copies of keys
  * Memory   kept: queries, keys, values and results after the exchange, the log-sum-exp
  * Equals   reassociates: tiles of keys begin elsewhere than in one device's
+ *
+ * Called by: model/run/run_attention.c (passes), plan/context.c (plan), model/trainer_open.c (groups).  Errors:
+ * ERR_PLAN or ERR_MEMORY of the planner; ERR_MEMORY or ERR_COMM of a pass, after which the step cannot go on.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/attention/planned/buckets.h"
@@ -39,6 +42,7 @@ static enum error_code planned_flexsp_plan(struct context_plan *plan, const stru
 /* This device's group in a microbatch. */
 struct here { struct context_group group; struct head_exchange x; };
 
+/* Count all tokens of the blocks whose homes are in a group. */
 static int64_t flexsp_tokens_of(const struct context_plan *plan, struct context_group group)
 {
     int64_t sum = 0;
@@ -48,12 +52,14 @@ static int64_t flexsp_tokens_of(const struct context_plan *plan, struct context_
     return sum;
 }
 
+/* Find this device's group and its exchange in the plan at hand. */
 static struct here flexsp_find(const struct context_parallel *cp)
 {
     struct here h = { .x = { .tp = cp->tp, .heads = cp->heads } };
     int size = 0;
     if (cp->plan->tokens == 0) return h;                /* an empty microbatch */
     h.group = cp->plan->group[context_group_of(cp->plan, cp->rank)];
+    /* part[size] is the open group of 2^size neighbours that this device is in. */
     while (1 << size < h.group.devices) size++;
     h.x.group = cp->part ? &cp->part[size] : NULL;
     h.x.devices = h.group.devices, h.x.rank = cp->rank - h.group.first,
@@ -67,6 +73,7 @@ static enum error_code flexsp_open_groups(struct context_parallel *cp, struct er
     enum error_code e = OK;
     for (int i = 0, size = 1; i < ATTENTION_GROUPS && size <= cp->devices && !e; i++, size *= 2) {
         const int first = cp->rank / size * size;
+        /* The last devices may be too few for a group of this size. */
         if (first + size > cp->devices) continue;
         e = group_of(&cp->part[i], cp->group->comm, cp->group->member + first, size, TRAFFIC_ATTENTION, AXIS_BIT(CP),
                      err);
@@ -76,9 +83,11 @@ static enum error_code flexsp_open_groups(struct context_parallel *cp, struct er
 
 enum { QKV, OUT, LSE, SLOTS };          /* kept: after the exchange */
 
+/* Return the shape of a slot: qkv [T, (h+2k) A] and out [T, h A] after the exchange, log-sum-exp [T, h]. */
 static struct tensor flexsp_kept(const struct context_parallel *cp, int slot, int64_t rows)
 {
     const enum dtype own = cp->tp->device->dtype;
+    /* Before a plan is made, and for an empty microbatch, nothing is kept. */
     if (cp->plan == NULL || cp->plan->tokens == 0) return tensor_2d(NULL, own, 0 * rows, 1);
     const struct here h = flexsp_find(cp);
     const int64_t width = head_exchange_width(&h.x, h.x.rank, slot == QKV);
@@ -103,10 +112,12 @@ static enum error_code flexsp_begin(struct inside *inside, struct attention_call
     *inside = (struct inside){ .h = flexsp_find(call->cp) };
     const enum error_code e = inside->h.x.tokens > 0 ? cp_prepare(&inside->g, call, err) : OK;
     if (e || inside->h.x.tokens == 0) return e;
+    /* Inside the group this device has some heads of all the group's tokens. */
     inside->shape = head_exchange_shape(&inside->h.x, call->shape);
     inside->at = tensor_1d((int32_t *)inside->g.at.on_device.data + inside->g.at.start[inside->h.group.first], I32,
                            inside->h.x.tokens);
     inside->lse = tensor_2d(call->kept[LSE].data, call->kept[LSE].dtype, inside->shape.H, inside->h.x.tokens);
+    /* Pairs for the virtual clock: each token sees one range [first, end) of the mask. */
     for (int64_t i = 0; i < inside->h.x.tokens; i++) {
         const int32_t at = inside->g.at.host[inside->g.at.start[inside->h.group.first] + i],
             *sees = call->shape.mask.data;
@@ -115,15 +126,19 @@ static enum error_code flexsp_begin(struct inside *inside, struct attention_call
     return OK;
 }
 
+/* Forward: out [n, H A] from qkv [n, (H+2K) A], by way of the group's T tokens and some heads.  Collective over the
+ * group. */
 static enum error_code flexsp_forward(struct attention_call *call, struct error *err)
 {
     struct inside p;
     struct tensor wide = tensor_none;
     enum error_code e = flexsp_begin(&p, call, err);
     if (e || p.h.x.tokens == 0) return e;
+    /* In 16 bits the attention's result is wide and is rounded into the kept output. */
     const bool rounds = p.g.own != p.g.wide;
     const struct tensor qkv = call->kept[QKV], out = call->kept[OUT];
     e = cp_open(&p.g, &wide, rounds ? 1 : 0, p.g.wide, tensor_rows(out), tensor_cols(out), err);
+    /* Tokens go to heads, attention runs over the group's tokens, and the result goes back. */
     if (!e) e = head_exchange_gather(&p.h.x, call->qkv, qkv, true, err);
     if (!e) dev_attention_part_forward(p.g.device, rounds ? wide : out, p.lse, qkv, qkv, p.at, p.at,
                                        attention_of_pairs(p.shape, p.pairs));
@@ -134,8 +149,10 @@ static enum error_code flexsp_forward(struct attention_call *call, struct error 
     return e;
 }
 
+/* The backward pass has these buffers inside the group; `wide` is the sum before rounding, in 16 bits. */
 struct gradients { struct tensor d_out, delta, d_qkv, wide; };
 
+/* Each buffer has the group's T tokens; after an error the caller closes all of them. */
 static enum error_code flexsp_open_gradients(struct inside *inside, struct gradients *gradients, struct error *err)
 {
     const struct attention_call *c = inside->g.call;
@@ -148,6 +165,7 @@ static enum error_code flexsp_open_gradients(struct inside *inside, struct gradi
     return e;
 }
 
+/* Backward: d_qkv from d_out, the same way; copies of key heads add up on the way home.  Collective over the group. */
 static enum error_code flexsp_backward_input(struct attention_call *call, struct error *err)
 {
     struct inside p;
@@ -158,6 +176,7 @@ static enum error_code flexsp_backward_input(struct attention_call *call, struct
     e = flexsp_open_gradients(&p, &s, err);
     if (!e) e = head_exchange_gather(&p.h.x, call->d_out, s.d_out, false, err);
     if (!e) {
+        /* sum [T, (h+2k) A] gets dQ in its first columns, dK and dV in its last ones. */
         const struct tensor sum = p.g.own != p.g.wide ? s.wide : s.d_qkv;
         device_zero(p.g.device, sum);
         dev_attention_delta(p.g.device, s.delta, s.d_out, call->kept[OUT], p.shape);
@@ -171,6 +190,7 @@ static enum error_code flexsp_backward_input(struct attention_call *call, struct
     return e;
 }
 
+/* Recomputation gathers the kept qkv and output again, and runs no attention. */
 static enum error_code flexsp_exchange(struct attention_call *call, struct error *err)
 {
     const struct here h = flexsp_find(call->cp);
@@ -186,6 +206,7 @@ static void flexsp_cost(struct forecast *forecast, const struct context_parallel
     if (cp->plan == NULL || pass == WEIGHT_PASS) return;
     const struct here h = flexsp_find(cp);
     if (h.x.tokens == 0) return;
+    /* The group's tokens are one sequence.  The first exchange is fused except in backward, the second only there. */
     head_exchange_cost(forecast, &h.x, 1, pass != INPUT_PASS, true);
     head_exchange_cost(forecast, &h.x, 1, pass == INPUT_PASS, pass == EXCHANGE_PASS);
 }

@@ -1,3 +1,5 @@
+/* flexsp_plan.c -- branch and bound over ways to cut the devices and to place the samples.  flexsp.c calls flexsp_plan;
+ * the plan is a pure function of the load. */
 #include "emulated_devices/schemes/attention/planned/flexsp_plan.h"
 #include "emulated_devices/comm/mesh.h"
 #include "emulated_devices/schemes/attention/planned/buckets.h"
@@ -24,6 +26,8 @@ struct search {
     double bound;                       /* the same with bucketed lengths; infinite: none yet */
 };
 
+/* Return the operations of each device of a group of d for a sample of s tokens.  Exchanged numbers count
+ * as operations, too. */
 static double time_in(const struct context_load *load, int64_t s, int d)
 {
     /* A device sends (d-1)/d of its rows: queries, results, keys and values. */
@@ -31,6 +35,7 @@ static double time_in(const struct context_load *load, int64_t s, int d)
     return (load->per_pair * (double)s * (double)(s + 1) / 2 + (load->per_token + sent) * (double)s) / d;
 }
 
+/* Add a sample of this length to a part; the caller takes it away by restoring the part. */
 static void flexsp_plan_put(struct search *search, int sample, int part, int64_t length)
 {
     search->part[part].busy += time_in(search->load, length, search->part[part].devices);
@@ -43,6 +48,7 @@ static void empty(struct search *search)
     for (int i = 0; i < search->parts; i++) search->part[i].busy = 0, search->part[i].tokens = 0;
 }
 
+/* Whether the part's devices, which share its tokens evenly, have room for the sample. */
 static bool flexsp_plan_fits(const struct search *search, int64_t length, const struct loaded *loaded)
 {
     return (loaded->tokens + length + loaded->devices - 1) / loaded->devices <= search->room;
@@ -52,6 +58,7 @@ static bool flexsp_plan_fits(const struct search *search, int64_t length, const 
 static double time_of(const struct search *search, bool bucketed, struct loaded part[])
 {
     double most = 0;
+    /* A copy of the parts is filled anew, since the search's own sums may be of bucketed lengths. */
     for (int i = 0; i < search->parts; i++)
         part[i] = (struct loaded){ .first = search->part[i].first, .devices = search->part[i].devices };
     for (int i = 0; i < search->load->samples; i++) {
@@ -63,10 +70,12 @@ static double time_of(const struct search *search, bool bucketed, struct loaded 
     return most;
 }
 
+/* Keep a complete placement if its slowest part is faster, by true lengths. */
 static void keep_if_better(struct search *search)
 {
     struct loaded part[MESH_MOST_DEVICES];
     const double bound = time_of(search, true, part), time = time_of(search, false, part);
+    /* Branches are compared by bucketed lengths, plans by true ones. */
     if (bound < search->bound) search->bound = bound;
     if (search->least >= 0 && time >= search->least) return;
     search->least = time, search->best_parts = search->parts;
@@ -85,13 +94,14 @@ static void greedy(struct search *search)
             const double then = search->part[i].busy + time_in(search->load, s, search->part[i].devices);
             if (flexsp_plan_fits(search, s, &search->part[i]) && (at < 0 || then < earliest)) at = i, earliest = then;
         }
+        /* The sample fits into no part, so this cut of the devices gives no greedy plan. */
         if (at < 0) return;
         flexsp_plan_put(search, k, at, s);
     }
     keep_if_better(search);
 }
 
-/* One of the parts from `first` on with the same size and load would give the same plans. */
+/* Whether an earlier part, from `first` on, has the same size and load: it would give the same plans. */
 static bool like_an_earlier_one(const struct search *search, int first, int part)
 {
     const struct loaded *const p = &search->part[part];
@@ -104,6 +114,7 @@ static bool like_an_earlier_one(const struct search *search, int first, int part
 /* Samples of a bucket go to parts in the order of parts.  spent: the sum over parts of devices times time so far. */
 static void branch(struct search *search, int sample, double spent)
 {
+    /* A branch is complete when all samples are placed. */
     if (sample == search->load->samples) {
         keep_if_better(search);
         return;
@@ -114,6 +125,7 @@ static void branch(struct search *search, int sample, double spent)
     /* Even if all devices ended together, this branch would not be better. */
     if ((spent + search->rest[sample]) / search->load->devices >= search->bound) return;
     for (int i = first; i < search->parts && search->steps < MOST_STEPS; i++) {
+        /* The part is restored after the branch, bit by bit, so sums do not drift. */
         const struct loaded before = search->part[i];
         if (!flexsp_plan_fits(search, s, &before) || like_an_earlier_one(search, first, i)) continue;
         search->steps++;
@@ -128,6 +140,7 @@ static void branch(struct search *search, int sample, double spent)
 static void cut_devices(struct search *search, int first, int largest)
 {
     if (first == search->load->devices) {
+        /* The greedy plan comes first: its time is a bound that cuts many branches. */
         empty(search);
         greedy(search);
         empty(search);
@@ -144,6 +157,7 @@ static void cut_devices(struct search *search, int first, int largest)
     }
 }
 
+/* Search all cuts of the devices.  The best parts and places of samples are then in search->best. */
 static void find_parts(struct search *search)
 {
     int largest = 1;
@@ -196,6 +210,7 @@ static bool bucket(struct search *search, int buckets)
 
 enum error_code flexsp_plan(struct context_plan *plan, const struct context_load *load, int buckets, struct error *err)
 {
+    /* All memory is allocated here, freed here, and lost memory is reported by context_plan_finish. */
     const size_t n = (size_t)load->samples;
     struct search *const x = calloc(1, sizeof *x);
     struct interval *const sample = context_samples(load);

@@ -11,6 +11,9 @@
  * longest sample first, into the group that then ends earliest.  Plans are compared by the true lengths.  With at most
  * as many different lengths as buckets these add nothing.  No device gets more than twice the mean number of tokens, if
  * such a plan is found.
+ *
+ * flexsp.c calls the planner for each microbatch, on every device alike.  It reports ERR_MEMORY, or ERR_PLAN from the
+ * check of the finished plan.
  */
 #ifndef ORRERY_ATTENTION_FLEXSP_PLAN_H
 #define ORRERY_ATTENTION_FLEXSP_PLAN_H

@@ -25,6 +25,9 @@
  *          backward  the same; gradients of keys and values go home directly, as many messages, in the wide format
  * Memory   kept: the log-sum-exp.  In a pass: keys and values of the sample's other devices
  * Equals   permutes whole samples; reassociates those on several devices
+ *
+ * Called by: plan/context.c (plan), model/run/run_attention.c (passes, which are planned.c's).  Errors: ERR_MEMORY or
+ * ERR_PLAN of the planner.
  */
 #include "emulated_devices/schemes/attention/planned/context_invariants.h"
 #include "emulated_devices/schemes/attention/planned/planned.h"
@@ -40,6 +43,7 @@ struct loaded {
     int64_t room;                       /* C */
 };
 
+/* Return the operations of a layer's forward pass for a whole sample of s tokens: attention and linear layers. */
 static double work(const struct context_load *load, int64_t s)
 {
     return load->per_pair * (double)s * (double)(s + 1) / 2 + load->per_token * (double)s;
@@ -49,6 +53,7 @@ static double work(const struct context_load *load, int64_t s)
  * stays. */
 static double leaving(const struct context_load *load, const struct loaded *have, int64_t s)
 {
+    /* Two layers are at work at a time, so their activations cannot leave. */
     const int layers = load->layers - 2;
     if (load->per_kept <= 0 || layers <= 0 || s <= have->room) return 0;
     /* Only so much leaves as can be copied while the sample's own work computes. */
@@ -80,6 +85,7 @@ static int least_busy_neighbours(const struct loaded *have, int D)
     return best;
 }
 
+/* Return where the tokens of a device in a microbatch are counted. */
 static int64_t *tokens_at(const struct loaded *have, int micro, int device)
 {
     return &have->tokens[micro * have->devices + device];
@@ -112,6 +118,7 @@ static int micro_for_neighbours(const struct loaded *have, int first, int D)
     return best;
 }
 
+/* Choose the device for a short sample: the least busy with room, or else the emptiest in its best microbatch. */
 static int device_for(const struct loaded *have, int64_t s)
 {
     int best = -1, emptiest = 0;
@@ -130,6 +137,7 @@ static void hdp_place(struct context_plan *plan, const struct context_load *load
 {
     int all[MESH_MOST_DEVICES];
     for (int d = 0; d < load->devices; d++) all[d] = d;
+    /* Samples of all microbatches are placed on every device alike, so all devices plan the same step. */
     for (int i = 0; i < load->samples; i++) {
         const struct interval s = sample[i];
         const double away = leaving(load, have, s.count);
@@ -140,6 +148,7 @@ static void hdp_place(struct context_plan *plan, const struct context_load *load
         const int micro = D > 1 ? micro_for_neighbours(have, first, D) : micro_for(have, first, held);
         if (micro == load->micro) context_add_ring(plan, s, all + first, D, 0);
         for (int d = first; d < first + D; d++) {
+            /* Busy counts the whole step; room counts each microbatch. */
             have->busy[d] += work(load, s.count) / D;
             *tokens_at(have, micro, d) += (held + D - 1) / D;
             if (plan->away && micro == load->micro) plan->away[d] = fmax(plan->away[d], away);
@@ -150,6 +159,7 @@ static void hdp_place(struct context_plan *plan, const struct context_load *load
 static enum error_code hdp_plan(struct context_plan *plan, const struct context_load *load, struct error *err)
 {
     struct loaded have = { .devices = load->devices, .micros = load->micros > 1 ? load->micros : 1 };
+    /* C = ceil(tokens of the step / (devices microbatches)). */
     const int64_t slots = (int64_t)have.devices * have.micros;
     struct interval *const sample = context_samples(load);
     have.tokens = calloc((size_t)slots, sizeof *have.tokens), have.room = (load->tokens + slots - 1) / slots;

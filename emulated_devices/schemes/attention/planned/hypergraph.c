@@ -1,3 +1,5 @@
+/* hypergraph.c -- greedy beginnings and Fiduccia-Mattheyses passes for hypergraph.h.  dcp.c calls it; without memory it
+ * reports ERR_MEMORY. */
 #include "emulated_devices/schemes/attention/planned/hypergraph.h"
 #include <stdbool.h>
 #include <stdlib.h>
@@ -29,6 +31,7 @@ static void close_state(struct state *state)
     free(state->gain), free(state->trail), free(state->from);
 }
 
+/* Invert the pins: afterwards edge[first[v] .. first[v + 1]) are the edges of vertex v. */
 static void list_edges_of_vertices(struct state *state)
 {
     const struct hypergraph *g = state->g;
@@ -60,6 +63,7 @@ static void set_limits(struct state *state)
     }
 }
 
+/* Allocate all memory of a division; after a failure close_state frees what was allocated. */
 static bool open_state(struct state *state)
 {
     const size_t V = (size_t)state->g->vertices + 1, P = (size_t)state->p.count, E = (size_t)state->g->edges + 1;
@@ -77,11 +81,13 @@ static bool open_state(struct state *state)
 
 /* ---- one vertex -------------------------------------------------------------------------------------------------- */
 
+/* Return where the vertices of an edge in a part are counted. */
 static int *pins(const struct state *state, int edge, int part)
 {
     return &state->pins[(int64_t)edge * state->p.count + part];
 }
 
+/* Move a vertex to a part, or place it for the first time: pins and loads follow. */
 static void hypergraph_put(struct state *state, int v, int part)
 {
     const int before = state->part[v];
@@ -97,16 +103,19 @@ static void hypergraph_put(struct state *state, int v, int part)
     state->part[v] = part;
 }
 
+/* Whether a vertex may go to a part: another part of its own group, with room in both weights. */
 static bool hypergraph_fits(const struct state *state, int v, int part)
 {
     if (part == state->part[v] || hypergraph_group_of(state->in, v) != hypergraph_group_of(state->p.group, part))
         return false;
+    /* A weight of 0 always fits; in dcp.c works have pairs alone, and blocks tokens alone. */
     for (int w = 0; w < 2; w++)
         if (state->load[part][w] + state->g->weight[v][w] > state->limit[part][w] && state->g->weight[v][w] > 0)
             return false;
     return true;
 }
 
+/* The gain is the volume that a move to the part saves; a negative gain costs volume. */
 static int64_t gain(const struct state *state, int v, int part)
 {
     int64_t sum = 0;
@@ -120,6 +129,7 @@ static int64_t gain(const struct state *state, int v, int part)
     return sum;
 }
 
+/* Return how full a part is, by both weights together; between equal gains the emptier part wins. */
 static double filling(const struct state *state, int part)
 {
     double sum = 0;
@@ -164,7 +174,7 @@ static int most_gainful(struct state *state)
     int best = NOWHERE;
     for (int v = 0; v < state->g->vertices; v++) {
         if (state->to[v] == NOWHERE || (best != NOWHERE && state->gain[v] <= state->gain[best])) continue;
-        /* that part has been filled */
+        /* Its best part has been filled meanwhile, so the vertex looks for another. */
         if (!hypergraph_fits(state, v, state->to[v])) find_best(state, v);
         if (state->to[v] != NOWHERE && (best == NOWHERE || state->gain[v] > state->gain[best])) best = v;
     }
@@ -206,6 +216,7 @@ static int64_t hypergraph_pass(struct state *state, bool moved[])
     return most;
 }
 
+/* Return the numbers that all parts must send: cost times (parts - 1), summed over the edges. */
 static int64_t volume(const struct state *state)
 {
     int64_t sum = 0;
@@ -225,6 +236,7 @@ enum error_code hypergraph_divide(int part[], const struct hypergraph *hypergrap
     bool *const moved = malloc((size_t)hypergraph->vertices + 1);
     const bool ok = open_state(&s) && moved;
     int64_t least = -1;
+    /* Each beginning is refined until a pass does not help, at most PASSES times. */
     for (int backward = 0; backward < 2 && ok; backward++) {
         begin_greedily(&s, backward);
         for (int i = 0; i < PASSES && hypergraph_pass(&s, moved) > 0; i++) continue;

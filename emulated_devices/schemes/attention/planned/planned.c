@@ -1,7 +1,10 @@
+/* planned.c -- the two passes of planned.h.  Forward writes out [n, H A] and the log-sum-exp; backward writes d_qkv [n,
+ * (H+2K) A].  The schemes hdp, dcp and zeppelin call it; the first failure is in planned->e. */
 #include "emulated_devices/schemes/attention/planned/planned.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/attention/planned/planned_pass.h"
 
+/* View the first rows x cols numbers of a buffer as a matrix of that shape. */
 static struct tensor shaped(struct tensor buffer, int64_t rows, int64_t cols)
 {
     return tensor_2d(buffer.data, buffer.dtype, rows, cols);
@@ -9,6 +12,7 @@ static struct tensor shaped(struct tensor buffer, int64_t rows, int64_t cols)
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
+/* Merge a result that a guest has sent into the block's result at home. */
 static void take_result(struct planned *planned, int block, struct tensor o, struct tensor lse)
 {
     struct here *h = &planned->at[block];
@@ -22,6 +26,7 @@ static void take_result(struct planned *planned, int block, struct tensor o, str
     h->begun = true;
 }
 
+/* Do one work of this device: attention of block `query` [n, H A] with the keys of block `key`. */
 static void planned_attend(struct planned *planned, const struct context_work *work)
 {
     struct here *h = &planned->at[work->query];
@@ -29,6 +34,7 @@ static void planned_attend(struct planned *planned, const struct context_work *w
     /* The first work of a block writes the result itself, so nothing has to be cleared. */
     const struct tensor o = h->begun ? shaped(planned->more[0], n, planned_width(planned)) : h->o;
     const struct tensor lse = h->begun ? shaped(planned->more[1], planned->g.shape.H, n) : h->lse;
+    /* The result is (o, lse) of this work alone; the merge weighs it against that of earlier works. */
     dev_attention_part_forward(planned->g.device, o, lse, h->queries, planned->at[work->key].keys,
                                planned_positions(planned, work->query), planned_positions(planned, work->key),
                                attention_of_pairs(planned->g.shape, context_work_pairs(planned->plan, work)));
@@ -36,6 +42,7 @@ static void planned_attend(struct planned *planned, const struct context_work *w
     h->begun = true;
 }
 
+/* In the guest's turn of planned_each_guest, send o and lse of the block home. */
 static void send_result(struct planned *planned, enum context_data data, int block, int device)
 {
     (void)data;
@@ -44,6 +51,7 @@ static void send_result(struct planned *planned, enum context_data data, int blo
         planned_send(planned, home, planned->at[block].o), planned_send(planned, home, planned->at[block].lse);
 }
 
+/* In the home's turn, receive one guest's o and lse, and merge them at once. */
 static void receive_result(struct planned *planned, enum context_data data, int block, int device)
 {
     const int64_t n = planned_tokens(planned, block);
@@ -58,8 +66,10 @@ static void receive_result(struct planned *planned, enum context_data data, int 
     take_result(planned, block, o, lse);
 }
 
+/* Give every block with queries here a result: at home a part of the output, as a guest a buffer. */
 static void open_results(struct planned *planned)
 {
+    /* In 16 bits the results of all own blocks are wide until the end of the pass. */
     const bool rounds = planned->g.own != planned->g.wide;
     planned->out = planned_inside(planned, planned->g.call->out, false);
     planned->o = rounds ? planned_buffer(planned, planned->g.wide, tensor_rows(planned->out), tensor_cols(planned->out))
@@ -79,6 +89,7 @@ static void open_results(struct planned *planned)
 enum error_code planned_forward(struct attention_call *call, struct error *err)
 {
     struct planned p;
+    /* An error of cp_begin leaves nothing to end; a later failure is in p.e, and planned_end frees. */
     const enum error_code e = planned_begin(&p, call, FORWARD_PASS, err);
     if (e || p.g.B == 0) return e;
     if (!p.e) open_results(&p);
@@ -89,6 +100,7 @@ enum error_code planned_forward(struct attention_call *call, struct error *err)
         planned_each_guest(&p, CONTEXT_QUERIES, receive_result);
         planned_wait(&p);
         if (p.g.own != p.g.wide) dev_round(p.g.device, p.out, p.o);
+        /* Last, rows go back to where other layers have them. */
         planned_remap(&p, p.out, call->out, true);
     }
     return planned_end(&p);
@@ -96,27 +108,31 @@ enum error_code planned_forward(struct attention_call *call, struct error *err)
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 
+/* Do one work of this device, backward: shares of dQ [n, H A] of the queries, of dK and dV [n, 2 K A] of the keys. */
 static void attend_backward(struct planned *planned, const struct context_work *work)
 {
     const struct here *q = &planned->at[work->query], *k = &planned->at[work->key];
-    /* One pass adds to the gradient of these queries and of these keys. */
+    /* This operation adds to the gradient of these queries and of these keys. */
     dev_attention_part_backward(planned->g.device, q->d_queries, k->d_keys, q->d_out, q->delta, q->lse,
                                 q->queries, k->keys,
                                 planned_positions(planned, work->query), planned_positions(planned, work->key),
                                 attention_of_pairs(planned->g.shape, context_work_pairs(planned->plan, work)));
 }
 
+/* Return the gradient of a block's queries or keys: the share of a guest, the sum at home. */
 static struct tensor *gradient(struct planned *planned, enum context_data data, int block)
 {
     return data == CONTEXT_KEYS ? &planned->at[block].d_keys : &planned->at[block].d_queries;
 }
 
+/* In the guest's turn, send the guest's share home. */
 static void send_gradient(struct planned *planned, enum context_data data, int block, int device)
 {
     if (device == planned->g.cp->rank)
         planned_send(planned, planned->plan->block[block].home, *gradient(planned, data, block));
 }
 
+/* In the home's turn, receive one share and add the share, in the order of devices. */
 static void receive_gradient(struct planned *planned, enum context_data data, int block, int device)
 {
     const struct tensor sum = *gradient(planned, data, block);
@@ -126,7 +142,8 @@ static void receive_gradient(struct planned *planned, enum context_data data, in
     dev_add(planned->g.device, sum, sum, share);
 }
 
-/* The gradient of a block that goes from a device to the block's home. */
+/* With proxies: send a guest's share one stage further on its way to the block's home.  At home the share arrives in
+ * `came`. */
 static void carry_gradient(struct planned *planned, enum context_data data, int block, int device)
 {
     const int64_t width = data == CONTEXT_KEYS ? cp_keys_width(planned->g.cp) : planned_width(planned);
@@ -136,6 +153,7 @@ static void carry_gradient(struct planned *planned, enum context_data data, int 
     planned_carry(planned, device, planned->plan->block[block].home, t, planned->stage);
 }
 
+/* With proxies: the home adds a share that has arrived, in the same order as without. */
 static void add_gradient(struct planned *planned, enum context_data data, int block, int device)
 {
     const struct tensor sum = *gradient(planned, data, block);
@@ -143,6 +161,7 @@ static void add_gradient(struct planned *planned, enum context_data data, int bl
     if (planned_owns(planned, block)) dev_add(planned->g.device, sum, sum, planned->came[planned->next++]);
 }
 
+/* With proxies, open room at home for each share, since all are on their way at once. */
 static void open_came(struct planned *planned, enum context_data data, int block, int device)
 {
     const int64_t width = tensor_cols(*gradient(planned, data, block));
@@ -151,12 +170,14 @@ static void open_came(struct planned *planned, enum context_data data, int block
         planned_buffer(planned, planned->g.wide, planned_tokens(planned, block), width);
 }
 
+/* Run one turn for all guests' queries, then for their keys; every device takes the same order. */
 static void for_both(struct planned *planned, void (*f)(struct planned *, enum context_data, int block, int device))
 {
     planned->carried = 0, planned->next = 0;
     for (enum context_data data = CONTEXT_QUERIES; data <= CONTEXT_KEYS; data++) planned_each_guest(planned, data, f);
 }
 
+/* All shares of guests go home and are added there.  Collective over the cp group. */
 static void return_gradients(struct planned *planned)
 {
     /* Without proxies a gradient goes straight home, and is added as soon as it arrives. */
@@ -168,6 +189,7 @@ static void return_gradients(struct planned *planned)
     planned_wait(planned);
 }
 
+/* Open a wide buffer of zeros, to which works add. */
 static struct tensor open_gradient(struct planned *planned, int64_t rows, int64_t cols)
 {
     const struct tensor t = planned_buffer(planned, planned->g.wide, rows, cols);
@@ -175,11 +197,13 @@ static struct tensor open_gradient(struct planned *planned, int64_t rows, int64_
     return t;
 }
 
+/* Open what backward needs of every block: as home, as guest of its queries, as guest of its keys. */
 static void planned_open_gradients(struct planned *planned)
 {
     const struct attention_call *c = planned->g.call;
     const int64_t H = planned->g.shape.H, width = planned_width(planned);
     const int rank = planned->g.cp->rank;
+    /* The output and its gradient come into attention's rows, by messages if rows are remapped. */
     const struct tensor out = planned_inside(planned, c->out, true), d_out = planned_inside(planned, c->d_out, true);
     planned_open_more(planned, planned->g.wide, width, cp_keys_width(planned->g.cp));
     for (int b = 0; b < planned->plan->blocks && !planned->e; b++) {
@@ -200,9 +224,11 @@ static void planned_open_gradients(struct planned *planned)
         h->d_out = planned_rows(planned, d_out, b), h->lse = planned_lse(planned, b);
         dev_attention_delta(planned->g.device, h->delta, h->d_out, planned_rows(planned, out, b), planned->g.shape);
     }
+    /* This call comes last: it needs the gradients' columns. */
     if (planned->plan->proxies > 0) for_both(planned, open_came);
 }
 
+/* Put the sums at home into d_qkv: queries in the first columns, keys and values in the last ones. */
 static void take_gradients(struct planned *planned)
 {
     const struct tensor d_qkv = planned_inside(planned, planned->g.call->d_qkv, false);

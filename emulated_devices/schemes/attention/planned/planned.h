@@ -21,6 +21,9 @@
  *           remapped; with proxies what is carried for others, and all gradients that come
  * Order     results of this device by division, query, key; then those of others by device; gradients likewise, in the
  *           wide format
+ *
+ * hdp.c, dcp.c and zeppelin.c are schemes of these functions; model/run/run_attention.c calls the passes.  A pass
+ * reports ERR_MEMORY or ERR_COMM, after which the step cannot go on.
  */
 #ifndef ORRERY_ATTENTION_PLANNED_H
 #define ORRERY_ATTENTION_PLANNED_H
@@ -34,7 +37,7 @@ void planned_cost(struct forecast *, const struct context_parallel *, enum tenso
 struct tensor planned_kept(const struct context_parallel *, int slot, int64_t rows);
 const char *planned_refuses(const struct context_parallel *, const struct model_config *);
 
-/* What follows from the plan's being run so. */
+/* These entries follow from the way in which the plan is run. */
 #define PLANNED_SCHEME                                                                                               \
     .refuses = planned_refuses, .slots = 1, .kept = planned_kept, .reads_input = true, .reads_output = true, \
     .forward = planned_forward, .backward_input = planned_backward_input, .cost = planned_cost

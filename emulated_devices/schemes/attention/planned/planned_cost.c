@@ -1,4 +1,8 @@
-/* planned_cost.c -- what attention by a plan sends and keeps, by formula. */
+/* planned_cost.c -- what attention by a plan sends and keeps, by formula.
+ *
+ * The schemes hdp, dcp and zeppelin have these functions: link_cost.c asks for messages, link_memory.c for what is
+ * kept.  cp_begin enters the same formula as the expected traffic of a pass.  Nothing here can fail.
+ */
 #include "emulated_devices/schemes/attention/planned/planned.h"
 #include "emulated_devices/schemes/attention/planned/proxies.h"
 #include "emulated_devices/schemes/attention/planned/remap.h"
@@ -8,6 +12,7 @@
 struct tensor planned_kept(const struct context_parallel *cp, int slot, int64_t rows)
 {
     struct intervals own = { 0 };
+    /* Without a plan the rows of the stream are taken, as for an even share. */
     if (cp->plan) context_plan_attended(&own, cp->plan, cp->rank);
     const int64_t n = cp->plan ? intervals_total(&own) : rows;
     intervals_free(&own);
@@ -32,6 +37,7 @@ static void forecast_carried(struct forecast *forecast, const struct context_par
         }
 }
 
+/* Enter the blocks that the plan moves.  Backward, queries take the output's gradient, log-sum-exp and delta along. */
 static void forecast_moves(struct forecast *forecast, const struct context_parallel *cp, bool backward)
 {
     const enum dtype own = cp->tp->device->dtype;
@@ -39,6 +45,7 @@ static void forecast_moves(struct forecast *forecast, const struct context_paral
     const int64_t H = cp->heads->queries.count, queries = H * cp->tp->config->A, keys = cp_keys_width(cp);
     for (int i = 0; i < cp->plan->moves; i++) {
         const struct context_move *m = &cp->plan->move[i];
+        /* A block of n tokens: n 2 K A numbers of keys and values, or n H A of queries. */
         const int64_t n = context_block_tokens(&cp->plan->block[m->block]);
         forecast_carried(forecast, cp, m->from, m->to, n * (m->data == CONTEXT_KEYS ? keys : queries), size);
         if (m->data == CONTEXT_KEYS || !backward) continue;
@@ -52,6 +59,7 @@ static void forecast_returns(struct forecast *forecast, const struct context_par
 {
     const uint64_t wide = dtype_size(dtype_wide(cp->tp->device->dtype));
     const int64_t H = cp->heads->queries.count, A = cp->tp->config->A;
+    /* Without proxies only this device's own returns are its messages; with proxies it also carries others'. */
     for (int b = 0; b < cp->plan->blocks; b++)
         for (int d = cp->plan->proxies ? 0 : cp->rank; d < (cp->plan->proxies ? cp->devices : cp->rank + 1); d++) {
             const int home = cp->plan->block[b].home;
@@ -59,6 +67,7 @@ static void forecast_returns(struct forecast *forecast, const struct context_par
             if (home == d) continue;
             const bool queries = context_works_with(cp->plan, CONTEXT_QUERIES, b, d);
             if (queries && backward) forecast_carried(forecast, cp, d, home, n * H * A, wide);
+            /* Forward results go straight: n H A numbers and n H of the log-sum-exp, both wide. */
             if (queries && !backward && d == cp->rank) {
                 forecast_message(forecast, cp->group, home, (uint64_t)(n * H * A) * wide);
                 forecast_message(forecast, cp->group, home, (uint64_t)(n * H) * wide);
@@ -70,13 +79,15 @@ static void forecast_returns(struct forecast *forecast, const struct context_par
 
 struct forecast_of { struct forecast *f; const struct context_parallel *cp; bool backward; };
 
-/* Forward queries, keys and values come in, and the output goes out; backward these, the output and its gradient. */
+/* Enter the messages of one run of remapped rows.  Forward qkv comes in, and the output goes out.  Backward qkv, the
+ * output and its gradient come in, and d_qkv goes out. */
 static void forecast_run(void *context, const struct remap_run *remap_run)
 {
     const struct forecast_of *x = context;
     const uint64_t size = (uint64_t)remap_run->count * dtype_size(x->cp->tp->device->dtype);
     const uint64_t narrow = (uint64_t)(x->cp->heads->queries.count * x->cp->tp->config->A) * size;
     const uint64_t whole = narrow + (uint64_t)cp_keys_width(x->cp) * size;
+    /* A run that stays on its device is copied there. */
     if (remap_run->inside == remap_run->outside) return;
     if (remap_run->outside == x->cp->rank) forecast_message(x->f, x->cp->group, remap_run->inside, whole);
     for (int i = 0; i < 2 && x->backward && remap_run->outside == x->cp->rank; i++)

@@ -1,3 +1,5 @@
+/* planned_pass.c -- buffers and messages of a pass by a plan.  planned.c calls these functions.  Lists are allocated
+ * once for the largest count that the plan allows; the first failure stays in planned->e. */
 #include "emulated_devices/schemes/attention/planned/planned_pass.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/attention/planned/remap.h"
@@ -22,6 +24,7 @@ void planned_each_guest(struct planned *planned, enum context_data data,
 struct tensor planned_buffer(struct planned *planned, enum dtype type, int64_t rows, int64_t cols)
 {
     struct tensor *t = &planned->opened[planned->buffers];
+    /* After a failure nothing more is opened, and the caller goes on to planned_end. */
     if (planned->e) return tensor_none;
     planned->e = cp_open(&planned->g, t, 1, type, rows, cols, planned->err);
     planned->buffers++;
@@ -30,6 +33,7 @@ struct tensor planned_buffer(struct planned *planned, enum dtype type, int64_t r
 
 struct tensor planned_positions(const struct planned *planned, int block)
 {
+    /* A home's positions lie in the order of its blocks. */
     const struct tensor all = positions_of(&planned->g.at, planned->plan->block[block].home);
     return tensor_1d((int32_t *)all.data + planned->at[block].row, I32, planned_tokens(planned, block));
 }
@@ -82,6 +86,7 @@ void planned_send(struct planned *planned, int to, struct tensor t)
     planned->on_way[planned->messages++] = message_send(&planned->g.exchange, to, t.data, tensor_bytes(t));
 }
 
+/* Begin to receive a tensor; planned_wait ends it. */
 static void planned_pass_receive(struct planned *planned, int from, struct tensor t)
 {
     planned->on_way[planned->messages++] = message_receive(&planned->g.exchange, from, t.data, tensor_bytes(t));
@@ -97,7 +102,9 @@ void planned_wait(struct planned *planned)
 static uint64_t carries(const struct planned *planned, int from, int to, struct tensor t)
 {
     const int node = planned->plan->proxies, rank = planned->g.cp->rank;
+    /* A message inside a node, and its own ends, need no room for carrying. */
     if (proxy_parts(node, from, to) == 1 || rank == from || rank == to) return 0;
+    /* Only devices of the sender's and the receiver's node carry parts. */
     if (rank / node != from / node && rank / node != to / node) return 0;
     /* The part is rounded up so that parts of both formats stay aligned in one buffer. */
     const uint64_t n = (uint64_t)block_at(tensor_count(t), node, rank % node).count * dtype_size(t.dtype);
@@ -111,6 +118,7 @@ void planned_carry(struct planned *planned, int from, int to, struct tensor t, e
     for (int i = 0; i < proxy_parts(planned->plan->proxies, from, to); i++) {
         const struct proxy_hop h = proxy_hop(planned->plan->proxies, from, to, tensor_count(t), stage, i);
         const bool sends = h.from == planned->g.cp->rank, receives = h.to == planned->g.cp->rank;
+        /* The hop stays on a device, does not touch this one, or has nothing to carry. */
         if (sends == receives || h.part.count == 0) continue;
         /* A proxy keeps the part in its own room; ends read and write the tensor itself. */
         char *const at = own ? (char *)planned->through.data + planned->carried
@@ -118,6 +126,7 @@ void planned_carry(struct planned *planned, int from, int to, struct tensor t, e
         if (sends) planned_send(planned, h.to, tensor_1d(at, t.dtype, h.part.count));
         else planned_pass_receive(planned, h.from, tensor_1d(at, t.dtype, h.part.count));
     }
+    /* All stages walk the messages in one order, so each part has the same room in every stage. */
     planned->carried += own;
 }
 
@@ -127,6 +136,7 @@ static int tensors_of(const struct context_move *move, bool backward)
     return move->data == CONTEXT_KEYS || !backward ? 1 : 4;
 }
 
+/* Return tensor i of a move: the data on the sender, the place for the data on the receiver. */
 static struct tensor planned_pass_moved(const struct planned *planned, const struct context_move *move, int i)
 {
     const struct here *h = &planned->at[move->block];
@@ -137,8 +147,10 @@ static struct tensor planned_pass_moved(const struct planned *planned, const str
     return tensor_2d(i == 2 ? h->lse.data : h->delta.data, planned->g.wide, planned->g.shape.H, n);
 }
 
+/* Start all messages of a division at one stage; the caller waits for them. */
 static void launch(struct planned *planned, int division, bool backward, enum proxy_stage stage)
 {
+    /* Each stage gives out the room for carried parts from its start. */
     planned->carried = 0;
     for (int i = 0; i < planned->plan->moves; i++) {
         const struct context_move *m = &planned->plan->move[i];
@@ -169,6 +181,7 @@ void planned_divisions(struct planned *planned, bool backward,
 
 struct remapping { struct planned *p; struct tensor inside, outside; bool back; };
 
+/* Move one run of rows: `in` [count] inside attention, `out` [count] outside; `back` turns the direction. */
 static void remap_run(void *context, const struct remap_run *r)
 {
     struct remapping *x = context;
@@ -193,6 +206,7 @@ void planned_remap(struct planned *planned, struct tensor inside, struct tensor 
 /* A tensor of the call, or one like it with the rows of attention. */
 struct tensor planned_inside(struct planned *planned, struct tensor outside, bool fill)
 {
+    /* Without remapping the call's tensors already have attention's rows. */
     if (planned->plan->rows == 0) return outside;
     const int64_t rows = positions_count(&planned->g.at, planned->g.cp->rank);
     const struct tensor t = planned_buffer(planned, outside.dtype, rows, tensor_cols(outside));
@@ -202,6 +216,7 @@ struct tensor planned_inside(struct planned *planned, struct tensor outside, boo
 
 /* ---- a pass ------------------------------------------------------------------------------------------------------ */
 
+/* Add the room that this device needs to carry one guest's gradient. */
 static void count_gradient(struct planned *planned, enum context_data data, int block, int device)
 {
     const int64_t width = data == CONTEXT_KEYS ? cp_keys_width(planned->g.cp) : planned_width(planned);
@@ -239,6 +254,7 @@ enum error_code planned_begin(struct planned *planned, struct attention_call *ca
     if (e || planned->g.B == 0) return e;
     const size_t blocks = (size_t)planned->plan->blocks, moves = (size_t)planned->plan->moves,
         works = (size_t)planned->plan->works;
+    /* The lists have room for the most that a division or the return of gradients can need. */
     const size_t messages = MESSAGES_OF_A_BLOCK * (moves + blocks * (size_t)planned->plan->devices + 1);
     const size_t parts = planned->plan->proxies > 0 ? (size_t)planned->plan->proxies : 1;
     planned->at = calloc(blocks + 1, sizeof *planned->at);

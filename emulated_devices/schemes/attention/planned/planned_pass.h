@@ -1,5 +1,9 @@
 /* planned_pass.h -- one pass of attention by a plan: what this device has of the plan's blocks, and its messages.  For
- * planned.c. */
+ * planned.c.
+ *
+ * Every function that sends or waits is collective over the cp group: all members call it with the same plan.  After a
+ * failure ->e is set, and the functions that open do nothing.
+ */
 #ifndef ORRERY_ATTENTION_PLANNED_PASS_H
 #define ORRERY_ATTENTION_PLANNED_PASS_H
 

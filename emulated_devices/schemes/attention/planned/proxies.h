@@ -10,6 +10,8 @@
  *
  * Sends     with x devices of a node: n (x-1)/x inside each of both nodes, n between them, of which a card has n/x
  * Equals    the message: its bytes arrive
+ *
+ * planned_pass.c sends by these hops, planned_cost.c counts them.  Both functions are pure, and cannot fail.
  */
 #ifndef ORRERY_ATTENTION_PROXIES_H
 #define ORRERY_ATTENTION_PROXIES_H

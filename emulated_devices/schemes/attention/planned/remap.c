@@ -1,3 +1,5 @@
+/* remap.c -- rows outside attention, for zeppelin.c's planner, and the runs of rows that move, for planned_pass.c and
+ * planned_cost.c.  Without memory remap_balance returns false. */
 #include "emulated_devices/schemes/attention/planned/remap.h"
 #include <stdlib.h>
 
@@ -19,7 +21,8 @@ static int with_most(const struct share share[], const char *chosen, int devices
     return best;
 }
 
-/* @return whether there was memory. */
+/* Set each device's share: its tokens in attention, and how many more it has than outside.
+ * @return false without memory. */
 static bool list(const struct context_plan *plan, struct share share[])
 {
     char *const chosen = calloc((size_t)plan->devices, 1);
@@ -41,6 +44,7 @@ static bool list(const struct context_plan *plan, struct share share[])
     return chosen != NULL;
 }
 
+/* Give n of a device's tokens, from its first ungiven one on, to a device as rows.  @return false without memory. */
 static bool remap_give(struct context_plan *plan, struct share *from, int64_t n, int to)
 {
     struct intervals part = { 0 };
@@ -59,6 +63,7 @@ static bool match(struct context_plan *plan, struct share share[], int node, boo
     for (int a = 0; a < plan->devices; a++)
         for (int b = 0; b < plan->devices && share[a].over > 0 && ok; b++) {
             if (share[b].over >= 0 || (inside && a / node != b / node)) continue;
+            /* The pair's transfer ends when the giver or the taker is even. */
             const int64_t n = share[a].over < -share[b].over ? share[a].over : -share[b].over;
             ok = remap_give(plan, &share[a], n, b);
             share[a].over -= n, share[b].over += n;
@@ -70,12 +75,14 @@ bool remap_balance(struct context_plan *plan, int node)
 {
     struct share *const share = calloc((size_t)plan->devices, sizeof *share);
     bool ok = share != NULL && list(plan, share), moves = false;
+    /* A balanced plan gets no rows, and then nothing is remapped. */
     for (int d = 0; d < plan->devices && ok; d++) moves = moves || share[d].over > 0;
     for (int d = 0; d < plan->devices && ok && moves; d++) {
         /* A device first keeps its first tokens, up to the mean; the tail is given away. */
         const int64_t n = intervals_total(&share[d].tokens);
         ok = remap_give(plan, &share[d], share[d].over > 0 ? n - share[d].over : n, d);
     }
+    /* Neighbours in a node are served first, so that the fewest rows cross nodes. */
     ok = ok && match(plan, share, node, true) && match(plan, share, node, false);
     for (int d = 0; d < plan->devices && share; d++) intervals_free(&share[d].tokens);
     free(share);
@@ -91,6 +98,7 @@ void remap_each(const struct context_plan *plan, void (*f)(void *context, const 
             if (b > 0 && plan->block[b - 1].home != plan->block[b].home) in = 0;
             for (int i = 0; i < 2; in += plan->block[b].tokens[i++].count) {
                 const struct interval of = plan->block[b].tokens[i], both = interval_meet(of, plan->row[r].tokens);
+                /* Rows of one block that lie in one entry of rows are adjacent on both sides: one run. */
                 if (both.count > 0)
                     f(context, &(struct remap_run){ plan->row[r].device, plan->block[b].home,
                                                     out + both.first - plan->row[r].tokens.first,

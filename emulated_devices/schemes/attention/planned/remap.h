@@ -8,6 +8,9 @@
  *
  *     in attention      0: a a a a a     1: b b c       the mean is 4
  *     outside           0: a a a a       1: a b b c     one token is moved, and back
+ *
+ * zeppelin.c balances a plan by it before it finishes the plan; planned_pass.c moves the runs, planned_cost.c counts
+ * them.
  */
 #ifndef ORRERY_ATTENTION_REMAP_H
 #define ORRERY_ATTENTION_REMAP_H

@@ -26,6 +26,9 @@
  *          backward  see planned.h
  * Memory   kept: the log-sum-exp.  In a pass: see planned.h
  * Equals   permutes rows and messages; reassociates samples on several devices
+ *
+ * Called by: plan/context.c (plan), model/run/run_attention.c (passes, which are planned.c's).  Errors: ERR_PLAN if
+ * devices are not whole nodes or samples do not fit; ERR_MEMORY.
  */
 #include "emulated_devices/schemes/attention/planned/context_invariants.h"
 #include "emulated_devices/schemes/attention/planned/planned.h"
@@ -56,10 +59,12 @@ struct zeppelin {
     struct bins at, tried;
 };
 
+/* Count the pairs of a query and a key in a causal sample of s tokens. */
 static double pairs_of(int64_t s) { return (double)s * (double)(s + 1) / 2; }
 
 /* ---- bins -------------------------------------------------------------------------------------------------------- */
 
+/* Only the bins in use are copied; the arrays have room for the largest mesh. */
 static void copy_bins(struct bins *to, const struct bins *bins)
 {
     to->count = bins->count, to->devices = bins->devices, to->room = bins->room, to->mean = bins->mean;
@@ -86,6 +91,7 @@ static int least_busy(const struct bins *bins, const char *in, int64_t fits)
     return best < 0 ? emptiest : best;
 }
 
+/* Mark the bins that get a sample, and add its work and tokens to them in equal parts. */
 static void zeppelin_put(struct bins *bins, char *in, int64_t s, int parts)
 {
     /* A sample on several bins takes the least busy ones, whether or not they have room. */
@@ -131,13 +137,14 @@ static int64_t next_bound(const struct zeppelin *zeppelin, int node, int64_t bou
     return next;
 }
 
-/* One trial.  @return worst_of. */
+/* Try one bound and one fineness from the bins as they are.  @return worst_of. */
 static double zeppelin_place(struct zeppelin *zeppelin, int node, int64_t bound, int finer)
 {
     struct bins *const b = &zeppelin->tried;
     copy_bins(b, &zeppelin->at);
     for (int i = 0; i < zeppelin->load->samples; i++) {
         char *const in = zeppelin->trial + (size_t)i * (size_t)b->count;
+        /* A node places its own samples alone; samples on several nodes are in the bins already. */
         if (node >= 0 && zeppelin->node[i] != node) continue;
         memset(in, 0, (size_t)b->count);
         const int64_t s = zeppelin->sample[i].count;
@@ -146,6 +153,7 @@ static double zeppelin_place(struct zeppelin *zeppelin, int node, int64_t bound,
     return worst_of(b);
 }
 
+/* Copy the places of the last trial into the answer: of all samples, or of one node's. */
 static void zeppelin_keep(struct zeppelin *zeppelin, int node, char *to)
 {
     const size_t bins = (size_t)zeppelin->at.count;
@@ -185,6 +193,7 @@ static void open_node(struct zeppelin *zeppelin, int node)
     }
 }
 
+/* Note each sample's node, or -1 if the sample is on several. */
 static void find_nodes(struct zeppelin *zeppelin)
 {
     const int nodes = zeppelin->load->devices / zeppelin->load->node;
@@ -229,6 +238,7 @@ static double place_samples(struct zeppelin *zeppelin)
     /* Without a given room a device may hold three times the mean. */
     const int64_t mean = (l->tokens + l->devices - 1) / l->devices, room = l->room > 0 ? l->room : 3 * mean;
     double work = 0;
+    /* All work of the microbatch, in pairs; the mean of a bin is an equal part of it. */
     for (int i = 0; i < l->samples; i++) work += pairs_of(zeppelin->sample[i].count);
     empty_bins(&zeppelin->at, nodes, l->node);
     zeppelin->at.room = room * l->node, zeppelin->at.mean = work / nodes;
@@ -246,6 +256,7 @@ static double place_samples(struct zeppelin *zeppelin)
 
 static enum error_code check_load(const struct context_load *load, struct error *err)
 {
+    /* The plan's devices must be whole nodes, or the bins would differ in size. */
     if (load->devices % load->node != 0)
         return fail(err, ERR_PLAN, "zeppelin: %d devices are not whole nodes of %d", load->devices, load->node);
     for (int i = 0; i < load->samples && load->room > 0; i++)
@@ -255,6 +266,7 @@ static enum error_code check_load(const struct context_load *load, struct error 
     return OK;
 }
 
+/* Plan a microbatch: place samples on nodes and devices, make rings by zones, balance the rows.  Local. */
 static enum error_code zeppelin_plan(struct context_plan *plan, const struct context_load *load, struct error *err)
 {
     const enum error_code e = check_load(load, err);
@@ -272,6 +284,7 @@ static enum error_code zeppelin_plan(struct context_plan *plan, const struct con
         plan->lost = z->sample == NULL || z->node == NULL;
     }
     double worst = 0;
+    /* Zones follow one another: between nodes, inside a node, local; then rows are balanced. */
     if (!plan->lost) {
         worst = place_samples(z);
         for (enum zone zone = BETWEEN_NODES; zone < ZONES; zone++) add_zone(plan, z, zone);
@@ -279,6 +292,7 @@ static enum error_code zeppelin_plan(struct context_plan *plan, const struct con
     }
     if (!(z == NULL || in == NULL)) free(z->sample), free(z->node);
     free(z), free(in);
+    /* A worst of 1e6 or more means that tokens exceed the room, which matters only if the room was given. */
     if (load->room == 0 || worst < 1e6) return context_plan_finish(plan, load, err);
     context_plan_free(plan);
     return fail(err, ERR_PLAN, "zeppelin: samples of %lld tokens do not fit on %d devices that hold %lld each",

@@ -18,6 +18,9 @@
  * Memory   as ring.c, and two blocks that travel between windows
  * Equals   reassociates: results are merged in the order above; gradients of a block are added up over the places q,
  *          q+1, .. of its own window, then of the next
+ *
+ * Called by: heads/two_dimensional.c, if --ring-window cuts the ring of a plan; the scheme has no name of its own in a
+ * plan.  Errors: ERR_MEMORY without the blocks; a failed message ends the job.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/attention/blocks.h"
@@ -30,6 +33,7 @@ static int windows_of(const struct context_parallel *cp) { return cp->devices / 
 /* The member `windows` and `steps` before this device. */
 static int member_before(const struct context_parallel *cp, int windows, int steps)
 {
+    /* Both differences wrap: the window on the outer ring, the place on the ring inside. */
     const int w = cp->split.window, n = windows_of(cp);
     const int window = ((cp->rank / w - windows) % n + n) % n, place = ((cp->rank % w - steps) % w + w) % w;
     return window * w + place;
@@ -37,11 +41,13 @@ static int member_before(const struct context_parallel *cp, int windows, int ste
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
+/* Return the bytes of keys and values of an owner's B n tokens, or of their gradients, in a format. */
 static uint64_t block_bytes(const struct context_parallel *cp, int64_t B, int owner, enum dtype dtype)
 {
     return (uint64_t)(B * context_count(cp, owner) * cp_keys_width(cp)) * dtype_size(dtype);
 }
 
+/* Enter the messages of a pass, as `walk` and step_backward send them. */
 static void double_ring_cost(struct forecast *forecast, const struct context_parallel *cp, enum tensor_pass pass,
                              int64_t rows)
 {
@@ -50,6 +56,7 @@ static void double_ring_cost(struct forecast *forecast, const struct context_par
     const int w = cp->split.window, n = windows_of(cp), inside = member_before(cp, 0, -1),
               between = member_before(cp, -1, 0);
     const bool backward = pass == INPUT_PASS;
+    /* The loops are those of `walk` and step_backward; every message here is sent there once. */
     for (int j = 0; j < n && B > 0 && pass != WEIGHT_PASS; j++) {
         /* Round j has the blocks of the window that is j windows before. */
         const int first = member_before(cp, j, 0);
@@ -67,6 +74,7 @@ static void double_ring_cost(struct forecast *forecast, const struct context_par
 /* Two messages on their way, in and out. */
 struct pair { struct message in, out; };
 
+/* Start to send `out` to the member ahead, and to receive `in` from the member behind.  The caller waits for both. */
 static struct pair double_ring_hop(struct cp_pass *cp_pass, int windows, int steps, struct tensor out, struct tensor in)
 {
     const int from = member_before(cp_pass->cp, windows, steps), to = member_before(cp_pass->cp, -windows, -steps);
@@ -89,9 +97,11 @@ static void double_ring_arrive(struct cp_pass *cp_pass, struct pair pair)
 
 /* ---- keys and values --------------------------------------------------------------------------------------------- */
 
-/* Those of a window's own place, round by round; and the others of a round, step by step. */
+/* Blocks of keys and values lie in two pairs of buffers: `first` has those of this place of each window, by round;
+ * `other` the rest of a round, by step. */
 struct keys { struct tensor first[2], other[2]; };
 
+/* Two buffers alternate on each of the two rings.  With windows of 2 the inner ring has one hop and one buffer. */
 static enum error_code open_keys(struct cp_pass *cp_pass, struct keys *keys, struct error *err)
 {
     const int64_t width = cp_keys_width(cp_pass->cp);
@@ -107,6 +117,7 @@ static void close_keys(struct cp_pass *cp_pass, struct keys *keys)
     cp_close(cp_pass, keys->first, 2), cp_close(cp_pass, keys->other, 2);
 }
 
+/* Return the keys and values with which this device computes in a step: as many rows as their owner has. */
 static struct tensor keys_at(const struct cp_pass *cp_pass, const struct keys *keys, int round, int step)
 {
     return cp_rows(cp_pass, step == 0 ? keys->first[round % 2] : keys->other[(step - 1) % 2],
@@ -116,7 +127,8 @@ static struct tensor keys_at(const struct cp_pass *cp_pass, const struct keys *k
 /* A pass's computation in a step, with the keys and values that are here. */
 typedef void (*step_function)(struct cp_pass *, void *context, struct tensor keys, int round, int step);
 
-/* Blocks travel on while they are computed with: those of the first place during a whole round. */
+/* Run all rounds and steps of a pass.  Blocks travel on while this device computes with them: those of the first place
+ * during a whole round. */
 static void walk(struct cp_pass *cp_pass, struct keys *keys, step_function compute, void *context)
 {
     const int w = cp_pass->cp->split.window, n = windows_of(cp_pass->cp);
@@ -138,6 +150,7 @@ static void walk(struct cp_pass *cp_pass, struct keys *keys, step_function compu
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
+/* Attention to this block of keys is merged into the device's results (context). */
 static void step_forward(struct cp_pass *cp_pass, void *context, struct tensor keys, int round, int step)
 {
     block_attend(cp_pass, context, keys, member_before(cp_pass->cp, round, step));
@@ -152,6 +165,7 @@ static enum error_code double_ring_forward(struct attention_call *call, struct e
     if (e || g.B == 0) return e;
     e = open_keys(&g, &k, err);
     if (!e) e = block_results_open(&g, &r, err);
+    /* All buffers are open: from here on no device may fail, because the others wait for its messages. */
     if (!e) walk(&g, &k, step_forward, &r), block_results_finish(&g, &r);
     close_keys(&g, &k), block_results_close(&g, &r);
     cp_end(&g);
@@ -181,6 +195,7 @@ static void double_ring_pass_on(struct cp_pass *cp_pass, struct gradients *gradi
 static void step_backward(struct cp_pass *cp_pass, void *context, struct tensor keys, int round, int step)
 {
     struct gradients *s = context;
+    /* sum [rows, 2 K A] belongs to the block's owner, and has the shares of all devices that met this block. */
     const int owner = member_before(cp_pass->cp, round, step), w = cp_pass->cp->split.window;
     const struct tensor sum = cp_rows(cp_pass, s->sum[s->hops % 2], owner), share = cp_rows(cp_pass, s->share, owner),
                         into = s->hops == 0 ? sum : share;
@@ -196,6 +211,7 @@ static void step_backward(struct cp_pass *cp_pass, void *context, struct tensor 
                         member_before(cp_pass->cp, round + 1, 0));
 }
 
+/* Sums and share are wide, because many devices add to them before the owner rounds. */
 static enum error_code double_ring_open_gradients(struct cp_pass *cp_pass, struct gradients *gradients,
                                                   struct error *err)
 {
@@ -206,6 +222,7 @@ static enum error_code double_ring_open_gradients(struct cp_pass *cp_pass, struc
     return e;
 }
 
+/* Backward: two pairs of buffers travel, keys with values and their gradients.  Collective over the ring. */
 static enum error_code double_ring_backward_input(struct attention_call *call, struct error *err)
 {
     struct cp_pass g;

@@ -21,6 +21,9 @@
  *          5 and 7 parts of 16 of it; see ring_striped.c and ring_zigzag.c
  * Equals   reassociates: results are merged in the order r, r-1, ..; gradients of a block of keys are summed over
  *          devices m, m+1, .. from its owner m on, in the wide format
+ *
+ * Called by: model/run/run_attention.c and, for the ring inside, heads/two_dimensional.c.  Errors: ERR_MEMORY without
+ * the two blocks; a failed message ends the job.
  */
 #include "emulated_devices/schemes/attention/rings/ring.h"
 #include "emulated_devices/device/compute.h"
@@ -29,17 +32,20 @@
 const char *ring_attention_refuses(const struct context_parallel *cp, const struct model_config *config)
 {
     (void)config;
+    /* Every member needs a token of each sequence, or its block and its queries would be empty. */
     return cp->S < cp->devices ? "a token of each sequence for every device" : NULL;
 }
 
 struct tensor ring_attention_kept(const struct context_parallel *cp, int slot, int64_t rows)
 {
     (void)slot;
+    /* The one slot is the log-sum-exp: a wide number for each row and query head. */
     return tensor_2d(NULL, dtype_wide(cp->tp->device->dtype), rows, cp->heads->queries.count);
 }
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
+/* Return the bytes of the block that leaves at a step: B n keys and values of the device `step` before. */
 static uint64_t block_bytes(const struct context_parallel *cp, int64_t B, int step, enum dtype dtype)
 {
     return (uint64_t)(B * context_count(cp, cp_before(cp, step)) * cp_keys_width(cp)) * dtype_size(dtype);
@@ -51,6 +57,7 @@ void ring_attention_cost(struct forecast *forecast, const struct context_paralle
     const int64_t B = context_sequences(cp, rows);
     const enum dtype own = cp->tp->device->dtype;
     const int P = cp->devices, right = (cp->rank + 1) % P;
+    /* Without partners or sequences no message is sent; attention has no weights. */
     if (P == 1 || B == 0 || pass == WEIGHT_PASS) return;
     /* Keys and values take P - 1 steps; their gradients P, because the last one brings them home. */
     for (int step = 0; step < P - 1; step++)
@@ -73,6 +80,7 @@ static struct tensor keys_at(const struct cp_pass *cp_pass, struct tensor buffer
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
+/* Buffers are opened first, so that no device begins the ring and then fails without sending. */
 static enum error_code ring_run_forward(struct cp_pass *cp_pass, struct block_results *results, struct tensor buffer[2],
                                         struct error *err)
 {
@@ -81,6 +89,7 @@ static enum error_code ring_run_forward(struct cp_pass *cp_pass, struct block_re
                                 cp_keys_width(cp_pass->cp), err);
     if (!e) e = block_results_open(cp_pass, results, err);
     if (e) return e;
+    /* The own keys and values [B n, 2 K A] leave qkv, whose rows are too wide to send. */
     if (P > 1) cp_copy_keys(cp_pass, block_in(cp_pass, buffer[0], 0), cp_pass->call->qkv);
     /* Step s: (o, lse) takes in attention to the block of the device s before, while the next block comes from the
      * left. */
@@ -133,6 +142,7 @@ static void step_backward(struct cp_pass *cp_pass, struct gradients *gradients, 
     *sums = cp_turn(cp_pass, gradients->block, step);
 }
 
+/* Two blocks [longest, 2 K A] travel, a third has this device's share.  A device alone needs none of them. */
 static enum error_code ring_open_gradients(struct cp_pass *cp_pass, struct gradients *gradients, struct error *err)
 {
     const int moving = cp_pass->cp->devices > 1 ? 1 : 0;
@@ -143,6 +153,7 @@ static enum error_code ring_open_gradients(struct cp_pass *cp_pass, struct gradi
     return e;
 }
 
+/* Two rings run at once: keys and values one step ahead, the sums of their gradients behind. */
 static enum error_code run_backward(struct cp_pass *cp_pass, struct gradients *gradients, struct tensor buffer[2],
                                     struct error *err)
 {
@@ -153,17 +164,18 @@ static enum error_code run_backward(struct cp_pass *cp_pass, struct gradients *g
     if (!e) e = cp_open(cp_pass, buffer, P > 1 ? 2 : 0, cp_pass->own, cp_pass->longest,
                         cp_keys_width(cp_pass->cp), err);
     if (e) return e;
-    /* One device needs no ring: its share is the gradient. */
+    /* A device alone needs no ring: its share is the gradient. */
     if (P == 1) block_add_share(cp_pass, &gradients->own, gradients->own.all, c->qkv, 0);
     else cp_copy_keys(cp_pass, block_in(cp_pass, buffer[0], 0), c->qkv);
+    /* Step s: this device adds its queries' share to the gradient of the block of the device s before. */
     for (int step = 0; step < P && P > 1; step++) {
         struct cp_turn on_way = { { -1 }, { -1 } };
         if (step < P - 1) on_way = cp_turn(cp_pass, buffer, step);
         step_backward(cp_pass, gradients, keys_at(cp_pass, buffer, step), &sums, step);
         if (step < P - 1) cp_arrive(cp_pass, on_way.in), cp_arrive(cp_pass, on_way.out);
     }
+    /* After P steps the own block's sum is back, and goes into the last columns of the gradients. */
     if (P > 1)
-        /* After P steps the own block's sum is back. */
         cp_arrive(cp_pass, sums.in), cp_arrive(cp_pass, sums.out),
             cp_copy_keys(cp_pass, gradients->own.all, block_in(cp_pass, gradients->block[P % 2], P));
     block_gradients_finish(cp_pass, &gradients->own);

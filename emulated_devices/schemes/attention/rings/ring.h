@@ -1,4 +1,8 @@
-/* ring.h -- ring attention: what its schemes share; they differ in how they cut a sequence. */
+/* ring.h -- ring attention: what its schemes share; they differ in how they cut a sequence.
+ *
+ * ring.c defines the first five functions; ring_zigzag.c defines the cut, which also allgather-kv, tokenring and
+ * double_ring.c use.  model/run/run_attention.c reaches them by the schemes.
+ */
 #ifndef ORRERY_ATTENTION_RING_H
 #define ORRERY_ATTENTION_RING_H
 
@@ -12,7 +16,7 @@ void ring_attention_cost(struct forecast *, const struct context_parallel *, enu
 
 void ring_zigzag_cut(struct intervals *, const struct context_parallel *, int member);
 
-/* What two_dimensional.h has inside: the last is no scheme by itself. */
+/* Schemes that two_dimensional.c runs inside its exchange; attention_double_ring is no scheme by itself. */
 extern const struct attention_scheme attention_scheme_whole, attention_scheme_ring_zigzag, attention_double_ring;
 
 #define RING_SCHEME                                                                                              \

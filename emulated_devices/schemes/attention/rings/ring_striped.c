@@ -9,6 +9,7 @@
 
 static void ring_striped_cut(struct intervals *tokens, const struct context_parallel *cp, int member)
 {
+    /* Every token is an interval of its own, since neighbours are on other devices. */
     for (int64_t token = member; token < cp->S; token += cp->devices)
         intervals_add(tokens, (struct interval){ token, 1 });
 }

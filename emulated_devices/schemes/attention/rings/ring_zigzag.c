@@ -10,6 +10,7 @@
 
 void ring_zigzag_cut(struct intervals *tokens, const struct context_parallel *cp, int member)
 {
+    /* The early chunk comes first, so a member's positions ascend. */
     const int chunks = 2 * cp->devices;
     intervals_add(tokens, block_at(cp->S, chunks, member));
     intervals_add(tokens, block_at(cp->S, chunks, chunks - 1 - member));

@@ -24,6 +24,9 @@
  * Equals   reassociates: O and dQ are added in the order of blocks r, r-1, ..; dK and dV in the order of ranks.  The
  *          released code also divides dQ, dK and dV by P, but not the gradients beside attention: that is the gradient
  *          of no loss, and is not done here
+ *
+ * Called by: model/run/run_attention.c.  Errors: ERR_MEMORY without room for scores or blocks, ERR_COMM of a failed
+ * all-reduce; a failed ring message ends the job.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/attention/pass.h"
@@ -43,9 +46,10 @@ struct rsa {
     struct tensor whole;                /* gradients of keys or values of all tokens: [B S, K A], likewise */
 };
 
+/* Keys and values travel apart here, so a block has K A columns. */
 static int64_t width_of(const struct context_parallel *cp) { return cp_keys_width(cp) / 2; }
 
-/* Where queries, keys and values are side by side. */
+/* Return the first column of the keys, or of the values, in a row of qkv: queries, keys, values. */
 static int64_t column_of(const struct cp_pass *cp_pass, enum what what)
 {
     return (cp_pass->shape.H + what * cp_pass->shape.K) * cp_pass->shape.A;
@@ -54,17 +58,20 @@ static int64_t column_of(const struct cp_pass *cp_pass, enum what what)
 static struct tensor rsa_kept(const struct context_parallel *cp, int slot, int64_t rows)
 {
     const enum dtype t = dtype_wide(cp->tp->device->dtype);
+    /* Slot 0 keeps the probabilities [B H n, S]; slot 1 the log-sum-exp if scores are capped. */
     const int64_t scores = rows * cp->heads->queries.count;
     return slot == 0 ? tensor_2d(NULL, t, scores, cp->S)
                      : tensor_1d(NULL, t, cp->tp->config->score_cap > 0 ? scores : 0);
 }
 
+/* Enter P - 1 messages each for keys and values; backward also two all-reduces of B S K A wide numbers. */
 static void rsa_cost(struct forecast *forecast, const struct context_parallel *cp, enum tensor_pass pass, int64_t rows)
 {
     const int64_t B = context_sequences(cp, rows), width = width_of(cp);
     const enum dtype own = cp->tp->device->dtype;
     const int P = cp->devices, right = (cp->rank + 1) % P;
     if (P == 1 || B == 0 || pass == WEIGHT_PASS) return;
+    /* Keys and values go around separately; backward also sums the gradients of each over the devices. */
     for (int w = KEYS; w <= VALUES; w++) {
         for (int step = 0; step < P - 1; step++)
             forecast_message(forecast, cp->group, right,
@@ -77,6 +84,7 @@ static void rsa_cost(struct forecast *forecast, const struct context_parallel *c
 
 /* ---- what both passes need --------------------------------------------------------------------------------------- */
 
+/* Fill the pass for forward or backward.  `out` and `all` are the call's until a wide buffer replaces them. */
 static enum error_code rsa_begin(struct rsa *rsa, struct attention_call *call, enum tensor_pass pass, struct error *err)
 {
     struct cp_pass *g = &rsa->pass;
@@ -93,6 +101,7 @@ static enum error_code rsa_begin(struct rsa *rsa, struct attention_call *call, e
 static enum error_code open_blocks(struct rsa *rsa, struct error *err)
 {
     struct cp_pass *g = &rsa->pass;
+    /* A device alone still copies its keys into one block, which the products read. */
     return cp_open(g, rsa->buffer, g->cp->devices > 1 ? 2 : 1, g->own, g->longest, width_of(g->cp), err);
 }
 
@@ -121,22 +130,27 @@ static void around(struct rsa *rsa, enum what what, void (*use)(struct rsa *, st
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
+/* P[:, first .. first + n) = scale Q K^T with the keys of one member; the mask is applied, too. */
 static void rsa_score(struct rsa *rsa, struct tensor keys, int64_t first)
 {
     dev_attention_scores(rsa->pass.device, rsa->P, first, rsa->pass.call->qkv, keys, rsa->at, rsa->shape[KEYS]);
 }
 
+/* out [B n, H A] += (m P)[:, block] V [block] for the values of one member. */
 static void add_values(struct rsa *rsa, struct tensor values, int64_t first)
 {
     dev_attention_scores_times(rsa->pass.device, rsa->out, rsa->P, first, values, rsa->at, rsa->shape[VALUES]);
 }
 
+/* Compute scores of whole rows, their softmax, then the weighted sum of values.  The probabilities stay in the call's
+ * slot. */
 static enum error_code rsa_run_forward(struct rsa *rsa, struct error *err)
 {
     struct cp_pass *g = &rsa->pass;
     const bool rounds = g->own != g->wide;
     const struct tensor out = g->call->out;
     enum error_code e = open_blocks(rsa, err);
+    /* In 16 bits the sum over blocks is wide, and the call's output is its rounding. */
     if (!e && rounds) e = cp_open(g, &rsa->out, 1, g->wide, tensor_rows(out), tensor_cols(out), err);
     if (e) return e;
     /* P [B H n, S] gets columns of scores, a block of keys at a time. */
@@ -163,11 +177,13 @@ static enum error_code rsa_forward(struct attention_call *call, struct error *er
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 
+/* dP[:, first .. first + n) = m dO V^T with the values of one member. */
 static void score_values(struct rsa *rsa, struct tensor values, int64_t first)
 {
     dev_attention_scores(rsa->pass.device, rsa->dP, first, rsa->pass.call->d_out, values, rsa->at, rsa->shape[VALUES]);
 }
 
+/* dQ [B n, H A] += scale dS[:, block] K [block], in the first columns of `all`. */
 static void add_keys(struct rsa *rsa, struct tensor keys, int64_t first)
 {
     dev_attention_scores_times(rsa->pass.device, rsa->all, rsa->dP, first, keys, rsa->at, rsa->shape[KEYS]);
@@ -183,12 +199,14 @@ static enum error_code sum_over_devices(struct rsa *rsa, enum what what, struct 
     dev_attention_scores_transposed(g->device, rsa->whole, X, rows, rsa->at, rsa->shape[what]);
     const enum error_code e =
         allreduce(g->cp->group, rsa->whole.data, tensor_count(rsa->whole), g->wide, SUM, NULL, err);
+    /* This device keeps its n rows of each sequence's S rows, and drops the sums of the rest. */
     for (int64_t b = 0; b < g->B && !e; b++)
         cp_copy_columns(g, tensor_rows_of(rsa->all, b * own.count, own.count), column_of(g, what),
                         tensor_rows_of(rsa->whole, b * g->cp->S + own.first, own.count), 0, width_of(g->cp));
     return e;
 }
 
+/* Open the largest buffers of the scheme: dP has the size of the kept probabilities. */
 static enum error_code rsa_open_gradients(struct rsa *rsa, struct error *err)
 {
     struct cp_pass *g = &rsa->pass;
@@ -200,11 +218,13 @@ static enum error_code rsa_open_gradients(struct rsa *rsa, struct error *err)
     return e;
 }
 
+/* Backward in the order of the head's table: dV, dP, dS, dK, dQ. */
 static enum error_code run_backward(struct rsa *rsa, struct error *err)
 {
     struct cp_pass *g = &rsa->pass;
     enum error_code e = rsa_open_gradients(rsa, err);
     if (e) return e;
+    /* The order below is fixed: dV needs P, dP needs the values, dK and dQ need dS. */
     device_zero(g->device, rsa->all);
     /* dV = P^T dO, summed over the devices. */
     e = sum_over_devices(rsa, VALUES, rsa->P, g->call->d_out, err);

@@ -24,6 +24,8 @@
  *          times queries, gradients, log-sum-exp and delta, five times gradients of queries
  * Equals   reassociates: results are merged, and gradients of queries added up, in the order r, r-1, ..; those of keys
  *          over the queries of r, r+1, ..; all in the wide format
+ *
+ * Called by: model/run/run_attention.c.  Errors: ERR_MEMORY without the bundles; a failed message ends the job.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/attention/blocks.h"
@@ -32,17 +34,20 @@
 
 /* ---- what travels ------------------------------------------------------------------------------------------------ */
 
-/* Numbers of each token: H A in the device's format, H A in the wide one, H in the wide one as [B H, n]. */
+/* Three kinds of tensors travel.  OWN_ROWS has H A numbers of a token in the device's format; WIDE_ROWS has as many
+ * wide numbers.  WIDE_HEADS has H wide numbers of a token, as [B H, n]. */
 enum kind { OWN_ROWS, WIDE_ROWS, WIDE_HEADS };
 enum { MOST = 4 };
 struct load { int count; enum kind kind[MOST]; };
 
+/* Tensors have these places in a bundle of queries, and in a bundle of results. */
 enum { Q, D_OUT, LSE, DELTA };
 enum { RESULT, RESULT_LSE };
 static const struct load queries_forward = { 1, { OWN_ROWS } }, results_forward = { 2, { WIDE_ROWS, WIDE_HEADS } },
                          queries_backward = { 4, { OWN_ROWS, OWN_ROWS, WIDE_HEADS, WIDE_HEADS } },
                          results_backward = { 1, { WIDE_ROWS } };
 
+/* Return the numbers of a token in a tensor of this kind. */
 static int64_t width_of(const struct context_parallel *cp, enum kind kind)
 {
     return cp->heads->queries.count * (kind == WIDE_HEADS ? 1 : cp->tp->config->A);
@@ -54,17 +59,20 @@ static enum dtype format_of(const struct context_parallel *cp, enum kind kind)
     return kind == OWN_ROWS ? own : dtype_wide(own);
 }
 
+/* Count the tokens of an owner's late chunk, which is chunk 2P-1-owner of each sequence. */
 static int64_t late_count(const struct context_parallel *cp, int owner)
 {
     return block_at(cp->S, 2 * cp->devices, 2 * cp->devices - 1 - owner).count;
 }
 
-/* The tokens of each sequence whose queries come from their owner to a holder. */
+/* Count the tokens of each sequence whose queries come from their owner to a holder.  Early queries see no keys of a
+ * holder with a higher rank.  Such a holder gets the late queries alone. */
 static int64_t count_at(const struct context_parallel *cp, int owner, int holder)
 {
     return holder > owner ? late_count(cp, owner) : context_count(cp, owner);
 }
 
+/* Enter one message for each tensor of a load, of `tokens` tokens in all sequences. */
 static void tokenring_enter(struct forecast *forecast, const struct context_parallel *cp, int peer,
                             const struct load *load, int64_t tokens)
 {
@@ -80,6 +88,7 @@ static void tokenring_cost(struct forecast *forecast, const struct context_paral
     const int left = cp_before(cp, 1);
     const bool backward = pass == INPUT_PASS;
     for (int step = 1; step < cp->devices && B > 0 && pass != WEIGHT_PASS; step++) {
+        /* At a step the queries of `leaving` go on to the left, and a result for `owner` goes straight home. */
         const int leaving = cp_before(cp, 1 - step), owner = cp_before(cp, -step);
         tokenring_enter(forecast, cp, left, backward ? &queries_backward : &queries_forward,
                         B * count_at(cp, leaving, left));
@@ -90,6 +99,7 @@ static void tokenring_cost(struct forecast *forecast, const struct context_paral
 
 /* ---- a journey --------------------------------------------------------------------------------------------------- */
 
+/* A bundle is what travels together: one tensor for each kind of its load. */
 struct bundle { const struct load *load; struct tensor t[MOST]; };
 
 struct journey {
@@ -104,7 +114,7 @@ struct journey {
     void (*merge)(struct journey *, struct bundle *into, int holder);
 };
 
-/* The rows of a bundle that a holder has of the owner's tokens. */
+/* Return the rows of tensor i of a bundle that a holder has of the owner's tokens: [B n, width], or [B H, n]. */
 static struct tensor view(const struct journey *journey, const struct bundle *bundle, int i, int owner, int holder)
 {
     const int64_t n = count_at(journey->g->cp, owner, holder), B = journey->g->B;
@@ -114,6 +124,7 @@ static struct tensor view(const struct journey *journey, const struct bundle *bu
                                                       width_of(journey->g->cp, bundle->load->kind[i]));
 }
 
+/* Late tokens are the last of their owner's positions, so a shorter list begins later. */
 static struct tensor positions_at(const struct journey *journey, int owner, int holder)
 {
     const struct tensor all = positions_of(&journey->g->at, owner);
@@ -121,6 +132,7 @@ static struct tensor positions_at(const struct journey *journey, int owner, int 
     return tensor_1d((int32_t *)all.data + tensor_count(all) - n, I32, n);
 }
 
+/* Every bundle has room for the longest share of a member, since any owner's tokens may come. */
 static enum error_code open_bundle(struct journey *journey, struct bundle *bundle, const struct load *load,
                                    struct error *err)
 {
@@ -149,7 +161,7 @@ static void copy_late(struct journey *journey, struct bundle *all, struct bundle
     }
 }
 
-/* Copies as many of the first columns as both tensors have. */
+/* Copy as many of the first columns as both tensors have. */
 static void copy_first(struct journey *journey, struct tensor to, struct tensor from)
 {
     const uint64_t size = dtype_size(to.dtype), in = (uint64_t)tensor_cols(from) * size,
@@ -159,6 +171,7 @@ static void copy_first(struct journey *journey, struct tensor to, struct tensor 
                tensor_2d(NULL, to.dtype, tensor_rows(from), (int64_t)(length / size)), 2, 0);
 }
 
+/* Start one message for each tensor of a bundle; tokenring_arrive waits for all of them. */
 static void send(struct journey *journey, const struct bundle *bundle, int owner, int holder, int to)
 {
     for (int i = 0; i < bundle->load->count; i++) {
@@ -175,6 +188,7 @@ static void tokenring_receive(struct journey *journey, const struct bundle *bund
     }
 }
 
+/* Every step ends here, so the buffers of the step may be used again. */
 static void tokenring_arrive(struct journey *journey)
 {
     for (int i = 0; i < journey->count; i++) cp_arrive(journey->g, journey->flying[i]);
@@ -191,10 +205,12 @@ static void tokenring_pass_on(struct journey *journey, int step)
     /* The next holder is behind the owner in a zigzag: only the owner's late tokens see its keys. */
     const bool shrinks = owner >= cp->rank && owner < left;
     if (shrinks) copy_late(journey, here, &journey->leaving, owner, false);
+    /* The neighbour on the right passes on the next owner's queries at the same time. */
     send(journey, shrinks ? &journey->leaving : here, owner, left, left);
     tokenring_receive(journey, &journey->queries[(step + 1) % 2], next, cp->rank, right);
 }
 
+/* The result of a step's queries goes to their owner, and the own result comes from the step's holder. */
 static void bring_home(struct journey *journey, int step)
 {
     const int rank = journey->g->cp->rank, owner = cp_before(journey->g->cp, -step),
@@ -207,11 +223,12 @@ static void bring_home(struct journey *journey, int step)
 static void tokenring_take(struct journey *journey, int step)
 {
     const int rank = journey->g->cp->rank, holder = cp_before(journey->g->cp, step);
-    /* From this step on only results of late tokens come: they are merged in a copy of their own. */
+    /* Results of late tokens alone come from this step on, and are merged in a copy of their own. */
     if (step == rank + 1) copy_late(journey, &journey->own, &journey->own_late, rank, false);
     journey->merge(journey, holder > rank ? &journey->own_late : &journey->own, holder);
 }
 
+/* Run the steps of a pass.  Every device of the group takes part, with the same number of messages in each step. */
 static void travel(struct journey *journey)
 {
     const int P = journey->g->cp->devices, rank = journey->g->cp->rank;
@@ -226,9 +243,11 @@ static void travel(struct journey *journey)
     }
     /* The last result has nothing to hide behind. */
     if (P > 1) bring_home(journey, P - 1), tokenring_arrive(journey), tokenring_take(journey, P - 1);
+    /* Late results were merged in a copy, unless no member has a higher rank. */
     if (rank < P - 1) copy_late(journey, &journey->own, &journey->own_late, rank, true);
 }
 
+/* Three bundles of queries and three of results are opened here; the caller sets `own` and `in`. */
 static enum error_code open_journey(struct journey *journey, const struct load *queries, const struct load *results,
                                     struct error *err)
 {
@@ -254,6 +273,7 @@ static void compute_forward(struct journey *journey, struct bundle *into, const 
 {
     struct cp_pass *g = journey->g;
     const int rank = g->cp->rank;
+    /* The owner's queries with this device's keys: a partial result and its log-sum-exp. */
     dev_attention_part_forward(g->device, view(journey, into, RESULT, owner, rank),
                                view(journey, into, RESULT_LSE, owner, rank),
                                view(journey, queries, Q, owner, rank), g->call->qkv, positions_at(journey, owner, rank),
@@ -265,12 +285,14 @@ static void compute_forward(struct journey *journey, struct bundle *into, const 
 static void merge_forward(struct journey *journey, struct bundle *into, int holder)
 {
     const int rank = journey->g->cp->rank;
+    /* The holder's partial result is weighed against that so far by their log-sum-exp. */
     dev_attention_merge(journey->g->device, view(journey, into, RESULT, rank, holder),
                         view(journey, into, RESULT_LSE, rank, holder),
                         view(journey, &journey->in, RESULT, rank, holder),
                             view(journey, &journey->in, RESULT_LSE, rank, holder), journey->g->shape);
 }
 
+/* Forward: out [n, H A] and the log-sum-exp; the keys of qkv never move.  Collective over the cp group. */
 static enum error_code tokenring_forward(struct attention_call *call, struct error *err)
 {
     struct cp_pass g;
@@ -281,6 +303,7 @@ static enum error_code tokenring_forward(struct attention_call *call, struct err
     e = open_journey(&j, &queries_forward, &results_forward, err);
     if (!e) e = block_results_open(&g, &r, err);
     if (!e) {
+        /* The own result lies in the buffers of blocks.h, and so does the result that arrives. */
         j.own = (struct bundle){ &results_forward, { r.o[0], r.lse[0] } };
         j.in = (struct bundle){ &results_forward, { r.o[1], r.lse[1] } };
         copy_first(&j, j.queries[0].t[Q], call->qkv);
@@ -312,11 +335,12 @@ static void compute_backward(struct journey *journey, struct bundle *into, const
 static void merge_backward(struct journey *journey, struct bundle *into, int holder)
 {
     const int rank = journey->g->cp->rank;
+    /* dQ of this device's queries, or of the late ones: the holder's share is added. */
     const struct tensor sum = view(journey, into, RESULT, rank, holder);
     dev_add(journey->g->device, sum, sum, view(journey, &journey->in, RESULT, rank, holder));
 }
 
-/* This device's own queries, and what belongs to them. */
+/* Fill the first bundle: this device's queries, the output's gradient, log-sum-exp and delta, from the call. */
 static void load_backward(struct journey *journey)
 {
     const struct attention_call *c = journey->g->call;
@@ -326,6 +350,7 @@ static void load_backward(struct journey *journey)
     copy_first(journey, t[DELTA], tensor_2d(journey->gradients.delta.data, t[DELTA].dtype, rows, H));
 }
 
+/* Backward: dQ comes home in parts; dK and dV add up where the keys are.  Collective over the cp group. */
 static enum error_code tokenring_backward_input(struct attention_call *call, struct error *err)
 {
     struct cp_pass g;
@@ -339,6 +364,7 @@ static enum error_code tokenring_backward_input(struct attention_call *call, str
     if (!e) {
         load_backward(&j);
         travel(&j);
+        /* The sum of dQ goes into the first columns; dK and dV have added up in the last ones. */
         copy_first(&j, j.gradients.all, view(&j, &j.own, RESULT, g.cp->rank, g.cp->rank));
         block_gradients_finish(&g, &j.gradients);
     }
