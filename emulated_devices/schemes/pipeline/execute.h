@@ -1,4 +1,8 @@
-/* execute.h -- executes one device's list of any schedule. */
+/* execute.h -- executes one device's list of any schedule.
+ *
+ * The model calls schedule_execute in every step (model/trainer.c), and schedule_cost for the expected traffic
+ * (model/trainer_cost.c).  The schedule must have passed schedule_validate: the executor checks nothing again.
+ */
 #ifndef ORRERY_EXECUTE_H
 #define ORRERY_EXECUTE_H
 

@@ -1,4 +1,8 @@
-/* published.c -- twelve settings (four models, three numbers of microbatches), six schedules; every printed digit. */
+/* published.c -- twelve settings (four models, three numbers of microbatches), six schedules; every printed digit.
+ *
+ * cli/bench/schedules.c and cli/bench/published/zero_bubble.c print these rates beside ours; test_schedule_tables.c
+ * compares both.  A test that differs in a digit shows an error in a schedule or in the timer.
+ */
 #include "emulated_devices/schemes/pipeline/published.h"
 #include "emulated_devices/schemes/pipeline/timing.h"
 #include <math.h>
@@ -10,9 +14,11 @@ const char *const published_schedule_name[PUBLISHED_COLUMNS] = {
 #undef X
 };
 
+/* Sequences of the paper have 1024 tokens in all twelve settings. */
 enum { TOKENS = 1024 };
 
-/* Times in the paper are milliseconds with three decimals: integer microseconds here. */
+/* Times in the paper are milliseconds with three decimals; this table has whole microseconds.  The columns are model,
+ * P and M, then F, I, W and T_comm (table 6).  Chunks, heads and width (table 3) and six rates (table 5) follow. */
 const struct published_setting published_settings[PUBLISHED_SETTINGS] = {
     { "1.5B",  8, 24,  18522, 18086,  9337, 601, 3, 24, 2304, { .2431, .1055, .1585, .1083, .1585, .0433 } },
     { "1.5B",  8, 32,  18513, 18086,  9331, 626, 3, 24, 2304, { .1985, .0818, .1242, .0837, .1242, .0039 } },
@@ -28,9 +34,9 @@ const struct published_setting published_settings[PUBLISHED_SETTINGS] = {
     { "28.3B", 32, 256, 10402, 10248, 7698, 460, 2, 48, 6144, { .1352, .0624, .0594, .0257, .0594, .0018 } },
 };
 
-/* Memory of a microbatch for each token and unit of width (V. Korthikanti et al., arXiv:2205.05198): a forward keeps
- * 34 + 5 a s / h bytes; W needs 32 of them, the linear layers' inputs and output gradients.  In units of 1/width
- * byte. */
+/* published_request sets the memory of a microbatch, for each token and unit of width, in units of 1/width byte.  A
+ * forward keeps 34 + 5 a s / h bytes (V.  Korthikanti et al., arXiv:2205.05198).  W needs 32 of these bytes: the
+ * linear layers' inputs and output gradients. */
 struct schedule_request published_request(const struct published_setting *setting, enum published_schedule which)
 {
     return (struct schedule_request){
@@ -70,6 +76,7 @@ enum error_code published_bubble(const struct published_setting *setting, enum p
 
 double published_interleaved_formula(const struct published_setting *setting)
 {
+    /* cost = M (F + I + W) + (P - 1)(F + I + W) / v + (2 v P - P - 2) T_comm; bubble = 1 - M (F + I + W) / cost. */
     const double work = (double)(setting->f + setting->i + setting->w), v = setting->v;
     const double cost = setting->M * work + (setting->P - 1) * work / v + (2 * v * setting->P - setting->P - 2)
         * (double)setting->comm;

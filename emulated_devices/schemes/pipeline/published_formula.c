@@ -1,5 +1,9 @@
 /* published_formula.c -- formulas for bubbles, from papers and their authors' pages, and the bubbles of our
- * schedules. */
+ * schedules.
+ *
+ * cli/bench/schedules.c prints each formula beside our idle time.  The errors are those of schedule_make and
+ * schedule_validate, and ERR_MEMORY.
+ */
 #include "emulated_devices/schemes/pipeline/published.h"
 #include "emulated_devices/schemes/pipeline/timing.h"
 #include <stdlib.h>
@@ -73,6 +77,8 @@ static const enum action_kind part[PARTS] = { RECEIVE_ACTIVATION, FORWARD,  SEND
 static int pair_at(const struct action *list, int count, struct action found[PARTS], bool have[PARTS])
 {
     int n = 0;
+    /* Each part may be missing at the pipeline's ends, except for F and B themselves.  B must be of another chunk
+     * than F. */
     for (int k = 0; k < PARTS; k++) {
         have[k] = n < count && list[n].kind == part[k] && (part[k] != BACKWARD || list[n].chunk != found[1].chunk);
         if (have[k]) found[k] = list[n++];
@@ -85,6 +91,7 @@ static int pair_at(const struct action *list, int count, struct action found[PAR
  * done. */
 static enum error_code pair_device(struct schedule *schedule, int device, struct error *err)
 {
+    /* The new order is: both receives, F and B, both sends. */
     static const int order[PARTS] = { 0, 3, 1, 4, 2, 5 };
     const int count = schedule->count[device];
     struct action *list = schedule->actions[device], *out = malloc(((size_t)count + 1) * sizeof *out),
@@ -104,6 +111,7 @@ static enum error_code pair_device(struct schedule *schedule, int device, struct
     return OK;
 }
 
+/* The idle time of the formulas is span - work of the busiest device. */
 static int64_t idle_of(const struct timing *timing)
 {
     int64_t most = 0;
@@ -138,6 +146,7 @@ enum error_code published_idle(const struct published_formula *formula, struct p
                                         .backward_weight = published_case.W };
     enum error_code e = schedule_make(&s, formula->schedule, &q, err);
     if (e) return e;
+    /* A formula with F&B counts a pair as one action, so its schedule is timed with messages around pairs. */
     for (int d = 0; d < s.devices && formula->paired && !e; d++) e = pair_device(&s, d, err);
     if (!e) e = schedule_validate(&s, err);
     if (!e) e = time_formula(formula, &s, published_case, idle, err);

@@ -1,4 +1,9 @@
-/* schedule.c -- builds and frees a schedule, and answers queries that need no execution. */
+/* schedule.c -- builds and frees a schedule, and answers queries that need no execution.
+ *
+ * The generators in schedules/ build with schedule_begin, schedule_put and schedule_finish; schedule_read.c fills the
+ * same tables from a file.  Errors are ERR_PLAN for sizes out of range and ERR_MEMORY; after an error nothing is left
+ * to free.  Everything here is local: no device sends a message.
+ */
 #include "emulated_devices/schemes/pipeline/schedules/generate.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -33,6 +38,7 @@ bool schedule_is_beside(const struct schedule *schedule, int device, int i)
     const struct action *list = schedule->actions[device], a = list[i];
     /* A receive belongs to the computation after it, a send to the one before it. */
     const int at = computation_from(schedule, device, i, action_is_receive(a.kind) ? 1 : -1);
+    /* A computation answers for itself.  A message belongs to `beside` only if the message is of that very pass. */
     if (at < 0 || !list[at].beside || at == i) return at == i && list[i].beside;
     const bool gradient = a.kind == SEND_GRADIENT || a.kind == RECEIVE_GRADIENT;
     return list[at].micro == a.micro && list[at].chunk == a.chunk && (list[at].kind == FORWARD) != gradient;
@@ -41,6 +47,7 @@ bool schedule_is_beside(const struct schedule *schedule, int device, int i)
 bool schedule_has_beside(const struct schedule *schedule, int device, int i)
 {
     if (!schedule->pairs || action_is_message(schedule->actions[device][i].kind)) return false;
+    /* Messages between the two passes belong to the second pass, so the search passes over messages. */
     const int next = computation_from(schedule, device, i + 1, 1);
     return next >= 0 && schedule->actions[device][next].beside;
 }
@@ -85,6 +92,7 @@ DEFINE_ROWS(int_rows, int)
 DEFINE_ROWS(place_rows, struct place)
 DEFINE_ROWS(action_rows, struct action)
 
+/* The 8 actions for each microbatch and chunk are F, I, W, U and four messages. */
 size_t most_actions(const struct schedule *schedule) { return 8 * (size_t)schedule->micros * (size_t)schedule->chunks; }
 
 enum error_code schedule_begin(struct schedule *schedule, const char *name, int devices, int micros, int chunks,
@@ -101,6 +109,7 @@ enum error_code schedule_begin(struct schedule *schedule, const char *name, int 
     schedule->devices = devices;
     schedule->micros = micros;
     schedule->chunks = chunks;
+    /* A bidirectional placement lowers the number of stages later, because two devices hold each stage. */
     schedule->stages = devices * chunks;
     schedule->weight_versions = 1;
     schedule->update_every = micros;
@@ -113,11 +122,13 @@ enum error_code schedule_begin(struct schedule *schedule, const char *name, int 
         schedule_free(schedule);
         return fail(err, ERR_MEMORY, "schedule %s: no memory for %d devices, %d microbatches", name, devices, micros);
     }
+    /* Every chunk is unused (-1) until the generator places a stage there. */
     for (int d = 0; d < devices; d++)
         for (int c = 0; c < chunks; c++) schedule->stage_of[d][c] = -1;
     return OK;
 }
 
+/* schedule_free accepts a schedule that schedule_begin has filled only in part.  All tables are NULL afterwards. */
 void schedule_free(struct schedule *schedule)
 {
     if (schedule->stage_of != NULL) free(schedule->stage_of[0]);
@@ -168,6 +179,7 @@ enum error_code place_bidirectional(struct schedule *schedule, struct error *err
         schedule->route[0][d] = (struct place){ d, 0 };
         schedule->route[1][P - 1 - d] = (struct place){ d, 1 };
     }
+    /* Even microbatches go down the devices (route 0), odd microbatches go up (route 1). */
     for (int m = 0; m < schedule->micros; m++) schedule->route_of[m] = m % 2;
     return OK;
 }
@@ -189,6 +201,7 @@ enum error_code only_route(struct schedule *schedule, struct error *err)
     for (int d = 0; d < schedule->devices; d++)
         for (int c = 0; c < schedule->chunks; c++) {
             const int stage = schedule->stage_of[d][c];
+            /* Where a file without routes puts a stage on two devices, the last place gets all microbatches. */
             if (stage >= 0) schedule->route[0][stage] = (struct place){ d, c };
         }
     return OK;
@@ -203,6 +216,7 @@ struct place place_of(const struct schedule *schedule, int micro, int stage)
 struct place place_before(const struct schedule *schedule, int micro, int stage)
 {
     struct place p = { -1, -1 };
+    /* Stages that the microbatch skips have device -1, so the search goes on to the nearest stage on its route. */
     while (--stage >= 0 && p.device < 0) p = place_of(schedule, micro, stage);
     return p;
 }
@@ -220,6 +234,7 @@ int schedule_holders(const struct schedule *schedule, int stage, struct place *h
     for (int d = 0; d < schedule->devices; d++)
         for (int c = 0; c < schedule->chunks; c++)
             if (schedule->stage_of[d][c] == stage) {
+                /* The count goes on when holder is full, so the caller sees how many copies exist. */
                 if (n < most) holder[n] = (struct place){ d, c };
                 n++;
             }
@@ -230,12 +245,14 @@ int schedule_holders(const struct schedule *schedule, int stage, struct place *h
 
 struct list { struct action *at; int n; };       /* at == NULL: only count */
 
+/* A first run without memory counts the actions; a second run with memory writes the list. */
 static void schedule_append(struct list *list, struct action action)
 {
     if (list->at != NULL) list->at[list->n] = action;
     list->n++;
 }
 
+/* A neighbour on this device needs no message, and -1 is no neighbour. */
 static void append_message(struct list *list, enum action_kind kind, struct action action,
                            struct place peer, int device)
 {
@@ -262,6 +279,8 @@ static struct list with_messages(const struct schedule *schedule, int device, st
     return list;
 }
 
+/* insert_messages replaces every list by a longer list with sends and receives.  After an error the old lists
+ * remain. */
 static enum error_code insert_messages(struct schedule *schedule, struct error *err)
 {
     int longest = 0;
@@ -269,6 +288,7 @@ static enum error_code insert_messages(struct schedule *schedule, struct error *
         const int n = with_messages(schedule, d, NULL).n;
         if (n > longest) longest = n;
     }
+    /* All rows have the length of the longest list. */
     struct action **full = action_rows(schedule->devices, (size_t)longest + 1);
     if (full == NULL) return fail(err, ERR_MEMORY, "schedule %s: no memory for its messages", schedule->name);
     for (int d = 0; d < schedule->devices; d++) schedule->count[d] = with_messages(schedule, d, full[d]).n;
@@ -278,6 +298,7 @@ static enum error_code insert_messages(struct schedule *schedule, struct error *
     return OK;
 }
 
+/* Routes come first, because a message goes to the next place on the microbatch's route. */
 enum error_code schedule_finish(struct schedule *schedule, struct error *err)
 {
     enum error_code code = schedule->route == NULL ? only_route(schedule, err) : OK;
@@ -295,6 +316,7 @@ int64_t schedule_peak_memory(const struct schedule *schedule, int device, int64_
 {
     int64_t held = 0, peak = 0;
     for (int i = 0; i < schedule->count[device]; i++) {
+        /* A whole backward frees all that its forward kept.  I and W free one part each: together the same bytes. */
         switch (schedule->actions[device][i].kind) {
         case FORWARD:         held += activation; break;
         case BACKWARD:        held -= activation; break;
@@ -323,6 +345,7 @@ bool schedule_adds_in_order(const struct schedule *schedule)
             int last = -1;
             for (int i = 0; i < schedule->count[d]; i++) {
                 const struct action a = schedule->actions[d][i];
+                /* Only B and W add to weight gradients; sums of floating-point numbers depend on this order. */
                 if (a.chunk != c || (a.kind != BACKWARD && a.kind != BACKWARD_WEIGHT)) continue;
                 if (a.micro < last) return false;
                 last = a.micro;

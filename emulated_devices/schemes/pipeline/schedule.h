@@ -46,6 +46,8 @@ enum action_kind {
     ACTION_KINDS
 };
 
+/* A device's list consists of these actions.  A generator sets kind, micro and chunk; schedule_finish adds the
+ * messages and their peers. */
 struct action {
     enum action_kind kind;              /* a pass, an optimizer step, a send or a receive */
     int micro;                          /* microbatch, 0 .. micros-1; for an UPDATE: the last one of its batch */
@@ -58,6 +60,8 @@ struct action {
 /* Where a stage is computed.  device -1: nowhere (before the first stage, after the last one, or skipped). */
 struct place { int device, chunk; };
 
+/* schedule_begin allocates the tables, and schedule_free frees them.  model/trainer.c executes the result once a
+ * step. */
 struct schedule {
     char name[32];                      /* of the generator, or of the file */
     int devices, micros, chunks;        /* P, M, and v stages on each device */
@@ -88,6 +92,7 @@ struct schedule_request {
     int64_t forward, backward_input, backward_weight, communication;    /* picoseconds, for search; all 0: 1, 1, 1, 0 */
 };
 
+/* The registry lists these generators.  The files in schedules/ define the functions, and make.c calls each. */
 struct schedule_generator {
     struct scheme head;                 /* memory: microbatches (or chunks of them) whose activations device r holds */
     const char *bubble;                 /* a closed form, for the list */

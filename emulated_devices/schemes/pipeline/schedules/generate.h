@@ -2,6 +2,9 @@
  *
  * A generator defines only what is computed: it begins a schedule, places the stages, puts F, B, I, W (and U) into each
  * device's list, and finishes.  schedule_finish derives the routes and inserts sends and receives, for all schedules.
+ *
+ * The files in schedules/ include this header, and so do schedule.c, schedule_read.c, schedule_write.c, validate.c,
+ * walk.c and timing.c.  All functions are local.  Errors are ERR_PLAN for impossible sizes or lists, and ERR_MEMORY.
  */
 #ifndef ORRERY_PIPELINE_GENERATE_H
 #define ORRERY_PIPELINE_GENERATE_H
@@ -80,7 +83,7 @@ enum error_code schedule_validate_at(const struct schedule *, enum numbering, in
  *  @return OK: nobody, for ever; ERR_PLAN: a deadlock. */
 enum error_code schedule_blocks(const struct schedule *, enum numbering, struct error *);
 
-/** An action as text for messages: "forward of microbatch 3, chunk 1". */
+/* An action as text for messages: "F3 of chunk 1". */
 struct action_text { char text[80]; };
 struct action_text action_describe(struct action);
 
