@@ -13,6 +13,10 @@
  *
  * Each scheme's head comment states its order of additions.  On numbers whose sums are exact the order does not matter,
  * and every scheme's products equal one device's, bit for bit: tests/devices/test_tensor_exact.c.
+ *
+ * model/run/ makes all calls of a step: matrix.c the products, run_node.c norms, embedding and loss.  model/link/
+ * enters the forecasts.  Calls of products are collective over the devices along tp; each device calls in the same
+ * order.  Errors are ERR_MEMORY for buffers, ERR_COMM of messages, and those of a tile.
  */
 #ifndef ORRERY_TENSOR_SCHEME_H
 #define ORRERY_TENSOR_SCHEME_H

@@ -40,6 +40,7 @@ struct weight_cut sequence_weight(const struct tensor_scheme *scheme, enum param
     return leads_inside(role) ? (struct weight_cut){ .out = SEQUENCE } : (struct weight_cut){ .in = SEQUENCE };
 }
 
+/* whole [N, D] = all devices' rows in the order of ranks. */
 static enum error_code tensor_1d_sp_gather(struct tensor_parallel *tp, int64_t N, struct tensor whole,
                                            struct tensor own, struct error *err)
 {
@@ -48,6 +49,7 @@ static enum error_code tensor_1d_sp_gather(struct tensor_parallel *tp, int64_t N
     return gather_rows(tp, SEQUENCE, rows, whole, own, err);
 }
 
+/* own [n, D] = this device's rows of the sum of all devices' whole [N, D]. */
 static enum error_code tensor_1d_sp_scatter(struct tensor_parallel *tp, int64_t N, struct tensor own,
                                             struct tensor whole, struct error *err)
 {
@@ -144,6 +146,7 @@ static enum error_code tensor_1d_sp_embedding_forward(struct tensor_parallel *tp
     return e;
 }
 
+/* dW [u, D] needs dY of all N rows, because any row may have a token of this device's range. */
 static enum error_code tensor_1d_sp_embedding_backward_weight(struct tensor_parallel *tp, struct tensor dW,
                                                               struct tensor dY, struct tensor ids, struct error *err)
 {

@@ -72,6 +72,7 @@ static int64_t weight_rows(const struct tensor_parallel *tp, enum param_role rol
 
 /* ---- the three collectives --------------------------------------------------------------------------------------- */
 
+/* whole [N/p, cols] = the rows of the p devices along the axis. */
 static enum error_code tensor_3d_gather(struct tensor_parallel *tp, unsigned axis, int64_t N, struct tensor own,
                                         struct tensor *whole, struct error *err)
 {
@@ -80,6 +81,7 @@ static enum error_code tensor_3d_gather(struct tensor_parallel *tp, unsigned axi
     return e ? e : gather_rows(tp, axis, rows, *whole, own, err);
 }
 
+/* whole [O/p, I/p] = the p pieces of this block of W, along i. */
 static enum error_code gather_weight(struct tensor_parallel *tp, enum param_role role, struct tensor W,
                                      struct tensor *whole, struct error *err)
 {
@@ -88,6 +90,7 @@ static enum error_code gather_weight(struct tensor_parallel *tp, enum param_role
     return e ? e : gather_rows(tp, I_AXIS, rows, *whole, W, err);
 }
 
+/* own = this device's rows of the sum of whole over the devices along the axis. */
 static enum error_code tensor_3d_scatter(struct tensor_parallel *tp, unsigned axis, int64_t N, struct tensor own,
                                          struct tensor whole, struct error *err)
 {
@@ -154,6 +157,7 @@ static enum error_code add_weight(struct tensor_parallel *tp, enum param_role ro
     return e;
 }
 
+/* db += column sums of dY, summed over the devices with the same columns. */
 static enum error_code tensor_3d_add_bias(struct tensor_parallel *tp, enum param_role role, struct tensor db,
                                           struct tensor dY, struct error *err)
 {
@@ -165,6 +169,7 @@ static enum error_code tensor_3d_add_bias(struct tensor_parallel *tp, enum param
     return shared_give(tp, output_side(tp, role), &bias, err);
 }
 
+/* The whole block of dW begins at 0: only this microbatch's sum is reduced. */
 static enum error_code zeroed_weight(struct tensor_parallel *tp, enum param_role role, int64_t cols,
                                      struct tensor *tensor, struct error *err)
 {
@@ -174,6 +179,7 @@ static enum error_code zeroed_weight(struct tensor_parallel *tp, enum param_role
     return e;
 }
 
+/* dW [O, I] += dY^T X on the blocks of this device: both factors are gathered, and the product is summed along i. */
 static enum error_code tensor_3d_linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N,
                                                         struct tensor dW, struct tensor db, struct tensor dY,
                                                             struct tensor X,
