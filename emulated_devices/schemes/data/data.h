@@ -74,6 +74,7 @@ struct data_request {
     struct block_format quantise_weights, quantise_gradients;      /* codes in messages; bits 0: not quantised */
 };
 
+/* registered/ has a file for each scheme; the registry lists the schemes.  data_shards calls share for the plan's P. */
 struct data_scheme {
     struct scheme head;                         /* name, description, source; first, for casts */
     /* Set w | g | o, which are 1 before the call, for s->P devices.  @return NULL, or what the scheme requires or does
