@@ -7,6 +7,8 @@
  * `orrery COMMAND --plugin FILE.c` compiles and loads it (cli/plugin.c).  From then on its variants are in the
  * registries: listed, chosen by name, verified, held to their costs and measured like all others.
  * See docs/authors/plugins.md.
+ *
+ * tutorials/plugins/ has examples, which tests/cli/test_plugin.sh loads and runs.
  */
 #ifndef ORRERY_PLUGIN_H
 #define ORRERY_PLUGIN_H
