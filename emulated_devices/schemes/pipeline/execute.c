@@ -161,6 +161,7 @@ static enum error_code execute_perform(struct run_state *run_state, int i, struc
     const int stage = run_state->schedule->stage_of[run_state->group->rank][a->chunk];
     switch (a->kind) {
     case SEND_ACTIVATION: {
+        /* The message is named by its receiving stage, so the sender looks up the next stage of this microbatch. */
         const struct place next = place_after(run_state->schedule, a->micro, stage);
         send_tensor(run_state, a, run_state->ops->take_output(run_state->context, a->chunk, a->micro),
                     run_state->schedule->stage_of[next.device][next.chunk], false);
@@ -173,6 +174,7 @@ static enum error_code execute_perform(struct run_state *run_state, int i, struc
         return OK;
     }
     case RECEIVE_ACTIVATION:
+    /* The receive is posted already, so here the device only waits. */
     case RECEIVE_GRADIENT: return execute_receive(run_state, i, err);
     default: return execute_compute(run_state, a, err);
     }

@@ -46,6 +46,7 @@ static enum error_code read_one_of(struct schedule *schedule, const char *path, 
 {
     char file[PATH_MAX], *text = NULL;
     size_t bytes;
+    /* The part before the colon is the file's name. */
     if (snprintf(file, sizeof file, "%.*s", (int)(colon - path), path) >= (int)sizeof file)
         return fail(err, ERR_FILE, "%s: too long", printable_path(path).text);
     enum error_code e = check_regular(file, err);

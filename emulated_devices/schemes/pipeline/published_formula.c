@@ -31,6 +31,7 @@ static int64_t idle_zb_h2(struct published_case published_case)
 static int64_t idle_none(struct published_case published_case) { return (void)published_case, 0; }
 static int64_t idle_half(struct published_case published_case) { return idle_1f1b(published_case) / 2; }
 static int64_t idle_two_thirds(struct published_case published_case) { return idle_1f1b(published_case) * 2 / 3; }
+/* F&B + B - 3W with B = I + W, and F&B = F + B. */
 static int64_t both_backward_less(struct published_case published_case)
 {
     return published_case.F + 2 * (published_case.I + published_case.W) - 3 * published_case.W;
@@ -98,8 +99,10 @@ static enum error_code pair_device(struct schedule *schedule, int device, struct
         found[PARTS] = { 0 };
     bool have[PARTS];
     int n = 0;
+    /* The new list has the same actions, so the schedule stays valid in length. */
     if (out == NULL) return fail(err, ERR_MEMORY, "schedule %s: no memory for %d actions", schedule->name, count);
     for (int i = 0; i < count;) {
+        /* A pair gets the new order.  Any other action keeps its place. */
         const int length = pair_at(list + i, count - i, found, have);
         for (int k = 0; k < PARTS && length > 0; k++)
             if (have[order[k]]) out[n++] = found[order[k]];
@@ -123,6 +126,7 @@ static int64_t idle_of(const struct timing *timing)
 static enum error_code time_formula(const struct published_formula *formula, const struct schedule *schedule,
                                     struct published_case published_case, int64_t *idle, struct error *err)
 {
+    /* Each chunk is timed with the times of a whole device, so the idle time is divided by chunks. */
     const int64_t share = formula->per_stage ? 1 : schedule->chunks;
     struct timing t;
     const enum error_code e = schedule_time_evenly(&t, schedule,

@@ -21,6 +21,7 @@ static const char *const meanings[] = {
 #undef X
 };
 
+/* The letters and meanings come from the list ACTIONS, so a new kind needs one line there. */
 const char *action_letter(enum action_kind kind) { return kind < ACTION_KINDS ? letters[kind] : "?"; }
 const char *action_meaning(enum action_kind kind) { return kind < ACTION_KINDS ? meanings[kind] : "unknown action"; }
 bool action_is_receive(enum action_kind kind) { return kind == RECEIVE_ACTIVATION || kind == RECEIVE_GRADIENT; }
@@ -34,6 +35,7 @@ static int computation_from(const struct schedule *schedule, int device, int i, 
 
 bool schedule_is_beside(const struct schedule *schedule, int device, int i)
 {
+    /* Most schedules have no passes side by side and need no search. */
     if (!schedule->pairs) return false;
     const struct action *list = schedule->actions[device], a = list[i];
     /* A receive belongs to the computation after it, a send to the one before it. */
@@ -64,6 +66,7 @@ int posting_next(struct posting *posting, const struct schedule *schedule, int d
     return -1;
 }
 
+/* The kinds of messages are the last in the list of actions. */
 bool action_is_message(enum action_kind kind) { return kind >= SEND_ACTIVATION && kind < ACTION_KINDS; }
 
 struct action_text action_describe(struct action action)
@@ -111,6 +114,8 @@ enum error_code schedule_begin(struct schedule *schedule, const char *name, int 
     schedule->chunks = chunks;
     /* A bidirectional placement lowers the number of stages later, because two devices hold each stage. */
     schedule->stages = devices * chunks;
+    /* A schedule has one version of the weights and one update after the list, unless its generator changes these
+     * fields. */
     schedule->weight_versions = 1;
     schedule->update_every = micros;
     schedule->stage_of = int_rows(devices, (size_t)chunks);
@@ -171,6 +176,7 @@ void place_v(struct schedule *schedule)
 enum error_code place_bidirectional(struct schedule *schedule, struct error *err)
 {
     const int P = schedule->devices;
+    /* Both directions pass the same P stages, so the pipeline has P stages and not 2 P. */
     schedule->stages = P;
     if (routes_begin(schedule, 2, err) != OK) return ERR_MEMORY;
     for (int d = 0; d < P; d++) {
@@ -209,6 +215,7 @@ enum error_code only_route(struct schedule *schedule, struct error *err)
 
 struct place place_of(const struct schedule *schedule, int micro, int stage)
 {
+    /* Before the first stage and after the last stage there is no place. */
     if (stage < 0 || stage >= schedule->stages) return (struct place){ -1, -1 };
     return schedule->route[schedule->route_of[micro]][stage];
 }
@@ -329,6 +336,7 @@ int64_t schedule_peak_memory(const struct schedule *schedule, int device, int64_
     return peak;
 }
 
+/* Every message has one send, so counting sends counts messages. */
 int64_t schedule_messages(const struct schedule *schedule)
 {
     int64_t n = 0;
@@ -354,6 +362,7 @@ bool schedule_adds_in_order(const struct schedule *schedule)
     return true;
 }
 
+/* A microbatch is partial if its route has no place for some stage. */
 bool schedule_is_partial(const struct schedule *schedule)
 {
     for (int m = 0; m < schedule->micros; m++)

@@ -35,6 +35,7 @@ static enum error_code schedule_read_bad(struct reader *reader, const char *what
     return fail(reader->err, ERR_FORMAT, "%s:%d: %.60s: expected %s", reader->file, reader->line, what, expected);
 }
 
+/* The reader does not depend on the locale, so isspace() is not used. */
 static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
 /* The next word of the line, terminated by NUL; NULL at the line's end.  A colon also ends a word. */
@@ -52,6 +53,7 @@ static char *word(struct reader *reader)
 static int schedule_read_number(char **at)
 {
     int n = 0, digits = 0;
+    /* Nine digits always fit an int.  A tenth digit stays unread and makes the word wrong. */
     for (; **at >= '0' && **at <= '9' && digits < 9; ++*at, digits++) n = 10 * n + (**at - '0');
     return digits > 0 ? n : -1;
 }
@@ -78,6 +80,7 @@ static enum error_code subject(struct reader *reader, const char *of, int below,
     return OK;
 }
 
+/* Words after a complete line are an error, because the user may have meant something by these words. */
 static enum error_code end_of_line(struct reader *reader)
 {
     char *w = word(reader);
@@ -267,6 +270,7 @@ static enum error_code device_line(struct reader *reader)
     return code;
 }
 
+/* one_number reads a line with a single number of 1 .. high. */
 static enum error_code one_number(struct reader *reader, const char *of, int high, int *n)
 {
     enum error_code code = number_word(reader, of, 1, high, n);
@@ -288,12 +292,14 @@ static enum error_code one_line(struct reader *reader)
 {
     char *w = word(reader);
     if (w == NULL) return OK;
+    /* A second first line means that the file has several schedules. */
     if (strcmp(w, "orrery") == 0)
         return schedule_read_bad(reader, w, "one schedule; another one begins here: FILE:NAME takes one of several");
     if (strcmp(w, "name") == 0 && !reader->begun) return name_line(reader);
     if (strcmp(w, "devices") == 0) return size_line(reader, &reader->devices, SCHEDULE_MOST_DEVICES);
     if (strcmp(w, "micros") == 0) return size_line(reader, &reader->micros, SCHEDULE_MOST_CELLS);
     if (strcmp(w, "chunks") == 0) return size_line(reader, &reader->chunks, SCHEDULE_MOST_CHUNKS);
+    /* These lines need the tables, so the first of these lines allocates the tables. */
     static const struct { const char *name; enum error_code (*read)(struct reader *); } lines[] = {
         { "place", place_line }, { "routes", routes_line }, { "route", route_line }, { "takes", takes_line },
         { "device", device_line }, { "update", update_line }, { "versions", versions_line },
@@ -380,6 +386,7 @@ static enum error_code schedule_read_complete(struct reader *reader)
         return fail(reader->err, ERR_FORMAT,
                     "%s: ends after line %d: expected devices, micros, chunks, places and actions",
                     reader->file, reader->line);
+    /* The file needs at least one stage on some device. */
     if (s->stages == 0) return fail(reader->err, ERR_FORMAT, "%s: no place holds a stage", reader->file);
     if (s->routes == 0 && only_route(s, reader->err) != OK) return reader->err->code;
     /* A file with messages is not changed.  Otherwise schedule_finish inserts the messages. */
@@ -391,9 +398,11 @@ static enum error_code schedule_read_complete(struct reader *reader)
 enum error_code schedule_read(struct schedule *schedule, FILE *from, const char *file, struct error *err)
 {
     struct error unused;
+    /* Error texts are needed even where the caller gives no place for an error. */
     struct reader r = { .s = schedule, .file = file, .from = from, .name = "file", .err = err != NULL ? err : &unused };
     memset(schedule, 0, sizeof *schedule);
     enum error_code code = first_line(&r);
+    /* Every line is read and checked at once; checks of the whole schedule come after the last line. */
     while (code == OK) {
         const int got = next_line(&r);
         if (got < 0) code = r.err->code;
@@ -401,6 +410,7 @@ enum error_code schedule_read(struct schedule *schedule, FILE *from, const char 
         code = one_line(&r);
     }
     if (code == OK) code = schedule_read_complete(&r);
+    /* The lines of actions were needed for error texts only. */
     for (int d = 0; r.line_of != NULL && d < r.devices; d++) free(r.line_of[d]);
     free(r.line_of);
     free(r.last_line);

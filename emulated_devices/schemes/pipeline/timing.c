@@ -38,6 +38,7 @@ static void visit(void *context, int device, int index, int from)
     const struct action a = k->s->actions[device][index];
     /* An action begins when the one before it has ended; a receive ends when its message is there. */
     const int64_t now = index > 0 ? t->end[device][index - 1] : 0, cost = duration(k, device, a);
+    /* A receive may end later than its own cost (0): end = max(now, end of its send + communication). */
     int64_t end = now + cost;
     if (from >= 0 && t->end[a.peer][from] + k->times->communication > end)
         end = t->end[a.peer][from] + k->times->communication;
@@ -51,6 +52,7 @@ static void visit(void *context, int device, int index, int from)
 static void summarise(struct timing *timing, const struct schedule *schedule)
 {
     int64_t most_busy = 0;
+    /* Work is that of the busiest device, not the mean over devices. */
     for (int d = 0; d < schedule->devices; d++) {
         int first = -1, last = -1;
         for (int i = 0; i < schedule->count[d]; i++)
@@ -120,6 +122,7 @@ void timing_summarise(struct timing *timing, const struct schedule *schedule)
     summarise(timing, schedule);
 }
 
+/* The walk visits actions in an order in which all inputs have their times already. */
 enum error_code schedule_time(struct timing *timing, const struct schedule *schedule,
                               const struct schedule_times *times, struct error *err)
 {
@@ -159,6 +162,7 @@ struct schedule_times uniform_times(int stages, int64_t forward, int64_t backwar
     return (struct schedule_times){ room, room + stages, room + 2 * stages, communication, 0 };
 }
 
+/* The tables of times live only as long as this call. */
 enum error_code schedule_time_evenly(struct timing *timing, const struct schedule *schedule, struct even_times each,
                                      struct error *err)
 {

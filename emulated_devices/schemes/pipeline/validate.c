@@ -63,6 +63,7 @@ static enum error_code check_stages(const struct schedule *schedule, struct erro
                             schedule->stages - 1);
             else if (stage >= 0) held[stage] = true;
         }
+    /* Without a holder no microbatch could pass the stage. */
     for (int t = 0; code == OK && t < schedule->stages; t++)
         if (!held[t]) code = fail(err, ERR_PLAN, "stage %d is on no device", t);
     free(held);
@@ -154,6 +155,7 @@ static enum error_code presence(struct check *check, enum action_kind kind, int 
                                 const char *why)
 {
     const int i = *where(check, kind, micro, chunk);
+    /* The list agrees with the route: the action is needed and there, or neither. */
     if (needed == (i >= 0)) return OK;
     if (!needed) return wrong(check, i, why);
     const struct action a = { kind, micro, chunk, -1, false };
@@ -167,6 +169,7 @@ static enum error_code validate_after(struct check *check, int i, enum action_ki
     const int before = *where(check, first, micro, chunk);
     const struct action need = { first, micro, chunk, -1, false };
     char text[160];
+    /* A missing action is reported elsewhere (presence), so here only the order counts. */
     if (i < 0 || (before >= 0 && before < i)) return OK;
     if (before >= 0)
         snprintf(text, sizeof text, "expected after %s, which is action %d", validate_name_of(check, need).text,
@@ -281,6 +284,7 @@ static enum error_code check_pairs(struct check *check)
 {
     const struct action *list = check->s->actions[check->device], *before = NULL;
     for (int i = 0; i < check->s->count[check->device]; i++) {
+        /* Only F, B and I can wait for messages, and only these can fill such a wait. */
         const bool pass = list[i].kind == FORWARD || list[i].kind == BACKWARD || list[i].kind == BACKWARD_INPUT;
         if (list[i].beside && (!pass || before == NULL || before->beside))
             return wrong(check, i, "it is beside the action before it: expected an F, B or I after another of these "

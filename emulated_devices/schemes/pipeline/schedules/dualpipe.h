@@ -1,4 +1,7 @@
-/* dualpipe.h -- the eight steps that DualPipe and DualPipeV share. */
+/* dualpipe.h -- the eight steps that DualPipe and DualPipeV share.
+ *
+ * dualpipe.c (two pipelines that meet) and dualpipev.c (one pipeline that turns) call dualpipe_steps for each device.
+ */
 #ifndef ORRERY_PIPELINE_DUALPIPE_H
 #define ORRERY_PIPELINE_DUALPIPE_H
 

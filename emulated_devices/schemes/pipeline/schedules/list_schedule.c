@@ -94,6 +94,7 @@ static void list_schedule_perform(struct lists *lists, struct candidate candidat
 enum error_code list_schedule(struct schedule *schedule, const struct schedule_request *request, const int *limit,
                               struct error *err)
 {
+    /* times holds end of forwards [stages, M], end of backwards [stages, M], and clocks [P]. */
     const size_t cells = (size_t)schedule->stages * (size_t)schedule->micros,
         places = (size_t)schedule->devices * (size_t)schedule->chunks;
     struct lists l = { .s = schedule, .limit = limit, .comm = request->communication,
@@ -111,6 +112,7 @@ enum error_code list_schedule(struct schedule *schedule, const struct schedule_r
         l.end[0] = times;
         l.end[1] = times + cells;
         l.clock = times + 2 * cells;
+        /* All devices are free at time 0. */
         for (int d = 0; d < schedule->devices; d++) l.clock[d] = 0;
         l.next[0] = counts;
         l.next[1] = counts + places;
@@ -119,6 +121,7 @@ enum error_code list_schedule(struct schedule *schedule, const struct schedule_r
             for (int c = 0; c < schedule->chunks; c++)
                 l.next[0][d * schedule->chunks + c] = l.next[1][d * schedule->chunks + c] =
                     schedule->stage_of[d][c] < 0 ? schedule->micros : comes_by(schedule, d, c, 0);
+        /* Each turn of this loop appends one action, until every chunk has done all its microbatches. */
         struct candidate k;
         while (list_schedule_choose(&l, &k)) list_schedule_perform(&l, k);
     }

@@ -165,6 +165,7 @@ static void put_line(struct v_plan *v_plan, int d)
     }
 }
 
+/* plan_and_put plans all devices on lines of units, squeezes the plan, and writes the lists. */
 static enum error_code plan_and_put(struct v_plan *v_plan, struct error *err)
 {
     /* The length is the end of the last device's pattern, plus 6 units for each microbatch. */
