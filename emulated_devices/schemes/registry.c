@@ -128,6 +128,7 @@ static enum error_code fail_unknown_scheme(enum scheme_kind kind, const char *na
     return fail_unknown_name(err, kinds[kind].flag, name, names, n);
 }
 
+/* The name is looked up first, so a shipped name never makes a second scheme. */
 enum error_code scheme_find(const struct scheme **found, enum scheme_kind kind, const char *name, struct error *err)
 {
     const struct scheme *s = listed(kind, name);
@@ -142,6 +143,7 @@ enum error_code scheme_find(const struct scheme **found, enum scheme_kind kind, 
     return e ? e : scheme_add(*found, err);
 }
 
+/* The head is checked here, because the list and the command line print its texts without a test. */
 enum error_code scheme_add(const struct scheme *scheme, struct error *err)
 {
     int count = 0;

@@ -37,6 +37,7 @@ int gradients_at(const struct data_parallel *dp, struct use use, int unit[PART_U
     return 1;
 }
 
+/* The result is the place in the list of the next pass that reads weights; -1: none before the weights change. */
 int next_weight_use(const struct data_parallel *dp, int use)
 {
     /* Inference runs the same list over and over: after its last use comes the first. */
@@ -124,6 +125,7 @@ static void advance(struct data_parallel *dp)
 void data_release(struct data_parallel *dp, int part)
 {
     int unit[PART_UNITS];
+    /* A part that is used whole advances the list here; with tiles each tile has advanced the list. */
     const bool whole = is_whole_use(dp, part);
     for (int i = 0, n = units_at(dp, (struct use){ .part = part }, unit); i < n; i++)
         /* A tiled use has advanced with its last tile already. */
@@ -132,6 +134,7 @@ void data_release(struct data_parallel *dp, int part)
     tell_watch(dp, DATA_RELEASED, part);
 }
 
+/* The model asks for tiles in the order of the list; another order is an error of the model. */
 enum error_code data_acquire_tile(struct data_parallel *dp, const struct parameter *tile, struct error *err)
 {
     if (dp->at >= dp->uses || dp->use[dp->at].tile != data_unit_of(dp->config, &dp->request, tile))
@@ -226,6 +229,7 @@ static void clear(struct data_parallel *dp)
         TELL(dp, clear, &dp->unit[u]);
 }
 
+/* A skipped step changes neither weights nor states. */
 void data_skip_step(struct data_parallel *dp)
 {
     clear(dp);
@@ -294,6 +298,7 @@ uint64_t data_part_bytes(const struct data_parallel *dp, int part, enum pass pas
     const bool gradients = pass == PASS_BACKWARD_WEIGHT;
     int64_t n = 0;
     int unit[PART_UNITS];
+    /* The bytes are those of whole weights, or whole gradients, of the part's units. */
     for (int k = 0, units = units_at(dp, (struct use){ .part = part }, unit); k < units; k++) {
         const struct unit *u = &dp->unit[unit[k]];
         /* A passing gradient has memory of its own only if passes do not add to the kept tensor itself. */
@@ -317,6 +322,7 @@ void add_writes(struct tier_traffic *traffic, int64_t times, int64_t elements, e
     traffic->bytes_written += (uint64_t)(times * elements) * dtype_size(format);
 }
 
+/* The predictions of moves add up over the stages, as those of messages do. */
 struct tier_traffic data_tier_traffic(const struct data_parallel *dp)
 {
     struct tier_traffic t = { 0 };

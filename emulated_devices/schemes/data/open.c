@@ -20,6 +20,7 @@ static enum error_code open_sharing(struct data_parallel *dp, struct error *err)
                              : sharing_open(dp->sharing + 1, &dp->request, &dp->expert_shards, dp->experts, err);
 }
 
+/* open_units divides the list of parameters into units, and lays out each unit's row. */
 static enum error_code open_units(struct data_parallel *dp, struct error *err)
 {
     struct parameters *ps = dp->parameters;
@@ -44,6 +45,7 @@ static enum error_code open_units(struct data_parallel *dp, struct error *err)
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
+/* data_zeros asks the stages for a place first; without one the elements come from the device's arena. */
 struct tensor data_zeros(struct data_parallel *dp, const struct unit *unit, enum arena_tag tag, enum tensor_kind kind,
                          int64_t n, bool *failed)
 {
@@ -120,6 +122,7 @@ struct model_state unit_kept_bytes(const struct data_parallel *dp, const struct 
     return sum;
 }
 
+/* Gradients in one block belong to no unit, so their bytes are added apart. */
 struct model_state data_kept_bytes(const struct data_parallel *dp)
 {
     struct model_state sum = { .gradients = tensor_bytes(dp->gradients) };

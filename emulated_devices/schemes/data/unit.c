@@ -53,6 +53,7 @@ static void visit(const struct walk *walk, struct parameter *parameter, int64_t 
                                  .length = r.count });
 }
 
+/* walk_rows visits the chunks of a row in order "rows": for each part, a chunk of each parameter. */
 static void walk_rows(const struct unit *unit, const struct walk *walk)
 {
     int64_t row = 0;
@@ -68,6 +69,7 @@ static void walk_rows(const struct unit *unit, const struct walk *walk)
         }
 }
 
+/* A flat unit has one stretch for each parameter. */
 void unit_each_stretch(const struct unit *unit, struct interval part, void (*f)(void *, struct portion), void *context)
 {
     const struct walk w = { part, f, context };
@@ -90,6 +92,7 @@ static void unit_extend(void *context, struct portion portion)
     o->range.count += portion.length;
 }
 
+/* The interval counts elements of the parameter's piece, not of the row. */
 struct interval unit_owned(const struct unit *unit, struct interval part, const struct parameter *parameter)
 {
     struct owned o = { .parameter = parameter };
@@ -121,6 +124,7 @@ static void copy_stretch(void *context, struct portion portion)
     else memcpy(to, from, (size_t)portion.length * c->size);
 }
 
+/* unit_to_whole reads the row, so its padding is never copied. */
 void unit_to_whole(struct device *device, const struct unit *unit, struct interval part, const void *row, void *whole,
                    enum dtype dtype)
 {

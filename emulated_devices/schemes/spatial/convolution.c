@@ -47,6 +47,7 @@ enum error_code spatial_convolve(struct tiling *tiling, const struct spatial_con
     /* Without a halo a device adds to rows of others, so sums of all rows are scattered. */
     if (!halo) walk_reduce_scatter(&w, POLAR, 2);
     walk_turn(&w, AZIMUTH, 3, 0, c.N);
+    /* y [B, in, K, rows, longitudes] is kept for the backward pass, and mixed next. */
     const enum error_code e = walk_to(&w, y);
     if (e || cost || c.mixing.points == 0) return e;
     /* out [B, out, points] = weight [out, in, K] times y [B, in, K, points]; each device mixes its own points. */

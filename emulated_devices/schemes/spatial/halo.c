@@ -94,6 +94,7 @@ static void exchange_halo(struct walk *walk, enum tile_axis axis, int dimension,
     size[dimension] = next_here.count;
     for (int i = 0; i < WALK_DIMS; i++) m.row *= i == dimension ? 1 : size[i];
     if (walk->e) return;
+    /* A run allocates the new block, with or without halo, and copies the own rows first. */
     if (!walk->cost) {
         m.exchange = exchange_begin(g, POINT_TO_POINT);
         next = walk_room(walk, walk_count(size));
@@ -104,6 +105,7 @@ static void exchange_halo(struct walk *walk, enum tile_axis axis, int dimension,
     }
     /* All sends start before the first wait, so no two devices wait for each other. */
     for (int i = 0; i < g->size; i++) {
+        /* `out` has this device's rows that member i needs, or this device's halo rows that member i owns. */
         const struct interval out = home ? lent(g, whole, reach, i, g->rank) : lent(g, whole, reach, g->rank, i);
         packed[i] = tensor_none;
         if (out.count * m.row > 0)
@@ -121,6 +123,7 @@ static void exchange_halo(struct walk *walk, enum tile_axis axis, int dimension,
         else walk_pack(walk, size, next, dimension, rows, came.data, true);
         device_free(g->comm->device, came);
     }
+    /* Packed rows may be freed only after the messages have been sent. */
     for (int i = 0; i < g->size; i++) {
         if (packed[i].data == NULL) continue;
         const enum error_code e = message_wait(g->comm, message[i], walk->err);

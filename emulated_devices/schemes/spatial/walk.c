@@ -35,6 +35,7 @@ struct walk walk_from(struct tiling *tiling, struct account *cost, const int64_t
 
 struct tensor walk_room(struct walk *walk, int64_t count)
 {
+    /* An empty block has memory, too, so .data NULL always means an error. */
     const struct tensor t = device_tensor_in(walk_device_of(walk), BUFFERS, F64, count > 0 ? count : 1);
     if (t.data == NULL) walk->e = fail(walk->err, ERR_MEMORY, "no memory for %lld numbers of a tile", (long long)count);
     return t;
@@ -177,6 +178,7 @@ struct walk_views walk_compute(struct walk *walk, const int64_t size[WALK_DIMS])
         walk_computed(walk, &v);
         return v;
     }
+    /* The operations of ref/sphere compute on the host, so both blocks are viewed there. */
     v.from = view_read(&v.views, tensor_1d(walk->old.data, F64, from)).data;
     v.to = view_write(&v.views, tensor_1d(next.data, F64, to)).data;
     return v;

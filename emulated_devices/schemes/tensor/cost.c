@@ -33,6 +33,7 @@ static void cost_enter(struct forecast *forecast, enum operation op, unsigned ax
     forecast_on(forecast, &forecast->tp->along[axes], op, name, call);
 }
 
+/* The sums over copies of heads are the same for all schemes: of the weights, then of the bias. */
 void forecast_heads(struct forecast *forecast)
 {
     const struct tensor_parallel *tp = forecast->tp;
@@ -94,6 +95,7 @@ void forecast_norm(struct forecast *forecast, enum tensor_pass pass, int64_t N)
 {
     const struct tensor_parallel *tp = forecast->tp;
     const struct tensor_cut cut = tp->scheme->stream;
+    /* n is the number of rows on this device; a row sends one statistic, or two. */
     const int64_t n = tensor_rows_at(tp, STREAM, N).count;
     const bool rms = tp->config->norm == NORM_RMS;
     /* The backward pass for the input reads the weight only; RMSNorm has no bias. */

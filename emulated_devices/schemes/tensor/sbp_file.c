@@ -96,6 +96,7 @@ static enum error_code sbp_file_read_line(struct reader *reader, char *line)
     struct error why = { 0 };
     int role = 0;
     if (*word == '\0') return OK;
+    /* `word` ends here, and `rest` is the signature. */
     if (*rest) *rest++ = '\0', rest += strspn(rest, " \t");
     for (int i = 0; i < SBP_ROLE_COUNT; i++) names[i] = roles[i].name;
     while (role < SBP_ROLE_COUNT && strcmp(names[role], word) != 0) role++;
@@ -103,6 +104,7 @@ static enum error_code sbp_file_read_line(struct reader *reader, char *line)
         fail_unknown_name(&why, "role", word, names, SBP_ROLE_COUNT);
         return sbp_file_bad(reader, reader->line, "%s", why.text);
     }
+    /* The message names the line that gave the signature first. */
     if (reader->at[role])
         return sbp_file_bad(reader, reader->line, "%s has a signature already, in line %d", word, reader->at[role]);
     if (signature_parse(&line_of_devices, rest, &s, &why))

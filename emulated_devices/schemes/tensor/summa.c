@@ -24,6 +24,7 @@ static enum error_code summa_take(struct tensor_parallel *tp, unsigned along, in
 {
     struct group *g = &tp->along[along];
     *taken = own;
+    /* Only members without the block need a buffer. */
     if (g->rank != root) {
         enum error_code e = tensor_buffer(tp, taken, rows, cols, err);
         if (e) return e;
@@ -59,6 +60,7 @@ static int64_t width(const struct tensor_parallel *tp, enum param_role role, boo
 
 /* ---- Y = X W^T + b ----------------------------------------------------------------------------------------------- */
 
+/* forward_step does step l of Y = X W^T, with two broadcasts and a local product. */
 static enum error_code forward_step(struct tensor_parallel *tp, enum param_role role, int l, struct tensor Y,
                                     struct tensor X, struct tensor W, struct tensor b, struct error *err)
 {
@@ -218,6 +220,7 @@ static void step_cost(struct forecast *forecast, enum param_role role, enum tens
 void summa_cost(struct forecast *forecast, enum param_role role, enum tensor_pass pass, int64_t N, bool has_bias)
 {
     const struct tensor_parallel *tp = forecast->tp;
+    /* n rows, O outputs and I inputs are the extents of this device's blocks. */
     const int64_t n = tensor_rows_at(tp, STREAM, N).count, O = width(tp, role, true, tp->at[2]),
                   I = width(tp, role, false, tp->at[1]);
     /* The embedding's forward is computed as a product for the input. */

@@ -75,6 +75,7 @@ static void tensor_1d_sp_release(struct tensor_parallel *tp, struct tensor all, 
     if (all.data != X.data) device_free(tp->device, all);
 }
 
+/* Y = X W^T + b.  A matrix that leads inside gathers X, a matrix that leads out scatters Y. */
 static enum error_code tensor_1d_sp_linear_forward(struct tensor_parallel *tp, enum param_role role, int64_t N,
                                                    struct tensor Y,
                                                    struct tensor X, struct tensor W, struct tensor b, struct error *err)
@@ -97,6 +98,7 @@ static enum error_code tensor_1d_sp_linear_forward(struct tensor_parallel *tp, e
     return e;
 }
 
+/* dX = dY W. A matrix that leads out gathers dY, a matrix that leads inside scatters dX. */
 static enum error_code tensor_1d_sp_linear_backward_input(struct tensor_parallel *tp, enum param_role role, int64_t N,
                                                           struct tensor dX, struct tensor dY, struct tensor W,
                                                               struct error *err)

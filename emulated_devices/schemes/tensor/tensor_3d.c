@@ -106,6 +106,7 @@ static void tensor_3d_drop(struct tensor_parallel *tp, struct tensor a, struct t
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
+/* Y = X W^T + b, with three collectives along the three axes of the cube. */
 static enum error_code tensor_3d_linear_forward(struct tensor_parallel *tp, enum param_role role, int64_t N,
                                                 struct tensor Y,
                                                 struct tensor X, struct tensor W, struct tensor b, struct error *err)
@@ -235,6 +236,7 @@ static enum error_code tensor_3d_embedding_backward_weight(struct tensor_paralle
 
 /* ---- cost -------------------------------------------------------------------------------------------------------- */
 
+/* matrix_cost enters the three collectives of a product, and the vectors' part of a bias. */
 static void matrix_cost(struct forecast *forecast, enum param_role role, enum tensor_pass pass, int64_t N,
                         bool has_bias)
 {
@@ -247,11 +249,13 @@ static void matrix_cost(struct forecast *forecast, enum param_role role, enum te
     const unsigned in = input_axis(role), out = output_axis(role);
     rows_along(tp, in, N, x), rows_along(tp, out, N, y);
     forecast->gradients = pass == WEIGHT_PASS;
+    /* The matrix is gathered along i for both products with W, and its gradient is scattered. */
     if (pass != WEIGHT_PASS) forecast_allgather(forecast, I_AXIS, w, I);
     else forecast_reduce_scatter(forecast, I_AXIS, w, I);
     forecast->gradients = false;
     if (pass == INPUT_PASS || (tokens && pass == FORWARD_PASS)) forecast_reduce_scatter(forecast, in, x, I);
     else forecast_allgather(forecast, in, x, I);
+    /* The embedding has no operand on its output side: its ids are on every device. */
     if (!tokens && pass == FORWARD_PASS) forecast_reduce_scatter(forecast, out, y, O);
     else if (!tokens) forecast_allgather(forecast, out, y, O);
     if (has_bias && pass != INPUT_PASS) forecast_shared(forecast, output_side(tp, role), O, 1, pass);

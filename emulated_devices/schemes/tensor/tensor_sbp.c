@@ -454,6 +454,7 @@ static enum error_code check_model(const struct sbp_scheme *scheme, const struct
     const bool experts = config->mixture.E > 0, copies = devices > config->K, heads_cut = sbp_equal(of[SBP_HEADS], S1),
                qkv_cut = sbp_equal(of[SBP_QKV], S0);
     static const char mixture[] = "a mixture of experts", few[] = "with more devices than key/value heads a layer";
+    /* A line has the condition, the role at fault, the model's property, and the signatures that would fit. */
     const struct refusal all[] = {
         { config->tied && !sbp_equal(of[SBP_HEAD], of[SBP_EMBEDDING]), SBP_HEAD,
          "an output matrix that is the embedding",

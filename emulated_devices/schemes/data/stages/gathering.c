@@ -143,6 +143,7 @@ static enum error_code gather_for(struct data_parallel *dp, struct use use, stru
     return e;
 }
 
+/* gathering_acquire gathers this use's units and waits for these.  Then the next use's units are started. */
 static enum error_code gathering_acquire(struct data_parallel *dp, struct use use, bool ahead, struct error *err)
 {
     int unit[PART_UNITS];
@@ -271,6 +272,7 @@ static void first_cost(const struct data_parallel *dp, struct account *sum)
     add_cost(dp, gathering_own_state(dp)->first, sum);
 }
 
+/* Whole weights and copied shards exist beside the kept weights, so their peak is added. */
 static void gathering_passing(const struct data_parallel *dp, struct model_state *sum)
 {
     const struct gathering *g = gathering_own_state(dp);

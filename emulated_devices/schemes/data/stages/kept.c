@@ -53,6 +53,7 @@ struct tracking data_own_tracking(const struct unit *unit)
     return tracking_from(unit->tracking, stepped_gradients(unit).first);
 }
 
+/* The result is a view: this device's own numbers of that kind, on the device or the slow tier. */
 struct tensor data_kept_tensor(const struct data_parallel *dp, const struct unit *unit, enum tensor_kind kind)
 {
     switch (kind) {

@@ -142,6 +142,8 @@ static enum error_code give_operands(struct data_parallel *dp, struct operand op
     return e;
 }
 
+/* step_operands_outward does the outer step on operands that are on the device.  All replicas make this call for the
+ * same part. */
 static enum error_code step_operands_outward(struct data_parallel *dp, struct group *replicas, struct operand operand[],
                                              struct outward outward, struct error *err)
 {

@@ -66,6 +66,7 @@ static void reduce_waiting(struct foreseeing *foreseeing)
         scattering_foreseen_leave(foreseeing, u);
     }
     if (b->units == 0) return;
+    /* Each level cuts the rows that the level before has left. */
     const struct shards *s = &b->over->shards;
     for (enum shard_level l = BY_WEIGHTS; l <= BY_GRADIENTS && s->gradients > 1; l++)
         add_reduce_scatter(foreseeing, b->over, l, all / shards_stride(s, l));

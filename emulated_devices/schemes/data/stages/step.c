@@ -86,6 +86,7 @@ static enum error_code stages_step_step_unit(struct data_parallel *dp, struct un
     return share ? share_weights(dp, unit, err) : OK;
 }
 
+/* Units on the slow tier are left to slices.c. */
 static enum error_code step_units(struct data_parallel *dp, struct step step, bool share, struct error *err)
 {
     enum error_code e = OK;
