@@ -6,7 +6,7 @@
 #include "emulated_devices/schemes/plugin.h"
 #include <dlfcn.h>
 
-/* What the kind of a scheme cannot do without.  @return NULL, or what is missing. */
+/* plugin_lacks checks what the kind of a scheme cannot do without. @return NULL, or what is missing. */
 static const char *plugin_lacks(const struct scheme *scheme)
 {
     /* Only the pointer of the scheme's own kind is read; the other two are never followed. */

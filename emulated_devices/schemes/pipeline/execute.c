@@ -25,8 +25,8 @@ struct run_state {
     bool beside;                        /* in that other pass */
 };
 
-/* The number of a message within the pp group: unique for each microbatch, receiving stage and direction, and for a
- * tensor and the note beside it. */
+/* The number of a message is unique within the pp group, for each microbatch, receiving stage and direction.  A
+ * tensor and its note have different numbers, too. */
 static uint32_t message_name(const struct schedule *schedule, int micro, int stage, bool gradient, bool note)
 {
     return (((uint32_t)micro * (uint32_t)schedule->stages + (uint32_t)stage) * 2 + gradient) * 2 + note;

@@ -41,13 +41,9 @@ extern const struct published_setting published_settings[PUBLISHED_SETTINGS];
 /** The request to a generator for the schedule of a column in a setting. */
 struct schedule_request published_request(const struct published_setting *, enum published_schedule);
 
-/**
- * The same rate from our schedule and timer.
- *
- * For the interleaved schedule the paper has a closed form with (2vP-P-2) T_comm of waiting.  In the timer a device
- * waits T_comm for 2(vP-1) messages, so its rate is equal to the table's or higher.
- * @return OK, or the error that prevented it; ERR_PLAN if the schedule is not valid.
- */
+/** Our rate, from our schedule and timer.  For the interleaved schedule the paper has a closed form with (2vP-P-2)
+ *  T_comm of waiting.  In the timer a device waits T_comm for 2(vP-1) messages, so its rate is equal to the table's
+ *  or higher. @return OK, or the error that prevented the rate; ERR_PLAN if the schedule is not valid. */
 enum error_code published_bubble(const struct published_setting *, enum published_schedule, double *bubble,
                                  struct error *);
 

@@ -267,7 +267,8 @@ static void append_message(struct list *list, enum action_kind kind, struct acti
         schedule_append(list, (struct action){ kind, action.micro, action.chunk, peer.device, false });
 }
 
-/* One device's computations, each with its receive right before and its send right after it. */
+/* with_messages lists one device's computations, each with its receive right before and its send right after.  With
+ * at == NULL the actions are only counted. */
 static struct list with_messages(const struct schedule *schedule, int device, struct action *at)
 {
     struct list list = { at, 0 };

@@ -126,8 +126,8 @@ enum error_code schedule_validate(const struct schedule *, struct error *);
 /** Whether it would also run without deadlock with blocking synchronous sends. */
 bool schedule_survives_blocking_sends(const struct schedule *);
 
-/** Whether it would run if, inside the schedule, every device waited at its optimizer step for all others to reach
- *  theirs of the same batch. */
+/** Whether the schedule would run if optimizer steps inside the list met.  Each device would wait at its step until
+ *  all devices reach their step of the same batch. */
 bool schedule_updates_can_meet(const struct schedule *);
 
 /** Whether every chunk adds its weight gradients in the order of the microbatches.  Then their sum has the same bits as
@@ -152,15 +152,16 @@ struct place place_after(const struct schedule *, int micro, int stage);
 /** The places that hold a copy of a stage, at most `most` of them.  @return how many: 1 unless bidirectional. */
 int schedule_holders(const struct schedule *, int stage, struct place *holder, int most);
 
-/* Which receives of a device's list are posted: those before `at`, of which `open` are not waited for yet. */
+/* A posting says which receives of a device's list are posted: those before `at`.  `open` receives of these are not
+ * waited for yet. */
 struct posting { int at, open; };
 
 /** The next receive that is posted before the device does action i: itself, or one ahead.
  *  @return its place in the list; -1: no more now. */
 int posting_next(struct posting *, const struct schedule *, int device, int i);
 
-/** Whether an action belongs to a pass that is beside the one before it: that pass, its receive or its send; and
- *  whether the pass after an action's is beside it. */
+/** is_beside: whether an action (a pass, its receive or its send) belongs to a pass that is beside the previous pass.
+ *  has_beside: whether the pass after an action's pass is beside that pass. */
 bool schedule_is_beside(const struct schedule *, int device, int i);
 bool schedule_has_beside(const struct schedule *, int device, int i);
 

@@ -78,7 +78,7 @@ static int64_t **timing_rows(const struct schedule *schedule)
     const size_t P = schedule->devices > 0 ? (size_t)schedule->devices : 1;
     size_t total = 1;
     for (int d = 0; d < schedule->devices; d++) total += (size_t)schedule->count[d];
-    /* One block for all devices: row[0] is its beginning, which timing_free frees. */
+    /* All devices share a block: row[0] is its beginning, which timing_free frees. */
     int64_t **row = calloc(P, sizeof *row), *block = calloc(total, sizeof *block);
     if (row == NULL || block == NULL) {
         free(row);

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One validation keeps its context in this struct.  The table `at` is filled anew for each device. */
+/* A validation keeps its context in this struct.  The table `at` is filled anew for each device. */
 struct check {
     const struct schedule *s;
     enum numbering numbering;           /* of the actions in texts */

@@ -12,7 +12,7 @@ struct interval halo_of(int64_t whole, int parts, int part, int64_t reach)
     return interval_meet((struct interval){ own.first - reach, own.count + 2 * reach }, (struct interval){ 0, whole });
 }
 
-/* One side of the exchange: what member `owner` has and member `guest` needs besides its own. */
+/* `lent` is one side of the exchange: the rows that member `owner` has and member `guest` needs besides its own. */
 static struct interval lent(const struct group *group, int64_t whole, int64_t reach, int owner, int guest)
 {
     if (owner == guest || block_at(whole, group->size, guest).count == 0) return (struct interval){ 0, 0 };

@@ -95,7 +95,7 @@ static enum error_code heads_norm_add_squares(struct tensor_parallel *tp, struct
     if (!e) e = zeros(tp, &mean, squares.dtype, tensor_rows(X), err);
     /* squares [N] = sum of x^2 over this device's columns: distances from a mean of zeros. */
     if (!e) dev_row_centred_squares(tp->device, squares, x, mean);
-    /* One of several copies of a key head counts. */
+    /* Only one of several copies of a key head counts. */
     if (!e && !normed.counts) device_zero(tp->device, squares);
     device_free(tp->device, mean), device_free(tp->device, x);
     return e;

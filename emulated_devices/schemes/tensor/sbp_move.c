@@ -116,7 +116,7 @@ void sbp_among_zeros(struct tensor_parallel *tp, struct sbp_matrix matrix, struc
 
 /* ---- collectives ------------------------------------------------------------------------------------------------- */
 
-/* P to S(1) */
+/* P to S(1): every device gets its own columns of the sum. */
 static enum error_code scatter_columns(struct tensor_parallel *tp, struct sbp_matrix matrix, struct tensor old,
                                        struct tensor new, struct error *err)
 {
@@ -133,7 +133,7 @@ static enum error_code scatter_columns(struct tensor_parallel *tp, struct sbp_ma
     return e;
 }
 
-/* S(1) to B */
+/* S(1) to B: every device gets the columns of all devices. */
 static enum error_code gather_columns(struct tensor_parallel *tp, struct sbp_matrix matrix, struct tensor old,
                                       struct tensor new, struct error *err)
 {
@@ -149,7 +149,8 @@ static enum error_code gather_columns(struct tensor_parallel *tp, struct sbp_mat
     return e;
 }
 
-/* What this device sends each other, and gets from it: a part of the rows in a part of the columns. */
+/* An exchanged counts the elements that this device sends to each other device, and gets back.  An element belongs to
+ * a part of the rows and a part of the columns. */
 struct exchanged { int64_t by_rows[MESH_MOST_DEVICES], by_columns[MESH_MOST_DEVICES]; };
 
 /* @return the elements of this device's rows. */

@@ -286,8 +286,8 @@ static struct runs cut_again(struct runs whole, int subs, int sub)
     return r;
 }
 
-/* Vectors and the position embedding are cut like the columns of the stream; biases of matrices that lead inside, like
- * the columns of the inner side. */
+/* Vectors and the position embedding are cut like the columns of the stream.  Biases of matrices that lead inside are
+ * cut like the columns of the inner side. */
 static struct tensor_cut cut_of(const struct tensor_scheme *scheme, const struct param_spec *spec)
 {
     const bool inner = spec->ndim == 1 && leads_inside(spec->role) && spec->role != ROLE_TOKENS;
@@ -378,6 +378,6 @@ int64_t tensor_counted(const struct tensor_parallel *tp, const struct param_spec
     if (spec->role == ROLE_PREFIX && tp->heads.copy > 0) return 0;
     /* A later copy of keys and values counts only its queries. */
     if (spec->role != ROLE_QKV || tp->heads.copy == 0) return layout_count(&own);
-    /* queries come first */
+    /* The queries come first in the piece, so their elements are the leading elements. */
     return tp->heads.queries.count * tp->config->A * (spec->ndim == 2 ? layout_cols(&own) : 1);
 }

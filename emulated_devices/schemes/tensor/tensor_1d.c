@@ -95,7 +95,7 @@ static void matrix_cost(struct forecast *forecast, enum param_role role, enum te
 {
     const bool forward = !leads_inside(role) || role == ROLE_TOKENS;
     (void)has_bias;
-    /* of the stream, or a latent */
+    /* The width is that of the stream, or of a latent. */
     const int64_t width = tensor_width(forecast->tp, role, !leads_inside(role), 0, 1);
     if (pass == (forward ? FORWARD_PASS : INPUT_PASS))
         forecast_allreduce(forecast, ALL, N * (role == ROLE_TOKENS ? forecast->tp->config->D : width));

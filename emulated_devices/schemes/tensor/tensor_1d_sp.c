@@ -58,8 +58,8 @@ static enum error_code tensor_1d_sp_scatter(struct tensor_parallel *tp, int64_t 
     return scatter_rows(tp, SEQUENCE, rows, own, whole, err);
 }
 
-/* All rows of X: in X itself if it has room for them, else in a buffer, for tensor_1d_sp_release().
- * `room` must be the same on all devices: a device whose own rows are all rows cannot derive it from the shape. */
+/* all_rows gets all rows of X: in X itself if X has room, else in a buffer, for tensor_1d_sp_release().  `room` must
+ * be the same on all devices.  The shape is not enough: a device's own rows may be all rows. */
 static enum error_code all_rows(struct tensor_parallel *tp, int64_t N, struct tensor *all, struct tensor X, bool room,
                                 struct error *err)
 {
@@ -120,8 +120,8 @@ static enum error_code tensor_1d_sp_linear_backward_input(struct tensor_parallel
     return e;
 }
 
-/* For a matrix that leads out, X and dY already have all rows; for one that leads inside, X may have to be gathered
- * again. */
+/* For a matrix that leads out, X and dY already have all rows.  For a matrix that leads inside, X may have to be
+ * gathered again. */
 static enum error_code tensor_1d_sp_linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N,
                                                            struct tensor dW, struct tensor db, struct tensor dY,
                                                                struct tensor X,

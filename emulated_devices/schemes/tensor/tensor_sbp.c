@@ -57,7 +57,8 @@ static enum sbp_role inner_role(enum param_role role)
     return p == AT_FEED ? SBP_HIDDEN : p == AT_LOGITS ? SBP_LOGITS : SBP_HEADS;
 }
 
-/* A product says how X and Y lie, and so their gradients; how it takes X and dY; how it makes Y, dX and dW. */
+/* A division says how X and Y lie, and so their gradients.  The division also says how a product takes X and dY, and
+ * makes Y, dX and dW. */
 struct division { struct sbp X, Y, takes_X, makes_Y, takes_dY, makes_dX, W, makes_dW; };
 
 /* division_of fills the table of the head comment in for one matrix.  X and Y lie as the layout says. */
@@ -271,7 +272,7 @@ static enum error_code tensor_sbp_linear_backward_input(struct tensor_parallel *
     return e;
 }
 
-/* What an earlier pass gathered in place is there. */
+/* `there` means that an earlier pass has gathered the rows in place, so nothing is sent again. */
 static enum error_code bring_again(struct tensor_parallel *tp, struct sbp_matrix matrix, struct sbp from, struct sbp to,
                                    struct tensor piece, bool there, struct brought *brought, struct error *err)
 {

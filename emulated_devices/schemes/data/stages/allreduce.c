@@ -77,8 +77,8 @@ static struct sharing *sharing_at(const struct data_parallel *dp, int64_t elemen
     return over;
 }
 
-/* The bucket at an element of the n elements at the front of the block.  packed: the front has projected gradients,
- * which are not at their places. */
+/* The result is the bucket at an element of the front, which has n elements.  `packed` means that the front has
+ * projected gradients, which are not at their places. */
 static struct interval bucket_at(const struct data_parallel *dp, int64_t at, int64_t n, bool packed,
                                  struct sharing **over)
 {

@@ -21,8 +21,8 @@
 #include "emulated_devices/device/compute.h"
 #include "ref/optim/galore.h"
 
-/* units: the number of packed units, last one first; coming: the optimizer step, from 1, for which gradients are being
- * computed; skipped_whole: the number of skipped steps whose gradients were reduced whole. */
+/* `units` counts the packed units, the last one first.  `coming` is the optimizer step, from 1, for which gradients
+ * are being computed.  `skipped_whole` counts skipped steps whose gradients were reduced whole. */
 struct projection { struct front front; int units; int64_t coming, skipped_whole; };
 
 static struct projection *low_rank_own_state(const struct data_parallel *dp)
@@ -102,7 +102,7 @@ struct param_spec data_spec(const struct data_parallel *dp, const struct param_s
 
 /* ---- projecting -------------------------------------------------------------------------------------------------- */
 
-/* One matrix of a parameter: its gradient, its P and scratch memory. */
+/* A piece is one matrix of a parameter, with its gradient, its P and scratch memory. */
 struct piece {
     struct data_parallel *dp;
     const struct parameter *parameter;
@@ -174,8 +174,8 @@ static bool is_packed(const struct data_parallel *dp, const struct projection *p
 
 /* ---- packing ----------------------------------------------------------------------------------------------------- */
 
-/* The part of a parameter's gradient that is sent: R of each of its matrices, from the matrix's first element on; or
- * the whole gradient. */
+/* An outgoing is what is sent of a gradient: R of a projected matrix, from the matrix's first element on.  Without a
+ * projection the whole gradient is sent. */
 struct outgoing { struct tensor whole; int64_t count; };
 
 static struct outgoing outgoing_of(const struct parameter *parameter, const struct low_rank_parts *parts, int i)

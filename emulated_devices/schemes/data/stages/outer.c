@@ -91,7 +91,8 @@ static int64_t most_at_once(const struct data_parallel *dp, const struct unit *u
     return dp->request.offload && dp->request.offload_slice < n ? dp->request.offload_slice : n;
 }
 
-/* One tensor of the step, for a part of a unit: where it lies (home), and its copy on the device (here). */
+/* An operand is a tensor of the step, for a part of a unit.  `home` is where the operand lies, `here` its copy on the
+ * device. */
 enum { GRADIENT, ANCHOR, THETA, MOMENTUM, WEIGHT, OPERANDS };
 struct operand { enum arena_tag tag; enum tensor_kind kind; bool read, written; struct tensor home, here; };
 

@@ -150,8 +150,8 @@ void scattering_passing(const struct data_parallel *dp, struct model_state *sum)
     sum->gradients += (uint64_t)s->most * dtype_size(data_format(dp, KIND_GRADIENT));
 }
 
-/* Moves of a unit in a step: every pass except an update's first reads the sum; the last pass of an update writes only
- * what is stepped. */
+/* unit_moves counts a unit's moves in a step.  Every pass except an update's first reads the sum.  The last pass of
+ * an update writes only what is stepped. */
 static void unit_moves(const struct data_parallel *dp, const struct unit *unit, struct tier_traffic *traffic)
 {
     const enum dtype format = data_format(dp, KIND_GRADIENT);

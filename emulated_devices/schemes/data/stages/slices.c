@@ -23,8 +23,8 @@
 #include "emulated_devices/device/compute.h"
 #include <stdlib.h>
 
-/* A slice.  own: a range of the elements of a unit's row that this device steps; before: number of elements in earlier
- * slices; last: whether it is the last of its unit. */
+/* A slice is a range `own` of the elements of a unit's row that this device steps.  `before` is the number of
+ * elements in earlier slices.  `last` marks the last slice of a unit. */
 struct step_slice { struct unit *unit; struct interval own; int64_t before; bool last; };
 
 /* The slices of a unit: all but the last are as long as there are; of a large model there are millions. */

@@ -7,7 +7,7 @@
 
 #include "emulated_devices/schemes/pipeline/schedules/generate.h"
 
-/* One device's list under construction.  Its streams 0 and 1 are the two directions of microbatches. */
+/* A dual is a device's list under construction.  Streams 0 and 1 are the two directions of microbatches. */
 struct dual {
     struct schedule *s;                 /* to which the actions are added */
     int device;                         /* whose list this is */

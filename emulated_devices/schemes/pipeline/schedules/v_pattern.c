@@ -121,8 +121,8 @@ static void v_pattern_place(struct v_plan *v_plan, struct event event, int from,
     fill_weights(v_plan, event.device);
 }
 
-/* Move an event to the first unit that is free or has a weight gradient (which can move), if the device then never
- * holds more than the pattern does. */
+/* draw_forward moves an event to the first unit that is free or has a weight gradient, which can move.  The device
+ * must never hold more than the pattern does. */
 static void draw_forward(struct v_plan *v_plan, struct event event)
 {
     for (int t = earliest(v_plan, event); t < event.time; t++) {
@@ -132,7 +132,7 @@ static void draw_forward(struct v_plan *v_plan, struct event event)
             *when(v_plan, event.device, event.part, event.micro) = t;
             return;
         }
-        /* It would hold too much there: back to its old unit. */
+        /* The device would hold too much there, so the event goes back to its old unit. */
         v_pattern_place(v_plan, event, t, event.time);
     }
 }
@@ -170,7 +170,7 @@ static enum error_code plan_and_put(struct v_plan *v_plan, struct error *err)
 {
     /* The length is the end of the last device's pattern, plus 6 units for each microbatch. */
     for (int d = 0; d < v_plan->P; d++) v_plan->length = later(v_plan->length, v_plan->pattern(v_plan->P, d).i0);
-    /* at most 2M weight gradients are after everything else */
+    /* At most 2 M weight gradients come after everything else. */
     v_plan->length += 6 * v_plan->M + 2 * v_plan->M + 1;
     v_plan->line = calloc((size_t)v_plan->P, sizeof *v_plan->line);
     v_plan->when = calloc(4 * (size_t)v_plan->P * (size_t)v_plan->M, sizeof *v_plan->when);
