@@ -61,7 +61,7 @@ static enum sbp_role inner_role(enum param_role role)
  * makes Y, dX and dW. */
 struct division { struct sbp X, Y, takes_X, makes_Y, takes_dY, makes_dX, W, makes_dW; };
 
-/* division_of fills the table of the head comment in for one matrix.  X and Y lie as the layout says. */
+/* division_of looks up one matrix in the table of the head comment.  X and Y lie as the layout says. */
 static struct division division_of(const struct sbp_layout *layout, enum param_role role)
 {
     const struct sbp stream = layout->of[SBP_STREAM], inner = layout->of[inner_role(role)],
