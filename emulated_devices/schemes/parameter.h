@@ -1,4 +1,8 @@
-/* parameter.h -- the pieces of parameters with which one device computes. */
+/* parameter.h -- the pieces of parameters with which one device computes.
+ *
+ * model/trainer_open.c lists a device's parameters, and the data scheme gives memory to w and g.  The model reads
+ * both.
+ */
 #ifndef ORRERY_PARAMETER_H
 #define ORRERY_PARAMETER_H
 

@@ -1,10 +1,15 @@
-/* plugin.c -- loads a shared object, and adds its variants to the registries. */
+/* plugin.c -- loads a shared object, and adds its variants to the registries.
+ *
+ * cli/plugin.c compiles a plug-in and calls plugin_load.  Errors are ERR_FILE and ERR_FORMAT.  After an error the
+ * variants before the faulty variant stay in the registries.
+ */
 #include "emulated_devices/schemes/plugin.h"
 #include <dlfcn.h>
 
-/* What the kind of a scheme cannot do without.  @return NULL, or what is missing. */
+/* plugin_lacks checks what the kind of a scheme cannot do without. @return NULL, or what is missing. */
 static const char *plugin_lacks(const struct scheme *scheme)
 {
+    /* Only the pointer of the scheme's own kind is read; the other two are never followed. */
     const struct tensor_scheme *t = (const struct tensor_scheme *)scheme;
     const struct attention_scheme *a = (const struct attention_scheme *)scheme;
     const struct expert_scheme *x = (const struct expert_scheme *)scheme;
@@ -17,6 +22,7 @@ static const char *plugin_lacks(const struct scheme *scheme)
                                                                     : "embedding_forward and embedding_backward_weight";
     case ATTENTION_SCHEME:
         if (!a->forward || !a->backward_input) return "the functions forward and backward_input";
+        /* A scheme cuts tokens by a fixed rule or plans each microbatch, never both. */
         if (!a->cut == !a->plan) return "one of cut and plan";
         if (a->slots < 0 || a->slots > ATTENTION_SLOTS || (a->slots > 0 && !a->kept))
             return "at most 4 slots, and the function kept if it has any";
@@ -30,6 +36,7 @@ static const char *plugin_lacks(const struct scheme *scheme)
     }
 }
 
+/* The kind's functions are checked first, because the model calls these without a test. */
 static enum error_code add_scheme(const struct scheme *scheme, struct error *err)
 {
     const char *missing = plugin_lacks(scheme);
@@ -37,6 +44,7 @@ static enum error_code add_scheme(const struct scheme *scheme, struct error *err
     return scheme_add(scheme, err);
 }
 
+/* An item without any pointer ends the list. */
 static bool is_item(const struct plugin_item *item)
 {
     return item->algorithm || item->scheme || item->optimizer || item->backend;
@@ -52,10 +60,12 @@ static enum error_code plugin_add(const struct plugin_item *item, struct error *
 
 enum error_code plugin_load(const char *path, struct error *err)
 {
+    /* RTLD_NOW finds missing symbols here, not in the middle of a run. */
     void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (object == NULL) return fail(err, ERR_FILE, "cannot be loaded: %s", dlerror());
     const struct plugin *p = dlsym(object, "orrery_plugin");
     if (p == NULL) return fail(err, ERR_FORMAT, "it has no PLUGIN(...) at its end (docs/authors/plugins.md)");
+    /* Structures of other headers have other fields at the same places, so such an object must not be read. */
     if (p->interface != PLUGIN_INTERFACE)
         return fail(err, ERR_FORMAT, "it was compiled with the headers of another version; compile it again");
     enum error_code e = OK;

@@ -7,6 +7,8 @@
  * `orrery COMMAND --plugin FILE.c` compiles and loads it (cli/plugin.c).  From then on its variants are in the
  * registries: listed, chosen by name, verified, held to their costs and measured like all others.
  * See docs/authors/plugins.md.
+ *
+ * tutorials/plugins/ has examples, which tests/cli/test_plugin.sh loads and runs.
  */
 #ifndef ORRERY_PLUGIN_H
 #define ORRERY_PLUGIN_H
@@ -20,7 +22,7 @@
 #include "emulated_devices/schemes/tensor/tensor.h"
 #include "ref/optim/optimizer.h"
 
-/* One variant: one of the pointers is set. */
+/* An item is a variant: one of the pointers is set. */
 struct plugin_item {
     const struct algorithm *algorithm;
     const struct scheme *scheme;
@@ -28,7 +30,7 @@ struct plugin_item {
     const struct backend *backend;
 };
 
-/* What a plug-in's file defines, under the name orrery_plugin. */
+/* A plug-in's file defines this struct, under the name orrery_plugin. */
 struct plugin {
     uint64_t interface;                         /* PLUGIN_INTERFACE of the headers that it was compiled with */
     const struct plugin_item *item;             /* ends with an empty one */

@@ -1,5 +1,9 @@
 /* registry.c -- every scheme of every kind.  A new scheme needs one line here.  The first of each kind is the
- * default. */
+ * default.
+ *
+ * The command line, plan/, search/ and verify/ look up schemes here.  The list is filled before a plan is made, and
+ * only scheme_add changes the list.  Every device must add the same schemes in the same order.
+ */
 #include "emulated_devices/schemes/attention/attention.h"
 #include "emulated_devices/schemes/data/data.h"
 #include "emulated_devices/schemes/experts/experts.h"
@@ -74,16 +78,19 @@
     X(spatial_scheme, spatial_scheme_halo)             \
     X(spatial_scheme, spatial_scheme_score)
 
+/* Each scheme is defined in a file of its own, as a constant of its kind's type. */
 #define X(type, symbol) extern const struct type symbol;
 SCHEMES(X)
 #undef X
 
+/* The rest of the list is NULL: room for schemes of texts and plug-ins. */
 static const struct scheme *schemes[SCHEMES_MOST] = {
 #define X(type, symbol) &symbol.head,
     SCHEMES(X)
 #undef X
 };
 
+/* Each kind has its name in commands, its flag, and its family of cases; only tensor makes schemes from texts. */
 static const struct scheme_kind_info kinds[SCHEME_KINDS] = {
     [TENSOR_SCHEME]    = { "tensor", "Tensor parallelism, over tp (--tensor)", "--tensor", "tensor",
                            "sbp:", sbp_scheme_make },
@@ -96,6 +103,7 @@ static const struct scheme_kind_info kinds[SCHEME_KINDS] = {
 
 const struct scheme_kind_info *scheme_kind_info(enum scheme_kind kind) { return &kinds[kind]; }
 
+/* The place counts only schemes of this kind. */
 const struct scheme *scheme_at(enum scheme_kind kind, int place)
 {
     for (int i = 0; schemes[i] != NULL; i++)
@@ -103,6 +111,7 @@ const struct scheme *scheme_at(enum scheme_kind kind, int place)
     return NULL;
 }
 
+/* Names are unique within a kind, not over all kinds. */
 static const struct scheme *listed(enum scheme_kind kind, const char *name)
 {
     for (int i = 0; schemes[i] != NULL; i++)
@@ -110,6 +119,7 @@ static const struct scheme *listed(enum scheme_kind kind, const char *name)
     return NULL;
 }
 
+/* The message names the most similar scheme of the same kind.  The result is ERR_USAGE. */
 static enum error_code fail_unknown_scheme(enum scheme_kind kind, const char *name, struct error *err)
 {
     const char *names[SCHEMES_MOST];
@@ -118,6 +128,7 @@ static enum error_code fail_unknown_scheme(enum scheme_kind kind, const char *na
     return fail_unknown_name(err, kinds[kind].flag, name, names, n);
 }
 
+/* The name is looked up first, so a shipped name never makes a second scheme. */
 enum error_code scheme_find(const struct scheme **found, enum scheme_kind kind, const char *name, struct error *err)
 {
     const struct scheme *s = listed(kind, name);
@@ -127,10 +138,12 @@ enum error_code scheme_find(const struct scheme **found, enum scheme_kind kind, 
         return OK;
     }
     if (prefix == NULL || strncmp(name, prefix, strlen(prefix)) != 0) return fail_unknown_scheme(kind, name, err);
+    /* A scheme made of a text joins the list, so the second look-up finds the same scheme. */
     const enum error_code e = kinds[kind].make(found, name, err);
     return e ? e : scheme_add(*found, err);
 }
 
+/* The head is checked here, because the list and the command line print its texts without a test. */
 enum error_code scheme_add(const struct scheme *scheme, struct error *err)
 {
     int count = 0;
@@ -141,6 +154,7 @@ enum error_code scheme_add(const struct scheme *scheme, struct error *err)
         return fail(err, ERR_FORMAT, "%s: there is a scheme of this name (orrery list %s)", scheme->name,
                     kinds[scheme->kind].name);
     while (schemes[count]) count++;
+    /* The last place must stay NULL, because NULL ends the list. */
     if (count + 1 >= SCHEMES_MOST)
         return fail(err, ERR_MEMORY, "%s: there are %d schemes, the most that there can be", scheme->name, count);
     schemes[count] = scheme;

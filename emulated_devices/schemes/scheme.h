@@ -34,8 +34,8 @@ enum equality {
     DIFFERS,                            /* another function by design; the one-device run computes the same one */
 };
 
-/* Each names one thing that a scheme which plans or adapts must do, besides right results: what it moves, copies or
- * chooses is the least.  `orrery verify` holds every microbatch of its cases to it. */
+/* An invariant names one thing that a scheme which plans or adapts must do, besides right results.  An example: the
+ * scheme moves, copies or chooses the least.  `orrery verify` holds every microbatch of its cases to the invariant. */
 struct invariant {
     const char *name, *sentence;        /* the sentence says what holds */
     /* Compare what was done with what holds, which is computed without the scheme's own code.  Local.

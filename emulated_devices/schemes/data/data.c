@@ -1,8 +1,14 @@
-/* data.c -- the seam: passes each call to the plan's chain of stages. */
+/* data.c -- the seam: passes each call to the plan's chain of stages.
+ *
+ * model/stage.c acquires and releases weights and ends gradients; model/trainer.c finishes gradients and steps.  The
+ * calls are collective over dp wherever a stage sends something.  Errors are those of the stages, and ERR_PLAN if a
+ * part is used out of the list's order.  After an error the step cannot go on.
+ */
 #include "emulated_devices/schemes/data/stages/stage.h"
 #include "emulated_devices/schemes/data/units.h"
 #include "ref/model/config.h"
 
+/* Part 0 needs the token embedding and the positions; every other part needs one block's unit. */
 int data_units_of(const struct model_config *config, int part, int unit[])
 {
     int n = 0;
@@ -15,6 +21,7 @@ int data_units_of(const struct model_config *config, int part, int unit[])
 
 /* ---- the list of passes ------------------------------------------------------------------------------------------ */
 
+/* A tile is used beside the untiled parameters of its part, so both are needed. */
 int units_at(const struct data_parallel *dp, struct use use, int unit[PART_UNITS])
 {
     int n = data_units_of_part(dp->config, &dp->request, use.part, unit);
@@ -22,6 +29,7 @@ int units_at(const struct data_parallel *dp, struct use use, int unit[PART_UNITS
     return n;
 }
 
+/* A pass through a tile adds to that tile's gradient only. */
 int gradients_at(const struct data_parallel *dp, struct use use, int unit[PART_UNITS])
 {
     if (use.tile == 0) return units_at(dp, use, unit);
@@ -29,10 +37,12 @@ int gradients_at(const struct data_parallel *dp, struct use use, int unit[PART_U
     return 1;
 }
 
+/* The result is the place in the list of the next pass that reads weights; -1: none before the weights change. */
 int next_weight_use(const struct data_parallel *dp, int use)
 {
     /* Inference runs the same list over and over: after its last use comes the first. */
     if (dp->request.infers) return dp->uses > 0 ? (use + 1) % dp->uses : -1;
+    /* The next use counts only while the weights stay the same. */
     for (int i = use + 1; i < dp->uses && !renews_weights(dp->use[i].pass); i++)
         /* Backward for weights reads no weights; a pass that renews them ends the search. */
         if (dp->use[i].pass != PASS_BACKWARD_WEIGHT) return i;
@@ -42,6 +52,7 @@ int next_weight_use(const struct data_parallel *dp, int use)
 void count_due(struct data_parallel *dp, int from_use)
 {
     for (int u = 0; u < dp->units; u++) dp->unit[u].due = 0;
+    /* The list is counted from `from_use` to the next optimizer step. */
     for (int i = from_use; i < dp->uses && dp->use[i].pass != PASS_UPDATE; i++) {
         int unit[PART_UNITS];
         if (dp->use[i].pass != PASS_BACKWARD_WEIGHT) continue;
@@ -60,7 +71,9 @@ static void go_on(struct data_parallel *dp)
 void data_set_uses(struct data_parallel *dp, struct use *use, int uses)
 {
     dp->use = use;
+    /* go_on() begins at 0, because `at` stands at the end of the list. */
     dp->at = dp->uses = uses;
+    /* An update follows the list, and more updates may stand inside the list. */
     dp->updates = 1;
     for (int i = 0; i < uses; i++) dp->updates += use[i].pass == PASS_UPDATE;
     TELL(dp, foresee);
@@ -76,6 +89,7 @@ static bool is_whole_use(const struct data_parallel *dp, int part)
            dp->use[dp->at].pass != PASS_BACKWARD_WEIGHT;
 }
 
+/* All stages acquire in the order of the chain.  Only a whole use looks ahead to the next part. */
 static enum error_code acquire(struct data_parallel *dp, struct use use, bool ahead, struct error *err)
 {
     enum error_code e = OK;
@@ -83,6 +97,7 @@ static enum error_code acquire(struct data_parallel *dp, struct use use, bool ah
     return e;
 }
 
+/* draw/ watches the calls; training itself does not read the watch. */
 static void tell_watch(const struct data_parallel *dp, enum data_call call, int part)
 {
     if (dp->watch) dp->watch->saw(dp->watch, dp, call, part);
@@ -93,6 +108,7 @@ enum error_code data_acquire(struct data_parallel *dp, int part, struct error *e
 {
     if (dp->at >= dp->uses || dp->use[dp->at].part != part)
         return fail(err, ERR_PLAN, "part %d of the model is used, where the list of passes has another", part);
+    /* The list says which version of the weights this pass uses. */
     const struct use use = { .part = part, .older = dp->use[dp->at].older };
     const enum error_code e = acquire(dp, use, is_whole_use(dp, part), err);
     tell_watch(dp, DATA_ACQUIRED, part);
@@ -109,6 +125,7 @@ static void advance(struct data_parallel *dp)
 void data_release(struct data_parallel *dp, int part)
 {
     int unit[PART_UNITS];
+    /* A part that is used whole advances the list here; with tiles each tile has advanced the list. */
     const bool whole = is_whole_use(dp, part);
     for (int i = 0, n = units_at(dp, (struct use){ .part = part }, unit); i < n; i++)
         /* A tiled use has advanced with its last tile already. */
@@ -117,6 +134,7 @@ void data_release(struct data_parallel *dp, int part)
     tell_watch(dp, DATA_RELEASED, part);
 }
 
+/* The model asks for tiles in the order of the list; another order is an error of the model. */
 enum error_code data_acquire_tile(struct data_parallel *dp, const struct parameter *tile, struct error *err)
 {
     if (dp->at >= dp->uses || dp->use[dp->at].tile != data_unit_of(dp->config, &dp->request, tile))
@@ -133,6 +151,7 @@ void data_release_tile(struct data_parallel *dp, const struct parameter *tile)
 
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
 
+/* begin prepares the gradients of all units of a use, stage by stage. */
 static enum error_code begin(struct data_parallel *dp, struct use use, struct error *err)
 {
     int unit[PART_UNITS];
@@ -142,6 +161,7 @@ static enum error_code begin(struct data_parallel *dp, struct use use, struct er
     return e;
 }
 
+/* The counts go down before the stages are called: a stage reads due == 0 as the last pass. */
 static enum error_code end(struct data_parallel *dp, struct use use, struct error *err)
 {
     int unit[PART_UNITS];
@@ -185,6 +205,7 @@ enum error_code data_end_tile_gradient(struct data_parallel *dp, const struct pa
 enum error_code data_finish_gradients(struct data_parallel *dp, struct error *err)
 {
     enum error_code e = OK;
+    /* The order is: last reductions, then all streams, then settle, because settle may move what was just reduced. */
     CALL(e, dp, finish, err);
     data_wait_for_streams(dp);
     TELL(dp, settle);
@@ -195,17 +216,20 @@ enum error_code data_finish_gradients(struct data_parallel *dp, struct error *er
 
 /* ---- the step ---------------------------------------------------------------------------------------------------- */
 
+/* low_rank.c decides by this number how gradients are reduced; other stages ignore the call. */
 void data_expect_step(struct data_parallel *dp, int64_t t)
 {
     TELL(dp, expect, t);
 }
 
+/* All gradients become zero, for the next step's passes. */
 static void clear(struct data_parallel *dp)
 {
     for (int u = 0; u < dp->units; u++)
         TELL(dp, clear, &dp->unit[u]);
 }
 
+/* A skipped step changes neither weights nor states. */
 void data_skip_step(struct data_parallel *dp)
 {
     clear(dp);
@@ -218,8 +242,10 @@ enum error_code data_step(struct data_parallel *dp, int64_t t, double gradient_s
     const struct step step = {
         .lr = learning_rate(dp->hyper, t), .t = t, .gradient_scale = gradient_scale, .hyper = dp->hyper
     };
+    /* `share` is false where the outer step will change these weights again. */
     const bool share = !outer_follows(&dp->outer, t);
     enum error_code e = OK;
+    /* versions.c copies the weights to the older version here, before the step changes the newest. */
     TELL(dp, before);
     CALL(e, dp, step, step, share, err);
     /* Units that are sent together wait for each other: the last ones go now. */
@@ -234,6 +260,7 @@ enum error_code data_step(struct data_parallel *dp, int64_t t, double gradient_s
 
 /* ---- sums over the chain ----------------------------------------------------------------------------------------- */
 
+/* Each stage adds its own messages on this level.  The levels together are the whole traffic along dp. */
 struct account data_level_cost(const struct data_parallel *dp, enum shard_level level)
 {
     struct account sum = { 0 };
@@ -260,6 +287,7 @@ struct model_state data_peak(const struct data_parallel *dp)
 {
     const struct model_state here = data_resident(dp);
     struct model_state more = { 0 };
+    /* The stages add what exists beside the kept tensors for a while. */
     TELL(dp, passing, &more);
     return (struct model_state){ here.weights + more.weights, here.gradients + more.gradients,
                                  here.optimizer + more.optimizer };
@@ -270,8 +298,10 @@ uint64_t data_part_bytes(const struct data_parallel *dp, int part, enum pass pas
     const bool gradients = pass == PASS_BACKWARD_WEIGHT;
     int64_t n = 0;
     int unit[PART_UNITS];
+    /* The bytes are those of whole weights, or whole gradients, of the part's units. */
     for (int k = 0, units = units_at(dp, (struct use){ .part = part }, unit); k < units; k++) {
         const struct unit *u = &dp->unit[unit[k]];
+        /* A passing gradient has memory of its own only if passes do not add to the kept tensor itself. */
         const bool reduced_elsewhere = u->passing_g && (u->over->shards.gradients > 1 || u->copied_g > 0);
         if (gradients ? reduced_elsewhere : u->passing_w) n += whole_elements(u);
     }
@@ -292,6 +322,7 @@ void add_writes(struct tier_traffic *traffic, int64_t times, int64_t elements, e
     traffic->bytes_written += (uint64_t)(times * elements) * dtype_size(format);
 }
 
+/* The predictions of moves add up over the stages, as those of messages do. */
 struct tier_traffic data_tier_traffic(const struct data_parallel *dp)
 {
     struct tier_traffic t = { 0 };

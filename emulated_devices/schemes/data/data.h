@@ -74,6 +74,7 @@ struct data_request {
     struct block_format quantise_weights, quantise_gradients;      /* codes in messages; bits 0: not quantised */
 };
 
+/* registered/ has a file for each scheme; the registry lists the schemes.  data_shards calls share for the plan's P. */
 struct data_scheme {
     struct scheme head;                         /* name, description, source; first, for casts */
     /* Set w | g | o, which are 1 before the call, for s->P devices.  @return NULL, or what the scheme requires or does
@@ -156,7 +157,7 @@ struct data_watch { void (*saw)(struct data_watch *, const struct data_parallel 
 struct data_stage;
 struct sharing;
 
-/* One stage of the engine, and its state (stage.h). */
+/* A link has a stage of the engine and its state (stage.h). */
 struct data_link { const struct data_stage *stage; void *state; };
 
 struct data_parallel {
@@ -173,7 +174,7 @@ struct data_parallel {
     const char *allreduce;                      /* algorithm; NULL: the default */
     int versions;                               /* of the weights: 2 if microbatches still need those before the last
                                                  * step (pipedream_2bw.c); then weights are not in shards */
-    /* set by data_outline and data_fill */
+    /* data_outline and data_fill set what follows. */
     struct shards shards, expert_shards;        /* with experts NULL the second is of one device */
     struct outer outer;                         /* of replicas that train apart */
     struct sharing *sharing;                    /* [2] which devices share the units, and how numbers are sent: those of

@@ -1,4 +1,8 @@
-/* open.c -- creates the engine's units and their memory, with each stage of the chain. */
+/* open.c -- creates the engine's units and their memory, with each stage of the chain.
+ *
+ * model/trainer_open.c calls data_outline, checks the plan by its predictions, and then calls data_fill.  All is
+ * local.  Errors are ERR_PLAN, ERR_MEMORY, and ERR_FILE of a slow tier; data_close works after each.
+ */
 #include "emulated_devices/schemes/data/stages/stage.h"
 #include "emulated_devices/schemes/data/units.h"
 #include "ref/model/config.h"
@@ -6,6 +10,7 @@
 
 /* ---- units ------------------------------------------------------------------------------------------------------- */
 
+/* sharing[0] is for all units, sharing[1] for experts that only some devices have. */
 static enum error_code open_sharing(struct data_parallel *dp, struct error *err)
 {
     dp->sharing = calloc(2, sizeof *dp->sharing);
@@ -15,6 +20,7 @@ static enum error_code open_sharing(struct data_parallel *dp, struct error *err)
                              : sharing_open(dp->sharing + 1, &dp->request, &dp->expert_shards, dp->experts, err);
 }
 
+/* open_units divides the list of parameters into units, and lays out each unit's row. */
 static enum error_code open_units(struct data_parallel *dp, struct error *err)
 {
     struct parameters *ps = dp->parameters;
@@ -26,10 +32,12 @@ static enum error_code open_units(struct data_parallel *dp, struct error *err)
         struct unit *u = &dp->unit[n];
         /* Parameters are listed by unit, so those of a unit are neighbours. */
         while (i < ps->count && data_unit_of(dp->config, &dp->request, &ps->all[i]) == n) i++;
+        /* The index is 1 for units of such experts. */
         struct sharing *over = dp->sharing + (dp->experts && data_unit_is_of_experts(dp->config, &dp->request, n));
         unit_lay_out(u, &ps->all[first], i - first, &over->shards, dp->scheme->rows);
         u->over = over;
         u->experts = i > first && ps->all[first].spec.expert >= 0;
+        /* The gradient has a size from now on, and memory only once a stage gives some. */
         u->g = tensor_1d(NULL, data_format(dp, KIND_GRADIENT), whole_elements(u));
     }
     return OK;
@@ -37,12 +45,14 @@ static enum error_code open_units(struct data_parallel *dp, struct error *err)
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
+/* data_zeros asks the stages for a place first; without one the elements come from the device's arena. */
 struct tensor data_zeros(struct data_parallel *dp, const struct unit *unit, enum arena_tag tag, enum tensor_kind kind,
                          int64_t n, bool *failed)
 {
     struct tensor t = tensor_none;
     for EACH_LINK(dp, l)
         if (unit && l->stage->place && !tensor_present(t)) t = l->stage->place(dp, unit, tag, data_format(dp, kind), n);
+    /* A stage, such as the slow tier, had a place for these elements. */
     if (tensor_present(t)) return t;
     t = device_tensor_in(dp->device, tag, data_format(dp, kind), n);
     if (t.data) device_zero(dp->device, t);
@@ -62,11 +72,13 @@ int64_t keeping_elements(const struct data_parallel *dp, const struct unit *unit
            : data_kept(&unit->over->shards, unit, keeping->kind).count;
 }
 
+/* A stage names a field of struct unit by its offset. */
 static struct tensor *keeping_of(struct unit *unit, const struct keeping *keeping)
 {
     return (struct tensor *)((char *)unit + keeping->at);
 }
 
+/* -1 elements mean that the unit has no such tensor. */
 static void make_kept(struct data_parallel *dp, struct unit *unit, const struct keeping *keeping, bool *failed)
 {
     const int64_t n = keeping_elements(dp, unit, keeping);
@@ -83,6 +95,7 @@ static void make_unit(struct data_parallel *dp, struct unit *unit, bool *failed)
     TELL(dp, make, unit);
 }
 
+/* unmake_unit frees in reverse: first what stages made, then the kept tensors, then the weights. */
 static void unmake_unit(struct data_parallel *dp, struct unit *unit)
 {
     TELL(dp, unmake, unit);
@@ -94,6 +107,7 @@ static void unmake_unit(struct data_parallel *dp, struct unit *unit)
     tracking_close(&unit->tracking);
 }
 
+/* The sum follows from sizes alone, so data_outline is enough to know the sum. */
 struct model_state unit_kept_bytes(const struct data_parallel *dp, const struct unit *unit)
 {
     struct model_state sum = {
@@ -108,6 +122,7 @@ struct model_state unit_kept_bytes(const struct data_parallel *dp, const struct 
     return sum;
 }
 
+/* Gradients in one block belong to no unit, so their bytes are added apart. */
 struct model_state data_kept_bytes(const struct data_parallel *dp)
 {
     struct model_state sum = { .gradients = tensor_bytes(dp->gradients) };
@@ -118,6 +133,7 @@ struct model_state data_kept_bytes(const struct data_parallel *dp)
     return sum;
 }
 
+/* Without memory (u->w.data NULL) every view becomes NULL, too: the weights are not on the device. */
 void show_weights(struct unit *unit)
 {
     for (int i = 0; i < unit->count; i++) {
@@ -138,6 +154,7 @@ void show_gradients(struct unit *unit)
 
 struct draw { const struct data_parallel *dp; struct tensor own; int64_t first; uint64_t seed; };
 
+/* A drawn number depends on its place in the whole parameter, not on the device. */
 static void draw_stretch(void *context, struct portion portion)
 {
     const struct draw *d = context;
@@ -146,6 +163,7 @@ static void draw_stretch(void *context, struct portion portion)
                 which, d->seed);
 }
 
+/* open_draw fills this device's part of a unit's weights or masters with the initial weights. */
 static void open_draw(const struct data_parallel *dp, const struct unit *unit, enum tensor_kind kind, uint64_t seed)
 {
     const struct interval own = data_kept(&unit->over->shards, unit, kind);
@@ -159,6 +177,7 @@ enum error_code data_outline(struct data_parallel *dp, struct error *err)
 {
     dp->outer = data_outer(&dp->request);
     dp->request.allgather = data_allgather(&dp->request);
+    /* direction.c replaces this function for optimizers without gradients. */
     dp->step_stretch = step_by_gradient;
     dp->expert_shards = (struct shards){ .P = 1, .weights = 1, .gradients = 1, .optimizer = 1 };
     enum error_code e = data_shards(&dp->shards, &dp->request, dp->group->size, dp->group->rank, err);
@@ -169,6 +188,7 @@ enum error_code data_outline(struct data_parallel *dp, struct error *err)
     if (!e) e = open_units(dp, err);
     if (!e) e = chain_make(dp, err);
     if (e) return e;
+    /* Every stage prepares its lists and sizes; predictions are possible from here on. */
     CALL(e, dp, outline, err);
     return e;
 }
@@ -177,6 +197,7 @@ enum error_code data_fill(struct data_parallel *dp, uint64_t seed, struct error 
 {
     bool failed = false;
     enum error_code e = OK;
+    /* The stages fill first, because units may be placed on the slow tier. */
     CALL(e, dp, fill, err);
     for (int u = 0; u < dp->units && !e; u++) make_unit(dp, &dp->unit[u], &failed);
     if (failed) e = fail(err, ERR_MEMORY, "no memory for weights, gradients and optimizer state");
@@ -188,6 +209,7 @@ enum error_code data_fill(struct data_parallel *dp, uint64_t seed, struct error 
         show_weights(&dp->unit[u]);
         show_gradients(&dp->unit[u]);
     }
+    /* The drawn weights get the values that a step would give: rounded by codes, and in both versions. */
     e = data_requantise(dp, err);
     data_same_versions(dp);
     data_start_round(dp);
@@ -203,6 +225,7 @@ enum error_code data_open(struct data_parallel *dp, uint64_t seed, struct error 
 void data_close(struct data_parallel *dp)
 {
     for (int i = 0; i < dp->units && dp->unit && dp->chain; i++) unmake_unit(dp, &dp->unit[i]);
+    /* A stage may have failed before its memory existed; close functions accept zeros. */
     for (struct data_link *l = dp->chain; l != NULL && l->stage != NULL; l++)
         if (l->stage->close) l->stage->close(dp);
     chain_free(dp);

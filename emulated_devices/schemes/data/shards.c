@@ -1,7 +1,13 @@
+/* shards.c -- the arithmetic of w | g | o: digits of a device's rank, and its part of a row.
+ *
+ * The whole data room calls these functions, and so do plan/ and model/ for replicas.  All are pure; only
+ * shards_check can fail, with ERR_PLAN.
+ */
 #include "emulated_devices/schemes/data/shards.h"
 
 enum error_code shards_check(const struct shards *shards, struct error *err)
 {
+    /* Each number of the chain must divide the next; P stands at the end. */
     const int chain[] = { shards->weights, shards->gradients, shards->optimizer, shards->P };
     static const char *const name[] = { "weights", "gradients", "optimizer state" };
     for (int i = 0; i < 3; i++)
@@ -12,12 +18,14 @@ enum error_code shards_check(const struct shards *shards, struct error *err)
     return OK;
 }
 
+/* The stride of a digit is the product of the sizes of all faster digits. */
 int shards_stride(const struct shards *shards, enum shard_level level)
 {
     const int stride[] = { 1, shards->weights, shards->gradients, shards->optimizer };
     return stride[level];
 }
 
+/* Sizes are w, g/w, o/g and P/o. */
 int shards_size(const struct shards *shards, enum shard_level level)
 {
     return (level == BY_COPIES ? shards->P : shards_stride(shards, level + 1)) / shards_stride(shards, level);
@@ -28,6 +36,7 @@ int shards_digit(const struct shards *shards, enum shard_level level)
     return shards->rank / shards_stride(shards, level) % shards_size(shards, level);
 }
 
+/* Replicas are groups of o adjacent devices. */
 int shards_replicas(const struct shards *shards) { return shards->apart ? shards->P / shards->optimizer : 1; }
 int shards_replica_of(const struct shards *shards, int rank) { return shards->apart ? rank / shards->optimizer : 0; }
 
@@ -37,6 +46,7 @@ struct interval shards_members(const struct shards *shards, int replica)
            : (struct interval){ 0, shards->P };
 }
 
+/* The row becomes a multiple of o, so every digit cuts its part evenly. */
 int64_t shards_pad(const struct shards *shards, int64_t n) { return (n + shards->optimizer - 1) / shards->optimizer
                                                             * shards->optimizer; }
 
@@ -51,6 +61,7 @@ struct interval shards_range(const struct shards *shards, enum shard_level level
     return r;
 }
 
+/* Bytes = padded elements / (devices that share) * bytes of an element, for each of the three kinds. */
 struct model_state shards_state(const struct shards *shards, int64_t elements, struct state_bytes each)
 {
     const uint64_t n = (uint64_t)shards_pad(shards, elements);

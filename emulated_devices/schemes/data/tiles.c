@@ -1,5 +1,10 @@
+/* tiles.c -- which parameters are cut into tiles, and the layout of a tile.
+ *
+ * plan/plan.c, plan/check.c, model/trainer_open.c and model/link/uses.c call these functions.  Both are pure.
+ */
 #include "emulated_devices/schemes/data/tiles.h"
 
+/* Vectors, positions, prefixes and whole matrices (such as a router) are not tiled. */
 static bool is_tiled(const struct param_spec *spec)
 {
     return spec->ndim == 2 && spec->role != ROLE_POSITIONS && spec->role != ROLE_PREFIX && !role_is_whole(spec->role);
@@ -18,6 +23,7 @@ struct layout tile_layout(const struct layout *whole, int tiles, int t)
     int64_t row = 0;
     for (int b = 0; b < whole->boxes; b++) {
         const struct box *box = &whole->box[b];
+        /* The tile's range of rows may begin in one box and end in another. */
         const struct interval own =
             interval_meet((struct interval){ row, box->extent[0] }, (struct interval){ first, end - first });
         if (own.count > 0)

@@ -1,3 +1,8 @@
+/* unit.c -- the row of a unit: its layout, and copies between the row and whole parameters.
+ *
+ * data/stages/ copies rows for messages; model/collect.c takes a parameter's numbers out of rows for comparisons and
+ * checkpoints.  All functions are local and cannot fail.
+ */
 #include "emulated_devices/schemes/data/unit.h"
 #include "ref/model/config.h"
 #include <string.h>
@@ -6,6 +11,7 @@ int unit_count(const struct model_config *config) { return UNIT_BLOCKS + (int)co
 
 /* ---- the row ----------------------------------------------------------------------------------------------------- */
 
+/* A vector has a row for each element, of length 1. */
 static int64_t unit_rows_of(const struct parameter *parameter)
 {
     return parameter->layout.ndim > 1 ? layout_rows(&parameter->layout) : layout_count(&parameter->layout);
@@ -26,15 +32,18 @@ void unit_lay_out(struct unit *unit, struct parameter *first, int count, const s
     *unit = (struct unit){ .count = count, .parameter = first, .rows = rows ? shards->optimizer : 0 };
     int64_t chunks = 0;
     for (int i = 0; i < count; i++) {
+        /* `place` is the offset among whole parameters, which have no padding. */
         first[i].place = unit->elements;
         unit->elements += layout_count(&first[i].layout);
         if (rows) chunks += chunk(&first[i], unit->rows);
     }
+    /* A row in order "rows" has o parts of equal length, each with a chunk of every parameter. */
     unit->padded = rows ? chunks * unit->rows : shards_pad(shards, unit->elements);
 }
 
 struct walk { struct interval part; void (*f)(void *, struct portion); void *context; };
 
+/* visit calls f for the elements of a stretch that lie in the asked part of the row. */
 static void visit(const struct walk *walk, struct parameter *parameter, int64_t piece, int64_t row, int64_t length)
 {
     const struct interval r = interval_meet((struct interval){ row, length }, walk->part);
@@ -44,6 +53,7 @@ static void visit(const struct walk *walk, struct parameter *parameter, int64_t 
                                  .length = r.count });
 }
 
+/* walk_rows visits the chunks of a row in order "rows": for each part, a chunk of each parameter. */
 static void walk_rows(const struct unit *unit, const struct walk *walk)
 {
     int64_t row = 0;
@@ -59,6 +69,7 @@ static void walk_rows(const struct unit *unit, const struct walk *walk)
         }
 }
 
+/* A flat unit has one stretch for each parameter. */
 void unit_each_stretch(const struct unit *unit, struct interval part, void (*f)(void *, struct portion), void *context)
 {
     const struct walk w = { part, f, context };
@@ -72,6 +83,7 @@ void unit_each_stretch(const struct unit *unit, struct interval part, void (*f)(
 
 struct owned { const struct parameter *parameter; struct interval range; };
 
+/* The stretches of a parameter within a part follow each other, so one interval holds all stretches. */
 static void unit_extend(void *context, struct portion portion)
 {
     struct owned *o = context;
@@ -80,6 +92,7 @@ static void unit_extend(void *context, struct portion portion)
     o->range.count += portion.length;
 }
 
+/* The interval counts elements of the parameter's piece, not of the row. */
 struct interval unit_owned(const struct unit *unit, struct interval part, const struct parameter *parameter)
 {
     struct owned o = { .parameter = parameter };
@@ -98,6 +111,7 @@ struct copy {
     bool fills_row;
 };
 
+/* copy_stretch copies a stretch between row and array, in the direction that fills_row gives. */
 static void copy_stretch(void *context, struct portion portion)
 {
     const struct copy *c = context;
@@ -110,6 +124,7 @@ static void copy_stretch(void *context, struct portion portion)
     else memcpy(to, from, (size_t)portion.length * c->size);
 }
 
+/* unit_to_whole reads the row, so its padding is never copied. */
 void unit_to_whole(struct device *device, const struct unit *unit, struct interval part, const void *row, void *whole,
                    enum dtype dtype)
 {
@@ -125,6 +140,7 @@ void unit_from_whole(struct device *device, const struct unit *unit, struct inte
 {
     struct copy c = { .device = device, .row = row, .array = (char *)(uintptr_t)whole, .row_first = part.first,
                       .size = dtype_size(dtype), .fills_row = true };
+    /* Padding must be 0, because sums and norms read whole rows. */
     if (device != NULL) device_zero(device, tensor_1d(row, dtype, part.count));
     else memset(row, 0, (size_t)part.count * c.size);
     unit_each_stretch(unit, part, copy_stretch, &c);
@@ -136,6 +152,7 @@ void unit_take(struct device *device, const struct unit *unit, struct interval p
     struct copy c = { .device = device, .row = (char *)(uintptr_t)row, .array = owned, .row_first = part.first,
                      .only = parameter,
                       .size = dtype_size(dtype) };
+    /* The array begins with the first element of the parameter that lies in this part. */
     c.first = unit_owned(unit, part, parameter).first;
     unit_each_stretch(unit, part, copy_stretch, &c);
 }

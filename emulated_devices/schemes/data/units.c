@@ -1,3 +1,8 @@
+/* units.c -- numbers of units: which unit a parameter belongs to, and which units a part needs.
+ *
+ * open.c and stages/ number units with these functions, model/link/uses.c and model/collect.c, too.  All are pure:
+ * every device gets the same numbers, whatever pieces the device has.
+ */
 #include "emulated_devices/schemes/data/units.h"
 #include "emulated_devices/schemes/data/tiles.h"
 #include "ref/model/config.h"
@@ -21,6 +26,7 @@ static int first_apart(const struct model_config *config, const struct data_requ
 
 int data_unit_count(const struct model_config *config, const struct data_request *request)
 {
+    /* The count has the embedding, four matrices for each block, and an output matrix that is not tied. */
     const int matrices = 1 + BLOCK_MATRICES * (int)config->L + !config->tied;
     if (config->mlp == MLP_MIXTURE) return first_apart(config, request) + unit_count(config);
     return first_apart(config, request) + (uses_tiles(request) ? matrices * request->tiles : 0);
@@ -34,6 +40,7 @@ bool data_unit_is_of_experts(const struct model_config *config, const struct dat
 int data_unit_of(const struct model_config *config, const struct data_request *request,
                  const struct parameter *parameter)
 {
+    /* Tiles come after the units by part, matrix after matrix. */
     if (tiles_of(request, &parameter->spec) > 1)
         return unit_count(config) + matrix_number(config, &parameter->spec) * request->tiles + parameter->tile;
     if (parameter->apart || (request->offload_experts && parameter->spec.expert >= 0))

@@ -1,3 +1,8 @@
+/* placement.c -- where encoders are, and which device encodes which clip.
+ *
+ * model/encoders.c calls these functions, and verify/reference/encoders.c asks where an encoder is.  All devices
+ * compute the same answer from the same clips.  The only error is ERR_MEMORY.
+ */
 #include "emulated_devices/schemes/modality/placement.h"
 #include "emulated_devices/device/interval.h"
 #include <stdlib.h>
@@ -5,11 +10,14 @@
 bool encoder_is_on(const struct encoder_request *request, int devices, int modality, int device)
 {
     if (request->placement == ENCODERS_EVERYWHERE) return true;
+    /* With fewer devices than modalities the encoders are dealt out in turn.  With more, each modality has a block of
+     * devices. */
     if (devices < request->kinds) return modality % devices == device;
     const struct interval own = block_at(devices, request->kinds, modality);
     return device >= own.first && device < interval_end(own);
 }
 
+/* A clip of `count` rows goes through [C, F] and [F, D]: count F (C + D) multiplications. */
 int64_t clip_work(const struct clip *clip, int64_t D)
 {
     const struct modality *m = &modalities[clip->modality];
@@ -25,6 +33,7 @@ static int heaviest(const struct clips *clips, int64_t D, const int32_t device[]
     return best;
 }
 
+/* Among equals the device with the lowest rank wins; `may` excludes devices without the encoder. */
 static int least_loaded(const int64_t load[], int devices, const bool may[])
 {
     int best = -1;
@@ -36,16 +45,19 @@ static int least_loaded(const int64_t load[], int devices, const bool may[])
 enum error_code clips_share_out(const struct clips *clips, int64_t D, int devices, int slack, const bool may[],
                                 const bool needs[], int32_t device[], struct error *err)
 {
+    /* load [devices] is the work given away so far; device [clips] is -1 while a clip is not given away. */
     int64_t *load = calloc((size_t)devices, sizeof *load), longest = 0;
     if (load == NULL) return fail(err, ERR_MEMORY, "no memory to share out %d clips", clips->count);
     for (int i = 0; i < clips->count; i++) {
         device[i] = -1;
         if (clip_work(&clips->clip[i], D) > longest) longest = clip_work(&clips->clip[i], D);
     }
+    /* Each round gives away the heaviest clip that is left. */
     for (int n = 0; n < clips->count; n++) {
         const int i = heaviest(clips, D, device);
         const bool *const allowed = may + (int64_t)i * devices, *const needed = needs + (int64_t)i * devices;
         int to = least_loaded(load, devices, allowed);
+        /* A device that needs the embeddings takes the clip if its load is within the slack.  This saves a message. */
         const int64_t most = load[to] + longest * slack / 100;
         for (int d = devices - 1; d >= 0; d--)
             if (allowed[d] && needed[d] && load[d] <= most) to = d;

@@ -1,3 +1,4 @@
+/* execute.c -- runs one device's list of a schedule: passes of the model, sends, receives and copies. */
 #include "emulated_devices/schemes/pipeline/execute.h"
 #include "emulated_devices/device/trace.h"
 #include <stdlib.h>
@@ -9,6 +10,7 @@ struct sending { struct message message; struct tensor tensor; };
 /* The posted receives of a tensor and of the note beside it. */
 struct expected { struct message tensor, note; bool noted; };
 
+/* schedule_execute keeps the state of one execution in this struct, on its stack. */
 struct run_state {
     const struct schedule *schedule;
     struct group *group;
@@ -23,13 +25,14 @@ struct run_state {
     bool beside;                        /* in that other pass */
 };
 
-/* The number of a message within the pp group: unique for each microbatch, receiving stage and direction, and for a
- * tensor and the note beside it. */
+/* The number of a message is unique within the pp group, for each microbatch, receiving stage and direction.  A
+ * tensor and its note have different numbers, too. */
 static uint32_t message_name(const struct schedule *schedule, int micro, int stage, bool gradient, bool note)
 {
     return (((uint32_t)micro * (uint32_t)schedule->stages + (uint32_t)stage) * 2 + gradient) * 2 + note;
 }
 
+/* Both ends make the same exchange, because `stage` is the receiving stage on both sides. */
 static struct exchange exchange_of(const struct run_state *run_state, const struct action *action, int stage,
                                    bool gradient, bool note)
 {
@@ -37,6 +40,7 @@ static struct exchange exchange_of(const struct run_state *run_state, const stru
                           message_name(run_state->schedule, action->micro, stage, gradient, note));
 }
 
+/* The result is an empty note where the model has no notes. */
 static struct stage_note note_of(const struct run_state *run_state, int chunk, int micro, bool gradient)
 {
     return run_state->ops->note ? run_state->ops->note(run_state->context, chunk, micro, gradient)
@@ -48,12 +52,15 @@ static void send_note(struct run_state *run_state, const struct action *action, 
 {
     const struct stage_note n = note_of(run_state, action->chunk, action->micro, gradient);
     if (n.bytes == 0) return;
+    /* The ledger of expected messages is filled before the send, so verify can compare the ledger with the group's
+     * counters. */
     struct exchange e = exchange_of(run_state, action, to_stage, gradient, true);
     ledger_messages(&run_state->group->comm->expected, run_state->group, POINT_TO_POINT, action->peer, n.bytes, 1);
     run_state->sending[run_state->sends++] = (struct sending){ message_send(&e, action->peer, n.numbers, n.bytes),
                                                               tensor_none };
 }
 
+/* send_tensor starts to send a tensor [N, D] and the note beside the tensor.  The calling device does not wait. */
 static void send_tensor(struct run_state *run_state, const struct action *action, struct tensor t, int to_stage,
                         bool gradient)
 {
@@ -67,6 +74,7 @@ static void send_tensor(struct run_state *run_state, const struct action *action
     send_note(run_state, action, to_stage, gradient);
 }
 
+/* post starts receive i of the list and the receive of its note.  The sender computes the same two message numbers. */
 static enum error_code post(struct run_state *run_state, int i, struct error *err)
 {
     const struct action *a = &run_state->schedule->actions[run_state->group->rank][i];
@@ -79,6 +87,7 @@ static enum error_code post(struct run_state *run_state, int i, struct error *er
     const struct tensor t = (gradient ? run_state->ops->output_gradient : run_state->ops->input)(run_state->context,
                                                                                                  a->chunk, a->micro);
     if (t.data == NULL) return fail(err, ERR_MEMORY, "no memory to receive microbatch %d of stage %d", a->micro, stage);
+    /* The receiving stage gives the size.  A message of another size becomes ERR_COMM in message_wait. */
     run_state->posted[i] = (struct expected){ .tensor = message_receive(&e, a->peer, t.data, tensor_bytes(t)),
                                       .noted = note.bytes > 0 };
     if (note.bytes > 0) run_state->posted[i].note = message_receive(&beside, a->peer, note.numbers, note.bytes);
@@ -94,8 +103,10 @@ static enum error_code post_before(struct run_state *run_state, int i, struct er
     return e;
 }
 
+/* execute_receive waits for receive i, which post_before has started: first for the tensor, then for its note. */
 static enum error_code execute_receive(struct run_state *run_state, int i, struct error *err)
 {
+    /* A receive that is waited for is no longer open, so a later receive may be posted ahead. */
     run_state->posting.open--;
     const enum error_code e = message_wait(run_state->group->comm, run_state->posted[i].tensor, err);
     return e || !run_state->posted[i].noted ? e : message_wait(run_state->group->comm, run_state->posted[i].note, err);
@@ -110,6 +121,7 @@ static enum error_code hand_over(struct run_state *run_state, struct tensor from
     return OK;
 }
 
+/* Both stages are on this device, so the note is copied in the host's memory and no message is sent. */
 static void hand_over_note(const struct run_state *run_state, const struct action *action, int to_chunk, bool gradient)
 {
     const struct stage_note from = note_of(run_state, action->chunk, action->micro, gradient),
@@ -117,6 +129,8 @@ static void hand_over_note(const struct run_state *run_state, const struct actio
     if (from.bytes > 0) memcpy(to.numbers, from.numbers, from.bytes);
 }
 
+/* execute_compute runs a pass of the model.  A next stage on this device then gets its input at once, without a
+ * message. */
 static enum error_code execute_compute(struct run_state *run_state, const struct action *action, struct error *err)
 {
     const struct schedule *s = run_state->schedule;
@@ -132,6 +146,7 @@ static enum error_code execute_compute(struct run_state *run_state, const struct
         return hand_over(run_state, run_state->ops->take_output(run_state->context, action->chunk, action->micro),
                          run_state->ops->input(run_state->context, next.chunk, action->micro), err);
     }
+    /* The passes B and I produce the gradient of the stage's input; the stage before reads this gradient. */
     const struct place before = place_before(s, action->micro, stage);
     if (before.device != self) return OK;
     hand_over_note(run_state, action, before.chunk, true);
@@ -139,12 +154,14 @@ static enum error_code execute_compute(struct run_state *run_state, const struct
                      run_state->ops->output_gradient(run_state->context, before.chunk, action->micro), err);
 }
 
+/* execute_perform does action i.  A message begins or ends here; every other action is a pass of the model. */
 static enum error_code execute_perform(struct run_state *run_state, int i, struct error *err)
 {
     const struct action *a = &run_state->schedule->actions[run_state->group->rank][i];
     const int stage = run_state->schedule->stage_of[run_state->group->rank][a->chunk];
     switch (a->kind) {
     case SEND_ACTIVATION: {
+        /* The message is named by its receiving stage, so the sender looks up the next stage of this microbatch. */
         const struct place next = place_after(run_state->schedule, a->micro, stage);
         send_tensor(run_state, a, run_state->ops->take_output(run_state->context, a->chunk, a->micro),
                     run_state->schedule->stage_of[next.device][next.chunk], false);
@@ -157,17 +174,20 @@ static enum error_code execute_perform(struct run_state *run_state, int i, struc
         return OK;
     }
     case RECEIVE_ACTIVATION:
+    /* The receive is posted already, so here the device only waits. */
     case RECEIVE_GRADIENT: return execute_receive(run_state, i, err);
     default: return execute_compute(run_state, a, err);
     }
 }
 
+/* UPDATE is not in this list: an optimizer step does not begin the backward pass. */
 static bool is_of_backward(enum action_kind kind)
 {
     return kind == BACKWARD || kind == BACKWARD_INPUT || kind == BACKWARD_WEIGHT || kind == RECEIVE_GRADIENT
            || kind == SEND_GRADIENT;
 }
 
+/* The compute stream waits here for the stream BESIDE, before its next action begins. */
 static void end_beside(struct run_state *run_state)
 {
     if (run_state->beside) clock_end(&run_state->device->clock), clock_join(&run_state->device->clock, BESIDE);
@@ -192,6 +212,7 @@ enum error_code schedule_execute(const struct schedule *schedule, struct group *
     struct run_state x = {
         .schedule = schedule, .group = group, .device = group->comm->device, .ops = ops, .context = context
     };
+    /* An action sends or receives at most a tensor and a note, so room for 2 n messages is enough. */
     const int n = schedule->count[group->rank];
     x.sending = calloc(2 * (size_t)n + 1, sizeof *x.sending);
     x.posted = calloc((size_t)n + 1, sizeof *x.posted);
@@ -210,6 +231,7 @@ enum error_code schedule_execute(const struct schedule *schedule, struct group *
         if (!e) e = execute_perform(&x, i, err);
         if (times) times[i] = (struct action_time){ start, x.device->clock.now };
     }
+    /* Devices without a backward pass call the function, too, because the call may be collective among devices. */
     if (!backward && !e && ops->backward_begins) e = ops->backward_begins(context, err);        /* there is none here */
     end_beside(&x);
     x.device->clock.noted = NULL;               /* x ends; after an error a pass may be noted that none is beside */
@@ -223,6 +245,7 @@ enum error_code schedule_execute(const struct schedule *schedule, struct group *
     return e;
 }
 
+/* The expected messages follow from the list alone.  The order of the sends does not matter for the sum. */
 struct account schedule_cost(const struct schedule *schedule, const struct group *group,
                              const struct stage_sizes *sizes, const void *context)
 {

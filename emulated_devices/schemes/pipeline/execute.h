@@ -1,4 +1,8 @@
-/* execute.h -- executes one device's list of any schedule. */
+/* execute.h -- executes one device's list of any schedule.
+ *
+ * The model calls schedule_execute in every step (model/trainer.c), and schedule_cost for the expected traffic
+ * (model/trainer_cost.c).  The schedule must have passed schedule_validate: the executor checks nothing again.
+ */
 #ifndef ORRERY_EXECUTE_H
 #define ORRERY_EXECUTE_H
 
@@ -12,8 +16,8 @@ struct stage_note { void *numbers; uint64_t bytes; };
 struct stage_operations {
     /* FORWARD, BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT or UPDATE. */
     enum error_code (*compute)(void *context, enum action_kind, int chunk, int micro, struct error *);
-    /* The tensor into which a stage's input, or the gradient of its output, is received or copied: arena memory that
-     * the stage frees.  data NULL: out of memory. */
+    /* A stage's input, or the gradient of its output, is received or copied into this tensor.  The stage frees this
+     * arena memory.  data NULL: out of memory. */
     struct tensor (*input)(void *context, int chunk, int micro);
     struct tensor (*output_gradient)(void *context, int chunk, int micro);
     /* A stage's output, or the gradient of its input: arena memory that the executor owns from now on. */
@@ -22,9 +26,9 @@ struct stage_operations {
     /* The place of a stage's note, which travels beside its output, or beside the gradient of its input.  The next
      * stage receives the note at its own place.  Both are equally long.  NULL: there are no notes. */
     struct stage_note (*note)(void *context, int chunk, int micro, bool gradient);
-    /* Called once: before the first action of the list that belongs to the backward pass, or after a list that has
-     * none, as where microbatches skip a stage; NULL: nothing.  In a schedule with all forward passes first, devices
-     * may communicate here. */
+    /* The executor calls this function once, before the first action of the list that belongs to the backward pass.
+     * After a list without a backward pass, as where microbatches skip a stage, the call comes at the end.  NULL:
+     * nothing is called.  In a schedule with all forward passes first, devices may communicate here. */
     enum error_code (*backward_begins)(void *context, struct error *);
 };
 

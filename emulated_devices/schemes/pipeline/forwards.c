@@ -3,6 +3,9 @@
  * A forward pass depends only on forward passes, and a message only on the pass whose result it sends.  So if the whole
  * schedule can be executed, its forward passes can.  Microbatches follow each other without waiting for backward
  * passes: M of them take (M + P - 1) F, with a bubble of (P - 1) F.
+ *
+ * model/trainer_open.c calls schedule_keep_forwards for a plan that trains by forward passes only.  The call changes
+ * the schedule in place and cannot fail.
  */
 #include "emulated_devices/schemes/pipeline/schedule.h"
 

@@ -1,4 +1,9 @@
-/* load.c -- a schedule by the name that the user gives: a registered one, or a file. */
+/* load.c -- a schedule by the name that the user gives: a registered one, or a file.
+ *
+ * plan/plan.c and cli/show/schedule.c call schedule_by_name; cli/train/take.c calls schedule_is_file.  Every device
+ * reads the file by itself, without messages.  The errors are ERR_FILE, ERR_FORMAT with the line, ERR_PLAN for a file
+ * that does not fit, and those of schedule_make.
+ */
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include "ref/io/output.h"
 #include <errno.h>
@@ -9,6 +14,7 @@
 
 enum { FILE_MOST = 64 << 20 };          /* bytes of a file with several schedules */
 
+/* A registered name wins over a file of the same name in the current folder. */
 bool schedule_is_file(const char *name)
 {
     struct stat st;
@@ -35,14 +41,17 @@ static const char *colon_of(const char *path)
     return stat(path, &st) == 0 || colon == path ? NULL : colon;
 }
 
+/* read_one_of reads the schedule that is named after the colon, out of a file with several schedules. */
 static enum error_code read_one_of(struct schedule *schedule, const char *path, const char *colon, struct error *err)
 {
     char file[PATH_MAX], *text = NULL;
     size_t bytes;
+    /* The part before the colon is the file's name. */
     if (snprintf(file, sizeof file, "%.*s", (int)(colon - path), path) >= (int)sizeof file)
         return fail(err, ERR_FILE, "%s: too long", printable_path(path).text);
     enum error_code e = check_regular(file, err);
     if (!e) e = file_read_all(file, FILE_MOST, &text, &bytes, err);
+    /* A byte 0 would end the text early and hide the schedules after this byte. */
     if (!e && strlen(text) != bytes)
         e = fail(err, ERR_FORMAT, "%s: has a byte 0: expected text", printable_path(file).text);
     if (!e) e = schedule_read_named(schedule, text, colon + 1, printable_path(file).text, err);
@@ -50,6 +59,7 @@ static enum error_code read_one_of(struct schedule *schedule, const char *path, 
     return e;
 }
 
+/* A path FILE:NAME selects one schedule of the file; any other path is a file with a single schedule. */
 static enum error_code read_file(struct schedule *schedule, const char *path, struct error *err)
 {
     const char *colon = colon_of(path);
@@ -63,11 +73,13 @@ static enum error_code read_file(struct schedule *schedule, const char *path, st
     return e;
 }
 
+/* A number that the user has not given is 0 and fits every file. */
 static bool load_fits(int have, int asked) { return asked == 0 || have == asked; }
 
 enum error_code schedule_by_name(struct schedule *schedule, const char *name, const struct schedule_request *request,
                                  struct error *err)
 {
+    /* A file's list is complete, so options that shape a list are refused for files. */
     if (!schedule_is_file(name)) return schedule_make(schedule, name, request, err);
     if (request->skip > 0 || request->update_every > 0)
         return fail(err, ERR_PLAN, "%s: %s %d is for registered schedules; a file has its own %s",
@@ -80,6 +92,7 @@ enum error_code schedule_by_name(struct schedule *schedule, const char *name, co
     if (e) return e;
     if (load_fits(schedule->devices, request->devices) && load_fits(schedule->micros, request->micros)
         && load_fits(schedule->chunks, request->chunks)) return OK;
+    /* The message shows the file's own value for each number that the user has not given. */
     e = fail(err, ERR_PLAN,
              "%s: has a schedule for --pp %d --micro %d --chunks %d; --pp %d --micro %d --chunks %d do not fit",
              printable_path(name).text, schedule->devices, schedule->micros, schedule->chunks, request->devices

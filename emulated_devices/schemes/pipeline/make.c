@@ -1,8 +1,14 @@
-/* make.c -- makes a schedule by name, and refuses invalid requests. */
+/* make.c -- makes a schedule by name, and refuses invalid requests.
+ *
+ * load.c calls schedule_make for every name that is no file.  cli/bench/schedules.c and plan/megatron.c call
+ * schedule_make directly.  The errors are ERR_USAGE for an unknown name, ERR_PLAN for a refused request, and
+ * ERR_MEMORY.
+ */
 #include "emulated_devices/schemes/pipeline/schedules/generate.h"
 #include <stdio.h>
 #include <string.h>
 
+/* The list of generators is in schemes/registry.c; this call only searches the list. */
 const struct schedule_generator *schedule_generator(const char *name, struct error *err)
 {
     const struct schedule_generator *g = NULL;
@@ -35,6 +41,8 @@ struct advice { char text[80]; };
 /* The most similar requests that would be accepted. */
 static struct advice what_would_fit(const struct schedule_generator *generator, const struct schedule_request *request)
 {
+    /* The advice tries P - 1, P + 1 and the request without its options.  The text names the first that the generator
+     * accepts. */
     struct schedule_request fewer = *request, more = *request, plain = *request;
     struct advice a = { "" };
     fewer.devices--, more.devices++;
@@ -61,11 +69,14 @@ enum error_code schedule_make(struct schedule *schedule, const char *name, const
     if (q.devices < 1 || q.micros < 1 || q.chunks < 0)
         return fail(err, ERR_PLAN, "schedule %s: devices=%d, micros=%d, chunks=%d: expected at least 1", name,
                     q.devices, q.micros, q.chunks);
+    /* chunks=0 means the number that the schedule fixes, else one stage on each device. */
     if (q.chunks == 0) q.chunks = g->chunks > 0 ? g->chunks : 1;
+    /* chunks=1 is accepted, too, because 1 is the default of --chunks.  The generator then uses its own number. */
     if (g->chunks > 0 && q.chunks != g->chunks && q.chunks != 1)
         return fail(err, ERR_PLAN, "schedule %s: chunks=%d, but it holds %d on each device", name, q.chunks, g->chunks);
     enum error_code e = check_options(g, &q, err);
     if (e) return e;
+    /* Each generator says in words what its algorithm needs, such as an even P. */
     const char *refused = g->refuses != NULL ? g->refuses(&q) : NULL;
     if (refused != NULL)
         return fail(err, ERR_PLAN, "schedule %s: P=%d, M=%d, v=%d: %s%s", name, q.devices, q.micros, q.chunks, refused,

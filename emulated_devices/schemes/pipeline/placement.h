@@ -1,4 +1,7 @@
-/* placement.h -- the number of layers of each stage, when stages are not equally fast. */
+/* placement.h -- the number of layers of each stage, when stages are not equally fast.
+ *
+ * plan/check.c is the only caller.  The result becomes the plan's first_layer table.
+ */
 #ifndef ORRERY_PIPELINE_PLACEMENT_H
 #define ORRERY_PIPELINE_PLACEMENT_H
 

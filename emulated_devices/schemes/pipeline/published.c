@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+/* Sequences of the paper have 1024 tokens in all twelve settings. */
 enum { TOKENS = 1024 };
 
 /* Memory of a microbatch for each token and unit of width (V. Korthikanti et al., arXiv:2205.05198): a forward keeps
@@ -48,6 +49,7 @@ enum error_code published_bubble(const struct published_setting *setting, const 
 
 double published_interleaved_formula(const struct published_setting *setting)
 {
+    /* cost = M (F + I + W) + (P - 1)(F + I + W) / v + (2 v P - P - 2) T_comm; bubble = 1 - M (F + I + W) / cost. */
     const double work = (double)(setting->f + setting->i + setting->w), v = setting->v;
     const double cost = setting->M * work + (setting->P - 1) * work / v + (2 * v * setting->P - setting->P - 2)
         * (double)setting->comm;

@@ -1,5 +1,9 @@
 /* published_formula.c -- formulas for bubbles, from papers and their authors' pages, and the bubbles of our
- * schedules. */
+ * schedules.
+ *
+ * cli/bench/schedules.c prints each formula beside our idle time.  The errors are those of schedule_make and
+ * schedule_validate, and ERR_MEMORY.
+ */
 #include "emulated_devices/schemes/pipeline/published.h"
 #include "emulated_devices/schemes/pipeline/timing.h"
 #include <stdlib.h>
@@ -27,6 +31,7 @@ static int64_t idle_zb_h2(struct published_case published_case)
 static int64_t idle_none(struct published_case published_case) { return (void)published_case, 0; }
 static int64_t idle_half(struct published_case published_case) { return idle_1f1b(published_case) / 2; }
 static int64_t idle_two_thirds(struct published_case published_case) { return idle_1f1b(published_case) * 2 / 3; }
+/* F&B + B - 3W with B = I + W, and F&B = F + B. */
 static int64_t both_backward_less(struct published_case published_case)
 {
     return published_case.F + 2 * (published_case.I + published_case.W) - 3 * published_case.W;
@@ -73,6 +78,8 @@ static const enum action_kind part[PARTS] = { RECEIVE_ACTIVATION, FORWARD,  SEND
 static int pair_at(const struct action *list, int count, struct action found[PARTS], bool have[PARTS])
 {
     int n = 0;
+    /* Each part may be missing at the pipeline's ends, except for F and B themselves.  B must be of another chunk
+     * than F. */
     for (int k = 0; k < PARTS; k++) {
         have[k] = n < count && list[n].kind == part[k] && (part[k] != BACKWARD || list[n].chunk != found[1].chunk);
         if (have[k]) found[k] = list[n++];
@@ -85,14 +92,17 @@ static int pair_at(const struct action *list, int count, struct action found[PAR
  * done. */
 static enum error_code pair_device(struct schedule *schedule, int device, struct error *err)
 {
+    /* The new order is: both receives, F and B, both sends. */
     static const int order[PARTS] = { 0, 3, 1, 4, 2, 5 };
     const int count = schedule->count[device];
     struct action *list = schedule->actions[device], *out = malloc(((size_t)count + 1) * sizeof *out),
         found[PARTS] = { 0 };
     bool have[PARTS];
     int n = 0;
+    /* The new list has the same actions, so the schedule stays valid in length. */
     if (out == NULL) return fail(err, ERR_MEMORY, "schedule %s: no memory for %d actions", schedule->name, count);
     for (int i = 0; i < count;) {
+        /* A pair gets the new order.  Any other action keeps its place. */
         const int length = pair_at(list + i, count - i, found, have);
         for (int k = 0; k < PARTS && length > 0; k++)
             if (have[order[k]]) out[n++] = found[order[k]];
@@ -104,6 +114,7 @@ static enum error_code pair_device(struct schedule *schedule, int device, struct
     return OK;
 }
 
+/* The idle time of the formulas is span - work of the busiest device. */
 static int64_t idle_of(const struct timing *timing)
 {
     int64_t most = 0;
@@ -115,6 +126,7 @@ static int64_t idle_of(const struct timing *timing)
 static enum error_code time_formula(const struct published_formula *formula, const struct schedule *schedule,
                                     struct published_case published_case, int64_t *idle, struct error *err)
 {
+    /* Each chunk is timed with the times of a whole device, so the idle time is divided by chunks. */
     const int64_t share = formula->per_stage ? 1 : schedule->chunks;
     struct timing t;
     const enum error_code e = schedule_time_evenly(&t, schedule,
@@ -138,6 +150,7 @@ enum error_code published_idle(const struct published_formula *formula, struct p
                                         .backward_weight = published_case.W };
     enum error_code e = schedule_make(&s, formula->schedule, &q, err);
     if (e) return e;
+    /* A formula with F&B counts a pair as one action, so its schedule is timed with messages around pairs. */
     for (int d = 0; d < s.devices && formula->paired && !e; d++) e = pair_device(&s, d, err);
     if (!e) e = schedule_validate(&s, err);
     if (!e) e = time_formula(formula, &s, published_case, idle, err);

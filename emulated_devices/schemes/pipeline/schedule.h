@@ -46,6 +46,8 @@ enum action_kind {
     ACTION_KINDS
 };
 
+/* A device's list consists of these actions.  A generator sets kind, micro and chunk; schedule_finish adds the
+ * messages and their peers. */
 struct action {
     enum action_kind kind;              /* a pass, an optimizer step, a send or a receive */
     int micro;                          /* microbatch, 0 .. micros-1; for an UPDATE: the last one of its batch */
@@ -58,6 +60,8 @@ struct action {
 /* Where a stage is computed.  device -1: nowhere (before the first stage, after the last one, or skipped). */
 struct place { int device, chunk; };
 
+/* schedule_begin allocates the tables, and schedule_free frees them.  model/trainer.c executes the result once a
+ * step. */
 struct schedule {
     char name[32];                      /* of the generator, or of the file */
     int devices, micros, chunks;        /* P, M, and v stages on each device */
@@ -88,6 +92,7 @@ struct schedule_request {
     int64_t forward, backward_input, backward_weight, communication;    /* picoseconds, for search; all 0: 1, 1, 1, 0 */
 };
 
+/* The registry lists these generators.  The files in schedules/ define the functions, and make.c calls each. */
 struct schedule_generator {
     struct scheme head;                 /* memory: microbatches (or chunks of them) whose activations device r holds */
     const char *bubble;                 /* a closed form, for the list */
@@ -121,8 +126,8 @@ enum error_code schedule_validate(const struct schedule *, struct error *);
 /** Whether it would also run without deadlock with blocking synchronous sends. */
 bool schedule_survives_blocking_sends(const struct schedule *);
 
-/** Whether it would run if, inside the schedule, every device waited at its optimizer step for all others to reach
- *  theirs of the same batch. */
+/** Whether the schedule would run if optimizer steps inside the list met.  Each device would wait at its step until
+ *  all devices reach their step of the same batch. */
 bool schedule_updates_can_meet(const struct schedule *);
 
 /** Whether every chunk adds its weight gradients in the order of the microbatches.  Then their sum has the same bits as
@@ -147,15 +152,16 @@ struct place place_after(const struct schedule *, int micro, int stage);
 /** The places that hold a copy of a stage, at most `most` of them.  @return how many: 1 unless bidirectional. */
 int schedule_holders(const struct schedule *, int stage, struct place *holder, int most);
 
-/* Which receives of a device's list are posted: those before `at`, of which `open` are not waited for yet. */
+/* A posting says which receives of a device's list are posted: those before `at`.  `open` receives of these are not
+ * waited for yet. */
 struct posting { int at, open; };
 
 /** The next receive that is posted before the device does action i: itself, or one ahead.
  *  @return its place in the list; -1: no more now. */
 int posting_next(struct posting *, const struct schedule *, int device, int i);
 
-/** Whether an action belongs to a pass that is beside the one before it: that pass, its receive or its send; and
- *  whether the pass after an action's is beside it. */
+/** is_beside: whether an action (a pass, its receive or its send) belongs to a pass that is beside the previous pass.
+ *  has_beside: whether the pass after an action's pass is beside that pass. */
 bool schedule_is_beside(const struct schedule *, int device, int i);
 bool schedule_has_beside(const struct schedule *, int device, int i);
 

@@ -1,9 +1,14 @@
-/* schedule_named.c -- one of the schedules that a text has one after another. */
+/* schedule_named.c -- one of the schedules that a text has one after another.
+ *
+ * load.c calls schedule_read_named for FILE:NAME, and course/command_function.c for the schedules of a lesson.  The
+ * errors are ERR_FORMAT, ERR_MEMORY and those of schedule_read.
+ */
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include "ref/io/output.h"
 #include <stdlib.h>
 #include <string.h>
 
+/* The length includes the newline; the last line of a text may have none. */
 static size_t line_length(const char *at)
 {
     const char *end = strchr(at, '\n');
@@ -33,6 +38,7 @@ static bool is_first(const char *at, size_t n)
 /* Where the schedule of a name is in a text. */
 struct named { const char *first; size_t bytes; int line[2], count; };         /* line: of the name, in two of them */
 
+/* named_in finds the schedule with a line `name NAME`, from its first line to the line before the next schedule. */
 static struct named named_in(const char *text, const char *name)
 {
     struct named found = { .first = NULL };
@@ -41,12 +47,14 @@ static struct named named_in(const char *text, const char *name)
     int line = 1;
     for (const char *at = text; *at; at += line_length(at), line++) {
         const size_t n = line_length(at);
+        /* A new first line ends the previous schedule. */
         if (is_first(at, n)) first = at, inside = false;
         if (first && !inside && line_has(at, n, (const char *const[]){ "name", name, NULL })) {
             if (found.count < 2) found.line[found.count] = line;
             if (found.count++ == 0) found.first = first;
             inside = true;
         }
+        /* Only the first schedule of this name grows.  A second schedule is counted and becomes an error. */
         if (inside && found.count == 1) found.bytes = (size_t)(at + n - first);
     }
     return found;
@@ -63,6 +71,8 @@ enum error_code schedule_read_named(struct schedule *schedule, const char *text,
     if (found.count > 1)
         return fail(err, ERR_FORMAT, "%s:%d: a second schedule has the name %s, the first is at line %d", file,
                     found.line[1], printable(name).text, found.line[0]);
+    /* The schedule is read from a copy of the text that ends with the schedule.  Blanks replace the text before the
+     * schedule. */
     const size_t before = (size_t)(first - text);
     char *alone = strndup(text, before + bytes);
     FILE *f = alone ? fmemopen(alone, before + bytes, "r") : NULL;

@@ -2,6 +2,9 @@
  *
  * Sizes come first and are checked before anything is allocated; every later number is checked against them.  At the
  * end the validator checks the whole schedule, and its error is reported with the line that caused it.
+ *
+ * load.c calls schedule_read for a file, and schedule_named.c for a part of a file.  The errors are ERR_FORMAT with
+ * file and line, ERR_FILE and ERR_MEMORY.  After an error the schedule is freed.
  */
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include "emulated_devices/schemes/pipeline/schedules/generate.h"
@@ -9,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* schedule_read keeps its state in this struct.  line_of and last_line let an error of the validator name a line. */
 struct reader {
     struct schedule *s;
     const char *file;
@@ -31,6 +35,7 @@ static enum error_code schedule_read_bad(struct reader *reader, const char *what
     return fail(reader->err, ERR_FORMAT, "%s:%d: %.60s: expected %s", reader->file, reader->line, what, expected);
 }
 
+/* The reader does not depend on the locale, so isspace() is not used. */
 static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
 /* The next word of the line, terminated by NUL; NULL at the line's end.  A colon also ends a word. */
@@ -48,6 +53,7 @@ static char *word(struct reader *reader)
 static int schedule_read_number(char **at)
 {
     int n = 0, digits = 0;
+    /* Nine digits always fit an int.  A tenth digit stays unread and makes the word wrong. */
     for (; **at >= '0' && **at <= '9' && digits < 9; ++*at, digits++) n = 10 * n + (**at - '0');
     return digits > 0 ? n : -1;
 }
@@ -74,6 +80,7 @@ static enum error_code subject(struct reader *reader, const char *of, int below,
     return OK;
 }
 
+/* Words after a complete line are an error, because the user may have meant something by these words. */
 static enum error_code end_of_line(struct reader *reader)
 {
     char *w = word(reader);
@@ -82,6 +89,7 @@ static enum error_code end_of_line(struct reader *reader)
 
 /* ---- the head ---------------------------------------------------------------------------------------------------- */
 
+/* size_line reads one of the three sizes.  The tables do not exist before all three are known. */
 static enum error_code size_line(struct reader *reader, int *size, int most)
 {
     if (reader->begun || *size != 0)
@@ -90,6 +98,7 @@ static enum error_code size_line(struct reader *reader, int *size, int most)
     return code == OK ? end_of_line(reader) : code;
 }
 
+/* The name is later printed in messages and written to files, so only printable characters are accepted. */
 static enum error_code name_line(struct reader *reader)
 {
     char *w = word(reader);
@@ -107,6 +116,7 @@ static enum error_code schedule_read_begin(struct reader *reader)
     if (reader->begun) return OK;
     if (reader->devices == 0 || reader->micros == 0 || reader->chunks == 0)
         return schedule_read_bad(reader, "sizes", "devices, micros and chunks before this line");
+    /* A product of sizes beyond the limit is ERR_PLAN for a generator; in a file the same fault is ERR_FORMAT. */
     struct error why;
     enum error_code code = schedule_begin(reader->s, reader->name, reader->devices, reader->micros,
                                           reader->chunks, &why);
@@ -114,6 +124,7 @@ static enum error_code schedule_read_begin(struct reader *reader)
         return fail(reader->err, code == ERR_PLAN ? ERR_FORMAT : code, "%s:%d: %.300s", reader->file,
                     reader->line, why.text);
     reader->begun = true;
+    /* Places count the stages: the highest stage of a `place` line plus 1. */
     reader->s->stages = 0;
     reader->line_of = calloc((size_t)reader->devices, sizeof *reader->line_of);
     reader->last_line = calloc((size_t)reader->devices, sizeof *reader->last_line);
@@ -124,6 +135,7 @@ static enum error_code schedule_read_begin(struct reader *reader)
 
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
 
+/* `place D: S ..` puts stages on the chunks of device D. A chunk of `-` stays unused. */
 static enum error_code place_line(struct reader *reader)
 {
     struct schedule *s = reader->s;
@@ -135,6 +147,8 @@ static enum error_code place_line(struct reader *reader)
         if (chunk >= s->chunks) return schedule_read_bad(reader, w, "no more stages than `chunks` says");
         if (strcmp(w, "-") != 0 && (*at != '\0' || stage < 0 || stage >= s->devices * s->chunks))
             return schedule_read_bad(reader, w, "a stage or `-`");
+        /* Routes have been allocated with the number of stages, so a later place could have a stage beyond this
+         * number. */
         if (s->routes > 0) return schedule_read_bad(reader, w, "places before routes");
         s->stage_of[device][chunk] = stage;
         if (stage >= s->stages) s->stages = stage + 1;
@@ -142,6 +156,7 @@ static enum error_code place_line(struct reader *reader)
     return code;
 }
 
+/* `routes R` allocates the table of routes [R, stages]; the lines `route` fill this table. */
 static enum error_code routes_line(struct reader *reader)
 {
     int routes;
@@ -153,6 +168,7 @@ static enum error_code routes_line(struct reader *reader)
     return routes_begin(reader->s, routes, reader->err);
 }
 
+/* `route R: D.C ..` gives the place of each stage in turn; `-` skips a stage. */
 static enum error_code route_line(struct reader *reader)
 {
     struct schedule *s = reader->s;
@@ -172,6 +188,7 @@ static enum error_code route_line(struct reader *reader)
     return code;
 }
 
+/* `takes R: M ..` sends microbatches along route R. All others keep route 0. */
 static enum error_code takes_line(struct reader *reader)
 {
     int route;
@@ -187,6 +204,7 @@ static enum error_code takes_line(struct reader *reader)
 
 /* ---- actions ----------------------------------------------------------------------------------------------------- */
 
+/* parse_action reads one action, such as &F0.1 or sa0>1.  The result is false for any other word. */
 static bool parse_action(const struct schedule *schedule, char *at, struct action *action)
 {
     const bool beside = *at == '&';
@@ -198,6 +216,7 @@ static bool parse_action(const struct schedule *schedule, char *at, struct actio
     if (kind < 0) return false;
     at += strlen(action_letter((enum action_kind)kind));
     *action = (struct action){ (enum action_kind)kind, schedule_read_number(&at), 0, -1, beside };
+    /* A missing digit gives -1, which the last line refuses. */
     if (*at == '.') at++, action->chunk = schedule_read_number(&at);
     if (action_is_message(action->kind)) {
         const bool send = action->kind == SEND_ACTIVATION || action->kind == SEND_GRADIENT;
@@ -208,6 +227,7 @@ static bool parse_action(const struct schedule *schedule, char *at, struct actio
     return *at == '\0' && action->micro >= 0 && action->chunk >= 0;
 }
 
+/* add_action appends an action to the device's list and notes its line for errors of the validator. */
 static enum error_code add_action(struct reader *reader, int device, char *w)
 {
     struct schedule *s = reader->s;
@@ -217,6 +237,7 @@ static enum error_code add_action(struct reader *reader, int device, char *w)
         return schedule_read_bad(reader, w, s->chunks > 1
                                  ? "actions separated by spaces, such as F0, B0.1, &B0, I2, W2, sa0>1 or rg0<1"
                                        : "actions separated by spaces, such as F0 B0 I2 W2 sa0>1 rg0<1");
+    /* A place line must come before the actions of its device: otherwise no chunk holds a stage here. */
     const bool stage = a.chunk < s->chunks && s->stage_of[device][a.chunk] >= 0;
     if (a.micro >= s->micros || !stage) {
         const int n = snprintf(expected, sizeof expected, "a microbatch of 0..%d", s->micros - 1);
@@ -225,8 +246,10 @@ static enum error_code add_action(struct reader *reader, int device, char *w)
                      s->chunks - 1);
         return schedule_read_bad(reader, w, expected);
     }
+    /* The list has room for each action once, so a longer list must repeat an action. */
     if ((size_t)s->count[device] >= most_actions(s))
         return schedule_read_bad(reader, w, "each action once: there are more than a device can have");
+    /* The table is allocated at a device's first action. */
     if (reader->line_of[device] == NULL) reader->line_of[device] = calloc(most_actions(s), sizeof(int));
     if (reader->line_of[device] == NULL) return fail(reader->err, ERR_MEMORY, "%s: no memory to read it", reader->file);
     reader->line_of[device][s->count[device]] = reader->line;
@@ -236,6 +259,7 @@ static enum error_code add_action(struct reader *reader, int device, char *w)
     return OK;
 }
 
+/* Several lines of a device continue one list. */
 static enum error_code device_line(struct reader *reader)
 {
     int device;
@@ -246,6 +270,7 @@ static enum error_code device_line(struct reader *reader)
     return code;
 }
 
+/* one_number reads a line with a single number of 1 .. high. */
 static enum error_code one_number(struct reader *reader, const char *of, int high, int *n)
 {
     enum error_code code = number_word(reader, of, 1, high, n);
@@ -261,16 +286,20 @@ static enum error_code versions_line(struct reader *reader)
     return one_number(reader, "weight versions", 2, &reader->s->weight_versions);
 }
 
+/* one_line reads a line by its first word.  The sizes and the name come before the tables; all else needs the
+ * tables. */
 static enum error_code one_line(struct reader *reader)
 {
     char *w = word(reader);
     if (w == NULL) return OK;
+    /* A second first line means that the file has several schedules. */
     if (strcmp(w, "orrery") == 0)
         return schedule_read_bad(reader, w, "one schedule; another one begins here: FILE:NAME takes one of several");
     if (strcmp(w, "name") == 0 && !reader->begun) return name_line(reader);
     if (strcmp(w, "devices") == 0) return size_line(reader, &reader->devices, SCHEDULE_MOST_DEVICES);
     if (strcmp(w, "micros") == 0) return size_line(reader, &reader->micros, SCHEDULE_MOST_CELLS);
     if (strcmp(w, "chunks") == 0) return size_line(reader, &reader->chunks, SCHEDULE_MOST_CHUNKS);
+    /* These lines need the tables, so the first of these lines allocates the tables. */
     static const struct { const char *name; enum error_code (*read)(struct reader *); } lines[] = {
         { "place", place_line }, { "routes", routes_line }, { "route", route_line }, { "takes", takes_line },
         { "device", device_line }, { "update", update_line }, { "versions", versions_line },
@@ -295,6 +324,7 @@ static int next_line(struct reader *reader)
         return 0;
     }
     reader->line++;
+    /* A byte 0 would hide the rest of the line. */
     if (strlen(reader->text) != (size_t)length) return schedule_read_bad(reader, "a byte 0", "text"), -1;
     char *comment = strchr(reader->text, '#');
     if (comment != NULL) *comment = '\0';
@@ -302,6 +332,7 @@ static int next_line(struct reader *reader)
     return 1;
 }
 
+/* first_line skips empty lines and comments, then wants "orrery schedule 1". */
 static enum error_code first_line(struct reader *reader)
 {
     static const char *const magic[] = { "orrery", "schedule", "1" };
@@ -326,12 +357,14 @@ static int line_of_action(const struct reader *reader, int device, int index)
 {
     if (device < 0) return 0;
     if (index < 0 || reader->line_of[device] == NULL) return reader->last_line[device];
+    /* The finished list is then the list of the file, so indices agree. */
     if (reader->s->messages_given) return reader->line_of[device][index];
     int done = 0;
     for (int i = 0; i < index; i++) done += !action_is_message(reader->s->actions[device][i].kind);
     return reader->line_of[device][done];
 }
 
+/* schedule_read_check validates the schedule.  An ERR_PLAN of the validator becomes ERR_FORMAT with file and line. */
 static enum error_code schedule_read_check(struct reader *reader)
 {
     struct error why = { OK, "" };
@@ -353,8 +386,10 @@ static enum error_code schedule_read_complete(struct reader *reader)
         return fail(reader->err, ERR_FORMAT,
                     "%s: ends after line %d: expected devices, micros, chunks, places and actions",
                     reader->file, reader->line);
+    /* The file needs at least one stage on some device. */
     if (s->stages == 0) return fail(reader->err, ERR_FORMAT, "%s: no place holds a stage", reader->file);
     if (s->routes == 0 && only_route(s, reader->err) != OK) return reader->err->code;
+    /* A file with messages is not changed.  Otherwise schedule_finish inserts the messages. */
     if (s->messages_given) return schedule_read_check(reader);
     if (schedule_finish(s, reader->err) != OK) return reader->err->code;
     return schedule_read_check(reader);
@@ -363,9 +398,11 @@ static enum error_code schedule_read_complete(struct reader *reader)
 enum error_code schedule_read(struct schedule *schedule, FILE *from, const char *file, struct error *err)
 {
     struct error unused;
+    /* Error texts are needed even where the caller gives no place for an error. */
     struct reader r = { .s = schedule, .file = file, .from = from, .name = "file", .err = err != NULL ? err : &unused };
     memset(schedule, 0, sizeof *schedule);
     enum error_code code = first_line(&r);
+    /* Every line is read and checked at once; checks of the whole schedule come after the last line. */
     while (code == OK) {
         const int got = next_line(&r);
         if (got < 0) code = r.err->code;
@@ -373,6 +410,7 @@ enum error_code schedule_read(struct schedule *schedule, FILE *from, const char 
         code = one_line(&r);
     }
     if (code == OK) code = schedule_read_complete(&r);
+    /* The lines of actions were needed for error texts only. */
     for (int d = 0; r.line_of != NULL && d < r.devices; d++) free(r.line_of[d]);
     free(r.line_of);
     free(r.last_line);

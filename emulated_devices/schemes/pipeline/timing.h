@@ -4,6 +4,9 @@
  * arrives `communication` later; a receive waits for it.  Links carry any number of messages at once.  The published
  * bubble rates (P. Qi et al., arXiv:2401.10241, tables 5 and 6) use this model.  The time is a lower bound: contention
  * is not modelled.
+ *
+ * search/estimate.c and plan/megatron.c time a plan with this clock.  cli/show/schedule.c, cli/bench/schedules.c and
+ * draw/timeline.c print a timing.
  */
 #ifndef ORRERY_PIPELINE_TIMING_H
 #define ORRERY_PIPELINE_TIMING_H

@@ -4,12 +4,16 @@
  * device alone: every action that the routes require occurs exactly once, with its messages, after what it needs on the
  * same device.  (3) All devices: a walk through the lists reaches the end of each.  Since step 2 has found both ends of
  * each message, and a send does not wait, a device can only block in a receive whose send comes later: a cycle.
+ *
+ * schedule_make's callers validate what a generator made; schedule_read.c validates what a user wrote.  All errors
+ * are ERR_PLAN or ERR_MEMORY.  The checks are local, and every device gets the same result from the same lists.
  */
 #include "emulated_devices/schemes/pipeline/schedules/generate.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* A validation keeps its context in this struct.  The table `at` is filled anew for each device. */
 struct check {
     const struct schedule *s;
     enum numbering numbering;           /* of the actions in texts */
@@ -18,6 +22,7 @@ struct check {
     struct error *err;
 };
 
+/* The table at [kinds, chunks, M] gives the index of an action in the device's list. */
 static int *where(const struct check *check, enum action_kind kind, int micro, int chunk)
 {
     return &check->at[((size_t)kind * (size_t)check->s->chunks + (size_t)chunk) * (size_t)check->s->micros
@@ -36,6 +41,7 @@ static struct action_text validate_name_of(const struct check *check, struct act
 static int number_of(const struct check *check, int device, int index)
 {
     int number = check->numbering == FROM_ZERO ? index : index + 1;
+    /* The file of the user does not have the inserted messages, so the number leaves out messages. */
     for (int i = 0; check->numbering == FROM_ONE_WITHOUT_MESSAGES && i < index; i++)
         number -= action_is_message(check->s->actions[device][i].kind);
     return number;
@@ -43,6 +49,7 @@ static int number_of(const struct check *check, int device, int index)
 
 /* ---- (1) the tables ---------------------------------------------------------------------------------------------- */
 
+/* check_stages wants every stage number in range, and every stage of 0 .. stages-1 on some device. */
 static enum error_code check_stages(const struct schedule *schedule, struct error *err)
 {
     bool *held = calloc((size_t)schedule->stages + 1, sizeof *held);
@@ -56,12 +63,14 @@ static enum error_code check_stages(const struct schedule *schedule, struct erro
                             schedule->stages - 1);
             else if (stage >= 0) held[stage] = true;
         }
+    /* Without a holder no microbatch could pass the stage. */
     for (int t = 0; code == OK && t < schedule->stages; t++)
         if (!held[t]) code = fail(err, ERR_PLAN, "stage %d is on no device", t);
     free(held);
     return code;
 }
 
+/* check_route wants each place of a route to hold the stage of its column.  A device below 0 is a skipped stage. */
 static enum error_code check_route(const struct schedule *schedule, int r, struct error *err)
 {
     int visited = 0;
@@ -77,6 +86,7 @@ static enum error_code check_route(const struct schedule *schedule, int r, struc
     return OK;
 }
 
+/* check_tables runs first, because every later step uses these tables as indices without a check. */
 static enum error_code check_tables(const struct schedule *schedule, struct error *err)
 {
     enum error_code code = check_stages(schedule, err);
@@ -107,6 +117,7 @@ static enum error_code wrong(struct check *check, int index, const char *expecte
 static enum error_code index_actions(struct check *check)
 {
     const struct schedule *s = check->s;
+    /* All bytes 0xff make every int -1: the action has not been seen. */
     memset(check->at, -1, (size_t)ACTION_KINDS * (size_t)s->chunks * (size_t)s->micros * sizeof *check->at);
     for (int i = 0; i < s->count[check->device]; i++) {
         const struct action a = s->actions[check->device][i];
@@ -116,6 +127,7 @@ static enum error_code index_actions(struct check *check)
             snprintf(text, sizeof text, "expected a microbatch of 0..%d", s->micros - 1);
             return wrong(check, i, text);
         }
+        /* The microbatch is valid from here on.  The chunk must be valid before stage_of is read. */
         if (a.chunk < 0 || a.chunk >= s->chunks || s->stage_of[check->device][a.chunk] < 0) {
             snprintf(text, sizeof text, "expected a chunk of 0..%d that holds a stage", s->chunks - 1);
             return wrong(check, i, text);
@@ -127,6 +139,7 @@ static enum error_code index_actions(struct check *check)
             return wrong(check, i, p.device < 0
                          ? "microbatch does not come here: its route leaves this stage out" : text);
         }
+        /* Each kind, microbatch and chunk has one index, so a second such action is an error. */
         int *at = where(check, a.kind, a.micro, a.chunk);
         if (*at >= 0) {
             snprintf(text, sizeof text, "done twice, first as action %d", number_of(check, check->device, *at));
@@ -142,6 +155,7 @@ static enum error_code presence(struct check *check, enum action_kind kind, int 
                                 const char *why)
 {
     const int i = *where(check, kind, micro, chunk);
+    /* The list agrees with the route: the action is needed and there, or neither. */
     if (needed == (i >= 0)) return OK;
     if (!needed) return wrong(check, i, why);
     const struct action a = { kind, micro, chunk, -1, false };
@@ -155,6 +169,7 @@ static enum error_code validate_after(struct check *check, int i, enum action_ki
     const int before = *where(check, first, micro, chunk);
     const struct action need = { first, micro, chunk, -1, false };
     char text[160];
+    /* A missing action is reported elsewhere (presence), so here only the order counts. */
     if (i < 0 || (before >= 0 && before < i)) return OK;
     if (before >= 0)
         snprintf(text, sizeof text, "expected after %s, which is action %d", validate_name_of(check, need).text,
@@ -182,6 +197,8 @@ static enum error_code check_message(struct check *check, enum action_kind kind,
     return OK;
 }
 
+/* validate_check_forward checks F of a microbatch on a chunk, with its messages and what must come before.  `before`
+ * and `next` are its neighbours on the route. */
 static enum error_code validate_check_forward(struct check *check, int micro, int chunk, struct place before,
                                               struct place next)
 {
@@ -189,6 +206,7 @@ static enum error_code validate_check_forward(struct check *check, int micro, in
     enum error_code code = presence(check, FORWARD, micro, chunk, true, "");
     if (code == OK) code = check_message(check, RECEIVE_ACTIVATION, micro, chunk, before);
     if (code == OK) code = check_message(check, SEND_ACTIVATION, micro, chunk, next);
+    /* The input comes from this device (a copy) or from another one (a receive).  Stage 0 has neither. */
     if (code == OK && before.device == check->device) code = validate_after(check, f, FORWARD, micro, before.chunk);
     if (code == OK && before.device >= 0 && before.device != check->device)
         code = validate_after(check, f, RECEIVE_ACTIVATION, micro, chunk);
@@ -196,6 +214,7 @@ static enum error_code validate_check_forward(struct check *check, int micro, in
     return code;
 }
 
+/* backward_missing reports a microbatch without B, I and W, and says which two forms would be right. */
 static enum error_code backward_missing(struct check *check, int micro, int chunk)
 {
     char where[40] = "";
@@ -205,6 +224,7 @@ static enum error_code backward_missing(struct check *check, int micro, int chun
                 check->device, micro, where, micro, micro, micro);
 }
 
+/* validate_check_backward checks the backward of a microbatch on a chunk: either B alone, or I and later W. */
 static enum error_code validate_check_backward(struct check *check, int micro, int chunk, struct place before,
                                                struct place next)
 {
@@ -215,6 +235,7 @@ static enum error_code validate_check_backward(struct check *check, int micro, i
     const char *split = "a whole backward (B) has been done already";
     enum error_code code = presence(check, BACKWARD_INPUT, micro, chunk, !whole, split);
     if (code == OK) code = presence(check, BACKWARD_WEIGHT, micro, chunk, !whole, split);
+    /* b is the action that produces the input's gradient: B or I. */
     const int b = *where(check, kind, micro, chunk);
     if (code == OK) code = check_message(check, RECEIVE_GRADIENT, micro, chunk, next);
     if (code == OK) code = check_message(check, SEND_GRADIENT, micro, chunk, before);
@@ -222,6 +243,7 @@ static enum error_code validate_check_backward(struct check *check, int micro, i
     if (code == OK && next.device >= 0 && next.device != check->device)
         code = validate_after(check, b, RECEIVE_GRADIENT, micro, chunk);
     if (code == OK && next.device == check->device) {
+        /* The next stage on this device may have chosen the other form for this microbatch. */
         const bool next_whole = *where(check, BACKWARD, micro, next.chunk) >= 0;
         code = validate_after(check, b, next_whole ? BACKWARD : BACKWARD_INPUT, micro, next.chunk);
     }
@@ -237,11 +259,14 @@ static enum error_code check_updates(struct check *check, int chunk)
 {
     const struct schedule *s = check->s;
     const int n = s->update_every;
+    /* Without a stream the optimizer steps after the list, and no U may occur. */
     const bool stream = n < s->micros || s->weight_versions > 1;
     enum error_code code = OK;
     for (int m = 0; code == OK && m < s->micros; m++) {
         const struct place here = place_of(s, m, s->stage_of[check->device][chunk]);
         const bool mine = here.device == check->device && here.chunk == chunk;
+        /* A batch has n microbatches; the last batch may be shorter.  U carries the number of its batch's last
+         * microbatch. */
         const int last = m / n * n + n - 1 < s->micros ? m / n * n + n - 1 : s->micros - 1;
         const int u = *where(check, UPDATE, last, chunk), old = m / n * n - 1 - (s->weight_versions - 1) * n;
         code =
@@ -259,6 +284,7 @@ static enum error_code check_pairs(struct check *check)
 {
     const struct action *list = check->s->actions[check->device], *before = NULL;
     for (int i = 0; i < check->s->count[check->device]; i++) {
+        /* Only F, B and I can wait for messages, and only these can fill such a wait. */
         const bool pass = list[i].kind == FORWARD || list[i].kind == BACKWARD || list[i].kind == BACKWARD_INPUT;
         if (list[i].beside && (!pass || before == NULL || before->beside))
             return wrong(check, i, "it is beside the action before it: expected an F, B or I after another of these "
@@ -268,6 +294,7 @@ static enum error_code check_pairs(struct check *check)
     return OK;
 }
 
+/* check_device does step 2 for one device.  index_actions must come first: the other checks read its table. */
 static enum error_code check_device(struct check *check)
 {
     const struct schedule *s = check->s;
@@ -278,6 +305,7 @@ static enum error_code check_device(struct check *check)
         if (stage < 0) continue;
         for (int m = 0; code == OK && m < s->micros; m++) {
             const struct place here = place_of(s, m, stage);
+            /* The microbatch takes another copy of this stage, or skips the stage. */
             if (here.device != check->device || here.chunk != chunk) continue;
             const struct place before = place_before(s, m, stage), next = place_after(s, m, stage);
             code = validate_check_forward(check, m, chunk, before, next);
@@ -300,10 +328,12 @@ static enum error_code tell_cycle(struct check *check, const int *next)
         assert(action_is_message(s->actions[d][next[d]].kind));
         d = s->actions[d][next[d]].peer;
     }
+    /* The error is reported at this device of the circle. */
     check->device = d;
     check->index = next[d];
     char text[300];
     int used = 0, at = d;
+    /* The text names at most four devices of the circle. */
     do {
         const struct action a = s->actions[at][next[at]];
         if (size++ < 4)
@@ -317,6 +347,7 @@ static enum error_code tell_cycle(struct check *check, const int *next)
     return fail(check->err, ERR_PLAN, "deadlock: %s%s", text, size > 4 ? "; and so on in a circle" : "");
 }
 
+/* Step 3: all devices must reach the ends of their lists. */
 static enum error_code check_progress(struct check *check)
 {
     struct walk w = { .s = check->s };
@@ -344,6 +375,7 @@ enum error_code schedule_validate_at(const struct schedule *schedule, enum numbe
         code = check_device(&c);
     }
     if (code == OK) {
+        /* A deadlock has no single device until tell_cycle finds one. */
         c.device = -1;
         code = check_progress(&c);
     }
@@ -359,6 +391,7 @@ enum error_code schedule_validate(const struct schedule *schedule, struct error 
     return schedule_validate_at(schedule, FROM_ZERO, &device, &index, err);
 }
 
+/* comes_through walks without an error text.  Without memory the answer is false. */
 static bool comes_through(struct walk walk)
 {
     bool through = walk_through(&walk, NULL) == OK;
@@ -367,6 +400,8 @@ static bool comes_through(struct walk walk)
     return through;
 }
 
+/* tutorials/11_schedules/check.c calls this function.  The schedule must be valid, so the only fault left is a
+ * circle. */
 enum error_code schedule_blocks(const struct schedule *schedule, enum numbering numbering, struct error *err)
 {
     struct check c = { .s = schedule, .numbering = numbering, .device = -1, .index = -1, .err = err };

@@ -2,6 +2,9 @@
  *
  * Used to prove that a schedule finishes, and to time it.  The work is linear in the number of actions: a waiting
  * device is checked again only after its peer has made progress.
+ *
+ * validate.c and timing.c call walk_through.  A deadlock is no error here: the result is OK, and walk->next shows
+ * which devices stopped early.  The only error is ERR_MEMORY.
  */
 #include "emulated_devices/schemes/pipeline/schedules/generate.h"
 #include <stdlib.h>
@@ -20,12 +23,14 @@ static size_t walk_key_of(const struct schedule *schedule, int device, struct ac
 
 static bool is_send(struct action action) { return action.kind == SEND_ACTIVATION || action.kind == SEND_GRADIENT; }
 
+/* A device is on the stack at most once, so the stack needs room for P devices. */
 struct state {
     struct walk *w;
     int *sent;                          /* [key] 1 + index of the send in its device's list; 0: not yet */
     int *stack, *on_stack, depth;       /* devices that may be able to continue */
 };
 
+/* Something has happened for which the device may wait, so the walk looks at the device again. */
 static void wake(struct state *st, int device)
 {
     if (st->on_stack[device]) return;
@@ -33,6 +38,7 @@ static void wake(struct state *st, int device)
     st->stack[st->depth++] = device;
 }
 
+/* The device's next action counts as executed now, and the visitor is called.  For a receive, `from` is its send. */
 static void walk_perform(struct state *st, int device, int from)
 {
     struct walk *w = st->w;
@@ -86,12 +92,15 @@ static bool walk_step(struct state *st, int device)
     if (a.kind == UPDATE && st->w->updates_meet) return meet_update(st, a);
     if (action_is_message(a.kind)) {
         if (st->w->blocking) return walk_meet(st, device, a);
+        /* A send does not wait here.  The send leaves a mark under the message's key, and the receive reads this
+         * mark. */
         int *sent = &st->sent[walk_key_of(s, device, a)];
         if (is_send(a)) {
             /* The receiver, which may have stopped for this message, is looked at again. */
             *sent = 1 + index;
             wake(st, a.peer);
         } else {
+            /* The message has not been sent.  The sender wakes this device later. */
             if (*sent == 0) return false;
             from = *sent - 1;
         }
@@ -106,6 +115,7 @@ enum error_code walk_through(struct walk *walk, struct error *err)
     const size_t P = (size_t)s->devices;
     struct state st = { .w = walk };
     walk->next = calloc(P, sizeof *walk->next);
+    /* The marks are [2 kinds of message, stages, M]. */
     st.sent = calloc(2 * (size_t)s->stages * (size_t)s->micros, sizeof *st.sent);
     st.stack = calloc(P, sizeof *st.stack);
     st.on_stack = calloc(P, sizeof *st.on_stack);

@@ -1,3 +1,7 @@
+/* convolution.c -- the local convolution of tiled fields, forward and backward, in two forms.
+ *
+ * verify/cases/spatial.c runs both forms beside ref/sphere/convolution.h.  Errors are ERR_MEMORY and ERR_COMM.
+ */
 #include "emulated_devices/schemes/spatial/walk.h"
 
 #define SIZE(...) ((const int64_t[WALK_DIMS]){ __VA_ARGS__ })
@@ -9,6 +13,7 @@ struct call {
     struct mixing mixing;
 };
 
+/* The rows of this device follow from the tiling alone; a device without rows has no halo. */
 static struct call convolution_call_of(const struct tiling *tiling, const struct spatial_convolution *convolution)
 {
     const struct filter *const f = convolution->filter;
@@ -29,6 +34,7 @@ enum error_code spatial_convolve(struct tiling *tiling, const struct spatial_con
     const struct filter *const f = convolution->filter;
     const struct call c = convolution_call_of(tiling, convolution);
     const bool halo = convolution->form == HALO;
+    /* HALO computes all of the own rows from a wide input.  SCATTERED computes parts of all rows from the own input. */
     const struct range inputs = halo ? c.wide : c.own, outputs = halo ? c.own : c.all;
     struct walk w = walk_from(tiling, cost, SIZE(c.N, 1, c.own.count,
                                                  tiling_part(tiling, AZIMUTH, f->nlon).count), x, err);
@@ -36,12 +42,15 @@ enum error_code spatial_convolve(struct tiling *tiling, const struct spatial_con
     walk_turn(&w, AZIMUTH, 0, 3, f->nlon);
     if (halo) walk_halo(&w, POLAR, 2, f->nlat, f->reach);
     struct walk_views v = walk_compute(&w, SIZE(c.n, f->K, outputs.count, f->nlon));
+    /* [n, 1, input rows, longitudes] becomes [n, K, output rows, longitudes]. */
     if (v.to) filter_apply(f, c.n, inputs, v.from, outputs, v.to), walk_computed(&w, &v);
     /* Without a halo a device adds to rows of others, so sums of all rows are scattered. */
     if (!halo) walk_reduce_scatter(&w, POLAR, 2);
     walk_turn(&w, AZIMUTH, 3, 0, c.N);
+    /* y [B, in, K, rows, longitudes] is kept for the backward pass, and mixed next. */
     const enum error_code e = walk_to(&w, y);
     if (e || cost || c.mixing.points == 0) return e;
+    /* out [B, out, points] = weight [out, in, K] times y [B, in, K, points]; each device mixes its own points. */
     struct views views = views_of(tiling->all.comm->device);
     const double *const from = view_read(&views, y).data, *const with = view_read(&views, weight).data;
     mixing_forward(c.mixing, from, with, view_write(&views, out).data);
@@ -73,6 +82,7 @@ enum error_code spatial_convolve_backward(struct tiling *tiling, const struct sp
                                     .count = convolution->out * convolution->in * f->K };
     struct walk w = walk_from(tiling, cost, SIZE(c.N, f->K, c.own.count, tiling_part(tiling, AZIMUTH, f->nlon).count),
                               tensor_none, err);
+    /* The gradient of the weights is a sum over all tiles. */
     if (cost) {
         account_add(cost, group_cost(&tiling->tiles, ALLREDUCE, NULL, &sum), 1);
     } else {
@@ -84,6 +94,7 @@ enum error_code spatial_convolve_backward(struct tiling *tiling, const struct sp
     /* The transpose of a reduce-scatter is an allgather; that of the halo sends its rows home. */
     if (!halo) walk_allgather(&w, POLAR, 2, f->nlat);
     struct walk_views v = walk_compute(&w, SIZE(c.n, 1, inputs.count, f->nlon));
+    /* [n, K, output rows, longitudes] becomes [n, 1, input rows, longitudes]. */
     if (v.to) filter_apply_transposed(f, c.n, inputs, v.to, outputs, v.from), walk_computed(&w, &v);
     if (halo) walk_halo_home(&w, POLAR, 2, f->nlat, f->reach);
     walk_turn(&w, AZIMUTH, 3, 0, c.N);

@@ -1,4 +1,8 @@
-/* halo.c -- rows from neighbours, by messages to those who need them, and their gradients back home. */
+/* halo.c -- rows from neighbours, by messages to those who need them, and their gradients back home.
+ *
+ * convolution.c reaches this file through walk_halo and walk_halo_home.  Both are collective over the devices of the
+ * axis.  A device without memory gives up the whole job, because its neighbours wait for its rows.
+ */
 #include "emulated_devices/schemes/spatial/walk.h"
 #include <string.h>
 
@@ -8,7 +12,7 @@ struct interval halo_of(int64_t whole, int parts, int part, int64_t reach)
     return interval_meet((struct interval){ own.first - reach, own.count + 2 * reach }, (struct interval){ 0, whole });
 }
 
-/* One side of the exchange: what member `owner` has and member `guest` needs besides its own. */
+/* `lent` is one side of the exchange: the rows that member `owner` has and member `guest` needs besides its own. */
 static struct interval lent(const struct group *group, int64_t whole, int64_t reach, int owner, int guest)
 {
     if (owner == guest || block_at(whole, group->size, guest).count == 0) return (struct interval){ 0, 0 };
@@ -22,12 +26,14 @@ struct messages {
     int64_t row;                        /* elements of one row, with all that is before and after it */
 };
 
+/* A message counts in the cost of a cost walk, or in the expected traffic of a run. */
 static void halo_enter(struct walk *walk, const struct messages *messages, int peer, uint64_t bytes)
 {
     if (walk->cost) traffic_send(&walk->cost->of[POINT_TO_POINT], group_level(messages->group, peer), bytes, 1);
     else ledger_messages(&messages->group->comm->expected, messages->group, POINT_TO_POINT, peer, bytes, 1);
 }
 
+/* Rows that come home are added, and each addition counts. */
 static void enter_additions(struct walk *walk, const struct messages *messages, uint64_t count)
 {
     if (walk->cost) walk->cost->of[POINT_TO_POINT].additions += count;
@@ -48,6 +54,7 @@ static struct message send_rows(struct walk *walk, struct messages *messages, in
     return message_send(&messages->exchange, peer, packed->data, bytes);
 }
 
+/* The result [rows] is the caller's to free, also if the message failed. */
 static struct tensor receive_rows(struct walk *walk, struct messages *messages, int peer, int64_t rows)
 {
     const struct tensor t = walk_room(walk, rows * messages->row);
@@ -87,6 +94,7 @@ static void exchange_halo(struct walk *walk, enum tile_axis axis, int dimension,
     size[dimension] = next_here.count;
     for (int i = 0; i < WALK_DIMS; i++) m.row *= i == dimension ? 1 : size[i];
     if (walk->e) return;
+    /* A run allocates the new block, with or without halo, and copies the own rows first. */
     if (!walk->cost) {
         m.exchange = exchange_begin(g, POINT_TO_POINT);
         next = walk_room(walk, walk_count(size));
@@ -95,12 +103,15 @@ static void exchange_halo(struct walk *walk, enum tile_axis axis, int dimension,
         if (home) walk_pack(walk, walk->size, walk->at, dimension, interval_moved(own, -here.first), next.data, false);
         else walk_pack(walk, size, next, dimension, interval_moved(own, -next_here.first), walk->at.data, true);
     }
+    /* All sends start before the first wait, so no two devices wait for each other. */
     for (int i = 0; i < g->size; i++) {
+        /* `out` has this device's rows that member i needs, or this device's halo rows that member i owns. */
         const struct interval out = home ? lent(g, whole, reach, i, g->rank) : lent(g, whole, reach, g->rank, i);
         packed[i] = tensor_none;
         if (out.count * m.row > 0)
             message[i] = send_rows(walk, &m, i, dimension, interval_moved(out, -here.first), &packed[i]);
     }
+    /* The rows of every owner go to their places, or are added there. */
     for (int i = 0; i < g->size && !walk->e; i++) {
         const struct interval in = home ? lent(g, whole, reach, g->rank, i) : lent(g, whole, reach, i, g->rank);
         if (in.count * m.row == 0) continue;
@@ -112,6 +123,7 @@ static void exchange_halo(struct walk *walk, enum tile_axis axis, int dimension,
         else walk_pack(walk, size, next, dimension, rows, came.data, true);
         device_free(g->comm->device, came);
     }
+    /* Packed rows may be freed only after the messages have been sent. */
     for (int i = 0; i < g->size; i++) {
         if (packed[i].data == NULL) continue;
         const enum error_code e = message_wait(g->comm, message[i], walk->err);

@@ -1,3 +1,8 @@
+/* score.c -- the score of an ensemble over tiles, and its gradient.
+ *
+ * verify/cases/spatial.c runs the score beside ref/sphere/crps.h.  The call is collective over all devices of the
+ * tiling.  Errors are ERR_MEMORY and ERR_COMM.
+ */
 #include "emulated_devices/schemes/spatial/walk.h"
 #include <stdlib.h>
 
@@ -11,6 +16,7 @@ struct call {
     double *observed, *area, *loss;     /* [channels, points], [points], [channels] */
 };
 
+/* The points of a tile are cut over the ensemble axis, so each device scores its points for all members. */
 static struct call score_call_of(const struct tiling *tiling, const struct spatial_score *score)
 {
     const struct interval rows = tiling_part(tiling, POLAR, score->grid->nlat);
@@ -50,6 +56,7 @@ static void schemes_spatial_score(struct call *call, const struct walk *walk, st
         crps_forward(call->crps, view_read(&views, tensor_1d(walk->at.data, F64, walk_count(walk->size))).data,
                      call->observed, call->area, call->loss);
     views_end(&views);
+    /* A device without points has a sum of 0. */
     device_copy(walk->tiling->all.comm->device, loss.data, call->loss, (uint64_t)call->crps.channels * sizeof(double));
 }
 
@@ -67,9 +74,11 @@ enum error_code spatial_crps(struct tiling *tiling, const struct spatial_score *
     if (!cost) w.e = take_points(&c, tiling, spatial_score, observed, err);
     /* Points are exchanged for members: a score needs all members of a point. */
     walk_turn(&w, ENSEMBLE, 3, 0, spatial_score->members);
+    /* loss [channels] is this device's part of the sum over points, until the all-reduce. */
     if (!w.e && !cost) schemes_spatial_score(&c, &w, loss);
     if (cost) account_add(cost, group_cost(&tiling->all, ALLREDUCE, NULL, &sum), 1);
     else if (!w.e) w.e = collective_run(&tiling->all, ALLREDUCE, NULL, &sum, err);
+    /* d_forecast [members, channels, points] comes from the local points; the way back exchanges members for points. */
     if (backward) {
         struct walk_views v = walk_compute(&w, SIZE(spatial_score->members, spatial_score->channels, 1,
                                                     c.points.count));

@@ -1,6 +1,12 @@
+/* tiling.c -- the mesh of a tiling: coordinates of a rank, and groups along its axes.
+ *
+ * cli/verify/spatial.c and tests/devices/test_spatial.c open a tiling.  All is local.  Errors are ERR_PLAN and
+ * ERR_MEMORY.
+ */
 #include "emulated_devices/schemes/spatial/spatial.h"
 #include <stdlib.h>
 
+/* Axes are numbered slowest first: ensemble, polar, azimuth. */
 static int coordinate(const int size[], int rank, enum tile_axis axis)
 {
     for (int a = TILE_AXES - 1; a > (int)axis; a--) rank /= size[a];
@@ -27,6 +33,7 @@ enum error_code tiling_open(struct tiling *tiling, struct comm *comm, const int 
     *tiling = (struct tiling){ 0 };
     for (int a = 0; a < TILE_AXES; a++)
         if (size[a] < 1) return fail(err, ERR_PLAN, "a tiling with %d devices along an axis: must have 1", size[a]);
+    /* A device of the job beyond the tiling gets ERR_PLAN. */
     const int devices = size[ENSEMBLE] * size[POLAR] * size[AZIMUTH];
     if (comm->rank >= devices || devices > comm->size)
         return fail(err, ERR_PLAN, "device %d of %d: %d x %d x %d tiles do not include it", comm->rank, comm->size,
@@ -35,6 +42,7 @@ enum error_code tiling_open(struct tiling *tiling, struct comm *comm, const int 
     enum error_code e = list ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d devices", devices);
     for (enum tile_axis a = 0; a < TILE_AXES; a++)
         tiling->size[a] = size[a], tiling->place[a] = coordinate(size, comm->rank, a);
+    /* All members list a group's ranks in the same order, so ranks follow the coordinates. */
     for (enum tile_axis a = 0; a < TILE_AXES && !e; a++)
         e = group_of_axes(&tiling->along[a], comm, size, 1u << a, list, err);
     if (!e) e = group_of_axes(&tiling->tiles, comm, size, 1u << POLAR | 1u << AZIMUTH, list, err);
@@ -50,6 +58,7 @@ void tiling_close(struct tiling *tiling)
     group_close(&tiling->tiles), group_close(&tiling->all);
 }
 
+/* Parts are nearly equal, and a part may be empty. */
 struct interval tiling_part(const struct tiling *tiling, enum tile_axis axis, int64_t count)
 {
     return block_at(count, tiling->size[axis], tiling->place[axis]);

@@ -1,3 +1,8 @@
+/* transforms.c -- the spherical transform of tiled fields, to the spectrum and back.
+ *
+ * verify/cases/spatial.c runs both directions beside ref/sphere/harmonics.h.  Each direction has four all-to-alls:
+ * two along azimuth, two along polar.  Errors are ERR_MEMORY and ERR_COMM.
+ */
 #include "emulated_devices/schemes/spatial/walk.h"
 
 #define SIZE(...) ((const int64_t[WALK_DIMS]){ __VA_ARGS__ })
@@ -8,6 +13,7 @@ static int64_t part(const struct tiling *tiling, enum tile_axis axis, int64_t co
     return tiling_part(tiling, axis, count).count;
 }
 
+/* This device has these orders m, so its Legendre transforms need only the tables of these orders. */
 static struct range own_orders(const struct tiling *tiling, const struct harmonics *harmonics)
 {
     const struct interval own = tiling_part(tiling, AZIMUTH, harmonics->degrees);
@@ -18,17 +24,20 @@ enum error_code spatial_to_spectrum(struct tiling *tiling, const struct harmonic
                                     enum transform kind, int64_t N,
                                     struct tensor x, struct tensor c, struct account *cost, struct error *err)
 {
+    /* x [N, rows, longitudes] on this device becomes c [N, degrees, M orders, 2]. */
     const int64_t rows = part(tiling, POLAR, harmonics->nlat), M = part(tiling, AZIMUTH, harmonics->degrees),
         n = part(tiling, AZIMUTH, N);
     struct walk w = walk_from(tiling, cost, SIZE(N, rows, part(tiling, AZIMUTH, harmonics->nlon), 1), x, err);
     /* The Fourier transform needs whole circles, so fields are exchanged for longitudes. */
     walk_turn(&w, AZIMUTH, 0, 2, harmonics->nlon);
     struct walk_views v = walk_compute(&w, SIZE(n, rows, harmonics->degrees, 2));
+    /* [n, rows, all longitudes] becomes [n, rows, all orders, 2]. */
     if (v.to) harmonics_orders(harmonics, kind, n * rows, v.from, v.to), walk_computed(&w, &v);
     walk_turn(&w, AZIMUTH, 2, 0, N);
     /* The Legendre transform needs all latitudes of an order. */
     walk_turn(&w, POLAR, 0, 1, harmonics->nlat);
     v = walk_compute(&w, SIZE(part(tiling, POLAR, N), harmonics->degrees, M, 2));
+    /* [N', all rows, M, 2] becomes [N', all degrees, M, 2]. */
     if (v.to) harmonics_degrees(harmonics, kind, own_orders(tiling, harmonics), part(tiling, POLAR, N), v.from, v.to),
         walk_computed(&w, &v);
     walk_turn(&w, POLAR, 1, 0, N);
@@ -45,11 +54,13 @@ enum error_code spatial_to_grid(struct tiling *tiling, const struct harmonics *h
     /* The way back first sums over degrees (Legendre), then over orders (Fourier). */
     walk_turn(&w, POLAR, 0, 1, harmonics->degrees);
     struct walk_views v = walk_compute(&w, SIZE(part(tiling, POLAR, N), harmonics->nlat, M, 2));
+    /* [N', all degrees, M, 2] becomes [N', all rows, M, 2]. */
     if (v.to) harmonics_latitudes(harmonics, kind, own_orders(tiling, harmonics), part(tiling, POLAR, N), v.from, v.to),
         walk_computed(&w, &v);
     walk_turn(&w, POLAR, 1, 0, N);
     walk_turn(&w, AZIMUTH, 0, 2, harmonics->degrees);
     v = walk_compute(&w, SIZE(n, rows, harmonics->nlon, 1));
+    /* [n, rows, all orders, 2] becomes [n, rows, all longitudes]. */
     if (v.to) harmonics_longitudes(harmonics, kind, n * rows, v.from, v.to), walk_computed(&w, &v);
     walk_turn(&w, AZIMUTH, 2, 0, N);
     return walk_to(&w, x);

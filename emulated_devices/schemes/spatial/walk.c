@@ -1,8 +1,14 @@
+/* walk.c -- the steps of a walk: exchanges of a block's dimensions, and the place for a computation between.
+ *
+ * transforms.c, convolution.c and score.c build each operation out of these steps.  Exchanges are collective over the
+ * devices of an axis.  The first error stays in walk->e: later steps do nothing, and walk_to returns this error.
+ */
 #include "emulated_devices/schemes/spatial/walk.h"
 #include <string.h>
 
 static struct device *walk_device_of(const struct walk *walk) { return walk->tiling->all.comm->device; }
 
+/* The result is the number of elements of a block of this size. */
 int64_t walk_count(const int64_t size[WALK_DIMS])
 {
     int64_t n = 1;
@@ -29,17 +35,20 @@ struct walk walk_from(struct tiling *tiling, struct account *cost, const int64_t
 
 struct tensor walk_room(struct walk *walk, int64_t count)
 {
+    /* An empty block has memory, too, so .data NULL always means an error. */
     const struct tensor t = device_tensor_in(walk_device_of(walk), BUFFERS, F64, count > 0 ? count : 1);
     if (t.data == NULL) walk->e = fail(walk->err, ERR_MEMORY, "no memory for %lld numbers of a tile", (long long)count);
     return t;
 }
 
+/* A block of the caller's is not freed. */
 static void walk_leave(struct walk *walk)
 {
     if (walk->owned && walk->at.data) device_free(walk_device_of(walk), walk->at);
     walk->owned = false, walk->at = tensor_none;
 }
 
+/* In a cost walk there are no numbers, so the walk owns none. */
 void walk_on(struct walk *walk, const int64_t size[WALK_DIMS], struct tensor next)
 {
     walk_leave(walk);
@@ -53,6 +62,7 @@ void walk_pack(struct walk *walk, const int64_t size[WALK_DIMS], struct tensor b
     int64_t before = 1, after = 1;
     for (int i = 0; i < dimension; i++) before *= size[i];
     for (int i = dimension + 1; i < WALK_DIMS; i++) after *= size[i];
+    /* The block is [before, size[dimension], after]: `before` rows of `width` bytes are copied, `pitch` bytes apart. */
     const uint64_t element = (uint64_t)after * sizeof(double), width = (uint64_t)some.count * element,
                    pitch = (uint64_t)size[dimension] * element;
     char *const at = (char *)block.data + (uint64_t)some.first * element;
@@ -94,9 +104,11 @@ void walk_turn(struct walk *walk, enum tile_axis axis, int split, int join, int6
         give[i] = count_with(walk->size, split, block_at(walk->size[split], g->size, i).count);
         take[i] = count_with(size, join, block_at(whole, g->size, i).count);
     }
+    /* A cost walk needs only the counts. */
     const struct collective c = { .counts = give, .recvcounts = take };
     if (walk->cost) { spatial_walk_run(walk, g, ALLTOALL, c); walk_on(walk, size, tensor_none); return; }
     struct tensor out = tensor_none, in = tensor_none, next = tensor_none;
+    /* `out` has the parts to send one after another, `in` the parts that arrive, `next` the new block. */
     if (goes_on(walk)) out = walk_room(walk, walk_count(walk->size));
     if (goes_on(walk)) in = walk_room(walk, walk_count(size));
     if (goes_on(walk)) next = walk_room(walk, walk_count(size));
@@ -116,6 +128,7 @@ void walk_reduce_scatter(struct walk *walk, enum tile_axis axis, int dimension)
     struct group *const g = &walk->tiling->along[axis];
     int64_t counts[MESH_MOST_DEVICES], size[WALK_DIMS];
     memcpy(size, walk->size, sizeof size);
+    /* Member i of the axis gets the sum of part i of the dimension. */
     size[dimension] = tiling_part(walk->tiling, axis, walk->size[dimension]).count;
     for (int i = 0; i < g->size; i++)
         counts[i] = count_with(walk->size, dimension, block_at(walk->size[dimension], g->size, i).count);
@@ -142,6 +155,7 @@ void walk_allgather(struct walk *walk, enum tile_axis axis, int dimension, int64
     if (goes_on(walk) && !walk->cost) in = walk_room(walk, walk_count(size));
     if (goes_on(walk) && !walk->cost) next = walk_room(walk, walk_count(size));
     c.out = in.data;
+    /* The parts arrive one after another and are then laid into the dimension. */
     if (goes_on(walk)) spatial_walk_run(walk, g, ALLGATHER, c);
     if (goes_on(walk) && !walk->cost) pack_parts(walk, size, next, dimension, g->size, in, true);
     if (in.data) device_free(walk_device_of(walk), in);
@@ -150,6 +164,7 @@ void walk_allgather(struct walk *walk, enum tile_axis axis, int dimension, int64
 
 struct walk_views walk_compute(struct walk *walk, const int64_t size[WALK_DIMS])
 {
+    /* An operation reads `from` numbers and writes `to` numbers. */
     const int64_t from = walk_count(walk->size), to = walk_count(size);
     struct walk_views v = { .views = views_of(walk_device_of(walk)) };
     struct tensor next = tensor_none;
@@ -157,16 +172,19 @@ struct walk_views walk_compute(struct walk *walk, const int64_t size[WALK_DIMS])
     /* The old block stays until walk_computed, since the computation reads it. */
     walk->old = walk->at, walk->owned_old = walk->owned, walk->owned = false;
     walk_on(walk, size, next);
+    /* Nothing is computed in a cost walk, after an error, or on a device without fields. */
     if (next.data == NULL || from == 0 || to == 0) {
         if (next.data != NULL && to > 0) device_zero(walk_device_of(walk), tensor_1d(next.data, F64, to));
         walk_computed(walk, &v);
         return v;
     }
+    /* The operations of ref/sphere compute on the host, so both blocks are viewed there. */
     v.from = view_read(&v.views, tensor_1d(walk->old.data, F64, from)).data;
     v.to = view_write(&v.views, tensor_1d(next.data, F64, to)).data;
     return v;
 }
 
+/* The views must end before the old block is freed, because both views lie in device memory. */
 void walk_computed(struct walk *walk, struct walk_views *views)
 {
     views_end(&views->views);
@@ -174,6 +192,7 @@ void walk_computed(struct walk *walk, struct walk_views *views)
     walk->old = tensor_none, walk->owned_old = false, views->to = NULL;
 }
 
+/* The walk ends here in every case, also after an error. */
 enum error_code walk_to(struct walk *walk, struct tensor out)
 {
     if (goes_on(walk) && !walk->cost && walk_count(walk->size) > 0)

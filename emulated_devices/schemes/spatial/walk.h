@@ -1,6 +1,8 @@
 /* walk.h -- a block of numbers on its way through exchanges, each of which changes what of it is here.
  *
  * The same steps run the exchanges, or add what they would send: so a cost cannot forget a step.
+ *
+ * The files of schemes/spatial/ use this header; nothing else does.
  */
 #ifndef ORRERY_SPATIAL_WALK_H
 #define ORRERY_SPATIAL_WALK_H

@@ -2,16 +2,21 @@
  *
  * Source   M. Shoeybi et al., "Megatron-LM", arXiv:1909.08053, section 3: no logits are sent, only numbers per token
  * Sends    over the devices with the same rows, n rows each: all-reduce of n maxima, then of n sums and n hits together
+ *
+ * model/run/run_node.c calls both functions once for a microbatch.  The forward call is collective over the devices
+ * with the same rows; the only error is ERR_COMM.  The backward call is local and cannot fail.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
 
+/* sums [2 N] has the totals in its first half and the hits in its second half. */
 static struct tensor half(struct tensor sums, int which)
 {
     const int64_t n = tensor_count(sums) / 2;
     return tensor_1d((char *)sums.data + (size_t)(which * n) * dtype_size(sums.dtype), sums.dtype, n);
 }
 
+/* All devices with the same rows compute the same loss; this one device reports the loss. */
 static bool first_with_rows(const struct tensor_parallel *tp)
 {
     for (int a = 0; a < TENSOR_AXES; a++)

@@ -43,6 +43,7 @@ struct interval heads_columns(const struct model_config *config, struct interval
 
 enum error_code heads_open(struct tensor_parallel *tp, struct error *err)
 {
+    /* Copies of a head are neighbours in this group, so their ranks begin at rank - copy. */
     const struct group *all = &tp->along[tp->scheme->heads.columns];
     return group_of(&tp->copies, tp->group->comm, all->member + all->rank - tp->heads.copy, tp->heads.copies,
                     TRAFFIC_TENSOR, AXIS_BIT(TP), err);
@@ -55,6 +56,7 @@ struct copied { struct tensor rows, earlier; };
 static enum error_code heads_begin(struct tensor_parallel *tp, struct copied *copied, struct tensor g,
                                    struct error *err)
 {
+    /* The gradient is [(h + 2 k) A, cols], with queries first; a bias has one column. */
     const int64_t keys = 2 * tp->heads.keys.count * tp->config->A, queries = tp->heads.queries.count * tp->config->A;
     const int64_t cols = tensor_count(g) / (queries + keys);
     *copied = (struct copied){ 0 };

@@ -12,6 +12,9 @@
  * Equals   one device, reassociated.  Of a copied key head (heads.c) only the first copy's squares count.  A copy's
  *          gradient comes from the query heads of its own part, so all copies' products count, and each takes its
  *          share, 1/copies, of what is subtracted: what copies have adds up.
+ *
+ * model/run/run_attention.c calls these functions on the output of QKV; model/link/link_cost.c calls
+ * forecast_head_norm.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
@@ -29,6 +32,7 @@ static struct tensor slice(struct tensor t, int64_t first, int64_t count)
 /* Queries, or keys: their columns on this device, the heads that they are of, and the width of all of them. */
 struct normed { int64_t at, count, weights, width; int copies; bool counts; };
 
+/* normed_of says where queries (or keys) lie in a row of X, and their weights in w [(H + K) A]. */
 static struct normed normed_of(const struct tensor_parallel *tp, bool keys)
 {
     const struct model_config *c = tp->config;
@@ -41,6 +45,7 @@ static struct normed normed_of(const struct tensor_parallel *tp, bool keys)
 
 /* ---- columns ----------------------------------------------------------------------------------------------------- */
 
+/* take_columns copies the columns of queries, or of keys, into a buffer [n, count]. */
 static enum error_code take_columns(struct tensor_parallel *tp, struct tensor *out, struct tensor X,
                                     struct normed normed, struct error *err)
 {
@@ -81,6 +86,7 @@ static enum error_code sum_heads(struct tensor_parallel *tp, struct tensor t, st
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
+/* heads_norm_add_squares computes this device's part of the sums of squares; sum_heads adds the parts. */
 static enum error_code heads_norm_add_squares(struct tensor_parallel *tp, struct tensor squares, struct tensor X,
                                               struct normed normed, struct error *err)
 {
@@ -89,7 +95,7 @@ static enum error_code heads_norm_add_squares(struct tensor_parallel *tp, struct
     if (!e) e = zeros(tp, &mean, squares.dtype, tensor_rows(X), err);
     /* squares [N] = sum of x^2 over this device's columns: distances from a mean of zeros. */
     if (!e) dev_row_centred_squares(tp->device, squares, x, mean);
-    /* One of several copies of a key head counts. */
+    /* Only one of several copies of a key head counts. */
     if (!e && !normed.counts) device_zero(tp->device, squares);
     device_free(tp->device, mean), device_free(tp->device, x);
     return e;
@@ -118,6 +124,7 @@ enum error_code heads_norm_forward(struct tensor_parallel *tp, struct tensor Y, 
 {
     const int64_t n = tensor_rows(X);
     enum error_code e = OK;
+    /* With all heads here, or with a norm of each head alone, no sums have to be sent. */
     if (!in_parts(tp)) return dev_head_norm_forward(tp->device, Y, rstd, X, w, norm_base(tp->config),
                                                     attention, eps), OK;
     for (int keys = 0; keys < 2 && !e; keys++)
@@ -149,6 +156,7 @@ static void release_slope(struct tensor_parallel *tp, struct slope *slope)
     device_free(tp->device, slope->mean), device_free(tp->device, slope->dy), device_free(tp->device, slope->x);
 }
 
+/* dX = the gradient of the norm: each row subtracts its x_hat times mean(dY w x_hat) over all queries, or keys. */
 enum error_code heads_norm_backward_input(struct tensor_parallel *tp, struct tensor dX, struct tensor dY,
                                           struct tensor X, struct tensor w, struct tensor rstd,
                                               struct attention attention,

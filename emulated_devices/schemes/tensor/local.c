@@ -3,6 +3,9 @@
  *
  * A tile is a range of rows of the piece and computes its own columns of Y.  dX is a sum over tiles, in their order,
  * rounded once.
+ *
+ * tensor_1d.c, tensor_1d_sp.c and tensor_sbp.c multiply through this file; the scheme does the messages before and
+ * after.  The calls are local.  The only errors are ERR_MEMORY, and those of a tile's take and give.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
@@ -11,6 +14,7 @@
 struct product { struct tensor_parallel *tp; struct tensor Y, X, b; };
 typedef void multiply(const struct product *, struct tensor tile, int64_t first);
 
+/* each_tile runs f on every tile in order.  `first` is the tile's first row within this device's piece. */
 static enum error_code each_tile(const struct product *product, multiply *f, struct error *err)
 {
     const struct tiled *tiles = product->tp->tiles;
@@ -42,6 +46,7 @@ enum error_code local_forward(struct tensor_parallel *tp, struct tensor Y, struc
                               struct error *err)
 {
     if (tp->tiles) return each_tile(&(struct product){ tp, Y, X, b }, forward_tile, err);
+    /* Y [N, O] = X [N, I] W^T [I, O] + b. */
     dev_linear_forward(tp->device, Y, X, W, b);
     return OK;
 }
@@ -69,6 +74,7 @@ enum error_code local_backward_input(struct tensor_parallel *tp, struct tensor d
                                      struct error *err)
 {
     if (tp->tiles) return input_tiles(tp, dX, dY, err);
+    /* dX [N, I] = dY [N, O] W [O, I]. */
     dev_linear_backward_input(tp->device, dX, dY, W);
     return OK;
 }
@@ -85,9 +91,11 @@ enum error_code local_backward_weight(struct tensor_parallel *tp, struct tensor 
 {
     if (tp->tiles) {
         const enum error_code e = each_tile(&(struct product){ tp, dY, X, tensor_none }, weight_tile, err);
+        /* The bias is not cut into tiles, so its gradient needs a pass of its own over dY. */
         if (!e && tensor_present(db)) dev_column_sums(tp->device, db, dY);
         return e;
     }
+    /* dW [O, I] += dY^T [O, N] X [N, I]; db [O] += column sums of dY. */
     dev_linear_backward_weight(tp->device, dW, db, dY, X);
     return OK;
 }
@@ -108,6 +116,7 @@ enum error_code local_embedding_forward(struct tensor_parallel *tp, struct tenso
     return OK;
 }
 
+/* Rows of dW get the rows of dY whose ids lie in this tile. */
 static void embedding_weight_tile(const struct product *product, struct tensor dW, int64_t first)
 {
     dev_embedding_backward_weight(product->tp->device, dW, product->Y, product->X, product->tp->first_entry + first);

@@ -15,6 +15,7 @@
 
 static bool is_rms(const struct tensor_parallel *tp) { return tp->config->norm == NORM_RMS; }
 
+/* The group has the devices with the same rows and other columns; its size is 1 where rows are whole. */
 static struct group *tensor_norm_columns(struct tensor_parallel *tp) { return &tp->along[tp->scheme->stream.columns]; }
 
 static enum error_code sum_columns(struct tensor_parallel *tp, struct tensor t, struct error *err)
@@ -33,6 +34,7 @@ static enum error_code zeroes(struct tensor_parallel *tp, struct tensor *tensor,
     return OK;
 }
 
+/* Y = X / rms(X) (base + w), with rms over all D columns of a row. */
 static enum error_code rms_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor rstd, struct tensor X,
                                    struct tensor w, double eps, struct error *err)
 {
@@ -75,6 +77,7 @@ static enum error_code schemes_tensor_forward(struct tensor_parallel *tp, struct
     return e;
 }
 
+/* Where vectors are cut, each device keeps only a part of weight and bias, so both are gathered first. */
 enum error_code tensor_norm_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor mean, struct tensor rstd,
                                     struct tensor X, struct tensor w, struct tensor b, double eps, struct error *err)
 {
@@ -110,6 +113,7 @@ static enum error_code backward_in_parts(struct tensor_parallel *tp, struct tens
     return e;
 }
 
+/* norm_backward_input chooses between whole rows, without messages, and rows in parts. */
 static enum error_code norm_backward_input(struct tensor_parallel *tp, struct tensor dX, struct tensor dY,
                                            struct tensor X,
                                            struct tensor w, struct tensor mean, struct tensor rstd, struct error *err)
@@ -125,6 +129,7 @@ static enum error_code norm_backward_input(struct tensor_parallel *tp, struct te
     return e;
 }
 
+/* The backward pass reads the weight but no bias. */
 enum error_code tensor_norm_backward_input(struct tensor_parallel *tp, struct tensor dX, struct tensor dY,
                                            struct tensor X, struct tensor w, struct tensor mean, struct tensor rstd,
                                            struct error *err)
@@ -144,6 +149,7 @@ enum error_code tensor_norm_backward_weight(struct tensor_parallel *tp, struct t
     struct shared weight = { 0 }, bias = { 0 };
     enum error_code e = shared_begin(tp, cut, dw, tp->channels.count, &weight, err);
     if (!e) e = shared_begin(tp, cut, db, tp->channels.count, &bias, err);
+    /* Column sums need no other columns; rows of other devices are added in shared_give. */
     if (!e && is_rms(tp)) dev_rmsnorm_backward_weight(tp->device, weight.taken, dY, X, rstd);
     else if (!e) dev_layernorm_backward_weight(tp->device, weight.taken, bias.taken, dY, X, mean, rstd);
     if (!e) e = shared_give(tp, cut, &weight, err);

@@ -1,5 +1,9 @@
 /* parts.c -- sums partial results over the devices that share the inner side: for experts cut in F, which use no matrix
- * product of a scheme. */
+ * product of a scheme.
+ *
+ * model/run/run_mixture.c calls tensor_add_parts after the experts of a layer; model/link/link_cost.c calls
+ * forecast_mixture.  The sum is t [N, D] over the devices that have other columns of F.
+ */
 #include "emulated_devices/schemes/tensor/tensor.h"
 #include "ref/model/config.h"
 
@@ -19,6 +23,7 @@ void forecast_mixture(struct forecast *forecast, enum tensor_pass pass, int64_t 
     const enum dtype own = tp->device->dtype;
     const struct collective rows = { .count = N * tp->config->D, .dtype = own },
                             weights = { .count = N * tp->config->mixture.k, .dtype = dtype_wide(own) };
+    /* Forward sums the output; backward sums the input's gradient, and the gradient of the k choices' weights. */
     if (pass == WEIGHT_PASS || !has_parts(tp)) return;
     forecast_on(forecast, g, ALLREDUCE, tp->allreduce, rows);
     if (pass == INPUT_PASS) forecast_on(forecast, g, ALLREDUCE, tp->allreduce, weights);

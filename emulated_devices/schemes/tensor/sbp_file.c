@@ -1,4 +1,8 @@
-/* sbp_file.c -- reads and writes the signatures of tensor_sbp.h as text. */
+/* sbp_file.c -- reads and writes the signatures of tensor_sbp.h as text.
+ *
+ * sbp_shipped.c reads a layout with sbp_layout_parse.  cli/show/sbp.c writes a layout with sbp_layout_write, and
+ * model/sbp/sbp_layout.c asks sbp_layout_refuses.  Errors are ERR_FORMAT with file and line, ERR_FILE and ERR_MEMORY.
+ */
 #include "emulated_devices/schemes/tensor/tensor_sbp.h"
 #include "ref/io/options.h"
 #include "ref/io/output.h"
@@ -16,6 +20,7 @@ static const struct { const char *name; bool weight; } roles[SBP_ROLE_COUNT] = {
 
 const char *sbp_role_name(enum sbp_role sbp_role) { return roles[sbp_role].name; }
 
+/* Signatures are read and written on a mesh with one axis; its size plays no part. */
 static const struct sbp_mesh line_of_devices = { .axes = 1, .size = { 2, 1 } };
 
 static bool is(const struct sbp_layout *layout, enum sbp_role sbp_role, struct sbp what)
@@ -27,11 +32,13 @@ static bool is(const struct sbp_layout *layout, enum sbp_role sbp_role, struct s
 
 static const struct sbp B = ON_B, P = ON_P, S0 = ON_S(0), S1 = ON_S(1);
 
+/* Inside, tokens can be cut only between sequences, because attention needs whole sequences. */
 static bool cuts_tokens_inside(const struct sbp_layout *layout)
 {
     return is(layout, SBP_HEADS, S0) || is(layout, SBP_HIDDEN, S0) || is(layout, SBP_LOGITS, S0);
 }
 
+/* The rules go from a single role to pairs of roles.  The first broken rule is reported. */
 const char *sbp_layout_refuses(const struct sbp_layout *layout, enum sbp_role *role)
 {
     for (int r = 0; r < SBP_ROLE_COUNT; r++) {
@@ -41,6 +48,7 @@ const char *sbp_layout_refuses(const struct sbp_layout *layout, enum sbp_role *r
                                    : "what reads it needs whole numbers; it is B, S(0), tokens, or S(1), columns";
         if (layout->of[r].kind == SBP_S && layout->of[r].dim > 1) return "has two dimensions: S(0) or S(1)";
     }
+    /* From here on, *role names the signature that the sentence is about. */
     *role = SBP_INPUTS;
     if (!is(layout, SBP_INPUTS, layout->of[SBP_STREAM]) && !(is(layout, SBP_INPUTS, B) && is(layout, SBP_STREAM, S0)))
         return "inputs lie as the stream, or are B beside a stream S(0)";
@@ -58,6 +66,7 @@ const char *sbp_layout_refuses(const struct sbp_layout *layout, enum sbp_role *r
 
 struct reader { struct sbp_layout *layout; int at[SBP_ROLE_COUNT], line; const char *file; struct error *err; };
 
+/* sbp_file_bad reports ERR_FORMAT at FILE:LINE, with a text as of printf. */
 __attribute__((format(printf, 3, 4))) static enum error_code sbp_file_bad(const struct reader *reader, int line,
                                                                           const char *format, ...)
 {
@@ -78,6 +87,7 @@ static char *trimmed(char *line)
     return line;
 }
 
+/* sbp_file_read_line reads `ROLE SIGNATURE`.  An empty line is OK, a role that has a signature already is not. */
 static enum error_code sbp_file_read_line(struct reader *reader, char *line)
 {
     const char *names[SBP_ROLE_COUNT];
@@ -86,6 +96,7 @@ static enum error_code sbp_file_read_line(struct reader *reader, char *line)
     struct error why = { 0 };
     int role = 0;
     if (*word == '\0') return OK;
+    /* `word` ends here, and `rest` is the signature. */
     if (*rest) *rest++ = '\0', rest += strspn(rest, " \t");
     for (int i = 0; i < SBP_ROLE_COUNT; i++) names[i] = roles[i].name;
     while (role < SBP_ROLE_COUNT && strcmp(names[role], word) != 0) role++;
@@ -93,6 +104,7 @@ static enum error_code sbp_file_read_line(struct reader *reader, char *line)
         fail_unknown_name(&why, "role", word, names, SBP_ROLE_COUNT);
         return sbp_file_bad(reader, reader->line, "%s", why.text);
     }
+    /* The message names the line that gave the signature first. */
     if (reader->at[role])
         return sbp_file_bad(reader, reader->line, "%s has a signature already, in line %d", word, reader->at[role]);
     if (signature_parse(&line_of_devices, rest, &s, &why))
@@ -119,6 +131,7 @@ static enum error_code sbp_file_complete(const struct reader *reader)
                         signature_text(&line_of_devices, (struct signature){ { l->of[role], ON_B } }, text), why);
 }
 
+/* sbp_layout_parse cuts the text into lines in place, so the caller must own the text. */
 enum error_code sbp_layout_parse(struct sbp_layout *layout, char *text, const char *file, struct error *err)
 {
     struct reader r = { .layout = layout, .file = file, .err = err };
@@ -127,6 +140,7 @@ enum error_code sbp_layout_parse(struct sbp_layout *layout, char *text, const ch
     for (char *line = text, *next; line && !e; line = next) {
         next = strchr(line, '\n');
         if (next) *next++ = '\0';
+        /* A last line that is empty does not count, so errors at the end name the last line with text. */
         if (next || *line) r.line++;
         e = sbp_file_read_line(&r, line);
     }
@@ -135,6 +149,7 @@ enum error_code sbp_layout_parse(struct sbp_layout *layout, char *text, const ch
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
+/* The whole text is made in memory first: the file is then written at once, or not at all. */
 enum error_code sbp_layout_write(const struct sbp_layout *layout, const char *head, const char *file, struct error *err)
 {
     char text[2048], signature[SBP_TEXT];

@@ -9,6 +9,9 @@
  *
  * Columns are those of heads, of gate and gated half: not side by side.  So they are packed, part after part, before
  * they are scattered, and unpacked when they have been gathered.
+ *
+ * tensor_sbp.c calls sbp_move for each operand and result of a product.  All moves are collective over tp, except
+ * from B. After an error the contents of the new tensor are undefined.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor_sbp.h"
@@ -22,6 +25,7 @@ static bool is(struct sbp from, struct sbp a, struct sbp to, struct sbp b)
     return sbp_equal(from, a) && sbp_equal(to, b);
 }
 
+/* These are the columns of a part, with up to three runs: queries, keys and values. */
 static struct runs sbp_move_columns_of(const struct tensor_parallel *tp, struct sbp_matrix matrix, int part)
 {
     return tensor_runs(tp->config, matrix.role, matrix.output, tp->devices, part);
@@ -37,6 +41,8 @@ static int64_t width_at(const struct tensor_parallel *tp, struct sbp_matrix matr
     return tensor_width(tp, matrix.role, matrix.output, part, tp->devices);
 }
 
+/* S(0) has this device's rows and all columns.  S(1) has all N rows and this device's columns.  B and P have all rows
+ * and all columns. */
 struct tensor sbp_piece(const struct tensor_parallel *tp, struct sbp_matrix matrix, struct sbp sbp, enum dtype dtype)
 {
     int64_t rows[MESH_MOST_DEVICES];
@@ -67,6 +73,7 @@ static void move_part(struct tensor_parallel *tp, struct sbp_matrix matrix, int 
     const struct runs r = sbp_move_columns_of(tp, matrix, part);
     int64_t at = 0;
     for (int i = 0; i < r.count; at += r.at[i++].count) {
+        /* Runs lie one after another in the block. */
         if (pack) copy_columns(tp->device, block, at, all, r.at[i].first, r.at[i].count);
         else copy_columns(tp->device, all, r.at[i].first, block, at, r.at[i].count);
     }
@@ -109,7 +116,7 @@ void sbp_among_zeros(struct tensor_parallel *tp, struct sbp_matrix matrix, struc
 
 /* ---- collectives ------------------------------------------------------------------------------------------------- */
 
-/* P to S(1) */
+/* P to S(1): every device gets its own columns of the sum. */
 static enum error_code scatter_columns(struct tensor_parallel *tp, struct sbp_matrix matrix, struct tensor old,
                                        struct tensor new, struct error *err)
 {
@@ -118,6 +125,7 @@ static enum error_code scatter_columns(struct tensor_parallel *tp, struct sbp_ma
     enum error_code e = make_blocks(tp, &packed, old.dtype, column_counts(tp, matrix, matrix.N, counts), err);
     if (e) return e;
     move_parts(tp, matrix, matrix.N, old, packed, true);
+    /* packed = P blocks [N, columns of part i]; new [N, own columns] = the sum over devices of block `rank`. */
     const struct collective c = { .in = packed.data, .out = new.data, .counts = counts, .dtype = old.dtype,
                                   .reduction = SUM };
     e = collective_run(&tp->along[ALL], REDUCE_SCATTER, NULL, &c, err);
@@ -125,7 +133,7 @@ static enum error_code scatter_columns(struct tensor_parallel *tp, struct sbp_ma
     return e;
 }
 
-/* S(1) to B */
+/* S(1) to B: every device gets the columns of all devices. */
 static enum error_code gather_columns(struct tensor_parallel *tp, struct sbp_matrix matrix, struct tensor old,
                                       struct tensor new, struct error *err)
 {
@@ -133,6 +141,7 @@ static enum error_code gather_columns(struct tensor_parallel *tp, struct sbp_mat
     struct tensor packed;
     enum error_code e = make_blocks(tp, &packed, old.dtype, column_counts(tp, matrix, matrix.N, counts), err);
     if (e) return e;
+    /* packed = P blocks [N, columns of part i], which are then laid at their columns of new [N, width]. */
     const struct collective c = { .in = old.data, .out = packed.data, .counts = counts, .dtype = old.dtype };
     e = collective_run(&tp->along[ALL], ALLGATHER, NULL, &c, err);
     if (!e) move_parts(tp, matrix, matrix.N, new, packed, false);
@@ -140,7 +149,8 @@ static enum error_code gather_columns(struct tensor_parallel *tp, struct sbp_mat
     return e;
 }
 
-/* What this device sends each other, and gets from it: a part of the rows in a part of the columns. */
+/* An exchanged counts the elements that this device sends to each other device, and gets back.  An element belongs to
+ * a part of the rows and a part of the columns. */
 struct exchanged { int64_t by_rows[MESH_MOST_DEVICES], by_columns[MESH_MOST_DEVICES]; };
 
 /* @return the elements of this device's rows. */
@@ -162,6 +172,8 @@ static enum error_code sbp_move_exchange(struct tensor_parallel *tp, struct sbp_
     enum error_code e = make_blocks(tp, &packed, old.dtype, exchanged_of(tp, matrix, &x), err);
     if (e) return e;
     if (to_columns) move_parts(tp, matrix, tensor_rows(rows), rows, packed, true);
+    /* To S(1) this device sends [own rows, columns of i] to device i.  To S(0) this device sends [rows of i, own
+     * columns]. */
     const struct collective c = {
         .in = to_columns ? packed.data : old.data, .out = to_columns ? new.data : packed.data,
         .counts = to_columns ? x.by_columns : x.by_rows, .recvcounts = to_columns ? x.by_rows : x.by_columns,
@@ -173,12 +185,14 @@ static enum error_code sbp_move_exchange(struct tensor_parallel *tp, struct sbp_
     return e;
 }
 
+/* P to B: every device gets the sum [N, width]; old and new may be the same memory. */
 static enum error_code sum_all(struct tensor_parallel *tp, struct tensor old, struct tensor new, struct error *err)
 {
     if (new.data != old.data) device_copy(tp->device, new.data, old.data, tensor_bytes(old));
     return allreduce(&tp->along[ALL], new.data, tensor_count(new), new.dtype, SUM, tp->allreduce, err);
 }
 
+/* B to S(0): the device copies its own rows, and nothing is sent. */
 static enum error_code own_rows(struct tensor_parallel *tp, struct sbp_matrix matrix, struct tensor old,
                                 struct tensor new)
 {
@@ -194,6 +208,7 @@ enum error_code sbp_move(struct tensor_parallel *tp, struct sbp_matrix matrix, s
 {
     int64_t rows[MESH_MOST_DEVICES];
     tensor_row_counts(tp, ALL, ALL, matrix.N, rows);
+    /* Each line is a cell of the table in the head comment. */
     if (is(from, B, to, S0)) return own_rows(tp, matrix, old, new);
     if (is(from, B, to, S1)) return move_part(tp, matrix, tp->rank, old, new, true), OK;
     if (is(from, S0, to, B)) return gather_rows(tp, ALL, rows, new, old, err);
@@ -222,6 +237,7 @@ void forecast_move(struct forecast *forecast, struct sbp_matrix matrix, struct s
     int64_t rows[MESH_MOST_DEVICES], widths[MESH_MOST_DEVICES];
     tensor_row_counts(tp, ALL, ALL, matrix.N, rows);
     column_counts(tp, matrix, 1, widths);
+    /* From B each device has everything already, so nothing is sent. */
     if (sbp_equal(from, to) || sbp_equal(from, B)) return;
     if (is(from, S0, to, B)) forecast_allgather(forecast, ALL, rows, whole_width(tp, matrix));
     else if (is(from, S1, to, B)) forecast_allgather(forecast, ALL, widths, matrix.N);

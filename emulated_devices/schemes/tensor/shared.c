@@ -5,6 +5,9 @@
  * (cuts_vectors): they gather it before use, and reduce-scatter the gradient.  With other schemes each has a copy, and
  * they all-reduce the gradient.  Both happen for each microbatch, so the gradient is complete after the layer's
  * backward pass, before the data scheme uses it.
+ *
+ * norm.c, summa.c and tensor_3d.c take and give vectors here; model/run/run_node.c calls the positions.  Both
+ * shared_take and shared_give are collective over the devices with other rows.  Errors are ERR_MEMORY and ERR_COMM.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
@@ -19,6 +22,7 @@ enum error_code tensor_buffer(struct tensor_parallel *tp, struct tensor *tensor,
                           (long long)rows, (long long)cols);
 }
 
+/* Gradients of 16-bit weights are summed in fp32 where the plan asks for wide gradients. */
 enum dtype tensor_gradient_format(const struct tensor_parallel *tp)
 {
     return tp->wide_gradients ? dtype_wide(tp->device->dtype) : tp->device->dtype;
@@ -59,6 +63,7 @@ enum error_code scatter_rows(struct tensor_parallel *tp, unsigned axes, const in
 
 /* ---- parameters -------------------------------------------------------------------------------------------------- */
 
+/* A member's part is a block of rows; blocks differ by at most one row. */
 static void share_out(const struct tensor_parallel *tp, unsigned axes, int64_t rows, int64_t counts[])
 {
     const int members = axes_size(tp, axes);
@@ -71,6 +76,7 @@ static struct tensor as_rows(struct tensor t)
     return t.ndim == 1 ? tensor_2d(t.data, t.dtype, tensor_count(t), 1) : t;
 }
 
+/* Without other rows nothing is gathered and nothing is summed. */
 static bool alone(const struct tensor_parallel *tp, struct tensor_cut cut) { return axes_size(tp, cut.rows) == 1; }
 
 enum error_code shared_take(struct tensor_parallel *tp, struct tensor_cut cut, struct tensor piece, int64_t rows,
@@ -86,6 +92,7 @@ enum error_code shared_take(struct tensor_parallel *tp, struct tensor_cut cut, s
     return e ? e : gather_rows(tp, cut.rows, counts, shared->taken, own, err);
 }
 
+/* Only a buffer is freed; the piece itself belongs to the model. */
 void shared_release(struct tensor_parallel *tp, struct shared *shared)
 {
     if (shared->taken.data != shared->piece.data) device_free(tp->device, shared->taken);
@@ -105,6 +112,7 @@ enum error_code shared_begin(struct tensor_parallel *tp, struct tensor_cut cut, 
 
 enum error_code shared_give(struct tensor_parallel *tp, struct tensor_cut cut, struct shared *shared, struct error *err)
 {
+    /* The kernels have added to the gradient itself, and no other device has other rows. */
     if (shared->taken.data == shared->piece.data) return OK;
     const struct tensor g = as_rows(shared->piece);
     struct tensor sum = shared->taken;
@@ -142,6 +150,7 @@ enum error_code tensor_positions_forward(struct tensor_parallel *tp, struct tens
 {
     struct shared w;
     enum error_code e = shared_take(tp, tp->scheme->stream, W, tp->config->S, &w, err);
+    /* Y [n, D'] += W [S, D'] at the positions of the rows. */
     if (!e) dev_embedding_forward(tp->device, Y, positions, w.taken, 0, true);
     shared_release(tp, &w);
     return e;

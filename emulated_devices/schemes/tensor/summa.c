@@ -1,4 +1,8 @@
-/* summa.c -- the three products of summa.h, step by step. */
+/* summa.c -- the three products of summa.h, step by step.
+ *
+ * tensor_2d.c and tensor_2_5d.c use these products as their own.  Every call is collective over the rows and columns
+ * of the grid, and all devices take the steps l = 0 .. q-1 in the same order.  Errors are ERR_MEMORY and ERR_COMM.
+ */
 #include "emulated_devices/schemes/tensor/summa.h"
 #include "emulated_devices/device/compute.h"
 
@@ -6,6 +10,7 @@
 #define ALONG_ROW    GRID_COLUMN
 #define ALONG_COLUMN GRID_ROW
 
+/* All matrices are cut alike: outputs over the columns of the grid, inputs over its rows. */
 struct weight_cut summa_weight(const struct tensor_scheme *scheme, enum param_role role)
 {
     (void)scheme, (void)role;
@@ -19,6 +24,7 @@ static enum error_code summa_take(struct tensor_parallel *tp, unsigned along, in
 {
     struct group *g = &tp->along[along];
     *taken = own;
+    /* Only members without the block need a buffer. */
     if (g->rank != root) {
         enum error_code e = tensor_buffer(tp, taken, rows, cols, err);
         if (e) return e;
@@ -26,6 +32,7 @@ static enum error_code summa_take(struct tensor_parallel *tp, unsigned along, in
     return broadcast(g, taken->data, rows * cols, taken->dtype, root, err);
 }
 
+/* On the root the taken block is the device's own block, and stays. */
 static void summa_give_back(struct tensor_parallel *tp, struct tensor own, struct tensor taken)
 {
     if (taken.data != own.data) device_free(tp->device, taken);
@@ -53,6 +60,7 @@ static int64_t width(const struct tensor_parallel *tp, enum param_role role, boo
 
 /* ---- Y = X W^T + b ----------------------------------------------------------------------------------------------- */
 
+/* forward_step does step l of Y = X W^T, with two broadcasts and a local product. */
 static enum error_code forward_step(struct tensor_parallel *tp, enum param_role role, int l, struct tensor Y,
                                     struct tensor X, struct tensor W, struct tensor b, struct error *err)
 {
@@ -62,6 +70,7 @@ static enum error_code forward_step(struct tensor_parallel *tp, enum param_role 
     enum error_code e = summa_take(tp, ALONG_ROW, l, X, tensor_rows(X), I, &x, err);
     if (e) return e;
     e = summa_take(tp, ALONG_COLUMN, l, W, tensor_rows(W), I, &w, err);
+    /* The first step overwrites Y and adds the bias; later steps add to Y. */
     if (!e && l == 0) dev_linear_forward(tp->device, Y, x, w, b);
     else if (!e) dev_linear_forward_add(tp->device, Y, x, w);
     summa_give_back(tp, W, w);
@@ -69,11 +78,13 @@ static enum error_code forward_step(struct tensor_parallel *tp, enum param_role 
     return e;
 }
 
+/* `side` is the cut of a matrix's output, by which its bias is shared out. */
 static struct tensor_cut side(const struct tensor_parallel *tp, enum param_role role)
 {
     return tensor_cut_at(tp->scheme, leads_inside(role) ? inner_side(role) : STREAM);
 }
 
+/* Y [n, O/q] = X [n, I] W^T + b, summed over q blocks of I. */
 enum error_code summa_linear_forward(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor Y,
                                      struct tensor X, struct tensor W, struct tensor b, struct error *err)
 {
@@ -106,6 +117,7 @@ static enum error_code input_step(struct tensor_parallel *tp, enum param_role ro
     return e;
 }
 
+/* dX [n, I/q] = dY [n, O] W, summed over the q devices of a row. */
 enum error_code summa_linear_backward_input(struct tensor_parallel *tp, enum param_role role, int64_t N,
                                             struct tensor dX, struct tensor dY, struct tensor W, struct error *err)
 {
@@ -115,12 +127,14 @@ enum error_code summa_linear_backward_input(struct tensor_parallel *tp, enum par
     return e;
 }
 
+/* All devices have all ids; a row of the grid works on the ids of its own sequences. */
 static struct tensor own_ids(const struct tensor_parallel *tp, struct tensor ids)
 {
     const struct interval own = tensor_rows_at(tp, STREAM, tensor_count(ids));
     return tensor_1d((int32_t *)ids.data + own.first, I32, own.count);
 }
 
+/* Y [n, D/q]: step l makes part l of the columns, which is reduced to the device in column l. */
 enum error_code summa_embedding_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor ids, struct tensor W,
                                         struct error *err)
 {
@@ -153,6 +167,8 @@ static enum error_code weight_step(struct tensor_parallel *tp, enum param_role r
     return e;
 }
 
+/* dW [O/q, I/q] += dY^T X, summed over rows of the grid and over layers.  Only the sum of this microbatch is
+ * reduced. */
 static enum error_code tensor_summa_weight(struct tensor_parallel *tp, enum param_role role, struct tensor dW,
                                            struct tensor dY, struct tensor ids, struct tensor X, struct error *err)
 {
@@ -189,6 +205,7 @@ enum error_code summa_embedding_backward_weight(struct tensor_parallel *tp, stru
 
 /* ---- cost -------------------------------------------------------------------------------------------------------- */
 
+/* step_cost enters the two collectives of step `step`, for n rows.  O and I are widths of blocks. */
 static void step_cost(struct forecast *forecast, enum param_role role, enum tensor_pass pass, int step, int64_t n)
 {
     const int64_t I = width(forecast->tp, role, false, step), O = width(forecast->tp, role, true, forecast->tp->at[2]);
@@ -203,8 +220,10 @@ static void step_cost(struct forecast *forecast, enum param_role role, enum tens
 void summa_cost(struct forecast *forecast, enum param_role role, enum tensor_pass pass, int64_t N, bool has_bias)
 {
     const struct tensor_parallel *tp = forecast->tp;
+    /* n rows, O outputs and I inputs are the extents of this device's blocks. */
     const int64_t n = tensor_rows_at(tp, STREAM, N).count, O = width(tp, role, true, tp->at[2]),
                   I = width(tp, role, false, tp->at[1]);
+    /* The embedding's forward is computed as a product for the input. */
     const enum tensor_pass product = role == ROLE_TOKENS && pass == FORWARD_PASS ? INPUT_PASS : pass;
     for (int step = 0; step < axes_size(tp, GRID_COLUMN); step++) step_cost(forecast, role, product, step, n);
     forecast->gradients = pass == WEIGHT_PASS;

@@ -14,6 +14,8 @@
  *
  * The embedding is the second product with the tokens' unit vectors as dY; its gradient is the third product with the
  * unit vectors as dY.  With d > 1, layers have different rows and the same weights, so dW is all-reduced over k.
+ *
+ * summa.c has the functions; tensor_2d.c and tensor_2_5d.c put SUMMA_SCHEME into their schemes and add only a mesh.
  */
 #ifndef ORRERY_SUMMA_H
 #define ORRERY_SUMMA_H

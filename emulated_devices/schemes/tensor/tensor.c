@@ -1,4 +1,9 @@
-/* tensor.c -- each device's share: everything that follows from the axes over which a scheme cuts. */
+/* tensor.c -- each device's share: everything that follows from the axes over which a scheme cuts.
+ *
+ * The model opens a share with tensor_open (model/trainer_open.c); plan/check.c asks tensor_check first.  The plan
+ * and the checks only call tensor_share, because layouts and extents need no group.  Errors are ERR_PLAN for a model
+ * that does not fit, and ERR_MEMORY.  Nothing in this file sends a message.
+ */
 #include "emulated_devices/schemes/tensor/tensor.h"
 #include "ref/model/config.h"
 #include <assert.h>
@@ -6,6 +11,7 @@
 
 /* ---- the scheme's own mesh --------------------------------------------------------------------------------------- */
 
+/* The size is the product of the sizes of these axes.  The empty set has size 1. */
 int axes_size(const struct tensor_parallel *tp, unsigned axes)
 {
     int size = 1;
@@ -14,6 +20,7 @@ int axes_size(const struct tensor_parallel *tp, unsigned axes)
     return size;
 }
 
+/* The last axis runs fastest.  The index within the empty set is 0. */
 int axes_index(const struct tensor_parallel *tp, unsigned axes)
 {
     int index = 0;
@@ -26,6 +33,7 @@ enum error_code tensor_open(struct tensor_parallel *tp, struct group *group, str
 {
     enum error_code e = OK;
     tp->group = group;
+    /* The mesh must be known before groups along its axes can be found. */
     tensor_share(tp, group->size, group->rank);
     /* For each set of axes there is a group of devices whose places differ along these axes only. */
     for (unsigned axes = 0; axes < TENSOR_AXIS_SETS && !e; axes++) {
@@ -39,11 +47,13 @@ enum error_code tensor_open(struct tensor_parallel *tp, struct group *group, str
             }
             if (same) ranks[n++] = tp->group->member[r];
         }
+        /* All members list the same ranks in the same order, so the group's ranks follow axes_index. */
         e = group_of(&tp->along[axes], tp->group->comm, ranks, n, TRAFFIC_TENSOR, AXIS_BIT(TP), err);
     }
     return e ? e : heads_open(tp, err);
 }
 
+/* tensor_close may follow a tensor_open that failed: group_close accepts a group of zeros. */
 void tensor_close(struct tensor_parallel *tp)
 {
     for (unsigned axes = 0; axes < TENSOR_AXIS_SETS; axes++) group_close(&tp->along[axes]);
@@ -52,6 +62,7 @@ void tensor_close(struct tensor_parallel *tp)
 
 /* ---- extents ----------------------------------------------------------------------------------------------------- */
 
+/* INPUT and GRADIENT lie in the stream; has_all_rows says where their rows are not cut. */
 struct tensor_cut tensor_cut_at(const struct tensor_scheme *scheme, enum tensor_place place)
 {
     switch (place) {
@@ -62,6 +73,7 @@ struct tensor_cut tensor_cut_at(const struct tensor_scheme *scheme, enum tensor_
     }
 }
 
+/* own_block cuts n into nearly equal blocks over these axes and gives the block of this device. */
 static struct interval own_block(const struct tensor_parallel *tp, int64_t n, unsigned axes)
 {
     return block_at(n, axes_size(tp, axes), axes_index(tp, axes));
@@ -72,14 +84,17 @@ void tensor_share(struct tensor_parallel *tp, int devices, int rank)
     const struct model_config *c = tp->config;
     const struct tensor_scheme *s = tp->scheme;
     tp->devices = devices, tp->rank = rank;
+    /* The answer of mesh() is not read here: tensor_check has refused sizes that do not fit. */
     s->mesh(devices, tp->mesh);
     for (int a = TENSOR_AXES - 1, rest = rank; a >= 0; rest /= tp->mesh[a--]) tp->at[a] = rest % tp->mesh[a];
+    /* The stream is [rows, channels] on this device.  The inner sides are cut by heads, columns (F) or tokens (V). */
     tp->channels = own_block(tp, c->D, s->stream.columns);
     tp->heads = heads_at(c, axes_size(tp, s->heads.columns), axes_index(tp, s->heads.columns));
     tp->columns = own_block(tp, c->F, s->feed.columns);
     tp->shared = own_block(tp, c->mixture.shared, s->feed.columns);
     tp->dense = own_block(tp, c->dense.F, s->feed.columns);
     tp->tokens = own_block(tp, c->V, s->logits.columns);
+    /* The embedding may be cut along other axes than the logits, so its first row is kept apart. */
     tp->first_entry = own_block(tp, c->V, s->weight(s, ROLE_TOKENS).out).first;
 }
 
@@ -89,6 +104,7 @@ enum error_code tensor_check(const struct tensor_scheme *scheme, const struct mo
     struct tensor_parallel tp = { .scheme = scheme };
     const char *needs = scheme->mesh(P, tp.mesh);
     if (needs) return fail(err, ERR_PLAN, "--tp %d: --tensor %s needs %s", P, scheme->head.name, needs);
+    /* Each part needs a unit of its own: a head, a column or a token. */
     const int heads = axes_size(&tp, scheme->heads.columns), feed = axes_size(&tp, scheme->feed.columns);
     const struct { int parts; int64_t has; const char *what; } need[] = {
         { heads, config->H, "H=%lld heads" }, { feed, config->F, "F=%lld feed-forward columns" },
@@ -100,15 +116,18 @@ enum error_code tensor_check(const struct tensor_scheme *scheme, const struct mo
     for (size_t i = 0; i < sizeof need / sizeof *need; i++) {
         char has[64];
         snprintf(has, sizeof has, need[i].what, (long long)need[i].has);
+        /* Where the scheme cuts by all devices, the number itself is the limit for --tp. */
         if (need[i].parts > need[i].has && need[i].parts == P)
             return fail(err, ERR_PLAN, "--tp %d: the model has %s; tp can be at most that", P, has);
         if (need[i].parts > need[i].has)
             return fail(err, ERR_PLAN, "--tp %d: --tensor %s cuts into %d parts; the model has %s", P,
                         scheme->head.name, need[i].parts, has);
     }
+    /* Latent attention reads whole rows of the stream on every device, so no axis may cut these. */
     if (LATENT(config) && axes_size(&tp, scheme->stream.rows | scheme->stream.columns | scheme->heads.rows) > 1)
         return fail(err, ERR_PLAN, "--tp %d: --tensor %s cuts the residual stream, which latent attention needs whole "
                     "on every device along tp; --tensor 1d does not", P, scheme->head.name);
+    /* A copy of a key/value head needs whole rows of QKV; schemes that cut these rows again have none. */
     if (heads > config->K && scheme->weight(scheme, ROLE_QKV).sub)
         return fail(
             err, ERR_PLAN,
@@ -122,10 +141,12 @@ enum error_code tensor_check(const struct tensor_scheme *scheme, const struct mo
 static int64_t row_edge(const struct tensor_parallel *tp, int64_t N, int parts, int index)
 {
     const int64_t unit = tp->scheme->cuts_tokens ? 1 : tp->S;
+    /* The last part ends with the last token, also where N is no multiple of the unit. */
     if (index == parts) return N;
     return unit * block_start(N / unit, parts, index);
 }
 
+/* has_all_rows tells whether a tensor at this place has room for all N rows. */
 static bool has_all_rows(const struct tensor_scheme *scheme, enum tensor_place place)
 {
     return (place == INPUT && scheme->keeps_inputs) || (place == GRADIENT && scheme->keeps_gradients);
@@ -135,6 +156,7 @@ struct interval tensor_rows_at(const struct tensor_parallel *tp, enum tensor_pla
 {
     const struct tensor_scheme *s = tp->scheme;
     const unsigned cut = tensor_cut_at(s, place).rows;
+    /* With room for all rows the interval is [0, N), even if only the own rows are filled so far. */
     const bool whole = has_all_rows(s, place);
     const int parts = whole ? 1 : axes_size(tp, cut), index = whole ? 0 : axes_index(tp, cut);
     const int64_t first = row_edge(tp, N, parts, index);
@@ -148,6 +170,7 @@ bool tensor_has_room_for_more(const struct tensor_parallel *tp, enum tensor_plac
 
 int64_t tensor_row_counts(const struct tensor_parallel *tp, unsigned cut, unsigned axes, int64_t N, int64_t counts[])
 {
+    /* A copy of the share moves from member to member; the share itself does not change. */
     struct tensor_parallel at = *tp;
     const int members = axes_size(tp, axes), parts = axes_size(tp, cut);
     int64_t sum = 0;
@@ -168,6 +191,8 @@ int64_t tensor_row_counts(const struct tensor_parallel *tp, unsigned cut, unsign
 struct tensor tensor_own_rows(const struct tensor_parallel *tp, struct tensor t, int64_t N)
 {
     const struct interval own = tensor_rows_at(tp, STREAM, N);
+    /* A tensor of exactly the own rows is the result.  In a tensor with room for all N rows the own rows are looked
+     * up. */
     if (tensor_rows(t) == own.count) return t;
     assert(tensor_rows(t) == N);
     const int64_t cols = tensor_cols(t);
@@ -206,13 +231,16 @@ static int64_t outer_width(const struct model_config *config, enum param_role ro
 /* Each component of a fused matrix (QKV, gate and up) is cut. */
 struct runs tensor_runs(const struct model_config *config, enum param_role role, bool output, int parts, int index)
 {
+    /* The inner side of a matrix is its output if the matrix leads inside, else its input. */
     const bool inner = leads_inside(role) == output;
     const struct heads h = heads_at(config, parts, index);
     struct runs r = { 0 };
+    /* These columns lie head after head: one run of this part's query heads. */
     if (inner && (role == ROLE_ATTENTION_OUT || role == ROLE_KEYS_VALUES)) {
         const int64_t width = role == ROLE_KEYS_VALUES ? expanded_width(config) : value_width(config);
         return add_run(&r, (struct interval){ h.queries.first * width, h.queries.count * width }), r;
     }
+    /* QKV has three runs: queries, keys, values.  Keys begin after H heads, values after H + K heads. */
     if (inner && (role == ROLE_QKV || role == ROLE_QUERIES)) {
         add_run(&r, heads_columns(config, h.queries));
         for (int64_t before = config->H; role == ROLE_QKV && before <= config->H + config->K; before += config->K)
@@ -221,6 +249,8 @@ struct runs tensor_runs(const struct model_config *config, enum param_role role,
     }
     if (role == ROLE_SINKS) return add_run(&r, h.queries), r;
     const int64_t width = inner ? inner_width(config, role) : outer_width(config, role);
+    /* A matrix with a gate has two runs: columns of the gate, then columns of the gated half.  Other matrices have
+     * one run. */
     const struct interval own = block_at(width, parts, index);
     add_run(&r, own);
     if (inner && (role == ROLE_SHARED_UP || role == ROLE_DENSE_UP || (role == ROLE_UP && up_width(config) > config->F)))
@@ -252,12 +282,13 @@ static struct runs cut_again(struct runs whole, int subs, int sub)
         const struct interval here = interval_meet((struct interval){ before, whole.at[i].count }, taken);
         if (here.count > 0) add_run(&r, interval_moved(here, whole.at[i].first - before));
     }
+    /* An empty run keeps the layout valid: the device has a box without elements. */
     if (r.count == 0) add_run(&r, (struct interval){ whole.at[0].first, 0 });
     return r;
 }
 
-/* Vectors and the position embedding are cut like the columns of the stream; biases of matrices that lead inside, like
- * the columns of the inner side. */
+/* Vectors and the position embedding are cut like the columns of the stream.  Biases of matrices that lead inside are
+ * cut like the columns of the inner side. */
 static struct tensor_cut cut_of(const struct tensor_scheme *scheme, const struct param_spec *spec)
 {
     const bool inner = spec->ndim == 1 && leads_inside(spec->role) && spec->role != ROLE_TOKENS;
@@ -269,6 +300,7 @@ static struct layout prefix_layout(const struct tensor_parallel *tp, const struc
 {
     struct layout l = layout_none(spec->ndim, spec->dim);
     const struct interval keys = heads_columns(tp->config, tp->heads.keys);
+    /* A device with all key/value heads has the whole prefix. */
     if (keys.count == spec->dim[1] / 2) return layout_whole(spec->ndim, spec->dim);
     for (int part = 0; part < 2; part++)
         layout_add_box(&l, (int64_t[]){ 0, keys.first + part * spec->dim[1] / 2 },
@@ -276,12 +308,14 @@ static struct layout prefix_layout(const struct tensor_parallel *tp, const struc
     return l;
 }
 
+/* Position embeddings have two dimensions, but are cut as vectors are. */
 static bool is_matrix(const struct param_spec *spec) { return spec->ndim == 2 && spec->role != ROLE_POSITIONS; }
 
 struct layout tensor_layout(const struct tensor_parallel *tp, const struct param_spec *spec)
 {
     struct layout l = layout_none(spec->ndim, spec->dim);
     const struct tensor_scheme *s = tp->scheme;
+    /* Some roles, such as the router, are whole on every device. */
     if (role_is_whole(spec->role)) return layout_whole(spec->ndim, spec->dim);
     if (spec->role == ROLE_PREFIX) return prefix_layout(tp, spec);
     if (is_matrix(spec)) {
@@ -296,6 +330,7 @@ struct layout tensor_layout(const struct tensor_parallel *tp, const struct param
                            (int64_t[]){ out.at[i].count, in.at[0].count });
         return l;
     }
+    /* A vector is cut by columns, and again over the rows' axes where the scheme cuts vectors. */
     const struct tensor_cut cut = cut_of(s, spec);
     const int parts = axes_size(tp, cut.columns), index = axes_index(tp, cut.columns);
     const int subs = s->cuts_vectors ? axes_size(tp, cut.rows) : 1,
@@ -303,6 +338,7 @@ struct layout tensor_layout(const struct tensor_parallel *tp, const struct param
     const bool positions = spec->role == ROLE_POSITIONS;
     const struct runs columns =
         cut_again(tensor_runs(tp->config, spec->role, true, parts, index), positions ? 1 : subs, positions ? 0 : sub);
+    /* Positions [S, D]: the second cut is of rows, not of columns. */
     if (positions) {
         const struct runs all = { 1, { { 0, spec->dim[0] } } }, rows = cut_again(all, subs, sub);
         layout_add_box(&l, (int64_t[]){ rows.at[0].first, columns.at[0].first },
@@ -322,11 +358,13 @@ static unsigned axes_that_cut(const struct tensor_scheme *scheme, const struct p
     return w.out | w.in | w.sub;
 }
 
+/* If the cut has fewer parts than there are devices, some devices have the same piece. */
 bool tensor_copied(const struct tensor_parallel *tp, const struct param_spec *spec)
 {
     return axes_size(tp, axes_that_cut(tp->scheme, spec)) < tp->devices;
 }
 
+/* The first device has coordinate 0 on every axis that does not cut the parameter. */
 bool tensor_keeps_first(const struct tensor_parallel *tp, const struct param_spec *spec)
 {
     for (int a = 0; a < TENSOR_AXES; a++)
@@ -339,7 +377,8 @@ int64_t tensor_counted(const struct tensor_parallel *tp, const struct param_spec
     const struct layout own = tensor_layout(tp, spec);
     if (!tensor_keeps_first(tp, spec)) return 0;
     if (spec->role == ROLE_PREFIX && tp->heads.copy > 0) return 0;
+    /* A later copy of keys and values counts only its queries. */
     if (spec->role != ROLE_QKV || tp->heads.copy == 0) return layout_count(&own);
-    /* queries come first */
+    /* The queries come first in the piece, so their elements are the leading elements. */
     return tp->heads.queries.count * tp->config->A * (spec->ndim == 2 ? layout_cols(&own) : 1);
 }

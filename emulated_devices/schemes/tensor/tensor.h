@@ -13,6 +13,10 @@
  *
  * Each scheme's head comment states its order of additions.  On numbers whose sums are exact the order does not matter,
  * and every scheme's products equal one device's, bit for bit: tests/devices/test_tensor_exact.c.
+ *
+ * model/run/ makes all calls of a step: matrix.c the products, run_node.c norms, embedding and loss.  model/link/
+ * enters the forecasts.  Calls of products are collective over the devices along tp; each device calls in the same
+ * order.  Errors are ERR_MEMORY for buffers, ERR_COMM of messages, and those of a tile.
  */
 #ifndef ORRERY_TENSOR_SCHEME_H
 #define ORRERY_TENSOR_SCHEME_H
@@ -39,8 +43,8 @@ struct tensor_cut { unsigned rows, columns; };
  * rows. */
 struct weight_cut { unsigned out, in, sub; };
 
-/* Which tokens of a microbatch a device has of an activation.  For a matrix product some schemes need more rows than
- * their own; they gather them in place if the tensor has room. */
+/* A place says which tokens of a microbatch a device has of an activation.  For a matrix product some schemes need
+ * more rows than their own.  Such a scheme gathers these rows in place if the tensor has room. */
 enum tensor_place {
     STREAM,
     INPUT,                              /* output of a norm, input of a matrix: has room for gathered rows */
@@ -54,7 +58,7 @@ struct heads {
     int copy, copies;                           /* this part among those with its key/value heads; their number */
 };
 
-/* A device's piece of a matrix that is available tile by tile (schemes/data/tiles.h): a tile's weights, or memory for
+/* A device's piece of a matrix may be available tile by tile (schemes/data/tiles.h).  A tile's weights, or memory for
  * its gradient, exist between take and give.  Both return OK or any error; after an error the step cannot go on. */
 struct tiled {
     int count;                          /* tiles of the piece */
@@ -90,33 +94,30 @@ struct tensor_parallel {
     const struct tiled *tiles;                  /* of the matrix in the current product; NULL: it is whole */
 };
 
-/* The columns of an activation: the model's width D; queries, keys and values; heads side by side; F (with a gate 2F);
- * F; V; experts, E; a token's choices of them, k; as F with the shared experts' width, before and after their gate, and
- * with that of a mixture's dense layers; the latent of queries; that of keys and values with the shared key, and
- * without; what the latter becomes in heads; heads side by side with values alone; one.  Of parallel streams, which are
- * one row for each token from BESIDE on: all streams' D; their mean's D; P. */
+/* An activation's width is the number of its columns.  From WIDTH_BESIDE on a row is of a token, not of a token of each
+ * stream. */
 enum activation_width {
-    WIDTH_MODEL,
-    WIDTH_QKV,
-    WIDTH_HEADS,
-    WIDTH_UP,
-    WIDTH_ACT,
-    WIDTH_VOCABULARY,
-    WIDTH_EXPERTS,
-    WIDTH_CHOICES,
-    WIDTH_SHARED_UP,
-    WIDTH_SHARED_ACT,
-    WIDTH_DENSE_UP,
-    WIDTH_DENSE_ACT,
-    WIDTH_Q_LATENT,
-    WIDTH_KV_LATENT,
-    WIDTH_KV_NORMED,
-    WIDTH_EXPANDED,
-    WIDTH_VALUES,
-    WIDTH_GATE,
-    WIDTH_BESIDE,
-    WIDTH_MEAN,
-    WIDTH_STREAMS
+    WIDTH_MODEL,                    /* the model's width, D */
+    WIDTH_QKV,                      /* queries, keys and values */
+    WIDTH_HEADS,                    /* heads side by side */
+    WIDTH_UP,                       /* F, with a gate 2F */
+    WIDTH_ACT,                      /* F */
+    WIDTH_VOCABULARY,               /* V */
+    WIDTH_EXPERTS,                  /* E */
+    WIDTH_CHOICES,                  /* a token's choices of experts, k */
+    WIDTH_SHARED_UP,                /* of shared experts, before their gate */
+    WIDTH_SHARED_ACT,               /* of shared experts, after their gate */
+    WIDTH_DENSE_UP,                 /* of a mixture's dense layers, before their gate */
+    WIDTH_DENSE_ACT,                /* of a mixture's dense layers, after their gate */
+    WIDTH_Q_LATENT,                 /* the latent of queries */
+    WIDTH_KV_LATENT,                /* the latent of keys and values, with the shared key */
+    WIDTH_KV_NORMED,                /* the latent of keys and values alone */
+    WIDTH_EXPANDED,                 /* what this latent becomes in heads */
+    WIDTH_VALUES,                   /* heads side by side, values alone */
+    WIDTH_GATE,                     /* 1 */
+    WIDTH_BESIDE,                   /* all parallel streams, side by side */
+    WIDTH_MEAN,                     /* the mean of the streams, D */
+    WIDTH_STREAMS                   /* P, the number of streams */
 };
 
 /* Whether rows of this width are cut as the residual stream; else as the inner side. */
@@ -391,7 +392,7 @@ void forecast_allreduce(struct forecast *, unsigned axes, int64_t count);
 void forecast_statistics(struct forecast *, unsigned axes, int64_t count);     /* of rows, in the wide format */
 void forecast_allgather(struct forecast *, unsigned axes, const int64_t rows[], int64_t cols);
 void forecast_reduce_scatter(struct forecast *, unsigned axes, const int64_t rows[], int64_t cols);
-/* broadcast, reduce */
+/* Enter a broadcast or a reduce; `root` is a rank within the group. */
 void forecast_rooted(struct forecast *, enum operation, unsigned axes, int root, int64_t count);
 void forecast_shared(struct forecast *, struct tensor_cut, int64_t rows, int64_t cols, enum tensor_pass);
 

@@ -43,6 +43,7 @@ static struct weight_cut tensor_1d_weight(const struct tensor_scheme *scheme, en
     return leads_inside(role) ? (struct weight_cut){ .out = ALL } : (struct weight_cut){ .in = ALL };
 }
 
+/* The sum of t over all devices along tp is left on every device. */
 static enum error_code sum_over_group(struct tensor_parallel *tp, struct tensor t, struct error *err)
 {
     return allreduce(&tp->along[ALL], t.data, tensor_count(t), t.dtype, SUM, tp->allreduce, err);
@@ -70,6 +71,7 @@ static enum error_code tensor_1d_linear_backward_input(struct tensor_parallel *t
     return e || !leads_inside(role) ? e : sum_over_group(tp, dX, err);
 }
 
+/* dW and db need this device's columns only, so nothing is sent. */
 static enum error_code tensor_1d_linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N,
                                                         struct tensor dW, struct tensor db, struct tensor dY,
                                                             struct tensor X,
@@ -93,7 +95,7 @@ static void matrix_cost(struct forecast *forecast, enum param_role role, enum te
 {
     const bool forward = !leads_inside(role) || role == ROLE_TOKENS;
     (void)has_bias;
-    /* of the stream, or a latent */
+    /* The width is that of the stream, or of a latent. */
     const int64_t width = tensor_width(forecast->tp, role, !leads_inside(role), 0, 1);
     if (pass == (forward ? FORWARD_PASS : INPUT_PASS))
         forecast_allreduce(forecast, ALL, N * (role == ROLE_TOKENS ? forecast->tp->config->D : width));

@@ -40,6 +40,7 @@ struct weight_cut sequence_weight(const struct tensor_scheme *scheme, enum param
     return leads_inside(role) ? (struct weight_cut){ .out = SEQUENCE } : (struct weight_cut){ .in = SEQUENCE };
 }
 
+/* whole [N, D] = all devices' rows in the order of ranks. */
 static enum error_code tensor_1d_sp_gather(struct tensor_parallel *tp, int64_t N, struct tensor whole,
                                            struct tensor own, struct error *err)
 {
@@ -48,6 +49,7 @@ static enum error_code tensor_1d_sp_gather(struct tensor_parallel *tp, int64_t N
     return gather_rows(tp, SEQUENCE, rows, whole, own, err);
 }
 
+/* own [n, D] = this device's rows of the sum of all devices' whole [N, D]. */
 static enum error_code tensor_1d_sp_scatter(struct tensor_parallel *tp, int64_t N, struct tensor own,
                                             struct tensor whole, struct error *err)
 {
@@ -56,8 +58,8 @@ static enum error_code tensor_1d_sp_scatter(struct tensor_parallel *tp, int64_t 
     return scatter_rows(tp, SEQUENCE, rows, own, whole, err);
 }
 
-/* All rows of X: in X itself if it has room for them, else in a buffer, for tensor_1d_sp_release().
- * `room` must be the same on all devices: a device whose own rows are all rows cannot derive it from the shape. */
+/* all_rows gets all rows of X: in X itself if X has room, else in a buffer, for tensor_1d_sp_release().  `room` must
+ * be the same on all devices.  The shape is not enough: a device's own rows may be all rows. */
 static enum error_code all_rows(struct tensor_parallel *tp, int64_t N, struct tensor *all, struct tensor X, bool room,
                                 struct error *err)
 {
@@ -73,6 +75,7 @@ static void tensor_1d_sp_release(struct tensor_parallel *tp, struct tensor all, 
     if (all.data != X.data) device_free(tp->device, all);
 }
 
+/* Y = X W^T + b.  A matrix that leads inside gathers X, a matrix that leads out scatters Y. */
 static enum error_code tensor_1d_sp_linear_forward(struct tensor_parallel *tp, enum param_role role, int64_t N,
                                                    struct tensor Y,
                                                    struct tensor X, struct tensor W, struct tensor b, struct error *err)
@@ -95,6 +98,7 @@ static enum error_code tensor_1d_sp_linear_forward(struct tensor_parallel *tp, e
     return e;
 }
 
+/* dX = dY W. A matrix that leads out gathers dY, a matrix that leads inside scatters dX. */
 static enum error_code tensor_1d_sp_linear_backward_input(struct tensor_parallel *tp, enum param_role role, int64_t N,
                                                           struct tensor dX, struct tensor dY, struct tensor W,
                                                               struct error *err)
@@ -116,8 +120,8 @@ static enum error_code tensor_1d_sp_linear_backward_input(struct tensor_parallel
     return e;
 }
 
-/* For a matrix that leads out, X and dY already have all rows; for one that leads inside, X may have to be gathered
- * again. */
+/* For a matrix that leads out, X and dY already have all rows.  For a matrix that leads inside, X may have to be
+ * gathered again. */
 static enum error_code tensor_1d_sp_linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N,
                                                            struct tensor dW, struct tensor db, struct tensor dY,
                                                                struct tensor X,
@@ -144,6 +148,7 @@ static enum error_code tensor_1d_sp_embedding_forward(struct tensor_parallel *tp
     return e;
 }
 
+/* dW [u, D] needs dY of all N rows, because any row may have a token of this device's range. */
 static enum error_code tensor_1d_sp_embedding_backward_weight(struct tensor_parallel *tp, struct tensor dW,
                                                               struct tensor dY, struct tensor ids, struct error *err)
 {

@@ -40,6 +40,7 @@ struct product {
     struct tensor Y, X, W, b, ids;      /* those needed, each with all rows of the microbatch */
 };
 
+/* The result points into t [N, cols]: rows at.first .. at.first + at.count - 1. */
 static struct tensor tensor_1d_sp_overlap_rows_of(struct tensor t, struct interval at)
 {
     const int64_t cols = tensor_cols(t);
@@ -51,6 +52,7 @@ static struct tensor ids_of(struct tensor ids, struct interval at)
     return tensor_1d((int32_t *)ids.data + at.first, I32, at.count);
 }
 
+/* A chunk without rows needs no product. */
 static void tensor_1d_sp_overlap_multiply(const struct product *product, struct interval at, struct tensor chunk)
 {
     if (at.count > 0) product->run(product, at, chunk);
@@ -112,6 +114,8 @@ static void tensor_1d_sp_overlap_arrive(struct ring *ring, struct message messag
     if (message_wait(ring->group->comm, message, &err) != OK) comm_give_up(ring->group->comm, &err);
 }
 
+/* open_buffers allocates n buffers [rows, cols].  After an error the rest stay absent, and close_buffers is still
+ * right. */
 static void open_buffers(struct tensor_parallel *tp, struct tensor *tensor, int n, int64_t rows, int64_t cols,
                          enum error_code *e, struct error *err)
 {

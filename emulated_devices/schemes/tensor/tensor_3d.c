@@ -72,6 +72,7 @@ static int64_t weight_rows(const struct tensor_parallel *tp, enum param_role rol
 
 /* ---- the three collectives --------------------------------------------------------------------------------------- */
 
+/* whole [N/p, cols] = the rows of the p devices along the axis. */
 static enum error_code tensor_3d_gather(struct tensor_parallel *tp, unsigned axis, int64_t N, struct tensor own,
                                         struct tensor *whole, struct error *err)
 {
@@ -80,6 +81,7 @@ static enum error_code tensor_3d_gather(struct tensor_parallel *tp, unsigned axi
     return e ? e : gather_rows(tp, axis, rows, *whole, own, err);
 }
 
+/* whole [O/p, I/p] = the p pieces of this block of W, along i. */
 static enum error_code gather_weight(struct tensor_parallel *tp, enum param_role role, struct tensor W,
                                      struct tensor *whole, struct error *err)
 {
@@ -88,6 +90,7 @@ static enum error_code gather_weight(struct tensor_parallel *tp, enum param_role
     return e ? e : gather_rows(tp, I_AXIS, rows, *whole, W, err);
 }
 
+/* own = this device's rows of the sum of whole over the devices along the axis. */
 static enum error_code tensor_3d_scatter(struct tensor_parallel *tp, unsigned axis, int64_t N, struct tensor own,
                                          struct tensor whole, struct error *err)
 {
@@ -103,6 +106,7 @@ static void tensor_3d_drop(struct tensor_parallel *tp, struct tensor a, struct t
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
+/* Y = X W^T + b, with three collectives along the three axes of the cube. */
 static enum error_code tensor_3d_linear_forward(struct tensor_parallel *tp, enum param_role role, int64_t N,
                                                 struct tensor Y,
                                                 struct tensor X, struct tensor W, struct tensor b, struct error *err)
@@ -154,6 +158,7 @@ static enum error_code add_weight(struct tensor_parallel *tp, enum param_role ro
     return e;
 }
 
+/* db += column sums of dY, summed over the devices with the same columns. */
 static enum error_code tensor_3d_add_bias(struct tensor_parallel *tp, enum param_role role, struct tensor db,
                                           struct tensor dY, struct error *err)
 {
@@ -165,6 +170,7 @@ static enum error_code tensor_3d_add_bias(struct tensor_parallel *tp, enum param
     return shared_give(tp, output_side(tp, role), &bias, err);
 }
 
+/* The whole block of dW begins at 0: only this microbatch's sum is reduced. */
 static enum error_code zeroed_weight(struct tensor_parallel *tp, enum param_role role, int64_t cols,
                                      struct tensor *tensor, struct error *err)
 {
@@ -174,6 +180,7 @@ static enum error_code zeroed_weight(struct tensor_parallel *tp, enum param_role
     return e;
 }
 
+/* dW [O, I] += dY^T X on the blocks of this device: both factors are gathered, and the product is summed along i. */
 static enum error_code tensor_3d_linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N,
                                                         struct tensor dW, struct tensor db, struct tensor dY,
                                                             struct tensor X,
@@ -229,6 +236,7 @@ static enum error_code tensor_3d_embedding_backward_weight(struct tensor_paralle
 
 /* ---- cost -------------------------------------------------------------------------------------------------------- */
 
+/* matrix_cost enters the three collectives of a product, and the vectors' part of a bias. */
 static void matrix_cost(struct forecast *forecast, enum param_role role, enum tensor_pass pass, int64_t N,
                         bool has_bias)
 {
@@ -241,11 +249,13 @@ static void matrix_cost(struct forecast *forecast, enum param_role role, enum te
     const unsigned in = input_axis(role), out = output_axis(role);
     rows_along(tp, in, N, x), rows_along(tp, out, N, y);
     forecast->gradients = pass == WEIGHT_PASS;
+    /* The matrix is gathered along i for both products with W, and its gradient is scattered. */
     if (pass != WEIGHT_PASS) forecast_allgather(forecast, I_AXIS, w, I);
     else forecast_reduce_scatter(forecast, I_AXIS, w, I);
     forecast->gradients = false;
     if (pass == INPUT_PASS || (tokens && pass == FORWARD_PASS)) forecast_reduce_scatter(forecast, in, x, I);
     else forecast_allgather(forecast, in, x, I);
+    /* The embedding has no operand on its output side: its ids are on every device. */
     if (!tokens && pass == FORWARD_PASS) forecast_reduce_scatter(forecast, out, y, O);
     else if (!tokens) forecast_allgather(forecast, out, y, O);
     if (has_bias && pass != INPUT_PASS) forecast_shared(forecast, output_side(tp, role), O, 1, pass);

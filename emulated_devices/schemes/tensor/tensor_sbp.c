@@ -29,6 +29,7 @@
 
 static const struct sbp B = ON_B, P = ON_P, S0 = ON_S(0), S1 = ON_S(1);
 
+/* Every scheme that sbp_scheme_of makes is the first field of a struct sbp_scheme, so the cast is valid. */
 static const struct sbp_layout *layout_of(const struct tensor_parallel *tp)
 {
     return &((const struct sbp_scheme *)tp->scheme)->layout;
@@ -36,6 +37,7 @@ static const struct sbp_layout *layout_of(const struct tensor_parallel *tp)
 
 /* ---- how a product is divided ------------------------------------------------------------------------------------ */
 
+/* The text has one line for several matrices: shared and dense layers use the signatures of fc and fc2. */
 static enum sbp_role weight_role(enum param_role role)
 {
     switch (role) {
@@ -48,15 +50,18 @@ static enum sbp_role weight_role(enum param_role role)
     }
 }
 
+/* inner_role gives the activation on the inner side of a matrix: heads, hidden or logits. */
 static enum sbp_role inner_role(enum param_role role)
 {
     const enum tensor_place p = inner_side(role);
     return p == AT_FEED ? SBP_HIDDEN : p == AT_LOGITS ? SBP_LOGITS : SBP_HEADS;
 }
 
-/* A product says how X and Y lie, and so their gradients; how it takes X and dY; how it makes Y, dX and dW. */
+/* A division says how X and Y lie, and so their gradients.  The division also says how a product takes X and dY, and
+ * makes Y, dX and dW. */
 struct division { struct sbp X, Y, takes_X, makes_Y, takes_dY, makes_dX, W, makes_dW; };
 
+/* division_of looks up one matrix in the table of the head comment.  X and Y lie as the layout says. */
 static struct division division_of(const struct sbp_layout *layout, enum param_role role)
 {
     const struct sbp stream = layout->of[SBP_STREAM], inner = layout->of[inner_role(role)],
@@ -101,10 +106,12 @@ static struct sbp bias_of(const struct tensor_parallel *tp, enum param_role role
     const bool shared_out = tp->scheme->cuts_vectors && !leads_inside(role);
     return sbp_equal(division->Y, S1) || shared_out ? S1 : B;
 }
+/* The bias lies as the columns of the product's Y. If Y comes in rows, each device adds the whole bias to its rows. */
 static struct sbp takes_bias(const struct division *division)
 {
     return sbp_equal(division->makes_Y, S0) ? B : division->makes_Y;
 }
+/* db is the sum of dY's columns.  If each device has only its rows of dY, its db is a partial sum. */
 static struct sbp makes_db(const struct division *division)
 {
     return sbp_equal(division->takes_dY, S0) ? P : division->takes_dY;
@@ -124,6 +131,7 @@ static bool room_for_dY(const struct tensor_parallel *tp, enum param_role role, 
 
 /* ---- bringing and giving ----------------------------------------------------------------------------------------- */
 
+/* make_piece allocates a buffer for this device's piece of a matrix with a signature. */
 static enum error_code make_piece(struct tensor_parallel *tp, struct sbp_matrix matrix, struct sbp sbp,
                                   enum dtype dtype, struct tensor *tensor, struct error *err)
 {
@@ -147,10 +155,12 @@ static enum error_code tensor_sbp_bring(struct tensor_parallel *tp, struct sbp_m
                                         struct sbp to,
                                         struct tensor piece, bool room, struct brought *brought, struct error *err)
 {
+    /* The stream is the input of a matrix that leads inside, and the output of a matrix that leads out. */
     const bool of_stream = leads_inside(matrix.role) != matrix.output;
     const struct tensor own = of_stream && sbp_equal(from, S0) ? tensor_own_rows(tp, piece, matrix.N) : piece;
     *brought = (struct brought){ room ? piece : own, false };
     if (sbp_equal(from, to) || tp->devices == 1) return OK;
+    /* With room the gathered rows stay in the tensor, for the weights' gradient. */
     if (room) return sbp_move(tp, matrix, from, to, own, piece, err);
     const enum error_code e = make_piece(tp, matrix, to, piece.dtype, &brought->t, err);
     brought->buffer = true;
@@ -167,6 +177,7 @@ static enum error_code tensor_sbp_make_room(struct tensor_parallel *tp, struct s
     return in_place ? OK : make_piece(tp, matrix, made, piece.dtype, &brought->t, err);
 }
 
+/* tensor_sbp_give moves a product's result to its final signature.  The call is collective unless both are equal. */
 static enum error_code tensor_sbp_give(struct tensor_parallel *tp, struct sbp_matrix matrix, struct sbp made,
                                        struct sbp to, struct brought brought, struct tensor piece, struct error *err)
 {
@@ -183,6 +194,7 @@ static enum error_code bring_bias(struct tensor_parallel *tp, enum param_role ro
     *out = (struct brought){ b, false };
     if (!tensor_present(b) || sbp_equal(from, to) || tp->devices == 1) return OK;
     if (sbp_equal(to, P) && sbp_equal(from, B)) return out->t = tp->rank == 0 ? b : tensor_none, OK;
+    /* A bias travels as a matrix of one row, and becomes a vector again at the end. */
     const struct tensor row = tensor_2d(b.data, b.dtype, 1, tensor_count(b));
     enum error_code e = make_piece(tp, m, to, b.dtype, &out->t, err);
     out->buffer = true;
@@ -224,6 +236,8 @@ static enum error_code add_sum(struct tensor_parallel *tp, struct tensor dW, str
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
+/* Y = X W^T + b.  The order is the same on all devices: X, the bias, the product, then Y, because each move is
+ * collective. */
 static enum error_code tensor_sbp_linear_forward(struct tensor_parallel *tp, enum param_role role, int64_t N,
                                                  struct tensor Y,
                                                  struct tensor X, struct tensor W, struct tensor b, struct error *err)
@@ -234,12 +248,14 @@ static enum error_code tensor_sbp_linear_forward(struct tensor_parallel *tp, enu
     if (!e) e = bring_bias(tp, role, &d, b, &bias, err);
     if (!e) e = tensor_sbp_make_room(tp, output_of(role, N), d.makes_Y, d.Y, Y, &y, err);
     if (!e) e = local_forward(tp, y.t, x.t, W, bias.t, err);
+    /* The inputs are freed before Y moves, because the move may need a buffer of its own. */
     tensor_sbp_give_back(tp, bias), tensor_sbp_give_back(tp, x);
     if (!e) e = tensor_sbp_give(tp, output_of(role, N), d.makes_Y, d.Y, y, Y, err);
     tensor_sbp_give_back(tp, y);
     return e;
 }
 
+/* dX [N, I] = dY [N, O] W [O, I], with dY moved before the product and dX moved afterwards. */
 static enum error_code tensor_sbp_linear_backward_input(struct tensor_parallel *tp, enum param_role role, int64_t N,
                                                         struct tensor dX, struct tensor dY, struct tensor W,
                                                             struct error *err)
@@ -256,7 +272,7 @@ static enum error_code tensor_sbp_linear_backward_input(struct tensor_parallel *
     return e;
 }
 
-/* What an earlier pass gathered in place is there. */
+/* `there` means that an earlier pass has gathered the rows in place, so nothing is sent again. */
 static enum error_code bring_again(struct tensor_parallel *tp, struct sbp_matrix matrix, struct sbp from, struct sbp to,
                                    struct tensor piece, bool there, struct brought *brought, struct error *err)
 {
@@ -278,6 +294,7 @@ static enum error_code tensor_sbp_add_bias(struct tensor_parallel *tp, enum para
     return e;
 }
 
+/* dW [O, I] += dY^T X, with X and dY as the product takes both.  dW is summed only where tokens are divided. */
 static enum error_code tensor_sbp_linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N,
                                                          struct tensor dW, struct tensor db, struct tensor dY,
                                                              struct tensor X,
@@ -294,6 +311,7 @@ static enum error_code tensor_sbp_linear_backward_weight(struct tensor_parallel 
     if (!e && sums) e = zeros_like(tp, dW, &part, err);
     if (!e) e = local_backward_weight(tp, sums ? part : dW, db_here ? db : tensor_none, dy.t, x.t, err);
     if (!e && sums) e = add_sum(tp, dW, part, err);
+    /* Where the product makes db with another signature, db is summed apart and moved as a row. */
     if (!e && !db_here && tensor_present(db)) e = tensor_sbp_add_bias(tp, role, &d, db, dy.t, err);
     device_free(tp->device, part);
     tensor_sbp_give_back(tp, dy), tensor_sbp_give_back(tp, x);
@@ -305,12 +323,15 @@ static enum error_code tensor_sbp_linear_backward_weight(struct tensor_parallel 
 /* Its Y has the width of the stream: the inputs of its matrix [V,D]. */
 static struct sbp_matrix embedded(int64_t N) { return input_of(ROLE_TOKENS, N); }
 
+/* Ids are whole on every device.  With S(0) a device reads only the ids of its own rows. */
 static struct tensor ids_for(const struct tensor_parallel *tp, struct sbp sbp, struct tensor ids)
 {
     const struct interval own = tensor_rows_at(tp, STREAM, tensor_count(ids));
     return sbp_equal(sbp, S0) ? tensor_1d((int32_t *)ids.data + own.first, I32, own.count) : ids;
 }
 
+/* Y [N, D] = rows of W [V, D] at the ids.  Ids outside this device's rows of W give zeros, and Y is then a partial
+ * sum. */
 static enum error_code tensor_sbp_embedding_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor ids,
                                                     struct tensor W, struct error *err)
 {
@@ -324,6 +345,7 @@ static enum error_code tensor_sbp_embedding_forward(struct tensor_parallel *tp, 
     return e;
 }
 
+/* dW [V, D] gets each row of dY at the row of its id. */
 static enum error_code tensor_sbp_embedding_backward_weight(struct tensor_parallel *tp, struct tensor dW,
                                                             struct tensor dY, struct tensor ids, struct error *err)
 {
@@ -343,6 +365,7 @@ static enum error_code tensor_sbp_embedding_backward_weight(struct tensor_parall
 
 /* ---- cost -------------------------------------------------------------------------------------------------------- */
 
+/* A gradient moves in the gradients' own format. */
 static void forecast_gradient(struct forecast *forecast, struct sbp_matrix matrix, struct sbp made, struct sbp to)
 {
     forecast->gradients = true;
@@ -350,6 +373,7 @@ static void forecast_gradient(struct forecast *forecast, struct sbp_matrix matri
     forecast->gradients = false;
 }
 
+/* The embedding has no input gradient, so INPUT_PASS sends nothing. */
 static void embedding_cost(struct forecast *forecast, enum tensor_pass pass, int64_t N)
 {
     const struct division d = embedding_of(layout_of(forecast->tp));
@@ -359,6 +383,7 @@ static void embedding_cost(struct forecast *forecast, enum tensor_pass pass, int
     forecast_gradient(forecast, embedded(forecast->tp->config->V), d.makes_dW, d.W);
 }
 
+/* matrix_cost enters the moves of the three products above, in the same order. */
 static void matrix_cost(struct forecast *forecast, enum param_role role, enum tensor_pass pass, int64_t N,
                         bool has_bias)
 {
@@ -368,6 +393,7 @@ static void matrix_cost(struct forecast *forecast, enum param_role role, enum te
     const struct division d = division_of(layout_of(tp), role);
     if (pass == FORWARD_PASS) {
         forecast_move(forecast, in, d.X, d.takes_X);
+        /* A bias for a partial sum is not sent: bring_bias adds each column on one device only. */
         if (has_bias && !sbp_equal(takes_bias(&d), P))
             forecast_move(forecast, output_of(role, 1), bias_of(tp, role, &d), takes_bias(&d));
         forecast_move(forecast, out, d.makes_Y, d.Y);
@@ -405,6 +431,7 @@ static struct tensor_cut tensor_sbp_cut(struct sbp of)
 /* A signature that this model cannot have, and those that it can. */
 struct refusal { bool applies; enum sbp_role role; const char *who, *takes; };
 
+/* The first refusal that applies becomes an ERR_PLAN with the role, its signature and what would be right. */
 static enum error_code first_that_applies(const struct sbp_scheme *scheme, const struct refusal refusal[],
                                           size_t n, int devices, struct error *err)
 {
@@ -420,6 +447,7 @@ static enum error_code first_that_applies(const struct sbp_scheme *scheme, const
                 refusal[i].takes);
 }
 
+/* check_model refuses pairs of model and layout for which the scheme has no code. */
 static enum error_code check_model(const struct sbp_scheme *scheme, const struct model_config *config, int devices,
                                    struct error *err)
 {
@@ -427,6 +455,7 @@ static enum error_code check_model(const struct sbp_scheme *scheme, const struct
     const bool experts = config->mixture.E > 0, copies = devices > config->K, heads_cut = sbp_equal(of[SBP_HEADS], S1),
                qkv_cut = sbp_equal(of[SBP_QKV], S0);
     static const char mixture[] = "a mixture of experts", few[] = "with more devices than key/value heads a layer";
+    /* A line has the condition, the role at fault, the model's property, and the signatures that would fit. */
     const struct refusal all[] = {
         { config->tied && !sbp_equal(of[SBP_HEAD], of[SBP_EMBEDDING]), SBP_HEAD,
          "an output matrix that is the embedding",
@@ -456,6 +485,7 @@ static enum error_code check_sizes(const struct sbp_scheme *scheme, const struct
         const bool heads = r == SBP_QKV || r == SBP_PROJ, feed = r == SBP_FC || r == SBP_FC2;
         const struct sbp is = scheme->layout.of[r];
         const bool inside = sbp_equal(is, weights[i].output_inside ? S0 : S1);
+        /* The inner side has H heads, F or V columns to cut; the outer side has D. */
         const int64_t has = inside ? (heads ? config->H : feed ? config->F : config->V) : config->D;
         if (is.kind == SBP_S && has < devices)
             return fail(err, ERR_PLAN, "--tensor %s: %s S(%d): cannot be cut into %d parts: it has %lld %s",
@@ -476,6 +506,7 @@ static enum error_code tensor_sbp_check(const struct tensor_scheme *scheme,
     return e ? e : check_sizes(own, config, devices, err);
 }
 
+/* A product divided by tokens sums dW in a buffer, which tiles do not have. */
 static bool divides_by_tokens(const struct sbp_layout *layout)
 {
     static const enum param_role role[] = { ROLE_QKV, ROLE_ATTENTION_OUT, ROLE_UP, ROLE_DOWN, ROLE_HEAD };
@@ -484,12 +515,14 @@ static bool divides_by_tokens(const struct sbp_layout *layout)
     return sbp_equal(embedding_of(layout).makes_dW, P);
 }
 
+/* dY of a matrix that leads out is gathered if the stream is S(0) and the product takes all rows. */
 static bool gathers_gradients(const struct sbp_layout *layout)
 {
     return sbp_equal(layout->of[SBP_STREAM], S0) && (sbp_equal(division_of(layout, ROLE_ATTENTION_OUT).takes_dY, B) ||
                                                      sbp_equal(division_of(layout, ROLE_DOWN).takes_dY, B));
 }
 
+/* All fields of the scheme follow from the layout; sbp_shipped.c sets the description afterwards. */
 struct sbp_scheme sbp_scheme_of(const struct sbp_layout *layout, const char *name)
 {
     return (struct sbp_scheme){

@@ -15,6 +15,8 @@
  *   logits    S(1)        [N,V]
  *
  * One line a role, in any order; # begins a comment; inputs and norms may be left out.
+ *
+ * registry.c makes such a scheme for a name "sbp:..".  cli/show/sbp.c writes the layout that a search has found.
  */
 #ifndef ORRERY_TENSOR_SBP_H
 #define ORRERY_TENSOR_SBP_H

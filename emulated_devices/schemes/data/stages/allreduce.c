@@ -3,6 +3,9 @@
  *
  * Two stages: the memory, also used by schemes that reduce a whole gradient unit by unit (scattering.c), and the
  * all-reduce.
+ *
+ * data_end_gradient calls the all-reduce after each backward pass, data_finish_gradients after the last.  Every
+ * device sends the same buckets in the same order.  Errors are ERR_MEMORY and ERR_COMM.
  */
 #include "emulated_devices/schemes/data/stages/allreduce.h"
 
@@ -10,6 +13,7 @@
 
 static bool has_block(const struct data_parallel *dp) { return has_gradients(dp) && !data_scatters(dp); }
 
+/* The block has all units with their padding. */
 static enum error_code outline_block(struct data_parallel *dp, struct error *err)
 {
     int64_t n = 0;
@@ -51,6 +55,7 @@ const struct data_stage stage_gradient_block = {
 
 /* ---- buckets ----------------------------------------------------------------------------------------------------- */
 
+/* A bucket has one element at least, however small --bucket is. */
 static int64_t bucket_elements(const struct data_parallel *dp)
 {
     const int64_t n = dp->request.bucket / (int64_t)dtype_size(data_format(dp, KIND_GRADIENT));
@@ -72,8 +77,8 @@ static struct sharing *sharing_at(const struct data_parallel *dp, int64_t elemen
     return over;
 }
 
-/* The bucket at an element of the n elements at the front of the block.  packed: the front has projected gradients,
- * which are not at their places. */
+/* The result is the bucket at an element of the front, which has n elements.  `packed` means that the front has
+ * projected gradients, which are not at their places. */
 static struct interval bucket_at(const struct data_parallel *dp, int64_t at, int64_t n, bool packed,
                                  struct sharing **over)
 {
@@ -98,6 +103,7 @@ enum error_code reduce_front(struct data_parallel *dp, struct front *front, stru
     return e;
 }
 
+/* The loop counts the buckets that reduce_front would send. */
 struct account front_cost(const struct data_parallel *dp, int64_t n, bool packed)
 {
     struct account sum = { 0 };
@@ -147,6 +153,7 @@ static enum error_code allreduce_end(struct data_parallel *dp, struct use use, s
     return allreduce_reduce(dp, err);
 }
 
+/* The next update begins with an empty front. */
 static void allreduce_settle(struct data_parallel *dp)
 {
     ((struct front *)chain_state(dp, &stage_allreduce))->reduced = 0;

@@ -4,8 +4,8 @@
 
 #include "emulated_devices/schemes/data/stages/bucket.h"
 
-/* The elements at the front of the block that a step reduces; the numbers of those ready and reduced.  packed: units
- * are not at their places. */
+/* A step reduces `elements` at the front of the block; `ready` of these can be sent, `reduced` have been.  `packed`
+ * means that units are not at their places. */
 struct front { int64_t elements, ready, reduced; bool packed; };
 
 /* Reduce every bucket that is ready, on the current stream.  @return OK, ERR_MEMORY or ERR_COMM. */

@@ -1,3 +1,8 @@
+/* bucket.c -- a list of units that wait, and collectives on several units at once.
+ *
+ * scattering.c reduces with these functions, renewal.c gathers.  Packing costs a copy into and out of BUFFERS.
+ * Errors are ERR_MEMORY and ERR_COMM; the pack is freed in any case.
+ */
 #include "emulated_devices/schemes/data/stages/bucket.h"
 #include "emulated_devices/device/compute.h"
 #include <stdlib.h>
@@ -33,6 +38,7 @@ void bucket_add(struct bucket *bucket, const struct unit *u, int unit)
 
 /* ---- packing ----------------------------------------------------------------------------------------------------- */
 
+/* The result is the number of elements of all n rows together. */
 static int64_t bucket_count_rows(const struct tensor row[], int n)
 {
     int64_t sum = 0;
@@ -40,6 +46,7 @@ static int64_t bucket_count_rows(const struct tensor row[], int n)
     return sum;
 }
 
+/* open_pack allocates room for all rows in the format of the first row. */
 static enum error_code open_pack(struct data_parallel *dp, struct tensor *pack, const struct tensor row[], int n,
                                  struct error *err)
 {
@@ -78,6 +85,7 @@ enum error_code bucket_reduce_scatter(struct data_parallel *dp, struct sharing *
 {
     const int P = shards_size(&over->shards, level);
     struct tensor pack;
+    /* A unit alone needs no packing: its own row is the message. */
     if (n == 1) return over->gradients->reduce_scatter(over, level, row[0], tracking, err);
     if (n == 0 || P == 1) return OK;
     enum error_code e = open_pack(dp, &pack, row, n, err);
@@ -96,10 +104,12 @@ enum error_code bucket_allreduce(struct data_parallel *dp, struct sharing *over,
 {
     struct group *g = &over->level[level];
     struct tensor pack;
+    /* A row alone is reduced in place. */
     if (n == 1) return allreduce(g, row[0].data, tensor_count(row[0]), row[0].dtype, SUM, dp->allreduce, err);
     if (n == 0 || g->size == 1) return OK;
     enum error_code e = open_pack(dp, &pack, row, n, err);
     if (e) return e;
+    /* A sum over all is not cut, so each row is a single block. */
     move_blocks(dp, pack, row, n, (struct interval){ 0, 1 }, 1, INTO_PACK);
     e = allreduce(g, pack.data, tensor_count(pack), pack.dtype, SUM, dp->allreduce, err);
     if (!e) move_blocks(dp, pack, row, n, (struct interval){ 0, 1 }, 1, OUT_OF_PACK);
@@ -113,6 +123,7 @@ enum error_code bucket_allgather(struct data_parallel *dp, struct sharing *over,
 {
     const int P = shards_size(&over->shards, level), self = shards_digit(&over->shards, level);
     struct tensor pack;
+    /* A unit alone is gathered at its place. */
     if (n == 1) return over->weights->allgather(over, level, own[0], row[0], err);
     if (n == 0 || P == 1) return OK;
     enum error_code e = open_pack(dp, &pack, row, n, err);

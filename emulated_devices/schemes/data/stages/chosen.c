@@ -52,6 +52,7 @@ static void give_room(struct unit *unit, void *room)
     show_weights(unit);
 }
 
+/* Acquiring reads nothing: the router has not chosen yet.  data_read_experts reads afterwards. */
 static enum error_code chosen_acquire(struct data_parallel *dp, struct use use, bool ahead, struct error *err)
 {
     int unit[PART_UNITS];
@@ -61,6 +62,7 @@ static enum error_code chosen_acquire(struct data_parallel *dp, struct use use, 
     return OK;
 }
 
+/* The layer's views become NULL, and the room is free for the next layer. */
 static void chosen_release(struct data_parallel *dp, int use, int unit)
 {
     (void)use;
@@ -77,6 +79,7 @@ static int expert_parameters(const struct unit *unit, int first)
     return n;
 }
 
+/* read_expert copies an expert's matrices from the tier into the room.  `when` becomes the time of the latest copy. */
 static enum error_code read_expert(struct data_parallel *dp, struct unit *unit, const struct parameter *all, int count,
                                    picoseconds *when, struct error *err)
 {

@@ -1,10 +1,15 @@
 /* codes.c -- sends weights and gradients as blocks of codes (--quantize-weights, --quantize-gradients;
- * collectives/quantised.h). */
+ * collectives/quantised.h).
+ *
+ * sharing.c chooses this wire where the request has codes.  quantised_*() of collectives/ do the work.  Errors are
+ * ERR_MEMORY, ERR_COMM, and ERR_PLAN from the check of the request.
+ */
 #include "emulated_devices/schemes/data/stages/stage.h"
 #include <math.h>
 
 /* ---- the wire ---------------------------------------------------------------------------------------------------- */
 
+/* A level of one device sends nothing and rounds nothing, so a plan without data parallelism is not quantised. */
 static enum error_code codes_reduce_scatter(struct sharing *sharing, enum shard_level level, struct tensor row,
                                             struct tracking tracking, struct error *err)
 {
@@ -26,6 +31,7 @@ static struct account reduce_scatter_cost(const struct sharing *sharing, enum sh
 static enum error_code allgather(struct sharing *sharing, enum shard_level level, struct tensor own, struct tensor row,
                                  struct error *err)
 {
+    /* With one device the own block is copied to the row as plain numbers. */
     if (!level_talks(sharing, level)) return wire_numbers.allgather(sharing, level, own, row, err);
     return quantised_allgather(&sharing->level[level], sharing->request->allgather, own, row,
                                sharing->request->quantise_weights, err);
@@ -60,6 +66,7 @@ enum error_code data_as_gathered(struct device *device, const struct data_reques
 enum error_code data_requantise(struct data_parallel *dp, struct error *err)
 {
     enum error_code e = OK;
+    /* The order of levels must be that of renewal.c, because each gathering rounds what the one before has rounded. */
     for (int i = 0; i < dp->units; i++) {
         const struct unit *u = &dp->unit[i];
         for (enum shard_level l = BY_OPTIMIZER; l > BY_WEIGHTS && !e; l--)
@@ -77,6 +84,7 @@ enum error_code data_check_codes(const struct data_request *request, struct erro
     };
     for (int i = 0; i < 2; i++) {
         const struct block_format f = asked[i].format;
+        /* Codes have 4 or 8 bits; 0 bits mean that the flag was not given. */
         if (f.bits == 0 || ((f.bits == 4 || f.bits == 8) && f.block >= 1)) continue;
         return fail(err, ERR_PLAN, "%s int%d in blocks of %lld: must be int8 or int4, in blocks of at least 1",
                     asked[i].flag, f.bits, (long long)f.block);
@@ -89,6 +97,7 @@ enum error_code data_check_codes(const struct data_request *request, struct erro
 enum error_code data_track(struct data_parallel *dp, struct error *err)
 {
     enum error_code e = OK;
+    /* Only units whose gradients travel as codes have something to track. */
     for (int i = 0; i < dp->units && !e; i++)
         if (dp->unit[i].over->gradients == &wire_codes)
             e = tracking_open(&dp->unit[i].tracking, tensor_count(dp->unit[i].own_g), err);

@@ -22,6 +22,7 @@ static struct direction *direction_own_state(const struct data_parallel *dp)
 void data_set_direction(struct data_parallel *dp, uint64_t key, double along)
 {
     *direction_own_state(dp) = (struct direction){ key, along };
+    /* The list begins again, or goes on after the turn. */
     if (dp->at >= dp->uses) dp->at = 0;
     else if (dp->use[dp->at].pass == PASS_TURN) dp->at++;
 }
@@ -64,6 +65,7 @@ static void step_along(const struct stretch *stretch)
 
 static bool direction_takes_part(const struct data_parallel *dp) { return optimizer_draws(dp->optimizer); }
 
+/* The step draws the direction again in place of a gradient. */
 static enum error_code open_direction(struct data_parallel *dp, struct error *err)
 {
     (void)err;

@@ -1,5 +1,9 @@
 /* gathering.c -- makes weights whole before a part is used, from shards or as copies of the kept ones, and drops them
- * afterwards. */
+ * afterwards.
+ *
+ * data_acquire and data_release reach this stage through the chain (stage.h).  Gathering is collective over the
+ * devices that share a unit's weights.  Errors are ERR_MEMORY, ERR_COMM and those of reading the slow tier.
+ */
 #include "emulated_devices/schemes/data/stages/stage.h"
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +32,7 @@ static bool passes(const struct data_parallel *dp, const struct unit *unit)
 /* Whether the next part's weights are gathered while this one computes. */
 static bool looks_ahead(const struct data_parallel *dp) { return weights_travel(dp) && !dp->request.no_prefetch; }
 
+/* open_lists decides which units pass, and allocates the lists of the prediction. */
 static enum error_code open_lists(struct data_parallel *dp, struct error *err)
 {
     struct gathering *g = gathering_own_state(dp);
@@ -48,6 +53,7 @@ static void close_lists(struct data_parallel *dp)
     free(g->times), free(g->reads), free(g->first), free(g->first_reads), free(g->whole), free(g->shard);
 }
 
+/* A passing unit has a size for w, and memory only between acquire and release. */
 static void gathering_make(struct data_parallel *dp, struct unit *unit)
 {
     if (unit->passing_w) unit->w = tensor_1d(NULL, dp->device->dtype, whole_elements(unit));
@@ -74,6 +80,7 @@ static bool stays_after(const struct data_parallel *dp, int use, int unit)
 {
     const int next = next_weight_use(dp, use);
     if (next < 0) return false;
+    /* The next pass needs the same unit, so dropping and gathering again would only send more. */
     if (use_needs(dp, next, unit)) return true;
     if (!dp->request.keep || dp->use[use].pass != PASS_FORWARD) return false;
     /* Weights are kept from forward until the backward pass that needs them again. */
@@ -107,6 +114,7 @@ static enum error_code gather_row(struct data_parallel *dp, struct unit *unit, s
 /* Gather on the communication stream, beside computing.  Users of the weights wait until unit->ready. */
 static enum error_code gathering_gather(struct data_parallel *dp, struct unit *unit, struct error *err)
 {
+    /* A unit that is whole already, such as one gathered ahead, is not gathered again. */
     if (unit->w.data != NULL || unit->count == 0 || !unit->passing_w) return OK;
     enum error_code e = fetch_weights(dp, unit, err);
     if (e) return e;
@@ -118,8 +126,10 @@ static enum error_code gathering_gather(struct data_parallel *dp, struct unit *u
     clock_wait(&dp->device->clock, unit->fetched);
     e = gather_row(dp, unit, err);
     clock_made(&dp->device->clock, unit->w.data, tensor_bytes(unit->w));
+    /* `ready` is the time on the sending stream when the last byte has arrived. */
     unit->ready = dp->device->clock.now;
     clock_end(&dp->device->clock);
+    /* The shard's copy from the slow tier is no longer needed. */
     TELL(dp, drop, unit);
     show_weights(unit);
     return e;
@@ -133,6 +143,7 @@ static enum error_code gather_for(struct data_parallel *dp, struct use use, stru
     return e;
 }
 
+/* gathering_acquire gathers this use's units and waits for these.  Then the next use's units are started. */
 static enum error_code gathering_acquire(struct data_parallel *dp, struct use use, bool ahead, struct error *err)
 {
     int unit[PART_UNITS];
@@ -143,6 +154,7 @@ static enum error_code gathering_acquire(struct data_parallel *dp, struct use us
     return !e && ahead && next >= 0 && looks_ahead(dp) ? gather_for(dp, dp->use[next], err) : e;
 }
 
+/* The whole weights are freed unless the next use needs this unit, too.  The shard stays. */
 static void gathering_release(struct data_parallel *dp, int use, int unit)
 {
     struct unit *u = &dp->unit[unit];
@@ -155,6 +167,7 @@ static void gathering_release(struct data_parallel *dp, int use, int unit)
 
 /* ---- prediction: the same rules without data --------------------------------------------------------------------- */
 
+/* `most` becomes the peak of the elements on the device so far. */
 static void gathering_note(struct gathering *gathering)
 {
     if (gathering->here > gathering->most) gathering->most = gathering->here;
@@ -173,6 +186,7 @@ static void foresee_shards(struct data_parallel *dp, struct gathering *gathering
     }
 }
 
+/* foresee_unit counts what gathering_gather would do: a read, a gathering, and memory at its peak. */
 static void foresee_unit(struct data_parallel *dp, struct gathering *gathering, int unit)
 {
     const struct unit *u = &dp->unit[unit];
@@ -202,6 +216,7 @@ static void foresee_release(struct data_parallel *dp, struct gathering *gatherin
     }
 }
 
+/* foresee_step goes through the list of a step in the order in which acquire and release would be called. */
 static void foresee_step(struct data_parallel *dp, struct gathering *gathering)
 {
     for (int i = 0; i < dp->uses; i++) {
@@ -246,6 +261,7 @@ static void add_cost(const struct data_parallel *dp, const int times[], struct a
     }
 }
 
+/* Weights are gathered on the first level only; renewal.c sends on the others. */
 static void gathering_cost(const struct data_parallel *dp, enum shard_level level, struct account *sum)
 {
     if (level == BY_WEIGHTS) add_cost(dp, gathering_own_state(dp)->times, sum);
@@ -256,6 +272,7 @@ static void first_cost(const struct data_parallel *dp, struct account *sum)
     add_cost(dp, gathering_own_state(dp)->first, sum);
 }
 
+/* Whole weights and copied shards exist beside the kept weights, so their peak is added. */
 static void gathering_passing(const struct data_parallel *dp, struct model_state *sum)
 {
     const struct gathering *g = gathering_own_state(dp);

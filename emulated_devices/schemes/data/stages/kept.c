@@ -1,4 +1,8 @@
-/* kept.c -- the parts of a unit that each device keeps, their formats, and the device's part of the gradients' norm. */
+/* kept.c -- the parts of a unit that each device keeps, their formats, and the device's part of the gradients' norm.
+ *
+ * model/collect.c and checkpoints read kept tensors by these functions; model/trainer.c asks for the norm's part.
+ * Nothing here sends a message or fails.
+ */
 #include "emulated_devices/schemes/data/stages/stage.h"
 #include "emulated_devices/device/compute.h"
 #include "ref/optim/galore.h"
@@ -16,6 +20,7 @@ struct interval data_kept(const struct shards *shards, const struct unit *unit, 
     return shards_range(shards, level_of(kind), unit->padded);
 }
 
+/* The first device is the device with the lowest rank among those that keep the same part. */
 bool data_keeps_first(const struct shards *shards, enum tensor_kind kind)
 {
     /* When replicas train apart, each has tensors of its own, and counts ranks by itself. */
@@ -48,6 +53,7 @@ struct tracking data_own_tracking(const struct unit *unit)
     return tracking_from(unit->tracking, stepped_gradients(unit).first);
 }
 
+/* The result is a view: this device's own numbers of that kind, on the device or the slow tier. */
 struct tensor data_kept_tensor(const struct data_parallel *dp, const struct unit *unit, enum tensor_kind kind)
 {
     switch (kind) {
@@ -71,6 +77,7 @@ enum dtype data_format(const struct data_parallel *dp, enum tensor_kind kind)
     if (kind == KIND_EXACT_GRADIENT || kind == KIND_GRADIENT_EXCESS) return F64;
     if (kind >= KIND_STATE)
         return low_rank_format(dp->optimizer, dp->hyper, (int)(kind - KIND_STATE), dtype_wide(weights));
+    /* Weights have the model's format.  Gradients have this format only if asked for; everything else is wide. */
     const bool narrow =
         kind == KIND_WEIGHT || kind == KIND_OLDER_WEIGHT || (kind == KIND_GRADIENT && dp->request.narrow_gradients);
     return narrow ? weights : dtype_wide(weights);
@@ -89,12 +96,14 @@ struct norm {
     int count;
 };
 
+/* Squares of all listed portions are added to the exact sum, and the list is empty again. */
 static void add_listed(struct norm *norm)
 {
     if (norm->count > 0) device_add_squares(norm->dp->device, norm->sum, norm->listed, norm->count);
     norm->count = 0;
 }
 
+/* list_portion lists the elements of a portion that this device counts: its first `counted` elements. */
 static void list_portion(void *context, struct portion portion)
 {
     struct norm *n = context;

@@ -1,5 +1,10 @@
+/* load.c -- two ways to bring a unit's weights from the slow tier to all devices of a group.
+ *
+ * Only cli/bench/offload.c calls these functions, to compare the two ways.  Both are collective over the group.
+ */
 #include "emulated_devices/schemes/data/stages/load.h"
 
+/* read_home copies this device's home to `to`, and the compute stream waits for the copy. */
 static enum error_code read_home(struct load *load, struct tensor to, struct error *err)
 {
     struct clock *clock = &load->tier->device->clock;
@@ -11,6 +16,7 @@ static enum error_code read_home(struct load *load, struct tensor to, struct err
 
 enum error_code load_in_parts(struct load *load, struct error *err)
 {
+    /* Every device reads n = whole / P elements to its own place; the all-gather fills in the others' places. */
     const int64_t n = tensor_count(load->whole) / load->group->size;
     char *const own = (char *)load->whole.data + (size_t)(n * load->group->rank) * dtype_size(load->whole.dtype);
     const struct collective c = {
@@ -26,6 +32,7 @@ enum error_code load_by_owner(struct load *load, int owner, struct error *err)
     const struct collective c = {
         .in = all, .out = all, .count = tensor_count(load->whole), .dtype = load->whole.dtype, .root = owner
     };
+    /* Only the owner's link carries the bytes; the broadcast then sends all of these bytes. */
     const enum error_code e = load->group->rank == owner ? read_home(load, load->whole, err) : OK;
     return e ? e : collective_run(load->group, BROADCAST, NULL, &c, err);
 }

@@ -6,7 +6,8 @@
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/device/tier.h"
 
-/* One unit's weights.  home: on the slow tier, this device's part of them; or on the owner, all. */
+/* A load has one unit's weights.  `home` is on the slow tier: this device's part of the weights, or on the owner
+ * all. */
 struct load {
     struct group *group;                /* devices that share the unit's weights */
     struct tier *tier;                  /* where homes are */
@@ -22,7 +23,7 @@ struct load {
  */
 enum error_code load_in_parts(struct load *, struct error *);
 
-/** One device reads all weights over its own link and broadcasts them.  Otherwise the same. */
+/** The owner reads all weights over its own link and broadcasts these.  Otherwise as load_in_parts. */
 enum error_code load_by_owner(struct load *, int owner, struct error *);
 
 #endif

@@ -21,8 +21,8 @@
 #include "emulated_devices/device/compute.h"
 #include "ref/optim/galore.h"
 
-/* units: the number of packed units, last one first; coming: the optimizer step, from 1, for which gradients are being
- * computed; skipped_whole: the number of skipped steps whose gradients were reduced whole. */
+/* `units` counts the packed units, the last one first.  `coming` is the optimizer step, from 1, for which gradients
+ * are being computed.  `skipped_whole` counts skipped steps whose gradients were reduced whole. */
 struct projection { struct front front; int units; int64_t coming, skipped_whole; };
 
 static struct projection *low_rank_own_state(const struct data_parallel *dp)
@@ -30,6 +30,7 @@ static struct projection *low_rank_own_state(const struct data_parallel *dp)
     return chain_state(dp, &stage_projection);
 }
 
+/* A fused matrix has several parts, such as queries, keys and values; each is projected on its own. */
 static struct low_rank_parts projection_of(const struct data_parallel *dp, const struct param_spec *spec)
 {
     int64_t rows[PARAM_MOST_PARTS];
@@ -46,6 +47,7 @@ static struct tensor shape_of(const struct data_parallel *dp, const struct param
     return spec->ndim == 2 ? tensor_2d(NULL, t, spec->dim[0], spec->dim[1]) : tensor_1d(NULL, t, spec->dim[0]);
 }
 
+/* The shape of a state may differ from the weights' shape; ndim 0 means none. */
 static struct tensor state_shape(const struct data_parallel *dp, const struct param_spec *spec, int state)
 {
     const struct low_rank_parts r = projection_of(dp, spec);
@@ -66,6 +68,7 @@ struct tensor data_whole_state(const struct data_parallel *dp, const struct para
     const struct unit *u = &dp->unit[unit_of(&parameter->spec)];
     struct tensor t = state_shape(dp, &parameter->spec, state);
     int64_t at = 0;
+    /* States of a unit's parameters lie one after another, in the order of the parameters. */
     for (int i = 0; &u->parameter[i] != parameter; i++)
         at += tensor_count(state_shape(dp, &u->parameter[i].spec, state));
     t.data = slice(u->state[state], (struct interval){ at, 0 }).data;
@@ -99,7 +102,7 @@ struct param_spec data_spec(const struct data_parallel *dp, const struct param_s
 
 /* ---- projecting -------------------------------------------------------------------------------------------------- */
 
-/* One matrix of a parameter: its gradient, its P and scratch memory. */
+/* A piece is one matrix of a parameter, with its gradient, its P and scratch memory. */
 struct piece {
     struct data_parallel *dp;
     const struct parameter *parameter;
@@ -107,6 +110,7 @@ struct piece {
     struct tensor g, P, scratch;
 };
 
+/* piece_of gives views of matrix i of a parameter: G, and its P among the states. */
 static struct piece piece_of(struct data_parallel *dp, const struct parameter *parameter,
                              const struct low_rank_parts *all, int i)
 {
@@ -118,6 +122,7 @@ static struct piece piece_of(struct data_parallel *dp, const struct parameter *p
     };
 }
 
+/* R = P^T G [r, n], or G P [m, r], is written over the first elements of G. */
 static void project(const struct piece *piece)
 {
     device_galore_project(piece->dp->device, piece->r, piece->g, piece->P, piece->scratch);
@@ -137,6 +142,7 @@ static enum error_code refresh(const struct piece *piece, struct error *err)
     return fail_about(err, e, piece->parameter->spec.name);
 }
 
+/* project_piece projects one matrix; with `anew` a new P is computed from this gradient first. */
 static enum error_code project_piece(struct piece piece, bool anew, struct error *err)
 {
     struct device *d = piece.dp->device;
@@ -168,8 +174,8 @@ static bool is_packed(const struct data_parallel *dp, const struct projection *p
 
 /* ---- packing ----------------------------------------------------------------------------------------------------- */
 
-/* The part of a parameter's gradient that is sent: R of each of its matrices, from the matrix's first element on; or
- * the whole gradient. */
+/* An outgoing is what is sent of a gradient: R of a projected matrix, from the matrix's first element on.  Without a
+ * projection the whole gradient is sent. */
 struct outgoing { struct tensor whole; int64_t count; };
 
 static struct outgoing outgoing_of(const struct parameter *parameter, const struct low_rank_parts *parts, int i)
@@ -178,6 +184,7 @@ static struct outgoing outgoing_of(const struct parameter *parameter, const stru
     return (struct outgoing){ low_rank_rows(parts->part[i], parameter->g), parts->part[i].p.b * parts->part[i].p.r };
 }
 
+/* A parameter that is not projected goes out as one piece. */
 static int outgoings(const struct low_rank_parts *parts) { return low_rank_projects(parts) ? parts->count : 1; }
 
 static int64_t elements_sent(const struct data_parallel *dp, const struct parameter *parameter)
@@ -198,6 +205,7 @@ static char *place_in_block(const struct data_parallel *dp, int64_t element)
     return (char *)dp->gradients.data + (size_t)element * dtype_size(dp->gradients.dtype);
 }
 
+/* pack_unit projects a unit's matrices and copies what is sent to the end of the packed front. */
 static enum error_code pack_unit(struct data_parallel *dp, struct projection *projection, struct unit *unit,
                                  struct error *err)
 {
@@ -282,6 +290,7 @@ static void low_rank_settle(struct data_parallel *dp)
     x->front.reduced = x->front.ready = x->units = 0;
 }
 
+/* `expect` chooses for step t between packed projections and whole gradients. */
 static void expect(struct data_parallel *dp, int64_t t)
 {
     struct projection *x = low_rank_own_state(dp);
@@ -292,6 +301,7 @@ static void expect(struct data_parallel *dp, int64_t t)
 
 /* ---- the step ---------------------------------------------------------------------------------------------------- */
 
+/* step_parameter updates one parameter from its gradient, or from its projection R, with its states. */
 static void step_parameter(struct data_parallel *dp, const struct parameter *parameter, struct tensor master,
                            struct step step)
 {
@@ -322,6 +332,7 @@ static enum error_code low_rank_step_unit(struct data_parallel *dp, const struct
     return e ? e : renew_weights(dp, unit, err);
 }
 
+/* All weights are whole on every device, so there is nothing to share after a step. */
 static enum error_code step_all(struct data_parallel *dp, struct step step, bool share, struct error *err)
 {
     enum error_code e = OK;

@@ -21,11 +21,13 @@
 
 static struct tier *own_tier(const struct data_parallel *dp) { return chain_state(dp, &stage_tier); }
 
+/* The tier aligns each tensor, so its room may be more than its bytes. */
 static uint64_t room_of(const struct data_parallel *dp, enum tensor_kind kind, int64_t n)
 {
     return tier_room((uint64_t)n * dtype_size(data_format(dp, kind)));
 }
 
+/* unit_room gives the bytes of the tier that this unit's tensors will take. */
 static uint64_t unit_room(const struct data_parallel *dp, const struct unit *unit)
 {
     uint64_t sum = unit_offloads(dp, unit, PARAMETERS) ? room_of(dp, KIND_WEIGHT, kept_elements(unit, BY_WEIGHTS)) : 0;
@@ -52,6 +54,7 @@ static enum error_code outline(struct data_parallel *dp, struct error *err)
     return OK;
 }
 
+/* offload_fill opens the tier with room for all units, before any unit is allocated. */
 static enum error_code offload_fill(struct data_parallel *dp, struct error *err)
 {
     uint64_t bytes = room_of(dp, KIND_WEIGHT, landing_elements(dp));
@@ -75,6 +78,7 @@ static void end_block(struct cutting *cutting)
     cutting->block.count = 0;
 }
 
+/* A block ends where the next stretch belongs to another expert. */
 static void cut_stretch(void *context, struct portion portion)
 {
     struct cutting *c = context;
@@ -85,6 +89,7 @@ static void cut_stretch(void *context, struct portion portion)
     c->block.count = at + portion.length - c->block.first;     /* with the padding between */
 }
 
+/* offload_place gives a unit's tensor room on the tier, or no room if its class is not offloaded. */
 static struct tensor offload_place(struct data_parallel *dp, const struct unit *unit, enum arena_tag tag,
                                    enum dtype format, int64_t n)
 {
@@ -108,6 +113,7 @@ bool on_tier(const struct data_parallel *dp, struct tensor t)
     return tier && at && tier->memory && at >= tier->memory && at <= tier->memory + tier->size;
 }
 
+/* Copies may be left on the device after an error. */
 static void unmake(struct data_parallel *dp, struct unit *unit)
 {
     if (unit->copied_w > 0) device_free(dp->device, unit->shard);
@@ -116,6 +122,7 @@ static void unmake(struct data_parallel *dp, struct unit *unit)
 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
 
+/* A unit needs no copy if its weights are not on the tier, or if a copy exists. */
 static bool is_here(const struct unit *unit)
 {
     return unit->copied_w == 0 || unit->w.data != NULL || unit->shard.data != NULL;
@@ -129,6 +136,7 @@ static void offload_announce(struct data_parallel *dp, struct unit *unit)
     unit->asked = true;
 }
 
+/* offload_fetch starts the copy of a unit's shard to the device; gathering.c waits for `fetched`. */
 static enum error_code offload_fetch(struct data_parallel *dp, struct unit *unit, struct error *err)
 {
     if (is_here(unit)) return OK;
@@ -149,6 +157,7 @@ static void offload_drop(struct data_parallel *dp, struct unit *unit)
     unit->shard = tensor_none;
 }
 
+/* fetch_at requests the shards of a use: from the drive to the host only, or on to the device. */
 static enum error_code fetch_at(struct data_parallel *dp, int use, bool announced_only, struct error *err)
 {
     int unit[PART_UNITS];
@@ -175,6 +184,7 @@ static enum error_code offload_acquire(struct data_parallel *dp, struct use use,
 
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
 
+/* offload_take makes unit->sum [elements of home] on the device: zeros, or with `filled` the values of the tier. */
 static enum error_code offload_take(struct data_parallel *dp, struct unit *unit, struct tensor home, bool filled,
                                     struct error *err)
 {
@@ -193,6 +203,7 @@ static enum error_code offload_take(struct data_parallel *dp, struct unit *unit,
     return e;
 }
 
+/* offload_put starts the write of `from` to the tier and frees the sum.  `flushed` is the time of its end. */
 static enum error_code offload_put(struct data_parallel *dp, struct unit *unit, struct tensor home, struct tensor from,
                                    struct error *err)
 {
@@ -203,6 +214,7 @@ static enum error_code offload_put(struct data_parallel *dp, struct unit *unit, 
     return e;
 }
 
+/* The unit's part of the norm begins anew: each finished gradient replaces the last. */
 static void count_squares(struct data_parallel *dp, struct unit *unit, struct tensor g)
 {
     unit->squares = (struct exact_sum){ .infinite = 0 };
@@ -215,6 +227,7 @@ static enum error_code take_own(struct data_parallel *dp, struct unit *unit, str
     return on_tier(dp, unit->own_g) ? offload_take(dp, unit, unit->own_g, unit->added, err) : OK;
 }
 
+/* put_own writes the sum back.  A finished gradient is written only in the part that this device steps. */
 static enum error_code put_own(struct data_parallel *dp, struct unit *unit, bool finished, struct error *err)
 {
     const struct interval part = finished ? stepped_gradients(unit) : (struct interval){ 0, tensor_count(unit->own_g) };
@@ -271,6 +284,7 @@ enum error_code give(struct data_parallel *dp, struct tensor home, struct tensor
     return e;
 }
 
+/* The engines of the tier are all streams from FETCH on. */
 void join_tier(struct data_parallel *dp)
 {
     for (enum stream s = FETCH; s < STREAMS; s++) clock_join(&dp->device->clock, s);

@@ -21,9 +21,9 @@ enum { OFFLOAD_BUFFERS = 3 };
  * (slices.c). */
 int64_t landing_elements(const struct data_parallel *);
 
-/* borrow: get a tensor on the device: itself, or if it is on the slow tier a copy, which has its values only with
- * `read`.  give: return it; with `written` its values are written back.  The compute stream waits.
- * @return OK, ERR_MEMORY or ERR_FILE; give() may follow any of them. */
+/* `borrow` gets a tensor on the device: the tensor itself, or a copy of a tensor on the slow tier.  The copy has its
+ * values only with `read`.  `give` returns the copy, and with `written` writes the values back.  The compute stream
+ * waits. @return OK, ERR_MEMORY or ERR_FILE; give() may follow each of these. */
 enum error_code borrow(struct data_parallel *, enum arena_tag, struct tensor home, bool read, struct tensor *here,
                        struct error *);
 enum error_code give(struct data_parallel *, struct tensor home, struct tensor here, bool written, struct error *);

@@ -9,6 +9,9 @@
  *
  * Units are reduced one by one, not as one block: a tied embedding is a unit on both stages that hold it, so both add
  * up the replicas in one order and keep the same bits, without a message between them.
+ *
+ * The chain calls outer_after at the end of data_step.  The all-reduce is collective over devices at the same place
+ * in all replicas.  Errors are ERR_MEMORY, ERR_COMM, ERR_FILE, and ERR_PLAN where the rule divides by a rate of 0.
  */
 #include "emulated_devices/schemes/data/stages/offload.h"
 #include "emulated_devices/device/compute.h"
@@ -18,6 +21,7 @@
 const char *share_replica(struct shards *shards, const struct data_request *request)
 {
     if (request->shards[0] > 0 && request->group > 0) return "takes --shards W,G,O or --shard-group, not both";
+    /* A replica's size is the third number of --shards, or --shard-group, or 1. */
     if (request->shards[0] > 0) shards->weights = request->shards[0], shards->gradients = request->shards[1],
         shards->optimizer = request->shards[2];
     else shards->weights = shards->gradients = shards->optimizer = request->group > 0 ? request->group : 1;
@@ -61,6 +65,7 @@ static void close_group(struct data_parallel *dp)
     group_close(&outer_own_state(dp)->replicas);
 }
 
+/* Rules without momentum keep none (-1). */
 static int64_t momentum_elements(const struct data_parallel *dp, const struct unit *unit, enum tensor_kind kind)
 {
     (void)kind;
@@ -86,10 +91,12 @@ static int64_t most_at_once(const struct data_parallel *dp, const struct unit *u
     return dp->request.offload && dp->request.offload_slice < n ? dp->request.offload_slice : n;
 }
 
-/* One tensor of the step, for a part of a unit: where it lies (home), and its copy on the device (here). */
+/* An operand is a tensor of the step, for a part of a unit.  `home` is where the operand lies, `here` its copy on the
+ * device. */
 enum { GRADIENT, ANCHOR, THETA, MOMENTUM, WEIGHT, OPERANDS };
 struct operand { enum arena_tag tag; enum tensor_kind kind; bool read, written; struct tensor home, here; };
 
+/* The momentum takes part only if the rule has one; the rounded weight only if there are masters. */
 static bool outer_takes(const struct data_parallel *dp, int operand)
 {
     return operand == MOMENTUM ? outer_has_momentum(&dp->outer) : operand != WEIGHT || data_has_masters(dp);
@@ -110,6 +117,7 @@ static struct operand operand_of(const struct data_parallel *dp, int operand)
     return o;
 }
 
+/* borrow_operands brings the operands of part `own` to the device, or takes views of those that are there. */
 static enum error_code borrow_operands(struct data_parallel *dp, const struct unit *unit, struct interval own,
                                        struct operand operand[], struct error *err)
 {
@@ -124,6 +132,7 @@ static enum error_code borrow_operands(struct data_parallel *dp, const struct un
     return e;
 }
 
+/* Every operand is given back, also after an error; only then are results not written. */
 static enum error_code give_operands(struct data_parallel *dp, struct operand operand[], struct error *err)
 {
     enum error_code e = OK;
@@ -134,6 +143,8 @@ static enum error_code give_operands(struct data_parallel *dp, struct operand op
     return e;
 }
 
+/* step_operands_outward does the outer step on operands that are on the device.  All replicas make this call for the
+ * same part. */
 static enum error_code step_operands_outward(struct data_parallel *dp, struct group *replicas, struct operand operand[],
                                              struct outward outward, struct error *err)
 {
@@ -155,6 +166,7 @@ static enum error_code step_operands_outward(struct data_parallel *dp, struct gr
     return OK;
 }
 
+/* step_part does the outer step for one part of a unit, and returns the first error. */
 static enum error_code step_part(struct data_parallel *dp, const struct unit *unit, struct interval own,
                                  struct outward outward, struct error *err)
 {
@@ -165,6 +177,7 @@ static enum error_code step_part(struct data_parallel *dp, const struct unit *un
     return e ? e : given;
 }
 
+/* outer_step_unit steps a unit part by part, then shares its new weights as an inner step does. */
 static enum error_code outer_step_unit(struct data_parallel *dp, struct unit *unit, struct outward outward,
                                        struct error *err)
 {
@@ -200,6 +213,7 @@ static void each_part(const struct data_parallel *dp,
     }
 }
 
+/* The cost of a part is an all-reduce of n gradients among the replicas. */
 static void add_part_cost(void *sum, const struct data_parallel *dp, const struct unit *unit, int64_t n)
 {
     (void)unit;
@@ -207,6 +221,7 @@ static void add_part_cost(void *sum, const struct data_parallel *dp, const struc
     account_add(sum, group_cost(&outer_own_state(dp)->replicas, ALLREDUCE, dp->allreduce, &c), 1);
 }
 
+/* add_part_moves counts the reads and writes of borrow_operands and give_operands. */
 static void add_part_moves(void *sum, const struct data_parallel *dp, const struct unit *unit, int64_t n)
 {
     for (int i = 0; i < OPERANDS; i++) {

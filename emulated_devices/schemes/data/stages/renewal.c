@@ -1,11 +1,17 @@
 /* renewal.c -- sends new weights from the devices that have stepped them to all that keep them: through the levels of
- * the gradients, backwards, in buckets. */
+ * the gradients, backwards, in buckets.
+ *
+ * step.c, slices.c, low_rank.c and outer.c hand over stepped units by share_weights; data_step flushes the last
+ * bucket.  The gathers are collective over the levels of optimizer and gradients.  Errors are ERR_MEMORY and
+ * ERR_COMM.
+ */
 #include "emulated_devices/schemes/data/stages/bucket.h"
 #include <stdlib.h>
 
 /* Units that have been stepped and wait for more units. */
 static struct bucket *own_bucket(const struct data_parallel *dp) { return chain_state(dp, &stage_renewal); }
 
+/* With w = o every device has stepped all its weights, so nothing is sent. */
 static bool renewal_takes_part(const struct data_parallel *dp)
 {
     return dp->shards.optimizer > dp->shards.weights || dp->expert_shards.optimizer > dp->expert_shards.weights;
@@ -21,6 +27,7 @@ static void close_bucket(struct data_parallel *dp)
     bucket_close(own_bucket(dp));
 }
 
+/* share_waiting gathers the weights of all units in the bucket, and empties the bucket. */
 static enum error_code share_waiting(struct data_parallel *dp, struct bucket *bucket, struct error *err)
 {
     if (bucket->units == 0) return OK;
@@ -31,6 +38,7 @@ static enum error_code share_waiting(struct data_parallel *dp, struct bucket *bu
     for (int i = 0; i < bucket->units; i++) {
         const struct unit *u = &dp->unit[bucket->unit[i]];
         struct interval r = shards_range(s, BY_GRADIENTS, u->padded);
+        /* The three views of own_w are the stepped part (own), the gradients' part (half), and the whole (all). */
         r.first -= shards_range(s, BY_WEIGHTS, u->padded).first;
         own[i] = stepped_weights(u), half[i] = slice(u->own_w, r), all[i] = u->own_w;
     }
@@ -42,6 +50,7 @@ static enum error_code share_waiting(struct data_parallel *dp, struct bucket *bu
     return e;
 }
 
+/* A unit goes into the bucket, which is sent when full; NULL sends what waits. */
 static enum error_code renewal_share(struct data_parallel *dp, struct unit *unit, struct error *err)
 {
     struct bucket *b = own_bucket(dp);
@@ -54,6 +63,7 @@ static enum error_code renewal_share(struct data_parallel *dp, struct unit *unit
 
 /* ---- prediction -------------------------------------------------------------------------------------------------- */
 
+/* A bucket costs an all-gather of its elements that are left at this level. */
 static void add_bucket(const struct data_parallel *dp, struct bucket *bucket, enum shard_level level,
                        struct account *sum)
 {
@@ -80,6 +90,7 @@ static struct account one_step(const struct data_parallel *dp, enum shard_level 
     return sum;
 }
 
+/* Every update inside the schedule sends the weights once. */
 static void renewal_cost(const struct data_parallel *dp, enum shard_level level, struct account *sum)
 {
     account_add(sum, one_step(dp, level), dp->updates);

@@ -1,5 +1,9 @@
 /* scattering.c -- reduces gradients unit by unit, as soon as backward has finished them: if they are kept in shards,
- * after each pass to the devices that keep them; after the last pass to the devices that step them. */
+ * after each pass to the devices that keep them; after the last pass to the devices that step them.
+ *
+ * data_begin_gradient, data_end_gradient and data_finish_gradients reach this stage through the chain.  All devices
+ * of a level reduce the same units in the same order.  Errors are ERR_MEMORY, ERR_COMM and ERR_FILE.
+ */
 #include "emulated_devices/schemes/data/stages/scattering.h"
 #include "emulated_devices/device/compute.h"
 #include <stdlib.h>
@@ -44,6 +48,7 @@ static enum error_code scattering_scatter(struct data_parallel *dp, const struct
     struct interval cut = { 0 };
     for (int i = 0; i < bucket->units && !e; i++) {
         const struct unit *u = &dp->unit[bucket->unit[i]];
+        /* half is the part of the row that is left after the first level. */
         cut = shards_range(&u->over->shards, BY_WEIGHTS, u->padded);
         e = open_row(dp, u, &row[i], err);
         half[i] = slice(row[i], cut);
@@ -64,6 +69,7 @@ static enum error_code track_copies(struct unit *unit, struct error *err)
 {
     struct group *g = &unit->over->level[BY_COPIES];
     if (g->size == 1 || !tracked(unit->tracking)) return OK;
+    /* Tracking is no part of the model's traffic, so its messages count as control. */
     struct exchange control = exchange_begin(g, CONTROL);
     return tracking_sum(&control, g->size, NULL, data_own_tracking(unit),
                         slice(unit->sum, stepped_gradients(unit)), err);
@@ -120,6 +126,7 @@ static enum error_code reduce_waiting(struct data_parallel *dp, struct bucket *b
     return e;
 }
 
+/* let_wait puts a unit into the bucket, and reduces the bucket before or after if there is no room. */
 static enum error_code let_wait(struct data_parallel *dp, struct bucket *bucket, int unit, struct error *err)
 {
     struct unit *u = &dp->unit[unit];
@@ -162,6 +169,7 @@ static enum error_code scattering_make_room(struct data_parallel *dp, struct uni
     return OK;
 }
 
+/* scattering_begin gives a unit memory for its gradient.  An existing gradient stays, and passes add more. */
 static enum error_code scattering_begin(struct data_parallel *dp, struct unit *unit, struct error *err)
 {
     struct scattering *s = chain_state(dp, &stage_scattering);
@@ -228,16 +236,19 @@ static int64_t own_elements(const struct data_parallel *dp, const struct unit *u
     return data_scatters(dp) ? kept_elements(unit, BY_GRADIENTS) : -1;
 }
 
+/* On the slow tier there is no sum until take_sum copies one to the device. */
 static void scattering_make(struct data_parallel *dp, struct unit *unit)
 {
     unit->sum = on_tier(dp, unit->own_g) ? tensor_none : unit->own_g;
 }
 
+/* A passing gradient is still there only if a step has failed. */
 static void unmake(struct data_parallel *dp, struct unit *unit)
 {
     if (unit->passing_g && unit->g.data != unit->sum.data) device_free(dp->device, unit->g);
 }
 
+/* On the tier a gradient needs no zeros: `added` says whether its values count. */
 static void scattering_clear(struct data_parallel *dp, struct unit *unit)
 {
     if (!on_tier(dp, unit->own_g)) device_zero(dp->device, unit->own_g);
@@ -246,6 +257,7 @@ static void scattering_clear(struct data_parallel *dp, struct unit *unit)
 
 /* ---- the stage --------------------------------------------------------------------------------------------------- */
 
+/* Gradients in one block are reduced by allreduce.c or low_rank.c. */
 static bool scattering_takes_part(const struct data_parallel *dp)
 {
     return has_gradients(dp) && !gradients_in_one_block(dp);

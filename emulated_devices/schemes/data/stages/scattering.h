@@ -11,8 +11,9 @@ struct scattering {
                                                  * while, plus copies of what is on the slow tier */
 };
 
-/* Whether a unit's whole gradient stays on the device after the list's pass `use`, because the last pass of the same
- * backward sweep also adds to it: a tied embedding's tokens after the loss.  Not for tiles, which are never whole. */
+/* The result is true if a unit's whole gradient stays on the device after the list's pass `use`.  Then the last pass
+ * of the same backward sweep also adds to this unit: a tied embedding's tokens after the loss.  Tiles never stay,
+ * because tiles are never whole. */
 bool gradient_stays_after(const struct data_parallel *, int use, int unit);
 
 /* The stage's predictions: scattering_foreseen.c. */

@@ -1,7 +1,12 @@
 /* scattering_foreseen.c -- predicts memory and messages of reducing gradients from the list of passes: the rules of
- * scattering.c without data. */
+ * scattering.c without data.
+ *
+ * data_set_uses calls scattering_foresee once (TELL foresee); data_cost, data_peak and data_tier_traffic read the
+ * result.  A change in scattering.c needs the same change here, because verify compares predictions with runs.
+ */
 #include "emulated_devices/schemes/data/stages/scattering.h"
 
+/* The embedding's own pass is the last; a tile's gradient never stays. */
 bool gradient_stays_after(const struct data_parallel *dp, int use, int unit)
 {
     if (dp->use[use].part == 0 || dp->use[use].tile > 0) return false;
@@ -24,6 +29,7 @@ static int64_t passing_elements(const struct unit *unit)
     return unit->passing_g && (unit->over->shards.gradients > 1 || unit->copied_g > 0) ? whole_elements(unit) : 0;
 }
 
+/* `most` becomes the peak of whole gradients, with those beside a tile. */
 static void scattering_foreseen_note(struct foreseeing *foreseeing, int64_t here)
 {
     if (here + foreseeing->beside > foreseeing->s->most) foreseeing->s->most = here + foreseeing->beside;
@@ -39,6 +45,7 @@ static void scattering_foreseen_leave(struct foreseeing *foreseeing, struct unit
     unit->reductions += unit->due == 0;
 }
 
+/* `row` is the number of elements that the level cuts. */
 static void add_reduce_scatter(struct foreseeing *foreseeing, const struct sharing *over,
                                enum shard_level level, int64_t row)
 {
@@ -46,6 +53,7 @@ static void add_reduce_scatter(struct foreseeing *foreseeing, const struct shari
                 over->gradients->reduce_scatter_cost(over, level, row, data_format(foreseeing->dp, KIND_GRADIENT)), 1);
 }
 
+/* reduce_waiting counts the collectives of a bucket: first all units, then only those that are finished. */
 static void reduce_waiting(struct foreseeing *foreseeing)
 {
     struct bucket *b = &foreseeing->s->waiting;
@@ -58,6 +66,7 @@ static void reduce_waiting(struct foreseeing *foreseeing)
         scattering_foreseen_leave(foreseeing, u);
     }
     if (b->units == 0) return;
+    /* Each level cuts the rows that the level before has left. */
     const struct shards *s = &b->over->shards;
     for (enum shard_level l = BY_WEIGHTS; l <= BY_GRADIENTS && s->gradients > 1; l++)
         add_reduce_scatter(foreseeing, b->over, l, all / shards_stride(s, l));
@@ -67,6 +76,7 @@ static void reduce_waiting(struct foreseeing *foreseeing)
     bucket_empty(b);
 }
 
+/* let_wait fills the bucket by the rules of scattering.c. */
 static void let_wait(struct foreseeing *foreseeing, int unit)
 {
     struct unit *u = &foreseeing->dp->unit[unit];
@@ -94,6 +104,7 @@ static void scattering_foreseen_begin(struct foreseeing *foreseeing, struct use 
     scattering_foreseen_note(foreseeing, foreseeing->here);
 }
 
+/* The counts go down for all units first, as data.c does before the stage is called. */
 static void scattering_foreseen_end(struct foreseeing *foreseeing, int use)
 {
     struct data_parallel *dp = foreseeing->dp;
@@ -108,6 +119,7 @@ static void scattering_foreseen_end(struct foreseeing *foreseeing, int use)
     }
 }
 
+/* The list is gone through once, as a step would; an update inside the list empties the bucket. */
 void scattering_foresee(struct data_parallel *dp)
 {
     struct foreseeing f = { .dp = dp, .s = chain_state(dp, &stage_scattering) };
@@ -138,8 +150,8 @@ void scattering_passing(const struct data_parallel *dp, struct model_state *sum)
     sum->gradients += (uint64_t)s->most * dtype_size(data_format(dp, KIND_GRADIENT));
 }
 
-/* Moves of a unit in a step: every pass except an update's first reads the sum; the last pass of an update writes only
- * what is stepped. */
+/* unit_moves counts a unit's moves in a step.  Every pass except an update's first reads the sum.  The last pass of
+ * an update writes only what is stepped. */
 static void unit_moves(const struct data_parallel *dp, const struct unit *unit, struct tier_traffic *traffic)
 {
     const enum dtype format = data_format(dp, KIND_GRADIENT);

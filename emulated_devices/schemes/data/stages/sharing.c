@@ -1,3 +1,8 @@
+/* sharing.c -- the groups of the four levels, and the collectives of plain numbers on these groups.
+ *
+ * open.c opens one or two sharings; all stages send through a sharing.  codes.c has the other wire.  Collectives are
+ * called by all members of a level.  Errors are ERR_MEMORY and ERR_COMM.
+ */
 #include "emulated_devices/schemes/data/stages/sharing.h"
 #include "emulated_devices/schemes/data/data.h"
 #include <stdlib.h>
@@ -8,6 +13,7 @@ static int sharing_members(const struct shards *shards, enum shard_level level)
     return level == BY_COPIES && shards->apart ? 1 : shards_size(shards, level);
 }
 
+/* open_level creates the group of devices that differ from this one in one digit.  No message is sent. */
 static enum error_code open_level(struct sharing *sharing, enum shard_level level, struct group *group,
                                   struct error *err)
 {
@@ -42,12 +48,14 @@ void sharing_close(struct sharing *sharing)
 
 /* ---- plain numbers ----------------------------------------------------------------------------------------------- */
 
+/* A row is cut into equal blocks; a device's digit is the number of its block. */
 static char *own_block(const struct sharing *sharing, enum shard_level level, struct tensor row)
 {
     const int64_t n = tensor_count(row) / shards_size(&sharing->shards, level);
     return (char *)row.data + (size_t)(shards_digit(&sharing->shards, level) * n) * dtype_size(row.dtype);
 }
 
+/* row [n]: afterwards this device's block has the sum over the level; the other blocks are of no use. */
 static enum error_code sharing_reduce_scatter(struct sharing *sharing, enum shard_level level, struct tensor row,
                                               struct tracking tracking, struct error *err)
 {
@@ -64,6 +72,7 @@ static struct account reduce_scatter_cost(const struct sharing *sharing, enum sh
     return group_cost(&sharing->level[level], REDUCE_SCATTER, sharing->request->reduce_scatter, &call);
 }
 
+/* row [n] = the blocks `own` of all members, in the order of digits. */
 static enum error_code allgather(struct sharing *sharing, enum shard_level level, struct tensor own, struct tensor row,
                                  struct error *err)
 {

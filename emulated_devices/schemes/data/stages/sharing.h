@@ -13,9 +13,9 @@
 struct data_request;
 struct sharing;
 
-/* Collectives of one level on a row that is cut into equal blocks.  reduce_scatter: gradients, in place; afterwards a
- * device's own block has the sum; tracking: of the row, or none.  allgather: weights, from own, which may be at its
- * place in the row, to the whole row. */
+/* A wire has the collectives of one level on a row that is cut into equal blocks.  `reduce_scatter` sums gradients in
+ * place; afterwards a device's own block has the sum.  `tracking` is that of the row, or none.  `allgather` brings
+ * weights from `own` to the whole row; `own` may be at its place in the row. */
 struct wire {
     const char *name;           /* for messages about the scheme */
     bool alone;                 /* units are sent one by one: several are not packed into one message */

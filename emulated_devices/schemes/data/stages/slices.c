@@ -23,8 +23,8 @@
 #include "emulated_devices/device/compute.h"
 #include <stdlib.h>
 
-/* A slice.  own: a range of the elements of a unit's row that this device steps; before: number of elements in earlier
- * slices; last: whether it is the last of its unit. */
+/* A slice is a range `own` of the elements of a unit's row that this device steps.  `before` is the number of
+ * elements in earlier slices.  `last` marks the last slice of a unit. */
 struct step_slice { struct unit *unit; struct interval own; int64_t before; bool last; };
 
 /* The slices of a unit: all but the last are as long as there are; of a large model there are millions. */
@@ -60,6 +60,7 @@ static int stride(const struct data_parallel *dp)
 }
 static bool stepped_by_host(const struct data_parallel *dp, int slice) { return slice % stride(dp) != stride(dp) - 1; }
 
+/* A step with few slices needs fewer buffers. */
 static int buffers_of_step(const struct data_parallel *dp, const struct slices *slices)
 {
     const int own = slices->count / stride(dp);
@@ -76,6 +77,7 @@ int64_t landing_elements(const struct data_parallel *dp)
     return stride(dp) > 1 && !offloads(&dp->request, PARAMETERS) ? n : 0;
 }
 
+/* add_slices lists the slices of a unit; units that are not on the tier have none. */
 static void add_slices(const struct data_parallel *dp, struct slices *slices, struct unit *unit, int64_t before)
 {
     const int64_t n = unit_is_away(dp, unit) ? kept_elements(unit, BY_OPTIMIZER) : 0;
@@ -102,6 +104,7 @@ static enum error_code open_slices(struct data_parallel *dp, struct error *err)
     return OK;
 }
 
+/* The last slice of a unit may be shorter. */
 static struct step_slice slice_of_row(const struct slices *slices, const struct row_slices *row_slices, int i)
 {
     const int64_t at = (i - row_slices->first) * slices->most, left = row_slices->elements - at;
@@ -120,6 +123,7 @@ static struct step_slice slice_at(const struct slices *slices, int i)
     return slice_of_row(slices, &slices->row[low - 1], i);
 }
 
+/* The tier is open by now: its stage comes earlier in the chain. */
 static enum error_code place_landing(struct data_parallel *dp, struct error *err)
 {
     struct slices *s = chain_state(dp, &stage_slices);
@@ -191,6 +195,7 @@ static struct operands on_device(struct stepping *stepping, int i)
 
 /* ---- buffers ----------------------------------------------------------------------------------------------------- */
 
+/* open_buffers allocates the buffers with room for the longest slice.  Memory exists only during the step. */
 static enum error_code open_buffers(struct stepping *stepping, struct error *err)
 {
     struct data_parallel *dp = stepping->dp;
@@ -219,6 +224,8 @@ static void close_buffers(struct stepping *stepping)
 
 /* ---- moving ------------------------------------------------------------------------------------------------------ */
 
+/* slices_fill starts the copies of slice i to its buffer, once the buffer is empty.  `filled` is the time of their
+ * end. */
 static enum error_code slices_fill(struct stepping *stepping, int i, struct error *err)
 {
     const int b = buffer_of(stepping->dp, i);
@@ -237,6 +244,7 @@ static enum error_code slices_fill(struct stepping *stepping, int i, struct erro
     return e;
 }
 
+/* flush starts the write of a stepped slice back to the tier; `emptied` is the time of its end. */
 static enum error_code flush(struct stepping *stepping, int i, struct operands *from, struct error *err)
 {
     const int b = buffer_of(stepping->dp, i);
@@ -267,6 +275,7 @@ static enum error_code fill_ahead(struct stepping *stepping, int i, struct error
 
 /* ---- stepping ---------------------------------------------------------------------------------------------------- */
 
+/* step_on_device waits for slice i in its buffer, steps the slice there, and writes the slice back. */
 static enum error_code step_on_device(struct stepping *stepping, int i, struct error *err)
 {
     struct clock *clock = &stepping->dp->device->clock;
@@ -300,6 +309,7 @@ static enum error_code step_on_host(struct stepping *stepping, int i, struct err
     return e;
 }
 
+/* step_one steps slice i, on host or device.  After a unit's last slice its weights are shared. */
 static enum error_code step_one(struct stepping *stepping, int i, bool share, struct error *err)
 {
     const struct step_slice s = slice_at(stepping->s, i);
@@ -367,6 +377,7 @@ static void slice_moves(const struct data_parallel *dp, const struct slices *sli
     }
 }
 
+/* The slices of a unit are divided between host and device by their numbers in the whole list. */
 static void update_moves(const struct data_parallel *dp, struct tier_traffic *traffic)
 {
     const struct slices *s = chain_state(dp, &stage_slices);

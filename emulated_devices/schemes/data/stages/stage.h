@@ -31,8 +31,9 @@ static inline void data_wait_for_streams(const struct data_parallel *dp)
     if (gradients != weights) clock_join(c, gradients);
 }
 
-/* A tensor of each unit that a stage keeps from step to step.  The engine allocates it with zeros, frees and counts it.
- * elements: how many, -1: none; NULL: this device's part of the unit's row, by the sharding of its kind. */
+/* A keeping is a tensor of each unit that a stage keeps from step to step.  The engine allocates the tensor with
+ * zeros, frees and counts the tensor.  `elements` says how many there are, -1 for none.  NULL means this device's
+ * part of the unit's row, by the sharding of its kind. */
 struct keeping {
     size_t at;                                  /* its offset in struct unit */
     enum arena_tag tag;                         /* under which the bytes are counted */
@@ -55,8 +56,9 @@ struct data_stage {
     struct keeping keeps[STAGE_KEEPS];          /* tensors of each unit that the stage adds */
     int kept;                                   /* number of keeps[] */
 
-    /* Building.  outline: groups, lists and sizes, sufficient for all predictions; fill: memory that belongs to no
-     * unit; make: more memory of a unit, after its kept tensors; unmake frees it. */
+    /* Building: `outline` makes groups, lists and sizes, which is sufficient for all predictions.  `fill` allocates
+     * memory that belongs to no unit.  `make` allocates more memory of a unit, after its kept tensors, and `unmake`
+     * frees this memory. */
     enum error_code (*outline)(struct data_parallel *, struct error *);
     enum error_code (*fill)(struct data_parallel *, struct error *);
     void (*make)(struct data_parallel *, struct unit *);
@@ -65,28 +67,30 @@ struct data_stage {
     /* Allocate n elements of a class of a unit's state; tensor_none if this stage has no place for them. */
     struct tensor (*place)(struct data_parallel *, const struct unit *, enum arena_tag, enum dtype, int64_t n);
 
-    /* Weights.  acquire: make those of a use whole, and those of later uses as far ahead as the stage looks; release: a
-     * unit's are no longer needed after the list's pass `use`. */
+    /* Weights: `acquire` makes the weights of a use whole, and of later uses as far as the stage looks ahead.
+     * `release` says that a unit's weights are no longer needed after the list's pass `use`. */
     enum error_code (*acquire)(struct data_parallel *, struct use, bool ahead, struct error *);
     void (*release)(struct data_parallel *, int use, int unit);
-    /* fetch: copy a unit's own_w to the device, as u->shard, if it is elsewhere; drop: free the copy. */
+    /* `fetch` copies a unit's own_w to the device, as u->shard, if own_w is elsewhere.  `drop` frees the copy. */
     enum error_code (*fetch)(struct data_parallel *, struct unit *, struct error *);
     void (*drop)(struct data_parallel *, struct unit *);
 
-    /* Gradients.  begin: allocate a unit's; end: a pass has added to those of a use; finish: no pass will add to any;
-     * settle: after the reductions, all are where they will be stepped. */
+    /* Gradients: `begin` allocates a unit's gradient.  `end` says that a pass has added to those of a use.  `finish`
+     * says that no pass will add to a gradient any more.  `settle` comes after the reductions, when all gradients are
+     * where they will be stepped. */
     enum error_code (*begin)(struct data_parallel *, struct unit *, struct error *);
     enum error_code (*end)(struct data_parallel *, struct use, struct error *);
     enum error_code (*finish)(struct data_parallel *, struct error *);
     void (*settle)(struct data_parallel *);
-    /* take_sum: copy a unit's own_g to the device, as u->sum, if it is elsewhere; put_sum: copy it back, or if it is
-     * finished only the part that this device steps. */
+    /* `take_sum` copies a unit's own_g to the device, as u->sum, if own_g is elsewhere.  `put_sum` copies the sum
+     * back, and of a finished sum only the part that this device steps. */
     enum error_code (*take_sum)(struct data_parallel *, struct unit *, struct error *);
     enum error_code (*put_sum)(struct data_parallel *, struct unit *, bool finished, struct error *);
 
-    /* The step.  expect: the number of the next one; before; step: of all units (share: whether new weights are sent);
-     * share: send a unit's new weights to the devices that keep them (unit NULL: all that still wait); after; clear:
-     * zero gradients; skip: there is no step. */
+    /* The step: `expect` gives the number of the next step.  `before` comes before a step, `after` after a step.
+     * `step` steps all units; `share` in its arguments says whether new weights are sent.  The function `share` sends
+     * a unit's new weights to the devices that keep these (unit NULL: all that still wait).  `clear` zeroes
+     * gradients.  `skip`: there is no step. */
     void (*expect)(struct data_parallel *, int64_t t);
     void (*before)(struct data_parallel *);
     enum error_code (*step)(struct data_parallel *, struct step, bool share, struct error *);
@@ -95,9 +99,9 @@ struct data_stage {
     void (*clear)(struct data_parallel *, struct unit *);
     void (*skip)(struct data_parallel *);
 
-    /* Prediction, from the list of passes.  cost: traffic of a step on one level; passing: the most memory on the
-     * device besides what is kept there: add it to sum, or if it does not exist together with what other stages have
-     * added, raise sum to at least that. */
+    /* Prediction follows from the list of passes.  `cost` is the traffic of a step on one level.  `passing` is the
+     * most memory on the device besides what is kept there.  A stage adds this memory to sum.  If its memory never
+     * exists together with that of other stages, the stage only raises sum to at least its own. */
     void (*foresee)(struct data_parallel *);
     void (*cost)(const struct data_parallel *, enum shard_level, struct account *sum);
     void (*passing)(const struct data_parallel *, struct model_state *sum);
@@ -178,8 +182,8 @@ static inline bool gradients_in_one_block(const struct data_parallel *dp)
     return has_gradients(dp) && dp->shards.optimizer == 1 && dp->expert_shards.optimizer == 1 && !data_scatters(dp);
 }
 
-/* Parts of the model whose weights are on the device, of those on the slow tier: the one that computes, the next one,
- * and copies of those after it. */
+/* The ring has the parts of the model whose weights are on the device, of those on the slow tier.  These are the part
+ * that computes, the next part, and copies of the parts after both. */
 static inline int ring_parts(const struct data_parallel *dp) { return dp->request.ring > 0 ? dp->request.ring : 3; }
 
 /* ---- the list of passes ------------------------------------------------------------------------------------------ */
@@ -251,8 +255,8 @@ struct stretch {
 
 void step_by_gradient(const struct stretch *);
 
-/* The tensors with which a unit, or a part of it, is stepped: the kept ones, or copies.  weight: the rounded master, if
- * there is a master. */
+/* Operands are the tensors with which a unit, or a part of a unit, is stepped.  These are the kept tensors, or
+ * copies.  `weight` is the rounded master, if there is a master. */
 struct operands { struct tensor gradient, master, weight, state[OPTIMIZER_MAX_STATES]; };
 
 struct operands unit_operands(const struct data_parallel *, const struct unit *, struct interval own);

@@ -1,4 +1,8 @@
-/* stages.c -- the stages, one line each, and the chain of those that a plan has. */
+/* stages.c -- the stages, one line each, and the chain of those that a plan has.
+ *
+ * open.c makes and frees the chain.  data.c and the stages themselves call all stages of the chain, in this order.
+ * The order matters within a call: gathering.c makes weights whole before direction.c moves weights.
+ */
 #include "emulated_devices/schemes/data/stages/stage.h"
 #include <stdlib.h>
 
@@ -26,9 +30,11 @@ enum { STAGES = sizeof all / sizeof *all };
 enum error_code chain_make(struct data_parallel *dp, struct error *err)
 {
     int n = 0;
+    /* The last link stays zero and ends the chain. */
     dp->chain = calloc(STAGES + 1, sizeof *dp->chain);
     for (int i = 0; i < STAGES && dp->chain; i++) {
         if (!all[i]->takes_part(dp) || (all[i]->of_the_step && dp->request.infers)) continue;
+        /* With one byte more a stage without state has a pointer, too, so NULL always means no memory. */
         dp->chain[n] = (struct data_link){ all[i], calloc(1, all[i]->state + 1) };
         if (dp->chain[n++].state == NULL) return fail(err, ERR_MEMORY, "no memory for the stage %s", all[i]->name);
     }
@@ -51,6 +57,7 @@ void *chain_state(const struct data_parallel *dp, const struct data_stage *stage
 
 /* ---- calls to all stages ----------------------------------------------------------------------------------------- */
 
+/* These four calls go to all stages in order and stop at the first error. */
 enum error_code fetch_weights(struct data_parallel *dp, struct unit *unit, struct error *err)
 {
     enum error_code e = OK;

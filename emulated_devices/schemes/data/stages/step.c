@@ -1,5 +1,9 @@
 /* step.c -- masters, states, and the step, unit by unit: each device steps the elements whose optimizer state it
- * keeps. */
+ * keeps.
+ *
+ * The chain calls step_units in data_step (stage.h).  Nothing is sent here, except through share_weights.  With the
+ * same gradients every copy of an element steps to the same bits.
+ */
 #include "emulated_devices/schemes/data/stages/stage.h"
 #include "emulated_devices/device/compute.h"
 
@@ -11,6 +15,7 @@ void step_by_gradient(const struct stretch *stretch)
                           stretch->state, stretch->step);
 }
 
+/* The operands are views of the kept tensors, for a range of what this device steps. */
 struct operands unit_operands(const struct data_parallel *dp, const struct unit *unit, struct interval own)
 {
     struct operands o = { .gradient = slice(data_own_gradient(unit), own),
@@ -22,6 +27,7 @@ struct operands unit_operands(const struct data_parallel *dp, const struct unit 
 
 struct kernel { const struct data_parallel *dp; const struct operands *o; struct step step; int64_t first; };
 
+/* unit_each_stretch calls step_portion for each piece of a parameter within the range. */
 static void step_portion(void *context, struct portion portion)
 {
     const struct kernel *k = context;
@@ -52,6 +58,7 @@ struct op_cost optimizer_cost(const struct optimizer *optimizer, enum dtype mast
     return (struct op_cost){ .flops = (double)optimizer->operations * (double)n, .bytes = each * (double)n };
 }
 
+/* Without gradients the direction is drawn again, so no gradient is read. */
 struct op_cost step_cost(const struct data_parallel *dp, int64_t n)
 {
     return optimizer_cost(dp->optimizer, data_format(dp, KIND_MASTER),
@@ -71,6 +78,7 @@ static enum error_code stages_step_step_unit(struct data_parallel *dp, struct un
 {
     const struct interval own = { 0, kept_elements(unit, BY_OPTIMIZER) };
     const struct operands o = unit_operands(dp, unit, own);
+    /* Parts are equal on all devices, so the unit is empty everywhere, and no device shares the unit. */
     if (own.count == 0) return OK;
     step_operands(dp, unit, own, &o, step);
     device_charge(dp->device, "optimizer step", step_cost(dp, own.count));
@@ -78,6 +86,7 @@ static enum error_code stages_step_step_unit(struct data_parallel *dp, struct un
     return share ? share_weights(dp, unit, err) : OK;
 }
 
+/* Units on the slow tier are left to slices.c. */
 static enum error_code step_units(struct data_parallel *dp, struct step step, bool share, struct error *err)
 {
     enum error_code e = OK;
@@ -103,6 +112,7 @@ const struct data_stage stage_masters = {
                                                                     KIND_MASTER, NULL } }, .kept = 1,
 };
 
+/* low_rank.c calls renew_weights after a unit's masters are stepped. */
 enum error_code renew_weights(struct data_parallel *dp, struct unit *unit, struct error *err)
 {
     if (data_has_masters(dp)) {
@@ -114,6 +124,7 @@ enum error_code renew_weights(struct data_parallel *dp, struct unit *unit, struc
 
 static bool by_element(const struct data_parallel *dp) { return !dp->optimizer->low_rank; }
 
+/* States beyond those of the optimizer do not exist (-1). */
 static int64_t state_elements(const struct data_parallel *dp, const struct unit *unit, enum tensor_kind kind)
 {
     return (int)(kind - KIND_STATE) < dp->optimizer->states ? kept_elements(unit, BY_OPTIMIZER) : -1;

@@ -1,5 +1,9 @@
 /* versions.c -- two versions of the weights: before a step the newest becomes the older one.  The list of passes
- * defines which version a pass uses. */
+ * defines which version a pass uses.
+ *
+ * The stage takes part where a pipeline updates inside its schedule (pipedream-2bw).  The stage sends nothing and
+ * cannot fail.
+ */
 #include "emulated_devices/schemes/data/stages/stage.h"
 
 static bool versions_takes_part(const struct data_parallel *dp) { return dp->versions > 1; }
@@ -17,6 +21,7 @@ static enum error_code versions_acquire(struct data_parallel *dp, struct use use
     return OK;
 }
 
+/* The copy is made before the step: older = the weights that this step is about to change. */
 static void versions_remember(struct data_parallel *dp)
 {
     for (int i = 0; i < dp->units; i++)

@@ -24,6 +24,7 @@ static enum error_code bfs_make(struct schedule *schedule, const struct schedule
         return err->code;
     place_looped(schedule);
     for (int r = 0; r < request->devices; r++) {
+        /* All microbatches pass chunk 0, then chunk 1, and so on; backwards take the chunks in reverse. */
         for (int c = 0; c < request->chunks; c++)
             for (int m = 0; m < request->micros; m++) schedule_put(schedule, r, FORWARD, m, c);
         for (int c = request->chunks - 1; c >= 0; c--)

@@ -28,6 +28,7 @@ static const char *chimera_refuses(const struct schedule_request *request)
     return request->devices % 2 != 0 ? "P must be even: two pipelines meet in the middle" : NULL;
 }
 
+/* chimera_make limits what each chunk holds and leaves the order of actions to list_schedule. */
 static enum error_code chimera_make(struct schedule *schedule, const struct schedule_request *request,
                                     struct error *err)
 {
@@ -36,6 +37,7 @@ static enum error_code chimera_make(struct schedule *schedule, const struct sche
     int *limit = calloc(2 * (size_t)P, sizeof *limit);
     enum error_code code = limit == NULL ? fail(err, ERR_MEMORY, "schedule chimera: no memory for %d devices", P) : OK;
     if (code == OK) code = place_bidirectional(schedule, err);
+    /* As in 1F1B a stage near the end holds fewer microbatches; P/2 is the most for one direction. */
     for (int d = 0; code == OK && d < P; d++) {
         limit[2 * d] = P - d < P / 2 ? P - d : P / 2;
         limit[2 * d + 1] = d + 1 < P / 2 ? d + 1 : P / 2;

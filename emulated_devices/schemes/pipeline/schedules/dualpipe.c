@@ -26,13 +26,16 @@ static const char *dualpipe_refuses(const struct schedule_request *request)
     return request->devices % 2 != 0 ? "P must be even: two pipelines meet in the middle" : NULL;
 }
 
+/* dualpipe_make puts the eight steps into the list of every device. */
 static enum error_code dualpipe_make(struct schedule *schedule, const struct schedule_request *request,
                                      struct error *err)
 {
+    /* n is the number of microbatches in each direction; the steps need at least P in each. */
     const int P = request->devices, n = request->micros < 2 * P ? P : (request->micros + 1) / 2;
     if (schedule_begin(schedule, "dualpipe", P, request->micros, 2, err) != OK) return err->code;
     enum error_code code = place_bidirectional(schedule, err);
     for (int d = 0; code == OK && d < P; d++) {
+        /* Stream 0 is the direction that enters at the nearer end. */
         const bool second = d >= P / 2;
         struct dual u = {
             .s = schedule, .device = d, .chunk = { second, !second }, .first = { second, !second }, .stride = 2,

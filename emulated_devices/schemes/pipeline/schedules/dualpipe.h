@@ -1,10 +1,13 @@
-/* dualpipe.h -- the eight steps that DualPipe and DualPipeV share. */
+/* dualpipe.h -- the eight steps that DualPipe and DualPipeV share.
+ *
+ * dualpipe.c (two pipelines that meet) and dualpipev.c (one pipeline that turns) call dualpipe_steps for each device.
+ */
 #ifndef ORRERY_PIPELINE_DUALPIPE_H
 #define ORRERY_PIPELINE_DUALPIPE_H
 
 #include "emulated_devices/schemes/pipeline/schedules/generate.h"
 
-/* One device's list under construction.  Its streams 0 and 1 are the two directions of microbatches. */
+/* A dual is a device's list under construction.  Streams 0 and 1 are the two directions of microbatches. */
 struct dual {
     struct schedule *s;                 /* to which the actions are added */
     int device;                         /* whose list this is */

@@ -20,12 +20,15 @@
 #include <assert.h>
 #include <stdlib.h>
 
+/* This call puts the next forward of a stream.  Microbatches beyond M are counted, but schedule_put leaves their
+ * actions out. */
 static void dualpipe_steps_forward(struct dual *dual, int stream)
 {
     schedule_put(dual->s, dual->device, FORWARD, dual->first[stream] + dual->stride * dual->forwards[stream]++,
                  dual->chunk[stream]);
 }
 
+/* This call puts the next backward of a stream; with weights_later only I is put, and W waits in the queue. */
 static void dualpipe_steps_backward(struct dual *dual, int stream, bool weights_later)
 {
     const int micro = dual->first[stream] + dual->stride * dual->backwards[stream]++;
@@ -44,6 +47,7 @@ static void pair(struct dual *dual, int stream)
     dual->s->actions[dual->device][*n - 1].beside = dual->s->pairs = true;
 }
 
+/* weights puts the W that has waited longest. */
 static void weights(struct dual *dual)
 {
     assert(dual->waited < dual->waits);

@@ -15,9 +15,11 @@
  */
 #include "emulated_devices/schemes/pipeline/schedules/dualpipe.h"
 
+/* dualpipev_make uses DualPipe's steps with the two halves of a V as the two streams. */
 static enum error_code dualpipev_make(struct schedule *schedule, const struct schedule_request *request,
                                       struct error *err)
 {
+    /* The steps need at least 2 P microbatches; missing microbatches leave gaps. */
     const int P = request->devices, n = request->micros < 2 * P ? 2 * P : request->micros;
     if (schedule_begin(schedule, "dualpipev", P, request->micros, 2, err) != OK) return err->code;
     place_v(schedule);

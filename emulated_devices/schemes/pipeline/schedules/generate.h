@@ -2,6 +2,9 @@
  *
  * A generator defines only what is computed: it begins a schedule, places the stages, puts F, B, I, W (and U) into each
  * device's list, and finishes.  schedule_finish derives the routes and inserts sends and receives, for all schedules.
+ *
+ * The files in schedules/ include this header, and so do schedule.c, schedule_read.c, schedule_write.c, validate.c,
+ * walk.c and timing.c.  All functions are local.  Errors are ERR_PLAN for impossible sizes or lists, and ERR_MEMORY.
  */
 #ifndef ORRERY_PIPELINE_GENERATE_H
 #define ORRERY_PIPELINE_GENERATE_H
@@ -33,7 +36,7 @@ enum error_code place_bidirectional(struct schedule *, struct error *);
 /** Allocate this number of routes, without stages. */
 enum error_code routes_begin(struct schedule *, int routes, struct error *);
 
-/** One route, through the chunk that holds each stage. */
+/** Make a single route, through the chunk that holds each stage. */
 enum error_code only_route(struct schedule *, struct error *err);
 
 /** The most actions of a device's list: F, I, W, U and four messages for every microbatch and chunk. */
@@ -69,18 +72,19 @@ enum error_code walk_through(struct walk *walk, struct error *);
 
 /* ---- checking --------------------------------------------------------------------------------------------------- */
 
-/* How texts number a device's actions: by their index; as one counts words in a file, from 1; the same where the file
- * has no messages, and they were put in. */
+/* Texts number a device's actions by index, or from 1 as one counts words in a file.  The third way also counts from
+ * 1, in a file without messages, where the messages were put in. */
 enum numbering { FROM_ZERO, FROM_ONE, FROM_ONE_WITHOUT_MESSAGES };
 
-/** schedule_validate, which also returns the place of the error; -1 if it is not at one device or one action. */
+/** Validate as schedule_validate, and return the place of the error. -1: the error is not at a single device, or
+ *  action. */
 enum error_code schedule_validate_at(const struct schedule *, enum numbering, int *device, int *index, struct error *);
 
 /** Who waits for whom if a send waits until its receive begins, in a schedule that is valid.
  *  @return OK: nobody, for ever; ERR_PLAN: a deadlock. */
 enum error_code schedule_blocks(const struct schedule *, enum numbering, struct error *);
 
-/** An action as text for messages: "forward of microbatch 3, chunk 1". */
+/* An action as text for messages: "F3 of chunk 1". */
 struct action_text { char text[80]; };
 struct action_text action_describe(struct action);
 

@@ -21,6 +21,7 @@ static enum error_code gpipe_make(struct schedule *schedule, const struct schedu
 {
     if (schedule_begin(schedule, "gpipe", request->devices, request->micros, 1, err) != OK) return err->code;
     place_looped(schedule);
+    /* All devices have the same list; the waits follow from the messages. */
     for (int r = 0; r < request->devices; r++) {
         for (int m = 0; m < request->micros; m++) schedule_put(schedule, r, FORWARD, m, 0);
         for (int m = 0; m < request->micros; m++) schedule_put(schedule, r, BACKWARD, m, 0);

@@ -23,6 +23,7 @@
 
 struct groups { int number, of_each, larger; };         /* the first `larger` groups have one microbatch more */
 
+/* The number of groups is M / P, at least one.  The remainder makes the first groups larger. */
 static struct groups groups_of(const struct schedule_request *request)
 {
     const int number = request->micros > request->devices ? request->micros / request->devices : 1;
@@ -44,6 +45,7 @@ static void put_step(struct schedule *schedule, struct groups groups, int r, enu
     schedule_put(schedule, r, kind, first + k % size, chunk);
 }
 
+/* interleaved_make writes the list of every device: warm-up, then a forward and a backward in turn, then backwards. */
 static enum error_code interleaved_make(struct schedule *schedule, const struct schedule_request *request,
                                         struct error *err)
 {

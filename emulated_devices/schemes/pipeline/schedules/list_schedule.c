@@ -1,8 +1,13 @@
-/* list_schedule.c -- list scheduling of forwards and backwards. */
+/* list_schedule.c -- list scheduling of forwards and backwards.
+ *
+ * chimera.c and skippipe.c call list_schedule after stages and routes are placed.  All devices are planned together
+ * in one loop over time; each turn appends one action.  The only error is ERR_MEMORY.
+ */
 #include "emulated_devices/schemes/pipeline/schedules/list_schedule.h"
 #include <stdlib.h>
 #include <string.h>
 
+/* The struct holds the plan so far: when each action ends, when each device is free, and what each chunk does next. */
 struct lists {
     struct schedule *s;
     const int *limit;
@@ -40,6 +45,7 @@ static int64_t ready(const struct lists *lists, struct candidate candidate)
     /* A backward needs its own forward. */
     if (candidate.backward && lists->end[0][stage * M + candidate.micro] < 0) return -1;
     if (from.device < 0) return start;
+    /* The input is the output of the stage before (forward), or the gradient from the stage after (backward). */
     const int64_t end = lists->end[candidate.backward][s->stage_of[from.device][from.chunk] * M + candidate.micro];
     if (end < 0) return -1;
     const int64_t there = end + (from.device != candidate.device ? lists->comm : 0);
@@ -53,6 +59,8 @@ static bool better(struct candidate a, struct candidate b)
     return a.micro < b.micro;
 }
 
+/* list_schedule_choose compares the next forward and the next backward of every chunk.  The result is false at the
+ * end. */
 static bool list_schedule_choose(const struct lists *lists, struct candidate *best)
 {
     const struct schedule *s = lists->s;
@@ -69,6 +77,7 @@ static bool list_schedule_choose(const struct lists *lists, struct candidate *be
     return best->start >= 0;
 }
 
+/* list_schedule_perform appends the chosen action to its device's list and advances that device's clock. */
 static void list_schedule_perform(struct lists *lists, struct candidate candidate)
 {
     struct schedule *s = lists->s;
@@ -85,10 +94,12 @@ static void list_schedule_perform(struct lists *lists, struct candidate candidat
 enum error_code list_schedule(struct schedule *schedule, const struct schedule_request *request, const int *limit,
                               struct error *err)
 {
+    /* times holds end of forwards [stages, M], end of backwards [stages, M], and clocks [P]. */
     const size_t cells = (size_t)schedule->stages * (size_t)schedule->micros,
         places = (size_t)schedule->devices * (size_t)schedule->chunks;
     struct lists l = { .s = schedule, .limit = limit, .comm = request->communication,
                        .cost = { request->forward, request->backward_input + request->backward_weight } };
+    /* Without times a backward takes twice a forward. */
     if (l.cost[0] == 0 && l.cost[1] == 0) l.cost[0] = 1, l.cost[1] = 2;
     int64_t *times = malloc((2 * cells + (size_t)schedule->devices) * sizeof *times);
     int *counts = calloc(3 * places, sizeof *counts);
@@ -96,10 +107,12 @@ enum error_code list_schedule(struct schedule *schedule, const struct schedule_r
     if (times == NULL || counts == NULL)
         code = fail(err, ERR_MEMORY, "schedule %s: no memory to plan it", schedule->name);
     else {
+        /* All bytes 0xff make every end -1: the action is not done. */
         memset(times, -1, 2 * cells * sizeof *times);
         l.end[0] = times;
         l.end[1] = times + cells;
         l.clock = times + 2 * cells;
+        /* All devices are free at time 0. */
         for (int d = 0; d < schedule->devices; d++) l.clock[d] = 0;
         l.next[0] = counts;
         l.next[1] = counts + places;
@@ -108,6 +121,7 @@ enum error_code list_schedule(struct schedule *schedule, const struct schedule_r
             for (int c = 0; c < schedule->chunks; c++)
                 l.next[0][d * schedule->chunks + c] = l.next[1][d * schedule->chunks + c] =
                     schedule->stage_of[d][c] < 0 ? schedule->micros : comes_by(schedule, d, c, 0);
+        /* Each turn of this loop appends one action, until every chunk has done all its microbatches. */
         struct candidate k;
         while (list_schedule_choose(&l, &k)) list_schedule_perform(&l, k);
     }

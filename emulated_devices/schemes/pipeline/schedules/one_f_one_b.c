@@ -20,6 +20,7 @@
  */
 #include "emulated_devices/schemes/pipeline/schedules/generate.h"
 
+/* one_f_one_b_make writes the list of every device; after the last forward only backwards are left. */
 static enum error_code one_f_one_b_make(struct schedule *schedule, const struct schedule_request *request,
                                         struct error *err)
 {
@@ -30,6 +31,7 @@ static enum error_code one_f_one_b_make(struct schedule *schedule, const struct 
         /* Device r runs P - 1 - r forwards ahead, until the first gradient can be back. */
         const int ahead = P - 1 - r < M ? P - 1 - r : M;
         for (int m = 0; m < ahead; m++) schedule_put(schedule, r, FORWARD, m, 0);
+        /* schedule_put leaves out forwards beyond M. */
         for (int m = 0; m < M; m++) {
             schedule_put(schedule, r, FORWARD, m + ahead, 0);
             schedule_put(schedule, r, BACKWARD, m, 0);

@@ -20,6 +20,7 @@
  */
 #include "emulated_devices/schemes/pipeline/schedules/generate.h"
 
+/* The default batch has P microbatches, the fewest that two versions allow. */
 static int batch_of(const struct schedule_request *request)
 {
     return request->update_every > 0 ? request->update_every : request->devices;
@@ -31,6 +32,7 @@ static const char *pipedream_2bw_refuses(const struct schedule_request *request)
     return "a batch must have at least P microbatches, or two versions of the weights are too few";
 }
 
+/* pipedream_2bw_make writes 1F1B's lists with an U after each batch. */
 static enum error_code pipedream_2bw_make(struct schedule *schedule, const struct schedule_request *request,
                                           struct error *err)
 {
@@ -38,6 +40,7 @@ static enum error_code pipedream_2bw_make(struct schedule *schedule, const struc
     if (schedule_begin(schedule, "pipedream-2bw", P, M, 1, err) != OK) return err->code;
     place_looped(schedule);
     schedule->weight_versions = 2;
+    /* A batch cannot be longer than the list. */
     schedule->update_every = n < M ? n : M;
     for (int r = 0; r < P; r++) {
         const int ahead = P - 1 - r < M ? P - 1 - r : M;

@@ -18,6 +18,7 @@
 #include "emulated_devices/schemes/pipeline/schedules/list_schedule.h"
 #include <stdlib.h>
 
+/* By default a third of the middle stages is skipped, rounded up, if at least one stays. */
 static int skip_of(const struct schedule_request *request)
 {
     const int middle = request->devices > 2 ? request->devices - 2 : 0, third = (middle + 2) / 3;
@@ -38,6 +39,7 @@ static enum error_code make_routes(struct schedule *schedule, int skip, struct e
 {
     const int P = schedule->devices, middle = P > 2 ? P - 2 : 1, period = middle / gcd(skip, middle);
     if (routes_begin(schedule, period < schedule->micros ? period : schedule->micros, err) != OK) return ERR_MEMORY;
+    /* Route r leaves out `skip` middle stages, from number r skip on, in a circle. */
     for (int r = 0; r < schedule->routes; r++) {
         for (int t = 0; t < P; t++) schedule->route[r][t] = (struct place){ t, 0 };
         for (int j = 0; j < skip; j++) schedule->route[r][1 + (r * skip + j) % middle] = (struct place){ -1, -1 };
@@ -46,6 +48,7 @@ static enum error_code make_routes(struct schedule *schedule, int skip, struct e
     return OK;
 }
 
+/* skippipe_make places the routes first, because list_schedule plans along routes. */
 static enum error_code skippipe_make(struct schedule *schedule, const struct schedule_request *request,
                                      struct error *err)
 {
@@ -54,6 +57,7 @@ static enum error_code skippipe_make(struct schedule *schedule, const struct sch
     place_looped(schedule);
     int *limit = calloc((size_t)P, sizeof *limit);
     enum error_code code = limit == NULL ? fail(err, ERR_MEMORY, "schedule skippipe: no memory for %d devices", P) : OK;
+    /* Stage d holds as many microbatches as in 1F1B at most. */
     for (int d = 0; code == OK && d < P; d++) limit[d] = P - d;
     if (code == OK) code = make_routes(schedule, skip_of(request), err);
     if (code == OK) code = list_schedule(schedule, request, limit, err);

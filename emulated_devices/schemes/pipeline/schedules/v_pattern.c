@@ -6,6 +6,9 @@
  * every 6 units (F, I and W of two chunks) leaves no free unit in the steady state.  Before and after the steady state
  * there are gaps: actions move into earlier free units, in order of time, if the device then never holds more than the
  * pattern's maximum.
+ *
+ * v_half.c and v_min.c call make_v_schedule with their pattern.  The errors are ERR_MEMORY and those of
+ * schedule_begin and schedule_finish; then the schedule is freed.
  */
 #include "emulated_devices/schemes/pipeline/schedules/v_pattern.h"
 #include <assert.h>
@@ -36,12 +39,15 @@ static int *when(const struct v_plan *v_plan, int device, int part, int micro)
     return &v_plan->when[(device * 4 + part) * v_plan->M + micro];
 }
 
+/* Events of one unit are ordered by device, so qsort gives the same order on every machine. */
 static int v_pattern_by_time(const void *a, const void *b)
 {
     const struct event *x = a, *y = b;
     return x->time != y->time ? (x->time > y->time) - (x->time < y->time) : x->device - y->device;
 }
 
+/* v_pattern_lay_out puts the pattern of every microbatch m at unit 6 m of every device, without W. Afterwards `event`
+ * has all F and I in order of time. */
 static void v_pattern_lay_out(struct v_plan *v_plan)
 {
     v_plan->events = 0;
@@ -83,6 +89,7 @@ static void fill_weights(struct v_plan *v_plan, int d)
     }
 }
 
+/* The result is the most chunks whose activations the device holds in any unit. */
 static int v_pattern_fullest(const struct v_plan *v_plan, int d)
 {
     int most = 0;
@@ -99,11 +106,14 @@ static int earliest(const struct v_plan *v_plan, struct event event)
     int t = 0;
     const int from = event.part == F0 || event.part == I1 ? event.device - 1 : event.device + 1;
     if (from >= 0 && from < v_plan->P) t = later(t, *when(v_plan, from, event.part, event.micro) + 1);
+    /* On one device the parts of a microbatch keep the order F0, F1, I1, I0. */
     if (event.part > F0) t = later(t, *when(v_plan, event.device, event.part - 1, event.micro) + 1);
+    /* Each part keeps the order of the microbatches. */
     if (event.micro > 0) t = later(t, *when(v_plan, event.device, event.part, event.micro - 1) + 1);
     return t;
 }
 
+/* v_pattern_place moves an event to another unit and fills in W anew, because free units have changed. */
 static void v_pattern_place(struct v_plan *v_plan, struct event event, int from, int to)
 {
     v_plan->line[event.device].unit[from] = EMPTY;
@@ -111,8 +121,8 @@ static void v_pattern_place(struct v_plan *v_plan, struct event event, int from,
     fill_weights(v_plan, event.device);
 }
 
-/* Move an event to the first unit that is free or has a weight gradient (which can move), if the device then never
- * holds more than the pattern does. */
+/* draw_forward moves an event to the first unit that is free or has a weight gradient, which can move.  The device
+ * must never hold more than the pattern does. */
 static void draw_forward(struct v_plan *v_plan, struct event event)
 {
     for (int t = earliest(v_plan, event); t < event.time; t++) {
@@ -122,7 +132,7 @@ static void draw_forward(struct v_plan *v_plan, struct event event)
             *when(v_plan, event.device, event.part, event.micro) = t;
             return;
         }
-        /* It would hold too much there: back to its old unit. */
+        /* The device would hold too much there, so the event goes back to its old unit. */
         v_pattern_place(v_plan, event, t, event.time);
     }
 }
@@ -135,6 +145,7 @@ static void squeeze(struct v_plan *v_plan)
         if (v_plan->event[i].time < steady || v_plan->event[i].time > done) draw_forward(v_plan, v_plan->event[i]);
 }
 
+/* put_line turns the units of a device into its list of actions.  Empty units only mean waiting and leave no action. */
 static void put_line(struct v_plan *v_plan, int d)
 {
     const struct line *l = &v_plan->line[d];
@@ -154,10 +165,12 @@ static void put_line(struct v_plan *v_plan, int d)
     }
 }
 
+/* plan_and_put plans all devices on lines of units, squeezes the plan, and writes the lists. */
 static enum error_code plan_and_put(struct v_plan *v_plan, struct error *err)
 {
+    /* The length is the end of the last device's pattern, plus 6 units for each microbatch. */
     for (int d = 0; d < v_plan->P; d++) v_plan->length = later(v_plan->length, v_plan->pattern(v_plan->P, d).i0);
-    /* at most 2M weight gradients are after everything else */
+    /* At most 2 M weight gradients come after everything else. */
     v_plan->length += 6 * v_plan->M + 2 * v_plan->M + 1;
     v_plan->line = calloc((size_t)v_plan->P, sizeof *v_plan->line);
     v_plan->when = calloc(4 * (size_t)v_plan->P * (size_t)v_plan->M, sizeof *v_plan->when);
@@ -172,6 +185,7 @@ static enum error_code plan_and_put(struct v_plan *v_plan, struct error *err)
             const size_t at = (size_t)d * (size_t)v_plan->length;
             v_plan->line[d] = (struct line){ units + at, held + at };
         }
+        /* The plan has three steps: copies of the pattern, W in free units, then earlier places at both ends. */
         v_pattern_lay_out(v_plan);
         for (int d = 0; d < v_plan->P; d++) {
             fill_weights(v_plan, d);

@@ -11,6 +11,8 @@
  *             next one has enough work;
  *   finish    the remaining weight gradients.
  * The plan with the shortest span (last end minus first start, worst device) is used.  O(P M) time for each setting.
+ *
+ * zb_1p.c and zb_2p.c call zero_bubble_search.  The only error is ERR_MEMORY; then the caller frees the schedule.
  */
 #include "emulated_devices/schemes/pipeline/schedules/zb_search.h"
 #include <stdlib.h>
@@ -18,6 +20,7 @@
 enum { F, I, W, PARTS };
 enum switches { FILL_BEFORE_FIRST = 1, GREEDY = 2, PASS_OVER = 4, SETTINGS = 8 };
 
+/* Each device of the plan has its own clock and its list so far. */
 struct device {
     int64_t clock, bubble, began;
     int done[PARTS];                    /* numbers of F, I, W done */
@@ -45,6 +48,8 @@ static int64_t arrival(const struct plan *plan, int d, int part)
     return plan->dev[from].end[part][m] + plan->comm;
 }
 
+/* zb_search_perform does a device's next F, I or W. The device's clock waits for the input, then advances by the
+ * cost. */
 static void zb_search_perform(struct plan *plan, int d, int part)
 {
     struct device *v = &plan->dev[d];
@@ -115,6 +120,7 @@ static bool may_pass_over(const struct plan *plan, int d)
     if (!(plan->switches & PASS_OVER) || d + 1 >= plan->P || v->done[F] < plan->dev[d + 1].done[F] + 2) return false;
     const int64_t next_needs = plan->dev[d + 1].clock + plan->cost[F] + plan->cost[I] + plan->comm;
     if (v->clock >= next_needs) return true;
+    /* A forward on this device ends at `ready`, after the W that must make room for its activations. */
     int64_t ready = v->clock + plan->cost[F];
     int64_t held = v->held + plan->memory[F];
     for (int w = weights_waiting(v); held > plan->limit && w > 0; w--, held += plan->memory[W]) ready += plan->cost[W];
@@ -122,10 +128,12 @@ static bool may_pass_over(const struct plan *plan, int d)
     return next_needs - v->clock <= plan->worst_bubble - v->bubble;
 }
 
+/* steady plans a round of the steady state: at most one F, then one I, on every device. */
 static void steady(struct plan *plan)
 {
     for (int d = plan->P - 1; d >= 0; d--) {
         struct device *v = &plan->dev[d];
+        /* `extra` is 1 if the device does a forward in this round. */
         v->extra = v->done[F] < plan->M && !may_pass_over(plan, d);
         /* If the next device passes over its forward, this one does, too. */
         if (v->done[F] < plan->M && d + 1 < plan->P && plan->dev[d + 1].done[F] < plan->M && !plan->dev[d + 1].extra)
@@ -140,6 +148,7 @@ static void steady(struct plan *plan)
     }
 }
 
+/* make_plan plans all devices with the switches set, and returns the longest span of a device. */
 static int64_t make_plan(struct plan *plan)
 {
     int64_t span = 0;
@@ -150,6 +159,7 @@ static int64_t make_plan(struct plan *plan)
         v->done[F] = v->done[I] = v->done[W] = v->held = v->extra = v->length = 0;
     }
     warm_up(plan);
+    /* warm_up has done the first I of every device, so M - 1 rounds are left. */
     for (int m = 1; m < plan->M; m++) steady(plan);
     for (int d = 0; d < plan->P; d++) {
         struct device *v = &plan->dev[d];
@@ -159,6 +169,7 @@ static int64_t make_plan(struct plan *plan)
     return span;
 }
 
+/* put_plan copies the order of each device into the schedule.  Within a kind, microbatches are numbered from 0 up. */
 static void put_plan(struct schedule *schedule, const struct plan *plan)
 {
     static const enum action_kind kind[PARTS] = { FORWARD, BACKWARD_INPUT, BACKWARD_WEIGHT };
@@ -171,6 +182,7 @@ static void put_plan(struct schedule *schedule, const struct plan *plan)
     }
 }
 
+/* devices_begin allocates P devices with two tables for all: ends [P, 2, M] and orders [P, 3 M]. */
 static struct device *devices_begin(int P, int M)
 {
     struct device *dev = calloc((size_t)P, sizeof *dev);
@@ -211,6 +223,7 @@ enum error_code zero_bubble_search(struct schedule *schedule, const struct sched
             best = p.switches;
         }
     }
+    /* Only the last plan is in memory, so the best setting is planned again. */
     p.switches = best;
     make_plan(&p);
     put_plan(schedule, &p);

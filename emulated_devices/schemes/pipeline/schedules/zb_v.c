@@ -35,6 +35,7 @@ static void zb_v_weight(struct schedule *schedule, int r, struct counts *counts,
     schedule_put(schedule, r, BACKWARD_WEIGHT, counts->w[chunk]++, chunk);
 }
 
+/* device writes the list of device r for M microbatches, of which the last may not exist. */
 static void device(struct schedule *schedule, int r, int M)
 {
     const int P = schedule->devices;
@@ -51,6 +52,7 @@ static void device(struct schedule *schedule, int r, int M)
         zb_v_forward(schedule, r, &n, 1);
         zb_v_input(schedule, r, &n, 1), zb_v_weight(schedule, r, &n, 1);
     }
+    /* The cool-down puts input gradients first, because other devices wait for these. */
     for (int k = 0; k < r; k++) zb_v_input(schedule, r, &n, 0), zb_v_input(schedule, r, &n, 1);
     for (int k = 0; k < P - r; k++) zb_v_input(schedule, r, &n, 0), zb_v_weight(schedule, r, &n, 0);
     /* Now follow the weight gradients that were put off. */
