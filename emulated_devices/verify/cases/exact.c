@@ -1,6 +1,10 @@
-/* exact.c -- inputs of collectives for which every sum is exact. */
+/* exact.c -- inputs of collectives for which every sum is exact.
+ *
+ * Callers: collectives.c of this folder, cli/bench/schemes/collectives_device.c, tests.  The functions are pure.
+ */
 #include "emulated_devices/verify/cases/exact.h"
 
+/* Element i of a member's input: a whole number from -30 to 30. */
 static double given(int member, int64_t i) { return (double)((member * 31 + i * 7) % 61) - 30; }
 
 static double exact_sum_of(int members, int64_t i)
@@ -10,7 +14,7 @@ static double exact_sum_of(int members, int64_t i)
     return sum;
 }
 
-/* Of some members, or their average over all P: rounded once. */
+/* The result is a sum over some members, or their average over all P, which is rounded once. */
 static double reduced(const struct exact_call *call, int members, int64_t i)
 {
     const double sum = exact_sum_of(members, i);
@@ -35,6 +39,7 @@ static int64_t sent_before(const struct exact_call *call, int from, int to)
     return n;
 }
 
+/* The number of elements that this member receives from all members. */
 static int64_t received(const struct exact_call *call)
 {
     int64_t n = 0;

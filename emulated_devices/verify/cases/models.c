@@ -1,4 +1,7 @@
-/* models.c -- the models of cases: small shapes of every architecture, in which nothing divides. */
+/* models.c -- the models of cases: small shapes of every architecture, in which nothing divides.
+ *
+ * space.c makes each model a value of the dimension `model`; tests call the functions by name.
+ */
 #include "emulated_devices/verify/cases/case.h"
 #include <stdio.h>
 
@@ -206,6 +209,7 @@ void case_take_router(struct plan *plan, const struct router *router)
     if (m->router.top_p > 0) m->zero = 2, m->k = 3;
     m->zero_is_null = router->zero_is_null;
     m->sequence_coefficient = 0.2;
+    /* Capacities below and above an even load: some routers drop choices, others do not. */
     m->capacity_factor = router->rule.scores == SCORES_SIGMOID ? 0.8 : router->rule.groups > 1 ? 1.1
         : m->zero > 0 ? 1.2 : 0;
     m->drops_by_weight = router->rule.biased;

@@ -1,4 +1,7 @@
-/* operations.h -- each operation of ops.def with operands of any size, for conformance.h and the tests of backends. */
+/* operations.h -- each operation of ops.def with operands of any size, for conformance.h and the tests of backends.
+ *
+ * Each file that includes this header has its own tables, and its own sizes B, S, H, A, V.
+ */
 #ifndef ORRERY_CONFORMANCE_OPERATIONS_H
 #define ORRERY_CONFORMANCE_OPERATIONS_H
 
@@ -18,6 +21,7 @@ enum { E = 4, K = 2, WAYS = 3, OPERANDS = 10, TOKENS_MOST = 256 };
 enum { ASCENDING = -1 };
 struct operand { int64_t rows, cols; bool statistic; int most; };
 
+/* Copy the operands of a row.  @return how many. */
 static int listed(struct operand *to, const struct operand of[], size_t count)
 {
     memcpy(to, of, count * sizeof *of);
@@ -31,6 +35,7 @@ static const struct router_rule rule = { .normalized = true, .scale = 1 };
                                    .drop = { .p = 0.25, .seed = 3, .cols = H } })
 #define SOME (S < 2 ? S : 2)            /* keys of a sequence */
 #define SCORES(t) tensor_2d((t).data, (t).dtype, N * H, S)
+/* The usual attention with a sink for each head. */
 static struct attention with_sinks(struct tensor sinks)
 {
     struct attention a = heads;
@@ -151,8 +156,10 @@ static const struct operation {
 };
 enum { ALL = sizeof all / sizeof *all };
 
+/* number(operand, i) is a drawn number from 0.125 to 2, which 16 bits hold exactly. */
 static double number(int operand, int64_t i) { return (double)((i * 37 + operand * 11) % 61) / 32 + 0.125; }
 
+/* Fill an operand by its kind: numbers, ascending indices, or whole numbers below `most` that differ within a row. */
 static void fill(struct tensor t, int operand, int most)
 {
     int32_t *whole = t.data;

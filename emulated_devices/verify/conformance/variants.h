@@ -14,6 +14,7 @@
 #define GROUPED_QKV (4 * H * A)
 #define OWN_QKV (3 * H * A)
 
+/* A window of 3 keys and dropout of a piece of a larger tensor. */
 static struct attention windowed(void)
 {
     struct attention a = grouped;
@@ -29,7 +30,7 @@ static struct attention of_one_key(void)
     return a;
 }
 
-/* Scores that exp alone would not survive. */
+/* The scores are so large that exp overflows, unless the largest is subtracted first. */
 static struct attention steep(void)
 {
     struct attention a = each_its_keys;

@@ -1,5 +1,7 @@
 /* model_invariants.h -- invariants of what a plan or a model adapts without a scheme: layers to the speeds of stages,
  * and the correction biases of routers to the choices of experts.
+ *
+ * Caller: adaptation.c of this folder, for every device of a run.
  */
 #ifndef ORRERY_VERIFY_MODEL_INVARIANTS_H
 #define ORRERY_VERIFY_MODEL_INVARIANTS_H

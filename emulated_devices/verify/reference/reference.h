@@ -4,6 +4,8 @@
  * After a step has been compared, they may continue from the devices' weights (reference_follow), so that every step
  * has its own small bound.  Otherwise rounding differences would grow from step to step without limit, as between any
  * two correct programs, and would soon hide an error.
+ *
+ * Callers: compare.c and watch.c of this folder, golden_truth.c, tests.
  */
 #ifndef ORRERY_REFERENCE_H
 #define ORRERY_REFERENCE_H
