@@ -1,3 +1,5 @@
+/* progress.c -- keeps what each device waits for in shared memory, and finds and describes deadlocks.  transport.c
+ * calls while a device waits.  Without shared memory a device judges by itself, with a longer limit. */
 #include "emulated_devices/comm/progress.h"
 #include "emulated_devices/comm/patience.h"
 #include "emulated_devices/comm/shared.h"
@@ -63,6 +65,7 @@ static uint64_t progress_look(const struct progress *progress, bool *blind)
     return digest;
 }
 
+/* The words come first, then the flag that they are valid: others read only then. */
 static void say_what_is_waited_for(struct progress *progress, const struct wait *wait)
 {
     struct place *own = &progress->place[progress->rank];
@@ -79,6 +82,7 @@ bool progress_has_ended(struct progress *progress, struct vigil *vigil, const st
     const bool first = vigil->next == 0, second = vigil->last == 0;
     vigil->next = now + (int64_t)(every * 1e9);
     if (first) return false;                            /* most waits end before the next check */
+    /* A wait that lasts for two looks is written down; shorter waits cost nothing. */
     if (second && !blind) say_what_is_waited_for(progress, wait);
     const uint64_t seen = blind ? 0 : progress_look(progress, &blind);
     if (second || seen != vigil->seen) vigil->quiet = 0;
@@ -122,6 +126,7 @@ static int progress_follow(const struct progress *progress)
 
 enum { SHOWN = 6 };                     /* the most devices of a ring that the last line names */
 
+/* Describe the ring of waits that begins at this device; at most SHOWN devices are named. */
 static void explain_ring(const struct progress *progress, int start, char *text, size_t size)
 {
     size_t used = 0;
@@ -136,6 +141,7 @@ static void explain_ring(const struct progress *progress, int start, char *text,
              n > SHOWN ? "and so on, %d devices in a ring" : "a ring of %d, in which none can go on", n);
 }
 
+/* Describe why nothing moves: a ring of waits, or a device that does not run. */
 static void explain(const struct progress *progress, char *text, size_t size)
 {
     const int at = progress_follow(progress);
