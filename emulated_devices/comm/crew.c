@@ -147,7 +147,7 @@ static void go_on(struct crew *crew, struct fiber *from, bool ends)
     if (&next->fiber != from) fiber_switch(from, &next->fiber, ends);
 }
 
-/* The body of a fiber: run the device's work, then leave the fiber for good. */
+/* This is the body of a fiber: run the device's work, then leave the fiber for good. */
 static void live(void *argument)
 {
     struct life *own = argument;
@@ -353,7 +353,7 @@ static struct key crew_key_of(const struct comm *comm, const struct exchange *ex
                          (uint64_t)exchange->group->context[peer] << 32 | exchange->number };
 }
 
-/* The carrier's start: take a slot, and meet the other side's mail if it is there. */
+/* This is the carrier's start: take a slot, and meet the other side's mail if it is there. */
 static int crew_start(struct exchange *exchange, int peer, void *data, uint64_t bytes, const struct passage *passage,
                       enum side side)
 {
@@ -412,8 +412,8 @@ static enum error_code crew_take(struct comm *comm, struct parcel *parcel, const
     return OK;
 }
 
-/* The carrier's wait: wait for the other side, take its part, free the slot.  In a folded crew a wrong message makes
- * the run void instead. */
+/* This is the carrier's wait: wait for the other side, take its part, free the slot.  In a folded crew a wrong
+ * message makes the run void instead. */
 static enum error_code crew_wait(struct comm *comm, int slot, struct delivery *delivery, struct error *err)
 {
     struct crew *crew = comm->post->crew;

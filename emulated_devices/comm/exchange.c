@@ -15,7 +15,7 @@ struct exchange exchange_named(struct group *group, enum operation op, uint32_t 
     return (struct exchange){ .group = group, .operation = op, .number = name, .named = true };
 }
 
-/* The row of the ledger for this exchange: its group's kind and its operation. */
+/* The group's kind and the operation choose the row of the ledger. */
 static struct traffic *counted(const struct exchange *exchange)
 {
     return &exchange->group->comm->counted.of[exchange->group->kind].of[exchange->operation];

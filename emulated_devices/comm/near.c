@@ -21,7 +21,7 @@ struct entry { uint64_t bytes; char letter[]; };
 static const uint64_t SKIP = UINT64_MAX;
 enum { LINE = 64 };                     /* entries begin at its multiples */
 
-/* Bytes of an entry with its length, up to the next line of the cache. */
+/* An entry takes its length, its letter, and what is left of the last line of the cache. */
 static uint64_t room_for(uint64_t bytes) { return (sizeof(struct entry) + bytes + LINE - 1) / LINE * LINE; }
 static struct entry *entry_at(struct ring *ring, uint64_t at) { return (struct entry *)&ring->data[at % RING_BYTES]; }
 

@@ -5,7 +5,7 @@
 #include "emulated_devices/comm/transport.h"
 #include <limits.h>
 
-/* MPI's name of a format; 16-bit formats have none. */
+/* This is MPI's name of a format; 16-bit formats have none. */
 static MPI_Datatype type_of(enum dtype dtype)
 {
     switch (dtype) {
@@ -18,7 +18,7 @@ static MPI_Datatype type_of(enum dtype dtype)
     }
 }
 
-/* MPI's name of a reduction; an average has none. */
+/* This is MPI's name of a reduction; an average has none. */
 static MPI_Op op_of(enum reduction how)
 {
     switch (how) {
@@ -41,7 +41,7 @@ struct arguments {
     MPI_Comm on;
 };
 
-/* MPI's blocking form of an operation: it spins, and so needs a core for each device. */
+/* MPI's blocking form of an operation spins, so each device needs a core. */
 static int blocking(enum operation operation, const struct arguments *arguments)
 {
     switch (operation) {
@@ -68,7 +68,7 @@ static int blocking(enum operation operation, const struct arguments *arguments)
     }
 }
 
-/* MPI's non-blocking form of an operation. */
+/* Start MPI's non-blocking form of an operation. */
 static int peer_start(enum operation operation, const struct arguments *arguments, MPI_Request *r)
 {
     switch (operation) {

@@ -4,6 +4,9 @@
  * The devices work on symbols: every number of a token's query, key or value of a head says so itself.  A special
  * backend reads them from the tensors that it is given, so that the drawing shows what was really computed, for any
  * scheme.  A result has two numbers: the query's symbol, and how many keys it has seen so far.
+ *
+ * cli/show/attention.c runs the pass on the devices and then draws on rank 0. A device notes what is wrong in its
+ * attention_outcome; the drawing turns the first note into ERR_CHECK.
  */
 #ifndef ORRERY_DRAW_ATTENTION_H
 #define ORRERY_DRAW_ATTENTION_H

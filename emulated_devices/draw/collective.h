@@ -5,6 +5,9 @@
  * device's number is in the sum.  Its high half is the sum of the element's place in the vector, once for each such
  * number, so the place is high half / numbers.  Adding two elements of the same place adds both halves.  A number that
  * is added twice is detected.
+ *
+ * cli/show/collective.c runs the collective, gathers events, draws and judges; cli/show/judge.c has show_judge and
+ * show_verdict_print.  Sets of devices limit the drawing to SHOW_MOST_DEVICES.
  */
 #ifndef ORRERY_DRAW_COLLECTIVE_H
 #define ORRERY_DRAW_COLLECTIVE_H
@@ -13,6 +16,7 @@
 
 enum { SHOW_MOST_DEVICES = 16 };
 
+/* symbol = 1 in the two bits of the device, plus place 2^32. */
 static inline int64_t symbol(int device, int64_t place) { return (int64_t)1 << 2 * device | place << 32; }
 
 /* How often this device's number is in a symbol, up to three times. */
@@ -26,6 +30,7 @@ static inline unsigned symbol_devices(int64_t s)
     return set;
 }
 
+/* place = high half / numbers; a symbol without numbers has place 0. */
 static inline int64_t symbol_place(int64_t s)
 {
     int numbers = 0;

@@ -1,5 +1,9 @@
 /* dispatch.h -- which token is on which device after each hop on the way to its experts; shared by the files of
- * `orrery show dispatch NAME`. */
+ * `orrery show dispatch NAME`.
+ *
+ * cli/show/dispatch.c runs the passes, lets all devices record, and draws on rank 0. Letters and symbols limit the
+ * drawing to 16 devices with 16 tokens each.
+ */
 #ifndef ORRERY_DRAW_DISPATCH_H
 #define ORRERY_DRAW_DISPATCH_H
 

@@ -39,7 +39,7 @@ static int64_t sent_before(const struct exact_call *call, int from, int to)
     return n;
 }
 
-/* The number of elements that this member receives from all members. */
+/* This member receives so many elements from all members. */
 static int64_t received(const struct exact_call *call)
 {
     int64_t n = 0;

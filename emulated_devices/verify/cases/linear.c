@@ -59,7 +59,7 @@ enum error_code linear_shape(struct linear_layer *layer, const struct tensor_sch
 {
     *layer = (struct linear_layer){ .config = *config, .role = role, .N = N };
     layer->tp = (struct tensor_parallel){ .scheme = scheme, .S = 1 };
-    /* I and O: the inputs and outputs of the whole product. */
+    /* I and O are the inputs and outputs of the whole product. */
     layer->I = whole_width(&layer->config, width_of(layer, false)),
         layer->O = whole_width(&layer->config, width_of(layer, true));
     return tensor_check(scheme, &layer->config, P, err);

@@ -36,7 +36,7 @@ static void close_trial(struct trial *trial)
 
 /* ---- fields of the globe, on every device, and tiles of them ----------------------------------------------------- */
 
-/* Zeros for n numbers of the globe; after an error the trial has the error and the result is NULL. */
+/* Make zeros for n numbers of the globe.  After an error the trial has the error, and the result is NULL. */
 static double *room(struct trial *trial, int64_t n)
 {
     double *const to = calloc((size_t)n + 1, sizeof *to);
@@ -45,7 +45,7 @@ static double *room(struct trial *trial, int64_t n)
     return to;
 }
 
-/* n numbers between -1 and 1 that depend on index and seed alone, so all devices have the same globe. */
+/* Make n numbers between -1 and 1 that depend on index and seed alone, so all devices have the same globe. */
 static double *some(struct trial *trial, int64_t n, int seed)
 {
     double *const to = room(trial, n);
@@ -66,14 +66,14 @@ static struct shape spatial_whole(int64_t a, int64_t b, int64_t c)
     return (struct shape){ { a, b, c, 1 }, { -1, -1, -1, -1 } };
 }
 
-/* This device's part of one dimension: all of it if no axis cuts the dimension. */
+/* The result is this device's part of one dimension: all of it if no axis cuts the dimension. */
 static struct interval spatial_cut(const struct trial *trial, struct shape shape, int i)
 {
     return shape.axis[i] < 0 ? (struct interval){ 0, shape.size[i] }
            : tiling_part(trial->t, (enum tile_axis)shape.axis[i], shape.size[i]);
 }
 
-/* The number of elements of this device's tile. */
+/* This device's tile has the product of its parts as elements. */
 static int64_t spatial_count(const struct trial *trial, struct shape shape)
 {
     int64_t n = 1;

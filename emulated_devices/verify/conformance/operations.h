@@ -35,7 +35,7 @@ static const struct router_rule rule = { .normalized = true, .scale = 1 };
                                    .drop = { .p = 0.25, .seed = 3, .cols = H } })
 #define SOME (S < 2 ? S : 2)            /* keys of a sequence */
 #define SCORES(t) tensor_2d((t).data, (t).dtype, N * H, S)
-/* The usual attention with a sink for each head. */
+/* This is the usual attention with a sink for each head. */
 static struct attention with_sinks(struct tensor sinks)
 {
     struct attention a = heads;

@@ -14,7 +14,7 @@
 #define GROUPED_QKV (4 * H * A)
 #define OWN_QKV (3 * H * A)
 
-/* A window of 3 keys and dropout of a piece of a larger tensor. */
+/* This has a window of 3 keys, and dropout of a piece of a larger tensor. */
 static struct attention windowed(void)
 {
     struct attention a = grouped;

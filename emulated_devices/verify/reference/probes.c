@@ -242,7 +242,7 @@ enum error_code probes_collect(struct probes *probes, bool gradients,
     return e;
 }
 
-/* The whole tensor, one device's piece of it, and bytes of an element, for paste_run. */
+/* This gives paste_run the whole tensor, one device's piece, and the bytes of an element. */
 struct paste { char *whole; const char *piece; size_t size; };
 
 static void paste_run(void *context, struct run run)

@@ -274,8 +274,8 @@ static int64_t steps_taken(const struct reference *reference)
     return reference->step * reference->rule.updates + reference->updated - reference->skipped;
 }
 
-/* The optimizer's step for parameter i: rate and clipping of this moment.  The gradient is divided by the loss
- * scale. */
+/* This is the optimizer's step for parameter i, with rate and clipping of this moment.  The gradient is divided by
+ * the loss scale. */
 static struct step reference_step_of(const struct reference *reference, const struct serial_run *run, int i)
 {
     const struct hyperparameters *h = &reference->plan->hyper;
@@ -307,7 +307,7 @@ static struct tensor kind_of(const struct serial_run *run, int i, int kind)
     return kind == 0 ? run->master[i] : kind == 1 ? gradient : run->state[i * OPTIMIZER_MAX_STATES + kind - 2];
 }
 
-/* Bytes of one such copy: master, gradient in the master's format, states. */
+/* A copy takes the bytes of master, gradient in the master's format, and states. */
 static size_t copy_bytes(const struct reference *reference, int i)
 {
     size_t sum = 0;

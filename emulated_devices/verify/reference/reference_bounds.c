@@ -41,7 +41,7 @@ double gradient_reach(const struct reference *reference, int i)
 {
     const struct tensor g = reference->truth.model.g[i];
     const struct gradient_distance d = gradient_distance(reference, i);
-    /* norm: the largest distance of a twin, plus the rounding of the whole gradient. */
+    /* The norm is the largest distance of a twin, plus the rounding of the whole gradient. */
     const double norm = d.norm + 2 * dtype_unit(g.dtype) * norm_of(reference, g);
     /* A chance error is spread over all elements: one has hardly more than 4 times the root mean square. */
     return fmax(d.farthest, norm * fmin(1, 4 / sqrt((double)tensor_count(g))));
