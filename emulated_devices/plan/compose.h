@@ -4,6 +4,8 @@
  * Two features that cannot be combined are a row of the table in compose.c, with the reason and an alternative.
  * To allow the combination, delete the row.  Limits of a single flag (a range, a divisor, the groups that an algorithm
  * accepts) are not clashes: the code that reads the flag checks them.
+ *
+ * Callers: check.c refuses a plan by the table, cli/list.c lists the table.
  */
 #ifndef ORRERY_PLAN_COMPOSE_H
 #define ORRERY_PLAN_COMPOSE_H

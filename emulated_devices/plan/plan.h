@@ -1,6 +1,9 @@
 /* plan.h -- a mesh, a scheme for each axis and a batch: everything that defines how a model is trained.
  *
  * An invalid plan is refused here, in one message, before anything is allocated.
+ *
+ * Callers: everything above: model/, search/, verify/, draw/, cli/. The functions are local and send nothing; a
+ * plan and a rank suffice.
  */
 #ifndef ORRERY_PLAN_PLAN_H
 #define ORRERY_PLAN_PLAN_H
