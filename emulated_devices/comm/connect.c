@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A number from the environment; text that is no number of at least 0 counts as not given. */
+/* Read a number from the environment; text that is no number of at least 0 counts as not given. */
 static double environment(const char *name, double otherwise)
 {
     const char *text = getenv(name);

@@ -39,7 +39,7 @@ struct parcel {
     int next_free;
 };
 
-/* The records of one device's messages in flight, in slots that are used again. */
+/* A device has the records of its messages in flight here, in slots that are used again. */
 struct post {
     struct crew *crew;
     struct parcel *parcel;
@@ -231,7 +231,7 @@ enum error_code crew_run_folded(const struct folding *folding, crew_fn *run, con
 
 /* ---- finding the other side -------------------------------------------------------------------------------------- */
 
-/* The bucket of a key: its bits are mixed, because ranks and numbers are small. */
+/* A key's bits are mixed to choose its bucket, because ranks and numbers are small. */
 static size_t bucket_of(const struct crew *crew, struct key key)
 {
     uint64_t h = (key.pair ^ key.pair >> 31) * UINT64_C(0x7fb5d329728ea185) + key.exchange;

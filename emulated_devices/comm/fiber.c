@@ -143,7 +143,7 @@ enum { SAVED = 20, AT_ARGUMENT = 0, AT_FN = 1, AT_ENTRY = 11, BELOW_TOP = 0 };  
 static void first_words(void **w) { (void)w; }
 #endif
 
-/* The first words on a new stack: the function to run and its argument. */
+/* A new stack has these words: the function to run and its argument. */
 struct start { fiber_fn *fn; void *argument; };
 
 static void fiber_begin(void *start)
@@ -155,7 +155,7 @@ static void fiber_begin(void *start)
 
 bool fiber_make(struct fiber *fiber, void *stack, size_t size, fiber_fn *fn, void *argument)
 {
-    /* The 64 highest bytes of the stack hold the start, below it are the words that the first jump takes. */
+    /* The 64 highest bytes of the stack hold the start; the words below are what the first jump takes. */
     struct start *s = (struct start *)(void *)((char *)stack + size - 64);
     void **w = (void **)(void *)s - BELOW_TOP - SAVED;
     begins_on(stack, size);

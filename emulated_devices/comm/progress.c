@@ -82,7 +82,7 @@ bool progress_has_ended(struct progress *progress, struct vigil *vigil, const st
     const bool first = vigil->next == 0, second = vigil->last == 0;
     vigil->next = now + (int64_t)(every * 1e9);
     if (first) return false;                            /* most waits end before the next check */
-    /* A wait that lasts for two looks is written down; shorter waits cost nothing. */
+    /* A wait that lasts for two looks is written down, shorter waits are not. */
     if (second && !blind) say_what_is_waited_for(progress, wait);
     const uint64_t seen = blind ? 0 : progress_look(progress, &blind);
     if (second || seen != vigil->seen) vigil->quiet = 0;
@@ -126,7 +126,7 @@ static int progress_follow(const struct progress *progress)
 
 enum { SHOWN = 6 };                     /* the most devices of a ring that the last line names */
 
-/* Describe the ring of waits that begins at this device; at most SHOWN devices are named. */
+/* Describe the ring of waits that begins at `start`; at most SHOWN devices are named. */
 static void explain_ring(const struct progress *progress, int start, char *text, size_t size)
 {
     size_t used = 0;

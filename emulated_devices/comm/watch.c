@@ -76,7 +76,7 @@ static void watch_drop(struct message_watch *watch, int i)
     if (watch->count == 0) watch->watch.first = watch->watch.end = NULL;
 }
 
-/* Room for another message.  @return NULL: there is no memory, which is reported like a violation. */
+/* Make room for another message.  @return NULL: there is no memory, which is reported like a violation. */
 static struct watched *watch_add(struct message_watch *watch)
 {
     if (watch->count == watch->room) {

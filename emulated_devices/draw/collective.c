@@ -45,7 +45,7 @@ static char *set_text(unsigned set, char *to)
 
 /* ---- blocks: the columns of the picture -------------------------------------------------------------------------- */
 
-/* Block b begins at this place.  An all-to-all has one block for each sender, all of the same length. */
+/* Block b begins at this place.  An all-to-all has a block of `count` elements for each device. */
 static int64_t block_first(const struct state *state, int b)
 {
     return state->t->algorithm->operation == ALLTOALL ? b * state->t->call.count

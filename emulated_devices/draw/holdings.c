@@ -83,7 +83,7 @@ void holding_note(struct holding *holding, const struct trainer *trainer)
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
-/* The columns that are texts of a holding, by their offset. */
+/* These columns are texts of a holding, by their offset. */
 static const struct { const char *name; size_t at; } column[] = {
     { "layers", offsetof(struct holding, layers) }, { "heads", offsetof(struct holding, heads) },
     { "sequences", offsetof(struct holding, sequences) }, { "tokens", offsetof(struct holding, tokens) },

@@ -34,7 +34,7 @@ static int64_t gcd(int64_t a, int64_t b)
     return a;
 }
 
-/* The unit divides the end of every action, so all actions begin and end at whole units. */
+/* The unit divides the end of every action, so all actions end at whole units. */
 static int64_t schedule_text_unit_of(const struct schedule *schedule, const struct timing *timing)
 {
     int64_t unit = 0;
@@ -54,7 +54,7 @@ static int digits(int n)
     return count;
 }
 
-/* The shortest computation that takes time; messages are not drawn. */
+/* This is the shortest computation that takes time; messages are not drawn. */
 static int64_t shortest_of(const struct schedule *schedule, const struct timing *timing)
 {
     int64_t least = INT64_MAX;

@@ -17,7 +17,7 @@ static void write_options(FILE *to, const struct cluster *cluster)
     fprintf(to, "  <config>\n");
     for (size_t i = 0; i < sizeof option / sizeof *option; i++)
         fprintf(to, "    <prop id=\"%s\" value=\"%s\"/>\n", option[i][0], option[i][1]);
-    /* Both thresholds mean the same here: SimGrid has one for its receivers, one for its senders. */
+    /* SimGrid has two thresholds for this limit, which get the same size. */
     for (int i = 0; i < 2; i++)
         fprintf(to, "    <prop id=\"smpi/%s\" value=\"%" PRIu64 "\"/>\n",
                 i == 0 ? "async-small-thresh" : "send-is-detached-thresh", eager == 0 ? 0 : first);

@@ -235,7 +235,7 @@ static enum error_code format(struct gathered *own, const struct events *events,
     return e;
 }
 
-/* Rank 0's open file of GOAL, and where the next text goes. */
+/* This is rank 0's open file of GOAL, and where the next text goes. */
 struct target { const char *path; enum simulator simulator; struct output out; int64_t at; };
 
 /* Write one device's text: a file of its own for Chakra, the next part of the one file for GOAL. */

@@ -11,7 +11,7 @@
 
 /* ---- watching ---------------------------------------------------------------------------------------------------- */
 
-/* Unit u as a bit of a set; units beyond the 64th are not drawn. */
+/* A unit is a bit of a set; units beyond the 64th are not drawn. */
 static uint64_t bit(int unit) { return unit < STEP_UNITS ? UINT64_C(1) << unit : 0; }
 
 /* Begin another line.  Older lines may move; without memory `failed` is set and the result is NULL. */

@@ -16,7 +16,7 @@ static enum error_code trace_file_put(struct output *out, int64_t *at, const cha
     return e;
 }
 
-/* This is the file so far: how far it goes, and whether a trace was cut for want of memory. */
+/* This is the file so far: how far it goes, and whether something was left out of a trace. */
 struct writing { struct output out; int64_t at; bool full; };
 
 /* Write one device's events; gather_texts calls this on rank 0, rank by rank. */

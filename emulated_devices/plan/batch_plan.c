@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The row [copies, micros] of a step; after the last step the first one comes again. */
+/* The result is the row [copies, micros] of a step; after the last step the first step comes again. */
 static const int *batch_plan_step_of(const struct batch_plan *plan, int64_t step)
 {
     return plan->sequences + (step % plan->steps) * plan->copies * plan->micros;

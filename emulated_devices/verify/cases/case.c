@@ -135,7 +135,7 @@ static void case_judge(struct outcome *outcome, const struct trainer *trainer)
     if (trainer->comm->rank == 0 && outcome->encoders.code == OK)
         e = judge_numbers(outcome, &trainer->plan, &outcome->verdict);
     if (trainer->comm->rank == 0 && outcome->encoders.code != OK) outcome->verdict = outcome->encoders, e = ERR_CHECK;
-    /* Numbers come first in the verdict, then copies, traffic, invariants and memory: the likeliest cause first. */
+    /* Numbers come first in the verdict, then copies, traffic, invariants and memory. */
     outcome->verdict.code = comm_agree(trainer->comm, e, &outcome->verdict);
     if (outcome->verdict.code == OK)
         outcome->verdict = outcome->copies.code != OK ? outcome->copies : outcome->traffic.code != OK ? outcome->traffic

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The bits with which the first plan of a key ended; choice says which plan. */
+/* The first plan of a key ended with these bits; choice says which plan. */
 struct seen_bits { uint64_t key, hash; struct choice choice; };
 
 enum error_code cases_open(struct cases *cases, struct comm *world, int devices, struct error *err)

@@ -13,7 +13,7 @@ static int index_of(const struct covering *covering, int dimension, int value)
     return covering->before[dimension] + value;
 }
 
-/* The state of a pair in the table [total, total]; both orders of a pair have an entry. */
+/* A pair has its state in the table [total, total]; both orders of a pair have an entry. */
 static unsigned char *state_of(struct covering *covering, int a, int va, int b, int vb)
 {
     return &covering->pair[index_of(covering, a, va) * covering->total + index_of(covering, b, vb)];

@@ -1,10 +1,8 @@
-/* exact.c -- inputs of collectives for which every sum is exact.
- *
- * Callers: collectives.c of this folder, cli/bench/schemes/collectives_device.c, tests.  The functions are pure.
- */
+/* exact.c -- inputs of collectives for which every sum is exact.  Callers: collectives.c of this folder,
+ * cli/bench/schemes/collectives_device.c, tests.  The functions keep no state. */
 #include "emulated_devices/verify/cases/exact.h"
 
-/* Element i of a member's input: a whole number from -30 to 30. */
+/* Element i of a member's input is a whole number from -30 to 30. */
 static double given(int member, int64_t i) { return (double)((member * 31 + i * 7) % 61) - 30; }
 
 static double exact_sum_of(int members, int64_t i)

@@ -41,7 +41,7 @@ static enum activation_width width_of(const struct linear_layer *layer, bool out
     return roles[i].inner;
 }
 
-/* The number of columns that all devices together have of an activation. */
+/* All devices together have so many columns of an activation. */
 static int64_t whole_width(const struct model_config *config, enum activation_width width)
 {
     switch (width) {

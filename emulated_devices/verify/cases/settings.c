@@ -20,7 +20,7 @@ struct plan case_plan(int dp, int tp, int pp)
         .allreduce = algorithm_find(ALLREDUCE, NULL)->name, .hyper = { .lr = 0.05 },
     };
     const int size[AXIS_COUNT] = { [DP] = dp, [TP] = tp, [PP] = pp, [CP] = 1, [EP] = 1 };
-    /* Both names are right by construction, so no error is read. */
+    /* The name and the sizes are right by construction, so no error is read. */
     (void)optimizer_find(&p.optimizer, "sgd", NULL);
     (void)mesh_make(&p.mesh, size, NULL);
     case_model_at(0)->take(&p);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The plan's shards over dp, as the devices have them: who holds which part of weights, gradients and states. */
+/* The shards over dp are those of the devices: who holds which part of weights, gradients and states. */
 static struct shards shards_of(const struct plan *plan)
 {
     struct shards s = { .P = 1, .weights = 1, .gradients = 1, .optimizer = 1 };

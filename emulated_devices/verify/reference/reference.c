@@ -299,7 +299,7 @@ static struct low_rank_parts low_rank_at(const struct reference *reference, int 
  * tensors, one after another. */
 enum { KINDS = 2 + OPTIMIZER_MAX_STATES };
 
-/* Tensor number `kind` of a copied parameter: 0 is the master, 1 the gradient, from 2 on the states. */
+/* A copied parameter has these tensors: 0 is the master, 1 the gradient, from 2 on the states. */
 static struct tensor kind_of(const struct serial_run *run, int i, int kind)
 {
     struct tensor gradient = run->model.g[i];

@@ -95,7 +95,7 @@ double reference_state_bound(const struct reference *reference, int i, int state
     return relative_or_absolute(far, norm_of(reference, s), tensor_count(s), s.dtype);
 }
 
-/* The square of how far the global norm may be off, without the loss scale: the sum over all parameters. */
+/* The result is the square of how far the global norm may be off, without the loss scale: a sum over all parameters. */
 static double squared_norm_bound(const struct reference *reference)
 {
     double sum = 0;

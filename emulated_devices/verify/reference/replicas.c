@@ -210,8 +210,8 @@ struct whole {
     struct evidence on;
 };
 
-/* Compare one run of a piece with what earlier devices have brought; an element that nobody brought is kept.  Only
- * differences from the first differing device are entered, so the evidence is of one pair. */
+/* Compare one run of a piece with what earlier devices have brought; an element that nobody brought is kept.  As
+ * evidence count only differences from the device whose element differed first. */
 static void compare_run(void *context, struct run run)
 {
     struct whole *w = context;
@@ -319,7 +319,7 @@ enum error_code replicas_check(struct trainer *trainer, enum replicas_when when,
     if (!e) e = gather_lists(trainer, own, list_own(trainer, when, own), all, count, room, err);
     if (!e && here) e = compare_lists(trainer, all, count, room, when, by_value, compared, err);
     e = comm_agree(trainer->comm, e, err);
-    /* By hash first; what is cut differently is sent and compared element by element. */
+    /* Hashes are compared first; what is cut differently is sent and compared element by element. */
     if (!e) e = compare_across(trainer, by_value, when, compared, err);
     if (!e) e = check_biases(trainer, err);
     free(own), free(all), free(count), free(by_value);
