@@ -108,7 +108,8 @@ void comm_give_up(struct comm *comm, const struct error *err)
 
 struct verdict { int32_t member, code; };               /* the lowest member that failed; the group's size if none */
 
-/* The bit that joins a member to its parent: the lowest one set, or the first beyond the group for member 0. */
+/* The result is the bit that joins a member to its parent: the lowest set bit, or the first beyond the group for
+ * member 0. */
 static int parent_bit(const struct group *group)
 {
     int bit = 1;

@@ -48,7 +48,7 @@ static enum error_code connect(struct comm *comm, struct transport *transport, s
     return made ? OK : fail(err, ERR_COMM, "device %d: MPI could not make a communicator", comm->rank);
 }
 
-/* The same as group_agree, with MPI's collective: there are no groups yet. */
+/* Agree as group_agree does, but with MPI's collective: there are no groups yet. */
 static enum error_code agree_to_connect(const struct comm *comm, enum error_code local, struct error *err)
 {
     /* The smallest rank that has failed is found first; then that rank broadcasts its error. */

@@ -13,8 +13,8 @@ enum { STACK = 1 << 21, SAID = 8 };     /* bytes, of which few are touched; wait
 
 /* ---- mail -------------------------------------------------------------------------------------------------------- */
 
-/* Which message: nth mail with equal keys from the nth send meets the nth receive.  Of the devices of a class, all send
- * the same: keys are those of the device that stands for the sender's. */
+/* A key says which message: of equal keys the nth send meets the nth receive.  All devices of a class send the same,
+ * so the key has the device that stands for the sender. */
 struct key { uint64_t pair, exchange; };        /* from, to, whether it is named; context, number */
 
 /* A message, made by whichever side comes first. */
@@ -31,7 +31,7 @@ struct mail {
     uint32_t serial;
 };
 
-/* A side's record. */
+/* A parcel is one side's record of a message. */
 struct parcel {
     struct delivery delivery;
     uint64_t bytes;
@@ -264,8 +264,8 @@ static struct mail *take_first(struct mail **at)
     return first;
 }
 
-/* The mail that this side completes, taken out of its bucket; or a new one.  Those of a key wait in a line, all for the
- * same side: a pipeline sends all its segments before one is received.  NULL: no memory. */
+/* The result is the mail that this side completes, taken out of its bucket, or a new mail.  Mails of a key wait in a
+ * line, all for the same side: a pipeline sends all its segments before one is received.  NULL: no memory. */
 static struct mail *crew_meet(struct crew *crew, struct key key, bool sending)
 {
     struct mail **at = &crew->bucket[bucket_of(crew, key)];

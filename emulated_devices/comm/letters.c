@@ -13,7 +13,7 @@ struct letter {
     struct head head;
 };
 
-/* A letter in memory of this process: of a receive that has not been posted. */
+/* A stray letter is in memory of this process, as its receive has not been posted. */
 struct stray { struct stray *next; int from; size_t bytes; struct letter letter; };
 
 bool letters_make_room(struct letters *letters, int slots)

@@ -98,7 +98,7 @@ static inline bool patience_settle(MPI_Request *request)
     return patience_test(request, (struct patience){ .bells = NULL });
 }
 
-/* The same, asleep from the first look on: for meetings where devices start, of which most wait for one that has had no
+/* This wait is asleep from the first look on: where devices start, most of them wait for a device that has had no
  * core yet. */
 static inline bool patience_meet(MPI_Request *request)
 {

@@ -30,7 +30,7 @@ static MPI_Op op_of(enum reduction how)
     }
 }
 
-/* The arguments in MPI's form. */
+/* These are the arguments in MPI's form. */
 struct arguments {
     const void *in;
     void *out;

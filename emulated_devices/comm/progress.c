@@ -8,7 +8,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-/* One device's line of the shared memory, written by that device alone. */
+/* Each device has a line of the shared memory, which that device alone writes. */
 struct place {
     _Alignas(128) atomic_long process;  /* 0: this device has no such memory */
     atomic_uint ended;                  /* number of finished waits */
@@ -38,7 +38,8 @@ void progress_close(struct progress *progress)
 
 /* ---- looking ----------------------------------------------------------------------------------------------------- */
 
-/* The CPU time of a process on all cores.  If the system does not report it, the process counts as computing. */
+/* The result is the CPU time of a process on all cores.  If the system does not report it, the process counts as
+ * computing. */
 static uint64_t time_used(long process)
 {
     clockid_t clock;
@@ -50,7 +51,8 @@ static uint64_t time_used(long process)
 
 static uint64_t progress_mix(uint64_t digest, uint64_t x) { return (digest ^ x) * 0x100000001b3u; }
 
-/* A number that changes while there is any progress.  @param[out] blind  whether a device cannot be observed. */
+/* The result is a number that changes while there is any progress.  @param[out] blind whether a device cannot be
+ * observed. */
 static uint64_t progress_look(const struct progress *progress, bool *blind)
 {
     uint64_t digest = 0xcbf29ce484222325u;

@@ -187,8 +187,8 @@ static void begin_receive(struct comm *comm, int slot)
     else s->failed = MPI_ERR_NO_MEM;
 }
 
-/* Bytes of a body that stays with its sender until it is looked at.  A copy of fewer takes less time than the wait of a
- * sender for a device that has to get a core. */
+/* From so many bytes on a body stays with its sender until it is looked at.  A copy of fewer takes less time than
+ * the wait of a sender for a device that has to get a core. */
 enum { LENT_FROM = 1 << 16 };
 
 int transport_start(struct exchange *exchange, int peer, void *data, uint64_t bytes, const struct passage *passage,
@@ -321,8 +321,8 @@ static bool is_due(const struct slot *slot, bool sending)
            && !(sending ? has_left(slot) : head_is_here(slot));
 }
 
-/* How many are not here yet; when all are, how many have not left.  What has come may have to be copied before another
- * device can go on, so leaving is not waited for before. */
+/* How many are not here yet; when all are, how many have not left.  Messages that have come may have to be copied
+ * before another device can go on, so leaving is not waited for before. */
 static int due(const struct transport *transport, const struct message *message, int number, bool sent, int *first)
 {
     int n = 0;

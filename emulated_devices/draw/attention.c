@@ -15,7 +15,7 @@
 /* The text is 80 columns wide.  Panels have GAP blanks between them and at least TITLE columns. */
 enum { COLUMNS = 80, GAP = 2, TITLE = 12 };
 
-/* One picture: heads of a device that compute the same pairs at the same steps. */
+/* A panel is one picture: heads of a device that compute the same pairs at the same steps. */
 struct panel { int device, first, last; };
 
 /* A drawing knows the trace, who holds which token, and at which step each device computes each pair. */
@@ -52,7 +52,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The times at which some device has computed, each once.  @return how many, or -1 without memory. */
+/* List the times at which some device has computed, each once.  @return how many, or -1 without memory. */
 static int list_times(const struct drawing *drawing, int64_t **time)
 {
     int n = 0, used = 0;
@@ -149,7 +149,7 @@ static void list_panels(struct drawing *drawing)
         }
 }
 
-/* A line of a panel: -3 its device, -2 its heads, -1 the keys' devices, then one query each. */
+/* Write a line of a panel: -3 is its device, -2 its heads, -1 the keys' devices, the others are one query each. */
 static void attention_line_of(const struct drawing *drawing, const struct panel *panel, int line, char *to, size_t room)
 {
     if (line == -3) snprintf(to, room, "device %d", panel->device);

@@ -22,7 +22,7 @@ static inline int64_t symbol(int device, int64_t place) { return (int64_t)1 << 2
 /* How often this device's number is in a symbol, up to three times. */
 static inline int symbol_times(int64_t s, int device) { return (int)(s >> 2 * device & 3); }
 
-/* A bit for each device whose number is in a symbol. */
+/* The result has a bit for each device whose number is in a symbol. */
 static inline unsigned symbol_devices(int64_t s)
 {
     unsigned set = 0;
@@ -47,13 +47,13 @@ struct show_event {
     const int64_t *symbols;             /* [count] */
 };
 
-/* A device's result, compared with the right one. */
+/* A verdict compares a device's result with the right one. */
 struct show_verdict {
     int64_t elements, wrong;            /* numbers of elements that it must have, and of wrong ones */
     int64_t got, want;                  /* the first wrong one */
 };
 
-/* How it ended on one device, and when. */
+/* A device has ended with this traffic, at this time. */
 struct show_end { struct traffic traffic; picoseconds time; struct show_verdict verdict; };
 
 struct show_trace {

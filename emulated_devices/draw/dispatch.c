@@ -24,7 +24,7 @@ static struct tensor make_numbers(struct device *device, int64_t n)
     return tensor_2d(device_tensor_in(device, BUFFERS, I32, n).data, I32, n, 1);
 }
 
-/* The tokens that this device sends by a hop. */
+/* Record the tokens that this device sends by a hop. */
 static void record_sends(const struct expert_hop *hop, int kind, const int32_t *held, int64_t rows,
                          struct record *record)
 {
@@ -104,7 +104,7 @@ enum error_code dispatch_record(const struct expert_layer *layer, struct record 
 
 static char letter(int device) { return (char)('a' + device); }
 
-/* A line of words that continues below its first word. */
+/* A line has words, and continues below its first word. */
 struct line { char text[TEXT]; int used; };
 
 /* Add a word behind a blank; a word without room is left out. */

@@ -15,7 +15,7 @@ enum { SHOW_DISPATCH_DEVICES = 16, SHOW_DISPATCH_TOKENS = 16, SHOW_DISPATCH_EXPE
 /* Kinds of events.  Sends of a hop: pairs of a device and a token; computed: pairs of an expert and a token. */
 enum { DISPATCH_SENDS, DISPATCH_COMPUTED = EXPERT_HOPS };
 
-/* A token as one number of a record. */
+/* A token is one number of a record. */
 static inline int32_t token_number(int device, int64_t t) { return (int32_t)(device * SHOW_DISPATCH_TOKENS + t); }
 
 struct dispatch_outcome {

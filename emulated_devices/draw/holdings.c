@@ -138,7 +138,7 @@ void holdings_draw(FILE *to, const struct holdings *holdings)
 /* Numbers are pixels, but ACROSS: the most boxes in a row. */
 enum { MARGIN = 20, TOP = 50, BOX = 190, GAP = 14, LINE = 18, ACROSS = 8 };
 
-/* A hue for each copy of the model, so that who has the same weights has the same colour. */
+/* Each copy of the model has a hue, so devices with the same weights have the same colour. */
 static struct colour colour_of(const struct holdings *holdings, int device)
 {
     static const int hue[] = { 208, 100, 42, 280, 166, 355, 30, 230 };

@@ -10,7 +10,7 @@
 
 enum { HOLDINGS_DEVICES = 64, HOLDINGS_TEXT = 48 };
 
-/* The device's part of the model and batch, in words. */
+/* A holding is the device's part of the model and batch, in words. */
 struct holding {
     char place[HOLDINGS_TEXT];          /* "dp=1 tp=0" */
     char layers[HOLDINGS_TEXT];         /* "0-3, loss" */

@@ -66,8 +66,9 @@ static int64_t shortest_of(const struct schedule *schedule, const struct timing 
     return least < INT64_MAX ? least : 1;
 }
 
-/* A column for each unit, or for the shortest computation: it then contains the middle of a column, wherever it begins.
- * What is longer than a line goes on below it.  Only if that were too many lines, a column is longer. */
+/* A column for each unit, or for the shortest computation: it then contains the middle of a column, wherever it
+ * begins.  A time line that is longer than a line goes on below it.  Only if that were too many lines, a column is
+ * longer. */
 static void choose_columns_of_time(struct canvas *canvas)
 {
     const int64_t most = (int64_t)MOST_LINES * canvas->room;
@@ -123,8 +124,8 @@ static int action_at(const struct canvas *canvas, int device, int column, int fr
     return -1;
 }
 
-/* The character of an action at an offset from its first column: letter and number side by side, or one of them per
- * row. */
+/* The result is the character of an action at an offset from its first column: letter and number side by side, or
+ * one of them per row. */
 static char character(const struct canvas *canvas, struct action action, int offset, int row)
 {
     char text[16];

@@ -27,7 +27,7 @@ struct node {
     picoseconds takes;
 };
 
-/* A message of this device, by the other one and its serial: the node that sends or receives it. */
+/* An end is the node that sends or receives a message of this device, found by the other device and the serial. */
 struct end { int peer; uint32_t serial; uint64_t id; };
 
 struct graph {
@@ -80,7 +80,7 @@ static enum error_code open_graph(struct graph *graph, const struct events *even
     return OK;
 }
 
-/* The last of an actor's first events after which others can wait; 0: there is none. */
+/* The result is the last of an actor's first events for which others can wait; 0: there is none. */
 static uint64_t last_done(const struct graph *graph, int actor, uint32_t place)
 {
     while (place > 0) {

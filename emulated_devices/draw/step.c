@@ -30,8 +30,8 @@ static struct step_line *new_line(struct step_record *record, int part, enum ste
 /* Whether a call belongs to a pass over a part; the other calls end a step. */
 static bool is_pass(enum data_call call) { return call == DATA_ACQUIRED || call == DATA_GRADIENT_BEGUN; }
 
-/* The line that a call belongs to: gradients of weights are in the line of the same part's backward pass, if that is
- * the last one. */
+/* Find the line that a call belongs to.  Gradients of weights are in the line of the same part's backward pass, if
+ * that line is the last. */
 static struct step_line *step_line_of(struct step_record *record, const struct data_parallel *dp,
                                       enum data_call call, int part)
 {
@@ -147,7 +147,7 @@ enum { WIDE = 80 };
 
 /* ---- who keeps what ---------------------------------------------------------------------------------------------- */
 
-/* Which of the parts, in the order of the row, a device keeps. */
+/* The result says which of the parts, in the order of the row, a device keeps. */
 static int part_number(struct shards shards, int rank, enum shard_level level, int parts)
 {
     shards.rank = rank;

@@ -41,7 +41,7 @@ static int tensor_members(uint64_t set)
     return n;
 }
 
-/* Elements of one matrix with the same parts. */
+/* A block has elements of one matrix with the same parts. */
 struct block { enum linear_matrix matrix; unsigned parts; uint64_t rows, cols; int64_t count; };
 
 /* Describe a block: matrix, rows, columns, and its parts unless it has all.  Elements that do not fill rows x
@@ -62,7 +62,7 @@ static void describe_block(const struct block *block, unsigned whole, char text[
     else snprintf(text, TEXT, "%lld elements of %s[%.50s,%.50s]%s", (long long)block->count, name, rows, cols, parts);
 }
 
-/* The blocks of an event.  @param[out] nameless  elements that are of none.  @return how many. */
+/* Find the blocks of an event.  @param[out] nameless elements that are of none.  @return how many. */
 static int tensor_blocks_of(const int64_t *symbols, int64_t count, struct block blocks[MOST_BLOCKS], int64_t *nameless)
 {
     int n = 0;
@@ -210,7 +210,7 @@ static uint64_t set_of(const struct intervals *intervals)
     return set;
 }
 
-/* The scheme's mesh: rows and columns, its layers side by side. */
+/* Print the scheme's mesh: rows and columns, its layers side by side. */
 static void print_mesh(const struct tensor_trace *trace)
 {
     const int *mesh = trace->layer->tp.mesh;

@@ -33,7 +33,7 @@ void symbols_record(struct record *, int what, picoseconds time, const double *s
 /** From now on the layer's device multiplies symbols, one round per product, and records them. */
 void symbols_compute(const struct linear_layer *, struct record *);
 
-/* One pass on one device. */
+/* An outcome is of one pass on one device. */
 struct pass_outcome {
     uint64_t messages, bytes, additions;        /* by the device, as counted */
     bool as_cost, whole;                /* these equal the cost function; the result has every part exactly once */

@@ -60,7 +60,8 @@ static struct symbol symbol_at(struct factor factor, int64_t outer, int64_t inne
 static int64_t outer_index(struct factor factor, struct symbol symbol) { return factor.down ? symbol.col : symbol.row; }
 static int64_t inner_index(struct factor factor, struct symbol symbol) { return factor.down ? symbol.row : symbol.col; }
 
-/* An inner dimension has P parts.  That of QKV has P parts in each of queries, keys and values: a part is a head. */
+/* An inner dimension has P parts.  The inner dimension of QKV has P parts in each of queries, keys and values: a
+ * part is a head. */
 static int tensor_symbols_part_of(struct factor factor, int64_t inner, int64_t *size)
 {
     const struct linear_layer *l = here.layer;

@@ -109,7 +109,7 @@ static enum error_code check_pipeline(struct plan *plan, const struct shards *sh
     return e;
 }
 
-/* The requirement of an all-reduce that one of the groups along these axes does not meet; NULL: all are met. */
+/* The result is the requirement of an all-reduce that a group along these axes does not meet; NULL: all are met. */
 static const char *needs_along(const struct plan *plan, const struct algorithm *algorithm, unsigned axes, int *size,
                                struct error *err)
 {
@@ -127,7 +127,7 @@ static const char *needs_along(const struct plan *plan, const struct algorithm *
     return needs;
 }
 
-/* The parts of the tp group that a tensor scheme reduces over. */
+/* Check the parts of the tp group that a tensor scheme reduces over. */
 static enum error_code check_parts(const struct plan *plan, const struct tensor_scheme *tensor,
                                    const struct algorithm *algorithm, struct error *err)
 {
@@ -179,8 +179,8 @@ static enum error_code check_allreduce(const struct plan *plan, const struct ten
     return code ? code : check_parts(plan, tensor, found, err);
 }
 
-/* The requirement of an algorithm that a device's group of one level of sharding does not meet; NULL: all are met.
- * experts: of the devices that have the same experts. */
+/* The result is the requirement of an algorithm that a device's group of one level of sharding does not meet; NULL:
+ * all are met.  With `experts` the group has the devices with the same experts. */
 static const char *level_needs(const struct plan *plan, const struct algorithm *algorithm, int rank,
                                enum shard_level level, bool experts, int *size)
 {

@@ -12,7 +12,7 @@
 
 #include "emulated_devices/plan/plan.h"
 
-/* The inputs from which a plan's features are read. */
+/* A plan's features are read from these inputs. */
 struct facts {
     const struct plan *plan;            /* stages, chunks and updates are set */
     const struct shards *shards;        /* of the data scheme */
@@ -124,7 +124,7 @@ struct typed { char text[160]; };
 bool feature_of(const struct facts *, enum feature, struct typed *);
 const char *feature_name(enum feature);
 
-/* Two features that clash.  In reason, @ stands for the second one. */
+/* A clash is between two features.  In reason, @ stands for the second one. */
 struct clash {
     enum feature one, other;            /* the error message names the first */
     const char *reason;                 /* the message after "FLAG VALUE: " */

@@ -24,7 +24,7 @@ struct interval plan_sequences(const struct plan *plan, int dp, int micro)
     return (struct interval){ first.first, interval_end(last) - first.first };
 }
 
-/* The fewest query heads of a device along tp. */
+/* The result is the fewest query heads of any device along tp. */
 static int64_t fewest_heads(const struct plan *plan)
 {
     struct tensor_parallel tp = { .config = &plan->model };
@@ -39,7 +39,7 @@ static int64_t fewest_heads(const struct plan *plan)
     return fewest;
 }
 
-/* The most devices along cp that divide it and have a query head each, on every device along tp. */
+/* The result is the largest divisor of cp with which each device has a query head, on every device along tp. */
 static int most_by_heads(const struct plan *plan)
 {
     const int64_t fewest = fewest_heads(plan);
@@ -82,7 +82,7 @@ bool plan_follows_data(const struct plan *plan)
     return plan->packed && !attention_scheme_find(&s, plan->attention, NULL) && s->plan;
 }
 
-/* Devices along cp that share a node: neighbours, and as many on each. */
+/* The result is how many devices along cp share a node: neighbours, and as many on each. */
 static int node_of_context(const struct plan *plan)
 {
     const int cp = plan->mesh.size[CP];
@@ -104,8 +104,8 @@ static double per_element(const struct plan *plan)
     return (double)dtype_size(plan->dtype) * (double)c->flop_rate[plan->dtype] / (double)c->link[0].rate;
 }
 
-/* Elements that a layer keeps of a token between forward and backward: the block's input, and what its norms and
- * matrices read.  What attention and norms keep of a row is left out. */
+/* A layer keeps so many elements of a token between forward and backward: the block's input, and what its norms and
+ * matrices read.  Statistics of attention and norms are left out. */
 static double kept_elements(const struct model_config *config)
 {
     /* dense layers count as mixtures */
@@ -143,8 +143,8 @@ static int sample_lengths(const struct plan *plan, struct interval sequences, in
     return n;
 }
 
-/* The last plan that was made.  Planners are pure, and where samples are all as long as a sequence, the microbatches of
- * all devices are alike. */
+/* This is the last plan that was made.  Planners are pure, and where samples are all as long as a sequence, the
+ * microbatches of all devices are alike. */
 static struct { const struct attention_scheme *by; struct context_load load; struct context_plan plan; } last;
 
 /* Make a plan, or copy the last one.  In the end the load is freed, or kept. */
@@ -203,7 +203,7 @@ enum error_code plan_context(const struct plan *plan, int dp, int micro, struct 
     return make_or_copy(s, &load, out, err);
 }
 
-/* This device's tokens of one stream. */
+/* The result has this device's tokens of one stream. */
 static struct intervals plan_context_tokens_of(const struct plan *p, int rank, int micro,
                                                const struct context_plan *plan)
 {

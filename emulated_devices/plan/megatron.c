@@ -12,7 +12,7 @@
 
 /* ---- kernels of a layer ------------------------------------------------------------------------------------------ */
 
-/* What only reads and writes memory: how many tensors forward and backward, and by how many kernels.  A mask of one
+/* These steps only read and write memory: so many tensors forward and backward, by so many kernels.  A mask of one
  * byte for each number of two is half a tensor. */
 enum size { ROWS,                       /* tokens x width; a part of the tokens with sequence parallelism */
             INNER,                      /* tokens x width / tp */
@@ -168,7 +168,7 @@ static picoseconds taken(struct pass pass, const struct cluster *cluster)
     return pass.time > issue ? pass.time : issue;
 }
 
-/* The output matrix, and a loss that reads and writes logits in 32 bits. */
+/* Add the output matrix, and a loss that reads and writes logits in 32 bits. */
 static struct layer output(const struct megatron *megatron, const struct cluster *cluster)
 {
     struct layer l = { .forward.time = 0 };

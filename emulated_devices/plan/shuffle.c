@@ -12,7 +12,7 @@ bool plan_shuffles(const struct plan *plan)
     return plan_cuts_experts(plan) && plan->affinity && !expert_scheme_find(&s, plan->dispatch, NULL) && s->predicts;
 }
 
-/* The part of the experts of each device along tp. */
+/* own [tp] gets the part of the experts of each device along tp. */
 static void parts_along_tp(const struct plan *plan, int rank, int own[])
 {
     for (int r = 0; r < plan->mesh.size[TP]; r++)

@@ -29,8 +29,8 @@ static bool better(const struct standing *a, const struct standing *b)
     return a->estimate < b->estimate;
 }
 
-/* Look at a choice: from now on it is among the candidates.  What it lacks is not asked if it is worse than a plan that
- * fits in any case. */
+/* Look at a choice: from now on it is among the candidates.  Nobody asks how much memory a choice lacks if it is
+ * worse than a plan that fits in any case. */
 static enum error_code beam_look(struct search *search, struct standing *at, const struct standing *best,
                                  struct error *err)
 {
@@ -89,7 +89,7 @@ static enum error_code improve(struct search *search, struct standing *at, struc
 
 /* ---- where to start ---------------------------------------------------------------------------------------------- */
 
-/* The first value of every later dimension that is wanted. */
+/* Set every later dimension to its first value that is wanted. */
 static void first_values(const struct plan_space *space, struct choice *choice, enum dimension from)
 {
     struct plan p = *space->base;
@@ -103,7 +103,7 @@ static void first_values(const struct plan_space *space, struct choice *choice, 
     }
 }
 
-/* The first value of a dimension with which the choice is legal; only the improvement asks which is best. */
+/* Take the first value of a dimension with which the choice is legal; only the improvement asks which is best. */
 static bool change_to_legal(const struct plan_space *space, struct choice *choice, enum dimension dimension)
 {
     struct choice tried = *choice;
@@ -130,7 +130,7 @@ static enum error_code start_with(struct search *search, struct standing *at, st
     return e;
 }
 
-/* Numbers of microbatches that are tried: the first with a microbatch for each stage, with four, and the most. */
+/* These numbers of microbatches are tried: the first with a microbatch for each stage, with four, and the most. */
 static int numbers_of_micros(const struct plan_space *space, const struct plan *mesh, int value[3])
 {
     const int pp = mesh->mesh.size[PP], least[] = { pp, 4 * pp };

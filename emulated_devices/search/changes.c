@@ -51,7 +51,7 @@ static bool saves(enum dimension dimension)
     return dimension == BY_MICROS || dimension == BY_RECOMPUTE || dimension == BY_DATA || dimension == BY_OFFLOAD;
 }
 
-/* Every other value of a dimension; after it, of a later one. */
+/* Try every other value of a dimension, and with each, values of a later dimension. */
 static void vary(struct variants *variants, const struct plan *plan, enum dimension first, int more)
 {
     for (enum dimension d = first; d < DIMENSION_COUNT; d++)
@@ -77,7 +77,7 @@ static int changes_by_time(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The words of a plan that another does not have. */
+/* Copy the words of a plan that the other plan does not have. */
 static void changed_words(const char *had, const char *has, char *text, size_t size)
 {
     size_t used = 0;

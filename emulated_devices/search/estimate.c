@@ -189,7 +189,7 @@ static enum error_code time_pipeline(picoseconds *makespan, const struct plan *p
     return e;
 }
 
-/* The most layers of a device. */
+/* The result is the number of layers of the device with most. */
 static int64_t most_layers(const struct plan *plan, const struct schedule *schedule)
 {
     int64_t most = 0;
@@ -211,7 +211,7 @@ enum error_code estimate_step(struct estimator *estimator, const struct plan *pl
     code = find_stage(estimator, plan, splits_backward(&s), &stage, err);
     if (!code && !stage->there) code = fail(err, ERR_PLAN, "there is no such stage");
     if (!code) code = time_pipeline(out, plan, &s, stage, err);
-    /* What comes once a step follows the pipeline, and takes longest on the device with most layers. */
+    /* The rest of a step, which comes once, follows the pipeline, and takes longest on the device with most layers. */
     if (!code) *out += stage->ends[OF_REST] + stage->layer[OF_REST] * most_layers(plan, &s);
     schedule_free(&s);
     return code;

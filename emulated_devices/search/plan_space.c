@@ -64,7 +64,7 @@ static const struct { enum dimension dimension; enum scheme_kind kind; } kinds[]
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-/* The kind of schemes that a dimension chooses from; -1: it chooses no scheme. */
+/* A dimension chooses from this kind of schemes; -1: it chooses no scheme. */
 static int kind_of(enum dimension dimension)
 {
     for (int i = 0; i < KINDS; i++)
@@ -405,7 +405,7 @@ static void add_words(char *text, size_t size, const char *format, ...)
     va_end(args);
 }
 
-/* The dimensions that have words, in the order of these words. */
+/* These dimensions have words, in the order of the words. */
 static const enum dimension told[] = {
     BY_TENSOR, BY_ATTENTION, BY_EXPERTS, BY_DATA, BY_SCHEDULE, BY_CHUNKS, BY_RECOMPUTE, BY_OFFLOAD, BY_MICROS
 };

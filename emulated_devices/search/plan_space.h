@@ -38,7 +38,7 @@ enum dimension {
 /* Sizes of a mesh's axes; the experts' parts lie over the devices of a stage. */
 struct arrangement { int size[AXIS_COUNT], ep; };
 
-/* A value for each dimension. */
+/* A choice has a value for each dimension. */
 struct choice { int value[DIMENSION_COUNT]; };
 
 struct plan_space {

@@ -24,7 +24,8 @@ static uint64_t hash(const struct choice *choice)
     return h ^ h >> 32;
 }
 
-/* The slot of a choice: the one that has it, or the free one where it belongs.  There is always a free slot. */
+/* The result is the slot that has the choice, or the free slot where the choice belongs.  There is always a free
+ * slot. */
 static int *slot_of(const struct search *search, const struct choice *choice)
 {
     /* A slot has a candidate's place plus one; 0 means that it is empty. */

@@ -195,7 +195,7 @@ static enum error_code case_stepped(void *context, struct trainer *trainer, stru
     return check_copies(trainer, AFTER_OPTIMIZER, watch->outcome, err);
 }
 
-/* With a code or an overflow apart, devices and reference would step apart: the reference follows the devices. */
+/* If a code or an overflow differs, devices and reference step apart, so the reference follows the devices. */
 static enum error_code case_ended(void *context, struct trainer *trainer, struct training_step *step, struct error *err)
 {
     struct case_watch *const watch = context;

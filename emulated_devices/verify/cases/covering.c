@@ -144,7 +144,7 @@ static bool seed(struct covering *covering, const struct value_pair *pair, struc
     return covering_fits(covering, choice, why);
 }
 
-/* The number of open pairs of a value with the other values of a choice. */
+/* The result is the number of open pairs of a value with the other values of a choice. */
 static int gain(struct covering *covering, const struct choice *choice, int dimension, int value)
 {
     int n = 0;

@@ -36,7 +36,7 @@ void digest_add_weights(struct digest *digest, struct trainer *trainer)
         digest_add_tensor(digest, trainer->comm->device, trainer->data.unit[u].own_w);
 }
 
-/* What the emulation itself says (CONTROL) is left out: checks may send more without another result. */
+/* Messages of the emulation itself (CONTROL) are left out: checks may send more without another result. */
 static void digest_add_counters(struct digest *digest, const struct ledger *ledger)
 {
     for (int kind = 0; kind < TRAFFIC_KIND_COUNT; kind++)

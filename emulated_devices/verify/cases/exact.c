@@ -29,7 +29,7 @@ int64_t exact_between(const struct exact_call *call, int from, int to)
     return call->uneven ? (from * 3 + to * 5) % 7 * ((call->args.count + 3) / 4) : call->args.count;
 }
 
-/* What a member sends to those before another one; before P: all of it. */
+/* The result is how much a member sends to those before `to`; before P this is all. */
 static int64_t sent_before(const struct exact_call *call, int from, int to)
 {
     int64_t n = 0;

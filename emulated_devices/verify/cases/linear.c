@@ -14,7 +14,7 @@ const char *linear_matrix_name(enum linear_matrix matrix)
     return name[matrix];
 }
 
-/* The activation on the inner side of each matrix. */
+/* Each matrix has an activation on its inner side. */
 static const struct linear_role { const char *word; enum param_role role; enum activation_width inner; } roles[] = {
     { "qkv", ROLE_QKV, WIDTH_QKV }, { "out", ROLE_ATTENTION_OUT, WIDTH_HEADS }, { "up", ROLE_UP, WIDTH_UP },
     { "down", ROLE_DOWN, WIDTH_ACT }, { "head", ROLE_HEAD, WIDTH_VOCABULARY },

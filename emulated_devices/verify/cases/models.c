@@ -26,7 +26,7 @@ void case_take_llama(struct plan *plan)
     };
 }
 
-/* The same with biases of queries, keys and values. */
+/* This is the Llama with biases of queries, keys and values. */
 void case_take_qwen2(struct plan *plan)
 {
     case_take_llama(plan);
@@ -34,7 +34,7 @@ void case_take_qwen2(struct plan *plan)
     plan->model.biases = BIASES_QWEN2;
 }
 
-/* A Llama with biases of all matrices of its blocks. */
+/* This is the Llama with biases of all matrices of its blocks. */
 void case_take_biased(struct plan *plan)
 {
     case_take_llama(plan);
@@ -91,7 +91,7 @@ void case_take_gemma2(struct plan *plan)
     for (int64_t l = 0; l < plan->model.L; l += 2) windows_add(&plan->model.windows, l, l + 1);
 }
 
-/* The same with norms of queries and keys and without caps; layers with a window have a theta of their own. */
+/* This is Gemma 2 with norms of queries and keys and without caps; layers with a window have a theta of their own. */
 void case_take_gemma3(struct plan *plan)
 {
     case_take_gemma2(plan);
@@ -187,7 +187,7 @@ void case_take_deepseek_v3(struct plan *plan)
                                               .bias_update = BIAS_BY_SIGN, .bias_speed = 0.05 };
 }
 
-/* The same with its mixture on a shortcut past dense blocks. */
+/* This is the Mixtral with its mixture on a shortcut past dense blocks. */
 void case_take_scmoe(struct plan *plan)
 {
     case_take_mixtral(plan);
@@ -195,8 +195,8 @@ void case_take_scmoe(struct plan *plan)
     plan->model.shortcut = true;
 }
 
-/* Three groups of two experts, of which two are kept.  A larger scale would enlarge rounding from layer to layer.
- * Biases move so fast that they change choices in the second step. */
+/* Two of three groups of two experts are kept.  A larger scale would enlarge rounding from layer to layer.  Biases
+ * move so fast that they change choices in the second step. */
 void case_take_router(struct plan *plan, const struct router *router)
 {
     struct mixture_config *m = &plan->model.mixture;

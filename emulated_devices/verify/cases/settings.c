@@ -36,7 +36,7 @@ void case_take_context(struct plan *plan, int cp, const char *attention)
     plan->attention = attention;
 }
 
-/* A prediction that is right for some tokens: nothing depends on it but what is sent. */
+/* The prediction is right for some tokens; only messages depend on it. */
 static const struct affinity *guess(int parts)
 {
     /* The tables are static: a plan keeps a pointer to them. */

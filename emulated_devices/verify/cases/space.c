@@ -13,7 +13,7 @@ enum {
     ONLY_PIPELINE = 1u << PIPELINE_SCHEME, ONLY_EXPERTS = 1u << EXPERT_SCHEME
 };
 
-/* The properties of a dimension. */
+/* A dimension has these properties. */
 struct info {
     const char *name;
     unsigned varies;                    /* kinds of schemes in whose cases it varies */
@@ -57,7 +57,7 @@ static void add_meshes(struct space *space, int size[AXIS_COUNT], int axis, int 
     }
 }
 
-/* The first dimension: it initialises the plan. */
+/* The mesh is the first dimension: it initialises the plan. */
 static void take_mesh(const struct space *space, struct plan *plan, int value)
 {
     const int *size = space->mesh[value];

@@ -169,7 +169,7 @@ static struct account spatial_sent(struct trial *trial, const char *what)
     return here;
 }
 
-/* What one operation has sent equals the formula of this file. */
+/* The bytes that one operation has sent must equal the formula of this file. */
 static void holds_volume(struct trial *trial, const char *what, const struct account *sent, enum operation op,
                          int64_t elements)
 {
@@ -360,7 +360,7 @@ static void call(struct trial *trial, const struct spatial_scheme *scheme, const
     if (scheme->operation == SCORE) score_of(trial, harmonics, number);
 }
 
-/* Numbers of fields or members; negative: of a synthesis. */
+/* These are numbers of fields or members; negative numbers ask for a synthesis. */
 static const int64_t numbers[][7] = {
     [TRANSFORMS] = { 1, 3, 5, -1, -3, -5 }, [CONVOLUTION] = { 1, 3 }, [SCORE] = { 1, 3, 5 },
 };

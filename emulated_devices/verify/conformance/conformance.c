@@ -23,7 +23,7 @@ static void resize(int i)
     B = sizes_of[i][0], S = sizes_of[i][1], H = sizes_of[i][2], A = sizes_of[i][3], V = sizes_of[i][4];
 }
 
-/* What an operation has made. */
+/* An operation has made these. */
 struct made {
     double *x;                          /* all operands afterwards, one after the other; numbers for the host */
     int64_t count, end[OPERANDS + 1];   /* numbers in x; where each operand ends there */
@@ -52,7 +52,7 @@ static double conformance_element(struct tensor x, int64_t i)
     return x.dtype == I32 ? (double)((int32_t *)x.data)[i] : tensor_get(x, i);
 }
 
-/* Elements around an operand. */
+/* So many elements lie before and after an operand, with this number in them. */
 enum { AROUND = 3, AROUND_HOLDS = 77 };
 
 static int64_t around_at(int64_t n, int i) { return i < AROUND ? i : n - 1 - (i - AROUND); }
@@ -82,7 +82,7 @@ static int changed_around(struct device *device, struct tensor whole)
     return changed;
 }
 
-/* The allocation in whose middle an operand lies. */
+/* The result is the allocation in whose middle an operand lies. */
 static struct tensor whole_of(struct tensor x)
 {
     char *data = x.data;
@@ -189,7 +189,7 @@ static void conformance_tell(const struct told *told, const struct operation *op
     if (told->says) told->says(told->to, line);
 }
 
-/* The largest error over bound of an operation's operands. */
+/* The result is the largest error over bound of an operation's operands. */
 static double conformance_compare(const struct told *told, const struct operation *op, enum dtype dtype,
                                   const struct made *got, const struct made *want)
 {

@@ -16,8 +16,8 @@ static int64_t B = 2, S = 3, H = 2, A = 4, V = 10;
 
 enum { E = 4, K = 2, WAYS = 3, OPERANDS = 10, TOKENS_MOST = 256 };
 
-/* What an operand holds: random numbers; fp32 statistics where numbers are narrow; whole numbers below `most`, the
- * row's different; or 0, 1, 2, ... */
+/* An operand holds random numbers, fp32 statistics where numbers are narrow, whole numbers below `most`, which
+ * differ in a row, or 0, 1, 2, ... */
 enum { ASCENDING = -1 };
 struct operand { int64_t rows, cols; bool statistic; int most; };
 
@@ -53,7 +53,7 @@ static double numbers[2 * E + 1];        /* that an operation returns to the hos
 #define STREAM_WEIGHTS { N, WAYS, true, 0 }
 #define X_Y NUMBERS(N, D), NUMBERS(N, D)
 
-/* Three blocks of A/2 + 1 columns, beside each other or to one place. */
+/* Three blocks of A/2 + 1 columns move beside each other or to one place. */
 #define blocks_beside ((struct column_blocks){ 3, A / 2 + 1, 1, A / 2 + 2, 0, A / 2 + 1 })
 #define blocks_together ((struct column_blocks){ 3, A / 2 + 1, 1, 0, 0, A / 2 + 1 })
 

@@ -6,7 +6,8 @@
 #ifndef ORRERY_CONFORMANCE_VARIANTS_H
 #define ORRERY_CONFORMANCE_VARIANTS_H
 
-/* Two query heads for each of H key heads; as many key heads as query heads; dropout of a piece of a larger tensor. */
+/* `grouped` has two query heads for each of H key heads, `each_its_keys` as many as key heads.  `a_piece` drops a
+ * piece of a larger tensor. */
 #define grouped ((struct attention){ .S = S, .H = 2 * H, .K = H, .A = A, .scale = 1.5 / (double)A, .more = true })
 #define each_its_keys                                                                                                  \
     ((struct attention){ .S = S, .H = H, .K = H, .A = A, .scale = 1.5 / (double)A, .more = true })

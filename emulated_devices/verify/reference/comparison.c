@@ -47,7 +47,7 @@ void comparison_step(struct comparison *comparison, bool scaled)
 }
 
 /* Whether there is nothing to compare with: the truth or its twin is not finite, so rounding decides about overflow.
- * Which elements of a sum overflow depends on the order of addition; from here on only loss and norm are compared. */
+ * The order of addition decides which elements of a sum overflow; from here on only loss and norm are compared. */
 static bool diverges(struct comparison *comparison, const char *kind, const struct worst *found, double size)
 {
     if (comparison->diverged) return true;

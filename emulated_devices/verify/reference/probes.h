@@ -15,7 +15,7 @@
 #include "emulated_devices/verify/reference/record.h"
 #include "emulated_devices/check/report/sums.h"
 
-/* The description of a tensor that a device compares. */
+/* This describes a tensor that a device compares. */
 struct expected {
     char name[32];                      /* as the observer gets it: "attn.qkv" */
     int layer;                          /* -1 before the blocks, L after */

@@ -328,7 +328,7 @@ static void copy_parameter(const struct reference *reference, int i, char *memor
     }
 }
 
-/* The norm of the elementwise larger distance of a and b from `from`. */
+/* The result is the norm of the elementwise larger distance of a and b from `from`. */
 static double farther(struct tensor from, struct tensor a, struct tensor b)
 {
     double sum = 0;
@@ -441,7 +441,7 @@ static enum error_code update_both(struct reference *reference, struct error *er
 bool reference_overflows(const struct reference *reference) { return reference->loss_scale.interval > 0
                                                              && !isfinite(reference->truth.norm); }
 
-/* As the language model, without weight decay. */
+/* Encoders are stepped as the language model is, without weight decay. */
 static void update_encoders(struct reference *reference)
 {
     struct step step = reference_step_of(reference, &reference->truth, 0);
@@ -640,7 +640,7 @@ static void take_update(struct reference *reference, int update)
     reference->truth.model.micro_of = reference->twin.model.micro_of = judges ? reference->micro_of : NULL;
 }
 
-/* The gradients of truth and twin. */
+/* Compute the gradients of truth and twin. */
 static enum error_code reference_pass(struct reference *reference, struct error *err)
 {
     const bool own_routes = reference->routing.L > 0 && !reference->routing.deciding;

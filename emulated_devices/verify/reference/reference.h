@@ -15,7 +15,7 @@
 #include "emulated_devices/verify/reference/routing.h"
 #include "emulated_devices/verify/reference/rule.h"
 
-/* One serial model in training. */
+/* A run is one serial model in training. */
 struct serial_run {
     struct transformer model;           /* weights, activations and gradients of one pass */
     struct tensor *older;               /* [params] the version of the weights before the newest, for delayed rules */

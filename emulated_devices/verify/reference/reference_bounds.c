@@ -56,7 +56,7 @@ void twins_keep(struct reference *reference)
 
 /* ---- bounds ------------------------------------------------------------------------------------------------------ */
 
-/* The bound of the masters or, with their rounding, of the weights. */
+/* The result is the bound of the masters or, with their rounding, of the weights. */
 static double bound_in(const struct reference *reference, int i, enum dtype dtype)
 {
     const struct tensor m = reference->truth.master[i];

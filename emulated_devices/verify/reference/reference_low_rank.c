@@ -38,8 +38,8 @@ bool reference_make_room(struct reference *reference)
     return ok;
 }
 
-/* The difference of sizes of column k's largest positive and largest negative element.  The larger one decides its
- * sign. */
+/* The result is the difference of sizes of column k's largest positive and largest negative element.  The larger one
+ * decides its sign. */
 static double sign_margin(struct tensor P, int64_t k)
 {
     double highest = 0, lowest = 0;
@@ -71,7 +71,7 @@ static struct turn turn_of(struct low_rank low_rank, struct tensor P, const doub
     return (struct turn){ .P = sqrt(sum.P), .R = sqrt(sum.R) };
 }
 
-/* One matrix of a parameter in the truth or the twin. */
+/* This is one matrix of a parameter in the truth or the twin. */
 struct matrix_run { struct tensor g, P; };
 
 /* Find the gradient [rows, columns] and the projection of one part of parameter i in one run.  Both are views, no

@@ -114,9 +114,9 @@ static struct slopes slopes_of(const struct reference *reference)
     return (struct slopes){ fabs(s.momentum), fabs(s.anchor), s.anchor_by_momentum };
 }
 
-/* What the replicas' last steps may be off by goes through the outer step as their mean.  So do the roundings of their
- * weights, which each step may store 2u apart, however small the way that they have gone; and what rounding does to the
- * outer gradients: each is a difference, the sum has `replicas` terms in any order, three products follow. */
+/* The mean of the errors of the replicas' last steps goes through the outer step.  So do the roundings of their
+ * weights, which each step may store 2u apart, however small the way that they have gone; and what rounding does to
+ * the outer gradients: each is a difference, the sum has `replicas` terms in any order, three products follow. */
 static void respond(struct reference *reference, int i)
 {
     const struct slopes s = slopes_of(reference);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one device keeps of one box of a tensor, and its hash. */
+/* A device keeps this of one box of a tensor, with its hash. */
 struct box_hash {
     int32_t index, kind, whose;         /* parameter; index in kind_of; the replica, if replicas train apart */
     struct box box;

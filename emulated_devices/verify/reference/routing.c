@@ -48,7 +48,7 @@ void routing_keep(struct routing *routing, const struct transformer *truth)
 
 static bool has_groups(const struct routing *routing) { return routing->rule.groups > 1; }
 
-/* The keys of a row of logits, in place. */
+/* Turn a row of logits into keys, in place. */
 static void to_keys(const struct routing *routing, int layer, double *x)
 {
     double total = 0, top = x[0];
@@ -134,7 +134,7 @@ static bool is_among(const int32_t *chosen, int64_t count, int32_t e)
     return false;
 }
 
-/* One token's keys, and the groups that its experts may come from. */
+/* A token has its keys, and the groups that its experts may come from. */
 struct token {
     const struct routing *r;
     const double *key;
@@ -147,7 +147,8 @@ static bool is_open(const struct token *token, int64_t e)
     return !has_groups(token->r) || token->open[e / (token->r->E / token->r->rule.groups)];
 }
 
-/* The expert with the largest key that is not among the first `done` chosen; of equal ones the first. */
+/* The result is the expert with the largest key that is not among the first `done` chosen; of equal experts the
+ * first. */
 static int32_t preferred(const struct token *token, const int32_t *chosen, int64_t done)
 {
     int32_t best = -1;
@@ -156,7 +157,7 @@ static int32_t preferred(const struct token *token, const int32_t *chosen, int64
     return best;
 }
 
-/* The best expert of a group, and the group's key. */
+/* Find the best expert of a group, and the group's key. */
 static int32_t best_of_group(const struct token *token, int64_t g, double *key)
 {
     const int64_t size = token->r->E / token->r->rule.groups, first = g * size;

@@ -1,5 +1,6 @@
-/* Choices that an expert has no room for.  If an expert keeps those of the first rows, they follow from the choices.
- * If it keeps the largest weights, rounding decides between two weights that are nearly equal (routing.h). */
+/* routing_drops.c -- choices that an expert has no room for.  If an expert keeps those of the first rows, drops
+ * follow from the choices.  If it keeps the largest weights, rounding decides between two weights that are nearly
+ * equal (routing.h). */
 #include "emulated_devices/verify/reference/routing.h"
 #include "ref/numeric/distance.h"
 #include "ref/ops/ops.h"
@@ -69,10 +70,10 @@ void routing_drops_measure(struct routing *routing, int layer, struct tensor tru
 
 /* ---- deciding ---------------------------------------------------------------------------------------------------- */
 
-/* The choices of one expert in one sequence: [first, first + S k) of all. */
+/* A load has the choices of one expert in one sequence: [first, first + S k) of all. */
 struct load { int64_t first, count; int32_t expert; };
 
-/* What of it is dropped in only one of both, and how far rounding has to go for that: see routing_found. */
+/* This says which of a load only one of both drops, and how far rounding has to go for that: see routing_found. */
 struct dropped { int64_t differ, place; double margin; };
 
 /* Compare which choices of one expert both drop.  The margin is the largest dropped weight minus the least kept one.
@@ -123,7 +124,7 @@ void routing_drops_set_aside(struct routing *routing, int layer)
     for (size_t i = 0; i < choices(routing); i++) theirs[i] = choice_made(theirs[i]);
 }
 
-/* What the devices drop, of the choices that are still theirs.  Only experts that compute may drop. */
+/* Take back what the devices drop, of the choices that are still theirs.  Only experts that compute may drop. */
 static void take_back(struct routing *routing, int32_t *theirs)
 {
     const int32_t *const aside = routing->drops.experts + choices(routing);
