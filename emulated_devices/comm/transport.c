@@ -321,8 +321,8 @@ static bool is_due(const struct slot *slot, bool sending)
            && !(sending ? has_left(slot) : head_is_here(slot));
 }
 
-/* How many are not here yet; when all are, how many have not left.  Messages that have come may have to be copied
- * before another device can go on, so leaving is not waited for before. */
+/* How many are not here yet; when all are, how many have not left.  Another device may need a copy of a message that
+ * has come.  So messages that leave are waited for last. */
 static int due(const struct transport *transport, const struct message *message, int number, bool sent, int *first)
 {
     int n = 0;

@@ -42,7 +42,7 @@ static uint16_t *steps_of(const struct drawing *drawing, int device, int head)
 
 /* ---- from the records -------------------------------------------------------------------------------------------- */
 
-/* An event is a kind, a time, a count and so many numbers, so the next one begins 3 + count later. */
+/* An event is a kind, a time, a count and so many numbers; the next one begins 3 + count later. */
 static const int64_t *attention_after(const int64_t *event) { return event + 3 + event[2]; }
 static const int64_t *attention_end_of(const struct record *record) { return record->number + record->used; }
 

@@ -42,6 +42,7 @@ static void note_layers(struct holding *holding, const struct trainer *trainer)
 /* Microbatches that follow each other are one range. */
 static void note_sequences(struct holding *holding, const struct trainer *trainer)
 {
+    /* all: the sequences of the last microbatches, as long as these follow each other. */
     struct interval all = { 0, 0 };
     const int dp = mesh_coordinate(&trainer->plan.mesh, trainer->comm->rank, DP);
     for (int m = 0; m < trainer->plan.micros; m++) {

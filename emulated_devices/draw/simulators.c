@@ -27,7 +27,7 @@ struct node {
     picoseconds takes;
 };
 
-/* An end is the node that sends or receives a message of this device, found by the other device and the serial. */
+/* An end is the node that sends or receives a message of this device.  The other device and the serial find the end. */
 struct end { int peer; uint32_t serial; uint64_t id; };
 
 struct graph {

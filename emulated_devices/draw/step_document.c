@@ -27,6 +27,7 @@ static void add_held(cJSON *row, const struct arena_use *held)
 void step_document(const struct step_drawing *drawing)
 {
     const struct step_record *r = drawing->record;
+    /* The table has a row for each line of the drawing, with times in microseconds. */
     if (!document_table("passes")) return;
     for (int i = 0; i < r->lines; i++) {
         const struct step_line *l = &r->line[i];

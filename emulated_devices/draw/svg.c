@@ -20,6 +20,7 @@ void svg_begin(FILE *to, int width, int height)
 enum error_code svg_end(FILE *to, const char *what, struct error *err)
 {
     fputs("</svg>\n", to);
+    /* Errors of all writes before are seen here, so no drawing checks a write of its own. */
     if (fflush(to) != 0 || ferror(to))
         return fail(err, ERR_FILE, "%s: cannot write the drawing: %s", what, strerror(errno));
     return OK;
@@ -32,6 +33,7 @@ enum error_code svg_file(const char *path, enum error_code (*draw)(FILE *, const
     size_t bytes = 0;
     FILE *f = open_memstream(&text, &bytes);
     if (f == NULL) return fail(err, ERR_MEMORY, "%s: no memory to make it", printable_path(path).text);
+    /* The file is written only after the whole drawing was made: an error leaves no half a file. */
     enum error_code e = draw(f, context, err);
     if (fclose(f) != 0 && !e) e = fail(err, ERR_MEMORY, "%s: no memory to make it", printable_path(path).text);
     if (!e) e = file_write_all(path, text, bytes, err);

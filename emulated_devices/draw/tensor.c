@@ -110,6 +110,7 @@ static void print_lines(struct lines *lines)
     for (int i = 0; i < lines->count; i++)
         if ((int)strlen(lines->text[i]) > longest) longest = (int)strlen(lines->text[i]);
     for (int i = 0; i < lines->count; i++) {
+        /* A line is the last of its row if the next line would not fit beside it. */
         const bool last = i + 1 == lines->count || at + INDENT + 2 * longest + GAP > picture_columns(stdout);
         printf("%*s%s", at == 0 ? INDENT : 0, "", lines->text[i]);
         if (last) printf("\n");

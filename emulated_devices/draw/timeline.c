@@ -63,6 +63,7 @@ static void timeline_bring(struct trainer *trainer, struct exchange *exchange, i
 static enum error_code timeline_draw(const struct schedule *schedule, struct timing *timing, const char *path,
                                      FILE *out, struct error *err)
 {
+    /* The summary gives makespan and bubble from the times that were gathered. */
     timing_summarise(timing, schedule);
     fprintf(out, "\nlast step's pipeline, in virtual time\n");
     schedule_draw_text(out, schedule, timing, picture_columns(out), terminal_has_colours(out));

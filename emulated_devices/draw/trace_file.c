@@ -49,6 +49,7 @@ enum error_code trace_write(struct comm *comm, const struct mesh *mesh, const st
     char place[64];
     size_t length = 0;
     bool open = false;
+    /* Each device formats its own events; rank 0 alone has the file. */
     enum error_code e = trace_format(trace, &comm->device->clock, comm->rank,
                                      mesh_describe(mesh, comm->rank, place, sizeof place), &own.text, &length, err);
     own.length = length;

@@ -285,7 +285,7 @@ static enum error_code check_tiles(const struct plan *plan, struct error *err)
     return OK;
 }
 
-/* A ring of slots for weights on the slow tier has from 2 to L + 1 slots, as the model has L + 2 parts. */
+/* A ring of slots for weights on the slow tier has 2 to L + 1 slots; the model has L + 2 parts. */
 static enum error_code check_ring(const struct plan *plan, struct error *err)
 {
     const int ring = plan->data.ring;

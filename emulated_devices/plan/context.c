@@ -39,7 +39,7 @@ static int64_t fewest_heads(const struct plan *plan)
     return fewest;
 }
 
-/* The result is the largest divisor of cp with which each device has a query head, on every device along tp. */
+/* The result is the largest divisor of cp with which every device, along tp too, has a query head. */
 static int most_by_heads(const struct plan *plan)
 {
     const int64_t fewest = fewest_heads(plan);

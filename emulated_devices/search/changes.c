@@ -29,7 +29,7 @@ static bool is_new(const struct variants *variants, const char *words)
     return new;
 }
 
-/* Keep a changed plan with its estimate, if it is new, legal, and not above the memory by its lower bound.  A full
+/* Keep a changed plan with its estimate, if the plan is new and legal, and its lower bound fits the memory.  A full
  * list takes no more. */
 static void consider(struct variants *variants, const struct plan *plan)
 {

@@ -17,7 +17,7 @@ static int32_t choice_of_part(const struct expert_shape *shape, int device, int6
     return (int32_t)(part * shape->k + i);
 }
 
-/* The result is the first expert such that the experts up to it have more than this part of all loads 1/(e+1). */
+/* The result is the first expert for which all experts so far have more than this part of the loads 1/(e+1). */
 static int32_t zipf_expert(int64_t E, double part)
 {
     double all = 0, sum = 1;

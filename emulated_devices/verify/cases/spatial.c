@@ -45,7 +45,7 @@ static double *room(struct trial *trial, int64_t n)
     return to;
 }
 
-/* Make n numbers between -1 and 1 that depend on index and seed alone, so all devices have the same globe. */
+/* Make n numbers from -1 to 1 that depend on index and seed alone, so devices have one globe. */
 static double *some(struct trial *trial, int64_t n, int seed)
 {
     double *const to = room(trial, n);

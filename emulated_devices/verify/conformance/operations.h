@@ -16,8 +16,8 @@ static int64_t B = 2, S = 3, H = 2, A = 4, V = 10;
 
 enum { E = 4, K = 2, WAYS = 3, OPERANDS = 10, TOKENS_MOST = 256 };
 
-/* An operand holds random numbers, fp32 statistics where numbers are narrow, whole numbers below `most`, which
- * differ in a row, or 0, 1, 2, ... */
+/* An operand holds random numbers, or fp32 statistics where numbers are narrow.  Whole numbers are below `most` and
+ * differ in a row, or are 0, 1, 2, ... */
 enum { ASCENDING = -1 };
 struct operand { int64_t rows, cols; bool statistic; int most; };
 

@@ -115,8 +115,8 @@ static struct slopes slopes_of(const struct reference *reference)
 }
 
 /* The mean of the errors of the replicas' last steps goes through the outer step.  So do the roundings of their
- * weights, which each step may store 2u apart, however small the way that they have gone; and what rounding does to
- * the outer gradients: each is a difference, the sum has `replicas` terms in any order, three products follow. */
+ * weights, which each step may store 2u apart, however small their way is; and what rounding does to the outer
+ * gradients: each is a difference, the sum has `replicas` terms in any order, three products follow. */
 static void respond(struct reference *reference, int i)
 {
     const struct slopes s = slopes_of(reference);

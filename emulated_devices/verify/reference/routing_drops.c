@@ -1,6 +1,6 @@
 /* routing_drops.c -- choices that an expert has no room for.  If an expert keeps those of the first rows, drops
  * follow from the choices.  If it keeps the largest weights, rounding decides between two weights that are nearly
- * equal (routing.h). */
+ * equal (routing.h). The caller is routing.c; the only error is ERR_MEMORY, when drops are opened. */
 #include "emulated_devices/verify/reference/routing.h"
 #include "ref/numeric/distance.h"
 #include "ref/ops/ops.h"
