@@ -1,3 +1,6 @@
+/* bell.c -- bells in shared memory: a counter of rings and a semaphore for each device.  Waits in patience.h sleep
+ * by bells; transport.c and letters.c ring.  Nothing here reports an error: without shared memory there are no
+ * bells. */
 #include "emulated_devices/comm/bell.h"
 #include "emulated_devices/comm/patience.h"
 #include "emulated_devices/comm/shared.h"
@@ -9,6 +12,7 @@ struct bell {
     sem_t rung;
 };
 
+/* The shared memory has one bell for each device of the program. */
 static size_t bytes(const struct bells *bells) { return sizeof *bells->bell * (size_t)bells->size; }
 
 /* Each device initialises its own semaphore: others use it only after its device has listened for the first time. */

@@ -1,3 +1,5 @@
+/* carrier.c -- the texts of what is wrong with a message, for both carriers (transport.c, crew.c). All return
+ * ERR_COMM. */
 #include "emulated_devices/comm/carrier.h"
 #include <stdarg.h>
 #include <stdio.h>

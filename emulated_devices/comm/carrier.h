@@ -8,7 +8,7 @@
 
 #include "emulated_devices/comm/comm.h"
 
-/* A message that is complete. */
+/* A delivery is a message that is complete. */
 struct delivery {
     struct exchange exchange;           /* the exchange of which the message is a part */
     struct passage passage;             /* as given to start, with what the other side said: stamp and serial, or

@@ -1,4 +1,8 @@
-/* comm.c -- the world of devices, and agreement on errors. */
+/* comm.c -- the world of devices, and agreement on errors.
+ *
+ * All programs open and close a comm here: cli/launch for real devices, tests.  Errors: ERR_COMM where devices
+ * cannot be connected, ERR_CHECK for a violated rule of messages, else what a device has reported.
+ */
 #include "emulated_devices/comm/transport.h"
 #include "emulated_devices/comm/watch.h"
 #include <assert.h>
@@ -7,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+/* Whether collectives compare their arguments: the environment decides, else the kind of build. */
 static bool checks_calls(void)
 {
     const char *said = getenv("ORRERY_CHECK_CALLS");
@@ -31,6 +36,7 @@ static enum error_code streams_open(struct comm *comm, struct error *err)
     return watch_open(comm, err);
 }
 
+/* Close in this order: the watch needs the flight, and the clock and the arena must forget the flight. */
 static void streams_close(struct comm *comm)
 {
     struct device *d = comm->device;
@@ -52,6 +58,7 @@ enum error_code comm_open(struct comm *comm, struct device *device, struct error
     if (comm->contexts == NULL || comm->everyone == NULL || group_world(comm->everyone, comm, err) != OK)
         code = fail(err, ERR_COMM, "device %d has no memory to connect to %d others", comm->rank, comm->size - 1);
     if (code == OK) code = streams_open(comm, err);
+    /* Every device calls transport_open, also after an error of its own: it agrees on one outcome for all. */
     code = transport_open(comm, code, err);
     if (code == OK) return OK;
     streams_close(comm);
@@ -101,7 +108,8 @@ void comm_give_up(struct comm *comm, const struct error *err)
 
 struct verdict { int32_t member, code; };               /* the lowest member that failed; the group's size if none */
 
-/* The bit that joins a member to its parent: the lowest one set, or the first beyond the group for member 0. */
+/* The result is the bit that joins a member to its parent: the lowest set bit, or the first beyond the group for
+ * member 0. */
 static int parent_bit(const struct group *group)
 {
     int bit = 1;
@@ -109,6 +117,7 @@ static int parent_bit(const struct group *group)
     return bit;
 }
 
+/* Collect the worst verdict of this member's subtree from its children, then send it to the parent. */
 static enum error_code gather_up(struct exchange *exchange, struct verdict *worst, struct error *err)
 {
     const struct group *g = exchange->group;
@@ -125,6 +134,7 @@ static enum error_code gather_up(struct exchange *exchange, struct verdict *wors
     return code;
 }
 
+/* Receive member 0's bytes from the parent and pass them on to the children, the farthest child first. */
 static enum error_code tell_down(struct exchange *exchange, void *data, uint64_t bytes, struct error *err)
 {
     const struct group *g = exchange->group;
@@ -168,6 +178,7 @@ enum error_code group_agree(struct group *group, enum error_code local, struct e
     if (code == OK && worst.member == group->size) return OK;
 
     note_failure(group->comm);
+    /* Only the failed member has the text of its error; it travels to member 0 and from there to all. */
     if (worst.member == group->rank && err != NULL) said = *err;
     if (code == OK) code = tell_text(&x, worst.member, said.text, sizeof said.text, &broken);
     if (code != OK) comm_give_up(group->comm, &broken);
@@ -180,6 +191,7 @@ enum error_code group_same(struct group *group, const void *own, uint64_t bytes,
     char first[64];
     assert(bytes <= sizeof first);
     memcpy(first, own, (size_t)bytes);
+    /* All members get member 0's bytes; each compares its own, then all agree. */
     enum error_code e = tell_down(&x, first, bytes, err);
     if (!e && memcmp(first, own, (size_t)bytes) != 0)
         e = fail(err, ERR_PLAN, "%s of device %d is not that of device %d", what, group->member[group->rank],
@@ -212,6 +224,7 @@ enum error_code comm_bring(struct comm *comm, const void *own, uint64_t bytes, v
     struct exchange x = exchange_begin(comm->everyone, CONTROL);
     enum error_code e = OK;
     if (comm->rank != 0) return exchange_both(&x, 0, own, bytes, -1, NULL, 0, err);
+    /* Rank 0 receives rank after rank, straight into each rank's place. */
     memcpy(all, own, (size_t)bytes);
     for (int r = 1; r < comm->size && !e; r++)
         e = exchange_both(&x, -1, NULL, 0, r, (char *)all + (uint64_t)r * bytes, bytes, err);

@@ -185,7 +185,7 @@ struct exchange exchange_begin(struct group *, enum operation);
  *  @param name  < 2^17; one in flight at a time for each pair, direction and name. */
 struct exchange exchange_named(struct group *, enum operation, uint32_t name);
 
-/* A message on its way.  Lives until message_wait. */
+/* This is a message on its way, which lives until message_wait. */
 struct message { int slot; };
 
 /**

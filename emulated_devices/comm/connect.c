@@ -1,4 +1,8 @@
-/* connect.c -- the beginning and the end of a transport: MPI itself, communicators, limits from the environment. */
+/* connect.c -- the beginning and the end of a transport: MPI itself, communicators, limits from the environment.
+ *
+ * comm.c calls; cli asks comm_library and comm_ends_at_exit.  Errors are ERR_COMM, and ERR_USAGE for a wrong
+ * ORRERY_DIRECT, the same on all devices.
+ */
 #include "emulated_devices/comm/transport.h"
 #include "emulated_devices/comm/farewell.h"
 #include "emulated_devices/comm/patience.h"
@@ -8,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Read a number from the environment; text that is no number of at least 0 counts as not given. */
 static double environment(const char *name, double otherwise)
 {
     const char *text = getenv(name);
@@ -17,6 +22,7 @@ static double environment(const char *name, double otherwise)
     return *end == '\0' && x >= 0 ? x : otherwise;
 }
 
+/* Make a communicator of all devices.  The call is collective, and yields the core while it waits. */
 static bool duplicate(MPI_Comm *comm)
 {
     MPI_Request request;
@@ -42,9 +48,10 @@ static enum error_code connect(struct comm *comm, struct transport *transport, s
     return made ? OK : fail(err, ERR_COMM, "device %d: MPI could not make a communicator", comm->rank);
 }
 
-/* The same as group_agree, with MPI's collective: there are no groups yet. */
+/* Agree as group_agree does, but with MPI's collective: there are no groups yet. */
 static enum error_code agree_to_connect(const struct comm *comm, enum error_code local, struct error *err)
 {
+    /* The smallest rank that has failed is found first; then that rank broadcasts its error. */
     const int mine = local == OK ? comm->size : comm->rank;
     int first = comm->rank;
     struct { int code; struct error error; } said = { .code = local };
@@ -69,6 +76,7 @@ static struct {
     int open;
 } mpi;
 
+/* Close one comm.  The last one ends MPI, if it was started here; on several machines by a farewell first. */
 static void finalize(bool machines, double limit)
 {
     mpi.open--;
@@ -165,6 +173,7 @@ enum error_code transport_open(struct comm *comm, enum error_code local, struct 
         finalize(false, 0);
         return code;
     }
+    /* From here on nothing can fail: each of these works without shared memory, too. */
     bells_open(&made.bells, made.heads);
     progress_open(&made.progress, made.heads, environment("ORRERY_WAIT_LIMIT", WAIT_LIMIT));
     near_open(&made.near, made.heads, !made.direct && environment("ORRERY_MAPPED", 1) != 0);
@@ -175,6 +184,7 @@ enum error_code transport_open(struct comm *comm, enum error_code local, struct 
     made.bells.crowded = made.near.devices == comm->size && sharing.crowded;
     made.synchronous = environment("ORRERY_SYNCHRONOUS", 0) != 0;
     made.delay = (uint64_t)(environment("ORRERY_DELAY", 0) * 1000);
+    /* Each device has another seed, so delays differ from device to device. */
     made.random = 0x9e3779b97f4a7c15u * (uint64_t)(comm->rank + 1);
     *t = made;
     comm->transport = t;

@@ -1,3 +1,6 @@
+/* crew.c -- runs many devices in one process as fibers, and carries their messages as mail in memory.  Callers are
+ * dry runs (model/dry_run), `train` in one process, the course's judge and tests.  A deadlock ends the process with
+ * status 1. */
 #include "emulated_devices/comm/crew.h"
 #include "emulated_devices/comm/carrier.h"
 #include "emulated_devices/comm/fiber.h"
@@ -10,8 +13,8 @@ enum { STACK = 1 << 21, SAID = 8 };     /* bytes, of which few are touched; wait
 
 /* ---- mail -------------------------------------------------------------------------------------------------------- */
 
-/* Which message: nth mail with equal keys from the nth send meets the nth receive.  Of the devices of a class, all send
- * the same: keys are those of the device that stands for the sender's. */
+/* A key says which message: of equal keys the nth send meets the nth receive.  All devices of a class send the same,
+ * so the key has the device that stands for the sender. */
 struct key { uint64_t pair, exchange; };        /* from, to, whether it is named; context, number */
 
 /* A message, made by whichever side comes first. */
@@ -28,7 +31,7 @@ struct mail {
     uint32_t serial;
 };
 
-/* A side's record. */
+/* A parcel is one side's record of a message. */
 struct parcel {
     struct delivery delivery;
     uint64_t bytes;
@@ -36,6 +39,7 @@ struct parcel {
     int next_free;
 };
 
+/* A device has the records of its messages in flight here, in slots that are used again. */
 struct post {
     struct crew *crew;
     struct parcel *parcel;
@@ -48,6 +52,7 @@ struct mails { struct mails *before; struct mail mail[BATCH]; };
 
 /* ---- fibers ------------------------------------------------------------------------------------------------------ */
 
+/* This is a device that runs: its fiber, its place in the queue, and the message that it waits for. */
 struct life {
     struct fiber fiber;
     struct crew *crew;
@@ -80,6 +85,7 @@ struct crew {
 
 static struct life *life_of(const struct crew *crew, int device) { return &crew->life[crew->life_of[device]]; }
 
+/* Put a device at the end of the queue of those that can run.  A queued device stays where it is. */
 static void make_ready(struct crew *crew, int device)
 {
     struct life *l = life_of(crew, device);
@@ -92,11 +98,12 @@ static void make_ready(struct crew *crew, int device)
 
 /* ---- what ends early --------------------------------------------------------------------------------------------- */
 
-/* Nothing is true any more: nobody waits for anything again, so that all devices come to their ends. */
+/* Nothing that follows is true.  Nobody waits for anything again, so that all devices come to their ends. */
 static bool is_void(const struct crew *crew) { return crew->outcome->inexact[0] != '\0'; }
 
 bool crew_is_inexact(const struct crew *crew) { return is_void(crew); }
 
+/* Note why the run means nothing, and wake all devices that wait.  The first reason is kept. */
 static void make_void(struct crew *crew, unsigned axes, const char *why)
 {
     if (is_void(crew)) return;
@@ -107,7 +114,7 @@ static void make_void(struct crew *crew, unsigned axes, const char *why)
         if (crew->life[i].waits_over) make_ready(crew, crew->life[i].rank);
 }
 
-/* No device can go on. */
+/* No device can go on: say who waits for whom, at most SAID lines, and end the process. */
 static void report_deadlock(const struct crew *crew)
 {
     char axes[64];
@@ -140,6 +147,7 @@ static void go_on(struct crew *crew, struct fiber *from, bool ends)
     if (&next->fiber != from) fiber_switch(from, &next->fiber, ends);
 }
 
+/* This is the body of a fiber: run the device's work, then leave the fiber for good. */
 static void live(void *argument)
 {
     struct life *own = argument;
@@ -152,6 +160,8 @@ static void live(void *argument)
 
 /* ---- a run ------------------------------------------------------------------------------------------------------- */
 
+/* Make the table of mail, a stack and a fiber for each device that runs, and queue all devices.  Without memory the
+ * result is false. */
 static bool crew_open(struct crew *crew, struct stacks *stacks)
 {
     /* A table of at least 16 buckets a device keeps the lines of mails short. */
@@ -185,6 +195,7 @@ static void crew_free(struct crew *crew, struct stacks *stacks)
     free(crew->life), free(crew->life_of), free(crew->bucket);
 }
 
+/* Run all devices to their ends.  The error of the lowest rank that has one is the result. */
 static enum error_code run_all(int devices, const struct folding *folding, crew_fn *run, const void *asked,
                                struct crew_outcome *outcome, struct error *err)
 {
@@ -220,6 +231,7 @@ enum error_code crew_run_folded(const struct folding *folding, crew_fn *run, con
 
 /* ---- finding the other side -------------------------------------------------------------------------------------- */
 
+/* A key's bits are mixed to choose its bucket, because ranks and numbers are small. */
 static size_t bucket_of(const struct crew *crew, struct key key)
 {
     uint64_t h = (key.pair ^ key.pair >> 31) * UINT64_C(0x7fb5d329728ea185) + key.exchange;
@@ -227,6 +239,7 @@ static size_t bucket_of(const struct crew *crew, struct key key)
     return (size_t)(h ^ h >> 33) & (crew->buckets - 1);
 }
 
+/* Take an unused mail, or make BATCH new ones.  @return NULL: there is no memory. */
 static struct mail *new_mail(struct crew *crew)
 {
     if (crew->unused == NULL) {
@@ -251,8 +264,8 @@ static struct mail *take_first(struct mail **at)
     return first;
 }
 
-/* The mail that this side completes, taken out of its bucket; or a new one.  Those of a key wait in a line, all for the
- * same side: a pipeline sends all its segments before one is received.  NULL: no memory. */
+/* The result is the mail that this side completes, taken out of its bucket, or a new mail.  Mails of a key wait in a
+ * line, all for the same side: a pipeline sends all its segments before one is received.  NULL: no memory. */
 static struct mail *crew_meet(struct crew *crew, struct key key, bool sending)
 {
     struct mail **at = &crew->bucket[bucket_of(crew, key)];
@@ -268,6 +281,7 @@ static struct mail *crew_meet(struct crew *crew, struct key key, bool sending)
     return m;
 }
 
+/* A side is done with its mail.  The second side frees the data and makes the mail unused. */
 static void crew_leave(struct crew *crew, struct mail *mail)
 {
     if (--mail->ends > 0) return;
@@ -277,6 +291,7 @@ static void crew_leave(struct crew *crew, struct mail *mail)
 
 /* ---- the carrier ------------------------------------------------------------------------------------------------- */
 
+/* Take a free slot for a message.  @return -1: there is no memory.  Slots may move when the list grows. */
 static int take_parcel(struct post *post)
 {
     if (post->first_free < 0) {
@@ -306,6 +321,8 @@ static bool copy_data(struct device *device, struct mail *mail, const void *data
     return true;
 }
 
+/* Bring this side's part of a message: a sender its data and stamps, a receiver the time of posting.  Without memory
+ * the result is false. */
 static bool post(struct comm *comm, struct parcel *parcel, struct key key)
 {
     struct crew *crew = comm->post->crew;
@@ -336,6 +353,7 @@ static struct key crew_key_of(const struct comm *comm, const struct exchange *ex
                          (uint64_t)exchange->group->context[peer] << 32 | exchange->number };
 }
 
+/* This is the carrier's start: take a slot, and meet the other side's mail if it is there. */
 static int crew_start(struct exchange *exchange, int peer, void *data, uint64_t bytes, const struct passage *passage,
                       enum side side)
 {
@@ -357,6 +375,8 @@ static bool is_done(const struct parcel *parcel)
            : parcel->mail->sent;
 }
 
+/* Leave this device until the other side has come.  The device tells what it waits for, so that a deadlock can be
+ * described. */
 static void wait_for_the_other(struct comm *comm, const struct parcel *parcel)
 {
     struct crew *crew = comm->post->crew;
@@ -368,12 +388,15 @@ static void wait_for_the_other(struct comm *comm, const struct parcel *parcel)
     own->waits_over = NULL;
 }
 
+/* Copy the mail's data to the device; a mail without data has zeros. */
 static void deliver(struct device *device, void *data, const struct mail *mail)
 {
     if (mail->copy) device_copy(device, data, mail->copy, mail->bytes);
     else if (mail->bytes > 0 && !device_holds_zeros(device, data)) memset(data, 0, (size_t)mail->bytes);
 }
 
+/* Take what the other side has said: times for the clock, and for a receiver the data.  Another length or another
+ * call is ERR_COMM. */
 static enum error_code crew_take(struct comm *comm, struct parcel *parcel, const struct mail *mail, struct error *err)
 {
     if (parcel->delivery.sending) {
@@ -389,6 +412,8 @@ static enum error_code crew_take(struct comm *comm, struct parcel *parcel, const
     return OK;
 }
 
+/* This is the carrier's wait: wait for the other side, take its part, free the slot.  In a folded crew a wrong
+ * message makes the run void instead. */
 static enum error_code crew_wait(struct comm *comm, int slot, struct delivery *delivery, struct error *err)
 {
     struct crew *crew = comm->post->crew;
@@ -418,6 +443,7 @@ static enum error_code crew_agree(struct group *group, enum error_code local, st
  * the class must be turning the group by some places. */
 static bool turns_along(const struct folding *folding, enum axis axis, const int *member, int size)
 {
+    /* by: how many places the group turns, so that member 0 comes to the next of its class. */
     const int first = folding_next(folding, member[0], axis);
     int by = 0;
     while (by < size && member[by] != first) by++;
@@ -427,6 +453,7 @@ static bool turns_along(const struct folding *folding, enum axis axis, const int
     return true;
 }
 
+/* Whether a group has several devices of this device's class.  If so, moving along the class must turn the group. */
 static enum group_folds crew_folds(const struct comm *comm, const int *member, int size)
 {
     const struct crew *crew = comm->post->crew;
@@ -468,6 +495,7 @@ enum error_code crew_join(struct comm *comm, struct crew *crew, int rank, struct
     static const struct carrier carrier = { .start = crew_start, .wait = crew_wait, .abort = crew_abort,
                                             .close = crew_close, .agree = crew_agree, .folds = crew_folds,
                                             .uneven = crew_uneven };
+    /* All memory is asked for first; after an error all of it is freed here. */
     struct post *p = calloc(1, sizeof *p);
     *comm = (struct comm){ .device = device, .rank = rank, .size = crew->size, .carrier = &carrier, .post = p,
                         .contexts = calloc((size_t)crew->size, sizeof *comm->contexts),

@@ -26,7 +26,7 @@ typedef enum error_code crew_fn(struct crew *, int rank, const void *asked, stru
 
 enum { CREW_MOST_DEVICES = MESH_MOST_DEVICES };
 
-/* What a run took. */
+/* A run took this. */
 struct crew_outcome {
     int lives;                          /* devices that ran */
     uint64_t events, switches;          /* sends and receives; how often one device was left for another */

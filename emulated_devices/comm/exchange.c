@@ -1,3 +1,5 @@
+/* exchange.c -- starts and waits for messages, counts them in the ledger, and moves the virtual clock.  All of
+ * collectives/, schemes/ and model/ call these functions.  A carrier moves the bytes. */
 #include "emulated_devices/comm/carrier.h"
 #include "emulated_devices/comm/watch.h"
 #include "emulated_devices/device/trace.h"
@@ -13,6 +15,7 @@ struct exchange exchange_named(struct group *group, enum operation op, uint32_t 
     return (struct exchange){ .group = group, .operation = op, .number = name, .named = true };
 }
 
+/* The group's kind and the operation choose the row of the ledger. */
 static struct traffic *counted(const struct exchange *exchange)
 {
     return &exchange->group->comm->counted.of[exchange->group->kind].of[exchange->operation];
@@ -74,6 +77,7 @@ struct message message_send(struct exchange *exchange, int peer, const void *dat
     return m;
 }
 
+/* Post a receive: count it, and tell the clock when it was posted, for a sender that waits. */
 static struct message exchange_receive(struct exchange *exchange, int peer, void *data, uint64_t bytes, enum side side)
 {
     struct comm *c = exchange->group->comm;
@@ -136,6 +140,7 @@ enum error_code message_wait(struct comm *comm, struct message message, struct e
     struct delivery d;
     if (comm->rehearsal != NULL) return OK;
     if (message.slot < 0) return fail(err, ERR_COMM, "device %d has no memory for another message", comm->rank);
+    /* The watch judges the buffer before the carrier fills it. */
     watch_end(comm, message.slot);
     const enum error_code code = comm->carrier->wait(comm, message.slot, &d, err);
     if (code != OK) watch_forgive(comm);
@@ -157,6 +162,8 @@ enum error_code exchange_both(struct exchange *exchange, int to, const void *out
 
     if (from >= 0) receive = message_receive(exchange, from, in, in_bytes);
     if (to >= 0) send = message_send(exchange, to, out, out_bytes);
+    /* Both messages are waited for also after an error, because the carrier uses their buffers; the first error
+     * counts. */
     if (from >= 0) received = message_wait(c, receive, err);
     if (to >= 0) sent = message_wait(c, send, received == OK ? err : NULL);
     return received != OK ? received : sent;

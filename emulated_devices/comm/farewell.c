@@ -1,3 +1,5 @@
+/* farewell.c -- speaks PMI-1 with MPICH's process manager at the end of a job on several machines.  connect.c
+ * calls.  Where it returns false, MPI_Finalize has to do it. */
 #include "emulated_devices/comm/farewell.h"
 #include "emulated_devices/comm/patience.h"
 #include <poll.h>
@@ -18,7 +20,8 @@ static int manager_line(void)
 #endif
 }
 
-/* One line of the manager.  @return whether it came in time. */
+/* Read one line of the manager.  MPI makes progress meanwhile, for devices that still need it.  @return whether the
+ * line came in time. */
 static bool farewell_hear(int fd, char *line, size_t size, MPI_Comm comm, int64_t until)
 {
     size_t n = 0;
@@ -33,6 +36,7 @@ static bool farewell_hear(int fd, char *line, size_t size, MPI_Comm comm, int64_
     return false;
 }
 
+/* Write a command and read one line.  @return whether the line begins with this answer. */
 static bool farewell_ask(int fd, const char *words, const char *answer, MPI_Comm comm, double limit)
 {
     char line[1024];

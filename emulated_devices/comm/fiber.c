@@ -1,3 +1,5 @@
+/* fiber.c -- switches between stacks in one thread, and keeps the memory of stacks.  The only caller is crew.c.
+ * fiber_make and stacks_open return false where there is no memory. */
 #define _DEFAULT_SOURCE                 /* MAP_ANONYMOUS, MAP_NORESERVE */
 #include "emulated_devices/comm/fiber.h"
 #include <stdint.h>
@@ -141,6 +143,7 @@ enum { SAVED = 20, AT_ARGUMENT = 0, AT_FN = 1, AT_ENTRY = 11, BELOW_TOP = 0 };  
 static void first_words(void **w) { (void)w; }
 #endif
 
+/* A new stack has these words: the function to run and its argument. */
 struct start { fiber_fn *fn; void *argument; };
 
 static void fiber_begin(void *start)
@@ -152,6 +155,7 @@ static void fiber_begin(void *start)
 
 bool fiber_make(struct fiber *fiber, void *stack, size_t size, fiber_fn *fn, void *argument)
 {
+    /* The 64 highest bytes of the stack hold the start; the words below are what the first jump takes. */
     struct start *s = (struct start *)(void *)((char *)stack + size - 64);
     void **w = (void **)(void *)s - BELOW_TOP - SAVED;
     begins_on(stack, size);
@@ -192,6 +196,7 @@ static void unmap(struct stacks *stacks)
 
 bool stacks_open(struct stacks *stacks, int count, size_t size)
 {
+    /* Kept stacks may be more than asked for; their sizes must be equal. */
     if (kept.count >= count && kept.each == size + page()) {
         *stacks = kept;
         kept = (struct stacks){ 0 };
@@ -212,6 +217,7 @@ void *stacks_at(const struct stacks *stacks, int i) { return stacks->first + (si
 
 void stacks_close(struct stacks *stacks)
 {
+    /* The larger set of stacks is kept, up to KEPT_AT_MOST; the other is unmapped. */
     if (stacks->first && stacks->count > kept.count && stacks->count <= KEPT_AT_MOST) {
         unmap(&kept);
         kept = *stacks;

@@ -1,3 +1,5 @@
+/* folding.c -- arithmetic of folded meshes: who stands for whom.  crew.c, model/dry_run and the commands that
+ * predict call.  The functions are pure. */
 #include "emulated_devices/comm/folding.h"
 #include <stdio.h>
 
@@ -10,7 +12,7 @@ struct folding folding_none(const struct mesh *mesh)
 
 bool folding_is_none(const struct folding *folding) { return folding_lives(folding) == folding->mesh.devices; }
 
-/* For each axis: rank = ((c0 * n1 + c1) * n2 + c2) ... */
+/* The rank is taken apart axis by axis, the fastest first: rank = ((c0 n1 + c1) n2 + c2) .. */
 int folding_stands_for(const struct folding *folding, int rank)
 {
     int stands = 0, stride = 1;

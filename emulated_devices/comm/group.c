@@ -1,3 +1,6 @@
+/* group.c -- makes groups of devices without a message, and enters forecasts into ledgers under a group's kind.
+ * Callers are comm.c, crew.c and everything that opens schemes.  Errors: ERR_PLAN, ERR_USAGE, ERR_MEMORY;
+ * group_close is allowed after any. */
 #include "emulated_devices/comm/carrier.h"
 #include "emulated_devices/comm/watch.h"
 #include <stdlib.h>
@@ -25,6 +28,7 @@ enum error_code group_along(struct group *group, struct comm *comm, const struct
                             unsigned axes, struct error *err)
 {
     *group = (struct group){ .comm = comm };                   /* so that it can be closed, whatever follows */
+    /* Axes of size 1 add no member, and are left out of the description. */
     int size = 1, differing = 0;
     for (enum axis a = 0; a < AXIS_COUNT; a++)
         if (axes & AXIS_BIT(a)) {
@@ -88,6 +92,7 @@ void ledger_additions(struct ledger *ledger, const struct group *group, enum ope
 
 void group_close(struct group *group)
 {
+    /* A message that has not been waited for when its group closes violates a rule; the watch keeps the report. */
     if (group->comm != NULL && group->member != NULL)
         watch_nothing_left(group->comm, group, "when its group is closed");
     free(group->member);

@@ -61,7 +61,7 @@ const char *traffic_kind_name(enum traffic_kind);
 /* Messages and their payload. */
 struct sent { uint64_t messages, bytes; };
 
-/* What one device did, or is to do.  Exact: compared by ==. */
+/* A device did this, or is to do this.  Exact: compared by ==. */
 struct traffic {
     uint64_t messages_sent, bytes_sent;         /* payload bytes; zero-byte messages count as messages */
     uint64_t messages_received, bytes_received; /* counted only */

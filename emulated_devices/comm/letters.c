@@ -1,3 +1,5 @@
+/* letters.c -- matches letters of near devices with the slots that expect them.  transport.c calls.  Missing memory
+ * for an unexpected letter ends the job, because nobody could report it. */
 #include "emulated_devices/comm/transport.h"
 #include "emulated_devices/device/pool.h"
 #include <stdio.h>
@@ -11,12 +13,13 @@ struct letter {
     struct head head;
 };
 
-/* A letter in memory of this process: of a receive that has not been posted. */
+/* A stray letter is in memory of this process, as its receive has not been posted. */
 struct stray { struct stray *next; int from; size_t bytes; struct letter letter; };
 
 bool letters_make_room(struct letters *letters, int slots)
 {
     const size_t bytes = sizeof(struct half) * 2 * (size_t)slots;
+    /* Each slot has at most two halves, so both lists need twice as many entries as there are slots. */
     struct half *expected = realloc(letters->expected, bytes);
     if (expected != NULL) letters->expected = expected;
     struct half *waiting = realloc(letters->waiting, bytes);
@@ -43,7 +46,8 @@ static void remove_at(struct half *list, int *count, int i)
 
 /* ---- sending ----------------------------------------------------------------------------------------------------- */
 
-/* The head, or the answer, is in the slot's stage; so is a small payload. */
+/* Write one half into the peer's inbox and ring.  The head is in the slot's stage, and so is a small payload.
+ * Without room in the inbox the result is false. */
 static bool write_half(struct comm *comm, struct half half)
 {
     struct transport *t = comm->transport;
@@ -77,6 +81,7 @@ void letters_send(struct comm *comm, struct half half)
     if (has_waiting(comm->transport, to) || !write_half(comm, half)) l->waiting[l->waitings++] = half;
 }
 
+/* Write what had no room before, oldest first; a device whose inbox is full holds up only its own letters. */
 static void write_waiting(struct comm *comm)
 {
     struct transport *t = comm->transport;
@@ -92,6 +97,8 @@ static void write_waiting(struct comm *comm)
 
 /* ---- receiving --------------------------------------------------------------------------------------------------- */
 
+/* Whether a letter is the half that a slot expects: the same sender, tag and kind.  The tag may be shared; the head
+ * is checked later. */
 static bool belongs(const struct slot *slot, struct half half, int from, const struct letter *letter)
 {
     return half.answer == letter->answer && peer_of(slot) == from && slot_tag(slot) == letter->tag;
@@ -130,7 +137,7 @@ static void letters_take(struct comm *comm, struct half half, const struct lette
     letters_return(comm, s);
 }
 
-/* @return whether somebody expects it. */
+/* Give a letter to the oldest slot that expects it.  @return whether there is one. */
 static bool deliver(struct comm *comm, int from, const struct letter *letter, size_t bytes)
 {
     struct transport *t = comm->transport;
@@ -145,6 +152,7 @@ static bool deliver(struct comm *comm, int from, const struct letter *letter, si
     return false;
 }
 
+/* Keep a copy of a letter that nobody expects yet, behind the older ones. */
 static void keep_stray(struct comm *comm, int from, const struct letter *l, size_t bytes)
 {
     struct letters *all = &comm->transport->letters;
@@ -191,6 +199,7 @@ void letters_look(struct comm *comm)
     }
 }
 
+/* Remove a slot's halves from one list. */
 static void comm_letters_forget(struct half *list, int *count, int slot)
 {
     for (int i = *count - 1; i >= 0; i--)

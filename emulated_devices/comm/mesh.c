@@ -1,3 +1,5 @@
+/* mesh.c -- arithmetic of ranks and coordinates, and their names.  Every room above calls.  mesh_make alone can
+ * fail, with ERR_PLAN; all else is pure. */
 #include "emulated_devices/comm/mesh.h"
 #include <stdbool.h>
 #include <stdint.h>

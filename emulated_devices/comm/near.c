@@ -1,3 +1,5 @@
+/* near.c -- finds the devices of this machine, maps their pools, and writes and reads their rings.  The callers are
+ * connect.c, which opens and closes, and letters.c.  Nothing here is an error: a device that is not near uses MPI. */
 #include "emulated_devices/comm/near.h"
 #include "emulated_devices/comm/patience.h"
 #include "emulated_devices/device/pool.h"
@@ -19,6 +21,7 @@ struct entry { uint64_t bytes; char letter[]; };
 static const uint64_t SKIP = UINT64_MAX;
 enum { LINE = 64 };                     /* entries begin at its multiples */
 
+/* An entry takes its length, its letter, and what is left of the last line of the cache. */
 static uint64_t room_for(uint64_t bytes) { return (sizeof(struct entry) + bytes + LINE - 1) / LINE * LINE; }
 static struct entry *entry_at(struct ring *ring, uint64_t at) { return (struct entry *)&ring->data[at % RING_BYTES]; }
 
@@ -49,6 +52,7 @@ const void *near_read(const struct near *n, int rank, size_t *bytes)
     const uint64_t written = atomic_load(&r->written);
     if (at == written) return NULL;
     if (entry_at(r, at)->bytes == SKIP) atomic_store(&r->read, at += RING_BYTES - at % RING_BYTES);
+    /* Behind a skip there is always an entry: the sender counts both at once. */
     *bytes = entry_at(r, at)->bytes;
     return entry_at(r, at)->letter;
 }
@@ -81,6 +85,7 @@ bool near_make(struct near *n, int rank, int size)
     return false;
 }
 
+/* Make this device's inbox in the pool: a ring for each sender, all empty. */
 static void open_inbox(struct near *n)
 {
     n->inbox = pool_take(inbox_bytes(n));

@@ -44,7 +44,7 @@ static inline int64_t patience_now(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Call it before each look: rings from now on end the sleep that may follow. */
+/* Call this before each look: rings from now on end the sleep that may follow. */
 static inline void patience_listen(const struct patience *patience)
 {
     if (patience->bells != NULL && patience->sleep > 0)
@@ -62,13 +62,14 @@ static inline bool patience_yield(struct patience *patience, const struct tempo 
     return true;
 }
 
+/* Without a bell sleeps begin short; with a bell they may be long; crowded devices hardly yield. */
 static inline const struct tempo *patience_tempo(const struct patience *patience)
 {
     if (patience->bells == NULL) return &tempo_alone;
     return patience->bells->crowded ? &tempo_crowded : &tempo_with_bell;
 }
 
-/* Pause once. */
+/* Pause once: yield at first, later sleep.  Each sleep is half as long again as the last one, up to the longest. */
 static inline void patience_pause(struct patience *patience)
 {
     const struct tempo *tempo = patience_tempo(patience);
@@ -82,6 +83,7 @@ static inline void patience_pause(struct patience *patience)
     patience->sleep = patience->sleep * 3 / 2 < tempo->longest ? patience->sleep * 3 / 2 : tempo->longest;
 }
 
+/* Test a request and pause until it is complete.  @return false: MPI reports an error. */
 static inline bool patience_test(MPI_Request *request, struct patience patience)
 {
     for (int done = 0; MPI_Test(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS; patience_pause(&patience))
@@ -96,7 +98,7 @@ static inline bool patience_settle(MPI_Request *request)
     return patience_test(request, (struct patience){ .bells = NULL });
 }
 
-/* The same, asleep from the first look on: for meetings where devices start, of which most wait for one that has had no
+/* This wait is asleep from the first look on: where devices start, most of them wait for a device that has had no
  * core yet. */
 static inline bool patience_meet(MPI_Request *request)
 {

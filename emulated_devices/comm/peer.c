@@ -1,8 +1,11 @@
+/* peer.c -- translates a call of ours into one of MPI's collectives and runs it, blocking or yielding.  The only
+ * caller is cli/bench/schemes/collectives_device.c, to measure MPI beside the algorithms of collectives/. */
 #include "emulated_devices/comm/peer.h"
 #include "emulated_devices/comm/patience.h"
 #include "emulated_devices/comm/transport.h"
 #include <limits.h>
 
+/* This is MPI's name of a format; 16-bit formats have none. */
 static MPI_Datatype type_of(enum dtype dtype)
 {
     switch (dtype) {
@@ -15,6 +18,7 @@ static MPI_Datatype type_of(enum dtype dtype)
     }
 }
 
+/* This is MPI's name of a reduction; an average has none. */
 static MPI_Op op_of(enum reduction how)
 {
     switch (how) {
@@ -26,7 +30,7 @@ static MPI_Op op_of(enum reduction how)
     }
 }
 
-/* The arguments in MPI's form. */
+/* These are the arguments in MPI's form. */
 struct arguments {
     const void *in;
     void *out;
@@ -37,6 +41,7 @@ struct arguments {
     MPI_Comm on;
 };
 
+/* MPI's blocking form of an operation spins, so each device needs a core. */
 static int blocking(enum operation operation, const struct arguments *arguments)
 {
     switch (operation) {
@@ -63,6 +68,7 @@ static int blocking(enum operation operation, const struct arguments *arguments)
     }
 }
 
+/* Start MPI's non-blocking form of an operation. */
 static int peer_start(enum operation operation, const struct arguments *arguments, MPI_Request *r)
 {
     switch (operation) {
@@ -90,6 +96,7 @@ static int peer_start(enum operation operation, const struct arguments *argument
     }
 }
 
+/* Start the operation, then test and yield until it is complete. */
 static int yielding(enum operation operation, const struct arguments *arguments)
 {
     MPI_Request request;

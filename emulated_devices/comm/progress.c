@@ -1,3 +1,5 @@
+/* progress.c -- keeps what each device waits for in shared memory, and finds and describes deadlocks.  transport.c
+ * calls while a device waits.  Without shared memory a device judges by itself, with a longer limit. */
 #include "emulated_devices/comm/progress.h"
 #include "emulated_devices/comm/patience.h"
 #include "emulated_devices/comm/shared.h"
@@ -6,7 +8,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-/* One device's line of the shared memory, written by that device alone. */
+/* Each device has a line of the shared memory, which that device alone writes. */
 struct place {
     _Alignas(128) atomic_long process;  /* 0: this device has no such memory */
     atomic_uint ended;                  /* number of finished waits */
@@ -36,7 +38,8 @@ void progress_close(struct progress *progress)
 
 /* ---- looking ----------------------------------------------------------------------------------------------------- */
 
-/* The CPU time of a process on all cores.  If the system does not report it, the process counts as computing. */
+/* The result is the CPU time of a process on all cores.  If the system does not report it, the process counts as
+ * computing. */
 static uint64_t time_used(long process)
 {
     clockid_t clock;
@@ -48,7 +51,8 @@ static uint64_t time_used(long process)
 
 static uint64_t progress_mix(uint64_t digest, uint64_t x) { return (digest ^ x) * 0x100000001b3u; }
 
-/* A number that changes while there is any progress.  @param[out] blind  whether a device cannot be observed. */
+/* The result is a number that changes while there is any progress.  @param[out] blind whether a device cannot be
+ * observed. */
 static uint64_t progress_look(const struct progress *progress, bool *blind)
 {
     uint64_t digest = 0xcbf29ce484222325u;
@@ -63,6 +67,7 @@ static uint64_t progress_look(const struct progress *progress, bool *blind)
     return digest;
 }
 
+/* The words come first, then the flag that they are valid: others read only then. */
 static void say_what_is_waited_for(struct progress *progress, const struct wait *wait)
 {
     struct place *own = &progress->place[progress->rank];
@@ -79,6 +84,7 @@ bool progress_has_ended(struct progress *progress, struct vigil *vigil, const st
     const bool first = vigil->next == 0, second = vigil->last == 0;
     vigil->next = now + (int64_t)(every * 1e9);
     if (first) return false;                            /* most waits end before the next check */
+    /* A wait that lasts for two looks is written down, shorter waits are not. */
     if (second && !blind) say_what_is_waited_for(progress, wait);
     const uint64_t seen = blind ? 0 : progress_look(progress, &blind);
     if (second || seen != vigil->seen) vigil->quiet = 0;
@@ -122,6 +128,7 @@ static int progress_follow(const struct progress *progress)
 
 enum { SHOWN = 6 };                     /* the most devices of a ring that the last line names */
 
+/* Describe the ring of waits that begins at `start`; at most SHOWN devices are named. */
 static void explain_ring(const struct progress *progress, int start, char *text, size_t size)
 {
     size_t used = 0;
@@ -136,6 +143,7 @@ static void explain_ring(const struct progress *progress, int start, char *text,
              n > SHOWN ? "and so on, %d devices in a ring" : "a ring of %d, in which none can go on", n);
 }
 
+/* Describe why nothing moves: a ring of waits, or a device that does not run. */
 static void explain(const struct progress *progress, char *text, size_t size)
 {
     const int at = progress_follow(progress);

@@ -15,7 +15,7 @@
 #include "emulated_devices/comm/comm.h"
 #include <mpi.h>
 
-/* The message for which a device waits. */
+/* A device waits for this message. */
 struct wait {
     int device;                         /* world rank */
     bool sending, named;                /* sending: this device sends and the other must receive */

@@ -1,3 +1,5 @@
+/* reduce.c -- the additions of collectives: numbers on the device, counts in the ledger, time on the clock.
+ * collectives/ calls.  Errors come from the messages of exchange_reduce alone. */
 #include "emulated_devices/comm/comm.h"
 
 /* The kernel that sends and receives adds, too. */
@@ -25,6 +27,7 @@ void reduce_counted(struct exchange *exchange, enum dtype dtype, void *into, con
     struct clock *clock = &c->device->clock;
     c->counted.of[exchange->group->kind].of[exchange->operation].additions += (uint64_t)count;
     if (exchange->operation == CONTROL) return;
+    /* An addition reads two numbers and writes one, for one operation. */
     device_charge(c->device, "reduce", beside_messages(elementwise_cost(count, 3, 1, dtype)));
     flight_read(clock->flight, clock->now, from, (uint64_t)count * dtype_size(dtype));
     clock_made(clock, into, (uint64_t)count * dtype_size(dtype));
@@ -57,6 +60,7 @@ static enum error_code reduce_where_it_is(struct exchange *exchange, int to, con
     const struct message receive = message_receive_to_look(exchange, from, scratch,
                                                            (uint64_t)count * dtype_size(dtype));
     if (to >= 0) send = message_send(exchange, to, out, out_bytes);
+    /* A wrong message gives NULL here; message_wait then says what is wrong. */
     const void *there = message_look(c, receive);
     if (there != NULL) reduce_numbers(exchange, how, dtype, into, there, count);
     const enum error_code received = message_wait(c, receive, err);

@@ -1,3 +1,5 @@
+/* shared.c -- memory that device 0 makes and the other devices of its machine map.  The callers are bell.c and
+ * progress.c.  A device that cannot map it gets NULL and does without. */
 #if defined(__linux__)
 #define _GNU_SOURCE                     /* memfd_create */
 #endif
@@ -59,6 +61,7 @@ static struct front *shared_make(struct invitation *to, size_t bytes, int *file)
     return f;
 }
 
+/* Map device 0's memory.  @return NULL where this device cannot. */
 static struct front *shared_join(const struct invitation *to, size_t bytes)
 {
     const int file = to->path[0] != '\0' ? shared_open_file(to->path) : -1;

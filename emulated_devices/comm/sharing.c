@@ -1,3 +1,5 @@
+/* sharing.c -- counts the devices that share cores with this one and divides the cores.  The caller is connect.c; an
+ * error of MPI leaves one core to each device. */
 #include "emulated_devices/comm/sharing.h"
 #include "emulated_devices/comm/patience.h"
 #include "ref/machine/cores.h"
@@ -19,6 +21,7 @@ static void find_machine(char name[64])
     if (f != NULL) fclose(f);
 }
 
+/* Whether two devices may run on a common core of one machine. */
 static bool sharing_meet(const struct place *a, const struct place *b)
 {
     if (memcmp(a->machine, b->machine, sizeof a->machine) != 0) return false;

@@ -1,4 +1,8 @@
-/* slots.c -- what the transport remembers of messages in flight. */
+/* slots.c -- what the transport remembers of messages in flight.
+ *
+ * transport.c and letters.c use slots.  Where there is no memory a function returns -1 or false, and the message
+ * fails.
+ */
 #include "emulated_devices/comm/transport.h"
 #include "emulated_devices/device/pool.h"
 #include <stdlib.h>
@@ -28,6 +32,7 @@ int slot_tag(const struct slot *slot)
 
 enum { FIRST_SLOTS = 16 };              /* their number doubles; each time the new ones get one block of receipts */
 
+/* Double the slots.  Each block of new slots has one block of receipts in the pool, for letters. */
 static bool slots_grow(struct transport *transport)
 {
     const int more = transport->slots > 0 ? transport->slots : FIRST_SLOTS;
@@ -52,6 +57,7 @@ int slot_take(struct transport *transport, uint64_t bytes, bool near)
     struct slot *s = &transport->slot[transport->first_free];
     const int pieces = near ? 0 : transport_pieces(transport, bytes);
 
+    /* The stage stays with the slot; the answer of a rendezvous lies behind it. */
     if (s->stage == NULL && (s->stage = malloc(STAGE + sizeof *s->answer)) == NULL) return -1;
     if (pieces > s->room) {
         MPI_Request *body = realloc(s->body, sizeof *body * (size_t)pieces);
@@ -68,6 +74,7 @@ int slot_take(struct transport *transport, uint64_t bytes, bool near)
     return taken;
 }
 
+/* Free the copy of a body, which lies in the pool or in the heap. */
 static void drop_aside(struct slot *slot)
 {
     if (!pool_give(slot->aside, slot->aside_room)) free(slot->aside);
@@ -102,6 +109,7 @@ void transport_free_slots(struct comm *comm)
         free(t->slot[i].body);
         drop_aside(&t->slot[i]);
     }
+    /* Blocks of receipts begin at slots 0, 16, 32, 64, ..: the sizes to which the list has grown. */
     for (int i = 0; i < t->slots; i += i > 0 ? i : FIRST_SLOTS)
         if (t->slot[i].receipt != NULL)
             pool_give(t->slot[i].receipt, sizeof(struct receipt) * (size_t)(i > 0 ? i : FIRST_SLOTS));

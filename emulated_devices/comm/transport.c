@@ -1,4 +1,8 @@
-/* transport.c -- messages: starting them, waiting for them. */
+/* transport.c -- messages: starting them, waiting for them.
+ *
+ * comm.c names these functions as the carrier of a comm.  An error of MPI is kept in the slot and reported by
+ * transport_wait as ERR_COMM.
+ */
 #include "emulated_devices/comm/transport.h"
 #include "emulated_devices/comm/patience.h"
 #include "emulated_devices/device/pool.h"
@@ -7,12 +11,14 @@
 
 /* ---- starting ---------------------------------------------------------------------------------------------------- */
 
+/* Send by MPI; a synchronous send ends only when its receive has begun. */
 static int send(struct transport *transport, const void *data, int bytes, int to, int tag, MPI_Comm comm,
                 MPI_Request *request)
 {
     return (transport->synchronous ? MPI_Issend : MPI_Isend)(data, bytes, MPI_BYTE, to, tag, comm, request);
 }
 
+/* Start all pieces of a body; a piece that cannot start has no request, and the others go on. */
 static int start_body(struct transport *transport, struct slot *slot, int peer, int tag)
 {
     int failed = MPI_SUCCESS;
@@ -42,6 +48,8 @@ static int start_answer(struct transport *transport, struct slot *slot, int peer
                      &slot->reply);
 }
 
+/* Write the head of a send: length, stamps, and the exchange in full.  For a near receiver add where body and
+ * receipt lie. */
 static void write_head(const struct transport *transport, struct slot *slot)
 {
     const bool receipt = slot->near && (has_body(slot) || transport->synchronous);
@@ -56,6 +64,7 @@ static void write_head(const struct transport *transport, struct slot *slot)
     if (slot->near) atomic_store(&slot->receipt->taken, !receipt);
 }
 
+/* Send the head, with a short payload inside. */
 static void start_send(struct transport *transport, struct slot *slot, int peer)
 {
     const int inside = has_body(slot) ? 0 : (int)slot->bytes;
@@ -124,6 +133,7 @@ static bool copy_to_pool(struct comm *comm, struct slot *slot)
     return true;
 }
 
+/* Choose the bytes to send: a copy where a flight follows them, the pool for a near device, else the buffer. */
 static void start_send_now(struct comm *comm, int slot)
 {
     struct slot *s = &comm->transport->slot[slot];
@@ -142,6 +152,7 @@ static void start_held(struct comm *comm)
     t->helds = 0;
 }
 
+/* Keep a late send for the device's next wait.  @return false: there is no memory, and it starts now. */
 static bool transport_hold(struct transport *transport, int slot)
 {
     if (transport->helds == transport->held_room) {
@@ -176,8 +187,8 @@ static void begin_receive(struct comm *comm, int slot)
     else s->failed = MPI_ERR_NO_MEM;
 }
 
-/* Bytes of a body that stays with its sender until it is looked at.  A copy of fewer takes less time than the wait of a
- * sender for a device that has to get a core. */
+/* From so many bytes on a body stays with its sender until it is looked at.  A copy of fewer takes less time than
+ * the wait of a sender for a device that has to get a core. */
 enum { LENT_FROM = 1 << 16 };
 
 int transport_start(struct exchange *exchange, int peer, void *data, uint64_t bytes, const struct passage *passage,
@@ -257,6 +268,7 @@ struct awaited {
 /* One test processes only a few of the messages that have arrived. */
 enum { TESTS = 4 };
 
+/* Look once: letters of near devices, then the awaited request or the slot. */
 static int comm_transport_look(struct comm *comm, const struct slot *slot, const struct awaited *awaited, int *done)
 {
     struct transport *t = comm->transport;
@@ -271,6 +283,7 @@ static int comm_transport_look(struct comm *comm, const struct slot *slot, const
     return rc;
 }
 
+/* Wait for one request or for a near device: listen, look, pause.  End the job if nothing moves any more. */
 static int finish_awaited(struct comm *comm, const struct slot *slot, const struct awaited *awaited)
 {
     const struct bells *bells = &comm->transport->bells;
@@ -308,8 +321,8 @@ static bool is_due(const struct slot *slot, bool sending)
            && !(sending ? has_left(slot) : head_is_here(slot));
 }
 
-/* How many are not here yet; when all are, how many have not left.  What has come may have to be copied before another
- * device can go on, so leaving is not waited for before. */
+/* How many are not here yet; when all are, how many have not left.  Another device may need a copy of a message that
+ * has come.  So messages that leave are waited for last. */
 static int due(const struct transport *transport, const struct message *message, int number, bool sent, int *first)
 {
     int n = 0;
@@ -407,6 +420,8 @@ static bool of_this_exchange(const struct slot *slot)
         && slot->stage->number == slot->exchange.number && slot->stage->named == slot->exchange.named;
 }
 
+/* Complete a receive: head, length, body, answer, exchange and call are checked in this order.  The order keeps
+ * messages that follow paired, whatever is wrong with this one. */
 static enum error_code finish_receive(struct comm *comm, int slot, struct error *err)
 {
     struct slot *s = &comm->transport->slot[slot];
@@ -454,6 +469,7 @@ const void *transport_look(struct comm *comm, int slot)
     return s->whole ? s->data : NULL;
 }
 
+/* Complete a send: all its parts are waited for, also after an error of one. */
 static enum error_code finish_send(struct comm *comm, struct slot *slot, struct error *err)
 {
     int rc = slot->near ? finish_awaited(comm, slot, &(struct awaited){ .near = has_left })
@@ -466,6 +482,7 @@ static enum error_code finish_send(struct comm *comm, struct slot *slot, struct 
     return OK;
 }
 
+/* Cancel or release one request.  @return whether MPI no longer uses its memory. */
 static bool abandon_request(MPI_Request *request, bool sending)
 {
     int done = 0;

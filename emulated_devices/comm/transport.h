@@ -52,7 +52,7 @@ struct head {
 
 enum { STAGE = 8192, SMALL = STAGE - (int)sizeof(struct head) };     /* payload up to SMALL bytes is in the head */
 
-/* A message in flight. */
+/* A slot has a message in flight. */
 struct slot {
     struct exchange exchange;           /* the exchange of which the message is a part */
     struct head *stage;                 /* [STAGE bytes and an answer] the head as sent or received; kept for the next

@@ -1,3 +1,5 @@
+/* watch.c -- keeps the messages between start and wait, and finds uses of their buffers.  The callers are exchange.c
+ * for messages and the device for other uses.  A violation is kept and becomes ERR_CHECK in comm_agree. */
 #include "emulated_devices/comm/watch.h"
 #include "emulated_devices/device/flight.h"
 #include <stdio.h>
@@ -67,12 +69,14 @@ static void violated(struct message_watch *watch, const struct watched *watched,
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
+/* Watch a message no longer.  The last entry takes its place; without messages the range of bytes is empty. */
 static void watch_drop(struct message_watch *watch, int i)
 {
     watch->list[i] = watch->list[--watch->count];
     if (watch->count == 0) watch->watch.first = watch->watch.end = NULL;
 }
 
+/* Make room for another message.  @return NULL: there is no memory, which is reported like a violation. */
 static struct watched *watch_add(struct message_watch *watch)
 {
     if (watch->count == watch->room) {
@@ -88,6 +92,7 @@ static struct watched *watch_add(struct message_watch *watch)
     return &watch->list[watch->count++];
 }
 
+/* The device tells only of uses within this range, so it must contain all watched bytes. */
 static void widen(struct watch *watch, const char *data, uint64_t bytes)
 {
     if (bytes == 0) return;
@@ -107,6 +112,7 @@ static void send_used(struct message_watch *watch, struct watched *watched, enum
     if (use == MEMORY_WRITTEN || use == MEMORY_OPERAND) watched->by = by, watched->touched = *now;
 }
 
+/* A receive's buffer may not be used at all before its wait: every use is a violation. */
 static void receive_used(struct message_watch *watch, struct watched *watched, enum memory_use use, const char *by)
 {
     static const char *const does[] = { [MEMORY_READ] = "reads them", [MEMORY_WRITTEN] = "writes to them",
@@ -119,6 +125,7 @@ static void receive_used(struct message_watch *watch, struct watched *watched, e
     watched->gone = watched->gone || use == MEMORY_FREED;
 }
 
+/* The device calls this for a use within the range.  @return whether memory that is freed must stay. */
 static bool used(struct watch *watch, enum memory_use use, const void *data, uint64_t bytes, const char *by)
 {
     struct message_watch *const w = (struct message_watch *)watch;
@@ -154,6 +161,7 @@ void watch_begin(struct comm *comm, int slot, const struct exchange *exchange, i
     widen(&w->watch, data, bytes);
 }
 
+/* Judge a message's buffer at its wait: a send's bytes must be those of its start, a receive's still poison. */
 static void watch_judge(struct message_watch *watch, const struct watched *watched)
 {
     const struct device *const d = watch_device_of(watch);

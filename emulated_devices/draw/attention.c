@@ -1,5 +1,9 @@
 /* attention.c -- draws attention over cut sequences: who has which tokens, and for each device the pairs of a query and
- * a key that it computes, each with its step. */
+ * a key that it computes, each with its step.
+ *
+ * cli/show/attention.c calls show_attention_draw on rank 0, after a forward pass on symbols.  Inputs are the
+ * records of all devices; the output is text, and the command's document if one is open.
+ */
 #include "emulated_devices/draw/attention.h"
 #include "ref/io/document.h"
 #include "ref/io/options.h"
@@ -8,11 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The text is 80 columns wide.  Panels have GAP blanks between them and at least TITLE columns. */
 enum { COLUMNS = 80, GAP = 2, TITLE = 12 };
 
-/* One picture: heads of a device that compute the same pairs at the same steps. */
+/* A panel is one picture: heads of a device that compute the same pairs at the same steps. */
 struct panel { int device, first, last; };
 
+/* A drawing knows the trace, who holds which token, and at which step each device computes each pair. */
 struct drawing {
     const struct attention_trace *t;
     int P, H, S;
@@ -24,8 +30,10 @@ struct drawing {
 };
 
 static const char *plural(int n) { return n == 1 ? "" : "s"; }
+/* A device or a step as one character; numbers above 35 are `+`. */
 static char digit(int i) { return i < 36 ? "0123456789abcdefghijklmnopqrstuvwxyz"[i] : '+'; }
 
+/* The result is the part [S, S] of step [P, H, S, S] for one device and head. */
 static uint16_t *steps_of(const struct drawing *drawing, int device, int head)
 {
     return drawing->step + ((size_t)device * (size_t)drawing->H + (size_t)head) * (size_t)drawing->S
@@ -34,6 +42,7 @@ static uint16_t *steps_of(const struct drawing *drawing, int device, int head)
 
 /* ---- from the records -------------------------------------------------------------------------------------------- */
 
+/* An event is a kind, a time, a count and so many numbers; the next one begins 3 + count later. */
 static const int64_t *attention_after(const int64_t *event) { return event + 3 + event[2]; }
 static const int64_t *attention_end_of(const struct record *record) { return record->number + record->used; }
 
@@ -43,7 +52,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The times at which some device has computed, each once.  @return how many, or -1 without memory. */
+/* List the times at which some device has computed, each once.  @return how many, or -1 without memory. */
 static int list_times(const struct drawing *drawing, int64_t **time)
 {
     int n = 0, used = 0;
@@ -52,6 +61,7 @@ static int list_times(const struct drawing *drawing, int64_t **time)
              e = attention_after(e)) n++;
     int64_t *all = *time = malloc((size_t)(n + 1) * sizeof *all);
     if (all == NULL) return -1;
+    /* The first loop has counted the events; this loop keeps their times. */
     n = 0;
     for (int r = 0; r < drawing->P; r++)
         for (const int64_t *e = drawing->t->record[r].number; e < attention_end_of(&drawing->t->record[r]);
@@ -77,6 +87,8 @@ static enum error_code take_event(struct drawing *drawing, int device, const int
     return OK;
 }
 
+/* Fill step [P, H, S, S] from all records.  Times become step numbers: the first time at which any device computes
+ * is step 1. */
 static enum error_code take_records(struct drawing *drawing, struct error *err)
 {
     int64_t *time;
@@ -96,6 +108,7 @@ static enum error_code take_records(struct drawing *drawing, struct error *err)
     return e;
 }
 
+/* holder [S] = the device that has each token, by the scheme's division of the sequence. */
 static void take_holders(struct drawing *drawing)
 {
     const struct context_parallel *cp = &drawing->t->layer->cp;
@@ -109,6 +122,7 @@ static void take_holders(struct drawing *drawing)
 
 /* ---- panels ------------------------------------------------------------------------------------------------------ */
 
+/* Count the pairs of a query and a key that a device computes in one head. */
 static int64_t pairs_of(const struct drawing *drawing, int device, int head)
 {
     int64_t pairs = 0;
@@ -116,12 +130,14 @@ static int64_t pairs_of(const struct drawing *drawing, int device, int head)
     return pairs;
 }
 
+/* Whether two heads of a device compute the same pairs at the same steps. */
 static bool alike(const struct drawing *drawing, int device, int a, int b)
 {
     return memcmp(steps_of(drawing, device, a), steps_of(drawing, device, b),
                   (size_t)drawing->S * (size_t)drawing->S * sizeof *drawing->step) == 0;
 }
 
+/* List the panels: heads in a row that are alike share one panel; a head without pairs has none. */
 static void list_panels(struct drawing *drawing)
 {
     for (int r = 0; r < drawing->P; r++)
@@ -133,7 +149,7 @@ static void list_panels(struct drawing *drawing)
         }
 }
 
-/* A line of a panel: -3 its device, -2 its heads, -1 the keys' devices, then one query each. */
+/* Write a line of a panel: -3 is its device, -2 its heads, -1 the keys' devices, the others are one query each. */
 static void attention_line_of(const struct drawing *drawing, const struct panel *panel, int line, char *to, size_t room)
 {
     if (line == -3) snprintf(to, room, "device %d", panel->device);
@@ -142,6 +158,7 @@ static void attention_line_of(const struct drawing *drawing, const struct panel 
     else {
         to[0] = line >= 0 ? digit(drawing->holder[line]) : ' ', to[1] = ' ', to[2 + drawing->S] = '\0';
         for (int k = 0; k < drawing->S; k++) {
+            /* A digit is the pair's step, a point a pair that another device computes, a blank a masked pair. */
             const int step = line >= 0 ? steps_of(drawing, panel->device, panel->first)[line * drawing->S + k] : 0;
             to[2 + k] = line < 0 ? digit(drawing->holder[k]) : step > 0 ? digit(step) : k <= line ? '.' : ' ';
         }
@@ -149,6 +166,8 @@ static void attention_line_of(const struct drawing *drawing, const struct panel 
     for (size_t end = strlen(to); end > 0 && to[end - 1] == ' '; end--) to[end - 1] = '\0';
 }
 
+/* Print the panels, as many side by side as 80 columns hold, line by line.  The line of heads is left out if every
+ * panel has all heads. */
 static void print_panels(const struct drawing *drawing)
 {
     char text[SHOW_ATTENTION_TOKENS + 32];
@@ -185,6 +204,7 @@ static double work_of(const struct drawing *drawing, int device)
     return work / (side * side * drawing->H);
 }
 
+/* Print each device's work and how far the most loaded device is above the mean. */
 static void print_work(const struct drawing *drawing)
 {
     const double side = (double)drawing->S / (2 * drawing->P), all = (double)drawing->S * drawing->S / 2 / side / side;
@@ -198,6 +218,7 @@ static void print_work(const struct drawing *drawing)
     printf(" of %.4g; the most is %.3g times the mean\n", all, most * drawing->P / all);
 }
 
+/* Print what all devices have sent, and whether every device agrees with its cost function. */
 static void print_sent(const struct drawing *drawing)
 {
     unsigned long long messages = 0, bytes = 0;
@@ -230,6 +251,7 @@ static void document_query(const struct drawing *drawing, const struct panel *pa
     }
 }
 
+/* Fill the table "devices" with work, messages and bytes of each device. */
 static void document_devices(const struct drawing *drawing)
 {
     document_table("devices");
@@ -244,6 +266,7 @@ static void document_devices(const struct drawing *drawing)
     }
 }
 
+/* Fill the command's document for `--json`; without a document nothing is done. */
 static void fill_document(const struct drawing *drawing)
 {
     cJSON *data = document_data();
@@ -261,6 +284,8 @@ static void fill_document(const struct drawing *drawing)
 
 /* ---- what is wrong ----------------------------------------------------------------------------------------------- */
 
+/* Check that no device complained, that every pair under the causal mask is computed, and that messages fit the
+ * cost.  ERR_CHECK names the first thing that is wrong. */
 static enum error_code attention_check(const struct drawing *drawing, struct error *err)
 {
     for (int r = 0; r < drawing->P; r++)
@@ -269,6 +294,7 @@ static enum error_code attention_check(const struct drawing *drawing, struct err
     for (int h = 0; h < drawing->H; h++) {
         int64_t pairs = 0;
         for (int r = 0; r < drawing->P; r++) pairs += pairs_of(drawing, r, h);
+        /* A causal mask has S (S + 1) / 2 pairs in each head; take_event has refused pairs that are computed twice. */
         if (pairs != (int64_t)drawing->S * (drawing->S + 1) / 2)
             return fail(err, ERR_CHECK, "head %d: %lld of %lld pairs are computed", h, (long long)pairs,
                         (long long)drawing->S * (drawing->S + 1) / 2);
@@ -280,6 +306,7 @@ static enum error_code attention_check(const struct drawing *drawing, struct err
     return OK;
 }
 
+/* Print the scheme's own words, the tokens' holders, and how to read the panels. */
 static void draw_attention_print_head(const struct drawing *drawing)
 {
     const struct attention_layer *l = drawing->t->layer;
@@ -293,6 +320,7 @@ static void draw_attention_print_head(const struct drawing *drawing)
            "pair that the device computes, at this step; a point one that another computes.\n");
 }
 
+/* Draw first and check last: the picture of a wrong scheme shows what is wrong. */
 static enum error_code attention_draw(struct drawing *drawing, struct error *err)
 {
     enum error_code e = take_records(drawing, err);
@@ -305,6 +333,7 @@ static enum error_code attention_draw(struct drawing *drawing, struct error *err
 
 enum error_code show_attention_draw(const struct attention_trace *trace, struct error *err)
 {
+    /* The drawing is static, so a process makes one drawing at a time. */
     static struct drawing d;
     const struct plan *p = &trace->layer->plan;
     d = (struct drawing){ .t = trace, .P = p->mesh.devices, .H = (int)p->model.H, .S = (int)p->S };

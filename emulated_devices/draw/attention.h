@@ -4,6 +4,9 @@
  * The devices work on symbols: every number of a token's query, key or value of a head says so itself.  A special
  * backend reads them from the tensors that it is given, so that the drawing shows what was really computed, for any
  * scheme.  A result has two numbers: the query's symbol, and how many keys it has seen so far.
+ *
+ * cli/show/attention.c runs the pass on the devices and then draws on rank 0. A device notes what is wrong in its
+ * attention_outcome; the drawing turns the first note into ERR_CHECK.
  */
 #ifndef ORRERY_DRAW_ATTENTION_H
 #define ORRERY_DRAW_ATTENTION_H
@@ -14,11 +17,11 @@
 enum { SHOW_ATTENTION_DEVICES = 16, SHOW_ATTENTION_TOKENS = 64, SHOW_ATTENTION_HEADS = 64 };
 enum { ATTENTION_ROUND = 1000000 };     /* picoseconds of a message, or of a computation with one block of keys */
 
-/* A query and a key of a query head that were computed together: as a number of a record. */
+/* A pair is a query and a key of a query head that were computed together; a record has it as a number. */
 struct seen_pair { int head, query, key; };
 struct seen_pair seen_pair_read(int64_t number);
 
-/* One device. */
+/* Each device has an outcome. */
 struct attention_outcome {
     uint64_t messages, bytes;           /* sent by the device */
     bool as_cost;                       /* these equal the cost function */

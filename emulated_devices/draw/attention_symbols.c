@@ -1,10 +1,15 @@
-/* attention_symbols.c -- a backend that computes attention with symbols instead of numbers. */
+/* attention_symbols.c -- a backend that computes attention with symbols instead of numbers.
+ *
+ * cli/show/attention.c calls begin before the pass and check after it, on every device.  What is wrong goes into
+ * the device's outcome, the first time only; no function returns an error.
+ */
 #include "emulated_devices/draw/attention.h"
 #include <stdarg.h>
 #include <stdio.h>
 
 enum { QUERY, KEY, VALUE, KINDS };
 
+/* A symbol stands for the query, key or value of a token in a head.  The number 0 is no symbol. */
 struct name { int kind, token, head; };
 
 static double name_make(struct name name)
@@ -12,6 +17,7 @@ static double name_make(struct name name)
     return (name.token * SHOW_ATTENTION_HEADS + name.head) * KINDS + name.kind + 1;
 }
 
+/* Read a number as a symbol; a number that is none has kind -1. */
 static struct name name_read(double number)
 {
     const int n = (int)number - 1;
@@ -25,6 +31,7 @@ struct seen_pair seen_pair_read(int64_t n)
     return (struct seen_pair){ (int)(n / tokens / tokens), (int)(n / tokens % tokens), (int)(n % tokens) };
 }
 
+/* A pair becomes the number (head S + query) S + key, where S is SHOW_ATTENTION_TOKENS. */
 static int64_t seen_pair_make(struct seen_pair seen_pair)
 {
     return ((int64_t)seen_pair.head * SHOW_ATTENTION_TOKENS + seen_pair.query) * SHOW_ATTENTION_TOKENS + seen_pair.key;
@@ -38,6 +45,7 @@ static struct {
     struct ops ops;
 } here;
 
+/* Keep the first thing that is wrong on this device. */
 static void complain(const char *format, ...)
 {
     va_list words;
@@ -49,6 +57,7 @@ static void complain(const char *format, ...)
 
 /* ---- operations -------------------------------------------------------------------------------------------------- */
 
+/* The result is the address of one number of a tensor [rows, columns]. */
 static double *numbers(struct tensor t, int64_t row, int64_t column)
 {
     return (double *)t.data + row * tensor_cols(t) + column;
@@ -63,12 +72,15 @@ static int position(const int32_t *at, int64_t row) { return at ? at[row] : (int
 static bool attention_symbols_look(const struct symbols *symbols, struct name name, int64_t row, int64_t key,
                                    int64_t head)
 {
+    /* Queries of H / K heads share a key; keys lie before values in a row. */
     const int64_t H = here.layer->plan.model.H, K = here.layer->plan.model.K, A = symbols->a.A,
                   column = head / (symbols->a.H / symbols->a.K) * A,
                       values = tensor_cols(symbols->KV) - symbols->a.K * A;
+    /* The causal mask goes by the positions that the call was given, not by the order of rows. */
     if (position(symbols->k_at, key) > position(symbols->q_at, row)) return false;
     const struct name k = name_read(*numbers(symbols->KV, key, values - symbols->a.K * A + column)),
                       v = name_read(*numbers(symbols->KV, key, values + column));
+    /* The call must have given these: key and value of one token, the right head, the right positions. */
     if (k.kind != KEY || v.kind != VALUE || k.token != v.token || k.head != v.head)
         complain("it has token %d's key of head %d with token %d's value of head %d", k.token, k.head, v.token, v.head);
     else if (k.head != name.head / (H / K)) complain("query head %d takes the keys of head %d", name.head, k.head);
@@ -88,11 +100,14 @@ static int64_t round_begin(void)
     return here.record->used - 1;
 }
 
+/* Write the number of pairs into the head of the event, now that all are recorded. */
 static void round_end(int64_t event)
 {
     if (!here.record->failed) here.record->number[event] = here.record->used - event - 1;
 }
 
+/* O: the first number of each head is the query's symbol, the second how many keys the query has seen.  A round of
+ * time passes. */
 static void attention_symbols_attend(struct tensor O, const struct symbols *symbols)
 {
     const int64_t event = round_begin();
@@ -122,6 +137,7 @@ static void part_forward(struct tensor O, struct tensor lse, struct tensor Q, st
     attention_symbols_attend(O, &(struct symbols){ Q, KV, q_at.data, k_at.data, attention });
 }
 
+/* O += O2 for two parts of the same query: the numbers of keys add up.  Two results of different queries are wrong. */
 static void merge(struct tensor O, struct tensor lse, struct tensor O2, struct tensor lse2, struct attention attention)
 {
     (void)lse, (void)lse2;
@@ -137,6 +153,7 @@ static void merge(struct tensor O, struct tensor lse, struct tensor O2, struct t
 
 /* ---- with stored scores: a score is its pair --------------------------------------------------------------------- */
 
+/* The result is the symbol of the key or value in R [rows, K A] that a query head uses. */
 static struct name key_or_value(struct tensor R, int64_t row, int64_t head, struct attention attention)
 {
     return name_read(*numbers(R, row, head / (attention.H / attention.K) * attention.A));
@@ -144,6 +161,7 @@ static struct name key_or_value(struct tensor R, int64_t row, int64_t head, stru
 
 static int64_t heads_that_share(void) { return here.layer->plan.model.H / here.layer->plan.model.K; }
 
+/* The score of a query and a key is the number of their pair plus 1, so 0 means masked. */
 static double attention_symbols_score(struct name q, struct name k, int query, int key)
 {
     const struct seen_pair s = { q.head, q.token, k.token };
@@ -156,6 +174,7 @@ static double attention_symbols_score(struct name q, struct name k, int query, i
     return (double)seen_pair_make(s) + 1;
 }
 
+/* X [H n, keys] gets the scores of n queries with the keys of R, from column `first` on. */
 static void scores(struct tensor X, int64_t first, struct tensor L, struct tensor R, struct tensor q_at,
                    struct attention attention)
 {
@@ -170,6 +189,7 @@ static void scores(struct tensor X, int64_t first, struct tensor L, struct tenso
     round_end(event);
 }
 
+/* X [H n, keys]: scores of keys behind their query become 0, as the causal mask says; the rest stays. */
 static void softmax(struct tensor X, struct tensor lse, struct tensor q_at, struct attention attention)
 {
     (void)attention, (void)lse;
@@ -178,6 +198,7 @@ static void softmax(struct tensor X, struct tensor lse, struct tensor q_at, stru
             *numbers(X, row, key) = 0;
 }
 
+/* Y [n, H A] += X R: each score must meet the value of its own key. */
 static void scores_times(struct tensor Y, struct tensor X, int64_t first, struct tensor R, struct tensor q_at,
                          struct attention attention)
 {
@@ -207,6 +228,7 @@ static void each_token(const struct attention_layer *layer, void (*visit)(const 
     intervals_free(&own);
 }
 
+/* qkv [rows, (H + 2 K) A]: every number of a head is the symbol of its token. */
 static void attention_symbols_fill(const struct attention_layer *layer, int64_t row, int token)
 {
     const struct model_config *m = &layer->plan.model;
@@ -222,6 +244,7 @@ static void attention_symbols_fill(const struct attention_layer *layer, int64_t 
     views_end(&v);
 }
 
+/* Token t must have its own query's symbol in each head, and must have seen t + 1 keys. */
 static void draw_attention_symbols_check(const struct attention_layer *layer, int64_t row, int token)
 {
     struct views v = views_of(layer->tp.device);
@@ -239,6 +262,7 @@ static void draw_attention_symbols_check(const struct attention_layer *layer, in
 
 void attention_symbols_begin(struct attention_layer *layer, struct record *record, struct attention_outcome *outcome)
 {
+    /* The device's other operations stay as they are; those of attention work on symbols. */
     struct device *d = layer->tp.device;
     here.layer = layer, here.record = record, here.outcome = outcome, here.ops = *d->ops;
     here.ops.attention_forward = attention_symbols_forward, here.ops.attention_part_forward = part_forward;

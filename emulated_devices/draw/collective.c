@@ -1,4 +1,8 @@
-/* collective.c -- draws a collective: each step's messages, and what every device has after the step. */
+/* collective.c -- draws a collective: each step's messages, and what every device has after the step.
+ *
+ * cli/show/collective.c calls on rank 0 with the events of all devices.  The picture follows the events: an
+ * algorithm that goes wrong is drawn as it went.
+ */
 #include "emulated_devices/draw/collective.h"
 #include "ref/io/document.h"
 #include "ref/io/figures.h"
@@ -8,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* LABEL is the width of "device n", LONGEST the most characters of a message, GAP the blanks between two. */
 enum { LABEL = 14, LONGEST = 98, GAP = 3, TEXT = 200 };
 
 /* For each device and place: the set of devices whose numbers are in the largest sum that the device has had. */
@@ -18,8 +23,10 @@ struct state {
     bool colours;
 };
 
+/* The result is a device's row of has [P, places]. */
 static unsigned *has_of(const struct state *state, int device) { return &state->has[device * state->places]; }
 
+/* This counts the devices of a set. */
 static int collective_members(unsigned set)
 {
     int n = 0;
@@ -38,12 +45,14 @@ static char *set_text(unsigned set, char *to)
 
 /* ---- blocks: the columns of the picture -------------------------------------------------------------------------- */
 
+/* Block b begins at this place.  An all-to-all has a block of `count` elements for each device. */
 static int64_t block_first(const struct state *state, int b)
 {
     return state->t->algorithm->operation == ALLTOALL ? b * state->t->call.count
            : block_start(state->places, state->t->P, b);
 }
 
+/* This finds the block of a place in the vector. */
 static int collective_block_of(const struct state *state, int64_t place)
 {
     int b = 0;
@@ -62,6 +71,7 @@ static bool reduces(enum operation op)
 static unsigned finished(const struct state *state, int b)
 {
     const enum operation op = state->t->algorithm->operation;
+    /* A sum over all devices is finished, and so is an all-to-all's block with elements of all. */
     if (reduces(op) || op == ALLTOALL) return (1u << state->t->P) - 1;
     if (gathers(op)) return 1u << b;
     return op == BROADCAST || op == SCATTER ? 1u << state->t->call.root : 0;
@@ -69,6 +79,7 @@ static unsigned finished(const struct state *state, int b)
 
 /* ---- what happens in a step -------------------------------------------------------------------------------------- */
 
+/* Whether a device has numbers of block b before the first step. */
 static bool starts_with(const struct state *state, int device, int b)
 {
     const enum operation op = state->t->algorithm->operation;
@@ -76,6 +87,7 @@ static bool starts_with(const struct state *state, int device, int b)
     return gathers(op) ? device == b : true;
 }
 
+/* Set what each device has before the first step: its own number, where it has one. */
 static void collective_start(struct state *state)
 {
     for (int d = 0; d < state->t->P; d++)
@@ -120,6 +132,7 @@ static unsigned next_set(const struct state *state, const struct show_event *eve
     return least;
 }
 
+/* Whether a message has all elements of block b, and all with this set of devices. */
 static bool collective_whole(const struct state *state, const struct show_event *event, int b, unsigned set)
 {
     return set && next_set(state, event, b, 0) == set
@@ -142,6 +155,7 @@ static void describe_message(const struct state *state, const struct show_event 
         for (unsigned set = next_set(state, event, b, 0); set && used < TEXT; set = next_set(state, event, b, set)) {
             const int64_t n = elements_of(state, event, b, set),
                 all = block_first(state, b + 1) - block_first(state, b);
+            /* Whole blocks in a row that have the same set are written as "b1-3". */
             int last = b;
             while (collective_whole(state, event, b, set) && last + 1 < state->t->P &&
                    collective_whole(state, event, last + 1, only_moves(state) ? finished(state, last + 1) : set))
@@ -157,9 +171,11 @@ static void describe_message(const struct state *state, const struct show_event 
         }
     if (event->count == 0 && state->places > 0) used += snprintf(line + used, sizeof line - (size_t)used, " empty");
     snprintf(text, TEXT, "%.*s", LONGEST, line);
+    /* A longer text is cut, and its last three characters say so. */
     if (used > LONGEST) strcpy(text + LONGEST - 3, "...");
 }
 
+/* Add one message to the table "messages", if the command has a document. */
 static void collective_add_to_document(const struct show_event *event, const char *text)
 {
     if (!document_table("messages")) return;
@@ -186,6 +202,7 @@ static int print_messages_of(const struct state *state, int64_t step, int width)
             const int length = (int)strlen(text);
             if (length > longest) longest = length;
             if (width == 0) continue;
+            /* A message goes beside the last one where the terminal has room, else on a new line. */
             const bool fits = at > 0 && at + GAP + width <= picture_columns(stdout);
             printf("%s%*s%s", fits || at == 0 ? "" : "\n", fits ? behind + GAP : 2, "", text);
             collective_add_to_document(e, text);
@@ -195,6 +212,7 @@ static int print_messages_of(const struct state *state, int64_t step, int width)
     return longest;
 }
 
+/* Measure first, then print in columns of the longest message's width. */
 static void print_messages(const struct state *state, int64_t step)
 {
     print_messages_of(state, step, print_messages_of(state, step, 0));
@@ -215,6 +233,7 @@ static void describe_cell(const struct state *state, int device, int b, char tex
         if (i > block_first(state, b) && has[i] == last) continue;
         last = has[i];
         if (different++ > 0) *to++ = '|';
+        /* Two different sets fit into a cell; more are written as "..". */
         if (different > 2) {
             snprintf(to, 3, "..");
             return;
@@ -225,6 +244,7 @@ static void describe_cell(const struct state *state, int device, int b, char tex
     }
 }
 
+/* Whether a cell differs from the state before the step, so that it is printed bold. */
 static bool cell_changed(const struct state *state, const unsigned *before, int device, int b)
 {
     const int64_t first = block_first(state, b), n = block_first(state, b + 1) - first;
@@ -256,6 +276,7 @@ static void print_blocks(const struct state *state, const unsigned *before, int 
 /* All blocks, in parts below each other if the terminal is too narrow. */
 static void print_state(const struct state *state, const unsigned *before)
 {
+    /* A cell is wide enough for the set of all devices and two blanks. */
     const int P = state->t->P, width = P > 4 ? P + 2 : 7, fit = (picture_columns(stdout) - LABEL + 2) / width,
               each = fit < 1 ? 1 : fit;
     if (state->places == 0) return;
@@ -264,8 +285,10 @@ static void print_state(const struct state *state, const unsigned *before)
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
+/* Print the algorithm's own words, its cost, and how to read the table. */
 static void collective_print_head(const struct state *state)
 {
+    /* A barrier has no vector, so its table is left out. */
     const struct algorithm *a = state->t->algorithm;
     const enum operation op = a->operation;
     say(stdout, 2, "%s, %s: %s", operation_name(op), a->name, a->description);
@@ -285,6 +308,8 @@ static void collective_print_head(const struct state *state)
     printf("\n");
 }
 
+/* Print when the step's messages arrive, from the first to the last, then the messages.  A step of sums alone prints
+ * nothing. */
 static void print_step(const struct state *state, int64_t step)
 {
     picoseconds first = INT64_MAX, last = 0;
@@ -303,6 +328,7 @@ static void print_step(const struct state *state, int64_t step)
     print_messages(state, step);
 }
 
+/* Print time and traffic of the whole collective. */
 static void print_end(const struct state *state, int64_t steps)
 {
     const struct show_trace *t = state->t;
@@ -323,6 +349,7 @@ static void print_end(const struct state *state, int64_t steps)
 enum error_code show_draw(const struct show_trace *trace, bool colours, struct error *err)
 {
     struct state s = { .t = trace, .places = show_places(trace), .colours = colours };
+    /* has and before [P, places]: the state now, and the state before the current step. */
     const size_t cells = (size_t)trace->P * (size_t)s.places + 1;
     int64_t steps = 0;
     unsigned *before = calloc(cells, sizeof *before);
@@ -337,6 +364,7 @@ enum error_code show_draw(const struct show_trace *trace, bool colours, struct e
     collective_start(&s);
     if (s.places > 0) printf("start\n");
     print_state(&s, NULL);
+    /* All events of a step are taken in before the state is printed. */
     for (int64_t step = 1; step <= steps; step++) {
         memcpy(before, s.has, cells * sizeof *before);
         for (int64_t i = 0; i < trace->events; i++)

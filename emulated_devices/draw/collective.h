@@ -5,6 +5,9 @@
  * device's number is in the sum.  Its high half is the sum of the element's place in the vector, once for each such
  * number, so the place is high half / numbers.  Adding two elements of the same place adds both halves.  A number that
  * is added twice is detected.
+ *
+ * cli/show/collective.c runs the collective, gathers events, draws and judges; cli/show/judge.c has show_judge and
+ * show_verdict_print.  Sets of devices limit the drawing to SHOW_MOST_DEVICES.
  */
 #ifndef ORRERY_DRAW_COLLECTIVE_H
 #define ORRERY_DRAW_COLLECTIVE_H
@@ -13,12 +16,13 @@
 
 enum { SHOW_MOST_DEVICES = 16 };
 
+/* symbol = 1 in the two bits of the device, plus place 2^32. */
 static inline int64_t symbol(int device, int64_t place) { return (int64_t)1 << 2 * device | place << 32; }
 
 /* How often this device's number is in a symbol, up to three times. */
 static inline int symbol_times(int64_t s, int device) { return (int)(s >> 2 * device & 3); }
 
-/* A bit for each device whose number is in a symbol. */
+/* The result has a bit for each device whose number is in a symbol. */
 static inline unsigned symbol_devices(int64_t s)
 {
     unsigned set = 0;
@@ -26,6 +30,7 @@ static inline unsigned symbol_devices(int64_t s)
     return set;
 }
 
+/* place = high half / numbers; a symbol without numbers has place 0. */
 static inline int64_t symbol_place(int64_t s)
 {
     int numbers = 0;
@@ -42,13 +47,13 @@ struct show_event {
     const int64_t *symbols;             /* [count] */
 };
 
-/* A device's result, compared with the right one. */
+/* A verdict compares a device's result with the right one. */
 struct show_verdict {
     int64_t elements, wrong;            /* numbers of elements that it must have, and of wrong ones */
     int64_t got, want;                  /* the first wrong one */
 };
 
-/* How it ended on one device, and when. */
+/* A device has ended with this traffic, at this time. */
 struct show_end { struct traffic traffic; picoseconds time; struct show_verdict verdict; };
 
 struct show_trace {

@@ -1,4 +1,8 @@
-/* dispatch.c -- draws the way of tokens to their experts: the sends of each hop, and what each expert computes. */
+/* dispatch.c -- draws the way of tokens to their experts: the sends of each hop, and what each expert computes.
+ *
+ * cli/show/dispatch.c lets every device record, then calls show_dispatch_draw on rank 0. Tokens are named by their
+ * device's letter and their number.
+ */
 #include "emulated_devices/draw/dispatch.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/experts/hops.h"
@@ -9,22 +13,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A line of text has 80 columns; TEXT bounds the words that one device has in a line. */
 enum { COLUMNS = 80, TEXT = 4096 };
 
 /* ---- recording --------------------------------------------------------------------------------------------------- */
 
+/* Make room for n whole numbers on the device, as one column. */
 static struct tensor make_numbers(struct device *device, int64_t n)
 {
     return tensor_2d(device_tensor_in(device, BUFFERS, I32, n).data, I32, n, 1);
 }
 
-/* The tokens that this device sends by a hop. */
+/* Record the tokens that this device sends by a hop. */
 static void record_sends(const struct expert_hop *hop, int kind, const int32_t *held, int64_t rows,
                          struct record *record)
 {
     const bool ordered = tensor_present(hop->order);
     const int32_t *order = hop->order.data;
     int64_t at = 0, count = 0;
+    /* An all-gather sends all rows to every member; an all-to-all sends sent[m] rows to member m. */
     for (int m = 0; m < hop->group->size; m++) count += hop->operation == ALLGATHER ? rows : hop->sent[m];
     record_event(record, DISPATCH_SENDS + kind, 0, 2 * count);
     for (int m = 0; m < hop->group->size; m++) {
@@ -42,6 +49,7 @@ static void number_rows(const struct expert_layer *layer, int32_t *number)
     const int64_t k = layer->shape.k, n = layer->shape.tokens;
     struct views v = views_of(layer->tp.device);
     const int32_t *expert = view_read(&v, layer->call.experts).data;
+    /* A scheme that weighs results at the expert sends a token once, not once for each choice. */
     const bool once = layer->ep.scheme->weighs_there;
     for (int64_t t = 0; t < n && once; t++) *number++ = token_number(layer->along_ep.comm->rank, t);
     for (int64_t e = 0; e < layer->shape.E && !once; e++)
@@ -50,6 +58,8 @@ static void number_rows(const struct expert_layer *layer, int32_t *number)
     views_end(&v);
 }
 
+/* Record for each expert the tokens of the rows that it computes.  Where weights are applied there, k choices of a
+ * token have one row. */
 static void record_computed(const struct expert_layer *layer, const int32_t *held, struct record *record)
 {
     const int64_t each = layer->ep.scheme->weighs_there ? layer->shape.k : 1;
@@ -68,9 +78,11 @@ enum error_code dispatch_record(const struct expert_layer *layer, struct record 
     struct device *d = layer->tp.device;
     struct tensor at = make_numbers(d, layer->routing.sent);
     enum error_code e = at.data ? OK : fail(err, ERR_MEMORY, "no memory for the numbers of tokens");
+    /* The numbers of tokens lie on the device, so that hop_run can send them like rows. */
     struct views v = views_of(d);
     if (!e) number_rows(layer, view_write(&v, at).data);
     views_end(&v);
+    /* Each hop moves the numbers of tokens as the passes moved their rows.  The record is made before the move. */
     for (int i = 0; i < layer->routing.hops && !e; i++) {
         const struct expert_hop *h = &layer->routing.hop[i];
         const struct tensor next = make_numbers(d, hop_arrives(h));
@@ -92,9 +104,10 @@ enum error_code dispatch_record(const struct expert_layer *layer, struct record 
 
 static char letter(int device) { return (char)('a' + device); }
 
-/* A line of words that continues below its first word. */
+/* A line has words, and continues below its first word. */
 struct line { char text[TEXT]; int used; };
 
+/* Add a word behind a blank; a word without room is left out. */
 static void dispatch_add(struct line *line, const char *word)
 {
     if (line->used + (int)strlen(word) + 2 < TEXT)
@@ -102,6 +115,7 @@ static void dispatch_add(struct line *line, const char *word)
                                line->used ? " " : "", word);
 }
 
+/* Add a token's name: the letter of its device, then its number there. */
 static void add_token(struct line *line, int64_t number)
 {
     char word[16];
@@ -110,6 +124,7 @@ static void add_token(struct line *line, int64_t number)
     dispatch_add(line, word);
 }
 
+/* Find the event of a kind in a record; NULL if there is none. */
 static const int64_t *event_of(const struct record *record, int kind)
 {
     for (const int64_t *e = record->number; e && e < record->number + record->used; e += 3 + e[2])
@@ -117,6 +132,7 @@ static const int64_t *event_of(const struct record *record, int kind)
     return NULL;
 }
 
+/* Print each device's tokens, each with its experts. */
 static void print_start(const struct dispatch_trace *trace)
 {
     const struct expert_shape *s = &trace->layer->shape;
@@ -138,6 +154,7 @@ static void print_start(const struct dispatch_trace *trace)
     }
 }
 
+/* Print one hop: for each sender and receiver the tokens that go; `==` is a device that keeps its own. */
 static void print_hop(const struct dispatch_trace *trace, int hop)
 {
     const struct expert_hop *h = &trace->layer->routing.hop[hop];
@@ -173,6 +190,7 @@ static void print_copies(const struct dispatch_trace *trace)
     }
 }
 
+/* Print for each device its experts, and behind each the tokens that it computes. */
 static void print_computed(const struct dispatch_trace *trace)
 {
     printf("\ncomputed by each device, expert by expert%s\n\n",
@@ -203,6 +221,8 @@ static int64_t times(const struct dispatch_trace *trace, int64_t expert, int64_t
     return n;
 }
 
+/* Check that each choice was computed once, or once by each device that shares a row.  Results must be right, and
+ * messages must follow the formulas. */
 static enum error_code dispatch_check(const struct dispatch_trace *trace, struct error *err)
 {
     const struct expert_shape *s = &trace->layer->shape;
@@ -236,12 +256,14 @@ static void add_tokens(cJSON *row, const int64_t *e, int64_t of)
     }
 }
 
+/* Whether an event has a pair with this first number. */
 static bool has(const int64_t *e, int64_t of)
 {
     for (int64_t i = 0; e && i < e[2]; i += 2) if (e[3 + i] == of) return true;
     return false;
 }
 
+/* Fill the table "choices": each token with its experts. */
 static void document_choices(const struct dispatch_trace *trace)
 {
     const struct expert_shape *s = &trace->layer->shape;
@@ -257,6 +279,7 @@ static void document_choices(const struct dispatch_trace *trace)
         }
 }
 
+/* Fill the table "sends": for each hop, sender and receiver the tokens. */
 static void document_sends(const struct dispatch_trace *trace)
 {
     document_table("sends");
@@ -273,6 +296,7 @@ static void document_sends(const struct dispatch_trace *trace)
             }
 }
 
+/* Fill the table "computed": for each device and expert the tokens, and whether the expert is a copy. */
 static void document_computed(const struct dispatch_trace *trace)
 {
     const struct expert_routing *routing = &trace->layer->routing;
@@ -289,6 +313,7 @@ static void document_computed(const struct dispatch_trace *trace)
         }
 }
 
+/* Fill the table "devices": messages, bytes, and whether formulas and results hold. */
 static void document_devices(const struct dispatch_trace *trace)
 {
     document_table("devices");
@@ -302,6 +327,7 @@ static void document_devices(const struct dispatch_trace *trace)
     }
 }
 
+/* Fill the command's document for `--json`; without a document nothing is done. */
 static void fill_document(const struct dispatch_trace *trace)
 {
     const struct expert_shape *s = &trace->layer->shape;
@@ -312,6 +338,7 @@ static void fill_document(const struct dispatch_trace *trace)
     cJSON_AddNumberToObject(data, "experts", (double)s->E);
     cJSON_AddNumberToObject(data, "tokens", (double)s->tokens);
     cJSON_AddNumberToObject(data, "choices", (double)s->k);
+    /* Each hop has its operation and the number of members. */
     cJSON *hops = cJSON_AddArrayToObject(data, "hops");
     for (int i = 0; i < trace->layer->routing.hops; i++) {
         cJSON *hop = cJSON_CreateObject();
@@ -330,6 +357,7 @@ enum error_code show_dispatch_draw(const struct dispatch_trace *trace, struct er
     printf("  "), print_wrapped_at(stdout, 2, COLUMNS, s->source);
     print_start(trace);
     print_copies(trace);
+    /* The parts follow the tokens' way: start, copies of experts, hops, what is computed. */
     for (int i = 0; i < trace->layer->routing.hops; i++) print_hop(trace, i);
     if (trace->layer->routing.hops == 0) printf("\nTokens stay; the weights of all experts come to each device.\n");
     print_computed(trace);

@@ -1,5 +1,9 @@
 /* dispatch.h -- which token is on which device after each hop on the way to its experts; shared by the files of
- * `orrery show dispatch NAME`. */
+ * `orrery show dispatch NAME`.
+ *
+ * cli/show/dispatch.c runs the passes, lets all devices record, and draws on rank 0. Letters and symbols limit the
+ * drawing to 16 devices with 16 tokens each.
+ */
 #ifndef ORRERY_DRAW_DISPATCH_H
 #define ORRERY_DRAW_DISPATCH_H
 
@@ -11,7 +15,7 @@ enum { SHOW_DISPATCH_DEVICES = 16, SHOW_DISPATCH_TOKENS = 16, SHOW_DISPATCH_EXPE
 /* Kinds of events.  Sends of a hop: pairs of a device and a token; computed: pairs of an expert and a token. */
 enum { DISPATCH_SENDS, DISPATCH_COMPUTED = EXPERT_HOPS };
 
-/* A token as one number of a record. */
+/* A token is one number of a record. */
 static inline int32_t token_number(int device, int64_t t) { return (int32_t)(device * SHOW_DISPATCH_TOKENS + t); }
 
 struct dispatch_outcome {

@@ -1,3 +1,5 @@
+/* gather.c -- brings one text after another to rank 0, so that rank 0 holds only two at a time.  The callers are
+ * simulators.c, trace_file.c and cli/train/profile.c.  Errors are agreed on after each text. */
 #include "emulated_devices/draw/gather.h"
 #include <stdlib.h>
 #include <string.h>
@@ -6,9 +8,11 @@
 static enum error_code gather_bring(struct comm *comm, int rank, const struct gathered *own, struct gathered *got,
                                     struct error *err)
 {
+    /* The head travels first: rank 0 needs the length for its memory. */
     struct { uint64_t length, full; } head = { own->length, own->full };
     enum error_code e = OK;
     *got = (struct gathered){ .text = NULL };
+    /* Rank 0's own text needs no message, but a copy: the visitor's text is freed like all others. */
     if (rank == 0) {
         if (comm->rank != 0) return OK;
         *got = *own;

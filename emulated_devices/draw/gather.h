@@ -1,10 +1,13 @@
-/* gather.h -- texts that devices have made, one of each, brought to rank 0 one at a time. */
+/* gather.h -- texts that devices have made, one of each, brought to rank 0 one at a time.
+ *
+ * Callers: simulators.c, trace_file.c, cli/train/profile.c.
+ */
 #ifndef ORRERY_DRAW_GATHER_H
 #define ORRERY_DRAW_GATHER_H
 
 #include "emulated_devices/comm/comm.h"
 
-/* A device's text, and a mark of the caller's: whether it is complete. */
+/* A device has a text and a mark of the caller's: whether something is missing. */
 struct gathered { char *text; uint64_t length; bool full; };
 
 typedef enum error_code gather_fn(void *context, int rank, const struct gathered *, struct error *);

@@ -1,3 +1,5 @@
+/* holdings.c -- notes what a device has, and draws a table or boxes of all devices.  The caller, cli/show/plan.c,
+ * notes each device and then draws.  Only holdings_svg can fail, with ERR_FILE. */
 #include "emulated_devices/draw/holdings.h"
 #include "emulated_devices/draw/svg.h"
 #include "ref/io/columns.h"
@@ -6,6 +8,7 @@
 
 /* ---- what a device has ------------------------------------------------------------------------------------------- */
 
+/* Add a word behind a comma; where the room ends, ".." says that more follows. */
 static void holdings_add(char *to, const char *word)
 {
     const size_t used = strlen(to);
@@ -14,6 +17,7 @@ static void holdings_add(char *to, const char *word)
     else if (used < 3 || strcmp(to + used - 2, "..") != 0) snprintf(to + used, HOLDINGS_TEXT - used, "..");
 }
 
+/* Add a range as "first-last", or one number; an empty range adds nothing. */
 static void add_range(char *to, struct interval interval)
 {
     char word[40];
@@ -24,6 +28,7 @@ static void add_range(char *to, struct interval interval)
     holdings_add(to, word);
 }
 
+/* Note the layers of all chunks of a device, with embedding and loss where the device has them. */
 static void note_layers(struct holding *holding, const struct trainer *trainer)
 {
     bool first = false, last = false;
@@ -37,6 +42,7 @@ static void note_layers(struct holding *holding, const struct trainer *trainer)
 /* Microbatches that follow each other are one range. */
 static void note_sequences(struct holding *holding, const struct trainer *trainer)
 {
+    /* all: the sequences of the last microbatches, as long as these follow each other. */
     struct interval all = { 0, 0 };
     const int dp = mesh_coordinate(&trainer->plan.mesh, trainer->comm->rank, DP);
     for (int m = 0; m < trainer->plan.micros; m++) {
@@ -48,6 +54,7 @@ static void note_sequences(struct holding *holding, const struct trainer *traine
     add_range(holding->sequences, all);
 }
 
+/* Note the tokens of a sequence; schemes that plan by lengths have no fixed part. */
 static void note_tokens(struct holding *holding, const struct trainer *trainer)
 {
     const struct context_parallel *cp = &trainer->seams.cp;
@@ -77,6 +84,7 @@ void holding_note(struct holding *holding, const struct trainer *trainer)
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
+/* These columns are texts of a holding, by their offset. */
 static const struct { const char *name; size_t at; } column[] = {
     { "layers", offsetof(struct holding, layers) }, { "heads", offsetof(struct holding, heads) },
     { "sequences", offsetof(struct holding, sequences) }, { "tokens", offsetof(struct holding, tokens) },
@@ -106,6 +114,7 @@ void holdings_draw(FILE *to, const struct holdings *holdings)
         if (!holdings_differs(holdings, k) && holdings_text_of(holdings->of, k)[0])
             fprintf(to, "all have %s %s\n", column[k].name, holdings_text_of(holdings->of, k));
     fprintf(to, "\n");
+    /* The loop runs twice: the first round measures the columns, the second prints. */
     do {
         columns_add(&t, RIGHT_ALIGNED, "device");
         columns_add(&t, LEFT_ALIGNED, "where");
@@ -127,15 +136,17 @@ void holdings_draw(FILE *to, const struct holdings *holdings)
 
 /* ---- SVG --------------------------------------------------------------------------------------------------------- */
 
+/* Numbers are pixels, but ACROSS: the most boxes in a row. */
 enum { MARGIN = 20, TOP = 50, BOX = 190, GAP = 14, LINE = 18, ACROSS = 8 };
 
-/* A hue for each copy of the model, so that who has the same weights has the same colour. */
+/* Each copy of the model has a hue, so devices with the same weights have the same colour. */
 static struct colour colour_of(const struct holdings *holdings, int device)
 {
     static const int hue[] = { 208, 100, 42, 280, 166, 355, 30, 230 };
     return (struct colour){ hue[mesh_coordinate(&holdings->plan->mesh, device, DP) % 8], 60, 88 };
 }
 
+/* Draw one device as a box: number, place, a line for each column in which devices differ, parameters. */
 static void draw_device(FILE *to, const struct holdings *holdings, int device, double x, double y, int lines)
 {
     const struct holding *h = &holdings->of[device];
@@ -152,9 +163,11 @@ static void draw_device(FILE *to, const struct holdings *holdings, int device, d
 enum error_code holdings_svg(FILE *to, const void *holdings, struct error *err)
 {
     const struct holdings *a = holdings;
+    /* A stage has `each` devices, in rows of at most ACROSS boxes; stages lie below each other. */
     const int devices = a->plan->mesh.devices, stages = a->plan->mesh.size[PP], each = devices / stages;
     const int across = each < ACROSS ? each : ACROSS, down = (each + across - 1) / across;
     int lines = 0, y = TOP;
+    /* Every box has the same lines, so all boxes have the same height. */
     for (int k = 0; k < KINDS; k++) lines += holdings_differs(a, k);
     const int height = LINE * (lines + 2) + 8;
     svg_begin(to, 2 * MARGIN + across * (BOX + GAP) - GAP, TOP + stages * down * (height + GAP) + MARGIN - GAP);

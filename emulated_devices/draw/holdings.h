@@ -1,4 +1,7 @@
-/* holdings.h -- which device of a plan has which part of the model and the batch, for `orrery show plan`. */
+/* holdings.h -- which device of a plan has which part of the model and the batch, for `orrery show plan`.
+ *
+ * cli/show/plan.c opens a trainer for each device without numbers, notes what it has, and draws.
+ */
 #ifndef ORRERY_DRAW_HOLDINGS_H
 #define ORRERY_DRAW_HOLDINGS_H
 
@@ -7,7 +10,7 @@
 
 enum { HOLDINGS_DEVICES = 64, HOLDINGS_TEXT = 48 };
 
-/* The device's part of the model and batch, in words. */
+/* A holding is the device's part of the model and batch, in words. */
 struct holding {
     char place[HOLDINGS_TEXT];          /* "dp=1 tp=0" */
     char layers[HOLDINGS_TEXT];         /* "0-3, loss" */

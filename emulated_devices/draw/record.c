@@ -1,3 +1,5 @@
+/* record.c -- a growing list of numbers that holds events, and its way to rank 0. The drawings of attention,
+ * dispatch and tensor record with it; cli/show brings the records to rank 0. */
 #include "emulated_devices/draw/record.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -5,6 +7,7 @@
 void record_number(struct record *record, int64_t x)
 {
     if (record->used == record->room) {
+        /* The list doubles.  Without memory the number is lost, and `failed` is set. */
         const int64_t room = record->room > 0 ? 2 * record->room : 256;
         int64_t *number = realloc(record->number, sizeof *number * (size_t)room);
         record->failed = record->failed || number == NULL;
@@ -26,11 +29,13 @@ enum error_code record_bring(struct comm *world, struct record *mine, struct rec
 {
     struct exchange x = exchange_begin(world->everyone, CONTROL);
     enum error_code e = OK;
+    /* The number of entries travels before the entries: rank 0 makes room for them. */
     if (world->rank > 0) {
         e = exchange_both(&x, 0, &mine->used, sizeof mine->used, -1, NULL, 0, err);
         return e ? e
                  : exchange_both(&x, 0, mine->number, sizeof *mine->number * (uint64_t)mine->used, -1, NULL, 0, err);
     }
+    /* Rank 0's own record changes hands, so its memory is freed once. */
     all[0] = *mine;
     *mine = (struct record){ 0 };
     for (int r = 1; r < world->size && !e; r++) {

@@ -1,4 +1,8 @@
-/* record.h -- the events on a device, as rows of numbers that are sent to rank 0, for the drawings of `orrery show`. */
+/* record.h -- the events on a device, as rows of numbers that are sent to rank 0, for the drawings of `orrery show`.
+ *
+ * The drawings of attention, collectives, dispatch and tensors record with it; cli/show checks `failed` on every
+ * device before it brings the records to rank 0.
+ */
 #ifndef ORRERY_DRAW_RECORD_H
 #define ORRERY_DRAW_RECORD_H
 

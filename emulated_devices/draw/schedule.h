@@ -1,4 +1,7 @@
-/* schedule.h -- pictures of a timed schedule: for a terminal and as SVG. */
+/* schedule.h -- pictures of a timed schedule: for a terminal and as SVG.
+ *
+ * Callers: timeline.c, cli/show/schedule.c, lesson 11.
+ */
 #ifndef ORRERY_DRAW_SCHEDULE_H
 #define ORRERY_DRAW_SCHEDULE_H
 

@@ -1,8 +1,12 @@
-/* schedule_svg.c -- a timeline as an SVG document. */
+/* schedule_svg.c -- a timeline as an SVG document.
+ *
+ * timeline.c and cli/show/schedule.c call.  The only error is ERR_FILE, from svg_end.
+ */
 #include "emulated_devices/draw/schedule.h"
 #include "emulated_devices/draw/svg.h"
 #include <string.h>
 
+/* Numbers are pixels: margins, the height of a row and of its bar, the axis, the width of a mark. */
 enum { WIDTH = 1280, LEFT = 80, RIGHT = 24, TOP = 78, ROW = 30, BAR = 24, AXIS = 46, MARK = 4 };
 
 /* A hue for each kind; later chunks are darker, but light enough for black text. */
@@ -17,11 +21,14 @@ static struct colour colour_of(enum action_kind kind, int chunk, int chunks)
     return c;
 }
 
+/* x = LEFT + (width of the drawing) time / makespan. */
 static double x_of(const struct timing *timing, int64_t time)
 {
     return LEFT + (double)(WIDTH - LEFT - RIGHT) * (double)time / (double)(timing->makespan > 0 ? timing->makespan : 1);
 }
 
+/* Draw one computation as a box, with its microbatch if there is room and all of it as a tooltip.  Messages are not
+ * drawn. */
 static void draw_action(FILE *to, const struct schedule *schedule, const struct timing *timing, int device, int index)
 {
     const struct action a = schedule->actions[device][index];
@@ -38,6 +45,7 @@ static void draw_action(FILE *to, const struct schedule *schedule, const struct 
             device, (long long)timing->start[device][index], (long long)timing->end[device][index]);
 }
 
+/* Draw a row of shades and a word for each kind of action that the schedule has. */
 static void draw_legend(FILE *to, const struct schedule *schedule)
 {
     static const char *const word[] = { "F forward", "B backward", "I backward for input", "W backward for weights",
@@ -56,6 +64,7 @@ static void draw_legend(FILE *to, const struct schedule *schedule)
     if (schedule->chunks > 1) svg_text(to, x, 57, "start", 13, "darker: later chunk of the device");
 }
 
+/* Write name, sizes and bubble of the schedule above the drawing. */
 static void heading(FILE *to, const struct schedule *schedule, const struct timing *timing)
 {
     char name[sizeof schedule->name];

@@ -1,9 +1,13 @@
-/* schedule_text.c -- a timeline for the terminal. */
+/* schedule_text.c -- a timeline for the terminal.
+ *
+ * timeline.c and cli/show/schedule.c call.  The output has as many columns as the caller says; nothing can fail.
+ */
 #include "emulated_devices/draw/schedule.h"
 #include "ref/io/terminal.h"
 #include <ctype.h>
 #include <string.h>
 
+/* A line begins with LABEL columns for the device; a unit of time has at most WIDEST columns. */
 enum { LABEL = 5, WIDEST = 4, MOST_LINES = 16 };
 
 struct canvas {
@@ -19,6 +23,7 @@ struct canvas {
     bool wide, colour;
 };
 
+/* Euclid's algorithm gives the greatest common divisor. */
 static int64_t gcd(int64_t a, int64_t b)
 {
     while (b != 0) {
@@ -29,6 +34,7 @@ static int64_t gcd(int64_t a, int64_t b)
     return a;
 }
 
+/* The unit divides the end of every action, so all actions end at whole units. */
 static int64_t schedule_text_unit_of(const struct schedule *schedule, const struct timing *timing)
 {
     int64_t unit = 0;
@@ -37,6 +43,7 @@ static int64_t schedule_text_unit_of(const struct schedule *schedule, const stru
     return unit > 0 ? unit : 1;
 }
 
+/* This counts the decimal digits of n. */
 static int digits(int n)
 {
     int count = 1;
@@ -47,6 +54,7 @@ static int digits(int n)
     return count;
 }
 
+/* This is the shortest computation that takes time; messages are not drawn. */
 static int64_t shortest_of(const struct schedule *schedule, const struct timing *timing)
 {
     int64_t least = INT64_MAX;
@@ -58,8 +66,9 @@ static int64_t shortest_of(const struct schedule *schedule, const struct timing 
     return least < INT64_MAX ? least : 1;
 }
 
-/* A column for each unit, or for the shortest computation: it then contains the middle of a column, wherever it begins.
- * What is longer than a line goes on below it.  Only if that were too many lines, a column is longer. */
+/* A column for each unit, or for the shortest computation: it then contains the middle of a column, wherever it
+ * begins.  A time line that is longer than a line goes on below it.  Only if that were too many lines, a column is
+ * longer. */
 static void choose_columns_of_time(struct canvas *canvas)
 {
     const int64_t most = (int64_t)MOST_LINES * canvas->room;
@@ -73,6 +82,7 @@ static void choose_columns_of_time(struct canvas *canvas)
 /* If there is room: columns for letter and number of each unit; else one of them above the other. */
 static void choose_scale(struct canvas *canvas, int columns)
 {
+    /* A unit wants a column for the letter, columns for the number, and one between neighbours. */
     const int64_t units = canvas->t->makespan / canvas->unit > 0 ? canvas->t->makespan / canvas->unit : 1;
     const int need = 1 + digits(canvas->s->micros - 1);
     canvas->room = columns - LABEL;
@@ -91,6 +101,7 @@ static int64_t middle(const struct canvas *canvas, int column)
     return 2 * (column / canvas->columns_per_unit) * canvas->unit + canvas->unit;
 }
 
+/* A kind has its colour, as an ANSI escape: black on a light background. */
 static const char *background(enum action_kind kind)
 {
     switch (kind) {
@@ -113,8 +124,8 @@ static int action_at(const struct canvas *canvas, int device, int column, int fr
     return -1;
 }
 
-/* The character of an action at an offset from its first column: letter and number side by side, or one of them per
- * row. */
+/* The result is the character of an action at an offset from its first column: letter and number side by side, or
+ * one of them per row. */
 static char character(const struct canvas *canvas, struct action action, int offset, int row)
 {
     char text[16];
@@ -130,9 +141,11 @@ static void draw_row(const struct canvas *canvas, int device, int row, int begin
     int shown = -1, first = 0;
     if (row == 0) fprintf(canvas->to, "%3d  ", device);
     else fprintf(canvas->to, "     ");
+    /* Actions are in the order of time, so the search goes on from the last one found. */
     for (int column = begin, from = 0; column < canvas->cells && column < begin + canvas->room; column++) {
         const int i = action_at(canvas, device, column, from);
         if (i >= 0) from = i;
+        /* The colour changes only where another action begins. */
         if (i != shown) {
             if (canvas->colour) fputs(i >= 0 ? background(canvas->s->actions[device][i].kind) : "\033[0m", canvas->to);
             shown = i;
@@ -143,6 +156,7 @@ static void draw_row(const struct canvas *canvas, int device, int row, int begin
     fputs(canvas->colour ? "\033[0m\n" : "\n", canvas->to);
 }
 
+/* Print the letters that the schedule has, and what the drawing leaves out. */
 static void legend(const struct canvas *canvas)
 {
     bool used[ACTION_KINDS] = { false };
@@ -171,6 +185,7 @@ void schedule_draw_text(FILE *to, const struct schedule *schedule, const struct 
                        .shortest = shortest_of(schedule, timing),
                         .colour = colour };
     choose_scale(&c, columns < 40 ? 40 : columns);
+    /* A time line longer than the terminal goes on below, with all devices again and the time there. */
     for (int begin = 0; begin < c.cells; begin += c.room) {
         if (c.cells > c.room)
             fprintf(to, "%sfrom time %lld on\n", begin > 0 ? "\n" : "", (long long)(begin * c.per_column));

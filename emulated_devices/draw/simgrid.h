@@ -10,6 +10,8 @@
  *   gap          a part of the latency: messages that follow each other do not wait for each other's
  *   in order     links are shared fairly
  *   contention, progress none, speeds of devices: not there
+ *
+ * cli/show/cluster.c calls, for `orrery show cluster`. Nothing is computed here but the network's links and ways.
  */
 #ifndef ORRERY_DRAW_SIMGRID_H
 #define ORRERY_DRAW_SIMGRID_H

@@ -1,3 +1,6 @@
+/* simulators.c -- turns the events of each device's clock into a graph of nodes and writes the graph in two formats.
+ * The caller on all devices is cli/train/train.c.  Errors are ERR_FILE, ERR_MEMORY and ERR_COMM, the same on every
+ * device. */
 #include "emulated_devices/draw/simulators.h"
 #include "emulated_devices/draw/gather.h"
 #include "ref/io/output.h"
@@ -9,8 +12,10 @@
 
 /* ---- the graph of one device ------------------------------------------------------------------------------------- */
 
+/* A join is a point of a stream that takes no time and waits. */
 enum node_kind { NODE_WORK, NODE_SEND, NODE_RECEIVE, NODE_JOIN };
 
+/* A node waits for the last work of its own stream, and for at most one more event. */
 enum { MOST_AFTER = 3 };
 struct node {
     enum node_kind kind;
@@ -22,7 +27,7 @@ struct node {
     picoseconds takes;
 };
 
-/* A message of this device, by the other one and its serial: the node that sends or receives it. */
+/* An end is the node that sends or receives a message of this device.  The other device and the serial find the end. */
 struct end { int peer; uint32_t serial; uint64_t id; };
 
 struct graph {
@@ -32,6 +37,7 @@ struct graph {
     size_t sends, posts;
 };
 
+/* Messages are ordered by device, then by serial, for the binary search. */
 static int by_message(const void *a, const void *b)
 {
     const struct end *x = a, *y = b;
@@ -39,6 +45,7 @@ static int by_message(const void *a, const void *b)
     return (x->serial > y->serial) - (x->serial < y->serial);
 }
 
+/* Find the node of a message; 0: no such message. */
 static uint64_t simulators_find(const struct end *list, size_t n, int peer, uint32_t serial)
 {
     const struct end key = { peer, serial, 0 }, *found = n ? bsearch(&key, list, n, sizeof key, by_message) : NULL;
@@ -48,10 +55,13 @@ static uint64_t simulators_find(const struct end *list, size_t n, int peer, uint
 /* Only what has arrived was received. */
 static bool is_node(const struct event *event) { return event->kind != EVENT_POST || event->serial != UINT32_MAX; }
 
+/* Number the nodes of all actors and list the ends of messages, sorted.  ERR_MEMORY also if events were lost,
+ * because the graph would have gaps. */
 static enum error_code open_graph(struct graph *graph, const struct events *events, struct error *err)
 {
     uint64_t all = 0;
     *graph = (struct graph){ .events = events };
+    /* The ids of an actor's events follow those of the actors before, from 1 on. */
     for (int a = 0; a < EVENT_ACTORS; a++) graph->base[a] = all, all += events->of[a].count;
     graph->sent = malloc(all * sizeof *graph->sent + 1), graph->posted = malloc(all * sizeof *graph->posted + 1);
     if (events->lost || graph->sent == NULL || graph->posted == NULL)
@@ -70,7 +80,7 @@ static enum error_code open_graph(struct graph *graph, const struct events *even
     return OK;
 }
 
-/* The last of an actor's first events after which others can wait; 0: there is none. */
+/* The result is the last of an actor's first events for which others can wait; 0: there is none. */
 static uint64_t last_done(const struct graph *graph, int actor, uint32_t place)
 {
     while (place > 0) {
@@ -81,11 +91,13 @@ static uint64_t last_done(const struct graph *graph, int actor, uint32_t place)
     return 0;
 }
 
+/* Add a node to wait for; 0 stands for none. */
 static void wait_for(struct node *node, uint64_t id)
 {
     if (id != 0) node->after[node->afters++] = id;
 }
 
+/* Make the node of event i of an actor.  A join has no work: its stream waits there for another event or a message. */
 static struct node simulators_node_of(const struct graph *graph, int actor, uint32_t i)
 {
     const struct event *v = &graph->events->of[actor].event[i];
@@ -106,6 +118,7 @@ static struct node simulators_node_of(const struct graph *graph, int actor, uint
 /* Whole units of a sum, without those of the sum before: so that all together are the sum, rounded down once. */
 static uint64_t units(picoseconds *sum, picoseconds takes, picoseconds unit)
 {
+    /* The difference of two rounded sums is what this computation gets. */
     const picoseconds before = *sum / unit;
     *sum += takes;
     return (uint64_t)(*sum / unit - before);
@@ -113,6 +126,7 @@ static uint64_t units(picoseconds *sum, picoseconds takes, picoseconds unit)
 
 /* ---- goal -------------------------------------------------------------------------------------------------------- */
 
+/* Write a node as a line of GOAL; computations are whole nanoseconds. */
 static void goal_node(FILE *file, const struct node *node, picoseconds *sum)
 {
     fprintf(file, "n%" PRIu64 ": ", node->id);
@@ -124,6 +138,7 @@ static void goal_node(FILE *file, const struct node *node, picoseconds *sum)
     fprintf(file, " cpu %d\n", node->actor);
 }
 
+/* Write one device's nodes, then what each requires. */
 static void write_goal(FILE *file, const struct graph *graph, int rank)
 {
     fprintf(file, "rank %d {\n", rank);
@@ -143,6 +158,7 @@ static void write_goal(FILE *file, const struct graph *graph, int rank)
 
 /* ---- chakra ------------------------------------------------------------------------------------------------------ */
 
+/* Write a protobuf message behind its length, as Chakra's files have it. */
 static void put_message(FILE *file, const struct proto *proto)
 {
     struct proto length = { .used = 0 };
@@ -153,6 +169,7 @@ static void put_message(FILE *file, const struct proto *proto)
 
 /* An attribute: a name, and its value in the field of its type. */
 enum chakra_type { CHAKRA_INT32 = 7, CHAKRA_INT64 = 9, CHAKRA_UINT64 = 13, CHAKRA_BOOL = 27 };
+/* Add an attribute to a node: field 10, with a name and a value. */
 static void put_attribute(struct proto *node, const char *name, enum chakra_type type, uint64_t value)
 {
     struct proto a = { .used = 0 };
@@ -161,6 +178,7 @@ static void put_attribute(struct proto *node, const char *name, enum chakra_type
     proto_bytes(node, 10, a.byte, a.used);
 }
 
+/* Write a node as a Chakra Node message; computations are whole microseconds, and picoseconds in an attribute. */
 static void chakra_node(FILE *file, const struct node *node, int rank, picoseconds *sum)
 {
     static const char *const name[] = { "compute", "send", "receive", "wait" };
@@ -183,6 +201,7 @@ static void chakra_node(FILE *file, const struct node *node, int rank, picosecon
     put_message(file, &m);
 }
 
+/* Write the metadata, then all nodes of a device. */
 static void write_chakra(FILE *file, const struct graph *graph, int rank)
 {
     struct proto head = { .used = 0 };
@@ -200,6 +219,7 @@ static void write_chakra(FILE *file, const struct graph *graph, int rank)
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
+/* Make one device's text in memory.  On an error the text may be there in part: the caller frees it. */
 static enum error_code format(struct gathered *own, const struct events *events, enum simulator simulator, int rank,
                               struct error *err)
 {
@@ -215,8 +235,10 @@ static enum error_code format(struct gathered *own, const struct events *events,
     return e;
 }
 
+/* This is rank 0's open file of GOAL, and where the next text goes. */
 struct target { const char *path; enum simulator simulator; struct output out; int64_t at; };
 
+/* Write one device's text: a file of its own for Chakra, the next part of the one file for GOAL. */
 static enum error_code put_one(void *context, int rank, const struct gathered *gathered, struct error *err)
 {
     struct target *t = context;
@@ -230,6 +252,7 @@ static enum error_code put_one(void *context, int rank, const struct gathered *g
     return e;
 }
 
+/* Create the file of GOAL with its first line. */
 static enum error_code begin_goal(struct target *target, int devices, struct error *err)
 {
     char head[40];
@@ -250,6 +273,7 @@ enum error_code simulator_write(struct comm *comm, const struct events *events, 
     if (!e && one_file) e = begin_goal(&t, comm->size, err);
     e = comm_agree(comm, e, err);
     if (!e) e = gather_texts(comm, &own, put_one, &t, err);
+    /* The file appears as a whole, or not at all. */
     if (!e && one_file) e = output_commit(&t.out, err);
     else if (one_file && t.out.fd >= 0) output_abort(&t.out);
     free(own.text);

@@ -9,6 +9,8 @@
  * what came before them in their stream; what comes after them does not wait for them, but for the point where the
  * program does.  Every message of the run is there with its bytes, none is added; computations have the virtual time
  * that they took, rounded to the format's unit so that their sum is right.
+ *
+ * cli/train/train.c calls after a run that kept its events.
  */
 #ifndef ORRERY_DRAW_SIMULATORS_H
 #define ORRERY_DRAW_SIMULATORS_H

@@ -1,3 +1,6 @@
+/* step.c -- watches a step of one device and draws what the device holds and sends, as text.  The caller,
+ * cli/show/step.c, opens a trainer, watches a step and draws.  Nothing here returns an error; a line without memory
+ * sets `failed`. */
 #include "emulated_devices/draw/step.h"
 #include "emulated_devices/schemes/data/units.h"
 #include "ref/io/figures.h"
@@ -8,8 +11,10 @@
 
 /* ---- watching ---------------------------------------------------------------------------------------------------- */
 
+/* A unit is a bit of a set; units beyond the 64th are not drawn. */
 static uint64_t bit(int unit) { return unit < STEP_UNITS ? UINT64_C(1) << unit : 0; }
 
+/* Begin another line.  Older lines may move; without memory `failed` is set and the result is NULL. */
 static struct step_line *new_line(struct step_record *record, int part, enum step_pass pass)
 {
     if (record->lines == record->room) {
@@ -22,14 +27,16 @@ static struct step_line *new_line(struct step_record *record, int part, enum ste
     return &record->line[record->lines++];
 }
 
+/* Whether a call belongs to a pass over a part; the other calls end a step. */
 static bool is_pass(enum data_call call) { return call == DATA_ACQUIRED || call == DATA_GRADIENT_BEGUN; }
 
-/* The line that a call belongs to: gradients of weights are in the line of the same part's backward pass, if that is
- * the last one. */
+/* Find the line that a call belongs to.  Gradients of weights are in the line of the same part's backward pass, if
+ * that line is the last. */
 static struct step_line *step_line_of(struct step_record *record, const struct data_parallel *dp,
                                       enum data_call call, int part)
 {
     struct step_line *last = record->lines > 0 ? &record->line[record->lines - 1] : NULL;
+    /* The call decides: after the backward passes come reductions, then the update, each in a line of its own. */
     if (call == DATA_GRADIENTS_FINISHED) return new_line(record, -1, STEP_REDUCTIONS);
     if (call == DATA_STEPPED) return new_line(record, -1, STEP_UPDATE);
     if (!is_pass(call)) return last;
@@ -45,11 +52,14 @@ static void note_units(struct step_line *step_line, const struct data_parallel *
     for (int k = 0, n = data_units_of_part(dp->config, &dp->request, part, unit); k < n; k++)
         step_line->used |= bit(unit[k]);
     for (int u = 0; u < dp->units; u++) {
+        /* A unit is whole on the device while its gathered weights or its whole gradient have memory. */
         if (dp->unit[u].w.data != NULL) step_line->weights |= bit(u);
         if (dp->unit[u].g.data != NULL) step_line->gradients |= bit(u);
     }
 }
 
+/* The seam calls this after each of its calls.  The line gets times, units, and the bytes sent since the last call.
+ * The peak of memory is that since the last call, so it starts again. */
 static void saw(struct data_watch *watch, const struct data_parallel *dp, enum data_call call, int part)
 {
     struct step_record *r = (struct step_record *)watch;
@@ -58,6 +68,7 @@ static void saw(struct data_watch *watch, const struct data_parallel *dp, enum d
     struct step_line *l = step_line_of(r, dp, call, part);
     if (l == NULL) return;
     const struct traffic now = ledger_kind(&dp->group->comm->counted, TRAFFIC_DATA);
+    /* A line that is no pass begins where the line before it ended. */
     if (r->lines > before) {
         l->start = l->end = d->clock.now;
         if (!is_pass(call) && r->lines > 1) l->start = r->line[r->lines - 2].end;
@@ -72,6 +83,7 @@ static void saw(struct data_watch *watch, const struct data_parallel *dp, enum d
 
 void step_watch(struct step_record *record, struct trainer *trainer)
 {
+    /* Units that are never passed on are kept whole from step to step. */
     const struct data_parallel *dp = &trainer->data;
     *record = (struct step_record){ .watch = { saw }, .units = dp->units, .shards = dp->shards };
     for (int u = 0; u < dp->units; u++) {
@@ -81,6 +93,7 @@ void step_watch(struct step_record *record, struct trainer *trainer)
         if (!dp->unit[u].passing_w) record->kept_whole_weights |= bit(u);
         if (!dp->unit[u].passing_g) record->kept_whole_gradients |= bit(u);
     }
+    /* The lines count from here: earlier messages are taken off. */
     record->sent = ledger_kind(&trainer->comm->counted, TRAFFIC_DATA);
     arena_reset_peak(&trainer->device->arena);
     trainer->device->clock.trace = &record->trace;
@@ -129,11 +142,12 @@ const char *step_unit(const struct step_drawing *drawing, int unit, char *out, s
     return out;
 }
 
+/* All text of these drawings fits into 80 columns. */
 enum { WIDE = 80 };
 
 /* ---- who keeps what ---------------------------------------------------------------------------------------------- */
 
-/* Which of the parts, in the order of the row, a device keeps. */
+/* The result says which of the parts, in the order of the row, a device keeps. */
 static int part_number(struct shards shards, int rank, enum shard_level level, int parts)
 {
     shards.rank = rank;
@@ -141,6 +155,7 @@ static int part_number(struct shards shards, int rank, enum shard_level level, i
     return (int)(shards_range(&shards, level, padded).first * parts / padded);
 }
 
+/* Print the data scheme's own words on what it sends and holds. */
 static void draw_scheme(FILE *to, const struct step_drawing *drawing)
 {
     const struct data_scheme *s = data_scheme_at(0);
@@ -153,6 +168,7 @@ static void draw_scheme(FILE *to, const struct step_drawing *drawing)
     fprintf(to, "  holds  "), print_wrapped_at(to, 9, WIDE, s->head.memory);
 }
 
+/* Print which part of weights, gradients and states each device along dp keeps, at most 14 devices. */
 static void draw_keepers(FILE *to, const struct step_record *record)
 {
     const struct shards *s = &record->shards;
@@ -175,6 +191,7 @@ static void draw_keepers(FILE *to, const struct step_record *record)
 
 /* ---- a line for each pass ---------------------------------------------------------------------------------------- */
 
+/* A line has room for eleven units; a drawing has at most sixty lines. */
 enum { MOST_UNITS = 11, MOST_LINES = 60 };
 
 /* step_name in 13 columns. */
@@ -190,6 +207,7 @@ static const char *short_name(const struct step_drawing *drawing, const struct s
     return out;
 }
 
+/* Print two letters for one unit: its weights, then its gradient.  Capitals are whole, small letters are a part. */
 static void draw_cell(FILE *to, const struct step_record *record, const struct step_line *step_line, int u)
 {
     const bool cut_w = !(record->kept_whole_weights & bit(u)), cut_g = !(record->kept_whole_gradients & bit(u));
@@ -197,6 +215,7 @@ static void draw_cell(FILE *to, const struct step_record *record, const struct s
     fprintf(to, "  %c%c", !whole_w ? 'w' : step_line->used & bit(u) ? 'W' : '=', whole_g ? 'G' : 'g');
 }
 
+/* Print the heads of the columns: time, pass, and a name for each unit shown. */
 static void draw_heads(FILE *to, const struct step_drawing *drawing, int shown, const char *unit)
 {
     fprintf(to, "  %8s  %-13s", unit, "pass");
@@ -207,6 +226,7 @@ static void draw_heads(FILE *to, const struct step_drawing *drawing, int shown, 
     fprintf(to, "  sends\n");
 }
 
+/* Print one line: its start, its pass, two letters for each unit, and the bytes that it sends. */
 static void draw_line(FILE *to, const struct step_drawing *drawing, const struct step_line *step_line, int shown,
                       const struct figure_scale *scale)
 {
@@ -248,9 +268,11 @@ void step_draw_data(FILE *to, const struct step_drawing *drawing)
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
+/* The longest bar has 40 letters; the letters stand for the arena's tags in their order. */
 enum { BAR = 40 };
 static const char letter[ARENA_TAG_COUNT] = { 'W', 'G', 'O', 'A', 'B' };
 
+/* The most bytes that any line holds, at least 1, are a whole bar. */
 static uint64_t most_held(const struct step_record *record)
 {
     uint64_t most = 1;
@@ -262,6 +284,7 @@ static uint64_t most_held(const struct step_record *record)
 /* As many letters as the largest has columns; a part's letters end where its share of the bar does. */
 static void draw_bar(FILE *to, const struct arena_use *held, uint64_t most)
 {
+    /* Rounding goes by the sum so far, so that all letters together have the length of the whole bar. */
     uint64_t sum = 0;
     int at = 0;
     for (int tag = 0; tag < ARENA_TAG_COUNT; tag++) {
@@ -275,6 +298,7 @@ void step_draw_memory(FILE *to, const struct step_drawing *drawing)
 {
     const struct step_record *r = drawing->record;
     const uint64_t most = most_held(r);
+    /* Long steps have several passes in a line; the line shows the one that holds most. */
     const int group = (r->lines + MOST_LINES - 1) / MOST_LINES;
     char name[40], text[300];
     snprintf(text, sizeof text,

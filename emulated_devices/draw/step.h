@@ -2,6 +2,9 @@
  *
  * A watcher of the data-parallel seam (schemes/data/data.h) notes the state after each of its calls.  A line of a
  * drawing is what happens from one pass to the next.
+ *
+ * cli/show/step.c watches one device of a run without numbers and draws text, SVG or a document.  A record whose
+ * `failed` is set must not be drawn.
  */
 #ifndef ORRERY_DRAW_STEP_H
 #define ORRERY_DRAW_STEP_H

@@ -1,8 +1,12 @@
-/* step_document.c -- the passes of a step for programs: `--json` of `orrery show data` and `memory`. */
+/* step_document.c -- the passes of a step for programs: `--json` of `orrery show data` and `memory`.
+ *
+ * cli/show/step.c calls; without an open document nothing is done.
+ */
 #include "emulated_devices/draw/step.h"
 #include "ref/io/document.h"
 #include <cjson/cJSON.h>
 
+/* Name the part of the model that a pass is about; reductions and updates have none. */
 static void step_document_add_part(cJSON *row, const struct step_drawing *drawing, int part)
 {
     const int64_t L = drawing->plan->model.L;
@@ -11,6 +15,7 @@ static void step_document_add_part(cJSON *row, const struct step_drawing *drawin
     if (part > 0 && part <= L) cJSON_AddNumberToObject(row, "layer", part - 1);
 }
 
+/* Add the bytes that the device held, by kind of memory and in all. */
 static void add_held(cJSON *row, const struct arena_use *held)
 {
     cJSON *o = cJSON_AddObjectToObject(row, "held");
@@ -22,6 +27,7 @@ static void add_held(cJSON *row, const struct arena_use *held)
 void step_document(const struct step_drawing *drawing)
 {
     const struct step_record *r = drawing->record;
+    /* The table has a row for each line of the drawing, with times in microseconds. */
     if (!document_table("passes")) return;
     for (int i = 0; i < r->lines; i++) {
         const struct step_line *l = &r->line[i];

@@ -1,9 +1,13 @@
-/* step_svg.c -- the drawings of a step as SVG: units over time, memory over time. */
+/* step_svg.c -- the drawings of a step as SVG: units over time, memory over time.
+ *
+ * cli/show/step.c passes both functions to svg_file.  The only error is ERR_FILE.
+ */
 #include "emulated_devices/draw/step.h"
 #include "emulated_devices/draw/svg.h"
 #include "ref/io/figures.h"
 #include <string.h>
 
+/* Numbers are pixels: width, margins, a row and its bar, the axis, the height of the memory picture. */
 enum { WIDTH = 1000, LEFT = 110, RIGHT = 20, TOP = 84, HIGH = 26, BAR = 20, AXIS = 40, HEIGHT = 260 };
 
 static const struct colour forward_colour = { 208, 80, 82 }, backward_colour = { 100, 45, 78 },
@@ -11,17 +15,20 @@ static const struct colour forward_colour = { 208, 80, 82 }, backward_colour = {
                            part_colour = { 208, 30, 93 }, gradients_colour = { 42, 90, 70 },
                            gather_colour = { 208, 55, 60 }, reduce_colour = { 30, 85, 60 };
 
+/* x = LEFT + (width of the drawing) time / time of the step. */
 static double x_of(const struct step_record *record, picoseconds at)
 {
     return LEFT + (double)(WIDTH - LEFT - RIGHT) * (double)at / (double)(record->end > 0 ? record->end : 1);
 }
 
+/* Draw a box from one time to another. */
 static void step_svg_span(FILE *to, const struct step_record *record, double y, double h, picoseconds from,
                           picoseconds until, struct colour colour)
 {
     svg_box(to, x_of(record, from), y, x_of(record, until) - x_of(record, from), h, colour);
 }
 
+/* Draw a small box of a colour with its word. */
 static void legend(FILE *to, double x, struct colour colour, const char *what)
 {
     svg_box(to, x, 46, 14, 14, colour);
@@ -34,6 +41,7 @@ static struct colour pass_colour(enum step_pass pass)
          : pass == STEP_REDUCTIONS ? reduce_colour : backward_colour;
 }
 
+/* Draw all computations in one row, each with its layer if there is room. */
 static void draw_passes(FILE *to, const struct step_drawing *drawing, double y)
 {
     const struct step_record *r = drawing->record;
@@ -41,6 +49,7 @@ static void draw_passes(FILE *to, const struct step_drawing *drawing, double y)
     for (int i = 0; i < r->lines; i++) {
         const struct step_line *l = &r->line[i];
         char label[12] = "";
+        /* Reductions are messages; draw_sends shows them. */
         if (l->pass == STEP_REDUCTIONS) continue;
         step_svg_span(to, r, y, BAR, l->start, l->end, pass_colour(l->pass));
         if (l->part > 0 && l->part <= drawing->plan->model.L) snprintf(label, sizeof label, "%d", l->part - 1);
@@ -56,6 +65,7 @@ static void draw_sends(FILE *to, const struct step_record *record, double y)
     svg_box(to, LEFT, y, WIDTH - LEFT - RIGHT, BAR, (struct colour){ 0, 0, 97 });
     for (size_t i = 0; i < record->trace.count; i++) {
         const struct span *s = &record->trace.span[i];
+        /* Rows of a trace are streams first, then a pair of rows for each port: only what leaves is drawn. */
         if (s->row < STREAMS || (s->row - STREAMS) % 2) continue;
         step_svg_span(to, record, y, BAR, s->start, s->end, strncmp(s->what.name, "allgather", 9) == 0 ? gather_colour :
                       reduce_colour);
@@ -75,6 +85,7 @@ static void draw_whole(FILE *to, const struct step_record *record, int unit, boo
     }
 }
 
+/* Draw one unit's row: weights above, gradients below; where a unit is cut, the times at which it is whole. */
 static void draw_unit(FILE *to, const struct step_drawing *drawing, int unit, double y)
 {
     const struct step_record *r = drawing->record;
@@ -84,6 +95,7 @@ static void draw_unit(FILE *to, const struct step_drawing *drawing, int unit, do
     svg_text(to, LEFT - 10, y + BAR - 5, "end", 13, "%s%s",
              name[0] >= '0' && name[0] <= '9' ? "layer " : "", strcmp(name, "tok") == 0 ? "tokens"
              : strcmp(name, "pos") == 0 ? "positions" : strcmp(name, "end") == 0 ? "norm, head" : name);
+    /* A unit that is never cut is whole all the time. */
     const bool whole = r->kept_whole_weights & bit, whole_g = r->kept_whole_gradients & bit;
     step_svg_span(to, r, y, BAR / 2, 0, r->end, whole ? weights_colour : part_colour);
     step_svg_span(to, r, y + BAR / 2, BAR / 2, 0, r->end, whole_g ? gradients_colour : (struct colour){ 42, 40, 95 });
@@ -109,6 +121,7 @@ enum error_code step_svg_data(FILE *to, const void *drawing, struct error *err)
     legend(to, LEFT + 662, forward_colour, "forward");
     legend(to, LEFT + 742, backward_colour, "backward");
     legend(to, LEFT + 832, update_colour, "step");
+    /* From top to bottom: a row for each unit, what the device computes, what it sends, the axis. */
     double y = TOP;
     for (int u = 0; u < r->units && u < STEP_UNITS; u++)
         if (r->there >> u & 1) draw_unit(to, d, u, y), y += HIGH;
@@ -152,6 +165,7 @@ enum error_code step_svg_memory(FILE *to, const void *drawing, struct error *err
     for (int tag = 0; tag < ARENA_TAG_COUNT; tag++)
         legend(to, LEFT + 140 * tag, tag_colour[tag], arena_tag_name((enum arena_tag)tag));
     for (int i = 0; i < r->lines; i++) draw_column(to, r, i, most);
+    /* The scale has five marks from 0 to the most. */
     for (int k = 0; k <= 4; k++)
         svg_text(to, LEFT - 10, TOP + HEIGHT - HEIGHT * k / 4.0 + 4, "end", 12, "%s",
                  size_format(most * (uint64_t)k / 4).text);

@@ -1,3 +1,5 @@
+/* svg.c -- writes elements of SVG; no other file of this room knows the format.  All drawings call.  An error of
+ * writing is noticed once, in svg_end. */
 #include "emulated_devices/draw/svg.h"
 #include "ref/io/output.h"
 #include <errno.h>
@@ -18,6 +20,7 @@ void svg_begin(FILE *to, int width, int height)
 enum error_code svg_end(FILE *to, const char *what, struct error *err)
 {
     fputs("</svg>\n", to);
+    /* Errors of all writes before are seen here, so no drawing checks a write of its own. */
     if (fflush(to) != 0 || ferror(to))
         return fail(err, ERR_FILE, "%s: cannot write the drawing: %s", what, strerror(errno));
     return OK;
@@ -30,6 +33,7 @@ enum error_code svg_file(const char *path, enum error_code (*draw)(FILE *, const
     size_t bytes = 0;
     FILE *f = open_memstream(&text, &bytes);
     if (f == NULL) return fail(err, ERR_MEMORY, "%s: no memory to make it", printable_path(path).text);
+    /* The file is written only after the whole drawing was made: an error leaves no half a file. */
     enum error_code e = draw(f, context, err);
     if (fclose(f) != 0 && !e) e = fail(err, ERR_MEMORY, "%s: no memory to make it", printable_path(path).text);
     if (!e) e = file_write_all(path, text, bytes, err);
@@ -41,6 +45,7 @@ enum error_code svg_file(const char *path, enum error_code (*draw)(FILE *, const
  * has no hsl(); a viewer that knows only SVG paints it black. */
 static int svg_part_of(struct colour colour, int part)
 {
+    /* k runs around the circle of hues in twelfths; wave is the part's share there, from -1 to 1. */
     const double k = fmod(part + colour.hue / 30.0, 12), light = colour.light / 100.0;
     const double wave = fmax(-1, fmin(1, fmin(k - 3, 9 - k)));
     return (int)lround(255 * (light - colour.saturation / 100.0 * fmin(light, 1 - light) * wave));
@@ -60,6 +65,7 @@ void svg_text(FILE *to, double x, double y, const char *anchor, int size, const 
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
+    /* Names may come from files: what XML does not take is replaced. */
     for (char *c = text; *c != '\0'; c++)
         if (strchr("<>&\"'", *c) != NULL || ((unsigned char)*c < ' ') || *c == 0x7f) *c = '?';
     fprintf(to, "<text x=\"%.2f\" y=\"%.1f\" text-anchor=\"%s\" font-size=\"%d\">%s</text>\n", x, y, anchor, size,
@@ -76,8 +82,10 @@ void svg_time_axis(FILE *to, double left, double right, double y, int64_t most, 
     static const struct { int64_t ps; const char *name; } units[] = {
         { 1000000000000, "s" }, { 1000000000, "ms" }, { 1000000, "µs" }, { 1000, "ns" }, { 1, "ps" },
     };
+    /* step runs through 1, 2, 5, 10, .. until at most 12 marks are left. */
     int64_t step = 1;
     for (int i = 0; most / step > 12; i++) step = step / (i % 3 == 1 ? 2 : 1) * (i % 3 == 1 ? 5 : 2);
+    /* The unit is the largest of which a step is a multiple. */
     int u = picoseconds ? 0 : 4;
     while (step % units[u].ps != 0) u++;
     svg_line(to, left, y, right, y);

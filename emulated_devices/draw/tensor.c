@@ -1,5 +1,9 @@
 /* tensor.c -- draws a linear layer on several devices: each device's pieces, then each step's messages, products and
- * sums. */
+ * sums.
+ *
+ * cli/show/tensor.c calls show_tensor_draw on rank 0, after three passes on symbols.  Inputs are the records of all
+ * devices; outputs are text and the command's document.
+ */
 #include "emulated_devices/draw/tensor.h"
 #include "ref/io/document.h"
 #include "ref/io/options.h"
@@ -9,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* An event has at most MOST_BLOCKS blocks; a text is cut after TEXT characters. */
 enum { INDENT = 4, GAP = 3, TEXT = 160, LINE = 3 * TEXT + 32, MOST_LINES = 64, MOST_BLOCKS = 16 };
 
 /* ---- blocks as text ---------------------------------------------------------------------------------------------- */
@@ -28,6 +33,7 @@ static int print_indices(char *to, size_t room, uint64_t set)
     return used;
 }
 
+/* This counts the indices of a set. */
 static int tensor_members(uint64_t set)
 {
     int n = 0;
@@ -35,9 +41,11 @@ static int tensor_members(uint64_t set)
     return n;
 }
 
-/* Elements of one matrix with the same parts. */
+/* A block has elements of one matrix with the same parts. */
 struct block { enum linear_matrix matrix; unsigned parts; uint64_t rows, cols; int64_t count; };
 
+/* Describe a block: matrix, rows, columns, and its parts unless it has all.  Elements that do not fill rows x
+ * columns are counted instead. */
 static void describe_block(const struct block *block, unsigned whole, char text[TEXT])
 {
     char rows[TEXT / 2], cols[TEXT / 2], parts[SHOW_TENSOR_DEVICES + 3] = "", *to = parts;
@@ -54,7 +62,7 @@ static void describe_block(const struct block *block, unsigned whole, char text[
     else snprintf(text, TEXT, "%lld elements of %s[%.50s,%.50s]%s", (long long)block->count, name, rows, cols, parts);
 }
 
-/* The blocks of an event.  @param[out] nameless  elements that are of none.  @return how many. */
+/* Find the blocks of an event.  @param[out] nameless elements that are of none.  @return how many. */
 static int tensor_blocks_of(const int64_t *symbols, int64_t count, struct block blocks[MOST_BLOCKS], int64_t *nameless)
 {
     int n = 0;
@@ -92,14 +100,17 @@ static void tensor_describe(const int64_t *symbols, int64_t count, unsigned whol
 
 /* ---- lines, side by side where they fit -------------------------------------------------------------------------- */
 
+/* The lines wait for each other, so that they get equal columns. */
 struct lines { char text[MOST_LINES][LINE]; int count; };
 
+/* Print the lines, as many side by side as the terminal holds, and empty the list. */
 static void print_lines(struct lines *lines)
 {
     int longest = 0, at = 0;
     for (int i = 0; i < lines->count; i++)
         if ((int)strlen(lines->text[i]) > longest) longest = (int)strlen(lines->text[i]);
     for (int i = 0; i < lines->count; i++) {
+        /* A line is the last of its row if the next line would not fit beside it. */
         const bool last = i + 1 == lines->count || at + INDENT + 2 * longest + GAP > picture_columns(stdout);
         printf("%*s%s", at == 0 ? INDENT : 0, "", lines->text[i]);
         if (last) printf("\n");
@@ -109,6 +120,7 @@ static void print_lines(struct lines *lines)
     lines->count = 0;
 }
 
+/* Make room for another line; a full list is printed first. */
 static char *new_line(struct lines *lines)
 {
     if (lines->count == MOST_LINES) print_lines(lines);
@@ -117,6 +129,7 @@ static char *new_line(struct lines *lines)
 
 /* ---- a pass ------------------------------------------------------------------------------------------------------ */
 
+/* A step is a round of time, to the nearest.  An event is a kind, a time, a count and the symbols. */
 static int64_t tensor_step_of(const int64_t *event) { return (event[1] + TENSOR_ROUND / 2) / TENSOR_ROUND; }
 static const int64_t *tensor_after(const int64_t *event) { return event + 3 + event[2]; }
 static const int64_t *tensor_end_of(const struct record *record) { return record->number + record->used; }
@@ -126,6 +139,7 @@ enum kind { MESSAGES, PRODUCTS, SUMS };
 /* A product has three events in a row. */
 static void describe_product(const int64_t *left, int device, unsigned whole, char *to)
 {
+    /* The left factor is followed by the right factor and by the product. */
     const int64_t *right = tensor_after(left), *made = tensor_after(right);
     char a[TEXT], b[TEXT], y[TEXT];
     tensor_describe(left + 3, left[2], whole, a), tensor_describe(right + 3, right[2], whole, b),
@@ -133,6 +147,7 @@ static void describe_product(const int64_t *left, int device, unsigned whole, ch
     snprintf(to, LINE, "%d: %s %s %s %s", device, y, made[0] == PRODUCT_ADDED ? "+=" : "=", a, b);
 }
 
+/* Print the messages, products or sums of one step, device by device. */
 static void print_kind(const struct tensor_trace *trace, int pass, int64_t step, enum kind kind, struct lines *lines)
 {
     const unsigned whole = (1u << trace->P) - 1;
@@ -150,6 +165,7 @@ static void print_kind(const struct tensor_trace *trace, int pass, int64_t step,
     print_lines(lines);
 }
 
+/* Print what a pass has sent and added, and whether cost and result are right on every device. */
 static void print_totals(const struct pass_outcome *outcome, int P, int64_t steps)
 {
     unsigned long long messages = 0, bytes = 0, additions = 0;
@@ -165,6 +181,7 @@ static void print_totals(const struct pass_outcome *outcome, int P, int64_t step
                  : "A PIECE OF THE RESULT IS NOT WHAT IT MUST BE");
 }
 
+/* Print one pass step by step: messages first, then products, then sums. */
 static void print_pass(const struct tensor_trace *trace, int pass)
 {
     static const char *const title[] = { "forward: Y = X W^T", "backward, for the input: dX = dY W",
@@ -185,6 +202,7 @@ static void print_pass(const struct tensor_trace *trace, int pass)
 
 /* ---- who has what ------------------------------------------------------------------------------------------------ */
 
+/* The result has a bit for each index of some intervals; a side has at most 64. */
 static uint64_t set_of(const struct intervals *intervals)
 {
     uint64_t set = 0;
@@ -193,7 +211,7 @@ static uint64_t set_of(const struct intervals *intervals)
     return set;
 }
 
-/* The scheme's mesh: rows and columns, its layers side by side. */
+/* Print the scheme's mesh: rows and columns, its layers side by side. */
 static void print_mesh(const struct tensor_trace *trace)
 {
     const int *mesh = trace->layer->tp.mesh;
@@ -209,6 +227,7 @@ static void print_mesh(const struct tensor_trace *trace)
     printf("\n");
 }
 
+/* Print each device's rows and columns of X, W and Y. */
 static void print_pieces(const struct tensor_trace *trace)
 {
     printf("\n");
@@ -242,6 +261,7 @@ static cJSON *intervals_json(uint64_t set)
     return list;
 }
 
+/* Add the blocks of an event: matrix, rows, columns, elements and parts. */
 static void add_blocks(cJSON *row, const char *key, const int64_t *event)
 {
     struct block blocks[MOST_BLOCKS];
@@ -263,6 +283,7 @@ static void add_blocks(cJSON *row, const char *key, const int64_t *event)
 
 static const char *const pass_names[] = { "forward", "input", "weights" };
 
+/* Begin a row of a table, with pass and step of an event. */
 static cJSON *event_row(const char *table, int pass, const int64_t *event)
 {
     document_table(table);
@@ -272,6 +293,7 @@ static cJSON *event_row(const char *table, int pass, const int64_t *event)
     return row;
 }
 
+/* Put an event into its table: messages, sums, or products with both factors. */
 static void document_event(int pass, int device, const int64_t *e)
 {
     if (e[0] >= 0) {
@@ -292,6 +314,7 @@ static void document_event(int pass, int device, const int64_t *e)
     }
 }
 
+/* Fill the table "passes": what a device has sent and added, and whether both are right. */
 static void document_outcome(int pass, int device, const struct pass_outcome *outcome)
 {
     document_table("passes");
@@ -305,6 +328,7 @@ static void document_outcome(int pass, int device, const struct pass_outcome *ou
     cJSON_AddBoolToObject(row, "right", outcome->whole);
 }
 
+/* Fill the command's document for `--json`; without a document nothing is done. */
 static void fill_document(const struct tensor_trace *trace)
 {
     const struct linear_layer *l = trace->layer;
@@ -325,6 +349,7 @@ static void fill_document(const struct tensor_trace *trace)
         }
 }
 
+/* Say which element a device has where another one must be. */
 static enum error_code wrong_piece(const struct tensor_trace *trace, const struct pass_outcome *outcome, int device,
                                    struct error *err)
 {
@@ -356,6 +381,7 @@ enum error_code show_tensor_draw(const struct tensor_trace *trace, struct error 
     printf("A step is the time of one message or one product.\n");
     print_mesh(trace);
     print_pieces(trace);
+    /* The check comes after the drawing, so that a wrong scheme can be seen. */
     for (int pass = 0; pass < SHOW_TENSOR_PASSES; pass++) print_pass(trace, pass);
     fill_document(trace);
     for (int pass = 0; pass < SHOW_TENSOR_PASSES; pass++)

@@ -5,6 +5,9 @@
  * once for each such part, so the place is rest / parts.  Adding two partial sums of the same element adds both: the
  * parts are different, so the sum of the bits is their union.  An element with all parts is whole, as those of X, W and
  * dY.  A special backend multiplies symbols: it checks that the factors fit, and finds the parts of their product.
+ *
+ * cli/show/tensor.c runs three passes on the devices, judges each piece, and draws on rank 0. Doubles hold symbols
+ * exactly below 2^53, which limits devices and sides.
  */
 #ifndef ORRERY_DRAW_TENSOR_H
 #define ORRERY_DRAW_TENSOR_H
@@ -30,7 +33,7 @@ void symbols_record(struct record *, int what, picoseconds time, const double *s
 /** From now on the layer's device multiplies symbols, one round per product, and records them. */
 void symbols_compute(const struct linear_layer *, struct record *);
 
-/* One pass on one device. */
+/* An outcome is of one pass on one device. */
 struct pass_outcome {
     uint64_t messages, bytes, additions;        /* by the device, as counted */
     bool as_cost, whole;                /* these equal the cost function; the result has every part exactly once */

@@ -1,7 +1,12 @@
-/* tensor_symbols.c -- a backend that multiplies symbols instead of numbers. */
+/* tensor_symbols.c -- a backend that multiplies symbols instead of numbers.
+ *
+ * cli/show/tensor.c calls symbols_compute on every device before the passes.  A product that is wrong becomes NaN;
+ * nothing returns an error.
+ */
 #include "emulated_devices/draw/tensor.h"
 #include <math.h>
 
+/* This counts the parts of a set. */
 static int parts_in(unsigned set)
 {
     int n = 0;
@@ -9,8 +14,10 @@ static int parts_in(unsigned set)
     return n;
 }
 
+/* number = place times its parts, then the set in the low bits: sums of numbers add both. */
 double symbol_make(struct symbol symbol)
 {
+    /* place = (matrix SIDE + row) SIDE + column. */
     const int64_t place = ((int64_t)symbol.matrix * SHOW_TENSOR_SIDE + symbol.row) * SHOW_TENSOR_SIDE + symbol.col;
     return (double)((place * parts_in(symbol.parts) << SHOW_TENSOR_DEVICES) | symbol.parts);
 }
@@ -43,6 +50,7 @@ static struct { const struct linear_layer *layer; struct record *record; struct 
 /* A factor; down: the inner dimension is its row index, otherwise its column index. */
 struct factor { enum linear_matrix matrix; struct tensor t; bool down; };
 
+/* The result is the symbol of a factor at an outer and an inner index. */
 static struct symbol symbol_at(struct factor factor, int64_t outer, int64_t inner)
 {
     const int64_t row = factor.down ? inner : outer, col = factor.down ? outer : inner;
@@ -52,7 +60,8 @@ static struct symbol symbol_at(struct factor factor, int64_t outer, int64_t inne
 static int64_t outer_index(struct factor factor, struct symbol symbol) { return factor.down ? symbol.col : symbol.row; }
 static int64_t inner_index(struct factor factor, struct symbol symbol) { return factor.down ? symbol.row : symbol.col; }
 
-/* An inner dimension has P parts.  That of QKV has P parts in each of queries, keys and values: a part is a head. */
+/* An inner dimension has P parts.  The inner dimension of QKV has P parts in each of queries, keys and values: a
+ * part is a head. */
 static int tensor_symbols_part_of(struct factor factor, int64_t inner, int64_t *size)
 {
     const struct linear_layer *l = here.layer;
@@ -70,6 +79,7 @@ static double tensor_symbols_product(enum linear_matrix to, struct factor a, str
     int64_t there[SHOW_TENSOR_DEVICES] = { 0 }, size = 0;
     struct symbol made = { .matrix = to };
     const int64_t inner = a.down ? tensor_rows(a.t) : tensor_cols(a.t);
+    /* Both factors must have the same inner index at k, and the same outer index all along. */
     for (int64_t k = 0; k < inner; k++) {
         const struct symbol x = symbol_at(a, row, k), y = symbol_at(b, col, k);
         if (x.matrix != a.matrix || y.matrix != b.matrix || x.parts != whole || y.parts != whole ||
@@ -86,6 +96,8 @@ static double tensor_symbols_product(enum linear_matrix to, struct factor a, str
     return symbol_make(made);
 }
 
+/* to [rows, columns] = or += a b, element by element, in one round.  Three events tell both factors and what was
+ * made. */
 static void tensor_symbols_multiply(enum linear_matrix matrix, struct tensor to, bool add, struct factor a,
                                     struct factor b)
 {
@@ -130,6 +142,7 @@ static void backward_weight(struct tensor dW, struct tensor db, struct tensor dY
 
 void symbols_compute(const struct linear_layer *layer, struct record *record)
 {
+    /* The other operations of the device stay as they are. */
     here.layer = layer, here.record = record, here.ops = *layer->tp.device->ops;
     here.ops.linear_forward = tensor_symbols_forward, here.ops.linear_forward_add = forward_add;
     here.ops.linear_backward_input = tensor_symbols_backward_input, here.ops.linear_backward_weight = backward_weight;

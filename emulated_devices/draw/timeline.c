@@ -1,3 +1,5 @@
+/* timeline.c -- gathers the times of a step's actions on rank 0 and draws the pipeline, for the terminal and as SVG.
+ * The callers are cli/train and cli/show/schedule.c.  Errors are agreed on by all devices. */
 #include "emulated_devices/draw/timeline.h"
 #include "emulated_devices/draw/schedule.h"
 #include "emulated_devices/draw/svg.h"
@@ -22,6 +24,7 @@ void timeline_say_rest(FILE *to, const struct schedule *schedule)
             schedule_survives_blocking_sends(schedule) ? "it runs even" : "it would hang");
 }
 
+/* This is what svg_file passes on to write_drawn.  A NULL timing asks for the schedule as text. */
 struct picture { const struct schedule *s; const struct timing *t; bool picoseconds; };
 
 static enum error_code write_drawn(FILE *file, const void *context, struct error *err)
@@ -41,6 +44,7 @@ enum error_code timeline_to_file(const char *path, const struct schedule *schedu
 /* Send a device's times to rank 0, which has memory for them.  A device that cannot send or receive ends the job. */
 static void timeline_bring(struct trainer *trainer, struct exchange *exchange, int place, struct timing *all)
 {
+    /* Rank 0 has its own times already; it receives those of the other places one after another. */
     const int rank = mesh_neighbour(&trainer->plan.mesh, 0, PP, place), n = trainer->schedule.count[place];
     const uint64_t bytes = (uint64_t)n * sizeof *trainer->times;
     struct error err;
@@ -55,9 +59,11 @@ static void timeline_bring(struct trainer *trainer, struct exchange *exchange, i
     if (rank != 0) free(got);
 }
 
+/* On rank 0: draw to the terminal with the numbers below, then write the file. */
 static enum error_code timeline_draw(const struct schedule *schedule, struct timing *timing, const char *path,
                                      FILE *out, struct error *err)
 {
+    /* The summary gives makespan and bubble from the times that were gathered. */
     timing_summarise(timing, schedule);
     fprintf(out, "\nlast step's pipeline, in virtual time\n");
     schedule_draw_text(out, schedule, timing, picture_columns(out), terminal_has_colours(out));
@@ -75,6 +81,7 @@ enum error_code timeline_write(struct trainer *trainer, const char *path, FILE *
     struct timing all = { 0 };
     struct exchange x = exchange_begin(&trainer->world, CONTROL);
     enum error_code e = comm_agree(trainer->comm, here ? timing_make(&all, &trainer->schedule, err) : OK, err);
+    /* Only the devices of the first copy and the first part of each layer send; the others pass the loop. */
     for (int place = 0; place < trainer->schedule.devices && !e; place++) timeline_bring(trainer, &x, place, &all);
     if (!e && here) e = timeline_draw(&trainer->schedule, &all, path, out, err);
     if (here) timing_free(&all);

@@ -1,4 +1,8 @@
-/* timeline.h -- draws the pipeline of a run from the times of its devices' actions. */
+/* timeline.h -- draws the pipeline of a run from the times of its devices' actions.
+ *
+ * Callers: cli/train/train.c and cli/train/plan.c after a run or a prediction, cli/show/schedule.c for a schedule
+ * alone.
+ */
 #ifndef ORRERY_DRAW_TIMELINE_H
 #define ORRERY_DRAW_TIMELINE_H
 

@@ -1,3 +1,5 @@
+/* trace_file.c -- joins the traces of all devices in one JSON file.  cli/train/train.c and test_trace.c call.
+ * Errors are the same on every device; after an error there is no file. */
 #include "emulated_devices/draw/trace_file.h"
 #include "emulated_devices/draw/gather.h"
 #include "ref/io/output.h"
@@ -5,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Write a text behind what the file has so far. */
 static enum error_code trace_file_put(struct output *out, int64_t *at, const char *text, size_t length,
                                       struct error *err)
 {
@@ -13,9 +16,10 @@ static enum error_code trace_file_put(struct output *out, int64_t *at, const cha
     return e;
 }
 
-/* The file so far. */
+/* This is the file so far: how far it goes, and whether something was left out of a trace. */
 struct writing { struct output out; int64_t at; bool full; };
 
+/* Write one device's events; gather_texts calls this on rank 0, rank by rank. */
 static enum error_code put_events(void *context, int rank, const struct gathered *gathered, struct error *err)
 {
     struct writing *w = context;
@@ -24,6 +28,7 @@ static enum error_code put_events(void *context, int rank, const struct gathered
     return trace_file_put(&w->out, &w->at, gathered->text, gathered->length, err);
 }
 
+/* Close the list of events; "complete" tells whether all events of all devices are there. */
 static enum error_code put_end(struct output *out, int64_t *at, const char *cluster, bool full, struct error *err)
 {
     char text[256];
@@ -44,6 +49,7 @@ enum error_code trace_write(struct comm *comm, const struct mesh *mesh, const st
     char place[64];
     size_t length = 0;
     bool open = false;
+    /* Each device formats its own events; rank 0 alone has the file. */
     enum error_code e = trace_format(trace, &comm->device->clock, comm->rank,
                                      mesh_describe(mesh, comm->rank, place, sizeof place), &own.text, &length, err);
     own.length = length;

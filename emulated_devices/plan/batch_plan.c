@@ -1,12 +1,17 @@
+/* batch_plan.c -- a batch plan in memory: making, asking, and checking that all devices have the same plan.  The
+ * file plan.c asks for microbatches, the trainer checks agreement.  Errors: ERR_PLAN for a step without sequences,
+ * or devices that differ. */
 #include "emulated_devices/plan/batch_plan.h"
 #include <stdlib.h>
 #include <string.h>
 
+/* The result is the row [copies, micros] of a step; after the last step the first step comes again. */
 static const int *batch_plan_step_of(const struct batch_plan *plan, int64_t step)
 {
     return plan->sequences + (step % plan->steps) * plan->copies * plan->micros;
 }
 
+/* The digest is over the sizes and all numbers as text, so that it does not depend on the machine. */
 static struct sha256_text digest_of(const struct batch_plan *plan)
 {
     struct sha256 h = sha256_begin();
@@ -22,6 +27,7 @@ enum error_code batch_plan_make(struct batch_plan *plan, int steps, int copies, 
                                 struct error *err)
 {
     *plan = (struct batch_plan){ .steps = steps, .copies = copies, .micros = micros, .sequences = sequences };
+    /* A step without sequences has no loss, so the whole plan is refused. */
     for (int s = 0; s < steps; s++) {
         const int64_t all = batch_plan_total(plan, s);
         if (all > plan->most) plan->most = all;
@@ -43,6 +49,7 @@ struct interval batch_plan_at(const struct batch_plan *plan, int64_t step, int c
 {
     const int *n = batch_plan_step_of(plan, step);
     const int own = copy * plan->micros + micro;
+    /* The sequences of a step are ordered by copy, then by microbatch: what comes before is summed. */
     int64_t first = 0;
     for (int i = 0; i < own; i++) first += n[i];
     return (struct interval){ first, n[own] };

@@ -1,4 +1,7 @@
-/* batch_plan_read.c -- a batch plan from text.  The format is in batch_plan.h; the file is not trusted. */
+/* batch_plan_read.c -- a batch plan from text.  The format is in batch_plan.h; the file is not trusted.
+ *
+ * cli/train and the fuzz test call.  An error names file and line; ERR_MEMORY and ERR_FILE have no line.
+ */
 #include "emulated_devices/plan/batch_plan.h"
 #include "ref/io/output.h"
 #include <errno.h>
@@ -10,8 +13,10 @@ enum { MOST_SEQUENCES = 1000000, MOST_NUMBERS = 1 << 22 };
 
 static const char blanks[] = " \t\r\n";
 
+/* This is how many sequences a microbatch of a copy has in a step, as read. */
 struct number { int step, copy, micro, sequences; };
 
+/* A reader has what was read so far, and where.  The numbers become an array at the end, when the sizes are known. */
 struct reader {
     const char *file;
     int line, steps, copies, micros;
@@ -21,12 +26,14 @@ struct reader {
     struct error *err;
 };
 
+/* Refuse the current line: what stands there, and what was expected. */
 static enum error_code batch_plan_read_bad(const struct reader *reader, const char *what, const char *expected)
 {
     return fail(reader->err, ERR_FORMAT, "%s:%d: %s: expected %s", printable_path(reader->file).text, reader->line,
                 printable(what).text, expected);
 }
 
+/* Keep one number; the list grows up to MOST_NUMBERS, so a hostile file cannot take all memory. */
 static enum error_code batch_plan_read_keep(struct reader *reader, struct number number)
 {
     if (reader->count == MOST_NUMBERS)
@@ -50,6 +57,7 @@ static bool read_number(const char *word, int *n)
     return word[digits] == '\0' && *n >= 0 && *n <= MOST_SEQUENCES;
 }
 
+/* Read the numbers of one copy's microbatches, or a single `-`. The text is cut into words in place. */
 static enum error_code read_copy(struct reader *reader, char *text, int copy)
 {
     struct number n = { .step = reader->steps, .copy = copy };
@@ -71,6 +79,7 @@ static enum error_code read_copy(struct reader *reader, char *text, int copy)
     return e;
 }
 
+/* Read one step: copies parted by bars, as many as in the first step, and at least one sequence. */
 static enum error_code read_step(struct reader *reader, char *text)
 {
     int copies = 0;
@@ -92,8 +101,10 @@ static enum error_code read_step(struct reader *reader, char *text)
     return OK;
 }
 
+/* Read one line without its comment.  The first line that is not empty must be the head; later ones are steps. */
 static enum error_code batch_plan_read_read_line(struct reader *reader, char *text, size_t length)
 {
+    /* A byte 0 would hide the rest of the line from all that follows. */
     if (strlen(text) != length) return batch_plan_read_bad(reader, "this line", "text, without bytes that are 0");
     char *comment = strchr(text, '#');
     if (comment) *comment = '\0';
@@ -107,11 +118,13 @@ static enum error_code batch_plan_read_read_line(struct reader *reader, char *te
     return OK;
 }
 
+/* Put all numbers into an array [steps, copies, micros]; microbatches that a copy does not have stay 0. */
 static enum error_code batch_plan_read_make(const struct reader *reader, struct batch_plan *plan)
 {
     if (reader->steps == 0)
         return fail(reader->err, ERR_FORMAT, "%s: ends after line %d: expected %s", printable_path(reader->file).text,
                     reader->line, reader->headed ? "a step" : "orrery batches 1");
+    /* The array may be larger than the file: every copy has room for the most microbatches of any. */
     const int64_t numbers = (int64_t)reader->steps * reader->copies * reader->micros;
     if (numbers > MOST_NUMBERS)
         return fail(reader->err, ERR_FORMAT,
@@ -148,6 +161,7 @@ enum error_code batch_plan_read(struct batch_plan *plan, FILE *from, const char 
 enum error_code batch_plan_load(struct batch_plan *plan, const char *path, struct error *err)
 {
     struct stat st;
+    /* Only a regular file is opened: opening a pipe would wait for its writer. */
     const bool regular = stat(path, &st) == 0 && S_ISREG(st.st_mode);
     FILE *f = regular ? fopen(path, "r") : NULL;
     if (f == NULL)

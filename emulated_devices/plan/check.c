@@ -1,4 +1,8 @@
-/* check.c -- whether a plan can be: every flag that needs more than its own range. */
+/* check.c -- whether a plan can be: every flag that needs more than its own range.
+ *
+ * cli/train/take.c, search, dry runs and verify/cases call plan_check before anything is allocated.  The first
+ * refusal ends the check, with flag, value and what would fit.
+ */
 #include "emulated_devices/plan/compose.h"
 #include "emulated_devices/plan/recompute.h"
 #include "emulated_devices/schemes/data/tiles.h"
@@ -6,6 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* A batch plan must have the copies and microbatches that mesh and schedule are for. */
 static enum error_code check_batch_plan(const struct plan *plan, struct error *err)
 {
     const struct batch_plan *b = plan->batches;
@@ -19,6 +24,7 @@ static enum error_code check_batch_plan(const struct plan *plan, struct error *e
     return OK;
 }
 
+/* The sequence must fit into the model, and every microbatch of every copy must have a sequence. */
 static enum error_code check_batch(const struct plan *plan, struct error *err)
 {
     const int parts = plan_parts(plan), M = plan->micros;
@@ -57,6 +63,7 @@ static int64_t stage_speed(const struct plan *plan, const struct schedule *sched
     return slowest;
 }
 
+/* Set first_layer [stages + 1]: equal parts of L, or by speed parts that end together. */
 static enum error_code cut_layers(struct plan *plan, const struct schedule *schedule, struct error *err)
 {
     int64_t speed[PLAN_MOST_STAGES];
@@ -79,6 +86,7 @@ static enum error_code check_pipeline(struct plan *plan, const struct shards *sh
     struct schedule s;
     enum error_code e = plan_schedule(plan, &s, err);
     if (e) return e;
+    /* From here on the plan has what the schedule decides: stages, chunks, optimizer steps, skipped stages. */
     plan->stages = s.stages;
     plan->chunks = s.chunks;
     plan->updates = (s.micros + s.update_every - 1) / s.update_every;
@@ -101,7 +109,7 @@ static enum error_code check_pipeline(struct plan *plan, const struct shards *sh
     return e;
 }
 
-/* The requirement of an all-reduce that one of the groups along these axes does not meet; NULL: all are met. */
+/* The result is the requirement of an all-reduce that a group along these axes does not meet; NULL: all are met. */
 static const char *needs_along(const struct plan *plan, const struct algorithm *algorithm, unsigned axes, int *size,
                                struct error *err)
 {
@@ -112,18 +120,20 @@ static const char *needs_along(const struct plan *plan, const struct algorithm *
     for (int rank = 0; member != NULL && rank < plan->mesh.devices && needs == NULL; rank++) {
         *size = mesh_members(&plan->mesh, rank, axes, member);
         if (plan->cluster != NULL) c.nodes = nodes_on(plan->cluster, member, *size);
+        /* Each group is asked once, by its first member. */
         if (member[0] == rank) needs = algorithm_refuses(algorithm, *size, &c);
     }
     free(member);
     return needs;
 }
 
-/* The parts of the tp group that a tensor scheme reduces over. */
+/* Check the parts of the tp group that a tensor scheme reduces over. */
 static enum error_code check_parts(const struct plan *plan, const struct tensor_scheme *tensor,
                                    const struct algorithm *algorithm, struct error *err)
 {
     const struct collective c = { .count = 1, .dtype = plan->dtype, .reduction = SUM };
     struct tensor_parallel tp = { .scheme = tensor };
+    /* A scheme of several dimensions reduces over the rows of its own mesh, not over all of tp. */
     tensor->mesh(plan->mesh.size[TP], tp.mesh);
     for (int i = 0; i < TENSOR_AXES; i++) {
         const char *needs = algorithm_refuses(algorithm, tp.mesh[i], &c);
@@ -131,6 +141,7 @@ static enum error_code check_parts(const struct plan *plan, const struct tensor_
             return fail(err, ERR_PLAN, "--allreduce %s: needs %s; a row of --tensor %s has P=%d",
                         plan->allreduce, needs, tensor->head.name, tp.mesh[i]);
     }
+    /* Devices with copies of a key/value head sum the gradients of the copies. */
     const int parts = axes_size(&tp, tensor->heads.columns);
     for (int i = 0; i < parts; i++) {
         const int copies = heads_at(&plan->model, parts, i).copies;
@@ -150,6 +161,7 @@ static enum error_code check_allreduce(const struct plan *plan, const struct ten
     const enum error_code e = algorithm_check(ALLREDUCE, "--allreduce", plan->allreduce, err);
     const struct algorithm *found = algorithm_find(ALLREDUCE, plan->allreduce);
     if (e || found == NULL || found->refuses == NULL) return e;         /* "auto" is none: it chooses one that fits */
+    /* Gradients are reduced along dp and cp, partial sums of layers along tp. */
     const struct { unsigned axes; const char *name; } groups[] = {
         { AXIS_BIT(DP) | AXIS_BIT(CP), plan->mesh.size[CP] > 1 ? "--dp times --cp" : "--dp" }, { AXIS_BIT(TP), "--tp" },
     };
@@ -167,13 +179,14 @@ static enum error_code check_allreduce(const struct plan *plan, const struct ten
     return code ? code : check_parts(plan, tensor, found, err);
 }
 
-/* The requirement of an algorithm that a device's group of one level of sharding does not meet; NULL: all are met.
- * experts: of the devices that have the same experts. */
+/* The result is the requirement of an algorithm that a device's group of one level of sharding does not meet; NULL:
+ * all are met.  With `experts` the group has the devices with the same experts. */
 static const char *level_needs(const struct plan *plan, const struct algorithm *algorithm, int rank,
                                enum shard_level level, bool experts, int *size)
 {
     struct collective c = { .count = 1, .dtype = plan->dtype, .reduction = SUM };
     struct shards s;
+    /* along has all devices that share the weights; the level's group is every stride-th of them. */
     int along[MESH_MOST_DEVICES], member[MESH_MOST_DEVICES];
     if (experts) plan_expert_members(plan, rank, EXPERT_COPIES, along);
     else mesh_members(&plan->mesh, rank, AXIS_BIT(DP) | AXIS_BIT(CP), along);
@@ -207,6 +220,7 @@ static enum error_code check_level_algorithm(const struct plan *plan, enum opera
 /* Only powers of two: any other scale would round gradients. */
 static enum error_code check_loss_scale(const struct plan *plan, struct error *err)
 {
+    /* frexp gives 0.5 and a power for exactly the powers of two. */
     int power;
     if (plan->loss_scale == 0) return OK;
     if (!(plan->loss_scale > 0 && plan->loss_scale <= 0x1p127) || frexp(plan->loss_scale, &power) != 0.5)
@@ -215,6 +229,7 @@ static enum error_code check_loss_scale(const struct plan *plan, struct error *e
     return OK;
 }
 
+/* Heads must divide cp, and windows must divide the ring that is left. */
 static enum error_code check_split(const struct plan *plan, struct error *err)
 {
     const int cp = plan->mesh.size[CP], heads = plan->split.heads, window = plan->split.window;
@@ -270,6 +285,7 @@ static enum error_code check_tiles(const struct plan *plan, struct error *err)
     return OK;
 }
 
+/* A ring of slots for weights on the slow tier has 2 to L + 1 slots; the model has L + 2 parts. */
 static enum error_code check_ring(const struct plan *plan, struct error *err)
 {
     const int ring = plan->data.ring;
@@ -290,6 +306,7 @@ enum error_code plan_check(struct plan *plan, struct error *err)
     const struct tensor_scheme *tensor;
     struct shards shards;
     enum error_code e = model_config_check(&plan->model, err);
+    /* The data request learns what other flags decide; all later checks read these members. */
     plan->data.context = plan->mesh.size[CP];
     plan->data.infers = plan->optimizer->infers;
     if (!e) e = check_ring(plan, err);
@@ -307,6 +324,8 @@ enum error_code plan_check(struct plan *plan, struct error *err)
     if (!e) e = check_allreduce(plan, tensor, err);
     if (!e) e = recompute_check(plan->recompute, plan->model.L, err);
     if (!e) e = check_batch(plan, err);
+    /* The table of clashes comes with the pipeline, as features read the schedule; checks before this one see single
+     * flags. */
     if (!e) e = check_pipeline(plan, &shards, err);
     if (!e) e = check_loss_scale(plan, err);
     if (!e) e = plan_check_low_rank(plan, err);

@@ -1,4 +1,7 @@
-/* compose.c -- the table of what cannot be combined. */
+/* compose.c -- the table of what cannot be combined.
+ *
+ * plan_check calls plan_check_compose; cli/list.c prints the table; test_compose.c tries every row.
+ */
 #include "emulated_devices/plan/compose.h"
 #include <stdio.h>
 #include <string.h>
@@ -214,6 +217,7 @@ const struct clash *clash_at(int place) { return place < CLASHES ? &clashes[plac
 
 const struct clash *clash_of(const struct facts *facts, int place)
 {
+    /* The plan's clash is the first row of the table of which the plan has both features. */
     for (; place < CLASHES; place++)
         if (feature_of(facts, clashes[place].one, NULL) && feature_of(facts, clashes[place].other, NULL))
             return &clashes[place];

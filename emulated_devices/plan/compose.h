@@ -4,13 +4,15 @@
  * Two features that cannot be combined are a row of the table in compose.c, with the reason and an alternative.
  * To allow the combination, delete the row.  Limits of a single flag (a range, a divisor, the groups that an algorithm
  * accepts) are not clashes: the code that reads the flag checks them.
+ *
+ * Callers: check.c refuses a plan by the table, cli/list.c lists the table.
  */
 #ifndef ORRERY_PLAN_COMPOSE_H
 #define ORRERY_PLAN_COMPOSE_H
 
 #include "emulated_devices/plan/plan.h"
 
-/* The inputs from which a plan's features are read. */
+/* A plan's features are read from these inputs. */
 struct facts {
     const struct plan *plan;            /* stages, chunks and updates are set */
     const struct shards *shards;        /* of the data scheme */
@@ -122,7 +124,7 @@ struct typed { char text[160]; };
 bool feature_of(const struct facts *, enum feature, struct typed *);
 const char *feature_name(enum feature);
 
-/* Two features that clash.  In reason, @ stands for the second one. */
+/* A clash is between two features.  In reason, @ stands for the second one. */
 struct clash {
     enum feature one, other;            /* the error message names the first */
     const char *reason;                 /* the message after "FLAG VALUE: " */

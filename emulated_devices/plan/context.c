@@ -1,4 +1,8 @@
-/* context.c -- which tokens of which sequences a device has. */
+/* context.c -- which tokens of which sequences a device has.
+ *
+ * The trainer, dry runs and verify/ ask for rows and plans.  A list of intervals without memory is lost (room -1),
+ * which callers must ask; functions with an error_code return ERR_PLAN or ERR_MEMORY.
+ */
 #include "emulated_devices/plan/plan.h"
 #include "emulated_devices/schemes/attention/streams.h"
 #include "ref/model/sample_mask.h"
@@ -14,12 +18,13 @@ bool plan_plans_steps(const struct plan *plan)
 
 struct interval plan_sequences(const struct plan *plan, int dp, int micro)
 {
+    /* A scheme that plans steps may take a microbatch's tokens from all sequences of the copy. */
     if (!plan_plans_steps(plan)) return plan_microbatch(plan, dp, micro);
     const struct interval first = plan_microbatch(plan, dp, 0), last = plan_microbatch(plan, dp, plan->micros - 1);
     return (struct interval){ first.first, interval_end(last) - first.first };
 }
 
-/* The fewest query heads of a device along tp. */
+/* The result is the fewest query heads of any device along tp. */
 static int64_t fewest_heads(const struct plan *plan)
 {
     struct tensor_parallel tp = { .config = &plan->model };
@@ -34,7 +39,7 @@ static int64_t fewest_heads(const struct plan *plan)
     return fewest;
 }
 
-/* The most devices along cp that divide it and have a query head each, on every device along tp. */
+/* The result is the largest divisor of cp with which every device, along tp too, has a query head. */
 static int most_by_heads(const struct plan *plan)
 {
     const int64_t fewest = fewest_heads(plan);
@@ -43,6 +48,7 @@ static int most_by_heads(const struct plan *plan)
     return n;
 }
 
+/* The split is the plan's.  By default as many devices as possible share heads, in rings without windows. */
 static struct context_split split_of(const struct plan *plan, const struct attention_scheme *scheme)
 {
     struct context_split split = plan->split;
@@ -54,6 +60,7 @@ static struct context_split split_of(const struct plan *plan, const struct atten
 
 struct context_parallel plan_context_share(const struct plan *plan, const struct tensor_parallel *tp, int rank)
 {
+    /* The share has only extents; groups and device are set when the trainer opens. */
     struct context_parallel cp = {
         .tp = tp, .heads = tp ? &tp->heads : NULL, .S = plan->S, .devices = plan->mesh.size[CP],
         .rank = mesh_coordinate(&plan->mesh, rank, CP), .streams = STREAMS(&plan->model)
@@ -75,12 +82,13 @@ bool plan_follows_data(const struct plan *plan)
     return plan->packed && !attention_scheme_find(&s, plan->attention, NULL) && s->plan;
 }
 
-/* Devices along cp that share a node: neighbours, and as many on each. */
+/* The result is how many devices along cp share a node: neighbours, and as many on each. */
 static int node_of_context(const struct plan *plan)
 {
     const int cp = plan->mesh.size[CP];
     const int devices = plan->cluster && plan->cluster->levels > 1
         ? plan->cluster->link[plan->cluster->levels - 2].devices : 0;
+    /* n counts neighbours along cp whose ranks are on the first node.  Nodes must divide cp evenly to count. */
     int n = 1;
     while (devices > 0 && n < cp && mesh_neighbour(&plan->mesh, 0, CP, n) < devices) n++;
     return devices > 0 && cp % n == 0 ? n : cp;
@@ -96,11 +104,12 @@ static double per_element(const struct plan *plan)
     return (double)dtype_size(plan->dtype) * (double)c->flop_rate[plan->dtype] / (double)c->link[0].rate;
 }
 
-/* Elements that a layer keeps of a token between forward and backward: the block's input, and what its norms and
- * matrices read.  What attention and norms keep of a row is left out. */
+/* A layer keeps so many elements of a token between forward and backward: the block's input, and what its norms and
+ * matrices read.  Statistics of attention and norms are left out. */
 static double kept_elements(const struct model_config *config)
 {
     /* dense layers count as mixtures */
+    /* A mixture keeps k rows of a token, each with the inputs and outputs of its expert. */
     const double rows = config->mlp == MLP_MIXTURE ? (double)config->mixture.k : 1;
     const double attention = (double)((config->parallel && !config->two_norms ? 3 : 4) * config->D +
                                       (config->head_norms ? 2 : 1) * qkv_width(config) + heads_width(config));
@@ -125,6 +134,7 @@ static int sample_lengths(const struct plan *plan, struct interval sequences, in
     const int64_t first = sequences.first * plan->S;
     int n = 0;
     for (int64_t i = 0; i < sequences.count * plan->S; i++) {
+        /* Without packed samples each sequence is one sample. */
         const int64_t position = plan->within ? sample_position(plan->within[first + i]) : i % plan->S;
         /* A token at position 0 begins a sample. */
         if (position == 0) length[n++] = 0;
@@ -133,14 +143,15 @@ static int sample_lengths(const struct plan *plan, struct interval sequences, in
     return n;
 }
 
-/* The last plan that was made.  Planners are pure, and where samples are all as long as a sequence, the microbatches of
- * all devices are alike. */
+/* This is the last plan that was made.  Planners are pure, and where samples are all as long as a sequence, the
+ * microbatches of all devices are alike. */
 static struct { const struct attention_scheme *by; struct context_load load; struct context_plan plan; } last;
 
 /* Make a plan, or copy the last one.  In the end the load is freed, or kept. */
 static enum error_code make_or_copy(const struct attention_scheme *scheme, struct context_load *load,
                                     struct context_plan *out, struct error *err)
 {
+    /* A plan of the same facts is copied, as planning takes longer than copying. */
     const bool same = last.by == scheme && context_load_same(&last.load, load);
     enum error_code e = same ? context_plan_copy(out, &last.plan, err) : scheme->plan(out, load, err);
     struct context_plan kept;
@@ -161,6 +172,7 @@ enum error_code plan_context_load(const struct plan *plan, int dp, int micro, st
     const int64_t tokens = own.count * plan->S;
     int64_t *const length = malloc((size_t)tokens * sizeof *length);
     if (length == NULL) return fail(err, ERR_MEMORY, "no memory for the samples of %lld tokens", (long long)tokens);
+    /* Costs are in operations: per_pair and per_token of computing, per_element and per_kept of moving. */
     *out = (struct context_load){
         .length = length, .samples = sample_lengths(plan, own, length), .tokens = tokens,
             .devices = plan->mesh.size[CP],
@@ -182,14 +194,16 @@ enum error_code plan_context(const struct plan *plan, int dp, int micro, struct 
     struct context_load load;
     *out = (struct context_plan){ 0 };
     enum error_code e = attention_scheme_find(&s, plan->attention, err);
+    /* Schemes that cut every sequence alike have no plans, and an empty microbatch needs none. */
     if (e || s->plan == NULL || plan_sequences(plan, dp, micro).count == 0) return e;
     e = plan_context_load(plan, dp, micro, &load, err);
     if (e) return e;
+    /* The mask has two columns for each range of tokens that a token sees. */
     load.sees = mask.data, load.ranges = (int)(tensor_cols(mask) / 2);
     return make_or_copy(s, &load, out, err);
 }
 
-/* This device's tokens of one stream. */
+/* The result has this device's tokens of one stream. */
 static struct intervals plan_context_tokens_of(const struct plan *p, int rank, int micro,
                                                const struct context_plan *plan)
 {
@@ -225,12 +239,14 @@ struct intervals plan_loss_rows_by(const struct plan *p, int rank, int micro, co
     const struct context_parallel cp = plan_context_share(p, NULL, rank);
     struct intervals tokens = plan_context_tokens_of(p, rank, micro, plan), rows = { 0 };
     if (!cp.scheme->cuts_streams) return tokens;
+    /* Devices along cp have different streams of the same tokens, so each computes the losses of a part. */
     intervals_add_part(&rows, &tokens, stream_tokens_of(&cp, intervals_total(&tokens), cp.rank));
     if (intervals_lost(&tokens)) rows.room = -1;
     intervals_free(&tokens);
     return rows;
 }
 
+/* Make the microbatch's plan, ask for the rows by it, and free it.  Without memory the rows are lost. */
 static struct intervals planned(const struct plan *p, int rank, int micro,
                                 struct intervals (*rows_by)(const struct plan *, int, int, const struct context_plan *))
 {

@@ -1,7 +1,11 @@
+/* elastic.c -- gives each further device to the task whose replicas have the most samples.  The callers are
+ * cli/show/elastic.c and test_elastic.c; the only error is ERR_USAGE. */
 #include "emulated_devices/plan/elastic.h"
 
+/* The largest batch of a task's replicas is batch / replicas, rounded up. */
 static int64_t elastic_share_of(int64_t batch, int replicas) { return (batch + replicas - 1) / replicas; }
 
+/* This finds the task whose replicas have the most samples; of equal tasks the first. */
 static int heaviest(const int64_t *batch, int tasks, const int *replicas)
 {
     int found = 0;

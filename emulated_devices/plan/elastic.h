@@ -6,6 +6,8 @@
  * The next device goes to the task whose replicas have the most samples, until none is left.  The largest batch of a
  * replica is then as small as can be.  A task's replicas are neighbours and divide its batch as evenly as possible, in
  * order, so the samples of all tasks have the same order however many devices there are.
+ *
+ * Callers: cli/show/elastic.c, tests/devices/test_elastic.c.
  */
 #ifndef ORRERY_ELASTIC_H
 #define ORRERY_ELASTIC_H

@@ -1,4 +1,7 @@
-/* encoders.c -- which plans can have encoders of what is not text beside the language model. */
+/* encoders.c -- which plans can have encoders of what is not text beside the language model.
+ *
+ * plan_check calls.  ERR_PLAN names what the encoders cannot be combined with.
+ */
 #include "emulated_devices/plan/plan.h"
 
 enum error_code plan_check_encoders(const struct plan *plan, struct error *err)
@@ -8,6 +11,7 @@ enum error_code plan_check_encoders(const struct plan *plan, struct error *err)
     if (r->kinds == 0) return OK;
     enum error_code e = tensor_scheme_find(&s, plan->tensor, err);
     if (e) return e;
+    /* An embedding is written as a row of the residual stream, so every device needs whole rows. */
     for (int rank = 0; rank < plan->mesh.devices; rank++)
         if (plan_tensor_share(plan, rank).channels.count != plan->model.D)
             return fail(err, ERR_PLAN, "--modalities: --tensor %s cuts rows of the stream; encoders need whole rows",

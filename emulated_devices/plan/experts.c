@@ -1,4 +1,8 @@
-/* experts.c -- which device has which experts: the arrangement of a stage's devices as copies x ep x etp. */
+/* experts.c -- which device has which experts: the arrangement of a stage's devices as copies x ep x etp.
+ *
+ * The trainer and the expert schemes ask for places and members; plan_check for refusals.  All but the check is
+ * arithmetic of ranks.
+ */
 #include "emulated_devices/plan/plan.h"
 #include <stdio.h>
 
@@ -9,6 +13,7 @@ static void name_expert_flags(const struct plan *plan, char *text, size_t room)
     else snprintf(text, room, "--ep %d", plan_ep(plan));
 }
 
+/* Copies of experts need a scheme that copies, and a file of owners must be of this model and ep. */
 static enum error_code check_copying(const struct plan *plan, const struct expert_scheme *scheme, struct error *err)
 {
     const struct expert_owners *o = plan->owners;
@@ -28,6 +33,7 @@ static enum error_code check_replicas(const struct plan *plan, const char *flags
 {
     const int sharing = plan_ep(plan) * plan_etp(plan), cp = plan->mesh.size[CP];
     struct shards s;
+    /* group: the smallest shard group that the devices sharing experts divide, for the message. */
     int group = cp;
     if (!plan_cuts_experts(plan) || plan_shards(&s, plan, 0, false, NULL) || !s.apart) return OK;
     const int own = s.optimizer * plan->mesh.size[TP];
@@ -50,6 +56,7 @@ enum error_code plan_check_experts(const struct plan *plan, struct error *err)
     if (plan_stage_devices(plan) % (plan_ep(plan) * plan_etp(plan)) != 0)
         return fail(err, ERR_PLAN, "%s: must be a divisor of the %d devices of a stage, --dp x --cp x --tp: experts "
                     "have the same stages as attention", flags, plan_stage_devices(plan));
+    /* Every device is asked, because nodes may differ from device to device. */
     for (int rank = 0; rank < plan->mesh.devices; rank++) {
         const struct expert_parallel share = plan_expert_share(plan, NULL, rank);
         const char *needs = s->refuses(&share, &plan->model);
@@ -81,6 +88,7 @@ bool plan_cuts_experts(const struct plan *plan)
 bool plan_has_expert(const struct plan *plan, int rank, const struct param_spec *spec)
 {
     const int place = plan_expert_place(plan, rank, EXPERT_PARTS);
+    /* Experts lie in equal ranges, unless a file of owners says for each expert who has it. */
     const struct interval own = block_at(plan->model.mixture.E, plan_ep(plan), place);
     if (!plan_cuts_experts(plan) || spec->expert < 0) return true;
     if (plan->owners) return plan->owners->member[spec->layer * plan->owners->E + spec->expert] == place;
@@ -114,6 +122,7 @@ int plan_expert_members(const struct plan *plan, int rank, enum expert_axis axis
 struct expert_parallel plan_expert_share(const struct plan *plan, const struct tensor_parallel *tp, int rank)
 {
     int member[MESH_MOST_DEVICES];
+    /* Without a cluster all devices are on one node. */
     struct nodes nodes = { .member = member };
     const int n = plan_expert_members(plan, rank, EXPERT_PARTS, member);
     if (plan->cluster) nodes = nodes_on(plan->cluster, member, n);

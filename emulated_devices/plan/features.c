@@ -1,4 +1,6 @@
-/* features.c -- which features of compose.h a plan has, and which flag selects each. */
+/* features.c -- which features of compose.h a plan has, and which flag selects each.  compose.c asks for the
+ * features of a clash, one function for each feature, with the feature's name in compose.h.  A function that returns
+ * true has also written flag and value, unless typed is NULL. */
 #include "emulated_devices/plan/compose.h"
 #include "emulated_devices/schemes/data/tiles.h"
 #include <stdarg.h>
@@ -16,10 +18,12 @@ static bool features_say(struct typed *typed, const char *fmt, ...)
     return true;
 }
 
+/* Say the flag of the data scheme. */
 static bool say_scheme(const struct facts *facts, struct typed *typed)
 {
     return features_say(typed, "--data-parallel %s", facts->plan->data.scheme);
 }
+/* Say the data scheme with dp, where the number of devices decides. */
 static bool say_shared(const struct facts *facts, struct typed *typed)
 {
     return features_say(typed, "--data-parallel %s with --dp %d", facts->plan->data.scheme, facts->shards->P);
@@ -43,6 +47,7 @@ static bool say_model(const struct facts *facts, struct typed *typed)
 
 /* ---- tp ----------------------------------------------------------------------------------------- */
 
+/* A tp of 1 cuts nothing, so it clashes with nothing. */
 static bool tp(const struct facts *facts, struct typed *typed)
 {
     const int P = facts->plan->mesh.size[TP];
@@ -54,6 +59,7 @@ static bool cp(const struct facts *facts, struct typed *typed)
     return facts->plan->mesh.size[CP] > 1 && features_say(typed, "--cp %d", facts->plan->mesh.size[CP]);
 }
 
+/* Schemes of two or three dimensions cut the columns of the residual stream. */
 static bool tp_cuts_columns(const struct facts *facts, struct typed *typed)
 {
     const struct tensor_scheme *s;
@@ -61,6 +67,7 @@ static bool tp_cuts_columns(const struct facts *facts, struct typed *typed)
            features_say(typed, "--tensor %s", facts->plan->tensor);
 }
 
+/* Schemes with sequence parallelism cut the rows of the residual stream alone. */
 static bool tp_cuts_rows(const struct facts *facts, struct typed *typed)
 {
     const struct tensor_scheme *s;
@@ -68,6 +75,7 @@ static bool tp_cuts_rows(const struct facts *facts, struct typed *typed)
            !s->stream.columns && features_say(typed, "--tensor %s", facts->plan->tensor);
 }
 
+/* Such a scheme keeps the gathered rows that matrices read, for the backward pass. */
 static bool tp_keeps_inputs(const struct facts *facts, struct typed *typed)
 {
     const struct tensor_scheme *s;
@@ -75,11 +83,13 @@ static bool tp_keeps_inputs(const struct facts *facts, struct typed *typed)
            features_say(typed, "--tensor %s", facts->plan->tensor);
 }
 
+/* In such a model matrices read the residual stream itself, not the results of norms. */
 static bool norms_after(const struct facts *facts, struct typed *typed)
 {
     return facts->plan->model.norms_at == NORMS_AFTER && features_say(typed, "--model %s", facts->plan->model.name);
 }
 
+/* Such a scheme cuts rows only between whole sequences, never inside a sequence. */
 static bool tp_cuts_sequences(const struct facts *facts, struct typed *typed)
 {
     const struct tensor_scheme *s;
@@ -88,6 +98,7 @@ static bool tp_cuts_sequences(const struct facts *facts, struct typed *typed)
                && features_say(typed, "--tensor %s", facts->plan->tensor);
 }
 
+/* A scheme that takes no tiles uses a matrix in several steps, or sends it. */
 static bool tp_moves_weights(const struct facts *facts, struct typed *typed)
 {
     const struct tensor_scheme *s;
@@ -95,6 +106,7 @@ static bool tp_moves_weights(const struct facts *facts, struct typed *typed)
            features_say(typed, "--tensor %s", facts->plan->tensor);
 }
 
+/* With fewer key/value heads than parts several devices have a copy of a head. */
 static bool tp_copies_keys(const struct facts *facts, struct typed *typed)
 {
     const struct tensor_parallel share = plan_tensor_share(facts->plan, 0);
@@ -103,11 +115,13 @@ static bool tp_copies_keys(const struct facts *facts, struct typed *typed)
            features_say(typed, "--tp %d with %lld key/value heads", facts->plan->mesh.size[TP], (long long)heads);
 }
 
+/* Only copied heads with biases need a sum of the biases' gradients. */
 static bool tp_copies_biases(const struct facts *facts, struct typed *typed)
 {
     return model_has_bias(&facts->plan->model, ROLE_QKV) && tp_copies_keys(facts, typed);
 }
 
+/* Copies in different places add in different orders: order.c. */
 static bool tp_uneven(const struct facts *facts, struct typed *typed)
 {
     return tp(facts, typed) && plan_copies_lie_apart(facts->plan);
@@ -120,6 +134,7 @@ static bool say_attention(const struct facts *facts, struct typed *typed)
     return features_say(typed, "--attention %s", facts->plan->attention);
 }
 
+/* Only a flag for the split counts: the defaults fit every scheme. */
 static bool split_cp(const struct facts *facts, struct typed *typed)
 {
     const struct context_split s = facts->plan->split;
@@ -138,18 +153,21 @@ static bool packed(const struct facts *facts, struct typed *typed)
     return facts->plan->packed && features_say(typed, "--pack");
 }
 
+/* Such a scheme decides for each microbatch which device has which tokens. */
 static bool context_plan(const struct facts *facts, struct typed *typed)
 {
     const struct attention_scheme *s;
     return !attention_scheme_find(&s, facts->plan->attention, NULL) && s->plan && say_attention(facts, typed);
 }
 
+/* Such a scheme may put a sequence's tokens into several microbatches. */
 static bool plans_steps(const struct facts *facts, struct typed *typed)
 {
     return plan_plans_steps(facts->plan) && facts->plan->micros > 1 &&
            features_say(typed, "--attention %s with %d microbatches", facts->plan->attention, facts->plan->micros);
 }
 
+/* A window as long as a sequence is none. */
 static bool windows(const struct facts *facts, struct typed *typed)
 {
     const struct model_config *c = &facts->plan->model;
@@ -162,6 +180,7 @@ static bool sinks(const struct facts *facts, struct typed *typed)
     return facts->plan->model.sinks && features_say(typed, "--model %s", facts->plan->model.name);
 }
 
+/* rsa alone stores whole rows of scores, instead of statistics of a row. */
 static bool stored_scores(const struct facts *facts, struct typed *typed)
 {
     return strcmp(facts->plan->attention, "rsa") == 0 && say_attention(facts, typed);
@@ -184,12 +203,14 @@ static bool ring_window(const struct facts *facts, struct typed *typed)
     return facts->plan->split.window && features_say(typed, "--ring-window %d", facts->plan->split.window);
 }
 
+/* Schemes of one dimension have no split to set. */
 static bool one_dimension(const struct facts *facts, struct typed *typed)
 {
     const struct attention_scheme *s;
     return !attention_scheme_find(&s, facts->plan->attention, NULL) && !s->splits && say_attention(facts, typed);
 }
 
+/* Schemes without inner rings have no window to set. */
 static bool one_ring(const struct facts *facts, struct typed *typed)
 {
     const struct attention_scheme *s;
@@ -215,6 +236,7 @@ static bool quantized_gradients(const struct facts *facts, struct typed *typed)
     return bits > 0 && features_say(typed, "--quantize-gradients int%d", bits);
 }
 
+/* Any class of numbers may be on the slow tier. */
 static bool offload(const struct facts *facts, struct typed *typed)
 {
     return facts->plan->data.offload != 0 && features_say(typed, "--offload");
@@ -255,6 +277,7 @@ static bool experts_in_shards(const struct facts *facts, struct typed *typed)
            && say_scheme(facts, typed);
 }
 
+/* A scheme with its own `compute` sends matrices of experts to their rows. */
 static bool moves_experts(const struct facts *facts, struct typed *typed)
 {
     const struct expert_scheme *s;
@@ -272,11 +295,13 @@ static bool offload_gradients(const struct facts *facts, struct typed *typed)
     return offloads(&facts->plan->data, GRADIENTS) && features_say(typed, "--offload gradients");
 }
 
+/* Optimizer state alone leaves the device; weights and gradients stay. */
 static bool offload_state_alone(const struct facts *facts, struct typed *typed)
 {
     return facts->plan->data.offload == 1u << OPTIMIZER && features_say(typed, "--offload optimizer");
 }
 
+/* From a stride of 2 on, the host steps some of the slices. */
 static bool host_steps(const struct facts *facts, struct typed *typed)
 {
     return facts->plan->data.offload_stride > 1
@@ -288,11 +313,13 @@ static bool offload_to_folder(const struct facts *facts, struct typed *typed)
     return facts->plan->data.offload_to && features_say(typed, "--offload-to %s", facts->plan->data.offload_to);
 }
 
+/* Masters are fp32 copies of weights, which the optimizer steps. */
 static bool has_masters(const struct facts *facts)
 {
     return data_keeps_masters(facts->plan->dtype, &facts->plan->data, facts->shards);
 }
 
+/* With masters a step reads gradients and optimizer state: both must be in the host's memory. */
 static bool step_needs_gradients(const struct facts *facts, struct typed *typed)
 {
     const struct data_request *q = &facts->plan->data;
@@ -300,6 +327,7 @@ static bool step_needs_gradients(const struct facts *facts, struct typed *typed)
            && features_say(typed, "--offload");
 }
 
+/* Without masters a step reads the weights, too. */
 static bool step_needs_weights(const struct facts *facts, struct typed *typed)
 {
     const unsigned all = 1u << PARAMETERS | 1u << GRADIENTS | 1u << OPTIMIZER;
@@ -338,6 +366,7 @@ static bool scattered_by_place(const struct facts *facts, struct typed *typed)
            features_say(typed, "--reduce-scatter %s", name ? name : algorithm_find(REDUCE_SCATTER, NULL)->name);
 }
 
+/* An all-reduce over copies has an order, too, from three devices on. */
 static bool reduced_by_place(const struct facts *facts, struct typed *typed)
 {
     const struct plan *p = facts->plan;
@@ -345,6 +374,7 @@ static bool reduced_by_place(const struct facts *facts, struct typed *typed)
     return many && adds_by_place(ALLREDUCE, p->allreduce) && features_say(typed, "--allreduce %s", p->allreduce);
 }
 
+/* Such an algorithm adds within nodes first, so the order depends on where devices are. */
 static bool reduced_by_nodes(const struct facts *facts, struct typed *typed)
 {
     const struct algorithm *a = algorithm_find(ALLREDUCE, facts->plan->allreduce);
@@ -358,6 +388,7 @@ static bool weights_shared(const struct facts *facts, struct typed *typed)
     return facts->shards->weights > 1 && say_scheme(facts, typed);
 }
 
+/* Nothing is gathered where every device has whole weights and none are on the slow tier. */
 static bool weights_whole(const struct facts *facts, struct typed *typed)
 {
     return facts->shards->weights == 1 && !offloads(&facts->plan->data, PARAMETERS) && say_shared(facts, typed);
@@ -367,16 +398,19 @@ static bool state_shared(const struct facts *facts, struct typed *typed)
 {
     return facts->shards->optimizer > 1 && say_scheme(facts, typed);
 }
+/* Either the scheme shares nothing, or there is one device to share with. */
 static bool nothing_shared(const struct facts *facts, struct typed *typed)
 {
     return facts->shards->optimizer == 1 && say_shared(facts, typed);
 }
 
+/* More devices share optimizer state than weights, as with zero1 and zero2. */
 static bool state_shared_further(const struct facts *facts, struct typed *typed)
 {
     return facts->shards->optimizer > facts->shards->weights && say_scheme(facts, typed);
 }
 
+/* Several copies without any shards all-reduce whole gradients. */
 static bool allreduces_whole(const struct facts *facts, struct typed *typed)
 {
     return facts->shards->optimizer == 1 && facts->shards->P > 1 && !facts->shards->apart && say_scheme(facts, typed);
@@ -400,6 +434,7 @@ static bool apart_in_two_stages(const struct facts *facts, struct typed *typed)
     return twice && facts->plan->mesh.size[PP] > 1 && shards_replicas(facts->shards) > 2 && say_scheme(facts, typed);
 }
 
+/* Replicas train apart, and the outer step has no momentum. */
 static bool averages(const struct facts *facts, struct typed *typed)
 {
     const struct outer o = data_outer(&facts->plan->data);
@@ -412,6 +447,7 @@ static bool outer_momentum(const struct facts *facts, struct typed *typed)
     return momentum != 0 && features_say(typed, "--outer-momentum %g", momentum);
 }
 
+/* Say the first number of an outer step that was given. */
 static bool outer_numbers(const struct facts *facts, struct typed *typed)
 {
     const struct outer *o = &facts->plan->data.outer;
@@ -426,11 +462,13 @@ static bool two_versions(const struct facts *facts, struct typed *typed)
 {
     return facts->schedule->weight_versions > 1 && say_schedule(facts, typed);
 }
+/* The schedule keeps two versions of the weights, or steps before the last microbatch. */
 static bool mid_stream(const struct facts *facts, struct typed *typed)
 {
     return (facts->schedule->weight_versions > 1 || facts->plan->updates > 1) && say_schedule(facts, typed);
 }
 
+/* There are more microbatches than the schedule has between two optimizer steps. */
 static bool several_steps(const struct facts *facts, struct typed *typed)
 {
     return facts->plan->updates > 1 &&
@@ -448,6 +486,7 @@ static bool several_stages(const struct facts *facts, struct typed *typed)
     return facts->schedule->chunks > 1 && features_say(typed, "%d stages on a device", facts->schedule->chunks);
 }
 
+/* Whether every device has all its forward passes before its first backward one, as in gpipe. */
 static bool forwards_come_first(const struct schedule *schedule)
 {
     for (int d = 0; d < schedule->devices; d++) {
@@ -478,6 +517,7 @@ static bool low_rank(const struct facts *facts, struct typed *typed)
 {
     return facts->plan->optimizer->low_rank && say_optimizer(facts, typed);
 }
+/* Inference has no backward pass either, and is named by its command. */
 static bool forward_only(const struct facts *facts, struct typed *typed)
 {
     if (facts->plan->optimizer->infers) return features_say(typed, "orrery infer");
@@ -492,6 +532,7 @@ static bool has_gradients(const struct facts *facts, struct typed *typed)
     return !facts->plan->optimizer->forward_only && say_optimizer(facts, typed);
 }
 
+/* Plain SGD without masters and without an outer step keeps nothing from step to step. */
 static bool stateless(const struct facts *facts, struct typed *typed)
 {
     if (facts->plan->optimizer->infers) return features_say(typed, "orrery infer");
@@ -509,6 +550,7 @@ static bool clip(const struct facts *facts, struct typed *typed)
     return facts->plan->hyper.clip > 0 && features_say(typed, "--clip %g", facts->plan->hyper.clip);
 }
 
+/* The choice "none" is the default, so it clashes with nothing. */
 static bool recompute(const struct facts *facts, struct typed *typed)
 {
     const char *choice = facts->plan->recompute;
@@ -527,6 +569,7 @@ static bool needs_loss_scale(const struct facts *facts, struct typed *typed)
     return dtype_is_scaled(facts->plan->dtype) && say_dtype(facts, typed);
 }
 
+/* Every format needs no loss scale but those of dtype_is_scaled. */
 static bool needs_no_loss_scale(const struct facts *facts, struct typed *typed)
 {
     return !needs_loss_scale(facts, NULL) && say_dtype(facts, typed);
@@ -539,11 +582,13 @@ static bool narrow_gradients(const struct facts *facts, struct typed *typed)
 
 /* ---- models ------------------------------------------------------------------------------------- */
 
+/* Each device has only some of the experts, so rows are sent. */
 static bool experts_apart(const struct facts *facts, struct typed *typed)
 {
     return plan_cuts_experts(facts->plan) && features_say(typed, "--dispatch %s", facts->plan->dispatch);
 }
 
+/* Such a scheme orders the rows of a microbatch by a table of tokens. */
 static bool experts_predicted(const struct facts *facts, struct typed *typed)
 {
     const struct expert_scheme *s;
@@ -551,6 +596,7 @@ static bool experts_predicted(const struct facts *facts, struct typed *typed)
            features_say(typed, "--dispatch %s", facts->plan->dispatch);
 }
 
+/* Every device has all experts, and rows stay. */
 static bool experts_here(const struct facts *facts, struct typed *typed)
 {
     return facts->plan->model.mlp == MLP_MIXTURE && !plan_cuts_experts(facts->plan) &&
@@ -572,6 +618,7 @@ static bool no_mixture(const struct facts *facts, struct typed *typed)
     return !mixture(facts, NULL) && say_model(facts, typed);
 }
 
+/* Whether a mixture has a balance loss over this scope. */
 static bool balances_over(const struct facts *facts, int over)
 {
     const struct mixture_config *m = &facts->plan->model.mixture;
@@ -588,6 +635,7 @@ static bool balance_of_sequence(const struct facts *facts, struct typed *typed)
     return balances_over(facts, OVER_SEQUENCE) && features_say(typed, "--balance-over sequence");
 }
 
+/* A loss or a capacity counts the choices of a whole sequence. */
 static bool by_sequence(const struct facts *facts, struct typed *typed)
 {
     const struct mixture_config *m = &facts->plan->model.mixture;

@@ -1,4 +1,7 @@
-/* low_rank.c -- checks of the rank, refresh and history of an optimizer that projects whole matrices. */
+/* low_rank.c -- checks of the rank, refresh and history of an optimizer that projects whole matrices.
+ *
+ * plan_check calls.  ERR_PLAN names the flag and its range.
+ */
 #include "emulated_devices/plan/plan.h"
 #include "ref/optim/galore.h"
 
@@ -26,6 +29,7 @@ enum error_code plan_check_low_rank(const struct plan *plan, struct error *err)
                     (long long)h->rank, (long long)most, plan->model.name);
     if (h->refresh < 1) return fail(err, ERR_PLAN, "--refresh %lld: must be at least 1 step", (long long)h->refresh);
     if (!(h->galore_scale > 0)) return fail(err, ERR_PLAN, "--galore-scale %g: must be above 0", h->galore_scale);
+    /* Only natural-galore keeps a history of projected gradients, and damps. */
     if (!plan->optimizer->natural) return OK;
     if (h->history < 1 || h->history > LOW_RANK_MOST_HISTORY)
         return fail(err, ERR_PLAN, "--history %lld: must be 1 to %d projected gradients", (long long)h->history,

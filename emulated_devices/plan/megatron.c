@@ -1,14 +1,18 @@
+/* megatron.c -- the time of a step of Megatron-LM on a described cluster, from kernels, messages and a schedule.
+ * The command `orrery bench published` compares the result with published times; test_kernel.c tests the kernels.
+ * Errors: ERR_PLAN for sizes that do not divide, ERR_MEMORY. */
 #include "emulated_devices/plan/megatron.h"
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/device/kernel.h"
 #include "emulated_devices/schemes/pipeline/timing.h"
 #include <stdlib.h>
 
+/* Weights and activations have 16 bits, as in the published runs. */
 #define FORMAT F16
 
 /* ---- kernels of a layer ------------------------------------------------------------------------------------------ */
 
-/* What only reads and writes memory: how many tensors forward and backward, and by how many kernels.  A mask of one
+/* These steps only read and write memory: so many tensors forward and backward, by so many kernels.  A mask of one
  * byte for each number of two is half a tensor. */
 enum size { ROWS,                       /* tokens x width; a part of the tokens with sequence parallelism */
             INNER,                      /* tokens x width / tp */
@@ -33,8 +37,10 @@ enum { HEADS_AT_ONCE = 4 };
 struct pass { picoseconds time; int kernels; };
 struct layer { struct pass forward, backward, attention; };        /* attention: what `selective` computes again */
 
+/* Y [rows, columns] = X [rows, depth] W is one product forward; backward has two, for the input and for the weight. */
 static void add_product(struct layer *layer, const struct cluster *cluster, struct product product)
 {
+    /* dX [rows, depth] = dY W^T and dW [depth, columns] = X^T dY: the same three sizes in another order. */
     const struct product input = { product.rows, product.depth, product.columns, product.count };
     const struct product weight = { product.depth, product.columns, product.rows, product.count };
     layer->forward.time += kernel_product(cluster, FORMAT, product), layer->forward.kernels++;
@@ -42,6 +48,7 @@ static void add_product(struct layer *layer, const struct cluster *cluster, stru
         layer->backward.kernels += 2;
 }
 
+/* The result is the number of elements of such a tensor on a device. */
 static double megatron_elements(const struct megatron *megatron, enum size of)
 {
     const double rows = (double)megatron->micro * megatron->tokens, width = megatron->width, t = megatron->tp;
@@ -61,6 +68,7 @@ static void add_moved(struct layer *layer, const struct megatron *megatron, cons
     layer->forward.kernels += moved->kernels, layer->backward.kernels += moved->backward_kernels;
 }
 
+/* Add the kernels of attention on one device: scores, softmax, dropout, and the weighted values, for its heads. */
 static void attention_kernels(struct layer *layer, const struct megatron *megatron, const struct cluster *cluster)
 {
     const int64_t s = megatron->tokens, heads = (int64_t)megatron->micro * megatron->heads / megatron->tp,
@@ -83,6 +91,7 @@ static struct cluster with_flows(const struct cluster *cluster, int flows)
     if (cluster->levels < 2) return own;
     const struct link *inside = &cluster->link[cluster->levels - 2];
     struct link *card = &own.link[cluster->levels - 1];
+    /* A card that fewer devices share gives each of them more, but no more than a link inside the node. */
     const int64_t whole = card->rate * inside->devices / (flows < inside->devices ? flows : inside->devices);
     card->rate = whole < inside->rate ? whole : inside->rate;
     return own;
@@ -96,6 +105,7 @@ static enum error_code ring_time(picoseconds *out, const struct megatron *megatr
     int *rank = malloc((size_t)megatron->devices * sizeof *rank);
     if (rank == NULL) return fail(err, ERR_MEMORY, "no memory for a group of %d devices", members);
     const struct cluster own = with_flows(cluster, apart);
+    /* Elements have two bytes, so bytes / 2 of them are summed. */
     struct collective call = { .count = bytes / 2, .dtype = FORMAT, .nodes.member = rank };
     for (int i = 0; i < members; i++) rank[i] = i * apart;
     *out = collective_time(algorithm_find(ALLREDUCE, "ring"), members, &call, &own);
@@ -103,6 +113,7 @@ static enum error_code ring_time(picoseconds *out, const struct megatron *megatr
     return OK;
 }
 
+/* A stage sends a microbatch's rows to the next stage: all rows, or with `scattered` a part from each tp rank. */
 static picoseconds hop_time(const struct megatron *megatron, const struct cluster *cluster)
 {
     const uint64_t bytes = dtype_size(FORMAT) * (uint64_t)megatron->micro * (uint64_t)megatron->tokens
@@ -124,6 +135,7 @@ static void add_sums(struct pass *pass, const struct megatron *megatron, picosec
     pass->time += 2 * ring, pass->kernels += 2 * COLLECTIVE_KERNELS;
 }
 
+/* Sum the kernels and messages of a layer, forward and backward; recomputation adds forward work to backward. */
 static enum error_code layer_kernels(struct layer *layer, const struct megatron *megatron,
                                      const struct cluster *cluster, struct error *err)
 {
@@ -156,7 +168,7 @@ static picoseconds taken(struct pass pass, const struct cluster *cluster)
     return pass.time > issue ? pass.time : issue;
 }
 
-/* The output matrix, and a loss that reads and writes logits in 32 bits. */
+/* Add the output matrix, and a loss that reads and writes logits in 32 bits. */
 static struct layer output(const struct megatron *megatron, const struct cluster *cluster)
 {
     struct layer l = { .forward.time = 0 };
@@ -181,6 +193,7 @@ double megatron_parameters(const struct megatron *megatron)
     return 12 * L * h * h * (1 + 13 / (12 * h) + (V + s) / (12 * L * h));
 }
 
+/* The result says which sizes do not divide; NULL: all of them do. */
 static const char *refusal(const struct megatron *megatron)
 {
     if (megatron->devices < 1 || megatron->tp < 1 || megatron->dp < 1 || megatron->pp < 1 || megatron->micro < 1
@@ -205,8 +218,10 @@ enum error_code megatron_schedule(struct schedule *schedule, const struct megatr
                                                      .chunks = megatron->chunks > 1 ? megatron->chunks : 0 }, err);
 }
 
+/* Schedules are timed in whole nanoseconds, so that their numbers stay small. */
 static int64_t nanoseconds(picoseconds t) { return (t + 500) / 1000; }
 
+/* Time the schedule with equal stages; the last stage also has the output matrix and the loss. */
 static enum error_code pipeline_time(picoseconds *out, const struct megatron *megatron, const struct schedule *schedule,
                                      const struct layer *layer, const struct cluster *cluster, struct error *err)
 {
@@ -244,6 +259,7 @@ enum error_code megatron_time(picoseconds *out, const struct megatron *megatron,
     picoseconds pipeline = 0, sum = 0;
     enum error_code e = layer_kernels(&l, megatron, cluster, err);
     if (!e) e = pipeline_time(&pipeline, megatron, schedule, &l, cluster, err);
+    /* The gradients of a device's parameters are summed once, after the pipeline. */
     if (!e && megatron->dp > 1)
         e = ring_time(&sum, megatron, cluster, megatron->dp, megatron->tp, (int64_t)(GRADIENT_BYTES * parameters), err);
     *out = pipeline + sum + kernel_bytes(cluster, OPTIMIZER_BYTES * parameters) + cluster->kernels.step;

@@ -4,11 +4,14 @@
  * the cut dimension is not divisible by tp, copies lie in different places of the devices' buckets and units.  An
  * algorithm whose order of additions depends on the place then computes different sums.  For two summands the order
  * does not matter.
+ *
+ * features.c asks, for the row of uneven tp in the table of clashes.
  */
 #include "emulated_devices/plan/plan.h"
 
 static int tp_rank(const struct plan *plan, int tp) { return mesh_neighbour(&plan->mesh, 0, TP, tp); }
 
+/* Whether two boxes have an element in common: they must overlap in every dimension. */
 static bool boxes_meet(const struct box *a, const struct box *b, int ndim)
 {
     for (int d = 0; d < ndim; d++)
@@ -19,6 +22,7 @@ static bool boxes_meet(const struct box *a, const struct box *b, int ndim)
     return true;
 }
 
+/* Whether two devices have an element of a parameter in common. */
 static bool layouts_meet(const struct layout *a, const struct layout *b)
 {
     for (int i = 0; i < a->boxes; i++)

@@ -1,10 +1,15 @@
-/* plan.c -- how a plan divides the model and the batch: stages, microbatches, pieces of parameters. */
+/* plan.c -- how a plan divides the model and the batch: stages, microbatches, pieces of parameters.
+ *
+ * The trainer, dry runs and verify/ ask.  All functions but plan_schedule are pure, and need a plan that plan_check
+ * has taken.
+ */
 #include "emulated_devices/plan/plan.h"
 #include "emulated_devices/schemes/data/tiles.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 
 enum error_code plan_schedule(const struct plan *plan, struct schedule *schedule, struct error *err)
 {
+    /* The schedule may be a name of the registry or a file; an error is told with the flag. */
     const struct schedule_request q = { .devices = plan->mesh.size[PP], .micros = plan->micros, .chunks = plan->chunks,
                                         .skip = plan->skip, .update_every = plan->update_every, .pairs = plan->pairs };
     const enum error_code e = schedule_by_name(schedule, plan->schedule, &q, err);
@@ -22,6 +27,7 @@ struct loss_scale plan_loss_scale(const struct plan *plan)
 
 void plan_take_step(struct plan *plan, int64_t step)
 {
+    /* Without a batch plan every step is the same. */
     if (plan->batches == NULL) return;
     plan->batch_step = step;
     plan->B = batch_plan_total(plan->batches, step);
@@ -40,6 +46,7 @@ struct interval plan_microbatch(const struct plan *plan, int dp, int micro)
 static bool stage_has(const struct plan *plan, int stage, const struct param_spec *spec)
 {
     const bool last = stage == plan->stages - 1;
+    /* Layer -1 is the embedding; a tied one is on the last stage, too. */
     if (spec->layer < 0) return stage == 0 || (spec->role == ROLE_TOKENS && plan->model.tied && last);
     if (spec->layer == plan->model.L) return last;
     return spec->layer >= plan_first_layer(plan, stage) && spec->layer < plan_first_layer(plan, stage + 1);
@@ -75,6 +82,7 @@ struct interval plan_replica_copies(const struct plan *plan, int replica)
 {
     struct shards s;
     if (data_shards(&s, &plan->data, plan_copies(plan), 0, NULL) != OK) return (struct interval){ 0 };
+    /* Copies count dp times cp, so a replica's members are divided by cp. */
     const struct interval members = shards_members(&s, replica);
     return (struct interval){ members.first / plan->mesh.size[CP], members.count / plan->mesh.size[CP] };
 }
@@ -124,6 +132,7 @@ struct layout plan_tile_layout(const struct plan *plan, int rank, const struct p
 struct parameter plan_piece(const struct plan *plan, int rank, int index, const struct param_spec *spec, int tile)
 {
     const struct tensor_parallel tp = plan_tensor_share(plan, rank);
+    /* A piece of an expert is reduced apart from other weights; it has copies only on devices with the same expert. */
     const bool apart = spec->expert >= 0 && plan_cuts_experts(plan);
     return (struct parameter){ .spec = *spec, .index = index, .tile = tile,
                               .layout = plan_tile_layout(plan, rank, spec, tile),

@@ -1,6 +1,9 @@
 /* plan.h -- a mesh, a scheme for each axis and a batch: everything that defines how a model is trained.
  *
  * An invalid plan is refused here, in one message, before anything is allocated.
+ *
+ * Callers: everything above: model/, search/, verify/, draw/, cli/. The functions are local and send nothing; a
+ * plan and a rank suffice.
  */
 #ifndef ORRERY_PLAN_PLAN_H
 #define ORRERY_PLAN_PLAN_H
@@ -115,7 +118,7 @@ enum error_code plan_schedule(const struct plan *, struct schedule *, struct err
 /* How the plan divides the model and the batch. */
 static inline int64_t plan_first_layer(const struct plan *plan, int stage) { return plan->first_layer[stage]; }
 
-/* The number of parts that the batch is cut into over dp; the first side of the weights that a copy computes. */
+/* The batch is cut into so many parts over dp; a copy computes this side of the weights first. */
 static inline int plan_parts(const struct plan *plan) { return plan->mesh.size[DP] / (plan->perturb == 2 ? 2 : 1); }
 static inline int plan_side(const struct plan *plan, int dp) { return dp / plan_parts(plan); }
 
@@ -125,8 +128,8 @@ static inline int plan_passes(const struct plan *plan)
     return optimizer_draws(plan->optimizer) && plan->perturb != 2 ? 2 : 1;
 }
 
-/* Devices with the same weights and different tokens, which sum their gradients: along dp and cp (cp varies
- * fastest). */
+/* Copies are devices with the same weights and different tokens, which sum their gradients: along dp and cp (cp
+ * varies fastest). */
 static inline int plan_copies(const struct plan *plan) { return plan->mesh.size[DP] * plan->mesh.size[CP]; }
 static inline int plan_copy_of(const struct plan *plan, int rank)
 {

@@ -1,3 +1,5 @@
+/* recompute.c -- reads which layers recompute their activations.  plan_check calls recompute_check, the model asks
+ * recompute_of layer by layer.  ERR_USAGE says what would fit. */
 #include "emulated_devices/plan/recompute.h"
 #include "ref/io/options.h"
 #include <stdbool.h>
@@ -32,7 +34,7 @@ static bool take_stretch(const char **list, int64_t *first, int64_t *last)
     return **list == 0;
 }
 
-/* -1: not a name. */
+/* The result is the mode of a name; -1: it is not a name. */
 static int named(const char *choice)
 {
     for (int i = 0; i < (int)(sizeof names / sizeof *names); i++)
@@ -40,6 +42,7 @@ static int named(const char *choice)
     return -1;
 }
 
+/* Refuse a choice; the most similar name is suggested where one is near. */
 static enum error_code recompute_refuse(const char *choice, struct error *err)
 {
     const size_t n = sizeof names / sizeof *names;
@@ -51,6 +54,7 @@ enum error_code recompute_check(const char *choice, int64_t layers, struct error
 {
     int64_t first, last;
     if (choice == NULL || named(choice) >= 0) return OK;
+    /* A list is read range by range; the layers of a range must exist. */
     for (const char *list = choice; *list; ) {
         if (!take_stretch(&list, &first, &last)) return recompute_refuse(choice, err);
         if (first > last || last >= layers)

@@ -14,6 +14,8 @@
  *                V and the output again
  *
  * Dropout draws the same masks again from its counters, and the collectives within a block run again.
+ *
+ * Callers: check.c, search/plan_space.c, model/link.
  */
 #ifndef ORRERY_PLAN_RECOMPUTE_H
 #define ORRERY_PLAN_RECOMPUTE_H

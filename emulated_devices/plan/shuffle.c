@@ -1,4 +1,8 @@
-/* shuffle.c -- the order of a microbatch's rows outside attention, if it is not that of the batch: speculative.c. */
+/* shuffle.c -- the order of a microbatch's rows outside attention, if it is not that of the batch: speculative.c.
+ *
+ * context.c orders rows with it, verify/reference/adaptation.c holds the order to its invariants; plan_check calls
+ * plan_check_affinity.
+ */
 #include "emulated_devices/plan/plan.h"
 #include <stdlib.h>
 
@@ -8,13 +12,15 @@ bool plan_shuffles(const struct plan *plan)
     return plan_cuts_experts(plan) && plan->affinity && !expert_scheme_find(&s, plan->dispatch, NULL) && s->predicts;
 }
 
-/* The part of the experts of each device along tp. */
+/* own [tp] gets the part of the experts of each device along tp. */
 static void parts_along_tp(const struct plan *plan, int rank, int own[])
 {
     for (int r = 0; r < plan->mesh.size[TP]; r++)
         own[r] = plan_expert_place(plan, mesh_neighbour(&plan->mesh, rank, TP, r), EXPERT_PARTS);
 }
 
+/* Put the rows of a microbatch into the order of the affinities.  id [n] gets the tokens, row [n] their rows, order
+ * [n] the new order. */
 static void reorder(const struct plan *plan, int rank, struct intervals *rows, int32_t *id, int64_t *row,
                     int32_t *order)
 {
@@ -39,6 +45,7 @@ void plan_shuffle(const struct plan *plan, int rank, struct intervals *rows)
     if (!plan_shuffles(plan) || plan->ids == NULL || plan->mesh.size[TP] == 1 || intervals_lost(rows)) return;
     int32_t *const ints = malloc((size_t)(2 * n + 1) * sizeof *ints);
     int64_t *const row = malloc((size_t)(n + 1) * sizeof *row);
+    /* A list that is lost (room -1) tells the caller that memory was missing. */
     if (ints && row) reorder(plan, rank, rows, ints, row, ints + n);
     else intervals_free(rows), *rows = (struct intervals){ .room = -1 };
     free(ints), free(row);
@@ -48,6 +55,7 @@ enum error_code plan_check_affinity(const struct plan *plan, struct error *err)
 {
     const struct affinity *a = plan->affinity;
     const struct expert_scheme *s;
+    /* Without a table there is nothing to check; a scheme that predicts then orders nothing. */
     if (a == NULL || expert_scheme_find(&s, plan->dispatch, err)) return OK;
     if (!s->predicts)
         return fail(err, ERR_PLAN, "--affinity: --dispatch %s predicts nothing; speculative does", s->head.name);

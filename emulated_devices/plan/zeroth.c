@@ -1,6 +1,10 @@
-/* zeroth.c -- checks for an optimizer without a backward pass (model/zeroth.h), and the groups that sum its losses. */
+/* zeroth.c -- checks for an optimizer without a backward pass (model/zeroth.h), and the groups that sum its losses.
+ *
+ * plan_check calls plan_check_zeroth; the model asks plan_loss_members for its groups.  ERR_PLAN names the flag.
+ */
 #include "emulated_devices/plan/plan.h"
 
+/* A side for each half of the copies needs an even dp.  Without a value each copy computes both sides. */
 static enum error_code check_perturb(struct plan *plan, struct error *err)
 {
     if (plan->perturb == 0) plan->perturb = 1;
@@ -16,6 +20,7 @@ int plan_loss_members(const struct plan *plan, int rank, bool other_side, int me
 {
     const int dp = mesh_coordinate(&plan->mesh, rank, DP);
     int n = 0;
+    /* The group across the sides has the devices of the same place in both halves of the copies. */
     if (other_side)
         for (int side = 0; side < plan->perturb; side++)
             member[n++] = mesh_neighbour(&plan->mesh, rank, DP, side * plan_parts(plan) + dp % plan_parts(plan));
@@ -29,6 +34,7 @@ static enum error_code check_allreduce(const struct plan *plan, struct error *er
 {
     const struct algorithm *a = algorithm_find(ALLREDUCE, plan->allreduce);
     int member[MESH_MOST_DEVICES];
+    /* Each device is in two groups, of its side and across sides; the group's first member checks for all. */
     for (int i = 0; i < 2 * plan->mesh.devices && a; i++) {
         struct collective c = { .count = 2, .dtype = F64, .reduction = SUM };
         const int n = plan_loss_members(plan, i / 2, i % 2, member);

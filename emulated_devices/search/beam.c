@@ -8,15 +8,20 @@
  * Source   local search from the best of many starts, a beam: B. Lowerre, "The HARPY speech recognition system", 1976.
  * Cost     some hundred estimates for each of WIDTH plans, and a few for each mesh; an exhaustive search needs the
  *          product of all dimensions.
+ *
+ * cli/train/search.c runs the planner by its table in planners.c; test_search.c holds it against the exhaustive
+ * one.  The result are the candidates in the search; errors are ERR_MEMORY and those of search_lacks.
  */
 #include "emulated_devices/search/planner.h"
 #include <stdlib.h>
 
+/* A start climbs at most ROUNDS rounds.  No more than MOST_IMPROVED starts are improved, unless none of them fits. */
 enum { WIDTH = 8, MOST_IMPROVED = 40, ROUNDS = 4 };
 
 /* A plan as far as it is known. */
 struct standing { struct choice choice; uint64_t lacks; picoseconds estimate; bool legal; };
 
+/* Legal plans come before illegal ones, then plans that lack less memory, then faster ones. */
 static bool better(const struct standing *a, const struct standing *b)
 {
     if (a->legal != b->legal) return a->legal;
@@ -24,11 +29,12 @@ static bool better(const struct standing *a, const struct standing *b)
     return a->estimate < b->estimate;
 }
 
-/* Look at a choice: from now on it is among the candidates.  What it lacks is not asked if it is worse than a plan that
- * fits in any case. */
+/* Look at a choice: from now on it is among the candidates.  Nobody asks how much memory a choice lacks if it is
+ * worse than a plan that fits in any case. */
 static enum error_code beam_look(struct search *search, struct standing *at, const struct standing *best,
                                  struct error *err)
 {
+    /* A choice that was looked at before keeps its estimate, so nothing is computed twice. */
     int place = search_find(search, &at->choice);
     struct plan p;
     at->legal = place >= 0 || plan_space_make(search->space, &at->choice, &p);
@@ -65,6 +71,7 @@ static enum error_code try_values(struct search *search, struct standing *best, 
     return e;
 }
 
+/* Improve a plan in up to ROUNDS rounds.  In a round every dimension but the mesh takes its best value, in turn. */
 static enum error_code improve(struct search *search, struct standing *at, struct error *err)
 {
     enum error_code e = OK;
@@ -82,7 +89,7 @@ static enum error_code improve(struct search *search, struct standing *at, struc
 
 /* ---- where to start ---------------------------------------------------------------------------------------------- */
 
-/* The first value of every later dimension that is wanted. */
+/* Set every later dimension to its first value that is wanted. */
 static void first_values(const struct plan_space *space, struct choice *choice, enum dimension from)
 {
     struct plan p = *space->base;
@@ -96,7 +103,7 @@ static void first_values(const struct plan_space *space, struct choice *choice, 
     }
 }
 
-/* The first value of a dimension with which the choice is legal; only the improvement asks which is best. */
+/* Take the first value of a dimension with which the choice is legal; only the improvement asks which is best. */
 static bool change_to_legal(const struct plan_space *space, struct choice *choice, enum dimension dimension)
 {
     struct choice tried = *choice;
@@ -123,7 +130,7 @@ static enum error_code start_with(struct search *search, struct standing *at, st
     return e;
 }
 
-/* Numbers of microbatches that are tried: the first with a microbatch for each stage, with four, and the most. */
+/* These numbers of microbatches are tried: the first with a microbatch for each stage, with four, and the most. */
 static int numbers_of_micros(const struct plan_space *space, const struct plan *mesh, int value[3])
 {
     const int pp = mesh->mesh.size[PP], least[] = { pp, 4 * pp };
@@ -139,6 +146,7 @@ static int numbers_of_micros(const struct plan_space *space, const struct plan *
     return n;
 }
 
+/* Starts with the smallest estimate come first; equal ones are in the order of the space, so runs are alike. */
 static int most_promising(const void *a, const void *b)
 {
     const struct standing *x = a, *y = b;
@@ -148,6 +156,7 @@ static int most_promising(const void *a, const void *b)
     return 0;
 }
 
+/* Make a start for each mesh and each of its numbers of microbatches.  The array has room for three of each mesh. */
 static enum error_code starts_of(struct search *search, struct standing *start, int *count, struct error *err)
 {
     enum error_code e = OK;
@@ -165,6 +174,7 @@ static enum error_code starts_of(struct search *search, struct standing *start, 
     return e;
 }
 
+/* Make all starts, sort them by estimate, and improve the first ones until WIDTH plans fit. */
 static enum error_code beam_choose(struct search *search, struct error *err)
 {
     struct standing *start = calloc(3 * (size_t)search->space->meshes + 1, sizeof *start);

@@ -1,9 +1,14 @@
-/* changes.c -- what to change in a plan so that it fits. */
+/* changes.c -- what to change in a plan so that it fits.
+ *
+ * cli/train/plan.c calls search_changes where a plan does not fit.  A plan that cannot be made, or for which memory
+ * is missing, is left out: the function returns no error.
+ */
 #include "emulated_devices/search/search.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* This is a changed plan, with its bound, its estimate, and the words that choose the plan. */
 struct variant { struct plan plan; struct candidate found; char words[PLAN_WORDS]; };
 enum { MOST_VARIANTS = 256, MOST_PLANNED = 16, MOST_AT_ONCE = 4 };
 
@@ -24,6 +29,8 @@ static bool is_new(const struct variants *variants, const char *words)
     return new;
 }
 
+/* Keep a changed plan with its estimate, if the plan is new and legal, and its lower bound fits the memory.  A full
+ * list takes no more. */
 static void consider(struct variants *variants, const struct plan *plan)
 {
     struct variant *new = &variants->of[variants->count];
@@ -44,7 +51,7 @@ static bool saves(enum dimension dimension)
     return dimension == BY_MICROS || dimension == BY_RECOMPUTE || dimension == BY_DATA || dimension == BY_OFFLOAD;
 }
 
-/* Every other value of a dimension; after it, of a later one. */
+/* Try every other value of a dimension, and with each, values of a later dimension. */
 static void vary(struct variants *variants, const struct plan *plan, enum dimension first, int more)
 {
     for (enum dimension d = first; d < DIMENSION_COUNT; d++)
@@ -56,19 +63,21 @@ static void vary(struct variants *variants, const struct plan *plan, enum dimens
         }
 }
 
+/* Variants with the smallest estimate come first. */
 static int by_estimate(const void *a, const void *b)
 {
     const picoseconds x = ((const struct variant *)a)->found.estimate, y = ((const struct variant *)b)->found.estimate;
     return x < y ? -1 : x > y;
 }
 
+/* Changes with the shortest step come first. */
 static int changes_by_time(const void *a, const void *b)
 {
     const picoseconds x = ((const struct change *)a)->time, y = ((const struct change *)b)->time;
     return x < y ? -1 : x > y;
 }
 
-/* The words of a plan that another does not have. */
+/* Copy the words of a plan that the other plan does not have. */
 static void changed_words(const char *had, const char *has, char *text, size_t size)
 {
     size_t used = 0;
@@ -78,6 +87,7 @@ static void changed_words(const char *had, const char *has, char *text, size_t s
         const size_t n = end ? (size_t)(end - at) : strlen(at);
         char word[PLAN_WORDS];
         snprintf(word, sizeof word, "%.*s", (int)n, at);
+        /* A word counts as had only where it ends in the old plan, too: --tp 1 is not --tp 16. */
         const char *in = strstr(had, word);
         if ((in == NULL || (in[n] != ' ' && in[n] != '\0')) && used + n + 2 < size)
             used += (size_t)snprintf(text + used, size - used, "%s%s", used ? " " : "", word);

@@ -1,3 +1,5 @@
+/* estimate.c -- estimates a step from one planned stage and the plan's schedule.  search.c and changes.c call, plan
+ * by plan.  Errors: ERR_PLAN where a stage of the plan cannot be planned alone, ERR_MEMORY. */
 #include "emulated_devices/search/estimate.h"
 #include "emulated_devices/train/dry_run/dry_run.h"
 #include "emulated_devices/schemes/pipeline/timing.h"
@@ -6,7 +8,8 @@
 
 /* ---- one stage --------------------------------------------------------------------------------------------------- */
 
-/* The times of a stage depend on these.  Keys are compared as bytes: a scheme's name has one address. */
+/* The times of a stage depend on these.  Keys are compared as bytes, so all bytes are set; a scheme's name has one
+ * address. */
 struct stage_key {
     int dp, cp, tp, ep;
     bool splits;                        /* backward is in two actions */
@@ -23,6 +26,7 @@ struct stage_times {
     picoseconds layer[PARTS], ends[PARTS];      /* of a layer; of embedding, loss and what comes once a step */
 };
 
+/* Plans with equal keys have equal layers.  They differ in their schedules and in how many layers a stage has. */
 static struct stage_key estimate_key_of(const struct plan *plan, bool splits)
 {
     struct stage_key k;
@@ -35,7 +39,7 @@ static struct stage_key estimate_key_of(const struct plan *plan, bool splits)
     return k;
 }
 
-/* A plan of the same devices without other stages. */
+/* Make a plan of one stage: the same devices of dp, cp, ep and tp, so many layers, one microbatch. */
 static enum error_code stage_plan(struct plan *q, const struct plan *p, const struct stage_key *stage_key,
                                   int64_t layers, struct error *err)
 {
@@ -51,8 +55,10 @@ static enum error_code stage_plan(struct plan *q, const struct plan *p, const st
     return e ? e : plan_check(q, err);
 }
 
+/* These are the longest times of any device: forward, backward for inputs, for weights, and the whole step. */
 struct noted { picoseconds part[PARTS], end; };
 
+/* Note one device's times after its step; dry_run calls this for each device that runs. */
 static enum error_code estimate_note(struct trainer *trainer, void *context, struct error *err)
 {
     struct noted *n = context;
@@ -69,6 +75,7 @@ static enum error_code estimate_note(struct trainer *trainer, void *context, str
     return OK;
 }
 
+/* Plan one stage of so many layers; OF_REST is what the step takes outside its passes. */
 static enum error_code plan_stage(const struct plan *plan, const struct stage_key *stage_key, int64_t layers,
                                   struct noted *noted, struct error *err)
 {
@@ -81,7 +88,7 @@ static enum error_code plan_stage(const struct plan *plan, const struct stage_ke
     return e;
 }
 
-/* So many that the next one is not one of a mixture's dense layers. */
+/* The result is a number of layers after which the next layer is not a dense layer of a mixture. */
 static int64_t few_layers(const struct model_config *config)
 {
     int64_t few = 1;
@@ -97,15 +104,18 @@ static enum error_code time_stage(struct stage_times *times, const struct plan *
     enum error_code e = plan_stage(plan, &times->key, few, &small, err);
     if (!e && L == 1) large = small;
     else if (!e) e = plan_stage(plan, &times->key, few + 1, &large, err);
+    /* layer = time of few + 1 layers - time of few layers; ends = time of few layers - few layer. */
     for (int i = 0; i < PARTS && !e; i++) {
         const picoseconds more = large.part[i] - small.part[i];
         times->layer[i] = L == 1 ? small.part[i] : more > 0 ? more : 0;
         times->ends[i] = small.part[i] > few * times->layer[i] ? small.part[i] - few * times->layer[i] : 0;
     }
     times->there = e == OK;
+    /* A stage that cannot be planned is kept as such, so that nobody tries again. */
     return e == ERR_MEMORY ? e : OK;
 }
 
+/* Find the times of a stage by its key, or plan the stage now and keep its times. */
 static enum error_code find_stage(struct estimator *estimator, const struct plan *plan, bool splits,
                                   const struct stage_times **out, struct error *err)
 {
@@ -133,6 +143,7 @@ void estimator_close(struct estimator *estimator)
 
 /* ---- a schedule of stages ---------------------------------------------------------------------------------------- */
 
+/* Whether the schedule has backward passes in two parts; the first device tells for all. */
 static bool splits_backward(const struct schedule *schedule)
 {
     for (int i = 0; i < schedule->count[0]; i++)
@@ -140,7 +151,7 @@ static bool splits_backward(const struct schedule *schedule)
     return false;
 }
 
-/* A microbatch's way from a stage to the next. */
+/* A microbatch's way to the next stage takes latency, gap and bytes / rate of the link between both. */
 static picoseconds estimate_hop(const struct plan *plan)
 {
     const struct cluster *c = plan->cluster;
@@ -153,11 +164,14 @@ static picoseconds estimate_hop(const struct plan *plan)
     return l->latency + l->gap + time_at_rate(bytes, l->rate);
 }
 
+/* Consecutive layers belong to a stage, so two first layers give their number. */
 static int64_t layers_of_stage(const struct plan *plan, int stage)
 {
     return plan->first_layer[stage + 1] - plan->first_layer[stage];
 }
 
+/* Put the stages' times into the schedule: room [3, stages] has forward, input and weight times.  The last stage
+ * also has what comes once: the loss, and for simplicity the embedding. */
 static enum error_code time_pipeline(picoseconds *makespan, const struct plan *plan, const struct schedule *schedule,
                                      const struct stage_times *stage_times, struct error *err)
 {
@@ -175,7 +189,7 @@ static enum error_code time_pipeline(picoseconds *makespan, const struct plan *p
     return e;
 }
 
-/* The most layers of a device. */
+/* The result is the number of layers of the device with most. */
 static int64_t most_layers(const struct plan *plan, const struct schedule *schedule)
 {
     int64_t most = 0;
@@ -197,7 +211,7 @@ enum error_code estimate_step(struct estimator *estimator, const struct plan *pl
     code = find_stage(estimator, plan, splits_backward(&s), &stage, err);
     if (!code && !stage->there) code = fail(err, ERR_PLAN, "there is no such stage");
     if (!code) code = time_pipeline(out, plan, &s, stage, err);
-    /* What comes once a step follows the pipeline, and takes longest on the device with most layers. */
+    /* The rest of a step, which comes once, follows the pipeline, and takes longest on the device with most layers. */
     if (!code) *out += stage->ends[OF_REST] + stage->layer[OF_REST] * most_layers(plan, &s);
     schedule_free(&s);
     return code;

@@ -4,6 +4,8 @@
  * a layer, the loss and the step after them take.  These times are put into the plan's schedule (pipeline/timing.h).
  * So an estimate is made of the same operations, messages and links as the plan.  It does not know what stages do to
  * each other besides passing microbatches on, nor layers that differ.
+ *
+ * Callers: search.c for each candidate, changes.c for each change.
  */
 #ifndef ORRERY_SEARCH_ESTIMATE_H
 #define ORRERY_SEARCH_ESTIMATE_H

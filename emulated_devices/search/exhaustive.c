@@ -2,11 +2,14 @@
  *
  * With --plans N all of them are estimated, and the N that promise most are planned; without, all are planned, and the
  * winner is the best there is.
+ *
+ * cli/train/search.c and test_search.c run the planner.  ERR_PLAN says that there are more legal plans than MOST.
  */
 #include "emulated_devices/search/planner.h"
 
 enum { MOST = 200000 };                 /* legal plans */
 
+/* Add one legal plan.  An estimate is worth its time only if not all plans are planned. */
 static enum error_code exhaustive_look(const struct plan *plan, const struct choice *choice, void *context,
                                        struct error *err)
 {

@@ -1,3 +1,6 @@
+/* plan_space.c -- the dimensions of a search: how many values each has, how a value changes a plan, and its words.
+ * The planners, changes.c and cli/train/search.c call.  Errors are in the words of the command line: ERR_USAGE and
+ * ERR_PLAN. */
 #include "emulated_devices/search/plan_space.h"
 #include "emulated_devices/plan/recompute.h"
 #include "ref/io/options.h"
@@ -8,6 +11,7 @@
 
 /* ---- lists of words ---------------------------------------------------------------------------------------------- */
 
+/* Whether a word is in a list with commas; a list that is NULL has every word. */
 static bool list_has(const char *list, const char *word)
 {
     const size_t n = strlen(word);
@@ -17,6 +21,7 @@ static bool list_has(const char *list, const char *word)
     return list == NULL;
 }
 
+/* Whether a number is in a list of numbers. */
 static bool list_has_number(const char *list, int number)
 {
     char word[16];
@@ -46,6 +51,7 @@ enum {
     RECOMPUTATIONS = sizeof recomputations / sizeof *recomputations, OFFLOADS = sizeof offloaded / sizeof *offloaded
 };
 
+/* Each dimension has a flag on the command line, for errors and for a plan's words. */
 static const char *const flags[] = {
 #define X(id, flag) flag,
     DIMENSIONS(X)
@@ -58,7 +64,7 @@ static const struct { enum dimension dimension; enum scheme_kind kind; } kinds[]
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-/* The kind of schemes that a dimension chooses from; -1: it chooses no scheme. */
+/* A dimension chooses from this kind of schemes; -1: it chooses no scheme. */
 static int kind_of(enum dimension dimension)
 {
     for (int i = 0; i < KINDS; i++)
@@ -66,6 +72,7 @@ static int kind_of(enum dimension dimension)
     return -1;
 }
 
+/* Count the schemes of a kind in the registry. */
 static int schemes_of(enum scheme_kind kind)
 {
     int n = 0;
@@ -88,6 +95,7 @@ static size_t names_of(enum dimension dimension, const char *name[])
 /* Whether an expert scheme orders rows by a table of tokens, which is made for one plan. */
 static bool needs_table(int scheme) { return expert_scheme_at(scheme)->predicts; }
 
+/* Check that every word of a list is a name of its dimension; the error suggests the most similar name. */
 static enum error_code check_names(enum dimension dimension, const char *list, struct error *err)
 {
     const char *name[SCHEMES_MOST];
@@ -105,6 +113,7 @@ static enum error_code check_names(enum dimension dimension, const char *list, s
     return OK;
 }
 
+/* Check all lists of the command line before anything is searched. */
 static enum error_code check_lists(const struct plan_space *space, struct error *err)
 {
     enum error_code e = OK;
@@ -126,6 +135,8 @@ static enum error_code check_lists(const struct plan_space *space, struct error 
 /* Some meshes cannot be, whatever the schemes are. */
 static bool mesh_fits(const struct plan_space *space, const struct arrangement *arrangement)
 {
+    /* A mesh must have the sizes that are asked for and no more stages than layers.  Its parts must divide batch and
+     * experts. */
     const struct plan *p = space->base;
     const int stage = arrangement->size[DP] * arrangement->size[CP] * arrangement->size[TP];
     const bool mixture = p->model.mlp == MLP_MIXTURE;
@@ -136,6 +147,7 @@ static bool mesh_fits(const struct plan_space *space, const struct arrangement *
             || (mixture && stage % arrangement->ep == 0 && p->model.mixture.E % arrangement->ep == 0));
 }
 
+/* Add a mesh if it fits.  @return false: there is no memory. */
 static bool add_mesh(struct plan_space *space, const struct arrangement *arrangement, int *room)
 {
     if (!mesh_fits(space, arrangement)) return true;
@@ -155,6 +167,7 @@ enum error_code plan_space_open(struct plan_space *space, struct error *err)
     bool memory = true;
     enum error_code e = check_lists(space, err);
     if (e) return e;
+    /* Each loop tries all sizes of an axis that the axes before it leave.  Sizes must divide the devices. */
     for (int tp = 1; tp <= n; tp++)
         for (int cp = 1; cp <= n / tp; cp++)
             for (int dp = 1; dp <= n / tp / cp && n % (tp * cp) == 0; dp++)
@@ -178,6 +191,7 @@ void plan_space_close(struct plan_space *space)
     space->mesh = NULL, space->meshes = 0;
 }
 
+/* Set the mesh and the parts of the experts; experts are not sliced in a search. */
 static bool set_mesh(struct plan *plan, const struct arrangement *arrangement)
 {
     plan->ep = arrangement->ep, plan->etp = 1;
@@ -194,6 +208,7 @@ static int64_t divisor(int64_t number, int n)
     return 0;
 }
 
+/* Count the divisors of a number. */
 static int divisors(int64_t number)
 {
     int n = 0;
@@ -214,6 +229,7 @@ static bool splits(const struct plan *plan, enum scheme_kind kind)
     }
 }
 
+/* Put a scheme's name where the plan keeps names of its kind. */
 static void set_name(struct plan *plan, enum scheme_kind kind, const char *name)
 {
     if (kind == TENSOR_SCHEME) plan->tensor = name;
@@ -223,6 +239,8 @@ static void set_name(struct plan *plan, enum scheme_kind kind, const char *name)
     if (kind == PIPELINE_SCHEME) plan->schedule = name;
 }
 
+/* Set a scheme.  Where its axis has one device the first scheme stands for all.  A scheme that trains another
+ * function must be named in a list. */
 static bool set_scheme(const struct plan_space *space, enum dimension dimension, struct plan *plan, int value)
 {
     const enum scheme_kind kind = (enum scheme_kind)kind_of(dimension);
@@ -233,6 +251,7 @@ static bool set_scheme(const struct plan_space *space, enum dimension dimension,
     return !splits(plan, kind) || (taken && list_has(space->only[dimension], scheme->name));
 }
 
+/* Set the number of stages on a device: the schedule's own number, or a number that cuts the layers evenly. */
 static bool set_chunks(const struct plan_space *space, struct plan *plan, int value)
 {
     const struct schedule_generator *g = schedule_generator(plan->schedule, NULL);
@@ -256,7 +275,7 @@ int plan_space_values(const struct plan_space *space, enum dimension dimension, 
     }
 }
 
-/* Microbatches, stages and the classes that are offloaded. */
+/* Set microbatches, recomputation, offloading or chunks.  The result says whether the lists allow the value. */
 static bool set_value(const struct plan_space *space, enum dimension dimension, struct plan *plan, int value)
 {
     switch (dimension) {
@@ -308,6 +327,7 @@ struct all {
     struct choice choice;
 };
 
+/* Set one dimension to each of its values and go on with the next.  A refused value cuts off all plans behind it. */
 static enum error_code descend(struct all *all, enum dimension dimension, const struct plan *plan)
 {
     const int values = plan_space_values(all->s, dimension, plan);
@@ -321,6 +341,7 @@ static enum error_code descend(struct all *all, enum dimension dimension, const 
     return e;
 }
 
+/* Pass a plan on if plan_check takes it; the walk's usual end. */
 static enum error_code call_if_legal(struct all *all, struct plan *plan)
 {
     return plan_space_is_legal(plan) ? all->each(plan, &all->choice, all->context, all->err) : OK;
@@ -361,6 +382,7 @@ enum error_code plan_space_explain(const struct plan_space *space, struct error 
 {
     struct refusals refusals = { .texts = 0 };
     struct all w = { .s = space, .at_end = refusals_add, .context = &refusals, .err = err };
+    /* The reason that refuses most plans is told, with how many it refuses. */
     int most = 0;
     if (descend(&w, BY_MESH, space->base) == ERR_PLAN) return ERR_PLAN;
     for (int i = 1; i < refusals.texts; i++) most = refusals.of[i].count > refusals.of[most].count ? i : most;
@@ -383,7 +405,7 @@ static void add_words(char *text, size_t size, const char *format, ...)
     va_end(args);
 }
 
-/* The dimensions that have words, in the order of these words. */
+/* These dimensions have words, in the order of the words. */
 static const enum dimension told[] = {
     BY_TENSOR, BY_ATTENTION, BY_EXPERTS, BY_DATA, BY_SCHEDULE, BY_CHUNKS, BY_RECOMPUTE, BY_OFFLOAD, BY_MICROS
 };
@@ -417,12 +439,14 @@ static bool has_word(const struct plan *plan, enum dimension dimension)
                                                                                   : plan->data.offload != 0);
 }
 
+/* Whether two plans have another word for a dimension, or only one of both has a word. */
 static bool plan_space_differs(const struct plan *a, const struct plan *b, enum dimension dimension)
 {
     return (has_word(a, dimension) || has_word(b, dimension))
            && strcmp(value_word(a, dimension).text, value_word(b, dimension).text) != 0;
 }
 
+/* Remove the blank behind the last word. */
 static void end_words(char *text)
 {
     const size_t used = strlen(text);

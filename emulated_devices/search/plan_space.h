@@ -7,6 +7,8 @@
  *
  * All microbatches have as many sequences: dp divides the batch, and the number of microbatches divides a copy's part.
  * A schedule whose number of stages on a device is free has as many as cut the layers evenly, or one.
+ *
+ * Callers: the planners beam.c and exhaustive.c, search.c, changes.c, and through these cli/train.
  */
 #ifndef ORRERY_PLAN_SPACE_H
 #define ORRERY_PLAN_SPACE_H
@@ -36,7 +38,7 @@ enum dimension {
 /* Sizes of a mesh's axes; the experts' parts lie over the devices of a stage. */
 struct arrangement { int size[AXIS_COUNT], ep; };
 
-/* A value for each dimension. */
+/* A choice has a value for each dimension. */
 struct choice { int value[DIMENSION_COUNT]; };
 
 struct plan_space {

@@ -1,4 +1,7 @@
-/* planners.c -- every planner.  A new one needs one line here. */
+/* planners.c -- every planner.  A new one needs one line here.
+ *
+ * cli/train/search.c and cli/list.c ask here.  ERR_USAGE names a planner that does not exist.
+ */
 #include "emulated_devices/search/planner.h"
 #include "ref/io/options.h"
 #include <string.h>

@@ -1,3 +1,5 @@
+/* search.c -- keeps candidates, plans the most promising, ranks and groups them, and replays the finalists.  The
+ * planners add candidates; cli/train/search.c ranks and prints.  Errors are ERR_MEMORY and those of a dry run. */
 #include "emulated_devices/search/search.h"
 #include "emulated_devices/device/contention.h"
 #include "emulated_devices/train/dry_run/dry_run.h"
@@ -14,6 +16,7 @@ void search_close(struct search *search)
 
 /* ---- which choices were added ------------------------------------------------------------------------------------ */
 
+/* This hashes a choice's values, for the table of slots. */
 static uint64_t hash(const struct choice *choice)
 {
     uint64_t h = 1469598103934665603u;
@@ -21,6 +24,8 @@ static uint64_t hash(const struct choice *choice)
     return h ^ h >> 32;
 }
 
+/* The result is the slot that has the choice, or the free slot where the choice belongs.  There is always a free
+ * slot. */
 static int *slot_of(const struct search *search, const struct choice *choice)
 {
     /* A slot has a candidate's place plus one; 0 means that it is empty. */
@@ -92,6 +97,7 @@ enum error_code search_lacks(struct search *search, int place, uint64_t *lacks, 
 
 struct planned { picoseconds time; uint64_t peak, sent; };       /* sent: by the devices that ran */
 
+/* Note one device after its step: the slowest device's time, the fullest one's peak, and the bytes of all. */
 static enum error_code search_note(struct trainer *trainer, void *context, struct error *err)
 {
     struct planned *n = context;
@@ -103,6 +109,7 @@ static enum error_code search_note(struct trainer *trainer, void *context, struc
     return OK;
 }
 
+/* Add one of so many devices' shares of a step to their mean. */
 static void add_share(struct step_share *sum, const struct step_share *share, int of)
 {
     sum->computing += share->computing / of, sum->engines += share->engines / of, sum->ended += share->ended / of;
@@ -122,6 +129,7 @@ static struct step_share mean_share(const struct folding *folding, const struct 
     return sum;
 }
 
+/* Replay the events of all devices on links that they share.  The time is that of the last device to end. */
 static enum error_code replay(const struct plan *plan, struct events **events, picoseconds *time, struct error *err)
 {
     const int P = plan->mesh.devices;
@@ -145,11 +153,13 @@ static enum error_code run_step(const struct plan *plan, int64_t most_events, st
     struct dry_run d;
     int64_t left = most_events > 0 ? most_events : STEP_MOST_EVENTS;
     enum error_code e = list && events ? OK : fail(err, ERR_MEMORY, "no memory for the events of %zu devices", n);
+    /* A replay needs every event; otherwise all devices together may keep `left` events. */
     for (size_t i = 0; i < n && !e; i++) events[i] = &list[i], list[i].left = replays ? NULL : &left;
     if (!e) e = dry_run(plan, 1, false, events, NULL, search_note, &noted, &d, err);
     if (!e && replays) e = replay(plan, events, &noted.time, err);
     if (!e) {
         candidate->time = noted.time, candidate->peak = noted.peak;
+        /* The devices that ran stand for equally many, so their bytes are multiplied. */
         candidate->sent = noted.sent * (n / (size_t)folding_lives(&d.folding));
         candidate->share = mean_share(&d.folding, list, events);
         candidate->share_known = step_end(&d.folding, events) >= 0;
@@ -159,6 +169,7 @@ static enum error_code run_step(const struct plan *plan, int64_t most_events, st
     return e;
 }
 
+/* Plan a step as if devices did not share links.  The time by the clocks alone needs no replay. */
 static enum error_code plan_by_clocks(const struct plan *plan, int64_t most_events, struct candidate *candidate,
                                       struct error *err)
 {
@@ -175,6 +186,7 @@ enum error_code search_plan(const struct plan *plan, struct candidate *candidate
 
 /* ---- ranking ----------------------------------------------------------------------------------------------------- */
 
+/* The space has an order: dimension by dimension, value by value. */
 static int in_order(const struct choice *a, const struct choice *b)
 {
     for (int d = 0; d < DIMENSION_COUNT; d++)
@@ -190,6 +202,7 @@ static int most_promising(const void *a, const void *b)
     return in_order(&x->choice, &y->choice);
 }
 
+/* Whether a planned candidate fits into the memory; 0 stands for no limit. */
 static bool search_fits(const struct candidate *candidate, uint64_t memory)
 {
     return memory == 0 || candidate->peak <= memory;
@@ -197,6 +210,7 @@ static bool search_fits(const struct candidate *candidate, uint64_t memory)
 
 static const uint64_t *memory_to_rank;          /* qsort has no context; one search at a time */
 
+/* Plans that fit come first, replayed ones before others.  Then time, peak, bytes and unusual choices decide. */
 static int fastest(const void *a, const void *b)
 {
     const struct candidate *x = a, *y = b;
@@ -211,6 +225,7 @@ static int fastest(const void *a, const void *b)
     return in_order(&x->choice, &y->choice);
 }
 
+/* Sort the candidates, then enter all into the slots anew: their places have changed. */
 static void sort(struct search *search, int (*order)(const void *, const void *))
 {
     memory_to_rank = &search->memory;
@@ -255,6 +270,7 @@ int search_frontier(const struct candidate *candidate, int ranked, int place[])
 
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
 
+/* Plans on different meshes are different ideas, however close their times are. */
 static bool same_mesh(const struct candidate *a, const struct candidate *b)
 {
     return a->choice.value[BY_MESH] == b->choice.value[BY_MESH];
@@ -265,6 +281,7 @@ bool search_equal(const struct candidate *a, const struct candidate *b)
     return same_mesh(a, b) && a->time == b->time && a->peak == b->peak && a->sent == b->sent;
 }
 
+/* Whether a plan is no idea of its own: it takes nearly the time and the memory of the group's first plan. */
 static bool gains_nothing(const struct candidate *candidate, const struct candidate *first)
 {
     return same_mesh(candidate, first) && (double)candidate->time < (1 + SEARCH_NEAR) * (double)first->time &&
@@ -285,6 +302,7 @@ int search_group(const struct candidate *candidate, int ranked, int first[])
 
 /* ---- finalists --------------------------------------------------------------------------------------------------- */
 
+/* Replay one candidate: its time becomes the replayed one, and the time by the clocks is kept. */
 static enum error_code replay_one(struct search *search, int place, int *replayed, struct error *err)
 {
     struct candidate *c = &search->of[place];
@@ -322,12 +340,14 @@ enum error_code search_replay(struct search *search, int best, int most, int *ra
         return fail(err, ERR_MEMORY, "no memory for a list of plans");
     }
     const int frontiers = search_frontier(search->of, n, place);
+    /* The frontier first: no other plan is better in time and memory at once. */
     for (int i = 0; i < frontiers && replayed < most && !e; i++) e = replay_one(search, place[i], &replayed, err);
     for (; next < n && replayed < most && !e; next++) {
         if (search->of[next].clocks > 0) continue;
         if (groups_within(search, n, search->of[next].time, done, place) >= best) break;
         e = replay_one(search, next, &replayed, err);
     }
+    /* The next plan that was not replayed tells whether the best groups could still be beaten. */
     while (next < n && search->of[next].clocks > 0) next++;
     *beaten = next == n || groups_within(search, n, search->of[next].time, done, place) >= best;
     free(place), free(done);

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 
+/* A relative bound above a tenth still judges, but the report warns of the bound. */
 #define WIDE_BOUND 0.1
 
 enum judgement { JUDGED_RIGHT, JUDGED_WRONG, CANNOT_BE_JUDGED };

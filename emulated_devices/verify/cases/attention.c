@@ -1,3 +1,6 @@
+/* attention.c -- builds and runs one layer of attention under a context-parallel scheme, without the rest of a
+ * model.  Callers are drawings (draw/attention.h), `orrery bench` and tests.  Errors are those of the plan and the
+ * scheme, and ERR_MEMORY. */
 #include "emulated_devices/verify/cases/attention.h"
 #include "emulated_devices/verify/cases/layer.h"
 #include <stdlib.h>
@@ -8,6 +11,7 @@ enum error_code attention_layer_plan(struct plan *plan, struct attention_shape s
                                      struct error *err)
 {
     const int size[AXIS_COUNT] = { [DP] = 1, [TP] = 1, [PP] = 1, [CP] = P, [EP] = 1 };
+    /* The preset gives the architecture; the shape replaces its sizes. */
     struct model_config llama;
     int64_t batch;
     enum error_code e = model_config_preset(&llama, &batch, "llama-tiny", err);
@@ -18,7 +22,8 @@ enum error_code attention_layer_plan(struct plan *plan, struct attention_shape s
     return e ? e : plan_check(plan, err);
 }
 
-/* All sequences are one, and a token sees those of its own, or what the mask says. */
+/* Let the scheme plan: all B sequences are one sequence of B S tokens.  A token sees those of its own sequence, or
+ * what the mask says. */
 static enum error_code take_plan(struct attention_layer *layer, struct tensor mask, struct error *err)
 {
     const int64_t S = layer->plan.S, tokens = layer->plan.B * S;
@@ -28,12 +33,15 @@ static enum error_code take_plan(struct attention_layer *layer, struct tensor ma
     if (tensor_present(mask)) return OK;
     layer->sees = malloc((size_t)(2 * tokens) * sizeof *layer->sees);
     if (layer->sees == NULL) return fail(err, ERR_MEMORY, "no memory for a mask of %lld tokens", (long long)tokens);
+    /* sees [B S, 2]: the range from the sequence's first token to the token itself, which is a causal mask. */
     for (int64_t i = 0; i < tokens; i++)
         layer->sees[2 * i] = (int32_t)(i - i % S), layer->sees[2 * i + 1] = (int32_t)i + 1;
     layer->call.shape.mask = tensor_2d(layer->sees, I32, tokens, 2);
     return OK;
 }
 
+/* Make this device's groups, a tensor-parallel share of one device, and the share of the sequences.  The plan comes
+ * before the scheme is opened, because opening may read the plan. */
 static enum error_code attention_open_groups(struct attention_layer *layer, struct comm *comm, struct tensor mask,
                                              struct error *err)
 {
@@ -46,7 +54,7 @@ static enum error_code attention_open_groups(struct attention_layer *layer, stru
     return !e && layer->cp.scheme->open ? layer->cp.scheme->open(&layer->cp, err) : e;
 }
 
-/* A tensor of this shape. */
+/* Give a tensor of this shape memory of the device, as ACTIVATIONS. */
 static enum error_code attention_give(struct attention_layer *layer, struct tensor *tensor, struct tensor shape,
                                       struct error *err)
 {
@@ -68,11 +76,14 @@ enum error_code attention_layer_open(struct attention_layer *layer, const struct
     if (!e) e = attention_open_groups(layer, comm, mask, err);
     if (e) return e;
     struct intervals own = context_tokens(&layer->cp);
+    /* A plan counts the tokens of all sequences; without a plan own has the tokens of one sequence. */
     const int64_t rows = (layer->cp.plan ? 1 : layer->plan.B) * intervals_total(&own);
     intervals_free(&own);
+    /* The call is made anew, so the mask that take_plan has set is carried over. */
     const struct tensor sees = c->shape.mask;
     *c = (struct attention_call){ .cp = &layer->cp, .shape = attention_of_layer(m, 0, layer->cp.S) };
     c->shape.mask = sees;
+    /* wide [rows, (H + 2 K) A] holds queries, keys and values; narrow [rows, H A] holds results. */
     const struct tensor wide = tensor_2d(NULL, layer->plan.dtype, rows, (m->H + 2 * m->K) * m->A),
                         narrow = tensor_2d(NULL, layer->plan.dtype, rows, m->H * m->A);
     e = attention_give(layer, &c->qkv, wide, err);

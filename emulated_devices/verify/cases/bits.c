@@ -1,15 +1,20 @@
-/* bits.c -- the key of what decides a plan's bits. */
+/* bits.c -- the key of what decides a plan's bits.
+ *
+ * verify/cases/space.c and cases.c compare plans by this key.  Errors are those of plan_shards and plan_schedule.
+ */
 #include "emulated_devices/verify/cases/case.h"
 #include "emulated_devices/verify/hash.h"
 #include <string.h>
 
 #define ADD(h, x) ((h) = hash_bytes((h), &(x), sizeof(x)))
 
+/* Hash a word with its end, so that two words cannot be taken for another two.  An absent word is hashed as "". */
 static void add_text(uint64_t *h, const char *text)
 {
     *h = hash_bytes(*h, text ? text : "", text ? strlen(text) + 1 : 1);
 }
 
+/* Hash which microbatches skip which stages: skipped layers change the result. */
 static void add_skips(uint64_t *h, const struct schedule *schedule)
 {
     for (int m = 0; m < schedule->micros; m++)
@@ -27,6 +32,7 @@ static bool adds_both_uses(const struct plan *plan, const struct schedule *sched
     return plan->model.tied && schedule->stages > 1 && plan_holders(plan, schedule, &tokens, NULL) == 1;
 }
 
+/* Hash the first layer of each stage, and the end of the last. */
 static void hash_layers(uint64_t *h, const struct plan *plan)
 {
     for (int i = 0; i <= plan->stages; i++) ADD(*h, plan->first_layer[i]);
@@ -36,6 +42,7 @@ static void hash_layers(uint64_t *h, const struct plan *plan)
  * sums. */
 static void add_schedule(uint64_t *h, const struct plan *plan, const struct schedule *schedule)
 {
+    /* Two places are enough to see whether a stage has one copy or more. */
     struct place place[2];
     const int rule[] = { schedule->micros, schedule->update_every, schedule->weight_versions };
     ADD(*h, rule);
@@ -68,6 +75,8 @@ static void add_levels(uint64_t *h, const struct plan *plan, const struct shards
     ADD(*h, exact);
 }
 
+/* Hash everything of the model and the batch that decides numbers: sizes, format, seed, dropout, loss scale,
+ * packing. */
 static void add_model(uint64_t *h, const struct plan *plan)
 {
     const struct model_config *c = &plan->model;
@@ -90,6 +99,7 @@ enum error_code case_bits_key(const struct plan *plan, uint64_t *key, struct err
     if (!e) e = plan_schedule(plan, &s, err);
     if (e) return e;
     *key = HASH_START;
+    /* No slots and one slot are the same, so both are hashed as 1. */
     const int slots = plan->copying.slots + !plan->copying.slots;
     ADD(*key, plan->mesh.size), ADD(*key, plan->ep), ADD(*key, plan->etp), ADD(*key, plan->degree),
         ADD(*key, plan->hyper);
@@ -99,6 +109,7 @@ enum error_code case_bits_key(const struct plan *plan, uint64_t *key, struct err
     add_text(key, plan->allreduce), add_text(key, plan->optimizer->name);
     add_model(key, plan);
     add_levels(key, plan, &shards);
+    /* Experts may be reduced over fewer copies than other parameters. */
     if (plan_cuts_experts(plan)) add_levels(key, plan, &experts);
     add_schedule(key, plan, &s);
     schedule_free(&s);

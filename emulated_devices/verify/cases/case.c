@@ -1,4 +1,8 @@
-/* case.c -- trains a plan beside the reference, and judges what it gives. */
+/* case.c -- trains a plan beside the reference, and judges what it gives.
+ *
+ * cli/verify and most tests of devices call case_run.  A wrong number is a verdict in the outcome; an error_code
+ * means that nothing was judged.
+ */
 #include "emulated_devices/verify/cases/case.h"
 #include "emulated_devices/verify/reference/counts.h"
 #include "emulated_devices/verify/hash.h"
@@ -27,6 +31,7 @@ static void case_fill(const void *context, int64_t step, int64_t first, int64_t 
 {
     const struct plan *p = context;
     for (int64_t i = 0; i < count * p->S; i++) {
+        /* Numbers depend on step and position in the batch alone, so all devices and the reference draw one batch. */
         const uint64_t at = (uint64_t)(first * p->S + i);
         ids[i] = (int32_t)(random_uniform((uint64_t)step, 1, at) * (double)p->model.V);
         labels[i] = random_uniform((uint64_t)step, 2, at) < 0.125
@@ -40,6 +45,7 @@ static void case_fill(const void *context, int64_t step, int64_t first, int64_t 
     }
 }
 
+/* Hash the weights that this device keeps, unit by unit. */
 static uint64_t hash_own(const struct trainer *trainer)
 {
     uint64_t h = HASH_START;
@@ -52,6 +58,7 @@ static uint64_t hash_own(const struct trainer *trainer)
     return h;
 }
 
+/* Collect one tensor of the whole model and add it to the hash on rank 0. The call is collective. */
 static enum error_code hash_one(struct trainer *trainer, int param, int64_t n, enum tensor_kind kind, uint64_t *h,
                                 struct error *err)
 {
@@ -90,6 +97,8 @@ static double fp64_error(const struct plan *plan)
     return optimizer_draws(plan->optimizer) ? CASE_FP64_ERROR / plan->hyper.distance : CASE_FP64_ERROR;
 }
 
+/* On rank 0: judge initial weights, then the comparison, then the stricter limit of fp64. The first thing wrong is
+ * the verdict. */
 static enum error_code judge_numbers(const struct outcome *outcome, const struct plan *plan, struct error *err)
 {
     char text[sizeof err->text];
@@ -103,6 +112,7 @@ static enum error_code judge_numbers(const struct outcome *outcome, const struct
                     "the one-device run diverges, first in %s at step %lld: there is nothing to compare with",
                     spread_name(text, sizeof text, &c->divergence), (long long)c->divergence.step);
     if (!comparison_holds(c)) return fail(err, ERR_CHECK, "%s", comparison_unjudged(text, sizeof text, c, plan));
+    /* A loss without a backward pass is held to the plain limit, although its slope has a wider one. */
     if (plan->dtype == F64 && optimizer_draws(plan->optimizer) && !(c->loss.error <= CASE_FP64_ERROR))
         return fail(err, ERR_CHECK, "error %.3g of %s", c->loss.error, c->loss.tensor);
     const struct pair_text two = pair_text('g', 3, c->largest.error, fp64_error(plan));
@@ -125,6 +135,7 @@ static void case_judge(struct outcome *outcome, const struct trainer *trainer)
     if (trainer->comm->rank == 0 && outcome->encoders.code == OK)
         e = judge_numbers(outcome, &trainer->plan, &outcome->verdict);
     if (trainer->comm->rank == 0 && outcome->encoders.code != OK) outcome->verdict = outcome->encoders, e = ERR_CHECK;
+    /* Numbers come first in the verdict, then copies, traffic, invariants and memory. */
     outcome->verdict.code = comm_agree(trainer->comm, e, &outcome->verdict);
     if (outcome->verdict.code == OK)
         outcome->verdict = outcome->copies.code != OK ? outcome->copies : outcome->traffic.code != OK ? outcome->traffic
@@ -133,7 +144,7 @@ static void case_judge(struct outcome *outcome, const struct trainer *trainer)
 
 /* ---- what is checked in each step -------------------------------------------------------------------------------- */
 
-/* What looks on while a case trains.  What differs is a verdict in the outcome, not an error. */
+/* A case has this while it trains.  A difference is a verdict in the outcome, not an error. */
 struct case_watch {
     struct outcome *outcome;
     struct reference *reference;
@@ -164,7 +175,7 @@ static enum error_code check_adaptation(struct trainer *trainer, struct adaptati
     return e;
 }
 
-/* Before the reference compares gradients. */
+/* The trainer calls this when gradients are reduced, before the reference compares them. */
 static enum error_code case_reduced(void *context, struct trainer *trainer, struct training_step *step,
                                     struct error *err)
 {
@@ -174,7 +185,7 @@ static enum error_code case_reduced(void *context, struct trainer *trainer, stru
     return e ? e : check_copies(trainer, BEFORE_OPTIMIZER, watch->outcome, err);
 }
 
-/* Before the reference compares weights. */
+/* The trainer calls this when weights are stepped, before the reference compares them. */
 static enum error_code case_stepped(void *context, struct trainer *trainer, struct training_step *step,
                                     struct error *err)
 {
@@ -184,7 +195,7 @@ static enum error_code case_stepped(void *context, struct trainer *trainer, stru
     return check_copies(trainer, AFTER_OPTIMIZER, watch->outcome, err);
 }
 
-/* With a code or an overflow apart, devices and reference would step apart: the reference follows the devices. */
+/* If a code or an overflow differs, devices and reference step apart, so the reference follows the devices. */
 static enum error_code case_ended(void *context, struct trainer *trainer, struct training_step *step, struct error *err)
 {
     struct case_watch *const watch = context;
@@ -194,6 +205,8 @@ static enum error_code case_ended(void *context, struct trainer *trainer, struct
     return OK;
 }
 
+/* Train the steps of a case beside the reference: compare initial weights, then watch each step.  The order of the
+ * observers is the order in which each moment calls them. */
 static enum error_code steps(struct trainer *trainer, struct reference *ref, struct outcome *outcome, struct error *err)
 {
     struct probes probes;
@@ -208,6 +221,7 @@ static enum error_code steps(struct trainer *trainer, struct reference *ref, str
     enum error_code e = adaptation_open(&watch.adaptation, trainer, err);
     if (!e) e = compare_weights(trainer, ref, &outcome->comparison, err);
     outcome->initial_equal = outcome->comparison.largest.error == 0;
+    /* Initial weights have no codes; from now on states are compared as codes. */
     outcome->comparison.codes = low_rank_has_codes(&trainer->plan.hyper);
     outcome->digest = digest_start();
     digest_add_weights(&outcome->digest, trainer);
@@ -232,6 +246,7 @@ static enum error_code run_steps(struct trainer *trainer, struct reference *ref,
     return OK;
 }
 
+/* Add up on rank 0 what all devices have sent of embeddings of images or sound. */
 static enum error_code add_bridged(struct trainer *trainer, struct outcome *outcome, struct error *err)
 {
     uint64_t all[MESH_MOST_DEVICES] = { 0 };
@@ -241,6 +256,8 @@ static enum error_code add_bridged(struct trainer *trainer, struct outcome *outc
     return e;
 }
 
+/* Open the reference on rank 0, run the steps, and note what the outcome tells beside its verdict.  The call is
+ * collective; errors are agreed on before each collective part. */
 static enum error_code train(struct trainer *trainer, const struct batch_source source, struct outcome *outcome,
                              struct error *err)
 {
@@ -286,6 +303,7 @@ static enum error_code alone(struct trainer *trainer, struct batch_source source
     return e ? e : hash_whole(trainer, work->whole_hash, err);
 }
 
+/* Open device, comm and trainer, do the work, and close them in reverse order, also after an error. */
 static enum error_code with_trainer(const struct plan *plan, struct work *work, struct error *err)
 {
     struct device device;

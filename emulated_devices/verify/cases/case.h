@@ -22,7 +22,7 @@ enum { CASE_LOCAL_STEPS = 2, CASE_STEPS_APART = 2 * CASE_LOCAL_STEPS + 1 };
 #define CASE_FP64_ERROR 1e-12
 #define CASE_FP64_BOUND 1e-9
 
-/* The results of a case; the same on every device unless stated otherwise. */
+/* A case has these results, which are equal on every device unless a comment says otherwise. */
 struct outcome {
     struct comparison comparison;       /* rank 0; of every loss, gradient and weight of every device, before and after
                                          * each step */

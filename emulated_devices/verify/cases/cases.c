@@ -1,8 +1,12 @@
+/* cases.c -- gives `orrery verify` its cases one after another, runs each, and compares bits of equal plans.
+ * Callers are cli/verify and test_covering.c.  Rank 0 searches alone, because a search may be long; the others wait
+ * for its message. */
 #include "emulated_devices/verify/cases/cases.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* The first plan of a key ended with these bits; choice says which plan. */
 struct seen_bits { uint64_t key, hash; struct choice choice; };
 
 enum error_code cases_open(struct cases *cases, struct comm *world, int devices, struct error *err)
@@ -27,6 +31,7 @@ void cases_close(struct cases *cases)
 
 void cases_begin(struct cases *cases, enum scheme_kind kind)
 {
+    /* The check of the covering reads the kind from the space, so the kind is set first. */
     cases->space.kind = kind;
     for (int d = 0; d < DIMENSIONS; d++) cases->covering.varies[d] = space_varies(kind, (enum dimension)d);
     cases->covering.first = space_of_kind(kind);
@@ -37,6 +42,7 @@ void cases_begin(struct cases *cases, enum scheme_kind kind)
 
 static bool searches(const struct cases *cases) { return cases->world == NULL || cases->world->rank == 0; }
 
+/* Send what rank 0 has found to all devices.  Without a world there is nobody to tell. */
 static enum error_code cases_tell(struct cases *cases, void *found, uint64_t bytes, struct error *err)
 {
     return cases->world ? comm_tell(cases->world, found, bytes, err) : OK;
@@ -56,6 +62,7 @@ char *cases_describe(const struct cases *cases, const struct choice *choice, enu
     size_t used = 0;
     text[0] = '\0';
     for (int d = 0; d < DIMENSIONS; d++) {
+        /* Mesh, microbatches and chunks have columns of their own in the table of cases. */
         const bool told = d == DIM_MESH || d == DIM_MICROS || d == DIM_CHUNKS || d == (int)but;
         if (told || choice->value[d] == 0 || used >= size) continue;
         used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "",
@@ -66,6 +73,7 @@ char *cases_describe(const struct cases *cases, const struct choice *choice, enu
 
 /* ---- bits -------------------------------------------------------------------------------------------------------- */
 
+/* Find the bits of a key; NULL if no plan with this key has been trained. */
 static struct seen_bits *find_bits(struct cases *cases, uint64_t key)
 {
     for (int i = 0; i < cases->count; i++)
@@ -73,6 +81,7 @@ static struct seen_bits *find_bits(struct cases *cases, uint64_t key)
     return NULL;
 }
 
+/* Keep the bits of a key.  The list grows, so older pointers into it become invalid. */
 static enum error_code note_bits(struct cases *cases, uint64_t key, uint64_t hash, const struct choice *choice,
                                  struct error *err)
 {
@@ -90,6 +99,7 @@ static enum error_code train_twin(struct cases *cases, uint64_t key, const struc
 {
     struct { struct choice choice; bool is_another; } plain = { *x, false };
     uint64_t hash = 0;
+    /* The twin is searched by rank 0 alone: the search makes and checks many plans. */
     if (searches(cases)) plain.is_another = space_plain(&cases->space, x, &plain.choice);
     enum error_code e = cases_tell(cases, &plain, sizeof plain, err);
     if (e || !plain.is_another) return e;
@@ -99,6 +109,8 @@ static enum error_code train_twin(struct cases *cases, uint64_t key, const struc
     return e ? e : note_bits(cases, key, hash, &plain.choice, err);
 }
 
+/* Compare a case's final weights with the bits of its key.  The first case of a key also trains its twin.  A
+ * difference becomes the verdict unless the case is wrong already. */
 static enum error_code compare_bits(struct cases *cases, const struct plan *plan, const struct choice *choice,
                                     struct case_outcome *outcome, struct error *err)
 {

@@ -1,3 +1,6 @@
+/* collectives.c -- runs every algorithm of a collective with exact numbers and holds `auto` to its promise.
+ * Callers are cli/verify/collectives.c and test_crew.c.  A wrong element or cost is a verdict; ERR_MEMORY and
+ * ERR_COMM are errors. */
 #include "emulated_devices/verify/cases/collectives.h"
 #include "emulated_devices/verify/cases/exact.h"
 #include "ref/io/figures.h"
@@ -12,6 +15,7 @@ static size_t collectives_bytes_of(const struct exact_call *call, int64_t elemen
     return dtype_size(call->args.dtype) * (size_t)elements;
 }
 
+/* Whether the memory of input and output overlaps, which is how calls say that they are in place. */
 static bool in_place(const struct exact_call *call)
 {
     const char *in = call->args.in, *out = call->args.out;
@@ -19,7 +23,8 @@ static bool in_place(const struct exact_call *call)
            && in < out + collectives_bytes_of(call, exact_out_length(call));
 }
 
-/* One after the other; or in place: if the operation has blocks, the shorter is this member's block of the longer. */
+/* Lay out input and output one after the other, or in place.  If an operation in place has blocks, the shorter is
+ * this member's block of the longer. */
 static void collectives_lay_out(struct exact_call *call, char *memory, bool in_place)
 {
     const int64_t in = exact_in_length(call), out = exact_out_length(call);
@@ -46,6 +51,7 @@ static struct described collectives_describe(const struct exact_call *call, cons
     return d;
 }
 
+/* Hold every element of this member's output to the exact result. */
 static enum error_code check_values(const struct exact_call *call, const char *name, struct error *err)
 {
     for (int64_t i = 0; i < exact_out_length(call); i++) {
@@ -57,6 +63,7 @@ static enum error_code check_values(const struct exact_call *call, const char *n
     return OK;
 }
 
+/* Hold the messages, bytes and additions of one call to the algorithm's cost function; numbers must be equal. */
 static enum error_code check_cost(const struct group *group, const struct exact_call *exact_call,
                                   const struct algorithm *algorithm,
                                   const struct traffic *before, const struct traffic *after, struct error *err)
@@ -76,6 +83,7 @@ static enum error_code check_cost(const struct group *group, const struct exact_
         (unsigned long long)want.messages, (unsigned long long)want.bytes, (unsigned long long)want.additions);
 }
 
+/* Run one call and check its values, then its cost.  All messages must have ended when the call returns. */
 static enum error_code run_call(struct group *group, const struct algorithm *algorithm, struct exact_call *call,
                                 struct error *err)
 {
@@ -97,6 +105,7 @@ static enum error_code one_call(struct group *group, const struct algorithm *alg
         : fail(err, ERR_MEMORY, "no memory for a vector of %lld", (long long)call->args.count);
     e = group_agree(group, e, err);
     if (!e) {
+        /* Bytes of 0xff are NaN in both formats: an element that nobody writes is noticed. */
         memset(memory, 0xff, bytes);
         collectives_lay_out(call, memory, in_place);
         for (int64_t i = 0; i < exact_in_length(call); i++)
@@ -124,12 +133,14 @@ static bool reduces(enum operation op)
 static enum error_code both_places(struct group *group, const struct algorithm *algorithm, struct exact_call call,
                                    struct algorithm_outcome *outcome, struct error *err)
 {
+    /* A refusal depends on length, format and size of the group, not on the place of the buffers. */
     const char *refused = algorithm_refuses(algorithm, call.P, &call.args);
     if (refused) return outcome->refused = refused, OK;
     const enum error_code e = one_call(group, algorithm, &call, false, outcome, err);
     return e || call.uneven ? e : one_call(group, algorithm, &call, true, outcome, err);
 }
 
+/* Call with 0 elements, 1, numbers around P, and up to 20011; the root moves on from call to call. */
 static enum error_code lengths(struct group *group, const struct algorithm *algorithm, enum dtype dtype,
                                struct algorithm_outcome *outcome, struct error *err)
 {
@@ -143,7 +154,7 @@ static enum error_code lengths(struct group *group, const struct algorithm *algo
     return e;
 }
 
-/* The division at the end. */
+/* Call once with the average: the division comes after the sum. */
 static enum error_code average(struct group *group, const struct algorithm *algorithm, enum dtype dtype,
                                struct algorithm_outcome *outcome, struct error *err)
 {
@@ -154,6 +165,8 @@ static enum error_code average(struct group *group, const struct algorithm *algo
                          .nodes = group_nodes(group) }, false }, outcome, err);
 }
 
+/* Call an all-to-all whose blocks differ in length, for growing lengths.  This member sends counts [P] and gets
+ * recvcounts [P] elements. */
 static enum error_code uneven_blocks(struct group *group, const struct algorithm *algorithm, enum dtype dtype,
                                      struct algorithm_outcome *outcome, struct error *err)
 {
@@ -201,6 +214,7 @@ static enum error_code time_call(struct group *group, const char *name, enum ope
     struct clock *const clock = &comm->device->clock;
     picoseconds all[MESH_MOST_DEVICES];
     const struct cluster cluster = clock->cluster;
+    /* All clocks start at 0, as if all members began together. */
     clock_restart(clock, &cluster, collective.dtype);
     enum error_code e = collective_run(group, op, name, &collective, err);
     if (!e) e = comm_bring(comm, &clock->now, sizeof clock->now, all, err);

@@ -4,7 +4,7 @@
 
 #include "emulated_devices/collectives/collective.h"
 
-/* The findings on one algorithm, identical on all members. */
+/* These are the findings on an algorithm, identical on all members. */
 struct algorithm_outcome {
     int calls;                          /* collectives that were run and compared */
     int64_t elements;                   /* compared by == on this member, over all calls */

@@ -1,3 +1,5 @@
+/* covering.c -- searches cases that cover all valid pairs of values, one pair after another.  The caller is cases.c
+ * on rank 0; the search is deterministic.  Only covering_open can fail, with ERR_MEMORY. */
 #include "emulated_devices/verify/cases/covering.h"
 #include <stdlib.h>
 #include <string.h>
@@ -5,11 +7,13 @@
 enum pair_state { OPEN, COVERED, REFUSED };
 enum { UNKNOWN, FOUND, NONE, TOLD };            /* states of homes; TOLD: NONE, and reported */
 
+/* Values of all dimensions are numbered in one row: this is the number of one value. */
 static int index_of(const struct covering *covering, int dimension, int value)
 {
     return covering->before[dimension] + value;
 }
 
+/* A pair has its state in the table [total, total]; both orders of a pair have an entry. */
 static unsigned char *state_of(struct covering *covering, int a, int va, int b, int vb)
 {
     return &covering->pair[index_of(covering, a, va) * covering->total + index_of(covering, b, vb)];
@@ -37,6 +41,7 @@ void covering_close(struct covering *covering)
 
 void covering_begin(struct covering *covering)
 {
+    /* A pair that was refused in cases of another kind may be possible in these. */
     for (int i = 0; i < covering->total * covering->total; i++)
         if (covering->pair[i] == REFUSED) covering->pair[i] = OPEN;
     memset(covering->has_home, UNKNOWN, (size_t)covering->total);
@@ -44,6 +49,7 @@ void covering_begin(struct covering *covering)
     covering->rest = false;
 }
 
+/* Whether a choice is a case; `why` may be NULL. */
 static bool covering_fits(const struct covering *covering, const struct choice *choice, struct error *why)
 {
     return covering->check(covering->context, choice, why) == OK;
@@ -57,6 +63,7 @@ static bool mend(const struct covering *covering, struct choice *choice, const s
 {
     if (covering_fits(covering, choice, NULL)) return true;
     for (int d = from; d < covering->dimensions && changes > 0; d++) {
+        /* Only dimensions after d are tried next, so no combination is tried twice. */
         const int was = choice->value[d];
         if (!covering->varies[d] || keep->value[d]) continue;
         for (int v = 0; v < covering->values[d]; v++) {
@@ -78,6 +85,7 @@ static const struct choice *home_of(struct covering *covering, int dimension, in
     keep.value[dimension] = 1;
     if (covering->has_home[i] == UNKNOWN) {
         bool found = false;
+        /* Fewer changes are tried first: a home has as many defaults as possible. */
         for (int changes = 0; changes <= CHANGES_TO_A_HOME && !found; changes++) {
             covering->home[i] = (struct choice){ { 0 } };
             covering->home[i].value[dimension] = value;
@@ -109,6 +117,7 @@ static bool tell_homeless(struct covering *covering, struct value_pair *pair, st
         struct choice x = { { 0 } };
         x.value[d] = v;
         *told = TOLD;
+        /* The reason is that of the default case with this value. */
         *pair = (struct value_pair){ { d, -1 }, { v, 0 } };
         return covering_fits(covering, &x, why) || why->code == ERR_PLAN;
     }
@@ -125,6 +134,7 @@ static bool seed(struct covering *covering, const struct value_pair *pair, struc
         keep.value[pair->dimension[i]] = 1;
     }
     if (home[0] == NULL || home[1] == NULL) return false;
+    /* Fewer changes are tried first, with either home on top where both set one dimension. */
     for (int changes = 0; changes <= CHANGES_TO_A_PAIR; changes++)
         for (int over = 0; over < 2; over++) {
             *choice = overlay(covering, home[!over], home[over]);
@@ -134,7 +144,7 @@ static bool seed(struct covering *covering, const struct value_pair *pair, struc
     return covering_fits(covering, choice, why);
 }
 
-/* The number of open pairs of a value with the other values of a choice. */
+/* The result is the number of open pairs of a value with the other values of a choice. */
 static int gain(struct covering *covering, const struct choice *choice, int dimension, int value)
 {
     int n = 0;
@@ -157,6 +167,7 @@ static void improve(struct covering *covering, struct choice *choice, int dimens
     choice->value[dimension] = best;
 }
 
+/* Mark all pairs of a case's values as covered, in both orders. */
 static void cover(struct covering *covering, const struct choice *choice)
 {
     for (int a = 0; a < covering->dimensions; a++)
@@ -164,6 +175,7 @@ static void cover(struct covering *covering, const struct choice *choice)
             if (a != b) *state_of(covering, a, choice->value[a], b, choice->value[b]) = COVERED;
 }
 
+/* Improve a case that has been found for a pair: every other dimension takes the value with most open pairs. */
 static void make_case(struct covering *covering, const struct value_pair *pair, struct choice *choice)
 {
     for (int d = 0; d < covering->dimensions; d++)
@@ -173,6 +185,7 @@ static void make_case(struct covering *covering, const struct value_pair *pair, 
 
 /* ---- from pair to pair ------------------------------------------------------------------------------------------- */
 
+/* Whether a pair is open and belongs to the current round: first pairs with the first dimension, then the rest. */
 static bool is_wanted(struct covering *covering, const struct value_pair *pair)
 {
     const int a = pair->dimension[0], b = pair->dimension[1];
@@ -181,7 +194,8 @@ static bool is_wanted(struct covering *covering, const struct value_pair *pair)
            && *state_of(covering, a, pair->value[0], b, pair->value[1]) == OPEN;
 }
 
-/* Go to the next pair. */
+/* Go to the next pair: values count fastest, then dimensions, then the second round begins.  After the last pair
+ * this returns false. */
 static bool step_pair(struct covering *covering)
 {
     int *at = covering->at;
@@ -199,6 +213,7 @@ static bool step_pair(struct covering *covering)
     return covering->rest;
 }
 
+/* No case has this pair: mark both of its entries. */
 static void covering_refuse(struct covering *covering, const struct value_pair *pair)
 {
     for (int i = 0; i < 2; i++)
@@ -216,6 +231,8 @@ enum covering_result covering_next(struct covering *covering, struct choice *cho
             make_case(covering, pair, choice);
             return COVERING_CASE;
         }
+        /* A value without a home is reported once.  Two values with homes are reported if plan_check refuses the
+         * pair. */
         covering_refuse(covering, pair);
         const bool both = home_of(covering, pair->dimension[0], pair->value[0])
             && home_of(covering, pair->dimension[1], pair->value[1]);

@@ -16,7 +16,7 @@
 
 enum { COVERING_MOST_DIMENSIONS = 25 };
 
-/* A case: one value of each dimension. */
+/* A case has one value of each dimension. */
 struct choice { int value[COVERING_MOST_DIMENSIONS]; };
 
 struct covering {

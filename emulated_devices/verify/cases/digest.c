@@ -1,4 +1,7 @@
-/* digest.c -- hashes what a device holds and counts, and joins the hashes of all devices. */
+/* digest.c -- hashes what a device holds and counts, and joins the hashes of all devices.
+ *
+ * verify/cases/case.c calls; two builds are compared by what `orrery verify` prints of the digests.
+ */
 #include "emulated_devices/verify/cases/digest.h"
 #include "emulated_devices/verify/hash.h"
 #include <stdlib.h>
@@ -10,6 +13,7 @@ struct digest digest_start(void)
     return (struct digest){ HASH_START, HASH_START, HASH_START, HASH_START };
 }
 
+/* Add one tensor's bytes as the device stores them.  A tensor without memory adds nothing. */
 static void digest_add_tensor(struct digest *digest, struct device *device, struct tensor tensor)
 {
     if (tensor.data == NULL) return;
@@ -32,7 +36,7 @@ void digest_add_weights(struct digest *digest, struct trainer *trainer)
         digest_add_tensor(digest, trainer->comm->device, trainer->data.unit[u].own_w);
 }
 
-/* What the emulation itself says (CONTROL) is left out: checks may send more without another result. */
+/* Messages of the emulation itself (CONTROL) are left out: checks may send more without another result. */
 static void digest_add_counters(struct digest *digest, const struct ledger *ledger)
 {
     for (int kind = 0; kind < TRAFFIC_KIND_COUNT; kind++)
@@ -52,6 +56,7 @@ enum error_code digest_finish(struct digest *digest, struct trainer *trainer, st
     DIGEST_ADD(digest->time, device->clock.flops);
     e = comm_agree(trainer->comm, e, err);
     if (!e) e = comm_bring(trainer->comm, digest, sizeof *digest, all, err);
+    /* Joining: the digests of all ranks are hashed once more, in the order of ranks. */
     if (!e) *digest = digest_start();
     for (int d = 0; d < devices && !e; d++) {
         DIGEST_ADD(digest->numbers, all[d].numbers);

@@ -1,3 +1,5 @@
+/* drawn.c -- holds planning and adapting schemes to their invariants for inputs that a small run does not have.
+ * Callers are cli/verify/schemes.c and test_adaptation.c.  An invariant that is broken returns ERR_CHECK. */
 #include "emulated_devices/verify/cases/drawn.h"
 #include "emulated_devices/schemes/attention/planned/context_invariants.h"
 #include "emulated_devices/schemes/experts/expert_invariants.h"
@@ -19,6 +21,7 @@ static int draw_lengths(int kind, int P, int64_t length[], int64_t *tokens)
     int n = 0;
     *tokens = left;
     while (left > 0 && n < MOST_DRAWN_SAMPLES) {
+        /* normal is a standard normal number by Box and Muller, for the lognormal kinds. */
         const double u = random_uniform(7, (uint64_t)kind, (uint64_t)n),
                      v = random_uniform(8, (uint64_t)kind, (uint64_t)n),
                      normal = sqrt(-2 * log(u + 1e-9)) * cos(6.283185307179586 * v);
@@ -27,12 +30,14 @@ static int draw_lengths(int kind, int P, int64_t length[], int64_t *tokens)
         if (kind == 0) s += (int64_t)(u * 8 * P);
         if (kind == 3 && n == 0) s = left / 2;
         if (kind == 4) s += (int64_t)(u * u * 3 * P) + (int64_t)(v * 5);
+        /* The last sample takes all that is left, so the lengths always sum to `tokens`. */
         if (s > left || n + 1 == MOST_DRAWN_SAMPLES) s = left;
         length[n++] = s, left -= s;
     }
     return n;
 }
 
+/* Let a scheme plan one load and hold the plan to all invariants of the scheme. */
 static enum error_code check_drawn(const struct attention_scheme *scheme, const struct context_load *load,
                                    struct invariant_counts *counts, struct error *err)
 {
@@ -61,6 +66,7 @@ static enum error_code draw_plans(const struct attention_scheme *scheme, int P, 
             for (int micros = 1; micros <= (scheme->plans_steps ? 3 : 1); micros++) {
                 if (P % node != 0) continue;
                 const int n = draw_lengths(kind, P, length, &tokens);
+                /* The costs per pair, token and element are fixed numbers, so every device plans the same. */
                 const struct context_load load = {
                     .length = length, .samples = n, .tokens = tokens, .micros = micros, .micro = micros - 1,
                     .devices = P, .node = node, .per_pair = 128, .per_token = 6000, .per_element = 500, .layers = 4,
@@ -85,6 +91,7 @@ static enum error_code learn_layer(const struct expert_scheme *scheme, struct co
     int64_t load[MOST_DRAWN_SAMPLES] = { 0 }, step[MOST_DRAWN_SAMPLES];
     enum error_code e = expert_layer_open(&l, world, scheme, shape, err);
     for (int n = 0; n < DRAWN_STEPS && !e; n++) {
+        /* The scheme decides from earlier steps, so invariants are held before this step's choices are added. */
         e = expert_call_announce(&l.call, err);
         const struct expert_seen seen = { .ep = &l.ep, .load = load };
         for (int i = 0; scheme->head.invariants[i].name && !e; i++) {
@@ -102,6 +109,8 @@ static enum error_code learn_layer(const struct expert_scheme *scheme, struct co
     return comm_agree(world, e, err);
 }
 
+/* Try all divisions of the devices into parts and slices.  Numbers of tokens vary for schemes with degrees, slots
+ * for schemes that copy experts. */
 static enum error_code draw_loads(const struct expert_scheme *scheme, struct comm *world,
                                   struct invariant_counts *counts, struct error *err)
 {
@@ -123,6 +132,7 @@ static enum error_code draw_loads(const struct expert_scheme *scheme, struct com
 enum error_code adaptation_drawn(const struct scheme *scheme, struct comm *world, struct invariant_counts *counts,
                                  struct error *err)
 {
+    /* The kind decides which of both casts is right: a scheme begins with its head. */
     const struct expert_scheme *const experts = (const struct expert_scheme *)scheme;
     const struct attention_scheme *const attention = (const struct attention_scheme *)scheme;
     *counts = (struct invariant_counts){ .scheme = scheme };

@@ -1,6 +1,8 @@
-/* exact.c -- inputs of collectives for which every sum is exact. */
+/* exact.c -- inputs of collectives for which every sum is exact.  Callers: collectives.c of this folder,
+ * cli/bench/schemes/collectives_device.c, tests.  The functions keep no state. */
 #include "emulated_devices/verify/cases/exact.h"
 
+/* Element i of a member's input is a whole number from -30 to 30. */
 static double given(int member, int64_t i) { return (double)((member * 31 + i * 7) % 61) - 30; }
 
 static double exact_sum_of(int members, int64_t i)
@@ -10,7 +12,7 @@ static double exact_sum_of(int members, int64_t i)
     return sum;
 }
 
-/* Of some members, or their average over all P: rounded once. */
+/* The result is a sum over some members, or their average over all P, which is rounded once. */
 static double reduced(const struct exact_call *call, int members, int64_t i)
 {
     const double sum = exact_sum_of(members, i);
@@ -27,7 +29,7 @@ int64_t exact_between(const struct exact_call *call, int from, int to)
     return call->uneven ? (from * 3 + to * 5) % 7 * ((call->args.count + 3) / 4) : call->args.count;
 }
 
-/* What a member sends to those before another one; before P: all of it. */
+/* The result is how much a member sends to those before `to`; before P this is all. */
 static int64_t sent_before(const struct exact_call *call, int from, int to)
 {
     int64_t n = 0;
@@ -35,6 +37,7 @@ static int64_t sent_before(const struct exact_call *call, int from, int to)
     return n;
 }
 
+/* This member receives so many elements from all members. */
 static int64_t received(const struct exact_call *call)
 {
     int64_t n = 0;

@@ -1,9 +1,12 @@
+/* experts.c -- runs one call of an expert scheme whose experts multiply by known numbers.  Callers are cli/bench,
+ * draw/dispatch.h, drawn.c and tests.  Errors are the scheme's, ERR_PLAN and ERR_MEMORY. */
 #include "emulated_devices/verify/cases/experts.h"
 #include "emulated_devices/device/compute.h"
 #include <math.h>
 
 /* ---- choices and numbers ----------------------------------------------------------------------------------------- */
 
+/* The result is the greatest common divisor, by Euclid. */
 static int64_t divisor(int64_t a, int64_t b) { return b == 0 ? a : divisor(b, a % b); }
 
 /* Each part of the experts has k, so that the choices of a token differ if the ith is the ith of a part. */
@@ -14,7 +17,7 @@ static int32_t choice_of_part(const struct expert_shape *shape, int device, int6
     return (int32_t)(part * shape->k + i);
 }
 
-/* The first expert such that it and those before it have more than this part of all loads 1/(e+1). */
+/* The result is the first expert for which all experts so far have more than this part of the loads 1/(e+1). */
 static int32_t zipf_expert(int64_t E, double part)
 {
     double all = 0, sum = 1;
@@ -31,6 +34,7 @@ static int32_t zipf_choice(const struct expert_shape *shape, int device, int64_t
     double whole;
     int32_t e = zipf_expert(shape->E, modf((double)((device * shape->tokens + t) * shape->k + i + 1)
                                            * 0.6180339887498949, &whole));
+    /* After a collision all earlier choices are compared once more. */
     for (int64_t before = 0; before < i; before++)
         if (zipf_choice(shape, device, t, before) == e) e = (int32_t)((e + 1) % shape->E), before = -1;
     return e;
@@ -45,9 +49,11 @@ int32_t expert_layer_choice(const struct expert_shape *shape, int device, int64_
     return (int32_t)((device + t * shape->k + i) * stride % shape->E);
 }
 
+/* value(device, t, column) is a whole number from -8 to 8; weight(i) grows with i, so exchanged choices are noticed. */
 static double value(int device, int64_t t, int64_t column) { return (double)((device * 31 + t * 7 + column) % 17 - 8); }
 static double cases_experts_weight_of(int64_t i) { return 0.5 + (double)i; }
 
+/* y [rows, D] = (e + 1) / etp times x [rows, D], expert after expert.  The slices of an expert sum to e + 1. */
 static void experts_multiply(const struct expert_layer *layer, struct tensor out, struct tensor in,
                              const int32_t *counts)
 {
@@ -75,6 +81,7 @@ static void body_weight(const void *layer, struct expert_rows rows, struct exper
     (void)layer, (void)rows, (void)gradients;
 }
 
+/* All experts share one piece of zeros for each matrix: weights are moved by schemes, but not read here. */
 static struct tensor body_piece(const void *layer, int64_t expert, int matrix, bool gradient)
 {
     const struct expert_layer *l = layer;
@@ -84,6 +91,7 @@ static struct tensor body_piece(const void *layer, int64_t expert, int matrix, b
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
+/* Ranks are numbered with slices fastest: along_ep has equal slices of all parts, along_etp all slices of one part. */
 static enum error_code make_groups(struct expert_layer *layer, struct comm *world, struct error *err)
 {
     int along[MESH_MOST_DEVICES], across[MESH_MOST_DEVICES];
@@ -99,6 +107,7 @@ static struct tensor experts_make(struct device *device, enum dtype type, int64_
     return tensor_2d(device_tensor_in(device, ACTIVATIONS, type, rows * cols).data, type, rows, cols);
 }
 
+/* Fill x and dy [tokens, D], weights and experts [tokens, k] with the known numbers of this device. */
 static void experts_fill(struct expert_layer *layer, int device)
 {
     const struct expert_shape *s = &layer->shape;
@@ -135,6 +144,7 @@ enum error_code expert_layer_open(struct expert_layer *layer, struct comm *world
                                           .copying = shape.copying,
                                       .routing = &layer->routing,
                                       .node = nodes_even(group_nodes(&layer->along_ep), shape.ep) };
+    /* The scheme says in words which devices or models it needs. */
     const char *needs = scheme->refuses(&layer->ep, &layer->config);
     if (needs) return fail(err, ERR_PLAN, "%s on %d devices: needs %s", scheme->head.name, shape.ep, needs);
     if (scheme->open) e = scheme->open(&layer->ep, err);
@@ -147,6 +157,8 @@ enum error_code expert_layer_open(struct expert_layer *layer, struct comm *world
                                          .dx = experts_make(d, d->dtype, shape.D, shape.tokens),
                                      .dy = experts_make(d, d->dtype, shape.D, shape.tokens),
                                      .d_weights = experts_make(d, d->dtype, shape.k, shape.tokens) };
+    /* piece 0 [2 columns, D] stands for gate and up, piece 1 [D, columns] for down.  The columns are this device's
+     * part of F. */
     const int64_t columns = expert_columns(&layer->ep).count;
     layer->piece[0] = experts_make(d, d->dtype, shape.D, 2 * columns),
         layer->piece[1] = experts_make(d, d->dtype, columns, shape.D);
@@ -198,6 +210,7 @@ enum error_code expert_layer_announce(struct expert_layer *layer, struct error *
     const struct expert_scheme *s = layer->ep.scheme;
     struct device *d = layer->tp.device;
     const enum error_code e = expert_call_announce(&layer->call, err);
+    /* Room is made only after the announcement: the number of rows is then known. */
     bool room = true;
     for (int i = 0; i < s->slots + s->gradient_slots && !e; i++) {
         struct tensor *t = i < s->slots ? &layer->call.kept[i] : &layer->call.left[i - s->slots];
@@ -233,6 +246,7 @@ static bool token_right(const struct expert_layer *layer, int device, int64_t t,
 {
     const struct expert_shape *s = &layer->shape;
     double factor = 0, inner = 0, off = 0;
+    /* inner = x . dy, factor = sum over the choices of weight (expert + 1). */
     for (int64_t c = 0; c < s->D; c++) inner += value(device, t, c) * value(device, t, c + 1);
     for (int64_t i = 0; i < s->k; i++) {
         const double by = expert_layer_choice(s, device, t, i) + 1;
@@ -243,6 +257,7 @@ static bool token_right(const struct expert_layer *layer, int device, int64_t t,
         off = fmax(off, fabs(tensor_get(y, t * s->D + c) - factor * value(device, t, c)));
         off = fmax(off, fabs(tensor_get(dx, t * s->D + c) - factor * value(device, t, c + 1)));
     }
+    /* 1e-9 is far above rounding in fp64; the factor follows the size of the sums. */
     return off < 1e-9 * (1 + factor * 64 * (double)s->D);
 }
 

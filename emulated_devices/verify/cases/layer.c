@@ -1,3 +1,6 @@
+/* layer.c -- opens a trainer of one layer in the middle of a pipeline and runs a forward and a backward pass.
+ * Callers are cli/bench/schemes/tensor_device.c, attention.c and test_tensor_time.c.  Errors are plan_check's and
+ * ERR_MEMORY. */
 #include "emulated_devices/model/link/link_cost.h"
 #include "emulated_devices/verify/cases/layer.h"
 #include <stdlib.h>
@@ -20,7 +23,8 @@ enum error_code layer_plan(struct plan *plan, const struct model_config *config,
     return e ? e : plan_check(plan, err);
 }
 
-/* Everything before and after the layer belongs to stages that no device has. */
+/* Remove embedding and loss from the stage: everything before and after the layer belongs to stages that no device
+ * has.  The order of uses of weights is made anew, for the layer alone. */
 static enum error_code take_middle(struct trainer *trainer, struct error *err)
 {
     struct stage *s = &trainer->stage[0];
@@ -43,6 +47,7 @@ enum error_code layer_open(struct trainer *trainer, const struct plan *plan, str
     return e;
 }
 
+/* Fill a tensor with numbers from -1 to 1 that repeat after 64 elements. */
 static void layer_fill(struct device *device, struct tensor t)
 {
     struct views v = views_of(device);
@@ -66,6 +71,7 @@ enum error_code layer_pass(struct trainer *trainer, struct error *err)
     struct tensor out = stage_take_output(s, 0);
     if (tensor_present(out)) device_free(s->device, out);
     if (e) return e;
+    /* The buffer for the gradient of the output exists only from here on, as in a pipeline that receives it. */
     struct tensor gradient = stage_output_gradient(s, 0);
     if (gradient.data == NULL) return layer_no_memory(err);
     layer_fill(s->device, gradient);

@@ -1,3 +1,5 @@
+/* linear.c -- one linear layer's matrices on P devices under a tensor-parallel scheme.  Callers are draw/tensor.h,
+ * which shows the pieces, and tests with exact sums.  Errors are ERR_USAGE, ERR_PLAN and ERR_MEMORY. */
 #include "emulated_devices/verify/cases/linear.h"
 #include "ref/io/options.h"
 #include <string.h>
@@ -12,7 +14,7 @@ const char *linear_matrix_name(enum linear_matrix matrix)
     return name[matrix];
 }
 
-/* The activation on the inner side of each matrix. */
+/* Each matrix has an activation on its inner side. */
 static const struct linear_role { const char *word; enum param_role role; enum activation_width inner; } roles[] = {
     { "qkv", ROLE_QKV, WIDTH_QKV }, { "out", ROLE_ATTENTION_OUT, WIDTH_HEADS }, { "up", ROLE_UP, WIDTH_UP },
     { "down", ROLE_DOWN, WIDTH_ACT }, { "head", ROLE_HEAD, WIDTH_VOCABULARY },
@@ -30,6 +32,7 @@ enum error_code linear_role(enum param_role *role, const char *word, struct erro
     return fail_unknown_name(err, "--role", word, words, ROLES);
 }
 
+/* The layer's output or input has the model's width on the side of the stream, else that of the matrix. */
 static enum activation_width width_of(const struct linear_layer *layer, bool output)
 {
     if (leads_inside(layer->role) != output) return WIDTH_MODEL;
@@ -38,6 +41,7 @@ static enum activation_width width_of(const struct linear_layer *layer, bool out
     return roles[i].inner;
 }
 
+/* All devices together have so many columns of an activation. */
 static int64_t whole_width(const struct model_config *config, enum activation_width width)
 {
     switch (width) {
@@ -55,6 +59,7 @@ enum error_code linear_shape(struct linear_layer *layer, const struct tensor_sch
 {
     *layer = (struct linear_layer){ .config = *config, .role = role, .N = N };
     layer->tp = (struct tensor_parallel){ .scheme = scheme, .S = 1 };
+    /* I and O are the inputs and outputs of the whole product. */
     layer->I = whole_width(&layer->config, width_of(layer, false)),
         layer->O = whole_width(&layer->config, width_of(layer, true));
     return tensor_check(scheme, &layer->config, P, err);
@@ -81,6 +86,7 @@ struct part linear_part(const struct linear_layer *layer, int rank, enum linear_
     struct tensor_parallel tp = layer->tp;
     struct part part = { .dim = { linear_rows(layer, matrix), linear_cols(layer, matrix) } };
     tensor_share(&tp, layer->tp.devices, rank);
+    /* A fused matrix has several boxes of rows, all with the same columns. */
     if (is_weight(matrix)) {
         const struct param_spec spec = { .role = layer->role, .ndim = 2, .dim = { layer->O, layer->I } };
         const struct layout boxes = tensor_layout(&tp, &spec);
@@ -97,7 +103,7 @@ struct part linear_part(const struct linear_layer *layer, int rank, enum linear_
 
 /* ---- on a device ------------------------------------------------------------------------------------------------- */
 
-/* The number of rows that the model allocates. */
+/* The result is the number of rows that the model allocates.  A scheme may gather rows into its input's buffer. */
 static int64_t rows_of_room(const struct linear_layer *layer, enum linear_matrix matrix)
 {
     if (matrix == LINEAR_X && side_of(layer, matrix) == STREAM)
@@ -132,6 +138,7 @@ void linear_close(struct linear_layer *layer)
 
 struct tensor linear_own(const struct linear_layer *layer, enum linear_matrix matrix)
 {
+    /* Only input and output gradient on the side of the stream have room for gathered rows. */
     const bool has_room = (matrix == LINEAR_X || matrix == LINEAR_dY) && side_of(layer, matrix) == STREAM;
     return has_room ? tensor_own_rows(&layer->tp, layer->piece[matrix], layer->N) : layer->piece[matrix];
 }

@@ -1,4 +1,7 @@
-/* models.c -- the models of cases: small shapes of every architecture, in which nothing divides. */
+/* models.c -- the models of cases: small shapes of every architecture, in which nothing divides.
+ *
+ * space.c makes each model a value of the dimension `model`; tests call the functions by name.
+ */
 #include "emulated_devices/verify/cases/case.h"
 #include "ref/model/families/families.h"
 #include <stdio.h>
@@ -25,7 +28,7 @@ void case_take_llama(struct plan *plan)
     };
 }
 
-/* The same with biases of queries, keys and values. */
+/* This is the Llama with biases of queries, keys and values. */
 void case_take_qwen2(struct plan *plan)
 {
     case_take_llama(plan);
@@ -33,7 +36,7 @@ void case_take_qwen2(struct plan *plan)
     plan->model.family = &family_qwen2, plan->model.biases = HAS_BIAS(ROLE_QKV);
 }
 
-/* A Llama with biases of all matrices of its blocks. */
+/* This is the Llama with biases of all matrices of its blocks. */
 void case_take_biased(struct plan *plan)
 {
     case_take_llama(plan);
@@ -91,7 +94,7 @@ void case_take_gemma2(struct plan *plan)
     for (int64_t l = 0; l < plan->model.L; l += 2) windows_add(&plan->model.windows, l, l + 1);
 }
 
-/* The same with norms of queries and keys and without caps; layers with a window have a theta of their own. */
+/* This is Gemma 2 with norms of queries and keys and without caps; layers with a window have a theta of their own. */
 void case_take_gemma3(struct plan *plan)
 {
     case_take_gemma2(plan);
@@ -245,8 +248,8 @@ void case_take_scmoe(struct plan *plan)
     plan->model.family = &family_scmoe, plan->model.shortcut = true;
 }
 
-/* Three groups of two experts, of which two are kept.  A larger scale would enlarge rounding from layer to layer.
- * Biases move so fast that they change choices in the second step. */
+/* Two of three groups of two experts are kept.  A larger scale would enlarge rounding from layer to layer.  Biases
+ * move so fast that they change choices in the second step. */
 void case_take_router(struct plan *plan, const struct router *router)
 {
     struct mixture_config *m = &plan->model.mixture;
@@ -259,6 +262,7 @@ void case_take_router(struct plan *plan, const struct router *router)
     if (m->router.top_p > 0) m->zero = 2, m->k = 3;
     m->zero_is_null = router->zero_is_null;
     m->sequence_coefficient = 0.2;
+    /* Capacities below and above an even load: some routers drop choices, others do not. */
     m->capacity_factor = router->rule.scores == SCORES_SIGMOID ? 0.8 : router->rule.groups > 1 ? 1.1
         : m->zero > 0 ? 1.2 : 0;
     m->drops_by_weight = router->rule.biased;

@@ -1,4 +1,7 @@
-/* settings.c -- what a case sets in a plan beside its model: schemes, optimizer, conventions, speeds. */
+/* settings.c -- what a case sets in a plan beside its model: schemes, optimizer, conventions, speeds.
+ *
+ * Callers: space.c, which makes plans of choices, and tests.
+ */
 #include "emulated_devices/verify/cases/case.h"
 #include "ref/model/balance.h"
 #include <string.h>
@@ -17,6 +20,7 @@ struct plan case_plan(int dp, int tp, int pp)
         .allreduce = algorithm_find(ALLREDUCE, NULL)->name, .hyper = { .lr = 0.05 },
     };
     const int size[AXIS_COUNT] = { [DP] = dp, [TP] = tp, [PP] = pp, [CP] = 1, [EP] = 1 };
+    /* The name and the sizes are right by construction, so no error is read. */
     (void)optimizer_find(&p.optimizer, "sgd", NULL);
     (void)mesh_make(&p.mesh, size, NULL);
     case_model_at(0)->take(&p);
@@ -32,9 +36,10 @@ void case_take_context(struct plan *plan, int cp, const char *attention)
     plan->attention = attention;
 }
 
-/* A prediction that is right for some tokens: nothing depends on it but what is sent. */
+/* The prediction is right for some tokens; only messages depend on it. */
 static const struct affinity *guess(int parts)
 {
+    /* The tables are static: a plan keeps a pointer to them. */
     static int32_t part[MOST_PARTS + 1][CASE_VOCABULARY];
     static struct affinity all[MOST_PARTS + 1];
     if (parts > MOST_PARTS) return NULL;
@@ -117,5 +122,6 @@ int case_steps(const struct plan *plan) { return data_outer(&plan->data).every >
 void case_take_speeds(struct plan *plan)
 {
     const int P = plan->mesh.size[PP];
+    /* Speeds 5 and 2 have no common factor, so layers cannot be divided exactly. */
     for (int d = 0; d < P; d++) plan->speed[d] = d < (P + 1) / 2 ? 5 : 2;
 }

@@ -1,3 +1,6 @@
+/* space.c -- the table of all dimensions: how each value changes a plan, and what the value is called.  The callers
+ * are cases.c and covering.c.  A value that fits no plan is refused by plan_check, or here where a combination would
+ * waste time. */
 #include "emulated_devices/verify/cases/space.h"
 #include "emulated_devices/schemes/tensor/tensor_sbp.h"
 #include "emulated_devices/verify/cases/case.h"
@@ -10,7 +13,7 @@ enum {
     ONLY_PIPELINE = 1u << PIPELINE_SCHEME, ONLY_EXPERTS = 1u << EXPERT_SCHEME
 };
 
-/* The properties of a dimension. */
+/* A dimension has these properties. */
 struct info {
     const char *name;
     unsigned varies;                    /* kinds of schemes in whose cases it varies */
@@ -32,6 +35,7 @@ static const enum axis axis_of[PLAN_KINDS] = {
     [PIPELINE_SCHEME] = PP,
 };
 
+/* Whether an axis has schemes at all; an axis without any stays at size 1. */
 static bool has_schemes(enum axis axis)
 {
     for (int k = 0; k < PLAN_KINDS; k++)
@@ -42,6 +46,7 @@ static bool has_schemes(enum axis axis)
 /* Add all ways to split the remaining devices over the axes from this one on. */
 static void add_meshes(struct space *space, int size[AXIS_COUNT], int axis, int left)
 {
+    /* Meshes beyond the room of the table are left out. */
     if (axis == AXIS_COUNT && left == 1 && space->meshes < SPACE_MOST_MESHES)
         memcpy(space->mesh[space->meshes++], size, sizeof space->mesh[0]);
     if (axis == AXIS_COUNT) return;
@@ -52,7 +57,7 @@ static void add_meshes(struct space *space, int size[AXIS_COUNT], int axis, int 
     }
 }
 
-/* The first dimension: it initialises the plan. */
+/* The mesh is the first dimension: it initialises the plan. */
 static void take_mesh(const struct space *space, struct plan *plan, int value)
 {
     const int *size = space->mesh[value];
@@ -60,6 +65,7 @@ static void take_mesh(const struct space *space, struct plan *plan, int value)
     (void)mesh_make(&plan->mesh, size, NULL);
 }
 
+/* Describe a mesh by its axes larger than 1: "dp=2 tp=4". */
 static void show_mesh(const struct space *space, int value, struct value_name *name)
 {
     int used = 0;
@@ -127,6 +133,7 @@ static void add_splits(struct space *space)
 }
 
 static void take_split(const struct space *space, struct plan *plan, int value) { plan->split = space->split[value]; }
+/* Describe a split of two dimensions: heads h, windows w, and which dimension is first. */
 static void show_split(const struct space *space, int value, struct value_name *name)
 {
     const struct context_split split = space->split[value];
@@ -161,6 +168,7 @@ static void add_experts(struct space *space)
     }
 }
 
+/* Set an expert scheme with its parts, slices, degree and copies. */
 static void take_experts(const struct space *space, struct plan *plan, int value)
 {
     const struct expert_form *f = &space->expert_form[value];
@@ -168,6 +176,7 @@ static void take_experts(const struct space *space, struct plan *plan, int value
     plan->copying = f->copying;
 }
 
+/* Describe an expert form: parts, parts x slices, degree r, or copying again. */
 static void show_experts(const struct space *space, int value, struct value_name *value_name)
 {
     const struct expert_form *f = &space->expert_form[value];
@@ -181,6 +190,7 @@ static void show_experts(const struct space *space, int value, struct value_name
     else snprintf(value_name->text, sizeof value_name->text, "%s /%d", f->scheme->head.name, f->ep);
 }
 
+/* Whether a data scheme with these groups can run on P copies. */
 static bool space_takes(const struct data_form *data_form, int P)
 {
     const struct data_request q = { .scheme = data_form->scheme->head.name,
@@ -190,6 +200,7 @@ static bool space_takes(const struct data_form *data_form, int P)
     return data_shards(&any, &q, P, 0, NULL) == OK;
 }
 
+/* Add a data scheme with its groups if some number of copies that divides the devices takes this form. */
 static void add_form(struct space *space, struct data_form data_form)
 {
     for (int P = 1; P <= space->devices; P++)
@@ -199,6 +210,7 @@ static void add_form(struct space *space, struct data_form data_form)
         }
 }
 
+/* Add every chain w | g | o of group sizes in which each divides the next. */
 static void add_chains(struct space *space, const struct data_scheme *scheme)
 {
     for (int o = 1; o <= space->devices; o++)
@@ -230,6 +242,7 @@ static void take_data(const struct space *space, struct plan *plan, int value)
     memcpy(plan->data.shards, f->shards, sizeof f->shards);
 }
 
+/* Describe a data scheme with its chain "w|g|o" or its group, such as "zero3 /2". */
 static void show_data(const struct space *space, int value, struct value_name *value_name)
 {
     const struct data_form *f = &space->form[value];
@@ -241,6 +254,7 @@ static void show_data(const struct space *space, int value, struct value_name *v
 }
 
 static const char *schedule_word(int value) { return schedule_generator_at(value)->head.name; }
+/* Set a schedule with its own number of chunks.  In cases of kinds where schedules do not vary the default stays. */
 static void take_schedule(const struct space *space, struct plan *plan, int value)
 {
     const struct schedule_generator *g = schedule_generator_at(value);
@@ -269,6 +283,8 @@ static enum error_code make_batches(struct batch_plan *plan, int copies, int M, 
     return batch_plan_make(plan, BATCH_STEPS, copies, M, sequences, err);
 }
 
+/* Make a batch plan for each size of dp and number of microbatches.  Sizes that do not divide the devices stay
+ * empty. */
 static enum error_code add_batches(struct space *space, struct error *err)
 {
     enum error_code e = OK;
@@ -285,6 +301,7 @@ static void take_batches(const struct space *space, struct plan *plan, int value
 {
     int i = 0;
     if (value == 0) return;
+    /* take_micros ran before, so the number is in the table. */
     while (micros[i] != plan->micros) i++;
     plan->batches = &space->batches[(plan->mesh.size[DP] - 1) * SPACE_MICROS + i];
     plan_take_step(plan, 0);
@@ -461,6 +478,7 @@ enum error_code space_open(struct space *space, int devices, struct error *err)
 {
     int size[AXIS_COUNT] = { 0 };
     *space = (struct space){ .devices = devices };
+    /* Schemes that are derived from signatures enter the registry first, so that they become values, too. */
     const enum error_code e = sbp_schemes_add(err);
     if (e) return e;
     add_meshes(space, size, 0, devices);
@@ -521,6 +539,7 @@ struct plan space_plan(const struct space *space, const struct choice *choice)
  * round. */
 enum { MOST_IN_16_BITS = 4 };
 
+/* Whether a choice leaves the experts whole on every device. */
 static bool whole_experts(const struct space *space, const struct choice *choice)
 {
     const struct expert_form *f = &space->expert_form[choice->value[DIM_EXPERTS]];
@@ -531,6 +550,7 @@ enum error_code space_check(const void *context, const struct choice *choice, st
 {
     const struct space *s = context;
     const int *size = s->mesh[choice->value[DIM_MESH]];
+    /* The kind of the cases must split its axis; a kind whose axis has size 1 keeps its default scheme. */
     for (int k = 0; k < PLAN_KINDS; k++) {
         const bool own = k == (int)s->kind;
         const bool splits = k == EXPERT_SCHEME ? !whole_experts(s, choice) : size[axis_of[k]] > 1;
@@ -540,6 +560,7 @@ enum error_code space_check(const void *context, const struct choice *choice, st
     const bool narrow = dtype_size(formats[choice->value[DIM_FORMAT]]) == 2;
     if (narrow && (s->devices > MOST_IN_16_BITS || s->kind == PIPELINE_SCHEME))
         return fail(err, ERR_USAGE, "16 bits on fewer devices, and where a format can matter");
+    /* The checks below refuse combinations that would repeat another case, or that have nothing to compare. */
     struct plan p = space_plan(s, choice);
     if (p.model.mlp != MLP_MIXTURE && choice->value[DIM_ROUTER])
         return fail(err, ERR_USAGE, "only a mixture has a router");

@@ -18,11 +18,11 @@ enum dimension {
     DIM_CODES, DIM_OFFLOAD, DIM_TILES, DIM_GATHERING, DIM_BUCKET, DIMENSIONS
 };
 
-/* An expert scheme, the parts that it cuts experts into, the slices of each expert, a degree (-1: its choice), and what
- * it copies. */
+/* A form is an expert scheme, the parts of the experts, the slices of each expert, a degree (-1: the scheme's
+ * choice), and what is copied. */
 struct expert_form { const struct expert_scheme *scheme; int ep, etp, degree; struct expert_copying copying; };
 
-/* A data scheme with its group sizes. */
+/* A form is a data scheme with its group sizes. */
 struct data_form { const struct data_scheme *scheme; int group, shards[3]; };
 
 enum {

@@ -1,3 +1,6 @@
+/* spatial.c -- runs operations on tiles of the sphere on all devices, beside the same operation on the whole globe.
+ * Callers are cli/verify/spatial.c and test_spatial.c.  A wrong tile or volume is a verdict; ERR_MEMORY and
+ * ERR_COMM are errors. */
 #include "emulated_devices/verify/cases/spatial.h"
 #include "emulated_devices/device/compute.h"
 #include <math.h>
@@ -24,6 +27,7 @@ struct trial {
 
 static struct comm *comm_of(const struct trial *trial) { return trial->t->all.comm; }
 
+/* Free all globes and tiles of a call, also after an error. */
 static void close_trial(struct trial *trial)
 {
     for (int i = 0; i < trial->globes; i++) free(trial->globe[i]);
@@ -32,6 +36,7 @@ static void close_trial(struct trial *trial)
 
 /* ---- fields of the globe, on every device, and tiles of them ----------------------------------------------------- */
 
+/* Make zeros for n numbers of the globe.  After an error the trial has the error, and the result is NULL. */
 static double *room(struct trial *trial, int64_t n)
 {
     double *const to = calloc((size_t)n + 1, sizeof *to);
@@ -40,6 +45,7 @@ static double *room(struct trial *trial, int64_t n)
     return to;
 }
 
+/* Make n numbers from -1 to 1 that depend on index and seed alone, so devices have one globe. */
 static double *some(struct trial *trial, int64_t n, int seed)
 {
     double *const to = room(trial, n);
@@ -60,12 +66,14 @@ static struct shape spatial_whole(int64_t a, int64_t b, int64_t c)
     return (struct shape){ { a, b, c, 1 }, { -1, -1, -1, -1 } };
 }
 
+/* The result is this device's part of one dimension: all of it if no axis cuts the dimension. */
 static struct interval spatial_cut(const struct trial *trial, struct shape shape, int i)
 {
     return shape.axis[i] < 0 ? (struct interval){ 0, shape.size[i] }
            : tiling_part(trial->t, (enum tile_axis)shape.axis[i], shape.size[i]);
 }
 
+/* This device's tile has the product of its parts as elements. */
 static int64_t spatial_count(const struct trial *trial, struct shape shape)
 {
     int64_t n = 1;
@@ -77,6 +85,7 @@ static int64_t spatial_count(const struct trial *trial, struct shape shape)
 static int64_t spatial_place(const struct trial *trial, struct shape shape, int64_t at)
 {
     int64_t in_globe = 0, left = at, digit[4];
+    /* The index in the tile is taken apart, the last dimension first, then joined with the sizes of the globe. */
     for (int i = 3; i >= 0; i--) {
         const int64_t n = spatial_cut(trial, shape, i).count;
         digit[i] = left % n + spatial_cut(trial, shape, i).first, left /= n;
@@ -85,6 +94,7 @@ static int64_t spatial_place(const struct trial *trial, struct shape shape, int6
     return in_globe;
 }
 
+/* Make an undefined tile of this shape; an empty tile has one number, so that its memory exists. */
 static struct tensor empty(struct trial *trial, struct shape shape)
 {
     const struct tensor to = trial->e ? tensor_none
@@ -96,6 +106,7 @@ static struct tensor empty(struct trial *trial, struct shape shape)
     return to;
 }
 
+/* Make this device's tile of a field of the globe. */
 static struct tensor tile_of(struct trial *trial, struct shape shape, const double *globe)
 {
     const struct tensor to = empty(trial, shape);
@@ -108,7 +119,8 @@ static struct tensor tile_of(struct trial *trial, struct shape shape, const doub
 
 /* ---- findings ---------------------------------------------------------------------------------------------------- */
 
-/* Hold a tile against the globe. */
+/* Hold a tile against the globe: the largest difference over the largest number of the globe.  A limit of 0 asks for
+ * equal bits. */
 static void spatial_hold(struct trial *trial, struct shape shape, const char *what, struct tensor tile,
                          const double *globe, double limit)
 {
@@ -131,7 +143,7 @@ static void spatial_hold(struct trial *trial, struct shape shape, const char *wh
              trial->t->size[ENSEMBLE], most);
 }
 
-/* Before a call: every device has all that it needs. */
+/* Agree before a call that every device has all that it needs, and note what was counted so far. */
 static void spatial_begin(struct trial *trial)
 {
     trial->e = comm_agree(comm_of(trial), trial->e, trial->err);
@@ -157,7 +169,7 @@ static struct account spatial_sent(struct trial *trial, const char *what)
     return here;
 }
 
-/* What one operation has sent equals the formula of this file. */
+/* The bytes that one operation has sent must equal the formula of this file. */
 static void holds_volume(struct trial *trial, const char *what, const struct account *sent, enum operation op,
                          int64_t elements)
 {
@@ -167,7 +179,7 @@ static void holds_volume(struct trial *trial, const char *what, const struct acc
              (unsigned long long)bytes, (unsigned long long)want);
 }
 
-/* Of n, what others get, and what this device gets. */
+/* These say how many of n the other devices get, and how many this device gets. */
 static int64_t others(const struct trial *trial, enum tile_axis axis, int64_t n)
 {
     return n - tiling_part(trial->t, axis, n).count;
@@ -192,7 +204,8 @@ static int64_t transform_volume(const struct trial *trial, int64_t N, int64_t L,
            others(trial, AZIMUTH, N) * rows * m * 2 + n * rows * others(trial, AZIMUTH, NLON);
 }
 
-/* Both directions with the factors of one transform. */
+/* Run both directions with the factors of one transform.  Each call is made twice: with `cost` the library foresees,
+ * without it computes and sends. */
 static void transform_of(struct trial *trial, const struct harmonics *harmonics, enum transform kind, int64_t N)
 {
     const struct shape grid = fields(N), spectrum = spectra(N, harmonics->degrees);
@@ -220,9 +233,10 @@ static void transform_of(struct trial *trial, const struct harmonics *harmonics,
 
 /* ---- convolution ------------------------------------------------------------------------------------------------- */
 
-/* One device's results. */
+/* These are the results of one device: kept y, output, and gradients of input and weights. */
 struct convolved { double *y, *out, *d_x, *d_w; };
 
+/* Compute forward and backward pass on the whole globe, with ref/sphere. */
 static struct convolved serial(struct trial *trial, const struct filter *filter, struct mixing mixing, const double *in,
                                const double *w, const double *d)
 {
@@ -262,6 +276,8 @@ static int64_t rows_of_next(const struct trial *trial)
     return size == 1 ? NLAT : block_at(NLAT, size, (trial->t->place[POLAR] + 1) % size).count;
 }
 
+/* Run a convolution in one form, forward and backward.  With a halo each device adds as one device does, so the
+ * forward results have equal bits.  A reduce-scatter adds in another order. */
 static void convolution_of(struct trial *trial, const struct filter *filter, enum convolution_form form, int64_t B)
 {
     const struct spatial_convolution s = { filter, form, B, IN, OUT };
@@ -306,6 +322,7 @@ static void convolution_of(struct trial *trial, const struct filter *filter, enu
 
 /* ---- score ------------------------------------------------------------------------------------------------------- */
 
+/* Run the score of an ensemble whose members are cut over devices, and its gradient. */
 static void score_of(struct trial *trial, const struct harmonics *harmonics, int64_t members)
 {
     const struct spatial_score s = { harmonics, members, 2, 0.75 };
@@ -333,6 +350,7 @@ static void score_of(struct trial *trial, const struct harmonics *harmonics, int
 
 /* ---- a case ------------------------------------------------------------------------------------------------------ */
 
+/* Run one operation of a scheme for `number` fields or members. */
 static void call(struct trial *trial, const struct spatial_scheme *scheme, const struct harmonics *harmonics,
                  const struct filter *filter, int64_t number)
 {
@@ -342,7 +360,7 @@ static void call(struct trial *trial, const struct spatial_scheme *scheme, const
     if (scheme->operation == SCORE) score_of(trial, harmonics, number);
 }
 
-/* Numbers of fields or members; negative: of a synthesis. */
+/* These are numbers of fields or members; negative numbers ask for a synthesis. */
 static const int64_t numbers[][7] = {
     [TRANSFORMS] = { 1, 3, 5, -1, -3, -5 }, [CONVOLUTION] = { 1, 3 }, [SCORE] = { 1, 3, 5 },
 };

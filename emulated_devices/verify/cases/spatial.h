@@ -4,7 +4,7 @@
 
 #include "emulated_devices/schemes/spatial/spatial.h"
 
-/* What was found.  The verdict is the same on every device. */
+/* A trial finds these; the verdict is the same on every device. */
 struct spatial_outcome {
     int calls;                          /* of the operation, and of its backward pass */
     uint64_t bytes;                     /* that this device has sent in them */

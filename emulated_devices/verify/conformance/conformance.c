@@ -1,3 +1,6 @@
+/* conformance.c -- tries one row of the table of operations on a backend, in all formats and sizes.  Callers are
+ * `orrery kernel` (cli/kernel.c) and test_conformance.c.  Differences are counted and told line by line; only
+ * ERR_DEVICE and ERR_MEMORY are errors. */
 #include "emulated_devices/verify/conformance/conformance.h"
 #include "emulated_devices/verify/conformance/operations.h"
 #include "ref/io/pair.h"
@@ -14,12 +17,13 @@ static const int64_t sizes_of[CONFORMANCE_SIZES][5] = {
 static const enum dtype formats[] = { F64, F32, BF16, F16 };
 enum { FORMATS = sizeof formats / sizeof *formats };
 
+/* The sizes are variables of operations.h, which its rows read: a case must not run beside another one. */
 static void resize(int i)
 {
     B = sizes_of[i][0], S = sizes_of[i][1], H = sizes_of[i][2], A = sizes_of[i][3], V = sizes_of[i][4];
 }
 
-/* What an operation has made. */
+/* An operation has made these. */
 struct made {
     double *x;                          /* all operands afterwards, one after the other; numbers for the host */
     int64_t count, end[OPERANDS + 1];   /* numbers in x; where each operand ends there */
@@ -31,7 +35,7 @@ struct made {
 
 /* ---- operands ---------------------------------------------------------------------------------------------------- */
 
-/* What a number of operand k is in a format: the same in fp64. */
+/* The result is the number that an operand has after rounding to a format, in fp64. */
 static double held(double x, enum dtype dtype)
 {
     double back = 0;
@@ -40,7 +44,7 @@ static double held(double x, enum dtype dtype)
     return tensor_get(one, 0);
 }
 
-/* What an fp32 number has that 16 bits cannot hold. */
+/* This is the part of an fp32 number that 16 bits cannot hold. */
 static double fine(int64_t i) { return (double)(i * 29 % 64) / 16384; }
 
 static double conformance_element(struct tensor x, int64_t i)
@@ -48,11 +52,12 @@ static double conformance_element(struct tensor x, int64_t i)
     return x.dtype == I32 ? (double)((int32_t *)x.data)[i] : tensor_get(x, i);
 }
 
-/* Elements around an operand. */
+/* So many elements lie before and after an operand, with this number in them. */
 enum { AROUND = 3, AROUND_HOLDS = 77 };
 
 static int64_t around_at(int64_t n, int i) { return i < AROUND ? i : n - 1 - (i - AROUND); }
 
+/* Write a known number into the elements before and after an operand, for changed_around. */
 static void fill_around(struct device *device, struct tensor whole)
 {
     struct views v = views_of(device);
@@ -65,6 +70,7 @@ static void fill_around(struct device *device, struct tensor whole)
     views_end(&v);
 }
 
+/* Count the elements around an operand that no longer have the known number: the operation wrote outside. */
 static int changed_around(struct device *device, struct tensor whole)
 {
     struct views v = views_of(device);
@@ -76,7 +82,7 @@ static int changed_around(struct device *device, struct tensor whole)
     return changed;
 }
 
-/* The allocation in whose middle an operand lies. */
+/* The result is the allocation in whose middle an operand lies. */
 static struct tensor whole_of(struct tensor x)
 {
     char *data = x.data;
@@ -85,6 +91,8 @@ static struct tensor whole_of(struct tensor x)
 
 static int64_t conformance_elements(struct operand operand) { return operand.rows * (operand.cols ? operand.cols : 1); }
 
+/* Make operand k on the device: its memory begins at an odd place, with known elements around.  Numbers fit into
+ * `written`, so a run in fp64 has the same operands. */
 static struct tensor operand_in(struct device *device, int k, struct operand operand, enum dtype written)
 {
     const enum dtype t = operand.most ? I32 : operand.statistic ? dtype_wide(device->dtype) : device->dtype;
@@ -104,6 +112,7 @@ static struct tensor operand_in(struct device *device, int k, struct operand ope
     return x;
 }
 
+/* Append an operand's numbers to `made`; a backend without numbers appends nothing. */
 static void read_back(struct made *made, struct device *device, struct tensor x, int k)
 {
     struct views v = views_of(device);
@@ -126,6 +135,7 @@ static enum error_code conformance_make(struct made *made, const struct backend 
     const int used = op->operands(o);
     const enum error_code e = device_open(&d, backend, dtype, 0, err);
     if (e) return e;
+    /* An operation may also return numbers to the host; they are compared as a last operand. */
     memset(numbers, 0, sizeof numbers);
     for (int k = 0; k < used; k++) x[k] = operand_in(&d, k, o[k], written);
     const uint64_t before = d.operations;
@@ -146,6 +156,7 @@ static enum error_code conformance_make(struct made *made, const struct backend 
     return OK;
 }
 
+/* bound = 10 sqrt(n) u + 2 u16: conformance.h says where each term comes from.  n covers rows, widths and V. */
 static double bound_of(enum dtype dtype)
 {
     const double n = (double)(N > WIDTH ? N : WIDTH) + (double)V, u16 = dtype_wide(dtype) != dtype
@@ -153,7 +164,7 @@ static double bound_of(enum dtype dtype)
     return 10 * sqrt(n) * dtype_unit(dtype_wide(dtype)) + 2 * u16;
 }
 
-/* The norm of a, or of a - b. */
+/* The result is the norm of a, or of a - b.  Equal infinities and two NaNs have no difference. */
 static double norm_of(const double *a, const double *b, int64_t n)
 {
     double sum = 0;
@@ -178,7 +189,7 @@ static void conformance_tell(const struct told *told, const struct operation *op
     if (told->says) told->says(told->to, line);
 }
 
-/* The largest error over bound of an operation's operands. */
+/* The result is the largest error over bound of an operation's operands. */
 static double conformance_compare(const struct told *told, const struct operation *op, enum dtype dtype,
                                   const struct made *got, const struct made *want)
 {
@@ -198,6 +209,7 @@ static double conformance_compare(const struct told *told, const struct operatio
     return worst;
 }
 
+/* Judge one case: errors over bounds with numbers, costs without; and elements written outside in both. */
 static void judge_case(struct conforms *conforms, const struct told *told, const struct backend *backend,
                        enum dtype dtype, const struct operation *op, const struct made *got, const struct made *want)
 {
@@ -222,6 +234,7 @@ static double *room_for(const struct operation *op)
     return malloc((size_t)n * sizeof(double));
 }
 
+/* Run one case on the backend and on the CPU, in fp64 if the backend has numbers, and judge both. */
 static enum error_code try_case(struct conforms *conforms, const struct told *told, const struct backend *backend,
                                 enum dtype dtype, const struct operation *op, struct error *err)
 {

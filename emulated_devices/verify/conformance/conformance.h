@@ -15,7 +15,7 @@
 
 enum { CONFORMANCE_SIZES = 8, CONFORMANCE_QUICK = 3 };
 
-/* A row tried on a backend. */
+/* A row was tried on a backend. */
 struct conforms {
     int cases;                          /* sizes times formats */
     int wrong;                          /* of them: above the bound, other costs, or elements written outside */

@@ -6,6 +6,7 @@
 #include "emulated_devices/device/backend.h"
 #include "ref/optim/optimizer.h"
 
+/* The exact sum of squares has no rounding, whatever the order of the elements is. */
 static void squares_exactly(struct device *device, struct tensor x)
 {
     struct exact_sum sum = { 0 };
@@ -13,6 +14,7 @@ static void squares_exactly(struct device *device, struct tensor x)
     numbers[0] = exact_value(&sum);
 }
 
+/* Step one master [N D] with a gradient in the device's format.  The hyperparameters are arbitrary; none is 1. */
 static void step_of(struct device *device, const char *name, struct tensor *tensor)
 {
     static const struct hyperparameters hyper = { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .momentum = 0.9 };

@@ -1,4 +1,7 @@
-/* operations.h -- each operation of ops.def with operands of any size, for conformance.h and the tests of backends. */
+/* operations.h -- each operation of ops.def with operands of any size, for conformance.h and the tests of backends.
+ *
+ * Each file that includes this header has its own tables, and its own sizes B, S, H, A, V.
+ */
 #ifndef ORRERY_CONFORMANCE_OPERATIONS_H
 #define ORRERY_CONFORMANCE_OPERATIONS_H
 
@@ -13,11 +16,12 @@ static int64_t B = 2, S = 3, H = 2, A = 4, V = 10;
 
 enum { E = 4, K = 2, WAYS = 3, OPERANDS = 10, TOKENS_MOST = 256 };
 
-/* What an operand holds: random numbers; fp32 statistics where numbers are narrow; whole numbers below `most`, the
- * row's different; or 0, 1, 2, ... */
+/* An operand holds random numbers, or fp32 statistics where numbers are narrow.  Whole numbers are below `most` and
+ * differ in a row, or are 0, 1, 2, ... */
 enum { ASCENDING = -1 };
 struct operand { int64_t rows, cols; bool statistic; int most; };
 
+/* Copy the operands of a row.  @return how many. */
 static int listed(struct operand *to, const struct operand of[], size_t count)
 {
     memcpy(to, of, count * sizeof *of);
@@ -31,6 +35,7 @@ static const struct router_rule rule = { .normalized = true, .scale = 1 };
                                    .drop = { .p = 0.25, .seed = 3, .cols = H } })
 #define SOME (S < 2 ? S : 2)            /* keys of a sequence */
 #define SCORES(t) tensor_2d((t).data, (t).dtype, N * H, S)
+/* This is the usual attention with a sink for each head. */
 static struct attention with_sinks(struct tensor sinks)
 {
     struct attention a = heads;
@@ -48,7 +53,7 @@ static double numbers[2 * E + 1];        /* that an operation returns to the hos
 #define STREAM_WEIGHTS { N, WAYS, true, 0 }
 #define X_Y NUMBERS(N, D), NUMBERS(N, D)
 
-/* Three blocks of A/2 + 1 columns, beside each other or to one place. */
+/* Three blocks of A/2 + 1 columns move beside each other or to one place. */
 #define blocks_beside ((struct column_blocks){ 3, A / 2 + 1, 1, A / 2 + 2, 0, A / 2 + 1 })
 #define blocks_together ((struct column_blocks){ 3, A / 2 + 1, 1, 0, 0, A / 2 + 1 })
 
@@ -151,8 +156,10 @@ static const struct operation {
 };
 enum { ALL = sizeof all / sizeof *all };
 
+/* number(operand, i) is a drawn number from 0.125 to 2, which 16 bits hold exactly. */
 static double number(int operand, int64_t i) { return (double)((i * 37 + operand * 11) % 61) / 32 + 0.125; }
 
+/* Fill an operand by its kind: numbers, ascending indices, or whole numbers below `most` that differ within a row. */
 static void fill(struct tensor t, int operand, int most)
 {
     int32_t *whole = t.data;

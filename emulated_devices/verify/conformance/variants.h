@@ -6,7 +6,8 @@
 #ifndef ORRERY_CONFORMANCE_VARIANTS_H
 #define ORRERY_CONFORMANCE_VARIANTS_H
 
-/* Two query heads for each of H key heads; as many key heads as query heads; dropout of a piece of a larger tensor. */
+/* `grouped` has two query heads for each of H key heads, `each_its_keys` as many as key heads.  `a_piece` drops a
+ * piece of a larger tensor. */
 #define grouped ((struct attention){ .S = S, .H = 2 * H, .K = H, .A = A, .scale = 1.5 / (double)A, .more = true })
 #define each_its_keys                                                                                                  \
     ((struct attention){ .S = S, .H = H, .K = H, .A = A, .scale = 1.5 / (double)A, .more = true })
@@ -14,6 +15,7 @@
 #define GROUPED_QKV (4 * H * A)
 #define OWN_QKV (3 * H * A)
 
+/* This has a window of 3 keys, and dropout of a piece of a larger tensor. */
 static struct attention windowed(void)
 {
     struct attention a = grouped;
@@ -29,7 +31,7 @@ static struct attention of_one_key(void)
     return a;
 }
 
-/* Scores that exp alone would not survive. */
+/* The scores are so large that exp overflows, unless the largest is subtracted first. */
 static struct attention steep(void)
 {
     struct attention a = each_its_keys;

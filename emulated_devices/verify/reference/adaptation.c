@@ -1,3 +1,6 @@
+/* adaptation.c -- counts a run's choices and holds what its schemes have planned to their invariants.  A whole run
+ * (verify/cases/case.c) calls this file after each step's passes, on every device by itself.  The first invariant
+ * that does not hold ends the check with ERR_CHECK. */
 #include "emulated_devices/verify/reference/adaptation.h"
 #include "emulated_devices/schemes/attention/planned/context_invariants.h"
 #include "emulated_devices/schemes/experts/expert_invariants.h"
@@ -12,6 +15,8 @@ int64_t invariants_checked(const struct invariant_counts *counts)
     return sum;
 }
 
+/* Hold what was seen to all invariants of one scheme, in the order of its table.  The table ends with an entry
+ * without a name; a scheme may have no table at all. */
 static enum error_code adaptation_hold(struct invariant_counts *counts, const void *seen, struct error *err)
 {
     const struct invariant *const all = counts->scheme->invariants;
@@ -29,10 +34,12 @@ enum error_code adaptation_open(struct adaptation *adaptation, const struct trai
 {
     const int64_t L = trainer->plan.model.L, E = trainer->plan.model.mixture.E;
     const size_t biases = (size_t)(L * mixture_columns(&trainer->plan.model.mixture)) + 1;
+    /* Placement and routers have no scheme of the registry: model_invariants.c gives these two a head. */
     *adaptation = (struct adaptation){ .of = { [ADAPTS_ATTENTION].scheme = &trainer->seams.cp.scheme->head,
                                       [ADAPTS_EXPERTS].scheme = &trainer->seams.ep.scheme->head,
                                       [ADAPTS_PLACEMENT].scheme = &placement_by_speed,
                                       [ADAPTS_ROUTERS].scheme = &router_biases } };
+    /* chosen [LOAD_WINDOW + 1, L, E]: the extra element keeps calloc from a size of 0 in a model without experts. */
     adaptation->chosen = calloc((size_t)((LOAD_WINDOW + 1) * L * E + 1), sizeof *adaptation->chosen);
     adaptation->bias = calloc(biases, sizeof *adaptation->bias),
         adaptation->choices = calloc(biases, sizeof *adaptation->choices);
@@ -48,6 +55,8 @@ void adaptation_close(struct adaptation *adaptation)
 
 /* ---- attention: a microbatch's plan ------------------------------------------------------------------------------ */
 
+/* Hold the plan of one microbatch's attention to the scheme's invariants.  A scheme that makes no plans leaves a
+ * plan of 0 tokens, which is not checked. */
 static enum error_code check_plan(struct adaptation *adaptation, const struct trainer *trainer, int micro,
                                   struct error *err)
 {
@@ -68,6 +77,8 @@ static enum error_code check_plan(struct adaptation *adaptation, const struct tr
 /* Choices are told by each member of the ep group, for each of the E experts. */
 static bool tells_choices(const struct expert_parallel *ep) { return ep->scheme->told == NULL && ep->routing->table; }
 
+/* The result is the row [E] of one layer in chosen [LOAD_WINDOW + 1, L, E]. The step LOAD_WINDOW is the one that is
+ * still being counted. */
 static int64_t *chosen_in(const struct adaptation *adaptation, const struct trainer *trainer, int64_t step,
                           int64_t layer)
 {
@@ -75,6 +86,7 @@ static int64_t *chosen_in(const struct adaptation *adaptation, const struct trai
     return adaptation->chosen + (step * L + layer) * E;
 }
 
+/* now [E] += table [ep, E], summed over the members of the ep group: how many choices each expert has got. */
 static void adaptation_count_choices(struct adaptation *adaptation, const struct trainer *trainer,
                                      const struct expert_parallel *ep)
 {
@@ -84,7 +96,8 @@ static void adaptation_count_choices(struct adaptation *adaptation, const struct
         for (int64_t e = 0; e < E; e++) now[e] += ep->routing->table[m * E + e];
 }
 
-/* Add up the steps before this one. */
+/* load [E] = the sum of the last LOAD_WINDOW steps' choices.  The step that is being counted is left out, because
+ * placements are decided from earlier steps. */
 static void add_steps(const struct adaptation *adaptation, const struct trainer *trainer, int64_t layer, int64_t load[])
 {
     for (int64_t e = 0; e < trainer->plan.model.mixture.E; e++) {
@@ -93,15 +106,19 @@ static void add_steps(const struct adaptation *adaptation, const struct trainer 
     }
 }
 
-/* Passes without a backward one are two for each step, of which only the last routing is left to be seen. */
+/* An optimizer without a backward pass makes two passes for each step.  Only the last pass's routing is left to be
+ * seen. */
 static bool sees_all_routings(const struct trainer *trainer) { return !trainer->plan.optimizer->forward_only; }
 
+/* Hold one layer's routing of one microbatch to the dispatch scheme's invariants, then add its choices to this
+ * step's.  The order matters: the loads must be those of earlier steps when the invariants read them. */
 static enum error_code check_layer(struct adaptation *adaptation, const struct trainer *trainer,
                                    const struct stage *stage,
                                    const struct microbatch *micro, const struct model_part *part, struct error *err)
 {
     struct expert_parallel ep = stage_seams(stage, micro, part).ep;
     int64_t *const load = calloc((size_t)trainer->plan.model.mixture.E + 1, sizeof *load);
+    /* The seam is a copy for this check alone, so its layer can be set here. */
     ep.layer = part->layer;
     if (load == NULL) return fail(err, ERR_MEMORY, "no memory for the loads of a layer");
     add_steps(adaptation, trainer, ep.layer, load);
@@ -112,6 +129,8 @@ static enum error_code check_layer(struct adaptation *adaptation, const struct t
     return e;
 }
 
+/* Check all mixture layers of one stage for one microbatch.  Part 0 of a stage is the embedding, so layers count
+ * from 1. A layer without a table has no experts. */
 static enum error_code check_experts(struct adaptation *adaptation, const struct trainer *trainer,
                                      const struct stage *stage, int micro, struct error *err)
 {
@@ -124,7 +143,8 @@ static enum error_code check_experts(struct adaptation *adaptation, const struct
 
 /* ---- experts: the order of rows ---------------------------------------------------------------------------------- */
 
-/* All rows that devices along tp share of a microbatch, in their order. */
+/* Hold the order of a microbatch's rows, which the devices along tp share, to the invariants of shuffling.  Plans
+ * that do not shuffle by affinity, or have one device along tp, have nothing to check. */
 static enum error_code check_order(struct adaptation *adaptation, const struct trainer *trainer, int micro,
                                    struct error *err)
 {
@@ -135,9 +155,11 @@ static enum error_code check_order(struct adaptation *adaptation, const struct t
     if (!plan_shuffles(p) || p->ids == NULL || p->mesh.size[TP] == 1) return OK;
     int32_t *const part = malloc((size_t)(n + 1) * sizeof *part);
     if (part == NULL) return fail(err, ERR_MEMORY, "no memory for the order of %lld rows", (long long)n);
+    /* part [n]: for each row in its order the part of the experts to which its token has most affinity. */
     for (int64_t i = 0, k = 0; i < rows->count; i++)
         for (int64_t at = rows->at[i].first; at < interval_end(rows->at[i]); at++)
             part[k++] = p->affinity->part[p->ids[at]];
+    /* own [tp]: the part of the experts that each device along tp holds. */
     for (int r = 0; r < p->mesh.size[TP]; r++)
         own[r] = plan_expert_place(p, mesh_neighbour(&p->mesh, trainer->comm->rank, TP, r), EXPERT_PARTS);
     const struct expert_parallel *const ep = &trainer->seams.ep;
@@ -149,6 +171,8 @@ static enum error_code check_order(struct adaptation *adaptation, const struct t
 
 /* ---- layers by speed, biases of routers -------------------------------------------------------------------------- */
 
+/* Hold the layers of stages to the speeds of devices.  The check runs once, in the first step, and only if the plan
+ * gives a speed.  A plan does not move layers later. */
 static enum error_code check_placement(struct adaptation *adaptation, const struct trainer *trainer, struct error *err)
 {
     bool given = false;
@@ -159,7 +183,9 @@ static enum error_code check_placement(struct adaptation *adaptation, const stru
                            &(struct placement_seen){ &trainer->plan, &trainer->schedule }, err);
 }
 
-/* The biases have been moved since the last step by the choices of its whole batch. */
+/* Hold the routers' biases [L, columns] to the choices of the step before.  Its update has moved them since the last
+ * call, by the choices of its whole batch.  The first step, runs with skipped steps and runs without a backward pass
+ * are not checked. */
 static enum error_code check_biases(struct adaptation *adaptation, const struct trainer *trainer, struct error *err)
 {
     const struct mixture_config *const x = &trainer->plan.model.mixture;
@@ -172,6 +198,7 @@ static enum error_code check_biases(struct adaptation *adaptation, const struct 
                                                               trainer->routers.bias + l * columns,
                                                                   adaptation->choices + l * columns },
                             err);
+    /* This step's biases and choices are what the next call compares with, also after an error. */
     const size_t bytes = (size_t)(trainer->plan.model.L * columns) * sizeof *adaptation->bias;
     memcpy(adaptation->bias, trainer->routers.bias, bytes),
         memcpy(adaptation->choices, trainer->routers.sums + ROUTERS_CHOICES, bytes);
@@ -180,6 +207,7 @@ static enum error_code check_biases(struct adaptation *adaptation, const struct 
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
+/* chosen [step modulo LOAD_WINDOW] = this step's counts, which start again at 0. */
 static void end_step(struct adaptation *adaptation, const struct trainer *trainer)
 {
     const size_t step = (size_t)(trainer->plan.model.L * trainer->plan.model.mixture.E);

@@ -1,5 +1,8 @@
 /* adaptation.h -- holds schemes that plan or adapt to their invariants (schemes/scheme.h): the plans and choices of a
  * run.  Those for drawn inputs, which differ more than those of a small run: verify/cases/drawn.h.
+ *
+ * adaptation.c counts, verify/cases/case.c calls once a step, and drawn.h uses the counters.  The trainer is only
+ * read.
  */
 #ifndef ORRERY_VERIFY_ADAPTATION_H
 #define ORRERY_VERIFY_ADAPTATION_H
@@ -9,7 +12,7 @@
 /* How often each invariant of a scheme was compared. */
 struct invariant_counts { const struct scheme *scheme; int64_t checked[INVARIANTS_MOST]; };
 
-/** The sum. */
+/** The number of comparisons over all invariants of one scheme. */
 int64_t invariants_checked(const struct invariant_counts *);
 
 /* These adapt in a run: its schemes, and what has no scheme (model_invariants.h). */

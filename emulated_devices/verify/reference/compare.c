@@ -1,3 +1,6 @@
+/* compare.c -- compares a step's choices, activations, loss, gradients, weights and states with the one-device run.
+ * All devices call these functions together: each sends its pieces, and rank 0 alone has the reference and the
+ * result.  Errors of memory or of messages end all devices through comm_give_up or comm_agree. */
 #include "emulated_devices/verify/reference/compare.h"
 #include "emulated_devices/verify/reference/golden_truth.h"
 #include "emulated_devices/verify/reference/reference_low_rank.h"
@@ -29,6 +32,7 @@ static bool another_twin(const struct comparison *comparison, struct reference *
     struct error err;
     bool more = false;
     if (comparison->failed || comparison->diverged || !isfinite(error) || !(error > bound)) return false;
+    /* More twins cost whole passes, so an error far above its bound is not given more than a few. */
     if (ref->twins >= FEW_TWINS && error > HOPELESS * bound) return false;
     threads_use(cores_usable());
     const enum error_code e = reference_another_twin(ref, &more, &err);
@@ -39,6 +43,7 @@ static bool another_twin(const struct comparison *comparison, struct reference *
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
+/* This is the context of compare_activation, and serves all tensors of a step. */
 struct visit {
     struct comparison *result;
     const struct probes *probes;
@@ -49,7 +54,8 @@ struct visit {
     bool ignored;
 };
 
-/* The choices that differ in a layer, before the weights that depend on them.  first: of the replica's rows. */
+/* Report the choices that differ in a layer, before the weights that depend on them.  `first` is the replica's first
+ * row in the batch. */
 static void compare_found(const struct visit *visit, int layer, int64_t first, struct routing_found *routing_found)
 {
     struct comparison *c = visit->result;
@@ -65,6 +71,8 @@ static void compare_found(const struct visit *visit, int layer, int64_t first, s
     routing_found->differ = 0;                      /* once, not once a device */
 }
 
+/* Report what a replica's routers, and its drops by capacity, have found in one layer.  Both findings are consumed,
+ * so a second call for the same layer reports nothing. */
 static void compare_choices(const struct visit *visit, struct reference *ref, int layer)
 {
     struct routing *const r = &ref->routing;
@@ -73,6 +81,8 @@ static void compare_choices(const struct visit *visit, struct reference *ref, in
     if (r->drops.capacity > 0) compare_found(visit, layer, first, &r->drops.found[layer]);
 }
 
+/* Judge one activation on one device; probes_collect calls this on rank 0 with that device's sums.  The loop
+ * measures another twin while the error is above the bound; a golden file's bound does not grow. */
 static void compare_activation(void *context, int tensor, int rank, const struct sums *sums)
 {
     const struct visit *v = context;
@@ -94,12 +104,14 @@ static void compare_activation(void *context, int tensor, int rank, const struct
 
 /* ---- one parameter --------------------------------------------------------------------------------------------- */
 
+/* This is the truth of one parameter's tensor for one replica, and how exactly devices must agree with it. */
 struct held_to {
     struct tensor truth;
     double size, bound;                 /* norm of the whole truth; its relative bound */
     bool of_file;                       /* the truth is a golden file's, and so is the bound */
 };
 
+/* This is all that the pieces of one parameter's tensor have in common while devices send them. */
 struct job {
     struct comparison *result;
     struct reference *ref;
@@ -113,17 +125,21 @@ struct job {
     enum tensor_kind tensor;
 };
 
-/* Of r->room: the one for the truth of each replica, and the first one's for what a device has. */
+/* These number the reference's rooms for states held as bytes: one for a replica's truth, one for a device's piece. */
 enum { TRUTHS_ROOM, DEVICES_ROOM };
 
+/* A device's piece stands beside the truth, with the sums over the piece's elements so far. */
 struct beside { struct tensor truth, piece; struct sums sums; };
 
+/* Add one contiguous run to the sums: run.piece counts in the device's piece, run.whole in the whole tensor. */
 static void add_run(void *context, struct run run)
 {
     struct beside *b = context;
     sums_add(&b->sums, b->piece, run.piece, b->truth, run.whole, run.length);
 }
 
+/* The result is the relative bound of one parameter's tensor, by its kind.  The bound is recomputed at each call, as
+ * another twin may have widened the bound. */
 static double bound_of(const struct reference *ref, int i, enum tensor_kind kind)
 {
     switch (kind) {
@@ -139,6 +155,7 @@ static double bound_of(const struct reference *ref, int i, enum tensor_kind kind
 
 static bool is_gradient(enum tensor_kind kind) { return kind == KIND_GRADIENT || kind == KIND_EXACT_GRADIENT; }
 
+/* Judge one device's piece of one parameter's tensor; collect_pieces calls this on rank 0 for device after device. */
 static void compare_piece(void *context, const struct piece *piece)
 {
     struct job *j = context;
@@ -146,6 +163,7 @@ static void compare_piece(void *context, const struct piece *piece)
     if (j->ignored) return;
     struct beside b = { .truth = to->truth, .piece = piece->data, .sums.expected = piece->kept.count };
     if (j->state >= 0) b.piece = reference_numbers(j->ref, j->parameter, j->state, piece->data, DEVICES_ROOM);
+    /* A state that is held as codes has become numbers in another room; these lie together as one run. */
     if (b.piece.data == piece->data.data)
         layout_each_run_within(piece->layout, piece->kept.first, piece->kept.count, add_run, &b);
     else add_run(&b, (struct run){ .length = b.sums.expected = tensor_count(b.piece) });
@@ -157,6 +175,8 @@ static void compare_piece(void *context, const struct piece *piece)
     comparison_tensor(j->result, j->worst, j->kind, found, &b.sums, to->size);
 }
 
+/* Compare one parameter's tensor of one kind on all devices.  The call is collective: rank 0 prepares truth and
+ * bound of each replica, then every device sends its pieces.  Tensors that all replicas share have one truth. */
 static void compare_one(struct trainer *trainer, struct reference *ref, int i, enum tensor_kind kind, struct job job)
 {
     struct error err;
@@ -166,6 +186,7 @@ static void compare_one(struct trainer *trainer, struct reference *ref, int i, e
     job.to = here ? calloc((size_t)replicas, sizeof *job.to) : NULL;
     if (here && job.to == NULL)
         comm_give_up(trainer->comm, (fail(&err, ERR_MEMORY, "no memory to compare %d replicas", replicas), &err));
+    /* A golden file may replace the one-device run's truth and bound; the size is the norm of whichever is taken. */
     for (int r = 0; r < replicas && here; r++) {
         const struct reference *of = reference_replica(ref, r);
         job.to[r].bound = bound_of(of, i, kind);
@@ -176,6 +197,7 @@ static void compare_one(struct trainer *trainer, struct reference *ref, int i, e
             comm_give_up(trainer->comm, &err);
         job.to[r].size = sqrt(squared_distance(job.to[r].truth, tensor_none));
     }
+    /* The trainer counts a step when weights have been stepped: its gradients are seen before that. */
     job.step = trainer->step + is_gradient(kind);
     collect_pieces(trainer, i, kind, compare_piece, &job);
     free(job.to);
@@ -183,6 +205,8 @@ static void compare_one(struct trainer *trainer, struct reference *ref, int i, e
 
 /* ---- gradients that are sent quantised --------------------------------------------------------------------------- */
 
+/* Judge how far a device's quantised gradient is from the exact sum.  The piece holds multiples of the proven bound,
+ * so no truth is needed. */
 static void compare_excess(void *context, const struct piece *piece)
 {
     struct job *j = context;
@@ -191,8 +215,8 @@ static void compare_excess(void *context, const struct piece *piece)
     if (!j->ignored) comparison_excess(j->result, found, piece->data);
 }
 
-/* Compare the computed gradients before quantising, and the effect of quantising with its proven bound.  Then the
- * reference continues from the devices' gradients. */
+/* Compare the computed gradients before quantising, and the effect of quantising with its proven bound.  Later the
+ * reference continues from the devices' gradients (reference_take_gradients). */
 static void compare_quantised(struct trainer *trainer, struct reference *ref, int i, struct job job)
 {
     compare_one(trainer, ref, i, KIND_EXACT_GRADIENT, job);
@@ -215,7 +239,9 @@ static bool waits(const struct trainer *trainer)
 enum error_code compare_begin(struct probes *probes, struct reference *ref, struct error *err)
 {
     struct comm *comm = probes->trainer->comm;
+    /* All devices read the batch first: their rows decide which parts of the truth each one gets. */
     trainer_read_batch(probes->trainer);                             /* sets each device's rows */
+    /* The reference runs on rank 0 while the other devices wait in comm_agree. */
     const bool here = comm->rank == 0 && !waits(probes->trainer);
     enum error_code e = here ? on_all_cores(reference_gradients, ref, comm, err) : OK;
     if (!e && here && ref->golden) e = golden_truth_record(ref->golden, ref, err);
@@ -223,7 +249,8 @@ enum error_code compare_begin(struct probes *probes, struct reference *ref, stru
     return e ? e : probes_deliver(probes, comm->rank == 0 ? &ref->record : NULL, err);
 }
 
-/* After a step of devices for whose choices the one-device run waits: compute it. */
+/* After a step of devices for whose choices the one-device run waits, rank 0 computes its own step.  The call is
+ * collective; chosen [L, rows, k] exists on rank 0 alone. */
 static enum error_code after_devices(struct probes *probes, struct reference *ref, struct error *err)
 {
     const struct plan *plan = &probes->trainer->plan;
@@ -269,7 +296,8 @@ static enum error_code take_routes(struct probes *probes, struct reference *ref,
     return e;
 }
 
-/* Without a backward pass: two losses, and the slope. */
+/* Compare what an optimizer without a backward pass computes: two losses, then the slope.  The truth takes the
+ * devices' losses before the slope is compared.  So the slope is judged as a function of two given numbers. */
 static void compare_sides(struct comparison *comparison, struct reference *ref, const struct step_result *result,
                           int64_t step)
 {
@@ -292,7 +320,8 @@ struct number {
     bool twins;                         /* whether another twin can be measured */
 };
 
-/* Compare it with the one-device run's, or with the golden file's if that is the better truth. */
+/* Compare a number with the one-device run's, or with the golden file's if that is the better truth.  Another twin
+ * may widen the bound, but never that of the file. */
 static void compare_number(const struct trainer *trainer, struct reference *ref, struct comparison *comparison,
                            struct worst *of, struct number number)
 {
@@ -307,6 +336,7 @@ static void compare_number(const struct trainer *trainer, struct reference *ref,
     comparison_number(comparison, of, number.name, number.actual, number.truth, bound, trainer->step + 1);
 }
 
+/* The loss of the step is the mean over all replicas' labels, and its bound is absolute. */
 static void compare_loss(const struct trainer *trainer, struct reference *ref, const struct step_result *result,
                          struct comparison *comparison)
 {
@@ -332,16 +362,20 @@ enum error_code compare_gradients(struct probes *probes, struct reference *ref, 
     const bool here = t->comm->rank == 0;
     struct visit v = { .result = comparison, .probes = probes, .ref = ref, .model = &t->plan.model,
                       .step = t->step + 1 };
+    /* Choices come first: with other experts everything after them would be another function. */
     enum error_code e = take_routes(probes, ref, err);
     if (e) return e;
+    /* Only choices that count were compared: those of skipped layers are left out by the routing. */
     for (int i = 0; here && i < ref->replicas; i++) comparison->choices += reference_replica(ref, i)->routing.compared;
     if (here) e = reference_adopts_overflow(ref, result->norm, err);
     e = comm_agree(t->comm, e, err);
     if (e) return e;
+    /* With an overflow the truth's backward pass is not finite: gradients are visited, but not judged. */
     const bool overflow = here && (reference_overflows(ref) || ref->adopts);
     comparison_step(comparison, here && ref->loss_scale.interval > 0);
     if (here && optimizer_draws(t->plan.optimizer)) compare_sides(comparison, ref, result, v.step);
     if (optimizer_draws(t->plan.optimizer)) return OK;
+    /* The order is that of execution: activations, loss, gradients of activations, gradients of weights, norm. */
     if (here) v.record = &ref->record;
     if (here && waits(t)) compare_all_choices(&v);
     e = probes_collect(probes, false, compare_activation, &v, err);
@@ -356,6 +390,8 @@ enum error_code compare_gradients(struct probes *probes, struct reference *ref, 
         if (data_tracks(&t->data)) compare_quantised(t, ref, i, j);
         else compare_one(t, ref, i, KIND_GRADIENT, j);
     }
+    /* Quantised gradients are taken before the norm is compared, because devices sum the norm of what they have
+     * sent.  Otherwise the norm is compared first, with the truth's own gradients. */
     if (!e && data_tracks(&t->data)) e = reference_take_gradients(ref, t, err);
     if (here && !e && !ref->adopts && !(overflow && !isfinite(result->norm))) compare_norm(t, ref, result, comparison);
     if (!e && !data_tracks(&t->data)) e = reference_take_gradients(ref, t, err);
@@ -373,6 +409,7 @@ static void compare_biases(const struct trainer *trainer, const struct reference
 {
     const struct mixture_config *x = &trainer->plan.model.mixture;
     if (trainer->plan.model.mlp != MLP_MIXTURE || !x->router.biased || trainer->comm->rank != 0) return;
+    /* bias [L, columns]: every bias must be equal, as no rounding depends on the order of devices. */
     const int64_t columns = mixture_columns(x);
     for (int64_t i = 0; i < trainer->plan.model.L * columns; i++) {
         const double own = trainer->routers.bias[i], truth = ref->truth.model.router_bias[i];
@@ -397,6 +434,8 @@ enum error_code compare_weights(struct trainer *trainer, struct reference *ref, 
     if (trainer->data.shards.apart && outer_has_momentum(&trainer->data.outer))
         compare_all(trainer, ref, KIND_MOMENTUM, state);
     if (trainer->data.shards.apart) compare_all(trainer, ref, KIND_ANCHOR, anchor);
+    /* The renewal is collective.  Afterwards the truth's weights are the codes' values, so weights must be equal bit
+     * for bit. */
     if (data_renews_quantised(&trainer->data.request, &trainer->data.shards)) {
         const enum error_code e = reference_renew(ref, trainer, err);
         if (e) return e;

@@ -1,5 +1,10 @@
 /* compare.h -- compares every device's activations, gradients, loss, weights and optimizer state with the one-device
- * run, each with its bound, in order of execution. */
+ * run, each with its bound, in order of execution.
+ *
+ * Callers: watch.c at the moments of a training loop, tests.  An error above its bound is no error_code: the
+ * comparison keeps the finding.  OK means that all could be compared; ERR_MEMORY, ERR_COMM and ERR_FILE end the
+ * run.
+ */
 #ifndef ORRERY_COMPARE_H
 #define ORRERY_COMPARE_H
 

@@ -1,3 +1,5 @@
+/* comparison.c -- collects verdicts: the worst error of each kind, the first failure and its devices, and their
+ * texts.  compare.c calls the comparing functions on rank 0; cli/ and tests read the texts.  Nothing here fails. */
 #include "emulated_devices/verify/reference/comparison.h"
 #include "ref/io/pair.h"
 #include "ref/numeric/distance.h"
@@ -8,6 +10,7 @@
 
 /* ---- the current tensor ------------------------------------------------------------------------------------------ */
 
+/* Two records are of one tensor if step, kind and name agree.  The devices of one tensor follow each other. */
 static bool same_tensor(const struct spread *a, const struct spread *b)
 {
     return a->step == b->step && strcmp(a->kind, b->kind) == 0 && strcmp(a->tensor, b->tensor) == 0;
@@ -16,6 +19,7 @@ static bool same_tensor(const struct spread *a, const struct spread *b)
 const char *spread_name(char *out, size_t size, const struct spread *spread)
 {
     const bool number = strcmp(spread->kind, spread->tensor) == 0;
+    /* A number of the whole model has its own name as kind, which is printed once. */
     snprintf(out, size, "%s%s%s", number ? "" : spread->kind, number ? "" : " ", spread->tensor);
     return out;
 }
@@ -27,6 +31,7 @@ static void comparison_enter(struct comparison *comparison, const char *kind, co
     snprintf(now.kind, sizeof now.kind, "%s", kind);
     snprintf(now.tensor, sizeof now.tensor, "%s", found->tensor);
     if (same_tensor(&comparison->current, &now)) return;
+    /* The tensor before the first failure is kept for the report: all devices had it right. */
     if (!comparison->failed && comparison->current.kind[0])
         spread_name(comparison->before, sizeof comparison->before, &comparison->current);
     comparison->current = now;
@@ -36,12 +41,13 @@ static void comparison_enter(struct comparison *comparison, const char *kind, co
 
 void comparison_step(struct comparison *comparison, bool scaled)
 {
+    /* A step of dynamic loss scaling that overflowed is over, so the next step is compared again. */
     if (comparison->passing) comparison->diverged = false;
     comparison->passing = scaled;
 }
 
 /* Whether there is nothing to compare with: the truth or its twin is not finite, so rounding decides about overflow.
- * Which elements of a sum overflow depends on the order of addition; from here on only loss and norm are compared. */
+ * The order of addition decides which elements of a sum overflow; from here on only loss and norm are compared. */
 static bool diverges(struct comparison *comparison, const char *kind, const struct worst *found, double size)
 {
     if (comparison->diverged) return true;
@@ -71,6 +77,7 @@ static void note_failure(struct comparison *comparison, const struct worst *of, 
     }
 }
 
+/* Count a tensor that cannot be judged; the first in order of execution is kept for the report. */
 static void note_unjudged(struct comparison *comparison, const char *kind, const struct worst *found)
 {
     if (comparison->unjudged++ > 0) return;
@@ -78,6 +85,7 @@ static void note_unjudged(struct comparison *comparison, const char *kind, const
     snprintf(comparison->open_kind, sizeof comparison->open_kind, "%s", kind);
 }
 
+/* Count a tensor that is right by a wide bound; the widest bound so far is kept for the report. */
 static void note_warning(struct comparison *comparison, const char *kind, const struct worst *found)
 {
     if (comparison->warned++ > 0 && !(found->bound > comparison->wide.bound)) return;
@@ -85,17 +93,21 @@ static void note_warning(struct comparison *comparison, const char *kind, const 
     snprintf(comparison->wide_kind, sizeof comparison->wide_kind, "%s", kind);
 }
 
+/* Judge one error and enter the verdict everywhere: the counters, the devices of this tensor, the worst of its kind.
+ * `found` has error, bound, scale and truth; ratio is set here. */
 static void comparison_note(struct comparison *comparison, struct worst *of, const char *kind, struct worst found)
 {
     comparison_enter(comparison, kind, &found);
     comparison->compared++;
     if (isnan(found.error)) found.error = NAN;          /* remove its sign */
+    /* Excess, choices and codes have errors in other units, so they do not compete for the largest relative error. */
     const bool relative = of != &comparison->quantised && of != &comparison->choice
         && !(of == &comparison->state && comparison->codes);
     if (relative && exceeds(found.error, comparison->largest.error)) {
         comparison->largest = found;
         snprintf(comparison->largest_kind, sizeof comparison->largest_kind, "%s", kind);
     }
+    /* An error of 0 is right even where its bound is 0: 0 / 0 would be NaN. */
     found.ratio = found.error == 0 ? 0 : found.error / found.bound;
     const enum judgement judgement = found.absolute ? (found.ratio <= 1 ? JUDGED_RIGHT : JUDGED_WRONG)
                                                     : judge_error(found.error, found.bound);
@@ -105,6 +117,7 @@ static void comparison_note(struct comparison *comparison, struct worst *of, con
     if (judgement == CANNOT_BE_JUDGED) note_unjudged(comparison, kind, &found);
     if (judgement == JUDGED_RIGHT && !found.absolute && found.error > 0 && bound_is_wide(found.bound))
         note_warning(comparison, kind, &found);
+    /* A later device of the failing tensor adds to the evidence of which devices have it wrong. */
     if (comparison->failed && same_tensor(&comparison->current, &comparison->where))
         comparison->where = comparison->current;
     if (of->tensor[0] == 0 || exceeds(found.ratio, of->ratio)) *of = found;
@@ -128,6 +141,7 @@ void comparison_number(struct comparison *comparison, struct worst *of, const ch
                            .bound = bound / fabs(truth), .step = step,
                            .scale = scale_of(actual * actual, actual * truth, truth * truth), .truth = truth * truth };
     snprintf(found.tensor, sizeof found.tensor, "%s", name);
+    /* After a divergence one check is left: where the truth is not finite, the device's number must not be finite. */
     if (diverges(comparison, name, &found, fabs(truth)) && (isfinite(truth) || !isfinite(actual))) return;
     comparison_note(comparison, of, name, found);
     if (!failed && comparison->failed) comparison->number = comparison->where.on.number = true;
@@ -135,6 +149,7 @@ void comparison_number(struct comparison *comparison, struct worst *of, const ch
 
 void comparison_excess(struct comparison *comparison, struct worst found, struct tensor excess)
 {
+    /* The excess is in units of the bound already, so the bound is 1; the largest element decides. */
     found.bound = 1, found.scale = (struct scale){ NAN, NAN }, found.absolute = true;
     for (int64_t i = 0; i < tensor_count(excess); i++)
         if (exceeds(tensor_get(excess, i), found.error)) found.error = tensor_get(excess, i);
@@ -154,6 +169,7 @@ void comparison_choice(struct comparison *comparison, struct worst found, int ow
 
 const struct worst *comparison_kind(const struct comparison *comparison, int i, const char **name)
 {
+    /* These are the rows of a report, in the order in which reports print the rows. */
     const struct { const char *name; const struct worst *worst; } kinds[] = {
         { "activations", &comparison->activation }, { "loss", &comparison->loss },
             { "their gradients", &comparison->activation_gradient },
@@ -176,6 +192,7 @@ double comparison_ratio(const struct comparison *comparison)
     return most;
 }
 
+/* Describe a choice of experts that differs: dropped instead of kept, kept instead of dropped, or another expert. */
 static void describe_choice(char *out, size_t size, int own, int theirs)
 {
     if (theirs == choice_dropped(own))
@@ -231,6 +248,7 @@ const char *comparison_describe(char *out, size_t size, const struct comparison 
         snprintf(where, sizeof where, " on device %d (%s)", f->rank,
                  mesh_describe(&plan->mesh, f->rank, device, sizeof device));
     describe_choice(choice, sizeof choice, comparison->expert[0], comparison->expert[1]);
+    /* The sentence depends on the kind of failure: quantisation, choice of experts, or numbers. */
     const char *differs = comparison->excess
         ? "differs from the sum of what was quantised, in units of what that allows,"
                           : comparison->expert[0] != comparison->expert[1] ? choice

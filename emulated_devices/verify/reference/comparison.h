@@ -23,7 +23,7 @@ struct worst {
     int64_t step;                       /* of the run */
 };
 
-/* One tensor on all devices that have it. */
+/* A spread is one tensor on all devices that have it. */
 struct spread {
     char kind[24], tensor[PARAM_NAME];  /* "gradient", "activation", ..; name of the tensor */
     int64_t step;                       /* of the run */

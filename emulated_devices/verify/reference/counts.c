@@ -1,10 +1,12 @@
+/* counts.c -- compares what one device has sent, moved and held with the predictions, number by number.  Numbers
+ * must be equal: ERR_CHECK names device, kind and both numbers.  Each device checks itself, without messages. */
 #include "emulated_devices/verify/reference/counts.h"
 #include "emulated_devices/train/dry_run/plan_memory.h"
 #include <stdio.h>
 
 enum { TEXT = 120 };
 
-/* Of one level, or of all: level < 0. */
+/* Describe the messages of one level of links.  A negative level stands for all levels, with the additions. */
 static const char *counts_describe(char text[TEXT], const struct traffic *traffic, int level)
 {
     const struct sent all = { traffic->messages_sent, traffic->bytes_sent }, s = level < 0 ? all
@@ -18,8 +20,10 @@ static const char *counts_describe(char text[TEXT], const struct traffic *traffi
 
 /* ---- messages and sums ------------------------------------------------------------------------------------------- */
 
+/* These are a device's three accounts: messages that were sent, that calls expected, and that were predicted. */
 struct ledgers { const struct ledger *counted, *expected, *predicted; };
 
+/* Compare the three accounts for one kind of traffic, one operation and one level of links. */
 static enum error_code check_one(const struct comm *comm, struct ledgers ledgers, enum traffic_kind kind,
                                  enum operation op, int level, struct error *err)
 {
@@ -35,6 +39,7 @@ static enum error_code check_one(const struct comm *comm, struct ledgers ledgers
 
 /* ---- the slow tier ----------------------------------------------------------------------------------------------- */
 
+/* Compare reads and writes of the slow tier, in calls and in bytes, with the formulas for so many steps. */
 static enum error_code check_tier(const struct trainer *trainer, int64_t steps, struct error *err)
 {
     const struct tier_traffic did = trainer_tier_traffic_counted(trainer),
@@ -56,6 +61,7 @@ enum error_code traffic_check(const struct trainer *trainer, int64_t steps, stru
     const struct ledgers all = { &trainer->comm->counted, &trainer->comm->expected, &predicted };
     enum error_code e = OK;
     trainer_predict(trainer, steps, &predicted);
+    /* CONTROL messages belong to checks, not to the plan, so they are not compared. */
     for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT; kind++)
         for (enum operation op = 0; op < CONTROL; op++)
             for (int level = -1; level < CLUSTER_LEVELS && !e; level++)
@@ -73,6 +79,8 @@ static enum error_code check_prediction(const struct trainer *trainer, int64_t s
     const struct arena_use *counted = &trainer->device->arena.peak;
     struct plan_memory m;
     const enum error_code e = plan_memory(&trainer->plan, trainer->comm->rank, steps, &m, err);
+    /* Activations of routed rows depend on the routers' choices, which no prediction knows; the peak may then be
+     * larger. */
     for (int tag = 0; tag < BUFFERS && !e; tag++)
         if (counted->tag[tag] != m.peak.tag[tag] && !(tag == ACTIVATIONS && plan_routes_rows(&trainer->plan)))
             return fail(err, ERR_CHECK, "device %d: the peak of %s is %llu bytes; before the start %llu were predicted",
@@ -93,9 +101,11 @@ enum error_code memory_check(const struct trainer *trainer, int64_t steps, struc
             return fail(err, ERR_CHECK, "device %d: the peak of %s is %llu bytes; its formula says %llu",
                         trainer->comm->rank, arena_tag_name(tag), (unsigned long long)a->peak.tag[tag],
                         (unsigned long long)trainer_peak(trainer, tag));
+    /* Every activation has a backward pass or an end of its step that frees the memory. */
     if (a->now.tag[ACTIVATIONS] != 0)
         return fail(err, ERR_CHECK, "device %d: %llu bytes of activations are left after a step", trainer->comm->rank,
                     (unsigned long long)a->now.tag[ACTIVATIONS]);
+    /* With a batch plan the peak is that of its largest step, which may still come. */
     const bool largest_done = trainer->plan.batches == NULL || steps >= trainer->plan.batches->steps;
     /* the prediction is for a run that starts at the first step */
     return trainer->step == steps && largest_done ? check_prediction(trainer, steps, err) : OK;

@@ -1,10 +1,15 @@
+/* encoders.c -- compares encoders of images or sound on all devices with the one-device run, on rank 0. watch.c
+ * calls after gradients and after weights.  ERR_CHECK is a verdict; other errors end the run. */
 #include "emulated_devices/verify/reference/encoders.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* A relative distance that rounding explains: the sums of a batch's patches, and what reaches them from the model. */
+/* Rounding explains this relative distance: an encoder's gradient sums a batch's patches and what the model sends
+ * back.  The 4096 units of rounding are a fixed allowance, not a measured bound. */
 static double most_off(enum dtype dtype) { return 4096 * dtype_unit(dtype); }
 
+/* Rank 0 holds each device's copy of one encoder to the truth, and to the first copy, bit by bit.  The bytes `all`
+ * [devices, bytes] are zeros for devices without the encoder, which are passed over. */
 static enum error_code compare_one(const struct trainer *trainer, const struct reference *reference,
                                    struct tensor truth,
                                    int modality, bool gradients, const char *all, struct error *err)
@@ -27,7 +32,8 @@ static enum error_code compare_one(const struct trainer *trainer, const struct r
     return OK;
 }
 
-/* A device without the encoder brings zeros. */
+/* Bring one encoder's weights or gradients of all devices to rank 0 and compare them there.  The call is collective.
+ * A device without the encoder brings zeros. */
 static enum error_code encoders_bring(struct trainer *trainer, const struct reference *reference, int m, bool gradients,
                                       struct error *err)
 {
@@ -37,6 +43,7 @@ static enum error_code encoders_bring(struct trainer *trainer, const struct refe
     const bool first = trainer->comm->rank == 0;
     char *own = calloc(1, bytes), *all = first ? malloc(bytes * (size_t)trainer->comm->size) : NULL;
     enum error_code e = own && (all || !first) ? OK : fail(err, ERR_MEMORY, "no memory to compare encoders");
+    /* All devices know whether memory was there before the first of them sends. */
     e = comm_agree(trainer->comm, e, err);
     struct views v = views_of(trainer->device);
     if (!e && x->here[m]) memcpy(own, view_read(&v, gradients ? x->g[m] : x->w[m]).data, bytes);

@@ -1,3 +1,6 @@
+/* golden_truth.c -- decides tensor by tensor whether a golden file's numbers or the one-device run's are the truth.
+ * Rank 0 alone calls, from compare.c.  ERR_FORMAT and ERR_FILE come from reading the file, ERR_MEMORY from room for
+ * its tensors. */
 #include "emulated_devices/verify/reference/golden_truth.h"
 #include "emulated_devices/verify/judgement.h"
 #include "ref/numeric/distance.h"
@@ -24,6 +27,7 @@ static enum error_code read_tensor(struct golden_truth *truth, const char *name,
     return e;
 }
 
+/* The norm of a tensor is its distance from zero. */
 static double golden_truth_size_of(struct tensor t) { return sqrt(squared_distance(t, tensor_none)); }
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
@@ -40,6 +44,7 @@ static bool is_behind(const struct golden_truth *truth, const struct recorded *r
                                               || strcmp(recorded->name, "out") == 0);
 }
 
+/* Put the file's numbers into one recorded activation, if they are the better truth; both outcomes are counted. */
 static enum error_code record_one(struct golden_truth *truth, struct reference *reference, struct recorded *recorded,
                                   struct error *err)
 {
@@ -47,6 +52,7 @@ static enum error_code record_one(struct golden_truth *truth, struct reference *
     struct tensor t;
     activation_name(name, sizeof name, recorded->name, recorded->layer, (int)truth->golden->config.L);
     snprintf(full, sizeof full, "%s/%.100s", recorded->gradient ? "grad" : "act", name);
+    /* Gradients are stored without the loss scale, so the file's are multiplied when they are read. */
     const double bound = golden_list_bound(&truth->list, full);
     if (bound == 0) return OK;                          /* it is not in the file */
     const enum error_code e =
@@ -58,6 +64,7 @@ static enum error_code record_one(struct golden_truth *truth, struct reference *
         && is_better(bound, size, recorded_bound(&reference->record, recorded));
     truth->held += better, truth->others += !better;
     if (!better) return OK;
+    /* The devices compare in their own format: the file's fp64 numbers are rounded here. */
     for (int64_t i = 0; i < tensor_count(t); i++) tensor_set(recorded->truth, i, tensor_get(t, i));
     recorded->norm = size, recorded->known = bound;
     return OK;
@@ -73,6 +80,8 @@ enum error_code golden_truth_record(struct golden_truth *truth, struct reference
 
 /* ---- choices of experts ------------------------------------------------------------------------------------------ */
 
+/* experts [N, k] = the choices that the router makes from the file's logits [N, E], with the file's biases.  The
+ * weights are computed along with them and thrown away. */
 static enum error_code read_choices(struct golden_truth *truth, int layer, const double *bias, int32_t *experts,
                                     struct error *err)
 {
@@ -91,6 +100,8 @@ static enum error_code read_choices(struct golden_truth *truth, int layer, const
     return e;
 }
 
+/* Read the file's choices of the first step for all mixture layers: experts [L, N, k]. Models without a mixture have
+ * no such choices. */
 static enum error_code read_all_choices(struct golden_truth *truth, struct error *err)
 {
     const struct model_config *c = &truth->golden->config;
@@ -111,6 +122,7 @@ bool golden_truth_leaves(struct golden_truth *truth, const struct reference *ref
     const struct routing *own = &reference->routing;
     const int64_t each = own->N * own->k;
     if (truth->experts == NULL || truth->apart >= 0 || reference->step > 0) return false;
+    /* The first layer with another choice is remembered.  From there on the file describes another function. */
     for (int l = 0; l < own->L && truth->apart < 0; l++)
         for (int64_t i = 0; i < each && layer_mlp(&truth->golden->config, l) == MLP_MIXTURE && truth->apart < 0; i++)
             if (choice_made(own->theirs[l * each + i]) != truth->experts[l * each + i]) truth->apart = l;
@@ -135,6 +147,7 @@ enum error_code golden_truth_number(struct golden_truth *golden_truth, const str
     const double size = fabs(all[reference->step]),
                  far = reference->step == 0 ? golden_list_bound(&golden_truth->list, what) * size
                                     : golden_list_bound(&golden_truth->list, name) * sqrt(squares);
+    /* `far` is absolute; is_better compares relative bounds. */
     *of_file = is_better(far / size, size, *bound / size);
     if (*of_file) *truth = all[reference->step], *bound = far;
     return OK;
@@ -148,7 +161,9 @@ static bool golden_truth_name_of(const struct golden_truth *truth, const struct 
     const char *const parameter = reference->truth.model.spec[i].name, *of = "weight";
     char step[24] = "";
     const bool gradient = kind == KIND_GRADIENT;
+    /* The first step's gradients have no optimizer in their name, as they do not depend on it. */
     if (gradient && reference->step == 0) return snprintf(name, NAME, "grad/%s", parameter) > 0;
+    /* Only a file that keeps every step has tensors between the first gradients and the last weights. */
     if (gradient || reference->step < truth->golden->steps) {
         if (!truth->golden->every_step) return false;
         snprintf(step, sizeof step, "%lld/", (long long)reference->step + gradient);
@@ -173,6 +188,7 @@ enum error_code golden_truth_tensor(struct golden_truth *golden_truth, const str
         read_tensor(golden_truth, name, kind == KIND_GRADIENT ? reference->loss_scale.scale : 1,
                     tensor_count(*truth), &t, err);
     if (e) return e;
+    /* After another choice of experts the file's gradients are those of another function. */
     *of_file = golden_truth->apart < 0 && is_better(stored, golden_truth_size_of(t), *bound);
     golden_truth->held += *of_file, golden_truth->others += !*of_file;
     if (*of_file) *truth = t, *bound = stored;
@@ -181,6 +197,7 @@ enum error_code golden_truth_tensor(struct golden_truth *golden_truth, const str
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
+/* The file's largest tensor decides the size of the room, which serves all reads. */
 static int64_t largest_tensor(const struct golden *golden)
 {
     int64_t most = 1;
@@ -205,6 +222,7 @@ enum error_code golden_truth_open(struct golden_truth *truth, const struct golde
 {
     const struct plan *p = reference->plan;
     *truth = (struct golden_truth){ .golden = golden, .apart = -1 };
+    /* Delayed or partial pipelines train by another rule than the file's program. */
     if (reference->rule.updates != 1 || reference->rule.delayed || reference->rule.passes_by)
         return fail(err, ERR_PLAN,
                     "--schedule %s: does not compute plain training, which is what golden files hold; --check ref "

@@ -1,3 +1,6 @@
+/* model_invariants.c -- the rules that placements by speed and router biases must obey, as tables of functions.
+ * adaptation.c calls each rule with what a run has seen.  A rule that is broken returns ERR_CHECK with both
+ * numbers. */
 #include "emulated_devices/verify/reference/model_invariants.h"
 
 typedef long long wide;
@@ -15,17 +18,19 @@ static int64_t speed_of(const struct placement_seen *seen, int stage)
     return slowest;
 }
 
+/* Consecutive layers belong to a stage, so two first layers give their number. */
 static int64_t layers_of(const struct placement_seen *seen, int stage)
 {
     return seen->plan->first_layer[stage + 1] - seen->plan->first_layer[stage];
 }
 
-/* Whether `layers` at one speed take longer than others at another. */
+/* Whether layers / speed > others / other_speed, without dividing: both sides are whole numbers. */
 static bool is_slower(int64_t layers, int64_t speed, int64_t others, int64_t other_speed)
 {
     return layers * other_speed > others * speed;
 }
 
+/* This finds the stage whose layers take longest; of equal stages the first. */
 static int slowest_stage(const struct placement_seen *seen)
 {
     int slowest = 0;
@@ -40,6 +45,7 @@ static enum error_code slowest_is_fastest(const void *seen, int64_t *checked, st
 {
     const struct placement_seen *const s = seen;
     const int from = slowest_stage(s);
+    /* A stage keeps at least one layer, so a stage of one layer cannot be improved. */
     for (int to = 0; to < s->schedule->stages && layers_of(s, from) > 1; to++) {
         if (to == from) continue;
         ++*checked;

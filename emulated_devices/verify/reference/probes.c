@@ -1,3 +1,6 @@
+/* probes.c -- delivers the truth's parts to devices, compares them during a step, and collects sums or whole
+ * tensors.  Messages are CONTROL traffic in host memory.  A message that fails, or missing memory on one device,
+ * ends all devices. */
 #include "emulated_devices/verify/reference/probes.h"
 #include <math.h>
 #include <stdlib.h>
@@ -13,6 +16,7 @@ static void add_up(struct sums *sums, struct tensor actual, struct tensor truth)
         sums_add(sums, actual, n * tensor_cols(actual), truth, n * tensor_cols(truth), tensor_cols(truth));
 }
 
+/* Overwrite the device's part with the truth, row by row: rows of the actual tensor may be longer. */
 static void replace(struct tensor actual, struct tensor truth)
 {
     const size_t size = dtype_size(truth.dtype), row = (size_t)tensor_cols(truth) * size;
@@ -31,6 +35,7 @@ static void *copy_part(struct tensor actual, struct tensor part)
     return copy;
 }
 
+/* The plan says which rows and columns of a whole tensor a device computes in a microbatch. */
 static struct part probes_part_of(const struct trainer *trainer, int rank, const struct expected *expected, int micro)
 {
     return plan_part(&trainer->plan, rank, expected->width, expected->cols, micro, expected->gradient);
@@ -45,6 +50,8 @@ static bool is_shown(const struct probes *probes, int i, int micro, const char *
            (i < probes->count ? probes->part[at] != NULL : probes->shown[at] == NULL);
 }
 
+/* The trainer calls this with every tensor as soon as the device has computed it.  The first entry of this name,
+ * layer and microbatch is taken; its truth is compared, then freed.  A tensor that no entry expects is passed over. */
 static void probes_see(void *context, const char *name, int layer, bool gradient, int micro, struct tensor t)
 {
     struct probes *p = context;
@@ -59,11 +66,13 @@ static void probes_see(void *context, const char *name, int layer, bool gradient
             tensor_2d(*truth, t.dtype, intervals_total(&part.rows), intervals_total(&part.cols));
         struct views v = views_of(p->trainer->comm->device);
         const struct tensor seen = p->isolate ? view_write(&v, t) : view_read(&v, t);
+        /* A tensor of another shape cannot be compared: NaN makes rank 0 count a failure. */
         /* wrong shape */
         if (tensor_rows(t) != tensor_rows(beside) || tensor_cols(t) != plan_columns(plan, rank, e->width))
             p->sums[i].difference = NAN;
         else {
             if (*truth) add_up(&p->sums[i], seen, beside);
+            /* The copy is taken before `isolate` overwrites the tensor. */
             if (p->keep) p->shown[i * plan->micros + micro] = copy_part(seen, beside);
             if (p->isolate && *truth) replace(seen, beside);
         }
@@ -81,6 +90,7 @@ void probes_open(struct probes *probes, struct trainer *trainer, bool isolate)
     trainer_watch(trainer, &probes->probe);
 }
 
+/* Free the parts of the last step, also those that no device has shown. */
 static void forget_parts(struct probes *probes)
 {
     const int places = (probes->count + probes->routers) * probes->trainer->plan.micros;
@@ -108,6 +118,7 @@ static bool computes(const struct trainer *trainer, int rank, const struct expec
     return place_of(&trainer->schedule, micro, stage).device == mesh_coordinate(&trainer->plan.mesh, rank, PP);
 }
 
+/* A device that cannot go on ends all devices: the others would wait for its messages. */
 static void must(struct trainer *trainer, enum error_code e, const struct error *err)
 {
     if (e) comm_give_up(trainer->comm, err);
@@ -120,10 +131,13 @@ static void probes_share(struct trainer *trainer, void *data, uint64_t bytes)
     struct exchange x = exchange_begin(&trainer->world, CONTROL);
     if (trainer->comm->rank != 0)
         must(trainer, message_wait(trainer->comm, message_receive(&x, 0, data, bytes), &err), &err);
+    /* Rank 0 sends rank after rank; all ranks must call, or their messages would not meet. */
     for (int r = 1; r < trainer->comm->size && trainer->comm->rank == 0; r++)
         must(trainer, message_wait(trainer->comm, message_send(&x, r, data, bytes), &err), &err);
 }
 
+/* Make entries for `count` tensors and, after them, for the choices of each mixture layer.  With `isolate` no
+ * choices are kept.  Every device must call this with the same count. */
 static enum error_code probes_make_room(struct probes *probes, int count, struct error *err)
 {
     const struct model_config *c = &probes->trainer->plan.model;
@@ -155,6 +169,7 @@ static void deliver(struct probes *probes, struct exchange *exchange, int i, int
     if (room == NULL || !part_made(&part))
         must(t, fail(&err, ERR_MEMORY, "no memory for the truth of %s", probes->expected[i].name), &err);
     if (t->comm->rank == 0) part_cut(&part, truth.data, room, size);
+    /* The device keeps its part until the step computes the tensor; rank 0 frees what it has sent. */
     if (rank == t->comm->rank) {
         probes->part[i * t->plan.micros + micro] = room;
         probes->sums[i].expected += part_count(&part);
@@ -166,6 +181,8 @@ static void deliver(struct probes *probes, struct exchange *exchange, int i, int
     part_free(&part);
 }
 
+/* Deliver all parts of all tensors.  Rank 0 walks all devices, another device only its own parts; both in the same
+ * order. */
 static void deliver_all(struct probes *probes, const struct recording *record)
 {
     struct trainer *t = probes->trainer;
@@ -182,6 +199,7 @@ enum error_code probes_deliver(struct probes *probes, const struct recording *re
     struct trainer *t = probes->trainer;
     const bool here = t->comm->rank == 0;
     int count = here ? record->count : 0;
+    /* Rank 0 alone knows the tensors, so the number travels first, then the descriptions, then the parts. */
     probes_share(t, &count, sizeof count);
     enum error_code e = comm_agree(t->comm, probes_make_room(probes, count, err), err);
     if (e) return e;
@@ -194,6 +212,7 @@ enum error_code probes_deliver(struct probes *probes, const struct recording *re
         activation_width_of(&t->plan.model, a->name, &probes->expected[i].width);
     }
     probes_share(t, probes->expected, (uint64_t)count * sizeof *probes->expected);
+    /* Choices of experts have no truth to deliver: their entries stand after all tensors. */
     for (int l = 0, place = count; place < count + probes->routers; l++)
         if (layer_mlp(&t->plan.model, l) == MLP_MIXTURE)
             probes->expected[place++] = (struct expected){ .name = "router.experts", .layer = l, .format = I32,
@@ -208,6 +227,7 @@ enum error_code probes_collect(struct probes *probes, bool gradients,
                                void (*visit)(void *, int, int, const struct sums *), void *context, struct error *err)
 {
     struct trainer *t = probes->trainer;
+    /* sums [devices, count] on rank 0: every device sends the sums of all its tensors at once. */
     const uint64_t bytes = (uint64_t)probes->count * sizeof *probes->sums;
     if (t->comm->rank != 0) return comm_bring(t->comm, probes->sums, bytes, NULL, err);
     struct sums *all = malloc(bytes * (size_t)t->comm->size + 1);
@@ -222,6 +242,7 @@ enum error_code probes_collect(struct probes *probes, bool gradients,
     return e;
 }
 
+/* This gives paste_run the whole tensor, one device's piece, and the bytes of an element. */
 struct paste { char *whole; const char *piece; size_t size; };
 
 static void paste_run(void *context, struct run run)
@@ -274,6 +295,7 @@ void probes_gather_routes(struct probes *probes, int32_t *experts)
 {
     const struct plan *plan = &probes->trainer->plan;
     const int64_t N = plan->B * plan->S, k = plan->model.mixture.k;
+    /* experts [L, N, k]: each mixture layer fills its own part. */
     for (int i = probes->count; i < probes->count + probes->routers; i++)
         probes_gather(probes, i, tensor_2d(experts ? experts + probes->expected[i].layer * N * k : NULL, I32, N, k));
 }
@@ -284,6 +306,7 @@ void probes_compare_again(struct probes *probes, const struct recording *record)
     int again = record != NULL;
     probes_share(t, &again, sizeof again);
     if (!again) return;
+    /* The sums start again at zero.  Their `expected` counts are set anew by the second delivery. */
     memset(probes->sums, 0, (size_t)probes->count * sizeof *probes->sums);
     deliver_all(probes, record);
     for (int i = 0; i < probes->count; i++)
@@ -302,6 +325,7 @@ int probes_device_of(const struct probes *probes, int layer, int64_t row)
 {
     const struct trainer *t = probes->trainer;
     const struct expected *e = &probes->expected[probes->count];
+    /* Entries of choices stand in the order of layers, after the tensors; the layer must be a mixture. */
     while (e->layer != layer) e++;
     for (int rank = 0; rank < t->comm->size; rank++)
         for (int micro = 0; micro < t->plan.micros; micro++) {

@@ -5,6 +5,8 @@
  * in host memory).  During the step each device compares what it computes, then frees the part.  After the step the
  * sums are sent to rank 0.  With `isolate`, each computed tensor is then replaced by the truth, so that an error does
  * not cause more errors in later tensors.
+ *
+ * Callers: compare.c on behalf of watch.c, and cli/train's dump of tensors, which gathers what devices computed.
  */
 #ifndef ORRERY_PROBES_H
 #define ORRERY_PROBES_H
@@ -13,7 +15,7 @@
 #include "emulated_devices/verify/reference/record.h"
 #include "emulated_devices/check/report/sums.h"
 
-/* The description of a tensor that a device compares. */
+/* This describes a tensor that a device compares. */
 struct expected {
     char name[32];                      /* as the observer gets it: "attn.qkv" */
     int layer;                          /* -1 before the blocks, L after */

@@ -1,8 +1,11 @@
+/* quantised.c -- computes on one device the weights that devices have after gathering codes, block for block.  The
+ * callers are reference.c, reference_bounds.c and reference_quantised.c; the only error is ERR_MEMORY. */
 #include "emulated_devices/verify/reference/quantised.h"
 #include "emulated_devices/schemes/data/units.h"
 #include <stdlib.h>
 #include <string.h>
 
+/* The shards over dp are those of the devices: who holds which part of weights, gradients and states. */
 static struct shards shards_of(const struct plan *plan)
 {
     struct shards s = { .P = 1, .weights = 1, .gradients = 1, .optimizer = 1 };
@@ -21,9 +24,11 @@ bool quantised_after_step(const struct plan *plan)
     return data_renews_quantised(&plan->data, &s);
 }
 
-/* A rank's pieces of the parameters of one unit, one after another, and the row that is sharded over dp. */
+/* This is one unit of a rank along tp.  The pieces of parameters lie one after another; dp shards the row. */
 struct whole_unit { struct unit unit; struct parameter *parameter; char *whole, *row; };
 
+/* Collect the pieces of unit `which` that a rank holds.  Lay the pieces out as the devices do, and make room for
+ * both forms.  On an error close_unit still frees what is there. */
 static enum error_code open_unit(struct whole_unit *unit, const struct plan *plan,
                                  const struct shards *shards, int rank, int which, struct error *err)
 {
@@ -33,6 +38,7 @@ static enum error_code open_unit(struct whole_unit *unit, const struct plan *pla
     enum error_code e = data_scheme_find(&scheme, plan->data.scheme, err);
     *unit = (struct whole_unit){ .parameter = calloc((size_t)n, sizeof *unit->parameter) };
     if (!e && unit->parameter == NULL) e = fail(err, ERR_MEMORY, "no memory for a list of %d parameters", n);
+    /* The next piece is always written; it stays only if it belongs to the unit. */
     for (int i = 0; i < n && !e; i++) {
         const struct param_spec spec = model_param(&plan->model, i);
         unit->parameter[count] = plan_piece(plan, rank, i, &spec, 0);
@@ -54,6 +60,7 @@ static void close_unit(struct whole_unit *unit)
 
 struct copied { char *whole, *piece; size_t size; bool back; };
 
+/* Copy one contiguous run between a parameter and its piece; `back` is from the piece to the parameter. */
 static void copy_run(void *context, struct run run)
 {
     const struct copied *c = context;
@@ -72,6 +79,8 @@ static void quantised_copy(const struct whole_unit *unit, struct tensor *tensor,
     }
 }
 
+/* Replace one unit's numbers by their dequantised codes, level by level of shards.  A unit that a later rank along
+ * tp holds as a copy was replaced already, with the first rank. */
 static enum error_code quantise_unit(const struct plan *plan, const struct shards *shards, int rank, int which,
                                      enum shard_level first, enum shard_level last, struct tensor *tensor,
                                      struct error *err)
@@ -82,7 +91,9 @@ static enum error_code quantise_unit(const struct plan *plan, const struct shard
     if (!e && x.unit.count > 0 && tensor_keeps_first(&tp, &x.parameter[0].spec)) {
         const struct interval all = { 0, x.unit.padded };
         quantised_copy(&x, tensor, false);
+        /* whole [elements] becomes row [padded]: the blocks of codes count along the row. */
         unit_from_whole(NULL, &x.unit, all, x.row, x.whole, plan->dtype);
+        /* Levels go from `first` down to `last`, as the gathers of the devices do. */
         for (int l = (int)first; l >= (int)last && !e; l--)
             e = data_as_gathered(NULL, &plan->data, shards, (enum shard_level)l, &x.unit,
                                  tensor_1d(x.row, plan->dtype, x.unit.padded), err);
@@ -99,6 +110,7 @@ static enum error_code quantise(const struct plan *plan, enum shard_level first,
 {
     const struct shards s = shards_of(plan);
     enum error_code e = OK;
+    /* Each rank along tp has other columns and therefore other blocks of codes. */
     for (int tp = 0; tp < plan->mesh.size[TP]; tp++) {
         const int rank = mesh_neighbour(&plan->mesh, 0, TP, tp);
         for (int u = 0; u < data_unit_count(&plan->model, &plan->data) && !e; u++)

@@ -3,6 +3,8 @@
  * Quantising is deterministic: the same numbers in the same blocks give the same codes.  So a one-device run that
  * starts a step with the devices' weights can compute, bit for bit, the weights that the devices gather.  The blocks
  * follow from the plan.
+ *
+ * Callers are files of this folder: reference.c, reference_bounds.c, reference_quantised.c.
  */
 #ifndef ORRERY_VERIFY_QUANTISED_H
 #define ORRERY_VERIFY_QUANTISED_H

@@ -1,3 +1,6 @@
+/* record.c -- keeps the truth's activations in order of execution and measures each twin's distance from them.
+ * reference.c installs both observers.  An observer cannot return an error: recording.error keeps the first, and
+ * reference.c reports it. */
 #include "emulated_devices/verify/reference/record.h"
 #include "emulated_devices/model/probe.h"
 #include "emulated_devices/model/program.h"
@@ -19,6 +22,7 @@ static bool is_parameter(const char *name)
 static struct recorded *next_place(struct recording *recording, const char *name, int layer, bool gradient,
                                    struct tensor t)
 {
+    /* The list doubles; pointers to older entries become invalid. */
     if (recording->next == recording->room) {
         const int room = recording->room ? 2 * recording->room : 64;
         struct recorded *grown = realloc(recording->all, (size_t)room * sizeof *grown);
@@ -42,6 +46,8 @@ static struct recorded *next_place(struct recording *recording, const char *name
     return a;
 }
 
+/* Whether a tensor's rows are in the order of experts.  Devices have these rows in another order, so they are not
+ * compared. */
 static bool is_sorted_by_expert(const struct recording *recording, const char *name)
 {
     for (int i = 0; sorted_by_expert[i] && recording->model->mlp == MLP_MIXTURE; i++)
@@ -49,6 +55,8 @@ static bool is_sorted_by_expert(const struct recording *recording, const char *n
     return false;
 }
 
+/* Whether a tensor is not recorded: a parameter, rows by expert, or anything after an error.  A name that no probe
+ * knows is an error of the program: activation_width_of (model/probe.h) must know every activation. */
 static bool leave_out(struct recording *recording, const char *name)
 {
     if (recording->error.code || is_parameter(name) || is_sorted_by_expert(recording, name)) return true;
@@ -58,6 +66,7 @@ static bool leave_out(struct recording *recording, const char *name)
     return true;
 }
 
+/* Copy one tensor of the truth, with its norm.  The twin's distance starts at 0 and no golden bound is known yet. */
 static void record_truth(void *context, const char *name, int layer, bool gradient, struct tensor t, int64_t terms)
 {
     struct recording *r = context;
@@ -73,6 +82,8 @@ static void record_truth(void *context, const char *name, int layer, bool gradie
     a->distance = a->known = 0;
 }
 
+/* Disturb one tensor of the twin, then measure its distance from the truth's tensor at the same place.  The twin
+ * computes the same tensors in the same order, so no name is looked up. */
 static void measure_twin(void *context, const char *name, int layer, bool gradient, struct tensor t, int64_t terms)
 {
     struct recording *r = context;
@@ -80,6 +91,7 @@ static void measure_twin(void *context, const char *name, int layer, bool gradie
     if (leave_out(r, name)) return;
     struct recorded *a = &r->all[r->next++];
     const double distance = sqrt(squared_distance(t, a->truth));
+    /* The largest distance of all twins counts.  A distance that is NaN exceeds any other. */
     if (exceeds(distance, a->distance)) a->distance = distance;
 }
 

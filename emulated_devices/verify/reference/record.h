@@ -3,6 +3,8 @@
  * Serial; on the device that compares (rank 0).  The truth is recorded while it is computed.  Then the twin computes
  * the same tensors in the same order, once or several times with other errors; the largest distance of each from the
  * truth is that tensor's bound.
+ *
+ * Callers: reference.c records and measures, probes.c delivers the records, compare.c reads their bounds.
  */
 #ifndef ORRERY_RECORD_H
 #define ORRERY_RECORD_H

@@ -1,3 +1,7 @@
+/* reference.c -- the one-device run and its twin: opening, a step's gradients, the optimizer's step, following
+ * devices.  The callers on rank 0 are compare.c and watch.c.  Errors are ERR_MEMORY, or ERR_PLAN for a tensor that
+ * no probe knows.  Bounds are in reference_bounds.c, projections in reference_low_rank.c, outer steps in
+ * reference_outer.c. */
 #include "emulated_devices/verify/reference/quantised.h"
 #include "emulated_devices/verify/reference/reference_bounds.h"
 #include "emulated_devices/verify/reference/reference_low_rank.h"
@@ -8,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Copy a tensor into new memory.  @return whether there was memory. */
 static bool copy_tensor(struct tensor *copy, struct tensor t)
 {
     *copy = t;
@@ -51,6 +56,8 @@ static bool make_masters(struct serial_run *run, const struct plan *plan)
     return true;
 }
 
+/* Open one serial model with the devices' initial weights: masters, states, and copies for delayed or quantised
+ * weights.  On an error serial_close frees what is there. */
 static enum error_code serial_open(struct serial_run *run, const struct plan *plan, const struct rule *rule,
                                    struct error *err)
 {
@@ -65,8 +72,10 @@ static enum error_code serial_open(struct serial_run *run, const struct plan *pl
     run->gathered = quantised_before_use(plan) ? calloc((size_t)run->model.params, sizeof *run->gathered) : NULL;
     bool ok = run->state != NULL && run->older != NULL && run->master != NULL && make_masters(run, plan);
     if (ok && quantised_before_use(plan)) ok = run->gathered != NULL;
+    /* Only plans that gather codes before use need a second set of weights. */
     for (int i = 0; ok && run->gathered && i < run->model.params; i++)
         ok = copy_tensor(&run->gathered[i], run->model.w[i]);
+    /* A delayed rule starts with two equal versions: W(-1) = W(0). */
     for (int i = 0; ok && rule->delayed && i < run->model.params; i++)
         ok = copy_tensor(&run->older[i], run->model.w[i]);
     for (int i = 0; ok && i < run->model.params; i++)
@@ -78,9 +87,12 @@ static enum error_code serial_open(struct serial_run *run, const struct plan *pl
             ok = t->data != NULL;
         }
     if (!ok) return fail(err, ERR_MEMORY, "no memory for the one-device run's optimizer state");
+    /* Devices gather the codes of their initial masters, too. */
     return quantised_after_step(plan) ? quantise_after_step(plan, run->model.w, err) : OK;
 }
 
+/* Free one serial model, also one that was opened in part.  A master that is the weight itself is freed with the
+ * model. */
 static void serial_close(struct serial_run *run)
 {
     for (int i = 0; run->state && i < run->model.params * OPTIMIZER_MAX_STATES; i++) free(run->state[i].data);
@@ -102,6 +114,7 @@ int reference_gradient_parts(const struct plan *plan)
     return plan_copies(plan) / plan_replicas(plan) * plan->micros * (1 + plan->model.tied);
 }
 
+/* Free one replica; all members become 0, so a second call does nothing. */
 static void close_one(struct reference *reference)
 {
     serial_close(&reference->truth);
@@ -117,13 +130,16 @@ static void close_one(struct reference *reference)
     *reference = (struct reference){ 0 };
 }
 
+/* Open one replica: its rule, truth, twin, records and routing.  On an error everything is closed again. */
 static enum error_code open_one(struct reference *reference, const struct plan *plan,
                                 struct batch_source source, int replica, struct error *err)
 {
     *reference = (struct reference){ .plan = plan, .source = source, .replica = replica,
                                     .replicas = plan_replicas(plan),
                              .loss_scale = plan_loss_scale(plan) };
+    /* A batch plan changes with the step, so this run has a copy of the plan that it may set. */
     if (plan->batches) reference->at = *plan, reference->plan = &reference->at;
+    /* Narrow gradients are stored in 16 bits after each microbatch: the bound grows with their number. */
     reference->stored = plan->data.narrow_gradients ? reference_gradient_parts(plan) : 0;
     reference->perturbation = (struct perturbation){ .seed = ~plan->seed,
                                              .parts = reference_parts(plan),
@@ -140,6 +156,7 @@ static enum error_code open_one(struct reference *reference, const struct plan *
         calloc((size_t)model_param_count(&plan->model) * OPTIMIZER_MAX_STATES, sizeof *reference->state_response);
     reference->turn = calloc((size_t)model_param_count(&plan->model), sizeof *reference->turn);
     reference->earlier = calloc((size_t)model_param_count(&plan->model), sizeof *reference->earlier);
+    /* dealt [L, rows, k], with all streams of a model that has several. */
     const size_t choices = tokens * (size_t)(STREAMS(&plan->model) * plan->model.L * plan->model.mixture.k);
     if (plan->load) reference->dealt = calloc(choices + 1, sizeof *reference->dealt);
     const bool ok = reference->ids && reference->labels && reference->within && reference->counting && reference->name
@@ -153,15 +170,20 @@ static enum error_code open_one(struct reference *reference, const struct plan *
     if (!e && !reference_make_room(reference)) e = fail(err, ERR_MEMORY, "no memory to compare the optimizer's state");
     if (!e) e = serial_encoders_open(&reference->encoders, plan->encoders.kinds, plan->model.D, plan->dtype, plan->seed,
                                      plan->optimizer->states, err);
+    /* Activations are recorded in plain training alone: elsewhere passes of different weights would share one
+     * record. */
     const bool plain = !draws(plan) && reference->rule.updates == 1 && !reference->rule.delayed &&
                        reference->rule.passes_by == NULL && reference->replicas == 1;
     if (!e && !draws(plan)) e = routing_open(&reference->routing, &plan->model, (int64_t)tokens, err);
     reference->routing.bias = reference->truth.model.router_bias;
     if (e) close_one(reference);
     if (e) return e;
+    /* A replica's sequences are numbered as in the whole batch, because dropout depends on the number. */
     reference->truth.model.first = reference->twin.model.first = reference->rule.own.first;
     const struct observer disturb = perturbing_observer(&reference->perturbation);
     reference->record.model = &reference->truth.model.config;
+    /* The truth records after its routing has decided.  The twin is measured where the truth was recorded, else only
+     * disturbed. */
     if (plain) reference->truth.model.observer = routing_observer(&reference->routing,
                                                                   recording_observer(&reference->record));
     else if (reference->routing.L > 0)
@@ -172,6 +194,7 @@ static enum error_code open_one(struct reference *reference, const struct plan *
 
 void reference_close(struct reference *reference)
 {
+    /* The first replica goes last: it has the list of the others. */
     for (int i = 1; reference->other && i < reference->replicas; i++) close_one(reference_replica(reference, i));
     outer_close(reference);
     free(reference->other);
@@ -213,6 +236,8 @@ void reference_follow_one(struct reference *reference, int replica, struct train
     if (reference) memcpy(reference_tensor(&reference->twin, i, kind).data, truth.data, tensor_bytes(truth));
 }
 
+/* Set one replica's weights, masters, states, biases and counters to the devices'. All devices must call this in the
+ * same order; elsewhere than on rank 0 the reference is NULL. */
 static void reference_reference_follow(struct reference *reference, int replica, struct trainer *trainer)
 {
     for (int i = 0; i < model_param_count(&trainer->plan.model); i++) {
@@ -224,6 +249,7 @@ static void reference_reference_follow(struct reference *reference, int replica,
             reference_follow_one(reference, replica, trainer, i, KIND_STATE + (enum tensor_kind)k);
     }
     const struct model_config *m = &trainer->plan.model;
+    /* Every device has all biases, so rank 0 copies its own without a message. */
     const size_t biases = m->mlp == MLP_MIXTURE ? (size_t)(m->L * mixture_columns(&m->mixture)) * sizeof(double) : 0;
     if (reference && biases > 0) {
         memcpy(reference->truth.model.router_bias, trainer->routers.bias, biases);
@@ -248,6 +274,8 @@ static int64_t steps_taken(const struct reference *reference)
     return reference->step * reference->rule.updates + reference->updated - reference->skipped;
 }
 
+/* This is the optimizer's step for parameter i, with rate and clipping of this moment.  The gradient is divided by
+ * the loss scale. */
 static struct step reference_step_of(const struct reference *reference, const struct serial_run *run, int i)
 {
     const struct hyperparameters *h = &reference->plan->hyper;
@@ -271,6 +299,7 @@ static struct low_rank_parts low_rank_at(const struct reference *reference, int 
  * tensors, one after another. */
 enum { KINDS = 2 + OPTIMIZER_MAX_STATES };
 
+/* A copied parameter has these tensors: 0 is the master, 1 the gradient, from 2 on the states. */
 static struct tensor kind_of(const struct serial_run *run, int i, int kind)
 {
     struct tensor gradient = run->model.g[i];
@@ -278,6 +307,7 @@ static struct tensor kind_of(const struct serial_run *run, int i, int kind)
     return kind == 0 ? run->master[i] : kind == 1 ? gradient : run->state[i * OPTIMIZER_MAX_STATES + kind - 2];
 }
 
+/* A copy takes the bytes of master, gradient in the master's format, and states. */
 static size_t copy_bytes(const struct reference *reference, int i)
 {
     size_t sum = 0;
@@ -286,6 +316,7 @@ static size_t copy_bytes(const struct reference *reference, int i)
     return sum;
 }
 
+/* Fill one copy in `memory`, whose size is copy_bytes.  The gradient is converted to the master's format. */
 static void copy_parameter(const struct reference *reference, int i, char *memory, struct tensor copy[KINDS])
 {
     for (int k = 0; k < 2 + reference->plan->optimizer->states; k++) {
@@ -297,7 +328,7 @@ static void copy_parameter(const struct reference *reference, int i, char *memor
     }
 }
 
-/* The norm of the elementwise larger distance of a and b from `from`. */
+/* The result is the norm of the elementwise larger distance of a and b from `from`. */
 static double farther(struct tensor from, struct tensor a, struct tensor b)
 {
     double sum = 0;
@@ -330,6 +361,7 @@ static double rounding_of_step(const struct reference *reference, int i)
  * may move the other way. */
 static void respond(struct reference *reference, int i, double off, char *memory)
 {
+    /* memory holds three copies: the plain step, gradients moved up, gradients moved down. */
     const size_t one = copy_bytes(reference, i);
     const struct low_rank_parts p = low_rank_at(reference, i);
     const bool projected = low_rank_projects(&p);
@@ -342,10 +374,12 @@ static void respond(struct reference *reference, int i, double off, char *memory
     copy_parameter(reference, i, memory, plain), copy_parameter(reference, i, memory + one, up),
         copy_parameter(reference, i, memory + 2 * one, down);
     for (int64_t n = 0; n < tensor_count(plain[1]); n++) {
+        /* by = reach (off + max(2 u |g|, one step of the format) + clipping |g|): how far element g may be off. */
         const double g = tensor_get(plain[1], n), by = reach * (off + fmax(2 * u * fabs(g), step) + clipped * fabs(g));
         tensor_set(up[1], n, g + by);
         tensor_set(down[1], n, g - by);
     }
+    /* All three copies take the step; their distances are the response. */
     struct tensor *const tried[] = { plain, up, down };
     for (int k = 0; k < 3; k++)
         galore_parts_step(reference->plan->optimizer, &p, tried[k][0], tried[k][1], &tried[k][2], s);
@@ -383,6 +417,8 @@ static void forget_gradients(struct reference *reference)
     transformer_zero_gradients(&reference->twin.model);
 }
 
+/* Take the optimizer's step in truth and twin, parameter by parameter, and zero both gradients.  Each parameter's
+ * response is measured on the way.  On ERR_MEMORY some parameters have been stepped: the run must end. */
 static enum error_code update_both(struct reference *reference, struct error *err)
 {
     reference->updated++;
@@ -405,7 +441,7 @@ static enum error_code update_both(struct reference *reference, struct error *er
 bool reference_overflows(const struct reference *reference) { return reference->loss_scale.interval > 0
                                                              && !isfinite(reference->truth.norm); }
 
-/* As the language model, without weight decay. */
+/* Encoders are stepped as the language model is, without weight decay. */
 static void update_encoders(struct reference *reference)
 {
     struct step step = reference_step_of(reference, &reference->truth, 0);
@@ -415,6 +451,8 @@ static void update_encoders(struct reference *reference)
                        reference->encoders.state[m], step);
 }
 
+/* End one replica's training step: step the optimizer, or skip the step where gradients are not finite.  The loss
+ * scale decides, by the truth's norm. */
 static enum error_code update_one(struct reference *reference, struct error *err)
 {
     const bool taken = loss_scale_update(&reference->loss_scale, !isfinite(reference->truth.norm));
@@ -431,6 +469,7 @@ enum error_code reference_update(struct reference *reference, struct error *err)
 {
     enum error_code e = OK;
     if (reference->plan->optimizer->infers) return reference->step++, OK;
+    /* After an adopted overflow nothing is computed: reference_follow sets everything to the devices' state. */
     for (int i = 0; i < reference->replicas && reference->adopts; i++)
         forget_gradients(reference_replica(reference, i));
     if (reference->adopts) return OK;
@@ -441,6 +480,7 @@ enum error_code reference_update(struct reference *reference, struct error *err)
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
+/* Give a pass the older weights; a second call takes them back. */
 static void exchange_versions(struct serial_run *run)
 {
     struct tensor *const newest = run->model.w;
@@ -456,6 +496,7 @@ static enum error_code reference_gather(const struct reference *reference, struc
     return quantise_before_use(reference->plan, run->gathered, err);
 }
 
+/* Give a pass the gathered weights; a second call takes them back.  Without such weights nothing changes. */
 static void exchange_gathered(struct serial_run *run)
 {
     struct tensor *const kept = run->model.w;
@@ -471,6 +512,7 @@ void reference_pack(const struct reference *reference, struct serial_run *run)
 static enum error_code gradients(struct reference *reference, struct serial_run *run, struct error *err)
 {
     double loss;
+    /* Truth and twin have the same seed, so dropout drops the same elements in both. */
     run->model.seed = dropout_seed(reference->plan->seed, reference->step);
     run->model.loss_scale = reference->loss_scale.scale;
     record_rewind(&reference->record);
@@ -498,6 +540,7 @@ static enum error_code gradients(struct reference *reference, struct serial_run 
            ? fail(err, reference->record.error.code, "%s", reference->record.error.text) : OK;
 }
 
+/* loss(n) = log(total) + top - hit: the sum of exponentials, the largest logit, and the label's logit. */
 static double token_loss(const struct transformer *model, int64_t n)
 {
     return log(tensor_get(model->total, n)) + tensor_get(model->top, n) - tensor_get(model->hit, n);
@@ -524,6 +567,7 @@ static enum error_code reference_encode(struct reference *reference, struct erro
     return e;
 }
 
+/* Compute the encoders' gradients from the gradients of their embeddings, which the truth's backward pass has left. */
 static enum error_code encode_back(struct reference *reference, struct error *err)
 {
     for (int m = 0; m < reference->encoders.kinds; m++)
@@ -531,11 +575,14 @@ static enum error_code encode_back(struct reference *reference, struct error *er
     return serial_encoders_backward(&reference->encoders, reference->truth.model.ops, err);
 }
 
+/* norm = the global norm of all gradients over the loss scale. */
 static void measure_norm(struct serial_run *run)
 {
     run->norm = transformer_gradient_norm(&run->model) / run->model.loss_scale;
 }
 
+/* Compute the last pass of one replica once more in the twin, with other errors.  The earlier twins' largest
+ * distances are kept; loss and norm of the twin are those of the last one. */
 static enum error_code another_twin(struct reference *reference, struct error *err)
 {
     const double loss = reference->twin.loss;
@@ -549,6 +596,7 @@ static enum error_code another_twin(struct reference *reference, struct error *e
     if (!e) e = reference_project_twin(reference, steps_taken(reference) + 1, BEFORE_REDUCTION, err);
     if (e) return e;
     measure_norm(&reference->twin);
+    /* The larger spread of both twins counts; only the growth is added to the step's sum. */
     const double spread = fmax(reference->pass_spread, reference_spread(reference));
     reference->loss_spread += spread - reference->pass_spread;
     reference->pass_spread = spread;
@@ -565,6 +613,7 @@ enum error_code reference_another_twin(struct reference *reference, bool *more, 
 
 enum error_code reference_adopts_overflow(struct reference *reference, double norm, struct error *err)
 {
+    /* differs: exactly one of devices and truth has an overflow. */
     const bool differs = reference->loss_scale.interval > 0 && (isfinite(norm) != 0) == reference_overflows(reference);
     bool more = differs;
     enum error_code e = OK;
@@ -581,6 +630,8 @@ static void take_update(struct reference *reference, int update)
     const struct model_config *c = &reference->plan->model;
     const bool judges = c->mlp == MLP_MIXTURE
         && (reference->rule.updates > 1 || c->mixture.balance.over == OVER_MICROBATCH);
+    /* counting [N] and micro_of [N]: tokens of other optimizer steps neither count for the loss nor are judged by
+     * routers. */
     for (int64_t n = 0; n < reference->rule.own.count * reference->plan->S; n++) {
         const bool counts = reference->rule.update_of[n / reference->plan->S] == update;
         reference->counting[n] = counts ? reference->labels[n] : IGNORE_LABEL;
@@ -589,7 +640,7 @@ static void take_update(struct reference *reference, int update)
     reference->truth.model.micro_of = reference->twin.model.micro_of = judges ? reference->micro_of : NULL;
 }
 
-/* The gradients of truth and twin. */
+/* Compute the gradients of truth and twin. */
 static enum error_code reference_pass(struct reference *reference, struct error *err)
 {
     const bool own_routes = reference->routing.L > 0 && !reference->routing.deciding;
@@ -614,6 +665,8 @@ static bool differs_from_devices(struct reference *reference)
     return reference->chosen && to->L > 0 && routing_differs(to);
 }
 
+/* Compute the gradients for one optimizer step of the training step, with the devices' choices where these are
+ * known.  The norms of both runs and the spread of their losses follow. */
 static enum error_code gradients_of(struct reference *reference, int update, struct error *err)
 {
     const double before[] = { reference->truth.loss, reference->twin.loss };
@@ -671,6 +724,7 @@ static enum error_code name_microbatches(struct reference *reference, struct err
     return plan_name_microbatches(&now, reference->name, err);
 }
 
+/* Move the replica's tokens to the front: of_batch [B S] becomes [own S]. */
 static void keep_own(const struct reference *reference, int32_t *of_batch)
 {
     const int64_t S = reference->plan->S;
@@ -689,6 +743,8 @@ static enum error_code read_batch(struct reference *reference, struct error *err
     return e;
 }
 
+/* Compute one replica's gradients of the next step.  Its batch is read, the last step's results are cleared, then
+ * passes follow.  All optimizer steps but the last are taken here. */
 static enum error_code gradients_one(struct reference *reference, struct error *err)
 {
     enum error_code e = take_step(reference, err);
@@ -703,6 +759,7 @@ static enum error_code gradients_one(struct reference *reference, struct error *
     memset(reference->turn, 0, (size_t)reference->truth.model.params * sizeof *reference->turn);
     memset(reference->state_response, 0, (size_t)reference->truth.model.params * OPTIMIZER_MAX_STATES
            * sizeof *reference->state_response);
+    /* An optimizer without a backward pass needs two losses alone. */
     if (draws(reference->plan)) return reference_losses(reference, err);
     e = reference_encode(reference, err);
     for (int u = 0; u < reference->rule.updates && !e; u++) {
@@ -721,6 +778,7 @@ enum error_code reference_gradients(struct reference *reference, struct error *e
 
 enum error_code reference_gradients_after(struct reference *reference, const int32_t *chosen, struct error *err)
 {
+    /* The choices belong to the caller: no pointer to them stays after this call. */
     for (int i = 0; i < reference->replicas; i++) reference_replica(reference, i)->chosen = chosen;
     const enum error_code e = reference_gradients(reference, err);
     for (int i = 0; i < reference->replicas; i++) reference_replica(reference, i)->chosen = NULL;

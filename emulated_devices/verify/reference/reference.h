@@ -4,6 +4,8 @@
  * After a step has been compared, they may continue from the devices' weights (reference_follow), so that every step
  * has its own small bound.  Otherwise rounding differences would grow from step to step without limit, as between any
  * two correct programs, and would soon hide an error.
+ *
+ * Callers: compare.c and watch.c of this folder, golden_truth.c, tests.
  */
 #ifndef ORRERY_REFERENCE_H
 #define ORRERY_REFERENCE_H
@@ -13,7 +15,7 @@
 #include "emulated_devices/verify/reference/routing.h"
 #include "emulated_devices/verify/reference/rule.h"
 
-/* One serial model in training. */
+/* A run is one serial model in training. */
 struct serial_run {
     struct transformer model;           /* weights, activations and gradients of one pass */
     struct tensor *older;               /* [params] the version of the weights before the newest, for delayed rules */

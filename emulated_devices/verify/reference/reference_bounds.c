@@ -1,3 +1,6 @@
+/* reference_bounds.c -- the distances of a twin from the truth and the bounds that follow from them.  The caller
+ * compare.c asks for bounds tensor by tensor.  The functions read the reference; only twins_begin and twins_keep
+ * change it. */
 #include "emulated_devices/verify/reference/reference_bounds.h"
 #include "emulated_devices/verify/reference/quantised.h"
 #include "emulated_devices/verify/reference/reference_low_rank.h"
@@ -38,6 +41,7 @@ double gradient_reach(const struct reference *reference, int i)
 {
     const struct tensor g = reference->truth.model.g[i];
     const struct gradient_distance d = gradient_distance(reference, i);
+    /* The norm is the largest distance of a twin, plus the rounding of the whole gradient. */
     const double norm = d.norm + 2 * dtype_unit(g.dtype) * norm_of(reference, g);
     /* A chance error is spread over all elements: one has hardly more than 4 times the root mean square. */
     return fmax(d.farthest, norm * fmin(1, 4 / sqrt((double)tensor_count(g))));
@@ -45,16 +49,18 @@ double gradient_reach(const struct reference *reference, int i)
 
 void twins_keep(struct reference *reference)
 {
+    /* After this loop the distances of all twins so far are in earlier[], so the twin's gradients may go. */
     for (int i = 0; i < reference->truth.model.params; i++) reference->earlier[i] = gradient_distance(reference, i);
     transformer_zero_gradients(&reference->twin.model);
 }
 
 /* ---- bounds ------------------------------------------------------------------------------------------------------ */
 
-/* The bound of the masters or, with their rounding, of the weights. */
+/* The result is the bound of the masters or, with their rounding, of the weights. */
 static double bound_in(const struct reference *reference, int i, enum dtype dtype)
 {
     const struct tensor m = reference->truth.master[i];
+    /* far = |twin - truth| + |responses|, absolute; the result is relative to |truth|. */
     const double far = tensor_distance(reference->twin.master[i], m) + reference->response[i];
     return relative_or_absolute(far, norm_of(reference, m), tensor_count(m), dtype);
 }
@@ -68,6 +74,7 @@ double reference_master_bound(const struct reference *reference, int i)
     return bound_in(reference, i, reference->truth.master[i].dtype);
 }
 
+/* The last term is the rounding of 16-bit sums, one for each summand; `stored` is 0 for other formats. */
 double reference_gradient_bound(const struct reference *reference, int i)
 {
     const struct tensor g = reference->truth.model.g[i];
@@ -77,6 +84,7 @@ double reference_gradient_bound(const struct reference *reference, int i)
            reference->stored * relative_or_absolute(0, size, tensor_count(g), reference->plan->dtype);
 }
 
+/* States that are held as codes are compared as numbers; a projection may also be turned. */
 double reference_state_bound(const struct reference *reference, int i, int state)
 {
     const int at = i * OPTIMIZER_MAX_STATES + state;
@@ -87,6 +95,7 @@ double reference_state_bound(const struct reference *reference, int i, int state
     return relative_or_absolute(far, norm_of(reference, s), tensor_count(s), s.dtype);
 }
 
+/* The result is the square of how far the global norm may be off, without the loss scale: a sum over all parameters. */
 static double squared_norm_bound(const struct reference *reference)
 {
     double sum = 0;
@@ -110,6 +119,7 @@ double reference_norm_bound(const struct reference *reference)
     return sqrt(sum / reference->replicas) + 2 * rounded * reference_norm(reference);
 }
 
+/* norm = sqrt(mean of the replicas' squared norms), as struct step_result reports; with one replica its own. */
 double reference_norm(const struct reference *reference)
 {
     double sum = reference->truth.norm * reference->truth.norm;
@@ -118,6 +128,7 @@ double reference_norm(const struct reference *reference)
     return reference->replicas > 1 ? sqrt(sum / reference->replicas) : reference->truth.norm;
 }
 
+/* loss = sum of all replicas' losses over all their labels; counted is 0 where no label counts. */
 double reference_loss(const struct reference *reference)
 {
     double sum = reference->truth.loss * (double)reference->counted;
@@ -128,6 +139,7 @@ double reference_loss(const struct reference *reference)
     return reference->replicas > 1 ? sum / (double)(counted ? counted : 1) : reference->truth.loss;
 }
 
+/* The first term is the mean of the tokens' differences; the second is the rounding of B S summands. */
 double reference_mean_bound(const struct reference *reference, double spread, double mean)
 {
     int64_t counted = reference->counted;

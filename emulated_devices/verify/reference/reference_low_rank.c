@@ -1,3 +1,5 @@
+/* reference_low_rank.c -- projects the gradients of truth and twin, as devices do, and says how far directions may
+ * turn.  The caller is reference.c, before reduction and in the step; its errors are ERR_MEMORY and ERR_CHECK. */
 #include "emulated_devices/verify/reference/reference_low_rank.h"
 #include "ref/model/perturb.h"
 #include <math.h>
@@ -5,6 +7,7 @@
 
 struct low_rank_parts reference_low_rank(const struct plan *plan, const struct param_spec *spec)
 {
+    /* A fused matrix is projected part by part, such as queries, keys and values. */
     int64_t rows[PARAM_MOST_PARTS];
     for (int i = 0; i < spec->parts; i++) rows[i] = spec->part[i].rows;
     return low_rank_parts_of(plan->optimizer, &plan->hyper, param_is_linear(spec), rows, spec->parts, spec->dim[1]);
@@ -22,6 +25,7 @@ bool reference_make_room(struct reference *reference)
     const struct plan *p = reference->plan;
     size_t most = 0;
     bool ok = true;
+    /* Each room must hold the numbers of the largest state that is kept in another format than the weights. */
     for (int k = 0; k < p->optimizer->states; k++)
         for (int i = 0; i < reference->truth.model.params; i++) {
             const struct tensor w = reference->truth.master[i];
@@ -34,8 +38,8 @@ bool reference_make_room(struct reference *reference)
     return ok;
 }
 
-/* The difference of sizes of column k's largest positive and largest negative element.  The larger one decides its
- * sign. */
+/* The result is the difference of sizes of column k's largest positive and largest negative element.  The larger one
+ * decides its sign. */
 static double sign_margin(struct tensor P, int64_t k)
 {
     double highest = 0, lowest = 0;
@@ -54,20 +58,24 @@ static struct turn turn_of(struct low_rank low_rank, struct tensor P, const doub
     for (int64_t i = 0; i < low_rank.r; i++) {
         double turned = 0;
         for (int64_t j = 0; j < low_rank.a; j++) {
+            /* angle = min(1, by / |si^2 - sj^2|): by how much vector i may turn towards vector j. */
             const double apart = fabs(square[i] - square[j]), by = (sqrt(square[i]) + sqrt(square[j])) * e + rounding;
             const double angle = i == j || by == 0 ? 0 : by < apart ? by / apart : 1;
             turned += angle * angle, sum.R += angle * angle * square[j];
         }
         /* such a turn changes the difference of two elements by at most this */
         const bool reversible = sign_margin(P, i) <= sqrt(2 * turned);
+        /* A reversed vector differs by twice its length, whose square is 4. */
         sum.P += turned + (reversible ? 4 : 0), sum.R += reversible ? 4 * square[i] : 0;
     }
     return (struct turn){ .P = sqrt(sum.P), .R = sqrt(sum.R) };
 }
 
-/* One matrix of a parameter in the truth or the twin. */
+/* This is one matrix of a parameter in the truth or the twin. */
 struct matrix_run { struct tensor g, P; };
 
+/* Find the gradient [rows, columns] and the projection of one part of parameter i in one run.  Both are views, no
+ * copies. */
 static struct matrix_run matrix_of(const struct reference *reference, const struct serial_run *run, int i,
                                    const struct low_rank_parts *all, int part)
 {
@@ -79,6 +87,8 @@ static struct matrix_run matrix_of(const struct reference *reference, const stru
     };
 }
 
+/* Compute new directions in truth and twin and how far those of another program may turn.  The twin goes first,
+ * because `square` must be the truth's. */
 static enum error_code find_anew(struct low_rank low_rank, struct matrix_run truth, struct matrix_run twin,
                                  char *scratch, double *square, struct turn *turn, struct error *err)
 {
@@ -89,6 +99,7 @@ static enum error_code find_anew(struct low_rank low_rank, struct matrix_run tru
     return e;
 }
 
+/* Replace one matrix's gradient G by R in truth and twin.  Directions are new if `anew`, else the state's. */
 static enum error_code project_matrix(struct reference *reference, int i, const struct low_rank_parts *all,
                                       int part, bool anew, struct turn *turn, struct error *err)
 {
@@ -114,6 +125,7 @@ static enum error_code project_one(struct reference *reference, int i, bool anew
     struct turn sum = { 0 };
     enum error_code e = OK;
     if (!low_rank_projects(&all)) return OK;
+    /* Old directions may be off by turn.P already; R is off by at most that times |G|. */
     if (!anew) reference->turn[i].R = reference->turn[i].P
         * sqrt(ops_squares(reference->truth.model.ops, reference->truth.model.g[i]));
     for (int part = 0; part < all.count && !e; part++) {
@@ -125,6 +137,7 @@ static enum error_code project_one(struct reference *reference, int i, bool anew
     return e;
 }
 
+/* Project the gradient of parameter i in the twin alone, part by part, with the directions that the twin has. */
 static enum error_code project_twin(struct reference *reference, int i, struct error *err)
 {
     const struct low_rank_parts all = reference_low_rank(reference->plan, &reference->truth.model.spec[i]);
@@ -161,6 +174,7 @@ enum error_code reference_project(struct reference *reference, int64_t t, enum p
     const struct plan *p = reference->plan;
     enum error_code e = OK;
     const bool whole = p->optimizer->low_rank && low_rank_takes_whole(&p->hyper, t);
+    /* Whole gradients are compared before the step projects them, so their bound has no turn. */
     for (int i = 0; i < reference->truth.model.params && whole && when == BEFORE_REDUCTION; i++)
         reference->turn[i].R = 0;
     for (int i = 0; i < reference->truth.model.params && !e && projects(p, t, when); i++)

@@ -1,3 +1,5 @@
+/* reference_outer.c -- the outer step of replicas that train apart, in truth and twin, and the bounds of its
+ * results.  The caller is reference.c, after each step of all replicas.  Only outer_open can fail, with ERR_MEMORY. */
 #include "emulated_devices/verify/reference/reference_outer.h"
 #include "ref/numeric/convert.h"
 #include "ref/numeric/distance.h"
@@ -7,7 +9,7 @@
 
 static struct outer outer_of(const struct reference *reference) { return data_outer(&reference->plan->data); }
 
-/* Of the step that has just been made. */
+/* The learning rate is that of the step that has just been made. */
 static double rate_of(const struct reference *reference)
 {
     return learning_rate(&reference->plan->hyper, reference->step);
@@ -15,6 +17,8 @@ static double rate_of(const struct reference *reference)
 
 /* ---- room -------------------------------------------------------------------------------------------------------- */
 
+/* Make a list of tensors of zeros with these shapes and formats.  @return whether there was memory.  In both cases
+ * outer_close frees the list. */
 static bool zeros_like(struct tensor **list, const struct tensor like[], int count)
 {
     struct tensor *t = *list = calloc((size_t)count, sizeof *t);
@@ -27,6 +31,7 @@ static bool zeros_like(struct tensor **list, const struct tensor like[], int cou
     return ok;
 }
 
+/* Make one run's anchor and momentum: the anchor starts at the initial masters, the momentum at 0. */
 static bool open_run(struct serial_run *run)
 {
     const int n = run->model.params;
@@ -79,7 +84,8 @@ static struct serial_run *run_of(struct reference *reference, int replica, bool 
     return twin ? &of->twin : &of->truth;
 }
 
-/* Once more in each of them: what its passes use. */
+/* Take the outer step of parameter i in all replicas of truth or twin: anchor, momentum and every replica's master.
+ * Then each replica's weights are set to its master, as its passes use the weights. */
 static void step_run(struct reference *reference, bool twin, int i)
 {
     const struct outer o = outer_of(reference);
@@ -96,6 +102,7 @@ static void step_run(struct reference *reference, bool twin, int i)
  * rule is linear. */
 struct slopes { double momentum, anchor, anchor_by_momentum; };
 
+/* Try the rule on numbers instead of tensors: first a gradient of 1, then a momentum of 1 alone. */
 static struct slopes slopes_of(const struct reference *reference)
 {
     const struct outer o = outer_of(reference);
@@ -107,9 +114,9 @@ static struct slopes slopes_of(const struct reference *reference)
     return (struct slopes){ fabs(s.momentum), fabs(s.anchor), s.anchor_by_momentum };
 }
 
-/* What the replicas' last steps may be off by goes through the outer step as their mean.  So do the roundings of their
- * weights, which each step may store 2u apart, however small the way that they have gone; and what rounding does to the
- * outer gradients: each is a difference, the sum has `replicas` terms in any order, three products follow. */
+/* The mean of the errors of the replicas' last steps goes through the outer step.  So do the roundings of their
+ * weights, which each step may store 2u apart, however small their way is; and what rounding does to the outer
+ * gradients: each is a difference, the sum has `replicas` terms in any order, three products follow. */
 static void respond(struct reference *reference, int i)
 {
     const struct slopes s = slopes_of(reference);
@@ -143,6 +150,7 @@ void outer_update(struct reference *reference)
     reference->apart++;
     if (!outer_follows(&o, reference->step)) return;
     for (int i = 0; i < reference->truth.model.params; i++) {
+        /* The response is computed first, from the replicas' own last steps; the twin steps before the truth. */
         respond(reference, i);
         step_run(reference, true, i);
         step_run(reference, false, i);
@@ -156,6 +164,7 @@ void outer_update(struct reference *reference)
 double reference_anchor_bound(const struct reference *reference, int i)
 {
     const struct tensor a = reference->truth.anchor[i];
+    /* far = |twin - truth| + |response|; the bound is relative to |truth|. */
     const double far = tensor_distance(reference->twin.anchor[i], a) + reference->anchor_response[i];
     return relative_or_absolute(far, norm_of(reference, a), tensor_count(a), a.dtype);
 }

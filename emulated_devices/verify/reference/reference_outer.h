@@ -1,4 +1,7 @@
-/* reference_outer.h -- the outer steps of a reference's replicas.  Private to this folder. */
+/* reference_outer.h -- the outer steps of a reference's replicas.  Private to this folder.
+ *
+ * Caller: reference.c.
+ */
 #ifndef ORRERY_REFERENCE_OUTER_H
 #define ORRERY_REFERENCE_OUTER_H
 

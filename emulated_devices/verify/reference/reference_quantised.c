@@ -1,5 +1,8 @@
 /* reference_quantised.c -- the reference continues from the devices' gradients, also from those that are sent as
- * codes. */
+ * codes.
+ *
+ * compare.c calls.  Both functions are collective; errors are ERR_MEMORY, the same on all devices.
+ */
 #include "emulated_devices/verify/reference/quantised.h"
 #include "emulated_devices/verify/reference/reference.h"
 #include "ref/numeric/convert.h"
@@ -27,6 +30,7 @@ static void go_on_from(struct tensor theirs, struct tensor truth, struct tensor 
     tensor_convert(truth, theirs);
 }
 
+/* The norms of both runs follow from the gradients that were just taken. */
 static void measure_norms(struct reference *reference)
 {
     struct serial_run *const runs[] = { &reference->truth, &reference->twin };
@@ -34,6 +38,8 @@ static void measure_norms(struct reference *reference)
         runs[i]->norm = transformer_gradient_norm(&runs[i]->model) / runs[i]->model.loss_scale;
 }
 
+/* Set the truth's gradients to what devices have sent as codes; the twin keeps its distance from the truth.  All
+ * devices send, and rank 0 alone changes its reference. */
 static enum error_code take_quantised(struct reference *reference, struct trainer *trainer, struct error *err)
 {
     const bool here = trainer->comm->rank == 0;
@@ -52,6 +58,8 @@ static enum error_code take_quantised(struct reference *reference, struct traine
 enum error_code reference_take_gradients(struct reference *reference, struct trainer *trainer, struct error *err)
 {
     const bool here = trainer->comm->rank == 0;
+    /* Rank 0 alone knows whether the step is skipped; an agreement tells all devices, because collecting is
+     * collective. */
     int skipped = here && (reference->adopts || reference_overflows(reference));
     if (data_tracks(&trainer->data)) return take_quantised(reference, trainer, err);
     struct error unread;
@@ -60,6 +68,7 @@ enum error_code reference_take_gradients(struct reference *reference, struct tra
         struct reference *const one = here ? reference_replica(reference, k) : NULL;
         for (int i = 0; i < model_param_count(&trainer->plan.model); i++)
             reference_follow_one(one, k, trainer, i, KIND_GRADIENT);
+        /* The truth has the devices' own directions now, so nothing may be turned. */
         for (int i = 0; i < model_param_count(&trainer->plan.model) && one; i++) one->turn[i].R = 0;
         if (one) measure_norms(one), one->took = true;
     }
@@ -77,6 +86,7 @@ enum error_code reference_renew(struct reference *reference, struct trainer *tra
         if (!e && here) tensor_convert(reference->truth.model.w[i], master);
         free(master.data);
     }
+    /* The codes are computed here from the devices' masters, bit for bit as on the devices. */
     if (here && !e) e = quantise_after_step(&trainer->plan, reference->truth.model.w, err);
     return comm_agree(trainer->comm, e, err);
 }

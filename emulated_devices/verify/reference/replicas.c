@@ -1,3 +1,5 @@
+/* replicas.c -- hashes every device's pieces, compares the hashes of copies on rank 0, and reports the first
+ * difference.  The callers of replicas_check are watch.c, verify/cases/case.c and tests. */
 #include "emulated_devices/verify/reference/replicas.h"
 #include "emulated_devices/model/collect.h"
 #include "emulated_devices/check/report/diagnose.h"
@@ -6,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one device keeps of one box of a tensor, and its hash. */
+/* A device keeps this of one box of a tensor, with its hash. */
 struct box_hash {
     int32_t index, kind, whose;         /* parameter; index in kind_of; the replica, if replicas train apart */
     struct box box;
@@ -17,9 +19,10 @@ struct box_hash {
 
 static const enum tensor_kind kind_of[] = { KIND_WEIGHT, KIND_GRADIENT,  KIND_MASTER,    KIND_ANCHOR,   KIND_MOMENTUM,
                                             KIND_STATE,  KIND_STATE + 1, KIND_STATE + 2, KIND_STATE + 3 };
-/* boxes: queries, keys, values */
+/* A fused matrix has three boxes: queries, keys, values. */
 enum { STATES_FROM = 5, MOST_KINDS = STATES_FROM + OPTIMIZER_MAX_STATES, MOST_BOXES = 3 };
 
+/* The number of elements of a box is the product of its extents. */
 static int64_t replicas_elements(const struct box *box, int ndim)
 {
     int64_t n = 1;
@@ -36,6 +39,7 @@ static int list_boxes(const struct parameter *parameter, const struct layout *la
     int n = 0;
     for (int b = 0; b < layout->boxes; b++) {
         const int64_t count = replicas_elements(&layout->box[b], layout->ndim);
+        /* part: which of the box's elements the device keeps; `from` counts the boxes before this one. */
         const struct interval part = interval_meet(kept, (struct interval){ from, count });
         const char *own = (const char *)x.data + (size_t)(part.first - kept.first) * size;
         if (part.count > 0)
@@ -47,6 +51,7 @@ static int list_boxes(const struct parameter *parameter, const struct layout *la
     return n;
 }
 
+/* Whether the trainer keeps tensors of this kind: masters, anchors and momentum exist in some plans alone. */
 static bool replicas_is_kept(const struct trainer *trainer, enum tensor_kind kind)
 {
     if (kind == KIND_MASTER) return data_has_masters(&trainer->data);
@@ -74,6 +79,8 @@ static bool is_a_replicas_own(const struct trainer *trainer, enum tensor_kind ki
              outer_follows(&trainer->data.outer, trainer->step));
 }
 
+/* List all boxes of all pieces that this device keeps, with their hashes.  Every device lists the same kinds in the
+ * same order.  A device that cannot read a piece ends all devices. */
 static int list_own(const struct trainer *trainer, enum replicas_when when, struct box_hash *out)
 {
     int n = 0;
@@ -87,6 +94,7 @@ static int list_own(const struct trainer *trainer, enum replicas_when when, stru
             struct interval kept;
             if (collect_own(trainer, p, kind_of[k], &kept, &x, &err))
                 comm_give_up(trainer->comm, &err);
+            /* A tensor that each replica has for itself is compared within the replica alone. */
             const int whose =
                 is_a_replicas_own(trainer, kind_of[k], when)
                     ? shards_replica_of(&trainer->data.shards, trainer->dp.rank) : 0;
@@ -135,6 +143,7 @@ static enum meeting replicas_meet(const struct box_hash *a, const struct box_has
     return same && interval_equal(a->kept, b->kept) ? SAME : ACROSS;
 }
 
+/* Report ERR_CHECK for a tensor whose copies differ: kind, name, both devices, and on which axes devices differ. */
 static enum error_code replicas_say(const struct trainer *trainer, const struct box_hash *box_hash, int rank,
                                     const struct evidence *on, enum replicas_when when, struct error *err)
 {
@@ -201,6 +210,8 @@ struct whole {
     struct evidence on;
 };
 
+/* Compare one run of a piece with what earlier devices have brought; an element that nobody brought is kept.  As
+ * evidence count only differences from the device whose element differed first. */
 static void compare_run(void *context, struct run run)
 {
     struct whole *w = context;
@@ -221,6 +232,7 @@ static void compare_run(void *context, struct run run)
     }
 }
 
+/* Enter one device's piece of the tensor; collect_pieces calls this on rank 0 in the order of ranks. */
 static void compare_piece(void *context, const struct piece *piece)
 {
     struct whole *w = context;
@@ -229,6 +241,7 @@ static void compare_piece(void *context, const struct piece *piece)
     layout_each_run_within(piece->layout, piece->kept.first, piece->kept.count, compare_run, w);
 }
 
+/* Compare one tensor element by element on rank 0. The call is collective: all devices send their pieces. */
 static enum error_code compare_values(struct trainer *trainer, int index, int kind, enum replicas_when when,
                                       uint64_t *compared, struct error *err)
 {
@@ -237,6 +250,7 @@ static enum error_code compare_values(struct trainer *trainer, int index, int ki
     struct whole w = { .own = is_a_replicas_own(trainer, kind_of[kind], when), .first = -1,
                        .elements = spec.dim[0] * (spec.ndim == 2 ? spec.dim[1] : 1),
                        .size = dtype_size(data_format(&trainer->data, kind_of[kind])) };
+    /* bits [replicas, elements]: replicas that train apart have one row each. */
     const size_t room = (size_t)w.elements * (size_t)(w.own ? shards_replicas(&trainer->data.shards) : 1);
     enum error_code e = OK;
     if (trainer->comm->rank == 0) {
@@ -271,7 +285,8 @@ static enum error_code compare_across(struct trainer *trainer, bool *by_value, e
     return e;
 }
 
-/* Biases of routers, which every device moves by itself. */
+/* Compare the hash of the routers' biases on all devices: every device moves all biases by itself.  The call is
+ * collective. */
 static enum error_code check_biases(struct trainer *trainer, struct error *err)
 {
     const struct model_config *m = &trainer->plan.model;
@@ -290,6 +305,7 @@ enum error_code replicas_check(struct trainer *trainer, enum replicas_when when,
 {
     const int tiles = trainer->plan.data.tiles > 1 ? trainer->plan.data.tiles : 1,
               tensors = model_param_count(&trainer->plan.model) * MOST_KINDS;
+    /* A device lists at most so many boxes: each kind of each parameter, for each tile. */
     const int room = tensors * tiles * MOST_BOXES;
     const bool here = trainer->comm->rank == 0;
     struct box_hash *own = calloc((size_t)room, sizeof *own),
@@ -303,6 +319,7 @@ enum error_code replicas_check(struct trainer *trainer, enum replicas_when when,
     if (!e) e = gather_lists(trainer, own, list_own(trainer, when, own), all, count, room, err);
     if (!e && here) e = compare_lists(trainer, all, count, room, when, by_value, compared, err);
     e = comm_agree(trainer->comm, e, err);
+    /* Hashes are compared first; what is cut differently is sent and compared element by element. */
     if (!e) e = compare_across(trainer, by_value, when, compared, err);
     if (!e) e = check_biases(trainer, err);
     free(own), free(all), free(count), free(by_value);

@@ -6,6 +6,8 @@
  * are compared by hash.  If two devices have parts of a tensor that are cut differently and may overlap (shards of
  * units with different sizes, as with an uneven tp), all parts of this tensor are sent to rank 0 and compared element
  * by element, which is slower.
+ *
+ * Callers: watch.c beside a training loop, verify/cases/case.c, tests.
  */
 #ifndef ORRERY_REPLICAS_H
 #define ORRERY_REPLICAS_H

@@ -1,3 +1,6 @@
+/* routing.c -- keeps, measures and decides choices of experts: the truth takes a device's choice that rounding
+ * explains.  The caller is reference.c, which also installs the observer.  The only error is ERR_MEMORY, when a
+ * routing is opened. */
 #include "emulated_devices/verify/reference/routing.h"
 #include "ref/numeric/distance.h"
 #include <math.h>
@@ -33,6 +36,7 @@ void routing_close(struct routing *routing)
 
 void routing_keep(struct routing *routing, const struct transformer *truth)
 {
+    /* N may change from step to step with a batch plan; experts [L, N, k] is laid out anew. */
     routing->N = truth->B * truth->S, routing->truth = truth;
     routing_drops_begin(routing, truth);
     for (int64_t l = 0; l < routing->L; l++)
@@ -44,12 +48,14 @@ void routing_keep(struct routing *routing, const struct transformer *truth)
 
 static bool has_groups(const struct routing *routing) { return routing->rule.groups > 1; }
 
-/* The keys of a row of logits, in place. */
+/* Turn a row of logits into keys, in place. */
 static void to_keys(const struct routing *routing, int layer, double *x)
 {
     double total = 0, top = x[0];
+    /* Without a bias and without sums of two, logits have the order of the scores, so logits are the keys. */
     if (!routing->rule.biased && !(has_groups(routing) && routing->rule.sums_two)) return;
     for (int64_t e = 1; e < routing->E; e++) top = fmax(top, x[e]);
+    /* The largest logit is subtracted first, so no exponential overflows. */
     for (int64_t e = 0; e < routing->E; e++) total += exp(x[e] - top);
     for (int64_t e = 0; e < routing->E; e++) {
         x[e] = routing->rule.scores == SCORES_SIGMOID ? 1 / (1 + exp(-x[e])) : exp(x[e] - top) / total;
@@ -57,6 +63,7 @@ static void to_keys(const struct routing *routing, int layer, double *x)
     }
 }
 
+/* keys [E] = the keys of one row of logits [N, E]. */
 static void read_keys(const struct routing *routing, int layer, struct tensor logits, int64_t row, double *keys)
 {
     for (int64_t e = 0; e < routing->E; e++) keys[e] = tensor_get(logits, row * routing->E + e);
@@ -77,6 +84,7 @@ void routing_measure(struct routing *routing, const struct transformer *truth, c
                 if (exceeds(fabs(x[e]), large)) large = fabs(x[e]);
             }
         }
+        /* bound = 2 (error of a key + 2u of the largest key): two keys may move towards each other. */
         routing->bound[l] = 2 * (far + 2 * dtype_unit(a.dtype) * large);
         routing_drops_measure(routing, (int)l, a, b);
     }
@@ -86,6 +94,7 @@ void routing_start_step(struct routing *routing)
 {
     if (routing->L > 0) memset(routing->found, 0, (size_t)routing->L * sizeof *routing->found);
     if (routing->drops.found) memset(routing->drops.found, 0, (size_t)routing->L * sizeof *routing->drops.found);
+    /* A deciding pass belongs to the same step, so its count stays. */
     if (!routing->deciding) routing->compared = 0;
 }
 
@@ -117,6 +126,7 @@ void routing_begin(struct routing *routing)
 
 /* ---- deciding ---------------------------------------------------------------------------------------------------- */
 
+/* Whether an expert is among the first `count` chosen. */
 static bool is_among(const int32_t *chosen, int64_t count, int32_t e)
 {
     for (int64_t i = 0; i < count; i++)
@@ -124,19 +134,21 @@ static bool is_among(const int32_t *chosen, int64_t count, int32_t e)
     return false;
 }
 
-/* One token's keys, and the groups that its experts may come from. */
+/* A token has its keys, and the groups that its experts may come from. */
 struct token {
     const struct routing *r;
     const double *key;
     bool open[ROUTER_MOST_GROUPS];
 };
 
+/* Whether an expert's group is open for this token; without groups all experts are open. */
 static bool is_open(const struct token *token, int64_t e)
 {
     return !has_groups(token->r) || token->open[e / (token->r->E / token->r->rule.groups)];
 }
 
-/* The expert with the largest key that is not among the first `done` chosen; of equal ones the first. */
+/* The result is the expert with the largest key that is not among the first `done` chosen; of equal experts the
+ * first. */
 static int32_t preferred(const struct token *token, const int32_t *chosen, int64_t done)
 {
     int32_t best = -1;
@@ -145,7 +157,7 @@ static int32_t preferred(const struct token *token, const int32_t *chosen, int64
     return best;
 }
 
-/* The best expert of a group, and the group's key. */
+/* Find the best expert of a group, and the group's key. */
 static int32_t best_of_group(const struct token *token, int64_t g, double *key)
 {
     const int64_t size = token->r->E / token->r->rule.groups, first = g * size;
@@ -171,6 +183,7 @@ static void routing_open_groups(struct token *token)
     }
 }
 
+/* Enter a difference with its margin; the largest margin of a token stays, and NaN is larger than any. */
 static void enlarge(struct routing_found *found, bool *differs, int64_t n, int32_t own, int32_t theirs, double margin)
 {
     if (!*differs || exceeds(margin, found->margin))
@@ -178,6 +191,7 @@ static void enlarge(struct routing_found *found, bool *differs, int64_t n, int32
     *differs = true;
 }
 
+/* Whether choice i is an expert that the token has not chosen before. */
 static bool is_valid(const struct routing *routing, const int32_t *chosen, int64_t i)
 {
     return chosen[i] >= 0 && chosen[i] < routing->E && !is_among(chosen, i, chosen[i]);
@@ -193,7 +207,8 @@ static int64_t open_chosen(struct token *token, const int32_t *chosen)
     return opened;
 }
 
-/* Groups that are open in only one of both: the margin between their keys. */
+/* Compare the groups that are open in only one of both: the margin is the difference of their keys.  A sum of two
+ * keys has twice the error, so its margin is halved. */
 static bool compare_groups(const struct token *own, const struct token *theirs, int64_t n, struct routing_found *found)
 {
     const struct routing *r = own->r;
@@ -210,6 +225,7 @@ static bool compare_groups(const struct token *own, const struct token *theirs, 
 
 /* ---- fewer choices, with top_p: keys are logits ---- */
 
+/* probability(e) = exp(key e) / sum of exp(key): the softmax of the logits. */
 static double probability(const struct token *token, int32_t expert)
 {
     double total = 0;
@@ -217,7 +233,7 @@ static double probability(const struct token *token, int32_t expert)
     return 1 / total;
 }
 
-/* Choices before the first that is none. */
+/* The result is the number of choices before the first that is none. */
 static int64_t routing_count_of(const struct routing *routing, const int32_t *chosen)
 {
     int64_t n = 0;
@@ -237,6 +253,7 @@ static bool compare_count(const struct token *own, int64_t n, const int32_t *cho
         if (!is_valid(r, chosen, i)) return *differs;           /* found already */
         before = sum, sum += probability(own, chosen[i]);
     }
+    /* After the first absent choice all must be absent, and only a rule with top_p may leave choices out. */
     for (int64_t i = count; i < r->k; i++)
         if (chosen[i] != CHOICE_NONE || r->rule.top_p == 0) before = sum = NAN;
     if (count == 0) enlarge(found, differs, n, preferred(own, chosen, 0), CHOICE_NONE, NAN);
@@ -247,7 +264,7 @@ static bool compare_count(const struct token *own, int64_t n, const int32_t *cho
     return *differs;
 }
 
-/* What the keys prefer. */
+/* chosen [k] = what the keys prefer: the largest keys, until their probabilities reach top_p. */
 static void routing_choose(const struct token *own, int32_t *chosen)
 {
     const struct routing *r = own->r;
@@ -264,6 +281,8 @@ static bool compare_with(const struct token *own, const struct token *theirs, in
                          struct routing_found *found)
 {
     bool differs = has_groups(own->r) && compare_groups(own, theirs, n, found);
+    /* Each choice must be the best that is left after the choices before.  The margin is the difference of both
+     * keys. */
     for (int64_t i = 0; i < routing_count_of(own->r, chosen); i++) {
         const int32_t best = preferred(theirs, chosen, i);
         if (best == chosen[i]) continue;
@@ -321,6 +340,7 @@ void routing_decide(struct routing *routing, int layer, struct tensor logits)
         read_keys(routing, layer, logits, n, routing->keys);
         if (has_groups(routing)) routing_open_groups(&own);
         if (!compare_choice(&own, n, chosen, &one)) continue;
+        /* The finding that exceeds its bound most is kept, with the count of all. */
         one.differ = found->differ + 1, one.bound = routing->bound[layer];
         if (routing_is_worse(one.margin, one.bound, found)) *found = one;
         else found->differ++;
@@ -331,6 +351,7 @@ void routing_decide(struct routing *routing, int layer, struct tensor logits)
     routing_drops_decide(routing, layer, logits);
 }
 
+/* Pass each tensor on, then decide the choices as soon as a layer's logits exist and before its experts compute. */
 static void routing_see(void *context, const char *name, int layer, bool gradient, struct tensor t, int64_t terms)
 {
     struct routing *r = context;

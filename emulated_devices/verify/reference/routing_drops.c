@@ -1,5 +1,6 @@
-/* Choices that an expert has no room for.  If an expert keeps those of the first rows, they follow from the choices.
- * If it keeps the largest weights, rounding decides between two weights that are nearly equal (routing.h). */
+/* routing_drops.c -- choices that an expert has no room for.  If an expert keeps those of the first rows, drops
+ * follow from the choices.  If it keeps the largest weights, rounding decides between two weights that are nearly
+ * equal (routing.h). The caller is routing.c; the only error is ERR_MEMORY, when drops are opened. */
 #include "emulated_devices/verify/reference/routing.h"
 #include "ref/numeric/distance.h"
 #include "ref/ops/ops.h"
@@ -12,6 +13,7 @@ enum error_code routing_drops_open(struct routing_drops *drops, const struct mod
 {
     const size_t choices = (size_t)(2 * tokens * config->mixture.k);
     *drops = (struct routing_drops){ .E = config->mixture.E, .by_weight = config->mixture.drops_by_weight };
+    /* Without a capacity nothing is dropped, and the other functions return at once. */
     if (!(config->mixture.capacity_factor > 0)) return OK;
     drops->experts = calloc(choices, sizeof *drops->experts);
     drops->weights = calloc(choices, sizeof *drops->weights);
@@ -68,18 +70,21 @@ void routing_drops_measure(struct routing *routing, int layer, struct tensor tru
 
 /* ---- deciding ---------------------------------------------------------------------------------------------------- */
 
-/* The choices of one expert in one sequence: [first, first + S k) of all. */
+/* A load has the choices of one expert in one sequence: [first, first + S k) of all. */
 struct load { int64_t first, count; int32_t expert; };
 
-/* What of it is dropped in only one of both, and how far rounding has to go for that: see routing_found. */
+/* This says which of a load only one of both drops, and how far rounding has to go for that: see routing_found. */
 struct dropped { int64_t differ, place; double margin; };
 
+/* Compare which choices of one expert both drop.  The margin is the largest dropped weight minus the least kept one.
+ * Both must drop equally many choices, or no rounding explains the difference: NaN. */
 static struct dropped compare_load(const struct load *load, struct tensor weights, const int32_t *own,
                                    const int32_t *theirs)
 {
     double most = -INFINITY, least = INFINITY;                  /* dropped by the device, kept by it */
     int64_t balance = 0;
     struct dropped x = { .place = -1 };
+    /* own and theirs [S k]: a negative entry is a dropped choice. */
     for (int64_t i = load->first; i < load->first + load->count; i++) {
         if (choice_made(own[i]) != load->expert) continue;
         const double w = tensor_get(weights, i);
@@ -114,11 +119,12 @@ void routing_drops_set_aside(struct routing *routing, int layer)
     int32_t *const theirs = routing_of_layer(routing, routing->experts, layer),
         *const aside = routing->drops.experts + choices(routing);
     if (routing->drops.capacity == 0) return;
+    /* The second half of the scratch keeps which choices the devices have dropped, for take_back. */
     memcpy(aside, theirs, choices(routing) * sizeof *theirs);
     for (size_t i = 0; i < choices(routing); i++) theirs[i] = choice_made(theirs[i]);
 }
 
-/* What the devices drop, of the choices that are still theirs.  Only experts that compute may drop. */
+/* Take back what the devices drop, of the choices that are still theirs.  Only experts that compute may drop. */
 static void take_back(struct routing *routing, int32_t *theirs)
 {
     const int32_t *const aside = routing->drops.experts + choices(routing);
@@ -137,8 +143,11 @@ void routing_drops_decide(struct routing *routing, int layer, struct tensor logi
     const struct tensor weights = routing_drops_weights_of(routing, layer, logits, d->weights),
                         spoilt = routing_drops_weights_of(routing, layer, logits, d->weights + choices(routing));
     for (size_t i = 0; i < choices(routing); i++) own[i] = choice_made(theirs[i]);
+    /* own [N, k] = what the truth itself would drop; route_drop spoils the second copy of the weights. */
     ops_for(logits.dtype)->route_drop(spoilt, tensor_2d(own, I32, routing->N, routing->k), d->S, d->E, d->capacity,
                                       d->by_weight);
+    /* A rule by rows follows from the choices alone: the truth's drops stand, and the loop below finds no
+     * difference. */
     if (!d->by_weight) memcpy(theirs, own, choices(routing) * sizeof *own);
     for (struct load l = { .count = places }; l.first < routing->N * routing->k; l.first += places)
         for (l.expert = 0; l.expert < d->E && routing_counts(routing, layer, l.first / routing->k); l.expert++)

@@ -1,12 +1,16 @@
+/* rule.c -- derives a rule from a plan and its schedule: for which optimizer step each sequence counts, and which
+ * layers it skips.  The caller is reference.c, once, or with a batch plan once a step.  Errors are those of
+ * plan_schedule, and ERR_MEMORY. */
 #include "emulated_devices/verify/reference/rule.h"
 #include <stdlib.h>
 
+/* A microbatch that has no place on a stage skips the stage's layers. */
 static bool leaves_out(const struct schedule *schedule, int micro, int stage)
 {
     return place_of(schedule, micro, stage).device < 0;
 }
 
-/* Enter one microbatch of one copy. */
+/* Enter the sequences of one microbatch of one copy: their optimizer step, and for each layer whether it is skipped. */
 static void rule_note(struct rule *rule, const struct plan *plan, const struct schedule *schedule, int dp, int micro)
 {
     const struct interval of = plan_microbatch(plan, dp, micro);
@@ -18,7 +22,7 @@ static void rule_note(struct rule *rule, const struct plan *plan, const struct s
     }
 }
 
-/* The sequences of adjacent copies: from the first copy's first microbatch to the last copy's last. */
+/* The sequences of adjacent copies lie together, from the first copy's first microbatch to the last copy's last. */
 static struct interval sequences_of(const struct plan *plan, struct interval copies, int micros)
 {
     const struct interval first = plan_microbatch(plan, (int)copies.first, 0),
@@ -36,6 +40,7 @@ enum error_code rule_of_plan(struct rule *rule, const struct plan *plan, int rep
     *rule = (struct rule){ .updates = plan->updates,
                         .delayed = s.weight_versions > 1,
                         .own = sequences_of(plan, copies, s.micros) };
+    /* passes_by [L, own] exists for partial pipelines alone. */
     const bool partial = schedule_is_partial(&s);
     rule->update_of = calloc((size_t)rule->own.count, sizeof *rule->update_of);
     rule->passes_by = partial ? calloc((size_t)(plan->model.L * rule->own.count), sizeof *rule->passes_by) : NULL;

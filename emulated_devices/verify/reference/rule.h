@@ -4,6 +4,8 @@
  * steps the optimizer several times in one step of the trainer, each time for some of the sequences, and with the
  * gradient at the weights before the newest: W(t+1) = W(t) - step(gradient at W(t-1)), W(-1) = W(0).  Replicas that
  * train apart each have their own rule: their part of the batch.
+ *
+ * Caller: reference.c.
  */
 #ifndef ORRERY_RULE_H
 #define ORRERY_RULE_H

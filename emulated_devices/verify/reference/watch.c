@@ -1,10 +1,13 @@
-/* watch.c -- the one-device run, and the copies of a plan, beside a training loop. */
+/* watch.c -- the one-device run, and the copies of a plan, beside a training loop.  cli/train, cli/train/golden.c
+ * and verify/cases/case.c register the observers.  Each function is called on all devices at the same moment, and
+ * returns the same error_code on all of them. */
 #include "emulated_devices/verify/reference/watch.h"
 #include "emulated_devices/verify/reference/encoders.h"
 #include "emulated_devices/verify/reference/replicas.h"
 
 /* ---- the one-device run ------------------------------------------------------------------------------------------ */
 
+/* Before a step rank 0 computes the truth and delivers its parts. */
 static enum error_code watch_begins(void *context, struct trainer *trainer, struct training_step *step,
                                     struct error *err)
 {
@@ -25,6 +28,7 @@ static enum error_code watch_encoders(struct reference_watch *watch, struct trai
     return e == ERR_CHECK ? OK : e;
 }
 
+/* After the reduction and before the optimizer: gradients exist, and weights are still the old ones. */
 static enum error_code watch_gradients(void *context, struct trainer *trainer, struct training_step *step,
                                        struct error *err)
 {
