@@ -1,3 +1,8 @@
+/* quantised.c -- all-gather and reduce-scatter of quantised pieces, in one step or inside nodes first.
+ *
+ * schemes/data/stages/codes.c calls it for quantised weights and gradients, `orrery bench quantized` for its errors.
+ * quantised.h states shapes, rounding and bounds.  Errors are ERR_MEMORY and ERR_COMM, on this member alone.
+ */
 #include "emulated_devices/collectives/quantised.h"
 #include "emulated_devices/collectives/algorithm.h"
 #include "emulated_devices/device/compute.h"
@@ -24,6 +29,7 @@ static enum error_code no_room(int64_t bytes, struct error *err)
 
 /* ---- all-gather -------------------------------------------------------------------------------------------------- */
 
+/* An all-gather of codes is one of bytes: each of the P members gives `bytes` of them. */
 static struct collective gather_call(const struct group *group, int64_t bytes)
 {
     return (struct collective){ .count = group->size * bytes, .dtype = U8 };
@@ -53,6 +59,7 @@ struct account quantised_allgather_cost(const struct group *group, const char *a
     return group_cost(group, ALLGATHER, algorithm, &c);
 }
 
+/* Each piece passes through the same buffer of codes.  Without a device the numbers are read and written directly. */
 enum error_code quantised_as_gathered(struct device *device, struct tensor row, int64_t n, struct block_format format,
                                       struct error *err)
 {
@@ -71,6 +78,7 @@ enum error_code quantised_as_gathered(struct device *device, struct tensor row, 
 
 /* ---- groups of the two steps ------------------------------------------------------------------------------------- */
 
+/* Open the group of one row of members; the group copies the list of ranks. */
 static enum error_code open_row(struct group *group, const struct group *whole, struct row row, struct error *err)
 {
     int *ranks = malloc(sizeof *ranks * (size_t)row.size);
@@ -81,6 +89,7 @@ static enum error_code open_row(struct group *group, const struct group *whole, 
     return e;
 }
 
+/* A reduce-scatter takes two steps only where nodes have equally many members of consecutive ranks. */
 enum error_code quantised_group_open(struct quantised_group *group, struct group *whole, struct error *err)
 {
     const int P = whole->size;
@@ -116,6 +125,7 @@ struct leg {
     struct block_format format;
 };
 
+/* The all-to-all moves codes as bytes: `each` blocks to each member. */
 static struct collective step_call(int64_t each, int64_t bytes)
 {
     return (struct collective){ .count = each * bytes, .dtype = U8 };
@@ -126,12 +136,13 @@ static uint64_t step_additions(const struct group *group, int64_t n, int64_t eac
     return (uint64_t)((group->size - 1) * each * n);
 }
 
+/* Codes from a member lie together: block i of member m is number m each + i. */
 static const char *code_from(const struct leg *leg, const char *in, int member, int64_t i)
 {
     return in + (member * leg->each + i) * leg->bytes;
 }
 
-/* Adds in the order of members. */
+/* Y[i] = sum over members m of decoded block i from m, in the order of members. */
 static void add_up(const struct leg *leg, const char *in, struct tensor one)
 {
     struct device *d = leg->group->comm->device;

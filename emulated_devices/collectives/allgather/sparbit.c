@@ -7,6 +7,8 @@
  * Cost      rounds  ceil(log2 P) of dependent messages; messages P-1;  bytes  all blocks but one: n(P-1)/P
  * Memory    none but the list of messages.
  * Rounding  permutes: bits are equal.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  A message
+ *           that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 5, from device r:   bit 4: b(r) to r+4      bit 2: b(r) to r+2      bit 1: b(r) and b(r-2) to r+1, two messages
  */

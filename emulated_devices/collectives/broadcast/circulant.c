@@ -12,6 +12,8 @@
  *           bytes  n(P-1) of all devices together, the minimum; each sends at most one segment per step
  * Memory    none.
  * Rounding  permutes: bits are equal.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  A message
+ *           that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 5, skips 1 2 3, S = 3 segments 0 1 2, q = 3:
  *

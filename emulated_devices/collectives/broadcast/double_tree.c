@@ -8,6 +8,8 @@
  * Cost      messages  one for each segment and edge;  bytes  n at the root, at most about 2 halves elsewhere
  * Memory    none.
  * Rounding  permutes: bits are equal.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  A message
+ *           that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 8, root 0, devices 1 .. 7:    tree 0:  0 -> 1 -> 5 -> 3, 7 ..      tree 1:  0 -> 2 ..
  */

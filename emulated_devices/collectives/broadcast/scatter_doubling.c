@@ -7,6 +7,8 @@
  *           bytes  2n(P-1)/P at the root
  * Memory    none.
  * Rounding  permutes: bits are equal.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  A message
+ *           that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 4, root 0:   scatter  0 -cd-> 2   0 -b-> 1   2 -d-> 3
  *                  collect  0,1: ab   2,3: cd      then all: abcd
