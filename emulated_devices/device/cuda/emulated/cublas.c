@@ -19,6 +19,7 @@ int emulated_product_reaches(const char *matrix, const void *data, size_t pitch,
 
 struct emulated_cublas { int opened; };
 
+/* The handle only has to be there: cublasGemmEx refuses NULL. */
 cublasStatus_t cublasCreate(cublasHandle_t *h)
 {
     *h = calloc(1, sizeof **h);
@@ -79,6 +80,7 @@ static float *widened(const void *X, enum dtype dtype, int rows, int width, int 
     return y;
 }
 
+/* Operands are widened to fp32, multiplied, and rounded once to the format of C. */
 static void product_of_16_bits(cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k, float alpha,
                                const void *A, enum dtype ta, int lda, const void *B, enum dtype tb, int ldb, float beta,
                                void *C, enum dtype tc, int ldc)
@@ -99,6 +101,7 @@ static void product_of_16_bits(cublasOperation_t op_a, cublasOperation_t op_b, i
 /* A matrix of stored columns, `ld` numbers apart, each of `rows` numbers. */
 struct stored { const char *name; const void *X; enum dtype t; int ld, rows, columns; };
 
+/* Op decides which side is stored: a transposed matrix has its rows as columns. */
 static struct stored stored(const char *name, const void *X, enum dtype dtype, int ld, bool transposed, int rows,
                             int columns)
 {
@@ -124,6 +127,7 @@ static bool lies_well(const struct stored *stored)
                                     (size_t)stored->columns);
 }
 
+/* A judge hears that the product reads this matrix, so that it can find reads before writes. */
 static void is_read(const struct stored *stored)
 {
     const size_t size = dtype_size(stored->t);
@@ -136,6 +140,7 @@ static bool is_zero(const void *x, enum dtype dtype)
     return dtype == F64 ? *(const double *)x == 0 : *(const float *)x == 0;
 }
 
+/* C [m, n] = alpha op(A) [m, k] op(B) [k, n] + beta C, all by columns.  Errors of the call are told to a judge. */
 cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
                             const void *alpha, const void *A, cudaDataType A_type, int lda, const void *B,
                             cudaDataType B_type, int ldb, const void *beta, void *C, cudaDataType C_type, int ldc,
@@ -155,6 +160,7 @@ cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t op_a, cublasOper
     }
     if (m == 0 || n == 0) return CUBLAS_STATUS_SUCCESS;
     if (!lies_well(&c) || !lies_well(&a) || !lies_well(&b)) return CUBLAS_STATUS_EXECUTION_FAILED;
+    /* Factors of 0 mean that a matrix is not read, whatever it contains. */
     if (!is_zero(alpha, ta)) is_read(&a), is_read(&b);
     if (!is_zero(beta, ta)) is_read(&c);
     emulated_product_writes(C, (size_t)ldc * dtype_size(tc), (size_t)m * dtype_size(tc), (size_t)n);
