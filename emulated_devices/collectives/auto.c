@@ -112,7 +112,7 @@ static picoseconds deciding_time(const struct algorithm *algorithm, int P, const
     return tried >= 0 ? tried : collective_time(algorithm, P, &c, cluster);
 }
 
-/* What is not known to cost anything is taken only by its name. */
+/* An algorithm whose cost is not known is taken only by its name. */
 static bool cost_is_known(const struct algorithm *algorithm) { return algorithm->cost_formula[0] != '\0'; }
 
 /* Try all algorithms of the operation that support this call. */

@@ -73,7 +73,7 @@ static int clipped(const struct search *search, double segments)
     return segments < 1 ? 1 : segments > search->most ? search->most : (int)lround(segments);
 }
 
-/* Of 1, 2^(1/4), 2^(2/4), .. the one that is predicted to take the least time. */
+/* The guess is one of 1, 2^(1/4), 2^(2/4), ..: that with the least predicted time. */
 static int guess(struct search *search)
 {
     int best = 1;

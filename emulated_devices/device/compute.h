@@ -92,7 +92,7 @@ static inline struct op_cost scores_cost(struct tensor queries, struct tensor ke
     return attention_scores_cost(scores, tensor_rows(queries), tensor_rows(keys), attention, dtype);
 }
 
-/* What turns of queries and keys once each way, values not at all. */
+/* Queries and keys turn, so they are read and written once; values are not touched. */
 static inline struct op_cost rotary_cost(struct tensor QKV, struct tensor table, struct attention attention,
                                          enum dtype dtype)
 {

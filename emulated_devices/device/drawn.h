@@ -15,7 +15,7 @@
 
 struct param_spec;
 
-/* Which elements of a parameter a tensor holds: elements `first` .. of the piece that a layout cuts out. */
+/* A tensor holds these elements of a parameter: from `first` on, of the piece that a layout cuts out. */
 struct drawn { const struct param_spec *spec; const struct layout *layout; int64_t first; };
 
 /** w = the initial weights, rounded from the format of their masters: so every weight is its rounded master, also if

@@ -337,7 +337,7 @@ void network_busy(struct network *network, picoseconds at, int device, bool busy
     network->changed = true;
 }
 
-/* Those that come at one time share the links once. */
+/* Messages that come at the same time share the links once. */
 bool network_next(struct network *network, picoseconds until, struct change *out)
 {
     const struct flow *coming = network->coming;

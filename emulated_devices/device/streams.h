@@ -8,7 +8,7 @@
 
 #include "emulated_devices/device/clock.h"
 
-/* What is sent beside computing; and collectives for which the device waits at once. */
+/* A device sends these beside computing; for the last kind it waits at once. */
 enum sending { SENDS_WEIGHTS, SENDS_GRADIENTS, SENDS_SUMS, SENDS_ROWS, SENDS_AND_WAITS, SENDINGS };
 
 /** The stream of this clock that sends it; COMPUTE: what computes also sends. */

@@ -104,7 +104,7 @@ enum error_code tier_open(struct tier *tier, struct device *device, const char *
 void tier_close(struct tier *tier)
 {
     if (tier->device == NULL) return;                       /* never opened */
-    /* after an error copies may still be in flight, to memory that is freed here */
+    /* After an error copies may still be in flight, to memory that is freed here. */
     for (enum stream s = FETCH; s < STREAMS; s++) clock_join(&tier->device->clock, s);
     if (tier->file >= 0) {
         if (tier->memory) munmap(tier->memory, (size_t)tier->size);
@@ -168,7 +168,7 @@ struct stretch_of_home { int block; uint64_t bytes; };
 /* A binary search over the blocks, which tier_cut has added in order of places. */
 static struct stretch_of_home stretch_at(const struct tier *tier, uint64_t at, uint64_t end)
 {
-    /* the last block that begins at or before `at` is low - 1 */
+    /* The search ends with low - 1 as the last block that begins at or before `at`. */
     int low = 0, high = tier->cache.blocks;
     while (low < high) {
         const int middle = (low + high) / 2;

@@ -105,7 +105,7 @@ static enum error_code read_conventions(struct golden *golden, struct error *err
                 printable_path(golden->file.path).text, printable(as ? as : "").text, why.text);
 }
 
-/* What else the file has: microbatches, every step, and whose steps they are. */
+/* Read the file's extent: its microbatches, whether it has every step, and whose steps they are. */
 static enum error_code read_extent(struct golden *golden, struct error *err)
 {
     const char *micros = safetensors_metadata(&golden->file, "microbatches"),

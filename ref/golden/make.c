@@ -94,7 +94,7 @@ static bool drops(const struct model_config *config)
     return config->dropout_embedding > 0 || config->dropout_residual > 0 || config->dropout_attention > 0;
 }
 
-/* What a reader needs to know of the numbers. */
+/* These notes tell a reader where the numbers come from. */
 static enum error_code make_describe(struct notes *notes, const struct golden *golden,
                                      const struct golden_request *request, struct error *err)
 {
@@ -243,7 +243,7 @@ static void make_say(const struct golden_request *request, const char *what)
     if (request->progress) request->progress(request->context, what);
 }
 
-/* The same bound for all.  @param computed  [count] */
+/* Every record gets this bound.  @param computed  [count] */
 static enum error_code give_bounds(cJSON *root, const struct record *computed, int count, double bound,
                                    struct error *err)
 {

@@ -10,7 +10,7 @@
 
 /* ---- recording --------------------------------------------------------------------------------------------------- */
 
-/* The same tensors come in the same order in every run of a file. */
+/* The tensors come in an order that every run of a file has. */
 static void keep_distance(struct replay *replay, struct tensor t, double scale)
 {
     const struct record *k = &replay->follow->record[replay->records];
@@ -228,8 +228,8 @@ static void keep_parameters(struct replay *replay, const char *folder, const str
     }
 }
 
-/* What each microbatch adds to the gradients.  A label counts the same in every microbatch, so the parts add up to the
- * gradients of the whole batch however unevenly labels are ignored. */
+/* Record the part of the gradients that each microbatch adds.  A label counts the same in every microbatch.  So the
+ * parts add up to the gradients of the whole batch, also if labels are ignored unevenly. */
 static enum error_code microbatches(struct replay *replay, struct error *err)
 {
     const struct golden *g = replay->golden;

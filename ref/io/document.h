@@ -36,8 +36,8 @@ enum error_code document_close(int status, struct error *);
 /** Give the standard output back, as if no document had been asked for. */
 void document_leave(void);
 
-/** The same, if processes that are started now run the document's command: one of them writes it.
- *  @param command  the word after "orrery". */
+/** Leave the document as document_leave does, if processes that are started now run the document's command: one of
+ * them writes the document. @param command  the word after "orrery". */
 void document_leave_to(const char *command);
 
 /** The object "data", for what is no table; NULL: no document is open. */

@@ -7,7 +7,7 @@
 
 /* Every dtype of the file format; `least`: our smallest dtype that it converts to, DTYPE_COUNT if none. */
 static const struct format { const char *name; int bits; enum dtype least; } formats[] = {
-    /* conversions to narrower formats round */
+    /* Conversions to narrower formats round. */
     { "F64", 64, F32 }, { "F32", 32, F32 }, { "F16", 16, F32 }, { "BF16", 16, F32 },
     { "I64", 64, I64 }, { "I32", 32, I32 }, { "I16", 16, I32 }, { "I8", 8, I32 },
     { "U64", 64, DTYPE_COUNT }, { "U32", 32, I64 }, { "U16", 16, I32 }, { "U8", 8, U8 }, { "BOOL", 8, U8 },

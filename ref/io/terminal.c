@@ -58,7 +58,7 @@ void say(FILE *to, int left, const char *format, ...)
     }
     for (char *c = text; *c; c++)
         if (*c == '\n') *c = ' ';
-    /* what stands left of the text is its title: it is not a place to fold */
+    /* The text's title stands left of it, so no line is folded there. */
     fprintf(to, "%.*s", left, text);
     print_wrapped_at(to, left, columns, text + left);
 }

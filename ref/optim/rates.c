@@ -15,7 +15,7 @@ enum rate_schedule rate_schedule_named(const char *name)
     return (enum rate_schedule)s;
 }
 
-/* f of rates.h. */
+/* The function f of rates.h: from 1 at x = 0 to 0 at x = 1. */
 static double falling(enum rate_schedule schedule, double x)
 {
     const double pi = 3.14159265358979323846;
@@ -29,7 +29,7 @@ static double falling(enum rate_schedule schedule, double x)
 
 double learning_rate(const struct hyperparameters *hyper, int64_t t)
 {
-    /* its last step */
+    /* `level` is the last step before the rate falls. */
     const int64_t level = rate_decays(hyper->schedule) ? hyper->steps - hyper->decay : hyper->warmup;
     /* Linear warm-up: step t of `warmup` has t / warmup of the rate. */
     if (t <= hyper->warmup) return hyper->lr * (double)t / (double)hyper->warmup;

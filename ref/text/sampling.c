@@ -22,7 +22,7 @@ static int64_t cut_to_k(const struct candidate *candidate, int64_t n, int64_t k)
     return k;
 }
 
-/* Those go, the smallest first, whose sum is not above 1 - p. */
+/* Tokens go, the smallest first, while the sum of those that go is not above 1 - p. */
 static int64_t cut_to_p(const struct candidate *candidate, int64_t n, double top_p)
 {
     double total = 0, gone = 0;

@@ -63,7 +63,7 @@ static enum error_code bidirectional_ring_run(struct group *group, const struct 
     const int P = group->size;
     struct exchange x = exchange_begin(group, ALLREDUCE);
     struct way w[2] = { way_of(collective, 0, group->rank, P), way_of(collective, 1, group->rank, P) };
-    /* the second half is the longer one */
+    /* The second half has the odd element, so its blocks may be the longer ones. */
     const int64_t longest = part_length(w[1].n, P, 0);
     const int64_t room = part_length(w[0].n, P, 0) > longest ? part_length(w[0].n, P, 0) : longest;
     void *scratch;

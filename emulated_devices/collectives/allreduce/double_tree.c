@@ -92,9 +92,9 @@ static struct collective_cost double_tree_cost(int r, int P, const struct collec
         flow_cost(&cost, collective, tree_double(r, P, i),
                   block_start(collective->count, 2, i + 1) - block_start(collective->count, 2, i), true, true);
     cost.depth = (uint64_t)(S - 1 + 2 * levels);
-    /* at each level but the last, a device's second child waits until it is done with the first */
+    /* At each level but the last, a device's second child waits until the device is done with the first. */
     cost.met = (uint64_t)(4 * (S - 1) + 3 * levels - (levels > 0));
-    /* four messages a step and device */
+    /* A device has four messages in each step: up and down, in both trees. */
     cost.path = bytes_of(collective, collective->count) * (uint64_t)(2 * S + levels) / (uint64_t)S;
     return cost;
 }

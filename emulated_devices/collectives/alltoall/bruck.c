@@ -40,7 +40,7 @@ static void bruck_pack(struct exchange *exchange, const struct collective *colle
 static enum error_code alltoall_bruck_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const int P = group->size, r = group->rank;
-    /* no bit moves more */
+    /* No bit moves more blocks than bit 1, for whose blocks both buffers have room. */
     const int64_t n = P * collective->count, half = moving(1, P) * collective->count;
     struct exchange x = exchange_begin(group, ALLTOALL);
     void *blocks;

@@ -84,7 +84,7 @@ static enum error_code hand_out(struct exchange *exchange, const struct leader *
     if (leader->node.me > 0)
         return exchange_both(exchange, -1, NULL, 0, leader->node.first, leader->c->out, bytes, err);
     for (int l = 0; l < leader->node.size && code == OK; l++) {
-        /* the collected blocks are no longer needed */
+        /* The collected blocks are no longer needed, so their memory holds a member's result. */
         void *line = l == 0 ? leader->c->out : leader->have;
         /* A member's result is one block of every source, in the order of ranks. */
         for (int s = 0; s < leader->P; s++)

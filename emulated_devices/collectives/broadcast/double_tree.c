@@ -69,7 +69,7 @@ static struct collective_cost broadcast_double_tree_cost(int r, int P, const str
                   block_start(collective->count, 2, i + 1) - block_start(collective->count, 2, i), false, true);
     cost.depth = P == 2 ? 1 : (uint64_t)(S - 1 + levels);
     cost.met = (uint64_t)(2 * (S - 1) + (levels > 2 ? levels : 2));
-    /* two messages a step and device */
+    /* A device has two messages in each step. */
     cost.path = bytes_of(collective, collective->count) * (uint64_t)(S - 1 + levels) / (uint64_t)S;
     return cost;
 }

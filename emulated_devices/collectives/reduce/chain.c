@@ -41,7 +41,7 @@ static struct collective_cost chain_cost(int r, int P, const struct collective *
     const uint64_t S = (uint64_t)flow_segments(collective, collective->count), steps = S + (uint64_t)P - 2;
     struct collective_cost cost = { .steps = steps, .depth = (uint64_t)(P - 1), .met = steps };
     flow_cost(&cost, collective, tree_chain(r, P, collective->root), collective->count, true, false);
-    /* it adds what has come */
+    /* The device adds what has come. */
     if (r == collective->root) cost.path = bytes_of(collective, collective->count) * steps / S;
     return cost;
 }

@@ -69,7 +69,7 @@ static struct collective_cost scatter_gather_cost(int r, int P, const struct col
         cost_send(&cost, collective, cut_edge(collective, k, k.f.me + 1) - cut_edge(collective, k, k.f.me));
     fold_path(&cost, collective, k.f, collective->count);
     const int64_t others = collective->count - part_length(collective->count, k.f.core, 0);
-    /* the root receives the parts; a root outside the core also waits for the halving */
+    /* The root receives the parts; a root outside the core also waits for the halving. */
     if (r == collective->root) cost.path += bytes_of(collective, k.f.me >= 0 ? others : others + collective->count);
     return cost;
 }

@@ -29,8 +29,8 @@ static enum error_code add_children(struct exchange *exchange, const struct coll
     return OK;
 }
 
-/* What this member gets and sends: the longest block of children; the elements of blocks that it adds for others; and
- * how many it sends. */
+/* A member needs room for the longest block of its children and for all blocks that it adds for others.  The last
+ * number counts its sends. */
 struct amount { int64_t longest, passed; int sends; };
 
 static struct amount amount_of(const struct collective *collective, int P, int member)

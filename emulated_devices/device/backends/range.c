@@ -39,7 +39,7 @@ bool range_open_file(struct range *range, int file, size_t size)
 {
     void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
 #if defined(MADV_REMOVE)
-    /* of a file, other advice would keep the pages */
+    /* Other advice would keep the pages of a file. */
     const bool made = range_begin(range, base, size, MADV_REMOVE);
 #else
     const bool made = range_begin(range, base, size, MADV_DONTNEED);

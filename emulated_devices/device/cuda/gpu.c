@@ -28,7 +28,7 @@ static int told(const char *const *variable, int otherwise)
 
 static bool gpu_is_named(void) { return getenv("ORRERY_GPU") != NULL && *getenv("ORRERY_GPU") != '\0'; }
 
-/* Which GPU is this process's: the one named, or by its number on this machine; -1: no number is named. */
+/* The GPU of this process is the one named, or the one with its number on this machine; -1: no number is named. */
 static int chosen_gpu(int count)
 {
     const char *named = getenv("ORRERY_GPU");

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What stays from operation to operation: room between two kernels, and for an operation's small operands, which would
- * else wait for an allocation each time. */
+/* These stay from operation to operation: room between two kernels, and room for small operands of the host.
+ * Otherwise each operation would wait for an allocation. */
 struct kept { void *data; size_t bytes; };
 static struct kept room, small[OPERANDS_MOST];
 enum { SMALL = 1 << 20 };

@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* cuda/emulated/memory.cpp: says to a judge what was written. */
+/* The function of cuda/emulated/memory.cpp tells a judge which memory was written. */
 void emulated_product_writes(void *C, size_t pitch, size_t width, size_t rows);
 
 /* ---- what is shared ---------------------------------------------------------------------------------------------- */
