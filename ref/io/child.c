@@ -1,3 +1,8 @@
+/* child.c -- starts processes that do not outlive this one, and waits for or stops them.
+ *
+ * cli/launch/, cli/ and course/ call it.  child_start returns -1 as fork does; nothing else fails.  Signal handlers
+ * are installed while there is a child, if child_take_signals was called.
+ */
 #define _GNU_SOURCE                     /* wait4, prctl.h */
 #include "ref/io/child.h"
 #include <errno.h>
@@ -50,6 +55,7 @@ void child_take_signals(void (*stopped)(int number)) { when_stopped = stopped; }
 
 /* ---- the children ------------------------------------------------------------------------------------------------ */
 
+/* A child beyond MOST is counted but gets no signals. */
 static void child_remember(pid_t child)
 {
     for (int i = 0; i < MOST; i++)
@@ -74,6 +80,7 @@ static void child_forget(pid_t child)
 
 /* ---- starting ---------------------------------------------------------------------------------------------------- */
 
+/* A parent that has ended already cannot send the signal any more, so the child looks once itself. */
 void child_ends_with(pid_t parent)
 {
 #if defined(__linux__)
@@ -82,6 +89,7 @@ void child_ends_with(pid_t parent)
     if (getppid() != parent) _exit(127);
 }
 
+/* The child has no children, handlers or list of its parent. */
 static void become_child(pid_t parent)
 {
     if (when_stopped != NULL) child_give_back();
@@ -93,6 +101,7 @@ static void become_child(pid_t parent)
     child_ends_with(parent);
 }
 
+/* All signals wait until the child is in the list, so that none is lost between. */
 pid_t child_start(void)
 {
     sigset_t all, usual;
@@ -141,6 +150,7 @@ bool child_wait(pid_t child, double limit, struct child_end *end)
     return true;
 }
 
+/* The child has CHILD_PATIENCE seconds to end, then it is killed. */
 void child_stop(pid_t child, struct child_end *end)
 {
     kill(-child, SIGTERM);

@@ -1,3 +1,7 @@
+/* figures.c -- numbers with units for people, and sizes that people write.
+ *
+ * All rooms that print call it; figures.h has the rules.  It cannot fail, but for size_parse, which returns false.
+ */
 #include "ref/io/figures.h"
 #include <ctype.h>
 #include <inttypes.h>
@@ -67,6 +71,7 @@ static void two_units(struct figure *figure, double seconds, double small, doubl
     snprintf(figure->text, sizeof figure->text, names, whole, parts - whole * (large / small));
 }
 
+/* Two units for times from two minutes on: minutes and seconds, hours and minutes, days and hours. */
 static struct figure long_time(double seconds)
 {
     struct figure s, negative = { "-" };
@@ -200,6 +205,7 @@ static size_t number_length(const char *text, bool *whole)
     return n;
 }
 
+/* A size is a number and a unit; the result must fit 64 bits, and must be whole if the unit is a byte. */
 bool size_parse(const char *text, uint64_t *bytes)
 {
     bool whole;
@@ -249,6 +255,7 @@ struct figure_scale size_scale(uint64_t most)
     return figures_scale_of((double)most, BINARY, unit, 5);
 }
 
+/* A value that is too small for the unit's decimals is printed as "<0.001", not as zero. */
 struct figure scale_format(const struct figure_scale *scale, double value)
 {
     struct figure s;

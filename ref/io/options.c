@@ -1,3 +1,8 @@
+/* options.c -- parses a command line by a table of options, and prints the help from that table.
+ *
+ * Every subcommand in cli/ calls it, and settings.c for files of settings; options.h has an example.  The outputs
+ * are the destinations of the table.  Errors are ERR_USAGE; destinations before the wrong word are set by then.
+ */
 #include "ref/io/options.h"
 #include "ref/io/figures.h"
 #include "ref/io/output.h"
@@ -45,6 +50,7 @@ static struct printable options_wanted(const struct option *option)
     return s;
 }
 
+/* A whole number without blanks before or letters behind; strtol alone would take both. */
 static bool set_int(const struct option *option, const char *value)
 {
     char *end;
@@ -66,6 +72,7 @@ static bool set_uint64(const struct option *option, const char *value)
     return true;
 }
 
+/* A finite number: "inf" and "nan" are refused here. */
 static bool set_double(const struct option *option, const char *value)
 {
     char *end;
@@ -95,6 +102,7 @@ static bool set_bool(const struct option *option, const char *value)
     return false;
 }
 
+/* The destination gets the table's own word, which lives as long as the table. */
 static enum error_code set_choice(const struct option *option, const char *value, struct error *err)
 {
     size_t n = 0;
@@ -106,6 +114,7 @@ static enum error_code set_choice(const struct option *option, const char *value
     return fail_unknown_name(err, option->name, value, option->choices, n);
 }
 
+/* Set the destination of an option by its kind.  A value that does not fit leaves the destination as it was. */
 static enum error_code set_value(const struct option *option, const char *value, struct error *err)
 {
     bool good = true;
@@ -150,6 +159,7 @@ static const struct option *find_flag(const struct option *table, const char *wo
     return NULL;
 }
 
+/* The message names the nearest flag, or else the help of the command. */
 static enum error_code fail_unknown(const char *command, const struct option *table, const char *word,
                                     struct error *err)
 {
@@ -188,6 +198,7 @@ static enum error_code take_flag(const char *command, int argc, char *const argv
     return set_value(o, value, err);
 }
 
+/* A word that is no flag goes to the first position of the table that has none yet. */
 static enum error_code take_position(const char *command, const char *word, const struct option *table, bool *seen,
                                      struct error *err)
 {
@@ -200,6 +211,7 @@ static enum error_code take_position(const char *command, const char *word, cons
                 command);
 }
 
+/* Help is asked for anywhere before "--", also where other words are wrong. */
 bool options_ask_for_help(int argc, char *const argv[])
 {
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
@@ -207,6 +219,7 @@ bool options_ask_for_help(int argc, char *const argv[])
     return false;
 }
 
+/* Words go one by one to their option; required options are looked for at the end, and `given` is told for all. */
 enum error_code options_parse(const char *command, int argc, char *const argv[], const struct option *table, bool *help,
                               struct error *err)
 {
@@ -229,6 +242,7 @@ enum error_code options_parse(const char *command, int argc, char *const argv[],
     return e;
 }
 
+/* A word is compared with the name up to its end or to "=". */
 bool options_given(int argc, char *const argv[], const char *name)
 {
     const size_t n = strlen(name);
@@ -244,6 +258,7 @@ enum error_code options_set(const struct option *table, const char *name, const 
     return fail(err, ERR_USAGE, "%s is not a flag", printable(name).text);
 }
 
+/* The value as a file of settings has it.  @return false for a value outside the range, which means "not set". */
 bool options_value(const struct option *option, char *text, size_t size)
 {
     const char *word;
@@ -296,6 +311,7 @@ static struct printable standing(const struct option *option)
     return s;
 }
 
+/* Choices stand before the default in the help text. */
 void options_explain(const struct option *option, char *text, size_t size)
 {
     const char *help = option->help != NULL ? option->help : "", *last = strstr(help, "; default:");
@@ -313,6 +329,7 @@ void option_describe(const struct option *option, char text[OPTION_TEXT])
         snprintf(text + n, OPTION_TEXT - n, "%s", standing(option).text);
 }
 
+/* Lines break at blanks, and a longer word is cut. */
 void print_wrapped_at(FILE *to, int left, int columns, const char *text)
 {
     const int room = columns - left;
@@ -332,6 +349,7 @@ void print_wrapped(FILE *to, int left, const char *text)
     print_wrapped_at(to, left, columns > left && columns < HELP_COLUMNS ? columns : HELP_COLUMNS, text);
 }
 
+/* The help has a heading for each group, and for each option its name, its value and its text. */
 void options_print_help(FILE *to, const struct option *table)
 {
     for (const struct option *o = table; o->kind != OPTION_END; o++) {

@@ -1,3 +1,8 @@
+/* output.c -- writes files atomically, and reads whole files or parts.
+ *
+ * Nearly every room that reads or writes a file calls it.  Errors are ERR_FILE (from the system), ERR_FORMAT (too
+ * long) and ERR_MEMORY; each names the file.  A failed output removes its temporary file.
+ */
 #include "ref/io/output.h"
 #include "ref/io/plain.h"
 #include "ref/io/disk.h"
@@ -12,6 +17,7 @@
 
 static bool inside_character(char c) { return ((unsigned char)c & 0xc0) == 0x80; }      /* of UTF-8 */
 
+/* Text from outside may move a terminal's cursor, so control characters become "?". */
 static void copy_shown(char *to, const char *from, size_t n)
 {
     memcpy(to, from, n);
@@ -19,6 +25,7 @@ static void copy_shown(char *to, const char *from, size_t n)
     plain_text(to);
 }
 
+/* A long name keeps its beginning, whole characters of UTF-8. */
 struct printable printable(const char *name)
 {
     enum { MOST = 80 };
@@ -34,6 +41,7 @@ struct printable printable(const char *name)
     return s;
 }
 
+/* A long path keeps its end, where its file is. */
 struct printable printable_path(const char *path)
 {
     enum { MOST = 160 };
@@ -69,6 +77,7 @@ static void output_forget(struct output *output)
     *output = (struct output){ .fd = -1 };
 }
 
+/* The message is made before the abort, which forgets the path and may change errno. */
 static enum error_code give_up(struct output *output, struct error *err, const char *what)
 {
     const enum error_code e = fail_errno(err, output->path, what);
@@ -76,6 +85,7 @@ static enum error_code give_up(struct output *output, struct error *err, const c
     return e;
 }
 
+/* A stream is written directly, since a pipe or device cannot be renamed over. */
 static enum error_code open_stream(struct output *output, struct error *err)
 {
     output->stream = true;
@@ -83,6 +93,7 @@ static enum error_code open_stream(struct output *output, struct error *err)
     return output->fd < 0 ? give_up(output, err, "cannot be written") : OK;
 }
 
+/* Open the temporary file beside the final one, so that the renaming stays within a file system. */
 enum error_code output_create(struct output *output, const char *path, struct error *err)
 {
     struct stat st;
@@ -107,6 +118,7 @@ enum error_code output_create(struct output *output, const char *path, struct er
     return e;
 }
 
+/* Other processes write their parts into the temporary file of its owner, who renames it. */
 enum error_code output_join(struct output *output, const char *path, const char *temp, struct error *err)
 {
     *output = (struct output){ .fd = -1, .path = strdup(path), .temp = strdup(temp) };
@@ -127,6 +139,7 @@ enum error_code output_resize(struct output *output, int64_t bytes, struct error
     return disk_resize(output->fd, bytes) != 0 ? give_up(output, err, "making room failed") : OK;
 }
 
+/* Write all bytes; a call may write fewer.  A stream takes them only in order. */
 enum error_code output_write(struct output *output, const void *data, size_t bytes, int64_t at, struct error *err)
 {
     if (output->fd < 0) return fail(err, ERR_FILE, "a file was written to after it had failed or was finished");
@@ -156,6 +169,7 @@ bool output_reader_has_left(int fd)
     return poll(&p, 1, 0) == 1 && p.revents & POLLERR;
 }
 
+/* The probe makes the temporary file and removes it: a wrong path is found before hours of work. */
 enum error_code output_probe(const char *path, struct error *err)
 {
     struct stat st;
@@ -172,6 +186,7 @@ enum error_code output_flush(struct output *output, struct error *err)
     return !output->stream && disk_flush(output->fd) != 0 ? give_up(output, err, "flushing to the disk failed") : OK;
 }
 
+/* After a commit the output is forgotten; after a failure the temporary file is gone, and the old file stays. */
 enum error_code output_commit(struct output *output, struct error *err)
 {
     const enum error_code e = output_flush(output, err);
@@ -204,6 +219,7 @@ void output_abort(struct output *output)
 
 /* ---- input ------------------------------------------------------------------------------------------------------- */
 
+/* A file or, where `pipes` allows it, a pipe.  Folders and devices are refused by name. */
 static enum error_code open_to_read(const char *path, bool pipes, int *fd, int64_t *size, struct error *err)
 {
     struct stat st;
@@ -231,6 +247,7 @@ enum error_code file_open(const char *path, int *fd, int64_t *size, struct error
     return open_to_read(path, false, fd, size, err);
 }
 
+/* Read exactly so many bytes: a file that has become shorter is an error. */
 enum error_code file_read_at(int fd, const char *path, void *out, size_t bytes, int64_t at, struct error *err)
 {
     char *to = out;
@@ -279,6 +296,7 @@ static enum error_code read_to_end(int fd, const char *path, int64_t size, int64
     }
 }
 
+/* A byte 0 follows the bytes, which `count` does not count.  The caller frees them. */
 enum error_code file_read_all(const char *path, int64_t limit, char **bytes, size_t *count, struct error *err)
 {
     int fd;

@@ -1,3 +1,4 @@
+/* pair.c -- prints two numbers with as many digits as tell them apart.  Reports and verify/ call it; it cannot fail. */
 #include "ref/io/pair.h"
 #include <stdio.h>
 #include <string.h>

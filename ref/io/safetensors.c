@@ -1,3 +1,8 @@
+/* safetensors.c -- opens a safetensors file and checks its whole header.
+ *
+ * ref/model, ref/golden, check/dump/ and cli/ call it; safetensors_box.c reads the numbers.  Errors are ERR_FORMAT,
+ * which names file and tensor, ERR_FILE and ERR_MEMORY.  A failed open leaves nothing to close.
+ */
 #include "ref/io/safetensors.h"
 #include "ref/io/json.h"
 #include "ref/io/safetensors_box.h"
@@ -22,6 +27,7 @@ static int whole_list(const cJSON *list, int64_t *out, int most)
     return n;
 }
 
+/* A tensor has exactly these three keys. */
 static enum error_code check_keys(const char *path, const cJSON *item, struct error *err)
 {
     static const char *const keys[] = { "dtype", "shape", "data_offsets" };
@@ -107,6 +113,7 @@ static enum error_code check_cover(const struct safetensors *st, int64_t data_at
     return OK;
 }
 
+/* Metadata are pairs of strings, which belong to the tree of the header. */
 static enum error_code parse_metadata(struct safetensors *st, const cJSON *object, struct error *err)
 {
     int n = 0;
@@ -130,6 +137,7 @@ static int by_pointed_name(const void *a, const void *b)
     return strcmp((*(struct safetensors_entry *const *)a)->name, (*(struct safetensors_entry *const *)b)->name);
 }
 
+/* Tensors are sorted twice: by offset, to check that they cover the data, and by name, to find them. */
 static enum error_code parse_header(struct safetensors *st, int64_t data_at, int64_t end, struct error *err)
 {
     const cJSON *root = st->header;
@@ -154,6 +162,7 @@ static enum error_code parse_header(struct safetensors *st, int64_t data_at, int
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
+/* The length of the header is checked before memory is taken for it. */
 static enum error_code read_header(struct safetensors *st, int64_t size, struct error *err)
 {
     unsigned char length[8];
@@ -204,6 +213,7 @@ void safetensors_close(struct safetensors *st)
     *st = (struct safetensors){ .fd = -1 };
 }
 
+/* A binary search in by_name. */
 const struct safetensors_entry *safetensors_find(const struct safetensors *st, const char *name)
 {
     int low = 0, high = st->count;

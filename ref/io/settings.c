@@ -1,3 +1,8 @@
+/* settings.c -- turns a file of settings into words of the command line, and prints settings.
+ *
+ * cli/train/ and cli/report/ call it.  Errors are ERR_USAGE with file and line, and ERR_MEMORY.  Words of the file
+ * come first, so that the command line overrides them.
+ */
 #include "ref/io/settings.h"
 #include "ref/io/output.h"
 #include <stdlib.h>
@@ -31,6 +36,7 @@ static enum error_code settings_refuse(const char *where, const struct yaml *yam
                 printable(yaml->key).text, why);
 }
 
+/* A key that is no setting gets the nearest one in the message. */
 static enum error_code refuse_key(const char *command, const struct option *table, const struct yaml *yaml,
                                   const char *where, struct error *err)
 {
@@ -55,6 +61,7 @@ static enum error_code set_value(const struct option *option, const struct yaml 
     return fail(err, ERR_USAGE, "%s: line %d: %s", printable_path(where).text, yaml->line, why.text);
 }
 
+/* A setting that belongs to another command is passed over; a wrong value is an error of this file. */
 enum error_code settings_check(const char *command, const struct option *table, const struct option *all,
                              const struct yaml *yaml, const char *where, bool *passed, struct error *err)
 {
@@ -70,6 +77,7 @@ enum error_code settings_check(const char *command, const struct option *table, 
                       yaml->line, printable(yaml->key).text, printable(yaml->text).text);
 }
 
+/* A switch that is false gives an empty word, which the caller drops. */
 char *settings_word(const struct option *option, const struct yaml *yaml)
 {
     char *const word = calloc(1, strlen(option->name) + strlen(yaml->text) + 2);
@@ -99,7 +107,7 @@ static int settings_count_of(const struct yaml *root)
     return n;
 }
 
-/* One setting of the file. */
+/* Take a setting of the file, unless the command line has the flag. */
 static enum error_code settings_take(struct settings_words *words, const char *command, const struct option *table,
                                      const struct option *all, const struct yaml *yaml, const char *file, int argc,
                                      char *const argv[], struct error *err)
@@ -117,6 +125,7 @@ static enum error_code settings_take(struct settings_words *words, const char *c
     return OK;
 }
 
+/* The digest says whether two runs had the same words from their files. */
 static enum error_code make_digest(struct settings_words *words, struct error *err)
 {
     char *all = NULL;
@@ -129,6 +138,7 @@ static enum error_code make_digest(struct settings_words *words, struct error *e
     return ok ? OK : fail(err, ERR_MEMORY, "no memory for the words of --config");
 }
 
+/* All settings of the file become words before those of the command line; the caller frees them with settings_free. */
 enum error_code settings_expand(struct settings_words *words, const char *command, const struct option *table,
                               const struct option *all, int argc, char *const argv[], struct error *err)
 {
@@ -150,6 +160,7 @@ enum error_code settings_expand(struct settings_words *words, const char *comman
     return OK;
 }
 
+/* Ranks that are started later get the words, not the file, which may be a pipe. */
 void settings_drop_file(struct settings_words *words)
 {
     int kept = 0;
@@ -192,6 +203,7 @@ static void print_comment(FILE *to, const char *text)
     }
 }
 
+/* A setting that was not given is printed as a comment, with its default. */
 static void print_setting(FILE *to, const struct option *option, bool given, bool comments)
 {
     char text[TEXT_ROOM];

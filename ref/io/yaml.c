@@ -1,3 +1,8 @@
+/* yaml.c -- reads a small part of YAML into a tree, and prints texts so that they are read back.
+ *
+ * settings_file.c and cli/sweep.c call it.  Errors are ERR_FORMAT with the line, ERR_FILE and ERR_MEMORY.  The caller frees
+ * the tree with yml_free.
+ */
 #include "ref/io/yaml.h"
 #include "ref/io/output.h"
 #include <ctype.h>
@@ -80,6 +85,7 @@ static bool wants_key(const struct reader *reader)
     return reader->depth > 0 && reader->open[reader->depth - 1]->kind == YAML_MAPPING && reader->key == NULL;
 }
 
+/* A key may stand once in a mapping; the message names the line of the first. */
 static enum error_code take_key(struct reader *reader, char *text, int line, struct error *err)
 {
     const struct yaml *const before = yml_find(reader->open[reader->depth - 1], text);
@@ -93,6 +99,7 @@ static enum error_code take_key(struct reader *reader, char *text, int line, str
     return e;
 }
 
+/* A text is a key or a value, by what the open node waits for. */
 static enum error_code take_text(struct reader *reader, const yaml_event_t *v, struct error *err)
 {
     const char *const value = (const char *)v->data.scalar.value;
@@ -115,6 +122,7 @@ static enum error_code take_text(struct reader *reader, const yaml_event_t *v, s
            : yaml_add_node(reader, YAML_TEXT, yaml_line_of(v), text, err);
 }
 
+/* Only mappings may stand at the top, and only words may be keys. */
 static enum error_code open_node(struct reader *reader, const yaml_event_t *v, enum yaml_kind kind, bool named,
                                  struct error *err)
 {
@@ -125,6 +133,7 @@ static enum error_code open_node(struct reader *reader, const yaml_event_t *v, e
     return yaml_add_node(reader, kind, yaml_line_of(v), NULL, err);
 }
 
+/* libyaml says events: beginnings, ends and texts.  What this part of YAML lacks is refused by name. */
 static enum error_code take_event(struct reader *reader, const yaml_event_t *v, struct error *err)
 {
     switch (v->type) {
@@ -145,6 +154,7 @@ static enum error_code take_event(struct reader *reader, const yaml_event_t *v, 
     }
 }
 
+/* An empty file is an empty mapping. */
 static enum error_code read_events(struct reader *reader, struct error *err)
 {
     yaml_event_t event;

@@ -29,7 +29,7 @@ static double falling(enum rate_schedule schedule, double x)
 
 double learning_rate(const struct hyperparameters *hyper, int64_t t)
 {
-    /* `level` is the last step before the rate falls. */
+    /* its last step */
     const int64_t level = rate_decays(hyper->schedule) ? hyper->steps - hyper->decay : hyper->warmup;
     /* Linear warm-up: step t of `warmup` has t / warmup of the rate. */
     if (t <= hyper->warmup) return hyper->lr * (double)t / (double)hyper->warmup;
