@@ -1,3 +1,8 @@
+/* make.c -- computes a golden file for a model and batches, with bounds, in fp64 on one device.
+ *
+ * cli/golden/make.c and cli/bench/ call golden_make; replay.c computes, bounds.c measures.  Errors are ERR_PLAN for
+ * a model that it cannot do, ERR_DIVERGED, ERR_FILE and ERR_MEMORY; no file is left then.
+ */
 #include "ref/golden/make.h"
 #include "ref/golden/bounds.h"
 #include "ref/golden/seal.h"
@@ -11,6 +16,7 @@
 
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
 
+/* The list owns the tensor's memory, which is zeros. */
 enum error_code golden_tensors_add(struct golden_tensors *list, const char *name, struct tensor like,
                                    struct tensor *tensor, struct error *err)
 {
@@ -55,6 +61,7 @@ void golden_tensors_free(struct golden_tensors *list)
 
 enum { MOST_PAIRS = 12 + 8 * GOLDEN_MOST_OPTIMIZERS };
 
+/* The metadata of the file, whose texts live here. */
 struct notes {
     struct safetensors_pair pair[MOST_PAIRS];
     struct { char key[48], value[400]; } text[MOST_PAIRS];
@@ -79,6 +86,7 @@ static void note_number(struct notes *notes, double x, const char *optimizer, co
     if (x != 0) make_note(notes, value, full);           /* what is missing reads as 0 */
 }
 
+/* The hyperparameters as golden_hyperparameters reads them. */
 static void note_optimizer(struct notes *notes, const struct optimizer *optimizer, const struct hyperparameters *hyper)
 {
     note_number(notes, hyper->beta1, optimizer->name, "beta1");
@@ -127,6 +135,7 @@ static enum error_code make_describe(struct notes *notes, const struct golden *g
 
 /* ---- the inputs -------------------------------------------------------------------------------------------------- */
 
+/* Start weights are drawn from the seed or loaded; biases of routers are not parameters, so they come after. */
 static enum error_code add_start(struct golden_tensors *list, const struct golden *golden, const char *weights,
                                  struct error *err)
 {
@@ -149,6 +158,7 @@ static enum error_code add_start(struct golden_tensors *list, const struct golde
     return e;
 }
 
+/* The inputs are ids and labels [steps, B, S], a learning rate for each step, and the start weights. */
 static enum error_code add_inputs(struct golden_tensors *list, const struct golden *golden,
                                   const struct golden_request *request, struct error *err)
 {
@@ -194,6 +204,8 @@ static bool labels_are_even(const struct golden *golden)
     return even;
 }
 
+/* Gradients of microbatches have to add up to those of the batch, and dropped elements need masks.  These models
+ * cannot have that. */
 static enum error_code check_request(const struct golden *golden, struct error *err)
 {
     const struct model_config *c = &golden->config;
@@ -209,6 +221,7 @@ static enum error_code check_request(const struct golden *golden, struct error *
     return OK;
 }
 
+/* A number that is not finite has no distance, so it would have no bound. */
 static enum error_code check_finite(const struct replay *replay, struct error *err)
 {
     for (int i = 0; i < replay->records; i++)
@@ -256,6 +269,7 @@ static enum error_code give_bounds(cJSON *root, const struct record *computed, i
     return ok ? OK : fail(err, ERR_MEMORY, "no memory for the bounds of %d tensors", count);
 }
 
+/* Bounds are measured by twins in every format, unless the request states one for all. */
 static enum error_code make_measure(const struct golden *inputs, const struct golden_request *request,
                                     const struct record *computed, int count, cJSON **bounds, struct error *err)
 {
@@ -273,6 +287,7 @@ static enum error_code make_measure(const struct golden *inputs, const struct go
     return e;
 }
 
+/* The true results are those of a run in fp64, then the masks of dropout. */
 static enum error_code make_compute(struct golden_tensors *list, const struct golden *inputs, int *tensors,
                                     struct error *err)
 {
@@ -286,6 +301,7 @@ static enum error_code make_compute(struct golden_tensors *list, const struct go
     return e ? e : golden_add_masks(list, inputs, err);
 }
 
+/* The inputs go through a file and back, so that results are those of exactly these numbers. */
 static enum error_code ref_golden_make(const struct golden *golden, const struct golden_request *request,
                                        struct golden_tensors *list,
                                        const struct notes *notes, int *tensors, struct error *err)
@@ -306,6 +322,7 @@ static enum error_code ref_golden_make(const struct golden *golden, const struct
     return e;
 }
 
+/* Check the request, describe it, compute, measure, write. */
 enum error_code golden_make(const struct golden *golden, const struct golden_request *request, int *tensors,
                             struct error *err)
 {
