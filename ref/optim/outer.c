@@ -1,3 +1,7 @@
+/* outer.c -- the outer step of replicas, as their papers have it: averaging and Nesterov momentum.
+ *
+ * ref/model/local.c and verify/reference/ call it; outer_slow_momentum.c has a third rule.  It cannot fail.
+ */
 #include "ref/optim/outer.h"
 
 static void average(const struct outer *outer, double rate, double g, double *anchor, double *m)

@@ -1,7 +1,7 @@
 /* patterns.c -- rewrites the expressions of tokenizer files for PCRE2, compiles and matches them.
  *
- * tokenizer_read.c opens patterns, tokenizer.c matches them.  Oniguruma, which made the files' results, knows other
- * classes of characters; classes.h has its tables.  Errors are ERR_FORMAT and ERR_MEMORY.
+ * tokenizer_read.c opens patterns, tokenizer.c matches them.  The library `tokenizers` matches with Oniguruma, which
+ * has other classes of characters; classes.h has its tables.  Errors are ERR_FORMAT and ERR_MEMORY.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "ref/text/patterns.h"
