@@ -1,7 +1,8 @@
 /* algorithm.c -- what algorithms share: blocks of vectors, packed copies, scratch, sums in the order of members.
  *
- * Only files of this folder call it; algorithm.h declares it.  Inputs are a call (struct collective) and an
- * exchange. A function that can fail returns ERR_MEMORY or ERR_COMM; without memory for small scratch the job ends.
+ * Only files of this folder call this file; algorithm.h declares its functions.  Inputs are a call (struct collective)
+ * and an exchange.  A function that can fail returns ERR_MEMORY or ERR_COMM; without memory for small scratch the job
+ * ends.
  */
 #include "emulated_devices/collectives/algorithm.h"
 #include <stddef.h>
@@ -109,7 +110,7 @@ void *exchange_small(struct exchange *exchange, uint64_t bytes)
     void *scratch = exchange_scratch(exchange, bytes);
     if (small == NULL || scratch == NULL) give_up(exchange, bytes);
     small->scratch = scratch;
-    /* The release function needs the scratch again, so it stands before the room. */
+    /* The release function needs the scratch again, so its pointer stands before the room. */
     return small->room;
 }
 
@@ -120,7 +121,8 @@ void exchange_small_end(struct exchange *exchange, void *room)
     free(small);
 }
 
-/* Every member gets its scratch, or every member gets ERR_MEMORY.  The caller releases it with exchange_release. */
+/* Every member gets its scratch, or every member gets ERR_MEMORY.  The caller releases the scratch with
+ * exchange_release. */
 enum error_code scratch_agreed(struct exchange *exchange, const struct collective *collective, int64_t elements,
                                void **scratch, struct error *err)
 {

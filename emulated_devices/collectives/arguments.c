@@ -1,7 +1,7 @@
 /* arguments.c -- checks the arguments of a collective.
  *
- * collective_run calls it before a message is sent.  It reports ERR_USAGE with the argument and, for buffers, the
- * device.
+ * collective_run calls this file before a message is sent.  A wrong argument is ERR_USAGE, which names the argument
+ * and, for buffers, the device.
  */
 #include "emulated_devices/collectives/sparse.h"
 #include <limits.h>

@@ -4,8 +4,8 @@
  * makes are not part of it: buffers are separate, and a broadcast's first copy is left out, which all algorithms share.
  * An allreduce's is part of it: some algorithms begin from `in`.
  *
- * auto.c and segments.c call it.  An error of the attempt is no error of the call: attempt_time returns a negative
- * time.
+ * auto.c and segments.c call this file.  An error of the attempt is no error of the call: attempt_time returns a
+ * negative time.
  */
 #include "emulated_devices/collectives/algorithm.h"
 #include "emulated_devices/comm/crew.h"
@@ -26,7 +26,7 @@ bool attempt_is_cheap(const struct algorithm *algorithm, int P, const struct col
     return messages <= ATTEMPT_MOST_MESSAGES;
 }
 
-/* One device of the attempt: it allocates both buffers, and runs the algorithm as collective_run would. */
+/* A device of the attempt allocates both buffers, and runs the algorithm as collective_run would. */
 static enum error_code run_here(struct comm *comm, const struct attempt *attempt, struct error *err)
 {
     struct group g;

@@ -87,7 +87,7 @@ uint64_t contract_number(enum operation op, const struct algorithm *algorithm,
     return hash | 1;                    /* 0: no call */
 }
 
-/* A value as people read it; those without a name are printed as numbers. */
+/* A value as people read it; values without a name are printed as numbers. */
 static const char *term_text(int term, int64_t x, char text[32])
 {
     if (term == OPERATION_OF) return operation_name((enum operation)x);

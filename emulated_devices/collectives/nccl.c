@@ -296,7 +296,7 @@ static ncclResult_t nccl_receive(struct call *call, void *into, int64_t n, int f
     return TELL(call, ncclRecv, into, (size_t)n, call->format, from, call->comm, NULL);
 }
 
-/* Tell NCCL the whole call at once where it has a function for it; else one block after another. */
+/* Tell NCCL the whole call at once where NCCL has a function for the call; else one block after another. */
 static ncclResult_t nccl_tell(struct call *call, int P, int r)
 {
     const size_t n = (size_t)call->c.count;
@@ -377,8 +377,8 @@ static bool has_a_sum(const struct call *call, int r)
     return op == ALLREDUCE || op == REDUCE_SCATTER || (op == REDUCE && r == call->c.root);
 }
 
-/* Run a collective on this member; all members of the group call it.  The order is: communicator, copies, token,
- * NCCL, division of an average, copy back to the host. */
+/* Run a collective on this member; all members of the group call this function.  The order is: communicator, copies,
+ * token, NCCL, division of an average, copy back to the host. */
 static enum error_code nccl_run(struct group *group, enum operation op, const struct collective *collective,
                                 struct error *err)
 {

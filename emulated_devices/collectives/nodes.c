@@ -1,7 +1,7 @@
 /* nodes.c -- finds the members of a group that share a node, for the algorithms that use nodes.
  *
- * Algorithms by nodes, auto.c and quantised.c call it through algorithm.h and collective.h.  It cannot fail; a group
- * that does not fit is refused in words (needs_nodes, needs_even_nodes).
+ * Algorithms by nodes, auto.c and quantised.c call this file through algorithm.h and collective.h.  No function here
+ * can fail; a group that does not fit is refused in words (needs_nodes, needs_even_nodes).
  */
 #include "emulated_devices/collectives/algorithm.h"
 

@@ -1,7 +1,7 @@
 /* powers.c -- recursive halving and doubling, and folding any P onto a power of two.
  *
- * The algorithms doubling, halving, rabenseifner, swing and some broadcasts and reduces call it through algorithm.h.
- * Functions that send return ERR_COMM; fold_in comes first and fold_out last.
+ * The algorithms doubling, halving, rabenseifner, swing and some broadcasts and reduces call this file through
+ * algorithm.h.  Functions that send return ERR_COMM; fold_in comes first and fold_out last.
  */
 #include "emulated_devices/collectives/algorithm.h"
 

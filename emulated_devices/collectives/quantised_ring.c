@@ -12,7 +12,7 @@
  * P = 3     step 1     0 -Q(b2)-> 1    1 -Q(b0)-> 2    2 -Q(b1)-> 0
  *           step 2     0 -Q(b1 + received)-> 1 ..      then device r has block r
  *
- * `orrery bench quantized` and tests call it.  Errors are ERR_MEMORY and ERR_COMM, on this member alone.
+ * `orrery bench quantized` and tests call this file.  Errors are ERR_MEMORY and ERR_COMM, on this member alone.
  */
 #include "emulated_devices/collectives/quantised.h"
 #include "emulated_devices/device/compute.h"
@@ -116,7 +116,7 @@ static void quantised_ring_enter(struct ledger *ledger, const struct group *grou
     ledger_additions(ledger, group, REDUCE_SCATTER, hops * (uint64_t)n);
 }
 
-/* All members call it.  The row's block r becomes the sum; other blocks do not change. */
+/* All members call this function.  The row's block r becomes the sum; other blocks do not change. */
 enum error_code quantised_ring_reduce_scatter(struct group *group, struct tensor row, struct block_format format,
                                               struct tracking tracking, struct error *err)
 {

@@ -5,8 +5,8 @@
  * sent, nothing is copied, and no time passes.  The messages of an algorithm depend on rank, P, counts and nodes, never
  * on the data, so the rehearsal is exact.
  *
- * collective_run, schemes/ and model/ call it to enter the expected ledger, plan/ and cli/ to predict traffic.  It
- * cannot fail.
+ * collective_run, schemes/ and model/ call this file to enter the expected ledger, plan/ and cli/ to predict traffic.
+ * No function here can fail.
  */
 #include "emulated_devices/collectives/algorithm.h"
 

@@ -1,6 +1,7 @@
 /* sparse.c -- walks over the blocks of a sparse collective: owners, holders, their trees and places in buffers.
  *
- * The algorithms in sparse/, and arguments.c, call it; sparse.h declares it.  It sends nothing and cannot fail.
+ * The algorithms in sparse/, and arguments.c, call this file; sparse.h declares its functions.  No function here
+ * sends or can fail.
  */
 #include "emulated_devices/collectives/sparse.h"
 

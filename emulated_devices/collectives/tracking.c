@@ -1,7 +1,7 @@
 /* tracking.c -- exact sums and error bounds of numbers that collectives quantise, in the host's memory.
  *
- * quantised.c, quantised_ring.c and schemes/data/ call it where a check tracks errors; tracking.h says which bounds.
- * Errors are ERR_MEMORY and ERR_COMM, on this member alone.
+ * quantised.c, quantised_ring.c and schemes/data/ call this file where a check tracks errors; tracking.h says which
+ * bounds.  Errors are ERR_MEMORY and ERR_COMM, on this member alone.
  */
 #include "emulated_devices/collectives/tracking.h"
 #include <math.h>

@@ -1,7 +1,7 @@
 /* trees.c -- chains, binary and binomial trees; sends vectors along them in segments.
  *
- * Algorithms of broadcast, reduce, allreduce, scatter, gather and barrier call it; algorithm.h declares it.
- * Functions that send return ERR_COMM if a message failed; the caller then closes its flows.
+ * Algorithms of broadcast, reduce, allreduce, scatter, gather and barrier call this file; algorithm.h declares its
+ * functions.  Functions that send return ERR_COMM if a message failed; the caller then closes its flows.
  */
 #include "emulated_devices/collectives/algorithm.h"
 

@@ -1,7 +1,7 @@
 /* arena.c -- allocates, counts and frees the memory of a device, with guards and poison in debug builds.
  *
- * device.c, comm/, collectives/, model/ and schemes/ call it; arena.h declares it.  NULL means that the backend has
- * no memory.  A guard that was overwritten ends the program with abort().
+ * device.c, comm/, collectives/, model/ and schemes/ call this file; arena.h declares its functions.  NULL means that
+ * the backend has no memory.  A guard that was overwritten ends the program with abort().
  */
 #include "emulated_devices/device/arena.h"
 #include "emulated_devices/device/backend.h"
@@ -213,7 +213,7 @@ static void arena_count(struct arena *arena, enum arena_tag tag, uint64_t bytes)
     arena_note(arena);
 }
 
-/* A block comes from the spare ones of exactly its size, or is new.  It is counted as the bytes asked for. */
+/* A block comes from the spare ones of exactly its size, or is new.  A block counts as the bytes asked for. */
 static void *alloc(struct arena *arena, enum arena_tag tag, uint64_t bytes, bool on_host)
 {
     struct arena_block *b = take_spare(arena, bytes, on_host);

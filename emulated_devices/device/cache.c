@@ -1,6 +1,7 @@
 /* cache.c -- which blocks the host's memory keeps of a slower drive, by how often they were asked for.
  *
- * tier.c calls it.  It moves no bytes: it says which moves are due.  It cannot fail.
+ * tier.c calls this file.  No function here moves bytes: the caller is told which moves are due.  No function here
+ * can fail.
  */
 #include "emulated_devices/device/cache.h"
 

@@ -14,7 +14,7 @@
  * to go; one that is larger than all room passes by.  A changed block is written to the drive when it makes way.  A
  * write is no request: it changes a block that is kept, and else goes to the drive.
  *
- * tier.c calls it and does what it says; nothing here moves bytes.
+ * tier.c calls this file and does what it says; nothing here moves bytes.
  */
 #ifndef ORRERY_CACHE_H
 #define ORRERY_CACHE_H

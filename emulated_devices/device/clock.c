@@ -1,7 +1,7 @@
 /* clock.c -- the virtual time of a device: streams, engines and ports.
  *
- * backend.h charges operations to it, comm/ messages, tier.c copies; clock.h states the model.  It cannot fail:
- * without memory an interval or event counts as lost.  Times are picoseconds.
+ * backend.h charges operations to a clock, comm/ messages, tier.c copies; clock.h states the model.  No function
+ * here can fail: without memory an interval or event counts as lost.  Times are picoseconds.
  */
 #include "emulated_devices/device/clock.h"
 #include "emulated_devices/device/flight.h"
@@ -126,7 +126,7 @@ picoseconds clock_host(struct clock *clock, const char *what, picoseconds from, 
                cost);
 }
 
-/* Another stream becomes current; its time is not before now, since it is told now. */
+/* Another stream becomes current.  Its time is at least now, since its work is issued now. */
 void clock_begin(struct clock *clock, enum stream stream)
 {
     if (clock->events) events_after(clock->events, (int)stream, (int)clock->current,

@@ -1,7 +1,7 @@
 /* cluster.c -- reads descriptions of clusters, finds them by name or file, and checks them against a mesh.
  *
- * device.c and the subcommands in cli/ call it; cluster.h states the errors.  Input is JSON, output a struct cluster
- * in picoseconds and 10^6 bytes a second.  A file has nanoseconds, MB/s and GFLOP/s.
+ * device.c and the subcommands in cli/ call this file; cluster.h states the errors.  Input is JSON, output a struct
+ * cluster in picoseconds and 10^6 bytes a second.  A file has nanoseconds, MB/s and GFLOP/s.
  */
 #include "emulated_devices/device/cluster.h"
 #include "ref/io/json.h"

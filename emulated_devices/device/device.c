@@ -1,7 +1,7 @@
 /* device.c -- opens and closes a device: its backend, arena and clock; allocates its tensors.
  *
- * cli/, model/, course/, collectives/attempt.c and tests call it.  device_open returns ERR_USAGE for an unknown
- * backend or a format that it has not, and what the backend says.
+ * cli/, model/, course/, collectives/attempt.c and tests call this file. device_open returns ERR_USAGE for an
+ * unknown backend or a format that the backend lacks, and what the backend says.
  */
 #include "emulated_devices/device/backend.h"
 #include <stdlib.h>

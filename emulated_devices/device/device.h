@@ -1,7 +1,7 @@
 /* device.h -- one emulated device: memory, time and a backend that computes (backend.h).
  *
  * device.c defines these functions; cli/, model/, collectives/attempt.c and tests open devices.  Every device is a
- * rank, and functions here concern it alone: none is collective.
+ * rank, and functions here concern that device alone: none is collective.
  */
 #ifndef ORRERY_DEVICE_H
 #define ORRERY_DEVICE_H

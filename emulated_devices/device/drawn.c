@@ -1,7 +1,7 @@
 /* drawn.c -- random numbers of a parameter, drawn run by run for the part of it that a device holds.
  *
- * The entries draw, move_along and step_along of a backend call it (generic.c).  A number depends on its place in
- * the whole parameter, so devices need no messages to agree.  It cannot fail.
+ * The entries draw, move_along and step_along of a backend call this file (generic.c).  A number depends on its place
+ * in the whole parameter, so devices need no messages to agree.  No function here can fail.
  */
 #include "emulated_devices/device/drawn.h"
 #include "ref/model/mezo.h"

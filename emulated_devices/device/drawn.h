@@ -4,7 +4,7 @@
  * A drawn number is a pure function of a seed, the parameter's name and the element's place in the whole parameter, so
  * every device that has the element draws the same.
  *
- * A backend's entries draw, move_along and step_along call it, for initial weights and for training without a
+ * A backend's entries draw, move_along and step_along call this file, for initial weights and for training without a
  * backward pass.
  */
 #ifndef ORRERY_DRAWN_H

@@ -1,7 +1,7 @@
 /* layout.c -- lists of boxes: which part of a tensor a device holds, as contiguous runs.
  *
- * The model, schemes/tensor/ and verify/ call it to cut and paste tensors.  It cannot fail; a box outside the tensor
- * is a mistake of the caller, which assert() reports in debug builds.
+ * The model, schemes/tensor/ and verify/ call this file to cut and paste tensors.  No function here can fail; a box
+ * outside the tensor is a mistake of the caller, which assert() reports in debug builds.
  */
 #include "emulated_devices/device/layout.h"
 #include <assert.h>

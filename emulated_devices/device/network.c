@@ -1,7 +1,7 @@
 /* network.c -- fluid messages on ports and shared links, which share each link fairly or in order.
  *
- * contention.c calls it for a replay, draw/simgrid.c for the ways of messages.  Times are picoseconds, sizes bytes,
- * rates bytes a picosecond.  Errors are ERR_MEMORY, and NULL from network_open.
+ * contention.c calls this file for a replay, draw/simgrid.c for the ways of messages.  Times are picoseconds, sizes
+ * bytes, rates bytes a picosecond.  Errors are ERR_MEMORY, and NULL from network_open.
  */
 #include "emulated_devices/device/network.h"
 #include <math.h>

@@ -116,7 +116,7 @@ void host_block_give(void *at, size_t bytes)
     if (!pool_give(at, bytes)) free(at);
 }
 
-/* The place of a block in this process's pool, by which others find it; 0: it is in no pool. */
+/* The place of a block in this process's pool, by which others find it; 0: the block is in no pool. */
 uint64_t pool_offset(const void *at, size_t bytes)
 {
     if (pool.range.base == NULL || !range_holds(&pool.range, at)) return 0;
@@ -133,7 +133,7 @@ struct pool_place pool_place(void)
 
 /* ---- the pools of others ----------------------------------------------------------------------------------------- */
 
-/* Map another process's pool.  NULL: it is of another machine, it has gone, or the system refuses. */
+/* Map another process's pool.  NULL: the pool is of another machine or has gone, or the system refuses. */
 char *pool_map(const struct pool_place *place)
 {
     if (place->path[0] == '\0' || place->machine != this_machine()) return NULL;

@@ -1,6 +1,7 @@
 /* reduction.c -- element-wise reductions of arrays on the host, in all number formats.
  *
- * generic.c calls it for backends without a reduction of their own, which is how collectives add.  It cannot fail.
+ * generic.c calls this file for backends without a reduction of their own, which is how collectives add.  No function
+ * here can fail.
  */
 #include "emulated_devices/device/reduction.h"
 #include "ref/numeric/float16.h"

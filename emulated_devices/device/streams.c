@@ -1,6 +1,7 @@
 /* streams.c -- the stream of each kind of message, by the number of communication streams of a device.
  *
- * schemes/ and collectives/registry.c ask which stream sends; flight.c and trace.c ask for names.  It cannot fail.
+ * schemes/ and collectives/registry.c ask which stream sends; flight.c and trace.c ask for names.  No function here
+ * can fail.
  */
 #include "emulated_devices/device/streams.h"
 

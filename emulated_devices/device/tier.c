@@ -1,7 +1,7 @@
 /* tier.c -- homes of offloaded tensors in the host's memory or a file, and the copies to and from them.
  *
- * schemes/data/ and model/away.c call it.  Errors are ERR_MEMORY and ERR_FILE.  Each copy takes virtual time on the
- * engines FETCH and FLUSH, and on DRIVE for what the host's cache does not keep.
+ * schemes/data/ and model/away.c call this file.  Errors are ERR_MEMORY and ERR_FILE.  Each copy takes virtual time on
+ * the engines FETCH and FLUSH, and on DRIVE for what the host's cache does not keep.
  */
 #include "emulated_devices/device/tier.h"
 #include "emulated_devices/device/backend.h"

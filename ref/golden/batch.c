@@ -1,6 +1,6 @@
 /* batch.c -- reads batches of ids and labels from a safetensors file, and checks them.
  *
- * cli/golden/, cli/bench/check.c and cli/dump.c call it.  Errors are ERR_USAGE with the place of a wrong token,
+ * cli/golden/, cli/bench/check.c and cli/dump.c call this file.  Errors are ERR_USAGE with the place of a wrong token,
  * ERR_FORMAT, ERR_FILE and ERR_MEMORY; the caller frees ids and labels with golden_close.
  */
 #include "ref/golden/batch.h"

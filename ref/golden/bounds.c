@@ -1,6 +1,7 @@
 /* bounds.c -- measures how far runs with disturbed roundings get from the truth, and stores that as bounds.
  *
- * make.c, golden_list.c and cli/golden/ call it.  Errors are those of replays and of JSON files, and ERR_MEMORY.
+ * make.c, golden_list.c and cli/golden/ call this file.  Errors are those of replays and of JSON files, and
+ * ERR_MEMORY.
  */
 #include "ref/golden/bounds.h"
 #include "ref/io/json.h"
@@ -27,7 +28,7 @@ static double three_digits(double x)
     return rounded;
 }
 
-/* Formats of 16 bits differ more from twin to twin, so they have more of them. */
+/* Formats of 16 bits differ more from twin to twin, so these formats have more twins. */
 int bound_twins(enum dtype dtype) { return dtype_is_narrow(dtype) ? 64 : 16; }
 
 struct perturbation bound_twin(enum dtype dtype)

@@ -1,7 +1,7 @@
 /* golden.c -- opens golden files and reads their tensors, checked by their hashes.
  *
- * replay.c, make.c, check/ and cli/ call it; golden.h declares it with seal.h.  Errors are ERR_FORMAT, ERR_FILE and
- * ERR_MEMORY, which name the file.  After a failed open there is nothing to close.
+ * replay.c, make.c, check/ and cli/ call this file; golden.h declares its functions with seal.h.  Errors are
+ * ERR_FORMAT, ERR_FILE and ERR_MEMORY, which name the file.  After a failed open there is nothing to close.
  */
 #include "ref/golden/seal.h"
 #include "ref/io/json.h"

@@ -1,7 +1,7 @@
 /* golden_list.c -- the tensors of a golden file with their bounds, stored or measured.
  *
- * check/report/ and verify/reference/ call it.  Errors are ERR_CHECK if our model does not reproduce the file, and
- * those of bounds.c.
+ * check/report/ and verify/reference/ call this file.  Errors are ERR_CHECK if our model does not reproduce the file,
+ * and those of bounds.c.
  */
 #include "ref/golden/golden_list.h"
 #include "ref/io/json.h"

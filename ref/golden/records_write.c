@@ -1,6 +1,6 @@
 /* records_write.c -- writes recorded tensors as a safetensors file.
  *
- * make.c, cli/dump.c and cli/train/ call it.  Errors are those of safetensors_write.c; no file is left then.
+ * make.c, cli/dump.c and cli/train/ call this file.  Errors are those of safetensors_write.c; no file is left then.
  */
 #include "ref/golden/replay.h"
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* replay.c -- runs the one-device model from the inputs of a golden file, and records or compares its tensors.
  *
- * bounds.c, make.c, golden_list.c, cli/golden/ and cli/dump.c call it.  Errors are those of the model, ERR_FORMAT,
- * ERR_CHECK and ERR_MEMORY; after a failed run everything is freed.
+ * bounds.c, make.c, golden_list.c, cli/golden/ and cli/dump.c call this file.  Errors are those of the model,
+ * ERR_FORMAT, ERR_CHECK and ERR_MEMORY; after a failed run everything is freed.
  */
 #include "ref/golden/replay.h"
 #include "ref/model/weights.h"

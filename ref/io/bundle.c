@@ -1,7 +1,7 @@
 /* bundle.c -- a folder of files that are replaced together, as bundle.h describes.
  *
- * model/checkpoint/ calls it for checkpoints.  Errors are ERR_FILE, ERR_FORMAT for a damaged list or file, and
- * ERR_MEMORY.  bundle_end has to follow bundle_begin in every case, and frees the lock.
+ * model/checkpoint/ calls this file for checkpoints.  Errors are ERR_FILE, ERR_FORMAT for a damaged list or file, and
+ * ERR_MEMORY. bundle_end has to follow bundle_begin in every case, and frees the lock.
  */
 #include "ref/io/bundle.h"
 #include "ref/io/disk.h"

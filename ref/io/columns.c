@@ -1,7 +1,7 @@
 /* columns.c -- see columns.h.
  *
- * Subcommands and draw/ call it, as the example in columns.h does.  Output goes to the stream of columns_start; it
- * cannot fail.
+ * Subcommands and draw/ call this file, as the example in columns.h does.  Output goes to the stream of columns_start;
+ * no function here can fail.
  */
 #include "ref/io/columns.h"
 #include "ref/io/terminal.h"

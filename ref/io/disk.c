@@ -1,6 +1,6 @@
 /* disk.c -- system calls that change files, each of which tests can let fail.
  *
- * output.c, bundle.c and cli/ call it.  Results and errno are those of the system.
+ * output.c, bundle.c and cli/ call this file.  Results and errno are those of the system.
  */
 #include "ref/io/disk.h"
 #include <errno.h>

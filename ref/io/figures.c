@@ -1,6 +1,7 @@
 /* figures.c -- numbers with units for people, and sizes that people write.
  *
- * All rooms that print call it; figures.h has the rules.  It cannot fail, but for size_parse, which returns false.
+ * All rooms that print call this file; figures.h has the rules.  No function here can fail, but for size_parse, which
+ * returns false.
  */
 #include "ref/io/figures.h"
 #include <ctype.h>

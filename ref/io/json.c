@@ -1,7 +1,7 @@
 /* json.c -- strict reading of JSON by cJSON, getters with errors that name the key, exact writing.
  *
- * Readers of goldens, configs, clusters and results call it.  Errors are ERR_FORMAT with line and column, ERR_FILE
- * and ERR_MEMORY.  A tree belongs to the caller, who frees it with cJSON_Delete.
+ * Readers of goldens, configs, clusters and results call this file.  Errors are ERR_FORMAT with line and column,
+ * ERR_FILE and ERR_MEMORY.  A tree belongs to the caller, who frees it with cJSON_Delete.
  */
 #include "ref/io/json.h"
 #include "ref/io/output.h"

@@ -1,7 +1,8 @@
 /* options.c -- parses a command line by a table of options, and prints the help from that table.
  *
- * Every subcommand in cli/ calls it, and settings.c for files of settings; options.h has an example.  The outputs
- * are the destinations of the table.  Errors are ERR_USAGE; destinations before the wrong word are set by then.
+ * Every subcommand in cli/ calls this file, and settings.c for files of settings; options.h has an example.  The
+ * outputs are the destinations of the table.  Errors are ERR_USAGE; destinations before the wrong word are set by
+ * then.
  */
 #include "ref/io/options.h"
 #include "ref/io/figures.h"

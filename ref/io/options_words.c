@@ -1,7 +1,7 @@
 /* options_words.c -- the part of options.h that needs no table: nearest names and numbers.
  *
- * options.c and other rooms call it for messages about unknown names; settings and results print numbers with
- * real_format.  fail_unknown_name returns ERR_USAGE.
+ * options.c and other rooms call this file for messages about unknown names; settings and results print numbers with
+ * real_format. fail_unknown_name returns ERR_USAGE.
  */
 #include "ref/io/options.h"
 #include "ref/io/output.h"

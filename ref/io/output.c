@@ -1,7 +1,7 @@
 /* output.c -- writes files atomically, and reads whole files or parts.
  *
- * Nearly every room that reads or writes a file calls it.  Errors are ERR_FILE (from the system), ERR_FORMAT (too
- * long) and ERR_MEMORY; each names the file.  A failed output removes its temporary file.
+ * Nearly every room that reads or writes a file calls this file.  Errors are ERR_FILE (from the system), ERR_FORMAT
+ * (too long) and ERR_MEMORY; each names the file.  A failed output removes its temporary file.
  */
 #include "ref/io/output.h"
 #include "ref/io/plain.h"

@@ -1,7 +1,7 @@
 /* packing.c -- packs samples into sequences by best-fit decreasing, in time proportional to samples and S.
  *
- * samples.c calls it.  Errors are ERR_USAGE for a length outside 1 .. S, and ERR_MEMORY; then there is nothing to
- * free.
+ * samples.c calls this file.  Errors are ERR_USAGE for a length outside 1 ..  S, and ERR_MEMORY; then there is nothing
+ * to free.
  */
 #include "ref/io/packing.h"
 #include <stdlib.h>

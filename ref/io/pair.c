@@ -1,4 +1,5 @@
-/* pair.c -- prints two numbers with as many digits as tell them apart.  Reports and verify/ call it; it cannot fail. */
+/* pair.c -- prints two numbers with as many digits as tell them apart.  Reports and verify/ call this file; no
+ * function here can fail. */
 #include "ref/io/pair.h"
 #include <stdio.h>
 #include <string.h>

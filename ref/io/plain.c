@@ -1,6 +1,7 @@
 /* plain.c -- see plain.h.
  *
- * printable() and others call it for names and texts from outside.  It changes the text in place, never its length.
+ * printable() and others call this file for names and texts from outside.  The function changes the text in place,
+ * never its length.
  */
 #include "ref/io/plain.h"
 #include <stdbool.h>

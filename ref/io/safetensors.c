@@ -1,7 +1,7 @@
 /* safetensors.c -- opens a safetensors file and checks its whole header.
  *
- * ref/model, ref/golden, check/dump/ and cli/ call it; safetensors_box.c reads the numbers.  Errors are ERR_FORMAT,
- * which names file and tensor, ERR_FILE and ERR_MEMORY.  A failed open leaves nothing to close.
+ * ref/model, ref/golden, check/dump/ and cli/ call this file; safetensors_box.c reads the numbers.  Errors are
+ * ERR_FORMAT, which names file and tensor, ERR_FILE and ERR_MEMORY.  A failed open leaves nothing to close.
  */
 #include "ref/io/safetensors.h"
 #include "ref/io/json.h"

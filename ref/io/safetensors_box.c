@@ -1,7 +1,7 @@
 /* safetensors_box.c -- walks over the runs of a box, and reads them with conversion.
  *
- * safetensors_read and safetensors_write.c call it.  Errors are ERR_USAGE for a box outside the tensor, ERR_FORMAT
- * for a dtype that cannot be converted, and those of reading.
+ * safetensors_read and safetensors_write.c call this file.  Errors are ERR_USAGE for a box outside the tensor,
+ * ERR_FORMAT for a dtype that cannot be converted, and those of reading.
  */
 #include "ref/io/safetensors_box.h"
 #include "ref/numeric/float8.h"

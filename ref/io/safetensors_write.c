@@ -1,6 +1,6 @@
 /* safetensors_write.c -- writes safetensors files, by one process or by several at once.
  *
- * ref/model, ref/golden, model/checkpoint/ and cli/ call it.  Errors are ERR_USAGE (a tensor that cannot be
+ * ref/model, ref/golden, model/checkpoint/ and cli/ call this file.  Errors are ERR_USAGE (a tensor that cannot be
  * written), ERR_FILE and ERR_MEMORY.  After an error the temporary file is gone, and only abort is allowed.
  */
 #include "ref/io/json.h"

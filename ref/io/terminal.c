@@ -1,6 +1,6 @@
 /* terminal.c -- see terminal.h.
  *
- * All commands that print call it.  It cannot fail: without a terminal nothing is folded.
+ * All commands that print call this file.  No function here can fail: without a terminal nothing is folded.
  */
 #define _DEFAULT_SOURCE
 #include "ref/io/terminal.h"

@@ -1,7 +1,7 @@
 /* text.c -- loads texts of bytes, and cuts batches out of them at drawn places.
  *
- * orrery train, golden and other subcommands call it.  Errors are ERR_FILE, ERR_FORMAT (no text), ERR_MEMORY, and
- * ERR_USAGE for a text that is too short.  A failed load leaves nothing to free.
+ * orrery train, golden and other subcommands call this file.  Errors are ERR_FILE, ERR_FORMAT (no text), ERR_MEMORY,
+ * and ERR_USAGE for a text that is too short.  A failed load leaves nothing to free.
  */
 #include "ref/io/text.h"
 #include "ref/io/output.h"

@@ -1,7 +1,7 @@
 /* yaml.c -- reads a small part of YAML into a tree, and prints texts so that they are read back.
  *
- * settings_file.c and cli/sweep.c call it.  Errors are ERR_FORMAT with the line, ERR_FILE and ERR_MEMORY.  The caller
- * frees the tree with yml_free.
+ * settings_file.c and cli/sweep.c call this file.  Errors are ERR_FORMAT with the line, ERR_FILE and ERR_MEMORY.  The
+ * caller frees the tree with yml_free.
  */
 #include "ref/io/yaml.h"
 #include "ref/io/output.h"

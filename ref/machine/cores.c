@@ -1,6 +1,7 @@
 /* cores.c -- the cores that this process may use, by its binding and by its control groups.
  *
- * cli/, comm/ and benchmarks call it.  It cannot fail: without an answer of the system, all cores count.
+ * cli/, comm/ and benchmarks call this file.  No function here can fail: without an answer of the system, all cores
+ * count.
  */
 #if defined(__linux__)
 #define _GNU_SOURCE                     /* sched_getaffinity */

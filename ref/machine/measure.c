@@ -1,6 +1,6 @@
 /* measure.c -- seconds of the clock and of this process, and medians.
  *
- * Benchmarks and reports of time call it.  measure_median_of takes at most 1000 numbers, which it does not check.
+ * Benchmarks and reports of time call this file. measure_median_of takes at most 1000 numbers, without a check.
  */
 #include "ref/machine/measure.h"
 #include <stdlib.h>

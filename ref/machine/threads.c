@@ -1,6 +1,7 @@
 /* threads.c -- the number of threads of OpenMP and of the BLAS in this process.
  *
- * cli/ sets it at the start of a command; optim/galore.c changes the BLAS's for a while.  It cannot fail.
+ * cli/ sets the number at the start of a command; optim/galore.c changes the BLAS's for a while.  No function here
+ * can fail.
  */
 #include "ref/machine/threads.h"
 #include <cblas.h>

@@ -1,7 +1,7 @@
 /* block_quantise.c -- codes of 8 or 4 bits with a scale for each block, and bounds of their errors.
  *
- * collectives/ and generic.c call it for quantised messages.  It cannot fail; formats that do not exist are mistakes
- * that assert() finds.
+ * collectives/ and generic.c call this file for quantised messages.  No function here can fail; formats that do not
+ * exist are mistakes that assert() finds.
  */
 #include "ref/numeric/block_quantise.h"
 #include "ref/numeric/convert.h"

@@ -1,7 +1,7 @@
 /* convert.c -- loops that convert arrays between the four floating-point formats.
  *
- * Tensors, samples and messages are converted here, by the model and by devices.  It cannot fail; integers are a
- * mistake of the caller.
+ * Tensors, samples and messages are converted here, by the model and by devices.  No function here can fail; integers
+ * are a mistake of the caller.
  */
 #include "ref/numeric/convert.h"
 #include "ref/numeric/float16_lanes.h"

@@ -1,6 +1,6 @@
 /* distance.c -- squared distances of tensors, in fp64 and in a fixed order, and relative distances.
  *
- * Golden files, verify/ and check/report/ compare with it.  It cannot fail.
+ * Golden files, verify/ and check/report/ compare with these functions.  No function here can fail.
  */
 #include "ref/numeric/distance.h"
 #include "ref/numeric/convert.h"

@@ -1,4 +1,5 @@
-/* dtype.c -- properties of number formats, from the table DTYPES in dtype.h.  All rooms use it; it cannot fail. */
+/* dtype.c -- properties of number formats, from the table DTYPES in dtype.h.  All rooms use this file; no function
+ * here can fail. */
 #include "ref/numeric/dtype.h"
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* dynamic_code.c -- the table of 8-bit codes of bitsandbytes, and the code of a number.
  *
- * optim/galore_codes.c calls it.  It cannot fail; the table is computed, since it has only 256 numbers.
+ * optim/galore_codes.c calls this file.  No function here can fail; the table is computed, since it has only 256
+ * numbers.
  */
 #include "ref/numeric/dynamic_code.h"
 #include <math.h>

@@ -1,7 +1,7 @@
 /* exact_sum.c -- sums of squares as long fixed-point numbers, without rounding.
  *
- * model/trainer.c and schemes/data/ call it for the norm of gradients, so that every mesh gets the same bits.  It
- * cannot fail.
+ * model/trainer.c and schemes/data/ call this file for the norm of gradients, so that every mesh gets the same bits.
+ * No function here can fail.
  */
 #include "ref/numeric/exact_bins.h"
 #include "ref/numeric/convert.h"

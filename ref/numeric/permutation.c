@@ -1,6 +1,7 @@
 /* permutation.c -- item i of a permutation of 0 .. n - 1 that seed, stream and number decide.
  *
- * text/corpus.c and ref/model/load.c call it.  It cannot fail; an i outside is a mistake that assert() finds.
+ * text/corpus.c and ref/model/load.c call this file.  No function here can fail; an i outside is a mistake that
+ * assert() finds.
  */
 #include "ref/numeric/permutation.h"
 #include "ref/numeric/philox.h"

@@ -1,6 +1,6 @@
 /* philox.c -- random numbers as functions of seed, stream and index.
  *
- * Initial weights, dropout, batches and sampling draw here, on one device and on many.  It cannot fail.
+ * Initial weights, dropout, batches and sampling draw here, on one device and on many.  No function here can fail.
  */
 #include "ref/numeric/philox.h"
 

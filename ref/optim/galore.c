@@ -1,7 +1,7 @@
 /* galore.c -- shapes and the computation of P.  The arithmetic of a step, once per format, is in galore_step.c.
  *
- * schemes/data/, device/ and verify/reference/ call it.  galore_refresh returns ERR_CHECK if LAPACK fails; nothing
- * else can fail.
+ * schemes/data/, device/ and verify/reference/ call this file. galore_refresh returns ERR_CHECK if LAPACK fails;
+ * nothing else can fail.
  */
 #define REAL F64
 #include "ref/optim/galore.h"

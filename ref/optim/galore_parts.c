@@ -1,7 +1,7 @@
 /* galore_parts.c -- a parameter that is several matrices in the published model: each is projected separately.
  *
- * schemes/data/ and verify/reference/ call it for fused projections, such as q, k and v in a matrix.  It cannot
- * fail; more parts than LOW_RANK_MOST_PARTS are a mistake that assert() finds.
+ * schemes/data/ and verify/reference/ call this file for fused projections, such as q, k and v in a matrix.  No
+ * function here can fail; more parts than LOW_RANK_MOST_PARTS are a mistake that assert() finds.
  */
 #include "ref/optim/table.h"
 #include <assert.h>

@@ -1,7 +1,7 @@
 /* loss_scale.c -- the loss scale of fp16 training: what it begins with, and how it changes.
  *
- * model/trainer.c and verify/reference/ call it after each backward pass, with an `overflow` on which all devices
- * have agreed.  It cannot fail; `exhausted` says that the run should end.
+ * model/trainer.c and verify/reference/ call this file after each backward pass, with an `overflow` on which all
+ * devices have agreed.  No function here can fail; `exhausted` says that the run should end.
  */
 #include "ref/optim/loss_scale.h"
 #include <assert.h>

@@ -1,6 +1,7 @@
 /* outer.c -- the outer step of replicas, as their papers have it: averaging and Nesterov momentum.
  *
- * ref/model/local.c and verify/reference/ call it; outer_slow_momentum.c has a third rule.  It cannot fail.
+ * ref/model/local.c and verify/reference/ call this file; outer_slow_momentum.c has a third rule.  No function here
+ * can fail.
  */
 #include "ref/optim/outer.h"
 

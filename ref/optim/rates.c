@@ -1,6 +1,6 @@
 /* rates.c -- the learning rate of a step by its schedule.
  *
- * model/, schemes/data/ and verify/reference/ call learning_rate for each step.  It cannot fail.
+ * model/, schemes/data/ and verify/reference/ call learning_rate for each step.  No function here can fail.
  */
 #include "ref/optim/optimizer.h"
 #include "ref/optim/rates.h"

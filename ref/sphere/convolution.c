@@ -1,7 +1,7 @@
 /* convolution.c -- the sparse filter of a local convolution on the sphere, applied and transposed.
  *
- * schemes/spatial/ and verify/cases/ call it.  Only filter_open can fail: ERR_USAGE and ERR_MEMORY, with nothing to
- * close.
+ * schemes/spatial/ and verify/cases/ call this file.  Only filter_open can fail: ERR_USAGE and ERR_MEMORY, with
+ * nothing to close.
  */
 #include "ref/sphere/convolution.h"
 #include <math.h>

@@ -1,6 +1,6 @@
 /* crps.c -- the score of an ensemble at each point, summed by channel, and its gradient.
  *
- * schemes/spatial/ and tests call it.  It cannot fail.
+ * schemes/spatial/ and tests call this file.  No function here can fail.
  */
 #include "ref/sphere/crps.h"
 #include <math.h>

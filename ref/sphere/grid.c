@@ -1,6 +1,6 @@
 /* grid.c -- latitudes of a grid, and their quadrature weights.
  *
- * convolution.c and harmonics.c call sphere_rows.  It returns ERR_USAGE for fewer than two rows.
+ * convolution.c and harmonics.c call sphere_rows.  The function returns ERR_USAGE for fewer than two rows.
  */
 #include "ref/sphere/grid.h"
 #include <math.h>

@@ -1,7 +1,7 @@
 /* bpe.c -- merges the characters of a word into tokens, and remembers words.
  *
- * tokenizer.c and tokenizer_read.c call it.  Errors are ERR_FORMAT and ERR_MEMORY while the tables are built; later
- * a bool says whether there was memory.
+ * tokenizer.c and tokenizer_read.c call this file.  Errors are ERR_FORMAT and ERR_MEMORY while the tables are built;
+ * later a bool says whether there was memory.
  */
 #include "ref/text/bpe.h"
 #include "ref/text/utf8.h"
@@ -417,7 +417,7 @@ static void bpe_remember(struct bpe *bpe, struct known *known, const char *word,
     bpe->words_stored += bytes, bpe->words++;
 }
 
-/* Encode a word, or copy the tokens that it had before. */
+/* Encode a word, or copy the tokens that the word had before. */
 bool bpe_word(struct bpe *bpe, const char *word, size_t bytes, struct token_ids *to)
 {
     const int64_t from = to->count;

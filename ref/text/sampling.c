@@ -1,6 +1,6 @@
 /* sampling.c -- the probabilities of the next token, and a draw from them.
  *
- * generate.c calls it.  Errors are ERR_DIVERGED and ERR_MEMORY; p is undefined then.
+ * generate.c calls this file.  Errors are ERR_DIVERGED and ERR_MEMORY; p is undefined then.
  */
 #include "ref/text/sampling.h"
 #include <math.h>

@@ -1,7 +1,7 @@
 /* token_file.c -- writes files of tokens for nanoGPT or llm.c.
  *
- * cli/tokenize.c calls it.  Errors are ERR_USAGE for a layout that cannot hold the tokens, ERR_FILE and ERR_MEMORY;
- * the previous file stays then.
+ * cli/tokenize.c calls this file.  Errors are ERR_USAGE for a layout that cannot hold the tokens, ERR_FILE and
+ * ERR_MEMORY; the previous file stays then.
  */
 #include "ref/text/token_file.h"
 #include "ref/io/output.h"

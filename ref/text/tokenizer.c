@@ -1,6 +1,6 @@
 /* tokenizer.c -- turns texts into tokens and back, by the parts that tokenizer_read.c has read.
  *
- * cli/tokenize.c, cli/sample.c and cli/train/data/ call it.  A text goes through added tokens, normalizers and
+ * cli/tokenize.c, cli/sample.c and cli/train/data/ call this file.  A text goes through added tokens, normalizers and
  * splitters; words go to bpe.c.  Functions with a bool return whether there was memory; those at the end return
  * errors, as tokenizer.h says.
  */
@@ -321,7 +321,7 @@ static bool normalized_words(struct encoding *encoding, const char *text, size_t
 
 /* ---- for everybody ----------------------------------------------------------------------------------------------- */
 
-/* Their names are normalized like the text in which they are looked for. */
+/* Names of added tokens are normalized like the text in which they are looked for. */
 static enum error_code normalize_added(struct tokenizer *tokenizer, struct error *err)
 {
     for (int i = 0; i < tokenizer->addeds; i++) {

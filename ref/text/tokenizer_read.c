@@ -245,7 +245,7 @@ static enum error_code read_added(const struct reading *reading, const cJSON *ro
 
 /* ---- what is put around a text ----------------------------------------------------------------------------------- */
 
-/* Special tokens before the text itself go in front, those after it behind. */
+/* Special tokens before the text itself go in front, special tokens after the text go behind. */
 static enum error_code read_template(const struct reading *reading, const cJSON *o)
 {
     const cJSON *single, *one, *tokens = cJSON_GetObjectItemCaseSensitive(o, "special_tokens");

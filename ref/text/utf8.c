@@ -1,4 +1,5 @@
-/* utf8.c -- reads, writes and repairs characters of UTF-8.  The files of ref/text/ call it; it cannot fail. */
+/* utf8.c -- reads, writes and repairs characters of UTF-8.  The files of ref/text/ call this file; no function here
+ * can fail. */
 #include "ref/text/utf8.h"
 #include <string.h>
 

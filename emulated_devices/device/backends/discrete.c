@@ -4,8 +4,8 @@
  * when it ends.  The program stops with one line if the host dereferences device memory, writes to a view for reading,
  * frees memory that still has a view, or never ends a view.  Debug builds use this backend.
  *
- * device_open calls it for --backend discrete.  Opening can fail with ERR_MEMORY; every misuse of memory ends the
- * program.
+ * device_open calls this file for --backend discrete.  Opening can fail with ERR_MEMORY; every misuse of memory ends
+ * the program.
  */
 #define _DEFAULT_SOURCE                 /* sigaction's SA_SIGINFO */
 #include "emulated_devices/device/backend.h"

@@ -1,7 +1,7 @@
 /* range.c -- hands out addresses of a large reserved range in whole pages.
  *
- * The backends count and discrete, and pool.c, call it.  NULL or false: there are no addresses or no file.  A range
- * that cannot be protected ends the program.
+ * The backends count and discrete, and pool.c, call this file.  NULL or false: there are no addresses or no file.  A
+ * range that cannot be protected ends the program.
  */
 #define _DEFAULT_SOURCE                 /* MAP_ANONYMOUS, MAP_NORESERVE, madvise, MADV_REMOVE */
 #include "emulated_devices/device/backends/range.h"

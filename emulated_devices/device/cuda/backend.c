@@ -5,8 +5,8 @@
  * are copied to the device for one operation.  Entries that are not here the host computes, through views (generic.c).
  * A GPU that fails while it computes ends the program, with one line: operations cannot fail.
  *
- * device_open opens it for --backend cuda (or cuda-emulated).  Opening reports ERR_MEMORY, or ERR_DEVICE if no GPU
- * or no kernel can be used.
+ * device_open opens this backend for --backend cuda (or cuda-emulated).  Opening reports ERR_MEMORY, or ERR_DEVICE
+ * if no GPU or no kernel can be used.
  */
 #include "emulated_devices/device/cuda/kernels/kernels.h"
 #include "emulated_devices/device/cuda/operands.h"

@@ -33,7 +33,7 @@ void must(cudaError_t e, const char *what)
     abort();
 }
 
-/* An operand on the GPU is used where it is.  One of the host is copied, and copied back by done if it is a result. */
+/* An operand on the GPU is used where it is.  An operand of the host is copied there; done copies a result back. */
 static void *there(struct operands *operands, struct tensor X, bool back)
 {
     const size_t bytes = tensor_present(X) ? tensor_bytes(X) : 0;

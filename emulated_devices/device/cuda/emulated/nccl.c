@@ -341,7 +341,7 @@ static void must_not_overlap(const struct call *call)
     complain("rank %d: %s: the buffers overlap, and are not in place", call->c->rank, words_of(&call->said).text);
 }
 
-/* Note a call.  It has the number of its group; outside a group each call is its own. */
+/* Note a call.  A call has the number of its group; outside a group each call has its own. */
 static ncclResult_t nccl_enter(enum function function, const void *in, void *out, size_t count, ncclDataType_t t,
                                ncclRedOp_t how, int peer, ncclComm_t c)
 {
@@ -472,7 +472,8 @@ static bool gpu_is_taken_twice(const struct common *common, int ranks)
     return false;
 }
 
-/* All ranks of a communicator call this; it returns when all have mapped the file, so its name can go. */
+/* All ranks of a communicator call this function.  It returns when all have mapped the file, so that the file needs
+ * no name. */
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank)
 {
     const size_t bytes = sizeof(struct common) + (size_t)ranks * (size_t)ranks * sizeof(struct box);
